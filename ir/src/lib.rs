@@ -1,0 +1,1 @@
+//! The languages of Meshwright: types, ops, text form, autodiff, verifiers.

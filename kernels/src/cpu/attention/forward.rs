@@ -1,0 +1,100 @@
+//! Forward: the online softmax.
+
+use super::super::math::{exp, ln};
+use super::super::matrix::{Matrix, Target, multiply};
+use super::super::simd::simd;
+use super::Attention;
+use super::tile::{Block, KEYS, LANES, QUERIES, carve, factors_size, multiply_by};
+
+/// Elements of scratch memory that [`block`] needs.
+pub(super) fn scratch(attention: &Attention) -> usize {
+    QUERIES * (attention.d + attention.c + KEYS + 3) + factors_size(attention, QUERIES)
+}
+
+/// The attention of one block of queries.
+///
+/// # Safety
+/// `out` and `lse` must be of the size that the attention says, and the rows of this block be written by no one else.
+pub(super) unsafe fn block(block: &Block<'_>, out: Target, lse: Target, scratch: &mut [f32]) {
+    let Attention { d, c, .. } = *block.attention;
+    let lanes = block.lanes;
+    let sizes = [d * lanes, KEYS * lanes, lanes * c, lanes, lanes, lanes, factors_size(block.attention, lanes)];
+    let [q, scores, acc, max, sum, shrink, factors] = carve(scratch, sizes);
+    block.transpose(block.x.q, d, q);
+    max.fill(f32::NEG_INFINITY);
+    sum.fill(0.0);
+    acc.fill(0.0);
+    block.for_keys(|keys| {
+        let scores = &mut scores[..keys.range.len() * lanes];
+        block.scores(keys, q, scores);
+        online_softmax(scores, max, sum, shrink);
+        scale_rows(acc, c, shrink);
+        if let Some(dropout) = &block.attention.dropout {
+            multiply_by(scores, block.factors(keys, dropout, factors));
+        }
+        let probabilities = Matrix::rows(&*scores, lanes).transposed();
+        let values = block.of_keys(keys, block.x.v, c);
+        let to = Matrix::rows(acc.as_mut_ptr(), c);
+        // SAFETY: `acc` is a slice of `lanes` rows of `c`, borrowed for writing.
+        unsafe { multiply([lanes, c, keys.range.len()], probabilities, values, to, 1.0, true, 1) };
+    });
+    finish(max, sum, shrink);
+    scale_rows(acc, c, shrink);
+    for i in 0..block.queries.len() {
+        let row = block.row(i);
+        // SAFETY: the row lies in `out` and `lse`, and is this block's.
+        unsafe {
+            std::ptr::copy_nonoverlapping(acc[i * c..(i + 1) * c].as_ptr(), out.0.add(row * c), c);
+            *lse.0.add(row) = max[i];
+        }
+    }
+}
+
+simd! {
+    /// Turns a row of scores per key into `e^(score - max)`, with `max` and `sum` brought up to date for each query.
+    /// What was summed before must be multiplied by `shrink`.
+    fn online_softmax(scores: &mut [f32], max: &mut [f32], sum: &mut [f32], shrink: &mut [f32]) {
+        let lanes = max.len();
+        for first in (0..lanes).step_by(LANES) {
+            let at = first..first + LANES;
+            let mut new = [0.0; LANES];
+            new.copy_from_slice(&max[at.clone()]);
+            for row in scores.chunks_exact(lanes) {
+                for (new, &score) in new.iter_mut().zip(&row[at.clone()]) {
+                    *new = if score > *new { score } else { *new };
+                }
+            }
+            // A query that has seen no key yet: anything finite will do.
+            let base = new.map(#[inline(always)] |m| if m == f32::NEG_INFINITY { 0.0 } else { m });
+            let mut total = [0.0; LANES];
+            for row in scores.chunks_exact_mut(lanes) {
+                for ((total, score), &base) in total.iter_mut().zip(&mut row[at.clone()]).zip(&base) {
+                    *score = exp(*score - base);
+                    *total += *score;
+                }
+            }
+            for i in 0..LANES {
+                let lane = first + i;
+                shrink[lane] = exp(max[lane] - base[i]);
+                sum[lane] = sum[lane] * shrink[lane] + total[i];
+                max[lane] = new[i];
+            }
+        }
+    }
+
+    fn scale_rows(x: &mut [f32], width: usize, factors: &[f32]) {
+        for (row, &factor) in x.chunks_exact_mut(width.max(1)).zip(factors) {
+            for v in row {
+                *v *= factor;
+            }
+        }
+    }
+
+    /// Turns `max` into the log-sum-exp, and gives what the accumulated values are to be multiplied by.
+    fn finish(max: &mut [f32], sum: &[f32], factors: &mut [f32]) {
+        for ((max, &sum), factor) in max.iter_mut().zip(sum).zip(factors) {
+            *factor = if sum > 0.0 { 1.0 / sum } else { 0.0 };
+            *max += ln(sum);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Attention by blocks, which never holds the matrix of scores.
+//!
+//! Forward is the online softmax of Dao, Fu, Ermon, Rudra and Ré, "FlashAttention" (2022); backward recomputes the
+//! probabilities from the saved log-sum-exp. A block of queries is transposed once and meets the keys block by block.
+//! Scores stand with keys down and queries across, so that all statistics of the softmax go side by side in vector
+//! lanes. Blocks of keys that no query sees are skipped, and those that every query sees are not masked. Dropout draws the
+//! factors of a block of weights again in backward; the product of a result and its gradient is what it is without.
+//!
+//! | tensor | shape | |
+//! |---|---|---|
+//! | q, dq | `[b, s, g, r, d]` | queries; `r` query heads share one of `g` key heads |
+//! | k, dk | `[b, t, g, d]` | keys |
+//! | v, dv | `[b, t, g, c]` | values |
+//! | out, dout | `[b, s, g, r, c]` | |
+//! | lse | `[b, s, g, r]` | natural logarithm of the sum of `e^score` over visible keys |
+//! | positions, segments | `[b, s]`, `[b, t]` | |
+
+mod backward;
+mod forward;
+mod tile;
+
+use self::tile::Block;
+use super::matrix::Target;
+use super::par::{Par, Rows};
+
+/// The sizes and settings of an attention. Scores are `scale q.k`; query and key see each other if they are of the same
+/// segment and, with `causal`, the key's position is not behind the query's. `s` and `t` may differ, and be parts of
+/// longer sequences.
+#[derive(Clone, Copy, Debug)]
+pub struct Attention {
+    /// Sequences.
+    pub b: usize,
+    /// Queries per sequence.
+    pub s: usize,
+    /// Keys per sequence.
+    pub t: usize,
+    /// Key heads.
+    pub g: usize,
+    /// Query heads per key head.
+    pub r: usize,
+    /// Size of a query and of a key.
+    pub d: usize,
+    /// Size of a value.
+    pub c: usize,
+    /// Factor of the scores, usually `1 / sqrt d`.
+    pub scale: f32,
+    /// Whether a query sees only keys up to its own position.
+    pub causal: bool,
+    /// Dropout of the softmax, if any.
+    pub dropout: Option<Dropout>,
+}
+
+/// Dropout of the weights `[b, s, g, r, t]`: after the softmax, each is set to 0 with probability `p` and the others are
+/// divided by `1 - p`. A weight stays if the [`uniform`](super::dropout::uniform) number at its linear index in the whole
+/// tensor is not below `p`. The log-sum-exp does not know of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Dropout {
+    /// Probability of a zero, below 1.
+    pub p: f32,
+    /// The key of the numbers.
+    pub key: [u32; 2],
+    /// Index of the first of these weights in the whole.
+    pub origin: [u64; 5],
+    /// Shape of the whole.
+    pub global_dims: [u64; 5],
+}
+
+impl Dropout {
+    /// The linear index in the whole of the weight of some indices in this part.
+    fn counter(&self, indices: [usize; 5]) -> u64 {
+        let sizes = self.origin.iter().zip(&self.global_dims).zip(indices);
+        sizes.fold(0, |sum, ((origin, size), index)| sum * size + origin + index as u64)
+    }
+}
+
+/// What an attention reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// Queries.
+    pub q: &'a [f32],
+    /// Keys.
+    pub k: &'a [f32],
+    /// Values.
+    pub v: &'a [f32],
+    /// Positions of the queries.
+    pub qpos: &'a [i32],
+    /// Positions of the keys.
+    pub kpos: &'a [i32],
+    /// Segments of the queries.
+    pub qseg: &'a [i32],
+    /// Segments of the keys.
+    pub kseg: &'a [i32],
+}
+
+/// What backward needs of forward, and the gradient by its result.
+#[derive(Clone, Copy, Debug)]
+pub struct Saved<'a> {
+    /// The result.
+    pub out: &'a [f32],
+    /// The log-sum-exp.
+    pub lse: &'a [f32],
+    /// The gradient by the result.
+    pub dout: &'a [f32],
+}
+
+/// The gradients.
+#[derive(Debug)]
+pub struct Gradients<'a> {
+    /// By the queries.
+    pub dq: &'a mut [f32],
+    /// By the keys.
+    pub dk: &'a mut [f32],
+    /// By the values.
+    pub dv: &'a mut [f32],
+}
+
+/// The place of a head: sequence, key head, query head of that.
+#[derive(Clone, Copy)]
+struct Head([usize; 3]);
+
+impl Attention {
+    /// Computes the attention. A query that sees no key gets zeros and a log-sum-exp of negative infinity. `scratch`
+    /// grows as needed and may be kept for the next call.
+    ///
+    /// # Panics
+    /// If a slice has not its size.
+    pub fn forward(&self, x: &Inputs<'_>, out: &mut [f32], lse: &mut [f32], par: Par, scratch: &mut Vec<f32>) {
+        self.check(x, out.len(), lse.len());
+        let blocks = self.s.div_ceil(tile::QUERIES);
+        let heads = self.g * self.r;
+        let (out, lse) = (Target(out.as_mut_ptr()), Target(lse.as_mut_ptr()));
+        self.share(self.b * heads * blocks, forward::scratch(self), par, scratch, &|unit, scratch| {
+            let (head, index) = (unit / blocks, unit % blocks);
+            let head = Head([head / heads, head % heads / self.r, head % self.r]);
+            // SAFETY: `check` has found both slices long enough; no other unit has this block of queries.
+            unsafe { forward::block(&Block::new(self, x, head, index), out, lse, scratch) };
+        });
+    }
+
+    /// Computes the gradients. `out` and `lse` may be those over more keys than are given, as when keys and values go
+    /// round a ring: the gradients are then this part's share. Threads share the key heads of all sequences.
+    ///
+    /// # Panics
+    /// If a slice has not its size.
+    pub fn backward(
+        &self,
+        x: &Inputs<'_>,
+        saved: &Saved<'_>,
+        gradients: Gradients<'_>,
+        par: Par,
+        scratch: &mut Vec<f32>,
+    ) {
+        self.check(x, saved.out.len(), saved.lse.len());
+        assert_eq!(saved.dout.len(), saved.out.len(), "size of dout");
+        let Gradients { dq, dk, dv } = gradients;
+        assert_eq!([dq.len(), dk.len(), dv.len()], [x.q.len(), x.k.len(), x.v.len()], "sizes of dq, dk and dv");
+        [&mut *dq, &mut *dk, &mut *dv].into_iter().for_each(|gradient| gradient.fill(0.0));
+        let targets = [dq, dk, dv].map(|gradient| Target(gradient.as_mut_ptr()));
+        self.share(self.b * self.g, backward::scratch(self), par, scratch, &|unit, scratch| {
+            for (r, index) in (0..self.r).flat_map(|r| (0..self.s.div_ceil(tile::QUERIES)).map(move |i| (r, i))) {
+                let block = Block::new(self, x, Head([unit / self.g, unit % self.g, r]), index);
+                // SAFETY: the gradients have been found long enough; no other unit has this key head.
+                unsafe { backward::block(&block, saved, targets, scratch) };
+            }
+        });
+    }
+
+    /// Floating-point operations of forward if every query sees every key; backward has 2.5 times as many.
+    pub fn flops(&self) -> u64 {
+        let scores = [self.b, self.g, self.r, self.s, self.t].map(|n| n as u64).iter().product::<u64>();
+        2 * scores * (self.d + self.c) as u64
+    }
+
+    /// Lets each thread do every so many-th unit of work, since later queries see more keys.
+    fn share(
+        &self,
+        units: usize,
+        scratch_size: usize,
+        par: Par,
+        scratch: &mut Vec<f32>,
+        work: &(impl Fn(usize, &mut [f32]) + Sync),
+    ) {
+        let threads = par.threads(self.flops() as usize).min(units);
+        if scratch.len() < threads * scratch_size {
+            scratch.resize(threads * scratch_size, 0.0);
+        }
+        let scratch = Rows(&mut scratch[..threads * scratch_size], scratch_size);
+        Par(threads).rows(threads, usize::MAX, scratch, &|range, scratch| {
+            for (thread, scratch) in range.zip(scratch.0.chunks_exact_mut(scratch_size)) {
+                for unit in (thread..units).step_by(threads) {
+                    work(unit, scratch);
+                }
+            }
+        });
+    }
+
+    fn check(&self, x: &Inputs<'_>, out: usize, lse: usize) {
+        let Attention { b, s, t, g, r, d, c, .. } = *self;
+        assert_eq!([x.q.len(), x.k.len(), x.v.len()], [b * s * g * r * d, b * t * g * d, b * t * g * c], "q, k, v");
+        assert_eq!([x.qpos.len(), x.qseg.len()], [b * s; 2], "positions and segments of queries");
+        assert_eq!([x.kpos.len(), x.kseg.len()], [b * t; 2], "positions and segments of keys");
+        assert_eq!([out, lse], [b * s * g * r * c, b * s * g * r], "out and lse");
+    }
+
+    /// Index of the row of query `i` among rows of all query heads.
+    fn query_row(&self, Head([b, g, r]): Head, i: usize) -> usize {
+        ((b * self.s + i) * self.g + g) * self.r + r
+    }
+
+    /// Index of the row of key `j` among rows of all key heads.
+    fn key_row(&self, Head([b, g, _]): Head, j: usize) -> usize {
+        (b * self.t + j) * self.g + g
+    }
+}
+
+#[cfg(test)]
+mod tests;

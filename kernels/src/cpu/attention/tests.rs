@@ -1,0 +1,202 @@
+//! Attention and its gradients against the definition in f64.
+
+use super::super::dropout::uniform;
+use super::super::testing::{assert_close, doubles, integers, normals};
+use super::*;
+
+/// Everything in double precision: the result, the log-sum-exp, and the gradients.
+struct Exact {
+    out: Vec<f64>,
+    lse: Vec<f64>,
+    gradients: [Vec<f64>; 3],
+}
+
+fn naive(a: &Attention, x: &Inputs<'_>, dout: &[f32]) -> Exact {
+    let Attention { s, t, g, r, d, c, .. } = *a;
+    let rows = a.b * s * g * r;
+    let mut e = Exact {
+        out: vec![0.0; rows * c],
+        lse: vec![f64::NEG_INFINITY; rows],
+        gradients: [vec![0.0; x.q.len()], vec![0.0; x.k.len()], vec![0.0; x.v.len()]],
+    };
+    let [q, k, v, dout] = [x.q, x.k, x.v, dout].map(doubles);
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    for row in 0..rows {
+        let (bi, i) = (row / (s * g * r), row / (g * r));
+        let key_row = |j: usize| (bi * t + j) * g + row / r % g;
+        let sees = |j: usize| {
+            let j = bi * t + j;
+            x.qseg[i] == x.kseg[j] && (!a.causal || x.kpos[j] <= x.qpos[i])
+        };
+        let scale = f64::from(a.scale);
+        let seen: Vec<usize> = (0..t).filter(|&j| sees(j)).collect();
+        let score = |j: usize| scale * dot(&q[row * d..][..d], &k[key_row(j) * d..][..d]);
+        let max = seen.iter().map(|&j| score(j)).fold(f64::NEG_INFINITY, f64::max);
+        e.lse[row] = max + seen.iter().map(|&j| (score(j) - max).exp()).sum::<f64>().ln();
+        let probability: Vec<f64> = seen.iter().map(|&j| (score(j) - e.lse[row]).exp()).collect();
+        let dout = &dout[row * c..][..c];
+        let factor = |j: usize| a.dropout.map_or(1.0, |dropout| factor(&dropout, [bi, i % s, row / r % g, row % r, j]));
+        for (&j, p) in seen.iter().zip(&probability) {
+            (0..c).for_each(|n| e.out[row * c + n] += factor(j) * p * v[key_row(j) * c + n]);
+        }
+        let delta = dot(&e.out[row * c..][..c], dout);
+        for (&j, p) in seen.iter().zip(&probability) {
+            let (k_at, v_at) = (key_row(j) * d, key_row(j) * c);
+            let ds = scale * p * (factor(j) * dot(dout, &v[v_at..][..c]) - delta);
+            (0..c).for_each(|n| e.gradients[2][v_at + n] += factor(j) * p * dout[n]);
+            (0..d).for_each(|n| e.gradients[1][k_at + n] += ds * q[row * d + n]);
+            (0..d).for_each(|n| e.gradients[0][row * d + n] += ds * k[k_at + n]);
+        }
+    }
+    e
+}
+
+/// What dropout multiplies a weight by.
+fn factor(dropout: &Dropout, indices: [usize; 5]) -> f64 {
+    let Dropout { p, key, origin, global_dims: sizes } = *dropout;
+    let [b, s, g, r, t] = std::array::from_fn(|dim| origin[dim] + indices[dim] as u64);
+    let counter = (((b * sizes[1] + s) * sizes[2] + g) * sizes[3] + r) * sizes[4] + t;
+    if uniform(key, counter) >= p { 1.0 / (1.0 - f64::from(p)) } else { 0.0 }
+}
+
+/// Positions and segments: `[qpos, kpos, qseg, kseg]`.
+type Places = [Vec<i32>; 4];
+
+fn check(a: &Attention, [qpos, kpos, qseg, kseg]: &Places, par: Par) {
+    let Attention { b, s, t, g, r, d, c, .. } = *a;
+    let [q, k, v] = [(1, b * s * g * r * d), (2, b * t * g * d), (3, b * t * g * c)].map(|(seed, n)| normals(n, seed));
+    let rows = b * s * g * r;
+    let dout = normals(rows * c, 4);
+    let x = Inputs { q: &q, k: &k, v: &v, qpos, kpos, qseg, kseg };
+    let exact = naive(a, &x, &dout);
+    let mut scratch = vec![f32::NAN; 3];
+    let (mut out, mut lse) = (vec![f32::NAN; rows * c], vec![f32::NAN; rows]);
+    a.forward(&x, &mut out, &mut lse, par, &mut scratch);
+    assert_close(&out, &exact.out, 1e-5);
+    assert_close(&lse, &exact.lse, 1e-5);
+    scratch.fill(f32::NAN);
+    let saved = Saved { out: &out, lse: &lse, dout: &dout };
+    let [mut dq, mut dk, mut dv] = [&q, &k, &v].map(|x| vec![f32::NAN; x.len()]);
+    a.backward(&x, &saved, Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv }, par, &mut scratch);
+    for (got, exact) in [dq, dk, dv].iter().zip(&exact.gradients) {
+        assert_close(got, exact, 3e-5);
+    }
+}
+
+/// `b, s, t, g, r, d, c`
+fn attention([b, s, t, g, r, d, c]: [usize; 7], causal: bool) -> Attention {
+    Attention { b, s, t, g, r, d, c, scale: 1.0 / (d.max(1) as f32).sqrt(), causal, dropout: None }
+}
+
+/// The attention as a part, somewhere, of a larger one whose weights are dropped.
+fn dropping(a: Attention) -> Attention {
+    let origin = [3, 70, 2, 1, 129];
+    let mut global_dims = [a.b, a.s, a.g, a.r, a.t].map(|n| n as u64);
+    global_dims.iter_mut().zip(origin).for_each(|(size, origin)| *size += origin + 1);
+    Attention { dropout: Some(Dropout { p: 0.3, key: [7, 9], origin, global_dims }), ..a }
+}
+
+/// Positions that grow from `start` on, all in one segment.
+fn in_order(b: usize, n: usize, start: i32) -> [Vec<i32>; 2] {
+    [(0..b * n).map(|i| start + (i % n) as i32).collect(), vec![0; b * n]]
+}
+
+const SIZES: [[usize; 7]; 9] = [
+    [1, 1, 1, 1, 1, 1, 1],
+    [2, 5, 7, 2, 3, 4, 3],
+    [1, 128, 128, 1, 1, 64, 64],
+    [2, 130, 300, 1, 2, 16, 24],
+    [1, 300, 129, 2, 1, 5, 9],
+    [0, 4, 4, 1, 1, 2, 2],
+    [1, 0, 4, 1, 1, 2, 2],
+    [2, 4, 0, 1, 1, 2, 2],
+    [1, 4, 4, 1, 1, 0, 3],
+];
+
+#[test]
+fn positions_in_order() {
+    for size in SIZES {
+        for causal in [false, true] {
+            let [b, s, t, ..] = size;
+            // Keys are the end of what the queries see, then the start.
+            for start in [0, 50] {
+                let ([qpos, qseg], [kpos, kseg]) = (in_order(b, s, start), in_order(b, t, 0));
+                let (a, places) = (attention(size, causal), [qpos, kpos, qseg, kseg]);
+                check(&a, &places, Par(1 + start as usize % 3));
+                check(&dropping(a), &places, Par(2));
+            }
+        }
+    }
+}
+
+#[test]
+fn random_positions_and_segments() {
+    for (seed, size) in SIZES.into_iter().enumerate() {
+        for segments in [2, 5] {
+            let ([b, s, t, ..], seed) = (size, 10 * seed as u32);
+            let places = [
+                integers(b * s, seed, 0, 200),
+                integers(b * t, seed + 1, 0, 200),
+                integers(b * s, seed + 2, 0, segments),
+                integers(b * t, seed + 3, 0, segments),
+            ];
+            for causal in [false, true] {
+                let a = attention(size, causal);
+                check(&a, &places, Par(1));
+                check(&dropping(a), &places, Par(4));
+            }
+        }
+    }
+}
+
+#[test]
+fn packed_documents() {
+    let size = [2, 400, 400, 1, 2, 8, 8];
+    let pos: Vec<i32> = (0..800).map(|i| i % 400 % 150).collect();
+    let seg: Vec<i32> = (0..800).map(|i| i % 400 / 150).collect();
+    check(&attention(size, true), &[pos.clone(), pos, seg.clone(), seg], Par(2));
+}
+
+#[test]
+fn a_query_that_sees_nothing_gets_nothing() {
+    let a = attention([1, 2, 3, 1, 1, 4, 4], true);
+    let (q, k) = (normals(8, 1), normals(12, 2));
+    let (qpos, kpos) = ([-1, 1], [0, 1, 2]);
+    let x = Inputs { q: &q, k: &k, v: &k, qpos: &qpos, kpos: &kpos, qseg: &[0; 2], kseg: &[0; 3] };
+    let (mut out, mut lse) = ([f32::NAN; 8], [f32::NAN; 2]);
+    a.forward(&x, &mut out, &mut lse, Par(1), &mut vec![]);
+    assert_eq!(out[..4], [0.0; 4]);
+    assert_eq!(lse[0], f32::NEG_INFINITY);
+    assert!(lse[1].is_finite() && out[4..].iter().all(|v| v.is_finite()));
+    let (mut dq, mut dk, mut dv) = ([f32::NAN; 8], [f32::NAN; 12], [f32::NAN; 12]);
+    let saved = Saved { out: &out, lse: &lse, dout: &[1.0; 8] };
+    a.backward(&x, &saved, Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv }, Par(1), &mut vec![]);
+    assert_eq!(dq[..4], [0.0; 4]);
+    assert!(dk.iter().chain(&dv).all(|v| v.is_finite()));
+}
+
+#[test]
+fn parts_by_queries_and_sequences_are_the_whole() {
+    let [b, s, t, g, r, d] = [2, 150, 140, 2, 1, 4];
+    let whole = Attention {
+        dropout: Some(Dropout { p: 0.5, key: [3, 4], origin: [0; 5], global_dims: [b, s, g, r, t].map(|n| n as u64) }),
+        ..attention([b, s, t, g, r, d, d], false)
+    };
+    let forward = |a: &Attention, q: &[f32], kv: &[f32]| {
+        let (rows, keys) = (vec![0; a.b * a.s], vec![0; a.b * a.t]);
+        let x = Inputs { q, k: kv, v: kv, qpos: &rows, kpos: &keys, qseg: &rows, kseg: &keys };
+        let (mut out, mut lse) = (vec![f32::NAN; q.len()], vec![f32::NAN; q.len() / d]);
+        a.forward(&x, &mut out, &mut lse, Par(1), &mut vec![]);
+        out
+    };
+    let (q, kv) = (normals(b * s * g * r * d, 1), normals(b * t * g * d, 2));
+    let want = forward(&whole, &q, &kv);
+    let (row, sequence) = (g * r * d, t * g * d);
+    for (bi, from, to) in [(0, 0, 61), (0, 61, 150), (1, 0, 130), (1, 130, 150)] {
+        let dropout = whole.dropout.map(|dropout| Dropout { origin: [bi as u64, from as u64, 0, 0, 0], ..dropout });
+        let part = Attention { b: 1, s: to - from, dropout, ..whole };
+        let at = (bi * s + from) * row..(bi * s + to) * row;
+        let got = forward(&part, &q[at.clone()], &kv[bi * sequence..][..sequence]);
+        assert_close(&got, &doubles(&want[at]), 1e-6);
+    }
+}

@@ -1,0 +1,202 @@
+//! One block of queries against one block of keys.
+
+use std::ops::Range;
+
+use super::super::dropout::drop_run;
+use super::super::matrix::{Matrix, Target, multiply};
+use super::super::shape::{View, copy_strided};
+use super::super::simd::simd;
+use super::{Attention, Dropout, Head, Inputs};
+
+/// Queries in a block.
+pub(super) const QUERIES: usize = 128;
+/// Keys in a block: its scores take 64 KiB, a small part of the L2 cache.
+pub(super) const KEYS: usize = 128;
+/// Queries are padded to a multiple of this, one AVX-512 register; then `gemm` need not copy its operands.
+pub(super) const LANES: usize = 16;
+
+/// A block of queries of one head.
+pub(super) struct Block<'a> {
+    pub(super) attention: &'a Attention,
+    pub(super) x: &'a Inputs<'a>,
+    head: Head,
+    /// Which queries of the sequence.
+    pub(super) queries: Range<usize>,
+    /// Their number, padded.
+    pub(super) lanes: usize,
+}
+
+/// A block of keys, of which some queries see something.
+pub(super) struct Keys {
+    /// Which keys of the sequence.
+    pub(super) range: Range<usize>,
+    /// Whether some query does not see some key.
+    masked: bool,
+}
+
+/// Positions and segments of a block.
+#[derive(Clone, Copy)]
+struct Places<'a> {
+    pos: &'a [i32],
+    seg: &'a [i32],
+}
+
+impl<'a> Block<'a> {
+    pub(super) fn new(attention: &'a Attention, x: &'a Inputs<'a>, head: Head, index: usize) -> Block<'a> {
+        let start = index * QUERIES;
+        let queries = start..attention.s.min(start + QUERIES);
+        Block { attention, x, head, lanes: queries.len().next_multiple_of(LANES), queries }
+    }
+
+    /// Index of the row of this block's `i`-th query among rows of all query heads.
+    pub(super) fn row(&self, i: usize) -> usize {
+        self.attention.query_row(self.head, self.queries.start + i)
+    }
+
+    /// This block's rows of `width` elements in a tensor of all queries.
+    pub(super) fn of_queries<'x>(&self, x: &'x [f32], width: usize) -> Matrix<&'x [f32]> {
+        Matrix::rows(&x[self.row(0) * width..], self.attention.g * self.attention.r * width)
+    }
+
+    /// The rows of `width` elements of a block of keys in a tensor of all keys.
+    pub(super) fn of_keys<'x>(&self, keys: &Keys, x: &'x [f32], width: usize) -> Matrix<&'x [f32]> {
+        let first = self.attention.key_row(self.head, keys.range.start);
+        Matrix::rows(&x[first * width..], self.attention.g * width)
+    }
+
+    /// As [`Block::of_queries`], to write to.
+    pub(super) fn to_queries(&self, x: Target, width: usize) -> Matrix<*mut f32> {
+        Matrix::rows(x.0.wrapping_add(self.row(0) * width), self.attention.g * self.attention.r * width)
+    }
+
+    /// As [`Block::of_keys`], to write to.
+    pub(super) fn to_keys(&self, keys: &Keys, x: Target, width: usize) -> Matrix<*mut f32> {
+        let first = self.attention.key_row(self.head, keys.range.start);
+        Matrix::rows(x.0.wrapping_add(first * width), self.attention.g * width)
+    }
+
+    /// Transposes this block's rows of `width` elements into `out`: `width` rows of `lanes`, padded with zeros.
+    pub(super) fn transpose(&self, x: &[f32], width: usize, out: &mut [f32]) {
+        if self.queries.len() < self.lanes {
+            out.fill(0.0);
+        }
+        let rows = self.of_queries(x, width);
+        let from = View { offset: 0, strides: &rows.transposed().strides };
+        let to = View { offset: 0, strides: &[self.lanes, 1] };
+        copy_strided(rows.data, from, out, to, &[width, self.queries.len()]);
+    }
+
+    /// Calls `f` for each block of keys of which some query may see something.
+    pub(super) fn for_keys(&self, mut f: impl FnMut(&Keys)) {
+        let (queries, causal) = (self.query_places(), self.attention.causal);
+        for start in (0..self.attention.t).step_by(KEYS) {
+            let range = start..self.attention.t.min(start + KEYS);
+            let keys = self.key_places(&range);
+            let ([q_low, q_high], [k_low, k_high]) = (bounds(queries.pos), bounds(keys.pos));
+            let ([q_first, q_last], [k_first, k_last]) = (bounds(queries.seg), bounds(keys.seg));
+            let nothing = q_last < k_first || k_last < q_first || causal && k_low > q_high;
+            let one_segment = q_first == k_last && q_last == k_first;
+            if !nothing {
+                f(&Keys { range, masked: !one_segment || causal && k_high > q_low });
+            }
+        }
+    }
+
+    /// Scores of a block of keys: a row of `lanes` for each key. Keys that are not seen get negative infinity.
+    pub(super) fn scores(&self, keys: &Keys, q_transposed: &[f32], scores: &mut [f32]) {
+        let Attention { d, scale, causal, .. } = *self.attention;
+        self.products(self.of_keys(keys, self.x.k, d), q_transposed, d, scale, scores);
+        if keys.masked {
+            mask(scores, self.lanes, self.query_places(), self.key_places(&keys.range), causal);
+        }
+    }
+
+    /// `out = scale a b` for `a` a row per key and `b` of `width` rows of `lanes`.
+    pub(super) fn products(&self, a: Matrix<&[f32]>, b: &[f32], width: usize, scale: f32, out: &mut [f32]) {
+        let size = [out.len() / self.lanes, self.lanes, width];
+        let to = Matrix::rows(out.as_mut_ptr(), self.lanes);
+        // SAFETY: `out` is a slice of rows of `lanes`, borrowed for writing.
+        unsafe { multiply(size, a, Matrix::rows(b, self.lanes), to, scale, false, 1) };
+    }
+
+    /// What dropout multiplies the weights of a block of keys by: a row of `lanes` for each key.
+    pub(super) fn factors<'x>(&self, keys: &Keys, dropout: &Dropout, factors: &'x mut [f32]) -> &'x [f32] {
+        let Head([b, g, r]) = self.head;
+        let m = keys.range.len();
+        let factors = &mut factors[..m * self.lanes];
+        for first in (0..self.lanes).step_by(LANES) {
+            let mut drawn = [[0.0; KEYS]; LANES];
+            for (i, drawn) in (first..self.queries.len()).zip(&mut drawn) {
+                let start = dropout.counter([b, self.queries.start + i, g, r, keys.range.start]);
+                drop_run(&[1.0; KEYS][..m], &mut drawn[..m], dropout.p, dropout.key, start);
+            }
+            interleave(&drawn, factors, self.lanes, first);
+        }
+        factors
+    }
+
+    fn query_places(&self) -> Places<'_> {
+        let first = self.head.0[0] * self.attention.s;
+        let range = first + self.queries.start..first + self.queries.end;
+        Places { pos: &self.x.qpos[range.clone()], seg: &self.x.qseg[range] }
+    }
+
+    fn key_places(&self, keys: &Range<usize>) -> Places<'_> {
+        let first = self.head.0[0] * self.attention.t;
+        let range = first + keys.start..first + keys.end;
+        Places { pos: &self.x.kpos[range.clone()], seg: &self.x.kseg[range] }
+    }
+}
+
+/// Elements of scratch memory for the factors of a block of `lanes` queries: none without dropout.
+pub(super) fn factors_size(attention: &Attention, lanes: usize) -> usize {
+    if attention.dropout.is_some() { KEYS * lanes } else { 0 }
+}
+
+/// Cuts the start of `scratch` into slices of the given sizes.
+pub(super) fn carve<const N: usize>(mut scratch: &mut [f32], sizes: [usize; N]) -> [&mut [f32]; N] {
+    sizes.map(|size| {
+        let (taken, rest) = std::mem::take(&mut scratch).split_at_mut(size);
+        scratch = rest;
+        taken
+    })
+}
+
+simd! {
+    /// The least and the greatest; of nothing, bounds that no number meets.
+    fn bounds(x: &[i32]) -> [i32; 2] {
+        let (mut low, mut high) = (i32::MAX, i32::MIN);
+        for &v in x {
+            low = low.min(v);
+            high = high.max(v);
+        }
+        [low, high]
+    }
+
+    /// `x *= factors`
+    pub(super) fn multiply_by(x: &mut [f32], factors: &[f32]) {
+        for (x, &factor) in x.iter_mut().zip(factors) {
+            *x *= factor;
+        }
+    }
+
+    /// Writes the rows as columns from `first` on of rows of `lanes`.
+    fn interleave(rows: &[[f32; KEYS]; LANES], out: &mut [f32], lanes: usize, first: usize) {
+        for (j, out) in out.chunks_exact_mut(lanes).enumerate() {
+            for (out, row) in out[first..first + LANES].iter_mut().zip(rows) {
+                *out = row[j];
+            }
+        }
+    }
+
+    fn mask(scores: &mut [f32], lanes: usize, queries: Places<'_>, keys: Places<'_>, causal: bool) {
+        let rows = scores.chunks_exact_mut(lanes).zip(keys.pos.iter().zip(keys.seg));
+        for (row, (&pos, &seg)) in rows {
+            // Without causality, a position before all others.
+            let pos = if causal { pos } else { i32::MIN };
+            for ((score, &q_pos), &q_seg) in row.iter_mut().zip(queries.pos).zip(queries.seg) {
+                *score = if q_seg == seg && pos <= q_pos { *score } else { f32::NEG_INFINITY };
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Random numbers that depend on where they are used, not on who draws them.
+//!
+//! Each number is a pure function of a key and a counter: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random
+//! numbers: as easy as 1, 2, 3", SC 2011). Counter `c` takes word `c mod 4` of the block of which `c / 4` is the lower
+//! half of the 128-bit counter, the upper half being 0. With an element's linear index in the whole tensor as the
+//! counter, any sharding draws the same numbers.
+
+use super::nd::{Dims, row_major, walk};
+use super::par::{Par, Rows};
+use super::simd::simd;
+
+/// Blocks computed side by side, one per lane.
+const BLOCKS: usize = 16;
+/// Numbers in so many blocks.
+const DRAWS: usize = 4 * BLOCKS;
+
+/// The Philox4x32-10 blocks at the given counters: word `w` of block `i` is `[w][i]`.
+#[inline(always)]
+fn blocks<const N: usize>(key: [u32; 2], counters: [u64; N]) -> [[u32; N]; 4] {
+    let mut x = [counters.map(|c| c as u32), counters.map(|c| (c >> 32) as u32), [0; N], [0; N]];
+    let mut k = key;
+    for _ in 0..10 {
+        let [x0, x1, x2, x3] = &mut x;
+        for (((x0, x1), x2), x3) in x0.iter_mut().zip(x1).zip(x2).zip(x3) {
+            let a = u64::from(*x0) * 0xD251_1F53;
+            let b = u64::from(*x2) * 0xCD9E_8D57;
+            *x0 = (b >> 32) as u32 ^ *x1 ^ k[0];
+            *x1 = b as u32;
+            *x2 = (a >> 32) as u32 ^ *x3 ^ k[1];
+            *x3 = a as u32;
+        }
+        k = [k[0].wrapping_add(0x9E37_79B9), k[1].wrapping_add(0xBB67_AE85)];
+    }
+    x
+}
+
+/// The Philox4x32-10 block at counter `counter`, upper half 0.
+pub(crate) fn philox(key: [u32; 2], counter: u64) -> [u32; 4] {
+    blocks(key, [counter]).map(|word| word[0])
+}
+
+/// The upper 24 bits as a number in `[0, 1)`.
+#[inline(always)]
+fn to_unit(word: u32) -> f32 {
+    (word >> 8) as i32 as f32 * (1.0 / 16_777_216.0)
+}
+
+/// A number uniform in `[0, 1)`, a multiple of 2^-24.
+pub fn uniform(key: [u32; 2], counter: u64) -> f32 {
+    to_unit(philox(key, counter / 4)[(counter % 4) as usize])
+}
+
+/// A standard normal number, by Box and Muller's method from two words of its block.
+pub fn normal(key: [u32; 2], counter: u64) -> f32 {
+    let words = philox(key, counter / 4);
+    let pair = if counter % 4 < 2 { [words[0], words[1]] } else { [words[2], words[3]] };
+    let [u, v] = pair.map(|word| (f64::from(word) + 0.5) / 4_294_967_296.0);
+    let radius = (-2.0 * u.ln()).sqrt();
+    let (sin, cos) = (std::f64::consts::TAU * v).sin_cos();
+    (radius * if counter.is_multiple_of(2) { cos } else { sin }) as f32
+}
+
+/// A part of a larger tensor.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// The part's shape.
+    pub dims: &'a [usize],
+    /// Index of its first element in the whole.
+    pub origin: &'a [u64],
+    /// Shape of the whole.
+    pub global_dims: &'a [u64],
+}
+
+/// Sets each element to 0 with probability `p` and divides the others by `1 - p`. An element stays if the [`uniform`]
+/// number at its linear index in the whole tensor is not below `p`.
+///
+/// # Panics
+/// If `x` and `out` have not the part's size, or its lists differ in length.
+pub fn dropout(x: &[f32], out: &mut [f32], p: f32, key: [u32; 2], part: Part<'_>, par: Par) {
+    let Part { dims, origin, global_dims } = part;
+    assert!(dims.len() == origin.len() && dims.len() == global_dims.len(), "one origin and size per dimension");
+    let size = dims.iter().product::<usize>();
+    assert!(x.len() == size && out.len() == size, "x and out have the shape of the part");
+    if size == 0 {
+        return;
+    }
+    let global: Dims = global_dims.iter().map(|&d| d as usize).collect();
+    let strides = row_major(&global);
+    let first: usize = origin.iter().zip(&strides).map(|(&o, s)| o as usize * s).sum();
+    let run = dims.last().map_or(1, |&n| n);
+    let outer = &dims[..dims.len().saturating_sub(1)];
+    let steps = row_major(outer);
+    // Threads share the outermost dimension; a vector is cut into its elements.
+    let (count, width) = if outer.is_empty() { (run, 1) } else { (outer[0], size / outer[0]) };
+    let step = strides.first().map_or(1, |&s| s);
+    par.rows(count, 8 * width, (Rows(x, width), Rows(out, width)), &|range, (x, out)| {
+        let start = first + range.start * step;
+        if outer.is_empty() {
+            return drop_run(x.0, out.0, p, key, start as u64);
+        }
+        let mut outer: Dims = outer.into();
+        outer[0] = range.len();
+        walk(&outer, [&strides[..outer.len()], &steps], [start, 0], &mut |[index, row]| {
+            let at = row * run..(row + 1) * run;
+            drop_run(&x.0[at.clone()], &mut out.0[at], p, key, index as u64);
+        });
+    });
+}
+
+simd! {
+    /// Dropout of elements with consecutive indices from `start` on.
+    pub(super) fn drop_run(x: &[f32], out: &mut [f32], p: f32, key: [u32; 2], start: u64) {
+        let scale = 1.0 / (1.0 - p);
+        let mut done = 0;
+        while done < x.len() {
+            let index = start + done as u64;
+            let skip = (index % DRAWS as u64) as usize;
+            let n = (DRAWS - skip).min(x.len() - done);
+            let draws = draw(key, index / DRAWS as u64);
+            let (x, out) = (&x[done..done + n], &mut out[done..done + n]);
+            for ((o, &x), &u) in out.iter_mut().zip(x).zip(&draws[skip..]) {
+                *o = if u >= p { x * scale } else { 0.0 };
+            }
+            done += n;
+        }
+    }
+}
+
+/// The uniform numbers at counters `DRAWS * group` and following.
+#[inline(always)]
+fn draw(key: [u32; 2], group: u64) -> [f32; DRAWS] {
+    let mut counters = [0; BLOCKS];
+    for (i, c) in counters.iter_mut().enumerate() {
+        *c = group * BLOCKS as u64 + i as u64;
+    }
+    let words = blocks(key, counters);
+    let mut draws = [0.0; DRAWS];
+    for (i, draw) in draws.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        *draw = [0, 1, 2, 3].map(|w| to_unit(words[w][i]));
+    }
+    draws
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn philox_gives_the_published_numbers() {
+        // Random123's known answers for philox4x32-10, of those with an upper half of 0.
+        assert_eq!(philox([0, 0], 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+    }
+
+    #[test]
+    fn moments_are_right() {
+        let n = 200_000;
+        let moments = |f: &dyn Fn(u64) -> f32| {
+            let x: Vec<f64> = (0..n).map(|i| f64::from(f(i))).collect();
+            [1, 2, 4].map(|p| x.iter().map(|v| v.powi(p)).sum::<f64>() / n as f64)
+        };
+        let [mean, square, fourth] = moments(&|i| normal([1, 2], i));
+        assert!(mean.abs() < 0.01 && (square - 1.0).abs() < 0.02 && (fourth - 3.0).abs() < 0.1);
+        let [mean, square, _] = moments(&|i| uniform([1, 2], i));
+        assert!((mean - 0.5).abs() < 0.005 && (square - 1.0 / 3.0).abs() < 0.005);
+    }
+
+    #[test]
+    fn a_shard_draws_what_the_whole_draws() {
+        let (global, p, key) = ([5u64, 6, 150], 0.3, [7, 9]);
+        let whole: Vec<f32> = (0..4500).map(|i| if uniform(key, i) >= p { 1.0 / (1.0 - p) } else { 0.0 }).collect();
+        for (origin, dims) in [
+            ([0u64, 0, 0], [5usize, 6, 150]),
+            ([3, 2, 75], [2, 4, 75]),
+            ([1, 5, 149], [3, 1, 1]),
+            ([0, 3, 40], [5, 2, 0]),
+        ] {
+            let size = dims.iter().product();
+            let mut out = vec![f32::NAN; size];
+            let part = Part { dims: &dims, origin: &origin, global_dims: &global };
+            dropout(&vec![1.0; size], &mut out, p, key, part, Par(2));
+            for (i, &v) in out.iter().enumerate() {
+                let at = [i / (dims[1] * dims[2]), i / dims[2] % dims[1], i % dims[2]];
+                let [a, b, c] = [0, 1, 2].map(|d| at[d] + origin[d] as usize);
+                assert_eq!(v, whole[(a * 6 + b) * 150 + c]);
+            }
+        }
+    }
+
+    #[test]
+    fn vectors_on_threads_and_extremes() {
+        let n = 100_003;
+        let x = vec![2.0; n];
+        let part = Part { dims: &[n], origin: &[10], global_dims: &[n as u64 + 10] };
+        let mut out = vec![f32::NAN; n];
+        dropout(&x, &mut out, 0.5, [1, 1], part, Par(3));
+        assert!(out.iter().enumerate().all(|(i, &v)| (v > 0.0) == (uniform([1, 1], i as u64 + 10) >= 0.5)));
+        dropout(&x, &mut out, 0.0, [1, 1], part, Par(1));
+        assert!(out.iter().all(|v| *v == 2.0));
+        dropout(&x, &mut out, 1.0, [1, 1], part, Par(1));
+        assert!(out.iter().all(|v| *v == 0.0));
+        let part = Part { dims: &[], origin: &[], global_dims: &[] };
+        dropout(&[2.0], &mut out[..1], 0.0, [1, 1], part, Par(1));
+        assert_eq!(out[0], 2.0);
+    }
+}

@@ -1,0 +1,312 @@
+//! Contraction of two tensors: every matrix product there is.
+//!
+//! A contraction is planned once for its letters and sizes. Each letter has a part in it:
+//!
+//! | in `a` | in `b` | in `out` | part |
+//! |---|---|---|---|
+//! | yes | yes | yes | batch: the products are repeated |
+//! | yes | | yes | `m`, rows of the product |
+//! | | yes | yes | `n`, columns of the product |
+//! | yes | yes | | `k`, contracted |
+//! | one of them | | | summed before the product |
+//!
+//! Letters of one part that run on into one another in memory become one dimension with one stride, so that transposed
+//! and strided operands go to `gemm` as they are. Letters that do not, but leave a large dimension, are looped over.
+//! What remains is copied into scratch memory in an order that does run on.
+
+use super::elementwise::{Binary, Strided, add_assign, broadcast_binary};
+use super::matrix::{Loops, Matrices};
+use super::nd::{Dims, merge, row_major};
+use super::par::Par;
+use super::reduce::{Reduction, reduce};
+use super::shape::{View, add_strided, copy_strided};
+
+/// A dimension this long keeps `gemm` busy, so that the letters beside it are looped over and nothing is copied.
+const LOOP_ABOVE: usize = 48;
+
+/// A planned contraction of `a` and `b` to `out`.
+#[derive(Clone, Debug)]
+pub struct Einsum {
+    a: Operand,
+    b: Operand,
+    out: Packing,
+    sizes: [usize; 3],
+    product: Product,
+    flops: u64,
+}
+
+/// What happens to an operand before the product.
+#[derive(Clone, Debug)]
+struct Operand {
+    /// Dimensions, and which of them survive; none if all do.
+    summed: Option<(Dims, Vec<bool>)>,
+    summed_len: usize,
+    packing: Packing,
+}
+
+/// A copy into the order of the product: its dimensions and their strides in the original.
+type Packing = Option<(Dims, Dims)>;
+
+#[derive(Clone, Debug)]
+enum Product {
+    /// Nothing is contracted: the dimensions of `out`.
+    Outer(Box<Loops>),
+    /// Matrix products.
+    Matrices(Box<Matrices>),
+}
+
+/// The letters of a tensor with their strides.
+#[derive(Clone, Default)]
+struct Layout {
+    letters: Vec<char>,
+    strides: Dims,
+}
+
+impl Layout {
+    fn dense(letters: &[char], size: &impl Fn(char) -> usize) -> Layout {
+        let dims: Dims = letters.iter().map(|&l| size(l)).collect();
+        Layout { letters: letters.to_vec(), strides: row_major(&dims) }
+    }
+
+    /// The strides of `letters`; 0 for those it has not.
+    fn strides(&self, letters: &[char]) -> Dims {
+        let find = |l| self.letters.iter().position(|x| *x == l);
+        letters.iter().map(|&l| find(l).map_or(0, |i| self.strides[i])).collect()
+    }
+}
+
+/// The letters of a contraction by their part in it.
+struct Parts {
+    batch: Vec<char>,
+    m: Vec<char>,
+    n: Vec<char>,
+    k: Vec<char>,
+}
+
+impl Einsum {
+    /// Plans the contraction of `a` and `b`, of which letters and sizes are given, to `out`.
+    ///
+    /// # Errors
+    /// If a letter stands twice in one tensor, has two sizes, or stands in `out` alone, or if a tensor has not one
+    /// size per letter.
+    pub fn new(a: &[char], b: &[char], out: &[char], a_dims: &[usize], b_dims: &[usize]) -> Result<Einsum, String> {
+        check(a, b, out, a_dims, b_dims)?;
+        let sizes: Vec<(char, usize)> = a.iter().chain(b).copied().zip(a_dims.iter().chain(b_dims).copied()).collect();
+        let size = |l: char| sizes.iter().find(|(x, _)| *x == l).map_or(1, |x| x.1);
+        let count = |letters: &[char]| letters.iter().map(|&l| size(l)).product::<usize>();
+
+        let a_left: Vec<char> = a.iter().copied().filter(|l| b.contains(l) || out.contains(l)).collect();
+        let b_left: Vec<char> = b.iter().copied().filter(|l| a.contains(l) || out.contains(l)).collect();
+        let only = |x: &[char], y: &[char], kept: bool| -> Vec<char> {
+            x.iter().copied().filter(|l| y.contains(l) == kept).collect()
+        };
+        let (a_out, contracted) = (only(out, a, true), only(&only(&a_left, &b_left, true), out, false));
+        let parts = Parts {
+            batch: only(&a_out, b, true),
+            m: only(&a_out, b, false),
+            n: only(out, a, false),
+            k: if a_dims.len() >= b_dims.len() { contracted } else { only(&only(&b_left, &a_left, true), out, false) },
+        };
+
+        let mut layouts = [&a_left[..], &b_left, out].map(|letters| Layout::dense(letters, &size));
+        let mut packings = [None, None, None];
+        let product = if count(&parts.k) == 1 && !out.is_empty() {
+            let dims = out.iter().map(|&l| size(l)).collect();
+            Product::Outer(Box::new(Loops { dims, strides: layouts.each_ref().map(|x| x.strides(out)) }))
+        } else {
+            let (matrices, packed) = parts.product(&mut layouts, &size);
+            packings = packed;
+            Product::Matrices(Box::new(matrices))
+        };
+        let operand = |letters: &[char], dims: &[usize], left: &[char], packing| Operand {
+            summed: (left.len() < letters.len())
+                .then(|| (dims.into(), letters.iter().map(|l| left.contains(l)).collect())),
+            summed_len: count(left),
+            packing,
+        };
+        let [a_packing, b_packing, out_packing] = packings;
+        let all = [&parts.batch, &parts.m, &parts.n, &parts.k].map(|letters| count(letters) as u64);
+        Ok(Einsum {
+            a: operand(a, a_dims, &a_left, a_packing),
+            b: operand(b, b_dims, &b_left, b_packing),
+            out: out_packing,
+            sizes: [count(a), count(b), count(out)],
+            product,
+            flops: 2 * all.iter().product::<u64>(),
+        })
+    }
+
+    /// Floating-point operations of the product, a multiplication and an addition for each term.
+    pub fn flops(&self) -> u64 {
+        self.flops
+    }
+
+    /// Computes the contraction into `out`, or adds it if `accumulate`. `scratch` grows as needed and may be kept for
+    /// the next call.
+    ///
+    /// # Panics
+    /// If a slice has not the size planned for.
+    pub fn run(&self, a: &[f32], b: &[f32], out: &mut [f32], accumulate: bool, par: Par, scratch: &mut Vec<f32>) {
+        assert_eq!([a.len(), b.len(), out.len()], self.sizes, "sizes of a, b and out");
+        if self.flops == 0 {
+            if !accumulate {
+                out.fill(0.0);
+            }
+            return;
+        }
+        let direct = match self.product {
+            Product::Outer(_) => !accumulate,
+            Product::Matrices(_) => self.out.is_none(),
+        };
+        let needed = self.a.scratch() + self.b.scratch() + if direct { 0 } else { out.len() };
+        if scratch.len() < needed {
+            scratch.resize(needed, 0.0);
+        }
+        let mut free = &mut scratch[..];
+        let a = self.a.prepare(a, &mut free, par);
+        let b = self.b.prepare(b, &mut free, par);
+        if direct {
+            return self.product.run(a, b, out, accumulate, par);
+        }
+        let result = take(&mut free, out.len());
+        self.product.run(a, b, result, false, par);
+        match &self.out {
+            None => add_assign(out, result, par),
+            Some((dims, strides)) => {
+                let (from, to) = (row_major(dims), View { offset: 0, strides });
+                let from = View { offset: 0, strides: &from };
+                let put = if accumulate { add_strided } else { copy_strided };
+                put(result, from, out, to, dims);
+            }
+        }
+    }
+}
+
+fn check(a: &[char], b: &[char], out: &[char], a_dims: &[usize], b_dims: &[usize]) -> Result<(), String> {
+    for (letters, dims) in [(a, a_dims), (b, b_dims)] {
+        if letters.len() != dims.len() {
+            return Err(format!("{} letters for {} dimensions", letters.len(), dims.len()));
+        }
+    }
+    for letters in [a, b, out] {
+        if let Some(l) = letters.iter().enumerate().find(|(i, l)| letters[..*i].contains(l)) {
+            return Err(format!("letter {} stands twice in one tensor", l.1));
+        }
+    }
+    if let Some(l) = out.iter().find(|l| !a.contains(l) && !b.contains(l)) {
+        return Err(format!("letter {l} of the result is in neither operand"));
+    }
+    for (l, size) in a.iter().zip(a_dims) {
+        if let Some(i) = b.iter().position(|x| x == l).filter(|&i| b_dims[i] != *size) {
+            return Err(format!("letter {l} has size {size} and size {}", b_dims[i]));
+        }
+    }
+    Ok(())
+}
+
+impl Parts {
+    /// Finds the product for tensors of these layouts, changing those that must be packed.
+    fn product(&self, layouts: &mut [Layout; 3], size: &impl Fn(char) -> usize) -> (Matrices, [Packing; 3]) {
+        let mut packings = [None, None, None];
+        let orders = [
+            [&self.batch[..], &self.m, &self.k].concat(),
+            [&self.batch[..], &self.k, &self.n].concat(),
+            [&self.batch[..], &self.m, &self.n].concat(),
+        ];
+        loop {
+            let (found, pack) = self.fit(layouts, size);
+            for t in (0..3).filter(|&t| pack[t]) {
+                let dims = orders[t].iter().map(|&l| size(l)).collect();
+                packings[t] = Some((dims, layouts[t].strides(&orders[t])));
+                layouts[t] = Layout::dense(&orders[t], size);
+            }
+            if pack == [false; 3] {
+                return (found, packings);
+            }
+        }
+    }
+
+    /// The product for these layouts, and which tensors must be packed for it to hold.
+    fn fit(&self, layouts: &[Layout; 3], size: &impl Fn(char) -> usize) -> (Matrices, [bool; 3]) {
+        let merged = |letters: &[char]| {
+            let dims: Dims = letters.iter().map(|&l| size(l)).collect();
+            let strides = [0, 1, 2].map(|t| layouts[t].strides(letters));
+            merge(&dims, [&strides[0], &strides[1], &strides[2]])
+        };
+        let mut found =
+            Matrices { size: [1; 3], strides: [[1; 2]; 3], batch: Loops::default(), inner: Loops::default() };
+        let mut pack = [false; 3];
+        let (dims, strides) = merged(&self.batch);
+        found.batch = Loops { dims, strides };
+        // For each of m, n, k: its place in the strides of the two tensors that have it.
+        let places = [[(0, 0), (2, 0)], [(1, 1), (2, 1)], [(0, 1), (1, 0)]];
+        for (i, letters) in [&self.m, &self.n, &self.k].into_iter().enumerate() {
+            let (dims, strides) = merged(letters);
+            let Some(longest) = (0..dims.len()).max_by_key(|&j| (dims[j], j)) else {
+                continue;
+            };
+            if dims.len() > 1 && dims[longest] < LOOP_ABOVE {
+                for (t, _) in places[i] {
+                    pack[t] |= merge(&dims, [&strides[t][..]]).0.len() > 1;
+                }
+            }
+            found.size[i] = dims[longest];
+            for (t, place) in places[i] {
+                found.strides[t][place] = strides[t][longest];
+            }
+            let loops = if i == 2 { &mut found.inner } else { &mut found.batch };
+            for j in (0..dims.len()).filter(|&j| j != longest) {
+                loops.dims.push(dims[j]);
+                (0..3).for_each(|t| loops.strides[t].push(strides[t][j]));
+            }
+        }
+        (found, pack)
+    }
+}
+
+impl Operand {
+    /// Elements of scratch memory that [`Operand::prepare`] takes.
+    fn scratch(&self) -> usize {
+        self.summed_len * (usize::from(self.summed.is_some()) + usize::from(self.packing.is_some()))
+    }
+
+    /// The operand in the layout of the product.
+    fn prepare<'s>(&self, x: &'s [f32], free: &mut &'s mut [f32], par: Par) -> &'s [f32] {
+        let mut x = x;
+        if let Some((dims, keep)) = &self.summed {
+            let sum = take(free, self.summed_len);
+            reduce(Reduction::Sum, x, dims, keep, sum, par);
+            x = sum;
+        }
+        if let Some((dims, strides)) = &self.packing {
+            let packed = take(free, self.summed_len);
+            let to = row_major(dims);
+            copy_strided(x, View { offset: 0, strides }, packed, View { offset: 0, strides: &to }, dims);
+            x = packed;
+        }
+        x
+    }
+}
+
+/// Takes the first `n` elements off `free`.
+fn take<'s>(free: &mut &'s mut [f32], n: usize) -> &'s mut [f32] {
+    let (taken, rest) = std::mem::take(free).split_at_mut(n);
+    *free = rest;
+    taken
+}
+
+impl Product {
+    fn run(&self, a: &[f32], b: &[f32], out: &mut [f32], accumulate: bool, par: Par) {
+        match self {
+            Product::Outer(outer) => {
+                let Loops { dims, strides: [a_strides, b_strides, _] } = &**outer;
+                broadcast_binary(Binary::Mul, Strided(a, a_strides), Strided(b, b_strides), out, dims, par);
+            }
+            Product::Matrices(matrices) => matrices.run(a, b, out, accumulate, par),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "einsum_tests.rs"]
+mod tests;

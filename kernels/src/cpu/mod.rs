@@ -1,0 +1,30 @@
+//! Kernels for the processor this program runs on.
+//!
+//! Every kernel is one portable Rust function, compiled three times: for AVX-512, for AVX2, and for the target's
+//! baseline; the best one that the processor has is taken at run time. Products and sums are never contracted, so
+//! element-wise kernels give the same bits on all three. Matrix products go to the `gemm` crate.
+//!
+//! [`Par`] says how many threads a kernel may use. Results do not depend on it, except in the last bits of matrix
+//! products.
+
+pub mod attention;
+pub mod cross_entropy;
+pub mod dropout;
+pub mod einsum;
+pub mod elementwise;
+pub mod embedding;
+mod math;
+mod matrix;
+mod nd;
+pub mod norm;
+pub mod optimizer;
+mod par;
+pub mod reduce;
+pub mod rope;
+pub mod shape;
+mod simd;
+pub mod softmax;
+#[cfg(test)]
+mod testing;
+
+pub use par::Par;

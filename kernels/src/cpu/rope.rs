@@ -1,0 +1,127 @@
+//! Rotary position embedding.
+
+use super::par::{Par, Rows};
+use super::simd::simd;
+
+/// Pairs rotated together: their sines and cosines stay in registers and the L1 cache.
+const PAIRS: usize = 64;
+
+/// The shape of what [`rope`] rotates: `heads` heads of size `d` in each row.
+#[derive(Clone, Copy, Debug)]
+pub struct Heads {
+    /// Heads per row.
+    pub heads: usize,
+    /// Size of a head. An odd last element is copied.
+    pub d: usize,
+}
+
+/// Rotates pairs of elements by angles that grow with the position, as Hugging Face's Llama does: in a row at position
+/// `pos`, elements `i` and `i + d/2` of each head turn by `pos frequencies[i]` radians, and back if `inverse`. The gradient
+/// of a rotation is the inverse rotation.
+///
+/// # Panics
+/// If `x` and `out` are not rows x heads x d for as many rows as positions, or if there are not d / 2 frequencies.
+pub fn rope(x: &[f32], shape: Heads, pos: &[i32], frequencies: &[f64], inverse: bool, out: &mut [f32], par: Par) {
+    assert!(frequencies.len() == shape.d / 2, "one frequency for each pair");
+    let width = shape.heads * shape.d;
+    assert!(x.len() == pos.len() * width && out.len() == x.len(), "x and out are rows x heads x d");
+    let parts = (Rows(x, width), Rows(pos, 1), Rows(out, width));
+    par.rows(pos.len(), 2 * width, parts, &|_, (x, pos, out)| {
+        for (i, frequencies) in frequencies.chunks(PAIRS).enumerate() {
+            // Turns per position. An inverse rotation turns the other way.
+            let mut speed = [0.0; PAIRS];
+            for (speed, frequency) in speed.iter_mut().zip(frequencies) {
+                *speed = if inverse { -frequency } else { *frequency } / std::f64::consts::TAU;
+            }
+            rotate_rows(x.0, shape, pos.0, i * PAIRS, &speed, out.0);
+        }
+        if shape.d % 2 == 1 {
+            let last = shape.d - 1;
+            out.0.iter_mut().zip(x.0).skip(last).step_by(shape.d).for_each(|(o, x)| *o = *x);
+        }
+    });
+}
+
+simd! {
+    fn rotate_rows(x: &[f32], shape: Heads, pos: &[i32], first: usize, speed: &[f64; PAIRS], out: &mut [f32]) {
+        let Heads { heads, d } = shape;
+        let (half, pairs) = (d / 2, PAIRS.min(d / 2 - first));
+        let (mut cos, mut sin) = ([0.0f32; PAIRS], [0.0f32; PAIRS]);
+        for (row, &pos) in pos.iter().enumerate() {
+            for i in 0..PAIRS {
+                [cos[i], sin[i]] = cos_sin(f64::from(pos) * speed[i]);
+            }
+            for head in row * heads..(row + 1) * heads {
+                let (low, high) = (head * d + first, head * d + half + first);
+                let (x_low, x_high) = (&x[low..low + pairs], &x[high..high + pairs]);
+                let (out_low, out_high) = out[low..high + pairs].split_at_mut(half);
+                let (cos, sin) = (&cos[..pairs], &sin[..pairs]);
+                for i in 0..pairs {
+                    out_low[i] = x_low[i] * cos[i] - x_high[i] * sin[i];
+                    out_high[i] = x_high[i] * cos[i] + x_low[i] * sin[i];
+                }
+            }
+        }
+    }
+}
+
+/// Cosine and sine of an angle in turns, absolute error below 3e-7. Whole turns go in double precision, so a large
+/// position costs no accuracy; the rest folds to an eighth of a turn and goes through the Taylor series.
+#[inline(always)]
+fn cos_sin(turns: f64) -> [f32; 2] {
+    // Adding and subtracting it rounds a double below 2^51 to the nearest integer.
+    const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
+    let rounded = turns * 4.0 + ROUND;
+    let quarters = rounded.to_bits() as u32;
+    let angle = ((turns * 4.0 - (rounded - ROUND)) * std::f64::consts::FRAC_PI_2) as f32;
+    let square = angle * angle;
+    let sin = 1.0 / 362_880.0;
+    let sin = sin * square - 1.0 / 5040.0;
+    let sin = sin * square + 1.0 / 120.0;
+    let sin = sin * square - 1.0 / 6.0;
+    let sin = sin * square * angle + angle;
+    let cos = 1.0 / 40320.0;
+    let cos = cos * square - 1.0 / 720.0;
+    let cos = cos * square + 1.0 / 24.0;
+    let cos = cos * square - 0.5;
+    let cos = cos * square + 1.0;
+    let swap = quarters & 1 == 1;
+    let (c, s) = (if swap { sin } else { cos }, if swap { cos } else { sin });
+    let flip = |v: f32, bit: u32| f32::from_bits(v.to_bits() ^ ((bit & 2) << 30));
+    [flip(c, quarters.wrapping_add(1)), flip(s, quarters)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{assert_close, integers, normals};
+    use super::*;
+
+    #[test]
+    fn rotates_as_defined() {
+        for (rows, heads, d) in [(0, 2, 4), (3, 0, 4), (1, 1, 2), (5, 3, 1), (4, 2, 7), (6, 4, 64), (3, 2, 300)] {
+            let x = normals(rows * heads * d, 1);
+            let pos = integers(rows, 2, -5, 1_000_000);
+            let mut out = vec![f32::NAN; x.len()];
+            let half = d / 2;
+            // Neither a power law nor in order: each pair has its own.
+            let frequencies: Vec<f64> = (0..half).map(|i| 1.0 / (1 + i * 37 % 101) as f64).collect();
+            rope(&x, Heads { heads, d }, &pos, &frequencies, false, &mut out, Par(2));
+            let exact: Vec<f64> = (0..x.len())
+                .map(|at| {
+                    let (row, i) = (at / (heads * d), at % d);
+                    let value = f64::from(x[at]);
+                    if i >= 2 * half {
+                        return value;
+                    }
+                    let angle = f64::from(pos[row]) * frequencies[i % half];
+                    let other = if i < half { -f64::from(x[at + half]) } else { f64::from(x[at - half]) };
+                    value * angle.cos() + other * angle.sin()
+                })
+                .collect();
+            assert_close(&out, &exact, 2e-6);
+            let mut back = vec![f32::NAN; x.len()];
+            rope(&out, Heads { heads, d }, &pos, &frequencies, true, &mut back, Par(1));
+            assert_close(&back, &super::super::testing::doubles(&x), 2e-6);
+        }
+    }
+}

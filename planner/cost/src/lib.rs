@@ -1,0 +1,1 @@
+//! What a computation takes on a cluster.

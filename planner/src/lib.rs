@@ -1,0 +1,1 @@
+//! Where: shardings and collectives.

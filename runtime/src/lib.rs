@@ -1,0 +1,1 @@
+//! Does it: backends, communicators, training.

@@ -1,0 +1,1 @@
+//! When: stages, schedules, per-rank programs.
