@@ -1,0 +1,268 @@
+//! Diagnostics: a code, what is wrong in the user's words, where, since when, and what to do. All are collected, none stops
+//! the search for the next.
+//!
+//! ```text
+//! error[MW0209]: `silu` needs the whole sum, but `%5` still owes one over {tp}
+//!   --> mlp.ir:7:3
+//!    7 |   %6: bf16[b{dp}, s, h] = silu(%5)
+//!      |   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+//!      = since %5: bf16[b{dp}, s, h]+{tp} = einsum(%4, %w2, ..), line 6
+//!      = help: pay it first: all_reduce(%5, over={tp})
+//! ```
+
+use crate::catalogue::Code;
+use crate::graph::Span;
+use std::fmt::{self, Write as _};
+
+/// A line beside a diagnostic: what made it so.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Note {
+    /// Where that stands; without text if the graph was built.
+    pub span: Span,
+    /// What it says.
+    pub text: String,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Diagnostic {
+    /// Its code: see the catalogue.
+    pub code: Code,
+    /// What is wrong.
+    pub message: String,
+    /// Where; empty if the graph was built.
+    pub span: Span,
+    /// The part of the place that is marked, as a word of its text: `%x`. All of it where this is empty or not found.
+    pub focus: String,
+    /// What stands under the caret.
+    pub label: String,
+    /// The statement as text, shown where there is no source.
+    pub subject: String,
+    /// Since when.
+    pub notes: Vec<Note>,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    /// A diagnostic without a place yet.
+    pub fn new(code: Code, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            code,
+            message: message.into(),
+            span: Span::default(),
+            focus: String::new(),
+            label: String::new(),
+            subject: String::new(),
+            notes: Vec::new(),
+            help: None,
+        }
+    }
+
+    /// Where it is.
+    pub fn at(self, span: Span) -> Diagnostic {
+        Diagnostic { span, ..self }
+    }
+
+    /// Marks only this word of the place.
+    pub fn focus(self, focus: impl Into<String>) -> Diagnostic {
+        Diagnostic { focus: focus.into(), ..self }
+    }
+
+    /// What stands under the caret.
+    pub fn label(self, label: impl Into<String>) -> Diagnostic {
+        Diagnostic { label: label.into(), ..self }
+    }
+
+    /// The statement as text, for graphs that no text stands behind.
+    pub fn subject(self, subject: impl Into<String>) -> Diagnostic {
+        Diagnostic { subject: subject.into(), ..self }
+    }
+
+    /// What made it so, and where.
+    pub fn since(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
+        self.notes.push(Note { span, text: text.into() });
+        self
+    }
+
+    /// What to do.
+    pub fn help(self, help: impl Into<String>) -> Diagnostic {
+        Diagnostic { help: Some(help.into()), ..self }
+    }
+
+    /// The diagnostic with the lines of the source it is about.
+    pub fn render(&self, file: &str, source: &str) -> String {
+        let mut out = format!("error[{}]: {}\n", self.code, self.message);
+        let place = place(source, narrow(source, self.span, &self.focus));
+        match &place {
+            Some(place) => {
+                // `write!` to a string cannot fail.
+                let _ = writeln!(out, "  --> {file}:{}:{}", place.line, place.column);
+                let _ = writeln!(out, "{:>5} | {}", place.line, place.text);
+                let carets = format!("{}{} {}", place.indent, "^".repeat(place.width), self.label);
+                let _ = writeln!(out, "      | {}", carets.trim_end());
+            }
+            None if !self.subject.is_empty() => {
+                let _ = writeln!(out, "      | {}", self.subject);
+            }
+            None => {}
+        }
+        for note in &self.notes {
+            let line =
+                self::place(source, note.span).map_or_else(String::new, |place| format!(", line {}", place.line));
+            let _ = writeln!(out, "      = since {}{line}", note.text);
+        }
+        if let Some(help) = &self.help {
+            let _ = writeln!(out, "      = help: {help}");
+        }
+        out
+    }
+}
+
+/// Without the source: the statement stands for its place.
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render("", ""))
+    }
+}
+
+impl std::error::Error for Diagnostic {}
+
+/// A place in a source, for people.
+struct Place<'s> {
+    line: usize,
+    column: usize,
+    text: &'s str,
+    /// As wide as what stands before the place, tabs kept.
+    indent: String,
+    width: usize,
+}
+
+/// The first place in the span where the word stands by itself.
+fn narrow(source: &str, span: Span, word: &str) -> Span {
+    let text = source.get(span.start as usize..span.end as usize).unwrap_or("");
+    let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.');
+    let found = text.match_indices(word).find(|(at, _)| !goes_on(&text[at + word.len()..]));
+    match found {
+        Some((at, _)) if !word.is_empty() => {
+            let start = span.start + at as u32;
+            Span { start, end: start + word.len() as u32 }
+        }
+        _ => span,
+    }
+}
+
+fn place(source: &str, span: Span) -> Option<Place<'_>> {
+    let (start, end) = (span.start as usize, span.end as usize);
+    if start >= end || !source.is_char_boundary(start) {
+        return None;
+    }
+    let line_start = source[..start].rfind('\n').map_or(0, |newline| newline + 1);
+    let text = source[line_start..].lines().next().unwrap_or("");
+    let before = &source[line_start..start];
+    let marked = source.get(start..end.min(line_start + text.len()).max(start)).unwrap_or("");
+    Some(Place {
+        line: source[..start].matches('\n').count() + 1,
+        column: before.chars().count() + 1,
+        text,
+        indent: before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect(),
+        width: marked.chars().count().max(1),
+    })
+}
+
+/// All that is wrong, in the order in which it was found.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Diagnostics(pub Vec<Diagnostic>);
+
+impl Diagnostics {
+    /// Adds one.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        self.0.push(diagnostic);
+    }
+
+    /// Whether nothing is wrong.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// `value` if nothing is wrong, else all that is, in the order of the text.
+    ///
+    /// # Errors
+    /// Something is wrong.
+    pub fn into_result<T>(mut self, value: T) -> Result<T, Diagnostics> {
+        if self.is_empty() {
+            return Ok(value);
+        }
+        self.0.sort_by_key(|diagnostic| diagnostic.span.start);
+        Err(self)
+    }
+
+    /// The whole report, with the lines of the source.
+    pub fn render(&self, file: &str, source: &str) -> String {
+        self.0.iter().map(|diagnostic| diagnostic.render(file, source)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl From<Diagnostic> for Diagnostics {
+    fn from(diagnostic: Diagnostic) -> Diagnostics {
+        Diagnostics(vec![diagnostic])
+    }
+}
+
+/// Without the source: statements stand for their places.
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render("", ""))
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+/// The nearest of some names, if one is near enough to be a slip of the hand.
+pub fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let limit = name.chars().count() / 3;
+    let near = names.into_iter().map(|other| (edit_distance(name, other), other));
+    near.filter(|(distance, _)| *distance <= limit).min_by_key(|(distance, _)| *distance).map(|(_, other)| other)
+}
+
+/// Levenshtein's distance, one row at a time.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, a) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &b) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_found_and_a_stranger_is_not() {
+        assert_eq!(nearest("einsun", ["softmax", "einsum"]), Some("einsum"));
+        assert_eq!(nearest("xyz", ["softmax", "einsum"]), None);
+    }
+
+    #[test]
+    fn a_report_shows_line_caret_cause_and_cure() {
+        let source = "one\n  %x = two()\n";
+        let span = Span { start: 11, end: 16 };
+        let report = Diagnostic::new(Code::UnknownOp, "there is no op `two`")
+            .at(span)
+            .label("here")
+            .since(Span { start: 0, end: 3 }, "one")
+            .help("say one")
+            .render("f.ir", source);
+        let want = "error[MW0101]: there is no op `two`\n  --> f.ir:2:8\n    2 |   %x = two()\n      |        ^^^^^ here\n      \
+                    = since one, line 1\n      = help: say one\n";
+        assert_eq!(report, want);
+    }
+}

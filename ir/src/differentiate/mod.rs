@@ -1,0 +1,107 @@
+//! From a model's forward blocks to training: `F` gains `I`, `W` and `U`, and the model its step graph.
+//!
+//! Each distinct block is differentiated once, on logical tensors, however often it is called. `reverse` walks `F`
+//! backwards and yields one list of statements; `sections` deals it out to `I` and `W`; `update` adds what is done once
+//! a step. Gradients are accumulated per (block, parameter): a parameter passed to several calls (a tied embedding) has a
+//! gradient in each of their blocks, which whoever runs the model adds up per parameter instance before `U`. Its update is
+//! stated once, in the block of the first call that binds it and has a gradient for it: the owner.
+
+mod reverse;
+mod sections;
+mod update;
+
+use crate::graph::{Block, Model, SectionKind, Span, Stmt};
+use crate::ids::Value;
+use crate::optimizer::Optimizer;
+use crate::renumber::renumber;
+use std::fmt;
+
+/// Why a model has no gradient.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DifferentiateError {
+    /// The name of the block without `@`; empty where no block is at fault.
+    pub block: String,
+    /// The statement at fault.
+    pub statement: Option<String>,
+    /// Where it (or the block) stands in the text.
+    pub span: Span,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for DifferentiateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.block.is_empty() {
+            write!(f, "block @{}: ", self.block)?;
+        }
+        if let Some(statement) = &self.statement {
+            write!(f, "`{statement}`: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for DifferentiateError {}
+
+impl DifferentiateError {
+    fn in_model(message: String) -> DifferentiateError {
+        DifferentiateError { block: String::new(), statement: None, span: Span::default(), message }
+    }
+
+    fn in_block(block: &Block, message: String) -> DifferentiateError {
+        DifferentiateError { block: block.name.clone(), statement: None, span: block.span, message }
+    }
+
+    fn in_statement(block: &Block, stmt: &Stmt, message: String) -> DifferentiateError {
+        let names = |values: &[Value]| -> String {
+            values.iter().map(|&v| format!("%{}", block.value_name(v))).collect::<Vec<_>>().join(", ")
+        };
+        let statement = format!("{} = {}({})", names(&stmt.results), stmt.op.name(), names(&stmt.operands));
+        DifferentiateError { block: block.name.clone(), statement: Some(statement), span: stmt.span, message }
+    }
+}
+
+/// Adds to every block its gradient sections and its update, and to the model the step graph.
+///
+/// # Errors
+/// The model is differentiated already; an op on the way has no gradient; a block's calls do not agree on which parameters
+/// they own or decay; a value has a name that the update needs (`%lr`, `%w.grad`).
+pub fn differentiate(mut model: Model, optimizer: &Optimizer) -> Result<Model, DifferentiateError> {
+    let derived = [SectionKind::I, SectionKind::W, SectionKind::U];
+    let done = |block: &Block| derived.iter().any(|&kind| block[kind] != Default::default());
+    if model.is_differentiated() || model.blocks.values().any(done) {
+        return Err(DifferentiateError::in_model("the model is differentiated already".to_string()));
+    }
+    for block in model.blocks.values_mut() {
+        let backward = reverse::backward(block)?;
+        sections::split(block, backward).map_err(|why| DifferentiateError::in_block(block, why))?;
+    }
+    let bindings = update::bindings(&model)?;
+    for (id, block) in model.blocks.iter_mut() {
+        update::update(block, &bindings[id], optimizer).map_err(|why| DifferentiateError::in_block(block, why))?;
+        renumber(block);
+        if model.has_mesh {
+            open_made(block);
+        }
+    }
+    model.step = Some(update::step(optimizer).map_err(DifferentiateError::in_model)?);
+    Ok(model)
+}
+
+/// On a mesh, the shardings of what differentiation has made are the planner's to decide.
+fn open_made(block: &mut Block) {
+    let given: Vec<Value> = block.args.iter().map(|arg| arg.value).collect();
+    for kind in [SectionKind::I, SectionKind::W, SectionKind::U] {
+        let results = block[kind].stmts.iter().flat_map(|stmt| stmt.results.clone());
+        let made: Vec<Value> = results.chain(block[kind].args.clone()).filter(|value| !given.contains(value)).collect();
+        made.into_iter().for_each(|value| block.values[value].ty.dims.iter_mut().for_each(|dim| dim.open = true));
+    }
+}
+
+/// A name that others go by, if no value has it.
+fn free(block: &Block, name: String) -> Result<String, String> {
+    match block.find(&name) {
+        Some(_) => Err(format!("`%{name}` is a name that training uses; give the value another")),
+        None => Ok(name),
+    }
+}

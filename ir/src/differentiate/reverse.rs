@@ -1,0 +1,138 @@
+//! The reverse walk: each statement of `F`, last to first, hands the cotangents of its results on to its operands.
+
+use super::DifferentiateError;
+use crate::entity::{EntitySet, SecondaryMap};
+use crate::graph::{ArgKind, Block, SectionKind, Stmt};
+use crate::ids::Value;
+use crate::ops::{Binary, BinaryKind, Builder, Cotangents, Unary, UnaryKind};
+
+/// What the walk yields. The statements are one list; nothing is dropped or dealt out yet.
+pub(super) struct Backward {
+    /// The cotangents of the block's differentiable results, in order: fed.
+    pub given: Vec<Value>,
+    /// In an order in which they can run.
+    pub stmts: Vec<Stmt>,
+    /// The cotangents of the block's differentiable arguments, in order.
+    pub args: Vec<Value>,
+    /// Each parameter that has a gradient, with it.
+    pub params: Vec<(Value, Value)>,
+}
+
+/// Walks a block's `F` backwards.
+///
+/// # Errors
+/// An op on the way from a differentiable argument or parameter to a differentiable result has no gradient.
+pub(super) fn backward(block: &mut Block) -> Result<Backward, DifferentiateError> {
+    let active = active(block);
+    let forward = block[SectionKind::F].stmts.clone();
+    let mut walk = Walk { builder: Builder::new(block), parts: SecondaryMap::new() };
+    let given = walk.feed();
+    for stmt in forward.iter().rev() {
+        walk.statement(stmt, &active).map_err(|why| DifferentiateError::in_statement(walk.builder.block, stmt, why))?;
+    }
+    let ends = walk.arguments().and_then(|args| Ok((args, walk.parameters()?)));
+    let (args, params) = ends.map_err(|why| DifferentiateError::in_block(walk.builder.block, why))?;
+    Ok(Backward { given, stmts: walk.builder.stmts, args, params })
+}
+
+/// The values that a differentiable argument or a parameter reaches: only they have a cotangent.
+fn active(block: &Block) -> EntitySet<Value> {
+    let mut active = EntitySet::new();
+    let float = |value: &Value| block.ty(*value).dtype.is_float();
+    active.extend(block.differentiable_args().chain(block.args_of(ArgKind::Param).filter(float)));
+    for stmt in &block[SectionKind::F].stmts {
+        if stmt.operands.iter().any(|&value| active.contains(value)) {
+            active.extend(stmt.results.iter().copied().filter(float));
+        }
+    }
+    active
+}
+
+struct Walk<'a> {
+    builder: Builder<'a>,
+    /// What each use of a value adds to its cotangent.
+    parts: SecondaryMap<Value, Vec<Value>>,
+}
+
+impl Walk<'_> {
+    /// Makes the cotangents that come from outside.
+    fn feed(&mut self) -> Vec<Value> {
+        let results: Vec<Value> = self.builder.block.differentiable_results().map(|(_, value)| value).collect();
+        let mut given = Vec::new();
+        for result in results {
+            let ty = self.builder.ty(result).logical();
+            let name = self.free_name(result).unwrap_or_default();
+            let cotangent = self.builder.block.add_value(&name, ty);
+            self.parts[result].push(cotangent);
+            given.push(cotangent);
+        }
+        given
+    }
+
+    fn statement(&mut self, stmt: &Stmt, active: &EntitySet<Value>) -> Result<(), String> {
+        let needed: Vec<bool> = stmt.operands.iter().map(|&value| active.contains(value)).collect();
+        if !needed.contains(&true) {
+            return Ok(());
+        }
+        let given = stmt.results.iter().map(|&value| self.total(value)).collect::<Result<Vec<_>, _>>()?;
+        if given.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let def = stmt.op.def().ok_or("layouts are decided after differentiation, not before")?;
+        let call = Cotangents { operands: &stmt.operands, results: &stmt.results, given: &given, needed: &needed };
+        let cotangents = def.gradient(&mut self.builder, &call)?;
+        for ((&operand, cotangent), needed) in stmt.operands.iter().zip(cotangents).zip(needed) {
+            if let (Some(cotangent), true) = (cotangent, needed) {
+                debug_assert!(self.builder.ty(cotangent).same_tensor(self.builder.ty(operand)));
+                self.parts[operand].push(cotangent);
+            }
+        }
+        Ok(())
+    }
+
+    /// The whole cotangent of a value, named after it: `%x.d`. `None` is zero.
+    fn total(&mut self, value: Value) -> Result<Option<Value>, String> {
+        let Some(sum) = self.sum(value)? else { return Ok(None) };
+        let made_here = self.builder.block.value_name(sum).parse::<u32>().is_ok();
+        if let (true, Some(name)) = (made_here, self.free_name(value)) {
+            self.builder.block.values[sum].name = name;
+        }
+        Ok(Some(sum))
+    }
+
+    fn sum(&mut self, value: Value) -> Result<Option<Value>, String> {
+        let mut parts = std::mem::take(&mut self.parts[value]).into_iter();
+        let Some(mut sum) = parts.next() else { return Ok(None) };
+        for part in parts {
+            sum = self.builder.one(Binary::of(BinaryKind::Add), &[sum, part])?;
+        }
+        Ok(Some(sum))
+    }
+
+    fn free_name(&self, value: Value) -> Option<String> {
+        let name = format!("{}.d", self.builder.block.value_name(value));
+        self.builder.block.find(&name).is_none().then_some(name)
+    }
+
+    /// The cotangents of the arguments; of one that nothing depends on, zeros.
+    fn arguments(&mut self) -> Result<Vec<Value>, String> {
+        let args: Vec<Value> = self.builder.block.differentiable_args().collect();
+        let mut cotangents = Vec::new();
+        for arg in args {
+            cotangents.push(match self.total(arg)? {
+                Some(cotangent) => cotangent,
+                None => self.builder.one(Unary(UnaryKind::Scale(0.0)), &[arg])?,
+            });
+        }
+        Ok(cotangents)
+    }
+
+    fn parameters(&mut self) -> Result<Vec<(Value, Value)>, String> {
+        let params: Vec<Value> = self.builder.block.args_of(ArgKind::Param).collect();
+        let mut gradients = Vec::new();
+        for param in params {
+            gradients.extend(self.sum(param)?.map(|gradient| (param, gradient)));
+        }
+        Ok(gradients)
+    }
+}

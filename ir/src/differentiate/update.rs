@@ -1,0 +1,227 @@
+//! What is done once a step: each block's `U`, which sums squared gradients and updates the parameters that the block owns,
+//! and the step graph, which makes the norm and the clip factor of those sums.
+
+use super::{DifferentiateError, free};
+use crate::entity::SecondaryMap;
+use crate::graph::{
+    Arg, ArgKind, Block, Call, Model, ParamInstance, ResultKind, Section, SectionKind, Span, Step, Stmt,
+};
+use crate::ids::{BlockId, Value};
+use crate::ops::{AdamW, Binary, BinaryKind, Builder, ClipFactor, Op, Sgd, SumSquares, Unary, UnaryKind};
+use crate::optimizer::{Optimizer, OptimizerKind};
+use crate::types::{DType, Type};
+use std::collections::HashSet;
+
+/// What the calls of a block say about one of its parameter arguments.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Binding {
+    /// The argument.
+    param: Value,
+    /// The block updates it. Of a parameter that several calls pass, the first one's block does.
+    owned: bool,
+    /// Weight decay applies.
+    decay: bool,
+}
+
+/// The bindings of every block's parameters that have a gradient. A block that is never called owns all of its parameters.
+///
+/// # Errors
+/// The calls of a block do not agree.
+pub(super) fn bindings(model: &Model) -> Result<SecondaryMap<BlockId, Vec<Binding>>, DifferentiateError> {
+    let mut bindings: SecondaryMap<BlockId, Vec<Binding>> = SecondaryMap::new();
+    let mut owned = HashSet::new();
+    for call in &model.calls {
+        for instance in 0..call.instances() {
+            let run = run_bindings(model, call, instance, &mut owned);
+            let known = &mut bindings[call.block];
+            if known.is_empty() {
+                *known = run;
+            } else if let Some((_, other)) = known.iter().zip(&run).find(|(a, b)| a != b) {
+                return Err(disagreement(model, call, *other));
+            }
+        }
+    }
+    for (id, block) in &model.blocks {
+        if !model.calls.iter().any(|call| call.block == id) {
+            let trained = block.args_of(ArgKind::Param).filter(|&param| block.gradient_of(param).is_some());
+            bindings[id] = trained.map(|param| Binding { param, owned: true, decay: false }).collect();
+        }
+    }
+    Ok(bindings)
+}
+
+fn run_bindings(model: &Model, call: &Call, instance: u32, owned: &mut HashSet<ParamInstance>) -> Vec<Binding> {
+    let block = &model.blocks[call.block];
+    let bound = block.args_of(ArgKind::Param).zip(model.call_params(call, instance));
+    let trained = bound.filter(|&(param, _)| block.gradient_of(param).is_some());
+    trained
+        .map(|(param, bound)| Binding { param, owned: owned.insert(bound), decay: model.params[bound.0].decay })
+        .collect()
+}
+
+fn disagreement(model: &Model, call: &Call, binding: Binding) -> DifferentiateError {
+    let block = &model.blocks[call.block];
+    let name = block.value_name(binding.param);
+    let message = format!(
+        "its calls pass parameters to `%{name}` of which some, but not all, are updated by an earlier call or decay; \
+         call a copy of the block under another name where they differ"
+    );
+    DifferentiateError::in_block(block, message)
+}
+
+/// Fills `U` and adds the arguments that it reads.
+///
+/// # Errors
+/// A name that the update needs is taken.
+pub(super) fn update(block: &mut Block, bindings: &[Binding], optimizer: &Optimizer) -> Result<(), String> {
+    let owned: Vec<Binding> = bindings.iter().filter(|binding| binding.owned).copied().collect();
+    if owned.is_empty() {
+        return Ok(());
+    }
+    let scalars = Scalars::add(block, &optimizer.kind)?;
+    let mut builder = Builder::new(block);
+    let squares = sum_squares(&mut builder, &owned)?;
+    for binding in owned {
+        update_parameter(&mut builder, binding, &scalars, &optimizer.kind)?;
+    }
+    let stmts = builder.stmts;
+    block[SectionKind::U] = Section { stmts, ret: vec![squares], args: Vec::new() };
+    Ok(())
+}
+
+/// The run's scalars that an update reads.
+struct Scalars {
+    clip: Value,
+    lr: Value,
+    /// Counts from 1.
+    step: Option<Value>,
+}
+
+impl Scalars {
+    fn add(block: &mut Block, kind: &OptimizerKind) -> Result<Scalars, String> {
+        let mut scalar = |name: &str| add_arg(block, name.to_string(), ArgKind::Const, Type::scalar(DType::F32));
+        let (clip, lr) = (scalar("clip")?, scalar("lr")?);
+        let step = matches!(kind, OptimizerKind::AdamW { .. }).then(|| scalar("step")).transpose()?;
+        Ok(Scalars { clip, lr, step })
+    }
+}
+
+/// Adds an argument behind those of its kind: values and inputs, constants, parameters, states.
+fn add_arg(block: &mut Block, name: String, kind: ArgKind, ty: Type) -> Result<Value, String> {
+    let rank = |kind: ArgKind| match kind {
+        ArgKind::Value | ArgKind::Input => 0,
+        ArgKind::Const => 1,
+        ArgKind::Param => 2,
+        ArgKind::State => 3,
+    };
+    let name = free(block, name)?;
+    let value = block.add_value(&name, ty);
+    let place = block.args.iter().position(|arg| rank(arg.kind) > rank(kind)).unwrap_or(block.args.len());
+    block.args.insert(place, Arg { value, kind });
+    Ok(value)
+}
+
+/// `%w.sq = sum_squares(%w.grad)` for every parameter, and their sum.
+fn sum_squares(builder: &mut Builder<'_>, owned: &[Binding]) -> Result<Value, String> {
+    let mut squares = Vec::new();
+    for binding in owned {
+        let gradient = gradient(builder.block, binding.param)?;
+        let name = free(builder.block, format!("{}.sq", builder.block.value_name(binding.param)))?;
+        squares.push(builder.named(&name, SumSquares, &[gradient])?);
+    }
+    let mut sum = squares[0];
+    for &square in &squares[1..] {
+        sum = builder.one(Binary::of(BinaryKind::Add), &[sum, square])?;
+    }
+    if let (2.., Ok(name)) = (squares.len(), free(builder.block, "sq".to_string())) {
+        builder.block.values[sum].name = name;
+    }
+    Ok(sum)
+}
+
+fn gradient(block: &Block, param: Value) -> Result<Value, String> {
+    block.gradient_of(param).ok_or_else(|| format!("`%{}` has no gradient", block.value_name(param)))
+}
+
+/// Updates a parameter in place. One in less than 32 bits has a master copy in f32, which is updated and rounded.
+fn update_parameter(
+    builder: &mut Builder<'_>,
+    binding: Binding,
+    scalars: &Scalars,
+    kind: &OptimizerKind,
+) -> Result<(), String> {
+    let param = binding.param;
+    let gradient = gradient(builder.block, param)?;
+    let dtype = builder.ty(param).dtype;
+    let master = if dtype == DType::F32 { param } else { state(builder.block, param, "master")? };
+    let Scalars { clip, lr, step } = *scalars;
+    let decay = |weight_decay: f64| if binding.decay { weight_decay } else { 0.0 };
+    match *kind {
+        OptimizerKind::AdamW { beta1, beta2, eps, weight_decay } => {
+            let (m, v) = (state(builder.block, param, "m")?, state(builder.block, param, "v")?);
+            let op = AdamW { beta1, beta2, eps, weight_decay: decay(weight_decay) };
+            let operands: Vec<Value> = [master, gradient, m, v, clip, lr].into_iter().chain(step).collect();
+            store(builder, op, &operands, &[master, m, v])?;
+        }
+        OptimizerKind::Sgd { momentum, weight_decay } => {
+            let op = Sgd { momentum, weight_decay: decay(weight_decay) };
+            if momentum == 0.0 {
+                store(builder, op, &[master, gradient, clip, lr], &[master])?;
+            } else {
+                let m = state(builder.block, param, "m")?;
+                store(builder, op, &[master, gradient, m, clip, lr], &[master, m])?;
+            }
+        }
+    }
+    if master != param {
+        store(builder, Unary(UnaryKind::Cast(dtype)), &[master], &[param])?;
+    }
+    Ok(())
+}
+
+/// Adds the state `%w.<suffix>`: of the parameter's dims, in f32.
+fn state(block: &mut Block, param: Value, suffix: &str) -> Result<Value, String> {
+    let name = format!("{}.{suffix}", block.value_name(param));
+    let ty = Type { dtype: DType::F32, ..block.ty(param).clone() };
+    add_arg(block, name, ArgKind::State, ty)
+}
+
+/// Appends a statement that stores into arguments.
+fn store(builder: &mut Builder<'_>, op: impl Into<Op>, operands: &[Value], into: &[Value]) -> Result<(), String> {
+    let op = op.into();
+    let types: Vec<&Type> = operands.iter().map(|&value| builder.ty(value)).collect();
+    op.infer(&types).map_err(|why| format!("`{}`: {why}", op.name()))?;
+    builder.stmts.push(Stmt {
+        results: into.to_vec(),
+        accumulate: false,
+        op,
+        operands: operands.to_vec(),
+        comments: Vec::new(),
+        span: Span::default(),
+    });
+    Ok(())
+}
+
+/// From the sum of all squared gradients to the norm and the clip factor.
+///
+/// # Errors
+/// None on these operands.
+pub(super) fn step(optimizer: &Optimizer) -> Result<Step, String> {
+    let mut graph = Block::default();
+    let squares = graph.add_value("sq", Type::scalar(DType::F32));
+    let mut builder = Builder::new(&mut graph);
+    let norm = builder.named("norm", Unary(UnaryKind::Sqrt), &[squares])?;
+    let clip = match optimizer.clip {
+        Some(max) => builder.named("clip", ClipFactor { max }, &[norm])?,
+        // min(norm + 1, 1): one for every norm, so that updates read a factor in either case.
+        None => {
+            let above = builder.one(Unary(UnaryKind::Shift(1.0)), &[norm])?;
+            builder.named("clip", Unary(UnaryKind::AtMost(1.0)), &[above])?
+        }
+    };
+    let stmts = builder.stmts;
+    graph.args = vec![Arg { value: squares, kind: ArgKind::Value }];
+    graph.results = vec![ResultKind::Value; 2];
+    graph[SectionKind::F] = Section { stmts, ret: vec![norm, clip], args: Vec::new() };
+    Ok(Step { graph })
+}

@@ -1,0 +1,413 @@
+//! Level 1, *what* (and after planning *where*): a model is straight-line SSA of calls of blocks.
+//!
+//! A distinct block is stored once and called as often as it repeats. Differentiation gives it four sections: `F` forward,
+//! `I` the gradient of its inputs, `W` the gradient of its parameters, `U` what is done once a step after the last
+//! micro-batch. A value of one section that a later one reads is what crosses, and what is kept.
+
+use crate::ids::{BlockId, ModelValue, ParamId, Value};
+use crate::mesh::{Axes, Mesh};
+use crate::ops::Op;
+use crate::types::{Dims, Type};
+use cranelift_entity::PrimaryMap;
+use std::ops::{Index, IndexMut, Range};
+
+/// A place in the source text, in bytes. Built graphs have none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte; equal to `start` where there is no text.
+    pub end: u32,
+}
+
+/// A value inside a block.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ValueData {
+    /// Its name without `%`.
+    pub name: String,
+    /// Its type.
+    pub ty: Type,
+}
+
+/// One statement: results, op, operands.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stmt {
+    /// What it defines.
+    pub results: Vec<Value>,
+    /// `+=`: the first micro-batch stores, the others add.
+    pub accumulate: bool,
+    /// What it does.
+    pub op: Op,
+    /// What it reads.
+    pub operands: Vec<Value>,
+    /// Comment lines that stand before it, without `//`.
+    pub comments: Vec<String>,
+    /// Where it stands in the text.
+    pub span: Span,
+}
+
+/// The four sections of a block, in order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum SectionKind {
+    /// Forward.
+    F,
+    /// Gradient of the inputs.
+    I,
+    /// Gradient of the parameters.
+    W,
+    /// Once a step: reductions, norm and update.
+    U,
+}
+
+impl SectionKind {
+    /// All sections in order.
+    pub const ALL: [SectionKind; 4] = [SectionKind::F, SectionKind::I, SectionKind::W, SectionKind::U];
+}
+
+/// A straight line of statements.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Section {
+    /// `I`'s cotangents, in the order of the block's results that have one. Empty for the others (`F` reads the block's).
+    pub args: Vec<Value>,
+    /// What is done, in order.
+    pub stmts: Vec<Stmt>,
+    /// What it gives. `F`: the block's results. `I`: the cotangents of its float value arguments, in order. `U`: what the
+    /// step graph sums over all instances. `W`: nothing; its `+=` results are the gradients.
+    pub ret: Vec<Value>,
+}
+
+/// How an argument is supplied.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ArgKind {
+    /// A value passed from call to call.
+    Value,
+    /// Fed per micro-batch on every stage that uses it; never passed down the pipe.
+    Input,
+    /// A constant, or an implicit scalar of the run: `lr`, `step`, `seed`, or what the step graph returns, by name.
+    Const,
+    /// A parameter.
+    Param,
+    /// Kept from step to step and saved in checkpoints. `%w.m` is a state of the parameter `%w`.
+    State,
+}
+
+/// An argument of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arg {
+    /// The value inside the block.
+    pub value: Value,
+    /// How it is supplied.
+    pub kind: ArgKind,
+}
+
+/// What becomes of a result of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ResultKind {
+    /// Passed to later calls.
+    Value,
+    /// A sum over tokens; its cotangent is a fed scalar.
+    Loss,
+    /// Summed over micro-batches.
+    Accum,
+    /// Reported.
+    Metric,
+}
+
+/// A distinct block.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Block {
+    /// Its name without `@`.
+    pub name: String,
+    /// All values of all sections.
+    pub values: PrimaryMap<Value, ValueData>,
+    /// Values and inputs, then constants, parameters and states.
+    pub args: Vec<Arg>,
+    /// The kind of each result; the values are `F`'s `ret`.
+    pub results: Vec<ResultKind>,
+    /// `F I W U`.
+    pub sections: [Section; 4],
+    /// Comment lines before it.
+    pub comments: Vec<String>,
+    /// Where its head stands in the text.
+    pub span: Span,
+}
+
+impl Index<SectionKind> for Block {
+    type Output = Section;
+    fn index(&self, kind: SectionKind) -> &Section {
+        &self.sections[kind as usize]
+    }
+}
+
+impl IndexMut<SectionKind> for Block {
+    fn index_mut(&mut self, kind: SectionKind) -> &mut Section {
+        &mut self.sections[kind as usize]
+    }
+}
+
+/// The suffix of a parameter's gradient: `%w.grad`.
+pub const GRADIENT: &str = ".grad";
+
+impl Block {
+    /// The type of a value.
+    pub fn ty(&self, value: Value) -> &Type {
+        &self.values[value].ty
+    }
+
+    /// The name of a value.
+    pub fn value_name(&self, value: Value) -> &str {
+        &self.values[value].name
+    }
+
+    /// The value of a name.
+    pub fn find(&self, name: &str) -> Option<Value> {
+        self.values.iter().find(|(_, data)| data.name == name).map(|(value, _)| value)
+    }
+
+    /// Adds a value; an empty name takes the next free number.
+    pub fn add_value(&mut self, name: &str, ty: Type) -> Value {
+        let name = if name.is_empty() { self.free_name() } else { name.to_string() };
+        self.values.push(ValueData { name, ty })
+    }
+
+    fn free_name(&self) -> String {
+        let used = self.values.values().filter_map(|data| data.name.parse::<u32>().ok());
+        used.max().map_or(0, |last| last + 1).to_string()
+    }
+
+    /// The arguments of one kind, in order.
+    pub fn args_of(&self, kind: ArgKind) -> impl Iterator<Item = Value> + '_ {
+        self.args.iter().filter(move |arg| arg.kind == kind).map(|arg| arg.value)
+    }
+
+    /// The kind of the argument, if the value is one.
+    pub fn arg_kind(&self, value: Value) -> Option<ArgKind> {
+        self.args.iter().find(|arg| arg.value == value).map(|arg| arg.kind)
+    }
+
+    /// The gradient accumulator of a parameter, once differentiated.
+    pub fn gradient_of(&self, param: Value) -> Option<Value> {
+        self.find(&format!("{}{GRADIENT}", self.value_name(param)))
+    }
+
+    /// The parameter that a state or gradient belongs to: `%w` of `%w.m`.
+    pub fn owner_of(&self, value: Value) -> Option<Value> {
+        let (owner, _) = self.value_name(value).rsplit_once('.')?;
+        self.find(owner)
+    }
+
+    /// The float value arguments: those that have a cotangent, in the order of `I`'s results.
+    pub fn differentiable_args(&self) -> impl Iterator<Item = Value> + '_ {
+        self.args_of(ArgKind::Value).filter(|&value| self.ty(value).dtype.is_float())
+    }
+
+    /// The results that have a cotangent (float values and losses), in the order of `I`'s arguments.
+    pub fn differentiable_results(&self) -> impl Iterator<Item = (usize, Value)> + '_ {
+        let forward = &self[SectionKind::F].ret;
+        self.results.iter().zip(forward).enumerate().filter_map(|(index, (kind, &value))| {
+            let flows = matches!(kind, ResultKind::Value | ResultKind::Loss) && self.ty(value).dtype.is_float();
+            flows.then_some((index, value))
+        })
+    }
+}
+
+/// How a parameter's first numbers are made. They are keyed by (seed, name, logical index).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Init {
+    /// Normal with mean 0 and this standard deviation.
+    Normal(f64),
+    /// All the same.
+    Constant(f64),
+}
+
+/// A declared parameter, or an array of them: `param %layer[32].w1: f32[h, f] init=normal(0.02) decay=true`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Param {
+    /// Its name, or that of its array.
+    pub name: String,
+    /// The field within the array's element.
+    pub field: Option<String>,
+    /// The number of instances of the array.
+    pub count: Option<u32>,
+    /// The type of one instance.
+    pub ty: Type,
+    /// Its first numbers.
+    pub init: Init,
+    /// Whether weight decay applies.
+    pub decay: bool,
+    /// Comment lines before it.
+    pub comments: Vec<String>,
+    /// Where it stands in the text.
+    pub span: Span,
+}
+
+impl Param {
+    /// The global name of an instance: `emb`, `layer.3.w1`. Checkpoints and initial numbers go by it.
+    pub fn instance_name(&self, instance: u32) -> String {
+        match (&self.field, self.count) {
+            (Some(field), Some(_)) => format!("{}.{instance}.{field}", self.name),
+            (Some(field), None) => format!("{}.{field}", self.name),
+            (None, Some(_)) => format!("{}.{instance}", self.name),
+            (None, None) => self.name.clone(),
+        }
+    }
+
+    /// How many instances there are.
+    pub fn instances(&self) -> u32 {
+        self.count.unwrap_or(1)
+    }
+}
+
+/// `unit @layer.0 = [%w1, %w2]`: parameters laid end to end and stored as one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unit {
+    /// Its name.
+    pub name: String,
+    /// The global names of its members.
+    pub members: Vec<String>,
+}
+
+/// An argument of the model.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ModelInput {
+    /// The model's value.
+    pub value: ModelValue,
+    /// `Input` or `Const`.
+    pub kind: ArgKind,
+    /// Its type per micro-batch.
+    pub ty: Type,
+}
+
+/// Which instance of a parameter array a call passes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ParamIndex {
+    /// Not an array: `%emb`.
+    Whole,
+    /// A fixed instance: `%layer[3]`.
+    At(u32),
+    /// The repeat's variable: `%layer[i]`.
+    Repeat,
+}
+
+/// A parameter (or all fields of an array's element, in declared order) that a call passes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ParamRef {
+    /// The name of the parameter or of the array.
+    pub name: String,
+    /// Which instance.
+    pub index: ParamIndex,
+}
+
+/// `repeat i in 0..32`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Repeat {
+    /// The name of the variable.
+    pub variable: String,
+    /// Its values.
+    pub range: Range<u32>,
+}
+
+/// A call of a block, once or repeated. Repeated, the leading arguments (one per value result) are carried.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Call {
+    /// The value results, in order.
+    pub results: Vec<ModelValue>,
+    /// The block.
+    pub block: BlockId,
+    /// How often.
+    pub repeat: Option<Repeat>,
+    /// The value and input arguments.
+    pub args: Vec<ModelValue>,
+    /// The constants and parameters.
+    pub params: Vec<ParamRef>,
+    /// Comment lines before it.
+    pub comments: Vec<String>,
+    /// Where it stands in the text.
+    pub span: Span,
+}
+
+impl Call {
+    /// How often the block runs.
+    pub fn instances(&self) -> u32 {
+        self.repeat.as_ref().map_or(1, |repeat| repeat.range.end.saturating_sub(repeat.range.start))
+    }
+
+    /// The repeat's variable at the n-th run of the block.
+    pub fn index(&self, instance: u32) -> u32 {
+        self.repeat.as_ref().map_or(0, |repeat| repeat.range.start + instance)
+    }
+}
+
+/// The step graph: once a step, from what the blocks' `U` sections return (summed over all instances) to scalars that
+/// `U` reads by name: `step(%sq: f32[]) { .. return %norm, %clip }`.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Step {
+    /// Values and statements; its `F` is the graph, its `args` the sums.
+    pub graph: Block,
+}
+
+/// A model.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Model {
+    /// The name without `@`.
+    pub name: String,
+    /// The mesh; without axes where none is given.
+    pub mesh: Mesh,
+    /// Whether the file has a `mesh` line. Without one all shardings are open.
+    pub has_mesh: bool,
+    /// Named dims.
+    pub dims: Dims,
+    /// Parameters in declared order.
+    pub params: PrimaryMap<ParamId, Param>,
+    /// Storage units.
+    pub units: Vec<Unit>,
+    /// Names of the model's values.
+    pub values: PrimaryMap<ModelValue, String>,
+    /// Inputs and constants.
+    pub inputs: Vec<ModelInput>,
+    /// The calls in order.
+    pub calls: Vec<Call>,
+    /// The distinct blocks.
+    pub blocks: PrimaryMap<BlockId, Block>,
+    /// Once a step, after all micro-batches; after differentiation.
+    pub step: Option<Step>,
+    /// Comment lines before the model.
+    pub comments: Vec<String>,
+    /// Comment lines at the end of the file.
+    pub trailing_comments: Vec<String>,
+}
+
+/// One instance of a parameter: (declaration, instance).
+pub type ParamInstance = (ParamId, u32);
+
+impl Model {
+    /// The parameters that a reference stands for at the n-th run of its call, in declared order.
+    pub fn resolve(&self, reference: &ParamRef, call: &Call, instance: u32) -> Vec<ParamInstance> {
+        let index = match reference.index {
+            ParamIndex::Whole => 0,
+            ParamIndex::At(index) => index,
+            ParamIndex::Repeat => call.index(instance),
+        };
+        self.params.iter().filter(|(_, p)| p.name == reference.name).map(|(id, _)| (id, index)).collect()
+    }
+
+    /// The parameter instances of a run of a call, in the order of the block's parameter arguments.
+    pub fn call_params(&self, call: &Call, instance: u32) -> Vec<ParamInstance> {
+        call.params.iter().flat_map(|reference| self.resolve(reference, call, instance)).collect()
+    }
+
+    /// The number of elements of all parameters.
+    pub fn parameter_count(&self) -> u64 {
+        self.params.values().map(|param| param.ty.elements() * u64::from(param.instances())).sum()
+    }
+
+    /// Whether the model has been differentiated.
+    pub fn is_differentiated(&self) -> bool {
+        self.step.is_some()
+    }
+
+    /// The axes under a name, or the whole mesh's missing answer.
+    pub fn axes(&self, name: &str) -> Option<Axes> {
+        self.mesh.lookup(name)
+    }
+}

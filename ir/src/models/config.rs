@@ -1,0 +1,184 @@
+//! A model's configuration as published: the fields of `config.json`, read and checked.
+
+use super::gpt2::{self, Gpt2Config};
+use super::llama::{self, LlamaConfig};
+use crate::graph::Model;
+use crate::types::DType;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::fmt;
+
+/// The values of `model_type` that have a builder.
+const FAMILIES: [&str; 4] = ["llama", "mistral", "qwen2", "gpt2"];
+
+/// What one micro-batch holds, over all data-parallel ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Batch {
+    /// Sequences.
+    pub batch: u64,
+    /// Tokens per sequence.
+    pub seq: u64,
+    /// Of parameters and activations; the loss and its scalars are f32.
+    pub dtype: DType,
+}
+
+/// What is wrong with a configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ConfigError {
+    /// It is no JSON object.
+    Json(String),
+    /// A field that the family needs is not there.
+    Missing {
+        /// Its name.
+        field: &'static str,
+    },
+    /// A field has a value that it cannot have.
+    Invalid {
+        /// Its name.
+        field: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Fields that are right alone do not go together.
+    Contradiction(String),
+    /// A `model_type` without a builder.
+    UnknownFamily(String),
+    /// A value that is right, but that no builder supports.
+    Unsupported {
+        /// The name of the field.
+        field: &'static str,
+        /// What is not supported, and what is.
+        why: String,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigError::Json(why) => write!(f, "the configuration is no JSON object: {why}"),
+            ConfigError::Missing { field } => write!(f, "`{field}` is missing"),
+            ConfigError::Invalid { field, why } => write!(f, "`{field}`: {why}"),
+            ConfigError::Contradiction(why) => f.write_str(why),
+            ConfigError::UnknownFamily(found) => {
+                write!(f, "there is no builder for `model_type` `{found}`; there are {}", FAMILIES.join(", "))
+            }
+            ConfigError::Unsupported { field, why } => write!(f, "`{field}`: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// The configuration of a model of a known family.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ModelConfig {
+    /// LLaMA and what shares its blocks: Mistral without a sliding window, Qwen2.
+    Llama(LlamaConfig),
+    /// GPT-2.
+    Gpt2(Gpt2Config),
+}
+
+impl ModelConfig {
+    /// The family's name.
+    pub fn family(&self) -> &'static str {
+        match self {
+            ModelConfig::Llama(_) => "llama",
+            ModelConfig::Gpt2(_) => "gpt2",
+        }
+    }
+
+    /// The model for a batch: forward blocks, no mesh.
+    ///
+    /// # Errors
+    /// A batch without tokens, longer than the positions that the model has, or of integers; a configuration made by hand
+    /// that [`from_config`] would refuse.
+    pub fn build(&self, batch: &Batch) -> Result<Model, ConfigError> {
+        for (field, size) in [("batch", batch.batch), ("seq", batch.seq)] {
+            positive(field, size)?;
+        }
+        if !batch.dtype.is_float() {
+            return Err(invalid("dtype", format!("parameters cannot be {}", batch.dtype.name())));
+        }
+        match self {
+            ModelConfig::Llama(config) => llama::build(config, batch),
+            ModelConfig::Gpt2(config) => gpt2::build(config, batch),
+        }
+    }
+}
+
+/// Reads the text of a `config.json` as Hugging Face's `transformers` writes it; defaults are those of its classes.
+///
+/// # Errors
+/// Everything in [`ConfigError`].
+pub fn from_config(json: &str) -> Result<ModelConfig, ConfigError> {
+    let value: Value = serde_json::from_str(json).map_err(|why| ConfigError::Json(why.to_string()))?;
+    let fields = Fields::new(&value)?;
+    let family: String = fields.required("model_type")?;
+    match family.as_str() {
+        "llama" | "mistral" | "qwen2" => llama::read(&family, &fields).map(ModelConfig::Llama),
+        "gpt2" => gpt2::read(&fields).map(ModelConfig::Gpt2),
+        _ => Err(ConfigError::UnknownFamily(family)),
+    }
+}
+
+/// The fields of a JSON object. `null` counts as absent.
+pub(super) struct Fields<'a>(&'a serde_json::Map<String, Value>);
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(value: &'a Value) -> Result<Fields<'a>, ConfigError> {
+        value.as_object().map(Fields).ok_or_else(|| ConfigError::Json("it is another kind of value".to_string()))
+    }
+
+    /// Whether a field is there, be it `null`.
+    pub(super) fn states(&self, field: &str) -> bool {
+        self.0.contains_key(field)
+    }
+
+    /// A field that may be absent.
+    pub(super) fn optional<T: DeserializeOwned>(&self, field: &'static str) -> Result<Option<T>, ConfigError> {
+        match self.0.get(field) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => T::deserialize(value).map(Some).map_err(|why| invalid(field, why.to_string())),
+        }
+    }
+
+    /// A field that must be there.
+    pub(super) fn required<T: DeserializeOwned>(&self, field: &'static str) -> Result<T, ConfigError> {
+        self.optional(field)?.ok_or(ConfigError::Missing { field })
+    }
+
+    /// A field with a default.
+    pub(super) fn or<T: DeserializeOwned>(&self, field: &'static str, default: T) -> Result<T, ConfigError> {
+        Ok(self.optional(field)?.unwrap_or(default))
+    }
+
+    /// The object under a name, if it is there.
+    pub(super) fn object(&self, field: &'static str) -> Result<Option<Fields<'a>>, ConfigError> {
+        match self.0.get(field) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => Fields::new(value).map(Some).map_err(|_| invalid(field, "must be an object".to_string())),
+        }
+    }
+}
+
+/// A field with a value that it cannot have.
+pub(super) fn invalid(field: &str, why: String) -> ConfigError {
+    ConfigError::Invalid { field: field.to_string(), why }
+}
+
+/// A size that must not be 0.
+pub(super) fn positive(field: &str, size: u64) -> Result<(), ConfigError> {
+    if size == 0 { Err(invalid(field, "must be at least 1".to_string())) } else { Ok(()) }
+}
+
+/// A field that must have the one value that is supported.
+pub(super) fn only<T: PartialEq + fmt::Display>(
+    field: &'static str,
+    found: &T,
+    supported: T,
+) -> Result<(), ConfigError> {
+    if *found == supported {
+        return Ok(());
+    }
+    Err(ConfigError::Unsupported { field, why: format!("{found} is not supported, only {supported}") })
+}

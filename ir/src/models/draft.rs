@@ -1,0 +1,188 @@
+//! What the builders share: a model that grows by parameters and blocks whose dims are named by letters.
+
+use super::config::Batch;
+use crate::entity::EntityRef;
+use crate::graph::{
+    Arg, ArgKind, Block, Call, Init, Model, ModelInput, Param, ParamIndex, ParamRef, Repeat, ResultKind, SectionKind,
+    Span,
+};
+use crate::ids::{BlockId, ModelValue, Value};
+use crate::ops::{Builder, Op};
+use crate::types::{DType, Dim, DimName, Type};
+
+/// A parameter of a block, as the builders list them.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Weight {
+    /// The name of the block's argument, and of the field of the layer's array.
+    pub name: &'static str,
+    /// Letters of named dims, or sizes: `"h g r d"`, `"1024 h"`.
+    pub dims: String,
+    /// Its first numbers.
+    pub init: Init,
+}
+
+impl Weight {
+    /// A matrix with normal initial numbers.
+    pub(super) fn normal(name: &'static str, dims: &str, deviation: f64) -> Weight {
+        Weight { name, dims: dims.to_string(), init: Init::Normal(deviation) }
+    }
+
+    /// A gain (1) or a bias (0).
+    pub(super) fn constant(name: &'static str, dims: &str, value: f64) -> Weight {
+        Weight { name, dims: dims.to_string(), init: Init::Constant(value) }
+    }
+
+    /// Weight decay shrinks matrices; gains and biases are left alone, as in the training of GPT-3 and its successors.
+    fn decay(&self) -> bool {
+        matches!(self.init, Init::Normal(_))
+    }
+}
+
+/// A model under construction.
+pub(super) struct Draft {
+    model: Model,
+    dtype: DType,
+}
+
+impl Draft {
+    /// A model with its named dims, `b` and `s` first, and its four inputs. Heads are `exact`: a head is never cut.
+    pub(super) fn new(name: &str, batch: &Batch, dims: &[(&str, u64)]) -> Draft {
+        let mut model = Model { name: name.to_string(), ..Model::default() };
+        for &(name, size) in [("b", batch.batch), ("s", batch.seq)].iter().chain(dims) {
+            let exact = matches!(name, "g" | "r");
+            model.dims.push(DimName { name: name.to_string(), size, exact, bounded: false });
+        }
+        let mut draft = Draft { model, dtype: batch.dtype };
+        for name in ["tok", "lab", "pos", "seg"] {
+            let value = draft.model.values.push(name.to_string());
+            let ty = draft.ids();
+            draft.model.inputs.push(ModelInput { value, kind: ArgKind::Input, ty });
+        }
+        draft
+    }
+
+    /// The type of one integer per token.
+    pub(super) fn ids(&self) -> Type {
+        Type { dtype: DType::I32, ..self.ty("b s") }
+    }
+
+    /// The type of a float tensor of these letters.
+    pub(super) fn ty(&self, letters: &str) -> Type {
+        let dim = |letter: &str| {
+            let named = self.model.dims.iter().find(|(_, dim)| dim.name == letter);
+            named.map_or_else(|| Dim::sized(letter.parse().unwrap_or(0)), |(id, _)| Dim::named(&self.model.dims, id))
+        };
+        Type::new(self.dtype, letters.split_whitespace().map(dim).collect())
+    }
+
+    /// Declares parameters that stand alone.
+    pub(super) fn declare(&mut self, weights: &[Weight]) {
+        for weight in weights {
+            self.param(weight.name, None, None, weight);
+        }
+    }
+
+    /// Declares an array whose elements have these fields.
+    pub(super) fn declare_array(&mut self, name: &str, count: u32, fields: &[Weight]) {
+        for weight in fields {
+            self.param(name, Some(weight.name.to_string()), Some(count), weight);
+        }
+    }
+
+    fn param(&mut self, name: &str, field: Option<String>, count: Option<u32>, weight: &Weight) {
+        self.model.params.push(Param {
+            name: name.to_string(),
+            field,
+            count,
+            ty: self.ty(&weight.dims),
+            init: weight.init,
+            decay: weight.decay(),
+            comments: Vec::new(),
+            span: Span::default(),
+        });
+    }
+
+    /// Adds a block. `args` are its values and inputs; `body` builds `F` and gives the results.
+    ///
+    /// # Errors
+    /// What an op has against its operands.
+    pub(super) fn block(
+        &mut self,
+        name: &str,
+        args: &[(&str, ArgKind, Type)],
+        weights: &[Weight],
+        results: &[ResultKind],
+        body: impl FnOnce(&mut Body<'_>) -> Result<Vec<Value>, String>,
+    ) -> Result<BlockId, String> {
+        let mut block = Block { name: name.to_string(), results: results.to_vec(), ..Block::default() };
+        let mut add = |name: &str, kind: ArgKind, ty: Type| {
+            let value = block.add_value(name, ty);
+            block.args.push(Arg { value, kind });
+        };
+        for (name, kind, ty) in args {
+            add(name, *kind, ty.clone());
+        }
+        for weight in weights {
+            add(weight.name, ArgKind::Param, self.ty(&weight.dims));
+        }
+        let mut body_of_block = Body { builder: Builder::new(&mut block) };
+        let ret = body(&mut body_of_block)?;
+        let stmts = body_of_block.builder.stmts;
+        block[SectionKind::F].stmts = stmts;
+        block[SectionKind::F].ret = ret;
+        Ok(self.model.blocks.push(block))
+    }
+
+    /// Calls a block, `repeat` times where it is given; its result takes the name, unless that is empty.
+    pub(super) fn call(&mut self, result: &str, block: BlockId, repeat: Option<u32>, args: &[&str], params: &[&str]) {
+        let args = args.iter().filter_map(|name| self.value(name)).collect();
+        let index = if repeat.is_some() { ParamIndex::Repeat } else { ParamIndex::Whole };
+        let results = if result.is_empty() { Vec::new() } else { vec![self.model.values.push(result.to_string())] };
+        self.model.calls.push(Call {
+            results,
+            block,
+            repeat: repeat.map(|count| Repeat { variable: "i".to_string(), range: 0..count }),
+            args,
+            params: params.iter().map(|name| ParamRef { name: (*name).to_string(), index: index.clone() }).collect(),
+            comments: Vec::new(),
+            span: Span::default(),
+        });
+    }
+
+    fn value(&self, name: &str) -> Option<ModelValue> {
+        self.model.values.values().position(|known| known == name).map(ModelValue::new)
+    }
+
+    /// The model.
+    pub(super) fn finish(self) -> Model {
+        self.model
+    }
+}
+
+/// The `F` section of a block under construction. Arguments and results go by name.
+pub(super) struct Body<'a> {
+    builder: Builder<'a>,
+}
+
+impl Body<'_> {
+    /// Appends a statement; its results take the names, in order.
+    ///
+    /// # Errors
+    /// What the op has against its operands, or an operand that is not there.
+    pub(super) fn op(&mut self, names: &[&str], op: impl Into<Op>, operands: &[&str]) -> Result<(), String> {
+        let operands = operands.iter().map(|name| self.value(name)).collect::<Result<Vec<_>, _>>()?;
+        let results = self.builder.op(op, &operands)?;
+        for (name, value) in names.iter().zip(results) {
+            self.builder.block.values[value].name = (*name).to_string();
+        }
+        Ok(())
+    }
+
+    /// The value of a name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn value(&self, name: &str) -> Result<Value, String> {
+        self.builder.block.find(name).ok_or_else(|| format!("there is no `%{name}`"))
+    }
+}

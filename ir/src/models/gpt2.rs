@@ -1,0 +1,284 @@
+//! GPT-2: learned positions, layer norms, biases, GELU, tied embeddings. Radford et al. 2019; the original order of norms of
+//! Vaswani et al. 2017 by `post_norm`.
+
+use super::config::{Batch, ConfigError, Fields, invalid, only, positive};
+use super::draft::{Body, Draft, Weight};
+use crate::graph::{ArgKind, Model, ResultKind};
+use crate::ops::{
+    Attention, Binary, BinaryKind, CrossEntropy, Dropout, Einsum, Embedding, LayerNorm, Unary, UnaryKind,
+};
+
+/// A configuration of the GPT-2 family.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Gpt2Config {
+    /// Size of the vocabulary.
+    pub vocabulary: u64,
+    /// How many positions the table has: the longest sequence.
+    pub positions: u64,
+    /// Size of the residual stream.
+    pub hidden: u64,
+    /// Size between the matrices of the feed-forward net.
+    pub feed_forward: u64,
+    /// Number of layers.
+    pub layers: u32,
+    /// Heads; they divide `hidden`.
+    pub heads: u64,
+    /// Added to the variance in norms.
+    pub norm_eps: f64,
+    /// GELU with the error function (`gelu`) instead of the tanh form (`gelu_new`).
+    pub exact_gelu: bool,
+    /// The norm stands behind each sum, not before each branch.
+    pub post_norm: bool,
+    /// Probability that a weight of the attention is dropped.
+    pub attention_dropout: f64,
+    /// Probability that an element of a branch's result is dropped.
+    pub residual_dropout: f64,
+    /// Probability that an element of the embedding is dropped.
+    pub embedding_dropout: f64,
+    /// The head's matrix is the embedding table.
+    pub tied: bool,
+    /// Standard deviation of the initial matrices.
+    pub deviation: f64,
+}
+
+/// Reads a `config.json`; defaults are those of `GPT2Config` in `transformers`, but dropout is off where it is not stated.
+/// `post_norm` is an addition.
+pub(super) fn read(fields: &Fields<'_>) -> Result<Gpt2Config, ConfigError> {
+    refuse_options(fields)?;
+    let hidden = fields.required("n_embd")?;
+    let activation: String = fields.or("activation_function", "gelu_new".to_string())?;
+    let exact_gelu = match activation.as_str() {
+        "gelu" => true,
+        "gelu_new" | "gelu_pytorch_tanh" => false,
+        _ => {
+            let why = format!("`{activation}` is not supported, only `gelu` and `gelu_new`");
+            return Err(ConfigError::Unsupported { field: "activation_function", why });
+        }
+    };
+    let config = Gpt2Config {
+        vocabulary: fields.required("vocab_size")?,
+        positions: fields.required("n_positions")?,
+        hidden,
+        feed_forward: fields.or("n_inner", 4 * hidden)?,
+        layers: fields.required("n_layer")?,
+        heads: fields.required("n_head")?,
+        norm_eps: fields.or("layer_norm_epsilon", 1e-5)?,
+        exact_gelu,
+        post_norm: fields.or("post_norm", false)?,
+        attention_dropout: fields.or("attn_pdrop", 0.0)?,
+        residual_dropout: fields.or("resid_pdrop", 0.0)?,
+        embedding_dropout: fields.or("embd_pdrop", 0.0)?,
+        tied: fields.or("tie_word_embeddings", true)?,
+        deviation: fields.or("initializer_range", 0.02)?,
+    };
+    check(&config)?;
+    Ok(config)
+}
+
+fn refuse_options(fields: &Fields<'_>) -> Result<(), ConfigError> {
+    only("scale_attn_weights", &fields.or("scale_attn_weights", true)?, true)?;
+    only("scale_attn_by_inverse_layer_idx", &fields.or("scale_attn_by_inverse_layer_idx", false)?, false)?;
+    only("add_cross_attention", &fields.or("add_cross_attention", false)?, false)
+}
+
+fn check(config: &Gpt2Config) -> Result<(), ConfigError> {
+    let sizes = [
+        ("vocab_size", config.vocabulary),
+        ("n_positions", config.positions),
+        ("n_embd", config.hidden),
+        ("n_inner", config.feed_forward),
+        ("n_layer", u64::from(config.layers)),
+        ("n_head", config.heads),
+    ];
+    for (field, size) in sizes {
+        positive(field, size)?;
+    }
+    if !config.hidden.is_multiple_of(config.heads) {
+        let why = format!("`n_embd` {} is not divisible by `n_head` {}", config.hidden, config.heads);
+        return Err(ConfigError::Contradiction(why));
+    }
+    let probabilities = [
+        ("attn_pdrop", config.attention_dropout),
+        ("resid_pdrop", config.residual_dropout),
+        ("embd_pdrop", config.embedding_dropout),
+    ];
+    for (field, p) in probabilities {
+        if !(0.0..1.0).contains(&p) {
+            return Err(invalid(field, format!("{p} is no probability below 1")));
+        }
+    }
+    Ok(())
+}
+
+/// The model of a configuration.
+pub(super) fn build(config: &Gpt2Config, batch: &Batch) -> Result<Model, ConfigError> {
+    check(config)?;
+    if batch.seq > config.positions {
+        let why = format!("sequences of {} tokens do not fit the model's {} positions", batch.seq, config.positions);
+        return Err(ConfigError::Contradiction(why));
+    }
+    blocks(config, batch).map_err(ConfigError::Contradiction)
+}
+
+fn blocks(config: &Gpt2Config, batch: &Batch) -> Result<Model, String> {
+    let dims = [
+        ("h", config.hidden),
+        ("g", config.heads),
+        ("r", 1),
+        ("d", config.hidden / config.heads),
+        ("f", config.feed_forward),
+        ("v", config.vocabulary),
+    ];
+    let mut draft = Draft::new("gpt2", batch, &dims);
+    let (stream, ids) = (draft.ty("b s h"), draft.ids());
+    let embedding = [
+        Weight::normal("wte", "v h", config.deviation),
+        Weight::normal("wpe", &format!("{} h", config.positions), config.deviation),
+    ];
+    let layer = layer_weights(config);
+    let head = head_weights(config);
+    draft.declare(&embedding);
+    draft.declare_array("layer", config.layers, &layer);
+    draft.declare(if config.tied { &head[..head.len() - 1] } else { &head });
+
+    let args = [("tok", ArgKind::Input, ids.clone()), ("pos", ArgKind::Input, ids.clone())];
+    let embed = draft.block("embed", &args, &embedding, &[ResultKind::Value], |b| {
+        b.op(&["tok_emb"], Embedding, &["tok", "wte"])?;
+        b.op(&["pos_emb"], Embedding, &["pos", "wpe"])?;
+        b.op(&["x"], Binary::of(BinaryKind::Add), &["tok_emb", "pos_emb"])?;
+        let x = dropped(b, config.embedding_dropout, "x", "embed")?;
+        Ok(vec![b.value(&x)?])
+    })?;
+    let args = [
+        ("x", ArgKind::Value, stream.clone()),
+        ("pos", ArgKind::Input, ids.clone()),
+        ("seg", ArgKind::Input, ids.clone()),
+    ];
+    let block = draft.block("layer", &args, &layer, &[ResultKind::Value], |b| {
+        branch(config, b, ["x", "a", "x1"], "1", |b, input| attention(config, b, input))?;
+        branch(config, b, ["x1", "n", "y"], "2", |b, input| feed_forward(config, b, input))?;
+        Ok(vec![b.value("y")?])
+    })?;
+    let args = [("x", ArgKind::Value, stream), ("lab", ArgKind::Input, ids)];
+    let end = draft.block("head", &args, &head, &[ResultKind::Loss], |b| {
+        if !config.post_norm {
+            b.op(&["n", "n_mean", "n_rstd"], norm(config), &["x", "final_norm", "final_bias"])?;
+        }
+        let input = if config.post_norm { "x" } else { "n" };
+        let (matrix, dims) = matrix(config);
+        b.op(&["logits"], Einsum::new(&format!("b s h, {dims} -> b s v"))?, &[input, matrix])?;
+        b.op(&["loss", "lse"], CrossEntropy, &["logits", "lab"])?;
+        Ok(vec![b.value("loss")?])
+    })?;
+
+    draft.call("x", embed, None, &["tok", "pos"], &["wte", "wpe"]);
+    draft.call("y", block, Some(config.layers), &["x", "pos", "seg"], &["layer"]);
+    let params: Vec<&str> = head.iter().map(|weight| weight.name).collect();
+    draft.call("", end, None, &["y", "lab"], &params);
+    Ok(draft.finish())
+}
+
+/// Matrices that write to the residual stream start smaller by `sqrt(2 layers)`: 2 layers of them add up there, and so its
+/// variance does not grow with depth (Radford et al. 2019, section 2.3). A norm behind each sum makes that needless.
+fn layer_weights(config: &Gpt2Config) -> Vec<Weight> {
+    let sums = if config.post_norm { 1.0 } else { 2.0 * f64::from(config.layers) };
+    let residual = config.deviation / sums.sqrt();
+    vec![
+        Weight::constant("norm1", "h", 1.0),
+        Weight::constant("norm1_bias", "h", 0.0),
+        Weight::normal("wq", "h g r d", config.deviation),
+        Weight::normal("wk", "h g d", config.deviation),
+        Weight::normal("wv", "h g d", config.deviation),
+        Weight::constant("bq", "g r d", 0.0),
+        Weight::constant("bk", "g d", 0.0),
+        Weight::constant("bv", "g d", 0.0),
+        Weight::normal("wo", "g r d h", residual),
+        Weight::constant("bo", "h", 0.0),
+        Weight::constant("norm2", "h", 1.0),
+        Weight::constant("norm2_bias", "h", 0.0),
+        Weight::normal("up", "h f", config.deviation),
+        Weight::constant("up_bias", "f", 0.0),
+        Weight::normal("down", "f h", residual),
+        Weight::constant("down_bias", "h", 0.0),
+    ]
+}
+
+/// The final norm where norms come first, and the matrix.
+fn head_weights(config: &Gpt2Config) -> Vec<Weight> {
+    let mut weights = Vec::new();
+    if !config.post_norm {
+        weights.push(Weight::constant("final_norm", "h", 1.0));
+        weights.push(Weight::constant("final_bias", "h", 0.0));
+    }
+    let (matrix, dims) = matrix(config);
+    weights.push(Weight::normal(matrix, dims, config.deviation));
+    weights
+}
+
+fn matrix(config: &Gpt2Config) -> (&'static str, &'static str) {
+    if config.tied { ("wte", "v h") } else { ("out", "h v") }
+}
+
+fn norm(config: &Gpt2Config) -> LayerNorm {
+    LayerNorm { eps: config.norm_eps }
+}
+
+/// `sum = x + f(norm(x))`, or with `post_norm` `sum = norm(x + f(x))`. `f` gets the name of its operand and gives its result's.
+fn branch(
+    config: &Gpt2Config,
+    b: &mut Body<'_>,
+    [x, normed, sum]: [&str; 3],
+    number: &str,
+    f: impl FnOnce(&mut Body<'_>, &str) -> Result<&'static str, String>,
+) -> Result<(), String> {
+    let (gain, bias) = (format!("norm{number}"), format!("norm{number}_bias"));
+    let (mean, rstd) = (format!("{normed}_mean"), format!("{normed}_rstd"));
+    let names = |y| [y, &*mean, &*rstd];
+    if config.post_norm {
+        let result = f(b, x)?;
+        let result = dropped(b, config.residual_dropout, result, &format!("layer.{result}"))?;
+        b.op(&[normed], Binary::of(BinaryKind::Add), &[x, &result])?;
+        return b.op(&names(sum), norm(config), &[normed, &gain, &bias]);
+    }
+    b.op(&names(normed), norm(config), &[x, &gain, &bias])?;
+    let result = f(b, normed)?;
+    let result = dropped(b, config.residual_dropout, result, &format!("layer.{result}"))?;
+    b.op(&[sum], Binary::of(BinaryKind::Add), &[x, &result])
+}
+
+/// Drops elements of a value, if any; gives the name of what comes out.
+fn dropped(b: &mut Body<'_>, p: f64, value: &str, path: &str) -> Result<String, String> {
+    if p == 0.0 {
+        return Ok(value.to_string());
+    }
+    let name = format!("{value}_kept");
+    b.op(&[&name], Dropout { p, path: path.to_string() }, &[value])?;
+    Ok(name)
+}
+
+/// `y = x w + bias`; `dims` are those of x, w and y behind `b s`.
+fn linear(b: &mut Body<'_>, [y, x, w, bias]: [&str; 4], [from, matrix, to]: [&str; 3]) -> Result<(), String> {
+    let product = format!("{y}w");
+    b.op(&[&product], Einsum::new(&format!("b s {from}, {matrix} -> b s {to}"))?, &[x, w])?;
+    b.op(&[y], Binary::spread(BinaryKind::Add, &format!("b s {to}, {to} -> b s {to}"))?, &[&product, bias])
+}
+
+fn attention(config: &Gpt2Config, b: &mut Body<'_>, x: &str) -> Result<&'static str, String> {
+    linear(b, ["q", x, "wq", "bq"], ["h", "h g r d", "g r d"])?;
+    linear(b, ["k", x, "wk", "bk"], ["h", "h g d", "g d"])?;
+    linear(b, ["v", x, "wv", "bv"], ["h", "h g d", "g d"])?;
+    let scale = 1.0 / ((config.hidden / config.heads) as f64).sqrt();
+    let (p, path) = (config.attention_dropout, "layer.o".to_string());
+    let dropout = (p != 0.0).then_some(Dropout { p, path });
+    b.op(&["o", "o_lse"], Attention { scale, causal: true, dropout }, &["q", "k", "v", "pos", "pos", "seg", "seg"])?;
+    linear(b, ["p", "o", "wo", "bo"], ["g r d", "g r d h", "h"])?;
+    Ok("p")
+}
+
+fn feed_forward(config: &Gpt2Config, b: &mut Body<'_>, x: &str) -> Result<&'static str, String> {
+    linear(b, ["fu", x, "up", "up_bias"], ["h", "h f", "f"])?;
+    let gelu = if config.exact_gelu { UnaryKind::GeluErf } else { UnaryKind::Gelu };
+    b.op(&["fa"], Unary(gelu), &["fu"])?;
+    linear(b, ["fd", "fa", "down", "down_bias"], ["f", "f h", "h"])?;
+    Ok("fd")
+}

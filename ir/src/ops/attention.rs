@@ -1,0 +1,178 @@
+//! `attention(%q, %k, %v, %qpos, %kpos, %qseg, %kseg, scale=0.125, causal=true)` with grouped queries, and its gradient.
+//!
+//! `q [b, s, g, r, d]`, `k [b, t, g, d]`, `v [b, t, g, c]`, positions and segments `i32[b, s]` and `i32[b, t]`. With
+//! `p=0.1, path="layer.o"` weights are dropped as [`Dropout`] drops elements: weight `[b, s, g, r, t]` by its coordinates,
+//! b being the global sample.
+
+use super::{Attr, Attrs, Builder, Cotangents, Dropout, OpDef, Shapes, operands};
+use crate::ids::Value;
+use crate::types::{DType, Dim, Type};
+
+/// `-> out [b, s, g, r, c], lse f32[b, s, g, r]`: softmax over the visible keys of `scale q k`, times v; lse is the natural
+/// log of the sum of exponentials. A key is visible iff the segments are equal and (not causal or `kpos <= qpos`). A query
+/// that sees no key gives 0 and `-inf`. Dropout is of the softmax: lse does not know of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Attention {
+    /// What scores are multiplied by.
+    pub scale: f64,
+    /// Whether keys after the query are hidden.
+    pub causal: bool,
+    /// Dropout of the softmax, if any.
+    pub dropout: Option<Dropout>,
+}
+
+/// The letters of the operands that both ops have.
+struct Heads {
+    dtype: DType,
+    queries: Vec<Dim>,
+    out: Vec<Dim>,
+}
+
+/// Checks q, k and v and the four index operands.
+fn heads(qkv: [&Type; 3], indices: [&Type; 4]) -> Result<Heads, String> {
+    let [q, k, v] = qkv.map(Type::logical);
+    let dtype = operands::float("q", &q)?;
+    let [b, s, g, r, d] = operands::dims("q", &q, "b, s, g, r, d")?;
+    let [_, t, _, _] = operands::dims("k", &k, "b, t, g, d")?;
+    let [_, _, _, c] = operands::dims("v", &v, "b, t, g, c")?;
+    operands::expect("k", &k, dtype, &[b.clone(), t.clone(), g.clone(), d.clone()])?;
+    operands::expect("v", &v, dtype, &[b.clone(), t.clone(), g.clone(), c.clone()])?;
+    let (rows, keys) = ([b.clone(), s.clone()], [b.clone(), t.clone()]);
+    for (name, ty, dims) in [
+        ("qpos", indices[0], &rows),
+        ("kpos", indices[1], &keys),
+        ("qseg", indices[2], &rows),
+        ("kseg", indices[3], &keys),
+    ] {
+        operands::expect(name, ty, DType::I32, dims)?;
+    }
+    let queries = vec![b.clone(), s.clone(), g.clone(), r.clone()];
+    let out = [queries.clone(), vec![c.clone()]].concat();
+    Ok(Heads { dtype, queries, out })
+}
+
+/// The attributes of both ops.
+fn attrs(scale: f64, causal: bool, dropout: Option<&Dropout>) -> Vec<(&'static str, Attr)> {
+    let mut attrs = vec![("scale", Attr::Float(scale)), ("causal", Attr::flag(causal))];
+    attrs.extend(dropout.into_iter().flat_map(Dropout::attrs));
+    attrs
+}
+
+/// Reads [`attrs`]; a probability of 0 is no dropout.
+fn settings(attrs: &mut Attrs) -> Result<(f64, bool, Option<Dropout>), String> {
+    let (scale, causal) = (attrs.float("scale")?, attrs.flag("causal")?);
+    let Some(p) = attrs.optional_float("p")? else { return Ok((scale, causal, None)) };
+    let dropout = Dropout { p, path: attrs.string("path")? };
+    Ok((scale, causal, (p != 0.0).then_some(dropout)))
+}
+
+/// `b s t g r`, halved if causal: the pairs of a query and a key, and the two head sizes.
+fn pairs_and_heads(causal: bool, q: &Type, k: &Type, v: &Type) -> (u64, u64, u64) {
+    let size = |ty: &Type, dim: usize| ty.dims.get(dim).map_or(1, |dim| dim.size);
+    let pairs = q.dims.iter().take(4).map(|dim| dim.size).product::<u64>() * size(k, 1);
+    (if causal { pairs / 2 } else { pairs }, size(q, 4), size(v, 3))
+}
+
+impl Attention {
+    /// The name.
+    pub const NAMES: &'static [&'static str] = &["attention"];
+
+    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Attention, String> {
+        let (scale, causal, dropout) = settings(attrs)?;
+        Ok(Attention { scale, causal, dropout })
+    }
+}
+
+impl OpDef for Attention {
+    fn name(&self) -> &'static str {
+        "attention"
+    }
+
+    fn attrs(&self) -> Vec<(&'static str, Attr)> {
+        attrs(self.scale, self.causal, self.dropout.as_ref())
+    }
+
+    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        let [q, k, v, qpos, kpos, qseg, kseg] = operands::take(operands, "q, k, v, qpos, kpos, qseg, kseg")?;
+        let heads = heads([q, k, v], [qpos, kpos, qseg, kseg])?;
+        self.dropout.as_ref().map_or(Ok(()), Dropout::check)?;
+        Ok(vec![Type::new(heads.dtype, heads.out), Type::new(DType::F32, heads.queries)])
+    }
+
+    fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
+        "b s+ g r+ d!, b t! g d!, b t! g c!, b s+, b t!, b s+, b t! -> b s g r c!, b s g r".to_string()
+    }
+
+    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+        operands::no_cotangent("lse", call.given[1])?;
+        let mut cotangents = vec![None; 7];
+        let (Some(dout), true) = (call.given[0], call.needed.contains(&true)) else { return Ok(cotangents) };
+        let (qkv, indices) = call.operands.split_at(3);
+        let operands = [qkv, &call.results[..2], &[dout], indices].concat();
+        let op = AttentionGrad { scale: self.scale, causal: self.causal, dropout: self.dropout.clone() };
+        for (operand, value) in b.op(op, &operands)?.into_iter().enumerate() {
+            cotangents[operand] = call.needed[operand].then_some(value);
+        }
+        Ok(cotangents)
+    }
+
+    /// `2 b s t g r (d + c)` for the scores and the weighted sum of values; half of it if causal.
+    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
+        let (pairs, d, c) = pairs_and_heads(self.causal, operands[0], operands[1], operands[2]);
+        2 * pairs * (d + c)
+    }
+}
+
+/// `attention_grad(%q, %k, %v, %out, %lse, %dout, %qpos, %kpos, %qseg, %kseg) -> dq, dk, dv`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AttentionGrad {
+    /// As in the forward.
+    pub scale: f64,
+    /// As in the forward.
+    pub causal: bool,
+    /// As in the forward.
+    pub dropout: Option<Dropout>,
+}
+
+impl AttentionGrad {
+    /// The name.
+    pub const NAMES: &'static [&'static str] = &["attention_grad"];
+
+    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<AttentionGrad, String> {
+        let (scale, causal, dropout) = settings(attrs)?;
+        Ok(AttentionGrad { scale, causal, dropout })
+    }
+}
+
+impl OpDef for AttentionGrad {
+    fn name(&self) -> &'static str {
+        "attention_grad"
+    }
+
+    fn attrs(&self) -> Vec<(&'static str, Attr)> {
+        attrs(self.scale, self.causal, self.dropout.as_ref())
+    }
+
+    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        let [q, k, v, out, lse, dout, qpos, kpos, qseg, kseg] =
+            operands::take(operands, "q, k, v, out, lse, dout, qpos, kpos, qseg, kseg")?;
+        let heads = heads([q, k, v], [qpos, kpos, qseg, kseg])?;
+        self.dropout.as_ref().map_or(Ok(()), Dropout::check)?;
+        operands::expect("out", out, heads.dtype, &heads.out)?;
+        operands::expect("lse", lse, DType::F32, &heads.queries)?;
+        operands::expect("dout", dout, heads.dtype, &heads.out)?;
+        Ok(vec![q.logical(), k.logical(), v.logical()])
+    }
+
+    /// The letters of the forward: dk and dv owe sums over s and r.
+    fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
+        let queries = "b s+ g r+ c!, b s+ g r+, b s+ g r+ c!, b s+, b t!, b s+, b t!";
+        format!("b s+ g r+ d!, b t! g d!, b t! g c!, {queries} -> b s g r d!, b t! g d!, b t! g c!")
+    }
+
+    /// Five products: scores again, dq and dk by d, dv and the scores' cotangents by c: 2.5 times the forward where d = c.
+    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
+        let (pairs, d, c) = pairs_and_heads(self.causal, operands[0], operands[1], operands[2]);
+        2 * pairs * (3 * d + 2 * c)
+    }
+}

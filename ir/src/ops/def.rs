@@ -1,0 +1,147 @@
+//! What every op states about itself. Each default is the safe one.
+
+use super::{Attr, Op};
+use crate::graph::{Block, Span, Stmt};
+use crate::ids::Value;
+use crate::types::Type;
+use std::fmt::Debug;
+
+/// The tensors around a statement while it is parsed. Ops whose result shape is a choice (reshape, broadcast) read it here.
+pub struct Shapes<'a> {
+    /// Types of the operands.
+    pub operands: &'a [&'a Type],
+    /// Stated types of the results.
+    pub results: &'a [Type],
+}
+
+/// What `gradient` is asked for.
+pub struct Cotangents<'a> {
+    /// The operands of the statement.
+    pub operands: &'a [Value],
+    /// Its results.
+    pub results: &'a [Value],
+    /// The cotangent of each result; `None` is zero.
+    pub given: &'a [Option<Value>],
+    /// Which operands' cotangents are wanted.
+    pub needed: &'a [bool],
+}
+
+/// The facts of an op.
+pub trait OpDef: Debug {
+    /// Its name in the text form.
+    fn name(&self) -> &'static str;
+
+    /// Its attributes in the text form; `parse` reads them back.
+    fn attrs(&self) -> Vec<(&'static str, Attr)> {
+        Vec::new()
+    }
+
+    /// The logical types of the results.
+    ///
+    /// # Errors
+    /// Operands that do not fit, in the user's words.
+    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String>;
+
+    /// The sharding rule for tensors of these shapes: see [`crate::rule`].
+    fn rule(&self, operands: &[&Type], results: &[&Type]) -> String;
+
+    /// The groups of operands in which the op is linear: each group may owe a sum together, one group at a time.
+    fn linear(&self, operands: usize) -> Vec<Vec<usize>> {
+        let _ = operands;
+        Vec::new()
+    }
+
+    /// Emits the cotangents of the operands that are needed.
+    ///
+    /// # Errors
+    /// The op has no gradient.
+    fn gradient(&self, builder: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+        let _ = (builder, call);
+        Err(format!("`{}` has no gradient", self.name()))
+    }
+
+    /// Floating-point operations on tensors of these local element counts: one per result element unless stated.
+    fn flops(&self, operands: &[&Type], results: &[&Type]) -> u64 {
+        let _ = operands;
+        results.iter().map(|ty| ty.elements()).sum()
+    }
+
+    /// Bytes read and written: every operand once, every result once, unless stated.
+    fn bytes(&self, operands: &[&Type], results: &[&Type]) -> u64 {
+        operands.iter().chain(results).map(|ty| ty.bytes()).sum()
+    }
+
+    /// Whether the op may be cut along a `!` letter, and is then expanded.
+    fn expands_when_cut(&self) -> bool {
+        false
+    }
+
+    /// The op as a graph of smaller ones, used for `made` ops and where a `!` dim is sharded. Gives the results.
+    fn expand(&self, builder: &mut Builder<'_>, operands: &[Value]) -> Option<Result<Vec<Value>, String>> {
+        let _ = (builder, operands);
+        None
+    }
+}
+
+/// Appends statements to a block's values and a list.
+pub struct Builder<'a> {
+    /// The block whose values grow.
+    pub block: &'a mut Block,
+    /// The statements so far.
+    pub stmts: Vec<Stmt>,
+}
+
+impl<'a> Builder<'a> {
+    /// A builder with no statements yet.
+    pub fn new(block: &'a mut Block) -> Builder<'a> {
+        Builder { block, stmts: Vec::new() }
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, value: Value) -> &Type {
+        self.block.ty(value)
+    }
+
+    /// Appends a statement whose results take the next free numbers.
+    ///
+    /// # Errors
+    /// The operands do not fit the op.
+    pub fn op(&mut self, op: impl Into<Op>, operands: &[Value]) -> Result<Vec<Value>, String> {
+        let op = op.into();
+        let types: Vec<&Type> = operands.iter().map(|&v| self.block.ty(v)).collect();
+        let inferred = op.infer(&types).map_err(|why| format!("`{}`: {why}", op.name()))?;
+        let results: Vec<Value> = inferred.into_iter().map(|ty| self.block.add_value("", ty)).collect();
+        let operands = operands.to_vec();
+        let stmt = Stmt {
+            results: results.clone(),
+            accumulate: false,
+            op,
+            operands,
+            comments: Vec::new(),
+            span: Span::default(),
+        };
+        self.stmts.push(stmt);
+        Ok(results)
+    }
+
+    /// The same for an op with one result.
+    ///
+    /// # Errors
+    /// The operands do not fit the op, or it does not have one result.
+    pub fn one(&mut self, op: impl Into<Op>, operands: &[Value]) -> Result<Value, String> {
+        match self.op(op, operands)?.as_slice() {
+            [value] => Ok(*value),
+            results => Err(format!("wanted one result, got {}", results.len())),
+        }
+    }
+
+    /// The same, and names the result.
+    ///
+    /// # Errors
+    /// The operands do not fit the op, or it does not have one result.
+    pub fn named(&mut self, name: &str, op: impl Into<Op>, operands: &[Value]) -> Result<Value, String> {
+        let value = self.one(op, operands)?;
+        self.block.values[value].name = name.to_string();
+        Ok(value)
+    }
+}

@@ -1,0 +1,67 @@
+//! `dropout(%x, p=0.1, path="layer.attn")`: random zeros that do not depend on the sharding.
+
+use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
+use crate::ids::Value;
+use crate::types::Type;
+
+/// Keeps an element iff `uniform(seed, step, path, global sample, logical coordinates) >= p`, scaled by `1 / (1 - p)`
+/// (Srivastava et al. 2014). Dim 0 is the batch: the global sample of row i is `micro-batch * size(dim 0) + i`. The same op
+/// on the cotangent is the gradient.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Dropout {
+    /// The probability of a zero, `0 <= p < 1`.
+    pub p: f64,
+    /// Tells this op from the others that draw: stable under changes of the program.
+    pub path: String,
+}
+
+impl Dropout {
+    /// The name.
+    pub const NAMES: &'static [&'static str] = &["dropout"];
+
+    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Dropout, String> {
+        Ok(Dropout { p: attrs.float("p")?, path: attrs.string("path")? })
+    }
+
+    /// Refuses what is no probability below 1.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if !(0.0..1.0).contains(&self.p) {
+            return Err(format!("`p` must be at least 0 and below 1, not {}", self.p));
+        }
+        Ok(())
+    }
+}
+
+impl OpDef for Dropout {
+    fn name(&self) -> &'static str {
+        "dropout"
+    }
+
+    fn attrs(&self) -> Vec<(&'static str, Attr)> {
+        vec![("p", Attr::Float(self.p)), ("path", Attr::Str(self.path.clone()))]
+    }
+
+    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        let [x] = operands::take(operands, "x")?;
+        operands::float("x", x)?;
+        if x.rank() == 0 {
+            return Err("`x` is a scalar; its dim 0 must be the batch".to_string());
+        }
+        self.check()?;
+        Ok(vec![x.logical()])
+    }
+
+    /// Not `* -> *`: the numbers go by coordinates, which a cut of the storage does not keep.
+    fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
+        "b *m -> b *m".to_string()
+    }
+
+    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
+        vec![vec![0]]
+    }
+
+    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+        let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
+        Ok(vec![Some(b.one(self.clone(), &[dy])?)])
+    }
+}

@@ -1,0 +1,348 @@
+//! Elementwise ops of one operand (`silu`, `exp`, `scale`) and of two (`add`, `mul`, `silu_grad`).
+//!
+//! There is no implicit broadcasting: two operands have the same dims, or the statement says `eq="b s h, h -> b s h"`.
+
+use super::{Attr, Attrs, Builder, Cotangents, Equation, OpDef, Shapes};
+use crate::ids::Value;
+use crate::ops::Reduce;
+use crate::types::{DType, Type};
+
+/// Which function of one operand.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum UnaryKind {
+    /// `-x`
+    Neg,
+    /// `e^x`
+    Exp,
+    /// `ln x`
+    Log,
+    /// Square root.
+    Sqrt,
+    /// `1 / sqrt x`
+    Rsqrt,
+    /// `1 / x`
+    Recip,
+    /// `x x`
+    Square,
+    /// `x / (1 + e^-x)`
+    Silu,
+    /// GELU, tanh form (Hendrycks and Gimpel 2016, the form of GPT-2).
+    Gelu,
+    /// GELU, exact form with the error function.
+    GeluErf,
+    /// `c x`
+    Scale(f64),
+    /// `x + c`
+    Shift(f64),
+    /// `min(x, c)`
+    AtMost(f64),
+    /// To another element type.
+    Cast(DType),
+}
+
+/// An elementwise function of one operand.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Unary(pub UnaryKind);
+
+impl Unary {
+    /// The names of the functions.
+    pub const NAMES: &'static [&'static str] = &[
+        "neg", "exp", "log", "sqrt", "rsqrt", "recip", "square", "silu", "gelu", "gelu_erf", "scale", "shift",
+        "at_most", "cast",
+    ];
+
+    pub(super) fn parse(name: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Unary, String> {
+        Ok(Unary(match name {
+            "neg" => UnaryKind::Neg,
+            "exp" => UnaryKind::Exp,
+            "log" => UnaryKind::Log,
+            "sqrt" => UnaryKind::Sqrt,
+            "rsqrt" => UnaryKind::Rsqrt,
+            "recip" => UnaryKind::Recip,
+            "square" => UnaryKind::Square,
+            "silu" => UnaryKind::Silu,
+            "gelu" => UnaryKind::Gelu,
+            "gelu_erf" => UnaryKind::GeluErf,
+            "scale" => UnaryKind::Scale(attrs.float("by")?),
+            "shift" => UnaryKind::Shift(attrs.float("by")?),
+            "at_most" => UnaryKind::AtMost(attrs.float("max")?),
+            _ => {
+                let word = attrs.word("to")?;
+                UnaryKind::Cast(DType::from_name(&word).ok_or_else(|| format!("there is no element type `{word}`"))?)
+            }
+        }))
+    }
+
+    /// Whether `f(a + b) = f(a) + f(b)`.
+    fn is_linear(&self) -> bool {
+        matches!(self.0, UnaryKind::Neg | UnaryKind::Scale(_) | UnaryKind::Cast(_))
+    }
+}
+
+impl OpDef for Unary {
+    fn name(&self) -> &'static str {
+        let place = match self.0 {
+            UnaryKind::Neg => 0,
+            UnaryKind::Exp => 1,
+            UnaryKind::Log => 2,
+            UnaryKind::Sqrt => 3,
+            UnaryKind::Rsqrt => 4,
+            UnaryKind::Recip => 5,
+            UnaryKind::Square => 6,
+            UnaryKind::Silu => 7,
+            UnaryKind::Gelu => 8,
+            UnaryKind::GeluErf => 9,
+            UnaryKind::Scale(_) => 10,
+            UnaryKind::Shift(_) => 11,
+            UnaryKind::AtMost(_) => 12,
+            UnaryKind::Cast(_) => 13,
+        };
+        Unary::NAMES[place]
+    }
+
+    fn attrs(&self) -> Vec<(&'static str, Attr)> {
+        match self.0 {
+            UnaryKind::Scale(by) | UnaryKind::Shift(by) => vec![("by", Attr::Float(by))],
+            UnaryKind::AtMost(max) => vec![("max", Attr::Float(max))],
+            UnaryKind::Cast(to) => vec![("to", Attr::Word(to.name().to_string()))],
+            _ => Vec::new(),
+        }
+    }
+
+    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        let [x] = operands else { return Err(format!("takes one operand, not {}", operands.len())) };
+        if !x.dtype.is_float() {
+            return Err("its operand must be a float".to_string());
+        }
+        let dtype = if let UnaryKind::Cast(to) = self.0 { to } else { x.dtype };
+        Ok(vec![Type { dtype, ..x.logical() }])
+    }
+
+    fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
+        "* -> *".to_string()
+    }
+
+    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
+        if self.is_linear() { vec![vec![0]] } else { Vec::new() }
+    }
+
+    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+        let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
+        let (x, y) = (call.operands[0], call.results[0]);
+        let mut unary = |kind, v| b.one(Unary(kind), &[v]);
+        let dx = match self.0 {
+            UnaryKind::Neg => unary(UnaryKind::Neg, dy)?,
+            UnaryKind::Scale(by) => unary(UnaryKind::Scale(by), dy)?,
+            UnaryKind::Shift(_) => dy,
+            UnaryKind::Cast(_) => {
+                let from = b.ty(x).dtype;
+                b.one(Unary(UnaryKind::Cast(from)), &[dy])?
+            }
+            UnaryKind::Exp => b.one(Binary::of(BinaryKind::Mul), &[dy, y])?,
+            UnaryKind::Log => b.one(Binary::of(BinaryKind::Div), &[dy, x])?,
+            // d sqrt(x) = dy / (2 sqrt(x))
+            UnaryKind::Sqrt => {
+                let half = unary(UnaryKind::Scale(0.5), dy)?;
+                b.one(Binary::of(BinaryKind::Div), &[half, y])?
+            }
+            // d x^(-1/2) = -dy y / (2 x)
+            UnaryKind::Rsqrt => {
+                let half = unary(UnaryKind::Scale(-0.5), dy)?;
+                let ratio = b.one(Binary::of(BinaryKind::Div), &[y, x])?;
+                b.one(Binary::of(BinaryKind::Mul), &[half, ratio])?
+            }
+            // d (1/x) = -dy y^2
+            UnaryKind::Recip => {
+                let square = unary(UnaryKind::Square, y)?;
+                let negative = b.one(Unary(UnaryKind::Neg), &[dy])?;
+                b.one(Binary::of(BinaryKind::Mul), &[negative, square])?
+            }
+            UnaryKind::Square => {
+                let double = unary(UnaryKind::Scale(2.0), dy)?;
+                b.one(Binary::of(BinaryKind::Mul), &[double, x])?
+            }
+            UnaryKind::Silu => b.one(Binary::of(BinaryKind::SiluGrad), &[x, dy])?,
+            UnaryKind::Gelu => b.one(Binary::of(BinaryKind::GeluGrad), &[x, dy])?,
+            UnaryKind::GeluErf => b.one(Binary::of(BinaryKind::GeluErfGrad), &[x, dy])?,
+            UnaryKind::AtMost(_) => return Err("`at_most` has no gradient".to_string()),
+        };
+        Ok(vec![Some(dx)])
+    }
+}
+
+/// Which function of two operands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BinaryKind {
+    /// `a + b`
+    Add,
+    /// `a - b`
+    Sub,
+    /// `a b`
+    Mul,
+    /// `a / b`
+    Div,
+    /// `max(a, b)`
+    Max,
+    /// Cotangent of `silu` from (x, dy).
+    SiluGrad,
+    /// Cotangent of `gelu` from (x, dy).
+    GeluGrad,
+    /// Cotangent of `gelu_erf` from (x, dy).
+    GeluErfGrad,
+}
+
+/// An elementwise function of two operands.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Binary {
+    /// Which.
+    pub kind: BinaryKind,
+    /// How an operand with fewer dims is spread; `None`: both have the same dims.
+    pub equation: Option<Equation>,
+}
+
+impl Binary {
+    /// The names of the functions.
+    pub const NAMES: &'static [&'static str] =
+        &["add", "sub", "mul", "div", "max", "silu_grad", "gelu_grad", "gelu_erf_grad"];
+
+    const KINDS: [BinaryKind; 8] = [
+        BinaryKind::Add,
+        BinaryKind::Sub,
+        BinaryKind::Mul,
+        BinaryKind::Div,
+        BinaryKind::Max,
+        BinaryKind::SiluGrad,
+        BinaryKind::GeluGrad,
+        BinaryKind::GeluErfGrad,
+    ];
+
+    /// On operands of the same dims.
+    pub fn of(kind: BinaryKind) -> Binary {
+        Binary { kind, equation: None }
+    }
+
+    /// On operands that an equation spreads.
+    ///
+    /// # Errors
+    /// The text is no equation of two operands, or it sums or makes a letter.
+    pub fn spread(kind: BinaryKind, text: &str) -> Result<Binary, String> {
+        let equation = Equation::parse(text)?;
+        let summed = equation.operands.iter().flatten().any(|letter| !equation.result.contains(letter));
+        if equation.operands.len() != 2 || summed || equation.free_letters().next().is_some() {
+            return Err(format!("`{text}` must have two operands, and its result just their letters"));
+        }
+        Ok(Binary { kind, equation: Some(equation) })
+    }
+
+    pub(super) fn parse(name: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Binary, String> {
+        let kind = Binary::KINDS[Binary::NAMES.iter().position(|n| *n == name).unwrap_or(0)];
+        match attrs.optional_string("eq")? {
+            Some(text) => Binary::spread(kind, &text),
+            None => Ok(Binary::of(kind)),
+        }
+    }
+
+    /// The cotangent of one operand from one of the result's shape: summed over the letters that the operand lacks.
+    fn gather(&self, b: &mut Builder<'_>, operand: usize, full: Value) -> Result<Value, String> {
+        match &self.equation {
+            Some(eq) if eq.operands[operand] != eq.result => {
+                let back = Equation { operands: vec![eq.result.clone()], result: eq.operands[operand].clone() };
+                b.one(Reduce::sum(back), &[full])
+            }
+            _ => Ok(full),
+        }
+    }
+
+    /// `kind(dy, other)` in the result's shape.
+    fn with_other(
+        &self,
+        b: &mut Builder<'_>,
+        kind: BinaryKind,
+        dy: Value,
+        other: usize,
+        value: Value,
+    ) -> Result<Value, String> {
+        let spread = self.equation.as_ref().filter(|eq| eq.operands[other] != eq.result);
+        let equation = spread.map(|eq| Equation {
+            operands: vec![eq.result.clone(), eq.operands[other].clone()],
+            result: eq.result.clone(),
+        });
+        b.one(Binary { kind, equation }, &[dy, value])
+    }
+}
+
+impl OpDef for Binary {
+    fn name(&self) -> &'static str {
+        Binary::NAMES[Binary::KINDS.iter().position(|kind| *kind == self.kind).unwrap_or(0)]
+    }
+
+    fn attrs(&self) -> Vec<(&'static str, Attr)> {
+        self.equation.iter().map(|equation| ("eq", Attr::Str(equation.print()))).collect()
+    }
+
+    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        let [a, b] = operands else { return Err(format!("takes two operands, not {}", operands.len())) };
+        if a.dtype != b.dtype || !a.dtype.is_float() {
+            return Err("its operands must be floats of one type".to_string());
+        }
+        let dims = match &self.equation {
+            Some(equation) => equation.result_dims(operands, &[])?,
+            None if a.sizes() == b.sizes() => a.logical().dims,
+            None => return Err(format!("its operands are {:?} and {:?}; spread one with `eq`", a.sizes(), b.sizes())),
+        };
+        Ok(vec![Type::new(a.dtype, dims)])
+    }
+
+    fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
+        self.equation.as_ref().map_or_else(|| "*, * -> *".to_string(), |equation| equation.rule("+"))
+    }
+
+    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
+        match self.kind {
+            BinaryKind::Add | BinaryKind::Sub => vec![vec![0, 1]],
+            BinaryKind::Mul => vec![vec![0], vec![1]],
+            BinaryKind::Div => vec![vec![0]],
+            BinaryKind::SiluGrad | BinaryKind::GeluGrad | BinaryKind::GeluErfGrad => vec![vec![1]],
+            BinaryKind::Max => Vec::new(),
+        }
+    }
+
+    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+        let Some(dy) = call.given[0] else { return Ok(vec![None; 2]) };
+        let (x, z) = (call.operands[0], call.operands[1]);
+        let (mut dx, mut dz) = (None, None);
+        match self.kind {
+            BinaryKind::Add | BinaryKind::Sub => {
+                dx = call.needed[0].then_some(dy);
+                if call.needed[1] {
+                    let negative = self.kind == BinaryKind::Sub;
+                    dz = Some(if negative { b.one(Unary(UnaryKind::Neg), &[dy])? } else { dy });
+                }
+            }
+            BinaryKind::Mul => {
+                if call.needed[0] {
+                    dx = Some(self.with_other(b, BinaryKind::Mul, dy, 1, z)?);
+                }
+                if call.needed[1] {
+                    dz = Some(self.with_other(b, BinaryKind::Mul, dy, 0, x)?);
+                }
+            }
+            // y = x / z: dx = dy / z, dz = -dy y / z
+            BinaryKind::Div => {
+                if call.needed[0] {
+                    dx = Some(self.with_other(b, BinaryKind::Div, dy, 1, z)?);
+                }
+                if call.needed[1] {
+                    let ratio = self.with_other(b, BinaryKind::Div, call.results[0], 1, z)?;
+                    let product = b.one(Binary::of(BinaryKind::Mul), &[dy, ratio])?;
+                    dz = Some(b.one(Unary(UnaryKind::Neg), &[product])?);
+                }
+            }
+            _ => return Err(format!("`{}` has no gradient", self.name())),
+        }
+        let gathered = |b: &mut Builder<'_>, operand, full: Option<Value>| -> Result<Option<Value>, String> {
+            full.map(|full| self.gather(b, operand, full)).transpose()
+        };
+        Ok(vec![gathered(b, 0, dx)?, gathered(b, 1, dz)?])
+    }
+}

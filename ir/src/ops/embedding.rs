@@ -1,0 +1,106 @@
+//! `embedding(%ids, %table)`: rows of a table, and the gradient that adds rows up.
+
+use super::{Attrs, Builder, Cotangents, OpDef, Shapes, operands};
+use crate::ids::Value;
+use crate::types::{DType, Dim, Type};
+
+/// `(ids i32[*m], table [v, h]) -> y [*m, h]`: the row of each id. On a rank with a part of `v`, ids outside of it give
+/// zeros, so that the sum over ranks is right.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Embedding;
+
+impl Embedding {
+    /// The name.
+    pub const NAMES: &'static [&'static str] = &["embedding"];
+
+    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<Embedding, String> {
+        Ok(Embedding)
+    }
+}
+
+impl OpDef for Embedding {
+    fn name(&self) -> &'static str {
+        "embedding"
+    }
+
+    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        let [ids, table] = operands::take(operands, "ids, table")?;
+        let (ids, table) = (ids.logical(), table.logical());
+        operands::expect("ids", &ids, DType::I32, &ids.dims)?;
+        let dtype = operands::float("table", &table)?;
+        let [_, h] = operands::dims("table", &table, "v, h")?;
+        Ok(vec![Type::new(dtype, [ids.dims, vec![h.clone()]].concat())])
+    }
+
+    fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
+        "*m, v+ h -> *m h".to_string()
+    }
+
+    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+        let (Some(dy), true) = (call.given[0], call.needed[1]) else { return Ok(vec![None; 2]) };
+        let (ids, table) = (call.operands[0], b.ty(call.operands[1]).logical());
+        let [rows, _] = operands::dims("table", &table, "v, h")?;
+        Ok(vec![None, Some(b.one(EmbeddingGrad { rows: rows.clone() }, &[ids, dy])?)])
+    }
+
+    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
+        0
+    }
+
+    /// The ids, and of the table only the rows that are read.
+    fn bytes(&self, operands: &[&Type], results: &[&Type]) -> u64 {
+        operands[0].bytes() + 2 * results[0].bytes()
+    }
+}
+
+/// `embedding_grad(%ids, %dy)`: `(ids i32[*m], dy [*m, h]) -> [v, h]`, at each row the sum of the dy of its ids. The stated
+/// result type gives v.
+#[derive(Clone, PartialEq, Debug)]
+pub struct EmbeddingGrad {
+    /// The first dim of the table, logical.
+    pub rows: Dim,
+}
+
+impl EmbeddingGrad {
+    /// The name.
+    pub const NAMES: &'static [&'static str] = &["embedding_grad"];
+
+    pub(super) fn parse(_: &str, _: &mut Attrs, shapes: &Shapes<'_>) -> Result<EmbeddingGrad, String> {
+        let table = shapes.results.first().ok_or("has no result")?.logical();
+        let [rows, _] = operands::dims("the result", &table, "v, h")?;
+        Ok(EmbeddingGrad { rows: rows.clone() })
+    }
+}
+
+impl OpDef for EmbeddingGrad {
+    fn name(&self) -> &'static str {
+        "embedding_grad"
+    }
+
+    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        let [ids, dy] = operands::take(operands, "ids, dy")?;
+        let dy = dy.logical();
+        let dtype = operands::float("dy", &dy)?;
+        let (rows, h) = operands::rows_and_last("dy", &dy)?;
+        operands::expect("ids", ids, DType::I32, rows)?;
+        Ok(vec![Type::new(dtype, vec![self.rows.clone(), h.clone()])])
+    }
+
+    fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
+        "*m+, *m+ h -> v h".to_string()
+    }
+
+    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
+        vec![vec![1]]
+    }
+
+    /// One sum per element of dy.
+    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
+        operands[1].elements()
+    }
+
+    /// The ids, dy, the zeros of the table, and the rows that are read and written.
+    fn bytes(&self, operands: &[&Type], results: &[&Type]) -> u64 {
+        operands[0].bytes() + 3 * operands[1].bytes() + results[0].bytes()
+    }
+}

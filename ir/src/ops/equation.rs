@@ -1,0 +1,104 @@
+//! Equations over dims: `"b s h, h g -> b s g"`. The one way in which einsum, reduce, broadcast, permute and broadcasting
+//! elementwise ops say which dims are the same.
+
+use crate::types::{Dim, Type};
+
+/// A parsed equation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Equation {
+    /// The letters of each operand.
+    pub operands: Vec<Vec<String>>,
+    /// The letters of the result.
+    pub result: Vec<String>,
+}
+
+impl Equation {
+    /// Parses an equation.
+    ///
+    /// # Errors
+    /// There is no `->`, or a tensor has a letter twice.
+    pub fn parse(text: &str) -> Result<Equation, String> {
+        let (operands, result) = text.split_once("->").ok_or_else(|| format!("`{text}` has no `->`"))?;
+        let letters = |side: &str| -> Vec<String> {
+            side.split_whitespace().filter(|word| *word != "()").map(str::to_string).collect()
+        };
+        let equation = Equation { operands: operands.split(',').map(letters).collect(), result: letters(result) };
+        for tensor in equation.operands.iter().chain([&equation.result]) {
+            if let Some(twice) = tensor.iter().enumerate().find(|(i, letter)| tensor[..*i].contains(letter)) {
+                return Err(format!("`{}` stands twice in one tensor of `{text}`", twice.1));
+            }
+        }
+        Ok(equation)
+    }
+
+    /// The equation as text, canonical.
+    pub fn print(&self) -> String {
+        let operands: Vec<String> = self.operands.iter().map(|letters| print_letters(letters)).collect();
+        format!("{} -> {}", operands.join(", "), print_letters(&self.result))
+    }
+
+    /// The sharding rule: letters that the result lacks leave a debt marked `mark` (`+`, `+max`).
+    pub fn rule(&self, mark: &str) -> String {
+        let print = |letters: &Vec<String>| {
+            let marked = |letter: &String| {
+                if self.result.contains(letter) { letter.clone() } else { format!("{letter}{mark}") }
+            };
+            print_letters(&letters.iter().map(marked).collect::<Vec<_>>())
+        };
+        let operands: Vec<String> = self.operands.iter().map(print).collect();
+        format!("{} -> {}", operands.join(", "), print_letters(&self.result))
+    }
+
+    /// The dim of a letter among the operands, logical.
+    pub fn dim(&self, letter: &str, operands: &[&Type]) -> Option<Dim> {
+        let found =
+            self.operands.iter().zip(operands).find_map(|(letters, ty)| {
+                letters.iter().position(|l| l == letter).and_then(|place| ty.dims.get(place))
+            });
+        found.map(|dim| Dim { axes: crate::mesh::Axes::none(), open: false, ..dim.clone() })
+    }
+
+    /// Checks ranks and sizes, and gives the dims of the result. Letters of the result only come from `free`.
+    ///
+    /// # Errors
+    /// Which operand or letter does not fit.
+    pub fn result_dims(&self, operands: &[&Type], free: &[Dim]) -> Result<Vec<Dim>, String> {
+        if operands.len() != self.operands.len() {
+            return Err(format!("`{}` has {} operands, not {}", self.print(), self.operands.len(), operands.len()));
+        }
+        for (letters, ty) in self.operands.iter().zip(operands) {
+            if letters.len() != ty.rank() {
+                let printed = print_letters(letters);
+                return Err(format!("an operand has rank {} where the equation says `{printed}`", ty.rank()));
+            }
+            for (letter, dim) in letters.iter().zip(&ty.dims) {
+                let first = self.dim(letter, operands).map_or(dim.size, |d| d.size);
+                if first != dim.size {
+                    return Err(format!("`{letter}` is {first} in one operand and {} in another", dim.size));
+                }
+            }
+        }
+        let mut free = free.iter();
+        let dim = |letter: &String| {
+            let given = self.dim(letter, operands).or_else(|| free.next().cloned());
+            given.ok_or_else(|| format!("the size of `{letter}` is not stated"))
+        };
+        self.result.iter().map(dim).collect()
+    }
+
+    /// The letters of the result that no operand has.
+    pub fn free_letters(&self) -> impl Iterator<Item = &String> + '_ {
+        self.result.iter().filter(|letter| !self.operands.iter().any(|letters| letters.contains(letter)))
+    }
+
+    /// The dims of the stated result that no operand has, in order.
+    pub fn free_dims(&self, result: &Type) -> Vec<Dim> {
+        let free: Vec<&String> = self.free_letters().collect();
+        let logical = result.logical().dims;
+        self.result.iter().zip(logical).filter(|(letter, _)| free.contains(letter)).map(|(_, dim)| dim).collect()
+    }
+}
+
+fn print_letters(letters: &[String]) -> String {
+    if letters.is_empty() { "()".to_string() } else { letters.join(" ") }
+}

@@ -1,0 +1,175 @@
+//! The ops: one file each (or each family), stated once. `ops!` is the one list.
+//!
+//! `kernel` ops make [`KernelOp`], all that level 4 can hold; `made` ops are graphs of other ops, put in their place by the
+//! pass `expand`; [`Collective`]s move data between ranks.
+
+mod attention;
+mod attr;
+mod clip_factor;
+mod collective;
+mod cross_entropy;
+mod def;
+mod dropout;
+mod einsum;
+mod elementwise;
+mod embedding;
+mod equation;
+mod layer_norm;
+mod operands;
+mod reduce;
+mod rms_norm;
+mod rope;
+mod rowwise;
+mod shape;
+mod slice;
+mod softmax;
+mod update;
+mod vocabulary;
+
+pub use attention::{Attention, AttentionGrad};
+pub use attr::{Attr, Attrs};
+pub use clip_factor::ClipFactor;
+pub use collective::Collective;
+pub use cross_entropy::{CrossEntropy, CrossEntropyGrad};
+pub use def::{Builder, Cotangents, OpDef, Shapes};
+pub use dropout::Dropout;
+pub use einsum::Einsum;
+pub use elementwise::{Binary, BinaryKind, Unary, UnaryKind};
+pub use embedding::{Embedding, EmbeddingGrad};
+pub use equation::Equation;
+pub use layer_norm::{LayerNorm, LayerNormDgamma, LayerNormDx};
+pub use reduce::{Broadcast, Reduce};
+pub use rms_norm::{RmsNorm, RmsNormDgamma, RmsNormDx};
+pub use rope::{Rope, Scaling};
+pub use shape::{Permute, Reshape};
+pub use slice::{Concat, Pad, Slice};
+pub use softmax::{Softmax, SoftmaxGrad};
+pub use update::{AdamW, Sgd, SumSquares};
+pub use vocabulary::{Pick, SumExp, TokenLoss};
+
+use crate::types::Type;
+
+macro_rules! ops {
+    (kernel: $($kernel:ident),* $(,)?; made: $($made:ident),* $(,)?;) => {
+        /// An op that has a kernel: all that level 4 can hold.
+        #[derive(Clone, PartialEq, Debug)]
+        pub enum KernelOp { $(#[doc = concat!("See [`", stringify!($kernel), "`].")] $kernel($kernel)),* }
+
+        /// An op that is a graph of others; the pass `expand` puts the graph in its place.
+        #[derive(Clone, PartialEq, Debug)]
+        pub enum MadeOp { $(#[doc = concat!("See [`", stringify!($made), "`].")] $made($made)),* }
+
+        impl KernelOp {
+            /// The facts of the op.
+            pub fn def(&self) -> &dyn OpDef {
+                match self { $(KernelOp::$kernel(op) => op),* }
+            }
+        }
+
+        impl MadeOp {
+            /// The facts of the op.
+            pub fn def(&self) -> &dyn OpDef {
+                match self { $(MadeOp::$made(op) => op),* }
+            }
+        }
+
+        $(impl From<$kernel> for Op {
+            fn from(op: $kernel) -> Op { Op::Kernel(KernelOp::$kernel(op)) }
+        })*
+        $(impl From<$made> for Op {
+            fn from(op: $made) -> Op { Op::Made(MadeOp::$made(op)) }
+        })*
+
+        /// The names of all ops that are not collectives, in the order of the list.
+        pub fn names() -> Vec<&'static str> {
+            let lists: &[&[&'static str]] = &[$($kernel::NAMES,)* $($made::NAMES,)*];
+            lists.concat()
+        }
+
+        fn parse_listed(name: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> Option<Result<Op, String>> {
+            $(if $kernel::NAMES.contains(&name) { return Some($kernel::parse(name, attrs, shapes).map(Op::from)); })*
+            $(if $made::NAMES.contains(&name) { return Some($made::parse(name, attrs, shapes).map(Op::from)); })*
+            None
+        }
+    };
+}
+
+ops! {
+    kernel:
+        Einsum, Unary, Binary, Reduce, Broadcast,
+        Permute, Reshape, Slice, Concat, Pad,
+        RmsNorm, RmsNormDx, RmsNormDgamma, LayerNorm, LayerNormDx, LayerNormDgamma,
+        Softmax, SoftmaxGrad, Rope, Attention, AttentionGrad, Dropout,
+        Embedding, EmbeddingGrad, CrossEntropy, CrossEntropyGrad, SumExp, Pick, TokenLoss,
+        SumSquares, AdamW, Sgd;
+    made: ClipFactor;
+}
+
+/// What a statement does.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Op {
+    /// Has a kernel.
+    Kernel(KernelOp),
+    /// A graph of other ops.
+    Made(MadeOp),
+    /// Moves or regroups data between ranks.
+    Collective(Collective),
+    /// From the operand's layout to the stated one; the pass `collectives` puts collectives in its place.
+    Reshard,
+}
+
+impl Op {
+    /// The op of a name with its attributes; takes out of `attrs` what it uses.
+    ///
+    /// # Errors
+    /// An unknown name, a missing or ill-typed attribute.
+    pub fn parse(name: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> Result<Op, String> {
+        if name == "reshard" {
+            return Ok(Op::Reshard);
+        }
+        if let Some(collective) = Collective::parse(name, attrs) {
+            return collective.map(Op::Collective);
+        }
+        parse_listed(name, attrs, shapes).unwrap_or_else(|| Err(format!("there is no op `{name}`")))
+    }
+
+    /// The facts of the op; `None` for layout changes, whose meaning is that of [`Collective`].
+    pub fn def(&self) -> Option<&dyn OpDef> {
+        match self {
+            Op::Kernel(op) => Some(op.def()),
+            Op::Made(op) => Some(op.def()),
+            Op::Collective(_) | Op::Reshard => None,
+        }
+    }
+
+    /// The name in the text form.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Collective(collective) => collective.name(),
+            Op::Reshard => "reshard",
+            Op::Kernel(op) => op.def().name(),
+            Op::Made(op) => op.def().name(),
+        }
+    }
+
+    /// The attributes in the text form.
+    pub fn attrs(&self) -> Vec<(&'static str, Attr)> {
+        match self {
+            Op::Collective(collective) => collective.attrs(),
+            Op::Reshard => Vec::new(),
+            Op::Kernel(op) => op.def().attrs(),
+            Op::Made(op) => op.def().attrs(),
+        }
+    }
+
+    /// The logical types of the results. Layout changes keep the tensor.
+    ///
+    /// # Errors
+    /// Operands that do not fit.
+    pub fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        match self.def() {
+            Some(def) => def.infer(operands),
+            None => Ok(operands.iter().map(|ty| ty.logical()).collect()),
+        }
+    }
+}

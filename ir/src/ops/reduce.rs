@@ -1,0 +1,146 @@
+//! `reduce_sum(%x, eq="b s h -> h")`, `reduce_max`: over the letters that the result lacks; and `broadcast`, its transpose.
+
+use super::{Attr, Attrs, Builder, Cotangents, Equation, OpDef, Shapes};
+use crate::ids::Value;
+use crate::types::{DebtKind, Dim, Type};
+
+/// A sum or a maximum over some dims.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reduce {
+    /// Sum or maximum.
+    pub kind: DebtKind,
+    /// One operand; the letters that the result lacks are reduced. The result keeps the operand's order.
+    pub equation: Equation,
+}
+
+impl Reduce {
+    /// The names.
+    pub const NAMES: &'static [&'static str] = &["reduce_sum", "reduce_max"];
+
+    /// A sum.
+    pub fn sum(equation: Equation) -> Reduce {
+        Reduce { kind: DebtKind::Sum, equation }
+    }
+
+    /// From an equation as text.
+    ///
+    /// # Errors
+    /// The text is no equation of one operand whose letters the result keeps in order.
+    pub fn new(kind: DebtKind, text: &str) -> Result<Reduce, String> {
+        let equation = Equation::parse(text)?;
+        let kept: Vec<_> = equation.operands[0].iter().filter(|l| equation.result.contains(l)).cloned().collect();
+        if equation.operands.len() != 1 || kept != equation.result {
+            return Err(format!("`{text}` must have one operand, and its result some of the letters in their order"));
+        }
+        Ok(Reduce { kind, equation })
+    }
+
+    pub(super) fn parse(name: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Reduce, String> {
+        let kind = if name == "reduce_sum" { DebtKind::Sum } else { DebtKind::Max };
+        Reduce::new(kind, &attrs.string("eq")?)
+    }
+}
+
+impl OpDef for Reduce {
+    fn name(&self) -> &'static str {
+        Reduce::NAMES[usize::from(self.kind == DebtKind::Max)]
+    }
+
+    fn attrs(&self) -> Vec<(&'static str, Attr)> {
+        vec![("eq", Attr::Str(self.equation.print()))]
+    }
+
+    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        let dims = self.equation.result_dims(operands, &[])?;
+        if !operands[0].dtype.is_float() {
+            return Err("its operand must be a float".to_string());
+        }
+        Ok(vec![Type::new(operands[0].dtype, dims)])
+    }
+
+    fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
+        self.equation.rule(if self.kind == DebtKind::Sum { "+" } else { "+max" })
+    }
+
+    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
+        if self.kind == DebtKind::Sum { vec![vec![0]] } else { Vec::new() }
+    }
+
+    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+        let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
+        if self.kind == DebtKind::Max {
+            return Err("`reduce_max` has no gradient".to_string());
+        }
+        let equation =
+            Equation { operands: vec![self.equation.result.clone()], result: self.equation.operands[0].clone() };
+        let free = equation.free_dims(b.ty(call.operands[0]));
+        Ok(vec![Some(b.one(Broadcast { equation, free }, &[dy])?)])
+    }
+
+    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
+        operands[0].elements()
+    }
+}
+
+/// Repeats a tensor along new dims: `broadcast(%x, eq="b s -> b s h")`. The stated result type gives their sizes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Broadcast {
+    /// One operand; the result keeps its letters in order and adds some.
+    pub equation: Equation,
+    /// The added dims, in order.
+    pub free: Vec<Dim>,
+}
+
+impl Broadcast {
+    /// The name.
+    pub const NAMES: &'static [&'static str] = &["broadcast"];
+
+    pub(super) fn parse(_: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> Result<Broadcast, String> {
+        let text = attrs.string("eq")?;
+        let equation = Equation::parse(&text)?;
+        let kept: Vec<_> = equation.result.iter().filter(|l| equation.operands[0].contains(l)).cloned().collect();
+        if equation.operands.len() != 1 || kept != equation.operands[0] {
+            return Err(format!("`{text}` must have one operand, and its result all of the letters in their order"));
+        }
+        let result = shapes.results.first().ok_or("has no result")?;
+        if result.rank() != equation.result.len() {
+            return Err(format!("the result has rank {}, the equation says {}", result.rank(), equation.result.len()));
+        }
+        let free = equation.free_dims(result);
+        Ok(Broadcast { equation, free })
+    }
+}
+
+impl OpDef for Broadcast {
+    fn name(&self) -> &'static str {
+        "broadcast"
+    }
+
+    fn attrs(&self) -> Vec<(&'static str, Attr)> {
+        vec![("eq", Attr::Str(self.equation.print()))]
+    }
+
+    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        let dims = self.equation.result_dims(operands, &self.free)?;
+        Ok(vec![Type::new(operands[0].dtype, dims)])
+    }
+
+    fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
+        self.equation.rule("+")
+    }
+
+    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
+        vec![vec![0]]
+    }
+
+    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+        let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
+        let equation =
+            Equation { operands: vec![self.equation.result.clone()], result: self.equation.operands[0].clone() };
+        Ok(vec![Some(b.one(Reduce::sum(equation), &[dy])?)])
+    }
+
+    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,229 @@
+//! `rope(%x, %pos, theta=10000.0)`: rotary position embedding (Su et al. 2021) in the rotate-half convention of Llama, with
+//! `scaling="linear", factor=2.0` or `scaling="llama3", factor=8.0, low=1.0, high=4.0, context=8192` for longer contexts.
+
+use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
+use crate::ids::Value;
+use crate::types::{DType, Type};
+use std::f64::consts::TAU;
+
+/// Turns each pair `(i, i + d/2)` of the last dim by the angle `pos frequency[i]`, with the frequencies of
+/// [`Rope::frequencies`]:
+/// `(x [b, s, *n, d], pos i32[b, s]) -> y [b, s, *n, d]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Rope {
+    /// The base of the frequencies.
+    pub theta: f64,
+    /// How the frequencies are lowered for a longer context.
+    pub scaling: Option<Scaling>,
+    /// Turns the other way: the transpose, hence the gradient.
+    pub inverse: bool,
+}
+
+/// How rotary frequencies are lowered so that a model reaches further than it was first trained for; the kinds and formulas
+/// of `modeling_rope_utils.py` in Hugging Face's `transformers`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Scaling {
+    /// All alike (Chen et al. 2023).
+    Linear {
+        /// What frequencies are divided by; at least 1.
+        factor: f64,
+    },
+    /// By wavelength, in tokens: those above `context / low` as in `Linear`, those below `context / high` not at all, and those
+    /// between in part (Llama 3.1).
+    Llama3 {
+        /// What low frequencies are divided by; at least 1.
+        factor: f64,
+        /// Turns within `context` up to which a frequency is low; above 0.
+        low: f64,
+        /// Turns within `context` from which a frequency is high; above `low`.
+        high: f64,
+        /// Tokens of the context before scaling.
+        context: u64,
+    },
+}
+
+impl Scaling {
+    fn parse(attrs: &mut Attrs) -> Result<Option<Scaling>, String> {
+        let Some(kind) = attrs.optional_string("scaling")? else { return Ok(None) };
+        let factor = attrs.float("factor")?;
+        match kind.as_str() {
+            "linear" => Ok(Some(Scaling::Linear { factor })),
+            "llama3" => {
+                let (low, high, context) = (attrs.float("low")?, attrs.float("high")?, attrs.int("context")?);
+                Ok(Some(Scaling::Llama3 { factor, low, high, context }))
+            }
+            _ => Err(format!("there is no scaling `{kind}`; there are linear, llama3")),
+        }
+    }
+
+    fn attrs(&self) -> Vec<(&'static str, Attr)> {
+        let kind = |name: &str, factor| vec![("scaling", Attr::Str(name.to_string())), ("factor", Attr::Float(factor))];
+        match *self {
+            Scaling::Linear { factor } => kind("linear", factor),
+            Scaling::Llama3 { factor, low, high, context } => {
+                let mut attrs = kind("llama3", factor);
+                attrs.extend([("low", Attr::Float(low)), ("high", Attr::Float(high)), ("context", Attr::int(context))]);
+                attrs
+            }
+        }
+    }
+
+    /// Whether its numbers give frequencies.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn check(&self) -> Result<(), String> {
+        let (Scaling::Linear { factor } | Scaling::Llama3 { factor, .. }) = *self;
+        if !factor.is_finite() || factor < 1.0 {
+            return Err(format!("the factor {factor} must be at least 1"));
+        }
+        match *self {
+            Scaling::Llama3 { low, high, .. } if !(0.0 < low && low < high && high.is_finite()) => {
+                Err(format!("the low factor {low} must be above 0 and below the high factor {high}"))
+            }
+            Scaling::Llama3 { context: 0, .. } => Err("the context must be at least 1".to_string()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The scaled frequency, in radians per token.
+    fn apply(&self, frequency: f64) -> f64 {
+        match *self {
+            Scaling::Linear { factor } => frequency / factor,
+            Scaling::Llama3 { factor, low, high, context } => {
+                let turns = context as f64 * frequency / TAU;
+                // 0 where the frequency is low, 1 where it is high.
+                let kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+                (1.0 - kept) * frequency / factor + kept * frequency
+            }
+        }
+    }
+}
+
+impl Rope {
+    /// The name.
+    pub const NAMES: &'static [&'static str] = &["rope"];
+
+    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Rope, String> {
+        let (theta, scaling) = (attrs.float("theta")?, Scaling::parse(attrs)?);
+        Ok(Rope { theta, scaling, inverse: attrs.flag("inverse")? })
+    }
+
+    /// By how many radians per token each of the `d/2` pairs of a head of size `d` turns: `theta^(-2i/d)`, scaled.
+    pub fn frequencies(&self, d: usize) -> Vec<f64> {
+        let plain = (0..d / 2).map(|i| self.theta.powf(-2.0 * i as f64 / d as f64));
+        plain.map(|frequency| self.scaling.map_or(frequency, |scaling| scaling.apply(frequency))).collect()
+    }
+}
+
+impl OpDef for Rope {
+    fn name(&self) -> &'static str {
+        "rope"
+    }
+
+    fn attrs(&self) -> Vec<(&'static str, Attr)> {
+        let mut attrs = vec![("theta", Attr::Float(self.theta))];
+        attrs.extend(self.scaling.iter().flat_map(Scaling::attrs));
+        attrs.extend(self.inverse.then(|| ("inverse", Attr::flag(true))));
+        attrs
+    }
+
+    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        let [x, pos] = operands::take(operands, "x, pos")?;
+        self.scaling.map_or(Ok(()), |scaling| scaling.check())?;
+        operands::float("x", x)?;
+        if x.rank() < 3 {
+            return Err(format!("`x` must be [b, s, .., d], its rank is {}", x.rank()));
+        }
+        operands::expect("pos", pos, DType::I32, &x.dims[..2])?;
+        let (_, d) = operands::rows_and_last("x", x)?;
+        if d.size % 2 != 0 {
+            return Err(format!("turns pairs of the last dim, so {} must be even", d.size));
+        }
+        Ok(vec![x.logical()])
+    }
+
+    fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
+        "b s *n d!, b s -> b s *n d!".to_string()
+    }
+
+    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
+        vec![vec![0]]
+    }
+
+    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+        let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None; 2]) };
+        let back = Rope { inverse: !self.inverse, ..self.clone() };
+        Ok(vec![Some(b.one(back, &[dy, call.operands[1]])?), None])
+    }
+
+    /// Three per element: two products and a sum.
+    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
+        3 * operands[0].elements()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assert_frequencies(op: &Rope, d: usize, expected: &[(usize, f64)]) {
+        let found = op.frequencies(d);
+        assert_eq!(found.len(), d / 2);
+        for &(i, expected) in expected {
+            assert!((found[i] / expected - 1.0).abs() < 1e-10, "{i}: {} is not {expected}", found[i]);
+        }
+    }
+
+    /// Wavelengths are 2 pi times 1, 10, 100 and 1000 tokens; the bounds are 250 and 1000 tokens. The third is between: in
+    /// 1000 tokens it makes 5 / pi turns, of which (5 / pi - 1) / 3 = 0.197183143660 is kept, and an eighth of the rest.
+    #[test]
+    fn long_waves_are_lengthened_and_short_ones_kept() {
+        let plain = Rope { theta: 1e4, scaling: None, inverse: false };
+        assert_frequencies(&plain, 8, &[(0, 1.0), (1, 0.1), (2, 0.01), (3, 0.001)]);
+        let linear = Rope { scaling: Some(Scaling::Linear { factor: 4.0 }), ..plain.clone() };
+        assert_frequencies(&linear, 8, &[(0, 0.25), (1, 0.025), (2, 0.0025), (3, 0.00025)]);
+        let llama3 = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 1000 };
+        let llama3 = Rope { scaling: Some(llama3), ..plain };
+        let between = 0.01 * (0.197_183_143_660 + 0.802_816_856_340 / 8.0);
+        assert_frequencies(&llama3, 8, &[(0, 1.0), (1, 0.1), (2, between), (3, 0.000_125)]);
+    }
+
+    /// Figures by `_compute_llama3_parameters` of `transformers`, its branches written out in Python doubles.
+    #[test]
+    fn frequencies_of_llama_3_1() {
+        let scaling = Some(Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 8192 });
+        let op = Rope { theta: 500_000.0, scaling, inverse: false };
+        let (high, low) =
+            ([(0, 1.0), (28, 0.003211445994752591)], [(35, 9.556212353964683e-5), (48, 6.647869871181235e-6)]);
+        let between = [(29, 0.002166570763503359), (32, 0.0005248461609929547), (34, 0.0001785078127679964)];
+        assert_frequencies(&op, 128, &[high.as_slice(), &between, &low].concat());
+    }
+
+    #[test]
+    fn numbers_without_meaning_are_refused() {
+        let llama3 = |low, high, context| Scaling::Llama3 { factor: 8.0, low, high, context };
+        let cases = [
+            (Scaling::Linear { factor: 0.5 }, "at least 1"),
+            (Scaling::Linear { factor: f64::NAN }, "at least 1"),
+            (llama3(4.0, 4.0, 8192), "below the high factor 4"),
+            (llama3(0.0, 4.0, 8192), "above 0"),
+            (llama3(1.0, 4.0, 0), "context"),
+        ];
+        let (x, pos) = (Type::of(DType::F32, &[2, 3, 4]), Type::of(DType::I32, &[2, 3]));
+        for (scaling, part) in cases {
+            let op = Rope { theta: 1e4, scaling: Some(scaling), inverse: false };
+            let why = op.infer(&[&x, &pos]).unwrap_err();
+            assert!(why.contains(part), "{why}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_scaling_is_named_with_those_known() {
+        let attrs =
+            [("theta", Attr::Float(1e4)), ("scaling", Attr::Str("yarn".to_string())), ("factor", Attr::Float(2.0))];
+        let mut attrs = Attrs(attrs.map(|(name, attr)| (name.to_string(), attr)).to_vec());
+        let why = Rope::parse("rope", &mut attrs, &Shapes { operands: &[], results: &[] }).unwrap_err();
+        assert_eq!(why, "there is no scaling `yarn`; there are linear, llama3");
+    }
+}

@@ -1,0 +1,158 @@
+//! Once a step: `sum_squares`, and the updates `adamw` and `sgd`, which are all f32. Tensors are the same run of dims, so each
+//! works on any storage.
+
+use super::{Attr, Attrs, OpDef, Shapes, operands};
+use crate::types::{DType, Type};
+
+/// Checks an operand list of tensors with the sizes of the first, then scalars; all f32. Gives the tensor's type.
+fn run_and_scalars(operands: &[&Type], tensors: &[&str], scalars: &[&str]) -> Result<Type, String> {
+    let names = [tensors, scalars].concat();
+    if operands.len() != names.len() {
+        return Err(format!("takes {} operands ({}), not {}", names.len(), names.join(", "), operands.len()));
+    }
+    let w = operands[0].logical();
+    for (place, (name, ty)) in names.iter().zip(operands).enumerate() {
+        let dims = if place < tensors.len() { w.dims.as_slice() } else { &[] };
+        operands::expect(name, ty, DType::F32, dims)?;
+    }
+    Ok(w)
+}
+
+/// `sum_squares(%g)`: `g [..] -> f32[]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SumSquares;
+
+impl SumSquares {
+    /// The name.
+    pub const NAMES: &'static [&'static str] = &["sum_squares"];
+
+    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<SumSquares, String> {
+        Ok(SumSquares)
+    }
+}
+
+impl OpDef for SumSquares {
+    fn name(&self) -> &'static str {
+        "sum_squares"
+    }
+
+    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        let [g] = operands::take(operands, "g")?;
+        operands::float("g", g)?;
+        Ok(vec![Type::scalar(DType::F32)])
+    }
+
+    fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
+        "*+ -> ()".to_string()
+    }
+
+    /// Two per element: square and sum.
+    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
+        2 * operands[0].elements()
+    }
+}
+
+/// `adamw(%w, %g, %m, %v, %clip, %lr, %step) -> w, m, v` (Loshchilov and Hutter 2019, as PyTorch defines it). With
+/// `g' = clip g`: `m = beta1 m + (1 - beta1) g'`, `v = beta2 v + (1 - beta2) g'^2`, `w = w (1 - lr weight_decay) - lr m^ /
+/// (sqrt(v^) + eps)` where `m^ = m / (1 - beta1^step)` and `v^ = v / (1 - beta2^step)`; `step` counts from 1.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AdamW {
+    /// Decay of the mean.
+    pub beta1: f64,
+    /// Decay of the mean square.
+    pub beta2: f64,
+    /// Keeps the division finite.
+    pub eps: f64,
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+}
+
+impl AdamW {
+    /// The name.
+    pub const NAMES: &'static [&'static str] = &["adamw"];
+
+    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<AdamW, String> {
+        Ok(AdamW {
+            beta1: attrs.float("beta1")?,
+            beta2: attrs.float("beta2")?,
+            eps: attrs.float("eps")?,
+            weight_decay: attrs.float("weight_decay")?,
+        })
+    }
+}
+
+impl OpDef for AdamW {
+    fn name(&self) -> &'static str {
+        "adamw"
+    }
+
+    fn attrs(&self) -> Vec<(&'static str, Attr)> {
+        let numbers =
+            [("beta1", self.beta1), ("beta2", self.beta2), ("eps", self.eps), ("weight_decay", self.weight_decay)];
+        numbers.map(|(name, number)| (name, Attr::Float(number))).to_vec()
+    }
+
+    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        let w = run_and_scalars(operands, &["w", "g", "m", "v"], &["clip", "lr", "step"])?;
+        Ok(vec![w; 3])
+    }
+
+    fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
+        "*, *, *, *, (), (), () -> *, *, *".to_string()
+    }
+
+    /// Sixteen per element: clip one, mean three, mean square four, corrections two, root, eps and quotient three, decay one,
+    /// step two.
+    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
+        16 * operands[0].elements()
+    }
+}
+
+/// `sgd(%w, %g, %clip, %lr) -> w`, or with momentum `sgd(%w, %g, %m, %clip, %lr) -> w, m`, as PyTorch defines it. With
+/// `g' = clip g + weight_decay w`: `m = momentum m + g'`, `w = w - lr m`; without momentum `w = w - lr g'`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sgd {
+    /// Decay of the velocity; 0 keeps none.
+    pub momentum: f64,
+    /// Weight decay, added to the gradient.
+    pub weight_decay: f64,
+}
+
+impl Sgd {
+    /// The name.
+    pub const NAMES: &'static [&'static str] = &["sgd"];
+
+    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Sgd, String> {
+        Ok(Sgd { momentum: attrs.float("momentum")?, weight_decay: attrs.float("weight_decay")? })
+    }
+
+    /// Whether it keeps a velocity.
+    pub fn has_momentum(&self) -> bool {
+        self.momentum != 0.0
+    }
+}
+
+impl OpDef for Sgd {
+    fn name(&self) -> &'static str {
+        "sgd"
+    }
+
+    fn attrs(&self) -> Vec<(&'static str, Attr)> {
+        vec![("momentum", Attr::Float(self.momentum)), ("weight_decay", Attr::Float(self.weight_decay))]
+    }
+
+    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        let tensors: &[&str] = if self.has_momentum() { &["w", "g", "m"] } else { &["w", "g"] };
+        let w = run_and_scalars(operands, tensors, &["clip", "lr"])?;
+        Ok(vec![w; tensors.len() - 1])
+    }
+
+    fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
+        if self.has_momentum() { "*, *, *, (), () -> *, *" } else { "*, *, (), () -> *" }.to_string()
+    }
+
+    /// Per element: clip one, decay two, momentum two, step two.
+    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
+        if self.has_momentum() { 7 * operands[0].elements() } else { 5 * operands[0].elements() }
+    }
+}

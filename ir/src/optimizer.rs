@@ -1,0 +1,101 @@
+//! Which update rule trains the parameters, as a user states it: `{"name": "adamw", "beta2": 0.95, "clip": 1.0}`.
+
+use serde::{Deserialize, Serialize};
+
+/// An update rule and the bound of the gradient norm.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Optimizer {
+    /// The rule.
+    #[serde(flatten)]
+    pub kind: OptimizerKind,
+    /// The largest global gradient norm that is left alone; `None`: gradients are never clipped. 1 by default.
+    #[serde(default = "default_clip")]
+    pub clip: Option<f64>,
+}
+
+/// The update rules.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "lowercase")]
+pub enum OptimizerKind {
+    /// Adam with decoupled weight decay (Loshchilov and Hutter 2019).
+    AdamW {
+        /// Decay of the mean of gradients.
+        #[serde(default = "default_beta1")]
+        beta1: f64,
+        /// Decay of the mean of squared gradients.
+        #[serde(default = "default_beta2")]
+        beta2: f64,
+        /// Added to the root of the second mean.
+        #[serde(default = "default_eps")]
+        eps: f64,
+        /// For parameters declared with `decay=true`.
+        #[serde(default = "default_weight_decay")]
+        weight_decay: f64,
+    },
+    /// Stochastic gradient descent.
+    Sgd {
+        /// Decay of the velocity; 0 keeps none.
+        #[serde(default)]
+        momentum: f64,
+        /// For parameters declared with `decay=true`.
+        #[serde(default)]
+        weight_decay: f64,
+    },
+}
+
+/// AdamW with the settings of Touvron et al. 2023 (LLaMA, section 2.3): betas 0.9 and 0.95, decay 0.1, clip 1.
+impl Default for Optimizer {
+    fn default() -> Optimizer {
+        let kind = OptimizerKind::AdamW {
+            beta1: default_beta1(),
+            beta2: default_beta2(),
+            eps: default_eps(),
+            weight_decay: default_weight_decay(),
+        };
+        Optimizer { kind, clip: default_clip() }
+    }
+}
+
+fn default_beta1() -> f64 {
+    0.9
+}
+
+fn default_beta2() -> f64 {
+    0.95
+}
+
+/// Kingma and Ba 2015, algorithm 1.
+fn default_eps() -> f64 {
+    1e-8
+}
+
+fn default_weight_decay() -> f64 {
+    0.1
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "serde wants the type of the field")]
+fn default_clip() -> Option<f64> {
+    Some(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_stated_has_its_default() {
+        let optimizer: Optimizer = serde_json::from_str(r#"{"name": "adamw"}"#).unwrap();
+        assert_eq!(optimizer, Optimizer::default());
+        let optimizer: Optimizer = serde_json::from_str(r#"{"name": "sgd", "momentum": 0.9, "clip": null}"#).unwrap();
+        let kind = OptimizerKind::Sgd { momentum: 0.9, weight_decay: 0.0 };
+        assert_eq!(optimizer, Optimizer { kind, clip: None });
+        assert!(serde_json::from_str::<Optimizer>(r#"{"name": "adam"}"#).is_err());
+    }
+
+    #[test]
+    fn json_comes_back() {
+        let optimizer = Optimizer::default();
+        let text = serde_json::to_string(&optimizer).unwrap();
+        assert_eq!(serde_json::from_str::<Optimizer>(&text).unwrap(), optimizer);
+    }
+}

@@ -1,0 +1,310 @@
+//! Sharding rules: einsum-like strings that say which dims of an op's tensors are the same letter.
+//!
+//! `"*m k+, k+ n -> *m n"`: a matmul. `+` (or `+max`): sharding the letter leaves a sum (a maximum) pending on every result
+//! that lacks it. `!`: the letter must stay whole. `*x`: a run of dims. `(i j)`: one dim made of two. A number: a dim of
+//! fixed size that no axis splits. An unmarked letter that a result lacks must stay whole; a letter that an operand lacks
+//! means that the operand is replicated there; letters of results only are free.
+
+use crate::mesh::{Axes, Mesh};
+use crate::types::{Debt, DebtKind, Type};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Mark {
+    debt: Option<DebtKind>,
+    whole: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Term {
+    Letter(String, Mark),
+    Run(String, Mark),
+    Compound(Vec<String>),
+    Fixed(u64),
+}
+
+/// A parsed rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    operands: Vec<Vec<Term>>,
+    results: Vec<Vec<Term>>,
+}
+
+/// One letter of a rule for the tensors at hand.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Letter {
+    /// Its name; letters of a run are numbered: `m.0`, `m.1`.
+    pub name: String,
+    /// Its size.
+    pub size: u64,
+    /// What sharding it leaves on the results that lack it.
+    pub debt: Option<DebtKind>,
+    /// No axis may split it.
+    pub whole: bool,
+    /// It is whole because of a `!` or a fixed size, not because a result lacks it.
+    pub marked_whole: bool,
+}
+
+/// The letters of each dim of one tensor: one a dim, more in a compound.
+pub type TensorLetters = Vec<Vec<usize>>;
+
+/// A rule instantiated for the tensors at hand.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Instance {
+    /// All letters, in order of appearance.
+    pub letters: Vec<Letter>,
+    /// Per operand.
+    pub operands: Vec<TensorLetters>,
+    /// Per result.
+    pub results: Vec<TensorLetters>,
+    /// All tensors are the same run, or scalars: the op works on any storage (equal on all).
+    pub pointwise: bool,
+}
+
+impl Rule {
+    /// Parses a rule string.
+    ///
+    /// # Errors
+    /// What is wrong with the string.
+    pub fn parse(text: &str) -> Result<Rule, String> {
+        let (operands, results) = text.split_once("->").ok_or_else(|| format!("rule `{text}` has no `->`"))?;
+        let side = |side: &str| -> Result<Vec<Vec<Term>>, String> { side.split(',').map(parse_tensor).collect() };
+        let operands = if operands.trim().is_empty() { Vec::new() } else { side(operands)? };
+        Ok(Rule { operands, results: side(results)? })
+    }
+
+    /// The rule for these operands and results (their dims' sizes count, not their shardings).
+    ///
+    /// # Errors
+    /// Ranks or sizes that do not fit the rule.
+    pub fn instantiate(&self, operands: &[&Type], results: &[&Type]) -> Result<Instance, String> {
+        if (operands.len(), results.len()) != (self.operands.len(), self.results.len()) {
+            return Err(format!(
+                "takes {} operands and gives {} results, here {} and {}",
+                self.operands.len(),
+                self.results.len(),
+                operands.len(),
+                results.len()
+            ));
+        }
+        let mut instance =
+            Instance { letters: Vec::new(), operands: Vec::new(), results: Vec::new(), pointwise: self.is_pointwise() };
+        for (terms, ty) in self.operands.iter().zip(operands) {
+            let letters = instance.tensor(terms, ty)?;
+            instance.operands.push(letters);
+        }
+        for (terms, ty) in self.results.iter().zip(results) {
+            let letters = instance.tensor(terms, ty)?;
+            instance.results.push(letters);
+        }
+        instance.close();
+        Ok(instance)
+    }
+
+    fn is_pointwise(&self) -> bool {
+        let mut run = None;
+        self.operands.iter().chain(&self.results).all(|terms| match terms.as_slice() {
+            [] => true,
+            [Term::Run(name, _)] => *run.get_or_insert(name) == name,
+            _ => false,
+        }) && run.is_some()
+    }
+}
+
+fn parse_tensor(text: &str) -> Result<Vec<Term>, String> {
+    let text = text.trim();
+    if text == "()" {
+        return Ok(Vec::new());
+    }
+    let mut terms = Vec::new();
+    let mut words = text.split_whitespace();
+    while let Some(word) = words.next() {
+        if let Some(first) = word.strip_prefix('(') {
+            let mut letters = vec![first.to_string()];
+            loop {
+                let next = words.next().ok_or_else(|| format!("`(` without `)` in `{text}`"))?;
+                letters.push(next.trim_end_matches(')').to_string());
+                if next.ends_with(')') {
+                    break;
+                }
+            }
+            terms.push(Term::Compound(letters));
+        } else if let Ok(size) = word.parse() {
+            terms.push(Term::Fixed(size));
+        } else {
+            terms.push(parse_letter(word));
+        }
+    }
+    Ok(terms)
+}
+
+fn parse_letter(word: &str) -> Term {
+    let mut mark = Mark::default();
+    let mut name = word;
+    if let Some(rest) = name.strip_suffix('!') {
+        mark.whole = true;
+        name = rest;
+    }
+    if let Some(rest) = name.strip_suffix("+max") {
+        mark.debt = Some(DebtKind::Max);
+        name = rest;
+    } else if let Some(rest) = name.strip_suffix('+') {
+        mark.debt = Some(DebtKind::Sum);
+        name = rest;
+    }
+    match name.strip_prefix('*') {
+        Some(run) => Term::Run(run.to_string(), mark),
+        None => Term::Letter(name.to_string(), mark),
+    }
+}
+
+impl Instance {
+    fn tensor(&mut self, terms: &[Term], ty: &Type) -> Result<TensorLetters, String> {
+        let fixed = terms.iter().filter(|term| !matches!(term, Term::Run(..))).count();
+        let has_run = fixed < terms.len();
+        if ty.rank() < fixed || (!has_run && ty.rank() != fixed) {
+            return Err(format!(
+                "has rank {} where the rule wants {fixed}{}",
+                ty.rank(),
+                if has_run { " or more" } else { "" }
+            ));
+        }
+        let run_length = ty.rank() - fixed;
+        let mut sizes = ty.dims.iter().map(|dim| dim.size);
+        let mut dims = Vec::new();
+        for term in terms {
+            let mut next = || sizes.next().unwrap_or(0);
+            match term {
+                Term::Letter(name, mark) => dims.push(vec![self.letter(name, next(), *mark)?]),
+                Term::Run(name, mark) => {
+                    for place in 0..run_length {
+                        dims.push(vec![self.letter(&format!("{name}.{place}"), next(), *mark)?]);
+                    }
+                }
+                Term::Fixed(size) => {
+                    if next() != *size {
+                        return Err(format!("wants a dim of {size}"));
+                    }
+                    let name = format!("{size}#{}", self.letters.len());
+                    dims.push(vec![self.letter(&name, *size, Mark { whole: true, debt: None })?]);
+                }
+                Term::Compound(names) => dims.push(self.compound(names, next())?),
+            }
+        }
+        Ok(dims)
+    }
+
+    fn letter(&mut self, name: &str, size: u64, mark: Mark) -> Result<usize, String> {
+        let found = self.letters.iter().position(|letter| letter.name == name);
+        let index = found.unwrap_or_else(|| {
+            let name = name.to_string();
+            self.letters.push(Letter { name, size, debt: None, whole: false, marked_whole: false });
+            self.letters.len() - 1
+        });
+        let letter = &mut self.letters[index];
+        // Size 0 is a part of a compound that is not known yet.
+        if letter.size == 0 {
+            letter.size = size;
+        }
+        if letter.size != size && size != 0 {
+            return Err(format!("`{name}` is {} in one place and {size} in another", letter.size));
+        }
+        letter.debt = letter.debt.or(mark.debt);
+        letter.whole |= mark.whole;
+        letter.marked_whole |= mark.whole;
+        Ok(index)
+    }
+
+    fn compound(&mut self, names: &[String], size: u64) -> Result<Vec<usize>, String> {
+        let letters = names.iter().map(|name| self.letter(name, 0, Mark::default())).collect::<Result<Vec<_>, _>>()?;
+        let product: u64 = letters.iter().map(|&l| self.letters[l].size).product();
+        if product != 0 && product != size {
+            return Err(format!("`({})` is {product}, not {size}", names.join(" ")));
+        }
+        Ok(letters)
+    }
+
+    /// An unmarked letter of an operand that some result lacks must be whole.
+    fn close(&mut self) {
+        for index in 0..self.letters.len() {
+            let read = self.operands.iter().any(|tensor| holds(tensor, index));
+            let lacking = self.results.iter().any(|tensor| !holds(tensor, index));
+            let letter = &mut self.letters[index];
+            letter.whole |= read && lacking && letter.debt.is_none();
+        }
+    }
+
+    /// The axes of each dim of a tensor when the letters are sharded so.
+    pub fn dim_axes(&self, tensor: &TensorLetters, axes: &[Axes]) -> Vec<Axes> {
+        let join = |letters: &Vec<usize>| letters.iter().fold(Axes::none(), |all, &letter| all.union(&axes[letter]));
+        tensor.iter().map(join).collect()
+    }
+
+    /// The debts that sharding the letters so leaves on a result.
+    pub fn debt(&self, result: usize, axes: &[Axes]) -> Option<Debt> {
+        let mut debt: Option<Debt> = None;
+        for (index, letter) in self.letters.iter().enumerate() {
+            if let (Some(kind), false) = (letter.debt, holds(&self.results[result], index) || axes[index].is_empty()) {
+                let owed = debt.map_or_else(Axes::none, |debt| debt.axes).union(&axes[index]).sorted();
+                debt = Some(Debt { kind, axes: owed });
+            }
+        }
+        debt
+    }
+
+    /// Whether the letters of a compound may be sharded so (LANGUAGE law of `(i j)`): the axes on every letter but the
+    /// last divide it exactly, and a letter is sharded only where each shard holds one index of those before it.
+    pub fn compounds_hold(&self, axes: &[Axes], mesh: &Mesh) -> bool {
+        self.operands.iter().chain(&self.results).flatten().filter(|letters| letters.len() > 1).all(|letters| {
+            letters.windows(2).all(|pair| {
+                let (outer, inner) = (pair[0], pair[1]);
+                let size = self.letters[outer].size;
+                mesh.is_even(size, &axes[outer]) && (axes[inner].is_empty() || mesh.size(&axes[outer]) == size)
+            })
+        })
+    }
+}
+
+/// Whether the tensor has the letter.
+pub fn holds(tensor: &TensorLetters, letter: usize) -> bool {
+    tensor.iter().any(|letters| letters.contains(&letter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::AxisId;
+    use crate::types::DType;
+    use cranelift_entity::EntityRef;
+
+    fn instance(rule: &str, operands: &[&[u64]], results: &[&[u64]]) -> Result<Instance, String> {
+        let types = |sizes: &[&[u64]]| sizes.iter().map(|s| Type::of(DType::F32, s)).collect::<Vec<_>>();
+        let (operands, results) = (types(operands), types(results));
+        Rule::parse(rule)?.instantiate(&operands.iter().collect::<Vec<_>>(), &results.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_contracted_letter_leaves_a_sum() {
+        let matmul = instance("*m k+, k+ n -> *m n", &[&[2, 3, 4], &[4, 5]], &[&[2, 3, 5]]).unwrap();
+        let k = matmul.letters.iter().position(|l| l.name == "k").unwrap();
+        let mut axes = vec![Axes::none(); matmul.letters.len()];
+        axes[k] = Axes::one(AxisId::new(0));
+        assert_eq!(matmul.debt(0, &axes), Some(Debt { kind: DebtKind::Sum, axes: axes[k].clone() }));
+        assert!(!matmul.letters[k].whole && !matmul.pointwise);
+    }
+
+    #[test]
+    fn an_unmarked_letter_that_a_result_lacks_is_whole() {
+        let slice = instance("*m i! -> *m j!", &[&[2, 3]], &[&[2, 1]]).unwrap();
+        assert!(slice.letters.iter().filter(|l| l.whole).count() == 2);
+        let pick = instance("*m i -> *m", &[&[2, 3]], &[&[2]]).unwrap();
+        assert!(pick.letters[1].whole && !pick.letters[1].marked_whole);
+    }
+
+    #[test]
+    fn sizes_and_ranks_must_fit() {
+        assert!(instance("*m k+, k+ n -> *m n", &[&[2, 4], &[3, 5]], &[&[2, 5]]).is_err());
+        assert!(instance("a b -> a", &[&[2]], &[&[2]]).is_err());
+        assert!(instance("*m i j -> *m (i j)", &[&[2, 3, 4]], &[&[2, 11]]).is_err());
+        assert!(instance("*m i j -> *m (i j)", &[&[2, 3, 4]], &[&[2, 12]]).is_ok());
+    }
+}

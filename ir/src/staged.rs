@@ -1,0 +1,56 @@
+//! Level 2, *in which parts*: the call list cut into stages, with the costs and memory of each stage's F, I and W.
+//!
+//! ```text
+//! staged @llama {
+//!   stage 0 rank 0: @embed, @layer[0..2] f=0.0012 i=0.0011 w=0.001 kept=73728 crossing=8192 state=1048576
+//!   stage 1 rank 1: @layer[2..4], @head  f=0.0014 i=0.0013 w=0.001 kept=90112 crossing=8192 state=1048576
+//! }
+//! ```
+
+use std::ops::Range;
+
+/// A run of instances of one call on a stage.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// The place of the call in the model.
+    pub call: usize,
+    /// Which of its instances, from 0.
+    pub instances: Range<u32>,
+}
+
+/// What a stage costs per micro-batch on one device, and holds.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct StageCost {
+    /// Seconds of the forward.
+    pub f: f64,
+    /// Seconds of the input gradient.
+    pub i: f64,
+    /// Seconds of the weight gradient.
+    pub w: f64,
+    /// Bytes kept from F until I has run, or W where only W reads them.
+    pub kept: u64,
+    /// Of `kept` and what I adds, the bytes held from I until W has run.
+    pub crossing: u64,
+    /// Bytes of parameters, gradients and optimizer state.
+    pub state: u64,
+}
+
+/// An interval of the call list.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stage {
+    /// The pipeline rank that runs it.
+    pub rank: u32,
+    /// Its parts in order.
+    pub parts: Vec<Part>,
+    /// Its costs.
+    pub cost: StageCost,
+}
+
+/// The stages in order.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Staged {
+    /// The model's name.
+    pub name: String,
+    /// The stages; stage `s` sends to the stages that use its values.
+    pub stages: Vec<Stage>,
+}

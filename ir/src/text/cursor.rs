@@ -1,0 +1,266 @@
+//! The parser's hand on the tokens: look, take, expect, and say what was expected.
+
+use super::lex::{Kind, Token, lex};
+use crate::catalogue::Code;
+use crate::diag::{Diagnostic, Diagnostics, nearest};
+use crate::graph::{Model, Span};
+use crate::ids::Value;
+use crate::types::Type;
+use cranelift_entity::PrimaryMap;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+/// Parsing failed; why is already among the diagnostics.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failed;
+
+/// What a parsing function gives.
+pub(super) type Parsed<T> = Result<T, Failed>;
+
+/// The values of the block or body at hand.
+#[derive(Default)]
+pub(super) struct Scope {
+    pub(super) values: PrimaryMap<Value, crate::graph::ValueData>,
+    pub(super) names: HashMap<String, Value>,
+    /// Values that exist under a name before it is defined: those of the block that a body comes from.
+    pub(super) reserved: HashMap<String, Value>,
+    /// Where each was defined.
+    pub(super) places: HashMap<Value, Span>,
+    /// Names whose statement failed: what reads them is not reported again.
+    pub(super) poisoned: HashSet<String>,
+    /// Arguments that a statement may store into, once.
+    pub(super) storable: HashSet<Value>,
+}
+
+impl Scope {
+    /// The type of a value.
+    pub(super) fn ty(&self, value: Value) -> &Type {
+        &self.values[value].ty
+    }
+}
+
+/// A parser over one file.
+pub(super) struct Parser<'s> {
+    tokens: Vec<Token<'s>>,
+    at: usize,
+    /// Where the item at hand ends.
+    end: usize,
+    pub(super) diags: Diagnostics,
+    /// What has been read so far.
+    pub(super) model: Model,
+    pub(super) scope: Scope,
+    /// Comments that stand where none are kept: they move to the head of the file.
+    pub(super) loose_comments: Vec<String>,
+    /// Names of blocks and bodies whose text failed.
+    pub(super) failed_names: HashSet<String>,
+}
+
+impl<'s> Parser<'s> {
+    pub(super) fn new(source: &'s str) -> Parser<'s> {
+        let (tokens, diags) = lex(source);
+        let end = tokens.len() - 1;
+        Parser {
+            tokens,
+            at: 0,
+            end,
+            diags,
+            model: Model::default(),
+            scope: Scope::default(),
+            loose_comments: Vec::new(),
+            failed_names: HashSet::new(),
+        }
+    }
+
+    /// All tokens, the last of kind `End`.
+    pub(super) fn tokens(&self) -> &[Token<'s>] {
+        &self.tokens
+    }
+
+    /// Restricts the parser to some tokens.
+    pub(super) fn enter(&mut self, range: Range<usize>) {
+        (self.at, self.end) = (range.start, range.end);
+    }
+
+    /// The place among the tokens.
+    pub(super) fn place(&self) -> usize {
+        self.at
+    }
+
+    /// Whether the tokens at hand are used up.
+    pub(super) fn done(&self) -> bool {
+        self.at >= self.end
+    }
+
+    /// The token at hand and those after it.
+    pub(super) fn ahead(&self, by: usize) -> Option<&Token<'s>> {
+        self.tokens.get(self.at + by).filter(|_| self.at + by < self.end)
+    }
+
+    /// The place of the token at hand, or the end of the last.
+    pub(super) fn span(&self) -> Span {
+        match self.ahead(0) {
+            Some(token) => token.span,
+            None if self.at > 0 => {
+                let end = self.tokens[self.at - 1].span.end;
+                Span { start: end.saturating_sub(1), end }
+            }
+            None => Span::default(),
+        }
+    }
+
+    /// From a place to the end of the last token taken.
+    pub(super) fn since(&self, start: Span) -> Span {
+        let end = self.tokens[self.at.saturating_sub(1)].span.end;
+        Span { start: start.start, end: end.max(start.end) }
+    }
+
+    /// Takes the token at hand; its comments, if nobody took them, become loose.
+    pub(super) fn bump(&mut self) -> &'s str {
+        let comments = self.take_comments();
+        self.loose_comments.extend(comments);
+        let text = self.tokens[self.at].text;
+        self.at += 1;
+        text
+    }
+
+    /// The comments before the token at hand.
+    pub(super) fn take_comments(&mut self) -> Vec<String> {
+        if self.done() { Vec::new() } else { std::mem::take(&mut self.tokens[self.at].comments) }
+    }
+
+    /// Whether the token at hand is of this kind.
+    pub(super) fn at_kind(&self, kind: Kind) -> bool {
+        self.ahead(0).is_some_and(|token| token.kind == kind)
+    }
+
+    /// Whether this punctuation or word stands here.
+    pub(super) fn at(&self, text: &str) -> bool {
+        self.ahead_is(0, text)
+    }
+
+    /// Whether this punctuation or word stands some tokens on.
+    pub(super) fn ahead_is(&self, by: usize, text: &str) -> bool {
+        self.ahead(by).is_some_and(|token| matches!(token.kind, Kind::Punct | Kind::Ident) && token.text == text)
+    }
+
+    /// Takes the punctuation or word if it stands here.
+    pub(super) fn eat(&mut self, text: &str) -> bool {
+        let found = self.at(text);
+        if found {
+            self.bump();
+        }
+        found
+    }
+
+    /// Takes the punctuation or word that must stand here.
+    pub(super) fn expect(&mut self, text: &str) -> Parsed<()> {
+        if self.eat(text) { Ok(()) } else { Err(self.expected(&format!("`{text}`"))) }
+    }
+
+    /// Takes a token of a kind that must stand here.
+    pub(super) fn take(&mut self, kind: Kind, what: &str) -> Parsed<&'s str> {
+        if self.at_kind(kind) { Ok(self.bump()) } else { Err(self.expected(what)) }
+    }
+
+    /// Takes a whole number.
+    pub(super) fn int<T: std::str::FromStr>(&mut self, what: &str) -> Parsed<T> {
+        let span = self.span();
+        let text = self.take(Kind::Int, what)?;
+        text.parse().map_err(|_| self.fail(Code::BadNumber, span, format!("`{text}` does not fit {what}")))
+    }
+
+    /// Takes a number, whole or not.
+    pub(super) fn float(&mut self, what: &str) -> Parsed<f64> {
+        let sign = if self.eat("-") { -1.0 } else { 1.0 };
+        if !self.at_kind(Kind::Int) && !self.at_kind(Kind::Float) {
+            return Err(self.expected(what));
+        }
+        // Every token of these kinds is a float for Rust too.
+        Ok(sign * self.bump().parse::<f64>().unwrap_or(f64::NAN))
+    }
+
+    /// `word=int`
+    pub(super) fn field<T: std::str::FromStr>(&mut self, word: &str) -> Parsed<T> {
+        self.expect(word)?;
+        self.expect("=")?;
+        self.int("a whole number")
+    }
+
+    /// Things between commas up to, and with, a closing mark. A comma may stand before it.
+    pub(super) fn list<T>(&mut self, close: &str, mut one: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+        let mut all = Vec::new();
+        loop {
+            if self.eat(close) {
+                return Ok(all);
+            }
+            all.push(one(self)?);
+            if !self.at(close) && !self.eat(",") {
+                return Err(self.expected(&format!("`,` or `{close}`")));
+            }
+        }
+    }
+
+    /// Values between commas, perhaps none: `%a, %b`.
+    pub(super) fn values(&mut self) -> Parsed<Vec<(&'s str, Span)>> {
+        let mut all = Vec::new();
+        while self.at_kind(Kind::Value) {
+            let span = self.span();
+            all.push((self.bump(), span));
+            if !self.eat(",") {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Goes on at the next line of the item that begins a statement or ends the braces.
+    pub(super) fn skip_line(&mut self) {
+        while let Some(token) = self.ahead(0) {
+            let begins = matches!(token.kind, Kind::Value | Kind::Ident) || token.text == "}";
+            if token.first && begins {
+                return;
+            }
+            self.bump();
+        }
+    }
+
+    /// Reports and fails.
+    pub(super) fn fail(&mut self, code: Code, span: Span, message: impl Into<String>) -> Failed {
+        self.report(Diagnostic::new(code, message).at(span))
+    }
+
+    /// Reports and fails.
+    pub(super) fn report(&mut self, diagnostic: Diagnostic) -> Failed {
+        self.diags.push(diagnostic);
+        Failed
+    }
+
+    /// Reports that something else was expected here.
+    pub(super) fn expected(&mut self, what: &str) -> Failed {
+        let found = match self.ahead(0) {
+            Some(token) if token.kind == Kind::Str => "a string".to_string(),
+            Some(token) => format!("`{}{}`", sigil(token.kind), token.text),
+            None => "the end".to_string(),
+        };
+        self.fail(Code::UnexpectedToken, self.span(), format!("expected {what}, found {found}"))
+    }
+
+    /// Reports an unknown name with the nearest or all of the known ones.
+    pub(super) fn unknown(&mut self, code: Code, span: Span, message: String, name: &str, known: &[String]) -> Failed {
+        let help = match nearest(name, known.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if known.is_empty() => "there are none".to_string(),
+            None => format!("there are {}", known.join(", ")),
+        };
+        self.report(Diagnostic::new(code, message).at(span).help(help))
+    }
+}
+
+fn sigil(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Value => "%",
+        Kind::At => "@",
+        Kind::Coordinate => "$",
+        _ => "",
+    }
+}

@@ -1,0 +1,250 @@
+//! Tokens. A comment belongs to the token that follows it; one that stands behind something, to the first of its line.
+
+use crate::catalogue::Code;
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::graph::Span;
+
+/// What a token is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// `layer`
+    Ident,
+    /// `%x`, `%tok:0`
+    Value,
+    /// `@layer`
+    At,
+    /// `$tp`
+    Coordinate,
+    /// `12`
+    Int,
+    /// `0.5`, `1e-8`
+    Float,
+    /// A number with letters in it: `2F3`.
+    Word,
+    /// `"b s -> b"`
+    Str,
+    /// `->`, `{`
+    Punct,
+    /// After the last.
+    End,
+}
+
+/// A token.
+#[derive(Clone, Debug)]
+pub(super) struct Token<'s> {
+    pub(super) kind: Kind,
+    /// Without sigil or quotes.
+    pub(super) text: &'s str,
+    pub(super) span: Span,
+    /// The comment lines before it, without `//`.
+    pub(super) comments: Vec<String>,
+    /// Nothing stands before it on its line.
+    pub(super) first: bool,
+    /// It stands at the very start of its line.
+    pub(super) flush: bool,
+}
+
+const LONG: [&str; 4] = ["->", "+=", "<=", ".."];
+const SHORT: &str = "(){}[],;:=+-*/|?.";
+
+struct Lexer<'s> {
+    source: &'s str,
+    at: usize,
+    tokens: Vec<Token<'s>>,
+    comments: Vec<String>,
+    line_start: usize,
+    /// The first token of the line, if it has one yet.
+    first: Option<usize>,
+    diags: Diagnostics,
+}
+
+/// The tokens of a source, the last of kind `End`, and what is no token.
+pub(super) fn lex(source: &str) -> (Vec<Token<'_>>, Diagnostics) {
+    let diags = Diagnostics::default();
+    let mut lexer =
+        Lexer { source, at: 0, tokens: Vec::new(), comments: Vec::new(), line_start: 0, first: None, diags };
+    while lexer.at < source.len() {
+        lexer.step();
+    }
+    lexer.push(Kind::End, source.len(), "");
+    (lexer.tokens, lexer.diags)
+}
+
+impl<'s> Lexer<'s> {
+    fn rest(&self) -> &'s str {
+        &self.source[self.at..]
+    }
+
+    fn step(&mut self) {
+        let rest = self.rest();
+        let Some(c) = rest.chars().next() else { return };
+        match c {
+            '\n' => {
+                self.at += 1;
+                self.line_start = self.at;
+                self.first = None;
+            }
+            _ if c.is_whitespace() => self.at += c.len_utf8(),
+            _ if rest.starts_with("//") => self.comment(),
+            '"' => self.string(),
+            '%' | '@' | '$' => self.sigil(c),
+            _ if c.is_ascii_alphabetic() || c == '_' => {
+                let length = rest.find(|c: char| !is_word(c)).unwrap_or(rest.len());
+                self.take(Kind::Ident, length);
+            }
+            _ if c.is_ascii_digit() => self.number(),
+            _ => self.punct(c),
+        }
+    }
+
+    /// Takes `length` bytes as a token.
+    fn take(&mut self, kind: Kind, length: usize) {
+        let text = &self.rest()[..length];
+        self.push(kind, self.at + length, text);
+    }
+
+    fn push(&mut self, kind: Kind, end: usize, text: &'s str) {
+        let span = Span { start: self.at as u32, end: end as u32 };
+        let token = Token {
+            kind,
+            text,
+            span,
+            comments: std::mem::take(&mut self.comments),
+            first: self.first.is_none(),
+            flush: self.at == self.line_start,
+        };
+        self.first.get_or_insert(self.tokens.len());
+        self.tokens.push(token);
+        self.at = end;
+    }
+
+    fn comment(&mut self) {
+        let line = self.rest().lines().next().unwrap_or("");
+        self.at += line.len();
+        let text = line.trim_start_matches('/').trim().to_string();
+        match self.first {
+            Some(first) => self.tokens[first].comments.push(text),
+            None => self.comments.push(text),
+        }
+    }
+
+    fn string(&mut self) {
+        let line = self.rest().lines().next().unwrap_or("");
+        match line[1..].find('"') {
+            Some(length) => self.push(Kind::Str, self.at + length + 2, &line[1..1 + length]),
+            None => {
+                let message = "this string has no end on its line";
+                self.wrong(Code::UnterminatedString, line.len(), message.to_string());
+            }
+        }
+    }
+
+    fn sigil(&mut self, sigil: char) {
+        let (kind, extra) = match sigil {
+            '%' => (Kind::Value, "."),
+            '@' => (Kind::At, ".-"),
+            _ => (Kind::Coordinate, ""),
+        };
+        let name = &self.rest()[1..];
+        let bytes = name.as_bytes();
+        let goes_on = |place: usize| {
+            let next = bytes.get(place + 1).copied().unwrap_or(b' ');
+            let c = bytes[place];
+            is_word(c as char)
+                || (extra.contains(c as char) && is_word(next as char))
+                || (kind == Kind::Value && c == b':' && next.is_ascii_digit())
+        };
+        let length = (0..bytes.len()).find(|&place| !goes_on(place)).unwrap_or(bytes.len());
+        if length == 0 {
+            return self.wrong(Code::UnexpectedCharacter, 1, format!("`{sigil}` without a name"));
+        }
+        self.push(kind, self.at + 1 + length, &name[..length]);
+    }
+
+    fn number(&mut self) {
+        let bytes = self.rest().as_bytes();
+        let digits = |from: usize| bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
+        let mut length = digits(0);
+        let mut kind = Kind::Int;
+        if bytes.get(length) == Some(&b'.') && digits(length + 1) > 0 {
+            length += 1 + digits(length + 1);
+            kind = Kind::Float;
+        }
+        if bytes.get(length) == Some(&b'e') {
+            let sign = usize::from(matches!(bytes.get(length + 1), Some(b'+' | b'-')));
+            let exponent = digits((length + 1 + sign).min(bytes.len()));
+            if exponent > 0 {
+                length += 1 + sign + exponent;
+                kind = Kind::Float;
+            }
+        }
+        let tail = bytes[length..].iter().take_while(|&&b| is_word(b as char)).count();
+        if tail > 0 {
+            kind = Kind::Word;
+        }
+        self.take(kind, length + tail);
+    }
+
+    fn punct(&mut self, c: char) {
+        let rest = self.rest();
+        if let Some(long) = LONG.iter().find(|long| rest.starts_with(**long)) {
+            self.take(Kind::Punct, long.len());
+        } else if SHORT.contains(c) {
+            self.take(Kind::Punct, 1);
+        } else {
+            self.wrong(Code::UnexpectedCharacter, c.len_utf8(), format!("`{c}` means nothing here"));
+        }
+    }
+
+    fn wrong(&mut self, code: Code, length: usize, message: String) {
+        let span = Span { start: self.at as u32, end: (self.at + length) as u32 };
+        self.diags.push(Diagnostic::new(code, message).at(span));
+        self.at += length;
+    }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(source: &str) -> Vec<(Kind, &str)> {
+        lex(source).0.iter().map(|token| (token.kind, token.text)).collect()
+    }
+
+    #[test]
+    fn names_numbers_and_actions_are_told_apart() {
+        let tokens = kinds("%x.d: 0..32 2F3:1 1e-8 @zb-h1 %tok:0 %layer[3].w1");
+        let want = [
+            (Kind::Value, "x.d"),
+            (Kind::Punct, ":"),
+            (Kind::Int, "0"),
+            (Kind::Punct, ".."),
+            (Kind::Int, "32"),
+            (Kind::Word, "2F3"),
+            (Kind::Punct, ":"),
+            (Kind::Int, "1"),
+            (Kind::Float, "1e-8"),
+            (Kind::At, "zb-h1"),
+            (Kind::Value, "tok:0"),
+            (Kind::Value, "layer"),
+            (Kind::Punct, "["),
+            (Kind::Int, "3"),
+            (Kind::Punct, "]"),
+            (Kind::Punct, "."),
+            (Kind::Ident, "w1"),
+            (Kind::End, ""),
+        ];
+        assert_eq!(tokens, want);
+    }
+
+    #[test]
+    fn a_comment_belongs_to_the_line_it_stands_on_or_before() {
+        let (tokens, _) = lex("a b // one\n// two\nc");
+        let comments: Vec<&[String]> = tokens.iter().map(|token| token.comments.as_slice()).collect();
+        assert_eq!(comments, [&["one".to_string()][..], &[], &["two".to_string()], &[]]);
+    }
+}

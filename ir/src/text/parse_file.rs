@@ -1,0 +1,222 @@
+//! A file: its items, found first and read in the order in which they need each other. A wrong item does not hide others.
+
+use super::File;
+use super::cursor::{Parsed, Parser};
+use super::lex::Kind;
+use crate::catalogue::Code;
+use crate::diag::Diagnostics;
+use crate::graph::Unit;
+use crate::mesh::{Axes, Axis, Group};
+use crate::program::Program;
+use crate::schedule::Schedule;
+use crate::staged::Staged;
+use crate::types::DimName;
+use std::ops::Range;
+
+/// The items in the order in which they are read: each needs those before it. Beside each, whether there is at most one.
+const ITEMS: [(&str, bool); 10] = [
+    ("mesh", true),
+    ("dims", true),
+    ("unit", false),
+    ("param", false),
+    ("block", false),
+    ("model", true),
+    ("step", true),
+    ("staged", true),
+    ("schedule", true),
+    ("program", true),
+];
+
+/// Something that begins like an item and is none.
+const STRANGER: &str = "";
+
+#[derive(Default)]
+struct Later {
+    staged: Option<Staged>,
+    schedule: Option<Schedule>,
+    program: Option<Program>,
+}
+
+/// Parses a file.
+pub(super) fn parse(source: &str) -> Result<File, Diagnostics> {
+    let mut parser = Parser::new(source);
+    let items = parser.items();
+    let mut later = Later::default();
+    let mut head = Vec::new();
+    if let Some((_, first)) = items.first() {
+        parser.enter(first.clone());
+        head = parser.take_comments();
+    }
+    for (keyword, single) in ITEMS {
+        let same: Vec<Range<usize>> =
+            items.iter().filter(|(word, _)| *word == keyword).map(|(_, r)| r.clone()).collect();
+        for (number, range) in same.into_iter().enumerate() {
+            parser.enter(range);
+            let span = parser.span();
+            if single && number > 0 {
+                parser.fail(Code::DuplicateItem, span, format!("there is a `{keyword}` already"));
+            } else {
+                // Why an item fails is among the diagnostics.
+                let _ = parser.item(keyword, &mut later);
+            }
+        }
+    }
+    let mut model = std::mem::take(&mut parser.model);
+    head.append(&mut parser.loose_comments);
+    model.comments = head;
+    model.trailing_comments = parser.tokens().last().map_or_else(Vec::new, |end| end.comments.clone());
+    let Later { staged, schedule, program } = later;
+    std::mem::take(&mut parser.diags).into_result(File { model, staged, schedule, program })
+}
+
+impl Parser<'_> {
+    /// The items: keyword and tokens of each.
+    fn items(&mut self) -> Vec<(&'static str, Range<usize>)> {
+        let mut starts: Vec<(&'static str, usize)> = Vec::new();
+        let mut strangers = Vec::new();
+        let mut depth = 0i32;
+        for (place, token) in self.tokens().iter().enumerate() {
+            let keyword = ITEMS.iter().find(|(word, _)| token.kind == Kind::Ident && *word == token.text);
+            if let (Some((word, _)), true) = (keyword, token.flush || (token.first && depth == 0)) {
+                starts.push((word, place));
+                depth = 0;
+            } else if token.flush && depth == 0 && token.kind != Kind::End {
+                strangers.push((token.span, token.text));
+                starts.push((STRANGER, place));
+            }
+            match (token.kind, token.text) {
+                (Kind::Punct, "(" | "[" | "{") => depth += 1,
+                (Kind::Punct, ")" | "]" | "}") => depth -= 1,
+                _ => {}
+            }
+        }
+        let end = self.tokens().len() - 1;
+        if end > 0 && starts.first().is_none_or(|(_, place)| *place > 0) {
+            strangers.push((self.tokens()[0].span, self.tokens()[0].text));
+        }
+        let words: Vec<String> = ITEMS.iter().map(|(word, _)| word.to_string()).collect();
+        for (span, text) in strangers {
+            self.unknown(Code::UnknownItem, span, format!("a file has no `{text}`"), text, &words);
+        }
+        let ends: Vec<usize> = starts.iter().skip(1).map(|(_, place)| *place).chain([end]).collect();
+        starts.into_iter().zip(ends).map(|((word, start), end)| (word, start..end)).collect()
+    }
+
+    fn item(&mut self, keyword: &str, later: &mut Later) -> Parsed<()> {
+        match keyword {
+            "mesh" => self.mesh(),
+            "dims" => self.dims(),
+            "unit" => self.unit(),
+            "param" => self.param(),
+            "block" => self.block(),
+            "model" => self.model(),
+            "step" => self.step(),
+            "staged" => self.staged().map(|staged| later.staged = Some(staged)),
+            "schedule" => self.schedule().map(|schedule| later.schedule = Some(schedule)),
+            _ => self.program().map(|program| later.program = Some(program)),
+        }
+    }
+
+    /// An item ends here.
+    pub(super) fn no_more(&mut self) -> Parsed<()> {
+        if self.done() { Ok(()) } else { Err(self.expected("the end of the item")) }
+    }
+
+    /// `mesh @pod = [pp=2, edp=2, ep=2] where dp=[edp,ep]`
+    fn mesh(&mut self) -> Parsed<()> {
+        self.expect("mesh")?;
+        self.model.has_mesh = true;
+        self.model.mesh.name = self.take(Kind::At, "the mesh's name")?.to_string();
+        self.expect("=")?;
+        self.expect("[")?;
+        self.list("]", |p| {
+            let span = p.span();
+            let name = p.take(Kind::Ident, "an axis")?;
+            p.fresh_axis(name, span)?;
+            p.expect("=")?;
+            let size: u64 = p.int("a size")?;
+            if size == 0 {
+                return Err(p.fail(Code::BadMesh, span, format!("`{name}` has no devices")));
+            }
+            p.model.mesh.axes.push(Axis { name: name.to_string(), size });
+            Ok(())
+        })?;
+        if self.eat("where") {
+            while !self.done() {
+                self.group()?;
+                if !self.eat(",") {
+                    break;
+                }
+            }
+        }
+        self.no_more()
+    }
+
+    fn fresh_axis(&mut self, name: &str, span: crate::graph::Span) -> Parsed<()> {
+        match self.model.mesh.lookup(name) {
+            Some(_) => Err(self.fail(Code::BadMesh, span, format!("the mesh has `{name}` already"))),
+            None => Ok(()),
+        }
+    }
+
+    /// `dp=[edp,ep]`
+    fn group(&mut self) -> Parsed<()> {
+        let span = self.span();
+        let name = self.take(Kind::Ident, "a group")?;
+        self.fresh_axis(name, span)?;
+        self.expect("=")?;
+        self.expect("[")?;
+        let mut axes = Axes::none();
+        self.list("]", |p| {
+            let span = p.span();
+            let member = p.take(Kind::Ident, "an axis")?;
+            let found = p.axes_named(member, span)?;
+            if !found.is_disjoint(&axes) {
+                return Err(p.fail(Code::AxisTwice, span, format!("`{name}` has `{member}` twice")));
+            }
+            axes = axes.union(&found);
+            Ok(())
+        })?;
+        if axes.is_empty() {
+            return Err(self.fail(Code::BadMesh, span, format!("the group `{name}` has no axes")));
+        }
+        self.model.mesh.groups.push(Group { name: name.to_string(), axes });
+        Ok(())
+    }
+
+    /// `dims [b=8, g exact=8, c<=64]`
+    fn dims(&mut self) -> Parsed<()> {
+        self.expect("dims")?;
+        self.expect("[")?;
+        self.list("]", |p| {
+            let span = p.span();
+            let name = p.take(Kind::Ident, "a dim")?;
+            if p.model.dims.values().any(|dim| dim.name == name) {
+                return Err(p.fail(Code::Redefinition, span, format!("there is a dim `{name}` already")));
+            }
+            let exact = p.eat("exact");
+            let bounded = p.eat("<=");
+            if !bounded {
+                p.expect("=")?;
+            }
+            let size: u64 = p.int("a size")?;
+            if size == 0 {
+                return Err(p.fail(Code::BadNumber, span, format!("`{name}` is empty")));
+            }
+            p.model.dims.push(DimName { name: name.to_string(), size, exact, bounded });
+            Ok(())
+        })?;
+        self.no_more()
+    }
+
+    /// `unit @layer.0 = [%w1, %w2]`
+    fn unit(&mut self) -> Parsed<()> {
+        self.expect("unit")?;
+        let name = self.take(Kind::At, "the unit's name")?.to_string();
+        self.expect("=")?;
+        self.expect("[")?;
+        let members = self.list("]", |p| p.take(Kind::Value, "a parameter").map(str::to_string))?;
+        self.model.units.push(Unit { name, members });
+        self.no_more()
+    }
+}

@@ -1,0 +1,247 @@
+//! Parameters, and the model: its inputs and its calls.
+
+use super::cursor::{Failed, Parsed, Parser, Scope};
+use super::lex::Kind;
+use crate::catalogue::Code;
+use crate::graph::{ArgKind, Call, Init, ModelInput, Param, ParamIndex, ParamRef, Repeat, Span};
+use crate::ids::{BlockId, ModelValue};
+
+/// What a call says about how often it runs.
+type Head<'a> = Option<&'a Repeat>;
+
+impl<'s> Parser<'s> {
+    /// `param %layer[32].w1: f32[h, f] init=normal(0.02) decay=true`
+    pub(super) fn param(&mut self) -> Parsed<()> {
+        let comments = self.take_comments();
+        let start = self.span();
+        self.expect("param")?;
+        let name = self.take(Kind::Value, "the parameter's name")?.to_string();
+        let (mut count, mut field) = (None, None);
+        if self.eat("[") {
+            count = Some(self.int("a count")?);
+            self.expect("]")?;
+            if self.eat(".") {
+                field = Some(self.take(Kind::Ident, "a field")?.to_string());
+            }
+        }
+        let again = self.model.params.values().any(|p| p.name == name && (p.field.is_none() || p.field == field));
+        if again {
+            let span = self.since(start);
+            return Err(self.fail(Code::Redefinition, span, format!("there is a parameter `%{name}` already")));
+        }
+        self.expect(":")?;
+        let ty = self.ty()?;
+        let mut param =
+            Param { name, field, count, ty, init: Init::Constant(0.0), decay: false, comments, span: start };
+        while self.at_kind(Kind::Ident) {
+            self.param_attr(&mut param)?;
+        }
+        param.span = self.since(start);
+        self.model.params.push(param);
+        self.no_more()
+    }
+
+    fn param_attr(&mut self, param: &mut Param) -> Parsed<()> {
+        let span = self.span();
+        let name = self.bump();
+        self.expect("=")?;
+        match name {
+            "init" => param.init = self.init()?,
+            "decay" if self.eat("true") => param.decay = true,
+            "decay" if self.eat("false") => param.decay = false,
+            "decay" => return Err(self.expected("`true` or `false`")),
+            _ => {
+                let known = ["init".to_string(), "decay".to_string()];
+                let message = format!("a parameter has no `{name}`");
+                return Err(self.unknown(Code::UnknownAttribute, span, message, name, &known));
+            }
+        }
+        Ok(())
+    }
+
+    fn init(&mut self) -> Parsed<Init> {
+        let span = self.span();
+        let name = self.take(Kind::Ident, "`normal(..)` or `constant(..)`")?;
+        self.expect("(")?;
+        let number = self.float("a number")?;
+        self.expect(")")?;
+        match name {
+            "normal" => Ok(Init::Normal(number)),
+            "constant" => Ok(Init::Constant(number)),
+            _ => {
+                let known = ["normal".to_string(), "constant".to_string()];
+                Err(self.unknown(Code::UnknownAttribute, span, format!("there is no init `{name}`"), name, &known))
+            }
+        }
+    }
+
+    /// `model @name(inputs) { calls }`
+    pub(super) fn model(&mut self) -> Parsed<()> {
+        self.expect("model")?;
+        self.scope = Scope::default();
+        self.model.name = self.take(Kind::At, "the model's name")?.to_string();
+        self.expect("(")?;
+        self.list(")", |p| p.model_input())?;
+        self.expect("{")?;
+        while !self.done() && !self.at("}") {
+            let place = self.place();
+            match self.call() {
+                Ok(call) => self.model.calls.push(call),
+                Err(_) => self.recover_call(place),
+            }
+        }
+        self.expect("}")?;
+        self.no_more()
+    }
+
+    fn model_input(&mut self) -> Parsed<()> {
+        let span = self.span();
+        let name = self.take(Kind::Value, "an input")?;
+        self.expect(":")?;
+        let kind = match () {
+            () if self.eat("input") => ArgKind::Input,
+            () if self.eat("const") => ArgKind::Const,
+            () => return Err(self.expected("`input` or `const`")),
+        };
+        let ty = self.ty()?;
+        let value = self.define_model_value(name, span)?;
+        self.model.inputs.push(ModelInput { value, kind, ty });
+        Ok(())
+    }
+
+    /// The values of a call that failed still exist, so that what reads them is not reported.
+    fn recover_call(&mut self, from: usize) {
+        if self.place() == from {
+            self.bump();
+        }
+        self.skip_line();
+        let names: Vec<&str> = {
+            let taken = self.tokens()[from..self.place()].iter();
+            let results = taken.take_while(|token| token.text != "=");
+            results.filter(|token| token.kind == Kind::Value).map(|token| token.text).collect()
+        };
+        self.scope.poisoned.extend(names.into_iter().map(str::to_string));
+    }
+
+    fn define_model_value(&mut self, name: &str, span: Span) -> Parsed<ModelValue> {
+        if self.model.values.values().any(|known| known == name) {
+            return Err(self.fail(Code::Redefinition, span, format!("`%{name}` is defined already")));
+        }
+        Ok(self.model.values.push(name.to_string()))
+    }
+
+    /// The model's value of a name.
+    pub(super) fn model_value(&mut self, name: &str, span: Span) -> Parsed<ModelValue> {
+        let found = self.model.values.iter().find(|(_, known)| *known == name).map(|(value, _)| value);
+        if let Some(value) = found {
+            return Ok(value);
+        }
+        if self.scope.poisoned.contains(name) {
+            return Err(Failed);
+        }
+        let known: Vec<String> = self.model.values.values().map(|name| format!("%{name}")).collect();
+        let message = format!("`%{name}` is not defined here");
+        Err(self.unknown(Code::UndefinedValue, span, message, &format!("%{name}"), &known))
+    }
+
+    /// The block of a name.
+    pub(super) fn block_named(&mut self, name: &str, span: Span) -> Parsed<BlockId> {
+        let found = self.model.blocks.iter().find(|(_, block)| block.name == name).map(|(id, _)| id);
+        if let Some(id) = found {
+            return Ok(id);
+        }
+        if self.failed_names.contains(name) {
+            return Err(Failed);
+        }
+        let blocks = self.model.blocks.values().map(|block| &block.name);
+        let mut known: Vec<String> = blocks.chain(&self.failed_names).map(|name| format!("@{name}")).collect();
+        known.sort();
+        let message = format!("there is no block `@{name}`");
+        Err(self.unknown(Code::UnknownBlock, span, message, &format!("@{name}"), &known))
+    }
+
+    fn call(&mut self) -> Parsed<Call> {
+        let comments = self.take_comments();
+        let start = self.span();
+        let names = self.values()?;
+        if !names.is_empty() {
+            self.expect("=")?;
+        }
+        let repeat = self.call_head()?;
+        let span = self.span();
+        let block = self.take(Kind::At, "a block")?;
+        let block = self.block_named(block, span)?;
+        let (args, params) = self.call_args(repeat.as_ref())?;
+        let results =
+            names.into_iter().map(|(name, span)| self.define_model_value(name, span)).collect::<Parsed<Vec<_>>>()?;
+        Ok(Call { results, block, repeat, args, params, comments, span: self.since(start) })
+    }
+
+    fn call_head(&mut self) -> Parsed<Option<Repeat>> {
+        if self.eat("call") {
+            return Ok(None);
+        }
+        if !self.eat("repeat") {
+            return Err(self.expected("`call` or `repeat`"));
+        }
+        let variable = self.take(Kind::Ident, "the repeat's variable")?.to_string();
+        self.expect("in")?;
+        let range = self.range()?;
+        Ok(Some(Repeat { variable, range }))
+    }
+
+    /// `0..32`
+    pub(super) fn range(&mut self) -> Parsed<std::ops::Range<u32>> {
+        let first = self.int("a number")?;
+        self.expect("..")?;
+        Ok(first..self.int("a number")?)
+    }
+
+    /// `(%x, %pos; %layer[i])`
+    fn call_args(&mut self, repeat: Head<'_>) -> Parsed<(Vec<ModelValue>, Vec<ParamRef>)> {
+        self.expect("(")?;
+        let mut args = Vec::new();
+        for (name, span) in self.values()? {
+            args.push(self.model_value(name, span)?);
+        }
+        if self.eat(";") {
+            return Ok((args, self.list(")", |p| p.param_ref(repeat))?));
+        }
+        self.expect(")")?;
+        Ok((args, Vec::new()))
+    }
+
+    fn repeat_variable(&mut self, repeat: Head<'_>) -> Parsed<()> {
+        let span = self.span();
+        let name = self.take(Kind::Ident, "an index or the repeat's variable")?;
+        match repeat {
+            Some(repeat) if repeat.variable == name => Ok(()),
+            Some(repeat) => {
+                let known = [repeat.variable.clone()];
+                Err(self.unknown(Code::UndefinedValue, span, format!("`{name}` counts nothing here"), name, &known))
+            }
+            None => Err(self.fail(Code::UndefinedValue, span, format!("`{name}` counts nothing: this is no `repeat`"))),
+        }
+    }
+
+    fn param_ref(&mut self, repeat: Head<'_>) -> Parsed<ParamRef> {
+        let span = self.span();
+        let name = self.take(Kind::Value, "a parameter")?.to_string();
+        let mut index = ParamIndex::Whole;
+        if self.eat("[") {
+            index = if self.at_kind(Kind::Int) { ParamIndex::At(self.int("an index")?) } else { ParamIndex::Repeat };
+            if index == ParamIndex::Repeat {
+                self.repeat_variable(repeat)?;
+            }
+            self.expect("]")?;
+        }
+        let model = &self.model;
+        let constant = |input: &ModelInput| input.kind == ArgKind::Const && model.values[input.value] == name;
+        if !model.params.values().any(|param| param.name == name) && !model.inputs.iter().any(constant) {
+            let known: Vec<String> = model.params.values().map(|param| format!("%{}", param.name)).collect();
+            let message = format!("there is no parameter `%{name}`");
+            return Err(self.unknown(Code::UnknownParam, span, message, &format!("%{name}"), &known));
+        }
+        Ok(ParamRef { name, index })
+    }
+}

@@ -1,0 +1,141 @@
+//! Printing of programs. The grammar stands in [`crate::program`].
+
+use super::parse_program::SOURCES;
+use super::print::{Printer, join_args, print_values, wrap};
+use super::print_file::print_param_name;
+use crate::graph::Model;
+use crate::ids::{ParamId, Reg};
+use crate::ops::Op;
+use crate::program::{Body, BodyArg, BodyInstr, Class, Instr, Program, Source, Transfer};
+
+impl Printer<'_> {
+    pub(super) fn program(&self, model: &Model, program: &Program) -> String {
+        let head = format!("program @{} microbatches={} {{\n", program.name, program.microbatches);
+        let bodies: String = program.bodies.values().map(|body| self.body(body)).collect();
+        let classes: String = program.classes.iter().map(|class| self.class(model, program, class)).collect();
+        head + &bodies + &classes + "}\n"
+    }
+
+    /// A body.
+    pub fn body(&self, body: &Body) -> String {
+        let print = |arg: &BodyArg| {
+            let data = &body.values[arg.value];
+            let word =
+                SOURCES.iter().find(|(s, _)| *s == arg.source).map_or(String::new(), |(_, word)| format!("{word} "));
+            format!("%{}: {word}{}", data.name, self.ty(&data.ty, &body.values))
+        };
+        let row = |arg: &&BodyArg| arg.source == Source::Row;
+        let first = body.args.iter().filter(row).map(print).collect();
+        let args = join_args(first, body.args.iter().filter(|arg| !row(arg)).map(print).collect());
+        let mut tail = ")".to_string();
+        if !body.results.is_empty() {
+            tail += &format!(" -> ({})", print_values(&body.results, &body.values));
+        }
+        if !body.keeps.is_empty() {
+            tail += &format!(" keep ({})", print_values(&body.keeps, &body.values));
+        }
+        let head = wrap(&format!("  body @{}(", body.name), &args, &format!("{tail} {{"), "  ");
+        let instrs: String = body.instrs.iter().map(|instr| self.body_instr(body, instr)).collect();
+        format!("{head}\n{instrs}  }}\n")
+    }
+
+    fn body_instr(&self, body: &Body, instr: &BodyInstr) -> String {
+        let values = &body.values;
+        match instr {
+            BodyInstr::Compute(stmt) => self.aligned(stmt, values, 0, "    "),
+            BodyInstr::Start { token, collective, operands } => {
+                let moved = self.application(&Op::Collective(collective.clone()), operands, values);
+                format!("    %{token} = start {moved}\n")
+            }
+            BodyInstr::Wait { token, results } => {
+                format!("    {} = wait %{token}\n", self.stated(results, values))
+            }
+            BodyInstr::Free(list) => format!("    free {}\n", print_values(list, values)),
+        }
+    }
+
+    fn class(&self, model: &Model, program: &Program, class: &Class) -> String {
+        let mut text = format!("  class {}..{} {{\n", class.ranks.start, class.ranks.end);
+        if !class.params.is_empty() {
+            text += &(wrap("    holds ", &print_held(model, &class.params), "", "    ").trim_end().to_string() + "\n");
+        }
+        for instr in &class.instrs {
+            text += &format!("    {}\n", self.instr(model, program, class, instr));
+        }
+        text + "  }\n"
+    }
+
+    fn instr(&self, model: &Model, program: &Program, class: &Class, instr: &Instr) -> String {
+        let reg = |reg: Reg| format!("%{}", class.regs[reg].name);
+        let regs = |list: &[Reg]| list.iter().map(|&r| reg(r)).collect::<Vec<_>>().join(", ");
+        match instr {
+            Instr::Feed { out, input, microbatch } => {
+                format!("{} = feed %{} microbatch={microbatch}", reg(*out), model.values[*input])
+            }
+            Instr::Seed { out } => format!("{} = seed", reg(*out)),
+            Instr::Run { body, call, instance, microbatch, first, args, bundles, results, keep } => {
+                let left = if results.is_empty() { String::new() } else { format!("{} = ", regs(results)) };
+                let microbatch = microbatch.map_or(String::new(), |number| format!(" microbatch={number}"));
+                let first = if *first { " first" } else { "" };
+                let bundles = if bundles.is_empty() { String::new() } else { format!("; {}", regs(bundles)) };
+                let keep = keep.map_or(String::new(), |keep| format!(" keep {}", reg(keep)));
+                let name = &program.bodies[*body].name;
+                let args = regs(args);
+                format!("{left}run @{name} call={call} instance={instance}{microbatch}{first} ({args}{bundles}){keep}")
+            }
+            Instr::Start { token, transfer, operand } => {
+                format!("%{token} = start {}", self.transfer(model, transfer, operand.map(reg)))
+            }
+            Instr::Wait { token, result: Some(result) } => format!("{} = wait %{token}", reg(*result)),
+            Instr::Wait { token, result: None } => format!("wait %{token}"),
+            Instr::Add { into, from } => format!("{} += {}", reg(*into), reg(*from)),
+            Instr::Out { name, reg: out } => format!("out {name} {}", reg(*out)),
+            Instr::Free(list) => format!("free {}", regs(list)),
+        }
+    }
+
+    fn transfer(&self, model: &Model, transfer: &Transfer, operand: Option<String>) -> String {
+        let operand = operand.unwrap_or_default();
+        let list = |ranks: &[u32]| ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        match transfer {
+            Transfer::Send { peer, tag } => format!("send({operand}, peer={}, tag={tag})", peer.print(self.mesh)),
+            Transfer::Recv { peer, tag, ty } => {
+                let ty = self.ty(ty, &Default::default());
+                format!("recv(peer={}, tag={tag}): {ty}", peer.print(self.mesh))
+            }
+            Transfer::Sum { ranks } => format!("sum({operand}, ranks=[{}])", list(ranks)),
+            Transfer::SumGradient { param, instance, ranks } => {
+                let name = print_instance(model, *param, *instance);
+                format!("sum_gradient({name}, ranks=[{}])", list(ranks))
+            }
+            Transfer::ShareParam { param, instance, from, ranks } => {
+                let name = print_instance(model, *param, *instance);
+                format!("share_param({name}, from={from}, ranks=[{}])", list(ranks))
+            }
+        }
+    }
+}
+
+fn print_instance(model: &Model, param: ParamId, instance: u32) -> String {
+    let param = &model.params[param];
+    print_param_name(param, param.count.map(|_| instance))
+}
+
+/// Parameter instances; all fields of an array's element in a row print as the element: `%layer[3]`.
+fn print_held(model: &Model, params: &[(ParamId, u32)]) -> Vec<String> {
+    let mut held = Vec::new();
+    let mut rest = params;
+    while let [(param, instance), after @ ..] = rest {
+        let name = &model.params[*param].name;
+        let fields = model.params.iter().filter(|(_, p)| p.name == *name && p.field.is_some());
+        let element: Vec<(ParamId, u32)> = fields.map(|(id, _)| (id, *instance)).collect();
+        if element.len() > 1 && rest.starts_with(&element) {
+            held.push(format!("%{name}[{instance}]"));
+            rest = &rest[element.len()..];
+        } else {
+            held.push(print_instance(model, *param, *instance));
+            rest = after;
+        }
+    }
+    held
+}

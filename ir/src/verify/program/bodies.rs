@@ -1,0 +1,126 @@
+//! Values of bodies: `undefined`, `redefined`, `read-after-free`, `double-free`, `leak`, `in-flight`, `token`, and the types
+//! of layout changes: `collective-type`.
+
+use super::{Violation, debts};
+use crate::graph::Model;
+use crate::ids::{BodyId, Token, Value};
+use crate::ops::Collective;
+use crate::program::{Body, BodyInstr, BodyKind, Source};
+use std::collections::{HashMap, HashSet};
+
+struct State<'a> {
+    body: &'a Body,
+    sources: HashMap<Value, Source>,
+    defined: HashSet<Value>,
+    freed: HashSet<Value>,
+    flying: HashMap<Token, (&'a Collective, &'a [Value])>,
+}
+
+pub(super) fn check(model: &Model, id: BodyId, body: &Body, found: &mut Vec<Violation>) {
+    let sources: HashMap<Value, Source> = body.args.iter().map(|arg| (arg.value, arg.source)).collect();
+    let defined = sources.keys().copied().collect();
+    let mut state = State { body, sources, defined, freed: HashSet::new(), flying: HashMap::new() };
+    for (at, instr) in body.instrs.iter().enumerate() {
+        let mut say = |what, text| found.push(Violation::in_body(what, id, at, text));
+        match instr {
+            BodyInstr::Compute(stmt) => {
+                stmt.operands.iter().for_each(|&value| state.read(value, &mut say));
+                stmt.results.iter().for_each(|&value| state.define(value, stmt.accumulate, &mut say));
+                if Body::kernel(stmt).is_none() {
+                    say("signature", format!("`{}` has no kernel", stmt.op.name()));
+                } else if let Some((what, text)) = debts::check(body, stmt) {
+                    say(what, text);
+                }
+            }
+            BodyInstr::Start { token, collective, operands } => {
+                operands.iter().for_each(|&value| state.read(value, &mut say));
+                if model.mesh.pipeline().is_some_and(|pp| collective.over().contains(pp)) {
+                    say("collective-type", format!("`{}` is over pp", collective.name()));
+                }
+                if state.flying.insert(*token, (collective, operands)).is_some() {
+                    say("token", format!("{token} is started twice"));
+                }
+            }
+            BodyInstr::Wait { token, results } => {
+                results.iter().for_each(|&value| state.define(value, false, &mut say));
+                match state.flying.remove(token) {
+                    None => say("token", format!("{token} is not under way")),
+                    Some((collective, operands)) => layout_change(body, collective, operands, results, &mut say),
+                }
+            }
+            BodyInstr::Free(values) => values.iter().for_each(|&value| state.free(value, &mut say)),
+        }
+    }
+    let end = body.instrs.len();
+    let mut say = |what, text| found.push(Violation::in_body(what, id, end, text));
+    body.results.iter().chain(&body.keeps).for_each(|&value| state.read(value, &mut say));
+    for &value in &state.defined {
+        let kept = state.sources.contains_key(&value) || body.results.contains(&value) || body.keeps.contains(&value);
+        if !kept && !state.freed.contains(&value) {
+            say("leak", format!("{} is never freed", state.name(value)));
+        }
+    }
+    if !state.flying.is_empty() {
+        say("token", "a layout change is never waited for".to_string());
+    }
+}
+
+impl State<'_> {
+    fn name(&self, value: Value) -> String {
+        self.body.values.get(value).map_or_else(|| value.to_string(), |data| format!("%{}", data.name))
+    }
+
+    fn read(&self, value: Value, say: &mut impl FnMut(&'static str, String)) {
+        if !self.defined.contains(&value) {
+            say("undefined", format!("{} is not defined here", self.name(value)));
+        } else if self.freed.contains(&value) {
+            say("read-after-free", format!("{} has been freed", self.name(value)));
+        }
+    }
+
+    fn define(&mut self, value: Value, accumulate: bool, say: &mut impl FnMut(&'static str, String)) {
+        let right = match self.sources.get(&value) {
+            Some(Source::Gradient) => accumulate && self.body.kind == BodyKind::W,
+            Some(Source::Param | Source::State) => !accumulate && self.body.kind == BodyKind::U,
+            Some(Source::Row | Source::Kept | Source::Scalar) => false,
+            None => !accumulate && !self.defined.contains(&value) && self.body.values.get(value).is_some(),
+        };
+        if !right {
+            say("redefined", format!("{} may not be defined here", self.name(value)));
+        }
+        self.defined.insert(value);
+    }
+
+    fn free(&mut self, value: Value, say: &mut impl FnMut(&'static str, String)) {
+        if self.sources.contains_key(&value) || !self.defined.contains(&value) {
+            say("undefined", format!("{} is not the body's to free", self.name(value)));
+        } else if !self.freed.insert(value) {
+            say("double-free", format!("{} has been freed", self.name(value)));
+        }
+        if self.flying.values().any(|(_, operands)| operands.contains(&value)) {
+            say("in-flight", format!("{} is still in a layout change", self.name(value)));
+        }
+    }
+}
+
+fn layout_change(
+    body: &Body,
+    collective: &Collective,
+    operands: &[Value],
+    results: &[Value],
+    say: &mut impl FnMut(&'static str, String),
+) {
+    if operands.len() != results.len() {
+        say("collective-type", format!("{} tensors go in, {} come out", operands.len(), results.len()));
+    }
+    for (&operand, &result) in operands.iter().zip(results) {
+        match collective.result_type(&body.values[operand].ty) {
+            Err(why) => say("collective-type", format!("`{}`: {why}", collective.name())),
+            Ok(ty) if ty != body.values[result].ty => {
+                let name = &body.values[result].name;
+                say("collective-type", format!("`{}` does not give the type of %{name}", collective.name()));
+            }
+            Ok(_) => {}
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Where ranks meet: `peer`, `unmatched-message`, `message-order`, `message-type`, `collective-order`, `deadlock`.
+
+use super::{Violation, class_of, pipeline_ranks};
+use crate::expr::Expr;
+use crate::graph::Model;
+use crate::ids::Token;
+use crate::program::{Instr, Program, Transfer};
+use crate::types::Type;
+use petgraph::algo::{tarjan_scc, toposort};
+use petgraph::graph::{DiGraph, NodeIndex};
+use std::collections::{BTreeMap, HashMap};
+
+/// A place in the row of a rank.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct At {
+    pub(super) rank: u32,
+    pub(super) position: usize,
+}
+
+/// An order in which all instructions of all ranks can be run, and what each transfer meets.
+#[derive(Default)]
+pub(super) struct Order {
+    pub(super) sequence: Vec<At>,
+    /// The start of the send of each start of a receive.
+    pub(super) sends: HashMap<At, At>,
+    /// The starts of all members of each start of a sum.
+    pub(super) members: HashMap<At, Vec<At>>,
+}
+
+struct Half<'a> {
+    at: At,
+    tag: u32,
+    ty: Option<&'a Type>,
+}
+
+/// Where a sum starts, and what is summed.
+type Sum = (At, String);
+
+#[derive(Default)]
+struct Posts<'a> {
+    sends: BTreeMap<(u32, u32), Vec<Half<'a>>>,
+    receives: BTreeMap<(u32, u32), Vec<Half<'a>>>,
+    /// Per group and member: what is done, in order.
+    sums: BTreeMap<Vec<u32>, BTreeMap<u32, Vec<Sum>>>,
+    waits: HashMap<(u32, Token), At>,
+    starts: HashMap<At, Token>,
+}
+
+pub(super) fn check(model: &Model, program: &Program, found: &mut Vec<Violation>) -> Option<Order> {
+    let ranks = pipeline_ranks(model);
+    let mut posts = Posts::default();
+    for rank in 0..ranks {
+        collect(model, program, rank, &mut posts, found);
+    }
+    let mut order = Order::default();
+    match_messages(program, &posts, &mut order, found);
+    match_sums(program, &posts, &mut order, found);
+    if !found.is_empty() {
+        return None;
+    }
+    order.sequence = sort(program, ranks, &posts, &order, found)?;
+    Some(order)
+}
+
+fn violation(program: &Program, name: &'static str, at: At, text: String) -> Violation {
+    let class = class_of(program, at.rank).map_or(0, |(index, _)| index);
+    Violation::in_row(name, class, at.position, format!("rank {}: {text}", at.rank))
+}
+
+fn collect<'a>(model: &Model, program: &'a Program, rank: u32, posts: &mut Posts<'a>, found: &mut Vec<Violation>) {
+    let Some((_, class)) = class_of(program, rank) else { return };
+    let mut coordinates = vec![0; model.mesh.axes.len()];
+    if let Some(pp) = model.mesh.pipeline() {
+        coordinates[crate::entity::EntityRef::index(pp)] = u64::from(rank);
+    }
+    let peer = |expr: &Expr| {
+        let peer = expr.eval(&coordinates).and_then(|peer| u32::try_from(peer).ok());
+        peer.filter(|&peer| peer < pipeline_ranks(model) && peer != rank)
+    };
+    for (position, instr) in class.instrs.iter().enumerate() {
+        let at = At { rank, position };
+        let (token, transfer, operand) = match instr {
+            Instr::Start { token, transfer, operand } => (*token, transfer, *operand),
+            Instr::Wait { token, .. } => {
+                posts.waits.insert((rank, *token), at);
+                continue;
+            }
+            _ => continue,
+        };
+        posts.starts.insert(at, token);
+        let ty = operand.and_then(|reg| class.regs[reg].ty.as_ref());
+        let bytes = ty.map_or(0, |ty| ty.local_bytes(&model.mesh));
+        let known = match transfer {
+            Transfer::Send { peer: to, tag } => peer(to).map(|to| {
+                posts.sends.entry((rank, to)).or_default().push(Half { at, tag: *tag, ty });
+            }),
+            Transfer::Recv { peer: from, tag, ty } => peer(from).map(|from| {
+                posts.receives.entry((from, rank)).or_default().push(Half { at, tag: *tag, ty: Some(ty) });
+            }),
+            Transfer::Sum { ranks } => posts.sum(model, at, ranks, format!("sum of {bytes} bytes")),
+            Transfer::SumGradient { param, instance, ranks } => {
+                posts.sum(model, at, ranks, format!("gradient of {param}.{instance}"))
+            }
+            Transfer::ShareParam { param, instance, from, ranks } => {
+                posts.sum(model, at, ranks, format!("{param}.{instance} from rank {from}"))
+            }
+        };
+        if known.is_none() {
+            found.push(violation(program, "peer", at, "there is no such peer".to_string()));
+        }
+    }
+}
+
+impl Posts<'_> {
+    fn sum(&mut self, model: &Model, at: At, ranks: &[u32], what: String) -> Option<()> {
+        let ascending = ranks.windows(2).all(|pair| pair[0] < pair[1]);
+        let known = ranks.contains(&at.rank) && ranks.iter().all(|&rank| rank < pipeline_ranks(model));
+        (ascending && known).then(|| {
+            self.sums.entry(ranks.to_vec()).or_default().entry(at.rank).or_default().push((at, what));
+        })
+    }
+}
+
+fn match_messages(program: &Program, posts: &Posts<'_>, order: &mut Order, found: &mut Vec<Violation>) {
+    let pairs: std::collections::BTreeSet<_> = posts.sends.keys().chain(posts.receives.keys()).collect();
+    let halves = |side: &'_ BTreeMap<(u32, u32), Vec<Half<'_>>>, pair| side.get(pair).map_or(0, Vec::len);
+    for pair in pairs {
+        let (sent, received) = (halves(&posts.sends, pair), halves(&posts.receives, pair));
+        let tags = |side: &BTreeMap<(u32, u32), Vec<Half<'_>>>| {
+            let mut tags: Vec<u32> = side.get(pair).into_iter().flatten().map(|half| half.tag).collect();
+            tags.sort_unstable();
+            tags
+        };
+        if sent != received || tags(&posts.sends) != tags(&posts.receives) {
+            let text = format!("rank {} sends {sent} messages to rank {}, which receives {received}", pair.0, pair.1);
+            found.push(Violation::missing("unmatched-message", text));
+            continue;
+        }
+        for (send, receive) in posts.sends[pair].iter().zip(&posts.receives[pair]) {
+            if send.tag != receive.tag {
+                let text = format!("tag {} is received where rank {} sends tag {}", receive.tag, pair.0, send.tag);
+                found.push(violation(program, "message-order", receive.at, text));
+                break;
+            }
+            if send.ty != receive.ty {
+                let text = format!("tag {} is received with another type than rank {} sends", send.tag, pair.0);
+                found.push(violation(program, "message-type", receive.at, text));
+            }
+            order.sends.insert(receive.at, send.at);
+        }
+    }
+}
+
+fn match_sums(program: &Program, posts: &Posts<'_>, order: &mut Order, found: &mut Vec<Violation>) {
+    for (ranks, members) in &posts.sums {
+        let list = |rank: &u32| members.get(rank).map_or(&[][..], Vec::as_slice);
+        let longest = ranks.iter().map(|rank| list(rank).len()).max().unwrap_or(0);
+        for place in 0..longest {
+            let there: Vec<_> = ranks.iter().filter_map(|rank| list(rank).get(place)).collect();
+            let (at, first) = (there[0].0, &there[0].1);
+            if there.len() < ranks.len() || there.iter().any(|(_, what)| what != first) {
+                let text = format!("the ranks {ranks:?} do not all start `{first}` as number {place}");
+                found.push(violation(program, "collective-order", at, text));
+                break;
+            }
+            let starts: Vec<At> = there.iter().map(|(at, _)| *at).collect();
+            order.members.extend(starts.iter().map(|&at| (at, starts.clone())));
+        }
+    }
+}
+
+/// Rows in order; a wait after the starts of all that it meets.
+fn sort(
+    program: &Program,
+    ranks: u32,
+    posts: &Posts<'_>,
+    order: &Order,
+    found: &mut Vec<Violation>,
+) -> Option<Vec<At>> {
+    let mut graph: DiGraph<At, ()> = DiGraph::new();
+    let mut nodes: HashMap<At, NodeIndex> = HashMap::new();
+    for rank in 0..ranks {
+        let length = class_of(program, rank).map_or(0, |(_, class)| class.instrs.len());
+        for position in 0..length {
+            let at = At { rank, position };
+            let node = graph.add_node(at);
+            nodes.insert(at, node);
+            if position > 0 {
+                graph.add_edge(nodes[&At { rank, position: position - 1 }], node, ());
+            }
+        }
+    }
+    let wait = |start: &At| posts.waits[&(start.rank, posts.starts[start])];
+    for (receive, send) in &order.sends {
+        graph.add_edge(nodes[send], nodes[&wait(receive)], ());
+        graph.add_edge(nodes[receive], nodes[&wait(send)], ());
+    }
+    for (start, members) in &order.members {
+        for member in members.iter().filter(|member| *member != start) {
+            graph.add_edge(nodes[member], nodes[&wait(start)], ());
+        }
+    }
+    if let Ok(sorted) = toposort(&graph, None) {
+        return Some(sorted.into_iter().map(|node| graph[node]).collect());
+    }
+    for cycle in tarjan_scc(&graph).into_iter().filter(|component| component.len() > 1) {
+        let mut places: Vec<At> = cycle.into_iter().map(|node| graph[node]).collect();
+        places.sort_by_key(|at| (at.rank, at.position));
+        let stuck = |rank| places.iter().filter(move |at| at.rank == rank);
+        let text: Vec<String> = (0..ranks)
+            .filter_map(|rank| Some((stuck(rank).next()?, stuck(rank).next_back()?)))
+            .map(|(first, last)| format!("rank {} at {} to {}", first.rank, first.position, last.position))
+            .collect();
+        found.push(violation(program, "deadlock", places[0], format!("{} wait for each other", text.join(", "))));
+    }
+    None
+}

@@ -1,0 +1,161 @@
+//! Bytes per rank: buffers live until the last register, bundle or body that holds them lets go. `memory`.
+
+use super::{Violation, class_of, pipeline_ranks};
+use crate::graph::{ArgKind, Block, Model, ParamInstance};
+use crate::ids::{Reg, Value};
+use crate::program::{Body, BodyInstr, Class, Instr, Program, Source};
+use crate::types::Type;
+use std::collections::{HashMap, HashSet};
+
+/// The most bytes that each pipeline rank holds at once: parameters, gradients, states and tensors at their local bounds.
+pub fn peak_bytes(model: &Model, program: &Program) -> Vec<u64> {
+    (0..pipeline_ranks(model)).map(|rank| peak(model, program, rank).0).collect()
+}
+
+pub(super) fn check(model: &Model, program: &Program, limit: u64) -> Vec<Violation> {
+    let over = |rank| {
+        let ((bytes, position), (class, _)) = (peak(model, program, rank), class_of(program, rank)?);
+        let text = format!("rank {rank} holds {bytes} bytes, the limit is {limit}");
+        (bytes > limit).then(|| Violation::in_row("memory", class, position, text))
+    };
+    (0..pipeline_ranks(model)).filter_map(over).collect()
+}
+
+/// The most bytes, and where in the row.
+fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
+    let Some((_, class)) = class_of(program, rank) else { return (0, 0) };
+    let now = state_bytes(model, program, class);
+    let mut heap = Heap { now, most: now, ..Heap::default() };
+    let mut regs = Held::new();
+    let mut place = 0;
+    for (position, instr) in class.instrs.iter().enumerate() {
+        let before = heap.most;
+        let define = |heap: &mut Heap, regs: &mut Held, reg: &Reg| {
+            let ty = class.regs[*reg].ty.as_ref();
+            regs.insert(*reg, HashMap::from([(None, heap.allocate(ty, model))]));
+        };
+        match instr {
+            Instr::Feed { out, .. } | Instr::Seed { out } => define(&mut heap, &mut regs, out),
+            Instr::Wait { result, .. } => result.iter().for_each(|reg| define(&mut heap, &mut regs, reg)),
+            Instr::Run { body, args, bundles, results, keep, .. } => {
+                let body = &program.bodies[*body];
+                let env = heap.run(model, body, args, bundles, &regs);
+                for (reg, value) in results.iter().zip(&body.results) {
+                    regs.insert(*reg, HashMap::from([(None, heap.share(env[value]))]));
+                }
+                if let Some(reg) = keep {
+                    regs.insert(*reg, body.keeps.iter().map(|v| (Some(*v), heap.share(env[v]))).collect());
+                }
+                env.into_values().for_each(|buffer| heap.release(buffer));
+            }
+            Instr::Add { into, .. } => {
+                let old = regs[into][&None];
+                if heap.holders[old] > 1 {
+                    define(&mut heap, &mut regs, into);
+                    heap.release(old);
+                }
+            }
+            Instr::Free(freed) => {
+                let buffers = freed.iter().filter_map(|reg| regs.remove(reg)).flatten();
+                buffers.for_each(|(_, buffer)| heap.release(buffer));
+            }
+            Instr::Start { .. } | Instr::Out { .. } => {}
+        }
+        if heap.most > before {
+            place = position;
+        }
+    }
+    (heap.most, place)
+}
+
+/// The buffers of a register: its one tensor, or a bundle's by the values of their block.
+type Held = HashMap<Reg, HashMap<Option<Value>, usize>>;
+
+#[derive(Default)]
+struct Heap {
+    bytes: Vec<u64>,
+    holders: Vec<u32>,
+    now: u64,
+    most: u64,
+}
+
+impl Heap {
+    fn allocate(&mut self, ty: Option<&Type>, model: &Model) -> usize {
+        let bytes = ty.map_or(0, |ty| ty.local_bytes(&model.mesh));
+        self.bytes.push(bytes);
+        self.holders.push(1);
+        self.now += bytes;
+        self.most = self.most.max(self.now);
+        self.bytes.len() - 1
+    }
+
+    fn share(&mut self, buffer: usize) -> usize {
+        self.holders[buffer] += 1;
+        buffer
+    }
+
+    fn release(&mut self, buffer: usize) {
+        self.holders[buffer] -= 1;
+        if self.holders[buffer] == 0 {
+            self.now -= self.bytes[buffer];
+        }
+    }
+
+    /// Runs a body; gives what it still holds at its end.
+    fn run(&mut self, model: &Model, body: &Body, args: &[Reg], bundles: &[Reg], regs: &Held) -> HashMap<Value, usize> {
+        let rows = body.args.iter().filter(|arg| arg.source == Source::Row).zip(args);
+        let mut env: HashMap<Value, usize> = rows.map(|(arg, reg)| (arg.value, regs[reg][&None])).collect();
+        for arg in body.args.iter().filter(|arg| arg.source == Source::Kept) {
+            env.extend(
+                bundles.iter().find_map(|reg| regs[reg].get(&Some(arg.value))).map(|&buffer| (arg.value, buffer)),
+            );
+        }
+        env.values().for_each(|&buffer| self.holders[buffer] += 1);
+        let stored: HashSet<Value> = body.args.iter().map(|arg| arg.value).collect();
+        for instr in &body.instrs {
+            let made = match instr {
+                BodyInstr::Compute(stmt) => &stmt.results,
+                BodyInstr::Wait { results, .. } => results,
+                BodyInstr::Start { .. } => continue,
+                BodyInstr::Free(values) => {
+                    values.iter().filter_map(|v| env.remove(v)).for_each(|buffer| self.release(buffer));
+                    continue;
+                }
+            };
+            for &value in made.iter().filter(|value| !stored.contains(value)) {
+                env.insert(value, self.allocate(Some(&body.values[value].ty), model));
+            }
+        }
+        env
+    }
+}
+
+/// Parameters, gradients and states of a row's runs, each instance once.
+fn state_bytes(model: &Model, program: &Program, class: &Class) -> u64 {
+    let mut seen: HashSet<(ParamInstance, &str)> = HashSet::new();
+    let mut bytes = 0;
+    for instr in &class.instrs {
+        let Instr::Run { body, call, instance, .. } = instr else { continue };
+        let body = &program.bodies[*body];
+        let Some(block) = body.block.map(|id| &model.blocks[id]) else { continue };
+        let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
+        let bound = model.call_params(&model.calls[*call], *instance);
+        for arg in &body.args {
+            let Some(param) = owner(block, arg.value, arg.source) else { continue };
+            let Some(id) = params.iter().position(|&p| p == param).and_then(|p| bound.get(p)) else { continue };
+            let suffix = block.value_name(arg.value).strip_prefix(block.value_name(param)).unwrap_or_default();
+            if seen.insert((*id, suffix)) {
+                bytes += block.ty(arg.value).local_bytes(&model.mesh);
+            }
+        }
+    }
+    bytes
+}
+
+fn owner(block: &Block, value: Value, source: Source) -> Option<Value> {
+    match source {
+        Source::Param => Some(value),
+        Source::State | Source::Gradient => block.owner_of(value),
+        Source::Row | Source::Kept | Source::Scalar => None,
+    }
+}

@@ -1,0 +1,160 @@
+//! What a tensor of a row stands for, and what the model says that runs must read.
+
+use crate::graph::{ArgKind, Model, ResultKind, SectionKind};
+use crate::ids::ModelValue;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A run of a block: (call, instance).
+pub(super) type RunId = (usize, u32);
+
+/// A part of a sum.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Atom {
+    Input {
+        input: ModelValue,
+        microbatch: u32,
+    },
+    Seed,
+    Result {
+        run: RunId,
+        result: usize,
+        microbatch: u32,
+    },
+    /// What a run gives back for one of its arguments (counted among values and inputs).
+    Cotangent {
+        run: RunId,
+        arg: usize,
+        microbatch: u32,
+    },
+    /// What R of a run returns.
+    Returned {
+        run: RunId,
+        place: usize,
+    },
+    /// What the step graph returns.
+    Step {
+        place: usize,
+    },
+}
+
+/// A tensor is the sum of its parts.
+pub(super) type Parts = BTreeSet<Atom>;
+
+impl Atom {
+    pub(super) fn microbatch(&self) -> Option<u32> {
+        match *self {
+            Atom::Input { microbatch, .. } | Atom::Result { microbatch, .. } | Atom::Cotangent { microbatch, .. } => {
+                Some(microbatch)
+            }
+            Atom::Seed | Atom::Returned { .. } | Atom::Step { .. } => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Input(ModelValue),
+    Result(RunId, usize),
+}
+
+/// Who reads what, by the calls of the model.
+#[derive(Default)]
+pub(super) struct Reads {
+    /// Per run, the origins of its arguments.
+    args: BTreeMap<RunId, Vec<Origin>>,
+    /// Per result, the (run, argument) that give back a cotangent.
+    readers: BTreeMap<(RunId, usize), Vec<(RunId, usize)>>,
+}
+
+impl Reads {
+    pub(super) fn new(model: &Model) -> Reads {
+        let mut reads = Reads::default();
+        let mut known: BTreeMap<ModelValue, Origin> =
+            model.inputs.iter().map(|input| (input.value, Origin::Input(input.value))).collect();
+        for (index, call) in model.calls.iter().enumerate() {
+            let block = &model.blocks[call.block];
+            let passed: Vec<usize> =
+                (0..block.results.len()).filter(|&r| block.results[r] == ResultKind::Value).collect();
+            let mut args: Vec<Option<Origin>> = call.args.iter().map(|value| known.get(value).copied()).collect();
+            for instance in 0..call.instances() {
+                let run = (index, instance);
+                reads.args.insert(run, args.iter().flatten().copied().collect());
+                for (arg, value) in row_args(model, call.block).into_iter().enumerate() {
+                    let flows = block.differentiable_args().any(|other| other == value);
+                    if let (Some(Some(Origin::Result(from, result))), true) = (args.get(arg), flows) {
+                        reads.readers.entry((*from, *result)).or_default().push((run, arg));
+                    }
+                }
+                for (place, &result) in passed.iter().enumerate() {
+                    if place < args.len() {
+                        args[place] = Some(Origin::Result(run, result));
+                    }
+                    if let (Some(&value), true) = (call.results.get(place), instance + 1 == call.instances()) {
+                        known.insert(value, Origin::Result(run, result));
+                    }
+                }
+            }
+        }
+        reads
+    }
+
+    /// What F of a run reads.
+    pub(super) fn forward(&self, run: RunId, microbatch: u32) -> Vec<Parts> {
+        let atom = |origin: &Origin| match *origin {
+            Origin::Input(input) => Atom::Input { input, microbatch },
+            Origin::Result(run, result) => Atom::Result { run, result, microbatch },
+        };
+        self.args.get(&run).into_iter().flatten().map(|origin| Parts::from([atom(origin)])).collect()
+    }
+
+    /// What I of a run reads.
+    pub(super) fn backward(&self, model: &Model, run: RunId, microbatch: u32) -> Vec<Parts> {
+        let block = &model.blocks[model.calls[run.0].block];
+        let parts = |(result, _)| {
+            if block.results[result] == ResultKind::Loss {
+                return Parts::from([Atom::Seed]);
+            }
+            let readers = self.readers.get(&(run, result)).into_iter().flatten();
+            readers.map(|&(run, arg)| Atom::Cotangent { run, arg, microbatch }).collect()
+        };
+        block.differentiable_results().map(parts).collect()
+    }
+}
+
+/// The arguments of a block that calls pass as values.
+fn row_args(model: &Model, block: crate::ids::BlockId) -> Vec<crate::ids::Value> {
+    let passed = |kind| matches!(kind, ArgKind::Value | ArgKind::Input);
+    model.blocks[block].args.iter().filter(|arg| passed(arg.kind)).map(|arg| arg.value).collect()
+}
+
+/// The places of a run's differentiable arguments among those that calls pass.
+pub(super) fn cotangent_places(model: &Model, run: RunId) -> Vec<usize> {
+    let block = model.calls[run.0].block;
+    let args = row_args(model, block);
+    let place = |value| args.iter().position(|&arg| arg == value);
+    model.blocks[block].differentiable_args().filter_map(place).collect()
+}
+
+/// All runs of the model.
+pub(super) fn runs(model: &Model) -> Vec<RunId> {
+    let of_call = |(index, call): (usize, &crate::graph::Call)| (0..call.instances()).map(move |i| (index, i));
+    model.calls.iter().enumerate().flat_map(of_call).collect()
+}
+
+/// All that the step graph's sum must have.
+pub(super) fn returned(model: &Model, place: usize) -> Parts {
+    let returns = |run: &RunId| !model.blocks[model.calls[run.0].block][SectionKind::U].ret.is_empty();
+    runs(model).into_iter().filter(returns).map(|run| Atom::Returned { run, place }).collect()
+}
+
+/// All that the loss of a step must have.
+pub(super) fn losses(model: &Model, microbatches: u32) -> Parts {
+    let mut parts = Parts::new();
+    for run in runs(model) {
+        let results = &model.blocks[model.calls[run.0].block].results;
+        for result in (0..results.len()).filter(|&result| results[result] == ResultKind::Loss) {
+            parts.extend((0..microbatches).map(|microbatch| Atom::Result { run, result, microbatch }));
+        }
+    }
+    parts
+}

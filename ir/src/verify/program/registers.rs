@@ -1,0 +1,106 @@
+//! Registers and tokens of a row: `undefined`, `redefined`, `read-after-free`, `double-free`, `leak`, `in-flight`, `token`.
+
+use super::Violation;
+use crate::ids::{Reg, Token};
+use crate::program::{Class, Instr, Transfer};
+use std::collections::{HashMap, HashSet};
+
+/// What an instruction does to registers.
+#[derive(Default)]
+struct Touches {
+    reads: Vec<Reg>,
+    changes: Vec<Reg>,
+    defines: Vec<Reg>,
+    frees: Vec<Reg>,
+}
+
+fn touches(instr: &Instr) -> Touches {
+    let mut touches = Touches::default();
+    match instr {
+        Instr::Feed { out, .. } | Instr::Seed { out } => touches.defines.push(*out),
+        Instr::Run { args, bundles, results, keep, .. } => {
+            touches.reads.extend(args.iter().chain(bundles));
+            touches.defines.extend(results.iter().chain(keep));
+        }
+        Instr::Start { transfer, operand, .. } => match transfer {
+            Transfer::Sum { .. } => touches.changes.extend(operand),
+            _ => touches.reads.extend(operand),
+        },
+        Instr::Wait { result, .. } => touches.defines.extend(result),
+        Instr::Add { into, from } => {
+            touches.changes.push(*into);
+            touches.reads.push(*from);
+        }
+        Instr::Out { reg, .. } => touches.reads.push(*reg),
+        Instr::Free(regs) => touches.frees.extend(regs),
+    }
+    touches
+}
+
+#[derive(Default)]
+struct State {
+    defined: HashSet<Reg>,
+    freed: HashSet<Reg>,
+    /// Started and not waited for: the operand, and whether it is changed.
+    flying: HashMap<Token, (Option<Reg>, bool)>,
+    started: HashSet<Token>,
+}
+
+pub(super) fn check(index: usize, class: &Class, found: &mut Vec<Violation>) {
+    let name = |reg: Reg| class.regs.get(reg).map_or_else(|| reg.to_string(), |data| format!("%{}", data.name));
+    let mut state = State::default();
+    for (at, instr) in class.instrs.iter().enumerate() {
+        let mut say = |what, text| found.push(Violation::in_row(what, index, at, text));
+        let touched = touches(instr);
+        for &reg in touched.reads.iter().chain(&touched.changes).chain(&touched.frees) {
+            if !state.defined.contains(&reg) {
+                say("undefined", format!("{} is not defined here", name(reg)));
+            } else if state.freed.contains(&reg) {
+                let what = if touched.frees.contains(&reg) { "double-free" } else { "read-after-free" };
+                say(what, format!("{} has been freed", name(reg)));
+            }
+        }
+        let flies = |reg: &Reg, changed: bool| {
+            state.flying.values().any(|(operand, changes)| *operand == Some(*reg) && (changed || *changes))
+        };
+        let written = touched.changes.iter().chain(&touched.frees).filter(|reg| flies(reg, true));
+        for &reg in written.chain(touched.reads.iter().filter(|reg| flies(reg, false))) {
+            say("in-flight", format!("{} is still in a transfer", name(reg)));
+        }
+        for &reg in &touched.defines {
+            if class.regs.get(reg).is_none() {
+                say("undefined", format!("{reg} is not declared"));
+            } else if !state.defined.insert(reg) {
+                say("redefined", format!("{} is defined twice", name(reg)));
+            }
+        }
+        state.freed.extend(&touched.frees);
+        tokens(instr, &mut state, &mut say);
+    }
+    for (reg, _) in class.regs.iter().filter(|(reg, _)| state.defined.contains(reg) && !state.freed.contains(reg)) {
+        found.push(Violation::in_row("leak", index, class.instrs.len(), format!("{} is never freed", name(reg))));
+    }
+    for token in state.flying.keys() {
+        found.push(Violation::in_row("token", index, class.instrs.len(), format!("nothing waits for {token}")));
+    }
+}
+
+fn tokens(instr: &Instr, state: &mut State, say: &mut impl FnMut(&'static str, String)) {
+    match instr {
+        Instr::Start { token, transfer, operand } => {
+            let receives = matches!(transfer, Transfer::Recv { .. });
+            let needs = matches!(transfer, Transfer::Send { .. } | Transfer::Sum { .. });
+            if !state.started.insert(*token) {
+                say("token", format!("{token} is started twice"));
+            }
+            if needs && operand.is_none() || receives && operand.is_some() {
+                say("token", format!("the transfer of {token} has a wrong operand"));
+            }
+            state.flying.insert(*token, (*operand, matches!(transfer, Transfer::Sum { .. })));
+        }
+        Instr::Wait { token, .. } if state.flying.remove(token).is_none() => {
+            say("token", format!("{token} is not under way"));
+        }
+        _ => {}
+    }
+}

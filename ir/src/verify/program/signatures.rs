@@ -1,0 +1,89 @@
+//! What rows pass and take: `signature`, `classes`.
+
+use super::Violation;
+use crate::graph::{ArgKind, Model};
+use crate::ids::{Reg, Value};
+use crate::program::{Body, BodyKind, Class, Instr, Program, Source, Transfer};
+use crate::types::{DType, Type};
+
+pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut Vec<Violation>) {
+    let class = &program.classes[index];
+    let ty = |reg: Reg| class.regs.get(reg).and_then(|data| data.ty.as_ref());
+    for (at, instr) in class.instrs.iter().enumerate() {
+        let fault = match instr {
+            Instr::Feed { out, input, .. } => {
+                let declared = model.inputs.iter().find(|i| i.value == *input).map(|i| &i.ty);
+                (declared.is_none() || ty(*out) != declared).then(|| "an input is fed as what it is not".to_string())
+            }
+            Instr::Seed { out } => {
+                let scalar = |ty: &Type| ty.rank() == 0 && ty.dtype == DType::F32 && ty.debt.is_none();
+                (!ty(*out).is_some_and(scalar)).then(|| "the cotangent of a loss is an f32 scalar".to_string())
+            }
+            Instr::Add { into, from } => {
+                (ty(*into).is_none() || ty(*into) != ty(*from)).then(|| "two types are added".to_string())
+            }
+            Instr::Start { transfer: Transfer::Recv { ty: sent, .. }, token, .. } => {
+                let result = class.instrs.iter().find_map(|other| match other {
+                    Instr::Wait { token: waited, result } if waited == token => *result,
+                    _ => None,
+                });
+                let right = result.is_some_and(|reg| ty(reg) == Some(sent));
+                (!right).then(|| "a receive must give a register of its type".to_string())
+            }
+            Instr::Out { reg, .. } => {
+                let paid = ty(*reg).is_some_and(|ty| ty.debt.is_none());
+                (!paid).then(|| "a value is given out that still owes".to_string())
+            }
+            Instr::Run { .. } => run(model, program, class, instr),
+            Instr::Start { .. } | Instr::Wait { .. } | Instr::Free(_) => None,
+        };
+        found.extend(fault.map(|text| Violation::in_row("signature", index, at, text)));
+        if let Instr::Run { body, call, instance, .. } = instr
+            && let Some(call) = model.calls.get(*call)
+            && program.bodies.get(*body).is_some_and(|body| body.block.is_some())
+        {
+            let lacking = model.call_params(call, *instance).into_iter().find(|param| !class.params.contains(param));
+            let text = |(param, instance)| format!("%{} is not held", model.params[param].instance_name(instance));
+            found.extend(lacking.map(|param| Violation::in_row("classes", index, at, text(param))));
+        }
+    }
+}
+
+fn run(model: &Model, program: &Program, class: &Class, instr: &Instr) -> Option<String> {
+    let Instr::Run { body, call, instance, microbatch, args, bundles, results, keep, .. } = instr else { return None };
+    let Some(body) = program.bodies.get(*body) else { return Some(format!("there is no {body}")) };
+    let per_microbatch = matches!(body.kind, BodyKind::F | BodyKind::I | BodyKind::W);
+    if per_microbatch != microbatch.is_some_and(|mb| mb < program.microbatches) {
+        return Some(format!("`@{}` has a wrong micro-batch", body.name));
+    }
+    let called = model.calls.get(*call).filter(|call| *instance < call.instances()).map(|call| call.block);
+    if body.block.is_some() && called != body.block {
+        return Some(format!("call {call} has no instance {instance} of the block of `@{}`", body.name));
+    }
+    let row: Vec<Value> = body.args.iter().filter(|arg| arg.source == Source::Row).map(|arg| arg.value).collect();
+    if !same_types(body, &row, class, args) {
+        return Some(format!("`@{}` takes other arguments", body.name));
+    }
+    if !same_types(body, &body.results, class, results) {
+        return Some(format!("`@{}` gives other results", body.name));
+    }
+    let is_bundle = |reg: &Reg| class.regs.get(*reg).is_some_and(|data| data.ty.is_none());
+    if keep.is_some() == body.keeps.is_empty() || !bundles.iter().chain(keep).all(is_bundle) {
+        return Some(format!("`@{}` has wrong bundles", body.name));
+    }
+    let block = body.block.and_then(|id| model.blocks.get(id));
+    let kinds = [(Source::Param, ArgKind::Param), (Source::State, ArgKind::State), (Source::Scalar, ArgKind::Const)];
+    let agrees = |arg: &crate::program::BodyArg| {
+        let kind = block.and_then(|block| block.arg_kind(arg.value));
+        kinds.iter().all(|&(source, wanted)| arg.source != source || kind == Some(wanted))
+    };
+    (!body.args.iter().all(agrees)).then(|| format!("`@{}` takes from the run what the block does not", body.name))
+}
+
+fn same_types(body: &Body, values: &[Value], class: &Class, regs: &[Reg]) -> bool {
+    let same = |(value, reg): (&Value, &Reg)| {
+        let (value, reg) = (body.values.get(*value), class.regs.get(*reg));
+        value.map(|data| &data.ty).is_some_and(|ty| reg.and_then(|data| data.ty.as_ref()) == Some(ty))
+    };
+    values.len() == regs.len() && values.iter().zip(regs).all(same)
+}

@@ -1,0 +1,361 @@
+//! The rows of all ranks run on symbols: what is computed from what, how often, and when.
+
+use super::meetings::{At, Order};
+use super::origin::{Atom, Parts, Reads, RunId, cotangent_places, losses, returned, runs};
+use super::{Violation, class_of, pipeline_ranks};
+use crate::graph::{ArgKind, Model, ParamInstance, SectionKind};
+use crate::ids::{BodyId, Reg, Token};
+use crate::program::{Body, BodyInstr, BodyKind, Instr, Program, Source, Transfer};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// A bundle: who made it, and for which micro-batch.
+#[derive(Clone, Copy)]
+struct Bundle {
+    body: BodyId,
+    run: RunId,
+    microbatch: Option<u32>,
+}
+
+#[derive(Default)]
+struct Rank {
+    tensors: HashMap<Reg, Parts>,
+    bundles: HashMap<Reg, Bundle>,
+    /// What a started transfer began with.
+    starts: HashMap<Token, At>,
+    reduced: bool,
+    normed: bool,
+    accumulated: HashSet<RunId>,
+    summed: HashSet<ParamInstance>,
+    updated: HashSet<ParamInstance>,
+    shared: HashSet<ParamInstance>,
+}
+
+struct Trace<'a> {
+    model: &'a Model,
+    program: &'a Program,
+    order: &'a Order,
+    reads: Reads,
+    ranks: Vec<Rank>,
+    sent: HashMap<At, Parts>,
+    count: BTreeMap<(BodyKind, RunId, Option<u32>), u32>,
+    found: &'a mut Vec<Violation>,
+    at: At,
+}
+
+pub(super) fn check(model: &Model, program: &Program, order: &Order, found: &mut Vec<Violation>) {
+    let ranks = (0..pipeline_ranks(model)).map(|_| Rank::default()).collect();
+    let mut trace = Trace {
+        model,
+        program,
+        order,
+        reads: Reads::new(model),
+        ranks,
+        sent: HashMap::new(),
+        count: BTreeMap::new(),
+        found,
+        at: At { rank: 0, position: 0 },
+    };
+    for &at in &order.sequence {
+        trace.at = at;
+        if let Some((_, class)) = class_of(program, at.rank) {
+            trace.step(&class.instrs[at.position]);
+        }
+    }
+    trace.end();
+}
+
+impl Trace<'_> {
+    fn say(&mut self, name: &'static str, text: &str) {
+        let class = class_of(self.program, self.at.rank).map_or(0, |(index, _)| index);
+        let text = format!("rank {}: {text}", self.at.rank);
+        self.found.push(Violation::in_row(name, class, self.at.position, text));
+    }
+
+    fn rank(&mut self) -> &mut Rank {
+        &mut self.ranks[self.at.rank as usize]
+    }
+
+    fn parts(&mut self, reg: Reg) -> Parts {
+        self.rank().tensors.get(&reg).cloned().unwrap_or_default()
+    }
+
+    fn set(&mut self, reg: Reg, parts: Parts) {
+        self.rank().tensors.insert(reg, parts);
+    }
+
+    fn join(&mut self, mut sum: Parts, more: Parts) -> Parts {
+        if !sum.is_disjoint(&more) {
+            self.say("added-twice", "a part is added to a sum that has it");
+        }
+        sum.extend(more);
+        sum
+    }
+
+    fn step(&mut self, instr: &Instr) {
+        match instr {
+            &Instr::Feed { out, input, microbatch } => self.set(out, Parts::from([Atom::Input { input, microbatch }])),
+            &Instr::Seed { out } => self.set(out, Parts::from([Atom::Seed])),
+            Instr::Run { .. } => self.run(instr),
+            Instr::Start { token, transfer, operand } => self.start(*token, transfer, *operand),
+            Instr::Wait { token, result } => self.wait(*token, *result),
+            &Instr::Add { into, from } => {
+                let (sum, more) = (self.parts(into), self.parts(from));
+                let sum = self.join(sum, more);
+                self.set(into, sum);
+            }
+            Instr::Out { name, reg } => {
+                if name == "loss" && self.parts(*reg) != losses(self.model, self.program.microbatches) {
+                    self.say("loss", "the loss is not the sum of all micro-batches' losses");
+                }
+            }
+            Instr::Free(_) => {}
+        }
+    }
+
+    fn start(&mut self, token: Token, transfer: &Transfer, operand: Option<Reg>) {
+        let at = self.at;
+        self.rank().starts.insert(token, at);
+        if let Some(reg) = operand {
+            let parts = self.parts(reg);
+            self.sent.insert(at, parts);
+        }
+        let rank = self.rank();
+        match *transfer {
+            Transfer::SumGradient { param, instance, .. } if rank.reduced => {
+                self.say("step-order", &format!("the gradient of {param}.{instance} is summed after R"));
+            }
+            Transfer::SumGradient { param, instance, .. } => {
+                if !rank.summed.insert((param, instance)) {
+                    self.say("added-twice", &format!("the gradient of {param}.{instance} is summed once more"));
+                }
+            }
+            Transfer::ShareParam { param, instance, from, .. } => {
+                rank.shared.insert((param, instance));
+                if from == at.rank && !rank.updated.contains(&(param, instance)) {
+                    self.say("stale-parameter", &format!("{param}.{instance} is shared before its update"));
+                }
+            }
+            Transfer::Send { .. } | Transfer::Recv { .. } | Transfer::Sum { .. } => {}
+        }
+    }
+
+    fn wait(&mut self, token: Token, result: Option<Reg>) {
+        let Some(start) = self.rank().starts.get(&token).copied() else { return };
+        let class = class_of(self.program, start.rank).map(|(_, class)| class);
+        let Some(Instr::Start { transfer, operand, .. }) = class.map(|class| &class.instrs[start.position]) else {
+            return;
+        };
+        match (transfer, operand, result) {
+            (Transfer::Recv { .. }, _, Some(reg)) => {
+                let parts = self.order.sends.get(&start).and_then(|send| self.sent.get(send)).cloned();
+                self.set(reg, parts.unwrap_or_default());
+            }
+            (Transfer::Sum { .. }, Some(reg), _) => {
+                let members = self.order.members.get(&start).cloned().unwrap_or_default();
+                let parts: Vec<Parts> = members.iter().filter_map(|at| self.sent.get(at).cloned()).collect();
+                let sum = parts.into_iter().fold(Parts::new(), |sum, more| self.join(sum, more));
+                self.set(*reg, sum);
+            }
+            _ => {}
+        }
+    }
+
+    fn run(&mut self, instr: &Instr) {
+        let &Instr::Run { body: id, call, instance, microbatch, first, ref args, ref bundles, ref results, keep } =
+            instr
+        else {
+            return;
+        };
+        let program = self.program;
+        let (body, run) = (&program.bodies[id], (call, instance));
+        let given: Vec<Parts> = args.iter().map(|&reg| self.parts(reg)).collect();
+        let made: Vec<Parts> = match (body.kind, microbatch) {
+            (BodyKind::F, Some(mb)) => {
+                self.expect("wrong-value", &given, &self.reads.forward(run, mb), mb);
+                let result = |result| Parts::from([Atom::Result { run, result, microbatch: mb }]);
+                (0..results.len()).map(result).collect()
+            }
+            (BodyKind::I, Some(mb)) => {
+                self.expect("wrong-cotangent", &given, &self.reads.backward(self.model, run, mb), mb);
+                let places = cotangent_places(self.model, run);
+                places.iter().map(|&arg| Parts::from([Atom::Cotangent { run, arg, microbatch: mb }])).collect()
+            }
+            (BodyKind::R, _) => (0..results.len()).map(|place| Parts::from([Atom::Returned { run, place }])).collect(),
+            (BodyKind::N, _) => self.norm(body, given),
+            _ => Vec::new(),
+        };
+        results.iter().zip(made).for_each(|(&reg, parts)| self.set(reg, parts));
+        self.bundles(body, run, microbatch, bundles);
+        if let Some(reg) = keep {
+            self.rank().bundles.insert(reg, Bundle { body: id, run, microbatch });
+        }
+        if body.block.is_some() {
+            *self.count.entry((body.kind, run, microbatch)).or_default() += 1;
+            self.step_order(body, run, first);
+        }
+    }
+
+    fn expect(&mut self, name: &'static str, given: &[Parts], wanted: &[Parts], microbatch: u32) {
+        for (place, parts) in given.iter().enumerate().filter(|(place, parts)| wanted.get(*place) != Some(parts)) {
+            if parts.iter().any(|atom| atom.microbatch().is_some_and(|mb| mb != microbatch)) {
+                self.say("wrong-microbatch", &format!("argument {place} is not of micro-batch {microbatch}"));
+            } else {
+                self.say(name, &format!("argument {place} is not what the model says"));
+            }
+        }
+    }
+
+    /// The step graph; a body of layout changes alone passes on what it is given.
+    fn norm(&mut self, body: &Body, given: Vec<Parts>) -> Vec<Parts> {
+        if !body.instrs.iter().any(|instr| matches!(instr, BodyInstr::Compute(_))) {
+            return given;
+        }
+        if given.iter().enumerate().any(|(place, parts)| *parts != returned(self.model, place)) {
+            self.say("norm", "the step graph does not read the sums over all instances");
+        }
+        let rank = self.rank();
+        let early = !rank.reduced && !given.is_empty();
+        rank.normed = true;
+        if early {
+            self.say("step-order", "N runs before R");
+        }
+        (0..body.results.len()).map(|place| Parts::from([Atom::Step { place }])).collect()
+    }
+
+    fn bundles(&mut self, body: &Body, run: RunId, microbatch: Option<u32>, bundles: &[Reg]) {
+        let program = self.program;
+        let given: Vec<Bundle> = bundles.iter().filter_map(|reg| self.rank().bundles.get(reg).copied()).collect();
+        for bundle in &given {
+            if bundle.run == run && bundle.microbatch != microbatch {
+                self.say("wrong-microbatch", &format!("`@{}` reads the bundle of another micro-batch", body.name));
+            } else if bundle.run != run || program.bodies[bundle.body].block != body.block {
+                self.say("wrong-bundle", &format!("`@{}` reads the bundle of another run", body.name));
+            }
+        }
+        let holds = |value| given.iter().any(|bundle| program.bodies[bundle.body].keeps.contains(&value));
+        if let Some(arg) = body.args.iter().find(|arg| arg.source == Source::Kept && !holds(arg.value)) {
+            let name = &body.values[arg.value].name;
+            self.say("wrong-bundle", &format!("no bundle has %{name}, which `@{}` reads", body.name));
+        }
+    }
+
+    fn step_order(&mut self, body: &Body, run: RunId, first: bool) {
+        let model = self.model;
+        let block = &model.blocks[model.calls[run.0].block];
+        let params: Vec<ParamInstance> = model.call_params(&model.calls[run.0], run.1);
+        let bound = |value| block.args_of(ArgKind::Param).position(|p| p == value).and_then(|p| params.get(p).copied());
+        match body.kind {
+            BodyKind::F | BodyKind::I | BodyKind::W => {
+                if self.rank().reduced {
+                    self.say("step-order", "a micro-batch runs after R");
+                }
+                if body.kind == BodyKind::W && self.rank().accumulated.insert(run) != first {
+                    self.say("first", "the mark `first` must stand on the first W of the instance alone");
+                }
+            }
+            BodyKind::R => {
+                self.rank().reduced = true;
+                self.holders_summed(body, &bound);
+            }
+            BodyKind::U => {
+                let returned = |value| !["lr", "step"].contains(&body.values[value].name.as_str());
+                let waits = body.args.iter().any(|arg| arg.source == Source::Scalar && returned(arg.value));
+                if waits && !self.rank().normed {
+                    self.say("step-order", "U runs before N");
+                }
+                let stored = stored_params(body).filter_map(bound).collect::<Vec<_>>();
+                self.rank().updated.extend(stored);
+            }
+            BodyKind::N => {}
+        }
+    }
+
+    /// Gradients that R reads are summed over all ranks that hold one.
+    fn holders_summed(&mut self, body: &Body, bound: &impl Fn(crate::ids::Value) -> Option<ParamInstance>) {
+        let gradients = body.args.iter().filter(|arg| arg.source == Source::Gradient);
+        let owners = gradients.filter_map(|arg| self.model.blocks[body.block?].owner_of(arg.value));
+        for (param, instance) in owners.filter_map(bound).collect::<Vec<_>>() {
+            let holders = self.holders((param, instance), true);
+            if holders.len() > 1 && !self.rank().summed.contains(&(param, instance)) {
+                let name = self.model.params[param].instance_name(instance);
+                self.say("missing-collective", &format!("the gradient of %{name} is not summed over its holders"));
+            }
+        }
+    }
+
+    /// The ranks whose runs bind the parameter, or have a gradient of it.
+    fn holders(&self, param: ParamInstance, gradient: bool) -> BTreeSet<u32> {
+        let model = self.model;
+        let binds = |instr: &Instr| {
+            let Instr::Run { body, call, instance, .. } = instr else { return false };
+            let Some(block) = self.program.bodies[*body].block.map(|id| &model.blocks[id]) else { return false };
+            let values = block.args_of(ArgKind::Param).zip(model.call_params(&model.calls[*call], *instance));
+            values.into_iter().any(|(v, p)| p == param && (!gradient || block.gradient_of(v).is_some()))
+        };
+        let held = |rank: &u32| class_of(self.program, *rank).is_some_and(|(_, class)| class.instrs.iter().any(binds));
+        (0..pipeline_ranks(model)).filter(held).collect()
+    }
+
+    /// What must have run by the end.
+    fn end(&mut self) {
+        let kinds: BTreeSet<BodyKind> = self.program.bodies.values().map(|body| body.kind).collect();
+        let trains = kinds.iter().any(|kind| matches!(kind, BodyKind::I | BodyKind::W | BodyKind::R | BodyKind::U));
+        for run in runs(self.model) {
+            let block = model_block(self.model, run);
+            let has = |kind: SectionKind| !block[kind].stmts.is_empty();
+            let back = trains && block.differentiable_results().next().is_some();
+            let wanted = [(BodyKind::F, true), (BodyKind::I, back), (BodyKind::W, trains && has(SectionKind::W))];
+            for (kind, _) in wanted.into_iter().filter(|(_, wanted)| *wanted) {
+                (0..self.program.microbatches).for_each(|mb| self.once(kind, run, Some(mb)));
+            }
+            let id = self.model.calls[run.0].block;
+            for kind in [BodyKind::R, BodyKind::U] {
+                if self.program.bodies.values().any(|body| body.block == Some(id) && body.kind == kind) {
+                    self.once(kind, run, None);
+                }
+            }
+        }
+        let gives = |instr: &Instr| matches!(instr, Instr::Out { name, .. } if name == "loss");
+        let given = self.program.classes.iter().flat_map(|class| &class.instrs).any(gives);
+        if !given && !losses(self.model, 1).is_empty() {
+            self.found.push(Violation::missing("loss", "no rank gives out the loss".to_string()));
+        }
+        let updated: Vec<(u32, ParamInstance)> =
+            (0..).zip(&self.ranks).flat_map(|(r, s)| s.updated.iter().map(move |&p| (r, p))).collect();
+        for (owner, param) in updated {
+            for rank in self.holders(param, false) {
+                let fresh = rank == owner || self.ranks[rank as usize].shared.contains(&param);
+                if !fresh {
+                    let name = self.model.params[param.0].instance_name(param.1);
+                    let text = format!("rank {rank} holds %{name}, which rank {owner} updates, and does not get it");
+                    self.found.push(Violation::missing("stale-parameter", text));
+                }
+            }
+        }
+    }
+
+    fn once(&mut self, kind: BodyKind, run: RunId, microbatch: Option<u32>) {
+        let times = self.count.get(&(kind, run, microbatch)).copied().unwrap_or(0);
+        let of = microbatch.map_or_else(String::new, |mb| format!(", micro-batch {mb}"));
+        let text = format!("{} of call {}, instance {}{of} runs {times} times", kind.letter(), run.0, run.1);
+        match times {
+            0 => self.found.push(Violation::missing("missing-run", text)),
+            1 => {}
+            _ => self.found.push(Violation::missing("duplicate-run", text)),
+        }
+    }
+}
+
+fn model_block(model: &Model, run: RunId) -> &crate::graph::Block {
+    &model.blocks[model.calls[run.0].block]
+}
+
+/// The parameters that a body stores into.
+fn stored_params(body: &Body) -> impl Iterator<Item = crate::ids::Value> + '_ {
+    let results = body.instrs.iter().flat_map(|instr| match instr {
+        BodyInstr::Compute(stmt) => stmt.results.as_slice(),
+        BodyInstr::Wait { results, .. } => results.as_slice(),
+        _ => &[],
+    });
+    results.copied().filter(|&v| body.args.iter().any(|arg| arg.value == v && arg.source == Source::Param))
+}

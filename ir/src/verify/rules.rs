@@ -1,0 +1,281 @@
+//! Checks every statement against its op's sharding rule. Invariants, for statements none of whose dims is open:
+//!
+//! 1. A letter has the same axes wherever it stands alone; a compound dim has those of its letters in order, and may have
+//!    them (each shard of an inner letter lies within one index of the outer).
+//! 2. An axis stands on one letter at most. A letter that must be whole has none.
+//! 3. Tensors are stored flat only where the rule is pointwise, and then all alike.
+//! 4. Operands owe sums only where the op is linear in them together, all the same axes, and other axes than the letters'.
+//! 5. A result owes what its operands owe, and what the letters it lacks leave; no more and no less. A pointwise reduction
+//!    also leaves the storage axes.
+//! 6. A collective's results are what the collective makes of its operands.
+
+use crate::catalogue::Code;
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::graph::{Block, Model, Span, Stmt};
+use crate::ids::Value;
+use crate::mesh::Axes;
+use crate::ops::{Collective, Op, OpDef};
+use crate::rule::{Instance, Rule, holds};
+use crate::text::Printer;
+use crate::types::{Debt, DebtKind, Type};
+
+use super::sharding::is_closed;
+use std::collections::HashMap;
+
+/// Checks all statements.
+pub(super) fn check(model: &Model, found: &mut Diagnostics) {
+    for block in model.blocks.values().chain(model.step.iter().map(|step| &step.graph)) {
+        let mut origins: HashMap<Value, &Stmt> = HashMap::new();
+        for stmt in block.sections.iter().flat_map(|section| &section.stmts) {
+            let checker = Checker { model, block, stmt };
+            if let Err(wrong) = checker.stmt() {
+                found.push(checker.place(wrong, &origins));
+            }
+            origins.extend(stmt.results.iter().map(|&result| (result, stmt)));
+        }
+    }
+}
+
+/// What is wrong with a statement, and the operand that it comes from.
+struct Wrong {
+    code: Code,
+    message: String,
+    operand: Option<Value>,
+    help: Option<String>,
+}
+
+impl Wrong {
+    fn new(code: Code, message: impl Into<String>) -> Wrong {
+        Wrong { code, message: message.into(), operand: None, help: None }
+    }
+}
+
+/// The op's rule for the tensors of a statement.
+struct Ruled<'a> {
+    def: &'a dyn OpDef,
+    instance: Instance,
+    operands: Vec<&'a Type>,
+    results: Vec<&'a Type>,
+}
+
+struct Checker<'a> {
+    model: &'a Model,
+    block: &'a Block,
+    stmt: &'a Stmt,
+}
+
+impl<'a> Checker<'a> {
+    fn printer(&self) -> Printer<'a> {
+        Printer::new(self.model)
+    }
+
+    fn name(&self, value: Value) -> &'a str {
+        self.block.value_name(value)
+    }
+
+    /// The diagnostic, with the statement that made the operand what it is.
+    fn place(&self, wrong: Wrong, origins: &HashMap<Value, &Stmt>) -> Diagnostic {
+        let subject = self.printer().stmt(self.stmt, &self.block.values);
+        let mut diag = Diagnostic::new(wrong.code, wrong.message).at(self.stmt.span).subject(subject);
+        if let Some(operand) = wrong.operand {
+            diag = diag.focus(format!("%{}", self.name(operand)));
+            diag = match origins.get(&operand) {
+                Some(origin) => diag.since(origin.span, self.printer().stmt(origin, &self.block.values)),
+                None => diag.since(
+                    Span::default(),
+                    format!(
+                        "%{}: {}",
+                        self.name(operand),
+                        self.printer().ty(self.block.ty(operand), &self.block.values)
+                    ),
+                ),
+            };
+        }
+        match wrong.help {
+            Some(help) => diag.help(help),
+            None => diag,
+        }
+    }
+
+    fn stmt(&self) -> Result<(), Wrong> {
+        let types = |values: &[Value]| values.iter().map(|&value| self.block.ty(value)).collect::<Vec<_>>();
+        let (operands, results) = (types(&self.stmt.operands), types(&self.stmt.results));
+        if !operands.iter().chain(&results).all(|ty| is_closed(ty)) {
+            return Ok(());
+        }
+        match &self.stmt.op {
+            Op::Collective(collective) => self.collective(collective, &operands, &results),
+            Op::Reshard => Ok(()),
+            Op::Kernel(op) => self.ruled(op.def(), operands, results),
+            Op::Made(op) => self.ruled(op.def(), operands, results),
+        }
+    }
+
+    fn collective(&self, collective: &Collective, operands: &[&Type], results: &[&Type]) -> Result<(), Wrong> {
+        let name = collective.name();
+        if collective.over().is_empty() {
+            return Err(Wrong::new(Code::BadCollective, format!("`{name}` over no axes")));
+        }
+        for (place, (operand, result)) in operands.iter().zip(results).enumerate() {
+            let value = self.stmt.operands[place];
+            let from = |message: String| Wrong { operand: Some(value), ..Wrong::new(Code::BadCollective, message) };
+            let want = collective.result_type(operand).map_err(|why| from(format!("`{name}`: {why}")))?;
+            if want != **result {
+                let print = |ty: &Type| self.printer().ty(ty, &self.block.values);
+                let (got, want) = (print(result), print(&want));
+                return Err(from(format!("`{name}` makes `%{}` into {want}, not {got}", self.name(value))));
+            }
+        }
+        Ok(())
+    }
+
+    fn ruled(&self, def: &'a dyn OpDef, operands: Vec<&'a Type>, results: Vec<&'a Type>) -> Result<(), Wrong> {
+        let text = def.rule(&operands, &results);
+        let instance = Rule::parse(&text).and_then(|rule| rule.instantiate(&operands, &results));
+        let instance = instance.map_err(|why| Wrong::new(Code::RuleViolated, format!("`{}` {why}", def.name())))?;
+        let ruled = Ruled { def, instance, operands, results };
+        let axes = self.letters(&ruled)?;
+        let storage = self.storage(&ruled)?;
+        let passed = self.passed(&ruled, &axes)?;
+        for result in 0..ruled.results.len() {
+            self.owed(&ruled, result, &axes, &storage, &passed)?;
+        }
+        Ok(())
+    }
+
+    /// The axes of each letter (invariants 1 and 2).
+    fn letters(&self, ruled: &Ruled<'_>) -> Result<Vec<Axes>, Wrong> {
+        let Ruled { instance, operands, results, .. } = ruled;
+        let places = || instance.operands.iter().chain(&instance.results).zip(operands.iter().chain(results));
+        let wrong = |message: String| Wrong::new(Code::RuleViolated, message);
+        let op = ruled.def.name();
+        let mut axes: Vec<Option<Axes>> = vec![None; instance.letters.len()];
+        for (dim, sharded) in places().flat_map(|(letters, ty)| letters.iter().zip(&ty.dims)) {
+            let &[letter] = dim.as_slice() else { continue };
+            let known = axes[letter].get_or_insert_with(|| sharded.axes.clone());
+            if *known != sharded.axes {
+                let print =
+                    |axes: &Axes| if axes.is_empty() { "nothing".to_string() } else { self.printer().axes(axes) };
+                let (one, other) = (print(known), print(&sharded.axes));
+                let letter = &instance.letters[letter];
+                let message =
+                    format!("`{op}`: `{}` is sharded over {one} in one tensor and {other} in another", letter.name);
+                return Err(wrong(message));
+            }
+        }
+        let axes: Vec<Axes> = axes.into_iter().map(Option::unwrap_or_default).collect();
+        for (dim, sharded) in places().flat_map(|(letters, ty)| letters.iter().zip(&ty.dims)) {
+            let joined: Axes = dim.iter().flat_map(|&letter| axes[letter].iter()).collect();
+            if joined != sharded.axes {
+                return Err(wrong(format!("`{op}`: a joined dim is sharded otherwise than its parts are, in order")));
+            }
+        }
+        if !instance.compounds_hold(&axes, &self.model.mesh) {
+            return Err(wrong(format!("`{op}`: a joined dim cannot be sharded so: shards would cut across its parts")));
+        }
+        self.distinct(ruled, &axes)?;
+        Ok(axes)
+    }
+
+    fn distinct(&self, ruled: &Ruled<'_>, axes: &[Axes]) -> Result<(), Wrong> {
+        let letters = &ruled.instance.letters;
+        let op = ruled.def.name();
+        for (index, letter) in letters.iter().enumerate() {
+            if letter.whole && !axes[index].is_empty() {
+                let sharded = self.printer().axes(&axes[index]);
+                let message = format!("`{op}`: `{}` must be whole, it is sharded over {sharded}", letter.name);
+                let help = format!("gather it first: all_gather(.., over={sharded})");
+                return Err(Wrong { help: Some(help), ..Wrong::new(Code::RuleViolated, message) });
+            }
+            if let Some(other) = (0..index).find(|&other| !axes[other].is_disjoint(&axes[index])) {
+                let message = format!("`{op}`: `{}` and `{}` share an axis", letters[other].name, letter.name);
+                return Err(Wrong::new(Code::RuleViolated, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// The storage axes that all tensors have (invariant 3).
+    fn storage(&self, ruled: &Ruled<'_>) -> Result<Axes, Wrong> {
+        let all = || ruled.operands.iter().chain(&ruled.results);
+        let flat = all().any(|ty| !ty.storage.is_empty() && (!ruled.instance.pointwise || ty.rank() == 0));
+        if flat {
+            let message = format!("`{}` cannot work on tensors that are stored flat", ruled.def.name());
+            let help = Some("gather them first: all_gather(.., over={..}) without `dim`".to_string());
+            return Err(Wrong { help, ..Wrong::new(Code::BadStorage, message) });
+        }
+        let tensors: Vec<_> = all().filter(|ty| !ruled.instance.pointwise || ty.rank() > 0).collect();
+        let storage = tensors.first().map_or_else(Axes::none, |ty| ty.storage.clone());
+        if tensors.iter().any(|ty| ty.storage != storage) {
+            let message = format!("`{}`: its tensors are stored in different ways", ruled.def.name());
+            return Err(Wrong::new(Code::BadStorage, message));
+        }
+        Ok(storage)
+    }
+
+    /// The axes of the sums that pass through (invariant 4).
+    fn passed(&self, ruled: &Ruled<'_>, axes: &[Axes]) -> Result<Axes, Wrong> {
+        let debts: Vec<Option<&Debt>> = ruled.operands.iter().map(|ty| ty.debt.as_ref()).collect();
+        let owing: Vec<usize> = (0..debts.len()).filter(|&place| debts[place].is_some()).collect();
+        let Some((&first, debt)) = owing.first().and_then(|first| Some((first, debts[*first]?))) else {
+            return Ok(Axes::none());
+        };
+        let (value, name) = (self.stmt.operands[first], self.name(self.stmt.operands[first]));
+        let sum = self.printer().axes(&debt.axes);
+        let refuse = |message: String| Wrong {
+            operand: Some(value),
+            help: Some(format!("pay it first: all_reduce(%{name}, over={sum})")),
+            ..Wrong::new(Code::PendingSum, message)
+        };
+        let op = ruled.def.name();
+        if debt.kind == DebtKind::Max {
+            return Err(refuse(format!("`{op}` needs the whole maximum, but `%{name}` still owes one over {sum}")));
+        }
+        let linear = ruled.def.linear(debts.len());
+        if !linear.iter().any(|group| group.iter().all(|place| owing.contains(place)) && group.len() == owing.len()) {
+            return Err(refuse(format!("`{op}` needs the whole sum, but `%{name}` still owes one over {sum}")));
+        }
+        if owing.iter().any(|&place| debts[place] != Some(debt)) {
+            return Err(refuse(format!("the operands of `{op}` owe different sums")));
+        }
+        if axes.iter().any(|letter| !letter.is_disjoint(&debt.axes)) {
+            return Err(refuse(format!("`%{name}` owes a sum over {sum}, over which `{op}` is sharded too")));
+        }
+        Ok(debt.axes.clone())
+    }
+
+    /// What a result owes is what it states (invariant 5).
+    fn owed(
+        &self,
+        ruled: &Ruled<'_>,
+        result: usize,
+        axes: &[Axes],
+        storage: &Axes,
+        passed: &Axes,
+    ) -> Result<(), Wrong> {
+        let letters = &ruled.instance.letters;
+        let lacks = |index: &usize| !holds(&ruled.instance.results[result], *index);
+        let marked: Vec<usize> =
+            (0..letters.len()).filter(lacks).filter(|&index| letters[index].debt.is_some()).collect();
+        let sharded = marked.iter().filter(|&&index| !axes[index].is_empty());
+        let kinds: Vec<DebtKind> = sharded.filter_map(|&index| letters[index].debt).collect();
+        let mut left = marked.iter().fold(passed.clone(), |all, &index| all.union(&axes[index]));
+        if ruled.instance.pointwise && !marked.is_empty() {
+            left = left.union(storage);
+        }
+        let kind = kinds.first().copied().unwrap_or(DebtKind::Sum);
+        if kinds.iter().any(|&other| other != kind) || (kind == DebtKind::Max && !passed.is_empty()) {
+            let message = format!("`{}` would leave a sum and a maximum on one result", ruled.def.name());
+            return Err(Wrong::new(Code::PendingSum, message));
+        }
+        let want = ruled.results[result].owing(kind, &left);
+        if want.debt != ruled.results[result].debt {
+            let print = |ty: &Type| self.printer().ty(ty, &self.block.values);
+            let name = self.name(self.stmt.results[result]);
+            let message =
+                format!("`%{name}` owes something else: it is {}, not {}", print(&want), print(ruled.results[result]));
+            return Err(Wrong::new(Code::PendingSum, message));
+        }
+        Ok(())
+    }
+}
