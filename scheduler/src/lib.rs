@@ -1,1 +1,10 @@
 //! When: stages, schedules, per-rank programs.
+
+pub mod check;
+pub mod costs;
+pub mod cut;
+pub mod emit;
+pub mod grid;
+pub mod report;
+pub mod schedules;
+pub mod simulate;

@@ -1,0 +1,84 @@
+//! Seconds of statements and sections on local shapes.
+
+use crate::cluster::{Cluster, Device};
+use crate::wire::seconds_of_collective;
+use ir::graph::{Block, SectionKind, Stmt};
+use ir::mesh::Mesh;
+use ir::ops::{Op, OpDef};
+use ir::types::{Dim, Type};
+
+/// What one rank holds of a tensor, as a type of its own: each dim at its local bound, stored tensors as one run.
+pub fn local_type(ty: &Type, mesh: &Mesh) -> Type {
+    if !ty.storage.is_empty() {
+        return Type::of(ty.dtype, &[ty.local_elements(mesh)]);
+    }
+    let mut local = ty.logical();
+    for (dim, bound) in local.dims.iter_mut().zip(ty.local_bounds(mesh)) {
+        *dim = Dim { size: bound, ..dim.clone() };
+    }
+    local
+}
+
+/// Seconds of an op on tensors of one rank: the longer of computing and of moving bytes.
+pub fn seconds_of(device: &Device, op: &dyn OpDef, operands: &[&Type], results: &[&Type]) -> f64 {
+    let dtype = operands.iter().chain(results).map(|ty| ty.dtype).find(|dtype| dtype.is_float());
+    let peak = dtype.map_or(device.flops_f32, |dtype| device.flops(dtype));
+    let compute = op.flops(operands, results) as f64 / peak;
+    compute.max(op.bytes(operands, results) as f64 / device.memory_bandwidth)
+}
+
+/// Seconds of a statement of a block on a mesh. A `reshard` that no pass has replaced takes nothing.
+pub fn seconds_of_stmt(cluster: &Cluster, mesh: &Mesh, block: &Block, stmt: &Stmt) -> f64 {
+    let local = |values: &[_]| values.iter().map(|&v| local_type(block.ty(v), mesh)).collect::<Vec<_>>();
+    let (operands, results) = (local(&stmt.operands), local(&stmt.results));
+    let bytes = |types: &[Type]| types.iter().map(Type::bytes).sum::<u64>();
+    match &stmt.op {
+        Op::Collective(collective) => {
+            let larger = bytes(&operands).max(bytes(&results));
+            let link = cluster.link(mesh, collective.over());
+            seconds_of_collective(link, collective, larger, mesh.size(collective.over()))
+        }
+        Op::Reshard => 0.0,
+        Op::Kernel(_) | Op::Made(_) => {
+            let added = if stmt.accumulate { bytes(&results) as f64 / cluster.device.memory_bandwidth } else { 0.0 };
+            let (operands, results) = (operands.iter().collect::<Vec<_>>(), results.iter().collect::<Vec<_>>());
+            stmt.op.def().map_or(0.0, |def| seconds_of(&cluster.device, def, &operands, &results)) + added
+        }
+    }
+}
+
+/// Seconds of a section of a block on one rank, one statement after the other.
+pub fn seconds_of_section(cluster: &Cluster, mesh: &Mesh, block: &Block, section: SectionKind) -> f64 {
+    block[section].stmts.iter().map(|stmt| seconds_of_stmt(cluster, mesh, block, stmt)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::CPU;
+    use ir::mesh::Axes;
+    use ir::ops::Einsum;
+    use ir::types::DType;
+
+    #[test]
+    fn a_matmul_is_bound_by_compute_or_by_memory() {
+        let einsum = Einsum::new("m k, k n -> m n").unwrap();
+        let seconds = |m: u64, k: u64, n: u64| {
+            let [a, b, c] = [[m, k], [k, n], [m, n]].map(|sizes| Type::of(DType::F32, &sizes));
+            seconds_of(&CPU.device, &einsum, &[&a, &b], &[&c])
+        };
+        assert_eq!(seconds(1024, 1024, 1024), 2.0 * 1024f64.powi(3) / CPU.device.flops_f32);
+        assert_eq!(seconds(1, 1024, 1024), 4.0 * (1024.0 * 1024.0 + 2048.0) / CPU.device.memory_bandwidth);
+    }
+
+    #[test]
+    fn local_shapes_are_bounds() {
+        let mesh = Mesh::new("m", &[("dp", 2), ("tp", 3)]);
+        let mut ty = Type::of(DType::F32, &[7, 4]);
+        ty.dims[0].axes = mesh.tensor_axes();
+        assert_eq!(local_type(&ty, &mesh).sizes(), [2, 4]);
+        ty.dims[0].axes = Axes::none();
+        ty.storage = mesh.lookup("tp").unwrap();
+        assert_eq!(local_type(&ty, &mesh).sizes(), [10]);
+    }
+}

@@ -1,0 +1,271 @@
+//! The checker of schedules. It shares no code with the makers or with the simulator, and reports all it finds.
+//!
+//! A schedule of S stages, m micro-batches (and q slices each, if it is sliced) is right when
+//! 1. every stage has for every micro-batch and slice exactly one F, and either one B or one I and one W;
+//! 2. each of them stands on the rank that holds the stage;
+//! 3. the rows can be run in the order given: a rank waits at an action until what it needs has arrived, and goes on
+//!    after a send without waiting for the receiver. That is so iff row order and messages together have no cycle;
+//! 4. no rank ever holds more than its memory limit;
+//! 5. each row ends R N U, and has no other R, N or U.
+
+use crate::costs::StageCosts;
+use ir::schedule::{Action, Item, Kind, Schedule};
+use petgraph::algo::tarjan_scc;
+use petgraph::graph::{DiGraph, NodeIndex};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Something wrong with a schedule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Violation {
+    /// Which law is broken.
+    pub law: Law,
+    /// On which rank.
+    pub rank: usize,
+    /// Where in its row; `None` for what is missing.
+    pub position: Option<usize>,
+    /// What is wrong.
+    pub text: String,
+}
+
+/// The laws of a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Law {
+    /// An item names a stage, micro-batch or slice that there is not.
+    Range,
+    /// Something that must run does not.
+    Missing,
+    /// Something runs twice.
+    Duplicate,
+    /// Something runs where its stage is not.
+    Rank,
+    /// The order can never be run.
+    Order,
+    /// A rank holds more than its limit.
+    Memory,
+    /// R N U at the end of a row.
+    StepEnd,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {}", self.rank)?;
+        if let Some(position) = self.position {
+            write!(f, ", position {position}")?;
+        }
+        write!(f, ": {}", self.text)
+    }
+}
+
+/// A rank and a position in its row.
+type At = (usize, usize);
+
+/// Where each item stands: all of its places.
+type Standing = BTreeMap<Item, Vec<At>>;
+
+/// All that is wrong with a schedule; `owner` gives the rank that runs a stage for a micro-batch.
+pub fn check(
+    schedule: &Schedule,
+    costs: &StageCosts,
+    microbatches: u32,
+    owner: impl Fn(u32, u32) -> u32,
+) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let slices = slices_of(schedule);
+    let standing = standing(schedule, costs.stages(), microbatches, &slices, &mut found);
+    for stage in 0..costs.stages() {
+        for microbatch in 0..microbatches {
+            for &slice in &slices {
+                let of = |kind| Item { kind, stage: Some(stage), microbatch: Some(microbatch), slice };
+                complete(of, owner(stage, microbatch) as usize, &standing, &mut found);
+            }
+        }
+    }
+    order(schedule, &standing, &mut found);
+    for (rank, row) in schedule.rows.iter().enumerate() {
+        memory(rank, row, costs, &mut found);
+        step_end(rank, row, &mut found);
+    }
+    found
+}
+
+/// `[None]` if nothing is sliced, else `Some` of each of 0..q, q being the number of different slices named.
+fn slices_of(schedule: &Schedule) -> Vec<Option<u32>> {
+    let mut named: Vec<u32> = items(schedule).filter_map(|(item, _)| item.slice).collect();
+    named.sort_unstable();
+    named.dedup();
+    if named.is_empty() { vec![None] } else { (0..named.len() as u32).map(Some).collect() }
+}
+
+fn items(schedule: &Schedule) -> impl Iterator<Item = (Item, At)> {
+    let rows = schedule.rows.iter().enumerate();
+    let actions = rows.flat_map(|(rank, row)| row.iter().enumerate().map(move |(at, action)| (action, (rank, at))));
+    actions.flat_map(|(action, at)| action.items().map(move |item| (item, at)))
+}
+
+fn standing(
+    schedule: &Schedule,
+    stages: u32,
+    microbatches: u32,
+    slices: &[Option<u32>],
+    found: &mut Vec<Violation>,
+) -> Standing {
+    let mut standing = Standing::new();
+    let last_slice = slices.last().copied().flatten();
+    for (item, (rank, at)) in
+        items(schedule).filter(|(item, _)| matches!(item.kind, Kind::F | Kind::I | Kind::W | Kind::B))
+    {
+        let inside = item.stage.is_some_and(|s| s < stages)
+            && item.microbatch.is_some_and(|m| m < microbatches)
+            && item.slice.is_some() == last_slice.is_some()
+            && item.slice <= last_slice;
+        if inside {
+            standing.entry(item).or_default().push((rank, at));
+        } else {
+            let slices = last_slice.map_or(String::new(), |last| format!(" of {} slices", last + 1));
+            let text = format!("{item} is none of {stages} stages x {microbatches} micro-batches{slices}");
+            found.push(Violation { law: Law::Range, rank, position: Some(at), text });
+        }
+    }
+    standing
+}
+
+/// Laws 1 and 2 for one stage, micro-batch and slice.
+fn complete(of: impl Fn(Kind) -> Item, owner: usize, standing: &Standing, found: &mut Vec<Violation>) {
+    let missing = |text| Violation { law: Law::Missing, rank: owner, position: None, text };
+    let places = |kind| standing.get(&of(kind)).map_or(&[][..], Vec::as_slice);
+    let has = |kind| !places(kind).is_empty();
+    if !has(Kind::F) {
+        found.push(missing(format!("{} does not run", of(Kind::F))));
+    }
+    match (has(Kind::B), has(Kind::I), has(Kind::W)) {
+        (false, false, false) => found.push(missing(format!("neither {} nor {} runs", of(Kind::B), of(Kind::I)))),
+        (false, true, false) => found.push(missing(format!("{} runs, but {} does not", of(Kind::I), of(Kind::W)))),
+        (false, false, true) => found.push(missing(format!("{} runs, but {} does not", of(Kind::W), of(Kind::I)))),
+        _ => {}
+    }
+    for kind in [Kind::F, Kind::B, Kind::I, Kind::W] {
+        for (nth, &(rank, at)) in places(kind).iter().enumerate() {
+            let mut push = |law, text| found.push(Violation { law, rank, position: Some(at), text });
+            if nth > 0 {
+                let (first_rank, first_at) = places(kind)[0];
+                push(Law::Duplicate, format!("{} ran already on rank {first_rank}, position {first_at}", of(kind)));
+            }
+            if rank != owner {
+                push(Law::Rank, format!("{} runs here, but its stage is on rank {owner}", of(kind)));
+            }
+            if has(Kind::B) && matches!(kind, Kind::I | Kind::W) {
+                push(Law::Duplicate, format!("{} is part of {}, which runs too", of(kind), of(Kind::B)));
+            }
+        }
+    }
+}
+
+/// Law 3: the strongly connected parts of the graph of rows and messages are single actions.
+fn order(schedule: &Schedule, standing: &Standing, found: &mut Vec<Violation>) {
+    let mut graph: DiGraph<At, Item> = DiGraph::new();
+    let nodes: Vec<Vec<NodeIndex>> = (schedule.rows.iter().enumerate())
+        .map(|(rank, row)| (0..row.len()).map(|at| graph.add_node((rank, at))).collect())
+        .collect();
+    for (row, nodes) in schedule.rows.iter().zip(&nodes) {
+        for (action, pair) in row.iter().zip(nodes.windows(2)) {
+            graph.add_edge(pair[0], pair[1], action.items().next().expect("an action has an item"));
+        }
+    }
+    for (item, (rank, at)) in items(schedule) {
+        for (need, (from, position)) in inputs(item, standing) {
+            graph.add_edge(nodes[from][position], nodes[rank][at], need);
+        }
+    }
+    for part in tarjan_scc(&graph) {
+        let looped = part.len() > 1 || graph.contains_edge(part[0], part[0]);
+        if looped {
+            stuck(schedule, standing, part.iter().map(|&node| graph[node]).collect(), found);
+        }
+    }
+}
+
+/// What an item needs, and where that stands.
+fn inputs(item: Item, standing: &Standing) -> Vec<(Item, At)> {
+    let backward = [Kind::I, Kind::B];
+    let step = |number: Option<u32>, by: i32| number.and_then(|n| n.checked_add_signed(by));
+    let on = |stage: Option<u32>, slice: Option<u32>, kind: Kind| Item { kind, stage, slice, ..item };
+    let (stage, slice) = (item.stage, item.slice);
+    let mut needs = Vec::with_capacity(5);
+    match item.kind {
+        Kind::F => {
+            needs.extend(step(stage, -1).map(|before| on(Some(before), slice, Kind::F)));
+            needs.extend(step(slice, -1).map(|before| on(stage, Some(before), Kind::F)));
+        }
+        Kind::I | Kind::B => {
+            needs.push(on(stage, slice, Kind::F));
+            needs.extend(backward.map(|kind| on(step(stage, 1), slice, kind)));
+            needs.extend(step(slice, 1).into_iter().flat_map(|after| backward.map(|k| on(stage, Some(after), k))));
+        }
+        Kind::W => needs.push(on(stage, slice, Kind::I)),
+        _ => {}
+    }
+    needs.into_iter().filter_map(|need| Some((need, *standing.get(&need)?.first()?))).collect()
+}
+
+/// One violation for the first action of each rank in a cycle: it waits for another of the cycle.
+fn stuck(schedule: &Schedule, standing: &Standing, mut cycle: Vec<At>, found: &mut Vec<Violation>) {
+    cycle.sort_unstable();
+    let heads: Vec<At> = cycle.chunk_by(|a, b| a.0 == b.0).map(|of_rank| of_rank[0]).collect();
+    for &(rank, at) in &heads {
+        let action = schedule.rows[rank][at];
+        let needs = action.items().flat_map(|item| inputs(item, standing));
+        for (need, (from, position)) in needs.filter(|(_, place)| cycle.binary_search(place).is_ok()) {
+            let stands = heads.iter().find(|head| head.0 == from).map(|&(_, at)| schedule.rows[from][at]);
+            let since = match stands {
+                Some(_) if from == rank => format!("at position {position} of the same row"),
+                Some(stands) => format!("of rank {from}, which stands at {stands}"),
+                None => format!("of rank {from}"),
+            };
+            let text = format!("deadlock: {action} waits for {need} {since}");
+            found.push(Violation { law: Law::Order, rank, position: Some(at), text });
+        }
+    }
+}
+
+/// Law 4, reported where the limit is first passed.
+fn memory(rank: usize, row: &[Action], costs: &StageCosts, found: &mut Vec<Violation>) {
+    let Some(&limit) = costs.limit.as_ref().and_then(|limit| limit.get(rank)) else { return };
+    let kept = |item: &Item, takes: bool| match (item.kind, item.stage.map(|stage| stage as usize)) {
+        (_, Some(stage)) if stage >= costs.mem_f.len() => 0.0,
+        (Kind::F, Some(stage)) if takes => costs.mem_f[stage],
+        (Kind::I, Some(stage)) if !takes => -costs.mem_i[stage],
+        (Kind::W, Some(stage)) if !takes => -costs.mem_w[stage],
+        (Kind::B, Some(stage)) if !takes => -costs.mem_f[stage],
+        _ => 0.0,
+    };
+    let mut held = 0.0;
+    for (at, action) in row.iter().enumerate() {
+        held += action.items().map(|item| kept(&item, true)).sum::<f64>();
+        if held > limit + 1e-9 * limit {
+            let text = format!("{action} brings the memory held to {held}, over the limit of {limit}");
+            found.push(Violation { law: Law::Memory, rank, position: Some(at), text });
+            return;
+        }
+        held += action.items().map(|item| kept(&item, false)).sum::<f64>();
+    }
+}
+
+/// Law 5.
+fn step_end(rank: usize, row: &[Action], found: &mut Vec<Violation>) {
+    let end = [Kind::R, Kind::N, Kind::U].map(|kind| Action::One(Item::step(kind)));
+    if !row.ends_with(&end) {
+        let text = "the row does not end R N U".into();
+        found.push(Violation { law: Law::StepEnd, rank, position: None, text });
+    }
+    let work = row.strip_suffix(&end).unwrap_or(row);
+    for (at, action) in work.iter().enumerate() {
+        if action.items().any(|item| matches!(item.kind, Kind::R | Kind::N | Kind::U)) {
+            let text = format!("{action} stands before the end of the row");
+            found.push(Violation { law: Law::StepEnd, rank, position: Some(at), text });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Schedules with one thing wrong, and what the checker says of each.
+
+use super::*;
+use crate::schedules::find;
+
+fn costs() -> StageCosts {
+    StageCosts::uniform(2, 1.0, 1.0, 1.0, 0.0)
+}
+
+/// 1F1B on 2 ranks, 3 micro-batches: `F0 F1 B0 F2 B1 B2 R N U` and `F0 B0 F1 B1 F2 B2 R N U`.
+fn good() -> Schedule {
+    find("1f1b").unwrap().make(&costs(), 2, 3).unwrap()
+}
+
+fn violations(schedule: &Schedule, costs: &StageCosts) -> Vec<(Law, String)> {
+    check(schedule, costs, 3, |stage, _| stage).into_iter().map(|v| (v.law, v.to_string())).collect()
+}
+
+fn laws(change: impl Fn(&mut Vec<Vec<Action>>)) -> Vec<(Law, String)> {
+    let mut schedule = good();
+    change(&mut schedule.rows);
+    violations(&schedule, &costs())
+}
+
+fn says(law: Law, text: &str) -> (Law, String) {
+    (law, text.into())
+}
+
+#[test]
+fn a_good_schedule_has_none() {
+    assert_eq!(laws(|_| ()), []);
+}
+
+#[test]
+fn swapped_microbatches_that_deadlock() {
+    let harmless = laws(|rows| {
+        rows[1].swap(2, 4);
+        rows[1].swap(3, 5); // rank 1: F0 B0 F2 B2 F1 B1
+    });
+    assert_eq!(harmless, []);
+    let found = laws(|rows| rows[1].swap(1, 4)); // rank 1: F0 F2 F1 B1 B0 B2
+    let expected = [
+        says(Law::Order, "rank 0, position 2: deadlock: 0B0 waits for 1B0 of rank 1, which stands at 1F2"),
+        says(Law::Order, "rank 1, position 1: deadlock: 1F2 waits for 0F2 of rank 0, which stands at 0B0"),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_weight_gradient_before_its_input_gradient() {
+    let found = laws(|rows| {
+        let item = |kind| Action::One(Item::new(kind, 1, 0));
+        rows[1].splice(1..2, [item(Kind::W), item(Kind::I)]);
+    });
+    let text = "rank 1, position 1: deadlock: 1W0 waits for 1I0 at position 2 of the same row";
+    assert_eq!(found, [says(Law::Order, text)]);
+}
+
+#[test]
+fn a_pair_that_needs_itself() {
+    let found = laws(|rows| {
+        rows[1].splice(0..2, [Action::Pair(Item::new(Kind::F, 1, 0), Item::new(Kind::B, 1, 0))]);
+    });
+    let text = "rank 1, position 0: deadlock: (1F0|1B0) waits for 1F0 at position 0 of the same row";
+    assert_eq!(found, [says(Law::Order, text)]);
+}
+
+#[test]
+fn a_missing_action() {
+    assert_eq!(
+        laws(|rows| {
+            rows[0].remove(1);
+        }),
+        [says(Law::Missing, "rank 0: 0F1 does not run")]
+    );
+    assert_eq!(
+        laws(|rows| {
+            rows[1].remove(5);
+        }),
+        [says(Law::Missing, "rank 1: neither 1B2 nor 1I2 runs")]
+    );
+    let found = laws(|rows| rows[0][5] = Action::One(Item::new(Kind::I, 0, 2)));
+    assert_eq!(found, [says(Law::Missing, "rank 0: 0I2 runs, but 0W2 does not")]);
+}
+
+#[test]
+fn a_duplicate() {
+    let found = laws(|rows| rows[0].insert(2, Action::One(Item::new(Kind::F, 0, 1))));
+    assert_eq!(found, [says(Law::Duplicate, "rank 0, position 2: 0F1 ran already on rank 0, position 1")]);
+    let found = laws(|rows| rows[0].insert(6, Action::One(Item::new(Kind::W, 0, 2))));
+    assert_eq!(found, [says(Law::Duplicate, "rank 0, position 6: 0W2 is part of 0B2, which runs too")]);
+}
+
+#[test]
+fn a_wrong_rank_and_a_wrong_index() {
+    let found = laws(|rows| {
+        let action = rows[0].remove(5);
+        rows[1].insert(6, action);
+        rows[0][1] = Action::One(Item::new(Kind::F, 0, 7));
+    });
+    let expected = [
+        says(Law::Range, "rank 0, position 1: 0F7 is none of 2 stages x 3 micro-batches"),
+        says(Law::Missing, "rank 0: 0F1 does not run"),
+        says(Law::Rank, "rank 1, position 6: 0B2 runs here, but its stage is on rank 0"),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn too_much_memory() {
+    let mut costs = costs();
+    costs.limit = Some(vec![1.5, 1.0]);
+    let text = "rank 0, position 1: 0F1 brings the memory held to 2, over the limit of 1.5";
+    assert_eq!(violations(&good(), &costs), [says(Law::Memory, text)]);
+    costs.limit = Some(vec![2.0, 1.0]);
+    assert_eq!(violations(&good(), &costs), []);
+}
+
+#[test]
+fn the_end_of_a_row() {
+    let found = laws(|rows| {
+        rows[0].pop();
+    });
+    let expected = [
+        says(Law::StepEnd, "rank 0: the row does not end R N U"),
+        says(Law::StepEnd, "rank 0, position 6: R stands before the end of the row"),
+        says(Law::StepEnd, "rank 0, position 7: N stands before the end of the row"),
+    ];
+    assert_eq!(found, expected);
+    let found = laws(|rows| rows[1].insert(0, Action::One(Item::step(Kind::N))));
+    assert_eq!(found, [says(Law::StepEnd, "rank 1, position 0: N stands before the end of the row")]);
+}
+
+#[test]
+fn all_is_reported_at_once() {
+    let found = laws(|rows| {
+        rows[0].remove(1);
+        rows[1].insert(2, Action::One(Item::new(Kind::F, 1, 0)));
+    });
+    assert_eq!(found.iter().map(|(law, _)| *law).collect::<Vec<_>>(), [Law::Missing, Law::Duplicate]);
+}

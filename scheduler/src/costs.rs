@@ -1,0 +1,318 @@
+//! What each stage takes: seconds and memory as plain numbers. All a schedule needs to know of a model.
+
+use ir::schedule::{Action, Item, Kind};
+use serde::{Deserialize, Serialize};
+
+/// Costs per stage, resolved and checked: every list of stages has the same length, no number is negative or NaN.
+///
+/// In a sliced schedule the figures are those of one slice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "CostsFile")]
+pub struct StageCosts {
+    /// The unit of all times, for print only.
+    pub unit: String,
+    /// Seconds of one forward.
+    pub f: Vec<f64>,
+    /// Seconds of one gradient of the inputs.
+    pub i: Vec<f64>,
+    /// Seconds of one gradient of the weights.
+    pub w: Vec<f64>,
+    /// Seconds from the end of an action to the arrival of its result on another rank.
+    pub comm: f64,
+    /// Seconds of an overlapped pair of F and B; without it a pair takes the sum of its two.
+    pub fb: Option<f64>,
+    /// Memory taken at the start of F: `mem_i + mem_w`.
+    pub mem_f: Vec<f64>,
+    /// Memory freed at the end of I.
+    pub mem_i: Vec<f64>,
+    /// Memory freed at the end of W.
+    pub mem_w: Vec<f64>,
+    /// The most memory each rank may hold; `None`: no limit.
+    pub limit: Option<Vec<f64>>,
+}
+
+impl StageCosts {
+    /// The same costs on every stage. One forward keeps one unit of memory: half is freed by I, half by W.
+    pub fn uniform(stages: u32, f: f64, i: f64, w: f64, comm: f64) -> StageCosts {
+        let all = |x: f64| vec![x; stages as usize];
+        let (f, i, w, mem_f, half) = (all(f), all(i), all(w), all(1.0), all(0.5));
+        StageCosts { unit: seconds(), f, i, w, comm, fb: None, mem_f, mem_i: half.clone(), mem_w: half, limit: None }
+    }
+
+    /// How many stages these costs are for.
+    pub fn stages(&self) -> u32 {
+        self.f.len() as u32
+    }
+
+    /// Seconds of one action. R, N, U, G, D, O and L take no time of the compute lane.
+    pub fn seconds(&self, action: &Action) -> f64 {
+        match (action, self.fb) {
+            (Action::One(item), _) => self.seconds_of(item),
+            (Action::Pair(a, b), Some(fb)) if matches!((a.kind, b.kind), (Kind::F, Kind::B) | (Kind::B, Kind::F)) => fb,
+            (Action::Pair(a, b), _) => self.seconds_of(a) + self.seconds_of(b),
+        }
+    }
+
+    /// Memory that an action takes at its start, and that it frees at its end.
+    pub fn memory(&self, action: &Action) -> (f64, f64) {
+        match action {
+            Action::One(item) => self.memory_of(item),
+            Action::Pair(a, b) => {
+                let (a, b) = (self.memory_of(a), self.memory_of(b));
+                (a.0 + b.0, a.1 + b.1)
+            }
+        }
+    }
+
+    fn memory_of(&self, item: &Item) -> (f64, f64) {
+        let Some(stage) = item.stage.map(|stage| stage as usize) else { return (0.0, 0.0) };
+        match item.kind {
+            Kind::F => (self.mem_f[stage], 0.0),
+            Kind::I => (0.0, self.mem_i[stage]),
+            Kind::W => (0.0, self.mem_w[stage]),
+            Kind::B => (0.0, self.mem_i[stage] + self.mem_w[stage]),
+            _ => (0.0, 0.0),
+        }
+    }
+
+    fn seconds_of(&self, item: &Item) -> f64 {
+        let Some(stage) = item.stage.map(|stage| stage as usize) else { return 0.0 };
+        match item.kind {
+            Kind::F => self.f[stage],
+            Kind::I => self.i[stage],
+            Kind::W => self.w[stage],
+            Kind::B => self.i[stage] + self.w[stage],
+            _ => 0.0,
+        }
+    }
+}
+
+/// Costs as a user writes them (`--costs FILE.json`): a number stands for all stages, a list has one number per stage.
+///
+/// Memory: of `mem_f = mem_i + mem_w` what is left out follows from what is given; `mem_f` alone is freed half by I and
+/// half by W; with nothing given `mem_f` is 1, so that memory counts forward activations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CostsFile {
+    /// The unit of all times, for print only; seconds when left out.
+    pub unit: String,
+    /// Time of F.
+    pub f: PerStage,
+    /// Time of I.
+    pub i: PerStage,
+    /// Time of W.
+    pub w: PerStage,
+    /// Time of an overlapped pair of F and B.
+    pub fb: Option<f64>,
+    /// Time of a hop between ranks.
+    pub comm: f64,
+    /// Memory taken by F.
+    pub mem_f: Option<PerStage>,
+    /// Memory freed by I.
+    pub mem_i: Option<PerStage>,
+    /// Memory freed by W.
+    pub mem_w: Option<PerStage>,
+    /// The most memory a rank may hold: one number for all, or one per rank.
+    pub limit: Option<PerStage>,
+}
+
+impl Default for CostsFile {
+    /// F, I and W take 1 each, a hop takes nothing.
+    fn default() -> CostsFile {
+        let one = || PerStage::All(1.0);
+        let (unit, f, i, w) = (seconds(), one(), one(), one());
+        CostsFile { unit, f, i, w, fb: None, comm: 0.0, mem_f: None, mem_i: None, mem_w: None, limit: None }
+    }
+}
+
+fn seconds() -> String {
+    "s".into()
+}
+
+/// One number for all, or a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected a number, or a list of numbers")]
+pub enum PerStage {
+    /// The same everywhere.
+    All(f64),
+    /// One each.
+    Each(Vec<f64>),
+}
+
+/// What is wrong with a user's costs.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CostsError {
+    /// A list is too short or too long.
+    #[error("`{field}` lists {found} numbers, but there are {expected} {places}s")]
+    Length {
+        /// The field.
+        field: &'static str,
+        /// What a number of it belongs to: `stage`, `rank`.
+        places: &'static str,
+        /// How many are needed.
+        expected: u32,
+        /// How many there are.
+        found: usize,
+    },
+    /// A number is negative, infinite or NaN.
+    #[error("`{field}` is {value}, but must be finite and not negative")]
+    Value {
+        /// The field.
+        field: &'static str,
+        /// The number.
+        value: f64,
+    },
+    /// The three memory fields contradict each other.
+    #[error("stage {stage}: `mem_f` is {mem_f}, but `mem_i` and `mem_w` free {freed}")]
+    Memory {
+        /// The stage.
+        stage: usize,
+        /// What F takes.
+        mem_f: f64,
+        /// What I and W free.
+        freed: f64,
+    },
+}
+
+impl CostsFile {
+    /// Costs for so many stages on so many ranks.
+    pub fn resolve(&self, stages: u32, ranks: u32) -> Result<StageCosts, CostsError> {
+        let per_stage = |field, values: &PerStage| values.spread(field, "stage", stages);
+        let optional = |field, values: &Option<PerStage>| values.as_ref().map(|v| per_stage(field, v)).transpose();
+        let (mem_f, mem_i, mem_w) = complete_memory(
+            stages,
+            optional("mem_f", &self.mem_f)?,
+            optional("mem_i", &self.mem_i)?,
+            optional("mem_w", &self.mem_w)?,
+        )?;
+        Ok(StageCosts {
+            unit: self.unit.clone(),
+            f: per_stage("f", &self.f)?,
+            i: per_stage("i", &self.i)?,
+            w: per_stage("w", &self.w)?,
+            comm: checked("comm", self.comm)?,
+            fb: self.fb.map(|fb| checked("fb", fb)).transpose()?,
+            mem_f,
+            mem_i,
+            mem_w,
+            limit: self.limit.as_ref().map(|limit| limit.spread("limit", "rank", ranks)).transpose()?,
+        })
+    }
+}
+
+impl TryFrom<CostsFile> for StageCosts {
+    type Error = CostsError;
+
+    /// As many stages as `f` lists, one if it is a number; as many ranks as `limit` lists.
+    fn try_from(file: CostsFile) -> Result<StageCosts, CostsError> {
+        let stages = file.f.len().unwrap_or(1);
+        let ranks = file.limit.as_ref().and_then(PerStage::len).unwrap_or(stages);
+        file.resolve(stages, ranks)
+    }
+}
+
+impl PerStage {
+    fn len(&self) -> Option<u32> {
+        match self {
+            PerStage::All(_) => None,
+            PerStage::Each(values) => Some(values.len() as u32),
+        }
+    }
+
+    fn spread(&self, field: &'static str, places: &'static str, expected: u32) -> Result<Vec<f64>, CostsError> {
+        match self {
+            PerStage::All(value) => Ok(vec![checked(field, *value)?; expected as usize]),
+            PerStage::Each(values) if values.len() != expected as usize => {
+                Err(CostsError::Length { field, places, expected, found: values.len() })
+            }
+            PerStage::Each(values) => values.iter().map(|&value| checked(field, value)).collect(),
+        }
+    }
+}
+
+fn checked(field: &'static str, value: f64) -> Result<f64, CostsError> {
+    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err(CostsError::Value { field, value }) }
+}
+
+type Memory = (Vec<f64>, Vec<f64>, Vec<f64>);
+
+fn complete_memory(
+    stages: u32,
+    f: Option<Vec<f64>>,
+    i: Option<Vec<f64>>,
+    w: Option<Vec<f64>>,
+) -> Result<Memory, CostsError> {
+    let zip = |a: &[f64], b: &[f64], op: fn(f64, f64) -> f64| -> Vec<f64> {
+        a.iter().zip(b).map(|(&a, &b)| op(a, b)).collect()
+    };
+    let f = match (f, &i, &w) {
+        (Some(f), _, _) => f,
+        (None, Some(i), Some(w)) => zip(i, w, |i, w| i + w),
+        (None, Some(half), None) | (None, None, Some(half)) => zip(half, half, |a, b| a + b),
+        (None, None, None) => vec![1.0; stages as usize],
+    };
+    let (i, w) = match (i, w) {
+        (Some(i), Some(w)) => (i, w),
+        (Some(i), None) => (i.clone(), zip(&f, &i, |f, i| (f - i).max(0.0))),
+        (None, Some(w)) => (zip(&f, &w, |f, w| (f - w).max(0.0)), w),
+        (None, None) => (zip(&f, &f, |f, _| f / 2.0), zip(&f, &f, |f, _| f / 2.0)),
+    };
+    for (stage, (&mem_f, freed)) in f.iter().zip(zip(&i, &w, |i, w| i + w)).enumerate() {
+        if (mem_f - freed).abs() > 1e-9 * mem_f.max(freed) {
+            return Err(CostsError::Memory { stage, mem_f, freed });
+        }
+    }
+    Ok((f, i, w))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(json: &str, stages: u32, ranks: u32) -> Result<StageCosts, String> {
+        let file: CostsFile = serde_json::from_str(json).map_err(|e| e.to_string())?;
+        file.resolve(stages, ranks).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn numbers_and_lists_mix() {
+        let costs = resolve(r#"{"unit":"ms","f":2,"i":[1,3],"mem_f":4,"mem_w":[1,0],"limit":[9,8,7]}"#, 2, 3).unwrap();
+        assert_eq!(
+            (costs.unit.as_str(), &costs.f, &costs.i, &costs.w),
+            ("ms", &vec![2., 2.], &vec![1., 3.], &vec![1., 1.])
+        );
+        assert_eq!((&costs.mem_i, &costs.mem_w), (&vec![3., 4.], &vec![1., 0.]));
+        assert_eq!(costs.limit, Some(vec![9., 8., 7.]));
+        let again: StageCosts = serde_json::from_str(&serde_json::to_string(&costs).unwrap()).unwrap();
+        assert_eq!(again, costs);
+    }
+
+    #[test]
+    fn the_default_is_the_unit_case() {
+        assert_eq!(resolve("{}", 3, 3).unwrap(), StageCosts::uniform(3, 1.0, 1.0, 1.0, 0.0));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let message = |json| resolve(json, 3, 3).unwrap_err();
+        assert_eq!(message(r#"{"f":[1,2]}"#), "`f` lists 2 numbers, but there are 3 stages");
+        assert_eq!(message(r#"{"limit":[1]}"#), "`limit` lists 1 numbers, but there are 3 ranks");
+        assert_eq!(message(r#"{"w":[1,-2,1]}"#), "`w` is -2, but must be finite and not negative");
+        assert_eq!(message(r#"{"mem_f":1,"mem_w":2}"#), "stage 0: `mem_f` is 1, but `mem_i` and `mem_w` free 2");
+        assert!(message(r#"{"f":"fast"}"#).contains("expected a number, or a list of numbers"));
+        assert!(message(r#"{"g":1}"#).contains("unknown field `g`"));
+        let nan = CostsFile { comm: f64::NAN, ..CostsFile::default() };
+        assert!(matches!(nan.resolve(1, 1), Err(CostsError::Value { field: "comm", .. })));
+    }
+
+    #[test]
+    fn a_pair_of_f_and_b_takes_fb() {
+        let mut costs = StageCosts::uniform(2, 1.0, 2.0, 4.0, 0.0);
+        let pair = |kind| Action::Pair(Item::new(Kind::F, 0, 0), Item::new(kind, 1, 0));
+        assert_eq!(costs.seconds(&pair(Kind::B)), 7.0);
+        costs.fb = Some(6.5);
+        assert_eq!(costs.seconds(&pair(Kind::B)), 6.5);
+        assert_eq!(costs.seconds(&pair(Kind::W)), 5.0);
+        assert_eq!(costs.seconds(&Action::One(Item::step(Kind::U))), 0.0);
+    }
+}

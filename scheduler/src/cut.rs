@@ -1,0 +1,226 @@
+//! In which parts: the runs of blocks cut into consecutive stages, each stage with its costs.
+
+use crate::costs::StageCosts;
+use crate::emit::keep::kept;
+use crate::emit::runs_of;
+use cost::{Cluster, seconds_of_section};
+use ir::graph::{ArgKind, Block, Model, ParamInstance, SectionKind};
+use ir::ids::{BlockId, Value};
+use ir::staged::{Part, Stage, StageCost, Staged};
+use std::collections::{HashMap, HashSet};
+
+/// Why a model cannot be cut so.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CutError {
+    /// Every stage needs at least one run of a block.
+    #[error("{stages} stages need as many blocks, but the model runs {runs}")]
+    TooMany {
+        /// How many stages are asked for.
+        stages: u32,
+        /// How many runs there are.
+        runs: usize,
+    },
+    /// Given stages must start at 0 and ascend.
+    #[error("stages must start with run 0 and ascend within the {runs} runs of the model, not at {starts:?}")]
+    Starts {
+        /// What was given.
+        starts: Vec<usize>,
+        /// How many runs there are.
+        runs: usize,
+    },
+}
+
+/// Cuts the runs of blocks into so many stages that the slowest (by F + I + W) is as fast as can be; among those, the
+/// stages with the smallest sum of squares; among those, the earliest cuts. Exact, in time stages x runs^2.
+///
+/// # Errors
+/// More stages than runs, or none.
+pub fn cut(model: &Model, stages: u32, cluster: &Cluster) -> Result<Staged, CutError> {
+    let prices = prices(model, cluster);
+    let weights: Vec<u128> = runs_of(model).map(|(call, _)| picoseconds(&prices[&model.calls[call].block])).collect();
+    if stages == 0 || stages as usize > weights.len() {
+        return Err(CutError::TooMany { stages, runs: weights.len() });
+    }
+    Ok(staged(model, &best_starts(&weights, stages as usize), &prices))
+}
+
+/// Cuts at the given places: `starts[s]` is the first run of stage s, counted over all calls and their instances.
+///
+/// # Errors
+/// Starts that do not begin with 0, do not ascend, or exceed the runs.
+pub fn cut_at(model: &Model, starts: &[usize], cluster: &Cluster) -> Result<Staged, CutError> {
+    let runs = runs_of(model).count();
+    let ascending = starts.windows(2).all(|pair| pair[0] < pair[1]);
+    if starts.first() != Some(&0) || !ascending || starts.last().is_some_and(|&last| last >= runs) {
+        return Err(CutError::Starts { starts: starts.to_vec(), runs });
+    }
+    Ok(staged(model, starts, &prices(model, cluster)))
+}
+
+/// The costs of stages for schedules, in seconds and bytes, with a hop of `comm` seconds.
+pub fn stage_costs(staged: &Staged, comm: f64) -> StageCosts {
+    let each = |of: fn(&StageCost) -> f64| staged.stages.iter().map(|stage| of(&stage.cost)).collect::<Vec<f64>>();
+    let mem_w = each(|cost| cost.crossing as f64);
+    let mem_i = each(|cost| cost.kept.saturating_sub(cost.crossing) as f64);
+    StageCosts {
+        f: each(|cost| cost.f),
+        i: each(|cost| cost.i),
+        w: each(|cost| cost.w),
+        mem_f: mem_i.iter().zip(&mem_w).map(|(i, w)| i + w).collect(),
+        mem_i,
+        mem_w,
+        ..StageCosts::uniform(staged.stages.len() as u32, 0.0, 0.0, 0.0, comm)
+    }
+}
+
+/// Rounded, so that sums of floats print short.
+fn to_picosecond(seconds: f64) -> f64 {
+    (seconds * 1e12).round() / 1e12
+}
+
+/// Whole numbers, so that equal blocks weigh the same and ties are ties.
+fn picoseconds(cost: &StageCost) -> u128 {
+    ((cost.f + cost.i + cost.w) * 1e12).round() as u128
+}
+
+/// The first run of each stage. `best[k][i]` is the least of an objective for the runs from `i` in `k` stages.
+fn best_starts(weights: &[u128], stages: usize) -> Vec<usize> {
+    let longest = table(weights, stages, |stage, rest| Some(stage.max(rest)));
+    let limit = longest[stages][0].unwrap_or(u128::MAX);
+    let squares = table(weights, stages, |stage, rest| (stage <= limit).then_some(stage * stage + rest));
+    let mut starts = vec![0];
+    for left in (1..stages).rev() {
+        let from = starts[starts.len() - 1];
+        let mut stage = 0;
+        for end in from + 1..=weights.len() - left {
+            stage += weights[end - 1];
+            let whole = squares[left][end].filter(|_| stage <= limit).map(|rest| stage * stage + rest);
+            if whole.is_some() && whole == squares[left + 1][from] {
+                starts.push(end);
+                break;
+            }
+        }
+    }
+    starts
+}
+
+fn table(weights: &[u128], stages: usize, join: impl Fn(u128, u128) -> Option<u128>) -> Vec<Vec<Option<u128>>> {
+    let runs = weights.len();
+    let mut best = vec![vec![None; runs + 1]; stages + 1];
+    best[0][runs] = Some(0);
+    for count in 1..=stages {
+        for from in 0..=runs - count {
+            let mut stage = 0;
+            for end in from + 1..=runs {
+                stage += weights[end - 1];
+                let whole = best[count - 1][end].and_then(|rest| join(stage, rest));
+                best[count][from] = [best[count][from], whole].into_iter().flatten().min();
+            }
+        }
+    }
+    best
+}
+
+fn staged(model: &Model, starts: &[usize], prices: &HashMap<BlockId, StageCost>) -> Staged {
+    let runs: Vec<(usize, u32)> = runs_of(model).collect();
+    let ends = starts.iter().skip(1).copied().chain([runs.len()]);
+    let stage = |(rank, (&start, end)): (usize, (&usize, usize))| {
+        let mut parts: Vec<Part> = Vec::new();
+        for &(call, instance) in &runs[start..end] {
+            match parts.last_mut() {
+                Some(part) if part.call == call => part.instances.end += 1,
+                _ => parts.push(Part { call, instances: instance..instance + 1 }),
+            }
+        }
+        let mut cost = StageCost { state: state_bytes(model, &runs[start..end]), ..StageCost::default() };
+        for (call, _) in &runs[start..end] {
+            let price = &prices[&model.calls[*call].block];
+            cost.f += price.f;
+            cost.i += price.i;
+            cost.w += price.w;
+            cost.kept += price.kept;
+            cost.crossing += price.crossing;
+        }
+        (cost.f, cost.i, cost.w) = (to_picosecond(cost.f), to_picosecond(cost.i), to_picosecond(cost.w));
+        Stage { rank: rank as u32, parts, cost }
+    };
+    Staged { name: model.name.clone(), stages: starts.iter().zip(ends).enumerate().map(stage).collect() }
+}
+
+/// What one run of each block costs and keeps; its state is counted with its instance.
+fn prices(model: &Model, cluster: &Cluster) -> HashMap<BlockId, StageCost> {
+    let price = |(id, block): (BlockId, &Block)| {
+        let seconds = |section| seconds_of_section(cluster, &model.mesh, block, section);
+        let bytes = |values: &[Value]| values.iter().map(|&v| block.ty(v).local_bytes(&model.mesh)).sum();
+        let kept = kept(block);
+        let cost = StageCost {
+            f: seconds(SectionKind::F),
+            i: seconds(SectionKind::I),
+            w: seconds(SectionKind::W),
+            kept: bytes(&kept.forward),
+            crossing: bytes(&kept.input),
+            state: 0,
+        };
+        (id, cost)
+    };
+    model.blocks.iter().map(price).collect()
+}
+
+/// Bytes on one rank of the parameters that the runs bind, their gradients and their states, each instance once.
+fn state_bytes(model: &Model, runs: &[(usize, u32)]) -> u64 {
+    let mut seen: HashSet<(ParamInstance, String)> = HashSet::new();
+    let mut bytes = 0;
+    for &(call, instance) in runs {
+        let call = &model.calls[call];
+        let block = &model.blocks[call.block];
+        let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
+        for (&param, id) in params.iter().zip(model.call_params(call, instance)) {
+            let name = block.value_name(param);
+            let states = block.args_of(ArgKind::State).filter(|&state| block.owner_of(state) == Some(param));
+            for value in states.chain(block.gradient_of(param)).chain([param]) {
+                let suffix = block.value_name(value).strip_prefix(name).unwrap_or_default().to_string();
+                if seen.insert((id, suffix)) {
+                    bytes += block.ty(value).local_bytes(&model.mesh);
+                }
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All cuts by brute force: (longest, squares, starts), the least of them.
+    fn by_trial(weights: &[u128], stages: usize) -> Vec<usize> {
+        fn all(from: usize, stages: usize, runs: usize) -> Vec<Vec<usize>> {
+            if stages == 1 {
+                return vec![vec![from]];
+            }
+            let rest = (from + 1..=runs - (stages - 1)).flat_map(|next| all(next, stages - 1, runs));
+            rest.map(|starts| [vec![from], starts].concat()).collect()
+        }
+        let score = |starts: &Vec<usize>| {
+            let ends = starts.iter().skip(1).copied().chain([weights.len()]);
+            let sums: Vec<u128> = starts.iter().zip(ends).map(|(&s, e)| weights[s..e].iter().sum()).collect();
+            (sums.iter().max().copied(), sums.iter().map(|s| s * s).sum::<u128>(), starts.clone())
+        };
+        all(0, stages, weights.len()).into_iter().min_by_key(score).unwrap()
+    }
+
+    #[test]
+    fn cuts_are_the_best_of_all() {
+        let mut state = 7u64;
+        for runs in 1..9 {
+            let mut next = || {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                u128::from(state >> 61)
+            };
+            let weights: Vec<u128> = (0..runs).map(|_| next()).collect();
+            for stages in 1..=runs {
+                assert_eq!(best_starts(&weights, stages), by_trial(&weights, stages), "{weights:?} in {stages}");
+            }
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Sections of blocks as bodies.
+
+use super::EmitError;
+use super::keep::{forward_args, kept, reads, results, unique};
+use ir::entity::PrimaryMap;
+use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt, ValueData};
+use ir::ids::{BlockId, BodyId, Token, Value};
+use ir::mesh::Axes;
+use ir::ops::{Collective, Op};
+use ir::program::{Body, BodyArg, BodyInstr, BodyKind, Source};
+use ir::types::{DebtKind, Type};
+use std::collections::{HashMap, HashSet};
+
+/// The bodies of one block; none where there is nothing to do.
+#[derive(Debug, Default)]
+pub(super) struct BlockBodies {
+    pub(super) of: HashMap<BodyKind, BodyId>,
+    /// Parameters that have a gradient.
+    pub(super) gradients: HashSet<Value>,
+    /// Arguments that `U` stores into.
+    pub(super) stores: HashSet<Value>,
+}
+
+/// All bodies of a program while it is made.
+#[derive(Debug, Default)]
+pub(super) struct Bodies {
+    pub(super) all: PrimaryMap<BodyId, Body>,
+    pub(super) blocks: HashMap<BlockId, BlockBodies>,
+    pub(super) step: Option<BodyId>,
+}
+
+/// A section, or a part of one, on its way to a body.
+struct Part<'a> {
+    kind: BodyKind,
+    stmts: Vec<&'a Stmt>,
+    /// From the row.
+    args: Vec<Value>,
+    results: Vec<Value>,
+    keeps: Vec<Value>,
+}
+
+impl Bodies {
+    /// Bodies of all sections, and of the step graph.
+    pub(super) fn training(model: &Model) -> Result<Bodies, EmitError> {
+        let mut bodies = Bodies::default();
+        for (id, block) in &model.blocks {
+            let mut of_block = BlockBodies::default();
+            for part in parts(model, block)? {
+                let kind = part.kind;
+                let body = body(&block.name, Some(id), block, part)?;
+                if !(body.instrs.is_empty() && body.results.is_empty() && body.keeps.is_empty() && body.args.is_empty())
+                {
+                    of_block.of.insert(kind, bodies.all.push(body));
+                }
+            }
+            of_block.gradients =
+                block.args_of(ArgKind::Param).filter(|&param| block.gradient_of(param).is_some()).collect();
+            of_block.stores = results(&block[SectionKind::U].stmts).filter(|&v| block.arg_kind(v).is_some()).collect();
+            bodies.blocks.insert(id, of_block);
+        }
+        let step = &model.step.as_ref().ok_or(EmitError::NotDifferentiated)?.graph;
+        let section = &step[SectionKind::F];
+        let args = step.args.iter().map(|arg| arg.value).collect();
+        let stmts = section.stmts.iter().collect();
+        let part = Part { kind: BodyKind::N, stmts, args, results: section.ret.clone(), keeps: Vec::new() };
+        bodies.step = Some(bodies.all.push(body("step", None, step, part)?));
+        Ok(bodies)
+    }
+
+    /// Bodies of the forward alone, which keep nothing.
+    pub(super) fn forward(model: &Model) -> Result<Bodies, EmitError> {
+        let mut bodies = Bodies::default();
+        for (id, block) in &model.blocks {
+            let forward = body(&block.name, Some(id), block, forward_part(block, Vec::new()))?;
+            let of = HashMap::from([(BodyKind::F, bodies.all.push(forward))]);
+            bodies.blocks.insert(id, BlockBodies { of, ..BlockBodies::default() });
+        }
+        Ok(bodies)
+    }
+
+    /// The body of a block's section.
+    pub(super) fn get(&self, block: BlockId, kind: BodyKind) -> Option<BodyId> {
+        self.blocks.get(&block)?.of.get(&kind).copied()
+    }
+
+    /// A body that pays the sum pending on a total.
+    pub(super) fn paying(&mut self, name: &str, ty: &Type) -> BodyId {
+        let found = self.all.iter().find(|(_, b)| b.name == format!("{name}.N") && b.values[b.args[0].value].ty == *ty);
+        if let Some((id, _)) = found {
+            return id;
+        }
+        let over = ty.debt_axes();
+        let mut values = PrimaryMap::new();
+        let owing: Value = values.push(ValueData { name: name.to_string(), ty: ty.clone() });
+        let paid = values.push(ValueData { name: "sum".to_string(), ty: ty.owing(DebtKind::Sum, &Axes::none()) });
+        let token = Token::from_u32(0);
+        self.all.push(Body {
+            name: format!("{name}.N"),
+            block: None,
+            kind: BodyKind::N,
+            values,
+            args: vec![BodyArg { value: owing, source: Source::Row }],
+            instrs: vec![
+                BodyInstr::Start { token, collective: Collective::AllReduce { over }, operands: vec![owing] },
+                BodyInstr::Wait { token, results: vec![paid] },
+            ],
+            results: vec![paid],
+            keeps: Vec::new(),
+        })
+    }
+}
+
+fn forward_part(block: &Block, keeps: Vec<Value>) -> Part<'_> {
+    let section = &block[SectionKind::F];
+    let (args, results) = (forward_args(block).collect(), section.ret.clone());
+    Part { kind: BodyKind::F, stmts: section.stmts.iter().collect(), args, results, keeps }
+}
+
+fn parts<'a>(model: &Model, block: &'a Block) -> Result<Vec<Part<'a>>, EmitError> {
+    let kept = kept(block);
+    let input = &block[SectionKind::I];
+    let (early, late) = split_update(model, block)?;
+    let made_early: HashSet<Value> = results(early.iter().copied()).collect();
+    let carried = reads(late.iter().copied(), &[]).into_iter().filter(|v| made_early.contains(v)).collect();
+    let part = |kind, stmts, args: &[Value], results: &[Value], keeps| Part {
+        kind,
+        stmts,
+        args: args.to_vec(),
+        results: results.to_vec(),
+        keeps,
+    };
+    Ok(vec![
+        forward_part(block, kept.forward),
+        part(BodyKind::I, input.stmts.iter().collect(), &input.args, &input.ret, kept.input),
+        part(BodyKind::W, block[SectionKind::W].stmts.iter().collect(), &[], &[], Vec::new()),
+        part(BodyKind::R, early, &[], &block[SectionKind::U].ret, carried),
+        part(BodyKind::U, late, &[], &[], Vec::new()),
+    ])
+}
+
+type Split<'a> = (Vec<&'a Stmt>, Vec<&'a Stmt>);
+
+/// `U` in two: what neither stores nor depends on a scalar of the run, and the rest.
+fn split_update<'a>(model: &Model, block: &'a Block) -> Result<Split<'a>, EmitError> {
+    let section = &block[SectionKind::U];
+    let mut late: HashSet<Value> = block.args_of(ArgKind::Const).collect();
+    let is_early = |stmt: &&Stmt| {
+        let waits = stmt.operands.iter().any(|value| late.contains(value));
+        let stores = stmt.results.iter().any(|&value| block.arg_kind(value).is_some());
+        if waits || stores {
+            late.extend(&stmt.results);
+        }
+        !(waits || stores)
+    };
+    let split: Split<'_> = section.stmts.iter().partition(is_early);
+    if section.ret.iter().any(|value| late.contains(value)) {
+        return Err(EmitError::Circular { block: block.name.clone() });
+    }
+    for scalar in block.args_of(ArgKind::Const) {
+        let name = block.value_name(scalar);
+        let step = model.step.as_ref().map(|step| &step.graph);
+        let returned = step.is_some_and(|g| g[SectionKind::F].ret.iter().any(|&v| g.value_name(v) == name));
+        if !(returned || ["lr", "step"].contains(&name)) {
+            return Err(EmitError::Scalar { block: block.name.clone(), name: name.to_string() });
+        }
+    }
+    Ok(split)
+}
+
+fn body(name: &str, id: Option<BlockId>, block: &Block, part: Part<'_>) -> Result<Body, EmitError> {
+    let args = arguments(block, &part);
+    let instrs = instructions(block, &part)?;
+    Ok(Body {
+        name: format!("{name}.{}", part.kind.letter()),
+        block: id,
+        kind: part.kind,
+        values: block.values.clone(),
+        args,
+        instrs,
+        results: part.results,
+        keeps: part.keeps,
+    })
+}
+
+/// The row's arguments, then what comes from elsewhere in order of first use.
+fn arguments(block: &Block, part: &Part<'_>) -> Vec<BodyArg> {
+    let gradients: HashSet<Value> =
+        block[SectionKind::W].stmts.iter().filter(|s| s.accumulate).flat_map(|s| s.results.iter().copied()).collect();
+    let source = |value| match block.arg_kind(value) {
+        Some(ArgKind::Param) => Source::Param,
+        Some(ArgKind::State) => Source::State,
+        Some(ArgKind::Const) => Source::Scalar,
+        _ if gradients.contains(&value) => Source::Gradient,
+        _ => Source::Kept,
+    };
+    let made: HashSet<Value> = results(part.stmts.iter().copied()).collect();
+    let own: HashSet<Value> = part.args.iter().copied().collect();
+    let touched = part.stmts.iter().flat_map(|stmt| stmt.operands.iter().chain(&stmt.results)).copied();
+    let touched = touched.chain(part.results.iter().chain(&part.keeps).copied());
+    let outside = unique(touched).filter(|v| {
+        let stored = block.arg_kind(*v).is_some() || gradients.contains(v);
+        !own.contains(v) && (stored || !made.contains(v))
+    });
+    let from_row = part.args.iter().map(|&value| BodyArg { value, source: Source::Row });
+    from_row.chain(outside.map(|value| BodyArg { value, source: source(value) })).collect()
+}
+
+fn instructions(block: &Block, part: &Part<'_>) -> Result<Vec<BodyInstr>, EmitError> {
+    let given_away: HashSet<Value> = part.results.iter().chain(&part.keeps).copied().collect();
+    let own: HashSet<Value> = (part.stmts.iter().filter(|stmt| !stmt.accumulate))
+        .flat_map(|stmt| stmt.results.iter().copied())
+        .filter(|&value| block.arg_kind(value).is_none() && !given_away.contains(&value))
+        .collect();
+    let mut last: HashMap<Value, usize> = HashMap::new();
+    for (at, stmt) in part.stmts.iter().enumerate() {
+        last.extend(stmt.operands.iter().chain(&stmt.results).map(|&value| (value, at)));
+    }
+    let mut instrs = Vec::new();
+    for (at, stmt) in part.stmts.iter().enumerate() {
+        match &stmt.op {
+            Op::Kernel(_) => instrs.push(BodyInstr::Compute((*stmt).clone())),
+            Op::Collective(collective) => {
+                let token = Token::from_u32(at as u32);
+                let operands = stmt.operands.clone();
+                instrs.push(BodyInstr::Start { token, collective: collective.clone(), operands });
+                instrs.push(BodyInstr::Wait { token, results: stmt.results.clone() });
+            }
+            Op::Made(_) | Op::Reshard => {
+                return Err(EmitError::NotPlanned { block: block.name.clone(), op: stmt.op.name() });
+            }
+        }
+        let dead = unique(stmt.operands.iter().chain(&stmt.results).copied());
+        let dead: Vec<Value> = dead.filter(|value| own.contains(value) && last[value] == at).collect();
+        if !dead.is_empty() {
+            instrs.push(BodyInstr::Free(dead));
+        }
+    }
+    Ok(instrs)
+}

@@ -1,0 +1,241 @@
+//! For each rank, what to do: bodies of blocks, and rows that call them in the order of a schedule.
+
+mod body;
+mod finish;
+mod flow;
+pub(crate) mod keep;
+mod microbatch;
+mod row;
+
+use body::Bodies;
+use finish::Members;
+pub(crate) use flow::runs_of;
+use flow::{Flow, Holders};
+use ir::graph::{Model, SectionKind};
+use ir::program::{BodyKind, Class, Program};
+use ir::schedule::{Action, Item, Kind, Schedule};
+use ir::staged::Staged;
+use row::{Mail, Row};
+
+/// Why no program can be made.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum EmitError {
+    /// The model has only its forward.
+    #[error("the model has not been differentiated")]
+    NotDifferentiated,
+    /// Something is left that no kernel and no collective does.
+    #[error("block `@{block}` still has `{op}`, which planning replaces")]
+    NotPlanned {
+        /// The block.
+        block: String,
+        /// The op.
+        op: &'static str,
+    },
+    /// Two sides of a boundary between blocks differ.
+    #[error("`{run}`: {what} differs from what it is given")]
+    Boundary {
+        /// The run of a block, or the value.
+        run: String,
+        /// What of it.
+        what: &'static str,
+    },
+    /// The stages are not the calls of the model in order, or name a rank that the mesh has not.
+    #[error("the stages do not cover the calls of the model in order on the ranks of the mesh's `pp`")]
+    Stages,
+    /// An action that cannot be run where it stands.
+    #[error("rank {rank}: `{item}` {why}")]
+    Item {
+        /// The pipeline rank.
+        rank: u32,
+        /// The item.
+        item: Item,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A section runs before one that it reads from.
+    #[error("a section of `@{block}` runs before its {needs}")]
+    Early {
+        /// The block.
+        block: String,
+        /// The letter of the section that must come first.
+        needs: char,
+    },
+    /// Something that a rank needs is never sent to it.
+    #[error("rank {to} needs what rank {from} never sends, or has already used up")]
+    Mail {
+        /// Who should send.
+        from: u32,
+        /// Who waits.
+        to: u32,
+    },
+    /// A value has no cotangent.
+    #[error("`%{value}` is passed on, but no call gives it a gradient")]
+    Unused {
+        /// The value.
+        value: String,
+    },
+    /// Two runs update one parameter.
+    #[error("`%{param}` is updated twice")]
+    UpdatedTwice {
+        /// Its global name.
+        param: String,
+    },
+    /// `U` returns to the step graph what depends on it.
+    #[error("what `U` of `@{block}` returns depends on the step graph")]
+    Circular {
+        /// The block.
+        block: String,
+    },
+    /// A constant that neither the run nor the step graph gives.
+    #[error("`%{name}` of `@{block}` is no scalar of the run")]
+    Scalar {
+        /// The block.
+        block: String,
+        /// The constant.
+        name: String,
+    },
+}
+
+/// The program of one training step: the actions of the schedule in their order, with what they pass to each other.
+///
+/// # Errors
+/// A model that is not planned, stages that do not cover it, a schedule that does not fit them.
+pub fn emit(model: &Model, staged: &Staged, schedule: &Schedule, microbatches: u32) -> Result<Program, EmitError> {
+    if !model.is_differentiated() {
+        return Err(EmitError::NotDifferentiated);
+    }
+    let bodies = Bodies::training(model)?;
+    program(model, staged, &schedule.rows, microbatches, bodies, &schedule.name)
+}
+
+/// The program of an evaluation: forwards of all micro-batches and the sums of their losses.
+///
+/// # Errors
+/// As [`emit`].
+pub fn emit_forward(model: &Model, staged: &Staged, microbatches: u32) -> Result<Program, EmitError> {
+    let forwards = |rank: u32| {
+        let own = staged.stages.iter().enumerate().filter(move |(_, stage)| stage.rank == rank).map(|(s, _)| s as u32);
+        let stages: Vec<u32> = own.collect();
+        let items = (0..microbatches).flat_map(|mb| stages.iter().map(move |&stage| Item::new(Kind::F, stage, mb)));
+        let norm = Action::One(Item::step(Kind::N));
+        items.map(Action::One).chain([norm]).collect()
+    };
+    let rows: Vec<Vec<Action>> = (0..pipeline_ranks(model)).map(forwards).collect();
+    program(model, staged, &rows, microbatches, Bodies::forward(model)?, "forward")
+}
+
+fn pipeline_ranks(model: &Model) -> u32 {
+    model.mesh.pipeline().map_or(1, |axis| model.mesh.axes[axis].size as u32)
+}
+
+fn program(
+    model: &Model,
+    staged: &Staged,
+    rows: &[Vec<Action>],
+    microbatches: u32,
+    mut bodies: Bodies,
+    name: &str,
+) -> Result<Program, EmitError> {
+    if staged.stages.iter().any(|stage| stage.rank >= pipeline_ranks(model))
+        || rows.len() != pipeline_ranks(model) as usize
+    {
+        return Err(EmitError::Stages);
+    }
+    let flow = Flow::new(model, staged)?;
+    check_items(&flow, rows, microbatches)?;
+    let holders = Holders::new(model, &flow, &bodies)?;
+    let mail = microbatch::mail(model, &flow, rows);
+    let plan = Plan { model, flow: &flow, holders: &holders, members: members(model, &flow, &bodies), mail: &mail };
+    let mut classes: Vec<Class> = Vec::new();
+    for (rank, actions) in rows.iter().enumerate() {
+        let class = plan.class(rank as u32, actions, &mut bodies)?;
+        match classes.last_mut() {
+            Some(last) if (&last.regs, &last.instrs, &last.params) == (&class.regs, &class.instrs, &class.params) => {
+                last.ranks.end += 1;
+            }
+            _ => classes.push(class),
+        }
+    }
+    Ok(Program { name: name.to_string(), microbatches, bodies: bodies.all, classes })
+}
+
+/// Actions must be known, and stand on the rank of their stage.
+fn check_items(flow: &Flow, rows: &[Vec<Action>], microbatches: u32) -> Result<(), EmitError> {
+    for (rank, row) in rows.iter().enumerate() {
+        for item in row.iter().flat_map(Action::items) {
+            let rank = rank as u32;
+            let stage = item.stage.map(|stage| flow.ranks.get(stage as usize));
+            let why = match (item.kind, stage, item.microbatch) {
+                _ if item.slice.is_some() => "is a slice, which blocks do not have",
+                (Kind::R | Kind::N | Kind::U, None, None) => continue,
+                (Kind::R | Kind::N | Kind::U, ..) => "concerns all stages of a rank at once",
+                (Kind::F | Kind::I | Kind::W | Kind::B, Some(Some(&at)), Some(mb))
+                    if at == rank && mb < microbatches =>
+                {
+                    continue;
+                }
+                (Kind::F | Kind::I | Kind::W | Kind::B, ..) => {
+                    "names a stage of another rank, or a micro-batch too many"
+                }
+                (Kind::G | Kind::D | Kind::O | Kind::L, ..) => "is an action that programs do not have",
+            };
+            return Err(EmitError::Item { rank, item, why });
+        }
+    }
+    Ok(())
+}
+
+fn members(model: &Model, flow: &Flow, bodies: &Bodies) -> Members {
+    let mut members = Members::default();
+    for (index, run) in flow.runs.iter().enumerate() {
+        for place in (0..run.results.len()).filter(|&place| run.results[place].is_none()) {
+            let ranks = members.totals.entry(microbatch::total_name(model, flow, index, place)).or_default();
+            ranks.push(run.rank);
+        }
+        let returns = !model.blocks[run.block][SectionKind::U].ret.is_empty();
+        if returns && bodies.get(run.block, BodyKind::R).is_some() {
+            members.squares.push(run.rank);
+        }
+    }
+    for ranks in members.totals.values_mut().chain([&mut members.squares]) {
+        ranks.sort_unstable();
+        ranks.dedup();
+    }
+    members
+}
+
+/// All that the rows of a program share.
+struct Plan<'a> {
+    model: &'a Model,
+    flow: &'a Flow,
+    holders: &'a Holders,
+    members: Members,
+    mail: &'a Mail,
+}
+
+impl Plan<'_> {
+    fn class(&self, rank: u32, actions: &[Action], bodies: &mut Bodies) -> Result<Class, EmitError> {
+        let mut row = Row::new(self.model, self.flow, self.mail, rank);
+        for item in actions.iter().flat_map(Action::items) {
+            match (item.kind, item.stage, item.microbatch) {
+                (Kind::F, Some(stage), Some(mb)) => row.forward(bodies, stage, mb)?,
+                (kind, Some(stage), Some(mb)) => row.backward(bodies, kind, stage, mb)?,
+                (kind, ..) => {
+                    row.land_all();
+                    match kind {
+                        Kind::R => row.reduce(bodies, self.holders)?,
+                        Kind::N => row.norm(bodies, &self.members)?,
+                        _ => row.update(bodies, self.holders)?,
+                    }
+                }
+            }
+            row.end_action();
+        }
+        row.land_all();
+        let params = self.holders.by_rank.get(&rank).map_or_else(Vec::new, |params| params.iter().copied().collect());
+        Ok(Class { ranks: rank..rank + 1, regs: row.regs, instrs: row.instrs, params })
+    }
+}
+
+#[cfg(test)]
+mod tests;

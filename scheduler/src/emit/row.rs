@@ -1,0 +1,291 @@
+//! The row of one rank while it is written: its registers, who still reads them, and what is under way.
+
+use super::flow::Flow;
+use super::{Bodies, EmitError};
+use ir::entity::PrimaryMap;
+use ir::expr::{BinaryExpr, Expr};
+use ir::graph::Model;
+use ir::ids::{AxisId, BodyId, Reg, Token};
+use ir::program::{Instr, RegData, Transfer};
+use ir::types::Type;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// What a rank holds from one action to another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Key {
+    /// A value for a micro-batch.
+    Value(usize, u32),
+    /// One of a value's cotangents for a micro-batch.
+    Cotangent(usize, usize, u32),
+    /// The bundle of a run's F for a micro-batch.
+    Forward(usize, u32),
+    /// The bundle of a run's I for a micro-batch.
+    Input(usize, u32),
+    /// The bundle of a run's R.
+    Reduced(usize),
+}
+
+/// A value or cotangent that another rank needs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Message {
+    pub(super) from: u32,
+    pub(super) to: u32,
+    pub(super) what: Key,
+}
+
+/// All messages, per pair of ranks in the order in which they are sent. The tag of a message is its place.
+pub(super) type Mail = BTreeMap<(u32, u32), Vec<Message>>;
+
+/// A send that has started.
+struct Flight {
+    /// The action after whose end it is waited for.
+    due: usize,
+    token: Token,
+    reg: Reg,
+}
+
+/// A run of a body as the row calls it; what is left out is empty.
+#[derive(Default)]
+pub(super) struct Invoke {
+    pub(super) call: usize,
+    pub(super) instance: u32,
+    pub(super) microbatch: Option<u32>,
+    pub(super) first: bool,
+    pub(super) args: Vec<Reg>,
+    pub(super) bundles: Vec<Reg>,
+    pub(super) results: Vec<Reg>,
+    pub(super) keep: Option<Reg>,
+}
+
+pub(super) struct Row<'a> {
+    pub(super) model: &'a Model,
+    pub(super) flow: &'a Flow,
+    pub(super) rank: u32,
+    pub(super) regs: PrimaryMap<Reg, RegData>,
+    pub(super) instrs: Vec<Instr>,
+    pub(super) held: HashMap<Key, Reg>,
+    /// Arguments of later forwards on this rank that read a value.
+    pub(super) readers_left: HashMap<Key, usize>,
+    /// Runs whose W has run in this step.
+    pub(super) accumulated: HashSet<usize>,
+    /// The sums that the step graph reads.
+    pub(super) squares: Vec<Reg>,
+    /// Losses and the like, by name.
+    pub(super) totals: Vec<(String, Reg)>,
+    mail: &'a Mail,
+    opened: HashMap<u32, usize>,
+    names: HashSet<String>,
+    flights: Vec<Flight>,
+    /// Released while being sent.
+    doomed: HashSet<Reg>,
+    dead: Vec<Reg>,
+    tokens: u32,
+    action: usize,
+}
+
+impl<'a> Row<'a> {
+    pub(super) fn new(model: &'a Model, flow: &'a Flow, mail: &'a Mail, rank: u32) -> Row<'a> {
+        Row {
+            model,
+            flow,
+            rank,
+            mail,
+            regs: PrimaryMap::new(),
+            instrs: Vec::new(),
+            held: HashMap::new(),
+            readers_left: HashMap::new(),
+            accumulated: HashSet::new(),
+            squares: Vec::new(),
+            totals: Vec::new(),
+            opened: HashMap::new(),
+            names: HashSet::new(),
+            flights: Vec::new(),
+            doomed: HashSet::new(),
+            dead: Vec::new(),
+            tokens: 0,
+            action: 0,
+        }
+    }
+
+    /// A new register; a name that is taken gets a number.
+    pub(super) fn reg(&mut self, name: String, ty: Option<&Type>) -> Reg {
+        let (mut unique, mut number) = (name.clone(), 1);
+        while !self.names.insert(unique.clone()) {
+            number += 1;
+            unique = format!("{name}.{number}");
+        }
+        self.regs.push(RegData { name: unique, ty: ty.cloned() })
+    }
+
+    pub(super) fn run(&mut self, body: BodyId, invoke: Invoke) {
+        let Invoke { call, instance, microbatch, first, args, bundles, results, keep } = invoke;
+        self.instrs.push(Instr::Run { body, call, instance, microbatch, first, args, bundles, results, keep });
+    }
+
+    /// Nothing later reads the register.
+    pub(super) fn release(&mut self, reg: Reg) {
+        if self.flights.iter().any(|flight| flight.reg == reg) {
+            self.doomed.insert(reg);
+        } else {
+            self.dead.push(reg);
+        }
+    }
+
+    /// Frees what has been released.
+    pub(super) fn free(&mut self) {
+        if !self.dead.is_empty() {
+            self.instrs.push(Instr::Free(std::mem::take(&mut self.dead)));
+        }
+    }
+
+    /// `into += from`, and releases `from`.
+    pub(super) fn add(&mut self, into: Reg, from: Reg) {
+        self.instrs.push(Instr::Add { into, from });
+        self.release(from);
+    }
+
+    fn token(&mut self) -> Token {
+        self.tokens += 1;
+        Token::from_u32(self.tokens - 1)
+    }
+
+    /// Starts a transfer and waits for it.
+    pub(super) fn transfer(&mut self, transfer: Transfer, operand: Option<Reg>, result: Option<Reg>) {
+        let token = self.token();
+        self.instrs.extend([Instr::Start { token, transfer, operand }, Instr::Wait { token, result }]);
+    }
+
+    /// Starts to send what a message says. The wait comes at the end of the next action, so that a rank that waits for its
+    /// send to be received has by then asked for what the receiver may be sending to it; to a rank that is further away, as
+    /// many actions later as a micro-batch takes there and back.
+    pub(super) fn send(&mut self, to: u32, what: Key, reg: Reg) -> Result<(), EmitError> {
+        let message = Message { from: self.rank, to, what };
+        let place = self.mail.get(&(self.rank, to)).and_then(|sent| sent.iter().position(|m| *m == message));
+        let tag = place.ok_or(EmitError::Mail { from: self.rank, to })? as u32;
+        let token = self.token();
+        let transfer = Transfer::Send { peer: self.peer(to)?, tag };
+        self.instrs.push(Instr::Start { token, transfer, operand: Some(reg) });
+        let lag = match self.rank.abs_diff(to) as usize {
+            0 | 1 => 0,
+            distance => 2 * distance,
+        };
+        self.flights.push(Flight { due: self.action + lag, token, reg });
+        Ok(())
+    }
+
+    /// The register of something that an earlier action left or that another rank sends. Messages of a rank are received
+    /// in the order in which it sends them; those for later are held.
+    pub(super) fn fetch(&mut self, what: Key, from: u32) -> Result<Reg, EmitError> {
+        if let Some(&reg) = self.held.get(&what) {
+            return Ok(reg);
+        }
+        let mail = self.mail;
+        let sent = mail.get(&(from, self.rank)).map_or(&[][..], Vec::as_slice);
+        let opened = self.opened.get(&from).copied().unwrap_or(0);
+        let place = sent.iter().position(|message| message.what == what).filter(|&place| place >= opened);
+        let place = place.ok_or(EmitError::Mail { from, to: self.rank })?;
+        for (tag, message) in sent.iter().enumerate().take(place + 1).skip(opened) {
+            self.receive(*message, tag as u32)?;
+        }
+        self.opened.insert(from, place + 1);
+        Ok(self.held[&what])
+    }
+
+    fn receive(&mut self, message: Message, tag: u32) -> Result<(), EmitError> {
+        let (name, ty) = match message.what {
+            Key::Value(made, mb) => (format!("{}:{mb}", self.flow.made[made].name), &self.flow.made[made].ty),
+            Key::Cotangent(made, index, mb) => {
+                let ty = super::microbatch::cotangent_type(self.model, self.flow, made, index);
+                (format!("{}.d:{mb}", self.flow.made[made].name), ty)
+            }
+            Key::Forward(..) | Key::Input(..) | Key::Reduced(..) => {
+                return Err(EmitError::Mail { from: message.from, to: message.to });
+            }
+        };
+        let transfer = Transfer::Recv { peer: self.peer(message.from)?, tag, ty: ty.clone() };
+        let reg = self.reg(name, Some(ty));
+        self.transfer(transfer, None, Some(reg));
+        self.held.insert(message.what, reg);
+        if let Key::Value(made, _) = message.what {
+            self.readers_left.insert(message.what, self.flow.local_uses(made, self.rank));
+        }
+        Ok(())
+    }
+
+    /// A pipeline coordinate relative to this rank's, so that ranks with the same part have the same row.
+    fn peer(&self, rank: u32) -> Result<Expr, EmitError> {
+        let pp: AxisId = self.model.mesh.pipeline().ok_or(EmitError::Stages)?;
+        let (op, distance) =
+            if rank >= self.rank { (BinaryExpr::Add, rank - self.rank) } else { (BinaryExpr::Sub, self.rank - rank) };
+        Ok(Expr::binary(op, Expr::Coordinate(pp), Expr::Int(i64::from(distance))))
+    }
+
+    /// Waits for the sends of actions before the current one, and begins the next.
+    pub(super) fn end_action(&mut self) {
+        self.land(self.action);
+        self.action += 1;
+    }
+
+    /// Waits for all sends.
+    pub(super) fn land_all(&mut self) {
+        self.land(usize::MAX);
+    }
+
+    fn land(&mut self, before: usize) {
+        let (landed, flying): (Vec<Flight>, Vec<Flight>) =
+            std::mem::take(&mut self.flights).into_iter().partition(|flight| flight.due < before);
+        self.flights = flying;
+        for flight in landed {
+            self.instrs.push(Instr::Wait { token: flight.token, result: None });
+            let still = self.flights.iter().any(|other| other.reg == flight.reg);
+            if !still && self.doomed.remove(&flight.reg) {
+                self.dead.push(flight.reg);
+            }
+        }
+        self.free();
+    }
+
+    /// Adds up a loss of a micro-batch; values of other types are totals of their own until they are paid.
+    pub(super) fn total(&mut self, name: &str, reg: Reg) {
+        let same = |&&(ref n, r): &&(String, Reg)| n == name && self.regs[r].ty == self.regs[reg].ty;
+        match self.totals.iter().find(same) {
+            Some(&(_, into)) => self.add(into, reg),
+            None => self.totals.push((name.to_string(), reg)),
+        }
+    }
+
+    /// Pays what the totals owe, sums them over the ranks that have them, and gives them out.
+    pub(super) fn give_totals(&mut self, bodies: &mut Bodies, ranks: &BTreeMap<String, Vec<u32>>) {
+        let mut paid: BTreeMap<String, Reg> = BTreeMap::new();
+        for (name, reg) in std::mem::take(&mut self.totals) {
+            let reg = self.pay(&name, reg, bodies);
+            match paid.get(&name) {
+                Some(&into) => self.add(into, reg),
+                None => drop(paid.insert(name, reg)),
+            }
+        }
+        for (name, reg) in paid {
+            self.sum(reg, &ranks[&name]);
+            self.instrs.push(Instr::Out { name, reg });
+            self.release(reg);
+        }
+        self.free();
+    }
+
+    /// Sums a register over ranks, this among them.
+    pub(super) fn sum(&mut self, reg: Reg, ranks: &[u32]) {
+        if ranks.len() > 1 {
+            self.transfer(Transfer::Sum { ranks: ranks.to_vec() }, Some(reg), None);
+        }
+    }
+
+    fn pay(&mut self, name: &str, reg: Reg, bodies: &mut Bodies) -> Reg {
+        let Some(ty) = self.regs[reg].ty.clone().filter(|ty| ty.debt.is_some()) else { return reg };
+        let body = bodies.paying(name, &ty);
+        let results = bodies.all[body].results.clone();
+        let result = self.reg(name.to_string(), Some(&bodies.all[body].values[results[0]].ty));
+        self.run(body, Invoke { args: vec![reg], results: vec![result], ..Invoke::default() });
+        self.release(reg);
+        result
+    }
+}

@@ -1,0 +1,132 @@
+//! What emit makes, and what the program checker finds when it is broken.
+
+mod broken;
+mod sharded;
+
+use super::*;
+use crate::costs::StageCosts;
+use crate::cut::{CutError, cut, cut_at};
+use crate::schedules::{self, split_backward};
+use cost::CPU;
+use ir::differentiate::differentiate;
+use ir::mesh::Mesh;
+use ir::models::{Batch, preset};
+use ir::optimizer::Optimizer;
+use ir::program::{Instr, Transfer};
+use ir::text::File;
+use ir::types::DType;
+use ir::verify::program::{check, peak_bytes};
+
+/// A small preset on so many pipeline ranks, ready to emit.
+fn model(name: &str, ranks: u64) -> Model {
+    let batch = Batch { batch: 2, seq: 8, dtype: DType::F32 };
+    let built = preset(name).unwrap().config.build(&batch).unwrap();
+    let optimizer = Optimizer { clip: None, ..Optimizer::default() };
+    let mut model = differentiate(built, &optimizer).unwrap();
+    model.mesh = Mesh::new("m", &[("pp", ranks)]);
+    model
+}
+
+fn schedule(kind: &str, ranks: u32, microbatches: u32) -> Schedule {
+    let costs = StageCosts::uniform(ranks, 1.0, 1.0, 1.0, 0.0);
+    schedules::find(kind).unwrap().make(&costs, ranks, microbatches).unwrap()
+}
+
+fn emitted(name: &str, kind: &str, ranks: u32, microbatches: u32) -> (Model, Program) {
+    let model = model(name, u64::from(ranks));
+    let staged = cut(&model, ranks, &CPU).unwrap();
+    let program = emit(&model, &staged, &schedule(kind, ranks, microbatches), microbatches).unwrap();
+    (model, program)
+}
+
+#[test]
+fn programs_of_every_schedule_hold_all_invariants() {
+    for name in ["tiny-llama", "tiny-gpt2"] {
+        for (kind, ranks, microbatches) in [("gpipe", 1, 1), ("gpipe", 2, 3), ("1f1b", 1, 3), ("1f1b", 4, 6)] {
+            let (model, program) = emitted(name, kind, ranks, microbatches);
+            assert_eq!(check(&model, &program, None), Ok(()), "{name} {kind} {ranks}");
+        }
+    }
+}
+
+#[test]
+fn backwards_may_be_split() {
+    let model = model("tiny-gpt2", 2);
+    let staged = cut(&model, 2, &CPU).unwrap();
+    let program = emit(&model, &staged, &split_backward(schedule("1f1b", 2, 3)), 3).unwrap();
+    assert_eq!(check(&model, &program, None), Ok(()));
+}
+
+#[test]
+fn registers_have_names_of_their_own_that_parse_back() {
+    let model = broken::shared();
+    let program = emit(&model, &cut(&model, 1, &CPU).unwrap(), &schedule("1f1b", 1, 2), 2).unwrap();
+    let file = File { model, program: Some(program), ..File::default() };
+    let text = ir::text::print(&file);
+    assert!(text.contains("%x.d:0.2"), "two readers of a value give two cotangents");
+    assert_eq!(ir::text::print(&ir::text::parse(&text).unwrap()), text);
+}
+
+#[test]
+fn an_evaluation_runs_forwards_and_keeps_nothing() {
+    let model = model("tiny-llama", 2);
+    let program = emit_forward(&model, &cut(&model, 2, &CPU).unwrap(), 3).unwrap();
+    assert_eq!(check(&model, &program, None), Ok(()));
+    assert!(program.bodies.values().all(|body| body.keeps.is_empty()));
+}
+
+#[test]
+fn one_f_one_b_holds_less_than_gpipe() {
+    let peaks = |kind| {
+        let (model, program) = emitted("tiny-llama", kind, 2, 6);
+        peak_bytes(&model, &program)
+    };
+    let (gpipe, one) = (peaks("gpipe"), peaks("1f1b"));
+    assert!(one[0] < gpipe[0] && one[1] < gpipe[1], "{one:?} {gpipe:?}");
+}
+
+#[test]
+fn a_tied_parameter_is_summed_before_and_shared_after() {
+    let (_, program) = emitted("tiny-gpt2", "1f1b", 2, 2);
+    let places = |class: &Class, of: fn(&Transfer) -> bool| {
+        class.instrs.iter().filter(|instr| matches!(instr, Instr::Start { transfer, .. } if of(transfer))).count()
+    };
+    for class in &program.classes {
+        assert_eq!(places(class, |transfer| matches!(transfer, Transfer::SumGradient { .. })), 1);
+        assert_eq!(places(class, |transfer| matches!(transfer, Transfer::ShareParam { .. })), 1);
+    }
+}
+
+#[test]
+fn stages_balance_and_have_costs() {
+    let model = model("tiny-llama", 2);
+    let runs = runs_of(&model).count();
+    let staged = cut(&model, 2, &CPU).unwrap();
+    let seconds: Vec<f64> = staged.stages.iter().map(|stage| stage.cost.f + stage.cost.i + stage.cost.w).collect();
+    for at in 1..runs {
+        let other = cut_at(&model, &[0, at], &CPU).unwrap();
+        let longest = other.stages.iter().map(|stage| stage.cost.f + stage.cost.i + stage.cost.w).fold(0.0, f64::max);
+        assert!(longest >= seconds[0].max(seconds[1]) * (1.0 - 1e-9));
+    }
+    assert!(staged.stages.iter().all(|stage| stage.cost.crossing > 0 && stage.cost.kept > 0));
+    // AdamW: parameter, gradient and two moments of 4 bytes each.
+    let state: u64 = staged.stages.iter().map(|stage| stage.cost.state).sum();
+    assert!(state >= 16 * model.parameter_count());
+}
+
+#[test]
+fn what_does_not_fit_is_said() {
+    let model = model("tiny-llama", 2);
+    let runs = runs_of(&model).count();
+    assert_eq!(cut(&model, runs as u32 + 1, &CPU), Err(CutError::TooMany { stages: runs as u32 + 1, runs }));
+    assert_eq!(cut_at(&model, &[1], &CPU), Err(CutError::Starts { starts: vec![1], runs }));
+    let staged = cut(&model, 2, &CPU).unwrap();
+    assert_eq!(emit(&model, &staged, &schedule("1f1b", 3, 2), 2).unwrap_err(), EmitError::Stages);
+    let mut swapped = schedule("1f1b", 2, 2);
+    swapped.rows.reverse();
+    assert!(matches!(emit(&model, &staged, &swapped, 2), Err(EmitError::Item { rank: 0, .. })));
+    let mut backward_first = schedule("gpipe", 2, 1);
+    backward_first.rows[1].swap(0, 1);
+    let early = emit(&model, &staged, &backward_first, 1).unwrap_err();
+    assert_eq!(early.to_string(), "a section of `@head` runs before its F");
+}

@@ -1,0 +1,279 @@
+//! The verb `schedule`: a request in, a report and a timeline out.
+
+use crate::check::{Law, Violation, check};
+use crate::costs::{CostsError, CostsFile, StageCosts};
+use crate::schedules::bound::{Bound, lower_bound};
+use crate::schedules::{Placement, SCHEDULES, ScheduleKind, find, split_backward};
+use crate::simulate::{SimulateError, Timeline, simulate};
+use ir::schedule::{Action, Schedule};
+use serde::{Deserialize, Serialize};
+use std::time::Instant;
+
+/// What to schedule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScheduleRequest {
+    /// Which schedule, by its name in [`SCHEDULES`].
+    pub kind: String,
+    /// Pipeline ranks.
+    pub stages: u32,
+    /// Micro-batches of a step.
+    pub microbatches: u32,
+    /// Stages per rank.
+    pub chunks: u32,
+    /// Which rank holds which stage; `None`: as the kind has it.
+    pub placement: Option<Placement>,
+    /// Whether I and W are run as one.
+    pub backward: Backward,
+    /// What the lower bound is of.
+    pub objective: Objective,
+    /// What each stage takes, and what each rank may hold.
+    pub costs: CostsFile,
+}
+
+impl Default for ScheduleRequest {
+    /// 1F1B on one rank with one micro-batch, at unit costs.
+    fn default() -> ScheduleRequest {
+        ScheduleRequest {
+            kind: "1f1b".into(),
+            stages: 1,
+            microbatches: 1,
+            chunks: 1,
+            placement: None,
+            backward: Backward::default(),
+            objective: Objective::default(),
+            costs: CostsFile::default(),
+        }
+    }
+}
+
+/// How backwards are run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backward {
+    /// As the kind has it.
+    #[default]
+    Auto,
+    /// As one: B.
+    Fused,
+    /// I, then W.
+    Split,
+}
+
+/// What is to be small.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Objective {
+    /// The end of the last action.
+    #[default]
+    Makespan,
+    /// The longest of the ranks' own spans.
+    Span,
+}
+
+/// The answer, with the fields of `schedule --format json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScheduleReport {
+    /// Which schedule.
+    pub kind: String,
+    /// Pipeline ranks.
+    pub stages: u32,
+    /// Micro-batches of a step.
+    pub microbatches: u32,
+    /// Stages per rank.
+    pub chunks: u32,
+    /// What `lower_bound`, `gap` and `optimal` are of.
+    pub objective: Objective,
+    /// End of the last action, from time 0.
+    pub makespan: f64,
+    /// The longest time any rank takes from its first start to its last end.
+    pub span: f64,
+    /// (makespan - busy) / makespan, busy being the work of the busiest rank.
+    pub bubble: f64,
+    /// (span - busy) / span.
+    pub bubble_span: f64,
+    /// No order on this placement has a smaller objective. Backwards may be split, unless the request fuses them.
+    pub lower_bound: f64,
+    /// (objective - lower_bound) / objective.
+    pub gap: f64,
+    /// Whether the bound is met.
+    pub optimal: bool,
+    /// What made the order: `rule`.
+    pub engine: String,
+    /// Whether the order holds the memory limit, and is proven to be the best.
+    pub status: Status,
+    /// The unit of times.
+    pub unit: String,
+    /// Whether the same request always gives the same order.
+    pub deterministic: bool,
+    /// The most memory each rank holds.
+    pub peak_memory: Vec<f64>,
+    /// Each rank's row as `0F0`, `0I0`, without what ends the step.
+    pub order: Vec<Vec<String>>,
+    /// How long the answer took, in seconds.
+    pub seconds: f64,
+}
+
+/// What is known of an order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// It meets the lower bound.
+    Optimal,
+    /// It can be run; a better one may exist.
+    Feasible,
+    /// A rank would hold more than its limit.
+    Infeasible,
+}
+
+/// Why there is no schedule.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// There is no such kind.
+    #[error("there is no schedule `{kind}`; there are {known}", known = known())]
+    UnknownKind {
+        /// The name asked for.
+        kind: String,
+    },
+    /// A number that cannot be.
+    #[error("{0}")]
+    Request(String),
+    /// The costs are wrong.
+    #[error(transparent)]
+    Costs(#[from] CostsError),
+    /// The kind cannot be had for these numbers.
+    #[error("`{kind}` cannot be had: {why}")]
+    Constraint {
+        /// The kind.
+        kind: &'static str,
+        /// Which constraint fails.
+        why: String,
+    },
+    /// The rows made cannot be run: a fault of the kind's rule.
+    #[error("bug in schedule `{kind}`: {source}")]
+    Stuck {
+        /// The kind.
+        kind: &'static str,
+        /// What the simulator says.
+        source: SimulateError,
+    },
+    /// The rows made are wrong: a fault of the kind's rule.
+    #[error("bug in schedule `{kind}`:{}", lines(.violations))]
+    Wrong {
+        /// The kind.
+        kind: &'static str,
+        /// What the checker says.
+        violations: Vec<Violation>,
+    },
+}
+
+fn known() -> String {
+    SCHEDULES.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
+}
+
+fn lines(violations: &[Violation]) -> String {
+    violations.iter().map(|violation| format!("\n  {violation}")).collect()
+}
+
+/// The most stages times micro-batches, so that a slip of the pen does not take all memory.
+const MOST_CELLS: u64 = 1 << 20;
+
+/// Makes, checks and simulates the schedule asked for.
+///
+/// An order that does not hold the memory limit is an answer with status `infeasible`, not an error.
+pub fn report(request: &ScheduleRequest) -> Result<(ScheduleReport, Timeline), Error> {
+    let clock = Instant::now();
+    let kind = find(&request.kind).ok_or_else(|| Error::UnknownKind { kind: request.kind.clone() })?;
+    check_numbers(request, kind)?;
+    let costs = request.costs.resolve(kind.placement.stages(request.stages), request.stages)?;
+    let schedule = make(request, kind, &costs)?;
+    let timeline = simulate(&schedule, &costs).map_err(|source| Error::Stuck { kind: kind.name, source })?;
+    let fits = check_rows(request, kind, &schedule, &costs)?;
+
+    let fused = request.backward == Backward::Fused;
+    let bound = lower_bound(&costs, kind.placement, request.stages, request.microbatches, fused);
+    let (reached, lower_bound) = match (request.objective, bound) {
+        (Objective::Makespan, Bound { makespan, .. }) => (timeline.makespan, makespan),
+        (Objective::Span, Bound { span, .. }) => (timeline.span, span),
+    };
+    let gap = if reached > 0.0 { ((reached - lower_bound) / reached).max(0.0) } else { 0.0 };
+    let optimal = fits && gap < 1e-9;
+    let report = ScheduleReport {
+        kind: kind.name.into(),
+        stages: request.stages,
+        microbatches: request.microbatches,
+        chunks: request.chunks,
+        objective: request.objective,
+        makespan: timeline.makespan,
+        span: timeline.span,
+        bubble: timeline.bubble(),
+        bubble_span: timeline.bubble_span(),
+        lower_bound,
+        gap,
+        optimal,
+        engine: "rule".into(),
+        status: match (fits, optimal) {
+            (false, _) => Status::Infeasible,
+            (true, true) => Status::Optimal,
+            (true, false) => Status::Feasible,
+        },
+        unit: costs.unit,
+        deterministic: true,
+        peak_memory: timeline.peak_memory.clone(),
+        order: schedule.rows.iter().map(|row| printed(row)).collect(),
+        seconds: clock.elapsed().as_secs_f64(),
+    };
+    Ok((report, timeline))
+}
+
+fn check_numbers(request: &ScheduleRequest, kind: &ScheduleKind) -> Result<(), Error> {
+    for (name, number) in
+        [("stages", request.stages), ("microbatches", request.microbatches), ("chunks", request.chunks)]
+    {
+        if number == 0 {
+            return Err(Error::Request(format!("`{name}` is 0, but must be 1 or more")));
+        }
+    }
+    if u64::from(request.stages) * u64::from(request.microbatches) > MOST_CELLS {
+        let (stages, microbatches) = (request.stages, request.microbatches);
+        return Err(Error::Request(format!(
+            "{stages} stages x {microbatches} micro-batches are more than {MOST_CELLS}"
+        )));
+    }
+    let placement = request.placement.unwrap_or(kind.placement);
+    if placement != kind.placement {
+        let why = format!("its stages lie as a {}, not as a {placement}", kind.placement);
+        return Err(Error::Constraint { kind: kind.name, why });
+    }
+    if request.chunks != 1 {
+        let why = format!("it has one chunk per rank, not {}", request.chunks);
+        return Err(Error::Constraint { kind: kind.name, why });
+    }
+    Ok(())
+}
+
+fn make(request: &ScheduleRequest, kind: &ScheduleKind, costs: &StageCosts) -> Result<Schedule, Error> {
+    let made = kind.make(costs, request.stages, request.microbatches);
+    let schedule = made.map_err(|why| Error::Constraint { kind: kind.name, why })?;
+    Ok(if request.backward == Backward::Split { split_backward(schedule) } else { schedule })
+}
+
+/// Whether the rows hold the memory limit; anything else wrong with them is an error.
+fn check_rows(
+    request: &ScheduleRequest,
+    kind: &ScheduleKind,
+    schedule: &Schedule,
+    costs: &StageCosts,
+) -> Result<bool, Error> {
+    let violations = check(schedule, costs, request.microbatches, |stage, _| kind.placement.rank(stage));
+    let (memory, wrong): (Vec<_>, Vec<_>) = violations.into_iter().partition(|v| v.law == Law::Memory);
+    if wrong.is_empty() { Ok(memory.is_empty()) } else { Err(Error::Wrong { kind: kind.name, violations: wrong }) }
+}
+
+fn printed(row: &[Action]) -> Vec<String> {
+    let staged = row.iter().filter(|action| action.items().all(|item| item.stage.is_some()));
+    staged.map(Action::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,28 @@
+//! The schedule 1F1B: its timeline and its rows.
+
+use super::row_of;
+use crate::costs::StageCosts;
+use ir::schedule::{Kind, Schedule};
+
+/// 1F1B (PipeDream-Flush, arXiv 2006.09503): rank r starts with `warm = min(p-1-r, m)` forwards, then alternates one
+/// forward and one backward, then drains the `warm` backwards left. GPipe's bubble, but rank r holds min(p-r, m)
+/// activations instead of m.
+///
+/// Three ranks, four micro-batches, f = i = w = 1:
+/// ```text
+/// rank 0  F0 F1 F2 ........... B0--- F3 B1--- .. B2--- .. B3---
+/// rank 1  .. F0 F1 ..... B0--- F2 B1--- F3 B2--- .. B3--- .....
+/// rank 2  ..... F0 B0--- F1 B1--- F2 B2--- F3 B3--- ...........
+/// ```
+pub(super) fn one_f_one_b(_: &StageCosts, ranks: u32, microbatches: u32) -> Result<Schedule, String> {
+    let rows = (0..ranks)
+        .map(|rank| {
+            let warm = (ranks - 1 - rank).min(microbatches);
+            let warm_up = (0..warm).map(|j| (Kind::F, j));
+            let steady = (warm..microbatches).flat_map(|j| [(Kind::F, j), (Kind::B, j - warm)]);
+            let cool_down = (microbatches - warm..microbatches).map(|j| (Kind::B, j));
+            row_of(rank, warm_up.chain(steady).chain(cool_down))
+        })
+        .collect();
+    Ok(Schedule { name: "1f1b".into(), rows })
+}
