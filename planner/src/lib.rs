@@ -1,1 +1,14 @@
-//! Where: shardings and collectives.
+//! WHERE: which axes shard which dims, and the collectives that follow from it.
+//!
+//! Level 1 in, level 1 out: the passes of [`PASSES`] run in order over a differentiated model. After the last one every
+//! sharding is closed, every statement obeys its op's rule, and each change of layout is a collective.
+
+mod assign;
+mod choose;
+mod pass;
+mod passes;
+mod ports;
+mod recover;
+mod sections;
+
+pub use pass::{Observer, PASSES, Pass, PlanError, plan};

@@ -1,0 +1,159 @@
+//! Decides how a statement is sharded, from its operands, its pins and its readers' wishes.
+//!
+//! Conflicts: when one axis meets two letters the pin wins, then the parameter's sharding, then the earlier operand. Debts
+//! pass through linear ops and sums of equally pending values where that makes them no dearer; else they are paid before
+//! the op.
+
+use crate::assign::{Assignment, Operand, Passing, ResultSite, is_expandable, reading_order, split};
+use ir::mesh::{Axes, Mesh};
+use ir::ops::Op;
+use ir::rule::{Instance, Letter, TensorLetters};
+use ir::types::{Debt, DebtKind, Dims, Type};
+
+struct Choice<'a> {
+    mesh: &'a Mesh,
+    instance: &'a Instance,
+    exact: Vec<bool>,
+    expandable: bool,
+    locked: Vec<bool>,
+    letters: Vec<Axes>,
+    taken: Axes,
+}
+
+impl Choice<'_> {
+    fn may_split(&self, letter: usize) -> bool {
+        let Letter { whole, marked_whole, .. } = self.instance.letters[letter];
+        !self.locked[letter] && (!whole || (marked_whole && self.expandable))
+    }
+
+    /// Puts more axes on a letter, as far as they are free and legal.
+    fn adopt(&mut self, letter: usize, axes: &Axes) {
+        if !self.may_split(letter) || !self.letters[letter].is_prefix_of(axes) {
+            return;
+        }
+        for axis in axes.iter().skip(self.letters[letter].len()).collect::<Vec<_>>() {
+            let longer = self.letters[letter].union(&Axes::one(axis));
+            let size = self.instance.letters[letter].size;
+            let fits = self.mesh.size(&longer) <= size && (!self.exact[letter] || self.mesh.is_even(size, &longer));
+            if self.taken.contains(axis) || !fits {
+                break;
+            }
+            self.letters[letter] = longer;
+            self.taken.push(axis);
+            if !self.instance.compounds_hold(&self.letters, self.mesh) {
+                self.letters[letter].pop();
+                self.taken.pop();
+                break;
+            }
+        }
+    }
+
+    fn adopt_tensor(&mut self, tensor: &TensorLetters, dims: &[Option<Axes>]) {
+        for (letters, axes) in tensor.iter().zip(dims) {
+            let Some(axes) = axes else { continue };
+            for (letter, axes) in split(self.mesh, self.instance, letters, axes) {
+                self.adopt(letter, &axes);
+            }
+        }
+    }
+}
+
+fn exact_letters(instance: &Instance, dims: &Dims, operands: &[&Type], results: &[&Type]) -> Vec<bool> {
+    let mut exact = vec![false; instance.letters.len()];
+    let tensors = instance.operands.iter().zip(operands).chain(instance.results.iter().zip(results));
+    for (tensor, ty) in tensors {
+        for (letters, dim) in tensor.iter().zip(&ty.dims) {
+            if let (Some(name), [letter]) = (dim.name, letters.as_slice()) {
+                exact[*letter] |= dims[name].exact;
+            }
+        }
+    }
+    exact
+}
+
+/// Decides how a statement is sharded.
+pub(crate) fn choose(
+    mesh: &Mesh,
+    dims: &Dims,
+    op: &Op,
+    instance: &Instance,
+    operands: &[Operand<'_>],
+    results: &[ResultSite<'_>],
+) -> Assignment {
+    let operand_types: Vec<&Type> = operands.iter().map(|operand| operand.ty).collect();
+    let result_types: Vec<&Type> = results.iter().map(|result| result.ty).collect();
+    let count = instance.letters.len();
+    let mut choice = Choice {
+        mesh,
+        instance,
+        exact: exact_letters(instance, dims, &operand_types, &result_types),
+        expandable: is_expandable(op),
+        locked: vec![false; count],
+        letters: vec![Axes::none(); count],
+        taken: Axes::none(),
+    };
+    for (tensor, result) in instance.results.iter().zip(results) {
+        choice.adopt_tensor(tensor, &result.pin.dims);
+        for (letters, _) in tensor.iter().zip(&result.pin.dims).filter(|(_, pin)| pin.is_some()) {
+            letters.iter().for_each(|&letter| choice.locked[letter] = true);
+        }
+    }
+    for index in reading_order(operands) {
+        let wished: Vec<_> = operands[index].ty.dims.iter().map(|dim| Some(dim.axes.clone())).collect();
+        choice.adopt_tensor(&instance.operands[index], &wished);
+    }
+    let storage = pointwise_storage(instance, &operand_types, results, &choice.taken);
+    choice.taken = choice.taken.union(&storage);
+    let passing = choose_passing(op, instance, operands, &choice.letters, &choice.taken, &result_types);
+    // Readers' wishes come last: what can stay owed is paid where it is read, once.
+    choice.taken = choice.taken.union(&passing.as_ref().map_or_else(Axes::none, |passing| passing.debt.axes.clone()));
+    for (tensor, result) in instance.results.iter().zip(results) {
+        let wished: Vec<_> = result.hint.iter().cloned().map(Some).collect();
+        choice.adopt_tensor(tensor, &wished);
+    }
+    Assignment { letters: choice.letters, passing, storage }
+}
+
+/// A pointwise op works on any storage, equal on all: that of a pinned result, else of the first stored operand.
+fn pointwise_storage(instance: &Instance, operands: &[&Type], results: &[ResultSite<'_>], taken: &Axes) -> Axes {
+    if !instance.pointwise {
+        return Axes::none();
+    }
+    let stored = operands.iter().map(|ty| &ty.storage).find(|storage| !storage.is_empty());
+    let pinned = results.iter().filter_map(|result| result.pin.storage.as_ref()).find(|storage| !storage.is_empty());
+    stored.or(pinned).filter(|storage| storage.is_disjoint(taken)).cloned().unwrap_or_default()
+}
+
+fn choose_passing(
+    op: &Op,
+    instance: &Instance,
+    operands: &[Operand<'_>],
+    letters: &[Axes],
+    used: &Axes,
+    results: &[&Type],
+) -> Option<Passing> {
+    if (0..results.len()).any(|r| instance.debt(r, letters).is_some_and(|debt| debt.kind == DebtKind::Max)) {
+        return None;
+    }
+    let sums = |index: usize| match &operands[index].ty.debt {
+        Some(Debt { kind: DebtKind::Sum, axes }) => axes.without(used),
+        _ => Axes::none(),
+    };
+    let grown = results.iter().map(|ty| ty.elements()).sum::<u64>();
+    for group in op.def().map(|def| def.linear(operands.len())).unwrap_or_default() {
+        let axes = match group.as_slice() {
+            // A scalar costs the same to pay once more or less: what one owes, all owe.
+            _ if group.len() > 1 && grown == 1 => {
+                group.iter().fold(Axes::none(), |all, &index| all.union(&sums(index)))
+            }
+            [alone] if operands[*alone].uses > 1 || grown > operands[*alone].ty.elements() => Axes::none(),
+            [first, rest @ ..] => rest.iter().fold(sums(*first), |all, &index| all.intersection(&sums(index))),
+            [] => Axes::none(),
+        };
+        if !axes.is_empty() {
+            let debt = Debt { kind: DebtKind::Sum, axes: axes.sorted() };
+            return Some(Passing { operands: group, debt });
+        }
+    }
+    None
+}

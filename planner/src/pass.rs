@@ -1,0 +1,144 @@
+//! The passes as a table, and the runner.
+
+use crate::passes::{collectives, expand, propagate, refine, reshard, seed};
+use ir::goal::Goal;
+use ir::graph::Model;
+use ir::renumber::renumber;
+
+/// Why a model could not be planned.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PlanError {
+    /// A degree is asked for on a mesh that the file already has.
+    #[error("the file brings its own mesh `@{mesh}`; it takes no other")]
+    OwnMesh {
+        /// The file's mesh.
+        mesh: String,
+    },
+    /// A seed rule or an order names what is not there.
+    #[error("there is no axis `{name}`; the mesh has {known}")]
+    UnknownAxis {
+        /// The name.
+        name: String,
+        /// The axes of the mesh.
+        known: String,
+    },
+    /// A seed rule names a dim that the model has not.
+    #[error("no dim is named {names}; the model has {known}")]
+    UnknownDim {
+        /// The names that would do.
+        names: String,
+        /// The dims of the model.
+        known: String,
+    },
+    /// An exact dim would be cut unevenly.
+    #[error("`{axis}` = {degree} does not divide dim `{dim}` = {size}, which must be cut evenly")]
+    NotDivisible {
+        /// The axis or group.
+        axis: String,
+        /// Its size.
+        degree: u64,
+        /// The dim.
+        dim: String,
+        /// Its size.
+        size: u64,
+    },
+    /// More shards than elements.
+    #[error("`{axis}` = {degree} is more than dim `{dim}` has elements ({size})")]
+    TooManyShards {
+        /// The axis or group.
+        axis: String,
+        /// Its size.
+        degree: u64,
+        /// The dim.
+        dim: String,
+        /// Its size.
+        size: u64,
+    },
+    /// A degree that cannot be made of whole link levels.
+    #[error("`{axis}` = {degree} does not fit the link levels {levels:?}: a level is filled by whole axes")]
+    Levels {
+        /// The axis.
+        axis: String,
+        /// Its size.
+        degree: u64,
+        /// Devices within each level.
+        levels: Vec<u64>,
+    },
+    /// A fault of ours.
+    #[error("fault in pass `{pass}`: {why}")]
+    Fault {
+        /// The pass.
+        pass: &'static str,
+        /// What it met.
+        why: String,
+    },
+}
+
+/// A step from level 1 to level 1.
+pub struct Pass {
+    /// Its name: the file, `--stop-after`, the dump, the folder of cases.
+    pub name: &'static str,
+    /// What it does.
+    pub does: &'static str,
+    /// Why it stands where it stands.
+    pub why_here: &'static str,
+    run: fn(&mut Model, &Goal) -> Result<(), PlanError>,
+}
+
+const fn pass(
+    name: &'static str,
+    does: &'static str,
+    why_here: &'static str,
+    run: fn(&mut Model, &Goal) -> Result<(), PlanError>,
+) -> Pass {
+    Pass { name, does, why_here, run }
+}
+
+/// The passes in order.
+pub const PASSES: &[Pass] = &[
+    pass("refine", "make the mesh; split axes at link levels", "first: all else names its axes", refine::run),
+    pass("seed", "write pins and rules, open the rest", "before propagate: it spreads what stands here", seed::run),
+    pass("propagate", "carry shardings along the rules", "needs the seeds; decides every type", propagate::run),
+    pass(
+        "expand",
+        "put graphs in the place of made ops and of ops with a cut `!` dim",
+        "after propagate: only then is it known what is cut",
+        expand::run,
+    ),
+    pass(
+        "reshard",
+        "insert a reshard where an op needs another layout",
+        "after expand: the last statements are in place",
+        reshard::run,
+    ),
+    pass(
+        "collectives",
+        "make each reshard collectives; combine gradients into buckets",
+        "last: all layouts are known",
+        collectives::run,
+    ),
+];
+
+/// Told of each pass that has run.
+pub type Observer<'a> = dyn FnMut(&'static str, &Model) + 'a;
+
+/// Runs the passes, as far as `stop_after` if given.
+///
+/// # Errors
+/// The goal does not fit the model, or a fault of a pass.
+pub fn plan(
+    mut model: Model,
+    goal: &Goal,
+    stop_after: Option<&str>,
+    observer: &mut Observer<'_>,
+) -> Result<Model, PlanError> {
+    for pass in PASSES {
+        (pass.run)(&mut model, goal)?;
+        model.blocks.values_mut().chain(model.step.as_mut().map(|step| &mut step.graph)).for_each(renumber);
+        observer(pass.name, &model);
+        if stop_after == Some(pass.name) {
+            break;
+        }
+    }
+    Ok(model)
+}

@@ -1,0 +1,8 @@
+//! One pass, one file.
+
+pub(crate) mod collectives;
+pub(crate) mod expand;
+pub(crate) mod propagate;
+pub(crate) mod refine;
+pub(crate) mod reshard;
+pub(crate) mod seed;

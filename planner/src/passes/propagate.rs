@@ -1,0 +1,253 @@
+//! `propagate`: carries shardings along the rules, block by block in the order of the calls, through all sections.
+//!
+//! Afterwards every type is closed, and every statement's results are what its rule gives for some layout of its operands.
+//! A result that is pinned to something else (a block boundary, a file's own words, an argument that is stored to) gets a
+//! `reshard` of its own; operands that lie otherwise are the pass `reshard`'s work.
+
+use crate::PlanError;
+use crate::ports::{Ports, passed, value_results};
+use crate::sections::{Hints, Site, is_settled, reshard_stmt};
+use ir::goal::Goal;
+use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
+use ir::ids::{BlockId, Value};
+use ir::mesh::Axes;
+use ir::ops::{Op, Unary, UnaryKind};
+use ir::types::{DebtKind, Type};
+use std::collections::HashMap;
+
+pub(crate) fn run(model: &mut Model, _: &Goal) -> Result<(), PlanError> {
+    if is_settled(model) {
+        return Ok(());
+    }
+    propagate(model).map_err(|why| PlanError::Fault { pass: "propagate", why })
+}
+
+fn propagate(model: &mut Model) -> Result<(), String> {
+    let mut ports = Ports::new(model);
+    state_ports(model, &mut ports);
+    let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
+    let site = Site { mesh: &mesh, dims: &dims };
+    let mut order: Vec<BlockId> = model.calls.iter().map(|call| call.block).collect();
+    order.extend(model.blocks.keys());
+    let mut done: Vec<BlockId> = Vec::new();
+    for id in order {
+        if !done.contains(&id) {
+            plan_block(&site, &mut model.blocks[id], id, &mut ports)?;
+            done.push(id);
+        }
+    }
+    join_gradient_debts(model);
+    for block in model.blocks.values_mut() {
+        pay_gradients(block);
+        site.decide(block, SectionKind::U, &Hints::new())?;
+    }
+    plan_step(&site, model)
+}
+
+/// What the arguments state is the first word on the boundaries.
+fn state_ports(model: &Model, ports: &mut Ports) {
+    for (id, block) in &model.blocks {
+        for (place, (value, kind)) in passed(block).into_iter().enumerate() {
+            let ty = block.ty(value);
+            let stated = kind == ArgKind::Input || ty.dims.iter().any(|dim| !dim.open);
+            if stated && ports.argument(id, place).is_none() {
+                ports.set_argument(id, place, ty.clone());
+            }
+        }
+    }
+}
+
+fn plan_block(site: &Site<'_>, block: &mut Block, id: BlockId, ports: &mut Ports) -> Result<(), String> {
+    for (place, (value, _)) in passed(block).into_iter().enumerate() {
+        let ty = closed(ports.argument(id, place).unwrap_or(block.ty(value)));
+        ports.set_argument(id, place, ty.clone());
+        block.values[value].ty = under_names(&ty, block.ty(value));
+    }
+    let returned: Vec<Value> = value_results(&block.results).iter().map(|&r| block[SectionKind::F].ret[r]).collect();
+    let mut hints = Hints::new();
+    for (place, &value) in returned.iter().enumerate() {
+        if let Some(ty) = ports.result(id, place) {
+            hints.insert(value, axes_of(ty));
+        }
+    }
+    site.decide(block, SectionKind::F, &hints)?;
+    return_values(block, id, ports);
+    plan_backward(site, block, id, ports)
+}
+
+/// Results leave the block in the boundary's type; what the boundary left open follows the first producer.
+fn return_values(block: &mut Block, id: BlockId, ports: &mut Ports) {
+    for (place, result) in value_results(&block.results).into_iter().enumerate() {
+        let value = block[SectionKind::F].ret[result];
+        let natural = block.ty(value).clone();
+        let wanted = match ports.result(id, place) {
+            Some(stated) => fill(stated, &natural),
+            None => natural.owing(DebtKind::Sum, &Axes::none()),
+        };
+        ports.set_result(id, place, wanted.clone());
+        let moved = moved_to(block, SectionKind::F, value, &wanted);
+        block[SectionKind::F].ret[result] = moved;
+    }
+}
+
+/// `stated` where it is closed, else what is natural and free.
+fn fill(stated: &Type, natural: &Type) -> Type {
+    let mut ty = stated.clone();
+    for (place, dim) in natural.dims.iter().enumerate() {
+        let used = ty.sharded_axes().union(&ty.debt_axes());
+        if ty.dims[place].open {
+            let free: Axes = dim.axes.iter().take_while(|&axis| !used.contains(axis)).collect();
+            (ty.dims[place].axes, ty.dims[place].open) = (free, false);
+        }
+    }
+    ty
+}
+
+fn plan_backward(site: &Site<'_>, block: &mut Block, id: BlockId, ports: &Ports) -> Result<(), String> {
+    let results: Vec<(usize, Value)> = block.differentiable_results().collect();
+    let places = value_results(&block.results);
+    for (cotangent, (result, primal)) in block[SectionKind::I].args.clone().into_iter().zip(results) {
+        let place = places.iter().position(|&r| r == result);
+        let ty = place.and_then(|place| ports.result(id, place)).cloned().unwrap_or_else(|| block.ty(primal).logical());
+        let paid = ty.owing(DebtKind::Sum, &Axes::none());
+        block.values[cotangent].ty = under_names(&paid, block.ty(cotangent));
+    }
+    let args: Vec<Value> = block.differentiable_args().collect();
+    let wanted: Vec<Type> = args.iter().map(|&arg| block.ty(arg).owing(DebtKind::Sum, &Axes::none())).collect();
+    let returned = block[SectionKind::I].ret.clone();
+    let hints = returned.iter().copied().zip(wanted.iter().map(axes_of)).collect();
+    site.decide(block, SectionKind::I, &hints)?;
+    for (place, (value, ty)) in returned.into_iter().zip(&wanted).enumerate() {
+        let moved = moved_to(block, SectionKind::I, value, ty);
+        block[SectionKind::I].ret[place] = moved;
+    }
+    site.decide(block, SectionKind::W, &Hints::new())
+}
+
+/// The value in the wanted type: itself, or the result of a reshard at the end of the section.
+fn moved_to(block: &mut Block, kind: SectionKind, value: Value, wanted: &Type) -> Value {
+    if block.ty(value) == wanted {
+        return value;
+    }
+    let wanted = under_names(wanted, block.ty(value));
+    let moved = block.add_value("", wanted);
+    block[kind].stmts.push(reshard_stmt(moved, value));
+    moved
+}
+
+/// A parameter of several blocks has one gradient: where one of them owes more, all do.
+fn join_gradient_debts(model: &mut Model) {
+    let mut owed: HashMap<(ir::ids::ParamId, u32), Axes> = HashMap::new();
+    let bindings = gradient_bindings(model);
+    for (instances, id, gradient) in &bindings {
+        let axes = model.blocks[*id].ty(*gradient).debt_axes();
+        for instance in instances {
+            let all = owed.entry(*instance).or_default();
+            *all = all.union(&axes).sorted();
+        }
+    }
+    for (instances, id, gradient) in bindings {
+        let all = instances.iter().fold(Axes::none(), |all, instance| all.union(&owed[instance])).sorted();
+        let block = &mut model.blocks[id];
+        if block.ty(gradient).debt_axes() != all {
+            owe_gradient(block, gradient, &all);
+        }
+    }
+}
+
+type Binding = (Vec<(ir::ids::ParamId, u32)>, BlockId, Value);
+
+fn gradient_bindings(model: &Model) -> Vec<Binding> {
+    let mut bindings: Vec<Binding> = Vec::new();
+    for (id, block) in &model.blocks {
+        for (place, param) in block.args_of(ArgKind::Param).enumerate() {
+            let Some(gradient) = block.gradient_of(param) else { continue };
+            let calls = model.calls.iter().filter(|call| call.block == id);
+            let instances = calls.flat_map(|call| {
+                (0..call.instances()).filter_map(move |i| model.call_params(call, i).get(place).copied())
+            });
+            bindings.push((instances.collect(), id, gradient));
+        }
+    }
+    bindings
+}
+
+fn owe_gradient(block: &mut Block, gradient: Value, axes: &Axes) {
+    let section = &mut block.sections[SectionKind::W as usize];
+    let Some(place) = section.stmts.iter().position(|stmt| stmt.results.contains(&gradient)) else { return };
+    let natural = block.values[gradient].ty.clone();
+    let wanted = natural.owing(DebtKind::Sum, axes);
+    let fresh = block.add_value("", natural);
+    let moved = block.add_value("", wanted.clone());
+    block.values[gradient].ty = wanted;
+    let stmts = &mut block[SectionKind::W].stmts;
+    stmts[place].results = vec![fresh];
+    stmts[place].accumulate = false;
+    let copy = Op::from(Unary(UnaryKind::Scale(1.0)));
+    let add = Stmt { accumulate: true, op: copy, ..reshard_stmt(gradient, moved) };
+    stmts.splice(place + 1..place + 1, [reshard_stmt(moved, fresh), add]);
+}
+
+/// `U` begins by paying the gradients, each into the layout of its parameter's state.
+fn pay_gradients(block: &mut Block) {
+    let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
+    let mut paid = Vec::new();
+    for param in params {
+        let Some(gradient) = block.gradient_of(param) else { continue };
+        if !block[SectionKind::U].stmts.iter().any(|stmt| stmt.operands.contains(&gradient)) {
+            continue;
+        }
+        let states = block.args_of(ArgKind::State).filter(|&state| block.owner_of(state) == Some(param));
+        let storage = states.map(|state| block.ty(state).storage.clone()).next().unwrap_or_default();
+        let wanted = Type { storage, ..block.ty(gradient).owing(DebtKind::Sum, &Axes::none()) };
+        if wanted == *block.ty(gradient) {
+            continue;
+        }
+        let whole = block.add_value("", wanted);
+        for stmt in &mut block[SectionKind::U].stmts {
+            stmt.operands.iter_mut().filter(|operand| **operand == gradient).for_each(|operand| *operand = whole);
+        }
+        paid.push(reshard_stmt(whole, gradient));
+    }
+    block[SectionKind::U].stmts.splice(0..0, paid);
+}
+
+/// The sums that blocks give to the step graph owe the same, so that they add up and are paid once.
+fn plan_step(site: &Site<'_>, model: &mut Model) -> Result<(), String> {
+    let returns = |block: &Block| block[SectionKind::U].ret.first().map(|&value| block.ty(value).debt_axes());
+    let owed = model.blocks.values().filter_map(returns).fold(Axes::none(), |all, axes| all.union(&axes)).sorted();
+    for block in model.blocks.values_mut() {
+        let Some(&value) = block[SectionKind::U].ret.first() else { continue };
+        let wanted = block.ty(value).owing(DebtKind::Sum, &owed);
+        let moved = moved_to(block, SectionKind::U, value, &wanted);
+        block[SectionKind::U].ret[0] = moved;
+    }
+    let Some(step) = &mut model.step else { return Ok(()) };
+    let args: Vec<Value> = step.graph.args.iter().map(|arg| arg.value).collect();
+    for value in args {
+        step.graph.values[value].ty = step.graph.ty(value).owing(DebtKind::Sum, &owed);
+    }
+    site.decide(&mut step.graph, SectionKind::F, &Hints::new())?;
+    for place in 0..step.graph[SectionKind::F].ret.len() {
+        let value = step.graph[SectionKind::F].ret[place];
+        let paid = step.graph.ty(value).owing(DebtKind::Sum, &Axes::none());
+        let moved = moved_to(&mut step.graph, SectionKind::F, value, &paid);
+        step.graph[SectionKind::F].ret[place] = moved;
+    }
+    Ok(())
+}
+
+fn closed(ty: &Type) -> Type {
+    let dims = ty.dims.iter().map(|dim| ir::types::Dim { open: false, ..dim.clone() }).collect();
+    Type { dims, ..ty.clone() }
+}
+
+fn under_names(ty: &Type, named: &Type) -> Type {
+    let mut ty = closed(ty);
+    ty.dims.iter_mut().zip(&named.dims).for_each(|(dim, own)| dim.name = own.name);
+    ty
+}
+
+fn axes_of(ty: &Type) -> Vec<Axes> {
+    ty.dims.iter().map(|dim| dim.axes.clone()).collect()
+}

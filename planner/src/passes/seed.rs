@@ -1,0 +1,137 @@
+//! `seed`: writes what is known before any rule is followed.
+//!
+//! A rule `tp: g, f, v` shards every dim of one of these names on its kind of tensor. What a file with its own mesh states
+//! for the forward holds as a pin. Optimizer state follows its parameter; under ZeRO-1 it is stored over dp. All other
+//! dims stay open. A model with no open dim has been through here.
+
+use crate::PlanError;
+use crate::sections::is_settled;
+use ir::goal::{Goal, SeedRule, SeedTarget};
+use ir::graph::{ArgKind, Block, Model};
+use ir::ids::{BlockId, Value};
+use ir::mesh::{Axes, Mesh};
+use ir::types::{Dims, Type};
+
+pub(crate) fn run(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
+    if is_settled(model) {
+        return Ok(());
+    }
+    if goal.layout.devices() > 1 {
+        seed_rules(model, goal)?;
+    }
+    let zero = if goal.layout.zero >= 1 { model.mesh.lookup("dp").unwrap_or_default() } else { Axes::none() };
+    model.params.values_mut().for_each(|param| close(&mut param.ty));
+    model.inputs.iter_mut().for_each(|input| close(&mut input.ty));
+    for id in model.blocks.keys().collect::<Vec<_>>() {
+        bind_params(model, id);
+        follow_params(&mut model.blocks[id], &zero);
+    }
+    Ok(())
+}
+
+fn seed_rules(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
+    let rules = goal
+        .rules
+        .iter()
+        .filter(|rule| goal.layout.degree(&rule.axis).is_none_or(|degree| degree > 1))
+        .map(|rule| check_rule(model, rule))
+        .collect::<Result<Vec<_>, _>>()?;
+    let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
+    let seed = |ty: &mut Type, on: SeedTarget| -> Result<(), PlanError> {
+        for (rule, axes) in rules.iter().filter(|(rule, _)| rule.on == on) {
+            shard(ty, rule, axes, &mesh, &dims)?;
+        }
+        Ok(())
+    };
+    for input in &mut model.inputs {
+        seed(&mut input.ty, SeedTarget::Inputs)?;
+    }
+    for param in model.params.values_mut() {
+        seed(&mut param.ty, SeedTarget::Params)?;
+    }
+    for block in model.blocks.values_mut() {
+        for arg in block.args.clone() {
+            if arg.kind == ArgKind::Value {
+                seed(&mut block.values[arg.value].ty, SeedTarget::Values)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_rule<'a>(model: &Model, rule: &'a SeedRule) -> Result<(&'a SeedRule, Axes), PlanError> {
+    let known = || model.mesh.axes.values().map(|axis| axis.name.clone()).collect::<Vec<_>>().join(", ");
+    let axes = model
+        .mesh
+        .lookup(&rule.axis)
+        .ok_or_else(|| PlanError::UnknownAxis { name: rule.axis.clone(), known: known() })?;
+    let has = |name: &String| model.dims.values().any(|dim| dim.name == *name);
+    if rule.dims.iter().any(has) {
+        return Ok((rule, axes));
+    }
+    let known = model.dims.values().map(|dim| dim.name.clone()).collect::<Vec<_>>().join(", ");
+    let names = rule.dims.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
+    Err(PlanError::UnknownDim { names, known })
+}
+
+/// Puts the rule's axes on the dims of its names.
+fn shard(ty: &mut Type, rule: &SeedRule, axes: &Axes, mesh: &Mesh, dims: &Dims) -> Result<(), PlanError> {
+    let used = ty.sharded_axes();
+    for dim in &mut ty.dims {
+        let Some(name) = dim.name.map(|name| &dims[name]) else { continue };
+        if !dim.open || !rule.dims.contains(&name.name) || !used.is_disjoint(axes) {
+            continue;
+        }
+        let (axis, degree, dim_name, size) = (rule.axis.clone(), mesh.size(axes), name.name.clone(), dim.size);
+        if name.exact && !mesh.is_even(size, axes) {
+            return Err(PlanError::NotDivisible { axis, degree, dim: dim_name, size });
+        }
+        if degree > size {
+            return Err(PlanError::TooManyShards { axis, degree, dim: dim_name, size });
+        }
+        (dim.axes, dim.open) = (axes.clone(), false);
+    }
+    Ok(())
+}
+
+/// Parameters and inputs of a block get the types of their declarations.
+fn bind_params(model: &mut Model, id: BlockId) {
+    let Some(call) = model.calls.iter().find(|call| call.block == id) else { return };
+    let params = model.call_params(call, 0);
+    let inputs: Vec<Option<Type>> = call
+        .args
+        .iter()
+        .map(|value| model.inputs.iter().find(|input| input.value == *value).map(|input| input.ty.clone()))
+        .collect();
+    let block = &mut model.blocks[id];
+    let types: Vec<Type> = params.iter().map(|&(param, _)| model.params[param].ty.clone()).collect();
+    let bound: Vec<(Value, Type)> = block.args_of(ArgKind::Param).zip(types).collect();
+    let values = block.args.iter().filter(|arg| matches!(arg.kind, ArgKind::Value | ArgKind::Input));
+    let fed: Vec<(Value, Type)> = values.zip(inputs).filter_map(|(arg, ty)| ty.map(|ty| (arg.value, ty))).collect();
+    for (value, ty) in bound.into_iter().chain(fed) {
+        block.values[value].ty = Type { dims: renamed(&ty, block.ty(value)), ..ty };
+    }
+}
+
+/// The dims of `ty` under the names that the block uses.
+fn renamed(ty: &Type, named: &Type) -> Vec<ir::types::Dim> {
+    let pairs = ty.dims.iter().zip(&named.dims);
+    pairs.map(|(dim, own)| ir::types::Dim { name: own.name.or(dim.name), ..dim.clone() }).collect()
+}
+
+/// States lie as their parameters do, and are stored over the ZeRO axes where these are free.
+fn follow_params(block: &mut Block, zero: &Axes) {
+    for state in block.args_of(ArgKind::State).collect::<Vec<_>>() {
+        let Some(owner) = block.owner_of(state) else { continue };
+        let stated = block.ty(state);
+        let mut ty = Type { dtype: stated.dtype, storage: stated.storage.clone(), ..block.ty(owner).clone() };
+        if ty.storage.is_empty() && ty.sharded_axes().is_disjoint(zero) {
+            ty.storage = zero.clone();
+        }
+        block.values[state].ty = ty;
+    }
+}
+
+fn close(ty: &mut Type) {
+    ty.dims.iter_mut().for_each(|dim| dim.open = false);
+}

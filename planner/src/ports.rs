@@ -1,0 +1,102 @@
+//! Block boundaries: which arguments and results must have one type, since values pass between them.
+//!
+//! A model value joins the result that makes it with every argument that takes it; a repeated call joins each carried
+//! argument with the result that feeds it.
+
+use ir::graph::{ArgKind, Model, ResultKind};
+use ir::ids::{BlockId, ModelValue, Value};
+use ir::types::Type;
+use petgraph::unionfind::UnionFind;
+use std::collections::HashMap;
+
+/// The boundary types, decided as the blocks are planned.
+pub(crate) struct Ports {
+    union: UnionFind<usize>,
+    index: HashMap<Port, usize>,
+    types: HashMap<usize, Type>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Port {
+    Model(ModelValue),
+    Argument(BlockId, usize),
+    Result(BlockId, usize),
+}
+
+impl Ports {
+    /// Joins what the calls connect.
+    pub(crate) fn new(model: &Model) -> Ports {
+        let mut ports = Ports { union: UnionFind::new_empty(), index: HashMap::new(), types: HashMap::new() };
+        for call in &model.calls {
+            let block = &model.blocks[call.block];
+            for (place, &value) in call.args.iter().enumerate() {
+                ports.join(Port::Model(value), Port::Argument(call.block, place));
+            }
+            let results = value_results(&block.results);
+            for (place, &value) in call.results.iter().enumerate() {
+                ports.join(Port::Model(value), Port::Result(call.block, place));
+            }
+            if call.repeat.is_some() {
+                for place in 0..results.len() {
+                    ports.join(Port::Argument(call.block, place), Port::Result(call.block, place));
+                }
+            }
+        }
+        for (id, block) in &model.blocks {
+            for place in 0..passed(block).len() {
+                ports.port(Port::Argument(id, place));
+            }
+            for place in 0..value_results(&block.results).len() {
+                ports.port(Port::Result(id, place));
+            }
+        }
+        ports
+    }
+
+    fn port(&mut self, port: Port) -> usize {
+        let union = &mut self.union;
+        *self.index.entry(port).or_insert_with(|| union.new_set())
+    }
+
+    fn join(&mut self, a: Port, b: Port) {
+        let (a, b) = (self.port(a), self.port(b));
+        self.union.union(a, b);
+    }
+
+    fn root(&self, port: Port) -> usize {
+        self.union.find(self.index[&port])
+    }
+
+    /// The type of an argument (a value or an input, by place), if it is decided.
+    pub(crate) fn argument(&self, block: BlockId, place: usize) -> Option<&Type> {
+        self.types.get(&self.root(Port::Argument(block, place)))
+    }
+
+    /// Decides the type of an argument.
+    pub(crate) fn set_argument(&mut self, block: BlockId, place: usize, ty: Type) {
+        let root = self.root(Port::Argument(block, place));
+        self.types.insert(root, ty);
+    }
+
+    /// The type of a value result (by place among them), if it is decided.
+    pub(crate) fn result(&self, block: BlockId, place: usize) -> Option<&Type> {
+        self.types.get(&self.root(Port::Result(block, place)))
+    }
+
+    /// Decides the type of a value result.
+    pub(crate) fn set_result(&mut self, block: BlockId, place: usize, ty: Type) {
+        let root = self.root(Port::Result(block, place));
+        self.types.insert(root, ty);
+    }
+}
+
+/// The arguments that calls pass: values and inputs.
+pub(crate) fn passed(block: &ir::graph::Block) -> Vec<(Value, ArgKind)> {
+    let passed = |kind| matches!(kind, ArgKind::Value | ArgKind::Input);
+    block.args.iter().filter(|arg| passed(arg.kind)).map(|arg| (arg.value, arg.kind)).collect()
+}
+
+/// The places in the block's results of those that calls receive.
+pub(crate) fn value_results(results: &[ResultKind]) -> Vec<usize> {
+    (0..results.len()).filter(|&place| results[place] == ResultKind::Value).collect()
+}

@@ -1,0 +1,191 @@
+//! Deciding the statements of a section, one after the other.
+
+use crate::assign::{Operand, Pin, ResultSite, instantiate};
+use crate::choose::choose;
+use ir::graph::{ArgKind, Block, Model, SectionKind, Span, Stmt};
+use ir::ids::Value;
+use ir::mesh::{Axes, Mesh};
+use ir::ops::{Op, Unary, UnaryKind};
+use ir::types::{Dims, Type};
+use std::collections::HashMap;
+
+/// What statements are decided against.
+pub(crate) struct Site<'a> {
+    /// The mesh.
+    pub(crate) mesh: &'a Mesh,
+    /// The named dims.
+    pub(crate) dims: &'a Dims,
+}
+
+/// What readers would like, per dim of a value.
+pub(crate) type Hints = HashMap<Value, Vec<Axes>>;
+
+impl Site<'_> {
+    /// Decides all statements of a section. Where a result is pinned to another type than the natural one, a reshard
+    /// follows.
+    ///
+    /// # Errors
+    /// An op's rule does not fit its tensors: a fault.
+    pub(crate) fn decide(&self, block: &mut Block, kind: SectionKind, hints: &Hints) -> Result<(), String> {
+        let uses = count_uses(block);
+        let hints = self.spread_hints(block, kind, hints.clone())?;
+        for stmt in std::mem::take(&mut block[kind].stmts) {
+            let decided = self.statement(block, stmt, &uses, &hints)?;
+            block[kind].stmts.extend(decided);
+        }
+        Ok(())
+    }
+
+    /// Decides one statement; gives it and the reshards that its pins ask for.
+    ///
+    /// # Errors
+    /// The op's rule does not fit its tensors.
+    pub(crate) fn statement(
+        &self,
+        block: &mut Block,
+        stmt: Stmt,
+        uses: &HashMap<Value, usize>,
+        hints: &Hints,
+    ) -> Result<Vec<Stmt>, String> {
+        let naturals = match &stmt.op {
+            Op::Collective(collective) => {
+                stmt.operands.iter().map(|&v| collective.result_type(block.ty(v))).collect::<Result<Vec<_>, _>>()?
+            }
+            Op::Reshard => return Ok(vec![stmt]),
+            Op::Kernel(_) | Op::Made(_) => self.naturals(block, &stmt, uses, hints)?,
+        };
+        Ok(settle(block, stmt, naturals))
+    }
+
+    fn naturals(
+        &self,
+        block: &Block,
+        stmt: &Stmt,
+        uses: &HashMap<Value, usize>,
+        hints: &Hints,
+    ) -> Result<Vec<Type>, String> {
+        let def = stmt.op.def().ok_or("a layout change has no rule")?;
+        let operand_types: Vec<&Type> = stmt.operands.iter().map(|&v| block.ty(v)).collect();
+        let result_types: Vec<&Type> = stmt.results.iter().map(|&v| block.ty(v)).collect();
+        let instance = instantiate(def, &operand_types, &result_types)?;
+        let operands = operands(block, stmt, uses);
+        let site = |&v: &Value| {
+            let hint = hints.get(&v).cloned().unwrap_or_else(|| vec![Axes::none(); block.ty(v).rank()]);
+            ResultSite { ty: block.ty(v), pin: pin_of(block, stmt, v), hint }
+        };
+        let results: Vec<ResultSite<'_>> = stmt.results.iter().map(site).collect();
+        let assignment = choose(self.mesh, self.dims, &stmt.op, &instance, &operands, &results);
+        Ok((0..results.len()).map(|r| assignment.result_type(&instance, r, result_types[r])).collect())
+    }
+
+    /// A wish for a result is a wish for the operands that share its letters.
+    fn spread_hints(&self, block: &Block, kind: SectionKind, mut hints: Hints) -> Result<Hints, String> {
+        for stmt in block[kind].stmts.iter().rev() {
+            let Some(def) = stmt.op.def() else { continue };
+            let operands: Vec<&Type> = stmt.operands.iter().map(|&v| block.ty(v)).collect();
+            let results: Vec<&Type> = stmt.results.iter().map(|&v| block.ty(v)).collect();
+            let instance = instantiate(def, &operands, &results)?;
+            let mut letters = vec![Axes::none(); instance.letters.len()];
+            for (tensor, value) in instance.results.iter().zip(&stmt.results) {
+                let Some(hint) = hints.get(value) else { continue };
+                for (dim_letters, axes) in tensor.iter().zip(hint) {
+                    if let [letter] = dim_letters.as_slice()
+                        && !instance.letters[*letter].whole
+                        && letters[*letter].is_empty()
+                    {
+                        letters[*letter] = axes.clone();
+                    }
+                }
+            }
+            for (tensor, &value) in instance.operands.iter().zip(&stmt.operands) {
+                let hint = instance.dim_axes(tensor, &letters);
+                if hint.iter().any(|axes| !axes.is_empty()) {
+                    hints.entry(value).or_insert(hint);
+                }
+            }
+        }
+        Ok(hints)
+    }
+}
+
+/// The operands of a statement with what decides between them.
+pub(crate) fn operands<'b>(block: &'b Block, stmt: &Stmt, uses: &HashMap<Value, usize>) -> Vec<Operand<'b>> {
+    let param = |value| matches!(block.arg_kind(value), Some(ArgKind::Param | ArgKind::State));
+    let view = |&v: &Value| Operand { ty: block.ty(v), param: param(v), uses: uses.get(&v).copied().unwrap_or(1) };
+    stmt.operands.iter().map(view).collect()
+}
+
+/// What is fixed of a result. A gradient lies as its parameter does, its debt is open; what stores into an argument has
+/// the argument's type.
+fn pin_of(block: &Block, stmt: &Stmt, value: Value) -> Pin {
+    if stmt.accumulate {
+        let owner = block.owner_of(value).map_or_else(|| block.ty(value), |owner| block.ty(owner));
+        return Pin { debt: None, ..Pin::closed(owner) };
+    }
+    if block.arg_kind(value).is_some() { Pin::closed(block.ty(value)) } else { Pin::stated(block.ty(value)) }
+}
+
+/// Gives the results their natural types, or has the statement make new values and reshards them to the pinned ones.
+fn settle(block: &mut Block, mut stmt: Stmt, naturals: Vec<Type>) -> Vec<Stmt> {
+    let mut after = Vec::new();
+    for (place, natural) in naturals.into_iter().enumerate() {
+        let value = stmt.results[place];
+        let wanted = pin_of(block, &stmt, value).apply(&natural);
+        if wanted == natural {
+            block.values[value].ty = keep_names(&natural, block.ty(value));
+            continue;
+        }
+        let wanted = keep_names(&wanted, block.ty(value));
+        let fresh = block.add_value("", keep_names(&natural, &wanted));
+        stmt.results[place] = fresh;
+        block.values[value].ty = wanted.clone();
+        if stmt.accumulate {
+            // Only a kernel adds in place, so the reshard needs one after it.
+            let moved = block.add_value("", wanted);
+            after.push(reshard_stmt(moved, fresh));
+            let copy = Op::from(Unary(UnaryKind::Scale(1.0)));
+            after.push(Stmt { accumulate: true, op: copy, ..reshard_stmt(value, moved) });
+            stmt.accumulate = false;
+        } else {
+            after.push(reshard_stmt(value, fresh));
+        }
+    }
+    std::iter::once(stmt).chain(after).collect()
+}
+
+/// The sharding of one type under the dim names of another.
+fn keep_names(ty: &Type, named: &Type) -> Type {
+    let mut ty = ty.clone();
+    for (dim, own) in ty.dims.iter_mut().zip(&named.dims) {
+        (dim.name, dim.open) = (own.name, false);
+    }
+    ty
+}
+
+/// `%result = reshard(%operand)`.
+pub(crate) fn reshard_stmt(result: Value, operand: Value) -> Stmt {
+    Stmt {
+        results: vec![result],
+        accumulate: false,
+        op: Op::Reshard,
+        operands: vec![operand],
+        comments: Vec::new(),
+        span: Span::default(),
+    }
+}
+
+/// Whether no dim of any value is open: the shardings are decided.
+pub(crate) fn is_settled(model: &Model) -> bool {
+    let blocks = model.blocks.values().chain(model.step.as_ref().map(|step| &step.graph));
+    !blocks.flat_map(|block| block.values.values()).flat_map(|data| &data.ty.dims).any(|dim| dim.open)
+}
+
+/// How often each value is read or returned, in all sections.
+pub(crate) fn count_uses(block: &Block) -> HashMap<Value, usize> {
+    let mut uses = HashMap::new();
+    for section in &block.sections {
+        let read = section.stmts.iter().flat_map(|stmt| &stmt.operands).chain(&section.ret);
+        read.for_each(|&value| *uses.entry(value).or_insert(0) += 1);
+    }
+    uses
+}

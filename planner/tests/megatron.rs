@@ -1,0 +1,87 @@
+//! The default rules give the layouts of Megatron-LM: which collectives stand where in a Llama layer.
+
+use ir::differentiate::differentiate;
+use ir::goal::{Goal, Layout};
+use ir::graph::{Block, Model, SectionKind};
+use ir::models::{Batch, preset};
+use ir::ops::Op;
+use ir::optimizer::Optimizer;
+use ir::types::DType;
+use std::collections::BTreeMap;
+
+fn planned(layout: Layout) -> Model {
+    let batch = Batch { batch: 4, seq: 32, dtype: DType::F32 };
+    let model = preset("tiny-llama").expect("a preset").config.build(&batch).expect("a model");
+    let model = differentiate(model, &Optimizer::default()).expect("a gradient");
+    meshwright_planner::plan(model, &Goal::of(layout), None, &mut |_, _| {}).expect("a plan")
+}
+
+fn block<'m>(model: &'m Model, name: &str) -> &'m Block {
+    model.blocks.values().find(|block| block.name == name).expect("the block")
+}
+
+/// How often each collective that communicates over each axis stands in a section: `all_reduce tp` -> 2.
+fn collectives(model: &Model, name: &str, kind: SectionKind) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for stmt in &block(model, name)[kind].stmts {
+        if let Op::Collective(collective) = &stmt.op
+            && collective.communicates()
+        {
+            let axes: Vec<&str> = collective.over().iter().map(|axis| model.mesh.axes[axis].name.as_str()).collect();
+            *counts.entry(format!("{} {}", collective.name(), axes.join(","))).or_insert(0) += 1;
+        }
+    }
+    counts
+}
+
+fn counts(expected: &[(&str, usize)]) -> BTreeMap<String, usize> {
+    expected.iter().map(|(name, count)| (name.to_string(), *count)).collect()
+}
+
+#[test]
+fn tensor_parallel_layer_has_two_all_reduces_each_way() {
+    let model = planned(Layout { dp: 2, tp: 2, ..Layout::default() });
+    assert_eq!(collectives(&model, "layer", SectionKind::F), counts(&[("all_reduce tp", 2)]));
+    assert_eq!(collectives(&model, "layer", SectionKind::I), counts(&[("all_reduce tp", 2)]));
+    assert_eq!(collectives(&model, "layer", SectionKind::W), counts(&[]));
+}
+
+#[test]
+fn sequence_parallel_layer_gathers_and_scatters() {
+    let model = planned(Layout { dp: 2, tp: 2, sp: true, ..Layout::default() });
+    let both = counts(&[("all_gather tp", 2), ("reduce_scatter tp", 2)]);
+    assert_eq!(collectives(&model, "layer", SectionKind::F), both);
+    assert_eq!(collectives(&model, "layer", SectionKind::I), both);
+    // W gathers the inputs of the column-parallel matmuls again instead of keeping them.
+    assert_eq!(collectives(&model, "layer", SectionKind::W), counts(&[("all_gather tp", 2)]));
+}
+
+#[test]
+fn gradients_are_reduced_in_buckets_after_the_last_microbatch() {
+    let model = planned(Layout { dp: 2, tp: 2, ..Layout::default() });
+    assert_eq!(collectives(&model, "layer", SectionKind::U), counts(&[("all_reduce dp", 1)]));
+    let model = planned(Layout { dp: 2, tp: 2, sp: true, ..Layout::default() });
+    // The norms' gradients are owed over tp too.
+    let apart = counts(&[("all_reduce dp", 1), ("all_reduce dp,tp", 1)]);
+    assert_eq!(collectives(&model, "layer", SectionKind::U), apart);
+}
+
+#[test]
+fn zero_1_scatters_gradients_and_gathers_parameters() {
+    let model = planned(Layout { dp: 4, zero: 1, ..Layout::default() });
+    let found = collectives(&model, "layer", SectionKind::U);
+    assert_eq!(found.get("reduce_scatter dp"), Some(&1), "{found:?}");
+    assert_eq!(found.get("all_gather dp"), Some(&1), "{found:?}");
+    assert!(!found.contains_key("all_reduce dp"), "{found:?}");
+}
+
+#[test]
+fn the_vocabulary_parallel_loss_never_gathers_logits() {
+    let model = planned(Layout { dp: 2, tp: 2, ..Layout::default() });
+    for kind in [SectionKind::F, SectionKind::I, SectionKind::W] {
+        let found = collectives(&model, "head", kind);
+        assert!(found.keys().all(|name| !name.starts_with("all_gather")), "{kind:?}: {found:?}");
+    }
+    let forward = collectives(&model, "head", SectionKind::F);
+    assert_eq!(forward, counts(&[("all_reduce tp", 3)]), "maximum, sum of exponentials, label's logit");
+}
