@@ -1,1 +1,12 @@
 //! Does it: backends, communicators, training.
+
+pub mod backend;
+pub mod backends;
+pub mod comm;
+pub mod data;
+pub mod exec;
+pub mod learning_rate;
+pub mod metrics;
+pub mod reference;
+pub mod state;
+pub mod tensor;

@@ -1,0 +1,87 @@
+//! Attention and the rotation of its queries and keys.
+
+use super::pointwise::dropout_key;
+use super::{Call, Run};
+use crate::backend::{Moment, Site};
+use ir::ops::{Attention, AttentionGrad, Dropout, Rope};
+use kernels::cpu::attention::{self, Gradients, Inputs, Saved};
+use kernels::cpu::rope::{self, Heads};
+
+pub(super) fn rope(op: &Rope, site: &Site<'_>) -> Result<Run, String> {
+    let sizes = site.operand(0)?;
+    let [_, _, heads @ .., d] = sizes.as_slice() else {
+        return Err("the operand needs dims b, s and d".to_string());
+    };
+    let (heads, inverse) = (Heads { heads: heads.iter().product(), d: *d }, op.inverse);
+    let frequencies = op.frequencies(*d);
+    Ok(Box::new(move |call, par| {
+        rope::rope(call.float(0), heads, call.int(1), &frequencies, inverse, call.out(), par);
+    }))
+}
+
+fn plan(site: &Site<'_>, scale: f64, causal: bool, dropout: Option<&Dropout>) -> Result<Plan, String> {
+    let (q, k, v) = (site.operand(0)?, site.operand(1)?, site.operand(2)?);
+    let (&[b, s, g, r, d], &[_, t, _, _], &[_, _, _, c]) = (q.as_slice(), k.as_slice(), v.as_slice()) else {
+        return Err("wants q [b, s, g, r, d], k [b, t, g, d] and v [b, t, g, c]".to_string());
+    };
+    let attention = attention::Attention { b, s, t, g, r, d, c, scale: scale as f32, causal, dropout: None };
+    let of = |operand: usize| {
+        let ty = site.operands[operand];
+        (ty.local_origin(site.mesh, site.coordinates), ty.sizes())
+    };
+    let ((queries, q_sizes), (keys, k_sizes)) = (of(0), of(1));
+    let weights = |q: &[u64], k: &[u64]| [q[0], q[1], q[2], q[3], k[1]];
+    let (origin, whole) = (weights(&queries, &keys), weights(&q_sizes, &k_sizes));
+    Ok(Plan { attention, dropout: dropout.cloned(), origin, whole })
+}
+
+/// An attention, and what dropout needs: the place of the local weights `[b, s, g, r, t]` among all of a micro-batch, and the
+/// sizes of those.
+struct Plan {
+    attention: attention::Attention,
+    dropout: Option<Dropout>,
+    origin: [u64; 5],
+    whole: [u64; 5],
+}
+
+impl Plan {
+    /// The attention at a moment. Numbers are those of `dropout` on the weights.
+    fn at(&self, moment: Moment) -> attention::Attention {
+        let mut origin = self.origin;
+        origin[0] += moment.microbatch * self.whole[0];
+        let drop = |op: &Dropout| attention::Dropout {
+            p: op.p as f32,
+            key: dropout_key(moment, &op.path),
+            origin,
+            global_dims: self.whole,
+        };
+        attention::Attention { dropout: self.dropout.as_ref().map(drop), ..self.attention }
+    }
+}
+
+/// Queries, keys and values, and the positions and segments from operand `at` on.
+fn inputs<'a>(call: &Call<'a>, at: usize) -> Inputs<'a> {
+    let ([q, k, v], [qpos, kpos, qseg, kseg]) =
+        ([0, 1, 2].map(|i| call.float(i)), [0, 1, 2, 3].map(|i| call.int(at + i)));
+    Inputs { q, k, v, qpos, kpos, qseg, kseg }
+}
+
+pub(super) fn attention(op: &Attention, site: &Site<'_>) -> Result<Run, String> {
+    let plan = plan(site, op.scale, op.causal, op.dropout.as_ref())?;
+    Ok(Box::new(move |call, par| {
+        let x = inputs(call, 3);
+        let [out, lse] = &mut call.results else { return };
+        plan.at(call.moment).forward(&x, out.write(), lse.write(), par, call.scratch);
+    }))
+}
+
+pub(super) fn attention_grad(op: &AttentionGrad, site: &Site<'_>) -> Result<Run, String> {
+    let plan = plan(site, op.scale, op.causal, op.dropout.as_ref())?;
+    Ok(Box::new(move |call, par| {
+        let x = inputs(call, 6);
+        let saved = Saved { out: call.float(3), lse: call.float(4), dout: call.float(5) };
+        let [dq, dk, dv] = &mut call.results else { return };
+        let gradients = Gradients { dq: dq.write(), dk: dk.write(), dv: dv.write() };
+        plan.at(call.moment).backward(&x, &saved, gradients, par, call.scratch);
+    }))
+}

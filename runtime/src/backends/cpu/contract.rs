@@ -1,0 +1,43 @@
+//! Contractions and reductions.
+
+use super::Run;
+use crate::backend::Site;
+use ir::ops::{Einsum, Reduce};
+use ir::types::DebtKind;
+use kernels::cpu::{einsum, reduce};
+
+pub(super) fn einsum(op: &Einsum, site: &Site<'_>) -> Result<Run, String> {
+    let equation = &op.equation;
+    let mut names: Vec<&String> = equation.operands.iter().flatten().collect();
+    names.sort();
+    names.dedup();
+    // The planner of the kernel goes by characters.
+    let letter = |name: &String| names.iter().position(|n| *n == name).unwrap_or(0) as u32;
+    let letters = |names: &[String]| names.iter().filter_map(|name| char::from_u32(letter(name))).collect::<Vec<_>>();
+    let (a, out) = (letters(&equation.operands[0]), letters(&equation.result));
+    let (b, b_sizes) = match equation.operands.get(1) {
+        Some(names) => (letters(names), site.operand(1)?),
+        None => (Vec::new(), Vec::new()),
+    };
+    let plan = einsum::Einsum::new(&a, &b, &out, &site.operand(0)?, &b_sizes)?;
+    Ok(match equation.operands.len() {
+        1 => Box::new(move |call, par| {
+            let x = call.float(0);
+            plan.run(x, &[1.0], call.results[0].write(), call.accumulate, par, call.scratch);
+        }),
+        _ => Box::new(move |call, par| {
+            let (a, b) = (call.float(0), call.float(1));
+            plan.run(a, b, call.results[0].write(), call.accumulate, par, call.scratch);
+        }),
+    })
+}
+
+pub(super) fn reduce(op: &Reduce, site: &Site<'_>) -> Result<Run, String> {
+    let sizes = site.operand(0)?;
+    let keep: Vec<bool> = op.equation.operands[0].iter().map(|l| op.equation.result.contains(l)).collect();
+    let kind = match op.kind {
+        DebtKind::Sum => reduce::Reduction::Sum,
+        DebtKind::Max => reduce::Reduction::Max,
+    };
+    Ok(Box::new(move |call, par| reduce::reduce(kind, call.float(0), &sizes, &keep, call.out(), par)))
+}

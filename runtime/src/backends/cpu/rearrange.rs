@@ -1,0 +1,77 @@
+//! Copies: broadcast, permute, reshape, slice, concatenate, pad.
+
+use super::Run;
+use super::sizes::{row_major, strides_in};
+use crate::backend::Site;
+use ir::ops::{Broadcast, Concat, Equation, Pad, Permute, Slice};
+use kernels::cpu::shape::{View, copy_strided};
+
+pub(super) fn broadcast(op: &Broadcast, site: &Site<'_>) -> Result<Run, String> {
+    by_letters(&op.equation, site)
+}
+
+pub(super) fn permute(op: &Permute, site: &Site<'_>) -> Result<Run, String> {
+    by_letters(&op.equation, site)
+}
+
+/// Each letter of the result walks along the operand's stride of it.
+fn by_letters(equation: &Equation, site: &Site<'_>) -> Result<Run, String> {
+    let (from, sizes) = (site.operand(0)?, site.result(0)?);
+    let from = strides_in(&equation.operands[0], &from, &equation.result);
+    let to = row_major(&sizes);
+    Ok(Box::new(move |call, _| {
+        let x = call.float(0);
+        copy_strided(x, View { offset: 0, strides: &from }, call.out(), View { offset: 0, strides: &to }, &sizes);
+    }))
+}
+
+/// The rule lets dims merge only where the order of the local elements stays.
+pub(super) fn reshape() -> Run {
+    Box::new(|call, _| {
+        let x = call.float(0);
+        call.out().copy_from_slice(x);
+    })
+}
+
+pub(super) fn slice(op: &Slice, site: &Site<'_>) -> Result<Run, String> {
+    let (from, sizes) = (row_major(&site.operand(0)?), site.result(0)?);
+    let (offset, to) = (op.start as usize * from[op.dim], row_major(&sizes));
+    Ok(Box::new(move |call, _| {
+        let x = call.float(0);
+        if !sizes.contains(&0) {
+            copy_strided(x, View { offset, strides: &from }, call.out(), View { offset: 0, strides: &to }, &sizes);
+        }
+    }))
+}
+
+pub(super) fn concat(op: &Concat, site: &Site<'_>) -> Result<Run, String> {
+    let to = row_major(&site.result(0)?);
+    let mut offset = 0;
+    let mut parts = Vec::new();
+    for operand in 0..site.operands.len() {
+        let sizes = site.operand(operand)?;
+        let next = offset + sizes[op.dim] * to[op.dim];
+        parts.push((offset, row_major(&sizes), sizes));
+        offset = next;
+    }
+    Ok(Box::new(move |call, _| {
+        for (operand, (offset, from, sizes)) in parts.iter().enumerate().filter(|(_, part)| !part.2.contains(&0)) {
+            let x = call.float(operand);
+            let to = View { offset: *offset, strides: &to };
+            copy_strided(x, View { offset: 0, strides: from }, call.out(), to, sizes);
+        }
+    }))
+}
+
+pub(super) fn pad(op: &Pad, site: &Site<'_>) -> Result<Run, String> {
+    let (sizes, to) = (site.operand(0)?, row_major(&site.result(0)?));
+    let (from, offset) = (row_major(&sizes), op.before as usize * to[op.dim]);
+    Ok(Box::new(move |call, _| {
+        let x = call.float(0);
+        let out = call.out();
+        out.fill(0.0);
+        if !sizes.contains(&0) {
+            copy_strided(x, View { offset: 0, strides: &from }, out, View { offset, strides: &to }, &sizes);
+        }
+    }))
+}

@@ -1,0 +1,48 @@
+//! Local shapes and origins of a statement's tensors.
+
+use crate::backend::Site;
+use ir::types::Type;
+
+impl Site<'_> {
+    /// The local sizes of a type.
+    ///
+    /// # Errors
+    /// It is stored flat, so that a rank has no box of it.
+    pub(super) fn sizes(&self, ty: &Type) -> Result<Vec<usize>, String> {
+        if !ty.storage.is_empty() {
+            return Err("the op needs whole rows, and the tensor is stored flat".to_string());
+        }
+        Ok(ty.local_sizes(self.mesh, self.coordinates).into_iter().map(|size| size as usize).collect())
+    }
+
+    /// The local sizes of an operand.
+    pub(super) fn operand(&self, index: usize) -> Result<Vec<usize>, String> {
+        self.sizes(self.operands[index])
+    }
+
+    /// The local sizes of a result.
+    pub(super) fn result(&self, index: usize) -> Result<Vec<usize>, String> {
+        self.sizes(self.results[index])
+    }
+
+    /// The first index of a type's part in a dim.
+    pub(super) fn origin(&self, ty: &Type, dim: usize) -> i64 {
+        ty.local_origin(self.mesh, self.coordinates)[dim] as i64
+    }
+}
+
+/// The strides of a dense row-major tensor.
+pub(super) fn row_major(sizes: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; sizes.len()];
+    for i in (1..sizes.len()).rev() {
+        strides[i - 1] = strides[i] * sizes[i];
+    }
+    strides
+}
+
+/// The strides of a dense tensor with these letters and sizes in the order of other letters; 0 for those that it lacks.
+pub(super) fn strides_in(letters: &[String], sizes: &[usize], order: &[String]) -> Vec<usize> {
+    let strides = row_major(sizes);
+    let stride = |letter| letters.iter().position(|l| l == letter).map_or(0, |place| strides[place]);
+    order.iter().map(stride).collect()
+}

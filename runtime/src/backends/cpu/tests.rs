@@ -1,0 +1,212 @@
+//! Every kernel op, whole and with each shardable letter of its rule cut in three, against the reference evaluator.
+
+use super::Cpu;
+use crate::backend::{Backend, Moment, Site, updated};
+use crate::comm::{Region, assemble, cut};
+use crate::reference::{Array, Context, Tensor as Dense, ops::evaluate};
+use crate::tensor::Tensor;
+use ir::ids::AxisId;
+use ir::mesh::{Axes, Mesh};
+use ir::ops::*;
+use ir::rule::Rule;
+use ir::types::{DType, DebtKind, Dim, Type};
+use kernels::cpu::dropout::{normal, uniform};
+
+const MOMENT: Moment = Moment { seed: 5, step: 2, microbatch: 3, index: 4 };
+
+/// Ops with their operands' sizes; `i` numbers the integer operands.
+type Case = (Op, Vec<&'static [u64]>, &'static [usize]);
+
+fn case(op: impl Into<Op>, operands: &[&'static [u64]], ints: &'static [usize]) -> Case {
+    (op.into(), operands.to_vec(), ints)
+}
+
+fn dims(sizes: &[u64]) -> Vec<Dim> {
+    sizes.iter().map(|&size| Dim::sized(size)).collect()
+}
+
+fn cases() -> Vec<Case> {
+    use UnaryKind::*;
+    let unary = [Neg, Exp, Square, Silu, Gelu, GeluErf, Scale(2.5), Shift(0.5), AtMost(0.1), Cast(DType::F32)];
+    let positive = [Log, Sqrt, Rsqrt, Recip];
+    use BinaryKind::{Add, Div, GeluErfGrad, GeluGrad, Max, Mul, SiluGrad, Sub};
+    let binary = [Add, Sub, Mul, Max, SiluGrad, GeluGrad, GeluErfGrad];
+    let eq = |text| Equation::parse(text).unwrap();
+    let heads: [&[u64]; 7] = [&[3, 4, 2, 3, 6], &[3, 5, 2, 6], &[3, 5, 2, 4], &[3, 4], &[3, 5], &[3, 4], &[3, 5]];
+    let (out, lse): (&[u64], &[u64]) = (&[3, 4, 2, 3, 4], &[3, 4, 2, 3]);
+    let backward = [heads[0], heads[1], heads[2], out, lse, out, heads[3], heads[4], heads[5], heads[6]];
+    let weights = Some(Dropout { p: 0.4, path: "there".to_string() });
+    let rope = |scaling, inverse| Rope { theta: 100.0, scaling, inverse };
+    // Of the three pairs, one is kept, one is between, one is scaled.
+    let by_wavelength = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 100 };
+    let adamw = AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1 };
+    let mut cases: Vec<Case> = unary.into_iter().map(|kind| case(Unary(kind), &[&[4, 5]], &[])).collect();
+    cases.extend(positive.into_iter().map(|kind| case(Unary(kind), &[&[4, 5]], &[])));
+    cases.extend(binary.into_iter().map(|kind| case(Binary::of(kind), &[&[4, 5], &[4, 5]], &[])));
+    cases.extend([
+        case(Binary::spread(Div, "a b, b -> a b").unwrap(), &[&[4, 5], &[5]], &[]),
+        case(Einsum::new("b s h, h g d -> b s g d").unwrap(), &[&[3, 4, 5], &[5, 2, 3]], &[]),
+        case(Einsum::new("a b -> b").unwrap(), &[&[4, 5]], &[]),
+        case(Reduce::new(DebtKind::Sum, "a b c -> b").unwrap(), &[&[3, 4, 5]], &[]),
+        case(Reduce::new(DebtKind::Max, "a b c -> a c").unwrap(), &[&[3, 4, 5]], &[]),
+        case(Broadcast { equation: eq("b -> a b c"), free: dims(&[3, 7]) }, &[&[4]], &[]),
+        case(Permute::new("a b c -> c a b").unwrap(), &[&[3, 4, 5]], &[]),
+        case(Reshape { dims: dims(&[3, 20]) }, &[&[3, 4, 5]], &[]),
+        case(Slice { dim: 1, start: 1, length: 2 }, &[&[3, 4, 5]], &[]),
+        case(Pad { dim: 1, before: 2, after: 1 }, &[&[3, 4, 5]], &[]),
+        case(Concat { dim: 1 }, &[&[3, 4, 5], &[3, 2, 5]], &[]),
+        case(RmsNorm { eps: 1e-5 }, &[&[3, 4, 5], &[5]], &[]),
+        case(RmsNormDx, &[&[3, 4, 5], &[5], &[3, 4], &[3, 4, 5]], &[]),
+        case(RmsNormDgamma, &[&[3, 4, 5], &[3, 4], &[3, 4, 5]], &[]),
+        case(LayerNorm { eps: 1e-5 }, &[&[3, 4, 5], &[5], &[5]], &[]),
+        case(LayerNormDx, &[&[3, 4, 5], &[5], &[3, 4], &[3, 4], &[3, 4, 5]], &[]),
+        case(LayerNormDgamma, &[&[3, 4, 5], &[3, 4], &[3, 4], &[3, 4, 5]], &[]),
+        case(Softmax, &[&[4, 5]], &[]),
+        case(SoftmaxGrad, &[&[4, 5], &[4, 5]], &[]),
+        case(rope(None, false), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
+        case(rope(Some(Scaling::Linear { factor: 2.0 }), true), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
+        case(rope(Some(by_wavelength), false), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
+        case(Attention { scale: 0.4, causal: true, dropout: None }, &heads, &[3, 4, 5, 6]),
+        case(Attention { scale: 0.4, causal: false, dropout: weights.clone() }, &heads, &[3, 4, 5, 6]),
+        case(AttentionGrad { scale: 0.4, causal: false, dropout: None }, &backward, &[6, 7, 8, 9]),
+        case(AttentionGrad { scale: 0.4, causal: true, dropout: weights }, &backward, &[6, 7, 8, 9]),
+        case(Dropout { p: 0.4, path: "here".to_string() }, &[&[3, 4, 5]], &[]),
+        case(Embedding, &[&[3, 4], &[7, 5]], &[0]),
+        case(EmbeddingGrad { rows: Dim::sized(7) }, &[&[3, 4], &[3, 4, 5]], &[0]),
+        case(CrossEntropy, &[&[3, 4, 7], &[3, 4]], &[1]),
+        case(CrossEntropyGrad, &[&[3, 4, 7], &[3, 4], &[3, 4], &[]], &[1]),
+        case(SumExp, &[&[3, 4, 7], &[3, 4]], &[]),
+        case(Pick, &[&[3, 4, 7], &[3, 4]], &[1]),
+        case(TokenLoss, &[&[3, 4], &[3, 4], &[3, 4]], &[2]),
+        case(SumSquares, &[&[4, 5]], &[]),
+        case(adamw, &[&[4, 5], &[4, 5], &[4, 5], &[4, 5], &[], &[], &[]], &[]),
+        case(Sgd { momentum: 0.0, weight_decay: 0.1 }, &[&[4, 5], &[4, 5], &[], &[]], &[]),
+        case(Sgd { momentum: 0.9, weight_decay: 0.1 }, &[&[4, 5], &[4, 5], &[4, 5], &[], &[]], &[]),
+    ]);
+    cases
+}
+
+/// Elements of an operand: integers as small labels, floats at random, positive where a root or a logarithm wants it.
+fn operand(op: &Op, place: usize, ty: &Type) -> Array<f64> {
+    let dims: Vec<usize> = ty.sizes().iter().map(|&size| size as usize).collect();
+    let key = [place as u32, 9];
+    if ty.dtype == DType::I32 {
+        let last =
+            if matches!(op, Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_))) { 2.0 } else { 8.0 };
+        return Array::Int(Dense::from_fn(&dims, |i| (uniform(key, i as u64) * last) as i32 - 1));
+    }
+    let update = matches!(op, Op::Kernel(KernelOp::AdamW(_) | KernelOp::Sgd(_)));
+    let positive = update || matches!(op, Op::Kernel(KernelOp::Unary(_) | KernelOp::Binary(_)));
+    let number = |i: usize| if positive { 0.1 + uniform(key, i as u64) } else { normal(key, i as u64) };
+    // The last scalar of adamw is the step.
+    let step = matches!(op, Op::Kernel(KernelOp::AdamW(_))) && place == 6;
+    Array::Real(Dense::from_fn(&dims, |i| if step { 2.0 } else { f64::from(number(i)) }))
+}
+
+/// The rank's part of an operand.
+fn part(backend: &Cpu, array: &Array<f64>, ty: &Type, region: &Region) -> Tensor {
+    let mut part = backend.alloc(region.len());
+    match array {
+        Array::Int(whole) => cut(&whole.data, ty, region, part.write_ints()),
+        Array::Real(whole) => {
+            let whole: Vec<f32> = whole.data.iter().map(|&x| x as f32).collect();
+            cut(&whole, ty, region, part.write());
+        }
+    }
+    part
+}
+
+/// Runs an op on all ranks and puts the results together.
+fn run(op: &KernelOp, mesh: &Mesh, given: &[Array<f64>], types: [&[Type]; 2], accumulate: bool) -> Vec<Vec<f32>> {
+    let mut wholes: Vec<Vec<f32>> = types[1].iter().map(|ty| vec![0.0; ty.elements() as usize]).collect();
+    for rank in 0..mesh.devices() {
+        let (mut backend, coordinates) = (Cpu::new(1), mesh.coordinates(rank));
+        let region = |ty: &Type| Region::of(ty, mesh, &coordinates);
+        let mut operands: Vec<Tensor> =
+            given.iter().zip(types[0]).map(|(array, ty)| part(&backend, array, ty, &region(ty))).collect();
+        let mut results: Vec<Tensor> = types[1].iter().map(|ty| backend.alloc(region(ty).len())).collect();
+        for (result, &operand) in results.iter_mut().zip(updated(op)) {
+            *result = std::mem::replace(&mut operands[operand], Tensor::EMPTY);
+        }
+        let sides = types.map(|side| side.iter().collect::<Vec<_>>());
+        let site = Site { mesh, coordinates: &coordinates, operands: &sides[0], results: &sides[1] };
+        let mut kernel = backend.prepare(op, &site).unwrap();
+        backend.launch(&mut kernel, MOMENT, &operands, &mut results);
+        if accumulate {
+            backend.accumulate(&mut kernel, MOMENT, &operands, &mut results[0]);
+        }
+        for ((result, ty), whole) in results.iter().zip(types[1]).zip(&mut wholes) {
+            let counts = rank == 0 || !ty.sharded_axes().is_empty() || ty.debt.is_some();
+            if counts {
+                assemble(result.floats(), ty, &region(ty), whole);
+            }
+        }
+    }
+    wholes
+}
+
+fn check(op: &Op, got: &[Vec<f32>], want: &[Vec<f64>], times: f64, how: &str) {
+    for (got, want) in got.iter().zip(want) {
+        let size = want.iter().filter(|x| x.is_finite()).fold(1e-3f64, |max, x| max.max(x.abs())) * times;
+        for (&got, &want) in got.iter().zip(want) {
+            let same = f64::from(got) == want || (f64::from(got) - times * want).abs() <= 1e-5 * size;
+            assert!(same, "{} {how}: {got} is not {}", op.name(), times * want);
+        }
+    }
+}
+
+/// The types with the letter's dims cut in three; none if the rule forbids it.
+fn sharded(op: &KernelOp, letter: usize, types: [&[Type]; 2]) -> Option<[Vec<Type>; 2]> {
+    let sides = types.map(|side| side.iter().collect::<Vec<_>>());
+    let rule = Rule::parse(&op.def().rule(&sides[0], &sides[1])).unwrap().instantiate(&sides[0], &sides[1]).unwrap();
+    let mut axes = vec![Axes::none(); rule.letters.len()];
+    *axes.get_mut(letter)? = Axes::one(AxisId::from_u32(0));
+    let on = |ty: &Type, letters: &Vec<Vec<usize>>| {
+        let mut ty = ty.clone();
+        ty.dims.iter_mut().zip(rule.dim_axes(letters, &axes)).for_each(|(dim, axes)| dim.axes = axes);
+        ty
+    };
+    let whole = rule.letters[letter].whole || rule.letters[letter].debt == Some(DebtKind::Max);
+    let mesh = Mesh::new("m", &[("a", 3)]);
+    if whole || !rule.compounds_hold(&axes, &mesh) {
+        return Some(types.map(<[Type]>::to_vec));
+    }
+    let operands = types[0].iter().zip(&rule.operands).map(|(ty, letters)| on(ty, letters)).collect();
+    let results = types[1].iter().zip(&rule.results).enumerate().map(|(place, (ty, letters))| {
+        let debt = rule.debt(place, &axes);
+        Type { debt, ..on(ty, letters) }
+    });
+    Some([operands, results.collect()])
+}
+
+#[test]
+fn every_op_equals_the_reference_whole_and_sharded() {
+    let mesh = Mesh::new("m", &[("a", 3)]);
+    let mut seen: Vec<&str> = Vec::new();
+    for (op, sizes, ints) in cases() {
+        seen.push(op.name());
+        let Op::Kernel(kernel) = &op else { continue };
+        let dtype = |place| if ints.contains(&place) { DType::I32 } else { DType::F32 };
+        let types: Vec<Type> = sizes.iter().enumerate().map(|(place, sizes)| Type::of(dtype(place), sizes)).collect();
+        let results = op.infer(&types.iter().collect::<Vec<_>>()).unwrap_or_else(|why| panic!("{}: {why}", op.name()));
+        let given: Vec<Array<f64>> = types.iter().enumerate().map(|(place, ty)| operand(&op, place, ty)).collect();
+        let dims: Vec<Vec<usize>> =
+            results.iter().map(|ty| ty.sizes().iter().map(|&size| size as usize).collect()).collect();
+        let Moment { seed, step, microbatch, index } = MOMENT;
+        let context = Context { seed, step, index, microbatch };
+        let want = evaluate(&op, &given.iter().collect::<Vec<_>>(), &dims, context).unwrap();
+        let want: Vec<Vec<f64>> = want.into_iter().map(|array| array.into_real().unwrap().data).collect();
+        let one = Mesh::default();
+        check(&op, &run(kernel, &one, &given, [&types, &results], false), &want, 1.0, "whole");
+        if results.len() == 1 && updated(kernel).is_empty() {
+            check(&op, &run(kernel, &one, &given, [&types, &results], true), &want, 2.0, "added");
+        }
+        for letter in 0.. {
+            let Some([types, results]) = sharded(kernel, letter, [&types, &results]) else { break };
+            let got = run(kernel, &mesh, &given, [&types, &results], false);
+            check(&op, &got, &want, 1.0, &format!("with letter {letter} sharded"));
+        }
+    }
+    let missing: Vec<_> = names().into_iter().filter(|name| !seen.contains(name) && *name != "clip_factor").collect();
+    assert!(missing.is_empty(), "{missing:?} have no case");
+}

@@ -1,0 +1,50 @@
+//! Parameter updates and the norm's share. They run on any storage. Updated tensors come as results, filled.
+
+use super::Run;
+use ir::ops::{AdamW, Sgd};
+use kernels::cpu::optimizer;
+
+pub(super) fn sum_squares() -> Run {
+    Box::new(|call, _| {
+        let g = call.float(0);
+        call.out()[0] = optimizer::sum_squares(g) as f32;
+    })
+}
+
+/// Operands w, g, m, v, clip, lr, step.
+pub(super) fn adamw(op: &AdamW) -> Run {
+    let op = op.clone();
+    Box::new(move |call, par| {
+        let (g, step) = (call.float(1), f64::from(call.scalar(6)));
+        let settings = optimizer::AdamW {
+            lr: call.scalar(5),
+            beta1: op.beta1 as f32,
+            beta2: op.beta2 as f32,
+            eps: op.eps as f32,
+            weight_decay: op.weight_decay as f32,
+            scale: call.scalar(4),
+            bias1: (1.0 - op.beta1.powf(step)) as f32,
+            bias2: (1.0 - op.beta2.powf(step)) as f32,
+        };
+        let [w, m, v] = call.outs();
+        optimizer::adamw(w, g, m, v, &settings, par);
+    })
+}
+
+/// Operands w, g, clip, lr, or with momentum w, g, m, clip, lr.
+pub(super) fn sgd(op: &Sgd) -> Run {
+    let op = op.clone();
+    let scalars = if op.has_momentum() { 3 } else { 2 };
+    Box::new(move |call, par| {
+        let g = call.float(1);
+        let settings = optimizer::Sgd {
+            lr: call.scalar(scalars + 1),
+            momentum: op.momentum as f32,
+            weight_decay: op.weight_decay as f32,
+            scale: call.scalar(scalars),
+        };
+        let has_momentum = op.has_momentum();
+        let [w, m] = call.outs();
+        optimizer::sgd(w, g, has_momentum.then_some(m), &settings, par);
+    })
+}

@@ -1,0 +1,3 @@
+//! The devices that programs run on.
+
+pub mod cpu;

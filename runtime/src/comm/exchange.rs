@@ -1,0 +1,171 @@
+//! What a layout change moves: for each rank, which region of which peer's tensor goes where in its own.
+//!
+//! A pure function of types, mesh and rank. Every layout change is the same thing: the rank's new part is cut into what
+//! it shares with each peer's old part; where a reduction is paid, all peers cover the new part and are combined in the
+//! order of the group, which is the same on every rank.
+
+use super::region::{Region, row_major};
+use ir::mesh::Mesh;
+use ir::ops::Collective;
+use ir::types::{DebtKind, Type};
+use kernels::cpu::shape::{View, add_strided, copy_strided};
+
+/// A block of a peer's tensor that goes into the rank's own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Move {
+    /// The peer's place in the group.
+    pub peer: usize,
+    /// Where it begins in the peer's tensor, in elements.
+    pub from: usize,
+    /// The strides there.
+    pub from_strides: Vec<usize>,
+    /// Where it begins in the rank's own.
+    pub to: usize,
+    /// The strides there.
+    pub to_strides: Vec<usize>,
+    /// The sizes of the block.
+    pub sizes: Vec<usize>,
+}
+
+/// What happens to one tensor of an exchange.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TensorPlan {
+    /// Elements of the result.
+    pub len: usize,
+    /// How blocks that fall on the same place are combined; `None`: no two do.
+    pub combine: Option<DebtKind>,
+    /// The result is zero where no block falls.
+    pub zero: bool,
+    /// Blocks of the peers' sources, in the order of the group.
+    pub moves: Vec<Move>,
+    /// Blocks of the peers' results that are taken over once all peers have made theirs.
+    pub gather: Vec<Move>,
+}
+
+/// One exchange: several tensors are a bucket.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Exchange {
+    /// The ranks that take part, in the order in which they are combined.
+    pub ranks: Vec<usize>,
+    /// One per tensor.
+    pub tensors: Vec<TensorPlan>,
+}
+
+/// Reductions of fewer elements are made whole by every rank: below some tens of kilobytes a second meeting of the
+/// threads (a wake-up takes about 10 microseconds) costs more than the additions that it saves.
+const SPLIT_FROM: usize = 1 << 13;
+
+impl Exchange {
+    /// The part of a rank in a layout change of tensors of these types.
+    ///
+    /// # Errors
+    /// A type does not have what the change takes away.
+    pub fn plan(mesh: &Mesh, rank: usize, change: &Collective, operands: &[&Type]) -> Result<Exchange, String> {
+        let peers = if change.communicates() { mesh.peers(rank as u64, change.over()) } else { vec![rank as u64] };
+        let ranks: Vec<usize> = peers.iter().map(|&peer| peer as usize).collect();
+        let tensor = |ty: &&Type| plan_tensor(mesh, rank, &ranks, change, ty);
+        let tensors = operands.iter().map(tensor).collect::<Result<_, _>>()?;
+        Ok(Exchange { ranks, tensors })
+    }
+
+    /// The sum of dense tensors of `len` elements over ranks, for the one at place `me` of the list.
+    pub fn sum(ranks: Vec<usize>, me: usize, len: usize) -> Exchange {
+        let tensors = vec![reduction(ranks.len(), me, len, DebtKind::Sum)];
+        Exchange { ranks, tensors }
+    }
+
+    /// A copy of the dense tensor of `len` elements that the rank at place `from` of the list has.
+    pub fn broadcast(ranks: Vec<usize>, from: usize, len: usize) -> Exchange {
+        let block = contiguous(from, 0, len);
+        Exchange { ranks, tensors: vec![TensorPlan { len, moves: vec![block], ..TensorPlan::default() }] }
+    }
+
+    /// Whether the peers' results are read too; all members agree, since a reduction is split for all or for none.
+    pub fn gathers(&self) -> bool {
+        self.tensors.iter().any(|tensor| !tensor.gather.is_empty())
+    }
+}
+
+fn plan_tensor(
+    mesh: &Mesh,
+    rank: usize,
+    ranks: &[usize],
+    change: &Collective,
+    ty: &Type,
+) -> Result<TensorPlan, String> {
+    let result = change.result_type(ty)?;
+    let stored = !(ty.storage.is_empty() && result.storage.is_empty());
+    if stored && ty.dims.iter().zip(&result.dims).any(|(a, b)| a.axes != b.axes) {
+        return Err("a tensor in storage cannot change the sharding of its dims".to_string());
+    }
+    let region = |ty: &Type, rank: usize| {
+        let region = Region::of(ty, mesh, &mesh.coordinates(rank as u64));
+        if stored { region.as_run() } else { region }
+    };
+    let own = region(&result, rank);
+    let kind = ty.debt.as_ref().map(|debt| debt.kind);
+    match (change, kind) {
+        (Collective::AllReduce { .. }, Some(kind)) => {
+            let me = ranks.iter().position(|&peer| peer == rank).unwrap_or(0);
+            return Ok(reduction(ranks.len(), me, own.len(), kind));
+        }
+        (Collective::Owe { over }, _) if mesh.index_along(over, &mesh.coordinates(rank as u64)) > 0 => {
+            return Ok(TensorPlan { len: own.len(), zero: true, ..TensorPlan::default() });
+        }
+        _ => {}
+    }
+    let blocks = ranks.iter().enumerate().filter_map(|(peer, &rank)| block(peer, &region(ty, rank), &own));
+    let combine = kind.filter(|_| matches!(change, Collective::ReduceScatter { .. }));
+    Ok(TensorPlan { len: own.len(), combine, zero: false, moves: blocks.collect(), gather: Vec::new() })
+}
+
+/// What a peer's region gives to the rank's own.
+fn block(peer: usize, source: &Region, own: &Region) -> Option<Move> {
+    let (start, sizes) = source.meet(own)?;
+    Some(Move {
+        peer,
+        from: source.offset(&start),
+        from_strides: row_major(&source.sizes),
+        to: own.offset(&start),
+        to_strides: row_major(&own.sizes),
+        sizes,
+    })
+}
+
+/// The same elements of a peer's dense tensor and of the rank's own.
+fn contiguous(peer: usize, start: usize, end: usize) -> Move {
+    let strides = vec![1];
+    Move { peer, from: start, from_strides: strides.clone(), to: start, to_strides: strides, sizes: vec![end - start] }
+}
+
+/// A reduction of dense tensors: whole on every rank, or each rank its piece, and then the pieces of the others.
+fn reduction(peers: usize, me: usize, len: usize, kind: DebtKind) -> TensorPlan {
+    let bounds = |piece: usize| (piece * len / peers, (piece + 1) * len / peers);
+    let splits = peers > 1 && len >= SPLIT_FROM;
+    let (start, end) = if splits { bounds(me) } else { (0, len) };
+    let moves = (0..peers).map(|peer| contiguous(peer, start, end)).collect();
+    let others = (0..peers).filter(|&peer| splits && peer != me);
+    let gather = others.map(|peer| contiguous(peer, bounds(peer).0, bounds(peer).1)).collect();
+    TensorPlan { len, combine: Some(kind), zero: false, moves, gather }
+}
+
+impl Move {
+    /// Copies, adds or takes the maximum of the block; `scratch` grows as needed.
+    pub(crate) fn apply(&self, combine: Option<DebtKind>, from: &[f32], to: &mut [f32], scratch: &mut Vec<f32>) {
+        let source = View { offset: self.from, strides: &self.from_strides };
+        let target = View { offset: self.to, strides: &self.to_strides };
+        match combine {
+            None => copy_strided(from, source, to, target, &self.sizes),
+            Some(DebtKind::Sum) => add_strided(from, source, to, target, &self.sizes),
+            Some(DebtKind::Max) => {
+                // Blocks that are combined cover a contiguous part of the result.
+                let len = self.sizes.iter().product();
+                scratch.resize(len, 0.0);
+                let dense = row_major(&self.sizes);
+                copy_strided(from, source, scratch, View { offset: 0, strides: &dense }, &self.sizes);
+                let part = &mut to[self.to..self.to + len];
+                part.iter_mut().zip(&*scratch).for_each(|(a, &b)| *a = a.max(b));
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Tokens to batches. Sample `i` of a run is a pure function of (data, sequence length, seed, `i`), so the number of
+//! consumed samples is all the state there is and a resumed run goes on exactly.
+
+use super::{DataError, Part, mix};
+
+/// Sequences of one length, packed one after the other; every field holds `sequences * seq` numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Input tokens, each below [`VOCAB`](super::VOCAB).
+    pub tokens: Vec<i32>,
+    /// The token that follows each input, or -1 where none does: at the last place of a segment.
+    pub labels: Vec<i32>,
+    /// Distance from the start of the segment, or of the sequence where the segment began before it.
+    pub positions: Vec<i32>,
+    /// Number of the segment within its sequence, from 0. Attention stays within equal numbers.
+    pub segments: Vec<i32>,
+}
+
+impl Batch {
+    /// Labels that are not -1: what the summed loss is divided by.
+    pub fn valid_labels(&self) -> usize {
+        self.labels.iter().filter(|&&label| label >= 0).count()
+    }
+
+    fn clear(&mut self) {
+        self.tokens.clear();
+        self.labels.clear();
+        self.positions.clear();
+        self.segments.clear();
+    }
+}
+
+/// Cuts a part in windows of `seq + 1` tokens, each beginning on the last token of the one before so that every label
+/// is used once, and serves them in some order, epoch after epoch. Up to `seq - 1` tokens at the end are left out.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampler<'a> {
+    part: &'a Part,
+    seq: usize,
+    windows: u64,
+    shuffle: Option<u64>,
+}
+
+impl<'a> Sampler<'a> {
+    /// Windows in an order that `seed` fixes, another one each epoch.
+    ///
+    /// # Errors
+    /// [`DataError::EmptySequence`] and [`DataError::TooLittle`].
+    pub fn new(part: &'a Part, seq: usize, seed: u64) -> Result<Self, DataError> {
+        Ok(Self { shuffle: Some(seed), ..Self::in_order(part, seq)? })
+    }
+
+    /// Windows in the order of the text, for validation.
+    ///
+    /// # Errors
+    /// [`DataError::EmptySequence`] and [`DataError::TooLittle`].
+    pub fn in_order(part: &'a Part, seq: usize) -> Result<Self, DataError> {
+        if seq == 0 {
+            return Err(DataError::EmptySequence);
+        }
+        let tokens = part.tokens.len();
+        if tokens <= seq {
+            return Err(DataError::TooLittle { path: part.path.clone(), role: part.role, tokens, seq });
+        }
+        Ok(Self { part, seq, windows: ((tokens - 1) / seq) as u64, shuffle: None })
+    }
+
+    /// Samples per epoch.
+    pub fn windows(&self) -> u64 {
+        self.windows
+    }
+
+    /// Replaces `batch` by the samples `first_sample .. first_sample + count` of the run. After
+    /// [`windows`](Self::windows) samples the next epoch begins.
+    pub fn fill(&self, first_sample: u64, count: usize, batch: &mut Batch) {
+        batch.clear();
+        for sample in first_sample..first_sample + count as u64 {
+            self.push(self.window(sample), batch);
+        }
+    }
+
+    /// The window that a sample of the run is.
+    fn window(&self, sample: u64) -> u64 {
+        let (epoch, place) = (sample / self.windows, sample % self.windows);
+        match self.shuffle {
+            Some(seed) => permute(place, self.windows, mix(mix(seed).wrapping_add(epoch))),
+            None => place,
+        }
+    }
+
+    fn push(&self, window: u64, batch: &mut Batch) {
+        let first = window as usize * self.seq;
+        let mut segment = self.part.segment_of(first);
+        let mut end = self.part.segment_end(segment);
+        let (mut number, mut position) = (0, 0);
+        for at in first..first + self.seq {
+            if at == end {
+                segment += 1;
+                end = self.part.segment_end(segment);
+                (number, position) = (number + 1, 0);
+            }
+            let label = if at + 1 == end { -1 } else { i32::from(self.part.tokens[at + 1]) };
+            batch.tokens.push(i32::from(self.part.tokens[at]));
+            batch.labels.push(label);
+            batch.positions.push(position);
+            batch.segments.push(number);
+            position += 1;
+        }
+    }
+}
+
+/// Feistel rounds: six withstand what four do not (Patarin: Security of Random Feistel Schemes with 5 or More Rounds,
+/// 2004).
+const ROUNDS: u64 = 6;
+
+/// The place of `i` in the permutation of `0..n` that `key` names: a Feistel network on the least even number of bits
+/// that holds `n`, walked until it lands below `n` (Black, Rogaway: Ciphers with Arbitrary Finite Domains, 2002).
+fn permute(i: u64, n: u64, key: u64) -> u64 {
+    let half = (u64::BITS - (n - 1).leading_zeros()).div_ceil(2);
+    let mask = (1 << half) - 1;
+    let mut at = i;
+    loop {
+        let (mut left, mut right) = (at >> half, at & mask);
+        for round in 0..ROUNDS {
+            let scattered = mix(mix(key.wrapping_add(round)) ^ right) & mask;
+            (left, right) = (right, left ^ scattered);
+        }
+        at = left << half | right;
+        if at < n {
+            return at;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{END_OF_DOCUMENT, Role};
+    use super::*;
+
+    fn part(documents: &[&[u8]]) -> Part {
+        let mut part = Part::new(Role::Training, "test".into());
+        for document in documents {
+            part.open();
+            part.extend(document);
+            part.end_document();
+        }
+        part
+    }
+
+    fn numbers(count: usize) -> Part {
+        part(&[&(0..count).map(|i| i as u8).collect::<Vec<_>>()])
+    }
+
+    #[test]
+    fn windows_by_hand() {
+        let part = part(&[b"ab", b"cdefg"]);
+        let sampler = Sampler::in_order(&part, 4).unwrap();
+        assert_eq!(sampler.windows(), 2);
+        let mut batch = Batch::default();
+        sampler.fill(0, 2, &mut batch);
+        let [a, c, end] = [i32::from(b'a'), i32::from(b'c'), i32::from(END_OF_DOCUMENT)];
+        assert_eq!(batch.tokens, [a, a + 1, end, c, c + 1, c + 2, c + 3, c + 4]);
+        assert_eq!(batch.labels, [a + 1, end, -1, c + 1, c + 2, c + 3, c + 4, end]);
+        assert_eq!(batch.positions, [0, 1, 2, 0, 0, 1, 2, 3]);
+        assert_eq!(batch.segments, [0, 0, 0, 1, 0, 0, 0, 0]);
+        assert_eq!(batch.valid_labels(), 7);
+    }
+
+    #[test]
+    fn a_run_cut_off_inside_a_document_has_no_label_either() {
+        let mut part = Part::new(Role::Training, "test".into());
+        for run in [b"ab", b"cd"] {
+            part.open();
+            part.extend(run);
+        }
+        let mut batch = Batch::default();
+        Sampler::in_order(&part, 3).unwrap().fill(0, 1, &mut batch);
+        assert_eq!(batch.labels, [98, -1, 100]);
+        assert_eq!(batch.segments, [0, 0, 1]);
+    }
+
+    #[test]
+    fn an_epoch_has_every_label_once() {
+        let part = numbers(200);
+        let sampler = Sampler::new(&part, 4, 7).unwrap();
+        assert_eq!(sampler.windows(), 50);
+        for epoch in 0..3 {
+            let mut batch = Batch::default();
+            sampler.fill(epoch * 50, 50, &mut batch);
+            batch.labels.sort_unstable();
+            assert_eq!(batch.labels, (1..200).chain([256]).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn resuming_gives_the_same_samples() {
+        let part = numbers(100);
+        let (mut whole, mut piece) = (Batch::default(), Batch::default());
+        Sampler::new(&part, 3, 1).unwrap().fill(20, 30, &mut whole);
+        let mut tokens = Vec::new();
+        for first in (20..50).step_by(5) {
+            Sampler::new(&part, 3, 1).unwrap().fill(first, 5, &mut piece);
+            tokens.extend_from_slice(&piece.tokens);
+        }
+        assert_eq!(whole.tokens, tokens);
+    }
+
+    #[test]
+    fn order_changes_with_seed_and_epoch() {
+        let part = numbers(250);
+        let order = |seed, epoch: u64| {
+            let sampler = Sampler::new(&part, 2, seed).unwrap();
+            (0..125).map(|i| sampler.window(epoch * 125 + i)).collect::<Vec<_>>()
+        };
+        assert_ne!(order(0, 0), (0..125).collect::<Vec<_>>());
+        assert_ne!(order(0, 0), order(0, 1));
+        assert_ne!(order(0, 0), order(1, 0));
+        assert_ne!(order(0, 1), order(1, 0));
+    }
+
+    #[test]
+    fn permute_is_a_permutation_of_any_size() {
+        for n in (1..70).chain([255, 256, 257, 4097]) {
+            let mut seen: Vec<u64> = (0..n).map(|i| permute(i, n, 3)).collect();
+            seen.sort_unstable();
+            assert!(seen.into_iter().eq(0..n), "n = {n}");
+        }
+    }
+
+    #[test]
+    fn permute_sends_each_place_everywhere() {
+        // 4000 keys over 10 places: 400 expected, standard deviation 19.
+        for i in 0..10 {
+            let mut hits = [0; 10];
+            (0..4000).for_each(|key| hits[permute(i, 10, mix(key)) as usize] += 1);
+            assert!(hits.iter().all(|hit| (300..500).contains(hit)), "{i} goes to {hits:?}");
+        }
+    }
+
+    #[test]
+    fn one_token_too_few_is_an_error() {
+        let part = part(&[b"abc"]);
+        assert_eq!(Sampler::new(&part, 3, 0).unwrap().windows(), 1);
+        assert!(matches!(Sampler::new(&part, 4, 0), Err(DataError::TooLittle { tokens: 4, seq: 4, .. })));
+        assert!(matches!(Sampler::new(&part, usize::MAX, 0), Err(DataError::TooLittle { .. })));
+        assert!(matches!(Sampler::new(&part, 0, 0), Err(DataError::EmptySequence)));
+    }
+}

@@ -1,0 +1,17 @@
+//! Why a program does not load or run.
+
+use crate::comm::Stopped;
+
+/// What went wrong.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Error {
+    /// The program cannot be loaded: it is broken, or the backend lacks what it needs.
+    #[error("the program does not load: {0}")]
+    Load(String),
+    /// What the caller gave does not fit the model; the machine is as before.
+    #[error("{0}")]
+    Input(String),
+    /// A rank failed in this step or an earlier one; the machine cannot go on.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}

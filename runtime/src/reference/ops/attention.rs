@@ -1,0 +1,158 @@
+//! Attention with grouped query heads, and rotary positions (Su et al. 2021).
+
+use super::Context;
+use super::norm::log_sum_exp;
+use crate::reference::random;
+use crate::reference::real::Real;
+use crate::reference::tensor::Tensor;
+use ir::ops::{Dropout, Rope, Scaling};
+use std::f64::consts::PI;
+
+/// The angle per position of pair `i` in a head of size `d`, as `_compute_llama3_parameters` and
+/// `_compute_linear_scaling_rope_parameters` of Hugging Face's `transformers` have it.
+fn inverse_frequency(op: &Rope, i: usize, d: usize) -> f64 {
+    let plain = 1.0 / op.theta.powf(2.0 * i as f64 / d as f64);
+    match op.scaling {
+        None => plain,
+        Some(Scaling::Linear { factor }) => plain / factor,
+        Some(Scaling::Llama3 { factor, low, high, context }) => {
+            let (wavelength, context) = (2.0 * PI / plain, context as f64);
+            if wavelength < context / high {
+                plain
+            } else if wavelength > context / low {
+                plain / factor
+            } else {
+                let smooth = (context / wavelength - low) / (high - low);
+                (1.0 - smooth) * plain / factor + smooth * plain
+            }
+        }
+    }
+}
+
+/// Rotates elements `i` and `i + d/2` of each head by `pos` times the pair's inverse frequency, backwards if inverse; an odd
+/// last one stays. `x` is `[b, s, *n, d]`, `pos` is `[b, s]`.
+pub(super) fn rope<R: Real>(op: &Rope, x: &Tensor<R>, pos: &Tensor<i32>) -> Tensor<R> {
+    let (d, half) = (x.columns(), x.columns() / 2);
+    let heads: usize = x.dims[pos.dims.len()..x.dims.len() - 1].iter().product();
+    let mut out = x.clone();
+    for (row, head) in out.data.chunks_exact_mut(d.max(1)).enumerate() {
+        let sign = if op.inverse { -1.0 } else { 1.0 };
+        for i in 0..half {
+            let angle = sign * f64::from(pos.data[row / heads]) * inverse_frequency(op, i, d);
+            let (sin, cos) = (R::of(angle.sin()), R::of(angle.cos()));
+            let (a, b) = (head[i], head[i + half]);
+            head[i] = a * cos - b * sin;
+            head[i + half] = b * cos + a * sin;
+        }
+    }
+    out
+}
+
+/// The operands of attention: q `[b, s, g, r, d]`, k `[b, t, g, d]`, v `[b, t, g, c]`, positions and segments of queries
+/// `[b, s]` and of keys `[b, t]`.
+pub(super) struct Attention<'a, R> {
+    pub(super) q: &'a Tensor<R>,
+    pub(super) k: &'a Tensor<R>,
+    pub(super) v: &'a Tensor<R>,
+    pub(super) qpos: &'a Tensor<i32>,
+    pub(super) kpos: &'a Tensor<i32>,
+    pub(super) qseg: &'a Tensor<i32>,
+    pub(super) kseg: &'a Tensor<i32>,
+    pub(super) scale: f64,
+    pub(super) causal: bool,
+    pub(super) dropout: Option<Dropped>,
+}
+
+/// Dropout of weights `[b, s, g, r, t]`, whose numbers go by their index among those of the step (see [`random`]).
+#[derive(Clone, Copy)]
+pub(super) struct Dropped {
+    p: f64,
+    key: [u32; 2],
+    microbatch: u64,
+}
+
+impl Dropped {
+    pub(super) fn new(op: &Dropout, context: Context) -> Dropped {
+        let key = random::dropout_key(context.seed, context.step, context.index, &op.path);
+        Dropped { p: op.p, key, microbatch: context.microbatch }
+    }
+}
+
+impl<R: Real> Attention<'_, R> {
+    /// The rows of k and v that row `row` of q sees: of the same sequence, head and segment, not later if causal.
+    fn keys(&self, row: usize) -> Vec<usize> {
+        let &[_, s, g, r, _] = self.q.dims.as_slice() else { return Vec::new() };
+        let t = self.k.dims[1];
+        let (query, group) = (row / (g * r), row / r % g);
+        let first = query / s * t;
+        let visible = |key: &usize| {
+            let later = self.kpos.data[*key] > self.qpos.data[query];
+            self.qseg.data[query] == self.kseg.data[*key] && !(self.causal && later)
+        };
+        (first..first + t).filter(visible).map(|key| key * g + group).collect()
+    }
+
+    /// What dropout multiplies the weight of a row of q and a row of k by: 0 or `1 / (1 - p)`; 1 without it.
+    fn kept(&self, row: usize, key: usize) -> R {
+        let Some(Dropped { p, key: numbers, microbatch }) = self.dropout else { return R::one() };
+        let (t, g) = (self.k.dims[1], self.k.dims[2]);
+        let weights = self.q.dims[..4].iter().product::<usize>() * t;
+        let counter = microbatch * weights as u64 + (row * t + key / g % t) as u64;
+        if random::uniform(numbers, counter) >= p as f32 { R::of(1.0 / (1.0 - p)) } else { R::zero() }
+    }
+
+    fn score(&self, query: &[R], key: usize) -> R {
+        R::of(self.scale) * dot(query, row(self.k, key))
+    }
+
+    /// `out = sum of kept p v` with `p = e^(scale q k - lse)` over the visible keys. Gives out `[b, s, g, r, c]` and
+    /// lse `[b, s, g, r]`; a query that sees no key has out 0 and lse -inf.
+    pub(super) fn forward(&self) -> [Tensor<R>; 2] {
+        let c = self.v.columns();
+        let rows = &self.q.dims[..4];
+        let mut out = Tensor::zeros(&[rows, &[c]].concat());
+        let mut lse = Tensor::zeros(rows);
+        for (i, query) in self.q.rows().enumerate() {
+            let keys = self.keys(i);
+            let scores: Vec<R> = keys.iter().map(|&key| self.score(query, key)).collect();
+            lse.data[i] = log_sum_exp(&scores);
+            for (&key, score) in keys.iter().zip(scores) {
+                add_scaled(&mut out, i, self.kept(i, key) * (score - lse.data[i]).exp(), row(self.v, key));
+            }
+        }
+        [out, lse]
+    }
+
+    /// The cotangents of q, k and v: with `dp = kept dout v` and `ds = p (dp - dout out)`,
+    /// `dq = scale ds k`, `dk = scale ds q`, `dv = kept p dout`, each summed over the other side.
+    pub(super) fn backward(&self, out: &Tensor<R>, lse: &Tensor<R>, dout: &Tensor<R>) -> [Tensor<R>; 3] {
+        let [mut dq, mut dk, mut dv] = [self.q, self.k, self.v].map(|x| Tensor::zeros(&x.dims));
+        for (i, query) in self.q.rows().enumerate() {
+            let cotangent = row(dout, i);
+            let shared = dot(cotangent, row(out, i));
+            for key in self.keys(i) {
+                let p = (self.score(query, key) - lse.data[i]).exp();
+                let kept = self.kept(i, key);
+                let ds = R::of(self.scale) * p * (kept * dot(cotangent, row(self.v, key)) - shared);
+                add_scaled(&mut dq, i, ds, row(self.k, key));
+                add_scaled(&mut dk, key, ds, query);
+                add_scaled(&mut dv, key, kept * p, cotangent);
+            }
+        }
+        [dq, dk, dv]
+    }
+}
+
+fn row<R: Real>(x: &Tensor<R>, index: usize) -> &[R] {
+    &x.data[index * x.columns()..(index + 1) * x.columns()]
+}
+
+fn dot<R: Real>(a: &[R], b: &[R]) -> R {
+    a.iter().zip(b).map(|(&a, &b)| a * b).sum()
+}
+
+/// Adds `by x` to a row.
+fn add_scaled<R: Real>(out: &mut Tensor<R>, index: usize, by: R, x: &[R]) {
+    let n = out.columns();
+    out.data[index * n..(index + 1) * n].iter_mut().zip(x).for_each(|(out, &x)| *out += by * x);
+}

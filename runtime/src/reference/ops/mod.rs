@@ -1,0 +1,125 @@
+//! What each op means: one arm an op, each a call of the function that states the definition.
+
+mod attention;
+mod dense;
+mod elementwise;
+mod norm;
+mod token;
+mod update;
+
+use super::real::Real;
+use super::tensor::{Array, Tensor};
+use attention::{Attention, Dropped};
+use ir::ops::{KernelOp, MadeOp, Op};
+
+/// Where in a run a statement stands: what random numbers depend on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Context {
+    /// The seed of the run.
+    pub seed: u64,
+    /// The step, from 1.
+    pub step: u64,
+    /// The repeat's variable of the run of the block; 0 outside a repeat.
+    pub index: u64,
+    /// The micro-batch within the step, from 0.
+    pub microbatch: u64,
+}
+
+/// The results of an op. `dims` are the sizes of each result as the op infers them from the operands' types, which must
+/// have been done before: sizes are not checked again. Layout changes give their operands.
+///
+/// # Errors
+/// Integers stand where floats are wanted, or the other way round.
+pub fn evaluate<R: Real>(
+    op: &Op,
+    operands: &[&Array<R>],
+    dims: &[Vec<usize>],
+    context: Context,
+) -> Result<Vec<Array<R>>, String> {
+    let results = match op {
+        Op::Kernel(op) => kernel(op, Operands(operands), dims, context)?,
+        Op::Made(MadeOp::ClipFactor(op)) => vec![elementwise::clip_factor(op.max, operands[0].real()?)],
+        Op::Collective(_) | Op::Reshard => return Ok(operands.iter().map(|&operand| operand.clone()).collect()),
+    };
+    Ok(results.into_iter().map(Array::Real).collect())
+}
+
+/// The operands of a statement by place and sort.
+#[derive(Clone, Copy)]
+struct Operands<'a, R>(&'a [&'a Array<R>]);
+
+impl<'a, R: Real> Operands<'a, R> {
+    fn real(self, place: usize) -> Result<&'a Tensor<R>, String> {
+        self.0[place].real()
+    }
+
+    fn int(self, place: usize) -> Result<&'a Tensor<i32>, String> {
+        self.0[place].int()
+    }
+
+    fn reals(self) -> Result<Vec<&'a Tensor<R>>, String> {
+        self.0.iter().map(|array| array.real()).collect()
+    }
+
+    /// q, k, v, .. and at the end positions and segments of queries and keys, as attention has them.
+    fn attention(self, scale: f64, causal: bool, dropout: Option<Dropped>) -> Result<Attention<'a, R>, String> {
+        let ints = self.0.len() - 4;
+        let [q, k, v] = [self.real(0)?, self.real(1)?, self.real(2)?];
+        let [qpos, kpos, qseg, kseg] = [self.int(ints)?, self.int(ints + 1)?, self.int(ints + 2)?, self.int(ints + 3)?];
+        Ok(Attention { q, k, v, qpos, kpos, qseg, kseg, scale, causal, dropout })
+    }
+}
+
+fn kernel<R: Real>(
+    op: &KernelOp,
+    o: Operands<'_, R>,
+    dims: &[Vec<usize>],
+    context: Context,
+) -> Result<Vec<Tensor<R>>, String> {
+    Ok(match op {
+        KernelOp::Einsum(op) => vec![dense::einsum(&op.equation, &o.reals()?, &dims[0])],
+        KernelOp::Unary(op) => vec![elementwise::unary(op.0, o.real(0)?)],
+        KernelOp::Binary(op) => vec![elementwise::binary(op, o.real(0)?, o.real(1)?, &dims[0])],
+        KernelOp::Reduce(op) => vec![dense::reduce(op.kind, &op.equation, o.real(0)?, &dims[0])],
+        KernelOp::Broadcast(op) => vec![dense::rearrange(&op.equation, o.real(0)?, &dims[0])],
+        KernelOp::Permute(op) => vec![dense::rearrange(&op.equation, o.real(0)?, &dims[0])],
+        KernelOp::Reshape(_) => vec![dense::reshape(o.real(0)?, &dims[0])],
+        KernelOp::Slice(op) => vec![dense::slice(o.real(0)?, op.dim, op.start as usize, &dims[0])],
+        KernelOp::Concat(op) => vec![dense::concat(&o.reals()?, op.dim, &dims[0])],
+        KernelOp::Pad(op) => vec![dense::pad(o.real(0)?, op.dim, op.before as usize, &dims[0])],
+        KernelOp::RmsNorm(op) => norm::rms_norm(o.real(0)?, o.real(1)?, op.eps).into(),
+        KernelOp::RmsNormDx(_) => vec![norm::rms_norm_dx(o.real(0)?, o.real(1)?, o.real(2)?, o.real(3)?)],
+        KernelOp::RmsNormDgamma(_) => vec![norm::rms_norm_dgamma(o.real(0)?, o.real(1)?, o.real(2)?)],
+        KernelOp::LayerNorm(op) => norm::layer_norm(o.real(0)?, o.real(1)?, o.real(2)?, op.eps).into(),
+        KernelOp::LayerNormDx(_) => {
+            vec![norm::layer_norm_dx(o.real(0)?, o.real(1)?, o.real(2)?, o.real(3)?, o.real(4)?)]
+        }
+        KernelOp::LayerNormDgamma(_) => {
+            vec![norm::layer_norm_dgamma(o.real(0)?, o.real(1)?, o.real(2)?, o.real(3)?)]
+        }
+        KernelOp::Softmax(_) => vec![norm::softmax(o.real(0)?)],
+        KernelOp::SoftmaxGrad(_) => vec![norm::softmax_grad(o.real(0)?, o.real(1)?)],
+        KernelOp::Rope(op) => vec![attention::rope(op, o.real(0)?, o.int(1)?)],
+        KernelOp::Attention(op) => {
+            let dropout = op.dropout.as_ref().map(|op| Dropped::new(op, context));
+            o.attention(op.scale, op.causal, dropout)?.forward().into()
+        }
+        KernelOp::AttentionGrad(op) => {
+            let dropout = op.dropout.as_ref().map(|op| Dropped::new(op, context));
+            o.attention(op.scale, op.causal, dropout)?.backward(o.real(3)?, o.real(4)?, o.real(5)?).into()
+        }
+        KernelOp::Embedding(_) => vec![token::embedding(o.int(0)?, o.real(1)?, &dims[0])],
+        KernelOp::EmbeddingGrad(_) => vec![token::embedding_grad(o.int(0)?, o.real(1)?, &dims[0])],
+        KernelOp::CrossEntropy(_) => token::cross_entropy(o.real(0)?, o.int(1)?).into(),
+        KernelOp::CrossEntropyGrad(_) => {
+            vec![token::cross_entropy_grad(o.real(0)?, o.int(1)?, o.real(2)?, o.real(3)?)]
+        }
+        KernelOp::SumExp(_) => vec![token::sum_exp(o.real(0)?, o.real(1)?)],
+        KernelOp::Pick(_) => vec![token::pick(o.real(0)?, o.int(1)?)],
+        KernelOp::TokenLoss(_) => vec![token::token_loss(o.real(0)?, o.real(1)?, o.int(2)?)],
+        KernelOp::Dropout(op) => vec![update::dropout(o.real(0)?, op.p, &op.path, context)],
+        KernelOp::SumSquares(_) => vec![update::sum_squares(o.real(0)?)],
+        KernelOp::AdamW(op) => update::adamw(op, &o.reals()?),
+        KernelOp::Sgd(op) => update::sgd(op, &o.reals()?),
+    })
+}

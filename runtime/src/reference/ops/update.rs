@@ -1,0 +1,58 @@
+//! Dropout, the norm's share, and the optimizers.
+
+use super::Context;
+use crate::reference::random;
+use crate::reference::real::Real;
+use crate::reference::tensor::Tensor;
+use ir::ops::{AdamW, Sgd};
+
+/// Each element is kept and divided by `1 - p` where its number (see [`random`]) is at least `p`, else 0. Number and `p`
+/// are compared in f32.
+pub(super) fn dropout<R: Real>(x: &Tensor<R>, p: f64, path: &str, context: Context) -> Tensor<R> {
+    let key = random::dropout_key(context.seed, context.step, context.index, path);
+    let first = context.microbatch * x.data.len() as u64;
+    let scale = R::of(1.0 / (1.0 - p));
+    Tensor::from_fn(&x.dims, |i| {
+        let keep = random::uniform(key, first + i as u64) >= p as f32;
+        if keep { x.data[i] * scale } else { R::zero() }
+    })
+}
+
+/// The sum of the squares of all elements.
+pub(super) fn sum_squares<R: Real>(x: &Tensor<R>) -> Tensor<R> {
+    Tensor::scalar(x.data.iter().map(|&x| x * x).sum())
+}
+
+/// AdamW as PyTorch defines it (Loshchilov and Hutter 2019). Operands w, g, m, v, clip, lr and step, which counts from 1;
+/// gives w, m, v.
+pub(super) fn adamw<R: Real>(op: &AdamW, operands: &[&Tensor<R>]) -> Vec<Tensor<R>> {
+    let [beta1, beta2, eps, decay] = [op.beta1, op.beta2, op.eps, op.weight_decay].map(R::of);
+    let [mut w, mut m, mut v] = [0, 2, 3].map(|i| operands[i].clone());
+    let [clip, lr, step] = [4, 5, 6].map(|i| operands[i].data[0]);
+    let bias = |beta: f64| R::of(1.0 - beta.powf(step.to_f64()));
+    let (bias1, bias2) = (bias(op.beta1), bias(op.beta2));
+    for (i, &g) in operands[1].data.iter().enumerate() {
+        let g = g * clip;
+        let (w, m, v) = (&mut w.data[i], &mut m.data[i], &mut v.data[i]);
+        *m = beta1 * *m + (R::one() - beta1) * g;
+        *v = beta2 * *v + (R::one() - beta2) * g * g;
+        let shrunk = *w - lr * decay * *w;
+        *w = shrunk - lr * (*m / bias1) / ((*v / bias2).sqrt() + eps);
+    }
+    vec![w, m, v]
+}
+
+/// Stochastic gradient descent as PyTorch defines it. Operands w, g, clip, lr, or with momentum w, g, m, clip, lr; gives w,
+/// or w and m.
+pub(super) fn sgd<R: Real>(op: &Sgd, operands: &[&Tensor<R>]) -> Vec<Tensor<R>> {
+    let [momentum, decay] = [op.momentum, op.weight_decay].map(R::of);
+    let (tensors, scalars) = operands.split_at(operands.len() - 2);
+    let (clip, lr) = (scalars[0].data[0], scalars[1].data[0]);
+    let (w, g) = (tensors[0], tensors[1]);
+    let mut velocity = Tensor::from_fn(&w.dims, |i| g.data[i] * clip + decay * w.data[i]);
+    if let Some(last) = tensors.get(2) {
+        velocity.data.iter_mut().zip(&last.data).for_each(|(v, &last)| *v = momentum * last + *v);
+    }
+    let moved = Tensor::from_fn(&w.dims, |i| w.data[i] - lr * velocity.data[i]);
+    if tensors.len() > 2 { vec![moved, velocity] } else { vec![moved] }
+}

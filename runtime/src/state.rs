@@ -1,0 +1,274 @@
+//! What a rank keeps from step to step: its shards of parameters, of their optimizer states, and of gradient sums.
+//!
+//! First numbers go by name and logical index, so that any sharding starts from the same ones: element `i` of a parameter
+//! is `std normal(key, i)` where the key is the FNV-1a hash of the seed and the instance name. States start at zero, except
+//! a `master`, which starts as its parameter.
+
+use crate::comm::{Region, assemble, cut};
+use crate::tensor::{Pool, Tensor};
+use ir::graph::{GRADIENT, Init, Model, ParamInstance};
+use ir::mesh::Mesh;
+use ir::types::Type;
+use kernels::cpu::dropout::normal;
+use std::collections::BTreeMap;
+
+/// The suffix of the state that starts as a copy of its parameter.
+const MASTER: &str = "master";
+
+/// Which tensor of a parameter instance.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// The parameter.
+    Param,
+    /// A state of this suffix: `m`.
+    State(String),
+    /// The gradient's sum over micro-batches.
+    Gradient,
+}
+
+/// A whole tensor.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Whole {
+    /// Its sizes.
+    pub sizes: Vec<u64>,
+    /// Its elements, row-major.
+    pub data: Vec<f32>,
+}
+
+/// One kept tensor of a rank.
+#[derive(Clone)]
+pub struct Slot {
+    /// Its global name: `layer.3.w1`, `layer.3.w1.m`, `layer.3.w1.grad`.
+    pub name: String,
+    /// What it is.
+    pub role: Role,
+    /// Its type.
+    pub ty: Type,
+    /// The rank's part.
+    pub region: Region,
+    /// The elements.
+    pub tensor: Tensor,
+    /// The instance name of the parameter.
+    param: String,
+    init: Init,
+}
+
+/// All kept tensors of a rank.
+#[derive(Default)]
+pub struct State {
+    slots: Vec<Slot>,
+    pool: Pool,
+}
+
+impl State {
+    /// The place of a tensor, which is made on first mention.
+    ///
+    /// # Errors
+    /// It was mentioned with another sharding.
+    pub fn slot(
+        &mut self,
+        model: &Model,
+        coordinates: &[u64],
+        owner: ParamInstance,
+        role: Role,
+        ty: &Type,
+    ) -> Result<usize, String> {
+        let param = &model.params[owner.0];
+        let name = name(model, owner, &role);
+        let region = Region::of(ty, &model.mesh, coordinates);
+        if let Some(known) = self.find(&name) {
+            return match self.slots[known].region == region {
+                true => Ok(known),
+                false => Err(format!("`{name}` is sharded in two ways on one rank")),
+            };
+        }
+        let init = match &role {
+            Role::Param => param.init,
+            Role::State(suffix) if suffix == MASTER => param.init,
+            Role::State(_) | Role::Gradient => Init::Constant(0.0),
+        };
+        self.slots.push(Slot {
+            name,
+            role,
+            ty: ty.clone(),
+            region,
+            tensor: Tensor::EMPTY,
+            param: param.instance_name(owner.1),
+            init,
+        });
+        Ok(self.slots.len() - 1)
+    }
+
+    /// The place of a tensor that was mentioned.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.name == name)
+    }
+
+    /// Sets all tensors to their first numbers.
+    pub fn reset(&mut self, seed: u64) {
+        for slot in &mut self.slots {
+            let mut tensor = self.pool.alloc(slot.region.len());
+            match slot.init {
+                Init::Normal(std) => {
+                    let key = key(&[&seed.to_le_bytes(), slot.param.as_bytes()]);
+                    let draw = |index| std as f32 * normal(key, index);
+                    fill(&slot.ty, &slot.region, draw, tensor.write());
+                }
+                Init::Constant(value) => tensor.write().fill(value as f32),
+            }
+            slot.tensor = tensor;
+        }
+    }
+
+    /// A kept tensor.
+    pub fn tensor(&self, slot: usize) -> &Tensor {
+        &self.slots[slot].tensor
+    }
+
+    /// A kept tensor, to be taken away or replaced.
+    pub fn tensor_mut(&mut self, slot: usize) -> &mut Tensor {
+        &mut self.slots[slot].tensor
+    }
+
+    /// All kept tensors.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// Replaces the rank's parts of the tensors that are named.
+    ///
+    /// # Panics
+    /// If a tensor has not its size.
+    pub fn import(&mut self, tensors: &BTreeMap<String, Vec<f32>>) {
+        for slot in &mut self.slots {
+            if let Some(whole) = tensors.get(&slot.name) {
+                let mut tensor = self.pool.alloc(slot.region.len());
+                cut(whole, &slot.ty, &slot.region, tensor.write());
+                slot.tensor = tensor;
+            }
+        }
+    }
+}
+
+/// The global name of a tensor of a parameter instance.
+pub fn name(model: &Model, (param, instance): ParamInstance, role: &Role) -> String {
+    let base = model.params[param].instance_name(instance);
+    match role {
+        Role::Param => base,
+        Role::State(suffix) => format!("{base}.{suffix}"),
+        Role::Gradient => format!("{base}{GRADIENT}"),
+    }
+}
+
+/// Whether a rank's part counts when a tensor is put together: one rank for each part, all ranks that owe a share of a sum.
+pub(crate) fn counts(mesh: &Mesh, ty: &Type, coordinates: &[u64]) -> bool {
+    let telling = ty.sharded_axes().union(&ty.debt_axes());
+    mesh.tensor_axes()
+        .without(&telling)
+        .iter()
+        .all(|axis| mesh.index_along(&ir::mesh::Axes::one(axis), coordinates) == 0)
+}
+
+/// Puts the ranks' parts of tensors together, by name. Of several pipeline ranks that hold a tensor, the first counts.
+pub(crate) fn gather(mesh: &Mesh, ranks: &[Vec<Slot>]) -> BTreeMap<String, Whole> {
+    let mut wholes = BTreeMap::new();
+    let mut stages: BTreeMap<String, u64> = BTreeMap::new();
+    for (rank, slots) in ranks.iter().enumerate() {
+        let coordinates = mesh.coordinates(rank as u64);
+        let stage = mesh.pipeline().map_or(0, |pp| mesh.index_along(&ir::mesh::Axes::one(pp), &coordinates));
+        for slot in slots {
+            let holder = *stages.entry(slot.name.clone()).or_insert(stage);
+            let whole = wholes.entry(slot.name.clone()).or_insert_with(|| {
+                let sizes = slot.ty.sizes();
+                Whole { data: vec![0.0; slot.ty.elements() as usize], sizes }
+            });
+            if holder == stage && counts(mesh, &slot.ty, &coordinates) {
+                assemble(slot.tensor.floats(), &slot.ty, &slot.region, &mut whole.data);
+            }
+        }
+    }
+    wholes
+}
+
+/// Sets each element of a rank's part to what `draw` gives for its linear index in the whole tensor.
+fn fill(ty: &Type, region: &Region, draw: impl Fn(u64) -> f32, part: &mut [f32]) {
+    let whole = ty.sizes();
+    for (at, value) in (region.run.origin as usize..).zip(part) {
+        let (mut rest, mut index, mut stride) = (at, 0, 1);
+        for dim in (0..whole.len()).rev() {
+            index += (region.origin[dim] + rest % region.sizes[dim]) as u64 * stride;
+            rest /= region.sizes[dim];
+            stride *= whole[dim];
+        }
+        *value = draw(index);
+    }
+}
+
+/// A key of random numbers: the halves of the FNV-1a 64-bit hash of the parts laid end to end, the lower first
+/// (Fowler, Noll, Vo; offset basis 0xcbf29ce484222325, prime 0x100000001b3).
+pub fn key(parts: &[&[u8]]) -> [u32; 2] {
+    let hash = parts
+        .iter()
+        .flat_map(|part| part.iter())
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    [hash as u32, (hash >> 32) as u32]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ir::entity::EntityRef;
+    use ir::graph::{Param, Span};
+    use ir::ids::{AxisId, ParamId};
+    use ir::types::DType;
+
+    fn model(ty: Type) -> Model {
+        let mut model = Model { mesh: Mesh::new("m", &[("a", 2), ("b", 3)]), ..Model::default() };
+        model.params.push(Param {
+            name: "w".to_string(),
+            field: None,
+            count: None,
+            ty,
+            init: Init::Normal(0.5),
+            decay: true,
+            comments: Vec::new(),
+            span: Span::default(),
+        });
+        model
+    }
+
+    #[test]
+    fn every_sharding_starts_from_the_same_numbers() {
+        let mut whole = Vec::new();
+        for (dims, storage) in
+            [([&[][..], &[]], &[][..]), ([&[0], &[1]], &[]), ([&[1, 0], &[]], &[]), ([&[], &[1]], &[0])]
+        {
+            let mut ty = Type::of(DType::F32, &[5, 7]);
+            let axes = |ids: &[usize]| ids.iter().map(|&id| AxisId::new(id)).collect();
+            ty.dims.iter_mut().zip(dims).for_each(|(dim, ids)| dim.axes = axes(ids));
+            ty.storage = axes(storage);
+            let model = model(ty.clone());
+            let owner = (ParamId::new(0), 0);
+            let slots = |rank| {
+                let mut state = State::default();
+                state.slot(&model, &model.mesh.coordinates(rank), owner, Role::Param, &ty).unwrap();
+                state.slot(&model, &model.mesh.coordinates(rank), owner, Role::State("m".to_string()), &ty).unwrap();
+                state.reset(7);
+                state.slots().to_vec()
+            };
+            let ranks: Vec<_> = (0..6).map(slots).collect();
+            let gathered = gather(&model.mesh, &ranks);
+            assert!(gathered["w.m"].data.iter().all(|x| *x == 0.0));
+            whole.push(gathered["w"].clone());
+        }
+        let key = key(&[&7u64.to_le_bytes(), b"w"]);
+        assert!(whole[0].data.iter().enumerate().all(|(i, x)| *x == 0.5 * normal(key, i as u64)));
+        assert!(whole.iter().all(|other| *other == whole[0]));
+    }
+
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        // The authors' test vector for "foobar".
+        assert_eq!(key(&[b"foo", b"bar"]), [0xf739_67e8, 0x8594_4171]);
+    }
+}

@@ -1,0 +1,161 @@
+//! Every op on some operands.
+
+use super::{ints, reals};
+use ir::ops::{Attr, Attrs, Op, Shapes};
+use ir::types::{DType, Type};
+use meshwright_runtime::reference::Array;
+
+/// What an operand is.
+#[derive(Clone, Copy)]
+pub(crate) enum Operand {
+    /// Floats of this shape, about 1 in size.
+    Real(&'static [u64]),
+    /// Floats above 1/2.
+    Positive(&'static [u64]),
+    /// Integers from the first number to below the second.
+    Int(&'static [u64], i32, i32),
+}
+use Operand::{Int, Positive, Real};
+
+impl Operand {
+    pub(crate) fn ty(self) -> Type {
+        match self {
+            Real(sizes) | Positive(sizes) => Type::of(DType::F32, sizes),
+            Int(sizes, ..) => Type::of(DType::I32, sizes),
+        }
+    }
+
+    /// Its numbers, by a name.
+    pub(crate) fn array(self, name: &str) -> Array<f64> {
+        match self {
+            Real(sizes) => Array::Real(reals(name, sizes)),
+            Positive(sizes) => Array::Real(reals(name, sizes).map(|x| 0.5 + x.abs())),
+            Int(sizes, from, to) => Array::Int(ints(name, sizes, from, to)),
+        }
+    }
+}
+
+/// An op on operands.
+pub(crate) struct Case {
+    /// The op.
+    pub(crate) op: Op,
+    /// Its operands.
+    pub(crate) operands: Vec<Operand>,
+}
+
+/// A case by the op's text; `stated` are the sizes of its result for ops that read them there.
+fn case(name: &str, attrs: &[(&str, Attr)], operands: &[Operand], stated: &[u64]) -> Case {
+    let types: Vec<Type> = operands.iter().map(|operand| operand.ty()).collect();
+    let results = [Type::of(DType::F32, stated)];
+    let shapes = Shapes { operands: &types.iter().collect::<Vec<_>>(), results: &results };
+    let mut attrs = Attrs(attrs.iter().map(|(name, attr)| (name.to_string(), attr.clone())).collect());
+    Case { op: Op::parse(name, &mut attrs, &shapes).unwrap(), operands: operands.to_vec() }
+}
+
+fn eq(text: &str) -> (&'static str, Attr) {
+    ("eq", Attr::Str(text.to_string()))
+}
+
+fn float(name: &'static str, value: f64) -> (&'static str, Attr) {
+    (name, Attr::Float(value))
+}
+
+fn int(name: &'static str, value: u64) -> (&'static str, Attr) {
+    (name, Attr::int(value))
+}
+
+/// Ops that have a gradient, on shapes without two equal sizes where they allow it.
+pub(crate) fn differentiable() -> Vec<Case> {
+    let mut cases = vec![
+        case("einsum", &[eq("b s h, h g d -> b s g d")], &[Real(&[2, 3, 4]), Real(&[4, 5, 6])], &[]),
+        case("einsum", &[eq("e a k, b e k -> b a e")], &[Real(&[2, 3, 4]), Real(&[5, 2, 4])], &[]),
+        case("scale", &[float("by", -1.5)], &[Real(&[2, 3])], &[]),
+        case("shift", &[float("by", 2.5)], &[Real(&[2, 3])], &[]),
+        case("cast", &[("to", Attr::Word("bf16".to_string()))], &[Real(&[2, 3])], &[]),
+        case("reduce_sum", &[eq("a b c -> b")], &[Real(&[2, 3, 4])], &[]),
+        case("broadcast", &[eq("b -> a b c")], &[Real(&[3])], &[2, 3, 4]),
+        case("permute", &[eq("a b c -> c a b")], &[Real(&[2, 3, 4])], &[]),
+        case("reshape", &[], &[Real(&[2, 3, 4])], &[2, 12]),
+        case("reshape", &[], &[Real(&[2, 12])], &[2, 3, 4]),
+        case("slice", &[int("dim", 1), int("start", 1), int("length", 2)], &[Real(&[2, 5, 3])], &[]),
+        case("concat", &[int("dim", 1)], &[Real(&[2, 1, 3]), Real(&[2, 4, 3])], &[]),
+        case("pad", &[int("dim", 1), int("before", 2), int("after", 1)], &[Real(&[2, 3, 4])], &[]),
+        case("rms_norm", &[float("eps", 1e-5)], &[Real(&[2, 3, 4]), Real(&[4])], &[]),
+        case("layer_norm", &[float("eps", 1e-5)], &[Real(&[2, 3, 4]), Real(&[4]), Real(&[4])], &[]),
+        case("softmax", &[], &[Real(&[2, 3, 4])], &[]),
+        case("embedding", &[], &[Int(&[2, 3], -1, 6), Real(&[5, 4])], &[]),
+        case("cross_entropy", &[], &[Real(&[4, 5]), Int(&[4], -1, 5)], &[]),
+        case("dropout", &[float("p", 0.4), ("path", Attr::Str("p".to_string()))], &[Real(&[4, 5])], &[]),
+    ];
+    for name in ["neg", "exp", "square", "silu", "gelu", "gelu_erf"] {
+        cases.push(case(name, &[], &[Real(&[3, 4])], &[]));
+    }
+    for name in ["log", "sqrt", "rsqrt", "recip"] {
+        cases.push(case(name, &[], &[Positive(&[3, 4])], &[]));
+    }
+    for name in ["add", "sub", "mul", "div"] {
+        cases.push(case(name, &[], &[Real(&[3, 4]), Positive(&[3, 4])], &[]));
+        cases.push(case(name, &[eq("a b, b -> a b")], &[Real(&[3, 4]), Positive(&[4])], &[]));
+        cases.push(case(name, &[eq("b, a b -> a b")], &[Real(&[4]), Positive(&[3, 4])], &[]));
+    }
+    for inverse in [false, true] {
+        let attrs = [float("theta", 100.0), ("inverse", Attr::flag(inverse))];
+        cases.push(case("rope", &attrs, &[Real(&[2, 3, 2, 6]), Int(&[2, 3], 0, 9)], &[]));
+        let linear = [("scaling", Attr::Str("linear".to_string())), float("factor", 2.0)];
+        // Of the three pairs, one is kept, one is between, one is scaled.
+        let (bounds, context) = ([float("low", 1.0), float("high", 4.0)], ("context", Attr::int(100)));
+        let llama3 = [("scaling", Attr::Str("llama3".to_string())), float("factor", 8.0)];
+        for scaling in [linear.to_vec(), [llama3.as_slice(), &bounds, &[context]].concat()] {
+            let attrs = [attrs.as_slice(), &scaling].concat();
+            cases.push(case("rope", &attrs, &[Real(&[2, 3, 2, 6]), Int(&[2, 3], 0, 9)], &[]));
+        }
+        let attrs = [float("scale", 0.6), ("causal", Attr::flag(inverse))];
+        cases.push(case("attention", &attrs, &attention_operands(), &[]));
+        let dropout = [float("p", 0.3), ("path", Attr::Str("p".to_string()))];
+        cases.push(case("attention", &[attrs, dropout].concat(), &attention_operands(), &[]));
+    }
+    cases
+}
+
+/// Positions and segments at random: some queries see all keys, some few, some none.
+fn attention_operands() -> [Operand; 7] {
+    let tensors = [Real(&[2, 3, 2, 2, 4]), Real(&[2, 5, 2, 4]), Real(&[2, 5, 2, 3])];
+    let [q, k, v] = tensors;
+    [q, k, v, Int(&[2, 3], 0, 5), Int(&[2, 5], 0, 5), Int(&[2, 3], 0, 2), Int(&[2, 5], 0, 2)]
+}
+
+/// Ops that have none: gradients themselves, updates, maxima, pieces of expansions.
+pub(crate) fn without_gradient() -> Vec<Case> {
+    let x = Real(&[2, 3]);
+    let row = Real(&[2]);
+    let one = Real(&[]);
+    let labels = Int(&[2], 0, 3);
+    let [q, k, v, qpos, kpos, qseg, kseg] = attention_operands();
+    let (out, lse) = (Real(&[2, 3, 2, 2, 3]), Real(&[2, 3, 2, 2]));
+    let attention = [q, k, v, out, lse, out, qpos, kpos, qseg, kseg];
+    let adam = [float("beta1", 0.9), float("beta2", 0.9), float("eps", 1e-8), float("weight_decay", 0.1)];
+    let flags = [float("scale", 1.0), ("causal", Attr::flag(true))];
+    vec![
+        case("at_most", &[float("max", 0.5)], &[x], &[]),
+        case("max", &[], &[x, x], &[]),
+        case("silu_grad", &[], &[x, x], &[]),
+        case("gelu_grad", &[], &[x, x], &[]),
+        case("gelu_erf_grad", &[], &[x, x], &[]),
+        case("reduce_max", &[eq("a b -> a")], &[x], &[]),
+        case("rms_norm_dx", &[], &[x, Real(&[3]), row, x], &[]),
+        case("rms_norm_dgamma", &[], &[x, row, x], &[]),
+        case("layer_norm_dx", &[], &[x, Real(&[3]), row, row, x], &[]),
+        case("layer_norm_dgamma", &[], &[x, row, row, x], &[]),
+        case("softmax_grad", &[], &[x, x], &[]),
+        case("attention_grad", &flags, &attention, &[]),
+        case("embedding_grad", &[], &[labels, x], &[4, 3]),
+        case("cross_entropy_grad", &[], &[x, labels, row, one], &[]),
+        case("sum_exp", &[], &[x, row], &[]),
+        case("pick", &[], &[x, labels], &[]),
+        case("token_loss", &[], &[row, row, labels], &[]),
+        case("sum_squares", &[], &[x], &[]),
+        case("adamw", &adam, &[x, x, x, x, one, one, one], &[]),
+        case("sgd", &[float("momentum", 0.9), float("weight_decay", 0.1)], &[x, x, x, one, one], &[]),
+        case("clip_factor", &[float("max", 1.0)], &[one], &[]),
+    ]
+}
