@@ -1,1 +1,13 @@
-//! Meshwright.
+//! Meshwright compiles the definition of a model into a program for many devices, and runs it.
+//!
+//! [`pipeline::compile`] tells the whole story: a model goes in, a program for every rank comes out. [`train::train`] runs
+//! it on text. The command line ([`cli`]) is a thin shell over these.
+
+pub mod cli;
+pub mod compiling;
+pub mod debug;
+pub mod error;
+pub mod layout;
+pub mod model_source;
+pub mod pipeline;
+pub mod train;

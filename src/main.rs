@@ -1,2 +1,5 @@
-//! The command line.
-fn main() {}
+//! The command line; see [`meshwright::cli`].
+
+fn main() -> std::process::ExitCode {
+    meshwright::cli::main()
+}

@@ -1,0 +1,131 @@
+//! `meshwright compile`: a model, or a dump of any level, to what each rank does.
+
+use super::request::{Fields, from_json, resolve};
+use crate::compiling::{Compiling, compile_source};
+use crate::error::Error;
+use crate::model_source::ModelSource;
+use crate::pipeline;
+use clap::Args;
+use ir::catalogue::Code;
+use ir::diag::nearest;
+use ir::text;
+use serde::Serialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Compile a model for a mesh and print the level that is reached
+///
+/// The answer is text in the language of the IR: the model with its shardings and collectives, its stages, the schedule,
+/// and the program of every class of ranks. Any of it fed back goes on from where it stands.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  meshwright compile tiny-llama --mesh dp=2,tp=2
+  meshwright compile gpt2 --mesh tp=4 --stop-after collectives
+  meshwright compile llama3-8b --mesh tp=8,pp=4 --seq 8192 --global-batch 64 --dump llama
+  meshwright compile llama/07-collectives.ir --global-batch 64")]
+pub(super) struct Compile {
+    #[command(flatten)]
+    flags: Flags,
+    /// Stop after this pass: see `meshwright passes`
+    #[arg(long, value_name = "PASS")]
+    stop_after: Option<String>,
+    /// Write a numbered file per pass into this folder instead of printing the last
+    #[arg(long, value_name = "DIR")]
+    dump: Option<PathBuf>,
+    /// JSON with the same fields (`-`: standard input); flags win over it
+    #[arg(long, value_name = "FILE")]
+    request: Option<PathBuf>,
+}
+
+#[derive(Args, Serialize)]
+struct Flags {
+    /// A preset (see `meshwright models`), a config.json or its folder, or a .ir file of any level
+    model: Option<String>,
+    /// The layout: dp, tp, pp, sp, zero, mbs, schedule, order, stages [default: one device]
+    #[arg(long, value_name = "LAYOUT")]
+    mesh: Option<String>,
+    /// Sequences per micro-batch and data-parallel rank [default: 1]
+    #[arg(long, value_name = "N")]
+    mbs: Option<u64>,
+    /// Sequence parallelism: shard the residual stream over tp
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    sp: Option<bool>,
+    /// ZeRO stage: 0, or 1 to shard optimizer state over dp [default: 0]
+    #[arg(long, value_name = "STAGE")]
+    zero: Option<u8>,
+    /// Pipeline schedule: see `meshwright schedules` [default: 1f1b]
+    #[arg(long, value_name = "KIND")]
+    schedule: Option<String>,
+    /// Tokens per sequence; a .ir file states its own [default: 128]
+    #[arg(long, value_name = "TOKENS")]
+    seq: Option<u64>,
+    /// Sequences per step, all ranks together [default: two micro-batches per pipeline stage]
+    #[arg(long, value_name = "N")]
+    global_batch: Option<u64>,
+    /// Type of parameters and compute: f32 or bf16 [default: f32]
+    #[arg(long, value_name = "TYPE")]
+    precision: Option<String>,
+}
+
+impl Compile {
+    pub(super) fn run(self) -> Result<String, Error> {
+        let fields = match &self.request {
+            Some(path) => from_json::<Compiling>(path)?,
+            None if self.flags.model.is_none() => return Err(Error::Usage("`compile` needs a MODEL".into())),
+            None => Fields::new(),
+        };
+        let order: Compiling = resolve(fields, &self.flags)?;
+        let stop_after = self.stop_after.as_deref().map(known_pass).transpose()?;
+        let source = ModelSource::open(&order.model)?;
+        let mut dump = Dump::create(self.dump.as_deref())?;
+        let file = compile_source(&source, &order, stop_after, &mut |pass, file| dump.write(pass, file))?;
+        let written = dump.finish()?;
+        if self.dump.is_some() { Ok(written) } else { Ok(text::print(&file)) }
+    }
+}
+
+/// The pass of a name.
+fn known_pass(name: &str) -> Result<&'static str, Error> {
+    let passes = pipeline::passes();
+    let names = || passes.iter().map(|pass| pass.name);
+    names().find(|pass| *pass == name).ok_or_else(|| {
+        let known = names().collect::<Vec<_>>().join(", ");
+        let near = nearest(name, names()).map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+        Error::input(Code::UnknownPass, format!("there is no pass `{name}`"))
+            .help(format!("{near}the passes are, in order: {known}"))
+    })
+}
+
+/// A folder that gets a file per pass. What goes wrong is told at the end.
+struct Dump<'a> {
+    folder: Option<&'a Path>,
+    written: Vec<PathBuf>,
+    failed: Option<Error>,
+}
+
+impl Dump<'_> {
+    fn create(folder: Option<&Path>) -> Result<Dump<'_>, Error> {
+        if let Some(folder) = folder {
+            fs::create_dir_all(folder).map_err(|why| Error::file("create", folder, &why))?;
+        }
+        Ok(Dump { folder, written: Vec::new(), failed: None })
+    }
+
+    /// Writes what a pass has made. The number is the pass's place among all, so that a dump that goes on from a file
+    /// gives its files the same names.
+    fn write(&mut self, pass: &str, file: &text::File) {
+        let Some(folder) = self.folder else { return };
+        let place = pipeline::passes().iter().position(|row| row.name == pass).unwrap_or(0);
+        let path = folder.join(format!("{:02}-{pass}.ir", place + 1));
+        match fs::write(&path, text::print(file)) {
+            Ok(()) => self.written.push(path),
+            Err(why) => self.failed = self.failed.take().or(Some(Error::file("write", &path, &why))),
+        }
+    }
+
+    fn finish(self) -> Result<String, Error> {
+        let lines = self.written.iter().map(|path| format!("{}\n", path.display()));
+        self.failed.map_or_else(|| Ok(lines.collect()), Err)
+    }
+}

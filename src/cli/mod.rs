@@ -1,0 +1,146 @@
+//! The command line: a thin shell over the library. A verb is a file; it gives its answer as text, or an error with the
+//! status that the process ends with.
+
+mod compile;
+mod explain;
+mod models;
+mod number;
+mod passes;
+mod progress;
+mod request;
+mod schedule;
+mod schedules;
+mod table;
+mod train;
+
+use crate::error::Error;
+use clap::{Parser, Subcommand, ValueEnum};
+use std::io::Write;
+use std::panic;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+
+/// Meshwright compiles the definition of a model into a program for many devices, and runs it.
+#[derive(Parser)]
+#[command(name = "meshwright", version, arg_required_else_help = true, args_conflicts_with_subcommands = true)]
+#[command(after_help = "\
+Examples:
+  meshwright train tiny-llama --data .                         train a small model on the text at hand
+  meshwright train tiny-llama --data . --mesh dp=2,tp=2,pp=2   the same on eight virtual devices
+  meshwright compile gpt2 --mesh dp=2,tp=2 --dump ir           see what every pass does
+  meshwright schedule --stages 4 --microbatches 8 --kind 1f1b  see a pipeline schedule
+
+Exit status: 0 done, 1 the input is wrong, 2 usage, 3 a fault of ours, 5 a run failed and may be restarted,
+6 a run failed and must not be.")]
+struct Cli {
+    /// Explain the code of an error message
+    #[arg(long, value_name = "CODE")]
+    explain: Option<String>,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Train(train::Train),
+    Compile(compile::Compile),
+    Schedule(schedule::Schedule),
+    Schedules(schedules::Schedules),
+    Models(models::Models),
+    Passes(passes::Passes),
+}
+
+/// How a table is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum TableFormat {
+    /// Aligned columns
+    #[default]
+    Table,
+    /// JSON
+    Json,
+}
+
+impl Cli {
+    fn run(self) -> Result<Answer, Error> {
+        match (self.explain, self.verb) {
+            (Some(code), _) => explain::run(&code).map(Answer::done),
+            (None, Some(Verb::Train(verb))) => verb.run().map(Answer::done),
+            (None, Some(Verb::Compile(verb))) => verb.run().map(Answer::done),
+            (None, Some(Verb::Schedule(verb))) => verb.run(),
+            (None, Some(Verb::Schedules(verb))) => verb.run().map(Answer::done),
+            (None, Some(Verb::Models(verb))) => verb.run().map(Answer::done),
+            (None, Some(Verb::Passes(verb))) => verb.run().map(Answer::done),
+            (None, None) => Err(Error::Usage("no verb is given".into())),
+        }
+    }
+}
+
+/// What a verb prints, and the status that the process ends with.
+struct Answer {
+    text: String,
+    status: u8,
+}
+
+impl Answer {
+    fn done(text: String) -> Answer {
+        Answer { text, status: 0 }
+    }
+}
+
+/// Runs the command line of this process and gives the status that it ends with.
+pub fn main() -> ExitCode {
+    // Clap ends the process with status 2 on usage errors.
+    match guarded(|| Cli::parse().run()) {
+        Ok(answer) => {
+            // Who closes the pipe early has seen enough.
+            let _ = std::io::stdout().lock().write_all(answer.text.as_bytes());
+            ExitCode::from(answer.status)
+        }
+        Err(error) => {
+            let _ = write!(std::io::stderr().lock(), "{error}");
+            ExitCode::from(error.status())
+        }
+    }
+}
+
+/// The last panic of any thread, as `file:line: message`.
+static LAST_PANIC: Mutex<Option<(String, String)>> = Mutex::new(None);
+
+/// Runs `f`; a panic becomes a fault of ours.
+fn guarded<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    panic::set_hook(Box::new(|info| {
+        let place = info.location().map_or_else(String::new, |place| format!("{}:{}", place.file(), place.line()));
+        let message = info.payload_as_str().unwrap_or("panic").to_string();
+        *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = Some((place, message));
+    }));
+    panic::catch_unwind(panic::AssertUnwindSafe(f)).unwrap_or_else(|_| {
+        let last = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (place, message) = last.unwrap_or_default();
+        Err(Error::fault(place, message))
+    })
+}
+
+/// JSON text of an answer, with a newline.
+fn json(answer: &impl serde::Serialize) -> Result<String, Error> {
+    let text = serde_json::to_string_pretty(answer).map_err(|why| Error::fault("json", why))?;
+    Ok(text + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_panic_is_a_fault_of_ours() {
+        let error = guarded(|| -> Result<(), Error> { panic!("lost the thread") }).unwrap_err();
+        let _ = panic::take_hook();
+        assert_eq!(error.status(), 3);
+        assert!(error.to_string().contains("lost the thread"), "{error}");
+    }
+}

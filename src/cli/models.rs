@@ -1,0 +1,51 @@
+//! `meshwright models`: the table of presets.
+
+use super::TableFormat;
+use super::number::count;
+use super::table::table;
+use crate::error::Error;
+use clap::Args;
+use ir::models::{Batch, PRESETS, Preset};
+use ir::types::DType;
+use serde_json::json;
+
+/// List the models that are known by name
+///
+/// Any other model of their families is given by its config.json.
+#[derive(Args)]
+pub(super) struct Models {
+    /// How the answer is printed
+    #[arg(long, value_enum, default_value_t)]
+    format: TableFormat,
+}
+
+impl Models {
+    pub(super) fn run(self) -> Result<String, Error> {
+        let parameters: Vec<u64> = PRESETS.iter().map(parameters).collect::<Result<_, _>>()?;
+        let presets = PRESETS.iter().zip(parameters);
+        match self.format {
+            TableFormat::Table => {
+                let rows: Vec<_> = presets
+                    .map(|(p, n)| {
+                        let context = p.context.to_string();
+                        [p.name.into(), p.config.family().into(), count(n as f64), context, p.about.into()]
+                    })
+                    .collect();
+                Ok(table(["MODEL", "FAMILY", "PARAMETERS", "CONTEXT", "WHAT IT IS"], &rows))
+            }
+            TableFormat::Json => {
+                let rows = presets.map(|(p, n)| {
+                    json!({"name": p.name, "family": p.config.family(), "parameters": n, "context": p.context,
+                           "about": p.about})
+                });
+                super::json(&rows.collect::<Vec<_>>())
+            }
+        }
+    }
+}
+
+fn parameters(preset: &Preset) -> Result<u64, Error> {
+    let batch = Batch { batch: 1, seq: 1, dtype: DType::F32 };
+    let model = preset.config.build(&batch).map_err(|why| Error::fault(preset.name, why))?;
+    Ok(model.parameter_count())
+}

@@ -1,0 +1,32 @@
+//! `meshwright passes`: the table of passes.
+
+use super::TableFormat;
+use super::table::table;
+use crate::error::Error;
+use crate::pipeline;
+use clap::Args;
+use serde_json::json;
+
+/// List the passes from a model to its program, in order
+#[derive(Args)]
+pub(super) struct Passes {
+    /// How the answer is printed
+    #[arg(long, value_enum, default_value_t)]
+    format: TableFormat,
+}
+
+impl Passes {
+    pub(super) fn run(self) -> Result<String, Error> {
+        let passes = pipeline::passes();
+        match self.format {
+            TableFormat::Table => {
+                let rows: Vec<_> = passes.iter().map(|p| [p.name, p.does, p.why_here].map(str::to_string)).collect();
+                Ok(table(["PASS", "WHAT IT DOES", "WHY IT STANDS HERE"], &rows))
+            }
+            TableFormat::Json => {
+                let rows = passes.iter().map(|p| json!({"name": p.name, "does": p.does, "why_here": p.why_here}));
+                super::json(&rows.collect::<Vec<_>>())
+            }
+        }
+    }
+}

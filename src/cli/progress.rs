@@ -1,0 +1,138 @@
+//! What a person sees of a training run: a head, a bar that moves (plain lines where there is no terminal), validations.
+
+use super::number::{count, seconds};
+use crate::train::{Progress, RunHeader};
+use indicatif::{ProgressBar, ProgressStyle};
+use runtime::metrics::{EvalRecord, StepRecord};
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// Lines come at least so far apart where there is no bar.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// A run on the terminal.
+pub(super) struct Watch {
+    out: Box<dyn Write>,
+    bar: Option<ProgressBar>,
+    steps: u64,
+    started: Instant,
+    last_line: Option<Instant>,
+    bigram: Option<f64>,
+    /// Time of validations, which says nothing of the time that steps take.
+    evaluation: Duration,
+    evaluation_began: Option<Instant>,
+}
+
+impl Watch {
+    /// Tells of the run on standard output, or with `quiet_stdout` on standard error.
+    pub(super) fn new(quiet_stdout: bool) -> Watch {
+        let out: Box<dyn Write> = if quiet_stdout { Box::new(std::io::stderr()) } else { Box::new(std::io::stdout()) };
+        Watch {
+            out,
+            bar: None,
+            steps: 0,
+            started: Instant::now(),
+            last_line: None,
+            bigram: None,
+            evaluation: Duration::ZERO,
+            evaluation_began: None,
+        }
+    }
+
+    /// A line above the bar.
+    fn line(&mut self, text: &str) {
+        let out = &mut self.out;
+        // A closed pipe does not stop the run.
+        let mut write = || drop(writeln!(out, "{text}"));
+        match &self.bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
+    fn time_left(&self, step: u64) -> String {
+        let trained = self.started.elapsed().saturating_sub(self.evaluation);
+        seconds(trained.as_secs_f64() / step as f64 * (self.steps - step) as f64)
+    }
+}
+
+impl Progress for Watch {
+    fn started(&mut self, run: &RunHeader) {
+        for line in head(run) {
+            self.line(&line);
+        }
+        (self.steps, self.bigram, self.started) = (run.steps, run.bigram_entropy, Instant::now());
+        if std::io::stderr().is_terminal() {
+            let style = ProgressStyle::with_template("{bar:24} step {pos}/{len}  {msg}");
+            self.bar = style.ok().map(|style| ProgressBar::new(run.steps).with_style(style));
+        }
+    }
+
+    fn step(&mut self, record: &StepRecord) {
+        let done = record.step;
+        let state =
+            format!("loss {:.4}  {} tokens/s  {} left", record.loss, count(record.tokens_per_s), self.time_left(done));
+        if let Some(bar) = self.bar.take_if(|_| done == self.steps) {
+            bar.finish_and_clear();
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_message(state);
+            bar.set_position(done);
+        } else if done == self.steps || self.last_line.is_none_or(|last| last.elapsed() >= LINE_EVERY) {
+            self.line(&format!("step {done}/{}  {state}", self.steps));
+            self.last_line = Some(Instant::now());
+        }
+    }
+
+    fn evaluating(&mut self, _: u64) {
+        self.evaluation_began = Some(Instant::now());
+    }
+
+    fn evaluated(&mut self, record: &EvalRecord) {
+        self.evaluation += self.evaluation_began.take().map_or(Duration::ZERO, |began| began.elapsed());
+        let against = self.bigram.map_or_else(String::new, |bigram| format!("  (bigram {bigram:.4})"));
+        self.line(&format!("step {}/{}  validation loss {:.4}{against}", record.step, self.steps, record.valid_loss));
+    }
+}
+
+fn head(run: &RunHeader) -> Vec<String> {
+    let layout = &run.layout;
+    let devices = if run.devices == 1 { "1 device".to_string() } else { format!("{} devices", run.devices) };
+    let mut lines = vec![
+        format!("model     {}, {} parameters", run.model, count(run.parameters as f64)),
+        format!(
+            "mesh      {}: {devices}, threads of this process",
+            if run.mesh.is_empty() { "none" } else { &run.mesh }
+        ),
+        format!(
+            "layout    micro-batches of {} per rank, sequence parallel {}, ZeRO {}",
+            layout.mbs,
+            if layout.sp { "on" } else { "off" },
+            layout.zero
+        ),
+    ];
+    if run.stages.len() > 1 {
+        lines.push(format!("schedule  {}, {} micro-batches", layout.schedule, run.microbatches));
+        let stages = run.stages.iter().enumerate();
+        lines.extend(stages.map(|(stage, blocks)| format!("  stage {stage}: {blocks}")));
+    }
+    lines.push(format!(
+        "step      {} sequences of {} tokens = {} tokens, in {} micro-batch{}",
+        run.global_batch,
+        run.seq,
+        run.tokens_per_step(),
+        run.microbatches,
+        if run.microbatches == 1 { "" } else { "es" }
+    ));
+    lines.push(format!(
+        "data      {}: {} documents, {} bytes to learn from, {} held out",
+        run.data.display(),
+        run.documents,
+        count(run.train_tokens as f64),
+        count(run.valid_tokens as f64)
+    ));
+    if let Some(bigram) = run.bigram_entropy {
+        lines.push(format!("yardstick {bigram:.4} nats per byte: the held-out text under pairs of bytes"));
+    }
+    lines
+}

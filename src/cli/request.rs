@@ -1,0 +1,71 @@
+//! From a file and flags to a request: both are maps from field to value, and the flags win.
+
+use crate::error::Error;
+use ir::catalogue::Code;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+/// Fields by name.
+pub(super) type Fields = Map<String, Value>;
+
+/// The fields of a JSON request; `-` is standard input. They must be those of `R`.
+pub(super) fn from_json<R: DeserializeOwned>(path: &Path) -> Result<Fields, Error> {
+    let text = if path == Path::new("-") { read_stdin() } else { fs::read_to_string(path) };
+    let text = text.map_err(|why| Error::file("read", path, &why))?;
+    let malformed = |why: serde_json::Error| malformed(path, &why.to_string());
+    serde_json::from_str::<R>(&text).map_err(malformed)?;
+    serde_json::from_str(&text).map_err(malformed)
+}
+
+/// The fields of a `run.toml`. They must be those of `R`.
+pub(super) fn from_toml<R: DeserializeOwned>(path: &Path) -> Result<Fields, Error> {
+    let text = fs::read_to_string(path).map_err(|why| Error::file("read", path, &why))?;
+    let malformed = |why: toml::de::Error| malformed(path, &why.to_string());
+    toml::from_str::<R>(&text).map_err(malformed)?;
+    toml::from_str(&text).map_err(malformed)
+}
+
+/// The request of the fields under the flags; a flag that is not given is null and leaves its field alone.
+pub(super) fn resolve<R: DeserializeOwned>(mut fields: Fields, flags: &impl Serialize) -> Result<R, Error> {
+    let fault = |why: serde_json::Error| Error::fault("request", why);
+    if let Value::Object(flags) = serde_json::to_value(flags).map_err(fault)? {
+        fields.extend(flags.into_iter().filter(|(_, value)| !value.is_null()));
+    }
+    serde_json::from_value(Value::Object(fields))
+        .map_err(|why| malformed(Path::new("the command line"), &why.to_string()))
+}
+
+fn read_stdin() -> std::io::Result<String> {
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn malformed(path: &Path, why: &str) -> Error {
+    Error::input(Code::RequestUnreadable, format!("{}: {}", path.display(), why.trim_end()))
+        .help("the fields are named as the long options, with `_` for `-`; the verb's --help lists them")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use serde_json::json;
+
+    #[derive(Serialize, Deserialize, PartialEq, Debug)]
+    struct Pair {
+        a: Option<u32>,
+        b: Option<u32>,
+    }
+
+    #[test]
+    fn flags_win() {
+        let Value::Object(fields) = json!({"a": 1, "b": 2}) else { panic!("an object") };
+        let resolved: Pair = resolve(fields, &Pair { a: None, b: Some(3) }).unwrap();
+        assert_eq!(resolved, Pair { a: Some(1), b: Some(3) });
+    }
+}

@@ -1,0 +1,39 @@
+//! `meshwright schedules`: the table of pipeline schedules.
+
+use super::TableFormat;
+use super::table::table;
+use crate::error::Error;
+use clap::Args;
+use scheduler::schedules::SCHEDULES;
+use serde_json::json;
+
+/// List the pipeline schedules, with their bubble, memory and constraints
+///
+/// p ranks, m micro-batches, rank r; f, i, w are the times of F, I, W; memory counts forward activations of one stage.
+#[derive(Args)]
+pub(super) struct Schedules {
+    /// How the answer is printed
+    #[arg(long, value_enum, default_value_t)]
+    format: TableFormat,
+}
+
+impl Schedules {
+    pub(super) fn run(self) -> Result<String, Error> {
+        match self.format {
+            TableFormat::Table => {
+                let rows: Vec<_> = SCHEDULES
+                    .iter()
+                    .map(|k| [k.name, k.does, k.bubble, k.memory, k.constraint].map(str::to_string))
+                    .collect();
+                Ok(table(["KIND", "WHAT IT DOES", "BUBBLE", "MEMORY OF RANK R", "CONSTRAINT"], &rows))
+            }
+            TableFormat::Json => {
+                let rows = SCHEDULES.iter().map(|k| {
+                    json!({"name": k.name, "does": k.does, "bubble": k.bubble, "memory": k.memory,
+                           "constraint": k.constraint, "placement": k.placement})
+                });
+                super::json(&rows.collect::<Vec<_>>())
+            }
+        }
+    }
+}

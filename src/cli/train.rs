@@ -1,0 +1,145 @@
+//! `meshwright train`: trains a model on text.
+
+use super::TableFormat;
+use super::number::{count, seconds};
+use super::progress::Watch;
+use super::request::{Fields, from_json, from_toml, resolve};
+use crate::error::Error;
+use crate::train::{TrainReport, TrainRequest, train};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Train a model on text, on virtual devices: one thread each, in this process
+///
+/// Text is read byte by byte: 256 bytes and an end of document make the vocabulary. Part of it is held out; the validation
+/// loss is the mean over the held-out tokens, ends of documents among them, in nats. It is printed beside what a table of
+/// byte pairs would score on the same text.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  meshwright train tiny-llama --data .
+  meshwright train tiny-llama --data notes/ --mesh dp=2,tp=2,pp=2 --steps 200 --global-batch 32
+  meshwright train path/to/config.json --data book.txt --mesh tp=2 --sp --seq 256 --lr 1e-3 --out runs/1
+  meshwright train --config runs/1/run.toml --seed 1 --out runs/2")]
+pub(super) struct Train {
+    #[command(flatten)]
+    flags: Flags,
+    /// A run.toml whose fields are these options, with `_` for `-`; flags win over it
+    #[arg(long, value_name = "FILE", conflicts_with = "request")]
+    config: Option<PathBuf>,
+    /// The same as JSON (`-`: standard input)
+    #[arg(long, value_name = "FILE")]
+    request: Option<PathBuf>,
+    /// How the answer is printed; with json, progress goes to standard error
+    #[arg(long, value_enum, default_value_t)]
+    format: TableFormat,
+}
+
+#[derive(Args, Serialize)]
+struct Flags {
+    /// A preset (see `meshwright models`), a config.json or its folder, or a .ir file [default: tiny-llama]
+    model: Option<String>,
+    /// The layout: dp, tp, pp, sp, zero, mbs, schedule, order, stages [default: dp=1]
+    #[arg(long, value_name = "LAYOUT")]
+    mesh: Option<String>,
+    /// Sequences per micro-batch and data-parallel rank [default: up to 8]
+    #[arg(long, value_name = "N")]
+    mbs: Option<u64>,
+    /// Sequence parallelism: shard the residual stream over tp
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    sp: Option<bool>,
+    /// ZeRO stage: 0, or 1 to shard optimizer state over dp [default: 0]
+    #[arg(long, value_name = "STAGE")]
+    zero: Option<u8>,
+    /// Pipeline schedule: see `meshwright schedules` [default: 1f1b]
+    #[arg(long, value_name = "KIND")]
+    schedule: Option<String>,
+    /// A text file, or a folder of them [default: .]
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+    /// The share of the text that is held out [default: 0.1]
+    #[arg(long, value_name = "X")]
+    valid_fraction: Option<f64>,
+    /// Optimizer steps
+    #[arg(long, value_name = "N")]
+    steps: Option<u64>,
+    /// Tokens per sequence [default: 128]
+    #[arg(long, value_name = "TOKENS")]
+    seq: Option<u64>,
+    /// Sequences per step, all ranks together [default: 16]
+    #[arg(long, value_name = "N")]
+    global_batch: Option<u64>,
+    /// Learning rate after warm-up
+    #[arg(long, value_name = "X")]
+    lr: Option<f64>,
+    /// Learning rate at the end of the cosine [default: a tenth of --lr]
+    #[arg(long, value_name = "X")]
+    min_lr: Option<f64>,
+    /// Steps of linear warm-up
+    #[arg(long, value_name = "STEPS")]
+    warmup: Option<u64>,
+    /// Update rule: adamw or sgd [default: adamw]
+    #[arg(long, value_name = "RULE")]
+    optimizer: Option<String>,
+    /// Weight decay [default: 0.1]
+    #[arg(long, value_name = "X")]
+    weight_decay: Option<f64>,
+    /// Bound of the gradient norm; 0: none [default: 1]
+    #[arg(long, value_name = "NORM")]
+    clip: Option<f64>,
+    /// What initial parameters and the order of the data are drawn from [default: 0]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Type of parameters and compute: f32 [default: f32]
+    #[arg(long, value_name = "TYPE")]
+    precision: Option<String>,
+    /// What computes: cpu [default: cpu]
+    #[arg(long, value_name = "NAME")]
+    backend: Option<String>,
+    /// Steps between validations; 0: only at the end [default: 100]
+    #[arg(long, value_name = "STEPS")]
+    eval_every: Option<u64>,
+    /// Batches of a validation between steps; the one at the end takes the whole held-out part [default: 4]
+    #[arg(long, value_name = "N")]
+    eval_batches: Option<u64>,
+    /// Where run.toml and metrics.jsonl go [default: out]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl Train {
+    pub(super) fn run(self) -> Result<String, Error> {
+        let fields = match (&self.config, &self.request) {
+            (Some(path), _) => from_toml::<TrainRequest>(path)?,
+            (None, Some(path)) => from_json::<TrainRequest>(path)?,
+            (None, None) => Fields::new(),
+        };
+        let request: TrainRequest = resolve(fields, &self.flags)?;
+        let json = self.format == TableFormat::Json;
+        let report = train(&request, &mut Watch::new(json))?;
+        if json { super::json(&report) } else { Ok(summary(&report)) }
+    }
+}
+
+fn summary(report: &TrainReport) -> String {
+    let mut text = format!(
+        "\ntrain loss       {:.4} nats per token, over the last steps\n\
+         validation loss  {:.4} nats per token, over the whole held-out part, ends of documents included\n",
+        report.train_loss, report.valid_loss
+    );
+    if let (Some(bigram), Some(below)) = (report.run.bigram_entropy, report.below_bigram) {
+        let side = if below >= 0.0 { "below" } else { "above" };
+        text += &format!("bigram entropy   {bigram:.4} nats per byte: the model is {:.4} {side} it\n", below.abs());
+    }
+    let devices = report.run.devices;
+    text + &format!(
+        "speed            {} tokens/s on {devices} device{}, {} tokens in {}\n\
+             outputs          {}: metrics.jsonl, run.toml\n",
+        count(report.tokens_per_s),
+        if devices == 1 { "" } else { "s" },
+        count(report.tokens as f64),
+        seconds(report.seconds),
+        report.out.display()
+    )
+}

@@ -1,0 +1,242 @@
+//! From a user's wish to a compilation: the model is opened for its batch, and what goes wrong gets its code.
+
+use crate::debug::Debug;
+use crate::error::Error;
+use crate::layout;
+use crate::model_source::ModelSource;
+use crate::pipeline::{self, CompileError, CompileRequest, Observer};
+use crate::train::{TrainRequest, microbatches};
+use cost::CPU;
+use ir::catalogue::Code;
+use ir::diag::Diagnostic;
+use ir::goal::{Goal, Layout};
+use ir::graph::{Model, Span};
+use ir::models::Batch;
+use ir::optimizer::Optimizer;
+use ir::schedule::Schedule;
+use ir::text::File;
+use ir::types::DType;
+use planner::PlanError;
+use scheduler::cut::CutError;
+use scheduler::emit::EmitError;
+use serde::{Deserialize, Serialize};
+
+/// What to compile. What is left out has its default.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Compiling {
+    /// A preset, a `config.json`, or a `.ir` file of any level.
+    pub model: String,
+    /// The layout in the grammar of [`layout`].
+    pub mesh: String,
+    /// Sequences per micro-batch and data-parallel rank; over what `mesh` says.
+    pub mbs: Option<u64>,
+    /// Sequence parallelism; over what `mesh` says.
+    pub sp: Option<bool>,
+    /// ZeRO stage; over what `mesh` says.
+    pub zero: Option<u8>,
+    /// Pipeline schedule; over what `mesh` says.
+    pub schedule: Option<String>,
+    /// Tokens per sequence, for a model that does not state its own.
+    pub seq: u64,
+    /// Sequences per step; if left out, two micro-batches per pipeline stage.
+    pub global_batch: Option<u64>,
+    /// The type of parameters and compute.
+    pub precision: String,
+}
+
+impl Default for Compiling {
+    fn default() -> Compiling {
+        Compiling {
+            model: String::new(),
+            mesh: String::new(),
+            mbs: None,
+            sp: None,
+            zero: None,
+            schedule: None,
+            seq: TrainRequest::default().seq,
+            global_batch: None,
+            precision: "f32".into(),
+        }
+    }
+}
+
+impl Compiling {
+    /// The layout: what `mesh` says, under the fields that stand alone; one sequence per micro-batch if nobody says it.
+    ///
+    /// # Errors
+    /// It cannot be.
+    pub fn layout(&self) -> Result<Layout, Error> {
+        TrainRequest {
+            mesh: self.mesh.clone(),
+            mbs: self.mbs.or_else(|| (!layout::says(&self.mesh, "mbs")).then_some(1)),
+            sp: self.sp,
+            zero: self.zero,
+            schedule: self.schedule.clone(),
+            ..TrainRequest::default()
+        }
+        .layout()
+    }
+}
+
+/// Compiles the model of a source as asked, with the default optimizer.
+///
+/// # Errors
+/// The model is wrong, or cannot be had so.
+pub fn compile_source(
+    source: &ModelSource,
+    order: &Compiling,
+    stop_after: Option<&str>,
+    observer: &mut Observer<'_>,
+) -> Result<File, Error> {
+    let dtype = dtype(&order.precision)?;
+    let layout = order.layout()?;
+    let file = open(source, &layout, order.seq, dtype)?;
+    let request = CompileRequest {
+        microbatches: order_microbatches(order, &file, &layout)?,
+        goal: Goal::of(layout),
+        optimizer: Optimizer::default(),
+        stop_after: stop_after.map(str::to_string),
+    };
+    compile(source, file, &request, observer)
+}
+
+/// The type of parameters and activations that a precision means. bf16 plans and prints; training refuses it.
+fn dtype(precision: &str) -> Result<DType, Error> {
+    match precision {
+        "f32" => Ok(DType::F32),
+        "bf16" => Ok(DType::BF16),
+        other => Err(Error::input(Code::PrecisionRefused, format!("precision `{other}` is not in this version"))
+            .help("--precision f32, or bf16 (with f32 master weights)")),
+    }
+}
+
+/// The model for the layout's micro-batches, at the level where its source stands.
+///
+/// # Errors
+/// The model cannot have this batch.
+pub fn open(source: &ModelSource, layout: &Layout, seq: u64, dtype: DType) -> Result<File, Error> {
+    match source {
+        ModelSource::Text { file, .. } => Ok(file.as_ref().clone()),
+        ModelSource::Config { .. } => {
+            let batch = Batch { batch: layout.dp.saturating_mul(layout.mbs), seq, dtype };
+            Ok(source.model(&batch)?.into())
+        }
+    }
+}
+
+/// Compiles an opened file; errors show the lines of its source.
+///
+/// # Errors
+/// The model is wrong, the request does not fit it, or a checker finds a fault of ours.
+pub fn compile(
+    source: &ModelSource,
+    file: File,
+    request: &CompileRequest,
+    observer: &mut Observer<'_>,
+) -> Result<File, Error> {
+    find_schedule(&request.goal.layout.schedule)?;
+    let mut debug = Debug::from_environment();
+    let mut observe = |pass: &'static str, file: &File| {
+        debug.pass(pass, file);
+        observer(pass, file);
+    };
+    pipeline::compile(file, request, &CPU, &mut observe).map_err(|error| coded(source, error))
+}
+
+/// A schedule in the file says how many micro-batches there are; else the global batch does, over the sequences of one.
+fn order_microbatches(order: &Compiling, file: &File, layout: &Layout) -> Result<u32, Error> {
+    if let Some(schedule) = &file.schedule {
+        return Ok(microbatches_of(schedule));
+    }
+    let pipeline = file.model.mesh.pipeline().map_or(layout.pp, |axis| file.model.mesh.axes[axis].size);
+    let Some(global_batch) = order.global_batch else {
+        return Ok(u32::try_from(2 * pipeline).unwrap_or(u32::MAX));
+    };
+    match sequences(&file.model) {
+        Some(batch) => microbatches(global_batch, batch),
+        None => Ok(1),
+    }
+}
+
+/// Sequences of a micro-batch, over all ranks: the first dim of the model's inputs.
+fn sequences(model: &Model) -> Option<u64> {
+    model.inputs.first()?.ty.dims.first().map(|dim| dim.size)
+}
+
+fn microbatches_of(schedule: &Schedule) -> u32 {
+    let items = schedule.rows.iter().flatten().flat_map(|action| action.items());
+    1 + items.filter_map(|item| item.microbatch).max().unwrap_or(0)
+}
+
+fn find_schedule(name: &str) -> Result<(), Error> {
+    let known = || scheduler::schedules::SCHEDULES.iter().map(|kind| kind.name);
+    if known().any(|kind| kind == name) {
+        return Ok(());
+    }
+    Err(Error::input(Code::UnknownSchedule, format!("there is no schedule `{name}`"))
+        .help(format!("there are {}; meshwright schedules describes them", known().collect::<Vec<_>>().join(", "))))
+}
+
+fn coded(source: &ModelSource, error: CompileError) -> Error {
+    let message = error.to_string();
+    match error {
+        CompileError::Model(diagnostics) => match source {
+            ModelSource::Text { from, source, .. } => {
+                Error::Diagnostics { file: from.clone(), source: source.clone(), diagnostics }
+            }
+            ModelSource::Config { .. } => Error::fault("build", diagnostics.render("", "")),
+        },
+        CompileError::Differentiate(why) => in_text(source, Code::SectionShape, why.span, &why.message),
+        CompileError::Plan(error) => plan_error(error),
+        CompileError::Cut(CutError::TooMany { .. }) => {
+            Error::input(Code::TooManyStages, message).help("use fewer stages: --mesh pp=..")
+        }
+        CompileError::Cut(CutError::Starts { .. }) => Error::input(Code::BadOption, message)
+            .help("stages=a,b gives the first block run of each stage but the first"),
+        CompileError::Schedule(why) => {
+            Error::input(Code::UnsuitedSchedule, why).help("meshwright schedules lists the constraints")
+        }
+        CompileError::Emit(EmitError::NotDifferentiated | EmitError::NotPlanned { .. }) => {
+            Error::input(Code::NotPlanned, message).help("compile the model from level 1")
+        }
+        // Stages and schedules that a file brings are not ours.
+        CompileError::Emit(_) if source.is_text() => {
+            Error::input(Code::ProgramInvalid, message).help("correct the file, or compile the model from level 1")
+        }
+        CompileError::Fault { pass: "schedule", why } if source.is_text() => {
+            Error::input(Code::OrderViolated, why).help("correct the rows of the schedule, or leave it out")
+        }
+        CompileError::Emit(_) => Error::fault("emit", message),
+        CompileError::Fault { pass, why } => Error::fault(pass, why),
+    }
+}
+
+fn in_text(source: &ModelSource, code: Code, span: Span, message: &str) -> Error {
+    match source {
+        ModelSource::Text { from, source, .. } => Error::Diagnostics {
+            file: from.clone(),
+            source: source.clone(),
+            diagnostics: Diagnostic::new(code, message).at(span).into(),
+        },
+        ModelSource::Config { .. } => Error::fault("differentiate", message),
+    }
+}
+
+fn plan_error(error: PlanError) -> Error {
+    let message = error.to_string();
+    let (code, help) = match error {
+        PlanError::OwnMesh { .. } => (Code::ConflictingOptions, "leave out --mesh, or the file's `mesh` line"),
+        PlanError::UnknownAxis { .. } => (Code::UnknownAxis, "use an axis of the mesh"),
+        PlanError::UnknownDim { .. } => (Code::UnknownSeedDim, "name the dims as the built models do: b, s, g, f, v"),
+        PlanError::NotDivisible { axis, size, .. } => {
+            let fitting: Vec<String> = (1..=size).filter(|n| size.is_multiple_of(*n)).map(|n| n.to_string()).collect();
+            let help = format!("degrees of `{axis}` that divide it: {}", fitting.join(", "));
+            return Error::input(Code::UnevenExact, message).help(help);
+        }
+        PlanError::TooManyShards { .. } => (Code::AxesAboveDim, "choose a smaller degree"),
+        PlanError::Levels { .. } => (Code::ImpossibleDegrees, "choose degrees that fill whole levels"),
+        PlanError::Fault { pass, why } => return Error::fault(pass, why),
+    };
+    Error::input(code, message).help(help)
+}

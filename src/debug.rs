@@ -1,0 +1,46 @@
+//! `MESHWRIGHT_DEBUG=1..4`: one ladder of what the compiler says on standard error; each level includes those below.
+//!
+//! | level | says |
+//! |---|---|
+//! | 1 | the stages and the schedule |
+//! | 2 | the seconds of each pass |
+//! | 4 | the text after each pass |
+//!
+//! Level 3 is that of the solvers, which no pass uses yet.
+
+use ir::staged::Stage;
+use ir::text::{File, print};
+use std::time::Instant;
+
+/// What is said, and since when the current pass runs.
+pub struct Debug {
+    level: u32,
+    began: Instant,
+}
+
+impl Debug {
+    /// As the environment says; silent where it does not.
+    pub fn from_environment() -> Debug {
+        let level = std::env::var("MESHWRIGHT_DEBUG").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+        Debug { level, began: Instant::now() }
+    }
+
+    /// Told that a pass has run.
+    pub fn pass(&mut self, name: &str, file: &File) {
+        if self.level >= 2 {
+            eprintln!("pass {name}: {:.6} s", self.began.elapsed().as_secs_f64());
+        }
+        if self.level >= 4 {
+            eprintln!("{}", print(file));
+        } else if let (1.., "schedule", Some(schedule)) = (self.level, name, &file.schedule) {
+            file.staged.iter().flat_map(|staged| &staged.stages).enumerate().for_each(say_stage);
+            eprint!("{schedule}");
+        }
+        self.began = Instant::now();
+    }
+}
+
+fn say_stage((index, stage): (usize, &Stage)) {
+    let (runs, cost) = (stage.parts.iter().map(|part| part.instances.len()).sum::<usize>(), stage.cost);
+    eprintln!("stage {index} on rank {}: {runs} blocks, F {} s, I {} s, W {} s", stage.rank, cost.f, cost.i, cost.w);
+}

@@ -1,0 +1,186 @@
+//! The layout grammar of `--mesh`: `dp=2,tp=2,pp=2,sp=true,zero=1,mbs=4,schedule=1f1b,order=pp,dp,tp,stages=3,5`.
+//!
+//! Items are parted by commas; one without `=` goes on with the list before it. Degrees left out are 1.
+
+use crate::error::Error;
+use ir::catalogue::Code;
+use ir::diag::nearest;
+use ir::goal::Layout;
+
+/// The keys that may stand in a layout.
+pub const KEYS: [&str; 9] = ["dp", "tp", "pp", "sp", "zero", "mbs", "schedule", "order", "stages"];
+
+/// Keys of the grammar that this version does not know how to obey, and what each would be.
+const ABSENT: [(&str, &str); 9] = [
+    ("cp", "context parallelism"),
+    ("ep", "expert parallelism"),
+    ("etp", "tensor parallelism within experts"),
+    ("vp", "several stages per pipeline rank"),
+    ("shard", "the size of a ZeRO group"),
+    ("recompute", "activation recomputation"),
+    ("offload", "offload to the host"),
+    ("tp_overlap", "overlap of tensor-parallel communication"),
+    ("dp_overlap", "overlap of data-parallel communication"),
+];
+
+/// Reads a layout; the empty text is one device.
+///
+/// # Errors
+/// An unknown key, a value that cannot be, a key given twice, or what this version cannot do.
+pub fn parse(text: &str) -> Result<Layout, Error> {
+    let mut layout = Layout::default();
+    let mut seen: Vec<&str> = Vec::new();
+    for (key, values) in items(text)? {
+        if seen.contains(&key) {
+            return Err(wrong(format!("`{key}` is given twice in `{text}`")));
+        }
+        seen.push(key);
+        set(&mut layout, key, &values)?;
+    }
+    check(&layout)?;
+    Ok(layout)
+}
+
+/// Whether the text itself says something of the key.
+pub fn says(text: &str, key: &str) -> bool {
+    items(text).is_ok_and(|items| items.iter().any(|(name, _)| *name == key))
+}
+
+/// The layout in full, as `parse` reads it back.
+pub fn print(layout: &Layout) -> String {
+    let Layout { dp, tp, pp, sp, zero, mbs, schedule, order, stages } = layout;
+    let mut text =
+        format!("dp={dp},tp={tp},pp={pp},sp={sp},zero={zero},mbs={mbs},schedule={schedule},order={}", order.join(","));
+    if !stages.is_empty() {
+        let stages: Vec<String> = stages.iter().map(u32::to_string).collect();
+        text += &format!(",stages={}", stages.join(","));
+    }
+    text
+}
+
+/// Whether the layout can be: degrees of at least 1, an order of just the three axes, ZeRO stages that exist.
+///
+/// # Errors
+/// It cannot.
+pub fn check(layout: &Layout) -> Result<(), Error> {
+    for (key, value) in [("dp", layout.dp), ("tp", layout.tp), ("pp", layout.pp), ("mbs", layout.mbs)] {
+        if value == 0 {
+            return Err(wrong(format!("`{key}` is 0, but must be 1 or more")));
+        }
+    }
+    let devices = [layout.dp, layout.tp, layout.pp].into_iter().try_fold(1u64, u64::checked_mul);
+    if devices.is_none_or(|devices| devices > MOST_DEVICES) {
+        return Err(wrong(format!("dp x tp x pp is more than {MOST_DEVICES} devices")));
+    }
+    if layout.zero > 1 {
+        return Err(absent(&format!("zero={}", layout.zero), "ZeRO above stage 1"));
+    }
+    let mut order: Vec<&str> = layout.order.iter().map(String::as_str).collect();
+    order.sort_unstable();
+    if order != ["dp", "pp", "tp"] {
+        return Err(wrong(format!("`order={}` does not name each of pp, dp and tp once", layout.order.join(","))));
+    }
+    if !layout.stages.is_empty() && layout.stages.len() as u64 != layout.pp - 1 {
+        return Err(wrong(format!(
+            "`stages` names the first block run of each stage but the first: {} of them for pp={}, not {}",
+            layout.pp - 1,
+            layout.pp,
+            layout.stages.len()
+        )));
+    }
+    Ok(())
+}
+
+/// The most devices of one mesh: above what any cluster has, so that a slip of the hand is told at once.
+const MOST_DEVICES: u64 = 1 << 20;
+
+/// The items as key and values, in the order of the text.
+fn items(text: &str) -> Result<Vec<(&str, Vec<&str>)>, Error> {
+    let mut items: Vec<(&str, Vec<&str>)> = Vec::new();
+    for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+        match (item.split_once('='), items.last_mut()) {
+            (Some((key, value)), _) => items.push((key.trim(), vec![value.trim()])),
+            (None, Some((_, values))) => values.push(item),
+            (None, None) => return Err(wrong(format!("`{item}` in `{text}` is not of the form key=value"))),
+        }
+    }
+    Ok(items)
+}
+
+fn set(layout: &mut Layout, key: &str, values: &[&str]) -> Result<(), Error> {
+    if !matches!(key, "order" | "stages") && values.len() > 1 {
+        return Err(wrong(format!("`{}` after `{key}={}` is not of the form key=value", values[1], values[0])));
+    }
+    let value = values[0];
+    match key {
+        "dp" => layout.dp = number(key, value)?,
+        "tp" => layout.tp = number(key, value)?,
+        "pp" => layout.pp = number(key, value)?,
+        "sp" => layout.sp = value.parse().map_err(|_| wrong(format!("`sp={value}`: it is true or false")))?,
+        "zero" => layout.zero = number(key, value)?,
+        "mbs" => layout.mbs = number(key, value)?,
+        "schedule" => layout.schedule = value.to_string(),
+        "order" => layout.order = values.iter().map(|axis| axis.to_string()).collect(),
+        "stages" => layout.stages = values.iter().map(|first| number(key, first)).collect::<Result<_, _>>()?,
+        _ => return Err(unknown(key)),
+    }
+    Ok(())
+}
+
+fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, Error> {
+    value.parse().map_err(|_| wrong(format!("`{key}={value}`: it is a whole number")))
+}
+
+fn unknown(key: &str) -> Error {
+    if let Some((key, what)) = ABSENT.iter().find(|(name, _)| *name == key) {
+        return absent(key, what);
+    }
+    let help = match nearest(key, KEYS) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("a layout has {}", KEYS.join(", ")),
+    };
+    wrong(format!("there is no `{key}` in a layout")).help(help)
+}
+
+fn absent(key: &str, what: &str) -> Error {
+    Error::input(Code::NotInThisVersion, format!("`{key}` ({what}) is not in this version"))
+        .help(format!("leave it out; a layout has {}", KEYS.join(", ")))
+}
+
+fn wrong(message: String) -> Error {
+    Error::input(Code::BadOption, message).help("for example --mesh dp=2,tp=2,pp=2")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layout_comes_back() {
+        let layout = parse("tp=2, pp=3, order=pp,tp,dp, sp=true, stages=2,5, zero=1").unwrap();
+        assert_eq!((layout.dp, layout.tp, layout.pp, layout.sp, layout.zero), (1, 2, 3, true, 1));
+        assert_eq!((layout.order.join(" "), layout.stages.clone()), ("pp tp dp".to_string(), vec![2, 5]));
+        assert_eq!(parse(&print(&layout)).unwrap(), layout);
+        assert_eq!(parse("").unwrap(), Layout::default());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let message = |text| parse(text).unwrap_err().to_string();
+        for (text, part) in [
+            ("dp=2,dp=2", "given twice"),
+            ("tp", "key=value"),
+            ("tp=2,3", "`3` after `tp=2`"),
+            ("tp=-1", "whole number"),
+            ("tp=0", "1 or more"),
+            ("order=pp,dp", "each of pp, dp and tp once"),
+            ("pp=2,stages=1,2", "1 of them for pp=2"),
+            ("cp=2", "context parallelism"),
+            ("zero=3", "ZeRO above stage 1"),
+            ("schedul=gpipe", "did you mean `schedule`"),
+            ("dp=1000000,tp=1000000,pp=100000000", "devices"),
+        ] {
+            assert!(message(text).contains(part), "{text}: {}", message(text));
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What MODEL on the command line may be: a preset, a `config.json` or the folder it lies in, or a `.ir` file.
+
+use crate::error::Error;
+use ir::catalogue::Code;
+use ir::diag::nearest;
+use ir::graph::Model;
+use ir::models::{Batch, ConfigError, ModelConfig, PRESETS, from_config, preset};
+use ir::text;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A model before its batch is known.
+pub enum ModelSource {
+    /// A configuration, for which blocks are built.
+    Config {
+        /// Where it came from: a preset's name or a path.
+        from: String,
+        /// The configuration.
+        config: ModelConfig,
+    },
+    /// A text in the language of the IR, with its own batch, at any level.
+    Text {
+        /// Its path.
+        from: String,
+        /// The text as it stands.
+        source: String,
+        /// What it says.
+        file: Box<text::File>,
+    },
+}
+
+impl ModelSource {
+    /// Finds the model that a name or path stands for.
+    ///
+    /// # Errors
+    /// There is none, or the file is wrong.
+    pub fn open(name: &str) -> Result<ModelSource, Error> {
+        if let Some(preset) = preset(name) {
+            return Ok(ModelSource::Config { from: name.to_string(), config: preset.config.clone() });
+        }
+        let path = file_of(name)?;
+        let source = fs::read_to_string(&path).map_err(|why| Error::file("read", &path, &why))?;
+        let from = path.display().to_string();
+        if path.extension().is_some_and(|extension| extension == "ir") {
+            return match text::parse(&source) {
+                Ok(file) => Ok(ModelSource::Text { from, source, file: Box::new(file) }),
+                Err(diagnostics) => Err(Error::Diagnostics { file: from, source, diagnostics }),
+            };
+        }
+        let config = from_config(&source).map_err(|why| config_error(&from, &why))?;
+        Ok(ModelSource::Config { from, config })
+    }
+
+    /// Whether it is a text of the user's.
+    pub fn is_text(&self) -> bool {
+        matches!(self, ModelSource::Text { .. })
+    }
+
+    /// The model at level 1. A text has the batch that it states.
+    ///
+    /// # Errors
+    /// The configuration cannot have this batch.
+    pub fn model(&self, batch: &Batch) -> Result<Model, Error> {
+        match self {
+            ModelSource::Config { from, config } => config.build(batch).map_err(|why| config_error(from, &why)),
+            ModelSource::Text { file, .. } => Ok(file.model.clone()),
+        }
+    }
+}
+
+/// The file that a path means: itself, or the `config.json` in it.
+fn file_of(name: &str) -> Result<PathBuf, Error> {
+    let path = Path::new(name);
+    if path.is_dir() {
+        let inside = path.join("config.json");
+        return if inside.is_file() {
+            Ok(inside)
+        } else {
+            Err(Error::input(Code::UnknownModel, format!("the folder {name} holds no config.json"))
+                .help("name a folder as `transformers` saves it, a config.json, a .ir file or a preset"))
+        };
+    }
+    if path.exists() { Ok(path.to_path_buf()) } else { Err(unknown(name)) }
+}
+
+fn unknown(name: &str) -> Error {
+    let is_path = name.contains(['/', '\\']) || name.ends_with(".ir") || name.ends_with(".json");
+    let message = if is_path { format!("there is no file {name}") } else { format!("there is no model `{name}`") };
+    let presets = || PRESETS.iter().map(|preset| preset.name);
+    let help = match nearest(name, presets()) {
+        Some(near) => format!("did you mean `{near}`? meshwright models lists the presets"),
+        None => format!("the presets are {}", presets().collect::<Vec<_>>().join(", ")),
+    };
+    Error::input(Code::UnknownModel, message).help(help)
+}
+
+fn config_error(from: &str, error: &ConfigError) -> Error {
+    let (code, help) = match error {
+        ConfigError::Json(_) => (Code::ConfigSyntax, "give a config.json as `transformers` writes it"),
+        ConfigError::Missing { .. } => (Code::ConfigMissingField, "add the field; it has no default"),
+        ConfigError::Invalid { .. } => (Code::ConfigSyntax, "correct the field"),
+        ConfigError::Contradiction(_) => {
+            (Code::ConfigContradiction, "change one of the fields to agree with the other")
+        }
+        ConfigError::UnknownFamily(_) => {
+            (Code::UnsupportedFamily, "use one of those, or write the model as a .ir file")
+        }
+        ConfigError::Unsupported { .. } => (Code::UnsupportedOption, "turn the option off if the model permits it"),
+    };
+    Error::input(code, format!("{from}: {error}")).help(help)
+}

@@ -1,0 +1,84 @@
+//! What the model's inputs are fed: tokens, labels, positions and segments of one micro-batch after the other.
+
+use crate::error::Error;
+use ir::catalogue::Code;
+use ir::graph::Model;
+use ir::ids::ModelValue;
+use ir::types::DType;
+use runtime::data::VOCAB;
+use runtime::data::sampler::{Batch, Sampler};
+use runtime::exec::{Input, Inputs, StepInput};
+
+/// A field of a batch.
+type Field = fn(&Batch) -> &[i32];
+
+/// How the fields of a [`Batch`] are called in a model.
+const FIELDS: [(&str, Field); 4] = [
+    ("tok", |batch| &batch.tokens),
+    ("lab", |batch| &batch.labels),
+    ("pos", |batch| &batch.positions),
+    ("seg", |batch| &batch.segments),
+];
+
+/// The name of the vocabulary dim in built models.
+const VOCABULARY: &str = "v";
+
+/// The inputs of a model that reads text.
+pub(super) struct Feed {
+    inputs: Vec<(ModelValue, Field)>,
+    /// Sequences of a micro-batch, over all ranks.
+    pub(super) sequences: u64,
+    /// Tokens of a sequence.
+    pub(super) seq: u64,
+}
+
+impl Feed {
+    /// Reads the model's inputs.
+    ///
+    /// # Errors
+    /// It has others than text gives, or a vocabulary that is too small.
+    pub(super) fn of(model: &Model) -> Result<Feed, Error> {
+        let shape = model.inputs.first().map(|input| input.ty.dims.iter().map(|dim| dim.size).collect::<Vec<_>>());
+        let Some([sequences, seq]) = shape.as_deref() else {
+            return Err(not_text("its first input is not of the shape [sequences, tokens]".into()));
+        };
+        let (sequences, seq) = (*sequences, *seq);
+        let mut inputs = Vec::new();
+        for input in &model.inputs {
+            let name = &model.values[input.value];
+            let field = FIELDS.iter().find(|(field, _)| field == name);
+            let (_, field) = field.ok_or_else(|| not_text(format!("text has nothing to feed `%{name}`")))?;
+            if input.ty.dtype != DType::I32 || input.ty.elements() != sequences * seq {
+                return Err(not_text(format!("`%{name}` is not i32[{sequences}, {seq}]")));
+            }
+            inputs.push((input.value, *field));
+        }
+        match model.dims.values().find(|dim| dim.name == VOCABULARY) {
+            Some(dim) if dim.size < VOCAB as u64 => {
+                Err(not_text(format!("its vocabulary is {}, but bytes and an end of document are {VOCAB}", dim.size)))
+            }
+            _ => Ok(Feed { inputs, sequences, seq }),
+        }
+    }
+
+    /// A step's input: micro-batches from sample `first` on. Samples from `end` on are fed, but count for nothing.
+    pub(super) fn step(&self, sampler: &Sampler<'_>, first: u64, microbatches: u32, end: u64) -> StepInput {
+        let mut batch = Batch::default();
+        let mut valid_tokens = 0;
+        let mut fill = |number: u32| {
+            let first = first + u64::from(number) * self.sequences;
+            sampler.fill(first, self.sequences as usize, &mut batch);
+            let counted = end.saturating_sub(first).min(self.sequences) * self.seq;
+            batch.labels[counted as usize..].fill(-1);
+            valid_tokens += batch.valid_labels() as u64;
+            self.inputs.iter().map(|(value, field)| (*value, Input::Ints(field(&batch).to_vec()))).collect()
+        };
+        let microbatches: Vec<Inputs> = (0..microbatches).map(&mut fill).collect();
+        StepInput { microbatches, valid_tokens, loss_scale: 1.0, lr: 0.0, step: 1 }
+    }
+}
+
+fn not_text(why: String) -> Error {
+    Error::input(Code::NotATextModel, format!("the model cannot be trained on text: {why}"))
+        .help("a model that reads text has the inputs %tok, %lab, %pos, %seg")
+}

@@ -1,0 +1,14 @@
+//! Training: text to micro-batches, micro-batches to the machine, what comes back to `metrics.jsonl`.
+//!
+//! ```text
+//! request -> data, model -> compile -> machine;   per step: fill -> step -> record;   now and then: evaluate
+//! ```
+
+mod feed;
+mod report;
+mod request;
+mod run;
+
+pub use report::{Progress, Quiet, RunHeader, TrainReport};
+pub use request::{TrainRequest, check_precision, microbatches};
+pub use run::train;

@@ -1,0 +1,95 @@
+//! What a training run tells while it runs and when it has ended.
+
+use ir::goal::Layout;
+use runtime::metrics::{EvalRecord, StepRecord};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Told of a run as it goes.
+pub trait Progress {
+    /// All is compiled and loaded; the first step is next.
+    fn started(&mut self, run: &RunHeader);
+    /// A step is done.
+    fn step(&mut self, step: &StepRecord);
+    /// A validation begins, of so many batches.
+    fn evaluating(&mut self, batches: u64);
+    /// A validation is done.
+    fn evaluated(&mut self, eval: &EvalRecord);
+}
+
+/// Progress that nobody watches.
+pub struct Quiet;
+
+impl Progress for Quiet {
+    fn started(&mut self, _: &RunHeader) {}
+    fn step(&mut self, _: &StepRecord) {}
+    fn evaluating(&mut self, _: u64) {}
+    fn evaluated(&mut self, _: &EvalRecord) {}
+}
+
+/// What a run is, known before its first step.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct RunHeader {
+    /// The model, as asked for.
+    pub model: String,
+    /// Its parameters.
+    pub parameters: u64,
+    /// Virtual devices, each a thread.
+    pub devices: u64,
+    /// The axes of the mesh in rank order, innermost last: `pp=2 dp=2 tp=2`.
+    pub mesh: String,
+    /// Who holds what, as asked for.
+    pub layout: Layout,
+    /// The blocks of each pipeline stage: `embed, layer[0..3]`.
+    pub stages: Vec<String>,
+    /// Micro-batches of a step.
+    pub microbatches: u32,
+    /// Sequences of a step.
+    pub global_batch: u64,
+    /// Tokens per sequence.
+    pub seq: u64,
+    /// Steps.
+    pub steps: u64,
+    /// Where the text came from.
+    pub data: PathBuf,
+    /// Text files.
+    pub documents: u64,
+    /// Tokens to learn from.
+    pub train_tokens: u64,
+    /// Tokens held out.
+    pub valid_tokens: u64,
+    /// Cross-entropy of a held-out byte given the one before it, in nats, under counts of the training part.
+    pub bigram_entropy: Option<f64>,
+}
+
+impl RunHeader {
+    /// Tokens of a step.
+    pub fn tokens_per_step(&self) -> u64 {
+        self.global_batch * self.seq
+    }
+}
+
+/// How a run ended: `train --format json`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct TrainReport {
+    /// `meshwright.train/1`.
+    pub schema: &'static str,
+    /// What ran.
+    #[serde(flatten)]
+    pub run: RunHeader,
+    /// Mean over the valid labels of the last steps (a tenth of them, at least one), in nats per token.
+    pub train_loss: f64,
+    /// Mean over the valid labels of the whole held-out part, in nats per token. An end of document is a token like any
+    /// other; a label across the border of a chunk is ignored.
+    pub valid_loss: f64,
+    /// `bigram_entropy - valid_loss`: what the model knows beyond pairs of bytes.
+    pub below_bigram: Option<f64>,
+    /// Tokens trained on.
+    pub tokens: u64,
+    /// Tokens per second of training, without validation.
+    pub tokens_per_s: f64,
+    /// Seconds from the first step to the end of the last validation.
+    pub seconds: f64,
+    /// Where the outputs lie.
+    pub out: PathBuf,
+}

@@ -1,0 +1,274 @@
+//! What a training run is asked to do; the same fields stand in `run.toml`.
+
+use crate::error::Error;
+use crate::layout;
+use ir::catalogue::Code;
+use ir::goal::Layout;
+use ir::optimizer::{Optimizer, OptimizerKind};
+use runtime::data::text::DEFAULT_VALID_FRACTION;
+use runtime::learning_rate::LearningRate;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A training run. What is left out has its default.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainRequest {
+    /// A preset, a `config.json`, or a `.ir` file.
+    pub model: String,
+    /// The layout in the grammar of [`layout`].
+    pub mesh: String,
+    /// Sequences per micro-batch and data-parallel rank; over what `mesh` says. If neither says it: at most 8, as many as
+    /// leave two micro-batches per pipeline stage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mbs: Option<u64>,
+    /// Sequence parallelism; over what `mesh` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sp: Option<bool>,
+    /// ZeRO stage; over what `mesh` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zero: Option<u8>,
+    /// Pipeline schedule; over what `mesh` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
+    /// A text file, or a folder of them.
+    pub data: PathBuf,
+    /// The share of the bytes that is held out.
+    pub valid_fraction: f64,
+    /// Optimizer steps.
+    pub steps: u64,
+    /// Tokens per sequence.
+    pub seq: u64,
+    /// Sequences per step.
+    pub global_batch: u64,
+    /// The learning rate after warm-up.
+    pub lr: f64,
+    /// The learning rate at the end; a tenth of `lr` if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_lr: Option<f64>,
+    /// Steps of linear warm-up.
+    pub warmup: u64,
+    /// The update rule: `adamw` or `sgd`.
+    pub optimizer: String,
+    /// Decay of the parameters that are declared to decay.
+    pub weight_decay: f64,
+    /// The bound of the gradient norm; 0: none.
+    pub clip: f64,
+    /// What initial parameters and the order of the data are drawn from.
+    pub seed: u64,
+    /// The type of parameters and compute.
+    pub precision: String,
+    /// What computes.
+    pub backend: String,
+    /// Steps from one validation to the next; 0: only at the end.
+    pub eval_every: u64,
+    /// Batches of a validation between steps, each as large as a step's; the one at the end takes the whole held-out part.
+    pub eval_batches: u64,
+    /// Where `run.toml` and `metrics.jsonl` go.
+    pub out: PathBuf,
+}
+
+impl Default for TrainRequest {
+    /// The example of the README: a small Llama on the text at hand, minutes on two cores.
+    fn default() -> TrainRequest {
+        TrainRequest {
+            model: "tiny-llama".into(),
+            mesh: "dp=1".into(),
+            mbs: None,
+            sp: None,
+            zero: None,
+            schedule: None,
+            data: ".".into(),
+            valid_fraction: DEFAULT_VALID_FRACTION,
+            steps: 400,
+            seq: 128,
+            global_batch: 16,
+            lr: 2e-3,
+            min_lr: None,
+            warmup: 40,
+            optimizer: "adamw".into(),
+            weight_decay: 0.1,
+            clip: 1.0,
+            seed: 0,
+            precision: "f32".into(),
+            backend: "cpu".into(),
+            eval_every: 100,
+            eval_batches: 4,
+            out: "out".into(),
+        }
+    }
+}
+
+impl TrainRequest {
+    /// The layout: what `mesh` says, under the fields that stand alone.
+    ///
+    /// # Errors
+    /// It cannot be.
+    pub fn layout(&self) -> Result<Layout, Error> {
+        let mut layout = layout::parse(&self.mesh)?;
+        if let Some(mbs) = self.mbs {
+            layout.mbs = mbs;
+        } else if !layout::says(&self.mesh, "mbs") {
+            layout.mbs = default_mbs(self.global_batch, &layout);
+        }
+        layout.sp = self.sp.unwrap_or(layout.sp);
+        layout.zero = self.zero.unwrap_or(layout.zero);
+        if let Some(schedule) = &self.schedule {
+            layout.schedule.clone_from(schedule);
+        }
+        layout::check(&layout)?;
+        Ok(layout)
+    }
+
+    /// The request with nothing left open, as it is saved beside the results.
+    ///
+    /// # Errors
+    /// A field has a value that cannot be.
+    pub fn resolved(&self) -> Result<TrainRequest, Error> {
+        let mesh = layout::print(&self.layout()?);
+        let min_lr = Some(self.min_lr.unwrap_or(self.lr / 10.0));
+        let request = TrainRequest { mesh, mbs: None, sp: None, zero: None, schedule: None, min_lr, ..self.clone() };
+        request.check()?;
+        Ok(request)
+    }
+
+    /// The learning rate of each step.
+    pub fn learning_rate(&self) -> LearningRate {
+        let floor = self.min_lr.unwrap_or(self.lr / 10.0);
+        LearningRate { peak: self.lr, warmup_steps: self.warmup, total_steps: self.steps, floor }
+    }
+
+    /// The update rule. Its other settings are those of [`Optimizer::default`].
+    ///
+    /// # Errors
+    /// There is no such rule.
+    pub fn optimizer(&self) -> Result<Optimizer, Error> {
+        let clip = (self.clip > 0.0).then_some(self.clip);
+        let mut optimizer = match self.optimizer.as_str() {
+            "adamw" => Optimizer::default(),
+            "sgd" => Optimizer { kind: OptimizerKind::Sgd { momentum: 0.0, weight_decay: 0.0 }, clip },
+            other => return Err(option(format!("there is no optimizer `{other}`")).help("it is adamw or sgd")),
+        };
+        match &mut optimizer.kind {
+            OptimizerKind::AdamW { weight_decay, .. } | OptimizerKind::Sgd { weight_decay, .. } => {
+                *weight_decay = self.weight_decay;
+            }
+        }
+        Ok(Optimizer { clip, ..optimizer })
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        check_precision(&self.precision)?;
+        self.optimizer()?;
+        if self.backend != "cpu" {
+            return Err(Error::input(
+                Code::NotInThisVersion,
+                format!("backend `{}` is not in this version", self.backend),
+            )
+            .help("--backend cpu runs every device as a thread of this process"));
+        }
+        for (name, value) in [("steps", self.steps), ("seq", self.seq), ("global_batch", self.global_batch)] {
+            if value == 0 {
+                return Err(option(format!("`{name}` is 0, but must be 1 or more")));
+            }
+        }
+        let rates = [("lr", self.lr), ("min_lr", self.min_lr.unwrap_or(0.0))];
+        for (name, value) in rates.into_iter().chain([("weight_decay", self.weight_decay), ("clip", self.clip)]) {
+            if !value.is_finite() || value < 0.0 {
+                return Err(option(format!("`{name}` is {value}, but must be finite and not negative")));
+            }
+        }
+        if self.min_lr.is_some_and(|floor| floor > self.lr) {
+            return Err(option(format!("`min_lr` is {}, above `lr` = {}", self.min_lr.unwrap_or(0.0), self.lr)));
+        }
+        if self.valid_fraction <= 0.0 {
+            return Err(option(format!("`valid_fraction` is {}: nothing would be held out", self.valid_fraction))
+                .help("0.1 holds out a tenth of the text"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether the type of parameters and compute is one that there is.
+///
+/// # Errors
+/// bf16 and the like are not in this version.
+pub fn check_precision(precision: &str) -> Result<(), Error> {
+    match precision {
+        "f32" => Ok(()),
+        other => Err(Error::input(Code::PrecisionRefused, format!("precision `{other}` is not in this version"))
+            .help("--precision f32 is exact enough for any model; it takes twice the memory of bf16")),
+    }
+}
+
+/// Micro-batches of a step, each of so many sequences over all data-parallel ranks.
+///
+/// # Errors
+/// The global batch does not split.
+pub fn microbatches(global_batch: u64, sequences: u64) -> Result<u32, Error> {
+    let even = sequences > 0 && global_batch.is_multiple_of(sequences);
+    let count = if even { u32::try_from(global_batch / sequences).ok() } else { None };
+    count.filter(|&count| count > 0).ok_or_else(|| {
+        let message = format!(
+            "a global batch of {global_batch} sequences does not split into micro-batches of {sequences}: dp x mbs"
+        );
+        let next = global_batch.next_multiple_of(sequences.max(1)).max(sequences);
+        Error::input(Code::BatchDoesNotDivide, message).help(format!("--global-batch {next}, or another --mbs"))
+    })
+}
+
+/// The largest split of a rank's sequences up to 8 that leaves each of several stages two micro-batches.
+fn default_mbs(global_batch: u64, layout: &Layout) -> u64 {
+    let rank = global_batch / layout.dp;
+    let fills = |mbs: &u64| layout.pp == 1 || rank / mbs >= 2 * layout.pp;
+    (1..=8).rev().filter(|mbs| rank.is_multiple_of(*mbs)).find(fills).unwrap_or(1)
+}
+
+fn option(message: String) -> Error {
+    Error::input(Code::BadOption, message).help("meshwright train --help shows what each option may be")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resolved_request_resolves_to_itself() {
+        let request = TrainRequest { mbs: Some(2), zero: Some(1), ..TrainRequest::default() };
+        let resolved = request.resolved().unwrap();
+        assert_eq!(resolved.layout().unwrap(), Layout { mbs: 2, zero: 1, ..Layout::default() });
+        assert_eq!(resolved.resolved().unwrap(), resolved);
+        let text = toml::to_string(&resolved).unwrap();
+        assert_eq!(toml::from_str::<TrainRequest>(&text).unwrap(), resolved);
+    }
+
+    #[test]
+    fn the_batch_splits_or_says_what_would() {
+        assert_eq!(microbatches(12, 6).unwrap(), 2);
+        assert!(microbatches(8, 6).unwrap_err().to_string().contains("--global-batch 12"));
+        assert!(microbatches(0, 6).is_err());
+    }
+
+    #[test]
+    fn micro_batches_fill_the_pipeline_unless_told() {
+        let mbs = |mesh: &str| TrainRequest { mesh: mesh.into(), ..TrainRequest::default() }.layout().unwrap().mbs;
+        assert_eq!(["dp=1", "dp=2,pp=2", "pp=8", "dp=16", "mbs=3"].map(mbs), [8, 2, 1, 1, 3]);
+    }
+
+    #[test]
+    fn values_that_cannot_be_are_refused() {
+        let base = TrainRequest::default;
+        for (request, part) in [
+            (TrainRequest { precision: "bf16".into(), ..base() }, "bf16"),
+            (TrainRequest { optimizer: "adam".into(), ..base() }, "adamw or sgd"),
+            (TrainRequest { backend: "cuda".into(), ..base() }, "--backend cpu"),
+            (TrainRequest { steps: 0, ..base() }, "`steps` is 0"),
+            (TrainRequest { lr: f64::NAN, ..base() }, "finite"),
+            (TrainRequest { min_lr: Some(1.0), ..base() }, "above `lr`"),
+            (TrainRequest { valid_fraction: 0.0, ..base() }, "nothing would be held out"),
+        ] {
+            let message = request.resolved().unwrap_err().to_string();
+            assert!(message.contains(part), "{message}");
+        }
+    }
+}

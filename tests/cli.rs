@@ -1,0 +1,224 @@
+//! The command line as a user meets it: the built binary, run in a folder of its own.
+//!
+//! A case of `tests/cases/{errors,schedule}` is a text file: `# meshwright ARGS`, then files (`# file NAME` and lines) and
+//! folders (`# folder NAME`) to make, then `----`, the exit status, and all that is printed. `BLESS=1` rewrites the answers.
+
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder that is gone when the test ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("meshwright-cli-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    /// Runs the binary here; arguments are parted by blanks.
+    fn run(&self, args: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
+        command.args(args.split_whitespace()).current_dir(&self.0).env_remove("COLUMNS").output().unwrap()
+    }
+
+    /// What the binary prints when all goes well.
+    fn answer(&self, args: &str) -> String {
+        let output = self.run(args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "meshwright {args}: {}\n{stderr}", output.status);
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, args: &str) -> Value {
+        serde_json::from_str(&self.answer(args)).unwrap()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn errors_say_what_where_and_what_to_do() {
+    cases("errors");
+}
+
+#[test]
+fn schedules_are_drawn() {
+    cases("schedule");
+}
+
+fn cases(folder: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(folder);
+    let mut paths: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
+    paths.sort();
+    assert!(!paths.is_empty(), "no cases in {}", root.display());
+    let mut failed = String::new();
+    for path in paths {
+        let case = fs::read_to_string(&path).unwrap();
+        let (input, want) = case.split_once("----\n").expect("a case has a line ----");
+        let got = answer(input);
+        if std::env::var_os("BLESS").is_some() {
+            fs::write(&path, format!("{input}----\n{got}")).unwrap();
+        } else if got != want {
+            let _ = writeln!(failed, "{}\n  want:\n{want}\n  got:\n{got}", path.display());
+        }
+    }
+    assert!(failed.is_empty(), "{failed}");
+}
+
+/// The exit status, then standard output and standard error.
+fn answer(input: &str) -> String {
+    let folder = Folder::new();
+    let mut lines = input.lines();
+    let args = lines.next().and_then(|line| line.strip_prefix("# meshwright ")).expect("# meshwright ARGS");
+    let mut file: Option<(&str, String)> = None;
+    for line in lines {
+        if let Some(name) = line.strip_prefix("# folder ") {
+            fs::create_dir_all(folder.0.join(name)).unwrap();
+        } else if let Some(name) = line.strip_prefix("# file ") {
+            file.take().into_iter().for_each(|(name, text)| folder.write(name, &text));
+            file = Some((name, String::new()));
+        } else if let Some((_, text)) = &mut file {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    file.into_iter().for_each(|(name, text)| folder.write(name, &text));
+    let output = folder.run(args);
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8(text).unwrap().replace(folder.0.to_str().unwrap(), "DIR");
+    format!("exit {}\n{text}", output.status.code().unwrap_or(-1))
+}
+
+/// Text that a small model learns something from.
+fn some_text() -> String {
+    (0..400).fold(String::new(), |mut text, n| {
+        let _ = writeln!(text, "line {n}: the quick brown fox jumps over {} lazy dogs", n * n % 97);
+        text
+    })
+}
+
+const TINY: &str =
+    "train tiny-gpt2 --data text.txt --steps 3 --seq 16 --global-batch 8 --eval-every 2 --eval-batches 1";
+
+#[test]
+fn train_writes_metrics_and_a_config_that_gives_the_same_run() {
+    let folder = Folder::new();
+    folder.write("text.txt", &some_text());
+    let report = folder.json(&format!("{TINY} --mesh dp=2,tp=2,pp=2 --zero 1 --sp --out a --format json"));
+    assert_eq!((&report["devices"], &report["microbatches"]), (&8.into(), &4.into()));
+    assert!(report["valid_loss"].as_f64().unwrap() < 6.0, "{report}");
+
+    let metrics: Vec<Value> =
+        folder.read("a/metrics.jsonl").lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(metrics[0]["schema"], "meshwright.metrics/1");
+    let steps: Vec<&Value> = metrics.iter().filter(|record| record.get("loss").is_some()).collect();
+    assert_eq!(steps.iter().map(|r| r["step"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(metrics.iter().filter(|record| record.get("valid_loss").is_some()).count(), 2);
+
+    folder.answer("train --config a/run.toml --out b");
+    let losses = |text: String| -> Vec<Value> {
+        text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["loss"].clone()).collect()
+    };
+    assert_eq!(losses(folder.read("a/metrics.jsonl")), losses(folder.read("b/metrics.jsonl")));
+    assert_eq!(folder.read("a/run.toml").replace("out = \"a\"", "out = \"b\""), folder.read("b/run.toml"));
+}
+
+#[test]
+fn the_layout_changes_the_speed_and_not_the_loss() {
+    let folder = Folder::new();
+    folder.write("text.txt", &some_text());
+    let loss = |mesh: &str| {
+        let report = folder.json(&format!("{TINY} --mesh {mesh} --lr 0.01 --warmup 0 --format json"));
+        report["valid_loss"].as_f64().unwrap()
+    };
+    let one = loss("dp=1");
+    for mesh in ["dp=2", "tp=2,sp=true", "pp=2,schedule=gpipe", "dp=2,tp=2,pp=2,zero=1"] {
+        let many = loss(mesh);
+        assert!((one - many).abs() < 1e-3 * one, "{mesh}: {many} is not {one}");
+    }
+}
+
+#[test]
+fn train_prints_its_plan_its_progress_and_its_result() {
+    let folder = Folder::new();
+    folder.write("text.txt", &some_text());
+    let text = folder.answer(&format!("{TINY} --mesh pp=2"));
+    for part in
+        ["model     tiny-gpt2", "stage 1: ", "yardstick", "step 3/3", "validation loss", "bigram entropy", "out"]
+    {
+        assert!(text.contains(part), "no `{part}` in\n{text}");
+    }
+}
+
+#[test]
+fn a_loss_that_is_no_number_ends_the_run_for_good() {
+    let folder = Folder::new();
+    folder.write("text.txt", &some_text());
+    let output = folder.run(&format!("{TINY} --optimizer sgd --clip 0 --lr 1e30 --warmup 0"));
+    assert_eq!(output.status.code(), Some(6));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("error[MW0706]"));
+    let last = folder.read("out/metrics.jsonl");
+    assert!(last.lines().last().is_some_and(|line| serde_json::from_str::<Value>(line).is_ok()), "{last}");
+}
+
+#[test]
+fn a_dump_goes_on_from_where_it_stands() {
+    let folder = Folder::new();
+    let batch = "--seq 16 --global-batch 8";
+    folder.answer(&format!("compile tiny-llama --mesh dp=2,tp=2,pp=2 {batch} --dump all"));
+    let mut names: Vec<String> =
+        fs::read_dir(folder.0.join("all")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names.len(), folder.answer("passes").lines().count() - 1, "{names:?}");
+    let last = names.last().unwrap();
+    for name in names.iter().filter(|name| name.as_str() > "03") {
+        let again = folder.answer(&format!("compile all/{name} {batch}"));
+        assert!(again == folder.read(&format!("all/{last}")), "{name} ends elsewhere");
+    }
+    let stopped = folder.answer(&format!("compile tiny-llama --mesh dp=2,tp=2,pp=2 {batch} --stop-after seed"));
+    assert_eq!(stopped, folder.read(&format!("all/{}", names[2])));
+}
+
+#[test]
+fn schedule_answers_in_json() {
+    let folder = Folder::new();
+    let report = folder.json("schedule --stages 4 --microbatches 8 --kind 1f1b --w 0 --format json");
+    assert_eq!((report["makespan"].as_f64(), report["optimal"].as_bool()), (Some(22.0), Some(true)));
+    folder.write("request.json", r#"{"kind": "1f1b", "stages": 4, "microbatches": 4, "costs": {"w": 0}}"#);
+    let mut from_file = folder.json("schedule --request request.json --microbatches 8 --format json");
+    from_file["seconds"] = report["seconds"].clone();
+    assert_eq!(from_file, report);
+}
+
+#[test]
+fn tables_list_what_there_is() {
+    let folder = Folder::new();
+    for (verb, name) in [("models", "tiny-llama"), ("schedules", "1f1b"), ("passes", "collectives")] {
+        assert!(folder.answer(verb).contains(name));
+        let rows = folder.json(&format!("{verb} --format json"));
+        assert!(rows.as_array().unwrap().iter().any(|row| row["name"] == name), "{rows}");
+    }
+    assert!(folder.answer("--explain MW0204").contains("exact"));
+}

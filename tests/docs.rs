@@ -1,0 +1,99 @@
+//! What README.md, ARCHITECTURE.md and docs show is what the binary prints.
+//!
+//! In a block fenced as `console`, a line `$ meshwright ARGS` is run in the root of the project, and the lines after it must
+//! be its output; a line `...` stands for any number of lines. Blocks fenced otherwise are only read by people.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// One command and what the document shows of its output.
+struct Shown<'a> {
+    line: usize,
+    args: &'a str,
+    output: Vec<&'a str>,
+}
+
+#[test]
+fn documents_show_what_is_printed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut wrong = String::new();
+    for document in ["README.md", "ARCHITECTURE.md"] {
+        let text = fs::read_to_string(root.join(document)).expect("the document is there");
+        let commands = commands(&text);
+        assert!(!commands.is_empty(), "{document} shows no command");
+        for shown in commands {
+            let printed = run(root, shown.args);
+            if let Some(missing) = first_missing(&shown.output, &printed) {
+                wrong += &format!(
+                    "\n{document}:{}: `meshwright {}` does not print, in this place,\n{missing}\nbut all in all\n{printed}",
+                    shown.line, shown.args
+                );
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "correct the documents or the program:\n{wrong}");
+}
+
+/// The commands of all `console` blocks.
+fn commands(text: &str) -> Vec<Shown<'_>> {
+    let mut commands: Vec<Shown<'_>> = Vec::new();
+    let mut fence = None;
+    for (number, line) in text.lines().enumerate() {
+        match (fence, line.strip_prefix("```")) {
+            (None, Some(kind)) => fence = Some(kind),
+            (Some(_), Some(_)) => fence = None,
+            (Some("console"), None) => match line.strip_prefix("$ meshwright ") {
+                Some(args) => commands.push(Shown { line: number + 1, args, output: Vec::new() }),
+                None => commands.last_mut().expect("a console block begins with a command").output.push(line),
+            },
+            _ => {}
+        }
+    }
+    commands
+}
+
+/// What a command prints, on either stream; lines end without blanks.
+fn run(root: &Path, args: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
+    let output = command.args(args.split_whitespace()).current_dir(root).env_remove("COLUMNS").output();
+    let output = output.expect("the binary runs");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    text.lines().map(|line| line.trim_end().to_string() + "\n").collect()
+}
+
+/// The first run of lines that is not printed after the runs before it. The first starts the output and the last ends it,
+/// unless there are dots.
+fn first_missing(shown: &[&str], printed: &str) -> Option<String> {
+    let printed: Vec<&str> = printed.lines().collect();
+    let runs: Vec<&[&str]> = shown.split(|line| line.trim() == "...").collect();
+    let mut from = 0;
+    for (place, run) in runs.iter().enumerate() {
+        let last = place + 1 == runs.len();
+        let starts = if last && !run.is_empty() && place > 0 {
+            vec![printed.len().saturating_sub(run.len()).max(from)]
+        } else if place == 0 {
+            vec![0]
+        } else {
+            (from..=printed.len()).collect()
+        };
+        let found = starts.into_iter().find(|&start| printed[start..].starts_with(run));
+        match found {
+            Some(start) => from = start + run.len(),
+            None => return Some(run.join("\n")),
+        }
+    }
+    let dots_at_the_end = runs.last().is_some_and(|run| run.is_empty()) && runs.len() > 1;
+    (from < printed.len() && !dots_at_the_end).then(|| "(the end of the output)".to_string())
+}
+
+#[test]
+fn dots_stand_for_any_lines() {
+    let holds = |shown: &[&str]| first_missing(shown, "a\nb\nc\nd\n").is_none();
+    assert!(
+        holds(&["a", "b", "c", "d"]) && holds(&["..."]) && holds(&["a", "...", "d"]) && holds(&["...", "c", "..."])
+    );
+    assert!(
+        !holds(&["a", "b"]) && !holds(&["b", "..."]) && !holds(&["...", "d", "c", "..."]) && !holds(&["a", "...", "c"])
+    );
+}

@@ -1,0 +1,42 @@
+//! Random graph x mesh x sharding x schedule: the compiled program equals the reference evaluator.
+
+#[path = "equal/coverage.rs"]
+mod coverage;
+#[path = "equal/generate.rs"]
+mod generate;
+#[path = "equal/graph.rs"]
+mod graph;
+#[path = "equal/random.rs"]
+mod random;
+#[path = "equal/run.rs"]
+mod run;
+
+/// How many cases, and from which seed: `MESHWRIGHT_CASES=5000 MESHWRIGHT_FIRST=500 cargo test --test equal`.
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+#[test]
+fn compiled_programs_equal_the_reference() {
+    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 700));
+    let (mut failed, mut ill_conditioned) = (Vec::new(), 0);
+    let mut coverage = coverage::Coverage::default();
+    for seed in first..first + cases {
+        let case = generate::generate(seed);
+        let outcome = run::compiled(&case).and_then(|(meaning, file)| {
+            let outcome = run::compare(&case, &meaning, &file)?;
+            if outcome == run::Outcome::Equal {
+                coverage.count(&file.model, case.stages);
+            }
+            Ok(outcome)
+        });
+        match outcome {
+            Ok(outcome) => ill_conditioned += u64::from(outcome == run::Outcome::IllConditioned),
+            Err(why) => failed.push(format!("seed {seed}: {why}")),
+        }
+    }
+    assert!(failed.is_empty(), "{} of {cases} cases failed:\n{}", failed.len(), failed.join("\n"));
+    assert!(ill_conditioned * 20 <= cases, "{ill_conditioned} of {cases} cases say nothing");
+    let gaps = coverage.gaps();
+    assert!(gaps.is_empty(), "the cases cover too little:\n{}", gaps.join("\n"));
+}

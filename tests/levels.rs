@@ -1,0 +1,105 @@
+//! Every dump of a compilation is a text that goes on from its level: it parses back byte for byte, and compiled with the
+//! same order it leads to the same later dumps.
+
+use ir::text::{File, parse, print};
+use meshwright::compiling::{Compiling, compile_source};
+use meshwright::error::Error;
+use meshwright::model_source::ModelSource;
+use meshwright::pipeline::passes;
+use std::path::Path;
+
+/// One device, then each parallelism.
+const LAYOUTS: [&str; 4] = ["", "dp=2,tp=2", "dp=2,zero=1", "pp=2,tp=2"];
+/// For models with a sequence.
+const SEQUENCE_LAYOUTS: [&str; 2] = ["dp=2,tp=2,sp=true", "dp=2,tp=2,pp=2,sp=true,zero=1,schedule=gpipe"];
+
+/// What a pass has made, as text.
+struct Dump {
+    pass: &'static str,
+    text: String,
+}
+
+#[test]
+fn example() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/example.ir");
+    all_levels(&path.display().to_string(), &LAYOUTS);
+}
+
+#[test]
+fn llama() {
+    all_levels("tiny-llama", &LAYOUTS);
+    all_levels("tiny-llama", &SEQUENCE_LAYOUTS);
+}
+
+#[test]
+fn gpt2() {
+    all_levels("tiny-gpt2", &LAYOUTS);
+    all_levels("tiny-gpt2", &SEQUENCE_LAYOUTS);
+}
+
+fn all_levels(model: &str, layouts: &[&str]) {
+    for &mesh in layouts {
+        let order = Compiling { model: model.into(), mesh: mesh.into(), seq: 16, ..Compiling::default() };
+        let compiled = ModelSource::open(model).and_then(|source| compile(&source, &order));
+        let compiled = compiled.unwrap_or_else(|error| panic!("{model} on `{mesh}`: {error}"));
+        let reached: Vec<&str> = compiled.dumps.iter().map(|dump| dump.pass).collect();
+        let all: Vec<&str> = passes().iter().map(|pass| pass.name).collect();
+        assert_eq!(reached, all, "{model} on `{mesh}`: the passes that are told of");
+        let seeded = all.iter().position(|&pass| pass == "seed").expect("a pass");
+        let schedule = Some(order.layout().expect("a layout").schedule);
+        let bare = Compiling { mesh: String::new(), schedule, ..order.clone() };
+        for level in 0..compiled.dumps.len() {
+            goes_on(&compiled, level, &order).unwrap_or_else(|why| panic!("{model} on `{mesh}`: {why}"));
+            // From `seed` on the file says all that the layout has said.
+            if level >= seeded {
+                goes_on(&compiled, level, &bare).unwrap_or_else(|why| panic!("{model} without `{mesh}`: {why}"));
+            }
+        }
+    }
+}
+
+/// A compilation: what each pass has made, and the answer.
+struct Compiled {
+    dumps: Vec<Dump>,
+    answer: String,
+}
+
+fn compile(source: &ModelSource, order: &Compiling) -> Result<Compiled, Error> {
+    let mut dumps = Vec::new();
+    let mut observer = |pass, file: &File| dumps.push(Dump { pass, text: print(file) });
+    let answer = print(&compile_source(source, order, None, &mut observer)?);
+    Ok(Compiled { dumps, answer })
+}
+
+/// A dump is its own print; the passes before it find nothing to do on it, those after it do what they did.
+fn goes_on(compiled: &Compiled, level: usize, order: &Compiling) -> Result<(), String> {
+    let Dump { pass, text } = &compiled.dumps[level];
+    let file = parse(text).map_err(|why| format!("the dump of `{pass}`: {}", why.render(pass, text)))?;
+    same(text, &print(&file)).map_err(|why| format!("the dump of `{pass}` is printed otherwise: {why}"))?;
+    let planned = file.staged.is_none();
+    let source = ModelSource::Text { from: pass.to_string(), source: text.clone(), file: Box::new(file) };
+    let again = compile(&source, order).map_err(|error| format!("from `{pass}` on: {error}"))?;
+    same(&compiled.answer, &again.answer).map_err(|why| format!("from `{pass}` on, the answer differs: {why}"))?;
+    for (place, dump) in compiled.dumps.iter().enumerate() {
+        let Some(now) = again.dumps.iter().find(|now| now.pass == dump.pass) else { continue };
+        let wanted = match place > level {
+            true => &dump.text,
+            // Dumps of the planner's passes show the model alone.
+            false if planned => text,
+            false => continue,
+        };
+        same(wanted, &now.text).map_err(|why| format!("from `{pass}` on, `{}` differs: {why}", dump.pass))?;
+    }
+    Ok(())
+}
+
+/// The first line that differs.
+fn same(want: &str, got: &str) -> Result<(), String> {
+    if want == got {
+        return Ok(());
+    }
+    let place = want.lines().zip(got.lines()).position(|(a, b)| a != b);
+    let line = place.unwrap_or_else(|| want.lines().count().min(got.lines().count()));
+    let shown = |text: &str| text.lines().nth(line).unwrap_or("the end").to_string();
+    Err(format!("line {}\n  wanted {}\n  got    {}", line + 1, shown(want), shown(got)))
+}

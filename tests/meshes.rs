@@ -1,0 +1,137 @@
+//! Small models trained on real text: on every mesh the same numbers as on one device, and there those of the reference
+//! evaluator.
+
+#[path = "meshes/compare.rs"]
+mod compare;
+#[path = "meshes/text.rs"]
+mod text;
+#[path = "meshes/training.rs"]
+mod training;
+
+use compare::differences;
+use ir::differentiate::differentiate;
+use ir::models::ModelConfig;
+use ir::optimizer::Optimizer;
+use runtime::data::VOCAB;
+use runtime::reference::{MicroBatch, Reference, Tensor};
+use std::sync::LazyLock;
+use text::{Micro, SEQ, steps};
+use training::{DEVIATION, HIDDEN, Recipe, Record, SEED, Tensors, compiled, inputs, model, models, sgd, train};
+
+/// Sequences of a micro-batch on one device: four micro-batches a step.
+const SEQUENCES: u64 = 4;
+const STEPS: u64 = 20;
+
+/// Both models under both update rules, at full learning rate from the first step.
+fn recipes() -> Vec<Recipe> {
+    let recipe = |config: ModelConfig, optimizer, lr| Recipe { config, optimizer, lr, steps: STEPS };
+    models()
+        .into_iter()
+        .flat_map(|config| [recipe(config.clone(), Optimizer::default(), 5e-3), recipe(config, sgd(), 0.1)])
+        .collect()
+}
+
+fn title(recipe: &Recipe) -> String {
+    format!("{}, {:?}", recipe.config.family(), recipe.optimizer.kind)
+}
+
+fn trained(recipe: &Recipe, mesh: &str, sequences: u64) -> Record {
+    let file = compiled(recipe, mesh, sequences);
+    let program = file.program.as_ref().expect("a program");
+    let inputs = inputs(&file.model, recipe);
+    train(&file.model, program, inputs).unwrap_or_else(|why| panic!("{mesh}: {why}"))
+}
+
+/// Every recipe on one device.
+static ALONE: LazyLock<Vec<(Recipe, Record)>> = LazyLock::new(|| {
+    let trained = |recipe: Recipe| {
+        let record = trained(&recipe, "", SEQUENCES);
+        (recipe, record)
+    };
+    recipes().into_iter().map(trained).collect()
+});
+
+/// Trains every recipe on a mesh, with micro-batches of so many sequences, and compares with one device.
+fn trains_as_on_one_device(mesh: &str, sequences: u64) {
+    for (recipe, alone) in ALONE.iter() {
+        let found = differences(&trained(recipe, mesh, sequences), alone, &recipe.optimizer);
+        assert!(found.is_empty(), "{} on {mesh}: {found:#?}", title(recipe));
+    }
+}
+
+#[test]
+fn one_device_learns() {
+    for (recipe, alone) in ALONE.iter() {
+        let (first, last) = (alone.losses[0], alone.losses[STEPS as usize - 1]);
+        // All tokens about equally likely, but for normal logits of variance h d^2: their mean exponential is exp(h d^2 / 2).
+        let uniform = (VOCAB as f64).ln() + HIDDEN as f64 * DEVIATION * DEVIATION / 2.0;
+        assert!((first - uniform).abs() < 0.1, "{}: the first loss is {first}, not {uniform}", title(recipe));
+        assert!(last < first - 0.5, "{}: {first} to {last}", title(recipe));
+        let parameters = alone.params.values().map(Vec::len).sum::<usize>();
+        assert!(parameters < 100_000, "{}: {parameters} parameters", title(recipe));
+    }
+}
+
+#[test]
+fn one_device_is_the_reference() {
+    for recipe in recipes() {
+        let recipe = Recipe { steps: 3, ..recipe };
+        let found = differences(&trained(&recipe, "", SEQUENCES), &reference(&recipe), &recipe.optimizer);
+        assert!(found.is_empty(), "{}: {found:#?}", title(&recipe));
+    }
+}
+
+/// The recipe in the reference evaluator, in f64.
+fn reference(recipe: &Recipe) -> Record {
+    let meaning = differentiate(model(recipe, SEQUENCES), &recipe.optimizer).expect("a gradient");
+    let mut reference = Reference::<f64>::new(&meaning, SEED);
+    let mut record = Record::default();
+    for micros in steps(recipe.steps, SEQUENCES) {
+        let batch: Vec<MicroBatch<f64>> = micros.iter().map(reference_batch).collect();
+        let result = reference.step(&batch, recipe.lr).expect("a step");
+        record.losses.push(result.loss);
+        record.norms.push(result.grad_norm.expect("a norm"));
+    }
+    let plain = |tensors: &std::collections::BTreeMap<String, Tensor<f64>>| -> Tensors {
+        tensors.iter().map(|(name, tensor)| (name.clone(), tensor.data.clone())).collect()
+    };
+    Record { gradients: plain(reference.gradients()), params: plain(reference.params()), ..record }
+}
+
+fn reference_batch(micro: &Micro) -> MicroBatch<f64> {
+    let dims = vec![SEQUENCES as usize, SEQ as usize];
+    let tensor = |data: &Vec<i32>| Tensor { dims: dims.clone(), data: data.clone() };
+    let tensors: Vec<(&str, Tensor<i32>)> = micro.iter().map(|(name, data)| (*name, tensor(data))).collect();
+    let borrowed: Vec<(&str, &Tensor<i32>)> = tensors.iter().map(|(name, tensor)| (*name, tensor)).collect();
+    MicroBatch::of_tokens(&borrowed, "lab")
+}
+
+/// One test per mesh: its name, the layout, and the sequences of a micro-batch over all ranks.
+macro_rules! meshes {
+    ($($name:ident $mesh:literal $sequences:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            trains_as_on_one_device($mesh, $sequences);
+        }
+    )*};
+}
+
+meshes! {
+    micro_batches_do_not_matter "" 16;
+    data_parallel "dp=8" 8;
+    tensor_parallel "tp=2" 4;
+    tensor_parallel_by_four "tp=4" 16;
+    data_and_tensor_parallel "dp=2,tp=2" 4;
+    sequence_parallel "dp=2,tp=2,sp=true" 8;
+    pipeline_by_gpipe "dp=2,tp=2,pp=2,schedule=gpipe" 2;
+    pipeline_by_1f1b "dp=2,tp=2,pp=2,schedule=1f1b" 4;
+    sharded_optimizer_state "dp=4,zero=1" 16;
+    everything "dp=2,tp=2,pp=2,zero=1,sp=true" 4;
+    // Two sequences, two, and none.
+    uneven_batch "dp=3" 4;
+    uneven_batch_and_sharded_state "dp=3,pp=2,zero=1" 8;
+    // Of 257 tokens in the vocabulary 86, 86 and 85; of 50 in the feed-forward net 17, 17 and 16.
+    uneven_vocabulary "tp=3" 4;
+    // Of 16 tokens in a sequence 6, 6 and 4.
+    uneven_everything "dp=3,tp=3,sp=true" 4;
+}

@@ -1,0 +1,252 @@
+//! Programs with one thing broken. Each must show in a run, and must be named by the checker that looks at it.
+//!
+//! | mutation | run: what differs | `verify_planned` | `verify::program::check` |
+//! |---|---|---|---|
+//! | a forward `all_reduce` over tp is skipped | all | PendingSum | missing-collective |
+//! | the gradients' `all_reduce` over dp is skipped | all | PendingSum | missing-collective |
+//! | squares of whole parameters are counted tp times | norm | PendingSum | missing-collective |
+//! | the update reads the gradient before its reduction | all | PendingSum | missing-collective |
+//! | the loss is divided by one rank's tokens | all | - | - |
+//! | a stage reads labels of another micro-batch | all | - | wrong-microbatch |
+//! | an `I` reads activations of another micro-batch | all | - | wrong-microbatch |
+//! | one rank takes a micro-batch for another | all | - | wrong-microbatch |
+//! | a gradient is summed twice over its holders | all | - | added-twice |
+//! | a `W` is left out | all | - | missing-run |
+//! | `first` is missing | load: refused | - | first |
+//! | `first` is there twice | nothing | - | first |
+//! | a send is left out | stuck | - | unmatched-message |
+//! | two tags are swapped | all | - | message-order |
+//! | a body lacks a gradient | all | - | statement |
+//! | a body's op takes its operands in another order | all | - | statement |
+//! | a schedule has I before F | no program: `emit` refuses | - | `scheduler::check`: Order |
+//!
+//! What differs at the first step differs in the loss of the second: so `all` is loss, norm, gradient and parameter. The
+//! number of tokens is an input of a run, which no checker sees. The machine itself stores the first part of a gradient's
+//! sum and adds the others, whatever is marked: so a second `first` changes nothing there, and only the checker finds it.
+
+#[path = "meshes/compare.rs"]
+mod compare;
+#[path = "mutations/edit.rs"]
+mod edit;
+#[path = "mutations/right.rs"]
+mod right;
+#[path = "meshes/text.rs"]
+mod text;
+#[path = "meshes/training.rs"]
+mod training;
+
+use edit::{
+    block, drop_first_kernel, drop_last_send, kernels, microbatch_of, runs, sent_tags, skip, sum_gradients_again,
+    swap_bundles, update_by_unreduced,
+};
+use ir::catalogue::Code;
+use ir::graph::{Model, SectionKind};
+use ir::ops::Collective;
+use ir::program::{BodyKind, Instr, Program};
+use ir::schedule::{Action, Item, Kind};
+use right::{Right, checked, planned};
+use scheduler::check::Law;
+use scheduler::cut::stage_costs;
+use scheduler::emit::EmitError;
+use scheduler::schedules::split_backward;
+
+const TENSOR: &str = "dp=2,tp=2";
+/// All forwards come before all backwards, so that many bundles are there at once.
+const PIPELINE: &str = "dp=2,pp=2,schedule=gpipe";
+const ALL: [&str; 4] = ["gradient", "loss", "norm", "parameter"];
+
+/// Breaks the planned model: the verifier of models finds a pending sum, that of programs the collective that is missing.
+fn breaks_a_sum(change: impl FnOnce(&mut Model), differs: &[&str]) {
+    let right = Right::on(TENSOR);
+    let mut model = right.file.model.clone();
+    change(&mut model);
+    assert_eq!(planned(&model), [Code::PendingSum]);
+    let program = right.emitted(&model).expect("emit takes types as they are");
+    assert_eq!(checked(&model, &program), ["missing-collective"]);
+    assert_eq!(right.run(&model, &program, &right.inputs), differs);
+}
+
+/// Breaks the program itself.
+fn breaks(mesh: &str, change: impl FnOnce(&Model, &mut Program), named: &[&str], differs: &[&str]) {
+    let right = Right::on(mesh);
+    let mut program = right.program();
+    change(&right.file.model, &mut program);
+    assert_eq!(checked(&right.file.model, &program), named);
+    assert_eq!(right.run(&right.file.model, &program, &right.inputs), differs);
+}
+
+fn sums_over(model: &Model, axis: &str) -> impl Fn(&Collective) -> bool + use<> {
+    let axes = model.axes(axis).expect("the axis");
+    move |collective| matches!(collective, Collective::AllReduce { over } if *over == axes)
+}
+
+#[test]
+fn what_is_not_broken_passes() {
+    for mesh in [TENSOR, PIPELINE] {
+        let right = Right::on(mesh);
+        let program = right.emitted(&right.file.model).expect("a program");
+        assert_eq!(planned(&right.file.model), []);
+        assert!(checked(&right.file.model, &program).is_empty());
+        assert!(right.run(&right.file.model, &program, &right.inputs).is_empty());
+    }
+}
+
+#[test]
+fn a_forward_without_its_all_reduce() {
+    let change = |model: &mut Model| {
+        let wanted = sums_over(model, "tp");
+        skip(block(model, "layer"), SectionKind::F, wanted);
+    };
+    breaks_a_sum(change, &ALL);
+}
+
+#[test]
+fn gradients_that_are_not_summed_over_data_parallel_ranks() {
+    let change = |model: &mut Model| {
+        let wanted = sums_over(model, "dp");
+        skip(block(model, "layer"), SectionKind::U, wanted);
+    };
+    breaks_a_sum(change, &ALL);
+}
+
+#[test]
+fn a_norm_that_counts_whole_parameters_on_every_rank() {
+    let is_owe = |collective: &Collective| matches!(collective, Collective::Owe { .. });
+    breaks_a_sum(|model| skip(block(model, "layer"), SectionKind::U, is_owe), &["norm"]);
+}
+
+#[test]
+fn an_update_by_gradients_that_are_not_reduced() {
+    breaks_a_sum(|model| update_by_unreduced(block(model, "layer")), &ALL);
+}
+
+#[test]
+fn a_loss_divided_by_the_tokens_of_one_rank() {
+    let right = Right::on(TENSOR);
+    let mut inputs = right.inputs.clone();
+    inputs.iter_mut().for_each(|input| input.valid_tokens /= 2);
+    assert_eq!(right.run(&right.file.model, &right.program(), &inputs), ALL);
+}
+
+#[test]
+fn labels_of_another_micro_batch() {
+    let change = |model: &Model, program: &mut Program| {
+        let is_labels =
+            |instr: &&mut Instr| matches!(instr, Instr::Feed { input, .. } if model.values[*input] == "lab");
+        let feed = program.classes[1].instrs.iter_mut().find(is_labels).and_then(microbatch_of);
+        *feed.expect("the last stage reads labels") = 1;
+    };
+    breaks(PIPELINE, change, &["wrong-microbatch"], &ALL);
+}
+
+#[test]
+fn activations_of_another_micro_batch() {
+    let change = |_: &Model, program: &mut Program| {
+        let [one, other] = [0, 1].map(|microbatch| runs(program, 0, "layer", BodyKind::I, microbatch)[0]);
+        swap_bundles(&mut program.classes[0], one, other);
+    };
+    breaks(PIPELINE, change, &["wrong-microbatch"], &ALL);
+}
+
+#[test]
+fn a_rank_that_takes_one_micro_batch_for_another() {
+    let change = |_: &Model, program: &mut Program| {
+        for microbatch in program.classes[1].instrs.iter_mut().filter_map(microbatch_of) {
+            *microbatch = [1, 0, 2, 3][*microbatch as usize];
+        }
+    };
+    breaks(PIPELINE, change, &["wrong-microbatch"], &ALL);
+}
+
+#[test]
+fn another_order_of_micro_batches_in_the_schedule_is_no_fault() {
+    let mut right = Right::on(PIPELINE);
+    right.file.schedule.as_mut().expect("a schedule").rows[1].swap(0, 1);
+    let model = &right.file.model;
+    let program = right.emitted(model).expect("a program");
+    assert_ne!(program, right.program());
+    assert!(checked(model, &program).is_empty());
+    assert!(right.run(model, &program, &right.inputs).is_empty());
+}
+
+#[test]
+fn a_weight_gradient_left_out() {
+    let change = |_: &Model, program: &mut Program| {
+        let at = runs(program, 0, "layer", BodyKind::W, 2)[0];
+        program.classes[0].instrs.remove(at);
+    };
+    breaks(PIPELINE, change, &["missing-run"], &ALL);
+}
+
+#[test]
+fn a_gradient_summed_twice_over_the_ranks_that_hold_it() {
+    let change = |_: &Model, program: &mut Program| program.classes.iter_mut().for_each(sum_gradients_again);
+    breaks(PIPELINE, change, &["added-twice"], &ALL);
+}
+
+#[test]
+fn a_body_that_forgets_a_gradient() {
+    breaks(TENSOR, |_, program| drop_first_kernel(program, "layer.W"), &["statement"], &ALL);
+}
+
+#[test]
+fn a_body_with_operands_in_another_order() {
+    let change = |_: &Model, program: &mut Program| {
+        let attention = kernels(program, "layer.F").find(|stmt| stmt.op.name() == "attention");
+        // Keys and values are of the same type.
+        attention.expect("attention").operands.swap(1, 2);
+    };
+    breaks(TENSOR, change, &["statement"], &ALL);
+}
+
+/// Marks a `W` of a micro-batch, or takes the mark away.
+fn mark(program: &mut Program, of: u32, marked: bool) {
+    let at = runs(program, 0, "layer", BodyKind::W, of)[0];
+    if let Instr::Run { first, .. } = &mut program.classes[0].instrs[at] {
+        *first = marked;
+    }
+}
+
+#[test]
+fn a_sum_that_nobody_begins() {
+    breaks(PIPELINE, |_, program| mark(program, 0, false), &["first"], &["load"]);
+}
+
+#[test]
+fn a_sum_that_is_begun_twice() {
+    breaks(PIPELINE, |_, program| mark(program, 2, true), &["first"], &[]);
+}
+
+#[test]
+fn a_send_left_out() {
+    let right = Right::on(PIPELINE);
+    let mut program = right.program();
+    drop_last_send(&mut program.classes[0]);
+    assert_eq!(checked(&right.file.model, &program), ["unmatched-message"]);
+    assert!(right.is_stuck(&program));
+}
+
+#[test]
+fn swapped_tags() {
+    let change = |_: &Model, program: &mut Program| {
+        for tag in sent_tags(&mut program.classes[0]) {
+            *tag = [1, 0, 2, 3][*tag as usize];
+        }
+    };
+    breaks(PIPELINE, change, &["message-order"], &ALL);
+}
+
+#[test]
+fn a_schedule_with_a_backward_before_its_forward() {
+    let mut right = Right::on(PIPELINE);
+    let schedule = split_backward(right.file.schedule.take().expect("a schedule"));
+    let schedule = right.file.schedule.insert(schedule);
+    let row = &mut schedule.rows[1];
+    let place = |kind| row.iter().position(|&action| action == Action::One(Item::new(kind, 1, 0))).expect("the action");
+    let (forward, backward) = (place(Kind::F), place(Kind::I));
+    row.swap(forward, backward);
+    let costs = stage_costs(right.file.staged.as_ref().expect("stages"), 0.0);
+    let found = scheduler::check::check(schedule, &costs, 4, |stage, _| stage);
+    assert!(!found.is_empty() && found.iter().all(|violation| violation.law == Law::Order), "{found:?}");
+    assert!(matches!(right.emitted(&right.file.model), Err(EmitError::Early { needs: 'F', .. })));
+}

@@ -1,0 +1,130 @@
+//! Small changes to planned models and programs, each of which breaks one thing.
+
+use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
+use ir::ids::{Reg, Token, Value};
+use ir::ops::{Collective, KernelOp, Op, Unary, UnaryKind};
+use ir::program::{Body, BodyInstr, BodyKind, Class, Instr, Program, Transfer};
+use std::collections::HashMap;
+
+/// The block of a name.
+pub(crate) fn block<'m>(model: &'m mut Model, name: &str) -> &'m mut Block {
+    model.blocks.values_mut().find(|block| block.name == name).expect("the block")
+}
+
+/// Puts a copy in the place of the first layout change of its kind in a section: the rank's own part passes for the whole.
+pub(crate) fn skip(block: &mut Block, section: SectionKind, wanted: impl Fn(&Collective) -> bool) {
+    let stmts = &mut block[section].stmts;
+    let is_wanted = |stmt: &Stmt| matches!(&stmt.op, Op::Collective(collective) if wanted(collective));
+    let at = stmts.iter().position(is_wanted).expect("the layout change");
+    let change = stmts[at].clone();
+    let copy = |(&result, &operand): (&Value, &Value)| {
+        let op = Op::Kernel(KernelOp::Unary(Unary(UnaryKind::Scale(1.0))));
+        Stmt { results: vec![result], operands: vec![operand], op, ..change.clone() }
+    };
+    stmts.splice(at..=at, change.results.iter().zip(&change.operands).map(copy));
+}
+
+/// Lets each parameter's update read the gradient as `W` left it.
+pub(crate) fn update_by_unreduced(block: &mut Block) {
+    let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
+    let stmts = &mut block[SectionKind::U].stmts;
+    let changes = stmts.iter().filter(|stmt| matches!(stmt.op, Op::Collective(_)));
+    let before: HashMap<Value, Value> =
+        changes.flat_map(|stmt| stmt.results.iter().copied().zip(stmt.operands.iter().copied())).collect();
+    for update in stmts.iter_mut().filter(|stmt| params.contains(&stmt.results[0])) {
+        for operand in &mut update.operands {
+            *operand = before.get(operand).copied().unwrap_or(*operand);
+        }
+    }
+}
+
+/// The body of a run, with its micro-batch.
+fn body_of<'p>(program: &'p Program, instr: &Instr) -> Option<(&'p Body, Option<u32>)> {
+    let Instr::Run { body, microbatch, .. } = instr else { return None };
+    Some((&program.bodies[*body], *microbatch))
+}
+
+/// Where a class runs a block's section for a micro-batch, once per instance.
+pub(crate) fn runs(program: &Program, class: usize, block: &str, kind: BodyKind, microbatch: u32) -> Vec<usize> {
+    let name = format!("{block}.{}", kind.letter());
+    let is_wanted =
+        |instr: &Instr| body_of(program, instr).is_some_and(|(body, of)| body.name == name && of == Some(microbatch));
+    let instrs = &program.classes[class].instrs;
+    (0..instrs.len()).filter(|&at| is_wanted(&instrs[at])).collect()
+}
+
+/// Which micro-batch an instruction is for.
+pub(crate) fn microbatch_of(instr: &mut Instr) -> Option<&mut u32> {
+    match instr {
+        Instr::Feed { microbatch, .. } => Some(microbatch),
+        Instr::Run { microbatch, .. } => microbatch.as_mut(),
+        _ => None,
+    }
+}
+
+/// Lets two runs, and the frees behind them, take each other's first bundle.
+pub(crate) fn swap_bundles(class: &mut Class, one: usize, other: usize) {
+    let bundle = |at: usize| match &class.instrs[at] {
+        Instr::Run { bundles, .. } => bundles[0],
+        _ => panic!("position {at} is no run"),
+    };
+    let (a, b) = (bundle(one), bundle(other));
+    let swap = |reg: &mut Reg| {
+        *reg = if *reg == a {
+            b
+        } else if *reg == b {
+            a
+        } else {
+            *reg
+        }
+    };
+    for instr in &mut class.instrs {
+        match instr {
+            Instr::Run { bundles, .. } => bundles.iter_mut().for_each(swap),
+            Instr::Free(regs) => regs.iter_mut().for_each(swap),
+            _ => {}
+        }
+    }
+}
+
+/// The tags of what a class sends, in order.
+pub(crate) fn sent_tags(class: &mut Class) -> Vec<&mut u32> {
+    let tag = |instr| match instr {
+        &mut Instr::Start { transfer: Transfer::Send { ref mut tag, .. }, .. } => Some(tag),
+        _ => None,
+    };
+    class.instrs.iter_mut().filter_map(tag).collect()
+}
+
+/// Takes out the last send of a class, and its wait.
+pub(crate) fn drop_last_send(class: &mut Class) {
+    let is_send = |instr: &Instr| matches!(instr, Instr::Start { transfer: Transfer::Send { .. }, .. });
+    let at = class.instrs.iter().rposition(is_send).expect("a send");
+    let Instr::Start { token, .. } = class.instrs.remove(at) else { return };
+    class.instrs.retain(|instr| !matches!(instr, Instr::Wait { token: waited, .. } if *waited == token));
+}
+
+/// Sums the gradients of parameters that several ranks hold once more.
+pub(crate) fn sum_gradients_again(class: &mut Class) {
+    let is_sum = |instr: &Instr| matches!(instr, Instr::Start { transfer: Transfer::SumGradient { .. }, .. });
+    let at = class.instrs.iter().position(is_sum).expect("a sum of gradients");
+    let [mut start, mut wait] = [0, 1].map(|next| class.instrs[at + next].clone());
+    if let (Instr::Start { token, .. }, Instr::Wait { token: waited, .. }) = (&mut start, &mut wait) {
+        // Far above those of the row.
+        (*token, *waited) = (Token::from_u32(1 << 20), Token::from_u32(1 << 20));
+    }
+    class.instrs.splice(at + 2..at + 2, [start, wait]);
+}
+
+/// The kernels of a body, in order.
+pub(crate) fn kernels<'p>(program: &'p mut Program, body: &str) -> impl Iterator<Item = &'p mut Stmt> {
+    let body = program.bodies.values_mut().find(|other| other.name == body).expect("the body");
+    body.instrs.iter_mut().filter_map(|instr| if let BodyInstr::Compute(stmt) = instr { Some(stmt) } else { None })
+}
+
+/// Takes the first kernel out of a body.
+pub(crate) fn drop_first_kernel(program: &mut Program, body: &str) {
+    let body = program.bodies.values_mut().find(|other| other.name == body).expect("the body");
+    let at = body.instrs.iter().position(|instr| matches!(instr, BodyInstr::Compute(_))).expect("a kernel");
+    body.instrs.remove(at);
+}

@@ -1,0 +1,86 @@
+//! A right program with what it gives, and all that can be said against a broken one.
+
+use crate::compare::differences;
+use crate::training::{Recipe, Record, compiled, inputs, models, sgd, train};
+use ir::catalogue::Code;
+use ir::graph::Model;
+use ir::program::Program;
+use ir::text::File;
+use ir::verify;
+use runtime::exec::StepInput;
+use scheduler::emit::{EmitError, emit};
+use std::collections::BTreeSet;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// Two steps of this size take some hundred milliseconds; who has not answered by then waits for what never comes.
+const STUCK: Duration = Duration::from_secs(3);
+
+/// The small GPT-2 compiled for a mesh, and two steps of it.
+pub(crate) struct Right {
+    pub(crate) file: File,
+    pub(crate) inputs: Vec<StepInput>,
+    recipe: Recipe,
+    record: Record,
+}
+
+impl Right {
+    /// Compiles for a mesh, with four micro-batches of four sequences, and runs.
+    pub(crate) fn on(mesh: &str) -> Right {
+        let [_, config] = models();
+        let recipe = Recipe { config, optimizer: sgd(), lr: 0.1, steps: 2 };
+        let file = compiled(&recipe, mesh, 4);
+        let inputs = inputs(&file.model, &recipe);
+        let program = file.program.as_ref().expect("a program");
+        let record = train(&file.model, program, inputs.clone()).expect("it runs");
+        Right { file, inputs, recipe, record }
+    }
+
+    /// A copy of its program.
+    pub(crate) fn program(&self) -> Program {
+        self.file.program.clone().expect("a program")
+    }
+
+    /// The program of a changed model, or of another schedule.
+    pub(crate) fn emitted(&self, model: &Model) -> Result<Program, EmitError> {
+        let (Some(staged), Some(schedule)) = (&self.file.staged, &self.file.schedule) else { panic!("no schedule") };
+        emit(model, staged, schedule, self.program().microbatches)
+    }
+
+    /// In what a run differs: `loss`, `norm`, `gradient`, `parameter`; or `load` where the machine refuses the program.
+    pub(crate) fn run(&self, model: &Model, program: &Program, inputs: &[StepInput]) -> Vec<&'static str> {
+        match train(model, program, inputs.to_vec()) {
+            Err(why) if why.contains("does not load") => vec!["load"],
+            Err(why) => panic!("{why}"),
+            Ok(record) => {
+                let found = differences(&record, &self.record, &self.recipe.optimizer);
+                sorted(found.into_iter().map(|(check, _)| check))
+            }
+        }
+    }
+
+    /// Whether a run never ends. Its threads wait until the tests are over.
+    pub(crate) fn is_stuck(&self, program: &Program) -> bool {
+        let (done, answer) = channel();
+        let (model, program, inputs) = (self.file.model.clone(), program.clone(), self.inputs.clone());
+        std::thread::spawn(move || done.send(train(&model, &program, inputs)));
+        answer.recv_timeout(STUCK).is_err()
+    }
+}
+
+/// The codes of what the verifier of planned models finds.
+pub(crate) fn planned(model: &Model) -> Vec<Code> {
+    let found = verify::verify_planned(model).err().unwrap_or_default();
+    sorted(found.0.iter().map(|diagnostic| diagnostic.code))
+}
+
+/// The names of what the checker of programs finds.
+pub(crate) fn checked(model: &Model, program: &Program) -> Vec<&'static str> {
+    let found = verify::program::check(model, program, None).err().unwrap_or_default();
+    sorted(found.iter().map(|violation| violation.name))
+}
+
+/// Each once, in order.
+fn sorted<T: Ord>(found: impl Iterator<Item = T>) -> Vec<T> {
+    found.collect::<BTreeSet<T>>().into_iter().collect()
+}
