@@ -196,6 +196,18 @@ impl Type {
         Type { storage: Axes::none(), debt: None, dims, ..self.clone() }
     }
 
+    /// The same type with no dim open.
+    pub fn closed(&self) -> Type {
+        let dims = self.dims.iter().map(|dim| Dim { open: false, ..dim.clone() }).collect();
+        Type { dims, ..self.clone() }
+    }
+
+    /// The same type under the dim names of another.
+    pub fn named_as(&self, other: &Type) -> Type {
+        let dims = self.dims.iter().zip(&other.dims).map(|(dim, own)| Dim { name: own.name, ..dim.clone() }).collect();
+        Type { dims, ..self.clone() }
+    }
+
     /// Whether both mean the same tensor: element type and sizes.
     pub fn same_tensor(&self, other: &Type) -> bool {
         self.dtype == other.dtype

@@ -132,11 +132,11 @@ fn settle(block: &mut Block, mut stmt: Stmt, naturals: Vec<Type>) -> Vec<Stmt> {
         let value = stmt.results[place];
         let wanted = pin_of(block, &stmt, value).apply(&natural);
         if wanted == natural {
-            block.values[value].ty = keep_names(&natural, block.ty(value));
+            block.values[value].ty = natural.closed().named_as(block.ty(value));
             continue;
         }
-        let wanted = keep_names(&wanted, block.ty(value));
-        let fresh = block.add_value("", keep_names(&natural, &wanted));
+        let wanted = wanted.closed().named_as(block.ty(value));
+        let fresh = block.add_value("", natural.closed().named_as(&wanted));
         stmt.results[place] = fresh;
         block.values[value].ty = wanted.clone();
         if stmt.accumulate {
@@ -151,15 +151,6 @@ fn settle(block: &mut Block, mut stmt: Stmt, naturals: Vec<Type>) -> Vec<Stmt> {
         }
     }
     std::iter::once(stmt).chain(after).collect()
-}
-
-/// The sharding of one type under the dim names of another.
-fn keep_names(ty: &Type, named: &Type) -> Type {
-    let mut ty = ty.clone();
-    for (dim, own) in ty.dims.iter_mut().zip(&named.dims) {
-        (dim.name, dim.open) = (own.name, false);
-    }
-    ty
 }
 
 /// `%result = reshard(%operand)`.

@@ -59,9 +59,9 @@ fn state_ports(model: &Model, ports: &mut Ports) {
 
 fn plan_block(site: &Site<'_>, block: &mut Block, id: BlockId, ports: &mut Ports) -> Result<(), String> {
     for (place, (value, _)) in passed(block).into_iter().enumerate() {
-        let ty = closed(ports.argument(id, place).unwrap_or(block.ty(value)));
+        let ty = ports.argument(id, place).unwrap_or(block.ty(value)).closed();
         ports.set_argument(id, place, ty.clone());
-        block.values[value].ty = under_names(&ty, block.ty(value));
+        block.values[value].ty = ty.named_as(block.ty(value));
     }
     let returned: Vec<Value> = value_results(&block.results).iter().map(|&r| block[SectionKind::F].ret[r]).collect();
     let mut hints = Hints::new();
@@ -110,7 +110,7 @@ fn plan_backward(site: &Site<'_>, block: &mut Block, id: BlockId, ports: &Ports)
         let place = places.iter().position(|&r| r == result);
         let ty = place.and_then(|place| ports.result(id, place)).cloned().unwrap_or_else(|| block.ty(primal).logical());
         let paid = ty.owing(DebtKind::Sum, &Axes::none());
-        block.values[cotangent].ty = under_names(&paid, block.ty(cotangent));
+        block.values[cotangent].ty = paid.closed().named_as(block.ty(cotangent));
     }
     let args: Vec<Value> = block.differentiable_args().collect();
     let wanted: Vec<Type> = args.iter().map(|&arg| block.ty(arg).owing(DebtKind::Sum, &Axes::none())).collect();
@@ -129,7 +129,7 @@ fn moved_to(block: &mut Block, kind: SectionKind, value: Value, wanted: &Type) -
     if block.ty(value) == wanted {
         return value;
     }
-    let wanted = under_names(wanted, block.ty(value));
+    let wanted = wanted.closed().named_as(block.ty(value));
     let moved = block.add_value("", wanted);
     block[kind].stmts.push(reshard_stmt(moved, value));
     moved
@@ -235,17 +235,6 @@ fn plan_step(site: &Site<'_>, model: &mut Model) -> Result<(), String> {
         step.graph[SectionKind::F].ret[place] = moved;
     }
     Ok(())
-}
-
-fn closed(ty: &Type) -> Type {
-    let dims = ty.dims.iter().map(|dim| ir::types::Dim { open: false, ..dim.clone() }).collect();
-    Type { dims, ..ty.clone() }
-}
-
-fn under_names(ty: &Type, named: &Type) -> Type {
-    let mut ty = closed(ty);
-    ty.dims.iter_mut().zip(&named.dims).for_each(|(dim, own)| dim.name = own.name);
-    ty
 }
 
 fn axes_of(ty: &Type) -> Vec<Axes> {
