@@ -6,6 +6,7 @@ use ir::graph::{ArgKind, Block, Model, SectionKind, Span, Stmt};
 use ir::ids::Value;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Op, Unary, UnaryKind};
+use ir::rule::Instance;
 use ir::types::{Dims, Type};
 use std::collections::HashMap;
 
@@ -64,10 +65,7 @@ impl Site<'_> {
         uses: &HashMap<Value, usize>,
         hints: &Hints,
     ) -> Result<Vec<Type>, String> {
-        let def = stmt.op.def().ok_or("a layout change has no rule")?;
-        let operand_types: Vec<&Type> = stmt.operands.iter().map(|&v| block.ty(v)).collect();
-        let result_types: Vec<&Type> = stmt.results.iter().map(|&v| block.ty(v)).collect();
-        let instance = instantiate(def, &operand_types, &result_types)?;
+        let instance = instance_of(block, stmt)?.ok_or("a layout change has no rule")?;
         let operands = operands(block, stmt, uses);
         let site = |&v: &Value| {
             let hint = hints.get(&v).cloned().unwrap_or_else(|| vec![Axes::none(); block.ty(v).rank()]);
@@ -75,28 +73,14 @@ impl Site<'_> {
         };
         let results: Vec<ResultSite<'_>> = stmt.results.iter().map(site).collect();
         let assignment = choose(self.mesh, self.dims, &stmt.op, &instance, &operands, &results);
-        Ok((0..results.len()).map(|r| assignment.result_type(&instance, r, result_types[r])).collect())
+        Ok(results.iter().enumerate().map(|(r, result)| assignment.result_type(&instance, r, result.ty)).collect())
     }
 
     /// A wish for a result is a wish for the operands that share its letters.
     fn spread_hints(&self, block: &Block, kind: SectionKind, mut hints: Hints) -> Result<Hints, String> {
         for stmt in block[kind].stmts.iter().rev() {
-            let Some(def) = stmt.op.def() else { continue };
-            let operands: Vec<&Type> = stmt.operands.iter().map(|&v| block.ty(v)).collect();
-            let results: Vec<&Type> = stmt.results.iter().map(|&v| block.ty(v)).collect();
-            let instance = instantiate(def, &operands, &results)?;
-            let mut letters = vec![Axes::none(); instance.letters.len()];
-            for (tensor, value) in instance.results.iter().zip(&stmt.results) {
-                let Some(hint) = hints.get(value) else { continue };
-                for (dim_letters, axes) in tensor.iter().zip(hint) {
-                    if let [letter] = dim_letters.as_slice()
-                        && !instance.letters[*letter].whole
-                        && letters[*letter].is_empty()
-                    {
-                        letters[*letter] = axes.clone();
-                    }
-                }
-            }
+            let Some(instance) = instance_of(block, stmt)? else { continue };
+            let letters = wished_letters(&instance, stmt, &hints);
             for (tensor, &value) in instance.operands.iter().zip(&stmt.operands) {
                 let hint = instance.dim_axes(tensor, &letters);
                 if hint.iter().any(|axes| !axes.is_empty()) {
@@ -106,6 +90,32 @@ impl Site<'_> {
         }
         Ok(hints)
     }
+}
+
+/// The axes that the wishes for the results mean for the letters that may be cut; the first wish counts.
+fn wished_letters(instance: &Instance, stmt: &Stmt, hints: &Hints) -> Vec<Axes> {
+    let mut letters = vec![Axes::none(); instance.letters.len()];
+    let hinted =
+        instance.results.iter().zip(&stmt.results).filter_map(|(t, v)| hints.get(v).map(|hint| t.iter().zip(hint)));
+    for (dim_letters, axes) in hinted.flatten() {
+        if let [letter] = dim_letters.as_slice()
+            && !instance.letters[*letter].whole
+            && letters[*letter].is_empty()
+        {
+            letters[*letter] = axes.clone();
+        }
+    }
+    letters
+}
+
+/// The rule of a statement for its tensors; `None` for a layout change, which has none.
+///
+/// # Errors
+/// The op's own rule does not fit its tensors.
+pub(crate) fn instance_of(block: &Block, stmt: &Stmt) -> Result<Option<Instance>, String> {
+    let Some(def) = stmt.op.def() else { return Ok(None) };
+    let types = |values: &[Value]| values.iter().map(|&v| block.ty(v)).collect::<Vec<&Type>>();
+    instantiate(def, &types(&stmt.operands), &types(&stmt.results)).map(Some)
 }
 
 /// The operands of a statement with what decides between them.

@@ -2,8 +2,8 @@
 //! cross-entropy and norms over a sharded vocabulary or hidden dim).
 
 use crate::PlanError;
-use crate::assign::{instantiate, is_expandable};
-use crate::sections::{Hints, Site, count_uses};
+use crate::assign::is_expandable;
+use crate::sections::{Hints, Site, count_uses, instance_of};
 use ir::goal::Goal;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
@@ -37,10 +37,9 @@ fn must_expand(block: &Block, stmt: &Stmt) -> Result<bool, String> {
     if !is_expandable(&stmt.op) {
         return Ok(false);
     }
-    let (Op::Kernel(_), Some(def)) = (&stmt.op, stmt.op.def()) else { return Ok(true) };
-    let operands: Vec<&Type> = stmt.operands.iter().map(|&v| block.ty(v)).collect();
-    let results: Vec<&Type> = stmt.results.iter().map(|&v| block.ty(v)).collect();
-    let instance = instantiate(def, &operands, &results)?;
+    let (Op::Kernel(_), Some(instance)) = (&stmt.op, instance_of(block, stmt)?) else { return Ok(true) };
+    let types = |values: &[Value]| values.iter().map(|&v| block.ty(v)).collect::<Vec<&Type>>();
+    let (operands, results) = (types(&stmt.operands), types(&stmt.results));
     let cut = |tensor: &ir::rule::TensorLetters, ty: &Type| {
         let whole = |letters: &Vec<usize>| letters.iter().any(|&letter| instance.letters[letter].marked_whole);
         tensor.iter().zip(&ty.dims).any(|(letters, dim)| whole(letters) && !dim.axes.is_empty())

@@ -5,9 +5,8 @@
 //! is not kept: W gathers again (Korthikanti et al. 2022, section 4.2.2).
 
 use crate::PlanError;
-use crate::assign::instantiate;
 use crate::recover::recover;
-use crate::sections::{operands, reshard_stmt};
+use crate::sections::{instance_of, operands, reshard_stmt};
 use ir::goal::Goal;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
@@ -62,12 +61,12 @@ fn reshard_section(mesh: &Mesh, block: &mut Block, kind: SectionKind, moved: &mu
 
 /// The types that the statement needs of its operands; `None` for layout changes, which take any.
 fn wanted_types(mesh: &Mesh, block: &Block, stmt: &Stmt) -> Result<Option<Vec<Type>>, String> {
-    let Some(def) = stmt.op.def() else { return Ok(None) };
-    let types: Vec<&Type> = stmt.operands.iter().map(|&v| block.ty(v)).collect();
+    let (Some(def), Some(instance)) = (stmt.op.def(), instance_of(block, stmt)?) else { return Ok(None) };
+    let operands = operands(block, stmt, &HashMap::new());
     let results: Vec<&Type> = stmt.results.iter().map(|&v| block.ty(v)).collect();
-    let instance = instantiate(def, &types, &results)?;
-    let assignment = recover(mesh, def, &instance, &operands(block, stmt, &HashMap::new()), &results);
-    Ok(Some((0..types.len()).map(|i| assignment.operand_type(&instance, i, types[i])).collect()))
+    let assignment = recover(mesh, def, &instance, &operands, &results);
+    let wanted = operands.iter().enumerate().map(|(i, operand)| assignment.operand_type(&instance, i, operand.ty));
+    Ok(Some(wanted.collect()))
 }
 
 fn in_layout(block: &mut Block, kind: SectionKind, value: Value, ty: Type, moved: &mut Moved) -> Value {

@@ -20,8 +20,8 @@ pub(crate) fn run(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
         seed_rules(model, goal)?;
     }
     let zero = if goal.layout.zero >= 1 { model.mesh.lookup("dp").unwrap_or_default() } else { Axes::none() };
-    model.params.values_mut().for_each(|param| close(&mut param.ty));
-    model.inputs.iter_mut().for_each(|input| close(&mut input.ty));
+    model.params.values_mut().for_each(|param| param.ty = param.ty.closed());
+    model.inputs.iter_mut().for_each(|input| input.ty = input.ty.closed());
     for id in model.blocks.keys().collect::<Vec<_>>() {
         bind_params(model, id);
         follow_params(&mut model.blocks[id], &zero);
@@ -130,8 +130,4 @@ fn follow_params(block: &mut Block, zero: &Axes) {
         }
         block.values[state].ty = ty;
     }
-}
-
-fn close(ty: &mut Type) {
-    ty.dims.iter_mut().for_each(|dim| dim.open = false);
 }
