@@ -21,6 +21,7 @@
 //! ([`verify`]). All that can be wrong with a text has a code in the [`catalogue`]. The meaning of a model is what the
 //! reference evaluator of the runtime computes from it; every compiled program equals that.
 
+pub mod arena;
 pub mod catalogue;
 pub mod diag;
 pub mod differentiate;

@@ -25,17 +25,20 @@
 //!
 //! ```text
 //! program := 'program' @id 'microbatches' '=' int '{' body* class* '}'
-//! body    := 'body' @id '(' (%id ':' type),* (';' (%id ':' source type),*)? ')' ('->' '(' %id,* ')')? ('keep' '(' %id,* ')')? '{' step* '}'
+//! body    := 'body' @id '(' (%id ':' type),* (';' (%id ':' source type),*)? ')' ('->' '(' %id,* ')')? ('keep' '(' %id,* ')')? '{' step* frame? '}'
 //! source  := 'kept' | 'param' | 'state' | 'grad' | 'scalar'
 //! step    := stmt | %token '=' 'start' collective '(' %id,* (',' id '=' attr)* ')' | (%id ':' type),* '=' 'wait' %token | 'free' %id,*
-//! class   := 'class' int '..' int '{' ('holds' held,*)? instr* '}'      held := %id ('[' int ']' ('.' id)?)?
+//! class   := 'class' int '..' int '{' ('holds' held,*)? memory? (instr at?)* '}'      held := %id ('[' int ']' ('.' id)?)?
 //! instr   := %reg '=' 'feed' %id 'microbatch' '=' int | %reg '=' 'seed' | %reg '+=' %reg | 'out' id %reg | 'free' %reg,*
 //!          | (%reg,* '=')? 'run' @id 'call' '=' int 'instance' '=' int ('microbatch' '=' int)? 'first'? '(' %reg,* (';' %reg,*)? ')' ('keep' %reg)?
 //!          | %token '=' 'start' transfer | (%reg '=')? 'wait' %token
+//!          | %token (',' %reg)* '=' 'start' 'run' .. as above
 //! transfer := 'send' '(' %reg ',' peer ')' | 'recv' '(' peer ')' ':' type | 'sum' '(' %reg ',' ranks ')'
 //!          | 'sum_gradient' '(' held ',' ranks ')' | 'share_param' '(' held ',' 'from' '=' int ',' ranks ')'
 //! peer    := 'peer' '=' expr ',' 'tag' '=' int        ranks := 'ranks' '=' '[' int,* ']'        token := '%t' int
 //! ```
+//!
+//! `frame`, `memory` and `at` are those of [`crate::arena`]; a program has them everywhere or nowhere.
 //!
 //! A body's name ends in `.` and the letter of its part; before it stands its block. In a body a sharded dim shows the bound
 //! of a rank's part. A type follows from what makes a register: the model's input, a scalar f32 (`seed`), the body's result,
@@ -49,9 +52,13 @@
 //! it is. A buffer lives until the last holder is freed; who changes a register in place (`Add`, `Sum`) takes a fresh buffer
 //! where others hold the old one. A body frees what it computed and does not give away, never its arguments.
 //!
+//! A run that is started goes on beside the row; its results, its bundle and what it stores are there after its wait, and
+//! what it reads is not changed before. Started runs go one after the other.
+//!
 //! `Start` never blocks. The wait of a receive blocks until the send has started, that of a send until the receive has, that
 //! of a sum until all members have.
 
+use crate::arena::{Arena, Frame};
 use crate::expr::Expr;
 use crate::graph::{SectionKind, Stmt, ValueData};
 use crate::ids::{BlockId, BodyId, ModelValue, ParamId, Reg, Token, Value};
@@ -173,6 +180,8 @@ pub struct Body {
     pub results: Vec<Value>,
     /// What it puts in a bundle for later sections.
     pub keeps: Vec<Value>,
+    /// Where its values lie, once memory is planned.
+    pub frame: Option<Frame>,
 }
 
 /// What moves between ranks at the row level.
@@ -240,6 +249,8 @@ pub enum Instr {
     },
     /// Calls a body.
     Run {
+        /// The run is started and goes on beside the row; what its wait names.
+        token: Option<Token>,
         /// Which.
         body: BodyId,
         /// For which call of the model.
@@ -314,6 +325,8 @@ pub struct Class {
     pub instrs: Vec<Instr>,
     /// The parameter instances that its ranks hold.
     pub params: Vec<(ParamId, u32)>,
+    /// Where its tensors lie, once memory is planned.
+    pub arena: Option<Arena>,
 }
 
 /// What all ranks do in one step.

@@ -6,6 +6,7 @@
 
 mod cursor;
 mod lex;
+mod parse_arena;
 mod parse_block;
 mod parse_file;
 mod parse_model;

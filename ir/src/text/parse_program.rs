@@ -52,7 +52,7 @@ impl Parser<'_> {
         self.expect("{")?;
         let mut instrs = Vec::new();
         let mut failed = false;
-        while !self.done() && !self.at("}") {
+        while !self.done() && !self.at("}") && !self.at("frame") {
             let place = self.place();
             match self.body_instr() {
                 Ok(instr) => instrs.push(instr),
@@ -64,6 +64,7 @@ impl Parser<'_> {
                 }
             }
         }
+        let frame = if !failed && self.at("frame") { Some(self.frame()?) } else { None };
         self.expect("}")?;
         if failed {
             return Err(Failed);
@@ -71,7 +72,7 @@ impl Parser<'_> {
         let results = self.defined(results_at)?;
         let keeps = self.defined(keeps_at)?;
         let values = std::mem::take(&mut self.scope.values);
-        Ok(Body { name, block, kind, values, args, instrs, results, keeps })
+        Ok(Body { name, block, kind, values, args, instrs, results, keeps, frame })
     }
 
     fn body_name(&mut self) -> Parsed<(String, BodyKind, Option<BlockId>)> {

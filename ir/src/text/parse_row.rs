@@ -31,12 +31,17 @@ impl<'s> Parser<'s> {
             params.extend(self.held_list()?);
         }
         let mut row = Row { regs: PrimaryMap::new(), names: HashMap::new(), coming: HashMap::new() };
+        let mut arena = if self.at("memory") { Some(self.arena()?) } else { None };
         let mut instrs = Vec::new();
         while !self.done() && !self.at("}") {
             instrs.push(self.instr(program, &mut row)?);
+            if let Some(arena) = &mut arena {
+                let places = self.places_at()?;
+                arena.at.push(places);
+            }
         }
         self.expect("}")?;
-        Ok(Class { ranks, regs: row.regs, instrs, params })
+        Ok(Class { ranks, regs: row.regs, instrs, params, arena })
     }
 
     fn held_list(&mut self) -> Parsed<Vec<(ParamId, u32)>> {
@@ -72,7 +77,7 @@ impl<'s> Parser<'s> {
         Ok(found)
     }
 
-    fn held_one(&mut self) -> Parsed<(ParamId, u32)> {
+    pub(super) fn held_one(&mut self) -> Parsed<(ParamId, u32)> {
         let span = self.span();
         match self.held()?[..] {
             [one] => Ok(one),
@@ -95,7 +100,8 @@ impl<'s> Parser<'s> {
             () if self.eat("seed") => {
                 Ok(Instr::Seed { out: self.new_reg(row, &names, Some(Type::scalar(DType::F32)))? })
             }
-            () if self.at("run") => self.run(program, row, &names),
+            () if self.at("run") => self.run(program, row, None, &names),
+            () if self.at("start") && self.ahead_is(1, "run") => self.start_run(program, row, &names),
             () if self.at("start") => self.start(row, &names),
             () if self.at("wait") => self.wait(row, &names),
             () => Err(self.expected("`feed`, `seed`, `run`, `start` or `wait`")),
@@ -104,7 +110,7 @@ impl<'s> Parser<'s> {
 
     fn instr_without_result(&mut self, program: &Program, row: &mut Row) -> Parsed<Instr> {
         if self.at("run") {
-            return self.run(program, row, &Vec::new());
+            return self.run(program, row, None, &Vec::new());
         }
         if self.at("wait") {
             return self.wait(row, &Vec::new());
@@ -134,8 +140,16 @@ impl<'s> Parser<'s> {
         Ok(Instr::Feed { out: self.new_reg(row, names, ty)?, input, microbatch })
     }
 
+    /// `%t0, %y:0 = start run @layer.R ..`
+    fn start_run(&mut self, program: &Program, row: &mut Row, names: &Names<'s>) -> Parsed<Instr> {
+        let (token, results) = names.split_at(1);
+        let token = self.row_token(&token.to_vec())?;
+        self.expect("start")?;
+        self.run(program, row, Some(token), &results.to_vec())
+    }
+
     /// `%y:0 = run @layer.F call=1 instance=0 microbatch=0 (%x:0; %bundle) keep %layer.0.F:0`
-    fn run(&mut self, program: &Program, row: &mut Row, names: &Names<'s>) -> Parsed<Instr> {
+    fn run(&mut self, program: &Program, row: &mut Row, token: Option<Token>, names: &Names<'s>) -> Parsed<Instr> {
         let start = self.span();
         self.expect("run")?;
         let body = self.body_named(program)?;
@@ -161,7 +175,7 @@ impl<'s> Parser<'s> {
         let types = wanted.iter().map(|&value| program.bodies[body].values[value].ty.clone());
         let results = names.iter().zip(types).map(|(&name, ty)| self.new_reg(row, &vec![name], Some(ty)));
         let results = results.collect::<Parsed<_>>()?;
-        Ok(Instr::Run { body, call, instance, microbatch, first, args, bundles, results, keep })
+        Ok(Instr::Run { token, body, call, instance, microbatch, first, args, bundles, results, keep })
     }
 
     fn body_named(&mut self, program: &Program) -> Parsed<BodyId> {

@@ -3,8 +3,9 @@
 use super::parse_program::SOURCES;
 use super::print::{Printer, join_args, print_values, wrap};
 use super::print_file::print_param_name;
+use crate::arena::{Arena, Frame, Place, Role};
 use crate::graph::Model;
-use crate::ids::{ParamId, Reg};
+use crate::ids::{ParamId, Reg, Value};
 use crate::ops::Op;
 use crate::program::{Body, BodyArg, BodyInstr, Class, Instr, Program, Source, Transfer};
 
@@ -36,7 +37,8 @@ impl Printer<'_> {
         }
         let head = wrap(&format!("  body @{}(", body.name), &args, &format!("{tail} {{"), "  ");
         let instrs: String = body.instrs.iter().map(|instr| self.body_instr(body, instr)).collect();
-        format!("{head}\n{instrs}  }}\n")
+        let frame = body.frame.as_ref().map_or_else(String::new, |frame| print_frame(frame, body));
+        format!("{head}\n{instrs}{frame}  }}\n")
     }
 
     fn body_instr(&self, body: &Body, instr: &BodyInstr) -> String {
@@ -59,8 +61,11 @@ impl Printer<'_> {
         if !class.params.is_empty() {
             text += &(wrap("    holds ", &print_held(model, &class.params), "", "    ").trim_end().to_string() + "\n");
         }
-        for instr in &class.instrs {
-            text += &format!("    {}\n", self.instr(model, program, class, instr));
+        text += &class.arena.as_ref().map_or_else(String::new, |arena| print_arena(model, arena));
+        for (index, instr) in class.instrs.iter().enumerate() {
+            let places = class.arena.as_ref().and_then(|arena| arena.at.get(index)).filter(|at| !at.is_empty());
+            let at = places.map_or_else(String::new, |at| format!(" at {}", numbers(at)));
+            text += &format!("    {}{at}\n", self.instr(model, program, class, instr));
         }
         text + "  }\n"
     }
@@ -73,8 +78,13 @@ impl Printer<'_> {
                 format!("{} = feed %{} microbatch={microbatch}", reg(*out), model.values[*input])
             }
             Instr::Seed { out } => format!("{} = seed", reg(*out)),
-            Instr::Run { body, call, instance, microbatch, first, args, bundles, results, keep } => {
-                let left = if results.is_empty() { String::new() } else { format!("{} = ", regs(results)) };
+            Instr::Run { token, body, call, instance, microbatch, first, args, bundles, results, keep } => {
+                let left = match (token, results.is_empty()) {
+                    (None, true) => String::new(),
+                    (None, false) => format!("{} = ", regs(results)),
+                    (Some(token), true) => format!("%{token} = start "),
+                    (Some(token), false) => format!("%{token}, {} = start ", regs(results)),
+                };
                 let microbatch = microbatch.map_or(String::new(), |number| format!(" microbatch={number}"));
                 let first = if *first { " first" } else { "" };
                 let bundles = if bundles.is_empty() { String::new() } else { format!("; {}", regs(bundles)) };
@@ -96,7 +106,7 @@ impl Printer<'_> {
 
     fn transfer(&self, model: &Model, transfer: &Transfer, operand: Option<String>) -> String {
         let operand = operand.unwrap_or_default();
-        let list = |ranks: &[u32]| ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let list = numbers;
         match transfer {
             Transfer::Send { peer, tag } => format!("send({operand}, peer={}, tag={tag})", peer.print(self.mesh)),
             Transfer::Recv { peer, tag, ty } => {
@@ -114,6 +124,42 @@ impl Printer<'_> {
             }
         }
     }
+}
+
+fn numbers<N: ToString>(list: &[N]) -> String {
+    list.iter().map(N::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn print_frame(frame: &Frame, body: &Body) -> String {
+    let place = |(&value, &place): (&Value, &Place)| {
+        let name = &body.values[value].name;
+        match place {
+            Place::Row => format!("%{name} row"),
+            Place::Slot(at) => format!("%{name} slot+{at}"),
+            Place::Scratch(at) => format!("%{name} scratch+{at}"),
+            Place::Same(other) => format!("%{name} = %{}", body.values[other].name),
+        }
+    };
+    let places: Vec<String> = frame.places.iter().map(place).collect();
+    let head = format!("    frame slot {} scratch {} ", frame.slot, frame.scratch);
+    wrap(&head, &places, "", "    ").trim_end().to_string() + "\n"
+}
+
+fn print_arena(model: &Model, arena: &Arena) -> String {
+    let held = arena.held.iter().map(|held| {
+        let name = print_instance(model, held.param, held.instance);
+        match &held.role {
+            Role::Param => format!("{name} {}", held.at),
+            Role::Gradient => format!("{name} grad {}", held.at),
+            Role::State(suffix) => format!("{name} {suffix} {}", held.at),
+        }
+    });
+    let mut items: Vec<String> = held.collect();
+    if let (Some(last), false) = (items.last_mut(), arena.scalars.is_empty()) {
+        *last += ";";
+    }
+    items.extend(arena.scalars.iter().map(|(name, at)| format!("{name} {at}")));
+    wrap(&format!("    memory {} ", arena.bytes), &items, "", "    ").trim_end().to_string() + "\n"
 }
 
 fn print_instance(model: &Model, param: ParamId, instance: u32) -> String {

@@ -43,7 +43,7 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
     /// # Errors
     /// It does not give the body what the body reads.
     pub(super) fn run(&mut self, instr: &Instr) -> Result<Run, String> {
-        let Instr::Run { body: id, call, instance, microbatch, first, args, bundles, results, keep } = instr else {
+        let Instr::Run { body: id, call, instance, microbatch, first, args, bundles, results, keep, .. } = instr else {
             return Err("is no run".to_string());
         };
         let code = self.code(*id)?;

@@ -72,6 +72,7 @@ impl Built {
             instrs,
             results: gives[0].to_vec(),
             keeps: gives[1].to_vec(),
+            frame: None,
         });
         self.ids.insert(name, id);
     }
@@ -195,6 +196,7 @@ impl Writer<'_> {
         let results: Vec<Reg> = body.results.iter().map(|value| self.regs.push(data(value))).collect();
         let keep = (!body.keeps.is_empty()).then(|| self.reg(name, None));
         self.instrs.push(Instr::Run {
+            token: None,
             body: id,
             call: usize::from(name.starts_with("sF") || name.starts_with("sI")),
             instance: 0,
@@ -282,7 +284,7 @@ fn program(built: &Built) -> Program {
             row.run("lU", None, &[], &[reduced.unwrap()]);
         }
         let params = if first { vec![(ParamId::new(0), 0)] } else { Vec::new() };
-        classes.push(Class { ranks: stage..stage + 1, regs: row.regs, instrs: row.instrs, params });
+        classes.push(Class { ranks: stage..stage + 1, regs: row.regs, instrs: row.instrs, params, arena: None });
     }
     Program { name: "p".to_string(), microbatches: MICROBATCHES, bodies: built.bodies.clone(), classes }
 }

@@ -106,6 +106,7 @@ impl Bodies {
             ],
             results: vec![paid],
             keeps: Vec::new(),
+            frame: None,
         })
     }
 }
@@ -179,6 +180,7 @@ fn body(name: &str, id: Option<BlockId>, block: &Block, part: Part<'_>) -> Resul
         instrs,
         results: part.results,
         keeps: part.keeps,
+        frame: None,
     })
 }
 

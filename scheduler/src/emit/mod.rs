@@ -233,7 +233,7 @@ impl Plan<'_> {
         }
         row.land_all();
         let params = self.holders.by_rank.get(&rank).map_or_else(Vec::new, |params| params.iter().copied().collect());
-        Ok(Class { ranks: rank..rank + 1, regs: row.regs, instrs: row.instrs, params })
+        Ok(Class { ranks: rank..rank + 1, regs: row.regs, instrs: row.instrs, params, arena: None })
     }
 }
 

@@ -119,7 +119,18 @@ impl<'a> Row<'a> {
 
     pub(super) fn run(&mut self, body: BodyId, invoke: Invoke) {
         let Invoke { call, instance, microbatch, first, args, bundles, results, keep } = invoke;
-        self.instrs.push(Instr::Run { body, call, instance, microbatch, first, args, bundles, results, keep });
+        self.instrs.push(Instr::Run {
+            token: None,
+            body,
+            call,
+            instance,
+            microbatch,
+            first,
+            args,
+            bundles,
+            results,
+            keep,
+        });
     }
 
     /// Nothing later reads the register.

@@ -67,6 +67,7 @@ fn body(model: &Model, block: usize) -> Body {
         instrs: section.stmts.iter().cloned().map(BodyInstr::Compute).collect(),
         results: section.ret.clone(),
         keeps: Vec::new(),
+        frame: None,
     }
 }
 
@@ -87,11 +88,13 @@ fn paying() -> Body {
         ],
         results: vec![sum],
         keeps: Vec::new(),
+        frame: None,
     }
 }
 
 fn run(body: usize, call: usize, microbatch: Option<u32>, arg: Reg, result: Reg) -> Instr {
     Instr::Run {
+        token: None,
         body: BodyId::new(body),
         call,
         instance: 0,
@@ -107,7 +110,7 @@ fn run(body: usize, call: usize, microbatch: Option<u32>, arg: Reg, result: Reg)
 fn class(rank: u32, types: &[Type], instrs: Vec<Instr>) -> Class {
     let named = |(place, ty): (usize, &Type)| RegData { name: format!("r{place}"), ty: Some(ty.clone()) };
     let regs = types.iter().enumerate().map(named).collect();
-    Class { ranks: rank..rank + 1, regs, instrs, params: Vec::new() }
+    Class { ranks: rank..rank + 1, regs, instrs, params: Vec::new(), arena: None }
 }
 
 /// Rank 0 doubles two micro-batches and sends them, rank 1 adds up their losses.

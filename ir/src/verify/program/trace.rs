@@ -161,8 +161,9 @@ impl Trace<'_> {
     }
 
     fn run(&mut self, instr: &Instr) {
-        let &Instr::Run { body: id, call, instance, microbatch, first, ref args, ref bundles, ref results, keep } =
-            instr
+        let &Instr::Run {
+            body: id, call, instance, microbatch, first, ref args, ref bundles, ref results, keep, ..
+        } = instr
         else {
             return;
         };

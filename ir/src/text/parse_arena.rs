@@ -1,0 +1,88 @@
+//! Level 4: places in memory. The grammar stands in [`crate::arena`].
+
+use super::cursor::{Parsed, Parser};
+use super::lex::Kind;
+use crate::arena::{Arena, Frame, Held, Place, Role};
+use crate::ids::Value;
+use std::collections::BTreeMap;
+
+impl Parser<'_> {
+    /// `frame slot 3072 scratch 8192 %a slot+0, %g = %a`
+    pub(super) fn frame(&mut self) -> Parsed<Frame> {
+        self.expect("frame")?;
+        self.expect("slot")?;
+        let slot = self.int("bytes")?;
+        self.expect("scratch")?;
+        let scratch = self.int("bytes")?;
+        let mut places = BTreeMap::new();
+        while self.at_kind(Kind::Value) {
+            let value = self.known_value()?;
+            places.insert(value, self.value_place()?);
+            if !self.eat(",") {
+                break;
+            }
+        }
+        Ok(Frame { slot, scratch, places })
+    }
+
+    fn known_value(&mut self) -> Parsed<Value> {
+        let span = self.span();
+        let name = self.take(Kind::Value, "a value")?;
+        self.lookup(name, span)
+    }
+
+    fn value_place(&mut self) -> Parsed<Place> {
+        if self.eat("row") {
+            return Ok(Place::Row);
+        }
+        if self.eat("=") {
+            return Ok(Place::Same(self.known_value()?));
+        }
+        let slot = self.eat("slot");
+        if !slot {
+            self.expect("scratch")?;
+        }
+        self.expect("+")?;
+        let at = self.int("bytes")?;
+        Ok(if slot { Place::Slot(at) } else { Place::Scratch(at) })
+    }
+
+    /// `memory 81920 %layer[0].w1 0, %layer[0].w1 grad 1024; lr 4096, step 4160`
+    pub(super) fn arena(&mut self) -> Parsed<Arena> {
+        self.expect("memory")?;
+        let bytes = self.int("bytes")?;
+        let mut held = Vec::new();
+        // A held tensor is named as in `%emb 0`, a register as in `%x = ..`: what follows the name tells them apart.
+        let register = |p: &Self| ["=", "+=", ","].into_iter().any(|next| p.ahead_is(1, next));
+        while self.at_kind(Kind::Value) && !register(self) {
+            let (param, instance) = self.held_one()?;
+            let role = match self.at_kind(Kind::Ident).then(|| self.bump()) {
+                None => Role::Param,
+                Some("grad") => Role::Gradient,
+                Some(suffix) => Role::State(suffix.to_string()),
+            };
+            held.push(Held { param, instance, role, at: self.int("bytes")? });
+            if !self.eat(",") {
+                break;
+            }
+        }
+        let mut scalars = BTreeMap::new();
+        while self.eat(";") || (!scalars.is_empty() && self.eat(",")) {
+            let name = self.take(Kind::Ident, "a scalar")?.to_string();
+            scalars.insert(name, self.int("bytes")?);
+        }
+        Ok(Arena { bytes, held, scalars, at: Vec::new() })
+    }
+
+    /// `at 0, 512`, or nothing.
+    pub(super) fn places_at(&mut self) -> Parsed<Vec<u64>> {
+        let mut places = Vec::new();
+        if self.eat("at") {
+            places.push(self.int("bytes")?);
+            while self.eat(",") {
+                places.push(self.int("bytes")?);
+            }
+        }
+        Ok(places)
+    }
+}
