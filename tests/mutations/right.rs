@@ -2,6 +2,7 @@
 
 use crate::compare::differences;
 use crate::training::{Recipe, Record, compiled, inputs, models, sgd, train};
+use cost::CPU;
 use ir::catalogue::Code;
 use ir::graph::Model;
 use ir::program::Program;
@@ -44,7 +45,7 @@ impl Right {
     /// The program of a changed model, or of another schedule.
     pub(crate) fn emitted(&self, model: &Model) -> Result<Program, EmitError> {
         let (Some(staged), Some(schedule)) = (&self.file.staged, &self.file.schedule) else { panic!("no schedule") };
-        emit(model, staged, schedule, self.program().microbatches)
+        emit(model, staged, schedule, self.program().microbatches, &CPU)
     }
 
     /// In what a run differs: `loss`, `norm`, `gradient`, `parameter`; or `load` where the machine refuses the program.
