@@ -10,6 +10,7 @@ use ir::text::File;
 use ir::verify;
 use runtime::exec::StepInput;
 use scheduler::emit::{EmitError, emit};
+use scheduler::schedules::split_backward;
 use std::collections::BTreeSet;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -46,6 +47,11 @@ impl Right {
     pub(crate) fn emitted(&self, model: &Model) -> Result<Program, EmitError> {
         let (Some(staged), Some(schedule)) = (&self.file.staged, &self.file.schedule) else { panic!("no schedule") };
         emit(model, staged, schedule, self.program().microbatches, &CPU)
+    }
+
+    /// Runs I and W apart from here on.
+    pub(crate) fn split(&mut self) {
+        self.file.schedule = self.file.schedule.take().map(split_backward);
     }
 
     /// In what a run differs: `loss`, `norm`, `gradient`, `parameter`; or `load` where the machine refuses the program.

@@ -139,10 +139,10 @@ pub fn check(model: &Model, program: &Program, limit: Option<u64>) -> Result<(),
     }
     statements::check(model, program, &mut found);
     if found.is_empty() {
-        (0..program.classes.len()).for_each(|index| held::check(model, program, index, &mut found));
         let order = meetings::check(model, program, &mut found);
         if let (Some(order), true) = (order, found.is_empty()) {
             trace::check(model, program, &order, &mut found);
+            (0..program.classes.len()).for_each(|index| held::check(model, program, index, &mut found));
             found.extend(limit.into_iter().flat_map(|limit| memory::check(model, program, limit)));
         }
     }
