@@ -129,7 +129,7 @@ pub fn compile(
     if stop("schedule") || file.program.is_some() {
         return Ok(file);
     }
-    let program = emit(&file.model, &staged, &schedule, request.microbatches)?;
+    let program = emit(&file.model, &staged, &schedule, request.microbatches, cluster)?;
     verify::program::check(&file.model, &program, None)
         .map_err(|found| CompileError::Fault { pass: "emit", why: lines(&found) })?;
     file.program = Some(program);

@@ -7,6 +7,7 @@ use crate::compiling::{compile, open};
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::CompileRequest;
+use cost::CPU;
 use ir::catalogue::Code;
 use ir::goal::{Goal, Layout};
 use ir::graph::Model;
@@ -171,7 +172,7 @@ fn load(compiled: &File, seed: u64, microbatches: u32) -> Result<Machine, Error>
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
     };
-    let forward = scheduler::emit::emit_forward(&compiled.model, staged, microbatches);
+    let forward = scheduler::emit::emit_forward(&compiled.model, staged, microbatches, &CPU);
     let forward = forward.map_err(|why| Error::fault("emit", why))?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let threads = (cores / compiled.model.mesh.devices() as usize).max(1);

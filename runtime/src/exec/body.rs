@@ -7,7 +7,7 @@ use ir::graph::Stmt;
 use ir::ids::{Token, Value};
 use ir::mesh::Mesh;
 use ir::ops::Collective;
-use ir::program::{Body, BodyInstr, BodyKind, Source};
+use ir::program::{Body, BodyInstr, Source};
 use ir::types::Type;
 
 /// A body for one rank. Values are numbers of places in its frame.
@@ -61,14 +61,14 @@ pub(super) fn compile<B: Backend>(
     Ok(Code { values: body.values.len(), steps: compiler.steps, results, keeps })
 }
 
-/// The gradient sums that a body adds to: what `+=` defines, and in `W` the layout changes that define a gradient.
+/// The gradient sums that a body adds to: what `+=` defines, and in `W` and `B` the layout changes that define a gradient.
 pub(super) fn accumulators(body: &Body) -> Vec<Value> {
     let gradients = |v: &&Value| body.args.iter().any(|arg| arg.value == **v && arg.source == Source::Gradient);
     let mut sums: Vec<Value> = Vec::new();
     for instr in &body.instrs {
         match instr {
             BodyInstr::Compute(stmt) if stmt.accumulate => sums.extend(&stmt.results),
-            BodyInstr::Wait { results, .. } if body.kind == BodyKind::W => {
+            BodyInstr::Wait { results, .. } if body.kind.accumulates() => {
                 sums.extend(results.iter().filter(gradients));
             }
             _ => {}

@@ -79,6 +79,7 @@ impl<B: Backend, C: Communicator> Loader<'_, B, C> {
             class,
             compiled: SecondaryMap::new(),
             started: Vec::new(),
+            runs: Vec::new(),
             bundles: SecondaryMap::new(),
             stored: HashSet::new(),
             row: Row { actions: Vec::new(), codes: Vec::new(), registers: class.regs.len() },
@@ -122,6 +123,7 @@ pub(super) struct RowLoader<'l, 'a, B: Backend, C> {
     class: &'l Class,
     compiled: SecondaryMap<BodyId, Option<usize>>,
     started: Vec<(Token, &'l Transfer, Option<Reg>)>,
+    runs: Vec<(Token, &'l Instr)>,
     /// The body that made each bundle.
     pub(super) bundles: SecondaryMap<Reg, Option<BodyId>>,
     /// The gradient sums that an earlier run has begun.
@@ -134,6 +136,11 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         let action = match instr {
             Instr::Feed { out, input, microbatch } => self.feed(*out, *input, *microbatch)?,
             Instr::Seed { out } => Action::Seed { out: out.index() },
+            // What a started run reads does not change until its wait: it is carried out there.
+            Instr::Run { token: Some(token), .. } => {
+                self.runs.push((*token, instr));
+                return Ok(());
+            }
             Instr::Run { .. } => Action::Run(Box::new(self.run(instr)?)),
             Instr::Start { token, transfer, operand } => {
                 self.started.push((*token, transfer, *operand));
@@ -172,6 +179,10 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
 
     /// A send is done when it has started; all else is carried out where it is waited for.
     fn wait(&mut self, token: Token, result: Option<Reg>) -> Result<Option<Action>, String> {
+        if let Some(place) = self.runs.iter().position(|started| started.0 == token) {
+            let (_, run) = self.runs.remove(place);
+            return Ok(Some(Action::Run(Box::new(self.run(run)?))));
+        }
         let place = self.started.iter().position(|started| started.0 == token);
         let (_, transfer, operand) = place.map(|place| self.started.remove(place)).ok_or("waits for nothing")?;
         Ok(Some(match transfer {

@@ -104,7 +104,7 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
                 Source::Param | Source::State if body.kind == BodyKind::U => {
                     run.changes.push((value, self.slot(binding, arg.value)?));
                 }
-                Source::Gradient if body.kind == BodyKind::W => {}
+                Source::Gradient if body.kind.accumulates() => {}
                 Source::Param | Source::State | Source::Gradient => {
                     run.reads.push((value, self.slot(binding, arg.value)?));
                 }

@@ -9,6 +9,8 @@ use crate::cut::{CutError, cut, cut_at};
 use crate::schedules::{self, split_backward};
 use cost::CPU;
 use ir::differentiate::differentiate;
+use ir::expr::Expr;
+use ir::ids::Token;
 use ir::mesh::Mesh;
 use ir::models::{Batch, preset};
 use ir::optimizer::Optimizer;
@@ -35,7 +37,7 @@ fn schedule(kind: &str, ranks: u32, microbatches: u32) -> Schedule {
 fn emitted(name: &str, kind: &str, ranks: u32, microbatches: u32) -> (Model, Program) {
     let model = model(name, u64::from(ranks));
     let staged = cut(&model, ranks, &CPU).unwrap();
-    let program = emit(&model, &staged, &schedule(kind, ranks, microbatches), microbatches).unwrap();
+    let program = emit(&model, &staged, &schedule(kind, ranks, microbatches), microbatches, &CPU).unwrap();
     (model, program)
 }
 
@@ -53,14 +55,89 @@ fn programs_of_every_schedule_hold_all_invariants() {
 fn backwards_may_be_split() {
     let model = model("tiny-gpt2", 2);
     let staged = cut(&model, 2, &CPU).unwrap();
-    let program = emit(&model, &staged, &split_backward(schedule("1f1b", 2, 3)), 3).unwrap();
-    assert_eq!(check(&model, &program, None), Ok(()));
+    let kinds = |schedule: &Schedule| {
+        let program = emit(&model, &staged, schedule, 3, &CPU).unwrap();
+        assert_eq!(check(&model, &program, None), Ok(()));
+        let layer = program.bodies.values().filter(|body| body.name.starts_with("layer"));
+        layer.map(|body| body.kind.letter()).collect::<String>()
+    };
+    let whole = schedule("1f1b", 2, 3);
+    let mut mixed = split_backward(whole.clone());
+    mixed.rows[0] = whole.rows[0].clone();
+    assert_eq!([kinds(&whole), kinds(&split_backward(whole)), kinds(&mixed)], ["FBRU", "FIWRU", "FIWBRU"]);
+}
+
+#[test]
+fn values_may_skip_ranks() {
+    let mut model = broken::shared();
+    model.mesh = Mesh::new("m", &[("pp", 4)]);
+    let staged = cut(&model, 4, &CPU).unwrap();
+    for (kind, microbatches) in [("gpipe", 1), ("gpipe", 7), ("1f1b", 1), ("1f1b", 9)] {
+        let program = emit(&model, &staged, &schedule(kind, 4, microbatches), microbatches, &CPU).unwrap();
+        assert_eq!(check(&model, &program, None), Ok(()), "{kind} {microbatches}");
+    }
+}
+
+/// The part of a run, and whose it is.
+fn run_of(program: &Program, instr: &Instr) -> Option<(BodyKind, usize, u32)> {
+    let Instr::Run { body, call, instance, .. } = instr else { return None };
+    Some((program.bodies[*body].kind, *call, *instance))
+}
+
+#[test]
+fn reductions_start_right_after_their_last_gradient() {
+    let (model, program) = emitted("tiny-llama", "1f1b", 2, 3);
+    let layers = model.calls.iter().position(|call| call.repeat.is_some()).unwrap();
+    let mut started = 0;
+    for class in &program.classes {
+        let runs: Vec<_> = class.instrs.iter().filter_map(|instr| run_of(&program, instr)).collect();
+        for (at, &(_, call, instance)) in
+            runs.iter().enumerate().filter(|(_, run)| **run == (BodyKind::R, layers, run.2))
+        {
+            assert_eq!(runs[at - 1], (BodyKind::B, call, instance));
+            assert!(!runs[at..].contains(&(BodyKind::B, call, instance)));
+            started += 1;
+        }
+    }
+    assert_eq!(started, model.calls[layers].instances());
+}
+
+#[test]
+fn messages_are_under_way_while_an_action_computes() {
+    for (kind, microbatches) in [("gpipe", 4), ("1f1b", 6)] {
+        let (_, program) = emitted("tiny-gpt2", kind, 3, microbatches);
+        for class in &program.classes {
+            let mut under_way: Vec<(Token, &Transfer, usize)> = Vec::new();
+            let mut runs = 0;
+            for instr in &class.instrs {
+                match instr {
+                    Instr::Run { .. } => runs += 1,
+                    Instr::Start { token, transfer, .. } => under_way.push((*token, transfer, runs)),
+                    Instr::Wait { token, .. } => {
+                        let Some(at) = under_way.iter().position(|(started, ..)| started == token) else { continue };
+                        let (_, transfer, since) = under_way.remove(at);
+                        let moves = matches!(transfer, Transfer::Recv { .. } | Transfer::Send { .. });
+                        assert!(!moves || runs > since || since == 0, "{transfer:?} is waited for at once");
+                    }
+                    _ => {}
+                }
+                let to = |wanted: &Transfer| match wanted {
+                    Transfer::Send { peer, .. } => Some(peer.clone()),
+                    _ => None,
+                };
+                let mut peers: Vec<Expr> = under_way.iter().filter_map(|(_, transfer, _)| to(transfer)).collect();
+                let sends = peers.len();
+                peers.dedup();
+                assert_eq!(peers.len(), sends, "one send at a time to each rank");
+            }
+        }
+    }
 }
 
 #[test]
 fn registers_have_names_of_their_own_that_parse_back() {
     let model = broken::shared();
-    let program = emit(&model, &cut(&model, 1, &CPU).unwrap(), &schedule("1f1b", 1, 2), 2).unwrap();
+    let program = emit(&model, &cut(&model, 1, &CPU).unwrap(), &schedule("1f1b", 1, 2), 2, &CPU).unwrap();
     let file = File { model, program: Some(program), ..File::default() };
     let text = ir::text::print(&file);
     assert!(text.contains("%x.d:0.2"), "two readers of a value give two cotangents");
@@ -70,7 +147,7 @@ fn registers_have_names_of_their_own_that_parse_back() {
 #[test]
 fn an_evaluation_runs_forwards_and_keeps_nothing() {
     let model = model("tiny-llama", 2);
-    let program = emit_forward(&model, &cut(&model, 2, &CPU).unwrap(), 3).unwrap();
+    let program = emit_forward(&model, &cut(&model, 2, &CPU).unwrap(), 3, &CPU).unwrap();
     assert_eq!(check(&model, &program, None), Ok(()));
     assert!(program.bodies.values().all(|body| body.keeps.is_empty()));
 }
@@ -121,12 +198,12 @@ fn what_does_not_fit_is_said() {
     assert_eq!(cut(&model, runs as u32 + 1, &CPU), Err(CutError::TooMany { stages: runs as u32 + 1, runs }));
     assert_eq!(cut_at(&model, &[1], &CPU), Err(CutError::Starts { starts: vec![1], runs }));
     let staged = cut(&model, 2, &CPU).unwrap();
-    assert_eq!(emit(&model, &staged, &schedule("1f1b", 3, 2), 2).unwrap_err(), EmitError::Stages);
+    assert_eq!(emit(&model, &staged, &schedule("1f1b", 3, 2), 2, &CPU).unwrap_err(), EmitError::Stages);
     let mut swapped = schedule("1f1b", 2, 2);
     swapped.rows.reverse();
-    assert!(matches!(emit(&model, &staged, &swapped, 2), Err(EmitError::Item { rank: 0, .. })));
+    assert!(matches!(emit(&model, &staged, &swapped, 2, &CPU), Err(EmitError::Item { rank: 0, .. })));
     let mut backward_first = schedule("gpipe", 2, 1);
     backward_first.rows[1].swap(0, 1);
-    let early = emit(&model, &staged, &backward_first, 1).unwrap_err();
+    let early = emit(&model, &staged, &backward_first, 1, &CPU).unwrap_err();
     assert_eq!(early.to_string(), "a section of `@head` runs before its F");
 }
