@@ -80,7 +80,8 @@ pub(super) fn refused(error: checkpoint::Error) -> Error {
     let (code, message) = (error.code(), error.to_string());
     let help = match error {
         checkpoint::Error::Missing { .. } => {
-            return Error::input(code, message).help("leave out --resume to start at the first step");
+            return Error::input(code, message)
+                .help("leave out --resume to start at the first step; a model stands before --resume");
         }
         checkpoint::Error::Unwritable { .. } => {
             let help = "older checkpoints are as they were: make room, then --resume goes on from the last one";
