@@ -2,6 +2,7 @@
 
 pub mod backend;
 pub mod backends;
+pub mod checkpoint;
 pub mod comm;
 pub mod data;
 pub mod exec;

@@ -49,7 +49,7 @@ pub struct Slot {
     /// The elements.
     pub tensor: Tensor,
     /// The instance name of the parameter.
-    param: String,
+    pub param: String,
     init: Init,
 }
 
@@ -133,6 +133,13 @@ impl State {
     /// All kept tensors.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
+    }
+
+    /// The rank's part of a kept tensor, to be written anew.
+    pub fn rewrite(&mut self, slot: usize) -> &mut [f32] {
+        let slot = &mut self.slots[slot];
+        slot.tensor = self.pool.alloc(slot.region.len());
+        slot.tensor.write()
     }
 
     /// Replaces the rank's parts of the tensors that are named.

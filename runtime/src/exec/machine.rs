@@ -118,7 +118,12 @@ enum Command {
     FreeBytes,
     /// Take over kept tensors.
     Import(Arc<BTreeMap<String, Vec<f32>>>),
+    /// Do something with the kept tensors.
+    Visit(Visit),
 }
+
+/// What a rank of this number does with its kept tensors, and what comes of it.
+type Visit = Arc<dyn Fn(usize, &mut State) -> Box<dyn Any + Send> + Send + Sync>;
 
 /// What a rank answers.
 enum Answer {
@@ -126,6 +131,7 @@ enum Answer {
     Outs(BTreeMap<String, f32>),
     Slots(Vec<Slot>),
     Bytes(usize),
+    Found(Box<dyn Any + Send>),
 }
 
 type CpuWorker = Worker<Cpu, Threads>;
@@ -149,7 +155,7 @@ impl Machine {
             training: Feeds::of(model, program)?,
             evaluation: options.evaluation.map(|program| Feeds::of(model, program)).transpose()?,
             catalogue: catalogue(&workers),
-            ranks: workers.into_iter().map(Rank::start).collect(),
+            ranks: workers.into_iter().enumerate().map(|(rank, worker)| Rank::start(rank, worker)).collect(),
             failed: None,
         };
         machine.ask(&Command::Reset(options.seed))?;
@@ -215,6 +221,20 @@ impl Machine {
         }
         self.ask(&Command::Import(Arc::new(tensors)))?;
         Ok(())
+    }
+
+    /// Lets every rank do the same with its kept tensors, all at a time, and gives what came of it, by rank.
+    ///
+    /// # Errors
+    /// A rank failed earlier, or panicked.
+    pub fn visit<T: Send + 'static>(
+        &mut self,
+        what: impl Fn(usize, &mut State) -> T + Send + Sync + 'static,
+    ) -> Result<Vec<T>, Error> {
+        let visit: Visit = Arc::new(move |rank, state| Box::new(what(rank, state)));
+        let found = |answer| if let Answer::Found(found) = answer { found.downcast::<T>().ok() } else { None };
+        let answers = self.ask(&Command::Visit(visit))?.into_iter();
+        Ok(answers.filter_map(found).map(|found| *found).collect())
     }
 
     /// Bytes in the free lists of all ranks: they stop growing after the first steps.
@@ -333,12 +353,12 @@ fn load_rank(
 }
 
 impl Rank {
-    fn start(mut worker: CpuWorker) -> Rank {
+    fn start(rank: usize, mut worker: CpuWorker) -> Rank {
         let (commands, orders) = channel();
         let (reports, answers) = channel();
         let thread = std::thread::spawn(move || {
             for command in orders {
-                let answer = catch_unwind(AssertUnwindSafe(|| obey(&mut worker, command)));
+                let answer = catch_unwind(AssertUnwindSafe(|| obey(rank, &mut worker, command)));
                 let answer = answer.unwrap_or_else(|panic| {
                     let why = reason(panic.as_ref());
                     worker.device.comm.fail(why.clone());
@@ -353,13 +373,14 @@ impl Rank {
     }
 }
 
-fn obey(worker: &mut CpuWorker, command: Command) -> Result<Answer, Stopped> {
+fn obey(rank: usize, worker: &mut CpuWorker, command: Command) -> Result<Answer, Stopped> {
     match command {
         Command::Reset(seed) => worker.device.state.reset(seed),
         Command::Run(row, input) => return worker.run(row, &input).map(Answer::Outs),
         Command::Export => return Ok(Answer::Slots(worker.device.state.slots().to_vec())),
         Command::FreeBytes => return Ok(Answer::Bytes(worker.device.backend.free_bytes())),
         Command::Import(tensors) => worker.device.state.import(&tensors),
+        Command::Visit(visit) => return Ok(Answer::Found(visit(rank, &mut worker.device.state))),
     }
     Ok(Answer::Done)
 }
