@@ -220,6 +220,11 @@ impl Type {
         self.dims.iter().fold(self.storage.clone(), |all, dim| all.union(&dim.axes)).sorted()
     }
 
+    /// The axes on dims and storage and of the debt, in mesh order.
+    pub fn used_axes(&self) -> Axes {
+        self.sharded_axes().union(&self.debt_axes()).sorted()
+    }
+
     /// The axes of the debt; none where nothing is owed.
     pub fn debt_axes(&self) -> Axes {
         self.debt.as_ref().map_or_else(Axes::none, |debt| debt.axes.clone())

@@ -8,6 +8,8 @@ use crate::mesh::Axes;
 pub enum Attr {
     /// `{tp}`
     Axes(Axes),
+    /// `[{dp,tp}, {}]`
+    List(Vec<Axes>),
     /// `"b s h -> b s"`
     Str(String),
     /// `0.5`
@@ -140,6 +142,18 @@ impl Attrs {
             Some(Attr::Axes(axes)) => Ok(axes),
             Some(_) => Err(format!("`{name}` must be axes: {name}={{tp}}")),
             None => Err(format!("`{name}={{..}}` is missing")),
+        }
+    }
+
+    /// A list of axes that must be there.
+    ///
+    /// # Errors
+    /// It is missing or no such list.
+    pub fn axes_list(&mut self, name: &str) -> Result<Vec<Axes>, String> {
+        match self.take(name) {
+            Some(Attr::List(list)) => Ok(list),
+            Some(_) => Err(format!("`{name}` must be axes per dim: {name}=[{{tp}}, {{}}]")),
+            None => Err(format!("`{name}=[..]` is missing")),
         }
     }
 }

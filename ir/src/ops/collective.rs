@@ -1,10 +1,12 @@
 //! Layout changes: what moves data between ranks, and the two that only drop some of it (`shard`) or claim a debt (`owe`).
 //!
-//! A collective adds or removes axes at the minor end of a dim. `over` is in the order of the dim, major to minor; without
-//! `dim` it is about storage: `f32[h, f]/{dp}`. Several operands are a bucket: one transfer, each tensor on its own.
+//! A collective adds or removes axes at the minor end of a dim; only a permute puts them in another order. `over` is in the
+//! order of the dim, major to minor; without `dim` it is about storage: `f32[h, f]/{dp}`. A tensor in storage keeps the
+//! sharding of its dims, since its runs are cut from what the dims leave. Several operands are a bucket: one transfer, each
+//! tensor on its own.
 
 use super::{Attr, Attrs};
-use crate::mesh::Axes;
+use crate::mesh::{Axes, Mesh};
 use crate::types::{DebtKind, Type};
 
 /// A change of layout. The tensor stays the same.
@@ -38,6 +40,15 @@ pub enum Collective {
         /// The axes that move.
         over: Axes,
     },
+    /// Hands blocks from rank to rank: other axes, or the same in another order, cut each dim into as many shards as
+    /// before. Where all blocks are even, each rank's new block comes whole from one rank, and each rank sends one; where
+    /// blocks are uneven, it comes in pieces from the few that have them.
+    Permute {
+        /// The axes of each dim afterwards.
+        dims: Vec<Axes>,
+        /// The axes along which blocks move, in mesh order: those from the first on that differs, before and afterwards.
+        over: Axes,
+    },
     /// Keeps the rank's own part: puts axes on the minor end of a dim (or on the storage). Moves nothing.
     Shard {
         /// The dim; `None` is the storage.
@@ -54,7 +65,14 @@ pub enum Collective {
 
 impl Collective {
     /// The names.
-    pub const NAMES: [&'static str; 6] = ["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "shard", "owe"];
+    pub const NAMES: [&'static str; 7] =
+        ["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "collective_permute", "shard", "owe"];
+
+    /// The permute that gives the dims of a tensor these axes.
+    pub fn permute(operand: &Type, dims: Vec<Axes>) -> Collective {
+        let over = moving_axes(operand, &dims);
+        Collective::Permute { dims, over }
+    }
 
     /// The name in the text form.
     pub fn name(&self) -> &'static str {
@@ -63,6 +81,7 @@ impl Collective {
             Collective::ReduceScatter { .. } => "reduce_scatter",
             Collective::AllReduce { .. } => "all_reduce",
             Collective::AllToAll { .. } => "all_to_all",
+            Collective::Permute { .. } => "collective_permute",
             Collective::Shard { .. } => "shard",
             Collective::Owe { .. } => "owe",
         }
@@ -75,6 +94,7 @@ impl Collective {
             | Collective::ReduceScatter { over, .. }
             | Collective::AllReduce { over }
             | Collective::AllToAll { over, .. }
+            | Collective::Permute { over, .. }
             | Collective::Shard { over, .. }
             | Collective::Owe { over } => over,
         }
@@ -100,6 +120,7 @@ impl Collective {
                 let (from, to) = (attrs.int("from")? as usize, attrs.int("to")? as usize);
                 Collective::AllToAll { from, to, over }
             }
+            "collective_permute" => Collective::Permute { dims: attrs.axes_list("dims")?, over },
             "shard" => Collective::Shard { dim: dim()?, over },
             _ => Collective::Owe { over },
         })
@@ -117,6 +138,7 @@ impl Collective {
             Collective::AllToAll { from, to, .. } => {
                 attrs.extend([("from", Attr::int(*from as u64)), ("to", Attr::int(*to as u64))]);
             }
+            Collective::Permute { dims, .. } => attrs.push(("dims", Attr::List(dims.clone()))),
             Collective::AllReduce { .. } | Collective::Owe { .. } => {}
         }
         attrs.push(("over", Attr::Axes(self.over().clone())));
@@ -126,29 +148,45 @@ impl Collective {
     /// The type of the result of one operand.
     ///
     /// # Errors
-    /// The operand has not what the change takes away: axes at the minor end, or the debt.
+    /// The operand has not what the change takes away (axes at the minor end, or the debt), an axis would stand twice in
+    /// the result, or the tensor is in storage and its dims would change.
     pub fn result_type(&self, operand: &Type) -> Result<Type, String> {
         let mut ty = operand.clone();
         match self {
             Collective::AllGather { dim, over } => take_axes(place(&mut ty, *dim)?, over)?,
             Collective::ReduceScatter { dim, over } => {
                 pay(&mut ty, over)?;
-                put_axes(place(&mut ty, *dim)?, over)?;
+                put_axes(&mut ty, *dim, over)?;
             }
             Collective::AllReduce { over } => pay(&mut ty, over)?,
             Collective::AllToAll { from, to, over } => {
                 take_axes(place(&mut ty, Some(*from))?, over)?;
-                put_axes(place(&mut ty, Some(*to))?, over)?;
+                put_axes(&mut ty, Some(*to), over)?;
             }
-            Collective::Shard { dim, over } => put_axes(place(&mut ty, *dim)?, over)?,
-            Collective::Owe { over } => {
-                if ty.debt.as_ref().is_some_and(|debt| debt.kind == DebtKind::Max) {
-                    return Err("a maximum is pending; a sum cannot be owed beside it".to_string());
-                }
-                ty = ty.owing(DebtKind::Sum, &ty.debt_axes().union(over));
-            }
+            Collective::Permute { dims, over } => permute(&mut ty, dims, over)?,
+            Collective::Shard { dim, over } => put_axes(&mut ty, *dim, over)?,
+            Collective::Owe { over } => owe(&mut ty, over)?,
+        }
+        let stored = !(operand.storage.is_empty() && ty.storage.is_empty());
+        if stored && ty.dims.iter().zip(&operand.dims).any(|(a, b)| a.axes != b.axes) {
+            return Err("a tensor in storage cannot change the sharding of its dims".to_string());
         }
         Ok(ty)
+    }
+
+    /// Whether the sizes of the axes permit the change of an operand that [`Collective::result_type`] takes.
+    ///
+    /// # Errors
+    /// A permute would cut a dim into more or fewer shards.
+    pub fn check_sizes(&self, mesh: &Mesh, operand: &Type) -> Result<(), String> {
+        let Collective::Permute { dims, .. } = self else { return Ok(()) };
+        let shards = operand.dims.iter().map(|dim| mesh.size(&dim.axes));
+        match shards.zip(dims).enumerate().find(|(_, (before, after))| *before != mesh.size(after)) {
+            None => Ok(()),
+            Some((dim, (before, after))) => {
+                Err(format!("dim {dim} is cut into {before} shards, and would be into {}", mesh.size(after)))
+            }
+        }
     }
 }
 
@@ -173,10 +211,11 @@ fn take_axes(axes: &mut Axes, over: &Axes) -> Result<(), String> {
     Ok(())
 }
 
-fn put_axes(axes: &mut Axes, over: &Axes) -> Result<(), String> {
-    if !axes.is_disjoint(over) {
-        return Err("the dim already has one of the axes".to_string());
+fn put_axes(ty: &mut Type, dim: Option<usize>, over: &Axes) -> Result<(), String> {
+    if !over.is_disjoint(&ty.used_axes()) {
+        return Err("the tensor already has one of the axes".to_string());
     }
+    let axes = place(ty, dim)?;
     *axes = axes.union(over);
     Ok(())
 }
@@ -188,4 +227,43 @@ fn pay(ty: &mut Type, over: &Axes) -> Result<(), String> {
     }
     *ty = ty.owing(debt.kind, &debt.axes.without(over));
     Ok(())
+}
+
+fn owe(ty: &mut Type, over: &Axes) -> Result<(), String> {
+    if ty.debt.as_ref().is_some_and(|debt| debt.kind == DebtKind::Max) {
+        return Err("a maximum is pending; a sum cannot be owed beside it".to_string());
+    }
+    if !over.is_disjoint(&ty.used_axes()) {
+        return Err("the tensor already has one of the axes".to_string());
+    }
+    *ty = ty.owing(DebtKind::Sum, &ty.debt_axes().union(over));
+    Ok(())
+}
+
+fn permute(ty: &mut Type, dims: &[Axes], over: &Axes) -> Result<(), String> {
+    if dims.len() != ty.rank() {
+        return Err(format!("it states the axes of {} dims; the rank is {}", dims.len(), ty.rank()));
+    }
+    if moving_axes(ty, dims) != *over {
+        return Err("`over` is not the axes from the first on that differs".to_string());
+    }
+    let mut taken = ty.storage.union(&ty.debt_axes());
+    for (dim, axes) in ty.dims.iter_mut().zip(dims) {
+        if !axes.is_disjoint(&taken) {
+            return Err("an axis would stand twice in the type".to_string());
+        }
+        taken = taken.union(axes);
+        dim.axes = axes.clone();
+    }
+    Ok(())
+}
+
+/// The axes that some dim has otherwise than the target, from the first that differs on, in mesh order. Below a major axis
+/// that moves all others move too: blocks are nested.
+fn moving_axes(operand: &Type, dims: &[Axes]) -> Axes {
+    let ends = operand.dims.iter().zip(dims).flat_map(|(dim, axes)| {
+        let kept = dim.axes.common_prefix(axes);
+        [dim.axes.without(&kept), axes.without(&kept)]
+    });
+    ends.fold(Axes::none(), |all, end| all.union(&end)).sorted()
 }

@@ -163,6 +163,7 @@ impl Parser<'_> {
             Some(Kind::Str) => Ok(Attr::Str(self.bump().to_string())),
             Some(Kind::Float) => Ok(Attr::Float(self.float("a number")?)),
             Some(Kind::Punct) if self.at("{") => Ok(Attr::Axes(self.axes()?.0)),
+            Some(Kind::Punct) if self.eat("[") => Ok(Attr::List(self.list("]", |p| Ok(p.axes()?.0))?)),
             Some(Kind::Punct) if self.at("-") && self.ahead(1).is_some_and(|token| token.kind == Kind::Float) => {
                 Ok(Attr::Float(self.float("a number")?))
             }

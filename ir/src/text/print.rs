@@ -98,6 +98,7 @@ impl<'a> Printer<'a> {
     pub(super) fn attr(&self, attr: &Attr) -> String {
         match attr {
             Attr::Axes(axes) => self.axes(axes),
+            Attr::List(list) => format!("[{}]", list.iter().map(|axes| self.axes(axes)).collect::<Vec<_>>().join(", ")),
             Attr::Str(text) => format!("\"{text}\""),
             Attr::Float(value) => print_float(*value),
             Attr::Expr(expr) => expr.print(self.mesh),

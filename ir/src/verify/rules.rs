@@ -119,7 +119,8 @@ impl<'a> Checker<'a> {
         for (place, (operand, result)) in operands.iter().zip(results).enumerate() {
             let value = self.stmt.operands[place];
             let from = |message: String| Wrong { operand: Some(value), ..Wrong::new(Code::BadCollective, message) };
-            let want = collective.result_type(operand).map_err(|why| from(format!("`{name}`: {why}")))?;
+            let want = collective.check_sizes(&self.model.mesh, operand).and_then(|()| collective.result_type(operand));
+            let want = want.map_err(|why| from(format!("`{name}`: {why}")))?;
             if want != **result {
                 let print = |ty: &Type| self.printer().ty(ty, &self.block.values);
                 let (got, want) = (print(result), print(&want));

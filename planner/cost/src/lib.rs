@@ -6,4 +6,4 @@ mod wire;
 
 pub use cluster::{CPU, Cluster, Device, Link};
 pub use price::{local_type, seconds_of, seconds_of_section, seconds_of_stmt};
-pub use wire::seconds_of_collective;
+pub use wire::Traffic;

@@ -1,7 +1,7 @@
 //! Seconds of statements and sections on local shapes.
 
 use crate::cluster::{Cluster, Device};
-use crate::wire::seconds_of_collective;
+use crate::wire::Traffic;
 use ir::graph::{Block, SectionKind, Stmt};
 use ir::mesh::Mesh;
 use ir::ops::{Op, OpDef};
@@ -30,16 +30,16 @@ pub fn seconds_of(device: &Device, op: &dyn OpDef, operands: &[&Type], results: 
 /// Seconds of a statement of a block on a mesh. A `reshard` that no pass has replaced takes nothing.
 pub fn seconds_of_stmt(cluster: &Cluster, mesh: &Mesh, block: &Block, stmt: &Stmt) -> f64 {
     let local = |values: &[_]| values.iter().map(|&v| local_type(block.ty(v), mesh)).collect::<Vec<_>>();
-    let (operands, results) = (local(&stmt.operands), local(&stmt.results));
     let bytes = |types: &[Type]| types.iter().map(Type::bytes).sum::<u64>();
     match &stmt.op {
-        Op::Collective(collective) => {
-            let larger = bytes(&operands).max(bytes(&results));
-            let link = cluster.link(mesh, collective.over());
-            seconds_of_collective(link, collective, larger, mesh.size(collective.over()))
+        Op::Collective(change) => {
+            let tensors = stmt.operands.iter().zip(&stmt.results);
+            let traffic = tensors.map(|(&a, &b)| Traffic::of(cluster, mesh, change, block.ty(a), block.ty(b)));
+            traffic.fold(Traffic::default(), Traffic::beside).seconds(cluster, mesh, change.over())
         }
         Op::Reshard => 0.0,
         Op::Kernel(_) | Op::Made(_) => {
+            let (operands, results) = (local(&stmt.operands), local(&stmt.results));
             let added = if stmt.accumulate { bytes(&results) as f64 / cluster.device.memory_bandwidth } else { 0.0 };
             let (operands, results) = (operands.iter().collect::<Vec<_>>(), results.iter().collect::<Vec<_>>());
             stmt.op.def().map_or(0.0, |def| seconds_of(&cluster.device, def, &operands, &results)) + added

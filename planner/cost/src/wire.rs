@@ -1,36 +1,160 @@
-//! Seconds of collectives, by the formulas of rings.
+//! What a layout change moves, and the seconds of it, by the formulas of the usual algorithms.
 
-use crate::cluster::Link;
+use crate::cluster::{Cluster, Link};
+use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
+use ir::types::{Dim, Type};
 
-/// Seconds of a layout change among `n` ranks, where `bytes` are those of the larger of one rank's operand and result.
-///
-/// On a ring (Patarasuk and Yuan 2009) each rank passes on one n-th of the bytes in each of n - 1 hops, so
-/// `all_gather` and `reduce_scatter` take `(n-1)/n bytes / bandwidth + (n-1) latency`, and `all_reduce`, which is one after
-/// the other, twice that. `all_to_all` keeps one n-th and sends the rest, in n - 1 messages. `shard` and `owe` move nothing.
-pub fn seconds_of_collective(link: &Link, collective: &Collective, bytes: u64, n: u64) -> f64 {
-    let hops = n.saturating_sub(1) as f64;
-    let round = hops / n.max(1) as f64 * bytes as f64 / link.bandwidth + hops * link.latency;
-    match collective {
-        Collective::AllGather { .. } | Collective::ReduceScatter { .. } | Collective::AllToAll { .. } => round,
-        Collective::AllReduce { .. } => 2.0 * round,
-        Collective::Shard { .. } | Collective::Owe { .. } => 0.0,
+/// What a layout change asks of one rank.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Traffic {
+    /// Bytes that it gets from its peers; it sends as many at the same time.
+    pub wire: f64,
+    /// Messages that it waits for, one after the other.
+    pub messages: f64,
+    /// Bytes that it reads and writes in its own memory where no peer takes part.
+    pub memory: f64,
+}
+
+impl Traffic {
+    /// The traffic of a layout change of one tensor, from its types before and after.
+    ///
+    /// Among n ranks whose larger part has `b` bytes, `all_gather` and `reduce_scatter` get (n-1)/n b in ceil(log2 n)
+    /// messages by recursive doubling and halving, and `all_reduce`, which is one after the other, twice that (Thakur,
+    /// Rabenseifner and Gropp 2005, section 4). `all_to_all` exchanges pairs in n - 1 messages of b/n, or
+    /// passes on b/2 in each of ceil(log2 n) (Bruck et al. 1997), whichever is faster. A permute is one message with the
+    /// whole part, or one for each piece of it. `shard` and `owe` copy within the rank.
+    pub fn of(cluster: &Cluster, mesh: &Mesh, change: &Collective, operand: &Type, result: &Type) -> Traffic {
+        let n = mesh.size(change.over());
+        let (larger, made) = (operand.local_bytes(mesh).max(result.local_bytes(mesh)), result.local_bytes(mesh));
+        let (larger, made, others) = (larger as f64, made as f64, n.saturating_sub(1) as f64);
+        let round = Traffic { wire: others / n as f64 * larger, messages: rounds(n), memory: 0.0 };
+        match change {
+            Collective::AllGather { .. } | Collective::ReduceScatter { .. } => round,
+            Collective::AllReduce { .. } => Traffic { wire: 2.0 * round.wire, messages: 2.0 * round.messages, ..round },
+            Collective::AllToAll { over, .. } => {
+                let pairs = Traffic { messages: others, ..round };
+                let passed_on = Traffic { wire: rounds(n) * larger / 2.0, ..round };
+                let seconds = |traffic: &Traffic| traffic.seconds(cluster, mesh, over);
+                if seconds(&passed_on) < seconds(&pairs) { passed_on } else { pairs }
+            }
+            Collective::Permute { .. } if n == 1 => Traffic::default(),
+            Collective::Permute { .. } => {
+                let dims = operand.dims.iter().zip(&result.dims);
+                let pieces: u64 = dims.map(|(before, after)| pieces(mesh, before, &after.axes)).product();
+                Traffic { wire: made, messages: pieces as f64, memory: 0.0 }
+            }
+            Collective::Shard { .. } | Collective::Owe { .. } => Traffic { memory: 2.0 * made, ..Traffic::default() },
+        }
     }
+
+    /// Two tensors in one transfer.
+    #[must_use]
+    pub fn beside(self, other: Traffic) -> Traffic {
+        Traffic {
+            wire: self.wire + other.wire,
+            messages: self.messages.max(other.messages),
+            memory: self.memory + other.memory,
+        }
+    }
+
+    /// Seconds of it between the ranks along these axes.
+    pub fn seconds(&self, cluster: &Cluster, mesh: &Mesh, over: &Axes) -> f64 {
+        let Link { bandwidth, latency, .. } = cluster.link(mesh, over);
+        self.wire / bandwidth + self.messages * latency + self.memory / cluster.device.memory_bandwidth
+    }
+}
+
+/// How often n ranks must talk until each knows of all.
+fn rounds(n: u64) -> f64 {
+    f64::from(n.max(1).next_power_of_two().ilog2())
+}
+
+/// From how many shards of a dim a new shard comes, at most. Shards of both kinds stand in the order of their index.
+fn pieces(mesh: &Mesh, before: &Dim, after: &Axes) -> u64 {
+    if before.axes == *after || (mesh.is_even(before.size, &before.axes) && mesh.is_even(before.size, after)) {
+        return 1;
+    }
+    let old = shards(mesh, before.size, &before.axes);
+    let met = |(start, end): (u64, u64)| {
+        let (first, last) = (old.partition_point(|shard| shard.1 <= start), old.partition_point(|shard| shard.0 < end));
+        (last - first) as u64
+    };
+    shards(mesh, before.size, after).into_iter().map(met).max().unwrap_or(1)
+}
+
+/// First element and end of each shard of a dim that is not empty.
+fn shards(mesh: &Mesh, size: u64, axes: &Axes) -> Vec<(u64, u64)> {
+    let extents = mesh.peers(0, axes).into_iter().map(|rank| mesh.extent(size, axes, &mesh.coordinates(rank)));
+    extents.filter(|extent| extent.count > 0).map(|extent| (extent.origin, extent.origin + extent.count)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ir::mesh::Axes;
+    use crate::cluster::CPU;
+    use ir::types::{DType, DebtKind};
+
+    const LINKS: &[Link] = &[Link { joins: 8, bandwidth: 1e9, latency: 1e-6 }];
+    const CLUSTER: Cluster = Cluster { links: LINKS, ..CPU };
+
+    fn sharded(size: u64, axes: &Axes) -> Type {
+        let mut ty = Type::of(DType::F32, &[size]);
+        ty.dims[0].axes = axes.clone();
+        ty
+    }
+
+    fn seconds(mesh: &Mesh, change: &Collective, operand: &Type) -> f64 {
+        let traffic = Traffic::of(&CLUSTER, mesh, change, operand, &change.result_type(operand).unwrap());
+        traffic.seconds(&CLUSTER, mesh, change.over())
+    }
 
     #[test]
     fn an_all_reduce_is_a_scatter_and_a_gather() {
-        let link = Link { joins: 8, bandwidth: 1e9, latency: 1e-6 };
-        let seconds = |collective, n| seconds_of_collective(&link, &collective, 4_000_000, n);
-        let over = Axes::none;
-        assert_eq!(seconds(Collective::AllGather { dim: Some(0), over: over() }, 4), 3e-3 + 3e-6);
-        assert_eq!(seconds(Collective::AllReduce { over: over() }, 4), 6e-3 + 6e-6);
-        assert_eq!(seconds(Collective::AllReduce { over: over() }, 1), 0.0);
-        assert_eq!(seconds(Collective::Shard { dim: None, over: over() }, 4), 0.0);
+        for size in [1, 4] {
+            let mesh = Mesh::new("m", &[("x", size)]);
+            let over = mesh.tensor_axes();
+            let (cut, owing) = (sharded(1_000_000, &over), sharded(1_000_000, &Axes::none()));
+            let gather = seconds(&mesh, &Collective::AllGather { dim: Some(0), over: over.clone() }, &cut);
+            let reduce = Collective::AllReduce { over: over.clone() };
+            let reduce = seconds(&mesh, &reduce, &owing.owing(DebtKind::Sum, &over));
+            assert_eq!((gather, reduce), if size == 4 { (3e-3 + 2e-6, 6e-3 + 4e-6) } else { (0.0, 0.0) });
+        }
+    }
+
+    #[test]
+    fn a_small_all_to_all_passes_on_and_a_large_one_goes_in_pairs() {
+        let mesh = Mesh::new("m", &[("x", 8)]);
+        let over = mesh.tensor_axes();
+        let change = Collective::AllToAll { from: 0, to: 1, over: over.clone() };
+        let of = |size| {
+            let mut ty = Type::of(DType::F32, &[size, size]);
+            ty.dims[0].axes = over.clone();
+            seconds(&mesh, &change, &ty)
+        };
+        assert_eq!(of(8), 3.0 * 16.0 / 1e9 + 3e-6);
+        assert_eq!(of(1024), 7.0 / 8.0 * 524_288.0 / 1e9 + 7e-6);
+    }
+
+    #[test]
+    fn a_permute_is_a_message_for_each_piece() {
+        let mesh = Mesh::new("m", &[("x", 2), ("y", 4)]);
+        let axes: Vec<Axes> = mesh.axes.keys().map(Axes::one).collect();
+        let swapped = vec![axes[1].union(&axes[0])];
+        let of = |size| {
+            let ty = sharded(size, &mesh.tensor_axes());
+            seconds(&mesh, &Collective::permute(&ty, swapped.clone()), &ty)
+        };
+        assert_eq!(of(16), 8.0 / 1e9 + 1e-6);
+        // Over {x,y} shards of 17 begin at 0 3 6 9 | 9 12 15 17, over {y,x} at 0 3 | 5 8 | 10 13 | 15 17: 5..8 meets two.
+        assert_eq!(of(17), 12.0 / 1e9 + 2e-6);
+    }
+
+    #[test]
+    fn a_local_slice_takes_memory_only() {
+        let mesh = Mesh::new("m", &[("x", 4)]);
+        let whole = sharded(1000, &Axes::none());
+        let shard = Collective::Shard { dim: Some(0), over: mesh.tensor_axes() };
+        assert_eq!(seconds(&mesh, &shard, &whole), 2000.0 / CPU.device.memory_bandwidth);
     }
 }

@@ -5,7 +5,7 @@
 //! order of the group, which is the same on every rank.
 
 use super::region::{Region, row_major};
-use ir::mesh::Mesh;
+use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
 use ir::types::{DebtKind, Type};
 use kernels::cpu::shape::{View, add_strided, copy_strided};
@@ -93,11 +93,9 @@ fn plan_tensor(
     change: &Collective,
     ty: &Type,
 ) -> Result<TensorPlan, String> {
+    change.check_sizes(mesh, ty)?;
     let result = change.result_type(ty)?;
     let stored = !(ty.storage.is_empty() && result.storage.is_empty());
-    if stored && ty.dims.iter().zip(&result.dims).any(|(a, b)| a.axes != b.axes) {
-        return Err("a tensor in storage cannot change the sharding of its dims".to_string());
-    }
     let region = |ty: &Type, rank: usize| {
         let region = Region::of(ty, mesh, &mesh.coordinates(rank as u64));
         if stored { region.as_run() } else { region }
@@ -114,9 +112,22 @@ fn plan_tensor(
         }
         _ => {}
     }
-    let blocks = ranks.iter().enumerate().filter_map(|(peer, &rank)| block(peer, &region(ty, rank), &own));
+    let gives = |peer: usize| match change {
+        Collective::Permute { over, .. } => is_source(mesh, over, (ty, peer), (&result, rank)),
+        _ => true,
+    };
+    let peers = ranks.iter().enumerate().filter(|(_, peer)| gives(**peer));
+    let blocks = peers.filter_map(|(peer, &rank)| block(peer, &region(ty, rank), &own));
     let combine = kind.filter(|_| matches!(change, Collective::ReduceScatter { .. }));
     Ok(TensorPlan { len: own.len(), combine, zero: false, moves: blocks.collect(), gather: Vec::new() })
+}
+
+/// Whether a rank may be given to by a peer in a permute. Each block lies on as many ranks as before: they stand along the
+/// moving axes that do not cut the tensor, and the copies are dealt out in order, so that each rank gives as much as it gets.
+fn is_source(mesh: &Mesh, over: &Axes, (from, peer): (&Type, usize), (to, rank): (&Type, usize)) -> bool {
+    let copy =
+        |ty: &Type, rank: usize| mesh.index_along(&over.without(&ty.sharded_axes()), &mesh.coordinates(rank as u64));
+    copy(from, peer) == copy(to, rank)
 }
 
 /// What a peer's region gives to the rank's own.

@@ -147,6 +147,48 @@ fn axes_move_between_dims() {
 }
 
 #[test]
+fn blocks_change_hands() {
+    let two = Mesh::new("m", &[("a", 2), ("b", 3), ("c", 2)]);
+    let (a, b, c, ab, ba, cb, none) = (&[0][..], &[1][..], &[2][..], &[0, 1][..], &[1, 0][..], &[2, 1][..], &[][..]);
+    let acb = &[0, 2, 1][..];
+    for (before, after) in [
+        ([a, none], [c, none]),
+        ([a, b], [c, b]),
+        ([a, c], [c, a]),
+        ([ab, none], [ba, none]),
+        ([ab, c], [ba, c]),
+        ([ab, c], [cb, a]),
+        ([&[0, 1, 2], none], [acb, none]),
+    ] {
+        // Even, and uneven: there a block comes in pieces.
+        for sizes in [[12, 4], [7, 3], [13, 5]] {
+            let from = ty(&[(sizes[0], before[0]), (3, none), (sizes[1], before[1])], &[], None);
+            let change = Collective::permute(&from, vec![axes(after[0]), axes(none), axes(after[1])]);
+            check(&two, &change, &[from]);
+        }
+    }
+    let owing = ty(&[(6, a), (3, none)], &[], Some((DebtKind::Sum, b)));
+    check(&two, &Collective::permute(&owing, vec![axes(c), axes(none)]), &[owing]);
+}
+
+#[test]
+fn a_permute_gives_whole_even_blocks_once() {
+    let mesh = Mesh::new("m", &[("a", 2), ("b", 2), ("c", 2)]);
+    let from = ty(&[(8, &[0])], &[], None);
+    let change = Collective::permute(&from, vec![axes(&[1])]);
+    let mut given = vec![0; 8];
+    for rank in 0..8 {
+        let plan = Exchange::plan(&mesh, rank, &change, &[&from]).unwrap();
+        assert_eq!(plan.ranks.len(), 4);
+        let [only] = plan.tensors[0].moves.as_slice() else { panic!("{:?}", plan.tensors[0].moves) };
+        given[plan.ranks[only.peer]] += 1;
+    }
+    assert_eq!(given, [1; 8]);
+    let more = Collective::permute(&from, vec![axes(&[1, 2])]);
+    assert!(Exchange::plan(&mesh, 0, &more, &[&from]).unwrap_err().contains("shards"));
+}
+
+#[test]
 fn owing_leaves_the_value_on_one_rank() {
     for mesh in meshes() {
         check(&mesh, &Collective::Owe { over: axes(&[0]) }, &[ty(&[(4, &[])], &[], None)]);

@@ -4,6 +4,7 @@
 use super::{Violation, debts};
 use crate::graph::Model;
 use crate::ids::{BodyId, Token, Value};
+use crate::mesh::Mesh;
 use crate::ops::Collective;
 use crate::program::{Body, BodyInstr, BodyKind, Source};
 use std::collections::{HashMap, HashSet};
@@ -45,7 +46,9 @@ pub(super) fn check(model: &Model, id: BodyId, body: &Body, found: &mut Vec<Viol
                 results.iter().for_each(|&value| state.define(value, false, &mut say));
                 match state.flying.remove(token) {
                     None => say("token", format!("{token} is not under way")),
-                    Some((collective, operands)) => layout_change(body, collective, operands, results, &mut say),
+                    Some((collective, operands)) => {
+                        layout_change(&model.mesh, body, (collective, operands), results, &mut say);
+                    }
                 }
             }
             BodyInstr::Free(values) => values.iter().for_each(|&value| state.free(value, &mut say)),
@@ -104,9 +107,9 @@ impl State<'_> {
 }
 
 fn layout_change(
+    mesh: &Mesh,
     body: &Body,
-    collective: &Collective,
-    operands: &[Value],
+    (collective, operands): (&Collective, &[Value]),
     results: &[Value],
     say: &mut impl FnMut(&'static str, String),
 ) {
@@ -114,7 +117,8 @@ fn layout_change(
         say("collective-type", format!("{} tensors go in, {} come out", operands.len(), results.len()));
     }
     for (&operand, &result) in operands.iter().zip(results) {
-        match collective.result_type(&body.values[operand].ty) {
+        let operand = &body.values[operand].ty;
+        match collective.check_sizes(mesh, operand).and_then(|()| collective.result_type(operand)) {
             Err(why) => say("collective-type", format!("`{}`: {why}", collective.name())),
             Ok(ty) if ty != body.values[result].ty => {
                 let name = &body.values[result].name;
