@@ -106,7 +106,7 @@ pub fn compile(
         return Ok(file);
     }
     let stop_after = request.stop_after.as_deref();
-    file.model = plan(file.model, &request.goal, stop_after, observer)?;
+    file.model = plan(file.model, &request.goal, cluster, stop_after, observer)?;
     if stop_after.is_some_and(|name| planner::PASSES.iter().any(|pass| pass.name == name)) {
         return Ok(file);
     }
@@ -140,11 +140,12 @@ pub fn compile(
 fn plan(
     model: Model,
     goal: &Goal,
+    cluster: &Cluster,
     stop_after: Option<&str>,
     observer: &mut Observer<'_>,
 ) -> Result<Model, CompileError> {
     let mut broken = None;
-    let planned = planner::plan(model, goal, stop_after, &mut |pass, model| {
+    let planned = planner::plan(model, goal, cluster, stop_after, &mut |pass, model| {
         if broken.is_none() {
             broken = checked(pass, model).err();
             observer(pass, &File { model: model.clone(), ..File::default() });

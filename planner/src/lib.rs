@@ -9,6 +9,7 @@ mod pass;
 mod passes;
 mod ports;
 mod recover;
+pub mod reshard;
 mod sections;
 
 pub use pass::{Observer, PASSES, Pass, PlanError, plan};

@@ -1,6 +1,7 @@
 //! The passes as a table, and the runner.
 
 use crate::passes::{collectives, expand, propagate, refine, reshard, seed};
+use cost::Cluster;
 use ir::goal::Goal;
 use ir::graph::Model;
 use ir::renumber::renumber;
@@ -82,14 +83,14 @@ pub struct Pass {
     pub does: &'static str,
     /// Why it stands where it stands.
     pub why_here: &'static str,
-    run: fn(&mut Model, &Goal) -> Result<(), PlanError>,
+    run: fn(&mut Model, &Goal, &Cluster) -> Result<(), PlanError>,
 }
 
 const fn pass(
     name: &'static str,
     does: &'static str,
     why_here: &'static str,
-    run: fn(&mut Model, &Goal) -> Result<(), PlanError>,
+    run: fn(&mut Model, &Goal, &Cluster) -> Result<(), PlanError>,
 ) -> Pass {
     Pass { name, does, why_here, run }
 }
@@ -113,7 +114,7 @@ pub const PASSES: &[Pass] = &[
     ),
     pass(
         "collectives",
-        "make each reshard collectives; combine gradients into buckets",
+        "make each reshard the cheapest collectives; combine gradients into buckets",
         "last: all layouts are known",
         collectives::run,
     ),
@@ -122,18 +123,19 @@ pub const PASSES: &[Pass] = &[
 /// Told of each pass that has run.
 pub type Observer<'a> = dyn FnMut(&'static str, &Model) + 'a;
 
-/// Runs the passes, as far as `stop_after` if given.
+/// Runs the passes, as far as `stop_after` if given; the cluster prices the ways between layouts.
 ///
 /// # Errors
 /// The goal does not fit the model, or a fault of a pass.
 pub fn plan(
     mut model: Model,
     goal: &Goal,
+    cluster: &Cluster,
     stop_after: Option<&str>,
     observer: &mut Observer<'_>,
 ) -> Result<Model, PlanError> {
     for pass in PASSES {
-        (pass.run)(&mut model, goal)?;
+        (pass.run)(&mut model, goal, cluster)?;
         model.blocks.values_mut().chain(model.step.as_mut().map(|step| &mut step.graph)).for_each(renumber);
         observer(pass.name, &model);
         if stop_after == Some(pass.name) {

@@ -1,5 +1,6 @@
 //! The default rules give the layouts of Megatron-LM: which collectives stand where in a Llama layer.
 
+use cost::CPU;
 use ir::differentiate::differentiate;
 use ir::goal::{Goal, Layout};
 use ir::graph::{Block, Model, SectionKind};
@@ -13,7 +14,7 @@ fn planned(layout: Layout) -> Model {
     let batch = Batch { batch: 4, seq: 32, dtype: DType::F32 };
     let model = preset("tiny-llama").expect("a preset").config.build(&batch).expect("a model");
     let model = differentiate(model, &Optimizer::default()).expect("a gradient");
-    meshwright_planner::plan(model, &Goal::of(layout), None, &mut |_, _| {}).expect("a plan")
+    meshwright_planner::plan(model, &Goal::of(layout), &CPU, None, &mut |_, _| {}).expect("a plan")
 }
 
 fn block<'m>(model: &'m Model, name: &str) -> &'m Block {

@@ -1,29 +1,35 @@
-//! `collectives`: makes each reshard a sequence of collectives, and combines those of `U` into buckets.
+//! `collectives`: makes each reshard the cheapest sequence of collectives, and combines those of `U` into buckets.
+//!
+//! A way uses no axes but those of its two layouts: to cut a tensor over others, so as to reduce less of it, and to gather it
+//! again would part what shares a bucket.
 
 use crate::PlanError;
+use crate::reshard::{Site, Step, cheapest};
+use cost::Cluster;
 use ir::goal::Goal;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Span, Stmt};
-use ir::ids::{AxisId, Value};
+use ir::ids::Value;
 use ir::mesh::{Axes, Mesh};
-use ir::ops::{Collective, Op};
-use ir::types::{DebtKind, Type};
+use ir::ops::Op;
+use ir::types::DebtKind;
 
-pub(crate) fn run(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
-    let mesh = model.mesh.clone();
+pub(crate) fn run(model: &mut Model, goal: &Goal, cluster: &Cluster) -> Result<(), PlanError> {
+    let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
+    let site = Site { mesh: &mesh, dims: &dims, cluster };
     let step = model.step.as_mut().map(|step| &mut step.graph);
     for block in model.blocks.values_mut().chain(step) {
         for kind in SectionKind::ALL {
-            lower_section(block, kind).map_err(|why| PlanError::Fault { pass: "collectives", why })?;
+            lower_section(&site, block, kind).map_err(|why| PlanError::Fault { pass: "collectives", why })?;
         }
         combine(block, &mesh, goal.bucket_bytes);
     }
     Ok(())
 }
 
-fn lower_section(block: &mut Block, kind: SectionKind) -> Result<(), String> {
+fn lower_section(site: &Site<'_>, block: &mut Block, kind: SectionKind) -> Result<(), String> {
     let mut stmts: Vec<Stmt> = Vec::new();
     for stmt in std::mem::take(&mut block[kind].stmts) {
-        let lowered = if stmt.op == Op::Reshard { lower(block, &stmts, &stmt)? } else { vec![stmt] };
+        let lowered = if stmt.op == Op::Reshard { lower(site, block, &stmts, &stmt)? } else { vec![stmt] };
         stmts.extend(lowered);
     }
     block[kind].stmts = stmts;
@@ -31,18 +37,17 @@ fn lower_section(block: &mut Block, kind: SectionKind) -> Result<(), String> {
 }
 
 /// The steps of one reshard. Where two ways begin alike, the second goes on from what the first has made.
-fn lower(block: &mut Block, before: &[Stmt], stmt: &Stmt) -> Result<Vec<Stmt>, String> {
+fn lower(site: &Site<'_>, block: &mut Block, before: &[Stmt], stmt: &Stmt) -> Result<Vec<Stmt>, String> {
     let (from, to) = (stmt.operands[0], stmt.results[0]);
-    let path = path(block.ty(from), block.ty(to))?;
+    let way = cheapest(site, block.ty(from), block.ty(to), &Axes::none()).map_err(|why| why.to_string())?;
     let (mut stmts, mut value) = (Vec::new(), from);
-    let last = path.len().saturating_sub(1);
-    for (place, collective) in path.into_iter().enumerate() {
-        let op = Op::Collective(collective.clone());
+    let last = way.len().saturating_sub(1);
+    for (place, Step { change, ty, .. }) in way.into_iter().enumerate() {
+        let op = Op::Collective(change);
         if let (true, Some(made)) = (place < last, made_before(block, before, &op, value)) {
             value = made;
             continue;
         }
-        let ty = collective.result_type(block.ty(value))?;
         let result = if place == last { to } else { block.add_value("", ty) };
         stmts.push(Stmt {
             results: vec![result],
@@ -63,128 +68,6 @@ fn made_before(block: &Block, before: &[Stmt], op: &Op, value: Value) -> Option<
     let made = before.iter().find(same)?.results[0];
     let stored = |value| matches!(block.arg_kind(value), Some(ArgKind::Param | ArgKind::State));
     (!stored(value) && !stored(made)).then_some(made)
-}
-
-/// The collectives that lead from one layout to another: storage is gathered, the local part is taken over axes that are
-/// free (all that follows moves less), debts are paid (scattered where the target has their axes next), axes move or are
-/// gathered off the minor ends, the rest of the local part is taken, new debts are claimed.
-pub(crate) fn path(from: &Type, to: &Type) -> Result<Vec<Collective>, String> {
-    let mut path = Path { ty: from.clone(), steps: Vec::new() };
-    path.unstore(to)?;
-    path.shard(to)?;
-    path.pay(to)?;
-    path.move_axes(to)?;
-    path.shard(to)?;
-    path.store(to)?;
-    let owed = to.debt_axes().without(&path.ty.debt_axes());
-    if !owed.is_empty() {
-        path.step(Collective::Owe { over: owed })?;
-    }
-    if path.ty != *to {
-        return Err(format!("no way leads from {from:?} to {to:?}"));
-    }
-    Ok(path.steps)
-}
-
-struct Path {
-    ty: Type,
-    steps: Vec<Collective>,
-}
-
-impl Path {
-    fn step(&mut self, collective: Collective) -> Result<(), String> {
-        self.ty = collective.result_type(&self.ty)?;
-        self.steps.push(collective);
-        Ok(())
-    }
-
-    /// Stored runs are cut from the local elements, so they must be whole before these change.
-    fn unstore(&mut self, to: &Type) -> Result<(), String> {
-        let over = self.ty.storage.clone();
-        let same = over == to.storage && self.dims_equal(to);
-        if over.is_empty() || same { Ok(()) } else { self.step(Collective::AllGather { dim: None, over }) }
-    }
-
-    fn dims_equal(&self, to: &Type) -> bool {
-        self.ty.dims.iter().zip(&to.dims).all(|(a, b)| a.axes == b.axes)
-    }
-
-    fn pay(&mut self, to: &Type) -> Result<(), String> {
-        let mut due = self.ty.debt_axes().without(&to.debt_axes());
-        if self.ty.debt.as_ref().is_some_and(|debt| to.debt.as_ref().is_some_and(|owed| owed.kind != debt.kind)) {
-            due = self.ty.debt_axes();
-        }
-        for dim in 0..to.dims.len() {
-            let over = next_axes(&self.ty.dims[dim].axes, &to.dims[dim].axes, &due);
-            if !over.is_empty() {
-                due = due.without(&over);
-                self.step(Collective::ReduceScatter { dim: Some(dim), over })?;
-            }
-        }
-        let stored = next_axes(&self.ty.storage, &to.storage, &due);
-        if !stored.is_empty() && self.dims_equal(to) && stored == to.storage {
-            due = due.without(&stored);
-            self.step(Collective::ReduceScatter { dim: None, over: stored })?;
-        }
-        if due.is_empty() { Ok(()) } else { self.step(Collective::AllReduce { over: due }) }
-    }
-
-    /// Takes off each dim the axes that the target has not there, from the minor end: to the dim that has them next, or
-    /// gathered.
-    fn move_axes(&mut self, to: &Type) -> Result<(), String> {
-        for from in 0..to.dims.len() {
-            loop {
-                let axes = &self.ty.dims[from].axes;
-                let leaving = axes.without(&axes.common_prefix(&to.dims[from].axes));
-                if leaving.is_empty() {
-                    break;
-                }
-                let minor = |start: usize| leaving.iter().skip(start).collect::<Axes>();
-                let moved =
-                    (0..leaving.len()).find_map(|start| Some((minor(start), self.next_dim(&minor(start), to)?)));
-                match moved {
-                    Some((over, dim)) => self.step(Collective::AllToAll { from, to: dim, over })?,
-                    None => {
-                        let wanted = |axis: AxisId| self.next_dim(&Axes::one(axis), to).is_some();
-                        let start = leaving.iter().rposition(wanted).map_or(0, |place| place + 1);
-                        self.step(Collective::AllGather { dim: Some(from), over: minor(start) })?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The dim on which the target has these axes next.
-    fn next_dim(&self, axes: &Axes, to: &Type) -> Option<usize> {
-        (0..to.dims.len()).find(|&dim| self.ty.dims[dim].axes.union(axes).is_prefix_of(&to.dims[dim].axes))
-    }
-
-    /// Cuts dims over the axes that come next on them, as far as these are free.
-    fn shard(&mut self, to: &Type) -> Result<(), String> {
-        for dim in 0..to.dims.len() {
-            let (now, wanted) = (&self.ty.dims[dim].axes, &to.dims[dim].axes);
-            let free = wanted.without(&self.ty.sharded_axes()).without(&self.ty.debt_axes());
-            let over = next_axes(now, wanted, &free);
-            if !over.is_empty() {
-                self.step(Collective::Shard { dim: Some(dim), over })?;
-            }
-        }
-        Ok(())
-    }
-
-    fn store(&mut self, to: &Type) -> Result<(), String> {
-        let over = to.storage.without(&self.ty.storage);
-        if over.is_empty() { Ok(()) } else { self.step(Collective::Shard { dim: None, over }) }
-    }
-}
-
-/// The longest run of the `given` axes that comes next on the way from `now` to `to`.
-fn next_axes(now: &Axes, to: &Axes, given: &Axes) -> Axes {
-    if !now.is_prefix_of(to) {
-        return Axes::none();
-    }
-    to.iter().skip(now.len()).take_while(|&axis| given.contains(axis)).collect()
 }
 
 /// Collectives of `U` that do the same over the same axes become buckets of at most `limit` bytes: the payments of the

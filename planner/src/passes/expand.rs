@@ -4,6 +4,7 @@
 use crate::PlanError;
 use crate::assign::is_expandable;
 use crate::sections::{Hints, Site, count_uses, instance_of};
+use cost::Cluster;
 use ir::goal::Goal;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
@@ -11,7 +12,7 @@ use ir::ops::{Builder, Op};
 use ir::types::Type;
 use std::collections::HashMap;
 
-pub(crate) fn run(model: &mut Model, _: &Goal) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanError> {
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let site = Site { mesh: &mesh, dims: &dims };
     let step = model.step.as_mut().map(|step| &mut step.graph);

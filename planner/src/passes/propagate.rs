@@ -7,6 +7,7 @@
 use crate::PlanError;
 use crate::ports::{Ports, passed, value_results};
 use crate::sections::{Hints, Site, is_settled, reshard_stmt};
+use cost::Cluster;
 use ir::goal::Goal;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
 use ir::ids::{BlockId, Value};
@@ -15,7 +16,7 @@ use ir::ops::{Op, Unary, UnaryKind};
 use ir::types::{DebtKind, Type};
 use std::collections::HashMap;
 
-pub(crate) fn run(model: &mut Model, _: &Goal) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanError> {
     if is_settled(model) {
         return Ok(());
     }

@@ -5,11 +5,12 @@
 //! own mesh takes no other.
 
 use crate::PlanError;
+use cost::Cluster;
 use ir::goal::Goal;
 use ir::graph::Model;
 use ir::mesh::{Axes, Axis, Group, Mesh, PIPELINE};
 
-pub(crate) fn run(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), PlanError> {
     let mut degrees = Vec::new();
     for name in &goal.layout.order {
         let known = || goal.layout.order.join(", ");

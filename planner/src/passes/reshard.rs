@@ -7,6 +7,7 @@
 use crate::PlanError;
 use crate::recover::recover;
 use crate::sections::{instance_of, operands, reshard_stmt};
+use cost::Cluster;
 use ir::goal::Goal;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
@@ -15,7 +16,7 @@ use ir::ops::Op;
 use ir::types::Type;
 use std::collections::HashMap;
 
-pub(crate) fn run(model: &mut Model, _: &Goal) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanError> {
     let mesh = model.mesh.clone();
     let step = model.step.as_mut().map(|step| &mut step.graph);
     for block in model.blocks.values_mut().chain(step) {

@@ -6,13 +6,14 @@
 
 use crate::PlanError;
 use crate::sections::is_settled;
+use cost::Cluster;
 use ir::goal::{Goal, SeedRule, SeedTarget};
 use ir::graph::{ArgKind, Block, Model};
 use ir::ids::{BlockId, Value};
 use ir::mesh::{Axes, Mesh};
 use ir::types::{Dims, Type};
 
-pub(crate) fn run(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), PlanError> {
     if is_settled(model) {
         return Ok(());
     }

@@ -1,0 +1,73 @@
+//! Between any two layouts of a tensor: the cheapest sequence of collectives ([`cheapest`]), and the plain one that makes
+//! the tensor whole and cuts it again ([`plain`]).
+
+mod moves;
+mod plain;
+mod search;
+
+pub use plain::plain;
+pub use search::cheapest;
+
+use cost::{Cluster, Traffic};
+use ir::mesh::Mesh;
+use ir::ops::Collective;
+use ir::types::{Dims, Type};
+
+/// Where a tensor lies: what a change of its layout is priced and checked against.
+#[derive(Clone, Copy)]
+pub struct Site<'a> {
+    /// The mesh.
+    pub mesh: &'a Mesh,
+    /// The named dims: which of them are exact.
+    pub dims: &'a Dims,
+    /// What joins the devices.
+    pub cluster: &'a Cluster,
+}
+
+/// One collective on the way.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Step {
+    /// What is done.
+    pub change: Collective,
+    /// The type that the tensor has after it.
+    pub ty: Type,
+    /// What it asks of a rank.
+    pub traffic: Traffic,
+    /// Seconds of it on the site's cluster.
+    pub seconds: f64,
+}
+
+/// No sequence of collectives makes one type from the other: the sizes differ, or a maximum would have to be owed that is
+/// not owed yet.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no way leads from {from} to {to}")]
+pub struct NoWay {
+    /// The type that is there.
+    pub from: String,
+    /// The type that is wanted.
+    pub to: String,
+}
+
+impl Site<'_> {
+    /// The step of a change, if the tensor may lie so on the mesh afterwards.
+    fn step(&self, change: Collective, operand: &Type) -> Option<Step> {
+        let ty = change.result_type(operand).ok().filter(|ty| self.holds(ty))?;
+        change.check_sizes(self.mesh, operand).ok()?;
+        let traffic = Traffic::of(self.cluster, self.mesh, &change, operand, &ty);
+        let seconds = traffic.seconds(self.cluster, self.mesh, change.over());
+        Some(Step { change, ty, traffic, seconds })
+    }
+
+    /// No dim has more shards than elements, an exact one even shards, one of unknown size none.
+    fn holds(&self, ty: &Type) -> bool {
+        ty.dims.iter().all(|dim| {
+            let exact = dim.name.is_some_and(|name| self.dims[name].exact);
+            let counted = dim.count.is_some() && !dim.axes.is_empty();
+            self.mesh.size(&dim.axes) <= dim.size && !counted && (!exact || self.mesh.is_even(dim.size, &dim.axes))
+        })
+    }
+
+    fn no_way(&self, from: &Type, to: &Type) -> NoWay {
+        NoWay { from: format!("{from:?}"), to: format!("{to:?}") }
+    }
+}

@@ -1,0 +1,124 @@
+//! Uniform-cost search (A*, Hart, Nilsson and Raphael 1968) over the layouts of a tensor.
+
+use super::moves::moves;
+use super::plain::{due, plain};
+use super::{NoWay, Site, Step};
+use ir::mesh::Axes;
+use ir::types::{Debt, Type};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+/// The sequence of collectives that takes the least time from one layout to another; of equally fast ones (to a nanosecond
+/// per step) the shortest, of these the one found first in the fixed order of moves. It uses the axes of both layouts, and
+/// of those that neither has the `spare` ones: it may cut the tensor over them on the way, so that less is moved.
+///
+/// # Errors
+/// There is no way.
+pub fn cheapest(site: &Site<'_>, from: &Type, to: &Type, spare: &Axes) -> Result<Vec<Step>, NoWay> {
+    let axes = from.used_axes().union(&to.used_axes()).union(spare).sorted();
+    let most = plain(site, from, to)?.iter().map(weight).sum();
+    let mut search = Search { site, to, axes, most, nodes: Vec::new(), known: HashMap::new(), open: BinaryHeap::new() };
+    search.reach(from.clone(), 0, None);
+    while let Some(Reverse((_, node, so_far))) = search.open.pop() {
+        let Node { ty, so_far: best, .. } = &search.nodes[node];
+        if *ty == *to {
+            return Ok(search.way_to(node));
+        }
+        if so_far > *best {
+            continue;
+        }
+        for step in moves(site, &search.axes, ty, to) {
+            search.reach(step.ty.clone(), so_far + weight(&step), Some((node, step)));
+        }
+    }
+    Err(site.no_way(from, to))
+}
+
+/// Picoseconds, for sums that do not depend on their order, and a nanosecond for the step itself: less than any message
+/// takes, and more than rounding.
+fn weight(step: &Step) -> u64 {
+    (step.seconds * PICOSECONDS).ceil() as u64 + STEP
+}
+
+const PICOSECONDS: f64 = 1e12;
+const STEP: u64 = 1000;
+
+/// What a layout is apart from the tensor that lies so.
+type Layout = (Vec<Axes>, Axes, Option<Debt>);
+
+struct Search<'a> {
+    site: &'a Site<'a>,
+    to: &'a Type,
+    axes: Axes,
+    /// The weight of a way that is known: none that is dearer matters.
+    most: u64,
+    nodes: Vec<Node>,
+    known: HashMap<Layout, usize>,
+    /// (Weight so far and at least to come, node, weight so far), least first.
+    open: BinaryHeap<Reverse<(u64, usize, u64)>>,
+}
+
+/// A layout that has been reached, and the last step of the best way to it.
+struct Node {
+    ty: Type,
+    so_far: u64,
+    last: Option<(usize, Step)>,
+}
+
+impl Search<'_> {
+    fn reach(&mut self, ty: Type, so_far: u64, last: Option<(usize, Step)>) {
+        let least = so_far + self.to_come(&ty);
+        if least > self.most {
+            return;
+        }
+        let layout = (ty.dims.iter().map(|dim| dim.axes.clone()).collect(), ty.storage.clone(), ty.debt.clone());
+        let new = self.nodes.len();
+        let node = *self.known.entry(layout).or_insert(new);
+        if node == new {
+            self.nodes.push(Node { ty, so_far, last });
+        } else if so_far < self.nodes[node].so_far {
+            (self.nodes[node].so_far, self.nodes[node].last) = (so_far, last);
+        } else {
+            return;
+        }
+        self.open.push(Reverse((least, node, so_far)));
+    }
+
+    fn way_to(mut self, mut node: usize) -> Vec<Step> {
+        let mut steps = Vec::new();
+        while let Some((before, step)) = self.nodes[node].last.take() {
+            steps.push(step);
+            node = before;
+        }
+        steps.reverse();
+        steps
+    }
+
+    /// A weight that every way from here to the target has at least.
+    ///
+    /// In shares of the tensor, with n the product of the axes that are due: a rank holds m now and t in the end. Each
+    /// payment over n' of n halves (or n'-ths) what is left to pay and gets (1 - 1/n') of what the rank holds then, which is
+    /// at least m over all free axes and those already paid. Together that is (1 - 1/n) m/free; the all-gathers then get what
+    /// is missing from m/free/n, and an all-reduce is no better. Payments have log2 n messages, the gathers log2 of the
+    /// factor by which they make the share grow, and axes that must leave their dims need a message.
+    fn to_come(&self, ty: &Type) -> u64 {
+        if ty == self.to {
+            return 0;
+        }
+        let (mesh, cluster) = (self.site.mesh, self.site.cluster);
+        let due = due(ty, self.to);
+        let share = |ty: &Type| 1.0 / mesh.size(&ty.sharded_axes()) as f64;
+        let (now, end, n) = (share(ty), share(self.to), mesh.size(&due) as f64);
+        let least = if due.is_empty() { now } else { now / mesh.size(&self.axes.without(&ty.used_axes())) as f64 };
+        let wire = (1.0 - 1.0 / n) * least + (end - least / n).max(0.0);
+        let stays = |axes: &Axes, to: &Axes| axes.is_prefix_of(to);
+        let mut dims = ty.dims.iter().zip(&self.to.dims);
+        let leaves = !stays(&ty.storage, &self.to.storage) || dims.any(|(dim, to)| !stays(&dim.axes, &to.axes));
+        let messages = n.log2() + (n * end / now).log2().max(if leaves { 1.0 } else { 0.0 });
+        let least_of = |of: fn(&cost::Link) -> f64| cluster.links.iter().map(of).fold(f64::INFINITY, f64::min);
+        let seconds =
+            wire * ty.bytes() as f64 * least_of(|link| 1.0 / link.bandwidth) + messages * least_of(|link| link.latency);
+        // A little less, so that rounding does not make it too much.
+        (seconds * PICOSECONDS * (1.0 - 1e-9)) as u64 + STEP
+    }
+}
