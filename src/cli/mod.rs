@@ -8,6 +8,7 @@ mod number;
 mod passes;
 mod progress;
 mod request;
+mod reshard;
 mod schedule;
 mod schedules;
 mod table;
@@ -45,6 +46,7 @@ enum Verb {
     Train(train::Train),
     Compile(compile::Compile),
     Schedule(schedule::Schedule),
+    Reshard(reshard::Reshard),
     Schedules(schedules::Schedules),
     Models(models::Models),
     Passes(passes::Passes),
@@ -67,6 +69,7 @@ impl Cli {
             (None, Some(Verb::Train(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Compile(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Schedule(verb))) => verb.run(),
+            (None, Some(Verb::Reshard(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Schedules(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Models(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Passes(verb))) => verb.run().map(Answer::done),

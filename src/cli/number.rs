@@ -17,6 +17,16 @@ fn three_digits(n: f64) -> String {
     }
 }
 
+/// `0`, `83.0 ns`, `11.0 us`, `2.41 ms`, `12.3 s`: three digits of what computers take.
+pub(super) fn time(seconds: f64) -> String {
+    let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")];
+    match units.iter().find(|(unit, _)| seconds >= *unit) {
+        Some((unit, name)) => format!("{} {name}", three_digits(seconds / unit)),
+        None if seconds > 0.0 => format!("{} ns", three_digits(seconds / 1e-9)),
+        None => "0".to_string(),
+    }
+}
+
 /// `7.2 s`, `2m 31s`, `1h 02m`.
 pub(super) fn seconds(seconds: f64) -> String {
     let whole = seconds.round() as u64;
@@ -37,6 +47,7 @@ mod tests {
             [0.0, 950.0, 12_345.0, 2_412_096.0, 8_030_261_248.0].map(count),
             ["0", "950", "12.3k", "2.41M", "8.03B"]
         );
+        assert_eq!([0.0, 2e-10, 8.3e-8, 1.1e-5, 2.412e-3].map(time), ["0", "0.20 ns", "83.0 ns", "11.0 us", "2.41 ms"]);
         assert_eq!([7.21, 151.0, 3725.0].map(seconds), ["7.2 s", "2m 31s", "1h 02m"]);
     }
 }

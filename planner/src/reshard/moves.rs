@@ -1,6 +1,5 @@
 //! All that one collective can do to a tensor.
 
-use super::plain::due;
 use super::{Site, Step};
 use ir::ids::AxisId;
 use ir::mesh::Axes;
@@ -9,12 +8,12 @@ use ir::types::Type;
 
 /// The steps from a type over the given axes that may stand on a cheapest way to the target, in a fixed order.
 ///
-/// Left out is what cannot: to pay what the target owes too, and to owe what it does not. Either would have to be undone,
-/// and in between has the effect of a `shard`, which moves nothing.
+/// Left out is what cannot: to owe what the target does not. It would have to be paid, and all that can be done in between
+/// can be done without it.
 pub(super) fn moves(site: &Site<'_>, axes: &Axes, ty: &Type, to: &Type) -> Vec<Step> {
     let free = axes.without(&ty.used_axes());
     let mut changes = Vec::new();
-    reductions(&due(ty, to), ty, &mut changes);
+    reductions(ty, &mut changes);
     gathers(ty, &mut changes);
     exchanges(ty, &mut changes);
     if ty.storage.is_empty() {
@@ -28,9 +27,10 @@ pub(super) fn moves(site: &Site<'_>, axes: &Axes, ty: &Type, to: &Type) -> Vec<S
     changes.into_iter().filter_map(|change| site.step(change, ty)).collect()
 }
 
-fn reductions(due: &Axes, ty: &Type, changes: &mut Vec<Collective>) {
-    changes.extend(subsets(due).map(|over| Collective::AllReduce { over }));
-    for over in sequences(due) {
+fn reductions(ty: &Type, changes: &mut Vec<Collective>) {
+    let debt = ty.debt_axes();
+    changes.extend(subsets(&debt).map(|over| Collective::AllReduce { over }));
+    for over in sequences(&debt) {
         changes.extend(places(ty).map(|dim| Collective::ReduceScatter { dim, over: over.clone() }));
     }
 }

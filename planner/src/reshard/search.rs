@@ -96,10 +96,10 @@ impl Search<'_> {
 
     /// A weight that every way from here to the target has at least.
     ///
-    /// In shares of the tensor, with n the product of the axes that are due: a rank holds m now and t in the end. Each
-    /// payment over n' of n halves (or n'-ths) what is left to pay and gets (1 - 1/n') of what the rank holds then, which is
-    /// at least m over all free axes and those already paid. Together that is (1 - 1/n) m/free; the all-gathers then get what
-    /// is missing from m/free/n, and an all-reduce is no better. Payments have log2 n messages, the gathers log2 of the
+    /// In shares of the tensor, with n ranks along the axes that are due: a rank holds m now and t in the end. A payment
+    /// over n' of them gets (1 - 1/n') of what the rank holds then, which is at least m, cut over all axes that neither cut
+    /// the tensor now nor are still due. Of k such other ranks all payments get (1 - 1/n) m/k together; the gathers then get
+    /// what is missing from m/(k n), and an all-reduce is no better. Payments have log2 n messages, gathers log2 of the
     /// factor by which they make the share grow, and axes that must leave their dims need a message.
     fn to_come(&self, ty: &Type) -> u64 {
         if ty == self.to {
@@ -109,7 +109,8 @@ impl Search<'_> {
         let due = due(ty, self.to);
         let share = |ty: &Type| 1.0 / mesh.size(&ty.sharded_axes()) as f64;
         let (now, end, n) = (share(ty), share(self.to), mesh.size(&due) as f64);
-        let least = if due.is_empty() { now } else { now / mesh.size(&self.axes.without(&ty.used_axes())) as f64 };
+        let others = self.axes.without(&ty.sharded_axes()).without(&due);
+        let least = if due.is_empty() { now } else { now / mesh.size(&others) as f64 };
         let wire = (1.0 - 1.0 / n) * least + (end - least / n).max(0.0);
         let stays = |axes: &Axes, to: &Axes| axes.is_prefix_of(to);
         let mut dims = ty.dims.iter().zip(&self.to.dims);

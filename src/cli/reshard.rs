@@ -1,0 +1,70 @@
+//! `meshwright reshard`: from one layout of a tensor to another.
+
+use super::TableFormat;
+use super::number::{count, time};
+use super::table::table;
+use crate::error::Error;
+use crate::reshard::{ReshardReport, ReshardRequest, Way, reshard};
+use clap::Args;
+
+/// Find the cheapest sequence of collectives between two layouts of a tensor
+///
+/// A layout is the axes of each dim in braces, major to minor; then `/{..}` what cuts its storage, and `+{..}` what a sum
+/// is owed over (`max{..}`: a maximum).
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  meshwright reshard --mesh x=2,y=4 --shape 16,16 --from '{x},{y}' --to '{},{x}'
+  meshwright reshard --mesh dp=4,tp=2 --shape 4096,4096 --dtype bf16 --from '{},{tp}+{dp}' --to '{},{tp}/{dp}'
+  meshwright reshard --mesh x=2,y=2 --shape 5,7 --from '{x,y},{}' --to '{y,x},{}' --format json")]
+pub(super) struct Reshard {
+    /// The axes of the mesh, in rank order
+    #[arg(long, value_name = "AXIS=SIZE,..")]
+    mesh: String,
+    /// The sizes of the tensor
+    #[arg(long, value_name = "SIZE,..")]
+    shape: String,
+    /// The layout that is there
+    #[arg(long, value_name = "LAYOUT")]
+    from: String,
+    /// The layout that is wanted
+    #[arg(long, value_name = "LAYOUT")]
+    to: String,
+    /// The type of its elements
+    #[arg(long, default_value = "f32")]
+    dtype: String,
+    /// How the answer is printed
+    #[arg(long, value_enum, default_value_t)]
+    format: TableFormat,
+}
+
+impl Reshard {
+    pub(super) fn run(self) -> Result<String, Error> {
+        let Reshard { mesh, shape, from, to, dtype, format } = self;
+        let report = reshard(&ReshardRequest { mesh, shape, dtype, from, to })?;
+        match format {
+            TableFormat::Table => Ok(drawn(&report)),
+            TableFormat::Json => super::json(&report),
+        }
+    }
+}
+
+fn drawn(report: &ReshardReport) -> String {
+    let first = ["".into(), report.from.clone(), "".into(), "".into()];
+    let steps = report
+        .cheapest
+        .steps
+        .iter()
+        .map(|step| [step.collective.clone(), step.ty.clone(), count(step.bytes as f64), time(step.seconds)]);
+    let rows: Vec<_> = std::iter::once(first).chain(steps).collect();
+    let total = |way: &Way| {
+        let steps = if way.steps.len() == 1 { "1 step".to_string() } else { format!("{} steps", way.steps.len()) };
+        format!("{steps}, {} bytes to each rank, {}", count(way.bytes as f64), time(way.seconds))
+    };
+    format!(
+        "{}\ntotal    {}\nplainly  {}: gathered whole and cut again\n",
+        table(["STEP", "TYPE", "BYTES", "TIME"], &rows),
+        total(&report.cheapest),
+        total(&report.plain),
+    )
+}

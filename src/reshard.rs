@@ -1,0 +1,194 @@
+//! One change of layout: the cheapest sequence of collectives between two layouts of a tensor, and what the plain way costs.
+
+use crate::error::Error;
+use cost::{CPU, Cluster};
+use ir::catalogue::Code;
+use ir::graph::{Block, Model, Span, Stmt};
+use ir::ops::Op;
+use ir::text::{Printer, parse};
+use ir::types::Type;
+use ir::verify::verify;
+use planner::reshard::{Site, Step, cheapest, plain};
+use serde::Serialize;
+
+/// What is asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReshardRequest {
+    /// The axes of the mesh in rank order: `x=2,y=4`.
+    pub mesh: String,
+    /// The sizes of the tensor: `16,16`.
+    pub shape: String,
+    /// Its element type.
+    pub dtype: String,
+    /// The layout that is there: the axes of each dim, then `/{..}` storage and `+{..}` or `max{..}` what is owed.
+    pub from: String,
+    /// The layout that is wanted.
+    pub to: String,
+}
+
+/// The answer: types as in the language.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ReshardReport {
+    /// The type that is there.
+    pub from: String,
+    /// The type that is wanted.
+    pub to: String,
+    /// The cluster whose figures price the steps.
+    pub cluster: &'static str,
+    /// The cheapest way.
+    #[serde(flatten)]
+    pub cheapest: Way,
+    /// The way that makes the tensor whole and cuts it again.
+    pub plain: Way,
+}
+
+/// A sequence of collectives.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Way {
+    /// In order.
+    pub steps: Vec<StepReport>,
+    /// Bytes that a rank gets from others, in all.
+    pub bytes: u64,
+    /// Seconds in all.
+    pub seconds: f64,
+}
+
+/// One collective.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct StepReport {
+    /// As in the language; `%0` is what is there, `%1` what the first step makes.
+    pub collective: String,
+    /// The type after it.
+    #[serde(rename = "type")]
+    pub ty: String,
+    /// Bytes that a rank gets from others.
+    pub bytes: u64,
+    /// Seconds of it.
+    pub seconds: f64,
+}
+
+/// Finds the way.
+///
+/// # Errors
+/// A layout that cannot be on this mesh, or that nothing leads to.
+pub fn reshard(request: &ReshardRequest) -> Result<ReshardReport, Error> {
+    let (model, from, to) = read(request)?;
+    let cluster: &Cluster = &CPU;
+    let site = Site { mesh: &model.mesh, dims: &model.dims, cluster };
+    let no_way = |_| {
+        Error::input(Code::BadOption, "no collective makes what is owed in `--to` of what is there")
+            .help("a maximum cannot be owed anew; a sum can")
+    };
+    let best = cheapest(&site, &from, &to, &model.mesh.tensor_axes()).map_err(no_way)?;
+    let plain = plain(&site, &from, &to).map_err(no_way)?;
+    let printed = |ty| Printer::new(&model).ty(ty, &Default::default());
+    Ok(ReshardReport {
+        from: printed(&from),
+        to: printed(&to),
+        cluster: cluster.name,
+        cheapest: way(&model, &from, best),
+        plain: way(&model, &from, plain),
+    })
+}
+
+fn way(model: &Model, from: &Type, steps: Vec<Step>) -> Way {
+    let printer = Printer::new(model);
+    let mut block = Block::default();
+    let mut value = block.add_value("0", from.clone());
+    let report = |(place, step): (usize, Step)| {
+        let ty = printer.ty(&step.ty, &block.values);
+        let result = block.add_value(&(place + 1).to_string(), step.ty);
+        let stmt = Stmt {
+            results: vec![result],
+            accumulate: false,
+            op: Op::Collective(step.change),
+            operands: vec![value],
+            comments: Vec::new(),
+            span: Span::default(),
+        };
+        value = result;
+        let text = printer.stmt(&stmt, &block.values);
+        let collective = text.split_once(" = ").map_or(text.as_str(), |(_, right)| right).to_string();
+        StepReport { collective, ty, bytes: step.traffic.wire.round() as u64, seconds: step.seconds }
+    };
+    let steps: Vec<StepReport> = steps.into_iter().enumerate().map(report).collect();
+    let (bytes, seconds) = (steps.iter().map(|step| step.bytes).sum(), steps.iter().map(|step| step.seconds).sum());
+    Way { steps, bytes, seconds }
+}
+
+/// The most devices, axes, dims and bytes: above what any cluster and model has, so that a slip of the hand is told at once
+/// and every answer takes seconds.
+const MOST_DEVICES: u64 = 1 << 20;
+const MOST_AXES: usize = 5;
+const MOST_DIMS: usize = 6;
+const MOST_BYTES: u64 = 1 << 50;
+
+/// The mesh and the two types, as a file of the language: its parser and its verifier say what is wrong with them.
+fn read(request: &ReshardRequest) -> Result<(Model, Type, Type), Error> {
+    let shape: Vec<u64> =
+        request.shape.split(',').map(str::trim).filter(|size| !size.is_empty()).map(size).collect::<Result<_, _>>()?;
+    let typed = |flag: &str, layout: &str| typed(&request.dtype, &shape, flag, layout);
+    let (from, to) = (typed("--from", &request.from)?, typed("--to", &request.to)?);
+    let source = format!(
+        "mesh @m = [{}]\nblock @reshard(\n  %from: {from},\n  %to: {to}\n) {{\n  return\n}}\n",
+        request.mesh.trim()
+    );
+    let wrong =
+        |diagnostics| Error::Diagnostics { file: "the command line".to_string(), source: source.clone(), diagnostics };
+    let model = parse(&source).map_err(wrong)?.model;
+    let axes = model.mesh.axes.values().try_fold(1u64, |all, axis| all.checked_mul(axis.size));
+    if axes.is_none_or(|devices| devices > MOST_DEVICES) || model.mesh.axes.len() > MOST_AXES {
+        return Err(bad(format!("`--mesh` has more than {MOST_AXES} axes or {MOST_DEVICES} devices")));
+    }
+    let types: Vec<Type> =
+        model.blocks.values().flat_map(|block| block.args.iter().map(|arg| block.ty(arg.value))).cloned().collect();
+    let [from, to] = <[Type; 2]>::try_from(types).map_err(|_| bad("a layout has braces and names only".to_string()))?;
+    let bytes = shape.iter().try_fold(from.dtype.bytes(), |all, &size| all.checked_mul(size));
+    if bytes.is_none_or(|bytes| bytes > MOST_BYTES) || shape.len() > MOST_DIMS {
+        return Err(bad(format!("`--shape` has more than {MOST_DIMS} dims or {MOST_BYTES} bytes")));
+    }
+    if [&from, &to].iter().any(|ty| ty.dims.iter().any(|dim| dim.open)) {
+        return Err(bad("a layout states all axes: no `?` stands in it".to_string()));
+    }
+    verify(&model).map_err(wrong)?;
+    Ok((model, from, to))
+}
+
+fn size(text: &str) -> Result<u64, Error> {
+    text.parse().map_err(|_| bad(format!("`{text}` in `--shape` is not a whole number")))
+}
+
+/// `f32[16{x}, 16]+{y}` of `{x},{}+{y}`.
+fn typed(dtype: &str, shape: &[u64], flag: &str, layout: &str) -> Result<String, Error> {
+    let (mut dims, mut depth, mut rest) = (vec![String::new()], 0, "");
+    for (at, c) in layout.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        match c {
+            ',' if depth == 0 => dims.push(String::new()),
+            '/' | '+' | 'm' if depth == 0 => {
+                rest = &layout[at..];
+                break;
+            }
+            c if c.is_whitespace() => {}
+            c => dims.last_mut().into_iter().for_each(|dim| dim.push(c)),
+        }
+    }
+    if shape.is_empty() {
+        dims.retain(|dim| !dim.is_empty());
+    }
+    let braces = |dim: &String| dim.is_empty() || (dim.starts_with('{') && dim.ends_with('}'));
+    if dims.len() != shape.len() || !dims.iter().all(braces) {
+        return Err(bad(format!("`{flag} {layout}` is not the axes in braces of each of {} dims", shape.len())));
+    }
+    let dims: Vec<String> = shape.iter().zip(dims).map(|(size, axes)| format!("{size}{axes}")).collect();
+    Ok(format!("{dtype}[{}]{rest}", dims.join(", ")))
+}
+
+fn bad(message: String) -> Error {
+    Error::input(Code::BadOption, message)
+        .help("for example --mesh x=2,y=4 --shape 16,16 --from '{x},{y}' --to '{},{x}+{y}'")
+}

@@ -1,0 +1,95 @@
+//! Carries ways out on threads, and compares what every rank gets with the definition: the logical tensor, cut by hand.
+
+use ir::entity::EntityRef;
+use ir::ids::AxisId;
+use ir::mesh::{Axes, Mesh};
+use ir::types::{DebtKind, Type};
+use planner::reshard::Step;
+use runtime::comm::threads::{Fabric, Threads};
+use runtime::comm::{Communicator, Exchange};
+use runtime::tensor::{Pool, Tensor};
+
+/// A way: from, to, and the steps.
+type Way = (Type, Type, Vec<Step>);
+
+/// Runs all ways on one thread per rank and checks what they leave.
+pub(crate) fn check(mesh: &Mesh, ways: &[Way]) {
+    let ends = Fabric::join(mesh.devices() as usize);
+    let results: Vec<Vec<Vec<f32>>> = std::thread::scope(|scope| {
+        let run = |(rank, mut end): (usize, Threads)| scope.spawn(move || rank_results(mesh, ways, rank, &mut end));
+        let threads: Vec<_> = ends.into_iter().enumerate().map(run).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no rank fails")).collect()
+    });
+    for (place, way) in ways.iter().enumerate() {
+        for rank in 0..results.len() {
+            let peers = mesh.peers(rank as u64, &way.1.debt_axes());
+            let parts = peers.into_iter().map(|peer| results[peer as usize][place].as_slice());
+            let got = combined(parts, way.1.debt.as_ref().map(|debt| debt.kind));
+            let want = cut(mesh, &way.1, &logical(mesh, &way.0), rank);
+            assert_eq!(got, want, "rank {rank} from {:?} to {:?} by {:?}", way.0, way.1, way.2);
+        }
+    }
+}
+
+fn rank_results(mesh: &Mesh, ways: &[Way], rank: usize, end: &mut Threads) -> Vec<Vec<f32>> {
+    let pool = Pool::new();
+    let run = |(from, _, steps): &Way| {
+        let mut tensor = pool.floats(&cut(mesh, from, &partial(mesh, from, rank), rank));
+        let mut ty = from;
+        for step in steps {
+            let plan = Exchange::plan(mesh, rank, &step.change, &[ty]).expect("a legal step");
+            let group = end.join(&plan.ranks);
+            let mut results: Vec<Tensor> = plan.tensors.iter().map(|tensor| pool.alloc(tensor.len)).collect();
+            end.exchange(group, &plan, &[tensor], &mut results).expect("no rank fails");
+            tensor = results.remove(0);
+            ty = &step.ty;
+        }
+        tensor.floats().to_vec()
+    };
+    ways.iter().map(run).collect()
+}
+
+/// The tensor that a rank has a part of: it differs along the axes of the debt only. Whole numbers, so that sums are exact.
+fn partial(mesh: &Mesh, ty: &Type, rank: usize) -> Vec<f32> {
+    let share = mesh.index_along(&ty.debt_axes(), &mesh.coordinates(rank as u64));
+    (0..ty.elements()).map(|i| ((i * 7919 + share * 104_729) % 1009) as f32).collect()
+}
+
+/// What the partial tensors mean together.
+fn logical(mesh: &Mesh, ty: &Type) -> Vec<f32> {
+    let partials: Vec<Vec<f32>> =
+        mesh.peers(0, &ty.debt_axes()).into_iter().map(|rank| partial(mesh, ty, rank as usize)).collect();
+    combined(partials.iter().map(Vec::as_slice), ty.debt.as_ref().map(|debt| debt.kind))
+}
+
+fn combined<'a>(mut parts: impl Iterator<Item = &'a [f32]>, kind: Option<DebtKind>) -> Vec<f32> {
+    let first = parts.next().expect("a rank is its own peer").to_vec();
+    parts.fold(first, |mut all, part| {
+        let add = |a: f32, b: f32| if kind == Some(DebtKind::Max) { a.max(b) } else { a + b };
+        all.iter_mut().zip(part).for_each(|(a, &b)| *a = add(*a, b));
+        all
+    })
+}
+
+/// The elements of a matrix that a rank holds, in its order.
+fn cut(mesh: &Mesh, ty: &Type, whole: &[f32], rank: usize) -> Vec<f32> {
+    let own = |size: u64, axes: &Axes| own_indices(mesh, size, axes, rank);
+    let [rows, columns] = [0, 1].map(|dim| own(ty.dims[dim].size, &ty.dims[dim].axes));
+    let width = ty.dims[1].size as usize;
+    let (columns, whole) = (&columns, &whole);
+    let shard: Vec<f32> =
+        rows.into_iter().flat_map(|row| columns.iter().map(move |column| whole[row * width + column])).collect();
+    own(shard.len() as u64, &ty.storage).into_iter().map(|at| shard[at]).collect()
+}
+
+/// Nested ceilings: each axis in turn cuts what is left of the list into pieces of equal length but for the last.
+fn own_indices(mesh: &Mesh, size: u64, axes: &Axes, rank: usize) -> Vec<usize> {
+    let (mut own, mut bound): (Vec<usize>, usize) = ((0..size as usize).collect(), size as usize);
+    let coordinates = mesh.coordinates(rank as u64);
+    let place = |axis: AxisId| (coordinates[axis.index()] as usize, mesh.axes[axis].size as usize);
+    for (coordinate, shards) in axes.iter().map(place) {
+        bound = bound.div_ceil(shards);
+        own = own.into_iter().skip(coordinate * bound).take(bound).collect();
+    }
+    own
+}

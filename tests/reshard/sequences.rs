@@ -1,0 +1,97 @@
+//! The least cost of all sequences of collectives, found by trying every collective on every layout.
+
+use cost::Traffic;
+use ir::mesh::Axes;
+use ir::ops::Collective;
+use ir::types::Type;
+use planner::reshard::{Site, Step};
+
+/// The least cost between any two layouts.
+pub(crate) struct Sequences(Vec<Vec<f64>>);
+
+/// What is least: seconds, and of equal seconds the number of steps, which count as a nanosecond each.
+pub(crate) fn cost_of(step: &Step) -> f64 {
+    step.seconds + STEP
+}
+
+const STEP: f64 = 1e-9;
+
+impl Sequences {
+    /// Of sequences through these layouts, of any length: the least cost of those of one step more, until none is cheaper.
+    pub(crate) fn new(site: &Site<'_>, layouts: &[Type]) -> Sequences {
+        let changes = changes(site, layouts);
+        let edges: Vec<Vec<(usize, f64)>> = layouts.iter().map(|ty| edges(site, layouts, &changes, ty)).collect();
+        let from = |start: usize| {
+            let mut least = vec![f64::INFINITY; layouts.len()];
+            least[start] = 0.0;
+            loop {
+                let before = least.clone();
+                for (edges, cost) in edges.iter().zip(&before) {
+                    edges.iter().for_each(|&(to, step)| least[to] = least[to].min(cost + step));
+                }
+                if least == before {
+                    return least;
+                }
+            }
+        };
+        Sequences((0..layouts.len()).map(from).collect())
+    }
+
+    /// The least cost from one layout to another; infinite where no sequence leads there.
+    pub(crate) fn best(&self, from: usize, to: usize) -> f64 {
+        self.0[from][to]
+    }
+}
+
+/// Every collective that can be said of a matrix on the mesh.
+fn changes(site: &Site<'_>, layouts: &[Type]) -> Vec<Collective> {
+    let mut lists = vec![Axes::none()];
+    for list in (1..=site.mesh.axes.len()).flat_map(|len| lists_of(site, len)) {
+        lists.push(list);
+    }
+    let mut all = Vec::new();
+    for over in lists.iter().filter(|list| !list.is_empty()) {
+        all.extend([Collective::AllReduce { over: over.clone() }, Collective::Owe { over: over.clone() }]);
+        for dim in [None, Some(0), Some(1)] {
+            all.push(Collective::AllGather { dim, over: over.clone() });
+            all.push(Collective::ReduceScatter { dim, over: over.clone() });
+            all.push(Collective::Shard { dim, over: over.clone() });
+        }
+        all.extend([(0, 1), (1, 0)].map(|(from, to)| Collective::AllToAll { from, to, over: over.clone() }));
+    }
+    let mut dims: Vec<Vec<Axes>> = Vec::new();
+    for ty in layouts {
+        let axes = ty.dims.iter().map(|dim| dim.axes.clone()).collect();
+        if !dims.contains(&axes) {
+            dims.push(axes);
+        }
+    }
+    let sets: Vec<&Axes> = lists.iter().filter(|list| !list.is_empty() && list.sorted() == **list).collect();
+    let permutes = dims.iter().flat_map(|dims| sets.iter().map(|over| (dims.clone(), (*over).clone())));
+    all.extend(permutes.map(|(dims, over)| Collective::Permute { dims, over }));
+    all
+}
+
+/// All lists of so many axes.
+fn lists_of(site: &Site<'_>, len: usize) -> Vec<Axes> {
+    let mut lists = vec![Axes::none()];
+    for _ in 0..len {
+        let longer = |list: &Axes| -> Vec<Axes> {
+            let rest = site.mesh.tensor_axes().without(list);
+            rest.iter().map(|axis| list.union(&Axes::one(axis))).collect()
+        };
+        lists = lists.iter().flat_map(longer).collect();
+    }
+    lists
+}
+
+fn edges(site: &Site<'_>, layouts: &[Type], changes: &[Collective], ty: &Type) -> Vec<(usize, f64)> {
+    let edge = |change: &Collective| {
+        change.check_sizes(site.mesh, ty).ok()?;
+        let result = change.result_type(ty).ok()?;
+        let to = layouts.iter().position(|layout| *layout == result)?;
+        let traffic = Traffic::of(site.cluster, site.mesh, change, ty, &result);
+        Some((to, traffic.seconds(site.cluster, site.mesh, change.over()) + STEP))
+    };
+    changes.iter().filter_map(edge).collect()
+}
