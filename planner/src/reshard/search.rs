@@ -8,8 +8,8 @@ use ir::types::{Debt, Type};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// The sequence of collectives that takes the least time from one layout to another; of equally fast ones (to a nanosecond
-/// per step) the shortest, of these the one found first in the fixed order of moves. It uses the axes of both layouts, and
+/// The sequence of collectives that takes the least time from one layout to another, where each step counts a nanosecond
+/// more, so that of equally fast ones the shortest is found; of these the first in the fixed order of moves. It uses the axes of both layouts, and
 /// of those that neither has the `spare` ones: it may cut the tensor over them on the way, so that less is moved.
 ///
 /// # Errors
@@ -18,30 +18,34 @@ pub fn cheapest(site: &Site<'_>, from: &Type, to: &Type, spare: &Axes) -> Result
     let axes = from.used_axes().union(&to.used_axes()).union(spare).sorted();
     let most = plain(site, from, to)?.iter().map(weight).sum();
     let mut search = Search { site, to, axes, most, nodes: Vec::new(), known: HashMap::new(), open: BinaryHeap::new() };
-    search.reach(from.clone(), 0, None);
-    while let Some(Reverse((_, node, so_far))) = search.open.pop() {
-        let Node { ty, so_far: best, .. } = &search.nodes[node];
-        if *ty == *to {
-            return Ok(search.way_to(node));
+    search.reach(from.clone(), 0.0, None);
+    while let Some(Reverse((_, place))) = search.open.pop() {
+        let node = &mut search.nodes[place];
+        if node.ty == *to {
+            return Ok(search.way_to(place));
         }
-        if so_far > *best {
+        if std::mem::replace(&mut node.followed, true) {
             continue;
         }
-        for step in moves(site, &search.axes, ty, to) {
-            search.reach(step.ty.clone(), so_far + weight(&step), Some((node, step)));
+        let so_far = node.so_far;
+        for step in moves(site, &search.axes, &node.ty, to) {
+            search.reach(step.ty.clone(), so_far + weight(&step), Some((place, step)));
         }
     }
     Err(site.no_way(from, to))
 }
 
-/// Picoseconds, for sums that do not depend on their order, and a nanosecond for the step itself: less than any message
-/// takes, and more than rounding.
-fn weight(step: &Step) -> u64 {
-    (step.seconds * PICOSECONDS).ceil() as u64 + STEP
+/// Seconds, and a nanosecond for the step itself: less than any message takes.
+fn weight(step: &Step) -> f64 {
+    step.seconds + STEP
 }
 
-const PICOSECONDS: f64 = 1e12;
-const STEP: u64 = 1000;
+const STEP: f64 = 1e-9;
+
+/// What is equal to a picosecond is equal: sums of the same terms in another order are.
+fn picoseconds(seconds: f64) -> u64 {
+    (seconds * 1e12).round() as u64
+}
 
 /// What a layout is apart from the tensor that lies so.
 type Layout = (Vec<Axes>, Axes, Option<Debt>);
@@ -51,37 +55,37 @@ struct Search<'a> {
     to: &'a Type,
     axes: Axes,
     /// The weight of a way that is known: none that is dearer matters.
-    most: u64,
+    most: f64,
     nodes: Vec<Node>,
     known: HashMap<Layout, usize>,
-    /// (Weight so far and at least to come, node, weight so far), least first.
-    open: BinaryHeap<Reverse<(u64, usize, u64)>>,
+    /// Weight so far and at least to come, and node; least first.
+    open: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
 /// A layout that has been reached, and the last step of the best way to it.
 struct Node {
     ty: Type,
-    so_far: u64,
+    so_far: f64,
+    /// Whether the steps from here have been followed, at this weight.
+    followed: bool,
     last: Option<(usize, Step)>,
 }
 
 impl Search<'_> {
-    fn reach(&mut self, ty: Type, so_far: u64, last: Option<(usize, Step)>) {
-        let least = so_far + self.to_come(&ty);
-        if least > self.most {
+    fn reach(&mut self, ty: Type, so_far: f64, last: Option<(usize, Step)>) {
+        let least = picoseconds(so_far + self.to_come(&ty));
+        if least > picoseconds(self.most) {
             return;
         }
         let layout = (ty.dims.iter().map(|dim| dim.axes.clone()).collect(), ty.storage.clone(), ty.debt.clone());
-        let new = self.nodes.len();
-        let node = *self.known.entry(layout).or_insert(new);
-        if node == new {
-            self.nodes.push(Node { ty, so_far, last });
-        } else if so_far < self.nodes[node].so_far {
-            (self.nodes[node].so_far, self.nodes[node].last) = (so_far, last);
-        } else {
-            return;
+        let new = Node { ty, so_far, followed: false, last };
+        let place = *self.known.entry(layout).or_insert(self.nodes.len());
+        match self.nodes.get_mut(place) {
+            None => self.nodes.push(new),
+            Some(node) if picoseconds(so_far) < picoseconds(node.so_far) => *node = new,
+            Some(_) => return,
         }
-        self.open.push(Reverse((least, node, so_far)));
+        self.open.push(Reverse((least, place)));
     }
 
     fn way_to(mut self, mut node: usize) -> Vec<Step> {
@@ -101,9 +105,9 @@ impl Search<'_> {
     /// the tensor now nor are still due. Of k such other ranks all payments get (1 - 1/n) m/k together; the gathers then get
     /// what is missing from m/(k n), and an all-reduce is no better. Payments have log2 n messages, gathers log2 of the
     /// factor by which they make the share grow, and axes that must leave their dims need a message.
-    fn to_come(&self, ty: &Type) -> u64 {
+    fn to_come(&self, ty: &Type) -> f64 {
         if ty == self.to {
-            return 0;
+            return 0.0;
         }
         let (mesh, cluster) = (self.site.mesh, self.site.cluster);
         let due = due(ty, self.to);
@@ -120,6 +124,6 @@ impl Search<'_> {
         let seconds =
             wire * ty.bytes() as f64 * least_of(|link| 1.0 / link.bandwidth) + messages * least_of(|link| link.latency);
         // A little less, so that rounding does not make it too much.
-        (seconds * PICOSECONDS * (1.0 - 1e-9)) as u64 + STEP
+        seconds * (1.0 - 1e-12) + STEP
     }
 }
