@@ -3,6 +3,7 @@
 use super::moves::moves;
 use super::plain::{due, plain};
 use super::{NoWay, Site, Step};
+use cost::Link;
 use ir::mesh::Axes;
 use ir::types::{Debt, Type};
 use std::cmp::Reverse;
@@ -104,7 +105,7 @@ impl Search<'_> {
     /// over n' of them gets (1 - 1/n') of what the rank holds then, which is at least m, cut over all axes that neither cut
     /// the tensor now nor are still due. Of k such other ranks all payments get (1 - 1/n) m/k together; the gathers then get
     /// what is missing from m/(k n), and an all-reduce is no better. Payments have log2 n messages, gathers log2 of the
-    /// factor by which they make the share grow, and axes that must leave their dims need a message.
+    /// factor by which they make the share grow. What the dims need counts instead where it is more ([`Search::uncutting`]).
     fn to_come(&self, ty: &Type) -> f64 {
         if ty == self.to {
             return 0.0;
@@ -113,17 +114,34 @@ impl Search<'_> {
         let due = due(ty, self.to);
         let share = |ty: &Type| 1.0 / mesh.size(&ty.sharded_axes()) as f64;
         let (now, end, n) = (share(ty), share(self.to), mesh.size(&due) as f64);
-        let others = self.axes.without(&ty.sharded_axes()).without(&due);
-        let least = if due.is_empty() { now } else { now / mesh.size(&others) as f64 };
-        let wire = (1.0 - 1.0 / n) * least + (end - least / n).max(0.0);
-        let stays = |axes: &Axes, to: &Axes| axes.is_prefix_of(to);
-        let mut dims = ty.dims.iter().zip(&self.to.dims);
-        let leaves = !stays(&ty.storage, &self.to.storage) || dims.any(|(dim, to)| !stays(&dim.axes, &to.axes));
-        let messages = n.log2() + (n * end / now).log2().max(if leaves { 1.0 } else { 0.0 });
-        let least_of = |of: fn(&cost::Link) -> f64| cluster.links.iter().map(of).fold(f64::INFINITY, f64::min);
+        let others = mesh.size(&self.axes.without(&ty.sharded_axes()).without(&due)) as f64;
+        let least = if due.is_empty() { now } else { now / others };
+        let (fewer, messages) = self.uncutting(ty);
+        let wire = (1.0 - 1.0 / n) * least + (end - least / n).max(fewer * now / others / n);
+        let messages = n.log2() + (n * end / now).log2().max(messages);
+        let least_of = |of: fn(&Link) -> f64| cluster.links.iter().map(of).fold(f64::INFINITY, f64::min);
         let seconds =
             wire * ty.bytes() as f64 * least_of(|link| 1.0 / link.bandwidth) + messages * least_of(|link| link.latency);
         // A little less, so that rounding does not make it too much.
         seconds * (1.0 - 1e-12) + STEP
+    }
+
+    /// What the dims and the storage need where c times as many shards are to become fewer: each an all-gather or an
+    /// all-to-all of its own, which gets (1 - 1/c) of what a rank holds in log2 c messages. Where the axes alone differ, some
+    /// change must still be: a message. Gives the sum of (1 - 1/c), and the messages.
+    fn uncutting(&self, ty: &Type) -> (f64, f64) {
+        let dims = ty.dims.iter().zip(&self.to.dims).map(|(dim, to)| (&dim.axes, &to.axes));
+        let (mut fewer, mut messages, mut some) = (0.0, 0.0, 0.0);
+        for (axes, to) in dims.chain([(&ty.storage, &self.to.storage)]) {
+            let times = self.site.mesh.size(axes) as f64 / self.site.mesh.size(to) as f64;
+            if times > 1.0 {
+                fewer += 1.0 - 1.0 / times;
+                messages += times.log2().max(1.0);
+            }
+            if !axes.is_prefix_of(to) {
+                some = 1.0;
+            }
+        }
+        (fewer, f64::max(messages, some))
     }
 }
