@@ -1,6 +1,6 @@
 //! The command line as a user meets it: the built binary, run in a folder of its own.
 //!
-//! A case of `tests/cases/{errors,schedule}` is a text file: `# meshwright ARGS`, then files (`# file NAME` and lines) and
+//! A case of `tests/cases/{errors,reshard,schedule}` is a text file: `# meshwright ARGS`, then files (`# file NAME` and lines) and
 //! folders (`# folder NAME`) to make, then `----`, the exit status, and all that is printed. `BLESS=1` rewrites the answers.
 
 use serde_json::Value;
@@ -65,6 +65,11 @@ fn errors_say_what_where_and_what_to_do() {
 #[test]
 fn schedules_are_drawn() {
     cases("schedule");
+}
+
+#[test]
+fn ways_between_layouts_are_told() {
+    cases("reshard");
 }
 
 fn cases(folder: &str) {

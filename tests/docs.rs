@@ -53,10 +53,11 @@ fn commands(text: &str) -> Vec<Shown<'_>> {
     commands
 }
 
-/// What a command prints, on either stream; lines end without blanks.
+/// What a command prints, on either stream; lines end without blanks. Single quotes are for the shell.
 fn run(root: &Path, args: &str) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
-    let output = command.args(args.split_whitespace()).current_dir(root).env_remove("COLUMNS").output();
+    let output =
+        command.args(args.replace('\'', "").split_whitespace()).current_dir(root).env_remove("COLUMNS").output();
     let output = output.expect("the binary runs");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     text.lines().map(|line| line.trim_end().to_string() + "\n").collect()

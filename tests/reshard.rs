@@ -79,7 +79,7 @@ fn two_axes() {
 
 #[test]
 fn three_axes() {
-    check(&[2, 2, 2], &[DebtKind::Sum], 101);
+    check(&[2, 2, 2], &[DebtKind::Sum], 61);
 }
 
 #[test]

@@ -194,7 +194,7 @@ catalogue! {
         "%y: f32[b] = silu(%x)   where %x owes a sum over {tp}";
         "Pay it first: all_reduce or reduce_scatter.";
     210 BadCollective "a collective that does not fit":
-        "A collective takes axes from, or puts axes on, the minor end of a dim, and pays only what is owed. The result's type follows.";
+        "A collective takes axes from, or puts axes on, the minor end of a dim, and pays only what is owed; a permute leaves each dim as many shards as it has. The result's type follows.";
         "all_gather(%x, dim=0, over={tp})   where dim 0 is sharded over {dp}";
         "Name the dim and the axes that the operand has.";
     211 UnknownSeedDim "a seed rule with an unknown dim":
