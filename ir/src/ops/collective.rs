@@ -245,7 +245,9 @@ fn permute(ty: &mut Type, dims: &[Axes], over: &Axes) -> Result<(), String> {
         return Err(format!("it states the axes of {} dims; the rank is {}", dims.len(), ty.rank()));
     }
     if moving_axes(ty, dims) != *over {
-        return Err("`over` must be the axes from the first that differs on, before and after, in mesh order".to_string());
+        return Err(
+            "`over` must be the axes from the first that differs on, before and after, in mesh order".to_string()
+        );
     }
     let mut taken = ty.storage.union(&ty.debt_axes());
     for (dim, axes) in ty.dims.iter_mut().zip(dims) {
