@@ -12,18 +12,22 @@ mod tests;
 mod tokens;
 mod update;
 
-use crate::backend::{Backend, Moment, Site};
-use crate::tensor::{Pool, Tensor};
-use ir::ops::KernelOp;
+use crate::arena::{Arena, as_ints};
+use crate::backend::{Backend, Moment, Site, Span, updated};
+use ir::ops::{KernelOp, UnaryKind};
 use ir::types::DType;
 use kernels::cpu::Par;
-use kernels::cpu::elementwise::{self, add_assign};
+use kernels::cpu::elementwise::add_assign;
+use std::sync::Arc;
 
-/// The processor, for one rank.
+/// The processor, for one lane of one rank.
 pub struct Cpu {
-    pool: Pool,
+    arena: Arc<Arena>,
     par: Par,
+    /// What kernels work in.
     scratch: Vec<f32>,
+    /// An operand that its result takes the place of, or a result that is to be added.
+    aside: Vec<f32>,
 }
 
 /// A kernel with its shapes.
@@ -31,6 +35,10 @@ pub struct Kernel {
     run: Run,
     /// Whether it adds to its result by itself.
     adds: bool,
+    /// Whether its result has the elements of its operand.
+    copies: bool,
+    /// The operands that already stand in the results.
+    updated: &'static [usize],
 }
 
 /// The call of a kernel.
@@ -38,22 +46,38 @@ type Run = Box<dyn FnMut(&mut Call<'_>, Par) + Send>;
 
 /// What a kernel is called with.
 struct Call<'a> {
-    operands: &'a [Tensor],
-    results: &'a mut [Tensor],
+    arena: &'a Arena,
+    operands: &'a [Span],
+    /// An operand that lies where a result goes, and its elements.
+    moved: Option<(Span, &'a [f32])>,
+    results: Results<'a>,
     moment: Moment,
     accumulate: bool,
     scratch: &'a mut Vec<f32>,
 }
 
+/// Where results go.
+enum Results<'a> {
+    /// To places that no operand meets, and none another.
+    Places(&'a [Span]),
+    /// The one result, to a buffer.
+    Aside(&'a mut [f32]),
+}
+
 impl<'a> Call<'a> {
     /// An operand's floats.
     fn float(&self, operand: usize) -> &'a [f32] {
-        self.operands[operand].floats()
+        let span = self.operands[operand];
+        match self.moved {
+            Some((from, elements)) if from == span => elements,
+            // SAFETY: no result meets it, and the program lets nobody else write it now.
+            _ => unsafe { self.arena.floats(span) },
+        }
     }
 
     /// An operand's integers.
     fn int(&self, operand: usize) -> &'a [i32] {
-        self.operands[operand].ints()
+        as_ints(self.float(operand))
     }
 
     /// A scalar operand.
@@ -63,72 +87,134 @@ impl<'a> Call<'a> {
 
     /// The one result.
     fn out(&mut self) -> &mut [f32] {
-        self.results[0].write()
+        match &mut self.results {
+            // SAFETY: no operand that is read and no other result meets it, and nobody else touches it now.
+            Results::Places(places) => unsafe { self.arena.floats_mut(places[0]) },
+            Results::Aside(buffer) => buffer,
+        }
     }
 
     /// All results.
-    fn outs<const N: usize>(&mut self) -> [&mut [f32]; N] {
-        let mut results = self.results.iter_mut();
-        std::array::from_fn(|_| results.next().map_or(&mut [][..], Tensor::write))
+    fn outs<const N: usize>(&mut self) -> [&'a mut [f32]; N] {
+        let Results::Places(places) = self.results else { return std::array::from_fn(|_| &mut [][..]) };
+        // SAFETY: as in `out`.
+        std::array::from_fn(|i| places.get(i).map_or(&mut [][..], |&place| unsafe { self.arena.floats_mut(place) }))
     }
 }
 
 impl Cpu {
     /// A rank's share of the processor: so many threads.
+    ///
+    /// # Panics
+    /// If there is no memory at all.
     pub fn new(threads: usize) -> Cpu {
-        Cpu { pool: Pool::new(), par: Par(threads.max(1)), scratch: Vec::new() }
+        let arena = Arc::new(Arena::new(0).expect("some memory"));
+        Cpu { arena, par: Par(threads.max(1)), scratch: Vec::new(), aside: Vec::new() }
     }
 
-    /// Bytes that wait to be used again.
-    pub fn free_bytes(&self) -> usize {
-        self.pool.free_bytes()
+    /// The memory, which peers may read and write too.
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
     }
 }
 
 impl Backend for Cpu {
     type Kernel = Kernel;
 
-    fn prepare(&self, op: &KernelOp, site: &Site<'_>) -> Result<Kernel, String> {
+    fn reserve(&mut self, bytes: usize) -> Result<(), String> {
+        self.arena = Arc::new(Arena::new(bytes)?);
+        Ok(())
+    }
+
+    fn lane(&self) -> Result<Cpu, String> {
+        Ok(Cpu { arena: self.arena.clone(), par: self.par, scratch: Vec::new(), aside: Vec::new() })
+    }
+
+    fn prepare(&mut self, op: &KernelOp, site: &Site<'_>) -> Result<Kernel, String> {
         let mut types = site.operands.iter().chain(site.results);
         if let Some(ty) = types.find(|ty| !matches!(ty.dtype, DType::F32 | DType::I32)) {
             return Err(format!("the cpu backend computes in f32, not in {}", ty.dtype.name()));
         }
         use KernelOp as Op;
         let adds = matches!(op, Op::Einsum(_) | Op::EmbeddingGrad(_) | Op::RmsNormDgamma(_) | Op::LayerNormDgamma(_));
-        Ok(Kernel { run: closure(op, site)?, adds })
+        let copies = match op {
+            Op::Unary(unary) => matches!(unary.0, UnaryKind::Cast(_)),
+            op => matches!(op, Op::Reshape(_)),
+        };
+        Ok(Kernel { run: closure(op, site)?, adds, copies, updated: updated(op) })
     }
 
-    fn alloc(&self, len: usize) -> Tensor {
-        self.pool.alloc(len)
-    }
-
-    fn launch(&mut self, kernel: &mut Kernel, moment: Moment, operands: &[Tensor], results: &mut [Tensor]) {
-        let scratch = &mut self.scratch;
-        (kernel.run)(&mut Call { operands, results, moment, accumulate: false, scratch }, self.par);
-    }
-
-    fn accumulate(&mut self, kernel: &mut Kernel, moment: Moment, operands: &[Tensor], into: &mut Tensor) {
-        if !kernel.adds {
-            let mut fresh = self.pool.alloc(into.len());
-            self.launch(kernel, moment, operands, std::slice::from_mut(&mut fresh));
-            return self.add(into, &fresh);
+    fn launch(
+        &mut self,
+        kernel: &mut Kernel,
+        moment: Moment,
+        operands: &[Span],
+        results: &[Span],
+        accumulate: bool,
+    ) {
+        let Cpu { arena, par, scratch, aside } = self;
+        let mut call =
+            Call { arena, operands, moved: None, results: Results::Places(results), moment, accumulate, scratch };
+        if accumulate && !kernel.adds {
+            aside.resize(results[0].len, 0.0);
+            call.results = Results::Aside(aside);
+            (kernel.run)(&mut call, *par);
+            // SAFETY: nobody else touches the result now.
+            return add_assign(unsafe { arena.floats_mut(results[0]) }, aside, *par);
         }
-        let (results, scratch) = (std::slice::from_mut(into), &mut self.scratch);
-        (kernel.run)(&mut Call { operands, results, moment, accumulate: true, scratch }, self.par);
-    }
-
-    fn add(&mut self, into: &mut Tensor, from: &Tensor) {
-        if into.is_unique() {
-            return add_assign(into.write(), from.floats(), self.par);
+        match in_place(kernel, operands, results) {
+            Some(_) if kernel.copies => return,
+            Some(span) => {
+                aside.clear();
+                // SAFETY: nobody writes it now.
+                aside.extend_from_slice(unsafe { arena.floats(span) });
+                call.moved = Some((span, aside));
+            }
+            None => {}
         }
-        let mut sum = self.pool.alloc(into.len());
-        elementwise::binary(elementwise::Binary::Add, into.floats(), from.floats(), sum.write(), self.par);
-        *into = sum;
+        (kernel.run)(&mut call, *par);
     }
 
-    fn copy(&self, tensor: &Tensor) -> Tensor {
-        self.pool.floats(tensor.floats())
+    fn add(&mut self, into: Span, from: Span) {
+        assert!(!into.meets(from), "a sum does not lie on what is added");
+        // SAFETY: the two are apart, and nobody else touches them now.
+        let (into, from) = unsafe { (self.arena.floats_mut(into), self.arena.floats(from)) };
+        add_assign(into, from, self.par);
     }
+
+    fn copy(&mut self, to: Span, from: Span) {
+        assert!(!to.meets(from), "a copy does not lie on its source");
+        // SAFETY: the two are apart, and nobody else touches them now.
+        let (to, from) = unsafe { (self.arena.floats_mut(to), self.arena.floats(from)) };
+        to.copy_from_slice(from);
+    }
+
+    fn write(&mut self, to: Span, data: &[f32]) {
+        // SAFETY: nobody else touches it now.
+        unsafe { self.arena.floats_mut(to) }.copy_from_slice(data);
+    }
+
+    fn read(&mut self, from: Span, data: &mut [f32]) {
+        // SAFETY: nobody writes it now.
+        data.copy_from_slice(unsafe { self.arena.floats(from) });
+    }
+}
+
+/// The operand that a result lies on.
+///
+/// # Panics
+/// If it lies on part of one, on several, or on another result.
+fn in_place(kernel: &Kernel, operands: &[Span], results: &[Span]) -> Option<Span> {
+    let mut found = None;
+    for (place, result) in results.iter().enumerate() {
+        assert!(!results[..place].iter().any(|other| other.meets(*result)), "results lie apart");
+        let stands = |operand: usize| kernel.updated.get(place) == Some(&operand);
+        for (_, span) in operands.iter().enumerate().filter(|(at, span)| span.meets(*result) && !stands(*at)) {
+            assert!(span == result && found.is_none_or(|known| known == *span), "a result lies on part of an operand");
+            found = Some(*span);
+        }
+    }
+    found
 }
 
 fn closure(op: &KernelOp, site: &Site<'_>) -> Result<Run, String> {
