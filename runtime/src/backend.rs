@@ -99,10 +99,5 @@ pub trait Backend: Sized + Send {
 
 /// The operands whose elements an op changes into its results, one per result; none if its results are all new.
 pub fn updated(op: &KernelOp) -> &'static [usize] {
-    match op {
-        KernelOp::AdamW(_) => &[0, 2, 3],
-        KernelOp::Sgd(op) if op.has_momentum() => &[0, 2],
-        KernelOp::Sgd(_) => &[0],
-        _ => &[],
-    }
+    op.def().updates()
 }

@@ -18,6 +18,7 @@ use runtime::data::sampler::Sampler;
 use runtime::data::text::TextData;
 use runtime::exec::{self, Machine, Options, StepOutput};
 use runtime::metrics::{EvalRecord, Header, MetricsWriter, StepRecord};
+use scheduler::memory::memory;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -172,7 +173,8 @@ fn load(compiled: &File, seed: u64, microbatches: u32) -> Result<Machine, Error>
         return Err(Error::fault("compile", "there is no program"));
     };
     let forward = scheduler::emit::emit_forward(&compiled.model, staged, microbatches);
-    let forward = forward.map_err(|why| Error::fault("emit", why))?;
+    let mut forward = forward.map_err(|why| Error::fault("emit", why))?;
+    memory(&compiled.model, &mut forward, Some(program));
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let threads = (cores / compiled.model.mesh.devices() as usize).max(1);
     let options = Options { seed, threads, evaluation: Some(&forward) };
