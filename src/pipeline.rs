@@ -141,7 +141,7 @@ pub fn compile(
             broken.map_or(Ok(given), |found| Err(CompileError::Program(lines(&found))))?
         }
         None => {
-            let program = emit(&file.model, &staged, &schedule, request.microbatches)?;
+            let program = emit(&file.model, &staged, &schedule, request.microbatches, cluster)?;
             check_program("emit", &file.model, &program)?;
             program
         }

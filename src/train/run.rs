@@ -7,6 +7,7 @@ use crate::compiling::{compile, open};
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::CompileRequest;
+use cost::CPU;
 use ir::catalogue::Code;
 use ir::goal::{Goal, Layout};
 use ir::graph::Model;
@@ -130,7 +131,7 @@ impl Run<'_> {
             step_time_s,
             data_wait_s,
             mfu: None,
-            mem_peak_bytes: None,
+            mem_peak_bytes: self.machine.arena_bytes().into_iter().max(),
             skipped: false,
         };
         self.metrics.step(&record).map_err(|why| Error::file("write", &metrics_path(&self.request.out), &why))?;
@@ -172,12 +173,12 @@ fn load(compiled: &File, seed: u64, microbatches: u32) -> Result<Machine, Error>
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
     };
-    let forward = scheduler::emit::emit_forward(&compiled.model, staged, microbatches);
+    let forward = scheduler::emit::emit_forward(&compiled.model, staged, microbatches, &CPU);
     let mut forward = forward.map_err(|why| Error::fault("emit", why))?;
     memory(&compiled.model, &mut forward, Some(program));
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let threads = (cores / compiled.model.mesh.devices() as usize).max(1);
-    let options = Options { seed, threads, evaluation: Some(&forward) };
+    let options = Options { seed, threads, evaluation: Some(&forward), lanes: None };
     Machine::load(&compiled.model, program, &options).map_err(machine_error)
 }
 

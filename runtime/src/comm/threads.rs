@@ -116,7 +116,6 @@ impl Threads {
         };
         self.lines.entry(key).or_insert_with(|| Arc::new(LineEnd::new(shared(), sends))).clone()
     }
-
 }
 
 impl Communicator for Threads {

@@ -53,11 +53,7 @@ impl Watch {
             thread: OnceLock::new(),
             awaited: Mutex::new(Awaited::Peers { group: 0 }),
         };
-        Watch {
-            awake: AtomicUsize::new(0),
-            beds: (0..threads).map(|_| bed()).collect(),
-            alarm: Alarm::default(),
-        }
+        Watch { awake: AtomicUsize::new(0), beds: (0..threads).map(|_| bed()).collect(), alarm: Alarm::default() }
     }
 
     /// So many more threads are awake.

@@ -78,12 +78,7 @@ struct Started<'a, C: Communicator> {
 }
 
 impl<'a, C: Communicator, K> Compiler<'a, C, K> {
-    fn instr<B: Backend<Kernel = K>>(
-        &mut self,
-        at: usize,
-        backend: &mut B,
-        comm: &mut C,
-    ) -> Result<(), String> {
+    fn instr<B: Backend<Kernel = K>>(&mut self, at: usize, backend: &mut B, comm: &mut C) -> Result<(), String> {
         match &self.body.instrs[at] {
             BodyInstr::Compute(stmt) => self.compute(stmt, backend),
             BodyInstr::Start { token, collective, operands } => self.start(at, (*token, collective, operands), comm),

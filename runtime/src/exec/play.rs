@@ -99,8 +99,7 @@ impl Play {
                 backend.launch(&mut kernels[*kernel], self.moment, operands, into, run.goes_on[*sum]);
             }
             Step::Start { call, sources, results, berth } => {
-                let flight =
-                    comm.start(&call.group, &call.plan, &places[sources.clone()], &places[results.clone()]);
+                let flight = comm.start(&call.group, &call.plan, &places[sources.clone()], &places[results.clone()]);
                 carrier.carry(Carried { call: call.clone(), flight, berth: self.berth + berth });
             }
             Step::Wait { call, berth, sums } => {

@@ -45,12 +45,10 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
     fn act(&mut self, row: usize, action: &Action<C>, input: &StepInput) -> Result<(), Stopped> {
         let backend = &mut self.hands.backend;
         match action {
-            Action::Feed { to, input: value, microbatch, pieces } => {
-                match &input.microbatches[*microbatch][value] {
-                    Input::Ints(whole) => feed(backend, as_floats(whole), pieces, *to, &mut self.fed),
-                    Input::Floats(whole) => feed(backend, whole, pieces, *to, &mut self.fed),
-                }
-            }
+            Action::Feed { to, input: value, microbatch, pieces } => match &input.microbatches[*microbatch][value] {
+                Input::Ints(whole) => feed(backend, as_floats(whole), pieces, *to, &mut self.fed),
+                Input::Floats(whole) => feed(backend, whole, pieces, *to, &mut self.fed),
+            },
             Action::Seed { to } => backend.write(*to, &[input.loss_cotangent()]),
             Action::Run(run) => {
                 let play = Play::new(&self.sheets, row, *run, self.seed, input.step);

@@ -14,10 +14,10 @@ mod update;
 
 use crate::arena::{Arena, as_ints};
 use crate::backend::{Backend, Moment, Site, Span, updated};
-use ir::ops::{KernelOp, UnaryKind};
+use ir::ops::{KernelOp, Unary, UnaryKind};
 use ir::types::DType;
-use kernels::cpu::Par;
 use kernels::cpu::elementwise::add_assign;
+use kernels::cpu::{Par, Source};
 use std::sync::Arc;
 
 /// The processor, for one lane of one rank.
@@ -26,7 +26,7 @@ pub struct Cpu {
     par: Par,
     /// What kernels work in.
     scratch: Vec<f32>,
-    /// An operand that its result takes the place of, or a result that is to be added.
+    /// A result that is to be added.
     aside: Vec<f32>,
 }
 
@@ -35,10 +35,20 @@ pub struct Kernel {
     run: Run,
     /// Whether it adds to its result by itself.
     adds: bool,
-    /// Whether its result has the elements of its operand.
-    copies: bool,
-    /// The operands that already stand in the results.
-    updated: &'static [usize],
+    place: InPlace,
+}
+
+/// What a kernel does where its result lies on an operand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum InPlace {
+    /// That is not possible.
+    Never,
+    /// There is nothing to do.
+    IsThere,
+    /// It computes in place.
+    Computes,
+    /// Results begin as these operands, which it does not read.
+    Updates(&'static [usize]),
 }
 
 /// The call of a kernel.
@@ -48,8 +58,6 @@ type Run = Box<dyn FnMut(&mut Call<'_>, Par) + Send>;
 struct Call<'a> {
     arena: &'a Arena,
     operands: &'a [Span],
-    /// An operand that lies where a result goes, and its elements.
-    moved: Option<(Span, &'a [f32])>,
     results: Results<'a>,
     moment: Moment,
     accumulate: bool,
@@ -67,11 +75,15 @@ enum Results<'a> {
 impl<'a> Call<'a> {
     /// An operand's floats.
     fn float(&self, operand: usize) -> &'a [f32] {
-        let span = self.operands[operand];
-        match self.moved {
-            Some((from, elements)) if from == span => elements,
-            // SAFETY: no result meets it, and the program lets nobody else write it now.
-            _ => unsafe { self.arena.floats(span) },
+        // SAFETY: no result meets it (a kernel that may run in place asks for `source`), and nobody else writes it now.
+        unsafe { self.arena.floats(self.operands[operand]) }
+    }
+
+    /// An operand of a kernel whose result may lie on it.
+    fn source(&self, operand: usize) -> Source<'a> {
+        match self.results {
+            Results::Places(places) if places[0] == self.operands[operand] => Source::Own,
+            _ => Source::Other(self.float(operand)),
         }
     }
 
@@ -137,42 +149,31 @@ impl Backend for Cpu {
         }
         use KernelOp as Op;
         let adds = matches!(op, Op::Einsum(_) | Op::EmbeddingGrad(_) | Op::RmsNormDgamma(_) | Op::LayerNormDgamma(_));
-        let copies = match op {
-            Op::Unary(unary) => matches!(unary.0, UnaryKind::Cast(_)),
-            op => matches!(op, Op::Reshape(_)),
+        let place = match op {
+            Op::Unary(Unary(UnaryKind::Cast(_))) | Op::Reshape(_) => InPlace::IsThere,
+            Op::Unary(_) | Op::Dropout(_) => InPlace::Computes,
+            Op::Binary(binary) if binary.equation.is_none() => InPlace::Computes,
+            op if updated(op).is_empty() => InPlace::Never,
+            op => InPlace::Updates(updated(op)),
         };
-        Ok(Kernel { run: closure(op, site)?, adds, copies, updated: updated(op) })
+        Ok(Kernel { run: closure(op, site)?, adds, place })
     }
 
-    fn launch(
-        &mut self,
-        kernel: &mut Kernel,
-        moment: Moment,
-        operands: &[Span],
-        results: &[Span],
-        accumulate: bool,
-    ) {
+    fn launch(&mut self, kernel: &mut Kernel, moment: Moment, operands: &[Span], results: &[Span], accumulate: bool) {
         let Cpu { arena, par, scratch, aside } = self;
-        let mut call =
-            Call { arena, operands, moved: None, results: Results::Places(results), moment, accumulate, scratch };
-        if accumulate && !kernel.adds {
-            aside.resize(results[0].len, 0.0);
-            call.results = Results::Aside(aside);
-            (kernel.run)(&mut call, *par);
-            // SAFETY: nobody else touches the result now.
-            return add_assign(unsafe { arena.floats_mut(results[0]) }, aside, *par);
+        let is_there = lies_on_operand(kernel.place, operands, results) && kernel.place == InPlace::IsThere;
+        if is_there && !accumulate {
+            return;
         }
-        match in_place(kernel, operands, results) {
-            Some(_) if kernel.copies => return,
-            Some(span) => {
-                aside.clear();
-                // SAFETY: nobody writes it now.
-                aside.extend_from_slice(unsafe { arena.floats(span) });
-                call.moved = Some((span, aside));
-            }
-            None => {}
+        let mut call = Call { arena, operands, results: Results::Places(results), moment, accumulate, scratch };
+        if !accumulate || kernel.adds {
+            return (kernel.run)(&mut call, *par);
         }
+        aside.resize(results[0].len, 0.0);
+        call.results = Results::Aside(aside);
         (kernel.run)(&mut call, *par);
+        // SAFETY: nobody else touches the result now.
+        add_assign(unsafe { arena.floats_mut(results[0]) }, aside, *par);
     }
 
     fn add(&mut self, into: Span, from: Span) {
@@ -200,18 +201,19 @@ impl Backend for Cpu {
     }
 }
 
-/// The operand that a result lies on.
+/// Whether a result lies on an operand, other than by an update.
 ///
 /// # Panics
-/// If it lies on part of one, on several, or on another result.
-fn in_place(kernel: &Kernel, operands: &[Span], results: &[Span]) -> Option<Span> {
-    let mut found = None;
-    for (place, result) in results.iter().enumerate() {
-        assert!(!results[..place].iter().any(|other| other.meets(*result)), "results lie apart");
-        let stands = |operand: usize| kernel.updated.get(place) == Some(&operand);
-        for (_, span) in operands.iter().enumerate().filter(|(at, span)| span.meets(*result) && !stands(*at)) {
-            assert!(span == result && found.is_none_or(|known| known == *span), "a result lies on part of an operand");
-            found = Some(*span);
+/// If the kernel cannot do that, it lies on part of one, or on another result.
+fn lies_on_operand(place: InPlace, operands: &[Span], results: &[Span]) -> bool {
+    let mut found = false;
+    for (number, result) in results.iter().enumerate() {
+        assert!(!results[..number].iter().any(|other| other.meets(*result)), "results lie apart");
+        for (at, operand) in operands.iter().enumerate().filter(|(_, operand)| operand.meets(*result)) {
+            let stands = matches!(place, InPlace::Updates(updated) if updated.get(number) == Some(&at));
+            let may = matches!(place, InPlace::IsThere | InPlace::Computes) && operand == result;
+            assert!(stands || may, "a result lies on operand {at}: {operand:?}, {result:?}");
+            found |= may;
         }
     }
     found

@@ -31,7 +31,7 @@ pub(super) fn unary(op: &Unary) -> Run {
             });
         }
     };
-    Box::new(move |call, par| elementwise::unary(kind, call.float(0), call.out(), par))
+    Box::new(move |call, par| elementwise::unary(kind, call.source(0), call.out(), par))
 }
 
 pub(super) fn binary(op: &Binary, site: &Site<'_>) -> Result<Run, String> {
@@ -48,7 +48,7 @@ pub(super) fn binary(op: &Binary, site: &Site<'_>) -> Result<Run, String> {
     };
     let Some(equation) = &op.equation else {
         return Ok(Box::new(move |call, par| {
-            elementwise::binary(kind, call.float(0), call.float(1), call.out(), par);
+            elementwise::binary(kind, call.source(0), call.source(1), call.out(), par);
         }));
     };
     let sizes = site.result(0)?;
@@ -77,6 +77,6 @@ pub(super) fn dropout(op: &Dropout, site: &Site<'_>) -> Result<Run, String> {
         let key = dropout_key(call.moment, &path);
         origin[0] = first[0] + call.moment.microbatch * whole[0];
         let part = Part { dims: &dims, origin: &origin, global_dims: &whole };
-        dropout::dropout(call.float(0), call.out(), p, key, part, par);
+        dropout::dropout(call.source(0), call.out(), p, key, part, par);
     }))
 }

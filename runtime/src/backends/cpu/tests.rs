@@ -220,8 +220,8 @@ fn every_op_equals_the_reference_whole_and_sharded() {
         let one = Mesh::default();
         let apart = run(kernel, &one, &given, [&types, &results], How::Apart);
         check(&op, &apart, &want, 1.0, "whole");
-        let places = 0..if matches!(kernel, KernelOp::Unary(_) | KernelOp::Binary(_) | KernelOp::Dropout(_)) { 2 } else { 0 };
-        for place in places.filter(|&place| types.get(place).is_some_and(|ty| ty.elements() == results[0].elements())) {
+        let views: &[usize] = if kernel.def().is_view() { &[0] } else { &[] };
+        for &place in kernel.def().in_place().iter().chain(views) {
             assert_eq!(run(kernel, &one, &given, [&types, &results], How::On(place)), apart, "{} in place", op.name());
         }
         if results.len() == 1 && updated(kernel).is_empty() {
