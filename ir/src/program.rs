@@ -358,6 +358,13 @@ pub struct Program {
     pub classes: Vec<Class>,
 }
 
+impl Program {
+    /// Whether it says where its tensors lie.
+    pub fn has_places(&self) -> bool {
+        self.classes.iter().all(|class| class.arena.is_some()) && self.bodies.values().all(|body| body.frame.is_some())
+    }
+}
+
 impl Body {
     /// The kernel of a compute statement.
     pub fn kernel(stmt: &Stmt) -> Option<&KernelOp> {

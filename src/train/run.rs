@@ -21,6 +21,7 @@ use runtime::data::sampler::Sampler;
 use runtime::data::text::TextData;
 use runtime::exec::{self, Machine, Options, StepOutput};
 use runtime::metrics::{EvalRecord, Header, MetricsWriter, StepRecord, losses};
+use scheduler::memory::memory;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -155,7 +156,7 @@ impl Run<'_> {
             step_time_s,
             data_wait_s,
             mfu: None,
-            mem_peak_bytes: None,
+            mem_peak_bytes: self.machine.arena_bytes().into_iter().max(),
             skipped: false,
         };
         self.metrics.step(&record).map_err(|why| Error::file("write", &metrics_path(&self.request.out), &why))?;
@@ -216,10 +217,11 @@ fn load(compiled: &File, seed: u64, microbatches: u32) -> Result<Machine, Error>
         return Err(Error::fault("compile", "there is no program"));
     };
     let forward = scheduler::emit::emit_forward(&compiled.model, staged, microbatches, &CPU);
-    let forward = forward.map_err(|why| Error::fault("emit", why))?;
+    let mut forward = forward.map_err(|why| Error::fault("emit", why))?;
+    memory(&compiled.model, &mut forward, Some(program));
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let threads = (cores / compiled.model.mesh.devices() as usize).max(1);
-    let options = Options { seed, threads, evaluation: Some(&forward) };
+    let options = Options { seed, threads, evaluation: Some(&forward), lanes: None };
     Machine::load(&compiled.model, program, &options).map_err(machine_error)
 }
 

@@ -5,19 +5,39 @@ use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::types::{DebtKind, Type};
 use planner::reshard::Step;
+use runtime::backend::{Backend, Span};
+use runtime::backends::cpu::Cpu;
 use runtime::comm::threads::{Fabric, Threads};
-use runtime::comm::{Communicator, Exchange};
-use runtime::tensor::{Pool, Tensor};
+use runtime::comm::{Communicator, Exchange, Hand};
 
 /// A way: from, to, and the steps.
 type Way = (Type, Type, Vec<Step>);
 
+/// Bytes of a rank's arena: more than the tensors of one way.
+const ARENA: usize = 1 << 16;
+
 /// Runs all ways on one thread per rank and checks what they leave.
 pub(crate) fn check(mesh: &Mesh, ways: &[Way]) {
-    let ends = Fabric::join(mesh.devices() as usize);
+    let ranks = mesh.devices() as usize;
+    let fabric = Fabric::new(ranks, false);
+    let joined = |rank| {
+        let mut cpu = Cpu::new(1);
+        cpu.reserve(ARENA).expect("some memory");
+        let mut end = fabric.end(rank, cpu.arena().clone());
+        end.expect(1, 1);
+        (rank, cpu, end)
+    };
+    let ends: Vec<(usize, Cpu, Threads)> = (0..ranks).map(joined).collect();
+    fabric.enter(ranks);
     let results: Vec<Vec<Vec<f32>>> = std::thread::scope(|scope| {
-        let run = |(rank, mut end): (usize, Threads)| scope.spawn(move || rank_results(mesh, ways, rank, &mut end));
-        let threads: Vec<_> = ends.into_iter().enumerate().map(run).collect();
+        let run = |(rank, mut cpu, mut end): (usize, Cpu, Threads)| {
+            scope.spawn(move || {
+                let results = ways.iter().map(|way| result(mesh, way, rank, &mut cpu, &mut end)).collect();
+                end.leave();
+                results
+            })
+        };
+        let threads: Vec<_> = ends.into_iter().map(run).collect();
         threads.into_iter().map(|thread| thread.join().expect("no rank fails")).collect()
     });
     for (place, way) in ways.iter().enumerate() {
@@ -31,22 +51,28 @@ pub(crate) fn check(mesh: &Mesh, ways: &[Way]) {
     }
 }
 
-fn rank_results(mesh: &Mesh, ways: &[Way], rank: usize, end: &mut Threads) -> Vec<Vec<f32>> {
-    let pool = Pool::new();
-    let run = |(from, _, steps): &Way| {
-        let mut tensor = pool.floats(&cut(mesh, from, &partial(mesh, from, rank), rank));
-        let mut ty = from;
-        for step in steps {
-            let plan = Exchange::plan(mesh, rank, &step.change, &[ty]).expect("a legal step");
-            let group = end.join(&plan.ranks);
-            let mut results: Vec<Tensor> = plan.tensors.iter().map(|tensor| pool.alloc(tensor.len)).collect();
-            end.exchange(group, &plan, &[tensor], &mut results).expect("no rank fails");
-            tensor = results.remove(0);
-            ty = &step.ty;
-        }
-        tensor.floats().to_vec()
-    };
-    ways.iter().map(run).collect()
+/// What a rank has at the end of a way. Each tensor of the way takes the next place of the arena.
+fn result(mesh: &Mesh, (from, _, steps): &Way, rank: usize, cpu: &mut Cpu, end: &mut Threads) -> Vec<f32> {
+    let data = cut(mesh, from, &partial(mesh, from, rank), rank);
+    let mut tensor = Span { offset: 0, len: data.len() };
+    cpu.write(tensor, &data);
+    let mut ty = from;
+    for step in steps {
+        let plan = Exchange::plan(mesh, rank, &step.change, &[ty]).expect("a legal step");
+        let next = tensor.offset + (4 * tensor.len).next_multiple_of(64);
+        let made = Span { offset: next, len: plan.tensors[0].len };
+        let group = end.join(&plan.ranks, Hand::Row);
+        let mut flight = end.start(&group, &plan, &[tensor], &[made]);
+        let waited = end.wait(&mut || {
+            end.advance(&group, &plan, &mut flight);
+            (!flight.is_over()).then(|| end.awaited(&group))
+        });
+        waited.expect("no rank fails");
+        (tensor, ty) = (made, &step.ty);
+    }
+    let mut left = vec![0.0; tensor.len];
+    cpu.read(tensor, &mut left);
+    left
 }
 
 /// The tensor that a rank has a part of: it differs along the axes of the debt only. Whole numbers, so that sums are exact.

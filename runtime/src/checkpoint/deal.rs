@@ -1,7 +1,7 @@
 //! Who writes what: every distinct part once, by one of the ranks that hold it.
 
 use super::shard::Shard;
-use crate::state::{Role, State};
+use crate::state::{Role, Slot};
 use std::collections::BTreeMap;
 
 /// A rank's part of a tensor that a checkpoint holds.
@@ -29,9 +29,9 @@ impl Held {
 }
 
 /// The rank's parts of all parameters and states.
-pub(super) fn held(state: &State) -> Vec<Held> {
-    let kept = state.slots().iter().enumerate().filter(|(_, slot)| slot.role != Role::Gradient);
-    let held = |(place, slot): (usize, &crate::state::Slot)| Held {
+pub(super) fn held(slots: &[Slot]) -> Vec<Held> {
+    let kept = slots.iter().enumerate().filter(|(_, slot)| slot.role != Role::Gradient);
+    let held = |(place, slot): (usize, &Slot)| Held {
         slot: place,
         name: slot.name.clone(),
         param: slot.param.clone(),

@@ -6,8 +6,8 @@ use super::error::{Difference, Error};
 use super::folder::{find, list, run_of};
 use super::manifest::{DataFile, Manifest, Stored, StoredShard, cannot_be_read};
 use super::shard::Shard;
+use crate::exec::Kept;
 use crate::exec::Machine;
-use crate::state::State;
 use kernels::cpu::shape::{View, copy_strided};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,13 +76,13 @@ impl Checkpoint {
     /// # Errors
     /// They are not those of the checkpoint by name and sizes, a file cannot be read, or a rank failed earlier.
     pub fn load(&self, machine: &mut Machine) -> Result<(), Error> {
-        let ranks = machine.visit(|_, state| held(state))?;
+        let ranks = machine.visit(|_, kept| held(kept.slots()))?;
         let differences = self.differences(&ranks);
         if !differences.is_empty() {
             return Err(Error::Mismatch { checkpoint: self.path.clone(), differences });
         }
         let (from, ranks) = (self.clone(), Arc::new(ranks));
-        machine.visit(move |rank, state| from.load_rank(state, &ranks[rank]))?.into_iter().collect()
+        machine.visit(move |rank, kept| from.load_rank(kept, &ranks[rank]))?.into_iter().collect()
     }
 
     /// Tensors that only one side has, or that have other sizes.
@@ -100,16 +100,18 @@ impl Checkpoint {
     }
 
     /// Reads a rank's parts.
-    fn load_rank(&self, state: &mut State, parts: &[Held]) -> Result<(), Error> {
+    fn load_rank(&self, kept: &mut Kept<'_>, parts: &[Held]) -> Result<(), Error> {
         let tensors = self.manifest.tensors();
         let mut readers = BTreeMap::new();
         for part in parts {
-            let mut rest = state.rewrite(part.slot);
+            let mut data = vec![0.0; part.shards.iter().map(|shard| shard.elements() as usize).sum()];
+            let mut rest = data.as_mut_slice();
             for shard in &part.shards {
                 let (into, after) = rest.split_at_mut(shard.elements() as usize);
                 self.read(&mut readers, &part.name, tensors[&part.name], shard, into)?;
                 rest = after;
             }
+            kept.write(part.slot, &data);
         }
         Ok(())
     }

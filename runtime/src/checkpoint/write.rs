@@ -6,7 +6,6 @@ use super::error::Error;
 use super::folder::{of_step, partial, publish, rotate};
 use super::manifest::{DataFile, Manifest, Parameter, Position, SCHEMA, Stored, StoredShard};
 use crate::exec::Machine;
-use crate::state::State;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,7 +39,7 @@ pub fn save(machine: &mut Machine, save: &Save<'_>) -> Result<PathBuf, Error> {
         Error::Unwritable { checkpoint: checkpoint.clone(), why: why.to_string() }
     };
     fs::create_dir_all(&folder).map_err(refused)?;
-    let ranks = deal(&machine.visit(|_, state| held(state))?);
+    let ranks = deal(&machine.visit(|_, kept| held(kept.slots()))?);
     let files = write_files(machine, &ranks, &folder)?.into_iter().collect::<io::Result<Vec<_>>>().map_err(refused)?;
     let manifest = manifest(save, &ranks, files);
     manifest.write(&folder).and_then(|()| publish(&checkpoint)).map_err(refused)?;
@@ -51,10 +50,11 @@ pub fn save(machine: &mut Machine, save: &Save<'_>) -> Result<PathBuf, Error> {
 /// Lets every rank that has something to write do so, all at once: a file each, in the order of ranks.
 fn write_files(machine: &mut Machine, ranks: &[Vec<Held>], folder: &Path) -> Result<Vec<io::Result<DataFile>>, Error> {
     let (work, folder) = (Arc::new(numbered(ranks)), folder.to_path_buf());
-    let files = machine.visit(move |rank, state| {
+    let files = machine.visit(move |rank, kept| {
         let (number, parts) = &work[rank];
         let name = format!("data-{number:04}.safetensors");
-        (!parts.is_empty()).then(|| write(&folder, name, &entries(state, parts)))
+        let data: Vec<Vec<f32>> = parts.iter().map(|part| kept.read(part.slot)).collect();
+        (!parts.is_empty()).then(|| write(&folder, name, &entries(parts, &data)))
     })?;
     Ok(files.into_iter().flatten().collect())
 }
@@ -65,11 +65,11 @@ fn numbered(ranks: &[Vec<Held>]) -> Vec<(usize, Vec<Held>)> {
     ranks.iter().enumerate().map(|(rank, parts)| (before(rank), parts.clone())).collect()
 }
 
-/// The shards of a rank's parts with their pieces of its memory.
-fn entries<'a>(state: &'a State, parts: &'a [Held]) -> Vec<Entry<'a>> {
+/// The shards of a rank's parts with their pieces of the elements.
+fn entries<'a>(parts: &'a [Held], data: &'a [Vec<f32>]) -> Vec<Entry<'a>> {
     let mut entries = Vec::new();
-    for part in parts {
-        let mut rest = state.slots()[part.slot].tensor.floats();
+    for (part, data) in parts.iter().zip(data) {
+        let mut rest = data.as_slice();
         for shard in &part.shards {
             let (data, after) = rest.split_at(shard.elements() as usize);
             entries.push(Entry { key: shard.key(&part.name, &part.sizes), shape: &shard.shape, data });

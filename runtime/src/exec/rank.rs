@@ -1,0 +1,147 @@
+//! A rank's thread: it is told what to do, and answers.
+
+use super::lane::reason;
+use super::machine::StepInput;
+use super::worker::Worker;
+use crate::backend::Backend;
+use crate::backends::cpu::Cpu;
+use crate::comm::threads::Threads;
+use crate::comm::{Communicator, Stopped};
+use crate::state::{Part, Slot, State};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+/// A rank on the processor, joined to others of this process.
+pub(super) type CpuWorker = Worker<Cpu, Threads>;
+
+/// A rank's thread.
+pub(super) struct Rank {
+    commands: Option<SyncSender<Command>>,
+    answers: Receiver<Result<Answer, Stopped>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a rank is told.
+#[derive(Clone)]
+pub(super) enum Command {
+    /// Set all kept tensors to their first numbers.
+    Reset(u64),
+    /// Run a row.
+    Run(usize, Arc<StepInput>),
+    /// Give the kept tensors.
+    Export,
+    /// Take over kept tensors.
+    Import(Arc<BTreeMap<String, Vec<f32>>>),
+    /// Do something with the kept tensors.
+    Visit(Visit),
+}
+
+/// What a rank of this number does with its kept tensors, and what comes of it.
+pub(super) type Visit = Arc<dyn Fn(usize, &mut Kept<'_>) -> Box<dyn Any + Send> + Send + Sync>;
+
+/// The kept tensors of a rank, within reach of the host.
+pub struct Kept<'a> {
+    state: &'a State,
+    backend: &'a mut Cpu,
+}
+
+impl Kept<'_> {
+    /// What there is.
+    pub fn slots(&self) -> &[Slot] {
+        self.state.slots()
+    }
+
+    /// The elements of the rank's part of one.
+    pub fn read(&mut self, slot: usize) -> Vec<f32> {
+        let slot = &self.state.slots()[slot];
+        let mut part = vec![0.0; slot.region.len()];
+        self.backend.read(slot.span, &mut part);
+        part
+    }
+
+    /// Replaces them.
+    ///
+    /// # Panics
+    /// If there are not as many.
+    pub fn write(&mut self, slot: usize, part: &[f32]) {
+        self.backend.write(self.state.slots()[slot].span, part);
+    }
+}
+
+/// What a rank answers.
+pub(super) enum Answer {
+    Done,
+    Parts(Vec<Part>),
+    Found(Box<dyn Any + Send>),
+}
+
+impl Rank {
+    /// Starts its thread.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn start(rank: usize, mut worker: CpuWorker) -> Result<Rank, String> {
+        let (commands, orders) = sync_channel(1);
+        let (reports, answers) = sync_channel(1);
+        let work = move || {
+            for command in orders {
+                let answer = catch_unwind(AssertUnwindSafe(|| obey(rank, &mut worker, command)));
+                let answer = answer.unwrap_or_else(|panic| {
+                    let why = reason(panic.as_ref());
+                    worker.comm.fail(why.clone());
+                    Err(worker.comm.failure().unwrap_or(Stopped { rank: 0, why }))
+                });
+                if reports.send(answer).is_err() {
+                    break;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name(format!("rank {rank}")).spawn(work);
+        let thread = Some(thread.map_err(|why| format!("no thread: {why}"))?);
+        Ok(Rank { commands: Some(commands), answers, thread })
+    }
+
+    pub(super) fn tell(&self, command: Command) {
+        self.commands.iter().for_each(|commands| drop(commands.send(command.clone())));
+    }
+
+    /// The answer to what it was told last; none if its thread is gone.
+    pub(super) fn answer(&self) -> Option<Result<Answer, Stopped>> {
+        self.answers.recv().ok()
+    }
+
+    /// It will be told nothing more.
+    pub(super) fn dismiss(&mut self) {
+        self.commands = None;
+    }
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        self.dismiss();
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn obey(rank: usize, worker: &mut CpuWorker, command: Command) -> Result<Answer, Stopped> {
+    let backend = &mut worker.hands.backend;
+    match command {
+        Command::Reset(seed) => worker.state.reset(backend, seed),
+        Command::Run(row, input) => {
+            let outcome = worker.run(row, &input);
+            worker.comm.leave();
+            outcome?;
+        }
+        Command::Export => return Ok(Answer::Parts(worker.state.export(backend))),
+        Command::Visit(what) => {
+            let mut kept = Kept { state: &worker.state, backend };
+            return Ok(Answer::Found(what(rank, &mut kept)));
+        }
+        Command::Import(tensors) => worker.state.import(backend, &tensors),
+    }
+    Ok(Answer::Done)
+}
