@@ -23,7 +23,7 @@ pub(super) fn unary(op: &Unary) -> Run {
         UnaryKind::GeluErf => U::GeluErf,
         UnaryKind::Scale(by) => U::Scale(by as f32),
         UnaryKind::Shift(by) => U::Shift(by as f32),
-        UnaryKind::AtMost(max) => return at_most(max as f32),
+        UnaryKind::AtMost(max) => U::AtMost(max as f32),
         UnaryKind::Cast(_) => {
             return Box::new(|call, _| {
                 let x = call.float(0);
@@ -32,13 +32,6 @@ pub(super) fn unary(op: &Unary) -> Run {
         }
     };
     Box::new(move |call, par| elementwise::unary(kind, call.float(0), call.out(), par))
-}
-
-fn at_most(max: f32) -> Run {
-    Box::new(move |call, _| {
-        let x = call.float(0);
-        call.out().iter_mut().zip(x).for_each(|(y, &x)| *y = x.min(max));
-    })
 }
 
 pub(super) fn binary(op: &Binary, site: &Site<'_>) -> Result<Run, String> {
@@ -64,7 +57,7 @@ pub(super) fn binary(op: &Binary, site: &Site<'_>) -> Result<Run, String> {
     };
     let (a, b) = (strides(0)?, strides(1)?);
     Ok(Box::new(move |call, par| {
-        let (x, y) = (Strided(call.float(0), &a), Strided(call.float(1), &b));
+        let (x, y) = (Strided(call.float(0).into(), &a), Strided(call.float(1).into(), &b));
         elementwise::broadcast_binary(kind, x, y, call.out(), &sizes, par);
     }))
 }
