@@ -13,7 +13,7 @@ use super::{Attention, Dropout, Head, Inputs};
 pub(super) const QUERIES: usize = 128;
 /// Keys in a block: its scores take 64 KiB, a small part of the L2 cache.
 pub(super) const KEYS: usize = 128;
-/// Queries are padded to a multiple of this, one AVX-512 register; then `gemm` need not copy its operands.
+/// Queries are padded to a multiple of this, one AVX-512 register, so that rows of scores are whole vectors.
 pub(super) const LANES: usize = 16;
 
 /// A block of queries of one head.

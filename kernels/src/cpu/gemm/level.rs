@@ -1,6 +1,6 @@
 //! The micro-kernels of each instruction set, and their choice at run time.
 
-use super::pack::{Source, pack};
+use super::pack::{Unpacked, pack};
 use super::tile::{Tile, compute};
 use super::vector::Array;
 
@@ -12,7 +12,7 @@ pub(super) struct Level {
     pub(super) lanes: usize,
     /// By rows less one and vectors of columns less one.
     pub(super) tiles: &'static [&'static [unsafe fn(&Tile)]],
-    pub(super) pack: unsafe fn(&Source, *mut f32, usize),
+    pub(super) pack: unsafe fn(&Unpacked, *mut f32, usize),
 }
 
 impl Level {
@@ -52,7 +52,7 @@ unsafe fn portable<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
 pub(super) mod x86 {
     use std::arch::x86_64::{__m256, __m512};
 
-    use super::super::pack::{Source, pack};
+    use super::super::pack::{Unpacked, pack};
     use super::super::tile::{Tile, compute};
     use super::Level;
 
@@ -75,7 +75,7 @@ pub(super) mod x86 {
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-    unsafe fn pack_avx512(source: &Source, to: *mut f32, stride: usize) {
+    unsafe fn pack_avx512(source: &Unpacked, to: *mut f32, stride: usize) {
         // SAFETY: as the caller promises.
         unsafe { pack::<__m512>(source, to, stride) }
     }
@@ -87,7 +87,7 @@ pub(super) mod x86 {
     }
 
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn pack_avx2(source: &Source, to: *mut f32, stride: usize) {
+    unsafe fn pack_avx2(source: &Unpacked, to: *mut f32, stride: usize) {
         // SAFETY: as the caller promises.
         unsafe { pack::<__m256>(source, to, stride) }
     }

@@ -33,6 +33,9 @@ const COLUMNS: usize = 256;
 /// With fewer rows, packing a right operand with contiguous rows costs more than it saves.
 const FEW_ROWS: usize = 256;
 
+/// Elements of a page. Rows at a distance of whole pages share one set of the L1 cache, and a few of the L2 cache.
+const PAGE: usize = 1024;
+
 /// A cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
@@ -135,7 +138,7 @@ impl Product {
                         b: self.b.at([terms.start, columns.start]),
                         scale: self.scale,
                         accumulate: self.accumulate || terms.start > 0,
-                        direct: m <= FEW_ROWS && self.b.strides[1] == 1,
+                        direct: m <= FEW_ROWS && self.b.strides[1] == 1 && !self.b.strides[0].is_multiple_of(PAGE),
                         packed: workspace.as_mut_ptr().cast(),
                     };
                     let (a, out) = (self.a.at([0, terms.start]), self.out.at([0, columns.start]));

@@ -4,7 +4,7 @@ use super::vector::Vector;
 
 /// A block of `k` rows of `columns` elements.
 #[derive(Clone, Copy)]
-pub(super) struct Source {
+pub(super) struct Unpacked {
     pub(super) from: *const f32,
     /// Distances between rows and between columns.
     pub(super) strides: [usize; 2],
@@ -18,8 +18,8 @@ pub(super) struct Source {
 /// # Safety
 /// The processor has the instructions of `V`; the source may be read, and all panels be written.
 #[inline(always)]
-pub(super) unsafe fn pack<V: Vector>(source: &Source, to: *mut f32, width: usize) {
-    let Source { from, strides, k, columns } = *source;
+pub(super) unsafe fn pack<V: Vector>(source: &Unpacked, to: *mut f32, width: usize) {
+    let Unpacked { from, strides, k, columns } = *source;
     let panels = || (0..columns).step_by(width).map(|first| (first, width.min(columns - first)));
     // SAFETY: as the caller promises.
     unsafe {

@@ -92,6 +92,13 @@ fn many_blocks() {
 }
 
 #[test]
+fn rows_whole_pages_apart() {
+    for level in levels() {
+        check(level, [30, 70, 40], [[PAGE, 1], [2 * PAGE, 1], [PAGE, 1]]);
+    }
+}
+
+#[test]
 fn the_order_of_the_sum_depends_on_k_alone() {
     let [m, n, k] = [300, 290, 600];
     let (a, b) = (normals(m * k, 1), normals(k * n, 2));
