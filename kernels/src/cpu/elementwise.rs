@@ -32,6 +32,8 @@ pub enum Unary {
     Scale(f32),
     /// `x + c`
     Shift(f32),
+    /// `min(x, c)`; `c` where `x` is no number.
+    AtMost(f32),
 }
 
 /// A function of two numbers.
@@ -167,6 +169,7 @@ simd! {
             Unary::GeluErf => map(x, out, #[inline(always)] |x| x * normal_cdf(x)),
             Unary::Scale(c) => map(x, out, #[inline(always)] |x| c * x),
             Unary::Shift(c) => map(x, out, #[inline(always)] |x| x + c),
+            Unary::AtMost(c) => map(x, out, #[inline(always)] |x| if x < c { x } else { c }),
         }
     }
 

@@ -31,7 +31,7 @@ fn slope(f: fn(f64) -> f64, x: f64) -> f64 {
 #[test]
 fn unary_functions() {
     type Case = (Unary, fn(f64) -> f64);
-    let cases: [Case; 12] = [
+    let cases: [Case; 13] = [
         (Unary::Neg, |x| -x),
         (Unary::Exp, f64::exp),
         (Unary::Log, f64::ln),
@@ -44,6 +44,7 @@ fn unary_functions() {
         (Unary::GeluErf, gelu_erf),
         (Unary::Scale(0.7), |x| f64::from(0.7f32) * x),
         (Unary::Shift(-3.5), |x| x - 3.5),
+        (Unary::AtMost(0.5), |x| x.min(0.5)),
     ];
     for (op, exact) in cases {
         let positive = matches!(op, Unary::Log | Unary::Sqrt | Unary::Rsqrt);

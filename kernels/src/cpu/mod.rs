@@ -25,6 +25,6 @@ pub mod shape;
 mod simd;
 pub mod softmax;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use par::Par;
