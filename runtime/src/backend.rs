@@ -31,6 +31,15 @@ pub struct Moment {
     pub index: u64,
 }
 
+/// A tensor's place in a rank's arena. All elements have 4 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// Bytes from the start of the arena.
+    pub offset: usize,
+    /// Elements.
+    pub len: usize,
+}
+
 /// A device.
 pub trait Backend {
     /// A kernel made ready for the shapes of one statement on one rank.

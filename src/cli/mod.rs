@@ -3,6 +3,7 @@
 
 mod compile;
 mod explain;
+mod gpu_check;
 mod models;
 mod number;
 mod passes;
@@ -45,6 +46,7 @@ enum Verb {
     Train(train::Train),
     Compile(compile::Compile),
     Schedule(schedule::Schedule),
+    GpuCheck(gpu_check::GpuCheck),
     Schedules(schedules::Schedules),
     Models(models::Models),
     Passes(passes::Passes),
@@ -67,6 +69,7 @@ impl Cli {
             (None, Some(Verb::Train(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Compile(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Schedule(verb))) => verb.run(),
+            (None, Some(Verb::GpuCheck(verb))) => verb.run(),
             (None, Some(Verb::Schedules(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Models(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Passes(verb))) => verb.run().map(Answer::done),

@@ -4,11 +4,13 @@
 //! request -> data, model -> compile -> machine;   per step: fill -> step -> record;   now and then: evaluate
 //! ```
 
+mod backend;
 mod feed;
 mod report;
 mod request;
 mod run;
 
+pub use backend::no_gpu;
 pub use report::{Progress, Quiet, RunHeader, TrainReport};
 pub use request::{TrainRequest, check_precision, microbatches};
 pub use run::train;

@@ -6,7 +6,7 @@ mod contract;
 mod pointwise;
 mod rearrange;
 mod rows;
-mod sizes;
+use super::sizes;
 #[cfg(test)]
 mod tests;
 mod tokens;

@@ -47,7 +47,8 @@ impl Device {
     /// # Errors
     /// A library is not there, or the driver shows no such device.
     pub fn open(ordinal: usize) -> Result<Arc<Device>, Error> {
-        if let Some(missing) = Library::ALL.into_iter().find(|library| !library.is_there()) {
+        let missing: Vec<Library> = Library::ALL.into_iter().filter(|library| !library.is_there()).collect();
+        if !missing.is_empty() {
             return Err(Error::Missing(missing));
         }
         let count = CudaContext::device_count().map(|count| count as usize).map_err(status);
@@ -111,10 +112,12 @@ fn properties(context: &CudaContext) -> Result<Properties, Error> {
         number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
     );
     let multiprocessors = number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
-    // Both clocks are given in kHz, the bus in bits. Memory moves data on both edges of its clock.
-    let clock = 1e3 * f64::from(number(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?);
-    let memory_clock = 1e3 * f64::from(number(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?);
-    let bus = f64::from(number(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?);
+    // Both clocks are given in kHz, the bus in bits. Memory moves data on both edges of its clock. A device that tells no
+    // clock has no peaks.
+    let rate = |attribute| f64::from(number(attribute).unwrap_or(0));
+    let clock = 1e3 * rate(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+    let memory_clock = 1e3 * rate(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
+    let bus = rate(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
     let mut driver = 0;
     // SAFETY: the library is loaded, and the pointer is to a live integer.
     unsafe { sys::cuDriverGetVersion(&raw mut driver) }.result().tried("asking for the driver's version")?;

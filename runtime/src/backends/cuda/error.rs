@@ -7,9 +7,9 @@ use cudarc::driver::DriverError;
 /// Why something on a GPU did not work.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum Error {
-    /// A library cannot be loaded.
-    #[error("{} is not there: none of these can be loaded: {}", .0.name(), .0.file_names().join(", "))]
-    Missing(Library),
+    /// Libraries cannot be loaded.
+    #[error("{}", missing(.0))]
+    Missing(Vec<Library>),
     /// The driver is there and shows no such device.
     #[error("there is no device {ordinal}: {}", found(.count))]
     NoDevice {
@@ -57,6 +57,15 @@ pub enum Error {
     /// A scalar program or a contraction is broken.
     #[error("{0}")]
     Program(String),
+}
+
+/// Which libraries are missing, each with the names it was looked for by.
+fn missing(libraries: &[Library]) -> String {
+    let name = |library: &Library| {
+        let names = library.file_names().join(", ");
+        format!("the library of {} is not there, by none of the names {names}", library.name())
+    };
+    libraries.iter().map(name).collect::<Vec<_>>().join("; ")
 }
 
 fn found(count: &Result<usize, String>) -> String {

@@ -7,27 +7,6 @@ use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaStream};
 use std::sync::Arc;
 
-/// The lanes of a rank.
-pub struct Lanes {
-    /// Kernels.
-    pub compute: Lane,
-    /// What goes to other ranks and comes from them.
-    pub communication: Lane,
-    /// What goes to the host and comes from it.
-    pub copy: Lane,
-}
-
-impl Lanes {
-    /// New lanes.
-    ///
-    /// # Errors
-    /// The driver failed.
-    pub fn new(device: &Arc<Device>) -> Result<Lanes, Error> {
-        let [compute, communication, copy] = [(); 3].map(|()| Lane::new(device));
-        Ok(Lanes { compute: compute?, communication: communication?, copy: copy? })
-    }
-}
-
 /// A queue of work on a device: a CUDA stream.
 pub struct Lane {
     stream: Arc<CudaStream>,
@@ -44,6 +23,11 @@ impl Lane {
 
     pub(super) fn stream(&self) -> &CudaStream {
         &self.stream
+    }
+
+    /// Makes its device the one that the calling thread talks to.
+    pub(super) fn bind(&self) -> Result<(), Error> {
+        self.stream.context().bind_to_thread().tried("binding the device to a thread")
     }
 
     /// Marks all work given so far.

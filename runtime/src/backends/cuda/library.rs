@@ -20,7 +20,7 @@ impl Library {
     /// What it is called.
     pub fn name(self) -> &'static str {
         match self {
-            Library::Driver => "CUDA driver",
+            Library::Driver => "the CUDA driver",
             Library::Nvrtc => "NVRTC",
             Library::CublasLt => "cuBLASLt",
         }
@@ -40,12 +40,13 @@ impl Library {
 
     /// The file names that are tried, first to last, wherever the system's loader looks for libraries.
     pub fn file_names(self) -> Vec<String> {
-        let stems: &[&str] = match self {
-            Library::Driver => &["cuda", "nvcuda"],
-            Library::Nvrtc => &["nvrtc"],
-            Library::CublasLt => &["cublasLt"],
+        let stem = match self {
+            Library::Driver if cfg!(windows) => "nvcuda",
+            Library::Driver => "cuda",
+            Library::Nvrtc => "nvrtc",
+            Library::CublasLt => "cublasLt",
         };
-        stems.iter().flat_map(|stem| cudarc::get_lib_name_candidates(stem)).collect()
+        cudarc::get_lib_name_candidates(stem)
     }
 }
 

@@ -93,6 +93,7 @@ impl Matmul {
         if gemm.batch * gemm.m * gemm.n == 0 {
             return Ok(());
         }
+        lane.bind()?;
         if gemm.k == 0 {
             // SAFETY: as the caller promises. Without terms the sum is zero; the result is dense.
             return if accumulate { Ok(()) } else { unsafe { lane.zero(d, 4 * gemm.batch * gemm.m * gemm.n) } };

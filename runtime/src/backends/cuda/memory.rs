@@ -149,8 +149,4 @@ impl Lane {
         // SAFETY: as the caller promises.
         unsafe { result::memcpy_dtoh_async(to, from, self.stream().cu_stream()) }.tried("copying to the host")
     }
-
-    fn bind(&self) -> Result<(), Error> {
-        self.stream().context().bind_to_thread().tried("binding the device to a thread")
-    }
 }

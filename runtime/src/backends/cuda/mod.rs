@@ -3,6 +3,8 @@
 //! The libraries of CUDA are loaded when they are first used: the program builds and runs without them, and says what is
 //! missing ([`Error::Missing`]).
 
+mod backend;
+pub mod check;
 pub mod device;
 pub mod elementwise;
 mod error;
@@ -12,6 +14,8 @@ pub mod matmul;
 pub mod memory;
 pub mod nvrtc;
 pub mod peaks;
+pub mod plan;
 pub mod staging;
 
+pub use backend::{Contract, Cuda, Kernel};
 pub use error::Error;

@@ -44,9 +44,16 @@ impl Drop for Program {
 }
 
 /// What every kernel is compiled with. Arithmetic is that of IEEE 754, and products and sums are never contracted, so that
-/// results are those of the processor. The assembler reports registers and spills.
-const OPTIONS: [&str; 5] =
-    ["--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=--verbose"];
+/// results are those of the processor. The assembler reports registers and spills. No kernel uses all shared functions, so
+/// that warning 177, of a function never used, says nothing.
+const OPTIONS: [&str; 6] = [
+    "--fmad=false",
+    "--ftz=false",
+    "--prec-div=true",
+    "--prec-sqrt=true",
+    "--ptxas-options=--verbose",
+    "--diag-suppress=177",
+];
 
 /// Compiles a source for an architecture such as `sm_90`.
 ///
@@ -54,7 +61,7 @@ const OPTIONS: [&str; 5] =
 /// NVRTC is not there, or refuses the source or the architecture; the error has its log.
 pub fn compile(source: &str, arch: &str) -> Result<Code, Error> {
     if !Library::Nvrtc.is_there() {
-        return Err(Error::Missing(Library::Nvrtc));
+        return Err(Error::Missing(vec![Library::Nvrtc]));
     }
     let refused = |why: NvrtcError, log: String| Error::Compile { arch: arch.into(), why: format!("{:?}", why.0), log };
     let text = CString::new(source).map_err(|why| Error::Program(why.to_string()))?;

@@ -73,3 +73,13 @@ impl Staging {
         Ok(())
     }
 }
+
+impl Drop for Staging {
+    /// The device may still be reading a buffer.
+    fn drop(&mut self) {
+        for (_, event) in &self.buffers {
+            // There is nobody to tell of a failure.
+            let _ = event.finish();
+        }
+    }
+}
