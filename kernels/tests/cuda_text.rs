@@ -4,7 +4,7 @@
 use meshwright_kernels::cpu::Par;
 use meshwright_kernels::cpu::dropout::normal;
 use meshwright_kernels::cuda::accuracy::{self, Bound};
-use meshwright_kernels::cuda::elementwise::{NAME, source};
+use meshwright_kernels::cuda::elementwise::{ADDS, WRITES, source};
 use meshwright_kernels::scalar::{Access, Binary, Element, Input, Program, Step, Strides, Unary, Value};
 use std::fmt::Write;
 use std::fs;
@@ -150,7 +150,7 @@ fn floats(bytes: &[u8], element: Element) -> Vec<f32> {
 fn kernels(cases: &[Case]) -> String {
     let (mut text, mut callers, mut table) = (String::new(), String::new(), Vec::new());
     for (number, case) in cases.iter().enumerate() {
-        let source = source(&case.program, case.accumulate).unwrap().replace("extern \"C\" ", "");
+        let source = source(&case.program).unwrap().replace("extern \"C\" ", "");
         // The shared functions come once.
         let own = &source[source
             .find("static __device__ __forceinline__ unsigned long long place0")
@@ -159,16 +159,17 @@ fn kernels(cases: &[Case]) -> String {
         if number == 0 {
             text.push_str(&source[..source.len() - own.len()]);
         }
-        for name in [NAME, "value", "place0"] {
+        for name in [WRITES, ADDS, "value", "place0"] {
             let _ = writeln!(text, "#define {name} {name}_{number}");
         }
         text.push_str(own);
-        text.push_str("#undef value\n#undef place0\n#undef elementwise\n");
+        text.push_str("#undef value\n#undef place0\n#undef elementwise\n#undef elementwise_add\n");
+        let name = if case.accumulate { ADDS } else { WRITES };
         let inputs: String = (0..case.inputs.len()).map(|i| format!("b[{i}], ")).collect();
         let out = case.inputs.len();
         let _ = writeln!(
             callers,
-            "static void call{number}(void **b, unsigned long long n) {{ {NAME}_{number}({inputs}b[{out}], n); }}"
+            "static void call{number}(void **b, unsigned long long n) {{ {name}_{number}({inputs}b[{out}], n); }}"
         );
         table.push(format!("call{number}"));
     }

@@ -19,6 +19,9 @@ pub(super) struct GpuCheck {
     /// Which GPU, from 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     device: usize,
+    /// Only what is small: results, and no rates to speak of
+    #[arg(long)]
+    quick: bool,
     /// How the answer is printed
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
@@ -26,7 +29,7 @@ pub(super) struct GpuCheck {
 
 impl GpuCheck {
     pub(super) fn run(self) -> Result<Answer, Error> {
-        let report = check(self.device).map_err(|why| no_gpu(&why))?;
+        let report = check(self.device, self.quick).map_err(|why| no_gpu(&why))?;
         let text = match self.format {
             TableFormat::Table => text(&report),
             TableFormat::Json => super::json(&report)?,

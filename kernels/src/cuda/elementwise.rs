@@ -1,8 +1,8 @@
-//! The one elementwise kernel, as CUDA C generated from a scalar program.
+//! Elementwise kernels, as CUDA C generated from a scalar program: one that writes its results, one that adds them.
 //!
-//! `elementwise(in0, in1, .., out, n)` writes `n` elements. Four neighbours are read and written at once where all pointers
-//! are aligned for it, which the kernel finds out by itself; the rest goes one by one. The grid may have any size: each
-//! thread strides by the whole of it.
+//! `elementwise(in0, in1, .., out, n)` writes `n` elements, `elementwise_add` adds to them. Four neighbours are read and written
+//! at once where all pointers are aligned for it, which a kernel finds out by itself; the rest goes one by one. The grid may
+//! have any size: each thread strides by the whole of it.
 //!
 //! The result may lie in the place of any input that is read by [`Access::Same`], because a thread reads all inputs of an
 //! element before it writes it.
@@ -10,31 +10,35 @@
 use crate::scalar::{Access, Binary, Element, Input, Program, Step, Strides, Unary, Value};
 use std::fmt::{self, Write};
 
-/// The kernel's name in the text.
-pub const NAME: &str = "elementwise";
+/// The name of the kernel that writes its results.
+pub const WRITES: &str = "elementwise";
+/// The name of the kernel that adds its results to what the output holds.
+pub const ADDS: &str = "elementwise_add";
 
 /// The functions that all kernels share.
 const FUNCTIONS: &str = include_str!("functions.cu");
 
-/// The CUDA C text of a program; with `accumulate`, results are added to what the output holds.
+/// The CUDA C text of a program, with both kernels.
 ///
 /// # Errors
 /// The program is broken.
-pub fn source(program: &Program, accumulate: bool) -> Result<String, String> {
+pub fn source(program: &Program) -> Result<String, String> {
     program.check()?;
     let mut text = format!("{FUNCTIONS}\n");
-    write(&mut text, program, accumulate).map_err(|why| why.to_string())?;
+    write(&mut text, program).map_err(|why| why.to_string())?;
     Ok(text)
 }
 
-fn write(text: &mut String, program: &Program, accumulate: bool) -> fmt::Result {
+fn write(text: &mut String, program: &Program) -> fmt::Result {
     for (i, input) in program.inputs.iter().enumerate() {
         if let Access::Strided(strides) = &input.access {
             write_place(text, i, strides)?;
         }
     }
     write_value(text, program)?;
-    write_kernel(text, program, accumulate)
+    write_kernel(text, program, false)?;
+    text.push('\n');
+    write_kernel(text, program, true)
 }
 
 /// The function from an index of the result to one of input `i`, with all sizes in the text.
@@ -129,7 +133,8 @@ fn spelling(element: Element) -> Spelling {
 
 fn write_kernel(text: &mut String, program: &Program, accumulate: bool) -> fmt::Result {
     let out = spelling(program.output);
-    writeln!(text, "extern \"C\" __global__ void {NAME}(")?;
+    let name = if accumulate { ADDS } else { WRITES };
+    writeln!(text, "extern \"C\" __global__ void {name}(")?;
     for (i, input) in program.inputs.iter().enumerate() {
         writeln!(text, "    const {}* in{i},", spelling(input.element).scalar)?;
     }

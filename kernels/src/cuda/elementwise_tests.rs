@@ -24,7 +24,7 @@ fn swiglu() -> Program {
 
 #[test]
 fn text_of_a_chain() {
-    let source = source(&swiglu(), true).unwrap();
+    let source = source(&swiglu()).unwrap();
     let text = source.strip_prefix(FUNCTIONS).expect("the shared functions come first");
     assert_eq!(text, include_str!("elementwise_golden.cu"));
 }
@@ -32,7 +32,7 @@ fn text_of_a_chain() {
 #[test]
 fn text_of_a_strided_copy() {
     let access = Access::Strided(Strides { dims: vec![(3, 1), (2, 3)], offset: 6 });
-    let source = source(&Program::copy(Element::F32, access), false).unwrap();
+    let source = source(&Program::copy(Element::F32, access)).unwrap();
     let text = source.strip_prefix(FUNCTIONS).unwrap();
     for part in ["place = 6ull", "place += rest % 2u * 3ull;", "out[i] = store_f32(value(load_f32(in0[place0(i)])));"] {
         assert!(text.contains(part), "no `{part}` in\n{text}");
@@ -49,5 +49,5 @@ fn constants_keep_their_bits() {
 #[test]
 fn a_broken_program_has_no_text() {
     let program = Program { result: Value::Step(9), ..swiglu() };
-    assert!(source(&program, false).unwrap_err().contains("step 9"));
+    assert!(source(&program).unwrap_err().contains("step 9"));
 }

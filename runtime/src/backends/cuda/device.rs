@@ -5,7 +5,7 @@ use super::library::Library;
 use super::nvrtc;
 use super::peaks::Peaks;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
-use cudarc::driver::{CudaContext, CudaFunction};
+use cudarc::driver::{CudaContext, CudaFunction, CudaModule};
 use cudarc::nvrtc::Ptx;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Device {
     context: Arc<CudaContext>,
     properties: Properties,
-    /// By source.
-    kernels: Mutex<HashMap<String, CudaFunction>>,
+    /// Compiled kernels, by source.
+    modules: Mutex<HashMap<String, Arc<CudaModule>>>,
 }
 
 /// What a GPU is, and the versions of what drives it.
@@ -59,7 +59,7 @@ impl Device {
         // SAFETY: no memory is taken through `cudarc`'s slices, which alone are tracked; lanes are ordered by our events.
         unsafe { context.disable_event_tracking() };
         let properties = properties(&context)?;
-        Ok(Arc::new(Device { context, properties, kernels: Mutex::default() }))
+        Ok(Arc::new(Device { context, properties, modules: Mutex::default() }))
     }
 
     /// What it is.
@@ -84,19 +84,25 @@ impl Device {
         self.context.bind_to_thread().tried("binding the device to a thread")
     }
 
-    /// The kernel of a name in a CUDA C source, compiled for this device at first and kept.
+    /// The two kernels of these names in a CUDA C source, compiled for this device at first and kept.
     ///
     /// # Errors
     /// It does not compile, or cannot be loaded.
-    pub(super) fn kernel(&self, source: &str, name: &str) -> Result<CudaFunction, Error> {
-        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        match kernels.entry(source.to_string()) {
-            Entry::Occupied(kernel) => Ok(kernel.get().clone()),
+    pub(super) fn kernels(&self, source: &str, names: [&str; 2]) -> Result<[CudaFunction; 2], Error> {
+        let module = self.module(source)?;
+        let [first, second] = names.map(|name| module.load_function(name).tried("finding a kernel by its name"));
+        Ok([first?, second?])
+    }
+
+    fn module(&self, source: &str) -> Result<Arc<CudaModule>, Error> {
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        match modules.entry(source.to_string()) {
+            Entry::Occupied(module) => Ok(module.get().clone()),
             Entry::Vacant(place) => {
                 let (major, minor) = self.properties.capability;
                 let code = nvrtc::compile(source, &format!("sm_{major}{minor}"))?;
                 let module = self.context.load_module(Ptx::from_binary(code.cubin)).tried("loading a kernel")?;
-                Ok(place.insert(module.load_function(name).tried("finding a kernel by its name")?).clone())
+                Ok(place.insert(module).clone())
             }
         }
     }

@@ -4,7 +4,7 @@ use super::device::Device;
 use super::error::{Error, Tried};
 use super::lane::Lane;
 use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
-use kernels::cuda::elementwise::{NAME, source};
+use kernels::cuda::elementwise::{ADDS, WRITES, source};
 use kernels::scalar::Program;
 
 /// Threads of a block.
@@ -15,10 +15,10 @@ const BLOCKS: u32 = 8;
 /// Elements that a thread takes at once.
 const FOUR: usize = 4;
 
-/// A kernel of a scalar program, with one that adds to the output.
+/// The kernels of a scalar program: one writes its results, one adds them.
 pub struct Elementwise {
-    plain: CudaFunction,
-    adding: CudaFunction,
+    writes: CudaFunction,
+    adds: CudaFunction,
     inputs: usize,
     /// Blocks that fill the device.
     fill: u32,
@@ -30,12 +30,9 @@ impl Elementwise {
     /// # Errors
     /// The program is broken, or its text does not compile.
     pub fn new(device: &Device, program: &Program) -> Result<Elementwise, Error> {
-        let kernel = |accumulate| {
-            let text = source(program, accumulate).map_err(Error::Program)?;
-            device.kernel(&text, NAME)
-        };
+        let [writes, adds] = device.kernels(&source(program).map_err(Error::Program)?, [WRITES, ADDS])?;
         let fill = BLOCKS * device.properties().multiprocessors.max(1);
-        Ok(Elementwise { plain: kernel(false)?, adding: kernel(true)?, inputs: program.inputs.len(), fill })
+        Ok(Elementwise { writes, adds, inputs: program.inputs.len(), fill })
     }
 
     /// Computes `len` elements at `out` from the inputs.
@@ -58,7 +55,7 @@ impl Elementwise {
         if len == 0 {
             return Ok(());
         }
-        let function = if accumulate { &self.adding } else { &self.plain };
+        let function = if accumulate { &self.adds } else { &self.writes };
         let n = len as u64;
         let mut launch = lane.stream().launch_builder(function);
         inputs.iter().for_each(|input| _ = launch.arg(input));

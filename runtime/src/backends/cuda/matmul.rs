@@ -163,9 +163,10 @@ impl Ready {
     }
 }
 
-/// A pointer to a setting's value and its size.
-fn value<T>(value: &T) -> (*const c_void, usize) {
-    (std::ptr::from_ref(value).cast(), size_of::<T>())
+/// The bytes of a setting's value: an integer, which has no padding.
+fn bytes<T: Copy + Into<i128>>(value: &T) -> &[u8] {
+    // SAFETY: every byte of an integer is one.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
 /// What is computed, destroyed when dropped.
@@ -185,9 +186,10 @@ impl Operation {
         ];
         for (setting, transposed) in transposed {
             // CUBLAS_OP_N is 0, CUBLAS_OP_T is 1.
-            let (pointer, size) = value(&i32::from(transposed));
+            let op = i32::from(transposed);
+            let value = bytes(&op);
             // SAFETY: the descriptor is alive, and the value is of the setting's type, an int32.
-            unsafe { result::set_matmul_desc_attribute(operation.0, setting, pointer, size) }
+            unsafe { result::set_matmul_desc_attribute(operation.0, setting, value.as_ptr().cast(), value.len()) }
                 .tried("describing a matrix product")?;
         }
         Ok(operation)
@@ -213,12 +215,13 @@ impl Layout {
             let count = i32::try_from(batch).map_err(|_| Error::Program(format!("{batch} matrices in a batch")))?;
             let stride = matrix.batch_stride as i64;
             let settings = [
-                (Place::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, value(&count)),
-                (Place::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, value(&stride)),
+                (Place::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, bytes(&count)),
+                (Place::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, bytes(&stride)),
             ];
-            for (setting, (pointer, size)) in settings {
+            for (setting, value) in settings {
                 // SAFETY: the layout is alive, and the values are of the settings' types, an int32 and an int64.
-                unsafe { result::set_matrix_layout_attribute(layout.0, setting, pointer, size) }.tried(WHAT)?;
+                unsafe { result::set_matrix_layout_attribute(layout.0, setting, value.as_ptr().cast(), value.len()) }
+                    .tried(WHAT)?;
             }
         }
         Ok(layout)
@@ -237,18 +240,20 @@ struct Preference(sys::cublasLtMatmulPreference_t);
 
 impl Preference {
     fn new(workspace: usize, [a, b, d]: [u32; 3]) -> Result<Preference, Error> {
+        let workspace = workspace as u64;
         const WHAT: &str = "describing what an algorithm may use";
         let preference = Preference(result::create_matmul_pref().tried(WHAT)?);
         let wishes = [
-            (Wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, value(&workspace)),
-            (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, value(&a)),
-            (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, value(&b)),
-            (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, value(&d)),
-            (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, value(&d)),
+            (Wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes(&workspace)),
+            (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, bytes(&a)),
+            (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, bytes(&b)),
+            (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, bytes(&d)),
+            (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, bytes(&d)),
         ];
-        for (wish, (pointer, size)) in wishes {
+        for (wish, value) in wishes {
             // SAFETY: the preference is alive, and the values are of the wishes' types, a size_t and uint32s.
-            unsafe { result::set_matmul_pref_attribute(preference.0, wish, pointer, size) }.tried(WHAT)?;
+            unsafe { result::set_matmul_pref_attribute(preference.0, wish, value.as_ptr().cast(), value.len()) }
+                .tried(WHAT)?;
         }
         Ok(preference)
     }

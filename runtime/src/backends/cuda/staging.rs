@@ -8,7 +8,7 @@ use super::memory::Pinned;
 use std::sync::Arc;
 
 /// Bytes of a buffer: long enough that a transfer takes many times what it costs to start one, some 10 microseconds.
-const BUFFER: usize = 4 << 20;
+pub(super) const BUFFER: usize = 4 << 20;
 
 /// The two buffers.
 pub struct Staging {

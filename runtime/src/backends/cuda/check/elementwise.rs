@@ -1,16 +1,13 @@
 //! Generated elementwise kernels: all functions in both element types, on sizes with and without whole vectors, with and
 //! without alignment, adding or not, in place.
 
-use super::{Bench, Found, LARGE, Row, row};
+use super::{Bench, Found, Row, row};
 use crate::backends::cuda::elementwise::Elementwise;
 use crate::backends::cuda::error::Error;
 use crate::backends::cuda::memory::Arena;
 use half::bf16;
 use kernels::cuda::accuracy::{self, Bound};
 use kernels::scalar::{Access, Binary, Element, Input, Program, Step, Strides, Unary, Value};
-
-/// Sizes of the functions' checks: one, less than a vector, whole vectors, and with a rest.
-const SIZES: [usize; 4] = [1, 3, 4096, 1_000_003];
 
 pub(super) fn check(bench: &mut Bench, rows: &mut Vec<Row>) {
     for element in [Element::F32, Element::Bf16] {
@@ -33,13 +30,14 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<Row>) {
         rows.push(over_sizes(bench, &format!("x c, out of line {kind}"), &scaled, Bound::EXACT, run));
         let run = Run { in_place: true, ..Run::default() };
         rows.push(over_sizes(bench, &format!("x c, in place {kind}"), &scaled, Bound::EXACT, run));
-        let (program, n) = transpose(element);
+        let (program, n) = transpose(element, bench.extent.elements);
         let found = measure(bench, &program, n, Bound::EXACT, Run::default(), true);
-        rows.push(row(format!("transpose {kind}"), format!("{n}"), "B/s", found));
+        rows.push(row(format!("transpose {kind}"), n.to_string(), "B/s", found));
     }
     for (name, program, bound) in large() {
-        let found = measure(bench, &program, LARGE, bound, Run::default(), true);
-        rows.push(row(name, format!("{LARGE}"), "B/s", found));
+        let n = bench.extent.elements;
+        let found = measure(bench, &program, n, bound, Run::default(), true);
+        rows.push(row(name, n.to_string(), "B/s", found));
     }
 }
 
@@ -53,9 +51,10 @@ fn binary() -> [Binary; 8] {
     [Add, Sub, Mul, Div, Max, SiluGrad, GeluGrad, GeluErfGrad]
 }
 
-/// A matrix read along its columns, and its elements.
-fn transpose(element: Element) -> (Program, usize) {
-    let (rows, columns) = (2048, 4099);
+/// A matrix of nearly so many elements, read along its columns, and their number.
+fn transpose(element: Element, elements: usize) -> (Program, usize) {
+    let columns = 1023;
+    let rows = elements / columns;
     let strides = Strides { dims: vec![(columns, 1), (rows, columns)], offset: 0 };
     (Program::copy(element, Access::Strided(strides)), rows * columns)
 }
@@ -99,8 +98,10 @@ struct Run {
 /// The worst over all sizes, as one row.
 fn over_sizes(bench: &mut Bench, name: &str, program: &Program, bound: Bound, run: Run) -> Row {
     let mut worst = Found::results(0.0, f64::from(bound.rounded_to(program.output).relative()));
-    let shape = SIZES.map(|n| n.to_string()).join(", ");
-    for n in SIZES {
+    // One, less than a vector, whole vectors, and many with a rest.
+    let sizes = [1, 3, 4096, bench.extent.elements / 16 + 3];
+    let shape = sizes.map(|n| n.to_string()).join(", ");
+    for n in sizes {
         match measure(bench, program, n, bound, run, false) {
             Ok(found) => worst.error = worst.error.max(found.error),
             Err(why) => return row(name, shape, "B/s", Err(why)),

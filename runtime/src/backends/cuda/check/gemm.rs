@@ -55,13 +55,14 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<Row>) {
     for (arithmetic, name) in arithmetics {
         for (equation, what) in KINDS {
             let found = products(bench, &mut matmul, equation, arithmetic);
-            rows.push(row(format!("{what} {name}"), format!("{} sizes", SIZES.len()), "FLOP/s", found));
+            rows.push(row(format!("{what} {name}"), "tiny to long", "FLOP/s", found));
         }
         if arithmetic != Arithmetic::Tf32 {
             let found = identity(bench, &mut matmul, arithmetic);
             rows.push(row(format!("A I = A {name}"), "300 x 300 x 300", "FLOP/s", found));
         }
-        for size in [[4096; 3], [8192, 4096, 4097]] {
+        let n = bench.extent.matrix;
+        for size in [[n; 3], [2 * n, n, n + 1]] {
             let found = large(bench, &mut matmul, size, arithmetic);
             rows.push(row(format!("A B {name}"), size.map(|n| n.to_string()).join(" x "), "FLOP/s", found));
         }
@@ -188,13 +189,16 @@ impl Placed {
 /// The worst of all sizes.
 fn products(bench: &mut Bench, matmul: &mut Matmul, equation: &str, arithmetic: Arithmetic) -> Result<Found, Error> {
     let mut worst = Found::results(0.0, f64::INFINITY);
-    for size in SIZES {
+    let most = bench.extent.terms;
+    for size in SIZES.into_iter().filter(|size| size.iter().product::<usize>() <= most) {
         let found = product(bench, matmul, equation, size, arithmetic)?;
         if found.error / found.bound >= worst.error / worst.bound {
             worst = Found { note: Some(format!("largest at b, m, k, n = {size:?}")), ..found };
         }
     }
-    Ok(worst)
+    // Which size it was is told of what is wrong.
+    let note = worst.note.filter(|_| worst.error > worst.bound);
+    Ok(Found { note, ..worst })
 }
 
 /// A product that lies as it is, first written and then added to what it wrote.
@@ -262,9 +266,10 @@ fn large(
         })
     };
     let plan = sized(m).gpu()?;
+    let stock = bench.extent.elements;
     let numbers = |bench: &Bench, len: usize, seed: usize| -> Vec<f32> {
         // Longer than the stock of numbers: they come again, shifted.
-        (0..len).map(|i| rounded(bench.normals[(i + seed + i / super::LARGE) % super::LARGE], arithmetic)).collect()
+        (0..len).map(|i| rounded(bench.normals[(i + seed + i / stock) % stock], arithmetic)).collect()
     };
     let (a, b) = (numbers(bench, m * k, 0), numbers(bench, k * n, 31));
     let placed = Placed::new(bench, &a, &b, &vec![0.0; m * n], arithmetic)?;
@@ -273,7 +278,8 @@ fn large(
     unsafe { matmul.launch(&bench.lane, &plan.gemm, arithmetic, operands, false)? };
     let got = placed.read(bench)?;
     let rows = |x: &[f32], width: usize| -> Vec<f32> {
-        (0..COMPARED).flat_map(|i| x[i * (m / COMPARED) * width..][..width].to_vec()).collect()
+        // From the first to the last.
+        (0..COMPARED).flat_map(|i| x[i * (m - 1) / (COMPARED - 1) * width..][..width].to_vec()).collect()
     };
     let got = rows(&got, n);
     let error = sized(COMPARED).error(bench, &rows(&a, k), &b, &got, &vec![0.0; got.len()])?;

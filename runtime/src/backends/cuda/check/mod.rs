@@ -82,13 +82,13 @@ impl Found {
     }
 }
 
-/// Checks a device.
+/// Checks a device, `quick`: on small sizes alone.
 ///
 /// # Errors
 /// There is no such device, or it cannot be used at all. A check that fails is a row of the report.
-pub fn check(ordinal: usize) -> Result<Report, Error> {
+pub fn check(ordinal: usize, quick: bool) -> Result<Report, Error> {
     let device = Device::open(ordinal)?;
-    let mut bench = Bench::new(&device)?;
+    let mut bench = Bench::new(&device, quick)?;
     let mut rows = Vec::new();
     memory::check(&mut bench, &mut rows);
     elementwise::check(&mut bench, &mut rows);
@@ -105,23 +105,37 @@ struct Bench {
     /// Standard normal numbers; checks take slices of them.
     normals: Vec<f32>,
     par: Par,
+    extent: Extent,
 }
 
-/// Elements of the large elementwise checks: 64 MiB of f32, beyond the 50 MB of an H100's second-level cache.
-const LARGE: usize = 1 << 24;
-/// Timings of which the best counts, and launches in each.
-const TIMINGS: usize = 5;
-const LAUNCHES: usize = 10;
+/// How much is done.
+struct Extent {
+    /// Elements of the large elementwise checks.
+    elements: usize,
+    /// Rows of the large matrices; columns and terms are near it.
+    matrix: usize,
+    /// Terms of the largest of the other products.
+    terms: usize,
+    /// Timings of which the best counts, and launches in each.
+    timings: usize,
+    launches: usize,
+}
+
+/// 64 MiB of f32 are beyond the 50 MB of an H100's second-level cache.
+const FULL: Extent = Extent { elements: 1 << 24, matrix: 4096, terms: usize::MAX, timings: 5, launches: 10 };
+const QUICK: Extent = Extent { elements: 1 << 20, matrix: 128, terms: 1 << 21, timings: 1, launches: 1 };
 
 impl Bench {
-    fn new(device: &Arc<Device>) -> Result<Bench, Error> {
+    fn new(device: &Arc<Device>, quick: bool) -> Result<Bench, Error> {
+        let extent = if quick { QUICK } else { FULL };
         let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
         Ok(Bench {
             device: device.clone(),
             lane: Lane::new(device)?,
             staging: Staging::new(device)?,
-            normals: (0..LARGE as u64 + 64).map(|i| normal([20, 26], i)).collect(),
+            normals: (0..extent.elements as u64 + 64).map(|i| normal([20, 26], i)).collect(),
             par: Par(threads),
+            extent,
         })
     }
 
@@ -135,13 +149,13 @@ impl Bench {
         let (start, end) = (Event::timed(&self.device)?, Event::timed(&self.device)?);
         launch(&self.lane)?;
         let mut best = f64::INFINITY;
-        for _ in 0..TIMINGS {
+        for _ in 0..self.extent.timings {
             self.lane.record(&start)?;
-            for _ in 0..LAUNCHES {
+            for _ in 0..self.extent.launches {
                 launch(&self.lane)?;
             }
             self.lane.record(&end)?;
-            best = best.min(start.seconds_to(&end)? / LAUNCHES as f64);
+            best = best.min(start.seconds_to(&end)? / self.extent.launches as f64);
         }
         Ok(best)
     }
@@ -179,7 +193,7 @@ mod tests {
 
     #[test]
     fn without_a_gpu_the_check_says_what_is_missing() {
-        if let Err(why) = check(usize::MAX) {
+        if let Err(why) = check(usize::MAX, true) {
             assert!(matches!(why, Error::Missing(_) | Error::NoDevice { .. }), "{why}");
         } else {
             panic!("there is no device of that number");

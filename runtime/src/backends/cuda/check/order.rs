@@ -1,6 +1,6 @@
 //! Order between lanes, and leaks.
 
-use super::{Bench, Found, LARGE, Row, row};
+use super::{Bench, Found, Row, row};
 use crate::backends::cuda::elementwise::Elementwise;
 use crate::backends::cuda::error::Error;
 use crate::backends::cuda::lane::{Event, Lane};
@@ -26,7 +26,8 @@ fn ordered(bench: &mut Bench) -> Result<Found, Error> {
     let producer = Lane::new(&bench.device)?;
     let consumer = Lane::new(&bench.device)?;
     let kernel = Elementwise::new(&bench.device, &Program::unary(Unary::Shift(1.0), Element::F32))?;
-    let bytes = 4 * LARGE;
+    let elements = bench.extent.elements;
+    let bytes = 4 * elements;
     let arena = Arena::new(&bench.device, 2 * bytes)?;
     let (made, seen) = (arena.address(0, bytes), arena.address(bytes, bytes));
     let event = Event::new(&bench.device)?;
@@ -39,7 +40,7 @@ fn ordered(bench: &mut Bench) -> Result<Found, Error> {
             producer.zero(seen, bytes)?;
             producer.finish()?;
             for _ in 0..STEPS {
-                kernel.launch(&producer, &[made], made, LARGE, false)?;
+                kernel.launch(&producer, &[made], made, elements, false)?;
             }
             producer.record(&event)?;
             if waits {
@@ -55,7 +56,7 @@ fn ordered(bench: &mut Bench) -> Result<Found, Error> {
         let got = super::elementwise::floats(&got, Element::F32);
         *late = got.iter().filter(|x| **x != STEPS as f32).count();
     }
-    let share = |late: usize| late as f64 / LARGE as f64;
+    let share = |late: usize| late as f64 / elements as f64;
     let note =
         format!("without the event the consumer was too early for {:.0} % of the elements", 100.0 * share(late[1]));
     Ok(Found { note: Some(note), ..Found::results(share(late[0]), 0.0) })
@@ -63,7 +64,7 @@ fn ordered(bench: &mut Bench) -> Result<Found, Error> {
 
 /// Bytes of device memory that are gone after many launches, of everything that is made anew for each.
 fn leaks(bench: &mut Bench) -> Result<Found, Error> {
-    let size = 256;
+    let size = 64;
     let plan = Contraction::new(&['m', 'k'], &['k', 'n'], &['m', 'n'], &[size, size], &[size, size]);
     let gemm = plan.map_err(Error::Program)?.gemm;
     let arena = Arena::new(&bench.device, 3 * 4 * size * size)?;
