@@ -204,6 +204,9 @@ fn coded(source: &ModelSource, error: CompileError) -> Error {
         CompileError::Emit(_) if source.is_text() => {
             Error::input(Code::ProgramInvalid, message).help("correct the file, or compile the model from level 1")
         }
+        CompileError::Program(_) => {
+            Error::input(Code::ProgramInvalid, message).help("correct the file, or compile the model from level 1")
+        }
         CompileError::Fault { pass: "schedule", why } if source.is_text() => {
             Error::input(Code::OrderViolated, why).help("correct the rows of the schedule, or leave it out")
         }

@@ -9,12 +9,14 @@ use ir::differentiate::{DifferentiateError, differentiate};
 use ir::goal::Goal;
 use ir::graph::Model;
 use ir::optimizer::Optimizer;
+use ir::program::Program;
 use ir::schedule::Schedule;
 use ir::staged::Staged;
 use ir::text::File;
 use ir::verify;
 use scheduler::cut::{CutError, cut, cut_at, stage_costs};
 use scheduler::emit::{EmitError, emit};
+use scheduler::memory::memory;
 
 /// How a model is to be compiled.
 #[derive(Clone, Debug)]
@@ -50,6 +52,9 @@ pub enum CompileError {
     /// No program can be made.
     #[error(transparent)]
     Emit(#[from] EmitError),
+    /// A program that a file brings is wrong.
+    #[error("the program is wrong\n{0}")]
+    Program(String),
     /// A checker refuses what a pass has made: a fault of ours.
     #[error("fault in pass `{pass}`: {why}")]
     Fault {
@@ -81,7 +86,8 @@ pub fn passes() -> Vec<PassInfo> {
     rows.extend(planner::PASSES.iter().map(|pass| row(pass.name, pass.does, pass.why_here)));
     rows.push(row("cut", "cut the calls into stages of equal cost", "needs local shapes"));
     rows.push(row("schedule", "order every F, I, W on every pipeline rank", "needs the stages' costs"));
-    rows.push(row("emit", "write bodies, rows and classes", "last: needs all of it"));
+    rows.push(row("emit", "write bodies, rows and classes", "needs all of it"));
+    rows.push(row("memory", "give every tensor its place in its rank's arena", "last: needs the lives of all tensors"));
     rows
 }
 
@@ -126,15 +132,34 @@ pub fn compile(
     check_schedule(&staged, &schedule, request)?;
     file.schedule = Some(schedule.clone());
     observer("schedule", &file);
-    if stop("schedule") || file.program.is_some() {
+    if stop("schedule") || file.program.as_ref().is_some_and(|program| program.has_places()) {
         return Ok(file);
     }
-    let program = emit(&file.model, &staged, &schedule, request.microbatches)?;
-    verify::program::check(&file.model, &program, None)
-        .map_err(|found| CompileError::Fault { pass: "emit", why: lines(&found) })?;
-    file.program = Some(program);
+    let mut program = match file.program.take() {
+        Some(given) => {
+            let broken = verify::program::check(&file.model, &given, None).err();
+            broken.map_or(Ok(given), |found| Err(CompileError::Program(lines(&found))))?
+        }
+        None => {
+            let program = emit(&file.model, &staged, &schedule, request.microbatches, cluster)?;
+            check_program("emit", &file.model, &program)?;
+            program
+        }
+    };
+    file.program = Some(program.clone());
     observer("emit", &file);
+    if stop("emit") {
+        return Ok(file);
+    }
+    memory(&file.model, &mut program, None);
+    check_program("memory", &file.model, &program)?;
+    file.program = Some(program);
+    observer("memory", &file);
     Ok(file)
+}
+
+fn check_program(pass: &'static str, model: &Model, program: &Program) -> Result<(), CompileError> {
+    verify::program::check(model, program, None).map_err(|found| CompileError::Fault { pass, why: lines(&found) })
 }
 
 fn plan(

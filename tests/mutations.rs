@@ -12,6 +12,9 @@
 //! | one rank takes a micro-batch for another | all | - | wrong-microbatch |
 //! | a gradient is summed twice over its holders | all | - | added-twice |
 //! | a `W` is left out | all | - | missing-run |
+//! | an `R` starts before the last `W` of its parameters | not run | - | in-flight, step-order |
+//! | nothing waits for an `R` | not run | - | in-flight, token |
+//! | a layout change's operand is freed before its wait | not run | - | in-flight |
 //! | `first` is missing | load: refused | - | first |
 //! | `first` is there twice | nothing | - | first |
 //! | a send is left out | stuck | - | unmatched-message |
@@ -23,6 +26,7 @@
 //! What differs at the first step differs in the loss of the second: so `all` is loss, norm, gradient and parameter. The
 //! number of tokens is an input of a run, which no checker sees. The machine itself stores the first part of a gradient's
 //! sum and adds the others, whatever is marked: so a second `first` changes nothing there, and only the checker finds it.
+//! What touches things under way may show or not, as the threads go: such programs are not run.
 
 #[path = "meshes/compare.rs"]
 mod compare;
@@ -36,8 +40,8 @@ mod text;
 mod training;
 
 use edit::{
-    block, drop_first_kernel, drop_last_send, kernels, microbatch_of, runs, sent_tags, skip, sum_gradients_again,
-    swap_bundles, update_by_unreduced,
+    block, drop_first_gradient, drop_last_send, forget_reduction, free_early, kernels, microbatch_of, runs, sent_tags,
+    skip, start_reduction_early, sum_gradients_again, swap_bundles, update_by_unreduced,
 };
 use ir::catalogue::Code;
 use ir::graph::{Model, SectionKind};
@@ -48,7 +52,6 @@ use right::{Right, checked, planned};
 use scheduler::check::Law;
 use scheduler::cut::stage_costs;
 use scheduler::emit::EmitError;
-use scheduler::schedules::split_backward;
 
 const TENSOR: &str = "dp=2,tp=2";
 /// All forwards come before all backwards, so that many bundles are there at once.
@@ -142,7 +145,7 @@ fn labels_of_another_micro_batch() {
 #[test]
 fn activations_of_another_micro_batch() {
     let change = |_: &Model, program: &mut Program| {
-        let [one, other] = [0, 1].map(|microbatch| runs(program, 0, "layer", BodyKind::I, microbatch)[0]);
+        let [one, other] = [0, 1].map(|microbatch| runs(program, 0, "layer", BodyKind::B, microbatch)[0]);
         swap_bundles(&mut program.classes[0], one, other);
     };
     breaks(PIPELINE, change, &["wrong-microbatch"], &ALL);
@@ -171,11 +174,43 @@ fn another_order_of_micro_batches_in_the_schedule_is_no_fault() {
 
 #[test]
 fn a_weight_gradient_left_out() {
-    let change = |_: &Model, program: &mut Program| {
-        let at = runs(program, 0, "layer", BodyKind::W, 2)[0];
-        program.classes[0].instrs.remove(at);
+    let mut right = Right::on(PIPELINE);
+    right.split();
+    let model = &right.file.model;
+    let mut program = right.emitted(model).expect("a program");
+    assert!(checked(model, &program).is_empty());
+    assert!(right.run(model, &program, &right.inputs).is_empty());
+    let at = runs(&program, 0, "layer", BodyKind::W, 2)[0];
+    program.classes[0].instrs.remove(at);
+    assert_eq!(checked(model, &program), ["missing-run"]);
+    assert_eq!(right.run(model, &program, &right.inputs), ALL);
+}
+
+/// Breaks the order of what is under way at the same time.
+fn breaks_in_flight(mesh: &str, change: impl FnOnce(&mut Program), named: &[&str]) {
+    let right = Right::on(mesh);
+    let mut program = right.program();
+    change(&mut program);
+    assert_eq!(checked(&right.file.model, &program), named);
+}
+
+#[test]
+fn a_reduction_before_the_last_gradient() {
+    let change = |program: &mut Program| {
+        let before = runs(program, 0, "layer", BodyKind::B, 3)[0];
+        start_reduction_early(&mut program.classes[0], before);
     };
-    breaks(PIPELINE, change, &["missing-run"], &ALL);
+    breaks_in_flight(PIPELINE, change, &["in-flight", "step-order"]);
+}
+
+#[test]
+fn a_reduction_that_nobody_waits_for() {
+    breaks_in_flight(PIPELINE, |program| forget_reduction(&mut program.classes[0]), &["in-flight", "token"]);
+}
+
+#[test]
+fn an_operand_freed_while_it_is_summed() {
+    breaks_in_flight(TENSOR, |program| free_early(program, "layer.F"), &["in-flight"]);
 }
 
 #[test]
@@ -186,7 +221,7 @@ fn a_gradient_summed_twice_over_the_ranks_that_hold_it() {
 
 #[test]
 fn a_body_that_forgets_a_gradient() {
-    breaks(TENSOR, |_, program| drop_first_kernel(program, "layer.W"), &["statement"], &ALL);
+    breaks(TENSOR, |_, program| drop_first_gradient(program, "layer.B"), &["statement"], &ALL);
 }
 
 #[test]
@@ -199,9 +234,9 @@ fn a_body_with_operands_in_another_order() {
     breaks(TENSOR, change, &["statement"], &ALL);
 }
 
-/// Marks a `W` of a micro-batch, or takes the mark away.
+/// Marks a `B` of a micro-batch, or takes the mark away.
 fn mark(program: &mut Program, of: u32, marked: bool) {
-    let at = runs(program, 0, "layer", BodyKind::W, of)[0];
+    let at = runs(program, 0, "layer", BodyKind::B, of)[0];
     if let Instr::Run { first, .. } = &mut program.classes[0].instrs[at] {
         *first = marked;
     }
@@ -239,8 +274,8 @@ fn swapped_tags() {
 #[test]
 fn a_schedule_with_a_backward_before_its_forward() {
     let mut right = Right::on(PIPELINE);
-    let schedule = split_backward(right.file.schedule.take().expect("a schedule"));
-    let schedule = right.file.schedule.insert(schedule);
+    right.split();
+    let schedule = right.file.schedule.as_mut().expect("a schedule");
     let row = &mut schedule.rows[1];
     let place = |kind| row.iter().position(|&action| action == Action::One(Item::new(kind, 1, 0))).expect("the action");
     let (forward, backward) = (place(Kind::F), place(Kind::I));

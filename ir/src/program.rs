@@ -46,14 +46,16 @@
 //! among what a class holds is all fields of the array's element.
 //!
 //! A register of a row holds a tensor, or a bundle: what a section keeps for the later ones of the same instance and
-//! micro-batch. `I` reads `F`'s bundle and passes on in its own what `W` reads, so that each bundle has one reader.
+//! micro-batch. `I` reads `F`'s bundle and passes on in its own what `W` reads, so that each bundle has one reader; `B`, which
+//! is I and W in one, reads `F`'s and makes none.
 //!
 //! Registers and bundles share buffers: a result may be an argument, a bundle may hold one, a send leaves its register as
 //! it is. A buffer lives until the last holder is freed; who changes a register in place (`Add`, `Sum`) takes a fresh buffer
 //! where others hold the old one. A body frees what it computed and does not give away, never its arguments.
 //!
 //! A run that is started goes on beside the row; its results, its bundle and what it stores are there after its wait, and
-//! what it reads is not changed before. Started runs go one after the other.
+//! what it reads is not changed before. Started runs go one after the other and wait for nobody's row: their layout changes
+//! meet those of the same started run on the other ranks of the class, whatever the rows do meanwhile.
 //!
 //! `Start` never blocks. The wait of a receive blocks until the send has started, that of a send until the receive has, that
 //! of a sum until all members have.
@@ -76,6 +78,8 @@ pub enum BodyKind {
     I,
     /// Weight gradient of a block.
     W,
+    /// I and W in one: what W computes hides the layout changes of I.
+    B,
     /// The part of `U` that does not wait for the step graph: reductions and the block's share of the norm.
     R,
     /// The step graph.
@@ -85,15 +89,26 @@ pub enum BodyKind {
 }
 
 impl BodyKind {
-    /// The section of the block that it comes from; `None` for the step graph.
-    pub fn section(self) -> Option<SectionKind> {
+    /// The sections of the block that it comes from, in order; none for the step graph.
+    pub fn sections(self) -> &'static [SectionKind] {
         match self {
-            BodyKind::F => Some(SectionKind::F),
-            BodyKind::I => Some(SectionKind::I),
-            BodyKind::W => Some(SectionKind::W),
-            BodyKind::R | BodyKind::U => Some(SectionKind::U),
-            BodyKind::N => None,
+            BodyKind::F => &[SectionKind::F],
+            BodyKind::I => &[SectionKind::I],
+            BodyKind::W => &[SectionKind::W],
+            BodyKind::B => &[SectionKind::I, SectionKind::W],
+            BodyKind::R | BodyKind::U => &[SectionKind::U],
+            BodyKind::N => &[],
         }
+    }
+
+    /// Whether it runs once per micro-batch.
+    pub fn per_microbatch(self) -> bool {
+        matches!(self, BodyKind::F | BodyKind::I | BodyKind::W | BodyKind::B)
+    }
+
+    /// Whether it adds to the gradients of parameters.
+    pub fn accumulates(self) -> bool {
+        self.sections().contains(&SectionKind::W)
     }
 
     /// The letter in the body's name.
@@ -102,6 +117,7 @@ impl BodyKind {
             BodyKind::F => 'F',
             BodyKind::I => 'I',
             BodyKind::W => 'W',
+            BodyKind::B => 'B',
             BodyKind::R => 'R',
             BodyKind::N => 'N',
             BodyKind::U => 'U',
@@ -120,8 +136,8 @@ pub enum Source {
     Param,
     /// A state of such a parameter.
     State,
-    /// The gradient accumulator of such a parameter; one per parameter instance and rank, whichever call binds it. `W` adds
-    /// to it.
+    /// The gradient accumulator of such a parameter; one per parameter instance and rank, whichever call binds it. `W` and
+    /// `B` add to it.
     Gradient,
     /// An implicit scalar of the run: `lr`, `step`, or what the step graph returned, by name (the run of `N` leaves them).
     Scalar,
@@ -154,7 +170,7 @@ pub enum BodyInstr {
     Wait {
         /// Of which start.
         token: Token,
-        /// One per operand. In `W`, one that is a gradient accumulator is added to.
+        /// One per operand. In `W` and `B`, one that is a gradient accumulator is added to.
         results: Vec<Value>,
     },
     /// The values are not read again.
@@ -259,7 +275,7 @@ pub enum Instr {
         instance: u32,
         /// For which micro-batch; none in R, N and U.
         microbatch: Option<u32>,
-        /// The first `W` of this call and instance in the step: it stores instead of adding, except into an accumulator that
+        /// The first `W` or `B` of this call and instance in the step: it stores instead of adding, except into an accumulator that
         /// an earlier run of the row has stored (a parameter bound twice).
         first: bool,
         /// The body's row arguments.
@@ -340,6 +356,13 @@ pub struct Program {
     pub bodies: PrimaryMap<BodyId, Body>,
     /// The classes, in rank order.
     pub classes: Vec<Class>,
+}
+
+impl Program {
+    /// Whether it says where its tensors lie.
+    pub fn has_places(&self) -> bool {
+        self.classes.iter().all(|class| class.arena.is_some()) && self.bodies.values().all(|body| body.frame.is_some())
+    }
 }
 
 impl Body {

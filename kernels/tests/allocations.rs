@@ -1,33 +1,35 @@
-//! Once its scratch memory has grown, a kernel on one thread takes no buffer from the allocator.
+//! Once its scratch memory has grown, no kernel takes anything from the allocator, on one thread or on two.
 //!
-//! The `gemm` crate allocates a few flags in each product, so small requests do not count here; and it copies operands
-//! whose rows are not contiguous, or not a multiple of 16, into a buffer of its own, so the products here have none.
+//! All threads count, so that one test must do everything.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use meshwright_kernels::cpu::Par;
 use meshwright_kernels::cpu::attention::{Attention, Dropout, Gradients, Inputs, Saved};
+use meshwright_kernels::cpu::cross_entropy::{Shard, cross_entropy, cross_entropy_grad, pick, pick_grad, sum_exp};
 use meshwright_kernels::cpu::dropout::{Part, dropout};
 use meshwright_kernels::cpu::einsum::Einsum;
-use meshwright_kernels::cpu::elementwise::{Binary, Strided, broadcast_binary};
+use meshwright_kernels::cpu::elementwise::{Binary, Strided, Unary, add_assign, binary, broadcast_binary, unary};
+use meshwright_kernels::cpu::embedding::{embedding, embedding_grad};
+use meshwright_kernels::cpu::norm::{
+    layer_norm, layer_norm_dgamma, layer_norm_dx, rms_norm, rms_norm_dgamma, rms_norm_dx,
+};
+use meshwright_kernels::cpu::optimizer::{AdamW, Sgd, adamw, sgd, sum_squares};
 use meshwright_kernels::cpu::reduce::{Reduction, reduce};
 use meshwright_kernels::cpu::rope::{Heads, rope};
-use meshwright_kernels::cpu::shape::{View, copy_strided};
+use meshwright_kernels::cpu::shape::{View, add_strided, copy_strided};
+use meshwright_kernels::cpu::softmax::{softmax, softmax_grad};
+use meshwright_kernels::cpu::{Par, Source};
 
-/// The system's allocator, counting this thread's requests for a page or more.
+/// The system's allocator, counting requests.
 struct Counting;
 
-thread_local! {
-    static COUNT: Cell<usize> = const { Cell::new(0) };
-}
+static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: all requests go to the system's allocator as they are.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if layout.size() >= 4096 {
-            COUNT.with(|count| count.set(count.get() + 1));
-        }
+        COUNT.fetch_add(1, Ordering::Relaxed);
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
@@ -41,16 +43,68 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations of the second call.
-fn second(mut kernel: impl FnMut()) -> usize {
-    kernel();
-    let before = COUNT.with(Cell::get);
-    kernel();
-    COUNT.with(Cell::get) - before
+/// Rows and columns of most tensors here: enough work for two threads.
+const ROWS: usize = 300;
+const COLS: usize = 1000;
+
+/// Runs a kernel once to warm up, then counts. The name is for the report.
+fn check(name: &str, mut kernel: impl FnMut(Par)) {
+    for threads in [1, 2] {
+        kernel(Par(threads));
+        let before = COUNT.load(Ordering::Relaxed);
+        kernel(Par(threads));
+        kernel(Par(threads));
+        let requests = COUNT.load(Ordering::Relaxed) - before;
+        assert_eq!(requests, 0, "{name} on {threads} threads");
+    }
 }
 
 #[test]
-fn attention() {
+fn no_kernel_allocates() {
+    let made = Box::new([0; 10]);
+    assert!(COUNT.load(Ordering::Relaxed) > 0 && made.len() == 10, "requests are counted");
+    products();
+    attentions();
+    elementwise();
+    rows();
+    tokens();
+    moves();
+    updates();
+}
+
+fn products() {
+    // Layouts of one layer and of its gradients; operands that are summed first, packed, or not contracted at all.
+    let equations = [
+        "mk,kn>mn",
+        "mk,nk>mn",
+        "km,kn>mn",
+        "mk,kn>nm",
+        "bsh,hgrd>bsgrd",
+        "bsh,bsgrd>hgrd",
+        "bmk,bkn>bmn",
+        "mxk,kyn>ymn",
+        "mxk,kxn>mn",
+        "bsh,h>bs",
+        "m,n>mn",
+    ];
+    for eq in equations {
+        let letters: Vec<Vec<char>> = eq.split([',', '>']).map(|s| s.chars().collect()).collect();
+        for (large, small) in [(32, 3), (256, 2), (301, 3)] {
+            let size = |l: &char| if "bxygrd".contains(*l) { small } else { large };
+            let dims = |t: usize| letters[t].iter().map(size).collect::<Vec<_>>();
+            let [a, b, mut out] = [0, 1, 2].map(|t| vec![0.5; dims(t).iter().product()]);
+            let plan = Einsum::new(&letters[0], &letters[1], &letters[2], &dims(0), &dims(1)).unwrap();
+            let mut scratch = vec![];
+            check(&format!("{eq} of {large}"), |par| {
+                for accumulate in [false, true] {
+                    plan.run(&a, &b, &mut out, accumulate, par, &mut scratch);
+                }
+            });
+        }
+    }
+}
+
+fn attentions() {
     let global_dims = [2, 256, 2, 2, 256];
     let weights = Dropout { p: 0.1, key: [1, 2], origin: [0; 5], global_dims };
     for (s, d, causal, dropout) in [(256, 64, true, None), (200, 32, false, None), (200, 32, true, Some(weights))] {
@@ -60,48 +114,119 @@ fn attention() {
         let (qpos, kpos): (Vec<i32>, Vec<i32>) = ((0..2 * s as i32).collect(), (0..512).collect());
         let x = Inputs { q: &q, k: &kv, v: &kv, qpos: &qpos, kpos: &kpos, qseg: &vec![0; 2 * s], kseg: &[0; 512] };
         let (mut out, mut lse, mut scratch) = (vec![0.0; queries * d], vec![0.0; queries], vec![]);
-        assert_eq!(second(|| a.forward(&x, &mut out, &mut lse, Par(1), &mut scratch)), 0);
+        check("attention", |par| a.forward(&x, &mut out, &mut lse, par, &mut scratch));
         let (mut dq, mut dk, mut dv) = (q.clone(), kv.clone(), kv.clone());
         let saved = Saved { out: &out, lse: &lse, dout: &q };
-        let backward = || {
+        check("attention's gradient", |par| {
             let gradients = Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv };
-            a.backward(&x, &saved, gradients, Par(1), &mut scratch);
-        };
-        assert_eq!(second(backward), 0);
+            a.backward(&x, &saved, gradients, par, &mut scratch);
+        });
     }
 }
 
-#[test]
-fn matrix_products() {
-    // In the third an operand is summed first; in the last the small one is packed.
-    for eq in ["mk,kn>mn", "bmk,bkn>bmn", "mxk,kyn>ymn", "mxk,kxn>mn"] {
-        let letters: Vec<Vec<char>> = eq.split([',', '>']).map(|s| s.chars().collect()).collect();
-        for (large, small) in [(32, 3), (256, 2)] {
-            let size = |l: &char| if "bxy".contains(*l) { small } else { large };
-            let dims = |t: usize| letters[t].iter().map(size).collect::<Vec<_>>();
-            let [a, b, mut out] = [0, 1, 2].map(|t| vec![0.5; dims(t).iter().product()]);
-            let plan = Einsum::new(&letters[0], &letters[1], &letters[2], &dims(0), &dims(1)).unwrap();
-            let mut scratch = vec![];
-            assert_eq!(second(|| plan.run(&a, &b, &mut out, false, Par(1), &mut scratch)), 0, "{eq} {large}");
+fn elementwise() {
+    let (x, y, mut out) = (vec![0.5; ROWS * COLS], vec![0.25; ROWS * COLS], vec![0.5; ROWS * COLS]);
+    for op in [Unary::Exp, Unary::Log, Unary::Silu, Unary::Gelu, Unary::GeluErf, Unary::Scale(2.0)] {
+        check(&format!("{op:?}"), |par| {
+            unary(op, &x, &mut out, par);
+            unary(op, Source::Own, &mut out, par);
+        });
+    }
+    for op in [Binary::Add, Binary::Div, Binary::Max, Binary::SiluGrad, Binary::GeluGrad, Binary::GeluErfGrad] {
+        let (dense, repeated) = ([COLS, 1], [0, 1]);
+        check(&format!("{op:?}"), |par| {
+            binary(op, &x, &y, &mut out, par);
+            binary(op, Source::Own, &y, &mut out, par);
+            let (a, b) = (Strided((&x).into(), &dense), Strided((&y).into(), &repeated));
+            broadcast_binary(op, a, b, &mut out, &[ROWS, COLS], par);
+        });
+    }
+    check("add_assign", |par| add_assign(&mut out, &x, par));
+    for dims in [vec![ROWS * COLS], vec![ROWS, COLS], vec![3, 100, 1000]] {
+        let global_dims: Vec<u64> = dims.iter().map(|&d| d as u64 + 1).collect();
+        let part = Part { dims: &dims, origin: &vec![1; dims.len()], global_dims: &global_dims };
+        check("dropout", |par| {
+            dropout(&x, &mut out, 0.5, [1, 2], part, par);
+            dropout(Source::Own, &mut out, 0.5, [1, 2], part, par);
+        });
+    }
+}
+
+fn rows() {
+    let (x, y, mut out) = (vec![0.5; ROWS * COLS], vec![0.25; ROWS * COLS], vec![0.5; ROWS * COLS]);
+    let (gamma, mut dgamma) = (vec![1.0; COLS], vec![1.0; COLS]);
+    let (mut mean, mut rstd) = (vec![0.0; ROWS], vec![1.0; ROWS]);
+    check("rms_norm", |par| {
+        rms_norm(&x, &gamma, 1e-5, &mut out, &mut rstd, par);
+        rms_norm_dx(&x, &gamma, &rstd, &y, &mut out, par);
+        rms_norm_dgamma(&x, &rstd, &y, &mut dgamma, true, par);
+    });
+    check("layer_norm", |par| {
+        layer_norm(&x, (&gamma, &gamma), 1e-5, &mut out, (&mut mean, &mut rstd), par);
+        layer_norm_dx(&x, &gamma, (&mean, &rstd), &y, &mut out, par);
+        layer_norm_dgamma(&x, (&mean, &rstd), &y, &mut dgamma, false, par);
+    });
+    check("softmax", |par| {
+        softmax(&x, COLS, &mut out, par);
+        softmax_grad(&x, &y, COLS, &mut out, par);
+    });
+    let pos: Vec<i32> = (0..ROWS as i32).collect();
+    let frequencies = [0.1; 62];
+    let heads = Heads { heads: 8, d: COLS / 8 };
+    check("rope", |par| rope(&x, heads, &pos, &frequencies, false, &mut out, par));
+    let dims = [3, 100, 20, 50];
+    for mask in 0..16 {
+        let keep = [0, 1, 2, 3].map(|i| mask >> i & 1 == 1);
+        let kept = dims.iter().zip(keep).filter(|(_, keep)| *keep).map(|(d, _)| d).product::<usize>();
+        for kind in [Reduction::Sum, Reduction::Max] {
+            check("reduce", |par| reduce(kind, &x, &dims, &keep, &mut out[..kept], par));
         }
     }
 }
 
-#[test]
-fn strided_kernels() {
+fn tokens() {
+    let (logits, labels): (_, Vec<i32>) = (vec![0.5; ROWS * COLS], (0..ROWS as i32).collect());
+    let (mut loss, mut lse, mut out) = (0.0, vec![0.0; ROWS], vec![0.0; ROWS * COLS]);
+    let shard = Shard { values: &logits, v: COLS, origin: 7 };
+    check("cross_entropy", |par| {
+        cross_entropy(&logits, COLS, &labels, &mut loss, &mut lse, par);
+        cross_entropy_grad(shard, &labels, &lse, 0.5, &mut out, par);
+    });
+    let mut sums = vec![0.0; ROWS];
+    check("sum_exp and pick", |par| {
+        sum_exp(&logits, COLS, &lse, &mut sums, par);
+        pick(shard, &labels, &mut sums);
+        pick_grad(&sums, &labels, COLS, 7, &mut out);
+    });
+    let mut table = vec![0.0; 200 * COLS];
+    check("embedding", |par| {
+        embedding(&labels, &table, COLS, 0, &mut out, par);
+        embedding_grad(&labels, &out, COLS, 0, &mut table, true);
+    });
+}
+
+fn moves() {
     let (x, mut out) = (vec![0.5; 5 * 6 * 7 * 8], vec![0.0; 5 * 6 * 7 * 8]);
-    let dims = [5, 6, 7, 8];
-    let strides = [[336, 56, 8, 1], [1, 5, 30, 210], [0, 8, 0, 1]];
+    let (dims, strides) = ([5, 6, 7, 8], [[336, 56, 8, 1], [1, 5, 30, 210]]);
     let view = |i: usize| View { offset: 0, strides: &strides[i] };
-    assert_eq!(second(|| copy_strided(&x, view(0), &mut out, view(1), &dims)), 0);
-    let operands = (Strided(&x, &strides[1]), Strided(&x, &strides[2]));
-    let broadcast = || broadcast_binary(Binary::Mul, operands.0, operands.1, &mut out, &dims, Par(1));
-    assert_eq!(second(broadcast), 0);
-    let sum = || reduce(Reduction::Sum, &x, &dims, &[true, false, true, false], &mut out[..35], Par(1));
-    assert_eq!(second(sum), 0);
-    let part = Part { dims: &dims, origin: &[1; 4], global_dims: &[6, 7, 8, 9] };
-    assert_eq!(second(|| dropout(&x, &mut out, 0.5, [1, 2], part, Par(1))), 0);
-    let pos: Vec<i32> = (0..30).collect();
-    let turn = || rope(&x, Heads { heads: 7, d: 8 }, &pos, &[1.0, 0.1, 0.01, 0.001], false, &mut out, Par(1));
-    assert_eq!(second(turn), 0);
+    check("copies", |_| {
+        copy_strided(&x, view(0), &mut out, view(1), &dims);
+        add_strided(&x, view(1), &mut out, view(0), &dims);
+    });
+}
+
+fn updates() {
+    let n = ROWS * COLS;
+    let (mut w, g, mut m, mut v) = (vec![0.5; n], vec![0.25; n], vec![0.0; n], vec![0.0; n]);
+    let (lr, weight_decay, scale) = (1e-3, 0.1, 1.0);
+    let decay = AdamW { lr, beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay, scale, bias1: 0.1, bias2: 0.05 };
+    check("adamw", |par| adamw(&mut w, &g, &mut m, &mut v, &decay, par));
+    let descent = Sgd { lr, momentum: 0.9, weight_decay, scale };
+    check("sgd", |par| {
+        sgd(&mut w, &g, Some(&mut m), &descent, par);
+        sgd(&mut w, &g, None, &descent, par);
+    });
+    let mut sum = 0.0;
+    check("sum_squares", |_| sum += sum_squares(&g));
+    assert!(sum > 0.0);
 }

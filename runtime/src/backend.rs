@@ -1,9 +1,26 @@
-//! What a device must be able to do: prepare a kernel for the shapes of a rank once, and launch it many times.
+//! What a device must be able to do: keep an arena, prepare a kernel for the shapes of a rank once, and launch it many
+//! times on places of the arena.
 
-use crate::tensor::Tensor;
 use ir::mesh::Mesh;
 use ir::ops::KernelOp;
 use ir::types::Type;
+
+/// A tensor's place in a rank's arena. All element types have four bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Span {
+    /// Bytes from the start of the arena.
+    pub offset: usize,
+    /// Elements.
+    pub len: usize,
+}
+
+impl Span {
+    /// Whether both have an element.
+    pub fn meets(self, other: Span) -> bool {
+        let below = |a: Span, b: Span| a.offset + 4 * a.len <= b.offset;
+        self.len > 0 && other.len > 0 && !below(self, other) && !below(other, self)
+    }
+}
 
 /// Where a statement runs: its types and the rank's place on the mesh. From them follow local shapes and origins.
 #[derive(Clone, Copy)]
@@ -31,49 +48,56 @@ pub struct Moment {
     pub index: u64,
 }
 
-/// A tensor's place in a rank's arena. All elements have 4 bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span {
-    /// Bytes from the start of the arena.
-    pub offset: usize,
-    /// Elements.
-    pub len: usize,
-}
-
-/// A device.
-pub trait Backend {
+/// A device, or one of the lanes on which it works side by side: each has its own, and all share the arena.
+///
+/// Places are trusted: that no two tensors in use at a time lie on each other is for the checker of programs to say.
+pub trait Backend: Sized + Send {
     /// A kernel made ready for the shapes of one statement on one rank.
     type Kernel: Send;
+
+    /// Takes the memory of the rank; the first thing asked of it.
+    ///
+    /// # Errors
+    /// There is not so much.
+    fn reserve(&mut self, bytes: usize) -> Result<(), String>;
+
+    /// Another lane of the same device, on the same arena.
+    ///
+    /// # Errors
+    /// The device has no more.
+    fn lane(&self) -> Result<Self, String>;
 
     /// Makes an op ready.
     ///
     /// # Errors
     /// The op cannot run on these types.
-    fn prepare(&self, op: &KernelOp, site: &Site<'_>) -> Result<Self::Kernel, String>;
+    fn prepare(&mut self, op: &KernelOp, site: &Site<'_>) -> Result<Self::Kernel, String>;
 
-    /// A tensor of so many elements, whatever they are.
-    fn alloc(&self, len: usize) -> Tensor;
+    /// Runs a kernel. A result may lie exactly on an operand. What an update changes ([`updated`]) already stands in its
+    /// results. With `accumulate`, which is for kernels of one result, the result is added to what is there.
+    fn launch(
+        &mut self,
+        kernel: &mut Self::Kernel,
+        moment: Moment,
+        operands: &[Span],
+        results: &[Span],
+        accumulate: bool,
+    );
 
-    /// Runs a kernel. Each result has its size and is held alone. The results that an update changes in place
-    /// ([`updated`]) hold the operand's elements, and those operands are empty.
-    fn launch(&mut self, kernel: &mut Self::Kernel, moment: Moment, operands: &[Tensor], results: &mut [Tensor]);
+    /// `into += from`
+    fn add(&mut self, into: Span, from: Span);
 
-    /// Runs a kernel of one result, which is added to what `into` holds.
-    fn accumulate(&mut self, kernel: &mut Self::Kernel, moment: Moment, operands: &[Tensor], into: &mut Tensor);
+    /// Copies a tensor.
+    fn copy(&mut self, to: Span, from: Span);
 
-    /// `into += from`; takes fresh memory if somebody else holds `into`.
-    fn add(&mut self, into: &mut Tensor, from: &Tensor);
+    /// Copies from the host.
+    fn write(&mut self, to: Span, data: &[f32]);
 
-    /// The same elements in fresh memory.
-    fn copy(&self, tensor: &Tensor) -> Tensor;
+    /// Copies to the host, when all that was launched before is done.
+    fn read(&mut self, from: Span, data: &mut [f32]);
 }
 
 /// The operands whose elements an op changes into its results, one per result; none if its results are all new.
 pub fn updated(op: &KernelOp) -> &'static [usize] {
-    match op {
-        KernelOp::AdamW(_) => &[0, 2, 3],
-        KernelOp::Sgd(op) if op.has_momentum() => &[0, 2],
-        KernelOp::Sgd(_) => &[0],
-        _ => &[],
-    }
+    op.def().updates()
 }

@@ -1,5 +1,6 @@
 //! Does it: backends, communicators, training.
 
+pub mod arena;
 pub mod backend;
 pub mod backends;
 pub mod comm;
@@ -9,4 +10,3 @@ pub mod learning_rate;
 pub mod metrics;
 pub mod reference;
 pub mod state;
-pub mod tensor;

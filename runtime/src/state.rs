@@ -4,27 +4,18 @@
 //! is `std normal(key, i)` where the key is the FNV-1a hash of the seed and the instance name. States start at zero, except
 //! a `master`, which starts as its parameter.
 
+use crate::backend::{Backend, Span};
 use crate::comm::{Region, assemble, cut};
-use crate::tensor::{Pool, Tensor};
 use ir::graph::{GRADIENT, Init, Model, ParamInstance};
 use ir::mesh::Mesh;
 use ir::types::Type;
 use kernels::cpu::dropout::normal;
 use std::collections::BTreeMap;
 
+pub use ir::arena::Role;
+
 /// The suffix of the state that starts as a copy of its parameter.
 const MASTER: &str = "master";
-
-/// Which tensor of a parameter instance.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Role {
-    /// The parameter.
-    Param,
-    /// A state of this suffix: `m`.
-    State(String),
-    /// The gradient's sum over micro-batches.
-    Gradient,
-}
 
 /// A whole tensor.
 #[derive(Clone, PartialEq, Debug)]
@@ -36,7 +27,7 @@ pub struct Whole {
 }
 
 /// One kept tensor of a rank.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Slot {
     /// Its global name: `layer.3.w1`, `layer.3.w1.m`, `layer.3.w1.grad`.
     pub name: String,
@@ -46,88 +37,65 @@ pub struct Slot {
     pub ty: Type,
     /// The rank's part.
     pub region: Region,
-    /// The elements.
-    pub tensor: Tensor,
+    /// Where it lies.
+    pub span: Span,
     /// The instance name of the parameter.
-    param: String,
+    pub param: String,
     init: Init,
+}
+
+/// One kept tensor of a rank, and its elements.
+pub struct Part {
+    /// Which.
+    pub slot: Slot,
+    /// The rank's part.
+    pub data: Vec<f32>,
 }
 
 /// All kept tensors of a rank.
 #[derive(Default)]
 pub struct State {
     slots: Vec<Slot>,
-    pool: Pool,
 }
 
 impl State {
-    /// The place of a tensor, which is made on first mention.
+    /// A tensor, which is made known on first mention, `at` so many bytes into the arena.
     ///
     /// # Errors
-    /// It was mentioned with another sharding.
+    /// It was mentioned with another sharding or in another place.
     pub fn slot(
         &mut self,
         model: &Model,
         coordinates: &[u64],
-        owner: ParamInstance,
-        role: Role,
+        (owner, role): (ParamInstance, &Role),
         ty: &Type,
-    ) -> Result<usize, String> {
+        at: u64,
+    ) -> Result<&Slot, String> {
         let param = &model.params[owner.0];
-        let name = name(model, owner, &role);
+        let name = name(model, owner, role);
         let region = Region::of(ty, &model.mesh, coordinates);
-        if let Some(known) = self.find(&name) {
-            return match self.slots[known].region == region {
-                true => Ok(known),
-                false => Err(format!("`{name}` is sharded in two ways on one rank")),
+        let span = Span { offset: at as usize, len: region.len() };
+        if let Some(known) = self.slots.iter().position(|slot| slot.name == name) {
+            let known = &self.slots[known];
+            return match (known.region == region, known.span == span) {
+                (true, true) => Ok(known),
+                (false, _) => Err(format!("`{name}` is sharded in two ways on one rank")),
+                (true, false) => Err(format!("`{name}` lies in two places")),
             };
         }
-        let init = match &role {
+        let init = match role {
             Role::Param => param.init,
             Role::State(suffix) if suffix == MASTER => param.init,
             Role::State(_) | Role::Gradient => Init::Constant(0.0),
         };
-        self.slots.push(Slot {
-            name,
-            role,
-            ty: ty.clone(),
-            region,
-            tensor: Tensor::EMPTY,
-            param: param.instance_name(owner.1),
-            init,
-        });
-        Ok(self.slots.len() - 1)
+        let (role, ty, param) = (role.clone(), ty.clone(), param.instance_name(owner.1));
+        self.slots.push(Slot { name, role, ty, region, span, param, init });
+        Ok(&self.slots[self.slots.len() - 1])
     }
 
-    /// The place of a tensor that was mentioned.
-    pub fn find(&self, name: &str) -> Option<usize> {
-        self.slots.iter().position(|slot| slot.name == name)
-    }
-
-    /// Sets all tensors to their first numbers.
-    pub fn reset(&mut self, seed: u64) {
-        for slot in &mut self.slots {
-            let mut tensor = self.pool.alloc(slot.region.len());
-            match slot.init {
-                Init::Normal(std) => {
-                    let key = key(&[&seed.to_le_bytes(), slot.param.as_bytes()]);
-                    let draw = |index| std as f32 * normal(key, index);
-                    fill(&slot.ty, &slot.region, draw, tensor.write());
-                }
-                Init::Constant(value) => tensor.write().fill(value as f32),
-            }
-            slot.tensor = tensor;
-        }
-    }
-
-    /// A kept tensor.
-    pub fn tensor(&self, slot: usize) -> &Tensor {
-        &self.slots[slot].tensor
-    }
-
-    /// A kept tensor, to be taken away or replaced.
-    pub fn tensor_mut(&mut self, slot: usize) -> &mut Tensor {
-        &mut self.slots[slot].tensor
+    /// A tensor that was mentioned.
+    pub fn find(&self, name: &str) -> Option<&Slot> {
+        self.slots.iter().find(|slot| slot.name == name)
     }
 
     /// All kept tensors.
@@ -135,16 +103,42 @@ impl State {
         &self.slots
     }
 
+    /// Sets all tensors to their first numbers.
+    pub fn reset(&self, backend: &mut impl Backend, seed: u64) {
+        for slot in &self.slots {
+            let mut part = vec![0.0; slot.region.len()];
+            match slot.init {
+                Init::Normal(std) => {
+                    let key = key(&[&seed.to_le_bytes(), slot.param.as_bytes()]);
+                    let draw = |index| std as f32 * normal(key, index);
+                    fill(&slot.ty, &slot.region, draw, &mut part);
+                }
+                Init::Constant(value) => part.fill(value as f32),
+            }
+            backend.write(slot.span, &part);
+        }
+    }
+
+    /// All tensors and their elements.
+    pub fn export(&self, backend: &mut impl Backend) -> Vec<Part> {
+        let part = |slot: &Slot| {
+            let mut data = vec![0.0; slot.region.len()];
+            backend.read(slot.span, &mut data);
+            Part { slot: slot.clone(), data }
+        };
+        self.slots.iter().map(part).collect()
+    }
+
     /// Replaces the rank's parts of the tensors that are named.
     ///
     /// # Panics
     /// If a tensor has not its size.
-    pub fn import(&mut self, tensors: &BTreeMap<String, Vec<f32>>) {
-        for slot in &mut self.slots {
+    pub fn import(&self, backend: &mut impl Backend, tensors: &BTreeMap<String, Vec<f32>>) {
+        for slot in &self.slots {
             if let Some(whole) = tensors.get(&slot.name) {
-                let mut tensor = self.pool.alloc(slot.region.len());
-                cut(whole, &slot.ty, &slot.region, tensor.write());
-                slot.tensor = tensor;
+                let mut part = vec![0.0; slot.region.len()];
+                cut(whole, &slot.ty, &slot.region, &mut part);
+                backend.write(slot.span, &part);
             }
         }
     }
@@ -170,20 +164,20 @@ pub(crate) fn counts(mesh: &Mesh, ty: &Type, coordinates: &[u64]) -> bool {
 }
 
 /// Puts the ranks' parts of tensors together, by name. Of several pipeline ranks that hold a tensor, the first counts.
-pub(crate) fn gather(mesh: &Mesh, ranks: &[Vec<Slot>]) -> BTreeMap<String, Whole> {
+pub(crate) fn gather(mesh: &Mesh, ranks: &[Vec<Part>]) -> BTreeMap<String, Whole> {
     let mut wholes = BTreeMap::new();
     let mut stages: BTreeMap<String, u64> = BTreeMap::new();
-    for (rank, slots) in ranks.iter().enumerate() {
+    for (rank, parts) in ranks.iter().enumerate() {
         let coordinates = mesh.coordinates(rank as u64);
         let stage = mesh.pipeline().map_or(0, |pp| mesh.index_along(&ir::mesh::Axes::one(pp), &coordinates));
-        for slot in slots {
+        for Part { slot, data } in parts {
             let holder = *stages.entry(slot.name.clone()).or_insert(stage);
             let whole = wholes.entry(slot.name.clone()).or_insert_with(|| {
                 let sizes = slot.ty.sizes();
                 Whole { data: vec![0.0; slot.ty.elements() as usize], sizes }
             });
             if holder == stage && counts(mesh, &slot.ty, &coordinates) {
-                assemble(slot.tensor.floats(), &slot.ty, &slot.region, &mut whole.data);
+                assemble(data, &slot.ty, &slot.region, &mut whole.data);
             }
         }
     }
@@ -217,6 +211,7 @@ pub fn key(parts: &[&[u8]]) -> [u32; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backends::cpu::Cpu;
     use ir::entity::EntityRef;
     use ir::graph::{Param, Span};
     use ir::ids::{AxisId, ParamId};
@@ -250,11 +245,14 @@ mod tests {
             let model = model(ty.clone());
             let owner = (ParamId::new(0), 0);
             let slots = |rank| {
-                let mut state = State::default();
-                state.slot(&model, &model.mesh.coordinates(rank), owner, Role::Param, &ty).unwrap();
-                state.slot(&model, &model.mesh.coordinates(rank), owner, Role::State("m".to_string()), &ty).unwrap();
-                state.reset(7);
-                state.slots().to_vec()
+                let (mut state, mut backend) = (State::default(), Cpu::new(1));
+                let roles = [Role::Param, Role::State("m".to_string())];
+                for (role, at) in roles.iter().zip([0, 192]) {
+                    state.slot(&model, &model.mesh.coordinates(rank), (owner, role), &ty, at).unwrap();
+                }
+                backend.reserve(384).unwrap();
+                state.reset(&mut backend, 7);
+                state.export(&mut backend)
             };
             let ranks: Vec<_> = (0..6).map(slots).collect();
             let gathered = gather(&model.mesh, &ranks);

@@ -5,6 +5,7 @@ pub mod costs;
 pub mod cut;
 pub mod emit;
 pub mod grid;
+pub mod memory;
 pub mod report;
 pub mod schedules;
 pub mod simulate;

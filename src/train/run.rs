@@ -8,6 +8,7 @@ use crate::compiling::{compile, open};
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::CompileRequest;
+use cost::CPU;
 use ir::catalogue::Code;
 use ir::goal::{Goal, Layout};
 use ir::graph::Model;
@@ -19,6 +20,7 @@ use runtime::data::sampler::Sampler;
 use runtime::data::text::TextData;
 use runtime::exec::{self, Machine, Options, StepOutput};
 use runtime::metrics::{EvalRecord, Header, MetricsWriter, StepRecord};
+use scheduler::memory::memory;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -131,7 +133,7 @@ impl Run<'_> {
             step_time_s,
             data_wait_s,
             mfu: None,
-            mem_peak_bytes: None,
+            mem_peak_bytes: self.machine.arena_bytes().into_iter().max(),
             skipped: false,
         };
         self.metrics.step(&record).map_err(|why| Error::file("write", &metrics_path(&self.request.out), &why))?;
@@ -174,11 +176,12 @@ fn load(compiled: &File, request: &TrainRequest, microbatches: u32) -> Result<Ma
         return Err(Error::fault("compile", "there is no program"));
     };
     check_ops(&request.backend, program)?;
-    let forward = scheduler::emit::emit_forward(&compiled.model, staged, microbatches);
-    let forward = forward.map_err(|why| Error::fault("emit", why))?;
+    let forward = scheduler::emit::emit_forward(&compiled.model, staged, microbatches, &CPU);
+    let mut forward = forward.map_err(|why| Error::fault("emit", why))?;
+    memory(&compiled.model, &mut forward, Some(program));
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let threads = (cores / compiled.model.mesh.devices() as usize).max(1);
-    let options = Options { seed: request.seed, threads, evaluation: Some(&forward) };
+    let options = Options { seed: request.seed, threads, evaluation: Some(&forward), lanes: None };
     Machine::load(&compiled.model, program, &options).map_err(machine_error)
 }
 

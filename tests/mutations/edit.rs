@@ -107,13 +107,53 @@ pub(crate) fn drop_last_send(class: &mut Class) {
 /// Sums the gradients of parameters that several ranks hold once more.
 pub(crate) fn sum_gradients_again(class: &mut Class) {
     let is_sum = |instr: &Instr| matches!(instr, Instr::Start { transfer: Transfer::SumGradient { .. }, .. });
-    let at = class.instrs.iter().position(is_sum).expect("a sum of gradients");
-    let [mut start, mut wait] = [0, 1].map(|next| class.instrs[at + next].clone());
-    if let (Instr::Start { token, .. }, Instr::Wait { token: waited, .. }) = (&mut start, &mut wait) {
-        // Far above those of the row.
-        (*token, *waited) = (Token::from_u32(1 << 20), Token::from_u32(1 << 20));
-    }
-    class.instrs.splice(at + 2..at + 2, [start, wait]);
+    let mut start = class.instrs.iter().find(|instr| is_sum(instr)).expect("a sum of gradients").clone();
+    let Instr::Start { token, .. } = &mut start else { return };
+    let at = wait_of(class, *token);
+    // Far above those of the row.
+    *token = Token::from_u32(1 << 20);
+    let wait = Instr::Wait { token: *token, result: None };
+    class.instrs.splice(at + 1..at + 1, [start, wait]);
+}
+
+/// Where a class waits for what has started.
+fn wait_of(class: &Class, token: Token) -> usize {
+    let waits = |instr: &Instr| matches!(instr, Instr::Wait { token: waited, .. } if *waited == token);
+    class.instrs.iter().position(waits).expect("the wait")
+}
+
+/// Where a class starts to run R for the first time, and what that wait names.
+fn first_started_run(class: &Class) -> (usize, Token) {
+    let started = |(at, instr): (usize, &Instr)| match instr {
+        Instr::Run { token: Some(token), .. } => Some((at, *token)),
+        _ => None,
+    };
+    class.instrs.iter().enumerate().find_map(started).expect("a started run")
+}
+
+/// Starts the first R of a class where the row still has a backward to run.
+pub(crate) fn start_reduction_early(class: &mut Class, before: usize) {
+    let (at, _) = first_started_run(class);
+    let run = class.instrs.remove(at);
+    class.instrs.insert(before, run);
+}
+
+/// Takes out the wait for the first R of a class.
+pub(crate) fn forget_reduction(class: &mut Class) {
+    let (_, token) = first_started_run(class);
+    let at = wait_of(class, token);
+    class.instrs.remove(at);
+}
+
+/// Frees what the first layout change of a body reads as soon as it has started.
+pub(crate) fn free_early(program: &mut Program, body: &str) {
+    let body = program.bodies.values_mut().find(|other| other.name == body).expect("the body");
+    let at = body.instrs.iter().position(|instr| matches!(instr, BodyInstr::Start { .. })).expect("a start");
+    let BodyInstr::Start { operands, .. } = body.instrs[at].clone() else { return };
+    let frees = |instr: &BodyInstr| matches!(instr, BodyInstr::Free(values) if values.contains(&operands[0]));
+    let free = body.instrs.iter().position(frees).expect("its operand is freed");
+    let free = body.instrs.remove(free);
+    body.instrs.insert(at + 1, free);
 }
 
 /// The kernels of a body, in order.
@@ -122,9 +162,10 @@ pub(crate) fn kernels<'p>(program: &'p mut Program, body: &str) -> impl Iterator
     body.instrs.iter_mut().filter_map(|instr| if let BodyInstr::Compute(stmt) = instr { Some(stmt) } else { None })
 }
 
-/// Takes the first kernel out of a body.
-pub(crate) fn drop_first_kernel(program: &mut Program, body: &str) {
+/// Takes the first kernel out of a body that adds to a gradient.
+pub(crate) fn drop_first_gradient(program: &mut Program, body: &str) {
     let body = program.bodies.values_mut().find(|other| other.name == body).expect("the body");
-    let at = body.instrs.iter().position(|instr| matches!(instr, BodyInstr::Compute(_))).expect("a kernel");
+    let adds = |instr: &BodyInstr| matches!(instr, BodyInstr::Compute(stmt) if stmt.accumulate);
+    let at = body.instrs.iter().position(adds).expect("a gradient");
     body.instrs.remove(at);
 }

@@ -2,6 +2,7 @@
 
 use crate::compare::differences;
 use crate::training::{Recipe, Record, compiled, inputs, models, sgd, train};
+use cost::CPU;
 use ir::catalogue::Code;
 use ir::graph::Model;
 use ir::program::Program;
@@ -9,6 +10,7 @@ use ir::text::File;
 use ir::verify;
 use runtime::exec::StepInput;
 use scheduler::emit::{EmitError, emit};
+use scheduler::schedules::split_backward;
 use std::collections::BTreeSet;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -44,7 +46,12 @@ impl Right {
     /// The program of a changed model, or of another schedule.
     pub(crate) fn emitted(&self, model: &Model) -> Result<Program, EmitError> {
         let (Some(staged), Some(schedule)) = (&self.file.staged, &self.file.schedule) else { panic!("no schedule") };
-        emit(model, staged, schedule, self.program().microbatches)
+        emit(model, staged, schedule, self.program().microbatches, &CPU)
+    }
+
+    /// Runs I and W apart from here on.
+    pub(crate) fn split(&mut self) {
+        self.file.schedule = self.file.schedule.take().map(split_backward);
     }
 
     /// In what a run differs: `loss`, `norm`, `gradient`, `parameter`; or `load` where the machine refuses the program.

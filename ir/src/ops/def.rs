@@ -71,6 +71,22 @@ pub trait OpDef: Debug {
         operands.iter().chain(results).map(|ty| ty.bytes()).sum()
     }
 
+    /// Whether the result is the operand's bytes in their order: it may lie on them, and nothing is done.
+    fn is_view(&self) -> bool {
+        false
+    }
+
+    /// The operands of as many bytes as the one result that it may lie exactly on: element i of the result depends on no
+    /// other element of theirs.
+    fn in_place(&self) -> &'static [usize] {
+        &[]
+    }
+
+    /// The operands whose elements the op changes into its results, one per result; none if its results are all new.
+    fn updates(&self) -> &'static [usize] {
+        &[]
+    }
+
     /// Whether the op may be cut along a `!` letter, and is then expanded.
     fn expands_when_cut(&self) -> bool {
         false

@@ -60,6 +60,10 @@ impl OpDef for Dropout {
         vec![vec![0]]
     }
 
+    fn in_place(&self) -> &'static [usize] {
+        &[0]
+    }
+
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
         Ok(vec![Some(b.one(self.clone(), &[dy])?)])

@@ -126,6 +126,10 @@ impl OpDef for Unary {
         if self.is_linear() { vec![vec![0]] } else { Vec::new() }
     }
 
+    fn in_place(&self) -> &'static [usize] {
+        &[0]
+    }
+
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
         let (x, y) = (call.operands[0], call.results[0]);
@@ -305,6 +309,11 @@ impl OpDef for Binary {
             BinaryKind::SiluGrad | BinaryKind::GeluGrad | BinaryKind::GeluErfGrad => vec![vec![1]],
             BinaryKind::Max => Vec::new(),
         }
+    }
+
+    /// Only where nothing is spread.
+    fn in_place(&self) -> &'static [usize] {
+        if self.equation.is_none() { &[0, 1] } else { &[] }
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {

@@ -138,6 +138,10 @@ impl OpDef for Reshape {
         vec![vec![0]]
     }
 
+    fn is_view(&self) -> bool {
+        true
+    }
+
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
         let dims = b.ty(call.operands[0]).logical().dims;

@@ -106,6 +106,10 @@ impl OpDef for AdamW {
     fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
         16 * operands[0].elements()
     }
+
+    fn updates(&self) -> &'static [usize] {
+        &[0, 2, 3]
+    }
 }
 
 /// `sgd(%w, %g, %clip, %lr) -> w`, or with momentum `sgd(%w, %g, %m, %clip, %lr) -> w, m`, as PyTorch defines it. With
@@ -154,5 +158,9 @@ impl OpDef for Sgd {
     /// Per element: clip one, decay two, momentum two, step two.
     fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
         if self.has_momentum() { 7 * operands[0].elements() } else { 5 * operands[0].elements() }
+    }
+
+    fn updates(&self) -> &'static [usize] {
+        if self.has_momentum() { &[0, 2] } else { &[0] }
     }
 }

@@ -6,11 +6,11 @@
 //! |---|---|
 //! | `classes` | the classes cover the pipeline ranks once, in order, and hold the parameters that their runs bind |
 //! | `undefined` | a register, value or token is defined before it is read |
-//! | `redefined` | it is defined once; only `U` stores into a parameter or state, only `W` into a gradient |
+//! | `redefined` | it is defined once; only `U` stores into a parameter or state, only `W` and `B` into a gradient |
 //! | `read-after-free` | it is not read after it is freed |
 //! | `double-free` | it is freed once |
 //! | `leak` | at the end of a row or body nothing is left that has not been freed or given away |
-//! | `in-flight` | what a transfer reads is neither freed nor changed before its wait |
+//! | `in-flight` | what a transfer, layout change or started run reads is neither freed nor changed before its wait, and what it gives or changes is not read |
 //! | `token` | each start has one wait, after it |
 //! | `statement` | a body does what its block says, and stores each gradient, parameter and state once |
 //! | `signature` | a run passes what its body takes and takes what it gives, of the same types |
@@ -29,9 +29,9 @@
 //! | `wrong-cotangent` | an input gradient reads the sum over all readers of the result |
 //! | `added-twice` | a sum has each part once |
 //! | `wrong-bundle` | bundles are made by the same call and instance, and hold what the body reads of them |
-//! | `missing-run`, `duplicate-run` | each section runs once per instance and micro-batch; R and U once per instance |
-//! | `first` | the first W of an instance, and no other, is marked |
-//! | `step-order` | R after the last W, N after R, U after N |
+//! | `missing-run`, `duplicate-run` | each section runs once per instance and micro-batch, alone or in `B`; R and U once per instance |
+//! | `first` | the first W or B of an instance, and no other, is marked |
+//! | `step-order` | R, and sums over holders, after the last W or B that adds to a gradient; N after the wait of each R, U after N, no micro-batch after U |
 //! | `norm` | the step graph reads the sums over all instances |
 //! | `loss` | the loss is given out, and is the sum over all micro-batches |
 //! | `stale-parameter` | who holds a parameter that another rank updates gets it after the update |
@@ -41,6 +41,7 @@
 
 mod bodies;
 mod debts;
+mod held;
 mod meetings;
 mod memory;
 mod origin;
@@ -141,6 +142,7 @@ pub fn check(model: &Model, program: &Program, limit: Option<u64>) -> Result<(),
         let order = meetings::check(model, program, &mut found);
         if let (Some(order), true) = (order, found.is_empty()) {
             trace::check(model, program, &order, &mut found);
+            (0..program.classes.len()).for_each(|index| held::check(model, program, index, &mut found));
             found.extend(limit.into_iter().flat_map(|limit| memory::check(model, program, limit)));
         }
     }

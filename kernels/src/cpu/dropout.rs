@@ -8,6 +8,7 @@
 use super::nd::{Dims, row_major, walk};
 use super::par::{Par, Rows};
 use super::simd::simd;
+use super::source::Source;
 
 /// Blocks computed side by side, one per lane.
 const BLOCKS: usize = 16;
@@ -76,11 +77,12 @@ pub struct Part<'a> {
 ///
 /// # Panics
 /// If `x` and `out` have not the part's size, or its lists differ in length.
-pub fn dropout(x: &[f32], out: &mut [f32], p: f32, key: [u32; 2], part: Part<'_>, par: Par) {
+pub fn dropout<'x>(x: impl Into<Source<'x>>, out: &mut [f32], p: f32, key: [u32; 2], part: Part<'_>, par: Par) {
+    let x = x.into();
     let Part { dims, origin, global_dims } = part;
     assert!(dims.len() == origin.len() && dims.len() == global_dims.len(), "one origin and size per dimension");
     let size = dims.iter().product::<usize>();
-    assert!(x.len() == size && out.len() == size, "x and out have the shape of the part");
+    assert!(x.has(size) && out.len() == size, "x and out have the shape of the part");
     if size == 0 {
         return;
     }
@@ -102,24 +104,33 @@ pub fn dropout(x: &[f32], out: &mut [f32], p: f32, key: [u32; 2], part: Part<'_>
         outer[0] = range.len();
         walk(&outer, [&strides[..outer.len()], &steps], [start, 0], &mut |[index, row]| {
             let at = row * run..(row + 1) * run;
-            drop_run(&x.0[at.clone()], &mut out.0[at], p, key, index as u64);
+            drop_run(x.0.part(at.clone()), &mut out.0[at], p, key, index as u64);
         });
     });
 }
 
 simd! {
     /// Dropout of elements with consecutive indices from `start` on.
-    pub(super) fn drop_run(x: &[f32], out: &mut [f32], p: f32, key: [u32; 2], start: u64) {
+    pub(super) fn drop_run(x: Source<'_>, out: &mut [f32], p: f32, key: [u32; 2], start: u64) {
         let scale = 1.0 / (1.0 - p);
         let mut done = 0;
-        while done < x.len() {
+        while done < out.len() {
             let index = start + done as u64;
             let skip = (index % DRAWS as u64) as usize;
-            let n = (DRAWS - skip).min(x.len() - done);
+            let n = (DRAWS - skip).min(out.len() - done);
             let draws = draw(key, index / DRAWS as u64);
-            let (x, out) = (&x[done..done + n], &mut out[done..done + n]);
-            for ((o, &x), &u) in out.iter_mut().zip(x).zip(&draws[skip..]) {
-                *o = if u >= p { x * scale } else { 0.0 };
+            let results = out[done..done + n].iter_mut().zip(&draws[skip..]);
+            match x {
+                Source::Own => {
+                    for (o, &u) in results {
+                        *o = if u >= p { *o * scale } else { 0.0 };
+                    }
+                }
+                Source::Other(x) => {
+                    for ((o, &u), &x) in results.zip(&x[done..done + n]) {
+                        *o = if u >= p { x * scale } else { 0.0 };
+                    }
+                }
             }
             done += n;
         }
@@ -143,6 +154,7 @@ fn draw(key: [u32; 2], group: u64) -> [f32; DRAWS] {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::normals;
     use super::*;
 
     #[test]
@@ -201,5 +213,18 @@ mod tests {
         let part = Part { dims: &[], origin: &[], global_dims: &[] };
         dropout(&[2.0], &mut out[..1], 0.0, [1, 1], part, Par(1));
         assert_eq!(out[0], 2.0);
+    }
+
+    #[test]
+    fn in_place_and_elsewhere_alike() {
+        for dims in [vec![100_003], vec![40, 30, 150], vec![]] {
+            let n = dims.iter().product();
+            let (origin, global) = (vec![2; dims.len()], dims.iter().map(|&d| d as u64 + 5).collect::<Vec<_>>());
+            let part = Part { dims: &dims, origin: &origin, global_dims: &global };
+            let (mut own, mut out) = (normals(n, 1), vec![f32::NAN; n]);
+            dropout(&own, &mut out, 0.3, [4, 5], part, Par(2));
+            dropout(Source::Own, &mut own, 0.3, [4, 5], part, Par(2));
+            assert!(own.iter().zip(&out).all(|(a, b)| a.to_bits() == b.to_bits()));
+        }
     }
 }

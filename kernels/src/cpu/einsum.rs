@@ -300,7 +300,8 @@ impl Product {
         match self {
             Product::Outer(outer) => {
                 let Loops { dims, strides: [a_strides, b_strides, _] } = &**outer;
-                broadcast_binary(Binary::Mul, Strided(a, a_strides), Strided(b, b_strides), out, dims, par);
+                let (a, b) = (Strided(a.into(), a_strides), Strided(b.into(), b_strides));
+                broadcast_binary(Binary::Mul, a, b, out, dims, par);
             }
             Product::Matrices(matrices) => matrices.run(a, b, out, accumulate, par),
         }

@@ -1,9 +1,12 @@
 //! Element-wise functions of one and two tensors.
+//!
+//! An operand may be [`Source::Own`]: then the result takes its place, with the same bits as elsewhere.
 
 use super::math::{exp, ln, normal_cdf, sigmoid};
 use super::nd::{merge, row_major, span, walk};
 use super::par::{Par, Rows};
 use super::simd::simd;
+use super::source::Source;
 
 /// A function of one number.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +35,7 @@ pub enum Unary {
     Scale(f32),
     /// `x + c`
     Shift(f32),
-    /// `min(x, c)`; `c` where `x` is no number.
+    /// The smaller one of `x` and `c`; `c` if `x` is not a number.
     AtMost(f32),
 }
 
@@ -61,19 +64,20 @@ pub enum Binary {
 ///
 /// # Panics
 /// If the sizes differ.
-pub fn unary(op: Unary, x: &[f32], out: &mut [f32], par: Par) {
-    assert_eq!(x.len(), out.len(), "as many results as arguments");
-    par.rows(x.len(), 1, (Rows(x, 1), Rows(out, 1)), &|_, (x, out)| unary_run(op, x.0, out.0));
+pub fn unary<'x>(op: Unary, x: impl Into<Source<'x>>, out: &mut [f32], par: Par) {
+    let x = x.into();
+    assert!(x.has(out.len()), "as many results as arguments");
+    par.rows(out.len(), 1, (Rows(x, 1), Rows(out, 1)), &|_, (x, out)| unary_run(op, x.0, out.0));
 }
 
 /// `out = op(a, b)`
 ///
 /// # Panics
 /// If the sizes differ.
-pub fn binary(op: Binary, a: &[f32], b: &[f32], out: &mut [f32], par: Par) {
-    assert!(a.len() == out.len() && b.len() == out.len(), "as many results as arguments");
-    let parts = (Rows(a, 1), Rows(b, 1), Rows(out, 1));
-    par.rows(a.len(), 1, parts, &|_, (a, b, out)| binary_run(op, a.0, b.0, out.0));
+pub fn binary<'a, 'b>(op: Binary, a: impl Into<Source<'a>>, b: impl Into<Source<'b>>, out: &mut [f32], par: Par) {
+    let (a, b) = (a.into(), b.into());
+    assert!(a.has(out.len()) && b.has(out.len()), "as many results as arguments");
+    par.rows(out.len(), 1, (Rows(a, 1), Rows(b, 1), Rows(out, 1)), &|_, (a, b, out)| binary_run(op, a.0, b.0, out.0));
 }
 
 /// `out += x`
@@ -81,26 +85,31 @@ pub fn binary(op: Binary, a: &[f32], b: &[f32], out: &mut [f32], par: Par) {
 /// # Panics
 /// If the sizes differ.
 pub fn add_assign(out: &mut [f32], x: &[f32], par: Par) {
-    assert_eq!(x.len(), out.len(), "as many results as arguments");
-    par.rows(x.len(), 1, (Rows(x, 1), Rows(out, 1)), &|_, (x, out)| super::reduce::add_rows(x.0, out.0));
+    binary(Binary::Add, Source::Own, x, out, par);
 }
 
 /// An operand of [`broadcast_binary`]: its elements, and its stride in each dimension of the result, 0 where it repeats.
 #[derive(Clone, Copy, Debug)]
-pub struct Strided<'a>(pub &'a [f32], pub &'a [usize]);
+pub struct Strided<'a>(pub Source<'a>, pub &'a [usize]);
 
 /// `out = op(a, b)` for `out` of shape `dims`, with operands that repeat along some dimensions or lie permuted.
 ///
 /// # Panics
-/// If `out` has not the shape `dims`, or an operand is too short for its strides.
+/// If `out` has not the shape `dims`, an operand is too short for its strides, or one that is the result has other
+/// strides than a dense tensor.
 pub fn broadcast_binary(op: Binary, a: Strided<'_>, b: Strided<'_>, out: &mut [f32], dims: &[usize], par: Par) {
     assert_eq!(out.len(), dims.iter().product(), "out has the shape of dims");
-    let a_values = &a.0[..span(dims, a.1)];
-    let b_values = &b.0[..span(dims, b.1)];
+    let [a_values, b_values] =
+        [a, b].map(|x| if let Source::Other(values) = x.0 { values[..span(dims, x.1)].into() } else { x.0 });
     if out.is_empty() {
         return;
     }
-    let (mut dims, [mut a, mut b, mut to]) = merge(dims, [a.1, b.1, &row_major(dims)]);
+    let dense = row_major(dims);
+    for x in [a, b] {
+        let same = x.1.iter().zip(&dense).zip(dims).all(|((x, dense), &size)| size == 1 || x == dense);
+        assert!(same || x.0.slice().is_some(), "the result is dense");
+    }
+    let (mut dims, [mut a, mut b, mut to]) = merge(dims, [a.1, b.1, &dense]);
     if dims.is_empty() {
         [&mut dims, &mut a, &mut b, &mut to].into_iter().for_each(|list| list.push(1));
     }
@@ -111,21 +120,22 @@ pub fn broadcast_binary(op: Binary, a: Strided<'_>, b: Strided<'_>, out: &mut [f
         let last = dims.len() - 1;
         let (n, step) = (dims[last], [a[last], b[last]]);
         walk(&dims[..last], [&a[..last], &b[..last], &to[..last]], start, &mut |[i, j, o]| {
-            run_strided(op, &a_values[i..], &b_values[j..], step, &mut out.0[o..o + n]);
+            run_strided(op, [(a_values, i), (b_values, j)], step, &mut out.0[o..o + n]);
         });
     });
 }
 
-/// One contiguous run of results.
-fn run_strided(op: Binary, a: &[f32], b: &[f32], step: [usize; 2], out: &mut [f32]) {
+/// One contiguous run of results, from operands that begin at some index and go in steps.
+fn run_strided(op: Binary, operands: [(Source<'_>, usize); 2], step: [usize; 2], out: &mut [f32]) {
     let n = out.len();
-    match step {
-        [1, 1] => binary_run(op, &a[..n], &b[..n], out),
-        [1, 0] => right_constant_run(op, &a[..n], b[0], out),
-        [0, 1] => left_constant_run(op, a[0], &b[..n], out),
-        [i, j] => {
+    let [a, b] = operands.map(|(x, from)| move |at: usize, n: usize| x.part(from + at..from + at + n));
+    match (step, a(0, 1), b(0, 1)) {
+        ([1, 1], ..) => binary_run(op, a(0, n), b(0, n), out),
+        ([1, 0], _, Source::Other(b)) => right_constant_run(op, a(0, n), b[0], out),
+        ([0, 1], Source::Other(a), _) => left_constant_run(op, a[0], b(0, n), out),
+        ([i, j], ..) => {
             for (k, out) in out.iter_mut().enumerate() {
-                binary_run(op, &a[k * i..][..1], &b[k * j..][..1], std::slice::from_mut(out));
+                binary_run(op, a(k * i, 1), b(k * j, 1), std::slice::from_mut(out));
             }
         }
     }
@@ -155,7 +165,7 @@ macro_rules! with_binary {
 }
 
 simd! {
-    fn unary_run(op: Unary, x: &[f32], out: &mut [f32]) {
+    fn unary_run(op: Unary, x: Source<'_>, out: &mut [f32]) {
         match op {
             Unary::Neg => map(x, out, #[inline(always)] |x| -x),
             Unary::Exp => map(x, out, exp),
@@ -173,27 +183,48 @@ simd! {
         }
     }
 
-    fn binary_run(op: Binary, a: &[f32], b: &[f32], out: &mut [f32]) {
-        with_binary!(op, f => {
-            for ((o, &a), &b) in out.iter_mut().zip(a).zip(b) {
-                *o = f(a, b);
+    fn binary_run(op: Binary, a: Source<'_>, b: Source<'_>, out: &mut [f32]) {
+        with_binary!(op, f => match (a, b) {
+            (Source::Other(a), Source::Other(b)) => {
+                for ((o, &a), &b) in out.iter_mut().zip(a).zip(b) {
+                    *o = f(a, b);
+                }
             }
+            (Source::Own, Source::Other(b)) => {
+                for (o, &b) in out.iter_mut().zip(b) {
+                    *o = f(*o, b);
+                }
+            }
+            (Source::Other(a), Source::Own) => {
+                for (o, &a) in out.iter_mut().zip(a) {
+                    *o = f(a, *o);
+                }
+            }
+            (Source::Own, Source::Own) => map(a, out, #[inline(always)] |a| f(a, a)),
         });
     }
 
-    fn right_constant_run(op: Binary, a: &[f32], b: f32, out: &mut [f32]) {
+    fn right_constant_run(op: Binary, a: Source<'_>, b: f32, out: &mut [f32]) {
         with_binary!(op, f => map(a, out, #[inline(always)] |a| f(a, b)));
     }
 
-    fn left_constant_run(op: Binary, a: f32, b: &[f32], out: &mut [f32]) {
+    fn left_constant_run(op: Binary, a: f32, b: Source<'_>, out: &mut [f32]) {
         with_binary!(op, f => map(b, out, #[inline(always)] |b| f(a, b)));
     }
 }
 
 #[inline(always)]
-fn map(x: &[f32], out: &mut [f32], f: impl Fn(f32) -> f32) {
-    for (o, &x) in out.iter_mut().zip(x) {
-        *o = f(x);
+fn map(x: Source<'_>, out: &mut [f32], f: impl Fn(f32) -> f32) {
+    match x {
+        Source::Own => out.iter_mut().for_each(
+            #[inline(always)]
+            |o| *o = f(*o),
+        ),
+        Source::Other(x) => {
+            for (o, &x) in out.iter_mut().zip(x) {
+                *o = f(x);
+            }
+        }
     }
 }
 

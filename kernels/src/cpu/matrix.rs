@@ -1,9 +1,8 @@
-//! Matrix products through the `gemm` crate.
+//! Matrices, and matrix products that are repeated.
 
 use std::ops::Range;
 
-use gemm::Parallelism;
-
+use super::gemm::multiply;
 use super::nd::{Dims, span};
 use super::par::Par;
 use super::simd::{simd, sum2};
@@ -27,6 +26,27 @@ impl<S> Matrix<S> {
     }
 }
 
+impl Matrix<&[f32]> {
+    /// The same, unchecked.
+    pub(crate) fn pointer(self) -> Matrix<*const f32> {
+        Matrix { data: self.data.as_ptr(), strides: self.strides }
+    }
+}
+
+impl Matrix<*const f32> {
+    /// The matrix that starts at an element of this one.
+    pub(crate) fn at(self, [i, j]: [usize; 2]) -> Matrix<*const f32> {
+        Matrix { data: self.data.wrapping_add(i * self.strides[0] + j * self.strides[1]), strides: self.strides }
+    }
+}
+
+impl Matrix<*mut f32> {
+    /// As for one to read.
+    pub(crate) fn at(self, [i, j]: [usize; 2]) -> Matrix<*mut f32> {
+        Matrix { data: self.data.wrapping_add(i * self.strides[0] + j * self.strides[1]), strides: self.strides }
+    }
+}
+
 /// A slice that several threads write to, each in elements of its own.
 #[derive(Clone, Copy)]
 pub(crate) struct Target(pub(crate) *mut f32);
@@ -35,53 +55,6 @@ pub(crate) struct Target(pub(crate) *mut f32);
 unsafe impl Send for Target {}
 // SAFETY: as above.
 unsafe impl Sync for Target {}
-
-/// `out = scale a b`, or that added, for `a` of `m` x `k` and `b` of `k` x `n`.
-///
-/// # Panics
-/// If `a` or `b` reaches beyond its slice.
-///
-/// # Safety
-/// The elements of `out` must be valid for writes (and reads, to add) that no one else makes meanwhile.
-pub(crate) unsafe fn multiply(
-    [m, n, k]: [usize; 3],
-    a: Matrix<&[f32]>,
-    b: Matrix<&[f32]>,
-    out: Matrix<*mut f32>,
-    scale: f32,
-    accumulate: bool,
-    threads: usize,
-) {
-    assert!(span(&[m, k], &a.strides) <= a.data.len() && span(&[k, n], &b.strides) <= b.data.len());
-    let parallelism = if threads > 1 { Parallelism::Rayon(threads) } else { Parallelism::None };
-    let [[out_down, out_across], [a_down, a_across], [b_down, b_across]] =
-        [out.strides, a.strides, b.strides].map(|pair| pair.map(|s| s as isize));
-    let (a, b, keep) = (a.data.as_ptr(), b.data.as_ptr(), if accumulate { 1.0 } else { 0.0 });
-    // SAFETY: `a` and `b` lie in their slices, as has been checked; the caller answers for `out`.
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            out.data,
-            out_across,
-            out_down,
-            accumulate,
-            a,
-            a_across,
-            a_down,
-            b,
-            b_across,
-            b_down,
-            keep,
-            scale,
-            false,
-            false,
-            false,
-            parallelism,
-        );
-    }
-}
 
 /// Matrix products at several offsets of `a`, `b` and `out`.
 #[derive(Clone, Debug)]
@@ -134,10 +107,13 @@ impl Matrices {
     fn one(&self, a: &[f32], b: &[f32], out: Target, accumulate: bool, threads: usize) {
         let [m, n, k] = self.size;
         let [a_strides, b_strides, strides] = self.strides;
-        if (m, n) == (1, 1) && a_strides[1] == 1 && b_strides[0] == 1 {
-            let value = dot(&a[..k], &b[..k]);
-            // SAFETY: `run` has checked that the last element lies in the slice; no other index reaches this one.
-            unsafe { *out.0 = if accumulate { *out.0 + value } else { value } };
+        if (m == 1 || n == 1) && a_strides[1] == 1 && b_strides[0] == 1 {
+            for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+                let value = dot(&a[i * a_strides[0]..][..k], &b[j * b_strides[1]..][..k]);
+                let to = out.0.wrapping_add(i * strides[0] + j * strides[1]);
+                // SAFETY: `run` has checked that the last element lies in the slice; no other index reaches this one.
+                unsafe { *to = if accumulate { *to + value } else { value } };
+            }
             return;
         }
         let (a, b) = (Matrix { data: a, strides: a_strides }, Matrix { data: b, strides: b_strides });

@@ -13,6 +13,7 @@ pub mod dropout;
 pub mod einsum;
 pub mod elementwise;
 pub mod embedding;
+mod gemm;
 mod math;
 mod matrix;
 mod nd;
@@ -24,7 +25,10 @@ pub mod rope;
 pub mod shape;
 mod simd;
 pub mod softmax;
+mod source;
+mod team;
 #[cfg(test)]
 pub(crate) mod testing;
 
 pub use par::Par;
+pub use source::Source;

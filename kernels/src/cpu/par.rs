@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
+use super::team;
+
 /// Work (elements touched, or floating-point operations) below which a second thread costs more than it saves:
 /// waking a sleeping worker takes some 10 microseconds.
 const MIN_WORK: usize = 1 << 16;
 
-/// The number of threads a kernel may use. `Par(1)` is the calling thread alone; more are taken from rayon's pool.
+/// The number of threads a kernel may use. `Par(1)` is the calling thread alone; more come from helper threads of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Par(pub usize);
 
@@ -39,7 +41,7 @@ where
     let count = rows.len() * left / threads;
     let middle = rows.start + count;
     let (a, b) = parts.split_rows(count);
-    rayon::join(|| split(left, rows.start..middle, a, f), || split(threads - left, middle..rows.end, b, f));
+    team::join(|| split(left, rows.start..middle, a, f), || split(threads - left, middle..rows.end, b, f));
 }
 
 /// Data that can be cut in two between rows.

@@ -49,7 +49,9 @@ fn write_place(text: &mut String, i: usize, strides: &Strides) -> fmt::Result {
     writeln!(text, "static __device__ __forceinline__ unsigned long long place{i}(unsigned long long index) {{")?;
     writeln!(text, "    {integer} rest = ({integer})index;")?;
     writeln!(text, "    unsigned long long place = {}ull;", strides.offset)?;
-    for (size, stride) in strides.dims.iter().rev() {
+    for &(size, stride) in strides.dims.iter().rev() {
+        // Of an empty result no element is asked for; the text divides by something all the same.
+        let size = size.max(1);
         writeln!(text, "    place += rest % {size}u * {stride}ull;")?;
         writeln!(text, "    rest /= {size}u;")?;
     }

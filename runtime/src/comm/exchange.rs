@@ -8,7 +8,6 @@ use super::region::{Region, row_major};
 use ir::mesh::Mesh;
 use ir::ops::Collective;
 use ir::types::{DebtKind, Type};
-use kernels::cpu::shape::{View, add_strided, copy_strided};
 
 /// A block of a peer's tensor that goes into the rank's own.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,6 +35,8 @@ pub struct TensorPlan {
     pub combine: Option<DebtKind>,
     /// The result is zero where no block falls.
     pub zero: bool,
+    /// The result may lie on the source: each rank reads of the others only the piece of a sum that it makes.
+    pub in_place: bool,
     /// Blocks of the peers' sources, in the order of the group.
     pub moves: Vec<Move>,
     /// Blocks of the peers' results that are taken over once all peers have made theirs.
@@ -68,16 +69,17 @@ impl Exchange {
         Ok(Exchange { ranks, tensors })
     }
 
-    /// The sum of dense tensors of `len` elements over ranks, for the one at place `me` of the list.
+    /// The sum of dense tensors of `len` elements over ranks, in place, for the one at place `me` of the list.
     pub fn sum(ranks: Vec<usize>, me: usize, len: usize) -> Exchange {
-        let tensors = vec![reduction(ranks.len(), me, len, DebtKind::Sum)];
+        let tensors = vec![TensorPlan { in_place: true, ..reduction(ranks.len(), me, len, DebtKind::Sum, 0) }];
         Exchange { ranks, tensors }
     }
 
-    /// A copy of the dense tensor of `len` elements that the rank at place `from` of the list has.
-    pub fn broadcast(ranks: Vec<usize>, from: usize, len: usize) -> Exchange {
-        let block = contiguous(from, 0, len);
-        Exchange { ranks, tensors: vec![TensorPlan { len, moves: vec![block], ..TensorPlan::default() }] }
+    /// A copy of the dense tensor of `len` elements that the rank at place `from` of the list has, over those of the
+    /// others, for the one at place `me`.
+    pub fn broadcast(ranks: Vec<usize>, me: usize, from: usize, len: usize) -> Exchange {
+        let moves = if me == from { Vec::new() } else { vec![contiguous(from, 0, len)] };
+        Exchange { ranks, tensors: vec![TensorPlan { len, in_place: true, moves, ..TensorPlan::default() }] }
     }
 
     /// Whether the peers' results are read too; all members agree, since a reduction is split for all or for none.
@@ -107,7 +109,7 @@ fn plan_tensor(
     match (change, kind) {
         (Collective::AllReduce { .. }, Some(kind)) => {
             let me = ranks.iter().position(|&peer| peer == rank).unwrap_or(0);
-            return Ok(reduction(ranks.len(), me, own.len(), kind));
+            return Ok(reduction(ranks.len(), me, own.len(), kind, SPLIT_FROM));
         }
         (Collective::Owe { over }, _) if mesh.index_along(over, &mesh.coordinates(rank as u64)) > 0 => {
             return Ok(TensorPlan { len: own.len(), zero: true, ..TensorPlan::default() });
@@ -116,7 +118,7 @@ fn plan_tensor(
     }
     let blocks = ranks.iter().enumerate().filter_map(|(peer, &rank)| block(peer, &region(ty, rank), &own));
     let combine = kind.filter(|_| matches!(change, Collective::ReduceScatter { .. }));
-    Ok(TensorPlan { len: own.len(), combine, zero: false, moves: blocks.collect(), gather: Vec::new() })
+    Ok(TensorPlan { len: own.len(), combine, moves: blocks.collect(), ..TensorPlan::default() })
 }
 
 /// What a peer's region gives to the rank's own.
@@ -138,34 +140,14 @@ fn contiguous(peer: usize, start: usize, end: usize) -> Move {
     Move { peer, from: start, from_strides: strides.clone(), to: start, to_strides: strides, sizes: vec![end - start] }
 }
 
-/// A reduction of dense tensors: whole on every rank, or each rank its piece, and then the pieces of the others.
-fn reduction(peers: usize, me: usize, len: usize, kind: DebtKind) -> TensorPlan {
+/// A reduction of dense tensors: whole on every rank, or from `split_from` elements on each rank its piece, and then the
+/// pieces of the others.
+fn reduction(peers: usize, me: usize, len: usize, kind: DebtKind, split_from: usize) -> TensorPlan {
     let bounds = |piece: usize| (piece * len / peers, (piece + 1) * len / peers);
-    let splits = peers > 1 && len >= SPLIT_FROM;
+    let splits = peers > 1 && len >= split_from;
     let (start, end) = if splits { bounds(me) } else { (0, len) };
     let moves = (0..peers).map(|peer| contiguous(peer, start, end)).collect();
     let others = (0..peers).filter(|&peer| splits && peer != me);
     let gather = others.map(|peer| contiguous(peer, bounds(peer).0, bounds(peer).1)).collect();
-    TensorPlan { len, combine: Some(kind), zero: false, moves, gather }
-}
-
-impl Move {
-    /// Copies, adds or takes the maximum of the block; `scratch` grows as needed.
-    pub(crate) fn apply(&self, combine: Option<DebtKind>, from: &[f32], to: &mut [f32], scratch: &mut Vec<f32>) {
-        let source = View { offset: self.from, strides: &self.from_strides };
-        let target = View { offset: self.to, strides: &self.to_strides };
-        match combine {
-            None => copy_strided(from, source, to, target, &self.sizes),
-            Some(DebtKind::Sum) => add_strided(from, source, to, target, &self.sizes),
-            Some(DebtKind::Max) => {
-                // Blocks that are combined cover a contiguous part of the result.
-                let len = self.sizes.iter().product();
-                scratch.resize(len, 0.0);
-                let dense = row_major(&self.sizes);
-                copy_strided(from, source, scratch, View { offset: 0, strides: &dense }, &self.sizes);
-                let part = &mut to[self.to..self.to + len];
-                part.iter_mut().zip(&*scratch).for_each(|(a, &b)| *a = a.max(b));
-            }
-        }
-    }
+    TensorPlan { len, combine: Some(kind), moves, gather, ..TensorPlan::default() }
 }

@@ -1,149 +1,134 @@
-//! A group of threads that meet: who has arrived, and where each one's tensors lie.
+//! A group of ranks that exchange: who has said where its tensors lie, who has made its own, who has read the others'.
+//!
+//! Exchanges of a group are numbered, by each member for itself and by all alike. Number `n` uses round `n` modulo the
+//! number of rounds, of which there are as many as a member ever has under way; who begins `n` is over with the exchange
+//! that had the round before, and that means that all are done with reading. Counts only rise, so that who looks late is
+//! not confused by a round that is in use again.
 
-use super::Stopped;
+use crate::backend::Span;
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-/// How often a waiting thread looks before it sleeps. There may be more threads than cores, and then the one that is
-/// awaited needs this one's core.
-const LOOKS: usize = 64;
-
-/// Raised by the first rank that fails.
-#[derive(Default)]
-pub(crate) struct Alarm {
-    raised: AtomicBool,
-    first: Mutex<Option<Stopped>>,
+/// Some ranks, and their exchanges.
+pub(super) struct Group {
+    /// Its number among the groups of the process.
+    pub(super) id: u32,
+    /// The members, in the order in which sums go.
+    pub(super) ranks: Vec<usize>,
+    rounds: OnceLock<Box<[Round]>>,
 }
 
-impl Alarm {
-    /// Raises it; only the first report counts. The caller wakes who waits.
-    pub(crate) fn raise(&self, stopped: Stopped) {
-        locked(&self.first).get_or_insert(stopped);
-        self.raised.store(true, Ordering::Release);
-    }
-
-    /// Who raised it, if anyone.
-    pub(crate) fn check(&self) -> Option<Stopped> {
-        self.raised.load(Ordering::Acquire).then(|| locked(&self.first).clone()).flatten()
-    }
+/// One exchange at a time.
+pub(super) struct Round {
+    published: AtomicU64,
+    made: AtomicU64,
+    read: AtomicU64,
+    tables: Box<[UnsafeCell<Table>]>,
 }
 
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+// SAFETY: a table is written only by its member, before it counts itself as published, and read by others only after all
+// have and before they count themselves as having read; the next writing comes after all have read.
+unsafe impl Sync for Round {}
+
+/// Where a member's tensors lie.
+pub(super) struct Table {
+    pub(super) sources: Vec<Span>,
+    pub(super) results: Vec<Span>,
 }
 
-/// Where a member's tensors lie while it meets: (first element, number of elements) of sources and of results.
-#[derive(Default)]
-pub(crate) struct Published {
-    pub(crate) sources: Vec<(*const f32, usize)>,
-    pub(crate) results: Vec<(*const f32, usize)>,
+/// A stage of an exchange, which is over when all members have come so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// All have said where their tensors lie.
+    Published,
+    /// All have made their own part of a sum.
+    Made,
+    /// All have read what they need.
+    Read,
 }
 
-/// The meeting place of some ranks.
-pub(crate) struct Group {
-    arrived: Mutex<usize>,
-    changed: Condvar,
-    /// Meetings that are complete.
-    meetings: AtomicU64,
-    /// Members that may still read the others' memory.
-    reading: AtomicUsize,
-    slots: Vec<UnsafeCell<Published>>,
+/// A rank's place in a group.
+pub struct Seat {
+    pub(super) group: Arc<Group>,
+    pub(super) place: usize,
+    next: AtomicU64,
 }
-
-// SAFETY: a slot is written only by its member, before a meeting, and read by the others only between that meeting and
-// the last one of the exchange; the meetings order the two.
-unsafe impl Sync for Group {}
-// SAFETY: the pointers in the slots are used as above, whichever thread they come from.
-unsafe impl Send for Group {}
 
 impl Group {
-    pub(crate) fn new(members: usize) -> Group {
-        Group {
-            arrived: Mutex::new(0),
-            changed: Condvar::new(),
-            meetings: AtomicU64::new(0),
-            reading: AtomicUsize::new(0),
-            slots: (0..members).map(|_| UnsafeCell::default()).collect(),
-        }
+    pub(super) fn new(id: u32, ranks: &[usize]) -> Group {
+        Group { id, ranks: ranks.to_vec(), rounds: OnceLock::new() }
     }
 
-    /// Waits until all members have arrived; they may read each other's memory if `reads`, and each then drops a
-    /// [`Reading`]. A member that gives up because of the alarm leaves a meeting that never completes.
-    pub(crate) fn meet(&self, alarm: &Alarm, reads: bool) -> Result<(), Stopped> {
-        let mut arrived = locked(&self.arrived);
-        let meeting = self.meetings.load(Ordering::Acquire);
-        if let Some(stopped) = alarm.check() {
-            return Err(stopped);
-        }
-        *arrived += 1;
-        if *arrived == self.slots.len() {
-            *arrived = 0;
-            self.reading.store(if reads { self.slots.len() } else { 0 }, Ordering::Release);
-            self.meetings.store(meeting + 1, Ordering::Release);
-            drop(arrived);
-            self.changed.notify_all();
-            return Ok(());
-        }
-        drop(arrived);
-        let complete = || self.meetings.load(Ordering::Acquire) != meeting;
-        for _ in 0..LOOKS {
-            if complete() {
-                return Ok(());
-            }
-            std::hint::spin_loop();
-        }
-        let mut arrived = locked(&self.arrived);
-        while !complete() {
-            if let Some(stopped) = alarm.check() {
-                return Err(stopped);
-            }
-            arrived = self.changed.wait(arrived).unwrap_or_else(PoisonError::into_inner);
-        }
-        Ok(())
+    /// The round of an exchange, which has begun.
+    pub(super) fn round(&self, number: u64) -> &Round {
+        let rounds = self.rounds.get().map_or(&[][..], |rounds| rounds);
+        &rounds[(number % rounds.len() as u64) as usize]
     }
 
-    /// Wakes the members that wait, so that they see the alarm.
-    pub(crate) fn wake(&self) {
-        drop(locked(&self.arrived));
-        self.changed.notify_all();
+    /// Counts a member as having come to the end of a stage; whether it was the last.
+    pub(super) fn arrive(&self, number: u64, stage: Stage) -> bool {
+        self.round(number).count(stage).fetch_add(1, Ordering::AcqRel) + 1 == self.target(number)
     }
 
-    /// Waits until no member reads another's memory: before memory that was published goes away early.
-    pub(crate) fn wait_for_readers(&self) {
-        while self.reading.load(Ordering::Acquire) > 0 {
-            std::thread::yield_now();
-        }
+    /// Whether all members have come to the end of a stage.
+    pub(super) fn have_all(&self, number: u64, stage: Stage) -> bool {
+        self.round(number).count(stage).load(Ordering::Acquire) >= self.target(number)
     }
 
-    /// The slot of a member, to be written by itself outside of meetings.
-    ///
-    /// # Safety
-    /// The caller is that member, and no other member reads: no meeting is open.
-    #[allow(clippy::mut_from_ref, reason = "the meetings order the writer and the readers")]
-    pub(crate) unsafe fn slot_mut(&self, member: usize) -> &mut Published {
-        // SAFETY: as the caller says.
-        unsafe { &mut *self.slots[member].get() }
-    }
-
-    /// The slot of a member.
-    ///
-    /// # Safety
-    /// The caller is between the first and the last meeting of an exchange.
-    pub(crate) unsafe fn slot(&self, member: usize) -> &Published {
-        // SAFETY: as the caller says; the member does not write it in between.
-        unsafe { &*self.slots[member].get() }
+    /// What a count of the exchange's round reaches with it.
+    fn target(&self, number: u64) -> u64 {
+        let rounds = self.rounds.get().map_or(1, |rounds| rounds.len()) as u64;
+        self.ranks.len() as u64 * (number / rounds + 1)
     }
 }
 
-/// A member's leave to read the others' memory. Where its holder panics, its own memory stays until no one reads.
-pub(crate) struct Reading<'a>(pub(crate) &'a Group);
-
-impl Drop for Reading<'_> {
-    fn drop(&mut self) {
-        self.0.reading.fetch_sub(1, Ordering::AcqRel);
-        if std::thread::panicking() {
-            self.0.wait_for_readers();
+impl Round {
+    fn new(members: usize, tensors: usize) -> Round {
+        let table = || Table { sources: Vec::with_capacity(tensors), results: Vec::with_capacity(tensors) };
+        Round {
+            published: AtomicU64::new(0),
+            made: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+            tables: (0..members).map(|_| UnsafeCell::new(table())).collect(),
         }
+    }
+
+    fn count(&self, stage: Stage) -> &AtomicU64 {
+        match stage {
+            Stage::Published => &self.published,
+            Stage::Made => &self.made,
+            Stage::Read => &self.read,
+        }
+    }
+
+    /// Where a member's tensors lie.
+    ///
+    /// # Safety
+    /// All have published, and the caller has not yet counted itself as having read.
+    pub(super) unsafe fn table(&self, member: usize) -> &Table {
+        // SAFETY: as the caller says; the member does not write it in between.
+        unsafe { &*self.tables[member].get() }
+    }
+}
+
+impl Seat {
+    pub(super) fn new(group: Arc<Group>, place: usize) -> Seat {
+        Seat { group, place, next: AtomicU64::new(0) }
+    }
+
+    /// Begins the next exchange: says where this member's tensors lie. There are `rounds` and room for `tensors` in each.
+    /// The exchange's number.
+    pub(super) fn publish(&self, sources: &[Span], results: &[Span], rounds: usize, tensors: usize) -> u64 {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let members = self.group.ranks.len();
+        self.group.rounds.get_or_init(|| (0..rounds.max(1)).map(|_| Round::new(members, tensors)).collect());
+        // SAFETY: this is the member's own table, and all have read what it said in the same round before.
+        let table = unsafe { &mut *self.group.round(number).tables[self.place].get() };
+        table.sources.clear();
+        table.sources.extend_from_slice(sources);
+        table.results.clear();
+        table.results.extend_from_slice(results);
+        number
     }
 }

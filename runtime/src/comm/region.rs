@@ -2,7 +2,6 @@
 
 use ir::mesh::{Extent, Mesh};
 use ir::types::{DebtKind, Type};
-use kernels::cpu::shape::{View, add_strided, copy_strided};
 
 /// A rank's part of a tensor.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,32 +70,48 @@ pub fn local_len(ty: &Type, mesh: &Mesh, coordinates: &[u64]) -> usize {
     Region::of(ty, mesh, coordinates).len()
 }
 
+/// Elements that follow one another both in the whole tensor and in a rank's part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// Where they begin in the whole.
+    pub whole: usize,
+    /// Where they begin in the part.
+    pub part: usize,
+    /// How many they are.
+    pub len: usize,
+}
+
+/// The pieces of a rank's part, in their order.
+pub fn pieces(ty: &Type, region: &Region) -> Vec<Piece> {
+    let sizes: Vec<usize> = ty.sizes().iter().map(|&s| s as usize).collect();
+    let strides = row_major(&sizes);
+    // Whole dims at the minor end, and one dim more, run on.
+    let cut = (0..sizes.len()).rev().find(|&d| region.sizes[d] != sizes[d]).unwrap_or(0);
+    let len: usize = region.sizes[cut..].iter().product();
+    let rows: usize = region.sizes[..cut].iter().product();
+    let first: usize = region.origin.iter().zip(&strides).map(|(o, s)| o * s).sum();
+    let (start, end) = (region.run.origin as usize, (region.run.origin + region.run.count) as usize);
+    let piece = |row: usize| {
+        let (mut rest, mut whole) = (row, first);
+        for d in (0..cut).rev() {
+            whole += rest % region.sizes[d] * strides[d];
+            rest /= region.sizes[d];
+        }
+        // Of the box, the run alone is in the part.
+        let (from, to) = ((row * len).max(start), ((row + 1) * len).min(end));
+        (from < to).then(|| Piece { whole: whole + from - row * len, part: from - start, len: to - from })
+    };
+    (0..rows).filter_map(piece).collect()
+}
+
 /// Cuts a rank's part out of the whole tensor.
 ///
 /// # Panics
 /// If a slice has not the size that the type says.
-pub fn cut<T: Copy + Default>(whole: &[T], ty: &Type, region: &Region, part: &mut [T]) {
-    let sizes: Vec<usize> = ty.sizes().iter().map(|&s| s as usize).collect();
-    let strides = row_major(&sizes);
-    let offset = region.origin.iter().zip(&strides).map(|(o, s)| o * s).sum();
-    let copy = |to: &mut [T]| {
-        if !region.sizes.contains(&0) {
-            let dense = row_major(&region.sizes);
-            copy_strided(
-                whole,
-                View { offset, strides: &strides },
-                to,
-                View { offset: 0, strides: &dense },
-                &region.sizes,
-            );
-        }
-    };
-    if ty.storage.is_empty() {
-        return copy(part);
+pub fn cut<T: Copy>(whole: &[T], ty: &Type, region: &Region, part: &mut [T]) {
+    for piece in pieces(ty, region) {
+        part[piece.part..][..piece.len].copy_from_slice(&whole[piece.whole..][..piece.len]);
     }
-    let mut shard = vec![T::default(); region.sizes.iter().product()];
-    copy(&mut shard);
-    part.copy_from_slice(&shard[region.run.origin as usize..][..region.len()]);
 }
 
 /// Puts (or, where a sum is owed, adds) a rank's part into the whole tensor.
@@ -104,21 +119,12 @@ pub fn cut<T: Copy + Default>(whole: &[T], ty: &Type, region: &Region, part: &mu
 /// # Panics
 /// If a slice has not the size that the type says.
 pub fn assemble(part: &[f32], ty: &Type, region: &Region, whole: &mut [f32]) {
-    let sizes: Vec<usize> = ty.sizes().iter().map(|&s| s as usize).collect();
-    let (strides, dense) = (row_major(&sizes), row_major(&region.sizes));
-    let offset = region.origin.iter().zip(&strides).map(|(o, s)| o * s).sum();
-    let to = View { offset, strides: &strides };
-    if region.is_empty() {
-        return;
-    }
-    if ty.storage.is_empty() {
-        let put =
-            if ty.debt.as_ref().is_some_and(|debt| debt.kind == DebtKind::Sum) { add_strided } else { copy_strided };
-        return put(part, View { offset: 0, strides: &dense }, whole, to, &region.sizes);
-    }
-    // The run may begin and end within rows: the others' elements of the box must stay.
-    for (at, &value) in (region.run.origin as usize..).zip(part) {
-        let place: usize = (0..sizes.len()).map(|d| at / dense[d] % region.sizes[d] * strides[d]).sum();
-        whole[offset + place] = if ty.debt.is_some() { whole[offset + place] + value } else { value };
+    let adds = ty.debt.as_ref().is_some_and(|debt| debt.kind == DebtKind::Sum);
+    for piece in pieces(ty, region) {
+        let (part, whole) = (&part[piece.part..][..piece.len], &mut whole[piece.whole..][..piece.len]);
+        match adds {
+            true => whole.iter_mut().zip(part).for_each(|(a, b)| *a += b),
+            false => whole.copy_from_slice(part),
+        }
     }
 }

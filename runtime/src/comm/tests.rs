@@ -2,20 +2,89 @@
 
 use super::threads::{Fabric, Threads};
 use super::*;
-use crate::tensor::Pool;
+use crate::backend::Backend;
+use crate::backends::cpu::Cpu;
 use ir::entity::EntityRef;
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
 use ir::types::{DType, DebtKind, Type};
 
-/// Runs `f` on a thread for each rank and gives what they gave.
-fn on_ranks<R: Send>(ranks: usize, f: impl Fn(usize, &mut Threads) -> R + Sync) -> Vec<R> {
-    let ends = Fabric::join(ranks);
+/// Bytes of a rank's arena.
+const ARENA: usize = 1 << 20;
+
+/// A rank with its end and its memory, of which every tensor takes the next.
+struct Rank {
+    end: Threads,
+    cpu: Cpu,
+    used: usize,
+}
+
+impl Rank {
+    fn room(&mut self, len: usize) -> Span {
+        let span = Span { offset: self.used, len };
+        self.used += (4 * len).next_multiple_of(64);
+        span
+    }
+
+    fn put(&mut self, data: &[f32]) -> Span {
+        let span = self.room(data.len());
+        self.cpu.write(span, data);
+        span
+    }
+
+    fn get(&mut self, span: Span) -> Vec<f32> {
+        let mut data = vec![0.0; span.len];
+        self.cpu.read(span, &mut data);
+        data
+    }
+
+    /// Waits until an exchange is over.
+    fn finish(&self, group: &group::Seat, plan: &Exchange, flight: &mut Flight) -> Result<(), Stopped> {
+        self.end.wait(&mut || {
+            self.end.advance(group, plan, flight);
+            (!flight.is_over()).then(|| self.end.awaited(group))
+        })
+    }
+
+    fn exchange(
+        &self,
+        group: &group::Seat,
+        plan: &Exchange,
+        sources: &[Span],
+        results: &[Span],
+    ) -> Result<(), Stopped> {
+        let mut flight = self.end.start(group, plan, sources, results);
+        self.finish(group, plan, &mut flight)
+    }
+
+    fn land(&self, line: &line::LineEnd, number: u64) -> Result<(), Stopped> {
+        self.end.wait(&mut || self.end.unmet(line, number))
+    }
+}
+
+/// Runs `f` on a thread for each rank, with room for three exchanges at a time, and gives what they gave.
+fn on_ranks<R: Send>(ranks: usize, f: impl Fn(usize, &mut Rank) -> R + Sync) -> Vec<R> {
+    let fabric = Fabric::new(ranks, false);
+    let rank = |rank| {
+        let mut cpu = Cpu::new(1);
+        cpu.reserve(ARENA).unwrap();
+        let mut end = fabric.end(rank, cpu.arena().clone());
+        end.expect(3, 2);
+        Rank { end, cpu, used: 0 }
+    };
+    let all: Vec<Rank> = (0..ranks).map(rank).collect();
+    fabric.enter(ranks);
     std::thread::scope(|scope| {
         let f = &f;
-        let start = |(rank, mut end): (usize, Threads)| scope.spawn(move || f(rank, &mut end));
-        let threads: Vec<_> = ends.into_iter().enumerate().map(start).collect();
+        let start = |(number, mut rank): (usize, Rank)| {
+            scope.spawn(move || {
+                let given = f(number, &mut rank);
+                rank.end.leave();
+                given
+            })
+        };
+        let threads: Vec<_> = all.into_iter().enumerate().map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -63,23 +132,23 @@ fn expected(from: &Type, to: &Type, change: &Collective, mesh: &Mesh, rank: usiz
 /// Every rank's results of a bucket of tensors equal the definition, twice over (the second time in used memory).
 fn check(mesh: &Mesh, change: &Collective, operands: &[Type]) {
     let types: Vec<&Type> = operands.iter().collect();
-    on_ranks(mesh.devices() as usize, |rank, end| {
-        let plan = Exchange::plan(mesh, rank, change, &types).unwrap();
-        let (group, pool) = (end.join(&plan.ranks), Pool::new());
-        let coordinates = mesh.coordinates(rank as u64);
+    on_ranks(mesh.devices() as usize, |number, rank| {
+        let plan = Exchange::plan(mesh, number, change, &types).unwrap();
+        let group = rank.end.join(&plan.ranks, Hand::Row);
+        let coordinates = mesh.coordinates(number as u64);
+        let part = |ty: &&Type| {
+            let region = Region::of(ty, mesh, &coordinates);
+            let mut part = vec![0.0; region.len()];
+            cut(&partial(ty, mesh, number), ty, &region, &mut part);
+            part
+        };
+        let sources: Vec<Span> = types.iter().map(|ty| rank.put(&part(ty))).collect();
+        let results: Vec<Span> = plan.tensors.iter().map(|tensor| rank.room(tensor.len)).collect();
         for _ in 0..2 {
-            let source = |ty: &&Type| {
-                let region = Region::of(ty, mesh, &coordinates);
-                let mut part = vec![0.0; region.len()];
-                cut(&partial(ty, mesh, rank), ty, &region, &mut part);
-                pool.floats(&part)
-            };
-            let sources: Vec<Tensor> = types.iter().map(source).collect();
-            let mut results: Vec<Tensor> = plan.tensors.iter().map(|tensor| pool.alloc(tensor.len)).collect();
-            end.exchange(group, &plan, &sources, &mut results).unwrap();
-            for (ty, result) in types.iter().zip(&results) {
+            rank.exchange(&group, &plan, &sources, &results).unwrap();
+            for (ty, &result) in types.iter().zip(&results) {
                 let to = change.result_type(ty).unwrap();
-                assert_eq!(result.floats(), expected(ty, &to, change, mesh, rank), "{change:?} on rank {rank}");
+                assert_eq!(rank.get(result), expected(ty, &to, change, mesh, number), "{change:?} on rank {number}");
             }
         }
     });
@@ -165,40 +234,100 @@ fn storage_stays_while_sums_are_paid_but_dims_may_not_change() {
 }
 
 #[test]
-fn tensors_change_hands_in_order() {
-    let got = on_ranks(2, |rank, end| {
-        let pool = Pool::new();
-        if rank == 0 {
-            let sent = [3.0, 4.0].map(|x| pool.floats(&[x]));
-            let places = sent.each_ref().map(|tensor| tensor.floats().as_ptr() as usize);
-            sent.into_iter().for_each(|tensor| end.send(1, 5, tensor));
-            end.send(1, 6, pool.floats(&[7.0]));
-            end.recv(1, 0).unwrap();
-            return places.to_vec();
+fn sums_in_place_need_no_second_tensor() {
+    for (ranks, len) in [(2, 1), (3, 2), (3, 7), (4, 30_000)] {
+        on_ranks(ranks, |number, rank| {
+            let group = rank.end.join(&(0..ranks).collect::<Vec<_>>(), Hand::Row);
+            let own: Vec<f32> = (0..len).map(|i| (i * 7 % 31 + number) as f32).collect();
+            let (there, other) = (rank.put(&own), rank.room(len));
+            let plan = Exchange::sum((0..ranks).collect(), number, len);
+            rank.exchange(&group, &plan, &[there], &[other]).unwrap();
+            assert_eq!(rank.get(there), own);
+            rank.exchange(&group, &plan, &[there], &[there]).unwrap();
+            let want: Vec<f32> = own.iter().map(|x| (x - number as f32) * ranks as f32).collect();
+            let want: Vec<f32> = want.iter().map(|x| x + (ranks * (ranks - 1) / 2) as f32).collect();
+            assert_eq!([rank.get(there), rank.get(other)], [want.clone(), want]);
+            let given = rank.put(&[number as f32]);
+            let plan = Exchange::broadcast((0..ranks).collect(), number, 1, 1);
+            rank.exchange(&group, &plan, &[given], &[given]).unwrap();
+            assert_eq!(rank.get(given), [1.0]);
+        });
+    }
+}
+
+#[test]
+fn several_exchanges_are_under_way_at_once() {
+    on_ranks(3, |number, rank| {
+        let group = rank.end.join(&[0, 1, 2], Hand::Row);
+        let plan = Exchange::sum(vec![0, 1, 2], number, 10);
+        for step in 0..5 {
+            let own = [0, 1, 2].map(|n| vec![(step + n * number) as f32; 10]);
+            let sources = own.each_ref().map(|data| rank.put(data));
+            let results = sources.map(|span| rank.room(span.len));
+            let mut flights = [0, 1, 2].map(|n| rank.end.start(&group, &plan, &[sources[n]], &[results[n]]));
+            // Each rank ends them in another order.
+            for n in [number, (number + 1) % 3, (number + 2) % 3] {
+                let flights = &mut flights;
+                rank.end
+                    .wait(&mut || {
+                        flights.iter_mut().for_each(|flight| rank.end.advance(&group, &plan, flight));
+                        (!flights[n].is_over()).then(|| rank.end.awaited(&group))
+                    })
+                    .unwrap();
+                assert_eq!(rank.get(results[n]), vec![(3 * step + 3 * n) as f32; 10]);
+            }
         }
-        assert_eq!(end.recv(0, 6).unwrap().floats(), [7.0]);
-        let got = [end.recv(0, 5).unwrap(), end.recv(0, 5).unwrap()];
-        assert_eq!([got[0].floats()[0], got[1].floats()[0]], [3.0, 4.0]);
-        end.send(0, 0, Tensor::EMPTY);
-        got.iter().map(|tensor| tensor.floats().as_ptr() as usize).collect()
     });
-    assert_eq!(got[0], got[1]);
+}
+
+#[test]
+fn who_comes_second_copies() {
+    on_ranks(2, |number, rank| {
+        for turn in 0..4 {
+            if number == 0 {
+                let (five, six) = (rank.end.line_to(1, 5), rank.end.line_to(1, 6));
+                let sent = [3.0, 4.0, 7.0].map(|x| rank.put(&[x + turn as f32]));
+                let numbers = [(&five, sent[0]), (&five, sent[1]), (&six, sent[2])];
+                let numbers = numbers.map(|(line, span)| (line, rank.end.post(line, span)));
+                numbers.iter().for_each(|(line, number)| rank.land(line, *number).unwrap());
+                let back = (rank.end.line_from(1, 0), rank.room(0));
+                let number = rank.end.post(&back.0, back.1);
+                rank.land(&back.0, number).unwrap();
+            } else {
+                let (five, six) = (rank.end.line_from(0, 5), rank.end.line_from(0, 6));
+                let places = [0, 1, 2].map(|_| rank.room(1));
+                // The other tag first; then both of the one, of which the second is posted before the first is there.
+                for (line, order) in [(&six, &[2][..]), (&five, &[0, 1])] {
+                    let numbers: Vec<u64> = order.iter().map(|&place| rank.end.post(line, places[place])).collect();
+                    numbers.iter().rev().for_each(|&number| rank.land(line, number).unwrap());
+                }
+                assert_eq!(places.map(|place| rank.get(place)[0] - turn as f32), [3.0, 4.0, 7.0]);
+                let back = (rank.end.line_to(0, 0), rank.room(0));
+                let number = rank.end.post(&back.0, back.1);
+                rank.land(&back.0, number).unwrap();
+            }
+        }
+    });
 }
 
 #[test]
 fn a_rank_that_fails_stops_those_that_wait() {
-    let outcomes = on_ranks(4, |rank, end| {
-        let pool = Pool::new();
-        let group = end.join(&[0, 1, 2]);
-        match rank {
+    let outcomes = on_ranks(4, |number, rank| {
+        let group = rank.end.join(&[0, 1, 2], Hand::Row);
+        match number {
             2 => {
-                end.fail("out of luck".to_string());
-                end.failure().unwrap()
+                rank.end.fail("out of luck".to_string());
+                rank.end.failure().unwrap()
             }
-            3 => end.recv(2, 0).err().unwrap(),
+            3 => {
+                let (line, place) = (rank.end.line_from(2, 0), rank.room(1));
+                let number = rank.end.post(&line, place);
+                rank.land(&line, number).unwrap_err()
+            }
             _ => {
-                let plan = Exchange::sum(vec![0, 1, 2], rank, 10);
-                end.exchange(group, &plan, &[pool.zeros(10)], &mut [pool.alloc(10)]).unwrap_err()
+                let plan = Exchange::sum(vec![0, 1, 2], number, 10);
+                let (source, result) = (rank.put(&[0.0; 10]), rank.room(10));
+                rank.exchange(&group, &plan, &[source], &[result]).unwrap_err()
             }
         }
     });
@@ -207,23 +336,47 @@ fn a_rank_that_fails_stops_those_that_wait() {
 
 #[test]
 fn a_panic_while_others_read_does_no_harm() {
-    let outcomes = on_ranks(3, |rank, end| {
-        let pool = Pool::new();
-        let group = end.join(&[0, 1, 2]);
-        let mut plan = Exchange::sum(vec![0, 1, 2], rank, 50_000);
-        if rank == 1 {
-            plan.tensors[0].moves[1].from = 1 << 40;
+    let outcomes = on_ranks(3, |number, rank| {
+        let group = rank.end.join(&[0, 1, 2], Hand::Row);
+        let mut plan = Exchange::sum(vec![0, 1, 2], number, 50_000);
+        if number == 1 {
+            plan.tensors[0].moves[0].from = 1 << 40;
         }
+        let (source, result) = (rank.put(&[0.0; 50_000]), rank.room(50_000));
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            end.exchange(group, &plan, &[pool.zeros(50_000)], &mut [pool.alloc(50_000)])
+            rank.exchange(&group, &plan, &[source], &[result])
         }));
         match outcome {
             Ok(stopped) => stopped.unwrap_err().rank,
             Err(_) => {
-                end.fail("panicked".to_string());
-                rank
+                rank.end.fail("panicked".to_string());
+                number
             }
         }
     });
     assert_eq!(outcomes, [1, 1, 1]);
+}
+
+#[test]
+fn when_all_wait_all_are_told_at_once() {
+    let outcomes = on_ranks(4, |number, rank| {
+        let group = rank.end.join(&[1, 2, 3], Hand::Row);
+        let plan = Exchange::sum(vec![1, 2, 3], number.saturating_sub(1), 1);
+        let place = rank.put(&[1.0]);
+        match number {
+            // Ends without what the others wait for.
+            0 => Ok(()),
+            1 => {
+                let line = rank.end.line_from(0, 7);
+                let number = rank.end.post(&line, place);
+                rank.land(&line, number)
+            }
+            _ => rank.exchange(&group, &plan, &[place], &[place]),
+        }
+    });
+    let (first, others) = outcomes.split_first().unwrap();
+    assert_eq!(*first, Ok(()));
+    let why = "all wait for each other: rank 1 waits for rank 0 to send tag 7; rank 2 waits for ranks 1, 3 in a \
+               collective; rank 3 waits for ranks 1, 2 in a collective";
+    assert!(others.iter().all(|told| *told == Err(Stopped { rank: 1, why: why.to_string() })), "{others:?}");
 }

@@ -1,204 +1,237 @@
 //! Ranks as threads of one process. A collective copies nothing but what it must: each rank says where its tensors lie,
-//! all meet, each reads what it needs straight from its peers' memory into its own result, and all meet again before
-//! anyone may write or free. A tensor that is sent changes hands without a copy.
+//! each reads what it needs straight from its peers' arenas into its own results, and no exchange is over before all have
+//! read. A tensor that is sent is copied once, from arena to arena.
 
-use super::group::{Alarm, Group, Reading, locked};
-use super::{Communicator, Exchange, Move, Stopped, TensorPlan};
-use crate::tensor::Tensor;
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use super::carry::Peer;
+use super::group::{Group, Seat, Stage};
+use super::line::{Line, LineEnd};
+use super::watch::{Watch, locked};
+use super::{Awaited, Communicator, Exchange, Flight, Hand, Stopped};
+use crate::arena::Arena;
+use crate::backend::Span;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// What joins the ranks of a process.
 pub struct Fabric {
-    alarm: Alarm,
-    groups: Mutex<BTreeMap<Vec<usize>, Arc<Group>>>,
-    mailboxes: Vec<Mailbox>,
+    ranks: usize,
+    /// Whether a lane of its own carries out what a rank starts.
+    lanes: bool,
+    watch: Watch,
+    arenas: Box<[OnceLock<Arc<Arena>>]>,
+    groups: Mutex<BTreeMap<(Vec<usize>, Hand), Arc<Group>>>,
+    lines: Mutex<BTreeMap<(usize, usize, u32), Arc<Line>>>,
+    /// The most exchanges or messages that a rank has under way, and the most tensors of an exchange.
+    in_flight: AtomicUsize,
+    tensors: AtomicUsize,
 }
 
-/// Tensors on their way to one rank, by sender and tag.
-#[derive(Default)]
-struct Mailbox {
-    letters: Mutex<HashMap<(usize, u32), VecDeque<Tensor>>>,
-    arrived: Condvar,
-}
-
-/// One rank's end of a [`Fabric`].
+/// One hand of a rank.
 pub struct Threads {
     rank: usize,
+    hand: Hand,
     fabric: Arc<Fabric>,
-    groups: Vec<Member>,
-    scratch: Vec<f32>,
-}
-
-/// A group and the rank's place in it.
-struct Member {
-    ranks: Vec<usize>,
-    group: Arc<Group>,
-    place: usize,
+    seats: BTreeMap<(Vec<usize>, Hand), Arc<Seat>>,
+    lines: BTreeMap<(usize, usize, u32), Arc<LineEnd>>,
+    scratch: RefCell<Vec<f32>>,
 }
 
 impl Fabric {
-    /// Joins so many ranks: one end for each, in their order.
-    pub fn join(ranks: usize) -> Vec<Threads> {
-        let fabric = Arc::new(Fabric {
-            alarm: Alarm::default(),
+    /// Joins so many ranks.
+    pub fn new(ranks: usize, lanes: bool) -> Arc<Fabric> {
+        Arc::new(Fabric {
+            ranks,
+            lanes,
+            watch: Watch::new(if lanes { 2 * ranks } else { ranks }),
+            arenas: (0..ranks).map(|_| OnceLock::new()).collect(),
             groups: Mutex::default(),
-            mailboxes: (0..ranks).map(|_| Mailbox::default()).collect(),
-        });
-        let end = |rank| Threads { rank, fabric: fabric.clone(), groups: Vec::new(), scratch: Vec::new() };
-        (0..ranks).map(end).collect()
+            lines: Mutex::default(),
+            in_flight: AtomicUsize::new(0),
+            tensors: AtomicUsize::new(0),
+        })
     }
 
-    fn fail(&self, stopped: Stopped) {
-        self.alarm.raise(stopped);
-        locked(&self.groups).values().for_each(|group| group.wake());
-        for mailbox in &self.mailboxes {
-            drop(locked(&mailbox.letters));
-            mailbox.arrived.notify_all();
+    /// A rank's end, which works on this arena.
+    pub fn end(self: &Arc<Fabric>, rank: usize, arena: Arc<Arena>) -> Threads {
+        self.arenas[rank].get_or_init(|| arena);
+        Threads::new(self, rank, Hand::Row)
+    }
+
+    /// So many threads begin to work: before a step, all rows, and once, all lanes.
+    pub fn enter(&self, threads: usize) {
+        self.watch.enter(threads);
+    }
+
+    fn arena(&self, rank: usize) -> &Arena {
+        self.arenas[rank].get().expect("all ranks have joined before the first step")
+    }
+
+    /// The bed of a hand: exchanges that a row starts are carried out by the lane, if there is one.
+    fn bed(&self, rank: usize, hand: Hand) -> usize {
+        if self.lanes && hand == Hand::Lane { self.ranks + rank } else { rank }
+    }
+
+    /// Counts a rank as having come to the end of a stage; the last one wakes the others.
+    fn arrive(&self, rank: usize, group: &Group, number: u64, stage: Stage) {
+        if group.arrive(number, stage) {
+            let others = group.ranks.iter().filter(|&&other| other != rank);
+            others.for_each(|&other| self.watch.wake(self.bed(other, Hand::Lane)));
         }
+    }
+
+    fn describe(&self, bed: usize, awaited: Awaited) -> String {
+        let (rank, whose) = (bed % self.ranks, if bed < self.ranks { "" } else { "the lane of " });
+        let what = match awaited {
+            Awaited::Peers { group } => {
+                let groups = locked(&self.groups);
+                let peers = groups.values().find(|known| known.id == group).map_or(&[][..], |group| &group.ranks);
+                let peers = peers.iter().filter(|&&peer| peer != rank).map(ToString::to_string);
+                format!("ranks {} in a collective", peers.collect::<Vec<_>>().join(", "))
+            }
+            Awaited::Receiver { rank, tag } => format!("rank {rank} to receive tag {tag}"),
+            Awaited::Sender { rank, tag } => format!("rank {rank} to send tag {tag}"),
+            Awaited::Lane => "its lane".to_string(),
+        };
+        format!("{whose}rank {rank} waits for {what}")
+    }
+}
+
+impl Threads {
+    fn new(fabric: &Arc<Fabric>, rank: usize, hand: Hand) -> Threads {
+        let (seats, lines, scratch) = (BTreeMap::new(), BTreeMap::new(), RefCell::default());
+        Threads { rank, hand, fabric: fabric.clone(), seats, lines, scratch }
+    }
+
+    fn me(&self) -> usize {
+        self.fabric.bed(self.rank, self.hand)
+    }
+
+    fn line(&mut self, from: usize, to: usize, tag: u32) -> Arc<LineEnd> {
+        let (key, sends) = ((from, to, tag), from == self.rank);
+        let shared = || {
+            let mut lines = locked(&self.fabric.lines);
+            lines.entry(key).or_insert_with(|| Arc::new(Line::new(from, to, tag))).clone()
+        };
+        self.lines.entry(key).or_insert_with(|| Arc::new(LineEnd::new(shared(), sends))).clone()
     }
 }
 
 impl Communicator for Threads {
-    fn join(&mut self, ranks: &[usize]) -> usize {
-        if let Some(known) = self.groups.iter().position(|member| member.ranks == ranks) {
-            return known;
-        }
-        let mut groups = locked(&self.fabric.groups);
-        let group = groups.entry(ranks.to_vec()).or_insert_with(|| Arc::new(Group::new(ranks.len()))).clone();
+    type Group = Seat;
+    type Line = LineEnd;
+
+    fn hand(&self, hand: Hand) -> Threads {
+        Threads::new(&self.fabric, self.rank, hand)
+    }
+
+    fn join(&mut self, ranks: &[usize], by: Hand) -> Arc<Seat> {
+        let key = (ranks.to_vec(), by);
+        let fabric = &self.fabric;
         let place = ranks.iter().position(|&rank| rank == self.rank).unwrap_or(0);
-        self.groups.push(Member { ranks: ranks.to_vec(), group, place });
-        self.groups.len() - 1
+        let seat = || {
+            let mut groups = locked(&fabric.groups);
+            let id = groups.len() as u32;
+            let group = groups.entry((ranks.to_vec(), by)).or_insert_with(|| Arc::new(Group::new(id, ranks)));
+            Arc::new(Seat::new(group.clone(), place))
+        };
+        self.seats.entry(key).or_insert_with(seat).clone()
     }
 
-    fn exchange(
-        &mut self,
-        group: usize,
-        plan: &Exchange,
-        sources: &[Tensor],
-        results: &mut [Tensor],
-    ) -> Result<(), Stopped> {
-        let Member { group, place, .. } = &self.groups[group];
+    fn line_to(&mut self, peer: usize, tag: u32) -> Arc<LineEnd> {
+        self.line(self.rank, peer, tag)
+    }
+
+    fn line_from(&mut self, peer: usize, tag: u32) -> Arc<LineEnd> {
+        self.line(peer, self.rank, tag)
+    }
+
+    fn expect(&mut self, in_flight: usize, tensors: usize) {
+        self.fabric.in_flight.fetch_max(in_flight, Ordering::Relaxed);
+        self.fabric.tensors.fetch_max(tensors, Ordering::Relaxed);
+    }
+
+    fn start(&self, seat: &Seat, plan: &Exchange, sources: &[Span], results: &[Span]) -> Flight {
         if plan.ranks.len() == 1 {
-            for ((tensor, source), result) in plan.tensors.iter().zip(sources).zip(results) {
-                tensor.make(|_| source.floats(), result.write(), &mut self.scratch);
-            }
-            return Ok(());
+            let own = Peer { arena: self.fabric.arena(self.rank), sources, results };
+            // SAFETY: the program gives the results places of their own.
+            unsafe { plan.pull(0, |_| own, &mut self.scratch.borrow_mut()) };
+            return Flight { number: 0, stage: None };
         }
-        let mut meeting = Meeting { group, alarm: &self.fabric.alarm, place: *place, scratch: &mut self.scratch };
-        let outcome = meeting.run(plan, sources, results);
-        if outcome.is_err() {
-            group.wait_for_readers();
-        }
-        outcome
+        let [rounds, tensors] = [&self.fabric.in_flight, &self.fabric.tensors].map(|most| most.load(Ordering::Relaxed));
+        let number = seat.publish(sources, results, rounds, tensors);
+        self.fabric.arrive(self.rank, &seat.group, number, Stage::Published);
+        Flight { number, stage: Some(Stage::Published) }
     }
 
-    fn send(&mut self, to: usize, tag: u32, tensor: Tensor) {
-        let mailbox = &self.fabric.mailboxes[to];
-        locked(&mailbox.letters).entry((self.rank, tag)).or_default().push_back(tensor);
-        mailbox.arrived.notify_all();
+    fn advance(&self, seat: &Seat, plan: &Exchange, flight: &mut Flight) {
+        let Threads { rank, fabric, scratch, .. } = self;
+        let (group, number) = (&*seat.group, flight.number);
+        while let Some(stage) = flight.stage.filter(|&stage| group.have_all(number, stage)) {
+            let peer = |place: usize| {
+                // SAFETY: all have published, and this member has not counted itself as having read.
+                let table = unsafe { group.round(number).table(place) };
+                Peer { arena: fabric.arena(group.ranks[place]), sources: &table.sources, results: &table.results }
+            };
+            let next = match stage {
+                Stage::Published => {
+                    // SAFETY: sources change only when all have read, and results are this rank's own until all have made.
+                    unsafe { plan.pull(seat.place, peer, &mut scratch.borrow_mut()) };
+                    Some(if plan.gathers() { Stage::Made } else { Stage::Read })
+                }
+                Stage::Made => {
+                    // SAFETY: all have made theirs, and the pieces of others in the own results are read by nobody.
+                    unsafe { plan.gather(seat.place, peer) };
+                    Some(Stage::Read)
+                }
+                Stage::Read => None,
+            };
+            next.into_iter().for_each(|next| fabric.arrive(*rank, group, number, next));
+            flight.stage = next;
+        }
     }
 
-    fn recv(&mut self, from: usize, tag: u32) -> Result<Tensor, Stopped> {
-        let mailbox = &self.fabric.mailboxes[self.rank];
-        let mut letters = locked(&mailbox.letters);
-        loop {
-            if let Some(tensor) = letters.get_mut(&(from, tag)).and_then(VecDeque::pop_front) {
-                return Ok(tensor);
-            }
-            if let Some(stopped) = self.fabric.alarm.check() {
-                return Err(stopped);
-            }
-            letters = mailbox.arrived.wait(letters).unwrap_or_else(PoisonError::into_inner);
+    fn awaited(&self, seat: &Seat) -> Awaited {
+        Awaited::Peers { group: seat.group.id }
+    }
+
+    fn post(&self, end: &LineEnd, span: Span) -> u64 {
+        let arenas = [end.line.from, end.line.to].map(|rank| self.fabric.arena(rank));
+        let (number, over) = end.post(span, arenas, &self.fabric.in_flight);
+        if over {
+            self.fabric.watch.wake(self.fabric.bed(end.peer(), Hand::Row));
         }
+        number
+    }
+
+    fn unmet(&self, end: &LineEnd, number: u64) -> Option<Awaited> {
+        let (rank, tag) = (end.peer(), end.line.tag);
+        let awaited = if end.sends { Awaited::Receiver { rank, tag } } else { Awaited::Sender { rank, tag } };
+        (!end.is_over(number)).then_some(awaited)
+    }
+
+    fn wait(&self, unmet: &mut dyn FnMut() -> Option<Awaited>) -> Result<(), Stopped> {
+        self.fabric.watch.wait(self.me(), unmet, &|bed, awaited| self.fabric.describe(bed, awaited))
+    }
+
+    fn rest(&self, called: &mut dyn FnMut() -> bool) -> Result<(), Stopped> {
+        self.fabric.watch.rest(self.me(), called, &|bed, awaited| self.fabric.describe(bed, awaited))
+    }
+
+    fn call(&self, hand: Hand) {
+        self.fabric.watch.wake(self.fabric.bed(self.rank, hand));
+    }
+
+    fn leave(&self) {
+        self.fabric.watch.leave(&|bed, awaited| self.fabric.describe(bed, awaited));
     }
 
     fn fail(&self, why: String) {
-        self.fabric.fail(Stopped { rank: self.rank, why });
+        self.fabric.watch.raise(Stopped { rank: self.rank, why });
     }
 
     fn failure(&self) -> Option<Stopped> {
-        self.fabric.alarm.check()
+        self.fabric.watch.failure()
     }
-}
-
-/// One exchange of one member.
-struct Meeting<'a> {
-    group: &'a Group,
-    alarm: &'a Alarm,
-    place: usize,
-    scratch: &'a mut Vec<f32>,
-}
-
-impl Meeting<'_> {
-    fn run(&mut self, plan: &Exchange, sources: &[Tensor], results: &mut [Tensor]) -> Result<(), Stopped> {
-        self.publish(sources, results);
-        self.group.meet(self.alarm, true)?;
-        let reading = Reading(self.group);
-        for (index, tensor) in plan.tensors.iter().enumerate() {
-            // SAFETY: the meeting is open.
-            let source = |peer: usize| unsafe { slice(self.group.slot(peer).sources[index]) };
-            // SAFETY: the result is this rank's own, and no peer reads it before the next meeting.
-            let result = unsafe { slice_mut(self.group.slot(self.place).results[index]) };
-            tensor.make(source, result, self.scratch);
-        }
-        drop(reading);
-        if plan.gathers() {
-            self.group.meet(self.alarm, true)?;
-            let _reading = Reading(self.group);
-            for (index, tensor) in plan.tensors.iter().enumerate() {
-                tensor.gather.iter().for_each(|block| self.take_over(index, block));
-            }
-        }
-        self.group.meet(self.alarm, false)
-    }
-
-    fn publish(&self, sources: &[Tensor], results: &mut [Tensor]) {
-        // SAFETY: this is the member's own slot, and the last meeting of the exchange before is over.
-        let slot = unsafe { self.group.slot_mut(self.place) };
-        slot.sources.clear();
-        slot.sources.extend(sources.iter().map(|tensor| (tensor.floats().as_ptr(), tensor.len())));
-        slot.results.clear();
-        slot.results.extend(results.iter_mut().map(|tensor| {
-            let result = tensor.write();
-            (result.as_mut_ptr().cast_const(), result.len())
-        }));
-    }
-
-    /// Copies a contiguous piece of a peer's result, which the peer has made, to the same place of this rank's.
-    fn take_over(&self, index: usize, block: &Move) {
-        // SAFETY: the meeting is open.
-        let (theirs, own) = unsafe { (self.group.slot(block.peer).results[index], self.group.slot(self.place)) };
-        let (own, len) = (own.results[index].0, block.sizes[0]);
-        assert!(block.from + len <= theirs.1 && block.to + len <= theirs.1, "pieces lie within the tensor");
-        // SAFETY: both pieces lie within their tensors, and no rank writes the peer's piece or reads this one's now.
-        unsafe { std::ptr::copy_nonoverlapping(theirs.0.add(block.from), own.cast_mut().add(block.to), len) }
-    }
-}
-
-impl TensorPlan {
-    /// Makes the result from the peers' sources.
-    fn make<'a>(&self, source: impl Fn(usize) -> &'a [f32], result: &mut [f32], scratch: &mut Vec<f32>) {
-        if self.zero {
-            result.fill(0.0);
-        }
-        for (place, block) in self.moves.iter().enumerate() {
-            let combine = self.combine.filter(|_| place > 0);
-            block.apply(combine, source(block.peer), result, scratch);
-        }
-    }
-}
-
-/// # Safety
-/// The elements are there and nobody writes them during `'a`.
-unsafe fn slice<'a>((first, len): (*const f32, usize)) -> &'a [f32] {
-    // SAFETY: as the caller says.
-    unsafe { std::slice::from_raw_parts(first, len) }
-}
-
-/// # Safety
-/// The elements are there, writable, and nobody else touches them during `'a`.
-unsafe fn slice_mut<'a>((first, len): (*const f32, usize)) -> &'a mut [f32] {
-    // SAFETY: as the caller says.
-    unsafe { std::slice::from_raw_parts_mut(first.cast_mut(), len) }
 }

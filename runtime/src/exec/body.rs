@@ -1,113 +1,89 @@
 //! Bodies made ready for one rank: kernels with their shapes, layout changes with their blocks.
 
+use super::sheet::{Call, Code, Step};
 use crate::backend::{Backend, Site, updated};
-use crate::comm::{Communicator, Exchange, Region, local_len};
-use ir::entity::EntityRef;
+use crate::comm::{Communicator, Exchange, Hand, Region, local_len};
 use ir::graph::Stmt;
 use ir::ids::{Token, Value};
 use ir::mesh::Mesh;
 use ir::ops::Collective;
-use ir::program::{Body, BodyInstr, BodyKind, Source};
+use ir::program::{Body, BodyInstr, Source};
 use ir::types::Type;
+use std::ops::Range;
+use std::sync::Arc;
 
-/// A body for one rank. Values are numbers of places in its frame.
-pub(super) struct Code<K> {
-    /// Places in the frame.
-    pub(super) values: usize,
-    /// What is done, in order.
-    pub(super) steps: Vec<Step<K>>,
-    /// What the row gets.
-    pub(super) results: Vec<usize>,
-    /// What the bundle gets.
-    pub(super) keeps: Vec<usize>,
+/// A body for one rank, before it is known where its values lie.
+pub(super) struct Compiled<C: Communicator, K> {
+    pub(super) code: Code<C>,
+    pub(super) kernels: Vec<K>,
+    /// What the steps work on, and their numbers of elements.
+    pub(super) places: Vec<(Operand, usize)>,
+    /// The gradient sums that its kernels add to, and then those that its layout changes add to.
+    pub(super) sums: [Vec<Value>; 2],
+    /// The most tensors of one layout change.
+    pub(super) tensors: usize,
 }
 
-/// A step of a body.
-pub(super) enum Step<K> {
-    /// Runs a kernel.
-    Launch {
-        kernel: K,
-        operands: Vec<usize>,
-        /// Values and their numbers of elements.
-        results: Vec<(usize, usize)>,
-        /// The operands that the results begin as.
-        updated: &'static [usize],
-    },
-    /// Runs a kernel whose result is a gradient sum.
-    Accumulate { kernel: K, operands: Vec<usize>, into: usize },
-    /// Changes layouts.
-    Exchange { group: usize, plan: Exchange, operands: Vec<usize>, results: Vec<usize> },
-    /// Lets values go.
-    Free(Vec<usize>),
+/// What a step works on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Operand {
+    /// A value.
+    Value(Value),
+    /// What a layout change makes for a gradient sum, before it is added.
+    Staged(Value),
 }
 
 /// Makes a body ready.
 ///
 /// # Errors
 /// A statement that has no kernel, or cannot run on its types.
-pub(super) fn compile<B: Backend>(
+pub(super) fn compile<B: Backend, C: Communicator>(
     body: &Body,
     mesh: &Mesh,
     rank: usize,
-    backend: &B,
-    comm: &mut impl Communicator,
-) -> Result<Code<B::Kernel>, String> {
+    by: Hand,
+    (backend, comm): (&mut B, &mut C),
+) -> Result<Compiled<C, B::Kernel>, String> {
+    let code = Code { by, steps: Vec::new(), berths: 0 };
+    let compiled =
+        Compiled { code, kernels: Vec::new(), places: Vec::new(), sums: [Vec::new(), Vec::new()], tensors: 0 };
     let coordinates = mesh.coordinates(rank as u64);
-    let mut compiler = Compiler { body, mesh, rank, coordinates: &coordinates, started: Vec::new(), steps: Vec::new() };
-    for instr in &body.instrs {
-        compiler.instr(instr, backend, comm).map_err(|why| format!("body @{}: {why}", body.name))?;
+    let mut compiler = Compiler { body, mesh, rank, coordinates, started: Vec::new(), compiled };
+    for at in 0..body.instrs.len() {
+        compiler.instr(at, backend, comm).map_err(|why| format!("body @{}: {why}", body.name))?;
     }
-    let (results, keeps) = (places(&body.results), places(&body.keeps));
-    Ok(Code { values: body.values.len(), steps: compiler.steps, results, keeps })
-}
-
-/// The gradient sums that a body adds to: what `+=` defines, and in `W` the layout changes that define a gradient.
-pub(super) fn accumulators(body: &Body) -> Vec<Value> {
-    let gradients = |v: &&Value| body.args.iter().any(|arg| arg.value == **v && arg.source == Source::Gradient);
-    let mut sums: Vec<Value> = Vec::new();
-    for instr in &body.instrs {
-        match instr {
-            BodyInstr::Compute(stmt) if stmt.accumulate => sums.extend(&stmt.results),
-            BodyInstr::Wait { results, .. } if body.kind == BodyKind::W => {
-                sums.extend(results.iter().filter(gradients));
-            }
-            _ => {}
-        }
+    match compiler.started.iter().any(Option::is_some) {
+        true => Err(format!("body @{} starts what it does not wait for", body.name)),
+        false => Ok(compiler.compiled),
     }
-    sums
 }
 
-fn places(values: &[Value]) -> Vec<usize> {
-    values.iter().map(|value| value.index()).collect()
-}
-
-struct Compiler<'a, K> {
+struct Compiler<'a, C: Communicator, K> {
     body: &'a Body,
     mesh: &'a Mesh,
     rank: usize,
-    coordinates: &'a [u64],
-    started: Vec<(Token, &'a Collective, &'a [Value])>,
-    steps: Vec<Step<K>>,
+    coordinates: Vec<u64>,
+    /// What is under way, by berth.
+    started: Vec<Option<Started<'a, C>>>,
+    compiled: Compiled<C, K>,
 }
 
-impl<'a, K> Compiler<'a, K> {
-    fn instr<B: Backend<Kernel = K>>(
-        &mut self,
-        instr: &'a BodyInstr,
-        backend: &B,
-        comm: &mut impl Communicator,
-    ) -> Result<(), String> {
-        match instr {
+struct Started<'a, C: Communicator> {
+    token: Token,
+    call: Arc<Call<C>>,
+    collective: &'a Collective,
+    operands: &'a [Value],
+    /// Where its results go, and the place of the step that starts it.
+    results: Range<usize>,
+}
+
+impl<'a, C: Communicator, K> Compiler<'a, C, K> {
+    fn instr<B: Backend<Kernel = K>>(&mut self, at: usize, backend: &mut B, comm: &mut C) -> Result<(), String> {
+        match &self.body.instrs[at] {
             BodyInstr::Compute(stmt) => self.compute(stmt, backend),
-            BodyInstr::Start { token, collective, operands } => {
-                self.started.push((*token, collective, operands));
-                Ok(())
-            }
-            BodyInstr::Wait { token, results } => self.wait(*token, results, comm),
-            BodyInstr::Free(values) => {
-                self.free(values);
-                Ok(())
-            }
+            BodyInstr::Start { token, collective, operands } => self.start(at, (*token, collective, operands), comm),
+            BodyInstr::Wait { token, results } => self.wait(*token, results),
+            BodyInstr::Free(_) => Ok(()),
         }
     }
 
@@ -115,52 +91,102 @@ impl<'a, K> Compiler<'a, K> {
         values.iter().map(|&value| &self.body.values[value].ty).collect()
     }
 
-    fn compute<B: Backend<Kernel = K>>(&mut self, stmt: &Stmt, backend: &B) -> Result<(), String> {
+    /// Adds to what steps work on.
+    fn places(&mut self, operands: impl IntoIterator<Item = Operand>) -> Range<usize> {
+        let start = self.compiled.places.len();
+        for operand in operands {
+            let (Operand::Value(value) | Operand::Staged(value)) = operand;
+            let len = local_len(&self.body.values[value].ty, self.mesh, &self.coordinates);
+            self.compiled.places.push((operand, len));
+        }
+        start..self.compiled.places.len()
+    }
+
+    fn compute<B: Backend<Kernel = K>>(&mut self, stmt: &Stmt, backend: &mut B) -> Result<(), String> {
         let name = stmt.op.name();
         let op = Body::kernel(stmt).ok_or_else(|| format!("`{name}` has no kernel"))?;
         let (operands, results) = (self.types(&stmt.operands), self.types(&stmt.results));
-        let site = Site { mesh: self.mesh, coordinates: self.coordinates, operands: &operands, results: &results };
-        let kernel = backend.prepare(op, &site).map_err(|why| format!("`{name}`: {why}"))?;
-        let operands = places(&stmt.operands);
-        self.steps.push(match (stmt.accumulate, stmt.results.as_slice()) {
-            (true, [into]) => Step::Accumulate { kernel, operands, into: into.index() },
-            (true, _) => return Err(format!("`{name}` has several results; `+=` has one")),
-            (false, values) => {
-                let len = |ty: &&Type| local_len(ty, self.mesh, self.coordinates);
-                let results = values.iter().map(|v| v.index()).zip(results.iter().map(len)).collect();
-                Step::Launch { kernel, operands, results, updated: updated(op) }
+        let site = Site { mesh: self.mesh, coordinates: &self.coordinates, operands: &operands, results: &results };
+        self.compiled.kernels.push(backend.prepare(op, &site).map_err(|why| format!("`{name}`: {why}"))?);
+        let kernel = self.compiled.kernels.len() - 1;
+        let operands = self.places(values(&stmt.operands));
+        let results = self.places(values(&stmt.results));
+        let step = match (stmt.accumulate, stmt.results.as_slice()) {
+            (true, &[sum]) => {
+                self.compiled.sums[0].push(sum);
+                let number = self.compiled.sums[0].len() - 1;
+                Step::Accumulate { kernel, operands, into: results.start, sum: number }
             }
-        });
+            (true, _) => return Err(format!("`{name}` has several results; `+=` has one")),
+            (false, _) => Step::Launch { kernel, operands, results, updated: updated(op) },
+        };
+        self.compiled.code.steps.push(step);
         Ok(())
     }
 
-    /// A layout change is carried out where it is waited for.
-    fn wait(&mut self, token: Token, results: &[Value], comm: &mut impl Communicator) -> Result<(), String> {
-        let place = self.started.iter().position(|started| started.0 == token);
-        let (_, collective, operands) = place.map(|place| self.started.remove(place)).ok_or("waits for nothing")?;
-        let name = collective.name();
-        let types = self.types(operands);
-        let plan =
-            Exchange::plan(self.mesh, self.rank, collective, &types).map_err(|why| format!("`{name}`: {why}"))?;
-        let region = |ty: &Type| Region::of(ty, self.mesh, self.coordinates);
-        for (operand, result) in types.iter().zip(self.types(results)) {
-            if region(&collective.result_type(operand)?) != region(result) {
+    /// The results of a layout change are known where it is waited for: until then its step lacks them.
+    fn start(
+        &mut self,
+        at: usize,
+        (token, collective, operands): (Token, &'a Collective, &'a [Value]),
+        comm: &mut C,
+    ) -> Result<(), String> {
+        let plan = Exchange::plan(self.mesh, self.rank, collective, &self.types(operands));
+        let plan = plan.map_err(|why| format!("`{}`: {why}", collective.name()))?;
+        let call = Arc::new(Call { group: comm.join(&plan.ranks, self.compiled.code.by), plan });
+        self.compiled.tensors = self.compiled.tensors.max(operands.len());
+        let result = |&value| if self.is_sum(value) { Operand::Staged(value) } else { Operand::Value(value) };
+        let results: Vec<Operand> = self.awaited(at, token)?.iter().map(result).collect();
+        let (sources, results) = (self.places(values(operands)), self.places(results));
+        let free = self.started.iter().position(Option::is_none);
+        let berth = free.unwrap_or_else(|| {
+            self.started.push(None);
+            self.started.len() - 1
+        });
+        self.compiled.code.berths = self.started.len();
+        let started = Started { token, call: call.clone(), collective, operands, results: results.clone() };
+        self.started[berth] = Some(started);
+        self.compiled.code.steps.push(Step::Start { call, sources, results, berth });
+        Ok(())
+    }
+
+    /// The results of the next wait for a token.
+    fn awaited(&self, at: usize, token: Token) -> Result<&'a [Value], String> {
+        let wait = |instr: &'a BodyInstr| match instr {
+            BodyInstr::Wait { token: awaited, results } if *awaited == token => Some(results.as_slice()),
+            _ => None,
+        };
+        self.body.instrs[at..].iter().find_map(wait).ok_or_else(|| "starts what it does not wait for".to_string())
+    }
+
+    fn wait(&mut self, token: Token, results: &[Value]) -> Result<(), String> {
+        let awaited = |started: &Option<Started<'_, C>>| started.as_ref().is_some_and(|s| s.token == token);
+        let berth = self.started.iter().position(awaited).ok_or("waits for nothing")?;
+        let Some(started) = self.started[berth].take() else { return Ok(()) };
+        let region = |ty: &Type| Region::of(ty, self.mesh, &self.coordinates);
+        for (operand, result) in self.types(started.operands).iter().zip(self.types(results)) {
+            if region(&started.collective.result_type(operand)?) != region(result) {
+                let name = started.collective.name();
                 return Err(format!("the result of `{name}` is sharded in another way than it says"));
             }
         }
-        let (operands, results) = (places(operands), places(results));
-        self.steps.push(Step::Exchange { group: comm.join(&plan.ranks), plan, operands, results });
+        if started.results.len() != started.operands.len() {
+            return Err(format!("`{}` has not one result for each operand", started.collective.name()));
+        }
+        let sums: Vec<Value> = results.iter().copied().filter(|&value| self.is_sum(value)).collect();
+        let pairs = sums.iter().flat_map(|&sum| [Operand::Value(sum), Operand::Staged(sum)]);
+        let sums_places = self.places(pairs);
+        self.compiled.sums[1].extend(sums);
+        self.compiled.code.steps.push(Step::Wait { call: started.call, berth, sums: sums_places });
         Ok(())
     }
 
-    /// What is still to be sent, and what the rank keeps anyway, is let go with the frame.
-    fn free(&mut self, values: &[Value]) {
-        let sent = |value: &Value| self.started.iter().any(|(_, _, operands)| operands.contains(value));
-        let kept = |value: &Value| {
-            let bound = |source| matches!(source, Source::Param | Source::State | Source::Gradient);
-            self.body.args.iter().any(|arg| arg.value == *value && bound(arg.source))
-        };
-        let freed: Vec<usize> = values.iter().filter(|v| !sent(v) && !kept(v)).map(|v| v.index()).collect();
-        self.steps.push(Step::Free(freed));
+    /// Whether a value that a layout change makes is a gradient sum of the rank.
+    fn is_sum(&self, value: Value) -> bool {
+        self.body.args.iter().any(|arg| arg.value == value && arg.source == Source::Gradient)
     }
+}
+
+fn values(values: &[Value]) -> impl Iterator<Item = Operand> {
+    values.iter().map(|&value| Operand::Value(value))
 }

@@ -1,23 +1,26 @@
 //! All ranks of a program as threads of this process, and what a caller can ask of them.
 
 use super::Error;
-use super::row::{Loader, fed, is_integer};
-use super::worker::{Device, Memory, Worker};
+use super::lane::Beside;
+use super::play::Hands;
+use super::rank::{Answer, Command, CpuWorker, Rank};
+use super::row::{Loader, class_of, fed, is_integer};
+use super::sheet::Sheet;
+use super::worker::Worker;
+use crate::arena::Arena;
+use crate::backend::Backend;
 use crate::backends::cpu::Cpu;
+use crate::comm::Stopped;
 use crate::comm::threads::{Fabric, Threads};
-use crate::comm::{Communicator, Stopped};
-use crate::state::{Role, Slot, State, Whole, gather};
+use crate::state::{Part, Role, State, Whole, gather};
 use ir::graph::Model;
 use ir::ids::ModelValue;
 use ir::mesh::Mesh;
 use ir::program::Program;
 use ir::types::Type;
-use std::any::Any;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How a program is run.
 #[derive(Clone, Debug)]
@@ -28,11 +31,14 @@ pub struct Options<'a> {
     pub threads: usize,
     /// A forward-only program of the same model, for [`Machine::eval`].
     pub evaluation: Option<&'a Program>,
+    /// Whether each device has a second thread for what goes on beside its row; `None`: where cores are free. Results are
+    /// the same to the bit.
+    pub lanes: Option<bool>,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Options { seed: 0, threads: 1, evaluation: None }
+        Options { seed: 0, threads: 1, evaluation: None, lanes: None }
     }
 }
 
@@ -88,7 +94,10 @@ pub struct Machine {
     evaluation: Option<Feeds>,
     /// Elements of each kept tensor.
     catalogue: BTreeMap<String, u64>,
+    fabric: Arc<Fabric>,
     ranks: Vec<Rank>,
+    /// Per rank.
+    memories: Vec<Memory>,
     failed: Option<Stopped>,
 }
 
@@ -98,37 +107,14 @@ struct Feeds {
     inputs: Vec<(ModelValue, String, Type)>,
 }
 
-/// A rank's thread.
-struct Rank {
-    commands: Option<Sender<Command>>,
-    answers: Receiver<Result<Answer, Stopped>>,
-    thread: Option<JoinHandle<()>>,
+/// What is known of a rank from outside.
+struct Memory {
+    arena: Arc<Arena>,
+    /// For each row, the names of what it reports.
+    names: Vec<Vec<String>>,
+    /// What it has reported last.
+    outs: Arc<[AtomicU32]>,
 }
-
-/// What a rank is told.
-#[derive(Clone)]
-enum Command {
-    /// Set all kept tensors to their first numbers.
-    Reset(u64),
-    /// Run a row.
-    Run(usize, Arc<StepInput>),
-    /// Give the kept tensors.
-    Export,
-    /// Tell how much memory is free.
-    FreeBytes,
-    /// Take over kept tensors.
-    Import(Arc<BTreeMap<String, Vec<f32>>>),
-}
-
-/// What a rank answers.
-enum Answer {
-    Done,
-    Outs(BTreeMap<String, f32>),
-    Slots(Vec<Slot>),
-    Bytes(usize),
-}
-
-type CpuWorker = Worker<Cpu, Threads>;
 
 impl Machine {
     /// Makes a program ready on all devices of the model's mesh and sets parameters to their first numbers.
@@ -138,18 +124,26 @@ impl Machine {
     pub fn load(model: &Model, program: &Program, options: &Options<'_>) -> Result<Machine, Error> {
         let devices = model.mesh.devices() as usize;
         let programs: Vec<&Program> = [program].into_iter().chain(options.evaluation).collect();
-        let ends = Fabric::join(devices).into_iter().enumerate();
-        let load = |(rank, comm): (usize, Threads)| {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let lanes = options.lanes.unwrap_or(cores > devices * options.threads);
+        let fabric = Fabric::new(devices, lanes);
+        let (mut workers, mut memories) = (Vec::new(), Vec::new());
+        for rank in 0..devices {
             let at = |why| Error::Load(format!("rank {rank}: {why}"));
-            load_rank(model, &programs, options, rank, comm).map_err(at)
-        };
-        let workers = ends.map(load).collect::<Result<Vec<_>, _>>()?;
+            let (worker, memory) = load_rank(model, &programs, options, (rank, &fabric, lanes)).map_err(at)?;
+            workers.push(worker);
+            memories.push(memory);
+        }
+        let catalogue = catalogue(&workers);
+        let named = |(rank, worker)| Rank::start(worker, format!("rank {rank}")).map_err(Error::Load);
         let mut machine = Machine {
             mesh: model.mesh.clone(),
             training: Feeds::of(model, program)?,
             evaluation: options.evaluation.map(|program| Feeds::of(model, program)).transpose()?,
-            catalogue: catalogue(&workers),
-            ranks: workers.into_iter().map(Rank::start).collect(),
+            catalogue,
+            fabric,
+            ranks: workers.into_iter().enumerate().map(named).collect::<Result<_, _>>()?,
+            memories,
             failed: None,
         };
         machine.ask(&Command::Reset(options.seed))?;
@@ -217,28 +211,26 @@ impl Machine {
         Ok(())
     }
 
-    /// Bytes in the free lists of all ranks: they stop growing after the first steps.
-    ///
-    /// # Errors
-    /// A rank failed earlier.
-    pub fn free_bytes(&mut self) -> Result<usize, Error> {
-        let bytes = |answer| if let Answer::Bytes(bytes) = answer { bytes } else { 0 };
-        Ok(self.ask(&Command::FreeBytes)?.into_iter().map(bytes).sum())
+    /// Bytes of each rank's arena: all the memory that its tensors ever use.
+    pub fn arena_bytes(&self) -> Vec<u64> {
+        self.memories.iter().map(|memory| memory.arena.bytes() as u64).collect()
     }
 
     fn export(&mut self, wanted: impl Fn(&Role) -> bool) -> Result<BTreeMap<String, Whole>, Error> {
-        let slots = |answer| if let Answer::Slots(slots) = answer { slots } else { Vec::new() };
-        let mut ranks: Vec<Vec<Slot>> = self.ask(&Command::Export)?.into_iter().map(slots).collect();
-        ranks.iter_mut().for_each(|slots| slots.retain(|slot| wanted(&slot.role)));
+        let parts = |answer| if let Answer::Parts(parts) = answer { parts } else { Vec::new() };
+        let mut ranks: Vec<Vec<Part>> = self.ask(&Command::Export)?.into_iter().map(parts).collect();
+        ranks.iter_mut().for_each(|parts| parts.retain(|part| wanted(&part.slot.role)));
         Ok(gather(&self.mesh, &ranks))
     }
 
     fn run(&mut self, row: usize, input: StepInput) -> Result<StepOutput, Error> {
         let valid_tokens = input.valid_tokens.max(1) as f32;
+        self.fabric.enter(self.ranks.len());
+        self.ask(&Command::Run(row, Arc::new(input)))?;
         let mut outs = BTreeMap::new();
-        for answer in self.ask(&Command::Run(row, Arc::new(input)))? {
-            if let Answer::Outs(reported) = answer {
-                outs = reported.into_iter().chain(outs).collect();
+        for Memory { names, outs: values, .. } in &self.memories {
+            for (name, value) in names[row].iter().zip(values.iter()) {
+                outs.entry(name.clone()).or_insert(f32::from_bits(value.load(Ordering::Relaxed)));
             }
         }
         let loss = outs.get("loss").map(|sum| sum / valid_tokens);
@@ -250,11 +242,9 @@ impl Machine {
         if let Some(stopped) = &self.failed {
             return Err(stopped.clone());
         }
-        for rank in &self.ranks {
-            rank.commands.iter().for_each(|commands| drop(commands.send(command.clone())));
-        }
+        self.ranks.iter().for_each(|rank| rank.tell(command.clone()));
         let gone = |rank| Stopped { rank, why: "its thread is gone".to_string() };
-        let answer = |(rank, thread): (usize, &Rank)| thread.answers.recv().unwrap_or_else(|_| Err(gone(rank)));
+        let answer = |(rank, thread): (usize, &Rank)| thread.answer().unwrap_or_else(|| Err(gone(rank)));
         let answers: Vec<_> = self.ranks.iter().enumerate().map(answer).collect();
         let answers: Result<Vec<Answer>, Stopped> = answers.into_iter().collect();
         self.failed = answers.as_ref().err().cloned();
@@ -264,10 +254,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        self.ranks.iter_mut().for_each(|rank| rank.commands = None);
-        for rank in &mut self.ranks {
-            rank.thread.take().map(JoinHandle::join);
-        }
+        self.ranks.iter_mut().for_each(Rank::dismiss);
     }
 }
 
@@ -306,7 +293,7 @@ impl Feeds {
 }
 
 fn catalogue(workers: &[CpuWorker]) -> BTreeMap<String, u64> {
-    let slots = workers.iter().flat_map(|worker| worker.device.state.slots());
+    let slots = workers.iter().flat_map(|worker| worker.state.slots());
     slots.filter(|slot| slot.role != Role::Gradient).map(|slot| (slot.name.clone(), slot.ty.elements())).collect()
 }
 
@@ -314,58 +301,38 @@ fn load_rank(
     model: &Model,
     programs: &[&Program],
     options: &Options<'_>,
-    rank: usize,
-    mut comm: Threads,
-) -> Result<CpuWorker, String> {
-    let (backend, mut state, mut scalars) = (Cpu::new(options.threads), State::default(), Vec::new());
-    let mut loader = Loader {
-        model,
-        rank,
-        coordinates: model.mesh.coordinates(rank as u64),
-        backend: &backend,
-        comm: &mut comm,
-        state: &mut state,
-        scalars: &mut scalars,
-    };
-    let rows = programs.iter().map(|program| loader.row(program)).collect::<Result<_, _>>()?;
-    let (seed, memory) = (options.seed, Memory::default());
-    Ok(Worker { device: Device { backend, comm, state, scalar_names: scalars, seed, memory }, rows })
-}
-
-impl Rank {
-    fn start(mut worker: CpuWorker) -> Rank {
-        let (commands, orders) = channel();
-        let (reports, answers) = channel();
-        let thread = std::thread::spawn(move || {
-            for command in orders {
-                let answer = catch_unwind(AssertUnwindSafe(|| obey(&mut worker, command)));
-                let answer = answer.unwrap_or_else(|panic| {
-                    let why = reason(panic.as_ref());
-                    worker.device.comm.fail(why.clone());
-                    Err(worker.device.comm.failure().unwrap_or(Stopped { rank: 0, why }))
-                });
-                if reports.send(answer).is_err() {
-                    break;
-                }
-            }
-        });
-        Rank { commands: Some(commands), answers, thread: Some(thread) }
+    (rank, fabric, lanes): (usize, &Arc<Fabric>, bool),
+) -> Result<(CpuWorker, Memory), String> {
+    let coordinates = model.mesh.coordinates(rank as u64);
+    let mut bytes = 0;
+    for program in programs {
+        let arena = class_of(program, model, &coordinates)?.arena.as_ref();
+        bytes = bytes.max(arena.map_or(0, |arena| arena.bytes));
     }
-}
-
-fn obey(worker: &mut CpuWorker, command: Command) -> Result<Answer, Stopped> {
-    match command {
-        Command::Reset(seed) => worker.device.state.reset(seed),
-        Command::Run(row, input) => return worker.run(row, &input).map(Answer::Outs),
-        Command::Export => return Ok(Answer::Slots(worker.device.state.slots().to_vec())),
-        Command::FreeBytes => return Ok(Answer::Bytes(worker.device.backend.free_bytes())),
-        Command::Import(tensors) => worker.device.state.import(&tensors),
+    let mut backend = Cpu::new(options.threads);
+    backend.reserve(bytes as usize)?;
+    let (mut lane, mut state) = (backend.lane()?, State::default());
+    let mut comm = fabric.end(rank, backend.arena().clone());
+    let backends = [&mut backend, &mut lane];
+    let mut loader = Loader { model, rank, coordinates, backends, comm: &mut comm, state: &mut state };
+    let (mut sheets, mut kernels) = (Vec::new(), [Vec::new(), Vec::new()]);
+    for program in programs {
+        let (sheet, of_sheet) = loader.row(program)?;
+        sheets.push(sheet);
+        kernels.iter_mut().zip(of_sheet).for_each(|(all, kernels)| all.push(kernels));
     }
-    Ok(Answer::Done)
-}
-
-/// What a panic said.
-fn reason(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".to_string())
+    let most = |of: fn(&Sheet<Threads>) -> usize| sheets.iter().map(of).max().unwrap_or(0);
+    let (posts, fed) = (vec![0; most(|sheet| sheet.posts)], vec![0.0; most(|sheet| sheet.fed)]);
+    let outs: Arc<[AtomicU32]> = (0..most(|sheet| sheet.outs.len())).map(|_| AtomicU32::new(0)).collect();
+    let names = sheets.iter().map(|sheet| sheet.outs.clone()).collect();
+    let memory = Memory { arena: backend.arena().clone(), names, outs: outs.clone() };
+    let sheets: Arc<[Sheet<Threads>]> = sheets.into();
+    let [own, lanes_own] = kernels;
+    if lanes {
+        fabric.enter(1);
+    }
+    let thread = lanes.then(|| format!("lane {rank}"));
+    let beside = Beside::new(sheets.clone(), Hands { backend: lane, kernels: lanes_own }, &comm, thread)?;
+    let (hands, seed) = (Hands { backend, kernels: own }, options.seed);
+    Ok((Worker { state, sheets, hands, comm, beside, seed, posts, fed, outs }, memory))
 }

@@ -1,14 +1,21 @@
-//! Runs programs: one thread per device, each with its own memory, kernels and end of the communicator.
+//! Runs programs: for each device a thread with its own arena, kernels and end of the communicator, and where cores are
+//! free another one, its lane, for what goes on beside the row.
 //!
-//! At load, every instruction of every row is translated once for the rank that runs it: `body` makes kernels and layout
-//! changes ready for the rank's shapes, `row` and `run` look up registers, peers and kept tensors. What is left for the
-//! step is a loop over actions and the steps of bodies in `worker`. [`Machine`] holds the threads.
+//! At load, every instruction of every row is translated once for the rank that runs it (`row`, `body`, `run`): each
+//! tensor that it touches has then its fixed place in the arena (`places`), and all of it stands in a [`sheet`]. A step
+//! walks the sheet: `worker` does the row's actions, `play` the steps of bodies, `lane` what was started. It allocates
+//! nothing. [`Machine`] holds the threads.
 
 mod body;
 mod error;
+mod lane;
 mod machine;
+mod places;
+mod play;
+mod rank;
 mod row;
 mod run;
+mod sheet;
 #[cfg(test)]
 mod tests;
 mod worker;

@@ -1,58 +1,44 @@
-//! Rows made ready for one rank: every register, slot, peer and group looked up once.
+//! Rows made ready for one rank: every register, kept tensor, peer and group looked up once.
 
-use super::body::{self, Code};
-use super::run::Run;
-use crate::backend::Backend;
-use crate::comm::{Communicator, Exchange, Region, local_len};
+use super::body::{self, Operand};
+use super::places::Places;
+use super::sheet::{Action, Call, Sheet};
+use crate::backend::{Backend, Span};
+use crate::comm::{Communicator, Exchange, Hand, Region, local_len, pieces};
 use crate::state::{self, Role, State};
-use ir::entity::{EntityRef, SecondaryMap};
+use ir::entity::EntityRef;
 use ir::graph::{Model, ParamInstance};
-use ir::ids::{BodyId, ModelValue, Reg, Token};
-use ir::program::{BodyKind, Class, Instr, Program, Transfer};
+use ir::ids::{BodyId, ModelValue, Reg, Token, Value};
+use ir::program::{Class, Instr, Program, Transfer};
 use ir::types::{DType, Type};
-use std::collections::HashSet;
-
-/// An instruction of a row for one rank.
-pub(super) enum Action {
-    /// Cuts the rank's part out of an input.
-    Feed { out: usize, input: ModelValue, microbatch: u32, ty: Type, region: Region },
-    /// The cotangent of the losses.
-    Seed { out: usize },
-    /// Runs a body.
-    Run(Box<Run>),
-    /// Starts to send a register.
-    Send { reg: usize, to: usize, tag: u32 },
-    /// Waits for a tensor.
-    Recv { reg: usize, from: usize, tag: u32 },
-    /// Replaces a register by what an exchange makes of it.
-    Sum { reg: usize, group: usize, plan: Exchange },
-    /// Replaces a kept tensor by what an exchange makes of it.
-    Slot { slot: usize, group: usize, plan: Exchange },
-    /// Adds a register to another.
-    Add { into: usize, from: usize },
-    /// Reports a scalar.
-    Out { name: String, reg: usize },
-    /// Lets registers go.
-    Free(Vec<usize>),
-}
-
-/// A row for one rank.
-pub(super) struct Row<K> {
-    pub(super) actions: Vec<Action>,
-    pub(super) codes: Vec<Code<K>>,
-    pub(super) registers: usize,
-}
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// What is made ready on one rank for all of its rows.
 pub(super) struct Loader<'a, B, C> {
     pub(super) model: &'a Model,
     pub(super) rank: usize,
     pub(super) coordinates: Vec<u64>,
-    pub(super) backend: &'a B,
+    /// For the row, and for its lane.
+    pub(super) backends: [&'a mut B; 2],
     pub(super) comm: &'a mut C,
     pub(super) state: &'a mut State,
-    /// Names of the scalars.
-    pub(super) scalars: &'a mut Vec<String>,
+}
+
+/// A row, and the kernels of each of its codes: those that the row runs, and those that the lane does.
+pub(super) type Loaded<B, C> = (Sheet<C>, [Vec<Kernels<B>>; 2]);
+
+/// The kernels of a code.
+pub(super) type Kernels<B> = Vec<<B as Backend>::Kernel>;
+
+/// The class of a rank.
+///
+/// # Errors
+/// There is none.
+pub(super) fn class_of<'a>(program: &'a Program, model: &Model, coordinates: &[u64]) -> Result<&'a Class, String> {
+    let stage = model.mesh.pipeline().map_or(0, |pp| coordinates[pp.index()]);
+    let class = program.classes.iter().find(|class| class.ranks.contains(&(stage as u32)));
+    class.ok_or_else(|| format!("no class has pipeline rank {stage}"))
 }
 
 impl<B: Backend, C: Communicator> Loader<'_, B, C> {
@@ -60,42 +46,42 @@ impl<B: Backend, C: Communicator> Loader<'_, B, C> {
     ///
     /// # Errors
     /// The program is broken, or the backend cannot run it.
-    pub(super) fn row(&mut self, program: &Program) -> Result<Row<B::Kernel>, String> {
-        let stage = self.model.mesh.pipeline().map_or(0, |pp| self.coordinates[pp.index()]);
-        let class = program.classes.iter().find(|class| class.ranks.contains(&(stage as u32)));
-        let class = class.ok_or_else(|| format!("no class has pipeline rank {stage}"))?;
-        for (_, body) in program.bodies.iter().filter(|(_, body)| body.kind == BodyKind::N) {
-            for &value in &body.results {
-                self.scalar(&body.values[value].name);
-            }
-        }
+    pub(super) fn row(&mut self, program: &Program) -> Result<Loaded<B, C>, String> {
+        let class = class_of(program, self.model, &self.coordinates)?;
+        let places = Places::new(class)?;
         for &owner in &class.params {
-            let ty = &self.model.params[owner.0].ty;
-            self.state.slot(self.model, &self.coordinates, owner, Role::Param, ty)?;
+            let (ty, at) = (&self.model.params[owner.0].ty, places.held(owner, &Role::Param)?);
+            self.state.slot(self.model, &self.coordinates, (owner, &Role::Param), ty, at)?;
         }
+        let sheet = Sheet {
+            actions: Vec::new(),
+            codes: Vec::new(),
+            runs: Vec::new(),
+            outs: Vec::new(),
+            berths: [0; 3],
+            posts: 0,
+            fed: 0,
+            scalars: ["lr", "step"].map(|name| places.scalar(name).map(|at| Span { offset: at as usize, len: 1 })),
+        };
         let mut rows = RowLoader {
             loader: self,
             program,
             class,
-            compiled: SecondaryMap::new(),
-            started: Vec::new(),
-            bundles: SecondaryMap::new(),
+            places,
+            compiled: HashMap::new(),
+            bodies: Vec::new(),
+            under_way: Vec::new(),
+            berths: Vec::new(),
+            posts: Vec::new(),
             stored: HashSet::new(),
-            row: Row { actions: Vec::new(), codes: Vec::new(), registers: class.regs.len() },
+            kernels: [Vec::new(), Vec::new()],
+            tensors: 1,
+            sheet,
         };
-        for instr in &class.instrs {
-            rows.instr(instr)?;
+        for (at, instr) in class.instrs.iter().enumerate() {
+            rows.instr(at, instr)?;
         }
-        Ok(rows.row)
-    }
-
-    /// The place of a scalar.
-    pub(super) fn scalar(&mut self, name: &str) -> usize {
-        let known = self.scalars.iter().position(|scalar| scalar == name);
-        known.unwrap_or_else(|| {
-            self.scalars.push(name.to_string());
-            self.scalars.len() - 1
-        })
+        rows.finish()
     }
 
     /// The ranks at the same place of other pipeline ranks.
@@ -115,43 +101,98 @@ impl<B: Backend, C: Communicator> Loader<'_, B, C> {
     }
 }
 
+/// A body that is made ready, where its values are to be placed for each run.
+pub(super) struct Placed {
+    pub(super) places: Vec<(Operand, usize)>,
+    pub(super) sums: [Vec<Value>; 2],
+}
+
+/// What is under way in a row.
+enum UnderWay<C: Communicator> {
+    /// An exchange or a run, in a berth; of a sum the register and where it is made.
+    Berth(usize, Option<(Reg, u64)>),
+    /// A message, by its number among those under way; of a receive where it comes.
+    Post(usize, Arc<C::Line>, Option<u64>),
+}
+
 /// One row while it is made ready.
-pub(super) struct RowLoader<'l, 'a, B: Backend, C> {
+pub(super) struct RowLoader<'l, 'a, B: Backend, C: Communicator> {
     pub(super) loader: &'l mut Loader<'a, B, C>,
     pub(super) program: &'l Program,
     class: &'l Class,
-    compiled: SecondaryMap<BodyId, Option<usize>>,
-    started: Vec<(Token, &'l Transfer, Option<Reg>)>,
-    /// The body that made each bundle.
-    pub(super) bundles: SecondaryMap<Reg, Option<BodyId>>,
-    /// The gradient sums that an earlier run has begun.
-    pub(super) stored: HashSet<usize>,
-    row: Row<B::Kernel>,
+    pub(super) places: Places<'l>,
+    compiled: HashMap<(BodyId, Hand), usize>,
+    /// Per code.
+    pub(super) bodies: Vec<Placed>,
+    under_way: Vec<(Token, UnderWay<C>)>,
+    /// Which berths and posts are in use.
+    berths: Vec<bool>,
+    posts: Vec<bool>,
+    /// Where gradient sums lie that an earlier run has begun.
+    pub(super) stored: HashSet<u64>,
+    kernels: [Vec<Kernels<B>>; 2],
+    /// The most tensors of an exchange.
+    tensors: usize,
+    pub(super) sheet: Sheet<C>,
 }
 
 impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
-    fn instr(&mut self, instr: &'l Instr) -> Result<(), String> {
-        let action = match instr {
-            Instr::Feed { out, input, microbatch } => self.feed(*out, *input, *microbatch)?,
-            Instr::Seed { out } => Action::Seed { out: out.index() },
-            Instr::Run { .. } => Action::Run(Box::new(self.run(instr)?)),
-            Instr::Start { token, transfer, operand } => {
-                self.started.push((*token, transfer, *operand));
-                let Transfer::Send { peer, tag } = transfer else { return Ok(()) };
-                let to = self.peer(peer)?;
-                let reg = operand.ok_or("a send has no operand")?.index();
-                Action::Send { reg, to, tag: *tag }
+    fn instr(&mut self, at: usize, instr: &'l Instr) -> Result<(), String> {
+        match instr {
+            Instr::Feed { out, input, microbatch } => self.feed(at, *out, *input, *microbatch)?,
+            Instr::Seed { out } => {
+                let place = self.places.one(at)?;
+                self.places.set(*out, place);
+                let to = self.span(*out)?;
+                self.sheet.actions.push(Action::Seed { to });
             }
-            Instr::Wait { token, result } => match self.wait(*token, *result)? {
-                Some(action) => action,
-                None => return Ok(()),
-            },
-            Instr::Add { into, from } => Action::Add { into: into.index(), from: from.index() },
-            Instr::Out { name, reg } => Action::Out { name: name.clone(), reg: reg.index() },
-            Instr::Free(regs) => Action::Free(regs.iter().map(|reg| reg.index()).collect()),
-        };
-        self.row.actions.push(action);
+            Instr::Run { token, .. } => {
+                let run = self.run(at, instr)?;
+                let action = match token {
+                    None => Action::Run(run),
+                    Some(token) => {
+                        let berth = take(&mut self.berths);
+                        self.under_way.push((*token, UnderWay::Berth(berth, None)));
+                        Action::StartRun { run, berth }
+                    }
+                };
+                self.sheet.actions.push(action);
+            }
+            Instr::Start { token, transfer, operand } => {
+                let under_way = self.start(at, transfer, *operand)?;
+                self.under_way.push((*token, under_way));
+            }
+            Instr::Wait { token, result } => self.wait(*token, *result)?,
+            Instr::Add { into, from } => {
+                let (old, from) = (self.span(*into)?, self.span(*from)?);
+                let place = self.places.one(at)?;
+                self.places.set(*into, place);
+                let into = self.span(*into)?;
+                if into != old {
+                    self.sheet.actions.push(Action::Copy { to: into, from: old });
+                }
+                self.sheet.actions.push(Action::Add { into, from });
+            }
+            Instr::Out { name, reg } => {
+                let (from, place) = (self.span(*reg)?, self.sheet.outs.len());
+                self.sheet.outs.push(name.clone());
+                self.sheet.actions.push(Action::Out { place, from });
+            }
+            Instr::Free(_) => {}
+        }
         Ok(())
+    }
+
+    fn finish(mut self) -> Result<Loaded<B, C>, String> {
+        if let Some((token, _)) = self.under_way.first() {
+            return Err(format!("nothing waits for %t{}", token.index()));
+        }
+        let most = |by: Hand| self.sheet.codes.iter().filter(|code| code.by == by).map(|code| code.berths).max();
+        self.sheet.berths = [self.berths.len(), most(Hand::Row).unwrap_or(0), most(Hand::Lane).unwrap_or(0)];
+        self.sheet.posts = self.posts.len();
+        let in_flight = self.sheet.berths.iter().sum::<usize>().max(self.sheet.posts);
+        self.loader.comm.expect(in_flight, self.tensors);
+        Ok((self.sheet, self.kernels))
     }
 
     fn peer(&self, peer: &ir::expr::Expr) -> Result<usize, String> {
@@ -164,50 +205,96 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         data.ty.as_ref().ok_or_else(|| format!("%{} is a bundle, not a tensor", data.name))
     }
 
-    fn feed(&self, out: Reg, input: ModelValue, microbatch: u32) -> Result<Action, String> {
-        let ty = self.reg_type(out)?.clone();
-        let region = Region::of(&ty, &self.loader.model.mesh, &self.loader.coordinates);
-        Ok(Action::Feed { out: out.index(), input, microbatch, ty, region })
+    fn len(&self, reg: Reg) -> Result<usize, String> {
+        Ok(local_len(self.reg_type(reg)?, &self.loader.model.mesh, &self.loader.coordinates))
     }
 
-    /// A send is done when it has started; all else is carried out where it is waited for.
-    fn wait(&mut self, token: Token, result: Option<Reg>) -> Result<Option<Action>, String> {
-        let place = self.started.iter().position(|started| started.0 == token);
-        let (_, transfer, operand) = place.map(|place| self.started.remove(place)).ok_or("waits for nothing")?;
-        Ok(Some(match transfer {
-            Transfer::Send { .. } => return Ok(None),
-            Transfer::Recv { peer, tag, .. } => {
-                let reg = result.ok_or("a receive has no result")?.index();
-                Action::Recv { reg, from: self.peer(peer)?, tag: *tag }
+    /// Where a register lies.
+    fn span(&self, reg: Reg) -> Result<Span, String> {
+        Ok(Span { len: self.len(reg)?, offset: self.places.register(reg)? as usize })
+    }
+
+    fn feed(&mut self, at: usize, out: Reg, input: ModelValue, microbatch: u32) -> Result<(), String> {
+        let place = self.places.one(at)?;
+        self.places.set(out, place);
+        let (ty, to) = (self.reg_type(out)?, self.span(out)?);
+        let pieces = pieces(ty, &Region::of(ty, &self.loader.model.mesh, &self.loader.coordinates));
+        self.sheet.fed = self.sheet.fed.max(to.len);
+        self.sheet.actions.push(Action::Feed { to, input, microbatch: microbatch as usize, pieces });
+        Ok(())
+    }
+
+    fn start(&mut self, at: usize, transfer: &Transfer, operand: Option<Reg>) -> Result<UnderWay<C>, String> {
+        match transfer {
+            Transfer::Send { peer, tag } => {
+                let span = self.span(operand.ok_or("a send has no operand")?)?;
+                let to = self.peer(peer)?;
+                let line = self.loader.comm.line_to(to, *tag);
+                Ok(self.post(line, span, None))
+            }
+            Transfer::Recv { peer, tag, ty } => {
+                let place = self.places.one(at)?;
+                let len = local_len(ty, &self.loader.model.mesh, &self.loader.coordinates);
+                let from = self.peer(peer)?;
+                let line = self.loader.comm.line_from(from, *tag);
+                Ok(self.post(line, Span { offset: place as usize, len }, Some(place)))
             }
             Transfer::Sum { ranks } => {
                 let reg = operand.ok_or("a sum has no operand")?;
-                let len = local_len(self.reg_type(reg)?, &self.loader.model.mesh, &self.loader.coordinates);
+                let (from, place) = (self.span(reg)?, self.places.one(at)?);
                 let (ranks, me) = self.members(ranks)?;
-                let group = self.loader.comm.join(&ranks);
-                Action::Sum { reg: reg.index(), group, plan: Exchange::sum(ranks, me, len) }
+                let plan = Exchange::sum(ranks, me, from.len);
+                Ok(self.exchange(plan, from, Span { offset: place as usize, ..from }, Some((reg, place))))
             }
             Transfer::SumGradient { param, instance, ranks } => {
-                let (slot, len) = self.kept((*param, *instance), &Role::Gradient)?;
+                let span = self.kept((*param, *instance), &Role::Gradient)?;
                 let (ranks, me) = self.members(ranks)?;
-                let group = self.loader.comm.join(&ranks);
-                Action::Slot { slot, group, plan: Exchange::sum(ranks, me, len) }
+                Ok(self.exchange(Exchange::sum(ranks, me, span.len), span, span, None))
             }
             Transfer::ShareParam { param, instance, from, ranks } => {
-                let (slot, len) = self.kept((*param, *instance), &Role::Param)?;
+                let span = self.kept((*param, *instance), &Role::Param)?;
                 let from = ranks.iter().position(|rank| rank == from).ok_or("who shares a parameter holds it not")?;
-                let (ranks, _) = self.members(ranks)?;
-                let group = self.loader.comm.join(&ranks);
-                Action::Slot { slot, group, plan: Exchange::broadcast(ranks, from, len) }
+                let (ranks, me) = self.members(ranks)?;
+                Ok(self.exchange(Exchange::broadcast(ranks, me, from, span.len), span, span, None))
             }
-        }))
+        }
     }
 
-    /// A kept tensor of the rank and its number of elements.
-    fn kept(&self, owner: ParamInstance, role: &Role) -> Result<(usize, usize), String> {
+    fn post(&mut self, line: Arc<C::Line>, span: Span, comes: Option<u64>) -> UnderWay<C> {
+        let post = take(&mut self.posts);
+        self.sheet.actions.push(Action::Post { line: line.clone(), span, post });
+        UnderWay::Post(post, line, comes)
+    }
+
+    fn exchange(&mut self, plan: Exchange, from: Span, to: Span, sum: Option<(Reg, u64)>) -> UnderWay<C> {
+        let (group, berth) = (self.loader.comm.join(&plan.ranks, Hand::Row), take(&mut self.berths));
+        self.sheet.actions.push(Action::Start { call: Arc::new(Call { group, plan }), from, to, berth });
+        UnderWay::Berth(berth, sum)
+    }
+
+    fn wait(&mut self, token: Token, result: Option<Reg>) -> Result<(), String> {
+        let place = self.under_way.iter().position(|(started, _)| *started == token).ok_or("waits for nothing")?;
+        match self.under_way.remove(place).1 {
+            UnderWay::Berth(berth, sum) => {
+                sum.into_iter().for_each(|(reg, place)| self.places.set(reg, place));
+                self.berths[berth] = false;
+                self.sheet.actions.push(Action::Wait { berth });
+            }
+            UnderWay::Post(post, line, comes) => {
+                if let Some(place) = comes {
+                    self.places.set(result.ok_or("a receive has no result")?, place);
+                }
+                self.posts[post] = false;
+                self.sheet.actions.push(Action::Posted { line, post });
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a kept tensor of the rank lies.
+    fn kept(&self, owner: ParamInstance, role: &Role) -> Result<Span, String> {
         let (name, state) = (state::name(self.loader.model, owner, role), &self.loader.state);
-        let slot = state.find(&name).ok_or_else(|| format!("the rank does not hold `{name}`"))?;
-        Ok((slot, state.slots()[slot].region.len()))
+        state.find(&name).map(|slot| slot.span).ok_or_else(|| format!("the rank does not hold `{name}`"))
     }
 
     /// The ranks of a transfer, and the place of this one among them.
@@ -217,17 +304,32 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         Ok((ranks, me.ok_or("a rank takes part in a transfer that does not list it")?))
     }
 
-    pub(super) fn code(&mut self, id: BodyId) -> Result<usize, String> {
-        if let Some(code) = self.compiled[id] {
+    /// A body made ready for who carries it out.
+    pub(super) fn code(&mut self, id: BodyId, by: Hand) -> Result<usize, String> {
+        if let Some(&code) = self.compiled.get(&(id, by)) {
             return Ok(code);
         }
         let loader = &mut *self.loader;
+        let backend = &mut *loader.backends[usize::from(by == Hand::Lane)];
         let (mesh, body) = (&loader.model.mesh, &self.program.bodies[id]);
-        self.row.codes.push(body::compile(body, mesh, loader.rank, loader.backend, loader.comm)?);
-        let code = self.row.codes.len() - 1;
-        self.compiled[id] = Some(code);
-        Ok(code)
+        let compiled = body::compile(body, mesh, loader.rank, by, (backend, &mut *loader.comm))?;
+        self.tensors = self.tensors.max(compiled.tensors);
+        let [own, other] = if by == Hand::Row { [0, 1] } else { [1, 0] };
+        self.kernels[own].push(compiled.kernels);
+        self.kernels[other].push(Vec::new());
+        self.sheet.codes.push(compiled.code);
+        self.bodies.push(Placed { places: compiled.places, sums: compiled.sums });
+        self.compiled.insert((id, by), self.bodies.len() - 1);
+        Ok(self.bodies.len() - 1)
     }
+}
+
+/// Takes a number that is not in use.
+fn take(used: &mut Vec<bool>) -> usize {
+    let free = used.iter().position(|used| !used).unwrap_or(used.len());
+    used.resize(used.len().max(free + 1), false);
+    used[free] = true;
+    free
 }
 
 /// The inputs that a program feeds.

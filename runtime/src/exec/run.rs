@@ -1,150 +1,127 @@
-//! Runs of bodies made ready: where each value of a body comes from, and what it changes.
+//! Runs of bodies made ready: where each value of a body lies, and what the run changes.
 
-use super::body::accumulators;
+use super::body::Operand;
+use super::places::Frame;
 use super::row::RowLoader;
-use super::worker::{LR, STEP};
-use crate::backend::Backend;
-use crate::comm::Communicator;
-use crate::state::Role;
-use ir::entity::EntityRef;
+use super::sheet::Run;
+use crate::backend::{Backend, Span};
+use crate::comm::{Communicator, Hand};
+use ir::arena::Role;
 use ir::graph::{ArgKind, Block, Call, Model, ParamInstance};
 use ir::ids::{Reg, Value};
 use ir::program::{Body, BodyKind, Instr, Source};
-
-/// A run of a body.
-pub(super) struct Run {
-    pub(super) code: usize,
-    pub(super) microbatch: u64,
-    /// The repeat's variable.
-    pub(super) index: u64,
-    /// Values and the registers that they come from.
-    pub(super) row: Vec<(usize, usize)>,
-    /// Values, and the bundle and the place in it that they come from.
-    pub(super) kept: Vec<(usize, usize, usize)>,
-    /// Values and the kept tensors that they read.
-    pub(super) reads: Vec<(usize, usize)>,
-    /// Values and the kept tensors that they change.
-    pub(super) changes: Vec<(usize, usize)>,
-    /// Of those, the gradient sums that begin with this run: they are stored.
-    pub(super) begins: Vec<usize>,
-    /// Of those, the gradient sums that go on: they are added to.
-    pub(super) adds: Vec<usize>,
-    /// Values and the scalars that they read.
-    pub(super) scalars: Vec<(usize, usize)>,
-    /// Values and the scalars that they leave to later runs.
-    pub(super) leaves: Vec<(usize, usize)>,
-    pub(super) results: Vec<usize>,
-    pub(super) keep: Option<usize>,
-}
+use std::collections::HashMap;
 
 impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
-    /// Makes a run ready.
+    /// Makes a run ready; `at` is its place in the row. Its number among the runs of the row.
     ///
     /// # Errors
     /// It does not give the body what the body reads.
-    pub(super) fn run(&mut self, instr: &Instr) -> Result<Run, String> {
-        let Instr::Run { body: id, call, instance, microbatch, first, args, bundles, results, keep, .. } = instr else {
+    pub(super) fn run(&mut self, at: usize, instr: &Instr) -> Result<usize, String> {
+        let Instr::Run { token, body: id, call, instance, microbatch, first, args, bundles, results, keep } = instr
+        else {
             return Err("is no run".to_string());
         };
-        let code = self.code(*id)?;
         let body = &self.program.bodies[*id];
-        let mut run = Run {
-            code,
-            microbatch: u64::from(microbatch.unwrap_or(0)),
-            index: 0,
-            row: Vec::new(),
-            kept: Vec::new(),
-            reads: Vec::new(),
-            changes: Vec::new(),
-            begins: Vec::new(),
-            adds: Vec::new(),
-            scalars: Vec::new(),
-            leaves: Vec::new(),
-            results: results.iter().map(|reg| reg.index()).collect(),
-            keep: keep.map(|reg| reg.index()),
-        };
-        let binding = Binding { model: self.loader.model, body, call: *call, instance: *instance };
-        if body.block.is_some() {
-            run.index = u64::from(binding.call()?.index(*instance));
-        }
         let failed = |why: String| format!("run of @{}: {why}", body.name);
-        self.bind(&binding, &mut run, args, bundles).map_err(failed)?;
-        self.sums(&binding, &mut run, *first).map_err(failed)?;
-        if body.kind == BodyKind::N {
-            for &value in &body.results {
-                run.leaves.push((value.index(), self.loader.scalar(&body.values[value].name)));
-            }
-        }
+        let code = self.code(*id, if token.is_some() { Hand::Lane } else { Hand::Row })?;
+        let binding = Binding { model: self.loader.model, body, call: *call, instance: *instance };
         if (results.len(), keep.is_some()) != (body.results.len(), !body.keeps.is_empty()) {
             return Err(failed("its results are not those of the body".to_string()));
         }
-        keep.iter().for_each(|&reg| self.bundles[reg] = Some(*id));
-        Ok(run)
+        let given = self.given(&binding, args, bundles).map_err(failed)?;
+        let stated = self.places.stated(at);
+        let mut frame = Frame { body, given, begins: Vec::new(), stated, keeps: keep.is_some() };
+        let goes_on = self.sums(&binding, code, &mut frame, *first).map_err(failed)?;
+        let place = |&(operand, len): &(Operand, usize)| Ok(Span { offset: frame.at(operand)? as usize, len });
+        let places = self.bodies[code].places.iter().map(place).collect::<Result<_, _>>().map_err(failed)?;
+        let index = if body.block.is_some() { u64::from(binding.call()?.index(*instance)) } else { 0 };
+        let microbatch = u64::from(microbatch.unwrap_or(0));
+        let leaves = self.leaves(&frame).map_err(failed)?;
+        for (&reg, &value) in results.iter().zip(&body.results) {
+            let at = frame.at(Operand::Value(value)).map_err(failed)?;
+            self.places.set(reg, at);
+        }
+        if let Some(reg) = *keep {
+            let kept = body.keeps.iter().map(|&value| Ok((value, frame.at(Operand::Value(value))?)));
+            let kept = kept.collect::<Result<_, _>>().map_err(failed)?;
+            self.places.set_bundle(reg, kept);
+        }
+        self.sheet.runs.push(Run { code, microbatch, index, places, goes_on, leaves });
+        Ok(self.sheet.runs.len() - 1)
     }
 
-    /// Where each argument of a body comes from.
-    fn bind(&mut self, binding: &Binding<'_>, run: &mut Run, args: &[Reg], bundles: &[Reg]) -> Result<(), String> {
+    /// Where each argument of a body lies.
+    fn given(&mut self, binding: &Binding<'_>, args: &[Reg], bundles: &[Reg]) -> Result<HashMap<Value, u64>, String> {
         let mut args = args.iter();
-        let body = binding.body;
-        for arg in &body.args {
-            let (value, name) = (arg.value.index(), &body.values[arg.value].name);
-            match arg.source {
-                Source::Row => {
-                    let reg = args.next().ok_or_else(|| format!("%{name} is not given"))?;
-                    run.row.push((value, reg.index()));
-                }
-                Source::Kept => {
-                    let place = |reg: &Reg| {
-                        let maker = &self.program.bodies[self.bundles[*reg]?];
-                        Some((reg.index(), maker.keeps.iter().position(|&kept| kept == arg.value)?))
-                    };
-                    let found = bundles.iter().find_map(place).ok_or_else(|| format!("no bundle has %{name}"))?;
-                    run.kept.push((value, found.0, found.1));
-                }
-                Source::Param | Source::State if body.kind == BodyKind::U => {
-                    run.changes.push((value, self.slot(binding, arg.value)?));
-                }
-                Source::Gradient if body.kind == BodyKind::W => {}
+        let mut given = HashMap::new();
+        for arg in &binding.body.args {
+            let name = &binding.body.values[arg.value].name;
+            let at = match arg.source {
+                Source::Row => self.places.register(*args.next().ok_or_else(|| format!("%{name} is not given"))?)?,
+                Source::Kept => self.places.kept(bundles, arg.value).ok_or_else(|| format!("no bundle has %{name}"))?,
                 Source::Param | Source::State | Source::Gradient => {
-                    run.reads.push((value, self.slot(binding, arg.value)?));
+                    let (owner, role) = binding.tensor(arg.value)?;
+                    let at = self.places.held(owner, &role).map_err(|why| format!("%{name}: {why}"))?;
+                    let (model, ty) = (self.loader.model, &binding.body.values[arg.value].ty);
+                    self.loader.state.slot(model, &self.loader.coordinates, (owner, &role), ty, at)?;
+                    at
                 }
                 Source::Scalar => {
-                    let known = [LR, STEP].contains(&name.as_str()) || self.loader.scalars.contains(name);
-                    if !known {
-                        return Err(format!("nothing gives the scalar %{name}"));
-                    }
-                    run.scalars.push((value, self.loader.scalar(name)));
+                    self.places.scalar(name).ok_or_else(|| format!("nothing gives the scalar %{name}"))?
                 }
-            }
+            };
+            given.insert(arg.value, at);
         }
         match args.next() {
             Some(_) => Err("has more arguments than the body".to_string()),
-            None => Ok(()),
+            None => Ok(given),
         }
     }
 
-    /// The gradient sums that a body adds to.
-    fn sums(&mut self, binding: &Binding<'_>, run: &mut Run, first: bool) -> Result<(), String> {
-        for value in accumulators(binding.body) {
-            let slot = self.slot(binding, value)?;
-            if run.changes.iter().any(|change| change.1 == slot) {
+    /// For each gradient sum that the body's kernels add to, whether it goes on with this run. Those of its layout changes
+    /// that begin are noted in the frame.
+    fn sums(
+        &mut self,
+        binding: &Binding<'_>,
+        code: usize,
+        frame: &mut Frame<'_>,
+        first: bool,
+    ) -> Result<Vec<bool>, String> {
+        let mut seen = Vec::new();
+        let mut goes_on = Vec::new();
+        let [kernels, changes] = &self.bodies[code].sums;
+        for (place, &value) in kernels.iter().chain(changes).enumerate() {
+            let at = *frame.given.get(&value).ok_or("it adds to what is no gradient of its parameters")?;
+            if seen.contains(&at) {
                 return Err("a parameter is bound twice in one call; use it once, inside the block".to_string());
             }
-            run.changes.push((value.index(), slot));
-            match (self.stored.insert(slot), first) {
-                (true, false) => return Err("a gradient is added to before it is stored".to_string()),
-                (true, true) => run.begins.push(value.index()),
-                (false, _) => run.adds.push(value.index()),
+            seen.push(at);
+            let begins = self.stored.insert(at);
+            if begins && !first {
+                let name = &binding.body.values[value].name;
+                return Err(format!("%{name} is added to before it is stored"));
+            }
+            match place < kernels.len() {
+                true => goes_on.push(!begins),
+                false if begins => frame.begins.push(value),
+                false => {}
             }
         }
-        Ok(())
+        Ok(goes_on)
     }
 
-    /// The kept tensor that a value of a body stands for.
-    fn slot(&mut self, binding: &Binding<'_>, value: Value) -> Result<usize, String> {
-        let (owner, role) = binding.tensor(value)?;
-        let loader = &mut *self.loader;
-        loader.state.slot(loader.model, &loader.coordinates, owner, role, &binding.body.values[value].ty)
+    /// What the step graph leaves to later runs.
+    fn leaves(&self, frame: &Frame<'_>) -> Result<Vec<(Span, Span)>, String> {
+        let body = frame.body;
+        let mut leaves = Vec::new();
+        for &value in body.results.iter().filter(|_| body.kind == BodyKind::N) {
+            if let Some(scalar) = self.places.scalar(&body.values[value].name) {
+                let scalar_at = |at: u64| Span { offset: at as usize, len: 1 };
+                leaves.push((scalar_at(scalar), scalar_at(frame.at(Operand::Value(value))?)));
+            }
+        }
+        Ok(leaves)
     }
 }
 

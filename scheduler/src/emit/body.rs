@@ -2,12 +2,15 @@
 
 use super::EmitError;
 use super::keep::{forward_args, kept, reads, results, unique};
+use super::overlap::{Step, overlap};
+use cost::Cluster;
 use ir::entity::PrimaryMap;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt, ValueData};
 use ir::ids::{BlockId, BodyId, Token, Value};
-use ir::mesh::Axes;
+use ir::mesh::{Axes, Mesh};
 use ir::ops::{Collective, Op};
 use ir::program::{Body, BodyArg, BodyInstr, BodyKind, Source};
+use ir::schedule::{Action, Kind};
 use ir::types::{DebtKind, Type};
 use std::collections::{HashMap, HashSet};
 
@@ -39,20 +42,48 @@ struct Part<'a> {
     keeps: Vec<Value>,
 }
 
+/// How the rows of a schedule run I and W.
+#[derive(Clone, Copy)]
+pub(super) struct Backward {
+    /// Some as B.
+    in_one: bool,
+    /// Some alone.
+    alone: bool,
+}
+
+impl Backward {
+    pub(super) fn of(rows: &[Vec<Action>]) -> Backward {
+        let has = |kinds: &[Kind]| rows.iter().flatten().flat_map(Action::items).any(|item| kinds.contains(&item.kind));
+        Backward { in_one: has(&[Kind::B]), alone: has(&[Kind::I, Kind::W]) }
+    }
+}
+
+/// What bodies are made for.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    cluster: &'a Cluster,
+    mesh: &'a Mesh,
+}
+
 impl Bodies {
-    /// Bodies of all sections, and of the step graph.
-    pub(super) fn training(model: &Model) -> Result<Bodies, EmitError> {
+    /// Bodies of all sections, and of the step graph. I and W of a block that has both are one body, B, or two, or both, as
+    /// the schedule runs them.
+    pub(super) fn training(model: &Model, cluster: &Cluster, backward: Backward) -> Result<Bodies, EmitError> {
+        let target = Target { cluster, mesh: &model.mesh };
         let mut bodies = Bodies::default();
         for (id, block) in &model.blocks {
-            let mut of_block = BlockBodies::default();
-            for part in parts(model, block)? {
-                let kind = part.kind;
-                let body = body(&block.name, Some(id), block, part)?;
-                if !(body.instrs.is_empty() && body.results.is_empty() && body.keeps.is_empty() && body.args.is_empty())
-                {
-                    of_block.of.insert(kind, bodies.all.push(body));
-                }
-            }
+            let parts = parts(model, block)?.into_iter();
+            let made = parts.map(|part| body(target, &block.name, Some(id), block, part));
+            let mut made = made.collect::<Result<Vec<Body>, EmitError>>()?;
+            made.retain(|b| !(b.instrs.is_empty() && b.results.is_empty() && b.keeps.is_empty() && b.args.is_empty()));
+            let both = [BodyKind::I, BodyKind::W].iter().all(|kind| made.iter().any(|body| body.kind == *kind));
+            made.retain(|body| match body.kind {
+                BodyKind::I | BodyKind::W => !both || backward.alone,
+                BodyKind::B => both && backward.in_one,
+                _ => true,
+            });
+            let of = made.into_iter().map(|body| (body.kind, bodies.all.push(body))).collect();
+            let mut of_block = BlockBodies { of, ..BlockBodies::default() };
             of_block.gradients =
                 block.args_of(ArgKind::Param).filter(|&param| block.gradient_of(param).is_some()).collect();
             of_block.stores = results(&block[SectionKind::U].stmts).filter(|&v| block.arg_kind(v).is_some()).collect();
@@ -63,15 +94,16 @@ impl Bodies {
         let args = step.args.iter().map(|arg| arg.value).collect();
         let stmts = section.stmts.iter().collect();
         let part = Part { kind: BodyKind::N, stmts, args, results: section.ret.clone(), keeps: Vec::new() };
-        bodies.step = Some(bodies.all.push(body("step", None, step, part)?));
+        bodies.step = Some(bodies.all.push(body(target, "step", None, step, part)?));
         Ok(bodies)
     }
 
     /// Bodies of the forward alone, which keep nothing.
-    pub(super) fn forward(model: &Model) -> Result<Bodies, EmitError> {
+    pub(super) fn forward(model: &Model, cluster: &Cluster) -> Result<Bodies, EmitError> {
+        let target = Target { cluster, mesh: &model.mesh };
         let mut bodies = Bodies::default();
         for (id, block) in &model.blocks {
-            let forward = body(&block.name, Some(id), block, forward_part(block, Vec::new()))?;
+            let forward = body(target, &block.name, Some(id), block, forward_part(block, Vec::new()))?;
             let of = HashMap::from([(BodyKind::F, bodies.all.push(forward))]);
             bodies.blocks.insert(id, BlockBodies { of, ..BlockBodies::default() });
         }
@@ -119,7 +151,7 @@ fn forward_part(block: &Block, keeps: Vec<Value>) -> Part<'_> {
 
 fn parts<'a>(model: &Model, block: &'a Block) -> Result<Vec<Part<'a>>, EmitError> {
     let kept = kept(block);
-    let input = &block[SectionKind::I];
+    let (input, weight) = (&block[SectionKind::I], &block[SectionKind::W]);
     let (early, late) = split_update(model, block)?;
     let made_early: HashSet<Value> = results(early.iter().copied()).collect();
     let carried = reads(late.iter().copied(), &[]).into_iter().filter(|v| made_early.contains(v)).collect();
@@ -133,7 +165,8 @@ fn parts<'a>(model: &Model, block: &'a Block) -> Result<Vec<Part<'a>>, EmitError
     Ok(vec![
         forward_part(block, kept.forward),
         part(BodyKind::I, input.stmts.iter().collect(), &input.args, &input.ret, kept.input),
-        part(BodyKind::W, block[SectionKind::W].stmts.iter().collect(), &[], &[], Vec::new()),
+        part(BodyKind::W, weight.stmts.iter().collect(), &[], &[], Vec::new()),
+        part(BodyKind::B, input.stmts.iter().chain(&weight.stmts).collect(), &input.args, &input.ret, Vec::new()),
         part(BodyKind::R, early, &[], &block[SectionKind::U].ret, carried),
         part(BodyKind::U, late, &[], &[], Vec::new()),
     ])
@@ -168,9 +201,9 @@ fn split_update<'a>(model: &Model, block: &'a Block) -> Result<Split<'a>, EmitEr
     Ok(split)
 }
 
-fn body(name: &str, id: Option<BlockId>, block: &Block, part: Part<'_>) -> Result<Body, EmitError> {
+fn body(target: Target<'_>, name: &str, id: Option<BlockId>, block: &Block, part: Part<'_>) -> Result<Body, EmitError> {
     let args = arguments(block, &part);
-    let instrs = instructions(block, &part)?;
+    let instrs = instructions(target, block, &part)?;
     Ok(Body {
         name: format!("{name}.{}", part.kind.letter()),
         block: id,
@@ -207,35 +240,48 @@ fn arguments(block: &Block, part: &Part<'_>) -> Vec<BodyArg> {
     from_row.chain(outside.map(|value| BodyArg { value, source: source(value) })).collect()
 }
 
-fn instructions(block: &Block, part: &Part<'_>) -> Result<Vec<BodyInstr>, EmitError> {
+fn instructions(target: Target<'_>, block: &Block, part: &Part<'_>) -> Result<Vec<BodyInstr>, EmitError> {
+    let is_left = |stmt: &&&Stmt| matches!(stmt.op, Op::Made(_) | Op::Reshard);
+    if let Some(stmt) = part.stmts.iter().find(is_left) {
+        return Err(EmitError::NotPlanned { block: block.name.clone(), op: stmt.op.name() });
+    }
     let given_away: HashSet<Value> = part.results.iter().chain(&part.keeps).copied().collect();
     let own: HashSet<Value> = (part.stmts.iter().filter(|stmt| !stmt.accumulate))
         .flat_map(|stmt| stmt.results.iter().copied())
         .filter(|&value| block.arg_kind(value).is_none() && !given_away.contains(&value))
         .collect();
+    let steps = overlap(target.cluster, target.mesh, block, &part.stmts);
+    // What a layout change reads is needed until its wait.
+    let touched = |step: Step| {
+        let stmt = match step {
+            Step::Compute(at) | Step::Wait(at) => Some(part.stmts[at]),
+            Step::Start(_) => None,
+        };
+        unique(stmt.into_iter().flat_map(|stmt| stmt.operands.iter().chain(&stmt.results)).copied())
+    };
     let mut last: HashMap<Value, usize> = HashMap::new();
-    for (at, stmt) in part.stmts.iter().enumerate() {
-        last.extend(stmt.operands.iter().chain(&stmt.results).map(|&value| (value, at)));
+    for (at, &step) in steps.iter().enumerate() {
+        last.extend(touched(step).map(|value| (value, at)));
     }
     let mut instrs = Vec::new();
-    for (at, stmt) in part.stmts.iter().enumerate() {
-        match &stmt.op {
-            Op::Kernel(_) => instrs.push(BodyInstr::Compute((*stmt).clone())),
-            Op::Collective(collective) => {
-                let token = Token::from_u32(at as u32);
-                let operands = stmt.operands.clone();
-                instrs.push(BodyInstr::Start { token, collective: collective.clone(), operands });
-                instrs.push(BodyInstr::Wait { token, results: stmt.results.clone() });
-            }
-            Op::Made(_) | Op::Reshard => {
-                return Err(EmitError::NotPlanned { block: block.name.clone(), op: stmt.op.name() });
-            }
-        }
-        let dead = unique(stmt.operands.iter().chain(&stmt.results).copied());
-        let dead: Vec<Value> = dead.filter(|value| own.contains(value) && last[value] == at).collect();
+    for (at, &step) in steps.iter().enumerate() {
+        instrs.push(instruction(step, &part.stmts));
+        let dead: Vec<Value> = touched(step).filter(|value| own.contains(value) && last[value] == at).collect();
         if !dead.is_empty() {
             instrs.push(BodyInstr::Free(dead));
         }
     }
     Ok(instrs)
+}
+
+fn instruction(step: Step, stmts: &[&Stmt]) -> BodyInstr {
+    let (Step::Compute(at) | Step::Start(at) | Step::Wait(at)) = step;
+    let (stmt, token) = (stmts[at], Token::from_u32(at as u32));
+    match (step, &stmt.op) {
+        (Step::Start(_), Op::Collective(collective)) => {
+            BodyInstr::Start { token, collective: collective.clone(), operands: stmt.operands.clone() }
+        }
+        (Step::Wait(_), _) => BodyInstr::Wait { token, results: stmt.results.clone() },
+        _ => BodyInstr::Compute(stmt.clone()),
+    }
 }

@@ -1,6 +1,5 @@
-//! The end of a step: R, N and U.
+//! The end of a step: N and U.
 
-use super::flow::Holders;
 use super::row::{Invoke, Key, Row};
 use super::{Bodies, EmitError};
 use ir::graph::SectionKind;
@@ -21,43 +20,10 @@ impl Row<'_> {
         (0..self.flow.runs.len()).filter(|&run| self.flow.runs[run].rank == self.rank).collect()
     }
 
-    /// R: gradients of shared parameters are summed among their holders, then each block reduces its own and adds to the
-    /// sums that the step graph reads.
-    pub(super) fn reduce(&mut self, bodies: &Bodies, holders: &Holders) -> Result<(), EmitError> {
-        for (&(param, instance), ranks) in &holders.gradients {
-            if ranks.len() > 1 && ranks.contains(&self.rank) {
-                let ranks = ranks.iter().copied().collect();
-                self.transfer(Transfer::SumGradient { param, instance, ranks }, None, None);
-            }
-        }
-        for index in self.own_runs() {
-            let run = &self.flow.runs[index];
-            let Some(body) = bodies.get(run.block, BodyKind::R) else { continue };
-            let block = &self.model.blocks[run.block];
-            let mut results = Vec::new();
-            for &value in &block[SectionKind::U].ret {
-                results.push(self.reg(format!("{}.{}", run.name, block.value_name(value)), Some(block.ty(value))));
-            }
-            let keeps = !bodies.all[body].keeps.is_empty();
-            let keep = keeps.then(|| self.reg(format!("{}.R", run.name), None));
-            let (call, instance, given) = (run.call, run.instance, results.clone());
-            self.run(body, Invoke { call, instance, results: given, keep, ..Invoke::default() });
-            self.held.extend(keep.map(|reg| (Key::Reduced(index), reg)));
-            if self.squares.is_empty() {
-                self.squares = results;
-            } else {
-                for (into, from) in self.squares.clone().into_iter().zip(results) {
-                    self.add(into, from);
-                }
-            }
-            self.free();
-        }
-        Ok(())
-    }
-
     /// N: the sums over all instances, then the step graph on every rank that updates.
     pub(super) fn norm(&mut self, bodies: &mut Bodies, members: &Members) -> Result<(), EmitError> {
         self.give_totals(bodies, &members.totals);
+        self.reduced();
         let (Some(body), Some(step)) = (bodies.step, &self.model.step) else { return Ok(()) };
         let section = &step.graph[SectionKind::F];
         let args = std::mem::take(&mut self.squares);
@@ -84,7 +50,8 @@ impl Row<'_> {
     }
 
     /// U: every block updates what it owns; then owners give shared parameters to the other holders.
-    pub(super) fn update(&mut self, bodies: &Bodies, holders: &Holders) -> Result<(), EmitError> {
+    pub(super) fn update(&mut self, bodies: &Bodies) -> Result<(), EmitError> {
+        let holders = self.holders;
         for index in self.own_runs() {
             let run = &self.flow.runs[index];
             let Some(body) = bodies.get(run.block, BodyKind::U) else { continue };
@@ -97,7 +64,7 @@ impl Row<'_> {
         for (&(param, instance), &from) in &holders.owner {
             let ranks = holders.of((param, instance));
             if ranks.len() > 1 && ranks.contains(&self.rank) {
-                self.transfer(Transfer::ShareParam { param, instance, from, ranks }, None, None);
+                self.transfer(Transfer::ShareParam { param, instance, from, ranks }, None);
             }
         }
         Ok(())

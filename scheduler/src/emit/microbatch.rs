@@ -154,21 +154,28 @@ impl Row<'_> {
     /// before the next is begun, which holds less than all I before all W.
     pub(super) fn backward(&mut self, bodies: &Bodies, kind: Kind, stage: u32, mb: u32) -> Result<(), EmitError> {
         for run in self.flow.stages[stage as usize].clone().rev() {
-            if kind != Kind::W {
-                self.input_gradient(bodies, run, mb)?;
-                self.free();
+            let in_one = kind == Kind::B && bodies.get(self.flow.runs[run].block, BodyKind::B).is_some();
+            if in_one {
+                self.input_gradient(bodies, BodyKind::B, run, mb)?;
+            } else if kind != Kind::W {
+                self.input_gradient(bodies, BodyKind::I, run, mb)?;
             }
+            self.free();
             if kind != Kind::I {
-                self.weight_gradient(bodies, run, mb)?;
-                self.free();
+                if !in_one {
+                    self.weight_gradient(bodies, run, mb)?;
+                    self.free();
+                }
+                self.gradients_added(bodies, run);
             }
         }
         Ok(())
     }
 
-    fn input_gradient(&mut self, bodies: &Bodies, index: usize, mb: u32) -> Result<(), EmitError> {
+    /// I, or B, which gives W's gradients too.
+    fn input_gradient(&mut self, bodies: &Bodies, part: BodyKind, index: usize, mb: u32) -> Result<(), EmitError> {
         let (run, block) = (&self.flow.runs[index], &self.model.blocks[self.flow.runs[index].block]);
-        let Some(body) = bodies.get(run.block, BodyKind::I) else { return Ok(()) };
+        let Some(body) = bodies.get(run.block, part) else { return Ok(()) };
         let section = &block[SectionKind::I];
         let mut args = Vec::new();
         for ((place, _), &value) in block.differentiable_results().zip(&section.args) {
@@ -194,17 +201,18 @@ impl Row<'_> {
         }
         let keeps = !bodies.all[body].keeps.is_empty();
         let keep = keeps.then(|| self.reg(format!("{}.I:{mb}", run.name), None));
+        let first = part.accumulates() && self.accumulated.insert(index);
         self.run(
             body,
             Invoke {
                 call: run.call,
                 instance: run.instance,
                 microbatch: Some(mb),
+                first,
                 args: args.clone(),
                 bundles: bundle.into_iter().collect(),
                 results: results.clone(),
                 keep,
-                ..Invoke::default()
             },
         );
         self.held.extend(keep.map(|reg| (Key::Input(index, mb), reg)));

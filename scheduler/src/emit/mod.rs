@@ -5,9 +5,12 @@ mod finish;
 mod flow;
 pub(crate) mod keep;
 mod microbatch;
+mod overlap;
+mod reduce;
 mod row;
 
-use body::Bodies;
+use body::{Backward, Bodies};
+use cost::Cluster;
 use finish::Members;
 pub(crate) use flow::runs_of;
 use flow::{Flow, Holders};
@@ -15,6 +18,7 @@ use ir::graph::{Model, SectionKind};
 use ir::program::{BodyKind, Class, Program};
 use ir::schedule::{Action, Item, Kind, Schedule};
 use ir::staged::Staged;
+use reduce::Reductions;
 use row::{Mail, Row};
 
 /// Why no program can be made.
@@ -96,15 +100,22 @@ pub enum EmitError {
     },
 }
 
-/// The program of one training step: the actions of the schedule in their order, with what they pass to each other.
+/// The program of one training step: the actions of the schedule in their order, with what they pass to each other. Prices on
+/// the cluster decide what is computed while a layout change goes on.
 ///
 /// # Errors
 /// A model that is not planned, stages that do not cover it, a schedule that does not fit them.
-pub fn emit(model: &Model, staged: &Staged, schedule: &Schedule, microbatches: u32) -> Result<Program, EmitError> {
+pub fn emit(
+    model: &Model,
+    staged: &Staged,
+    schedule: &Schedule,
+    microbatches: u32,
+    cluster: &Cluster,
+) -> Result<Program, EmitError> {
     if !model.is_differentiated() {
         return Err(EmitError::NotDifferentiated);
     }
-    let bodies = Bodies::training(model)?;
+    let bodies = Bodies::training(model, cluster, Backward::of(&schedule.rows))?;
     program(model, staged, &schedule.rows, microbatches, bodies, &schedule.name)
 }
 
@@ -112,7 +123,12 @@ pub fn emit(model: &Model, staged: &Staged, schedule: &Schedule, microbatches: u
 ///
 /// # Errors
 /// As [`emit`].
-pub fn emit_forward(model: &Model, staged: &Staged, microbatches: u32) -> Result<Program, EmitError> {
+pub fn emit_forward(
+    model: &Model,
+    staged: &Staged,
+    microbatches: u32,
+    cluster: &Cluster,
+) -> Result<Program, EmitError> {
     let forwards = |rank: u32| {
         let own = staged.stages.iter().enumerate().filter(move |(_, stage)| stage.rank == rank).map(|(s, _)| s as u32);
         let stages: Vec<u32> = own.collect();
@@ -121,7 +137,7 @@ pub fn emit_forward(model: &Model, staged: &Staged, microbatches: u32) -> Result
         items.map(Action::One).chain([norm]).collect()
     };
     let rows: Vec<Vec<Action>> = (0..pipeline_ranks(model)).map(forwards).collect();
-    program(model, staged, &rows, microbatches, Bodies::forward(model)?, "forward")
+    program(model, staged, &rows, microbatches, Bodies::forward(model, cluster)?, "forward")
 }
 
 fn pipeline_ranks(model: &Model) -> u32 {
@@ -215,25 +231,21 @@ struct Plan<'a> {
 
 impl Plan<'_> {
     fn class(&self, rank: u32, actions: &[Action], bodies: &mut Bodies) -> Result<Class, EmitError> {
-        let mut row = Row::new(self.model, self.flow, self.mail, rank);
+        let reductions = Reductions::new(self.model, self.flow, self.holders, bodies, (rank, actions));
+        let mut row = Row::new(self.model, self.flow, self.holders, self.mail, rank, reductions);
         for item in actions.iter().flat_map(Action::items) {
             match (item.kind, item.stage, item.microbatch) {
                 (Kind::F, Some(stage), Some(mb)) => row.forward(bodies, stage, mb)?,
                 (kind, Some(stage), Some(mb)) => row.backward(bodies, kind, stage, mb)?,
-                (kind, ..) => {
-                    row.land_all();
-                    match kind {
-                        Kind::R => row.reduce(bodies, self.holders)?,
-                        Kind::N => row.norm(bodies, &self.members)?,
-                        _ => row.update(bodies, self.holders)?,
-                    }
-                }
+                (Kind::R, ..) => row.reduce(bodies),
+                (Kind::N, ..) => row.norm(bodies, &self.members)?,
+                _ => row.update(bodies)?,
             }
             row.end_action();
         }
-        row.land_all();
+        let instrs = row.end();
         let params = self.holders.by_rank.get(&rank).map_or_else(Vec::new, |params| params.iter().copied().collect());
-        Ok(Class { ranks: rank..rank + 1, regs: row.regs, instrs: row.instrs, params, arena: None })
+        Ok(Class { ranks: rank..rank + 1, regs: row.regs, instrs, params, arena: None })
     }
 }
 

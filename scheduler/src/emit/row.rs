@@ -1,6 +1,7 @@
 //! The row of one rank while it is written: its registers, who still reads them, and what is under way.
 
-use super::flow::Flow;
+use super::flow::{Flow, Holders};
+use super::reduce::Reductions;
 use super::{Bodies, EmitError};
 use ir::entity::PrimaryMap;
 use ir::expr::{BinaryExpr, Expr};
@@ -38,7 +39,8 @@ pub(super) type Mail = BTreeMap<(u32, u32), Vec<Message>>;
 
 /// A send that has started.
 struct Flight {
-    /// The action after whose end it is waited for.
+    to: u32,
+    /// The action after which the next send to the same rank waits for it.
     due: usize,
     token: Token,
     reg: Reg,
@@ -60,6 +62,7 @@ pub(super) struct Invoke {
 pub(super) struct Row<'a> {
     pub(super) model: &'a Model,
     pub(super) flow: &'a Flow,
+    pub(super) holders: &'a Holders,
     pub(super) rank: u32,
     pub(super) regs: PrimaryMap<Reg, RegData>,
     pub(super) instrs: Vec<Instr>,
@@ -72,6 +75,7 @@ pub(super) struct Row<'a> {
     pub(super) squares: Vec<Reg>,
     /// Losses and the like, by name.
     pub(super) totals: Vec<(String, Reg)>,
+    pub(super) reductions: Reductions,
     mail: &'a Mail,
     opened: HashMap<u32, usize>,
     names: HashSet<String>,
@@ -81,15 +85,28 @@ pub(super) struct Row<'a> {
     dead: Vec<Reg>,
     tokens: u32,
     action: usize,
+    /// Where each action begins.
+    begins: Vec<usize>,
+    /// Starts of receives, and the action at whose begin they stand.
+    early: Vec<(usize, Instr)>,
 }
 
 impl<'a> Row<'a> {
-    pub(super) fn new(model: &'a Model, flow: &'a Flow, mail: &'a Mail, rank: u32) -> Row<'a> {
+    pub(super) fn new(
+        model: &'a Model,
+        flow: &'a Flow,
+        holders: &'a Holders,
+        mail: &'a Mail,
+        rank: u32,
+        reductions: Reductions,
+    ) -> Row<'a> {
         Row {
             model,
             flow,
+            holders,
             rank,
             mail,
+            reductions,
             regs: PrimaryMap::new(),
             instrs: Vec::new(),
             held: HashMap::new(),
@@ -104,6 +121,8 @@ impl<'a> Row<'a> {
             dead: Vec::new(),
             tokens: 0,
             action: 0,
+            begins: vec![0],
+            early: Vec::new(),
         }
     }
 
@@ -117,20 +136,21 @@ impl<'a> Row<'a> {
         self.regs.push(RegData { name: unique, ty: ty.cloned() })
     }
 
+    /// Runs a body.
     pub(super) fn run(&mut self, body: BodyId, invoke: Invoke) {
+        self.call(None, body, invoke);
+    }
+
+    /// Starts to run a body.
+    pub(super) fn start_run(&mut self, body: BodyId, invoke: Invoke) -> Token {
+        let token = self.token();
+        self.call(Some(token), body, invoke);
+        token
+    }
+
+    fn call(&mut self, token: Option<Token>, body: BodyId, invoke: Invoke) {
         let Invoke { call, instance, microbatch, first, args, bundles, results, keep } = invoke;
-        self.instrs.push(Instr::Run {
-            token: None,
-            body,
-            call,
-            instance,
-            microbatch,
-            first,
-            args,
-            bundles,
-            results,
-            keep,
-        });
+        self.instrs.push(Instr::Run { token, body, call, instance, microbatch, first, args, bundles, results, keep });
     }
 
     /// Nothing later reads the register.
@@ -160,32 +180,40 @@ impl<'a> Row<'a> {
         Token::from_u32(self.tokens - 1)
     }
 
-    /// Starts a transfer and waits for it.
-    pub(super) fn transfer(&mut self, transfer: Transfer, operand: Option<Reg>, result: Option<Reg>) {
+    /// Starts a transfer.
+    pub(super) fn start(&mut self, transfer: Transfer, operand: Option<Reg>) -> Token {
         let token = self.token();
-        self.instrs.extend([Instr::Start { token, transfer, operand }, Instr::Wait { token, result }]);
+        self.instrs.push(Instr::Start { token, transfer, operand });
+        token
     }
 
-    /// Starts to send what a message says. The wait comes at the end of the next action, so that a rank that waits for its
-    /// send to be received has by then asked for what the receiver may be sending to it; to a rank that is further away, as
-    /// many actions later as a micro-batch takes there and back.
+    /// Starts a transfer and waits for it.
+    pub(super) fn transfer(&mut self, transfer: Transfer, operand: Option<Reg>) {
+        let token = self.start(transfer, operand);
+        self.instrs.push(Instr::Wait { token, result: None });
+    }
+
+    /// Starts to send what a message says. The wait comes before the next send to the same rank in a later action, so that
+    /// one action's sends are under way; to a rank that is further away, those of as many actions as a micro-batch takes
+    /// there and back.
     pub(super) fn send(&mut self, to: u32, what: Key, reg: Reg) -> Result<(), EmitError> {
         let message = Message { from: self.rank, to, what };
         let place = self.mail.get(&(self.rank, to)).and_then(|sent| sent.iter().position(|m| *m == message));
         let tag = place.ok_or(EmitError::Mail { from: self.rank, to })? as u32;
-        let token = self.token();
-        let transfer = Transfer::Send { peer: self.peer(to)?, tag };
-        self.instrs.push(Instr::Start { token, transfer, operand: Some(reg) });
+        let action = self.action;
+        self.land(|flight| flight.to == to && flight.due < action);
+        let token = self.start(Transfer::Send { peer: self.peer(to)?, tag }, Some(reg));
         let lag = match self.rank.abs_diff(to) as usize {
             0 | 1 => 0,
             distance => 2 * distance,
         };
-        self.flights.push(Flight { due: self.action + lag, token, reg });
+        self.flights.push(Flight { to, due: action + lag, token, reg });
         Ok(())
     }
 
     /// The register of something that an earlier action left or that another rank sends. Messages of a rank are received
-    /// in the order in which it sends them; those for later are held.
+    /// in the order in which it sends them; those for later are held. A receive starts with the action before the one that
+    /// needs it: one buffer more per direction, and what has been sent by then arrives while that action computes.
     pub(super) fn fetch(&mut self, what: Key, from: u32) -> Result<Reg, EmitError> {
         if let Some(&reg) = self.held.get(&what) {
             return Ok(reg);
@@ -214,8 +242,9 @@ impl<'a> Row<'a> {
             }
         };
         let transfer = Transfer::Recv { peer: self.peer(message.from)?, tag, ty: ty.clone() };
-        let reg = self.reg(name, Some(ty));
-        self.transfer(transfer, None, Some(reg));
+        let (reg, token) = (self.reg(name, Some(ty)), self.token());
+        self.early.push((self.action.saturating_sub(1), Instr::Start { token, transfer, operand: None }));
+        self.instrs.push(Instr::Wait { token, result: Some(reg) });
         self.held.insert(message.what, reg);
         if let Key::Value(made, _) = message.what {
             self.readers_left.insert(message.what, self.flow.local_uses(made, self.rank));
@@ -231,20 +260,33 @@ impl<'a> Row<'a> {
         Ok(Expr::binary(op, Expr::Coordinate(pp), Expr::Int(i64::from(distance))))
     }
 
-    /// Waits for the sends of actions before the current one, and begins the next.
+    /// Begins the next action.
     pub(super) fn end_action(&mut self) {
-        self.land(self.action);
         self.action += 1;
+        self.begins.push(self.instrs.len());
     }
 
-    /// Waits for all sends.
-    pub(super) fn land_all(&mut self) {
-        self.land(usize::MAX);
+    /// Waits for all sends; puts the starts of receives where they belong, and numbers tokens as they start.
+    pub(super) fn end(&mut self) -> Vec<Instr> {
+        self.land(|_| true);
+        let mut early = std::mem::take(&mut self.early).into_iter().peekable();
+        let mut begins = self.begins.iter().enumerate().peekable();
+        let mut placed = Vec::new();
+        for (at, instr) in std::mem::take(&mut self.instrs).into_iter().enumerate() {
+            while let Some((action, _)) = begins.next_if(|(_, begin)| **begin == at) {
+                while let Some((_, start)) = early.next_if(|(of, _)| *of == action) {
+                    placed.push(start);
+                }
+            }
+            placed.push(instr);
+        }
+        number_tokens(&mut placed);
+        placed
     }
 
-    fn land(&mut self, before: usize) {
+    fn land(&mut self, lands: impl Fn(&Flight) -> bool) {
         let (landed, flying): (Vec<Flight>, Vec<Flight>) =
-            std::mem::take(&mut self.flights).into_iter().partition(|flight| flight.due < before);
+            std::mem::take(&mut self.flights).into_iter().partition(lands);
         self.flights = flying;
         for flight in landed {
             self.instrs.push(Instr::Wait { token: flight.token, result: None });
@@ -286,7 +328,7 @@ impl<'a> Row<'a> {
     /// Sums a register over ranks, this among them.
     pub(super) fn sum(&mut self, reg: Reg, ranks: &[u32]) {
         if ranks.len() > 1 {
-            self.transfer(Transfer::Sum { ranks: ranks.to_vec() }, Some(reg), None);
+            self.transfer(Transfer::Sum { ranks: ranks.to_vec() }, Some(reg));
         }
     }
 
@@ -298,5 +340,16 @@ impl<'a> Row<'a> {
         self.run(body, Invoke { args: vec![reg], results: vec![result], ..Invoke::default() });
         self.release(reg);
         result
+    }
+}
+
+/// Numbers tokens from 0 in the order in which they start.
+fn number_tokens(instrs: &mut [Instr]) {
+    let mut numbers: HashMap<Token, Token> = HashMap::new();
+    for instr in instrs {
+        if let Instr::Run { token: Some(token), .. } | Instr::Start { token, .. } | Instr::Wait { token, .. } = instr {
+            let next = Token::from_u32(numbers.len() as u32);
+            *token = *numbers.entry(*token).or_insert(next);
+        }
     }
 }

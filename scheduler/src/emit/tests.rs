@@ -35,7 +35,7 @@ fn schedule(kind: &str, ranks: u32, microbatches: u32) -> Schedule {
 fn emitted(name: &str, kind: &str, ranks: u32, microbatches: u32) -> (Model, Program) {
     let model = model(name, u64::from(ranks));
     let staged = cut(&model, ranks, &CPU).unwrap();
-    let program = emit(&model, &staged, &schedule(kind, ranks, microbatches), microbatches).unwrap();
+    let program = emit(&model, &staged, &schedule(kind, ranks, microbatches), microbatches, &CPU).unwrap();
     (model, program)
 }
 
@@ -53,14 +53,14 @@ fn programs_of_every_schedule_hold_all_invariants() {
 fn backwards_may_be_split() {
     let model = model("tiny-gpt2", 2);
     let staged = cut(&model, 2, &CPU).unwrap();
-    let program = emit(&model, &staged, &split_backward(schedule("1f1b", 2, 3)), 3).unwrap();
+    let program = emit(&model, &staged, &split_backward(schedule("1f1b", 2, 3)), 3, &CPU).unwrap();
     assert_eq!(check(&model, &program, None), Ok(()));
 }
 
 #[test]
 fn registers_have_names_of_their_own_that_parse_back() {
     let model = broken::shared();
-    let program = emit(&model, &cut(&model, 1, &CPU).unwrap(), &schedule("1f1b", 1, 2), 2).unwrap();
+    let program = emit(&model, &cut(&model, 1, &CPU).unwrap(), &schedule("1f1b", 1, 2), 2, &CPU).unwrap();
     let file = File { model, program: Some(program), ..File::default() };
     let text = ir::text::print(&file);
     assert!(text.contains("%x.d:0.2"), "two readers of a value give two cotangents");
@@ -70,7 +70,7 @@ fn registers_have_names_of_their_own_that_parse_back() {
 #[test]
 fn an_evaluation_runs_forwards_and_keeps_nothing() {
     let model = model("tiny-llama", 2);
-    let program = emit_forward(&model, &cut(&model, 2, &CPU).unwrap(), 3).unwrap();
+    let program = emit_forward(&model, &cut(&model, 2, &CPU).unwrap(), 3, &CPU).unwrap();
     assert_eq!(check(&model, &program, None), Ok(()));
     assert!(program.bodies.values().all(|body| body.keeps.is_empty()));
 }
@@ -121,12 +121,12 @@ fn what_does_not_fit_is_said() {
     assert_eq!(cut(&model, runs as u32 + 1, &CPU), Err(CutError::TooMany { stages: runs as u32 + 1, runs }));
     assert_eq!(cut_at(&model, &[1], &CPU), Err(CutError::Starts { starts: vec![1], runs }));
     let staged = cut(&model, 2, &CPU).unwrap();
-    assert_eq!(emit(&model, &staged, &schedule("1f1b", 3, 2), 2).unwrap_err(), EmitError::Stages);
+    assert_eq!(emit(&model, &staged, &schedule("1f1b", 3, 2), 2, &CPU).unwrap_err(), EmitError::Stages);
     let mut swapped = schedule("1f1b", 2, 2);
     swapped.rows.reverse();
-    assert!(matches!(emit(&model, &staged, &swapped, 2), Err(EmitError::Item { rank: 0, .. })));
+    assert!(matches!(emit(&model, &staged, &swapped, 2, &CPU), Err(EmitError::Item { rank: 0, .. })));
     let mut backward_first = schedule("gpipe", 2, 1);
     backward_first.rows[1].swap(0, 1);
-    let early = emit(&model, &staged, &backward_first, 1).unwrap_err();
+    let early = emit(&model, &staged, &backward_first, 1, &CPU).unwrap_err();
     assert_eq!(early.to_string(), "a section of `@head` runs before its F");
 }

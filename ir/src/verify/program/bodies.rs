@@ -13,8 +13,11 @@ struct State<'a> {
     sources: HashMap<Value, Source>,
     defined: HashSet<Value>,
     freed: HashSet<Value>,
-    flying: HashMap<Token, (&'a Collective, &'a [Value])>,
+    flying: HashMap<Token, Flight<'a>>,
 }
+
+/// A layout change under way: what, of what, and what its wait gives.
+type Flight<'a> = (&'a Collective, &'a [Value], &'a [Value]);
 
 pub(super) fn check(model: &Model, id: BodyId, body: &Body, found: &mut Vec<Violation>) {
     let sources: HashMap<Value, Source> = body.args.iter().map(|arg| (arg.value, arg.source)).collect();
@@ -25,6 +28,8 @@ pub(super) fn check(model: &Model, id: BodyId, body: &Body, found: &mut Vec<Viol
         match instr {
             BodyInstr::Compute(stmt) => {
                 stmt.operands.iter().for_each(|&value| state.read(value, &mut say));
+                stmt.operands.iter().for_each(|&value| state.busy(value, false, &mut say));
+                stmt.results.iter().for_each(|&value| state.busy(value, true, &mut say));
                 stmt.results.iter().for_each(|&value| state.define(value, stmt.accumulate, &mut say));
                 if Body::kernel(stmt).is_none() {
                     say("signature", format!("`{}` has no kernel", stmt.op.name()));
@@ -37,15 +42,18 @@ pub(super) fn check(model: &Model, id: BodyId, body: &Body, found: &mut Vec<Viol
                 if model.mesh.pipeline().is_some_and(|pp| collective.over().contains(pp)) {
                     say("collective-type", format!("`{}` is over pp", collective.name()));
                 }
-                if state.flying.insert(*token, (collective, operands)).is_some() {
+                let results = results_of(body, *token);
+                operands.iter().chain(results).for_each(|&value| state.busy(value, results.contains(&value), &mut say));
+                if state.flying.insert(*token, (collective, operands, results)).is_some() {
                     say("token", format!("{token} is started twice"));
                 }
             }
             BodyInstr::Wait { token, results } => {
+                let flight = state.flying.remove(token);
                 results.iter().for_each(|&value| state.define(value, false, &mut say));
-                match state.flying.remove(token) {
+                match flight {
                     None => say("token", format!("{token} is not under way")),
-                    Some((collective, operands)) => layout_change(body, collective, operands, results, &mut say),
+                    Some((collective, operands, _)) => layout_change(body, collective, operands, results, &mut say),
                 }
             }
             BodyInstr::Free(values) => values.iter().for_each(|&value| state.free(value, &mut say)),
@@ -80,7 +88,7 @@ impl State<'_> {
 
     fn define(&mut self, value: Value, accumulate: bool, say: &mut impl FnMut(&'static str, String)) {
         let right = match self.sources.get(&value) {
-            Some(Source::Gradient) => accumulate && self.body.kind == BodyKind::W,
+            Some(Source::Gradient) => accumulate && self.body.kind.accumulates(),
             Some(Source::Param | Source::State) => !accumulate && self.body.kind == BodyKind::U,
             Some(Source::Row | Source::Kept | Source::Scalar) => false,
             None => !accumulate && !self.defined.contains(&value) && self.body.values.get(value).is_some(),
@@ -97,9 +105,25 @@ impl State<'_> {
         } else if !self.freed.insert(value) {
             say("double-free", format!("{} has been freed", self.name(value)));
         }
-        if self.flying.values().any(|(_, operands)| operands.contains(&value)) {
+        self.busy(value, true, say);
+    }
+
+    /// Whether a layout change under way forbids to read the value, or to change it.
+    fn busy(&self, value: Value, changed: bool, say: &mut impl FnMut(&'static str, String)) {
+        let busy =
+            |(_, operands, results): &Flight<'_>| results.contains(&value) || changed && operands.contains(&value);
+        if self.flying.values().any(busy) {
             say("in-flight", format!("{} is still in a layout change", self.name(value)));
         }
+    }
+}
+
+/// What the wait of a token gives.
+fn results_of(body: &Body, wanted: Token) -> &[Value] {
+    let waited = |instr: &&BodyInstr| matches!(instr, BodyInstr::Wait { token, .. } if *token == wanted);
+    match body.instrs.iter().find(waited) {
+        Some(BodyInstr::Wait { results, .. }) => results,
+        _ => &[],
     }
 }
 

@@ -169,7 +169,8 @@ fn match_sums(program: &Program, posts: &Posts<'_>, order: &mut Order, found: &m
     }
 }
 
-/// Rows in order; a wait after the starts of all that it meets.
+/// Rows in order; a wait after the starts of all that it meets. A started run meets no other pipeline rank; on the
+/// ranks of its own it meets itself, after the runs that started before it: so its wait needs nothing but starts before it.
 fn sort(
     program: &Program,
     ranks: u32,

@@ -2,8 +2,8 @@
 
 use super::{Violation, class_of, pipeline_ranks};
 use crate::graph::{ArgKind, Block, Model, ParamInstance};
-use crate::ids::{Reg, Value};
-use crate::program::{Body, BodyInstr, Class, Instr, Program, Source};
+use crate::ids::{Reg, Token, Value};
+use crate::program::{Body, BodyInstr, Class, Instr, Program, Source, Transfer};
 use crate::types::Type;
 use std::collections::{HashMap, HashSet};
 
@@ -27,6 +27,8 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
     let now = state_bytes(model, program, class);
     let mut heap = Heap { now, most: now, ..Heap::default() };
     let mut regs = Held::new();
+    // What receives bring and started runs hold, until their waits.
+    let mut flying: HashMap<Token, Vec<usize>> = HashMap::new();
     let mut place = 0;
     for (position, instr) in class.instrs.iter().enumerate() {
         let before = heap.most;
@@ -36,8 +38,14 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
         };
         match instr {
             Instr::Feed { out, .. } | Instr::Seed { out } => define(&mut heap, &mut regs, out),
-            Instr::Wait { result, .. } => result.iter().for_each(|reg| define(&mut heap, &mut regs, reg)),
-            Instr::Run { body, args, bundles, results, keep, .. } => {
+            Instr::Start { token, transfer: Transfer::Recv { ty, .. }, .. } => {
+                flying.insert(*token, vec![heap.allocate(Some(ty), model)]);
+            }
+            Instr::Wait { token, result } => match (result, flying.remove(token).as_deref()) {
+                (Some(reg), Some(&[buffer])) => drop(regs.insert(*reg, HashMap::from([(None, buffer)]))),
+                (_, held) => held.into_iter().flatten().for_each(|&buffer| heap.release(buffer)),
+            },
+            Instr::Run { token, body, args, bundles, results, keep, .. } => {
                 let body = &program.bodies[*body];
                 let env = heap.run(model, body, args, bundles, &regs);
                 for (reg, value) in results.iter().zip(&body.results) {
@@ -46,7 +54,10 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
                 if let Some(reg) = keep {
                     regs.insert(*reg, body.keeps.iter().map(|v| (Some(*v), heap.share(env[v]))).collect());
                 }
-                env.into_values().for_each(|buffer| heap.release(buffer));
+                match token {
+                    Some(token) => drop(flying.insert(*token, env.into_values().collect())),
+                    None => env.into_values().for_each(|buffer| heap.release(buffer)),
+                }
             }
             Instr::Add { into, .. } => {
                 let old = regs[into][&None];

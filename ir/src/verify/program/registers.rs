@@ -41,9 +41,17 @@ fn touches(instr: &Instr) -> Touches {
 struct State {
     defined: HashSet<Reg>,
     freed: HashSet<Reg>,
-    /// Started and not waited for: the operand, and whether it is changed.
-    flying: HashMap<Token, (Option<Reg>, bool)>,
+    flying: HashMap<Token, Flight>,
     started: HashSet<Token>,
+}
+
+/// A transfer or run that has started and is not waited for.
+struct Flight {
+    reads: Vec<Reg>,
+    changes: Vec<Reg>,
+    /// The results and the bundle of a run.
+    gives: Vec<Reg>,
+    is_run: bool,
 }
 
 pub(super) fn check(index: usize, class: &Class, found: &mut Vec<Violation>) {
@@ -61,11 +69,13 @@ pub(super) fn check(index: usize, class: &Class, found: &mut Vec<Violation>) {
             }
         }
         let flies = |reg: &Reg, changed: bool| {
-            state.flying.values().any(|(operand, changes)| *operand == Some(*reg) && (changed || *changes))
+            let busy =
+                |f: &Flight| f.changes.contains(reg) || f.gives.contains(reg) || changed && f.reads.contains(reg);
+            state.flying.values().any(busy)
         };
         let written = touched.changes.iter().chain(&touched.frees).filter(|reg| flies(reg, true));
         for &reg in written.chain(touched.reads.iter().filter(|reg| flies(reg, false))) {
-            say("in-flight", format!("{} is still in a transfer", name(reg)));
+            say("in-flight", format!("{} is still in a transfer or a started run", name(reg)));
         }
         for &reg in &touched.defines {
             if class.regs.get(reg).is_none() {
@@ -75,7 +85,7 @@ pub(super) fn check(index: usize, class: &Class, found: &mut Vec<Violation>) {
             }
         }
         state.freed.extend(&touched.frees);
-        tokens(instr, &mut state, &mut say);
+        tokens(instr, touched, &mut state, &mut say);
     }
     for (reg, _) in class.regs.iter().filter(|(reg, _)| state.defined.contains(reg) && !state.freed.contains(reg)) {
         found.push(Violation::in_row("leak", index, class.instrs.len(), format!("{} is never freed", name(reg))));
@@ -85,22 +95,34 @@ pub(super) fn check(index: usize, class: &Class, found: &mut Vec<Violation>) {
     }
 }
 
-fn tokens(instr: &Instr, state: &mut State, say: &mut impl FnMut(&'static str, String)) {
+fn tokens(instr: &Instr, touched: Touches, state: &mut State, say: &mut impl FnMut(&'static str, String)) {
     match instr {
         Instr::Start { token, transfer, operand } => {
             let receives = matches!(transfer, Transfer::Recv { .. });
             let needs = matches!(transfer, Transfer::Send { .. } | Transfer::Sum { .. });
-            if !state.started.insert(*token) {
-                say("token", format!("{token} is started twice"));
-            }
             if needs && operand.is_none() || receives && operand.is_some() {
                 say("token", format!("the transfer of {token} has a wrong operand"));
             }
-            state.flying.insert(*token, (*operand, matches!(transfer, Transfer::Sum { .. })));
+            state.start(*token, touched, false, say);
         }
-        Instr::Wait { token, .. } if state.flying.remove(token).is_none() => {
-            say("token", format!("{token} is not under way"));
-        }
+        Instr::Run { token: Some(token), .. } => state.start(*token, touched, true, say),
+        Instr::Wait { token, result } => match state.flying.remove(token) {
+            None => say("token", format!("{token} is not under way")),
+            Some(flight) if flight.is_run && result.is_some() => {
+                say("token", format!("the wait for the run {token} gives nothing"));
+            }
+            Some(_) => {}
+        },
         _ => {}
+    }
+}
+
+impl State {
+    fn start(&mut self, token: Token, touched: Touches, is_run: bool, say: &mut impl FnMut(&'static str, String)) {
+        if !self.started.insert(token) {
+            say("token", format!("{token} is started twice"));
+        }
+        let Touches { reads, changes, defines: gives, .. } = touched;
+        self.flying.insert(token, Flight { reads, changes, gives, is_run });
     }
 }

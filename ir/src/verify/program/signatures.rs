@@ -3,7 +3,7 @@
 use super::Violation;
 use crate::graph::{ArgKind, Model};
 use crate::ids::{Reg, Value};
-use crate::program::{Body, BodyKind, Class, Instr, Program, Source, Transfer};
+use crate::program::{Body, Class, Instr, Program, Source, Transfer};
 use crate::types::{DType, Type};
 
 pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut Vec<Violation>) {
@@ -52,8 +52,7 @@ pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut 
 fn run(model: &Model, program: &Program, class: &Class, instr: &Instr) -> Option<String> {
     let Instr::Run { body, call, instance, microbatch, args, bundles, results, keep, .. } = instr else { return None };
     let Some(body) = program.bodies.get(*body) else { return Some(format!("there is no {body}")) };
-    let per_microbatch = matches!(body.kind, BodyKind::F | BodyKind::I | BodyKind::W);
-    if per_microbatch != microbatch.is_some_and(|mb| mb < program.microbatches) {
+    if body.kind.per_microbatch() != microbatch.is_some_and(|mb| mb < program.microbatches) {
         return Some(format!("`@{}` has a wrong micro-batch", body.name));
     }
     let called = model.calls.get(*call).filter(|call| *instance < call.instances()).map(|call| call.block);

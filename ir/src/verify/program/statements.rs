@@ -2,47 +2,58 @@
 
 use super::Violation;
 use crate::graph::{Block, Model, Section, SectionKind, Stmt};
-use crate::ids::{BlockId, BodyId, Token, Value};
+use crate::ids::{BodyId, Token, Value};
 use crate::ops::{Collective, Op};
 use crate::program::{Body, BodyInstr, BodyKind, Program};
 use std::collections::HashMap;
 
 pub(super) fn check(model: &Model, program: &Program, found: &mut Vec<Violation>) {
     for (id, body) in &program.bodies {
-        if let Some(section) = section(model, body) {
-            known(id, body, section, found);
+        let sections = sections(model, body);
+        if !sections.is_empty() {
+            known(id, body, &sections, found);
         }
     }
-    let trains = program.bodies.values().any(|body| body.kind == BodyKind::W);
+    let trains = program.bodies.values().any(|body| body.kind.accumulates());
     for (id, block) in model.blocks.iter().filter(|_| trains) {
-        [SectionKind::W, SectionKind::U].into_iter().for_each(|kind| stored(program, (id, block), kind, found));
-    }
-}
-
-/// The section that a body is of; none for one that only pays what a total owes.
-fn section<'m>(model: &'m Model, body: &Body) -> Option<&'m Section> {
-    match (body.kind.section(), body.block) {
-        (Some(kind), Some(block)) => model.blocks.get(block).map(|block| &block[kind]),
-        _ if body.instrs.iter().any(|instr| matches!(instr, BodyInstr::Compute(_))) => {
-            model.step.as_ref().map(|step| &step.graph[SectionKind::F])
+        let of = |kinds: &[BodyKind]| -> Vec<&Body> {
+            program.bodies.values().filter(|body| body.block == Some(id) && kinds.contains(&body.kind)).collect()
+        };
+        // Each of W and B does all of the section; R and U share it.
+        let (weights, updates) = (of(&[BodyKind::W, BodyKind::B]), of(&[BodyKind::R, BodyKind::U]));
+        if weights.is_empty() {
+            stored(block, SectionKind::W, &[], found);
         }
-        _ => None,
+        weights.into_iter().for_each(|body| stored(block, SectionKind::W, &[body], found));
+        stored(block, SectionKind::U, &updates, found);
     }
 }
 
-/// All that a body does and returns is its section's.
-fn known(id: BodyId, body: &Body, section: &Section, found: &mut Vec<Violation>) {
+/// The sections that a body is of; none for one that only pays what a total owes.
+fn sections<'m>(model: &'m Model, body: &Body) -> Vec<&'m Section> {
+    if let Some(block) = body.block {
+        let block = model.blocks.get(block);
+        return block.into_iter().flat_map(|block| body.kind.sections().iter().map(|&kind| &block[kind])).collect();
+    }
+    let computes = body.instrs.iter().any(|instr| matches!(instr, BodyInstr::Compute(_)));
+    let step = model.step.as_ref().filter(|_| computes);
+    step.map(|step| &step.graph[SectionKind::F]).into_iter().collect()
+}
+
+/// All that a body does and returns is its sections'; what the first of them returns, unless it is W or U.
+fn known(id: BodyId, body: &Body, sections: &[&Section], found: &mut Vec<Violation>) {
     let mut started: HashMap<Token, (&Collective, &[Value])> = HashMap::new();
+    let says = |wanted: &dyn Fn(&Stmt) -> bool| sections.iter().flat_map(|section| &section.stmts).any(wanted);
     for (at, instr) in body.instrs.iter().enumerate() {
         let known = match instr {
-            BodyInstr::Compute(stmt) => section.stmts.iter().any(|other| same(stmt, other)),
+            BodyInstr::Compute(stmt) => says(&|other| same(stmt, other)),
             BodyInstr::Start { token, collective, operands } => {
                 started.insert(*token, (collective, operands));
                 true
             }
             BodyInstr::Wait { token, results } => started.get(token).is_some_and(|&(collective, operands)| {
                 let is_change = |op: &Op| matches!(op, Op::Collective(other) if other == collective);
-                section.stmts.iter().any(|s| is_change(&s.op) && s.operands == operands && s.results == *results)
+                says(&|s| is_change(&s.op) && s.operands == operands && s.results == *results)
             }),
             BodyInstr::Free(_) => true,
         };
@@ -51,7 +62,7 @@ fn known(id: BodyId, body: &Body, section: &Section, found: &mut Vec<Violation>)
             found.push(Violation::in_body("statement", id, at, text));
         }
     }
-    let returned: &[Value] = if matches!(body.kind, BodyKind::W | BodyKind::U) { &[] } else { &section.ret };
+    let returned: &[Value] = if matches!(body.kind, BodyKind::W | BodyKind::U) { &[] } else { &sections[0].ret };
     if body.results != returned {
         let text = format!("`@{}` returns other values than its block", body.name);
         found.push(Violation::in_body("statement", id, body.instrs.len(), text));
@@ -64,10 +75,9 @@ fn same(one: &Stmt, other: &Stmt) -> bool {
     parts(one) == parts(other) && one.op == other.op
 }
 
-/// What a section stores in gradients, parameters and states, its bodies store once.
-fn stored(program: &Program, (id, block): (BlockId, &Block), kind: SectionKind, found: &mut Vec<Violation>) {
-    let of_section = |body: &&Body| body.block == Some(id) && body.kind.section() == Some(kind);
-    let made: Vec<Value> = program.bodies.values().filter(of_section).flat_map(results).collect();
+/// What a section stores in gradients, parameters and states, the bodies that share it store once.
+fn stored(block: &Block, kind: SectionKind, bodies: &[&Body], found: &mut Vec<Violation>) {
+    let made: Vec<Value> = bodies.iter().flat_map(|body| results(body)).collect();
     let stores = |stmt: &&Stmt| stmt.accumulate || stmt.results.iter().any(|&v| block.arg_kind(v).is_some());
     for &value in block[kind].stmts.iter().filter(stores).flat_map(|stmt| &stmt.results) {
         let times = made.iter().filter(|&&other| other == value).count();

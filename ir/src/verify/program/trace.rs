@@ -3,7 +3,7 @@
 use super::meetings::{At, Order};
 use super::origin::{Atom, Parts, Reads, RunId, cotangent_places, losses, returned, runs};
 use super::{Violation, class_of, pipeline_ranks};
-use crate::graph::{ArgKind, Model, ParamInstance, SectionKind};
+use crate::graph::{ArgKind, Block, Model, ParamInstance, SectionKind};
 use crate::ids::{BodyId, Reg, Token};
 use crate::program::{Body, BodyInstr, BodyKind, Instr, Program, Source, Transfer};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -22,7 +22,10 @@ struct Rank {
     bundles: HashMap<Reg, Bundle>,
     /// What a started transfer began with.
     starts: HashMap<Token, At>,
-    reduced: bool,
+    /// Started runs of R that have not been waited for.
+    reducing: HashSet<Token>,
+    /// Parameters whose gradients R has read.
+    reduced: HashSet<ParamInstance>,
     normed: bool,
     accumulated: HashSet<RunId>,
     summed: HashSet<ParamInstance>,
@@ -121,7 +124,7 @@ impl Trace<'_> {
         }
         let rank = self.rank();
         match *transfer {
-            Transfer::SumGradient { param, instance, .. } if rank.reduced => {
+            Transfer::SumGradient { param, instance, .. } if rank.reduced.contains(&(param, instance)) => {
                 self.say("step-order", &format!("the gradient of {param}.{instance} is summed after R"));
             }
             Transfer::SumGradient { param, instance, .. } => {
@@ -140,6 +143,7 @@ impl Trace<'_> {
     }
 
     fn wait(&mut self, token: Token, result: Option<Reg>) {
+        self.rank().reducing.remove(&token);
         let Some(start) = self.rank().starts.get(&token).copied() else { return };
         let class = class_of(self.program, start.rank).map(|(_, class)| class);
         let Some(Instr::Start { transfer, operand, .. }) = class.map(|class| &class.instrs[start.position]) else {
@@ -162,7 +166,16 @@ impl Trace<'_> {
 
     fn run(&mut self, instr: &Instr) {
         let &Instr::Run {
-            body: id, call, instance, microbatch, first, ref args, ref bundles, ref results, keep, ..
+            token,
+            body: id,
+            call,
+            instance,
+            microbatch,
+            first,
+            ref args,
+            ref bundles,
+            ref results,
+            keep,
         } = instr
         else {
             return;
@@ -176,7 +189,7 @@ impl Trace<'_> {
                 let result = |result| Parts::from([Atom::Result { run, result, microbatch: mb }]);
                 (0..results.len()).map(result).collect()
             }
-            (BodyKind::I, Some(mb)) => {
+            (BodyKind::I | BodyKind::B, Some(mb)) => {
                 self.expect("wrong-cotangent", &given, &self.reads.backward(self.model, run, mb), mb);
                 let places = cotangent_places(self.model, run);
                 places.iter().map(|&arg| Parts::from([Atom::Cotangent { run, arg, microbatch: mb }])).collect()
@@ -191,8 +204,17 @@ impl Trace<'_> {
             self.rank().bundles.insert(reg, Bundle { body: id, run, microbatch });
         }
         if body.block.is_some() {
-            *self.count.entry((body.kind, run, microbatch)).or_default() += 1;
+            let parts = match &body.kind {
+                BodyKind::B => &[BodyKind::I, BodyKind::W],
+                kind => std::slice::from_ref(kind),
+            };
+            for &kind in parts {
+                *self.count.entry((kind, run, microbatch)).or_default() += 1;
+            }
             self.step_order(body, run, first);
+        }
+        if body.kind == BodyKind::R {
+            self.rank().reducing.extend(token);
         }
     }
 
@@ -214,11 +236,9 @@ impl Trace<'_> {
         if given.iter().enumerate().any(|(place, parts)| *parts != returned(self.model, place)) {
             self.say("norm", "the step graph does not read the sums over all instances");
         }
-        let rank = self.rank();
-        let early = !rank.reduced && !given.is_empty();
-        rank.normed = true;
-        if early {
-            self.say("step-order", "N runs before R");
+        self.rank().normed = true;
+        if !self.rank().reducing.is_empty() {
+            self.say("step-order", "N runs before R has been waited for");
         }
         (0..body.results.len()).map(|place| Parts::from([Atom::Step { place }])).collect()
     }
@@ -246,17 +266,26 @@ impl Trace<'_> {
         let params: Vec<ParamInstance> = model.call_params(&model.calls[run.0], run.1);
         let bound = |value| block.args_of(ArgKind::Param).position(|p| p == value).and_then(|p| params.get(p).copied());
         match body.kind {
-            BodyKind::F | BodyKind::I | BodyKind::W => {
-                if self.rank().reduced {
-                    self.say("step-order", "a micro-batch runs after R");
+            BodyKind::F | BodyKind::I | BodyKind::W | BodyKind::B => {
+                let rank = self.rank();
+                let late = params.iter().any(|param| rank.updated.contains(param) || rank.shared.contains(param));
+                let added = gradients(block, body).filter_map(bound).collect::<Vec<_>>();
+                let settled = added.iter().any(|param| rank.reduced.contains(param) || rank.summed.contains(param));
+                let marked = !body.kind.accumulates() || rank.accumulated.insert(run) == first;
+                if late {
+                    self.say("step-order", "a micro-batch runs after U");
                 }
-                if body.kind == BodyKind::W && self.rank().accumulated.insert(run) != first {
+                if settled {
+                    self.say("step-order", "a micro-batch adds to a gradient after R, or after its sum over holders");
+                }
+                if !marked {
                     self.say("first", "the mark `first` must stand on the first W of the instance alone");
                 }
             }
             BodyKind::R => {
-                self.rank().reduced = true;
-                self.holders_summed(body, &bound);
+                let read = gradients(block, body).filter_map(bound).collect::<Vec<_>>();
+                self.holders_summed(&read);
+                self.rank().reduced.extend(read);
             }
             BodyKind::U => {
                 let returned = |value| !["lr", "step"].contains(&body.values[value].name.as_str());
@@ -272,10 +301,8 @@ impl Trace<'_> {
     }
 
     /// Gradients that R reads are summed over all ranks that hold one.
-    fn holders_summed(&mut self, body: &Body, bound: &impl Fn(crate::ids::Value) -> Option<ParamInstance>) {
-        let gradients = body.args.iter().filter(|arg| arg.source == Source::Gradient);
-        let owners = gradients.filter_map(|arg| self.model.blocks[body.block?].owner_of(arg.value));
-        for (param, instance) in owners.filter_map(bound).collect::<Vec<_>>() {
+    fn holders_summed(&mut self, read: &[ParamInstance]) {
+        for &(param, instance) in read {
             let holders = self.holders((param, instance), true);
             if holders.len() > 1 && !self.rank().summed.contains(&(param, instance)) {
                 let name = self.model.params[param].instance_name(instance);
@@ -300,7 +327,7 @@ impl Trace<'_> {
     /// What must have run by the end.
     fn end(&mut self) {
         let kinds: BTreeSet<BodyKind> = self.program.bodies.values().map(|body| body.kind).collect();
-        let trains = kinds.iter().any(|kind| matches!(kind, BodyKind::I | BodyKind::W | BodyKind::R | BodyKind::U));
+        let trains = kinds.iter().any(|kind| !matches!(kind, BodyKind::F | BodyKind::N));
         for run in runs(self.model) {
             let block = model_block(self.model, run);
             let has = |kind: SectionKind| !block[kind].stmts.is_empty();
@@ -347,8 +374,14 @@ impl Trace<'_> {
     }
 }
 
-fn model_block(model: &Model, run: RunId) -> &crate::graph::Block {
+fn model_block(model: &Model, run: RunId) -> &Block {
     &model.blocks[model.calls[run.0].block]
+}
+
+/// The parameters whose gradients a body takes.
+fn gradients<'a>(block: &'a Block, body: &'a Body) -> impl Iterator<Item = crate::ids::Value> + 'a {
+    let taken = body.args.iter().filter(|arg| arg.source == Source::Gradient);
+    taken.filter_map(|arg| block.owner_of(arg.value))
 }
 
 /// The parameters that a body stores into.

@@ -1,7 +1,8 @@
 //! Backward: probabilities again from the log-sum-exp, then four products per block.
 
+use super::super::gemm::multiply;
 use super::super::math::exp;
-use super::super::matrix::{Matrix, Target, multiply};
+use super::super::matrix::{Matrix, Target};
 use super::super::simd::{simd, sum2};
 use super::tile::{Block, KEYS, QUERIES, carve, factors_size, multiply_by};
 use super::{Attention, Saved};

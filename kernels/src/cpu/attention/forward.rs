@@ -1,7 +1,8 @@
 //! Forward: the online softmax.
 
+use super::super::gemm::multiply;
 use super::super::math::{exp, ln};
-use super::super::matrix::{Matrix, Target, multiply};
+use super::super::matrix::{Matrix, Target};
 use super::super::simd::simd;
 use super::Attention;
 use super::tile::{Block, KEYS, LANES, QUERIES, carve, factors_size, multiply_by};

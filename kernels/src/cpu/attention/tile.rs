@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::super::dropout::drop_run;
-use super::super::matrix::{Matrix, Target, multiply};
+use super::super::gemm::multiply;
+use super::super::matrix::{Matrix, Target};
 use super::super::shape::{View, copy_strided};
 use super::super::simd::simd;
 use super::{Attention, Dropout, Head, Inputs};
@@ -128,7 +129,7 @@ impl<'a> Block<'a> {
             let mut drawn = [[0.0; KEYS]; LANES];
             for (i, drawn) in (first..self.queries.len()).zip(&mut drawn) {
                 let start = dropout.counter([b, self.queries.start + i, g, r, keys.range.start]);
-                drop_run(&[1.0; KEYS][..m], &mut drawn[..m], dropout.p, dropout.key, start);
+                drop_run((&[1.0; KEYS][..m]).into(), &mut drawn[..m], dropout.p, dropout.key, start);
             }
             interleave(&drawn, factors, self.lanes, first);
         }

@@ -70,8 +70,8 @@ pub(super) fn attention(op: &Attention, site: &Site<'_>) -> Result<Run, String> 
     let plan = plan(site, op.scale, op.causal, op.dropout.as_ref())?;
     Ok(Box::new(move |call, par| {
         let x = inputs(call, 3);
-        let [out, lse] = &mut call.results else { return };
-        plan.at(call.moment).forward(&x, out.write(), lse.write(), par, call.scratch);
+        let [out, lse] = call.outs();
+        plan.at(call.moment).forward(&x, out, lse, par, call.scratch);
     }))
 }
 
@@ -80,8 +80,8 @@ pub(super) fn attention_grad(op: &AttentionGrad, site: &Site<'_>) -> Result<Run,
     Ok(Box::new(move |call, par| {
         let x = inputs(call, 6);
         let saved = Saved { out: call.float(3), lse: call.float(4), dout: call.float(5) };
-        let [dq, dk, dv] = &mut call.results else { return };
-        let gradients = Gradients { dq: dq.write(), dk: dk.write(), dv: dv.write() };
+        let [dq, dk, dv] = call.outs();
+        let gradients = Gradients { dq, dk, dv };
         plan.at(call.moment).backward(&x, &saved, gradients, par, call.scratch);
     }))
 }

@@ -22,12 +22,12 @@ pub(super) fn einsum(op: &Einsum, site: &Site<'_>) -> Result<Run, String> {
     let plan = einsum::Einsum::new(&a, &b, &out, &site.operand(0)?, &b_sizes)?;
     Ok(match equation.operands.len() {
         1 => Box::new(move |call, par| {
-            let x = call.float(0);
-            plan.run(x, &[1.0], call.results[0].write(), call.accumulate, par, call.scratch);
+            let (x, [out]) = (call.float(0), call.outs());
+            plan.run(x, &[1.0], out, call.accumulate, par, call.scratch);
         }),
         _ => Box::new(move |call, par| {
-            let (a, b) = (call.float(0), call.float(1));
-            plan.run(a, b, call.results[0].write(), call.accumulate, par, call.scratch);
+            let (a, b, [out]) = (call.float(0), call.float(1), call.outs());
+            plan.run(a, b, out, call.accumulate, par, call.scratch);
         }),
     })
 }

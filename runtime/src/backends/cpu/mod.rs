@@ -6,24 +6,28 @@ mod contract;
 mod pointwise;
 mod rearrange;
 mod rows;
-use super::sizes;
 #[cfg(test)]
 mod tests;
 mod tokens;
 mod update;
 
-use crate::backend::{Backend, Moment, Site};
-use crate::tensor::{Pool, Tensor};
-use ir::ops::KernelOp;
+use super::sizes;
+use crate::arena::{Arena, as_ints};
+use crate::backend::{Backend, Moment, Site, Span, updated};
+use ir::ops::{KernelOp, Unary, UnaryKind};
 use ir::types::DType;
-use kernels::cpu::Par;
-use kernels::cpu::elementwise::{self, add_assign};
+use kernels::cpu::elementwise::add_assign;
+use kernels::cpu::{Par, Source};
+use std::sync::Arc;
 
-/// The processor, for one rank.
+/// The processor, for one lane of one rank.
 pub struct Cpu {
-    pool: Pool,
+    arena: Arc<Arena>,
     par: Par,
+    /// What kernels work in.
     scratch: Vec<f32>,
+    /// A result that is to be added.
+    aside: Vec<f32>,
 }
 
 /// A kernel with its shapes.
@@ -31,6 +35,20 @@ pub struct Kernel {
     run: Run,
     /// Whether it adds to its result by itself.
     adds: bool,
+    place: InPlace,
+}
+
+/// What a kernel does where its result lies on an operand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum InPlace {
+    /// That is not possible.
+    Never,
+    /// There is nothing to do.
+    IsThere,
+    /// It computes in place.
+    Computes,
+    /// Results begin as these operands, which it does not read.
+    Updates(&'static [usize]),
 }
 
 /// The call of a kernel.
@@ -38,22 +56,40 @@ type Run = Box<dyn FnMut(&mut Call<'_>, Par) + Send>;
 
 /// What a kernel is called with.
 struct Call<'a> {
-    operands: &'a [Tensor],
-    results: &'a mut [Tensor],
+    arena: &'a Arena,
+    operands: &'a [Span],
+    results: Results<'a>,
     moment: Moment,
     accumulate: bool,
     scratch: &'a mut Vec<f32>,
 }
 
+/// Where results go.
+enum Results<'a> {
+    /// To places that no operand meets, and none another.
+    Places(&'a [Span]),
+    /// The one result, to a buffer.
+    Aside(&'a mut [f32]),
+}
+
 impl<'a> Call<'a> {
     /// An operand's floats.
     fn float(&self, operand: usize) -> &'a [f32] {
-        self.operands[operand].floats()
+        // SAFETY: no result meets it (a kernel that may run in place asks for `source`), and nobody else writes it now.
+        unsafe { self.arena.floats(self.operands[operand]) }
+    }
+
+    /// An operand of a kernel whose result may lie on it.
+    fn source(&self, operand: usize) -> Source<'a> {
+        match self.results {
+            Results::Places(places) if places[0] == self.operands[operand] => Source::Own,
+            _ => Source::Other(self.float(operand)),
+        }
     }
 
     /// An operand's integers.
     fn int(&self, operand: usize) -> &'a [i32] {
-        self.operands[operand].ints()
+        as_ints(self.float(operand))
     }
 
     /// A scalar operand.
@@ -63,72 +99,124 @@ impl<'a> Call<'a> {
 
     /// The one result.
     fn out(&mut self) -> &mut [f32] {
-        self.results[0].write()
+        match &mut self.results {
+            // SAFETY: no operand that is read and no other result meets it, and nobody else touches it now.
+            Results::Places(places) => unsafe { self.arena.floats_mut(places[0]) },
+            Results::Aside(buffer) => buffer,
+        }
     }
 
     /// All results.
-    fn outs<const N: usize>(&mut self) -> [&mut [f32]; N] {
-        let mut results = self.results.iter_mut();
-        std::array::from_fn(|_| results.next().map_or(&mut [][..], Tensor::write))
+    fn outs<const N: usize>(&mut self) -> [&'a mut [f32]; N] {
+        let Results::Places(places) = self.results else { return std::array::from_fn(|_| &mut [][..]) };
+        // SAFETY: as in `out`.
+        std::array::from_fn(|i| places.get(i).map_or(&mut [][..], |&place| unsafe { self.arena.floats_mut(place) }))
     }
 }
 
 impl Cpu {
     /// A rank's share of the processor: so many threads.
+    ///
+    /// # Panics
+    /// If there is no memory at all.
     pub fn new(threads: usize) -> Cpu {
-        Cpu { pool: Pool::new(), par: Par(threads.max(1)), scratch: Vec::new() }
+        let arena = Arc::new(Arena::new(0).expect("some memory"));
+        Cpu { arena, par: Par(threads.max(1)), scratch: Vec::new(), aside: Vec::new() }
     }
 
-    /// Bytes that wait to be used again.
-    pub fn free_bytes(&self) -> usize {
-        self.pool.free_bytes()
+    /// The memory, which peers may read and write too.
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
     }
 }
 
 impl Backend for Cpu {
     type Kernel = Kernel;
 
-    fn prepare(&self, op: &KernelOp, site: &Site<'_>) -> Result<Kernel, String> {
+    fn reserve(&mut self, bytes: usize) -> Result<(), String> {
+        self.arena = Arc::new(Arena::new(bytes)?);
+        Ok(())
+    }
+
+    fn lane(&self) -> Result<Cpu, String> {
+        Ok(Cpu { arena: self.arena.clone(), par: self.par, scratch: Vec::new(), aside: Vec::new() })
+    }
+
+    fn prepare(&mut self, op: &KernelOp, site: &Site<'_>) -> Result<Kernel, String> {
         let mut types = site.operands.iter().chain(site.results);
         if let Some(ty) = types.find(|ty| !matches!(ty.dtype, DType::F32 | DType::I32)) {
             return Err(format!("the cpu backend computes in f32, not in {}", ty.dtype.name()));
         }
         use KernelOp as Op;
         let adds = matches!(op, Op::Einsum(_) | Op::EmbeddingGrad(_) | Op::RmsNormDgamma(_) | Op::LayerNormDgamma(_));
-        Ok(Kernel { run: closure(op, site)?, adds })
+        let place = match op {
+            Op::Unary(Unary(UnaryKind::Cast(_))) | Op::Reshape(_) => InPlace::IsThere,
+            Op::Unary(_) | Op::Dropout(_) => InPlace::Computes,
+            Op::Binary(binary) if binary.equation.is_none() => InPlace::Computes,
+            op if updated(op).is_empty() => InPlace::Never,
+            op => InPlace::Updates(updated(op)),
+        };
+        Ok(Kernel { run: closure(op, site)?, adds, place })
     }
 
-    fn alloc(&self, len: usize) -> Tensor {
-        self.pool.alloc(len)
-    }
-
-    fn launch(&mut self, kernel: &mut Kernel, moment: Moment, operands: &[Tensor], results: &mut [Tensor]) {
-        let scratch = &mut self.scratch;
-        (kernel.run)(&mut Call { operands, results, moment, accumulate: false, scratch }, self.par);
-    }
-
-    fn accumulate(&mut self, kernel: &mut Kernel, moment: Moment, operands: &[Tensor], into: &mut Tensor) {
-        if !kernel.adds {
-            let mut fresh = self.pool.alloc(into.len());
-            self.launch(kernel, moment, operands, std::slice::from_mut(&mut fresh));
-            return self.add(into, &fresh);
+    fn launch(&mut self, kernel: &mut Kernel, moment: Moment, operands: &[Span], results: &[Span], accumulate: bool) {
+        let Cpu { arena, par, scratch, aside } = self;
+        let is_there = lies_on_operand(kernel.place, operands, results) && kernel.place == InPlace::IsThere;
+        if is_there && !accumulate {
+            return;
         }
-        let (results, scratch) = (std::slice::from_mut(into), &mut self.scratch);
-        (kernel.run)(&mut Call { operands, results, moment, accumulate: true, scratch }, self.par);
-    }
-
-    fn add(&mut self, into: &mut Tensor, from: &Tensor) {
-        if into.is_unique() {
-            return add_assign(into.write(), from.floats(), self.par);
+        let mut call = Call { arena, operands, results: Results::Places(results), moment, accumulate, scratch };
+        if !accumulate || kernel.adds {
+            return (kernel.run)(&mut call, *par);
         }
-        let mut sum = self.pool.alloc(into.len());
-        elementwise::binary(elementwise::Binary::Add, into.floats(), from.floats(), sum.write(), self.par);
-        *into = sum;
+        aside.resize(results[0].len, 0.0);
+        call.results = Results::Aside(aside);
+        (kernel.run)(&mut call, *par);
+        // SAFETY: nobody else touches the result now.
+        add_assign(unsafe { arena.floats_mut(results[0]) }, aside, *par);
     }
 
-    fn copy(&self, tensor: &Tensor) -> Tensor {
-        self.pool.floats(tensor.floats())
+    fn add(&mut self, into: Span, from: Span) {
+        assert!(!into.meets(from), "a sum does not lie on what is added");
+        // SAFETY: the two are apart, and nobody else touches them now.
+        let (into, from) = unsafe { (self.arena.floats_mut(into), self.arena.floats(from)) };
+        add_assign(into, from, self.par);
     }
+
+    fn copy(&mut self, to: Span, from: Span) {
+        assert!(!to.meets(from), "a copy does not lie on its source");
+        // SAFETY: the two are apart, and nobody else touches them now.
+        let (to, from) = unsafe { (self.arena.floats_mut(to), self.arena.floats(from)) };
+        to.copy_from_slice(from);
+    }
+
+    fn write(&mut self, to: Span, data: &[f32]) {
+        // SAFETY: nobody else touches it now.
+        unsafe { self.arena.floats_mut(to) }.copy_from_slice(data);
+    }
+
+    fn read(&mut self, from: Span, data: &mut [f32]) {
+        // SAFETY: nobody writes it now.
+        data.copy_from_slice(unsafe { self.arena.floats(from) });
+    }
+}
+
+/// Whether a result lies on an operand, other than by an update.
+///
+/// # Panics
+/// If the kernel cannot do that, it lies on part of one, or on another result.
+fn lies_on_operand(place: InPlace, operands: &[Span], results: &[Span]) -> bool {
+    let mut found = false;
+    for (number, result) in results.iter().enumerate() {
+        assert!(!results[..number].iter().any(|other| other.meets(*result)), "results lie apart");
+        for (at, operand) in operands.iter().enumerate().filter(|(_, operand)| operand.meets(*result)) {
+            let stands = matches!(place, InPlace::Updates(updated) if updated.get(number) == Some(&at));
+            let may = matches!(place, InPlace::IsThere | InPlace::Computes) && operand == result;
+            assert!(stands || may, "a result lies on operand {at}: {operand:?}, {result:?}");
+            found |= may;
+        }
+    }
+    found
 }
 
 fn closure(op: &KernelOp, site: &Site<'_>) -> Result<Run, String> {

@@ -23,7 +23,7 @@ pub(super) fn unary(op: &Unary) -> Run {
         UnaryKind::GeluErf => U::GeluErf,
         UnaryKind::Scale(by) => U::Scale(by as f32),
         UnaryKind::Shift(by) => U::Shift(by as f32),
-        UnaryKind::AtMost(max) => return at_most(max as f32),
+        UnaryKind::AtMost(max) => U::AtMost(max as f32),
         UnaryKind::Cast(_) => {
             return Box::new(|call, _| {
                 let x = call.float(0);
@@ -31,14 +31,7 @@ pub(super) fn unary(op: &Unary) -> Run {
             });
         }
     };
-    Box::new(move |call, par| elementwise::unary(kind, call.float(0), call.out(), par))
-}
-
-fn at_most(max: f32) -> Run {
-    Box::new(move |call, _| {
-        let x = call.float(0);
-        call.out().iter_mut().zip(x).for_each(|(y, &x)| *y = x.min(max));
-    })
+    Box::new(move |call, par| elementwise::unary(kind, call.source(0), call.out(), par))
 }
 
 pub(super) fn binary(op: &Binary, site: &Site<'_>) -> Result<Run, String> {
@@ -55,7 +48,7 @@ pub(super) fn binary(op: &Binary, site: &Site<'_>) -> Result<Run, String> {
     };
     let Some(equation) = &op.equation else {
         return Ok(Box::new(move |call, par| {
-            elementwise::binary(kind, call.float(0), call.float(1), call.out(), par);
+            elementwise::binary(kind, call.source(0), call.source(1), call.out(), par);
         }));
     };
     let sizes = site.result(0)?;
@@ -64,7 +57,7 @@ pub(super) fn binary(op: &Binary, site: &Site<'_>) -> Result<Run, String> {
     };
     let (a, b) = (strides(0)?, strides(1)?);
     Ok(Box::new(move |call, par| {
-        let (x, y) = (Strided(call.float(0), &a), Strided(call.float(1), &b));
+        let (x, y) = (Strided(call.float(0).into(), &a), Strided(call.float(1).into(), &b));
         elementwise::broadcast_binary(kind, x, y, call.out(), &sizes, par);
     }))
 }
@@ -84,6 +77,6 @@ pub(super) fn dropout(op: &Dropout, site: &Site<'_>) -> Result<Run, String> {
         let key = dropout_key(call.moment, &path);
         origin[0] = first[0] + call.moment.microbatch * whole[0];
         let part = Part { dims: &dims, origin: &origin, global_dims: &whole };
-        dropout::dropout(call.float(0), call.out(), p, key, part, par);
+        dropout::dropout(call.source(0), call.out(), p, key, part, par);
     }))
 }

@@ -1,10 +1,10 @@
 //! Every kernel op, whole and with each shardable letter of its rule cut in three, against the reference evaluator.
 
 use super::Cpu;
-use crate::backend::{Backend, Moment, Site, updated};
+use crate::arena::as_floats;
+use crate::backend::{Backend, Moment, Site, Span, updated};
 use crate::comm::{Region, assemble, cut};
 use crate::reference::{Array, Context, Tensor as Dense, ops::evaluate};
-use crate::tensor::Tensor;
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::*;
@@ -103,42 +103,63 @@ fn operand(op: &Op, place: usize, ty: &Type) -> Array<f64> {
     Array::Real(Dense::from_fn(&dims, |i| if step { 2.0 } else { f64::from(number(i)) }))
 }
 
-/// The rank's part of an operand.
-fn part(backend: &Cpu, array: &Array<f64>, ty: &Type, region: &Region) -> Tensor {
-    let mut part = backend.alloc(region.len());
-    match array {
-        Array::Int(whole) => cut(&whole.data, ty, region, part.write_ints()),
-        Array::Real(whole) => {
-            let whole: Vec<f32> = whole.data.iter().map(|&x| x as f32).collect();
-            cut(&whole, ty, region, part.write());
-        }
-    }
+/// The rank's part of an operand, bit by bit.
+fn part(array: &Array<f64>, ty: &Type, region: &Region) -> Vec<f32> {
+    let whole: Vec<f32> = match array {
+        Array::Int(whole) => as_floats(&whole.data).to_vec(),
+        Array::Real(whole) => whole.data.iter().map(|&x| x as f32).collect(),
+    };
+    let mut part = vec![0.0; region.len()];
+    cut(&whole, ty, region, &mut part);
     part
 }
 
+/// How an op is run.
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    /// Its results have places of their own.
+    Apart,
+    /// It is run once more, and adds.
+    Added,
+    /// Its result lies on this operand.
+    On(usize),
+}
+
 /// Runs an op on all ranks and puts the results together.
-fn run(op: &KernelOp, mesh: &Mesh, given: &[Array<f64>], types: [&[Type]; 2], accumulate: bool) -> Vec<Vec<f32>> {
+fn run(op: &KernelOp, mesh: &Mesh, given: &[Array<f64>], types: [&[Type]; 2], how: How) -> Vec<Vec<f32>> {
     let mut wholes: Vec<Vec<f32>> = types[1].iter().map(|ty| vec![0.0; ty.elements() as usize]).collect();
     for rank in 0..mesh.devices() {
         let (mut backend, coordinates) = (Cpu::new(1), mesh.coordinates(rank));
         let region = |ty: &Type| Region::of(ty, mesh, &coordinates);
-        let mut operands: Vec<Tensor> =
-            given.iter().zip(types[0]).map(|(array, ty)| part(&backend, array, ty, &region(ty))).collect();
-        let mut results: Vec<Tensor> = types[1].iter().map(|ty| backend.alloc(region(ty).len())).collect();
-        for (result, &operand) in results.iter_mut().zip(updated(op)) {
-            *result = std::mem::replace(&mut operands[operand], Tensor::EMPTY);
+        let mut end = 0;
+        let mut room = |ty: &Type| {
+            let span = Span { offset: end, len: region(ty).len() };
+            end += (4 * span.len).next_multiple_of(64);
+            span
+        };
+        let operands: Vec<Span> = types[0].iter().map(&mut room).collect();
+        let mut results: Vec<Span> = types[1].iter().map(room).collect();
+        results.iter_mut().zip(updated(op)).for_each(|(result, &operand)| *result = operands[operand]);
+        if let How::On(operand) = how {
+            results[0] = operands[operand];
+        }
+        backend.reserve(end).unwrap();
+        for ((&span, array), ty) in operands.iter().zip(given).zip(types[0]) {
+            backend.write(span, &part(array, ty, &region(ty)));
         }
         let sides = types.map(|side| side.iter().collect::<Vec<_>>());
         let site = Site { mesh, coordinates: &coordinates, operands: &sides[0], results: &sides[1] };
         let mut kernel = backend.prepare(op, &site).unwrap();
-        backend.launch(&mut kernel, MOMENT, &operands, &mut results);
-        if accumulate {
-            backend.accumulate(&mut kernel, MOMENT, &operands, &mut results[0]);
+        backend.launch(&mut kernel, MOMENT, &operands, &results, false);
+        if how == How::Added {
+            backend.launch(&mut kernel, MOMENT, &operands, &results, true);
         }
-        for ((result, ty), whole) in results.iter().zip(types[1]).zip(&mut wholes) {
+        for ((&result, ty), whole) in results.iter().zip(types[1]).zip(&mut wholes) {
             let counts = rank == 0 || !ty.sharded_axes().is_empty() || ty.debt.is_some();
             if counts {
-                assemble(result.floats(), ty, &region(ty), whole);
+                let mut made = vec![0.0; result.len];
+                backend.read(result, &mut made);
+                assemble(&made, ty, &region(ty), whole);
             }
         }
     }
@@ -197,13 +218,18 @@ fn every_op_equals_the_reference_whole_and_sharded() {
         let want = evaluate(&op, &given.iter().collect::<Vec<_>>(), &dims, context).unwrap();
         let want: Vec<Vec<f64>> = want.into_iter().map(|array| array.into_real().unwrap().data).collect();
         let one = Mesh::default();
-        check(&op, &run(kernel, &one, &given, [&types, &results], false), &want, 1.0, "whole");
+        let apart = run(kernel, &one, &given, [&types, &results], How::Apart);
+        check(&op, &apart, &want, 1.0, "whole");
+        let views: &[usize] = if kernel.def().is_view() { &[0] } else { &[] };
+        for &place in kernel.def().in_place().iter().chain(views) {
+            assert_eq!(run(kernel, &one, &given, [&types, &results], How::On(place)), apart, "{} in place", op.name());
+        }
         if results.len() == 1 && updated(kernel).is_empty() {
-            check(&op, &run(kernel, &one, &given, [&types, &results], true), &want, 2.0, "added");
+            check(&op, &run(kernel, &one, &given, [&types, &results], How::Added), &want, 2.0, "added");
         }
         for letter in 0.. {
             let Some([types, results]) = sharded(kernel, letter, [&types, &results]) else { break };
-            let got = run(kernel, &mesh, &given, [&types, &results], false);
+            let got = run(kernel, &mesh, &given, [&types, &results], How::Apart);
             check(&op, &got, &want, 1.0, &format!("with letter {letter} sharded"));
         }
     }

@@ -8,7 +8,7 @@ use super::matmul::{Arithmetic, Matmul};
 use super::memory::Arena;
 use super::plan::{Plan, plan};
 use super::staging::Staging;
-use crate::backend::{Moment, Site, Span};
+use crate::backend::{Backend, Moment, Site, Span};
 use ir::ops::KernelOp;
 use kernels::cuda::gemm::Contraction;
 use kernels::scalar::{Access, Element, Program};
@@ -98,32 +98,6 @@ impl Cuda {
         self.arena.address(span.offset, BYTES * span.len)
     }
 
-    /// Takes the arena of a rank, once.
-    ///
-    /// # Errors
-    /// There is not so much memory.
-    pub fn reserve(&mut self, bytes: usize) -> Result<(), String> {
-        self.arena = Arc::new(Arena::new(&self.device, bytes).map_err(|why| why.to_string())?);
-        Ok(())
-    }
-
-    /// Another lane of the same rank, on the same arena.
-    ///
-    /// # Errors
-    /// There is no memory for its workspaces.
-    pub fn lane(&self) -> Result<Cuda, String> {
-        Cuda::on(&self.device, self.stream.clone(), self.arena.clone()).map_err(|why| why.to_string())
-    }
-
-    /// Makes an op ready.
-    ///
-    /// # Errors
-    /// The op has no kernel here, or not on these types.
-    pub fn prepare(&mut self, op: &KernelOp, site: &Site<'_>) -> Result<Kernel, String> {
-        let plan = plan(op, site)?;
-        self.ready(plan).map_err(|why| why.to_string())
-    }
-
     fn ready(&mut self, plan: Plan) -> Result<Kernel, Error> {
         Ok(match plan {
             Plan::Copy => Kernel::Copy,
@@ -137,26 +111,6 @@ impl Cuda {
                 Kernel::Contract(Box::new(contract))
             }
         })
-    }
-
-    /// Runs a kernel; with `accumulate`, its result is added to what is there.
-    ///
-    /// # Panics
-    /// If the driver refuses it.
-    pub fn launch(&mut self, kernel: &mut Kernel, _: Moment, operands: &[Span], results: &[Span], accumulate: bool) {
-        let out = results[0];
-        let done = match kernel {
-            Kernel::Copy if accumulate => return self.add(out, operands[0]),
-            Kernel::Copy => return self.copy(out, operands[0]),
-            Kernel::Elementwise(kernel) => {
-                let inputs: Vec<u64> = operands.iter().map(|span| self.at(*span)).collect();
-                // SAFETY: spans lie in the arena, aligned to elements; all work of the rank is on this stream; a result lies
-                // on an operand only exactly, and only for ops that read it in order.
-                unsafe { kernel.launch(&self.stream, &inputs, self.at(out), out.len, accumulate) }
-            }
-            Kernel::Contract(contract) => self.contract(contract, operands, out, accumulate),
-        };
-        done.unwrap_or_else(|why| panic!("{why}"));
     }
 
     fn contract(&mut self, contract: &Contract, operands: &[Span], out: Span, accumulate: bool) -> Result<(), Error> {
@@ -185,22 +139,49 @@ impl Cuda {
             None => Ok(()),
         }
     }
+}
 
-    /// `into += from`
-    ///
-    /// # Panics
-    /// If the driver refuses it.
-    pub fn add(&mut self, into: Span, from: Span) {
+/// A launch, a copy or a wait that the driver refuses ends the rank: work that was given before has failed.
+impl Backend for Cuda {
+    type Kernel = Kernel;
+
+    fn reserve(&mut self, bytes: usize) -> Result<(), String> {
+        self.arena = Arc::new(Arena::new(&self.device, bytes).map_err(|why| why.to_string())?);
+        Ok(())
+    }
+
+    fn lane(&self) -> Result<Cuda, String> {
+        Cuda::on(&self.device, self.stream.clone(), self.arena.clone()).map_err(|why| why.to_string())
+    }
+
+    fn prepare(&mut self, op: &KernelOp, site: &Site<'_>) -> Result<Kernel, String> {
+        let plan = plan(op, site)?;
+        self.ready(plan).map_err(|why| why.to_string())
+    }
+
+    fn launch(&mut self, kernel: &mut Kernel, _: Moment, operands: &[Span], results: &[Span], accumulate: bool) {
+        let out = results[0];
+        let done = match kernel {
+            Kernel::Copy if accumulate => return self.add(out, operands[0]),
+            Kernel::Copy => return self.copy(out, operands[0]),
+            Kernel::Elementwise(kernel) => {
+                let inputs: Vec<u64> = operands.iter().map(|span| self.at(*span)).collect();
+                // SAFETY: spans lie in the arena, aligned to elements; all work of the rank is on this stream; a result lies
+                // on an operand only exactly, and only for ops that read it in order.
+                unsafe { kernel.launch(&self.stream, &inputs, self.at(out), out.len, accumulate) }
+            }
+            Kernel::Contract(contract) => self.contract(contract, operands, out, accumulate),
+        };
+        done.unwrap_or_else(|why| panic!("{why}"));
+    }
+
+    fn add(&mut self, into: Span, from: Span) {
         // SAFETY: as in `launch`.
         let done = unsafe { self.copying.launch(&self.stream, &[self.at(from)], self.at(into), into.len, true) };
         done.unwrap_or_else(|why| panic!("{why}"));
     }
 
-    /// `to = from`
-    ///
-    /// # Panics
-    /// If the driver refuses it.
-    pub fn copy(&mut self, to: Span, from: Span) {
+    fn copy(&mut self, to: Span, from: Span) {
         if to.offset != from.offset && to.len > 0 {
             // SAFETY: as in `launch`; tensors that are alive together do not overlap.
             let done = unsafe { self.stream.copy(self.at(to), self.at(from), BYTES * to.len) };
@@ -208,11 +189,7 @@ impl Cuda {
         }
     }
 
-    /// Copies from the host.
-    ///
-    /// # Panics
-    /// If the driver refuses it.
-    pub fn write(&mut self, to: Span, data: &[f32]) {
+    fn write(&mut self, to: Span, data: &[f32]) {
         assert_eq!(to.len, data.len(), "as many elements on both sides");
         // SAFETY: floats are bytes.
         let bytes = unsafe { std::slice::from_raw_parts(data.as_ptr().cast(), size_of_val(data)) };
@@ -222,11 +199,7 @@ impl Cuda {
         done.unwrap_or_else(|why| panic!("{why}"));
     }
 
-    /// Waits for all work and copies to the host.
-    ///
-    /// # Panics
-    /// If work that was given before has failed.
-    pub fn read(&mut self, from: Span, data: &mut [f32]) {
+    fn read(&mut self, from: Span, data: &mut [f32]) {
         assert_eq!(from.len, data.len(), "as many elements on both sides");
         // SAFETY: floats are bytes, all of which may have any value.
         let bytes = unsafe { std::slice::from_raw_parts_mut(data.as_mut_ptr().cast(), size_of_val(data)) };

@@ -19,6 +19,15 @@ fn broken(change: impl FnOnce(&mut Program)) -> Vec<&'static str> {
     names(&model, &program)
 }
 
+/// The same, with I and W apart.
+fn split(change: impl FnOnce(&mut Program)) -> Vec<&'static str> {
+    let model = model("tiny-gpt2", 2);
+    let (staged, schedule) = (cut(&model, 2, &CPU).unwrap(), split_backward(schedule("1f1b", 2, 3)));
+    let mut program = emit(&model, &staged, &schedule, 3, &CPU).unwrap();
+    change(&mut program);
+    names(&model, &program)
+}
+
 fn position(class: &Class, wanted: impl Fn(&Instr) -> bool) -> usize {
     class.instrs.iter().position(wanted).unwrap()
 }
@@ -77,7 +86,7 @@ fn swapped_micro_batches_are_found() {
     });
     assert_eq!(fed, ["wrong-microbatch"]);
     let bundles = broken(|program| {
-        let (is_input, class) = (runs(program, BodyKind::I), &mut program.classes[1]);
+        let (is_input, class) = (runs(program, BodyKind::B), &mut program.classes[1]);
         let at: Vec<usize> = (0..class.instrs.len()).filter(|&at| is_input(&class.instrs[at])).collect();
         let Instr::Run { microbatch, .. } = &mut class.instrs[at[0]] else { return };
         *microbatch = Some(1);
@@ -102,7 +111,10 @@ fn messages_must_match() {
     let blocked = broken(|program| {
         let class = &mut program.classes[0];
         let at = position(class, |i| matches!(i, Instr::Start { transfer, .. } if is_receive(transfer)));
-        let (start, wait) = (class.instrs.remove(at), class.instrs.remove(at));
+        let start = class.instrs.remove(at);
+        let Instr::Start { token, .. } = start else { return };
+        let at = position(class, |i| matches!(i, Instr::Wait { token: waited, .. } if *waited == token));
+        let wait = class.instrs.remove(at);
         class.instrs.splice(0..0, [start, wait]);
     });
     assert_eq!(blocked, ["deadlock"]);
@@ -125,13 +137,13 @@ fn sums_over_ranks_must_be_complete() {
 
 #[test]
 fn every_section_runs_once_and_in_order() {
-    let without = broken(|program| {
+    let without = split(|program| {
         let weight = runs(program, BodyKind::W);
         let at = position(&program.classes[0], weight);
         program.classes[0].instrs.remove(at);
     });
     assert!(without.contains(&"missing-run") && without.contains(&"first"), "{without:?}");
-    let twice = broken(|program| {
+    let twice = split(|program| {
         let weight = runs(program, BodyKind::W);
         let at = position(&program.classes[0], weight);
         let again = program.classes[0].instrs[at].clone();
@@ -152,7 +164,7 @@ fn every_section_runs_once_and_in_order() {
 fn cotangents_are_those_of_all_readers() {
     let model = shared();
     let staged = cut(&model, 1, &CPU).unwrap();
-    let right = emit(&model, &staged, &schedule("1f1b", 1, 1), 1).unwrap();
+    let right = emit(&model, &staged, &schedule("1f1b", 1, 1), 1, &CPU).unwrap();
     assert_eq!(check(&model, &right, None), Ok(()));
     // Losses are added up too; cotangents are those with dims.
     let regs = right.classes[0].regs.clone();

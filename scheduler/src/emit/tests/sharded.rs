@@ -90,7 +90,7 @@ fn norm_and_clip(scalar: &Type) -> Step {
 }
 
 pub(super) fn program(model: &Model) -> Program {
-    emit(model, &cut(model, 1, &CPU).unwrap(), &schedule("1f1b", 1, 2), 2).unwrap()
+    emit(model, &cut(model, 1, &CPU).unwrap(), &schedule("1f1b", 1, 2), 2, &CPU).unwrap()
 }
 
 #[test]
@@ -100,9 +100,9 @@ fn layout_changes_become_transfers_and_the_loss_is_paid() {
     assert_eq!(check(&model, &program, None), Ok(()));
     let body = |name: &str| program.bodies.values().find(|body| body.name == name).unwrap();
     let starts = |name| body(name).instrs.iter().filter(|instr| matches!(instr, BodyInstr::Start { .. })).count();
-    assert_eq!([starts("top.F"), starts("top.W"), starts("top.R"), starts("top.U"), starts("loss.N")], [0, 0, 1, 0, 1]);
+    assert_eq!([starts("top.F"), starts("top.B"), starts("top.R"), starts("top.U"), starts("loss.N")], [0, 0, 1, 0, 1]);
     let names = |name| body(name).keeps.iter().map(|&v| body(name).values[v].name.clone()).collect::<Vec<_>>();
-    assert_eq!([names("top.F"), names("top.I"), names("top.R")], [vec!["x"], vec!["loss.d", "x"], vec!["paid"]]);
+    assert_eq!([names("top.F"), names("top.B"), names("top.R")], [vec!["x"], vec![], vec!["paid"]]);
     let sources: Vec<Source> = body("top.U").args.iter().map(|arg| arg.source).collect();
     use Source::{Kept, Param, Scalar, State};
     assert_eq!(sources, [Param, Kept, State, State, Scalar, Scalar, Scalar]);

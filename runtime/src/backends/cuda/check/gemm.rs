@@ -8,7 +8,7 @@
 
 use super::elementwise::{bytes, floats};
 use super::{Bench, Found, Row, row};
-use crate::backend::{Moment, Site, Span};
+use crate::backend::{Backend, Moment, Site, Span};
 use crate::backends::cuda::backend::Cuda;
 use crate::backends::cuda::error::Error;
 use crate::backends::cuda::matmul::{Arithmetic, Matmul};
@@ -290,7 +290,7 @@ fn large(
     Ok(Found::results(error, bound(k, arithmetic)).at(plan.gemm.flops() as f64 / seconds, peak))
 }
 
-/// An einsum through the backend: with its copies before and after the product.
+/// An einsum through the backend, with its copies before and after the product: given to one lane, and read by another.
 fn einsum(bench: &mut Bench, equation: &str) -> Result<Found, Error> {
     let size = |letter: &str| match letter {
         "b" | "r" => 2,
@@ -322,13 +322,14 @@ fn einsum(bench: &mut Bench, equation: &str) -> Result<Found, Error> {
     let mesh = Mesh::default();
     let site =
         Site { mesh: &mesh, coordinates: &[], operands: &operands.iter().collect::<Vec<_>>(), results: &[&result] };
-    let mut kernel = cuda.prepare(&KernelOp::Einsum(op), &site).map_err(Error::Program)?;
+    let mut beside = cuda.lane().map_err(Error::Program)?;
+    let mut kernel = beside.prepare(&KernelOp::Einsum(op), &site).map_err(Error::Program)?;
     let (a, b) = (bench.normals(spans[0].len, 1).to_vec(), bench.normals(spans[1].len, 2).to_vec());
     let held = bench.normals(spans[2].len, 3).to_vec();
     for (span, data) in spans.iter().zip([&a, &b, &held]) {
         cuda.write(*span, data);
     }
-    cuda.launch(&mut kernel, Moment::default(), &spans[..2], &spans[2..], true);
+    beside.launch(&mut kernel, Moment::default(), &spans[..2], &spans[2..], true);
     let mut got = vec![0.0; held.len()];
     cuda.read(spans[2], &mut got);
     let terms =

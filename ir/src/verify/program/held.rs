@@ -1,0 +1,110 @@
+//! Parameters, gradients, states and scalars, while runs and transfers that touch them are under way: `in-flight`.
+
+use super::Violation;
+use crate::graph::{ArgKind, Model, ParamInstance};
+use crate::ids::{Token, Value};
+use crate::program::{Body, BodyInstr, BodyKind, Instr, Program, Source, Transfer};
+use std::collections::{BTreeSet, HashMap};
+
+/// What a rank holds from run to run.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Held<'a> {
+    /// A tensor of a parameter, by the suffix of its name: none for itself, `.grad`, `.m`.
+    Tensor(ParamInstance, &'a str),
+    Scalar(&'a str),
+}
+
+#[derive(Default)]
+struct Uses<'a> {
+    reads: BTreeSet<Held<'a>>,
+    changes: BTreeSet<Held<'a>>,
+}
+
+pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut Vec<Violation>) {
+    let class = &program.classes[index];
+    let mut flying: HashMap<Token, Uses<'_>> = HashMap::new();
+    for (at, instr) in class.instrs.iter().enumerate() {
+        let (token, uses) = match instr {
+            Instr::Wait { token, .. } => {
+                flying.remove(token);
+                continue;
+            }
+            Instr::Run { token: None, .. } if flying.is_empty() => continue,
+            Instr::Run { token, .. } => (*token, run(model, program, instr)),
+            Instr::Start { token, transfer, .. } => (Some(*token), moved(transfer)),
+            _ => continue,
+        };
+        let flies = |held: &Held<'_>, changed: bool| {
+            flying.values().any(|other| other.changes.contains(held) || changed && other.reads.contains(held))
+        };
+        let changed = uses.changes.iter().filter(|held| flies(held, true));
+        for held in changed.chain(uses.reads.iter().filter(|held| flies(held, false))) {
+            let text = format!("{} is in use by what has started and is not waited for", held.name(model));
+            found.push(Violation::in_row("in-flight", index, at, text));
+        }
+        flying.extend(token.map(|token| (token, uses)));
+    }
+}
+
+impl Held<'_> {
+    fn name(&self, model: &Model) -> String {
+        match self {
+            Held::Tensor((param, instance), suffix) => {
+                format!("%{}{suffix}", model.params[*param].instance_name(*instance))
+            }
+            Held::Scalar(name) => format!("%{name}"),
+        }
+    }
+}
+
+fn moved(transfer: &Transfer) -> Uses<'static> {
+    let held = match *transfer {
+        Transfer::SumGradient { param, instance, .. } => Some(Held::Tensor((param, instance), crate::graph::GRADIENT)),
+        Transfer::ShareParam { param, instance, .. } => Some(Held::Tensor((param, instance), "")),
+        Transfer::Send { .. } | Transfer::Recv { .. } | Transfer::Sum { .. } => None,
+    };
+    Uses { changes: held.into_iter().collect(), ..Uses::default() }
+}
+
+/// What a run reads and changes of what its rank holds; the step graph leaves what it returns.
+fn run<'a>(model: &'a Model, program: &'a Program, instr: &Instr) -> Uses<'a> {
+    let mut uses = Uses::default();
+    let Instr::Run { body, call, instance, .. } = instr else { return uses };
+    let body = &program.bodies[*body];
+    let name = |value: Value| body.values[value].name.as_str();
+    if body.kind == BodyKind::N {
+        uses.changes.extend(body.results.iter().map(|&value| Held::Scalar(name(value))));
+    }
+    let Some(block) = body.block.map(|id| &model.blocks[id]) else { return uses };
+    let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
+    let bound = model.call_params(&model.calls[*call], *instance);
+    for arg in &body.args {
+        let owner = match arg.source {
+            Source::Param => Some(arg.value),
+            Source::State | Source::Gradient => block.owner_of(arg.value),
+            Source::Scalar => {
+                uses.reads.insert(Held::Scalar(name(arg.value)));
+                None
+            }
+            Source::Row | Source::Kept => None,
+        };
+        let place = owner.and_then(|owner| params.iter().position(|&param| param == owner));
+        let Some(&param) = place.and_then(|place| bound.get(place)) else { continue };
+        let suffix = owner.and_then(|owner| name(arg.value).strip_prefix(block.value_name(owner)));
+        let held = Held::Tensor(param, suffix.unwrap_or_default());
+        if stores(body, arg.value) {
+            uses.changes.insert(held)
+        } else {
+            uses.reads.insert(held)
+        };
+    }
+    uses
+}
+
+fn stores(body: &Body, value: Value) -> bool {
+    body.instrs.iter().any(|instr| match instr {
+        BodyInstr::Compute(stmt) => stmt.results.contains(&value),
+        BodyInstr::Wait { results, .. } => results.contains(&value),
+        BodyInstr::Start { .. } | BodyInstr::Free(_) => false,
+    })
+}

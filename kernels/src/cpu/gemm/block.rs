@@ -1,0 +1,104 @@
+//! The product of all rows with a block of the right operand.
+
+use super::level::Level;
+use super::pack::Source;
+use super::tile::Tile;
+use super::{Matrix, blocks};
+
+/// The elements of the largest tile.
+const TILE: usize = 14 * 32;
+
+/// A block of the right operand, and what to do with its products.
+pub(super) struct Block<'a> {
+    pub(super) level: &'a Level,
+    pub(super) columns: usize,
+    pub(super) k: usize,
+    pub(super) b: Matrix<*const f32>,
+    pub(super) scale: f32,
+    pub(super) accumulate: bool,
+    /// Whether full panels are read where they lie. Rows must be contiguous for that.
+    pub(super) direct: bool,
+    /// Room for the panels in the order of the tiles.
+    pub(super) packed: *mut f32,
+}
+
+/// A panel of columns in the order of the tiles.
+struct Panel {
+    first: usize,
+    columns: usize,
+    /// Columns with the padding.
+    width: usize,
+    rows: *const f32,
+    stride: usize,
+}
+
+impl Block<'_> {
+    /// Computes the products of `m` rows of `a`.
+    ///
+    /// # Safety
+    /// The operands may be read; the result and the packed panels may be written.
+    pub(super) unsafe fn run(&self, m: usize, a: Matrix<*const f32>, out: Matrix<*mut f32>) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            self.pack();
+            for rows in blocks(m, self.level.rows) {
+                for panel in self.panels() {
+                    self.tile(rows.len(), &panel, a.at([rows.start, 0]), out.at([rows.start, panel.first]));
+                }
+            }
+        }
+    }
+
+    /// Packs all panels, or the last one if that is not a full one and the others are read where they lie.
+    unsafe fn pack(&self) {
+        let width = self.level.width();
+        let first = if self.direct { self.columns / width * width } else { 0 };
+        let b = self.b.at([0, first]);
+        let source = Source { from: b.data, strides: b.strides, k: self.k, columns: self.columns - first };
+        // SAFETY: as the caller of `run` promises.
+        unsafe { (self.level.pack)(&source, self.packed.add(first * self.k), width) };
+    }
+
+    fn panels(&self) -> impl Iterator<Item = Panel> {
+        let full = self.level.width();
+        blocks(self.columns, full).map(move |range| {
+            let (first, columns) = (range.start, range.len());
+            let width = columns.next_multiple_of(self.level.lanes);
+            let (rows, stride) = if self.direct && columns == full {
+                (self.b.at([0, first]).data, self.b.strides[0])
+            } else {
+                (self.packed.wrapping_add(first * self.k).cast_const(), width)
+            };
+            Panel { first, columns, width, rows, stride }
+        })
+    }
+
+    /// The product of a few rows and a panel. Where whole vectors do not fit the result, it goes through a buffer.
+    unsafe fn tile(&self, rows: usize, panel: &Panel, a: Matrix<*const f32>, out: Matrix<*mut f32>) {
+        let compute = self.level.tiles[rows - 1][panel.width / self.level.lanes - 1];
+        let mut tile = Tile {
+            k: self.k,
+            a: a.data,
+            a_strides: a.strides,
+            b: panel.rows,
+            b_stride: panel.stride,
+            out: out.data,
+            out_stride: out.strides[0],
+            scale: self.scale,
+            accumulate: self.accumulate,
+        };
+        // SAFETY: as the caller of `run` promises.
+        unsafe {
+            if out.strides[1] == 1 && panel.columns == panel.width {
+                return compute(&tile);
+            }
+            let mut values = [0.0; TILE];
+            (tile.out, tile.out_stride, tile.accumulate) = (values.as_mut_ptr(), panel.width, false);
+            compute(&tile);
+            for (i, j) in (0..rows).flat_map(|i| (0..panel.columns).map(move |j| (i, j))) {
+                let to = out.at([i, j]).data;
+                *to = values[i * panel.width + j] + if self.accumulate { *to } else { 0.0 };
+            }
+        }
+    }
+}

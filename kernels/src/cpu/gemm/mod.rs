@@ -1,0 +1,167 @@
+//! Matrix products.
+//!
+//! The result goes tile by tile, a tile being as large as the registers allow (`tile`), for AVX-512, AVX2 or whatever
+//! there is (`level`). Blocks keep in the caches what is read again, as in Goto and van de Geijn, "Anatomy of
+//! high-performance matrix multiplication" (2008): a block of the right operand is brought into the order of the tiles
+//! (`pack`) and stays in the L2 cache, while a panel of rows of the left one stays in the L1 cache. The left operand is
+//! read where it lies: a tile wants single elements of it, which no order makes cheaper.
+//!
+//! The order in which the terms of an element are added depends on `k` alone: neither on the other sizes nor on threads.
+
+mod block;
+mod level;
+mod pack;
+#[cfg(test)]
+mod tests;
+mod tile;
+mod vector;
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use self::block::Block;
+use self::level::Level;
+use super::matrix::Matrix;
+use super::nd::span;
+use super::par::Par;
+
+/// Terms added up in registers before the result is touched: so much of a panel of rows and one of columns fit the L1
+/// cache.
+const DEPTH: usize = 272;
+/// Columns of a block of the right operand, which then takes 272 KiB of the L2 cache.
+const COLUMNS: usize = 256;
+/// With fewer rows, packing a right operand with contiguous rows costs more than it saves.
+const FEW_ROWS: usize = 256;
+
+/// A cache line.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line {
+    _elements: [f32; 16],
+}
+
+thread_local! {
+    /// Packed blocks. It grows to what the largest product needs and stays.
+    static WORKSPACE: RefCell<Vec<Line>> = const { RefCell::new(Vec::new()) };
+}
+
+/// `out = scale a b`, or that added, for `a` of `m` x `k` and `b` of `k` x `n`.
+///
+/// # Panics
+/// If `a` or `b` reaches beyond its slice.
+///
+/// # Safety
+/// The elements of `out` must be valid for writes (and reads, to add) that no one else makes meanwhile.
+pub(crate) unsafe fn multiply(
+    size: [usize; 3],
+    a: Matrix<&[f32]>,
+    b: Matrix<&[f32]>,
+    out: Matrix<*mut f32>,
+    scale: f32,
+    accumulate: bool,
+    threads: usize,
+) {
+    let [m, n, k] = size;
+    assert!(span(&[m, k], &a.strides) <= a.data.len() && span(&[k, n], &b.strides) <= b.data.len());
+    let product = Product { size, a: a.pointer(), b: b.pointer(), out, scale, accumulate }.with_contiguous_rows();
+    let level = Level::detect();
+    let [m, n, _] = product.size;
+    let (size, unit) = if m > n { (m, level.rows) } else { (n, level.width()) };
+    let units = size.div_ceil(unit);
+    Par(threads.min(units)).rows(units, usize::MAX, (), &|range, ()| {
+        let range = range.start * unit..size.min(range.end * unit);
+        // SAFETY: the sizes have been checked; the caller answers for `out`; parts have elements of their own.
+        unsafe { product.part(m > n, range).run(level) };
+    });
+}
+
+/// A product, unchecked.
+#[derive(Clone, Copy)]
+struct Product {
+    size: [usize; 3],
+    a: Matrix<*const f32>,
+    b: Matrix<*const f32>,
+    out: Matrix<*mut f32>,
+    scale: f32,
+    accumulate: bool,
+}
+
+// SAFETY: threads read `a` and `b`, and write to elements of `out` of their own.
+unsafe impl Sync for Product {}
+
+impl Product {
+    /// The transposed product, if that has contiguous rows in its result and this one has not.
+    fn with_contiguous_rows(self) -> Product {
+        if self.out.strides[1] == 1 || self.out.strides[0] != 1 {
+            return self;
+        }
+        let [m, n, k] = self.size;
+        let (a, b, out) = (self.b.transposed(), self.a.transposed(), self.out.transposed());
+        Product { size: [n, m, k], a, b, out, ..self }
+    }
+
+    /// Some of the rows of the result, or of the columns.
+    fn part(self, rows: bool, range: Range<usize>) -> Product {
+        let ([m, n, k], first) = (self.size, range.start);
+        if rows {
+            Product { size: [range.len(), n, k], a: self.a.at([first, 0]), out: self.out.at([first, 0]), ..self }
+        } else {
+            Product { size: [m, range.len(), k], b: self.b.at([0, first]), out: self.out.at([0, first]), ..self }
+        }
+    }
+
+    /// Computes it on this thread.
+    ///
+    /// # Safety
+    /// The operands may be read, and the result be written.
+    unsafe fn run(&self, level: &Level) {
+        let [m, n, k] = self.size;
+        if k == 0 {
+            // SAFETY: as the caller promises.
+            return unsafe { self.clear() };
+        }
+        let depth = k.div_ceil(k.div_ceil(DEPTH));
+        WORKSPACE.with_borrow_mut(|workspace| {
+            let lines = (depth * n.min(COLUMNS).next_multiple_of(level.width())).div_ceil(16);
+            if workspace.len() < lines {
+                workspace.resize(lines, Line { _elements: [0.0; 16] });
+            }
+            for columns in blocks(n, COLUMNS) {
+                for terms in blocks(k, depth) {
+                    let block = Block {
+                        level,
+                        columns: columns.len(),
+                        k: terms.len(),
+                        b: self.b.at([terms.start, columns.start]),
+                        scale: self.scale,
+                        accumulate: self.accumulate || terms.start > 0,
+                        direct: m <= FEW_ROWS && self.b.strides[1] == 1,
+                        packed: workspace.as_mut_ptr().cast(),
+                    };
+                    let (a, out) = (self.a.at([0, terms.start]), self.out.at([0, columns.start]));
+                    // SAFETY: as the caller promises; the workspace has room for the block.
+                    unsafe { block.run(m, a, out) };
+                }
+            }
+        });
+    }
+
+    /// The product of no terms.
+    ///
+    /// # Safety
+    /// As for [`Product::run`].
+    unsafe fn clear(&self) {
+        let [m, n, _] = self.size;
+        for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+            if !self.accumulate {
+                // SAFETY: as the caller promises.
+                unsafe { *self.out.at([i, j]).data = 0.0 };
+            }
+        }
+    }
+}
+
+/// Ranges of `size`, the last one perhaps shorter, that cover `0..n`.
+fn blocks(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..n).step_by(size).map(move |start| start..n.min(start + size))
+}

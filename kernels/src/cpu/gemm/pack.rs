@@ -1,0 +1,80 @@
+//! Packing: a block of the right operand in the order in which the micro-kernel reads it.
+
+use super::vector::Vector;
+
+/// A block of `k` rows of `columns` elements.
+#[derive(Clone, Copy)]
+pub(super) struct Source {
+    pub(super) from: *const f32,
+    /// Distances between rows and between columns.
+    pub(super) strides: [usize; 2],
+    pub(super) k: usize,
+    pub(super) columns: usize,
+}
+
+/// Writes a block in panels of `width` columns, a whole number of vectors: in each of them the columns of a row are
+/// neighbours, and rows follow one another. The last panel has only the vectors it needs, padded with zeros.
+///
+/// # Safety
+/// The processor has the instructions of `V`; the source may be read, and all panels be written.
+#[inline(always)]
+pub(super) unsafe fn pack<V: Vector>(source: &Source, to: *mut f32, width: usize) {
+    let Source { from, strides, k, columns } = *source;
+    let panels = || (0..columns).step_by(width).map(|first| (first, width.min(columns - first)));
+    // SAFETY: as the caller promises.
+    unsafe {
+        if strides[1] == 1 {
+            for q in 0..k {
+                for (first, count) in panels() {
+                    let to = to.add(first * k + q * count.next_multiple_of(V::LANES));
+                    copy::<V>(from.add(q * strides[0] + first), to, count);
+                }
+            }
+            return;
+        }
+        for (first, count) in panels() {
+            let (from, to, stride) =
+                (from.add(first * strides[1]), to.add(first * k), count.next_multiple_of(V::LANES));
+            if strides[0] == 1 {
+                transpose::<V>(from, strides[1], [count, k], to, stride);
+            } else {
+                gather(from, strides, [count, k], to, stride);
+            }
+        }
+    }
+}
+
+/// Copies `count` elements and fills up the last vector with zeros.
+#[inline(always)]
+unsafe fn copy<V: Vector>(from: *const f32, to: *mut f32, count: usize) {
+    for j in (0..count).step_by(V::LANES) {
+        // SAFETY: as the caller of `pack` promises.
+        unsafe {
+            let from = from.add(j);
+            let v = if j + V::LANES <= count { V::load(from) } else { V::load_first(from, count - j) };
+            v.store(to.add(j));
+        }
+    }
+}
+
+/// Columns that are contiguous in the source.
+#[inline(always)]
+unsafe fn transpose<V: Vector>(from: *const f32, across: usize, [count, k]: [usize; 2], to: *mut f32, stride: usize) {
+    for q in (0..k).step_by(V::LANES) {
+        for j in (0..count).step_by(V::LANES) {
+            // SAFETY: as the caller of `pack` promises.
+            unsafe { V::transpose(from.add(j * across + q), across, count - j, k - q, to.add(q * stride + j), stride) };
+        }
+    }
+}
+
+/// Columns and rows that are both apart.
+unsafe fn gather(from: *const f32, strides: [usize; 2], [count, k]: [usize; 2], to: *mut f32, stride: usize) {
+    for (q, j) in (0..k).flat_map(|q| (0..stride).map(move |j| (q, j))) {
+        // SAFETY: as the caller of `pack` promises.
+        unsafe {
+            let value = if j < count { *from.add(q * strides[0] + j * strides[1]) } else { 0.0 };
+            *to.add(q * stride + j) = value;
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Products of every instruction set, in every layout, against sums in f64.
+
+use super::super::testing::{assert_close, doubles, normals};
+use super::*;
+
+/// The instruction sets that this processor has.
+fn levels() -> Vec<&'static Level> {
+    let mut levels = vec![&level::PORTABLE];
+    #[cfg(target_arch = "x86_64")]
+    match crate::cpu::simd::Level::detect() {
+        crate::cpu::simd::Level::Avx512 => levels.extend([&level::x86::AVX2, &level::x86::AVX512]),
+        crate::cpu::simd::Level::Avx2 => levels.push(&level::x86::AVX2),
+        crate::cpu::simd::Level::Baseline => {}
+    }
+    levels
+}
+
+/// The ways in which a matrix of `rows` x `columns` may lie: by rows, by columns, with gaps in both.
+fn layouts([rows, columns]: [usize; 2]) -> [[usize; 2]; 3] {
+    [[columns, 1], [1, rows], [2 * columns + 3, 2]]
+}
+
+/// The product by definition, into the elements of `out`.
+fn exact([m, n, k]: [usize; 3], a: Matrix<&[f64]>, b: Matrix<&[f64]>, out: Matrix<&mut [f64]>, scale: f64, keep: f64) {
+    for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+        let at = |x: [usize; 2], i: usize, j: usize| i * x[0] + j * x[1];
+        let sum: f64 = (0..k).map(|q| a.data[at(a.strides, i, q)] * b.data[at(b.strides, q, j)]).sum();
+        let value = &mut out.data[at(out.strides, i, j)];
+        *value = scale * sum + keep * *value;
+    }
+}
+
+fn check(level: &Level, size: [usize; 3], [a, b, out]: [[usize; 2]; 3]) {
+    let [m, n, k] = size;
+    let [a_values, b_values] = [([m, k], a, 1), ([k, n], b, 2)].map(|(d, s, seed)| normals(span(&d, &s), seed));
+    let mut values = normals(span(&[m, n], &out), 3);
+    let mut expected = doubles(&values);
+    for (scale, accumulate) in [(1.0, false), (-0.5, true)] {
+        let (x, y) = (doubles(&a_values), doubles(&b_values));
+        let (x, y) = (Matrix { data: &x[..], strides: a }, Matrix { data: &y[..], strides: b });
+        let to = Matrix { data: &mut expected[..], strides: out };
+        exact(size, x, y, to, f64::from(scale), if accumulate { 1.0 } else { 0.0 });
+        let product = Product {
+            size,
+            a: Matrix { data: &a_values[..], strides: a }.pointer(),
+            b: Matrix { data: &b_values[..], strides: b }.pointer(),
+            out: Matrix { data: values.as_mut_ptr(), strides: out },
+            scale,
+            accumulate,
+        };
+        // SAFETY: all three have the elements that size and strides reach.
+        unsafe { product.with_contiguous_rows().run(level) };
+        // What lies in the gaps is compared too.
+        assert_close(&values, &expected, 2e-4);
+    }
+}
+
+#[test]
+fn every_layout_and_level() {
+    for level in levels() {
+        for size in [[1, 1, 1], [2, 3, 5], [14, 32, 16], [15, 33, 17], [29, 70, 40], [3, 1, 600], [1, 65, 9], [5, 4, 0]]
+        {
+            let [m, n, k] = size;
+            for a in layouts([m, k]) {
+                for b in layouts([k, n]) {
+                    for out in layouts([m, n]) {
+                        check(level, size, [a, b, out]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_size_of_a_tile() {
+    for level in levels() {
+        for (m, n) in (1..=level.rows + 1).flat_map(|m| (1..=level.width() + 1).map(move |n| (m, n))) {
+            check(level, [m, n, 7], [[7, 1], [n, 1], [n, 1]]);
+        }
+    }
+}
+
+#[test]
+fn many_blocks() {
+    let size = [FEW_ROWS + 5, COLUMNS + 40, 2 * DEPTH + 3];
+    let [m, n, k] = size;
+    for level in levels() {
+        check(level, size, [[k, 1], [n, 1], [n, 1]]);
+        check(level, size, [[1, m], [1, k], [n, 1]]);
+    }
+}
+
+#[test]
+fn the_order_of_the_sum_depends_on_k_alone() {
+    let [m, n, k] = [300, 290, 600];
+    let (a, b) = (normals(m * k, 1), normals(k * n, 2));
+    let multiply = |m: usize, first: usize, threads: usize| {
+        let mut out = vec![f32::NAN; m * n];
+        let to = Matrix::rows(out.as_mut_ptr(), n);
+        // SAFETY: `out` has `m` rows of `n`.
+        unsafe {
+            multiply([m, n, k], Matrix::rows(&a[first * k..], k), Matrix::rows(&b, n), to, 1.0, false, threads);
+        }
+        out
+    };
+    let whole = multiply(m, 0, 1);
+    assert!(multiply(m, 0, 3) == whole);
+    for first in [0, 1, 17, 299] {
+        assert!(multiply(1, first, 1) == whole[first * n..][..n], "row {first}");
+    }
+}

@@ -1,0 +1,79 @@
+//! The micro-kernel: a tile of the result that stays in registers while `k` goes by.
+
+use super::vector::Vector;
+
+/// One tile to compute: `out = scale a b`, or that added.
+pub(super) struct Tile {
+    /// Terms of each sum.
+    pub(super) k: usize,
+    /// The first element of `a`, and its strides along rows and `k`.
+    pub(super) a: *const f32,
+    pub(super) a_strides: [usize; 2],
+    /// The first row of `b`, of neighbouring elements, and the distance between rows.
+    pub(super) b: *const f32,
+    pub(super) b_stride: usize,
+    /// The first row of the result, of neighbouring elements, and the distance between rows.
+    pub(super) out: *mut f32,
+    pub(super) out_stride: usize,
+    pub(super) scale: f32,
+    pub(super) accumulate: bool,
+}
+
+/// A tile of so many rows, and columns of so many vectors.
+///
+/// # Safety
+/// The processor has the instructions of `V`, and all elements that the tile names may be read, and written in `out`.
+#[inline(always)]
+pub(super) unsafe fn compute<V: Vector, const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if tile.accumulate {
+            // What is added to arrives while the sums go on.
+            for (i, j) in (0..ROWS).flat_map(|i| (0..VECTORS).map(move |j| (i, j))) {
+                V::prefetch(tile.out.add(i * tile.out_stride + j * V::LANES));
+            }
+        }
+        let acc = match tile.a_strides {
+            [1, along] => sums::<V, ROWS, VECTORS>(tile, 1, along),
+            [down, 1] => sums::<V, ROWS, VECTORS>(tile, down, 1),
+            [down, along] => sums::<V, ROWS, VECTORS>(tile, down, along),
+        };
+        let scale = V::splat(tile.scale);
+        for (i, row) in acc.into_iter().enumerate() {
+            for (j, sum) in row.into_iter().enumerate() {
+                let to = tile.out.add(i * tile.out_stride + j * V::LANES);
+                let before = if tile.accumulate { V::load(to) } else { V::zero() };
+                sum.mul_add(scale, before).store(to);
+            }
+        }
+    }
+}
+
+/// The sums of a tile, for `a` with strides `down` along rows and `along` along `k`.
+#[inline(always)]
+unsafe fn sums<V: Vector, const ROWS: usize, const VECTORS: usize>(
+    tile: &Tile,
+    down: usize,
+    along: usize,
+) -> [[V; VECTORS]; ROWS] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut acc = [[V::zero(); VECTORS]; ROWS];
+        let (mut a, mut b) = (tile.a, tile.b);
+        for _ in 0..tile.k {
+            let mut line = [V::zero(); VECTORS];
+            for (j, v) in line.iter_mut().enumerate() {
+                *v = V::load(b.add(j * V::LANES));
+            }
+            for (i, row) in acc.iter_mut().enumerate() {
+                let x = V::splat(*a.add(i * down));
+                for (sum, &v) in row.iter_mut().zip(&line) {
+                    *sum = x.mul_add(v, *sum);
+                }
+            }
+            a = a.add(along);
+            b = b.add(tile.b_stride);
+        }
+        acc
+    }
+}

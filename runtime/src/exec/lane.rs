@@ -1,0 +1,238 @@
+//! What goes on beside a row: exchanges that have begun, and runs that were started, one after the other.
+//!
+//! Nothing here ever waits for one thing while another could go on. Where cores are free a thread does it while the row
+//! computes; else the row does it itself while it waits.
+
+use super::play::{Carried, Carrier, Hands, Play};
+use super::sheet::Sheet;
+use crate::backend::Backend;
+use crate::comm::{Awaited, Communicator, Hand};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
+
+/// A lane as its row sees it.
+pub(super) enum Beside<B: Backend, C: Communicator> {
+    /// The row's own thread does all.
+    Here(Box<Lane<B, C>>),
+    /// Another thread does.
+    Apart(Apart<C>),
+}
+
+/// A lane on a thread of its own.
+pub(super) struct Apart<C: Communicator> {
+    /// None when the lane is to end.
+    orders: Option<SyncSender<Order<C>>>,
+    done: Arc<[AtomicBool]>,
+    thread: Option<JoinHandle<()>>,
+    comm: C,
+}
+
+/// What a lane is told to see to.
+pub(super) enum Order<C: Communicator> {
+    Carry(Carried<C>),
+    /// A run, and its berth.
+    Run(Play, usize),
+}
+
+/// What one lane has to do.
+pub(super) struct Lane<B: Backend, C: Communicator> {
+    sheets: Arc<[Sheet<C>]>,
+    hands: Hands<B>,
+    flights: Flights<C>,
+    runs: VecDeque<(Play, usize)>,
+}
+
+/// Exchanges under way, and which berths are done with.
+struct Flights<C: Communicator> {
+    carried: Vec<Carried<C>>,
+    done: Arc<[AtomicBool]>,
+    /// Whether the row waits on another thread.
+    apart: bool,
+}
+
+impl<B: Backend + 'static, C: Communicator> Beside<B, C> {
+    /// A lane for these sheets, on the row's thread or on one of its own of this name.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub(super) fn new(
+        sheets: Arc<[Sheet<C>]>,
+        hands: Hands<B>,
+        comm: &C,
+        thread: Option<String>,
+    ) -> Result<Beside<B, C>, String> {
+        let berths = sheets.iter().map(|sheet| sheet.berths.iter().sum()).max().unwrap_or(0);
+        let done: Arc<[AtomicBool]> = (0..berths).map(|_| AtomicBool::new(true)).collect();
+        let flights = Flights { carried: Vec::with_capacity(berths), done: done.clone(), apart: thread.is_some() };
+        let lane = Lane { sheets, hands, flights, runs: VecDeque::with_capacity(berths) };
+        let Some(name) = thread else { return Ok(Beside::Here(Box::new(lane))) };
+        let (orders, given) = sync_channel(berths.max(1));
+        let own = comm.hand(Hand::Lane);
+        let thread = std::thread::Builder::new().name(name).spawn(move || lane.serve(&own, &given));
+        let thread = Some(thread.map_err(|why| format!("no thread for its lane: {why}"))?);
+        Ok(Beside::Apart(Apart { orders: Some(orders), done, thread, comm: comm.hand(Hand::Row) }))
+    }
+
+    /// Starts a run.
+    pub(super) fn run(&mut self, play: Play, berth: usize) {
+        match self {
+            Beside::Here(lane) => lane.take(Order::Run(play, berth)),
+            Beside::Apart(lane) => {
+                lane.done[berth].store(false, Ordering::Relaxed);
+                lane.give(Order::Run(play, berth));
+            }
+        }
+    }
+
+    /// Does what can be done now, where the row has to do it; what is waited for if anything is left.
+    pub(super) fn advance(&mut self, comm: &C) -> Option<Awaited> {
+        match self {
+            Beside::Here(lane) => lane.advance(comm),
+            Beside::Apart(_) => Some(Awaited::Lane),
+        }
+    }
+}
+
+impl<B: Backend, C: Communicator> Carrier<C> for Beside<B, C> {
+    fn carry(&mut self, carried: Carried<C>) {
+        match self {
+            Beside::Here(lane) => lane.flights.carry(carried),
+            Beside::Apart(lane) => {
+                lane.done[carried.berth].store(carried.flight.is_over(), Ordering::Relaxed);
+                if !carried.flight.is_over() {
+                    lane.give(Order::Carry(carried));
+                }
+            }
+        }
+    }
+
+    fn is_done(&self, berth: usize) -> bool {
+        let done = match self {
+            Beside::Here(lane) => &lane.flights.done,
+            Beside::Apart(lane) => &lane.done,
+        };
+        done[berth].load(Ordering::Acquire)
+    }
+}
+
+impl<C: Communicator> Apart<C> {
+    fn give(&self, order: Order<C>) {
+        // There is room for all that can be under way; a lane that has failed takes nothing more, and all are told.
+        self.orders.as_ref().map(|orders| orders.try_send(order));
+        self.comm.call(Hand::Lane);
+    }
+}
+
+impl<C: Communicator> Drop for Apart<C> {
+    fn drop(&mut self) {
+        self.orders = None;
+        self.comm.call(Hand::Lane);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl<C: Communicator> Carrier<C> for Flights<C> {
+    fn carry(&mut self, carried: Carried<C>) {
+        self.done[carried.berth].store(carried.flight.is_over(), Ordering::Relaxed);
+        if !carried.flight.is_over() {
+            self.carried.push(carried);
+        }
+    }
+
+    fn is_done(&self, berth: usize) -> bool {
+        self.done[berth].load(Ordering::Acquire)
+    }
+}
+
+impl<C: Communicator> Flights<C> {
+    /// Does of all exchanges what can be done; whether one came to its end.
+    fn advance(&mut self, comm: &C) -> bool {
+        let before = self.carried.len();
+        self.carried.retain_mut(|Carried { call, flight, berth }| {
+            comm.advance(&call.group, &call.plan, flight);
+            if flight.is_over() {
+                self.done[*berth].store(true, Ordering::Release);
+            }
+            !flight.is_over()
+        });
+        let ended = self.carried.len() < before;
+        if ended && self.apart {
+            comm.call(Hand::Row);
+        }
+        ended
+    }
+}
+
+impl<B: Backend, C: Communicator> Lane<B, C> {
+    fn take(&mut self, order: Order<C>) {
+        match order {
+            Order::Carry(carried) => self.flights.carry(carried),
+            Order::Run(play, berth) => {
+                self.flights.done[berth].store(false, Ordering::Relaxed);
+                self.runs.push_back((play, berth));
+            }
+        }
+    }
+
+    /// Does what can be done now; what is waited for if anything is left.
+    fn advance(&mut self, comm: &C) -> Option<Awaited> {
+        loop {
+            let awaited = self.play(comm);
+            if !self.flights.advance(comm) {
+                let first = self.flights.carried.first();
+                return awaited.or_else(|| first.map(|first| comm.awaited(&first.call.group)));
+            }
+        }
+    }
+
+    /// Goes on with the runs, in their order.
+    fn play(&mut self, comm: &C) -> Option<Awaited> {
+        while let Some((play, berth)) = self.runs.front_mut() {
+            let awaited = play.go_on(&self.sheets, &mut self.hands, comm, &mut self.flights);
+            if awaited.is_some() {
+                return awaited;
+            }
+            self.flights.done[*berth].store(true, Ordering::Release);
+            if self.flights.apart {
+                comm.call(Hand::Row);
+            }
+            self.runs.pop_front();
+        }
+        None
+    }
+
+    /// Carries out orders until there will be no more, or a rank fails.
+    fn serve(mut self, comm: &C, orders: &Receiver<Order<C>>) {
+        let outcome = catch_unwind(AssertUnwindSafe(|| while self.serve_once(comm, orders) {}));
+        if let Err(panic) = outcome {
+            comm.fail(reason(panic.as_ref()));
+        }
+    }
+
+    /// Rests until there is an order and carries out all that there are; whether there may be more.
+    fn serve_once(&mut self, comm: &C, orders: &Receiver<Order<C>>) -> bool {
+        let mut first = Err(TryRecvError::Empty);
+        let called = comm.rest(&mut || {
+            first = orders.try_recv();
+            !matches!(first, Err(TryRecvError::Empty))
+        });
+        let (Ok(()), Ok(first)) = (called, first) else { return false };
+        self.take(first);
+        let all_done = &mut || {
+            orders.try_iter().for_each(|order| self.take(order));
+            self.advance(comm)
+        };
+        comm.wait(all_done).is_ok()
+    }
+}
+
+/// What a panic said.
+pub(super) fn reason(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".to_string())
+}

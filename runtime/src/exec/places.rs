@@ -1,0 +1,110 @@
+//! Where registers, bundles and the values of a run lie: the offsets that the program states, walked along a row.
+
+use super::body::Operand;
+use ir::arena::{Arena, Place, Role};
+use ir::entity::SecondaryMap;
+use ir::graph::ParamInstance;
+use ir::ids::{Reg, Value};
+use ir::program::{Body, Class};
+use std::collections::HashMap;
+
+/// Offsets of one row, at the instruction that is being made ready.
+pub(super) struct Places<'a> {
+    class: &'a Class,
+    arena: &'a Arena,
+    held: HashMap<(ParamInstance, &'a Role), u64>,
+    registers: SecondaryMap<Reg, Option<u64>>,
+    /// What each bundle holds.
+    bundles: SecondaryMap<Reg, Option<HashMap<Value, u64>>>,
+}
+
+impl<'a> Places<'a> {
+    /// At the beginning of a row.
+    ///
+    /// # Errors
+    /// The program does not say where its tensors lie.
+    pub(super) fn new(class: &'a Class) -> Result<Places<'a>, String> {
+        let arena = class.arena.as_ref();
+        let arena = arena.ok_or("the program does not say where its tensors lie: the pass `memory` has not run")?;
+        let held = arena.held.iter().map(|held| (((held.param, held.instance), &held.role), held.at)).collect();
+        Ok(Places { class, arena, held, registers: SecondaryMap::new(), bundles: SecondaryMap::new() })
+    }
+
+    /// The places that an instruction states.
+    pub(super) fn stated(&self, instr: usize) -> &'a [u64] {
+        self.arena.at.get(instr).map_or(&[], Vec::as_slice)
+    }
+
+    /// The one place that an instruction states.
+    pub(super) fn one(&self, instr: usize) -> Result<u64, String> {
+        self.stated(instr).first().copied().ok_or_else(|| format!("instruction {instr} does not say where"))
+    }
+
+    pub(super) fn held(&self, owner: ParamInstance, role: &Role) -> Result<u64, String> {
+        self.held.get(&(owner, role)).copied().ok_or_else(|| "a kept tensor has no place".to_string())
+    }
+
+    pub(super) fn scalar(&self, name: &str) -> Option<u64> {
+        self.arena.scalars.get(name).copied()
+    }
+
+    pub(super) fn register(&self, reg: Reg) -> Result<u64, String> {
+        self.registers[reg].ok_or_else(|| format!("%{} holds nothing", self.class.regs[reg].name))
+    }
+
+    pub(super) fn set(&mut self, reg: Reg, at: u64) {
+        self.registers[reg] = Some(at);
+    }
+
+    /// Where a value lies that one of the bundles holds.
+    pub(super) fn kept(&self, bundles: &[Reg], value: Value) -> Option<u64> {
+        bundles.iter().find_map(|&reg| self.bundles[reg].as_ref()?.get(&value).copied())
+    }
+
+    pub(super) fn set_bundle(&mut self, reg: Reg, values: HashMap<Value, u64>) {
+        self.bundles[reg] = Some(values);
+    }
+}
+
+/// Where the values of one run of a body lie.
+pub(super) struct Frame<'a> {
+    pub(super) body: &'a Body,
+    /// What the body is given.
+    pub(super) given: HashMap<Value, u64>,
+    /// Gradient sums that begin with this run: layout changes write them straight.
+    pub(super) begins: Vec<Value>,
+    /// What the run states: its results, the slot if it keeps anything, the scratch if it has any.
+    pub(super) stated: &'a [u64],
+    pub(super) keeps: bool,
+}
+
+impl Frame<'_> {
+    /// Where an operand of a step lies.
+    ///
+    /// # Errors
+    /// It has no place.
+    pub(super) fn at(&self, operand: Operand) -> Result<u64, String> {
+        match operand {
+            Operand::Staged(value) if !self.begins.contains(&value) => self.made(value),
+            Operand::Value(value) | Operand::Staged(value) => match self.given.get(&value) {
+                Some(&at) => Ok(at),
+                None => self.made(value),
+            },
+        }
+    }
+
+    fn made(&self, value: Value) -> Result<u64, String> {
+        let missing = || format!("%{} has no place", self.body.values[value].name);
+        let place = self.body.frame.as_ref().and_then(|frame| frame.places.get(&value)).ok_or_else(missing)?;
+        let results = self.body.results.len();
+        let (stated, offset) = match *place {
+            Place::Same(other) if other == value => return Err(missing()),
+            Place::Same(other) => return self.at(Operand::Value(other)),
+            Place::Row => (self.body.results.iter().position(|&result| result == value), 0),
+            Place::Slot(offset) => (self.keeps.then_some(results), offset),
+            Place::Scratch(offset) => (Some(results + usize::from(self.keeps)), offset),
+        };
+        let base = stated.and_then(|stated| self.stated.get(stated)).ok_or_else(missing)?;
+        Ok(base + offset)
+    }
+}

@@ -1,0 +1,84 @@
+//! The plainest memory plan: every tensor has bytes that no other has.
+
+use ir::arena::{ALIGNMENT, Arena, Frame, Held, Place, Role};
+use ir::graph::Model;
+use ir::program::{Body, BodyInstr, Class, Instr, Program, Transfer};
+use ir::types::Type;
+use std::collections::BTreeMap;
+
+/// Bytes that go on and on.
+struct Room(u64);
+
+impl Room {
+    fn take(&mut self, bytes: u64) -> u64 {
+        let at = self.0;
+        self.0 += bytes.next_multiple_of(ALIGNMENT);
+        at
+    }
+
+    fn tensor(&mut self, ty: &Type, model: &Model) -> u64 {
+        self.take(ty.local_bytes(&model.mesh))
+    }
+}
+
+/// Fills the frames and arenas of a program.
+pub(super) fn place(model: &Model, program: &mut Program) {
+    let frames: Vec<Frame> = program.bodies.values().map(|body| frame(model, body)).collect();
+    for (body, frame) in program.bodies.values_mut().zip(frames) {
+        body.frame = Some(frame);
+    }
+    let arenas: Vec<Arena> = program.classes.iter().map(|class| arena(model, program, class)).collect();
+    for (class, arena) in program.classes.iter_mut().zip(arenas) {
+        class.arena = Some(arena);
+    }
+}
+
+fn frame(model: &Model, body: &Body) -> Frame {
+    let (mut slot, mut scratch, mut places) = (Room(0), Room(0), BTreeMap::new());
+    let made = body.instrs.iter().flat_map(|instr| match instr {
+        BodyInstr::Compute(stmt) => stmt.results.as_slice(),
+        BodyInstr::Wait { results, .. } => results,
+        BodyInstr::Start { .. } | BodyInstr::Free(_) => &[],
+    });
+    for &value in made {
+        let ty = &body.values[value].ty;
+        let place = match () {
+            () if body.results.contains(&value) => Place::Row,
+            () if body.keeps.contains(&value) => Place::Slot(slot.tensor(ty, model)),
+            () => Place::Scratch(scratch.tensor(ty, model)),
+        };
+        places.insert(value, place);
+    }
+    Frame { slot: slot.0, scratch: scratch.0, places }
+}
+
+fn arena(model: &Model, program: &Program, class: &Class) -> Arena {
+    let mut room = Room(0);
+    let mut held = Vec::new();
+    for &(param, instance) in &class.params {
+        for role in [Role::Param, Role::Gradient, Role::State("m".to_string())] {
+            held.push(Held { param, instance, role, at: room.tensor(&model.params[param].ty, model) });
+        }
+    }
+    let scalars = ["lr", "step", "clip"].map(|name| (name.to_string(), room.take(4))).into();
+    let at = class.instrs.iter().map(|instr| states(model, program, class, instr, &mut room)).collect();
+    Arena { bytes: room.0, held, scalars, at }
+}
+
+/// What an instruction states.
+fn states(model: &Model, program: &Program, class: &Class, instr: &Instr, room: &mut Room) -> Vec<u64> {
+    let mut register = |reg| class.regs[reg].ty.as_ref().map_or(0, |ty| room.tensor(ty, model));
+    match instr {
+        Instr::Feed { out, .. } | Instr::Seed { out } | Instr::Add { into: out, .. } => vec![register(*out)],
+        Instr::Start { transfer: Transfer::Recv { ty, .. }, .. } => vec![room.tensor(ty, model)],
+        Instr::Start { transfer: Transfer::Sum { .. }, operand: Some(reg), .. } => vec![register(*reg)],
+        Instr::Run { body, results, keep, .. } => {
+            let frame = program.bodies[*body].frame.clone().unwrap_or_default();
+            let mut at: Vec<u64> = results.iter().map(|&reg| register(reg)).collect();
+            at.extend(keep.map(|_| room.take(frame.slot)));
+            at.extend((frame.scratch > 0).then(|| room.take(frame.scratch)));
+            at
+        }
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,191 @@
+//! The order of a body's statements: layout changes go on while what does not wait for them is computed.
+//!
+//! List scheduling on two lanes. One computes, one statement at a time; the other carries out the layout changes that have
+//! started, in order. A layout change starts as soon as its operands are there, though never before another over the same
+//! axes that stands earlier in the text: all ranks of a group meet for the same things in the same order. Of what can be
+//! computed without waiting, the statement goes first that layout changes wait for the longest; statements that none waits
+//! for keep their order among themselves and fill the time in which all others would wait.
+
+use cost::{Cluster, seconds_of_stmt};
+use ir::graph::{Block, Stmt};
+use ir::ids::Value;
+use ir::mesh::{Axes, Mesh};
+use ir::ops::Op;
+use std::collections::HashMap;
+
+/// What is done with a statement, by its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    /// Runs its kernel.
+    Compute(usize),
+    /// Starts its layout change.
+    Start(usize),
+    /// Waits for it.
+    Wait(usize),
+}
+
+/// A statement, as far as its order matters.
+struct Item {
+    seconds: f64,
+    /// Its layout change goes on by itself.
+    moves: bool,
+    is_change: bool,
+    /// Earlier statements that must be over: they define what it reads, or use what it defines.
+    needs: Vec<usize>,
+    /// The one before it over the same axes, which must have started.
+    behind: Option<usize>,
+    /// Seconds from its begin to the end of the last layout change that needs it; 0 where none does.
+    urgency: f64,
+}
+
+/// The order of statements of a block on a mesh. Each layout change is waited for before its first use, or at the end.
+pub(super) fn overlap(cluster: &Cluster, mesh: &Mesh, block: &Block, stmts: &[&Stmt]) -> Vec<Step> {
+    let mut list = List::new(items(cluster, mesh, block, stmts));
+    while list.todo() {
+        list.start();
+        list.compute();
+    }
+    (0..stmts.len()).for_each(|item| list.wait(item));
+    list.steps
+}
+
+fn items(cluster: &Cluster, mesh: &Mesh, block: &Block, stmts: &[&Stmt]) -> Vec<Item> {
+    let mut uses = Uses::default();
+    let mut last_over: HashMap<Axes, usize> = HashMap::new();
+    let mut items: Vec<Item> = Vec::new();
+    for (at, stmt) in stmts.iter().enumerate() {
+        let over = match &stmt.op {
+            Op::Collective(collective) if collective.communicates() => Some(collective.over().sorted()),
+            _ => None,
+        };
+        items.push(Item {
+            seconds: seconds_of_stmt(cluster, mesh, block, stmt),
+            moves: over.is_some(),
+            is_change: matches!(stmt.op, Op::Collective(_)),
+            needs: uses.needs(at, stmt),
+            behind: over.and_then(|over| last_over.insert(over, at)),
+            urgency: 0.0,
+        });
+    }
+    for at in (0..items.len()).rev() {
+        if items[at].moves || items[at].urgency > 0.0 {
+            items[at].urgency += items[at].seconds;
+        }
+        let urgency = items[at].urgency;
+        for before in items[at].needs.clone().into_iter().chain(items[at].behind) {
+            items[before].urgency = items[before].urgency.max(urgency);
+        }
+    }
+    items
+}
+
+/// Who has touched the values so far.
+#[derive(Default)]
+struct Uses {
+    writer: HashMap<Value, usize>,
+    readers: HashMap<Value, Vec<usize>>,
+}
+
+impl Uses {
+    /// The statements that one must come after. What it defines may be an argument that others have read, or a sum.
+    fn needs(&mut self, at: usize, stmt: &Stmt) -> Vec<usize> {
+        let mut needs = Vec::new();
+        for value in stmt.operands.iter().chain(&stmt.results) {
+            needs.extend(self.writer.get(value));
+        }
+        for value in &stmt.results {
+            needs.extend(self.readers.remove(value).into_iter().flatten());
+            self.writer.insert(*value, at);
+        }
+        for &value in &stmt.operands {
+            self.readers.entry(value).or_default().push(at);
+        }
+        needs.retain(|&before| before != at);
+        needs.sort_unstable();
+        needs.dedup();
+        needs
+    }
+}
+
+/// The order so far.
+struct List {
+    items: Vec<Item>,
+    steps: Vec<Step>,
+    /// When what has been computed, or has started, is over.
+    ends: Vec<Option<f64>>,
+    waited: Vec<bool>,
+    /// Until when each lane is taken.
+    computing: f64,
+    moving: f64,
+}
+
+impl List {
+    fn new(items: Vec<Item>) -> List {
+        let count = items.len();
+        let (ends, waited) = (vec![None; count], vec![false; count]);
+        List { items, steps: Vec::new(), ends, waited, computing: 0.0, moving: 0.0 }
+    }
+
+    fn todo(&self) -> bool {
+        self.ends.iter().any(Option::is_none)
+    }
+
+    /// When all that a statement needs is there; `None` if something has not begun, or it has itself.
+    fn ready(&self, at: usize) -> Option<f64> {
+        let item = &self.items[at];
+        let begun = self.ends[at].is_none() && item.behind.is_none_or(|before| self.ends[before].is_some());
+        let ends = item.needs.iter().map(|&before| self.ends[before]);
+        ends.fold(begun.then_some(0.0), |latest, end| Some(f64::max(latest?, end?)))
+    }
+
+    /// Starts all layout changes that need not wait, in order.
+    fn start(&mut self) {
+        for at in 0..self.items.len() {
+            if self.items[at].moves && self.ready(at).is_some_and(|ready| ready <= self.computing) {
+                self.issue(at);
+            }
+        }
+    }
+
+    /// Computes the most urgent statement that need not wait. If all must, lets time pass until the first need not.
+    fn compute(&mut self) {
+        let ready: Vec<(usize, f64)> =
+            (0..self.items.len()).filter_map(|at| self.ready(at).map(|ready| (at, ready))).collect();
+        let now = ready.iter().filter(|(at, ready)| !self.items[*at].moves && *ready <= self.computing);
+        // Of equals the first: `max_by` gives the last.
+        match now.rev().max_by(|(a, _), (b, _)| self.items[*a].urgency.total_cmp(&self.items[*b].urgency)) {
+            Some(&(at, _)) => self.issue(at),
+            None => {
+                let next = ready.iter().map(|(_, ready)| *ready).min_by(f64::total_cmp);
+                self.computing = next.map_or(self.computing, |next| next.max(self.computing));
+            }
+        }
+    }
+
+    fn issue(&mut self, at: usize) {
+        for place in 0..self.items[at].needs.len() {
+            self.wait(self.items[at].needs[place]);
+        }
+        let Item { seconds, moves, is_change, .. } = self.items[at];
+        self.steps.push(if is_change { Step::Start(at) } else { Step::Compute(at) });
+        if moves {
+            self.moving = self.moving.max(self.computing) + seconds;
+        } else {
+            self.computing += seconds;
+        }
+        self.ends[at] = Some(if moves { self.moving } else { self.computing });
+        if is_change && !moves {
+            self.wait(at);
+        }
+    }
+
+    /// Waits for a layout change, unless that has been done.
+    fn wait(&mut self, at: usize) {
+        if self.items[at].is_change && !std::mem::replace(&mut self.waited[at], true) {
+            self.steps.push(Step::Wait(at));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! The frame of a body: what it gives lies where the row says, what it keeps in the slot, all else in the scratch.
+
+use super::interval::{Interval, aligned, pack};
+use super::liveness::{FOREVER, Life, Lives};
+use super::sharing::{Class, classes};
+use ir::arena::{Frame, Place};
+use ir::graph::Model;
+use ir::ids::Value;
+use ir::program::Body;
+use std::collections::BTreeMap;
+
+/// Bytes of a frame, and when they are used: from an instruction of the body up to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Piece {
+    pub(super) offset: u64,
+    pub(super) size: u64,
+    pub(super) from: usize,
+    pub(super) to: usize,
+}
+
+/// Where a result or a kept value of a body lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Given {
+    /// It is so many-th argument of the body, or lies on it.
+    Arg(usize),
+    /// It is, or lies on, so many-th of the results that the body makes.
+    Row(usize),
+    /// It is so many-th piece of the slot.
+    Slot(usize),
+}
+
+/// A body with its frame.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) frame: Frame,
+    /// Per result.
+    pub(super) results: Vec<Given>,
+    /// Per kept value.
+    pub(super) keeps: Vec<Given>,
+    /// The results that the body makes; all at offset 0.
+    pub(super) rows: Vec<Piece>,
+    pub(super) slot: Vec<Piece>,
+    pub(super) scratch: Vec<Piece>,
+}
+
+impl Layout {
+    pub(super) fn new(model: &Model, body: &Body) -> Layout {
+        let lives = Lives::new(body);
+        let classes = classes(model, body, &lives);
+        let bytes = |value: Value| aligned(body.values[value].ty.local_bytes(&model.mesh));
+        let interval = |value: Value, life: &Life| Interval { size: bytes(value), from: life.from, to: life.to };
+        let mut laid = Laid::default();
+        let (mut kept, mut inner): (Vec<(Value, &Class, Interval)>, Vec<(Value, Interval)>) = Default::default();
+        for (&first, class) in &classes {
+            let interval = interval(first, &class.life);
+            match (class.arg, class.result) {
+                (Some(arg), _) => {
+                    let place = body.args.iter().position(|given| given.value == arg);
+                    laid.together(class, arg, place.map(Given::Arg));
+                }
+                (None, Some(result)) => laid.give(class, result, interval),
+                (None, None) if class.is_given() => {
+                    let root = body.keeps.iter().find(|value| class.members.contains(value)).unwrap_or(&first);
+                    kept.push((*root, class, interval));
+                }
+                (None, None) => {
+                    laid.together(class, first, None);
+                    inner.push((first, interval));
+                }
+            }
+        }
+        inner.extend(lives.staged.iter().map(|(value, life)| (*value, interval(*value, life))));
+        let slot = laid.keep(kept);
+        let scratch = laid.scratch(inner);
+        let given = |values: &[Value]| values.iter().map(|value| laid.given[value]).collect();
+        let (results, keeps) = (given(&body.results), given(&body.keeps));
+        let frame = Frame { slot, scratch, places: laid.places };
+        Layout { frame, results, keeps, rows: laid.rows, slot: laid.slot, scratch: laid.inner }
+    }
+
+    /// The most bytes of results, slot and scratch that are in use at once, and when.
+    pub(super) fn peak(&self) -> (u64, usize) {
+        let all = || self.rows.iter().chain(&self.slot).chain(&self.scratch);
+        let used = |time: usize| all().filter(|piece| piece.is_used(time)).map(|piece| piece.size).sum();
+        all().map(|piece| (used(piece.from), piece.from)).max_by_key(|(bytes, _)| *bytes).unwrap_or((0, 0))
+    }
+}
+
+impl Piece {
+    pub(super) fn is_used(&self, time: usize) -> bool {
+        self.from <= time && time < self.to
+    }
+}
+
+/// What has been laid out so far.
+#[derive(Default)]
+struct Laid {
+    places: BTreeMap<Value, Place>,
+    given: BTreeMap<Value, Given>,
+    rows: Vec<Piece>,
+    slot: Vec<Piece>,
+    inner: Vec<Piece>,
+}
+
+impl Laid {
+    /// All members of a class lie on one of them.
+    fn together(&mut self, class: &Class, root: Value, given: Option<Given>) {
+        for &member in &class.members {
+            if member != root {
+                self.places.insert(member, Place::Same(root));
+            }
+            self.given.extend(given.map(|given| (member, given)));
+        }
+    }
+
+    fn give(&mut self, class: &Class, result: Value, Interval { size, from, .. }: Interval) {
+        self.together(class, result, Some(Given::Row(self.rows.len())));
+        self.places.insert(result, Place::Row);
+        self.rows.push(Piece { offset: 0, size, from, to: FOREVER });
+    }
+
+    /// What is kept lies in the order in which it is made, so that the end of a slot is used last. Gives its bytes.
+    fn keep(&mut self, mut kept: Vec<(Value, &Class, Interval)>) -> u64 {
+        kept.sort_by_key(|(.., interval)| interval.from);
+        let mut end = 0;
+        for (root, class, Interval { size, from, .. }) in kept {
+            self.together(class, root, Some(Given::Slot(self.slot.len())));
+            self.places.insert(root, Place::Slot(end));
+            self.slot.push(Piece { offset: end, size, from, to: FOREVER });
+            end += size;
+        }
+        end
+    }
+
+    /// The scratch is packed from its end, so that its beginning is used when most is needed. Gives its bytes.
+    fn scratch(&mut self, inner: Vec<(Value, Interval)>) -> u64 {
+        let intervals: Vec<Interval> = inner.iter().map(|(_, interval)| *interval).collect();
+        let (bytes, offsets) = pack(&intervals);
+        for ((value, Interval { size, from, to }), offset) in inner.into_iter().zip(offsets) {
+            let offset = bytes - offset - size;
+            self.places.insert(value, Place::Scratch(offset));
+            self.inner.push(Piece { offset, size, from, to });
+        }
+        bytes
+    }
+}

@@ -1,0 +1,97 @@
+//! What lives from step to step: parameters, gradient sums and optimizer states, and the scalars that bodies read by name.
+
+use super::interval::aligned;
+use ir::arena::{ALIGNMENT, Arena, Held, Role};
+use ir::graph::{ArgKind, Model, ParamInstance, SectionKind};
+use ir::ids::{BodyId, Value};
+use ir::program::{Body, BodyKind, Class, Instr, Program, Source};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// The bytes of each tensor that a class holds. Tensors of one role lie together: parameters, then gradients, then states.
+pub(super) type Catalogue = BTreeMap<(Role, ParamInstance), u64>;
+
+/// All that a class holds from step to step.
+pub(super) fn catalogue(model: &Model, program: &Program, class: &Class) -> Catalogue {
+    let mut held = Catalogue::new();
+    let mut hold = |role: Role, owner: ParamInstance, bytes: u64| {
+        let most = held.entry((role, owner)).or_default();
+        *most = aligned(bytes).max(*most);
+    };
+    for &owner in &class.params {
+        hold(Role::Param, owner, model.params[owner.0].ty.local_bytes(&model.mesh));
+    }
+    for (body, call, instance) in runs(class) {
+        let body = &program.bodies[body];
+        let bound = match model.calls.get(call) {
+            Some(call) if body.block.is_some() => model.call_params(call, instance),
+            _ => continue,
+        };
+        for (place, role, value) in bindings(model, body) {
+            let bytes = body.values[value].ty.local_bytes(&model.mesh);
+            bound.get(place).into_iter().for_each(|&owner| hold(role.clone(), owner, bytes));
+        }
+    }
+    held
+}
+
+/// The bodies that a row runs, each with its call and instance, once.
+fn runs(class: &Class) -> BTreeSet<(BodyId, usize, u32)> {
+    let of = |instr: &Instr| match instr {
+        Instr::Run { body, call, instance, .. } => Some((*body, *call, *instance)),
+        _ => None,
+    };
+    class.instrs.iter().filter_map(of).collect()
+}
+
+/// What a body is given of parameters: the parameter's place among those of the block, and what it is of it.
+fn bindings(model: &Model, body: &Body) -> Vec<(usize, Role, Value)> {
+    let Some(block) = body.block.map(|id| &model.blocks[id]) else { return Vec::new() };
+    let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
+    let binding = |arg: &ir::program::BodyArg| {
+        let suffix = || block.value_name(arg.value).rsplit_once('.').map_or("", |(_, suffix)| suffix).to_string();
+        let (owner, role) = match arg.source {
+            Source::Param => (arg.value, Role::Param),
+            Source::Gradient => (block.owner_of(arg.value)?, Role::Gradient),
+            Source::State => (block.owner_of(arg.value)?, Role::State(suffix())),
+            Source::Row | Source::Kept | Source::Scalar => return None,
+        };
+        Some((params.iter().position(|&param| param == owner)?, role, arg.value))
+    };
+    body.args.iter().filter_map(binding).collect()
+}
+
+/// One after the other, from the beginning of the arena. Gives where they end.
+pub(super) fn lay(catalogue: &Catalogue) -> (Vec<Held>, u64) {
+    let mut end = 0;
+    let mut held = Vec::new();
+    for ((role, (param, instance)), bytes) in catalogue {
+        held.push(Held { param: *param, instance: *instance, role: role.clone(), at: end });
+        end += bytes;
+    }
+    (held, end)
+}
+
+/// The places of another program of the same ranks, and where they end.
+pub(super) fn same_as(arena: &Arena, catalogue: &Catalogue) -> (Vec<Held>, u64) {
+    let end = |held: &Held| held.at + catalogue.get(&(held.role.clone(), (held.param, held.instance))).unwrap_or(&0);
+    (arena.held.clone(), arena.held.iter().map(end).max().unwrap_or(0))
+}
+
+/// A place for each scalar that the bodies of a row read by name or that the step graph leaves. Gives where they end.
+pub(super) fn scalars(model: &Model, program: &Program, class: &Class, from: u64) -> (BTreeMap<String, u64>, u64) {
+    let graph = model.step.as_ref().map(|step| &step.graph);
+    let returned: HashSet<&str> = graph
+        .map(|graph| graph[SectionKind::F].ret.iter().map(|&value| graph.value_name(value)).collect())
+        .unwrap_or_default();
+    let mut names: BTreeSet<&str> = BTreeSet::new();
+    for (body, ..) in runs(class) {
+        let body = &program.bodies[body];
+        let name = |value: Value| body.values[value].name.as_str();
+        names.extend(body.args.iter().filter(|arg| arg.source == Source::Scalar).map(|arg| name(arg.value)));
+        if body.kind == BodyKind::N {
+            names.extend(body.results.iter().map(|&value| name(value)).filter(|name| returned.contains(name)));
+        }
+    }
+    let places = names.iter().zip(0..).map(|(name, place)| (name.to_string(), from + place * ALIGNMENT)).collect();
+    (places, from + names.len() as u64 * ALIGNMENT)
+}

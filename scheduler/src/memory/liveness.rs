@@ -1,0 +1,81 @@
+//! When the values of a body are there, in places of its instructions.
+
+use ir::ids::{Token, Value};
+use ir::program::{Body, BodyInstr};
+use std::collections::{BTreeMap, HashMap};
+
+/// The end of what a body gives away.
+pub(super) const FOREVER: usize = usize::MAX;
+
+/// The life of a value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Life {
+    /// The instruction that begins to write it: of a layout change its start, since results may come in from then on.
+    pub(super) from: usize,
+    /// The last instruction that reads it: of a layout change its wait.
+    pub(super) read: usize,
+    /// The first instruction at which it is gone.
+    pub(super) to: usize,
+}
+
+/// The lives of the values of a body.
+pub(super) struct Lives {
+    /// Of arguments and of all that the body makes.
+    pub(super) of: BTreeMap<Value, Life>,
+    /// What a wait adds to a gradient sum is there for so long.
+    pub(super) staged: Vec<(Value, Life)>,
+}
+
+impl Lives {
+    pub(super) fn new(body: &Body) -> Lives {
+        let arg = |at: usize| Life { from: at, read: at, to: FOREVER };
+        let mut of: BTreeMap<Value, Life> = body.args.iter().map(|given| (given.value, arg(0))).collect();
+        let mut staged = Vec::new();
+        let mut started: HashMap<Token, (usize, &[Value])> = HashMap::new();
+        let end = body.instrs.len();
+        for (at, instr) in body.instrs.iter().enumerate() {
+            match instr {
+                BodyInstr::Compute(stmt) => {
+                    read(&mut of, &stmt.operands, at);
+                    for &value in &stmt.results {
+                        of.entry(value).or_insert(Life { from: at, read: at, to: end });
+                    }
+                }
+                BodyInstr::Start { token, operands, .. } => {
+                    read(&mut of, operands, at);
+                    started.insert(*token, (at, operands));
+                }
+                BodyInstr::Wait { token, results } => {
+                    let (from, operands) = started.remove(token).unwrap_or((at, &[]));
+                    read(&mut of, operands, at);
+                    for &value in results {
+                        let life = Life { from, read: at, to: end };
+                        let is_sum = body
+                            .args
+                            .iter()
+                            .any(|arg| arg.value == value && arg.source == ir::program::Source::Gradient);
+                        if is_sum {
+                            staged.push((value, Life { to: at + 1, ..life }));
+                        }
+                        of.entry(value).or_insert(life);
+                    }
+                }
+                BodyInstr::Free(values) => {
+                    for value in values {
+                        of.entry(*value).and_modify(|life| life.to = at);
+                    }
+                }
+            }
+        }
+        for value in body.results.iter().chain(&body.keeps) {
+            of.entry(*value).and_modify(|life| (life.read, life.to) = (FOREVER, FOREVER));
+        }
+        Lives { of, staged }
+    }
+}
+
+fn read(of: &mut BTreeMap<Value, Life>, values: &[Value], at: usize) {
+    for value in values {
+        of.entry(*value).and_modify(|life| life.read = life.read.max(at));
+    }
+}

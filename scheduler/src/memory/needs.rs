@@ -1,0 +1,90 @@
+//! What a row needs: blocks of bytes, each of parts that live until their last holder lets go.
+
+use std::ops::Range;
+
+/// What a block is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Use {
+    /// A register.
+    Boundary,
+    /// The slot of a bundle.
+    Kept,
+    /// The scratch of a started run, or where a sum of gradients is made.
+    Scratch,
+}
+
+/// Bytes that are placed as one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Block {
+    pub(super) usage: Use,
+    /// The instruction from which on it is there.
+    pub(super) start: usize,
+    /// It is made in the course of a run that the row waits for, not at once.
+    pub(super) within: bool,
+    pub(super) size: u64,
+    /// Its parts, among all of the row.
+    pub(super) parts: Range<usize>,
+}
+
+/// A part of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Part {
+    pub(super) block: usize,
+    pub(super) offset: u64,
+    pub(super) size: u64,
+    /// The instruction at which it is gone.
+    pub(super) end: usize,
+    holders: u32,
+}
+
+/// One of the places that an instruction states.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum At {
+    /// That of a part.
+    Part(usize),
+    /// That of a block.
+    Block(usize),
+    /// That of the scratch of a run that the row waits for.
+    Scratch,
+    /// Nothing lies there.
+    Nowhere,
+}
+
+/// What a row needs.
+#[derive(Default, Debug)]
+pub(super) struct Needs {
+    pub(super) blocks: Vec<Block>,
+    pub(super) parts: Vec<Part>,
+    /// Per instruction, the places that it states.
+    pub(super) at: Vec<Vec<At>>,
+}
+
+impl Needs {
+    /// A block of parts of these offsets and sizes, that nobody holds yet.
+    pub(super) fn block(&mut self, usage: Use, start: usize, within: bool, pieces: &[(u64, u64)]) -> Range<usize> {
+        let (block, first) = (self.blocks.len(), self.parts.len());
+        let part = |&(offset, size): &(u64, u64)| Part { block, offset, size, end: usize::MAX, holders: 0 };
+        self.parts.extend(pieces.iter().map(part));
+        let size = pieces.iter().map(|(offset, size)| offset + size).max().unwrap_or(0);
+        let parts = first..self.parts.len();
+        self.blocks.push(Block { usage, start, within, size, parts: parts.clone() });
+        parts
+    }
+
+    pub(super) fn hold(&mut self, part: usize) {
+        self.parts[part].holders += 1;
+    }
+
+    /// Lets go of a part; with its last holder it is gone.
+    pub(super) fn release(&mut self, part: usize, now: usize) {
+        let part = &mut self.parts[part];
+        part.holders -= 1;
+        if part.holders == 0 {
+            part.end = now;
+        }
+    }
+
+    pub(super) fn is_shared(&self, part: usize) -> bool {
+        self.parts[part].holders > 1
+    }
+}

@@ -1,0 +1,257 @@
+//! A row from its first instruction to its last: what each brings to life, and who holds it.
+
+use super::frame::{Given, Layout};
+use super::held::Catalogue;
+use super::interval::aligned;
+use super::needs::{At, Needs, Use};
+use ir::arena::Role;
+use ir::entity::{PrimaryMap, SecondaryMap};
+use ir::graph::Model;
+use ir::ids::{BodyId, Reg, Token};
+use ir::program::{Class, Instr, Program, Source, Transfer};
+use ir::types::Type;
+use std::collections::HashMap;
+
+/// The frames of all bodies.
+pub(super) type Layouts = PrimaryMap<BodyId, Layout>;
+
+/// What a register holds; a part that is `None` lives from step to step.
+#[derive(Clone)]
+enum Holding {
+    Tensor(Option<usize>),
+    Bundle(BodyId, Vec<Option<usize>>),
+}
+
+/// What is under way.
+#[derive(Default)]
+struct Flight {
+    /// Held until it has landed.
+    holds: Vec<usize>,
+    /// The register that is summed.
+    sum: Option<Reg>,
+    /// What comes: of a receive, and of a sum.
+    result: Option<usize>,
+}
+
+struct Walk<'a> {
+    model: &'a Model,
+    program: &'a Program,
+    layouts: &'a Layouts,
+    class: &'a Class,
+    catalogue: &'a Catalogue,
+    registers: SecondaryMap<Reg, Option<Holding>>,
+    flights: HashMap<Token, Flight>,
+    /// Where the arguments of a body stand in the bundles that others have made: which bundle, and which of its values.
+    kept: HashMap<(BodyId, Vec<BodyId>), Vec<Option<(usize, usize)>>>,
+    needs: Needs,
+    now: usize,
+}
+
+/// Walks the row of a class.
+pub(super) fn needs(
+    model: &Model,
+    program: &Program,
+    layouts: &Layouts,
+    class: &Class,
+    catalogue: &Catalogue,
+) -> Needs {
+    let mut walk = Walk {
+        model,
+        program,
+        layouts,
+        class,
+        catalogue,
+        registers: SecondaryMap::new(),
+        flights: HashMap::new(),
+        kept: HashMap::new(),
+        needs: Needs::default(),
+        now: 0,
+    };
+    for (now, instr) in class.instrs.iter().enumerate() {
+        walk.now = now;
+        let at = walk.step(instr);
+        walk.needs.at.push(at);
+    }
+    walk.needs.parts.iter_mut().for_each(|part| part.end = part.end.min(class.instrs.len()));
+    walk.needs
+}
+
+impl Walk<'_> {
+    fn step(&mut self, instr: &Instr) -> Vec<At> {
+        match instr {
+            Instr::Feed { out, .. } | Instr::Seed { out } => {
+                let part = self.fresh(*out);
+                self.put(*out, Some(part));
+                vec![At::Part(part)]
+            }
+            Instr::Run { .. } => self.run(instr),
+            Instr::Start { token, transfer, operand } => self.start(*token, transfer, *operand),
+            Instr::Wait { token, result } => {
+                self.land(*token, *result);
+                Vec::new()
+            }
+            Instr::Add { into, .. } => self.add(*into),
+            Instr::Free(regs) => {
+                regs.iter().for_each(|&reg| self.free(reg));
+                Vec::new()
+            }
+            Instr::Out { .. } => Vec::new(),
+        }
+    }
+
+    fn bytes(&self, ty: &Type) -> u64 {
+        aligned(ty.local_bytes(&self.model.mesh))
+    }
+
+    /// Bytes for a tensor of the register's type.
+    fn fresh(&mut self, reg: Reg) -> usize {
+        let bytes = self.class.regs[reg].ty.as_ref().map_or(0, |ty| self.bytes(ty));
+        self.whole(Use::Boundary, bytes)
+    }
+
+    /// A block of one part.
+    fn whole(&mut self, usage: Use, bytes: u64) -> usize {
+        self.needs.block(usage, self.now, false, &[(0, bytes)]).start
+    }
+
+    fn tensor(&self, reg: Reg) -> Option<usize> {
+        match self.registers[reg] {
+            Some(Holding::Tensor(part)) => part,
+            _ => None,
+        }
+    }
+
+    fn put(&mut self, reg: Reg, part: Option<usize>) {
+        part.into_iter().for_each(|part| self.needs.hold(part));
+        self.registers[reg] = Some(Holding::Tensor(part));
+    }
+
+    fn free(&mut self, reg: Reg) {
+        let parts = match self.registers[reg].take() {
+            Some(Holding::Tensor(part)) => vec![part],
+            Some(Holding::Bundle(_, parts)) => parts,
+            None => Vec::new(),
+        };
+        parts.into_iter().flatten().for_each(|part| self.needs.release(part, self.now));
+    }
+
+    /// A sum lies where its register is, or anew where others hold that.
+    fn add(&mut self, into: Reg) -> Vec<At> {
+        if let Some(part) = self.tensor(into).filter(|&part| !self.needs.is_shared(part)) {
+            return vec![At::Part(part)];
+        }
+        let part = self.fresh(into);
+        self.free(into);
+        self.put(into, Some(part));
+        vec![At::Part(part)]
+    }
+
+    fn start(&mut self, token: Token, transfer: &Transfer, operand: Option<Reg>) -> Vec<At> {
+        let mut flight = Flight::default();
+        match transfer {
+            Transfer::Recv { ty, .. } => {
+                let bytes = self.bytes(ty);
+                flight.result = Some(self.whole(Use::Boundary, bytes));
+            }
+            Transfer::Sum { .. } => {
+                flight.sum = operand;
+                flight.result = operand.map(|reg| self.fresh(reg));
+            }
+            Transfer::SumGradient { param, instance, .. } => {
+                let bytes = self.catalogue.get(&(Role::Gradient, (*param, *instance))).copied().unwrap_or(0);
+                flight.holds.push(self.whole(Use::Scratch, bytes));
+            }
+            Transfer::Send { .. } | Transfer::ShareParam { .. } => {}
+        }
+        let at = flight.result.iter().chain(&flight.holds).map(|&part| At::Part(part)).collect();
+        flight.holds.extend(operand.and_then(|reg| self.tensor(reg)));
+        self.fly(token, flight);
+        at
+    }
+
+    fn fly(&mut self, token: Token, flight: Flight) {
+        flight.holds.iter().for_each(|&part| self.needs.hold(part));
+        self.flights.insert(token, flight);
+    }
+
+    fn land(&mut self, token: Token, result: Option<Reg>) {
+        let Some(flight) = self.flights.remove(&token) else { return };
+        flight.holds.into_iter().for_each(|part| self.needs.release(part, self.now));
+        if let Some(reg) = result.or(flight.sum) {
+            self.free(reg);
+            self.put(reg, flight.result);
+        }
+    }
+
+    fn run(&mut self, instr: &Instr) -> Vec<At> {
+        let Instr::Run { token, body, args, bundles, results, keep, .. } = instr else { return Vec::new() };
+        let (layouts, within) = (self.layouts, token.is_none());
+        let layout = &layouts[*body];
+        let given = self.arguments(*body, args, bundles);
+        let mut made = |usage, pieces: &[_]| self.needs.block(usage, self.now, within, pieces);
+        let rows: Vec<usize> = layout.rows.iter().map(|row| made(Use::Boundary, &[(0, row.size)]).start).collect();
+        let pieces: Vec<(u64, u64)> = layout.slot.iter().map(|piece| (piece.offset, piece.size)).collect();
+        let slot = made(Use::Kept, &pieces);
+        let slot_block = self.needs.blocks.len() - 1;
+        let part = |by: &Given| match *by {
+            Given::Row(place) => Some(rows[place]),
+            Given::Arg(arg) => given[arg],
+            Given::Slot(place) => Some(slot.start + place),
+        };
+        let kept: Vec<Option<usize>> = layout.keeps.iter().map(part).collect();
+        let mut at = Vec::new();
+        for (&reg, part) in results.iter().zip(layout.results.iter().map(part)) {
+            self.put(reg, part);
+            at.push(part.map_or(At::Nowhere, At::Part));
+        }
+        if let Some(reg) = *keep {
+            kept.iter().flatten().for_each(|&part| self.needs.hold(part));
+            self.registers[reg] = Some(Holding::Bundle(*body, kept));
+            at.push(if pieces.is_empty() { At::Nowhere } else { At::Block(slot_block) });
+        }
+        let mut flight = Flight::default();
+        if layout.frame.scratch > 0 {
+            at.push(At::Scratch);
+        }
+        if let Some(token) = *token {
+            if let Some(place @ At::Scratch) = at.last_mut() {
+                let scratch = self.whole(Use::Scratch, layout.frame.scratch);
+                *place = At::Part(scratch);
+                flight.holds.push(scratch);
+            }
+            flight.holds.extend(given.into_iter().flatten().chain(rows).chain(slot));
+            self.fly(token, flight);
+        }
+        at
+    }
+
+    /// Per argument of a body, the part that it lies on.
+    fn arguments(&mut self, body: BodyId, args: &[Reg], bundles: &[Reg]) -> Vec<Option<usize>> {
+        let args_of = &self.program.bodies[body].args;
+        let mut makers = Vec::new();
+        let mut kept: Vec<&[Option<usize>]> = Vec::new();
+        for &bundle in bundles {
+            if let Some(Holding::Bundle(maker, parts)) = &self.registers[bundle] {
+                makers.push(*maker);
+                kept.push(parts);
+            }
+        }
+        let program = self.program;
+        let places = self.kept.entry((body, makers)).or_insert_with_key(|(_, makers)| {
+            let keeps = || makers.iter().map(|&maker| &program.bodies[maker].keeps).enumerate();
+            let find = |value| {
+                keeps().find_map(|(bundle, keeps)| Some((bundle, keeps.iter().position(|&other| other == value)?)))
+            };
+            args_of.iter().map(|arg| find(arg.value).filter(|_| arg.source == Source::Kept)).collect()
+        });
+        let mut rows = args.iter();
+        let mut part = |(arg, place): (&ir::program::BodyArg, &Option<(usize, usize)>)| match arg.source {
+            Source::Row => rows.next().and_then(|&reg| self.registers[reg].as_ref()).and_then(|held| match held {
+                Holding::Tensor(part) => *part,
+                Holding::Bundle(..) => None,
+            }),
+            _ => place.and_then(|(bundle, place)| kept[bundle][place]),
+        };
+        args_of.iter().zip(places.iter()).map(&mut part).collect()
+    }
+}

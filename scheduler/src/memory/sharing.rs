@@ -1,0 +1,135 @@
+//! Which values of a body lie on the same bytes: views, updates, and results of elementwise ops on an operand that dies.
+//!
+//! No op is known by name: each says of itself what it may do (`OpDef::is_view`, `updates`, `in_place`). Bytes never change
+//! under a value that is still to be read, and what a body is given is written only where the body stores it.
+
+use super::liveness::{FOREVER, Life, Lives};
+use ir::entity::SecondaryMap;
+use ir::graph::{Model, Stmt};
+use ir::ids::Value;
+use ir::program::{Body, BodyInstr, Source};
+use std::collections::{BTreeMap, HashSet};
+
+/// Values that lie on the same bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Class {
+    /// All of them, in order of their definition.
+    pub(super) members: Vec<Value>,
+    /// From the first definition to the end of the last member.
+    pub(super) life: Life,
+    /// The argument among them.
+    pub(super) arg: Option<Value>,
+    /// The result among them.
+    pub(super) result: Option<Value>,
+}
+
+/// The classes of the values that a body makes, each under its first member.
+pub(super) fn classes(model: &Model, body: &Body, lives: &Lives) -> BTreeMap<Value, Class> {
+    let mut sharing = Sharing::new(model, body, lives);
+    for (at, instr) in body.instrs.iter().enumerate() {
+        if let BodyInstr::Compute(stmt) = instr {
+            sharing.statement(stmt, at);
+        }
+    }
+    sharing.classes
+}
+
+struct Sharing<'a> {
+    model: &'a Model,
+    body: &'a Body,
+    classes: BTreeMap<Value, Class>,
+    /// The class of each value, by its first member.
+    of: SecondaryMap<Value, Option<Value>>,
+    sources: SecondaryMap<Value, Option<Source>>,
+    /// Arguments that the body writes.
+    stored: HashSet<Value>,
+}
+
+impl Sharing<'_> {
+    fn new<'a>(model: &'a Model, body: &'a Body, lives: &Lives) -> Sharing<'a> {
+        let mut sources = SecondaryMap::new();
+        body.args.iter().for_each(|arg| sources[arg.value] = Some(arg.source));
+        let mut sharing =
+            Sharing { model, body, classes: BTreeMap::new(), of: SecondaryMap::new(), sources, stored: HashSet::new() };
+        for (&value, &life) in &lives.of {
+            let arg = sharing.sources[value].map(|_| value);
+            let result = (arg.is_none() && body.results.contains(&value)).then_some(value);
+            sharing.classes.insert(value, Class { members: vec![value], life, arg, result });
+            sharing.of[value] = Some(value);
+        }
+        let made = body.instrs.iter().flat_map(|instr| match instr {
+            BodyInstr::Compute(stmt) => stmt.results.as_slice(),
+            BodyInstr::Wait { results, .. } => results,
+            BodyInstr::Start { .. } | BodyInstr::Free(_) => &[],
+        });
+        sharing.stored = made.copied().filter(|&value| sharing.sources[value].is_some()).collect();
+        sharing
+    }
+
+    fn statement(&mut self, stmt: &Stmt, at: usize) {
+        let Some(op) = Body::kernel(stmt).map(|op| op.def()).filter(|_| !stmt.accumulate) else { return };
+        if op.is_view() && self.may_view(stmt.results[0], stmt.operands[0]) {
+            return self.join(stmt.results[0], stmt.operands[0]);
+        }
+        for (&result, &operand) in stmt.results.iter().zip(op.updates()) {
+            if self.may_overwrite(result, stmt, operand, at) {
+                self.join(result, stmt.operands[operand]);
+            }
+        }
+        if let [result] = *stmt.results
+            && let Some(&operand) = op.in_place().iter().find(|&&place| self.may_overwrite(result, stmt, place, at))
+        {
+            self.join(result, stmt.operands[operand]);
+        }
+    }
+
+    fn class(&self, value: Value) -> Option<&Class> {
+        self.classes.get(&self.of[value]?)
+    }
+
+    fn fits(&self, result: Value, operand: Value) -> bool {
+        let bytes = |value: Value| self.body.values[value].ty.local_bytes(&self.model.mesh);
+        self.sources[result].is_none() && result != operand && bytes(result) == bytes(operand)
+    }
+
+    /// A view of an argument may be kept, but a result of its own needs a place of its own; so do two results.
+    fn may_view(&self, result: Value, operand: Value) -> bool {
+        let Some(class) = self.class(operand) else { return false };
+        let is_result = self.body.results.contains(&result);
+        self.fits(result, operand)
+            && !(is_result && class.result.is_some())
+            && class.arg.is_none_or(|arg| {
+                let lasts = matches!(self.sources[arg], Some(Source::Row | Source::Kept | Source::Param));
+                lasts && !is_result && !self.stored.contains(&arg)
+            })
+    }
+
+    /// Nobody reads the operand's bytes after this statement, nor at another place of it.
+    fn may_overwrite(&self, result: Value, stmt: &Stmt, place: usize, at: usize) -> bool {
+        let operand = stmt.operands[place];
+        let Some(class) = self.class(operand) else { return false };
+        let times = stmt.operands.iter().filter(|&&other| self.of[other] == self.of[operand]).count();
+        self.fits(result, operand) && class.arg.is_none() && class.life.read <= at && times == 1
+    }
+
+    fn join(&mut self, result: Value, operand: Value) {
+        let (Some(own), Some(root)) = (self.of[result], self.of[operand]) else { return };
+        let Some(class) = self.classes.remove(&own) else { return };
+        for &member in &class.members {
+            self.of[member] = Some(root);
+        }
+        let Some(joined) = self.classes.get_mut(&root) else { return };
+        joined.life.from = joined.life.from.min(class.life.from);
+        joined.life.read = joined.life.read.max(class.life.read);
+        joined.life.to = joined.life.to.max(class.life.to);
+        joined.members.extend(class.members);
+        joined.result = joined.result.or(class.result);
+    }
+}
+
+impl Class {
+    /// Whether it outlives the body.
+    pub(super) fn is_given(&self) -> bool {
+        self.life.to == FOREVER
+    }
+}
