@@ -207,6 +207,22 @@ fn a_dump_goes_on_from_where_it_stands() {
 }
 
 #[test]
+fn without_a_gpu_what_needs_one_says_what_is_missing() {
+    let folder = Folder::new();
+    for args in ["gpu-check", "gpu-check --format json", "train tiny-gpt2 --backend cuda"] {
+        // A machine with a GPU hides it.
+        let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
+        let hidden = command.args(args.split(' ')).current_dir(&folder.0).env("CUDA_VISIBLE_DEVICES", "");
+        let output = hidden.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args}: {text}");
+        assert!(text.contains("error[MW0730]: no GPU can be used: ") && text.contains("= help: install"), "{text}");
+        let named = text.contains("libcuda.so.1") || text.contains("shows none") || text.contains("says CUDA_ERROR");
+        assert!(named || text.contains("libnvrtc") || text.contains("libcublasLt"), "{text}");
+    }
+}
+
+#[test]
 fn schedule_answers_in_json() {
     let folder = Folder::new();
     let report = folder.json("schedule --stages 4 --microbatches 8 --kind 1f1b --w 0 --format json");

@@ -349,6 +349,14 @@ catalogue! {
         "The folder of the run holds checkpoints of an earlier one. To start anew there would leave two runs in one folder, and --resume could not tell them apart.";
         "meshwright train tiny-llama   after a run with --save-every 100";
         "Go on with --resume, choose another --out, or remove the old checkpoints.";
+    730 NoGpu "no GPU that can be used":
+        "The cuda backend needs an NVIDIA GPU with its driver, and NVRTC and cuBLASLt of the CUDA 13 toolkit. They are looked for when they are first used, by the names that the message lists, wherever the system's loader looks.";
+        "meshwright gpu-check   on a machine without a GPU";
+        "Install what the message names, or use --backend cpu.";
+    731 OpWithoutGpuKernel "an op that the GPU backend lacks":
+        "The program has an op for which there is no CUDA kernel. Nothing is computed elsewhere in silence.";
+        "%y: f32[b, h], %r: f32[b] = rms_norm(%x, %g, eps=1e-5)   with --backend cuda";
+        "Use --backend cpu.";
     801 FileUnreadable "a file that cannot be read or written":
         "The operating system refuses the path.";
         "meshwright compile nosuch.ir";

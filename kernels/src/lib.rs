@@ -5,5 +5,9 @@
 //! a range of the sequence), the part's `origin` or the positions of its elements come as arguments.
 //!
 //! A caller's mistake in sizes panics, and each function says when. Sizes may be zero everywhere.
+//!
+//! [`cuda`] has the same kernels for GPUs as text and descriptors; who runs them is elsewhere.
 
 pub mod cpu;
+pub mod cuda;
+pub mod scalar;

@@ -3,6 +3,7 @@
 
 mod compile;
 mod explain;
+mod gpu_check;
 mod models;
 mod number;
 mod passes;
@@ -47,6 +48,7 @@ enum Verb {
     Compile(compile::Compile),
     Schedule(schedule::Schedule),
     Reshard(reshard::Reshard),
+    GpuCheck(gpu_check::GpuCheck),
     Schedules(schedules::Schedules),
     Models(models::Models),
     Passes(passes::Passes),
@@ -70,6 +72,7 @@ impl Cli {
             (None, Some(Verb::Compile(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Schedule(verb))) => verb.run(),
             (None, Some(Verb::Reshard(verb))) => verb.run().map(Answer::done),
+            (None, Some(Verb::GpuCheck(verb))) => verb.run(),
             (None, Some(Verb::Schedules(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Models(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Passes(verb))) => verb.run().map(Answer::done),

@@ -9,6 +9,15 @@ pub(super) fn count(n: f64) -> String {
     }
 }
 
+/// `950 B`, `1.50 TB/s`, `989 TFLOP/s`: three digits and a unit with a prefix of the SI.
+pub(super) fn with_unit(n: f64, unit: &str) -> String {
+    let prefixes = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    match prefixes.iter().find(|(power, _)| n >= *power) {
+        Some((power, prefix)) => format!("{} {prefix}{unit}", three_digits(n / power)),
+        None => format!("{} {unit}", three_digits(n)),
+    }
+}
+
 fn three_digits(n: f64) -> String {
     match n {
         n if n >= 99.95 => format!("{n:.0}"),
@@ -48,6 +57,10 @@ mod tests {
             ["0", "950", "12.3k", "2.41M", "8.03B"]
         );
         assert_eq!([0.0, 2e-10, 8.3e-8, 1.1e-5, 2.412e-3].map(time), ["0", "0.20 ns", "83.0 ns", "11.0 us", "2.41 ms"]);
+        assert_eq!(
+            [0.5, 1.5e12, 9.89e14, 8e10].map(|n| with_unit(n, "B/s")),
+            ["0.50 B/s", "1.50 TB/s", "989 TB/s", "80.0 GB/s"]
+        );
         assert_eq!([7.21, 151.0, 3725.0].map(seconds), ["7.2 s", "2m 31s", "1h 02m"]);
     }
 }

@@ -97,7 +97,7 @@ struct Flags {
     /// Type of parameters and compute: f32 [default: f32]
     #[arg(long, value_name = "TYPE")]
     precision: Option<String>,
-    /// What computes: cpu [default: cpu]
+    /// What computes: cpu, or cuda for an NVIDIA GPU [default: cpu]
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
     /// Steps between validations; 0: only at the end [default: 100]

@@ -4,12 +4,14 @@
 //! request -> data, model -> compile -> machine;   per step: fill -> step -> record;   now and then: save, evaluate
 //! ```
 
+mod backend;
 mod checkpoint;
 mod feed;
 mod report;
 mod request;
 mod run;
 
+pub use backend::no_gpu;
 pub use report::{Progress, Quiet, RunHeader, TrainReport};
 pub use request::{TrainRequest, check_precision, microbatches};
 pub use run::train;

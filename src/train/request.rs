@@ -1,5 +1,6 @@
 //! What a training run is asked to do; the same fields stand in `run.toml`.
 
+use super::backend::BACKENDS;
 use crate::error::Error;
 use crate::layout;
 use ir::catalogue::Code;
@@ -171,12 +172,8 @@ impl TrainRequest {
     fn check(&self) -> Result<(), Error> {
         check_precision(&self.precision)?;
         self.optimizer()?;
-        if self.backend != "cpu" {
-            return Err(Error::input(
-                Code::NotInThisVersion,
-                format!("backend `{}` is not in this version", self.backend),
-            )
-            .help("--backend cpu runs every device as a thread of this process"));
+        if !BACKENDS.contains(&self.backend.as_str()) {
+            return Err(option(format!("there is no backend `{}`", self.backend)).help("it is cpu or cuda"));
         }
         let counts = [("steps", self.steps), ("seq", self.seq), ("global_batch", self.global_batch)];
         for (name, value) in counts.into_iter().chain([("keep_last", self.keep_last)]) {
@@ -273,7 +270,7 @@ mod tests {
         for (request, part) in [
             (TrainRequest { precision: "bf16".into(), ..base() }, "bf16"),
             (TrainRequest { optimizer: "adam".into(), ..base() }, "adamw or sgd"),
-            (TrainRequest { backend: "cuda".into(), ..base() }, "--backend cpu"),
+            (TrainRequest { backend: "tpu".into(), ..base() }, "cpu or cuda"),
             (TrainRequest { steps: 0, ..base() }, "`steps` is 0"),
             (TrainRequest { keep_last: 0, ..base() }, "`keep_last` is 0"),
             (TrainRequest { lr: f64::NAN, ..base() }, "finite"),

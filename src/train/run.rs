@@ -1,5 +1,6 @@
 //! The training loop.
 
+use super::backend::{check_device, check_ops};
 use super::checkpoint::{find, fixed, is_in, refused};
 use super::feed::Feed;
 use super::report::{Progress, RunHeader, TrainReport};
@@ -38,6 +39,7 @@ const SCHEMA: &str = "meshwright.train/1";
 /// written.
 pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
     let mut request = request.resolved()?;
+    check_device(&request.backend)?;
     let layout = request.layout()?;
     let source = ModelSource::open(&request.model)?;
     let file = open(&source, &layout, request.seq, DType::F32)?;
@@ -58,7 +60,7 @@ pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<Trai
         stop_after: None,
     };
     let compiled = compile(&source, file, &order, &mut |_, _| {})?;
-    let mut machine = load(&compiled, request.seed, microbatches)?;
+    let mut machine = load(&compiled, &request, microbatches)?;
     from.iter().try_for_each(|from| from.load(&mut machine)).map_err(refused)?;
     let mut header = header(&request, layout, &compiled, &data, &feed, microbatches);
     header.done = from.as_ref().map_or(0, |from| from.manifest.position.step);
@@ -212,16 +214,17 @@ impl Run<'_> {
 }
 
 /// The machine for a compiled file, with its forward-only program beside it. The cores are dealt out evenly to devices.
-fn load(compiled: &File, seed: u64, microbatches: u32) -> Result<Machine, Error> {
+fn load(compiled: &File, request: &TrainRequest, microbatches: u32) -> Result<Machine, Error> {
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
     };
+    check_ops(&request.backend, program)?;
     let forward = scheduler::emit::emit_forward(&compiled.model, staged, microbatches, &CPU);
     let mut forward = forward.map_err(|why| Error::fault("emit", why))?;
     memory(&compiled.model, &mut forward, Some(program));
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let threads = (cores / compiled.model.mesh.devices() as usize).max(1);
-    let options = Options { seed, threads, evaluation: Some(&forward), lanes: None };
+    let options = Options { seed: request.seed, threads, evaluation: Some(&forward), lanes: None };
     Machine::load(&compiled.model, program, &options).map_err(machine_error)
 }
 

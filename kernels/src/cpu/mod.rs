@@ -28,7 +28,7 @@ pub mod softmax;
 mod source;
 mod team;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use par::Par;
 pub use source::Source;

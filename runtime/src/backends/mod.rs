@@ -1,3 +1,5 @@
 //! The devices that programs run on.
 
 pub mod cpu;
+pub mod cuda;
+mod sizes;

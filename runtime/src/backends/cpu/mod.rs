@@ -6,12 +6,12 @@ mod contract;
 mod pointwise;
 mod rearrange;
 mod rows;
-mod sizes;
 #[cfg(test)]
 mod tests;
 mod tokens;
 mod update;
 
+use super::sizes;
 use crate::arena::{Arena, as_ints};
 use crate::backend::{Backend, Moment, Site, Span, updated};
 use ir::ops::{KernelOp, Unary, UnaryKind};

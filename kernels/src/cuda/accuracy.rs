@@ -1,0 +1,121 @@
+//! How far a generated kernel may be from the processor's, for each function.
+//!
+//! Sums, products, quotients and roots are rounded alike on both, so all that is made of them agrees to the bit. The rest
+//! differs by what the two sides' `exp`, `log` and normal distribution are off: at most 2e-7 (1.7 units) for the processor's
+//! (`kernels::cpu`), and 1, 1 and 5 units for CUDA's (CUDA C++ Programming Guide, "Mathematical Functions", maximum ulp
+//! error of `expf`, `logf`, `normcdff`), plus half a unit for each rounding after it on each side. Derivatives cancel:
+//! `1 - sigmoid(x)` is off by a unit of 1 and is multiplied by up to |x|, so theirs hold for |x| up to 8.
+
+use crate::scalar::{Binary, Element, Unary};
+
+/// A unit in the last place of 1, to which a relative error is compared.
+pub const UNIT: f32 = f32::EPSILON;
+
+/// The largest error that is right.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Bound {
+    /// In units of [`UNIT`].
+    pub units: u32,
+    /// What an error is relative to where the result is smaller.
+    pub floor: Floor,
+}
+
+/// What an error is relative to, if it is larger than the result.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Floor {
+    /// The result alone.
+    Result,
+    /// This number.
+    Number(f32),
+    /// The second operand.
+    Second,
+}
+
+impl Bound {
+    /// No difference at all.
+    pub const EXACT: Bound = Bound { units: 0, floor: Floor::Result };
+
+    /// The bound as a relative error.
+    pub fn relative(self) -> f32 {
+        self.units as f32 * UNIT
+    }
+
+    /// The relative error of a result, given what is right and the second operand.
+    pub fn error(self, got: f32, right: f32, second: f32) -> f32 {
+        if got == right || (got.is_nan() && right.is_nan()) {
+            return 0.0;
+        }
+        let floor = match self.floor {
+            Floor::Result => 0.0,
+            Floor::Number(floor) => floor,
+            Floor::Second => second.abs(),
+        };
+        let error = (got - right).abs() / right.abs().max(floor);
+        if error.is_nan() { f32::INFINITY } else { error }
+    }
+
+    /// The bound after both sides have rounded to an element type: where they differ at all, they may fall to different
+    /// sides of a tie. The next bf16 is 2^-7 away, 2^16 units.
+    #[must_use]
+    pub fn rounded_to(self, element: Element) -> Bound {
+        match element {
+            Element::Bf16 if self.units > 0 => Bound { units: self.units + (1 << 16), ..self },
+            _ => self,
+        }
+    }
+}
+
+/// The bound of a function of one number.
+pub fn unary(op: Unary) -> Bound {
+    let (units, floor) = match op {
+        Unary::Exp => (3, Floor::Result),
+        // Near 1 the logarithm cancels.
+        Unary::Log => (3, Floor::Number(0.5)),
+        Unary::Silu | Unary::Gelu => (6, Floor::Result),
+        // The processor's distribution function holds 2e-6, 17 units.
+        Unary::GeluErf => (23, Floor::Number(1.0)),
+        Unary::Neg
+        | Unary::Sqrt
+        | Unary::Rsqrt
+        | Unary::Recip
+        | Unary::Square
+        | Unary::Scale(_)
+        | Unary::Shift(_)
+        | Unary::AtMost(_) => return Bound::EXACT,
+    };
+    Bound { units, floor }
+}
+
+/// The bound of a function of two numbers.
+pub fn binary(op: Binary) -> Bound {
+    let units = match op {
+        Binary::SiluGrad | Binary::GeluErfGrad => 32,
+        Binary::GeluGrad => 64,
+        Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Max => return Bound::EXACT,
+    };
+    Bound { units, floor: Floor::Second }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_relative_to_the_larger_of_result_and_floor() {
+        let bound = Bound { units: 4, floor: Floor::Number(0.5) };
+        assert_eq!(bound.error(1.0, 1.0, 0.0), 0.0);
+        assert_eq!(bound.error(2.0, 1.0, 0.0), 1.0);
+        assert_eq!(bound.error(0.25, 0.0, 0.0), 0.5);
+        assert_eq!(Bound { floor: Floor::Second, ..bound }.error(1.0, 0.0, -4.0), 0.25);
+        assert_eq!(Bound::EXACT.error(f32::NAN, f32::NAN, 0.0), 0.0);
+        assert_eq!(Bound::EXACT.error(f32::NAN, 1.0, 0.0), f32::INFINITY);
+        assert_eq!(Bound::EXACT.error(1.0, 0.0, 0.0), f32::INFINITY);
+    }
+
+    #[test]
+    fn only_inexact_results_may_round_apart() {
+        assert_eq!(unary(Unary::Neg).rounded_to(Element::Bf16), Bound::EXACT);
+        assert!(unary(Unary::Exp).rounded_to(Element::Bf16).relative() > 1.0 / 128.0);
+        assert_eq!(unary(Unary::Exp).rounded_to(Element::F32), unary(Unary::Exp));
+    }
+}

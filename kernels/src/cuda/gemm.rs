@@ -1,0 +1,246 @@
+//! A contraction in the terms of cuBLASLt: `D = op(A) op(B)` on column-major matrices, perhaps a batch of them at one stride.
+//!
+//! The letters fall into parts as in [`crate::cpu::einsum`]: batch, `m` (rows of the result), `n` (its columns) and `k`
+//! (contracted). Letters of a part that run on into one another in memory are one dimension. A row-major matrix is a
+//! column-major one transposed, so a row-major result `C = A B` is asked for as `C' = B' A'`, with the operands swapped; and an
+//! operand that does not lie as wanted is read transposed. What has no unit stride at all is first copied into an order that
+//! has ([`Contraction::pack`]), and so is a result ([`Contraction::unpack`]).
+
+use crate::scalar::{Access, Strides};
+
+/// A column-major matrix as cuBLASLt is told of it: element (row, column) of batch `i` lies at
+/// `i * batch_stride + column * leading + row`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Matrix {
+    /// Rows in memory.
+    pub rows: usize,
+    /// Columns in memory.
+    pub columns: usize,
+    /// Elements from one column to the next, at least `rows`.
+    pub leading: usize,
+    /// Elements from one matrix of the batch to the next.
+    pub batch_stride: usize,
+    /// Whether the product takes its transpose.
+    pub transposed: bool,
+}
+
+/// A batch of products.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Gemm {
+    /// Matrices in the batch.
+    pub batch: usize,
+    /// Rows of `op(A)` and `D`.
+    pub m: usize,
+    /// Columns of `op(B)` and `D`.
+    pub n: usize,
+    /// Columns of `op(A)`, rows of `op(B)`.
+    pub k: usize,
+    /// The left matrix.
+    pub a: Matrix,
+    /// The right matrix.
+    pub b: Matrix,
+    /// The result, never transposed.
+    pub d: Matrix,
+    /// Whether `A` is the contraction's second operand and `B` its first.
+    pub swapped: bool,
+}
+
+impl Gemm {
+    /// Floating-point operations, a multiplication and an addition for each term.
+    pub fn flops(&self) -> u64 {
+        2 * [self.batch, self.m, self.n, self.k].iter().map(|&size| size as u64).product::<u64>()
+    }
+}
+
+/// A contraction of two tensors as one batch of products, and the copies around it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Contraction {
+    /// The product.
+    pub gemm: Gemm,
+    /// Elements of the two operands and the result.
+    pub sizes: [usize; 3],
+    /// For an operand that must be copied first: how the copy, as long as the operand, walks it.
+    pub pack: [Option<Access>; 2],
+    /// If the product gives the result in another order: how the result walks the product.
+    pub unpack: Option<Access>,
+}
+
+/// A tensor's letters, in the order they lie in memory, with their sizes.
+type Letters = Vec<(char, usize)>;
+
+/// A matrix within a tensor: strides of batch, rows and columns.
+#[derive(Clone, Copy)]
+struct Place {
+    batch: usize,
+    rows: (usize, usize),
+    columns: (usize, usize),
+}
+
+impl Contraction {
+    /// Plans the contraction of `a` and `b`, of which letters and sizes are given, to `out`.
+    ///
+    /// # Errors
+    /// A letter stands twice in a tensor, has two sizes, stands in the result alone, or is summed from one operand alone; or
+    /// a number does not have as many letters as sizes.
+    pub fn new(
+        a: &[char],
+        b: &[char],
+        out: &[char],
+        a_dims: &[usize],
+        b_dims: &[usize],
+    ) -> Result<Contraction, String> {
+        let sizes = sizes(a, b, out, a_dims, b_dims)?;
+        let size = |letter: &char| sizes.iter().find(|known| known.0 == *letter).map_or(1, |known| known.1);
+        let lettered = |letters: &[char]| letters.iter().map(|l| (*l, size(l))).collect::<Letters>();
+        let pick = |from: &[char], keep: &dyn Fn(&char) -> bool| -> Vec<char> {
+            from.iter().copied().filter(|letter| keep(letter)).collect()
+        };
+        let batch = pick(out, &|l| a.contains(l) && b.contains(l));
+        let m = pick(out, &|l| !b.contains(l));
+        let n = pick(out, &|l| !a.contains(l));
+        let k = pick(a, &|l| b.contains(l) && !out.contains(l));
+
+        let a = Tensor::new(lettered(a), [&batch, &m, &k]);
+        let b = Tensor::new(lettered(b), [&batch, &k, &n]);
+        let d = Tensor::new(lettered(out), [&batch, &m, &n]);
+        // A row-major result swaps the operands. Of one row or one column, the longer dimension shall be the contiguous one.
+        let swapped = is_unit(d.place.columns) && !(d.place.rows.0 > 1 && is_unit(d.place.rows));
+        let (left, right, result) = if swapped {
+            (b.place.flipped(), a.place.flipped(), d.place.flipped())
+        } else {
+            (a.place, b.place, d.place)
+        };
+        let count = |letters: &[char]| letters.iter().map(&size).product();
+        let gemm = Gemm {
+            batch: count(&batch),
+            m: result.rows.0,
+            n: result.columns.0,
+            k: count(&k),
+            a: left.matrix(),
+            b: right.matrix(),
+            d: result.matrix(),
+            swapped,
+        };
+        Ok(Contraction { gemm, sizes: [&a, &b, &d].map(|tensor| tensor.len), pack: [a.pack, b.pack], unpack: d.unpack })
+    }
+}
+
+/// Every letter with its size.
+fn sizes(a: &[char], b: &[char], out: &[char], a_dims: &[usize], b_dims: &[usize]) -> Result<Letters, String> {
+    let mut known = Letters::new();
+    for (letters, dims) in [(a, a_dims), (b, b_dims)] {
+        if letters.len() != dims.len() {
+            return Err(format!("{} letters for {} dimensions", letters.len(), dims.len()));
+        }
+        for (&letter, &size) in letters.iter().zip(dims) {
+            match known.iter().find(|other| other.0 == letter) {
+                Some(other) if other.1 != size => {
+                    return Err(format!("letter {letter} has size {} and size {size}", other.1));
+                }
+                _ => known.push((letter, size)),
+            }
+        }
+    }
+    for letters in [a, b, out] {
+        if let Some((_, l)) = letters.iter().enumerate().find(|(i, l)| letters[..*i].contains(l)) {
+            return Err(format!("letter {l} stands twice in one tensor"));
+        }
+    }
+    if let Some(l) = out.iter().find(|l| !a.contains(l) && !b.contains(l)) {
+        return Err(format!("letter {l} of the result is in neither operand"));
+    }
+    // A sum over one element is that element.
+    let summed = |l: &&(char, usize)| l.1 != 1 && !out.contains(&l.0) && !(a.contains(&l.0) && b.contains(&l.0));
+    match known.iter().find(summed) {
+        Some((l, _)) => Err(format!("letter {l} is summed over one operand alone")),
+        None => Ok(known),
+    }
+}
+
+/// A tensor as matrices: where it lies, or where its copy lies.
+struct Tensor {
+    place: Place,
+    len: usize,
+    /// From the order of memory to that of the parts.
+    pack: Option<Access>,
+    /// From the order of the parts to that of memory.
+    unpack: Option<Access>,
+}
+
+impl Tensor {
+    /// `parts`: batch, rows, columns.
+    fn new(letters: Letters, parts: [&Vec<char>; 3]) -> Tensor {
+        let len = letters.iter().map(|letter| letter.1).product();
+        if let Some(place) = Place::of(&letters, parts) {
+            return Tensor { place, len, pack: None, unpack: None };
+        }
+        let size = |letter: &char| letters.iter().find(|l| l.0 == *letter).map_or(1, |l| l.1);
+        let ordered: Letters = parts.iter().flat_map(|part| part.iter().map(|l| (*l, size(l)))).collect();
+        let place = Place::of(&ordered, parts).expect("parts that lie in order are a matrix");
+        Tensor { place, len, pack: Some(walk(&ordered, &letters)), unpack: Some(walk(&letters, &ordered)) }
+    }
+}
+
+/// How a dense tensor of some letters walks a dense tensor of the same letters in another order.
+fn walk(to: &Letters, from: &Letters) -> Access {
+    let dims = to.iter().map(|&(letter, size)| (size, stride(from, letter))).collect();
+    Access::Strided(Strides { dims, offset: 0 })
+}
+
+/// The stride of a letter in a dense row-major tensor.
+fn stride(letters: &Letters, letter: char) -> usize {
+    letters.iter().rev().take_while(|l| l.0 != letter).map(|l| l.1).product()
+}
+
+impl Place {
+    /// The tensor as it lies, if it is a batch of matrices with a unit stride.
+    fn of(letters: &Letters, parts: [&Vec<char>; 3]) -> Option<Place> {
+        let [batch, rows, columns] = parts.map(|part| merged(letters, part));
+        let place = Place { batch: batch?.1, rows: rows?, columns: columns? };
+        (is_unit(place.rows) || is_unit(place.columns)).then_some(place)
+    }
+
+    fn flipped(self) -> Place {
+        Place { rows: self.columns, columns: self.rows, ..self }
+    }
+
+    /// The matrix as cuBLASLt is told of it.
+    fn matrix(self) -> Matrix {
+        let transposed = !is_unit(self.rows);
+        let (fast, slow) = if transposed { (self.columns, self.rows) } else { (self.rows, self.columns) };
+        Matrix {
+            rows: fast.0,
+            columns: slow.0,
+            leading: if slow.0 <= 1 { fast.0 } else { slow.1 },
+            batch_stride: self.batch,
+            transposed,
+        }
+    }
+}
+
+/// Whether a dimension, of this size and stride, is contiguous. One of a single element has whatever stride is wanted of it.
+fn is_unit((size, stride): (usize, usize)) -> bool {
+    size <= 1 || stride == 1
+}
+
+/// The size and stride of a part's letters as one dimension, if they run on into one another.
+fn merged(letters: &Letters, part: &[char]) -> Option<(usize, usize)> {
+    let mut found: Option<(usize, usize)> = None;
+    for &letter in part.iter().rev() {
+        let size = letters.iter().find(|l| l.0 == letter).map_or(1, |l| l.1);
+        if size == 1 {
+            continue;
+        }
+        let step = stride(letters, letter);
+        found = match found {
+            None => Some((size, step)),
+            Some((inner, inner_step)) if step == inner * inner_step => Some((size * inner, inner_step)),
+            Some(_) => return None,
+        };
+    }
+    Some(found.unwrap_or((1, 1)))
+}
+
+#[cfg(test)]
+#[path = "gemm_tests.rs"]
+mod tests;

@@ -1,0 +1,235 @@
+//! Generated CUDA C, computed by this processor: the very text of each kernel is compiled by `cc` behind a small shim and run,
+//! thread by thread, on random data, against the kernels of `kernels::cpu`.
+
+use meshwright_kernels::cpu::Par;
+use meshwright_kernels::cpu::dropout::normal;
+use meshwright_kernels::cuda::accuracy::{self, Bound};
+use meshwright_kernels::cuda::elementwise::{ADDS, WRITES, source};
+use meshwright_kernels::scalar::{Access, Binary, Element, Input, Program, Step, Strides, Unary, Value};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const UNARY: [Unary; 13] = [
+    Unary::Neg,
+    Unary::Exp,
+    Unary::Log,
+    Unary::Sqrt,
+    Unary::Rsqrt,
+    Unary::Recip,
+    Unary::Square,
+    Unary::Silu,
+    Unary::Gelu,
+    Unary::GeluErf,
+    Unary::Scale(0.1),
+    Unary::Shift(-3.7),
+    Unary::AtMost(0.3),
+];
+
+const BINARY: [Binary; 8] = [
+    Binary::Add,
+    Binary::Sub,
+    Binary::Mul,
+    Binary::Div,
+    Binary::Max,
+    Binary::SiluGrad,
+    Binary::GeluGrad,
+    Binary::GeluErfGrad,
+];
+
+/// A program on some data.
+struct Case {
+    name: String,
+    program: Program,
+    accumulate: bool,
+    /// Elements of the result.
+    n: usize,
+    /// The inputs as f32, already rounded to their element types.
+    inputs: Vec<Vec<f32>>,
+    /// What the output holds before.
+    held: Vec<f32>,
+    /// Bytes by which all buffers are out of line.
+    shift: u64,
+    bound: Bound,
+}
+
+/// Numbers that a function of this name is defined for, with some at its edges.
+fn numbers(n: usize, seed: u32, positive: bool, element: Element) -> Vec<f32> {
+    let edges = [0.0, -0.0, 1.0, -100.0, 100.0, 1e-39, f32::INFINITY, f32::NAN];
+    let mut x: Vec<f32> = (0..n as u64).map(|i| normal([seed, 5], i) * 1.6).collect();
+    if seed.is_multiple_of(2) {
+        x.iter_mut().zip(edges).for_each(|(x, edge)| *x = edge);
+    }
+    let number = |x: f32| if positive { x.abs() } else { x };
+    x.into_iter().map(|x| rounded(number(x), element)).collect()
+}
+
+/// A float rounded to an element type, by comparing the two neighbours.
+fn rounded(x: f32, element: Element) -> f32 {
+    if element == Element::F32 || !x.is_finite() {
+        return x;
+    }
+    let below = f32::from_bits(x.to_bits() & 0xffff_0000);
+    let above = f32::from_bits((x.to_bits() & 0xffff_0000).wrapping_add(0x1_0000));
+    let (down, up) = ((f64::from(x) - f64::from(below)).abs(), (f64::from(above) - f64::from(x)).abs());
+    let even = below.to_bits() & 0x1_0000 == 0;
+    if down < up || (down == up && even) { below } else { above }
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut seed = 0;
+    let mut add = |name: String, program: Program, accumulate: bool, n: usize, shift: u64, bound: Bound| {
+        seed += 1;
+        let positive = name.contains("Log") || name.contains("qrt");
+        let len = |access: &Access| match access {
+            Access::Same => n,
+            Access::One => 1,
+            Access::Strided(strides) => {
+                strides.offset + 1 + strides.dims.iter().map(|(size, stride)| (size - 1) * stride).sum::<usize>()
+            }
+        };
+        let input =
+            |(i, input): (usize, &Input)| numbers(len(&input.access), 2 * seed + i as u32, positive, input.element);
+        let inputs = program.inputs.iter().enumerate().map(input).collect();
+        let held = numbers(n, 2 * seed + 9, positive, program.output);
+        let bound = bound.rounded_to(program.output);
+        cases.push(Case { name, program, accumulate, n, inputs, held, shift, bound });
+    };
+    for element in [Element::F32, Element::Bf16] {
+        for op in UNARY {
+            add(format!("{op:?} {element:?}"), Program::unary(op, element), false, 1003, 0, accuracy::unary(op));
+        }
+        for op in BINARY {
+            let program = Program::binary(op, element, Access::Same, Access::Same);
+            add(format!("{op:?} {element:?}"), program, false, 1003, 0, accuracy::binary(op));
+        }
+        let exact = |op, a, b| Program::binary(op, element, a, b);
+        let add_one = exact(Binary::Sub, Access::Same, Access::One);
+        add(format!("one {element:?}"), add_one.clone(), false, 130, 0, Bound::EXACT);
+        add(format!("out of line {element:?}"), add_one.clone(), true, 131, 4, Bound::EXACT);
+        for n in [0, 1, 3, 4, 5] {
+            add(format!("{n} {element:?}"), add_one.clone(), true, n, 0, Bound::EXACT);
+        }
+        let transposed = Access::Strided(Strides { dims: vec![(3, 1), (5, 0), (7, 3)], offset: 2 });
+        add(format!("strided {element:?}"), exact(Binary::Mul, transposed, Access::Same), true, 105, 0, Bound::EXACT);
+    }
+    let swiglu = Program {
+        inputs: [Element::F32, Element::Bf16].map(|element| Input { element, access: Access::Same }).to_vec(),
+        steps: vec![
+            Step::Unary(Unary::Silu, Value::Input(0)),
+            Step::Binary(Binary::Mul, Value::Step(0), Value::Input(1)),
+        ],
+        result: Value::Step(1),
+        output: Element::Bf16,
+    };
+    add("chain".into(), swiglu, false, 999, 0, accuracy::unary(Unary::Silu));
+    let narrow = Program { output: Element::Bf16, ..Program::copy(Element::F32, Access::Same) };
+    add("cast".into(), narrow, false, 1001, 0, Bound::EXACT);
+    cases
+}
+
+/// The bytes of numbers in an element type that holds them.
+fn bytes(x: &[f32], element: Element) -> Vec<u8> {
+    let bits = x.iter().map(|x| x.to_bits());
+    match element {
+        Element::F32 => bits.flat_map(u32::to_le_bytes).collect(),
+        Element::Bf16 => bits.flat_map(|bits| ((bits >> 16) as u16).to_le_bytes()).collect(),
+    }
+}
+
+fn floats(bytes: &[u8], element: Element) -> Vec<f32> {
+    match element {
+        Element::F32 => bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
+        Element::Bf16 => bytes.chunks_exact(2).map(|b| f32::from_le_bytes([0, 0, b[0], b[1]])).collect(),
+    }
+}
+
+/// All kernels in one file: each text under a name of its own, and a table of callers.
+fn kernels(cases: &[Case]) -> String {
+    let (mut text, mut callers, mut table) = (String::new(), String::new(), Vec::new());
+    for (number, case) in cases.iter().enumerate() {
+        let source = source(&case.program).unwrap().replace("extern \"C\" ", "");
+        // The shared functions come once.
+        let own = &source[source
+            .find("static __device__ __forceinline__ unsigned long long place0")
+            .or_else(|| source.find("static __device__ __forceinline__ float value"))
+            .expect("a kernel has a value")..];
+        if number == 0 {
+            text.push_str(&source[..source.len() - own.len()]);
+        }
+        for name in [WRITES, ADDS, "value", "place0"] {
+            let _ = writeln!(text, "#define {name} {name}_{number}");
+        }
+        text.push_str(own);
+        text.push_str("#undef value\n#undef place0\n#undef elementwise\n#undef elementwise_add\n");
+        let name = if case.accumulate { ADDS } else { WRITES };
+        let inputs: String = (0..case.inputs.len()).map(|i| format!("b[{i}], ")).collect();
+        let out = case.inputs.len();
+        let _ = writeln!(
+            callers,
+            "static void call{number}(void **b, unsigned long long n) {{ {name}_{number}({inputs}b[{out}], n); }}"
+        );
+        table.push(format!("call{number}"));
+    }
+    format!(
+        "{text}{callers}static void (*const kernels[])(void **, unsigned long long) = {{ {} }};\n",
+        table.join(", ")
+    )
+}
+
+/// Compiles and runs all cases; gives the bytes of all outputs.
+fn run(cases: &[Case]) -> Vec<u8> {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cuda_text");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda_text");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("kernels.h"), kernels(cases)).unwrap();
+    let mut input = Vec::new();
+    for case in cases {
+        for number in [case.n as u64, case.inputs.len() as u64, 2, 8, case.shift] {
+            input.extend(number.to_le_bytes());
+        }
+        let elements = case.program.inputs.iter().map(|input| input.element).chain([case.program.output]);
+        for (x, element) in case.inputs.iter().chain([&case.held]).zip(elements) {
+            let bytes = bytes(x, element);
+            input.extend((bytes.len() as u64).to_le_bytes());
+            input.extend(bytes);
+        }
+    }
+    fs::write(folder.join("input"), input).unwrap();
+    let program = folder.join("program");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O2", "-ffp-contract=off", "-I"]).arg(&folder).arg("-I").arg(&here);
+    let built = cc.arg(here.join("main.c")).arg("-o").arg(&program).arg("-lm").output();
+    let built = built.expect("cc, the C compiler that Rust links with, runs");
+    assert!(built.status.success(), "cc:\n{}", String::from_utf8_lossy(&built.stderr));
+    let ran = Command::new(&program).arg(folder.join("input")).arg(folder.join("output")).status().unwrap();
+    assert!(ran.success(), "{ran}");
+    fs::read(folder.join("output")).unwrap()
+}
+
+#[test]
+fn generated_text_computes_what_the_processor_computes() {
+    let cases = cases();
+    let output = run(&cases);
+    let mut rest = &output[..];
+    for case in &cases {
+        let (bytes, after) = rest.split_at(case.n * case.program.output.bytes());
+        rest = after;
+        let got = floats(bytes, case.program.output);
+        let inputs: Vec<&[f32]> = case.inputs.iter().map(|x| &x[..]).collect();
+        let mut right = case.program.evaluate(&inputs, case.n, Par(1)).unwrap();
+        if case.accumulate {
+            right.iter_mut().zip(&case.held).for_each(|(right, held)| *right += held);
+        }
+        let second = |i: usize| case.inputs.get(1).map_or(0.0, |x| x[i % x.len()]);
+        for (i, (&got, &right)) in got.iter().zip(&right).enumerate() {
+            let right = rounded(right, case.program.output);
+            let error = case.bound.error(got, right, second(i));
+            let (name, bound) = (&case.name, case.bound.relative());
+            assert!(error <= bound, "{name}, element {i}: {got} is not {right} (off by {error:e}, at most {bound:e})");
+        }
+    }
+    assert!(rest.is_empty());
+}

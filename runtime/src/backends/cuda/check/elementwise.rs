@@ -1,0 +1,210 @@
+//! Generated elementwise kernels: all functions in both element types, on sizes with and without whole vectors, with and
+//! without alignment, adding or not, in place.
+
+use super::{Bench, Found, Row, row};
+use crate::backends::cuda::elementwise::Elementwise;
+use crate::backends::cuda::error::Error;
+use crate::backends::cuda::memory::Arena;
+use half::bf16;
+use kernels::cuda::accuracy::{self, Bound};
+use kernels::scalar::{Access, Binary, Element, Input, Program, Step, Strides, Unary, Value};
+
+pub(super) fn check(bench: &mut Bench, rows: &mut Vec<Row>) {
+    for element in [Element::F32, Element::Bf16] {
+        let kind = if element == Element::F32 { "f32" } else { "bf16" };
+        for op in unary() {
+            let name = format!("{op:?}").to_lowercase();
+            let run = Run { positive: name.starts_with("log") || name.contains("sqrt"), ..Run::default() };
+            let program = Program::unary(op, element);
+            rows.push(over_sizes(bench, &format!("{name} {kind}"), &program, accuracy::unary(op), run));
+        }
+        for op in binary() {
+            let program = Program::binary(op, element, Access::Same, Access::Same);
+            let name = format!("{op:?} {kind}").to_lowercase();
+            rows.push(over_sizes(bench, &name, &program, accuracy::binary(op), Run::default()));
+        }
+        let scaled = Program::binary(Binary::Mul, element, Access::Same, Access::One);
+        let run = Run { accumulate: true, ..Run::default() };
+        rows.push(over_sizes(bench, &format!("+= x c {kind}"), &scaled, Bound::EXACT, run));
+        let run = Run { shift: 4, ..Run::default() };
+        rows.push(over_sizes(bench, &format!("x c, out of line {kind}"), &scaled, Bound::EXACT, run));
+        let run = Run { in_place: true, ..Run::default() };
+        rows.push(over_sizes(bench, &format!("x c, in place {kind}"), &scaled, Bound::EXACT, run));
+        let (program, n) = transpose(element, bench.extent.elements);
+        let found = measure(bench, &program, n, Bound::EXACT, Run::default(), true);
+        rows.push(row(format!("transpose {kind}"), n.to_string(), "B/s", found));
+    }
+    for (name, program, bound) in large() {
+        let n = bench.extent.elements;
+        let found = measure(bench, &program, n, bound, Run::default(), true);
+        rows.push(row(name, n.to_string(), "B/s", found));
+    }
+}
+
+fn unary() -> [Unary; 13] {
+    use Unary::{AtMost, Exp, Gelu, GeluErf, Log, Neg, Recip, Rsqrt, Scale, Shift, Silu, Sqrt, Square};
+    [Neg, Exp, Log, Sqrt, Rsqrt, Recip, Square, Silu, Gelu, GeluErf, Scale(0.1), Shift(-3.7), AtMost(0.3)]
+}
+
+fn binary() -> [Binary; 8] {
+    use Binary::{Add, Div, GeluErfGrad, GeluGrad, Max, Mul, SiluGrad, Sub};
+    [Add, Sub, Mul, Div, Max, SiluGrad, GeluGrad, GeluErfGrad]
+}
+
+/// A matrix of nearly so many elements, read along its columns, and their number.
+fn transpose(element: Element, elements: usize) -> (Program, usize) {
+    let columns = 1023;
+    let rows = elements / columns;
+    let strides = Strides { dims: vec![(columns, 1), (rows, columns)], offset: 0 };
+    (Program::copy(element, Access::Strided(strides)), rows * columns)
+}
+
+/// What is timed, on sizes beyond the cache.
+fn large() -> [(&'static str, Program, Bound); 4] {
+    let same = |element| Input { element, access: Access::Same };
+    // `silu(gate) * up`, of which the product is exact up to one rounding on each side.
+    let swiglu = |element| Program {
+        inputs: vec![same(element), same(element)],
+        steps: vec![
+            Step::Unary(Unary::Silu, Value::Input(0)),
+            Step::Binary(Binary::Mul, Value::Step(0), Value::Input(1)),
+        ],
+        result: Value::Step(1),
+        output: element,
+    };
+    let silu = accuracy::unary(Unary::Silu);
+    let bound = Bound { units: silu.units + 1, ..silu };
+    [
+        ("copy f32", Program::copy(Element::F32, Access::Same), Bound::EXACT),
+        ("add f32", Program::binary(Binary::Add, Element::F32, Access::Same, Access::Same), Bound::EXACT),
+        ("swiglu f32", swiglu(Element::F32), bound),
+        ("swiglu bf16", swiglu(Element::Bf16), bound),
+    ]
+}
+
+/// How a program is run.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    /// On positive numbers only.
+    positive: bool,
+    /// Adding to the output.
+    accumulate: bool,
+    /// The output is the first input.
+    in_place: bool,
+    /// Bytes by which all buffers are out of line.
+    shift: usize,
+}
+
+/// The worst over all sizes, as one row.
+fn over_sizes(bench: &mut Bench, name: &str, program: &Program, bound: Bound, run: Run) -> Row {
+    let mut worst = Found::results(0.0, f64::from(bound.rounded_to(program.output).relative()));
+    // One, less than a vector, whole vectors, and many with a rest.
+    let sizes = [1, 3, 4096, bench.extent.elements / 16 + 3];
+    let shape = sizes.map(|n| n.to_string()).join(", ");
+    for n in sizes {
+        match measure(bench, program, n, bound, run, false) {
+            Ok(found) => worst.error = worst.error.max(found.error),
+            Err(why) => return row(name, shape, "B/s", Err(why)),
+        }
+    }
+    row(name, shape, "B/s", Ok(worst))
+}
+
+fn measure(
+    bench: &mut Bench,
+    program: &Program,
+    n: usize,
+    bound: Bound,
+    run: Run,
+    timed: bool,
+) -> Result<Found, Error> {
+    let kernel = Elementwise::new(&bench.device, program)?;
+    let inputs: Vec<Vec<f32>> = program
+        .inputs
+        .iter()
+        .enumerate()
+        .map(|(i, input)| {
+            let numbers = bench.normals(if input.access == Access::One { 1 } else { n }, i);
+            numbers.iter().map(|&x| rounded(if run.positive { x.abs() } else { x }, input.element)).collect()
+        })
+        .collect();
+    let held: Vec<f32> = bench.normals(n, 9).iter().map(|&x| rounded(x, program.output)).collect();
+
+    // Each buffer begins at a multiple of 256 bytes, plus the shift.
+    let elements: Vec<Element> = program.inputs.iter().map(|input| input.element).chain([program.output]).collect();
+    let buffers: Vec<Vec<u8>> = inputs.iter().chain([&held]).zip(&elements).map(|(x, e)| bytes(x, *e)).collect();
+    let ends: Vec<usize> = buffers
+        .iter()
+        .scan(0, |end, buffer| {
+            *end += (buffer.len() + run.shift).next_multiple_of(256);
+            Some(*end)
+        })
+        .collect();
+    let arena = Arena::new(&bench.device, ends[ends.len() - 1])?;
+    let mut addresses = Vec::new();
+    for (i, buffer) in buffers.iter().enumerate() {
+        let start = if i == 0 { 0 } else { ends[i - 1] } + run.shift;
+        addresses.push(arena.address(start, buffer.len()));
+        // SAFETY: the buffer was just taken.
+        unsafe { bench.staging.write(&bench.lane, addresses[i], buffer)? };
+    }
+    let out = if run.in_place { addresses[0] } else { addresses[inputs.len()] };
+    // SAFETY: all buffers lie in the arena and are as long as the program reads; this is the only lane.
+    let launch = |lane: &_| unsafe { kernel.launch(lane, &addresses[..inputs.len()], out, n, run.accumulate) };
+    launch(&bench.lane)?;
+    let mut got = vec![0; n * program.output.bytes()];
+    // SAFETY: as above.
+    unsafe { bench.staging.read(&bench.lane, &mut got, out)? };
+
+    let slices: Vec<&[f32]> = inputs.iter().map(|x| &x[..]).collect();
+    let right = program.evaluate(&slices, n, bench.par).map_err(Error::Program)?;
+    let bound = bound.rounded_to(program.output);
+    let second = |i: usize| inputs.get(1).map_or(0.0, |x| x[i % x.len()]);
+    let errors = floats(&got, program.output).into_iter().zip(right).zip(&held).enumerate();
+    let error = errors.map(|(i, ((got, right), held))| {
+        let right = if run.accumulate { right + held } else { right };
+        bound.error(got, rounded(right, program.output), second(i))
+    });
+    let found = Found::results(f64::from(error.fold(0.0, f32::max)), f64::from(bound.relative()));
+    if !timed {
+        return Ok(found);
+    }
+    let moved: usize = buffers.iter().map(Vec::len).sum();
+    let seconds = bench.seconds(launch)?;
+    Ok(found.at(moved as f64 / seconds, bench.device.properties().peaks.memory))
+}
+
+/// A number as an element type holds it.
+fn rounded(x: f32, element: Element) -> f32 {
+    match element {
+        Element::F32 => x,
+        Element::Bf16 => bf16::from_f32(x).to_f32(),
+    }
+}
+
+pub(super) fn bytes(x: &[f32], element: Element) -> Vec<u8> {
+    match element {
+        Element::F32 => x.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Element::Bf16 => x.iter().flat_map(|x| bf16::from_f32(*x).to_le_bytes()).collect(),
+    }
+}
+
+pub(super) fn floats(bytes: &[u8], element: Element) -> Vec<f32> {
+    match element {
+        Element::F32 => bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
+        Element::Bf16 => bytes.chunks_exact(2).map(|b| bf16::from_le_bytes([b[0], b[1]]).to_f32()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_hold_what_was_rounded() {
+        let x = [0.1f32, -3.7, 1e30];
+        for element in [Element::F32, Element::Bf16] {
+            assert_eq!(floats(&bytes(&x, element), element), x.map(|x| rounded(x, element)));
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Matrix products by cuBLASLt, against this processor's.
+//!
+//! The error of an element is taken relative to the sum of its terms' magnitudes, `|A| |B|`. With rounding to nearest in both
+//! computations it is at most `2 lambda sqrt(k) u`, `u` = 2^-24, but for a chance of 2 k exp(-lambda^2 / 2), here some 1e-14
+//! per term (Higham and Mary 2019, A new approach to probabilistic rounding error analysis, theorem 2.4). Tensor cores cut sums
+//! off instead (Fasi, Higham, Mikaitis and Pranesh 2021, Numerical behavior of NVIDIA tensor cores), which adds up: there it is
+//! at most `k 2^-23` more, the products of bf16 being exact. TF32 reads 11 bits of each operand: 2^-9 more.
+
+use super::elementwise::{bytes, floats};
+use super::{Bench, Found, Row, row};
+use crate::backend::{Backend, Moment, Site, Span};
+use crate::backends::cuda::backend::Cuda;
+use crate::backends::cuda::error::Error;
+use crate::backends::cuda::matmul::{Arithmetic, Matmul};
+use crate::backends::cuda::memory::Arena;
+use half::bf16;
+use ir::mesh::Mesh;
+use ir::ops::KernelOp;
+use ir::types::{DType, Type};
+use kernels::cpu::einsum::Einsum;
+use kernels::cuda::gemm::Contraction;
+use kernels::scalar::Element;
+
+const LAMBDA: f64 = 8.0;
+/// Rows of a large product that are compared.
+const COMPARED: usize = 64;
+
+/// Equations over `b`, `m`, `k`, `n` and what they stand for.
+const KINDS: [(&str, &str); 5] = [
+    ("mk,kn>mn", "A B"),
+    ("mk,nk>mn", "A B'"),
+    ("km,kn>mn", "A' B"),
+    ("mk,kn>nm", "(A B)'"),
+    ("bmk,bkn>bmn", "batch of A B"),
+];
+
+/// `b, m, k, n`: tiny, odd, aligned, a single row or column or term, a long sum.
+const SIZES: [[usize; 4]; 8] = [
+    [1, 1, 1, 1],
+    [3, 3, 5, 7],
+    [5, 127, 65, 33],
+    [4, 512, 256, 512],
+    [2, 1, 512, 768],
+    [2, 768, 512, 1],
+    [2, 64, 1, 64],
+    [1, 16, 65_536, 16],
+];
+
+pub(super) fn check(bench: &mut Bench, rows: &mut Vec<Row>) {
+    let mut matmul = match Matmul::new(&bench.device) {
+        Ok(matmul) => matmul,
+        Err(why) => return rows.push(row("cuBLASLt", "", "FLOP/s", Err(why))),
+    };
+    let arithmetics = [(Arithmetic::F32, "f32"), (Arithmetic::Bf16, "bf16"), (Arithmetic::Tf32, "tf32")];
+    for (arithmetic, name) in arithmetics {
+        for (equation, what) in KINDS {
+            let found = products(bench, &mut matmul, equation, arithmetic);
+            rows.push(row(format!("{what} {name}"), "tiny to long", "FLOP/s", found));
+        }
+        if arithmetic != Arithmetic::Tf32 {
+            let found = identity(bench, &mut matmul, arithmetic);
+            rows.push(row(format!("A I = A {name}"), "300 x 300 x 300", "FLOP/s", found));
+        }
+        let n = bench.extent.matrix;
+        for size in [[n; 3], [2 * n, n, n + 1]] {
+            let found = large(bench, &mut matmul, size, arithmetic);
+            rows.push(row(format!("A B {name}"), size.map(|n| n.to_string()).join(" x "), "FLOP/s", found));
+        }
+    }
+    for equation in
+        ["b s h, h g r d -> b s g r d", "b s g r d, b t g d -> b g r s t", "b g r s t, b t g d -> b s g r d"]
+    {
+        rows.push(row(
+            format!("einsum {equation}"),
+            "b=2 s=33 t=40 g=3 r=2 d=64 h=96",
+            "FLOP/s",
+            einsum(bench, equation),
+        ));
+    }
+}
+
+fn bound(k: usize, arithmetic: Arithmetic) -> f64 {
+    let (k, unit) = (k as f64, 2f64.powi(-24));
+    let nearest = 2.0 * LAMBDA * k.sqrt() * unit;
+    match arithmetic {
+        Arithmetic::F32 => nearest,
+        Arithmetic::Bf16 => nearest + 2.0 * k * unit,
+        Arithmetic::Tf32 => nearest + 2.0 * k * unit + 2f64.powi(-9),
+    }
+}
+
+/// A number as the operands of an arithmetic hold it.
+fn rounded(x: f32, arithmetic: Arithmetic) -> f32 {
+    if arithmetic == Arithmetic::Bf16 { bf16::from_f32(x).to_f32() } else { x }
+}
+
+fn element(arithmetic: Arithmetic) -> Element {
+    if arithmetic == Arithmetic::Bf16 { Element::Bf16 } else { Element::F32 }
+}
+
+fn peak(bench: &Bench, arithmetic: Arithmetic) -> Option<f64> {
+    let peaks = bench.device.properties().peaks;
+    match arithmetic {
+        Arithmetic::F32 => peaks.f32,
+        Arithmetic::Tf32 => peaks.tf32,
+        Arithmetic::Bf16 => peaks.bf16,
+    }
+}
+
+/// The letters of a contraction's tensors, and their sizes.
+struct Eq {
+    letters: [Vec<char>; 3],
+    dims: [Vec<usize>; 2],
+}
+
+impl Eq {
+    fn new(equation: &str, size: impl Fn(char) -> usize) -> Eq {
+        let mut tensors = equation.split([',', '>']).map(|part| part.chars().collect::<Vec<_>>());
+        let letters = [(); 3].map(|()| tensors.next().unwrap_or_default());
+        let dims = [0, 1].map(|t| letters[t].iter().map(|&letter| size(letter)).collect());
+        Eq { letters, dims }
+    }
+
+    fn gpu(&self) -> Result<Contraction, Error> {
+        let [a, b, out] = &self.letters;
+        Contraction::new(a, b, out, &self.dims[0], &self.dims[1]).map_err(Error::Program)
+    }
+
+    /// The product by this processor.
+    fn cpu(&self, bench: &Bench, a: &[f32], b: &[f32], len: usize) -> Result<Vec<f32>, Error> {
+        let [x, y, out] = &self.letters;
+        let plan = Einsum::new(x, y, out, &self.dims[0], &self.dims[1]).map_err(Error::Program)?;
+        let mut result = vec![0.0; len];
+        plan.run(a, b, &mut result, false, bench.par, &mut Vec::new());
+        Ok(result)
+    }
+
+    /// The largest error of a result, relative to the magnitudes of the terms; with what was held before.
+    fn error(&self, bench: &Bench, a: &[f32], b: &[f32], got: &[f32], held: &[f32]) -> Result<f64, Error> {
+        let right = self.cpu(bench, a, b, got.len())?;
+        let magnitudes = |x: &[f32]| x.iter().map(|x| x.abs()).collect::<Vec<_>>();
+        let size = self.cpu(bench, &magnitudes(a), &magnitudes(b), got.len())?;
+        let worst = (0..got.len()).map(|i| {
+            let (right, size) =
+                (f64::from(right[i]) + f64::from(held[i]), f64::from(size[i]) + f64::from(held[i].abs()));
+            let error = (f64::from(got[i]) - right).abs() / size.max(f64::MIN_POSITIVE);
+            if error.is_nan() { f64::INFINITY } else { error }
+        });
+        Ok(worst.fold(0.0, f64::max))
+    }
+}
+
+/// The operands on the device, and room for the result.
+struct Placed {
+    /// What the addresses lie in.
+    _arena: Arena,
+    addresses: [u64; 3],
+    result: usize,
+}
+
+impl Placed {
+    fn new(bench: &mut Bench, a: &[f32], b: &[f32], held: &[f32], arithmetic: Arithmetic) -> Result<Placed, Error> {
+        let buffers = [bytes(a, element(arithmetic)), bytes(b, element(arithmetic)), bytes(held, Element::F32)];
+        let [x, y, _] = buffers.each_ref().map(|buffer| buffer.len().next_multiple_of(256));
+        let starts = [0, x, x + y];
+        let arena = Arena::new(&bench.device, x + y + buffers[2].len())?;
+        let addresses = [0, 1, 2].map(|i| arena.address(starts[i], buffers[i].len()));
+        for (address, buffer) in addresses.iter().zip(&buffers) {
+            // SAFETY: the arena was just taken; this is the only lane.
+            unsafe { bench.staging.write(&bench.lane, *address, buffer)? };
+        }
+        Ok(Placed { _arena: arena, addresses, result: held.len() })
+    }
+
+    /// The addresses as the product takes them.
+    fn ordered(&self, swapped: bool) -> [u64; 3] {
+        let [a, b, d] = self.addresses;
+        if swapped { [b, a, d] } else { [a, b, d] }
+    }
+
+    fn read(&self, bench: &mut Bench) -> Result<Vec<f32>, Error> {
+        let mut got = vec![0; 4 * self.result];
+        // SAFETY: the result lies in the arena; this is the only lane.
+        unsafe { bench.staging.read(&bench.lane, &mut got, self.addresses[2])? };
+        Ok(floats(&got, Element::F32))
+    }
+}
+
+/// The worst of all sizes.
+fn products(bench: &mut Bench, matmul: &mut Matmul, equation: &str, arithmetic: Arithmetic) -> Result<Found, Error> {
+    let mut worst = Found::results(0.0, f64::INFINITY);
+    let most = bench.extent.terms;
+    for size in SIZES.into_iter().filter(|size| size.iter().product::<usize>() <= most) {
+        let found = product(bench, matmul, equation, size, arithmetic)?;
+        if found.error / found.bound >= worst.error / worst.bound {
+            worst = Found { note: Some(format!("largest at b, m, k, n = {size:?}")), ..found };
+        }
+    }
+    // Which size it was is told of what is wrong.
+    let note = worst.note.filter(|_| worst.error > worst.bound);
+    Ok(Found { note, ..worst })
+}
+
+/// A product that lies as it is, first written and then added to what it wrote.
+fn product(
+    bench: &mut Bench,
+    matmul: &mut Matmul,
+    equation: &str,
+    [b, m, k, n]: [usize; 4],
+    arithmetic: Arithmetic,
+) -> Result<Found, Error> {
+    let eq = Eq::new(equation, |letter| match letter {
+        'b' => b,
+        'm' => m,
+        'k' => k,
+        _ => n,
+    });
+    let plan = eq.gpu()?;
+    let numbers =
+        |t: usize| -> Vec<f32> { bench.normals(plan.sizes[t], t).iter().map(|&x| rounded(x, arithmetic)).collect() };
+    let (x, y, held) = (numbers(0), numbers(1), bench.normals(plan.sizes[2], 7).to_vec());
+    let placed = Placed::new(bench, &x, &y, &held, arithmetic)?;
+    let mut error = 0f64;
+    let mut before = held;
+    for accumulate in [true, false] {
+        // SAFETY: the matrices lie in the arena; this is the only lane.
+        unsafe { matmul.launch(&bench.lane, &plan.gemm, arithmetic, placed.ordered(plan.gemm.swapped), accumulate)? };
+        let got = placed.read(bench)?;
+        error = error.max(eq.error(bench, &x, &y, &got, &before)?);
+        before.fill(0.0);
+    }
+    Ok(Found::results(error, bound(k + 1, arithmetic)))
+}
+
+/// Times the identity, a product is exact if no bit of the operand is lost.
+fn identity(bench: &mut Bench, matmul: &mut Matmul, arithmetic: Arithmetic) -> Result<Found, Error> {
+    let n = 300;
+    let eq = Eq::new("mk,kn>mn", |_| n);
+    let plan = eq.gpu()?;
+    let a: Vec<f32> = bench.normals(n * n, 1).iter().map(|&x| rounded(x, arithmetic)).collect();
+    let one: Vec<f32> = (0..n * n).map(|i| if i % (n + 1) == 0 { 1.0 } else { 0.0 }).collect();
+    let placed = Placed::new(bench, &a, &one, &vec![0.0; n * n], arithmetic)?;
+    // SAFETY: the matrices lie in the arena; this is the only lane.
+    unsafe { matmul.launch(&bench.lane, &plan.gemm, arithmetic, placed.ordered(plan.gemm.swapped), false)? };
+    let got = placed.read(bench)?;
+    let wrong = got.iter().zip(&a).filter(|(got, a)| got != a).count();
+    Ok(Found::results(wrong as f64 / got.len() as f64, 0.0))
+}
+
+/// A large product, of which some rows are compared, and its speed.
+fn large(
+    bench: &mut Bench,
+    matmul: &mut Matmul,
+    [m, k, n]: [usize; 3],
+    arithmetic: Arithmetic,
+) -> Result<Found, Error> {
+    let sized = |rows: usize| {
+        Eq::new("mk,kn>mn", move |letter| {
+            if letter == 'm' {
+                rows
+            } else if letter == 'k' {
+                k
+            } else {
+                n
+            }
+        })
+    };
+    let plan = sized(m).gpu()?;
+    let stock = bench.extent.elements;
+    let numbers = |bench: &Bench, len: usize, seed: usize| -> Vec<f32> {
+        // Longer than the stock of numbers: they come again, shifted.
+        (0..len).map(|i| rounded(bench.normals[(i + seed + i / stock) % stock], arithmetic)).collect()
+    };
+    let (a, b) = (numbers(bench, m * k, 0), numbers(bench, k * n, 31));
+    let placed = Placed::new(bench, &a, &b, &vec![0.0; m * n], arithmetic)?;
+    let operands = placed.ordered(plan.gemm.swapped);
+    // SAFETY: the matrices lie in the arena; this is the only lane.
+    unsafe { matmul.launch(&bench.lane, &plan.gemm, arithmetic, operands, false)? };
+    let got = placed.read(bench)?;
+    let rows = |x: &[f32], width: usize| -> Vec<f32> {
+        // From the first to the last.
+        (0..COMPARED).flat_map(|i| x[i * (m - 1) / (COMPARED - 1) * width..][..width].to_vec()).collect()
+    };
+    let got = rows(&got, n);
+    let error = sized(COMPARED).error(bench, &rows(&a, k), &b, &got, &vec![0.0; got.len()])?;
+    // SAFETY: as above.
+    let launch = |lane: &_| unsafe { matmul.launch(lane, &plan.gemm, arithmetic, operands, false) };
+    let seconds = bench.seconds(launch)?;
+    let peak = peak(bench, arithmetic);
+    Ok(Found::results(error, bound(k, arithmetic)).at(plan.gemm.flops() as f64 / seconds, peak))
+}
+
+/// An einsum through the backend, with its copies before and after the product: given to one lane, and read by another.
+fn einsum(bench: &mut Bench, equation: &str) -> Result<Found, Error> {
+    let size = |letter: &str| match letter {
+        "b" | "r" => 2,
+        "s" => 33,
+        "t" => 40,
+        "g" => 3,
+        "d" => 64,
+        _ => 96,
+    };
+    let op = ir::ops::Einsum::new(equation).map_err(Error::Program)?;
+    let letters = |names: &[String]| names.iter().filter_map(|name| name.chars().next()).collect::<Vec<_>>();
+    let [x, y] = [0, 1].map(|t| letters(&op.equation.operands[t]));
+    let eq = Eq {
+        dims: [&x, &y].map(|letters| letters.iter().map(|l| size(&l.to_string())).collect()),
+        letters: [x, y, letters(&op.equation.result)],
+    };
+    let ty = |names: &[String]| Type::of(DType::F32, &names.iter().map(|name| size(name) as u64).collect::<Vec<_>>());
+    let operands: Vec<Type> = op.equation.operands.iter().map(|names| ty(names)).collect();
+    let result = ty(&op.equation.result);
+
+    let mut spans = Vec::new();
+    let mut end = 0;
+    for ty in operands.iter().chain([&result]) {
+        spans.push(Span { offset: end, len: ty.elements() as usize });
+        end += (4 * ty.elements() as usize).next_multiple_of(256);
+    }
+    let mut cuda = Cuda::new(&bench.device)?;
+    cuda.reserve(end).map_err(Error::Program)?;
+    let mesh = Mesh::default();
+    let site =
+        Site { mesh: &mesh, coordinates: &[], operands: &operands.iter().collect::<Vec<_>>(), results: &[&result] };
+    let mut beside = cuda.lane().map_err(Error::Program)?;
+    let mut kernel = beside.prepare(&KernelOp::Einsum(op), &site).map_err(Error::Program)?;
+    let (a, b) = (bench.normals(spans[0].len, 1).to_vec(), bench.normals(spans[1].len, 2).to_vec());
+    let held = bench.normals(spans[2].len, 3).to_vec();
+    for (span, data) in spans.iter().zip([&a, &b, &held]) {
+        cuda.write(*span, data);
+    }
+    beside.launch(&mut kernel, Moment::default(), &spans[..2], &spans[2..], true);
+    let mut got = vec![0.0; held.len()];
+    cuda.read(spans[2], &mut got);
+    let terms =
+        eq.letters[0].iter().filter(|l| !eq.letters[2].contains(l)).map(|l| size(&l.to_string())).product::<usize>();
+    Ok(Found::results(eq.error(bench, &a, &b, &got, &held)?, bound(terms + 1, Arithmetic::F32)))
+}

@@ -1,0 +1,98 @@
+//! Order between lanes, and leaks.
+
+use super::{Bench, Found, Row, row};
+use crate::backends::cuda::elementwise::Elementwise;
+use crate::backends::cuda::error::Error;
+use crate::backends::cuda::lane::{Event, Lane};
+use crate::backends::cuda::matmul::{Arithmetic, Matmul};
+use crate::backends::cuda::memory::Arena;
+use kernels::cuda::gemm::Contraction;
+use kernels::scalar::{Element, Program, Unary};
+
+/// Launches of the producer, one after another: together long enough for the consumer to overtake it.
+const STEPS: usize = 200;
+/// Launches of the search for leaks.
+const REPEATS: usize = 1000;
+
+pub(super) fn check(bench: &mut Bench, rows: &mut Vec<Row>) {
+    let shape = format!("{STEPS} launches, then a copy");
+    rows.push(row("an event orders two lanes", shape, "B/s", ordered(bench)));
+    rows.push(row("no memory is lost", format!("{REPEATS} launches"), "B/s", leaks(bench)));
+}
+
+/// A producer on one lane, a consumer on another that waits for the producer's event. The same without the event is run and
+/// told of, but proves nothing either way.
+fn ordered(bench: &mut Bench) -> Result<Found, Error> {
+    let producer = Lane::new(&bench.device)?;
+    let consumer = Lane::new(&bench.device)?;
+    let kernel = Elementwise::new(&bench.device, &Program::unary(Unary::Shift(1.0), Element::F32))?;
+    let elements = bench.extent.elements;
+    let bytes = 4 * elements;
+    let arena = Arena::new(&bench.device, 2 * bytes)?;
+    let (made, seen) = (arena.address(0, bytes), arena.address(bytes, bytes));
+    let event = Event::new(&bench.device)?;
+    let mut late = [0; 2];
+    for (waits, late) in [true, false].into_iter().zip(&mut late) {
+        // SAFETY: the arena was just taken and both lanes are done with it. Without the event they race for it, which leaves
+        // some of the numbers before the last in `seen`, and harms nothing.
+        unsafe {
+            producer.zero(made, bytes)?;
+            producer.zero(seen, bytes)?;
+            producer.finish()?;
+            for _ in 0..STEPS {
+                kernel.launch(&producer, &[made], made, elements, false)?;
+            }
+            producer.record(&event)?;
+            if waits {
+                consumer.wait(&event)?;
+            }
+            consumer.copy(seen, made, bytes)?;
+        }
+        consumer.finish()?;
+        producer.finish()?;
+        let mut got = vec![0; bytes];
+        // SAFETY: as above, and both lanes are done.
+        unsafe { bench.staging.read(&bench.lane, &mut got, seen)? };
+        let got = super::elementwise::floats(&got, Element::F32);
+        *late = got.iter().filter(|x| **x != STEPS as f32).count();
+    }
+    let share = |late: usize| late as f64 / elements as f64;
+    let note =
+        format!("without the event the consumer was too early for {:.0} % of the elements", 100.0 * share(late[1]));
+    Ok(Found { note: Some(note), ..Found::results(share(late[0]), 0.0) })
+}
+
+/// Bytes of device memory that are gone after many launches, of everything that is made anew for each.
+fn leaks(bench: &mut Bench) -> Result<Found, Error> {
+    let size = 64;
+    let plan = Contraction::new(&['m', 'k'], &['k', 'n'], &['m', 'n'], &[size, size], &[size, size]);
+    let gemm = plan.map_err(Error::Program)?.gemm;
+    let arena = Arena::new(&bench.device, 3 * 4 * size * size)?;
+    let places = [0, 1, 2].map(|i| arena.address(i * 4 * size * size, 4 * size * size));
+    let kernel = Elementwise::new(&bench.device, &Program::unary(Unary::Exp, Element::F32))?;
+    let mut matmul = Matmul::new(&bench.device)?;
+    let mut once = |lane: &Lane| -> Result<(), Error> {
+        let event = Event::new(&bench.device)?;
+        // SAFETY: the places lie in the arena and do not overlap; this is the only lane.
+        unsafe {
+            kernel.launch(lane, &places[..1], places[1], size * size, false)?;
+            matmul.launch(lane, &gemm, Arithmetic::F32, places, false)?;
+            lane.copy(places[0], places[1], 4 * size * size)?;
+        }
+        lane.record(&event)?;
+        lane.wait(&event)
+    };
+    // SAFETY: as above.
+    unsafe { bench.lane.zero(places[0], 3 * 4 * size * size)? };
+    once(&bench.lane)?;
+    bench.lane.finish()?;
+    let (before, _) = bench.device.memory()?;
+    for _ in 0..REPEATS {
+        once(&bench.lane)?;
+    }
+    bench.lane.finish()?;
+    let (after, total) = bench.device.memory()?;
+    let lost = before.saturating_sub(after);
+    let note = (lost > 0).then(|| format!("{lost} bytes"));
+    Ok(Found { note, ..Found::results(lost as f64 / total as f64, 0.0) })
+}

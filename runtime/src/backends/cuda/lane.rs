@@ -1,0 +1,94 @@
+//! Lanes and events: work on one lane runs in the order in which it was given; work on different lanes at the same time, unless
+//! an event says otherwise.
+
+use super::device::Device;
+use super::error::{Error, Tried};
+use cudarc::driver::sys::CUevent_flags;
+use cudarc::driver::{CudaEvent, CudaStream};
+use std::sync::Arc;
+
+/// A queue of work on a device: a CUDA stream.
+pub struct Lane {
+    stream: Arc<CudaStream>,
+}
+
+impl Lane {
+    /// A new lane, which waits for no other.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub fn new(device: &Arc<Device>) -> Result<Lane, Error> {
+        Ok(Lane { stream: device.context().new_stream().tried("making a stream")? })
+    }
+
+    pub(super) fn stream(&self) -> &CudaStream {
+        &self.stream
+    }
+
+    /// Makes its device the one that the calling thread talks to.
+    pub(super) fn bind(&self) -> Result<(), Error> {
+        self.stream.context().bind_to_thread().tried("binding the device to a thread")
+    }
+
+    /// Marks all work given so far.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub fn record(&self, event: &Event) -> Result<(), Error> {
+        event.0.record(&self.stream).tried("recording an event")
+    }
+
+    /// Holds all work given from now on until what the event marks is done. The host does not wait.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub fn wait(&self, event: &Event) -> Result<(), Error> {
+        self.stream.wait(&event.0).tried("waiting for an event")
+    }
+
+    /// Waits on the host until all work is done. Failures of kernels come to light here.
+    ///
+    /// # Errors
+    /// Something that the lane did failed.
+    pub fn finish(&self) -> Result<(), Error> {
+        self.stream.synchronize().tried("finishing the work of a stream")
+    }
+}
+
+/// A mark in a lane.
+pub struct Event(CudaEvent);
+
+impl Event {
+    /// An event that marks nothing yet.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub fn new(device: &Arc<Device>) -> Result<Event, Error> {
+        Ok(Event(device.context().new_event(None).tried("making an event")?))
+    }
+
+    /// One that also knows the time.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub fn timed(device: &Arc<Device>) -> Result<Event, Error> {
+        let flags = Some(CUevent_flags::CU_EVENT_DEFAULT);
+        Ok(Event(device.context().new_event(flags).tried("making an event")?))
+    }
+
+    /// Waits on the host until what it marks is done.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub fn finish(&self) -> Result<(), Error> {
+        self.0.synchronize().tried("waiting for an event")
+    }
+
+    /// Seconds from this event to another, both timed and recorded; waits for both.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub fn seconds_to(&self, later: &Event) -> Result<f64, Error> {
+        Ok(f64::from(self.0.elapsed_ms(&later.0).tried("reading a timer")?) / 1e3)
+    }
+}

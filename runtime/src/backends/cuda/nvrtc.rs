@@ -1,0 +1,118 @@
+//! Compiling CUDA C at run time, to machine code of one architecture. Needs no driver and no GPU.
+
+use super::error::Error;
+use super::library::Library;
+use cudarc::nvrtc::result::{self, NvrtcError};
+use cudarc::nvrtc::sys;
+use std::ffi::{CStr, CString, c_char};
+
+/// Machine code.
+pub struct Code {
+    /// The binary for the driver to load.
+    pub cubin: Vec<u8>,
+    /// What the compiler and its assembler printed.
+    pub log: String,
+}
+
+impl Code {
+    /// The most registers that a kernel of it takes per thread.
+    pub fn registers(&self) -> Option<u32> {
+        self.numbers("Used ", " registers").max()
+    }
+
+    /// Bytes that all kernels together spill to memory, stores and loads.
+    pub fn spilled_bytes(&self) -> Option<u32> {
+        let spills = self.numbers(", ", " bytes spill stores").chain(self.numbers(", ", " bytes spill loads"));
+        spills.reduce(|a, b| a + b)
+    }
+
+    /// The numbers in the log between two texts.
+    fn numbers(&self, before: &'static str, after: &'static str) -> impl Iterator<Item = u32> + '_ {
+        let ends = self.log.match_indices(after);
+        ends.filter_map(move |(end, _)| self.log[..end].rsplit_once(before)?.1.parse().ok())
+    }
+}
+
+/// A program of NVRTC, destroyed when dropped.
+struct Program(sys::nvrtcProgram);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: made by `create_program`, destroyed once. That it cannot be destroyed is of no consequence.
+        let _ = unsafe { result::destroy_program(self.0) };
+    }
+}
+
+/// What every kernel is compiled with. Arithmetic is that of IEEE 754, and products and sums are never contracted, so that
+/// results are those of the processor. The assembler reports registers and spills. No kernel uses all shared functions, so
+/// that warning 177, of a function never used, says nothing.
+const OPTIONS: [&str; 6] = [
+    "--fmad=false",
+    "--ftz=false",
+    "--prec-div=true",
+    "--prec-sqrt=true",
+    "--ptxas-options=--verbose",
+    "--diag-suppress=177",
+];
+
+/// Compiles a source for an architecture such as `sm_90`.
+///
+/// # Errors
+/// NVRTC is not there, or refuses the source or the architecture; the error has its log.
+pub fn compile(source: &str, arch: &str) -> Result<Code, Error> {
+    if !Library::Nvrtc.is_there() {
+        return Err(Error::Missing(vec![Library::Nvrtc]));
+    }
+    let refused = |why: NvrtcError, log: String| Error::Compile { arch: arch.into(), why: format!("{:?}", why.0), log };
+    let text = CString::new(source).map_err(|why| Error::Program(why.to_string()))?;
+    let program = result::create_program(&text, None).map_err(|why| refused(why, String::new()))?;
+    let program = Program(program);
+    let options: Vec<String> =
+        OPTIONS.iter().map(ToString::to_string).chain([format!("--gpu-architecture={arch}")]).collect();
+    // SAFETY: the program is alive, and so is the text it was made of.
+    let compiled = unsafe { result::compile_program(program.0, &options) };
+    let log = log(&program).map_err(|why| refused(why, String::new()))?;
+    compiled.map_err(|why| refused(why, log.clone()))?;
+    Ok(Code { cubin: cubin(&program).map_err(|why| refused(why, log.clone()))?, log })
+}
+
+fn log(program: &Program) -> Result<String, NvrtcError> {
+    // SAFETY: the program is alive and has been compiled.
+    let log: Vec<c_char> = unsafe { result::get_program_log(program.0) }?;
+    let bytes: Vec<u8> = log.iter().map(|&byte| byte as u8).collect();
+    Ok(CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned())
+}
+
+fn cubin(program: &Program) -> Result<Vec<u8>, NvrtcError> {
+    let mut size = 0;
+    // SAFETY: the program is alive, and the pointer is to a live integer.
+    unsafe { sys::nvrtcGetCUBINSize(program.0, &raw mut size) }.result()?;
+    let mut cubin = vec![0u8; size];
+    // SAFETY: the buffer has the size that NVRTC asked for.
+    unsafe { sys::nvrtcGetCUBIN(program.0, cubin.as_mut_ptr().cast()) }.result()?;
+    Ok(cubin)
+}
+
+/// The version of the library, `13.2`.
+pub(super) fn version() -> String {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: the pointers are to live integers. A failure leaves 0.0.
+    let _ = unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) };
+    format!("{major}.{minor}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_tells_registers_and_spills() {
+        let log = "ptxas info    : Function properties for elementwise\n\
+            ptxas         .     0 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n\
+            ptxas info    : Used 28 registers, used 0 barriers\n";
+        let code = Code { cubin: Vec::new(), log: log.into() };
+        assert_eq!((code.registers(), code.spilled_bytes()), (Some(28), Some(20)));
+        let silent = Code { cubin: Vec::new(), log: String::new() };
+        assert_eq!((silent.registers(), silent.spilled_bytes()), (None, None));
+    }
+}

@@ -1,0 +1,75 @@
+//! Every generated kernel compiles to machine code, within a budget of registers and without spills. Needs NVRTC and no GPU:
+//! `.ci/run` fetches it and runs this with `--ignored`.
+
+use kernels::cuda::elementwise::source;
+use kernels::scalar::{Access, Binary, Element, Program, Strides, Unary};
+use meshwright_runtime::backends::cuda::nvrtc::{Code, compile};
+
+/// Ampere and Hopper.
+const ARCHITECTURES: [&str; 2] = ["sm_80", "sm_90"];
+
+/// Registers per thread. With 2048 threads on a multiprocessor of 65536 registers there are 32 for each (CUDA C++ Programming
+/// Guide, "Technical Specifications per Compute Capability"); half as many threads still keep its memory busy.
+const REGISTERS: u32 = 64;
+
+fn programs() -> Vec<Program> {
+    use Binary::{Add, Div, GeluErfGrad, GeluGrad, Max, Mul, SiluGrad, Sub};
+    use Unary::{AtMost, Exp, Gelu, GeluErf, Log, Neg, Recip, Rsqrt, Scale, Shift, Silu, Sqrt, Square};
+    let unary = [
+        Neg,
+        Exp,
+        Log,
+        Sqrt,
+        Rsqrt,
+        Recip,
+        Square,
+        Silu,
+        Gelu,
+        GeluErf,
+        Scale(f32::INFINITY),
+        Shift(-1e-30),
+        AtMost(0.3),
+    ];
+    let binary = [Add, Sub, Mul, Div, Max, SiluGrad, GeluGrad, GeluErfGrad];
+    let walk = Access::Strided(Strides { dims: vec![(3, 1), (5, 0), (7, 3)], offset: 2 });
+    let long = Access::Strided(Strides { dims: vec![(1 << 20, 1), (1 << 20, 1 << 20)], offset: 1 << 40 });
+    let of = |element| {
+        let unary = unary.map(|op| Program::unary(op, element)).into_iter();
+        let binary = binary.map(|op| Program::binary(op, element, Access::Same, Access::Same)).into_iter();
+        let strided =
+            [&walk, &long].map(|access| Program::binary(Mul, element, access.clone(), Access::One)).into_iter();
+        unary.chain(binary).chain(strided).chain([Program::copy(element, Access::Same)])
+    };
+    of(Element::F32).chain(of(Element::Bf16)).collect()
+}
+
+#[test]
+#[ignore = "needs NVRTC: .ci/run fetches it"]
+fn generated_kernels_compile_within_their_budget() {
+    for arch in ARCHITECTURES {
+        let mut most = 0;
+        for program in programs() {
+            let text = source(&program).unwrap();
+            let code = compile(&text, arch).unwrap_or_else(|why| panic!("{why}\n{text}"));
+            let (registers, spilled) = budget(&code);
+            let fits = registers <= REGISTERS && spilled == 0;
+            assert!(fits, "{arch}: {registers} registers, {spilled} bytes spilled\n{text}");
+            assert!(!code.log.contains("warning"), "{}", code.log);
+            most = most.max(registers);
+        }
+        println!("{arch}: {} programs, at most {most} registers", programs().len());
+    }
+}
+
+fn budget(code: &Code) -> (u32, u32) {
+    let told = code.registers().zip(code.spilled_bytes());
+    told.unwrap_or_else(|| panic!("the assembler told no registers:\n{}", code.log))
+}
+
+#[test]
+#[ignore = "needs NVRTC: .ci/run fetches it"]
+fn what_does_not_compile_is_told_with_the_log() {
+    let why =
+        compile("extern \"C\" __global__ void f() { undefined(); }", "sm_80").map(|_| ()).unwrap_err().to_string();
+    assert!(why.contains("sm_80") && why.contains("undefined"), "{why}");
+}

@@ -1,0 +1,93 @@
+//! What computes: the processor, or a GPU.
+
+use crate::error::Error;
+use ir::catalogue::Code;
+use ir::ops::Op;
+use ir::program::{BodyInstr, Program};
+use runtime::backends::cuda::device::Device;
+use runtime::backends::cuda::{self, plan};
+
+/// The names of the backends.
+pub(super) const BACKENDS: [&str; 2] = ["cpu", "cuda"];
+
+/// Whether the backend of a name can be used here.
+///
+/// # Errors
+/// There is no GPU, or a library is missing.
+pub(super) fn check_device(backend: &str) -> Result<(), Error> {
+    match backend {
+        "cuda" => Device::open(0).map(drop).map_err(|why| no_gpu(&why)),
+        _ => Ok(()),
+    }
+}
+
+/// Why there is no GPU, and what to do.
+pub fn no_gpu(why: &cuda::Error) -> Error {
+    Error::input(Code::NoGpu, format!("no GPU can be used: {why}")).help(
+        "install the NVIDIA driver and, of the CUDA 13 toolkit, NVRTC and cuBLASLt; LD_LIBRARY_PATH says where else to look. \
+         --backend cpu needs none of them",
+    )
+}
+
+/// Whether the backend has a kernel for each op of a program.
+///
+/// # Errors
+/// Which it lacks.
+pub(super) fn check_ops(backend: &str, program: &Program) -> Result<(), Error> {
+    if backend != "cuda" {
+        return Ok(());
+    }
+    let mut missing = Vec::new();
+    for instr in program.bodies.values().flat_map(|body| &body.instrs) {
+        if let BodyInstr::Compute(stmt) = instr
+            && let Op::Kernel(op) = &stmt.op
+            && !plan::has(op)
+        {
+            missing.push(op.def().name());
+        }
+    }
+    missing.sort_unstable();
+    missing.dedup();
+    if missing.is_empty() {
+        return Err(Error::input(Code::NotInThisVersion, "training on a GPU is not in this version")
+            .help("--backend cpu runs every device as threads of this process"));
+    }
+    let message = format!("the cuda backend has no kernel for {}", quoted(&missing));
+    Err(Error::input(Code::OpWithoutGpuKernel, message)
+        .help(format!("it has {}; --backend cpu has all ops", quoted(&plan::ops()))))
+}
+
+/// Names with marks and commas.
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compiling::{compile, open};
+    use crate::model_source::ModelSource;
+    use crate::pipeline::CompileRequest;
+    use ir::goal::{Goal, Layout};
+    use ir::optimizer::Optimizer;
+    use ir::types::DType;
+
+    #[test]
+    fn ops_that_a_gpu_lacks_are_named_before_anything_runs() {
+        let (source, layout) = (ModelSource::open("tiny-gpt2").unwrap(), Layout::default());
+        let file = open(&source, &layout, 16, DType::F32).unwrap();
+        let order = CompileRequest {
+            goal: Goal::of(layout),
+            optimizer: Optimizer::default(),
+            microbatches: 1,
+            stop_after: None,
+        };
+        let program = compile(&source, file, &order, &mut |_, _| {}).unwrap().program.unwrap();
+        assert_eq!(check_ops("cpu", &program), Ok(()));
+        let why = check_ops("cuda", &program).unwrap_err().to_string();
+        for part in ["MW0731", "no kernel for `adamw`, `attention`, ", "it has `einsum`, `neg`, "] {
+            assert!(why.contains(part), "no `{part}` in\n{why}");
+        }
+        assert!(!why.split("help").next().unwrap().contains("`einsum`"), "{why}");
+    }
+}

@@ -1,0 +1,62 @@
+//! `gpu-check` against a CUDA that is none: `tests/gpu/cuda.c` stands in for the driver, NVRTC and cuBLASLt. So all that lies
+//! between the command line and the libraries runs: loading, memory, staging, order, kernels' texts, descriptors, comparison.
+//! And each fault of the stand-in must be found.
+#![cfg(target_os = "linux")]
+
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The folder with the libraries.
+fn stand_in() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("gpu-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let shim = format!("-DSHIM=\"{}\"", root.join("kernels/tests/cuda_text/shim.h").display());
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O2", "-shared", "-fPIC", &shim]).arg(root.join("tests/gpu/cuda.c"));
+    let built = cc.arg("-o").arg(folder.join("libcuda.so")).arg("-ldl").output();
+    let built = built.expect("cc, the C compiler that Rust links with, runs");
+    assert!(built.status.success(), "cc:\n{}", String::from_utf8_lossy(&built.stderr));
+    for name in ["libnvrtc.so", "libcublasLt.so"] {
+        symlink("libcuda.so", folder.join(name)).unwrap();
+    }
+    folder
+}
+
+fn check(folder: &Path, faulty: bool) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
+    command.args(["gpu-check", "--quick", "--format", "json"]);
+    command.env("LD_LIBRARY_PATH", folder).env("STAND_IN_FOLDER", folder);
+    if faulty { command.env("STAND_IN_FAULTS", "1") } else { &mut command }.output().unwrap()
+}
+
+fn rows(output: &Output) -> Vec<Value> {
+    let report: Result<Value, _> = serde_json::from_slice(&output.stdout);
+    let report = report.unwrap_or_else(|why| panic!("{why}: {}", String::from_utf8_lossy(&output.stderr)));
+    assert_eq!(report["device"]["name"], "no GPU, a stand-in");
+    report["rows"].as_array().unwrap().clone()
+}
+
+#[test]
+fn everything_between_the_command_and_cuda_works_and_faults_are_found() {
+    let folder = stand_in();
+    let output = check(&folder, false);
+    let right = rows(&output);
+    let wrong: Vec<String> = right.iter().filter(|row| row["right"] != true).map(ToString::to_string).collect();
+    assert!(wrong.is_empty() && output.status.code() == Some(0), "{}", wrong.join("\n"));
+    let order = right.iter().find(|row| row["what"] == "an event orders two lanes").unwrap();
+    let note = order["note"].as_str().unwrap();
+    assert!(note.contains("too early for 100 %"), "the stand-in does nothing before it must: {note}");
+
+    let output = check(&folder, true);
+    assert_eq!(output.status.code(), Some(3));
+    for row in rows(&output) {
+        // The stand-in's copies to and from the host have no fault.
+        let faultless = row["what"].as_str().is_some_and(|what| what.contains("host"));
+        assert_eq!(row["right"], faultless, "{row}");
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
