@@ -35,10 +35,14 @@
 //! | `norm` | the step graph reads the sums over all instances |
 //! | `loss` | the loss is given out, and is the sum over all micro-batches |
 //! | `stale-parameter` | who holds a parameter that another rank updates gets it after the update |
+//! | `arena` | every tensor has a place, of its size, in the arena of its class |
+//! | `held` | what lives from step to step has one place |
+//! | `overlap` | nothing is written where another lies that is still to be read, and nothing read after it was |
 //! | `memory` | no rank holds more than the limit |
 //!
 //! Members of a group below pp run one row, so that their layout changes match by construction.
 
+mod arena;
 mod bodies;
 mod debts;
 mod meetings;
@@ -141,6 +145,7 @@ pub fn check(model: &Model, program: &Program, limit: Option<u64>) -> Result<(),
         let order = meetings::check(model, program, &mut found);
         if let (Some(order), true) = (order, found.is_empty()) {
             trace::check(model, program, &order, &mut found);
+            arena::check(model, program, &mut found);
             found.extend(limit.into_iter().flat_map(|limit| memory::check(model, program, limit)));
         }
     }

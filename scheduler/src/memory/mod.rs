@@ -1,18 +1,22 @@
 //! Where every tensor lies: one arena per rank, and in it a fixed place for each.
 
+mod bound;
 mod frame;
 mod held;
 mod interval;
 mod liveness;
 mod needs;
 mod pack;
+mod report;
 mod row;
+mod scratch;
 mod sharing;
 
 use frame::Layout;
 use ir::arena::Arena;
 use ir::graph::Model;
 use ir::program::{Class, Program};
+pub use report::{ClassReport, report};
 use row::Layouts;
 
 /// Fills the frames of all bodies and the arenas of all classes. A program that shares its ranks with another that is run
