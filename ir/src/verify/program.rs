@@ -152,5 +152,16 @@ pub fn check(model: &Model, program: &Program, limit: Option<u64>) -> Result<(),
     if found.is_empty() { Ok(()) } else { Err(found) }
 }
 
+/// Checks only where the tensors of a program lie that is otherwise known to be right; `limit` is in bytes per rank.
+///
+/// # Errors
+/// Everything that is wrong.
+pub fn check_places(model: &Model, program: &Program, limit: Option<u64>) -> Result<(), Vec<Violation>> {
+    let mut found = Vec::new();
+    arena::check(model, program, &mut found);
+    found.extend(limit.into_iter().flat_map(|limit| memory::check(model, program, limit)));
+    if found.is_empty() { Ok(()) } else { Err(found) }
+}
+
 #[cfg(test)]
 mod tests;

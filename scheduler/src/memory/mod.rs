@@ -45,7 +45,7 @@ fn arena(model: &Model, program: &Program, beside: Option<&Program>, layouts: &L
     };
     let (scalars, end) = held::scalars(model, program, class, end);
     let needs = row::needs(model, program, layouts, class, &catalogue);
-    let packed = pack::pack(&needs, layouts, class);
+    let packed = pack::pack(&needs, layouts, class, end);
     let place = |place: u64| end + place;
     let at = packed.at.into_iter().map(|at| at.into_iter().map(place).collect()).collect();
     Arena { bytes: end + packed.bytes, held, scalars, at }

@@ -39,8 +39,13 @@ const ORDERS: [Order; 4] = [
     |block, life| (block.size * life as u64).leading_zeros(),
 ];
 
-pub(super) fn pack(needs: &Needs, layouts: &Layouts, class: &Class) -> Packed {
+/// So small a part of the arena is not worth another order.
+const ENOUGH: u64 = 200;
+
+/// Places for the blocks of a row that stands above `held` bytes of the arena.
+pub(super) fn pack(needs: &Needs, layouts: &Layouts, class: &Class, held: u64) -> Packed {
     let bound = Moment::fullest(needs, layouts, class).row_bytes();
+    let enough = bound + (held + bound) / ENOUGH;
     let mut best: Option<(u64, Vec<u64>, Scratches)> = None;
     for order in ORDERS {
         let (places, parts) = place(needs, order);
@@ -48,7 +53,7 @@ pub(super) fn pack(needs: &Needs, layouts: &Layouts, class: &Class) -> Packed {
         if best.as_ref().is_none_or(|(bytes, ..)| scratches.bytes < *bytes) {
             best = Some((scratches.bytes, places, scratches));
         }
-        if best.as_ref().is_some_and(|(bytes, ..)| *bytes == bound) {
+        if best.as_ref().is_some_and(|(bytes, ..)| *bytes <= enough) {
             break;
         }
     }

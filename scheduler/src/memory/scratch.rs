@@ -8,6 +8,7 @@ use super::row::Layouts;
 use ir::ids::BodyId;
 use ir::program::{Class, Instr};
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// Where the scratches of a row lie.
 #[derive(Default)]
@@ -25,63 +26,73 @@ struct Forbidden {
     below: i64,
 }
 
-/// A run and where it might lie.
+/// A run, and what says where its scratch may lie.
 struct Choice {
     instr: usize,
     size: u64,
+    /// The lowest place that is free.
     lowest: u64,
-    forbidden: Vec<Forbidden>,
+    /// From here on up nothing of other instructions lies.
+    free: u64,
+    /// Where its own results and slot forbid it, as seen from `base`.
+    own: Rc<[Forbidden]>,
+    base: u64,
 }
 
 impl Scratches {
     /// The lowest place of each says how big the arena must be; then each goes to its top if it can.
     pub(super) fn find(needs: &Needs, layouts: &Layouts, class: &Class, places: &[u64], parts: &[Placed]) -> Scratches {
-        let mut known: HashMap<(BodyId, Vec<i64>), Vec<Forbidden>> = HashMap::new();
+        let mut known: HashMap<(BodyId, Vec<i64>), Rc<[Forbidden]>> = HashMap::new();
         let mut walk = Walk::through(parts);
         let mut choices = Vec::new();
         for (now, instr) in class.instrs.iter().enumerate() {
             let Instr::Run { token: None, body, .. } = instr else { continue };
             let layout = &layouts[*body];
-            if layout.frame.scratch == 0 {
+            let size = layout.frame.scratch;
+            if size == 0 {
                 continue;
             }
             walk.go_to(now, now);
             let own = own_places(needs, now, places);
             let base = own.iter().flatten().min().copied().unwrap_or(0);
-            let relative = own.iter().map(|at| at.map_or(-1, |at| at - base)).collect();
-            let inner = known.entry((*body, relative)).or_insert_with_key(|(_, own)| forbidden(layout, own));
-            let size = layout.frame.scratch;
-            let others = walk.living.iter().filter(|part| !(part.start == now && needs.blocks[part.block].within));
-            let mut forbidden: Vec<Forbidden> =
-                others.map(|part| Forbidden { above: part.at as i64 - size as i64, below: part.to as i64 }).collect();
-            forbidden.extend(inner.iter().map(|it| Forbidden { above: it.above + base, below: it.below + base }));
-            forbidden.sort_unstable();
-            choices.push(Choice { instr: now, size, lowest: lowest(&forbidden), forbidden });
+            let relative = own.iter().map(|at| at.map_or(-1, |at| (at - base) as i64)).collect();
+            let own = known.entry((*body, relative)).or_insert_with_key(|(_, own)| forbidden(layout, own)).clone();
+            let others = || walk.living.iter().filter(|part| !(part.start == now && needs.blocks[part.block].within));
+            let lowest = lowest(others(), size, &own, base);
+            let free = others().next_back().map_or(0, |part| part.to);
+            choices.push(Choice { instr: now, size, lowest, free, own, base });
         }
         let extent = parts.iter().map(|part| part.to).max().unwrap_or(0);
         let bytes = choices.iter().map(|choice| choice.lowest + choice.size).max().unwrap_or(0).max(extent);
         let mut at = vec![0; class.instrs.len()];
         for choice in choices {
             let top = bytes - choice.size;
-            at[choice.instr] = if allows(&choice.forbidden, top) { top } else { choice.lowest };
+            at[choice.instr] = if choice.allows(top) { top } else { choice.lowest };
         }
         Scratches { bytes, at }
     }
 }
 
+impl Choice {
+    fn allows(&self, at: u64) -> bool {
+        let seen = at as i64 - self.base as i64;
+        at >= self.free && self.own.iter().all(|it| seen <= it.above || seen >= it.below)
+    }
+}
+
 /// Where the results that a run makes lie, in their order, and last its slot.
-fn own_places(needs: &Needs, now: usize, places: &[u64]) -> Vec<Option<i64>> {
+fn own_places(needs: &Needs, now: usize, places: &[u64]) -> Vec<Option<u64>> {
     let mut own = Vec::new();
     let first = needs.blocks.partition_point(|block| block.start < now);
     let blocks = needs.blocks[first..].iter().zip(&places[first..]);
     for (block, &place) in blocks.take_while(|(block, _)| block.start == now) {
-        own.push((!block.parts.is_empty()).then_some(place as i64));
+        own.push((!block.parts.is_empty()).then_some(place));
     }
     own
 }
 
 /// Where the scratch must not begin, seen from the place that `own` is seen from.
-fn forbidden(layout: &Layout, own: &[i64]) -> Vec<Forbidden> {
+fn forbidden(layout: &Layout, own: &[i64]) -> Rc<[Forbidden]> {
     let rows = layout.rows.iter().zip(own).map(|(row, &at)| (*row, at));
     let slot_at = own.last().copied().unwrap_or(0);
     let slot = layout.slot.iter().map(|piece| (*piece, slot_at + piece.offset as i64));
@@ -101,21 +112,25 @@ fn forbidden(layout: &Layout, own: &[i64]) -> Vec<Forbidden> {
             _ => merged.push(next),
         }
     }
-    merged
+    merged.into()
 }
 
-/// The lowest place that is allowed; the list is sorted.
-fn lowest(forbidden: &[Forbidden]) -> u64 {
+/// The lowest place that neither others nor its own results and slot forbid. Both are sorted.
+fn lowest<'a>(others: impl Iterator<Item = &'a Placed>, size: u64, own: &[Forbidden], base: u64) -> u64 {
+    let (size, base) = (size as i64, base as i64);
+    let others = others.map(|part| Forbidden { above: part.at as i64 - size, below: part.to as i64 });
+    let own = own.iter().map(|it| Forbidden { above: it.above + base, below: it.below + base });
+    let (mut others, mut own) = (others.peekable(), own.peekable());
     let mut at = 0;
-    for it in forbidden {
-        if it.above >= at {
-            break;
+    loop {
+        let first = if others.peek().is_none_or(|other| own.peek().is_some_and(|own| own < other)) {
+            own.next()
+        } else {
+            others.next()
+        };
+        match first {
+            Some(it) if it.above < at => at = at.max(it.below),
+            _ => return at as u64,
         }
-        at = at.max(it.below);
     }
-    at as u64
-}
-
-fn allows(forbidden: &[Forbidden], at: u64) -> bool {
-    forbidden.iter().all(|it| at as i64 <= it.above || at as i64 >= it.below)
 }
