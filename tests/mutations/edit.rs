@@ -128,3 +128,8 @@ pub(crate) fn drop_first_kernel(program: &mut Program, body: &str) {
     let at = body.instrs.iter().position(|instr| matches!(instr, BodyInstr::Compute(_))).expect("a kernel");
     body.instrs.remove(at);
 }
+
+/// The places of a class's instruction.
+pub(crate) fn places(class: &mut Class, at: usize) -> &mut Vec<u64> {
+    &mut class.arena.as_mut().expect("an arena").at[at]
+}

@@ -115,7 +115,8 @@ fn class_of(program: &Program, rank: u32) -> Option<(usize, &Class)> {
     program.classes.iter().enumerate().find(|(_, class)| class.ranks.contains(&rank))
 }
 
-/// Checks all invariants; `limit` is in bytes per rank. Rows are only traced where registers, bodies and meetings are sound.
+/// Checks all invariants; `limit` is in bytes per rank. Rows are only traced where registers, bodies and meetings are sound,
+/// and places are only looked at where all else is right.
 ///
 /// # Errors
 /// Everything that is wrong.
@@ -145,9 +146,11 @@ pub fn check(model: &Model, program: &Program, limit: Option<u64>) -> Result<(),
         let order = meetings::check(model, program, &mut found);
         if let (Some(order), true) = (order, found.is_empty()) {
             trace::check(model, program, &order, &mut found);
-            arena::check(model, program, &mut found);
             found.extend(limit.into_iter().flat_map(|limit| memory::check(model, program, limit)));
         }
+    }
+    if found.is_empty() {
+        arena::check(model, program, &mut found);
     }
     if found.is_empty() { Ok(()) } else { Err(found) }
 }

@@ -50,3 +50,6 @@ fn arena(model: &Model, program: &Program, beside: Option<&Program>, layouts: &L
     let at = packed.at.into_iter().map(|at| at.into_iter().map(place).collect()).collect();
     Arena { bytes: end + packed.bytes, held, scalars, at }
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,6 +33,9 @@ struct Flight {
     result: Option<usize>,
 }
 
+/// Where an argument stands: in which of the bundles of a run, and which of its values it is; `None` if it comes otherwise.
+type InBundle = Option<(usize, usize)>;
+
 struct Walk<'a> {
     model: &'a Model,
     program: &'a Program,
@@ -41,8 +44,8 @@ struct Walk<'a> {
     catalogue: &'a Catalogue,
     registers: SecondaryMap<Reg, Option<Holding>>,
     flights: HashMap<Token, Flight>,
-    /// Where the arguments of a body stand in the bundles that others have made: which bundle, and which of its values.
-    kept: HashMap<(BodyId, Vec<BodyId>), Vec<Option<(usize, usize)>>>,
+    /// Where the arguments of a body stand in the bundles that others have made.
+    kept: HashMap<(BodyId, Vec<BodyId>), Vec<InBundle>>,
     needs: Needs,
     now: usize,
 }
@@ -245,7 +248,7 @@ impl Walk<'_> {
             args_of.iter().map(|arg| find(arg.value).filter(|_| arg.source == Source::Kept)).collect()
         });
         let mut rows = args.iter();
-        let mut part = |(arg, place): (&ir::program::BodyArg, &Option<(usize, usize)>)| match arg.source {
+        let mut part = |(arg, place): (&ir::program::BodyArg, &InBundle)| match arg.source {
             Source::Row => rows.next().and_then(|&reg| self.registers[reg].as_ref()).and_then(|held| match held {
                 Holding::Tensor(part) => *part,
                 Holding::Bundle(..) => None,

@@ -62,3 +62,6 @@ impl Bytes {
         self.at < other.end() && other.at < self.end()
     }
 }
+
+#[cfg(test)]
+mod tests;
