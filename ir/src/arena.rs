@@ -78,10 +78,9 @@ pub struct Arena {
     pub held: Vec<Held>,
     /// Scalars that bodies read by name, `lr` and `step` among them, and what the step graph returns (a copy of its result).
     pub scalars: BTreeMap<String, u64>,
-    /// For each instruction of the row, where the tensors lie that it brings to life: the register of a feed or a seed; of an
-    /// addition (its old place, or a fresh one where others hold the old); at its start already, what a receive brings, the
-    /// result of a sum (a fresh place: members read each other's while they write), and where the sum of a gradient over its
-    /// holders is made before it is copied back; of a run the results (one that is an argument lies where that lies), then
-    /// the slot if it keeps anything (any place if that is empty), then its scratch if it has any.
+    /// For each instruction of the row, where the tensors lie that it brings to life: the register of a feed, a seed, a
+    /// receive (from its start on) or an addition or, at its start, a sum (its old place, or a fresh one where others hold
+    /// the old); of a run the results (one that is an argument lies where that lies), then the slot if it keeps anything (any
+    /// place if that is empty), then its scratch if it has any.
     pub at: Vec<Vec<u64>>,
 }

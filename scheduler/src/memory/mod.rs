@@ -38,13 +38,12 @@ fn arena(model: &Model, program: &Program, beside: Option<&Program>, layouts: &L
         let same = program.classes.iter().find(|other| other.ranks.contains(&class.ranks.start))?;
         Some((held::catalogue(model, program, same), same.arena.as_ref()?))
     });
-    let catalogue = held::catalogue(model, program, class);
     let (held, end) = match &other {
         Some((theirs, arena)) => held::same_as(arena, theirs),
-        None => held::lay(&catalogue),
+        None => held::lay(&held::catalogue(model, program, class)),
     };
     let (scalars, end) = held::scalars(model, program, class, end);
-    let needs = row::needs(model, program, layouts, class, &catalogue);
+    let needs = row::needs(model, program, layouts, class);
     let packed = pack::pack(&needs, layouts, class, end);
     let place = |place: u64| end + place;
     let at = packed.at.into_iter().map(|at| at.into_iter().map(place).collect()).collect();

@@ -44,7 +44,7 @@ pub fn report(model: &Model, program: &Program) -> Vec<ClassReport> {
 
 fn class_report(model: &Model, program: &Program, layouts: &Layouts, class: &Class) -> ClassReport {
     let catalogue = held::catalogue(model, program, class);
-    let needs = row::needs(model, program, layouts, class, &catalogue);
+    let needs = row::needs(model, program, layouts, class);
     let Moment { kept, boundary, scratch } = Moment::fullest(&needs, layouts, class);
     let of = |wanted: fn(&Role) -> bool| held_bytes(&catalogue, wanted);
     let parameters = of(|role| *role == Role::Param);

@@ -5,7 +5,7 @@ use super::held::{self, Sizes};
 use super::lives::{self, Site};
 use super::places::Places;
 use super::tensors::{Owner, Tensors};
-use crate::arena::{Arena, Role};
+use crate::arena::Arena;
 use crate::graph::Model;
 use crate::ids::{BodyId, Reg, Token, Value};
 use crate::program::{Class, Instr, Program, Source, Transfer};
@@ -93,12 +93,11 @@ impl Walk<'_> {
     fn wanted(&self, instr: &Instr) -> usize {
         match instr {
             Instr::Feed { .. } | Instr::Seed { .. } | Instr::Add { .. } => 1,
-            Instr::Start { transfer: Transfer::Send { .. } | Transfer::ShareParam { .. }, .. } => 0,
-            Instr::Start { .. } => 1,
+            Instr::Start { transfer: Transfer::Recv { .. } | Transfer::Sum { .. }, .. } => 1,
             Instr::Run { body, results, keep, .. } => {
                 results.len() + usize::from(keep.is_some()) + usize::from(self.bodies[*body].frame.scratch > 0)
             }
-            Instr::Wait { .. } | Instr::Out { .. } | Instr::Free(_) => 0,
+            Instr::Start { .. } | Instr::Wait { .. } | Instr::Out { .. } | Instr::Free(_) => 0,
         }
     }
 
@@ -134,30 +133,38 @@ impl Walk<'_> {
             Instr::Run { .. } => self.run(instr, at),
             Instr::Start { token, transfer, operand } => self.start(*token, transfer, *operand, at),
             Instr::Wait { token, result } => self.land(*token, *result),
-            Instr::Add { into, .. } => self.sum(*into, at[0]),
+            Instr::Add { into, .. } => {
+                let tensor = self.sum(*into, at[0]);
+                self.replace(*into, tensor);
+            }
             Instr::Free(regs) => regs.iter().for_each(|&reg| self.free(reg)),
             Instr::Out { .. } => {}
         }
     }
 
-    fn sum(&mut self, into: Reg, at: u64) {
+    /// Where a sum lies: in its register's old place, which nobody else may hold, or in a fresh one.
+    fn sum(&mut self, into: Reg, at: u64) -> usize {
         match self.tensor(into).filter(|&old| self.tensors.place(old) == at) {
-            Some(old) if self.tensors.is_shared(old) => {
-                let text = format!("%{} is added to in place, but others hold it", self.class.regs[into].name);
-                self.tensors.faults.push(("overlap", text));
+            Some(old) => {
+                if self.tensors.is_shared(old) {
+                    let text = format!("%{} is added to in place, but others hold it", self.class.regs[into].name);
+                    self.tensors.faults.push(("overlap", text));
+                }
+                old
             }
-            Some(_) => {}
-            None => {
-                let tensor = self.register(at, into);
-                self.free(into);
-                self.put(into, vec![(None, tensor)]);
-            }
+            None => self.register(at, into),
         }
+    }
+
+    /// Lets a register hold another tensor, or the one that it holds.
+    fn replace(&mut self, reg: Reg, tensor: usize) {
+        self.tensors.hold(tensor);
+        self.free(reg);
+        self.registers[reg] = Some(vec![(None, tensor)]);
     }
 
     fn start(&mut self, token: Token, transfer: &Transfer, operand: Option<Reg>, at: &[u64]) {
         let mut flight = Flight::default();
-        flight.holds.extend(operand.and_then(|reg| self.tensor(reg)));
         match transfer {
             Transfer::Recv { ty, .. } => {
                 let bytes = self.bytes(at[0], Some(ty));
@@ -165,14 +172,11 @@ impl Walk<'_> {
             }
             Transfer::Sum { .. } => {
                 flight.summed = operand;
-                flight.result = operand.map(|reg| self.register(at[0], reg));
+                flight.result = operand.map(|reg| self.sum(reg, at[0]));
             }
-            Transfer::SumGradient { param, .. } => {
-                let size = self.sizes.get(*param, &Role::Gradient).unwrap_or(0);
-                flight.holds.push(self.tensors.add(Bytes { at: at[0], size }, Owner::Arriving(token)));
-            }
-            Transfer::Send { .. } | Transfer::ShareParam { .. } => {}
+            Transfer::Send { .. } | Transfer::SumGradient { .. } | Transfer::ShareParam { .. } => {}
         }
+        flight.holds.extend(operand.and_then(|reg| self.tensor(reg)));
         self.fly(token, flight);
     }
 
@@ -183,11 +187,10 @@ impl Walk<'_> {
 
     fn land(&mut self, token: Token, result: Option<Reg>) {
         let Some(flight) = self.flights.remove(&token) else { return };
-        flight.holds.into_iter().for_each(|tensor| self.tensors.release(tensor));
         if let (Some(reg), Some(tensor)) = (result.or(flight.summed), flight.result) {
-            self.free(reg);
-            self.put(reg, vec![(None, tensor)]);
+            self.replace(reg, tensor);
         }
+        flight.holds.into_iter().for_each(|tensor| self.tensors.release(tensor));
     }
 
     fn run(&mut self, instr: &Instr, at: &[u64]) {

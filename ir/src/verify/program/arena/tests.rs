@@ -37,7 +37,7 @@ program @train microbatches=2 {
     free %x:0, %lin.F:0
     %x:1 = feed %x microbatch=1 at 256
     %t0, %y:2 = start run @lin.F call=0 instance=0 microbatch=1 (%x:1) keep %lin.F:2 at 1024, 1152, 1280
-    %t1 = start sum(%y:0, ranks=[0]) at 512
+    %t1 = start sum(%y:0, ranks=[0]) at 640
     wait %t1
     wait %t0
     free %y:0, %y:1, %y:2, %lin.F:1, %lin.F:2, %x:1
@@ -83,9 +83,9 @@ const BROKEN: &[(&str, &str, &str)] = &[
     // On an argument.
     ("overlap", "%3 = %2", "%3 = %x"),
     // A started run still has its scratch.
-    ("overlap", "ranks=[0]) at 512", "ranks=[0]) at 1280"),
-    // Members of a sum read each other's while they write.
-    ("overlap", "ranks=[0]) at 512", "ranks=[0]) at 640"),
+    ("overlap", "ranks=[0]) at 640", "ranks=[0]) at 1280"),
+    // On what the second bundle still holds.
+    ("overlap", "ranks=[0]) at 640", "ranks=[0]) at 384"),
 ];
 
 #[test]
