@@ -9,7 +9,6 @@ use ir::text::File;
 use ir::verify;
 use runtime::exec::StepInput;
 use scheduler::emit::{EmitError, emit};
-use scheduler::memory::memory;
 use std::collections::BTreeSet;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -48,10 +47,9 @@ impl Right {
         emit(model, staged, schedule, self.program().microbatches)
     }
 
-    /// In what a run differs: `loss`, `norm`, `gradient`, `parameter`; or `load` where the machine refuses the program. Its
-    /// tensors are laid out anew.
+    /// In what a run differs: `loss`, `norm`, `gradient`, `parameter`; or `load` where the machine refuses the program.
     pub(crate) fn run(&self, model: &Model, program: &Program, inputs: &[StepInput]) -> Vec<&'static str> {
-        match train(model, &laid_out(model, program), inputs.to_vec()) {
+        match train(model, program, inputs.to_vec()) {
             Err(why) if why.contains("does not load") => vec!["load"],
             Err(why) => panic!("{why}"),
             Ok(record) => {
@@ -64,17 +62,10 @@ impl Right {
     /// Whether a run never ends. Its threads wait until the tests are over.
     pub(crate) fn is_stuck(&self, program: &Program) -> bool {
         let (done, answer) = channel();
-        let program = laid_out(&self.file.model, program);
-        let (model, inputs) = (self.file.model.clone(), self.inputs.clone());
+        let (model, program, inputs) = (self.file.model.clone(), program.clone(), self.inputs.clone());
         std::thread::spawn(move || done.send(train(&model, &program, inputs)));
         answer.recv_timeout(STUCK).is_err()
     }
-}
-
-fn laid_out(model: &Model, program: &Program) -> Program {
-    let mut program = program.clone();
-    memory(model, &mut program, None);
-    program
 }
 
 /// The codes of what the verifier of planned models finds.
