@@ -4,6 +4,7 @@
 mod compile;
 mod explain;
 mod gpu_check;
+mod memory;
 mod models;
 mod number;
 mod passes;

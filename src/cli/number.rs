@@ -18,6 +18,15 @@ pub(super) fn with_unit(n: f64, unit: &str) -> String {
     }
 }
 
+/// `950 B`, `12.3 kB`, `2.41 MB`: three digits and a power of a thousand.
+pub(super) fn bytes(n: u64) -> String {
+    let powers = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    match powers.iter().find(|(power, _)| n as f64 >= *power) {
+        Some((power, unit)) => format!("{} {unit}", three_digits(n as f64 / power)),
+        None => format!("{n} B"),
+    }
+}
+
 fn three_digits(n: f64) -> String {
     match n {
         n if n >= 99.95 => format!("{n:.0}"),
@@ -61,6 +70,7 @@ mod tests {
             [0.5, 1.5e12, 9.89e14, 8e10].map(|n| with_unit(n, "B/s")),
             ["0.50 B/s", "1.50 TB/s", "989 TB/s", "80.0 GB/s"]
         );
+        assert_eq!([0, 950, 12_345, 2_412_096].map(bytes), ["0 B", "950 B", "12.3 kB", "2.41 MB"]);
         assert_eq!([7.21, 151.0, 3725.0].map(seconds), ["7.2 s", "2m 31s", "1h 02m"]);
     }
 }

@@ -50,7 +50,8 @@ impl Layout {
         let bytes = |value: Value| aligned(body.values[value].ty.local_bytes(&model.mesh));
         let interval = |value: Value, life: &Life| Interval { size: bytes(value), from: life.from, to: life.to };
         let mut laid = Laid::default();
-        let (mut kept, mut inner): (Vec<(Value, &Class, Interval)>, Vec<(Value, Interval)>) = Default::default();
+        let mut kept: Vec<(Value, &Class, Interval)> = Vec::new();
+        let mut inner: Vec<(Value, Interval)> = Vec::new();
         for (&first, class) in &classes {
             let interval = interval(first, &class.life);
             match (class.arg, class.result) {

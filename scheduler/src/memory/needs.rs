@@ -9,7 +9,7 @@ pub(super) enum Use {
     Boundary,
     /// The slot of a bundle.
     Kept,
-    /// The scratch of a started run, or where a sum of gradients is made.
+    /// The scratch of a started run.
     Scratch,
 }
 
