@@ -6,6 +6,7 @@ use crate::error::Error;
 use ir::catalogue::Code;
 use ir::diag::nearest;
 use ir::goal::Layout;
+use ir::limits;
 
 /// The keys that may stand in a layout.
 pub const KEYS: [&str; 9] = ["dp", "tp", "pp", "sp", "zero", "mbs", "schedule", "order", "stages"];
@@ -69,8 +70,8 @@ pub fn check(layout: &Layout) -> Result<(), Error> {
         }
     }
     let devices = [layout.dp, layout.tp, layout.pp].into_iter().try_fold(1u64, u64::checked_mul);
-    if devices.is_none_or(|devices| devices > MOST_DEVICES) {
-        return Err(wrong(format!("dp x tp x pp is more than {MOST_DEVICES} devices")));
+    if devices.is_none_or(|devices| devices > limits::DEVICES) {
+        return Err(wrong(format!("dp x tp x pp is more than {} devices", limits::DEVICES)));
     }
     if layout.zero > 1 {
         return Err(absent(&format!("zero={}", layout.zero), "ZeRO above stage 1"));
@@ -90,9 +91,6 @@ pub fn check(layout: &Layout) -> Result<(), Error> {
     }
     Ok(())
 }
-
-/// The most devices of one mesh: above what any cluster has, so that a slip of the hand is told at once.
-const MOST_DEVICES: u64 = 1 << 20;
 
 /// The items as key and values, in the order of the text.
 fn items(text: &str) -> Result<Vec<(&str, Vec<&str>)>, Error> {

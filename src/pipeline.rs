@@ -4,17 +4,21 @@
 //! (when), `Program` (for each class of ranks, what to do). A file that already stands at a level goes on from there.
 
 use cost::Cluster;
-use ir::diag::Diagnostics;
+use ir::catalogue::Code;
+use ir::diag::{Coded, Diagnostics};
 use ir::differentiate::{DifferentiateError, differentiate};
 use ir::goal::Goal;
 use ir::graph::Model;
+use ir::limits;
 use ir::optimizer::Optimizer;
 use ir::schedule::Schedule;
 use ir::staged::Staged;
 use ir::text::File;
 use ir::verify;
+use scheduler::check;
 use scheduler::cut::{CutError, cut, cut_at, stage_costs};
 use scheduler::emit::{EmitError, emit};
+use scheduler::schedules::{self, UnknownSchedule};
 
 /// How a model is to be compiled.
 #[derive(Clone, Debug)]
@@ -44,12 +48,29 @@ pub enum CompileError {
     /// It cannot be cut into so many stages.
     #[error(transparent)]
     Cut(#[from] CutError),
+    /// There is no schedule of the layout's name.
+    #[error(transparent)]
+    UnknownSchedule(#[from] UnknownSchedule),
     /// The schedule cannot be made.
     #[error("{0}")]
     Schedule(String),
+    /// More actions than are scheduled.
+    #[error("{runs} runs of blocks x {microbatches} micro-batches are more than {most}", most = limits::ACTIONS)]
+    TooManyActions {
+        /// Runs of blocks of the model.
+        runs: u64,
+        /// Micro-batches per step.
+        microbatches: u32,
+    },
+    /// The rows of the schedule are wrong.
+    #[error("the schedule is wrong: {}", lines(.0))]
+    Rows(Vec<check::Violation>),
     /// No program can be made.
     #[error(transparent)]
     Emit(#[from] EmitError),
+    /// The program that the file brings is wrong.
+    #[error("the program is wrong: {}", lines(.0))]
+    Program(Vec<verify::program::Violation>),
     /// A checker refuses what a pass has made: a fault of ours.
     #[error("fault in pass `{pass}`: {why}")]
     Fault {
@@ -58,6 +79,40 @@ pub enum CompileError {
         /// What the checker found.
         why: String,
     },
+}
+
+impl Coded for CompileError {
+    fn code(&self) -> Option<Code> {
+        match self {
+            CompileError::Model(found) => found.code(),
+            CompileError::Differentiate(error) => error.code(),
+            CompileError::Plan(error) => error.code(),
+            CompileError::Cut(error) => error.code(),
+            CompileError::UnknownSchedule(error) => error.code(),
+            CompileError::Schedule(_) => Some(Code::UnsuitedSchedule),
+            CompileError::TooManyActions { .. } => Some(Code::TooManyActions),
+            CompileError::Rows(found) => found.first().and_then(Coded::code),
+            CompileError::Emit(error) => error.code(),
+            CompileError::Program(_) => Some(Code::ProgramInvalid),
+            CompileError::Fault { .. } => None,
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        match self {
+            CompileError::Model(found) => found.help(),
+            CompileError::Differentiate(error) => error.help(),
+            CompileError::Plan(error) => error.help(),
+            CompileError::Cut(error) => error.help(),
+            CompileError::UnknownSchedule(error) => error.help(),
+            CompileError::Schedule(_) => Some("meshwright schedules lists the constraints".to_string()),
+            CompileError::TooManyActions { .. } => Some("larger micro-batches (--mbs) make fewer of them".to_string()),
+            CompileError::Rows(found) => found.first().and_then(Coded::help),
+            CompileError::Emit(error) => error.help(),
+            CompileError::Program(_) => Some("correct the program, or leave it out to have it made anew".to_string()),
+            CompileError::Fault { .. } => None,
+        }
+    }
 }
 
 /// Told of each level and pass that is reached.
@@ -96,7 +151,8 @@ pub fn compile(
     observer: &mut Observer<'_>,
 ) -> Result<File, CompileError> {
     let stop = |pass: &str| request.stop_after.as_deref() == Some(pass);
-    verify::verify(&file.model).map_err(CompileError::Model)?;
+    schedules::find(&request.goal.layout.schedule)?;
+    verify::verify_stated(&file.model).map_err(CompileError::Model)?;
     if !file.model.is_differentiated() {
         file.model = differentiate(file.model, &request.optimizer)?;
         checked("differentiate", &file.model)?;
@@ -110,6 +166,7 @@ pub fn compile(
     if stop_after.is_some_and(|name| planner::PASSES.iter().any(|pass| pass.name == name)) {
         return Ok(file);
     }
+    check_length(&file.model, request.microbatches)?;
     let staged = match file.staged.take() {
         Some(staged) => staged,
         None => cut_model(&file.model, request, cluster)?,
@@ -126,7 +183,11 @@ pub fn compile(
     check_schedule(&staged, &schedule, request)?;
     file.schedule = Some(schedule.clone());
     observer("schedule", &file);
-    if stop("schedule") || file.program.is_some() {
+    if stop("schedule") {
+        return Ok(file);
+    }
+    if let Some(program) = &file.program {
+        verify::program::check(&file.model, program, None).map_err(CompileError::Program)?;
         return Ok(file);
     }
     let program = emit(&file.model, &staged, &schedule, request.microbatches)?;
@@ -153,6 +214,15 @@ fn plan(
     broken.map_or(Ok(planned), Err)
 }
 
+/// All rows together have a bounded length.
+fn check_length(model: &Model, microbatches: u32) -> Result<(), CompileError> {
+    let runs = model.calls.iter().map(|call| u64::from(call.instances())).sum();
+    if u64::saturating_mul(runs, microbatches.into()) > limits::ACTIONS {
+        return Err(CompileError::TooManyActions { runs, microbatches });
+    }
+    Ok(())
+}
+
 fn lines(found: &[impl ToString]) -> String {
     found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
@@ -176,20 +246,14 @@ fn cut_model(model: &Model, request: &CompileRequest, cluster: &Cluster) -> Resu
 }
 
 fn schedule(staged: &Staged, request: &CompileRequest) -> Result<Schedule, CompileError> {
-    let name = &request.goal.layout.schedule;
-    let known = || scheduler::schedules::SCHEDULES.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
-    let kind = scheduler::schedules::find(name)
-        .ok_or_else(|| CompileError::Schedule(format!("there is no schedule `{name}`; there are {}", known())))?;
-    let ranks = 1 + staged.stages.iter().map(|stage| stage.rank).max().unwrap_or(0);
+    let kind = schedules::find(&request.goal.layout.schedule)?;
+    let ranks = staged.stages.iter().map(|stage| stage.rank).max().unwrap_or(0).saturating_add(1);
     kind.make(&stage_costs(staged, 0.0), ranks, request.microbatches).map_err(CompileError::Schedule)
 }
 
 fn check_schedule(staged: &Staged, schedule: &Schedule, request: &CompileRequest) -> Result<(), CompileError> {
     let rank_of = |stage: u32, _: u32| staged.stages.get(stage as usize).map_or(u32::MAX, |stage| stage.rank);
     let costs = stage_costs(staged, 0.0);
-    let broken = scheduler::check::check(schedule, &costs, request.microbatches, rank_of);
-    match broken.first() {
-        None => Ok(()),
-        Some(first) => Err(CompileError::Fault { pass: "schedule", why: first.text.clone() }),
-    }
+    let found = check::check(schedule, &costs, request.microbatches, rank_of);
+    if found.is_empty() { Ok(()) } else { Err(CompileError::Rows(found)) }
 }

@@ -2,6 +2,7 @@
 
 pub mod backend;
 pub mod backends;
+mod codes;
 pub mod comm;
 pub mod data;
 pub mod exec;

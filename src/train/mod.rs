@@ -5,6 +5,7 @@
 //! ```
 
 mod feed;
+mod memory;
 mod report;
 mod request;
 mod run;

@@ -1,6 +1,7 @@
 //! The training loop.
 
 use super::feed::Feed;
+use super::memory;
 use super::report::{Progress, RunHeader, TrainReport};
 use super::request::{TrainRequest, microbatches};
 use crate::compiling::{compile, open};
@@ -84,7 +85,7 @@ impl Run<'_> {
             let record = self.step(step)?;
             training += record.step_time_s;
             progress.step(&record);
-            if step + steps.div_ceil(10) > steps {
+            if steps - step < steps.div_ceil(10) {
                 last_losses.push(record.loss);
             }
             let every = self.request.eval_every;
@@ -171,6 +172,7 @@ fn load(compiled: &File, seed: u64, microbatches: u32) -> Result<Machine, Error>
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
     };
+    memory::check(&compiled.model, program)?;
     let forward = scheduler::emit::emit_forward(&compiled.model, staged, microbatches);
     let forward = forward.map_err(|why| Error::fault("emit", why))?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
@@ -247,6 +249,7 @@ fn no_loss() -> Error {
     Error::input(Code::NotATextModel, "the model has no loss").help("mark a result of its last block as `loss`")
 }
 
+/// A machine takes what was compiled for it, unless a rank fails.
 fn machine_error(error: exec::Error) -> Error {
     match error {
         exec::Error::Stopped(stopped) => Error::Failed { code: Code::RankFailed, message: stopped.to_string() },

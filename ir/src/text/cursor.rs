@@ -53,6 +53,8 @@ pub(super) struct Parser<'s> {
     pub(super) loose_comments: Vec<String>,
     /// Names of blocks and bodies whose text failed.
     pub(super) failed_names: HashSet<String>,
+    /// Operators and parentheses of the expression at hand.
+    pub(super) operators: u32,
 }
 
 impl<'s> Parser<'s> {
@@ -68,6 +70,7 @@ impl<'s> Parser<'s> {
             scope: Scope::default(),
             loose_comments: Vec::new(),
             failed_names: HashSet::new(),
+            operators: 0,
         }
     }
 

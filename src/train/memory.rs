@@ -1,0 +1,57 @@
+//! Whether a run fits into the machine, before it takes the memory.
+
+use crate::error::Error;
+use ir::catalogue::Code;
+use ir::graph::Model;
+use ir::program::Program;
+use ir::verify::program::peak_bytes;
+use std::fs;
+
+/// Devices are threads of one process; far fewer than this already keep all cores of a machine busy.
+const MOST_DEVICES: u64 = 1024;
+
+/// Refuses a program whose ranks together need more memory than the machine has free, where the system tells.
+///
+/// # Errors
+/// It does not fit, or there are more devices than threads make sense.
+pub(super) fn check(model: &Model, program: &Program) -> Result<(), Error> {
+    let devices = model.mesh.devices();
+    if devices > MOST_DEVICES {
+        let message = format!("{devices} devices are more threads than a run may have: {MOST_DEVICES}");
+        return Err(Error::input(Code::BadOption, message).help("use a smaller mesh; `compile` takes any"));
+    }
+    let peaks = peak_bytes(model, program);
+    let alike = devices / peaks.len().max(1) as u64;
+    let needed = peaks.iter().fold(0u64, |sum, &peak| sum.saturating_add(peak)).saturating_mul(alike);
+    match fs::read_to_string("/proc/meminfo").ok().and_then(|text| available(&text)) {
+        Some(free) if needed > free => {
+            let (needed, free) = (gib(needed), gib(free));
+            let message = format!("the run needs {needed} GiB of memory on {devices} devices, {free} GiB are free");
+            Err(Error::input(Code::TooLittleMemory, message)
+                .help("take a smaller model, sequence or micro-batch, or fewer data-parallel devices"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The bytes that a new process may take, of the text of `/proc/meminfo` (`man 5 proc_meminfo`): its unit is KiB.
+fn available(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / f64::from(1 << 30))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_memory_is_read_from_the_system() {
+        let text = "MemTotal:       24531372 kB\nMemFree:        20133652 kB\nMemAvailable:   23567084 kB\n";
+        assert_eq!(available(text), Some(23_567_084 * 1024));
+        assert_eq!(available("MemTotal: 1 kB\n"), None);
+    }
+}
