@@ -172,6 +172,7 @@ fn told(source: &ModelSource, error: CompileError) -> Error {
         CompileError::Fault { pass, why } | CompileError::Plan(PlanError::Fault { pass, why }) => {
             return Error::fault(*pass, why);
         }
+        CompileError::Misplanned { pass, found } => return Error::fault(*pass, found),
         CompileError::Differentiate(_) => "differentiate",
         CompileError::Model(_) => "build",
         CompileError::Rows(_) => "schedule",

@@ -95,7 +95,11 @@ pub fn check(layout: &Layout) -> Result<(), Error> {
 /// The items as key and values, in the order of the text.
 fn items(text: &str) -> Result<Vec<(&str, Vec<&str>)>, Error> {
     let mut items: Vec<(&str, Vec<&str>)> = Vec::new();
-    for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+    let text = text.trim();
+    for item in text.strip_suffix(',').unwrap_or(text).split(',').map(str::trim).filter(|_| !text.is_empty()) {
+        if item.is_empty() {
+            return Err(wrong(format!("an item of `{text}` is empty")));
+        }
         match (item.split_once('='), items.last_mut()) {
             (Some((key, value)), _) => items.push((key.trim(), vec![value.trim()])),
             (None, Some((_, values))) => values.push(item),
@@ -126,7 +130,7 @@ fn set(layout: &mut Layout, key: &str, values: &[&str]) -> Result<(), Error> {
 }
 
 fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, Error> {
-    value.parse().map_err(|_| wrong(format!("`{key}={value}`: it is a whole number")))
+    value.parse().map_err(|_| wrong(format!("`{key}={value}` is no whole number in its range")))
 }
 
 fn unknown(key: &str) -> Error {
@@ -170,6 +174,8 @@ mod tests {
             ("tp", "key=value"),
             ("tp=2,3", "`3` after `tp=2`"),
             ("tp=-1", "whole number"),
+            (",,", "is empty"),
+            ("dp=2,,tp=2", "is empty"),
             ("tp=0", "1 or more"),
             ("order=pp,dp", "each of pp, dp and tp once"),
             ("pp=2,stages=1,2", "1 of them for pp=2"),

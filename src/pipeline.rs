@@ -71,6 +71,14 @@ pub enum CompileError {
     /// The program that the file brings is wrong.
     #[error("the program is wrong: {}", lines(.0))]
     Program(Vec<verify::program::Violation>),
+    /// The verifiers refuse what a pass has made: a fault of ours.
+    #[error("fault in pass `{pass}`: {found}")]
+    Misplanned {
+        /// The pass.
+        pass: &'static str,
+        /// What is wrong with it.
+        found: Diagnostics,
+    },
     /// A checker refuses what a pass has made: a fault of ours.
     #[error("fault in pass `{pass}`: {why}")]
     Fault {
@@ -94,7 +102,7 @@ impl Coded for CompileError {
             CompileError::Rows(found) => found.first().and_then(Coded::code),
             CompileError::Emit(error) => error.code(),
             CompileError::Program(_) => Some(Code::ProgramInvalid),
-            CompileError::Fault { .. } => None,
+            CompileError::Misplanned { .. } | CompileError::Fault { .. } => None,
         }
     }
 
@@ -110,7 +118,7 @@ impl Coded for CompileError {
             CompileError::Rows(found) => found.first().and_then(Coded::help),
             CompileError::Emit(error) => error.help(),
             CompileError::Program(_) => Some("correct the program, or leave it out to have it made anew".to_string()),
-            CompileError::Fault { .. } => None,
+            CompileError::Misplanned { .. } | CompileError::Fault { .. } => None,
         }
     }
 }
@@ -153,6 +161,7 @@ pub fn compile(
     let stop = |pass: &str| request.stop_after.as_deref() == Some(pass);
     schedules::find(&request.goal.layout.schedule)?;
     verify::verify_stated(&file.model).map_err(CompileError::Model)?;
+    let stated = file.model.has_mesh && file.model.is_settled();
     if !file.model.is_differentiated() {
         file.model = differentiate(file.model, &request.optimizer)?;
         checked("differentiate", &file.model)?;
@@ -162,7 +171,11 @@ pub fn compile(
         return Ok(file);
     }
     let stop_after = request.stop_after.as_deref();
-    file.model = plan(file.model, &request.goal, stop_after, observer)?;
+    file.model = plan(file.model, &request.goal, stop_after, observer).map_err(|error| match error {
+        // Where the file states all layouts, the passes could only repair what can be repaired.
+        CompileError::Misplanned { found, .. } if stated => CompileError::Model(found),
+        error => error,
+    })?;
     if stop_after.is_some_and(|name| planner::PASSES.iter().any(|pass| pass.name == name)) {
         return Ok(file);
     }
@@ -232,7 +245,7 @@ fn lines(found: &[impl ToString]) -> String {
 fn checked(pass: &'static str, model: &Model) -> Result<(), CompileError> {
     let laid_out = ["reshard", "collectives"].contains(&pass);
     let found = if laid_out { verify::verify_planned(model) } else { verify::verify(model) };
-    found.map_err(|found| CompileError::Fault { pass, why: found.render("", "") })
+    found.map_err(|found| CompileError::Misplanned { pass, found })
 }
 
 fn cut_model(model: &Model, request: &CompileRequest, cluster: &Cluster) -> Result<Staged, CompileError> {

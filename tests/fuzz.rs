@@ -113,10 +113,14 @@ fn spoil_bytes(random: &mut Random, text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A token is left out, doubled, exchanged with another of the text, or becomes something nasty.
+/// A token is left out, doubled, exchanged with another of the text (mostly one of its kind), or becomes something nasty.
 fn spoil_tokens(random: &mut Random, text: &str) -> String {
     let mut tokens = tokens(text);
-    let (at, other) = (random.below(tokens.len()), random.below(tokens.len()));
+    let at = random.below(tokens.len());
+    let kind = tokens[at].chars().next().map(kind);
+    let alike = |token: &str| token.chars().next().map(self::kind) == kind;
+    let kin: Vec<usize> = (0..tokens.len()).filter(|&other| alike(tokens[other])).collect();
+    let other = if random.chance(70) { *random.pick(&kin) } else { random.below(tokens.len()) };
     match random.below(4) {
         0 => drop(tokens.remove(at)),
         1 => tokens.insert(at, tokens[other]),
@@ -126,13 +130,18 @@ fn spoil_tokens(random: &mut Random, text: &str) -> String {
     tokens.concat()
 }
 
-/// Runs of letters and digits, runs of blanks, and single characters.
-fn tokens(text: &str) -> Vec<&str> {
-    let kind = |c: char| match c {
-        _ if c.is_alphanumeric() || c == '_' => 1,
-        ' ' => 2,
+/// Letters, digits and blanks stand in runs; all else by itself.
+fn kind(c: char) -> u8 {
+    match c {
+        '0'..='9' => 1,
+        _ if c.is_alphabetic() || c == '_' => 2,
+        ' ' => 3,
         _ => 0,
-    };
+    }
+}
+
+/// Runs of characters of a kind, and single ones.
+fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {

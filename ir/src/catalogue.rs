@@ -162,7 +162,7 @@ catalogue! {
         "param %layer[2].w: f32[h, h] init=normal(0.02)\n%y = repeat i in 0..3 @layer(%x; %layer[i])";
         "Shorten the range, or declare more.";
     114 TooLarge "sizes beyond all bounds":
-        "A tensor has at most 2^48 elements, a mesh 2^20 devices, a parameter array 4096 elements, and a model runs at most 4096 blocks. Above that nothing real lies, and counts would overflow.";
+        "A tensor has at most 2^48 elements, a mesh 2^20 devices, a parameter array 1024 elements, and a model runs at most 1024 blocks. Above that nothing real lies, and counts would overflow.";
         "meshwright compile tiny-llama --seq 18446744073709551615";
         "Make the size smaller; one digit too many is soon written.";
     115 NoGradient "a model that has no gradient":
@@ -298,7 +298,7 @@ catalogue! {
         "stage 0 rank 0: @layer[0..2]";
         "Leave the item `staged` out, or name all calls in order.";
     509 TooManyActions "more actions than are scheduled":
-        "The rows of all ranks hold runs of blocks x micro-batches; there are at most 2^18.";
+        "The rows of all ranks hold runs of blocks x micro-batches; there are at most 2^16.";
         "meshwright compile tiny-llama --global-batch 1000000";
         "Use larger micro-batches (--mbs) or a smaller global batch.";
     601 ProgramInvalid "a program that breaks an invariant":

@@ -9,10 +9,10 @@ pub const ELEMENTS: u64 = 1 << 48;
 
 /// Elements of a parameter array, and runs of blocks in a model. Cutting takes time stages x runs^2; Llama 3.1 405B has
 /// 128 runs.
-pub const RUNS: u32 = 1 << 12;
+pub const RUNS: u32 = 1 << 10;
 
 /// Runs of blocks times micro-batches of a step: the length of all rows of a program together.
-pub const ACTIONS: u64 = 1 << 18;
+pub const ACTIONS: u64 = 1 << 16;
 
 /// Operators and parentheses of one rank expression, which bounds the depth of its tree.
 pub const OPERATORS: u32 = 64;

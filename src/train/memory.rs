@@ -26,7 +26,8 @@ pub(super) fn check(model: &Model, program: &Program) -> Result<(), Error> {
     match fs::read_to_string("/proc/meminfo").ok().and_then(|text| available(&text)) {
         Some(free) if needed > free => {
             let (needed, free) = (gib(needed), gib(free));
-            let message = format!("the run needs {needed} GiB of memory on {devices} devices, {free} GiB are free");
+            let message =
+                format!("the run needs {needed} GiB of memory for its devices ({devices}), {free} GiB are free");
             Err(Error::input(Code::TooLittleMemory, message)
                 .help("take a smaller model, sequence or micro-batch, or fewer data-parallel devices"))
         }

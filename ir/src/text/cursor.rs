@@ -178,8 +178,11 @@ impl<'s> Parser<'s> {
         if !self.at_kind(Kind::Int) && !self.at_kind(Kind::Float) {
             return Err(self.expected(what));
         }
-        // Every token of these kinds is a float for Rust too.
-        Ok(sign * self.bump().parse::<f64>().unwrap_or(f64::NAN))
+        let (span, text) = (self.span(), self.bump());
+        match text.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(sign * number),
+            _ => Err(self.fail(Code::BadNumber, span, format!("`{text}` does not fit {what}"))),
+        }
     }
 
     /// `word=int`

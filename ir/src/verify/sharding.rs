@@ -20,14 +20,6 @@ pub(super) fn is_closed(ty: &Type) -> bool {
     ty.dims.iter().all(|dim| !dim.open)
 }
 
-/// Whether nothing in the model is left to the planner.
-pub(super) fn is_settled(model: &Model) -> bool {
-    let blocks = model.blocks.values().chain(model.step.iter().map(|step| &step.graph));
-    let values = blocks.flat_map(|block| block.values.values().map(|data| &data.ty));
-    let params = model.params.values().map(|param| &param.ty);
-    values.chain(params).chain(model.inputs.iter().map(|input| &input.ty)).all(is_closed)
-}
-
 /// Checks all types.
 pub(super) fn check_types(model: &Model, found: &mut Diagnostics) {
     let no_values = Default::default();
