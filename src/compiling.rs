@@ -10,15 +10,13 @@ use cost::CPU;
 use ir::catalogue::Code;
 use ir::diag::Diagnostic;
 use ir::goal::{Goal, Layout};
-use ir::graph::{Model, Span};
+use ir::graph::Model;
 use ir::models::Batch;
 use ir::optimizer::Optimizer;
 use ir::schedule::Schedule;
 use ir::text::File;
 use ir::types::DType;
 use planner::PlanError;
-use scheduler::cut::CutError;
-use scheduler::emit::EmitError;
 use serde::{Deserialize, Serialize};
 
 /// What to compile. What is left out has its default.
@@ -135,13 +133,12 @@ pub fn compile(
     request: &CompileRequest,
     observer: &mut Observer<'_>,
 ) -> Result<File, Error> {
-    find_schedule(&request.goal.layout.schedule)?;
     let mut debug = Debug::from_environment();
     let mut observe = |pass: &'static str, file: &File| {
         debug.pass(pass, file);
         observer(pass, file);
     };
-    pipeline::compile(file, request, &CPU, &mut observe).map_err(|error| coded(source, error))
+    pipeline::compile(file, request, &CPU, &mut observe).map_err(|error| told(source, error))
 }
 
 /// A schedule in the file says how many micro-batches there are; else the global batch does, over the sequences of one.
@@ -151,7 +148,7 @@ fn order_microbatches(order: &Compiling, file: &File, layout: &Layout) -> Result
     }
     let pipeline = file.model.mesh.pipeline().map_or(layout.pp, |axis| file.model.mesh.axes[axis].size);
     let Some(global_batch) = order.global_batch else {
-        return Ok(u32::try_from(2 * pipeline).unwrap_or(u32::MAX));
+        return Ok(u32::try_from(pipeline.saturating_mul(2)).unwrap_or(u32::MAX));
     };
     match sequences(&file.model) {
         Some(batch) => microbatches(global_batch, batch),
@@ -166,80 +163,31 @@ fn sequences(model: &Model) -> Option<u64> {
 
 fn microbatches_of(schedule: &Schedule) -> u32 {
     let items = schedule.rows.iter().flatten().flat_map(|action| action.items());
-    1 + items.filter_map(|item| item.microbatch).max().unwrap_or(0)
+    items.filter_map(|item| item.microbatch).max().unwrap_or(0).saturating_add(1)
 }
 
-fn find_schedule(name: &str) -> Result<(), Error> {
-    let known = || scheduler::schedules::SCHEDULES.iter().map(|kind| kind.name);
-    if known().any(|kind| kind == name) {
-        return Ok(());
-    }
-    Err(Error::input(Code::UnknownSchedule, format!("there is no schedule `{name}`"))
-        .help(format!("there are {}; meshwright schedules describes them", known().collect::<Vec<_>>().join(", "))))
-}
-
-fn coded(source: &ModelSource, error: CompileError) -> Error {
-    let message = error.to_string();
-    match error {
-        CompileError::Model(diagnostics) => match source {
-            ModelSource::Text { from, source, .. } => {
-                Error::Diagnostics { file: from.clone(), source: source.clone(), diagnostics }
-            }
-            ModelSource::Config { .. } => Error::fault("build", diagnostics.render("", "")),
-        },
-        CompileError::Differentiate(why) => in_text(source, Code::SectionShape, why.span, &why.message),
-        CompileError::Plan(error) => plan_error(error),
-        CompileError::Cut(CutError::TooMany { .. }) => {
-            Error::input(Code::TooManyStages, message).help("use fewer stages: --mesh pp=..")
+/// What is wrong with a text is the user's to correct; with a model that was built here it is a fault of ours.
+fn told(source: &ModelSource, error: CompileError) -> Error {
+    let pass = match &error {
+        CompileError::Fault { pass, why } | CompileError::Plan(PlanError::Fault { pass, why }) => {
+            return Error::fault(*pass, why);
         }
-        CompileError::Cut(CutError::Starts { .. }) => Error::input(Code::BadOption, message)
-            .help("stages=a,b gives the first block run of each stage but the first"),
-        CompileError::Schedule(why) => {
-            Error::input(Code::UnsuitedSchedule, why).help("meshwright schedules lists the constraints")
-        }
-        CompileError::Emit(EmitError::NotDifferentiated | EmitError::NotPlanned { .. }) => {
-            Error::input(Code::NotPlanned, message).help("compile the model from level 1")
-        }
-        // Stages and schedules that a file brings are not ours.
-        CompileError::Emit(_) if source.is_text() => {
-            Error::input(Code::ProgramInvalid, message).help("correct the file, or compile the model from level 1")
-        }
-        CompileError::Program(_) => {
-            Error::input(Code::ProgramInvalid, message).help("correct the file, or compile the model from level 1")
-        }
-        CompileError::Fault { pass: "schedule", why } if source.is_text() => {
-            Error::input(Code::OrderViolated, why).help("correct the rows of the schedule, or leave it out")
-        }
-        CompileError::Emit(_) => Error::fault("emit", message),
-        CompileError::Fault { pass, why } => Error::fault(pass, why),
-    }
-}
-
-fn in_text(source: &ModelSource, code: Code, span: Span, message: &str) -> Error {
-    match source {
-        ModelSource::Text { from, source, .. } => Error::Diagnostics {
-            file: from.clone(),
-            source: source.clone(),
-            diagnostics: Diagnostic::new(code, message).at(span).into(),
-        },
-        ModelSource::Config { .. } => Error::fault("differentiate", message),
-    }
-}
-
-fn plan_error(error: PlanError) -> Error {
-    let message = error.to_string();
-    let (code, help) = match error {
-        PlanError::OwnMesh { .. } => (Code::ConflictingOptions, "leave out --mesh, or the file's `mesh` line"),
-        PlanError::UnknownAxis { .. } => (Code::UnknownAxis, "use an axis of the mesh"),
-        PlanError::UnknownDim { .. } => (Code::UnknownSeedDim, "name the dims as the built models do: b, s, g, f, v"),
-        PlanError::NotDivisible { axis, size, .. } => {
-            let fitting: Vec<String> = (1..=size).filter(|n| size.is_multiple_of(*n)).map(|n| n.to_string()).collect();
-            let help = format!("degrees of `{axis}` that divide it: {}", fitting.join(", "));
-            return Error::input(Code::UnevenExact, message).help(help);
-        }
-        PlanError::TooManyShards { .. } => (Code::AxesAboveDim, "choose a smaller degree"),
-        PlanError::Levels { .. } => (Code::ImpossibleDegrees, "choose degrees that fill whole levels"),
-        PlanError::Fault { pass, why } => return Error::fault(pass, why),
+        CompileError::Misplanned { pass, found } => return Error::fault(*pass, found),
+        CompileError::Differentiate(_) => "differentiate",
+        CompileError::Model(_) => "build",
+        CompileError::Rows(_) => "schedule",
+        CompileError::Emit(_) | CompileError::Program(_) => "emit",
+        _ => return error.into(),
     };
-    Error::input(code, message).help(help)
+    match (source, error) {
+        (ModelSource::Config { .. }, error) => Error::fault(pass, error),
+        (ModelSource::Text { from, source, .. }, CompileError::Model(diagnostics)) => {
+            Error::Diagnostics { file: from.clone(), source: source.clone(), diagnostics }
+        }
+        (ModelSource::Text { from, source, .. }, CompileError::Differentiate(why)) => {
+            let diagnostics = Diagnostic::from(why).into();
+            Error::Diagnostics { file: from.clone(), source: source.clone(), diagnostics }
+        }
+        (_, error) => error.into(),
+    }
 }

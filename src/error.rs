@@ -1,9 +1,10 @@
 //! What can go wrong, for all verbs: the message that is printed and the status with which the process ends.
 
 use ir::catalogue::Code;
-use ir::diag::{Diagnostic, Diagnostics};
-use runtime::data::DataError;
+use ir::diag::{Coded, Diagnostic, Diagnostics};
 use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::Path;
 
 /// Why a verb has no answer.
 #[derive(Clone, PartialEq, Debug)]
@@ -67,9 +68,15 @@ impl Error {
     }
 
     /// A file or folder that cannot be read or written: `cannot write out/run.toml: no space left`.
-    pub fn file(what: &str, path: &std::path::Path, source: &std::io::Error) -> Error {
-        Error::input(Code::FileUnreadable, format!("cannot {what} {}: {source}", path.display()))
-            .help("check the path and its permissions")
+    pub fn file(what: &str, path: &Path, source: &io::Error) -> Error {
+        let help = match source.kind() {
+            ErrorKind::AlreadyExists | ErrorKind::NotADirectory => "a file is in the way: name a folder, or move it",
+            ErrorKind::IsADirectory => "that is a folder: name a file",
+            ErrorKind::InvalidData => "give a text file in UTF-8",
+            ErrorKind::StorageFull => "make room, or name another place",
+            _ => "check the path and its permissions",
+        };
+        Error::input(Code::FileUnreadable, format!("cannot {what} {}: {source}", path.display())).help(help)
     }
 
     /// The same error of the input with what to do about it.
@@ -78,6 +85,25 @@ impl Error {
         match self {
             Error::Input { code, message, .. } => Error::Input { code, message, help: Some(cure.into()) },
             other => other,
+        }
+    }
+
+    /// The same error of the input with where it is: a file's name.
+    #[must_use]
+    pub fn within(self, place: &str) -> Error {
+        match self {
+            Error::Input { code, message, help } => Error::Input { code, message: format!("{place}: {message}"), help },
+            other => other,
+        }
+    }
+
+    /// The code under which it is explained; `None` for a fault of ours.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Error::Diagnostics { diagnostics, .. } => diagnostics.code(),
+            Error::Input { code, .. } | Error::Failed { code, .. } | Error::Hopeless { code, .. } => Some(*code),
+            Error::Usage(_) => Some(Code::BadUsage),
+            Error::Fault { .. } => None,
         }
     }
 
@@ -99,7 +125,12 @@ impl fmt::Display for Error {
         match self {
             Error::Diagnostics { file, source, diagnostics } => f.write_str(&diagnostics.render(file, source)),
             Error::Input { code, message, help } => coded(f, *code, message, help.as_deref()),
-            Error::Usage(message) => writeln!(f, "error: {message}\n      = help: meshwright --help lists the verbs"),
+            Error::Usage(message) => coded(
+                f,
+                Code::BadUsage,
+                message,
+                Some("meshwright --help lists the verbs, and VERB --help their options"),
+            ),
             Error::Fault { pass, why } => writeln!(
                 f,
                 "error: fault of ours in `{pass}`: {why}\n      = help: your input is not to blame; please report it \
@@ -123,32 +154,19 @@ fn coded(f: &mut fmt::Formatter<'_>, code: Code, message: &str, help: Option<&st
 
 impl std::error::Error for Error {}
 
-impl From<DataError> for Error {
-    fn from(error: DataError) -> Error {
-        let code = match &error {
-            DataError::Missing { .. } | DataError::Unreadable { .. } | DataError::NotAFile { .. } => Code::DataMissing,
-            DataError::EmptyFolder { .. } | DataError::NoText { .. } => Code::DataEmpty,
-            DataError::TooLittle { .. } => Code::DataTooSmall,
-            DataError::EmptySequence | DataError::Fraction { .. } => Code::BadOption,
-        };
-        // The message says what to do after the last semicolon.
+/// What a library call refuses is the input's fault, unless it has no code.
+impl<E: Coded> From<E> for Error {
+    fn from(error: E) -> Error {
         let message = error.to_string();
-        match message.rsplit_once("; ") {
-            Some((what, cure)) => Error::input(code, what).help(cure),
-            None => Error::input(code, message),
+        match error.code() {
+            Some(code) => Error::Input { code, message, help: error.help() },
+            None => Error::Fault { pass: module::<E>(), why: message },
         }
     }
 }
 
-impl From<scheduler::report::Error> for Error {
-    fn from(error: scheduler::report::Error) -> Error {
-        use scheduler::report::Error as Report;
-        let code = match &error {
-            Report::UnknownKind { .. } => Code::UnknownSchedule,
-            Report::Request(_) | Report::Constraint { .. } => Code::UnsuitedSchedule,
-            Report::Costs(_) => Code::BadCosts,
-            Report::Stuck { .. } | Report::Wrong { .. } => return Error::fault("schedule", error),
-        };
-        Error::input(code, error.to_string()).help("meshwright schedules lists the kinds with their constraints")
-    }
+/// The module of an error: `scheduler::report`.
+fn module<E>() -> String {
+    let name = std::any::type_name::<E>();
+    name.rsplit_once("::").map_or(name, |(module, _)| module).to_string()
 }

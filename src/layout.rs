@@ -6,6 +6,7 @@ use crate::error::Error;
 use ir::catalogue::Code;
 use ir::diag::nearest;
 use ir::goal::Layout;
+use ir::limits;
 
 /// The keys that may stand in a layout.
 pub const KEYS: [&str; 9] = ["dp", "tp", "pp", "sp", "zero", "mbs", "schedule", "order", "stages"];
@@ -69,8 +70,8 @@ pub fn check(layout: &Layout) -> Result<(), Error> {
         }
     }
     let devices = [layout.dp, layout.tp, layout.pp].into_iter().try_fold(1u64, u64::checked_mul);
-    if devices.is_none_or(|devices| devices > MOST_DEVICES) {
-        return Err(wrong(format!("dp x tp x pp is more than {MOST_DEVICES} devices")));
+    if devices.is_none_or(|devices| devices > limits::DEVICES) {
+        return Err(wrong(format!("dp x tp x pp is more than {} devices", limits::DEVICES)));
     }
     if layout.zero > 1 {
         return Err(absent(&format!("zero={}", layout.zero), "ZeRO above stage 1"));
@@ -91,13 +92,14 @@ pub fn check(layout: &Layout) -> Result<(), Error> {
     Ok(())
 }
 
-/// The most devices of one mesh: above what any cluster has, so that a slip of the hand is told at once.
-const MOST_DEVICES: u64 = 1 << 20;
-
 /// The items as key and values, in the order of the text.
 fn items(text: &str) -> Result<Vec<(&str, Vec<&str>)>, Error> {
     let mut items: Vec<(&str, Vec<&str>)> = Vec::new();
-    for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+    let text = text.trim();
+    for item in text.strip_suffix(',').unwrap_or(text).split(',').map(str::trim).filter(|_| !text.is_empty()) {
+        if item.is_empty() {
+            return Err(wrong(format!("an item of `{text}` is empty")));
+        }
         match (item.split_once('='), items.last_mut()) {
             (Some((key, value)), _) => items.push((key.trim(), vec![value.trim()])),
             (None, Some((_, values))) => values.push(item),
@@ -128,7 +130,7 @@ fn set(layout: &mut Layout, key: &str, values: &[&str]) -> Result<(), Error> {
 }
 
 fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, Error> {
-    value.parse().map_err(|_| wrong(format!("`{key}={value}`: it is a whole number")))
+    value.parse().map_err(|_| wrong(format!("`{key}={value}` is no whole number in its range")))
 }
 
 fn unknown(key: &str) -> Error {
@@ -172,6 +174,8 @@ mod tests {
             ("tp", "key=value"),
             ("tp=2,3", "`3` after `tp=2`"),
             ("tp=-1", "whole number"),
+            (",,", "is empty"),
+            ("dp=2,,tp=2", "is empty"),
             ("tp=0", "1 or more"),
             ("order=pp,dp", "each of pp, dp and tp once"),
             ("pp=2,stages=1,2", "1 of them for pp=2"),

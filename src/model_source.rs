@@ -1,12 +1,12 @@
 //! What MODEL on the command line may be: a preset, a `config.json` or the folder it lies in, or a `.ir` file.
 
 use crate::error::Error;
+use crate::files::read_text;
 use ir::catalogue::Code;
 use ir::diag::nearest;
 use ir::graph::Model;
-use ir::models::{Batch, ConfigError, ModelConfig, PRESETS, from_config, preset};
+use ir::models::{Batch, ModelConfig, PRESETS, from_config, preset};
 use ir::text;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A model before its batch is known.
@@ -39,7 +39,7 @@ impl ModelSource {
             return Ok(ModelSource::Config { from: name.to_string(), config: preset.config.clone() });
         }
         let path = file_of(name)?;
-        let source = fs::read_to_string(&path).map_err(|why| Error::file("read", &path, &why))?;
+        let source = read_text(&path)?;
         let from = path.display().to_string();
         if path.extension().is_some_and(|extension| extension == "ir") {
             return match text::parse(&source) {
@@ -47,7 +47,7 @@ impl ModelSource {
                 Err(diagnostics) => Err(Error::Diagnostics { file: from, source, diagnostics }),
             };
         }
-        let config = from_config(&source).map_err(|why| config_error(&from, &why))?;
+        let config = from_config(&source).map_err(|why| Error::from(why).within(&from))?;
         Ok(ModelSource::Config { from, config })
     }
 
@@ -62,7 +62,7 @@ impl ModelSource {
     /// The configuration cannot have this batch.
     pub fn model(&self, batch: &Batch) -> Result<Model, Error> {
         match self {
-            ModelSource::Config { from, config } => config.build(batch).map_err(|why| config_error(from, &why)),
+            ModelSource::Config { from, config } => config.build(batch).map_err(|why| Error::from(why).within(from)),
             ModelSource::Text { file, .. } => Ok(file.model.clone()),
         }
     }
@@ -92,20 +92,4 @@ fn unknown(name: &str) -> Error {
         None => format!("the presets are {}", presets().collect::<Vec<_>>().join(", ")),
     };
     Error::input(Code::UnknownModel, message).help(help)
-}
-
-fn config_error(from: &str, error: &ConfigError) -> Error {
-    let (code, help) = match error {
-        ConfigError::Json(_) => (Code::ConfigSyntax, "give a config.json as `transformers` writes it"),
-        ConfigError::Missing { .. } => (Code::ConfigMissingField, "add the field; it has no default"),
-        ConfigError::Invalid { .. } => (Code::ConfigSyntax, "correct the field"),
-        ConfigError::Contradiction(_) => {
-            (Code::ConfigContradiction, "change one of the fields to agree with the other")
-        }
-        ConfigError::UnknownFamily(_) => {
-            (Code::UnsupportedFamily, "use one of those, or write the model as a .ir file")
-        }
-        ConfigError::Unsupported { .. } => (Code::UnsupportedOption, "turn the option off if the model permits it"),
-    };
-    Error::input(code, format!("{from}: {error}")).help(help)
 }

@@ -4,18 +4,22 @@
 //! (when), `Program` (for each class of ranks, what to do). A file that already stands at a level goes on from there.
 
 use cost::Cluster;
-use ir::diag::Diagnostics;
+use ir::catalogue::Code;
+use ir::diag::{Coded, Diagnostics};
 use ir::differentiate::{DifferentiateError, differentiate};
 use ir::goal::Goal;
 use ir::graph::Model;
+use ir::limits;
 use ir::optimizer::Optimizer;
 use ir::schedule::Schedule;
 use ir::staged::Staged;
 use ir::text::File;
 use ir::verify::{self, program::Violation};
+use scheduler::check;
 use scheduler::cut::{CutError, cut, cut_at, stage_costs};
 use scheduler::emit::{EmitError, emit};
 use scheduler::memory::memory;
+use scheduler::schedules::{self, UnknownSchedule};
 
 /// How a model is to be compiled.
 #[derive(Clone, Debug)]
@@ -45,15 +49,37 @@ pub enum CompileError {
     /// It cannot be cut into so many stages.
     #[error(transparent)]
     Cut(#[from] CutError),
+    /// There is no schedule of the layout's name.
+    #[error(transparent)]
+    UnknownSchedule(#[from] UnknownSchedule),
     /// The schedule cannot be made.
     #[error("{0}")]
     Schedule(String),
+    /// More actions than are scheduled.
+    #[error("{runs} runs of blocks x {microbatches} micro-batches are more than {most}", most = limits::ACTIONS)]
+    TooManyActions {
+        /// Runs of blocks of the model.
+        runs: u64,
+        /// Micro-batches per step.
+        microbatches: u32,
+    },
+    /// The rows of the schedule are wrong.
+    #[error("the schedule is wrong: {}", lines(.0))]
+    Rows(Vec<check::Violation>),
     /// No program can be made.
     #[error(transparent)]
     Emit(#[from] EmitError),
-    /// A program that a file brings is wrong.
-    #[error("the program is wrong\n{0}")]
-    Program(String),
+    /// The program that the file brings is wrong.
+    #[error("the program is wrong: {}", lines(.0))]
+    Program(Vec<Violation>),
+    /// The verifiers refuse what a pass has made: a fault of ours.
+    #[error("fault in pass `{pass}`: {found}")]
+    Misplanned {
+        /// The pass.
+        pass: &'static str,
+        /// What is wrong with it.
+        found: Diagnostics,
+    },
     /// A checker refuses what a pass has made: a fault of ours.
     #[error("fault in pass `{pass}`: {why}")]
     Fault {
@@ -62,6 +88,40 @@ pub enum CompileError {
         /// What the checker found.
         why: String,
     },
+}
+
+impl Coded for CompileError {
+    fn code(&self) -> Option<Code> {
+        match self {
+            CompileError::Model(found) => found.code(),
+            CompileError::Differentiate(error) => error.code(),
+            CompileError::Plan(error) => error.code(),
+            CompileError::Cut(error) => error.code(),
+            CompileError::UnknownSchedule(error) => error.code(),
+            CompileError::Schedule(_) => Some(Code::UnsuitedSchedule),
+            CompileError::TooManyActions { .. } => Some(Code::TooManyActions),
+            CompileError::Rows(found) => found.first().and_then(Coded::code),
+            CompileError::Emit(error) => error.code(),
+            CompileError::Program(_) => Some(Code::ProgramInvalid),
+            CompileError::Misplanned { .. } | CompileError::Fault { .. } => None,
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        match self {
+            CompileError::Model(found) => found.help(),
+            CompileError::Differentiate(error) => error.help(),
+            CompileError::Plan(error) => error.help(),
+            CompileError::Cut(error) => error.help(),
+            CompileError::UnknownSchedule(error) => error.help(),
+            CompileError::Schedule(_) => Some("meshwright schedules lists the constraints".to_string()),
+            CompileError::TooManyActions { .. } => Some("larger micro-batches (--mbs) make fewer of them".to_string()),
+            CompileError::Rows(found) => found.first().and_then(Coded::help),
+            CompileError::Emit(error) => error.help(),
+            CompileError::Program(_) => Some("correct the program, or leave it out to have it made anew".to_string()),
+            CompileError::Misplanned { .. } | CompileError::Fault { .. } => None,
+        }
+    }
 }
 
 /// Told of each level and pass that is reached.
@@ -101,7 +161,9 @@ pub fn compile(
     observer: &mut Observer<'_>,
 ) -> Result<File, CompileError> {
     let stop = |pass: &str| request.stop_after.as_deref() == Some(pass);
-    verify::verify(&file.model).map_err(CompileError::Model)?;
+    schedules::find(&request.goal.layout.schedule)?;
+    verify::verify_stated(&file.model).map_err(CompileError::Model)?;
+    let stated = file.model.has_mesh && file.model.is_settled();
     if !file.model.is_differentiated() {
         file.model = differentiate(file.model, &request.optimizer)?;
         checked("differentiate", &file.model)?;
@@ -111,10 +173,15 @@ pub fn compile(
         return Ok(file);
     }
     let stop_after = request.stop_after.as_deref();
-    file.model = plan(file.model, &request.goal, cluster, stop_after, observer)?;
+    file.model = plan(file.model, &request.goal, cluster, stop_after, observer).map_err(|error| match error {
+        // Where the file states all layouts, the passes could only repair what can be repaired.
+        CompileError::Misplanned { found, .. } if stated => CompileError::Model(found),
+        error => error,
+    })?;
     if stop_after.is_some_and(|name| planner::PASSES.iter().any(|pass| pass.name == name)) {
         return Ok(file);
     }
+    check_length(&file.model, request.microbatches)?;
     let staged = match file.staged.take() {
         Some(staged) => staged,
         None => cut_model(&file.model, request, cluster)?,
@@ -136,8 +203,7 @@ pub fn compile(
     }
     match file.program.take() {
         Some(given) => {
-            let broken = verify::program::check(&file.model, &given, None).err();
-            broken.map_or(Ok(()), |found| Err(CompileError::Program(lines(&found))))?;
+            verify::program::check(&file.model, &given, None).map_err(CompileError::Program)?;
             file.program = Some(given);
         }
         None => {
@@ -177,6 +243,15 @@ fn plan(
     broken.map_or(Ok(planned), Err)
 }
 
+/// All rows together have a bounded length.
+fn check_length(model: &Model, microbatches: u32) -> Result<(), CompileError> {
+    let runs = model.calls.iter().map(|call| u64::from(call.instances())).sum();
+    if u64::saturating_mul(runs, microbatches.into()) > limits::ACTIONS {
+        return Err(CompileError::TooManyActions { runs, microbatches });
+    }
+    Ok(())
+}
+
 fn lines(found: &[impl ToString]) -> String {
     found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
@@ -186,7 +261,7 @@ fn lines(found: &[impl ToString]) -> String {
 fn checked(pass: &'static str, model: &Model) -> Result<(), CompileError> {
     let laid_out = ["reshard", "collectives"].contains(&pass);
     let found = if laid_out { verify::verify_planned(model) } else { verify::verify(model) };
-    found.map_err(|found| CompileError::Fault { pass, why: found.render("", "") })
+    found.map_err(|found| CompileError::Misplanned { pass, found })
 }
 
 fn cut_model(model: &Model, request: &CompileRequest, cluster: &Cluster) -> Result<Staged, CompileError> {
@@ -200,20 +275,14 @@ fn cut_model(model: &Model, request: &CompileRequest, cluster: &Cluster) -> Resu
 }
 
 fn schedule(staged: &Staged, request: &CompileRequest) -> Result<Schedule, CompileError> {
-    let name = &request.goal.layout.schedule;
-    let known = || scheduler::schedules::SCHEDULES.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
-    let kind = scheduler::schedules::find(name)
-        .ok_or_else(|| CompileError::Schedule(format!("there is no schedule `{name}`; there are {}", known())))?;
-    let ranks = 1 + staged.stages.iter().map(|stage| stage.rank).max().unwrap_or(0);
+    let kind = schedules::find(&request.goal.layout.schedule)?;
+    let ranks = staged.stages.iter().map(|stage| stage.rank).max().unwrap_or(0).saturating_add(1);
     kind.make(&stage_costs(staged, 0.0), ranks, request.microbatches).map_err(CompileError::Schedule)
 }
 
 fn check_schedule(staged: &Staged, schedule: &Schedule, request: &CompileRequest) -> Result<(), CompileError> {
     let rank_of = |stage: u32, _: u32| staged.stages.get(stage as usize).map_or(u32::MAX, |stage| stage.rank);
     let costs = stage_costs(staged, 0.0);
-    let broken = scheduler::check::check(schedule, &costs, request.microbatches, rank_of);
-    match broken.first() {
-        None => Ok(()),
-        Some(first) => Err(CompileError::Fault { pass: "schedule", why: first.text.clone() }),
-    }
+    let found = check::check(schedule, &costs, request.microbatches, rank_of);
+    if found.is_empty() { Ok(()) } else { Err(CompileError::Rows(found)) }
 }

@@ -3,11 +3,13 @@
 //! A case of `tests/cases/{errors,reshard,schedule}` is a text file: `# meshwright ARGS`, then files (`# file NAME` and lines) and
 //! folders (`# folder NAME`) to make, then `----`, the exit status, and all that is printed. `BLESS=1` rewrites the answers.
 
+use ir::catalogue::CATALOGUE;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A folder that is gone when the test ends.
@@ -24,8 +26,14 @@ impl Folder {
 
     /// Runs the binary here; arguments are parted by blanks.
     fn run(&self, args: &str) -> Output {
+        self.command(&args.split_whitespace().collect::<Vec<_>>()).output().unwrap()
+    }
+
+    /// The binary, to be run here.
+    fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
-        command.args(args.split_whitespace()).current_dir(&self.0).env_remove("COLUMNS").output().unwrap()
+        command.args(args).current_dir(&self.0).env_remove("COLUMNS");
+        command
     }
 
     /// What the binary prints when all goes well.
@@ -244,4 +252,95 @@ fn tables_list_what_there_is() {
         assert!(rows.as_array().unwrap().iter().any(|row| row["name"] == name), "{rows}");
     }
     assert!(folder.answer("--explain MW0204").contains("exact"));
+}
+
+#[test]
+fn codes_are_listed_and_explained() {
+    let folder = Folder::new();
+    let list = folder.answer("--explain");
+    assert_eq!(list, folder.answer("--explain list"));
+    assert_eq!(list.lines().count(), 1 + CATALOGUE.len());
+    let rows = folder.json("--explain --format json");
+    assert_eq!(rows.as_array().unwrap().len(), CATALOGUE.len());
+    for entry in CATALOGUE {
+        let code = entry.code.to_string();
+        let text = folder.answer(&format!("--explain {code}"));
+        for part in [entry.title, entry.explanation, entry.arises(), entry.example.lines().next().unwrap(), entry.cure]
+        {
+            assert!(text.contains(part), "{code} lacks `{part}`:\n{text}");
+        }
+    }
+    assert_eq!(folder.json("--explain mw204 --format json")["code"], "MW0204");
+}
+
+/// Files that hold no text, as models, requests, configurations and costs.
+#[test]
+fn files_that_are_no_text_are_named() {
+    let folder = Folder::new();
+    for name in ["b.ir", "b.json", "b.toml"] {
+        fs::write(folder.0.join(name), [0x7f, b'E', b'L', b'F', 0, 0xff, 0xfe, 0x80]).unwrap();
+    }
+    for args in [
+        "compile b.ir",
+        "compile b.json",
+        "compile --request b.json",
+        "train --config b.toml",
+        "schedule --stages 1 --microbatches 1 --kind 1f1b --costs b.json",
+    ] {
+        let output = folder.run(args);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args}: {stderr}");
+        assert!(stderr.contains("error[MW0801]: cannot read b.") && stderr.contains("UTF-8"), "{args}: {stderr}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn arguments_that_are_no_text_are_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let wrong = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    let folder = Folder::new();
+    for (args, code) in [
+        (&["compile"][..], "MW0808"),
+        (&["train", "tiny-gpt2", "--data"], "MW0805"),
+        (&["train", "tiny-gpt2", "--out"], "MW0805"),
+        (&["--explain"], "MW0808"),
+    ] {
+        let output = folder.command(args).arg(wrong).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains(&format!("error[{code}]")), "{args:?}: {stderr}");
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
+fn who_reads_only_the_head_of_an_answer_sees_no_error() {
+    let folder = Folder::new();
+    let mut child = folder.command(&["compile", "gpt2"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut head = [0; 16];
+    child.stdout.take().unwrap().read_exact(&mut head).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_answer_that_cannot_be_written_is_an_error() {
+    let folder = Folder::new();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = folder.command(&["models"]).stdout(full).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.contains("error[MW0801]: cannot write standard output"), "{stderr}");
+}
+
+/// A text that never ends is given up.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_without_an_end_is_refused() {
+    let folder = Folder::new();
+    std::os::unix::fs::symlink("/dev/zero", folder.0.join("endless.ir")).unwrap();
+    let output = folder.run("compile endless.ir");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("error[MW0801]: cannot read endless.ir: it is larger than 256 MiB"), "{stderr}");
 }

@@ -43,72 +43,76 @@ macro_rules! catalogue {
 catalogue! {
     1 UnexpectedCharacter "a character that means nothing here":
         "The text has a character that begins no name, number or mark of the language. Names begin with a letter; values with `%`, blocks with `@`, coordinates with `$`.";
-        "%y: f32[b] = silu(%x) ;;# done";
-        "Take the character out, or begin a comment with `//`.";
+        "%y: f32[b] = silu(%x) # the activation";
+        "Take the character out; a comment begins with `//`.";
     2 UnexpectedToken "something else was expected":
         "The text does not follow the grammar at this place. The message says what may stand here and what stands here instead.";
         "%y: f32[b] silu(%x)";
-        "Write what is expected: here `%y: f32[b] = silu(%x)`.";
+        "Write what is expected at this place.";
     3 BadNumber "a number that does not fit":
         "Sizes and counts are whole numbers of at least one that fit in 64 bits; indices and micro-batches fit in 32.";
-        "dims [b=0]";
-        "Write a number in the range.";
+        "dims [b=8, h=0]";
+        "Write a whole number in the range.";
     4 UnterminatedString "a string without an end":
         "A string ends with `\"` on the line on which it begins.";
-        "einsum(%x, %w, eq=\"b h, h f -> b f)";
-        "Close the string.";
+        "%y: f32[b, f] = einsum(%x, %w, eq=\"b h, h f -> b f)";
+        "Close the string on its line.";
     5 UnknownItem "an unknown item":
         "A file consists of the items mesh, dims, param, unit, model, block, step, staged, schedule and program. Each begins with its word on a line of its own.";
-        "blok @mlp(%x: f32[b]) -> f32[b] { return %x }";
-        "Correct the word.";
+        "blok @same(%x: f32[b]) -> f32[b] { return %x }";
+        "Correct the word with which the item begins.";
     6 UndefinedValue "a value that is not defined":
         "A statement reads a value that no argument and no earlier statement defines. Values are defined once, before they are read; a section may read the values of earlier sections of its block.";
         "%y: f32[b] = silu(%z)";
         "Define the value first, or correct its name.";
     7 Redefinition "a name that is taken":
         "Each value, dim, parameter and block is defined once. Only a `U` section may store into a parameter or state again, and that once.";
-        "%y: f32[b] = silu(%x)\n%y: f32[b] = neg(%x)";
+        "%y: f32[b] = silu(%x)\n%y: f32[b] = neg(%y)";
         "Give the second one another name.";
     8 UnknownBlock "an unknown block or body":
         "A call names a block that the file does not have, or a row a body that the program does not have.";
-        "%y = call @layr(%x; %w)";
+        "%y = call @layr(%x)";
         "Correct the name, or add the block.";
     9 UnknownDim "an unknown dim":
         "A type names a dim that is not in the `dims` table.";
-        "%x: f32[b, q]";
+        "block @same(%x: f32[b, q]) -> f32[b, q] {";
         "Add it to `dims`, or write its size as a number.";
     10 UnknownType "an unknown element type":
         "The element types are f32, bf16, f16, f8e4m3, f8e5m2 and i32.";
-        "%x: float[b]";
-        "Use one of them.";
+        "block @same(%x: float[b]) -> float[b] {";
+        "Use one of the element types.";
     11 WrongBound "a bound that does not follow":
         "`<=` states how many elements a rank holds at most. It follows from the size and the axes as nested ceilings, so what is stated must agree.";
-        "%x: f32[40<=10{tp}]   with tp=2";
+        "mesh @m = [tp=2]\nblock @same(%x: f32[40<=10{tp}]) -> f32[40<=10{tp}] {";
         "Write the bound that follows, or leave it out.";
     12 DuplicateItem "an item that may stand once":
         "A file has at most one mesh, dims, model, step, staged, schedule and program.";
         "dims [b=8]\ndims [s=4]";
-        "Join the two.";
+        "Join the two into one.";
     13 UnknownParam "an unknown parameter":
         "A call passes a parameter that no `param` line declares.";
-        "call @head(%y; %embb)";
+        "call @head(%x; %heed)";
         "Correct the name, or declare the parameter.";
     14 MisplacedArgument "an argument on the wrong side of `;`":
         "Values and inputs stand before the `;`, constants, parameters and states after it.";
-        "block @b(%x: f32[b], %w: param f32[h]) -> f32[b] {";
-        "Put the `;` between them.";
+        "block @same(%x: f32[b], %w: param f32[h]) -> f32[b] {";
+        "Put the argument on the other side of the `;`.";
     15 BadAction "no action of a schedule":
         "An action is a stage, a letter, a micro-batch and perhaps a slice: `2F3`, `2F3:1`. The letters are F, I, W, B, G, D, R, N, U, O and L.";
-        "rank 0: 0F0 0X1";
-        "Use one of the letters.";
+        "rank 0: 0F0 0X0 R N U";
+        "Use one of the letters of actions.";
     16 BadBody "a program that cannot be read":
         "A body is named after its block and its part, `layer.F`; what starts must be a transfer; only a receive brings something.";
         "body @layer.Q(%x: f32[b]) {";
-        "Follow the grammar in the documentation of `ir::program`.";
+        "Name the body after its block and part, start only transfers, and wait only for receives.";
+    17 LongExpression "a rank expression that is too long":
+        "A rank expression has at most 64 operators and parentheses: it says where a peer stands, which takes two or three.";
+        "%y: f32[1] = slice(%x, dim=0, start=1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1, length=1)";
+        "Write the expression shorter.";
     101 UnknownOp "an unknown op":
         "There is no op of this name. A contraction of any kind is `einsum` with an equation.";
-        "%y: f32[b, f] = matmul(%x, %w)";
-        "Write einsum(%x, %w, eq=\"b h, h f -> b f\"), or the name that the help shows.";
+        "%y: f32[b, f] = einsun(%x, %w, eq=\"b h, h f -> b f\")";
+        "Use an op that there is; a contraction of any kind is einsum.";
     102 BadAttribute "a missing or ill-typed attribute":
         "An attribute that the op needs is missing, or it is of the wrong kind.";
         "%y: f32[b] = scale(%x)";
@@ -116,15 +120,15 @@ catalogue! {
     103 UnknownAttribute "an attribute that is not known":
         "The op, parameter or stage does not have this attribute. The help lists those it has.";
         "%y: f32[b] = silu(%x, by=2)";
-        "Take it out, or correct its name.";
+        "Take the attribute out, or correct its name.";
     104 OperandMismatch "operands that do not fit":
         "The operands' shapes or element types do not fit the op. There is no implicit broadcasting and no implicit cast.";
-        "%y: f32[b, f] = einsum(%x, %w, eq=\"b h, h f -> b f\")   where h differs";
-        "Make the sizes agree; use broadcast or cast where that is meant.";
+        "block @up(%x: f32[b, h]; %w: param f32[f, h]) -> f32[b, f] {\n  %y: f32[b, f] = einsum(%x, %w, eq=\"b h, h f -> b f\")";
+        "Make the sizes and types agree; use broadcast or cast where that is meant.";
     105 ResultType "a stated type that does not follow":
         "The type of a result follows from the operands. What the text states has another element type or other sizes.";
         "%y: f32[b] = cast(%x, to=bf16)";
-        "State the type that follows.";
+        "State the type that follows from the operands.";
     106 ResultCount "too many or too few results":
         "The op gives another number of results than the statement names.";
         "%y: f32[b, h] = rms_norm(%x, %g, eps=1e-5)";
@@ -132,259 +136,283 @@ catalogue! {
     107 OperandCount "too many or too few operands":
         "The op takes another number of operands.";
         "%y: f32[b] = silu()";
-        "Give it the operands that it takes.";
+        "Give the op the operands that it takes.";
     108 UseBeforeDefinition "a value read before it is there":
-        "A statement reads a value that is defined further down, or in a later section. Sections run in the order F, I, W, U.";
-        "F: .. reads a value of W:";
-        "Move the definition up.";
+        "A statement or call reads a value that is defined further down, or in a later section. Sections run in the order F, I, W, U. In a text such a value is not defined yet; a model that is built in memory can have this.";
+        "block[SectionKind::F].stmts.swap(0, 1);";
+        "Move the definition up, before what reads it.";
     109 CallMismatch "a call that does not fit its block":
         "A call passes other arguments than the block takes, by number, kind or type, or names another number of results. A repeated block's first arguments are what it returns.";
-        "%y = call @layer(%x)   where @layer takes %x and %pos";
-        "Pass what the block's head says.";
+        "call @head(%y, %x)";
+        "Pass what the block's head says, in its order.";
     110 ReturnMismatch "a return that does not fit":
         "A section returns what its head or its kind asks for: F the block's results, I one cotangent per float argument in order, U one f32 scalar for the step graph, W nothing.";
-        "block @b(%x: f32[b]) -> f32[h] { return %x }";
-        "Return values of these types.";
+        "block @same(%x: f32[b]) -> f32[h] {\n  return %x";
+        "Return values of the types that are asked for, as many and in their order.";
     111 SectionShape "a section of the wrong shape":
         "I takes one cotangent per float result, of the result's type. W is made of `+=` statements whose results are gradients.";
-        "I(%y.d: f32[b]): where the result is f32[b, h]";
+        "block @act(%x: f32[b, h]) -> f32[b, h] {\nI(%y.d: f32[b]):";
         "Give the section the arguments and statements of its kind.";
     112 BadAccumulation "an accumulation that does not fit":
         "`+=` stands only in W. Its result is the gradient of a parameter, `%w.grad`, of the parameter's sizes in f32, and each gradient has exactly one.";
-        "%w.gradient: f32[h] += reduce_sum(%dy, eq=\"b h -> h\")";
-        "Name the result after the parameter and accumulate once; add before.";
+        "%w.gradient: f32[h] += reduce_sum(%y.d, eq=\"b h -> h\")";
+        "Name the result `%w.grad` after its parameter, and accumulate once, in W; add before.";
     113 BadRepeat "a repeat that does not fit":
         "The range of a repeat is not empty and lies within the parameter arrays that it indexes.";
-        "repeat i in 0..33 @layer(%x; %layer[i])   with %layer[32]";
+        "param %layer[2].w: f32[h, h] init=normal(0.02)\n%y = repeat i in 0..3 @layer(%x; %layer[i])";
         "Shorten the range, or declare more.";
+    114 TooLarge "sizes beyond all bounds":
+        "A tensor has at most 2^48 elements, a mesh 2^20 devices, a parameter array 1024 elements, and a model runs at most 1024 blocks. Above that nothing real lies, and counts would overflow.";
+        "meshwright compile tiny-llama --seq 18446744073709551615";
+        "Make the size smaller; one digit too many is soon written.";
+    115 NoGradient "a model that has no gradient":
+        "Training derives the sections I, W and U of a block from its F. An op on the way to the loss has no gradient, the names that the derived sections need are taken, or some sections are there already.";
+        "%l: f32[] = sum_squares(%x)";
+        "Use an op that has a gradient, or another name, as the message says.";
     201 UnknownAxis "an axis that the mesh does not have":
         "Axes in braces and after `$` are axes or groups of the `mesh` line.";
-        "%x: f32[b{dpp}]";
+        "block @same(%x: f32[b{dpp}]) -> f32[b{dpp}] {";
         "Correct the name, or add the axis to the mesh.";
     202 AxisTwice "an axis used twice":
         "A tensor uses an axis at most once: on one dim, or on its storage, or for what is owed.";
-        "%x: f32[b{tp}, h{tp}]";
-        "Take it off one of them.";
+        "block @same(%x: f32[b{tp}, h{tp}]) -> f32[b{tp}, h{tp}] {";
+        "Take the axis off one of them.";
     203 StorageOverlap "a storage axis that already shards a dim":
         "The storage axes cut what a rank holds after the dims are sharded, so they must be other axes.";
-        "%w: f32[h{dp}, f]/{dp}";
+        "block @same(%x: f32[b]; %w: param f32[h{dp}, f]/{dp}) -> f32[b] {";
         "Use the axis in one place.";
     204 UnevenExact "an exact dim that the axes do not divide":
         "Heads and experts cannot be cut: a dim marked `exact` must be a multiple of the product of its axes. All other dims may be uneven.";
-        "dims [g exact=6] with %q: f32[g{tp}] and tp=4";
+        "meshwright compile tiny-llama --mesh tp=3";
         "Choose a degree that divides the dim.";
     205 AxesAboveDim "more devices than elements":
         "The product of the axes on a dim is above its size: some devices would never have anything.";
-        "%x: f32[4{tp}]   with tp=8";
-        "Use fewer axes on this dim.";
+        "mesh @m = [tp=8]\nblock @same(%x: f32[4{tp}]) -> f32[4{tp}] {";
+        "Use fewer axes on this dim, or smaller ones.";
     206 PipelineOnDim "the pipeline axis on a tensor":
         "`pp` divides the model's calls into stages. It never shards a tensor.";
-        "%x: f32[b{pp}]";
-        "Use another axis.";
+        "block @same(%x: f32[b{pp}]) -> f32[b{pp}] {";
+        "Use another axis, or none.";
     207 CountedSharded "a sharded dim of unknown size":
         "A dim whose size only the run knows is never sharded, gathered or merged.";
-        "%x: f32[c<=64(%n){tp}]";
+        "block @same(%n: i32[], %x: f32[64<=64(%n){tp}]) -> f32[64<=64(%n){tp}] {";
         "Shard another dim.";
     208 RuleViolated "a sharding that the op cannot have":
         "The op's rule says which dims of its tensors go together, and which must stay whole. The statement's types do not follow it.";
-        "%y: f32[b, f] = einsum(%x, %w, ..)   where %w is f32[h, f{tp}]";
+        "block @up(%x: f32[b, h]; %w: param f32[h, f{tp}]) -> f32[b, f] {\n%y: f32[b, f] = einsum(%x, %w, eq=\"b h, h f -> b f\")";
         "Shard the tensors as the rule says, or put a collective or a reshard between.";
     209 PendingSum "a sum that is still owed":
         "Only linear ops take an operand whose partial sums have not been added up yet, and their results owe the sum in turn.";
-        "%y: f32[b] = silu(%x)   where %x owes a sum over {tp}";
-        "Pay it first: all_reduce or reduce_scatter.";
+        "%p: f32[b, h]+{tp} = einsum(%x, %w, eq=\"b f, f h -> b h\")\n%y: f32[b, h] = silu(%p)";
+        "Pay it first, with all_reduce or reduce_scatter, or state what is owed.";
     210 BadCollective "a collective that does not fit":
         "A collective takes axes from, or puts axes on, the minor end of a dim, and pays only what is owed; a permute leaves each dim as many shards as it has. The result's type follows.";
-        "all_gather(%x, dim=0, over={tp})   where dim 0 is sharded over {dp}";
-        "Name the dim and the axes that the operand has.";
+                "%1: f32[b{dp}, h] = shard(%y.d, dim=1, over={dp})";
+        "Name the dim and the axes that the operand has, and the type that follows.";
     211 UnknownSeedDim "a seed rule with an unknown dim":
         "A rule such as `tp: g, f, v` names dims of the `dims` table, which all shardings start from.";
-        "tp: heads";
-        "Use a dim of the model.";
+        "meshwright compile model.ir --mesh dp=2\ndims [n=8, c=16]";
+        "Name the dims as the built models do: b, s, g, f, v.";
     212 BadMesh "a mesh that does not hold":
         "Axes and groups have names of their own, axes at least one device, groups at least one axis.";
         "mesh @m = [dp=2, dp=4]";
-        "Rename the axis, or give it a size.";
+        "Rename the axis, or give it a size of at least one.";
     213 BadStorage "a storage that the op cannot have":
         "Only ops whose tensors all have the same shape work on stored runs, and then all of them are stored the same.";
-        "%y: f32[b, f] = einsum(%x, %w, ..)   where %w is stored /{dp}";
-        "Gather the parameter first.";
+        "block @up(%x: f32[b, h]; %w: param f32[h, f]/{dp}) -> f32[b, f] {\n%y: f32[b, f] = einsum(%x, %w, eq=\"b h, h f -> b f\")";
+        "Gather the stored tensor first: all_gather(.., over={..}) without `dim`.";
     214 BoundaryLayout "a layout that changes at a call":
         "What a call passes is laid out as the block's head says.";
-        "%y = call @layer(%x)   where %x leaves @embed as b{dp} and @layer takes b{dp}, s{tp}";
-        "Make both heads agree.";
+        "model @m(%x: input f32[b{dp}, h]) {\n%x: input f32[b, h{dp}]; %clip: const f32[], %lr: const f32[], %step: const f32[], %w: param f32[h, h],";
+        "Make the call and the head of the block agree.";
     301 ConfigMissingField "a field that is missing":
         "A model's config.json lacks a field that its family needs.";
-        "{ \"model_type\": \"llama\" }";
-        "Add the field.";
+        "{\"model_type\": \"llama\", \"hidden_size\": 64}";
+        "Add the field; it has no default.";
     302 ConfigContradiction "fields that contradict each other":
-        "Two fields cannot both hold, such as a hidden size that the heads do not divide.";
-        "\"hidden_size\": 4096, \"num_attention_heads\": 30";
-        "Correct one of the fields.";
+        "Two sizes cannot both hold, such as a hidden size that the heads do not divide, or a sequence longer than the table of positions.";
+        "{\"model_type\": \"gpt2\", \"n_embd\": 60, \"n_head\": 8, \"n_layer\": 2, \"n_positions\": 64, \"vocab_size\": 257,";
+        "Change one of the fields to agree with the other.";
     303 UnsupportedFamily "a model family that is not supported":
         "The `model_type` is none of the families that have a builder.";
-        "\"model_type\": \"mamba\"";
+        "{\"model_type\": \"mamba\"}";
         "Use a supported family, or write the model as a .ir file.";
     304 UnsupportedOption "a model option that is not supported":
         "The family is known, but the config asks for a variant that the builder does not have. It would be wrong to leave it out in silence.";
-        "\"sliding_window\": 4096";
+        "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, \"sliding_window\": 4096}";
         "Turn the option off if the model permits it.";
     305 ConfigSyntax "a config that cannot be read":
         "The file is no JSON object, or a field has the wrong type.";
-        "\"hidden_size\": \"big\"";
-        "Correct the file.";
+        "{\"model_type\": \"llama\", \"vocab_size\": 257, \"hidden_size\": \"big\"}";
+        "Give a config.json as `transformers` writes it.";
     306 UnknownModel "an unknown model":
-        "The name is no preset and no file. `meshwright models` lists the presets.";
-        "meshwright train lama3-8b";
-        "Correct the name or the path.";
-    401 NothingFits "no plan fits":
-        "Every layout that was tried needs more memory than a device has, or breaks a constraint.";
-        "--gpus 1 --seq 131072 for a 405B model";
-        "Use more devices, shorter sequences, or take pins away.";
-    402 ImpossibleDegrees "degrees whose product is not the number of devices":
-        "dp, tp, pp and cp together use each device exactly once.";
-        "--gpus 8 --layout tp=3";
-        "Choose degrees whose product is the number of devices.";
+        "The name is no preset, no file, and no folder with a config.json.";
+        "meshwright train tiny-lama";
+        "Correct the name or the path; meshwright models lists the presets.";
+    402 ImpossibleDegrees "degrees that do not fill the levels of the links":
+        "A mesh on links of several levels (devices of a node, nodes of a rack) fills each level with whole axes: an axis may span levels, but not end in the middle of one.";
+        "let layout = Layout { dp: 2, tp: 6, ..Layout::default() };\nlet goal = Goal { levels: vec![4], ..Goal::of(layout) };";
+        "Choose degrees that fill whole levels of the links.";
     403 BatchDoesNotDivide "a batch that cannot be split so":
         "The global batch is data-parallel degree x micro-batch x number of micro-batches, all whole.";
-        "--global-batch 10 --mbs 4";
-        "Change the batch or the micro-batch.";
-    404 PinConflict "pins that exclude each other":
-        "A pin always holds, so two that exclude each other leave no plan.";
-        "--pin tp=8,tp=4";
-        "Take one away.";
+        "meshwright compile tiny-llama --mesh dp=2,mbs=3 --global-batch 8";
+        "Change the global batch or the micro-batch.";
     405 TooManyStages "more stages than block runs":
         "Every stage has at least one run of a block.";
-        "--mesh pp=8 for a model of 4 layers";
+        "meshwright compile tiny-llama --mesh pp=64";
         "Use fewer stages.";
+    406 EmptyModel "a model that runs nothing":
+        "The stages of a pipeline are made of the calls in the item `model`. The file has none: it is empty, or holds only blocks.";
+        "meshwright compile model.ir";
+        "Add an item `model` with a call of each block, in their order.";
     501 Deadlock "rows that wait for each other":
         "After some actions no rank can go on: each waits for what another does later.";
-        "rank 0: 0B0 0F0";
+        "rank 0: 0B0 0F0 R N U";
         "Move the action that the others wait for to the front.";
     502 MissingAction "an action that is missing or doubled":
-        "Each stage does F and B, or F, I and W, exactly once for each micro-batch.";
-        "rank 0: 0F0 0F0 0B0";
-        "Add or remove the action.";
+        "Each stage does F and B, or F, I and W, exactly once for each micro-batch, on its own rank.";
+        "rank 0: 0F0 0F0 0B0 R N U";
+        "Add or remove the action, or move it to the rank of its stage.";
     503 UnknownSchedule "an unknown kind of schedule":
         "`meshwright schedules` lists the kinds.";
-        "--kind 2f2b";
-        "Correct the name.";
+        "meshwright schedule --stages 2 --microbatches 4 --kind 2f2b";
+        "Correct the name; meshwright schedules lists the kinds.";
     504 UnsuitedSchedule "a schedule that does not suit the numbers":
-        "The kind needs other stages, chunks or micro-batches, such as at least one micro-batch per stage.";
-        "--kind interleaved --chunks 1";
+        "The kind needs another number of stages, chunks or micro-batches, at least one of each, and no more than a million actions together.";
+        "meshwright schedule --stages 0 --microbatches 4 --kind gpipe";
         "Change the numbers as the message says.";
     505 OrderViolated "an action before what it needs":
-        "F of a stage needs F of the stage before; I needs F and the I of the stage after; W needs I; R needs all W, N all R, U needs N.";
-        "rank 0: 0I0 0F0";
-        "Reorder the row.";
+        "F of a stage needs F of the stage before; I needs F and the I of the stage after; W needs I; R needs all W, N all R, U needs N, and these three end the row.";
+        "rank 0: 0F0 0B0";
+        "Order the row: F before I before W, then R, N and U at its end.";
     506 MemoryLimit "a schedule above the memory limit":
-        "A rank would hold more kept activations at a time than the limit allows.";
-        "--kind gpipe --memory-limit 2";
+        "A rank would hold more kept activations at a time than the limit allows. The schedule is drawn all the same; the exit status is 4.";
+        "meshwright schedule --stages 2 --microbatches 4 --kind gpipe --memory-limit 2";
         "Choose a schedule that holds less, or raise the limit.";
     507 BadCosts "costs that do not fit the schedule":
         "Times and memory are finite and not negative; a list has one number per stage, a limit one per rank; memory taken by F is what I and W free.";
-        "{\"f\": [1, 2]}   for 4 stages";
-        "Give one number for all stages, or as many as there are.";
+        "{\"f\": [1, 2]}";
+        "Give one number for all stages, or as many as there are, each from 0 to 1e200.";
+    508 BadStages "stages that do not cover the model":
+        "The stages name the calls of the model in order, each instance once, on the ranks of the mesh's axis `pp`.";
+        "stage 0 rank 0: @layer[0..2]";
+        "Leave the item `staged` out, or name all calls in order.";
+    509 TooManyActions "more actions than are scheduled":
+        "The rows of all ranks hold runs of blocks x micro-batches; there are at most 2^16.";
+        "meshwright compile tiny-llama --global-batch 1000000";
+        "Use larger micro-batches (--mbs) or a smaller global batch.";
     601 ProgramInvalid "a program that breaks an invariant":
-        "The program checker runs all rows symbolically: registers, messages, bundles and collectives must match. A program made by `emit` that fails is a fault of ours.";
-        "a send whose receive has another type";
-        "Report it with the dump; a hand-written program must be corrected.";
-    602 NoKernel "an op without a kernel in a program":
-        "A program holds only ops that have a kernel; all others have been expanded before.";
-        "%y: f32[] = clip_factor(%n, max=1.0)";
-        "Compile from an earlier level.";
+        "The program checker runs all rows symbolically: registers, messages, bundles and collectives must match, and all that the model says be done once. A program made here that fails is a fault of ours.";
+        "run @only.I call=0 instance=0 microbatch=1 (%only.l.d:1; %only.F:1) keep %only.I:1\nfree %only.l.d:1, %only.F:1\nfree %only.I:1";
+        "Correct the program, or leave it out to have it made anew.";
     603 NotPlanned "a model that is not planned":
         "A program is made of a differentiated model whose shardings are closed and whose collectives are placed.";
-        "%x: f32[b{?}]";
+        "scheduler::emit::emit(&model, &staged, &schedule, 1).unwrap_err().code()";
         "Compile the model from level 1.";
+    604 NoProgram "a model that no program can be made of":
+        "What the sections of the blocks pass to each other does not fit: a cotangent of another type, a value that nothing differentiates, a parameter that two blocks update, or a constant that nobody gives.";
+        "block @head(%x: f32[b, h]; %by: const f32[]) -> loss f32[] {";
+        "Correct the block that the message names.";
     701 DataMissing "data that is not there":
-        "The path given with --data does not exist or cannot be read.";
-        "--data no/such/file.txt";
-        "Correct the path.";
+        "The path given with --data does not exist, cannot be read, or is a device.";
+        "meshwright train tiny-llama --data no/such/folder";
+        "Correct the path or its permissions.";
     702 DataEmpty "data without content":
-        "The path exists but holds no tokens.";
-        "--data empty.txt";
-        "Give a file or folder with text.";
+        "The path exists, but holds no file with text: empty and binary files do not count.";
+        "meshwright train tiny-llama --data text.txt";
+        "Give a file or folder with text in UTF-8.";
     703 DataTooSmall "less data than one sequence needs":
-        "The tokens do not fill a sequence of the length asked for, with the token that follows it.";
-        "--seq 4096 with a file of 100 bytes";
-        "Use more data or shorter sequences.";
-    704 PrecisionRefused "training in bf16 is refused":
-        "Training in bf16 is not supported by this backend: rather than train in f32 in silence, or badly, it stops.";
-        "--precision bf16";
+        "The tokens of the training part or of the held-out part do not fill one sequence with the token that follows it.";
+        "so little to read";
+        "Add text, shorten the sequence, or change the held-out fraction.";
+    704 PrecisionRefused "a precision that is not supported":
+        "The precision is not supported here: rather than compute in another one in silence, or badly, it stops.";
+        "meshwright train tiny-llama --precision bf16";
         "Train with --precision f32.";
     705 CheckpointMismatch "a checkpoint of another run":
         "A run goes on from a checkpoint with the same model, text, held-out fraction, sequence length, global batch, optimizer, precision and seed; only then is what follows a continuation. The layout, the number of steps, learning rate, clipping and whatever concerns output may change.";
-        "meshwright train tiny-llama --data other.txt --resume out";
+        "meshwright train tiny-gpt2 --data text --valid-fraction 0.3 --seq 16 --seed 1 --resume";
         "Take the options of the run, as `--resume` alone does, or start anew with another --out.";
     706 NotFinite "a loss that is not finite":
         "The loss or the gradient norm became NaN or infinite, so that going on would spoil the parameters.";
-        "--lr 100";
-        "Lower the learning rate, or start from the last checkpoint.";
+        "let request = TrainRequest { lr: 1e30, optimizer: \"sgd\".into(), clip: 0.0, warmup: 0, ..request };";
+        "Lower the learning rate, lengthen the warm-up or bound the gradient norm.";
     707 RankFailed "a device that failed":
         "One rank stopped with an error and the others were woken. The first to fail is named.";
-        "a thread that ran out of memory";
-        "See the cause that is named with the rank.";
+        "ranks[1].fail(\"out of memory\".into());";
+        "See the cause that is named with the rank; the run may be started again.";
     708 NotATextModel "a model that does not read text":
         "Training feeds token ids `%tok`, labels `%lab`, positions `%pos` and segments `%seg`, each i32[b, s], with ids below 257: the bytes and an end of document. A model with other inputs or a smaller vocabulary cannot be trained so.";
-        "model @m(%image: input f32[b, h]) { .. }";
-        "Use those inputs, or a vocabulary of at least 257.";
+        "{\"model_type\": \"gpt2\", \"n_embd\": 16, \"n_head\": 2, \"n_layer\": 1, \"n_positions\": 128, \"vocab_size\": 100,";
+        "Use those inputs, and a vocabulary of at least 257.";
+    709 InputMismatch "an input that the program does not take":
+        "A step is fed one set of inputs per micro-batch, each of the elements that its type says.";
+        "let input = StepInput { microbatches: Vec::new(), valid_tokens: 1, loss_scale: 1.0, lr: 0.1, step: 1 };";
+        "Give what the program takes; the machine is as before.";
+    710 TooLittleMemory "a run that needs more memory than there is":
+        "All devices are threads of one process, so that what they hold comes from one memory: parameters, gradients, optimizer state and activations of all ranks.";
+        "let request = TrainRequest { model: \"llama2-7b\".into(), mesh: \"dp=512\".into(), global_batch: 512, ..training() };";
+        "Use a smaller model, sequence or micro-batch, or fewer data-parallel ranks.";
     720 CheckpointMissing "no checkpoint where one was asked for":
         "The path given with --resume is neither a checkpoint nor the folder of a run that has one. A run has checkpoints only with --save-every.";
-        "meshwright train tiny-llama --resume";
+        "meshwright train tiny-gpt2 --data text --valid-fraction 0.3 --seq 16 --resume";
         "Correct the path, or leave out --resume to start at the first step.";
     721 CheckpointDamaged "a damaged checkpoint":
         "Every file of a checkpoint has a size and a checksum, and one of them differs: the file was cut off, changed or removed after it was written. A checkpoint is never used in part.";
-        "truncate --size=-1 out/step-00000120/data-0000.safetensors";
+        "\"files\": [{\"name\": \"data-0000.safetensors\", \"bytes\": 11, \"crc32\": \"f2ae1109\"}],";
         "Resume from the older checkpoint that the message names.";
     722 CheckpointVersion "a checkpoint of an unknown format":
         "The manifest names a format that this version cannot read: another version of the program wrote it.";
-        "{\"schema\": \"meshwright.checkpoint/2\"}";
+        "\"schema\": \"meshwright.checkpoint/2\",";
         "Resume with the version that wrote it.";
     723 CheckpointUnwritable "a checkpoint that cannot be written":
         "The operating system refused to write, most often because the disk is full. The checkpoints before it are as they were.";
-        "--save-every 10 on a full disk";
+        "let run = Path::new(\"/dev/null/run\");";
         "Make room, or let fewer checkpoints stay (--keep-last); --resume goes on from the last one.";
     724 RunHasCheckpoints "a run that would mix with another one":
         "The folder of the run holds checkpoints of an earlier one. To start anew there would leave two runs in one folder, and --resume could not tell them apart.";
-        "meshwright train tiny-llama   after a run with --save-every 100";
+        "meshwright train tiny-gpt2 --data text --valid-fraction 0.3 --seq 16";
         "Go on with --resume, choose another --out, or remove the old checkpoints.";
     730 NoGpu "no GPU that can be used":
         "The cuda backend needs an NVIDIA GPU with its driver, and NVRTC and cuBLASLt of the CUDA 13 toolkit. They are looked for when they are first used, by the names that the message lists, wherever the system's loader looks.";
-        "meshwright gpu-check   on a machine without a GPU";
+        "Device::open(usize::MAX).map(drop).unwrap_err().code()";
         "Install what the message names, or use --backend cpu.";
     731 OpWithoutGpuKernel "an op that the GPU backend lacks":
         "The program has an op for which there is no CUDA kernel. Nothing is computed elsewhere in silence.";
-        "%y: f32[b, h], %r: f32[b] = rms_norm(%x, %g, eps=1e-5)   with --backend cuda";
+        "check_ops(\"cuda\", &program).unwrap_err().code()";
         "Use --backend cpu.";
     801 FileUnreadable "a file that cannot be read or written":
-        "The operating system refuses the path.";
-        "meshwright compile nosuch.ir";
-        "Correct the path or its rights.";
+        "The operating system refuses the path, or a file that should hold text holds something else.";
+        "meshwright train --config run.toml";
+        "Check the path, its permissions, and that it is what is needed: a file, or a folder.";
     802 UnknownPass "an unknown pass":
         "`--stop-after` takes the name of a pass; `meshwright passes` lists them.";
-        "--stop-after reshart";
-        "Correct the name.";
+        "meshwright compile tiny-llama --stop-after reshart";
+        "Correct the name; meshwright passes lists them.";
     803 ConflictingOptions "options that exclude each other":
         "Two options say different things about the same, such as a file with a mesh and --mesh.";
-        "meshwright compile sharded.ir --mesh tp=2";
-        "Leave one of them out.";
+        "meshwright compile two.ir --mesh tp=2\nmesh @two = [dp=2]";
+        "Leave one of the two out.";
     804 UnknownCode "a code that does not exist":
         "`--explain` takes a code such as MW0209.";
         "meshwright --explain MW9999";
-        "Copy the code from the message.";
-    805 BadOption "an option that cannot be read":
-        "The option's value does not have the form that its help shows.";
-        "--mesh tp";
-        "Write name=number pairs: --mesh dp=2,tp=2.";
+        "Copy the code from the message; meshwright --explain lists all.";
+    805 BadOption "an option with a value that it cannot have":
+        "The option's value does not have the form that its help shows, or lies out of its range.";
+        "meshwright compile tiny-llama --mesh tp";
+        "Give the option a value of the form and range that its help shows.";
     806 NotInThisVersion "something that this version does not have yet":
         "The option is understood, but nothing here carries it out. It is refused rather than left out in silence.";
-        "--mesh cp=2";
-        "Leave it out.";
+        "meshwright train tiny-llama --backend cuda";
+        "Leave it out, or give it a value that the message names.";
     807 RequestUnreadable "a request that cannot be read":
         "A request in JSON, or a run.toml, has the fields of the verb's long options, with `_` for `-`, each of its type, and no others.";
-        "global-batch = \"many\"";
+        "steps = \"many\"";
         "Correct the field that the message names.";
+    808 BadUsage "a command line that is not understood":
+        "The verb or an option does not exist, is given twice or lacks its value, or its value is no number where one is needed.";
+        "meshwright trian tiny-llama";
+        "See meshwright --help, and meshwright VERB --help.";
 }
 
 impl Code {
@@ -393,11 +421,28 @@ impl Code {
         &CATALOGUE[self as usize]
     }
 
-    /// The code of a text such as `MW0209` or `209`.
+    /// The code of a text such as `MW0209`, `mw209` or `209`.
     pub fn from_text(text: &str) -> Option<Code> {
-        let digits = text.trim_start_matches(['M', 'W', 'm', 'w']);
-        let number: u16 = digits.parse().ok()?;
+        let digits = text.strip_prefix("MW").or(text.strip_prefix("mw")).unwrap_or(text);
+        let number = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse::<u16>().ok()).flatten()?;
         CATALOGUE.iter().find(|entry| entry.number == number).map(|entry| entry.code)
+    }
+}
+
+impl Entry {
+    /// From when on it can arise: what the program does when it finds out.
+    pub fn arises(&self) -> &'static str {
+        match self.number / 100 {
+            0 => "while a text in the language of the IR is read",
+            1 => "while a model is checked, before its first pass",
+            2 => "from the first look at a mesh to the last pass of the planner",
+            3 => "while the configuration of a model is read",
+            4 => "while a model is laid out for its devices",
+            5 => "while a model is cut into stages, or a schedule is made or checked",
+            6 => "while a program is made, checked or loaded",
+            7 => "while a run is prepared, or under way",
+            _ => "while a command line or a request is read",
+        }
     }
 }
 
@@ -409,7 +454,7 @@ impl fmt::Display for Code {
 
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: {}\n\n{}\n", self.code, self.title, self.explanation)?;
+        writeln!(f, "{}: {}\n\n{}\nIt arises {}.\n", self.code, self.title, self.explanation, self.arises())?;
         for line in self.example.lines() {
             writeln!(f, "    {line}")?;
         }
@@ -427,6 +472,9 @@ mod tests {
         for entry in CATALOGUE {
             assert_eq!(Code::from_text(&entry.code.to_string()), Some(entry.code));
         }
-        assert_eq!(Code::from_text("MW9999"), None);
+        assert_eq!(Code::from_text("mw209"), Code::from_text("209"));
+        for text in ["MW9999", "", "MW", "+209", "MWMW0209", "99999999"] {
+            assert_eq!(Code::from_text(text), None, "{text}");
+        }
     }
 }

@@ -14,6 +14,15 @@ use crate::catalogue::Code;
 use crate::graph::Span;
 use std::fmt::{self, Write as _};
 
+/// An error of a library call that the catalogue explains. Its `Display` says what is wrong and where.
+pub trait Coded: fmt::Display {
+    /// The code under which it is explained; `None` for a fault of ours, which no input explains.
+    fn code(&self) -> Option<Code>;
+
+    /// What to do about it.
+    fn help(&self) -> Option<String>;
+}
+
 /// A line beside a diagnostic: what made it so.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Note {
@@ -40,7 +49,7 @@ pub struct Diagnostic {
     pub subject: String,
     /// Since when.
     pub notes: Vec<Note>,
-    /// What to do.
+    /// What to do; the cure of the catalogue if nothing better is known.
     pub help: Option<String>,
 }
 
@@ -92,7 +101,7 @@ impl Diagnostic {
 
     /// The diagnostic with the lines of the source it is about.
     pub fn render(&self, file: &str, source: &str) -> String {
-        let mut out = format!("error[{}]: {}\n", self.code, self.message);
+        let mut out = format!("error[{}]: {}\n", self.code, clipped(&self.message));
         let place = place(source, narrow(source, self.span, &self.focus));
         match &place {
             Some(place) => {
@@ -112,11 +121,16 @@ impl Diagnostic {
                 self::place(source, note.span).map_or_else(String::new, |place| format!(", line {}", place.line));
             let _ = writeln!(out, "      = since {}{line}", note.text);
         }
-        if let Some(help) = &self.help {
-            let _ = writeln!(out, "      = help: {help}");
-        }
+        let help = self.help.clone().unwrap_or_else(|| as_help(self.code.entry().cure));
+        let _ = writeln!(out, "      = help: {help}");
         out
     }
+}
+
+/// A cure of the catalogue, which is a sentence, as a help line, which is none.
+fn as_help(cure: &str) -> String {
+    let mut chars = cure.trim_end_matches('.').chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
 /// Without the source: the statement stands for its place.
@@ -128,15 +142,42 @@ impl fmt::Display for Diagnostic {
 
 impl std::error::Error for Diagnostic {}
 
+impl Coded for Diagnostic {
+    fn code(&self) -> Option<Code> {
+        Some(self.code)
+    }
+
+    fn help(&self) -> Option<String> {
+        self.help.clone()
+    }
+}
+
+/// No line of a message is longer than this many characters; a message quotes what a user wrote, however long that is.
+const LONGEST: usize = 1000;
+
+/// The text with what is too long left out of its lines.
+fn clipped(text: &str) -> String {
+    let line = |line: &str| match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{} ..", &line[..end]),
+        None => line.to_string(),
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// A place in a source, for people.
-struct Place<'s> {
+struct Place {
     line: usize,
     column: usize,
-    text: &'s str,
+    /// The line, or of a long one what stands around the place.
+    text: String,
     /// As wide as what stands before the place, tabs kept.
     indent: String,
     width: usize,
 }
+
+/// The most characters of a line that are shown before and after the start of a place.
+const BEFORE: usize = 120;
+const AFTER: usize = 160;
 
 /// The first place in the span where the word stands by itself.
 fn narrow(source: &str, span: Span, word: &str) -> Span {
@@ -152,21 +193,24 @@ fn narrow(source: &str, span: Span, word: &str) -> Span {
     }
 }
 
-fn place(source: &str, span: Span) -> Option<Place<'_>> {
+fn place(source: &str, span: Span) -> Option<Place> {
     let (start, end) = (span.start as usize, span.end as usize);
     if start >= end || !source.is_char_boundary(start) {
         return None;
     }
     let line_start = source[..start].rfind('\n').map_or(0, |newline| newline + 1);
-    let text = source[line_start..].lines().next().unwrap_or("");
-    let before = &source[line_start..start];
-    let marked = source.get(start..end.min(line_start + text.len()).max(start)).unwrap_or("");
+    let (before, rest) = (&source[line_start..start], source[start..].lines().next().unwrap_or(""));
+    let marked = source.get(start..end.min(start + rest.len())).unwrap_or("");
+    let column = before.chars().count() + 1;
+    let skipped = (column - 1).saturating_sub(BEFORE);
+    let before: String = before.chars().skip(skipped).collect();
+    let after: String = rest.chars().take(AFTER).collect();
     Some(Place {
         line: source[..start].matches('\n').count() + 1,
-        column: before.chars().count() + 1,
-        text,
+        column,
+        text: format!("{before}{after}"),
         indent: before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect(),
-        width: marked.chars().count().max(1),
+        width: marked.chars().take(AFTER).count().max(1),
     })
 }
 
@@ -197,9 +241,29 @@ impl Diagnostics {
         Err(self)
     }
 
-    /// The whole report, with the lines of the source.
+    /// The report, with the lines of the source: of very many, the first and how many there are.
     pub fn render(&self, file: &str, source: &str) -> String {
-        self.0.iter().map(|diagnostic| diagnostic.render(file, source)).collect::<Vec<_>>().join("\n")
+        let shown = self.0.iter().take(MOST_SHOWN).map(|diagnostic| diagnostic.render(file, source));
+        let mut report = shown.collect::<Vec<_>>().join("\n");
+        if let Some(more @ 1..) = self.0.len().checked_sub(MOST_SHOWN) {
+            // `write!` to a string cannot fail.
+            let _ = writeln!(report, "\nand {more} more errors");
+        }
+        report
+    }
+}
+
+/// More than anyone reads in one go.
+const MOST_SHOWN: usize = 50;
+
+impl Coded for Diagnostics {
+    /// That of the first.
+    fn code(&self) -> Option<Code> {
+        self.0.first().map(|diagnostic| diagnostic.code)
+    }
+
+    fn help(&self) -> Option<String> {
+        self.0.first().and_then(|diagnostic| diagnostic.help.clone())
     }
 }
 
@@ -218,9 +282,15 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
+/// No name of ours is longer, in characters.
+const LONGEST_NAME: usize = 60;
+
 /// The nearest of some names, if one is near enough to be a slip of the hand.
 pub fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let limit = name.chars().count() / 3;
+    if limit > LONGEST_NAME / 3 {
+        return None;
+    }
     let near = names.into_iter().map(|other| (edit_distance(name, other), other));
     near.filter(|(distance, _)| *distance <= limit).min_by_key(|(distance, _)| *distance).map(|(_, other)| other)
 }
@@ -249,6 +319,25 @@ mod tests {
     fn a_slip_is_found_and_a_stranger_is_not() {
         assert_eq!(nearest("einsun", ["softmax", "einsum"]), Some("einsum"));
         assert_eq!(nearest("xyz", ["softmax", "einsum"]), None);
+    }
+
+    #[test]
+    fn a_long_line_is_shown_around_the_place() {
+        let source = format!("{}here{}", "a".repeat(1000), "b".repeat(1000));
+        let span = Span { start: 1000, end: 1004 };
+        let report = Diagnostic::new(Code::UnknownOp, "x".repeat(5000)).at(span).render("f.ir", &source);
+        assert!(report.contains("--> f.ir:1:1001"), "{report}");
+        let lines: Vec<&str> = report.lines().collect();
+        assert!(lines.iter().all(|line| line.len() < LONGEST + 30), "{report}");
+        assert_eq!(lines[2].find("here"), lines[3].find("^^^^"), "{report}");
+    }
+
+    #[test]
+    fn of_very_many_errors_the_first_are_shown() {
+        let all = Diagnostics(vec![Diagnostic::new(Code::UnknownOp, "what"); 1000]);
+        let report = all.render("", "");
+        assert_eq!(report.matches("error[MW0101]").count(), MOST_SHOWN);
+        assert!(report.ends_with("\nand 950 more errors\n"), "{report}");
     }
 
     #[test]

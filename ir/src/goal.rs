@@ -51,13 +51,16 @@ pub struct Layout {
 
 impl Default for Layout {
     fn default() -> Layout {
-        let order = ["pp", "dp", "tp"].map(str::to_string).to_vec();
+        let order = Layout::AXES.map(str::to_string).to_vec();
         let schedule = "1f1b".to_string();
         Layout { dp: 1, tp: 1, pp: 1, sp: false, zero: 0, mbs: 1, schedule, order, stages: Vec::new() }
     }
 }
 
 impl Layout {
+    /// The axes that a layout has, in the rank order that it has unless told otherwise.
+    pub const AXES: [&str; 3] = ["pp", "dp", "tp"];
+
     /// The devices that it takes.
     pub fn devices(&self) -> u64 {
         self.dp * self.tp * self.pp

@@ -406,6 +406,12 @@ impl Model {
         self.step.is_some()
     }
 
+    /// Whether no dim of any value is open: the shardings are decided.
+    pub fn is_settled(&self) -> bool {
+        let blocks = self.blocks.values().chain(self.step.as_ref().map(|step| &step.graph));
+        !blocks.flat_map(|block| block.values.values()).flat_map(|data| &data.ty.dims).any(|dim| dim.open)
+    }
+
     /// The axes under a name, or the whole mesh's missing answer.
     pub fn axes(&self, name: &str) -> Option<Axes> {
         self.mesh.lookup(name)

@@ -29,6 +29,7 @@ pub mod expr;
 pub mod goal;
 pub mod graph;
 pub mod ids;
+pub mod limits;
 pub mod mesh;
 pub mod models;
 pub mod ops;

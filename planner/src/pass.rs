@@ -2,8 +2,11 @@
 
 use crate::passes::{collectives, expand, propagate, refine, reshard, seed};
 use cost::Cluster;
+use ir::catalogue::Code;
+use ir::diag::Coded;
 use ir::goal::Goal;
 use ir::graph::Model;
+use ir::limits;
 use ir::renumber::renumber;
 
 /// Why a model could not be planned.
@@ -73,6 +76,38 @@ pub enum PlanError {
         /// What it met.
         why: String,
     },
+}
+
+impl Coded for PlanError {
+    fn code(&self) -> Option<Code> {
+        match self {
+            PlanError::OwnMesh { .. } => Some(Code::ConflictingOptions),
+            PlanError::UnknownAxis { .. } => Some(Code::UnknownAxis),
+            PlanError::UnknownDim { .. } => Some(Code::UnknownSeedDim),
+            PlanError::NotDivisible { .. } => Some(Code::UnevenExact),
+            PlanError::TooManyShards { .. } => Some(Code::AxesAboveDim),
+            PlanError::Levels { .. } => Some(Code::ImpossibleDegrees),
+            PlanError::Fault { .. } => None,
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        match self {
+            PlanError::OwnMesh { .. } => Some("leave out --mesh, or the file's `mesh` line".to_string()),
+            PlanError::UnknownAxis { .. } => Some("use an axis of the mesh".to_string()),
+            PlanError::UnknownDim { .. } => Some("name the dims as the built models do: b, s, g, f, v".to_string()),
+            PlanError::NotDivisible { axis, size, .. } => {
+                let degrees = 1..=(*size).min(limits::DEVICES);
+                let fitting: Vec<String> = degrees.filter(|n| size.is_multiple_of(*n)).map(|n| n.to_string()).collect();
+                Some(format!("degrees of `{axis}` that divide it: {}", fitting.join(", ")))
+            }
+            PlanError::TooManyShards { axis, size, .. } => {
+                Some(format!("choose a degree of `{axis}` of at most {size}"))
+            }
+            PlanError::Levels { .. } => Some("choose degrees that fill whole levels".to_string()),
+            PlanError::Fault { .. } => None,
+        }
+    }
 }
 
 /// A step from level 1 to level 1.

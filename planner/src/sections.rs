@@ -2,7 +2,7 @@
 
 use crate::assign::{Operand, Pin, ResultSite, instantiate};
 use crate::choose::choose;
-use ir::graph::{ArgKind, Block, Model, SectionKind, Span, Stmt};
+use ir::graph::{ArgKind, Block, SectionKind, Span, Stmt};
 use ir::ids::Value;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Op, Unary, UnaryKind};
@@ -173,12 +173,6 @@ pub(crate) fn reshard_stmt(result: Value, operand: Value) -> Stmt {
         comments: Vec::new(),
         span: Span::default(),
     }
-}
-
-/// Whether no dim of any value is open: the shardings are decided.
-pub(crate) fn is_settled(model: &Model) -> bool {
-    let blocks = model.blocks.values().chain(model.step.as_ref().map(|step| &step.graph));
-    !blocks.flat_map(|block| block.values.values()).flat_map(|data| &data.ty.dims).any(|dim| dim.open)
 }
 
 /// How often each value is read or returned, in all sections.

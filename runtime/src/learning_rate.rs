@@ -20,7 +20,7 @@ impl LearningRate {
     /// The rate of `step`, counted from 0; never 0 in warm-up, so that no step is wasted.
     pub fn at(&self, step: u64) -> f64 {
         if step < self.warmup_steps {
-            return self.peak * (step + 1) as f64 / (self.warmup_steps + 1) as f64;
+            return self.peak * (step as f64 + 1.0) / (self.warmup_steps as f64 + 1.0);
         }
         if step >= self.total_steps {
             return self.floor;
@@ -63,5 +63,7 @@ mod tests {
         let all = LearningRate { warmup_steps: 9, total_steps: 5, ..RATE };
         assert_near(all.at(8), 0.9);
         assert_near(all.at(9), 0.1);
+        let forever = LearningRate { warmup_steps: u64::MAX, ..RATE };
+        assert!(forever.at(0) > 0.0 && forever.at(u64::MAX - 1) <= 1.0);
     }
 }

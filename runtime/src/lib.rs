@@ -4,6 +4,7 @@ pub mod arena;
 pub mod backend;
 pub mod backends;
 pub mod checkpoint;
+mod codes;
 pub mod comm;
 pub mod data;
 pub mod exec;

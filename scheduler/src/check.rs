@@ -10,7 +10,7 @@
 
 use crate::costs::StageCosts;
 use ir::schedule::{Action, Item, Kind, Schedule};
-use petgraph::algo::tarjan_scc;
+use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -177,7 +177,7 @@ fn order(schedule: &Schedule, standing: &Standing, found: &mut Vec<Violation>) {
             graph.add_edge(nodes[from][position], nodes[rank][at], need);
         }
     }
-    for part in tarjan_scc(&graph) {
+    for part in kosaraju_scc(&graph) {
         let looped = part.len() > 1 || graph.contains_edge(part[0], part[0]);
         if looped {
             stuck(schedule, standing, part.iter().map(|&node| graph[node]).collect(), found);

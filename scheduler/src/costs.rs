@@ -139,6 +139,9 @@ pub enum PerStage {
     Each(Vec<f64>),
 }
 
+/// The largest time or memory: sums over all actions of a schedule stay far below the largest f64.
+const MOST: f64 = 1e200;
+
 /// What is wrong with a user's costs.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CostsError {
@@ -154,8 +157,8 @@ pub enum CostsError {
         /// How many there are.
         found: usize,
     },
-    /// A number is negative, infinite or NaN.
-    #[error("`{field}` is {value}, but must be finite and not negative")]
+    /// A number is negative, NaN, or so large that sums of such numbers are infinite.
+    #[error("`{field}` is {value:?}, but must lie between 0 and {MOST:e}")]
     Value {
         /// The field.
         field: &'static str,
@@ -231,7 +234,7 @@ impl PerStage {
 }
 
 fn checked(field: &'static str, value: f64) -> Result<f64, CostsError> {
-    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err(CostsError::Value { field, value }) }
+    if (0.0..=MOST).contains(&value) { Ok(value) } else { Err(CostsError::Value { field, value }) }
 }
 
 type Memory = (Vec<f64>, Vec<f64>, Vec<f64>);
@@ -297,7 +300,7 @@ mod tests {
         let message = |json| resolve(json, 3, 3).unwrap_err();
         assert_eq!(message(r#"{"f":[1,2]}"#), "`f` lists 2 numbers, but there are 3 stages");
         assert_eq!(message(r#"{"limit":[1]}"#), "`limit` lists 1 numbers, but there are 3 ranks");
-        assert_eq!(message(r#"{"w":[1,-2,1]}"#), "`w` is -2, but must be finite and not negative");
+        assert_eq!(message(r#"{"w":[1,-2,1]}"#), "`w` is -2.0, but must lie between 0 and 1e200");
         assert_eq!(message(r#"{"mem_f":1,"mem_w":2}"#), "stage 0: `mem_f` is 1, but `mem_i` and `mem_w` free 2");
         assert!(message(r#"{"f":"fast"}"#).contains("expected a number, or a list of numbers"));
         assert!(message(r#"{"g":1}"#).contains("unknown field `g`"));

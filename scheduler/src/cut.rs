@@ -12,6 +12,9 @@ use std::collections::{HashMap, HashSet};
 /// Why a model cannot be cut so.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CutError {
+    /// There is nothing to cut.
+    #[error("the model runs no block")]
+    Empty,
     /// Every stage needs at least one run of a block.
     #[error("{stages} stages need as many blocks, but the model runs {runs}")]
     TooMany {
@@ -34,10 +37,13 @@ pub enum CutError {
 /// stages with the smallest sum of squares; among those, the earliest cuts. Exact, in time stages x runs^2.
 ///
 /// # Errors
-/// More stages than runs, or none.
+/// More stages than runs, or none of either.
 pub fn cut(model: &Model, stages: u32, cluster: &Cluster) -> Result<Staged, CutError> {
     let prices = prices(model, cluster);
     let weights: Vec<u128> = runs_of(model).map(|(call, _)| picoseconds(&prices[&model.calls[call].block])).collect();
+    if weights.is_empty() {
+        return Err(CutError::Empty);
+    }
     if stages == 0 || stages as usize > weights.len() {
         return Err(CutError::TooMany { stages, runs: weights.len() });
     }
@@ -50,6 +56,9 @@ pub fn cut(model: &Model, stages: u32, cluster: &Cluster) -> Result<Staged, CutE
 /// Starts that do not begin with 0, do not ascend, or exceed the runs.
 pub fn cut_at(model: &Model, starts: &[usize], cluster: &Cluster) -> Result<Staged, CutError> {
     let runs = runs_of(model).count();
+    if runs == 0 {
+        return Err(CutError::Empty);
+    }
     let ascending = starts.windows(2).all(|pair| pair[0] < pair[1]);
     if starts.first() != Some(&0) || !ascending || starts.last().is_some_and(|&last| last >= runs) {
         return Err(CutError::Starts { starts: starts.to_vec(), runs });

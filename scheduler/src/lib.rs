@@ -1,6 +1,7 @@
 //! When: stages, schedules, per-rank programs.
 
 pub mod check;
+mod codes;
 pub mod costs;
 pub mod cut;
 pub mod emit;

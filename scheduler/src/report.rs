@@ -3,7 +3,7 @@
 use crate::check::{Law, Violation, check};
 use crate::costs::{CostsError, CostsFile, StageCosts};
 use crate::schedules::bound::{Bound, lower_bound};
-use crate::schedules::{Placement, SCHEDULES, ScheduleKind, find, split_backward};
+use crate::schedules::{Placement, ScheduleKind, UnknownSchedule, find, split_backward};
 use crate::simulate::{SimulateError, Timeline, simulate};
 use ir::schedule::{Action, Schedule};
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use std::time::Instant;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScheduleRequest {
-    /// Which schedule, by its name in [`SCHEDULES`].
+    /// Which schedule, by its name in [`crate::schedules::SCHEDULES`].
     pub kind: String,
     /// Pipeline ranks.
     pub stages: u32,
@@ -108,6 +108,8 @@ pub struct ScheduleReport {
     pub deterministic: bool,
     /// The most memory each rank holds.
     pub peak_memory: Vec<f64>,
+    /// What breaks the memory limit; empty if it holds.
+    pub over_limit: Vec<String>,
     /// Each rank's row as `0F0`, `0I0`, without what ends the step.
     pub order: Vec<Vec<String>>,
     /// How long the answer took, in seconds.
@@ -130,11 +132,8 @@ pub enum Status {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// There is no such kind.
-    #[error("there is no schedule `{kind}`; there are {known}", known = known())]
-    UnknownKind {
-        /// The name asked for.
-        kind: String,
-    },
+    #[error(transparent)]
+    UnknownKind(#[from] UnknownSchedule),
     /// A number that cannot be.
     #[error("{0}")]
     Request(String),
@@ -167,10 +166,6 @@ pub enum Error {
     },
 }
 
-fn known() -> String {
-    SCHEDULES.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
-}
-
 fn lines(violations: &[Violation]) -> String {
     violations.iter().map(|violation| format!("\n  {violation}")).collect()
 }
@@ -183,12 +178,12 @@ const MOST_CELLS: u64 = 1 << 20;
 /// An order that does not hold the memory limit is an answer with status `infeasible`, not an error.
 pub fn report(request: &ScheduleRequest) -> Result<(ScheduleReport, Timeline), Error> {
     let clock = Instant::now();
-    let kind = find(&request.kind).ok_or_else(|| Error::UnknownKind { kind: request.kind.clone() })?;
+    let kind = find(&request.kind)?;
     check_numbers(request, kind)?;
     let costs = request.costs.resolve(kind.placement.stages(request.stages), request.stages)?;
     let schedule = make(request, kind, &costs)?;
     let timeline = simulate(&schedule, &costs).map_err(|source| Error::Stuck { kind: kind.name, source })?;
-    let fits = check_rows(request, kind, &schedule, &costs)?;
+    let over_limit = check_rows(request, kind, &schedule, &costs)?;
 
     let fused = request.backward == Backward::Fused;
     let bound = lower_bound(&costs, kind.placement, request.stages, request.microbatches, fused);
@@ -197,7 +192,7 @@ pub fn report(request: &ScheduleRequest) -> Result<(ScheduleReport, Timeline), E
         (Objective::Span, Bound { span, .. }) => (timeline.span, span),
     };
     let gap = if reached > 0.0 { ((reached - lower_bound) / reached).max(0.0) } else { 0.0 };
-    let optimal = fits && gap < 1e-9;
+    let optimal = over_limit.is_empty() && gap < 1e-9;
     let report = ScheduleReport {
         kind: kind.name.into(),
         stages: request.stages,
@@ -212,7 +207,7 @@ pub fn report(request: &ScheduleRequest) -> Result<(ScheduleReport, Timeline), E
         gap,
         optimal,
         engine: "rule".into(),
-        status: match (fits, optimal) {
+        status: match (over_limit.is_empty(), optimal) {
             (false, _) => Status::Infeasible,
             (true, true) => Status::Optimal,
             (true, false) => Status::Feasible,
@@ -220,6 +215,7 @@ pub fn report(request: &ScheduleRequest) -> Result<(ScheduleReport, Timeline), E
         unit: costs.unit,
         deterministic: true,
         peak_memory: timeline.peak_memory.clone(),
+        over_limit: over_limit.iter().map(Violation::to_string).collect(),
         order: schedule.rows.iter().map(|row| printed(row)).collect(),
         seconds: clock.elapsed().as_secs_f64(),
     };
@@ -258,16 +254,16 @@ fn make(request: &ScheduleRequest, kind: &ScheduleKind, costs: &StageCosts) -> R
     Ok(if request.backward == Backward::Split { split_backward(schedule) } else { schedule })
 }
 
-/// Whether the rows hold the memory limit; anything else wrong with them is an error.
+/// Where the rows break the memory limit; anything else wrong with them is an error.
 fn check_rows(
     request: &ScheduleRequest,
     kind: &ScheduleKind,
     schedule: &Schedule,
     costs: &StageCosts,
-) -> Result<bool, Error> {
+) -> Result<Vec<Violation>, Error> {
     let violations = check(schedule, costs, request.microbatches, |stage, _| kind.placement.rank(stage));
     let (memory, wrong): (Vec<_>, Vec<_>) = violations.into_iter().partition(|v| v.law == Law::Memory);
-    if wrong.is_empty() { Ok(memory.is_empty()) } else { Err(Error::Wrong { kind: kind.name, violations: wrong }) }
+    if wrong.is_empty() { Ok(memory) } else { Err(Error::Wrong { kind: kind.name, violations: wrong }) }
 }
 
 fn printed(row: &[Action]) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! `meshwright compile`: a model, or a dump of any level, to what each rank does.
 
+use super::layout::LayoutFlags;
 use super::memory::memory_table;
 use super::request::{Fields, from_json, resolve};
 use crate::compiling::{Compiling, compile_source};
@@ -21,12 +22,15 @@ use std::path::{Path, PathBuf};
 /// and the program of every class of ranks. Any of it fed back goes on from where it stands. With places in memory, standard
 /// error gets a table of what each rank holds.
 #[derive(Args)]
-#[command(after_help = "\
+#[command(
+    allow_negative_numbers = true,
+    after_help = "\
 Examples:
   meshwright compile tiny-llama --mesh dp=2,tp=2
   meshwright compile gpt2 --mesh tp=4 --stop-after collectives
   meshwright compile llama3-8b --mesh tp=8,pp=4 --seq 8192 --global-batch 64 --dump llama
-  meshwright compile llama/07-collectives.ir --global-batch 64")]
+  meshwright compile llama/07-collectives.ir --global-batch 64"
+)]
 pub(super) struct Compile {
     #[command(flatten)]
     flags: Flags,
@@ -45,21 +49,9 @@ pub(super) struct Compile {
 struct Flags {
     /// A preset (see `meshwright models`), a config.json or its folder, or a .ir file of any level
     model: Option<String>,
-    /// The layout: dp, tp, pp, sp, zero, mbs, schedule, order, stages [default: one device]
-    #[arg(long, value_name = "LAYOUT")]
-    mesh: Option<String>,
-    /// Sequences per micro-batch and data-parallel rank [default: 1]
-    #[arg(long, value_name = "N")]
-    mbs: Option<u64>,
-    /// Sequence parallelism: shard the residual stream over tp
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    sp: Option<bool>,
-    /// ZeRO stage: 0, or 1 to shard optimizer state over dp [default: 0]
-    #[arg(long, value_name = "STAGE")]
-    zero: Option<u8>,
-    /// Pipeline schedule: see `meshwright schedules` [default: 1f1b]
-    #[arg(long, value_name = "KIND")]
-    schedule: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    layout: LayoutFlags,
     /// Tokens per sequence; a .ir file states its own [default: 128]
     #[arg(long, value_name = "TOKENS")]
     seq: Option<u64>,

@@ -34,7 +34,7 @@ impl GpuCheck {
             TableFormat::Table => text(&report),
             TableFormat::Json => super::json(&report)?,
         };
-        Ok(Answer { text, status: if report.is_right() { 0 } else { 3 } })
+        Ok(Answer { text, status: if report.is_right() { 0 } else { 3 }, complaint: None })
     }
 }
 

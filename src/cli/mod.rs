@@ -4,6 +4,7 @@
 mod compile;
 mod explain;
 mod gpu_check;
+mod layout;
 mod memory;
 mod models;
 mod number;
@@ -18,8 +19,9 @@ mod train;
 
 use crate::error::Error;
 use clap::{Parser, Subcommand, ValueEnum};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::panic;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
@@ -36,9 +38,12 @@ Examples:
 Exit status: 0 done, 1 the input is wrong, 2 usage, 3 a fault of ours, 5 a run failed and may be restarted,
 6 a run failed and must not be.")]
 struct Cli {
-    /// Explain the code of an error message
-    #[arg(long, value_name = "CODE")]
+    /// Explain the code of an error message; without one, list all codes
+    #[arg(long, value_name = "CODE", num_args = 0..=1, default_missing_value = explain::LIST)]
     explain: Option<String>,
+    /// How an explanation is printed
+    #[arg(long, value_enum, default_value_t, requires = "explain")]
+    format: TableFormat,
     #[command(subcommand)]
     verb: Option<Verb>,
 }
@@ -68,7 +73,7 @@ enum TableFormat {
 impl Cli {
     fn run(self) -> Result<Answer, Error> {
         match (self.explain, self.verb) {
-            (Some(code), _) => explain::run(&code).map(Answer::done),
+            (Some(code), _) => explain::run(&code, self.format).map(Answer::done),
             (None, Some(Verb::Train(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Compile(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Schedule(verb))) => verb.run(),
@@ -86,28 +91,58 @@ impl Cli {
 struct Answer {
     text: String,
     status: u8,
+    /// What is said of it on standard error.
+    complaint: Option<Error>,
 }
 
 impl Answer {
     fn done(text: String) -> Answer {
-        Answer { text, status: 0 }
+        Answer { text, status: 0, complaint: None }
     }
 }
 
 /// Runs the command line of this process and gives the status that it ends with.
 pub fn main() -> ExitCode {
-    // Clap ends the process with status 2 on usage errors.
-    match guarded(|| Cli::parse().run()) {
-        Ok(answer) => {
-            // Who closes the pipe early has seen enough.
-            let _ = std::io::stdout().lock().write_all(answer.text.as_bytes());
-            ExitCode::from(answer.status)
-        }
+    match guarded(answer) {
+        Ok(status) => ExitCode::from(status),
         Err(error) => {
+            // Nobody is left to tell where standard error is closed.
             let _ = write!(std::io::stderr().lock(), "{error}");
             ExitCode::from(error.status())
         }
     }
+}
+
+/// Reads the command line, does what it says and prints the answer.
+fn answer() -> Result<u8, Error> {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(told) if told.use_stderr() && told.kind() != MISSING => return Err(Error::Usage(usage(&told))),
+        // Help and version are answers. Clap prints them in color where the terminal has it.
+        Err(told) => told.exit(),
+    };
+    let answer = cli.run()?;
+    match std::io::stdout().lock().write_all(answer.text.as_bytes()) {
+        // Who closes the pipe early has seen enough.
+        Err(why) if why.kind() != ErrorKind::BrokenPipe => {
+            return Err(Error::file("write", Path::new("standard output"), &why));
+        }
+        _ => {}
+    }
+    if let Some(complaint) = answer.complaint {
+        let _ = write!(std::io::stderr().lock(), "{complaint}");
+    }
+    Ok(answer.status)
+}
+
+/// What clap says where nothing is asked for: the help.
+const MISSING: clap::error::ErrorKind = clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+
+/// What clap says is wrong, without its label and its last line, which our own help repeats.
+fn usage(told: &clap::Error) -> String {
+    let text = told.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    text.split("\n\nFor more information").next().unwrap_or(text).trim_end().to_string()
 }
 
 /// The last panic of any thread, as `file:line: message`.

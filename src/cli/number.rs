@@ -45,6 +45,12 @@ pub(super) fn time(seconds: f64) -> String {
     }
 }
 
+/// Reads a number, which must not be infinite or `nan`: neither can be said in a request.
+pub(super) fn finite(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|why| format!("{why}"))?;
+    if number.is_finite() { Ok(number) } else { Err("it must be a finite number".to_string()) }
+}
+
 /// `7.2 s`, `2m 31s`, `1h 02m`.
 pub(super) fn seconds(seconds: f64) -> String {
     let whole = seconds.round() as u64;
@@ -58,6 +64,12 @@ pub(super) fn seconds(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_of_the_command_line_is_finite() {
+        assert_eq!(finite("-1e-3"), Ok(-0.001));
+        assert!(["nan", "inf", "1e400", "much", ""].iter().all(|text| finite(text).is_err()));
+    }
 
     #[test]
     fn numbers_are_short() {

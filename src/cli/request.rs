@@ -1,12 +1,11 @@
 //! From a file and flags to a request: both are maps from field to value, and the flags win.
 
 use crate::error::Error;
+use crate::files::read_text;
 use ir::catalogue::Code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use std::fs;
-use std::io::Read;
 use std::path::Path;
 
 /// Fields by name.
@@ -14,8 +13,7 @@ pub(super) type Fields = Map<String, Value>;
 
 /// The fields of a JSON request; `-` is standard input. They must be those of `R`.
 pub(super) fn from_json<R: DeserializeOwned>(path: &Path) -> Result<Fields, Error> {
-    let text = if path == Path::new("-") { read_stdin() } else { fs::read_to_string(path) };
-    let text = text.map_err(|why| Error::file("read", path, &why))?;
+    let text = read_text(path)?;
     let malformed = |why: serde_json::Error| malformed(path, &why.to_string());
     serde_json::from_str::<R>(&text).map_err(malformed)?;
     serde_json::from_str(&text).map_err(malformed)
@@ -23,26 +21,28 @@ pub(super) fn from_json<R: DeserializeOwned>(path: &Path) -> Result<Fields, Erro
 
 /// The fields of a `run.toml`. They must be those of `R`.
 pub(super) fn from_toml<R: DeserializeOwned>(path: &Path) -> Result<Fields, Error> {
-    let text = fs::read_to_string(path).map_err(|why| Error::file("read", path, &why))?;
+    let text = read_text(path)?;
     let malformed = |why: toml::de::Error| malformed(path, &why.to_string());
     toml::from_str::<R>(&text).map_err(malformed)?;
-    toml::from_str(&text).map_err(malformed)
+    let fields: Fields = toml::from_str(&text).map_err(malformed)?;
+    // TOML has `nan` and `inf`, which no field may be.
+    match fields.iter().find(|(_, value)| value.is_null()) {
+        Some((name, _)) => Err(self::malformed(path, &format!("`{name}` must be a finite number"))),
+        None => Ok(fields),
+    }
 }
 
 /// The request of the fields under the flags; a flag that is not given is null and leaves its field alone.
 pub(super) fn resolve<R: DeserializeOwned>(mut fields: Fields, flags: &impl Serialize) -> Result<R, Error> {
-    let fault = |why: serde_json::Error| Error::fault("request", why);
-    if let Value::Object(flags) = serde_json::to_value(flags).map_err(fault)? {
+    let flags = serde_json::to_value(flags).map_err(|_| {
+        Error::input(Code::BadOption, "a path on the command line is no text in UTF-8")
+            .help("rename the file or folder: run.toml could not hold its name")
+    })?;
+    if let Value::Object(flags) = flags {
         fields.extend(flags.into_iter().filter(|(_, value)| !value.is_null()));
     }
     serde_json::from_value(Value::Object(fields))
         .map_err(|why| malformed(Path::new("the command line"), &why.to_string()))
-}
-
-fn read_stdin() -> std::io::Result<String> {
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text)?;
-    Ok(text)
 }
 
 fn malformed(path: &Path, why: &str) -> Error {

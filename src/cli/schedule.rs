@@ -1,8 +1,10 @@
 //! `meshwright schedule`: one pipeline schedule, timed and drawn.
 
 use super::Answer;
+use super::number::finite;
 use super::request::{Fields, from_json, resolve};
 use crate::error::Error;
+use crate::files::read_text;
 use clap::{Args, ValueEnum};
 use ir::catalogue::Code;
 use scheduler::costs::{CostsFile, PerStage};
@@ -18,11 +20,14 @@ use std::path::{Path, PathBuf};
 ///
 /// F is a forward, I the gradient of the inputs, W that of the weights, B the two in one. Times have any unit.
 #[derive(Args)]
-#[command(after_help = "\
+#[command(
+    allow_negative_numbers = true,
+    after_help = "\
 Examples:
   meshwright schedule --stages 4 --microbatches 8 --kind 1f1b
   meshwright schedule --stages 4 --microbatches 8 --kind gpipe --f 1 --i 1.2 --w 0.8 --comm 0.1 --format json
-  meshwright schedule --stages 2 --microbatches 4 --kind 1f1b --memory-limit 2,1 --backward split")]
+  meshwright schedule --stages 2 --microbatches 4 --kind 1f1b --memory-limit 2,1 --backward split"
+)]
 pub(super) struct Schedule {
     #[command(flatten)]
     flags: Flags,
@@ -67,22 +72,22 @@ struct Flags {
 #[derive(Args)]
 struct Costs {
     /// Time of a forward [default: 1]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = finite)]
     f: Option<f64>,
     /// Time of a gradient of the inputs [default: 1]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = finite)]
     i: Option<f64>,
     /// Time of a gradient of the weights [default: 1]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = finite)]
     w: Option<f64>,
     /// Time of an overlapped pair of F and B [default: the sum]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = finite)]
     fb: Option<f64>,
     /// Time of a hop between ranks [default: 0]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = finite)]
     comm: Option<f64>,
     /// What a rank may hold, in forward activations: a number, or one per rank
-    #[arg(long, value_name = "X|X,Y,..", value_delimiter = ',')]
+    #[arg(long, value_name = "X|X,Y,..", value_delimiter = ',', value_parser = finite)]
     memory_limit: Vec<f64>,
     /// JSON with costs per stage: {"unit","f","i","w","fb","comm","mem_f","mem_i","mem_w","limit"}
     #[arg(long, value_name = "FILE")]
@@ -114,15 +119,24 @@ impl Schedule {
             Format::Grid => drawn(&answer, &timeline, self.output.is_none()),
             Format::Json => super::json(&answer)?,
         };
-        let status = if answer.status == Status::Infeasible { NOTHING_FITS } else { 0 };
+        let (status, complaint) = match answer.over_limit.first() {
+            Some(first) => (NOTHING_FITS, Some(over_limit(first))),
+            None => (0, None),
+        };
         match &self.output {
-            None => Ok(Answer { text, status }),
+            None => Ok(Answer { text, status, complaint }),
             Some(path) => {
                 fs::write(path, text).map_err(|why| Error::file("write", path, &why))?;
-                Ok(Answer { text: String::new(), status })
+                Ok(Answer { text: String::new(), status, complaint })
             }
         }
     }
+}
+
+/// Said beside an answer that breaks the memory limit.
+fn over_limit(first: &str) -> Error {
+    Error::input(Code::MemoryLimit, first)
+        .help("choose a kind that holds less (meshwright schedules), or raise --memory-limit")
 }
 
 /// Without a request the three numbers that make a schedule must be given.
@@ -161,7 +175,7 @@ impl Costs {
 }
 
 fn read(path: &Path) -> Result<CostsFile, Error> {
-    let text = fs::read_to_string(path).map_err(|why| Error::file("read", path, &why))?;
+    let text = read_text(path)?;
     serde_json::from_str(&text).map_err(|why| {
         Error::input(Code::BadCosts, format!("{}: {why}", path.display()))
             .help("each of f, i, w, mem_f, mem_i, mem_w is a number or a list with one per stage")

@@ -1,7 +1,8 @@
 //! `meshwright train`: trains a model on text.
 
 use super::TableFormat;
-use super::number::{count, seconds};
+use super::layout::LayoutFlags;
+use super::number::{count, finite, seconds};
 use super::progress::Watch;
 use super::request::{Fields, from_json, from_toml, resolve};
 use crate::error::Error;
@@ -17,14 +18,17 @@ use std::path::{Path, PathBuf};
 /// loss is the mean over the held-out tokens, ends of documents among them, in nats. It is printed beside what a table of
 /// byte pairs would score on the same text.
 #[derive(Args)]
-#[command(after_help = "\
+#[command(
+    allow_negative_numbers = true,
+    after_help = "\
 Examples:
   meshwright train tiny-llama --data .
   meshwright train tiny-llama --data notes/ --mesh dp=2,tp=2,pp=2 --steps 200 --global-batch 32
   meshwright train path/to/config.json --data book.txt --mesh tp=2 --sp --seq 256 --lr 1e-3 --out runs/1
   meshwright train --config runs/1/run.toml --seed 1 --out runs/2
   meshwright train tiny-llama --data book.txt --save-every 50 --out runs/3
-  meshwright train --resume runs/3 --mesh dp=2,tp=2 --steps 800")]
+  meshwright train --resume runs/3 --mesh dp=2,tp=2 --steps 800"
+)]
 pub(super) struct Train {
     #[command(flatten)]
     flags: Flags,
@@ -43,26 +47,14 @@ pub(super) struct Train {
 struct Flags {
     /// A preset (see `meshwright models`), a config.json or its folder, or a .ir file [default: tiny-llama]
     model: Option<String>,
-    /// The layout: dp, tp, pp, sp, zero, mbs, schedule, order, stages [default: dp=1]
-    #[arg(long, value_name = "LAYOUT")]
-    mesh: Option<String>,
-    /// Sequences per micro-batch and data-parallel rank [default: up to 8]
-    #[arg(long, value_name = "N")]
-    mbs: Option<u64>,
-    /// Sequence parallelism: shard the residual stream over tp
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    sp: Option<bool>,
-    /// ZeRO stage: 0, or 1 to shard optimizer state over dp [default: 0]
-    #[arg(long, value_name = "STAGE")]
-    zero: Option<u8>,
-    /// Pipeline schedule: see `meshwright schedules` [default: 1f1b]
-    #[arg(long, value_name = "KIND")]
-    schedule: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    layout: LayoutFlags,
     /// A text file, or a folder of them [default: .]
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     /// The share of the text that is held out [default: 0.1]
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", value_parser = finite)]
     valid_fraction: Option<f64>,
     /// Optimizer steps
     #[arg(long, value_name = "N")]
@@ -74,10 +66,10 @@ struct Flags {
     #[arg(long, value_name = "N")]
     global_batch: Option<u64>,
     /// Learning rate after warm-up
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", value_parser = finite)]
     lr: Option<f64>,
     /// Learning rate at the end of the cosine [default: a tenth of --lr]
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", value_parser = finite)]
     min_lr: Option<f64>,
     /// Steps of linear warm-up
     #[arg(long, value_name = "STEPS")]
@@ -86,10 +78,10 @@ struct Flags {
     #[arg(long, value_name = "RULE")]
     optimizer: Option<String>,
     /// Weight decay [default: 0.1]
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", value_parser = finite)]
     weight_decay: Option<f64>,
     /// Bound of the gradient norm; 0: none [default: 1]
-    #[arg(long, value_name = "NORM")]
+    #[arg(long, value_name = "NORM", value_parser = finite)]
     clip: Option<f64>,
     /// What initial parameters and the order of the data are drawn from [default: 0]
     #[arg(long, value_name = "N")]

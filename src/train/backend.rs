@@ -33,7 +33,7 @@ pub fn no_gpu(why: &cuda::Error) -> Error {
 ///
 /// # Errors
 /// Which it lacks.
-pub(super) fn check_ops(backend: &str, program: &Program) -> Result<(), Error> {
+pub fn check_ops(backend: &str, program: &Program) -> Result<(), Error> {
     if backend != "cuda" {
         return Ok(());
     }

@@ -5,6 +5,7 @@ use super::run::machine_error;
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use ir::catalogue::Code;
+use ir::diag::Coded;
 use runtime::checkpoint::{self, Checkpoint, list, run_of};
 use runtime::data::text::TextData;
 use serde_json::{Value, json};
@@ -77,7 +78,8 @@ fn alone(out: &Path) -> Result<(), Error> {
 
 /// The error of a checkpoint as a user meets it, with what to do.
 pub(super) fn refused(error: checkpoint::Error) -> Error {
-    let (code, message) = (error.code(), error.to_string());
+    let message = error.to_string();
+    let Some(code) = error.code() else { return Error::fault("checkpoint", message) };
     let help = match error {
         checkpoint::Error::Missing { .. } => {
             return Error::input(code, message)

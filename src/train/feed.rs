@@ -48,7 +48,7 @@ impl Feed {
             let name = &model.values[input.value];
             let field = FIELDS.iter().find(|(field, _)| field == name);
             let (_, field) = field.ok_or_else(|| not_text(format!("text has nothing to feed `%{name}`")))?;
-            if input.ty.dtype != DType::I32 || input.ty.elements() != sequences * seq {
+            if input.ty.dtype != DType::I32 || input.ty.sizes() != [sequences, seq] {
                 return Err(not_text(format!("`%{name}` is not i32[{sequences}, {seq}]")));
             }
             inputs.push((input.value, *field));

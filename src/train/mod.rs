@@ -9,9 +9,10 @@ mod checkpoint;
 mod feed;
 mod report;
 mod request;
+mod room;
 mod run;
 
-pub use backend::no_gpu;
+pub use backend::{check_ops, no_gpu};
 pub use report::{Progress, Quiet, RunHeader, TrainReport};
 pub use request::{TrainRequest, check_precision, microbatches};
 pub use run::train;

@@ -215,15 +215,21 @@ pub fn check_precision(precision: &str) -> Result<(), Error> {
 /// # Errors
 /// The global batch does not split.
 pub fn microbatches(global_batch: u64, sequences: u64) -> Result<u32, Error> {
-    let even = sequences > 0 && global_batch.is_multiple_of(sequences);
-    let count = if even { u32::try_from(global_batch / sequences).ok() } else { None };
-    count.filter(|&count| count > 0).ok_or_else(|| {
-        let message = format!(
-            "a global batch of {global_batch} sequences does not split into micro-batches of {sequences}: dp x mbs"
-        );
-        let next = global_batch.next_multiple_of(sequences.max(1)).max(sequences);
-        Error::input(Code::BatchDoesNotDivide, message).help(format!("--global-batch {next}, or another --mbs"))
-    })
+    if global_batch > 0 && sequences > 0 && global_batch.is_multiple_of(sequences) {
+        let count = global_batch / sequences;
+        return u32::try_from(count).map_err(|_| {
+            let message = format!("a global batch of {global_batch} sequences is {count} micro-batches of {sequences}");
+            Error::input(Code::TooManyActions, message).help("a smaller --global-batch, or a larger --mbs")
+        });
+    }
+    let message = format!(
+        "a global batch of {global_batch} sequences does not split into micro-batches of {sequences}: dp x mbs"
+    );
+    let help = match global_batch.max(1).checked_next_multiple_of(sequences.max(1)) {
+        Some(next) => format!("--global-batch {next}, or another --mbs"),
+        None => "a smaller --global-batch".to_string(),
+    };
+    Err(Error::input(Code::BatchDoesNotDivide, message).help(help))
 }
 
 /// The largest split of a rank's sequences up to 8 that leaves each of several stages two micro-batches.
@@ -255,7 +261,9 @@ mod tests {
     fn the_batch_splits_or_says_what_would() {
         assert_eq!(microbatches(12, 6).unwrap(), 2);
         assert!(microbatches(8, 6).unwrap_err().to_string().contains("--global-batch 12"));
-        assert!(microbatches(0, 6).is_err());
+        for wrong in [(0, 6), (6, 0), (u64::MAX, 1), (u64::MAX, 2)] {
+            assert!(microbatches(wrong.0, wrong.1).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

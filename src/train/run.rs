@@ -5,6 +5,7 @@ use super::checkpoint::{find, fixed, is_in, refused};
 use super::feed::Feed;
 use super::report::{Progress, RunHeader, TrainReport};
 use super::request::{TrainRequest, microbatches};
+use super::room;
 use crate::compiling::{compile, open};
 use crate::error::Error;
 use crate::model_source::ModelSource;
@@ -218,6 +219,7 @@ fn load(compiled: &File, request: &TrainRequest, microbatches: u32) -> Result<Ma
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
     };
+    room::check(&compiled.model, program)?;
     check_ops(&request.backend, program)?;
     let forward = scheduler::emit::emit_forward(&compiled.model, staged, microbatches, &CPU);
     let mut forward = forward.map_err(|why| Error::fault("emit", why))?;

@@ -10,6 +10,8 @@ mod reverse;
 mod sections;
 mod update;
 
+use crate::catalogue::Code;
+use crate::diag::{Coded, Diagnostic};
 use crate::graph::{Block, Model, SectionKind, Span, Stmt};
 use crate::ids::Value;
 use crate::optimizer::Optimizer;
@@ -43,6 +45,16 @@ impl fmt::Display for DifferentiateError {
 
 impl std::error::Error for DifferentiateError {}
 
+impl Coded for DifferentiateError {
+    fn code(&self) -> Option<Code> {
+        Some(Code::NoGradient)
+    }
+
+    fn help(&self) -> Option<String> {
+        Diagnostic::from(self.clone()).help
+    }
+}
+
 impl DifferentiateError {
     fn in_model(message: String) -> DifferentiateError {
         DifferentiateError { block: String::new(), statement: None, span: Span::default(), message }
@@ -58,6 +70,13 @@ impl DifferentiateError {
         };
         let statement = format!("{} = {}({})", names(&stmt.results), stmt.op.name(), names(&stmt.operands));
         DifferentiateError { block: block.name.clone(), statement: Some(statement), span: stmt.span, message }
+    }
+}
+
+impl From<DifferentiateError> for Diagnostic {
+    fn from(error: DifferentiateError) -> Diagnostic {
+        let diagnostic = Diagnostic::new(Code::NoGradient, error.message.clone()).at(error.span);
+        diagnostic.help("correct the block, or write its sections I, W and U out")
     }
 }
 

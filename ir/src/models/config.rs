@@ -2,8 +2,11 @@
 
 use super::gpt2::{self, Gpt2Config};
 use super::llama::{self, LlamaConfig};
+use crate::catalogue::Code;
+use crate::diag::Coded;
 use crate::graph::Model;
 use crate::types::DType;
+use crate::verify::verify_sizes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -42,6 +45,20 @@ pub enum ConfigError {
     },
     /// Fields that are right alone do not go together.
     Contradiction(String),
+    /// A batch that is empty.
+    NoBatch {
+        /// `batch` or `seq`.
+        size: &'static str,
+    },
+    /// Sequences that are longer than the table of positions.
+    TooLong {
+        /// Tokens per sequence.
+        seq: u64,
+        /// Positions of the model.
+        positions: u64,
+    },
+    /// Sizes that make a tensor or a depth beyond all bounds.
+    TooLarge(String),
     /// A `model_type` without a builder.
     UnknownFamily(String),
     /// A value that is right, but that no builder supports.
@@ -59,7 +76,11 @@ impl fmt::Display for ConfigError {
             ConfigError::Json(why) => write!(f, "the configuration is no JSON object: {why}"),
             ConfigError::Missing { field } => write!(f, "`{field}` is missing"),
             ConfigError::Invalid { field, why } => write!(f, "`{field}`: {why}"),
-            ConfigError::Contradiction(why) => f.write_str(why),
+            ConfigError::Contradiction(why) | ConfigError::TooLarge(why) => f.write_str(why),
+            ConfigError::NoBatch { size } => write!(f, "`{size}` is 0, but must be 1 or more"),
+            ConfigError::TooLong { seq, positions } => {
+                write!(f, "sequences of {seq} tokens do not fit the model's {positions} positions")
+            }
             ConfigError::UnknownFamily(found) => {
                 write!(f, "there is no builder for `model_type` `{found}`; there are {}", FAMILIES.join(", "))
             }
@@ -69,6 +90,37 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+impl Coded for ConfigError {
+    fn code(&self) -> Option<Code> {
+        Some(match self {
+            ConfigError::Json(_) | ConfigError::Invalid { .. } => Code::ConfigSyntax,
+            ConfigError::Missing { .. } => Code::ConfigMissingField,
+            ConfigError::NoBatch { .. } => Code::BadOption,
+            ConfigError::Contradiction(_) | ConfigError::TooLong { .. } => Code::ConfigContradiction,
+            ConfigError::TooLarge(_) => Code::TooLarge,
+            ConfigError::UnknownFamily(_) => Code::UnsupportedFamily,
+            ConfigError::Unsupported { .. } => Code::UnsupportedOption,
+        })
+    }
+
+    fn help(&self) -> Option<String> {
+        let help = match self {
+            ConfigError::Json(_) => "give a config.json as `transformers` writes it",
+            ConfigError::Missing { .. } => "add the field; it has no default",
+            ConfigError::Invalid { .. } => "correct the field",
+            ConfigError::Contradiction(_) => "change one of the fields to agree with the other",
+            ConfigError::NoBatch { .. } => "a micro-batch has at least one sequence of one token",
+            ConfigError::TooLong { positions, .. } => {
+                return Some(format!("use sequences of at most {positions} tokens"));
+            }
+            ConfigError::TooLarge(_) => "make the sizes of the model, of a micro-batch or of a sequence smaller",
+            ConfigError::UnknownFamily(_) => "use one of those, or write the model as a .ir file",
+            ConfigError::Unsupported { .. } => "turn the option off if the model permits it",
+        };
+        Some(help.to_string())
+    }
+}
 
 /// The configuration of a model of a known family.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -92,18 +144,24 @@ impl ModelConfig {
     /// The model for a batch: forward blocks, no mesh.
     ///
     /// # Errors
-    /// A batch without tokens, longer than the positions that the model has, or of integers; a configuration made by hand
-    /// that [`from_config`] would refuse.
+    /// A batch without tokens, longer than the positions that the model has, or of integers; sizes beyond
+    /// [`crate::limits`]; a configuration made by hand that [`from_config`] would refuse.
     pub fn build(&self, batch: &Batch) -> Result<Model, ConfigError> {
-        for (field, size) in [("batch", batch.batch), ("seq", batch.seq)] {
-            positive(field, size)?;
+        for (size, count) in [("batch", batch.batch), ("seq", batch.seq)] {
+            if count == 0 {
+                return Err(ConfigError::NoBatch { size });
+            }
         }
         if !batch.dtype.is_float() {
             return Err(invalid("dtype", format!("parameters cannot be {}", batch.dtype.name())));
         }
-        match self {
+        let model = match self {
             ModelConfig::Llama(config) => llama::build(config, batch),
             ModelConfig::Gpt2(config) => gpt2::build(config, batch),
+        }?;
+        match verify_sizes(&model) {
+            Ok(()) => Ok(model),
+            Err(found) => Err(ConfigError::TooLarge(found.0.first().map_or_else(String::new, |d| d.message.clone()))),
         }
     }
 }

@@ -46,7 +46,7 @@ pub struct Gpt2Config {
 /// `post_norm` is an addition.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Gpt2Config, ConfigError> {
     refuse_options(fields)?;
-    let hidden = fields.required("n_embd")?;
+    let hidden: u64 = fields.required("n_embd")?;
     let activation: String = fields.or("activation_function", "gelu_new".to_string())?;
     let exact_gelu = match activation.as_str() {
         "gelu" => true,
@@ -60,7 +60,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Gpt2Config, ConfigError> {
         vocabulary: fields.required("vocab_size")?,
         positions: fields.required("n_positions")?,
         hidden,
-        feed_forward: fields.or("n_inner", 4 * hidden)?,
+        feed_forward: fields.or("n_inner", hidden.saturating_mul(4))?,
         layers: fields.required("n_layer")?,
         heads: fields.required("n_head")?,
         norm_eps: fields.or("layer_norm_epsilon", 1e-5)?,
@@ -115,8 +115,7 @@ fn check(config: &Gpt2Config) -> Result<(), ConfigError> {
 pub(super) fn build(config: &Gpt2Config, batch: &Batch) -> Result<Model, ConfigError> {
     check(config)?;
     if batch.seq > config.positions {
-        let why = format!("sequences of {} tokens do not fit the model's {} positions", batch.seq, config.positions);
-        return Err(ConfigError::Contradiction(why));
+        return Err(ConfigError::TooLong { seq: batch.seq, positions: config.positions });
     }
     blocks(config, batch).map_err(ConfigError::Contradiction)
 }

@@ -69,7 +69,7 @@ fn settings(attrs: &mut Attrs) -> Result<(f64, bool, Option<Dropout>), String> {
 /// `b s t g r`, halved if causal: the pairs of a query and a key, and the two head sizes.
 fn pairs_and_heads(causal: bool, q: &Type, k: &Type, v: &Type) -> (u64, u64, u64) {
     let size = |ty: &Type, dim: usize| ty.dims.get(dim).map_or(1, |dim| dim.size);
-    let pairs = q.dims.iter().take(4).map(|dim| dim.size).product::<u64>() * size(k, 1);
+    let pairs = q.dims.iter().take(4).map(|dim| dim.size).fold(size(k, 1), u64::saturating_mul);
     (if causal { pairs / 2 } else { pairs }, size(q, 4), size(v, 3))
 }
 
@@ -119,7 +119,7 @@ impl OpDef for Attention {
     /// `2 b s t g r (d + c)` for the scores and the weighted sum of values; half of it if causal.
     fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
         let (pairs, d, c) = pairs_and_heads(self.causal, operands[0], operands[1], operands[2]);
-        2 * pairs * (d + c)
+        pairs.saturating_mul(2 * (d + c))
     }
 }
 
@@ -173,6 +173,6 @@ impl OpDef for AttentionGrad {
     /// Five products: scores again, dq and dk by d, dv and the scores' cotangents by c: 2.5 times the forward where d = c.
     fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
         let (pairs, d, c) = pairs_and_heads(self.causal, operands[0], operands[1], operands[2]);
-        2 * pairs * (3 * d + 2 * c)
+        pairs.saturating_mul(2 * (3 * d + 2 * c))
     }
 }

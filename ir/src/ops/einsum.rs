@@ -98,8 +98,7 @@ impl OpDef for Einsum {
         let mut letters: Vec<&String> = summed.collect();
         letters.sort();
         letters.dedup();
-        let contracted: u64 =
-            letters.iter().filter_map(|l| self.equation.dim(l, operands)).map(|dim| dim.size).product();
-        2 * results[0].elements() * contracted
+        let sizes = letters.iter().filter_map(|l| self.equation.dim(l, operands)).map(|dim| dim.size);
+        sizes.fold(results[0].elements().saturating_mul(2), u64::saturating_mul)
     }
 }

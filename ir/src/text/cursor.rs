@@ -53,6 +53,8 @@ pub(super) struct Parser<'s> {
     pub(super) loose_comments: Vec<String>,
     /// Names of blocks and bodies whose text failed.
     pub(super) failed_names: HashSet<String>,
+    /// Operators and parentheses of the expression at hand.
+    pub(super) operators: u32,
 }
 
 impl<'s> Parser<'s> {
@@ -68,6 +70,7 @@ impl<'s> Parser<'s> {
             scope: Scope::default(),
             loose_comments: Vec::new(),
             failed_names: HashSet::new(),
+            operators: 0,
         }
     }
 
@@ -175,8 +178,11 @@ impl<'s> Parser<'s> {
         if !self.at_kind(Kind::Int) && !self.at_kind(Kind::Float) {
             return Err(self.expected(what));
         }
-        // Every token of these kinds is a float for Rust too.
-        Ok(sign * self.bump().parse::<f64>().unwrap_or(f64::NAN))
+        let (span, text) = (self.span(), self.bump());
+        match text.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(sign * number),
+            _ => Err(self.fail(Code::BadNumber, span, format!("`{text}` does not fit {what}"))),
+        }
     }
 
     /// `word=int`

@@ -163,6 +163,8 @@ impl Parser<'_> {
                 }
                 self.bump();
                 self.bump();
+            } else if self.eat("return") {
+                self.values()?;
             } else if self.at_kind(Kind::Value) {
                 // Its diagnostics are all that is wanted.
                 let _ = self.stmt();

@@ -7,6 +7,7 @@ use crate::diag::Diagnostic;
 use crate::expr::{BinaryExpr, Expr};
 use crate::graph::Span;
 use crate::ids::Value;
+use crate::limits;
 use crate::mesh::Axes;
 use crate::ops::Attr;
 use crate::types::{DType, Debt, DebtKind, Dim, Space, Type};
@@ -172,8 +173,14 @@ impl Parser<'_> {
         }
     }
 
-    /// A sum of terms.
+    /// A rank expression.
     pub(super) fn expr(&mut self) -> Parsed<Expr> {
+        self.operators = 0;
+        self.sum()
+    }
+
+    /// A sum of terms.
+    fn sum(&mut self) -> Parsed<Expr> {
         self.chain(&[("+", BinaryExpr::Add), ("-", BinaryExpr::Sub)], |p| {
             let factors = [("*", BinaryExpr::Mul), ("/", BinaryExpr::Div), ("mod", BinaryExpr::Mod)];
             p.chain(&factors, Parser::factor)
@@ -184,10 +191,22 @@ impl Parser<'_> {
     fn chain(&mut self, ops: &[(&str, BinaryExpr)], mut one: impl FnMut(&mut Self) -> Parsed<Expr>) -> Parsed<Expr> {
         let mut left = one(self)?;
         while let Some(&(_, op)) = ops.iter().find(|(text, _)| self.at(text)) {
-            self.bump();
+            self.operator()?;
             left = Expr::binary(op, left, one(self)?);
         }
         Ok(left)
+    }
+
+    /// Takes an operator or a parenthesis, if the expression may have one more.
+    fn operator(&mut self) -> Parsed<()> {
+        let span = self.span();
+        self.operators += 1;
+        if self.operators > limits::OPERATORS {
+            let message = format!("an expression has at most {} operators and parentheses", limits::OPERATORS);
+            return Err(self.fail(Code::LongExpression, span, message));
+        }
+        self.bump();
+        Ok(())
     }
 
     fn factor(&mut self) -> Parsed<Expr> {
@@ -201,17 +220,18 @@ impl Parser<'_> {
         }
         for (name, op) in [("min", BinaryExpr::Min), ("max", BinaryExpr::Max)] {
             if self.at(name) {
-                self.bump();
+                self.operator()?;
                 self.expect("(")?;
-                let pair = self.list(")", Parser::expr)?;
+                let pair = self.list(")", Parser::sum)?;
                 return match <[Expr; 2]>::try_from(pair) {
                     Ok([a, b]) => Ok(Expr::binary(op, a, b)),
                     Err(_) => Err(self.fail(Code::UnexpectedToken, span, format!("`{name}` takes two numbers"))),
                 };
             }
         }
-        if self.eat("(") {
-            let inner = self.expr()?;
+        if self.at("(") {
+            self.operator()?;
+            let inner = self.sum()?;
             self.expect(")")?;
             return Ok(inner);
         }

@@ -8,8 +8,10 @@
 //! 4. Values and inputs stand before constants, parameters and states. A state belongs to a parameter by name.
 //! 5. `F` returns one value a result; a loss is a float scalar.
 //! 6. `I` takes the cotangents of the differentiable results and returns those of the differentiable arguments.
-//! 7. `+=` stands in `W` only, its result is the gradient of a parameter. `W` has neither arguments nor results.
-//! 8. `U` returns at most one f32 scalar, as many as the step graph takes. The step graph takes and returns scalars.
+//! 7. `+=` stands in `W` only, its result is the gradient of a parameter. `W` has neither arguments nor results. Of earlier
+//!    sections `U`, which runs once a step, reads nothing but what `+=` has added up.
+//! 8. `U` returns f32 scalars, as many as the step graph takes, unless it does nothing. The step graph takes and returns
+//!    scalars.
 
 use crate::catalogue::Code;
 use crate::diag::{Diagnostic, Diagnostics};
@@ -48,12 +50,15 @@ struct Checker<'a> {
     /// What may be read, and the statement that made it so.
     defined: HashMap<Value, Span>,
     stored: HashSet<Value>,
+    /// What every micro-batch has of its own: arguments, and results of the statements before `U` that do not accumulate.
+    passing: HashSet<Value>,
 }
 
 impl<'a> Checker<'a> {
     fn new(model: &'a Model, block: &'a Block, found: &'a mut Diagnostics) -> Checker<'a> {
         let defined = block.args.iter().map(|arg| (arg.value, block.span)).collect();
-        Checker { block, printer: Printer::new(model), found, defined, stored: HashSet::new() }
+        let passing = [ArgKind::Value, ArgKind::Input].into_iter().flat_map(|kind| block.args_of(kind)).collect();
+        Checker { block, printer: Printer::new(model), found, defined, stored: HashSet::new(), passing }
     }
 
     fn name(&self, value: Value) -> String {
@@ -112,12 +117,16 @@ impl<'a> Checker<'a> {
         for &arg in &section.args {
             self.define(arg, None, kind);
         }
+        self.passing.extend(&section.args);
         for stmt in &section.stmts {
-            self.read(stmt);
+            self.read(stmt, kind);
             self.results(stmt);
             self.accumulation(stmt, kind);
             for &result in &stmt.results {
                 self.define(result, Some(stmt), kind);
+            }
+            if kind != SectionKind::U && !stmt.accumulate {
+                self.passing.extend(&stmt.results);
             }
         }
         for &value in &section.ret {
@@ -143,8 +152,12 @@ impl<'a> Checker<'a> {
         self.found.push(diag.since(first, format!("{name} is first defined")));
     }
 
-    fn read(&mut self, stmt: &Stmt) {
+    fn read(&mut self, stmt: &Stmt, kind: SectionKind) {
         for &operand in &stmt.operands {
+            if kind == SectionKind::U && self.passing.contains(&operand) {
+                let message = format!("`U` reads {}, which every micro-batch has of its own", self.name(operand));
+                self.at_value(stmt, Some(operand), Code::BadAccumulation, message);
+            }
             if !self.defined.contains_key(&operand) {
                 let message = format!("{} is read before it is defined", self.name(operand));
                 self.at_value(stmt, Some(operand), Code::UseBeforeDefinition, message);
@@ -250,7 +263,8 @@ impl<'a> Checker<'a> {
     fn update(&mut self, model: &Model) {
         let ret = self.block[SectionKind::U].ret.clone();
         let wanted = model.step.as_ref().map_or(0, |step| step.graph.args.len());
-        if !ret.is_empty() && ret.len() != wanted {
+        let idle = ret.is_empty() && self.block[SectionKind::U].stmts.is_empty();
+        if !idle && ret.len() != wanted {
             let message = format!("`U` returns {} values, the step graph takes {wanted}", ret.len());
             self.at_head(Code::ReturnMismatch, message);
         }

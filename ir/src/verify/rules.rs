@@ -22,13 +22,13 @@ use crate::types::{Debt, DebtKind, Type};
 use super::sharding::is_closed;
 use std::collections::HashMap;
 
-/// Checks all statements.
-pub(super) fn check(model: &Model, found: &mut Diagnostics) {
+/// Checks the statements that are chosen.
+pub(super) fn check(model: &Model, found: &mut Diagnostics, chosen: fn(&Stmt) -> bool) {
     for block in model.blocks.values().chain(model.step.iter().map(|step| &step.graph)) {
         let mut origins: HashMap<Value, &Stmt> = HashMap::new();
         for stmt in block.sections.iter().flat_map(|section| &section.stmts) {
             let checker = Checker { model, block, stmt };
-            if let Err(wrong) = checker.stmt() {
+            if let (true, Err(wrong)) = (chosen(stmt), checker.stmt()) {
                 found.push(checker.place(wrong, &origins));
             }
             origins.extend(stmt.results.iter().map(|&result| (result, stmt)));

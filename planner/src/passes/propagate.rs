@@ -6,7 +6,7 @@
 
 use crate::PlanError;
 use crate::ports::{Ports, passed, value_results};
-use crate::sections::{Hints, Site, is_settled, reshard_stmt};
+use crate::sections::{Hints, Site, reshard_stmt};
 use cost::Cluster;
 use ir::goal::Goal;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
@@ -17,7 +17,7 @@ use ir::types::{DebtKind, Type};
 use std::collections::HashMap;
 
 pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanError> {
-    if is_settled(model) {
+    if model.is_settled() {
         return Ok(());
     }
     propagate(model).map_err(|why| PlanError::Fault { pass: "propagate", why })

@@ -6,16 +6,14 @@
 
 use crate::PlanError;
 use cost::Cluster;
-use ir::goal::Goal;
+use ir::goal::{Goal, Layout};
 use ir::graph::Model;
 use ir::mesh::{Axes, Axis, Group, Mesh, PIPELINE};
 
 pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), PlanError> {
     let mut degrees = Vec::new();
     for name in &goal.layout.order {
-        let known = || goal.layout.order.join(", ");
-        let degree =
-            goal.layout.degree(name).ok_or_else(|| PlanError::UnknownAxis { name: name.clone(), known: known() })?;
+        let degree = goal.layout.degree(name).ok_or_else(|| unknown(name))?;
         if degree > 1 {
             degrees.push((name.as_str(), degree));
         }
@@ -29,6 +27,11 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
         return Err(PlanError::OwnMesh { mesh: model.mesh.name.clone() });
     }
     Ok(())
+}
+
+/// The error for a name in the rank order that is none of the axes that a layout has.
+fn unknown(name: &str) -> PlanError {
+    PlanError::UnknownAxis { name: name.to_string(), known: Layout::AXES.join(", ") }
 }
 
 /// Without a mesh line all shardings are open.

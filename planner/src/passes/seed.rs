@@ -5,7 +5,6 @@
 //! dims stay open. A model with no open dim has been through here.
 
 use crate::PlanError;
-use crate::sections::is_settled;
 use cost::Cluster;
 use ir::goal::{Goal, SeedRule, SeedTarget};
 use ir::graph::{ArgKind, Block, Model};
@@ -14,7 +13,7 @@ use ir::mesh::{Axes, Mesh};
 use ir::types::{Dims, Type};
 
 pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), PlanError> {
-    if is_settled(model) {
+    if model.is_settled() {
         return Ok(());
     }
     if goal.layout.devices() > 1 {

@@ -1,7 +1,6 @@
 //! Why a checkpoint cannot be written or read.
 
 use crate::exec;
-use ir::catalogue::Code;
 use std::path::PathBuf;
 
 /// What went wrong. Each says what and where; what to do depends on who asked.
@@ -52,20 +51,6 @@ pub enum Error {
     /// A rank failed.
     #[error(transparent)]
     Machine(#[from] exec::Error),
-}
-
-impl Error {
-    /// Its code.
-    pub fn code(&self) -> Code {
-        match self {
-            Error::Missing { .. } => Code::CheckpointMissing,
-            Error::Damaged { .. } => Code::CheckpointDamaged,
-            Error::Version { .. } => Code::CheckpointVersion,
-            Error::Mismatch { .. } => Code::CheckpointMismatch,
-            Error::Unwritable { .. } => Code::CheckpointUnwritable,
-            Error::Machine(_) => Code::RankFailed,
-        }
-    }
 }
 
 /// What a run and a checkpoint do not agree about.

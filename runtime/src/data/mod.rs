@@ -90,17 +90,17 @@ impl Part {
     }
 }
 
-/// Why text cannot be trained on. Every message says what, where, and what to do.
+/// Why text cannot be trained on.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     /// Nothing is at the path.
-    #[error("no training text at {}: there is no such file or folder; check the path", path.display())]
+    #[error("no training text at {}: there is no such file or folder", path.display())]
     Missing {
         /// The path asked for.
         path: PathBuf,
     },
     /// A file or folder exists but cannot be read.
-    #[error("cannot read {}: {source}; check its permissions, or move it out of the data folder", path.display())]
+    #[error("cannot read {}: {source}", path.display())]
     Unreadable {
         /// The file or folder that failed.
         path: PathBuf,
@@ -108,14 +108,14 @@ pub enum DataError {
         source: io::Error,
     },
     /// The path is a device, a pipe or a socket.
-    #[error("{} is neither a file nor a folder; name a text file or a folder of text files", path.display())]
+    #[error("{} is neither a file nor a folder", path.display())]
     NotAFile {
         /// The path asked for.
         path: PathBuf,
     },
     /// The folder has no file to consider.
     #[error(
-        "the folder {} has no files (hidden ones, links and folders named `target` are left out); put text files in it",
+        "the folder {} has no files (hidden ones, links and folders named `target` are left out)",
         path.display()
     )]
     EmptyFolder {
@@ -124,7 +124,7 @@ pub enum DataError {
     },
     /// There are files, but all of them are binary or empty.
     #[error(
-        "no text at {}: files looked at: {files}, all empty or binary (a NUL, or mostly not UTF-8); give UTF-8 text",
+        "no text at {}: files looked at: {files}, all empty or binary (a NUL, or mostly not UTF-8)",
         path.display()
     )]
     NoText {
@@ -135,8 +135,7 @@ pub enum DataError {
     },
     /// A part is shorter than one sequence and its last label.
     #[error(
-        "too little text at {}: the {role} part has {tokens} tokens, one sequence of {seq} needs {}; \
-         add text, shorten the sequence or change the held-out fraction",
+        "too little text at {}: the {role} part has {tokens} tokens, one sequence of {seq} needs {}",
         path.display(),
         .seq.saturating_add(1)
     )]
@@ -151,10 +150,10 @@ pub enum DataError {
         seq: usize,
     },
     /// A sequence without tokens was asked for.
-    #[error("a sequence of 0 tokens has nothing to learn; ask for a sequence length of at least 1")]
+    #[error("a sequence of 0 tokens has nothing to learn")]
     EmptySequence,
     /// The held-out fraction is outside `[0, 1)`.
-    #[error("held-out fraction {fraction} is outside [0, 1); 0.1 holds out a tenth of the text")]
+    #[error("held-out fraction {fraction} is outside [0, 1)")]
     Fraction {
         /// The fraction asked for.
         fraction: f64,
@@ -181,12 +180,11 @@ mod tests {
     }
 
     #[test]
-    fn messages_say_what_where_and_what_to_do() {
+    fn messages_say_what_and_where() {
         let error = DataError::TooLittle { path: "corpus".into(), role: Role::HeldOut, tokens: 3, seq: 8 };
         assert_eq!(
             error.to_string(),
-            "too little text at corpus: the held-out part has 3 tokens, one sequence of 8 needs 9; \
-             add text, shorten the sequence or change the held-out fraction"
+            "too little text at corpus: the held-out part has 3 tokens, one sequence of 8 needs 9"
         );
     }
 }

@@ -52,9 +52,17 @@ pub const SCHEDULES: &[ScheduleKind] = &[
     },
 ];
 
+/// A name that is not in [`SCHEDULES`].
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("there is no schedule `{0}`; there are {known}", known = SCHEDULES.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", "))]
+pub struct UnknownSchedule(pub String);
+
 /// The schedule of a name.
-pub fn find(name: &str) -> Option<&'static ScheduleKind> {
-    SCHEDULES.iter().find(|kind| kind.name == name)
+///
+/// # Errors
+/// There is none.
+pub fn find(name: &str) -> Result<&'static ScheduleKind, UnknownSchedule> {
+    SCHEDULES.iter().find(|kind| kind.name == name).ok_or_else(|| UnknownSchedule(name.to_string()))
 }
 
 impl ScheduleKind {

@@ -6,7 +6,7 @@ use crate::graph::Model;
 use crate::ids::Token;
 use crate::program::{Instr, Program, Transfer};
 use crate::types::Type;
-use petgraph::algo::{tarjan_scc, toposort};
+use petgraph::algo::{kosaraju_scc, toposort};
 use petgraph::graph::{DiGraph, NodeIndex};
 use std::collections::{BTreeMap, HashMap};
 
@@ -204,7 +204,7 @@ fn sort(
     if let Ok(sorted) = toposort(&graph, None) {
         return Some(sorted.into_iter().map(|node| graph[node]).collect());
     }
-    for cycle in tarjan_scc(&graph).into_iter().filter(|component| component.len() > 1) {
+    for cycle in kosaraju_scc(&graph).into_iter().filter(|component| component.len() > 1) {
         let mut places: Vec<At> = cycle.into_iter().map(|node| graph[node]).collect();
         places.sort_by_key(|at| (at.rank, at.position));
         let stuck = |rank| places.iter().filter(move |at| at.rank == rank);

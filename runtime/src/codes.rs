@@ -1,0 +1,101 @@
+//! The codes of all errors of this crate: one row of the catalogue each, and what to do.
+
+use crate::backends::cuda;
+use crate::checkpoint;
+use crate::comm::Stopped;
+use crate::data::DataError;
+use crate::exec::Error;
+use ir::catalogue::Code;
+use ir::diag::Coded;
+
+impl Coded for DataError {
+    fn code(&self) -> Option<Code> {
+        Some(match self {
+            DataError::Missing { .. } | DataError::Unreadable { .. } | DataError::NotAFile { .. } => Code::DataMissing,
+            DataError::EmptyFolder { .. } | DataError::NoText { .. } => Code::DataEmpty,
+            DataError::TooLittle { .. } => Code::DataTooSmall,
+            DataError::EmptySequence | DataError::Fraction { .. } => Code::BadOption,
+        })
+    }
+
+    fn help(&self) -> Option<String> {
+        let help = match self {
+            DataError::Missing { .. } => "check the path",
+            DataError::Unreadable { .. } => "check its permissions, or move it out of the data folder",
+            DataError::NotAFile { .. } => "name a text file or a folder of text files",
+            DataError::EmptyFolder { .. } => "put text files in it",
+            DataError::NoText { .. } => "give UTF-8 text",
+            DataError::TooLittle { .. } => "add text, shorten the sequence or change the held-out fraction",
+            DataError::EmptySequence => "ask for a sequence length of at least 1",
+            DataError::Fraction { .. } => "0.1 holds out a tenth of the text",
+        };
+        Some(help.to_string())
+    }
+}
+
+impl Coded for Stopped {
+    fn code(&self) -> Option<Code> {
+        Some(Code::RankFailed)
+    }
+
+    fn help(&self) -> Option<String> {
+        Some("the run may be started again as it was".to_string())
+    }
+}
+
+impl Coded for Error {
+    fn code(&self) -> Option<Code> {
+        match self {
+            Error::Load(_) => Some(Code::ProgramInvalid),
+            Error::Input(_) => Some(Code::InputMismatch),
+            Error::Stopped(stopped) => stopped.code(),
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        match self {
+            Error::Load(_) => Some("compile the program again from its model".to_string()),
+            Error::Input(_) => Some("give what the program takes; the machine is as before".to_string()),
+            Error::Stopped(stopped) => stopped.help(),
+        }
+    }
+}
+
+impl Coded for checkpoint::Error {
+    fn code(&self) -> Option<Code> {
+        match self {
+            checkpoint::Error::Missing { .. } => Some(Code::CheckpointMissing),
+            checkpoint::Error::Damaged { .. } => Some(Code::CheckpointDamaged),
+            checkpoint::Error::Version { .. } => Some(Code::CheckpointVersion),
+            checkpoint::Error::Mismatch { .. } => Some(Code::CheckpointMismatch),
+            checkpoint::Error::Unwritable { .. } => Some(Code::CheckpointUnwritable),
+            checkpoint::Error::Machine(error) => error.code(),
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        let help = match self {
+            checkpoint::Error::Missing { .. } => "give a checkpoint, or the folder of a run that has one",
+            checkpoint::Error::Damaged { .. } => "take an older checkpoint",
+            checkpoint::Error::Version { .. } => "resume with the version that wrote it",
+            checkpoint::Error::Mismatch { .. } => "go on as the run began, or start anew elsewhere",
+            checkpoint::Error::Unwritable { .. } => "make room; older checkpoints are as they were",
+            checkpoint::Error::Machine(error) => return error.help(),
+        };
+        Some(help.to_string())
+    }
+}
+
+impl Coded for cuda::Error {
+    fn code(&self) -> Option<Code> {
+        match self {
+            cuda::Error::Program(_) => None,
+            _ => Some(Code::NoGpu),
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        let help = "install the NVIDIA driver and, of the CUDA 13 toolkit, NVRTC and cuBLASLt; LD_LIBRARY_PATH says where else to look";
+        self.code().map(|_| help.to_string())
+    }
+}

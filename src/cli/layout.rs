@@ -1,0 +1,24 @@
+//! The options that say how a model lies on devices, the same for every verb that compiles one.
+
+use clap::Args;
+use serde::Serialize;
+
+/// The layout, whole or by parts.
+#[derive(Args, Serialize)]
+pub(super) struct LayoutFlags {
+    /// The layout: dp, tp, pp, sp, zero, mbs, schedule, order, stages [default: one device]
+    #[arg(long, value_name = "LAYOUT")]
+    mesh: Option<String>,
+    /// Sequences per micro-batch and data-parallel rank [default: 1; `train` takes up to 8]
+    #[arg(long, value_name = "N")]
+    mbs: Option<u64>,
+    /// Sequence parallelism: shard the residual stream over tp
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    sp: Option<bool>,
+    /// ZeRO stage: 0, or 1 to shard optimizer state over dp [default: 0]
+    #[arg(long, value_name = "STAGE")]
+    zero: Option<u8>,
+    /// Pipeline schedule: see `meshwright schedules` [default: 1f1b]
+    #[arg(long, value_name = "KIND")]
+    schedule: Option<String>,
+}

@@ -1,0 +1,27 @@
+//! Text files of the user's, read whole.
+
+use crate::error::Error;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// No text that is read whole is larger: a level of Llama 3.1 405B on a large mesh prints as some megabytes.
+const MOST_BYTES: u64 = 1 << 28;
+
+/// The text of a file; `-` is standard input.
+///
+/// # Errors
+/// It cannot be read, is no UTF-8, or does not end.
+pub fn read_text(path: &Path) -> Result<String, Error> {
+    let text = if path == Path::new("-") { whole(io::stdin().lock()) } else { File::open(path).and_then(whole) };
+    text.map_err(|why| Error::file("read", path, &why))
+}
+
+fn whole(file: impl Read) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {} MiB", MOST_BYTES >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
+}

@@ -1,0 +1,188 @@
+//! Errors that no command line can give, or none that gives the same text everywhere.
+
+use cost::CPU;
+use ir::catalogue::Code;
+use ir::diag::Coded;
+use ir::goal::{Goal, Layout};
+use ir::graph::SectionKind;
+use ir::schedule::Schedule;
+use ir::staged::Staged;
+use ir::text::{File, parse};
+use ir::verify::{verify, verify_planned};
+use meshwright::compiling::{Compiling, compile_source};
+use meshwright::model_source::ModelSource;
+use meshwright::train::{Quiet, TrainRequest, check_ops, train};
+use runtime::arena::Arena;
+use runtime::backends::cuda::device::Device;
+use runtime::checkpoint::{Position, Save, save};
+use runtime::comm::threads::Fabric;
+use runtime::comm::{Awaited, Communicator};
+use runtime::exec::{Machine, Options, StepInput};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A call of the library that is refused.
+pub(crate) struct Call {
+    /// With this code.
+    pub(crate) code: Code,
+    /// Makes the call.
+    pub(crate) refused: fn() -> Option<Code>,
+}
+
+const fn call(code: Code, refused: fn() -> Option<Code>) -> Call {
+    Call { code, refused }
+}
+
+/// One row a code.
+pub(crate) const CALLS: &[Call] = &[
+    call(Code::UseBeforeDefinition, use_before_definition),
+    call(Code::RuleViolated, rule_violated),
+    call(Code::PendingSum, pending_sum),
+    call(Code::BadStorage, bad_storage),
+    call(Code::ImpossibleDegrees, impossible_degrees),
+    call(Code::NotPlanned, not_planned),
+    call(Code::NotFinite, not_finite),
+    call(Code::RankFailed, rank_failed),
+    call(Code::InputMismatch, input_mismatch),
+    call(Code::CheckpointUnwritable, checkpoint_unwritable),
+    call(Code::NoGpu, no_gpu),
+    call(Code::OpWithoutGpuKernel, op_without_gpu_kernel),
+    #[cfg(target_os = "linux")]
+    call(Code::TooLittleMemory, too_little_memory),
+];
+
+fn example() -> ModelSource {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/example.ir");
+    ModelSource::open(&path.display().to_string()).unwrap()
+}
+
+fn example_file() -> File {
+    match example() {
+        ModelSource::Text { file, .. } => *file,
+        ModelSource::Config { .. } => panic!("the example is a text"),
+    }
+}
+
+fn use_before_definition() -> Option<Code> {
+    let mut model = example_file().model;
+    let block = model.blocks.values_mut().next()?;
+    block[SectionKind::F].stmts.swap(0, 1);
+    verify(&model).unwrap_err().code()
+}
+
+/// The code that the checker of planned models finds.
+fn planned(text: &str) -> Option<Code> {
+    verify_planned(&parse(text).unwrap().model).unwrap_err().code()
+}
+
+fn rule_violated() -> Option<Code> {
+    planned(
+        r#"
+        mesh @m = [tp=2]
+        dims [b=8, h=16, f=64]
+        block @up(%x: f32[b, h]; %w: param f32[h, f{tp}]) -> f32[b, f] {
+            %y: f32[b, f] = einsum(%x, %w, eq="b h, h f -> b f")
+            return %y
+        }"#,
+    )
+}
+
+fn pending_sum() -> Option<Code> {
+    planned(
+        r#"
+        mesh @m = [tp=2]
+        dims [b=8, h=16, f=64]
+        block @down(%x: f32[b, f{tp}]; %w: param f32[f{tp}, h]) -> f32[b, h] {
+            %p: f32[b, h]+{tp} = einsum(%x, %w, eq="b f, f h -> b h")
+            %y: f32[b, h] = silu(%p)
+            return %y
+        }"#,
+    )
+}
+
+fn bad_storage() -> Option<Code> {
+    planned(
+        r#"
+        mesh @m = [dp=2]
+        dims [b=8, h=16, f=64]
+        block @up(%x: f32[b, h]; %w: param f32[h, f]/{dp}) -> f32[b, f] {
+            %y: f32[b, f] = einsum(%x, %w, eq="b h, h f -> b f")
+            return %y
+        }"#,
+    )
+}
+
+fn impossible_degrees() -> Option<Code> {
+    let layout = Layout { dp: 2, tp: 6, ..Layout::default() };
+    let goal = Goal { levels: vec![4], ..Goal::of(layout) };
+    planner::plan(example_file().model, &goal, &CPU, None, &mut |_, _| {}).unwrap_err().code()
+}
+
+fn not_planned() -> Option<Code> {
+    let staged = Staged { name: "m".into(), stages: Vec::new() };
+    let schedule = Schedule { name: "1f1b".into(), rows: Vec::new() };
+    let model = example_file().model;
+    scheduler::emit::emit(&model, &staged, &schedule, 1, &CPU).unwrap_err().code()
+}
+
+/// Trains on this folder of tests.
+fn training() -> TrainRequest {
+    let folder = std::env::temp_dir().join(format!("meshwright-catalogue-{}", std::process::id()));
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let small =
+        TrainRequest { model: "tiny-gpt2".into(), seq: 16, global_batch: 4, steps: 3, ..TrainRequest::default() };
+    TrainRequest { data, out: folder, ..small }
+}
+
+fn not_finite() -> Option<Code> {
+    let request = training();
+    let request = TrainRequest { lr: 1e30, optimizer: "sgd".into(), clip: 0.0, warmup: 0, ..request };
+    let refused = train(&request, &mut Quiet).unwrap_err().code();
+    std::fs::remove_dir_all(&request.out).unwrap();
+    refused
+}
+
+#[cfg(target_os = "linux")]
+fn too_little_memory() -> Option<Code> {
+    let request = TrainRequest { model: "llama2-7b".into(), mesh: "dp=512".into(), global_batch: 512, ..training() };
+    train(&request, &mut Quiet).unwrap_err().code()
+}
+
+fn rank_failed() -> Option<Code> {
+    let fabric = Fabric::new(2, false);
+    let ranks = [0, 1].map(|rank| fabric.end(rank, Arc::new(Arena::new(64).unwrap())));
+    fabric.enter(2);
+    ranks[1].fail("out of memory".into());
+    ranks[0].wait(&mut || Some(Awaited::Peers { group: 0 })).err()?.code()
+}
+
+fn compiled(source: &ModelSource) -> File {
+    compile_source(source, &Compiling::default(), None, &mut |_, _| {}).unwrap()
+}
+
+fn machine() -> Machine {
+    let file = compiled(&example());
+    Machine::load(&file.model, file.program.as_ref().unwrap(), &Options::default()).unwrap()
+}
+
+fn input_mismatch() -> Option<Code> {
+    let mut machine = machine();
+    let input = StepInput { microbatches: Vec::new(), valid_tokens: 1, loss_scale: 1.0, lr: 0.1, step: 1 };
+    machine.step(input).unwrap_err().code()
+}
+
+fn checkpoint_unwritable() -> Option<Code> {
+    let run = Path::new("/dev/null/run");
+    let position = Position { step: 1, consumed_samples: 1, epoch: 0, shuffle_seed: 0, rng_key: 0 };
+    let what = Save { run, position, fixed: &serde_json::Value::Null, keep_last: 1 };
+    save(&mut machine(), &what).unwrap_err().code()
+}
+
+fn no_gpu() -> Option<Code> {
+    Device::open(usize::MAX).map(drop).unwrap_err().code()
+}
+
+fn op_without_gpu_kernel() -> Option<Code> {
+    let program = compiled(&ModelSource::open("tiny-gpt2").unwrap()).program?;
+    check_ops("cuda", &program).unwrap_err().code()
+}
