@@ -11,6 +11,7 @@ mod report;
 mod row;
 mod scratch;
 mod sharing;
+mod walk;
 
 use frame::Layout;
 use ir::arena::Arena;

@@ -71,6 +71,11 @@ impl Needs {
         parts
     }
 
+    /// The instruction at which the last part of a block is gone.
+    pub(super) fn end(&self, block: &Block) -> usize {
+        self.parts[block.parts.clone()].iter().map(|part| part.end).max().unwrap_or(block.start)
+    }
+
     pub(super) fn hold(&mut self, part: usize) {
         self.parts[part].holders += 1;
     }

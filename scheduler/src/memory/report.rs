@@ -1,6 +1,6 @@
 //! What the arena of each class holds when it is fullest.
 
-use super::bound::Moment;
+use super::bound::{Moment, moments};
 use super::held::{self, Catalogue};
 use super::row::{self, Layouts};
 use crate::memory::frame::Layout;
@@ -45,7 +45,8 @@ pub fn report(model: &Model, program: &Program) -> Vec<ClassReport> {
 fn class_report(model: &Model, program: &Program, layouts: &Layouts, class: &Class) -> ClassReport {
     let catalogue = held::catalogue(model, program, class);
     let needs = row::needs(model, program, layouts, class);
-    let Moment { kept, boundary, scratch } = Moment::fullest(&needs, layouts, class);
+    let fullest = moments(&needs, layouts, class).into_iter().max_by_key(Moment::bytes);
+    let Moment { kept, boundary, scratch } = fullest.unwrap_or_default();
     let of = |wanted: fn(&Role) -> bool| held_bytes(&catalogue, wanted);
     let parameters = of(|role| *role == Role::Param);
     let gradients = of(|role| *role == Role::Gradient);

@@ -3,8 +3,8 @@
 
 use super::frame::{Layout, Piece};
 use super::needs::Needs;
-use super::pack::{Placed, Walk};
 use super::row::Layouts;
+use super::walk::{Placed, Walk};
 use ir::ids::BodyId;
 use ir::program::{Class, Instr};
 use std::collections::HashMap;
