@@ -10,4 +10,5 @@ pub mod error;
 pub mod layout;
 pub mod model_source;
 pub mod pipeline;
+pub mod predicting;
 pub mod train;

@@ -10,3 +10,4 @@ pub mod learning_rate;
 pub mod metrics;
 pub mod reference;
 pub mod state;
+pub mod trace;

@@ -1,11 +1,12 @@
 //! `meshwright train`: trains a model on text.
 
-use super::TableFormat;
 use super::number::{count, seconds};
 use super::progress::Watch;
 use super::request::{Fields, from_json, from_toml, resolve};
+use super::{TableFormat, prediction, profile};
 use crate::error::Error;
-use crate::train::{TrainReport, TrainRequest, train};
+use crate::predicting::write_trace;
+use crate::train::{TrainReport, TrainRequest, predict, train};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -21,6 +22,8 @@ Examples:
   meshwright train tiny-llama --data .
   meshwright train tiny-llama --data notes/ --mesh dp=2,tp=2,pp=2 --steps 200 --global-batch 32
   meshwright train path/to/config.json --data book.txt --mesh tp=2 --sp --seq 256 --lr 1e-3 --out runs/1
+  meshwright train tiny-llama --data . --steps 20 --mesh tp=2 --profile --trace step.json
+  meshwright train tiny-llama --mesh dp=2,tp=2,pp=2 --backend null
   meshwright train --config runs/1/run.toml --seed 1 --out runs/2")]
 pub(super) struct Train {
     #[command(flatten)]
@@ -94,7 +97,7 @@ struct Flags {
     /// Type of parameters and compute: f32 [default: f32]
     #[arg(long, value_name = "TYPE")]
     precision: Option<String>,
-    /// What computes: cpu [default: cpu]
+    /// What computes: cpu, or null, which runs nothing and tells what a step would take by the cost model [default: cpu]
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
     /// Steps between validations; 0: only at the end [default: 100]
@@ -106,6 +109,15 @@ struct Flags {
     /// Where run.toml and metrics.jsonl go [default: out]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Measure where the time goes, by op and by what is waited for, and print it at the end
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    profile: Option<bool>,
+    /// Write one step in time to this file, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// The step that --trace shows [default: the last]
+    #[arg(long, value_name = "STEP")]
+    trace_step: Option<u64>,
 }
 
 impl Train {
@@ -116,6 +128,11 @@ impl Train {
             (None, None) => Fields::new(),
         };
         let request: TrainRequest = resolve(fields, &self.flags)?;
+        if request.backend == "null" {
+            let (step, trace) = predict(&request)?;
+            request.trace.iter().try_for_each(|path| write_trace(&trace, path))?;
+            return prediction::print(&step, self.format);
+        }
         let json = self.format == TableFormat::Json;
         let report = train(&request, &mut Watch::new(json))?;
         if json { super::json(&report) } else { Ok(summary(&report)) }
@@ -133,7 +150,7 @@ fn summary(report: &TrainReport) -> String {
         text += &format!("bigram entropy   {bigram:.4} nats per byte: the model is {:.4} {side} it\n", below.abs());
     }
     let devices = report.run.devices;
-    text + &format!(
+    text += &format!(
         "speed            {} tokens/s on {devices} device{}, {} tokens in {}\n\
              outputs          {}: metrics.jsonl, run.toml\n",
         count(report.tokens_per_s),
@@ -141,5 +158,6 @@ fn summary(report: &TrainReport) -> String {
         count(report.tokens as f64),
         seconds(report.seconds),
         report.out.display()
-    )
+    );
+    text + &report.profile.as_ref().map_or_else(String::new, profile::text)
 }

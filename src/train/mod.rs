@@ -5,10 +5,13 @@
 //! ```
 
 mod feed;
+mod measure;
+mod prepare;
 mod report;
 mod request;
 mod run;
 
-pub use report::{Progress, Quiet, RunHeader, TrainReport};
+pub use prepare::predict;
+pub use report::{ProfileReport, Progress, Quiet, RunHeader, TrainReport};
 pub use request::{TrainRequest, check_precision, microbatches};
 pub use run::train;

@@ -66,6 +66,14 @@ pub struct TrainRequest {
     pub eval_batches: u64,
     /// Where `run.toml` and `metrics.jsonl` go.
     pub out: PathBuf,
+    /// Measure where the time goes: by op, by kernel and by what is waited for.
+    pub profile: bool,
+    /// A file for one step in time, for ui.perfetto.dev.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<PathBuf>,
+    /// Which step `trace` shows; the last if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_step: Option<u64>,
 }
 
 impl Default for TrainRequest {
@@ -95,6 +103,9 @@ impl Default for TrainRequest {
             eval_every: 100,
             eval_batches: 4,
             out: "out".into(),
+            profile: false,
+            trace: None,
+            trace_step: None,
         }
     }
 }
@@ -157,16 +168,26 @@ impl TrainRequest {
         Ok(Optimizer { clip, ..optimizer })
     }
 
+    /// Whether the trace can be had: better said before the run than at its end.
+    fn check_trace(&self) -> Result<(), Error> {
+        if let Some(step) = self.trace_step.filter(|step| !(1..=self.steps).contains(step)) {
+            return Err(option(format!("`trace_step` is {step}, but the steps are 1 to {}", self.steps)));
+        }
+        let folder = self.trace.as_ref().and_then(|path| path.parent()).filter(|folder| !folder.as_os_str().is_empty());
+        match folder {
+            Some(folder) if !folder.is_dir() => {
+                let message = format!("cannot write a trace into {}: there is no such folder", folder.display());
+                Err(Error::input(Code::FileUnreadable, message).help("make the folder, or correct --trace"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn check(&self) -> Result<(), Error> {
         check_precision(&self.precision)?;
         self.optimizer()?;
-        if self.backend != "cpu" {
-            return Err(Error::input(
-                Code::NotInThisVersion,
-                format!("backend `{}` is not in this version", self.backend),
-            )
-            .help("--backend cpu runs every device as a thread of this process"));
-        }
+        check_backend(&self.backend)?;
+        self.check_trace()?;
         for (name, value) in [("steps", self.steps), ("seq", self.seq), ("global_batch", self.global_batch)] {
             if value == 0 {
                 return Err(option(format!("`{name}` is 0, but must be 1 or more")));
@@ -186,6 +207,18 @@ impl TrainRequest {
                 .help("0.1 holds out a tenth of the text"));
         }
         Ok(())
+    }
+}
+
+/// Whether there is such a backend.
+fn check_backend(backend: &str) -> Result<(), Error> {
+    let help = "--backend cpu runs every device as a thread of this process, null only predicts a step";
+    match backend {
+        "cpu" | "null" => Ok(()),
+        "cuda" => {
+            Err(Error::input(Code::NotInThisVersion, "backend `cuda` is not in this version".to_string()).help(help))
+        }
+        other => Err(option(format!("there is no backend `{other}`")).help(help)),
     }
 }
 

@@ -1,19 +1,17 @@
 //! The training loop.
 
 use super::feed::Feed;
+use super::measure::Measure;
+use super::prepare::{Prepared, prepare};
 use super::report::{Progress, RunHeader, TrainReport};
-use super::request::{TrainRequest, microbatches};
-use crate::compiling::{compile, open};
+use super::request::TrainRequest;
 use crate::error::Error;
-use crate::model_source::ModelSource;
-use crate::pipeline::CompileRequest;
 use cost::CPU;
 use ir::catalogue::Code;
-use ir::goal::{Goal, Layout};
+use ir::goal::Layout;
 use ir::graph::Model;
 use ir::staged::Staged;
 use ir::text::File;
-use ir::types::DType;
 use runtime::data::bigram::bigram_entropy;
 use runtime::data::sampler::Sampler;
 use runtime::data::text::TextData;
@@ -33,29 +31,16 @@ const SCHEMA: &str = "meshwright.train/1";
 /// # Errors
 /// The request is wrong or cannot be had, a rank failed, or the loss stopped being a number.
 pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
-    let mut request = request.resolved()?;
-    let layout = request.layout()?;
-    let source = ModelSource::open(&request.model)?;
-    let file = open(&source, &layout, request.seq, DType::F32)?;
-    let feed = Feed::of(&file.model)?;
-    request.seq = feed.seq;
-    let microbatches = microbatches(request.global_batch, feed.sequences)?;
+    let Prepared { request, layout, compiled, feed, microbatches } = prepare(request)?;
     let data = TextData::load(&request.data, request.valid_fraction)?;
     let samplers = Samplers {
         train: Sampler::new(&data.train, feed.seq as usize, request.seed)?,
         valid: Sampler::in_order(&data.valid, feed.seq as usize)?,
     };
-    let order = CompileRequest {
-        goal: Goal::of(layout.clone()),
-        optimizer: request.optimizer()?,
-        microbatches,
-        stop_after: None,
-    };
-    let compiled = compile(&source, file, &order, &mut |_, _| {})?;
-    let machine = load(&compiled, request.seed, microbatches)?;
+    let (machine, measure) = load(&compiled, &request, microbatches)?;
     let header = header(&request, layout, &compiled, &data, &feed, microbatches);
     let metrics = outputs(&request, header.parameters)?;
-    let mut run = Run { request, feed, samplers, machine, metrics, microbatches, header };
+    let mut run = Run { request, feed, samplers, machine, measure, metrics, microbatches, header };
     run.go(progress)
 }
 
@@ -71,6 +56,7 @@ struct Run<'a> {
     feed: Feed,
     samplers: Samplers<'a>,
     machine: Machine,
+    measure: Option<Measure>,
     metrics: MetricsWriter,
     microbatches: u32,
     header: RunHeader,
@@ -105,6 +91,7 @@ impl Run<'_> {
             tokens_per_s: tokens as f64 / training,
             seconds: clock.elapsed().as_secs_f64(),
             out: self.request.out.clone(),
+            profile: self.measure.as_ref().and_then(Measure::report),
         })
     }
 
@@ -118,6 +105,7 @@ impl Run<'_> {
         let data_wait_s = clock.elapsed().as_secs_f64();
         let StepOutput { loss, grad_norm, .. } = self.machine.step(input).map_err(machine_error)?;
         let step_time_s = clock.elapsed().as_secs_f64();
+        self.measure.iter_mut().try_for_each(|measure| measure.step(step, &self.machine))?;
         let tokens = self.header.tokens_per_step();
         let tokens_per_s = tokens as f64 / step_time_s;
         let record = StepRecord {
@@ -130,7 +118,7 @@ impl Run<'_> {
             tokens_per_s_per_device: tokens_per_s / self.header.devices as f64,
             step_time_s,
             data_wait_s,
-            mfu: None,
+            mfu: self.measure.as_ref().and_then(|measure| measure.mfu(step_time_s)),
             mem_peak_bytes: self.machine.arena_bytes().into_iter().max(),
             skipped: false,
         };
@@ -168,8 +156,9 @@ impl Run<'_> {
     }
 }
 
-/// The machine for a compiled file, with its forward-only program beside it. The cores are dealt out evenly to devices.
-fn load(compiled: &File, seed: u64, microbatches: u32) -> Result<Machine, Error> {
+/// The machine for a compiled file, with its forward-only program beside it, and what it is measured by. The cores are dealt
+/// out evenly to devices.
+fn load(compiled: &File, request: &TrainRequest, microbatches: u32) -> Result<(Machine, Option<Measure>), Error> {
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
     };
@@ -177,9 +166,12 @@ fn load(compiled: &File, seed: u64, microbatches: u32) -> Result<Machine, Error>
     let mut forward = forward.map_err(|why| Error::fault("emit", why))?;
     memory(&compiled.model, &mut forward, Some(program));
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    let threads = (cores / compiled.model.mesh.devices() as usize).max(1);
-    let options = Options { seed, threads, evaluation: Some(&forward), lanes: None };
-    Machine::load(&compiled.model, program, &options).map_err(machine_error)
+    let devices = compiled.model.mesh.devices() as usize;
+    let threads = (cores / devices).max(1);
+    let measure = Measure::new(request, &compiled.model, program, cores.min(threads * devices))?;
+    let record = measure.is_some();
+    let options = Options { seed: request.seed, threads, evaluation: Some(&forward), lanes: None, record };
+    Ok((Machine::load(&compiled.model, program, &options).map_err(machine_error)?, measure))
 }
 
 fn header(

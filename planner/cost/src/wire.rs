@@ -18,6 +18,11 @@ pub fn seconds_of_collective(link: &Link, collective: &Collective, bytes: u64, n
     }
 }
 
+/// Seconds of a message from one rank to another.
+pub fn seconds_of_message(link: &Link, bytes: u64) -> f64 {
+    bytes as f64 / link.bandwidth + link.latency
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,3 +1,4 @@
 //! The devices that programs run on.
 
 pub mod cpu;
+pub mod null;
