@@ -11,5 +11,6 @@ pub mod files;
 pub mod layout;
 pub mod model_source;
 pub mod pipeline;
+pub mod predicting;
 pub mod reshard;
 pub mod train;

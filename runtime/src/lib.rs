@@ -12,3 +12,4 @@ pub mod learning_rate;
 pub mod metrics;
 pub mod reference;
 pub mod state;
+pub mod trace;

@@ -7,6 +7,7 @@ pub mod cut;
 pub mod emit;
 pub mod grid;
 pub mod memory;
+pub mod predict;
 pub mod report;
 pub mod schedules;
 pub mod simulate;

@@ -3,11 +3,14 @@
 use super::layout::LayoutFlags;
 use super::memory::memory_table;
 use super::request::{Fields, from_json, resolve};
+use super::{TableFormat, prediction};
 use crate::compiling::{Compiling, compile_source};
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline;
+use crate::predicting::{predict, write_trace};
 use clap::Args;
+use cost::CPU;
 use ir::catalogue::Code;
 use ir::diag::nearest;
 use ir::text;
@@ -29,6 +32,7 @@ Examples:
   meshwright compile tiny-llama --mesh dp=2,tp=2
   meshwright compile gpt2 --mesh tp=4 --stop-after collectives
   meshwright compile llama3-8b --mesh tp=8,pp=4 --seq 8192 --global-batch 64 --dump llama
+  meshwright compile llama3-405b --mesh tp=8,pp=16,dp=128 --seq 8192 --precision bf16 --predict
   meshwright compile llama/07-collectives.ir --global-batch 64"
 )]
 pub(super) struct Compile {
@@ -40,6 +44,15 @@ pub(super) struct Compile {
     /// Write a numbered file per pass into this folder instead of printing the last
     #[arg(long, value_name = "DIR")]
     dump: Option<PathBuf>,
+    /// Print what a step would take by the cost model instead: by the stages' costs, and by a run of the program on clocks
+    #[arg(long, conflicts_with = "stop_after")]
+    predict: bool,
+    /// With --predict: write the predicted step to this file, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE", requires = "predict")]
+    trace: Option<PathBuf>,
+    /// With --predict: how the answer is printed
+    #[arg(long, value_enum, default_value_t)]
+    format: TableFormat,
     /// JSON with the same fields (`-`: standard input); flags win over it
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
@@ -78,6 +91,11 @@ impl Compile {
         let memory = memory_table(&file);
         dump.write_memory(memory.as_deref());
         let written = dump.finish()?;
+        if self.predict {
+            let (step, trace) = predict(&file, &CPU)?;
+            self.trace.iter().try_for_each(|path| write_trace(&trace, path))?;
+            return prediction::print(&step, self.format);
+        }
         // It goes beside the answer, which stays text in the language of the IR.
         let _ = memory.map(|table| write!(std::io::stderr().lock(), "{table}"));
         if self.dump.is_some() { Ok(written) } else { Ok(text::print(&file)) }

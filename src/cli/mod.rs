@@ -9,6 +9,8 @@ mod memory;
 mod models;
 mod number;
 mod passes;
+mod prediction;
+mod profile;
 mod progress;
 mod request;
 mod reshard;
@@ -33,6 +35,7 @@ Examples:
   meshwright train tiny-llama --data .                         train a small model on the text at hand
   meshwright train tiny-llama --data . --mesh dp=2,tp=2,pp=2   the same on eight virtual devices
   meshwright compile gpt2 --mesh dp=2,tp=2 --dump ir           see what every pass does
+  meshwright compile gpt2 --mesh dp=2,tp=2 --predict           what a step would take
   meshwright schedule --stages 4 --microbatches 8 --kind 1f1b  see a pipeline schedule
 
 Exit status: 0 done, 1 the input is wrong, 2 usage, 3 a fault of ours, 5 a run failed and may be restarted,

@@ -1,12 +1,13 @@
 //! `meshwright train`: trains a model on text.
 
-use super::TableFormat;
 use super::layout::LayoutFlags;
 use super::number::{count, finite, seconds};
 use super::progress::Watch;
 use super::request::{Fields, from_json, from_toml, resolve};
+use super::{TableFormat, prediction, profile};
 use crate::error::Error;
-use crate::train::{TrainReport, TrainRequest, train};
+use crate::predicting::write_trace;
+use crate::train::{TrainReport, TrainRequest, predict, train};
 use clap::Args;
 use runtime::checkpoint::run_of;
 use serde::Serialize;
@@ -25,6 +26,8 @@ Examples:
   meshwright train tiny-llama --data .
   meshwright train tiny-llama --data notes/ --mesh dp=2,tp=2,pp=2 --steps 200 --global-batch 32
   meshwright train path/to/config.json --data book.txt --mesh tp=2 --sp --seq 256 --lr 1e-3 --out runs/1
+  meshwright train tiny-llama --data . --steps 20 --mesh tp=2 --profile --trace step.json
+  meshwright train tiny-llama --mesh dp=2,tp=2,pp=2 --backend null
   meshwright train --config runs/1/run.toml --seed 1 --out runs/2
   meshwright train tiny-llama --data book.txt --save-every 50 --out runs/3
   meshwright train --resume runs/3 --mesh dp=2,tp=2 --steps 800"
@@ -89,7 +92,8 @@ struct Flags {
     /// Type of parameters and compute: f32 [default: f32]
     #[arg(long, value_name = "TYPE")]
     precision: Option<String>,
-    /// What computes: cpu, or cuda for an NVIDIA GPU [default: cpu]
+    /// What computes: cpu; cuda for an NVIDIA GPU; null, which runs nothing and tells what a step would take by the cost model
+    /// [default: cpu]
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
     /// Steps between validations; 0: only at the end [default: 100]
@@ -116,6 +120,15 @@ struct Flags {
     /// Where run.toml, metrics.jsonl and checkpoints go [default: out]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Measure where the time goes, by op and by what is waited for, and print it at the end
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    profile: Option<bool>,
+    /// Write one step in time to this file, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// The step that --trace shows [default: the last]
+    #[arg(long, value_name = "STEP")]
+    trace_step: Option<u64>,
 }
 
 impl Train {
@@ -129,6 +142,11 @@ impl Train {
             },
         };
         let request: TrainRequest = resolve(fields, &self.flags)?;
+        if request.backend == "null" {
+            let (step, trace) = predict(&request)?;
+            request.trace.iter().try_for_each(|path| write_trace(&trace, path))?;
+            return prediction::print(&step, self.format);
+        }
         let json = self.format == TableFormat::Json;
         let report = train(&request, &mut Watch::new(json))?;
         if json { super::json(&report) } else { Ok(summary(&report)) }
@@ -162,7 +180,7 @@ fn summary(report: &TrainReport) -> String {
     let saved = report.checkpoint.as_ref().and_then(|path| path.file_name());
     let saved = saved.map_or_else(String::new, |name| format!(", {}", name.display()));
     let devices = report.run.devices;
-    text + &format!(
+    text += &format!(
         "speed            {} tokens/s on {devices} device{}, {} tokens in {}\n\
              outputs          {}: metrics.jsonl, run.toml{}\n",
         count(report.tokens_per_s),
@@ -171,5 +189,6 @@ fn summary(report: &TrainReport) -> String {
         seconds(report.seconds),
         report.out.display(),
         saved
-    )
+    );
+    text + &report.profile.as_ref().map_or_else(String::new, profile::text)
 }

@@ -8,7 +8,7 @@ use runtime::backends::cuda::device::Device;
 use runtime::backends::cuda::{self, plan};
 
 /// The names of the backends.
-pub(super) const BACKENDS: [&str; 2] = ["cpu", "cuda"];
+pub(super) const BACKENDS: [&str; 3] = ["cpu", "cuda", "null"];
 
 /// Whether the backend of a name can be used here.
 ///

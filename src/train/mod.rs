@@ -7,12 +7,15 @@
 mod backend;
 mod checkpoint;
 mod feed;
+mod measure;
+mod prepare;
 mod report;
 mod request;
 mod room;
 mod run;
 
 pub use backend::{check_ops, no_gpu};
-pub use report::{Progress, Quiet, RunHeader, TrainReport};
+pub use prepare::predict;
+pub use report::{ProfileReport, Progress, Quiet, RunHeader, TrainReport};
 pub use request::{TrainRequest, check_precision, microbatches};
 pub use run::train;

@@ -2,7 +2,9 @@
 
 use ir::goal::Layout;
 use runtime::metrics::{EvalRecord, StepRecord};
+use runtime::trace::{KernelTime, Peak};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Told of a run as it goes.
@@ -99,4 +101,26 @@ pub struct TrainReport {
     pub checkpoint: Option<PathBuf>,
     /// Where the outputs lie.
     pub out: PathBuf,
+    /// Where the time went, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<ProfileReport>,
+}
+
+/// Where the time of a run went.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ProfileReport {
+    /// Steps that were measured: all but the first, which warms up.
+    pub steps: u64,
+    /// Seconds of a step, from the first order to the last answer of the devices.
+    pub step_s: f64,
+    /// Ranks, which share the machine.
+    pub ranks: u64,
+    /// What the machine can do, measured just before the run.
+    pub peak: Peak,
+    /// Matrix products and attention FLOPs of the model, per second of a step.
+    pub model_flops_per_s: f64,
+    /// Shares of the ranks' time: kernels by kind, communication by axes, waiting, idle. They sum to 1.
+    pub shares: BTreeMap<String, f64>,
+    /// By op and shapes, the longest first.
+    pub kernels: Vec<KernelTime>,
 }

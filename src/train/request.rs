@@ -75,6 +75,14 @@ pub struct TrainRequest {
     pub resume: Option<PathBuf>,
     /// Where `run.toml`, `metrics.jsonl` and checkpoints go.
     pub out: PathBuf,
+    /// Measure where the time goes: by op, by kernel and by what is waited for.
+    pub profile: bool,
+    /// A file for one step in time, for ui.perfetto.dev.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<PathBuf>,
+    /// Which step `trace` shows; the last if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_step: Option<u64>,
 }
 
 impl Default for TrainRequest {
@@ -107,6 +115,9 @@ impl Default for TrainRequest {
             keep_last: 3,
             resume: None,
             out: "out".into(),
+            profile: false,
+            trace: None,
+            trace_step: None,
         }
     }
 }
@@ -169,12 +180,26 @@ impl TrainRequest {
         Ok(Optimizer { clip, ..optimizer })
     }
 
+    /// Whether the trace can be had: better said before the run than at its end.
+    fn check_trace(&self) -> Result<(), Error> {
+        if let Some(step) = self.trace_step.filter(|step| !(1..=self.steps).contains(step)) {
+            return Err(option(format!("`trace_step` is {step}, but the steps are 1 to {}", self.steps)));
+        }
+        let folder = self.trace.as_ref().and_then(|path| path.parent()).filter(|folder| !folder.as_os_str().is_empty());
+        match folder {
+            Some(folder) if !folder.is_dir() => {
+                let message = format!("cannot write a trace into {}: there is no such folder", folder.display());
+                Err(Error::input(Code::FileUnreadable, message).help("make the folder, or correct --trace"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn check(&self) -> Result<(), Error> {
         check_precision(&self.precision)?;
         self.optimizer()?;
-        if !BACKENDS.contains(&self.backend.as_str()) {
-            return Err(option(format!("there is no backend `{}`", self.backend)).help("it is cpu or cuda"));
-        }
+        check_backend(&self.backend)?;
+        self.check_trace()?;
         let counts = [("steps", self.steps), ("seq", self.seq), ("global_batch", self.global_batch)];
         for (name, value) in counts.into_iter().chain([("keep_last", self.keep_last)]) {
             if value == 0 {
@@ -196,6 +221,15 @@ impl TrainRequest {
         }
         Ok(())
     }
+}
+
+/// Whether there is such a backend.
+fn check_backend(backend: &str) -> Result<(), Error> {
+    if BACKENDS.contains(&backend) {
+        return Ok(());
+    }
+    let help = "cpu runs every device as a thread of this process, cuda wants a GPU, null only predicts a step";
+    Err(option(format!("there is no backend `{backend}`")).help(help))
 }
 
 /// Whether the type of parameters and compute is one that there is.

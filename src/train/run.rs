@@ -1,22 +1,20 @@
 //! The training loop.
 
-use super::backend::{check_device, check_ops};
+use super::backend::check_ops;
 use super::checkpoint::{find, fixed, is_in, refused};
 use super::feed::Feed;
+use super::measure::Measure;
+use super::prepare::{Prepared, prepare};
 use super::report::{Progress, RunHeader, TrainReport};
-use super::request::{TrainRequest, microbatches};
+use super::request::TrainRequest;
 use super::room;
-use crate::compiling::{compile, open};
 use crate::error::Error;
-use crate::model_source::ModelSource;
-use crate::pipeline::CompileRequest;
 use cost::CPU;
 use ir::catalogue::Code;
-use ir::goal::{Goal, Layout};
+use ir::goal::Layout;
 use ir::graph::Model;
 use ir::staged::Staged;
 use ir::text::File;
-use ir::types::DType;
 use runtime::checkpoint::{Checkpoint, Position, Save, clean, save};
 use runtime::data::bigram::bigram_entropy;
 use runtime::data::sampler::Sampler;
@@ -39,14 +37,7 @@ const SCHEMA: &str = "meshwright.train/1";
 /// The request is wrong or cannot be had, a rank failed, the loss stopped being a number, or a checkpoint cannot be read or
 /// written.
 pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
-    let mut request = request.resolved()?;
-    check_device(&request.backend)?;
-    let layout = request.layout()?;
-    let source = ModelSource::open(&request.model)?;
-    let file = open(&source, &layout, request.seq, DType::F32)?;
-    let feed = Feed::of(&file.model)?;
-    request.seq = feed.seq;
-    let microbatches = microbatches(request.global_batch, feed.sequences)?;
+    let Prepared { request, source, layout, compiled, feed, microbatches } = prepare(request)?;
     let data = TextData::load(&request.data, request.valid_fraction)?;
     let samplers = Samplers {
         train: Sampler::new(&data.train, feed.seq as usize, request.seed)?,
@@ -54,22 +45,26 @@ pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<Trai
     };
     let fixed = fixed(&request, &source, &data);
     let from = find(&request, &fixed)?;
-    let order = CompileRequest {
-        goal: Goal::of(layout.clone()),
-        optimizer: request.optimizer()?,
-        microbatches,
-        stop_after: None,
-    };
-    let compiled = compile(&source, file, &order, &mut |_, _| {})?;
-    let mut machine = load(&compiled, &request, microbatches)?;
+    let (mut machine, measure) = load(&compiled, &request, microbatches)?;
     from.iter().try_for_each(|from| from.load(&mut machine)).map_err(refused)?;
     let mut header = header(&request, layout, &compiled, &data, &feed, microbatches);
     header.done = from.as_ref().map_or(0, |from| from.manifest.position.step);
     header.resumed = from.as_ref().map(|from| from.path.clone());
     let metrics = outputs(&request, header.parameters, from.as_ref())?;
     let samples = from.as_ref().map_or(0, |from| from.manifest.position.consumed_samples);
-    let mut run =
-        Run { request, feed, samplers, machine, metrics, microbatches, header, fixed, samples, checkpoint: None };
+    let mut run = Run {
+        request,
+        feed,
+        samplers,
+        machine,
+        measure,
+        metrics,
+        microbatches,
+        header,
+        fixed,
+        samples,
+        checkpoint: None,
+    };
     run.go(progress)
 }
 
@@ -85,6 +80,7 @@ struct Run<'a> {
     feed: Feed,
     samplers: Samplers<'a>,
     machine: Machine,
+    measure: Option<Measure>,
     metrics: MetricsWriter,
     microbatches: u32,
     header: RunHeader,
@@ -133,6 +129,7 @@ impl Run<'_> {
             seconds: clock.elapsed().as_secs_f64(),
             checkpoint: self.checkpoint.clone(),
             out: self.request.out.clone(),
+            profile: self.measure.as_ref().and_then(Measure::report),
         })
     }
 
@@ -146,6 +143,7 @@ impl Run<'_> {
         let data_wait_s = clock.elapsed().as_secs_f64();
         let StepOutput { loss, grad_norm, .. } = self.machine.step(input).map_err(machine_error)?;
         let step_time_s = clock.elapsed().as_secs_f64();
+        self.measure.iter_mut().try_for_each(|measure| measure.step(step, &self.machine))?;
         let tokens = self.header.tokens_per_step();
         let tokens_per_s = tokens as f64 / step_time_s;
         let record = StepRecord {
@@ -158,7 +156,7 @@ impl Run<'_> {
             tokens_per_s_per_device: tokens_per_s / self.header.devices as f64,
             step_time_s,
             data_wait_s,
-            mfu: None,
+            mfu: self.measure.as_ref().and_then(|measure| measure.mfu(step_time_s)),
             mem_peak_bytes: self.machine.arena_bytes().into_iter().max(),
             skipped: false,
         };
@@ -214,8 +212,9 @@ impl Run<'_> {
     }
 }
 
-/// The machine for a compiled file, with its forward-only program beside it. The cores are dealt out evenly to devices.
-fn load(compiled: &File, request: &TrainRequest, microbatches: u32) -> Result<Machine, Error> {
+/// The machine for a compiled file, with its forward-only program beside it, and what it is measured by. The cores are dealt
+/// out evenly to devices.
+fn load(compiled: &File, request: &TrainRequest, microbatches: u32) -> Result<(Machine, Option<Measure>), Error> {
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
     };
@@ -225,9 +224,12 @@ fn load(compiled: &File, request: &TrainRequest, microbatches: u32) -> Result<Ma
     let mut forward = forward.map_err(|why| Error::fault("emit", why))?;
     memory(&compiled.model, &mut forward, Some(program));
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    let threads = (cores / compiled.model.mesh.devices() as usize).max(1);
-    let options = Options { seed: request.seed, threads, evaluation: Some(&forward), lanes: None };
-    Machine::load(&compiled.model, program, &options).map_err(machine_error)
+    let devices = compiled.model.mesh.devices() as usize;
+    let threads = (cores / devices).max(1);
+    let measure = Measure::new(request, &compiled.model, program, cores.min(threads * devices))?;
+    let record = measure.is_some();
+    let options = Options { seed: request.seed, threads, evaluation: Some(&forward), lanes: None, record };
+    Ok((Machine::load(&compiled.model, program, &options).map_err(machine_error)?, measure))
 }
 
 fn header(

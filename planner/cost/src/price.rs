@@ -2,9 +2,11 @@
 
 use crate::cluster::{Cluster, Device};
 use crate::wire::Traffic;
-use ir::graph::{Block, SectionKind, Stmt};
+use ir::entity::PrimaryMap;
+use ir::graph::{Block, SectionKind, Stmt, ValueData};
+use ir::ids::Value;
 use ir::mesh::Mesh;
-use ir::ops::{Op, OpDef};
+use ir::ops::{Collective, Op, OpDef};
 use ir::types::{Dim, Type};
 
 /// What one rank holds of a tensor, as a type of its own: each dim at its local bound, stored tensors as one run.
@@ -27,29 +29,40 @@ pub fn seconds_of(device: &Device, op: &dyn OpDef, operands: &[&Type], results: 
     compute.max(op.bytes(operands, results) as f64 / device.memory_bandwidth)
 }
 
-/// Seconds of a statement of a block on a mesh. A `reshard` that no pass has replaced takes nothing.
-pub fn seconds_of_stmt(cluster: &Cluster, mesh: &Mesh, block: &Block, stmt: &Stmt) -> f64 {
-    let local = |values: &[_]| values.iter().map(|&v| local_type(block.ty(v), mesh)).collect::<Vec<_>>();
-    let bytes = |types: &[Type]| types.iter().map(Type::bytes).sum::<u64>();
+/// Seconds of a statement on a mesh, among values with sharded types. A `reshard` that no pass has replaced takes nothing.
+pub fn seconds_of_stmt(cluster: &Cluster, mesh: &Mesh, values: &PrimaryMap<Value, ValueData>, stmt: &Stmt) -> f64 {
+    let types = |of: &[Value]| of.iter().map(|&v| &values[v].ty).collect::<Vec<_>>();
+    let (operands, results) = (types(&stmt.operands), types(&stmt.results));
     match &stmt.op {
-        Op::Collective(change) => {
-            let tensors = stmt.operands.iter().zip(&stmt.results);
-            let traffic = tensors.map(|(&a, &b)| Traffic::of(cluster, mesh, change, block.ty(a), block.ty(b)));
-            traffic.fold(Traffic::default(), Traffic::beside).seconds(cluster, mesh, change.over())
-        }
+        Op::Collective(collective) => seconds_of_change(cluster, mesh, collective, &operands, &results),
         Op::Reshard => 0.0,
         Op::Kernel(_) | Op::Made(_) => {
-            let (operands, results) = (local(&stmt.operands), local(&stmt.results));
-            let added = if stmt.accumulate { bytes(&results) as f64 / cluster.device.memory_bandwidth } else { 0.0 };
+            let local = |types: &[&Type]| types.iter().map(|ty| local_type(ty, mesh)).collect::<Vec<_>>();
+            let (operands, results) = (local(&operands), local(&results));
+            let moved = results.iter().map(Type::bytes).sum::<u64>() as f64;
+            let added = if stmt.accumulate { moved / cluster.device.memory_bandwidth } else { 0.0 };
             let (operands, results) = (operands.iter().collect::<Vec<_>>(), results.iter().collect::<Vec<_>>());
             stmt.op.def().map_or(0.0, |def| seconds_of(&cluster.device, def, &operands, &results)) + added
         }
     }
 }
 
+/// Seconds of a layout change of tensors with sharded types, those of a bucket together.
+pub fn seconds_of_change(
+    cluster: &Cluster,
+    mesh: &Mesh,
+    collective: &Collective,
+    operands: &[&Type],
+    results: &[&Type],
+) -> f64 {
+    let tensors = operands.iter().zip(results);
+    let traffic = tensors.map(|(before, after)| Traffic::of(cluster, mesh, collective, before, after));
+    traffic.fold(Traffic::default(), Traffic::beside).seconds(cluster, mesh, collective.over())
+}
+
 /// Seconds of a section of a block on one rank, one statement after the other.
 pub fn seconds_of_section(cluster: &Cluster, mesh: &Mesh, block: &Block, section: SectionKind) -> f64 {
-    block[section].stmts.iter().map(|stmt| seconds_of_stmt(cluster, mesh, block, stmt)).sum()
+    block[section].stmts.iter().map(|stmt| seconds_of_stmt(cluster, mesh, &block.values, stmt)).sum()
 }
 
 #[cfg(test)]

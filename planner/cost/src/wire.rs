@@ -89,6 +89,17 @@ fn shards(mesh: &Mesh, size: u64, axes: &Axes) -> Vec<(u64, u64)> {
     extents.filter(|extent| extent.count > 0).map(|extent| (extent.origin, extent.origin + extent.count)).collect()
 }
 
+/// Seconds of a sum of equal tensors over n ranks that a link joins, as an `all_reduce`.
+pub fn seconds_of_sum(link: &Link, bytes: u64, n: u64) -> f64 {
+    let wire = 2.0 * n.saturating_sub(1) as f64 / n.max(1) as f64 * bytes as f64;
+    wire / link.bandwidth + 2.0 * rounds(n) * link.latency
+}
+
+/// Seconds of a message from one rank to another.
+pub fn seconds_of_message(link: &Link, bytes: u64) -> f64 {
+    bytes as f64 / link.bandwidth + link.latency
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@
 
 use super::play::{Carried, Carrier, Hands, Play};
 use super::sheet::Sheet;
+use super::tape::Tape;
 use crate::backend::Backend;
 use crate::comm::{Awaited, Communicator, Hand};
 use std::any::Any;
@@ -30,6 +31,7 @@ pub(super) struct Apart<C: Communicator> {
     done: Arc<[AtomicBool]>,
     thread: Option<JoinHandle<()>>,
     comm: C,
+    tape: Option<Tape>,
 }
 
 /// What a lane is told to see to.
@@ -53,6 +55,7 @@ struct Flights<C: Communicator> {
     done: Arc<[AtomicBool]>,
     /// Whether the row waits on another thread.
     apart: bool,
+    tape: Option<Tape>,
 }
 
 impl<B: Backend + 'static, C: Communicator> Beside<B, C> {
@@ -68,14 +71,15 @@ impl<B: Backend + 'static, C: Communicator> Beside<B, C> {
     ) -> Result<Beside<B, C>, String> {
         let berths = sheets.iter().map(|sheet| sheet.berths.iter().sum()).max().unwrap_or(0);
         let done: Arc<[AtomicBool]> = (0..berths).map(|_| AtomicBool::new(true)).collect();
-        let flights = Flights { carried: Vec::with_capacity(berths), done: done.clone(), apart: thread.is_some() };
+        let (carried, tape) = (Vec::with_capacity(berths), hands.tape.clone());
+        let flights = Flights { carried, done: done.clone(), apart: thread.is_some(), tape: tape.clone() };
         let lane = Lane { sheets, hands, flights, runs: VecDeque::with_capacity(berths) };
         let Some(name) = thread else { return Ok(Beside::Here(Box::new(lane))) };
         let (orders, given) = sync_channel(berths.max(1));
         let own = comm.hand(Hand::Lane);
         let thread = std::thread::Builder::new().name(name).spawn(move || lane.serve(&own, &given));
         let thread = Some(thread.map_err(|why| format!("no thread for its lane: {why}"))?);
-        Ok(Beside::Apart(Apart { orders: Some(orders), done, thread, comm: comm.hand(Hand::Row) }))
+        Ok(Beside::Apart(Apart { orders: Some(orders), done, thread, comm: comm.hand(Hand::Row), tape }))
     }
 
     /// Starts a run.
@@ -104,7 +108,9 @@ impl<B: Backend, C: Communicator> Carrier<C> for Beside<B, C> {
             Beside::Here(lane) => lane.flights.carry(carried),
             Beside::Apart(lane) => {
                 lane.done[carried.berth].store(carried.flight.is_over(), Ordering::Relaxed);
-                if !carried.flight.is_over() {
+                if carried.flight.is_over() {
+                    carried.note(lane.tape.as_ref());
+                } else {
                     lane.give(Order::Carry(carried));
                 }
             }
@@ -139,7 +145,9 @@ impl<C: Communicator> Drop for Apart<C> {
 impl<C: Communicator> Carrier<C> for Flights<C> {
     fn carry(&mut self, carried: Carried<C>) {
         self.done[carried.berth].store(carried.flight.is_over(), Ordering::Relaxed);
-        if !carried.flight.is_over() {
+        if carried.flight.is_over() {
+            carried.note(self.tape.as_ref());
+        } else {
             self.carried.push(carried);
         }
     }
@@ -153,12 +161,16 @@ impl<C: Communicator> Flights<C> {
     /// Does of all exchanges what can be done; whether one came to its end.
     fn advance(&mut self, comm: &C) -> bool {
         let before = self.carried.len();
-        self.carried.retain_mut(|Carried { call, flight, berth }| {
+        let Flights { carried, done, tape, .. } = self;
+        carried.retain_mut(|carried| {
+            let Carried { call, flight, berth, .. } = carried;
             comm.advance(&call.group, &call.plan, flight);
-            if flight.is_over() {
-                self.done[*berth].store(true, Ordering::Release);
+            let over = flight.is_over();
+            if over {
+                done[*berth].store(true, Ordering::Release);
+                carried.note(tape.as_ref());
             }
-            !flight.is_over()
+            !over
         });
         let ended = self.carried.len() < before;
         if ended && self.apart {

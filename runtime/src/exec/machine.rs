@@ -1,11 +1,13 @@
 //! All ranks of a program as threads of this process, and what a caller can ask of them.
 
 use super::Error;
+use super::decode::decode;
 use super::lane::Beside;
 use super::play::Hands;
 use super::rank::{Answer, Command, CpuWorker, Kept, Rank, Visit};
 use super::row::{Loader, class_of, fed, is_integer};
 use super::sheet::Sheet;
+use super::tape::Tape;
 use super::worker::Worker;
 use crate::arena::Arena;
 use crate::backend::Backend;
@@ -13,6 +15,7 @@ use crate::backends::cpu::Cpu;
 use crate::comm::Stopped;
 use crate::comm::threads::{Fabric, Threads};
 use crate::state::{Part, Role, State, Whole, gather};
+use crate::trace::Trace;
 use ir::graph::Model;
 use ir::ids::ModelValue;
 use ir::mesh::Mesh;
@@ -21,6 +24,7 @@ use ir::types::Type;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 /// How a program is run.
 #[derive(Clone, Debug)]
@@ -34,11 +38,13 @@ pub struct Options<'a> {
     /// Whether each device has a second thread for what goes on beside its row; `None`: where cores are free. Results are
     /// the same to the bit.
     pub lanes: Option<bool>,
+    /// Whether each step is noted, for [`Machine::trace`].
+    pub record: bool,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Options { seed: 0, threads: 1, evaluation: None, lanes: None }
+        Options { seed: 0, threads: 1, evaluation: None, lanes: None, record: false }
     }
 }
 
@@ -99,6 +105,8 @@ pub struct Machine {
     /// Per rank.
     memories: Vec<Memory>,
     failed: Option<Stopped>,
+    /// When the last step began.
+    began: Instant,
 }
 
 /// What a program wants to be fed.
@@ -108,8 +116,11 @@ struct Feeds {
 }
 
 /// What is known of a rank from outside.
-struct Memory {
+pub(super) struct Memory {
     arena: Arc<Arena>,
+    pub(super) sheets: Arc<[Sheet<Threads>]>,
+    /// What its row notes, and what goes on beside it does.
+    pub(super) tapes: Option<[Tape; 2]>,
     /// For each row, the names of what it reports.
     names: Vec<Vec<String>>,
     /// What it has reported last.
@@ -145,6 +156,7 @@ impl Machine {
             ranks: workers.into_iter().enumerate().map(named).collect::<Result<_, _>>()?,
             memories,
             failed: None,
+            began: Instant::now(),
         };
         machine.ask(&Command::Reset(options.seed))?;
         Ok(machine)
@@ -230,6 +242,12 @@ impl Machine {
         self.memories.iter().map(|memory| memory.arena.bytes() as u64).collect()
     }
 
+    /// The last step in time, of the program and model that were loaded; empty if steps are not noted
+    /// ([`Options::record`]).
+    pub fn trace(&self, model: &Model, program: &Program) -> Trace {
+        decode(model, program, &self.memories, self.began)
+    }
+
     fn export(&mut self, wanted: impl Fn(&Role) -> bool) -> Result<BTreeMap<String, Whole>, Error> {
         let parts = |answer| if let Answer::Parts(parts) = answer { parts } else { Vec::new() };
         let mut ranks: Vec<Vec<Part>> = self.ask(&Command::Export)?.into_iter().map(parts).collect();
@@ -240,6 +258,8 @@ impl Machine {
     fn run(&mut self, row: usize, input: StepInput) -> Result<StepOutput, Error> {
         let valid_tokens = input.valid_tokens.max(1) as f32;
         self.fabric.enter(self.ranks.len());
+        self.memories.iter().flat_map(|memory| &memory.tapes).flatten().for_each(Tape::clear);
+        self.began = Instant::now();
         self.ask(&Command::Run(row, Arc::new(input)))?;
         let mut outs = BTreeMap::new();
         for Memory { names, outs: values, .. } in &self.memories {
@@ -339,14 +359,17 @@ fn load_rank(
     let (posts, fed) = (vec![0; most(|sheet| sheet.posts)], vec![0.0; most(|sheet| sheet.fed)]);
     let outs: Arc<[AtomicU32]> = (0..most(|sheet| sheet.outs.len())).map(|_| AtomicU32::new(0)).collect();
     let names = sheets.iter().map(|sheet| sheet.outs.clone()).collect();
-    let memory = Memory { arena: backend.arena().clone(), names, outs: outs.clone() };
     let sheets: Arc<[Sheet<Threads>]> = sheets.into();
+    let tapes = options.record.then(|| [Tape::new(&sheets), Tape::new(&sheets)]);
+    let [tape, tape_beside] = tapes.clone().map_or([None, None], |tapes| tapes.map(Some));
+    let memory = Memory { arena: backend.arena().clone(), sheets: sheets.clone(), tapes, names, outs: outs.clone() };
     let [own, lanes_own] = kernels;
     if lanes {
         fabric.enter(1);
     }
     let thread = lanes.then(|| format!("lane {rank}"));
-    let beside = Beside::new(sheets.clone(), Hands { backend: lane, kernels: lanes_own }, &comm, thread)?;
-    let (hands, seed) = (Hands { backend, kernels: own }, options.seed);
+    let beside =
+        Beside::new(sheets.clone(), Hands { backend: lane, kernels: lanes_own, tape: tape_beside }, &comm, thread)?;
+    let (hands, seed) = (Hands { backend, kernels: own, tape }, options.seed);
     Ok((Worker { state, sheets, hands, comm, beside, seed, posts, fed, outs }, memory))
 }

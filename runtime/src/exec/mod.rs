@@ -7,6 +7,7 @@
 //! nothing. [`Machine`] holds the threads.
 
 mod body;
+mod decode;
 mod error;
 mod lane;
 mod machine;
@@ -16,6 +17,7 @@ mod rank;
 mod row;
 mod run;
 mod sheet;
+mod tape;
 #[cfg(test)]
 mod tests;
 mod worker;

@@ -2,15 +2,33 @@
 
 use super::row::Kernels;
 use super::sheet::{Call, Run, Sheet, Step};
+use super::tape::{Tape, What};
 use crate::backend::{Backend, Moment, Span};
 use crate::comm::{Awaited, Communicator, Flight, Hand};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What one thread of a rank computes with.
 pub(super) struct Hands<B: Backend> {
     pub(super) backend: B,
     /// Per sheet and code.
     pub(super) kernels: Vec<Vec<Kernels<B>>>,
+    /// Where it notes what it does; none if nobody wants to know.
+    pub(super) tape: Option<Tape>,
+}
+
+impl<B: Backend> Hands<B> {
+    /// The time, if it is to be noted.
+    pub(super) fn now(&self) -> Option<Instant> {
+        self.tape.as_ref().map(|_| Instant::now())
+    }
+
+    /// Notes what has ended now.
+    pub(super) fn note(&self, what: What, since: Option<Instant>) {
+        if let (Some(tape), Some(since)) = (&self.tape, since) {
+            tape.note(what, since);
+        }
+    }
 }
 
 /// An exchange that has begun, and its berth.
@@ -18,6 +36,17 @@ pub(super) struct Carried<C: Communicator> {
     pub(super) call: Arc<Call<C>>,
     pub(super) flight: Flight,
     pub(super) berth: usize,
+    /// What it is noted as when it is over, and when it began.
+    pub(super) noted: (What, Option<Instant>),
+}
+
+impl<C: Communicator> Carried<C> {
+    /// Notes that it is over.
+    pub(super) fn note(&self, tape: Option<&Tape>) {
+        if let (Some(tape), (what, Some(began))) = (tape, self.noted) {
+            tape.note(what, began);
+        }
+    }
 }
 
 /// Who sees to it that what has begun comes to its end.
@@ -39,6 +68,9 @@ pub(super) struct Play {
     next: usize,
     /// The first berth of the body.
     berth: usize,
+    /// When it began, and when its next step did, if that is to be noted.
+    began: Option<Instant>,
+    since: Option<Instant>,
 }
 
 impl Play {
@@ -49,7 +81,8 @@ impl Play {
             Hand::Row => berths[0],
             Hand::Lane => berths[0] + berths[1],
         };
-        Play { sheet, run, moment: Moment { seed, step, microbatch: of.microbatch, index: of.index }, next: 0, berth }
+        let moment = Moment { seed, step, microbatch: of.microbatch, index: of.index };
+        Play { sheet, run, moment, next: 0, berth, began: None, since: None }
     }
 
     /// Goes on as far as it can; what it waits for then, nothing at its end.
@@ -63,13 +96,17 @@ impl Play {
         let sheet = &sheets[self.sheet];
         let run = &sheet.runs[self.run];
         let steps = &sheet.codes[run.code].steps;
+        self.began = self.began.or_else(|| hands.now());
         while let Some(step) = steps.get(self.next) {
+            self.since = self.since.or_else(|| hands.now());
             if let Some(awaited) = self.perform(step, run, hands, comm, carrier) {
                 return Some(awaited);
             }
+            hands.note(What::Step(self.run as u32, self.next as u32), self.since.take());
             self.next += 1;
             if self.next == steps.len() {
                 run.leaves.iter().for_each(|&(to, from)| hands.backend.copy(to, from));
+                hands.note(What::Run(self.run as u32), self.began);
             }
         }
         None
@@ -84,7 +121,8 @@ impl Play {
         comm: &C,
         carrier: &mut impl Carrier<C>,
     ) -> Option<Awaited> {
-        let Hands { backend, kernels } = hands;
+        let (now, at) = (hands.now(), (self.run as u32, self.next as u32));
+        let Hands { backend, kernels, tape } = hands;
         let (places, kernels) = (&run.places, &mut kernels[self.sheet][run.code]);
         match step {
             Step::Launch { kernel, operands, results, updated } => {
@@ -100,7 +138,8 @@ impl Play {
             }
             Step::Start { call, sources, results, berth } => {
                 let flight = comm.start(&call.group, &call.plan, &places[sources.clone()], &places[results.clone()]);
-                carrier.carry(Carried { call: call.clone(), flight, berth: self.berth + berth });
+                let noted = (What::StepFlight(at.0, at.1), now);
+                carrier.carry(Carried { call: call.clone(), flight, berth: self.berth + berth, noted });
             }
             Step::Wait { call, berth, sums } => {
                 if !carrier.is_done(self.berth + berth) {
@@ -111,6 +150,9 @@ impl Play {
                     if pair[0] != pair[1] {
                         backend.add(pair[0], pair[1]);
                     }
+                }
+                if let (Some(tape), Some(now), false) = (tape, now, sums.is_empty()) {
+                    tape.note(What::Sums(at.0, at.1), now);
                 }
             }
         }

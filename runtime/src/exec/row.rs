@@ -55,6 +55,7 @@ impl<B: Backend, C: Communicator> Loader<'_, B, C> {
         }
         let sheet = Sheet {
             actions: Vec::new(),
+            origins: Vec::new(),
             codes: Vec::new(),
             runs: Vec::new(),
             outs: Vec::new(),
@@ -80,6 +81,7 @@ impl<B: Backend, C: Communicator> Loader<'_, B, C> {
         };
         for (at, instr) in class.instrs.iter().enumerate() {
             rows.instr(at, instr)?;
+            rows.sheet.origins.resize(rows.sheet.actions.len(), at as u32);
         }
         rows.finish()
     }

@@ -47,7 +47,7 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
             let kept = kept.collect::<Result<_, _>>().map_err(failed)?;
             self.places.set_bundle(reg, kept);
         }
-        self.sheet.runs.push(Run { code, microbatch, index, places, goes_on, leaves });
+        self.sheet.runs.push(Run { instr: at as u32, code, microbatch, index, places, goes_on, leaves });
         Ok(self.sheet.runs.len() - 1)
     }
 

@@ -9,6 +9,8 @@ use std::sync::Arc;
 /// A row for one rank.
 pub(super) struct Sheet<C: Communicator> {
     pub(super) actions: Vec<Action<C>>,
+    /// The instruction of each action.
+    pub(super) origins: Vec<u32>,
     pub(super) codes: Vec<Code<C>>,
     pub(super) runs: Vec<Run>,
     /// The names of what it reports.
@@ -84,6 +86,8 @@ pub(super) enum Step<C: Communicator> {
 
 /// A run of a body.
 pub(super) struct Run {
+    /// The instruction that starts it.
+    pub(super) instr: u32,
     pub(super) code: usize,
     pub(super) microbatch: u64,
     /// The repeat's variable.

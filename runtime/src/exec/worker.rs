@@ -2,8 +2,9 @@
 
 use super::lane::Beside;
 use super::machine::{Input, StepInput};
-use super::play::{Carrier, Hands, Play};
+use super::play::{Carried, Carrier, Hands, Play};
 use super::sheet::{Action, Sheet};
+use super::tape::What;
 use crate::arena::as_floats;
 use crate::backend::{Backend, Span};
 use crate::comm::{Communicator, Piece, Stopped};
@@ -38,11 +39,19 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
         for (span, value) in sheets[row].scalars.iter().zip([input.lr, input.step as f32]) {
             span.iter().for_each(|&span| self.hands.backend.write(span, &[value]));
         }
-        sheets[row].actions.iter().try_for_each(|action| self.act(row, action, input))
+        for (at, action) in sheets[row].actions.iter().enumerate() {
+            let began = self.hands.now();
+            self.act(row, (at, action), input)?;
+            if !matches!(action, Action::Run(_)) {
+                self.hands.note(What::Action(at as u32), began);
+            }
+        }
+        Ok(())
     }
 
     /// Does one action of a row. All actions of all rows pass here.
-    fn act(&mut self, row: usize, action: &Action<C>, input: &StepInput) -> Result<(), Stopped> {
+    fn act(&mut self, row: usize, (at, action): (usize, &Action<C>), input: &StepInput) -> Result<(), Stopped> {
+        let began = self.hands.now();
         let backend = &mut self.hands.backend;
         match action {
             Action::Feed { to, input: value, microbatch, pieces } => match &input.microbatches[*microbatch][value] {
@@ -59,7 +68,8 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
             }
             Action::Start { call, from, to, berth } => {
                 let flight = self.comm.start(&call.group, &call.plan, &[*from], &[*to]);
-                self.beside.carry(super::play::Carried { call: call.clone(), flight, berth: *berth });
+                let noted = (What::Flight(at as u32), began);
+                self.beside.carry(Carried { call: call.clone(), flight, berth: *berth, noted });
             }
             Action::Wait { berth } => {
                 let Worker { beside, comm, .. } = self;

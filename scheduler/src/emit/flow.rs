@@ -186,6 +186,13 @@ impl Flow {
         self.made[made].uses.iter().filter(|&&run| self.runs[run].rank == rank).count()
     }
 
+    /// Bytes of the largest message between stages of one rank and those of its peer.
+    pub(super) fn largest_message(&self, model: &Model) -> u64 {
+        let crosses = |made: &usize| !self.readers(*made).is_empty();
+        let bytes = (0..self.made.len()).filter(crosses).map(|made| self.made[made].ty.local_bytes(&model.mesh));
+        bytes.max().unwrap_or(0)
+    }
+
     /// The other ranks that read the value, ascending.
     pub(super) fn readers(&self, made: usize) -> BTreeSet<u32> {
         let ranks = self.made[made].uses.iter().map(|&run| self.runs[run].rank);

@@ -60,7 +60,7 @@ fn items(cluster: &Cluster, mesh: &Mesh, block: &Block, stmts: &[&Stmt]) -> Vec<
             _ => None,
         };
         items.push(Item {
-            seconds: seconds_of_stmt(cluster, mesh, block, stmt),
+            seconds: seconds_of_stmt(cluster, mesh, &block.values, stmt),
             moves: over.is_some(),
             is_change: matches!(stmt.op, Op::Collective(_)),
             needs: uses.needs(at, stmt),

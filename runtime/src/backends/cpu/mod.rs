@@ -3,6 +3,7 @@
 
 mod attend;
 mod contract;
+mod peak;
 mod pointwise;
 mod rearrange;
 mod rows;
@@ -18,6 +19,7 @@ use ir::ops::{KernelOp, Unary, UnaryKind};
 use ir::types::DType;
 use kernels::cpu::elementwise::add_assign;
 use kernels::cpu::{Par, Source};
+pub use peak::peak;
 use std::sync::Arc;
 
 /// The processor, for one lane of one rank.

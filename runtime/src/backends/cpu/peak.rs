@@ -1,0 +1,60 @@
+//! What this machine can do: the best of some large matrix products and additions on all threads that a run uses.
+
+use crate::trace::Peak;
+use kernels::cpu::Par;
+use kernels::cpu::einsum::Einsum;
+use kernels::cpu::elementwise::{Binary, binary};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// Rows and columns of the product: its three matrices fill 3 MiB, the packed blocks of which stay in cache.
+const PRODUCT: usize = 512;
+
+/// Elements of the sums: three tensors of 32 MiB, more than a core's caches hold.
+const SUM: usize = 8 << 20;
+
+/// How long each of the two is tried.
+const TRY: Duration = Duration::from_millis(250);
+
+/// Measures for about half a second, on so many threads at once.
+///
+/// # Errors
+/// There is no matrix product.
+pub fn peak(threads: usize) -> Result<Peak, String> {
+    let letters = ["mk", "kn", "mn"].map(|letters| letters.chars().collect::<Vec<_>>());
+    let plan = Einsum::new(&letters[0], &letters[1], &letters[2], &[PRODUCT; 2], &[PRODUCT; 2])?;
+    let plan = &plan;
+    let product = || {
+        let (a, b) = (vec![1.0; PRODUCT * PRODUCT], vec![0.5; PRODUCT * PRODUCT]);
+        let (mut out, mut scratch) = (vec![0.0; PRODUCT * PRODUCT], Vec::new());
+        move || plan.run(&a, &b, &mut out, false, Par(1), &mut scratch)
+    };
+    let sum = || {
+        let (a, b, mut out) = (vec![1.0; SUM], vec![0.5; SUM], vec![0.0; SUM]);
+        move || binary(Binary::Add, &a[..], &b[..], &mut out, Par(1))
+    };
+    let flops = rates(threads, product) * plan.flops() as f64;
+    Ok(Peak { flops, bandwidth: rates(threads, sum) * (12 * SUM) as f64 })
+}
+
+/// The best rates of all threads, which work at the same time, added: calls per second.
+fn rates<W: FnMut()>(threads: usize, work: impl Fn() -> W + Sync) -> f64 {
+    let barrier = Barrier::new(threads);
+    let (barrier, work) = (&barrier, &work);
+    let best = move || {
+        let mut work = work();
+        work();
+        barrier.wait();
+        let (began, mut best) = (Instant::now(), f64::INFINITY);
+        while began.elapsed() < TRY {
+            let call = Instant::now();
+            work();
+            best = best.min(call.elapsed().as_secs_f64());
+        }
+        1.0 / best
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(best)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or(0.0)).sum()
+    })
+}

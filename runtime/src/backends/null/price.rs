@@ -1,0 +1,129 @@
+//! Seconds and sites of all that stands in a program, each worked out once.
+
+use crate::trace::{Site, body_sites, instr_site, moved_by};
+use cost::{Cluster, seconds_of_change, seconds_of_message, seconds_of_stmt, seconds_of_sum};
+use ir::entity::SecondaryMap;
+use ir::graph::Model;
+use ir::ids::{BodyId, Reg, Token, Value};
+use ir::mesh::Axes;
+use ir::program::{Body, BodyInstr, Class, Instr, Program, Transfer};
+
+/// A body with prices.
+#[derive(Clone, Default)]
+pub(super) struct Priced {
+    /// The site of its run.
+    pub(super) run: u32,
+    pub(super) steps: Vec<Step>,
+}
+
+/// A step of a body; `site` is an index of the trace's sites.
+#[derive(Clone)]
+pub(super) enum Step {
+    Compute {
+        site: u32,
+        seconds: f64,
+    },
+    /// Starts a layout change; without seconds it moves nothing.
+    Start {
+        token: Token,
+        site: u32,
+        seconds: Option<f64>,
+    },
+    Wait {
+        token: Token,
+        site: u32,
+    },
+}
+
+/// All bodies with prices. Their sites are added to those of the trace.
+pub(super) fn bodies(
+    model: &Model,
+    program: &Program,
+    cluster: &Cluster,
+    sites: &mut Vec<Site>,
+) -> SecondaryMap<BodyId, Priced> {
+    let mut priced = SecondaryMap::new();
+    for (id, body) in &program.bodies {
+        let (run, of_steps) = body_sites(&model.mesh, body);
+        let mut site = sites.len() as u32;
+        sites.push(run);
+        sites.extend(of_steps);
+        let mut of_body = Priced { run: site, steps: Vec::new() };
+        for (at, instr) in body.instrs.iter().enumerate() {
+            site += u32::from(!matches!(instr, BodyInstr::Free(_)));
+            of_body.steps.extend(step(model, cluster, body, at, site));
+        }
+        priced[id] = of_body;
+    }
+    priced
+}
+
+fn step(model: &Model, cluster: &Cluster, body: &Body, at: usize, site: u32) -> Option<Step> {
+    match &body.instrs[at] {
+        BodyInstr::Compute(stmt) => {
+            Some(Step::Compute { site, seconds: seconds_of_stmt(cluster, &model.mesh, &body.values, stmt) })
+        }
+        BodyInstr::Start { token, collective, operands } => {
+            let moves = collective.communicates() && model.mesh.size(collective.over()) > 1;
+            let types = |values: &[Value]| values.iter().map(|&v| &body.values[v].ty).collect::<Vec<_>>();
+            let results = body.instrs[at..].iter().find_map(|instr| match instr {
+                BodyInstr::Wait { token: awaited, results } if awaited == token => Some(types(results)),
+                _ => None,
+            });
+            let (operands, results) = (types(operands), results.unwrap_or_default());
+            let seconds = || seconds_of_change(cluster, &model.mesh, collective, &operands, &results);
+            Some(Step::Start { token: *token, site, seconds: moves.then(seconds) })
+        }
+        BodyInstr::Wait { token, .. } => Some(Step::Wait { token: *token, site }),
+        BodyInstr::Free(_) => None,
+    }
+}
+
+/// What an instruction of a row takes, its run or transfer itself: a site, and seconds.
+#[derive(Clone, Copy)]
+pub(super) struct Cost {
+    pub(super) site: u32,
+    pub(super) seconds: f64,
+}
+
+/// The instructions of a row with prices; none for runs and for what is at once.
+pub(super) fn row(
+    model: &Model,
+    program: &Program,
+    class: &Class,
+    cluster: &Cluster,
+    sites: &mut Vec<Site>,
+) -> Vec<Option<Cost>> {
+    let cost = |at: usize| {
+        let site = instr_site(model, program, class, at)?;
+        let seconds = match &class.instrs[at] {
+            Instr::Start { transfer, operand, .. } => seconds_of_transfer(model, class, cluster, transfer, *operand),
+            Instr::Feed { .. } | Instr::Add { .. } => site.bytes as f64 / cluster.device.memory_bandwidth,
+            _ => 0.0,
+        };
+        sites.push(site);
+        Some(Cost { site: sites.len() as u32 - 1, seconds })
+    };
+    (0..class.instrs.len()).map(cost).collect()
+}
+
+/// A sum is a ring's all-reduce; a copy to others passes along them, piece by piece.
+fn seconds_of_transfer(
+    model: &Model,
+    class: &Class,
+    cluster: &Cluster,
+    transfer: &Transfer,
+    operand: Option<Reg>,
+) -> f64 {
+    let pipeline = model.mesh.pipeline().map_or_else(Axes::none, Axes::one);
+    let (link, bytes) = (cluster.link(&model.mesh, &pipeline), moved_by(model, class, transfer, operand));
+    match transfer {
+        Transfer::Send { .. } | Transfer::Recv { .. } => seconds_of_message(link, bytes),
+        Transfer::Sum { ranks } | Transfer::SumGradient { ranks, .. } => {
+            seconds_of_sum(link, bytes, ranks.len() as u64)
+        }
+        Transfer::ShareParam { ranks, .. } => {
+            seconds_of_message(link, bytes) + ranks.len().saturating_sub(2) as f64 * link.latency
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Traces of many steps added up: which kernels the time goes to, and how near they come to what the machine can do.
+
+use super::{Kind, Trace, shares};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What a machine can do at most, all that it computes with together.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Peak {
+    /// Floating-point operations per second of a large matrix product.
+    pub flops: f64,
+    /// Bytes per second between memory and cores.
+    pub bandwidth: f64,
+}
+
+/// A kernel on equal shapes, over all ranks and steps.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct KernelTime {
+    /// The op.
+    pub op: String,
+    /// The shapes of its operands on a rank.
+    pub shapes: String,
+    /// `matmul`, `attention` or `memory-bound`.
+    pub kind: &'static str,
+    /// How often it ran.
+    pub calls: u64,
+    /// Seconds of all calls.
+    pub seconds: f64,
+    /// FLOPs of all calls.
+    pub flops: u64,
+    /// Bytes that all calls read and wrote.
+    pub bytes: u64,
+}
+
+/// Where the time of some steps went.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Profile {
+    /// How many steps.
+    pub steps: u64,
+    /// Ranks, each of which computes.
+    pub ranks: u64,
+    /// Seconds of all steps.
+    pub seconds: f64,
+    kernels: BTreeMap<(String, String), KernelTime>,
+    shares: BTreeMap<String, f64>,
+}
+
+impl Profile {
+    /// Adds a step.
+    pub fn add(&mut self, trace: &Trace) {
+        self.steps += 1;
+        self.seconds += trace.seconds;
+        let mut calls = vec![(0, 0.0); trace.sites.len()];
+        for event in trace.tracks.iter().flat_map(|track| &track.events) {
+            let (count, seconds) = &mut calls[event.site as usize];
+            (*count, *seconds) = (*count + 1, *seconds + event.seconds);
+        }
+        for (site, (calls, seconds)) in trace.sites.iter().zip(calls) {
+            if site.kind.computes() && calls > 0 {
+                let key = (site.op.clone(), site.shapes.clone());
+                let kernel = self.kernels.entry(key).or_insert_with_key(|(op, shapes)| KernelTime {
+                    op: op.clone(),
+                    shapes: shapes.clone(),
+                    kind: site.kind.label(),
+                    calls: 0,
+                    seconds: 0.0,
+                    flops: 0,
+                    bytes: 0,
+                });
+                kernel.calls += calls;
+                kernel.seconds += seconds;
+                kernel.flops += calls * site.flops;
+                kernel.bytes += calls * site.bytes;
+            }
+        }
+        for (name, seconds) in seconds_by_share(trace) {
+            *self.shares.entry(name).or_default() += seconds;
+        }
+        self.ranks = shares(trace).len() as u64;
+    }
+
+    /// Kernels, the longest first.
+    pub fn kernels(&self) -> Vec<KernelTime> {
+        let mut kernels: Vec<KernelTime> = self.kernels.values().cloned().collect();
+        kernels.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        kernels
+    }
+
+    /// Shares of the time of all ranks, by name.
+    pub fn shares(&self) -> BTreeMap<String, f64> {
+        let all: f64 = self.shares.values().sum();
+        self.shares.iter().map(|(name, seconds)| (name.clone(), seconds / all)).collect()
+    }
+}
+
+impl KernelTime {
+    /// The share that it reaches of what the machine allows for its FLOPs and bytes, where so many ranks share the machine
+    /// (the roofline of Williams, Waterman and Patterson 2009).
+    pub fn of_roofline(&self, peak: &Peak, ranks: u64) -> f64 {
+        let least = (self.flops as f64 / peak.flops).max(self.bytes as f64 / peak.bandwidth);
+        least * ranks as f64 / self.seconds
+    }
+}
+
+/// Rank seconds of a step by what they go to; those of all ranks add up to the step times its ranks.
+pub fn seconds_by_share(trace: &Trace) -> BTreeMap<String, f64> {
+    let mut all: BTreeMap<String, f64> = BTreeMap::new();
+    let mut add = |name: String, seconds: f64| *all.entry(name).or_default() += seconds;
+    for rank in &shares(trace) {
+        for kind in [Kind::Matmul, Kind::Attention, Kind::Memory] {
+            add(kind.label().to_string(), rank.compute.get(&kind).copied().unwrap_or(0.0));
+        }
+        rank.exposed.iter().for_each(|(axes, seconds)| add(format!("communication over {axes}"), *seconds));
+        add("waiting for started runs".to_string(), rank.beside);
+        add("waiting for other ranks".to_string(), rank.waiting);
+        add("idle".to_string(), rank.idle);
+    }
+    all.retain(|_, seconds| *seconds > 0.0);
+    all
+}

@@ -1,0 +1,87 @@
+//! Where the time of a step goes on each rank: computing, communication that nothing hides, waiting for others.
+
+use super::{Event, Kind, Lane, Place, Trace};
+use std::collections::BTreeMap;
+
+/// Where one rank's step goes. The seconds of all fields but `lanes` make up the step.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct RankShare {
+    /// The rank.
+    pub rank: u64,
+    /// Seconds in kernels of the row, by kind.
+    pub compute: BTreeMap<Kind, f64>,
+    /// Seconds in which the row waits while data moves, by the axes that it moves over.
+    pub exposed: BTreeMap<String, f64>,
+    /// Seconds in which the row waits for what its own rank computes beside it.
+    pub beside: f64,
+    /// Seconds in which the row waits for other ranks to come so far.
+    pub waiting: f64,
+    /// Seconds in which it does none of this: before its first event, between events, after its last.
+    pub idle: f64,
+    /// Seconds in which each lane is at work.
+    pub lanes: BTreeMap<Lane, f64>,
+}
+
+impl RankShare {
+    /// Seconds in kernels of the row.
+    pub fn computing(&self) -> f64 {
+        self.compute.values().sum()
+    }
+}
+
+/// Where the step goes on each rank, in rank order.
+pub fn shares(trace: &Trace) -> Vec<RankShare> {
+    let mut ranks: BTreeMap<u64, RankShare> = BTreeMap::new();
+    for track in &trace.tracks {
+        let share = ranks.entry(track.rank).or_insert(RankShare { rank: track.rank, ..RankShare::default() });
+        let works = |event: &&Event| !matches!(trace.site(event).kind, Kind::Run | Kind::Wait);
+        *share.lanes.entry(track.lane.clone()).or_default() +=
+            track.events.iter().filter(works).map(|event| event.seconds).sum::<f64>();
+        if track.lane == Lane::Row {
+            track.events.iter().for_each(|event| account(trace, event, share));
+        }
+    }
+    for share in ranks.values_mut() {
+        let told = share.computing() + share.exposed.values().sum::<f64>() + share.beside + share.waiting;
+        share.idle = (trace.seconds - told).max(0.0);
+    }
+    ranks.into_values().collect()
+}
+
+fn account(trace: &Trace, event: &Event, share: &mut RankShare) {
+    let site = trace.site(event);
+    match site.kind {
+        Kind::Run => {}
+        // What is started takes the row a moment, too.
+        Kind::Transfer => *share.exposed.entry(site.axes.clone()).or_default() += event.seconds,
+        Kind::Wait => {
+            let between = (event.start, event.end());
+            let told = event.awaits.map_or(0.0, |place| expose(trace, place, between, share));
+            share.waiting += event.seconds - told;
+        }
+        kind => *share.compute.entry(kind).or_default() += event.seconds,
+    }
+}
+
+/// Tells why a row waits for an event: what of the wait's time the event itself fills. The seconds that are told.
+fn expose(trace: &Trace, place: Place, (from, to): (f64, f64), share: &mut RankShare) -> f64 {
+    if to <= from {
+        return 0.0;
+    }
+    let event = trace.event(place);
+    let overlap = (event.end().min(to) - event.start.max(from)).max(0.0);
+    let site = trace.site(event);
+    if site.kind != Kind::Run {
+        *share.exposed.entry(site.axes.clone()).or_default() += overlap;
+        return overlap;
+    }
+    // A run beside the row, which may stand behind others: what they wait for, the row waits for; the rest they compute.
+    let mut told = 0.0;
+    for step in &trace.tracks[place.track as usize].events {
+        if let (Kind::Wait, Some(awaited)) = (trace.site(step).kind, step.awaits) {
+            told += expose(trace, awaited, (from.max(step.start), to.min(step.end())), share);
+        }
+    }
+    share.beside += to - from - told;
+    to - from
+}

@@ -1,0 +1,231 @@
+//! What stands in the program, as events name it, with its FLOPs and bytes on one rank.
+
+use cost::local_type;
+use ir::graph::{Model, Stmt};
+use ir::ids::{Token, Value};
+use ir::mesh::{Axes, Mesh};
+use ir::ops::KernelOp;
+use ir::program::{Body, BodyInstr, Class, Instr, Program, Transfer};
+use ir::types::Type;
+
+/// A place in the program.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Site {
+    /// `layer.F %q = einsum`, `layer.F`, `send %y.1:0`.
+    pub name: String,
+    /// The op, or what else it does: `einsum`, `all_reduce`, `send`, `run`.
+    pub op: String,
+    /// What kind of thing.
+    pub kind: Kind,
+    /// Floating-point operations on one rank.
+    pub flops: u64,
+    /// Bytes that a rank reads and writes, or the larger of what it gives and gets.
+    pub bytes: u64,
+    /// The axes that it moves data over, or waits for: `tp`, `dp+tp`; empty for what moves nothing.
+    pub axes: String,
+    /// An op's shapes on one rank: `4x128x256, 256x768`.
+    pub shapes: String,
+}
+
+/// What kind of thing takes time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Kind {
+    /// A run of a body: holds its steps.
+    Run,
+    /// Matrix products.
+    Matmul,
+    /// Attention, forward or backward.
+    Attention,
+    /// Another kernel, which memory bounds.
+    Memory,
+    /// Data on its way between ranks.
+    Transfer,
+    /// Nothing is computed.
+    Wait,
+}
+
+impl Kind {
+    /// As tables and traces say it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Kind::Run => "run",
+            Kind::Matmul => "matmul",
+            Kind::Attention => "attention",
+            Kind::Memory => "memory-bound",
+            Kind::Transfer => "communication",
+            Kind::Wait => "waiting",
+        }
+    }
+
+    /// Whether a kernel computes.
+    pub fn computes(self) -> bool {
+        matches!(self, Kind::Matmul | Kind::Attention | Kind::Memory)
+    }
+}
+
+/// The sites of a body: of its run, and of each instruction but the frees, in order.
+pub fn body_sites(mesh: &Mesh, body: &Body) -> (Site, Vec<Site>) {
+    let run = Site::plain(body.name.clone(), "run", Kind::Run);
+    let site = |(at, instr): (usize, &BodyInstr)| match instr {
+        BodyInstr::Compute(stmt) => Some(kernel_site(mesh, body, stmt)),
+        BodyInstr::Start { token, collective, operands } => {
+            let results = results_of(body, at, *token);
+            let bytes = |values: &[Value]| values.iter().map(|&v| body.values[v].ty.local_bytes(mesh)).sum::<u64>();
+            let name = format!("{} {} = {}", body.name, names(body, results), collective.name());
+            Some(Site {
+                axes: axes_name(mesh, collective.over()),
+                bytes: bytes(operands).max(bytes(results)),
+                shapes: shapes(mesh, operands.iter().map(|&v| &body.values[v].ty)),
+                ..Site::plain(name, collective.name(), Kind::Transfer)
+            })
+        }
+        BodyInstr::Wait { token, results } => {
+            let axes = over_of(body, at, *token).map_or_else(String::new, |over| axes_name(mesh, over));
+            let name = format!("{} wait {}", body.name, names(body, results));
+            Some(Site { axes, ..Site::plain(name, "wait", Kind::Wait) })
+        }
+        BodyInstr::Free(_) => None,
+    };
+    (run, body.instrs.iter().enumerate().filter_map(site).collect())
+}
+
+/// The site of an instruction of a row; none for runs, which have that of their body, and for what is at once.
+pub fn instr_site(model: &Model, program: &Program, class: &Class, at: usize) -> Option<Site> {
+    let reg = |reg: ir::ids::Reg| format!("%{}", class.regs[reg].name);
+    let bytes = |reg: ir::ids::Reg| class.regs[reg].ty.as_ref().map_or(0, |ty| ty.local_bytes(&model.mesh));
+    let pipeline = model.mesh.pipeline().map_or_else(String::new, |pp| model.mesh.axes[pp].name.clone());
+    match &class.instrs[at] {
+        Instr::Run { .. } | Instr::Seed { .. } | Instr::Out { .. } | Instr::Free(_) => None,
+        Instr::Feed { out, .. } => {
+            Some(Site { bytes: 2 * bytes(*out), ..Site::plain(format!("feed {}", reg(*out)), "feed", Kind::Memory) })
+        }
+        Instr::Add { into, from } => Some(Site {
+            flops: bytes(*from) / 4,
+            bytes: 3 * bytes(*from),
+            ..Site::plain(format!("{} += {}", reg(*into), reg(*from)), "add", Kind::Memory)
+        }),
+        Instr::Start { token, transfer, operand } => {
+            let (op, what) = transfer_name(model, class, at, *token, transfer, *operand);
+            let bytes = moved_by(model, class, transfer, *operand);
+            Some(Site { bytes, axes: pipeline, ..Site::plain(format!("{op} {what}"), op, Kind::Transfer) })
+        }
+        Instr::Wait { token, .. } => {
+            let (what, axes) = awaited(model, program, class, at, *token);
+            Some(Site { axes: if axes { pipeline } else { String::new() }, ..Site::plain(what, "wait", Kind::Wait) })
+        }
+    }
+}
+
+/// Bytes of one rank that a transfer moves.
+pub fn moved_by(model: &Model, class: &Class, transfer: &Transfer, operand: Option<ir::ids::Reg>) -> u64 {
+    let ty = match transfer {
+        Transfer::Send { .. } | Transfer::Sum { .. } => operand.and_then(|reg| class.regs[reg].ty.as_ref()),
+        Transfer::Recv { ty, .. } => Some(ty),
+        Transfer::SumGradient { param, .. } | Transfer::ShareParam { param, .. } => Some(&model.params[*param].ty),
+    };
+    ty.map_or(0, |ty| ty.local_bytes(&model.mesh))
+}
+
+impl Site {
+    /// The time in which a row makes room for the kernels of started runs.
+    pub(crate) fn beside() -> Site {
+        Site::plain("started runs compute".to_string(), "wait", Kind::Wait)
+    }
+
+    fn plain(name: String, op: &str, kind: Kind) -> Site {
+        Site { name, op: op.to_string(), kind, flops: 0, bytes: 0, axes: String::new(), shapes: String::new() }
+    }
+}
+
+fn kernel_site(mesh: &Mesh, body: &Body, stmt: &Stmt) -> Site {
+    let local = |values: &[Value]| values.iter().map(|&v| local_type(&body.values[v].ty, mesh)).collect::<Vec<_>>();
+    let (operands, results) = (local(&stmt.operands), local(&stmt.results));
+    let (given, made) = (operands.iter().collect::<Vec<_>>(), results.iter().collect::<Vec<_>>());
+    let counts = stmt.op.def().map(|def| (def.flops(&given, &made), def.bytes(&given, &made)));
+    let (flops, bytes) = counts.unwrap_or_default();
+    let kind = match &stmt.op {
+        ir::ops::Op::Kernel(KernelOp::Einsum(_)) => Kind::Matmul,
+        ir::ops::Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_)) => Kind::Attention,
+        _ => Kind::Memory,
+    };
+    let sign = if stmt.accumulate { "+=" } else { "=" };
+    let name = format!("{} {} {sign} {}", body.name, names(body, &stmt.results), stmt.op.name());
+    let shapes = shapes(mesh, stmt.operands.iter().map(|&v| &body.values[v].ty));
+    Site { flops, bytes, shapes, ..Site::plain(name, stmt.op.name(), kind) }
+}
+
+fn names(body: &Body, values: &[Value]) -> String {
+    values.iter().map(|&v| format!("%{}", body.values[v].name)).collect::<Vec<_>>().join(", ")
+}
+
+fn shapes<'a>(mesh: &Mesh, types: impl Iterator<Item = &'a Type>) -> String {
+    let shape = |ty: &Type| {
+        let sizes = local_type(ty, mesh).sizes();
+        sizes.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
+    };
+    types.map(shape).collect::<Vec<_>>().join(", ")
+}
+
+fn axes_name(mesh: &Mesh, axes: &Axes) -> String {
+    axes.iter().map(|axis| mesh.axes[axis].name.as_str()).collect::<Vec<_>>().join("+")
+}
+
+/// What the next wait for a token gives.
+fn results_of(body: &Body, at: usize, token: Token) -> &[Value] {
+    let wait = |instr: &'_ BodyInstr| matches!(instr, BodyInstr::Wait { token: awaited, .. } if *awaited == token);
+    match body.instrs[at..].iter().find(|instr| wait(instr)) {
+        Some(BodyInstr::Wait { results, .. }) => results,
+        _ => &[],
+    }
+}
+
+/// What the last start of a token goes over.
+fn over_of(body: &Body, at: usize, token: Token) -> Option<&Axes> {
+    body.instrs[..at].iter().rev().find_map(|instr| match instr {
+        BodyInstr::Start { token: started, collective, .. } if *started == token => Some(collective.over()),
+        _ => None,
+    })
+}
+
+/// The word of a transfer, and the tensor.
+fn transfer_name(
+    model: &Model,
+    class: &Class,
+    at: usize,
+    token: Token,
+    transfer: &Transfer,
+    operand: Option<ir::ids::Reg>,
+) -> (&'static str, String) {
+    let reg = |reg: Option<ir::ids::Reg>| reg.map_or_else(String::new, |reg| format!("%{}", class.regs[reg].name));
+    let received = || {
+        class.instrs[at..].iter().find_map(|instr| match instr {
+            Instr::Wait { token: awaited, result } if *awaited == token => *result,
+            _ => None,
+        })
+    };
+    let param = |param, instance| format!("%{}", ir::graph::Param::instance_name(&model.params[param], instance));
+    match transfer {
+        Transfer::Send { .. } => ("send", reg(operand)),
+        Transfer::Recv { .. } => ("recv", reg(received())),
+        Transfer::Sum { .. } => ("sum", reg(operand)),
+        Transfer::SumGradient { param: id, instance, .. } => ("sum_gradient", param(*id, *instance)),
+        Transfer::ShareParam { param: id, instance, .. } => ("share_param", param(*id, *instance)),
+    }
+}
+
+/// How a wait of a row is named, and whether it is for other stages.
+fn awaited(model: &Model, program: &Program, class: &Class, at: usize, token: Token) -> (String, bool) {
+    for (start, instr) in class.instrs[..at].iter().enumerate().rev() {
+        match instr {
+            Instr::Start { token: started, transfer, operand } if *started == token => {
+                let (op, what) = transfer_name(model, class, start, token, transfer, *operand);
+                return (format!("wait {op} {what}"), true);
+            }
+            Instr::Run { token: Some(started), body, .. } if *started == token => {
+                return (format!("wait {}", program.bodies[*body].name), false);
+            }
+            _ => {}
+        }
+    }
+    ("wait".to_string(), false)
+}

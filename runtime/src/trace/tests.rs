@@ -1,0 +1,64 @@
+//! What is written is read back as it was.
+
+use super::chrome::write_to;
+use super::*;
+use serde_json::Value;
+
+fn site(name: &str, kind: Kind) -> Site {
+    Site { name: name.into(), op: name.into(), kind, flops: 0, bytes: 8, axes: String::new(), shapes: String::new() }
+}
+
+fn event(site: u32, start: f64, seconds: f64) -> Event {
+    Event { site, start, seconds, run: None, awaits: None }
+}
+
+/// Two ranks and a message.
+fn small() -> Trace {
+    let mut trace =
+        Trace { sites: vec![site("send %y", Kind::Transfer), site("a.F %y = silu", Kind::Memory)], ..Trace::default() };
+    let receives = trace.track(4, 1, &Lane::Receives);
+    let to = trace.push(receives, event(0, 2e-6, 1e-6));
+    let row = trace.track(0, 0, &Lane::Row);
+    trace.push(row, event(1, 0.0, 2e-6));
+    let sends = trace.track(0, 0, &Lane::Sends);
+    let from = trace.push(sends, event(0, 2e-6, 1e-6));
+    trace.flows.push(Flow { from, to });
+    trace
+}
+
+#[test]
+fn a_written_trace_is_what_perfetto_reads() {
+    let mut text = Vec::new();
+    write_to(&small(), &mut text).unwrap();
+    let file: Value = serde_json::from_slice(&text).unwrap();
+    let events = file["traceEvents"].as_array().unwrap();
+    let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
+    assert_eq!((of("X").len(), of("s").len(), of("f").len()), (3, 1, 1));
+    assert_eq!(of("M").len(), 4 * 3, "names and order of a process and a thread for each lane");
+    let kernel = of("X").into_iter().find(|event| event["name"] == "a.F %y = silu").unwrap();
+    assert_eq!((kernel["ts"].as_f64(), kernel["dur"].as_f64(), &kernel["pid"]), (Some(0.0), Some(2.0), &0.into()));
+    let (start, end) = (of("s")[0], of("f")[0]);
+    assert_eq!((&start["id"], &start["pid"], &end["pid"]), (&end["id"], &0.into(), &4.into()));
+    assert!(start["ts"].as_f64() <= end["ts"].as_f64());
+}
+
+#[test]
+fn sorting_keeps_who_is_meant() {
+    let mut trace = small();
+    trace.sort();
+    let lanes: Vec<(u64, Lane)> = trace.tracks.iter().map(|track| (track.rank, track.lane.clone())).collect();
+    assert_eq!(lanes, [(0, Lane::Row), (0, Lane::Sends), (4, Lane::Receives)]);
+    let Flow { from, to } = trace.flows[0];
+    assert_eq!((from.track, to.track), (1, 2));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_not_there() {
+    let nowhere = std::env::temp_dir().join("meshwright-no-such-folder").join("trace.json");
+    assert!(write(&small(), &nowhere).is_err());
+    let path = std::env::temp_dir().join(format!("meshwright-trace-{}.json", std::process::id()));
+    write(&small(), &path).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(serde_json::from_str::<Value>(&text).is_ok());
+}

@@ -1,0 +1,67 @@
+//! Where the time of a run went, as `train --profile` prints it.
+
+use super::number::count;
+use super::prediction::short;
+use super::table::table;
+use crate::train::ProfileReport;
+use runtime::trace::KernelTime;
+
+/// The most kernels that are listed one by one.
+const LISTED: usize = 16;
+
+/// Two tables: where the step goes, and the kernels that take longest.
+pub(super) fn text(profile: &ProfileReport) -> String {
+    let ProfileReport { steps, step_s, ranks, peak, model_flops_per_s, .. } = profile;
+    let mut text = format!(
+        "\npeak             {:.0} GFLOP/s, {:.1} GB/s: a matrix product and a sum on all cores, just before the run\n\
+         measured         {steps} step{} of {} on {ranks} rank{}; {:.0} GFLOP/s of the model's products: mfu {:.1} %\n\n",
+        peak.flops / 1e9,
+        peak.bandwidth / 1e9,
+        if *steps == 1 { "" } else { "s" },
+        short(*step_s),
+        if *ranks == 1 { "" } else { "s" },
+        model_flops_per_s / 1e9,
+        100.0 * model_flops_per_s / peak.flops,
+    );
+    let mut shares: Vec<_> = profile.shares.iter().collect();
+    shares.sort_by(|a, b| b.1.total_cmp(a.1));
+    let row = |(name, share): &(&String, &f64)| [(*name).clone(), percent(**share)];
+    text += &table(["where the ranks' time goes", "share"], &shares.iter().map(row).collect::<Vec<_>>());
+    let head = ["kernel", "shapes on a rank", "calls", "time", "share", "GFLOP/s", "GB/s", "of roofline"];
+    let kernels = &profile.kernels;
+    let mut rows: Vec<_> = kernels.iter().take(LISTED).map(|kernel| kernel_row(profile, kernel)).collect();
+    if kernels.len() > LISTED {
+        rows.push(rest_row(profile, &kernels[LISTED..]));
+    }
+    text + "\n" + &table(head, &rows)
+}
+
+fn kernel_row(profile: &ProfileReport, kernel: &KernelTime) -> [String; 8] {
+    let rate = |what: u64| format!("{:7.1}", what as f64 / kernel.seconds / 1e9);
+    [
+        kernel.op.clone(),
+        kernel.shapes.clone(),
+        count(kernel.calls as f64),
+        short(kernel.seconds),
+        share(profile, kernel.seconds),
+        rate(kernel.flops),
+        rate(kernel.bytes),
+        percent(kernel.of_roofline(&profile.peak, profile.ranks)),
+    ]
+}
+
+fn rest_row(profile: &ProfileReport, rest: &[KernelTime]) -> [String; 8] {
+    let (calls, seconds) = (rest.iter().map(|k| k.calls).sum::<u64>(), rest.iter().map(|k| k.seconds).sum::<f64>());
+    let none = String::new;
+    let (name, time) = (format!("{} others", rest.len()), short(seconds));
+    [name, none(), count(calls as f64), time, share(profile, seconds), none(), none(), none()]
+}
+
+/// Of the time of all ranks.
+fn share(profile: &ProfileReport, seconds: f64) -> String {
+    percent(seconds / (profile.step_s * profile.steps as f64 * profile.ranks as f64))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:5.1} %", 100.0 * share)
+}

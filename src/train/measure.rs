@@ -1,0 +1,85 @@
+//! What a run is measured by, where that is asked for: the trace of a step, and all steps added up.
+
+use super::report::ProfileReport;
+use super::request::TrainRequest;
+use crate::error::Error;
+use crate::predicting::write_trace;
+use cost::model_flops;
+use ir::graph::Model;
+use ir::program::Program;
+use runtime::backends::cpu::peak;
+use runtime::exec::Machine;
+use runtime::trace::{Peak, Profile};
+use std::path::PathBuf;
+
+/// The measurements of a run.
+pub(super) struct Measure {
+    model: Model,
+    program: Program,
+    /// FLOPs of a step.
+    flops: f64,
+    /// With `--profile`.
+    profile: Option<(Profile, Peak)>,
+    /// The step of `--trace`, and where it goes.
+    trace: Option<(u64, PathBuf)>,
+    /// Steps up to this one warm up.
+    warm: u64,
+}
+
+impl Measure {
+    /// Gets ready, if anything is to be measured: with `--profile`, the machine first.
+    ///
+    /// # Errors
+    /// The machine cannot be measured.
+    pub(super) fn new(
+        request: &TrainRequest,
+        model: &Model,
+        program: &Program,
+        threads: usize,
+    ) -> Result<Option<Measure>, Error> {
+        let trace = request.trace.clone().map(|path| (request.trace_step.unwrap_or(request.steps), path));
+        if !request.profile && trace.is_none() {
+            return Ok(None);
+        }
+        let peak = request.profile.then(|| peak(threads)).transpose().map_err(|why| Error::fault("peak", why))?;
+        let profile = peak.map(|peak| (Profile::default(), peak));
+        let flops = model_flops(model) * f64::from(program.microbatches);
+        let (model, program, warm) = (model.clone(), program.clone(), u64::from(request.steps > 1));
+        Ok(Some(Measure { model, program, flops, profile, trace, warm }))
+    }
+
+    /// Takes a step that has just been done.
+    ///
+    /// # Errors
+    /// The trace cannot be written.
+    pub(super) fn step(&mut self, step: u64, machine: &Machine) -> Result<(), Error> {
+        let wanted = self.trace.as_ref().is_some_and(|(wanted, _)| *wanted == step);
+        let profiled = self.profile.as_mut().filter(|_| step > self.warm);
+        if !wanted && profiled.is_none() {
+            return Ok(());
+        }
+        let trace = machine.trace(&self.model, &self.program);
+        profiled.into_iter().for_each(|(profile, _)| profile.add(&trace));
+        self.trace.iter().filter(|_| wanted).try_for_each(|(_, path)| write_trace(&trace, path))
+    }
+
+    /// Model FLOPs utilisation of a step of so many seconds; none without a measured peak.
+    pub(super) fn mfu(&self, seconds: f64) -> Option<f64> {
+        self.profile.as_ref().map(|(_, peak)| self.flops / (seconds * peak.flops))
+    }
+
+    /// What has been measured.
+    pub(super) fn report(&self) -> Option<ProfileReport> {
+        let (profile, peak) = self.profile.as_ref()?;
+        let step_s = profile.seconds / profile.steps as f64;
+        Some(ProfileReport {
+            steps: profile.steps,
+            step_s,
+            ranks: profile.ranks,
+            peak: *peak,
+            model_flops_per_s: self.flops / step_s,
+            shares: profile.shares(),
+            kernels: profile.kernels(),
+        })
+    }
+}

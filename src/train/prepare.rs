@@ -1,0 +1,58 @@
+//! From a request to a compiled model, before any data is touched.
+
+use super::backend::check_device;
+use super::feed::Feed;
+use super::request::{TrainRequest, microbatches};
+use crate::compiling::{compile, open};
+use crate::error::Error;
+use crate::model_source::ModelSource;
+use crate::pipeline::CompileRequest;
+use crate::predicting::{self, StepPrediction};
+use cost::CPU;
+use ir::goal::{Goal, Layout};
+use ir::text::File;
+use ir::types::DType;
+use runtime::trace::Trace;
+
+/// A request with its model.
+pub(super) struct Prepared {
+    /// With nothing left open.
+    pub(super) request: TrainRequest,
+    pub(super) source: ModelSource,
+    pub(super) layout: Layout,
+    /// At the level of programs.
+    pub(super) compiled: File,
+    pub(super) feed: Feed,
+    pub(super) microbatches: u32,
+}
+
+/// Compiles the model that is to be trained.
+///
+/// # Errors
+/// The request is wrong or cannot be had.
+pub(super) fn prepare(request: &TrainRequest) -> Result<Prepared, Error> {
+    let mut request = request.resolved()?;
+    check_device(&request.backend)?;
+    let layout = request.layout()?;
+    let source = ModelSource::open(&request.model)?;
+    let file = open(&source, &layout, request.seq, DType::F32)?;
+    let feed = Feed::of(&file.model)?;
+    request.seq = feed.seq;
+    let microbatches = microbatches(request.global_batch, feed.sequences)?;
+    let order = CompileRequest {
+        goal: Goal::of(layout.clone()),
+        optimizer: request.optimizer()?,
+        microbatches,
+        stop_after: None,
+    };
+    let compiled = compile(&source, file, &order, &mut |_, _| {})?;
+    Ok(Prepared { request, source, layout, compiled, feed, microbatches })
+}
+
+/// What a step of a training run would take, without data and without running it; and the step in time.
+///
+/// # Errors
+/// The request is wrong or cannot be had.
+pub fn predict(request: &TrainRequest) -> Result<(StepPrediction, Trace), Error> {
+    predicting::predict(&prepare(request)?.compiled, &CPU)
+}
