@@ -13,6 +13,7 @@ use meshwright::layout;
 use meshwright::pipeline::{CompileRequest, compile};
 use runtime::data::VOCAB;
 use runtime::exec::{Input, Machine, Options, StepInput};
+use scheduler::memory::memory;
 use std::collections::BTreeMap;
 
 /// What initial parameters are drawn from.
@@ -120,13 +121,15 @@ pub(crate) fn inputs(model: &Model, recipe: &Recipe) -> Vec<StepInput> {
     (1..).zip(steps(recipe.steps, sequences)).map(step).collect()
 }
 
-/// Runs a program on the virtual devices of the model's mesh.
+/// Runs a program, whose tensors get their places here, on the virtual devices of the model's mesh.
 ///
 /// # Errors
 /// The machine refuses the program, or a rank failed.
 pub(crate) fn train(model: &Model, program: &Program, inputs: Vec<StepInput>) -> Result<Record, String> {
     let options = Options { seed: SEED, ..Options::default() };
-    let mut machine = Machine::load(model, program, &options).map_err(|why| why.to_string())?;
+    let mut program = program.clone();
+    memory(model, &mut program, None);
+    let mut machine = Machine::load(model, &program, &options).map_err(|why| why.to_string())?;
     let mut record = Record::default();
     for input in inputs {
         let output = machine.step(input).map_err(|why| why.to_string())?;

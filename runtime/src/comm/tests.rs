@@ -260,7 +260,12 @@ fn several_exchanges_are_under_way_at_once() {
     on_ranks(3, |number, rank| {
         let group = rank.end.join(&[0, 1, 2], Hand::Row);
         let plan = Exchange::sum(vec![0, 1, 2], number, 10);
+        let from_two = Exchange::broadcast(vec![0, 1, 2], number, 2, 1);
         for step in 0..5 {
+            // Of another kind, so that rounds are used for both.
+            let given = rank.put(&[(number + step) as f32]);
+            rank.exchange(&group, &from_two, &[given], &[given]).unwrap();
+            assert_eq!(rank.get(given), [(2 + step) as f32]);
             let own = [0, 1, 2].map(|n| vec![(step + n * number) as f32; 10]);
             let sources = own.each_ref().map(|data| rank.put(data));
             let results = sources.map(|span| rank.room(span.len));

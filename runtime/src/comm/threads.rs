@@ -178,16 +178,21 @@ impl Communicator for Threads {
                 Stage::Published => {
                     // SAFETY: sources change only when all have read, and results are this rank's own until all have made.
                     unsafe { plan.pull(seat.place, peer, &mut scratch.borrow_mut()) };
+                    // Without a gathering nobody waits for that, but counts stay in step.
+                    fabric.arrive(*rank, group, number, Stage::Made);
+                    if !plan.gathers() {
+                        fabric.arrive(*rank, group, number, Stage::Read);
+                    }
                     Some(if plan.gathers() { Stage::Made } else { Stage::Read })
                 }
                 Stage::Made => {
                     // SAFETY: all have made theirs, and the pieces of others in the own results are read by nobody.
                     unsafe { plan.gather(seat.place, peer) };
+                    fabric.arrive(*rank, group, number, Stage::Read);
                     Some(Stage::Read)
                 }
                 Stage::Read => None,
             };
-            next.into_iter().for_each(|next| fabric.arrive(*rank, group, number, next));
             flight.stage = next;
         }
     }

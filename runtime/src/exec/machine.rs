@@ -10,12 +10,13 @@ use super::sheet::Sheet;
 use super::tape::Tape;
 use super::worker::Worker;
 use crate::arena::Arena;
-use crate::backend::Backend;
+use crate::backend::{Backend, Span};
 use crate::backends::cpu::Cpu;
 use crate::comm::Stopped;
 use crate::comm::threads::{Fabric, Threads};
 use crate::state::{Part, Role, State, Whole, gather};
 use crate::trace::Trace;
+use ir::arena::ALIGNMENT;
 use ir::graph::Model;
 use ir::ids::ModelValue;
 use ir::mesh::Mesh;
@@ -121,10 +122,41 @@ pub(super) struct Memory {
     pub(super) sheets: Arc<[Sheet<Threads>]>,
     /// What its row notes, and what goes on beside it does.
     pub(super) tapes: Option<[Tape; 2]>,
+    /// What lives from step to step.
+    held: Vec<Span>,
     /// For each row, the names of what it reports.
     names: Vec<Vec<String>>,
     /// What it has reported last.
     outs: Arc<[AtomicU32]>,
+}
+
+/// The bits of a number that is none, as no kernel makes them.
+const POISON: u32 = 0x7fc0_dead;
+
+impl Memory {
+    /// The arena's elements; no rank works while they are borrowed.
+    fn elements(&mut self) -> &mut [f32] {
+        // SAFETY: ranks work only while the machine waits for them.
+        unsafe { self.arena.floats_mut(Span { offset: 0, len: self.arena.bytes() / 4 }) }
+    }
+
+    /// Fills what is not held.
+    fn poison(&mut self) {
+        let mut held = self.held.clone();
+        held.sort_by_key(|span| span.offset);
+        let (elements, mut end) = (self.elements(), 0);
+        for Span { offset, len } in held {
+            elements[end..offset / 4].fill(f32::from_bits(POISON));
+            end = offset / 4 + len;
+        }
+        elements[end..].fill(f32::from_bits(POISON));
+    }
+
+    /// Bytes up to the last that was written since, in whole places.
+    fn used(&mut self) -> u64 {
+        let last = self.elements().iter().rposition(|element| element.to_bits() != POISON);
+        (4 * last.map_or(0, |last| last as u64 + 1)).next_multiple_of(ALIGNMENT)
+    }
 }
 
 impl Machine {
@@ -232,6 +264,17 @@ impl Machine {
     /// ([`Options::record`]).
     pub fn trace(&self, model: &Model, program: &Program) -> Trace {
         decode(model, program, &self.memories, self.began)
+    }
+
+    /// Runs a training step with poison wherever nothing lives from step to step, so that who reads what the step has not
+    /// written gets numbers that are none. Gives also, for each rank, the bytes of its arena up to the last that was written.
+    ///
+    /// # Errors
+    /// As [`step`](Machine::step).
+    pub fn step_on_poison(&mut self, input: StepInput) -> Result<(StepOutput, Vec<u64>), Error> {
+        self.memories.iter_mut().for_each(Memory::poison);
+        let output = self.step(input)?;
+        Ok((output, self.memories.iter_mut().map(Memory::used).collect()))
     }
 
     fn export(&mut self, wanted: impl Fn(&Role) -> bool) -> Result<BTreeMap<String, Whole>, Error> {
@@ -345,10 +388,12 @@ fn load_rank(
     let (posts, fed) = (vec![0; most(|sheet| sheet.posts)], vec![0.0; most(|sheet| sheet.fed)]);
     let outs: Arc<[AtomicU32]> = (0..most(|sheet| sheet.outs.len())).map(|_| AtomicU32::new(0)).collect();
     let names = sheets.iter().map(|sheet| sheet.outs.clone()).collect();
+    let held = state.slots().iter().map(|slot| slot.span).collect();
     let sheets: Arc<[Sheet<Threads>]> = sheets.into();
     let tapes = options.record.then(|| [Tape::new(&sheets), Tape::new(&sheets)]);
     let [tape, tape_beside] = tapes.clone().map_or([None, None], |tapes| tapes.map(Some));
-    let memory = Memory { arena: backend.arena().clone(), sheets: sheets.clone(), tapes, names, outs: outs.clone() };
+    let memory =
+        Memory { arena: backend.arena().clone(), sheets: sheets.clone(), tapes, held, names, outs: outs.clone() };
     let [own, lanes_own] = kernels;
     if lanes {
         fabric.enter(1);
