@@ -1,11 +1,17 @@
-//! The two predictions of a step held together: that of the stages' costs and that of the emitted program on clocks.
+//! The two predictions of a step held together: that of the stages' costs and that of the emitted program on clocks; and
+//! the predicted step beside the measured one.
 
 use cost::{CPU, Cluster, Link};
 use ir::text::File;
 use meshwright::compiling::{Compiling, compile_source};
 use meshwright::model_source::ModelSource;
-use meshwright::predicting::{StepPrediction, predict};
+use meshwright::predicting::{StepPrediction, predict, write_trace};
+use meshwright::train::{self, Quiet, TrainRequest, train};
 use runtime::trace::{Kind, Lane, Trace};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 
 /// Links that cost nothing.
 const NEAR: Cluster = Cluster { links: &[Link { joins: u64::MAX, bandwidth: f64::INFINITY, latency: 0.0 }], ..CPU };
@@ -22,8 +28,8 @@ fn predicted(model: &str, mesh: &str, cluster: &Cluster) -> (StepPrediction, Tra
 
 fn kernels(trace: &Trace) -> f64 {
     let works = |event: &&runtime::trace::Event| trace.site(event).kind.computes();
-    let row = trace.tracks.iter().filter(|track| track.lane == Lane::Row);
-    row.flat_map(|track| track.events.iter().filter(works)).map(|event| event.seconds).sum()
+    let lanes = trace.tracks.iter().filter(|track| matches!(track.lane, Lane::Row | Lane::Beside));
+    lanes.flat_map(|track| track.events.iter().filter(works)).map(|event| event.seconds).sum()
 }
 
 /// Seconds of the row's own copies and sums, which costs of stages leave out.
@@ -63,41 +69,106 @@ fn with_communication_the_program_hides_some_of_it() {
     }
 }
 
-/// Events of a lane follow each other, but for those of a run's steps, which lie within it; names stand in the program;
-/// every message has its flow.
-#[test]
-fn a_trace_is_well_formed() {
-    let file = compiled("tiny-llama", "dp=2,tp=2,pp=2");
-    let (_, trace) = predict(&file, &CPU).unwrap();
-    let program = file.program.as_ref().unwrap();
-    for track in &trace.tracks {
-        let (mut run, mut before) = ((0.0, f64::INFINITY), 0.0);
-        for event in &track.events {
-            let site = trace.site(event);
-            assert!(event.start >= before - 1e-12, "{} overlaps on {:?}", site.name, track.lane);
-            if site.kind == Kind::Run {
-                (run, before) = ((event.start, event.end()), event.start);
-            } else {
-                let in_run = event.run.is_none() || !matches!(track.lane, Lane::Row | Lane::Beside);
-                assert!(
-                    in_run || (event.start >= run.0 && event.end() <= run.1 + 1e-12),
-                    "{} leaves its run",
-                    site.name
-                );
-                before = event.end();
+/// Events of a written trace by rank and lane: name, kind, start and end.
+type Lanes = BTreeMap<(u64, String), Vec<(String, String, f64, f64)>>;
+
+/// Reads a trace back and checks what holds for all: events of a lane follow each other, but for those of a run's steps,
+/// which lie within it; flows come in pairs that do not end before they begin, each at an event of its lane.
+fn lanes(path: &Path) -> Lanes {
+    let file: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let (mut names, mut lanes, mut flows) = (BTreeMap::new(), Lanes::new(), BTreeMap::<u64, Vec<(u64, f64)>>::new());
+    for event in file["traceEvents"].as_array().unwrap() {
+        let (lane, ts) = (event["tid"].as_u64().unwrap(), event["ts"].as_f64());
+        match event["ph"].as_str().unwrap() {
+            "M" if event["name"] == "thread_name" => {
+                let rank = event["pid"].as_u64().unwrap();
+                names.insert(lane, (rank, event["args"]["name"].as_str().unwrap().to_string()));
             }
-            let body = site.name.split(' ').next().unwrap();
-            let known = program.bodies.values().any(|known| known.name == body);
-            assert!(known || event.run.is_none(), "no body `{body}`");
+            "M" => {}
+            "X" => {
+                let text = |key: &str| event[key].as_str().unwrap().to_string();
+                let (start, seconds) = (ts.unwrap(), event["dur"].as_f64().unwrap());
+                let of_lane = lanes.entry(names[&lane].clone()).or_default();
+                of_lane.push((text("name"), text("cat"), start, start + seconds));
+            }
+            _ => flows.entry(event["id"].as_u64().unwrap()).or_default().push((lane, ts.unwrap())),
         }
     }
-    let named = |word: &str| {
-        let events = trace.tracks.iter().flat_map(|track| &track.events);
-        events.filter(|event| trace.site(event).name.starts_with(word)).count()
-    };
-    let messages = trace.flows.iter().filter(|flow| trace.site(trace.event(flow.from)).op == "send").count();
-    assert_eq!((named("send "), named("recv ")), (messages, messages));
-    for flow in &trace.flows {
-        assert!(trace.event(flow.from).start <= trace.event(flow.to).end());
+    for (lane, events) in &lanes {
+        let (mut run, mut before) = ((f64::INFINITY, 0.0), 0.0);
+        for (name, kind, start, end) in events {
+            assert!(*start >= before - 1e-6, "{name} begins at {start}, before {before}, on {lane:?}");
+            if kind == "run" {
+                (run, before) = ((*start, *end), *start);
+            } else {
+                let outside = *start >= run.1 - 1e-6 || *end <= run.0;
+                assert!(outside || *end <= run.1 + 1e-6, "{name} leaves its run on {lane:?}");
+                before = *end;
+            }
+        }
     }
+    for ends in flows.values() {
+        let [(from, start), (to, end)] = ends[..] else { panic!("a flow has two ends: {ends:?}") };
+        assert!(start <= end, "a flow from {start} to {end}");
+        for (lane, at) in [(from, start), (to, end)] {
+            assert!(lanes[&names[&lane]].iter().any(|event| event.2 <= at && at <= event.3), "a flow ends at no event");
+        }
+    }
+    lanes
+}
+
+/// Names of the events of some kinds.
+fn named<'a>(lanes: &'a Lanes, lane: &(u64, String), kinds: &[&str]) -> BTreeSet<&'a str> {
+    let of = lanes.get(lane).into_iter().flatten();
+    of.filter(|event| kinds.contains(&event.1.as_str())).map(|event| event.0.as_str()).collect()
+}
+
+#[test]
+fn a_measured_step_has_the_names_and_lanes_of_the_predicted_one() {
+    let folder = std::env::temp_dir().join(format!("meshwright-predict-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let text = folder.join("text.txt");
+    fs::write(&text, "What happens when is written down, and read back as it was. ".repeat(400)).unwrap();
+    let request = TrainRequest {
+        mesh: "dp=2,tp=2,pp=2".into(),
+        data: text,
+        steps: 2,
+        seq: 16,
+        global_batch: 8,
+        out: folder.join("out"),
+        profile: true,
+        trace: Some(folder.join("measured.json")),
+        ..TrainRequest::default()
+    };
+    let report = train(&request, &mut Quiet).unwrap();
+    let (step, trace) = train::predict(&TrainRequest { backend: "null".into(), ..request.clone() }).unwrap();
+    write_trace(&trace, &folder.join("predicted.json")).unwrap();
+    let [measured, predicted] = ["measured.json", "predicted.json"].map(|name| lanes(&folder.join(name)));
+    let metrics = fs::read_to_string(folder.join("out/metrics.jsonl")).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+
+    let ranks: BTreeSet<u64> = measured.keys().map(|(rank, _)| *rank).collect();
+    assert_eq!(ranks, (0..8).collect());
+    for lane in predicted.keys() {
+        let kinds = ["matmul", "attention", "run"];
+        assert_eq!(named(&measured, lane, &kinds), named(&predicted, lane, &kinds), "{lane:?}");
+        if !["row", "started runs"].contains(&lane.1.as_str()) {
+            let moves = ["communication"];
+            assert_eq!(named(&measured, lane, &moves), named(&predicted, lane, &moves), "{lane:?}");
+        }
+        let memory = named(&predicted, lane, &["memory-bound"]);
+        assert!(named(&measured, lane, &["memory-bound"]).is_superset(&memory), "{lane:?}");
+    }
+    assert!((step.shares.values().sum::<f64>() - 1.0).abs() < 1e-9);
+
+    let profile = report.profile.unwrap();
+    assert_eq!((profile.steps, profile.ranks), (1, 8), "the first step warms up");
+    assert!((profile.shares.values().sum::<f64>() - 1.0).abs() < 1e-9);
+    assert!(profile.peak.flops > 0.0 && profile.peak.bandwidth > 0.0);
+    let products: u64 =
+        profile.kernels.iter().filter(|kernel| kernel.kind == "matmul").map(|kernel| kernel.flops).sum();
+    let model = step.mfu * step.program_s * CPU.device.flops_f32 * 8.0;
+    assert!((0.9..1.0).contains(&(products as f64 / model)), "all but attention: {products} of {model}");
+    let last: Value = serde_json::from_str(metrics.lines().nth(2).unwrap()).unwrap();
+    assert!(last["mfu"].as_f64().is_some_and(|mfu| mfu > 0.0), "{last}");
 }

@@ -9,6 +9,9 @@ use runtime::trace::KernelTime;
 /// The most kernels that are listed one by one.
 const LISTED: usize = 16;
 
+/// The most operands whose shapes are shown.
+const OPERANDS: usize = 3;
+
 /// Two tables: where the step goes, and the kernels that take longest.
 pub(super) fn text(profile: &ProfileReport) -> String {
     let ProfileReport { steps, step_s, ranks, peak, model_flops_per_s, .. } = profile;
@@ -40,14 +43,22 @@ fn kernel_row(profile: &ProfileReport, kernel: &KernelTime) -> [String; 8] {
     let rate = |what: u64| format!("{:7.1}", what as f64 / kernel.seconds / 1e9);
     [
         kernel.op.clone(),
-        kernel.shapes.clone(),
+        shapes(&kernel.shapes),
         count(kernel.calls as f64),
         short(kernel.seconds),
         share(profile, kernel.seconds),
         rate(kernel.flops),
         rate(kernel.bytes),
-        percent(kernel.of_roofline(&profile.peak, profile.ranks)),
+        percent(kernel.of_roofline(&profile.peak, profile.at_once)),
     ]
+}
+
+/// Of the first operands.
+fn shapes(all: &str) -> String {
+    match all.match_indices(", ").nth(OPERANDS - 1) {
+        Some((end, _)) => format!("{}, ..", &all[..end]),
+        None => all.to_string(),
+    }
 }
 
 fn rest_row(profile: &ProfileReport, rest: &[KernelTime]) -> [String; 8] {

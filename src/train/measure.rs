@@ -22,6 +22,8 @@ pub(super) struct Measure {
     profile: Option<(Profile, Peak)>,
     /// The step of `--trace`, and where it goes.
     trace: Option<(u64, PathBuf)>,
+    /// Threads that compute at once.
+    threads: usize,
     /// Steps up to this one warm up.
     warm: u64,
 }
@@ -45,7 +47,7 @@ impl Measure {
         let profile = peak.map(|peak| (Profile::default(), peak));
         let flops = model_flops(model) * f64::from(program.microbatches);
         let (model, program, warm) = (model.clone(), program.clone(), u64::from(request.steps > 1));
-        Ok(Some(Measure { model, program, flops, profile, trace, warm }))
+        Ok(Some(Measure { model, program, flops, profile, trace, threads, warm }))
     }
 
     /// Takes a step that has just been done.
@@ -76,6 +78,7 @@ impl Measure {
             steps: profile.steps,
             step_s,
             ranks: profile.ranks,
+            at_once: profile.ranks.min(self.threads as u64),
             peak: *peak,
             model_flops_per_s: self.flops / step_s,
             shares: profile.shares(),

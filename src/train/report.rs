@@ -113,8 +113,10 @@ pub struct ProfileReport {
     pub steps: u64,
     /// Seconds of a step, from the first order to the last answer of the devices.
     pub step_s: f64,
-    /// Ranks, which share the machine.
+    /// Ranks.
     pub ranks: u64,
+    /// How many of them compute at once: no more than there are cores.
+    pub at_once: u64,
     /// What the machine can do, measured just before the run.
     pub peak: Peak,
     /// Matrix products and attention FLOPs of the model, per second of a step.

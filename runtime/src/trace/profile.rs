@@ -94,11 +94,11 @@ impl Profile {
 }
 
 impl KernelTime {
-    /// The share that it reaches of what the machine allows for its FLOPs and bytes, where so many ranks share the machine
-    /// (the roofline of Williams, Waterman and Patterson 2009).
-    pub fn of_roofline(&self, peak: &Peak, ranks: u64) -> f64 {
+    /// The share that it reaches of what the machine allows for its FLOPs and bytes, where it has one of so many equal parts
+    /// of the machine (the roofline of Williams, Waterman and Patterson 2009).
+    pub fn of_roofline(&self, peak: &Peak, parts: u64) -> f64 {
         let least = (self.flops as f64 / peak.flops).max(self.bytes as f64 / peak.bandwidth);
-        least * ranks as f64 / self.seconds
+        least * parts as f64 / self.seconds
     }
 }
 

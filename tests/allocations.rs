@@ -1,0 +1,95 @@
+//! What ranks do with memory once they run: after the first step they take none, and of their arenas they use all.
+
+#[path = "meshes/text.rs"]
+mod text;
+#[path = "meshes/training.rs"]
+mod training;
+
+use ir::optimizer::Optimizer;
+use runtime::exec::{Machine, Options, StepInput};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use training::{Recipe, SEED, compiled, inputs, models};
+
+/// The system's allocator, which counts what other threads than the test's take while it is told to.
+struct Counting;
+
+static COUNTS: AtomicBool = AtomicBool::new(false);
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Whether this is the thread of the test, which may take what it wants.
+    static IS_TEST: Cell<bool> = const { Cell::new(false) };
+}
+
+fn count() {
+    if COUNTS.load(Ordering::Relaxed) && !IS_TEST.get() {
+        TAKEN.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: all is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as the caller says.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as the caller says.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as the caller says.
+        unsafe { System.realloc(block, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as the caller says.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Runs a step; how often its ranks took memory.
+fn taken(machine: &mut Machine, input: StepInput) -> usize {
+    TAKEN.store(0, Ordering::SeqCst);
+    COUNTS.store(true, Ordering::SeqCst);
+    let outcome = machine.step(input);
+    COUNTS.store(false, Ordering::SeqCst);
+    outcome.expect("a step");
+    TAKEN.load(Ordering::SeqCst)
+}
+
+/// One test: what it counts is of the whole process.
+#[test]
+fn after_the_first_step_nothing_is_taken_and_all_of_the_arena_is_used() {
+    IS_TEST.set(true);
+    for config in models() {
+        let recipe = Recipe { config, optimizer: Optimizer::default(), lr: 1e-3, steps: 6 };
+        for mesh in ["", "dp=2", "tp=2", "pp=2", "dp=2,tp=2,pp=2,sp=true,zero=1"] {
+            let file = compiled(&recipe, mesh, 4);
+            let program = file.program.as_ref().expect("a program");
+            for lanes in [false, true] {
+                let options = Options { seed: SEED, lanes: Some(lanes), ..Options::default() };
+                let mut machine = Machine::load(&file.model, program, &options).expect("it loads");
+                let mut steps = inputs(&file.model, &recipe).into_iter();
+                let case = format!("{} on `{mesh}`, lanes: {lanes}", recipe.config.family());
+                let last = steps.next_back().expect("six steps");
+                assert!(taken(&mut machine, steps.next().expect("six steps")) > 0, "{case}: nothing is counted");
+                let later: Vec<usize> = steps.map(|input| taken(&mut machine, input)).collect();
+                assert_eq!(later, [0; 4], "{case}");
+                let (output, used) = machine.step_on_poison(last).expect("a step");
+                assert!(output.loss.is_some_and(f32::is_finite), "{case}: it reads what it has not written");
+                assert_eq!(used, machine.arena_bytes(), "{case}");
+            }
+        }
+    }
+}
