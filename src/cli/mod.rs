@@ -3,6 +3,7 @@
 
 mod compile;
 mod explain;
+mod memory;
 mod models;
 mod number;
 mod passes;
