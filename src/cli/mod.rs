@@ -43,7 +43,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    Train(train::Train),
+    Train(Box<train::Train>),
     Compile(compile::Compile),
     Schedule(schedule::Schedule),
     Schedules(schedules::Schedules),

@@ -22,3 +22,4 @@ mod worker;
 
 pub use error::Error;
 pub use machine::{Input, Inputs, Machine, Options, StepInput, StepOutput};
+pub use rank::Kept;
