@@ -30,13 +30,15 @@
 //! What differs at the first step differs in the loss of the second: so `all` is loss, norm, gradient and parameter. The
 //! number of tokens is an input of a run, which no checker sees. The machine itself stores the first part of a gradient's
 //! sum and adds the others, whatever is marked: so a second `first` changes nothing there, and only the checker finds it.
-//! What touches things under way may show or not, as the threads go: such programs are not run.
-//! Programs whose tensors lie on each other are not run.
+//! What touches things under way may show or not, as the threads go, as may tensors that lie on each other: such programs
+//! are not run.
 
 #[path = "meshes/compare.rs"]
 mod compare;
 #[path = "mutations/edit.rs"]
 mod edit;
+#[path = "meshes/record.rs"]
+mod record;
 #[path = "mutations/right.rs"]
 mod right;
 #[path = "meshes/text.rs"]
