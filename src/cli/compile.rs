@@ -41,7 +41,7 @@ pub(super) struct Compile {
     /// Stop after this pass: see `meshwright passes`
     #[arg(long, value_name = "PASS")]
     stop_after: Option<String>,
-    /// Write a numbered file per pass into this folder instead of printing the last
+    /// Write a numbered file per pass, and `memory.txt`, into this folder instead of printing the last
     #[arg(long, value_name = "DIR")]
     dump: Option<PathBuf>,
     /// Print what a step would take by the cost model instead: by the stages' costs, and by a run of the program on clocks
