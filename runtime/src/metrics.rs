@@ -41,7 +41,9 @@ pub struct StepRecord {
     pub step_time_s: f64,
     /// Part of the step spent waiting for data, in seconds.
     pub data_wait_s: f64,
-    /// Model FLOPs utilisation in `[0, 1]`, where the peak of the device is known.
+    /// Model FLOPs utilisation: FLOPs of matrix products and attention, three times those of the forward and causal
+    /// attention by half, per second of the step, over the peak that all devices together reach; none where that has not
+    /// been measured.
     pub mfu: Option<f64>,
     /// Largest memory of any device, in bytes, where it is known.
     pub mem_peak_bytes: Option<u64>,

@@ -5,6 +5,7 @@ use super::number::{count, seconds};
 use super::table::table;
 use crate::error::Error;
 use crate::predicting::StepPrediction;
+use std::collections::BTreeMap;
 
 /// The answer as text.
 pub(super) fn print(step: &StepPrediction, format: TableFormat) -> Result<String, Error> {
@@ -26,10 +27,21 @@ fn text(step: &StepPrediction) -> String {
         text += &format!("speed     {} tokens/s, {} tokens a step\n", count(speed), count(tokens as f64));
     }
     text += &format!("mfu       {:.1} %\n\n", 100.0 * mfu);
-    let mut shares: Vec<_> = step.shares.iter().collect();
-    shares.sort_by(|a, b| b.1.total_cmp(a.1));
-    let row = |(name, share): &(&String, &f64)| [(*name).clone(), format!("{:5.1} %", 100.0 * *share)];
-    text + &table(["where the step goes", "share"], &shares.iter().map(row).collect::<Vec<_>>())
+    text + &shares("where the step goes", &step.shares)
+}
+
+/// A table of shares, the largest first; what rounds to nothing is left out.
+pub(super) fn shares(of_what: &str, shares: &BTreeMap<String, f64>) -> String {
+    let mut shares: Vec<_> = shares.iter().map(|(name, share)| (name, percent(*share), *share)).collect();
+    shares.retain(|(_, percent, _)| percent.trim() != "0.0 %");
+    shares.sort_by(|a, b| b.2.total_cmp(&a.2));
+    let rows: Vec<_> = shares.into_iter().map(|(name, percent, _)| [name.clone(), percent]).collect();
+    table([of_what, "share"], &rows)
+}
+
+/// ` 12.3 %`
+pub(super) fn percent(share: f64) -> String {
+    format!("{:5.1} %", 100.0 * share)
 }
 
 /// `12.3 ms`, `4.5 s`.

@@ -1,7 +1,7 @@
 //! Where the time of a run went, as `train --profile` prints it.
 
 use super::number::count;
-use super::prediction::short;
+use super::prediction::{self, percent, short};
 use super::table::table;
 use crate::train::ProfileReport;
 use runtime::trace::KernelTime;
@@ -26,10 +26,7 @@ pub(super) fn text(profile: &ProfileReport) -> String {
         model_flops_per_s / 1e9,
         100.0 * model_flops_per_s / peak.flops,
     );
-    let mut shares: Vec<_> = profile.shares.iter().collect();
-    shares.sort_by(|a, b| b.1.total_cmp(a.1));
-    let row = |(name, share): &(&String, &f64)| [(*name).clone(), percent(**share)];
-    text += &table(["where the ranks' time goes", "share"], &shares.iter().map(row).collect::<Vec<_>>());
+    text += &prediction::shares("where the ranks' time goes", &profile.shares);
     let head = ["kernel", "shapes on a rank", "calls", "time", "share", "GFLOP/s", "GB/s", "of roofline"];
     let kernels = &profile.kernels;
     let mut rows: Vec<_> = kernels.iter().take(LISTED).map(|kernel| kernel_row(profile, kernel)).collect();
@@ -71,8 +68,4 @@ fn rest_row(profile: &ProfileReport, rest: &[KernelTime]) -> [String; 8] {
 /// Of the time of all ranks.
 fn share(profile: &ProfileReport, seconds: f64) -> String {
     percent(seconds / (profile.step_s * profile.steps as f64 * profile.ranks as f64))
-}
-
-fn percent(share: f64) -> String {
-    format!("{:5.1} %", 100.0 * share)
 }

@@ -120,7 +120,8 @@ struct Flags {
     /// Where run.toml, metrics.jsonl and checkpoints go [default: out]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Measure where the time goes, by op and by what is waited for, and print it at the end
+    /// Measure where the time goes, by op and by what is waited for, and print it at the end; `mfu` in metrics.jsonl then
+    /// is the share of the peak, measured at the start, that the model's matrix products and attention make
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     profile: Option<bool>,
     /// Write one step in time to this file, for ui.perfetto.dev

@@ -13,8 +13,17 @@ pub(super) struct Meetings {
     all: Vec<Meeting>,
     /// Per line, messages with one end so far: all have the same.
     half: HashMap<Line, VecDeque<usize>>,
-    /// Per list of members, its sums in order, and how many each member has started.
-    sums: HashMap<Vec<u32>, (Vec<usize>, HashMap<usize, usize>)>,
+    /// Per list of members.
+    sums: HashMap<Vec<u32>, Sums>,
+}
+
+/// The sums of equal members.
+#[derive(Default)]
+struct Sums {
+    /// Their numbers, in order.
+    begun: Vec<usize>,
+    /// How many each rank has started.
+    started: HashMap<usize, usize>,
 }
 
 struct Meeting {
@@ -75,7 +84,7 @@ impl Meetings {
     }
 
     pub(super) fn sum(&mut self, ranks: &[u32], rank: usize, cost: Cost) -> Met {
-        let (begun, started) = self.sums.entry(ranks.to_vec()).or_default();
+        let Sums { begun, started } = self.sums.entry(ranks.to_vec()).or_default();
         let place = started.entry(rank).or_default();
         if *place == begun.len() {
             begun.push(self.all.len());
