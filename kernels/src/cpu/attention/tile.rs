@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use super::super::dropout::drop_run;
-use super::super::gemm::multiply;
+use super::super::gemm::{self, multiply};
 use super::super::matrix::{Matrix, Target};
-use super::super::shape::{View, copy_strided};
 use super::super::simd::simd;
 use super::{Attention, Dropout, Head, Inputs};
 
@@ -81,10 +80,7 @@ impl<'a> Block<'a> {
         if self.queries.len() < self.lanes {
             out.fill(0.0);
         }
-        let rows = self.of_queries(x, width);
-        let from = View { offset: 0, strides: &rows.transposed().strides };
-        let to = View { offset: 0, strides: &[self.lanes, 1] };
-        copy_strided(rows.data, from, out, to, &[width, self.queries.len()]);
+        gemm::transpose(self.of_queries(x, width), [self.queries.len(), width], out, self.lanes);
     }
 
     /// Calls `f` for each block of keys of which some query may see something.
