@@ -175,7 +175,6 @@ fn told(source: &ModelSource, error: CompileError) -> Error {
         CompileError::Misplanned { pass, found } => return Error::fault(*pass, found),
         CompileError::Differentiate(_) => "differentiate",
         CompileError::Model(_) => "build",
-        CompileError::Rows(_) => "schedule",
         CompileError::Emit(_) | CompileError::Program(_) => "emit",
         _ => return error.into(),
     };

@@ -38,7 +38,7 @@ pub struct CompileRequest {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CompileError {
     /// The model itself is wrong.
-    #[error("the model is not well formed")]
+    #[error(transparent)]
     Model(Diagnostics),
     /// It has no gradient.
     #[error(transparent)]
@@ -63,7 +63,7 @@ pub enum CompileError {
         /// Micro-batches per step.
         microbatches: u32,
     },
-    /// The rows of the schedule are wrong.
+    /// The rows of the schedule that the file brings are wrong.
     #[error("the schedule is wrong: {}", lines(.0))]
     Rows(Vec<check::Violation>),
     /// No program can be made.
@@ -192,10 +192,12 @@ pub fn compile(
         return Ok(file);
     }
     let schedule = match file.schedule.take() {
-        Some(schedule) => schedule,
+        Some(given) => {
+            check_schedule(&staged, &given, request).map_err(CompileError::Rows)?;
+            given
+        }
         None => schedule(&staged, request)?,
     };
-    check_schedule(&staged, &schedule, request)?;
     file.schedule = Some(schedule.clone());
     observer("schedule", &file);
     if stop("schedule") {
@@ -277,12 +279,22 @@ fn cut_model(model: &Model, request: &CompileRequest, cluster: &Cluster) -> Resu
 fn schedule(staged: &Staged, request: &CompileRequest) -> Result<Schedule, CompileError> {
     let kind = schedules::find(&request.goal.layout.schedule)?;
     let ranks = staged.stages.iter().map(|stage| stage.rank).max().unwrap_or(0).saturating_add(1);
-    kind.make(&stage_costs(staged, 0.0), ranks, request.microbatches).map_err(CompileError::Schedule)
+    for (stage, ours) in staged.stages.iter().enumerate() {
+        let rank = kind.placement.rank(stage as u32);
+        if ours.rank != rank {
+            let why = format!("stage {stage} lies on rank {}, but `{}` has it on rank {rank}", ours.rank, kind.name);
+            return Err(CompileError::Schedule(why));
+        }
+    }
+    let made = kind.make(&stage_costs(staged, 0.0), ranks, request.microbatches).map_err(CompileError::Schedule)?;
+    check_schedule(staged, &made, request)
+        .map_err(|found| CompileError::Fault { pass: "schedule", why: lines(&found) })?;
+    Ok(made)
 }
 
-fn check_schedule(staged: &Staged, schedule: &Schedule, request: &CompileRequest) -> Result<(), CompileError> {
+fn check_schedule(staged: &Staged, schedule: &Schedule, request: &CompileRequest) -> Result<(), Vec<check::Violation>> {
     let rank_of = |stage: u32, _: u32| staged.stages.get(stage as usize).map_or(u32::MAX, |stage| stage.rank);
     let costs = stage_costs(staged, 0.0);
     let found = check::check(schedule, &costs, request.microbatches, rank_of);
-    if found.is_empty() { Ok(()) } else { Err(CompileError::Rows(found)) }
+    if found.is_empty() { Ok(()) } else { Err(found) }
 }

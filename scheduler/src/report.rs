@@ -108,7 +108,8 @@ pub struct ScheduleReport {
     pub deterministic: bool,
     /// The most memory each rank holds.
     pub peak_memory: Vec<f64>,
-    /// What breaks the memory limit; empty if it holds.
+    /// What breaks the memory limit; empty if it holds. Not a field of the JSON.
+    #[serde(skip)]
     pub over_limit: Vec<String>,
     /// Each rank's row as `0F0`, `0I0`, without what ends the step.
     pub order: Vec<Vec<String>>,

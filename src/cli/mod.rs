@@ -38,8 +38,8 @@ Examples:
   meshwright compile gpt2 --mesh dp=2,tp=2 --predict           what a step would take
   meshwright schedule --stages 4 --microbatches 8 --kind 1f1b  see a pipeline schedule
 
-Exit status: 0 done, 1 the input is wrong, 2 usage, 3 a fault of ours, 5 a run failed and may be restarted,
-6 a run failed and must not be.")]
+Exit status: 0 done, 1 the input is wrong, 2 usage, 3 a fault of ours, 4 a schedule above its memory limit,
+5 a run failed and may be restarted, 6 a run failed and must not be.")]
 struct Cli {
     /// Explain the code of an error message; without one, list all codes
     #[arg(long, value_name = "CODE", num_args = 0..=1, default_missing_value = explain::LIST)]

@@ -110,6 +110,14 @@ mod tests {
     }
 
     #[test]
+    fn a_rank_order_with_a_stranger_is_told_which_axes_there_are() {
+        let order = ["pp", "dp", "xp"].map(str::to_string).to_vec();
+        let goal = Goal::of(Layout { order, ..Layout::default() });
+        let error = run(&mut Model::default(), &goal).unwrap_err();
+        assert_eq!(error.to_string(), "there is no axis `xp`; the mesh has pp, dp, tp");
+    }
+
+    #[test]
     fn an_axis_that_straddles_a_level_is_refused() {
         assert!(mesh(&[("dp", 2), ("tp", 6)], &[4]).is_err());
         assert!(mesh(&[("dp", 3), ("tp", 4)], &[8]).is_err());
