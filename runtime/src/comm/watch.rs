@@ -135,11 +135,15 @@ impl Watch {
         fence(Ordering::SeqCst);
         let bed = &self.beds[whom];
         let state = bed.state.load(Ordering::SeqCst);
-        let woken =
-            state != AWAKE && bed.state.compare_exchange(state, AWAKE, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-        if woken {
-            self.awake.fetch_add(1, Ordering::SeqCst);
-            bed.thread.get().into_iter().for_each(Thread::unpark);
+        if state == AWAKE {
+            return;
+        }
+        // Counted first: once its state has changed it may sleep again at any moment, and be the last.
+        self.awake.fetch_add(1, Ordering::SeqCst);
+        match bed.state.compare_exchange(state, AWAKE, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => bed.thread.get().into_iter().for_each(Thread::unpark),
+            // Somebody else has woken it. Who wakes is awake itself, so that this is not the last.
+            Err(_) => drop(self.awake.fetch_sub(1, Ordering::SeqCst)),
         }
     }
 
