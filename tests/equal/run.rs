@@ -58,7 +58,6 @@ pub(crate) fn compare(case: &Case, meaning: &Model, file: &File) -> Result<Outco
     if !is_well_conditioned(case, meaning, &data, &reference)? {
         return Ok(Outcome::IllConditioned);
     }
-    if std::env::var("DUMPIR").is_ok() { eprintln!("{}", ir::text::print(file)); }
     let got = machine.step(step).map_err(|e| e.to_string())?;
     close("loss", f64::from(got.loss.unwrap_or(f32::NAN)), want.loss)?;
     let gradients = machine.gradients().map_err(|e| e.to_string())?;
