@@ -95,6 +95,7 @@ fn split(name: &str, degree: u64, inner: u64, levels: &[u64]) -> Result<Vec<u64>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cost::CPU;
 
     fn axes(mesh: &Mesh) -> Vec<(String, u64)> {
         mesh.axes.values().map(|axis| (axis.name.clone(), axis.size)).collect()
@@ -113,7 +114,7 @@ mod tests {
     fn a_rank_order_with_a_stranger_is_told_which_axes_there_are() {
         let order = ["pp", "dp", "xp"].map(str::to_string).to_vec();
         let goal = Goal::of(Layout { order, ..Layout::default() });
-        let error = run(&mut Model::default(), &goal).unwrap_err();
+        let error = run(&mut Model::default(), &goal, &CPU).unwrap_err();
         assert_eq!(error.to_string(), "there is no axis `xp`; the mesh has pp, dp, tp");
     }
 
