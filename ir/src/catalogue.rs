@@ -307,7 +307,7 @@ catalogue! {
         "Correct the program, or leave it out to have it made anew.";
     603 NotPlanned "a model that is not planned":
         "A program is made of a differentiated model whose shardings are closed and whose collectives are placed.";
-        "scheduler::emit::emit(&model, &staged, &schedule, 1).unwrap_err().code()";
+        "scheduler::emit::emit(&model, &staged, &schedule, 1, &CPU).unwrap_err().code()";
         "Compile the model from level 1.";
     604 NoProgram "a model that no program can be made of":
         "What the sections of the blocks pass to each other does not fit: a cotangent of another type, a value that nothing differentiates, a parameter that two blocks update, or a constant that nobody gives.";

@@ -312,7 +312,7 @@ mod tests {
         for (request, part) in [
             (TrainRequest { precision: "bf16".into(), ..base() }, "bf16"),
             (TrainRequest { optimizer: "adam".into(), ..base() }, "adamw or sgd"),
-            (TrainRequest { backend: "tpu".into(), ..base() }, "cpu or cuda"),
+            (TrainRequest { backend: "tpu".into(), ..base() }, "there is no backend `tpu`"),
             (TrainRequest { steps: 0, ..base() }, "`steps` is 0"),
             (TrainRequest { keep_last: 0, ..base() }, "`keep_last` is 0"),
             (TrainRequest { lr: f64::NAN, ..base() }, "finite"),
