@@ -33,7 +33,7 @@ pub(super) struct Compile {
     /// Stop after this pass: see `meshwright passes`
     #[arg(long, value_name = "PASS")]
     stop_after: Option<String>,
-    /// Write a numbered file per pass into this folder instead of printing the last
+    /// Write a numbered file per pass, and `memory.txt`, into this folder instead of printing the last
     #[arg(long, value_name = "DIR")]
     dump: Option<PathBuf>,
     /// JSON with the same fields (`-`: standard input); flags win over it

@@ -1,9 +1,9 @@
 //! What the arena of each class holds when it is fullest.
 
 use super::bound::{Moment, moments};
+use super::frame::Layout;
 use super::held::{self, Catalogue};
 use super::row::{self, Layouts};
-use crate::memory::frame::Layout;
 use ir::arena::{ALIGNMENT, Role};
 use ir::graph::Model;
 use ir::program::{Class, Program};

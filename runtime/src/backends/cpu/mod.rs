@@ -75,8 +75,15 @@ enum Results<'a> {
 impl<'a> Call<'a> {
     /// An operand's floats.
     fn float(&self, operand: usize) -> &'a [f32] {
-        // SAFETY: no result meets it (a kernel that may run in place asks for `source`), and nobody else writes it now.
-        unsafe { self.arena.floats(self.operands[operand]) }
+        let span = self.operands[operand];
+        let apart = |results: &[Span]| !results.iter().any(|result| result.meets(span));
+        assert!(matches!(self.results, Results::Places(places) if apart(places)) || self.is_aside(), "no result lies on it");
+        // SAFETY: no result meets it, and the program lets nobody else write it now.
+        unsafe { self.arena.floats(span) }
+    }
+
+    fn is_aside(&self) -> bool {
+        matches!(self.results, Results::Aside(_))
     }
 
     /// An operand of a kernel whose result may lie on it.

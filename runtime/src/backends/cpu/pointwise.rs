@@ -31,7 +31,7 @@ pub(super) fn unary(op: &Unary) -> Run {
             });
         }
     };
-    Box::new(move |call, par| elementwise::unary(kind, call.float(0), call.out(), par))
+    Box::new(move |call, par| elementwise::unary(kind, call.source(0), call.out(), par))
 }
 
 pub(super) fn binary(op: &Binary, site: &Site<'_>) -> Result<Run, String> {
