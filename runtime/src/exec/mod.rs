@@ -10,6 +10,7 @@ mod body;
 mod error;
 mod lane;
 mod machine;
+mod mailbox;
 mod places;
 mod play;
 mod rank;

@@ -76,14 +76,10 @@ impl<'a> Call<'a> {
     /// An operand's floats.
     fn float(&self, operand: usize) -> &'a [f32] {
         let span = self.operands[operand];
-        let apart = |results: &[Span]| !results.iter().any(|result| result.meets(span));
-        assert!(matches!(self.results, Results::Places(places) if apart(places)) || self.is_aside(), "no result lies on it");
+        let places = if let Results::Places(places) = self.results { places } else { &[] };
+        assert!(!places.iter().any(|place| place.meets(span)), "no result lies on what is read");
         // SAFETY: no result meets it, and the program lets nobody else write it now.
         unsafe { self.arena.floats(span) }
-    }
-
-    fn is_aside(&self) -> bool {
-        matches!(self.results, Results::Aside(_))
     }
 
     /// An operand of a kernel whose result may lie on it.
