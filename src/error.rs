@@ -41,6 +41,8 @@ pub enum Error {
         code: Code,
         /// What failed.
         message: String,
+        /// How to go on.
+        help: String,
     },
     /// A run failed, and would again if it were started as it was.
     Hopeless {
@@ -103,8 +105,9 @@ impl fmt::Display for Error {
                 "error: fault of ours in `{pass}`: {why}\n      = help: your input is not to blame; please report it \
                  with the command and the input"
             ),
-            Error::Failed { code, message } => coded(f, *code, message, Some("the run may be started again as it was")),
-            Error::Hopeless { code, message, help } => coded(f, *code, message, Some(help)),
+            Error::Failed { code, message, help } | Error::Hopeless { code, message, help } => {
+                coded(f, *code, message, Some(help))
+            }
         }
     }
 }

@@ -9,11 +9,10 @@ use ir::differentiate::{DifferentiateError, differentiate};
 use ir::goal::Goal;
 use ir::graph::Model;
 use ir::optimizer::Optimizer;
-use ir::program::Program;
 use ir::schedule::Schedule;
 use ir::staged::Staged;
 use ir::text::File;
-use ir::verify;
+use ir::verify::{self, program::Violation};
 use scheduler::cut::{CutError, cut, cut_at, stage_costs};
 use scheduler::emit::{EmitError, emit};
 use scheduler::memory::memory;
@@ -132,34 +131,33 @@ pub fn compile(
     check_schedule(&staged, &schedule, request)?;
     file.schedule = Some(schedule.clone());
     observer("schedule", &file);
-    if stop("schedule") || file.program.as_ref().is_some_and(|program| program.has_places()) {
+    if stop("schedule") {
         return Ok(file);
     }
-    let mut program = match file.program.take() {
+    match file.program.take() {
         Some(given) => {
             let broken = verify::program::check(&file.model, &given, None).err();
-            broken.map_or(Ok(given), |found| Err(CompileError::Program(lines(&found))))?
+            broken.map_or(Ok(()), |found| Err(CompileError::Program(lines(&found))))?;
+            file.program = Some(given);
         }
         None => {
             let program = emit(&file.model, &staged, &schedule, request.microbatches, cluster)?;
-            check_program("emit", &file.model, &program)?;
-            program
+            found_by("emit", verify::program::check(&file.model, &program, None))?;
+            file.program = Some(program);
+            observer("emit", &file);
         }
-    };
-    file.program = Some(program.clone());
-    observer("emit", &file);
-    if stop("emit") {
-        return Ok(file);
     }
-    memory(&file.model, &mut program, None);
-    check_program("memory", &file.model, &program)?;
-    file.program = Some(program);
-    observer("memory", &file);
+    if let Some(program) = file.program.as_mut().filter(|program| !stop("emit") && !program.has_places()) {
+        memory(&file.model, program, None);
+        found_by("memory", verify::program::check_places(&file.model, program, None))?;
+        observer("memory", &file);
+    }
     Ok(file)
 }
 
-fn check_program(pass: &'static str, model: &Model, program: &Program) -> Result<(), CompileError> {
-    verify::program::check(model, program, None).map_err(|found| CompileError::Fault { pass, why: lines(&found) })
+/// What the checker of programs finds is the pass's fault.
+fn found_by(pass: &'static str, checked: Result<(), Vec<Violation>>) -> Result<(), CompileError> {
+    checked.map_err(|found| CompileError::Fault { pass, why: lines(&found) })
 }
 
 fn plan(

@@ -191,6 +191,8 @@ fn a_dump_goes_on_from_where_it_stands() {
     let mut names: Vec<String> =
         fs::read_dir(folder.0.join("all")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
+    assert_eq!(names.pop().as_deref(), Some("memory.txt"));
+    assert!(folder.read("all/memory.txt").starts_with("ranks  arena"));
     assert_eq!(names.len(), folder.answer("passes").lines().count() - 1, "{names:?}");
     let last = names.last().unwrap();
     for name in names.iter().filter(|name| name.as_str() > "03") {

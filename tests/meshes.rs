@@ -3,6 +3,8 @@
 
 #[path = "meshes/compare.rs"]
 mod compare;
+#[path = "meshes/record.rs"]
+mod record;
 #[path = "meshes/text.rs"]
 mod text;
 #[path = "meshes/training.rs"]
@@ -12,11 +14,12 @@ use compare::differences;
 use ir::differentiate::differentiate;
 use ir::models::ModelConfig;
 use ir::optimizer::Optimizer;
+use record::{Record, Tensors, sgd, train};
 use runtime::data::VOCAB;
 use runtime::reference::{MicroBatch, Reference, Tensor};
 use std::sync::LazyLock;
 use text::{Micro, SEQ, steps};
-use training::{DEVIATION, HIDDEN, Recipe, Record, SEED, Tensors, compiled, inputs, model, models, sgd, train};
+use training::{DEVIATION, HIDDEN, Recipe, SEED, compiled, inputs, model, models};
 
 /// Sequences of a micro-batch on one device: four micro-batches a step.
 const SEQUENCES: u64 = 4;

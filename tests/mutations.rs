@@ -21,17 +21,24 @@
 //! | two tags are swapped | all | - | message-order |
 //! | a body lacks a gradient | all | - | statement |
 //! | a body's op takes its operands in another order | all | - | statement |
+//! | a slot lies 64 bytes off | - | - | overlap |
+//! | a result and a slot have each other's place | - | - | overlap |
+//! | an arena is 64 bytes too small | - | - | arena |
+//! | a gradient has the place of its parameter | - | - | overlap |
 //! | a schedule has I before F | no program: `emit` refuses | - | `scheduler::check`: Order |
 //!
 //! What differs at the first step differs in the loss of the second: so `all` is loss, norm, gradient and parameter. The
 //! number of tokens is an input of a run, which no checker sees. The machine itself stores the first part of a gradient's
 //! sum and adds the others, whatever is marked: so a second `first` changes nothing there, and only the checker finds it.
-//! What touches things under way may show or not, as the threads go: such programs are not run.
+//! What touches things under way may show or not, as the threads go, as may tensors that lie on each other: such programs
+//! are not run.
 
 #[path = "meshes/compare.rs"]
 mod compare;
 #[path = "mutations/edit.rs"]
 mod edit;
+#[path = "meshes/record.rs"]
+mod record;
 #[path = "mutations/right.rs"]
 mod right;
 #[path = "meshes/text.rs"]
@@ -40,9 +47,10 @@ mod text;
 mod training;
 
 use edit::{
-    block, drop_first_gradient, drop_last_send, forget_reduction, free_early, kernels, microbatch_of, runs, sent_tags,
-    skip, start_reduction_early, sum_gradients_again, swap_bundles, update_by_unreduced,
+    block, drop_first_gradient, drop_last_send, forget_reduction, free_early, kernels, microbatch_of, places, runs,
+    sent_tags, skip, start_reduction_early, sum_gradients_again, swap_bundles, update_by_unreduced,
 };
+use ir::arena::{Held, Role};
 use ir::catalogue::Code;
 use ir::graph::{Model, SectionKind};
 use ir::ops::Collective;
@@ -259,6 +267,47 @@ fn a_send_left_out() {
     drop_last_send(&mut program.classes[0]);
     assert_eq!(checked(&right.file.model, &program), ["unmatched-message"]);
     assert!(right.is_stuck(&program));
+}
+
+/// Breaks where tensors lie.
+fn misplaces(change: impl FnOnce(&mut Program), named: &str) {
+    let right = Right::on(PIPELINE);
+    let mut program = right.program();
+    change(&mut program);
+    assert_eq!(checked(&right.file.model, &program), [named]);
+}
+
+/// The places of the second forward of a layer: its result, its slot and its scratch.
+fn forward_places(program: &mut Program) -> &mut Vec<u64> {
+    let at = runs(program, 0, "layer", BodyKind::F, 1)[0];
+    places(&mut program.classes[0], at)
+}
+
+#[test]
+fn a_slot_that_lies_beside_its_place() {
+    misplaces(|program| forward_places(program)[1] += 64, "overlap");
+}
+
+#[test]
+fn a_result_and_a_slot_that_have_changed_places() {
+    misplaces(|program| forward_places(program).swap(0, 1), "overlap");
+}
+
+#[test]
+fn an_arena_that_is_too_small() {
+    misplaces(|program| program.classes[0].arena.as_mut().expect("an arena").bytes -= 64, "arena");
+}
+
+#[test]
+fn a_gradient_on_its_parameter() {
+    let change = |program: &mut Program| {
+        let held = &mut program.classes[0].arena.as_mut().expect("an arena").held;
+        let param = (held[0].param, held[0].instance, held[0].at);
+        let is_its =
+            |other: &&mut Held| (other.param, other.instance) == (param.0, param.1) && other.role == Role::Gradient;
+        held.iter_mut().find(is_its).expect("its gradient").at = param.2;
+    };
+    misplaces(change, "overlap");
 }
 
 #[test]

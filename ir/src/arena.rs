@@ -3,7 +3,8 @@
 //! What lives from step to step (parameters, optimizer states, gradient sums) has a place of its own, as has what one
 //! instruction of a row hands to a later one. The inner values of a body lie in its *frame*: what it keeps for a later
 //! section in the *slot* of its bundle, all else in the *scratch* of the run; both are laid out once per body, and each run
-//! says where its slot and its scratch begin. All numbers are bytes; places are multiples of [`ALIGNMENT`]. Sizes are the
+//! says where its slot and its scratch begin. A scratch may lie where a slot or a result of its run will be, if no two values
+//! are there at the same instruction of the body; not so that of a started run. All numbers are bytes; places are multiples of [`ALIGNMENT`]. Sizes are the
 //! bounds of local shapes, so that one arena serves all ranks of a class.
 //!
 //! ```text
@@ -27,7 +28,7 @@ pub enum Place {
     Slot(u64),
     /// So many bytes into the scratch of the run.
     Scratch(u64),
-    /// On another value: a view of it, or it is updated in place.
+    /// On another value, which may come later: one is a view of the other or is written on it when it dies.
     Same(Value),
 }
 
@@ -38,7 +39,8 @@ pub struct Frame {
     pub slot: u64,
     /// Bytes of the scratch.
     pub scratch: u64,
-    /// All values that the body makes. A gradient sum that a wait adds to stands here too: with the place of what is added.
+    /// All values that the body makes but what it stores in a parameter, a state or a gradient. A gradient sum that a wait
+    /// adds to stands here too: with the place of what is added.
     pub places: BTreeMap<Value, Place>,
 }
 
@@ -71,12 +73,14 @@ pub struct Held {
 pub struct Arena {
     /// Its size.
     pub bytes: u64,
-    /// What lives from step to step.
+    /// What lives from step to step. In a program that is run beside another on the same ranks (an evaluation) all that the
+    /// other holds, at the same places.
     pub held: Vec<Held>,
-    /// Scalars that bodies read by name: `lr`, `step`, and what the step graph returns (a copy of its result).
+    /// Scalars that bodies read by name, `lr` and `step` among them, and what the step graph returns (a copy of its result).
     pub scalars: BTreeMap<String, u64>,
     /// For each instruction of the row, where the tensors lie that it brings to life: the register of a feed, a seed, a
-    /// receive (from its start on) or an addition or sum (its old place, or a fresh one where others hold the old); of a run
-    /// the results, then the slot if it keeps anything, then its scratch if it has any.
+    /// receive (from its start on) or an addition or, at its start, a sum (its old place, or a fresh one where others hold
+    /// the old); of a run the results (one that is an argument lies where that lies), then the slot if it keeps anything (any
+    /// place if that is empty), then its scratch if it has any.
     pub at: Vec<Vec<u64>>,
 }

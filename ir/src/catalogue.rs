@@ -313,10 +313,10 @@ catalogue! {
         "Training in bf16 is not supported by this backend: rather than train in f32 in silence, or badly, it stops.";
         "--precision bf16";
         "Train with --precision f32.";
-    705 CheckpointMismatch "a checkpoint of another model":
-        "The checkpoint's parameters differ from the model's in name or shape.";
-        "--resume after a change of the config";
-        "Use the checkpoint's own config.";
+    705 CheckpointMismatch "a checkpoint of another run":
+        "A run goes on from a checkpoint with the same model, text, held-out fraction, sequence length, global batch, optimizer, precision and seed; only then is what follows a continuation. The layout, the number of steps, learning rate, clipping and whatever concerns output may change.";
+        "meshwright train tiny-llama --data other.txt --resume out";
+        "Take the options of the run, as `--resume` alone does, or start anew with another --out.";
     706 NotFinite "a loss that is not finite":
         "The loss or the gradient norm became NaN or infinite, so that going on would spoil the parameters.";
         "--lr 100";
@@ -329,6 +329,26 @@ catalogue! {
         "Training feeds token ids `%tok`, labels `%lab`, positions `%pos` and segments `%seg`, each i32[b, s], with ids below 257: the bytes and an end of document. A model with other inputs or a smaller vocabulary cannot be trained so.";
         "model @m(%image: input f32[b, h]) { .. }";
         "Use those inputs, or a vocabulary of at least 257.";
+    720 CheckpointMissing "no checkpoint where one was asked for":
+        "The path given with --resume is neither a checkpoint nor the folder of a run that has one. A run has checkpoints only with --save-every.";
+        "meshwright train tiny-llama --resume";
+        "Correct the path, or leave out --resume to start at the first step.";
+    721 CheckpointDamaged "a damaged checkpoint":
+        "Every file of a checkpoint has a size and a checksum, and one of them differs: the file was cut off, changed or removed after it was written. A checkpoint is never used in part.";
+        "truncate --size=-1 out/step-00000120/data-0000.safetensors";
+        "Resume from the older checkpoint that the message names.";
+    722 CheckpointVersion "a checkpoint of an unknown format":
+        "The manifest names a format that this version cannot read: another version of the program wrote it.";
+        "{\"schema\": \"meshwright.checkpoint/2\"}";
+        "Resume with the version that wrote it.";
+    723 CheckpointUnwritable "a checkpoint that cannot be written":
+        "The operating system refused to write, most often because the disk is full. The checkpoints before it are as they were.";
+        "--save-every 10 on a full disk";
+        "Make room, or let fewer checkpoints stay (--keep-last); --resume goes on from the last one.";
+    724 RunHasCheckpoints "a run that would mix with another one":
+        "The folder of the run holds checkpoints of an earlier one. To start anew there would leave two runs in one folder, and --resume could not tell them apart.";
+        "meshwright train tiny-llama   after a run with --save-every 100";
+        "Go on with --resume, choose another --out, or remove the old checkpoints.";
     801 FileUnreadable "a file that cannot be read or written":
         "The operating system refuses the path.";
         "meshwright compile nosuch.ir";

@@ -3,6 +3,7 @@
 pub mod arena;
 pub mod backend;
 pub mod backends;
+pub mod checkpoint;
 pub mod comm;
 pub mod data;
 pub mod exec;

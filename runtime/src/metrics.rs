@@ -72,6 +72,8 @@ struct HeaderRecord<'a> {
 struct Place {
     schema: Option<String>,
     step: Option<u64>,
+    loss: Option<f64>,
+    valid_loss: Option<f64>,
 }
 
 /// An open `metrics.jsonl`. Every record is in the file when its call returns, and never by halves unless the system
@@ -92,8 +94,8 @@ impl MetricsWriter {
         Ok(writer)
     }
 
-    /// Goes on after `last_step`: keeps the records up to it and drops what follows, such as steps done after the
-    /// checkpoint or a line torn by a crash. Starts anew where there is no file of this schema.
+    /// Goes on after `last_step`: keeps the records of steps up to it and of evaluations before it, and drops what follows,
+    /// such as steps done after the checkpoint or a line torn by a crash. Starts anew where there is no file of this schema.
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -109,6 +111,14 @@ impl MetricsWriter {
         file.set_len(kept)?;
         file.seek(SeekFrom::End(0))?;
         Ok(Self { file })
+    }
+
+    /// Sees that all records are on the disk.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_all()
     }
 
     /// Appends the record of a step.
@@ -134,14 +144,35 @@ impl MetricsWriter {
     }
 }
 
-/// Length of the header and the records up to `last_step`; 0 without a header.
+/// The losses of the steps `after + 1 ..= last_step` that a file has; none where there is no file.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn losses(path: &Path, after: u64, last_step: u64) -> io::Result<Vec<f64>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        opened => opened?,
+    };
+    let mut losses = Vec::new();
+    for line in BufReader::new(file).lines() {
+        if let Ok(Place { step: Some(step), loss: Some(loss), .. }) = serde_json::from_str(&line?)
+            && step > after
+            && step <= last_step
+        {
+            losses.push(loss);
+        }
+    }
+    Ok(losses)
+}
+
+/// Length of the header, the records of steps up to `last_step` and those of evaluations before it; 0 without a header.
 fn bytes_up_to(file: &mut impl BufRead, last_step: u64) -> io::Result<u64> {
     let mut kept = 0;
     let mut line = Vec::new();
     while file.read_until(b'\n', &mut line)? > 0 {
         let whole = line.ends_with(b"\n");
         let keep = serde_json::from_slice::<Place>(&line).is_ok_and(|place| match place.step {
-            Some(step) => kept > 0 && step <= last_step,
+            Some(step) => kept > 0 && (step < last_step || step == last_step && place.valid_loss.is_none()),
             None => kept == 0 && place.schema.as_deref() == Some(SCHEMA),
         });
         if !(whole && keep) {
@@ -210,7 +241,10 @@ mod tests {
     fn resuming_drops_later_steps_and_a_torn_line() {
         let path = file("resume");
         let mut writer = MetricsWriter::create(&path, &header()).unwrap();
-        (1..=3).for_each(|step| writer.step(&record(step)).unwrap());
+        (1..=2).for_each(|step| writer.step(&record(step)).unwrap());
+        writer.eval(&EvalRecord { step: 2, valid_loss: 4.0 }).unwrap();
+        writer.step(&record(3)).unwrap();
+        assert_eq!(losses(&path, 1, 3).unwrap(), [2.5, 2.5]);
         writer.file.write_all(b"{\"step\":1").unwrap();
 
         let other = Header { params: 99, ..header() };
@@ -218,7 +252,8 @@ mod tests {
         writer.eval(&EvalRecord { step: 2, valid_loss: 3.0 }).unwrap();
         let got = lines(&path);
         assert_eq!(got.iter().map(|line| line["step"].as_u64()).collect::<Vec<_>>(), [None, Some(1), Some(2), Some(2)]);
-        assert_eq!(got[0]["params"], 12);
+        assert_eq!((&got[0]["params"], &got[3]["valid_loss"]), (&12.into(), &3.0.into()));
+        assert_eq!(losses(&path, 0, 9).unwrap(), [2.5, 2.5]);
 
         let torn = lines(&path).len();
         writer.file.write_all(b"{\"step\":2}").unwrap();

@@ -1,5 +1,6 @@
 //! `meshwright compile`: a model, or a dump of any level, to what each rank does.
 
+use super::memory::memory_table;
 use super::request::{Fields, from_json, resolve};
 use super::{TableFormat, prediction};
 use crate::compiling::{Compiling, compile_source};
@@ -14,12 +15,14 @@ use ir::diag::nearest;
 use ir::text;
 use serde::Serialize;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Compile a model for a mesh and print the level that is reached
 ///
 /// The answer is text in the language of the IR: the model with its shardings and collectives, its stages, the schedule,
-/// and the program of every class of ranks. Any of it fed back goes on from where it stands.
+/// and the program of every class of ranks. Any of it fed back goes on from where it stands. With places in memory, standard
+/// error gets a table of what each rank holds.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +37,7 @@ pub(super) struct Compile {
     /// Stop after this pass: see `meshwright passes`
     #[arg(long, value_name = "PASS")]
     stop_after: Option<String>,
-    /// Write a numbered file per pass into this folder instead of printing the last
+    /// Write a numbered file per pass, and `memory.txt`, into this folder instead of printing the last
     #[arg(long, value_name = "DIR")]
     dump: Option<PathBuf>,
     /// Print what a step would take by the cost model instead: by the stages' costs, and by a run of the program on clocks
@@ -93,12 +96,16 @@ impl Compile {
         let source = ModelSource::open(&order.model)?;
         let mut dump = Dump::create(self.dump.as_deref())?;
         let file = compile_source(&source, &order, stop_after, &mut |pass, file| dump.write(pass, file))?;
+        let memory = memory_table(&file);
+        dump.write_memory(memory.as_deref());
         let written = dump.finish()?;
         if self.predict {
             let (step, trace) = predict(&file, &CPU)?;
             self.trace.iter().try_for_each(|path| write_trace(&trace, path))?;
             return prediction::print(&step, self.format);
         }
+        // It goes beside the answer, which stays text in the language of the IR.
+        let _ = memory.map(|table| write!(std::io::stderr().lock(), "{table}"));
         if self.dump.is_some() { Ok(written) } else { Ok(text::print(&file)) }
     }
 }
@@ -135,8 +142,18 @@ impl Dump<'_> {
     fn write(&mut self, pass: &str, file: &text::File) {
         let Some(folder) = self.folder else { return };
         let place = pipeline::passes().iter().position(|row| row.name == pass).unwrap_or(0);
-        let path = folder.join(format!("{:02}-{pass}.ir", place + 1));
-        match fs::write(&path, text::print(file)) {
+        self.text(folder.join(format!("{:02}-{pass}.ir", place + 1)), &text::print(file));
+    }
+
+    /// Writes the table of memory.
+    fn write_memory(&mut self, table: Option<&str>) {
+        if let (Some(folder), Some(table)) = (self.folder, table) {
+            self.text(folder.join("memory.txt"), table);
+        }
+    }
+
+    fn text(&mut self, path: PathBuf, text: &str) {
+        match fs::write(&path, text) {
             Ok(()) => self.written.push(path),
             Err(why) => self.failed = self.failed.take().or(Some(Error::file("write", &path, &why))),
         }

@@ -3,6 +3,7 @@
 
 mod compile;
 mod explain;
+mod memory;
 mod models;
 mod number;
 mod passes;
@@ -45,7 +46,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    Train(train::Train),
+    Train(Box<train::Train>),
     Compile(compile::Compile),
     Schedule(schedule::Schedule),
     Schedules(schedules::Schedules),

@@ -15,6 +15,8 @@ pub(super) struct Watch {
     out: Box<dyn Write>,
     bar: Option<ProgressBar>,
     steps: u64,
+    /// Steps done before.
+    done: u64,
     started: Instant,
     last_line: Option<Instant>,
     bigram: Option<f64>,
@@ -31,6 +33,7 @@ impl Watch {
             out,
             bar: None,
             steps: 0,
+            done: 0,
             started: Instant::now(),
             last_line: None,
             bigram: None,
@@ -52,7 +55,7 @@ impl Watch {
 
     fn time_left(&self, step: u64) -> String {
         let trained = self.started.elapsed().saturating_sub(self.evaluation);
-        seconds(trained.as_secs_f64() / step as f64 * (self.steps - step) as f64)
+        seconds(trained.as_secs_f64() / (step - self.done) as f64 * (self.steps - step) as f64)
     }
 }
 
@@ -61,7 +64,8 @@ impl Progress for Watch {
         for line in head(run) {
             self.line(&line);
         }
-        (self.steps, self.bigram, self.started) = (run.steps, run.bigram_entropy, Instant::now());
+        (self.steps, self.done) = (run.steps, run.done);
+        (self.bigram, self.started) = (run.bigram_entropy, Instant::now());
         if std::io::stderr().is_terminal() {
             let style = ProgressStyle::with_template("{bar:24} step {pos}/{len}  {msg}");
             self.bar = style.ok().map(|style| ProgressBar::new(run.steps).with_style(style));
@@ -124,6 +128,9 @@ fn head(run: &RunHeader) -> Vec<String> {
         run.microbatches,
         if run.microbatches == 1 { "" } else { "es" }
     ));
+    if let Some(from) = &run.resumed {
+        lines.push(format!("resumed   after step {} of {}, from {}", run.done, run.steps, from.display()));
+    }
     lines.push(format!(
         "data      {}: {} documents, {} bytes to learn from, {} held out",
         run.data.display(),

@@ -8,8 +8,9 @@ use crate::error::Error;
 use crate::predicting::write_trace;
 use crate::train::{TrainReport, TrainRequest, predict, train};
 use clap::Args;
+use runtime::checkpoint::run_of;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Train a model on text, on virtual devices: one thread each, in this process
 ///
@@ -24,7 +25,9 @@ Examples:
   meshwright train path/to/config.json --data book.txt --mesh tp=2 --sp --seq 256 --lr 1e-3 --out runs/1
   meshwright train tiny-llama --data . --steps 20 --mesh tp=2 --profile --trace step.json
   meshwright train tiny-llama --mesh dp=2,tp=2,pp=2 --backend null
-  meshwright train --config runs/1/run.toml --seed 1 --out runs/2")]
+  meshwright train --config runs/1/run.toml --seed 1 --out runs/2
+  meshwright train tiny-llama --data book.txt --save-every 50 --out runs/3
+  meshwright train --resume runs/3 --mesh dp=2,tp=2 --steps 800")]
 pub(super) struct Train {
     #[command(flatten)]
     flags: Flags,
@@ -106,7 +109,22 @@ struct Flags {
     /// Batches of a validation between steps; the one at the end takes the whole held-out part [default: 4]
     #[arg(long, value_name = "N")]
     eval_batches: Option<u64>,
-    /// Where run.toml and metrics.jsonl go [default: out]
+    /// Steps between checkpoints, with one after the last step; 0: none [default: 0]
+    #[arg(long, value_name = "STEPS")]
+    save_every: Option<u64>,
+    /// Checkpoints that stay, the newest ones [default: 3]
+    #[arg(long, value_name = "N")]
+    keep_last: Option<u64>,
+    /// Go on from a checkpoint, or from the newest one of a run's folder [default without PATH: --out]
+    ///
+    /// Other options are those of that run (its run.toml, unless --config or --request is given); flags win. What may
+    /// change: all of the layout, --steps, learning rate, --weight-decay, --clip, --eval-*, --save-every, --keep-last and
+    /// --out. What may not, and is checked: the model, the text, --valid-fraction, --seq, --global-batch, --optimizer,
+    /// --precision and --seed. On the same layout the run is the unbroken one, bit by bit; on another up to rounding. Later
+    /// checkpoints in the same folder are dropped when the next one has been saved
+    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "")]
+    resume: Option<String>,
+    /// Where run.toml, metrics.jsonl and checkpoints go [default: out]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Measure where the time goes, by op and by what is waited for, and print it at the end; `mfu` in metrics.jsonl then
@@ -126,7 +144,10 @@ impl Train {
         let fields = match (&self.config, &self.request) {
             (Some(path), _) => from_toml::<TrainRequest>(path)?,
             (None, Some(path)) => from_json::<TrainRequest>(path)?,
-            (None, None) => Fields::new(),
+            (None, None) => match &self.flags.resume {
+                Some(path) => of_run(path, self.flags.out.as_deref())?,
+                None => Fields::new(),
+            },
         };
         let request: TrainRequest = resolve(fields, &self.flags)?;
         if request.backend == "null" {
@@ -140,25 +161,42 @@ impl Train {
     }
 }
 
+/// The options of the run that is to go on, in the folder where it lies now.
+fn of_run(resume: &str, out: Option<&Path>) -> Result<Fields, Error> {
+    let default = TrainRequest::default().out;
+    let path = if resume.is_empty() { out.unwrap_or(&default) } else { Path::new(resume) };
+    let run = run_of(path);
+    let config = run.join("run.toml");
+    let mut fields = if config.exists() { from_toml::<TrainRequest>(&config)? } else { Fields::new() };
+    fields.insert("out".into(), run.display().to_string().into());
+    Ok(fields)
+}
+
 fn summary(report: &TrainReport) -> String {
-    let mut text = format!(
-        "\ntrain loss       {:.4} nats per token, over the last steps\n\
-         validation loss  {:.4} nats per token, over the whole held-out part, ends of documents included\n",
-        report.train_loss, report.valid_loss
+    let mut text = "\n".to_string();
+    if let Some(loss) = report.train_loss {
+        text += &format!("train loss       {loss:.4} nats per token, over the last steps\n");
+    }
+    text += &format!(
+        "validation loss  {:.4} nats per token, over the whole held-out part, ends of documents included\n",
+        report.valid_loss
     );
     if let (Some(bigram), Some(below)) = (report.run.bigram_entropy, report.below_bigram) {
         let side = if below >= 0.0 { "below" } else { "above" };
         text += &format!("bigram entropy   {bigram:.4} nats per byte: the model is {:.4} {side} it\n", below.abs());
     }
+    let saved = report.checkpoint.as_ref().and_then(|path| path.file_name());
+    let saved = saved.map_or_else(String::new, |name| format!(", {}", name.display()));
     let devices = report.run.devices;
     text += &format!(
         "speed            {} tokens/s on {devices} device{}, {} tokens in {}\n\
-             outputs          {}: metrics.jsonl, run.toml\n",
+             outputs          {}: metrics.jsonl, run.toml{}\n",
         count(report.tokens_per_s),
         if devices == 1 { "" } else { "s" },
         count(report.tokens as f64),
         seconds(report.seconds),
-        report.out.display()
+        report.out.display(),
+        saved
     );
     text + &report.profile.as_ref().map_or_else(String::new, profile::text)
 }

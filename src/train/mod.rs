@@ -1,9 +1,10 @@
 //! Training: text to micro-batches, micro-batches to the machine, what comes back to `metrics.jsonl`.
 //!
 //! ```text
-//! request -> data, model -> compile -> machine;   per step: fill -> step -> record;   now and then: evaluate
+//! request -> data, model -> compile -> machine;   per step: fill -> step -> record;   now and then: save, evaluate
 //! ```
 
+mod checkpoint;
 mod feed;
 mod measure;
 mod prepare;

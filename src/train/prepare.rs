@@ -17,6 +17,7 @@ use runtime::trace::Trace;
 pub(super) struct Prepared {
     /// With nothing left open.
     pub(super) request: TrainRequest,
+    pub(super) source: ModelSource,
     pub(super) layout: Layout,
     /// At the level of programs.
     pub(super) compiled: File,
@@ -43,7 +44,7 @@ pub(super) fn prepare(request: &TrainRequest) -> Result<Prepared, Error> {
         stop_after: None,
     };
     let compiled = compile(&source, file, &order, &mut |_, _| {})?;
-    Ok(Prepared { request, layout, compiled, feed, microbatches })
+    Ok(Prepared { request, source, layout, compiled, feed, microbatches })
 }
 
 /// What a step of a training run would take, without data and without running it; and the step in time.

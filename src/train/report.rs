@@ -52,6 +52,10 @@ pub struct RunHeader {
     pub seq: u64,
     /// Steps.
     pub steps: u64,
+    /// Steps that were done before: those of the checkpoint that the run goes on from.
+    pub done: u64,
+    /// That checkpoint.
+    pub resumed: Option<PathBuf>,
     /// Where the text came from.
     pub data: PathBuf,
     /// Text files.
@@ -79,19 +83,22 @@ pub struct TrainReport {
     /// What ran.
     #[serde(flatten)]
     pub run: RunHeader,
-    /// Mean over the valid labels of the last steps (a tenth of them, at least one), in nats per token.
-    pub train_loss: f64,
+    /// Mean over the valid labels of the last steps (a tenth of them, at least one), in nats per token; none if a run that
+    /// went on did none of them and has no record of them.
+    pub train_loss: Option<f64>,
     /// Mean over the valid labels of the whole held-out part, in nats per token. An end of document is a token like any
     /// other; a label across the border of a chunk is ignored.
     pub valid_loss: f64,
     /// `bigram_entropy - valid_loss`: what the model knows beyond pairs of bytes.
     pub below_bigram: Option<f64>,
-    /// Tokens trained on.
+    /// Tokens trained on, since the run was resumed.
     pub tokens: u64,
-    /// Tokens per second of training, without validation.
+    /// Tokens per second of training, without validation and checkpoints.
     pub tokens_per_s: f64,
     /// Seconds from the first step to the end of the last validation.
     pub seconds: f64,
+    /// The last checkpoint that was saved.
+    pub checkpoint: Option<PathBuf>,
     /// Where the outputs lie.
     pub out: PathBuf,
     /// Where the time went, if that was asked for.

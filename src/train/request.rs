@@ -64,15 +64,25 @@ pub struct TrainRequest {
     pub eval_every: u64,
     /// Batches of a validation between steps, each as large as a step's; the one at the end takes the whole held-out part.
     pub eval_batches: u64,
-    /// Where `run.toml` and `metrics.jsonl` go.
+    /// Steps from one checkpoint to the next, and one after the last step; 0: none.
+    pub save_every: u64,
+    /// Checkpoints that stay: the newest ones.
+    pub keep_last: u64,
+    /// What to go on from: a checkpoint's folder, or a run's for its newest one; empty: `out`. It is no part of a run's
+    /// description, and so not written to `run.toml`.
+    #[serde(skip_serializing)]
+    pub resume: Option<PathBuf>,
+    /// Where `run.toml`, `metrics.jsonl` and checkpoints go.
     pub out: PathBuf,
-    /// Measure where the time goes: by op, by kernel and by what is waited for.
+    /// Measure where the time goes: by op, by kernel and by what is waited for. This and the next two are no part of a run's
+    /// description either.
+    #[serde(skip_serializing)]
     pub profile: bool,
     /// A file for one step in time, for ui.perfetto.dev.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing)]
     pub trace: Option<PathBuf>,
     /// Which step `trace` shows; the last if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing)]
     pub trace_step: Option<u64>,
 }
 
@@ -102,6 +112,9 @@ impl Default for TrainRequest {
             backend: "cpu".into(),
             eval_every: 100,
             eval_batches: 4,
+            save_every: 0,
+            keep_last: 3,
+            resume: None,
             out: "out".into(),
             profile: false,
             trace: None,
@@ -188,7 +201,8 @@ impl TrainRequest {
         self.optimizer()?;
         check_backend(&self.backend)?;
         self.check_trace()?;
-        for (name, value) in [("steps", self.steps), ("seq", self.seq), ("global_batch", self.global_batch)] {
+        let counts = [("steps", self.steps), ("seq", self.seq), ("global_batch", self.global_batch)];
+        for (name, value) in counts.into_iter().chain([("keep_last", self.keep_last)]) {
             if value == 0 {
                 return Err(option(format!("`{name}` is 0, but must be 1 or more")));
             }
@@ -296,6 +310,7 @@ mod tests {
             (TrainRequest { optimizer: "adam".into(), ..base() }, "adamw or sgd"),
             (TrainRequest { backend: "cuda".into(), ..base() }, "--backend cpu"),
             (TrainRequest { steps: 0, ..base() }, "`steps` is 0"),
+            (TrainRequest { keep_last: 0, ..base() }, "`keep_last` is 0"),
             (TrainRequest { lr: f64::NAN, ..base() }, "finite"),
             (TrainRequest { min_lr: Some(1.0), ..base() }, "above `lr`"),
             (TrainRequest { valid_fraction: 0.0, ..base() }, "nothing would be held out"),

@@ -1,5 +1,6 @@
 //! The training loop.
 
+use super::checkpoint::{find, fixed, is_in, refused};
 use super::feed::Feed;
 use super::measure::Measure;
 use super::prepare::{Prepared, prepare};
@@ -12,35 +13,46 @@ use ir::goal::Layout;
 use ir::graph::Model;
 use ir::staged::Staged;
 use ir::text::File;
+use runtime::checkpoint::{Checkpoint, Position, Save, clean, save};
 use runtime::data::bigram::bigram_entropy;
 use runtime::data::sampler::Sampler;
 use runtime::data::text::TextData;
 use runtime::exec::{self, Machine, Options, StepOutput};
-use runtime::metrics::{EvalRecord, Header, MetricsWriter, StepRecord};
+use runtime::metrics::{EvalRecord, Header, MetricsWriter, StepRecord, losses};
 use scheduler::memory::memory;
+use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// The schema of a [`TrainReport`].
 const SCHEMA: &str = "meshwright.train/1";
 
-/// Trains a model as asked: reads the text, compiles the model, runs all steps and validations, writes `run.toml` and
-/// `metrics.jsonl`.
+/// Trains a model as asked: reads the text, compiles the model, runs all steps and validations, writes `run.toml`,
+/// `metrics.jsonl` and checkpoints.
 ///
 /// # Errors
-/// The request is wrong or cannot be had, a rank failed, or the loss stopped being a number.
+/// The request is wrong or cannot be had, a rank failed, the loss stopped being a number, or a checkpoint cannot be read or
+/// written.
 pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
-    let Prepared { request, layout, compiled, feed, microbatches } = prepare(request)?;
+    let Prepared { request, source, layout, compiled, feed, microbatches } = prepare(request)?;
     let data = TextData::load(&request.data, request.valid_fraction)?;
     let samplers = Samplers {
         train: Sampler::new(&data.train, feed.seq as usize, request.seed)?,
         valid: Sampler::in_order(&data.valid, feed.seq as usize)?,
     };
-    let (machine, measure) = load(&compiled, &request, microbatches)?;
-    let header = header(&request, layout, &compiled, &data, &feed, microbatches);
-    let metrics = outputs(&request, header.parameters)?;
-    let mut run = Run { request, feed, samplers, machine, measure, metrics, microbatches, header };
+    let fixed = fixed(&request, &source, &data);
+    let from = find(&request, &fixed)?;
+    let (mut machine, measure) = load(&compiled, &request, microbatches)?;
+    from.iter().try_for_each(|from| from.load(&mut machine)).map_err(refused)?;
+    let mut header = header(&request, layout, &compiled, &data, &feed, microbatches);
+    header.done = from.as_ref().map_or(0, |from| from.manifest.position.step);
+    header.resumed = from.as_ref().map(|from| from.path.clone());
+    let metrics = outputs(&request, header.parameters, from.as_ref())?;
+    let samples = from.as_ref().map_or(0, |from| from.manifest.position.consumed_samples);
+    let checkpoint = None;
+    let mut run =
+        Run { request, feed, samplers, machine, measure, metrics, microbatches, header, fixed, samples, checkpoint };
     run.go(progress)
 }
 
@@ -60,36 +72,50 @@ struct Run<'a> {
     metrics: MetricsWriter,
     microbatches: u32,
     header: RunHeader,
+    /// What checkpoints say of the options.
+    fixed: Value,
+    /// Samples consumed.
+    samples: u64,
+    /// The last checkpoint saved.
+    checkpoint: Option<PathBuf>,
 }
 
 impl Run<'_> {
     fn go(&mut self, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
         progress.started(&self.header);
         let clock = Instant::now();
-        let steps = self.request.steps;
-        let (mut last_losses, mut training, mut valid_loss) = (Vec::new(), 0.0, 0.0);
-        for step in 1..=steps {
-            let record = self.step(step)?;
-            training += record.step_time_s;
-            progress.step(&record);
-            if step + steps.div_ceil(10) > steps {
-                last_losses.push(record.loss);
+        let (steps, done) = (self.request.steps, self.header.done);
+        let path = metrics_path(&self.request.out);
+        let before_last = steps - steps.div_ceil(10);
+        let mut last_losses = losses(&path, before_last, done).map_err(|why| Error::file("read", &path, &why))?;
+        let (mut training, mut valid_loss) = (0.0, 0.0);
+        let due = |step: u64, every: u64| step > 0 && every > 0 && (step == steps || step.is_multiple_of(every));
+        // A checkpoint is saved before the validation of its step, so that a resumed run begins with that.
+        for step in done..=steps {
+            if step > done {
+                let record = self.step(step)?;
+                training += record.step_time_s;
+                progress.step(&record);
+                last_losses.extend((step > before_last).then_some(record.loss));
+                if due(step, self.request.save_every) {
+                    self.save(step)?;
+                }
             }
-            let every = self.request.eval_every;
-            if step == steps || (every > 0 && step.is_multiple_of(every)) {
+            if step == steps || due(step, self.request.eval_every) {
                 valid_loss = self.evaluate(step, progress)?;
             }
         }
-        let tokens = steps * self.header.tokens_per_step();
+        let tokens = (steps - done) * self.header.tokens_per_step();
         Ok(TrainReport {
             schema: SCHEMA,
             run: self.header.clone(),
-            train_loss: last_losses.iter().sum::<f64>() / last_losses.len() as f64,
+            train_loss: mean(&last_losses),
             valid_loss,
             below_bigram: self.header.bigram_entropy.map(|bigram| bigram - valid_loss),
             tokens,
-            tokens_per_s: tokens as f64 / training,
+            tokens_per_s: if tokens == 0 { 0.0 } else { tokens as f64 / training },
             seconds: clock.elapsed().as_secs_f64(),
+            checkpoint: self.checkpoint.clone(),
             out: self.request.out.clone(),
             profile: self.measure.as_ref().and_then(Measure::report),
         })
@@ -99,8 +125,8 @@ impl Run<'_> {
     fn step(&mut self, step: u64) -> Result<StepRecord, Error> {
         let clock = Instant::now();
         let lr = self.request.learning_rate().at(step - 1);
-        let first = (step - 1) * self.request.global_batch;
-        let mut input = self.feed.step(&self.samplers.train, first, self.microbatches, u64::MAX);
+        let mut input = self.feed.step(&self.samplers.train, self.samples, self.microbatches, u64::MAX);
+        self.samples += self.request.global_batch;
         (input.lr, input.step) = (lr as f32, step);
         let data_wait_s = clock.elapsed().as_secs_f64();
         let StepOutput { loss, grad_norm, .. } = self.machine.step(input).map_err(machine_error)?;
@@ -127,6 +153,24 @@ impl Run<'_> {
             return Err(not_finite(step, record.loss, record.grad_norm));
         }
         Ok(record)
+    }
+
+    /// Saves a checkpoint, behind the records of all its steps.
+    fn save(&mut self, step: u64) -> Result<(), Error> {
+        let out = &self.request.out;
+        self.metrics.sync().map_err(|why| Error::file("write", &metrics_path(out), &why))?;
+        let seed = self.request.seed;
+        let position = Position {
+            step,
+            consumed_samples: self.samples,
+            epoch: self.samples / self.samplers.train.windows(),
+            shuffle_seed: seed,
+            rng_key: seed,
+        };
+        let keep_last = usize::try_from(self.request.keep_last).unwrap_or(usize::MAX);
+        let order = Save { run: out, position, fixed: &self.fixed, keep_last };
+        self.checkpoint = Some(save(&mut self.machine, &order).map_err(refused)?);
+        Ok(())
     }
 
     /// The mean loss over the valid held-out labels: some batches between steps, spread over the part, all after the last.
@@ -196,6 +240,8 @@ fn header(
         global_batch: request.global_batch,
         seq: feed.seq,
         steps: request.steps,
+        done: 0,
+        resumed: None,
         data: request.data.clone(),
         documents: data.documents as u64,
         train_tokens: data.train.tokens().len() as u64,
@@ -216,20 +262,33 @@ fn stage_blocks(model: &Model, staged: &Staged) -> Vec<String> {
     staged.stages.iter().map(stage).collect()
 }
 
-/// The output folder with `run.toml`, and the open `metrics.jsonl`.
-fn outputs(request: &TrainRequest, params: u64) -> Result<MetricsWriter, Error> {
+/// The output folder with `run.toml`, and the open `metrics.jsonl`, which goes on where the run does.
+fn outputs(request: &TrainRequest, params: u64, from: Option<&Checkpoint>) -> Result<MetricsWriter, Error> {
     let out = &request.out;
     fs::create_dir_all(out).map_err(|why| Error::file("create", out, &why))?;
+    clean(out).map_err(|why| Error::file("clear", out, &why))?;
     let config = toml::to_string(request).map_err(|why| Error::input(Code::BadOption, format!("run.toml: {why}")))?;
-    let path = out.join("run.toml");
-    fs::write(&path, &config).map_err(|why| Error::file("write", &path, &why))?;
     let config_hash = format!("{:016x}", fnv1a(config.as_bytes()));
     let header = Header { config_hash, version: env!("CARGO_PKG_VERSION").into(), params };
     let path = metrics_path(out);
-    MetricsWriter::create(&path, &header).map_err(|why| Error::file("write", &path, &why))
+    let metrics = match from.filter(|from| is_in(from, out)) {
+        Some(from) => MetricsWriter::resume(&path, &header, from.manifest.position.step),
+        None => MetricsWriter::create(&path, &header),
+    };
+    let metrics = metrics.map_err(|why| Error::file("write", &path, &why))?;
+    // At once in its place: a resumed run takes its options from it.
+    let (path, new) = (out.join("run.toml"), out.join("run.toml.new"));
+    let written = fs::write(&new, &config).and_then(|()| fs::rename(&new, &path));
+    written.map_err(|why| Error::file("write", &path, &why))?;
+    Ok(metrics)
 }
 
-fn metrics_path(out: &Path) -> std::path::PathBuf {
+/// The mean, if there is one.
+fn mean(numbers: &[f64]) -> Option<f64> {
+    (!numbers.is_empty()).then(|| numbers.iter().sum::<f64>() / numbers.len() as f64)
+}
+
+fn metrics_path(out: &Path) -> PathBuf {
     out.join("metrics.jsonl")
 }
 
@@ -242,9 +301,14 @@ fn no_loss() -> Error {
     Error::input(Code::NotATextModel, "the model has no loss").help("mark a result of its last block as `loss`")
 }
 
-fn machine_error(error: exec::Error) -> Error {
+/// The error of a machine as a user meets it.
+pub(super) fn machine_error(error: exec::Error) -> Error {
     match error {
-        exec::Error::Stopped(stopped) => Error::Failed { code: Code::RankFailed, message: stopped.to_string() },
+        exec::Error::Stopped(stopped) => Error::Failed {
+            code: Code::RankFailed,
+            message: stopped.to_string(),
+            help: "the run may be started again as it was, or with --resume".into(),
+        },
         exec::Error::Load(why) => Error::fault("load", why),
         exec::Error::Input(why) => Error::fault("feed", why),
     }

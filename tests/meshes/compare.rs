@@ -1,6 +1,6 @@
 //! When two runs are the same: within what f32 loses by adding up in another order.
 
-use super::training::{Record, Tensors};
+use super::record::{Record, Tensors};
 use ir::optimizer::{Optimizer, OptimizerKind};
 
 /// Loss and gradient norm of every step, relative; parameters after gradient descent, relative to the tensor's norm.

@@ -1,20 +1,17 @@
-//! Small models compiled for a mesh and trained for some steps, and what is written down of it.
+//! Small models compiled for a mesh, and what they are fed.
 
 use super::text::{Micro, SEQ, steps, valid};
 use cost::CPU;
 use ir::goal::Goal;
 use ir::graph::Model;
 use ir::models::{Batch, Gpt2Config, LlamaConfig, ModelConfig, preset};
-use ir::optimizer::{Optimizer, OptimizerKind};
-use ir::program::Program;
+use ir::optimizer::Optimizer;
 use ir::text::File;
 use ir::types::DType;
 use meshwright::layout;
 use meshwright::pipeline::{CompileRequest, compile};
 use runtime::data::VOCAB;
-use runtime::exec::{Input, Machine, Options, StepInput};
-use scheduler::memory::memory;
-use std::collections::BTreeMap;
+use runtime::exec::{Input, StepInput};
 
 /// What initial parameters are drawn from.
 pub(crate) const SEED: u64 = 3;
@@ -32,22 +29,6 @@ pub(crate) struct Recipe {
     pub(crate) optimizer: Optimizer,
     pub(crate) lr: f64,
     pub(crate) steps: u64,
-}
-
-/// Tensors by the instance name of their parameter.
-pub(crate) type Tensors = BTreeMap<String, Vec<f64>>;
-
-/// What a run of some steps gave.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Record {
-    /// Of every step.
-    pub(crate) losses: Vec<f64>,
-    /// Of every step, before clipping.
-    pub(crate) norms: Vec<f64>,
-    /// Of the last step.
-    pub(crate) gradients: Tensors,
-    /// After the last step.
-    pub(crate) params: Tensors,
 }
 
 /// The two families, of less than 100 thousand parameters and without dropout. 2, 3 and 4 divide their heads, but neither 3
@@ -82,11 +63,6 @@ pub(crate) fn models() -> [ModelConfig; 2] {
     })
 }
 
-/// Plain gradient descent, neither decayed nor clipped.
-pub(crate) fn sgd() -> Optimizer {
-    Optimizer { kind: OptimizerKind::Sgd { momentum: 0.0, weight_decay: 0.0 }, clip: None }
-}
-
 /// The model for micro-batches of so many sequences.
 pub(crate) fn model(recipe: &Recipe, sequences: u64) -> Model {
     recipe.config.build(&Batch { batch: sequences, seq: SEQ, dtype: DType::F32 }).expect("a model")
@@ -119,28 +95,4 @@ pub(crate) fn inputs(model: &Model, recipe: &Recipe) -> Vec<StepInput> {
         step: number,
     };
     (1..).zip(steps(recipe.steps, sequences)).map(step).collect()
-}
-
-/// Runs a program, whose tensors get their places here, on the virtual devices of the model's mesh.
-///
-/// # Errors
-/// The machine refuses the program, or a rank failed.
-pub(crate) fn train(model: &Model, program: &Program, inputs: Vec<StepInput>) -> Result<Record, String> {
-    let options = Options { seed: SEED, ..Options::default() };
-    let mut program = program.clone();
-    memory(model, &mut program, None);
-    let mut machine = Machine::load(model, &program, &options).map_err(|why| why.to_string())?;
-    let mut record = Record::default();
-    for input in inputs {
-        let output = machine.step(input).map_err(|why| why.to_string())?;
-        record.losses.push(f64::from(output.loss.ok_or("no loss")?));
-        record.norms.push(f64::from(output.grad_norm.ok_or("no norm")?));
-    }
-    let wide = |tensors: BTreeMap<String, runtime::state::Whole>| {
-        let wide = |data: Vec<f32>| data.into_iter().map(f64::from).collect();
-        tensors.into_iter().map(|(name, whole)| (name, wide(whole.data))).collect()
-    };
-    record.gradients = wide(machine.gradients().map_err(|why| why.to_string())?);
-    record.params = wide(machine.export_params().map_err(|why| why.to_string())?);
-    Ok(record)
 }

@@ -169,3 +169,8 @@ pub(crate) fn drop_first_gradient(program: &mut Program, body: &str) {
     let at = body.instrs.iter().position(adds).expect("a gradient");
     body.instrs.remove(at);
 }
+
+/// The places of a class's instruction.
+pub(crate) fn places(class: &mut Class, at: usize) -> &mut Vec<u64> {
+    &mut class.arena.as_mut().expect("an arena").at[at]
+}

@@ -1,7 +1,8 @@
 //! A right program with what it gives, and all that can be said against a broken one.
 
 use crate::compare::differences;
-use crate::training::{Recipe, Record, compiled, inputs, models, sgd, train};
+use crate::record::{Record, sgd, train};
+use crate::training::{Recipe, compiled, inputs, models};
 use cost::CPU;
 use ir::catalogue::Code;
 use ir::graph::Model;

@@ -4,6 +4,7 @@ use super::gpt2::{self, Gpt2Config};
 use super::llama::{self, LlamaConfig};
 use crate::graph::Model;
 use crate::types::DType;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt;
@@ -70,7 +71,8 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// The configuration of a model of a known family.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(tag = "family", rename_all = "lowercase")]
 pub enum ModelConfig {
     /// LLaMA and what shares its blocks: Mistral without a sliding window, Qwen2.
     Llama(LlamaConfig),

@@ -7,9 +7,10 @@ use crate::graph::{ArgKind, Model, ResultKind};
 use crate::ops::{
     Attention, Binary, BinaryKind, CrossEntropy, Dropout, Einsum, Embedding, LayerNorm, Unary, UnaryKind,
 };
+use serde::Serialize;
 
 /// A configuration of the GPT-2 family.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Gpt2Config {
     /// Size of the vocabulary.
     pub vocabulary: u64,

@@ -7,9 +7,10 @@ use crate::graph::{ArgKind, Model, ResultKind};
 use crate::ops::{
     Attention, Binary, BinaryKind, CrossEntropy, Einsum, Embedding, RmsNorm, Rope, Scaling, Unary, UnaryKind,
 };
+use serde::Serialize;
 
 /// A configuration of the LLaMA family.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LlamaConfig {
     /// Size of the vocabulary.
     pub vocabulary: u64,

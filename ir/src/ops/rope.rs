@@ -4,6 +4,7 @@
 use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{DType, Type};
+use serde::Serialize;
 use std::f64::consts::TAU;
 
 /// Turns each pair `(i, i + d/2)` of the last dim by the angle `pos frequency[i]`, with the frequencies of
@@ -21,7 +22,7 @@ pub struct Rope {
 
 /// How rotary frequencies are lowered so that a model reaches further than it was first trained for; the kinds and formulas
 /// of `modeling_rope_utils.py` in Hugging Face's `transformers`.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub enum Scaling {
     /// All alike (Chen et al. 2023).
     Linear {

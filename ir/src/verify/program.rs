@@ -35,10 +35,14 @@
 //! | `norm` | the step graph reads the sums over all instances |
 //! | `loss` | the loss is given out, and is the sum over all micro-batches |
 //! | `stale-parameter` | who holds a parameter that another rank updates gets it after the update |
+//! | `arena` | every tensor has a place, of its size, in the arena of its class |
+//! | `held` | what lives from step to step has one place |
+//! | `overlap` | nothing is written where another lies that is still to be read, and nothing read after it was |
 //! | `memory` | no rank holds more than the limit |
 //!
 //! Members of a group below pp run one row, so that their layout changes match by construction.
 
+mod arena;
 mod bodies;
 mod debts;
 mod held;
@@ -112,7 +116,8 @@ fn class_of(program: &Program, rank: u32) -> Option<(usize, &Class)> {
     program.classes.iter().enumerate().find(|(_, class)| class.ranks.contains(&rank))
 }
 
-/// Checks all invariants; `limit` is in bytes per rank. Rows are only traced where registers, bodies and meetings are sound.
+/// Checks all invariants; `limit` is in bytes per rank. Rows are only traced where registers, bodies and meetings are sound,
+/// and places are only looked at where all else is right.
 ///
 /// # Errors
 /// Everything that is wrong.
@@ -146,6 +151,20 @@ pub fn check(model: &Model, program: &Program, limit: Option<u64>) -> Result<(),
             found.extend(limit.into_iter().flat_map(|limit| memory::check(model, program, limit)));
         }
     }
+    if found.is_empty() {
+        arena::check(model, program, &mut found);
+    }
+    if found.is_empty() { Ok(()) } else { Err(found) }
+}
+
+/// Checks only where the tensors of a program lie that is otherwise known to be right; `limit` is in bytes per rank.
+///
+/// # Errors
+/// Everything that is wrong.
+pub fn check_places(model: &Model, program: &Program, limit: Option<u64>) -> Result<(), Vec<Violation>> {
+    let mut found = Vec::new();
+    arena::check(model, program, &mut found);
+    found.extend(limit.into_iter().flat_map(|limit| memory::check(model, program, limit)));
     if found.is_empty() { Ok(()) } else { Err(found) }
 }
 

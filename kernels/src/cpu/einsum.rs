@@ -11,7 +11,7 @@
 //! | one of them | | | summed before the product |
 //!
 //! Letters of one part that run on into one another in memory become one dimension with one stride, so that transposed
-//! and strided operands go to `gemm` as they are. Letters that do not, but leave a large dimension, are looped over.
+//! and strided operands are multiplied as they are. Letters that do not, but leave a large dimension, are looped over.
 //! What remains is copied into scratch memory in an order that does run on.
 
 use super::elementwise::{Binary, Strided, add_assign, broadcast_binary};
@@ -21,7 +21,7 @@ use super::par::Par;
 use super::reduce::{Reduction, reduce};
 use super::shape::{View, add_strided, copy_strided};
 
-/// A dimension this long keeps `gemm` busy, so that the letters beside it are looped over and nothing is copied.
+/// A dimension this long keeps a matrix product busy, so that the letters beside it are looped over and nothing is copied.
 const LOOP_ABOVE: usize = 48;
 
 /// A planned contraction of `a` and `b` to `out`.

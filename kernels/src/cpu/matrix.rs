@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::gemm::multiply;
 use super::nd::{Dims, span};
-use super::par::Par;
+use super::par::{FLOPS, Par};
 use super::simd::{simd, sum2};
 
 /// A matrix from the start of a slice (or at a `*mut f32`), and the distances between rows and between columns.
@@ -85,7 +85,7 @@ impl Matrices {
         assert!(last < out.len(), "the products lie in the result");
         let target = Target(out.as_mut_ptr());
         let count = self.batch.count();
-        let work = 2 * self.size.iter().product::<usize>() * self.inner.count();
+        let work = (2 * self.size.iter().product::<usize>() * self.inner.count()).div_ceil(FLOPS);
         let threads = par.threads(work.saturating_mul(count));
         if count < threads {
             return self.repeat(0..count, a, b, target, accumulate, threads);

@@ -2,10 +2,10 @@
 //!
 //! Every kernel is one portable Rust function, compiled three times: for AVX-512, for AVX2, and for the target's
 //! baseline; the best one that the processor has is taken at run time. Products and sums are never contracted, so
-//! element-wise kernels give the same bits on all three. Matrix products go to the `gemm` crate.
+//! element-wise kernels give the same bits on all three. Matrix products (`gemm`) have a micro-kernel for each.
 //!
-//! [`Par`] says how many threads a kernel may use. Results do not depend on it, except in the last bits of matrix
-//! products.
+//! [`Par`] says how many threads a kernel may use. Results do not depend on it. Nothing is allocated once scratch memory
+//! and helper threads are there.
 
 pub mod attention;
 pub mod cross_entropy;

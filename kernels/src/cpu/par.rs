@@ -4,9 +4,12 @@ use std::ops::Range;
 
 use super::team;
 
-/// Work (elements touched, or floating-point operations) below which a second thread costs more than it saves:
-/// waking a sleeping worker takes some 10 microseconds.
+/// Work below which a second thread costs more than it saves: waking one that sleeps takes some 10 microseconds. A unit of
+/// work is an element touched, or [`FLOPS`] of a product.
 const MIN_WORK: usize = 1 << 16;
+
+/// Floating-point operations of a product that take about as long as touching an element: one vector of multiply-adds.
+pub(crate) const FLOPS: usize = 32;
 
 /// The number of threads a kernel may use. `Par(1)` is the calling thread alone; more come from helper threads of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -119,7 +119,8 @@ pub trait Communicator: Sized + Send + 'static {
     /// What a message still waits for; nothing when it is over.
     fn unmet(&self, line: &Self::Line, number: u64) -> Option<Awaited>;
 
-    /// Sleeps until `unmet` names nothing more that is waited for. It is asked again whenever something has happened.
+    /// Sleeps until `unmet` names nothing more that is waited for. It is asked again whenever something has happened, and
+    /// names something only when it has done all that it can: what it leaves undone will wake nobody.
     ///
     /// # Errors
     /// A rank failed, or all wait for each other.

@@ -60,6 +60,17 @@ impl TextData {
     }
 }
 
+impl TextData {
+    /// The CRC-32 of all tokens, those to learn from first: which text it is, wherever it lies.
+    pub fn checksum(&self) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        for token in self.train.tokens().iter().chain(self.valid.tokens()) {
+            hasher.update(&token.to_le_bytes());
+        }
+        hasher.finalize()
+    }
+}
+
 fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> DataError + use<> {
     let path = path.to_path_buf();
     |source| DataError::Unreadable { path, source }

@@ -93,10 +93,18 @@ impl<B: Backend + 'static, C: Communicator> Beside<B, C> {
         }
     }
 
-    /// Does what can be done now, where the row has to do it; what is waited for if anything is left.
-    pub(super) fn advance(&mut self, comm: &C) -> Option<Awaited> {
+    /// Does all that can be done now, where the row has to do it; whether anything came to its end.
+    pub(super) fn advance(&mut self, comm: &C) -> bool {
         match self {
             Beside::Here(lane) => lane.advance(comm),
+            Beside::Apart(_) => false,
+        }
+    }
+
+    /// What is waited for, if anything is under way.
+    pub(super) fn awaited(&self, comm: &C) -> Option<Awaited> {
+        match self {
+            Beside::Here(lane) => lane.awaited(comm),
             Beside::Apart(_) => Some(Awaited::Lane),
         }
     }
@@ -191,23 +199,31 @@ impl<B: Backend, C: Communicator> Lane<B, C> {
         }
     }
 
-    /// Does what can be done now; what is waited for if anything is left.
-    fn advance(&mut self, comm: &C) -> Option<Awaited> {
+    /// Does all that can be done now; whether anything came to its end.
+    fn advance(&mut self, comm: &C) -> bool {
+        let mut ended = false;
         loop {
-            let awaited = self.play(comm);
-            if !self.flights.advance(comm) {
-                let first = self.flights.carried.first();
-                return awaited.or_else(|| first.map(|first| comm.awaited(&first.call.group)));
+            let runs = self.play(comm);
+            let flights = self.flights.advance(comm);
+            ended |= runs || flights;
+            // A run may go on when a flight has ended.
+            if !flights {
+                return ended;
             }
         }
     }
 
-    /// Goes on with the runs, in their order.
-    fn play(&mut self, comm: &C) -> Option<Awaited> {
+    /// What is waited for, if anything is left.
+    fn awaited(&self, comm: &C) -> Option<Awaited> {
+        self.flights.carried.first().map(|first| comm.awaited(&first.call.group))
+    }
+
+    /// Goes on with the runs, in their order; whether one came to its end.
+    fn play(&mut self, comm: &C) -> bool {
+        let before = self.runs.len();
         while let Some((play, berth)) = self.runs.front_mut() {
-            let awaited = play.go_on(&self.sheets, &mut self.hands, comm, &mut self.flights);
-            if awaited.is_some() {
-                return awaited;
+            if play.go_on(&self.sheets, &mut self.hands, comm, &mut self.flights).is_some() {
+                break;
             }
             self.flights.done[*berth].store(true, Ordering::Release);
             if self.flights.apart {
@@ -215,7 +231,7 @@ impl<B: Backend, C: Communicator> Lane<B, C> {
             }
             self.runs.pop_front();
         }
-        None
+        self.runs.len() < before
     }
 
     /// Carries out orders until there will be no more, or a rank fails.
@@ -235,11 +251,12 @@ impl<B: Backend, C: Communicator> Lane<B, C> {
         });
         let (Ok(()), Ok(first)) = (called, first) else { return false };
         self.take(first);
-        let all_done = &mut || {
+        let left = &mut || {
             orders.try_iter().for_each(|order| self.take(order));
-            self.advance(comm)
+            self.advance(comm);
+            self.awaited(comm)
         };
-        comm.wait(all_done).is_ok()
+        comm.wait(left).is_ok()
     }
 }
 

@@ -4,7 +4,7 @@ use super::Error;
 use super::decode::decode;
 use super::lane::Beside;
 use super::play::Hands;
-use super::rank::{Answer, Command, CpuWorker, Rank};
+use super::rank::{Answer, Command, CpuWorker, Kept, Rank, Visit};
 use super::row::{Loader, class_of, fed, is_integer};
 use super::sheet::Sheet;
 use super::tape::Tape;
@@ -178,14 +178,14 @@ impl Machine {
             memories.push(memory);
         }
         let catalogue = catalogue(&workers);
-        let named = |(rank, worker)| Rank::start(worker, format!("rank {rank}")).map_err(Error::Load);
+        let started = |(rank, worker)| Rank::start(rank, worker).map_err(Error::Load);
         let mut machine = Machine {
             mesh: model.mesh.clone(),
             training: Feeds::of(model, program)?,
             evaluation: options.evaluation.map(|program| Feeds::of(model, program)).transpose()?,
             catalogue,
             fabric,
-            ranks: workers.into_iter().enumerate().map(named).collect::<Result<_, _>>()?,
+            ranks: workers.into_iter().enumerate().map(started).collect::<Result<_, _>>()?,
             memories,
             failed: None,
             began: Instant::now(),
@@ -253,6 +253,20 @@ impl Machine {
         }
         self.ask(&Command::Import(Arc::new(tensors)))?;
         Ok(())
+    }
+
+    /// Lets every rank do the same with its kept tensors, all at a time, and gives what came of it, by rank.
+    ///
+    /// # Errors
+    /// A rank failed earlier, or panicked.
+    pub fn visit<T: Send + 'static>(
+        &mut self,
+        what: impl Fn(usize, &mut Kept<'_>) -> T + Send + Sync + 'static,
+    ) -> Result<Vec<T>, Error> {
+        let visit: Visit = Arc::new(move |rank, kept| Box::new(what(rank, kept)));
+        let found = |answer| if let Answer::Found(found) = answer { found.downcast::<T>().ok() } else { None };
+        let answers = self.ask(&Command::Visit(visit))?.into_iter();
+        Ok(answers.filter_map(found).map(|found| *found).collect())
     }
 
     /// Bytes of each rank's arena: all the memory that its tensors ever use.

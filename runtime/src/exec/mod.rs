@@ -11,6 +11,7 @@ mod decode;
 mod error;
 mod lane;
 mod machine;
+mod mailbox;
 mod places;
 mod play;
 mod rank;
@@ -24,3 +25,4 @@ mod worker;
 
 pub use error::Error;
 pub use machine::{Input, Inputs, Machine, Options, StepInput, StepOutput};
+pub use rank::Kept;

@@ -2,15 +2,17 @@
 
 use super::lane::reason;
 use super::machine::StepInput;
+use super::mailbox::Mailbox;
 use super::worker::Worker;
+use crate::backend::Backend;
 use crate::backends::cpu::Cpu;
 use crate::comm::threads::Threads;
 use crate::comm::{Communicator, Stopped};
-use crate::state::Part;
+use crate::state::{Part, Slot, State};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 /// A rank on the processor, joined to others of this process.
@@ -18,10 +20,19 @@ pub(super) type CpuWorker = Worker<Cpu, Threads>;
 
 /// A rank's thread.
 pub(super) struct Rank {
-    commands: Option<SyncSender<Command>>,
-    answers: Receiver<Result<Answer, Stopped>>,
+    commands: Arc<Mailbox<Command>>,
+    answers: Arc<Mailbox<Result<Answer, Stopped>>>,
     thread: Option<JoinHandle<()>>,
 }
+
+/// The tensors that a rank keeps from step to step, and the device that has them.
+pub struct Kept<'a> {
+    state: &'a State,
+    backend: &'a mut Cpu,
+}
+
+/// What a rank of this number does with its kept tensors, and what comes of it.
+pub(super) type Visit = Arc<dyn Fn(usize, &mut Kept<'_>) -> Box<dyn Any + Send> + Send + Sync>;
 
 /// What a rank is told.
 #[derive(Clone)]
@@ -34,52 +45,76 @@ pub(super) enum Command {
     Export,
     /// Take over kept tensors.
     Import(Arc<BTreeMap<String, Vec<f32>>>),
+    /// Do something with the kept tensors.
+    Visit(Visit),
 }
 
 /// What a rank answers.
 pub(super) enum Answer {
     Done,
     Parts(Vec<Part>),
+    Found(Box<dyn Any + Send>),
+}
+
+impl Kept<'_> {
+    /// All of them.
+    pub fn slots(&self) -> &[Slot] {
+        self.state.slots()
+    }
+
+    /// The rank's part of one, by its place in the list.
+    pub fn read(&mut self, slot: usize) -> Vec<f32> {
+        let span = self.state.slots()[slot].span;
+        let mut part = vec![0.0; span.len];
+        self.backend.read(span, &mut part);
+        part
+    }
+
+    /// Replaces the rank's part of one.
+    ///
+    /// # Panics
+    /// If the part has another size.
+    pub fn write(&mut self, slot: usize, part: &[f32]) {
+        self.backend.write(self.state.slots()[slot].span, part);
+    }
 }
 
 impl Rank {
-    /// Starts a thread of this name.
+    /// Starts the thread of the rank of this number.
     ///
     /// # Errors
     /// There is none.
-    pub(super) fn start(mut worker: CpuWorker, name: String) -> Result<Rank, String> {
-        let (commands, orders) = sync_channel(1);
-        let (reports, answers) = sync_channel(1);
+    pub(super) fn start(rank: usize, mut worker: CpuWorker) -> Result<Rank, String> {
+        let (commands, answers) = (Arc::new(Mailbox::new()), Arc::new(Mailbox::new()));
+        let (orders, reports) = (commands.clone(), answers.clone());
         let work = move || {
-            for command in orders {
-                let answer = catch_unwind(AssertUnwindSafe(|| obey(&mut worker, command)));
-                let answer = answer.unwrap_or_else(|panic| {
+            while let Some(command) = orders.take() {
+                let answer = catch_unwind(AssertUnwindSafe(|| obey(rank, &mut worker, command)));
+                reports.put(answer.unwrap_or_else(|panic| {
                     let why = reason(panic.as_ref());
                     worker.comm.fail(why.clone());
-                    Err(worker.comm.failure().unwrap_or(Stopped { rank: 0, why }))
-                });
-                if reports.send(answer).is_err() {
-                    break;
-                }
+                    Err(worker.comm.failure().unwrap_or(Stopped { rank, why }))
+                }));
             }
+            reports.close();
         };
-        let thread = std::thread::Builder::new().name(name).spawn(work);
+        let thread = std::thread::Builder::new().name(format!("rank {rank}")).spawn(work);
         let thread = Some(thread.map_err(|why| format!("no thread: {why}"))?);
-        Ok(Rank { commands: Some(commands), answers, thread })
+        Ok(Rank { commands, answers, thread })
     }
 
     pub(super) fn tell(&self, command: Command) {
-        self.commands.iter().for_each(|commands| drop(commands.send(command.clone())));
+        self.commands.put(command);
     }
 
-    /// The answer to what it was told last; none if its thread is gone.
+    /// The answer to what it was told last; none if its thread has ended.
     pub(super) fn answer(&self) -> Option<Result<Answer, Stopped>> {
-        self.answers.recv().ok()
+        self.answers.take()
     }
 
     /// It will be told nothing more.
     pub(super) fn dismiss(&mut self) {
-        self.commands = None;
+        self.commands.close();
     }
 }
 
@@ -90,7 +125,7 @@ impl Drop for Rank {
     }
 }
 
-fn obey(worker: &mut CpuWorker, command: Command) -> Result<Answer, Stopped> {
+fn obey(rank: usize, worker: &mut CpuWorker, command: Command) -> Result<Answer, Stopped> {
     let backend = &mut worker.hands.backend;
     match command {
         Command::Reset(seed) => worker.state.reset(backend, seed),
@@ -101,6 +136,7 @@ fn obey(worker: &mut CpuWorker, command: Command) -> Result<Answer, Stopped> {
         }
         Command::Export => return Ok(Answer::Parts(worker.state.export(backend))),
         Command::Import(tensors) => worker.state.import(backend, &tensors),
+        Command::Visit(visit) => return Ok(Answer::Found(visit(rank, &mut Kept { state: &worker.state, backend }))),
     }
     Ok(Answer::Done)
 }

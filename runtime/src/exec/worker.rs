@@ -74,8 +74,12 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
             Action::Wait { berth } => {
                 let Worker { beside, comm, .. } = self;
                 return comm.wait(&mut || {
-                    let awaited = if beside.is_done(*berth) { None } else { beside.advance(comm) };
-                    awaited.filter(|_| !beside.is_done(*berth))
+                    while !beside.is_done(*berth) {
+                        if !beside.advance(comm) {
+                            return beside.awaited(comm);
+                        }
+                    }
+                    None
                 });
             }
             Action::Post { line, span, post } => self.posts[*post] = self.comm.post(line, *span),
@@ -102,9 +106,13 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
     fn play(&mut self, mut play: Play) -> Result<(), Stopped> {
         let Worker { sheets, hands, comm, beside, .. } = self;
         comm.wait(&mut || {
-            play.go_on(sheets, hands, comm, beside)?;
-            beside.advance(comm);
-            play.go_on(sheets, hands, comm, beside)
+            loop {
+                let awaited = play.go_on(sheets, hands, comm, beside)?;
+                // What it waits for may have ended; else nothing can be done here.
+                if !beside.advance(comm) {
+                    return Some(awaited);
+                }
+            }
         })
     }
 }

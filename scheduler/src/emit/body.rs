@@ -174,7 +174,8 @@ fn parts<'a>(model: &Model, block: &'a Block) -> Result<Vec<Part<'a>>, EmitError
 
 type Split<'a> = (Vec<&'a Stmt>, Vec<&'a Stmt>);
 
-/// `U` in two: what neither stores nor depends on a scalar of the run, and the rest.
+/// `U` in two: what neither stores nor depends on a scalar of the run, and the rest. Parts of parameters that only the rest
+/// reads are cut out there, one after the other: here all of them would be kept until then.
 fn split_update<'a>(model: &Model, block: &'a Block) -> Result<Split<'a>, EmitError> {
     let section = &block[SectionKind::U];
     let mut late: HashSet<Value> = block.args_of(ArgKind::Const).collect();
@@ -186,7 +187,15 @@ fn split_update<'a>(model: &Model, block: &'a Block) -> Result<Split<'a>, EmitEr
         }
         !(waits || stores)
     };
-    let split: Split<'_> = section.stmts.iter().partition(is_early);
+    let early: Vec<&Stmt> = section.stmts.iter().filter(is_early).collect();
+    let read_early = reads(early.iter().copied(), &section.ret);
+    let is_part = |stmt: &Stmt| {
+        matches!(&stmt.op, Op::Collective(change) if !change.communicates())
+            && stmt.operands.iter().all(|&value| block.arg_kind(value).is_some())
+            && !stmt.results.iter().any(|value| read_early.contains(value))
+    };
+    let stays = |stmt: &&Stmt| early.iter().any(|other| std::ptr::eq(*other, *stmt)) && !is_part(stmt);
+    let split: Split<'_> = section.stmts.iter().partition(stays);
     if section.ret.iter().any(|value| late.contains(value)) {
         return Err(EmitError::Circular { block: block.name.clone() });
     }

@@ -150,8 +150,8 @@ impl Row<'_> {
         Ok(())
     }
 
-    /// I, W or both of a stage, its blocks in reverse. B goes block by block, I then W: what W needs of a block is freed
-    /// before the next is begun, which holds less than all I before all W.
+    /// I, W or both of a stage, its blocks in reverse. B goes block by block: what W needs of a block is freed before the next
+    /// is begun, which holds less than all I before all W.
     pub(super) fn backward(&mut self, bodies: &Bodies, kind: Kind, stage: u32, mb: u32) -> Result<(), EmitError> {
         for run in self.flow.stages[stage as usize].clone().rev() {
             let in_one = kind == Kind::B && bodies.get(self.flow.runs[run].block, BodyKind::B).is_some();

@@ -3,8 +3,9 @@
 //! List scheduling on two lanes. One computes, one statement at a time; the other carries out the layout changes that have
 //! started, in order. A layout change starts as soon as its operands are there, though never before another over the same
 //! axes that stands earlier in the text: all ranks of a group meet for the same things in the same order. Of what can be
-//! computed without waiting, the statement goes first that layout changes wait for the longest; statements that none waits
-//! for keep their order among themselves and fill the time in which all others would wait.
+//! computed without waiting, the statement goes first after which most is still to be done until the last layout change that
+//! needs it (Jackson's rule: largest tail first). Statements that no layout change needs keep their order among themselves and
+//! fill the time in which all others would wait.
 
 use cost::{Cluster, seconds_of_stmt};
 use ir::graph::{Block, Stmt};
@@ -34,7 +35,7 @@ struct Item {
     needs: Vec<usize>,
     /// The one before it over the same axes, which must have started.
     behind: Option<usize>,
-    /// Seconds from its begin to the end of the last layout change that needs it; 0 where none does.
+    /// Seconds from its end to that of the last layout change that needs it; 0 where none does.
     urgency: f64,
 }
 
@@ -68,10 +69,8 @@ fn items(cluster: &Cluster, mesh: &Mesh, block: &Block, stmts: &[&Stmt]) -> Vec<
         });
     }
     for at in (0..items.len()).rev() {
-        if items[at].moves || items[at].urgency > 0.0 {
-            items[at].urgency += items[at].seconds;
-        }
-        let urgency = items[at].urgency;
+        let Item { seconds, moves, urgency, .. } = items[at];
+        let urgency = if moves || urgency > 0.0 { seconds + urgency } else { 0.0 };
         for before in items[at].needs.clone().into_iter().chain(items[at].behind) {
             items[before].urgency = items[before].urgency.max(urgency);
         }

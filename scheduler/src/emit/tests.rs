@@ -9,6 +9,8 @@ use crate::cut::{CutError, cut, cut_at};
 use crate::schedules::{self, split_backward};
 use cost::CPU;
 use ir::differentiate::differentiate;
+use ir::expr::Expr;
+use ir::ids::Token;
 use ir::mesh::Mesh;
 use ir::models::{Batch, preset};
 use ir::optimizer::Optimizer;
@@ -53,8 +55,83 @@ fn programs_of_every_schedule_hold_all_invariants() {
 fn backwards_may_be_split() {
     let model = model("tiny-gpt2", 2);
     let staged = cut(&model, 2, &CPU).unwrap();
-    let program = emit(&model, &staged, &split_backward(schedule("1f1b", 2, 3)), 3, &CPU).unwrap();
-    assert_eq!(check(&model, &program, None), Ok(()));
+    let kinds = |schedule: &Schedule| {
+        let program = emit(&model, &staged, schedule, 3, &CPU).unwrap();
+        assert_eq!(check(&model, &program, None), Ok(()));
+        let layer = program.bodies.values().filter(|body| body.name.starts_with("layer"));
+        layer.map(|body| body.kind.letter()).collect::<String>()
+    };
+    let whole = schedule("1f1b", 2, 3);
+    let mut mixed = split_backward(whole.clone());
+    mixed.rows[0] = whole.rows[0].clone();
+    assert_eq!([kinds(&whole), kinds(&split_backward(whole)), kinds(&mixed)], ["FBRU", "FIWRU", "FIWBRU"]);
+}
+
+#[test]
+fn values_may_skip_ranks() {
+    let mut model = broken::shared();
+    model.mesh = Mesh::new("m", &[("pp", 4)]);
+    let staged = cut(&model, 4, &CPU).unwrap();
+    for (kind, microbatches) in [("gpipe", 1), ("gpipe", 7), ("1f1b", 1), ("1f1b", 9)] {
+        let program = emit(&model, &staged, &schedule(kind, 4, microbatches), microbatches, &CPU).unwrap();
+        assert_eq!(check(&model, &program, None), Ok(()), "{kind} {microbatches}");
+    }
+}
+
+/// The part of a run, and whose it is.
+fn run_of(program: &Program, instr: &Instr) -> Option<(BodyKind, usize, u32)> {
+    let Instr::Run { body, call, instance, .. } = instr else { return None };
+    Some((program.bodies[*body].kind, *call, *instance))
+}
+
+#[test]
+fn reductions_start_right_after_their_last_gradient() {
+    let (model, program) = emitted("tiny-llama", "1f1b", 2, 3);
+    let layers = model.calls.iter().position(|call| call.repeat.is_some()).unwrap();
+    let mut started = 0;
+    for class in &program.classes {
+        let runs: Vec<_> = class.instrs.iter().filter_map(|instr| run_of(&program, instr)).collect();
+        for (at, &(_, call, instance)) in
+            runs.iter().enumerate().filter(|(_, run)| **run == (BodyKind::R, layers, run.2))
+        {
+            assert_eq!(runs[at - 1], (BodyKind::B, call, instance));
+            assert!(!runs[at..].contains(&(BodyKind::B, call, instance)));
+            started += 1;
+        }
+    }
+    assert_eq!(started, model.calls[layers].instances());
+}
+
+#[test]
+fn messages_are_under_way_while_an_action_computes() {
+    for (kind, microbatches) in [("gpipe", 4), ("1f1b", 6)] {
+        let (_, program) = emitted("tiny-gpt2", kind, 3, microbatches);
+        for class in &program.classes {
+            let mut under_way: Vec<(Token, &Transfer, usize)> = Vec::new();
+            let mut runs = 0;
+            for instr in &class.instrs {
+                match instr {
+                    Instr::Run { .. } => runs += 1,
+                    Instr::Start { token, transfer, .. } => under_way.push((*token, transfer, runs)),
+                    Instr::Wait { token, .. } => {
+                        let Some(at) = under_way.iter().position(|(started, ..)| started == token) else { continue };
+                        let (_, transfer, since) = under_way.remove(at);
+                        let moves = matches!(transfer, Transfer::Recv { .. } | Transfer::Send { .. });
+                        assert!(!moves || runs > since || since == 0, "{transfer:?} is waited for at once");
+                    }
+                    _ => {}
+                }
+                let to = |wanted: &Transfer| match wanted {
+                    Transfer::Send { peer, .. } => Some(peer.clone()),
+                    _ => None,
+                };
+                let mut peers: Vec<Expr> = under_way.iter().filter_map(|(_, transfer, _)| to(transfer)).collect();
+                let sends = peers.len();
+                peers.dedup();
+                assert_eq!(peers.len(), sends, "one send at a time to each rank");
+            }
+        }
+    }
 }
 
 #[test]

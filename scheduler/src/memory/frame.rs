@@ -1,5 +1,6 @@
 //! The frame of a body: what it gives lies where the row says, what it keeps in the slot, all else in the scratch.
 
+use super::bound::Moment;
 use super::interval::{Interval, aligned, pack};
 use super::liveness::{FOREVER, Life, Lives};
 use super::sharing::{Class, classes};
@@ -41,6 +42,8 @@ pub(super) struct Layout {
     pub(super) rows: Vec<Piece>,
     pub(super) slot: Vec<Piece>,
     pub(super) scratch: Vec<Piece>,
+    /// When it needs most of these.
+    pub(super) fullest: Moment,
 }
 
 impl Layout {
@@ -50,7 +53,8 @@ impl Layout {
         let bytes = |value: Value| aligned(body.values[value].ty.local_bytes(&model.mesh));
         let interval = |value: Value, life: &Life| Interval { size: bytes(value), from: life.from, to: life.to };
         let mut laid = Laid::default();
-        let (mut kept, mut inner): (Vec<(Value, &Class, Interval)>, Vec<(Value, Interval)>) = Default::default();
+        let mut kept: Vec<(Value, &Class, Interval)> = Vec::new();
+        let mut inner: Vec<(Value, Interval)> = Vec::new();
         for (&first, class) in &classes {
             let interval = interval(first, &class.life);
             match (class.arg, class.result) {
@@ -75,20 +79,8 @@ impl Layout {
         let given = |values: &[Value]| values.iter().map(|value| laid.given[value]).collect();
         let (results, keeps) = (given(&body.results), given(&body.keeps));
         let frame = Frame { slot, scratch, places: laid.places };
-        Layout { frame, results, keeps, rows: laid.rows, slot: laid.slot, scratch: laid.inner }
-    }
-
-    /// The most bytes of results, slot and scratch that are in use at once, and when.
-    pub(super) fn peak(&self) -> (u64, usize) {
-        let all = || self.rows.iter().chain(&self.slot).chain(&self.scratch);
-        let used = |time: usize| all().filter(|piece| piece.is_used(time)).map(|piece| piece.size).sum();
-        all().map(|piece| (used(piece.from), piece.from)).max_by_key(|(bytes, _)| *bytes).unwrap_or((0, 0))
-    }
-}
-
-impl Piece {
-    pub(super) fn is_used(&self, time: usize) -> bool {
-        self.from <= time && time < self.to
+        let fullest = Moment::within(&laid.rows, &laid.slot, &laid.inner);
+        Layout { frame, results, keeps, rows: laid.rows, slot: laid.slot, scratch: laid.inner, fullest }
     }
 }
 

@@ -1,7 +1,7 @@
 //! When the values of a body are there, in places of its instructions.
 
 use ir::ids::{Token, Value};
-use ir::program::{Body, BodyInstr};
+use ir::program::{Body, BodyInstr, Source};
 use std::collections::{BTreeMap, HashMap};
 
 /// The end of what a body gives away.
@@ -28,8 +28,9 @@ pub(super) struct Lives {
 
 impl Lives {
     pub(super) fn new(body: &Body) -> Lives {
-        let arg = |at: usize| Life { from: at, read: at, to: FOREVER };
-        let mut of: BTreeMap<Value, Life> = body.args.iter().map(|given| (given.value, arg(0))).collect();
+        let given = Life { from: 0, read: 0, to: FOREVER };
+        let mut of: BTreeMap<Value, Life> = body.args.iter().map(|arg| (arg.value, given)).collect();
+        let is_sum = |value: Value| body.args.iter().any(|arg| arg.value == value && arg.source == Source::Gradient);
         let mut staged = Vec::new();
         let mut started: HashMap<Token, (usize, &[Value])> = HashMap::new();
         let end = body.instrs.len();
@@ -50,11 +51,7 @@ impl Lives {
                     read(&mut of, operands, at);
                     for &value in results {
                         let life = Life { from, read: at, to: end };
-                        let is_sum = body
-                            .args
-                            .iter()
-                            .any(|arg| arg.value == value && arg.source == ir::program::Source::Gradient);
-                        if is_sum {
+                        if is_sum(value) {
                             staged.push((value, Life { to: at + 1, ..life }));
                         }
                         of.entry(value).or_insert(life);

@@ -1,18 +1,23 @@
 //! Where every tensor lies: one arena per rank, and in it a fixed place for each.
 
+mod bound;
 mod frame;
 mod held;
 mod interval;
 mod liveness;
 mod needs;
 mod pack;
+mod report;
 mod row;
+mod scratch;
 mod sharing;
+mod walk;
 
 use frame::Layout;
 use ir::arena::Arena;
 use ir::graph::Model;
 use ir::program::{Class, Program};
+pub use report::{ClassReport, report};
 use row::Layouts;
 
 /// Fills the frames of all bodies and the arenas of all classes. A program that shares its ranks with another that is run
@@ -34,15 +39,17 @@ fn arena(model: &Model, program: &Program, beside: Option<&Program>, layouts: &L
         let same = program.classes.iter().find(|other| other.ranks.contains(&class.ranks.start))?;
         Some((held::catalogue(model, program, same), same.arena.as_ref()?))
     });
-    let catalogue = held::catalogue(model, program, class);
     let (held, end) = match &other {
         Some((theirs, arena)) => held::same_as(arena, theirs),
-        None => held::lay(&catalogue),
+        None => held::lay(&held::catalogue(model, program, class)),
     };
     let (scalars, end) = held::scalars(model, program, class, end);
-    let needs = row::needs(model, program, layouts, class, &catalogue);
-    let packed = pack::pack(&needs, layouts, class);
+    let needs = row::needs(model, program, layouts, class);
+    let packed = pack::pack(&needs, layouts, class, end);
     let place = |place: u64| end + place;
     let at = packed.at.into_iter().map(|at| at.into_iter().map(place).collect()).collect();
     Arena { bytes: end + packed.bytes, held, scalars, at }
 }
+
+#[cfg(test)]
+mod tests;

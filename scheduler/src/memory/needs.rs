@@ -9,7 +9,7 @@ pub(super) enum Use {
     Boundary,
     /// The slot of a bundle.
     Kept,
-    /// The scratch of a started run, or where a sum of gradients is made.
+    /// The scratch of a started run.
     Scratch,
 }
 
@@ -69,6 +69,11 @@ impl Needs {
         let parts = first..self.parts.len();
         self.blocks.push(Block { usage, start, within, size, parts: parts.clone() });
         parts
+    }
+
+    /// The instruction at which the last part of a block is gone.
+    pub(super) fn end(&self, block: &Block) -> usize {
+        self.parts[block.parts.clone()].iter().map(|part| part.end).max().unwrap_or(block.start)
     }
 
     pub(super) fn hold(&mut self, part: usize) {

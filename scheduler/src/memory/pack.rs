@@ -1,8 +1,18 @@
-//! Places for the blocks of a row.
+//! Places for the blocks of a row, and for the scratch of its runs.
+//!
+//! Blocks are placed tier by tier, within a tier as the row brings them to life, each at the lowest place that is free for as
+//! long as it lives. What lives long, or is there when most is, goes first: so it lies together from the bottom up, and what
+//! lives short lies above it or in what it leaves (ZeRO, Rajbhandari et al. 2020, section 6.3, M_D: long-lived tensors are
+//! kept apart from short-lived ones, lest holes remain that nothing fits). The order that takes least is kept. Scratch,
+//! which lives shortest, is placed last, at the top of the arena if that is free.
 
+use super::bound::{Moment, moments};
 use super::needs::{At, Needs};
 use super::row::Layouts;
-use ir::program::{Class, Instr};
+use super::scratch::Scratches;
+use super::walk::{Placed, Walk, merged};
+use ir::program::Class;
+use std::cmp::Reverse;
 
 /// Places for all that a row needs, from 0.
 pub(super) struct Packed {
@@ -11,50 +21,121 @@ pub(super) struct Packed {
     pub(super) at: Vec<Vec<u64>>,
 }
 
-struct Living {
-    at: u64,
-    to: u64,
-    end: usize,
+/// What an order goes by.
+struct Facts {
+    size: u64,
+    /// Instructions for which it is there.
+    life: u64,
+    /// The most that is there while it is.
+    beside: u64,
 }
 
-pub(super) fn pack(needs: &Needs, layouts: &Layouts, class: &Class) -> Packed {
-    let mut places = vec![0; needs.blocks.len()];
-    let mut living: Vec<Living> = Vec::new();
-    let mut blocks = needs.blocks.iter().enumerate().peekable();
-    let mut bytes = 0;
-    let mut scratches = vec![0; class.instrs.len()];
-    for now in 0..class.instrs.len() {
-        living.retain(|part| part.end > now);
-        let mut place = |size: u64, living: &[Living]| {
-            let mut at = 0;
-            for part in living {
-                if at + size <= part.at {
-                    break;
-                }
-                at = at.max(part.to);
-            }
-            bytes = bytes.max(at + size);
-            at
-        };
-        while let Some((index, block)) = blocks.next_if(|(_, block)| block.start == now) {
-            places[index] = place(block.size, &living);
-            for part in &needs.parts[block.parts.clone()] {
-                let at = places[index] + part.offset;
-                let slot = living.partition_point(|other| other.at <= at);
-                living.insert(slot, Living { at, to: at + part.size, end: part.end });
-            }
+/// The tier of a block: the greatest come first.
+type Order = fn(&Facts) -> u64;
+
+const ORDERS: [Order; 5] = [
+    |facts| u64::from(facts.life.ilog2()),
+    |facts| facts.beside,
+    |_| 0,
+    |facts| u64::from(facts.size.max(1).ilog2()),
+    |facts| u64::from((facts.size * facts.life).max(1).ilog2()),
+];
+
+/// So small a part of the arena is not worth another order.
+const ENOUGH: u64 = 200;
+
+/// Places for the blocks of a row that stands above `held` bytes of the arena.
+pub(super) fn pack(needs: &Needs, layouts: &Layouts, class: &Class, held: u64) -> Packed {
+    let moments: Vec<u64> = moments(needs, layouts, class).iter().map(Moment::bytes).collect();
+    let bound = moments.iter().max().copied().unwrap_or(0);
+    let enough = bound + (held + bound) / ENOUGH;
+    let facts = facts(needs, &moments);
+    let mut best: Option<(u64, Vec<u64>, Scratches)> = None;
+    for order in ORDERS {
+        let (places, parts) = place(needs, facts.iter().map(order).collect());
+        let scratches = Scratches::find(needs, layouts, class, &places, &parts);
+        if best.as_ref().is_none_or(|(bytes, ..)| scratches.bytes < *bytes) {
+            best = Some((scratches.bytes, places, scratches));
         }
-        if let Instr::Run { token: None, body, .. } = &class.instrs[now] {
-            scratches[now] = place(layouts[*body].frame.scratch, &living);
+        if best.as_ref().is_some_and(|(bytes, ..)| *bytes <= enough) {
+            break;
         }
     }
-    let at = |now: usize, at: &At| match *at {
+    let (bytes, places, scratches) = best.unwrap_or_default();
+    let place = |now: usize, at: &At| match *at {
         At::Part(part) => places[needs.parts[part].block] + needs.parts[part].offset,
         At::Block(block) => places[block],
-        At::Scratch => scratches[now],
+        At::Scratch => scratches.at[now],
         At::Nowhere => 0,
     };
-    let at =
-        needs.at.iter().enumerate().map(|(now, places)| places.iter().map(|place| at(now, place)).collect()).collect();
-    Packed { bytes, at }
+    let row = needs.at.iter().enumerate();
+    Packed { bytes, at: row.map(|(now, at)| at.iter().map(|at| place(now, at)).collect()).collect() }
+}
+
+fn facts(needs: &Needs, moments: &[u64]) -> Vec<Facts> {
+    let most = Most::of(moments);
+    let of = |block: &super::needs::Block| {
+        let end = needs.end(block);
+        let life = (end - block.start).max(1) as u64;
+        Facts { size: block.size, life, beside: most.within(block.start, end) }
+    };
+    needs.blocks.iter().map(of).collect()
+}
+
+/// The greatest number of any range, from those of all ranges whose length is a power of two.
+struct Most(Vec<Vec<u64>>);
+
+impl Most {
+    fn of(numbers: &[u64]) -> Most {
+        let mut levels = vec![numbers.to_vec()];
+        let mut half = 1;
+        while 2 * half <= numbers.len() {
+            let below = &levels[levels.len() - 1];
+            levels.push(below.iter().zip(&below[half..]).map(|(a, b)| *a.max(b)).collect());
+            half *= 2;
+        }
+        Most(levels)
+    }
+
+    fn within(&self, from: usize, to: usize) -> u64 {
+        let Some(level) = (to - from).checked_ilog2() else { return 0 };
+        let numbers = &self.0[level as usize];
+        numbers[from].max(numbers[to - (1 << level)])
+    }
+}
+
+/// Per block its place, and all parts in the order of their starts.
+fn place(needs: &Needs, tiers: Vec<u64>) -> (Vec<u64>, Vec<Placed>) {
+    let mut blocks: Vec<usize> = (0..needs.blocks.len()).collect();
+    // The sort is stable: within a tier they stay as the row has them.
+    blocks.sort_by_key(|&block| Reverse(tiers[block]));
+    let mut places = vec![0; needs.blocks.len()];
+    let mut placed: Vec<Placed> = Vec::new();
+    for tier in blocks.chunk_by(|&a, &b| tiers[a] == tiers[b]) {
+        let mut walk = Walk::through(&placed);
+        let mut fresh = Vec::new();
+        for &index in tier {
+            let block = &needs.blocks[index];
+            walk.go_to(block.start, needs.end(block));
+            places[index] = walk.lowest(block.size);
+            for part in merged(needs, index, places[index]) {
+                walk.enter(part);
+                fresh.push(part);
+            }
+        }
+        placed.extend(fresh);
+        placed.sort_by_key(|part| part.start);
+    }
+    (places, placed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_of_a_range() {
+        let most = Most::of(&[3, 1, 4, 1, 5]);
+        assert_eq!([(0, 2), (1, 2), (1, 4), (0, 5), (3, 3)].map(|(from, to)| most.within(from, to)), [3, 1, 4, 5, 0]);
+    }
 }

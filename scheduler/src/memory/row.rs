@@ -1,10 +1,8 @@
 //! A row from its first instruction to its last: what each brings to life, and who holds it.
 
 use super::frame::{Given, Layout};
-use super::held::Catalogue;
 use super::interval::aligned;
 use super::needs::{At, Needs, Use};
-use ir::arena::Role;
 use ir::entity::{PrimaryMap, SecondaryMap};
 use ir::graph::Model;
 use ir::ids::{BodyId, Reg, Token};
@@ -33,34 +31,29 @@ struct Flight {
     result: Option<usize>,
 }
 
+/// Where an argument stands: in which of the bundles of a run, and which of its values it is; `None` if it comes otherwise.
+type InBundle = Option<(usize, usize)>;
+
 struct Walk<'a> {
     model: &'a Model,
     program: &'a Program,
     layouts: &'a Layouts,
     class: &'a Class,
-    catalogue: &'a Catalogue,
     registers: SecondaryMap<Reg, Option<Holding>>,
     flights: HashMap<Token, Flight>,
-    /// Where the arguments of a body stand in the bundles that others have made: which bundle, and which of its values.
-    kept: HashMap<(BodyId, Vec<BodyId>), Vec<Option<(usize, usize)>>>,
+    /// Where the arguments of a body stand in the bundles that others have made.
+    kept: HashMap<(BodyId, Vec<BodyId>), Vec<InBundle>>,
     needs: Needs,
     now: usize,
 }
 
 /// Walks the row of a class.
-pub(super) fn needs(
-    model: &Model,
-    program: &Program,
-    layouts: &Layouts,
-    class: &Class,
-    catalogue: &Catalogue,
-) -> Needs {
+pub(super) fn needs(model: &Model, program: &Program, layouts: &Layouts, class: &Class) -> Needs {
     let mut walk = Walk {
         model,
         program,
         layouts,
         class,
-        catalogue,
         registers: SecondaryMap::new(),
         flights: HashMap::new(),
         kept: HashMap::new(),
@@ -136,14 +129,22 @@ impl Walk<'_> {
     }
 
     /// A sum lies where its register is, or anew where others hold that.
+    fn sum(&mut self, into: Reg) -> usize {
+        let own = self.tensor(into).filter(|&part| !self.needs.is_shared(part));
+        own.unwrap_or_else(|| self.fresh(into))
+    }
+
     fn add(&mut self, into: Reg) -> Vec<At> {
-        if let Some(part) = self.tensor(into).filter(|&part| !self.needs.is_shared(part)) {
-            return vec![At::Part(part)];
-        }
-        let part = self.fresh(into);
-        self.free(into);
-        self.put(into, Some(part));
+        let part = self.sum(into);
+        self.replace(into, part);
         vec![At::Part(part)]
+    }
+
+    /// Lets a register hold another part, or the one that it holds.
+    fn replace(&mut self, reg: Reg, part: usize) {
+        self.needs.hold(part);
+        self.free(reg);
+        self.registers[reg] = Some(Holding::Tensor(Some(part)));
     }
 
     fn start(&mut self, token: Token, transfer: &Transfer, operand: Option<Reg>) -> Vec<At> {
@@ -155,15 +156,11 @@ impl Walk<'_> {
             }
             Transfer::Sum { .. } => {
                 flight.sum = operand;
-                flight.result = operand.map(|reg| self.fresh(reg));
+                flight.result = operand.map(|reg| self.sum(reg));
             }
-            Transfer::SumGradient { param, instance, .. } => {
-                let bytes = self.catalogue.get(&(Role::Gradient, (*param, *instance))).copied().unwrap_or(0);
-                flight.holds.push(self.whole(Use::Scratch, bytes));
-            }
-            Transfer::Send { .. } | Transfer::ShareParam { .. } => {}
+            Transfer::Send { .. } | Transfer::SumGradient { .. } | Transfer::ShareParam { .. } => {}
         }
-        let at = flight.result.iter().chain(&flight.holds).map(|&part| At::Part(part)).collect();
+        let at = flight.result.map(At::Part).into_iter().collect();
         flight.holds.extend(operand.and_then(|reg| self.tensor(reg)));
         self.fly(token, flight);
         at
@@ -176,11 +173,10 @@ impl Walk<'_> {
 
     fn land(&mut self, token: Token, result: Option<Reg>) {
         let Some(flight) = self.flights.remove(&token) else { return };
-        flight.holds.into_iter().for_each(|part| self.needs.release(part, self.now));
-        if let Some(reg) = result.or(flight.sum) {
-            self.free(reg);
-            self.put(reg, flight.result);
+        if let (Some(reg), Some(part)) = (result.or(flight.sum), flight.result) {
+            self.replace(reg, part);
         }
+        flight.holds.into_iter().for_each(|part| self.needs.release(part, self.now));
     }
 
     fn run(&mut self, instr: &Instr) -> Vec<At> {
@@ -245,7 +241,7 @@ impl Walk<'_> {
             args_of.iter().map(|arg| find(arg.value).filter(|_| arg.source == Source::Kept)).collect()
         });
         let mut rows = args.iter();
-        let mut part = |(arg, place): (&ir::program::BodyArg, &Option<(usize, usize)>)| match arg.source {
+        let mut part = |(arg, place): (&ir::program::BodyArg, &InBundle)| match arg.source {
             Source::Row => rows.next().and_then(|&reg| self.registers[reg].as_ref()).and_then(|held| match held {
                 Holding::Tensor(part) => *part,
                 Holding::Bundle(..) => None,

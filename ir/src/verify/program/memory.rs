@@ -1,6 +1,7 @@
 //! Bytes per rank: buffers live until the last register, bundle or body that holds them lets go. `memory`.
 
 use super::{Violation, class_of, pipeline_ranks};
+use crate::arena::Place;
 use crate::graph::{ArgKind, Block, Model, ParamInstance};
 use crate::ids::{Reg, Token, Value};
 use crate::program::{Body, BodyInstr, Class, Instr, Program, Source, Transfer};
@@ -8,15 +9,18 @@ use crate::types::Type;
 use std::collections::{HashMap, HashSet};
 
 /// The most bytes that each pipeline rank holds at once: parameters, gradients, states and tensors at their local bounds.
+/// Where frames say that values lie on others, they count once. An arena is at least as big: places are aligned, what a
+/// transfer brings has its place before it comes, and some bytes lie between others.
 pub fn peak_bytes(model: &Model, program: &Program) -> Vec<u64> {
     (0..pipeline_ranks(model)).map(|rank| peak(model, program, rank).0).collect()
 }
 
 pub(super) fn check(model: &Model, program: &Program, limit: u64) -> Vec<Violation> {
     let over = |rank| {
-        let ((bytes, position), (class, _)) = (peak(model, program, rank), class_of(program, rank)?);
+        let ((peak, position), (index, class)) = (peak(model, program, rank), class_of(program, rank)?);
+        let bytes = class.arena.as_ref().map_or(peak, |arena| arena.bytes);
         let text = format!("rank {rank} holds {bytes} bytes, the limit is {limit}");
-        (bytes > limit).then(|| Violation::in_row("memory", class, position, text))
+        (bytes > limit).then(|| Violation::in_row("memory", index, position, text))
     };
     (0..pipeline_ranks(model)).filter_map(over).collect()
 }
@@ -134,11 +138,26 @@ impl Heap {
                 }
             };
             for &value in made.iter().filter(|value| !stored.contains(value)) {
-                env.insert(value, self.allocate(Some(&body.values[value].ty), model));
+                let root = root(body, value);
+                let there = env.iter().find(|(other, _)| self::root(body, **other) == root).map(|(_, &buffer)| buffer);
+                let buffer = match there {
+                    Some(buffer) => self.share(buffer),
+                    None => self.allocate(Some(&body.values[value].ty), model),
+                };
+                env.insert(value, buffer);
             }
         }
         env
     }
+}
+
+/// The value on whose bytes a value lies: itself, unless the frame says otherwise.
+fn root(body: &Body, value: Value) -> Value {
+    let on = |value: &Value| match body.frame.as_ref().and_then(|frame| frame.places.get(value)) {
+        Some(Place::Same(other)) => Some(*other),
+        _ => None,
+    };
+    std::iter::successors(Some(value), on).take(body.values.len()).last().unwrap_or(value)
 }
 
 /// Parameters, gradients and states of a row's runs, each instance once.

@@ -171,6 +171,15 @@ fn run_again(program: &mut Program, arg: Reg) {
     class.instrs.push(Instr::Free(vec![result]));
 }
 
+/// Starts the first run of rank 0, and waits for it before another instruction.
+fn start_run(program: &mut Program, before: usize) {
+    let class = &mut program.classes[0];
+    if let Instr::Run { token, .. } = &mut class.instrs[1] {
+        *token = Some(Token::new(9));
+    }
+    class.instrs.insert(before, Instr::Wait { token: Token::new(9), result: None });
+}
+
 type Break = fn(&mut Program);
 
 /// Each breaks what it is named for.
@@ -182,7 +191,16 @@ const BROKEN: &[(&str, Break)] = &[
     ("double-free", |p| p.classes[0].instrs.push(Instr::Free(vec![Reg::new(0)]))),
     ("leak", |p| drop(p.classes[0].instrs.pop())),
     ("in-flight", |p| p.classes[0].instrs.swap(7, 8)),
+    ("in-flight", |p| start_run(p, 3)),
+    ("in-flight", |p| {
+        start_run(p, 2);
+        p.classes[0].instrs.insert(2, Instr::Free(vec![Reg::new(0)]));
+    }),
     ("token", |p| drop(p.classes[0].instrs.remove(6))),
+    ("token", |p| {
+        start_run(p, 2);
+        p.classes[0].instrs.remove(2);
+    }),
     ("signature", |p| p.classes[1].regs[Reg::new(1)].ty = Some(sharded())),
     ("shape", |p| p.bodies[BodyId::new(0)].values[Value::new(1)].ty.dims[1].size = 7),
     ("layout", |p| p.bodies[BodyId::new(0)].values[Value::new(1)].ty.dims[0].axes = Axes::none()),
@@ -243,6 +261,9 @@ const BROKEN: &[(&str, Break)] = &[
 fn a_right_program_is_right() {
     let model = model();
     assert_eq!(check(&model, &program(&model), None), Ok(()));
+    let mut started = program(&model);
+    start_run(&mut started, 2);
+    assert_eq!(check(&model, &started, None), Ok(()));
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! Backward: probabilities again from the log-sum-exp, then four products per block.
 
-use super::super::gemm::multiply;
+use super::super::gemm::{column_products, multiply};
 use super::super::math::exp;
 use super::super::matrix::{Matrix, Target};
-use super::super::simd::{simd, sum2};
+use super::super::simd::simd;
 use super::tile::{Block, KEYS, QUERIES, carve, factors_size, multiply_by};
 use super::{Attention, Saved};
 
 /// Elements of scratch memory that [`block`] needs.
 pub(super) fn scratch(attention: &Attention) -> usize {
-    QUERIES * (attention.d + attention.c + 2 * KEYS + 2) + factors_size(attention, QUERIES)
+    QUERIES * (attention.d + 2 * attention.c + 2 * KEYS + 2) + factors_size(attention, QUERIES)
 }
 
 /// Adds what one block of queries contributes to the gradients by `q`, `k` and `v`.
@@ -21,11 +21,14 @@ pub(super) unsafe fn block(block: &Block<'_>, saved: &Saved<'_>, [dq, dk, dv]: [
     let Attention { d, c, scale, .. } = *block.attention;
     let (lanes, n) = (block.lanes, block.queries.len());
     let factors = factors_size(block.attention, lanes);
-    let sizes = [d * lanes, c * lanes, KEYS * lanes, KEYS * lanes, lanes, lanes, factors];
-    let [q, dout, p, dp, lse, delta, factors] = carve(scratch, sizes);
+    let sizes = [d * lanes, c * lanes, c * lanes, KEYS * lanes, KEYS * lanes, lanes, lanes, factors];
+    let [q, out, dout, p, dp, lse, delta, factors] = carve(scratch, sizes);
     block.transpose(block.x.q, d, q);
+    block.transpose(saved.out, c, out);
     block.transpose(saved.dout, c, dout);
-    statistics(block, saved, lse, delta);
+    // Where a query sees one value alone, the gradient by its weight is `delta` to the bit, and cancels.
+    column_products(out, dout, delta);
+    log_sums(block, saved.lse, lse);
     block.for_keys(|keys| {
         let m = keys.range.len();
         let (p, dp) = (&mut p[..m * lanes], &mut dp[..m * lanes]);
@@ -52,27 +55,18 @@ pub(super) unsafe fn block(block: &Block<'_>, saved: &Saved<'_>, [dq, dk, dv]: [
     });
 }
 
-/// The log-sum-exp of each query, and the product of its result with the gradient by that. A query that sees nothing
-/// gets a log-sum-exp that makes all its probabilities zero.
-fn statistics(block: &Block<'_>, saved: &Saved<'_>, lse: &mut [f32], delta: &mut [f32]) {
-    let c = block.attention.c;
+/// The log-sum-exp of each query. One that sees nothing gets what makes all its probabilities zero.
+fn log_sums(block: &Block<'_>, saved: &[f32], lse: &mut [f32]) {
     lse.fill(f32::INFINITY);
-    delta.fill(0.0);
-    for i in 0..block.queries.len() {
-        let row = block.row(i);
-        let at = row * c..(row + 1) * c;
-        delta[i] = dot(&saved.out[at.clone()], &saved.dout[at]);
-        if saved.lse[row] > f32::NEG_INFINITY {
-            lse[i] = saved.lse[row];
+    for (i, lse) in (0..block.queries.len()).zip(lse) {
+        let value = saved[block.row(i)];
+        if value > f32::NEG_INFINITY {
+            *lse = value;
         }
     }
 }
 
 simd! {
-    fn dot(a: &[f32], b: &[f32]) -> f32 {
-        sum2(a, b, #[inline(always)] |a, b| a * b)
-    }
-
     /// Turns a row of scores per key into probabilities, and the gradients by probabilities into those by scores.
     fn probabilities(p: &mut [f32], dp: &mut [f32], lse: &[f32], delta: &[f32]) {
         let lanes = lse.len();

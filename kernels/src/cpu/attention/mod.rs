@@ -21,7 +21,7 @@ mod tile;
 
 use self::tile::Block;
 use super::matrix::Target;
-use super::par::{Par, Rows};
+use super::par::{FLOPS, Par, Rows};
 
 /// The sizes and settings of an attention. Scores are `scale q.k`; query and key see each other if they are of the same
 /// segment and, with `causal`, the key's position is not behind the query's. `s` and `t` may differ, and be parts of
@@ -180,7 +180,7 @@ impl Attention {
         scratch: &mut Vec<f32>,
         work: &(impl Fn(usize, &mut [f32]) + Sync),
     ) {
-        let threads = par.threads(self.flops() as usize).min(units);
+        let threads = par.threads(self.flops() as usize / FLOPS).min(units);
         if scratch.len() < threads * scratch_size {
             scratch.resize(threads * scratch_size, 0.0);
         }

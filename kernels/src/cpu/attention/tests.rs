@@ -176,6 +176,25 @@ fn a_query_that_sees_nothing_gets_nothing() {
 }
 
 #[test]
+fn a_query_that_sees_one_key_alone_moves_nothing() {
+    // Its weight is 1 whatever the score; differences of large numbers must cancel to the bit.
+    for width in [2, 24, 64, 130] {
+        let (n, a) = (70, attention([1, 70, 70, 1, 1, width, width], false));
+        let [q, k, v, dout] = [1, 2, 3, 4].map(|seed| normals(n * width, seed));
+        let (pos, seg): (Vec<i32>, Vec<i32>) = (vec![0; n], (0..n as i32).collect());
+        let x = Inputs { q: &q, k: &k, v: &v, qpos: &pos, kpos: &pos, qseg: &seg, kseg: &seg };
+        let (mut out, mut lse) = (vec![f32::NAN; n * width], vec![f32::NAN; n]);
+        a.forward(&x, &mut out, &mut lse, Par(1), &mut vec![]);
+        assert_eq!(out, v);
+        let [mut dq, mut dk, mut dv] = [(); 3].map(|()| vec![f32::NAN; n * width]);
+        let saved = Saved { out: &out, lse: &lse, dout: &dout };
+        a.backward(&x, &saved, Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv }, Par(1), &mut vec![]);
+        assert_eq!(dv, dout);
+        assert!(dq.iter().chain(&dk).all(|v| *v == 0.0), "width {width}");
+    }
+}
+
+#[test]
 fn parts_by_queries_and_sequences_are_the_whole() {
     let [b, s, t, g, r, d] = [2, 150, 140, 2, 1, 4];
     let whole = Attention {

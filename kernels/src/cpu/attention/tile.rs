@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use super::super::dropout::drop_run;
-use super::super::gemm::multiply;
+use super::super::gemm::{self, multiply};
 use super::super::matrix::{Matrix, Target};
-use super::super::shape::{View, copy_strided};
 use super::super::simd::simd;
 use super::{Attention, Dropout, Head, Inputs};
 
@@ -13,7 +12,7 @@ use super::{Attention, Dropout, Head, Inputs};
 pub(super) const QUERIES: usize = 128;
 /// Keys in a block: its scores take 64 KiB, a small part of the L2 cache.
 pub(super) const KEYS: usize = 128;
-/// Queries are padded to a multiple of this, one AVX-512 register; then `gemm` need not copy its operands.
+/// Queries are padded to a multiple of this, one AVX-512 register, so that rows of scores are whole vectors.
 pub(super) const LANES: usize = 16;
 
 /// A block of queries of one head.
@@ -81,10 +80,7 @@ impl<'a> Block<'a> {
         if self.queries.len() < self.lanes {
             out.fill(0.0);
         }
-        let rows = self.of_queries(x, width);
-        let from = View { offset: 0, strides: &rows.transposed().strides };
-        let to = View { offset: 0, strides: &[self.lanes, 1] };
-        copy_strided(rows.data, from, out, to, &[width, self.queries.len()]);
+        gemm::transpose(self.of_queries(x, width), [self.queries.len(), width], out, self.lanes);
     }
 
     /// Calls `f` for each block of keys of which some query may see something.

@@ -1,12 +1,15 @@
 //! The product of all rows with a block of the right operand.
 
 use super::level::Level;
-use super::pack::Source;
+use super::pack::Unpacked;
 use super::tile::Tile;
-use super::{Matrix, blocks};
+use super::{Matrix, PAGE, blocks};
 
 /// The elements of the largest tile.
 const TILE: usize = 14 * 32;
+
+/// Rows of `a` that may share a set of the L1 cache: two thirds of its ways.
+const SET: usize = 8;
 
 /// A block of the right operand, and what to do with its products.
 pub(super) struct Block<'a> {
@@ -41,7 +44,8 @@ impl Block<'_> {
         // SAFETY: as the caller promises.
         unsafe {
             self.pack();
-            for rows in blocks(m, self.level.rows) {
+            let shared = a.strides[0].is_multiple_of(PAGE);
+            for rows in blocks(m, if shared { SET.min(self.level.rows) } else { self.level.rows }) {
                 for panel in self.panels() {
                     self.tile(rows.len(), &panel, a.at([rows.start, 0]), out.at([rows.start, panel.first]));
                 }
@@ -54,9 +58,9 @@ impl Block<'_> {
         let width = self.level.width();
         let first = if self.direct { self.columns / width * width } else { 0 };
         let b = self.b.at([0, first]);
-        let source = Source { from: b.data, strides: b.strides, k: self.k, columns: self.columns - first };
+        let from = Unpacked { from: b.data, strides: b.strides, k: self.k, columns: self.columns - first };
         // SAFETY: as the caller of `run` promises.
-        unsafe { (self.level.pack)(&source, self.packed.add(first * self.k), width) };
+        unsafe { (self.level.pack)(&from, self.packed.add(first * self.k), width) };
     }
 
     fn panels(&self) -> impl Iterator<Item = Panel> {

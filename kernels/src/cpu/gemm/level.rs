@@ -1,7 +1,7 @@
 //! The micro-kernels of each instruction set, and their choice at run time.
 
-use super::pack::{Source, pack};
-use super::tile::{Tile, compute};
+use super::pack::{Unpacked, pack, transpose};
+use super::tile::{Tile, column_products, compute};
 use super::vector::Array;
 
 /// The micro-kernels of an instruction set.
@@ -12,7 +12,9 @@ pub(super) struct Level {
     pub(super) lanes: usize,
     /// By rows less one and vectors of columns less one.
     pub(super) tiles: &'static [&'static [unsafe fn(&Tile)]],
-    pub(super) pack: unsafe fn(&Source, *mut f32, usize),
+    pub(super) pack: unsafe fn(&Unpacked, *mut f32, usize),
+    pub(super) transpose: unsafe fn(*const f32, usize, [usize; 2], *mut f32, usize),
+    pub(super) column_products: unsafe fn([*const f32; 2], [usize; 2], *mut f32),
 }
 
 impl Level {
@@ -40,8 +42,14 @@ macro_rules! tiles {
 }
 
 /// What every processor can do. The largest tile takes 12 of SSE's 16 registers.
-pub(super) static PORTABLE: Level =
-    Level { rows: 6, lanes: 8, tiles: tiles!(portable, [1], 1 2 3 4 5 6), pack: pack::<Array> };
+pub(super) static PORTABLE: Level = Level {
+    rows: 6,
+    lanes: 8,
+    tiles: tiles!(portable, [1], 1 2 3 4 5 6),
+    pack: pack::<Array>,
+    transpose: transpose::<Array>,
+    column_products: column_products::<Array>,
+};
 
 unsafe fn portable<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
     // SAFETY: as the caller promises.
@@ -52,43 +60,54 @@ unsafe fn portable<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
 pub(super) mod x86 {
     use std::arch::x86_64::{__m256, __m512};
 
-    use super::super::pack::{Source, pack};
-    use super::super::tile::{Tile, compute};
-    use super::Level;
+    use super::super::{pack, tile};
+    use super::{Level, Tile, Unpacked};
+
+    /// The generic functions for a vector, compiled with the instructions that it needs.
+    macro_rules! functions {
+        ($vector:ty, $features:literal) => {
+            #[target_feature(enable = $features)]
+            unsafe fn tile<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
+                // SAFETY: as the caller promises.
+                unsafe { tile::compute::<$vector, ROWS, VECTORS>(tile) }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn pack(from: &Unpacked, to: *mut f32, width: usize) {
+                // SAFETY: as the caller promises.
+                unsafe { pack::pack::<$vector>(from, to, width) }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn transpose(from: *const f32, across: usize, size: [usize; 2], to: *mut f32, stride: usize) {
+                // SAFETY: as the caller promises.
+                unsafe { pack::transpose::<$vector>(from, across, size, to, stride) }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn column_products(factors: [*const f32; 2], size: [usize; 2], out: *mut f32) {
+                // SAFETY: as the caller promises.
+                unsafe { tile::column_products::<$vector>(factors, size, out) }
+            }
+        };
+    }
 
     /// The largest tile takes 28 of 32 registers.
-    pub(in super::super) static AVX512: Level = Level {
-        rows: 14,
-        lanes: 16,
-        tiles: tiles!(avx512, [1 2], 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
-        pack: pack_avx512,
+    pub(in super::super) static AVX512: Level = {
+        functions! { __m512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma" }
+        Level {
+            rows: 14,
+            lanes: 16,
+            tiles: tiles!(tile, [1 2], 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+            pack,
+            transpose,
+            column_products,
+        }
     };
 
     /// The largest tile takes 12 of 16 registers.
-    pub(in super::super) static AVX2: Level =
-        Level { rows: 6, lanes: 8, tiles: tiles!(avx2, [1 2], 1 2 3 4 5 6), pack: pack_avx2 };
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-    unsafe fn avx512<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
-        // SAFETY: as the caller promises.
-        unsafe { compute::<__m512, ROWS, VECTORS>(tile) }
-    }
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-    unsafe fn pack_avx512(source: &Source, to: *mut f32, stride: usize) {
-        // SAFETY: as the caller promises.
-        unsafe { pack::<__m512>(source, to, stride) }
-    }
-
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
-        // SAFETY: as the caller promises.
-        unsafe { compute::<__m256, ROWS, VECTORS>(tile) }
-    }
-
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn pack_avx2(source: &Source, to: *mut f32, stride: usize) {
-        // SAFETY: as the caller promises.
-        unsafe { pack::<__m256>(source, to, stride) }
-    }
+    pub(in super::super) static AVX2: Level = {
+        functions! { __m256, "avx2,fma" }
+        Level { rows: 6, lanes: 8, tiles: tiles!(tile, [1 2], 1 2 3 4 5 6), pack, transpose, column_products }
+    };
 }

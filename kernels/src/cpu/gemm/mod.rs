@@ -30,8 +30,13 @@ use super::par::Par;
 const DEPTH: usize = 272;
 /// Columns of a block of the right operand, which then takes 272 KiB of the L2 cache.
 const COLUMNS: usize = 256;
-/// With fewer rows, packing a right operand with contiguous rows costs more than it saves.
+/// With fewer rows, packing a right operand with contiguous rows costs more than it saves, if the L2 cache holds it
+/// unpacked.
 const FEW_ROWS: usize = 256;
+/// Elements of an L2 cache of 1 MiB.
+const CACHE: usize = 1 << 18;
+/// Elements of a page. Rows at a distance of whole pages share one set of the L1 cache, and a few of the L2 cache.
+const PAGE: usize = 1024;
 
 /// A cache line.
 #[derive(Clone, Copy)]
@@ -73,6 +78,34 @@ pub(crate) unsafe fn multiply(
         // SAFETY: the sizes have been checked; the caller answers for `out`; parts have elements of their own.
         unsafe { product.part(m > n, range).run(level) };
     });
+}
+
+/// Writes the transposed matrix of `rows` contiguous rows of `width` elements: `width` rows at distance `stride`. Each is
+/// padded with zeros to a whole number of vectors, as far as `stride` allows.
+///
+/// # Panics
+/// If the matrix reaches beyond its slice, or `to` has not `width` rows of `stride`, a multiple of 16.
+pub(crate) fn transpose(from: Matrix<&[f32]>, [rows, width]: [usize; 2], to: &mut [f32], stride: usize) {
+    assert!(span(&[rows, width], &from.strides) <= from.data.len() && from.strides[1] == 1, "contiguous rows");
+    assert!(stride.is_multiple_of(16) && rows <= stride && to.len() >= width * stride, "room for whole vectors");
+    // SAFETY: as has been checked; no vector has more than 16 lanes.
+    unsafe {
+        (Level::detect().transpose)(from.data.as_ptr(), from.strides[0], [rows, width], to.as_mut_ptr(), stride);
+    }
+}
+
+/// `out[j] = sum a[q, j] b[q, j]` for matrices with as many columns as `out` has elements, a multiple of 16. Up to
+/// [`DEPTH`] terms are added as [`multiply`] adds them: for equal terms, the sum has the same bits.
+///
+/// # Panics
+/// If the sizes differ, or `out` is no multiple of 16.
+pub(crate) fn column_products(a: &[f32], b: &[f32], out: &mut [f32]) {
+    let k = a.len().checked_div(out.len()).unwrap_or(0);
+    assert!(out.len().is_multiple_of(16) && a.len() == k * out.len() && b.len() == a.len(), "whole rows of vectors");
+    // SAFETY: as has been checked.
+    unsafe {
+        (Level::detect().column_products)([a.as_ptr(), b.as_ptr()], [k, out.len()], out.as_mut_ptr());
+    }
 }
 
 /// A product, unchecked.
@@ -121,6 +154,8 @@ impl Product {
             return unsafe { self.clear() };
         }
         let depth = k.div_ceil(k.div_ceil(DEPTH));
+        let [down, across] = self.b.strides;
+        let direct = across == 1 && m <= FEW_ROWS && n * k <= CACHE && !down.is_multiple_of(PAGE);
         WORKSPACE.with_borrow_mut(|workspace| {
             let lines = (depth * n.min(COLUMNS).next_multiple_of(level.width())).div_ceil(16);
             if workspace.len() < lines {
@@ -135,7 +170,7 @@ impl Product {
                         b: self.b.at([terms.start, columns.start]),
                         scale: self.scale,
                         accumulate: self.accumulate || terms.start > 0,
-                        direct: m <= FEW_ROWS && self.b.strides[1] == 1,
+                        direct,
                         packed: workspace.as_mut_ptr().cast(),
                     };
                     let (a, out) = (self.a.at([0, terms.start]), self.out.at([0, columns.start]));

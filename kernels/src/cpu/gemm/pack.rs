@@ -4,7 +4,7 @@ use super::vector::Vector;
 
 /// A block of `k` rows of `columns` elements.
 #[derive(Clone, Copy)]
-pub(super) struct Source {
+pub(super) struct Unpacked {
     pub(super) from: *const f32,
     /// Distances between rows and between columns.
     pub(super) strides: [usize; 2],
@@ -18,8 +18,8 @@ pub(super) struct Source {
 /// # Safety
 /// The processor has the instructions of `V`; the source may be read, and all panels be written.
 #[inline(always)]
-pub(super) unsafe fn pack<V: Vector>(source: &Source, to: *mut f32, width: usize) {
-    let Source { from, strides, k, columns } = *source;
+pub(super) unsafe fn pack<V: Vector>(source: &Unpacked, to: *mut f32, width: usize) {
+    let Unpacked { from, strides, k, columns } = *source;
     let panels = || (0..columns).step_by(width).map(|first| (first, width.min(columns - first)));
     // SAFETY: as the caller promises.
     unsafe {
@@ -57,12 +57,22 @@ unsafe fn copy<V: Vector>(from: *const f32, to: *mut f32, count: usize) {
     }
 }
 
-/// Columns that are contiguous in the source.
+/// Writes `count` columns of `k` contiguous elements as rows at distance `stride`. The last vector of a row is padded
+/// with zeros.
+///
+/// # Safety
+/// The processor has the instructions of `V`; the source may be read, and whole vectors of the rows be written.
 #[inline(always)]
-unsafe fn transpose<V: Vector>(from: *const f32, across: usize, [count, k]: [usize; 2], to: *mut f32, stride: usize) {
+pub(super) unsafe fn transpose<V: Vector>(
+    from: *const f32,
+    across: usize,
+    [count, k]: [usize; 2],
+    to: *mut f32,
+    stride: usize,
+) {
     for q in (0..k).step_by(V::LANES) {
         for j in (0..count).step_by(V::LANES) {
-            // SAFETY: as the caller of `pack` promises.
+            // SAFETY: as the caller promises.
             unsafe { V::transpose(from.add(j * across + q), across, count - j, k - q, to.add(q * stride + j), stride) };
         }
     }

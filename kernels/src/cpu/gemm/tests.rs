@@ -92,6 +92,13 @@ fn many_blocks() {
 }
 
 #[test]
+fn rows_whole_pages_apart() {
+    for level in levels() {
+        check(level, [30, 70, 40], [[PAGE, 1], [2 * PAGE, 1], [PAGE, 1]]);
+    }
+}
+
+#[test]
 fn the_order_of_the_sum_depends_on_k_alone() {
     let [m, n, k] = [300, 290, 600];
     let (a, b) = (normals(m * k, 1), normals(k * n, 2));
@@ -108,5 +115,34 @@ fn the_order_of_the_sum_depends_on_k_alone() {
     assert!(multiply(m, 0, 3) == whole);
     for first in [0, 1, 17, 299] {
         assert!(multiply(1, first, 1) == whole[first * n..][..n], "row {first}");
+    }
+}
+
+#[test]
+fn transposes_with_padding() {
+    for (rows, width) in [(1, 1), (5, 7), (16, 16), (33, 40), (128usize, 9)] {
+        let (stride, across) = (rows.next_multiple_of(16), width + 3);
+        let x = normals(rows * across, 1);
+        let mut out = vec![0.0; width * stride];
+        transpose(Matrix::rows(&x, across), [rows, width], &mut out, stride);
+        for (i, &value) in out.iter().enumerate() {
+            let (j, row) = (i / stride, i % stride);
+            assert_eq!(value, if row < rows { x[row * across + j] } else { 0.0 }, "{rows} {width}");
+        }
+    }
+}
+
+#[test]
+fn column_products_have_the_bits_of_products() {
+    let (k, n) = (DEPTH, 48);
+    let (a, b) = (normals(k * n, 1), normals(k * n, 2));
+    let mut columns = vec![f32::NAN; n];
+    column_products(&a, &b, &mut columns);
+    for (j, &sum) in columns.iter().enumerate() {
+        let mut one = [f32::NAN];
+        let (x, y) = (Matrix { data: &a[j..], strides: [0, n] }, Matrix { data: &b[j..], strides: [n, 0] });
+        // SAFETY: the product has one element.
+        unsafe { multiply([1, 1, k], x, y, Matrix::rows(one.as_mut_ptr(), 1), 1.0, false, 1) };
+        assert_eq!(one[0].to_bits(), sum.to_bits());
     }
 }

@@ -77,3 +77,22 @@ unsafe fn sums<V: Vector, const ROWS: usize, const VECTORS: usize>(
         acc
     }
 }
+
+/// `out[j] = sum a[q, j] b[q, j]` for rows of `columns` elements, whole vectors. Terms are added as a tile adds them.
+///
+/// # Safety
+/// As for [`compute`].
+#[inline(always)]
+pub(super) unsafe fn column_products<V: Vector>([a, b]: [*const f32; 2], [k, columns]: [usize; 2], out: *mut f32) {
+    for j in (0..columns).step_by(V::LANES) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let mut sum = V::zero();
+            for q in 0..k {
+                let at = q * columns + j;
+                sum = V::load(a.add(at)).mul_add(V::load(b.add(at)), sum);
+            }
+            sum.store(out.add(j));
+        }
+    }
+}

@@ -92,5 +92,5 @@ U:
   return
 }"#;
     // `o` reads the old parameter, so that the gather waits for it; `p` reads the new one. `shard` moves nothing.
-    assert_eq!(order(text, SectionKind::U), "o >s <s n >w <w p");
+    assert_eq!(order(text, SectionKind::U), ">s <s o n >w <w p");
 }

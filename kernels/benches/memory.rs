@@ -1,16 +1,13 @@
-//! Attention beside the matrix product it is made of, and element-wise kernels beside memory.
+//! Kernels that memory bounds, on one thread.
 //!
-//! Throughput of products is in floating-point operations per second (criterion's "elem/s"), causal attention counted
-//! by half and backward as 2.5 forwards; that of the others in bytes read and written per second.
+//! Throughput is in bytes read and written per second.
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use meshwright_kernels::cpu::Par;
-use meshwright_kernels::cpu::attention::{Attention, Dropout, Gradients, Inputs, Saved};
 use meshwright_kernels::cpu::dropout::{Part, dropout, normal};
-use meshwright_kernels::cpu::einsum::Einsum;
 use meshwright_kernels::cpu::elementwise::{Binary, Unary, binary, unary};
 use meshwright_kernels::cpu::norm::{rms_norm, rms_norm_dx};
 use meshwright_kernels::cpu::optimizer::{AdamW, adamw, sum_squares};
@@ -22,54 +19,6 @@ const PAR: Par = Par(1);
 
 fn normals(n: usize) -> Vec<f32> {
     (0..n as u64).map(|i| normal([1, 2], i)).collect()
-}
-
-fn matmul(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("matmul");
-    // A layer forward, the gradient by its input, the gradient by its weight.
-    for (name, a, b) in [("forward", "mk", "kn"), ("input", "mk", "nk"), ("weight", "km", "kn")] {
-        for n in [128, 512, 1024] {
-            let letters = [a, b, "mn"].map(|letters| letters.chars().collect::<Vec<_>>());
-            let plan = Einsum::new(&letters[0], &letters[1], &letters[2], &[n, n], &[n, n]).expect("a matrix product");
-            let (a, b, mut out, mut scratch) = (normals(n * n), normals(n * n), vec![0.0; n * n], vec![]);
-            group.throughput(Throughput::Elements(plan.flops()));
-            group.bench_function(format!("{name} {n}"), |bench| {
-                bench.iter(|| plan.run(black_box(&a), black_box(&b), &mut out, false, PAR, &mut scratch));
-            });
-        }
-    }
-}
-
-fn attention(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("attention");
-    let sizes = [(1024, 64, true), (1024, 64, false), (1024, 128, true), (4096, 64, true)];
-    let cases = sizes.into_iter().map(|size| (size, 0.0)).chain([((1024, 64, true), 0.1)]);
-    for ((s, d, causal), p) in cases {
-        let global_dims = [1, s as u64, 2, 2, s as u64];
-        let dropout = (p > 0.0).then_some(Dropout { p, key: [1, 2], origin: [0; 5], global_dims });
-        let a = Attention { b: 1, s, t: s, g: 2, r: 2, d, c: d, scale: 0.125, causal, dropout };
-        let [q, out, dout] = [(); 3].map(|()| normals(s * 4 * d));
-        let [k, v] = [(); 2].map(|()| normals(s * 2 * d));
-        let (pos, seg): (Vec<i32>, _) = ((0..s as i32).collect(), vec![0; s]);
-        let x = Inputs { q: &q, k: &k, v: &v, qpos: &pos, kpos: &pos, qseg: &seg, kseg: &seg };
-        let (mut out, mut lse, mut scratch) = (out, vec![0.0; s * 4], vec![]);
-        let flops = a.flops() / if causal { 2 } else { 1 };
-        let name = format!("s={s} d={d}{}", if causal { " causal" } else { "" });
-        let name = if p > 0.0 { format!("{name} dropout") } else { name };
-        group.throughput(Throughput::Elements(flops));
-        group.bench_function(format!("forward {name}"), |bench| {
-            bench.iter(|| a.forward(black_box(&x), &mut out, &mut lse, PAR, &mut scratch));
-        });
-        let [mut dq, mut dk, mut dv] = [&q, &k, &v].map(|x| vec![0.0; x.len()]);
-        let saved = Saved { out: &out, lse: &lse, dout: &dout };
-        group.throughput(Throughput::Elements(flops * 5 / 2));
-        group.bench_function(format!("backward {name}"), |bench| {
-            bench.iter(|| {
-                let gradients = Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv };
-                a.backward(black_box(&x), &saved, gradients, PAR, &mut scratch);
-            });
-        });
-    }
 }
 
 fn memory(criterion: &mut Criterion) {
@@ -129,6 +78,6 @@ criterion_group! {
         .sample_size(20)
         .warm_up_time(Duration::from_millis(200))
         .measurement_time(Duration::from_millis(800));
-    targets = matmul, attention, memory
+    targets = memory
 }
 criterion_main!(kernels);

@@ -1,0 +1,103 @@
+//! Whether bytes are still what a reader wants: `overlap`. Whatever is written on bytes makes all other values on them
+//! stale, but for views, which are the same content.
+
+use super::places::Places;
+use crate::graph::Stmt;
+use crate::ids::{BodyId, Token, Value};
+use crate::program::{Body, BodyInstr};
+use crate::verify::program::Violation;
+use cranelift_entity::SecondaryMap;
+use std::collections::HashMap;
+
+struct Contents<'a> {
+    places: &'a Places<'a>,
+    /// What the bytes of a root hold: a number that each writing draws anew. 0 is what an argument brings.
+    now: SecondaryMap<Value, u32>,
+    /// What each value is.
+    of: SecondaryMap<Value, u32>,
+    last: u32,
+    /// Roots that layout changes under way read.
+    flying: HashMap<Token, Vec<Value>>,
+    faults: Vec<String>,
+}
+
+pub(super) fn check(id: BodyId, places: &Places<'_>, found: &mut Vec<Violation>) {
+    let mut contents = Contents {
+        places,
+        now: SecondaryMap::new(),
+        of: SecondaryMap::new(),
+        last: 0,
+        flying: HashMap::new(),
+        faults: Vec::new(),
+    };
+    for (at, instr) in places.body.instrs.iter().enumerate() {
+        match instr {
+            BodyInstr::Compute(stmt) => contents.statement(stmt),
+            BodyInstr::Start { token, operands, .. } => contents.start(*token, operands, places.results_of(at)),
+            BodyInstr::Wait { token, .. } => drop(contents.flying.remove(token)),
+            BodyInstr::Free(_) => {}
+        }
+        found.extend(contents.faults.drain(..).map(|text| Violation::in_body("overlap", id, at, text)));
+    }
+    places.body.results.iter().chain(&places.body.keeps).for_each(|&value| contents.read(value));
+    let end = places.body.instrs.len();
+    found.extend(contents.faults.into_iter().map(|text| Violation::in_body("overlap", id, end, text)));
+}
+
+impl Contents<'_> {
+    fn root(&self, value: Value) -> Value {
+        self.places.root[value].unwrap_or(value)
+    }
+
+    fn read(&mut self, value: Value) {
+        if self.of[value] != self.now[self.root(value)] {
+            self.faults.push(format!("%{} is read, but its bytes have been written on", self.places.name(value)));
+        }
+    }
+
+    fn write(&mut self, value: Value) {
+        let root = self.root(value);
+        if self.flying.values().flatten().any(|&other| other == root) {
+            self.faults.push(format!("%{} is written on what a layout change reads", self.places.name(value)));
+        }
+        if self.places.source[root].is_some() && root != value {
+            self.faults.push(format!("%{} is written on an argument", self.places.name(value)));
+        }
+        self.last += 1;
+        self.now[root] = self.last;
+        self.of[value] = self.last;
+    }
+
+    fn statement(&mut self, stmt: &Stmt) {
+        stmt.operands.iter().for_each(|&value| self.read(value));
+        let Some(op) = Body::kernel(stmt).map(|op| op.def()) else { return };
+        for (nth, &result) in stmt.results.iter().enumerate() {
+            let root = self.root(result);
+            if op.is_view() && self.root(stmt.operands[0]) == root {
+                self.of[result] = self.of[stmt.operands[0]];
+                continue;
+            }
+            let allowed = |place: usize| {
+                op.updates().get(nth) == Some(&place) || (stmt.results.len() == 1 && op.in_place().contains(&place))
+            };
+            let on = |&(place, operand): &(usize, &Value)| self.root(*operand) == root && !allowed(place);
+            if let Some((_, &operand)) = stmt.operands.iter().enumerate().find(on) {
+                let (result, operand) = (self.places.name(result), self.places.name(operand));
+                self.faults.push(format!("%{result} is written on %{operand}, which `{}` still reads", op.name()));
+            }
+            self.write(result);
+        }
+    }
+
+    /// Results come in from the start on, while the operands are still read.
+    fn start(&mut self, token: Token, operands: &[Value], results: &[Value]) {
+        operands.iter().for_each(|&value| self.read(value));
+        self.flying.insert(token, operands.iter().map(|&value| self.root(value)).collect());
+        results.iter().for_each(|&value| {
+            // What is added to a gradient sum has a place of its own until the wait.
+            if !self.places.staged.contains(&value) {
+                self.write(value);
+            }
+        });
+    }
+}

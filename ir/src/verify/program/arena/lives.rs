@@ -1,0 +1,92 @@
+//! A run of a body in the arena, instruction by instruction: `overlap` of its own values with each other.
+
+use super::Bytes;
+use super::places::Places;
+use crate::arena::Place;
+use crate::ids::Value;
+use crate::program::BodyInstr;
+use std::collections::HashMap;
+
+/// Where a run lies: its results, its slot and its scratch.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Site {
+    /// Per result of the body.
+    pub(super) rows: Vec<u64>,
+    pub(super) slot: u64,
+    pub(super) scratch: u64,
+}
+
+impl Site {
+    /// The same, as seen from its lowest place: two runs with equal ones are alike.
+    pub(super) fn relative(&self) -> Site {
+        let all = self.rows.iter().chain([&self.slot, &self.scratch]);
+        let base = all.min().copied().unwrap_or(0);
+        let rows = self.rows.iter().map(|at| at - base).collect();
+        Site { rows, slot: self.slot - base, scratch: self.scratch - base }
+    }
+
+    /// Where a value that the body makes lies; `None` if it lies on an argument.
+    pub(super) fn bytes(&self, places: &Places<'_>, value: Value) -> Option<Bytes> {
+        let root = places.root[value].unwrap_or(value);
+        let at = match places.frame.places.get(&root)? {
+            Place::Row => self.rows[places.body.results.iter().position(|&result| result == root)?],
+            Place::Slot(offset) => self.slot + offset,
+            Place::Scratch(offset) => self.scratch + offset,
+            Place::Same(_) => return None,
+        };
+        Some(Bytes { at, size: places.size[root] })
+    }
+}
+
+/// What lives: by root, its bytes and how many values of it are there.
+struct Living<'a> {
+    places: &'a Places<'a>,
+    site: &'a Site,
+    roots: HashMap<Value, (Bytes, u32)>,
+    faults: Vec<(usize, String)>,
+    at: usize,
+}
+
+/// All pairs of values that lie on each other at the same time, with the instruction of the body.
+pub(super) fn check(places: &Places<'_>, site: &Site) -> Vec<(usize, String)> {
+    let mut living = Living { places, site, roots: HashMap::new(), faults: Vec::new(), at: 0 };
+    for (at, instr) in places.body.instrs.iter().enumerate() {
+        living.at = at;
+        match instr {
+            BodyInstr::Compute(stmt) => stmt.results.iter().for_each(|&value| living.begin(value)),
+            BodyInstr::Start { .. } => places.results_of(at).iter().for_each(|&value| living.begin(value)),
+            BodyInstr::Wait { results, .. } => {
+                results.iter().filter(|value| places.staged.contains(value)).for_each(|&value| living.end(value));
+            }
+            BodyInstr::Free(values) => values.iter().for_each(|&value| living.end(value)),
+        }
+    }
+    living.faults
+}
+
+impl Living<'_> {
+    fn begin(&mut self, value: Value) {
+        let is_argument = self.places.source[value].is_some() && !self.places.staged.contains(&value);
+        let (false, Some(bytes)) = (is_argument, self.site.bytes(self.places, value)) else { return };
+        let root = self.places.root[value].unwrap_or(value);
+        if let Some((_, values)) = self.roots.get_mut(&root) {
+            *values += 1;
+            return;
+        }
+        for (other, _) in self.roots.iter().filter(|(_, (theirs, _))| theirs.meets(bytes)) {
+            let (value, other) = (self.places.name(value), self.places.name(*other));
+            self.faults.push((self.at, format!("%{value} is written where %{other} lies")));
+        }
+        self.roots.insert(root, (bytes, 1));
+    }
+
+    fn end(&mut self, value: Value) {
+        let root = self.places.root[value].unwrap_or(value);
+        if let Some((_, values)) = self.roots.get_mut(&root) {
+            *values -= 1;
+            if *values == 0 {
+                self.roots.remove(&root);
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A body with the places of its values, if all have one: `arena`.
+
+use crate::arena::{ALIGNMENT, Frame, Place};
+use crate::graph::Model;
+use crate::ids::{BodyId, Value};
+use crate::program::{Body, BodyInstr, Source};
+use crate::verify::program::Violation;
+use cranelift_entity::SecondaryMap;
+use std::collections::HashSet;
+
+/// A body whose values all have places.
+pub(super) struct Places<'a> {
+    pub(super) body: &'a Body,
+    pub(super) frame: &'a Frame,
+    /// The value on whose bytes each value lies: itself, unless its place is that of another.
+    pub(super) root: SecondaryMap<Value, Option<Value>>,
+    /// Bytes of each value.
+    pub(super) size: SecondaryMap<Value, u64>,
+    /// How each argument comes.
+    pub(super) source: SecondaryMap<Value, Option<Source>>,
+    /// Gradient sums that a wait adds to.
+    pub(super) staged: HashSet<Value>,
+}
+
+impl<'a> Places<'a> {
+    /// Looks at each place by itself.
+    pub(super) fn of(model: &Model, id: BodyId, body: &'a Body, found: &mut Vec<Violation>) -> Places<'a> {
+        static NONE: Frame = Frame { slot: 0, scratch: 0, places: std::collections::BTreeMap::new() };
+        let frame = body.frame.as_ref().unwrap_or(&NONE);
+        let mut source = SecondaryMap::new();
+        body.args.iter().for_each(|arg| source[arg.value] = Some(arg.source));
+        let size = body.values.values().map(|data| data.ty.local_bytes(&model.mesh)).collect::<Vec<_>>();
+        let mut places = Places {
+            body,
+            frame,
+            root: SecondaryMap::new(),
+            size: SecondaryMap::new(),
+            source,
+            staged: HashSet::new(),
+        };
+        body.values.keys().zip(size).for_each(|(value, size)| places.size[value] = size);
+        let mut made: HashSet<Value> = HashSet::new();
+        for instr in &body.instrs {
+            match instr {
+                BodyInstr::Compute(stmt) => made.extend(&stmt.results),
+                BodyInstr::Wait { results, .. } => {
+                    made.extend(results);
+                    let is_sum = |value: &&Value| places.source[**value] == Some(Source::Gradient);
+                    places.staged.extend(results.iter().filter(is_sum));
+                }
+                BodyInstr::Start { .. } | BodyInstr::Free(_) => {}
+            }
+        }
+        let placed = |value: &Value| places.source[*value].is_none() || places.staged.contains(value);
+        made.retain(placed);
+        let mut say = |text| found.push(Violation::in_body("arena", id, body.instrs.len(), text));
+        for &value in frame.places.keys().filter(|value| !made.contains(value)) {
+            say(format!("%{} has a place, but the body does not make it", body.values[value].name));
+        }
+        for &value in &made {
+            if let Some(text) = places.fault(value) {
+                say(format!("%{} {text}", body.values[value].name));
+            }
+        }
+        for arg in &body.args {
+            places.root[arg.value] = Some(arg.value);
+        }
+        for &value in made.iter().filter(|value| places.source[**value].is_none()) {
+            places.root[value] = places.resolve(value);
+        }
+        for &value in &body.keeps {
+            if let (Some(root), None) = (places.root[value], places.source[value])
+                && matches!(frame.places.get(&root), Some(Place::Scratch(_)))
+            {
+                say(format!("%{} is kept, but lies in the scratch", body.values[value].name));
+            }
+        }
+        places
+    }
+
+    /// What is wrong with the place of a value that the body makes.
+    fn fault(&self, value: Value) -> Option<String> {
+        let Some(place) = self.frame.places.get(&value) else { return Some("has no place".to_string()) };
+        let is_result = self.body.results.contains(&value);
+        if is_result != (*place == Place::Row) {
+            return Some(if is_result { "is a result, but lies elsewhere" } else { "is no result" }.to_string());
+        }
+        let within = |at: u64, whole: u64, what: &str| {
+            let fits = at.checked_add(self.size[value]).is_some_and(|end| end <= whole);
+            let aligned = at.is_multiple_of(ALIGNMENT);
+            let ends = || format!("ends outside the {what} of {whole} bytes");
+            (!fits).then(ends).or_else(|| (!aligned).then(|| format!("begins at {at}, no multiple of {ALIGNMENT}")))
+        };
+        match *place {
+            Place::Row => None,
+            Place::Slot(at) => within(at, self.frame.slot, "slot"),
+            Place::Scratch(at) => within(at, self.frame.scratch, "scratch"),
+            Place::Same(_) => match self.resolve(value) {
+                None => Some("lies on what has no place".to_string()),
+                Some(root) if self.size[root] != self.size[value] => {
+                    Some("lies on a tensor of another size".to_string())
+                }
+                Some(_) => None,
+            },
+        }
+    }
+
+    /// The value at the end of a chain of `=`; `None` if the chain has no end.
+    fn resolve(&self, value: Value) -> Option<Value> {
+        let mut at = value;
+        for _ in 0..=self.frame.places.len() {
+            if self.source[at].is_some() {
+                return Some(at);
+            }
+            match self.frame.places.get(&at)? {
+                Place::Same(other) => at = *other,
+                _ => return Some(at),
+            }
+        }
+        None
+    }
+
+    pub(super) fn name(&self, value: Value) -> &str {
+        &self.body.values[value].name
+    }
+
+    /// Per instruction that starts a layout change, what comes of it.
+    pub(super) fn results_of(&self, start: usize) -> &'a [Value] {
+        let BodyInstr::Start { token, .. } = &self.body.instrs[start] else { return &[] };
+        let of = |instr: &'a BodyInstr| match instr {
+            BodyInstr::Wait { token: waited, results } if waited == token => Some(results.as_slice()),
+            _ => None,
+        };
+        self.body.instrs[start..].iter().find_map(of).unwrap_or_default()
+    }
+}

@@ -1,0 +1,286 @@
+//! The row of a class in its arena: which bytes are whose at each instruction. `arena`, `overlap`.
+
+use super::Bytes;
+use super::held::{self, Sizes};
+use super::lives::{self, Site};
+use super::places::Places;
+use super::tensors::{Owner, Tensors};
+use crate::arena::Arena;
+use crate::graph::Model;
+use crate::ids::{BodyId, Reg, Token, Value};
+use crate::program::{Class, Instr, Program, Source, Transfer};
+use crate::types::Type;
+use crate::verify::program::Violation;
+use cranelift_entity::{PrimaryMap, SecondaryMap};
+use std::collections::{HashMap, HashSet};
+
+/// The tensors of a register: its one, or a bundle's by their values. What lives from step to step is not among them.
+type Holding = Vec<(Option<Value>, usize)>;
+
+/// What is under way.
+#[derive(Default)]
+struct Flight {
+    holds: Vec<usize>,
+    result: Option<usize>,
+    summed: Option<Reg>,
+}
+
+struct Walk<'a> {
+    model: &'a Model,
+    class: &'a Class,
+    bodies: &'a PrimaryMap<BodyId, Places<'a>>,
+    sizes: &'a Sizes,
+    tensors: Tensors<'a>,
+    registers: SecondaryMap<Reg, Option<Holding>>,
+    flights: HashMap<Token, Flight>,
+    /// Runs that have been looked at instruction by instruction, as seen from their lowest place.
+    known: HashSet<(BodyId, Site)>,
+}
+
+pub(super) fn check(
+    model: &Model,
+    program: &Program,
+    bodies: &PrimaryMap<BodyId, Places<'_>>,
+    sizes: &Sizes,
+    index: usize,
+    found: &mut Vec<Violation>,
+) {
+    let class = &program.classes[index];
+    let Some(arena) = &class.arena else { return };
+    held::check(model, program, index, arena, found);
+    let mut walk = Walk {
+        model,
+        class,
+        bodies,
+        sizes,
+        tensors: Tensors::new(model, class, arena, bodies),
+        registers: SecondaryMap::new(),
+        flights: HashMap::new(),
+        known: HashSet::new(),
+    };
+    walk.hold(arena);
+    let whole = |(name, text)| Violation { position: None, ..Violation::in_row(name, index, 0, text) };
+    found.extend(walk.tensors.faults.drain(..).map(whole));
+    if arena.at.len() != class.instrs.len() {
+        let text = format!("{} instructions state places, the row has {}", arena.at.len(), class.instrs.len());
+        return found.push(whole(("arena", text)));
+    }
+    for (at, instr) in class.instrs.iter().enumerate() {
+        let wanted = walk.wanted(instr);
+        if arena.at[at].len() == wanted {
+            walk.step(instr, &arena.at[at]);
+        } else {
+            let text = format!("states {} places, and needs {wanted}", arena.at[at].len());
+            walk.tensors.faults.push(("arena", text));
+        }
+        found.extend(walk.tensors.faults.drain(..).map(|(name, text)| Violation::in_row(name, index, at, text)));
+    }
+}
+
+impl Walk<'_> {
+    /// What lives from step to step is there from the beginning.
+    fn hold(&mut self, arena: &Arena) {
+        for (index, held) in arena.held.iter().enumerate() {
+            let size = self.sizes.get(held.param, &held.role).unwrap_or(0);
+            self.tensors.add(Bytes { at: held.at, size }, Owner::Held(index));
+        }
+        for (index, &at) in arena.scalars.values().enumerate() {
+            self.tensors.add(Bytes { at, size: 4 }, Owner::Scalar(index));
+        }
+    }
+
+    /// How many places an instruction states.
+    fn wanted(&self, instr: &Instr) -> usize {
+        match instr {
+            Instr::Feed { .. } | Instr::Seed { .. } | Instr::Add { .. } => 1,
+            Instr::Start { transfer: Transfer::Recv { .. } | Transfer::Sum { .. }, .. } => 1,
+            Instr::Run { body, results, keep, .. } => {
+                results.len() + usize::from(keep.is_some()) + usize::from(self.bodies[*body].frame.scratch > 0)
+            }
+            Instr::Start { .. } | Instr::Wait { .. } | Instr::Out { .. } | Instr::Free(_) => 0,
+        }
+    }
+
+    fn bytes(&self, at: u64, ty: Option<&Type>) -> Bytes {
+        Bytes { at, size: ty.map_or(0, |ty| ty.local_bytes(&self.model.mesh)) }
+    }
+
+    fn register(&mut self, at: u64, reg: Reg) -> usize {
+        let bytes = self.bytes(at, self.class.regs[reg].ty.as_ref());
+        self.tensors.add(bytes, Owner::Register(reg))
+    }
+
+    fn put(&mut self, reg: Reg, holding: Holding) {
+        holding.iter().for_each(|&(_, tensor)| self.tensors.hold(tensor));
+        self.registers[reg] = Some(holding);
+    }
+
+    fn free(&mut self, reg: Reg) {
+        let held = self.registers[reg].take().unwrap_or_default();
+        held.into_iter().for_each(|(_, tensor)| self.tensors.release(tensor));
+    }
+
+    fn tensor(&self, reg: Reg) -> Option<usize> {
+        self.registers[reg].as_ref()?.iter().find(|(value, _)| value.is_none()).map(|&(_, tensor)| tensor)
+    }
+
+    fn step(&mut self, instr: &Instr, at: &[u64]) {
+        match instr {
+            Instr::Feed { out, .. } | Instr::Seed { out } => {
+                let tensor = self.register(at[0], *out);
+                self.put(*out, vec![(None, tensor)]);
+            }
+            Instr::Run { .. } => self.run(instr, at),
+            Instr::Start { token, transfer, operand } => self.start(*token, transfer, *operand, at),
+            Instr::Wait { token, result } => self.land(*token, *result),
+            Instr::Add { into, .. } => {
+                let tensor = self.sum(*into, at[0]);
+                self.replace(*into, tensor);
+            }
+            Instr::Free(regs) => regs.iter().for_each(|&reg| self.free(reg)),
+            Instr::Out { .. } => {}
+        }
+    }
+
+    /// Where a sum lies: in its register's old place, which nobody else may hold, or in a fresh one.
+    fn sum(&mut self, into: Reg, at: u64) -> usize {
+        match self.tensor(into).filter(|&old| self.tensors.place(old) == at) {
+            Some(old) => {
+                if self.tensors.is_shared(old) {
+                    let text = format!("%{} is added to in place, but others hold it", self.class.regs[into].name);
+                    self.tensors.faults.push(("overlap", text));
+                }
+                old
+            }
+            None => self.register(at, into),
+        }
+    }
+
+    /// Lets a register hold another tensor, or the one that it holds.
+    fn replace(&mut self, reg: Reg, tensor: usize) {
+        self.tensors.hold(tensor);
+        self.free(reg);
+        self.registers[reg] = Some(vec![(None, tensor)]);
+    }
+
+    fn start(&mut self, token: Token, transfer: &Transfer, operand: Option<Reg>, at: &[u64]) {
+        let mut flight = Flight::default();
+        match transfer {
+            Transfer::Recv { ty, .. } => {
+                let bytes = self.bytes(at[0], Some(ty));
+                flight.result = Some(self.tensors.add(bytes, Owner::Arriving(token)));
+            }
+            Transfer::Sum { .. } => {
+                flight.summed = operand;
+                flight.result = operand.map(|reg| self.sum(reg, at[0]));
+            }
+            Transfer::Send { .. } | Transfer::SumGradient { .. } | Transfer::ShareParam { .. } => {}
+        }
+        flight.holds.extend(operand.and_then(|reg| self.tensor(reg)));
+        self.fly(token, flight);
+    }
+
+    fn fly(&mut self, token: Token, flight: Flight) {
+        flight.holds.iter().for_each(|&tensor| self.tensors.hold(tensor));
+        self.flights.insert(token, flight);
+    }
+
+    fn land(&mut self, token: Token, result: Option<Reg>) {
+        let Some(flight) = self.flights.remove(&token) else { return };
+        if let (Some(reg), Some(tensor)) = (result.or(flight.summed), flight.result) {
+            self.replace(reg, tensor);
+        }
+        flight.holds.into_iter().for_each(|tensor| self.tensors.release(tensor));
+    }
+
+    fn run(&mut self, instr: &Instr, at: &[u64]) {
+        let Instr::Run { token, body, args, bundles, results, keep, .. } = instr else { return };
+        let places = &self.bodies[*body];
+        let (rows, rest) = at.split_at(results.len());
+        let keeps = usize::from(keep.is_some());
+        let base = |place: usize| rest.get(place).copied().unwrap_or(0);
+        let site = Site { rows: rows.to_vec(), slot: base(0), scratch: base(keeps) };
+        let given = self.given(places, args, bundles);
+        self.clear(*body, &site);
+        let mut made: HashMap<Value, usize> = HashMap::new();
+        for (nth, &value) in places.body.results.iter().enumerate() {
+            let owner = Owner::Register(results[nth]);
+            match (places.source[value].is_some(), given.get(&value)) {
+                (true, None) => {}
+                (true, Some(&tensor)) if self.tensors.place(tensor) == site.rows[nth] => {}
+                (true, Some(_)) => {
+                    let text = format!("%{} does not lie where the argument lies that it is", places.name(value));
+                    self.tensors.faults.push(("arena", text));
+                }
+                (false, _) => {
+                    let size = places.size[value];
+                    made.entry(value).or_insert_with(|| self.tensors.add(Bytes { at: site.rows[nth], size }, owner));
+                }
+            }
+        }
+        for &value in &places.body.keeps {
+            let root = places.root[value].unwrap_or(value);
+            if let (Some(reg), Some(bytes), false) = (*keep, site.bytes(places, root), made.contains_key(&root)) {
+                made.insert(root, self.tensors.add(bytes, Owner::Kept(reg, *body, root)));
+            }
+        }
+        let tensor = |value: Value| {
+            let root = places.root[value].unwrap_or(value);
+            made.get(&root).or_else(|| given.get(&root)).copied()
+        };
+        for (&reg, &value) in results.iter().zip(&places.body.results) {
+            self.put(reg, tensor(value).map(|tensor| (None, tensor)).into_iter().collect());
+        }
+        if let Some(reg) = *keep {
+            let kept = places.body.keeps.iter().filter_map(|&value| Some((Some(value), tensor(value)?)));
+            self.put(reg, kept.collect());
+        }
+        if let Some(token) = *token {
+            let mut flight =
+                Flight { holds: given.values().chain(made.values()).copied().collect(), ..Flight::default() };
+            let scratch = Bytes { at: site.scratch, size: places.frame.scratch };
+            if scratch.size > 0 {
+                flight.holds.push(self.tensors.add(scratch, Owner::Scratch(*body)));
+            }
+            self.fly(token, flight);
+        }
+    }
+
+    /// The tensors of a body's arguments; what lives from step to step is not among them.
+    fn given(&self, places: &Places<'_>, args: &[Reg], bundles: &[Reg]) -> HashMap<Value, usize> {
+        let mut rows = args.iter();
+        let kept = |value: Value| {
+            let mut all = bundles.iter().filter_map(|&reg| self.registers[reg].as_ref()).flatten();
+            all.find(|(other, _)| *other == Some(value)).map(|&(_, tensor)| tensor)
+        };
+        let mut found = HashMap::new();
+        for arg in &places.body.args {
+            let tensor = match arg.source {
+                Source::Row => rows.next().and_then(|&reg| self.tensor(reg)),
+                Source::Kept => kept(arg.value),
+                _ => None,
+            };
+            found.extend(tensor.map(|tensor| (arg.value, tensor)));
+        }
+        found
+    }
+
+    /// Where a run lies nothing else does, and at no instruction of it two of its own values.
+    fn clear(&mut self, body: BodyId, site: &Site) {
+        let places = &self.bodies[body];
+        let frame = places.frame;
+        let blocks = [(site.slot, frame.slot, "slot"), (site.scratch, frame.scratch, "scratch")];
+        for (at, size, what) in blocks.into_iter().filter(|(_, size, _)| *size > 0) {
+            self.tensors.clear(Bytes { at, size }, |_| format!("the {what} of @{}", places.body.name));
+        }
+        let key = (body, site.relative());
+        if !self.known.contains(&key) {
+            let found = lives::check(places, site);
+            if found.is_empty() {
+                self.known.insert(key);
+            }
+            let text = |(at, text)| ("overlap", format!("@{} at {at}: {text}", places.body.name));
+            self.tensors.faults.extend(found.into_iter().map(text));
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The tensors that are there, and their bytes.
+
+use super::Bytes;
+use super::held::describe;
+use super::places::Places;
+use crate::arena::{ALIGNMENT, Arena};
+use crate::graph::Model;
+use crate::ids::{BodyId, Reg, Token, Value};
+use crate::program::Class;
+use cranelift_entity::PrimaryMap;
+use std::collections::BTreeMap;
+
+/// Whose bytes they are.
+#[derive(Clone, Copy)]
+pub(super) enum Owner {
+    /// So many-th of what the class holds.
+    Held(usize),
+    /// So many-th scalar.
+    Scalar(usize),
+    Register(Reg),
+    /// A value of a bundle.
+    Kept(Reg, BodyId, Value),
+    /// What a transfer brings.
+    Arriving(Token),
+    /// The scratch of a started run.
+    Scratch(BodyId),
+}
+
+struct Tensor {
+    bytes: Bytes,
+    owner: Owner,
+    /// Registers, bundles and things under way.
+    holders: u32,
+}
+
+pub(super) struct Tensors<'a> {
+    model: &'a Model,
+    class: &'a Class,
+    arena: &'a Arena,
+    bodies: &'a PrimaryMap<BodyId, Places<'a>>,
+    all: Vec<Tensor>,
+    /// Those that are there, by where they begin; they do not meet.
+    living: BTreeMap<u64, usize>,
+    pub(super) faults: Vec<(&'static str, String)>,
+}
+
+impl<'a> Tensors<'a> {
+    pub(super) fn new(
+        model: &'a Model,
+        class: &'a Class,
+        arena: &'a Arena,
+        bodies: &'a PrimaryMap<BodyId, Places<'a>>,
+    ) -> Tensors<'a> {
+        Tensors { model, class, arena, bodies, all: Vec::new(), living: BTreeMap::new(), faults: Vec::new() }
+    }
+
+    /// A tensor that nobody holds yet.
+    pub(super) fn add(&mut self, bytes: Bytes, owner: Owner) -> usize {
+        let id = self.all.len();
+        self.all.push(Tensor { bytes, owner, holders: 0 });
+        if !bytes.at.is_multiple_of(ALIGNMENT) {
+            let text = format!("{} begins at {}, no multiple of {ALIGNMENT}", self.name(owner), bytes.at);
+            self.faults.push(("arena", text));
+        }
+        if self.clear(bytes, |tensors| tensors.name(owner)) {
+            self.living.insert(bytes.at, id);
+        }
+        id
+    }
+
+    /// Complains if the bytes are not in the arena, or some of them are another's.
+    pub(super) fn clear(&mut self, bytes: Bytes, name: impl Fn(&Self) -> String) -> bool {
+        if bytes.end() > self.arena.bytes {
+            let name = name(self);
+            let text = format!("{name} ends at {}, outside the arena of {} bytes", bytes.end(), self.arena.bytes);
+            self.faults.push(("arena", text));
+        }
+        let before = self.living.range(..bytes.end()).next_back().map(|(_, &other)| &self.all[other]);
+        if let Some(other) = before.filter(|other| other.bytes.meets(bytes)) {
+            let text = format!("{} is written where {} lies", name(self), self.name(other.owner));
+            self.faults.push(("overlap", text));
+            return false;
+        }
+        true
+    }
+
+    pub(super) fn hold(&mut self, tensor: usize) {
+        self.all[tensor].holders += 1;
+    }
+
+    pub(super) fn release(&mut self, tensor: usize) {
+        let Tensor { bytes, holders, .. } = &mut self.all[tensor];
+        *holders -= 1;
+        if *holders == 0 && self.living.get(&bytes.at) == Some(&tensor) {
+            self.living.remove(&bytes.at);
+        }
+    }
+
+    pub(super) fn is_shared(&self, tensor: usize) -> bool {
+        self.all[tensor].holders > 1
+    }
+
+    pub(super) fn place(&self, tensor: usize) -> u64 {
+        self.all[tensor].bytes.at
+    }
+
+    fn name(&self, owner: Owner) -> String {
+        let register = |reg: Reg| format!("%{}", self.class.regs[reg].name);
+        match owner {
+            Owner::Held(index) => {
+                let held = &self.arena.held[index];
+                describe(self.model, &(held.param, held.instance, held.role.clone()))
+            }
+            Owner::Scalar(index) => {
+                let name = self.arena.scalars.keys().nth(index).map_or("", String::as_str);
+                format!("the scalar `{name}`")
+            }
+            Owner::Register(reg) => register(reg),
+            Owner::Kept(reg, body, value) => format!("%{} of {}", self.bodies[body].name(value), register(reg)),
+            Owner::Arriving(token) => format!("what {token} brings"),
+            Owner::Scratch(body) => format!("the scratch of @{}", self.bodies[body].body.name),
+        }
+    }
+}

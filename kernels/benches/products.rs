@@ -1,0 +1,118 @@
+//! Matrix products beside the crate `gemm`, and attention, in floating-point operations per second on one thread.
+//!
+//! The two take turns, and of each the fastest of many short rounds counts: what else the machine does falls on both, and
+//! there are quiet moments on a busy one too. An argument chooses the cases whose names contain it.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use meshwright_kernels::cpu::Par;
+use meshwright_kernels::cpu::attention::{Attention, Dropout, Gradients, Inputs, Saved};
+use meshwright_kernels::cpu::dropout::normal;
+use meshwright_kernels::cpu::einsum::Einsum;
+
+const ROUNDS: usize = 200;
+/// A round has calls enough for so many operations, some half millisecond.
+const ROUND: f64 = 1e8;
+
+fn main() {
+    // cargo passes `--bench`.
+    let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    let squares = [64, 128, 512, 1024].map(|n| (n.to_string(), [n; 3]));
+    // Weights of a Llama of width 256 (`tiny-llama`), on 2048 tokens.
+    let weights = [("q", 256, 256), ("k", 256, 128), ("up", 256, 768), ("down", 768, 256), ("head", 256, 257)];
+    let weights = weights.map(|(name, from, to)| (format!("llama {name}"), [2048, from, to]));
+    for (name, layer) in squares.into_iter().chain(weights) {
+        for kind in ["forward", "input", "weight"] {
+            let name = format!("matmul {name}, {kind}");
+            if name.contains(&wanted) {
+                product(&name, kind, layer);
+            }
+        }
+    }
+    for (s, d, p) in [(128, 32, 0.0), (1024, 64, 0.0), (1024, 128, 0.0), (4096, 64, 0.0), (1024, 64, 0.1)] {
+        let name = format!("attention s={s} d={d} causal{}", if p > 0.0 { " dropout" } else { "" });
+        if name.contains(&wanted) {
+            attention(&name, s, d, p);
+        }
+    }
+}
+
+fn normals(n: usize) -> Vec<f32> {
+    (0..n as u64).map(|i| normal([1, 2], i)).collect()
+}
+
+/// Operations per nanosecond of each, in their fastest rounds.
+fn fastest<const N: usize>(flops: f64, mut calls: [&mut dyn FnMut(); N]) -> [f64; N] {
+    let times = (ROUND / flops).ceil() as usize;
+    let mut best = [f64::INFINITY; N];
+    for _ in 0..ROUNDS {
+        for (best, call) in best.iter_mut().zip(&mut calls) {
+            let start = Instant::now();
+            (0..times).for_each(|_| call());
+            *best = best.min(start.elapsed().as_secs_f64());
+        }
+    }
+    best.map(|seconds| flops * times as f64 / seconds / 1e9)
+}
+
+/// A layer of so many tokens and a weight of `from` x `to`: forward, or the gradient by its input or by its weight.
+fn product(name: &str, kind: &str, [tokens, from, to]: [usize; 3]) {
+    let ([m, n, k], operands) = match kind {
+        "forward" => ([tokens, to, from], ["mk", "kn"]),
+        "input" => ([tokens, from, to], ["mk", "nk"]),
+        _ => ([from, to, tokens], ["km", "kn"]),
+    };
+    let letters = operands.map(|letters| letters.chars().collect::<Vec<_>>());
+    let size = |letter: &char| [m, n, k]["mnk".find(*letter).expect("one of three")];
+    let dims = letters.clone().map(|letters| letters.iter().map(size).collect::<Vec<_>>());
+    let plan = Einsum::new(&letters[0], &letters[1], &['m', 'n'], &dims[0], &dims[1]).expect("a product");
+    let (a, b, mut scratch) = (normals(m * k), normals(k * n), vec![]);
+    let [mut ours, mut theirs] = [(); 2].map(|()| vec![0.0; m * n]);
+    let a_strides = if operands[0] == "mk" { [k, 1] } else { [1, m] };
+    let b_strides = if operands[1] == "kn" { [n, 1] } else { [1, k] };
+    let speeds = fastest(
+        plan.flops() as f64,
+        [&mut || plan.run(black_box(&a), black_box(&b), &mut ours, false, Par(1), &mut scratch), &mut || {
+            crate_gemm([m, n, k], (black_box(&a), a_strides), (black_box(&b), b_strides), &mut theirs)
+        }],
+    );
+    println!("{name:42} {:6.1}   crate gemm {:6.1}   ratio {:.2}", speeds[0], speeds[1], speeds[0] / speeds[1]);
+}
+
+/// `out = a b` by the crate `gemm`.
+fn crate_gemm([m, n, k]: [usize; 3], a: (&[f32], [usize; 2]), b: (&[f32], [usize; 2]), out: &mut [f32]) {
+    assert!(a.0.len() == m * k && b.0.len() == k * n && out.len() == m * n, "dense operands");
+    let [[a_down, a_across], [b_down, b_across]] = [a.1, b.1].map(|strides| strides.map(|s| s as isize));
+    let (a, b, to, down) = (a.0.as_ptr(), b.0.as_ptr(), out.as_mut_ptr(), n as isize);
+    let alone = gemm::Parallelism::None;
+    // SAFETY: all three are dense matrices of these sizes.
+    unsafe {
+        gemm::gemm(
+            m, n, k, to, 1, down, false, a, a_across, a_down, b, b_across, b_down, 0.0, 1.0, false, false, false, alone,
+        );
+    }
+}
+
+/// Causal attention counts by half, and backward as 2.5 forwards.
+fn attention(name: &str, s: usize, d: usize, p: f32) {
+    let global_dims = [1, s as u64, 2, 2, s as u64];
+    let dropout = (p > 0.0).then_some(Dropout { p, key: [1, 2], origin: [0; 5], global_dims });
+    let a = Attention { b: 1, s, t: s, g: 2, r: 2, d, c: d, scale: 0.125, causal: true, dropout };
+    let [q, dout, mut out] = [(); 3].map(|()| normals(s * 4 * d));
+    let [k, v] = [(); 2].map(|()| normals(s * 2 * d));
+    let (pos, seg): (Vec<i32>, _) = ((0..s as i32).collect(), vec![0; s]);
+    let x = Inputs { q: &q, k: &k, v: &v, qpos: &pos, kpos: &pos, qseg: &seg, kseg: &seg };
+    let (mut lse, mut scratch) = (vec![0.0; s * 4], vec![]);
+    let flops = a.flops() as f64 / 2.0;
+    let [speed] = fastest(flops, [&mut || a.forward(black_box(&x), &mut out, &mut lse, Par(1), &mut scratch)]);
+    println!("{:42} {speed:6.1}", format!("{name}, forward"));
+    let saved = Saved { out: &out, lse: &lse, dout: &dout };
+    let [mut dq, mut dk, mut dv] = [&q, &k, &v].map(|x| vec![0.0; x.len()]);
+    let mut backward = || {
+        let gradients = Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv };
+        a.backward(black_box(&x), &saved, gradients, Par(1), &mut scratch);
+    };
+    let [speed] = fastest(2.5 * flops, [&mut backward]);
+    println!("{:42} {speed:6.1}", format!("{name}, backward"));
+}

@@ -1,0 +1,93 @@
+//! Who writes what: every distinct part once, by one of the ranks that hold it.
+
+use super::shard::Shard;
+use crate::exec::Kept;
+use crate::state::Role;
+use std::collections::BTreeMap;
+
+/// A rank's part of a tensor that a checkpoint holds.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Held {
+    /// Its place among the rank's kept tensors.
+    pub(super) slot: usize,
+    /// The tensor's global name.
+    pub(super) name: String,
+    /// The parameter's.
+    pub(super) param: String,
+    /// The state's, unless it is the parameter itself.
+    pub(super) state: Option<String>,
+    /// The tensor's sizes.
+    pub(super) sizes: Vec<u64>,
+    /// The part, in the order of its elements.
+    pub(super) shards: Vec<Shard>,
+}
+
+impl Held {
+    /// How many elements the rank has.
+    pub(super) fn elements(&self) -> u64 {
+        self.shards.iter().map(Shard::elements).sum()
+    }
+}
+
+/// The rank's parts of all parameters and states.
+pub(super) fn held(kept: &Kept<'_>) -> Vec<Held> {
+    let kept = kept.slots().iter().enumerate().filter(|(_, slot)| slot.role != Role::Gradient);
+    let held = |(place, slot): (usize, &crate::state::Slot)| Held {
+        slot: place,
+        name: slot.name.clone(),
+        param: slot.param.clone(),
+        state: if let Role::State(name) = &slot.role { Some(name.clone()) } else { None },
+        sizes: slot.ty.sizes(),
+        shards: Shard::of(&slot.region),
+    };
+    kept.map(held).collect()
+}
+
+/// What makes a part distinct: the tensor's name and the shards.
+type Key<'a> = (&'a str, &'a [Shard]);
+
+/// For each rank, which of its parts it writes: the largest first, each by the holder that has the least to write so far.
+pub(super) fn deal(ranks: &[Vec<Held>]) -> Vec<Vec<Held>> {
+    let mut holders: BTreeMap<Key<'_>, Vec<(usize, &Held)>> = BTreeMap::new();
+    for (rank, parts) in ranks.iter().enumerate() {
+        for part in parts.iter().filter(|part| !part.shards.is_empty()) {
+            holders.entry((&part.name, &part.shards)).or_default().push((rank, part));
+        }
+    }
+    let mut distinct: Vec<_> = holders.into_values().collect();
+    distinct.sort_by_key(|holders| std::cmp::Reverse(holders[0].1.elements()));
+    let (mut load, mut dealt) = (vec![0; ranks.len()], vec![Vec::new(); ranks.len()]);
+    for holders in distinct {
+        let least = holders.into_iter().min_by_key(|(rank, _)| load[*rank]);
+        let (rank, part) = least.expect("a part is there because a rank holds it");
+        load[rank] += part.elements();
+        dealt[rank].push(part.clone());
+    }
+    dealt
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(name: &str, offset: u64, size: u64) -> Held {
+        let shards = vec![Shard { offset: vec![offset], shape: vec![size] }];
+        Held { slot: 0, name: name.into(), param: name.into(), state: None, sizes: vec![8], shards }
+    }
+
+    #[test]
+    fn replicas_are_written_once_and_evenly() {
+        // dp=2 x tp=2: `a` and `b` cut over tp, `c` to `f` on all.
+        let on = |tp: u64| {
+            let whole = ["c", "d", "e", "f"].map(|name| part(name, 0, 8));
+            [vec![part("a", 4 * tp, 4), part("b", 4 * tp, 4)], whole.to_vec()].concat()
+        };
+        let dealt = deal(&[on(0), on(1), on(0), on(1)]);
+        let work: Vec<u64> = dealt.iter().map(|parts| parts.iter().map(Held::elements).sum()).collect();
+        assert_eq!(work, [12, 12, 12, 12]);
+        let mut names: Vec<_> = dealt.iter().flatten().map(|part| (&part.name, &part.shards[0].offset)).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 8);
+    }
+}

@@ -1,0 +1,183 @@
+//! Folders: where the checkpoints of a run lie, how a new one takes its place at once, and which ones go.
+//!
+//! A checkpoint is `step-00000120` in the run's folder. It is written as `step-00000120.partial` and renamed when all of it
+//! is on the disk; what goes is renamed first. So a folder without that ending is whole, whenever the process was killed.
+
+use super::manifest::MANIFEST;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How the names of checkpoints begin.
+const STEP: &str = "step-";
+
+/// How the names of what is being written or deleted end.
+const PARTIAL: &str = ".partial";
+
+/// The checkpoint of a step.
+pub(super) fn of_step(run: &Path, step: u64) -> PathBuf {
+    run.join(format!("{STEP}{step:08}"))
+}
+
+/// The name under which a checkpoint is written or deleted.
+pub(super) fn partial(checkpoint: &Path) -> PathBuf {
+    let mut name = checkpoint.as_os_str().to_os_string();
+    name.push(PARTIAL);
+    name.into()
+}
+
+/// The checkpoints of a run with their steps, oldest first; none where there is no such folder.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn list(run: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let entries = match fs::read_dir(run) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        found.extend(step_of(&path).map(|step| (step, path)));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Whether a path is that of a checkpoint, as against that of a run.
+fn is_checkpoint(path: &Path) -> bool {
+    step_of(path).is_some() || path.join(MANIFEST).exists()
+}
+
+/// The run's folder of a path: of a checkpoint the one that it lies in, else the path itself.
+pub fn run_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if is_checkpoint(path) && parent.as_os_str().is_empty() => PathBuf::from("."),
+        Some(parent) if is_checkpoint(path) => parent.to_path_buf(),
+        _ => path.to_path_buf(),
+    }
+}
+
+/// The checkpoint that a path means: itself, or the newest one of the run.
+///
+/// # Errors
+/// The folder cannot be read.
+pub(super) fn find(path: &Path) -> io::Result<Option<PathBuf>> {
+    if is_checkpoint(path) {
+        return Ok(path.is_dir().then(|| path.to_path_buf()));
+    }
+    Ok(list(path)?.pop().map(|(_, newest)| newest))
+}
+
+/// Removes what a killed process left half written or half deleted.
+///
+/// # Errors
+/// The system refuses.
+pub fn clean(run: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(run) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with(STEP) && name.ends_with(PARTIAL) {
+            fs::remove_dir_all(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives a checkpoint that is written under its partial name the name of its own, in the place of an older one if need be.
+///
+/// # Errors
+/// The system refuses.
+pub(super) fn publish(checkpoint: &Path) -> io::Result<()> {
+    let (partial, run) = (partial(checkpoint), run_of(checkpoint));
+    sync(&partial)?;
+    if checkpoint.exists() {
+        let old = checkpoint.with_extension(format!("old{PARTIAL}"));
+        fs::rename(checkpoint, &old)?;
+        fs::rename(&partial, checkpoint)?;
+        sync(&run)?;
+        return fs::remove_dir_all(old);
+    }
+    fs::rename(&partial, checkpoint)?;
+    sync(&run)
+}
+
+/// Keeps the last checkpoints up to a step, so many, and no later ones: those are of a past that the run did not have.
+///
+/// # Errors
+/// The system refuses.
+pub(super) fn rotate(run: &Path, step: u64, keep_last: usize) -> io::Result<()> {
+    let (mut gone, later): (Vec<_>, Vec<_>) = list(run)?.into_iter().partition(|(other, _)| *other <= step);
+    gone.truncate(gone.len().saturating_sub(keep_last));
+    for (_, path) in gone.into_iter().chain(later) {
+        let partial = partial(&path);
+        fs::rename(&path, &partial)?;
+        fs::remove_dir_all(&partial)?;
+    }
+    sync(run)
+}
+
+/// Sees that the names in a folder are on the disk. Only Unix opens folders for that.
+fn sync(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+/// The step that the name of a checkpoint says.
+fn step_of(path: &Path) -> Option<u64> {
+    let digits = path.file_name()?.to_str()?.strip_prefix(STEP)?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Folder;
+    use super::*;
+
+    fn make(path: &Path, content: &str) {
+        fs::create_dir_all(path).unwrap();
+        fs::write(path.join("x"), content).unwrap();
+    }
+
+    fn steps(run: &Path) -> Vec<u64> {
+        list(run).unwrap().into_iter().map(|(step, _)| step).collect()
+    }
+
+    #[test]
+    fn the_last_ones_stay_and_what_was_dropped_goes() {
+        let run = Folder::new("rotate");
+        assert_eq!((steps(&run.0.join("none")), find(&run.0).unwrap()), (vec![], None));
+        for step in [8, 10, 9, 123_456_789, 7] {
+            make(&of_step(&run.0, step), "");
+        }
+        make(&run.0.join("step-x"), "");
+        assert_eq!(steps(&run.0), [7, 8, 9, 10, 123_456_789]);
+        rotate(&run.0, 10, 3).unwrap();
+        assert_eq!(steps(&run.0), [8, 9, 10]);
+        rotate(&run.0, 9, 1).unwrap();
+        assert_eq!(steps(&run.0), [9]);
+        assert!(run.0.join("step-x").exists());
+        assert_eq!(find(&run.0).unwrap(), Some(of_step(&run.0, 9)));
+        assert_eq!(run_of(&of_step(&run.0, 9)), run.0);
+        assert_eq!(run_of(Path::new("step-3")), Path::new("."));
+    }
+
+    #[test]
+    fn a_checkpoint_is_whole_or_not_there() {
+        let run = Folder::new("publish");
+        let path = of_step(&run.0, 5);
+        for content in ["old", "new"] {
+            make(&partial(&path), content);
+            publish(&path).unwrap();
+            assert_eq!(fs::read_to_string(path.join("x")).unwrap(), content);
+        }
+        make(&partial(&of_step(&run.0, 6)), "half");
+        make(&path.with_extension("old.partial"), "half");
+        assert_eq!(steps(&run.0), [5]);
+        clean(&run.0).unwrap();
+        assert_eq!(fs::read_dir(&run.0).unwrap().count(), 1);
+    }
+}

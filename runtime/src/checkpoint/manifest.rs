@@ -1,0 +1,272 @@
+//! `manifest.json`: what a checkpoint holds. Everything in it is logical: tensors by global name, their shards by offset
+//! and shape, no rank and no mesh. Beside it lies `manifest.crc32` with its checksum.
+
+use super::data::checksum;
+use super::error::{Difference, Error};
+use super::shard::Shard;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Name and version of the format.
+pub const SCHEMA: &str = "meshwright.checkpoint/1";
+
+/// The file's name.
+pub const MANIFEST: &str = "manifest.json";
+
+/// The name of the file with its checksum.
+const SUM: &str = "manifest.crc32";
+
+/// What a checkpoint holds.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version of the tool that wrote it.
+    pub version: String,
+    /// How far the run had come.
+    #[serde(flatten)]
+    pub position: Position,
+    /// What must be the same in a run that goes on from here: an object of options, which may nest.
+    pub fixed: Value,
+    /// The data files.
+    pub files: Vec<DataFile>,
+    /// Parameters by instance name.
+    pub parameters: BTreeMap<String, Parameter>,
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Position {
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Samples taken from the data.
+    pub consumed_samples: u64,
+    /// Times that the data has been gone through.
+    pub epoch: u64,
+    /// What the order of the data goes by.
+    pub shuffle_seed: u64,
+    /// What dropout goes by, with the step.
+    pub rng_key: u64,
+}
+
+/// A data file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DataFile {
+    /// Its name in the checkpoint's folder.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// The CRC-32 (IEEE 802.3) of all its bytes, in hexadecimal.
+    pub crc32: String,
+}
+
+/// A parameter with the states that the optimizer keeps for it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Parameter {
+    /// The parameter itself.
+    #[serde(flatten)]
+    pub tensor: Stored,
+    /// Its states by name: `m`, `v`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub states: BTreeMap<String, Stored>,
+}
+
+/// A tensor and where its elements lie.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Stored {
+    /// Its sizes. Elements are f32.
+    pub sizes: Vec<u64>,
+    /// Its shards: every element is in one of them.
+    pub shards: Vec<StoredShard>,
+}
+
+/// A shard and the file that holds it, under [`Shard::key`].
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct StoredShard {
+    /// The shard.
+    #[serde(flatten)]
+    pub shard: Shard,
+    /// The index of the file in [`Manifest::files`].
+    pub file: usize,
+}
+
+/// The part of a manifest that all versions share.
+#[derive(Deserialize)]
+struct Format {
+    schema: String,
+}
+
+impl Manifest {
+    /// Reads the manifest of a checkpoint.
+    ///
+    /// # Errors
+    /// It is missing, broken, or of a version that is not known.
+    pub fn read(folder: &Path) -> Result<Manifest, Error> {
+        let damaged = |file: &str, why: String| {
+            Err(Error::Damaged { checkpoint: folder.to_path_buf(), file: file.to_string(), why })
+        };
+        let text = match fs::read(folder.join(MANIFEST)) {
+            Ok(text) => text,
+            Err(why) => return damaged(MANIFEST, cannot_be_read(&why)),
+        };
+        match serde_json::from_slice::<Format>(&text) {
+            Ok(format) if format.schema != SCHEMA => {
+                let checkpoint = folder.to_path_buf();
+                return Err(Error::Version { checkpoint, found: format.schema, known: SCHEMA });
+            }
+            Ok(_) => {}
+            Err(why) => return damaged(MANIFEST, format!("is no manifest: {why}")),
+        }
+        let want = match fs::read_to_string(folder.join(SUM)) {
+            Ok(sum) => sum.trim().to_string(),
+            Err(why) => return damaged(SUM, cannot_be_read(&why)),
+        };
+        let sum = checksum(&text);
+        if sum != want {
+            return damaged(MANIFEST, format!("has the checksum {sum}, not {want}"));
+        }
+        match serde_json::from_slice::<Manifest>(&text) {
+            Ok(manifest) => match manifest.fault() {
+                Some(why) => damaged(MANIFEST, why),
+                None => Ok(manifest),
+            },
+            Err(why) => damaged(MANIFEST, format!("is no manifest: {why}")),
+        }
+    }
+
+    /// Writes manifest and checksum, and sees that they are on the disk.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        let sum = checksum(&text) + "\n";
+        for (name, bytes) in [(MANIFEST, &text[..]), (SUM, sum.as_bytes())] {
+            let mut file = File::create(folder.join(name))?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// The tensors by global name, states as `<param>.<state>`.
+    pub fn tensors(&self) -> BTreeMap<String, &Stored> {
+        let mut tensors = BTreeMap::new();
+        for (name, parameter) in &self.parameters {
+            tensors.insert(name.clone(), &parameter.tensor);
+            tensors.extend(parameter.states.iter().map(|(state, stored)| (format!("{name}.{state}"), stored)));
+        }
+        tensors
+    }
+
+    /// What differs from a run with these fixed options and seed, among the options that both have.
+    pub fn differences(&self, fixed: &Value, seed: u64) -> Vec<Difference> {
+        let mut found = Vec::new();
+        compare("", &self.fixed, fixed, &mut found);
+        if let Some(saved) = [self.position.shuffle_seed, self.position.rng_key].iter().find(|saved| **saved != seed) {
+            found.push(Difference { field: "seed".into(), saved: saved.to_string(), now: seed.to_string() });
+        }
+        found
+    }
+
+    /// Why the shards do not make up the tensors.
+    fn fault(&self) -> Option<String> {
+        self.tensors().into_iter().find_map(|(name, stored)| {
+            let bad = |held: &&StoredShard| !held.shard.fits(&stored.sizes) || held.file >= self.files.len();
+            if let Some(held) = stored.shards.iter().find(bad) {
+                return Some(format!("has a shard of `{name}` that cannot be: {:?}", held.shard));
+            }
+            let (held, all) = (stored.shards.iter().map(|held| held.shard.elements()).sum::<u64>(), stored.elements());
+            (held != all).then(|| format!("has {held} of the {all} elements of `{name}`"))
+        })
+    }
+}
+
+impl Stored {
+    /// How many elements the tensor has.
+    pub fn elements(&self) -> u64 {
+        self.sizes.iter().product()
+    }
+}
+
+/// Of a file that the system does not give: `is missing`, or why.
+pub(super) fn cannot_be_read(why: &io::Error) -> String {
+    match why.kind() {
+        io::ErrorKind::NotFound => "is missing".to_string(),
+        _ => format!("cannot be read: {why}"),
+    }
+}
+
+/// Adds the values that differ, of objects field by field.
+fn compare(path: &str, saved: &Value, now: &Value, found: &mut Vec<Difference>) {
+    match (saved, now) {
+        (Value::Object(saved), Value::Object(now)) => {
+            for (field, now) in now {
+                let path = if path.is_empty() { field.clone() } else { format!("{path}.{field}") };
+                saved.get(field).into_iter().for_each(|saved| compare(&path, saved, now, found));
+            }
+        }
+        _ if saved == now => {}
+        _ => found.push(Difference { field: path.to_string(), saved: plain(saved), now: plain(now) }),
+    }
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn differences_are_named_to_the_leaf() {
+        let position = Position { step: 1, consumed_samples: 8, epoch: 0, shuffle_seed: 7, rng_key: 7 };
+        let fixed = json!({"seq": 16, "model": {"layers": 4, "tied": true}, "old": 1});
+        let manifest = Manifest {
+            schema: SCHEMA.into(),
+            version: "0".into(),
+            position,
+            fixed,
+            files: Vec::new(),
+            parameters: BTreeMap::new(),
+        };
+        let now = json!({"seq": 16, "model": {"layers": 6, "tied": true}, "optimizer": "adamw"});
+        let difference = |field: &str, saved: &str, now: &str| Difference {
+            field: field.into(),
+            saved: saved.into(),
+            now: now.into(),
+        };
+        assert_eq!(manifest.differences(&now, 7), [difference("model.layers", "4", "6")]);
+        assert_eq!(manifest.differences(&json!({"seq": "x"}), 8)[1], difference("seed", "7", "8"));
+        let text = serde_json::to_string(&manifest).unwrap();
+        assert_eq!(serde_json::from_str::<Manifest>(&text).unwrap(), manifest);
+    }
+
+    #[test]
+    fn a_tensor_with_a_gap_is_a_fault() {
+        let held = |offset: u64| StoredShard { shard: Shard { offset: vec![offset], shape: vec![2] }, file: 0 };
+        let mut stored = Stored { sizes: vec![4], shards: vec![held(0)] };
+        let position = Position { step: 0, consumed_samples: 0, epoch: 0, shuffle_seed: 0, rng_key: 0 };
+        let files = vec![DataFile { name: "a".into(), bytes: 0, crc32: String::new() }];
+        let manifest = |stored: &Stored| Manifest {
+            schema: SCHEMA.into(),
+            version: "0".into(),
+            position,
+            fixed: Value::Null,
+            files: files.clone(),
+            parameters: [("w".to_string(), Parameter { tensor: stored.clone(), states: BTreeMap::new() })].into(),
+        };
+        assert_eq!(manifest(&stored).fault().unwrap(), "has 2 of the 4 elements of `w`");
+        stored.shards.push(held(3));
+        assert!(manifest(&stored).fault().unwrap().contains("cannot be"));
+        stored.shards[1] = held(2);
+        assert_eq!(manifest(&stored).fault(), None);
+    }
+}

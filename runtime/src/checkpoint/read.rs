@@ -1,0 +1,156 @@
+//! Reading: files are checked whole before anything is loaded; then every rank reads what meets its own part.
+
+use super::data::{Reader, fault};
+use super::deal::{Held, held};
+use super::error::{Difference, Error};
+use super::folder::{find, list, run_of};
+use super::manifest::{DataFile, Manifest, Stored, StoredShard, cannot_be_read};
+use super::shard::Shard;
+use crate::exec::{Kept, Machine};
+use kernels::cpu::shape::{View, copy_strided};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// A checkpoint whose manifest has been read.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    /// Its folder.
+    pub path: PathBuf,
+    /// What it holds.
+    pub manifest: Arc<Manifest>,
+}
+
+impl Checkpoint {
+    /// Opens the checkpoint that a path means: its own folder, or the newest one in a run's folder.
+    ///
+    /// # Errors
+    /// There is none, or its manifest is missing, broken or of an unknown version.
+    pub fn open(path: &Path) -> Result<Checkpoint, Error> {
+        let missing = || Error::Missing { path: path.to_path_buf() };
+        let path = find(path).ok().flatten().ok_or_else(missing)?;
+        let manifest = Arc::new(Manifest::read(&path)?);
+        Ok(Checkpoint { path, manifest })
+    }
+
+    /// Reads all data files and compares them with their checksums, several at a time.
+    ///
+    /// # Errors
+    /// A file is missing or is not as it was written: the first of them.
+    pub fn verify(&self) -> Result<(), Error> {
+        let files = &self.manifest.files;
+        let next = AtomicUsize::new(0);
+        let take = || files.get(next.fetch_add(1, Ordering::Relaxed));
+        let check = || -> Vec<(&DataFile, String)> {
+            let bad = |file| fault(&self.path, file).unwrap_or_else(|why| Some(cannot_be_read(&why)));
+            std::iter::from_fn(take).filter_map(|file| Some((file, bad(file)?))).collect()
+        };
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get()).min(files.len());
+        let faults = thread::scope(|scope| {
+            let threads: Vec<_> = (0..cores).map(|_| scope.spawn(check)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect::<Vec<_>>()
+        });
+        match faults.into_iter().min_by(|(a, _), (b, _)| a.name.cmp(&b.name)) {
+            Some((file, why)) => Err(self.damaged(&file.name, why)),
+            None => Ok(()),
+        }
+    }
+
+    /// The newest checkpoint of the same run that is older than one at a path, and whole.
+    pub fn older(path: &Path) -> Option<Checkpoint> {
+        let whole = |path: PathBuf| {
+            let checkpoint = Checkpoint::open(&path).ok()?;
+            checkpoint.verify().is_ok().then_some(checkpoint)
+        };
+        let others = list(&run_of(path)).ok()?;
+        let older = others.iter().position(|(_, other)| other.file_name() == path.file_name())?;
+        others[..older].iter().rev().find_map(|(_, path)| whole(path.clone()))
+    }
+
+    /// Sets all parameters and states of a machine.
+    ///
+    /// # Errors
+    /// They are not those of the checkpoint by name and sizes, a file cannot be read, or a rank failed earlier.
+    pub fn load(&self, machine: &mut Machine) -> Result<(), Error> {
+        let ranks = machine.visit(|_, kept| held(kept))?;
+        let differences = self.differences(&ranks);
+        if !differences.is_empty() {
+            return Err(Error::Mismatch { checkpoint: self.path.clone(), differences });
+        }
+        let (from, ranks) = (self.clone(), Arc::new(ranks));
+        machine.visit(move |rank, kept| from.load_rank(kept, &ranks[rank]))?.into_iter().collect()
+    }
+
+    /// Tensors that only one side has, or that have other sizes.
+    fn differences(&self, ranks: &[Vec<Held>]) -> Vec<Difference> {
+        let saved = self.manifest.tensors();
+        let now: BTreeMap<&str, &[u64]> =
+            ranks.iter().flatten().map(|part| (part.name.as_str(), part.sizes.as_slice())).collect();
+        let saved: BTreeMap<&str, &[u64]> = saved.iter().map(|(name, held)| (name.as_str(), &held.sizes[..])).collect();
+        let names: BTreeSet<&str> = saved.keys().chain(now.keys()).copied().collect();
+        let text = |sizes: Option<&&[u64]>| sizes.map_or("absent".to_string(), |sizes| format!("{sizes:?}"));
+        let differs = names.into_iter().filter(|name| saved.get(name) != now.get(name));
+        let difference =
+            |name: &str| Difference { field: name.to_string(), saved: text(saved.get(name)), now: text(now.get(name)) };
+        differs.map(difference).collect()
+    }
+
+    /// Reads a rank's parts.
+    fn load_rank(&self, kept: &mut Kept<'_>, parts: &[Held]) -> Result<(), Error> {
+        let tensors = self.manifest.tensors();
+        let mut readers = BTreeMap::new();
+        for part in parts {
+            let mut whole = vec![0.0; part.shards.iter().map(|shard| shard.elements() as usize).sum()];
+            let mut rest = &mut whole[..];
+            for shard in &part.shards {
+                let (into, after) = rest.split_at_mut(shard.elements() as usize);
+                self.read(&mut readers, &part.name, tensors[&part.name], shard, into)?;
+                rest = after;
+            }
+            kept.write(part.slot, &whole);
+        }
+        Ok(())
+    }
+
+    /// Reads the elements of a shard from all stored ones that meet it.
+    fn read(
+        &self,
+        readers: &mut BTreeMap<usize, Reader>,
+        name: &str,
+        stored: &Stored,
+        shard: &Shard,
+        into: &mut [f32],
+    ) -> Result<(), Error> {
+        let mut found = 0;
+        for StoredShard { shard: held, file } in &stored.shards {
+            let Some(both) = held.meet(shard) else { continue };
+            let record = &self.manifest.files[*file];
+            let refused = |why| self.damaged(&record.name, cannot_be_read(&why));
+            let reader = match readers.entry(*file) {
+                Entry::Occupied(open) => open.into_mut(),
+                Entry::Vacant(free) => free.insert(Reader::open(&self.path.join(&record.name)).map_err(refused)?),
+            };
+            let first = held.place(&both.offset);
+            let last_index: Vec<u64> = both.offset.iter().zip(&both.shape).map(|(o, s)| o + s - 1).collect();
+            let count = held.place(&last_index) + 1 - first;
+            let data = reader.read(&held.key(name, &stored.sizes), first, count).map_err(refused)?;
+            let dims: Vec<usize> = both.shape.iter().map(|&size| size as usize).collect();
+            let from = View { offset: 0, strides: &held.strides() };
+            let to = View { offset: shard.place(&both.offset), strides: &shard.strides() };
+            copy_strided(&data, from, into, to, &dims);
+            found += both.elements();
+        }
+        if found == shard.elements() {
+            return Ok(());
+        }
+        let why = format!("has {found} of the {} elements of `{}`", shard.elements(), shard.key(name, &stored.sizes));
+        Err(self.damaged(super::MANIFEST, why))
+    }
+
+    fn damaged(&self, file: &str, why: String) -> Error {
+        Error::Damaged { checkpoint: self.path.clone(), file: file.to_string(), why }
+    }
+}

@@ -1,0 +1,103 @@
+//! Writing: all ranks at once under a partial name, then the manifest, then the name.
+
+use super::data::{Entry, write};
+use super::deal::{Held, deal, held};
+use super::error::Error;
+use super::folder::{of_step, partial, publish, rotate};
+use super::manifest::{DataFile, Manifest, Parameter, Position, SCHEMA, Stored, StoredShard};
+use crate::exec::Machine;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What is saved besides tensors, and where.
+#[derive(Clone, Debug)]
+pub struct Save<'a> {
+    /// The run's folder.
+    pub run: &'a Path,
+    /// How far the run has come.
+    pub position: Position,
+    /// What must be the same in a run that goes on from here.
+    pub fixed: &'a Value,
+    /// How many checkpoints stay, this one among them.
+    pub keep_last: usize,
+}
+
+/// Saves the parameters and states of a machine as the checkpoint of its step, then removes older ones. Gives its path.
+///
+/// # Errors
+/// The system refuses, when all checkpoints are as before; or a rank failed earlier.
+pub fn save(machine: &mut Machine, save: &Save<'_>) -> Result<PathBuf, Error> {
+    let checkpoint = of_step(save.run, save.position.step);
+    let folder = partial(&checkpoint);
+    let refused = |why: io::Error| {
+        // What was written so far helps nobody; a start of the program removes it too.
+        let _ = fs::remove_dir_all(&folder);
+        Error::Unwritable { checkpoint: checkpoint.clone(), why: why.to_string() }
+    };
+    fs::create_dir_all(&folder).map_err(refused)?;
+    let ranks = deal(&machine.visit(|_, kept| held(kept))?);
+    let files = write_files(machine, &ranks, &folder)?.into_iter().collect::<io::Result<Vec<_>>>().map_err(refused)?;
+    let manifest = manifest(save, &ranks, files);
+    manifest.write(&folder).and_then(|()| publish(&checkpoint)).map_err(refused)?;
+    rotate(save.run, save.position.step, save.keep_last).map_err(refused)?;
+    Ok(checkpoint)
+}
+
+/// Lets every rank that has something to write do so, all at once: a file each, in the order of ranks.
+fn write_files(machine: &mut Machine, ranks: &[Vec<Held>], folder: &Path) -> Result<Vec<io::Result<DataFile>>, Error> {
+    let (work, folder) = (Arc::new(numbered(ranks)), folder.to_path_buf());
+    let files = machine.visit(move |rank, kept| {
+        let (number, parts) = &work[rank];
+        let name = format!("data-{number:04}.safetensors");
+        let data: Vec<Vec<f32>> = parts.iter().map(|part| kept.read(part.slot)).collect();
+        (!parts.is_empty()).then(|| write(&folder, name, &entries(&data, parts)))
+    })?;
+    Ok(files.into_iter().flatten().collect())
+}
+
+/// The number of each rank's file: ranks without one do not count.
+fn numbered(ranks: &[Vec<Held>]) -> Vec<(usize, Vec<Held>)> {
+    let before = |rank: usize| ranks[..rank].iter().filter(|parts| !parts.is_empty()).count();
+    ranks.iter().enumerate().map(|(rank, parts)| (before(rank), parts.clone())).collect()
+}
+
+/// The shards of a rank's parts with their pieces of its elements.
+fn entries<'a>(data: &'a [Vec<f32>], parts: &'a [Held]) -> Vec<Entry<'a>> {
+    let mut entries = Vec::new();
+    for (part, data) in parts.iter().zip(data) {
+        let mut rest = &data[..];
+        for shard in &part.shards {
+            let (data, after) = rest.split_at(shard.elements() as usize);
+            entries.push(Entry { key: shard.key(&part.name, &part.sizes), shape: &shard.shape, data });
+            rest = after;
+        }
+    }
+    entries
+}
+
+fn manifest(save: &Save<'_>, ranks: &[Vec<Held>], files: Vec<DataFile>) -> Manifest {
+    let empty = || Parameter { tensor: Stored::default(), states: BTreeMap::new() };
+    let mut parameters: BTreeMap<String, Parameter> = BTreeMap::new();
+    for (file, parts) in numbered(ranks) {
+        for part in parts {
+            let parameter = parameters.entry(part.param).or_insert_with(empty);
+            let stored = match part.state {
+                None => &mut parameter.tensor,
+                Some(state) => parameter.states.entry(state).or_default(),
+            };
+            stored.sizes = part.sizes;
+            stored.shards.extend(part.shards.into_iter().map(|shard| StoredShard { shard, file }));
+        }
+    }
+    for parameter in parameters.values_mut() {
+        let stored = std::iter::once(&mut parameter.tensor).chain(parameter.states.values_mut());
+        stored.for_each(|stored| stored.shards.sort_by(|a, b| a.shard.cmp(&b.shard)));
+    }
+    let version = env!("CARGO_PKG_VERSION").to_string();
+    let (position, fixed) = (save.position, save.fixed.clone());
+    Manifest { schema: SCHEMA.to_string(), version, position, fixed, files, parameters }
+}

@@ -1,0 +1,83 @@
+//! A row that is walked through while blocks get their places.
+
+use super::needs::Needs;
+
+/// A part with its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Placed {
+    pub(super) block: usize,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) at: u64,
+    pub(super) to: u64,
+}
+
+/// The parts of a block at its place; neighbours with one end are one.
+pub(super) fn merged(needs: &Needs, block: usize, at: u64) -> Vec<Placed> {
+    let start = needs.blocks[block].start;
+    let mut parts: Vec<Placed> = Vec::new();
+    for part in &needs.parts[needs.blocks[block].parts.clone()] {
+        let (from, to) = (at + part.offset, at + part.offset + part.size);
+        match parts.last_mut() {
+            Some(last) if last.end == part.end && last.to == from => last.to = to,
+            _ => parts.push(Placed { block, start, end: part.end, at: from, to }),
+        }
+    }
+    parts
+}
+
+/// Goes through a row and knows what has been placed there.
+pub(super) struct Walk<'a> {
+    /// Parts of earlier tiers, by start.
+    earlier: &'a [Placed],
+    /// How many of them have entered.
+    entered: usize,
+    /// What is there now, by place.
+    pub(super) living: Vec<Placed>,
+    /// What of earlier tiers will be there before the block in question is gone, by place.
+    ahead: Vec<Placed>,
+}
+
+impl<'a> Walk<'a> {
+    /// A walk through parts that are sorted by start.
+    pub(super) fn through(parts: &'a [Placed]) -> Walk<'a> {
+        Walk { earlier: parts, entered: 0, living: Vec::new(), ahead: Vec::new() }
+    }
+
+    pub(super) fn enter(&mut self, part: Placed) {
+        let place = self.living.partition_point(|other| other.at <= part.at);
+        self.living.insert(place, part);
+    }
+
+    /// What has ended by `now` is gone, what has begun is there, what begins before `end` lies ahead.
+    pub(super) fn go_to(&mut self, now: usize, end: usize) {
+        self.living.retain(|part| part.end > now);
+        while let Some(&part) = self.earlier.get(self.entered).filter(|part| part.start <= now) {
+            self.entered += 1;
+            if part.end > now {
+                self.enter(part);
+            }
+        }
+        let ahead = self.earlier[self.entered..].iter().take_while(|part| part.start < end);
+        self.ahead.clear();
+        self.ahead.extend(ahead);
+        self.ahead.sort_unstable_by_key(|part| part.at);
+    }
+
+    /// The lowest place with so many free bytes.
+    pub(super) fn lowest(&self, size: u64) -> u64 {
+        let (mut living, mut ahead) = (self.living.iter().peekable(), self.ahead.iter().peekable());
+        let mut at = 0;
+        loop {
+            let next = match (living.peek(), ahead.peek()) {
+                (Some(a), Some(b)) if a.at > b.at => ahead.next(),
+                (None, _) => ahead.next(),
+                (Some(_), _) => living.next(),
+            };
+            match next {
+                Some(part) if part.at < at + size => at = at.max(part.to),
+                _ => return at,
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The table of what each rank's memory holds.
+
+use super::number::bytes;
+use super::table::table;
+use ir::text::File;
+use scheduler::memory::{ClassReport, report};
+
+/// A row per class of ranks: its arena, the bound below it, and what is there when it is fullest. Nothing for a file without
+/// places.
+pub(super) fn memory_table(file: &File) -> Option<String> {
+    let program = file.program.as_ref().filter(|program| program.has_places())?;
+    let head = ["ranks", "arena", "bound", "waste", "parameters", "gradients", "states", "kept", "boundary", "scratch"];
+    let rows: Vec<_> = report(&file.model, program).iter().map(row).collect();
+    Some(table(head, &rows))
+}
+
+fn row(class: &ClassReport) -> [String; 10] {
+    let last = class.first_rank + class.ranks - 1;
+    let ranks = if class.ranks == 1 { last.to_string() } else { format!("{}-{last}", class.first_rank) };
+    let waste = format!("{:.1} %", 100.0 * class.waste);
+    let ClassReport { arena, bound, parameters, gradients, states, kept, boundary, scratch, .. } = *class;
+    let parts = [parameters, gradients, states, kept, boundary, scratch].map(bytes);
+    let [parameters, gradients, states, kept, boundary, scratch] = parts;
+    [ranks, bytes(arena), bytes(bound), waste, parameters, gradients, states, kept, boundary, scratch]
+}

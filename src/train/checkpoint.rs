@@ -1,0 +1,101 @@
+//! Checkpoints of a training run: which one it goes on from, and what must be as it was then.
+
+use super::request::TrainRequest;
+use super::run::machine_error;
+use crate::error::Error;
+use crate::model_source::ModelSource;
+use ir::catalogue::Code;
+use runtime::checkpoint::{self, Checkpoint, list, run_of};
+use runtime::data::text::TextData;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+/// What must be the same in a run that goes on, with the seed. A model that is a text of the user's may change its batch
+/// and mesh: of it, parameters are compared when they are loaded.
+pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &TextData) -> Value {
+    let model = match source {
+        ModelSource::Config { config, .. } => json!(config),
+        ModelSource::Text { .. } => json!({}),
+    };
+    json!({
+        "model": model,
+        "data": {
+            "train_tokens": data.train.tokens().len(),
+            "valid_tokens": data.valid.tokens().len(),
+            "crc32": format!("{:08x}", data.checksum()),
+        },
+        "valid_fraction": request.valid_fraction,
+        "seq": request.seq,
+        "global_batch": request.global_batch,
+        "optimizer": request.optimizer,
+        "precision": request.precision,
+    })
+}
+
+/// The checkpoint that a run goes on from, compared with the run and read through; none if it starts at the first step.
+///
+/// # Errors
+/// It is missing, damaged or of another run; or another run has checkpoints where this one would put its own.
+pub(super) fn find(request: &TrainRequest, fixed: &Value) -> Result<Option<Checkpoint>, Error> {
+    let Some(path) = &request.resume else { return alone(&request.out).map(|()| None) };
+    let path = if path.as_os_str().is_empty() { &request.out } else { path };
+    let checkpoint = Checkpoint::open(path).map_err(refused)?;
+    if !is_in(&checkpoint, &request.out) {
+        alone(&request.out)?;
+    }
+    let differences = checkpoint.manifest.differences(fixed, request.seed);
+    if !differences.is_empty() {
+        return Err(refused(checkpoint::Error::Mismatch { checkpoint: checkpoint.path, differences }));
+    }
+    let done = checkpoint.manifest.position.step;
+    if done > request.steps {
+        let message = format!("`steps` is {}, but {} has done {done}", request.steps, checkpoint.path.display());
+        return Err(Error::input(Code::BadOption, message).help("steps count from the start of the run: give more"));
+    }
+    checkpoint.verify().map_err(refused)?;
+    Ok(Some(checkpoint))
+}
+
+/// Whether a checkpoint is one of the run in this folder.
+pub(super) fn is_in(checkpoint: &Checkpoint, out: &Path) -> bool {
+    let place = |path: &Path| fs::canonicalize(path).ok();
+    place(out).is_some() && place(&run_of(&checkpoint.path)) == place(out)
+}
+
+/// Refuses a folder that holds checkpoints.
+fn alone(out: &Path) -> Result<(), Error> {
+    match list(out).map_err(|why| Error::file("read", out, &why))?.pop() {
+        None => Ok(()),
+        Some((_, newest)) => {
+            let message = format!("{} holds checkpoints of an earlier run", out.display());
+            let help = format!("--resume {} goes on from its last one; or choose another --out", newest.display());
+            Err(Error::input(Code::RunHasCheckpoints, message).help(help))
+        }
+    }
+}
+
+/// The error of a checkpoint as a user meets it, with what to do.
+pub(super) fn refused(error: checkpoint::Error) -> Error {
+    let (code, message) = (error.code(), error.to_string());
+    let help = match error {
+        checkpoint::Error::Missing { .. } => {
+            return Error::input(code, message)
+                .help("leave out --resume to start at the first step; a model stands before --resume");
+        }
+        checkpoint::Error::Unwritable { .. } => {
+            let help = "older checkpoints are as they were: make room, then --resume goes on from the last one";
+            return Error::Failed { code, message, help: help.into() };
+        }
+        checkpoint::Error::Machine(error) => return machine_error(error),
+        checkpoint::Error::Damaged { checkpoint, .. } => match Checkpoint::older(&checkpoint) {
+            Some(older) => format!("an older one is whole: meshwright train --resume {}", older.path.display()),
+            None => "there is no older one that is whole: start anew with another --out".into(),
+        },
+        checkpoint::Error::Version { .. } => "resume with the version that wrote it".into(),
+        checkpoint::Error::Mismatch { .. } => {
+            "go on as the run began (--resume alone takes its options), or start anew with another --out".into()
+        }
+    };
+    Error::Hopeless { code, message, help }
+}

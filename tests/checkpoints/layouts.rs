@@ -1,0 +1,162 @@
+//! What one layout saves any other loads: parameters and optimizer states, to the bit.
+
+use super::runs::Folder;
+use cost::CPU;
+use ir::goal::Goal;
+use ir::models::{Batch, Gpt2Config, LlamaConfig, ModelConfig, preset};
+use ir::optimizer::Optimizer;
+use ir::types::DType;
+use meshwright::layout;
+use meshwright::pipeline::{CompileRequest, compile};
+use runtime::checkpoint::{Checkpoint, Position, Save, save};
+use runtime::exec::{Input, Machine, Options, StepInput};
+use safetensors::SafeTensors;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs;
+
+const SEQ: u64 = 4;
+/// Sequences of a micro-batch; 3 and 4 ranks share them unevenly or not.
+const SEQUENCES: u64 = 4;
+
+/// Parameters and states by global name, as bits.
+type Bits = BTreeMap<String, Vec<u32>>;
+
+/// The two families, small; 3 divides the heads, but neither 3 nor 4 the vocabulary or the feed-forward net.
+fn models() -> [ModelConfig; 2] {
+    let (vocabulary, hidden, feed_forward, layers, heads) = (19, 24, 50, 4, 12);
+    let small = |name| preset(name).expect("a preset").config.clone();
+    ["tiny-llama", "tiny-gpt2"].map(|name| match small(name) {
+        ModelConfig::Llama(preset) => {
+            let (kv_heads, head) = (12, 2);
+            let sizes = LlamaConfig { vocabulary, hidden, feed_forward, layers, heads, kv_heads, head, ..preset };
+            ModelConfig::Llama(sizes)
+        }
+        ModelConfig::Gpt2(preset) => {
+            let (positions, tied) = (SEQ, true);
+            ModelConfig::Gpt2(Gpt2Config { vocabulary, positions, hidden, feed_forward, layers, heads, tied, ..preset })
+        }
+    })
+}
+
+/// A machine for a layout, whose parameters come from the seed.
+fn machine(config: &ModelConfig, mesh: &str, seed: u64) -> (Machine, StepInput) {
+    let batch = Batch { batch: SEQUENCES, seq: SEQ, dtype: DType::F32 };
+    let request = CompileRequest {
+        goal: Goal::of(layout::parse(mesh).expect("a layout")),
+        optimizer: Optimizer::default(),
+        microbatches: 4,
+        stop_after: None,
+    };
+    let model = config.build(&batch).expect("a model");
+    let file = compile(model.into(), &request, &CPU, &mut |_, _| {}).unwrap_or_else(|why| panic!("{mesh}: {why}"));
+    let program = file.program.as_ref().expect("a program");
+    let machine = Machine::load(&file.model, program, &Options { seed, ..Options::default() }).expect("it loads");
+    let tokens = |name: &str| -> Vec<i32> {
+        let number = |at: i32| if name == "pos" { at % SEQ as i32 } else { i32::from(name != "seg") * (7 * at % 19) };
+        (0..(SEQUENCES * SEQ) as i32).map(number).collect()
+    };
+    let input = |value| (value, Input::Ints(tokens(&file.model.values[value])));
+    let inputs: runtime::exec::Inputs = file.model.inputs.iter().map(|given| input(given.value)).collect();
+    let valid_tokens = 4 * SEQUENCES * SEQ;
+    let step = StepInput { microbatches: vec![inputs; 4], valid_tokens, loss_scale: 1.0, lr: 0.01, step: 1 };
+    (machine, step)
+}
+
+fn bits(machine: &mut Machine) -> Bits {
+    let bits = |data: Vec<f32>| data.into_iter().map(f32::to_bits).collect();
+    machine.export_state().expect("no rank failed").into_iter().map(|(name, whole)| (name, bits(whole.data))).collect()
+}
+
+/// Trains two steps under a layout and saves.
+fn saved(config: &ModelConfig, mesh: &str, folder: &Folder) -> (Checkpoint, Bits) {
+    let (mut machine, step) = machine(config, mesh, 1);
+    for number in 1..=2 {
+        machine.step(StepInput { step: number, ..step.clone() }).expect("no rank failed");
+    }
+    let position = Position { step: 2, consumed_samples: 32, epoch: 0, shuffle_seed: 1, rng_key: 1 };
+    let order = Save { run: &folder.path(""), position, fixed: &json!({}), keep_last: 1 };
+    let path = save(&mut machine, &order).expect("it is written");
+    let checkpoint = Checkpoint::open(&path).expect("it is whole");
+    checkpoint.verify().expect("it is whole");
+    assert_eq!(checkpoint.manifest.position, position);
+    (checkpoint, bits(&mut machine))
+}
+
+/// Saves under one layout and loads under others, into machines that began from another seed.
+fn loads_under(mesh: &str, others: &[&str]) {
+    for config in models() {
+        let folder = Folder::new();
+        let (checkpoint, want) = saved(&config, mesh, &folder);
+        assert_eq!(want.len(), 3 * checkpoint.manifest.parameters.len(), "each parameter has two states");
+        assert!(want.iter().any(|(name, bits)| name.ends_with(".v") && bits.iter().any(|bits| *bits != 0)));
+        for other in others {
+            let (mut machine, _) = machine(&config, other, 2);
+            assert_ne!(bits(&mut machine), want);
+            checkpoint.load(&mut machine).unwrap_or_else(|why| panic!("{mesh} to {other}: {why}"));
+            let got = bits(&mut machine);
+            let differs: Vec<&String> = want.keys().filter(|name| got.get(*name) != want.get(*name)).collect();
+            assert!(differs.is_empty(), "{} from {mesh} to {other}: {differs:?}", config.family());
+        }
+    }
+}
+
+#[test]
+fn three_axes_to_any() {
+    let others = ["dp=4", "tp=4", "pp=4", "", "dp=4,zero=1", "dp=2,tp=2,pp=2,zero=1", "dp=2,tp=2,pp=2,schedule=gpipe"];
+    loads_under("dp=2,tp=2,pp=2", &others);
+}
+
+#[test]
+fn sharded_states_to_any() {
+    loads_under(
+        "dp=2,tp=2,pp=2,zero=1",
+        &["", "dp=4", "tp=4", "pp=4", "dp=3,zero=1", "dp=2,tp=3,zero=1,order=tp,pp,dp"],
+    );
+}
+
+#[test]
+fn uneven_shards_to_any() {
+    loads_under("dp=3,tp=3,zero=1", &["", "tp=4", "dp=4,zero=1", "pp=4", "dp=2,tp=2,pp=2,zero=1"]);
+}
+
+#[test]
+fn one_device_to_any() {
+    loads_under("", &["dp=3,tp=3,zero=1", "dp=2,tp=2,pp=2,zero=1", "tp=4", "pp=4"]);
+}
+
+/// Without a cut, a file is one that others can use: whole tensors by name.
+#[test]
+fn one_device_writes_whole_tensors() {
+    let folder = Folder::new();
+    let (checkpoint, want) = saved(&models()[0], "", &folder);
+    let bytes = fs::read(checkpoint.path.join("data-0000.safetensors")).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let got: Bits = file.tensors().into_iter().map(|(name, view)| (name, words(view.data()))).collect();
+    assert_eq!(got, want);
+}
+
+fn words(bytes: &[u8]) -> Vec<u32> {
+    bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
+}
+
+/// Replicas are written once: as many bytes as the tensors have, shared out evenly over the ranks.
+#[test]
+fn every_element_is_written_once_and_evenly() {
+    let folder = Folder::new();
+    for mesh in ["dp=4", "dp=2,tp=2", "dp=4,zero=1"] {
+        let (checkpoint, want) = saved(&models()[0], mesh, &folder);
+        let files = &checkpoint.manifest.files;
+        let sizes: Vec<usize> = files.iter().map(|file| elements(&checkpoint, &file.name)).collect();
+        assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (4, want.values().map(Vec::len).sum()), "{mesh}");
+        let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+        assert!(most - least <= most / 10, "{mesh}: {sizes:?}");
+        fs::remove_dir_all(checkpoint.path).unwrap();
+    }
+}
+
+/// Elements that a data file holds.
+fn elements(checkpoint: &Checkpoint, name: &str) -> usize {
+    let bytes = fs::read(checkpoint.path.join(name)).unwrap();
+    SafeTensors::deserialize(&bytes).unwrap().iter().map(|(_, view)| view.data().len() / 4).sum()
+}

@@ -1,0 +1,54 @@
+//! Programs trained for some steps, and what is written down of it.
+
+use super::training::SEED;
+use ir::graph::Model;
+use ir::optimizer::{Optimizer, OptimizerKind};
+use ir::program::Program;
+use runtime::exec::{Machine, Options, StepInput};
+use scheduler::memory::memory;
+use std::collections::BTreeMap;
+
+/// Tensors by the instance name of their parameter.
+pub(crate) type Tensors = BTreeMap<String, Vec<f64>>;
+
+/// What a run of some steps gave.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Record {
+    /// Of every step.
+    pub(crate) losses: Vec<f64>,
+    /// Of every step, before clipping.
+    pub(crate) norms: Vec<f64>,
+    /// Of the last step.
+    pub(crate) gradients: Tensors,
+    /// After the last step.
+    pub(crate) params: Tensors,
+}
+
+/// Plain gradient descent, neither decayed nor clipped.
+pub(crate) fn sgd() -> Optimizer {
+    Optimizer { kind: OptimizerKind::Sgd { momentum: 0.0, weight_decay: 0.0 }, clip: None }
+}
+
+/// Runs a program, whose tensors get their places here, on the virtual devices of the model's mesh.
+///
+/// # Errors
+/// The machine refuses the program, or a rank failed.
+pub(crate) fn train(model: &Model, program: &Program, inputs: Vec<StepInput>) -> Result<Record, String> {
+    let options = Options { seed: SEED, ..Options::default() };
+    let mut program = program.clone();
+    memory(model, &mut program, None);
+    let mut machine = Machine::load(model, &program, &options).map_err(|why| why.to_string())?;
+    let mut record = Record::default();
+    for input in inputs {
+        let output = machine.step(input).map_err(|why| why.to_string())?;
+        record.losses.push(f64::from(output.loss.ok_or("no loss")?));
+        record.norms.push(f64::from(output.grad_norm.ok_or("no norm")?));
+    }
+    let wide = |tensors: BTreeMap<String, runtime::state::Whole>| {
+        let wide = |data: Vec<f32>| data.into_iter().map(f64::from).collect();
+        tensors.into_iter().map(|(name, whole)| (name, wide(whole.data))).collect()
+    };
+    record.gradients = wide(machine.gradients().map_err(|why| why.to_string())?);
+    record.params = wide(machine.export_params().map_err(|why| why.to_string())?);
+    Ok(record)
+}
