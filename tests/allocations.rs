@@ -77,7 +77,7 @@ fn after_the_first_step_nothing_is_taken_and_all_of_the_arena_is_used() {
         for mesh in ["", "dp=2", "tp=2", "pp=2", "dp=2,tp=2,pp=2,sp=true,zero=1"] {
             let file = compiled(&recipe, mesh, 4);
             let program = file.program.as_ref().expect("a program");
-            for (lanes, record) in [(false, true), (true, false), (true, true)] {
+            for (lanes, record) in [(false, false), (false, true), (true, false), (true, true)] {
                 let options = Options { seed: SEED, lanes: Some(lanes), record, ..Options::default() };
                 let mut machine = Machine::load(&file.model, program, &options).expect("it loads");
                 let mut steps = inputs(&file.model, &recipe).into_iter();

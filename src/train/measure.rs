@@ -24,8 +24,8 @@ pub(super) struct Measure {
     trace: Option<(u64, PathBuf)>,
     /// Threads that compute at once.
     threads: usize,
-    /// Steps up to this one warm up.
-    warm: u64,
+    /// The next step is the first of several, and warms up.
+    cold: bool,
 }
 
 impl Measure {
@@ -46,8 +46,8 @@ impl Measure {
         let peak = request.profile.then(|| peak(threads)).transpose().map_err(|why| Error::fault("peak", why))?;
         let profile = peak.map(|peak| (Profile::default(), peak));
         let flops = model_flops(model) * f64::from(program.microbatches);
-        let (model, program, warm) = (model.clone(), program.clone(), u64::from(request.steps > 1));
-        Ok(Some(Measure { model, program, flops, profile, trace, threads, warm }))
+        let (model, program, cold) = (model.clone(), program.clone(), request.steps > 1);
+        Ok(Some(Measure { model, program, flops, profile, trace, threads, cold }))
     }
 
     /// Takes a step that has just been done.
@@ -56,7 +56,8 @@ impl Measure {
     /// The trace cannot be written.
     pub(super) fn step(&mut self, step: u64, machine: &Machine) -> Result<(), Error> {
         let wanted = self.trace.as_ref().is_some_and(|(wanted, _)| *wanted == step);
-        let profiled = self.profile.as_mut().filter(|_| step > self.warm);
+        let cold = std::mem::take(&mut self.cold);
+        let profiled = self.profile.as_mut().filter(|_| !cold);
         if !wanted && profiled.is_none() {
             return Ok(());
         }
@@ -70,9 +71,9 @@ impl Measure {
         self.profile.as_ref().map(|(_, peak)| self.flops / (seconds * peak.flops))
     }
 
-    /// What has been measured.
+    /// What has been measured; none if no step was.
     pub(super) fn report(&self) -> Option<ProfileReport> {
-        let (profile, peak) = self.profile.as_ref()?;
+        let (profile, peak) = self.profile.as_ref().filter(|(profile, _)| profile.steps > 0)?;
         let step_s = profile.seconds / profile.steps as f64;
         Some(ProfileReport {
             steps: profile.steps,

@@ -75,13 +75,15 @@ pub struct TrainRequest {
     pub resume: Option<PathBuf>,
     /// Where `run.toml`, `metrics.jsonl` and checkpoints go.
     pub out: PathBuf,
-    /// Measure where the time goes: by op, by kernel and by what is waited for.
+    /// Measure where the time goes: by op, by kernel and by what is waited for. This and the next two are no part of a run's
+    /// description either.
+    #[serde(skip_serializing)]
     pub profile: bool,
     /// A file for one step in time, for ui.perfetto.dev.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing)]
     pub trace: Option<PathBuf>,
     /// Which step `trace` shows; the last if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing)]
     pub trace_step: Option<u64>,
 }
 

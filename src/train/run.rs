@@ -52,19 +52,9 @@ pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<Trai
     header.resumed = from.as_ref().map(|from| from.path.clone());
     let metrics = outputs(&request, header.parameters, from.as_ref())?;
     let samples = from.as_ref().map_or(0, |from| from.manifest.position.consumed_samples);
-    let mut run = Run {
-        request,
-        feed,
-        samplers,
-        machine,
-        measure,
-        metrics,
-        microbatches,
-        header,
-        fixed,
-        samples,
-        checkpoint: None,
-    };
+    let checkpoint = None;
+    let mut run =
+        Run { request, feed, samplers, machine, measure, metrics, microbatches, header, fixed, samples, checkpoint };
     run.go(progress)
 }
 

@@ -11,6 +11,7 @@ mod decode;
 mod error;
 mod lane;
 mod machine;
+mod mailbox;
 mod places;
 mod play;
 mod rank;

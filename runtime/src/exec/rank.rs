@@ -2,6 +2,7 @@
 
 use super::lane::reason;
 use super::machine::StepInput;
+use super::mailbox::Mailbox;
 use super::worker::Worker;
 use crate::backend::Backend;
 use crate::backends::cpu::Cpu;
@@ -12,7 +13,6 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 /// A rank on the processor, joined to others of this process.
@@ -20,8 +20,8 @@ pub(super) type CpuWorker = Worker<Cpu, Threads>;
 
 /// A rank's thread.
 pub(super) struct Rank {
-    commands: Option<SyncSender<Command>>,
-    answers: Receiver<Result<Answer, Stopped>>,
+    commands: Arc<Mailbox<Command>>,
+    answers: Arc<Mailbox<Result<Answer, Stopped>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -85,38 +85,36 @@ impl Rank {
     /// # Errors
     /// There is none.
     pub(super) fn start(rank: usize, mut worker: CpuWorker) -> Result<Rank, String> {
-        let (commands, orders) = sync_channel(1);
-        let (reports, answers) = sync_channel(1);
+        let (commands, answers) = (Arc::new(Mailbox::new()), Arc::new(Mailbox::new()));
+        let (orders, reports) = (commands.clone(), answers.clone());
         let work = move || {
-            for command in orders {
+            while let Some(command) = orders.take() {
                 let answer = catch_unwind(AssertUnwindSafe(|| obey(rank, &mut worker, command)));
-                let answer = answer.unwrap_or_else(|panic| {
+                reports.put(answer.unwrap_or_else(|panic| {
                     let why = reason(panic.as_ref());
                     worker.comm.fail(why.clone());
-                    Err(worker.comm.failure().unwrap_or(Stopped { rank: 0, why }))
-                });
-                if reports.send(answer).is_err() {
-                    break;
-                }
+                    Err(worker.comm.failure().unwrap_or(Stopped { rank, why }))
+                }));
             }
+            reports.close();
         };
         let thread = std::thread::Builder::new().name(format!("rank {rank}")).spawn(work);
         let thread = Some(thread.map_err(|why| format!("no thread: {why}"))?);
-        Ok(Rank { commands: Some(commands), answers, thread })
+        Ok(Rank { commands, answers, thread })
     }
 
     pub(super) fn tell(&self, command: Command) {
-        self.commands.iter().for_each(|commands| drop(commands.send(command.clone())));
+        self.commands.put(command);
     }
 
-    /// The answer to what it was told last; none if its thread is gone.
+    /// The answer to what it was told last; none if its thread has ended.
     pub(super) fn answer(&self) -> Option<Result<Answer, Stopped>> {
-        self.answers.recv().ok()
+        self.answers.take()
     }
 
     /// It will be told nothing more.
     pub(super) fn dismiss(&mut self) {
-        self.commands = None;
+        self.commands.close();
     }
 }
 

@@ -77,8 +77,11 @@ enum Results<'a> {
 impl<'a> Call<'a> {
     /// An operand's floats.
     fn float(&self, operand: usize) -> &'a [f32] {
-        // SAFETY: no result meets it (a kernel that may run in place asks for `source`), and nobody else writes it now.
-        unsafe { self.arena.floats(self.operands[operand]) }
+        let span = self.operands[operand];
+        let places = if let Results::Places(places) = self.results { places } else { &[] };
+        assert!(!places.iter().any(|place| place.meets(span)), "no result lies on what is read");
+        // SAFETY: no result meets it, and the program lets nobody else write it now.
+        unsafe { self.arena.floats(span) }
     }
 
     /// An operand of a kernel whose result may lie on it.
