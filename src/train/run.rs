@@ -38,6 +38,7 @@ const SCHEMA: &str = "meshwright.train/1";
 /// written.
 pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
     let Prepared { request, source, layout, compiled, feed, microbatches } = prepare(request)?;
+    check(&compiled, &request)?;
     let data = TextData::load(&request.data, request.valid_fraction)?;
     let samplers = Samplers {
         train: Sampler::new(&data.train, feed.seq as usize, request.seed)?,
@@ -202,14 +203,20 @@ impl Run<'_> {
     }
 }
 
+/// Whether the machine has room for what was compiled, and the backend its ops.
+fn check(compiled: &File, request: &TrainRequest) -> Result<(), Error> {
+    compiled.program.iter().try_for_each(|program| {
+        room::check(&compiled.model, program)?;
+        check_ops(&request.backend, program)
+    })
+}
+
 /// The machine for a compiled file, with its forward-only program beside it, and what it is measured by. The cores are dealt
 /// out evenly to devices.
 fn load(compiled: &File, request: &TrainRequest, microbatches: u32) -> Result<(Machine, Option<Measure>), Error> {
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
     };
-    room::check(&compiled.model, program)?;
-    check_ops(&request.backend, program)?;
     let forward = scheduler::emit::emit_forward(&compiled.model, staged, microbatches, &CPU);
     let mut forward = forward.map_err(|why| Error::fault("emit", why))?;
     memory(&compiled.model, &mut forward, Some(program));
