@@ -116,7 +116,7 @@ catalogue! {
     102 BadAttribute "a missing or ill-typed attribute":
         "An attribute that the op needs is missing, or it is of the wrong kind.";
         "%y: f32[b] = scale(%x)";
-        "Give the attribute: scale(%x, by=0.5).";
+        "Give the op the attributes that it needs, each in its form.";
     103 UnknownAttribute "an attribute that is not known":
         "The op, parameter or stage does not have this attribute. The help lists those it has.";
         "%y: f32[b] = silu(%x, by=2)";
@@ -132,7 +132,7 @@ catalogue! {
     106 ResultCount "too many or too few results":
         "The op gives another number of results than the statement names.";
         "%y: f32[b, h] = rms_norm(%x, %g, eps=1e-5)";
-        "Name all results: %y: .., %r: .. = rms_norm(..).";
+        "Name as many results as the op gives.";
     107 OperandCount "too many or too few operands":
         "The op takes another number of operands.";
         "%y: f32[b] = silu()";

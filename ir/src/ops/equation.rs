@@ -16,7 +16,7 @@ impl Equation {
     /// Parses an equation.
     ///
     /// # Errors
-    /// There is no `->`, or a tensor has a letter twice.
+    /// There is no `->`, a letter is no name, or a tensor has a letter twice.
     pub fn parse(text: &str) -> Result<Equation, String> {
         let (operands, result) = text.split_once("->").ok_or_else(|| format!("`{text}` has no `->`"))?;
         let letters = |side: &str| -> Vec<String> {
@@ -24,6 +24,9 @@ impl Equation {
         };
         let equation = Equation { operands: operands.split(',').map(letters).collect(), result: letters(result) };
         for tensor in equation.operands.iter().chain([&equation.result]) {
+            if let Some(wrong) = tensor.iter().find(|letter| !is_name(letter)) {
+                return Err(format!("`{wrong}` in `{text}` is no letter: letters are names, parted by blanks"));
+            }
             if let Some(twice) = tensor.iter().enumerate().find(|(i, letter)| tensor[..*i].contains(letter)) {
                 return Err(format!("`{}` stands twice in one tensor of `{text}`", twice.1));
             }
@@ -97,6 +100,11 @@ impl Equation {
         let logical = result.logical().dims;
         self.result.iter().zip(logical).filter(|(letter, _)| free.contains(letter)).map(|(_, dim)| dim).collect()
     }
+}
+
+/// Marks such as `(` and `+` have a meaning in sharding rules, and a number there is a size.
+fn is_name(letter: &str) -> bool {
+    letter.starts_with(|c: char| c.is_alphabetic()) && letter.chars().all(|c| c.is_alphanumeric() || "_.".contains(c))
 }
 
 fn print_letters(letters: &[String]) -> String {

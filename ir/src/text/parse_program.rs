@@ -6,7 +6,7 @@ use crate::catalogue::Code;
 use crate::ids::{BlockId, Token, Value};
 use crate::ops::Op;
 use crate::program::{Body, BodyArg, BodyInstr, BodyKind, Program, Source};
-use cranelift_entity::{EntityRef, PrimaryMap};
+use cranelift_entity::PrimaryMap;
 
 /// The words of sources.
 pub(super) const SOURCES: [(Source, &str); 5] = [
@@ -169,8 +169,8 @@ impl Parser<'_> {
     pub(super) fn token(&mut self) -> Parsed<Token> {
         let span = self.span();
         let name = self.take(Kind::Value, "a token")?;
-        match name.strip_prefix('t').and_then(|number| number.parse::<u32>().ok()) {
-            Some(number) => Ok(Token::new(number as usize)),
+        match token_of(name) {
+            Some(token) => Ok(token),
             None => Err(self.fail(Code::UnexpectedToken, span, format!("a token is `%t` and a number, not `%{name}`"))),
         }
     }
@@ -203,4 +203,10 @@ impl Parser<'_> {
         let results = stated.into_iter().map(|(name, span, ty)| self.define(name, span, ty)).collect::<Parsed<_>>()?;
         Ok(Some(BodyInstr::Wait { token, results }))
     }
+}
+
+/// The token of a name: `t` and a number that an id can be.
+pub(super) fn token_of(name: &str) -> Option<Token> {
+    let number = name.strip_prefix('t')?.parse().ok()?;
+    (number < u32::MAX).then(|| Token::from_u32(number))
 }

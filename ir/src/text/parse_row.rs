@@ -2,6 +2,7 @@
 
 use super::cursor::{Failed, Parsed, Parser};
 use super::lex::Kind;
+use super::parse_program::token_of;
 use crate::catalogue::Code;
 use crate::graph::Span;
 use crate::ids::{BodyId, ParamId, Reg, Token};
@@ -269,9 +270,8 @@ impl<'s> Parser<'s> {
     }
 
     fn row_token(&mut self, names: &Names<'s>) -> Parsed<Token> {
-        let name = names.first().map_or("", |(name, _)| name);
-        match name.strip_prefix('t').and_then(|number| number.parse::<u32>().ok()) {
-            Some(number) if names.len() == 1 => Ok(Token::from_u32(number)),
+        match names.first().and_then(|(name, _)| token_of(name)) {
+            Some(token) if names.len() == 1 => Ok(token),
             _ => Err(self.expected("one token `%t0` before `=`")),
         }
     }

@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+/// What makes a group: its ranks, and which of their hands start its exchanges.
+type Members = (Vec<usize>, Hand);
+
 /// What joins the ranks of a process.
 pub struct Fabric {
     ranks: usize,
@@ -21,7 +24,7 @@ pub struct Fabric {
     lanes: bool,
     watch: Watch,
     arenas: Box<[OnceLock<Arc<Arena>>]>,
-    groups: Mutex<BTreeMap<(Vec<usize>, Hand), Arc<Group>>>,
+    groups: Mutex<BTreeMap<Members, Arc<Group>>>,
     lines: Mutex<BTreeMap<(usize, usize, u32), Arc<Line>>>,
     /// The most exchanges or messages that a rank has under way, and the most tensors of an exchange.
     in_flight: AtomicUsize,
@@ -33,7 +36,7 @@ pub struct Threads {
     rank: usize,
     hand: Hand,
     fabric: Arc<Fabric>,
-    seats: BTreeMap<(Vec<usize>, Hand), Arc<Seat>>,
+    seats: BTreeMap<Members, Arc<Seat>>,
     lines: BTreeMap<(usize, usize, u32), Arc<LineEnd>>,
     scratch: RefCell<Vec<f32>>,
 }
