@@ -30,11 +30,8 @@ use super::par::Par;
 const DEPTH: usize = 272;
 /// Columns of a block of the right operand, which then takes 272 KiB of the L2 cache.
 const COLUMNS: usize = 256;
-/// With fewer rows, packing a right operand with contiguous rows costs more than it saves, if the L2 cache holds it
-/// unpacked.
+/// With fewer rows, packing a right operand with contiguous rows costs more than it saves.
 const FEW_ROWS: usize = 256;
-/// Elements of an L2 cache of 1 MiB.
-const CACHE: usize = 1 << 18;
 /// Elements of a page. Rows at a distance of whole pages share one set of the L1 cache, and a few of the L2 cache.
 const PAGE: usize = 1024;
 
@@ -155,7 +152,7 @@ impl Product {
         }
         let depth = k.div_ceil(k.div_ceil(DEPTH));
         let [down, across] = self.b.strides;
-        let direct = across == 1 && m <= FEW_ROWS && n * k <= CACHE && !down.is_multiple_of(PAGE);
+        let direct = across == 1 && m <= FEW_ROWS && !down.is_multiple_of(PAGE);
         WORKSPACE.with_borrow_mut(|workspace| {
             let lines = (depth * n.min(COLUMNS).next_multiple_of(level.width())).div_ceil(16);
             if workspace.len() < lines {
