@@ -1,7 +1,6 @@
 //! Carrying out an exchange: what one rank reads of its peers, and makes of it.
 
 use super::exchange::{Exchange, Move, TensorPlan};
-use super::region::row_major;
 use crate::arena::Arena;
 use crate::backend::Span;
 use ir::types::DebtKind;
@@ -126,11 +125,10 @@ impl Move {
             None => copy_strided(from, source, to, target, &self.sizes),
             Some(DebtKind::Sum) => add_strided(from, source, to, target, &self.sizes),
             Some(DebtKind::Max) => {
-                // Blocks that are combined cover a contiguous part of the result.
+                // Blocks that are combined cover a contiguous part of the result: its strides are dense.
                 let len = self.sizes.iter().product();
                 scratch.resize(len, 0.0);
-                let dense = row_major(&self.sizes);
-                copy_strided(from, source, scratch, View { offset: 0, strides: &dense }, &self.sizes);
+                copy_strided(from, source, scratch, View { offset: 0, ..target }, &self.sizes);
                 let part = &mut to[self.to..self.to + len];
                 part.iter_mut().zip(&*scratch).for_each(|(a, &b)| *a = a.max(b));
             }
