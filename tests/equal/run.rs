@@ -42,8 +42,9 @@ pub(crate) enum Outcome {
 pub(crate) fn compare(case: &Case, meaning: &Model, file: &File) -> Result<Outcome, String> {
     let program = file.program.as_ref().ok_or("no program")?;
     let data = inputs(case);
-    let mut machine = Machine::load(&file.model, program, &Options { seed: case.seed, ..Options::default() })
-        .map_err(|e| e.to_string())?;
+    // Every second case with a thread for what goes on beside the rows.
+    let options = Options { seed: case.seed, lanes: Some(case.seed.is_multiple_of(2)), ..Options::default() };
+    let mut machine = Machine::load(&file.model, program, &options).map_err(|e| e.to_string())?;
     let mut reference = Reference::<f64>::new(meaning, case.seed);
     let batch: Vec<MicroBatch<f64>> = data.iter().map(|micro| reference_batch(case, micro)).collect();
     let valid: usize = batch.iter().map(|micro| micro.valid).sum();
