@@ -2,7 +2,7 @@
 //! free another one, its lane, for what goes on beside the row.
 //!
 //! At load, every instruction of every row is translated once for the rank that runs it (`row`, `body`, `run`): each
-//! tensor that it touches has then its fixed place in the arena (`places`), and all of it stands in a [`sheet`]. A step
+//! tensor that it touches has then its fixed place in the arena (`places`), and all of it stands in a `sheet`. A step
 //! walks the sheet: `worker` does the row's actions, `play` the steps of bodies, `lane` what was started. It allocates
 //! nothing. [`Machine`] holds the threads.
 
