@@ -149,12 +149,7 @@ impl OpDef for LayerNormDx {
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x, gamma, mean, rstd, dy] = operands::take(operands, "x, gamma, mean, rstd, dy")?;
-        let dtype = operands::float("x", x)?;
-        let (rows, last) = operands::rows_and_last("x", x)?;
-        operands::expect("gamma", gamma, dtype, std::slice::from_ref(last))?;
-        operands::expect("mean", mean, DType::F32, rows)?;
-        operands::expect("rstd", rstd, DType::F32, rows)?;
-        operands::expect("dy", dy, dtype, &x.dims)?;
+        operands::norm_gradient(x, Some(gamma), &[("mean", mean), ("rstd", rstd)], dy)?;
         Ok(vec![x.logical()])
     }
 
@@ -197,13 +192,8 @@ impl OpDef for LayerNormDgamma {
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x, mean, rstd, dy] = operands::take(operands, "x, mean, rstd, dy")?;
-        let x = x.logical();
-        let dtype = operands::float("x", &x)?;
-        let (rows, last) = operands::rows_and_last("x", &x)?;
-        operands::expect("mean", mean, DType::F32, rows)?;
-        operands::expect("rstd", rstd, DType::F32, rows)?;
-        operands::expect("dy", dy, dtype, &x.dims)?;
-        Ok(vec![Type::new(dtype, vec![last.clone()])])
+        let (dtype, last) = operands::norm_gradient(x, None, &[("mean", mean), ("rstd", rstd)], dy)?;
+        Ok(vec![Type::new(dtype, vec![last])])
     }
 
     fn rule(&self, _: &[&Type], _: &[&Type]) -> String {

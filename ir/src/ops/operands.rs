@@ -26,6 +26,23 @@ pub(super) fn rows_and_last<'a>(name: &str, ty: &'a Type) -> Result<(&'a [Dim], 
     ty.dims.split_last().map(|(last, rows)| (rows, last)).ok_or_else(|| format!("`{name}` is a scalar; it needs a dim"))
 }
 
+/// Checks what the gradients of a norm read: x, gamma where it is read, the statistics of the rows, dy. The element type
+/// and the last dim of x.
+pub(super) fn norm_gradient(
+    x: &Type,
+    gamma: Option<&Type>,
+    statistics: &[(&str, &Type)],
+    dy: &Type,
+) -> Result<(DType, Dim), String> {
+    let x = x.logical();
+    let dtype = float("x", &x)?;
+    let (rows, last) = rows_and_last("x", &x)?;
+    gamma.map_or(Ok(()), |gamma| expect("gamma", gamma, dtype, std::slice::from_ref(last)))?;
+    statistics.iter().try_for_each(|(name, ty)| expect(name, ty, DType::F32, rows))?;
+    expect("dy", dy, dtype, &x.dims)?;
+    Ok((dtype, last.clone()))
+}
+
 /// The dims of an operand that must have `N` of them.
 pub(super) fn dims<'a, const N: usize>(name: &str, ty: &'a Type, letters: &str) -> Result<&'a [Dim; N], String> {
     let dims: Result<&[Dim; N], _> = ty.dims.as_slice().try_into();

@@ -122,11 +122,7 @@ impl OpDef for RmsNormDx {
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x, gamma, rstd, dy] = operands::take(operands, "x, gamma, rstd, dy")?;
-        let dtype = operands::float("x", x)?;
-        let (rows, last) = operands::rows_and_last("x", x)?;
-        operands::expect("gamma", gamma, dtype, std::slice::from_ref(last))?;
-        operands::expect("rstd", rstd, DType::F32, rows)?;
-        operands::expect("dy", dy, dtype, &x.dims)?;
+        operands::norm_gradient(x, Some(gamma), &[("rstd", rstd)], dy)?;
         Ok(vec![x.logical()])
     }
 
@@ -169,12 +165,8 @@ impl OpDef for RmsNormDgamma {
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x, rstd, dy] = operands::take(operands, "x, rstd, dy")?;
-        let x = x.logical();
-        let dtype = operands::float("x", &x)?;
-        let (rows, last) = operands::rows_and_last("x", &x)?;
-        operands::expect("rstd", rstd, DType::F32, rows)?;
-        operands::expect("dy", dy, dtype, &x.dims)?;
-        Ok(vec![Type::new(dtype, vec![last.clone()])])
+        let (dtype, last) = operands::norm_gradient(x, None, &[("rstd", rstd)], dy)?;
+        Ok(vec![Type::new(dtype, vec![last])])
     }
 
     fn rule(&self, _: &[&Type], _: &[&Type]) -> String {

@@ -3,49 +3,24 @@
 use super::Run;
 use super::sizes::strides_in;
 use crate::backend::{Moment, Site};
+use crate::backends::scalar;
 use crate::state::key;
-use ir::ops::{Binary, BinaryKind, Dropout, Unary, UnaryKind};
+use ir::ops::{Binary, Dropout, Unary};
 use kernels::cpu::dropout::{self, Part};
 use kernels::cpu::elementwise::{self, Strided};
 
 pub(super) fn unary(op: &Unary) -> Run {
-    use elementwise::Unary as U;
-    let kind = match op.0 {
-        UnaryKind::Neg => U::Neg,
-        UnaryKind::Exp => U::Exp,
-        UnaryKind::Log => U::Log,
-        UnaryKind::Sqrt => U::Sqrt,
-        UnaryKind::Rsqrt => U::Rsqrt,
-        UnaryKind::Recip => U::Recip,
-        UnaryKind::Square => U::Square,
-        UnaryKind::Silu => U::Silu,
-        UnaryKind::Gelu => U::Gelu,
-        UnaryKind::GeluErf => U::GeluErf,
-        UnaryKind::Scale(by) => U::Scale(by as f32),
-        UnaryKind::Shift(by) => U::Shift(by as f32),
-        UnaryKind::AtMost(max) => U::AtMost(max as f32),
-        UnaryKind::Cast(_) => {
-            return Box::new(|call, _| {
-                let x = call.float(0);
-                call.out().copy_from_slice(x);
-            });
-        }
+    let Some(kind) = scalar::unary(op.0) else {
+        return Box::new(|call, _| {
+            let x = call.float(0);
+            call.out().copy_from_slice(x);
+        });
     };
     Box::new(move |call, par| elementwise::unary(kind, call.source(0), call.out(), par))
 }
 
 pub(super) fn binary(op: &Binary, site: &Site<'_>) -> Result<Run, String> {
-    use elementwise::Binary as B;
-    let kind = match op.kind {
-        BinaryKind::Add => B::Add,
-        BinaryKind::Sub => B::Sub,
-        BinaryKind::Mul => B::Mul,
-        BinaryKind::Div => B::Div,
-        BinaryKind::Max => B::Max,
-        BinaryKind::SiluGrad => B::SiluGrad,
-        BinaryKind::GeluGrad => B::GeluGrad,
-        BinaryKind::GeluErfGrad => B::GeluErfGrad,
-    };
+    let kind = scalar::binary(op.kind);
     let Some(equation) = &op.equation else {
         return Ok(Box::new(move |call, par| {
             elementwise::binary(kind, call.source(0), call.source(1), call.out(), par);

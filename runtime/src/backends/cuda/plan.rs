@@ -1,11 +1,12 @@
 //! What a GPU does for an op on a rank's sizes, as data: made and tested without a GPU.
 
 use crate::backend::Site;
+use crate::backends::scalar;
 use crate::backends::sizes::{row_major, strides_in};
-use ir::ops::{Binary, BinaryKind, Broadcast, Einsum, Equation, KernelOp, Permute, Reshape, Slice, Unary, UnaryKind};
+use ir::ops::{Binary, Broadcast, Einsum, Equation, KernelOp, Permute, Reshape, Slice, Unary};
 use ir::types::DType;
 use kernels::cuda::gemm::Contraction;
-use kernels::scalar::{self, Access, Element, Program, Strides};
+use kernels::scalar::{Access, Element, Program, Strides};
 
 /// The work of an op.
 #[derive(Clone, PartialEq, Debug)]
@@ -65,44 +66,19 @@ fn einsum(op: &Einsum, site: &Site<'_>) -> Result<Plan, String> {
 }
 
 fn unary(op: &Unary) -> Program {
-    use scalar::Unary as U;
-    let kind = match op.0 {
-        UnaryKind::Neg => U::Neg,
-        UnaryKind::Exp => U::Exp,
-        UnaryKind::Log => U::Log,
-        UnaryKind::Sqrt => U::Sqrt,
-        UnaryKind::Rsqrt => U::Rsqrt,
-        UnaryKind::Recip => U::Recip,
-        UnaryKind::Square => U::Square,
-        UnaryKind::Silu => U::Silu,
-        UnaryKind::Gelu => U::Gelu,
-        UnaryKind::GeluErf => U::GeluErf,
-        UnaryKind::Scale(by) => U::Scale(by as f32),
-        UnaryKind::Shift(by) => U::Shift(by as f32),
-        UnaryKind::AtMost(max) => U::AtMost(max as f32),
+    match scalar::unary(op.0) {
+        Some(kind) => Program::unary(kind, Element::F32),
         // Every element type that is let in is f32.
-        UnaryKind::Cast(_) => return Program::copy(Element::F32, Access::Same),
-    };
-    Program::unary(kind, Element::F32)
+        None => Program::copy(Element::F32, Access::Same),
+    }
 }
 
 fn binary(op: &Binary, site: &Site<'_>) -> Result<Plan, String> {
-    use scalar::Binary as B;
-    let kind = match op.kind {
-        BinaryKind::Add => B::Add,
-        BinaryKind::Sub => B::Sub,
-        BinaryKind::Mul => B::Mul,
-        BinaryKind::Div => B::Div,
-        BinaryKind::Max => B::Max,
-        BinaryKind::SiluGrad => B::SiluGrad,
-        BinaryKind::GeluGrad => B::GeluGrad,
-        BinaryKind::GeluErfGrad => B::GeluErfGrad,
-    };
     let [a, b] = match &op.equation {
         None => [Access::Same, Access::Same],
         Some(equation) => [spread(equation, 0, site)?, spread(equation, 1, site)?],
     };
-    Ok(Plan::Elementwise(Program::binary(kind, Element::F32, a, b)))
+    Ok(Plan::Elementwise(Program::binary(scalar::binary(op.kind), Element::F32, a, b)))
 }
 
 /// Each letter of the result walks along the operand's stride of it.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::reference::{Array, Context, Tensor as Dense, ops::evaluate};
 use ir::mesh::Mesh;
-use ir::ops::{Op, RmsNorm};
+use ir::ops::{BinaryKind, Op, RmsNorm, UnaryKind};
 use ir::types::{Dim, Type};
 use kernels::cpu::Par;
 use kernels::cpu::dropout::uniform;
