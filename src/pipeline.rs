@@ -279,14 +279,15 @@ fn cut_model(model: &Model, request: &CompileRequest, cluster: &Cluster) -> Resu
 fn schedule(staged: &Staged, request: &CompileRequest) -> Result<Schedule, CompileError> {
     let kind = schedules::find(&request.goal.layout.schedule)?;
     let ranks = staged.stages.iter().map(|stage| stage.rank).max().unwrap_or(0).saturating_add(1);
+    let pipeline = kind.pipeline(ranks, None, request.microbatches).map_err(CompileError::Schedule)?;
     for (stage, ours) in staged.stages.iter().enumerate() {
-        let rank = kind.placement.rank(stage as u32);
+        let rank = pipeline.rank(stage as u32, 0);
         if ours.rank != rank {
             let why = format!("stage {stage} lies on rank {}, but `{}` has it on rank {rank}", ours.rank, kind.name);
             return Err(CompileError::Schedule(why));
         }
     }
-    let made = kind.make(&stage_costs(staged, 0.0), ranks, request.microbatches).map_err(CompileError::Schedule)?;
+    let made = kind.make(&stage_costs(staged, 0.0), &pipeline).map_err(CompileError::Schedule)?;
     check_schedule(staged, &made, request)
         .map_err(|found| CompileError::Fault { pass: "schedule", why: lines(&found) })?;
     Ok(made)

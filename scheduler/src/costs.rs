@@ -17,8 +17,9 @@ pub struct StageCosts {
     pub i: Vec<f64>,
     /// Seconds of one gradient of the weights.
     pub w: Vec<f64>,
-    /// Seconds from the end of an action to the arrival of its result on another rank.
-    pub comm: f64,
+    /// Seconds from the end of an action to the arrival of its result on another rank: of the hop between stages s and
+    /// s+1, in either direction.
+    pub comm: Vec<f64>,
     /// Seconds of an overlapped pair of F and B; without it a pair takes the sum of its two.
     pub fb: Option<f64>,
     /// Memory taken at the start of F: `mem_i + mem_w`.
@@ -36,6 +37,7 @@ impl StageCosts {
     pub fn uniform(stages: u32, f: f64, i: f64, w: f64, comm: f64) -> StageCosts {
         let all = |x: f64| vec![x; stages as usize];
         let (f, i, w, mem_f, half) = (all(f), all(i), all(w), all(1.0), all(0.5));
+        let comm = vec![comm; stages.saturating_sub(1) as usize];
         StageCosts { unit: seconds(), f, i, w, comm, fb: None, mem_f, mem_i: half.clone(), mem_w: half, limit: None }
     }
 
@@ -104,8 +106,8 @@ pub struct CostsFile {
     pub w: PerStage,
     /// Time of an overlapped pair of F and B.
     pub fb: Option<f64>,
-    /// Time of a hop between ranks.
-    pub comm: f64,
+    /// Time of a hop between ranks: one number for all, or one per pair of neighbouring stages.
+    pub comm: PerStage,
     /// Memory taken by F.
     pub mem_f: Option<PerStage>,
     /// Memory freed by I.
@@ -121,7 +123,18 @@ impl Default for CostsFile {
     fn default() -> CostsFile {
         let one = || PerStage::All(1.0);
         let (unit, f, i, w) = (seconds(), one(), one(), one());
-        CostsFile { unit, f, i, w, fb: None, comm: 0.0, mem_f: None, mem_i: None, mem_w: None, limit: None }
+        CostsFile {
+            unit,
+            f,
+            i,
+            w,
+            fb: None,
+            comm: PerStage::All(0.0),
+            mem_f: None,
+            mem_i: None,
+            mem_w: None,
+            limit: None,
+        }
     }
 }
 
@@ -150,7 +163,7 @@ pub enum CostsError {
     Length {
         /// The field.
         field: &'static str,
-        /// What a number of it belongs to: `stage`, `rank`.
+        /// What a number of it belongs to: `stage`, `rank`, `hop`.
         places: &'static str,
         /// How many are needed.
         expected: u32,
@@ -193,7 +206,7 @@ impl CostsFile {
             f: per_stage("f", &self.f)?,
             i: per_stage("i", &self.i)?,
             w: per_stage("w", &self.w)?,
-            comm: checked("comm", self.comm)?,
+            comm: self.comm.spread("comm", "hop", stages.saturating_sub(1))?,
             fb: self.fb.map(|fb| checked("fb", fb)).transpose()?,
             mem_f,
             mem_i,
@@ -304,7 +317,7 @@ mod tests {
         assert_eq!(message(r#"{"mem_f":1,"mem_w":2}"#), "stage 0: `mem_f` is 1, but `mem_i` and `mem_w` free 2");
         assert!(message(r#"{"f":"fast"}"#).contains("expected a number, or a list of numbers"));
         assert!(message(r#"{"g":1}"#).contains("unknown field `g`"));
-        let nan = CostsFile { comm: f64::NAN, ..CostsFile::default() };
+        let nan = CostsFile { comm: PerStage::All(f64::NAN), ..CostsFile::default() };
         assert!(matches!(nan.resolve(1, 1), Err(CostsError::Value { field: "comm", .. })));
     }
 

@@ -2,8 +2,10 @@
 
 use crate::check::{Law, Violation, check};
 use crate::costs::{CostsError, CostsFile, StageCosts};
+use crate::placement::{Pipeline, Placement};
+use crate::problem::{Backward, Objective};
 use crate::schedules::bound::{Bound, lower_bound};
-use crate::schedules::{Placement, ScheduleKind, UnknownSchedule, find, split_backward};
+use crate::schedules::{ScheduleKind, UnknownSchedule, find, split_backward};
 use crate::simulate::{SimulateError, Timeline, simulate};
 use ir::schedule::{Action, Schedule};
 use serde::{Deserialize, Serialize};
@@ -19,8 +21,8 @@ pub struct ScheduleRequest {
     pub stages: u32,
     /// Micro-batches of a step.
     pub microbatches: u32,
-    /// Stages per rank.
-    pub chunks: u32,
+    /// Stages per rank; `None`: as the kind has it.
+    pub chunks: Option<u32>,
     /// Which rank holds which stage; `None`: as the kind has it.
     pub placement: Option<Placement>,
     /// Whether I and W are run as one.
@@ -38,37 +40,13 @@ impl Default for ScheduleRequest {
             kind: "1f1b".into(),
             stages: 1,
             microbatches: 1,
-            chunks: 1,
+            chunks: None,
             placement: None,
             backward: Backward::default(),
             objective: Objective::default(),
             costs: CostsFile::default(),
         }
     }
-}
-
-/// How backwards are run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Backward {
-    /// As the kind has it.
-    #[default]
-    Auto,
-    /// As one: B.
-    Fused,
-    /// I, then W.
-    Split,
-}
-
-/// What is to be small.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Objective {
-    /// The end of the last action.
-    #[default]
-    Makespan,
-    /// The longest of the ranks' own spans.
-    Span,
 }
 
 /// The answer, with the fields of `schedule --format json`.
@@ -180,14 +158,14 @@ const MOST_CELLS: u64 = 1 << 20;
 pub fn report(request: &ScheduleRequest) -> Result<(ScheduleReport, Timeline), Error> {
     let clock = Instant::now();
     let kind = find(&request.kind)?;
-    check_numbers(request, kind)?;
-    let costs = request.costs.resolve(kind.placement.stages(request.stages), request.stages)?;
-    let schedule = make(request, kind, &costs)?;
+    let pipeline = pipeline(request, kind)?;
+    let costs = request.costs.resolve(pipeline.stages(), request.stages)?;
+    let schedule = make(request, kind, &costs, &pipeline)?;
     let timeline = simulate(&schedule, &costs).map_err(|source| Error::Stuck { kind: kind.name, source })?;
-    let over_limit = check_rows(request, kind, &schedule, &costs)?;
+    let over_limit = check_rows(kind, &pipeline, &schedule, &costs)?;
 
     let fused = request.backward == Backward::Fused;
-    let bound = lower_bound(&costs, kind.placement, request.stages, request.microbatches, fused);
+    let bound = lower_bound(&costs, &pipeline, fused);
     let (reached, lower_bound) = match (request.objective, bound) {
         (Objective::Makespan, Bound { makespan, .. }) => (timeline.makespan, makespan),
         (Objective::Span, Bound { span, .. }) => (timeline.span, span),
@@ -198,7 +176,7 @@ pub fn report(request: &ScheduleRequest) -> Result<(ScheduleReport, Timeline), E
         kind: kind.name.into(),
         stages: request.stages,
         microbatches: request.microbatches,
-        chunks: request.chunks,
+        chunks: pipeline.chunks,
         objective: request.objective,
         makespan: timeline.makespan,
         span: timeline.span,
@@ -223,46 +201,46 @@ pub fn report(request: &ScheduleRequest) -> Result<(ScheduleReport, Timeline), E
     Ok((report, timeline))
 }
 
-fn check_numbers(request: &ScheduleRequest, kind: &ScheduleKind) -> Result<(), Error> {
-    for (name, number) in
-        [("stages", request.stages), ("microbatches", request.microbatches), ("chunks", request.chunks)]
-    {
+fn pipeline(request: &ScheduleRequest, kind: &ScheduleKind) -> Result<Pipeline, Error> {
+    let chunks = request.chunks.unwrap_or(1);
+    for (name, number) in [("stages", request.stages), ("microbatches", request.microbatches), ("chunks", chunks)] {
         if number == 0 {
             return Err(Error::Request(format!("`{name}` is 0, but must be 1 or more")));
         }
     }
-    if u64::from(request.stages) * u64::from(request.microbatches) > MOST_CELLS {
-        let (stages, microbatches) = (request.stages, request.microbatches);
+    let constraint = |why| Error::Constraint { kind: kind.name, why };
+    if let Some(placement) = request.placement.filter(|&placement| placement != kind.placement) {
+        return Err(constraint(format!("its stages lie as a {}, not as a {placement}", kind.placement)));
+    }
+    let pipeline = kind.pipeline(request.stages, request.chunks, request.microbatches).map_err(constraint)?;
+    if u64::from(pipeline.stages()).saturating_mul(request.microbatches.into()) > MOST_CELLS {
+        let (stages, microbatches) = (pipeline.stages(), request.microbatches);
         return Err(Error::Request(format!(
             "{stages} stages x {microbatches} micro-batches are more than {MOST_CELLS}"
         )));
     }
-    let placement = request.placement.unwrap_or(kind.placement);
-    if placement != kind.placement {
-        let why = format!("its stages lie as a {}, not as a {placement}", kind.placement);
-        return Err(Error::Constraint { kind: kind.name, why });
-    }
-    if request.chunks != 1 {
-        let why = format!("it has one chunk per rank, not {}", request.chunks);
-        return Err(Error::Constraint { kind: kind.name, why });
-    }
-    Ok(())
+    Ok(pipeline)
 }
 
-fn make(request: &ScheduleRequest, kind: &ScheduleKind, costs: &StageCosts) -> Result<Schedule, Error> {
-    let made = kind.make(costs, request.stages, request.microbatches);
+fn make(
+    request: &ScheduleRequest,
+    kind: &ScheduleKind,
+    costs: &StageCosts,
+    pipeline: &Pipeline,
+) -> Result<Schedule, Error> {
+    let made = kind.make(costs, pipeline);
     let schedule = made.map_err(|why| Error::Constraint { kind: kind.name, why })?;
     Ok(if request.backward == Backward::Split { split_backward(schedule) } else { schedule })
 }
 
 /// Where the rows break the memory limit; anything else wrong with them is an error.
 fn check_rows(
-    request: &ScheduleRequest,
     kind: &ScheduleKind,
+    pipeline: &Pipeline,
     schedule: &Schedule,
     costs: &StageCosts,
 ) -> Result<Vec<Violation>, Error> {
-    let violations = check(schedule, costs, request.microbatches, |stage, _| kind.placement.rank(stage));
+    let violations = check(schedule, costs, pipeline.microbatches, |stage, mb| pipeline.rank(stage, mb));
     let (memory, wrong): (Vec<_>, Vec<_>) = violations.into_iter().partition(|v| v.law == Law::Memory);
     if wrong.is_empty() { Ok(memory) } else { Err(Error::Wrong { kind: kind.name, violations: wrong }) }
 }

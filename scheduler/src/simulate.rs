@@ -6,7 +6,7 @@
 //! - W needs its own I;
 //! - slice k needs, on the same stage, F of slice k-1 for F and I or B of slice k+1 for I and B.
 //!
-//! What comes from another rank arrives [`StageCosts::comm`] after its end; sends do not hold up the sender.
+//! What comes from another rank arrives the hop's [`StageCosts::comm`] after its end; sends do not hold up the sender.
 //! R, N, U, G, D, O and L take no time and no memory here.
 
 mod deadlock;
@@ -136,10 +136,17 @@ impl<'a> Run<'a> {
         for need in self.places.needs(item).into_iter().flatten() {
             let place = self.places.find(need).ok_or(need)?;
             let slot = self.rows[place.rank as usize].get(place.position as usize).ok_or(need)?;
-            let time = if place.rank as usize == rank { slot.end } else { slot.end + self.costs.comm };
+            let hop = if place.rank as usize == rank { 0.0 } else { self.hop(item, need) };
+            let time = slot.end + hop;
             latest = later(latest, Some(Arrival { time, place }));
         }
         Ok(latest)
+    }
+
+    /// Seconds of the hop that what an item needs takes to it.
+    fn hop(&self, item: Item, need: Need) -> f64 {
+        let (here, there) = (item.stage.map_or(0, |stage| stage as usize), self.places.stage(need));
+        if here == there { 0.0 } else { self.costs.comm[here.min(there)] }
     }
 
     /// A rank was free at `since` and waited for what runs at `place`.

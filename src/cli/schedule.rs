@@ -55,11 +55,11 @@ struct Flags {
     /// The schedule: see `meshwright schedules`
     #[arg(long)]
     kind: Option<String>,
-    /// Stages per rank
+    /// Stages per rank [default: as the kind has it]
     #[arg(long, value_name = "V")]
     chunks: Option<u32>,
     /// Which rank holds which stage [default: as the kind has it]
-    #[arg(long, value_parser = ["chain"])]
+    #[arg(long, value_parser = ["chain", "loop", "v", "bidirectional"])]
     placement: Option<String>,
     /// Whether I and W run as one [default: as the kind has it]
     #[arg(long, value_parser = ["auto", "fused", "split"])]
@@ -158,13 +158,14 @@ impl Costs {
         if let Some(path) = &self.costs {
             *costs = read(path)?;
         }
-        for (flag, field) in [(self.f, &mut costs.f), (self.i, &mut costs.i), (self.w, &mut costs.w)] {
+        for (flag, field) in
+            [(self.f, &mut costs.f), (self.i, &mut costs.i), (self.w, &mut costs.w), (self.comm, &mut costs.comm)]
+        {
             if let Some(time) = flag {
                 *field = PerStage::All(time);
             }
         }
         costs.fb = self.fb.or(costs.fb);
-        costs.comm = self.comm.unwrap_or(costs.comm);
         match self.memory_limit[..] {
             [] => {}
             [limit] => costs.limit = Some(PerStage::All(limit)),

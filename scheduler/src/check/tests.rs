@@ -9,7 +9,8 @@ fn costs() -> StageCosts {
 
 /// 1F1B on 2 ranks, 3 micro-batches: `F0 F1 B0 F2 B1 B2 R N U` and `F0 B0 F1 B1 F2 B2 R N U`.
 fn good() -> Schedule {
-    find("1f1b").unwrap().make(&costs(), 2, 3).unwrap()
+    let kind = find("1f1b").unwrap();
+    kind.make(&costs(), &kind.pipeline(2, None, 3).unwrap()).unwrap()
 }
 
 fn violations(schedule: &Schedule, costs: &StageCosts) -> Vec<(Law, String)> {

@@ -6,7 +6,8 @@ use crate::schedules::{find, split_backward};
 use crate::simulate::simulate;
 
 fn timeline(kind: &str, costs: &StageCosts, m: u32, split: bool) -> Timeline {
-    let schedule = find(kind).unwrap().make(costs, costs.stages(), m).unwrap();
+    let kind = find(kind).unwrap();
+    let schedule = kind.make(costs, &kind.pipeline(costs.stages(), None, m).unwrap()).unwrap();
     simulate(&if split { split_backward(schedule) } else { schedule }, costs).unwrap()
 }
 

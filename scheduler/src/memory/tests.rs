@@ -30,7 +30,8 @@ fn staged(name: &str, ranks: u64) -> (Model, Staged) {
 
 fn schedule(kind: &str, ranks: u32, microbatches: u32) -> Schedule {
     let costs = StageCosts::uniform(ranks, 1.0, 1.0, 1.0, 0.0);
-    schedules::find(kind).unwrap().make(&costs, ranks, microbatches).unwrap()
+    let kind = schedules::find(kind).unwrap();
+    kind.make(&costs, &kind.pipeline(ranks, None, microbatches).unwrap()).unwrap()
 }
 
 #[test]

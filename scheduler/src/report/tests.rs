@@ -4,7 +4,7 @@ use super::*;
 
 fn uniform(kind: &str, p: u32, m: u32, [f, i, w, comm]: [f64; 4]) -> ScheduleRequest {
     use crate::costs::PerStage::All;
-    let costs = CostsFile { f: All(f), i: All(i), w: All(w), comm, ..CostsFile::default() };
+    let costs = CostsFile { f: All(f), i: All(i), w: All(w), comm: All(comm), ..CostsFile::default() };
     ScheduleRequest { kind: kind.into(), stages: p, microbatches: m, costs, ..ScheduleRequest::default() }
 }
 
@@ -81,7 +81,7 @@ fn what_cannot_be_is_said() {
     assert_eq!(message(unknown), "there is no schedule `2f2b`; there are gpipe, 1f1b");
     let none = ScheduleRequest { stages: 0, ..good.clone() };
     assert_eq!(message(none), "`stages` is 0, but must be 1 or more");
-    let chunks = ScheduleRequest { chunks: 2, ..good.clone() };
+    let chunks = ScheduleRequest { chunks: Some(2), ..good.clone() };
     assert_eq!(message(chunks), "`1f1b` cannot be had: it has one chunk per rank, not 2");
     let vast = ScheduleRequest { microbatches: u32::MAX, ..good.clone() };
     assert_eq!(message(vast), "4 stages x 4294967295 micro-batches are more than 1048576");

@@ -1,16 +1,15 @@
 //! The known schedules: one file each, pure functions from costs to rows, and the table of them.
 //!
-//! Notation of the formulas: p ranks (r = 0..p), m micro-batches; f, i, w = seconds of F, I, W of one stage; c = seconds of
-//! a hop. Memory counts forward activations of one stage.
+//! Notation of the formulas: p ranks (r = 0..p), v chunks (stages) per rank, m micro-batches; f, i, w = seconds of F, I, W of
+//! one stage; c = seconds of a hop. Memory counts forward activations of one stage.
 
 pub mod bound;
 mod gpipe;
 mod one_f_one_b;
 
 use crate::costs::StageCosts;
+use crate::placement::{Pipeline, Placement};
 use ir::schedule::{Action, Item, Kind, Schedule};
-use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// A row of the table [`SCHEDULES`].
 #[derive(Debug)]
@@ -27,7 +26,18 @@ pub struct ScheduleKind {
     pub constraint: &'static str,
     /// Which rank holds which stage.
     pub placement: Placement,
-    make: fn(&StageCosts, u32, u32) -> Result<Schedule, String>,
+    /// How many stages a rank may hold.
+    pub chunks: Chunks,
+    make: fn(&StageCosts, &Pipeline) -> Result<Schedule, String>,
+}
+
+/// How many stages a kind allows on a rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Chunks {
+    /// Just so many.
+    Just(u32),
+    /// So many or more.
+    From(u32),
 }
 
 /// Every schedule there is.
@@ -39,6 +49,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         memory: "m",
         constraint: "none",
         placement: Placement::Chain,
+        chunks: Chunks::Just(1),
         make: gpipe::gpipe,
     },
     ScheduleKind {
@@ -48,6 +59,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         memory: "min(p-r, m)",
         constraint: "none",
         placement: Placement::Chain,
+        chunks: Chunks::Just(1),
         make: one_f_one_b::one_f_one_b,
     },
 ];
@@ -66,45 +78,37 @@ pub fn find(name: &str) -> Result<&'static ScheduleKind, UnknownSchedule> {
 }
 
 impl ScheduleKind {
-    /// The rows for so many ranks and micro-batches; the error says which constraint fails.
-    pub fn make(&self, costs: &StageCosts, ranks: u32, microbatches: u32) -> Result<Schedule, String> {
-        let stages = self.placement.stages(ranks);
+    /// The pipeline that this kind runs, with so many chunks or, at `None`, as many as it has by itself.
+    ///
+    /// # Errors
+    /// The kind does not have so many chunks.
+    pub fn pipeline(&self, ranks: u32, chunks: Option<u32>, microbatches: u32) -> Result<Pipeline, String> {
+        let (least, most) = match self.chunks {
+            Chunks::Just(number) => (number, number),
+            Chunks::From(least) => (least, u32::MAX),
+        };
+        let chunks = chunks.unwrap_or(least);
+        if !(least..=most).contains(&chunks) {
+            let or_more = if most > least { " or more" } else { "" };
+            let s = if least == 1 { "" } else { "s" };
+            return Err(format!("it has {least}{or_more} chunk{s} per rank, not {chunks}"));
+        }
+        Ok(Pipeline { chunks, ..Pipeline::new(self.placement, ranks, microbatches) })
+    }
+
+    /// The rows for a pipeline of this kind; the error says which constraint fails.
+    ///
+    /// # Errors
+    /// A constraint of the kind fails.
+    pub fn make(&self, costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+        if pipeline.placement != self.placement {
+            return Err(format!("its stages lie as a {}, not as a {}", self.placement, pipeline.placement));
+        }
+        let (stages, ranks) = (pipeline.stages(), pipeline.ranks);
         if costs.stages() != stages {
             return Err(format!("a {} on {ranks} ranks has {stages} stages, not {}", self.placement, costs.stages()));
         }
-        (self.make)(costs, ranks, microbatches)
-    }
-}
-
-/// Which rank holds which stage.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Placement {
-    /// Stage s on rank s.
-    Chain,
-}
-
-impl Placement {
-    /// How many stages so many ranks hold.
-    pub fn stages(self, ranks: u32) -> u32 {
-        match self {
-            Placement::Chain => ranks,
-        }
-    }
-
-    /// The rank that holds a stage.
-    pub fn rank(self, stage: u32) -> u32 {
-        match self {
-            Placement::Chain => stage,
-        }
-    }
-}
-
-impl fmt::Display for Placement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Placement::Chain => "chain",
-        })
+        (self.make)(costs, pipeline)
     }
 }
 
@@ -127,10 +131,14 @@ fn split_action(action: &Action) -> impl Iterator<Item = Action> + use<> {
     std::iter::once(first).chain(second)
 }
 
-/// A row of single actions of one stage, with what ends a step: reduce, norm, update.
+/// A row of single actions of one stage, with what ends a step.
 fn row_of(stage: u32, actions: impl IntoIterator<Item = (Kind, u32)>) -> Vec<Action> {
-    let work = actions.into_iter().map(|(kind, microbatch)| Item::new(kind, stage, microbatch));
-    work.chain([Kind::R, Kind::N, Kind::U].map(Item::step)).map(Action::One).collect()
+    ended(actions.into_iter().map(|(kind, microbatch)| Action::One(Item::new(kind, stage, microbatch))))
+}
+
+/// A row with what ends a step: reduce, norm, update.
+pub(crate) fn ended(work: impl IntoIterator<Item = Action>) -> Vec<Action> {
+    work.into_iter().chain([Kind::R, Kind::N, Kind::U].map(|kind| Action::One(Item::step(kind)))).collect()
 }
 
 #[cfg(test)]

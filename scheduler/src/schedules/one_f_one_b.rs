@@ -2,6 +2,7 @@
 
 use super::row_of;
 use crate::costs::StageCosts;
+use crate::placement::Pipeline;
 use ir::schedule::{Kind, Schedule};
 
 /// 1F1B (PipeDream-Flush, arXiv 2006.09503): rank r starts with `warm = min(p-1-r, m)` forwards, then alternates one
@@ -14,7 +15,8 @@ use ir::schedule::{Kind, Schedule};
 /// rank 1  .. F0 F1 ..... B0--- F2 B1--- F3 B2--- .. B3--- .....
 /// rank 2  ..... F0 B0--- F1 B1--- F2 B2--- F3 B3--- ...........
 /// ```
-pub(super) fn one_f_one_b(_: &StageCosts, ranks: u32, microbatches: u32) -> Result<Schedule, String> {
+pub(super) fn one_f_one_b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+    let Pipeline { ranks, microbatches, .. } = *pipeline;
     let rows = (0..ranks)
         .map(|rank| {
             let warm = (ranks - 1 - rank).min(microbatches);

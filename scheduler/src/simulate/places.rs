@@ -91,6 +91,11 @@ impl Places {
         self.by_pass[need.pass as usize][need.cell]
     }
 
+    /// The stage that makes what is needed.
+    pub(super) fn stage(&self, need: Need) -> usize {
+        need.cell / (self.microbatches * self.slices)
+    }
+
     /// What an item makes; `None` if it is not an F, I, W or B of a stage and a micro-batch.
     pub(super) fn made_by(&self, item: Item) -> Option<Need> {
         let (stage, microbatch) = (item.stage? as usize, item.microbatch? as usize);

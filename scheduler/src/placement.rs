@@ -1,0 +1,116 @@
+//! How the stages of a pipeline lie on its ranks: all that a schedule's rule depends on beside the costs.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Which rank holds which stage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// Stage s on rank s.
+    Chain,
+    /// Stage s on rank s mod p: after the last rank comes the first.
+    Loop,
+    /// To and fro: with two chunks stages 0..p on ranks 0..p, stages p..2p on ranks p-1..=0; with more, on it goes.
+    V,
+    /// Two chains over the same ranks, each with its own copy of the parameters: stage s on rank s for the first half of
+    /// the micro-batches, on rank p-1-s for the second.
+    Bidirectional,
+}
+
+impl Placement {
+    /// All of them.
+    pub const ALL: [Placement; 4] = [Placement::Chain, Placement::Loop, Placement::V, Placement::Bidirectional];
+
+    /// Stages per rank where nothing else is asked for.
+    pub fn chunks(self) -> u32 {
+        if self == Placement::Chain { 1 } else { 2 }
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Placement::Chain => "chain",
+            Placement::Loop => "loop",
+            Placement::V => "v",
+            Placement::Bidirectional => "bidirectional",
+        })
+    }
+}
+
+/// A pipeline: what lies where, and how much goes through it in a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pipeline {
+    /// Which rank holds which stage.
+    pub placement: Placement,
+    /// Pipeline ranks, p.
+    pub ranks: u32,
+    /// Stages on each rank, v. One in a chain; two in two chains, one of each.
+    pub chunks: u32,
+    /// Micro-batches of a step, m; of both directions together.
+    pub microbatches: u32,
+    /// Slices of each micro-batch's sequence, q; 1 where it is whole.
+    pub slices: u32,
+    /// How many micro-batches go through a chunk before the rank turns to its next one; `None`: as the kind has it.
+    pub group: Option<u32>,
+}
+
+impl Pipeline {
+    /// A pipeline with the chunks that its placement has by itself, of whole micro-batches.
+    pub fn new(placement: Placement, ranks: u32, microbatches: u32) -> Pipeline {
+        Pipeline { placement, ranks, chunks: placement.chunks(), microbatches, slices: 1, group: None }
+    }
+
+    /// Number of stages, S.
+    pub fn stages(&self) -> u32 {
+        match self.placement {
+            Placement::Chain | Placement::Bidirectional => self.ranks,
+            Placement::Loop | Placement::V => self.ranks.saturating_mul(self.chunks),
+        }
+    }
+
+    /// The rank that runs a stage for a micro-batch.
+    pub fn rank(&self, stage: u32, microbatch: u32) -> u32 {
+        let (round, place) = (stage / self.ranks, stage % self.ranks);
+        let back = match self.placement {
+            Placement::Chain | Placement::Loop => false,
+            Placement::V => round % 2 == 1,
+            Placement::Bidirectional => self.goes_up(microbatch),
+        };
+        if back { self.ranks - 1 - place } else { place }
+    }
+
+    /// The stages of a rank, in the order of the model; of a micro-batch's direction in two chains.
+    pub fn stages_of(&self, rank: u32, microbatch: u32) -> impl Iterator<Item = u32> + use<> {
+        let pipeline = *self;
+        (0..self.stages()).filter(move |&stage| pipeline.rank(stage, microbatch) == rank)
+    }
+
+    /// Whether a micro-batch enters at the last rank: in two chains the first `ceil(m/2)` enter at rank 0.
+    pub fn goes_up(&self, microbatch: u32) -> bool {
+        self.placement == Placement::Bidirectional && microbatch >= self.microbatches.div_ceil(2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranks(placement: Placement, chunks: u32, microbatch: u32) -> Vec<u32> {
+        let pipeline = Pipeline { chunks, ..Pipeline::new(placement, 3, 4) };
+        (0..pipeline.stages()).map(|stage| pipeline.rank(stage, microbatch)).collect()
+    }
+
+    #[test]
+    fn stages_lie_where_the_placement_says() {
+        assert_eq!(ranks(Placement::Chain, 1, 3), [0, 1, 2]);
+        assert_eq!(ranks(Placement::Loop, 2, 3), [0, 1, 2, 0, 1, 2]);
+        assert_eq!(ranks(Placement::V, 2, 0), [0, 1, 2, 2, 1, 0]);
+        assert_eq!(ranks(Placement::V, 3, 0), [0, 1, 2, 2, 1, 0, 0, 1, 2]);
+        assert_eq!(ranks(Placement::Bidirectional, 2, 1), [0, 1, 2]);
+        assert_eq!(ranks(Placement::Bidirectional, 2, 2), [2, 1, 0]);
+        let v = Pipeline::new(Placement::V, 3, 4);
+        assert_eq!(v.stages_of(1, 0).collect::<Vec<_>>(), [1, 4]);
+    }
+}

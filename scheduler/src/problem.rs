@@ -1,0 +1,45 @@
+//! What is asked of a schedule: the pipeline and its costs, what is to be small, and how long to search.
+
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+use serde::{Deserialize, Serialize};
+use std::time::Instant;
+
+/// How backwards are run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backward {
+    /// As the kind has it.
+    #[default]
+    Auto,
+    /// As one: B.
+    Fused,
+    /// I, then W.
+    Split,
+}
+
+/// What is to be small.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Objective {
+    /// The end of the last action.
+    #[default]
+    Makespan,
+    /// The longest of the ranks' own spans.
+    Span,
+}
+
+/// A schedule to be found.
+#[derive(Clone, Copy, Debug)]
+pub struct Problem<'a> {
+    /// What each stage takes, and what each rank may hold.
+    pub costs: &'a StageCosts,
+    /// What lies where.
+    pub pipeline: &'a Pipeline,
+    /// What is to be small.
+    pub objective: Objective,
+    /// Whether I and W may be parted.
+    pub backward: Backward,
+    /// When to stop; `None`: after a fixed amount of work, so that the answer does not depend on the machine.
+    pub deadline: Option<Instant>,
+}
