@@ -82,7 +82,7 @@ fn what_cannot_be_is_said() {
     let none = ScheduleRequest { stages: 0, ..good.clone() };
     assert_eq!(message(none), "`stages` is 0, but must be 1 or more");
     let chunks = ScheduleRequest { chunks: Some(2), ..good.clone() };
-    assert_eq!(message(chunks), "`1f1b` cannot be had: it has one chunk per rank, not 2");
+    assert_eq!(message(chunks), "`1f1b` cannot be had: it has 1 chunk per rank, not 2");
     let vast = ScheduleRequest { microbatches: u32::MAX, ..good.clone() };
     assert_eq!(message(vast), "4 stages x 4294967295 micro-batches are more than 1048576");
     let costs = CostsFile { f: crate::costs::PerStage::Each(vec![1.0]), ..CostsFile::default() };
