@@ -42,5 +42,6 @@ impl Debug {
 
 fn say_stage((index, stage): (usize, &Stage)) {
     let (runs, cost) = (stage.parts.iter().map(|part| part.instances.len()).sum::<usize>(), stage.cost);
-    eprintln!("stage {index} on rank {}: {runs} blocks, F {} s, I {} s, W {} s", stage.rank, cost.f, cost.i, cost.w);
+    let ranks = &stage.ranks;
+    eprintln!("stage {index} on {ranks:?}: {runs} blocks, F {} s, I {} s, W {} s", cost.f, cost.i, cost.w);
 }

@@ -1,4 +1,4 @@
-//! The layout grammar of `--mesh`: `dp=2,tp=2,pp=2,sp=true,zero=1,mbs=4,schedule=1f1b,order=pp,dp,tp,stages=3,5`.
+//! The layout grammar of `--mesh`: `dp=2,tp=2,pp=2,sp=true,zero=1,mbs=4,schedule=1f1b,vp=1,order=pp,dp,tp,stages=3,5`.
 //!
 //! Items are parted by commas; one without `=` goes on with the list before it. Degrees left out are 1.
 
@@ -7,16 +7,16 @@ use ir::catalogue::Code;
 use ir::diag::nearest;
 use ir::goal::Layout;
 use ir::limits;
+use scheduler::schedules;
 
 /// The keys that may stand in a layout.
-pub const KEYS: [&str; 9] = ["dp", "tp", "pp", "sp", "zero", "mbs", "schedule", "order", "stages"];
+pub const KEYS: [&str; 11] = ["dp", "tp", "pp", "vp", "sp", "zero", "mbs", "schedule", "group", "order", "stages"];
 
 /// Keys of the grammar that this version does not know how to obey, and what each would be.
-const ABSENT: [(&str, &str); 9] = [
+const ABSENT: [(&str, &str); 8] = [
     ("cp", "context parallelism"),
     ("ep", "expert parallelism"),
     ("etp", "tensor parallelism within experts"),
-    ("vp", "several stages per pipeline rank"),
     ("shard", "the size of a ZeRO group"),
     ("recompute", "activation recomputation"),
     ("offload", "offload to the host"),
@@ -49,9 +49,12 @@ pub fn says(text: &str, key: &str) -> bool {
 
 /// The layout in full, as `parse` reads it back.
 pub fn print(layout: &Layout) -> String {
-    let Layout { dp, tp, pp, sp, zero, mbs, schedule, order, stages } = layout;
+    let Layout { dp, tp, pp, sp, zero, mbs, schedule, vp, group, order, stages } = layout;
     let mut text =
         format!("dp={dp},tp={tp},pp={pp},sp={sp},zero={zero},mbs={mbs},schedule={schedule},order={}", order.join(","));
+    for (key, value) in [("vp", vp), ("group", group)] {
+        text += &value.map_or_else(String::new, |value| format!(",{key}={value}"));
+    }
     if !stages.is_empty() {
         let stages: Vec<String> = stages.iter().map(u32::to_string).collect();
         text += &format!(",stages={}", stages.join(","));
@@ -64,7 +67,9 @@ pub fn print(layout: &Layout) -> String {
 /// # Errors
 /// It cannot.
 pub fn check(layout: &Layout) -> Result<(), Error> {
-    for (key, value) in [("dp", layout.dp), ("tp", layout.tp), ("pp", layout.pp), ("mbs", layout.mbs)] {
+    let optional = [("vp", layout.vp), ("group", layout.group)].map(|(key, value)| (key, value.map_or(1, u64::from)));
+    let degrees = [("dp", layout.dp), ("tp", layout.tp), ("pp", layout.pp), ("mbs", layout.mbs)];
+    for (key, value) in degrees.into_iter().chain(optional) {
         if value == 0 {
             return Err(wrong(format!("`{key}` is 0, but must be 1 or more")));
         }
@@ -81,15 +86,24 @@ pub fn check(layout: &Layout) -> Result<(), Error> {
     if order != ["dp", "pp", "tp"] {
         return Err(wrong(format!("`order={}` does not name each of pp, dp and tp once", layout.order.join(","))));
     }
-    if !layout.stages.is_empty() && layout.stages.len() as u64 != layout.pp - 1 {
-        return Err(wrong(format!(
-            "`stages` names the first block run of each stage but the first: {} of them for pp={}, not {}",
-            layout.pp - 1,
-            layout.pp,
-            layout.stages.len()
-        )));
+    check_starts(layout)
+}
+
+/// As many starts as stages but the first. A schedule that there is not, or not so, is refused where it is made.
+fn check_starts(layout: &Layout) -> Result<(), Error> {
+    let kind = schedules::find(&layout.schedule).ok().filter(|_| !layout.stages.is_empty());
+    let pipeline = kind.and_then(|kind| kind.pipeline(layout.pp as u32, layout.vp, 1).ok());
+    let Some(starts) = pipeline.map(|pipeline| pipeline.stages() as usize - 1) else { return Ok(()) };
+    if layout.stages.len() == starts {
+        return Ok(());
     }
-    Ok(())
+    let vp = layout.vp.map_or_else(String::new, |vp| format!(",vp={vp}"));
+    Err(wrong(format!(
+        "`stages` names the first block run of each stage but the first: {starts} of them for pp={}{vp},schedule={}, not {}",
+        layout.pp,
+        layout.schedule,
+        layout.stages.len()
+    )))
 }
 
 /// The items as key and values, in the order of the text.
@@ -122,6 +136,8 @@ fn set(layout: &mut Layout, key: &str, values: &[&str]) -> Result<(), Error> {
         "zero" => layout.zero = number(key, value)?,
         "mbs" => layout.mbs = number(key, value)?,
         "schedule" => layout.schedule = value.to_string(),
+        "vp" => layout.vp = Some(number(key, value)?),
+        "group" => layout.group = Some(number(key, value)?),
         "order" => layout.order = values.iter().map(|axis| axis.to_string()).collect(),
         "stages" => layout.stages = values.iter().map(|first| number(key, first)).collect::<Result<_, _>>()?,
         _ => return Err(unknown(key)),
@@ -159,8 +175,9 @@ mod tests {
 
     #[test]
     fn a_layout_comes_back() {
-        let layout = parse("tp=2, pp=3, order=pp,tp,dp, sp=true, stages=2,5, zero=1").unwrap();
+        let layout = parse("tp=2, pp=3, vp=1, group=4, order=pp,tp,dp, sp=true, stages=2,5, zero=1").unwrap();
         assert_eq!((layout.dp, layout.tp, layout.pp, layout.sp, layout.zero), (1, 2, 3, true, 1));
+        assert_eq!((layout.vp, layout.group), (Some(1), Some(4)));
         assert_eq!((layout.order.join(" "), layout.stages.clone()), ("pp tp dp".to_string(), vec![2, 5]));
         assert_eq!(parse(&print(&layout)).unwrap(), layout);
         assert_eq!(parse("").unwrap(), Layout::default());
@@ -177,6 +194,7 @@ mod tests {
             (",,", "is empty"),
             ("dp=2,,tp=2", "is empty"),
             ("tp=0", "1 or more"),
+            ("vp=0", "1 or more"),
             ("order=pp,dp", "each of pp, dp and tp once"),
             ("pp=2,stages=1,2", "1 of them for pp=2"),
             ("cp=2", "context parallelism"),

@@ -19,6 +19,7 @@ use scheduler::check;
 use scheduler::cut::{CutError, cut, cut_at, stage_costs};
 use scheduler::emit::{EmitError, emit};
 use scheduler::memory::memory;
+use scheduler::placement::Pipeline;
 use scheduler::schedules::{self, UnknownSchedule};
 
 /// How a model is to be compiled.
@@ -196,7 +197,7 @@ pub fn compile(
             check_schedule(&staged, &given, request).map_err(CompileError::Rows)?;
             given
         }
-        None => schedule(&staged, request)?,
+        None => schedule(&file.model, &staged, request)?,
     };
     file.schedule = Some(schedule.clone());
     observer("schedule", &file);
@@ -266,24 +267,33 @@ fn checked(pass: &'static str, model: &Model) -> Result<(), CompileError> {
     found.map_err(|found| CompileError::Misplanned { pass, found })
 }
 
-fn cut_model(model: &Model, request: &CompileRequest, cluster: &Cluster) -> Result<Staged, CompileError> {
-    let stages = model.mesh.pipeline().map_or(1, |axis| model.mesh.axes[axis].size);
-    let starts = &request.goal.layout.stages;
-    if starts.is_empty() {
-        return Ok(cut(model, stages as u32, cluster)?);
-    }
-    let starts: Vec<usize> = std::iter::once(0).chain(starts.iter().map(|&start| start as usize)).collect();
-    Ok(cut_at(model, &starts, cluster)?)
+/// The pipeline of a layout's schedule on the ranks of the mesh.
+fn pipeline_of(model: &Model, request: &CompileRequest) -> Result<Pipeline, CompileError> {
+    let layout = &request.goal.layout;
+    let ranks = model.mesh.pipeline().map_or(1, |axis| model.mesh.axes[axis].size);
+    let pipeline = schedules::find(&layout.schedule)?.pipeline(ranks as u32, layout.vp, request.microbatches);
+    let pipeline = pipeline.map_err(CompileError::Schedule)?;
+    Ok(Pipeline { group: layout.group.or(pipeline.group), ..pipeline })
 }
 
-fn schedule(staged: &Staged, request: &CompileRequest) -> Result<Schedule, CompileError> {
+fn cut_model(model: &Model, request: &CompileRequest, cluster: &Cluster) -> Result<Staged, CompileError> {
+    let pipeline = pipeline_of(model, request)?;
+    let starts = &request.goal.layout.stages;
+    if starts.is_empty() {
+        return Ok(cut(model, &pipeline, cluster)?);
+    }
+    let starts: Vec<usize> = std::iter::once(0).chain(starts.iter().map(|&start| start as usize)).collect();
+    Ok(cut_at(model, &starts, &pipeline, cluster)?)
+}
+
+fn schedule(model: &Model, staged: &Staged, request: &CompileRequest) -> Result<Schedule, CompileError> {
     let kind = schedules::find(&request.goal.layout.schedule)?;
-    let ranks = staged.stages.iter().map(|stage| stage.rank).max().unwrap_or(0).saturating_add(1);
-    let pipeline = kind.pipeline(ranks, None, request.microbatches).map_err(CompileError::Schedule)?;
-    for (stage, ours) in staged.stages.iter().enumerate() {
-        let rank = pipeline.rank(stage as u32, 0);
-        if ours.rank != rank {
-            let why = format!("stage {stage} lies on rank {}, but `{}` has it on rank {rank}", ours.rank, kind.name);
+    let pipeline = pipeline_of(model, request)?;
+    for (stage, (ours, ranks)) in staged.stages.iter().zip(pipeline.owners()).enumerate() {
+        if ours.ranks != ranks {
+            let text = |ranks: &[u32]| ranks.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
+            let (is, wanted) = (text(&ours.ranks), text(&ranks));
+            let why = format!("stage {stage} lies on rank {is}, but `{}` has it on rank {wanted}", kind.name);
             return Err(CompileError::Schedule(why));
         }
     }
@@ -294,8 +304,8 @@ fn schedule(staged: &Staged, request: &CompileRequest) -> Result<Schedule, Compi
 }
 
 fn check_schedule(staged: &Staged, schedule: &Schedule, request: &CompileRequest) -> Result<(), Vec<check::Violation>> {
-    let rank_of = |stage: u32, _: u32| staged.stages.get(stage as usize).map_or(u32::MAX, |stage| stage.rank);
-    let costs = stage_costs(staged, 0.0);
-    let found = check::check(schedule, &costs, request.microbatches, rank_of);
+    let microbatches = request.microbatches;
+    let rank_of = |stage: u32, mb: u32| staged.stages.get(stage as usize).map_or(u32::MAX, |s| s.rank(mb, microbatches));
+    let found = check::check(schedule, &stage_costs(staged, 0.0), microbatches, rank_of);
     if found.is_empty() { Ok(()) } else { Err(found) }
 }

@@ -33,7 +33,7 @@ pub struct Layout {
     pub dp: u64,
     /// Tensor parallel degree.
     pub tp: u64,
-    /// Pipeline stages.
+    /// Pipeline parallel degree: ranks, each with `vp` stages.
     pub pp: u64,
     /// Sequence parallelism: the residual stream is sharded over tp along the sequence.
     pub sp: bool,
@@ -43,6 +43,10 @@ pub struct Layout {
     pub mbs: u64,
     /// The pipeline schedule.
     pub schedule: String,
+    /// Stages per pipeline rank; left out: as the schedule has it by itself.
+    pub vp: Option<u32>,
+    /// Micro-batches that go through one stage of a rank before its next one; left out: as the schedule has it by itself.
+    pub group: Option<u32>,
     /// Rank order, outermost first.
     pub order: Vec<String>,
     /// The first block run of each stage but the first; empty: balanced by cost.
@@ -53,7 +57,19 @@ impl Default for Layout {
     fn default() -> Layout {
         let order = Layout::AXES.map(str::to_string).to_vec();
         let schedule = "1f1b".to_string();
-        Layout { dp: 1, tp: 1, pp: 1, sp: false, zero: 0, mbs: 1, schedule, order, stages: Vec::new() }
+        Layout {
+            dp: 1,
+            tp: 1,
+            pp: 1,
+            sp: false,
+            zero: 0,
+            mbs: 1,
+            schedule,
+            vp: None,
+            group: None,
+            order,
+            stages: Vec::new(),
+        }
     }
 }
 

@@ -6,6 +6,9 @@
 //!   stage 1 rank 1: @layer[2..4], @head  f=0.0014 i=0.0013 w=0.001 kept=90112 crossing=8192 state=1048576
 //! }
 //! ```
+//!
+//! `rank 0+3`: two ranks hold the stage, each with its own copy of the parameters; the first half of the micro-batches runs
+//! on rank 0, the second on rank 3.
 
 use std::ops::Range;
 
@@ -38,12 +41,21 @@ pub struct StageCost {
 /// An interval of the call list.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stage {
-    /// The pipeline rank that runs it.
-    pub rank: u32,
+    /// The pipeline ranks that hold it: one, or those of its copies. The first updates its parameters.
+    pub ranks: Vec<u32>,
     /// Its parts in order.
     pub parts: Vec<Part>,
     /// Its costs.
     pub cost: StageCost,
+}
+
+impl Stage {
+    /// The rank that runs it for a micro-batch of a step of so many: they are dealt out in order, each rank an equal run of
+    /// them but for the last, whose run may be shorter.
+    pub fn rank(&self, microbatch: u32, microbatches: u32) -> u32 {
+        let run = microbatches.div_ceil(self.ranks.len() as u32).max(1);
+        self.ranks[((microbatch / run) as usize).min(self.ranks.len() - 1)]
+    }
 }
 
 /// The stages in order.

@@ -32,7 +32,7 @@ impl Coded for EmitError {
     fn code(&self) -> Option<Code> {
         Some(match self {
             EmitError::NotDifferentiated | EmitError::NotPlanned { .. } => Code::NotPlanned,
-            EmitError::Stages => Code::BadStages,
+            EmitError::Stages | EmitError::Copies { .. } => Code::BadStages,
             EmitError::Item { .. } | EmitError::Early { .. } | EmitError::Mail { .. } => Code::OrderViolated,
             EmitError::Boundary { .. }
             | EmitError::Unused { .. }
@@ -45,6 +45,7 @@ impl Coded for EmitError {
     fn help(&self) -> Option<String> {
         let help = match self {
             EmitError::NotDifferentiated | EmitError::NotPlanned { .. } => "compile the model from level 1",
+            EmitError::Copies { .. } => "take more micro-batches, or a schedule of one chain",
             EmitError::Stages => "cut the model again: leave out the `staged` item, or correct it",
             EmitError::Item { .. } | EmitError::Early { .. } | EmitError::Mail { .. } => {
                 "correct the rows, or leave the `schedule` item out"

@@ -3,11 +3,14 @@
 use crate::costs::StageCosts;
 use crate::emit::keep::kept;
 use crate::emit::runs_of;
+use crate::placement::Pipeline;
 use cost::{Cluster, seconds_of_section};
 use ir::graph::{ArgKind, Block, Model, ParamInstance, SectionKind};
 use ir::ids::{BlockId, Value};
 use ir::staged::{Part, Stage, StageCost, Staged};
 use std::collections::{HashMap, HashSet};
+
+mod balance;
 
 /// Why a model cannot be cut so.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -24,8 +27,10 @@ pub enum CutError {
         runs: usize,
     },
     /// Given stages must start at 0 and ascend.
-    #[error("stages must start with run 0 and ascend within the {runs} runs of the model, not at {starts:?}")]
+    #[error("{stages} stages must start with run 0 and ascend within the {runs} runs of the model, not at {starts:?}")]
     Starts {
+        /// How many stages there are.
+        stages: u32,
         /// What was given.
         starts: Vec<usize>,
         /// How many runs there are.
@@ -33,12 +38,13 @@ pub enum CutError {
     },
 }
 
-/// Cuts the runs of blocks into so many stages that the slowest (by F + I + W) is as fast as can be; among those, the
-/// stages with the smallest sum of squares; among those, the earliest cuts. Exact, in time stages x runs^2.
+/// Cuts the runs of blocks into the stages of a pipeline: the slowest rank (by F + I + W of its stages) is as fast as can be,
+/// then the slowest stage. Exact where a rank holds one stage; else as [`balance`] says.
 ///
 /// # Errors
 /// More stages than runs, or none of either.
-pub fn cut(model: &Model, stages: u32, cluster: &Cluster) -> Result<Staged, CutError> {
+pub fn cut(model: &Model, pipeline: &Pipeline, cluster: &Cluster) -> Result<Staged, CutError> {
+    let stages = pipeline.stages();
     let prices = prices(model, cluster);
     let weights: Vec<u128> = runs_of(model).map(|(call, _)| picoseconds(&prices[&model.calls[call].block])).collect();
     if weights.is_empty() {
@@ -47,23 +53,30 @@ pub fn cut(model: &Model, stages: u32, cluster: &Cluster) -> Result<Staged, CutE
     if stages == 0 || stages as usize > weights.len() {
         return Err(CutError::TooMany { stages, runs: weights.len() });
     }
-    Ok(staged(model, &best_starts(&weights, stages as usize), &prices))
+    let owners = pipeline.owners();
+    Ok(staged(model, &balance::starts(&weights, &owners, pipeline.ranks), owners, &prices))
 }
 
 /// Cuts at the given places: `starts[s]` is the first run of stage s, counted over all calls and their instances.
 ///
 /// # Errors
-/// Starts that do not begin with 0, do not ascend, or exceed the runs.
-pub fn cut_at(model: &Model, starts: &[usize], cluster: &Cluster) -> Result<Staged, CutError> {
+/// Not one start for each stage; starts that do not begin with 0, do not ascend, or exceed the runs.
+pub fn cut_at(
+    model: &Model,
+    starts: &[usize],
+    pipeline: &Pipeline,
+    cluster: &Cluster,
+) -> Result<Staged, CutError> {
     let runs = runs_of(model).count();
     if runs == 0 {
         return Err(CutError::Empty);
     }
     let ascending = starts.windows(2).all(|pair| pair[0] < pair[1]);
-    if starts.first() != Some(&0) || !ascending || starts.last().is_some_and(|&last| last >= runs) {
-        return Err(CutError::Starts { starts: starts.to_vec(), runs });
+    let fits = starts.len() == pipeline.stages() as usize && starts.first() == Some(&0);
+    if !fits || !ascending || starts.last().is_some_and(|&last| last >= runs) {
+        return Err(CutError::Starts { starts: starts.to_vec(), stages: pipeline.stages(), runs });
     }
-    Ok(staged(model, starts, &prices(model, cluster)))
+    Ok(staged(model, starts, pipeline.owners(), &prices(model, cluster)))
 }
 
 /// The costs of stages for schedules, in seconds and bytes, with a hop of `comm` seconds.
@@ -92,48 +105,15 @@ fn picoseconds(cost: &StageCost) -> u128 {
     ((cost.f + cost.i + cost.w) * 1e12).round() as u128
 }
 
-/// The first run of each stage. `best[k][i]` is the least of an objective for the runs from `i` in `k` stages.
-fn best_starts(weights: &[u128], stages: usize) -> Vec<usize> {
-    let longest = table(weights, stages, |stage, rest| Some(stage.max(rest)));
-    let limit = longest[stages][0].unwrap_or(u128::MAX);
-    let squares = table(weights, stages, |stage, rest| (stage <= limit).then_some(stage * stage + rest));
-    let mut starts = vec![0];
-    for left in (1..stages).rev() {
-        let from = starts[starts.len() - 1];
-        let mut stage = 0;
-        for end in from + 1..=weights.len() - left {
-            stage += weights[end - 1];
-            let whole = squares[left][end].filter(|_| stage <= limit).map(|rest| stage * stage + rest);
-            if whole.is_some() && whole == squares[left + 1][from] {
-                starts.push(end);
-                break;
-            }
-        }
-    }
-    starts
-}
-
-fn table(weights: &[u128], stages: usize, join: impl Fn(u128, u128) -> Option<u128>) -> Vec<Vec<Option<u128>>> {
-    let runs = weights.len();
-    let mut best = vec![vec![None; runs + 1]; stages + 1];
-    best[0][runs] = Some(0);
-    for count in 1..=stages {
-        for from in 0..=runs - count {
-            let mut stage = 0;
-            for end in from + 1..=runs {
-                stage += weights[end - 1];
-                let whole = best[count - 1][end].and_then(|rest| join(stage, rest));
-                best[count][from] = [best[count][from], whole].into_iter().flatten().min();
-            }
-        }
-    }
-    best
-}
-
-fn staged(model: &Model, starts: &[usize], prices: &HashMap<BlockId, StageCost>) -> Staged {
+fn staged(
+    model: &Model,
+    starts: &[usize],
+    owners: Vec<Vec<u32>>,
+    prices: &HashMap<BlockId, StageCost>,
+) -> Staged {
     let runs: Vec<(usize, u32)> = runs_of(model).collect();
     let ends = starts.iter().skip(1).copied().chain([runs.len()]);
-    let stage = |(rank, (&start, end)): (usize, (&usize, usize))| {
+    let stage = |(ranks, (&start, end)): (Vec<u32>, (&usize, usize))| {
         let mut parts: Vec<Part> = Vec::new();
         for &(call, instance) in &runs[start..end] {
             match parts.last_mut() {
@@ -151,9 +131,9 @@ fn staged(model: &Model, starts: &[usize], prices: &HashMap<BlockId, StageCost>)
             cost.crossing += price.crossing;
         }
         (cost.f, cost.i, cost.w) = (to_picosecond(cost.f), to_picosecond(cost.i), to_picosecond(cost.w));
-        Stage { rank: rank as u32, parts, cost }
+        Stage { ranks, parts, cost }
     };
-    Staged { name: model.name.clone(), stages: starts.iter().zip(ends).enumerate().map(stage).collect() }
+    Staged { name: model.name.clone(), stages: owners.into_iter().zip(starts.iter().zip(ends)).map(stage).collect() }
 }
 
 /// What one run of each block costs and keeps; its state is counted with its instance.
@@ -195,41 +175,4 @@ fn state_bytes(model: &Model, runs: &[(usize, u32)]) -> u64 {
         }
     }
     bytes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// All cuts by brute force: (longest, squares, starts), the least of them.
-    fn by_trial(weights: &[u128], stages: usize) -> Vec<usize> {
-        fn all(from: usize, stages: usize, runs: usize) -> Vec<Vec<usize>> {
-            if stages == 1 {
-                return vec![vec![from]];
-            }
-            let rest = (from + 1..=runs - (stages - 1)).flat_map(|next| all(next, stages - 1, runs));
-            rest.map(|starts| [vec![from], starts].concat()).collect()
-        }
-        let score = |starts: &Vec<usize>| {
-            let ends = starts.iter().skip(1).copied().chain([weights.len()]);
-            let sums: Vec<u128> = starts.iter().zip(ends).map(|(&s, e)| weights[s..e].iter().sum()).collect();
-            (sums.iter().max().copied(), sums.iter().map(|s| s * s).sum::<u128>(), starts.clone())
-        };
-        all(0, stages, weights.len()).into_iter().min_by_key(score).unwrap()
-    }
-
-    #[test]
-    fn cuts_are_the_best_of_all() {
-        let mut state = 7u64;
-        for runs in 1..9 {
-            let mut next = || {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                u128::from(state >> 61)
-            };
-            let weights: Vec<u128> = (0..runs).map(|_| next()).collect();
-            for stages in 1..=runs {
-                assert_eq!(best_starts(&weights, stages), by_trial(&weights, stages), "{weights:?} in {stages}");
-            }
-        }
-    }
 }

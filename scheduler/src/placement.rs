@@ -81,6 +81,17 @@ impl Pipeline {
         if back { self.ranks - 1 - place } else { place }
     }
 
+    /// The ranks that hold each stage: in two chains that of the first half of the micro-batches and, if it is another, that
+    /// of the second.
+    pub fn owners(&self) -> Vec<Vec<u32>> {
+        let owners = |stage| {
+            let (first, mirrored) = (self.rank(stage, 0), self.ranks - 1 - stage % self.ranks);
+            let copied = self.placement == Placement::Bidirectional && mirrored != first;
+            if copied { vec![first, mirrored] } else { vec![first] }
+        };
+        (0..self.stages()).map(owners).collect()
+    }
+
     /// The stages of a rank, in the order of the model; of a micro-batch's direction in two chains.
     pub fn stages_of(&self, rank: u32, microbatch: u32) -> impl Iterator<Item = u32> + use<> {
         let pipeline = *self;
@@ -110,6 +121,9 @@ mod tests {
         assert_eq!(ranks(Placement::V, 3, 0), [0, 1, 2, 2, 1, 0, 0, 1, 2]);
         assert_eq!(ranks(Placement::Bidirectional, 2, 1), [0, 1, 2]);
         assert_eq!(ranks(Placement::Bidirectional, 2, 2), [2, 1, 0]);
+        let owners = |placement| Pipeline::new(placement, 3, 4).owners();
+        assert_eq!(owners(Placement::Bidirectional), [vec![0, 2], vec![1], vec![2, 0]]);
+        assert_eq!(owners(Placement::Chain), [[0], [1], [2]]);
         let v = Pipeline::new(Placement::V, 3, 4);
         assert_eq!(v.stages_of(1, 0).collect::<Vec<_>>(), [1, 4]);
     }

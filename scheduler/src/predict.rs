@@ -53,7 +53,7 @@ pub fn predict(
     let timeline = simulate(schedule, &stage_costs(staged, hop))?;
     let mut updates = vec![0.0; timeline.rows.len()];
     for stage in &staged.stages {
-        updates[stage.rank as usize] += stage.parts.iter().map(|part| update(model, part, cluster)).sum::<f64>();
+        updates[stage.ranks[0] as usize] += stage.parts.iter().map(|part| update(model, part, cluster)).sum::<f64>();
     }
     let ends = timeline.rows.iter().map(|row| row.last().map_or(0.0, |slot| slot.end));
     let last = ends.zip(updates).map(|(end, update)| end + update).fold(0.0, f64::max);

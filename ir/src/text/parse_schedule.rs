@@ -30,7 +30,10 @@ impl Parser<'_> {
         self.expect("stage")?;
         self.numbered(number, "stage")?;
         self.expect("rank")?;
-        let rank = self.int("a pipeline rank")?;
+        let mut ranks = vec![self.int("a pipeline rank")?];
+        while self.eat("+") {
+            ranks.push(self.int("a pipeline rank")?);
+        }
         self.expect(":")?;
         let mut parts = Vec::new();
         while self.at_kind(Token::At) {
@@ -43,7 +46,7 @@ impl Parser<'_> {
         while self.at_kind(Token::Ident) && !self.at("stage") {
             self.cost(&mut cost)?;
         }
-        Ok(Stage { rank, parts, cost })
+        Ok(Stage { ranks, parts, cost })
     }
 
     /// Rows and stages are counted from 0 without gaps.

@@ -133,5 +133,6 @@ fn print_stage(model: &Model, number: usize, stage: &Stage) -> String {
     let cost = &stage.cost;
     let seconds = [("f", cost.f), ("i", cost.i), ("w", cost.w)].map(|(name, s)| format!("{name}={}", print_float(s)));
     let bytes = format!("kept={} crossing={} state={}", cost.kept, cost.crossing, cost.state);
-    format!("  stage {number} rank {}: {} {} {bytes}\n", stage.rank, parts.join(", "), seconds.join(" "))
+    let ranks: Vec<String> = stage.ranks.iter().map(u32::to_string).collect();
+    format!("  stage {number} rank {}: {} {} {bytes}\n", ranks.join("+"), parts.join(", "), seconds.join(" "))
 }

@@ -16,8 +16,9 @@ pub(super) struct Members {
 }
 
 impl Row<'_> {
+    /// The runs whose parameters this rank updates.
     fn own_runs(&self) -> Vec<usize> {
-        (0..self.flow.runs.len()).filter(|&run| self.flow.runs[run].rank == self.rank).collect()
+        (0..self.flow.runs.len()).filter(|&run| self.flow.runs[run].ranks[0] == self.rank).collect()
     }
 
     /// N: the sums over all instances, then the step graph on every rank that updates.

@@ -4,7 +4,7 @@ use super::keep::forward_args;
 use super::{Bodies, EmitError};
 use ir::graph::{Block, Model, ParamInstance, ResultKind};
 use ir::ids::{BlockId, ModelValue, Value};
-use ir::staged::Staged;
+use ir::staged::{Stage, Staged};
 use ir::types::Type;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -29,7 +29,8 @@ pub(super) struct Run {
     pub(super) args: Vec<Origin>,
     /// Per result of the block; only those passed on.
     pub(super) results: Vec<Option<usize>>,
-    pub(super) rank: u32,
+    /// The ranks that hold it: more than one hold copies of its parameters, and the first updates them.
+    pub(super) ranks: Vec<u32>,
     pub(super) params: Vec<ParamInstance>,
 }
 
@@ -39,7 +40,7 @@ pub(super) struct Made {
     /// `x`, `x.3` where a repeat makes it.
     pub(super) name: String,
     pub(super) ty: Type,
-    pub(super) rank: u32,
+    pub(super) maker: usize,
     /// The runs that read it, once per argument, in order.
     pub(super) uses: Vec<usize>,
     /// (run, place among its differentiable arguments): those that give back a cotangent, in order.
@@ -53,18 +54,18 @@ pub(super) struct Slot {
     pub(super) index: usize,
 }
 
-/// A run, as (call, instance), and its rank.
-type Placed = ((usize, u32), u32);
+/// A run, as (call, instance), and its stage.
+type Placed = ((usize, u32), usize);
 
 /// All runs and values of a model, on their ranks.
-#[derive(Debug, Default)]
-pub(super) struct Flow {
+#[derive(Debug)]
+pub(super) struct Flow<'a> {
     pub(super) runs: Vec<Run>,
     pub(super) made: Vec<Made>,
     /// The runs of each stage.
     pub(super) stages: Vec<std::ops::Range<usize>>,
-    /// The rank of each stage.
-    pub(super) ranks: Vec<u32>,
+    staged: &'a Staged,
+    microbatches: u32,
 }
 
 /// The runs of a model in order: (call, instance).
@@ -72,17 +73,21 @@ pub(crate) fn runs_of(model: &Model) -> impl Iterator<Item = (usize, u32)> + '_ 
     model.calls.iter().enumerate().flat_map(|(index, call)| (0..call.instances()).map(move |i| (index, i)))
 }
 
-impl Flow {
-    pub(super) fn new(model: &Model, staged: &Staged) -> Result<Flow, EmitError> {
-        let mut flow = Flow::default();
-        let placed = flow.place(model, staged)?;
+impl<'a> Flow<'a> {
+    /// All runs of a model for so many micro-batches.
+    ///
+    /// # Errors
+    /// The stages do not cover the model in order, or lie on ranks that there are not.
+    pub(super) fn new(model: &Model, staged: &'a Staged, microbatches: u32) -> Result<Flow<'a>, EmitError> {
+        let mut flow = Flow { runs: Vec::new(), made: Vec::new(), stages: Vec::new(), staged, microbatches };
+        let placed = flow.place(model)?;
         let mut env: HashMap<ModelValue, Origin> =
             model.inputs.iter().map(|input| (input.value, Origin::Input(input.value))).collect();
         let mut calls_of: HashMap<BlockId, usize> = HashMap::new();
         for call in &model.calls {
             *calls_of.entry(call.block).or_default() += 1;
         }
-        for ((call_index, instance), rank) in placed {
+        for ((call_index, instance), stage) in placed {
             let call = &model.calls[call_index];
             let block = &model.blocks[call.block];
             let mut name = block.name.clone();
@@ -103,23 +108,24 @@ impl Flow {
             let args: Option<Vec<Origin>> = (0..forward_args(block).count()).map(origin).collect();
             let args = args.ok_or_else(|| EmitError::Boundary { run: name.clone(), what: "an argument" })?;
             let params = model.call_params(call, instance);
-            let run = Run { call: call_index, instance, block: call.block, name, args, results: vec![], rank, params };
+            let ranks = staged.stages[stage].ranks.clone();
+            let run = Run { call: call_index, instance, block: call.block, name, args, results: vec![], ranks, params };
             let made = flow.add_run(model, block, run)?;
             env.extend(call.results.iter().copied().zip(made.into_iter().map(Origin::Made)));
         }
         Ok(flow)
     }
 
-    /// The runs in order with their ranks; the stages must be just these.
-    fn place(&mut self, model: &Model, staged: &Staged) -> Result<Vec<Placed>, EmitError> {
+    /// The runs in order with their stages, which must be just these.
+    fn place(&mut self, model: &Model) -> Result<Vec<Placed>, EmitError> {
         let mut placed = Vec::new();
-        for stage in &staged.stages {
+        for (number, stage) in self.staged.stages.iter().enumerate() {
             let start = placed.len();
             for part in &stage.parts {
-                placed.extend(part.instances.clone().map(|instance| ((part.call, instance), stage.rank)));
+                placed.extend(part.instances.clone().map(|instance| ((part.call, instance), number)));
             }
             self.stages.push(start..placed.len());
-            self.ranks.push(stage.rank);
+            check_ranks(stage, super::pipeline_ranks(model), self.microbatches)?;
         }
         if !placed.iter().map(|(run, _)| *run).eq(runs_of(model)) {
             return Err(EmitError::Stages);
@@ -160,7 +166,7 @@ impl Flow {
             run.results.push(Some(self.made.len()));
             made.push(self.made.len());
             let ty = block.ty(value).clone();
-            self.made.push(Made { name, ty, rank: run.rank, uses: Vec::new(), cotangents: Vec::new() });
+            self.made.push(Made { name, ty, maker: index, uses: Vec::new(), cotangents: Vec::new() });
         }
         self.runs.push(run);
         Ok(made)
@@ -181,23 +187,56 @@ impl Flow {
         block.differentiable_args().enumerate().filter_map(slot).collect()
     }
 
-    /// How many arguments of runs on the rank read the value.
-    pub(super) fn local_uses(&self, made: usize, rank: u32) -> usize {
-        self.made[made].uses.iter().filter(|&&run| self.runs[run].rank == rank).count()
+    /// The rank of a stage for a micro-batch; `None` where there is no such stage.
+    pub(super) fn stage_rank(&self, stage: u32, mb: u32) -> Option<u32> {
+        self.staged.stages.get(stage as usize).map(|stage| stage.rank(mb, self.microbatches))
+    }
+
+    /// The rank of a run for a micro-batch.
+    pub(super) fn rank(&self, run: usize, mb: u32) -> u32 {
+        let stage = self.stages.partition_point(|stage| stage.end <= run);
+        self.staged.stages[stage].rank(mb, self.microbatches)
+    }
+
+    /// The rank that makes a value for a micro-batch.
+    pub(super) fn maker(&self, made: usize, mb: u32) -> u32 {
+        self.rank(self.made[made].maker, mb)
+    }
+
+    /// How many arguments of runs on the rank read the value for a micro-batch.
+    pub(super) fn local_uses(&self, made: usize, mb: u32, rank: u32) -> usize {
+        self.made[made].uses.iter().filter(|&&run| self.rank(run, mb) == rank).count()
     }
 
     /// Bytes of the largest message between stages of one rank and those of its peer.
     pub(super) fn largest_message(&self, model: &Model) -> u64 {
-        let crosses = |made: &usize| !self.readers(*made).is_empty();
+        let crosses = |made: &usize| {
+            let maker = self.made[*made].maker;
+            self.made[*made].uses.iter().any(|&run| self.runs[run].ranks != self.runs[maker].ranks)
+        };
         let bytes = (0..self.made.len()).filter(crosses).map(|made| self.made[made].ty.local_bytes(&model.mesh));
         bytes.max().unwrap_or(0)
     }
 
-    /// The other ranks that read the value, ascending.
-    pub(super) fn readers(&self, made: usize) -> BTreeSet<u32> {
-        let ranks = self.made[made].uses.iter().map(|&run| self.runs[run].rank);
-        ranks.filter(|&rank| rank != self.made[made].rank).collect()
+    /// The other ranks that read the value for a micro-batch, ascending.
+    pub(super) fn readers(&self, made: usize, mb: u32) -> BTreeSet<u32> {
+        let ranks = self.made[made].uses.iter().map(|&run| self.rank(run, mb));
+        ranks.filter(|&rank| rank != self.maker(made, mb)).collect()
     }
+}
+
+/// The ranks of a stage must be there, each once, and each must have a micro-batch.
+fn check_ranks(stage: &Stage, ranks: u32, microbatches: u32) -> Result<(), EmitError> {
+    let last = (0..microbatches).next_back().map(|mb| stage.rank(mb, microbatches));
+    let inside = stage.ranks.iter().all(|&rank| rank < ranks);
+    let once = stage.ranks.iter().collect::<BTreeSet<_>>().len() == stage.ranks.len();
+    if !inside || !once {
+        return Err(EmitError::Stages);
+    }
+    if last != stage.ranks.last().copied() {
+        return Err(EmitError::Copies { copies: stage.ranks.len(), microbatches });
+    }
+    Ok(())
 }
 
 /// Parameters that several ranks hold.
@@ -212,17 +251,19 @@ pub(super) struct Holders {
 }
 
 impl Holders {
-    pub(super) fn new(model: &Model, flow: &Flow, bodies: &Bodies) -> Result<Holders, EmitError> {
+    pub(super) fn new(model: &Model, flow: &Flow<'_>, bodies: &Bodies) -> Result<Holders, EmitError> {
         let mut holders = Holders::default();
         for run in &flow.runs {
             let params = model.blocks[run.block].args_of(ir::graph::ArgKind::Param);
             for (value, &param) in params.zip(&run.params) {
-                holders.by_rank.entry(run.rank).or_default().insert(param);
                 let of_block = &bodies.blocks[&run.block];
-                if of_block.gradients.contains(&value) {
-                    holders.gradients.entry(param).or_default().insert(run.rank);
+                for &rank in &run.ranks {
+                    holders.by_rank.entry(rank).or_default().insert(param);
+                    if of_block.gradients.contains(&value) {
+                        holders.gradients.entry(param).or_default().insert(rank);
+                    }
                 }
-                if of_block.stores.contains(&value) && holders.owner.insert(param, run.rank).is_some() {
+                if of_block.stores.contains(&value) && holders.owner.insert(param, run.ranks[0]).is_some() {
                     let name = model.params[param.0].instance_name(param.1);
                     return Err(EmitError::UpdatedTwice { param: name });
                 }

@@ -2,48 +2,20 @@
 
 use super::flow::{Flow, Origin};
 use super::keep::forward_args;
-use super::row::{Invoke, Key, Mail, Message, Row};
+use super::row::{Invoke, Key, Row};
 use super::{Bodies, EmitError};
 use ir::graph::{Model, ResultKind, SectionKind};
 use ir::ids::{ModelValue, Reg};
 use ir::program::{BodyKind, Instr};
-use ir::schedule::{Action, Kind};
+use ir::schedule::Kind;
 use ir::types::Type;
 use std::collections::HashMap;
 
 /// The type of one of a value's cotangents.
-pub(super) fn cotangent_type<'a>(model: &'a Model, flow: &Flow, made: usize, index: usize) -> &'a Type {
+pub(super) fn cotangent_type<'a>(model: &'a Model, flow: &Flow<'_>, made: usize, index: usize) -> &'a Type {
     let (run, place) = flow.made[made].cotangents[index];
     let block = &model.blocks[flow.runs[run].block];
     block.ty(block[SectionKind::I].ret[place])
-}
-
-/// Who sends what to whom, in each rank's order.
-pub(super) fn mail(model: &Model, flow: &Flow, rows: &[Vec<Action>]) -> Mail {
-    let mut mail = Mail::new();
-    let mut post = |from, to, what| mail.entry((from, to)).or_default().push(Message { from, to, what });
-    for (rank, row) in rows.iter().enumerate() {
-        let rank = rank as u32;
-        for item in row.iter().flat_map(Action::items) {
-            let (Some(stage), Some(mb)) = (item.stage, item.microbatch) else { continue };
-            let runs = flow.stages[stage as usize].clone();
-            if item.kind == Kind::F {
-                for &made in runs.clone().flat_map(|run| flow.runs[run].results.iter().flatten()) {
-                    flow.readers(made).into_iter().for_each(|to| post(rank, to, Key::Value(made, mb)));
-                }
-            }
-            if matches!(item.kind, Kind::I | Kind::B) {
-                for slot in runs.rev().flat_map(|run| flow.slots(model, run)) {
-                    if let Origin::Made(made) = slot.origin
-                        && flow.made[made].rank != rank
-                    {
-                        post(rank, flow.made[made].rank, Key::Cotangent(made, slot.index, mb));
-                    }
-                }
-            }
-        }
-    }
-    mail
 }
 
 impl Row<'_> {
@@ -75,7 +47,7 @@ impl Row<'_> {
         let mut args = Vec::new();
         for (value, origin) in forward_args(block).zip(&run.args) {
             args.push(match *origin {
-                Origin::Made(made) => self.fetch(Key::Value(made, mb), self.flow.made[made].rank)?,
+                Origin::Made(made) => self.fetch(Key::Value(made, mb), self.flow.maker(made, mb))?,
                 Origin::Input(input) => match feeds.get(&input) {
                     Some(&(Some(reg), _)) => reg,
                     _ => {
@@ -137,10 +109,10 @@ impl Row<'_> {
             return Ok(());
         };
         let key = Key::Value(made, mb);
-        for to in self.flow.readers(made) {
+        for to in self.flow.readers(made, mb) {
             self.send(to, key, reg)?;
         }
-        match self.flow.local_uses(made, self.rank) {
+        match self.flow.local_uses(made, mb, self.rank) {
             0 => self.release(reg),
             uses => {
                 self.readers_left.insert(key, uses);
@@ -223,10 +195,11 @@ impl Row<'_> {
                 continue;
             };
             let key = Key::Cotangent(made, slot.index, mb);
-            if self.flow.made[made].rank == self.rank {
+            let to = self.flow.maker(made, mb);
+            if to == self.rank {
                 self.held.insert(key, reg);
             } else {
-                self.send(self.flow.made[made].rank, key, reg)?;
+                self.send(to, key, reg)?;
                 self.release(reg);
             }
         }
@@ -243,7 +216,7 @@ impl Row<'_> {
                 return Err(EmitError::Boundary { run: value.name.clone(), what: "the type of a cotangent" });
             }
             let key = Key::Cotangent(made, index, mb);
-            let reg = self.fetch(key, self.flow.runs[run].rank)?;
+            let reg = self.fetch(key, self.flow.rank(run, mb))?;
             self.held.remove(&key);
             match sum {
                 None => sum = Some(reg),
@@ -283,7 +256,7 @@ impl Row<'_> {
 }
 
 /// The name under which a result that is not passed on is added up: all losses are one.
-pub(super) fn total_name(model: &Model, flow: &Flow, run: usize, place: usize) -> String {
+pub(super) fn total_name(model: &Model, flow: &Flow<'_>, run: usize, place: usize) -> String {
     let block = &model.blocks[flow.runs[run].block];
     match block.results[place] {
         ResultKind::Loss => "loss".to_string(),

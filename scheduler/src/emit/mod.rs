@@ -4,6 +4,7 @@ mod body;
 mod finish;
 mod flow;
 pub(crate) mod keep;
+mod mail;
 mod microbatch;
 mod overlap;
 mod reduce;
@@ -18,8 +19,9 @@ use ir::graph::{Model, SectionKind};
 use ir::program::{BodyKind, Class, Program};
 use ir::schedule::{Action, Item, Kind, Schedule};
 use ir::staged::Staged;
+use mail::Mail;
 use reduce::Reductions;
-use row::{Mail, Row};
+use row::Row;
 
 /// Why no program can be made.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -46,6 +48,14 @@ pub enum EmitError {
     /// The stages are not the calls of the model in order, or name a rank that the mesh has not.
     #[error("the stages do not cover the calls of the model in order on the ranks of the mesh's `pp`")]
     Stages,
+    /// More copies of a stage than micro-batches can be dealt out to.
+    #[error("a stage that lies on {copies} ranks needs more than {microbatches} micro-batches, one for each of them")]
+    Copies {
+        /// Ranks that hold the stage.
+        copies: usize,
+        /// Micro-batches of a step.
+        microbatches: u32,
+    },
     /// An action that cannot be run where it stands.
     #[error("rank {rank}: `{item}` {why}")]
     Item {
@@ -124,7 +134,7 @@ pub fn emit(
 /// # Errors
 /// The stages are not those of the model.
 pub(crate) fn largest_message(model: &Model, staged: &Staged) -> Result<u64, EmitError> {
-    Ok(Flow::new(model, staged)?.largest_message(model))
+    Ok(Flow::new(model, staged, u32::MAX)?.largest_message(model))
 }
 
 /// The program of an evaluation: forwards of all micro-batches and the sums of their losses.
@@ -137,14 +147,16 @@ pub fn emit_forward(
     microbatches: u32,
     cluster: &Cluster,
 ) -> Result<Program, EmitError> {
-    let forwards = |rank: u32| {
-        let own = staged.stages.iter().enumerate().filter(move |(_, stage)| stage.rank == rank).map(|(s, _)| s as u32);
-        let stages: Vec<u32> = own.collect();
-        let items = (0..microbatches).flat_map(|mb| stages.iter().map(move |&stage| Item::new(Kind::F, stage, mb)));
-        let norm = Action::One(Item::step(Kind::N));
-        items.map(Action::One).chain([norm]).collect()
-    };
-    let rows: Vec<Vec<Action>> = (0..pipeline_ranks(model)).map(forwards).collect();
+    let mut rows: Vec<Vec<Action>> = vec![Vec::new(); pipeline_ranks(model) as usize];
+    // One after the other as they follow from each other: a micro-batch is a stage behind the one before it.
+    for wave in 0..microbatches + staged.stages.len() as u32 {
+        for (number, stage) in (0..).zip(&staged.stages) {
+            let Some(mb) = wave.checked_sub(number).filter(|&mb| mb < microbatches) else { continue };
+            let row = rows.get_mut(stage.rank(mb, microbatches) as usize).ok_or(EmitError::Stages)?;
+            row.push(Action::One(Item::new(Kind::F, number, mb)));
+        }
+    }
+    rows.iter_mut().for_each(|row| row.push(Action::One(Item::step(Kind::N))));
     program(model, staged, &rows, microbatches, Bodies::forward(model, cluster)?, "forward")
 }
 
@@ -160,15 +172,13 @@ fn program(
     mut bodies: Bodies,
     name: &str,
 ) -> Result<Program, EmitError> {
-    if staged.stages.iter().any(|stage| stage.rank >= pipeline_ranks(model))
-        || rows.len() != pipeline_ranks(model) as usize
-    {
+    if rows.len() != pipeline_ranks(model) as usize {
         return Err(EmitError::Stages);
     }
-    let flow = Flow::new(model, staged)?;
+    let flow = Flow::new(model, staged, microbatches)?;
     check_items(&flow, rows, microbatches)?;
     let holders = Holders::new(model, &flow, &bodies)?;
-    let mail = microbatch::mail(model, &flow, rows);
+    let mail = Mail::new(model, &flow, rows);
     let plan = Plan { model, flow: &flow, holders: &holders, members: members(model, &flow, &bodies), mail: &mail };
     let mut classes: Vec<Class> = Vec::new();
     for (rank, actions) in rows.iter().enumerate() {
@@ -184,16 +194,16 @@ fn program(
 }
 
 /// Actions must be known, and stand on the rank of their stage.
-fn check_items(flow: &Flow, rows: &[Vec<Action>], microbatches: u32) -> Result<(), EmitError> {
+fn check_items(flow: &Flow<'_>, rows: &[Vec<Action>], microbatches: u32) -> Result<(), EmitError> {
     for (rank, row) in rows.iter().enumerate() {
         for item in row.iter().flat_map(Action::items) {
             let rank = rank as u32;
-            let stage = item.stage.map(|stage| flow.ranks.get(stage as usize));
+            let stage = item.stage.map(|stage| flow.stage_rank(stage, item.microbatch.unwrap_or(0)));
             let why = match (item.kind, stage, item.microbatch) {
                 _ if item.slice.is_some() => "is a slice, which blocks do not have",
                 (Kind::R | Kind::N | Kind::U, None, None) => continue,
                 (Kind::R | Kind::N | Kind::U, ..) => "concerns all stages of a rank at once",
-                (Kind::F | Kind::I | Kind::W | Kind::B, Some(Some(&at)), Some(mb))
+                (Kind::F | Kind::I | Kind::W | Kind::B, Some(Some(at)), Some(mb))
                     if at == rank && mb < microbatches =>
                 {
                     continue;
@@ -209,16 +219,16 @@ fn check_items(flow: &Flow, rows: &[Vec<Action>], microbatches: u32) -> Result<(
     Ok(())
 }
 
-fn members(model: &Model, flow: &Flow, bodies: &Bodies) -> Members {
+fn members(model: &Model, flow: &Flow<'_>, bodies: &Bodies) -> Members {
     let mut members = Members::default();
     for (index, run) in flow.runs.iter().enumerate() {
         for place in (0..run.results.len()).filter(|&place| run.results[place].is_none()) {
             let ranks = members.totals.entry(microbatch::total_name(model, flow, index, place)).or_default();
-            ranks.push(run.rank);
+            ranks.extend(&run.ranks);
         }
         let returns = !model.blocks[run.block][SectionKind::U].ret.is_empty();
         if returns && bodies.get(run.block, BodyKind::R).is_some() {
-            members.squares.push(run.rank);
+            members.squares.push(run.ranks[0]);
         }
     }
     for ranks in members.totals.values_mut().chain([&mut members.squares]) {
@@ -231,7 +241,7 @@ fn members(model: &Model, flow: &Flow, bodies: &Bodies) -> Members {
 /// All that the rows of a program share.
 struct Plan<'a> {
     model: &'a Model,
-    flow: &'a Flow,
+    flow: &'a Flow<'a>,
     holders: &'a Holders,
     members: Members,
     mail: &'a Mail,

@@ -29,7 +29,7 @@ impl Reductions {
     /// What is to be reduced on a rank at the end of its actions.
     pub(super) fn new(
         model: &Model,
-        flow: &Flow,
+        flow: &Flow<'_>,
         holders: &Holders,
         bodies: &Bodies,
         (rank, actions): (u32, &[Action]),
@@ -43,7 +43,7 @@ impl Reductions {
         }
         let shared = holders.gradients.iter().filter(|(_, ranks)| ranks.len() > 1 && ranks.contains(&rank));
         reductions.shared = shared.map(|(&param, ranks)| (param, ranks.iter().copied().collect())).collect();
-        for run in (0..flow.runs.len()).filter(|&run| flow.runs[run].rank == rank) {
+        for run in (0..flow.runs.len()).filter(|&run| flow.runs[run].ranks[0] == rank) {
             reductions.left.extend(reduced(model, flow, bodies, run).map(|params| (run, params)));
         }
         reductions
@@ -55,20 +55,20 @@ impl Reductions {
 }
 
 /// The parameters that a run binds to some of its block's.
-fn bound(model: &Model, flow: &Flow, run: usize, wanted: impl Fn(Value) -> bool) -> Vec<ParamInstance> {
+fn bound(model: &Model, flow: &Flow<'_>, run: usize, wanted: impl Fn(Value) -> bool) -> Vec<ParamInstance> {
     let run = &flow.runs[run];
     let params = model.blocks[run.block].args_of(ArgKind::Param).zip(&run.params);
     params.filter(|(value, _)| wanted(*value)).map(|(_, &param)| param).collect()
 }
 
 /// The parameters to whose gradients a run's W or B adds.
-fn added(model: &Model, flow: &Flow, bodies: &Bodies, run: usize) -> Vec<ParamInstance> {
+fn added(model: &Model, flow: &Flow<'_>, bodies: &Bodies, run: usize) -> Vec<ParamInstance> {
     let gradients = &bodies.blocks[&flow.runs[run].block].gradients;
     bound(model, flow, run, |value| gradients.contains(&value))
 }
 
 /// The parameters whose gradients a run's R reads; `None` if it has no R.
-fn reduced(model: &Model, flow: &Flow, bodies: &Bodies, run: usize) -> Option<Vec<ParamInstance>> {
+fn reduced(model: &Model, flow: &Flow<'_>, bodies: &Bodies, run: usize) -> Option<Vec<ParamInstance>> {
     let id = flow.runs[run].block;
     let body = &bodies.all[bodies.get(id, BodyKind::R)?];
     let gradients = body.args.iter().filter(|arg| arg.source == Source::Gradient);

@@ -1,6 +1,7 @@
 //! The row of one rank while it is written: its registers, who still reads them, and what is under way.
 
 use super::flow::{Flow, Holders};
+use super::mail::{Mail, Message, start_of_receive};
 use super::reduce::Reductions;
 use super::{Bodies, EmitError};
 use ir::entity::PrimaryMap;
@@ -26,21 +27,10 @@ pub(super) enum Key {
     Reduced(usize),
 }
 
-/// A value or cotangent that another rank needs.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Message {
-    pub(super) from: u32,
-    pub(super) to: u32,
-    pub(super) what: Key,
-}
-
-/// All messages, per pair of ranks in the order in which they are sent. The tag of a message is its place.
-pub(super) type Mail = BTreeMap<(u32, u32), Vec<Message>>;
-
 /// A send that has started.
 struct Flight {
     to: u32,
-    /// The action after which the next send to the same rank waits for it.
+    /// The action after which the next send to the same rank may wait for it.
     due: usize,
     token: Token,
     reg: Reg,
@@ -61,7 +51,7 @@ pub(super) struct Invoke {
 
 pub(super) struct Row<'a> {
     pub(super) model: &'a Model,
-    pub(super) flow: &'a Flow,
+    pub(super) flow: &'a Flow<'a>,
     pub(super) holders: &'a Holders,
     pub(super) rank: u32,
     pub(super) regs: PrimaryMap<Reg, RegData>,
@@ -94,7 +84,7 @@ pub(super) struct Row<'a> {
 impl<'a> Row<'a> {
     pub(super) fn new(
         model: &'a Model,
-        flow: &'a Flow,
+        flow: &'a Flow<'a>,
         holders: &'a Holders,
         mail: &'a Mail,
         rank: u32,
@@ -194,20 +184,14 @@ impl<'a> Row<'a> {
     }
 
     /// Starts to send what a message says. The wait comes before the next send to the same rank in a later action, so that
-    /// one action's sends are under way; to a rank that is further away, those of as many actions as a micro-batch takes
-    /// there and back.
+    /// one action's sends are under way; those of more where the receive starts later.
     pub(super) fn send(&mut self, to: u32, what: Key, reg: Reg) -> Result<(), EmitError> {
         let message = Message { from: self.rank, to, what };
-        let place = self.mail.get(&(self.rank, to)).and_then(|sent| sent.iter().position(|m| *m == message));
-        let tag = place.ok_or(EmitError::Mail { from: self.rank, to })? as u32;
+        let post = self.mail.post(&message).ok_or(EmitError::Mail { from: self.rank, to })?;
         let action = self.action;
         self.land(|flight| flight.to == to && flight.due < action);
-        let token = self.start(Transfer::Send { peer: self.peer(to)?, tag }, Some(reg));
-        let lag = match self.rank.abs_diff(to) as usize {
-            0 | 1 => 0,
-            distance => 2 * distance,
-        };
-        self.flights.push(Flight { to, due: action + lag, token, reg });
+        let token = self.start(Transfer::Send { peer: self.peer(to)?, tag: post.tag }, Some(reg));
+        self.flights.push(Flight { to, due: post.due.max(action), token, reg });
         Ok(())
     }
 
@@ -218,12 +202,12 @@ impl<'a> Row<'a> {
         if let Some(&reg) = self.held.get(&what) {
             return Ok(reg);
         }
-        let mail = self.mail;
-        let sent = mail.get(&(from, self.rank)).map_or(&[][..], Vec::as_slice);
+        let message = Message { from, to: self.rank, what };
         let opened = self.opened.get(&from).copied().unwrap_or(0);
-        let place = sent.iter().position(|message| message.what == what).filter(|&place| place >= opened);
+        let place = self.mail.post(&message).map(|post| post.tag as usize).filter(|&place| place >= opened);
         let place = place.ok_or(EmitError::Mail { from, to: self.rank })?;
-        for (tag, message) in sent.iter().enumerate().take(place + 1).skip(opened) {
+        let mail = self.mail;
+        for (tag, message) in mail.between(from, self.rank).iter().enumerate().take(place + 1).skip(opened) {
             self.receive(*message, tag as u32)?;
         }
         self.opened.insert(from, place + 1);
@@ -243,11 +227,11 @@ impl<'a> Row<'a> {
         };
         let transfer = Transfer::Recv { peer: self.peer(message.from)?, tag, ty: ty.clone() };
         let (reg, token) = (self.reg(name, Some(ty)), self.token());
-        self.early.push((self.action.saturating_sub(1), Instr::Start { token, transfer, operand: None }));
+        self.early.push((start_of_receive(self.action), Instr::Start { token, transfer, operand: None }));
         self.instrs.push(Instr::Wait { token, result: Some(reg) });
         self.held.insert(message.what, reg);
-        if let Key::Value(made, _) = message.what {
-            self.readers_left.insert(message.what, self.flow.local_uses(made, self.rank));
+        if let Key::Value(made, mb) = message.what {
+            self.readers_left.insert(message.what, self.flow.local_uses(made, mb, self.rank));
         }
         Ok(())
     }

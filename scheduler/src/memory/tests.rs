@@ -4,6 +4,7 @@ use super::*;
 use crate::costs::StageCosts;
 use crate::cut::cut;
 use crate::emit::{emit, emit_forward};
+use crate::placement::{Pipeline, Placement};
 use crate::schedules::{self, split_backward};
 use cost::CPU;
 use ir::arena::{Frame, Place};
@@ -24,7 +25,7 @@ fn staged(name: &str, ranks: u64) -> (Model, Staged) {
     let built = preset(name).unwrap().config.build(&batch).unwrap();
     let mut model = differentiate(built, &Optimizer { clip: None, ..Optimizer::default() }).unwrap();
     model.mesh = Mesh::new("m", &[("pp", ranks)]);
-    let staged = cut(&model, ranks as u32, &CPU).unwrap();
+    let staged = cut(&model, &Pipeline::new(Placement::Chain, ranks as u32, 1), &CPU).unwrap();
     (model, staged)
 }
 

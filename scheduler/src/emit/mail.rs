@@ -1,0 +1,160 @@
+//! What ranks send each other, in which order, and until when a send may be under way.
+
+use super::flow::{Flow, Origin};
+use super::row::Key;
+use ir::graph::Model;
+use ir::schedule::{Action, Item, Kind};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// A value or cotangent that another rank needs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Message {
+    pub(super) from: u32,
+    pub(super) to: u32,
+    pub(super) what: Key,
+}
+
+/// All messages.
+#[derive(Debug, Default)]
+pub(super) struct Mail {
+    /// Per pair of ranks in the order in which they are sent. The tag of a message is its place.
+    sent: BTreeMap<(u32, u32), Vec<Message>>,
+    posts: HashMap<Message, Post>,
+}
+
+/// A message on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Post {
+    /// Its place among those of its pair of ranks.
+    pub(super) tag: u32,
+    /// The sender's last action that begins, in an order of all actions, before that with which the receive starts: only
+    /// after it may the sender wait for the receiver, else ranks could wait for each other.
+    pub(super) due: usize,
+}
+
+impl Mail {
+    /// The mail of rows of items.
+    pub(super) fn new(model: &Model, flow: &Flow, rows: &[Vec<Action>]) -> Mail {
+        let rows: Vec<Vec<Item>> = rows.iter().map(|row| row.iter().flat_map(Action::items).collect()).collect();
+        let mut mail = Mail::default();
+        let (mut sends, mut needs) = (Vec::new(), Vec::new());
+        for (rank, row) in (0..).zip(&rows) {
+            sends.push(row.iter().map(|item| sent_by(model, flow, rank, item)).collect::<Vec<_>>());
+            needs.push(row.iter().map(|item| needed_by(flow, rank, item)).collect::<Vec<_>>());
+        }
+        for message in sends.iter().flatten().flatten() {
+            mail.sent.entry((message.from, message.to)).or_default().push(*message);
+        }
+        let rounds = rounds(&sends, &needs);
+        for ((from, to), messages) in &mail.sent {
+            let mut opened = usize::MAX;
+            let needed = first_needs(&needs[*to as usize]);
+            for (tag, message) in messages.iter().enumerate().rev() {
+                opened = opened.min(needed.get(message).copied().unwrap_or(usize::MAX));
+                let begins = rounds[*to as usize].get(start_of_receive(opened)).copied().unwrap_or(usize::MAX);
+                let due = rounds[*from as usize].partition_point(|&round| round < begins).saturating_sub(1);
+                mail.posts.insert(*message, Post { tag: tag as u32, due });
+            }
+        }
+        mail
+    }
+
+    /// The messages from one rank to another in the order in which they are sent.
+    pub(super) fn between(&self, from: u32, to: u32) -> &[Message] {
+        self.sent.get(&(from, to)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The message as it is sent, if it is.
+    pub(super) fn post(&self, message: &Message) -> Option<Post> {
+        self.posts.get(message).copied()
+    }
+}
+
+/// The action that starts the receive of what an action needs: the one before it.
+pub(super) fn start_of_receive(action: usize) -> usize {
+    action.saturating_sub(1)
+}
+
+/// What an item's rank sends after it.
+fn sent_by(model: &Model, flow: &Flow, rank: u32, item: &Item) -> Vec<Message> {
+    let (Some(stage), Some(mb)) = (item.stage, item.microbatch) else { return Vec::new() };
+    let runs = flow.stages[stage as usize].clone();
+    let mut messages = Vec::new();
+    match item.kind {
+        Kind::F => {
+            for &made in runs.flat_map(|run| flow.runs[run].results.iter().flatten()) {
+                let readers = flow.readers(made, mb).into_iter();
+                messages.extend(readers.map(|to| Message { from: rank, to, what: Key::Value(made, mb) }));
+            }
+        }
+        Kind::I | Kind::B => {
+            for slot in runs.rev().flat_map(|run| flow.slots(model, run)) {
+                if let Origin::Made(made) = slot.origin
+                    && flow.maker(made, mb) != rank
+                {
+                    let what = Key::Cotangent(made, slot.index, mb);
+                    messages.push(Message { from: rank, to: flow.maker(made, mb), what });
+                }
+            }
+        }
+        _ => {}
+    }
+    messages
+}
+
+/// What an item's rank needs from others for it.
+fn needed_by(flow: &Flow, rank: u32, item: &Item) -> Vec<Message> {
+    let (Some(stage), Some(mb)) = (item.stage, item.microbatch) else { return Vec::new() };
+    let runs = flow.stages[stage as usize].clone();
+    let mut messages = Vec::new();
+    let mut need = |from, what| messages.extend((from != rank).then_some(Message { from, to: rank, what }));
+    match item.kind {
+        Kind::F => {
+            for origin in runs.flat_map(|run| &flow.runs[run].args) {
+                if let Origin::Made(made) = *origin {
+                    need(flow.maker(made, mb), Key::Value(made, mb));
+                }
+            }
+        }
+        Kind::I | Kind::B => {
+            for &made in runs.flat_map(|run| flow.runs[run].results.iter().flatten()) {
+                for (index, &(reader, _)) in flow.made[made].cotangents.iter().enumerate() {
+                    need(flow.rank(reader, mb), Key::Cotangent(made, index, mb));
+                }
+            }
+        }
+        _ => {}
+    }
+    messages
+}
+
+/// The first item of a row that needs each message.
+fn first_needs(needs: &[Vec<Message>]) -> HashMap<Message, usize> {
+    let mut first = HashMap::new();
+    for (at, message) in needs.iter().enumerate().flat_map(|(at, needs)| needs.iter().map(move |need| (at, need))) {
+        first.entry(*message).or_insert(at);
+    }
+    first
+}
+
+/// When each item runs if all take equally long and begin as soon as what they need is there. Items that never can have no
+/// number.
+fn rounds(sends: &[Vec<Vec<Message>>], needs: &[Vec<Vec<Message>>]) -> Vec<Vec<usize>> {
+    let mut rounds: Vec<Vec<usize>> = vec![Vec::new(); sends.len()];
+    let mut there: HashSet<Message> = HashSet::new();
+    for round in 0.. {
+        let ready = |rank: &usize| {
+            let next = needs[*rank].get(rounds[*rank].len());
+            next.is_some_and(|needs| needs.iter().all(|need| there.contains(need)))
+        };
+        let ready: Vec<usize> = (0..sends.len()).filter(ready).collect();
+        if ready.is_empty() {
+            break;
+        }
+        for rank in ready {
+            there.extend(&sends[rank][rounds[rank].len()]);
+            rounds[rank].push(round);
+        }
+    }
+    rounds
+}
