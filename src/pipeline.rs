@@ -305,7 +305,8 @@ fn schedule(model: &Model, staged: &Staged, request: &CompileRequest) -> Result<
 
 fn check_schedule(staged: &Staged, schedule: &Schedule, request: &CompileRequest) -> Result<(), Vec<check::Violation>> {
     let microbatches = request.microbatches;
-    let rank_of = |stage: u32, mb: u32| staged.stages.get(stage as usize).map_or(u32::MAX, |s| s.rank(mb, microbatches));
+    let rank_of =
+        |stage: u32, mb: u32| staged.stages.get(stage as usize).map_or(u32::MAX, |s| s.rank(mb, microbatches));
     let found = check::check(schedule, &stage_costs(staged, 0.0), microbatches, rank_of);
     if found.is_empty() { Ok(()) } else { Err(found) }
 }

@@ -8,6 +8,8 @@ mod generate;
 mod graph;
 #[path = "equal/random.rs"]
 mod random;
+#[path = "equal/rows.rs"]
+mod rows;
 #[path = "equal/run.rs"]
 mod run;
 
@@ -26,7 +28,7 @@ fn compiled_programs_equal_the_reference() {
         let outcome = run::compiled(&case).and_then(|(meaning, file)| {
             let outcome = run::compare(&case, &meaning, &file)?;
             if outcome == run::Outcome::Equal {
-                coverage.count(&file.model, case.stages);
+                coverage.count(&file.model, &case.pipeline);
             }
             Ok(outcome)
         });

@@ -61,12 +61,7 @@ pub fn cut(model: &Model, pipeline: &Pipeline, cluster: &Cluster) -> Result<Stag
 ///
 /// # Errors
 /// Not one start for each stage; starts that do not begin with 0, do not ascend, or exceed the runs.
-pub fn cut_at(
-    model: &Model,
-    starts: &[usize],
-    pipeline: &Pipeline,
-    cluster: &Cluster,
-) -> Result<Staged, CutError> {
+pub fn cut_at(model: &Model, starts: &[usize], pipeline: &Pipeline, cluster: &Cluster) -> Result<Staged, CutError> {
     let runs = runs_of(model).count();
     if runs == 0 {
         return Err(CutError::Empty);
@@ -105,12 +100,7 @@ fn picoseconds(cost: &StageCost) -> u128 {
     ((cost.f + cost.i + cost.w) * 1e12).round() as u128
 }
 
-fn staged(
-    model: &Model,
-    starts: &[usize],
-    owners: Vec<Vec<u32>>,
-    prices: &HashMap<BlockId, StageCost>,
-) -> Staged {
+fn staged(model: &Model, starts: &[usize], owners: Vec<Vec<u32>>, prices: &HashMap<BlockId, StageCost>) -> Staged {
     let runs: Vec<(usize, u32)> = runs_of(model).collect();
     let ends = starts.iter().skip(1).copied().chain([runs.len()]);
     let stage = |(ranks, (&start, end)): (Vec<u32>, (&usize, usize))| {

@@ -4,6 +4,7 @@ use ir::graph::{Block, Model, Stmt};
 use ir::ops::{Collective, Op};
 use ir::rule::{Instance, Rule, TensorLetters, holds};
 use ir::types::Type;
+use scheduler::placement::{Pipeline, Placement};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Counts over all cases.
@@ -13,6 +14,8 @@ pub(crate) struct Coverage {
     uneven: usize,
     staged: usize,
     pending: usize,
+    /// On several ranks.
+    placements: BTreeMap<String, usize>,
     /// (op, letter) that some axis may cut.
     legal: BTreeSet<(String, String)>,
     /// How often one did.
@@ -22,9 +25,10 @@ pub(crate) struct Coverage {
 
 impl Coverage {
     /// Counts a planned model.
-    pub(crate) fn count(&mut self, model: &Model, stages: u32) {
+    pub(crate) fn count(&mut self, model: &Model, pipeline: &Pipeline) {
         self.cases += 1;
-        self.staged += usize::from(stages >= 2);
+        self.staged += usize::from(pipeline.stages() >= 2);
+        *self.placements.entry(pipeline.placement.to_string()).or_insert(0) += usize::from(pipeline.ranks >= 2);
         let blocks: Vec<&Block> = model.blocks.values().collect();
         let uneven = |ty: &Type| ty.dims.iter().any(|dim| !model.mesh.is_even(dim.size, &dim.axes));
         self.uneven += usize::from(blocks.iter().any(|block| block.values.values().any(|data| uneven(&data.ty))));
@@ -82,6 +86,12 @@ impl Coverage {
         for (what, count, percent) in shares {
             if count * 100 < self.cases * percent {
                 gaps.push(format!("{count} of {} cases have {what}, not {percent} %", self.cases));
+            }
+        }
+        for placement in Placement::ALL {
+            let count = self.placements.get(&placement.to_string()).copied().unwrap_or(0);
+            if count * 100 < self.cases * 10 {
+                gaps.push(format!("{count} of {} cases lie as a {placement}, not 10 %", self.cases));
             }
         }
         let missing = REQUIRED.iter().filter(|name| !self.legal.iter().any(|(op, _)| op == *name));

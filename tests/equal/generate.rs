@@ -2,21 +2,26 @@
 
 use super::graph::{BlockMaker, MadeParam, Sizes};
 use super::random::Random;
+use super::rows;
 use ir::graph::{
     ArgKind, Block, Call, Init, Model, ModelInput, Param, ParamIndex, ParamRef, Repeat, ResultKind, SectionKind, Span,
 };
 use ir::ids::{BlockId, ModelValue, Value};
 use ir::mesh::{Axes, Mesh};
 use ir::optimizer::{Optimizer, OptimizerKind};
+use ir::schedule::Schedule;
 use ir::types::{DType, DebtKind, Type};
+use scheduler::costs::StageCosts;
+use scheduler::placement::{Pipeline, Placement};
+use scheduler::schedules;
 
 pub(crate) struct Case {
     pub(crate) seed: u64,
     pub(crate) model: Model,
     pub(crate) sizes: Sizes,
-    pub(crate) stages: u32,
-    pub(crate) microbatches: u32,
-    pub(crate) schedule: &'static str,
+    pub(crate) pipeline: Pipeline,
+    /// Of the pipeline.
+    pub(crate) schedule: Schedule,
     pub(crate) zero: u8,
     pub(crate) optimizer: Optimizer,
 }
@@ -25,12 +30,12 @@ pub(crate) struct Case {
 pub(crate) fn generate(seed: u64) -> Case {
     let mut random = Random::new(seed);
     let r = &mut random;
-    let stages = *r.pick(&[1, 1, 2, 2, 3, 4]);
-    let mesh = mesh(r, stages);
+    let pipeline = pipeline(r);
+    let mesh = mesh(r, pipeline.ranks);
     let sizes =
         Sizes { batch: r.between(2, 6), seq: r.between(2, 6), hidden: r.between(3, 8), vocab: r.between(5, 11) };
     let mut model = Model { name: "case".to_string(), mesh, has_mesh: true, ..Model::default() };
-    calls(r, &mut model, sizes, stages);
+    calls(r, &mut model, sizes, pipeline.stages());
     pin(r, &mut model);
     let clip = r.chance(50).then_some(0.5);
     let sgd = OptimizerKind::Sgd { momentum: if r.chance(50) { 0.9 } else { 0.0 }, weight_decay: 0.1 };
@@ -40,12 +45,30 @@ pub(crate) fn generate(seed: u64) -> Case {
         seed,
         model,
         sizes,
-        stages,
-        microbatches: r.between(1, 8) as u32,
-        schedule: if r.chance(50) { "gpipe" } else { "1f1b" },
+        pipeline,
+        schedule: if r.chance(25) { known(r, &pipeline) } else { rows::schedule(r, &pipeline) },
         zero: r.below(2) as u8,
         optimizer: Optimizer { kind, clip },
     }
+}
+
+/// One to four ranks and stages of any placement.
+fn pipeline(r: &mut Random) -> Pipeline {
+    let (ranks, most) = *r.pick(&[(1, 3), (1, 1), (2, 2), (2, 2), (3, 1), (4, 1)]);
+    let placement = *r.pick(&Placement::ALL);
+    let copies = placement == Placement::Bidirectional && ranks > 1;
+    let microbatches = r.between(if copies { 2 } else { 1 }, 8) as u32;
+    let chunks = r.between(1, most) as u32;
+    Pipeline { chunks, ..Pipeline::new(placement, ranks, microbatches) }
+}
+
+/// A schedule from the table for a pipeline, if it is a chain.
+fn known(r: &mut Random, pipeline: &Pipeline) -> Schedule {
+    if pipeline.placement != Placement::Chain {
+        return rows::schedule(r, pipeline);
+    }
+    let kind = schedules::find(if r.chance(50) { "gpipe" } else { "1f1b" }).expect("a schedule");
+    kind.make(&StageCosts::uniform(pipeline.stages(), 1.0, 1.0, 1.0, 0.0), pipeline).expect("rows")
 }
 
 /// One to three axes below the stages, at most eight devices.

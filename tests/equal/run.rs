@@ -10,6 +10,7 @@ use ir::text::File;
 use meshwright::pipeline::{CompileRequest, compile};
 use runtime::exec::{Input, Inputs, Machine, Options, StepInput};
 use runtime::reference::{MicroBatch, Real, Reference, Tensor};
+use scheduler::cut::cut;
 use std::collections::BTreeMap;
 
 /// What the compiled program may differ by, relative to max(the tensor's norm, 1e-3 of the largest norm of all).
@@ -19,14 +20,17 @@ const LEARNING_RATE: f64 = 1e-2;
 /// Compiles a case: gives the differentiated model (the meaning) and the compiled file.
 pub(crate) fn compiled(case: &Case) -> Result<(Model, File), String> {
     let meaning = ir::differentiate::differentiate(case.model.clone(), &case.optimizer).map_err(|e| e.to_string())?;
-    let layout = Layout { zero: case.zero, schedule: case.schedule.to_string(), ..Layout::default() };
-    let request = CompileRequest {
-        goal: Goal::of(layout),
+    let mut request = CompileRequest {
+        goal: Goal::of(Layout { zero: case.zero, ..Layout::default() }),
         optimizer: case.optimizer.clone(),
-        microbatches: case.microbatches,
-        stop_after: None,
+        microbatches: case.pipeline.microbatches,
+        stop_after: Some("collectives".to_string()),
     };
-    let file = compile(case.model.clone().into(), &request, &CPU, &mut |_, _| {}).map_err(|e| e.to_string())?;
+    let planned = compile(case.model.clone().into(), &request, &CPU, &mut |_, _| {}).map_err(|e| e.to_string())?;
+    let staged = cut(&planned.model, &case.pipeline, &CPU).map_err(|e| e.to_string())?;
+    request.stop_after = None;
+    let given = File { staged: Some(staged), schedule: Some(case.schedule.clone()), ..planned };
+    let file = compile(given, &request, &CPU, &mut |_, _| {}).map_err(|e| e.to_string())?;
     Ok((meaning, file))
 }
 
@@ -112,7 +116,7 @@ type Micro = BTreeMap<&'static str, Vec<i32>>;
 fn inputs(case: &Case) -> Vec<Micro> {
     let mut random = Random::new(case.seed ^ 0xda7a);
     let (count, seq, vocab) = (case.sizes.batch * case.sizes.seq, case.sizes.seq, case.sizes.vocab);
-    (0..case.microbatches)
+    (0..case.pipeline.microbatches)
         .map(|_| {
             let mut draw = |low: i64, high: i64| -> Vec<i32> {
                 (0..count).map(|_| (low + random.below((high - low) as usize) as i64) as i32).collect()

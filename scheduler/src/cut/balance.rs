@@ -79,7 +79,8 @@ impl Search<'_> {
         let stages = self.on.len();
         let mut pairs = (0..stages).flat_map(|from| (0..stages).map(move |to| (from, to))).collect::<Vec<_>>();
         pairs.retain(|(from, to)| from != to);
-        while let Some((starts, score)) = pairs.iter().filter_map(|&(from, to)| self.moved(from, to)).min_by_key(|m| m.1)
+        while let Some((starts, score)) =
+            pairs.iter().filter_map(|&(from, to)| self.moved(from, to)).min_by_key(|m| m.1)
             && score < self.score
         {
             (self.best, self.score) = (starts, score);
