@@ -1,12 +1,21 @@
 //! What ranks do with memory once they run: after the first step they take none, and of their arenas they use all.
 
+#[path = "meshes/placed.rs"]
+mod placed;
+#[path = "equal/random.rs"]
+mod random;
+#[path = "equal/rows.rs"]
+mod rows;
 #[path = "meshes/text.rs"]
 mod text;
 #[path = "meshes/training.rs"]
 mod training;
 
 use ir::optimizer::Optimizer;
+use placed::placed;
+use random::Random;
 use runtime::exec::{Machine, Options, StepInput};
+use scheduler::placement::{Pipeline, Placement};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -74,8 +83,16 @@ fn after_the_first_step_nothing_is_taken_and_all_of_the_arena_is_used() {
     IS_TEST.set(true);
     for config in models() {
         let recipe = Recipe { config, optimizer: Optimizer::default(), lr: 1e-3, steps: 6 };
-        for mesh in ["", "dp=2", "tp=2", "pp=2", "dp=2,tp=2,pp=2,sp=true,zero=1"] {
-            let file = compiled(&recipe, mesh, 4);
+        let meshes = ["", "dp=2", "tp=2", "pp=2", "dp=2,tp=2,pp=2,sp=true,zero=1"];
+        let mut files = meshes.map(|mesh| (mesh.to_string(), compiled(&recipe, mesh, 4))).to_vec();
+        let mut random = Random::new(1);
+        for placement in [Placement::Loop, Placement::V, Placement::Bidirectional] {
+            let mesh = *random.pick(&["pp=2", "pp=2,dp=2,zero=1"]);
+            let pipeline = Pipeline::new(placement, 2, 4);
+            let seed = random.between(0, 9);
+            files.push((format!("{mesh}, {placement}"), placed(&recipe, mesh, 4, &pipeline, seed)));
+        }
+        for (mesh, file) in &files {
             let program = file.program.as_ref().expect("a program");
             for (lanes, record) in [(false, false), (false, true), (true, false), (true, true)] {
                 let options = Options { seed: SEED, lanes: Some(lanes), record, ..Options::default() };

@@ -70,14 +70,18 @@ pub(crate) fn model(recipe: &Recipe, sequences: u64) -> Model {
 
 /// The model compiled for a layout, with micro-batches of so many sequences over all ranks.
 pub(crate) fn compiled(recipe: &Recipe, mesh: &str, sequences: u64) -> File {
-    let request = CompileRequest {
+    let compiled = compile(model(recipe, sequences).into(), &request(recipe, mesh, sequences), &CPU, &mut |_, _| {});
+    compiled.unwrap_or_else(|why| panic!("{mesh}: {why}"))
+}
+
+/// What is asked of the compiler for a layout, with micro-batches of so many sequences over all ranks.
+pub(crate) fn request(recipe: &Recipe, mesh: &str, sequences: u64) -> CompileRequest {
+    CompileRequest {
         goal: Goal::of(layout::parse(mesh).expect("a layout")),
         optimizer: recipe.optimizer.clone(),
         microbatches: steps(1, sequences)[0].len() as u32,
         stop_after: None,
-    };
-    let compiled = compile(model(recipe, sequences).into(), &request, &CPU, &mut |_, _| {});
-    compiled.unwrap_or_else(|why| panic!("{mesh}: {why}"))
+    }
 }
 
 /// What a model compiled for the recipe is fed, step by step.

@@ -1,0 +1,23 @@
+//! Small models compiled for stages of any placement, whose actions run in a random order.
+
+use super::random::Random;
+use super::rows::schedule;
+use super::training::{Recipe, model, request};
+use cost::CPU;
+use ir::text::File;
+use meshwright::pipeline::{CompileRequest, compile};
+use scheduler::cut::cut;
+use scheduler::placement::Pipeline;
+
+/// The model for a layout, its stages those of the pipeline.
+pub(crate) fn placed(recipe: &Recipe, mesh: &str, sequences: u64, pipeline: &Pipeline, seed: u64) -> File {
+    let request = request(recipe, mesh, sequences);
+    let early = CompileRequest { stop_after: Some("collectives".to_string()), ..request.clone() };
+    let run = |file: File, request: &CompileRequest| {
+        compile(file, request, &CPU, &mut |_, _| {}).unwrap_or_else(|why| panic!("{mesh}, {pipeline:?}: {why}"))
+    };
+    let planned = run(model(recipe, sequences).into(), &early);
+    let staged = cut(&planned.model, pipeline, &CPU).expect("stages");
+    let schedule = schedule(&mut Random::new(seed), pipeline);
+    run(File { staged: Some(staged), schedule: Some(schedule), ..planned }, &request)
+}

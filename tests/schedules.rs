@@ -1,0 +1,129 @@
+//! Small models trained by every schedule, and in every placement: the same numbers as on one device.
+
+#[path = "meshes/compare.rs"]
+mod compare;
+#[path = "meshes/placed.rs"]
+mod placed;
+#[path = "equal/random.rs"]
+mod random;
+#[path = "meshes/record.rs"]
+mod record;
+#[path = "equal/rows.rs"]
+mod rows;
+#[path = "meshes/text.rs"]
+mod text;
+#[path = "meshes/training.rs"]
+mod training;
+
+use compare::differences;
+use cost::CPU;
+use ir::models::{Gpt2Config, LlamaConfig, ModelConfig};
+use ir::optimizer::Optimizer;
+use ir::text::File;
+use meshwright::pipeline::{CompileError, compile};
+use placed::placed;
+use record::{Record, sgd, train};
+use scheduler::emit::EmitError;
+use scheduler::placement::{Pipeline, Placement};
+use scheduler::schedules::SCHEDULES;
+use std::sync::LazyLock;
+use training::{Recipe, compiled, inputs, model, models, request};
+
+/// Sequences of a micro-batch: eight micro-batches a step, two per stage of two chains on four ranks.
+const SEQUENCES: u64 = 2;
+const MICROBATCHES: u32 = 8;
+const STEPS: u64 = 4;
+/// Layers: with embedding and head enough for four ranks of three stages.
+const LAYERS: u32 = 10;
+
+/// A Llama under gradient descent, and a GPT-2 with a tied embedding and dropout under AdamW.
+fn recipes() -> [Recipe; 2] {
+    models().map(|config| match config {
+        ModelConfig::Llama(config) => {
+            let config = ModelConfig::Llama(LlamaConfig { layers: LAYERS, ..config });
+            Recipe { config, optimizer: sgd(), lr: 0.1, steps: STEPS }
+        }
+        ModelConfig::Gpt2(config) => {
+            let dropout = Gpt2Config {
+                layers: LAYERS,
+                attention_dropout: 0.1,
+                residual_dropout: 0.1,
+                embedding_dropout: 0.1,
+                ..config
+            };
+            Recipe { config: ModelConfig::Gpt2(dropout), optimizer: Optimizer::default(), lr: 5e-3, steps: STEPS }
+        }
+    })
+}
+
+fn trained(file: &File, recipe: &Recipe) -> Record {
+    let program = file.program.as_ref().expect("a program");
+    train(&file.model, program, inputs(&file.model, recipe)).expect("it trains")
+}
+
+/// Every recipe on one device.
+static ALONE: LazyLock<Vec<(Recipe, Record)>> = LazyLock::new(|| {
+    let alone = |recipe: Recipe| {
+        let record = trained(&compiled(&recipe, "", SEQUENCES), &recipe);
+        (recipe, record)
+    };
+    recipes().into_iter().map(alone).collect()
+});
+
+fn same(file: &File, recipe: &Recipe, alone: &Record, what: &str) {
+    let found = differences(&trained(file, recipe), alone, &recipe.optimizer);
+    assert!(found.is_empty(), "{} by {what}: {found:#?}", recipe.config.family());
+}
+
+/// All kinds of the table; those that slice sequences are refused by name.
+fn every_kind_trains(ranks: u32) {
+    for kind in SCHEDULES {
+        let mesh = format!("pp={ranks},schedule={}", kind.name);
+        for (recipe, alone) in ALONE.iter() {
+            match compile(model(recipe, SEQUENCES).into(), &request(recipe, &mesh, SEQUENCES), &CPU, &mut |_, _| {}) {
+                Ok(file) => same(&file, recipe, alone, &mesh),
+                Err(CompileError::Emit(EmitError::Item { item, .. })) if item.slice.is_some() => {}
+                Err(why) => panic!("{mesh}: {why}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_kind_trains_on_two_ranks() {
+    every_kind_trains(2);
+}
+
+#[test]
+fn every_kind_trains_on_four_ranks() {
+    every_kind_trains(4);
+}
+
+#[test]
+fn any_order_in_any_placement_trains() {
+    let mut random = random::Random::new(1);
+    for placement in Placement::ALL {
+        for ranks in [2, 4] {
+            let chunks = if placement == Placement::Bidirectional { 2 } else { random.between(2, 3) as u32 };
+            let pipeline = Pipeline { chunks, ..Pipeline::new(placement, ranks, MICROBATCHES) };
+            for (recipe, alone) in ALONE.iter() {
+                let file = placed(recipe, &format!("pp={ranks}"), SEQUENCES, &pipeline, random.next());
+                same(&file, recipe, alone, &format!("{pipeline:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn any_placement_trains_beside_other_axes() {
+    let meshes = ["pp=2,dp=2,tp=2,sp=true,zero=1", "pp=2,tp=2,order=tp,dp,pp", "pp=3,dp=2"];
+    for (mesh, ranks) in meshes.into_iter().zip([2, 2, 3]) {
+        for placement in [Placement::Loop, Placement::V, Placement::Bidirectional] {
+            let pipeline = Pipeline::new(placement, ranks, MICROBATCHES);
+            for (recipe, alone) in ALONE.iter() {
+                let file = placed(recipe, mesh, SEQUENCES, &pipeline, u64::from(ranks));
+                same(&file, recipe, alone, &format!("{mesh}, {pipeline:?}"));
+            }
+        }
+    }
+}
