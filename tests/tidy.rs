@@ -199,9 +199,14 @@ fn every_schedule_is_the_file_of_its_name() {
     same_names("scheduler/src/schedules", "scheduler::schedules::SCHEDULES", &names, &["bound", "tests"]);
 }
 
-/// `one_f_one_b` of `1f1b`: what the name is called where only an identifier may stand.
+/// What a name is called where only an identifier may stand: `zb_h1` of `zb-h1`, and `one_f_one_b` of `1f1b`, for no
+/// identifier begins with a digit.
 fn identifier(name: &str) -> String {
-    name.replace('1', "_one_").replace('-', "_").trim_matches('_').to_string()
+    let name = name.replace('-', "_");
+    match name.strip_prefix("1f1b") {
+        Some(rest) => format!("one_f_one_b{rest}"),
+        None => name,
+    }
 }
 
 /// The files and folders of a folder, but `mod.rs`, must be those names.

@@ -23,6 +23,10 @@ pub struct ScheduleRequest {
     pub microbatches: u32,
     /// Stages per rank; `None`: as the kind has it.
     pub chunks: Option<u32>,
+    /// Micro-batches that go through a chunk before the rank turns to its next one; `None`: as the kind has it.
+    pub group: Option<u32>,
+    /// Slices of each micro-batch's sequence, whose costs are those of a slice; `None`: as the kind has it.
+    pub slices: Option<u32>,
     /// Which rank holds which stage; `None`: as the kind has it.
     pub placement: Option<Placement>,
     /// Whether I and W are run as one.
@@ -41,6 +45,8 @@ impl Default for ScheduleRequest {
             stages: 1,
             microbatches: 1,
             chunks: None,
+            group: None,
+            slices: None,
             placement: None,
             backward: Backward::default(),
             objective: Objective::default(),
@@ -149,7 +155,7 @@ fn lines(violations: &[Violation]) -> String {
     violations.iter().map(|violation| format!("\n  {violation}")).collect()
 }
 
-/// The most stages times micro-batches, so that a slip of the pen does not take all memory.
+/// The most stages times micro-batches times slices, so that a slip of the pen does not take all memory.
 const MOST_CELLS: u64 = 1 << 20;
 
 /// Makes, checks and simulates the schedule asked for.
@@ -202,21 +208,27 @@ pub fn report(request: &ScheduleRequest) -> Result<(ScheduleReport, Timeline), E
 }
 
 fn pipeline(request: &ScheduleRequest, kind: &ScheduleKind) -> Result<Pipeline, Error> {
-    let chunks = request.chunks.unwrap_or(1);
-    for (name, number) in [("stages", request.stages), ("microbatches", request.microbatches), ("chunks", chunks)] {
-        if number == 0 {
-            return Err(Error::Request(format!("`{name}` is 0, but must be 1 or more")));
-        }
+    let numbers = [
+        ("stages", Some(request.stages)),
+        ("microbatches", Some(request.microbatches)),
+        ("chunks", request.chunks),
+        ("group", request.group),
+        ("slices", request.slices),
+    ];
+    if let Some((name, _)) = numbers.into_iter().find(|&(_, number)| number == Some(0)) {
+        return Err(Error::Request(format!("`{name}` is 0, but must be 1 or more")));
     }
     let constraint = |why| Error::Constraint { kind: kind.name, why };
     if let Some(placement) = request.placement.filter(|&placement| placement != kind.placement) {
         return Err(constraint(format!("its stages lie as a {}, not as a {placement}", kind.placement)));
     }
-    let pipeline = kind.pipeline(request.stages, request.chunks, request.microbatches).map_err(constraint)?;
-    if u64::from(pipeline.stages()).saturating_mul(request.microbatches.into()) > MOST_CELLS {
-        let (stages, microbatches) = (pipeline.stages(), request.microbatches);
+    let plain = kind.pipeline(request.stages, request.chunks, request.microbatches).map_err(constraint)?;
+    let pipeline = kind.choose(plain, request.group, request.slices).map_err(constraint)?;
+    let (stages, microbatches, slices) = (pipeline.stages(), pipeline.microbatches, pipeline.slices);
+    if u64::from(stages).saturating_mul(microbatches.into()).saturating_mul(slices.into()) > MOST_CELLS {
+        let slices = if slices > 1 { format!(" x {slices} slices") } else { String::new() };
         return Err(Error::Request(format!(
-            "{stages} stages x {microbatches} micro-batches are more than {MOST_CELLS}"
+            "{stages} stages x {microbatches} micro-batches{slices} are more than {MOST_CELLS}"
         )));
     }
     Ok(pipeline)

@@ -58,6 +58,12 @@ struct Flags {
     /// Stages per rank [default: as the kind has it]
     #[arg(long, value_name = "V")]
     chunks: Option<u32>,
+    /// Micro-batches of a group in interleaved kinds [default: as the kind has it]
+    #[arg(long, value_name = "N")]
+    group: Option<u32>,
+    /// Slices of a micro-batch's sequence in sliced kinds; costs are those of a slice [default: as the kind has it]
+    #[arg(long, value_name = "Q")]
+    slices: Option<u32>,
     /// Which rank holds which stage [default: as the kind has it]
     #[arg(long, value_parser = ["chain", "loop", "v", "bidirectional"])]
     placement: Option<String>,

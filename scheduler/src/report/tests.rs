@@ -74,15 +74,29 @@ fn status_tells_optimal_feasible_and_infeasible() {
 }
 
 #[test]
+fn groups_and_slices_are_those_of_the_request() {
+    let sliced = ScheduleRequest { slices: Some(3), ..uniform("seq1f1b", 4, 8, [1., 1., 1., 0.]) };
+    assert_eq!(report(&sliced).unwrap().0.makespan, 81.0);
+    assert_eq!(report(&ScheduleRequest { slices: None, ..sliced }).unwrap().0.makespan, 57.0);
+    let grouped = |group| ScheduleRequest { group, ..uniform("interleaved-1f1b", 4, 8, [1., 1., 1., 1.]) };
+    assert_eq!([None, Some(8)].map(|group| report(&grouped(group)).unwrap().0.makespan), [71.0, 63.0]);
+}
+
+#[test]
 fn what_cannot_be_is_said() {
     let good = uniform("1f1b", 4, 8, [1., 1., 1., 0.]);
     let message = |request: ScheduleRequest| report(&request).unwrap_err().to_string();
     let unknown = ScheduleRequest { kind: "2f2b".into(), ..good.clone() };
-    assert_eq!(message(unknown), "there is no schedule `2f2b`; there are gpipe, 1f1b");
+    assert_eq!(message(unknown), "there is no schedule `2f2b`");
     let none = ScheduleRequest { stages: 0, ..good.clone() };
     assert_eq!(message(none), "`stages` is 0, but must be 1 or more");
     let chunks = ScheduleRequest { chunks: Some(2), ..good.clone() };
     assert_eq!(message(chunks), "`1f1b` cannot be had: it has 1 chunk per rank, not 2");
+    let group = ScheduleRequest { group: Some(4), ..good.clone() };
+    let has = "it has no groups: interleaved-1f1b, interleaved-zb, grouped-interleaved have them";
+    assert_eq!(message(group), format!("`1f1b` cannot be had: {has}"));
+    let no_slices = ScheduleRequest { slices: Some(0), kind: "seq1f1b".into(), ..good.clone() };
+    assert_eq!(message(no_slices), "`slices` is 0, but must be 1 or more");
     let vast = ScheduleRequest { microbatches: u32::MAX, ..good.clone() };
     assert_eq!(message(vast), "4 stages x 4294967295 micro-batches are more than 1048576");
     let costs = CostsFile { f: crate::costs::PerStage::Each(vec![1.0]), ..CostsFile::default() };

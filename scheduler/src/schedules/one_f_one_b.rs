@@ -3,7 +3,7 @@
 use super::row_of;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
-use ir::schedule::{Kind, Schedule};
+use ir::schedule::{Action, Kind, Schedule};
 
 /// 1F1B (PipeDream-Flush, arXiv 2006.09503): rank r starts with `warm = min(p-1-r, m)` forwards, then alternates one
 /// forward and one backward, then drains the `warm` backwards left. GPipe's bubble, but rank r holds min(p-r, m)
@@ -17,14 +17,15 @@ use ir::schedule::{Kind, Schedule};
 /// ```
 pub(super) fn one_f_one_b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
-    let rows = (0..ranks)
-        .map(|rank| {
-            let warm = (ranks - 1 - rank).min(microbatches);
-            let warm_up = (0..warm).map(|j| (Kind::F, j));
-            let steady = (warm..microbatches).flat_map(|j| [(Kind::F, j), (Kind::B, j - warm)]);
-            let cool_down = (microbatches - warm..microbatches).map(|j| (Kind::B, j));
-            row_of(rank, warm_up.chain(steady).chain(cool_down))
-        })
-        .collect();
+    let rows = (0..ranks).map(|rank| alternating(rank, ranks - 1 - rank, microbatches)).collect();
     Ok(Schedule { name: "1f1b".into(), rows })
+}
+
+/// The row of a stage that starts with `warm` forwards (all there are, if they are fewer), then alternates.
+pub(super) fn alternating(stage: u32, warm: u32, microbatches: u32) -> Vec<Action> {
+    let warm = warm.min(microbatches);
+    let warm_up = (0..warm).map(|j| (Kind::F, j));
+    let steady = (warm..microbatches).flat_map(|j| [(Kind::F, j), (Kind::B, j - warm)]);
+    let cool_down = (microbatches - warm..microbatches).map(|j| (Kind::B, j));
+    row_of(stage, warm_up.chain(steady).chain(cool_down))
 }

@@ -1,0 +1,43 @@
+//! The schedule Chimera: its timeline and its rows.
+
+use super::ended;
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+use ir::schedule::{Action, Item, Kind, Schedule};
+
+/// Chimera (arXiv 2107.06925): two chains in opposite directions over the same ranks, each with its own copy of the
+/// parameters. A unit has p micro-batches, half of them in each direction: in slots of one action the j-th of a
+/// direction runs its F of stage k at 2j + k and its B at 2j + 2p-1 - k, and no two actions of a rank meet. More
+/// micro-batches are units one after the other, the last one shorter if need be.
+///
+/// TIMELINE
+pub(super) fn chimera(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+    let Pipeline { ranks, microbatches, .. } = *pipeline;
+    even("ranks", ranks)?;
+    even("micro-batches", microbatches)?;
+    let (per_unit, per_direction) = (ranks / 2, microbatches / 2);
+    let rows = (0..ranks)
+        .map(|rank| {
+            let mut slots = Vec::new();
+            for microbatch in 0..microbatches {
+                let (unit, j) = (microbatch % per_direction / per_unit, microbatch % per_direction % per_unit);
+                let stage = if pipeline.goes_up(microbatch) { ranks - 1 - rank } else { rank };
+                slots.push((unit, 2 * j + stage, Item::new(Kind::F, stage, microbatch)));
+                slots.push((unit, 2 * j + 2 * ranks - 1 - stage, Item::new(Kind::B, stage, microbatch)));
+            }
+            slots.sort_by_key(|&(unit, slot, _)| (unit, slot));
+            ended(slots.into_iter().map(|(.., item)| Action::One(item)))
+        })
+        .collect();
+    Ok(Schedule { name: "chimera".into(), rows })
+}
+
+/// Two directions want an even number of what they share.
+pub(super) fn even(what: &str, number: u32) -> Result<(), String> {
+    if number % 2 == 0 {
+        Ok(())
+    } else {
+        let near = if number == 1 { "2".into() } else { format!("{} or {}", number - 1, number + 1) };
+        Err(format!("two directions share the {what}: {near} would do, not {number}"))
+    }
+}

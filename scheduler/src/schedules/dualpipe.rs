@@ -1,0 +1,154 @@
+//! The schedule DualPipe: its timeline and its rows, which those of DualPipeV follow.
+
+use super::chimera::even;
+use super::ended;
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+use ir::schedule::{Action, Item, Kind, Schedule};
+use std::collections::VecDeque;
+
+/// DualPipe (DeepSeek-V3, arXiv 2412.19437, section 3.2.1, and its published code): two chains in opposite directions
+/// over the same ranks, each with its own copy of the parameters; forwards of one direction overlap backwards of the
+/// other, `(a|b)`. Every rank holds p + 1 activations.
+///
+/// TIMELINE
+pub(super) fn dualpipe(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+    let Pipeline { ranks, microbatches, .. } = *pipeline;
+    even("ranks", ranks)?;
+    even("micro-batches", microbatches)?;
+    enough(ranks, 2 * ranks, microbatches)?;
+    let half = microbatches / 2;
+    let rows = (0..ranks)
+        .map(|rank| {
+            let upper = u32::from(rank >= ranks / 2);
+            let steps = Steps::new(ranks / 2, rank.min(ranks - 1 - rank), half, |kind, phase, k| {
+                let up = phase != upper;
+                Item::new(kind, if up { ranks - 1 - rank } else { rank }, if up { half + k } else { k })
+            });
+            ended(steps.row())
+        })
+        .collect();
+    Ok(Schedule { name: "dualpipe".into(), rows })
+}
+
+/// The row of one rank needs so many micro-batches to reach its steady state.
+pub(super) fn enough(ranks: u32, least: u32, microbatches: u32) -> Result<(), String> {
+    if microbatches >= least {
+        Ok(())
+    } else {
+        Err(format!("{ranks} ranks need {least} micro-batches or more, not {microbatches}"))
+    }
+}
+
+/// The eight steps of a rank with two phases: phase 0 is that of the stages whose forwards reach it first.
+pub(super) struct Steps<Make> {
+    /// How many ranks a micro-batch passes to the turn, or to the middle.
+    length: u32,
+    /// This rank's place among them.
+    place: u32,
+    /// Micro-batches of each phase.
+    microbatches: u32,
+    /// The item of a kind and phase, for the k-th micro-batch of the phase.
+    make: Make,
+    row: Vec<Action>,
+    /// Per phase: how many F, and how many B or I, have been issued.
+    forwards: [u32; 2],
+    backwards: [u32; 2],
+    /// The W that are put off.
+    late: VecDeque<Item>,
+}
+
+impl<Make: Fn(Kind, u32, u32) -> Item> Steps<Make> {
+    pub(super) fn new(length: u32, place: u32, microbatches: u32, make: Make) -> Steps<Make> {
+        let (row, late) = (Vec::new(), VecDeque::new());
+        Steps { length, place, microbatches, make, row, forwards: [0; 2], backwards: [0; 2], late }
+    }
+
+    /// The row, without what ends a step.
+    pub(super) fn row(mut self) -> Vec<Action> {
+        let (outer, inner) = (self.length - 1 - self.place, self.place + 1);
+        for _ in 0..2 * outer {
+            self.forward(0);
+        }
+        for _ in 0..inner {
+            self.forward(0);
+            self.forward(1);
+        }
+        for _ in 0..outer {
+            self.split(1);
+            self.weight();
+            self.forward(1);
+        }
+        for time in 0..self.microbatches + inner - 2 * self.length {
+            // The innermost rank gets its first gradient from itself: its F must end before this B can begin.
+            if time == 0 && outer == 0 {
+                self.forward(0);
+                self.whole(1);
+            } else {
+                self.overlapped(0);
+            }
+            self.overlapped(1);
+        }
+        for _ in 0..outer {
+            self.whole(1);
+            self.overlapped(1);
+        }
+        self.cool_down(inner);
+        for _ in 0..outer {
+            self.weight();
+            self.split(0);
+        }
+        for _ in 0..inner {
+            self.weight();
+        }
+        self.row
+    }
+
+    /// The second half of these backwards is split, so that the neighbours get their gradients sooner.
+    fn cool_down(&mut self, times: u32) {
+        for backward in 0..2 * times {
+            let phase = 1 - backward % 2;
+            if backward < times { self.whole(phase) } else { self.split(phase) }
+        }
+    }
+
+    fn next_forward(&mut self, phase: u32) -> Item {
+        let k = &mut self.forwards[phase as usize];
+        *k += 1;
+        (self.make)(Kind::F, phase, *k - 1)
+    }
+
+    fn next_backward(&mut self, kind: Kind, phase: u32) -> Item {
+        let k = &mut self.backwards[phase as usize];
+        *k += 1;
+        (self.make)(kind, phase, *k - 1)
+    }
+
+    fn forward(&mut self, phase: u32) {
+        let f = self.next_forward(phase);
+        self.row.push(Action::One(f));
+    }
+
+    fn whole(&mut self, phase: u32) {
+        let b = self.next_backward(Kind::B, phase);
+        self.row.push(Action::One(b));
+    }
+
+    /// F of this phase with B of the other.
+    fn overlapped(&mut self, phase: u32) {
+        let pair = Action::Pair(self.next_forward(phase), self.next_backward(Kind::B, 1 - phase));
+        self.row.push(pair);
+    }
+
+    /// I now, W when its turn comes.
+    fn split(&mut self, phase: u32) {
+        let i = self.next_backward(Kind::I, phase);
+        self.row.push(Action::One(i));
+        self.late.push_back(Item { kind: Kind::W, ..i });
+    }
+
+    /// The W put off longest.
+    fn weight(&mut self) {
+        self.row.extend(self.late.pop_front().map(Action::One));
+    }
+}

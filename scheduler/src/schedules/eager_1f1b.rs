@@ -1,0 +1,17 @@
+//! The schedule eager 1F1B: its timeline and its rows.
+
+use super::one_f_one_b::alternating;
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+use ir::schedule::Schedule;
+
+/// Eager 1F1B (arXiv 2211.05322): 1F1B with twice the forwards ahead, `warm = min(2(p-1-r), m)` on rank r, so that a
+/// message and an action run side by side. Hops up to c = f are paid for once each way, as in GPipe; rank r holds
+/// min(2(p-r)-1, m) activations.
+///
+/// TIMELINE
+pub(super) fn eager_1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+    let Pipeline { ranks, microbatches, .. } = *pipeline;
+    let rows = (0..ranks).map(|rank| alternating(rank, 2 * (ranks - 1 - rank), microbatches)).collect();
+    Ok(Schedule { name: "eager-1f1b".into(), rows })
+}

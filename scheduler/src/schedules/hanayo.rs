@@ -1,0 +1,68 @@
+//! The schedule Hanayo: its timeline and its rows.
+
+use super::ended;
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+use ir::schedule::{Action, Item, Kind, Schedule};
+
+/// Hanayo (arXiv 2308.15762): W waves over the ranks, to and fro, are v = 2W chunks per rank; a turn needs no message.
+/// More waves, less bubble. The paper has no code that is published; the order here follows a rule of its own:
+///
+/// a rank takes the first of the micro-batches that wait for it; at most 2p micro-batches are on their way.
+///
+/// It is played in slots as the paper counts them, F one and B two, so that it does not depend on costs. A micro-batch on
+/// its way waits for nothing but its next rank, which is not idle meanwhile: no order of this rule can deadlock. A rank
+/// holds at most 2pv activations, with m = p micro-batches pv.
+///
+/// TIMELINE
+pub(super) fn hanayo(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+    let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
+    if chunks % 2 == 1 {
+        let (less, more) = (chunks - 1, chunks + 1);
+        return Err(format!("a wave is 2 chunks per rank: {less} or {more} chunks would do, not {chunks}"));
+    }
+    let stages = pipeline.stages();
+    let mut rows = vec![Vec::new(); ranks as usize];
+    let mut free_at = vec![0; ranks as usize];
+    let mut walkers: Vec<Walker> = Vec::new();
+    let mut entering = 0..microbatches;
+    for slot in 0.. {
+        walkers.retain(|walker| walker.ready > slot || walker.next(stages).is_some());
+        let room = 2 * ranks as usize - walkers.len();
+        walkers.extend(entering.by_ref().take(room).map(|microbatch| Walker { microbatch, done: 0, ready: slot }));
+        if walkers.is_empty() {
+            break;
+        }
+        for walker in walkers.iter_mut().filter(|walker| walker.ready <= slot) {
+            let Some((kind, stage)) = walker.next(stages) else { continue };
+            let rank = pipeline.rank(stage, walker.microbatch) as usize;
+            if free_at[rank] <= slot {
+                rows[rank].push(Action::One(Item::new(kind, stage, walker.microbatch)));
+                walker.done += 1;
+                walker.ready = slot + if kind == Kind::F { 1 } else { 2 };
+                free_at[rank] = walker.ready;
+            }
+        }
+    }
+    Ok(Schedule { name: "hanayo".into(), rows: rows.into_iter().map(ended).collect() })
+}
+
+/// A micro-batch on its way through all stages and back.
+struct Walker {
+    microbatch: u32,
+    /// How many actions of its way have begun.
+    done: u32,
+    /// The slot in which the last of them has ended.
+    ready: u32,
+}
+
+impl Walker {
+    /// The next action of its way: its kind and stage.
+    fn next(&self, stages: u32) -> Option<(Kind, u32)> {
+        if self.done < stages {
+            Some((Kind::F, self.done))
+        } else {
+            Some((Kind::B, (2 * stages - 1).checked_sub(self.done)?))
+        }
+    }
+}

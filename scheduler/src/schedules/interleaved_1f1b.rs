@@ -1,0 +1,64 @@
+//! The schedule interleaved 1F1B: its timeline, its rows, and the depth-first order that others share.
+
+use super::ended;
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+use ir::schedule::{Action, Item, Kind, Schedule};
+use std::ops::Range;
+
+/// Interleaved 1F1B (Megatron-LM, arXiv 2104.04473, section 2.2): v chunks per rank in a loop. A rank runs a group of N
+/// micro-batches through its first chunk, then the same group through its next one, and so on; backwards in the same
+/// order of micro-batches, chunks reversed. Rank r starts with `warm = 2(p-1-r) + (v-1)N` forwards, then alternates one
+/// forward and one backward. The bubble of 1F1B at 1/v of the length, for (v-1)N activations more.
+///
+/// N is p where p divides m; else, as in PyTorch, the m micro-batches make floor(m/p) groups, here as even as can be, and N
+/// is the largest. `--group` sets N (Megatron's `microbatch-group-size-per-virtual-pipeline-stage`), from p to m: larger
+/// groups hide hops, and hold more. A shorter last group must have p micro-batches too, or none would reach the turn.
+///
+/// TIMELINE
+pub(super) fn interleaved_1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+    let groups = groups(pipeline)?;
+    let Pipeline { ranks, chunks, .. } = *pipeline;
+    let rows = (0..ranks)
+        .map(|rank| {
+            let [forwards, backwards] = [Kind::F, Kind::B].map(|kind| depth_first(pipeline, &groups, rank, kind));
+            let ahead = 2 * (ranks - 1 - rank) as usize + (chunks - 1) as usize * groups[0].len();
+            let (warm_up, rest) = forwards.split_at(ahead.min(forwards.len()));
+            let (steady, cool_down) = backwards.split_at(rest.len());
+            let steady = rest.iter().zip(steady).flat_map(|(f, b)| [f, b]);
+            ended(warm_up.iter().chain(steady).chain(cool_down).copied())
+        })
+        .collect();
+    Ok(Schedule { name: "interleaved-1f1b".into(), rows })
+}
+
+/// The micro-batches that go through a chunk before the rank turns to its next one, for each turn; the longest first.
+pub(super) fn groups(pipeline: &Pipeline) -> Result<Vec<Range<u32>>, String> {
+    let Pipeline { ranks, microbatches, group, .. } = *pipeline;
+    let Some(group) = group else {
+        let rounds = (microbatches / ranks).max(1);
+        let (each, longer) = (microbatches / rounds, microbatches % rounds);
+        let start = |round: u32| round * each + round.min(longer);
+        return Ok((0..rounds).map(|round| start(round)..start(round + 1)).collect());
+    };
+    let least = ranks.min(microbatches);
+    if !(least..=microbatches).contains(&group) {
+        return Err(format!("groups have {least} to {microbatches} micro-batches, not {group}"));
+    }
+    let last = microbatches % group;
+    if (1..least).contains(&last) {
+        let why =
+            format!("groups of {group} leave a last group of {last}, but each needs {least} micro-batches or more");
+        return Err(format!("{why}: {} micro-batches would do", microbatches - last));
+    }
+    Ok((0..microbatches).step_by(group as usize).map(|first| first..microbatches.min(first + group)).collect())
+}
+
+/// The actions of a kind on a rank: each group through all chunks, before the next group. Chunks ascend in forwards.
+pub(super) fn depth_first(pipeline: &Pipeline, groups: &[Range<u32>], rank: u32, kind: Kind) -> Vec<Action> {
+    let Pipeline { ranks, chunks, .. } = *pipeline;
+    let chunk = move |turn| if kind == Kind::F { turn } else { chunks - 1 - turn };
+    let turns =
+        groups.iter().flat_map(|group| (0..chunks).map(move |turn| (chunk(turn) * ranks + rank, group.clone())));
+    turns.flat_map(|(stage, group)| group.map(move |j| Action::One(Item::new(kind, stage, j)))).collect()
+}

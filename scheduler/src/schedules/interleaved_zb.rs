@@ -1,0 +1,32 @@
+//! The schedule interleaved ZB: its timeline and its rows.
+
+use super::ended;
+use super::interleaved_1f1b::{depth_first, groups};
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+use ir::schedule::{Kind, Schedule};
+
+/// Interleaved zero bubble (PyTorch's `ScheduleInterleavedZeroBubble`, after arXiv 2401.10241): the chunks and groups of
+/// interleaved 1F1B, the split backward of ZB-H1. Rank r starts with `warm = (v-1)N + p-1-r` forwards and puts its W off
+/// until it has run r of its I. ZB-H1's bubble at 1/v of the length; with N = p every rank holds pv activations.
+///
+/// TIMELINE
+pub(super) fn interleaved_zb(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+    let groups = groups(pipeline)?;
+    let Pipeline { ranks, chunks, .. } = *pipeline;
+    let rows = (0..ranks)
+        .map(|rank| {
+            let [forwards, i, w] = [Kind::F, Kind::I, Kind::W].map(|kind| depth_first(pipeline, &groups, rank, kind));
+            let ahead = (ranks - 1 - rank) as usize + (chunks - 1) as usize * groups[0].len();
+            let (warm_up, rest) = forwards.split_at(ahead.min(forwards.len()));
+            let late = (rank as usize).min(w.len());
+            let steady = (0..i.len()).flat_map(|k| {
+                let w = k.checked_sub(late).map(|k| w[k]);
+                rest.get(k).copied().into_iter().chain([i[k]]).chain(w)
+            });
+            let last = &w[w.len() - late..];
+            ended(warm_up.iter().copied().chain(steady).chain(last.iter().copied()))
+        })
+        .collect();
+    Ok(Schedule { name: "interleaved-zb".into(), rows })
+}

@@ -1,0 +1,28 @@
+//! The schedule Seq1F1B: its timeline and its rows.
+
+use super::ended;
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+use ir::schedule::{Action, Item, Kind, Schedule};
+
+/// Seq1F1B (arXiv 2406.03488): 1F1B on slices of the sequence. A slice needs the slices before it in a forward, and
+/// those behind it in a backward, so that forwards ascend and backwards descend. Rank r starts with
+/// `warm = p-r-2+q` slices, then alternates. 1F1B's bubble at 1/q of the length; rank r holds p-r-1+q slices.
+///
+/// TIMELINE
+pub(super) fn seq1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+    let Pipeline { ranks, microbatches, slices, .. } = *pipeline;
+    let all = microbatches * slices;
+    let rows = (0..ranks)
+        .map(|rank| {
+            let item =
+                |kind, microbatch, slice| Action::One(Item { slice: Some(slice), ..Item::new(kind, rank, microbatch) });
+            let f = |k: u32| item(Kind::F, k / slices, k % slices);
+            let b = |k: u32| item(Kind::B, k / slices, slices - 1 - k % slices);
+            let warm = (ranks - 1 - rank + slices - 1).min(all);
+            let steady = (warm..all).flat_map(|k| [f(k), b(k - warm)]);
+            ended((0..warm).map(f).chain(steady).chain((all - warm..all).map(b)))
+        })
+        .collect();
+    Ok(Schedule { name: "seq1f1b".into(), rows })
+}

@@ -1,0 +1,23 @@
+//! The schedule ZB-H2: its timeline and its rows.
+
+use super::zb_h1::put_off;
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+use ir::schedule::Schedule;
+
+/// ZB-H2 (arXiv 2401.10241, section 2.2): ZB-H1 with twice the forwards ahead and twice the W put off, 2(p-1-r) and 2r
+/// on rank r. No rank idles between its first and its last action at f = i = w: the rows are parallelograms. Every rank
+/// holds 2p-1 activations.
+///
+/// TIMELINE
+pub(super) fn zb_h2(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+    let Pipeline { ranks, microbatches, .. } = *pipeline;
+    let least = 2 * ranks - 1;
+    if microbatches < least {
+        return Err(format!(
+            "{ranks} ranks need {least} micro-batches or more, not {microbatches}; zb-h1 takes any number"
+        ));
+    }
+    let rows = (0..ranks).map(|rank| put_off(rank, 2 * (ranks - 1 - rank), 2 * rank, microbatches)).collect();
+    Ok(Schedule { name: "zb-h2".into(), rows })
+}
