@@ -6,6 +6,13 @@
 pub mod bound;
 mod gpipe;
 mod one_f_one_b;
+mod one_f_one_b_v;
+mod v_auto;
+mod v_half;
+mod v_min;
+mod zb_auto;
+mod zb_v;
+mod zb_v_greedy;
 
 use crate::costs::StageCosts;
 use crate::placement::{Pipeline, Placement};
@@ -61,6 +68,76 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::Chain,
         chunks: Chunks::Just(1),
         make: one_f_one_b::one_f_one_b,
+    },
+    ScheduleKind {
+        name: "zb-auto",
+        does: "I and W apart, W where they fill gaps or free memory; the best of eight greedy rules for the stages' costs",
+        bubble: "searched; (p-1)(f+i-w) with a limit of p, about (p-1)(f+i-2w) of the span with 2p",
+        memory: "the limit; 2p where there is none",
+        constraint: "the limit is one forward or more",
+        placement: Placement::Chain,
+        chunks: Chunks::Just(1),
+        make: zb_auto::zb_auto,
+    },
+    ScheduleKind {
+        name: "zb-v",
+        does: "a V of two chunks with I and W apart, by a fixed rule",
+        bubble: "(p-1)f where f = i = w",
+        memory: "min(2p, 2m) chunks",
+        constraint: "m >= 2p-1 for the whole pattern",
+        placement: Placement::V,
+        chunks: Chunks::Just(2),
+        make: zb_v::zb_v,
+    },
+    ScheduleKind {
+        name: "zb-v-greedy",
+        does: "zb-v with the stages' costs, under a memory limit",
+        bubble: "searched",
+        memory: "the limit; 2p chunks where there is none",
+        constraint: "the limit is two forwards or more",
+        placement: Placement::V,
+        chunks: Chunks::Just(2),
+        make: zb_v_greedy::zb_v_greedy,
+    },
+    ScheduleKind {
+        name: "v-half",
+        does: "a V of two chunks with half of the memory of 1f1b",
+        bubble: "about 3p/2 chunk actions where f = i = w",
+        memory: "2 floor((p+2)/2) chunks",
+        constraint: "none",
+        placement: Placement::V,
+        chunks: Chunks::Just(2),
+        make: v_half::v_half,
+    },
+    ScheduleKind {
+        name: "v-min",
+        does: "a V of two chunks with a third of the memory of 1f1b",
+        bubble: "about 2p chunk actions where f = i = w; more with m where they differ",
+        memory: "2 floor((p+4)/3) chunks",
+        constraint: "none",
+        placement: Placement::V,
+        chunks: Chunks::Just(2),
+        make: v_min::v_min,
+    },
+    ScheduleKind {
+        name: "1f1b-v",
+        does: "a V of two chunks with whole backwards and less memory than 1f1b",
+        bubble: "about 2p chunk actions where f = i = w",
+        memory: "about 4p/3 chunks",
+        constraint: "none",
+        placement: Placement::V,
+        chunks: Chunks::Just(2),
+        make: one_f_one_b_v::one_f_one_b_v,
+    },
+    ScheduleKind {
+        name: "v-auto",
+        does: "the best V of all building blocks and zb-v-greedy, under a memory limit",
+        bubble: "searched",
+        memory: "the limit; 2p chunks where there is none",
+        constraint: "the limit is two forwards or more",
+        placement: Placement::V,
+        chunks: Chunks::Just(2),
+        make: v_auto::v_auto,
     },
 ];
 
