@@ -1,5 +1,6 @@
 //! When: stages, schedules, per-rank programs.
 
+mod block;
 pub mod check;
 mod codes;
 pub mod costs;

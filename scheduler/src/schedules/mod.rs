@@ -1,7 +1,7 @@
 //! The known schedules: one file each, pure functions from costs to rows, and the table of them.
 //!
-//! Notation of the formulas: p ranks (r = 0..p), v chunks (stages) per rank, m micro-batches, g of them a group, q slices; f, i, w = seconds of F, I, W of
-//! one stage; c = seconds of a hop. Memory counts forward activations of one stage.
+//! Notation of the formulas: p ranks (r = 0..p), v chunks (stages) per rank, m micro-batches, g of them a group, q slices; f, i,
+//! w = seconds of F, I, W of one stage; fb of an overlapped pair; c of a hop. Memory counts forward activations of one stage.
 
 pub mod bound;
 mod chimera;
@@ -15,13 +15,22 @@ mod interleaved_1f1b;
 mod interleaved_zb;
 mod looped_bfs;
 mod one_f_one_b;
+mod one_f_one_b_v;
 mod seq1f1b;
+mod table;
+mod v_auto;
+mod v_half;
+mod v_min;
+mod zb_auto;
 mod zb_h1;
 mod zb_h2;
+mod zb_v;
+mod zb_v_greedy;
 
 use crate::costs::StageCosts;
 use crate::placement::{Pipeline, Placement};
 use ir::schedule::{Action, Item, Kind, Schedule};
+pub use table::SCHEDULES;
 
 /// A row of the table [`SCHEDULES`].
 #[derive(Debug)]
@@ -64,164 +73,6 @@ pub enum Choice {
     /// Into how many slices the sequence of a micro-batch is cut.
     Slices,
 }
-
-/// Every schedule there is.
-pub const SCHEDULES: &[ScheduleKind] = &[
-    ScheduleKind {
-        name: "gpipe",
-        does: "all forwards, then all backwards",
-        bubble: "(p-1)(f+i+w)",
-        memory: "m",
-        constraint: "none",
-        placement: Placement::Chain,
-        chunks: Chunks::Just(1),
-        choice: Choice::Neither,
-        make: gpipe::gpipe,
-    },
-    ScheduleKind {
-        name: "1f1b",
-        does: "one forward, one backward in turn",
-        bubble: "(p-1)(f+i+w)",
-        memory: "min(p-r, m)",
-        constraint: "none",
-        placement: Placement::Chain,
-        chunks: Chunks::Just(1),
-        choice: Choice::Neither,
-        make: one_f_one_b::one_f_one_b,
-    },
-    ScheduleKind {
-        name: "eager-1f1b",
-        does: "1f1b, twice the forwards ahead",
-        bubble: "(p-1)(f+i+w)",
-        memory: "min(2(p-r)-1, m)",
-        constraint: "none",
-        placement: Placement::Chain,
-        chunks: Chunks::Just(1),
-        choice: Choice::Neither,
-        make: eager_1f1b::eager_1f1b,
-    },
-    ScheduleKind {
-        name: "interleaved-1f1b",
-        does: "1f1b on a loop, groups of g",
-        bubble: "(p-1)(f+i+w)",
-        memory: "(v-1)g + 2(p-r)-1",
-        constraint: "none",
-        placement: Placement::Loop,
-        chunks: Chunks::From(2),
-        choice: Choice::Group,
-        make: interleaved_1f1b::interleaved_1f1b,
-    },
-    ScheduleKind {
-        name: "looped-bfs",
-        does: "gpipe on a loop",
-        bubble: "(p-1)(f+i+w)",
-        memory: "mv",
-        constraint: "none",
-        placement: Placement::Loop,
-        chunks: Chunks::From(2),
-        choice: Choice::Neither,
-        make: looped_bfs::looped_bfs,
-    },
-    ScheduleKind {
-        name: "zb-h1",
-        does: "1f1b, W put off into the drain",
-        bubble: "(p-1)(f+i-w)",
-        memory: "min(p, m)",
-        constraint: "none",
-        placement: Placement::Chain,
-        chunks: Chunks::Just(1),
-        choice: Choice::Neither,
-        make: zb_h1::zb_h1,
-    },
-    ScheduleKind {
-        name: "zb-h2",
-        does: "zb-h1, twice the forwards ahead",
-        bubble: "(p-1)(f+i-2w) of span",
-        memory: "2p-1",
-        constraint: "m >= 2p-1",
-        placement: Placement::Chain,
-        chunks: Chunks::Just(1),
-        choice: Choice::Neither,
-        make: zb_h2::zb_h2,
-    },
-    ScheduleKind {
-        name: "interleaved-zb",
-        does: "interleaved-1f1b, W put off",
-        bubble: "(p-1)(f+i-w)",
-        memory: "(v-1)g + p",
-        constraint: "none",
-        placement: Placement::Loop,
-        chunks: Chunks::From(2),
-        choice: Choice::Group,
-        make: interleaved_zb::interleaved_zb,
-    },
-    ScheduleKind {
-        name: "dualpipe",
-        does: "two chains, F of one beside B of other",
-        bubble: "(p/2-1)(fb+i-2w)",
-        memory: "p+1",
-        constraint: "p, m even, m >= 2p",
-        placement: Placement::Bidirectional,
-        chunks: Chunks::Just(2),
-        choice: Choice::Neither,
-        make: dualpipe::dualpipe,
-    },
-    ScheduleKind {
-        name: "dualpipe-v",
-        does: "dualpipe folded into a V",
-        bubble: "(p-1)(fb+i-2w)",
-        memory: "2p+1",
-        constraint: "m >= 2p",
-        placement: Placement::V,
-        chunks: Chunks::Just(2),
-        choice: Choice::Neither,
-        make: dualpipe_v::dualpipe_v,
-    },
-    ScheduleKind {
-        name: "chimera",
-        does: "two chains, units of p micro-batches",
-        bubble: "(p-2)(i+w) per unit",
-        memory: "p/2+1 .. p",
-        constraint: "p, m even",
-        placement: Placement::Bidirectional,
-        chunks: Chunks::Just(2),
-        choice: Choice::Neither,
-        make: chimera::chimera,
-    },
-    ScheduleKind {
-        name: "seq1f1b",
-        does: "1f1b on q slices of the sequence",
-        bubble: "(p-1)(f+i+w)",
-        memory: "p-r-1+q",
-        constraint: "none",
-        placement: Placement::Chain,
-        chunks: Chunks::Just(1),
-        choice: Choice::Slices,
-        make: seq1f1b::seq1f1b,
-    },
-    ScheduleKind {
-        name: "grouped-interleaved",
-        does: "interleaved, less memory",
-        bubble: "(p-1)(f+i)+(v-1)(p-g)f",
-        memory: "(v-1)g + p-r",
-        constraint: "p/2 <= g <= p",
-        placement: Placement::Loop,
-        chunks: Chunks::From(2),
-        choice: Choice::Group,
-        make: grouped_interleaved::grouped_interleaved,
-    },
-    ScheduleKind {
-        name: "hanayo",
-        does: "waves to and fro, the first ones first",
-        bubble: "2(p-1)(i+w) if v=2, m=p",
-        memory: "<= 2pv",
-        constraint: "v even",
-        placement: Placement::V,
-        chunks: Chunks::From(2),
-        choice: Choice::Neither,
-        make: hanayo::hanayo,
-    },
-];
 
 /// A name that is not in [`SCHEDULES`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -1,0 +1,171 @@
+//! Building blocks of V pipelines with two chunks (Qi et al., Pipeline Parallelism with Controllable Memory,
+//! arXiv 2405.15362): the slots of one micro-batch's passes, repeated every [`PERIOD`] slots, then pressed together.
+//!
+//! A row has a slot for each unit of time; passes of a kind run in the order of their micro-batches, so that the slots say
+//! all. Rank r holds stage r (chunk 0) and stage 2p-1-r (chunk 1).
+
+mod reorder;
+mod squeeze;
+
+pub(crate) use reorder::reordered;
+pub(crate) use squeeze::{ends, squeeze};
+
+use ir::schedule::{Action, Item, Kind, Schedule};
+
+/// Slots from one micro-batch to the next: two each of F, I and W.
+pub(crate) const PERIOD: usize = 6;
+
+/// What a rank does for a micro-batch, in the order in which it can.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pass {
+    /// Forward of chunk 0: from rank 0 to the last.
+    F0,
+    /// Forward of chunk 1: from the last rank to rank 0.
+    F1,
+    /// Gradient of the inputs of chunk 1: from rank 0 to the last.
+    I1,
+    /// Gradient of the inputs of chunk 0: from the last rank to rank 0.
+    I0,
+    /// Gradient of the weights of chunk 1.
+    W1,
+    /// Gradient of the weights of chunk 0.
+    W0,
+}
+
+use Pass::*;
+
+/// A rank in slots.
+pub(crate) type Row = Vec<Option<Pass>>;
+
+impl Pass {
+    /// All of them, in order.
+    pub(crate) const ALL: [Pass; PERIOD] = [F0, F1, I1, I0, W1, W0];
+
+    /// What kind of action it is.
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            F0 | F1 => Kind::F,
+            I1 | I0 => Kind::I,
+            W1 | W0 => Kind::W,
+        }
+    }
+
+    /// Whether it goes from rank 0 to the last rank.
+    pub(crate) fn ascends(self) -> bool {
+        matches!(self, F0 | I1)
+    }
+
+    /// The stage on a rank.
+    pub(crate) fn stage(self, rank: usize, ranks: usize) -> usize {
+        if matches!(self, F0 | I0 | W0) { rank } else { 2 * ranks - 1 - rank }
+    }
+
+    /// The pass on its own rank that it comes after.
+    pub(crate) fn before(self) -> Option<Pass> {
+        match self {
+            F0 => None,
+            F1 => Some(F0),
+            I1 => Some(F1),
+            I0 | W1 => Some(I1),
+            W0 => Some(I0),
+        }
+    }
+
+    /// The rank whose same pass it needs, and the hop between the two: that of stages s and s+1 is s.
+    pub(crate) fn from(self, rank: usize, ranks: usize) -> Option<(usize, usize)> {
+        let other = match self {
+            F0 | I1 => rank.checked_sub(1)?,
+            F1 | I0 => Some(rank + 1).filter(|&other| other < ranks)?,
+            W1 | W0 => return None,
+        };
+        Some((other, self.stage(rank, ranks).min(self.stage(other, ranks))))
+    }
+
+    /// The W that an I leaves to do.
+    pub(crate) fn weight(self) -> Option<Pass> {
+        match self {
+            I1 => Some(W1),
+            I0 => Some(W0),
+            _ => None,
+        }
+    }
+
+    /// By how much it changes the number of chunk activations held.
+    pub(crate) fn held(self) -> i32 {
+        match self {
+            F0 | F1 => 1,
+            I1 | I0 => 0,
+            W1 | W0 => -1,
+        }
+    }
+}
+
+/// The first slots of each rank's passes, each the earliest that suits the pattern (slots modulo the period) and comes
+/// after the pass that it needs.
+pub(crate) fn first_slots(pattern: &[[usize; PERIOD]]) -> Vec<[usize; PERIOD]> {
+    let ranks = pattern.len();
+    let next = |from: usize, place: usize| from + (place + PERIOD - from % PERIOD) % PERIOD;
+    let mut slots = vec![[0; PERIOD]; ranks];
+    let mut now = PERIOD;
+    for pass in [F0, F1, I1, I0] {
+        for step in 0..ranks {
+            let rank = if pass.ascends() { step } else { ranks - 1 - step };
+            let slot = next(now, pattern[rank][pass as usize]);
+            slots[rank][pass as usize] = slot;
+            now = slot + 1;
+            if let Some(w) = pass.weight() {
+                slots[rank][w as usize] = next(now, pattern[rank][w as usize]);
+            }
+        }
+    }
+    slots
+}
+
+/// A block for every micro-batch: of each rank, the first slots of its passes.
+pub(crate) fn repeat(first: &[impl AsRef<[usize]>], microbatches: usize) -> Vec<Row> {
+    let last = first.iter().flat_map(|slots| slots.as_ref()).max().map_or(0, |slot| slot + PERIOD * microbatches);
+    let row = |slots: &[usize]| {
+        let mut row = vec![None; last + 1];
+        for (pass, slot) in Pass::ALL.into_iter().zip(slots) {
+            (0..microbatches).for_each(|microbatch| row[slot + PERIOD * microbatch] = Some(pass));
+        }
+        row
+    };
+    first.iter().map(|slots| row(slots.as_ref())).collect()
+}
+
+/// The most chunk activations that a row holds: each from its F to its W.
+pub(crate) fn peak(row: &Row) -> i32 {
+    let held = row.iter().flatten().scan(0, |held, pass| {
+        *held += pass.held();
+        Some(*held)
+    });
+    held.max().unwrap_or(0)
+}
+
+/// Names the W of a row anew, in the order of the I.
+pub(crate) fn relabel_weights(row: &mut Row) {
+    let weights: Vec<Pass> = row.iter().flatten().filter_map(|pass| pass.weight()).collect();
+    let places = row.iter_mut().flatten().filter(|pass| pass.kind() == Kind::W);
+    places.zip(weights).for_each(|(place, weight)| *place = weight);
+}
+
+/// The rows as a schedule; with `fused` each I is B, and no W follows.
+pub(crate) fn schedule(name: &str, rows: &[Row], fused: bool) -> Schedule {
+    let ranks = rows.len();
+    let actions = |(rank, row): (usize, &Row)| {
+        let mut count = [0; PERIOD];
+        let mut action = |pass: &Pass| {
+            let microbatch = count[*pass as usize];
+            count[*pass as usize] += 1;
+            let kind = match pass.kind() {
+                Kind::I if fused => Kind::B,
+                Kind::W if fused => return None,
+                kind => kind,
+            };
+            Some(Action::One(Item::new(kind, pass.stage(rank, ranks) as u32, microbatch)))
+        };
+        crate::schedules::ended(row.iter().flatten().filter_map(&mut action).collect::<Vec<_>>())
+    };
+    Schedule { name: name.into(), rows: rows.iter().enumerate().map(actions).collect() }
+}

@@ -1,0 +1,210 @@
+//! Warm-up and cool-down of V-Half and V-Min: passes outside of the stable phase move to earlier free slots, as long as the
+//! peak memory stays.
+
+use super::{PERIOD, Pass, Row, relabel_weights, repeat, squeeze};
+use Pass::*;
+use ir::schedule::Kind;
+
+/// The rows of a block of F and I, given by each rank's first slots: repeated, with W in free slots, moved twice.
+///
+/// First all of warm-up and cool-down moves, W included; then, with W again wherever a slot is left, F and I of the
+/// cool-down.
+pub(crate) fn reordered(first: &[[usize; 4]], microbatches: usize) -> Vec<Row> {
+    let rows = repeat(first, microbatches).into_iter().map(with_weights).collect();
+    let rows = moved(rows, true).into_iter().map(without_weights).collect();
+    let rows = moved(rows, false).into_iter().map(without_weights);
+    rows.map(with_weights).collect()
+}
+
+/// A row with each W in the first slot left free after its I; those of chunk 1 first.
+fn with_weights(mut row: Row) -> Row {
+    while row.last().is_some_and(Option::is_none) {
+        row.pop();
+    }
+    let mut waiting = Weights::default();
+    for slot in &mut row {
+        match *slot {
+            Some(pass) => waiting.add(pass),
+            None => *slot = waiting.take(),
+        }
+    }
+    row.extend(std::iter::from_fn(|| waiting.take().map(Some)));
+    row
+}
+
+fn without_weights(mut row: Row) -> Row {
+    row.iter_mut().for_each(|slot| *slot = slot.filter(|pass| pass.kind() != Kind::W));
+    row
+}
+
+/// W that can run: of chunk 1, of chunk 0.
+#[derive(Default)]
+struct Weights([u32; 2]);
+
+impl Weights {
+    fn add(&mut self, pass: Pass) {
+        match pass {
+            I1 => self.0[0] += 1,
+            I0 => self.0[1] += 1,
+            _ => {}
+        }
+    }
+
+    fn take(&mut self) -> Option<Pass> {
+        let chunk = self.0.iter().position(|&count| count > 0)?;
+        self.0[chunk] -= 1;
+        Some([W1, W0][chunk])
+    }
+}
+
+/// The rows with passes moved, then squeezed. `weights`: whether the rows have W, which move too; else W are thought of as
+/// in the first free slots, and the warm-up stays.
+fn moved(rows: Vec<Row>, weights: bool) -> Vec<Row> {
+    let (ranks, length) = (rows.len(), rows.iter().map(Vec::len).max().unwrap_or(0));
+    let mut moving: Vec<Moving> = rows.into_iter().map(|row| Moving::new(row, length, weights)).collect();
+    let limit = moving.iter().map(|row| row.peak).max().unwrap_or(0);
+    let last = moving.first().map_or(0, |row| row.row.iter().filter(|&&slot| slot == Some(F0)).count());
+    let mut phase = if weights { Phase::WarmUp } else { Phase::KeptWarmUp };
+    for time in 0..length {
+        for rank in 0..ranks {
+            let Some(pass) = moving[rank].row[time] else { continue };
+            phase = phase.at(rank, pass, moving[rank].times[F0 as usize].len() + 1 == last);
+            let place = match phase {
+                Phase::WarmUp | Phase::CoolDown => {
+                    let needs = pass
+                        .from(rank, ranks)
+                        .map(|(other, _)| moving[other].times[pass as usize][moving[rank].times[pass as usize].len()]);
+                    moving[rank].place(pass, time, needs, limit)
+                }
+                Phase::KeptWarmUp | Phase::Stable | Phase::LastForward => time,
+            };
+            moving[rank].put(pass, time, place);
+            if phase == Phase::LastForward {
+                phase = Phase::CoolDown;
+            }
+        }
+    }
+    let mut rows: Vec<Row> = moving.into_iter().map(|moving| moving.row).collect();
+    if weights {
+        rows.iter_mut().for_each(relabel_weights);
+    } else {
+        rows = rows.into_iter().map(with_weights).collect();
+    }
+    squeeze(&rows).expect("passes move no earlier than what they need")
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    WarmUp,
+    KeptWarmUp,
+    Stable,
+    LastForward,
+    CoolDown,
+}
+
+impl Phase {
+    /// The phase of a pass: rank 0's first I of chunk 0 ends the warm-up, the pipeline's last F of chunk 0 the stable phase.
+    fn at(self, rank: usize, pass: Pass, last: bool) -> Phase {
+        match (self, pass) {
+            (Phase::WarmUp | Phase::KeptWarmUp, I0) if rank == 0 => Phase::Stable,
+            (Phase::Stable, F0) if last => Phase::LastForward,
+            _ => self,
+        }
+    }
+}
+
+/// A row whose passes move.
+struct Moving {
+    row: Row,
+    /// After each slot: chunk activations held, and W that wait for a slot (0 where the row has its W).
+    states: Vec<(i32, i32)>,
+    peak: i32,
+    weights: bool,
+    /// Slots of the passes put so far, by pass.
+    times: [Vec<usize>; PERIOD],
+    /// Slots of the I put so far, sorted; and of the W.
+    gradients: Vec<usize>,
+    weight_slots: Vec<usize>,
+}
+
+impl Moving {
+    fn new(mut row: Row, length: usize, weights: bool) -> Moving {
+        row.resize(length, None);
+        let mut moving = Moving {
+            states: Vec::with_capacity(length),
+            peak: 0,
+            row,
+            weights,
+            times: Default::default(),
+            gradients: Vec::new(),
+            weight_slots: Vec::new(),
+        };
+        let mut state = (0, 0);
+        for slot in 0..length {
+            state = moving.after(state, moving.row[slot]);
+            moving.states.push(state);
+            moving.peak = moving.peak.max(state.0);
+        }
+        moving
+    }
+
+    /// The state after a slot.
+    fn after(&self, (held, waiting): (i32, i32), slot: Option<Pass>) -> (i32, i32) {
+        match slot {
+            Some(pass) if self.weights => (held + pass.held(), 0),
+            Some(pass) => (held + pass.held(), waiting + i32::from(pass.weight().is_some())),
+            None if waiting > 0 => (held - 1, waiting - 1),
+            None => (held, waiting),
+        }
+    }
+
+    /// The earliest free slot up to `time` after all that the pass needs that does not raise the peak.
+    fn place(&mut self, pass: Pass, time: usize, needs: Option<usize>, limit: i32) -> usize {
+        let own = if pass.kind() == Kind::W {
+            let nth = self.weight_slots.len();
+            self.weight_slots.last().copied().max(self.gradients.get(nth).copied())
+        } else {
+            let nth = self.times[pass as usize].len();
+            let before = pass.before().map(|before| self.times[before as usize][nth]);
+            self.times[pass as usize].last().copied().max(before)
+        };
+        let earliest = own.max(needs).map_or(0, |slot| slot + 1);
+        (earliest..time).find(|&slot| self.row[slot].is_none() && self.fits(pass, time, slot, limit)).unwrap_or(time)
+    }
+
+    /// Whether the pass may move from one slot to an earlier one; if so, it has moved in `states`.
+    fn fits(&mut self, pass: Pass, from: usize, to: usize, limit: i32) -> bool {
+        let mut state = to.checked_sub(1).map_or((0, 0), |slot| self.states[slot]);
+        let mut states = Vec::with_capacity(from - to);
+        for slot in to..self.row.len() {
+            state = match slot {
+                _ if slot == to => self.after(state, Some(pass)),
+                _ if slot == from => self.after(state, None),
+                _ => self.after(state, self.row[slot]),
+            };
+            if slot >= from && state == self.states[slot] {
+                break;
+            }
+            if state.0 > limit {
+                return false;
+            }
+            states.push(state);
+        }
+        self.states[to..to + states.len()].copy_from_slice(&states);
+        true
+    }
+
+    fn put(&mut self, pass: Pass, from: usize, to: usize) {
+        self.row[from] = None;
+        self.row[to] = Some(pass);
+        self.times[pass as usize].push(to);
+        match pass.kind() {
+            Kind::W => self.weight_slots.push(to),
+            Kind::I => {
+                let place = self.gradients.partition_point(|&slot| slot < to);
+                self.gradients.insert(place, to);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Rows in time: when each pass ends if it starts as soon as its rank is free and what it needs is there.
+
+use super::{PERIOD, Pass, Row};
+
+/// The end of each pass of each rank, in the order of its row; `seconds(rank, pass)` is how long it takes, `hop(stage)` the
+/// time between that stage and the next.
+///
+/// `None` if ranks wait for each other, or for what never comes.
+pub(crate) fn ends(
+    rows: &[Row],
+    seconds: impl Fn(usize, Pass) -> f64,
+    hop: impl Fn(usize) -> f64,
+) -> Option<Vec<Vec<f64>>> {
+    let ranks = rows.len();
+    let mut ends: Vec<Vec<f64>> = rows.iter().map(|row| Vec::with_capacity(row.len())).collect();
+    let mut done: Vec<[Vec<f64>; PERIOD]> = vec![Default::default(); ranks]; // ends by pass and micro-batch
+    let mut at = vec![0; ranks];
+    let mut ready: Vec<usize> = (0..ranks).rev().collect();
+    while let Some(rank) = ready.pop() {
+        let stood = ends[rank].len();
+        while let Some(&slot) = rows[rank].get(at[rank]) {
+            if let Some(pass) = slot {
+                let Some(arrival) = arrival(&done, rank, pass, &hop) else { break };
+                let free = ends[rank].last().copied().unwrap_or(0.0);
+                let end = arrival.max(free) + seconds(rank, pass);
+                ends[rank].push(end);
+                done[rank][pass as usize].push(end);
+            }
+            at[rank] += 1;
+        }
+        if ends[rank].len() > stood {
+            let others = [rank.checked_sub(1), Some(rank + 1)].into_iter().flatten();
+            ready.extend(others.filter(|&other| other < ranks && at[other] < rows[other].len()));
+        }
+    }
+    (0..ranks).all(|rank| at[rank] == rows[rank].len()).then_some(ends)
+}
+
+/// When what the rank's next such pass needs has arrived; `None` if that has not run.
+fn arrival(done: &[[Vec<f64>; PERIOD]], rank: usize, pass: Pass, hop: impl Fn(usize) -> f64) -> Option<f64> {
+    let microbatch = done[rank][pass as usize].len();
+    if let Some(before) = pass.before() {
+        done[rank][before as usize].get(microbatch)?;
+    }
+    match pass.from(rank, done.len()) {
+        None => Some(0.0),
+        Some((other, stage)) => Some(done[other][pass as usize].get(microbatch)? + hop(stage)),
+    }
+}
+
+/// Each pass in the earliest slot that leaves the order of its row; `None` if the rows cannot be run.
+pub(crate) fn squeeze(rows: &[Row]) -> Option<Vec<Row>> {
+    let ends = ends(rows, |_, _| 1.0, |_| 0.0)?;
+    let length = ends.iter().filter_map(|row| row.last()).fold(0.0_f64, |length, &end| length.max(end)) as usize;
+    let row = |(row, ends): (&Row, Vec<f64>)| {
+        let mut squeezed = vec![None; length];
+        row.iter().flatten().zip(ends).for_each(|(&pass, end)| squeezed[end as usize - 1] = Some(pass));
+        squeezed
+    };
+    Some(rows.iter().zip(ends).map(row).collect())
+}

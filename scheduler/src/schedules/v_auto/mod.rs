@@ -1,0 +1,170 @@
+//! The schedule V-auto: a search over building blocks.
+
+mod cool_down;
+mod fill;
+mod warm_up;
+
+use super::zb_v_greedy::V;
+use crate::block::{self, PERIOD, Pass, Row, ends, first_slots, peak, relabel_weights, repeat, squeeze};
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+use Pass::*;
+use ir::schedule::{Kind, Schedule};
+use std::collections::HashSet;
+
+/// The adaptive V (arXiv 2405.15362, appendix A): of all building blocks whose peak memory the limit allows, and of the
+/// order that [zb-v-greedy](super::zb_v_greedy) gives, that of the least span with the stages' costs.
+///
+/// In a block, slots modulo 6, rank 0 runs F of chunk 0 in slot 0, and F of chunk 1 and the two I in three others; each W
+/// takes the first slot left after its I. From rank to rank F of chunk 0 and I of chunk 1 move on by k slots, the others by
+/// -1; k changes once, to a smaller one. A block is repeated and squeezed, warm-up and cool-down are built anew, and what
+/// gaps are left are filled. Without a limit each rank may hold 2p chunk activations; more is not used.
+///
+/// Two ranks, three micro-batches, f = i = w; stages 0 and 3 on rank 0:
+/// ```text
+/// rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 0I0 3W1 3F2 3I2 0I1 0W0 0I2 3W2 0W1 0W2
+/// rank 1  1F0 2F0 1F1 2F1 2I0 2W0 1I0 1F2 1W0 2F2 2I1 1I1 2I2 1I2 2W1 2W2 1W1 1W2
+/// ```
+pub(super) fn v_auto(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+    let v = V::new(costs, pipeline)?;
+    let (mut least, mut best) = v.best();
+    for block in blocks(v.ranks) {
+        if let Some(rows) = rows(&block, v.microbatches, v.chunks())
+            && v.allows(&rows)
+            && let Some(span) = v.span(&rows)
+            && (span < least - v.epsilon)
+        {
+            (least, best) = (span, rows);
+        }
+    }
+    Ok(block::schedule("v-auto", &best, false))
+}
+
+/// The slots of each rank's passes, modulo the period.
+type Block = Vec<[usize; PERIOD]>;
+
+/// All blocks of so many ranks.
+fn blocks(ranks: usize) -> impl Iterator<Item = Block> {
+    let slots = 1..PERIOD;
+    let firsts = slots.clone().flat_map(move |f1| {
+        let slots = slots.clone();
+        slots.clone().flat_map(move |i1| slots.clone().map(move |i0| [0, f1, i1, i0]))
+    });
+    let firsts = firsts.filter(|[_, f1, i1, i0]| f1 != i1 && f1 != i0 && i1 != i0);
+    let steps = (1..PERIOD).flat_map(move |first| {
+        (1..=first).flat_map(move |then| {
+            let lengths = if first == then { 1..2 } else { 1..ranks };
+            lengths.map(move |length| (first, then, length))
+        })
+    });
+    let steps: Vec<_> = steps.collect();
+    let mut seen = HashSet::new();
+    let all = firsts.flat_map(move |slots| steps.clone().into_iter().filter_map(move |step| block(slots, step, ranks)));
+    all.filter(move |block| seen.insert(block.clone()))
+}
+
+/// The block whose F of chunk 0 moves on by `first` slots for `length` ranks, then by `then`; `None` where passes meet.
+fn block(mut slots: [usize; 4], (first, then, length): (usize, usize, usize), ranks: usize) -> Option<Block> {
+    let mut block = vec![with_weights(slots)?];
+    for rank in 0..ranks.saturating_sub(1) {
+        let step = if rank < length { first } else { then };
+        let moved = [slots[0] + step, slots[1] + PERIOD - 1, slots[2] + step, slots[3] + PERIOD - 1];
+        slots = moved.map(|slot| slot % PERIOD);
+        block.push(with_weights(slots)?);
+    }
+    Some(block)
+}
+
+/// F and I of a rank, with each W in the first slot left after its I.
+fn with_weights(slots: [usize; 4]) -> Option<[usize; PERIOD]> {
+    let mut taken = [false; PERIOD];
+    for slot in slots {
+        if std::mem::replace(&mut taken[slot], true) {
+            return None;
+        }
+    }
+    let mut after = |i: usize| {
+        let free = (i..i + PERIOD).map(|slot| slot % PERIOD).find(|&slot| !taken[slot])?;
+        taken[free] = true;
+        Some(free)
+    };
+    let (w1, w0) = (after(slots[I1 as usize])?, after(slots[I0 as usize])?);
+    Some([slots[0], slots[1], slots[2], slots[3], w1, w0])
+}
+
+/// A block as rows of all micro-batches; `None` if more than `most` chunk activations are held, or it cannot be made.
+fn rows(block: &Block, microbatches: usize, most: i32) -> Option<Vec<Row>> {
+    let ranks = block.len();
+    let enough = microbatches.max(2 * ranks); // what the warm-up takes for granted
+    let rows = repeat(&first_slots(block), enough);
+    let mut limit = highest(&rows);
+    if limit > 2 * ranks as i32 || microbatches == enough && limit > most {
+        return None;
+    }
+    let rows = squeeze(&warm_up::rebuilt(squeeze(&rows)?, enough))?;
+    let held = highest(&rows);
+    let mut rows = Some(rows).filter(|_| held <= limit)?;
+    if microbatches < enough {
+        rows.iter_mut().for_each(|row| keep(row, microbatches));
+        if microbatches <= ranks && 2 * microbatches as i32 <= most {
+            warm_up::release_weights(&mut rows, held.min(2 * ranks as i32));
+        }
+        rows = squeeze(&rows)?;
+        limit = highest(&rows);
+        if limit > most {
+            return None;
+        }
+    }
+    let mut rows = cool_down::rebuilt(rows, microbatches)?;
+    fill::fill(&mut rows);
+    rows.iter_mut().for_each(relabel_weights);
+    let whole = rows.iter().all(|row| row.iter().flatten().count() == PERIOD * microbatches);
+    (whole && highest(&rows) <= limit).then_some(rows)
+}
+
+fn highest(rows: &[Row]) -> i32 {
+    rows.iter().map(peak).max().unwrap_or(0)
+}
+
+/// Leaves out the passes of later micro-batches.
+fn keep(row: &mut Row, microbatches: usize) {
+    let mut count = [0; PERIOD];
+    for slot in row {
+        *slot = slot.filter(|&pass| {
+            count[pass as usize] += 1;
+            count[pass as usize] <= microbatches
+        });
+    }
+}
+
+impl V<'_> {
+    /// How many chunk activations the roomiest rank may hold, 2p at most.
+    fn chunks(&self) -> i32 {
+        let of = |rank: usize| {
+            let least = self.memory(rank, F0).min(self.memory(rank, F1));
+            (self.limit[rank] / least + 1e-6).floor() as i32
+        };
+        (0..self.ranks).map(of).max().unwrap_or(0).min(2 * self.ranks as i32)
+    }
+
+    /// Whether each rank stays within its limit.
+    fn allows(&self, rows: &[Row]) -> bool {
+        rows.iter().enumerate().all(|(rank, row)| {
+            let mut held = 0.0;
+            row.iter().flatten().all(|&pass| {
+                held += self.memory(rank, pass);
+                pass.kind() != Kind::F || self.fits(rank, held)
+            })
+        })
+    }
+
+    /// The longest time that a rank takes from its first start to its last end; `None` if the rows cannot be run.
+    fn span(&self, rows: &[Row]) -> Option<f64> {
+        let ends = ends(rows, |rank, pass| self.seconds(rank, pass), |stage| self.costs.comm[stage])?;
+        let spans = ends
+            .iter()
+            .enumerate()
+            .filter_map(|(rank, ends)| Some(ends.last()? - (ends.first()? - self.seconds(rank, F0))));
+        Some(spans.fold(0.0, f64::max))
+    }
+}

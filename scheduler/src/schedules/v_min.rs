@@ -1,0 +1,26 @@
+//! The schedule V-Min: its timeline and its rows.
+
+use crate::block;
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+use ir::schedule::Schedule;
+
+/// V-Min (arXiv 2405.15362): a V whose ranks hold about a third of what 1F1B's rank 0 holds, with a bubble of about 2p/3m
+/// where f = i = w. Where they differ, a bubble repeats with every micro-batch.
+///
+/// In its building block rank r runs F of chunk 0, F of chunk 1, I of chunk 1 and I of chunk 0 in slots `r`, `2p-1-r`,
+/// `2p+e+r` and `4p+e-1-r`, with e = 2 where 3 divides p, so that no two meet modulo 6. The block is repeated, each W takes
+/// the next free slot, and warm-up and cool-down move up. The order does not depend on the costs.
+///
+/// Two ranks, three micro-batches; stages 0 and 3 on rank 0:
+/// ```text
+/// rank 0  0F0 0F1 3F0 3I0 3W0 0I0 0W0 3F1 3I1 3W1 0F2 0I1 0W1 3F2 3I2 3W2 0I2 0W2
+/// rank 1  1F0 2F0 2I0 1I0 1F1 2F1 2W0 1W0 2I1 1I1 1F2 2F2 2W1 1W1 2I2 1I2 2W2 1W2
+/// ```
+pub(super) fn v_min(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+    let ranks = pipeline.ranks as usize;
+    let gap = if ranks.is_multiple_of(3) { 2 } else { 0 };
+    let slots = |rank| [rank, 2 * ranks - 1 - rank, 2 * ranks + gap + rank, 4 * ranks + gap - 1 - rank];
+    let first: Vec<[usize; 4]> = (0..ranks).map(slots).collect();
+    Ok(block::schedule("v-min", &block::reordered(&first, pipeline.microbatches as usize), false))
+}

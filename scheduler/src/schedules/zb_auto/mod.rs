@@ -1,0 +1,48 @@
+//! The schedule ZB-auto: its rule and its timeline.
+
+mod build;
+
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+use build::{Built, Rule, build};
+use ir::schedule::Schedule;
+
+/// The automatic zero-bubble schedule (Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241, section 3.1): I and W
+/// apart, and each W where it fills a gap or frees memory for the next forward. Eight variants of a greedy rule are built,
+/// with the times and memory of each stage; the first of the least span is taken.
+///
+/// Without a limit, each rank may hold `2p` forwards: ZB-2p, whose ranks have next to no bubble of their own. With a limit
+/// of p forwards it is ZB-1p, which uniform stages bring to ZB-H1. Any limit will do that lets each rank hold one forward.
+///
+/// Three ranks, four micro-batches, f = i = w = 1, limit 6:
+/// ```text
+/// rank 0  F0 F1 F2 F3 .. I0 W0 I1 W1 I2 W2 I3 W3
+/// rank 1  .. F0 F1 F2 I0 F3 I1 W0 I2 W1 I3 W2 W3
+/// rank 2  .. .. F0 I0 F1 I1 F2 I2 F3 I3 W0 W1 W2 W3
+/// ```
+pub(super) fn zb_auto(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+    let ranks = pipeline.ranks;
+    let default = || costs.mem_f.iter().map(|forward| f64::from(2 * ranks) * forward).collect();
+    let limit: Vec<f64> = costs.limit.clone().unwrap_or_else(default);
+    let short = (0..ranks as usize).find(|&rank| limit[rank] < costs.mem_f[rank]);
+    if let Some(rank) = short {
+        let (has, needs) = (limit[rank], costs.mem_f[rank]);
+        return Err(format!(
+            "a rank must hold one forward at least: the limit of rank {rank} is {has}, it needs {needs}"
+        ));
+    }
+    let both = [true, false];
+    let rules = both.into_iter().flat_map(|early_gaps| {
+        both.into_iter().flat_map(move |backward_first| {
+            both.into_iter().map(move |fill_all| Rule { early_gaps, backward_first, fill_all })
+        })
+    });
+    let built = rules.map(|rule| build(costs, pipeline.microbatches, &limit, rule));
+    let best = built.reduce(|best, next| if next.span < best.span * (1.0 - ROUNDING) { next } else { best });
+    let Built { rows, .. } = best.expect("there are eight rules");
+    let rows = rows.into_iter().enumerate().map(|(rank, row)| super::row_of(rank as u32, row)).collect();
+    Ok(Schedule { name: "zb-auto".into(), rows })
+}
+
+/// Times nearer to each other than this, of the longer, are the same: so the unit of the times does not matter.
+const ROUNDING: f64 = 1e-9;

@@ -1,0 +1,98 @@
+//! The schedule ZB-V by a greedy rule with a memory limit: its rule and its timeline.
+
+mod list;
+mod waves;
+
+use crate::block::{self, Pass, Row};
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+use ir::schedule::{Kind, Schedule};
+
+/// ZB-V with the times of the stages at hand, under a memory limit (arXiv 2401.10241, section 6, as the authors' `zbv.py`
+/// builds it): forwards run up in waves, then each rank alternates I and F, and W fill gaps or free memory.
+///
+/// Without a limit each rank may hold the 2p chunk activations of [ZB-V](super::zb_v). Where the waves do not fit, each rank runs by list scheduling what has arrived and fits. Any limit will do that lets a rank hold one
+/// forward of each of its two stages.
+///
+/// Two ranks, three micro-batches, f = i = w; stages 0 and 3 on rank 0:
+/// ```text
+/// rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 0I1 3W2 0I2 0W1 0W2
+/// rank 1  1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 1I1 2I2 1I2 2W1 1W1 2W2 1W2
+/// ```
+pub(super) fn zb_v_greedy(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+    let v = V::new(costs, pipeline)?;
+    let (_, rows) = v.best();
+    Ok(block::schedule("zb-v-greedy", &rows, false))
+}
+
+/// A V of two chunks: what a rank's passes take, and what it may hold.
+pub(super) struct V<'a> {
+    pub(super) costs: &'a StageCosts,
+    pub(super) ranks: usize,
+    pub(super) microbatches: usize,
+    pub(super) limit: Vec<f64>,
+    /// Differences of time below this are none.
+    pub(super) epsilon: f64,
+}
+
+impl<'a> V<'a> {
+    /// # Errors
+    /// A rank cannot hold one forward of each of its stages.
+    pub(super) fn new(costs: &'a StageCosts, pipeline: &Pipeline) -> Result<V<'a>, String> {
+        let ranks = pipeline.ranks as usize;
+        let pair = |rank: usize| costs.mem_f[rank] + costs.mem_f[2 * ranks - 1 - rank];
+        let default = || (0..ranks).map(|rank| f64::from(pipeline.ranks) * pair(rank)).collect();
+        let limit: Vec<f64> = costs.limit.clone().unwrap_or_else(default);
+        let slowest = (0..2 * ranks).map(|s| costs.f[s] + costs.i[s] + costs.w[s]).fold(0.0, f64::max);
+        let v = V { costs, ranks, microbatches: pipeline.microbatches as usize, limit, epsilon: slowest * ROUNDING };
+        match (0..ranks).find(|&rank| !v.fits(rank, pair(rank))) {
+            None => Ok(v),
+            Some(rank) => Err(format!(
+                "a rank must hold one forward of each of its stages at least: the limit of rank {rank} is {}, it needs {}",
+                v.limit[rank],
+                pair(rank)
+            )),
+        }
+    }
+
+    /// The rows of the least span, and that span.
+    pub(super) fn best(&self) -> (f64, Vec<Row>) {
+        let both = [true, false];
+        let pairs = || both.into_iter().flat_map(|a| both.map(|b| (a, b)));
+        let waves = pairs().filter_map(|(i, f)| waves::waves(self, waves::Fill { before_i: i, before_f: f }));
+        let least = |found: &mut dyn Iterator<Item = (f64, Vec<Row>)>| {
+            found.reduce(|best, next| if next.0 < best.0 - self.epsilon { next } else { best })
+        };
+        least(&mut waves.map(|wave| (wave.span, wave.rows)))
+            .or_else(|| {
+                least(&mut pairs().map(|(patient, forward)| list::list(self, list::Order { patient, forward })))
+            })
+            .expect("list scheduling always ends")
+    }
+
+    pub(super) fn seconds(&self, rank: usize, pass: Pass) -> f64 {
+        let stage = pass.stage(rank, self.ranks);
+        match pass.kind() {
+            Kind::F => self.costs.f[stage],
+            Kind::I => self.costs.i[stage],
+            _ => self.costs.w[stage],
+        }
+    }
+
+    /// By how much a pass changes what its rank holds.
+    pub(super) fn memory(&self, rank: usize, pass: Pass) -> f64 {
+        let stage = pass.stage(rank, self.ranks);
+        match pass.kind() {
+            Kind::F => self.costs.mem_f[stage],
+            Kind::I => -self.costs.mem_i[stage],
+            _ => -self.costs.mem_w[stage],
+        }
+    }
+
+    pub(super) fn fits(&self, rank: usize, held: f64) -> bool {
+        held <= self.limit[rank] * (1.0 + ROUNDING)
+    }
+}
+
+/// Figures nearer to each other than this, of the larger, are the same: so their unit does not matter.
+const ROUNDING: f64 = 1e-9;
