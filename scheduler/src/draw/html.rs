@@ -14,7 +14,7 @@ pub fn html(pictures: &[Picture]) -> String {
         ink::ALL.into_iter().map(|hue| (format!("{hue:?}"), colour(hue))).collect();
     let data = json!({ "colours": colours, "pictures": pictures.iter().map(picture).collect::<Vec<_>>() });
     // No text may end the element that holds it.
-    let data = data.to_string().replace("</", "<\\/");
+    let data = data.to_string().replace('<', "\\u003c");
     let title = titles.join(" / ").replace('&', "&amp;").replace('<', "&lt;");
     let parts = [("{{title}}", title.as_str()), ("{{style}}", STYLE), ("{{script}}", SCRIPT), ("{{data}}", &data)];
     let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + data.len());

@@ -22,7 +22,9 @@ fn with_hops() -> CostsFile {
 fn a_picture_tells_why_and_how_much() {
     let (picture, timeline) = pictured("1f1b", 2, 3, with_hops());
     assert_eq!(picture.title, "1f1b: 2 ranks, 3 micro-batches");
-    assert!(picture.facts.starts_with("makespan 16 ms, lower bound 11 ms: at most 45.5 % above the best; bubble 43.8 %"));
+    assert!(
+        picture.facts.starts_with("makespan 16 ms, lower bound 11 ms: at most 45.5 % above the best; bubble 43.8 %")
+    );
     let row = &picture.rows[0];
     let names: Vec<&str> = row.bars.iter().map(|bar| bar.name.as_str()).collect();
     assert_eq!(names, ["0F0", "0F1", "0B0", "0F2", "0B1", "0B2"], "without what ends the step");
@@ -44,7 +46,11 @@ fn shades_tell_stages_and_directions() {
         let (report, timeline) = report_foreign(&schedule, &costs, Objective::Makespan).unwrap();
         let stages = csv.matches("F0").count() as u32;
         let picture = Picture::of(&report, &timeline, &costs.resolve(stages, 2).unwrap());
-        picture.rows.iter().map(|row| row.bars.iter().map(|bar| (bar.name.clone(), bar.shade)).collect()).collect::<Vec<Vec<_>>>()
+        picture
+            .rows
+            .iter()
+            .map(|row| row.bars.iter().map(|bar| (bar.name.clone(), bar.shade)).collect())
+            .collect::<Vec<Vec<_>>>()
     };
     let shade = |row: &[(String, f64)], name: &str| row.iter().find(|bar| bar.0 == name).unwrap().1;
     let v = shades("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0");
@@ -62,7 +68,15 @@ fn svg_holds_each_bar_once_and_nothing_outside_itself() {
     let first = "<rect class=\"bar\" x=\"84\" y=\"58\" width=\"57.5\" height=\"24\" fill=\"#2a62b8\"><title>0F0: 0 to 1</title></rect>\n\
                  <text x=\"112.75\" y=\"73.96\" class=\"white\" font-size=\"11\">F0</text>";
     assert!(text.contains(first), "{text}");
-    for part in [">makespan 16 ms,", ">0 ms<", ">peak 2 of 2<", "class=\"latency\"", "class=\"memory\"", ">critical path<", ">memory limit<"] {
+    for part in [
+        ">makespan 16 ms,",
+        ">0 ms<",
+        ">peak 2 of 2<",
+        "class=\"latency\"",
+        "class=\"memory\"",
+        ">critical path<",
+        ">memory limit<",
+    ] {
         assert!(text.contains(part), "no {part}");
     }
     let links = text.replace("http://www.w3.org/2000/svg", "");

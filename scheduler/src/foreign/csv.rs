@@ -7,8 +7,8 @@
 //!
 //! `2F3` is stage 2, micro-batch 3; `2I3` and `2W3` are the two halves of `2B3`; `(0F3;7B1)OVERLAP_F_B` is a pair; an empty
 //! cell is a step in which the rank idles. What `_dump_csv` writes as `compute_comms` has messages (`0SEND_F1`, `1RECV_F1`,
-//! `1SEND_B1`, `0RECV_B1`) and care for parameters (`0UNSHARD`, `0RESHARD`, `0REDUCE_GRAD`) between them.
-//! Source: `_Action` and `_load_csv` of torch/distributed/pipelining/schedules.py, PyTorch 2.9.
+//! `1SEND_B1`, `0RECV_B1`) and care for parameters and buffers (`0UNSHARD`, `0REDUCE_GRAD`, `0WAIT_SEND_F1`) between them.
+//! Source: `_Action` and `_load_csv` of torch/distributed/pipelining/schedules.py, PyTorch 2.9 and 2.15.
 
 use super::comms::{self, Message};
 use super::{Foreign, ReadError};
@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 /// How torch marks two actions that run overlapped.
 const OVERLAP: &str = "OVERLAP_F_B";
 
-/// The care for sharded parameters and gradients that a schedule of ours does not name.
-const CARE: [&str; 3] = ["UNSHARD", "RESHARD", "REDUCE_GRAD"];
+/// The care for sharded parameters, gradients and buffers that a schedule of ours does not name.
+const CARE: [&str; 6] = ["UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD", "WAIT_SEND_F", "WAIT_SEND_B"];
 
 /// What a cell holds.
 pub(super) enum Cell {
@@ -117,7 +117,8 @@ fn read_cell(text: &str) -> Result<Cell, String> {
     }
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (stage, word) = text.split_at(digits);
-    if let Some(care) = CARE.iter().find(|care| **care == word) {
+    let bare = word.trim_end_matches(|c: char| c.is_ascii_digit());
+    if let Some(care) = CARE.iter().find(|care| **care == bare && digits > 0) {
         return Ok(Cell::Care(care));
     }
     match comms::message(stage, word) {

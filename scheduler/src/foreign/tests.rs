@@ -20,7 +20,8 @@ fn a_schedule_of_ours_comes_back_with_its_figures() {
         let csv = write_csv(&Schedule { name: kind.into(), rows }).unwrap();
         let (theirs, again) = timed(&csv).unwrap();
         assert_eq!(again, timeline);
-        let same = ScheduleReport { kind: "foreign".into(), engine: "file".into(), seconds: theirs.seconds, ..ours.clone() };
+        let same =
+            ScheduleReport { kind: "foreign".into(), engine: "file".into(), seconds: theirs.seconds, ..ours.clone() };
         assert_eq!(theirs, same);
         let json = serde_json::to_string(&ours).unwrap();
         let from_json = read_report(&json).unwrap().schedule;

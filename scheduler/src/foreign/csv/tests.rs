@@ -38,14 +38,14 @@ fn every_kind_comes_back_as_it_was() {
 
 #[test]
 fn idle_steps_messages_and_care_are_read_past() {
-    let text = "0UNSHARD,0F0,0SEND_F0,,,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD\r\n,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD\r\n";
+    let text = "0UNSHARD,0F0,0SEND_F0,,,0RECV_B0,0B0,0WAIT_SEND_F0,0REDUCE_GRAD,0RESHARD\r\n,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD\r\n";
     let foreign = read_csv(text).unwrap();
     assert_eq!(write_csv(&foreign.schedule).unwrap(), "0F0,0B0\n1F0,1B0\n");
     assert_eq!(
         foreign.notes,
         [
             "2 messages have a sender and a receiver each, in the same order at both ends",
-            "left out, since they take no time here: 2 REDUCE_GRAD, 1 RESHARD, 1 UNSHARD",
+            "left out, since they take no time here: 2 REDUCE_GRAD, 1 RESHARD, 1 UNSHARD, 1 WAIT_SEND_F",
         ]
     );
 }
@@ -78,7 +78,8 @@ fn messages_must_fit() {
     let late = good.replace("1RECV_F0,1F0", "1F0,1RECV_F0");
     assert_eq!(wrong(&late), "line 2, cell 2: `1RECV_F0` is received after it is used there");
     assert_eq!(wrong(&good.replace("0B0", "0B0,0RECV_B0")), "line 1, cell 5: `0RECV_B0` stands twice");
-    assert_eq!(wrong("0F0,0SEND_F0,1RECV_F0,1F0"), "line 1, cell 2: `0SEND_F0` has its 1RECV_F0 on the same rank, where nothing is sent");
+    let same = "line 1, cell 3: `1RECV_F0` has its 0SEND_F0 on the same rank, where nothing is sent";
+    assert_eq!(wrong("0F0,0SEND_F0,1RECV_F0,1F0"), same);
     assert_eq!(wrong("0B0,0SEND_B0"), "line 1, cell 2: `0SEND_B0` has no stage before it");
 }
 
