@@ -301,6 +301,10 @@ catalogue! {
         "The rows of all ranks hold runs of blocks x micro-batches; there are at most 2^16.";
         "meshwright compile tiny-llama --global-batch 1000000";
         "Use larger micro-batches (--mbs) or a smaller global batch.";
+    512 ForeignSchedule "a file that holds no schedule":
+        "`--from` and `--compare` read CSV as torch.distributed.pipelining dumps it, a line per rank and a cell per action, and the JSON of `schedule --format json`; `--compare` reads Chrome traces too. Each message has a sender and a receiver, in the same order at both ends.";
+        "1F0,1G0";
+        "Correct the cell that the message names.";
     601 ProgramInvalid "a program that breaks an invariant":
         "The program checker runs all rows symbolically: registers, messages, bundles and collectives must match, and all that the model says be done once. A program made here that fails is a fault of ours.";
         "run @only.I call=0 instance=0 microbatch=1 (%only.l.d:1; %only.F:1) keep %only.I:1\nfree %only.l.d:1, %only.F:1\nfree %only.I:1";

@@ -10,6 +10,7 @@
 //! `2F3` is stage 2, micro-batch 3; `2F3:1` is slice 1 of that micro-batch; `(a|b)` is an overlapped pair.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// What an action does. The letters are those of the zero-bubble papers, with B as I and W in one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -111,6 +112,38 @@ impl fmt::Display for Item {
     }
 }
 
+/// A text that is no [`Item`] or [`Action`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoAction;
+
+impl fmt::Display for NoAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no action: stage, letter and micro-batch, such as 2F3")
+    }
+}
+
+impl std::error::Error for NoAction {}
+
+impl FromStr for Item {
+    type Err = NoAction;
+
+    /// The printed form: `2F3:1`, `2F3`, `R`.
+    fn from_str(text: &str) -> Result<Item, NoAction> {
+        let number = |digits: &str| match digits {
+            "" => Ok(None),
+            _ if !digits.bytes().all(|byte| byte.is_ascii_digit()) => Err(NoAction),
+            _ => digits.parse().map(Some).map_err(|_| NoAction),
+        };
+        let (text, slice) = match text.split_once(':') {
+            Some((text, slice)) => (text, Some(number(slice)?.ok_or(NoAction)?)),
+            None => (text, None),
+        };
+        let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or(NoAction)?;
+        let kind = text[at..].chars().next().and_then(Kind::from_letter).ok_or(NoAction)?;
+        Ok(Item { kind, stage: number(&text[..at])?, microbatch: number(&text[at + 1..])?, slice })
+    }
+}
+
 /// A place in a row: one item, or two that run overlapped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
@@ -128,6 +161,20 @@ impl Action {
             Action::Pair(a, b) => (a, Some(b)),
         };
         std::iter::once(a).chain(b)
+    }
+}
+
+impl FromStr for Action {
+    type Err = NoAction;
+
+    /// The printed form: `2F3` or `(0F3|7B1)`.
+    fn from_str(text: &str) -> Result<Action, NoAction> {
+        let inside = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+        match inside.map(|inside| inside.split_once('|')) {
+            None => text.parse().map(Action::One),
+            Some(Some((a, b))) => Ok(Action::Pair(a.parse()?, b.parse()?)),
+            Some(None) => Err(NoAction),
+        }
     }
 }
 

@@ -3,7 +3,9 @@
 use crate::check::{Law, Violation};
 use crate::costs::CostsError;
 use crate::cut::CutError;
+use crate::draw::MeasuredError;
 use crate::emit::EmitError;
+use crate::foreign::{ForeignError, ReadError, Refused};
 use crate::report::Error;
 use crate::schedules::{SCHEDULES, UnknownSchedule};
 use crate::simulate::SimulateError;
@@ -115,6 +117,61 @@ impl Coded for CostsError {
             CostsError::Value { .. } => "give a number in this range; any unit will do".to_string(),
             CostsError::Memory { .. } => "`mem_f` is what `mem_i` and `mem_w` free together".to_string(),
         })
+    }
+}
+
+impl Coded for ReadError {
+    fn code(&self) -> Option<Code> {
+        Some(if *self == ReadError::Sliced { Code::UnsuitedSchedule } else { Code::ForeignSchedule })
+    }
+
+    fn help(&self) -> Option<String> {
+        let help = match self {
+            ReadError::Cell { .. } => {
+                "a line is a rank, a cell an action as torch.distributed.pipelining writes it: 2F0"
+            }
+            ReadError::Empty => "a line is a rank: 0F0,0F1,0B0,0B1",
+            ReadError::Report(_) => "give a CSV, or what meshwright schedule --format json wrote",
+            ReadError::Sliced => "write it with --format json, which --from reads too",
+        };
+        Some(help.to_string())
+    }
+}
+
+impl Coded for Refused {
+    fn code(&self) -> Option<Code> {
+        self.violations.first().map_or(Some(Code::MissingAction), Coded::code)
+    }
+
+    fn help(&self) -> Option<String> {
+        let otherwise = || Some("each stage does F and B, or F, I and W, once a micro-batch".to_string());
+        self.violations.first().map_or_else(otherwise, Coded::help)
+    }
+}
+
+impl Coded for ForeignError {
+    fn code(&self) -> Option<Code> {
+        match self {
+            ForeignError::Refused(refused) => refused.code(),
+            ForeignError::Costs(costs) => costs.code(),
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        match self {
+            ForeignError::Refused(refused) => refused.help(),
+            ForeignError::Costs(costs) => costs.help(),
+        }
+    }
+}
+
+impl Coded for MeasuredError {
+    fn code(&self) -> Option<Code> {
+        Some(Code::ForeignSchedule)
+    }
+
+    fn help(&self) -> Option<String> {
+        Some("give what meshwright train --trace, or schedule --format trace, wrote".to_string())
     }
 }
 

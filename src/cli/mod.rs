@@ -2,6 +2,7 @@
 //! status that the process ends with.
 
 mod compile;
+mod drawing;
 mod explain;
 mod gpu_check;
 mod layout;

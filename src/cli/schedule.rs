@@ -1,6 +1,7 @@
 //! `meshwright schedule`: one pipeline schedule, timed and drawn.
 
 use super::Answer;
+use super::drawing::{self, Compared, Drawn};
 use super::number::finite;
 use super::request::{Fields, from_json, resolve};
 use crate::error::Error;
@@ -8,12 +9,11 @@ use crate::files::read_text;
 use clap::{Args, ValueEnum};
 use ir::catalogue::Code;
 use scheduler::costs::{CostsFile, PerStage};
-use scheduler::grid::grid;
-use scheduler::report::{ScheduleReport, ScheduleRequest, Status, report};
-use scheduler::simulate::Timeline;
+use scheduler::draw::{html, svg, trace};
+use scheduler::foreign::write_csv;
+use scheduler::report::ScheduleRequest;
 use serde::Serialize;
 use std::fs;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 /// Lay out one step of a pipeline: who does what when, the bubble, the memory of each rank
@@ -26,7 +26,9 @@ use std::path::{Path, PathBuf};
 Examples:
   meshwright schedule --stages 4 --microbatches 8 --kind 1f1b
   meshwright schedule --stages 4 --microbatches 8 --kind gpipe --f 1 --i 1.2 --w 0.8 --comm 0.1 --format json
-  meshwright schedule --stages 2 --microbatches 4 --kind 1f1b --memory-limit 2,1 --backward split"
+  meshwright schedule --stages 2 --microbatches 4 --kind 1f1b --memory-limit 2,1 --backward split
+  meshwright schedule --stages 4 --microbatches 8 --kind 1f1b --compare gpipe --format html -o both.html
+  meshwright schedule --from torch.csv --f 1 --i 1.2 --w 0.8 --format svg -o torch.svg"
 )]
 pub(super) struct Schedule {
     #[command(flatten)]
@@ -36,6 +38,12 @@ pub(super) struct Schedule {
     /// JSON with the fields of the request (`-`: standard input); flags win over it
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
+    /// Take the order from a file: CSV as torch.distributed.pipelining dumps it, or JSON of --format json
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["request", "stages", "microbatches", "kind", "chunks", "placement", "backward"])]
+    from: Option<PathBuf>,
+    /// Draw another one below it on the same time axis: a kind, a file as --from takes it, or a trace of `train`
+    #[arg(long, value_name = "KIND|FILE")]
+    compare: Option<String>,
     /// How the answer is printed
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -100,13 +108,21 @@ struct Costs {
     costs: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Default, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum Format {
     /// A line per rank, time from left to right
     #[default]
     Grid,
     /// All figures and the order
     Json,
+    /// The order, as torch.distributed.pipelining loads it
+    Csv,
+    /// A picture, with what each rank holds
+    Svg,
+    /// A page to look around in
+    Html,
+    /// A trace for ui.perfetto.dev
+    Trace,
 }
 
 /// The exit status where the memory limit does not hold.
@@ -114,17 +130,19 @@ const NOTHING_FITS: u8 = 4;
 
 impl Schedule {
     pub(super) fn run(self) -> Result<Answer, Error> {
-        let fields = match &self.request {
-            Some(path) => from_json::<ScheduleRequest>(path)?,
-            None => required(&self.flags)?,
+        let mut request: ScheduleRequest = match (&self.request, &self.from) {
+            (Some(path), _) => resolve(from_json::<ScheduleRequest>(path)?, &self.flags)?,
+            (None, Some(_)) => resolve(Fields::new(), &self.flags)?,
+            (None, None) => resolve(required(&self.flags)?, &self.flags)?,
         };
-        let mut request: ScheduleRequest = resolve(fields, &self.flags)?;
         self.costs.apply(&mut request.costs)?;
-        let (answer, timeline) = report(&request)?;
-        let text = match self.format {
-            Format::Grid => drawn(&answer, &timeline, self.output.is_none()),
-            Format::Json => super::json(&answer)?,
+        let drawn = match &self.from {
+            Some(path) => Drawn::from_file(path, &request)?,
+            None => Drawn::of_kind(&request)?,
         };
+        let compared = self.compare.as_ref().map(|what| Compared::find(what, &request, &drawn)).transpose()?;
+        let text = self.text(&drawn, compared)?;
+        let answer = &drawn.report;
         let (status, complaint) = match answer.over_limit.first() {
             Some(first) => (NOTHING_FITS, Some(over_limit(first))),
             None => (0, None),
@@ -135,6 +153,25 @@ impl Schedule {
                 fs::write(path, text).map_err(|why| Error::file("write", path, &why))?;
                 Ok(Answer { text: String::new(), status, complaint })
             }
+        }
+    }
+}
+
+impl Schedule {
+    fn text(&self, drawn: &Drawn, compared: Option<Compared>) -> Result<String, Error> {
+        let pictures = |compared: Option<Compared>| -> Vec<_> {
+            std::iter::once(drawn.picture()).chain(compared.map(Compared::picture)).collect()
+        };
+        match (self.format, compared) {
+            (Format::Grid, compared) => drawing::grids(drawn, compared, self.output.is_none()),
+            (Format::Svg, compared) => Ok(svg(&pictures(compared))),
+            (Format::Html, compared) => Ok(html(&pictures(compared))),
+            (Format::Json | Format::Csv | Format::Trace, Some(_)) => {
+                Err(Error::Usage("--compare goes with --format grid, svg or html".into()))
+            }
+            (Format::Json, None) => super::json(&drawn.report),
+            (Format::Csv, None) => Ok(write_csv(&drawn.schedule())?),
+            (Format::Trace, None) => Ok(trace(&drawn.picture(), &drawn.timeline)),
         }
     }
 }
@@ -187,27 +224,4 @@ fn read(path: &Path) -> Result<CostsFile, Error> {
         Error::input(Code::BadCosts, format!("{}: {why}", path.display()))
             .help("each of f, i, w, mem_f, mem_i, mem_w is a number or a list with one per stage")
     })
-}
-
-fn drawn(answer: &ScheduleReport, timeline: &Timeline, to_screen: bool) -> String {
-    let terminal = to_screen && std::io::stdout().is_terminal();
-    let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).unwrap_or(120);
-    let peak = answer.peak_memory.iter().map(f64::to_string).collect::<Vec<_>>().join(" ");
-    let unit = &answer.unit;
-    let verdict = match answer.status {
-        Status::Optimal => "no order is faster".to_string(),
-        Status::Feasible => format!("at most {:.1} % above the best", 100.0 * answer.gap / (1.0 - answer.gap)),
-        Status::Infeasible => "above the memory limit".to_string(),
-    };
-    format!(
-        "{}\n{}: {} stages, {} micro-batches\nmakespan      {} {unit}, lower bound {} {unit}: {verdict}\n\
-         bubble        {:.1} %\npeak memory   {peak} by rank, in forward activations of a stage unless costs say otherwise\n",
-        grid(timeline, width, terminal),
-        answer.kind,
-        answer.stages,
-        answer.microbatches,
-        answer.makespan,
-        answer.lower_bound,
-        100.0 * answer.bubble,
-    )
 }

@@ -140,7 +140,7 @@ impl Parser<'_> {
             return Err(self.expected("an action"));
         }
         let text = self.bump();
-        let Some(mut item) = split_item(text) else {
+        let Ok(mut item) = text.parse::<Item>() else {
             let letters: Vec<String> = Kind::ALL.iter().map(|(_, letter)| letter.to_string()).collect();
             return Err(self.unknown(Code::BadAction, span, format!("`{text}` is no action"), text, &letters));
         };
@@ -149,13 +149,4 @@ impl Parser<'_> {
         }
         Ok(item)
     }
-}
-
-fn split_item(text: &str) -> Option<Item> {
-    let letter = text.find(|c: char| c.is_ascii_alphabetic())?;
-    let kind = Kind::from_letter(text[letter..].chars().next()?)?;
-    let number = |digits: &str| -> Option<Option<u32>> {
-        if digits.is_empty() { Some(None) } else { digits.parse().ok().map(Some) }
-    };
-    Some(Item { kind, stage: number(&text[..letter])?, microbatch: number(&text[letter + 1..])?, slice: None })
 }

@@ -1,0 +1,27 @@
+//! What is said above a picture.
+
+use super::axis::figure;
+use crate::report::{ScheduleReport, Status};
+
+pub(super) fn title(report: &ScheduleReport) -> String {
+    let ScheduleReport { kind, stages, microbatches, chunks, .. } = report;
+    let chunks = if *chunks > 1 { format!(" of {chunks} stages") } else { String::new() };
+    format!("{kind}: {stages} ranks{chunks}, {microbatches} micro-batches")
+}
+
+pub(super) fn facts(report: &ScheduleReport) -> String {
+    let unit = &report.unit;
+    let verdict = match report.status {
+        Status::Optimal => "no order is faster".to_string(),
+        Status::Feasible => format!("at most {:.1} % above the best", 100.0 * report.gap / (1.0 - report.gap)),
+        Status::Infeasible => "above the memory limit".to_string(),
+    };
+    let peak = report.peak_memory.iter().copied().fold(0.0, f64::max);
+    format!(
+        "makespan {} {unit}, lower bound {} {unit}: {verdict}; bubble {:.1} %; peak memory {}",
+        figure(report.makespan),
+        figure(report.lower_bound),
+        100.0 * report.bubble,
+        figure(peak),
+    )
+}

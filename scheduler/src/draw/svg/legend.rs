@@ -1,0 +1,64 @@
+//! What the colours and marks of a page mean: only those that occur.
+
+use super::super::{Hue, Picture, ink};
+use super::pen::Pen;
+use super::{Frame, LEFT, RIGHT};
+
+/// Pixels of a sample, and of a letter of its text.
+const SAMPLE: [f64; 2] = [26.0, 14.0];
+const LETTER: f64 = 6.8;
+const LINE: f64 = 22.0;
+
+enum Key {
+    Bar(Hue),
+    Shade(f64),
+    Idle(&'static str),
+    Line(&'static str),
+}
+
+/// Draws the legend from `top` on and gives where it ends.
+pub(super) fn draw(pen: &mut Pen, frame: &Frame, pictures: &[Picture], top: f64) -> f64 {
+    let (mut x, mut y) = (LEFT, top);
+    for (key, text) in keys(pictures) {
+        let width = SAMPLE[0] + 6.0 + LETTER * text.len() as f64 + 16.0;
+        if x > LEFT && x + width > LEFT + frame.width + RIGHT {
+            (x, y) = (LEFT, y + LINE);
+        }
+        let middle = y + 0.5 * SAMPLE[1];
+        match key {
+            Key::Bar(hue) => pen.bar(hue, 0.0, [x, y], SAMPLE, text),
+            Key::Shade(shade) => pen.bar(Hue::F, shade, [x, y], SAMPLE, text),
+            Key::Idle(class) => pen.rect(class, [x, y], SAMPLE),
+            Key::Line("critical") => pen.rect("critical", [x, middle - 1.5], [SAMPLE[0], 3.0]),
+            Key::Line(class) => pen.line(class, [x, middle], [x + SAMPLE[0], middle]),
+        }
+        pen.text(x + SAMPLE[0] + 6.0, y + 11.0, "key", text);
+        x += width;
+    }
+    y + LINE + 4.0
+}
+
+fn keys(pictures: &[Picture]) -> Vec<(Key, &'static str)> {
+    let rows = || pictures.iter().flat_map(|picture| &picture.rows);
+    let bars = || rows().flat_map(|row| &row.bars);
+    let gaps = |reason: &str| bars().filter_map(|bar| bar.gap.as_ref()).any(|gap| gap.reason == reason);
+    let under_way =
+        |bar: &super::super::Bar| bar.gap.as_ref().is_some_and(|gap| gap.reason != "memory" && gap.made < bar.start);
+    let mut keys: Vec<(Key, &'static str)> = ink::ALL
+        .into_iter()
+        .filter(|hue| pictures.iter().any(|picture| picture.hues().contains(hue)))
+        .map(|hue| (Key::Bar(hue), ink::meaning(hue)))
+        .collect();
+    let known = [
+        (Key::Shade(0.0), "dark: a rank's first stage, or the way down", bars().any(|bar| bar.shade > 0.0)),
+        (Key::Shade(1.0), "light: its last, or the way up", bars().any(|bar| bar.shade > 0.0)),
+        (Key::Idle("idle"), "waits for another rank", gaps("dependency")),
+        (Key::Idle("latency"), "message on its way", bars().any(under_way)),
+        (Key::Idle("memory"), "kept out by the memory limit", gaps("memory")),
+        (Key::Line("critical"), "critical path", bars().any(|bar| bar.critical)),
+        (Key::Line("curve"), "memory held", rows().any(|row| row.peak.is_some())),
+        (Key::Line("limit"), "memory limit", rows().any(|row| row.limit.is_some())),
+    ];
+    keys.extend(known.into_iter().filter(|(_, _, occurs)| *occurs).map(|(key, text, _)| (key, text)));
+    keys
+}

@@ -1,0 +1,109 @@
+//! A rank: its bars, its idle time, what it holds.
+
+use super::super::axis::figure;
+use super::super::{Bar, Hue, Picture, Row, ink};
+use super::pen::Pen;
+use super::{Frame, LEFT};
+
+/// Pixels of a bar, of the memory curve, and of the mark of the critical path below a bar.
+pub(super) const BAR: f64 = 24.0;
+pub(super) const MEMORY: f64 = 30.0;
+const MARK: f64 = 3.0;
+
+/// The largest and the smallest text on a bar, in pixels.
+const LARGE: f64 = 11.0;
+const SMALL: f64 = 6.5;
+
+/// A letter is so wide, as a share of its height (DejaVu Sans, digits and capitals).
+const LETTER: f64 = 0.64;
+
+pub(super) fn draw(pen: &mut Pen, frame: &Frame, row: &Row, y: f64) {
+    pen.text(LEFT - 8.0, y + 0.5 * BAR + 4.0, "rank", &row.name);
+    let end = row.bars.last().map_or(0.0, |bar| bar.end);
+    pen.rect("idle", [LEFT, y], [frame.x(end) - LEFT, BAR]);
+    for bar in &row.bars {
+        gap(pen, frame, bar, y);
+        draw_bar(pen, frame, bar, y);
+    }
+    if frame.most_memory > 0.0 && row.peak.is_some() {
+        memory(pen, frame, row, y + BAR + MARK + 2.0);
+    }
+}
+
+fn gap(pen: &mut Pen, frame: &Frame, bar: &Bar, y: f64) {
+    let Some(gap) = &bar.gap else { return };
+    let (class, from) = if gap.reason == "memory" { ("memory", gap.since) } else { ("latency", gap.made) };
+    let width = (bar.start - from) * frame.scale;
+    if width > 0.05 {
+        pen.rect(class, [frame.x(from), y + 3.0], [width, BAR - 6.0]);
+    }
+}
+
+fn draw_bar(pen: &mut Pen, frame: &Frame, bar: &Bar, y: f64) {
+    let (x, width) = (frame.x(bar.start), (bar.end - bar.start) * frame.scale);
+    let tip = format!("{}: {} to {}", bar.name, figure(bar.start), figure(bar.end));
+    pen.bar(bar.hue, bar.shade, [x, y], [width, BAR], &tip);
+    let white = ink::takes_white(ink::fill(bar.hue, bar.shade));
+    let lines = bar.texts.len() as f64;
+    for (at, text) in bar.texts.iter().enumerate() {
+        if let Some((size, shown)) = fitting(text, width - 1.5, LARGE.min(BAR / lines - 1.5)) {
+            let middle = y + BAR * (at as f64 + 0.5) / lines;
+            pen.centred([x + 0.5 * width, middle], size, white, shown);
+        }
+    }
+}
+
+/// The whole text, or what stands from its letter on, or its micro-batch: the first that fits at a readable size.
+fn fitting(text: &str, width: f64, largest: f64) -> Option<(f64, &str)> {
+    let letter = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(0);
+    let size = |text: &str| (width / (LETTER * text.len() as f64)).min(largest);
+    let candidates = [(text, 8.0), (&text[letter..], 8.0), (text.get(letter + 1..).unwrap_or(""), SMALL)];
+    candidates
+        .into_iter()
+        .filter(|(text, _)| !text.is_empty())
+        .find_map(|(text, least)| (size(text) >= least.min(largest)).then(|| (size(text), text)))
+}
+
+/// What the rank holds, with its limit; all curves of a page have one scale.
+fn memory(pen: &mut Pen, frame: &Frame, row: &Row, top: f64) {
+    let height = MEMORY - MARK - 4.0;
+    let bottom = top + height;
+    let y = |held: f64| bottom - height * held / frame.most_memory;
+    let mut points = vec![[LEFT, bottom]];
+    let mut before = (0.0, 0.0); // when the last bar ended, and what was left then
+    for bar in &row.bars {
+        let Some([during, after]) = bar.held else { continue };
+        if bar.start > before.0 {
+            points.extend([before, (bar.start, before.1)].map(|(time, held)| [frame.x(time), y(held)]));
+        }
+        points.extend([bar.start, bar.end].map(|time| [frame.x(time), y(during)]));
+        before = (bar.end, after);
+    }
+    points.push([frame.x(before.0), y(before.1)]);
+    let end = points.last().map_or(LEFT, |point| point[0]);
+    pen.path("curve", &points);
+    points.push([end, bottom]);
+    pen.path("area", &points);
+    pen.line("base", [LEFT, bottom], [end, bottom]);
+    let peak = figure(row.peak.unwrap_or(0.0));
+    let of = row.limit.map_or_else(String::new, |limit| format!(" of {}", figure(limit)));
+    pen.text(LEFT - 8.0, bottom - 3.0, "held", &format!("peak {peak}{of}"));
+    if let Some(limit) = row.limit {
+        pen.line("limit", [LEFT, y(limit)], [end, y(limit)]);
+    }
+}
+
+/// A strip below each bar of the critical path, and a line where it goes to another rank.
+pub(super) fn critical_path(pen: &mut Pen, frame: &Frame, picture: &Picture, top: f64) {
+    let y = |row: usize| top + frame.row * row as f64 + BAR;
+    for (number, row) in picture.rows.iter().enumerate() {
+        for bar in row.bars.iter().filter(|bar| bar.critical && bar.hue != Hue::X) {
+            pen.rect("critical", [frame.x(bar.start), y(number)], [(bar.end - bar.start) * frame.scale, MARK]);
+            let Some(gap) = &bar.gap else { continue };
+            let [there, at] = gap.on;
+            let from = picture.rows[there].bars[at].end;
+            // From strip to strip, past the bar that lies lower.
+            pen.line("hop", [frame.x(from), y(there) + MARK], [frame.x(bar.start), y(number)]);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The messages of a foreign schedule: each has one sender and one receiver, stands where it can be sent and used, and
+//! both ends have them in the same order, since NCCL and gloo match messages by order.
+
+use super::ReadError;
+use super::csv::{Cell, Placed};
+use ir::schedule::{Item, Kind};
+use std::collections::BTreeMap;
+
+/// One end of a message: `0SEND_F1`, `1RECV_F1`, `1SEND_B1`, `0RECV_B1`, with the stage that stands at this end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Message {
+    sends: bool,
+    forward: bool,
+    stage: u32,
+    microbatch: u32,
+}
+
+/// The message of a word such as `SEND_F1` behind its stage.
+pub(super) fn message(stage: &str, word: &str) -> Option<Message> {
+    let (kind, number) = word.split_at_checked("SEND_F".len())?;
+    let (sends, forward) = match kind {
+        "SEND_F" => (true, true),
+        "RECV_F" => (false, true),
+        "SEND_B" => (true, false),
+        "RECV_B" => (false, false),
+        _ => return None,
+    };
+    Some(Message { sends, forward, stage: stage.parse().ok()?, microbatch: number.parse().ok()? })
+}
+
+impl Message {
+    /// The other end: of what stage 0 sends forward, the receiving at stage 1. None before stage 0.
+    fn other(self) -> Option<Message> {
+        let up = self.sends == self.forward;
+        let stage = if up { self.stage.checked_add(1) } else { self.stage.checked_sub(1) };
+        Some(Message { sends: !self.sends, stage: stage?, ..self })
+    }
+}
+
+impl std::fmt::Display for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let word = if self.sends { "SEND" } else { "RECV" };
+        let pass = if self.forward { 'F' } else { 'B' };
+        write!(f, "{}{word}_{pass}{}", self.stage, self.microbatch)
+    }
+}
+
+/// A rank and a position among its cells.
+type At = (usize, usize);
+
+struct Ends {
+    messages: BTreeMap<Message, At>,
+    computed: BTreeMap<Item, At>,
+}
+
+/// How many messages there are, all of which fit.
+pub(super) fn check(rows: &[Vec<Placed>]) -> Result<usize, ReadError> {
+    let ends = Ends::of(rows)?;
+    for (&message, &at) in &ends.messages {
+        ends.fits(message, at).map_err(|why| refused(rows, at, message.to_string(), why))?;
+    }
+    if !ends.messages.is_empty() {
+        for (&item, &at) in &ends.computed {
+            ends.is_fed(item, at).map_err(|why| refused(rows, at, item.to_string(), why))?;
+        }
+    }
+    same_order(rows, &ends)?;
+    Ok(ends.messages.len() / 2)
+}
+
+fn refused(rows: &[Vec<Placed>], (rank, at): At, text: String, why: String) -> ReadError {
+    let placed = &rows[rank][at];
+    ReadError::Cell { line: placed.line, column: placed.column, text, why }
+}
+
+impl Ends {
+    fn of(rows: &[Vec<Placed>]) -> Result<Ends, ReadError> {
+        let mut ends = Ends { messages: BTreeMap::new(), computed: BTreeMap::new() };
+        for (rank, row) in rows.iter().enumerate() {
+            for (at, placed) in row.iter().enumerate() {
+                match &placed.cell {
+                    Cell::Compute(action) => action.items().for_each(|item| {
+                        ends.computed.entry(item).or_insert((rank, at));
+                    }),
+                    Cell::Message(message) if ends.messages.insert(*message, (rank, at)).is_some() => {
+                        let why = "stands twice".to_string();
+                        return Err(refused(rows, (rank, at), message.to_string(), why));
+                    }
+                    Cell::Message(_) | Cell::Care(_) => {}
+                }
+            }
+        }
+        Ok(ends)
+    }
+
+    /// What is computed of a stage and micro-batch in this direction: F, or one of I and B.
+    fn pass(&self, forward: bool, stage: u32, microbatch: u32) -> Option<At> {
+        let kinds: &[Kind] = if forward { &[Kind::F] } else { &[Kind::I, Kind::B] };
+        kinds.iter().find_map(|&kind| self.computed.get(&Item::new(kind, stage, microbatch)).copied())
+    }
+
+    fn fits(&self, message: Message, (rank, at): At) -> Result<(), String> {
+        let Some(other) = message.other() else { return Err("has no stage before it".into()) };
+        let Some(&(there, _)) = self.messages.get(&other) else { return Err(format!("has no {other}")) };
+        if there == rank {
+            return Err(format!("has its {other} on the same rank, where nothing is sent"));
+        }
+        match (self.pass(message.forward, message.stage, message.microbatch), message.sends) {
+            (Some((on, made)), true) if on != rank || made > at => Err("is sent before it is computed there".into()),
+            (Some((on, used)), false) if on != rank || used < at => Err("is received after it is used there".into()),
+            (Some(_), _) => Ok(()),
+            (None, true) => Err("sends what is not computed".into()),
+            (None, false) => Err("receives what nothing uses".into()),
+        }
+    }
+
+    /// Where messages are written out, whatever comes from another rank needs one.
+    fn is_fed(&self, item: Item, (rank, _): At) -> Result<(), String> {
+        let (Some(stage), Some(microbatch)) = (item.stage, item.microbatch) else { return Ok(()) };
+        let forward = match item.kind {
+            Kind::F => true,
+            Kind::I | Kind::B => false,
+            _ => return Ok(()),
+        };
+        let needed = Message { sends: false, forward, stage, microbatch };
+        let from = needed.other().and_then(|sent| self.pass(forward, sent.stage, microbatch));
+        match from {
+            Some((there, _)) if there != rank && !self.messages.contains_key(&needed) => {
+                Err(format!("has no {needed}, which would bring what rank {there} computes"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Between two ranks messages arrive in the order in which they are sent.
+fn same_order(rows: &[Vec<Placed>], ends: &Ends) -> Result<(), ReadError> {
+    // By sender and receiver: what is sent, in order, and the receivings to compare it with.
+    let mut sent: BTreeMap<(usize, usize), Vec<Message>> = BTreeMap::new();
+    let mut received: BTreeMap<(usize, usize), Vec<(Message, At)>> = BTreeMap::new();
+    for (rank, row) in rows.iter().enumerate() {
+        for (at, placed) in row.iter().enumerate() {
+            let Cell::Message(message) = placed.cell else { continue };
+            let Some((other, &(there, _))) = message.other().and_then(|other| ends.messages.get_key_value(&other))
+            else {
+                continue;
+            };
+            if message.sends {
+                sent.entry((rank, there)).or_default().push(*other);
+            } else {
+                received.entry((there, rank)).or_default().push((message, (rank, at)));
+            }
+        }
+    }
+    for (between, received) in &received {
+        let sent = sent.get(between).map_or(&[][..], Vec::as_slice);
+        if let Some((&expected, &(message, at))) = sent.iter().zip(received).find(|(sent, got)| **sent != got.0) {
+            let why = format!("is received where rank {} sends what {expected} should receive", between.0);
+            return Err(refused(rows, at, message.to_string(), why));
+        }
+    }
+    Ok(())
+}

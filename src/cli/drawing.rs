@@ -1,0 +1,199 @@
+//! What `meshwright schedule` draws: a schedule of ours or of a file, and what it is compared with.
+
+use crate::error::Error;
+use crate::files::read_text;
+use ir::catalogue::Code;
+use ir::schedule::Schedule;
+use scheduler::costs::{CostsFile, PerStage, StageCosts};
+use scheduler::draw::{Picture, measured};
+use scheduler::foreign::{Foreign, read_csv, read_report, report_foreign};
+use scheduler::grid::grid;
+use scheduler::report::{ScheduleReport, ScheduleRequest, Status, report};
+use scheduler::schedules::find;
+use scheduler::simulate::Timeline;
+use std::io::IsTerminal;
+use std::path::Path;
+
+/// A schedule in time, with what it was timed by.
+pub(super) struct Drawn {
+    pub(super) report: ScheduleReport,
+    pub(super) timeline: Timeline,
+    costs: StageCosts,
+    /// What it is called above a picture.
+    name: String,
+    /// What was seen in its file.
+    notes: Vec<String>,
+}
+
+/// What another schedule is compared with.
+pub(super) enum Compared {
+    Schedule(Box<Drawn>),
+    Trace(Picture),
+}
+
+impl Drawn {
+    pub(super) fn of_kind(request: &ScheduleRequest) -> Result<Drawn, Error> {
+        let (report, timeline) = report(request)?;
+        let name = report.kind.clone();
+        Drawn::new(report, timeline, &request.costs, name)
+    }
+
+    pub(super) fn from_file(path: &Path, request: &ScheduleRequest) -> Result<Drawn, Error> {
+        let text = read_text(path)?;
+        if is_trace(&text) {
+            let message = format!("{}: a trace tells when things ran, not in which order they should", path.display());
+            return Err(Error::input(Code::ForeignSchedule, message).help("give it to --compare"));
+        }
+        Drawn::from_text(path, &text, request)
+    }
+
+    fn from_text(path: &Path, text: &str, request: &ScheduleRequest) -> Result<Drawn, Error> {
+        let within = |error: Error| error.within(&path.display().to_string());
+        let read = if text.trim_start().starts_with('{') { read_report(text) } else { read_csv(text) };
+        let Foreign { schedule, notes } = read.map_err(|why| within(why.into()))?;
+        let (report, timeline) =
+            report_foreign(&schedule, &request.costs, request.objective).map_err(|why| within(why.into()))?;
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        Ok(Drawn { notes, ..Drawn::new(report, timeline, &request.costs, name)? })
+    }
+
+    fn new(report: ScheduleReport, timeline: Timeline, costs: &CostsFile, name: String) -> Result<Drawn, Error> {
+        let costs = costs.resolve(stages(&timeline), report.stages)?;
+        Ok(Drawn { report, timeline, costs, name, notes: Vec::new() })
+    }
+
+    pub(super) fn picture(&self) -> Picture {
+        let named = ScheduleReport { kind: self.name.clone(), ..self.report.clone() };
+        Picture::of(&named, &self.timeline, &self.costs)
+    }
+
+    /// The rows that were timed.
+    pub(super) fn schedule(&self) -> Schedule {
+        let rows = self.timeline.rows.iter().map(|row| row.iter().map(|slot| slot.action).collect());
+        Schedule { name: self.report.kind.clone(), rows: rows.collect() }
+    }
+}
+
+impl Compared {
+    /// A kind by its name, or else a file.
+    pub(super) fn find(what: &str, request: &ScheduleRequest, first: &Drawn) -> Result<Compared, Error> {
+        let path = Path::new(what);
+        match find(what) {
+            Ok(_) => Compared::kind(what, request, first),
+            Err(unknown) if !what.contains('.') && !path.exists() => Err(unknown.into()),
+            Err(_) => {
+                let text = read_text(path)?;
+                if is_trace(&text) {
+                    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+                    let picture = measured(&text, &name, &first.report.unit);
+                    return Ok(Compared::Trace(picture.map_err(|why| Error::from(why).within(what))?));
+                }
+                Drawn::from_text(path, &text, request).map(|drawn| Compared::Schedule(Box::new(drawn)))
+            }
+        }
+    }
+
+    /// The same model and micro-batches under another kind. Where that has more or fewer stages, each takes less or more.
+    fn kind(name: &str, request: &ScheduleRequest, first: &Drawn) -> Result<Compared, Error> {
+        let (ranks, microbatches) = (first.report.stages, first.report.microbatches);
+        let mut request = ScheduleRequest {
+            kind: name.into(),
+            stages: ranks,
+            microbatches,
+            chunks: None,
+            placement: None,
+            ..request.clone()
+        };
+        let share = match find(name)?.pipeline(ranks, None, microbatches) {
+            Ok(pipeline) => f64::from(stages(&first.timeline)) / f64::from(pipeline.stages()),
+            Err(_) => 1.0,
+        };
+        if share != 1.0 {
+            scale(&mut request.costs, share);
+        }
+        let mut drawn = Drawn::of_kind(&request)?;
+        if share != 1.0 {
+            drawn.notes.push(format!("each stage takes {share} times as much, so that the model is the same"));
+        }
+        Ok(Compared::Schedule(Box::new(drawn)))
+    }
+
+    pub(super) fn picture(self) -> Picture {
+        match self {
+            Compared::Schedule(drawn) => {
+                let mut picture = drawn.picture();
+                drawn.notes.iter().for_each(|note| picture.facts.push_str(&format!("; {note}")));
+                picture
+            }
+            Compared::Trace(picture) => picture,
+        }
+    }
+}
+
+/// Costs that hold for all stages, of stages that are `share` times as large. Those of single stages stay: a list of them
+/// is for so many stages only.
+fn scale(costs: &mut CostsFile, share: f64) {
+    if costs.mem_f.is_none() && costs.mem_i.is_none() && costs.mem_w.is_none() {
+        costs.mem_f = Some(PerStage::All(1.0));
+    }
+    let memory = [&mut costs.mem_f, &mut costs.mem_i, &mut costs.mem_w].into_iter().flatten();
+    for field in [&mut costs.f, &mut costs.i, &mut costs.w].into_iter().chain(memory) {
+        if let PerStage::All(value) = field {
+            *value *= share;
+        }
+    }
+    costs.fb = costs.fb.map(|fb| fb * share);
+}
+
+/// Whether a text is a trace in Chrome's format.
+fn is_trace(text: &str) -> bool {
+    text.trim_start().starts_with('{') && text.contains("\"traceEvents\"")
+}
+
+fn stages(timeline: &Timeline) -> u32 {
+    let items = timeline.rows.iter().flatten().flat_map(|slot| slot.action.items());
+    items.filter_map(|item| item.stage).max().map_or(0, |last| last + 1)
+}
+
+/// The grid of a schedule with its figures, and that of what it is compared with below it.
+pub(super) fn grids(drawn: &Drawn, compared: Option<Compared>, to_screen: bool) -> Result<String, Error> {
+    let first = grid_of(drawn, to_screen);
+    match compared {
+        None => Ok(first),
+        Some(Compared::Schedule(second)) => Ok(format!("{first}\n{}", grid_of(&second, to_screen))),
+        Some(Compared::Trace(_)) => {
+            Err(Error::Usage("a trace can be compared in --format svg and html, not in a grid".into()))
+        }
+    }
+}
+
+/// Columns where nothing else is known.
+const WIDTH: usize = 120;
+
+fn grid_of(drawn: &Drawn, to_screen: bool) -> String {
+    let terminal = to_screen && std::io::stdout().is_terminal();
+    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let seen = || terminal_size::terminal_size().filter(|_| terminal).map(|(columns, _)| usize::from(columns.0));
+    let width = asked.or_else(seen).unwrap_or(WIDTH);
+    let colour = terminal && std::env::var_os("NO_COLOR").is_none();
+    let answer = &drawn.report;
+    let peak = answer.peak_memory.iter().map(f64::to_string).collect::<Vec<_>>().join(" ");
+    let unit = &answer.unit;
+    let verdict = match answer.status {
+        Status::Optimal => "no order is faster".to_string(),
+        Status::Feasible => format!("at most {:.1} % above the best", 100.0 * answer.gap / (1.0 - answer.gap)),
+        Status::Infeasible => "above the memory limit".to_string(),
+    };
+    let notes: String = drawn.notes.iter().map(|note| format!("note          {note}\n")).collect();
+    format!(
+        "{}\n{}: {} stages, {} micro-batches\nmakespan      {} {unit}, lower bound {} {unit}: {verdict}\n\
+         bubble        {:.1} %\npeak memory   {peak} by rank, in forward activations of a stage unless costs say otherwise\n{notes}",
+        grid(&drawn.timeline, width, colour),
+        drawn.name,
+        answer.stages,
+        answer.microbatches,
+        answer.makespan,
+        answer.lower_bound,
+        100.0 * answer.bubble,
+    )
+}
