@@ -4,14 +4,20 @@
 //! since I and at once W take a B's place and the neighbour gets its gradient earlier; with `fb`, B in overlapped pairs
 //! too.
 
+mod bound;
 mod engine;
+mod exact;
 mod instance;
+mod shop;
+mod start;
+mod units;
+mod windows;
 
 pub use engine::{Budget, Engine, Found, Incumbent, Task};
 pub use instance::{Instance, Operation};
 
 use crate::problem::Problem;
-use crate::simulate::Timeline;
+use crate::simulate::{Timeline, simulate};
 use ir::schedule::Schedule;
 
 /// The best order found, and what is known of it.
@@ -43,4 +49,49 @@ pub struct Infeasible {
     pub limit: f64,
     /// The smallest limit of this rank that some order holds.
     pub least: f64,
+}
+
+/// The engines, in the order in which they are tried. Each is given the best order and bound of those before it.
+const ENGINES: &[&dyn Engine] = &[&exact::Exact];
+
+/// Steps of an engine where there is no deadline: some twenty seconds.
+const WORK: u64 = 2_000_000;
+
+/// Finds an order of the smallest objective that holds the memory limits, and a bound for all orders.
+///
+/// The answer is never worse than the best schedule that a rule makes for this placement.
+///
+/// # Errors
+/// No order holds the limits.
+pub fn solve(problem: &Problem, log: &(dyn Fn(&str) + Sync)) -> Result<Answer, Infeasible> {
+    let instance = Instance::new(problem);
+    let mut best = start::best(problem, &instance)?;
+    let mut bound = bound::of(problem, &instance, Some(&best));
+    let budget = Budget { work: WORK, deadline: problem.deadline };
+    for engine in ENGINES {
+        log(&format!("value {} by {}, bound {bound}", best.value, best.by));
+        let task = Task { problem, instance: &instance, best: Some(&best), bound, budget, log };
+        if task.meets(best.value, bound) || !engine.suits(&task) {
+            continue;
+        }
+        let found = engine.search(&task);
+        bound = bound.max(found.bound);
+        best = found.better.unwrap_or(best);
+    }
+    Ok(answer(problem, best, bound))
+}
+
+fn answer(problem: &Problem, best: Incumbent, bound: f64) -> Answer {
+    let timeline = simulate(&best.schedule, problem.costs).expect("an incumbent has been simulated");
+    let optimal = best.value <= bound + 1e-9 * best.value;
+    let schedule = Schedule { name: "optimal".into(), ..best.schedule };
+    Answer {
+        schedule,
+        timeline,
+        value: best.value,
+        bound: bound.min(best.value),
+        engine: best.by,
+        optimal,
+        deterministic: problem.deadline.is_none(),
+    }
 }

@@ -1,0 +1,128 @@
+//! The exact engine: constraint programming with conflict learning, a target at a time.
+
+mod model;
+
+use super::shop::Shop;
+use super::windows::Windows;
+use super::{Budget, Engine, Found, Incumbent, Task};
+use model::{Reply, ask};
+
+/// Asks the solver for orders within targets between the bound and the best value, until they meet.
+pub(super) struct Exact;
+
+/// The most operations of a problem: the pairs of a rank are all looked at.
+const MOST_OPERATIONS: usize = 6_000;
+
+/// Steps that the first questions may take; each round of questions may take four times as many as the one before.
+const FIRST_ROUND: u64 = 4_000;
+
+impl Engine for Exact {
+    fn name(&self) -> &'static str {
+        "cp"
+    }
+
+    fn suits(&self, task: &Task) -> bool {
+        task.instance.operations.len() <= MOST_OPERATIONS
+    }
+
+    fn search(&self, task: &Task) -> Found {
+        let shop = Shop::new(task.problem, task.instance);
+        let mut search = Search::new(task, &shop);
+        search.run();
+        Found { better: search.better, bound: search.low as f64 * shop.unit }
+    }
+}
+
+struct Search<'a> {
+    task: &'a Task<'a>,
+    shop: &'a Shop,
+    budget: Budget,
+    /// No order is below.
+    low: i64,
+    /// Some order has this value, or it is where the search begins to hope.
+    high: i64,
+    better: Option<Incumbent>,
+}
+
+impl<'a> Search<'a> {
+    fn new(task: &'a Task<'a>, shop: &'a Shop) -> Search<'a> {
+        let units = |value: f64| value / shop.unit;
+        let low = (units(task.bound) - 1e-6).ceil() as i64;
+        let most: i64 = shop.long.iter().sum::<i64>() + shop.after.iter().flatten().map(|&(_, lag)| lag).sum::<i64>();
+        let high = task.best.map_or(most + 1, |best| (units(best.value) - 1e-6).ceil() as i64);
+        Search { task, shop, budget: task.budget, low, high: high.max(low), better: None }
+    }
+
+    /// Targets below the best value by bisection. What a round leaves open is asked again with more steps in the next.
+    fn run(&mut self) {
+        let mut round = FIRST_ROUND;
+        while self.low < self.high && self.budget.work > 0 && !self.budget.late() {
+            // Targets left open in this round: below them there may be a proof, above them an order.
+            let mut open: Option<(i64, i64)> = None;
+            while let Some(target) = next_target(self.low, self.high, open) {
+                let (low, high) = (self.low, self.high);
+                let decided = self.decide(target, round);
+                if (self.low, self.high) == (low, high) && !decided {
+                    open = Some(open.map_or((target, target), |(from, to)| (from.min(target), to.max(target))));
+                } else if open.is_some_and(|(from, to)| self.low > from || self.high <= to) {
+                    open = None;
+                }
+                if self.budget.work == 0 || self.budget.late() {
+                    return;
+                }
+            }
+            round = round.saturating_mul(4);
+        }
+    }
+
+    /// Asks one question; whether it has an answer.
+    fn decide(&mut self, target: i64, steps: u64) -> bool {
+        let Ok(windows) = Windows::within(self.shop, target) else {
+            self.low = target + 1;
+            return true;
+        };
+        let given = steps.min(self.budget.work);
+        let mut budget = Budget { work: given, ..self.budget };
+        let reply = ask(self.shop, &windows, target, &mut budget);
+        self.budget.work -= given - budget.work;
+        let said = match &reply {
+            Reply::Orders(_) => "an order",
+            Reply::None => "none",
+            Reply::Open => "open",
+        };
+        (self.task.log)(&format!(
+            "cp: target {target} in [{}, {}), {} steps: {said}",
+            self.low,
+            self.high,
+            given - budget.work
+        ));
+        match reply {
+            Reply::None => self.low = target + 1,
+            Reply::Open => return false,
+            Reply::Orders(orders) => return self.take(&orders, target),
+        }
+        true
+    }
+
+    /// An order within the target. By the simulator it may be above, where costs were rounded or two chains meet.
+    fn take(&mut self, orders: &[Vec<usize>], target: i64) -> bool {
+        let schedule = self.task.instance.schedule(orders);
+        let Some(found) = Incumbent::of(schedule, self.task.problem, "cp") else { return false };
+        let value = (found.value / self.shop.unit - 1e-6).ceil() as i64;
+        let best = self.better.as_ref().or(self.task.best).map_or(f64::INFINITY, |best| best.value);
+        self.high = self.high.min(value.max(target.min(value)));
+        if found.value < best {
+            self.better = Some(found);
+        }
+        value <= target
+    }
+}
+
+/// The next target: between the bounds, then below and above what is open.
+fn next_target(low: i64, high: i64, open: Option<(i64, i64)>) -> Option<i64> {
+    let middle = |from: i64, to: i64| (from <= to).then(|| from + (to - from) / 2);
+    match open {
+        None => middle(low, high - 1),
+        Some((from, to)) => middle(low, from - 1).or(middle(to + 1, high - 1)),
+    }
+}
