@@ -1,30 +1,28 @@
 //! A bound that knows of the memory limits: the smallest target whose windows are not empty.
 
+use super::Instance;
 use super::shop::Shop;
 use super::windows::Windows;
-use super::{Incumbent, Instance};
 use crate::problem::{Backward, Objective, Problem};
 use crate::schedules::bound::lower_bound;
 
 /// The most operations for which windows are made: they look at all pairs of a rank, and at all precedences.
 const MOST_OPERATIONS: usize = 6_000;
 
-/// No order of the instance has a smaller value.
-pub(super) fn of(problem: &Problem, instance: &Instance, best: Option<&Incumbent>) -> f64 {
+/// No order of the instance has a smaller value; `value` is that of some order.
+pub(super) fn of(problem: &Problem, instance: &Instance, value: f64) -> f64 {
     let plain = lower_bound(problem.costs, problem.pipeline, problem.backward == Backward::Fused);
     let plain = match problem.objective {
         Objective::Makespan => plain.makespan,
         Objective::Span => plain.span,
     };
-    match best {
-        Some(best) if best.value > plain * (1.0 + 1e-9) && instance.operations.len() <= MOST_OPERATIONS => {
-            let shop = Shop::new(problem, instance);
-            let low = (plain / shop.unit - 1e-6).ceil() as i64;
-            let high = (best.value / shop.unit - 1e-6).ceil() as i64;
-            plain.max(smallest(&shop, low, high) as f64 * shop.unit)
-        }
-        _ => plain,
+    if value <= plain * (1.0 + 1e-9) || instance.operations.len() > MOST_OPERATIONS {
+        return plain;
     }
+    let shop = Shop::new(problem, instance, value);
+    let low = (plain / shop.unit - 1e-6).ceil() as i64;
+    let high = (value / shop.unit - 1e-6).ceil() as i64;
+    plain.max(smallest(&shop, low, high) as f64 * shop.unit)
 }
 
 /// The smallest target from `low` to `high` whose windows are not empty.

@@ -1,7 +1,7 @@
 //! An instance in whole numbers: what can be proved about it must not depend on rounding.
 
-use super::Instance;
 use super::units::Unit;
+use super::{Instance, Operation};
 use crate::placement::Placement;
 use crate::problem::{Objective, Problem};
 use ir::schedule::Kind;
@@ -32,6 +32,8 @@ pub(super) struct Shop {
     pub(super) origin: Vec<Origin>,
     /// Seconds of one unit.
     pub(super) unit: f64,
+    /// Whether nothing is rounded.
+    pub(super) exact: bool,
 }
 
 /// From when the objective counts the time of a rank.
@@ -44,26 +46,26 @@ pub(super) enum Origin {
     FirstOf(Vec<usize>),
 }
 
-/// Sums of so many units stay far below the largest i32, the numbers of the solver.
+/// The value of the first order, and all memory together, are at most so many units: far below the largest i32, the
+/// numbers of the solver.
 const MOST_UNITS: f64 = (1_u64 << 28) as f64;
 
-/// Memory is counted in so many units of the largest limit at most.
-const MOST_MEMORY: f64 = (1_u64 << 24) as f64;
-
 impl Shop {
-    /// The shop of an instance.
-    pub(super) fn new(problem: &Problem, instance: &Instance) -> Shop {
+    /// The shop of an instance; `value` is that of some order.
+    pub(super) fn new(problem: &Problem, instance: &Instance, value: f64) -> Shop {
         let operations = &instance.operations;
+        let shorter = overlap(problem, instance);
+        let seconds = |operation: &Operation| operation.seconds * shorter;
         let lags = operations.iter().flat_map(|operation| operation.after.iter().map(|&(_, lag)| lag));
-        let times: Vec<f64> = operations.iter().map(|operation| operation.seconds).chain(lags).collect();
-        let time = Unit::of(&times, times.iter().sum::<f64>() / MOST_UNITS);
+        let times: Vec<f64> = operations.iter().map(seconds).chain(lags).collect();
+        let time = Unit::of(&times, value / MOST_UNITS);
         let kept = operations.iter().flat_map(|operation| [operation.takes, operation.frees]);
         let finite = instance.limit.iter().copied().filter(|limit| limit.is_finite());
-        let most = finite.clone().fold(0.0, f64::max);
-        let memory = Unit::of(&kept.chain(finite).collect::<Vec<_>>(), most / MOST_MEMORY);
-        let all = |of: &dyn Fn(&super::Operation) -> i64| operations.iter().map(of).collect::<Vec<_>>();
+        let kept: Vec<f64> = kept.chain(finite).collect();
+        let memory = Unit::of(&kept, kept.iter().sum::<f64>() / MOST_UNITS);
+        let all = |of: &dyn Fn(&Operation) -> i64| operations.iter().map(of).collect::<Vec<_>>();
         let mut shop = Shop {
-            long: all(&|operation| time.floor(operation.seconds)),
+            long: all(&|operation| time.floor(seconds(operation))),
             rank: operations.iter().map(|operation| operation.rank).collect(),
             after: (operations.iter())
                 .map(|operation| operation.after.iter().map(|&(from, lag)| (from, time.floor(lag))).collect())
@@ -77,6 +79,7 @@ impl Shop {
                 .collect(),
             origin: vec![Origin::At(0); instance.limit.len()],
             unit: time.size,
+            exact: time.exact && memory.exact && shorter == 1.0,
         };
         if problem.objective == Objective::Span {
             shop.origin = (0..shop.of_rank.len()).map(|rank| shop.first(rank, problem, instance)).collect();
@@ -108,5 +111,42 @@ impl Shop {
     fn head(&self, index: usize) -> i64 {
         let ways = self.after[index].iter().map(|&(from, lag)| self.head(from) + self.long[from] + lag);
         ways.max().unwrap_or(0)
+    }
+    /// The value of an order in units; `None` if it cannot be run, or if its spans count from what it runs first.
+    pub(super) fn value(&self, orders: &[Vec<usize>]) -> Option<i64> {
+        let mut end: Vec<Option<i64>> = vec![None; self.len()];
+        let (mut place, mut free) = (vec![0; orders.len()], vec![0; orders.len()]);
+        let mut moved = true;
+        while moved {
+            moved = false;
+            for (rank, order) in orders.iter().enumerate() {
+                while let Some(&index) = order.get(place[rank]) {
+                    let arrivals = self.after[index].iter().map(|&(from, lag)| Some(end[from]? + lag));
+                    let Some(arrival) = arrivals.fold(Some(0), |most, next| Some(most?.max(next?))) else { break };
+                    free[rank] = arrival.max(free[rank]) + self.long[index];
+                    end[index] = Some(free[rank]);
+                    place[rank] += 1;
+                    moved = true;
+                }
+            }
+        }
+        let whole = place.iter().zip(orders).all(|(&place, order)| place == order.len());
+        let spans = free.iter().zip(&self.origin).map(|(&free, origin)| match origin {
+            Origin::At(moment) => Some(free - moment),
+            Origin::FirstOf(_) => None,
+        });
+        spans.collect::<Option<Vec<i64>>>().filter(|_| whole)?.into_iter().max()
+    }
+}
+
+/// By how much all times are shorter where F and B may overlap: then an F and a B of any stages, one after the other, take
+/// no longer than their pair, so that an order without pairs that is in no operation later follows from one with pairs.
+fn overlap(problem: &Problem, instance: &Instance) -> f64 {
+    let costs = problem.costs;
+    let forward = costs.f.iter().copied().fold(0.0, f64::max);
+    let backward = costs.i.iter().zip(&costs.w).map(|(i, w)| i + w).fold(0.0, f64::max);
+    match instance.pair {
+        Some(pair) if pair < forward + backward => pair / (forward + backward),
+        _ => 1.0,
     }
 }

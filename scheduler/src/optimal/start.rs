@@ -3,7 +3,7 @@
 use super::{Incumbent, Infeasible, Instance};
 use crate::problem::{Backward, Problem};
 use crate::schedules::{SCHEDULES, split_backward};
-use ir::schedule::Kind;
+use ir::schedule::{Kind, Schedule};
 
 /// The best of all rules for this placement, and of one micro-batch after the other.
 ///
@@ -14,7 +14,7 @@ pub(super) fn best(problem: &Problem, instance: &Instance) -> Result<Incumbent, 
     let by_rule = SCHEDULES.iter().filter_map(|kind| {
         let pipeline = problem.pipeline;
         let fits = kind.pipeline(pipeline.ranks, Some(pipeline.chunks), pipeline.microbatches).ok()?;
-        let made = (kind.name != "optimal" && fits.placement == pipeline.placement)
+        let made = (kind.name != super::KIND && fits.placement == pipeline.placement)
             .then(|| kind.make(problem.costs, pipeline).ok())??;
         let schedule = if problem.backward == Backward::Fused { made } else { split_backward(made) };
         let allowed = schedule.rows.iter().flatten().flat_map(|action| action.items()).all(|item| {
@@ -32,7 +32,7 @@ pub(super) fn best(problem: &Problem, instance: &Instance) -> Result<Incumbent, 
 }
 
 /// One micro-batch after the other, each W right behind its I.
-fn one_by_one(instance: &Instance) -> ir::schedule::Schedule {
+pub(super) fn one_by_one(instance: &Instance) -> Schedule {
     let operations = &instance.operations;
     let orders: Vec<Vec<usize>> = (instance.of_rank.iter())
         .map(|rank| {

@@ -4,7 +4,7 @@ mod model;
 
 use super::shop::Shop;
 use super::windows::Windows;
-use super::{Budget, Engine, Found, Incumbent, Task};
+use super::{Budget, Engine, Found, Incumbent, Instance, Task};
 use model::{Reply, ask};
 
 /// Asks the solver for orders within targets between the bound and the best value, until they meet.
@@ -26,7 +26,8 @@ impl Engine for Exact {
     }
 
     fn search(&self, task: &Task) -> Found {
-        let shop = Shop::new(task.problem, task.instance);
+        let most = task.best.map_or_else(|| all_in_a_row(task.instance), |best| best.value);
+        let shop = Shop::new(task.problem, task.instance, most);
         let mut search = Search::new(task, &shop);
         search.run();
         Found { better: search.better, bound: search.low as f64 * shop.unit }
@@ -46,10 +47,9 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(task: &'a Task<'a>, shop: &'a Shop) -> Search<'a> {
-        let units = |value: f64| value / shop.unit;
-        let low = (units(task.bound) - 1e-6).ceil() as i64;
-        let most: i64 = shop.long.iter().sum::<i64>() + shop.after.iter().flatten().map(|&(_, lag)| lag).sum::<i64>();
-        let high = task.best.map_or(most + 1, |best| (units(best.value) - 1e-6).ceil() as i64);
+        let low = whole(task.bound, shop);
+        let high =
+            task.best.map_or_else(|| whole(all_in_a_row(task.instance), shop) + 1, |best| whole(best.value, shop));
         Search { task, shop, budget: task.budget, low, high: high.max(low), better: None }
     }
 
@@ -99,23 +99,37 @@ impl<'a> Search<'a> {
         match reply {
             Reply::None => self.low = target + 1,
             Reply::Open => return false,
-            Reply::Orders(orders) => return self.take(&orders, target),
+            Reply::Orders(orders) => return self.take(&orders),
         }
         true
     }
 
-    /// An order within the target. By the simulator it may be above, where costs were rounded or two chains meet.
-    fn take(&mut self, orders: &[Vec<usize>], target: i64) -> bool {
-        let schedule = self.task.instance.schedule(orders);
-        let Some(found) = Incumbent::of(schedule, self.task.problem, "cp") else { return false };
-        let value = (found.value / self.shop.unit - 1e-6).ceil() as i64;
+    /// An order within the target, in whole units. By the simulator it may be above, where two chains meet, or not fit,
+    /// where memory was rounded: then the question stays open.
+    fn take(&mut self, orders: &[Vec<usize>]) -> bool {
+        let Some(found) = Incumbent::of(self.task.instance.schedule(orders), self.task.problem, "cp") else {
+            return false;
+        };
+        let units = self.shop.value(orders).unwrap_or_else(|| whole(found.value, self.shop));
+        let better = units < self.high;
+        self.high = self.high.min(units);
         let best = self.better.as_ref().or(self.task.best).map_or(f64::INFINITY, |best| best.value);
-        self.high = self.high.min(value.max(target.min(value)));
         if found.value < best {
             self.better = Some(found);
         }
-        value <= target
+        better
     }
+}
+
+/// What everything takes if it runs one after the other, hops and all.
+fn all_in_a_row(instance: &Instance) -> f64 {
+    let operations = instance.operations.iter();
+    operations.map(|operation| operation.seconds + operation.after.iter().map(|(_, lag)| lag).sum::<f64>()).sum()
+}
+
+/// The least whole units that hold a value.
+fn whole(value: f64, shop: &Shop) -> i64 {
+    (value / shop.unit - 1e-6).ceil() as i64
 }
 
 /// The next target: between the bounds, then below and above what is open.
