@@ -10,6 +10,7 @@ pub mod emit;
 pub mod foreign;
 pub mod grid;
 pub mod memory;
+pub mod optimal;
 pub mod placement;
 pub mod predict;
 pub mod problem;

@@ -1,5 +1,6 @@
 //! What `meshwright schedule` draws: a schedule of ours or of a file, and what it is compared with.
 
+use super::progress::SearchWatch;
 use crate::error::Error;
 use crate::files::read_text;
 use ir::catalogue::Code;
@@ -8,7 +9,7 @@ use scheduler::costs::{CostsFile, PerStage, StageCosts};
 use scheduler::draw::{Picture, measured};
 use scheduler::foreign::{Foreign, read_csv, read_report, report_foreign};
 use scheduler::grid::grid;
-use scheduler::report::{ScheduleReport, ScheduleRequest, Status, report};
+use scheduler::report::{ScheduleReport, ScheduleRequest, Status, report_telling};
 use scheduler::schedules::find;
 use scheduler::simulate::Timeline;
 use std::io::IsTerminal;
@@ -33,7 +34,10 @@ pub(super) enum Compared {
 
 impl Drawn {
     pub(super) fn of_kind(request: &ScheduleRequest) -> Result<Drawn, Error> {
-        let (report, timeline) = report(request)?;
+        let search = SearchWatch::new();
+        let made = report_telling(request, &|line| search.line(line));
+        search.over();
+        let (report, timeline) = made?;
         let name = report.kind.clone();
         Drawn::new(report, timeline, &request.costs, name)
     }

@@ -81,6 +81,9 @@ struct Flags {
     /// What the lower bound and the gap are of [default: makespan]
     #[arg(long, value_parser = ["makespan", "span"])]
     objective: Option<String>,
+    /// Seconds after which the search of `optimal` ends with the best so far [default: after a fixed amount of work]
+    #[arg(long, value_name = "SECONDS", value_parser = finite)]
+    deadline: Option<f64>,
 }
 
 #[derive(Args)]

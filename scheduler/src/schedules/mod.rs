@@ -16,6 +16,7 @@ mod interleaved_zb;
 mod looped_bfs;
 mod one_f_one_b;
 mod one_f_one_b_v;
+mod optimal;
 mod seq1f1b;
 mod table;
 mod v_auto;
@@ -125,12 +126,17 @@ impl ScheduleKind {
         }
     }
 
+    /// Whether its stages may lie so: the search takes any placement, its own is what it takes by itself.
+    pub fn lies(&self, placement: Placement) -> bool {
+        placement == self.placement || self.name == crate::optimal::KIND
+    }
+
     /// The rows for a pipeline of this kind; the error says which constraint fails.
     ///
     /// # Errors
     /// A constraint of the kind fails.
     pub fn make(&self, costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
-        if pipeline.placement != self.placement {
+        if !self.lies(pipeline.placement) {
             return Err(format!("its stages lie as a {}, not as a {}", self.placement, pipeline.placement));
         }
         let (stages, ranks) = (pipeline.stages(), pipeline.ranks);

@@ -3,7 +3,8 @@
 use super::{Choice, Chunks, ScheduleKind};
 use super::{
     chimera, dualpipe, dualpipe_v, eager_1f1b, gpipe, grouped_interleaved, hanayo, interleaved_1f1b, interleaved_zb,
-    looped_bfs, one_f_one_b, one_f_one_b_v, seq1f1b, v_auto, v_half, v_min, zb_auto, zb_h1, zb_h2, zb_v, zb_v_greedy,
+    looped_bfs, one_f_one_b, one_f_one_b_v, optimal, seq1f1b, v_auto, v_half, v_min, zb_auto, zb_h1, zb_h2, zb_v,
+    zb_v_greedy,
 };
 use crate::placement::Placement;
 
@@ -239,5 +240,16 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         chunks: Chunks::Just(2),
         choice: Choice::Neither,
         make: v_auto::v_auto,
+    },
+    ScheduleKind {
+        name: crate::optimal::KIND,
+        does: "a search for the best order, with proof",
+        bubble: "least",
+        memory: "within the limit",
+        constraint: "none; any placement",
+        placement: Placement::Chain,
+        chunks: Chunks::From(1),
+        choice: Choice::Neither,
+        make: optimal::optimal,
     },
 ];
