@@ -7,6 +7,7 @@ pub mod cut;
 pub mod emit;
 pub mod grid;
 pub mod memory;
+pub mod optimal;
 pub mod placement;
 pub mod predict;
 pub mod problem;

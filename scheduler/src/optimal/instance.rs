@@ -1,0 +1,126 @@
+//! A problem as a job shop: operations on ranks, each after others, with what they hold.
+
+use crate::placement::Pipeline;
+use crate::problem::{Backward, Problem};
+use crate::schedules::ended;
+use ir::schedule::{Action, Item, Kind, Schedule};
+
+/// Something that a rank does without a break.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operation {
+    /// F, I, W or B.
+    pub kind: Kind,
+    /// Its stage.
+    pub stage: usize,
+    /// Its micro-batch.
+    pub microbatch: usize,
+    /// The rank that does it.
+    pub rank: usize,
+    /// How long it takes.
+    pub seconds: f64,
+    /// Memory taken at its start.
+    pub takes: f64,
+    /// Memory freed at its end.
+    pub frees: f64,
+    /// What must have ended before it starts, by index, and how many seconds before.
+    pub after: Vec<(usize, f64)>,
+}
+
+/// All operations of a problem: for every stage and micro-batch F, and B or I and W.
+///
+/// Each kind of a stage goes in the order of the micro-batches (in two chains: of those of one direction). That loses
+/// nothing: the micro-batches are alike, so the k-th to start may be called k, and what the k-th needs of another stage is
+/// there no later than the k-th to end there.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// In an order in which each stands behind all that it needs.
+    pub operations: Vec<Operation>,
+    /// The operations of each rank, by index.
+    pub of_rank: Vec<Vec<usize>>,
+    /// Most memory of each rank; infinite without a limit.
+    pub limit: Vec<f64>,
+    /// Seconds of an overlapped pair of F and B, where backwards may be whole and the costs have it.
+    pub pair: Option<f64>,
+}
+
+impl Instance {
+    /// The operations of a problem. Backwards are whole where they must be, else parted.
+    pub fn new(problem: &Problem) -> Instance {
+        let pipeline = problem.pipeline;
+        let (stages, microbatches) = (pipeline.stages() as usize, pipeline.microbatches as usize);
+        let fused = problem.backward == Backward::Fused;
+        let mut operations = Vec::with_capacity(stages * microbatches * 3);
+        for microbatch in 0..microbatches {
+            let at = |kind, stage| number(kind, stage, microbatch, stages, fused);
+            for stage in 0..stages {
+                let before = stage.checked_sub(1).map(|before| (Kind::F, before));
+                operations.push(operation(problem, Kind::F, stage, microbatch, before.as_slice(), &at));
+            }
+            let backward = if fused { Kind::B } else { Kind::I };
+            for stage in (0..stages).rev() {
+                let mut before = vec![(Kind::F, stage)];
+                before.extend((stage + 1 < stages).then_some((backward, stage + 1)));
+                operations.push(operation(problem, backward, stage, microbatch, &before, &at));
+            }
+            for stage in (0..stages).rev().filter(|_| !fused) {
+                operations.push(operation(problem, Kind::W, stage, microbatch, &[(Kind::I, stage)], &at));
+            }
+        }
+        let per_microbatch = stages * if fused { 2 } else { 3 };
+        for (index, operation) in operations.iter_mut().enumerate().skip(per_microbatch) {
+            let microbatch = (index / per_microbatch) as u32;
+            if pipeline.goes_up(microbatch) == pipeline.goes_up(microbatch - 1) {
+                operation.after.push((index - per_microbatch, 0.0));
+            }
+        }
+        let mut of_rank = vec![Vec::new(); pipeline.ranks as usize];
+        for (index, operation) in operations.iter().enumerate() {
+            of_rank[operation.rank].push(index);
+        }
+        let limit = problem.costs.limit.clone().unwrap_or_else(|| vec![f64::INFINITY; pipeline.ranks as usize]);
+        let pair = problem.costs.fb.filter(|_| problem.backward != Backward::Split);
+        Instance { operations, of_rank, limit, pair }
+    }
+
+    /// The rows that run each rank's operations in the order given.
+    pub fn schedule(&self, orders: &[Vec<usize>]) -> Schedule {
+        let item = |&index: &usize| {
+            let operation = &self.operations[index];
+            Action::One(Item::new(operation.kind, operation.stage as u32, operation.microbatch as u32))
+        };
+        Schedule { name: "optimal".into(), rows: orders.iter().map(|order| ended(order.iter().map(item))).collect() }
+    }
+}
+
+/// The index of an operation: micro-batch by micro-batch, in each F up the stages, I down, W down.
+fn number(kind: Kind, stage: usize, microbatch: usize, stages: usize, fused: bool) -> usize {
+    let place = match kind {
+        Kind::F => stage,
+        Kind::W => 3 * stages - 1 - stage,
+        _ => 2 * stages - 1 - stage,
+    };
+    microbatch * stages * if fused { 2 } else { 3 } + place
+}
+
+fn operation(
+    problem: &Problem,
+    kind: Kind,
+    stage: usize,
+    microbatch: usize,
+    before: &[(Kind, usize)],
+    at: &dyn Fn(Kind, usize) -> usize,
+) -> Operation {
+    let rank = |stage: usize| rank_of(problem.pipeline, stage, microbatch);
+    let after = before.iter().map(|&(kind, from)| {
+        let hop = if rank(from) == rank(stage) { 0.0 } else { problem.costs.comm[from.min(stage)] };
+        (at(kind, from), hop)
+    });
+    let action = Action::One(Item::new(kind, stage as u32, microbatch as u32));
+    let (takes, frees) = problem.costs.memory(&action);
+    let (rank, seconds) = (rank(stage), problem.costs.seconds(&action));
+    Operation { kind, stage, microbatch, rank, seconds, takes, frees, after: after.collect() }
+}
+
+fn rank_of(pipeline: &Pipeline, stage: usize, microbatch: usize) -> usize {
+    pipeline.rank(stage as u32, microbatch as u32) as usize
+}
