@@ -6,6 +6,7 @@
 
 mod engine;
 mod instance;
+pub mod periodic;
 
 pub use engine::{Budget, Engine, Found, Incumbent, Task};
 pub use instance::{Instance, Operation};
