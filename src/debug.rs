@@ -4,9 +4,8 @@
 //! |---|---|
 //! | 1 | the stages and the schedule |
 //! | 2 | the seconds of each pass |
+//! | 3 | the sizes, bounds and values of a search over time |
 //! | 4 | the text after each pass |
-//!
-//! Level 3 is that of the solvers, which no pass uses yet.
 
 use ir::staged::Stage;
 use ir::text::{File, print};
@@ -23,6 +22,13 @@ impl Debug {
     pub fn from_environment() -> Debug {
         let level = std::env::var("MESHWRIGHT_DEBUG").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
         Debug { level, began: Instant::now() }
+    }
+
+    /// Told how a search goes.
+    pub fn search(&self, line: &str) {
+        if self.level >= 3 {
+            eprintln!("{:9.3} s  {line}", self.began.elapsed().as_secs_f64());
+        }
     }
 
     /// Told that a pass has run.

@@ -2,14 +2,15 @@
 
 use crate::check::{Law, Violation, check};
 use crate::costs::{CostsError, CostsFile, StageCosts};
+use crate::optimal::{self, Answer};
 use crate::placement::{Pipeline, Placement};
-use crate::problem::{Backward, Objective};
+use crate::problem::{Backward, Objective, Problem};
 use crate::schedules::bound::{Bound, lower_bound};
 use crate::schedules::{ScheduleKind, UnknownSchedule, find, split_backward};
 use crate::simulate::{SimulateError, Timeline, simulate};
 use ir::schedule::{Action, Schedule};
 use serde::{Deserialize, Serialize};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What to schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +30,8 @@ pub struct ScheduleRequest {
     pub backward: Backward,
     /// What the lower bound is of.
     pub objective: Objective,
+    /// Seconds after which a search ends with the best so far; `None`: after a fixed amount of work.
+    pub deadline: Option<f64>,
     /// What each stage takes, and what each rank may hold.
     pub costs: CostsFile,
 }
@@ -44,6 +47,7 @@ impl Default for ScheduleRequest {
             placement: None,
             backward: Backward::default(),
             objective: Objective::default(),
+            deadline: None,
             costs: CostsFile::default(),
         }
     }
@@ -76,7 +80,7 @@ pub struct ScheduleReport {
     pub gap: f64,
     /// Whether the bound is met.
     pub optimal: bool,
-    /// What made the order: `rule`.
+    /// What made the order: `rule`, or in a search the rule or the engine.
     pub engine: String,
     /// Whether the order holds the memory limit, and is proven to be the best.
     pub status: Status,
@@ -152,26 +156,40 @@ fn lines(violations: &[Violation]) -> String {
 /// The most stages times micro-batches, so that a slip of the pen does not take all memory.
 const MOST_CELLS: u64 = 1 << 20;
 
+/// The longest search, in seconds: a week.
+const LONGEST: f64 = 604_800.0;
+
 /// Makes, checks and simulates the schedule asked for.
 ///
 /// An order that does not hold the memory limit is an answer with status `infeasible`, not an error.
 pub fn report(request: &ScheduleRequest) -> Result<(ScheduleReport, Timeline), Error> {
+    report_telling(request, &|_| {})
+}
+
+/// As [`report`]; a search tells how it goes.
+pub fn report_telling(
+    request: &ScheduleRequest,
+    log: &(dyn Fn(&str) + Sync),
+) -> Result<(ScheduleReport, Timeline), Error> {
     let clock = Instant::now();
     let kind = find(&request.kind)?;
     let pipeline = pipeline(request, kind)?;
     let costs = request.costs.resolve(pipeline.stages(), request.stages)?;
-    let schedule = make(request, kind, &costs, &pipeline)?;
-    let timeline = simulate(&schedule, &costs).map_err(|source| Error::Stuck { kind: kind.name, source })?;
-    let over_limit = check_rows(kind, &pipeline, &schedule, &costs)?;
+    let deadline = request.deadline.map(|seconds| clock + Duration::from_secs_f64(seconds));
+    let (objective, backward) = (request.objective, request.backward);
+    let problem = Problem { costs: &costs, pipeline: &pipeline, objective, backward, deadline };
+    let made = make(request, kind, &problem, log)?;
+    let timeline = simulate(&made.schedule, &costs).map_err(|source| Error::Stuck { kind: kind.name, source })?;
+    let mut over_limit: Vec<String> = made.infeasible.into_iter().collect();
+    over_limit.extend(check_rows(kind, &pipeline, &made.schedule, &costs)?.iter().map(Violation::to_string));
 
-    let fused = request.backward == Backward::Fused;
-    let bound = lower_bound(&costs, &pipeline, fused);
-    let (reached, lower_bound) = match (request.objective, bound) {
-        (Objective::Makespan, Bound { makespan, .. }) => (timeline.makespan, makespan),
-        (Objective::Span, Bound { span, .. }) => (timeline.span, span),
+    let reached = match objective {
+        Objective::Makespan => timeline.makespan,
+        Objective::Span => timeline.span,
     };
+    let lower_bound = made.bound.unwrap_or_else(|| bound(&problem, reached, over_limit.is_empty()));
     let gap = if reached > 0.0 { ((reached - lower_bound) / reached).max(0.0) } else { 0.0 };
-    let optimal = over_limit.is_empty() && gap < 1e-9;
+    let optimal = over_limit.is_empty() && (made.optimal || gap < 1e-9);
     let report = ScheduleReport {
         kind: kind.name.into(),
         stages: request.stages,
@@ -185,17 +203,17 @@ pub fn report(request: &ScheduleRequest) -> Result<(ScheduleReport, Timeline), E
         lower_bound,
         gap,
         optimal,
-        engine: "rule".into(),
+        engine: made.engine.into(),
         status: match (over_limit.is_empty(), optimal) {
             (false, _) => Status::Infeasible,
             (true, true) => Status::Optimal,
             (true, false) => Status::Feasible,
         },
         unit: costs.unit,
-        deterministic: true,
+        deterministic: made.deterministic,
         peak_memory: timeline.peak_memory.clone(),
-        over_limit: over_limit.iter().map(Violation::to_string).collect(),
-        order: schedule.rows.iter().map(|row| printed(row)).collect(),
+        over_limit,
+        order: made.schedule.rows.iter().map(|row| printed(row)).collect(),
         seconds: clock.elapsed().as_secs_f64(),
     };
     Ok((report, timeline))
@@ -208,11 +226,24 @@ fn pipeline(request: &ScheduleRequest, kind: &ScheduleKind) -> Result<Pipeline, 
             return Err(Error::Request(format!("`{name}` is 0, but must be 1 or more")));
         }
     }
+    if let Some(seconds) = request.deadline.filter(|seconds| !(0.0..=LONGEST).contains(seconds)) {
+        return Err(Error::Request(format!("`deadline` is {seconds}, but must lie between 0 and {LONGEST} seconds")));
+    }
     let constraint = |why| Error::Constraint { kind: kind.name, why };
-    if let Some(placement) = request.placement.filter(|&placement| placement != kind.placement) {
+    let placement = request.placement.unwrap_or(kind.placement);
+    if !kind.lies(placement) {
         return Err(constraint(format!("its stages lie as a {}, not as a {placement}", kind.placement)));
     }
-    let pipeline = kind.pipeline(request.stages, request.chunks, request.microbatches).map_err(constraint)?;
+    let pipeline = if placement == kind.placement {
+        kind.pipeline(request.stages, request.chunks, request.microbatches).map_err(constraint)?
+    } else {
+        let chunks = request.chunks.unwrap_or(placement.chunks());
+        Pipeline { chunks, ..Pipeline::new(placement, request.stages, request.microbatches) }
+    };
+    if matches!(placement, Placement::Chain | Placement::Bidirectional) && pipeline.chunks != placement.chunks() {
+        let (own, chunks) = (placement.chunks(), pipeline.chunks);
+        return Err(constraint(format!("a {placement} has {own} chunks per rank, not {chunks}")));
+    }
     if u64::from(pipeline.stages()).saturating_mul(request.microbatches.into()) > MOST_CELLS {
         let (stages, microbatches) = (pipeline.stages(), request.microbatches);
         return Err(Error::Request(format!(
@@ -222,15 +253,52 @@ fn pipeline(request: &ScheduleRequest, kind: &ScheduleKind) -> Result<Pipeline, 
     Ok(pipeline)
 }
 
+/// A schedule, and what is known of it.
+struct Made {
+    schedule: Schedule,
+    /// What made it.
+    engine: &'static str,
+    /// No order has a smaller objective; `None`: as the bounds for all schedules have it.
+    bound: Option<f64>,
+    optimal: bool,
+    deterministic: bool,
+    /// Why no order holds the limits.
+    infeasible: Option<String>,
+}
+
 fn make(
     request: &ScheduleRequest,
     kind: &ScheduleKind,
-    costs: &StageCosts,
-    pipeline: &Pipeline,
-) -> Result<Schedule, Error> {
-    let made = kind.make(costs, pipeline);
+    problem: &Problem,
+    log: &(dyn Fn(&str) + Sync),
+) -> Result<Made, Error> {
+    if kind.name == optimal::KIND {
+        return Ok(match optimal::solve(problem, log) {
+            Ok(Answer { schedule, bound, engine, optimal, deterministic, .. }) => {
+                Made { schedule, engine, bound: Some(bound), optimal, deterministic, infeasible: None }
+            }
+            Err(why) => {
+                let (schedule, infeasible) = (optimal::least_memory(problem), Some(why.to_string()));
+                Made { schedule, engine: "none", bound: None, optimal: false, deterministic: true, infeasible }
+            }
+        });
+    }
+    let made = kind.make(problem.costs, problem.pipeline);
     let schedule = made.map_err(|why| Error::Constraint { kind: kind.name, why })?;
-    Ok(if request.backward == Backward::Split { split_backward(schedule) } else { schedule })
+    let schedule = if request.backward == Backward::Split { split_backward(schedule) } else { schedule };
+    Ok(Made { schedule, engine: "rule", bound: None, optimal: false, deterministic: true, infeasible: None })
+}
+
+/// The best bound there is; where the limits are broken, one without regard to them.
+fn bound(problem: &Problem, reached: f64, holds: bool) -> f64 {
+    if holds && problem.pipeline.slices == 1 {
+        return optimal::lower_bound(problem, reached);
+    }
+    let Bound { makespan, span } = lower_bound(problem.costs, problem.pipeline, problem.backward == Backward::Fused);
+    match problem.objective {
+        Objective::Makespan => makespan,
+        Objective::Span => span,
+    }
 }
 
 /// Where the rows break the memory limit; anything else wrong with them is an error.

@@ -1,6 +1,8 @@
-//! What a person sees of a training run: a head, a bar that moves (plain lines where there is no terminal), validations.
+//! What a person sees of a training run: a head, a bar that moves (plain lines where there is no terminal), validations;
+//! and of a search.
 
 use super::number::{count, seconds};
+use crate::debug::Debug;
 use crate::train::{Progress, RunHeader};
 use indicatif::{ProgressBar, ProgressStyle};
 use runtime::metrics::{EvalRecord, StepRecord};
@@ -56,6 +58,38 @@ impl Watch {
     fn time_left(&self, step: u64) -> String {
         let trained = self.started.elapsed().saturating_sub(self.evaluation);
         seconds(trained.as_secs_f64() / (step - self.done) as f64 * (self.steps - step) as f64)
+    }
+}
+
+/// A search on the terminal: what it says last, beside the time it takes; with `MESHWRIGHT_DEBUG` all that it says.
+pub(super) struct SearchWatch {
+    debug: Debug,
+    spinner: Option<ProgressBar>,
+}
+
+impl SearchWatch {
+    /// Shown where standard error is a terminal.
+    pub(super) fn new() -> SearchWatch {
+        let style = ProgressStyle::with_template("{elapsed:>4}  {msg}").ok();
+        let terminal = std::io::stderr().is_terminal();
+        let spinner = style.filter(|_| terminal).map(|style| ProgressBar::new_spinner().with_style(style));
+        SearchWatch { debug: Debug::from_environment(), spinner }
+    }
+
+    /// Told how the search goes.
+    pub(super) fn line(&self, text: &str) {
+        self.debug.search(text);
+        if let Some(spinner) = &self.spinner {
+            spinner.set_message(text.to_string());
+            spinner.tick();
+        }
+    }
+
+    /// The search is over.
+    pub(super) fn over(&self) {
+        if let Some(spinner) = &self.spinner {
+            spinner.finish_and_clear();
+        }
     }
 }
 

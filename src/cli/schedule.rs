@@ -2,6 +2,7 @@
 
 use super::Answer;
 use super::number::finite;
+use super::progress::SearchWatch;
 use super::request::{Fields, from_json, resolve};
 use crate::error::Error;
 use crate::files::read_text;
@@ -9,7 +10,7 @@ use clap::{Args, ValueEnum};
 use ir::catalogue::Code;
 use scheduler::costs::{CostsFile, PerStage};
 use scheduler::grid::grid;
-use scheduler::report::{ScheduleReport, ScheduleRequest, Status, report};
+use scheduler::report::{ScheduleReport, ScheduleRequest, Status, report_telling};
 use scheduler::simulate::Timeline;
 use serde::Serialize;
 use std::fs;
@@ -67,6 +68,9 @@ struct Flags {
     /// What the lower bound and the gap are of [default: makespan]
     #[arg(long, value_parser = ["makespan", "span"])]
     objective: Option<String>,
+    /// Seconds after which the search of `optimal` ends with the best so far [default: after a fixed amount of work]
+    #[arg(long, value_name = "SECONDS", value_parser = finite)]
+    deadline: Option<f64>,
 }
 
 #[derive(Args)]
@@ -114,7 +118,9 @@ impl Schedule {
         };
         let mut request: ScheduleRequest = resolve(fields, &self.flags)?;
         self.costs.apply(&mut request.costs)?;
-        let (answer, timeline) = report(&request)?;
+        let search = SearchWatch::new();
+        let (answer, timeline) = report_telling(&request, &|line| search.line(line))?;
+        search.over();
         let text = match self.format {
             Format::Grid => drawn(&answer, &timeline, self.output.is_none()),
             Format::Json => super::json(&answer)?,

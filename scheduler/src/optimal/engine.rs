@@ -31,6 +31,8 @@ pub struct Task<'a> {
     pub best: Option<&'a Incumbent>,
     /// No order has a smaller value.
     pub bound: f64,
+    /// How far value and bound may be apart, relative to the value, and meet.
+    pub tolerance: f64,
     /// How long to search.
     pub budget: Budget,
     /// Is told lines for people who look inside: sizes, bounds and values over time.
@@ -104,6 +106,6 @@ impl Task<'_> {
 
     /// Whether a value meets the bound, up to rounding.
     pub fn meets(&self, value: f64, bound: f64) -> bool {
-        value <= bound + 1e-9 * value.abs()
+        value <= bound + self.tolerance * value.abs()
     }
 }

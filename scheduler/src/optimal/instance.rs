@@ -82,6 +82,19 @@ impl Instance {
         Instance { operations, of_rank, limit, pair }
     }
 
+    /// For each operation the F of its stage and micro-batch.
+    pub fn forwards(&self) -> Vec<usize> {
+        let mut forwards: Vec<usize> = Vec::with_capacity(self.operations.len());
+        for (index, operation) in self.operations.iter().enumerate() {
+            let own = |&&(from, _): &&(usize, f64)| {
+                let from = &self.operations[from];
+                (from.stage, from.microbatch) == (operation.stage, operation.microbatch)
+            };
+            forwards.push(operation.after.iter().find(own).map_or(index, |&(from, _)| forwards[from]));
+        }
+        forwards
+    }
+
     /// The rows that run each rank's operations in the order given.
     pub fn schedule(&self, orders: &[Vec<usize>]) -> Schedule {
         let item = |&index: &usize| {

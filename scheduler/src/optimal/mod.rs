@@ -4,16 +4,23 @@
 //! since I and at once W take a B's place and the neighbour gets its gradient earlier; with `fb`, B in overlapped pairs
 //! too.
 
+mod bound;
 mod engine;
+mod exact;
 mod instance;
-pub mod periodic;
+mod periodic;
+mod shop;
+mod start;
+mod units;
+mod windows;
 
 pub use engine::{Budget, Engine, Found, Incumbent, Task};
 pub use instance::{Instance, Operation};
 
 use crate::problem::Problem;
-use crate::simulate::Timeline;
+use crate::simulate::{Timeline, simulate};
 use ir::schedule::Schedule;
+use shop::Shop;
 
 /// The best order found, and what is known of it.
 #[derive(Clone, Debug)]
@@ -44,4 +51,66 @@ pub struct Infeasible {
     pub limit: f64,
     /// The smallest limit of this rank that some order holds.
     pub least: f64,
+}
+
+/// The name of the kind.
+pub const KIND: &str = "optimal";
+
+/// The engines, in the order in which they are tried. Each is given the best order and bound of those before it.
+const ENGINES: &[&dyn Engine] = &[&periodic::Periodic, &exact::Exact];
+
+/// How far value and bound may be apart, relative to the value, and meet: rounding of sums where the costs are multiples
+/// of a common unit,
+const EXACT: f64 = 1e-9;
+
+/// and where they were rounded to one.
+const ROUNDED: f64 = 1e-6;
+
+/// Steps of an engine where there is no deadline: some twenty seconds.
+const WORK: u64 = 2_000_000;
+
+/// Finds an order of the smallest objective that holds the memory limits, and a bound for all orders.
+///
+/// The answer is never worse than the best schedule that a rule makes for this placement.
+///
+/// # Errors
+/// No order holds the limits.
+pub fn solve(problem: &Problem, log: &(dyn Fn(&str) + Sync)) -> Result<Answer, Infeasible> {
+    let instance = Instance::new(problem);
+    let mut best = start::best(problem, &instance)?;
+    let mut bound = bound::of(problem, &instance, best.value);
+    let tolerance = if Shop::new(problem, &instance, best.value).exact { EXACT } else { ROUNDED };
+    let budget = Budget { work: WORK, deadline: problem.deadline };
+    for engine in ENGINES {
+        log(&format!("value {} by {}, bound {bound}", best.value, best.by));
+        let task = Task { problem, instance: &instance, best: Some(&best), bound, tolerance, budget, log };
+        if task.meets(best.value, bound) || !engine.suits(&task) {
+            continue;
+        }
+        log(&format!("engine {}: {} operations", engine.name(), instance.operations.len()));
+        let found = engine.search(&task);
+        bound = bound.max(found.bound);
+        best = found.better.unwrap_or(best);
+    }
+    log(&format!("value {} by {}, bound {bound}", best.value, best.by));
+    let timeline = simulate(&best.schedule, problem.costs).expect("an incumbent has been simulated");
+    Ok(Answer {
+        schedule: Schedule { name: KIND.into(), ..best.schedule },
+        timeline,
+        value: best.value,
+        bound: bound.min(best.value),
+        engine: best.by,
+        optimal: best.value <= bound + tolerance * best.value,
+        deterministic: problem.deadline.is_none(),
+    })
+}
+
+/// A bound that knows of the memory limits; `value` is that of some order.
+pub fn lower_bound(problem: &Problem, value: f64) -> f64 {
+    bound::of(problem, &Instance::new(problem), value)
+}
+
+/// Some order: one micro-batch after the other. None takes less memory.
+pub fn least_memory(problem: &Problem) -> Schedule {
+    start::one_by_one(&Instance::new(problem))
 }

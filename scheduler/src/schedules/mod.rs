@@ -6,6 +6,7 @@
 pub mod bound;
 mod gpipe;
 mod one_f_one_b;
+mod optimal;
 
 use crate::costs::StageCosts;
 use crate::placement::{Pipeline, Placement};
@@ -62,6 +63,16 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         chunks: Chunks::Just(1),
         make: one_f_one_b::one_f_one_b,
     },
+    ScheduleKind {
+        name: crate::optimal::KIND,
+        does: "a search for the best order, with proof",
+        bubble: "least",
+        memory: "within the limit",
+        constraint: "none; any placement",
+        placement: Placement::Chain,
+        chunks: Chunks::From(1),
+        make: optimal::optimal,
+    },
 ];
 
 /// A name that is not in [`SCHEDULES`].
@@ -96,12 +107,17 @@ impl ScheduleKind {
         Ok(Pipeline { chunks, ..Pipeline::new(self.placement, ranks, microbatches) })
     }
 
+    /// Whether its stages may lie so: the search takes any placement, its own is what it takes by itself.
+    pub fn lies(&self, placement: Placement) -> bool {
+        placement == self.placement || self.name == crate::optimal::KIND
+    }
+
     /// The rows for a pipeline of this kind; the error says which constraint fails.
     ///
     /// # Errors
     /// A constraint of the kind fails.
     pub fn make(&self, costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
-        if pipeline.placement != self.placement {
+        if !self.lies(pipeline.placement) {
             return Err(format!("its stages lie as a {}, not as a {}", self.placement, pipeline.placement));
         }
         let (stages, ranks) = (pipeline.stages(), pipeline.ranks);

@@ -24,7 +24,7 @@ use solver::Limits;
 
 /// The engine of repeating patterns.
 #[derive(Clone, Copy, Debug)]
-pub struct Periodic;
+pub(super) struct Periodic;
 
 /// Most micro-batches of a direction in a period: three let periods be thirds of each other.
 const UNROLL: usize = 3;
@@ -48,8 +48,7 @@ impl Engine for Periodic {
     }
 
     fn search(&self, task: &Task) -> Found {
-        let bound = task.bound.max(memory_bound(task.problem).unwrap_or(f64::NEG_INFINITY));
-        let task = &Task { bound, budget: task.budget, ..*task };
+        let bound = task.bound;
         let mut best: Option<Completed> = None;
         let mut shortest = f64::INFINITY;
         let meets = |best: &Option<Completed>| best.as_ref().is_some_and(|best| task.meets(best.value, bound));

@@ -8,11 +8,10 @@ use crate::problem::{Backward, Objective, Problem};
 fn run(costs: &StageCosts, pipeline: &Pipeline, objective: Objective, work: u64) -> Found {
     let problem = Problem { costs, pipeline, objective, backward: Backward::Split, deadline: None };
     let instance = Instance::new(&problem);
-    let bound = crate::schedules::bound::lower_bound(costs, pipeline, false);
-    let bound = if objective == Objective::Span { bound.span } else { bound.makespan };
+    let bound = crate::optimal::bound::of(&problem, &instance, 1e9);
     let log = |line: &str| eprintln!("{line}");
     let budget = Budget { work, deadline: None };
-    Periodic.search(&Task { problem: &problem, instance: &instance, best: None, bound, budget, log: &log })
+    Periodic.search(&Task { problem: &problem, instance: &instance, best: None, bound, tolerance: 1e-9, budget, log: &log })
 }
 
 #[test]

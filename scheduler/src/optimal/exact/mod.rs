@@ -1,0 +1,142 @@
+//! The exact engine: constraint programming with conflict learning, a target at a time.
+
+mod model;
+
+use super::shop::Shop;
+use super::windows::Windows;
+use super::{Budget, Engine, Found, Incumbent, Instance, Task};
+use model::{Reply, ask};
+
+/// Asks the solver for orders within targets between the bound and the best value, until they meet.
+pub(super) struct Exact;
+
+/// The most operations of a problem: the pairs of a rank are all looked at.
+const MOST_OPERATIONS: usize = 6_000;
+
+/// Steps that the first questions may take; each round of questions may take four times as many as the one before.
+const FIRST_ROUND: u64 = 4_000;
+
+impl Engine for Exact {
+    fn name(&self) -> &'static str {
+        "cp"
+    }
+
+    fn suits(&self, task: &Task) -> bool {
+        task.instance.operations.len() <= MOST_OPERATIONS
+    }
+
+    fn search(&self, task: &Task) -> Found {
+        let most = task.best.map_or_else(|| all_in_a_row(task.instance), |best| best.value);
+        let shop = Shop::new(task.problem, task.instance, most);
+        let mut search = Search::new(task, &shop);
+        search.run();
+        Found { better: search.better, bound: search.low as f64 * shop.unit }
+    }
+}
+
+struct Search<'a> {
+    task: &'a Task<'a>,
+    shop: &'a Shop,
+    budget: Budget,
+    /// No order is below.
+    low: i64,
+    /// Some order has this value, or it is where the search begins to hope.
+    high: i64,
+    better: Option<Incumbent>,
+}
+
+impl<'a> Search<'a> {
+    fn new(task: &'a Task<'a>, shop: &'a Shop) -> Search<'a> {
+        let low = whole(task.bound, shop);
+        let high =
+            task.best.map_or_else(|| whole(all_in_a_row(task.instance), shop) + 1, |best| whole(best.value, shop));
+        Search { task, shop, budget: task.budget, low, high: high.max(low), better: None }
+    }
+
+    /// Targets below the best value by bisection. What a round leaves open is asked again with more steps in the next.
+    fn run(&mut self) {
+        let mut round = FIRST_ROUND;
+        while self.low < self.high && self.budget.work > 0 && !self.budget.late() {
+            // Targets left open in this round: below them there may be a proof, above them an order.
+            let mut open: Option<(i64, i64)> = None;
+            while let Some(target) = next_target(self.low, self.high, open) {
+                let (low, high) = (self.low, self.high);
+                let decided = self.decide(target, round);
+                if (self.low, self.high) == (low, high) && !decided {
+                    open = Some(open.map_or((target, target), |(from, to)| (from.min(target), to.max(target))));
+                } else if open.is_some_and(|(from, to)| self.low > from || self.high <= to) {
+                    open = None;
+                }
+                if self.budget.work == 0 || self.budget.late() {
+                    return;
+                }
+            }
+            round = round.saturating_mul(4);
+        }
+    }
+
+    /// Asks one question; whether it has an answer.
+    fn decide(&mut self, target: i64, steps: u64) -> bool {
+        let Ok(windows) = Windows::within(self.shop, target) else {
+            self.low = target + 1;
+            return true;
+        };
+        let given = steps.min(self.budget.work);
+        let mut budget = Budget { work: given, ..self.budget };
+        let reply = ask(self.shop, &windows, target, &mut budget);
+        self.budget.work -= given - budget.work;
+        let said = match &reply {
+            Reply::Orders(_) => "an order",
+            Reply::None => "none",
+            Reply::Open => "open",
+        };
+        (self.task.log)(&format!(
+            "cp: target {target} in [{}, {}), {} steps: {said}",
+            self.low,
+            self.high,
+            given - budget.work
+        ));
+        match reply {
+            Reply::None => self.low = target + 1,
+            Reply::Open => return false,
+            Reply::Orders(orders) => return self.take(&orders),
+        }
+        true
+    }
+
+    /// An order within the target, in whole units. By the simulator it may be above, where two chains meet, or not fit,
+    /// where memory was rounded: then the question stays open.
+    fn take(&mut self, orders: &[Vec<usize>]) -> bool {
+        let Some(found) = Incumbent::of(self.task.instance.schedule(orders), self.task.problem, "cp") else {
+            return false;
+        };
+        let units = self.shop.value(orders).unwrap_or_else(|| whole(found.value, self.shop));
+        let better = units < self.high;
+        self.high = self.high.min(units);
+        let best = self.better.as_ref().or(self.task.best).map_or(f64::INFINITY, |best| best.value);
+        if found.value < best {
+            self.better = Some(found);
+        }
+        better
+    }
+}
+
+/// What everything takes if it runs one after the other, hops and all.
+fn all_in_a_row(instance: &Instance) -> f64 {
+    let operations = instance.operations.iter();
+    operations.map(|operation| operation.seconds + operation.after.iter().map(|(_, lag)| lag).sum::<f64>()).sum()
+}
+
+/// The least whole units that hold a value.
+fn whole(value: f64, shop: &Shop) -> i64 {
+    (value / shop.unit - 1e-6).ceil() as i64
+}
+
+/// The next target: between the bounds, then below and above what is open.
+fn next_target(low: i64, high: i64, open: Option<(i64, i64)>) -> Option<i64> {
+    let middle = |from: i64, to: i64| (from <= to).then(|| from + (to - from) / 2);
+    match open {
+        None => middle(low, high - 1),
+        Some((from, to)) => middle(low, from - 1).or(middle(to + 1, high - 1)),
+    }
+}

@@ -1,0 +1,63 @@
+//! Where the search starts: the best schedule that a rule makes, and one that always fits.
+
+use super::{Incumbent, Infeasible, Instance};
+use crate::problem::{Backward, Problem};
+use crate::schedules::{SCHEDULES, split_backward};
+use ir::schedule::{Kind, Schedule};
+
+/// The best of all rules for this placement, and of one micro-batch after the other.
+///
+/// # Errors
+/// No order holds the limits: the rank that holds all stages of one micro-batch at once, as it must before the backward
+/// of its last one, has no room for that.
+pub(super) fn best(problem: &Problem, instance: &Instance) -> Result<Incumbent, Infeasible> {
+    let by_rule = SCHEDULES.iter().filter_map(|kind| {
+        let pipeline = problem.pipeline;
+        let fits = kind.pipeline(pipeline.ranks, Some(pipeline.chunks), pipeline.microbatches).ok()?;
+        let made = (kind.name != super::KIND && fits.placement == pipeline.placement)
+            .then(|| kind.make(problem.costs, pipeline).ok())??;
+        let schedule = if problem.backward == Backward::Fused { made } else { split_backward(made) };
+        let allowed = schedule.rows.iter().flatten().flat_map(|action| action.items()).all(|item| {
+            problem.backward == Backward::Auto || (item.kind == Kind::B) == (problem.backward == Backward::Fused)
+        });
+        allowed.then(|| Incumbent::of(schedule, problem, kind.name))?
+    });
+    let mut best: Option<Incumbent> = None;
+    for found in by_rule.chain(Incumbent::of(one_by_one(instance), problem, "one by one")) {
+        if best.as_ref().is_none_or(|best| found.value < best.value) {
+            best = Some(found);
+        }
+    }
+    best.ok_or_else(|| too_little(problem, instance))
+}
+
+/// One micro-batch after the other, each W right behind its I.
+pub(super) fn one_by_one(instance: &Instance) -> Schedule {
+    let operations = &instance.operations;
+    let orders: Vec<Vec<usize>> = (instance.of_rank.iter())
+        .map(|rank| {
+            let mut order = rank.clone();
+            let key = |&index: &usize| {
+                let operation = &operations[index];
+                let back = operation.kind != Kind::F;
+                let stage = operation.stage as i64;
+                (operation.microbatch, back, if back { -stage } else { stage }, operation.kind == Kind::W)
+            };
+            order.sort_by_key(key);
+            order
+        })
+        .collect();
+    instance.schedule(&orders)
+}
+
+/// A rank whose limit is below what one micro-batch takes on it.
+fn too_little(problem: &Problem, instance: &Instance) -> Infeasible {
+    let takes = |rank: usize, microbatch: usize| -> f64 {
+        let own = instance.of_rank[rank].iter().map(|&index| &instance.operations[index]);
+        own.filter(|operation| operation.microbatch == microbatch).map(|operation| operation.takes).sum()
+    };
+    let least = |rank: usize| (0..problem.pipeline.microbatches as usize).map(|mb| takes(rank, mb)).fold(0.0, f64::max);
+    let short = |&rank: &usize| least(rank) > instance.limit[rank] * (1.0 + 1e-9);
+    let rank = (0..instance.of_rank.len()).find(short).unwrap_or(0);
+    Infeasible { rank, limit: instance.limit[rank], least: least(rank) }
+}

@@ -1,0 +1,268 @@
+//! What must be so in every order whose value stays within a target: precedences and time windows.
+//!
+//! Rules, applied until nothing changes (Carlier and Pinson 1989, "An algorithm for solving the job-shop problem"):
+//! - a precedence moves the earliest start of what follows and the latest end of what goes before;
+//! - all that goes before an operation on its rank needs its time there, one after another, from their earliest starts
+//!   on; the same backwards from the latest ends;
+//! - of two operations of a rank, a goes first if b and then a do not fit between b's earliest start and a's latest end;
+//! - an F fits the memory limit only behind those I and W without which there is not enough room for it, even if all
+//!   others that can go before it do.
+
+use super::shop::{Origin, Shop};
+
+/// No order is within the target.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Empty;
+
+/// The windows for a target.
+#[derive(Clone, Debug)]
+pub(super) struct Windows {
+    /// Earliest start of each operation.
+    pub(super) earliest: Vec<i64>,
+    /// Latest end of each operation.
+    pub(super) latest: Vec<i64>,
+    /// What goes before each operation, directly or not.
+    pub(super) before: Vec<Bits>,
+}
+
+/// A set of operations.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(size: usize) -> Bits {
+        Bits(vec![0; size.div_ceil(64)])
+    }
+
+    /// Whether an operation is in the set.
+    pub(super) fn has(&self, index: usize) -> bool {
+        self.0[index / 64] >> (index % 64) & 1 == 1
+    }
+
+    fn add(&mut self, index: usize) {
+        self.0[index / 64] |= 1 << (index % 64);
+    }
+
+    fn add_all(&mut self, other: &Bits) {
+        for (word, more) in self.0.iter_mut().zip(&other.0) {
+            *word |= more;
+        }
+    }
+}
+
+impl Windows {
+    /// The windows of all orders whose value is at most `target`.
+    pub(super) fn within(shop: &Shop, target: i64) -> Result<Windows, Empty> {
+        let mut search = Search::new(shop, target);
+        loop {
+            search.close()?;
+            search.forward();
+            search.backward()?;
+            if !(search.by_memory()? | search.by_time()?) {
+                break;
+            }
+        }
+        Ok(Windows { earliest: search.earliest, latest: search.latest, before: search.before })
+    }
+
+    /// What of a rank goes before an operation with nothing of the rank in between.
+    pub(super) fn direct<'a>(&'a self, index: usize, rank: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
+        let before = move |&&other: &&usize| self.before[index].has(other);
+        let between = move |other: usize| rank.iter().any(|&x| self.before[x].has(other) && self.before[index].has(x));
+        rank.iter().filter(before).copied().filter(move |&other| !between(other))
+    }
+
+    /// Whether the order of two operations is known.
+    pub(super) fn ordered(&self, a: usize, b: usize) -> bool {
+        self.before[b].has(a) || self.before[a].has(b)
+    }
+}
+
+struct Search<'a> {
+    shop: &'a Shop,
+    target: i64,
+    /// (before, lag) of each operation.
+    after: Vec<Vec<(usize, i64)>>,
+    /// An order in which each stands behind all that it needs.
+    sorted: Vec<usize>,
+    earliest: Vec<i64>,
+    latest: Vec<i64>,
+    before: Vec<Bits>,
+}
+
+impl<'a> Search<'a> {
+    fn new(shop: &'a Shop, target: i64) -> Search<'a> {
+        let size = shop.len();
+        Search {
+            shop,
+            target,
+            after: shop.after.clone(),
+            sorted: Vec::new(),
+            earliest: vec![0; size],
+            latest: vec![i64::MAX; size],
+            before: vec![Bits::new(size); size],
+        }
+    }
+
+    /// Sorts, and closes the precedences.
+    fn close(&mut self) -> Result<(), Empty> {
+        let size = self.shop.len();
+        let mut followers = vec![Vec::new(); size];
+        let mut open: Vec<usize> = self.after.iter().map(Vec::len).collect();
+        for (index, after) in self.after.iter().enumerate() {
+            after.iter().for_each(|&(from, _)| followers[from].push(index));
+        }
+        self.sorted = (0..size).filter(|&index| open[index] == 0).collect();
+        let mut done = 0;
+        while let Some(&index) = self.sorted.get(done) {
+            for &next in &followers[index] {
+                open[next] -= 1;
+                if open[next] == 0 {
+                    self.sorted.push(next);
+                }
+            }
+            done += 1;
+        }
+        if done < size {
+            return Err(Empty);
+        }
+        for &index in &self.sorted {
+            let mut before = std::mem::replace(&mut self.before[index], Bits(Vec::new()));
+            for &(from, _) in &self.after[index] {
+                before.add(from);
+                before.add_all(&self.before[from]);
+            }
+            self.before[index] = before;
+        }
+        Ok(())
+    }
+
+    fn forward(&mut self) {
+        for at in 0..self.sorted.len() {
+            let index = self.sorted[at];
+            let ways = self.after[index].iter().map(|&(from, lag)| self.earliest[from] + self.shop.long[from] + lag);
+            let earliest = ways.max().unwrap_or(0).max(self.earliest[index]);
+            let rank = self.shop.of_rank[self.shop.rank[index]].iter().copied();
+            let mut before: Vec<usize> = rank.filter(|&other| self.before[index].has(other)).collect();
+            before.sort_unstable_by_key(|&other| self.earliest[other]);
+            let end = before.iter().fold(0, |end, &other| self.earliest[other].max(end) + self.shop.long[other]);
+            self.earliest[index] = earliest.max(end);
+        }
+    }
+
+    fn backward(&mut self) -> Result<(), Empty> {
+        for rank in 0..self.shop.of_rank.len() {
+            let deadline = self.deadline(rank);
+            for &index in &self.shop.of_rank[rank] {
+                self.latest[index] = self.latest[index].min(deadline);
+            }
+        }
+        for at in (0..self.sorted.len()).rev() {
+            let index = self.sorted[at];
+            let rank = self.shop.of_rank[self.shop.rank[index]].iter().copied();
+            let mut behind: Vec<usize> = rank.filter(|&other| self.before[other].has(index)).collect();
+            behind.sort_unstable_by_key(|&other| -self.latest[other]);
+            let whole = i64::MAX;
+            let start =
+                behind.iter().fold(whole, |start, &other| start.min(self.latest[other]) - self.shop.long[other]);
+            self.latest[index] = self.latest[index].min(start);
+            if self.earliest[index] + self.shop.long[index] > self.latest[index] {
+                return Err(Empty);
+            }
+            for &(from, lag) in &self.after[index] {
+                self.latest[from] = self.latest[from].min(self.latest[index] - self.shop.long[index] - lag);
+            }
+        }
+        Ok(())
+    }
+
+    /// The latest end on a rank. Where two chains meet a rank starts no later than the first of either, and no rank
+    /// later than the target: each shares its first micro-batch with every other.
+    fn deadline(&self, rank: usize) -> i64 {
+        let origin = match &self.shop.origin[rank] {
+            Origin::At(moment) => *moment,
+            Origin::FirstOf(firsts) => {
+                let start = |&index: &usize| self.latest[index].saturating_sub(self.shop.long[index]);
+                firsts.iter().map(start).min().unwrap_or(0).min(self.target)
+            }
+        };
+        self.target.saturating_add(origin)
+    }
+
+    /// Precedences without which two operations of a rank do not fit.
+    fn by_time(&mut self) -> Result<bool, Empty> {
+        let mut found = Vec::new();
+        let shop = self.shop;
+        for rank in &shop.of_rank {
+            for (nth, &a) in rank.iter().enumerate() {
+                for &b in &rank[nth + 1..] {
+                    if self.before[a].has(b) || self.before[b].has(a) {
+                        continue;
+                    }
+                    let both = shop.long[a] + shop.long[b];
+                    let b_first = self.earliest[b] + both <= self.latest[a];
+                    let a_first = self.earliest[a] + both <= self.latest[b];
+                    match (a_first, b_first) {
+                        (false, false) => return Err(Empty),
+                        (true, false) => found.push((a, b)),
+                        (false, true) => found.push((b, a)),
+                        (true, true) => {}
+                    }
+                }
+            }
+        }
+        for &(first, second) in &found {
+            self.after[second].push((first, 0));
+        }
+        Ok(!found.is_empty())
+    }
+
+    /// Precedences without which an F does not fit the memory.
+    fn by_memory(&mut self) -> Result<bool, Empty> {
+        let mut found = Vec::new();
+        for (rank, operations) in self.shop.of_rank.iter().enumerate() {
+            let Some(limit) = self.shop.limit[rank] else { continue };
+            for &index in operations.iter().filter(|&&index| self.shop.takes[index] > 0) {
+                self.room_for(index, operations, limit, &mut found)?;
+            }
+        }
+        for &(first, second) in &found {
+            self.after[second].push((first, 0));
+        }
+        Ok(!found.is_empty())
+    }
+
+    /// What must go before an F so that there is room. Only what is taken surely before it counts: another F, with its I
+    /// and W, leaves at best what it found.
+    fn room_for(
+        &self,
+        index: usize,
+        operations: &[usize],
+        limit: i64,
+        found: &mut Vec<(usize, usize)>,
+    ) -> Result<(), Empty> {
+        let (mut held, mut may_free) = (self.shop.takes[index], Vec::new());
+        for &other in operations.iter().filter(|&&other| other != index) {
+            let sure = self.before[index].has(other);
+            held += if sure { self.shop.takes[other] - self.shop.frees[other] } else { 0 };
+            let may = !sure && !self.before[other].has(index) && self.before[index].has(self.shop.forward[other]);
+            if may && self.shop.frees[other] > 0 {
+                may_free.push(other);
+            }
+        }
+        let most: i64 = may_free.iter().map(|&other| self.shop.frees[other]).sum();
+        if held - most > limit {
+            return Err(Empty);
+        }
+        for &needed in &may_free {
+            let lost: i64 = (may_free.iter())
+                .filter(|&&other| other == needed || self.before[other].has(needed))
+                .map(|&other| self.shop.frees[other])
+                .sum();
+            if held - most + lost > limit {
+                found.push((needed, index));
+            }
+        }
+        Ok(())
+    }
+}

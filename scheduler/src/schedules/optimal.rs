@@ -1,0 +1,18 @@
+//! The schedule that is searched for: see [`crate::optimal`].
+
+use crate::costs::StageCosts;
+use crate::optimal::solve;
+use crate::placement::Pipeline;
+use crate::problem::{Backward, Objective, Problem};
+use ir::schedule::Schedule;
+
+/// The order of the smallest makespan within the memory limits, on any placement.
+///
+/// Three ranks, four micro-batches, f = i = w = 1, no limit:
+/// ```text
+/// ```
+pub(super) fn optimal(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+    let (objective, backward, deadline) = (Objective::Makespan, Backward::Auto, None);
+    let problem = Problem { costs, pipeline, objective, backward, deadline };
+    solve(&problem, &|_| {}).map(|answer| answer.schedule).map_err(|why| why.to_string())
+}
