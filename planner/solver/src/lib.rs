@@ -1,1 +1,9 @@
-//! Abstract optimisation: programs of 0/1 and real variables. Knows no tensor.
+//! Abstract optimisation: programs of 0/1, integer and real variables. Knows no tensor.
+
+mod microlp_engine;
+mod program;
+
+#[cfg(feature = "highs")]
+mod highs_engine;
+
+pub use program::{Answer, Limits, Program, Relation, Status, Var};

@@ -16,6 +16,7 @@ pub(super) fn of(problem: &Problem, instance: &Instance, value: f64) -> f64 {
         Objective::Makespan => plain.makespan,
         Objective::Span => plain.span,
     };
+    let plain = plain.max(super::periodic::memory_bound(problem).unwrap_or(0.0));
     if value <= plain * (1.0 + 1e-9) || instance.operations.len() > MOST_OPERATIONS {
         return plain;
     }

@@ -8,6 +8,7 @@ mod bound;
 mod engine;
 mod exact;
 mod instance;
+mod periodic;
 mod shop;
 mod start;
 mod units;
@@ -56,7 +57,7 @@ pub struct Infeasible {
 pub const KIND: &str = "optimal";
 
 /// The engines, in the order in which they are tried. Each is given the best order and bound of those before it.
-const ENGINES: &[&dyn Engine] = &[&exact::Exact];
+const ENGINES: &[&dyn Engine] = &[&periodic::Periodic, &exact::Exact];
 
 /// How far value and bound may be apart, relative to the value, and meet: rounding of sums where the costs are multiples
 /// of a common unit,

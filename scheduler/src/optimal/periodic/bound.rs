@@ -1,0 +1,73 @@
+//! What memory costs a chain: a lower bound for all orders, in closed form.
+
+use crate::costs::StageCosts;
+use crate::placement::{Pipeline, Placement};
+use crate::problem::{Backward, Objective, Problem};
+
+/// A lower bound of the objective in a chain with memory limits; `None` for other placements, and for pairs of their own
+/// time.
+///
+/// On each stage every kind goes in the order of the micro-batches, which loses nothing since they are alike. Of rank r
+/// let f, i, w be its seconds, L its limit, R the least seconds from the end of an F to the start of its I: all F and I
+/// below, and the hops there and back. At most `K = floor(L / mem_f)` of its F can be unfreed at once. Then
+///
+/// - *start*: between the start of F_0 and that of I_0 lie f + R seconds, in which only F can run, none of them is freed:
+///   the rank idles `f + R - min(K, m) f` or more;
+/// - *end*: between the end of F_{m-1} and the start of I_{m-1} lie R seconds, in which only I and W of earlier
+///   micro-batches can run whose memory was still held beside F_{m-1}: of a with mem_f (its own among them) and b that
+///   have only W left, `a mem_f + b mem_w <= L`, at most `(a-1)(i+w) + b w` seconds: the rank idles what is missing to R;
+/// - *period*: F_{j+K} cannot start before I_j has ended, `f + R + i` after the start of F_j: a micro-batch takes
+///   `(f + R + i) / K` in the mean. From F_0 over `q = floor((m-1) / K)` such steps, and what is left before and behind
+///   them, the span is at least `((m-1) - qK) f + q (f + R + i) + f + R + i + w`.
+///
+/// If m > K the idle times of start and end add up: F_K waits for I_0, so that F_{m-1} ends behind the start of I_0 and
+/// the two do not overlap. The span of the rank is at least its work `m (f + i + w)` with them; the makespan is at least
+/// all F above and their hops longer, since the rank does not start before.
+pub(in crate::optimal) fn chain(problem: &Problem) -> Option<f64> {
+    let (costs, pipeline) = (problem.costs, problem.pipeline);
+    let limits = costs.limit.as_ref()?;
+    if pipeline.placement != Placement::Chain || (costs.fb.is_some() && problem.backward != Backward::Split) {
+        return None;
+    }
+    let fused = problem.backward == Backward::Fused;
+    let head = |rank: usize| (0..rank).map(|s| costs.f[s] + costs.comm[s]).sum::<f64>();
+    let bound = |rank: usize| {
+        let span = rank_span(costs, pipeline, rank, limits[rank], fused);
+        if problem.objective == Objective::Makespan { head(rank) + span } else { span }
+    };
+    Some((0..pipeline.ranks as usize).map(bound).fold(0.0, f64::max))
+}
+
+/// The span of one rank, at least.
+fn rank_span(costs: &StageCosts, pipeline: &Pipeline, rank: usize, limit: f64, fused: bool) -> f64 {
+    let backward = |s: usize| if fused { costs.i[s] + costs.w[s] } else { costs.i[s] };
+    let (f, i, w) = (costs.f[rank], backward(rank), if fused { 0.0 } else { costs.w[rank] });
+    let m = f64::from(pipeline.microbatches);
+    let below = rank + 1..costs.f.len();
+    let trip: f64 = below.map(|s| costs.f[s] + backward(s) + 2.0 * costs.comm[s - 1]).sum();
+    let most = fitting(limit, costs.mem_f[rank]).min(m).max(1.0);
+
+    let start = (f + trip - most * f).max(0.0);
+    let end = (trip - work_at_end(costs, rank, limit, m, (i, w), fused)).max(0.0);
+    let idle = if m > most { start + end } else { start.max(end) };
+    let steps = ((m - 1.0) / most).floor();
+    let rounds = (m - 1.0 - steps * most) * f + (steps + 1.0) * (f + trip + i) + w;
+    (m * (f + i + w) + idle).max(rounds)
+}
+
+/// The most seconds of I and W that can be left beside the last F.
+fn work_at_end(costs: &StageCosts, rank: usize, limit: f64, m: f64, (i, w): (f64, f64), fused: bool) -> f64 {
+    let (mem_f, mem_w) = (costs.mem_f[rank], costs.mem_w[rank]);
+    let whole = fitting(limit, mem_f).min(m) as u32;
+    let left = |a: u32| {
+        let a = f64::from(a);
+        let only_w = if fused { 0.0 } else { fitting(limit - a * mem_f, mem_w).min(m - a) };
+        (a - 1.0) * (i + w) + only_w * w
+    };
+    (1..=whole).map(left).fold(0.0, f64::max)
+}
+
+/// How many pieces of memory fit, up to rounding.
+fn fitting(limit: f64, piece: f64) -> f64 {
+    if piece > 0.0 { ((limit / piece) * (1.0 + 1e-9) + 1e-9).floor().max(0.0) } else { f64::INFINITY }
+}

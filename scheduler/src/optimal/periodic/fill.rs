@@ -1,0 +1,169 @@
+//! From the order of F and I on each rank to whole rows: every W goes where the rank would wait, or where memory needs it.
+
+use super::pattern::Pattern;
+use super::shape::Shape;
+use crate::optimal::Instance;
+use crate::problem::Objective;
+use ir::schedule::Kind;
+use std::collections::VecDeque;
+
+/// Rows with their times.
+#[derive(Clone, Debug)]
+pub(super) struct Filled {
+    /// The operations of each rank in order, by index in the instance.
+    pub(super) orders: Vec<Vec<usize>>,
+    /// First start and last end of each rank.
+    pub(super) spans: Vec<(f64, f64)>,
+}
+
+impl Filled {
+    /// The objective's value.
+    pub(super) fn value(&self, objective: Objective) -> f64 {
+        let of = |&(start, end): &(f64, f64)| match objective {
+            Objective::Makespan => end,
+            Objective::Span => end - start,
+        };
+        self.spans.iter().map(of).fold(0.0, f64::max)
+    }
+}
+
+/// Runs the path operations of each rank in the order given, W in between.
+///
+/// A W goes before an operation that would start at s if it ends at s + `patience` of its length at the latest, or if
+/// memory is short for an F. `None` if memory stays short, or if ranks wait for each other.
+pub(super) fn fill(instance: &Instance, shape: &Shape, orders: &[Vec<usize>], patience: &[f64]) -> Option<Filled> {
+    let mut run = Run::new(instance, shape, orders, patience);
+    let mut ready: Vec<usize> = (0..shape.ranks).rev().collect();
+    while let Some(rank) = ready.pop() {
+        run.advance(rank, &mut ready)?;
+    }
+    run.finish()
+}
+
+struct Run<'a> {
+    instance: &'a Instance,
+    shape: &'a Shape,
+    orders: &'a [Vec<usize>],
+    patience: &'a [f64],
+    /// Ends of what has run; NaN for the rest.
+    ends: Vec<f64>,
+    ranks: Vec<Rank>,
+}
+
+struct Rank {
+    row: Vec<usize>,
+    next: usize,
+    start: f64,
+    free: f64,
+    held: f64,
+    /// W whose I has run.
+    weights: VecDeque<usize>,
+}
+
+impl<'a> Run<'a> {
+    fn new(instance: &'a Instance, shape: &'a Shape, orders: &'a [Vec<usize>], patience: &'a [f64]) -> Run<'a> {
+        let rank = |rank: &Vec<usize>| Rank {
+            row: Vec::with_capacity(rank.len() * 3 / 2),
+            next: 0,
+            start: 0.0,
+            free: 0.0,
+            held: 0.0,
+            weights: VecDeque::new(),
+        };
+        let ends = vec![f64::NAN; instance.operations.len()];
+        Run { instance, shape, orders, patience, ends, ranks: orders.iter().map(rank).collect() }
+    }
+
+    /// Runs a rank until it needs what has not run yet; `None` if memory is short.
+    fn advance(&mut self, rank: usize, ready: &mut Vec<usize>) -> Option<()> {
+        while let Some(&operation) = self.orders[rank].get(self.ranks[rank].next) {
+            let class = operation % self.shape.per_stream;
+            let arrival = match class {
+                0 => 0.0,
+                _ => self.ends[operation - 1] + self.shape.classes[class].hop,
+            };
+            if arrival.is_nan() {
+                return Some(());
+            }
+            self.weights_before(rank, operation, arrival)?;
+            self.run(rank, operation, arrival);
+            self.ranks[rank].next += 1;
+            if class >= self.shape.stages && self.shape.per_stream > self.shape.path {
+                self.ranks[rank].weights.push_back(operation + self.shape.stages);
+            }
+            if class + 1 < self.shape.path {
+                let other = self.instance.operations[operation + 1].rank;
+                if other != rank && self.orders[other].get(self.ranks[other].next) == Some(&(operation + 1)) {
+                    ready.push(other);
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn weights_before(&mut self, rank: usize, operation: usize, arrival: f64) -> Option<()> {
+        let takes = self.instance.operations[operation].takes;
+        let limit = self.instance.limit[rank] * (1.0 + 1e-9);
+        loop {
+            let state = &self.ranks[rank];
+            let short = state.held + takes > limit;
+            let Some(&weight) = state.weights.front() else { return (!short).then_some(()) };
+            let seconds = self.instance.operations[weight].seconds;
+            let last = state.free.max(arrival) + (self.patience[rank] + 1e-9) * seconds;
+            if !short && state.free + seconds > last {
+                return Some(());
+            }
+            self.ranks[rank].weights.pop_front();
+            self.run(rank, weight, 0.0);
+        }
+    }
+
+    fn run(&mut self, rank: usize, operation: usize, arrival: f64) {
+        let of = &self.instance.operations[operation];
+        let state = &mut self.ranks[rank];
+        let start = state.free.max(arrival);
+        if state.row.is_empty() {
+            state.start = start;
+        }
+        state.free = start + of.seconds;
+        state.held += of.takes - of.frees;
+        state.row.push(operation);
+        self.ends[operation] = state.free;
+    }
+
+    /// Runs what W are left; `None` if a rank still waits.
+    fn finish(mut self) -> Option<Filled> {
+        for rank in 0..self.shape.ranks {
+            if self.ranks[rank].next < self.orders[rank].len() {
+                return None;
+            }
+            while let Some(weight) = self.ranks[rank].weights.pop_front() {
+                self.run(rank, weight, 0.0);
+            }
+        }
+        let spans = self.ranks.iter().map(|rank| (rank.start, rank.free)).collect();
+        Some(Filled { orders: self.ranks.into_iter().map(|rank| rank.row).collect(), spans })
+    }
+}
+
+/// The operations of F and I (or B) on each rank, by the times of a pattern in which F of stage s comes `pull[s]`
+/// periods earlier.
+pub(super) fn unroll(instance: &Instance, shape: &Shape, pattern: &Pattern, pull: &[u32]) -> Vec<Vec<usize>> {
+    let mut timed: Vec<Vec<(f64, usize)>> = vec![Vec::new(); shape.ranks];
+    for microbatch in 0..instance.operations.len() / shape.per_stream {
+        let (stream, nth) = shape.place(microbatch);
+        for place in 0..shape.path {
+            let of = &shape.classes[stream * shape.per_stream + place];
+            let operation = microbatch * shape.per_stream + place;
+            let earlier = if of.kind == Kind::F { f64::from(pull[of.stage]) } else { 0.0 };
+            let start = pattern.start[stream * shape.per_stream + place] + (nth as f64 - earlier) * pattern.period;
+            timed[instance.operations[operation].rank].push((start, operation));
+        }
+    }
+    (timed.into_iter())
+        .map(|mut of_rank| {
+            of_rank.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            of_rank.into_iter().map(|(_, operation)| operation).collect()
+        })
+        .collect()
+}

@@ -1,0 +1,148 @@
+//! Patterns by modulo scheduling: streams one after another, each class at the earliest place that leaves room for the
+//! others (Rau 1994, "Iterative modulo scheduling", without the iterations). In a chain with one micro-batch per period
+//! every lag is then the smallest there is for that period, since a rank's lag depends on those below it only.
+
+use super::pattern::{Pattern, ROUNDING};
+use super::shape::Shape;
+
+/// How often the range of periods is halved.
+const HALVINGS: usize = 24;
+
+/// The shortest period found whose pattern fits the memory limits, and its pattern.
+pub(super) fn shortest(shape: &Shape) -> Option<Pattern> {
+    let fitting = |period: f64| place(shape, period).filter(|pattern| pattern.fits(shape));
+    let least = shape.load();
+    if let Some(pattern) = fitting(least) {
+        return Some(pattern);
+    }
+    let mut short = least;
+    let mut best = (1..=2 * shape.streams()).find_map(|times| fitting(least + shape.round_trip() * times as f64))?;
+    for _ in 0..HALVINGS {
+        let middle = f64::midpoint(short, best.period);
+        match fitting(middle) {
+            Some(pattern) => best = pattern,
+            None => short = middle,
+        }
+    }
+    Some(best)
+}
+
+/// A pattern of a period, whatever memory it takes.
+fn place(shape: &Shape, period: f64) -> Option<Pattern> {
+    let mut ranks: Vec<Taken> = (0..shape.ranks).map(|rank| Taken::new(shape, rank, period)).collect();
+    let mut start = vec![0.0; shape.classes.len()];
+    for stream in 0..shape.streams() {
+        let first = stream * shape.per_stream;
+        let mut ready = 0.0;
+        for class in first..first + shape.path {
+            let of = &shape.classes[class];
+            start[class] = ranks[of.rank].earliest(ready + of.hop, of.seconds)?;
+            ready = start[class] + of.seconds;
+        }
+    }
+    for stream in 0..shape.streams() {
+        let first = stream * shape.per_stream;
+        for class in first + shape.path..first + shape.per_stream {
+            let (of, backward) = (&shape.classes[class], class - shape.stages);
+            let ready = start[backward] + shape.classes[backward].seconds;
+            start[class] = ranks[of.rank].earliest(ready, of.seconds)?;
+        }
+    }
+    Some(Pattern { period, start })
+}
+
+/// What a rank's period is taken by.
+struct Taken {
+    period: f64,
+    /// Free parts of the period, start and length, as soon as something is placed. Starts are of any period.
+    gaps: Option<Vec<(f64, f64)>>,
+    /// Seconds of the classes that are not placed yet, longest first.
+    left: Vec<f64>,
+}
+
+impl Taken {
+    fn new(shape: &Shape, rank: usize, period: f64) -> Taken {
+        let mut left: Vec<f64> = shape.of_rank[rank].iter().map(|&class| shape.classes[class].seconds).collect();
+        left.sort_by(|a, b| b.total_cmp(a));
+        Taken { period, gaps: None, left }
+    }
+
+    /// Takes the earliest start from `ready` on at which a class fits and all that are left still do.
+    fn earliest(&mut self, ready: f64, seconds: f64) -> Option<f64> {
+        let at = self.left.iter().position(|&other| other == seconds)?;
+        self.left.remove(at);
+        let Some(gaps) = &self.gaps else {
+            self.gaps = Some(vec![(ready + seconds, self.period - seconds)]);
+            return Some(ready);
+        };
+        let (start, gaps) = self.starts(gaps, ready, seconds).into_iter().find_map(|(start, gap, place)| {
+            let cut = self.cut(gaps, gap, place, seconds);
+            let mut lengths: Vec<f64> = cut.iter().map(|gap| gap.1).collect();
+            packs(&self.left, &mut lengths, ROUNDING * self.period).then_some((start, cut))
+        })?;
+        self.gaps = Some(gaps);
+        Some(start)
+    }
+
+    /// Where a class may start, earliest first: as soon as it can in a gap, or so that some of what is left fits just
+    /// before or just behind it. With each start the gap, and the seconds of the gap that lie before it.
+    fn starts(&self, gaps: &[(f64, f64)], ready: f64, seconds: f64) -> Vec<(f64, usize, f64)> {
+        let rounding = ROUNDING * self.period;
+        let sums = sums(&self.left);
+        let mut starts = Vec::new();
+        for (gap, &(from, length)) in gaps.iter().enumerate() {
+            let room = length - seconds;
+            let beside = sums.iter().flat_map(|&sum| [sum, room - sum]);
+            for place in beside.chain([(ready - from).rem_euclid(self.period)]) {
+                if (-rounding..=room + rounding).contains(&place) {
+                    let wait = (from + place - ready + rounding).rem_euclid(self.period) - rounding;
+                    starts.push((ready + wait.max(0.0), gap, place.clamp(0.0, room.max(0.0))));
+                }
+            }
+        }
+        starts.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        starts
+    }
+
+    /// The gaps once a class takes part of one of them.
+    fn cut(&self, gaps: &[(f64, f64)], gap: usize, place: f64, seconds: f64) -> Vec<(f64, f64)> {
+        let (from, length) = gaps[gap];
+        let mut gaps = gaps.to_vec();
+        gaps[gap].1 = place;
+        gaps.push((from + place + seconds, length - place - seconds));
+        gaps.retain(|&(_, length)| length > ROUNDING * self.period);
+        gaps
+    }
+}
+
+/// The sums of all subsets, without repeats; of the eight longest where there are more.
+fn sums(seconds: &[f64]) -> Vec<f64> {
+    let mut sums = vec![0.0];
+    for &more in seconds.iter().take(8) {
+        let longer: Vec<f64> = sums.iter().map(|sum| sum + more).collect();
+        sums.extend(longer);
+        sums.sort_by(f64::total_cmp);
+        sums.dedup_by(|a, b| (*a - *b).abs() <= ROUNDING * a.abs());
+    }
+    sums
+}
+
+/// Whether all pieces, longest first, go into the gaps: tried in every gap of another length.
+fn packs(pieces: &[f64], gaps: &mut Vec<f64>, rounding: f64) -> bool {
+    let Some((&piece, rest)) = pieces.split_first() else { return true };
+    if pieces.iter().sum::<f64>() > gaps.iter().sum::<f64>() + rounding {
+        return false;
+    }
+    for gap in 0..gaps.len() {
+        let tried = gaps[..gap].iter().any(|other| (other - gaps[gap]).abs() <= rounding);
+        if tried || gaps[gap] < piece - rounding {
+            continue;
+        }
+        gaps[gap] -= piece;
+        if packs(rest, gaps, rounding) {
+            return true;
+        }
+        gaps[gap] += piece;
+    }
+    false
+}

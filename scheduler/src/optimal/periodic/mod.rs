@@ -1,0 +1,115 @@
+//! Many micro-batches: the best repeating pattern first, then its warm-up and cool-down.
+//!
+//! The pattern says for one period when each class (a kind of a stage) runs; finding it does not depend on the number of
+//! micro-batches m. Modulo scheduling places the classes for shorter and shorter periods; where memory or placement keep
+//! the period above the load of the busiest rank and the pattern is small, a mixed program finds the shortest or proves
+//! it. A local search then completes it: how many F come early, and how long W may be put off, with the whole schedule
+//! timed for each try.
+
+mod bound;
+mod fill;
+mod greedy;
+mod pattern;
+mod program;
+mod search;
+mod shape;
+
+pub(super) use bound::chain as memory_bound;
+
+use super::{Engine, Found, Incumbent, Task};
+use pattern::Pattern;
+use search::Completed;
+use shape::Shape;
+use solver::Limits;
+
+/// The engine of repeating patterns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Periodic;
+
+/// Most micro-batches of a direction in a period: three let periods be thirds of each other.
+const UNROLL: usize = 3;
+
+/// Most whole numbers of a program: microlp solves such in about a second.
+const MOST_SIZE: usize = 48;
+
+/// Most steps of the budget used, some three seconds.
+const MOST_WORK: u64 = 300_000;
+
+/// Operations timed per step of the budget, 10 us.
+const OPERATIONS_PER_STEP: u64 = 100;
+
+impl Engine for Periodic {
+    fn name(&self) -> &'static str {
+        "periodic"
+    }
+
+    fn suits(&self, task: &Task) -> bool {
+        task.instance.pair.is_none() && Shape::new(task.instance, task.pipeline(), 1).is_some()
+    }
+
+    fn search(&self, task: &Task) -> Found {
+        let bound = task.bound;
+        let mut best: Option<Completed> = None;
+        let mut shortest = f64::INFINITY;
+        let meets = |best: &Option<Completed>| best.as_ref().is_some_and(|best| task.meets(best.value, bound));
+        for unroll in 1..=UNROLL {
+            let Some(shape) = Shape::new(task.instance, task.pipeline(), unroll) else { break };
+            let at_load = shortest <= shape.load() / unroll as f64 * (1.0 + 1e-9);
+            if at_load || meets(&best) || task.budget.late() {
+                break;
+            }
+            let Some(pattern) = found(task, &shape) else { continue };
+            shortest = shortest.min(pattern.period / unroll as f64);
+            let completed = search::complete(task, &shape, &pattern, tries(task));
+            if let Some(completed) = &completed {
+                (task.log)(&format!("periodic: value {}, bound {bound}", completed.value));
+            }
+            best = better(best, completed);
+        }
+        Found { better: best.and_then(|best| incumbent(task, &best)), bound }
+    }
+}
+
+/// The pattern of the shortest period found for a shape.
+fn found(task: &Task, shape: &Shape) -> Option<Pattern> {
+    let pattern = greedy::shortest(shape)?;
+    let (load, size) = (shape.load(), program::size(shape));
+    let per = |period: f64| period / shape.unroll as f64;
+    (task.log)(&format!(
+        "periodic: u = {}, {size} whole numbers, period {} of {}",
+        shape.unroll,
+        per(pattern.period),
+        per(load)
+    ));
+    if size > MOST_SIZE || pattern.period <= load * (1.0 + 1e-9) {
+        return Some(pattern);
+    }
+    let time = task.budget.deadline.map(|deadline| deadline.saturating_duration_since(std::time::Instant::now()) / 4);
+    let nodes = Some(task.budget.work.min(MOST_WORK) / 1000);
+    let solved = program::solve(shape, &pattern, &Limits { nodes, time, gap: 0.0 });
+    let known = if solved.proved { "the shortest there is" } else { "not proved the shortest" };
+    (task.log)(&format!("periodic: period {} by the program, {known}", per(solved.pattern.period)));
+    Some(solved.pattern)
+}
+
+fn tries(task: &Task) -> u64 {
+    let each = (task.instance.operations.len() as u64).div_ceil(OPERATIONS_PER_STEP);
+    task.budget.work.min(MOST_WORK) / each.max(1)
+}
+
+fn better(a: Option<Completed>, b: Option<Completed>) -> Option<Completed> {
+    match (&a, &b) {
+        (Some(first), Some(second)) if second.value < first.value => b,
+        (Some(_), _) => a,
+        (None, _) => b,
+    }
+}
+
+/// As an answer of the engine, if it is better than what was known.
+fn incumbent(task: &Task, best: &Completed) -> Option<Incumbent> {
+    let incumbent = Incumbent::of(task.instance.schedule(&best.filled.orders), task.problem, "periodic")?;
+    task.best.is_none_or(|known| incumbent.value < known.value).then_some(incumbent)
+}
+
+#[cfg(test)]
+mod tests;

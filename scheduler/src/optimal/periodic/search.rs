@@ -1,0 +1,171 @@
+//! Completes a pattern: warm-up and cool-down, by local search over what the pattern leaves open.
+
+use super::fill::{Filled, fill, unroll};
+use super::pattern::Pattern;
+use super::shape::Shape;
+use crate::optimal::{Instance, Task};
+
+/// What the pattern leaves open.
+#[derive(Clone, Debug)]
+struct Choice {
+    /// Per stage, how many periods earlier its F come; never less than for the next stage. More F in flight fill the
+    /// warm-up, as long as memory lasts.
+    pull: Vec<u32>,
+    /// Per rank, how much of a W's length may delay what follows.
+    patience: Vec<f64>,
+}
+
+/// The patiences tried: never in the way, half a W, at once.
+const PATIENCES: [f64; 3] = [0.0, 0.5, 1.0];
+
+/// The pulls tried at first, as multiples of the pattern's own lags: none, and up to twice the lag.
+const PULLS: [f64; 9] = [0.0, 0.125, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.5];
+
+/// A completed pattern and its value.
+#[derive(Clone, Debug)]
+pub(super) struct Completed {
+    pub(super) filled: Filled,
+    pub(super) value: f64,
+}
+
+/// The best completion found with so many tries; `None` if none holds the limits.
+pub(super) fn complete(task: &Task, shape: &Shape, pattern: &Pattern, tries: u64) -> Option<Completed> {
+    let mut climb = Climb { task, instance: task.instance, shape, pattern, best: None, left: tries };
+    let most = most_pull(shape, pattern);
+    let lags: Vec<f64> = (0..shape.stages).map(|stage| lag(shape, pattern, stage)).collect();
+    for pull in PULLS.map(|times| scaled(&lags, times, &most)).into_iter().chain([most.clone()]) {
+        for patience in PATIENCES {
+            climb.attempt(Choice { pull: pull.clone(), patience: vec![patience; shape.ranks] });
+        }
+    }
+    climb.climb();
+    climb.best.map(|(_, completed)| completed)
+}
+
+/// Periods between F and I (or B) of a stage, less those of the last stage.
+fn lag(shape: &Shape, pattern: &Pattern, stage: usize) -> f64 {
+    let between = |stage: usize| pattern.start[shape.path - 1 - stage] - pattern.start[stage];
+    (between(stage) - between(shape.stages - 1)) / pattern.period
+}
+
+/// A multiple of the lags, at most what memory allows, and never less than at the next stage.
+fn scaled(lags: &[f64], times: f64, most: &[u32]) -> Vec<u32> {
+    let mut pull: Vec<u32> =
+        lags.iter().zip(most).map(|(lag, &most)| most.min((lag * times).round().max(0.0) as u32)).collect();
+    for stage in (0..pull.len() - 1).rev() {
+        pull[stage] = pull[stage].max(pull[stage + 1]);
+    }
+    pull
+}
+
+/// The most that each stage can be pulled with those before it, if every W runs right behind its I; without a limit twice
+/// what one micro-batch after another would have in flight.
+fn most_pull(shape: &Shape, pattern: &Pattern) -> Vec<u32> {
+    let mut pull = vec![0; shape.stages];
+    for stage in (0..shape.stages).rev() {
+        let enough = 2 * (lag(shape, pattern, 0).ceil() as u32 + 1);
+        let base = pull.get(stage + 1).copied().unwrap_or(0);
+        pull[..=stage].fill(base);
+        while pull[stage] < enough && fits(shape, pattern, &pull, stage) {
+            pull[..=stage].iter_mut().for_each(|pull| *pull += 1);
+        }
+    }
+    pull
+}
+
+/// Whether one period more for the stages up to `stage` fits the limits.
+fn fits(shape: &Shape, pattern: &Pattern, pull: &[u32], stage: usize) -> bool {
+    let mut start = pattern.start.clone();
+    for (class, of) in shape.classes.iter().enumerate() {
+        if !shape.on_path(class) {
+            let backward = class - shape.stages;
+            start[class] = start[backward] + shape.classes[backward].seconds - of.seconds;
+        } else if class % shape.per_stream < shape.stages {
+            let more = u32::from(of.stage <= stage);
+            start[class] -= f64::from(pull[of.stage] + more) * pattern.period;
+        }
+    }
+    Pattern { start, ..*pattern }.fits(shape)
+}
+
+struct Climb<'a> {
+    task: &'a Task<'a>,
+    instance: &'a Instance,
+    shape: &'a Shape,
+    pattern: &'a Pattern,
+    best: Option<(Choice, Completed)>,
+    left: u64,
+}
+
+impl Climb<'_> {
+    /// Tries a choice and keeps it if it is no worse than the best; says whether it is better.
+    fn attempt(&mut self, choice: Choice) -> bool {
+        if self.left == 0 || self.task.budget.late() {
+            self.left = 0;
+            return false;
+        }
+        self.left -= 1;
+        let orders = unroll(self.instance, self.shape, self.pattern, &choice.pull);
+        let Some(filled) = fill(self.instance, self.shape, &orders, &choice.patience) else { return false };
+        let value = filled.value(self.task.problem.objective);
+        let before = self.best.as_ref().map_or(f64::INFINITY, |(_, best)| best.value);
+        if value <= before {
+            self.best = Some((choice, Completed { filled, value }));
+        }
+        value < before
+    }
+
+    /// Small changes of the best choice, at random but always the same, until the tries are spent or the bound is met.
+    fn climb(&mut self) {
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        while self.left > 0 {
+            let Some((choice, best)) = &self.best else { return };
+            if self.task.meets(best.value, self.task.bound) {
+                return;
+            }
+            let changed = changed(choice, &mut random);
+            self.attempt(changed);
+        }
+    }
+}
+
+fn changed(choice: &Choice, random: &mut Random) -> Choice {
+    let mut choice = choice.clone();
+    let (stages, ranks) = (choice.pull.len(), choice.patience.len());
+    match random.below(3) {
+        0 => {
+            let to = random.below(stages);
+            choice.pull[..=to].iter_mut().for_each(|pull| *pull += 1);
+        }
+        1 => {
+            let to = random.below(stages);
+            let least = choice.pull.get(to + 1).copied().unwrap_or(0);
+            let from = random.below(to + 1);
+            for stage in from..=to {
+                choice.pull[stage] = choice.pull[stage].saturating_sub(1).max(least);
+            }
+            for stage in (0..from).rev() {
+                choice.pull[stage] = choice.pull[stage].max(choice.pull[stage + 1]);
+            }
+        }
+        _ => {
+            let (one, other) = (random.below(ranks), random.below(ranks));
+            let patience = random.below(5) as f64 / 4.0;
+            choice.patience[one.min(other)..=one.max(other)].fill(patience);
+        }
+    }
+    choice
+}
+
+/// Marsaglia 2003, "Xorshift RNGs": 64 bits, shifts 13, 7, 17.
+struct Random(u64);
+
+impl Random {
+    /// A number below `end`.
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) as usize % end
+    }
+}
