@@ -1,12 +1,13 @@
 //! The verb `schedule`: a request in, a report and a timeline out.
 
-use crate::check::{Law, Violation, check};
+use crate::check::{Law, Violation, check_pipeline};
 use crate::costs::{CostsError, CostsFile, StageCosts};
+use crate::limits::{first_below, least_limit};
 use crate::placement::{Pipeline, Placement};
 use crate::problem::{Backward, Objective};
 use crate::schedules::bound::{Bound, lower_bound};
 use crate::schedules::{ScheduleKind, UnknownSchedule, find, split_backward};
-use crate::simulate::{SimulateError, Timeline, simulate};
+use crate::simulate::{Sends, SimulateError, Timeline, can_run, simulate};
 use ir::schedule::{Action, Schedule};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
@@ -29,6 +30,8 @@ pub struct ScheduleRequest {
     pub backward: Backward,
     /// What the lower bound is of.
     pub objective: Objective,
+    /// How ranks send: an order that cannot be run so is an error. Times are those of asynchronous sends.
+    pub sends: Sends,
     /// What each stage takes, and what each rank may hold.
     pub costs: CostsFile,
 }
@@ -44,6 +47,7 @@ impl Default for ScheduleRequest {
             placement: None,
             backward: Backward::default(),
             objective: Objective::default(),
+            sends: Sends::default(),
             costs: CostsFile::default(),
         }
     }
@@ -89,6 +93,9 @@ pub struct ScheduleReport {
     /// What breaks the memory limit; empty if it holds. Not a field of the JSON.
     #[serde(skip)]
     pub over_limit: Vec<String>,
+    /// Where the memory limit does not hold: the least of each rank with which there is any order at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_limit: Option<Vec<f64>>,
     /// Each rank's row as `0F0`, `0I0`, without what ends the step.
     pub order: Vec<Vec<String>>,
     /// How long the answer took, in seconds.
@@ -135,6 +142,16 @@ pub enum Error {
         /// What the simulator says.
         source: SimulateError,
     },
+    /// The rows cannot be run with sends that wait for their receivers.
+    #[error("`{kind}` cannot be run with {sends} sends: {source}")]
+    Sends {
+        /// The kind.
+        kind: &'static str,
+        /// How the ranks send.
+        sends: Sends,
+        /// Where they stand.
+        source: SimulateError,
+    },
     /// The rows made are wrong: a fault of the kind's rule.
     #[error("bug in schedule `{kind}`:{}", lines(.violations))]
     Wrong {
@@ -162,7 +179,9 @@ pub fn report(request: &ScheduleRequest) -> Result<(ScheduleReport, Timeline), E
     let costs = request.costs.resolve(pipeline.stages(), request.stages)?;
     let schedule = make(request, kind, &costs, &pipeline)?;
     let timeline = simulate(&schedule, &costs).map_err(|source| Error::Stuck { kind: kind.name, source })?;
-    let over_limit = check_rows(kind, &pipeline, &schedule, &costs)?;
+    let over_limit = over_limit(kind, &pipeline, &schedule, &costs)?;
+    let sends = request.sends;
+    can_run(&schedule, &costs, sends).map_err(|source| Error::Sends { kind: kind.name, sends, source })?;
 
     let fused = request.backward == Backward::Fused;
     let bound = lower_bound(&costs, &pipeline, fused);
@@ -191,10 +210,11 @@ pub fn report(request: &ScheduleRequest) -> Result<(ScheduleReport, Timeline), E
             (true, true) => Status::Optimal,
             (true, false) => Status::Feasible,
         },
-        unit: costs.unit,
         deterministic: true,
         peak_memory: timeline.peak_memory.clone(),
-        over_limit: over_limit.iter().map(Violation::to_string).collect(),
+        least_limit: (!over_limit.is_empty()).then(|| least_limit(&costs, &pipeline)),
+        unit: costs.unit,
+        over_limit,
         order: schedule.rows.iter().map(|row| printed(row)).collect(),
         seconds: clock.elapsed().as_secs_f64(),
     };
@@ -233,16 +253,22 @@ fn make(
     Ok(if request.backward == Backward::Split { split_backward(schedule) } else { schedule })
 }
 
-/// Where the rows break the memory limit; anything else wrong with them is an error.
-fn check_rows(
+/// What breaks the memory limit: of any order, or else of these rows. Anything else wrong with them is an error.
+fn over_limit(
     kind: &ScheduleKind,
     pipeline: &Pipeline,
     schedule: &Schedule,
     costs: &StageCosts,
-) -> Result<Vec<Violation>, Error> {
-    let violations = check(schedule, costs, pipeline.microbatches, |stage, mb| pipeline.rank(stage, mb));
+) -> Result<Vec<String>, Error> {
+    let violations = check_pipeline(schedule, costs, pipeline);
     let (memory, wrong): (Vec<_>, Vec<_>) = violations.into_iter().partition(|v| v.law == Law::Memory);
-    if wrong.is_empty() { Ok(memory) } else { Err(Error::Wrong { kind: kind.name, violations: wrong }) }
+    if !wrong.is_empty() {
+        return Err(Error::Wrong { kind: kind.name, violations: wrong });
+    }
+    let least = least_limit(costs, pipeline);
+    let of_any_order = first_below(&least, costs.limit.as_deref())
+        .map(|rank| format!("rank {rank}: no order holds less than {} at a time", least[rank]));
+    Ok(of_any_order.into_iter().chain(memory.iter().map(Violation::to_string)).collect())
 }
 
 fn printed(row: &[Action]) -> Vec<String> {

@@ -67,6 +67,10 @@ struct Flags {
     /// What the lower bound and the gap are of [default: makespan]
     #[arg(long, value_parser = ["makespan", "span"])]
     objective: Option<String>,
+    /// Whether a send waits for its receiver: no; with the receives of the next action as one batch; one by one. The
+    /// order is checked for deadlocks; times are those of async [default: async]
+    #[arg(long, value_parser = ["async", "batched", "blocking"])]
+    sends: Option<String>,
 }
 
 #[derive(Args)]
@@ -120,7 +124,7 @@ impl Schedule {
             Format::Json => super::json(&answer)?,
         };
         let (status, complaint) = match answer.over_limit.first() {
-            Some(first) => (NOTHING_FITS, Some(over_limit(first))),
+            Some(first) => (NOTHING_FITS, Some(over_limit(first, &answer))),
             None => (0, None),
         };
         match &self.output {
@@ -134,9 +138,11 @@ impl Schedule {
 }
 
 /// Said beside an answer that breaks the memory limit.
-fn over_limit(first: &str) -> Error {
-    Error::input(Code::MemoryLimit, first)
-        .help("choose a kind that holds less (meshwright schedules), or raise --memory-limit")
+fn over_limit(first: &str, answer: &ScheduleReport) -> Error {
+    let most = |numbers: &[f64]| numbers.iter().copied().fold(0.0, f64::max);
+    let own = format!("--memory-limit {} is enough for this order", most(&answer.peak_memory));
+    let least = answer.least_limit.iter().map(|least| format!(", {} the least for any", most(least)));
+    Error::input(Code::MemoryLimit, first).help(format!("{own}{}", least.collect::<String>()))
 }
 
 /// Without a request the three numbers that make a schedule must be given.
