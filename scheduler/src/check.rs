@@ -9,10 +9,11 @@
 //! 5. each row ends R N U, and has no other R, N or U.
 
 use crate::costs::StageCosts;
+use crate::placement::Pipeline;
 use ir::schedule::{Action, Item, Kind, Schedule};
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Something wrong with a schedule.
@@ -63,15 +64,38 @@ type At = (usize, usize);
 /// Where each item stands: all of its places.
 type Standing = BTreeMap<Item, Vec<At>>;
 
-/// All that is wrong with a schedule; `owner` gives the rank that runs a stage for a micro-batch.
+/// All that is wrong with a schedule of a pipeline.
+pub fn check_pipeline(schedule: &Schedule, costs: &StageCosts, pipeline: &Pipeline) -> Vec<Violation> {
+    let slices = if pipeline.slices > 1 || is_sliced(schedule) { pipeline.slices } else { 0 };
+    violations(schedule, costs, pipeline.microbatches, slices, |stage, microbatch| pipeline.rank(stage, microbatch))
+}
+
+/// All that is wrong with a schedule whose slices are as many as it names; `owner` gives the rank that runs a stage for a
+/// micro-batch.
 pub fn check(
     schedule: &Schedule,
     costs: &StageCosts,
     microbatches: u32,
     owner: impl Fn(u32, u32) -> u32,
 ) -> Vec<Violation> {
+    let named: BTreeSet<u32> = items(schedule).filter_map(|(item, _)| item.slice).collect();
+    violations(schedule, costs, microbatches, named.len() as u32, owner)
+}
+
+fn is_sliced(schedule: &Schedule) -> bool {
+    items(schedule).any(|(item, _)| item.slice.is_some())
+}
+
+/// What is wrong with a schedule of so many slices, 0 where micro-batches are whole.
+fn violations(
+    schedule: &Schedule,
+    costs: &StageCosts,
+    microbatches: u32,
+    slices: u32,
+    owner: impl Fn(u32, u32) -> u32,
+) -> Vec<Violation> {
     let mut found = Vec::new();
-    let slices = slices_of(schedule);
+    let slices: Vec<Option<u32>> = if slices == 0 { vec![None] } else { (0..slices).map(Some).collect() };
     let standing = standing(schedule, costs.stages(), microbatches, &slices, &mut found);
     for stage in 0..costs.stages() {
         for microbatch in 0..microbatches {
@@ -87,14 +111,6 @@ pub fn check(
         step_end(rank, row, &mut found);
     }
     found
-}
-
-/// `[None]` if nothing is sliced, else `Some` of each of 0..q, q being the number of different slices named.
-fn slices_of(schedule: &Schedule) -> Vec<Option<u32>> {
-    let mut named: Vec<u32> = items(schedule).filter_map(|(item, _)| item.slice).collect();
-    named.sort_unstable();
-    named.dedup();
-    if named.is_empty() { vec![None] } else { (0..named.len() as u32).map(Some).collect() }
 }
 
 fn items(schedule: &Schedule) -> impl Iterator<Item = (Item, At)> {

@@ -194,6 +194,7 @@ impl Coded for Error {
             Error::UnknownKind(unknown) => unknown.code(),
             Error::Request(_) | Error::Constraint { .. } => Some(Code::UnsuitedSchedule),
             Error::Costs(costs) => costs.code(),
+            Error::Sends { source, .. } => source.code(),
             Error::Stuck { .. } | Error::Wrong { .. } => None,
         }
     }
@@ -206,6 +207,7 @@ impl Coded for Error {
             }
             Error::UnknownKind(unknown) => unknown.help(),
             Error::Constraint { .. } => Some("meshwright schedules lists the kinds with their constraints".to_string()),
+            Error::Sends { .. } => Some("run it with --sends async, or take a kind that needs no more".to_string()),
             Error::Stuck { .. } | Error::Wrong { .. } => None,
         }
     }

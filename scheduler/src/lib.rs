@@ -1,6 +1,8 @@
 //! When: stages, schedules, per-rank programs.
 
 mod block;
+#[cfg(test)]
+mod brute_force;
 pub mod check;
 mod codes;
 pub mod costs;
@@ -9,6 +11,7 @@ pub mod draw;
 pub mod emit;
 pub mod foreign;
 pub mod grid;
+pub mod limits;
 pub mod memory;
 pub mod optimal;
 pub mod placement;

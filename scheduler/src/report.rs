@@ -1,13 +1,14 @@
 //! The verb `schedule`: a request in, a report and a timeline out.
 
-use crate::check::{Law, Violation, check};
+use crate::check::{Law, Violation, check_pipeline};
 use crate::costs::{CostsError, CostsFile, StageCosts};
+use crate::limits::{first_below, least_limit};
 use crate::optimal::{self, Answer};
 use crate::placement::{Pipeline, Placement};
 use crate::problem::{Backward, Objective, Problem};
 use crate::schedules::bound::{Bound, lower_bound};
 use crate::schedules::{ScheduleKind, UnknownSchedule, find, split_backward};
-use crate::simulate::{SimulateError, Timeline, simulate};
+use crate::simulate::{Sends, SimulateError, Timeline, can_run, simulate};
 use ir::schedule::{Action, Schedule};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -36,6 +37,8 @@ pub struct ScheduleRequest {
     pub objective: Objective,
     /// Seconds after which a search ends with the best so far; `None`: after a fixed amount of work.
     pub deadline: Option<f64>,
+    /// How ranks send: an order that cannot be run so is an error. Times are those of asynchronous sends.
+    pub sends: Sends,
     /// What each stage takes, and what each rank may hold.
     pub costs: CostsFile,
 }
@@ -54,6 +57,7 @@ impl Default for ScheduleRequest {
             backward: Backward::default(),
             objective: Objective::default(),
             deadline: None,
+            sends: Sends::default(),
             costs: CostsFile::default(),
         }
     }
@@ -99,6 +103,9 @@ pub struct ScheduleReport {
     /// What breaks the memory limit; empty if it holds. Not a field of the JSON.
     #[serde(skip)]
     pub over_limit: Vec<String>,
+    /// Where the memory limit does not hold: the least of each rank with which there is any order at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_limit: Option<Vec<f64>>,
     /// Each rank's row as `0F0`, `0I0`, without what ends the step.
     pub order: Vec<Vec<String>>,
     /// How long the answer took, in seconds.
@@ -145,6 +152,16 @@ pub enum Error {
         /// What the simulator says.
         source: SimulateError,
     },
+    /// The rows cannot be run with sends that wait for their receivers.
+    #[error("`{kind}` cannot be run with {sends} sends: {source}")]
+    Sends {
+        /// The kind.
+        kind: &'static str,
+        /// How the ranks send.
+        sends: Sends,
+        /// Where they stand.
+        source: SimulateError,
+    },
     /// The rows made are wrong: a fault of the kind's rule.
     #[error("bug in schedule `{kind}`:{}", lines(.violations))]
     Wrong {
@@ -186,8 +203,9 @@ pub fn report_telling(
     let problem = Problem { costs: &costs, pipeline: &pipeline, objective, backward, deadline };
     let made = make(request, kind, &problem, log)?;
     let timeline = simulate(&made.schedule, &costs).map_err(|source| Error::Stuck { kind: kind.name, source })?;
-    let mut over_limit: Vec<String> = made.infeasible.into_iter().collect();
-    over_limit.extend(check_rows(kind, &pipeline, &made.schedule, &costs)?.iter().map(Violation::to_string));
+    let over_limit = over_limit(kind, &pipeline, &made.schedule, &costs)?;
+    let sends = request.sends;
+    can_run(&made.schedule, &costs, sends).map_err(|source| Error::Sends { kind: kind.name, sends, source })?;
 
     let reached = match objective {
         Objective::Makespan => timeline.makespan,
@@ -215,9 +233,10 @@ pub fn report_telling(
             (true, true) => Status::Optimal,
             (true, false) => Status::Feasible,
         },
-        unit: costs.unit,
         deterministic: made.deterministic,
         peak_memory: timeline.peak_memory.clone(),
+        least_limit: (!over_limit.is_empty()).then(|| least_limit(&costs, &pipeline)),
+        unit: costs.unit,
         over_limit,
         order: made.schedule.rows.iter().map(|row| printed(row)).collect(),
         seconds: clock.elapsed().as_secs_f64(),
@@ -274,8 +293,6 @@ struct Made {
     bound: Option<f64>,
     optimal: bool,
     deterministic: bool,
-    /// Why no order holds the limits.
-    infeasible: Option<String>,
 }
 
 fn make(
@@ -287,18 +304,19 @@ fn make(
     if kind.name == optimal::KIND {
         return Ok(match optimal::solve(problem, log) {
             Ok(Answer { schedule, bound, engine, optimal, deterministic, .. }) => {
-                Made { schedule, engine, bound: Some(bound), optimal, deterministic, infeasible: None }
+                Made { schedule, engine, bound: Some(bound), optimal, deterministic }
             }
-            Err(why) => {
-                let (schedule, infeasible) = (optimal::least_memory(problem), Some(why.to_string()));
-                Made { schedule, engine: "none", bound: None, optimal: false, deterministic: true, infeasible }
+            // Its peaks tell by how much the limits are too small.
+            Err(_) => {
+                let schedule = optimal::least_memory(problem);
+                Made { schedule, engine: "none", bound: None, optimal: false, deterministic: true }
             }
         });
     }
     let made = kind.make(problem.costs, problem.pipeline);
     let schedule = made.map_err(|why| Error::Constraint { kind: kind.name, why })?;
     let schedule = if request.backward == Backward::Split { split_backward(schedule) } else { schedule };
-    Ok(Made { schedule, engine: "rule", bound: None, optimal: false, deterministic: true, infeasible: None })
+    Ok(Made { schedule, engine: "rule", bound: None, optimal: false, deterministic: true })
 }
 
 /// The best bound there is; where the limits are broken, one without regard to them.
@@ -313,16 +331,22 @@ fn bound(problem: &Problem, reached: f64, holds: bool) -> f64 {
     }
 }
 
-/// Where the rows break the memory limit; anything else wrong with them is an error.
-fn check_rows(
+/// What breaks the memory limit: of any order, or else of these rows. Anything else wrong with them is an error.
+fn over_limit(
     kind: &ScheduleKind,
     pipeline: &Pipeline,
     schedule: &Schedule,
     costs: &StageCosts,
-) -> Result<Vec<Violation>, Error> {
-    let violations = check(schedule, costs, pipeline.microbatches, |stage, mb| pipeline.rank(stage, mb));
+) -> Result<Vec<String>, Error> {
+    let violations = check_pipeline(schedule, costs, pipeline);
     let (memory, wrong): (Vec<_>, Vec<_>) = violations.into_iter().partition(|v| v.law == Law::Memory);
-    if wrong.is_empty() { Ok(memory) } else { Err(Error::Wrong { kind: kind.name, violations: wrong }) }
+    if !wrong.is_empty() {
+        return Err(Error::Wrong { kind: kind.name, violations: wrong });
+    }
+    let least = least_limit(costs, pipeline);
+    let of_any_order = first_below(&least, costs.limit.as_deref())
+        .map(|rank| format!("rank {rank}: no order holds less than {} at a time", least[rank]));
+    Ok(of_any_order.into_iter().chain(memory.iter().map(Violation::to_string)).collect())
 }
 
 fn printed(row: &[Action]) -> Vec<String> {

@@ -6,15 +6,18 @@
 //! - W needs its own I;
 //! - slice k needs, on the same stage, F of slice k-1 for F and I or B of slice k+1 for I and B.
 //!
-//! What comes from another rank arrives the hop's [`StageCosts::comm`] after its end; sends do not hold up the sender.
+//! What comes from another rank arrives the hop's [`StageCosts::comm`] after its end; sends do not hold up the sender
+//! ([`can_run`] tells whether an order can be run where they do).
 //! R, N, U, G, D, O and L take no time and no memory here.
 
 mod deadlock;
 mod places;
+mod sends;
 mod timeline;
 
-pub use deadlock::{Blocked, Deadlock, Stand};
+pub use deadlock::{Blocked, Deadlock, On, Stand};
 pub use places::Place;
+pub use sends::{Sends, can_run};
 pub use timeline::{Idle, Reason, Slot, Timeline, Wait};
 
 use crate::costs::StageCosts;
@@ -201,8 +204,8 @@ impl<'a> Run<'a> {
             let action = place.map(|place| self.schedule.rows[place.rank as usize][place.position as usize]);
             let makes = |item: &Item| self.places.made_by(*item) == Some(need);
             let item = action.and_then(|action| action.items().find(makes));
-            let producer = place.and_then(|place| Some((place.rank as usize, next(place.rank as usize)?)));
-            Some(Blocked { at: next(rank)?, needs: item.unwrap_or(self.places.maker(need)), producer })
+            let other = place.and_then(|place| Some((place.rank as usize, next(place.rank as usize)?)));
+            Some(Blocked { at: next(rank)?, on: On::Result(item.unwrap_or(self.places.maker(need))), other })
         };
         let stand = |rank: usize| Stand {
             done: self.schedule.rows[rank][..self.rows[rank].len()].to_vec(),

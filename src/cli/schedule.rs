@@ -11,7 +11,7 @@ use ir::catalogue::Code;
 use scheduler::costs::{CostsFile, PerStage};
 use scheduler::draw::{html, svg, trace};
 use scheduler::foreign::write_csv;
-use scheduler::report::ScheduleRequest;
+use scheduler::report::{ScheduleReport, ScheduleRequest};
 use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -84,6 +84,10 @@ struct Flags {
     /// Seconds after which the search of `optimal` ends with the best so far [default: after a fixed amount of work]
     #[arg(long, value_name = "SECONDS", value_parser = finite)]
     deadline: Option<f64>,
+    /// Whether a send waits for its receiver: no; with the receives of the next action as one batch; one by one. The
+    /// order is checked for deadlocks; times are those of async [default: async]
+    #[arg(long, value_parser = ["async", "batched", "blocking"])]
+    sends: Option<String>,
 }
 
 #[derive(Args)]
@@ -147,7 +151,7 @@ impl Schedule {
         let text = self.text(&drawn, compared)?;
         let answer = &drawn.report;
         let (status, complaint) = match answer.over_limit.first() {
-            Some(first) => (NOTHING_FITS, Some(over_limit(first))),
+            Some(first) => (NOTHING_FITS, Some(over_limit(first, answer))),
             None => (0, None),
         };
         match &self.output {
@@ -180,9 +184,11 @@ impl Schedule {
 }
 
 /// Said beside an answer that breaks the memory limit.
-fn over_limit(first: &str) -> Error {
-    Error::input(Code::MemoryLimit, first)
-        .help("choose a kind that holds less (meshwright schedules), or raise --memory-limit")
+fn over_limit(first: &str, answer: &ScheduleReport) -> Error {
+    let most = |numbers: &[f64]| numbers.iter().copied().fold(0.0, f64::max);
+    let own = format!("--memory-limit {} is enough for this order", most(&answer.peak_memory));
+    let least = answer.least_limit.iter().map(|least| format!(", {} the least for any", most(least)));
+    Error::input(Code::MemoryLimit, first).help(format!("{own}{}", least.collect::<String>()))
 }
 
 /// Without a request the three numbers that make a schedule must be given.

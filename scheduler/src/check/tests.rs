@@ -1,7 +1,8 @@
 //! Schedules with one thing wrong, and what the checker says of each.
 
 use super::*;
-use crate::schedules::find;
+use crate::placement::Placement;
+use crate::schedules::{ended, find};
 
 fn costs() -> StageCosts {
     StageCosts::uniform(2, 1.0, 1.0, 1.0, 0.0)
@@ -139,4 +140,110 @@ fn all_is_reported_at_once() {
         rows[1].insert(2, Action::One(Item::new(Kind::F, 1, 0)));
     });
     assert_eq!(found.iter().map(|(law, _)| *law).collect::<Vec<_>>(), [Law::Missing, Law::Duplicate]);
+}
+
+/// Work of ranks in two stages each, from a line per rank, checked as a pipeline of so many micro-batches.
+fn of_pipeline(pipeline: Pipeline, limit: Option<f64>, lines: &[&str]) -> Vec<(Law, String)> {
+    let mut costs = StageCosts::uniform(pipeline.stages(), 1.0, 1.0, 1.0, 0.0);
+    costs.limit = limit.map(|limit| vec![limit; pipeline.ranks as usize]);
+    let rows = lines.iter().map(|line| ended(line.split_whitespace().map(action))).collect();
+    let schedule = Schedule { name: "test".into(), rows };
+    check_pipeline(&schedule, &costs, &pipeline).into_iter().map(|v| (v.law, v.to_string())).collect()
+}
+
+fn action(text: &str) -> Action {
+    let item = |text: &str| {
+        let (head, slice) = text.split_once(':').map_or((text, None), |(head, slice)| (head, slice.parse().ok()));
+        let at = head.find(char::is_alphabetic).unwrap();
+        let kind = Kind::from_letter(head[at..].chars().next().unwrap()).unwrap();
+        Item { kind, stage: head[..at].parse().ok(), microbatch: head[at + 1..].parse().ok(), slice }
+    };
+    match text.trim_matches(['(', ')']).split_once('|') {
+        Some((a, b)) => Action::Pair(item(a), item(b)),
+        None => Action::One(item(text)),
+    }
+}
+
+#[test]
+fn a_loop() {
+    let pipeline = Pipeline::new(Placement::Loop, 2, 1);
+    assert_eq!(of_pipeline(pipeline, None, &["0F0 2F0 2B0 0B0", "1F0 3F0 3B0 1B0"]), []);
+    let as_a_v = of_pipeline(pipeline, None, &["0F0 3F0 3B0 0B0", "1F0 2F0 2B0 1B0"]);
+    let expected = [
+        says(Law::Rank, "rank 1, position 1: 2F0 runs here, but its stage is on rank 0"),
+        says(Law::Rank, "rank 1, position 2: 2B0 runs here, but its stage is on rank 0"),
+        says(Law::Rank, "rank 0, position 1: 3F0 runs here, but its stage is on rank 1"),
+        says(Law::Rank, "rank 0, position 2: 3B0 runs here, but its stage is on rank 1"),
+    ];
+    assert_eq!(as_a_v, expected);
+    let found = of_pipeline(pipeline, None, &["2F0 0F0 2B0 0B0", "1F0 3F0 3B0 1B0"]);
+    let expected = [
+        says(Law::Order, "rank 0, position 0: deadlock: 2F0 waits for 1F0 of rank 1, which stands at 1F0"),
+        says(Law::Order, "rank 1, position 0: deadlock: 1F0 waits for 0F0 of rank 0, which stands at 2F0"),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_v() {
+    let pipeline = Pipeline::new(Placement::V, 2, 1);
+    assert_eq!(of_pipeline(pipeline, Some(2.0), &["0F0 3F0 3B0 0B0", "1F0 2F0 2I0 1B0 2W0"]), []);
+    let found = of_pipeline(pipeline, Some(1.0), &["0F0 3F0 3B0 0B0", "1F0 2F0 2I0 1B0 2W0"]);
+    let expected = [
+        says(Law::Memory, "rank 0, position 1: 3F0 brings the memory held to 2, over the limit of 1"),
+        says(Law::Memory, "rank 1, position 1: 2F0 brings the memory held to 2, over the limit of 1"),
+    ];
+    assert_eq!(found, expected);
+    let found = of_pipeline(pipeline, None, &["0F0 3F0 0B0 3B0", "1F0 2F0 2B0 1B0"]);
+    assert_eq!(found.iter().map(|(law, _)| *law).collect::<Vec<_>>(), [Law::Order, Law::Order]);
+    assert_eq!(found[0].1, "rank 0, position 2: deadlock: 0B0 waits for 1B0 of rank 1, which stands at 2B0");
+}
+
+#[test]
+fn two_chains() {
+    let pipeline = Pipeline::new(Placement::Bidirectional, 2, 2);
+    let good = ["0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1"];
+    assert_eq!(of_pipeline(pipeline, Some(2.0), &good), []);
+    let found = of_pipeline(pipeline, None, &["0F0 1F0 1B0 0B0", "0F1 1F1 1B1 0B1"]);
+    assert_eq!(found.iter().map(|(law, _)| *law).collect::<Vec<_>>(), [Law::Rank; 4]);
+    assert_eq!(found[0].1, "rank 0, position 1: 1F0 runs here, but its stage is on rank 1");
+    let both = "rank 0, position 1: 1F1 brings the memory held to 2, over the limit of 1.5";
+    assert_eq!(of_pipeline(pipeline, Some(1.5), &good)[0], says(Law::Memory, both));
+}
+
+#[test]
+fn slices() {
+    let pipeline = Pipeline { slices: 2, ..Pipeline::new(Placement::Chain, 1, 1) };
+    assert_eq!(of_pipeline(pipeline, Some(2.0), &["0F0:0 0F0:1 0B0:1 0B0:0"]), []);
+    let missing =
+        [says(Law::Missing, "rank 0: 0F0:1 does not run"), says(Law::Missing, "rank 0: neither 0B0:1 nor 0I0:1 runs")];
+    assert_eq!(of_pipeline(pipeline, None, &["0F0:0 0B0:0"]), missing);
+    let whole = of_pipeline(pipeline, None, &["0F0 0B0"]);
+    assert_eq!(whole[0], says(Law::Range, "rank 0, position 0: 0F0 is none of 1 stages x 1 micro-batches of 2 slices"));
+    let ascending = "rank 0, position 2: deadlock: 0B0:0 waits for 0B0:1 at position 3 of the same row";
+    assert_eq!(of_pipeline(pipeline, None, &["0F0:0 0F0:1 0B0:0 0B0:1"]), [says(Law::Order, ascending)]);
+    let early = "rank 0, position 0: deadlock: 0F0:1 waits for 0F0:0 at position 1 of the same row";
+    assert_eq!(of_pipeline(pipeline, None, &["0F0:1 0F0:0 0B0:1 0B0:0"]), [says(Law::Order, early)]);
+    let unsliced = Pipeline { slices: 1, ..pipeline };
+    let found = of_pipeline(unsliced, None, &["0F0:0 0F0:1 0B0:1 0B0:0"]);
+    assert_eq!(found[0].1, "rank 0, position 1: 0F0:1 is none of 1 stages x 1 micro-batches of 1 slices");
+}
+
+#[test]
+fn overlapped_pairs() {
+    let pipeline = Pipeline::new(Placement::Chain, 1, 2);
+    assert_eq!(of_pipeline(pipeline, Some(2.0), &["0F0 (0F1|0B0) 0B1"]), []);
+    let both = "rank 0, position 1: (0F1|0B0) brings the memory held to 2, over the limit of 1";
+    assert_eq!(of_pipeline(pipeline, Some(1.0), &["0F0 (0F1|0B0) 0B1"]), [says(Law::Memory, both)]);
+    let twice = "rank 0, position 2: 0B0 ran already on rank 0, position 1";
+    let found = of_pipeline(pipeline, None, &["0F0 (0F1|0B0) 0B0"]);
+    assert_eq!(found, [says(Law::Duplicate, twice), says(Law::Missing, "rank 0: neither 0B1 nor 0I1 runs")]);
+    // Two pairs, each of which needs a half of the other.
+    let two = Pipeline::new(Placement::Chain, 2, 2);
+    let found = of_pipeline(two, None, &["0F0 (0F1|0B0) 0B1", "1F0 (1F1|1B0) 1B1"]);
+    let expected = [
+        says(Law::Order, "rank 0, position 1: deadlock: (0F1|0B0) waits for 1B0 of rank 1, which stands at (1F1|1B0)"),
+        says(Law::Order, "rank 1, position 1: deadlock: (1F1|1B0) waits for 0F1 of rank 0, which stands at (0F1|0B0)"),
+    ];
+    assert_eq!(found, expected);
 }

@@ -1,7 +1,21 @@
 //! A lower bound of the time of any order on a placement: proves a schedule optimal when it meets the bound.
+//!
+//! Each rank is a machine by itself. An action on it has a *head*, seconds that must pass before it starts, and a *tail*,
+//! seconds that must follow its end; both come from the ways of the micro-batches through the other ranks. What one
+//! machine needs at least for such jobs, if it may interrupt them, is known (Jackson's preemptive schedule, see
+//! [`one_rank`]), and no order of the pipeline takes less.
+//!
+//! Heads and tails count. Before the j-th I of a stage starts, j micro-batches have been through every rank before it:
+//! its head is the largest of, over sets G of actions that a rank does for each micro-batch on the way there,
+//! `way to G + j x (seconds of G) + way from G`. Tails likewise, with the W of G where nothing need follow them.
+
+mod one_rank;
+mod way;
 
 use crate::costs::StageCosts;
 use crate::placement::{Pipeline, Placement};
+use one_rank::{Job, least_end};
+use way::{Shares, Way};
 
 /// No order of the actions takes less.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -12,52 +26,55 @@ pub struct Bound {
     pub span: f64,
 }
 
-/// A bound from heads, loads and tails, without regard to memory.
+/// A bound without regard to memory.
 ///
-/// For a rank r that holds the stages S(r), with m micro-batches (in two chains: of the direction):
-/// - `head(r)` = least seconds before its first F can start: all F of earlier stages and their hops;
-/// - `tail(r)` = least seconds from the end of its last I to the end of the step: all I of earlier stages, their hops,
-///   and the W of stage 0;
-/// - makespan >= max over r of `head + m Σ(f+i+w)` and `head + m Σ(f+i) + tail`, sums over S(r);
-/// - span >= max over r of `m Σ(f+i+w)`, and the way of one micro-batch through all stages and back to its W on stage 0.
+/// The makespan is bounded by the jobs of each rank with their whole heads and tails; the span by the jobs of a rank
+/// between the first F and the last I of its first stage: the rank's first start comes before all of them.
 ///
-/// With `fused` backwards each I is i + w long and no W is left to follow. An overlapped pair takes `fb` for its two, so
-/// with `fb` each half counts `fb/2` at most, and the last W may have come with its I.
+/// With `fused` backwards each I is i + w long and no W is left to follow. An overlapped pair takes `fb` for its two: of
+/// that one share is reckoned for the F, the rest for the B, shared out on each rank so that its work is the most.
 pub fn lower_bound(costs: &StageCosts, pipeline: &Pipeline, fused: bool) -> Bound {
-    let half = costs.fb.map_or(f64::INFINITY, |fb| fb / 2.0);
-    let f = |s: usize| costs.f[s].min(half);
-    let b = |s: usize| (costs.i[s] + costs.w[s]).min(half);
-    let i = |s: usize| if fused { b(s) } else { costs.i[s].min(half) };
-    let local = |s: usize| pipeline.rank(s as u32 - 1, 0) == pipeline.rank(s as u32, 0);
-    let hop = |s: usize| if local(s) { 0.0 } else { costs.comm[s - 1] };
-
-    let stages = costs.f.len();
-    let (mut head, mut tail) = (vec![0.0; stages], vec![0.0; stages]);
-    tail[0] = if fused || costs.fb.is_some() { 0.0 } else { costs.w[0] };
-    for s in 1..stages {
-        head[s] = head[s - 1] + f(s - 1) + hop(s);
-        tail[s] = tail[s - 1] + i(s - 1) + hop(s);
-    }
-
-    let last = stages - 1;
-    let mut bound = Bound { makespan: 0.0, span: head[last] + f(last) + i(last) + tail[last] };
+    let shares: Vec<Shares> = (0..pipeline.ranks).map(|rank| Shares::of(costs, pipeline, rank)).collect();
+    let way = |(first, units)| Way::of(costs, pipeline, fused, &shares, first, units);
+    let ways: Vec<Way> = directions(pipeline).map(way).collect();
+    let mut bound = Bound { makespan: 0.0, span: 0.0 };
     for rank in 0..pipeline.ranks {
-        // (stage, how many micro-batches run through it here)
-        let held: Vec<(usize, f64)> = directions(pipeline)
-            .flat_map(|(first, count)| pipeline.stages_of(rank, first).map(move |s| (s as usize, f64::from(count))))
-            .collect();
-        let least = |of: &[f64]| held.iter().map(|&(s, _)| of[s]).fold(f64::INFINITY, f64::min);
-        let work: f64 = held.iter().map(|&(s, m)| m * (f(s) + b(s))).sum();
-        let to_last_i = held.iter().map(|&(s, m)| m * (f(s) + i(s))).sum::<f64>() + least(&tail);
-        bound.makespan = bound.makespan.max(least(&head) + work.max(to_last_i));
-        bound.span = bound.span.max(work);
+        let least = |whole| least_end(ways.iter().flat_map(|way| jobs(way, rank, whole)).collect());
+        bound.makespan = bound.makespan.max(least(true));
+        bound.span = bound.span.max(least(false));
     }
     bound
 }
 
-/// The micro-batches of each direction: the first of them, and how many.
-fn directions(pipeline: &Pipeline) -> impl Iterator<Item = (u32, u32)> + use<> {
-    let m = pipeline.microbatches;
-    let down = if pipeline.placement == Placement::Bidirectional { m.div_ceil(2) } else { m };
-    [(0, down), (down, m - down)].into_iter().filter(|&(_, count)| count > 0)
+/// What a rank does for one direction: within the whole way, or within the part between its own first and last step.
+fn jobs(way: &Way, rank: u32, whole: bool) -> Vec<Job> {
+    let own = way.steps_of(rank);
+    let (Some(&first), Some(&last)) = (own.first(), own.last()) else { return Vec::new() };
+    let part = if whole { way.whole() } else { way.between(first, last) };
+    let mut jobs = Vec::with_capacity(3 * own.len() * way.units as usize);
+    for &at in own {
+        let step = way.steps[at];
+        let (heads, tails) = (part.before_start(at), part.after(at));
+        jobs.extend((0..way.units).map(|done| Job {
+            head: heads.at(done + 1),
+            seconds: step.share,
+            tail: tails.at(way.units - done),
+        }));
+        if let Some(weights) = step.weights {
+            let heads = if weights.in_pair { heads } else { part.before_end(at) };
+            let job = |done| Job { head: heads.at(done + 1), seconds: weights.share, tail: 0.0 };
+            jobs.extend((0..way.units).map(job));
+        }
+    }
+    jobs
 }
+
+/// The micro-batches of each direction: the first of them, and how many slices of them there are.
+fn directions(pipeline: &Pipeline) -> impl Iterator<Item = (u32, u32)> + use<> {
+    let (m, slices) = (pipeline.microbatches, pipeline.slices);
+    let down = if pipeline.placement == Placement::Bidirectional { m.div_ceil(2) } else { m };
+    [(0, down), (down, m - down)].into_iter().filter(|&(_, count)| count > 0).map(move |(first, n)| (first, n * slices))
+}
+
+#[cfg(test)]
+mod tests;

@@ -22,12 +22,21 @@ pub struct Stand {
 /// What holds a rank up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blocked {
-    /// The action that cannot start.
+    /// The action that cannot start, or whose result cannot be sent.
     pub at: Action,
     /// What it waits for.
-    pub needs: Item,
-    /// The rank that makes it, and where that rank stands; `None` if it stands in no row.
-    pub producer: Option<(usize, Action)>,
+    pub on: On,
+    /// The rank that it waits for, and where that rank stands; `None` if there is none.
+    pub other: Option<(usize, Action)>,
+}
+
+/// What a rank waits for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum On {
+    /// The result of an item.
+    Result(Item),
+    /// That another rank receives the result of an item.
+    Receipt(Item),
 }
 
 impl std::error::Error for Deadlock {}
@@ -71,13 +80,21 @@ impl Stand {
     fn wait(&self) -> String {
         match &self.blocked {
             None => "done".into(),
-            Some(Blocked { needs, producer: Some((rank, _)), .. }) => format!("waits for {needs} of rank {rank}"),
-            Some(Blocked { needs, producer: None, .. }) => format!("waits for {needs}, which stands in no row"),
+            Some(Blocked { on: On::Receipt(item), other, .. }) => {
+                let rank = other.map_or_else(String::new, |(rank, _)| format!(" to rank {rank}"));
+                format!("sends {item}{rank}")
+            }
+            Some(Blocked { on: On::Result(item), other: Some((rank, _)), .. }) => {
+                format!("waits for {item} of rank {rank}")
+            }
+            Some(Blocked { on: On::Result(item), other: None, .. }) => {
+                format!("waits for {item}, which stands in no row")
+            }
         }
     }
 
     fn since(&self, own: usize) -> String {
-        match self.blocked.as_ref().and_then(|blocked| blocked.producer) {
+        match self.blocked.as_ref().and_then(|blocked| blocked.other) {
             Some((rank, _)) if rank == own => "<- it stands later in this row, or in the same pair".into(),
             Some((rank, at)) => format!("<- rank {rank} stands at {at}"),
             None => String::new(),

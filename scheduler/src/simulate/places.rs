@@ -96,6 +96,27 @@ impl Places {
         need.cell / (self.microbatches * self.slices)
     }
 
+    /// How many different results there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_pass.iter().map(Vec::len).sum()
+    }
+
+    /// The number of a result, below [`Places::len`].
+    pub(super) fn number(&self, Need { pass, cell }: Need) -> usize {
+        pass as usize * self.by_pass[0].len() + cell
+    }
+
+    /// What the neighbouring stage makes of a forward or of a gradient of the inputs; `None` at the end of the way.
+    pub(super) fn taker(&self, Need { pass, cell }: Need) -> Option<Need> {
+        let per_stage = self.microbatches * self.slices;
+        let cell = match pass {
+            Pass::Forward => Some(cell + per_stage).filter(|&cell| cell < self.by_pass[0].len()),
+            Pass::Backward => cell.checked_sub(per_stage),
+            Pass::Weight => None,
+        };
+        cell.map(|cell| Need { pass, cell })
+    }
+
     /// What an item makes; `None` if it is not an F, I, W or B of a stage and a micro-batch.
     pub(super) fn made_by(&self, item: Item) -> Option<Need> {
         let (stage, microbatch) = (item.stage? as usize, item.microbatch? as usize);

@@ -19,7 +19,7 @@ fn action(text: &str) -> Action {
 }
 
 /// A schedule from one line per rank.
-fn rows(lines: &[&str]) -> Schedule {
+pub(super) fn rows(lines: &[&str]) -> Schedule {
     let rows = lines.iter().map(|line| line.split_whitespace().map(action).collect()).collect();
     Schedule { name: "test".into(), rows }
 }

@@ -1,0 +1,82 @@
+//! The bound against the best of all orders of small pipelines.
+
+use super::*;
+use crate::brute_force::{Goal, best};
+
+/// A random number generator that is always the same (Knuth, MMIX).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as u32 % sides
+    }
+
+    fn costs(&mut self, stages: u32) -> StageCosts {
+        let same = self.roll(2) == 0;
+        let mut times = |least: u32| {
+            let first = f64::from(least + self.roll(6));
+            (0..stages).map(|_| if same { first } else { f64::from(least + self.roll(6)) }).collect::<Vec<f64>>()
+        };
+        let (f, i, w, mut comm) = (times(1), times(1), times(0), times(0));
+        comm.pop();
+        StageCosts { f, i, w, comm, ..StageCosts::uniform(stages, 1.0, 1.0, 1.0, 0.0) }
+    }
+}
+
+/// Pipelines of at most so many actions that all orders can be tried.
+const PIPELINES: [(Placement, u32, u32, u32); 9] = [
+    (Placement::Chain, 1, 1, 3),
+    (Placement::Chain, 2, 1, 3),
+    (Placement::Chain, 3, 1, 2),
+    (Placement::Loop, 2, 2, 1),
+    (Placement::Loop, 1, 3, 1),
+    (Placement::V, 2, 2, 1),
+    (Placement::V, 3, 2, 1),
+    (Placement::Bidirectional, 2, 2, 2),
+    (Placement::Bidirectional, 3, 2, 2),
+];
+
+/// Larger ones, for actions that run one by one.
+const MORE: [(Placement, u32, u32, u32); 4] = [
+    (Placement::Chain, 3, 1, 3),
+    (Placement::Loop, 2, 2, 2),
+    (Placement::V, 2, 2, 2),
+    (Placement::Bidirectional, 2, 2, 3),
+];
+
+/// How often the bound is met among so many cases.
+fn met(pipelines: &[(Placement, u32, u32, u32)], seed: u64, rounds: u32, pairs: bool) -> (u32, u32) {
+    let mut dice = Dice(seed);
+    let (mut met, mut cases) = (0, 0);
+    for round in 0..rounds {
+        for &(placement, ranks, chunks, microbatches) in pipelines {
+            let pipeline = Pipeline { chunks, ..Pipeline::new(placement, ranks, microbatches) };
+            let mut costs = dice.costs(pipeline.stages());
+            costs.fb = pairs.then(|| f64::from(2 + dice.roll(9)));
+            let fused = round % 2 == 0;
+            let bound = lower_bound(&costs, &pipeline, fused);
+            for (goal, bound) in [(Goal::Makespan, bound.makespan), (Goal::Span, bound.span)] {
+                let best = best(&costs, &pipeline, fused, goal).expect("without limits there is an order");
+                assert!(bound <= best, "{bound} > {best}: {pipeline:?} fused {fused} {costs:?}");
+                met += u32::from(bound == best);
+                cases += 1;
+            }
+        }
+    }
+    (met, cases)
+}
+
+#[test]
+fn it_never_exceeds_the_best_order() {
+    let (small, of_small) = met(&PIPELINES, 1, 12, false);
+    let (large, of_large) = met(&MORE, 2, 4, false);
+    let (met, cases) = (small + large, of_small + of_large);
+    assert!(10 * met > 9 * cases, "met in {met} of {cases}");
+}
+
+#[test]
+fn it_never_exceeds_the_best_order_with_overlapped_pairs() {
+    let (met, cases) = met(&PIPELINES, 3, 8, true);
+    assert!(4 * met > cases, "met in {met} of {cases}");
+}

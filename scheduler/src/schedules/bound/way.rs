@@ -1,0 +1,204 @@
+//! The way of a micro-batch through the stages and back, and what it says of when its steps can be.
+
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+use std::ops::Range;
+
+/// The steps of each micro-batch of one direction: F of every stage, then I of every stage back.
+pub(super) struct Way {
+    pub(super) steps: Vec<Step>,
+    /// How many micro-batches, or slices of them, go this way.
+    pub(super) units: u32,
+    /// For each rank its steps, ascending.
+    by_rank: Vec<Vec<usize>>,
+}
+
+/// A step of the way.
+#[derive(Clone, Copy)]
+pub(super) struct Step {
+    /// When it starts at the earliest.
+    start: f64,
+    /// When it ends at the earliest.
+    end: f64,
+    /// Seconds that it takes of its rank.
+    pub(super) share: f64,
+    /// What follows an I.
+    pub(super) weights: Option<Weights>,
+}
+
+/// The W of a step.
+#[derive(Clone, Copy)]
+pub(super) struct Weights {
+    /// Seconds that it takes of its rank.
+    pub(super) share: f64,
+    /// Whether it may run in one with its I, in an overlapped pair.
+    pub(super) in_pair: bool,
+}
+
+/// The seconds of an overlapped pair that are reckoned for its F and for its B.
+#[derive(Clone, Copy)]
+pub(super) struct Shares {
+    f: f64,
+    b: f64,
+}
+
+impl Shares {
+    /// Of the ways to share out a pair, the one that makes most work of the actions of a rank.
+    pub(super) fn of(costs: &StageCosts, pipeline: &Pipeline, rank: u32) -> Shares {
+        let Some(fb) = costs.fb else { return Shares { f: f64::INFINITY, b: f64::INFINITY } };
+        let last = pipeline.microbatches.saturating_sub(1);
+        let stages: Vec<usize> =
+            [0, last].iter().flat_map(|&mb| pipeline.stages_of(rank, mb)).map(|s| s as usize).collect();
+        let b = |s: usize| costs.i[s] + costs.w[s];
+        let work = |f: f64| stages.iter().map(|&s| costs.f[s].min(f) + b(s).min(fb - f)).sum::<f64>();
+        let corners = stages.iter().flat_map(|&s| [costs.f[s], fb - b(s)]).map(|f| f.clamp(0.0, fb));
+        let f = corners.max_by(|x, y| work(*x).total_cmp(&work(*y))).unwrap_or(fb / 2.0);
+        Shares { f, b: fb - f }
+    }
+}
+
+impl Way {
+    /// The way of micro-batch `first` and its like; `shares` has those of each rank.
+    pub(super) fn of(
+        costs: &StageCosts,
+        pipeline: &Pipeline,
+        fused: bool,
+        shares: &[Shares],
+        first: u32,
+        units: u32,
+    ) -> Way {
+        let pair = costs.fb.unwrap_or(f64::INFINITY);
+        let rank = |stage: usize| pipeline.rank(stage as u32, first) as usize;
+        let forward = |s: usize| {
+            let share = costs.f[s].min(shares[rank(s)].f);
+            (s, costs.f[s].min(pair), share, None)
+        };
+        let backward = |s: usize| {
+            let seconds = if fused { costs.i[s] + costs.w[s] } else { costs.i[s] };
+            let share = seconds.min(shares[rank(s)].b);
+            let weights = Weights { share: costs.w[s].min(shares[rank(s)].b - share), in_pair: costs.fb.is_some() };
+            (s, seconds.min(pair), share, Some(weights).filter(|_| !fused))
+        };
+        let stages = costs.f.len();
+        let mut way = Way { steps: Vec::with_capacity(2 * stages), units, by_rank: vec![Vec::new(); shares.len()] };
+        let mut before: Option<(usize, f64)> = None;
+        for (stage, seconds, share, weights) in (0..stages).map(forward).chain((0..stages).rev().map(backward)) {
+            let hop = |from: usize| if rank(from) == rank(stage) { 0.0 } else { costs.comm[from.min(stage)] };
+            let start = before.map_or(0.0, |(from, end)| end + hop(from));
+            way.by_rank[rank(stage)].push(way.steps.len());
+            way.steps.push(Step { start, end: start + seconds, share, weights });
+            before = Some((stage, start + seconds));
+        }
+        way
+    }
+
+    /// The steps of a rank, ascending.
+    pub(super) fn steps_of(&self, rank: u32) -> &[usize] {
+        &self.by_rank[rank as usize]
+    }
+
+    /// All of it, until nothing is left to do.
+    pub(super) fn whole(&self) -> Part<'_> {
+        Part { way: self, steps: 0..self.steps.len(), whole: true }
+    }
+
+    /// The part from a step to another.
+    pub(super) fn between(&self, first: usize, last: usize) -> Part<'_> {
+        Part { way: self, steps: first..last + 1, whole: false }
+    }
+}
+
+/// Steps of a way, looked at as if there were no others.
+pub(super) struct Part<'a> {
+    way: &'a Way,
+    steps: Range<usize>,
+    /// Whether the W of any rank must be over at the end, not just those of the rank of the last step.
+    whole: bool,
+}
+
+impl Part<'_> {
+    fn step(&self, at: usize) -> &Step {
+        &self.way.steps[at]
+    }
+
+    /// For each rank, its steps in a range.
+    fn groups(&self, range: Range<usize>) -> impl Iterator<Item = &[usize]> {
+        let inside = move |steps: &'_ Vec<usize>| {
+            let first = steps.partition_point(|&at| at < range.start);
+            first..steps.partition_point(|&at| at < range.end)
+        };
+        self.way.by_rank.iter().map(move |steps| &steps[inside(steps)]).filter(|steps| !steps.is_empty())
+    }
+
+    /// Seconds before the n-th start of a step.
+    pub(super) fn before_start(&self, at: usize) -> Envelope {
+        self.before(self.steps.start..at, self.step(at).start)
+    }
+
+    /// Seconds before the n-th end of a step.
+    pub(super) fn before_end(&self, at: usize) -> Envelope {
+        self.before(self.steps.start..at + 1, self.step(at).end)
+    }
+
+    /// Seconds before a time of the way, by what the steps of each rank in a range take: all from one of them on, or it alone.
+    fn before(&self, range: Range<usize>, time: f64) -> Envelope {
+        let origin = self.step(self.steps.start).start;
+        let mut lines = vec![(time - origin, 0.0)];
+        for group in self.groups(range) {
+            let last = group[group.len() - 1];
+            let mut share = 0.0;
+            for &at in group.iter().rev() {
+                let step = self.step(at);
+                share += step.share;
+                lines.push((step.start - origin + time - self.step(last).end, share));
+                lines.push((step.start - origin + time - step.end, step.share));
+            }
+        }
+        Envelope::of(lines)
+    }
+
+    /// Seconds after the end of a step of which n have not ended yet, it among them.
+    pub(super) fn after(&self, at: usize) -> Envelope {
+        let now = self.step(at).end;
+        let last = self.step(self.steps.end - 1);
+        let left = last.weights.filter(|weights| !weights.in_pair).map_or(0.0, |weights| weights.share);
+        let finish = last.end + left;
+        let mut lines = vec![(finish - now, 0.0)];
+        for group in self.groups(at + 1..self.steps.end) {
+            let first = self.step(group[0]).start;
+            let (mut share, mut with_weights) = (0.0, 0.0);
+            for step in group.iter().map(|&at| self.step(at)) {
+                share += step.share;
+                with_weights += step.share + step.weights.map_or(0.0, |weights| weights.share);
+                lines.push((first - now + finish - step.end, share));
+                lines.push((step.start - now + finish - step.end, step.share));
+                if self.whole {
+                    lines.push((first - now, with_weights));
+                }
+            }
+        }
+        Envelope::of(lines)
+    }
+}
+
+/// Seconds as the largest of lines `base + n x slope`, n being a number of micro-batches.
+pub(super) struct Envelope(Vec<(f64, f64)>);
+
+impl Envelope {
+    /// Leaves out the lines that another one is above of for every n.
+    fn of(mut lines: Vec<(f64, f64)>) -> Envelope {
+        lines.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.total_cmp(&a.0)));
+        let mut highest = f64::NEG_INFINITY;
+        lines.retain(|&(base, _)| {
+            let kept = base > highest;
+            highest = highest.max(base);
+            kept
+        });
+        Envelope(lines)
+    }
+
+    /// The seconds of n micro-batches.
+    pub(super) fn at(&self, n: u32) -> f64 {
+        self.0.iter().map(|&(base, slope)| base + f64::from(n) * slope).fold(0.0, f64::max)
+    }
+}

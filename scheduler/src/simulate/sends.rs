@@ -1,0 +1,162 @@
+//! Whether an order can be run by ranks whose sends wait for their receivers.
+
+use super::deadlock::{Blocked, Deadlock, On, Stand};
+use super::places::{Need, Places};
+use super::{SimulateError, simulate};
+use crate::costs::StageCosts;
+use ir::schedule::{Item, Schedule};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// When a rank goes on after it has handed a result to a send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sends {
+    /// At once; what has been sent waits for the receiver. Any order runs that has no cycle of needs.
+    #[default]
+    Async,
+    /// The sends of an action and the receives of the next one start together, as one batch, and the rank goes on when all
+    /// of them are over: `batch_isend_irecv` of PyTorch, `send_forward_recv_backward` and its like of Megatron-LM. A
+    /// message is over once both of its ranks have started it.
+    Batched,
+    /// One thing at a time: before an action its receives, then the action, then its sends, each in the order of its items.
+    /// A send is over when the receiver has come to that very receive.
+    Blocking,
+}
+
+impl fmt::Display for Sends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Sends::Async => "asynchronous",
+            Sends::Batched => "batched",
+            Sends::Blocking => "blocking",
+        })
+    }
+}
+
+/// Whether the rows can be run to their ends in the order given; how long messages take does not matter.
+///
+/// # Errors
+/// As of [`simulate`]; with a [`Deadlock`] where ranks stand that send to each other.
+pub fn can_run(schedule: &Schedule, costs: &StageCosts, sends: Sends) -> Result<(), SimulateError> {
+    simulate(schedule, costs)?;
+    if sends == Sends::Async {
+        return Ok(());
+    }
+    let places = Places::of(schedule, costs.f.len())?;
+    let scripts = (0..schedule.rows.len()).map(|rank| script(schedule, &places, rank, sends)).collect();
+    let mut run =
+        Run { schedule, scripts, next: vec![0; schedule.rows.len()], started: vec![[false; 2]; places.len()] };
+    run.to_the_end();
+    if run.scripts.iter().zip(&run.next).all(|(script, &next)| next == script.len()) {
+        Ok(())
+    } else {
+        Err(run.deadlock().into())
+    }
+}
+
+/// One end of a message.
+#[derive(Clone, Copy)]
+struct End {
+    /// Its number: that of the result it carries.
+    message: usize,
+    receives: bool,
+    /// The rank at the other end.
+    other: usize,
+    /// What makes the result.
+    item: Item,
+    /// The position at which the rank stands meanwhile.
+    at: usize,
+}
+
+/// Ends of messages that a rank starts together; it goes on when all are over.
+type Batch = Vec<End>;
+
+/// What a rank receives and sends, in order.
+fn script(schedule: &Schedule, places: &Places, rank: usize, sends: Sends) -> Vec<Batch> {
+    let mut batches: Vec<Batch> = Vec::new();
+    let mut pending = Batch::new();
+    for (at, action) in schedule.rows[rank].iter().enumerate() {
+        let items = || action.items().filter_map(|item| Some((item, places.made_by(item)?)));
+        let far = |need: Need| places.find(need).filter(|place| place.rank as usize != rank);
+        let received = items().flat_map(|(item, _)| places.needs(item)).flatten().filter_map(|need| {
+            let place = far(need)?;
+            let from = schedule.rows[place.rank as usize][place.position as usize];
+            let item = from.items().find(|&item| places.made_by(item) == Some(need))?;
+            Some(End { message: places.number(need), receives: true, other: place.rank as usize, item, at })
+        });
+        pending.extend(received);
+        batches.extend(batches_of(std::mem::take(&mut pending), sends));
+        let sent = items().filter_map(|(item, made)| {
+            let other = far(places.taker(made)?)?.rank as usize;
+            Some(End { message: places.number(made), receives: false, other, item, at })
+        });
+        pending.extend(sent);
+    }
+    batches.extend(batches_of(pending, sends));
+    batches
+}
+
+/// What lies between two actions: one batch, or one of each message.
+fn batches_of(ends: Batch, sends: Sends) -> Vec<Batch> {
+    match sends {
+        Sends::Blocking => ends.into_iter().map(|end| vec![end]).collect(),
+        _ if ends.is_empty() => Vec::new(),
+        _ => vec![ends],
+    }
+}
+
+struct Run<'a> {
+    schedule: &'a Schedule,
+    scripts: Vec<Vec<Batch>>,
+    /// The batch that each rank stands at.
+    next: Vec<usize>,
+    /// Of each message, whether its sender and its receiver have started it.
+    started: Vec<[bool; 2]>,
+}
+
+impl Run<'_> {
+    fn to_the_end(&mut self) {
+        let mut ready: Vec<usize> = (0..self.scripts.len()).collect();
+        while let Some(rank) = ready.pop() {
+            while let Some(batch) = self.scripts[rank].get(self.next[rank]) {
+                for end in batch {
+                    let started = &mut self.started[end.message][usize::from(end.receives)];
+                    if !std::mem::replace(started, true) {
+                        ready.push(end.other);
+                    }
+                }
+                if batch.iter().any(|end| !self.is_over(end)) {
+                    break;
+                }
+                self.next[rank] += 1;
+            }
+        }
+    }
+
+    fn is_over(&self, end: &End) -> bool {
+        self.started[end.message] == [true, true]
+    }
+
+    /// What a rank waits for first: a receive if there is one, else a send.
+    fn waits_for(&self, rank: usize) -> Option<End> {
+        let batch = self.scripts[rank].get(self.next[rank])?;
+        let open = || batch.iter().filter(|end| !self.is_over(end));
+        open().find(|end| end.receives).or_else(|| open().next()).copied()
+    }
+
+    fn deadlock(&self) -> Deadlock {
+        let stand = |rank: usize| {
+            let row = &self.schedule.rows[rank];
+            let Some(end) = self.waits_for(rank) else { return Stand { done: row.clone(), blocked: None } };
+            let on = if end.receives { On::Result(end.item) } else { On::Receipt(end.item) };
+            let stands_at = |rank: usize| Some(self.schedule.rows[rank][self.waits_for(rank)?.at]);
+            let other = stands_at(end.other).map(|action| (end.other, action));
+            Stand { done: row[..end.at].to_vec(), blocked: Some(Blocked { at: row[end.at], on, other }) }
+        };
+        Deadlock { ranks: (0..self.scripts.len()).map(stand).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests;
