@@ -15,7 +15,11 @@ use std::ops::Range;
 /// is the largest. `--group` sets N (Megatron's `microbatch-group-size-per-virtual-pipeline-stage`), from p to m: larger
 /// groups hide hops, and hold more. A shorter last group must have p micro-batches too, or none would reach the turn.
 ///
-/// TIMELINE
+/// Two ranks, four micro-batches, two chunks, f = i = w = 1:
+/// ```text
+/// rank 0  0F0 0F1 2F0 2F1 0F2 ... 2B0---- 0F3 2B1---- 2F2 0B0---- 2F3 0B1---- ... 2B2---- ... 2B3---- 0B2---- 0B3----
+/// rank 1  ... 1F0 1F1 3F0 3B0---- 3F1 3B1---- 1F2 1B0---- 1F3 1B1---- 3F2 3B2---- 3F3 3B3---- 1B2---- 1B3---- .......
+/// ```
 pub(super) fn interleaved_1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let groups = groups(pipeline)?;
     let Pipeline { ranks, chunks, .. } = *pipeline;

@@ -1,7 +1,8 @@
 //! The known schedules: one file each, pure functions from costs to rows, and the table of them.
 //!
-//! Notation of the formulas: p ranks (r = 0..p), v chunks (stages) per rank, m micro-batches, g of them a group, q slices; f, i, w = seconds of F, I, W of
-//! one stage; c = seconds of a hop. Memory counts forward activations of one stage.
+//! Notation of the formulas: p ranks (r = 0..p), v chunks (stages) per rank, m micro-batches, g of them in a group, q
+//! slices; f, i, w = seconds of F, I, W of one stage and slice, fb of an overlapped pair; c = seconds of a hop. Memory
+//! counts forward activations of one stage and slice.
 
 pub mod bound;
 mod chimera;
@@ -30,7 +31,7 @@ pub struct ScheduleKind {
     pub name: &'static str,
     /// What it does, in one line.
     pub does: &'static str,
-    /// Idle time of a rank in the uniform case, c = 0: makespan less the work of a rank.
+    /// Idle time of a rank in the uniform case, c = 0 and m no less than it takes: makespan less the work of a rank.
     pub bubble: &'static str,
     /// Peak memory of rank r.
     pub memory: &'static str,
@@ -104,8 +105,8 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         name: "interleaved-1f1b",
         does: "1f1b on a loop, groups of g",
         bubble: "(p-1)(f+i+w)",
-        memory: "(v-1)g + 2(p-r)-1",
-        constraint: "none",
+        memory: "(v-1)g+2(p-r)-1",
+        constraint: "m % g: 0 or >= p",
         placement: Placement::Loop,
         chunks: Chunks::From(2),
         choice: Choice::Group,
@@ -148,8 +149,8 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         name: "interleaved-zb",
         does: "interleaved-1f1b, W put off",
         bubble: "(p-1)(f+i-w)",
-        memory: "(v-1)g + p",
-        constraint: "none",
+        memory: "(v-1)g+p",
+        constraint: "m % g: 0 or >= p",
         placement: Placement::Loop,
         chunks: Chunks::From(2),
         choice: Choice::Group,
@@ -157,7 +158,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
     },
     ScheduleKind {
         name: "dualpipe",
-        does: "two chains, F of one beside B of other",
+        does: "two chains, F and B overlapped",
         bubble: "(p/2-1)(fb+i-2w)",
         memory: "p+1",
         constraint: "p, m even, m >= 2p",
@@ -201,9 +202,9 @@ pub const SCHEDULES: &[ScheduleKind] = &[
     },
     ScheduleKind {
         name: "grouped-interleaved",
-        does: "interleaved, less memory",
+        does: "interleaved-1f1b with less memory",
         bubble: "(p-1)(f+i)+(v-1)(p-g)f",
-        memory: "(v-1)g + p-r",
+        memory: "(v-1)g+p-r",
         constraint: "p/2 <= g <= p",
         placement: Placement::Loop,
         chunks: Chunks::From(2),
@@ -212,7 +213,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
     },
     ScheduleKind {
         name: "hanayo",
-        does: "waves to and fro, the first ones first",
+        does: "waves to and fro, first come first",
         bubble: "2(p-1)(i+w) if v=2, m=p",
         memory: "<= 2pv",
         constraint: "v even",
