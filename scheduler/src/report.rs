@@ -7,7 +7,7 @@ use crate::problem::{Backward, Objective};
 use crate::schedules::bound::{Bound, lower_bound};
 use crate::schedules::{ScheduleKind, UnknownSchedule, find, split_backward};
 use crate::simulate::{SimulateError, Timeline, simulate};
-use ir::schedule::{Action, Schedule};
+use ir::schedule::{Action, Kind, Schedule};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
@@ -240,9 +240,14 @@ fn make(
     costs: &StageCosts,
     pipeline: &Pipeline,
 ) -> Result<Schedule, Error> {
-    let made = kind.make(costs, pipeline);
-    let schedule = made.map_err(|why| Error::Constraint { kind: kind.name, why })?;
-    Ok(if request.backward == Backward::Split { split_backward(schedule) } else { schedule })
+    let constraint = |why| Error::Constraint { kind: kind.name, why };
+    let schedule = kind.make(costs, pipeline).map_err(constraint)?;
+    let splits = || schedule.rows.iter().flatten().flat_map(Action::items).any(|item| item.kind == Kind::I);
+    match request.backward {
+        Backward::Split => Ok(split_backward(schedule)),
+        Backward::Fused if splits() => Err(constraint("it splits backwards, which are to be fused".into())),
+        Backward::Fused | Backward::Auto => Ok(schedule),
+    }
 }
 
 /// Where the rows break the memory limit; anything else wrong with them is an error.

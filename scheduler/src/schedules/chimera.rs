@@ -40,7 +40,7 @@ pub(super) fn chimera(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, S
 
 /// Two directions want an even number of what they share.
 pub(super) fn even(what: &str, number: u32) -> Result<(), String> {
-    if number % 2 == 0 {
+    if number.is_multiple_of(2) {
         Ok(())
     } else {
         let near = if number == 1 { "2".into() } else { format!("{} or {}", number - 1, number + 1) };

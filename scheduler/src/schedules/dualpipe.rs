@@ -57,13 +57,23 @@ pub(super) fn enough(ranks: u32, least: u32, microbatches: u32) -> Result<(), St
     }
 }
 
-/// The eight steps of a rank with two phases: phase 0 is that of the stages whose forwards reach it first.
+/// The eight steps of a rank, as in DeepSeek's code. It has two phases, each with its own micro-batches: phase 0 is the
+/// one whose forwards reach the rank first. With P ranks to the turn or the middle, this one at place h of them, and n
+/// micro-batches of each phase:
+/// 1. 2(P-1-h) times F of phase 0;
+/// 2. h+1 times F of phase 0, F of phase 1;
+/// 3. P-1-h times I of phase 1, a W, F of phase 1;
+/// 4. n-2P+h+1 times F of phase 0 over B of phase 1, F of phase 1 over B of phase 0;
+/// 5. P-1-h times B of phase 1, F of phase 1 over B of phase 0;
+/// 6. h+1 times a backward of phase 1, then of phase 0: B in the first half of these, I in the second;
+/// 7. P-1-h times a W, I of phase 0;
+/// 8. h+1 times a W.
 pub(super) struct Steps<Make> {
-    /// How many ranks a micro-batch passes to the turn, or to the middle.
+    /// P.
     length: u32,
-    /// This rank's place among them.
+    /// h.
     place: u32,
-    /// Micro-batches of each phase.
+    /// n.
     microbatches: u32,
     /// The item of a kind and phase, for the k-th micro-batch of the phase.
     make: Make,

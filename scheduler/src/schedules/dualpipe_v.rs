@@ -6,8 +6,8 @@ use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::{Item, Schedule};
 
-/// DualPipeV (DeepSeek's published code; the "cut-in-half" of DualPipe): DualPipe's steps on a V, half the ranks and one
-/// copy of the parameters. Phase 0 is a rank's way down, phase 1 its way up. Every rank holds 2p + 1 activations.
+/// DualPipeV (DeepSeek's published code; the "cut-in-half" of DualPipe): DualPipe's steps on a V, half the ranks and
+/// one copy of the parameters. Phase 0 is a rank's way down, phase 1 its way up. Every rank holds 2p + 1 activations.
 ///
 /// Two ranks, four micro-batches, f = i = w = 1:
 /// ```text

@@ -10,9 +10,9 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 ///
 /// a rank takes the first of the micro-batches that wait for it; at most 2p micro-batches are on their way.
 ///
-/// It is played in slots as the paper counts them, F one and B two, so that it does not depend on costs. A micro-batch on
-/// its way waits for nothing but its next rank, which is not idle meanwhile: no order of this rule can deadlock. A rank
-/// holds at most 2pv activations, with m = p micro-batches pv.
+/// It is played in slots as the paper counts them, F one and B two, so that it does not depend on costs. A micro-batch
+/// on its way waits for nothing but its next rank, which is not idle meanwhile: no order of this rule can deadlock. A
+/// rank holds at most 2pv activations, with m = p micro-batches pv.
 ///
 /// Two ranks, three micro-batches, one wave, f = i = w = 1:
 /// ```text
@@ -21,7 +21,7 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 /// ```
 pub(super) fn hanayo(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
-    if chunks % 2 == 1 {
+    if !chunks.is_multiple_of(2) {
         let (less, more) = (chunks - 1, chunks + 1);
         return Err(format!("a wave is 2 chunks per rank: {less} or {more} chunks would do, not {chunks}"));
     }

@@ -11,9 +11,9 @@ use std::ops::Range;
 /// order of micro-batches, chunks reversed. Rank r starts with `warm = 2(p-1-r) + (v-1)N` forwards, then alternates one
 /// forward and one backward. The bubble of 1F1B at 1/v of the length, for (v-1)N activations more.
 ///
-/// N is p where p divides m; else, as in PyTorch, the m micro-batches make floor(m/p) groups, here as even as can be, and N
-/// is the largest. `--group` sets N (Megatron's `microbatch-group-size-per-virtual-pipeline-stage`), from p to m: larger
-/// groups hide hops, and hold more. A shorter last group must have p micro-batches too, or none would reach the turn.
+/// N is p where p divides m; else, as in PyTorch, the m micro-batches make floor(m/p) groups, here as even as can be,
+/// and N is the largest. `--group` sets N (Megatron's `microbatch-group-size-per-virtual-pipeline-stage`), from p to m:
+/// larger groups hide hops, and hold more. With a last group of fewer than p micro-batches the rows could deadlock.
 ///
 /// Two ranks, four micro-batches, two chunks, f = i = w = 1:
 /// ```text

@@ -6,9 +6,9 @@ use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::{Kind, Schedule};
 
-/// Interleaved zero bubble (PyTorch's `ScheduleInterleavedZeroBubble`, after arXiv 2401.10241): the chunks and groups of
-/// interleaved 1F1B, the split backward of ZB-H1. Rank r starts with `warm = (v-1)N + p-1-r` forwards and puts its W off
-/// until it has run r of its I. ZB-H1's bubble at 1/v of the length; with N = p every rank holds pv activations.
+/// Interleaved zero bubble (PyTorch's `ScheduleInterleavedZeroBubble`, after arXiv 2401.10241): the chunks and groups
+/// of interleaved 1F1B, the split backward of ZB-H1. Rank r starts with `warm = (v-1)N + p-1-r` forwards and puts its W
+/// off until it has run r of its I. ZB-H1's bubble at 1/v of the length; with N = p every rank holds pv activations.
 ///
 /// Two ranks, four micro-batches, two chunks, f = i = w = 1:
 /// ```text
