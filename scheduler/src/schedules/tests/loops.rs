@@ -21,6 +21,24 @@ fn fused_loops_have_the_bubble_of_the_table() {
     }
 }
 
+/// With so many micro-batches that the first is back before the last has left, a hop is paid for while the pipeline
+/// fills and drains alone; with p of them at every hop.
+#[test]
+fn looped_bfs_hides_hops() {
+    for (p, m, v) in chunked().filter(|&(p, m, _)| m >= p) {
+        for (f, i, w) in COSTS {
+            let comm = f / 4.0;
+            let hidden = f64::from(m) * f >= f64::from(p) * (f + comm);
+            if hidden || m == p {
+                let hops = if hidden || p == 1 { p - 1 } else { p * v - 1 };
+                let expected = f64::from(m * v + p - 1) * (f + i + w) + 2.0 * f64::from(hops) * comm;
+                let makespan = Case::new("looped-bfs", p, Some(v), m).time((f, i, w), comm).makespan;
+                assert_eq!(makespan, expected, "p={p} m={m} v={v} c={comm}");
+            }
+        }
+    }
+}
+
 #[test]
 fn interleaved_zb_has_the_bubble_of_the_table() {
     for (p, m, v) in chunked().filter(|&(p, m, _)| m >= p) {
