@@ -9,7 +9,7 @@ use crate::problem::{Backward, Objective, Problem};
 use crate::schedules::bound::{Bound, lower_bound};
 use crate::schedules::{ScheduleKind, UnknownSchedule, find, split_backward};
 use crate::simulate::{Sends, SimulateError, Timeline, can_run, simulate};
-use ir::schedule::{Action, Schedule};
+use ir::schedule::{Action, Kind, Schedule};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
@@ -313,9 +313,16 @@ fn make(
             }
         });
     }
-    let made = kind.make(problem.costs, problem.pipeline);
-    let schedule = made.map_err(|why| Error::Constraint { kind: kind.name, why })?;
-    let schedule = if request.backward == Backward::Split { split_backward(schedule) } else { schedule };
+    let constraint = |why| Error::Constraint { kind: kind.name, why };
+    let schedule = kind.make(problem.costs, problem.pipeline).map_err(constraint)?;
+    let splits = || schedule.rows.iter().flatten().flat_map(Action::items).any(|item| item.kind == Kind::I);
+    let schedule = match request.backward {
+        Backward::Split => split_backward(schedule),
+        Backward::Fused if splits() => {
+            return Err(constraint("it splits backwards, which are to be fused".into()));
+        }
+        Backward::Fused | Backward::Auto => schedule,
+    };
     Ok(Made { schedule, engine: "rule", bound: None, optimal: false, deterministic: true })
 }
 

@@ -9,7 +9,8 @@ use serde_json::json;
 
 /// List the pipeline schedules, with their bubble, memory and constraints
 ///
-/// p ranks, m micro-batches, rank r; f, i, w are the times of F, I, W; memory counts forward activations of one stage.
+/// p ranks, rank r, v stages on each, m micro-batches, groups of g (--group), q slices (--slices); f, i, w, fb are the times
+/// of F, I, W and of an overlapped F and B, of one stage and slice; memory counts forward activations of these.
 #[derive(Args)]
 pub(super) struct Schedules {
     /// How the answer is printed

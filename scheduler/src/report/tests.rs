@@ -95,6 +95,8 @@ fn what_cannot_be_is_said() {
     let group = ScheduleRequest { group: Some(4), ..good.clone() };
     let has = "it has no groups: interleaved-1f1b, interleaved-zb, grouped-interleaved have them";
     assert_eq!(message(group), format!("`1f1b` cannot be had: {has}"));
+    let fused = ScheduleRequest { kind: "zb-h1".into(), backward: Backward::Fused, ..good.clone() };
+    assert_eq!(message(fused), "`zb-h1` cannot be had: it splits backwards, which are to be fused");
     let no_slices = ScheduleRequest { slices: Some(0), kind: "seq1f1b".into(), ..good.clone() };
     assert_eq!(message(no_slices), "`slices` is 0, but must be 1 or more");
     let vast = ScheduleRequest { microbatches: u32::MAX, ..good.clone() };

@@ -10,7 +10,13 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 /// direction runs its F of stage k at 2j + k and its B at 2j + 2p-1 - k, and no two actions of a rank meet. More
 /// micro-batches are units one after the other, the last one shorter if need be.
 ///
-/// TIMELINE
+/// Four ranks, four micro-batches, f = i = w = 1:
+/// ```text
+/// rank 0  0F0 0F1 ... 3F2 3B2---- 3F3 3B3---- ... 0B0---- ....... 0B1----
+/// rank 1  ... 1F0 2F2 1F1 2F3 ... 2B2---- 1B0---- 2B3---- 1B1---- .......
+/// rank 2  ... 1F2 2F0 1F3 2F1 ... 2B0---- 1B2---- 2B1---- 1B3---- .......
+/// rank 3  0F2 0F3 ... 3F0 3B0---- 3F1 3B1---- ... 0B2---- ....... 0B3----
+/// ```
 pub(super) fn chimera(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
     even("ranks", ranks)?;
@@ -34,7 +40,7 @@ pub(super) fn chimera(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, S
 
 /// Two directions want an even number of what they share.
 pub(super) fn even(what: &str, number: u32) -> Result<(), String> {
-    if number % 2 == 0 {
+    if number.is_multiple_of(2) {
         Ok(())
     } else {
         let near = if number == 1 { "2".into() } else { format!("{} or {}", number - 1, number + 1) };

@@ -11,7 +11,24 @@ use std::collections::VecDeque;
 /// over the same ranks, each with its own copy of the parameters; forwards of one direction overlap backwards of the
 /// other, `(a|b)`. Every rank holds p + 1 activations.
 ///
-/// TIMELINE
+/// Four ranks, eight micro-batches, f = i = w = 1:
+/// ```text
+/// time 0 to 10
+/// rank 0  0F0------ 0F1------ 0F2------ 3F4------ 3I4------ 3W4------ 3F5------ (0F3|3B5)--------------------
+/// rank 1  ......... 1F0------ 2F4------ 1F1------ 2F5------ 1F2------ 2B4---------------- (2F6|1B0)-----------
+/// rank 2  ......... 1F4------ 2F0------ 1F5------ 2F1------ 1F6------ 2B0---------------- (2F2|1B4)-----------
+/// rank 3  0F4------ 0F5------ 0F6------ 3F0------ 3I0------ 3W0------ 3F1------ (0F7|3B1)--------------------
+/// time 10 to 20
+/// rank 0  ......... (3F6|0B0)-------------------- 3B6---------------- ......... (3F7|0B1)--------------------
+/// rank 1  --------- (1F3|2B5)-------------------- (2F7|1B1)-------------------- 2B6---------------- 1B2-------
+/// rank 2  --------- (1F7|2B1)-------------------- (2F3|1B5)-------------------- 2B2---------------- 1B6-------
+/// rank 3  ......... (3F2|0B4)-------------------- 3B2---------------- ......... (3F3|0B5)--------------------
+/// time 20 to 26
+/// rank 0  3B7---------------- 0I2------ 0W2------ 0I3------ 0W3------
+/// rank 1  --------- ......... 2I7------ 1I3------ 2W7------ 1W3------
+/// rank 2  --------- ......... 2I3------ 1I7------ 2W3------ 1W7------
+/// rank 3  3B3---------------- 0I6------ 0W6------ 0I7------ 0W7------
+/// ```
 pub(super) fn dualpipe(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
     even("ranks", ranks)?;
@@ -40,13 +57,23 @@ pub(super) fn enough(ranks: u32, least: u32, microbatches: u32) -> Result<(), St
     }
 }
 
-/// The eight steps of a rank with two phases: phase 0 is that of the stages whose forwards reach it first.
+/// The eight steps of a rank, as in DeepSeek's code. It has two phases, each with its own micro-batches: phase 0 is the
+/// one whose forwards reach the rank first. With P ranks to the turn or the middle, this one at place h of them, and n
+/// micro-batches of each phase:
+/// 1. 2(P-1-h) times F of phase 0;
+/// 2. h+1 times F of phase 0, F of phase 1;
+/// 3. P-1-h times I of phase 1, a W, F of phase 1;
+/// 4. n-2P+h+1 times F of phase 0 over B of phase 1, F of phase 1 over B of phase 0;
+/// 5. P-1-h times B of phase 1, F of phase 1 over B of phase 0;
+/// 6. h+1 times a backward of phase 1, then of phase 0: B in the first half of these, I in the second;
+/// 7. P-1-h times a W, I of phase 0;
+/// 8. h+1 times a W.
 pub(super) struct Steps<Make> {
-    /// How many ranks a micro-batch passes to the turn, or to the middle.
+    /// P.
     length: u32,
-    /// This rank's place among them.
+    /// h.
     place: u32,
-    /// Micro-batches of each phase.
+    /// n.
     microbatches: u32,
     /// The item of a kind and phase, for the k-th micro-batch of the phase.
     make: Make,

@@ -9,7 +9,12 @@ use ir::schedule::Schedule;
 /// message and an action run side by side. Hops up to c = f are paid for once each way, as in GPipe; rank r holds
 /// min(2(p-r)-1, m) activations.
 ///
-/// TIMELINE
+/// Three ranks, four micro-batches, f = i = w = 1:
+/// ```text
+/// rank 0  F0 F1 F2 F3 ........ B0--- .. B1--- .. B2--- .. B3---
+/// rank 1  .. F0 F1 F2 .. B0--- F3 B1--- .. B2--- .. B3--- .....
+/// rank 2  ..... F0 B0--- F1 B1--- F2 B2--- F3 B3--- ...........
+/// ```
 pub(super) fn eager_1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
     let rows = (0..ranks).map(|rank| alternating(rank, 2 * (ranks - 1 - rank), microbatches)).collect();

@@ -7,11 +7,15 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 
 /// Grouped interleaved (GIS of PipeOffload, arXiv 2503.01328): interleaved 1F1B built from a block that repeats. In
 /// slots of one action, f = i = w, a block runs g micro-batches through the v chunks of a rank, one per 3 slots: F of
-/// chunk a and j-th micro-batch on rank r at 3(ga + j) + r, I of chunk v-1-a at 3(g(v-1) + ga + j) + r + 3(p-1-r) + 1, W
-/// at once behind it. Blocks follow each other every 3gv slots; a row is what falls on its rank, in order of slots.
-/// A rank's backwards follow its forwards sooner than in interleaved 1F1B, so that rank 0 holds about gv activations.
+/// chunk a and j-th micro-batch on rank r at 3(ga + j) + r, I of chunk v-1-a at 3(g(v-1) + ga + j) + r + 3(p-1-r) + 1,
+/// W at once behind it. Blocks follow each other every 3gv slots; a row is what falls on its rank, in order of slots. A
+/// rank's backwards follow its forwards sooner than in interleaved 1F1B, so that rank 0 holds about gv activations.
 ///
-/// TIMELINE
+/// Two ranks, four micro-batches, two chunks, f = i = w = 1:
+/// ```text
+/// rank 0  0F0 0F1 2F0 2F1 ... 2I0 2W0 0F2 2I1 2W1 0F3 0I0 0W0 2F2 0I1 0W1 2F3 2I2 2W2 ... 2I3 2W3 0I2 0W2 0I3 0W3
+/// rank 1  ... 1F0 1F1 3F0 3I0 3W0 3F1 3I1 3W1 1F2 1I0 1W0 1F3 1I1 1W1 3F2 3I2 3W2 3F3 3I3 3W3 1I2 1W2 1I3 1W3 ...
+/// ```
 pub(super) fn grouped_interleaved(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
     let least = ranks.div_ceil(2);

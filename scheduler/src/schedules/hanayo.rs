@@ -10,14 +10,18 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 ///
 /// a rank takes the first of the micro-batches that wait for it; at most 2p micro-batches are on their way.
 ///
-/// It is played in slots as the paper counts them, F one and B two, so that it does not depend on costs. A micro-batch on
-/// its way waits for nothing but its next rank, which is not idle meanwhile: no order of this rule can deadlock. A rank
-/// holds at most 2pv activations, with m = p micro-batches pv.
+/// It is played in slots as the paper counts them, F one and B two, so that it does not depend on costs. A micro-batch
+/// on its way waits for nothing but its next rank, which is not idle meanwhile: no order of this rule can deadlock. A
+/// rank holds at most 2pv activations, with m = p micro-batches pv.
 ///
-/// TIMELINE
+/// Two ranks, three micro-batches, one wave, f = i = w = 1:
+/// ```text
+/// rank 0  0F0 0F1 0F2 3F0 3B0---- 3F1 3B1---- ... 0B0---- ....... 0B1---- 3F2 3B2---- ............... 0B2----
+/// rank 1  ... 1F0 2F0 1F1 2F1 1F2 2B0---- 1B0---- 2B1---- 1B1---- 2F2 ............... 2B2---- 1B2---- .......
+/// ```
 pub(super) fn hanayo(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
-    if chunks % 2 == 1 {
+    if !chunks.is_multiple_of(2) {
         let (less, more) = (chunks - 1, chunks + 1);
         return Err(format!("a wave is 2 chunks per rank: {less} or {more} chunks would do, not {chunks}"));
     }

@@ -11,11 +11,15 @@ use std::ops::Range;
 /// order of micro-batches, chunks reversed. Rank r starts with `warm = 2(p-1-r) + (v-1)N` forwards, then alternates one
 /// forward and one backward. The bubble of 1F1B at 1/v of the length, for (v-1)N activations more.
 ///
-/// N is p where p divides m; else, as in PyTorch, the m micro-batches make floor(m/p) groups, here as even as can be, and N
-/// is the largest. `--group` sets N (Megatron's `microbatch-group-size-per-virtual-pipeline-stage`), from p to m: larger
-/// groups hide hops, and hold more. A shorter last group must have p micro-batches too, or none would reach the turn.
+/// N is p where p divides m; else, as in PyTorch, the m micro-batches make floor(m/p) groups, here as even as can be,
+/// and N is the largest. `--group` sets N (Megatron's `microbatch-group-size-per-virtual-pipeline-stage`), from p to m:
+/// larger groups hide hops, and hold more. With a last group of fewer than p micro-batches the rows could deadlock.
 ///
-/// TIMELINE
+/// Two ranks, four micro-batches, two chunks, f = i = w = 1:
+/// ```text
+/// rank 0  0F0 0F1 2F0 2F1 0F2 ... 2B0---- 0F3 2B1---- 2F2 0B0---- 2F3 0B1---- ... 2B2---- ... 2B3---- 0B2---- 0B3----
+/// rank 1  ... 1F0 1F1 3F0 3B0---- 3F1 3B1---- 1F2 1B0---- 1F3 1B1---- 3F2 3B2---- 3F3 3B3---- 1B2---- 1B3---- .......
+/// ```
 pub(super) fn interleaved_1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let groups = groups(pipeline)?;
     let Pipeline { ranks, chunks, .. } = *pipeline;

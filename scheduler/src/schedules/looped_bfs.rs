@@ -9,7 +9,11 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 /// next one, then all backwards, chunks and micro-batches descending. The bubble of interleaved 1F1B, and hops are paid
 /// for once each way, but a rank holds all mv activations. A rank needs the parameters of one chunk at a time.
 ///
-/// TIMELINE
+/// Two ranks, four micro-batches, two chunks, f = i = w = 1:
+/// ```text
+/// rank 0  0F0 0F1 0F2 0F3 2F0 2F1 2F2 2F3 ........... 2B3---- 2B2---- 2B1---- 2B0---- 0B3---- 0B2---- 0B1---- 0B0----
+/// rank 1  ... 1F0 1F1 1F2 1F3 3F0 3F1 3F2 3F3 3B3---- 3B2---- 3B1---- 3B0---- 1B3---- 1B2---- 1B1---- 1B0---- .......
+/// ```
 pub(super) fn looped_bfs(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
     let all = |kind, rank| {

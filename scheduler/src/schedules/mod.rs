@@ -1,7 +1,8 @@
 //! The known schedules: one file each, pure functions from costs to rows, and the table of them.
 //!
-//! Notation of the formulas: p ranks (r = 0..p), v chunks (stages) per rank, m micro-batches, g of them a group, q slices; f, i,
-//! w = seconds of F, I, W of one stage; fb of an overlapped pair; c of a hop. Memory counts forward activations of one stage.
+//! Notation of the formulas: p ranks (r = 0..p), v chunks (stages) per rank, m micro-batches, g of them in a group, q
+//! slices; f, i, w = seconds of F, I, W of one stage and slice, fb of an overlapped pair; c = seconds of a hop. Memory
+//! counts forward activations of one stage and slice.
 
 pub mod bound;
 mod chimera;
@@ -40,7 +41,7 @@ pub struct ScheduleKind {
     pub name: &'static str,
     /// What it does, in one line.
     pub does: &'static str,
-    /// Idle time of a rank in the uniform case, c = 0: makespan less the work of a rank.
+    /// Idle time of a rank in the uniform case, c = 0 and m no less than it takes: makespan less the work of a rank.
     pub bubble: &'static str,
     /// Peak memory of rank r.
     pub memory: &'static str,

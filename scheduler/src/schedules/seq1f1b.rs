@@ -9,7 +9,12 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 /// those behind it in a backward, so that forwards ascend and backwards descend. Rank r starts with
 /// `warm = p-r-2+q` slices, then alternates. 1F1B's bubble at 1/q of the length; rank r holds p-r-1+q slices.
 ///
-/// TIMELINE
+/// Three ranks, two micro-batches of two slices, f = i = w = 1:
+/// ```text
+/// rank 0  F0:0 F0:1 F1:0 F1:1 ................... B0:1----- .... B0:0----- .... B1:1----- B1:0-----
+/// rank 1  .... F0:0 F0:1 F1:0 ......... B0:1----- F1:1 B0:0----- .... B1:1----- B1:0----- .........
+/// rank 2  ......... F0:0 F0:1 B0:1----- F1:0 B0:0----- F1:1 B1:1----- B1:0----- ...................
+/// ```
 pub(super) fn seq1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let Pipeline { ranks, microbatches, slices, .. } = *pipeline;
     let all = microbatches * slices;

@@ -88,8 +88,8 @@ fn every_rule_passes_the_checker_fused_and_split() {
             let case = Case::new(name, p, None, m);
             let fits = match name {
                 "zb-h2" => m >= 2 * p - 1,
-                "chimera" => p % 2 == 0 && m % 2 == 0,
-                "dualpipe" => p % 2 == 0 && m % 2 == 0 && m >= 2 * p,
+                "chimera" => p.is_multiple_of(2) && m.is_multiple_of(2),
+                "dualpipe" => p.is_multiple_of(2) && m.is_multiple_of(2) && m >= 2 * p,
                 "dualpipe-v" => m >= 2 * p,
                 _ => true,
             };
@@ -115,7 +115,7 @@ fn more_chunks_groups_and_slices_pass_the_checker() {
             cases.extend(
                 ["interleaved-1f1b", "interleaved-zb", "looped-bfs"].map(|name| Case::new(name, p, Some(v), m)),
             );
-            let groups = (p.min(m)..=m).filter(|g| m % g == 0 || m % g >= p);
+            let groups = (p.min(m)..=m).filter(|g| m.is_multiple_of(*g) || m % g >= p);
             let grouped = ["interleaved-1f1b", "interleaved-zb"].map(|name| Case::new(name, p, Some(v), m));
             cases.extend(groups.flat_map(|g| grouped.map(|case| case.group(g))));
             cases.extend((p.div_ceil(2)..=p).map(|g| Case::new("grouped-interleaved", p, Some(v), m).group(g)));

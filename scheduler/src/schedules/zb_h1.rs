@@ -9,7 +9,12 @@ use ir::schedule::{Action, Kind, Schedule};
 /// I, and runs the last r in what was its bubble. One third of 1F1B's bubble at f = i = w; every rank holds min(p, m)
 /// activations.
 ///
-/// TIMELINE
+/// Three ranks, four micro-batches, f = i = w = 1:
+/// ```text
+/// rank 0  F0 F1 F2 ..... I0 W0 F3 I1 W1 I2 W2 I3 W3
+/// rank 1  .. F0 F1 .. I0 F2 I1 W0 F3 I2 W1 I3 W2 W3
+/// rank 2  ..... F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3
+/// ```
 pub(super) fn zb_h1(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
     let rows = (0..ranks).map(|rank| put_off(rank, ranks - 1 - rank, rank, microbatches)).collect();

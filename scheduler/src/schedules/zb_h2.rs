@@ -9,7 +9,12 @@ use ir::schedule::Schedule;
 /// on rank r. No rank idles between its first and its last action at f = i = w: the rows are parallelograms. Every rank
 /// holds 2p-1 activations.
 ///
-/// TIMELINE
+/// Three ranks, five micro-batches, f = i = w = 1:
+/// ```text
+/// rank 0  F0 F1 F2 F3 F4 I0 W0 I1 W1 I2 W2 I3 W3 I4 W4 .....
+/// rank 1  .. F0 F1 F2 I0 F3 I1 F4 I2 W0 I3 W1 I4 W2 W3 W4 ..
+/// rank 2  ..... F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 W0 W1 W2 W3 W4
+/// ```
 pub(super) fn zb_h2(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
     let least = 2 * ranks - 1;
