@@ -102,7 +102,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
     ScheduleKind {
         name: "v-half",
         does: "a V of two chunks with half of the memory of 1f1b",
-        bubble: "about 3p/2 chunk actions where f = i = w",
+        bubble: "at most 3p actions of a chunk where f = i = w",
         memory: "2 floor((p+2)/2) chunks",
         constraint: "none",
         placement: Placement::V,
@@ -112,7 +112,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
     ScheduleKind {
         name: "v-min",
         does: "a V of two chunks with a third of the memory of 1f1b",
-        bubble: "about 2p chunk actions where f = i = w; more with m where they differ",
+        bubble: "at most 4p actions of a chunk where f = i = w; grows with m where not",
         memory: "2 floor((p+4)/3) chunks",
         constraint: "none",
         placement: Placement::V,
@@ -122,8 +122,8 @@ pub const SCHEDULES: &[ScheduleKind] = &[
     ScheduleKind {
         name: "1f1b-v",
         does: "a V of two chunks with whole backwards and less memory than 1f1b",
-        bubble: "about 2p chunk actions where f = i = w",
-        memory: "about 4p/3 chunks",
+        bubble: "about 4p actions of a chunk where f = i = w",
+        memory: "2 floor((2p+3)/3) chunks",
         constraint: "none",
         placement: Placement::V,
         chunks: Chunks::Just(2),
