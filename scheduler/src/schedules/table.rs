@@ -200,7 +200,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
     ScheduleKind {
         name: "v-half",
         does: "a V with half of 1f1b's memory",
-        bubble: "about 1.5p(f+i+w)/3",
+        bubble: "<= 3p f if f=i=w",
         memory: "2 floor((p+2)/2)",
         constraint: "none",
         placement: Placement::V,
@@ -211,7 +211,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
     ScheduleKind {
         name: "v-min",
         does: "a V with a third of 1f1b's memory",
-        bubble: "about 2p(f+i+w)/3",
+        bubble: "<= 4p f if f=i=w",
         memory: "2 floor((p+4)/3)",
         constraint: "none",
         placement: Placement::V,
@@ -222,8 +222,8 @@ pub const SCHEDULES: &[ScheduleKind] = &[
     ScheduleKind {
         name: "1f1b-v",
         does: "a V, whole backwards, less memory",
-        bubble: "about 2p(f+i+w)/3",
-        memory: "about 4p/3",
+        bubble: "about 4p f if f=i=w",
+        memory: "2 floor((2p+3)/3)",
         constraint: "none",
         placement: Placement::V,
         chunks: Chunks::Just(2),

@@ -13,7 +13,7 @@ use ir::schedule::Schedule;
 ///
 /// Two ranks, three micro-batches; stages 0 and 3 on rank 0:
 /// ```text
-/// rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 0I0 3I1 3W1 3F2 0W0 3I2 0I1 3W2 0I2 0W1 0W2
+/// rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 0I0 3I1 3W1 3F2 3I2 0I1 3W2 0I2 0W0 0W1 0W2
 /// rank 1  1F0 2F0 1F1 2F1 2I0 2W0 1I0 1W0 1F2 2F2 2I1 1I1 2I2 1I2 2W1 2W2 1W1 1W2
 /// ```
 pub(super) fn v_half(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {

@@ -22,21 +22,13 @@ use std::collections::HashSet;
 ///
 /// Two ranks, three micro-batches, f = i = w; stages 0 and 3 on rank 0:
 /// ```text
-/// rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 0I0 3W1 3F2 3I2 0I1 0W0 0I2 3W2 0W1 0W2
-/// rank 1  1F0 2F0 1F1 2F1 2I0 2W0 1I0 1F2 1W0 2F2 2I1 1I1 2I2 1I2 2W1 2W2 1W1 1W2
+/// rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 0I1 3W2 0I2 0W1 0W2
+/// rank 1  1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 1I1 2I2 1I2 2W1 1W1 2W2 1W2
 /// ```
 pub(super) fn v_auto(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let v = V::new(costs, pipeline)?;
-    let (mut least, mut best) = v.best();
-    for block in blocks(v.ranks) {
-        if let Some(rows) = rows(&block, v.microbatches, v.chunks())
-            && v.allows(&rows)
-            && let Some(span) = v.span(&rows)
-            && (span < least - v.epsilon)
-        {
-            (least, best) = (span, rows);
-        }
-    }
+    let (span, greedy) = v.best();
+    let best = v.best_of_blocks().filter(|(least, _)| *least <= span + v.epsilon).map_or(greedy, |(_, rows)| rows);
     Ok(block::schedule("v-auto", &best, false))
 }
 
@@ -138,6 +130,32 @@ fn keep(row: &mut Row, microbatches: usize) {
 }
 
 impl V<'_> {
+    /// The rows of the block of the least span, and that span; `None` if none fits.
+    ///
+    /// Past 2p micro-batches each more takes a rank at least the time of its passes. So all blocks are tried with 2p, and
+    /// in the order of their spans with all, until the rest cannot be better.
+    fn best_of_blocks(&self) -> Option<(f64, Vec<Row>)> {
+        let few = self.microbatches.min(2 * self.ranks);
+        let span = |block: Block| Some((self.span(&rows(&block, few, self.chunks())?)?, block));
+        let mut tried: Vec<(f64, Block)> = blocks(self.ranks).filter_map(span).collect();
+        tried.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let work = |rank| Pass::ALL.iter().map(|&pass| self.seconds(rank, pass)).sum::<f64>();
+        let least_more = (self.microbatches - few) as f64 * (0..self.ranks).map(work).fold(0.0, f64::max);
+        let mut best: Option<(f64, Vec<Row>)> = None;
+        for (span, block) in tried {
+            if best.as_ref().is_some_and(|(least, _)| span + least_more >= least - self.epsilon) {
+                break;
+            }
+            if let Some(rows) = rows(&block, self.microbatches, self.chunks()).filter(|rows| self.allows(rows))
+                && let Some(span) = self.span(&rows)
+                && best.as_ref().is_none_or(|(least, _)| span < least - self.epsilon)
+            {
+                best = Some((span, rows));
+            }
+        }
+        best
+    }
+
     /// How many chunk activations the roomiest rank may hold, 2p at most.
     fn chunks(&self) -> i32 {
         let of = |rank: usize| {

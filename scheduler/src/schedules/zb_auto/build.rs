@@ -86,7 +86,8 @@ impl Build<'_> {
             backward = end.max(arrival) + self.costs.i[stage];
         }
         for stage in 1..=last {
-            if 1 + extra[stage] < self.microbatches {
+            let all = extra[stage].min(extra[stage - 1]) + 1 == self.microbatches;
+            if !all {
                 extra[stage] = extra[stage].min(extra[stage - 1].saturating_sub(1));
             }
         }
