@@ -11,7 +11,15 @@ fn run(costs: &StageCosts, pipeline: &Pipeline, objective: Objective, work: u64)
     let bound = crate::optimal::bound::of(&problem, &instance, 1e9);
     let log = |line: &str| eprintln!("{line}");
     let budget = Budget { work, deadline: None };
-    Periodic.search(&Task { problem: &problem, instance: &instance, best: None, bound, tolerance: 1e-9, budget, log: &log })
+    Periodic.search(&Task {
+        problem: &problem,
+        instance: &instance,
+        best: None,
+        bound,
+        tolerance: 1e-9,
+        budget,
+        log: &log,
+    })
 }
 
 #[test]
