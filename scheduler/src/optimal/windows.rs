@@ -176,8 +176,8 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The latest end on a rank. Where two chains meet a rank starts no later than the first of either, and no rank
-    /// later than the target: each shares its first micro-batch with every other.
+    /// The latest end on a rank. It starts no later than any of its first, and no rank later than the target: the first
+    /// micro-batch goes through all ranks and back to the one that starts at 0.
     fn deadline(&self, rank: usize) -> i64 {
         let origin = match &self.shop.origin[rank] {
             Origin::At(moment) => *moment,

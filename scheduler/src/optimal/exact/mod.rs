@@ -28,9 +28,19 @@ impl Engine for Exact {
     fn search(&self, task: &Task) -> Found {
         let most = task.best.map_or_else(|| all_in_a_row(task.instance), |best| best.value);
         let shop = Shop::new(task.problem, task.instance, most);
-        let mut search = Search::new(task, &shop);
-        search.run();
-        Found { better: search.better, bound: search.low as f64 * shop.unit }
+        let mut orders = Search::new(task, &shop);
+        orders.run();
+        if shop.origin == shop.late().origin {
+            return Found { bound: orders.low as f64 * shop.unit, better: orders.better };
+        }
+        // Orders were sought of ranks that do not wait; the bound must hold for all.
+        let late = shop.late();
+        let known = Task { best: orders.better.as_ref().or(task.best), budget: orders.budget, ..*task };
+        let mut bound = Search::new(&known, &late);
+        bound.run();
+        let low = bound.low as f64 * shop.unit;
+        let better = bound.better.or(orders.better);
+        Found { bound: low, better }
     }
 }
 
@@ -60,9 +70,7 @@ impl<'a> Search<'a> {
             // Targets left open in this round: below them there may be a proof, above them an order.
             let mut open: Option<(i64, i64)> = None;
             while let Some(target) = next_target(self.low, self.high, open) {
-                let (low, high) = (self.low, self.high);
-                let decided = self.decide(target, round);
-                if (self.low, self.high) == (low, high) && !decided {
+                if !self.decide(target, round) {
                     open = Some(open.map_or((target, target), |(from, to)| (from.min(target), to.max(target))));
                 } else if open.is_some_and(|(from, to)| self.low > from || self.high <= to) {
                     open = None;
@@ -99,25 +107,18 @@ impl<'a> Search<'a> {
         match reply {
             Reply::None => self.low = target + 1,
             Reply::Open => return false,
-            Reply::Orders(orders) => return self.take(&orders),
+            Reply::Orders(orders) => self.take(&orders, target),
         }
         true
     }
 
-    /// An order within the target, in whole units. By the simulator it may be above, where two chains meet, or not fit,
-    /// where memory was rounded: then the question stays open.
-    fn take(&mut self, orders: &[Vec<usize>]) -> bool {
-        let Some(found) = Incumbent::of(self.task.instance.schedule(orders), self.task.problem, "cp") else {
-            return false;
-        };
-        let units = self.shop.value(orders).unwrap_or_else(|| whole(found.value, self.shop));
-        let better = units < self.high;
-        self.high = self.high.min(units);
+    /// An order within the target. By the simulator its value may be above, where memory is rounded or ranks may start
+    /// late: then it only says that no better bound can be had.
+    fn take(&mut self, orders: &[Vec<usize>], target: i64) {
+        self.high = self.high.min(self.shop.value(orders).unwrap_or(target));
         let best = self.better.as_ref().or(self.task.best).map_or(f64::INFINITY, |best| best.value);
-        if found.value < best {
-            self.better = Some(found);
-        }
-        better
+        let found = Incumbent::of(self.task.instance.schedule(orders), self.task.problem, "cp");
+        self.better = found.filter(|found| found.value < best).or(self.better.take());
     }
 }
 

@@ -36,7 +36,17 @@ pub(super) fn ask(shop: &Shop, windows: &Windows, target: i64, budget: &mut Budg
     model.pairs();
     model.memory();
     model.origins(target);
+    if opt('a') {
+        model.monotone();
+    }
+    if opt('b') {
+        model.edges();
+    }
     model.solve(budget)
+}
+
+fn opt(c: char) -> bool {
+    std::env::var("XOPT").is_ok_and(|v| v.contains(c))
 }
 
 struct Model<'a> {
@@ -169,6 +179,42 @@ impl<'a> Model<'a> {
                     self.solver.add_constraint(less_than_or_equals(terms, most, tag)).post();
                 }
             }
+        }
+    }
+
+    /// What goes before a goes before what follows a: clauses over neighbours of one kind.
+    fn monotone(&mut self) {
+        let shop = self.shop;
+        for rank in &shop.of_rank {
+            for &a in rank {
+                for c in self.windows.direct(a, rank).collect::<Vec<_>>() {
+                    // c before a: for each b: [a<b] -> [c<b]; [b<c] -> [b<a]
+                    for &b in rank {
+                        if b == a || b == c {
+                            continue;
+                        }
+                        if let (Err(x), Err(y)) = (self.goes_first(a, b), self.goes_first(c, b)) {
+                            let tag = self.solver.new_constraint_tag();
+                            let _ = self.solver.add_clause([x.get_false_predicate(), y.get_true_predicate()], tag);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn edges(&mut self) {
+        let shop = self.shop;
+        for rank in &shop.of_rank {
+            let tasks: Vec<_> = rank
+                .iter()
+                .map(|&i| pumpkin_solver::propagators::disjunctive::ArgDisjunctiveTask {
+                    start_time: self.starts[i],
+                    processing_time: shop.long[i] as i32,
+                })
+                .collect();
+            let tag = self.solver.new_constraint_tag();
+            self.solver.add_constraint(pumpkin_solver::disjunctive_strict(tasks, tag)).post();
         }
     }
 

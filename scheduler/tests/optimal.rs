@@ -1,0 +1,218 @@
+//! The best orders against all orders: an exhaustive search of tiny problems that shares no code with the engines.
+
+use meshwright_scheduler::check::check;
+use meshwright_scheduler::costs::StageCosts;
+use meshwright_scheduler::optimal::{Answer, solve};
+use meshwright_scheduler::placement::{Pipeline, Placement};
+use meshwright_scheduler::problem::{Backward, Objective, Problem};
+
+/// F, and B or I and W, of a stage and a micro-batch: 0, 1, 2.
+type Job = (usize, usize, usize);
+
+/// All orders of a problem, by depth first search; operations are appended in the order of their starts, so that each
+/// order comes once.
+struct Exhaustive<'a> {
+    problem: &'a Problem<'a>,
+    stages: usize,
+    microbatches: usize,
+    kinds: usize,
+    /// End of each job done.
+    end: Vec<Option<f64>>,
+    /// For each rank: first start, when it is free, what it holds.
+    ranks: Vec<(Option<f64>, f64, f64)>,
+    best: Option<f64>,
+}
+
+impl<'a> Exhaustive<'a> {
+    fn best(problem: &'a Problem<'a>) -> Option<f64> {
+        let (stages, microbatches) = (problem.pipeline.stages() as usize, problem.pipeline.microbatches as usize);
+        let kinds = if problem.backward == Backward::Fused { 2 } else { 3 };
+        let end = vec![None; kinds * stages * microbatches];
+        let ranks = vec![(None, 0.0, 0.0); problem.pipeline.ranks as usize];
+        let mut search = Exhaustive { problem, stages, microbatches, kinds, end, ranks, best: None };
+        search.go(0.0, 0);
+        search.best
+    }
+
+    fn at(&self, (kind, stage, microbatch): Job) -> usize {
+        (kind * self.stages + stage) * self.microbatches + microbatch
+    }
+
+    fn rank(&self, stage: usize, microbatch: usize) -> usize {
+        self.problem.pipeline.rank(stage as u32, microbatch as u32) as usize
+    }
+
+    fn seconds(&self, (kind, stage, _): Job) -> f64 {
+        let costs = self.problem.costs;
+        match (kind, self.kinds) {
+            (0, _) => costs.f[stage],
+            (1, 2) => costs.i[stage] + costs.w[stage],
+            (1, _) => costs.i[stage],
+            _ => costs.w[stage],
+        }
+    }
+
+    /// When all that a job needs has arrived; `None` if something has not been done.
+    fn arrival(&self, (kind, stage, microbatch): Job) -> Option<f64> {
+        let mut needs = Vec::new();
+        match kind {
+            0 if stage > 0 => needs.push((0, stage - 1, microbatch)),
+            0 => {}
+            1 => {
+                needs.push((0, stage, microbatch));
+                needs.extend((stage + 1 < self.stages).then_some((1, stage + 1, microbatch)));
+            }
+            _ => needs.push((1, stage, microbatch)),
+        }
+        needs.into_iter().try_fold(0.0_f64, |latest, need| {
+            let far = self.rank(need.1, microbatch) != self.rank(stage, microbatch);
+            let hop = if far { self.problem.costs.comm[stage.min(need.1)] } else { 0.0 };
+            Some(latest.max(self.end[self.at(need)]? + hop))
+        })
+    }
+
+    fn go(&mut self, since: f64, from_rank: usize) {
+        let mut over = true;
+        for job in 0..self.end.len() {
+            let job =
+                (job / self.microbatches / self.stages, job / self.microbatches % self.stages, job % self.microbatches);
+            if self.end[self.at(job)].is_none() {
+                over = false;
+                self.append(job, since, from_rank);
+            }
+        }
+        if over {
+            let value = self.value();
+            self.best = Some(self.best.map_or(value, |best| best.min(value)));
+        }
+    }
+
+    fn append(&mut self, job: Job, since: f64, from_rank: usize) {
+        let Some(arrival) = self.arrival(job) else { return };
+        let (kind, stage, microbatch) = job;
+        let (rank, costs) = (self.rank(stage, microbatch), self.problem.costs);
+        let before = self.ranks[rank];
+        let start = arrival.max(before.1);
+        let held = before.2 + if kind == 0 { costs.mem_f[stage] } else { 0.0 };
+        let limit = costs.limit.as_ref().map_or(f64::INFINITY, |limit| limit[rank]);
+        if held > limit || (start, rank) < (since, from_rank) {
+            return;
+        }
+        let freed = match (kind, self.kinds) {
+            (0, _) => 0.0,
+            (1, 2) => costs.mem_f[stage],
+            (1, _) => costs.mem_i[stage],
+            _ => costs.mem_w[stage],
+        };
+        let end = start + self.seconds(job);
+        let at = self.at(job);
+        self.end[at] = Some(end);
+        self.ranks[rank] = (before.0.or(Some(start)), end, held - freed);
+        if self.best.is_none_or(|best| self.least(rank) < best) {
+            self.go(start, rank);
+        }
+        self.end[at] = None;
+        self.ranks[rank] = before;
+    }
+
+    /// What the value will be at least, by the work left on a rank.
+    fn least(&self, rank: usize) -> f64 {
+        let left = (0..self.end.len()).filter(|&job| self.end[job].is_none()).map(|job| {
+            let job =
+                (job / self.microbatches / self.stages, job / self.microbatches % self.stages, job % self.microbatches);
+            if self.rank(job.1, job.2) == rank { self.seconds(job) } else { 0.0 }
+        });
+        self.ranks[rank].1 + left.sum::<f64>() - self.origin(rank)
+    }
+
+    fn origin(&self, rank: usize) -> f64 {
+        if self.problem.objective == Objective::Span { self.ranks[rank].0.unwrap_or(0.0) } else { 0.0 }
+    }
+
+    fn value(&self) -> f64 {
+        (0..self.ranks.len()).map(|rank| self.ranks[rank].1 - self.origin(rank)).fold(0.0, f64::max)
+    }
+}
+
+/// Numbers from a seed: xorshift (Marsaglia 2003).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % most
+    }
+
+    fn list(&mut self, length: usize, from: u64, most: u64) -> Vec<f64> {
+        (0..length).map(|_| (from + self.below(most)) as f64).collect()
+    }
+}
+
+/// Small enough for all orders: at most four stages in all, few micro-batches.
+fn problem(numbers: &mut Numbers) -> (StageCosts, Pipeline, Objective, Backward) {
+    let placement = Placement::ALL[numbers.below(4) as usize];
+    let backward = [Backward::Fused, Backward::Split][numbers.below(2) as usize];
+    let most = match (placement, backward) {
+        (Placement::Chain, Backward::Fused) => 3,
+        (Placement::Bidirectional, _) | (_, Backward::Fused) => 2,
+        (Placement::Chain, _) => 3,
+        _ => 2,
+    };
+    let pipeline = Pipeline::new(placement, 2, 1 + numbers.below(most) as u32);
+    let stages = pipeline.stages() as usize;
+    let (mem_i, mem_w) = (numbers.list(stages, 0, 3), numbers.list(stages, 0, 3));
+    let costs = StageCosts {
+        unit: "s".into(),
+        f: numbers.list(stages, 1, 5),
+        i: numbers.list(stages, 1, 5),
+        w: numbers.list(stages, 0, 5),
+        comm: numbers.list(stages - 1, 0, 3),
+        fb: None,
+        mem_f: mem_i.iter().zip(&mem_w).map(|(i, w)| i + w).collect(),
+        mem_i,
+        mem_w,
+        limit: (numbers.below(4) > 0).then(|| numbers.list(2, 2, 9)),
+    };
+    let objective = [Objective::Makespan, Objective::Span][numbers.below(2) as usize];
+    (costs, pipeline, objective, backward)
+}
+
+fn right(answer: &Answer, problem: &Problem, best: f64, seed: u64) {
+    let violations = check(&answer.schedule, problem.costs, problem.pipeline.microbatches, |stage, microbatch| {
+        problem.pipeline.rank(stage, microbatch)
+    });
+    assert!(violations.is_empty(), "seed {seed}: {violations:?}");
+    let (bound, value) = (answer.bound, answer.value);
+    assert!(
+        answer.deterministic && bound <= best && best <= value,
+        "seed {seed}: {bound} <= {best} <= {value}? {problem:?}"
+    );
+    // A rank's span may be shorter if it starts later: the bound allows that to all of them.
+    assert!(answer.optimal || problem.objective == Objective::Span, "seed {seed}: {value} of {best}, bound {bound}");
+    assert!(!answer.optimal || value == best, "seed {seed}: {value} for {best}");
+}
+
+#[test]
+fn no_order_is_better() {
+    let (mut found, mut optimal, mut none) = (0, 0, 0);
+    for seed in 1..=150 {
+        let mut numbers = Numbers(seed * 0x9e37_79b9_7f4a_7c15);
+        let (costs, pipeline, objective, backward) = problem(&mut numbers);
+        let problem = Problem { costs: &costs, pipeline: &pipeline, objective, backward, deadline: None };
+        match (solve(&problem, &|_| {}), Exhaustive::best(&problem)) {
+            (Ok(answer), Some(best)) => {
+                right(&answer, &problem, best, seed);
+                found += 1;
+                optimal += u32::from(answer.optimal);
+            }
+            (Err(why), None) => {
+                assert!(why.least > why.limit, "seed {seed}: {why}");
+                none += 1;
+            }
+            (answer, best) => panic!("seed {seed}: {answer:?}, but all orders give {best:?}"),
+        }
+    }
+    assert!(optimal + 5 > found && found > 90 && none > 5, "{found} have an order, {optimal} proved, {none} have none");
+}
