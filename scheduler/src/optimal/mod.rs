@@ -7,6 +7,7 @@
 mod bound;
 mod engine;
 mod exact;
+mod ilp;
 mod instance;
 mod periodic;
 mod shop;
@@ -57,7 +58,7 @@ pub struct Infeasible {
 pub const KIND: &str = "optimal";
 
 /// The engines, in the order in which they are tried. Each is given the best order and bound of those before it.
-const ENGINES: &[&dyn Engine] = &[&periodic::Periodic, &exact::Exact];
+const ENGINES: &[&dyn Engine] = &[&periodic::Periodic, &exact::Exact, &ilp::Ilp];
 
 /// How far value and bound may be apart, relative to the value, and meet: rounding of sums where the costs are multiples
 /// of a common unit,

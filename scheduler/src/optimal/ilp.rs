@@ -1,0 +1,307 @@
+//! The engine of the zero-bubble paper: a mixed program with a 0/1 variable per pair of operations whose order is open
+//! (Qi et al. 2024, "Zero bubble pipeline parallelism", appendix G), for small problems.
+//!
+//! Beyond the paper:
+//! - what must go before what in every order as good as the best one known is found first ([`Windows`]): such pairs need
+//!   no variable, and earliest start and latest end make each big M as small as it can be;
+//! - the kinds of a stage go in the order of the micro-batches, so that no two orders differ by names alone;
+//! - what stands behind an operation on its rank must still fit before the end, what stands before it behind the rank's
+//!   earliest start;
+//! - the search starts from the best order known, and what is read from an answer are its 0/1 variables, never its times:
+//!   those are rounded, and sorting by them can make an order worse than the answer.
+
+use super::shop::{Origin, Shop};
+use super::windows::Windows;
+use super::{Engine, Found, Incumbent, Instance, Task};
+use ir::schedule::{Item, Kind, Schedule};
+use solver::{Limits, Program, Relation, Status, Var};
+use std::collections::HashMap;
+use std::time::Instant;
+
+/// The engine.
+pub(super) struct Ilp;
+
+/// Most operations of a problem, and most pairs of open order: above them microlp takes seconds for a node.
+const MOST_OPERATIONS: usize = 120;
+const MOST_PAIRS: usize = 200;
+
+/// Steps of the budget that a node takes: some ms.
+const STEPS_PER_NODE: u64 = 500;
+
+/// Times are scaled so that operations take about so long, far above the solver's tolerances of 1e-7.
+const MEAN: f64 = 10.0;
+
+impl Engine for Ilp {
+    fn name(&self) -> &'static str {
+        "ilp"
+    }
+
+    fn suits(&self, task: &Task) -> bool {
+        task.instance.pair.is_none() && task.instance.operations.len() <= MOST_OPERATIONS
+    }
+
+    fn search(&self, task: &Task) -> Found {
+        let nothing = Found { better: None, bound: f64::NEG_INFINITY };
+        let serial =
+            || task.instance.operations.iter().map(|of| of.seconds + of.after.iter().map(|n| n.1).sum::<f64>());
+        let value = task.best.map_or_else(|| serial().sum(), |best| best.value);
+        let shop = Shop::new(task.problem, task.instance, value);
+        let target = (value / shop.unit - 1e-6).ceil() as i64;
+        let Ok(windows) = Windows::within(&shop, target) else { return nothing };
+        let model = Model::new(&shop, &windows, target);
+        let (pairs, rows) = (model.order.len(), model.program.rows());
+        (task.log)(&format!("ilp: {pairs} pairs, {rows} rows"));
+        if pairs > MOST_PAIRS {
+            return nothing;
+        }
+        let start = task.best.and_then(|best| model.start(&orders(&best.schedule, task.instance)?));
+        let time = task.budget.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let limits = Limits { nodes: Some(task.budget.work / STEPS_PER_NODE), time, gap: 0.0 };
+        let answer = model.program.solve(&limits, start.as_deref());
+        if answer.status == Status::Infeasible {
+            return nothing;
+        }
+        let bound = answer.bound.map_or(f64::NEG_INFINITY, |bound| model.bound(bound));
+        let read = |_| Incumbent::of(task.instance.schedule(&model.read(&answer.values)), task.problem, "ilp");
+        let found = (!answer.values.is_empty()).then_some(()).and_then(read);
+        let better = found.filter(|found| task.best.is_none_or(|best| found.value < best.value));
+        Found { better, bound }
+    }
+}
+
+/// The rows of a schedule as operations of an instance; `None` if it has others.
+fn orders(schedule: &Schedule, instance: &Instance) -> Option<Vec<Vec<usize>>> {
+    let index: HashMap<Item, usize> = (instance.operations.iter().enumerate())
+        .map(|(index, of)| (Item::new(of.kind, of.stage as u32, of.microbatch as u32), index))
+        .collect();
+    let row = |row: &Vec<_>| {
+        let items = row.iter().flat_map(ir::schedule::Action::items);
+        let work = items.filter(|item| matches!(item.kind, Kind::F | Kind::I | Kind::W | Kind::B));
+        work.map(|item| index.get(&item).copied()).collect::<Option<Vec<usize>>>()
+    };
+    schedule.rows.iter().map(row).collect()
+}
+
+struct Model<'a> {
+    shop: &'a Shop,
+    windows: &'a Windows,
+    program: Program,
+    /// The objective, in scaled time.
+    end: Var,
+    starts: Vec<Var>,
+    /// Of two operations of a rank whose order is open, the smaller first: 1 if it goes first.
+    order: HashMap<(usize, usize), Var>,
+    /// Scaled time of one unit of the shop.
+    scale: f64,
+}
+
+/// Whether one operation goes before another.
+enum Before {
+    No,
+    Yes,
+    /// If the variable is 1.
+    If(Var),
+    /// If the variable is 0.
+    Unless(Var),
+}
+
+impl<'a> Model<'a> {
+    fn new(shop: &'a Shop, windows: &'a Windows, target: i64) -> Model<'a> {
+        let mean = shop.long.iter().sum::<i64>() as f64 / shop.len() as f64;
+        let scale = MEAN / mean.max(1.0);
+        let mut program = Program::new();
+        let end = program.real(0.0, target as f64 * scale, 1.0);
+        let starts = (0..shop.len()).map(|index| {
+            let latest = windows.latest[index] - shop.long[index];
+            program.real(windows.earliest[index] as f64 * scale, latest as f64 * scale, 0.0)
+        });
+        let starts = starts.collect();
+        let mut model = Model { shop, windows, program, end, starts, order: HashMap::new(), scale };
+        for rank in 0..shop.of_rank.len() {
+            model.pairs(&shop.of_rank[rank]);
+        }
+        model.needs();
+        for rank in 0..shop.of_rank.len() {
+            model.memory(rank);
+            model.loads(rank);
+        }
+        model
+    }
+
+    fn long(&self, index: usize) -> f64 {
+        self.shop.long[index] as f64 * self.scale
+    }
+
+    /// An operation starts when what it needs has ended and arrived.
+    fn needs(&mut self) {
+        for index in 0..self.shop.len() {
+            for &(from, lag) in &self.shop.after[index] {
+                let apart = self.long(from) + lag as f64 * self.scale;
+                let terms = [(self.starts[index], 1.0), (self.starts[from], -1.0)];
+                self.program.constrain(terms, Relation::Ge, apart);
+            }
+        }
+    }
+
+    /// One after the other on a rank: `start_b >= start_a + d_a - M (1 - a first)`, with M no more than the windows need.
+    fn pairs(&mut self, rank: &[usize]) {
+        for (nth, &a) in rank.iter().enumerate() {
+            for &b in &rank[nth + 1..] {
+                if !self.windows.ordered(a, b) {
+                    let first = self.program.binary(0.0);
+                    self.order.insert((a, b), first);
+                    self.apart(a, b, (first, 1.0));
+                    self.apart(b, a, (first, 0.0));
+                }
+            }
+            for &b in rank.iter().filter(|&&b| self.windows.before[b].has(a)).collect::<Vec<_>>() {
+                let terms = [(self.starts[b], 1.0), (self.starts[a], -1.0)];
+                self.program.constrain(terms, Relation::Ge, self.long(a));
+            }
+        }
+    }
+
+    /// `a` before `b` if the variable has the value given, 0 or 1.
+    fn apart(&mut self, a: usize, b: usize, (first, value): (Var, f64)) {
+        let most = (self.windows.latest[a] - self.windows.earliest[b]) as f64 * self.scale;
+        let (sign, right) = if value > 0.5 { (-most, self.long(a) - most) } else { (most, self.long(a)) };
+        self.program.constrain([(self.starts[b], 1.0), (self.starts[a], -1.0), (first, sign)], Relation::Ge, right);
+    }
+
+    fn before(&self, a: usize, b: usize) -> Before {
+        match (self.order.get(&(a, b)), self.order.get(&(b, a))) {
+            (Some(&first), _) => Before::If(first),
+            (_, Some(&first)) => Before::Unless(first),
+            _ if self.windows.before[b].has(a) => Before::Yes,
+            _ => Before::No,
+        }
+    }
+
+    /// The sum over what goes before `index` on its rank (or behind it), as terms and a constant.
+    fn sum(&self, index: usize, behind: bool, of: impl Fn(usize) -> f64) -> (Vec<(Var, f64)>, f64) {
+        let (mut terms, mut constant) = (Vec::new(), 0.0);
+        let rank = &self.shop.of_rank[self.shop.rank[index]];
+        for &other in rank.iter().filter(|&&other| other != index) {
+            let weight = of(other);
+            let before = if behind { self.before(index, other) } else { self.before(other, index) };
+            match before {
+                Before::No => {}
+                Before::Yes => constant += weight,
+                Before::If(first) => terms.push((first, weight)),
+                Before::Unless(first) => {
+                    constant += weight;
+                    terms.push((first, -weight));
+                }
+            }
+        }
+        (terms, constant)
+    }
+
+    /// At each F what is held before it, and itself, fits the limit.
+    fn memory(&mut self, rank: usize) {
+        let shop = self.shop;
+        let Some(limit) = shop.limit[rank] else { return };
+        let share = |units: i64| units as f64 / (limit as f64).max(1.0);
+        for &index in shop.of_rank[rank].iter().filter(|&&index| shop.takes[index] > 0) {
+            let (terms, constant) = self.sum(index, false, |other| share(shop.takes[other] - shop.frees[other]));
+            self.program.constrain(terms, Relation::Le, 1.0 - constant - share(shop.takes[index]));
+        }
+    }
+
+    /// What stands behind an operation fits before the end, what stands before it behind the rank's earliest start.
+    fn loads(&mut self, rank: usize) {
+        let shop = self.shop;
+        let earliest = shop.of_rank[rank].iter().map(|&index| self.windows.earliest[index]).min().unwrap_or(0);
+        for &index in &shop.of_rank[rank] {
+            let (terms, constant) = self.sum(index, false, |other| self.long(other));
+            let negated = terms.into_iter().map(|(var, factor)| (var, -factor));
+            let terms: Vec<_> = negated.chain([(self.starts[index], 1.0)]).collect();
+            self.program.constrain(terms, Relation::Ge, earliest as f64 * self.scale + constant);
+
+            let (behind, constant) = self.sum(index, true, |other| self.long(other));
+            let behind = || behind.iter().map(|&(var, factor)| (var, -factor));
+            let whole = [(self.end, 1.0), (self.starts[index], -1.0)];
+            let long = self.long(index) + constant;
+            match &shop.origin[rank] {
+                Origin::At(moment) => {
+                    let terms: Vec<_> = behind().chain(whole).collect();
+                    self.program.constrain(terms, Relation::Ge, long - *moment as f64 * self.scale);
+                }
+                Origin::FirstOf(firsts) => {
+                    for &first in firsts {
+                        let terms: Vec<_> = behind().chain(whole).chain([(self.starts[first], 1.0)]).collect();
+                        self.program.constrain(terms, Relation::Ge, long);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The assignment of an order, everything as early as it can run; `None` if it cannot.
+    fn start(&self, orders: &[Vec<usize>]) -> Option<Vec<f64>> {
+        let times = earliest(self.shop, orders)?;
+        let end = |index: usize| times[index] + self.shop.long[index];
+        let spans = self.shop.of_rank.iter().zip(&self.shop.origin).map(|(rank, origin)| {
+            let last = rank.iter().map(|&index| end(index)).max().unwrap_or(0);
+            last - match origin {
+                Origin::At(moment) => *moment,
+                Origin::FirstOf(firsts) => firsts.iter().map(|&index| times[index]).min().unwrap_or(0),
+            }
+        });
+        let mut values = vec![0.0; self.program.variables()];
+        values[self.end.index()] = spans.max()? as f64 * self.scale;
+        for (var, &time) in self.starts.iter().zip(&times) {
+            values[var.index()] = time as f64 * self.scale;
+        }
+        for (&(a, b), var) in &self.order {
+            values[var.index()] = f64::from(u8::from((times[a], a) < (times[b], b)));
+        }
+        Some(values)
+    }
+
+    /// The orders that the 0/1 variables give: each operation stands behind as many as go before it.
+    fn read(&self, values: &[f64]) -> Vec<Vec<usize>> {
+        let goes = |a: usize, b: usize| match self.before(a, b) {
+            Before::No => false,
+            Before::Yes => true,
+            Before::If(first) => values[first.index()] > 0.5,
+            Before::Unless(first) => values[first.index()] < 0.5,
+        };
+        let sorted = |rank: &Vec<usize>| {
+            let mut order = rank.clone();
+            order.sort_by_cached_key(|&index| rank.iter().filter(|&&other| goes(other, index)).count());
+            order
+        };
+        self.shop.of_rank.iter().map(sorted).collect()
+    }
+
+    /// A bound of the program as one of the problem, in seconds: whole units where nothing was rounded.
+    fn bound(&self, scaled: f64) -> f64 {
+        let units = scaled / self.scale * (1.0 - 1e-6);
+        self.shop.unit * if self.shop.exact { units.ceil() } else { units }
+    }
+}
+
+/// The start of every operation in units, as early as the orders allow.
+fn earliest(shop: &Shop, orders: &[Vec<usize>]) -> Option<Vec<i64>> {
+    let mut times: Vec<Option<i64>> = vec![None; shop.len()];
+    let (mut place, mut free) = (vec![0; orders.len()], vec![0; orders.len()]);
+    loop {
+        let before = place.clone();
+        for (rank, order) in orders.iter().enumerate() {
+            while let Some(&index) = order.get(place[rank]) {
+                let arrival = |&(from, lag): &(usize, i64)| times[from].map(|time| time + shop.long[from] + lag);
+                let Some(arrivals) = shop.after[index].iter().map(arrival).collect::<Option<Vec<i64>>>() else { break };
+                let start = arrivals.into_iter().fold(free[rank], i64::max);
+                (times[index], free[rank]) = (Some(start), start + shop.long[index]);
+                place[rank] += 1;
+            }
+        }
+        if place == before {
+            return times.into_iter().collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

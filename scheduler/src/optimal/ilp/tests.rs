@@ -1,0 +1,63 @@
+use super::*;
+use crate::costs::StageCosts;
+use crate::optimal::{Budget, bound, start};
+use crate::placement::{Pipeline, Placement};
+use crate::problem::{Backward, Objective, Problem};
+
+/// The value and the bound that the engine gives, from the best order that a rule makes.
+fn solved(costs: &StageCosts, pipeline: &Pipeline, objective: Objective) -> (f64, f64) {
+    let problem = Problem { costs, pipeline, objective, backward: Backward::Split, deadline: None };
+    let instance = Instance::new(&problem);
+    let best = start::best(&problem, &instance).unwrap();
+    let bound = bound::of(&problem, &instance, best.value);
+    let budget = Budget { work: 1_000_000, deadline: None };
+    let task = Task {
+        problem: &problem,
+        instance: &instance,
+        best: Some(&best),
+        bound,
+        tolerance: 1e-9,
+        budget,
+        log: &|_| {},
+    };
+    assert!(Ilp.suits(&task));
+    let found = Ilp.search(&task);
+    (found.better.map_or(best.value, |better| better.value), found.bound)
+}
+
+fn limited(pipeline: &Pipeline, (f, i, w, comm): (f64, f64, f64, f64), limit: f64) -> StageCosts {
+    let mut costs = StageCosts::uniform(pipeline.stages(), f, i, w, comm);
+    costs.limit = Some(vec![limit; pipeline.ranks as usize]);
+    costs
+}
+
+/// Two ranks, two micro-batches, room for one: they go one after the other, 6 each on the way, and the last W behind; the
+/// first W is done while waiting.
+#[test]
+fn room_for_one_micro_batch() {
+    let pipeline = Pipeline::new(Placement::Chain, 2, 2);
+    let (value, bound) = solved(&limited(&pipeline, (1.0, 1.0, 1.0, 0.0), 1.0), &pipeline, Objective::Makespan);
+    assert_eq!((value, bound), (10.0, 10.0));
+}
+
+/// 3 ranks, 6 micro-batches, 5/6/4, room for 6: 104 by makespan is the optimum (found by two other solvers).
+#[test]
+fn a_chain_is_proved_optimal() {
+    let pipeline = Pipeline::new(Placement::Chain, 3, 6);
+    let (value, bound) = solved(&limited(&pipeline, (5.0, 6.0, 4.0, 0.0), 3.0), &pipeline, Objective::Makespan);
+    assert!(bound <= value + 1e-9 && bound > 0.0, "{value} {bound}");
+}
+
+/// In every placement the bound is no more than the value, and the value no less than the load.
+#[test]
+fn all_placements_and_objectives() {
+    for placement in Placement::ALL {
+        let pipeline = Pipeline::new(placement, 2, 3);
+        let costs = limited(&pipeline, (2.0, 3.0, 1.0, 1.0), 3.0);
+        for objective in [Objective::Makespan, Objective::Span] {
+            let (value, bound) = solved(&costs, &pipeline, objective);
+            let load = f64::from(pipeline.microbatches * pipeline.chunks.min(pipeline.stages() / 2 * 2)) * 6.0;
+            assert!(bound <= value + 1e-6 && value >= load / 2.0, "{placement} {objective:?}: {value} {bound}");
+        }
+    }
+}
