@@ -20,7 +20,7 @@ const BETWEEN: f64 = 12.0;
 const APART: f64 = 22.0;
 
 /// Pixels of a bar on average, so that it holds its text, and the least and the most of a whole row.
-const BAR_WIDTH: f64 = 22.0;
+const BAR_WIDTH: f64 = 24.0;
 const LEAST_WIDTH: f64 = 920.0;
 const MOST_WIDTH: f64 = 12_000.0;
 
