@@ -187,7 +187,7 @@ function drawBar({ pen, colour, x }, bar, y) {
   pen.font = size + "px DejaVu Sans, Verdana, sans-serif";
   bar[TEXTS].forEach((text, at) => {
     const letter = text.search(/[A-Z]/);
-    const shown = [text, text.slice(letter), text.slice(letter + 1)].find((one) => one.length * size * 0.68 + 2 <= width);
+    const shown = [text, text.slice(letter), text.slice(letter + 1)].find((one) => one.length * size * 0.72 + 2 <= width);
     if (shown) pen.fillText(shown, middle, y + BAR * (at + 0.5) / lines + size * 0.36);
   });
 }
