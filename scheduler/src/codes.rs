@@ -130,6 +130,7 @@ impl Coded for ReadError {
             ReadError::Cell { .. } => {
                 "a line is a rank, a cell an action as torch.distributed.pipelining writes it: 2F0"
             }
+            ReadError::Message { .. } => "write each message at both ends, in one order, or leave all messages out",
             ReadError::Empty => "a line is a rank: 0F0,0F1,0B0,0B1",
             ReadError::Report(_) => "give a CSV, or what meshwright schedule --format json wrote",
             ReadError::Sliced => "write it with --format json, which --from reads too",

@@ -70,7 +70,7 @@ pub(super) fn check(rows: &[Vec<Placed>]) -> Result<usize, ReadError> {
 
 fn refused(rows: &[Vec<Placed>], (rank, at): At, text: String, why: String) -> ReadError {
     let placed = &rows[rank][at];
-    ReadError::Cell { line: placed.line, column: placed.column, text, why }
+    ReadError::Message { line: placed.line, column: placed.column, text, why }
 }
 
 impl Ends {

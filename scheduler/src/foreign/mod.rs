@@ -44,6 +44,18 @@ pub enum ReadError {
         /// What is wrong with it.
         why: String,
     },
+    /// A message is wrong, or one is missing.
+    #[error("line {line}, cell {column}: `{text}` {why}")]
+    Message {
+        /// From 1.
+        line: usize,
+        /// From 1.
+        column: usize,
+        /// What stands there.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Nothing is computed.
     #[error("there is no action in it")]
     Empty,

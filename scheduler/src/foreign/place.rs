@@ -10,6 +10,7 @@ const MOST_CELLS: u64 = 1 << 20;
 pub(super) struct Laid {
     ranks: u32,
     microbatches: u32,
+    slices: u32,
     /// By stage: the rank on which it stands first.
     first: Vec<u32>,
     /// The placement, if it is one that has a name.
@@ -20,18 +21,20 @@ impl Laid {
     /// Reads a schedule; the error says which number cannot be.
     pub(super) fn of(schedule: &Schedule) -> Result<Laid, String> {
         let ranks = schedule.rows.len() as u32;
-        let (mut stages, mut microbatches, mut items) = (0_u64, 0_u64, 0_u64);
+        let (mut stages, mut microbatches, mut slices, mut items) = (0_u64, 0_u64, 1_u64, 0_u64);
         for item in schedule.rows.iter().flatten().flat_map(Action::items) {
             stages = stages.max(item.stage.map_or(0, |stage| u64::from(stage) + 1));
             microbatches = microbatches.max(item.microbatch.map_or(0, |microbatch| u64::from(microbatch) + 1));
+            slices = slices.max(item.slice.map_or(1, |slice| u64::from(slice) + 1));
             items += 1;
         }
-        let cells = stages.saturating_mul(microbatches);
+        let cells = stages.saturating_mul(microbatches).saturating_mul(slices);
         if cells > MOST_CELLS || cells > items {
             return Err(format!(
-                "it names stages up to {} and micro-batches up to {}, which is more than its {items} actions can be",
+                "it names stages up to {}, micro-batches up to {} and slices up to {}, more than its {items} actions can be",
                 stages.saturating_sub(1),
-                microbatches.saturating_sub(1)
+                microbatches.saturating_sub(1),
+                slices - 1
             ));
         }
         let mut first = vec![None; stages as usize];
@@ -41,7 +44,7 @@ impl Laid {
             }
         }
         let first = first.into_iter().map(|rank| rank.unwrap_or(0)).collect();
-        let mut laid = Laid { ranks, microbatches: microbatches as u32, first, known: None };
+        let mut laid = Laid { ranks, microbatches: microbatches as u32, slices: slices as u32, first, known: None };
         laid.known = Placement::ALL.into_iter().find_map(|placement| laid.matches(placement, schedule));
         Ok(laid)
     }
@@ -52,7 +55,8 @@ impl Laid {
             Placement::Bidirectional => 2,
             Placement::Loop | Placement::V => self.stages().div_ceil(self.ranks),
         };
-        let pipeline = Pipeline { chunks, ..Pipeline::new(placement, self.ranks, self.microbatches) };
+        let pipeline =
+            Pipeline { chunks, slices: self.slices, ..Pipeline::new(placement, self.ranks, self.microbatches) };
         let fits = |(rank, item): (u32, Item)| match (item.stage, item.microbatch) {
             (Some(stage), Some(microbatch)) => pipeline.rank(stage, microbatch) == rank,
             _ => true,

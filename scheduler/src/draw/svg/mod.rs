@@ -20,7 +20,7 @@ const BETWEEN: f64 = 12.0;
 const APART: f64 = 22.0;
 
 /// Pixels of a bar on average, so that it holds its text, and the least and the most of a whole row.
-const BAR_WIDTH: f64 = 22.0;
+const BAR_WIDTH: f64 = 24.0;
 const LEAST_WIDTH: f64 = 920.0;
 const MOST_WIDTH: f64 = 12_000.0;
 
@@ -33,8 +33,6 @@ struct Frame {
     scale: f64,
     /// Pixels from left to right.
     width: f64,
-    /// Pixels of a row, with what lies between it and the next.
-    row: f64,
     /// What the memory curve reaches to at its top; 0 where there is none.
     most_memory: f64,
 }
@@ -45,13 +43,13 @@ impl Frame {
         let bars = pictures.iter().flat_map(|picture| &picture.rows).map(|row| row.bars.len()).max().unwrap_or(0);
         let width = (bars as f64 * BAR_WIDTH).clamp(LEAST_WIDTH, MOST_WIDTH);
         let most_memory = pictures.iter().map(Picture::most_memory).fold(0.0, f64::max);
-        let memory = if most_memory > 0.0 { MEMORY } else { 0.0 };
-        Frame {
-            scale: if makespan > 0.0 { width / makespan } else { 0.0 },
-            width,
-            row: BAR + memory + BETWEEN,
-            most_memory,
-        }
+        Frame { scale: if makespan > 0.0 { width / makespan } else { 0.0 }, width, most_memory }
+    }
+
+    /// Pixels of a row, with what lies between it and the next.
+    fn row(&self, picture: &Picture) -> f64 {
+        let known = self.most_memory > 0.0 && picture.rows.iter().any(|row| row.peak.is_some());
+        BAR + if known { MEMORY } else { 0.0 } + BETWEEN
     }
 
     fn x(&self, time: f64) -> f64 {
@@ -66,12 +64,13 @@ pub fn svg(pictures: &[Picture]) -> String {
     let mut y = 0.0;
     for picture in pictures {
         let top = y + HEAD;
-        let bottom = top + frame.row * picture.rows.len() as f64;
+        let height = frame.row(picture);
+        let bottom = top + height * picture.rows.len() as f64;
         pen.text(LEFT, y + 26.0, "title", &picture.title);
         pen.text(LEFT, y + 44.0, "facts", &picture.facts);
         grid_lines(&mut pen, &frame, picture, top - 6.0, bottom);
         for (number, row) in picture.rows.iter().enumerate() {
-            row::draw(&mut pen, &frame, row, top + frame.row * number as f64);
+            row::draw(&mut pen, &frame, row, top + height * number as f64);
         }
         row::critical_path(&mut pen, &frame, picture, top);
         y = bottom + 14.0 + APART;

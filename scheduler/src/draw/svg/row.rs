@@ -15,7 +15,7 @@ const LARGE: f64 = 11.0;
 const SMALL: f64 = 6.5;
 
 /// A letter is so wide, as a share of its height (DejaVu Sans, digits and capitals).
-const LETTER: f64 = 0.64;
+const LETTER: f64 = 0.72;
 
 pub(super) fn draw(pen: &mut Pen, frame: &Frame, row: &Row, y: f64) {
     pen.text(LEFT - 8.0, y + 0.5 * BAR + 4.0, "rank", &row.name);
@@ -46,7 +46,7 @@ fn draw_bar(pen: &mut Pen, frame: &Frame, bar: &Bar, y: f64) {
     let white = ink::takes_white(ink::fill(bar.hue, bar.shade));
     let lines = bar.texts.len() as f64;
     for (at, text) in bar.texts.iter().enumerate() {
-        if let Some((size, shown)) = fitting(text, width - 1.5, LARGE.min(BAR / lines - 1.5)) {
+        if let Some((size, shown)) = fitting(text, width - 2.0, LARGE.min(BAR / lines - 1.5)) {
             let middle = y + BAR * (at as f64 + 0.5) / lines;
             pen.centred([x + 0.5 * width, middle], size, white, shown);
         }
@@ -95,7 +95,8 @@ fn memory(pen: &mut Pen, frame: &Frame, row: &Row, top: f64) {
 
 /// A strip below each bar of the critical path, and a line where it goes to another rank.
 pub(super) fn critical_path(pen: &mut Pen, frame: &Frame, picture: &Picture, top: f64) {
-    let y = |row: usize| top + frame.row * row as f64 + BAR;
+    let height = frame.row(picture);
+    let y = |row: usize| top + height * row as f64 + BAR;
     for (number, row) in picture.rows.iter().enumerate() {
         for bar in row.bars.iter().filter(|bar| bar.critical && bar.hue != Hue::X) {
             pen.rect("critical", [frame.x(bar.start), y(number)], [(bar.end - bar.start) * frame.scale, MARK]);
