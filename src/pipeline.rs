@@ -5,9 +5,10 @@
 
 use cost::Cluster;
 use ir::catalogue::Code;
+use ir::costs::ModelCosts;
 use ir::diag::{Coded, Diagnostics};
 use ir::differentiate::{DifferentiateError, differentiate};
-use ir::goal::Goal;
+use ir::goal::{Goal, Layout};
 use ir::graph::Model;
 use ir::limits;
 use ir::optimizer::Optimizer;
@@ -16,10 +17,11 @@ use ir::staged::Staged;
 use ir::text::File;
 use ir::verify::{self, program::Violation};
 use scheduler::check;
-use scheduler::cut::{CutError, cut, cut_at, stage_costs};
+use scheduler::cut::{CutError, costs_of, cut, cut_at};
 use scheduler::emit::{EmitError, emit};
 use scheduler::memory::memory;
-use scheduler::placement::Pipeline;
+use scheduler::model_costs;
+use scheduler::predict::{PredictError, pipeline_of};
 use scheduler::schedules::{self, UnknownSchedule};
 
 /// How a model is to be compiled.
@@ -89,6 +91,17 @@ pub enum CompileError {
         /// What the checker found.
         why: String,
     },
+}
+
+impl From<PredictError> for CompileError {
+    fn from(error: PredictError) -> CompileError {
+        match error {
+            PredictError::UnknownSchedule(unknown) => unknown.into(),
+            PredictError::Cut(error) => error.into(),
+            PredictError::Schedule(why) => CompileError::Schedule(why),
+            PredictError::Simulate(error) => CompileError::Schedule(error.to_string()),
+        }
+    }
 }
 
 impl Coded for CompileError {
@@ -183,9 +196,10 @@ pub fn compile(
         return Ok(file);
     }
     check_length(&file.model, request.microbatches)?;
+    let costs = model_costs(&file.model, cluster, request.microbatches);
     let staged = match file.staged.take() {
         Some(staged) => staged,
-        None => cut_model(&file.model, request, cluster)?,
+        None => cut_model(&file.model, request, &costs)?,
     };
     file.staged = Some(staged.clone());
     observer("cut", &file);
@@ -194,10 +208,10 @@ pub fn compile(
     }
     let schedule = match file.schedule.take() {
         Some(given) => {
-            check_schedule(&staged, &given, request).map_err(CompileError::Rows)?;
+            check_schedule(&staged, &given, request, &costs).map_err(CompileError::Rows)?;
             given
         }
-        None => schedule(&file.model, &staged, request)?,
+        None => schedule(&file.model, &staged, request, &costs)?,
     };
     file.schedule = Some(schedule.clone());
     observer("schedule", &file);
@@ -267,28 +281,29 @@ fn checked(pass: &'static str, model: &Model) -> Result<(), CompileError> {
     found.map_err(|found| CompileError::Misplanned { pass, found })
 }
 
-/// The pipeline of a layout's schedule on the ranks of the mesh.
-fn pipeline_of(model: &Model, request: &CompileRequest) -> Result<Pipeline, CompileError> {
-    let layout = &request.goal.layout;
-    let ranks = model.mesh.pipeline().map_or(1, |axis| model.mesh.axes[axis].size);
-    let pipeline = schedules::find(&layout.schedule)?.pipeline(ranks as u32, layout.vp, request.microbatches);
-    let pipeline = pipeline.map_err(CompileError::Schedule)?;
-    Ok(Pipeline { group: layout.group.or(pipeline.group), ..pipeline })
-}
-
-fn cut_model(model: &Model, request: &CompileRequest, cluster: &Cluster) -> Result<Staged, CompileError> {
-    let pipeline = pipeline_of(model, request)?;
+fn cut_model(model: &Model, request: &CompileRequest, costs: &ModelCosts) -> Result<Staged, CompileError> {
+    let (_, pipeline) = pipeline_of(&on_mesh(model, request), request.microbatches)?;
     let starts = &request.goal.layout.stages;
     if starts.is_empty() {
-        return Ok(cut(model, &pipeline, cluster)?);
+        return Ok(cut(model, &pipeline, costs)?);
     }
     let starts: Vec<usize> = std::iter::once(0).chain(starts.iter().map(|&start| start as usize)).collect();
-    Ok(cut_at(model, &starts, &pipeline, cluster)?)
+    Ok(cut_at(model, &starts, &pipeline, costs)?)
 }
 
-fn schedule(model: &Model, staged: &Staged, request: &CompileRequest) -> Result<Schedule, CompileError> {
-    let kind = schedules::find(&request.goal.layout.schedule)?;
-    let pipeline = pipeline_of(model, request)?;
+/// The layout with as many pipeline ranks as the model's mesh has, which it may bring itself.
+fn on_mesh(model: &Model, request: &CompileRequest) -> Layout {
+    let pp = model.mesh.pipeline().map_or(1, |axis| model.mesh.axes[axis].size);
+    Layout { pp, ..request.goal.layout.clone() }
+}
+
+fn schedule(
+    model: &Model,
+    staged: &Staged,
+    request: &CompileRequest,
+    costs: &ModelCosts,
+) -> Result<Schedule, CompileError> {
+    let (kind, pipeline) = pipeline_of(&on_mesh(model, request), request.microbatches)?;
     for (stage, (ours, ranks)) in staged.stages.iter().zip(pipeline.owners()).enumerate() {
         if ours.ranks != ranks {
             let text = |ranks: &[u32]| ranks.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
@@ -297,16 +312,21 @@ fn schedule(model: &Model, staged: &Staged, request: &CompileRequest) -> Result<
             return Err(CompileError::Schedule(why));
         }
     }
-    let made = kind.make(&stage_costs(staged, 0.0), &pipeline).map_err(CompileError::Schedule)?;
-    check_schedule(staged, &made, request)
+    let made = kind.make(&costs_of(staged, costs), &pipeline).map_err(CompileError::Schedule)?;
+    check_schedule(staged, &made, request, costs)
         .map_err(|found| CompileError::Fault { pass: "schedule", why: lines(&found) })?;
     Ok(made)
 }
 
-fn check_schedule(staged: &Staged, schedule: &Schedule, request: &CompileRequest) -> Result<(), Vec<check::Violation>> {
+fn check_schedule(
+    staged: &Staged,
+    schedule: &Schedule,
+    request: &CompileRequest,
+    costs: &ModelCosts,
+) -> Result<(), Vec<check::Violation>> {
     let microbatches = request.microbatches;
     let rank_of =
         |stage: u32, mb: u32| staged.stages.get(stage as usize).map_or(u32::MAX, |s| s.rank(mb, microbatches));
-    let found = check::check(schedule, &stage_costs(staged, 0.0), microbatches, rank_of);
+    let found = check::check(schedule, &costs_of(staged, costs), microbatches, rank_of);
     if found.is_empty() { Ok(()) } else { Err(found) }
 }

@@ -7,6 +7,8 @@ use ir::text::File;
 use ir::types::DType;
 use runtime::backends::null;
 use runtime::trace::{self, Profile, Trace};
+use scheduler::model_costs;
+use scheduler::predict::predict_staged;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -48,7 +50,8 @@ pub fn predict(file: &File, cluster: &Cluster) -> Result<(StepPrediction, Trace)
         return Err(Error::fault("predict", "there is no program"));
     };
     let model = &file.model;
-    let stages = scheduler::predict::predict(model, staged, schedule, cluster);
+    let costs = model_costs(model, cluster, program.microbatches);
+    let stages = predict_staged(&costs, staged, schedule);
     let stages = stages.map_err(|why| Error::fault("predict", why))?;
     let trace = null::step(model, program, cluster).map_err(|why| Error::fault("null", why))?;
     let reads = model.inputs.first().filter(|input| input.ty.dtype == DType::I32);

@@ -46,6 +46,7 @@ mod text;
 #[path = "meshes/training.rs"]
 mod training;
 
+use cost::CPU;
 use edit::{
     block, drop_first_gradient, drop_last_send, forget_reduction, free_early, kernels, microbatch_of, places, runs,
     sent_tags, skip, start_reduction_early, sum_gradients_again, swap_bundles, update_by_unreduced,
@@ -58,8 +59,9 @@ use ir::program::{BodyKind, Instr, Program};
 use ir::schedule::{Action, Item, Kind};
 use right::{Right, checked, planned};
 use scheduler::check::Law;
-use scheduler::cut::stage_costs;
+use scheduler::cut::costs_of;
 use scheduler::emit::EmitError;
+use scheduler::model_costs;
 
 const TENSOR: &str = "dp=2,tp=2";
 /// All forwards come before all backwards, so that many bundles are there at once.
@@ -329,7 +331,7 @@ fn a_schedule_with_a_backward_before_its_forward() {
     let place = |kind| row.iter().position(|&action| action == Action::One(Item::new(kind, 1, 0))).expect("the action");
     let (forward, backward) = (place(Kind::F), place(Kind::I));
     row.swap(forward, backward);
-    let costs = stage_costs(right.file.staged.as_ref().expect("stages"), 0.0);
+    let costs = costs_of(right.file.staged.as_ref().expect("stages"), &model_costs(&right.file.model, &CPU, 4));
     let found = scheduler::check::check(schedule, &costs, 4, |stage, _| stage);
     assert!(!found.is_empty() && found.iter().all(|violation| violation.law == Law::Order), "{found:?}");
     assert!(matches!(right.emitted(&right.file.model), Err(EmitError::Early { needs: 'F', .. })));

@@ -4,10 +4,14 @@
 use cost::{CPU, Cluster, Link};
 use ir::text::File;
 use meshwright::compiling::{Compiling, compile_source};
+use meshwright::layout;
 use meshwright::model_source::ModelSource;
 use meshwright::predicting::{StepPrediction, predict, write_trace};
 use meshwright::train::{self, Quiet, TrainRequest, train};
 use runtime::trace::{Kind, Lane, Trace};
+use scheduler::memory::report;
+use scheduler::model_costs;
+use scheduler::schedules::SCHEDULES;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -54,6 +58,40 @@ fn a_pipeline_on_links_that_cost_nothing_takes_what_its_stages_say() {
     for (mesh, bound) in [("pp=2", 0.01), ("pp=4", 0.01), ("pp=4,schedule=gpipe", 0.01)] {
         let (step, _) = predicted("tiny-llama", mesh, &NEAR);
         assert!((step.ratio - 1.0).abs() < bound, "{mesh}: {step:?}");
+    }
+}
+
+/// Bytes of the arena for each predicted one: inner values lie on each other more than the costs know, and messages may be
+/// fewer than two at a time.
+const BYTES: std::ops::Range<f64> = 0.75..1.15;
+
+/// The prediction from costs alone, the run of the program on clocks, and the arena: one layout, one answer.
+#[test]
+fn every_kind_is_predicted_from_costs_alone() {
+    for (kind, mesh) in SCHEDULES.iter().flat_map(|kind| ["pp=2", "pp=2,dp=2,tp=2,zero=1"].map(|mesh| (kind, mesh))) {
+        let mesh = format!("{mesh},schedule={}", kind.name);
+        let source = ModelSource::open("tiny-llama").unwrap();
+        let order = Compiling { model: "tiny-llama".into(), mesh: mesh.clone(), ..Compiling::default() };
+        let file = match compile_source(&source, &order, None, &mut |_, _| {}) {
+            Ok(file) => file,
+            Err(why) => {
+                assert!(why.to_string().contains("is a slice"), "{mesh}: {why}");
+                continue;
+            }
+        };
+        let program = file.program.as_ref().unwrap();
+        let costs = model_costs(&file.model, &CPU, program.microbatches);
+        let step = scheduler::predict::predict(&costs, &layout::parse(&mesh).unwrap()).unwrap();
+        let (prediction, _) = predict(&file, &CPU).unwrap();
+        assert!((step.seconds / prediction.schedule_s - 1.0).abs() < 1e-9, "{mesh}: {step:?}, {prediction:?}");
+        assert!((0.75..1.1).contains(&prediction.ratio), "{mesh}: {step:?}, {prediction:?}");
+        for class in report(&file.model, program) {
+            for rank in class.first_rank..class.first_rank + class.ranks {
+                let ratio = class.arena as f64 / step.bytes[rank as usize] as f64;
+                eprintln!("{mesh} rank {rank}: {ratio:.3} {:.3}", prediction.ratio);
+                assert!(BYTES.contains(&ratio), "{mesh}: {ratio} of {step:?} on {rank}: {class:?}");
+            }
+        }
     }
 }
 

@@ -26,7 +26,7 @@ pub struct SeedRule {
 }
 
 /// How many devices share each parallelism, and what else is decided by hand.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Layout {
     /// Data parallel degree.

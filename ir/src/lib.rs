@@ -23,6 +23,7 @@
 
 pub mod arena;
 pub mod catalogue;
+pub mod costs;
 pub mod diag;
 pub mod differentiate;
 pub mod expr;

@@ -1,16 +1,16 @@
 //! In which parts: the runs of blocks cut into consecutive stages, each stage with its costs.
 
 use crate::costs::StageCosts;
-use crate::emit::keep::kept;
 use crate::emit::runs_of;
 use crate::placement::Pipeline;
-use cost::{Cluster, seconds_of_section};
-use ir::graph::{ArgKind, Block, Model, ParamInstance, SectionKind};
-use ir::ids::{BlockId, Value};
+use ir::costs::{BlockCosts, ModelCosts};
+use ir::graph::Model;
 use ir::staged::{Part, Stage, StageCost, Staged};
-use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 mod balance;
+
+pub use balance::Room;
 
 /// Why a model cannot be cut so.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -43,26 +43,42 @@ pub enum CutError {
 ///
 /// # Errors
 /// More stages than runs, or none of either.
-pub fn cut(model: &Model, pipeline: &Pipeline, cluster: &Cluster) -> Result<Staged, CutError> {
-    let stages = pipeline.stages();
-    let prices = prices(model, cluster);
-    let weights: Vec<u128> = runs_of(model).map(|(call, _)| picoseconds(&prices[&model.calls[call].block])).collect();
-    if weights.is_empty() {
-        return Err(CutError::Empty);
-    }
-    if stages == 0 || stages as usize > weights.len() {
-        return Err(CutError::TooMany { stages, runs: weights.len() });
-    }
-    let owners = pipeline.owners();
-    Ok(staged(model, &balance::starts(&weights, &owners, pipeline.ranks), owners, &prices))
+pub fn cut(model: &Model, pipeline: &Pipeline, costs: &ModelCosts) -> Result<Staged, CutError> {
+    Ok(staged(model, &balanced(costs, pipeline, None)?, pipeline, costs))
 }
 
 /// Cuts at the given places: `starts[s]` is the first run of stage s, counted over all calls and their instances.
 ///
 /// # Errors
 /// Not one start for each stage; starts that do not begin with 0, do not ascend, or exceed the runs.
-pub fn cut_at(model: &Model, starts: &[usize], pipeline: &Pipeline, cluster: &Cluster) -> Result<Staged, CutError> {
-    let runs = runs_of(model).count();
+pub fn cut_at(model: &Model, starts: &[usize], pipeline: &Pipeline, costs: &ModelCosts) -> Result<Staged, CutError> {
+    check_starts(starts, pipeline, costs)?;
+    Ok(staged(model, starts, pipeline, costs))
+}
+
+/// The first run of each stage, by costs alone. If the fastest cut has no room on some rank, the fastest that has, or else the
+/// one that lacks least.
+///
+/// # Errors
+/// More stages than runs, or none of either.
+pub fn balanced(costs: &ModelCosts, pipeline: &Pipeline, room: Option<&Room>) -> Result<Vec<usize>, CutError> {
+    let (stages, runs) = (pipeline.stages(), costs.runs().count());
+    if runs == 0 {
+        return Err(CutError::Empty);
+    }
+    if stages == 0 || stages as usize > runs {
+        return Err(CutError::TooMany { stages, runs });
+    }
+    let weights: Vec<u128> = costs.runs().map(picoseconds).collect();
+    Ok(balance::starts(&weights, &pipeline.owners(), pipeline.ranks, room))
+}
+
+/// Whether stages of a pipeline can start so.
+///
+/// # Errors
+/// As [`cut_at`].
+pub fn check_starts(starts: &[usize], pipeline: &Pipeline, costs: &ModelCosts) -> Result<(), CutError> {
+    let runs = costs.runs().count();
     if runs == 0 {
         return Err(CutError::Empty);
     }
@@ -71,23 +87,75 @@ pub fn cut_at(model: &Model, starts: &[usize], pipeline: &Pipeline, cluster: &Cl
     if !fits || !ascending || starts.last().is_some_and(|&last| last >= runs) {
         return Err(CutError::Starts { starts: starts.to_vec(), stages: pipeline.stages(), runs });
     }
-    Ok(staged(model, starts, pipeline.owners(), &prices(model, cluster)))
+    Ok(())
 }
 
-/// The costs of stages for schedules, in seconds and bytes, with a hop of `comm` seconds.
-pub fn stage_costs(staged: &Staged, comm: f64) -> StageCosts {
-    let each = |of: fn(&StageCost) -> f64| staged.stages.iter().map(|stage| of(&stage.cost)).collect::<Vec<f64>>();
+/// The runs of each stage.
+pub fn stage_runs(starts: &[usize], runs: usize) -> Vec<Range<usize>> {
+    let ends = starts.iter().skip(1).copied().chain([runs]);
+    starts.iter().zip(ends).map(|(&start, end)| start..end).collect()
+}
+
+/// The costs of stages for schedules, in seconds and bytes, with the hops between them.
+pub fn stage_costs<'a>(stages: impl IntoIterator<Item = &'a StageCost>, hops: Vec<f64>) -> StageCosts {
+    let stages: Vec<&StageCost> = stages.into_iter().collect();
+    let each = |of: fn(&StageCost) -> f64| stages.iter().map(|cost| of(cost)).collect::<Vec<f64>>();
     let mem_w = each(|cost| cost.crossing as f64);
     let mem_i = each(|cost| cost.kept.saturating_sub(cost.crossing) as f64);
     StageCosts {
         f: each(|cost| cost.f),
         i: each(|cost| cost.i),
         w: each(|cost| cost.w),
+        comm: hops,
         mem_f: mem_i.iter().zip(&mem_w).map(|(i, w)| i + w).collect(),
         mem_i,
         mem_w,
-        ..StageCosts::uniform(staged.stages.len() as u32, 0.0, 0.0, 0.0, comm)
+        ..StageCosts::uniform(stages.len() as u32, 0.0, 0.0, 0.0, 0.0)
     }
+}
+
+/// The costs of the stages of a model, with what its messages between them take.
+pub fn costs_of(staged: &Staged, costs: &ModelCosts) -> StageCosts {
+    stage_costs(staged.stages.iter().map(|stage| &stage.cost), hops(&starts_of(staged), costs))
+}
+
+/// The first run of each stage.
+pub fn starts_of(staged: &Staged) -> Vec<usize> {
+    let runs = staged.stages.iter().map(|stage| stage.parts.iter().map(|part| part.instances.len()).sum::<usize>());
+    let ends = runs.scan(0, |end, runs| {
+        *end += runs;
+        Some(*end)
+    });
+    [0].into_iter().chain(ends).take(staged.stages.len()).collect()
+}
+
+/// Seconds from each stage but the last to the next one, as if that were on another rank.
+pub fn hops(starts: &[usize], costs: &ModelCosts) -> Vec<f64> {
+    let hops: Vec<f64> = costs.runs().map(|block| block.hop).collect();
+    starts
+        .iter()
+        .skip(1)
+        .map(|&start| start.checked_sub(1).and_then(|run| hops.get(run)).copied().unwrap_or(0.0))
+        .collect()
+}
+
+/// What the runs of a stage cost together.
+pub fn stage_cost(costs: &ModelCosts, runs: &Range<usize>) -> StageCost {
+    let mut sum = StageCost::default();
+    for block in costs.runs().skip(runs.start).take(runs.len()) {
+        sum.f += block.f.total();
+        sum.i += block.i.total();
+        sum.w += block.w.total();
+        sum.kept += block.kept;
+        sum.crossing += block.crossing;
+        sum.state += block.held.total();
+    }
+    for shared in costs.shared.iter().filter(|shared| shared.runs.iter().any(|run| runs.contains(run))) {
+        let states = if runs.contains(&shared.updated_by) { shared.held.states } else { 0 };
+        sum.state += shared.held.parameters + shared.held.gradients + states;
+    }
+    (sum.f, sum.i, sum.w) = (to_picosecond(sum.f), to_picosecond(sum.i), to_picosecond(sum.w));
+    sum
 }
 
 /// Rounded, so that sums of floats print short.
@@ -96,73 +164,22 @@ fn to_picosecond(seconds: f64) -> f64 {
 }
 
 /// Whole numbers, so that equal blocks weigh the same and ties are ties.
-fn picoseconds(cost: &StageCost) -> u128 {
-    ((cost.f + cost.i + cost.w) * 1e12).round() as u128
+fn picoseconds(block: &BlockCosts) -> u128 {
+    ((block.f.total() + block.i.total() + block.w.total()) * 1e12).round() as u128
 }
 
-fn staged(model: &Model, starts: &[usize], owners: Vec<Vec<u32>>, prices: &HashMap<BlockId, StageCost>) -> Staged {
+fn staged(model: &Model, starts: &[usize], pipeline: &Pipeline, costs: &ModelCosts) -> Staged {
     let runs: Vec<(usize, u32)> = runs_of(model).collect();
-    let ends = starts.iter().skip(1).copied().chain([runs.len()]);
-    let stage = |(ranks, (&start, end)): (Vec<u32>, (&usize, usize))| {
+    let stage = |(ranks, range): (Vec<u32>, Range<usize>)| {
         let mut parts: Vec<Part> = Vec::new();
-        for &(call, instance) in &runs[start..end] {
+        for &(call, instance) in &runs[range.clone()] {
             match parts.last_mut() {
                 Some(part) if part.call == call => part.instances.end += 1,
                 _ => parts.push(Part { call, instances: instance..instance + 1 }),
             }
         }
-        let mut cost = StageCost { state: state_bytes(model, &runs[start..end]), ..StageCost::default() };
-        for (call, _) in &runs[start..end] {
-            let price = &prices[&model.calls[*call].block];
-            cost.f += price.f;
-            cost.i += price.i;
-            cost.w += price.w;
-            cost.kept += price.kept;
-            cost.crossing += price.crossing;
-        }
-        (cost.f, cost.i, cost.w) = (to_picosecond(cost.f), to_picosecond(cost.i), to_picosecond(cost.w));
-        Stage { ranks, parts, cost }
+        Stage { ranks, parts, cost: stage_cost(costs, &range) }
     };
-    Staged { name: model.name.clone(), stages: owners.into_iter().zip(starts.iter().zip(ends)).map(stage).collect() }
-}
-
-/// What one run of each block costs and keeps; its state is counted with its instance.
-fn prices(model: &Model, cluster: &Cluster) -> HashMap<BlockId, StageCost> {
-    let price = |(id, block): (BlockId, &Block)| {
-        let seconds = |section| seconds_of_section(cluster, &model.mesh, block, section);
-        let bytes = |values: &[Value]| values.iter().map(|&v| block.ty(v).local_bytes(&model.mesh)).sum();
-        let kept = kept(block);
-        let cost = StageCost {
-            f: seconds(SectionKind::F),
-            i: seconds(SectionKind::I),
-            w: seconds(SectionKind::W),
-            kept: bytes(&kept.forward),
-            crossing: bytes(&kept.input),
-            state: 0,
-        };
-        (id, cost)
-    };
-    model.blocks.iter().map(price).collect()
-}
-
-/// Bytes on one rank of the parameters that the runs bind, their gradients and their states, each instance once.
-fn state_bytes(model: &Model, runs: &[(usize, u32)]) -> u64 {
-    let mut seen: HashSet<(ParamInstance, String)> = HashSet::new();
-    let mut bytes = 0;
-    for &(call, instance) in runs {
-        let call = &model.calls[call];
-        let block = &model.blocks[call.block];
-        let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
-        for (&param, id) in params.iter().zip(model.call_params(call, instance)) {
-            let name = block.value_name(param);
-            let states = block.args_of(ArgKind::State).filter(|&state| block.owner_of(state) == Some(param));
-            for value in states.chain(block.gradient_of(param)).chain([param]) {
-                let suffix = block.value_name(value).strip_prefix(name).unwrap_or_default().to_string();
-                if seen.insert((id, suffix)) {
-                    bytes += block.ty(value).local_bytes(&model.mesh);
-                }
-            }
-        }
-    }
-    bytes
+    let stages = pipeline.owners().into_iter().zip(stage_runs(starts, runs.len())).map(stage);
+    Staged { name: model.name.clone(), stages: stages.collect() }
 }

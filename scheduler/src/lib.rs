@@ -13,6 +13,7 @@ pub mod foreign;
 pub mod grid;
 pub mod limits;
 pub mod memory;
+mod model_costs;
 pub mod optimal;
 pub mod placement;
 pub mod predict;
@@ -20,3 +21,5 @@ pub mod problem;
 pub mod report;
 pub mod schedules;
 pub mod simulate;
+
+pub use model_costs::model_costs;

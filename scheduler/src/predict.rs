@@ -1,69 +1,237 @@
-//! Seconds of a step from the costs of stages alone: no program is needed.
+//! Seconds and bytes of a step from costs alone: cut, schedule and simulation on numbers; no program is needed.
 //!
-//! A stage's section takes the sum of its statements, layout changes included: nothing is hidden behind anything. A hop
-//! takes as long as the largest message between two stages. The update (R, N, U) follows the last backward of the stage
-//! for which both together end last.
+//! A stage's section takes the sum of its statements, layout changes included: nothing is hidden behind anything. A hop takes
+//! as long as what a block passes on. The update (R, N, U) follows the last backward of the rank for which both together end
+//! last. A rank holds parameters, gradients and states, what its forwards have kept when that is most, what its largest block
+//! needs inside, and two buffers for each message of its stages: one in use, one under way.
 
-use crate::cut::stage_costs;
-use crate::emit::{EmitError, largest_message};
-use crate::simulate::{SimulateError, simulate};
-use cost::{Cluster, seconds_of_message, seconds_of_section};
-use ir::graph::{Model, SectionKind};
-use ir::mesh::Axes;
-use ir::schedule::Schedule;
-use ir::staged::{Part, Staged};
-
-/// Seconds of a step, as far as stages and a schedule tell.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Prediction {
-    /// The whole step.
-    pub seconds: f64,
-    /// From the first forward to the last backward.
-    pub schedule: f64,
-    /// The idle share of these of the busiest rank.
-    pub bubble: f64,
-    /// Seconds of a hop between stages.
-    pub hop: f64,
-}
+use crate::costs::StageCosts;
+use crate::cut::Room;
+use crate::cut::{CutError, balanced, check_starts, costs_of, hops, stage_cost, stage_costs, stage_runs, starts_of};
+use crate::placement::Pipeline;
+use crate::schedules::{self, ScheduleKind, UnknownSchedule};
+use crate::simulate::{SimulateError, Timeline, simulate};
+use ir::costs::{BlockCosts, ModelCosts, Step};
+use ir::goal::Layout;
+use ir::schedule::{Kind, Schedule};
+use ir::staged::Staged;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
 /// Why nothing can be said.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PredictError {
+    /// There is no schedule of the layout's name.
+    #[error(transparent)]
+    UnknownSchedule(#[from] UnknownSchedule),
+    /// The schedule cannot be made.
+    #[error("{0}")]
+    Schedule(String),
+    /// The model cannot be cut so.
+    #[error(transparent)]
+    Cut(#[from] CutError),
     /// The schedule cannot be run.
     #[error(transparent)]
     Simulate(#[from] SimulateError),
-    /// The stages do not fit the model.
-    #[error(transparent)]
-    Emit(#[from] EmitError),
 }
 
-/// Predicts a step.
+/// What a step of a model would take under layouts that differ in their pipeline; each cut and each layout is worked out once.
+#[derive(Debug)]
+pub struct Predictor<'a> {
+    costs: &'a ModelCosts,
+    cuts: HashMap<(Vec<Vec<u32>>, Option<Vec<u64>>), Vec<usize>>,
+    steps: HashMap<Layout, Step>,
+}
+
+/// What a step would take under one layout.
 ///
 /// # Errors
-/// The schedule cannot be run, or the stages are not those of the model.
-pub fn predict(
-    model: &Model,
-    staged: &Staged,
-    schedule: &Schedule,
-    cluster: &Cluster,
-) -> Result<Prediction, PredictError> {
-    let message = largest_message(model, staged)?;
-    let pipeline = model.mesh.pipeline().map_or_else(Axes::none, Axes::one);
-    let hop = if message == 0 { 0.0 } else { seconds_of_message(cluster.link(&model.mesh, &pipeline), message) };
-    let timeline = simulate(schedule, &stage_costs(staged, hop))?;
-    let mut updates = vec![0.0; timeline.rows.len()];
-    for stage in &staged.stages {
-        updates[stage.ranks[0] as usize] += stage.parts.iter().map(|part| update(model, part, cluster)).sum::<f64>();
-    }
-    let ends = timeline.rows.iter().map(|row| row.last().map_or(0.0, |slot| slot.end));
-    let last = ends.zip(updates).map(|(end, update)| end + update).fold(0.0, f64::max);
-    let graph = model.step.as_ref().map(|step| seconds_of_section(cluster, &model.mesh, &step.graph, SectionKind::F));
-    let seconds = last + graph.unwrap_or(0.0);
-    Ok(Prediction { seconds, schedule: timeline.makespan, bubble: timeline.bubble(), hop })
+/// The layout's schedule is not there, or does not suit it, or the model is too short for its stages.
+pub fn predict(costs: &ModelCosts, layout: &Layout) -> Result<Step, PredictError> {
+    Predictor::new(costs).predict(layout)
 }
 
-/// Seconds of R and U of a stage's part.
-fn update(model: &Model, part: &Part, cluster: &Cluster) -> f64 {
-    let block = &model.blocks[model.calls[part.call].block];
-    part.instances.len() as f64 * seconds_of_section(cluster, &model.mesh, block, SectionKind::U)
+/// The schedule of a layout, and its pipeline.
+///
+/// # Errors
+/// There is none of the name, or it has not so many stages on a rank.
+pub fn pipeline_of(layout: &Layout, microbatches: u32) -> Result<(&'static ScheduleKind, Pipeline), PredictError> {
+    let kind = schedules::find(&layout.schedule)?;
+    let ranks = u32::try_from(layout.pp).unwrap_or(u32::MAX);
+    let pipeline = kind.pipeline(ranks, layout.vp, microbatches).map_err(PredictError::Schedule)?;
+    Ok((kind, Pipeline { group: layout.group.or(pipeline.group), ..pipeline }))
+}
+
+/// What a step would take in given stages and a given order.
+///
+/// # Errors
+/// The schedule cannot be run.
+pub fn predict_staged(costs: &ModelCosts, staged: &Staged, schedule: &Schedule) -> Result<Step, PredictError> {
+    let owners = staged.stages.iter().map(|stage| stage.ranks.clone()).collect();
+    let stages = Stages { costs, starts: starts_of(staged), owners };
+    stages.step(schedule, &costs_of(staged, costs))
+}
+
+impl Predictor<'_> {
+    /// A predictor that has worked out nothing.
+    pub fn new(costs: &ModelCosts) -> Predictor<'_> {
+        Predictor { costs, cuts: HashMap::new(), steps: HashMap::new() }
+    }
+
+    /// What a step would take under a layout.
+    ///
+    /// # Errors
+    /// As [`predict`].
+    pub fn predict(&mut self, layout: &Layout) -> Result<Step, PredictError> {
+        if let Some(step) = self.steps.get(layout) {
+            return Ok(step.clone());
+        }
+        let (kind, pipeline) = pipeline_of(layout, self.costs.microbatches)?;
+        let starts = self.starts(layout, kind, &pipeline)?;
+        let slices = f64::from(pipeline.slices);
+        let part = |runs: &Range<usize>| stage_cost(self.costs, runs);
+        let stages: Vec<_> = stage_runs(&starts, self.costs.runs().count()).iter().map(part).collect();
+        let mut costs = stage_costs(&stages, hops(&starts, self.costs));
+        for figures in [&mut costs.f, &mut costs.i, &mut costs.w, &mut costs.mem_f, &mut costs.mem_i, &mut costs.mem_w]
+        {
+            figures.iter_mut().for_each(|figure| *figure /= slices);
+        }
+        let schedule = kind.make(&costs, &pipeline).map_err(PredictError::Schedule)?;
+        let step = Stages { costs: self.costs, starts, owners: pipeline.owners() }.step(&schedule, &costs)?;
+        self.steps.insert(layout.clone(), step.clone());
+        Ok(step)
+    }
+
+    fn starts(
+        &mut self,
+        layout: &Layout,
+        kind: &ScheduleKind,
+        pipeline: &Pipeline,
+    ) -> Result<Vec<usize>, PredictError> {
+        if !layout.stages.is_empty() {
+            let starts: Vec<usize> = [0].into_iter().chain(layout.stages.iter().map(|&start| start as usize)).collect();
+            check_starts(&starts, pipeline, self.costs)?;
+            return Ok(starts);
+        }
+        let room = self.costs.limit.map(|limit| room(self.costs, limit, kind, pipeline)).transpose()?;
+        let key = (pipeline.owners(), room.as_ref().map(|room| room.in_flight.clone()));
+        if let Some(starts) = self.cuts.get(&key) {
+            return Ok(starts.clone());
+        }
+        let starts = balanced(self.costs, pipeline, room.as_ref())?;
+        self.cuts.insert(key, starts.clone());
+        Ok(starts)
+    }
+}
+
+/// The room of each rank for stages, in the order that the schedule has where all stages cost the same. Parameters that
+/// several runs bind count at each of them.
+fn room(costs: &ModelCosts, limit: u64, kind: &ScheduleKind, pipeline: &Pipeline) -> Result<Room, PredictError> {
+    let even = StageCosts::uniform(pipeline.stages(), 1.0, 1.0, 1.0, 0.0);
+    let schedule = kind.make(&even, pipeline).map_err(PredictError::Schedule)?;
+    let mut held: Vec<u64> = costs.runs().map(|block| block.held.total()).collect();
+    for shared in &costs.shared {
+        shared.runs.iter().for_each(|&run| held[run] += shared.held.total());
+    }
+    let inside = costs.runs().map(|block| block.transient + 4 * block.boundary).max().unwrap_or(0);
+    Ok(Room {
+        held,
+        kept: costs.runs().map(|block| block.kept).collect(),
+        in_flight: in_flight(&schedule, pipeline.stages()),
+        limit: limit.saturating_sub(inside),
+    })
+}
+
+/// The most micro-batches of each stage whose forward has run and whose backward has not, on one of its ranks.
+fn in_flight(schedule: &Schedule, stages: u32) -> Vec<u64> {
+    let mut most = vec![0; stages as usize];
+    for row in &schedule.rows {
+        let mut now = vec![0_u64; stages as usize];
+        for item in row.iter().flat_map(|action| action.items()) {
+            let Some(stage) = item.stage.map(|stage| stage as usize) else { continue };
+            match item.kind {
+                Kind::F => now[stage] += 1,
+                Kind::B | Kind::W => now[stage] = now[stage].saturating_sub(1),
+                _ => {}
+            }
+            most[stage] = most[stage].max(now[stage]);
+        }
+    }
+    most
+}
+
+/// A model in stages.
+struct Stages<'a> {
+    costs: &'a ModelCosts,
+    starts: Vec<usize>,
+    /// The ranks of each stage.
+    owners: Vec<Vec<u32>>,
+}
+
+impl Stages<'_> {
+    fn step(self, schedule: &Schedule, costs: &StageCosts) -> Result<Step, PredictError> {
+        let timeline = simulate(schedule, costs)?;
+        let ranks = timeline.rows.len() as u32;
+        let ends = timeline.rows.iter().map(|row| row.last().map_or(0.0, |slot| slot.end));
+        let ends: Vec<f64> = (0..).zip(ends).map(|(rank, end)| end + self.update(rank)).collect();
+        let seconds = ends.iter().copied().fold(0.0, f64::max) + self.costs.norm;
+        let bytes = (0..ranks).map(|rank| self.held(rank) + self.moment(rank, &timeline)).collect::<Vec<u64>>();
+        let why = self.why(seconds, &timeline, &bytes);
+        Ok(Step { seconds, bytes, cut: self.starts, why })
+    }
+
+    /// The runs of a rank with their numbers; those that it updates, or all that it holds.
+    fn runs(&self, rank: u32, updated: bool) -> impl Iterator<Item = (usize, &BlockCosts)> {
+        let stages = stage_runs(&self.starts, self.costs.runs().count());
+        let on = move |owners: &Vec<u32>| if updated { owners[0] == rank } else { owners.contains(&rank) };
+        let own: Vec<Range<usize>> =
+            self.owners.iter().zip(stages).filter(|(o, _)| on(o)).map(|(_, runs)| runs).collect();
+        self.costs.runs().enumerate().filter(move |(run, _)| own.iter().any(|runs| runs.contains(run)))
+    }
+
+    /// Seconds of R and U.
+    fn update(&self, rank: u32) -> f64 {
+        self.runs(rank, true).map(|(_, block)| block.gather + block.reduce + block.update).sum()
+    }
+
+    /// Bytes from step to step.
+    fn held(&self, rank: u32) -> u64 {
+        let (held, updated): (BTreeSet<usize>, BTreeSet<usize>) =
+            (self.runs(rank, false).map(|run| run.0).collect(), self.runs(rank, true).map(|run| run.0).collect());
+        let own = self.runs(rank, false).map(|(run, block)| (block.held, updated.contains(&run)));
+        let binds = |shared: &&ir::costs::SharedCosts| shared.runs.iter().any(|run| held.contains(run));
+        let shared = self.costs.shared.iter().filter(binds).map(|of| (of.held, updated.contains(&of.updated_by)));
+        own.chain(shared).map(|(held, updates)| held.total() - if updates { 0 } else { held.states }).sum()
+    }
+
+    /// Bytes beside these when most is there.
+    fn moment(&self, rank: u32, timeline: &Timeline) -> u64 {
+        let inside = self.runs(rank, false).map(|(_, block)| block.transient).max().unwrap_or(0);
+        let passed: Vec<u64> = self.costs.runs().map(|block| block.boundary).collect();
+        let stages = self.owners.iter().zip(stage_runs(&self.starts, passed.len()));
+        let messages = stages.filter(|(owners, _)| owners.contains(&rank)).map(|(_, runs)| {
+            let given = runs.start.checked_sub(1).map_or(0, |run| passed[run]);
+            let gives = if runs.end < passed.len() { passed[runs.end - 1] } else { 0 };
+            2 * (given + gives)
+        });
+        timeline.peak_memory[rank as usize] as u64 + inside + messages.sum::<u64>()
+    }
+
+    fn why(&self, seconds: f64, timeline: &Timeline, bytes: &[u64]) -> String {
+        let busiest =
+            (0..timeline.busy.len()).max_by(|&a, &b| timeline.busy[a].total_cmp(&timeline.busy[b])).unwrap_or(0);
+        let idle = timeline.idle(busiest);
+        let share = |part: f64| if seconds > 0.0 { 100.0 * part / seconds } else { 0.0 };
+        let fullest = (0..bytes.len()).max_by_key(|&rank| bytes[rank]).unwrap_or(0);
+        let above = self.costs.limit.is_some_and(|limit| bytes.iter().any(|&bytes| bytes > limit));
+        format!(
+            "rank {busiest} is the busiest: {:.1} % of the step in F, I and W, {:.1} % waiting for other ranks, {:.1} % for \\
+             messages; {:.1} % follow in the update; rank {fullest} holds most{}",
+            share(timeline.busy[busiest]),
+            share(idle.dependency + idle.memory + idle.barrier),
+            share(idle.latency),
+            share(seconds - timeline.makespan),
+            if above { ", more than the limit" } else { "" }
+        )
+    }
 }

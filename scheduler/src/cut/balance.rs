@@ -1,6 +1,7 @@
-//! Where to cut, by weights alone: the slowest rank as fast as can be, then the slowest stage.
+//! Where to cut, by numbers alone: the slowest rank as fast as can be, then the slowest stage; first of all, if there is a
+//! limit of memory, within it.
 //!
-//! Where every rank holds one stage that is exact. Else a cut into equal shares is improved run by run, and a search through
+//! Where every rank holds one stage and has room for it that is exact. Else a cut into equal shares is improved run by run, and a search through
 //! all cuts looks for a better one until none is left, or [`STEPS`] have been made. A stage of the first cut is at most a run
 //! over its share of the whole, so no rank takes longer than in the best cut by more than the heaviest run for each of its
 //! stages; in small pipelines the search ends, and the cut is the best.
@@ -8,26 +9,51 @@
 /// Steps after which the search takes what it has.
 const STEPS: usize = 200_000;
 
+/// The memory that ranks have for stages.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Room {
+    /// Bytes of each run that live from step to step.
+    pub held: Vec<u64>,
+    /// Bytes that each run keeps of a micro-batch between its forward and its backward.
+    pub kept: Vec<u64>,
+    /// The most micro-batches between their forward and their backward of each stage.
+    pub in_flight: Vec<u64>,
+    /// The most bytes of each rank.
+    pub limit: u64,
+}
+
 /// The first run of each stage; `on[s]` are the ranks that share the micro-batches of stage s evenly, of so many in all.
-pub(super) fn starts(weights: &[u128], on: &[Vec<u32>], ranks: u32) -> Vec<usize> {
+pub(super) fn starts(weights: &[u128], on: &[Vec<u32>], ranks: u32, room: Option<&Room>) -> Vec<usize> {
     let mut alone: Vec<u32> = on.iter().filter(|ranks| ranks.len() == 1).map(|ranks| ranks[0]).collect();
     alone.sort_unstable();
     alone.dedup();
     if alone.len() == on.len() {
-        return chain(weights, on.len());
+        let starts = chain(weights, on.len());
+        if Search::new(weights, on, ranks, room).score(&starts).0 == 0 {
+            return starts;
+        }
     }
-    let mut search = Search::new(weights, on, ranks);
+    let mut search = Search::new(weights, on, ranks, room);
     search.improve();
-    search.all(&mut vec![0], &mut vec![0; ranks as usize], 0);
+    search.all(&mut vec![0], &mut vec![Load::default(); ranks as usize], 0);
     search.best
 }
 
-/// The slowest rank, in halves of weights; the slowest stage; the sum of squares of both.
-type Score = (u128, u128, u128);
+/// The most bytes above the limit; the slowest rank, in halves of weights; the slowest stage; the sum of squares of both.
+type Score = (u64, u128, u128, u128);
+
+/// What a rank has of the stages so far.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    bytes: u64,
+    /// In halves of weights.
+    weight: u128,
+}
 
 struct Search<'a> {
     /// Weight of the runs before each.
     before: Vec<u128>,
+    room: Option<&'a Room>,
     on: &'a [Vec<u32>],
     ranks: usize,
     best: Vec<usize>,
@@ -37,7 +63,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Begins with shares as equal as single cuts can make them.
-    fn new<'a>(weights: &[u128], on: &'a [Vec<u32>], ranks: u32) -> Search<'a> {
+    fn new<'a>(weights: &[u128], on: &'a [Vec<u32>], ranks: u32, room: Option<&'a Room>) -> Search<'a> {
         let mut before = vec![0];
         before.extend(weights.iter().scan(0, |sum, weight| {
             *sum += weight;
@@ -49,7 +75,7 @@ impl Search<'_> {
             let share = before.partition_point(|&sum| sum * (stages as u128) < before[runs] * stage as u128);
             best.push(share.clamp(best[stage - 1] + 1, runs - (stages - stage)));
         }
-        let mut search = Search { before, on, ranks: ranks as usize, best, score: (0, 0, 0), steps: 0 };
+        let mut search = Search { before, room, on, ranks: ranks as usize, best, score: (0, 0, 0, 0), steps: 0 };
         search.score = search.score(&search.best);
         search
     }
@@ -58,20 +84,37 @@ impl Search<'_> {
         self.before[to] - self.before[from]
     }
 
-    /// What a stage of the weight adds to each of its ranks.
-    fn part(&self, stage: usize, weight: u128) -> u128 {
-        2 * weight / self.on[stage].len() as u128
+    /// What a stage of these runs adds to each of its ranks.
+    fn part(&self, stage: usize, from: usize, to: usize) -> Load {
+        let bytes = self.room.map_or(0, |room| {
+            let of = |bytes: &[u64]| bytes[from..to].iter().sum::<u64>();
+            of(&room.held) + of(&room.kept) * room.in_flight[stage]
+        });
+        Load { bytes, weight: 2 * self.weight(from, to) / self.on[stage].len() as u128 }
+    }
+
+    fn put(&self, loads: &mut [Load], stage: usize, part: Load) {
+        for &rank in &self.on[stage] {
+            let load = &mut loads[rank as usize];
+            *load = Load { bytes: load.bytes + part.bytes, weight: load.weight + part.weight };
+        }
+    }
+
+    fn above(&self, loads: &[Load]) -> u64 {
+        let above = |load: &Load| self.room.map_or(0, |room| load.bytes.saturating_sub(room.limit));
+        loads.iter().map(above).max().unwrap_or(0)
     }
 
     fn score(&self, starts: &[usize]) -> Score {
-        let ends = starts.iter().skip(1).copied().chain([self.before.len() - 1]);
-        let stages: Vec<u128> = starts.iter().zip(ends).map(|(&from, to)| self.weight(from, to)).collect();
-        let mut loads = vec![0; self.ranks];
-        for (stage, &weight) in stages.iter().enumerate() {
-            self.on[stage].iter().for_each(|&rank| loads[rank as usize] += self.part(stage, weight));
+        let stages = super::stage_runs(starts, self.before.len() - 1);
+        let mut loads = vec![Load::default(); self.ranks];
+        for (stage, runs) in stages.iter().enumerate() {
+            self.put(&mut loads, stage, self.part(stage, runs.start, runs.end));
         }
-        let slowest = |of: &[u128]| of.iter().copied().max().unwrap_or(0);
-        (slowest(&loads), slowest(&stages), loads.iter().chain(&stages).map(|weight| weight * weight).sum())
+        let ranks = loads.iter().map(|load| load.weight);
+        let stages = stages.iter().map(|runs| self.weight(runs.start, runs.end));
+        let squares = ranks.clone().chain(stages.clone()).map(|weight| weight * weight).sum();
+        (self.above(&loads), ranks.max().unwrap_or(0), stages.max().unwrap_or(0), squares)
     }
 
     /// Moves single runs from one stage to another, all between them shifted, as long as that is better.
@@ -100,37 +143,38 @@ impl Search<'_> {
     }
 
     /// All cuts that go on from `starts`, whose last stage is still open; `loads` and `slowest` are of the closed ones.
-    fn all(&mut self, starts: &mut Vec<usize>, loads: &mut Vec<u128>, slowest: u128) {
+    fn all(&mut self, starts: &mut Vec<usize>, loads: &mut Vec<Load>, slowest: u128) {
         let (stage, from, runs) = (starts.len() - 1, starts[starts.len() - 1], self.before.len() - 1);
         let last = stage + 1 == self.on.len();
         let ends = if last { runs..=runs } else { from + 1..=runs - (self.on.len() - stage - 1) };
         for end in ends {
             self.steps += 1;
-            let weight = self.weight(from, end);
-            let part = self.part(stage, weight);
-            self.on[stage].iter().for_each(|&rank| loads[rank as usize] += part);
-            let (load, slow) = (loads.iter().copied().max().unwrap_or(0), slowest.max(weight));
-            let worse = (load, slow) >= (self.score.0, self.score.1);
+            let before = loads.clone();
+            self.put(loads, stage, self.part(stage, from, end));
+            let (above, load) = (self.above(loads), loads.iter().map(|load| load.weight).max().unwrap_or(0));
+            let slow = slowest.max(self.weight(from, end));
+            let worse = (above, load, slow) >= (self.score.0, self.score.1, self.score.2);
+            let full = (above, load) > (self.score.0, self.score.1);
             if !worse && last {
                 let score = self.score(starts);
                 (self.best, self.score) = (starts.clone(), score);
-            } else if !worse && self.is_room(loads, end) {
+            } else if !worse && self.may_hold(loads, above, end) {
                 starts.push(end);
                 self.all(starts, loads, slow);
                 starts.pop();
             }
-            self.on[stage].iter().for_each(|&rank| loads[rank as usize] -= part);
-            let full = self.on[stage].iter().any(|&rank| loads[rank as usize] + part > self.score.0);
+            *loads = before;
+            // A longer stage is slower still, and holds more.
             if full || self.steps >= STEPS {
                 break;
             }
         }
     }
 
-    /// Whether the runs that are left fit on all ranks together if none may be slower than the best cut's slowest.
-    fn is_room(&self, loads: &[u128], end: usize) -> bool {
-        let room: u128 = loads.iter().map(|&load| self.score.0.saturating_sub(load)).sum();
-        2 * self.weight(end, self.before.len() - 1) <= room
+    /// Whether the runs that are left fit on all ranks together, if none may be slower than the best cut's slowest.
+    fn may_hold(&self, loads: &[Load], above: u64, end: usize) -> bool {
+        let room: u128 = loads.iter().map(|load| self.score.1.saturating_sub(load.weight)).sum();
+        above < self.score.0 || 2 * self.weight(end, self.before.len() - 1) <= room
     }
 }
 
@@ -236,11 +280,49 @@ mod tests {
                     let weights: Vec<u128> = (0..runs).map(|_| 1 + random(&mut state)).collect();
                     let all = every(0, stages as usize, runs).into_iter();
                     let best = all.map(|starts| slowest(&pipeline, &weights, &starts)).min().unwrap();
-                    let ours = starts(&weights, &on, ranks);
+                    let ours = starts(&weights, &on, ranks, None);
                     assert_eq!(slowest(&pipeline, &weights, &ours), best, "{pipeline:?}, {weights:?}: {ours:?}");
                 }
             }
         }
+    }
+
+    /// The most bytes above the limit.
+    fn above(pipeline: &Pipeline, room: &Room, starts: &[usize]) -> u64 {
+        let mut bytes = vec![0; pipeline.ranks as usize];
+        for (stage, owners) in pipeline.owners().iter().enumerate() {
+            let end = starts.get(stage + 1).copied().unwrap_or(room.held.len());
+            for run in starts[stage]..end {
+                let of_run = room.held[run] + room.in_flight[stage] * room.kept[run];
+                owners.iter().for_each(|&rank| bytes[rank as usize] += of_run);
+            }
+        }
+        bytes.into_iter().max().unwrap().saturating_sub(room.limit)
+    }
+
+    #[test]
+    fn cuts_within_memory_are_the_best_of_all() {
+        let (mut state, mut bound) = (5, 0);
+        for placement in Placement::ALL {
+            for ranks in [2, 3] {
+                let pipeline = Pipeline::new(placement, ranks, 4);
+                let stages = pipeline.stages() as usize;
+                for limit in [20, 40, 60] {
+                    let runs = stages + 3;
+                    let mut some = |count: usize| (0..count).map(|_| 1 + random(&mut state) as u64).collect::<Vec<_>>();
+                    let weights: Vec<u128> = some(runs).into_iter().map(u128::from).collect();
+                    let room = Room { held: some(runs), kept: some(runs), in_flight: some(stages), limit };
+                    let score =
+                        |starts: &[usize]| (above(&pipeline, &room, starts), slowest(&pipeline, &weights, starts));
+                    let best = every(0, stages, runs).iter().map(|starts| score(starts)).min().unwrap();
+                    let ours = starts(&weights, &pipeline.owners(), ranks, Some(&room));
+                    assert_eq!(score(&ours), best, "{pipeline:?}, {weights:?}, {room:?}: {ours:?}");
+                    let free = starts(&weights, &pipeline.owners(), ranks, None);
+                    bound += usize::from(best.0 == 0 && above(&pipeline, &room, &free) > 0);
+                }
+            }
+        }
+        assert!(bound > 0, "no limit kept out the fastest cut");
     }
 
     /// Equal layers between a light embedding and a heavy head: the rank of the head has fewer of them.
@@ -251,7 +333,7 @@ mod tests {
             [(Placement::Loop, 16, 4), (Placement::V, 16, 2), (Placement::Bidirectional, 16, 2), (Placement::V, 8, 3)]
         {
             let pipeline = Pipeline { chunks, ..Pipeline::new(placement, ranks, 32) };
-            let starts = starts(&weights, &pipeline.owners(), ranks);
+            let starts = starts(&weights, &pipeline.owners(), ranks, None);
             let share = weights.iter().sum::<u128>() as f64 / f64::from(ranks);
             let (rank, stage) = slowest(&pipeline, &weights, &starts);
             assert!(stage >= 37 && rank as f64 / 1e3 >= share);

@@ -208,16 +208,6 @@ impl<'a> Flow<'a> {
         self.made[made].uses.iter().filter(|&&run| self.rank(run, mb) == rank).count()
     }
 
-    /// Bytes of the largest message between stages of one rank and those of its peer.
-    pub(super) fn largest_message(&self, model: &Model) -> u64 {
-        let crosses = |made: &usize| {
-            let maker = self.made[*made].maker;
-            self.made[*made].uses.iter().any(|&run| self.runs[run].ranks != self.runs[maker].ranks)
-        };
-        let bytes = (0..self.made.len()).filter(crosses).map(|made| self.made[made].ty.local_bytes(&model.mesh));
-        bytes.max().unwrap_or(0)
-    }
-
     /// The other ranks that read the value for a micro-batch, ascending.
     pub(super) fn readers(&self, made: usize, mb: u32) -> BTreeSet<u32> {
         let ranks = self.made[made].uses.iter().map(|&run| self.rank(run, mb));

@@ -129,14 +129,6 @@ pub fn emit(
     program(model, staged, &schedule.rows, microbatches, bodies, &schedule.name)
 }
 
-/// Bytes on one rank of the largest message between two stages; 0 where there is none.
-///
-/// # Errors
-/// The stages are not those of the model.
-pub(crate) fn largest_message(model: &Model, staged: &Staged) -> Result<u64, EmitError> {
-    Ok(Flow::new(model, staged, u32::MAX)?.largest_message(model))
-}
-
 /// The program of an evaluation: forwards of all micro-batches and the sums of their losses.
 ///
 /// # Errors

@@ -30,6 +30,10 @@ fn model(name: &str, ranks: u64) -> Model {
     model
 }
 
+fn costs(model: &Model) -> ir::costs::ModelCosts {
+    crate::model_costs(model, &CPU, 1)
+}
+
 fn chain(ranks: u32) -> Pipeline {
     Pipeline::new(Placement::Chain, ranks, 1)
 }
@@ -42,7 +46,7 @@ fn schedule(kind: &str, ranks: u32, microbatches: u32) -> Schedule {
 
 fn emitted(name: &str, kind: &str, ranks: u32, microbatches: u32) -> (Model, Program) {
     let model = model(name, u64::from(ranks));
-    let staged = cut(&model, &chain(ranks), &CPU).unwrap();
+    let staged = cut(&model, &chain(ranks), &costs(&model)).unwrap();
     let program = emit(&model, &staged, &schedule(kind, ranks, microbatches), microbatches, &CPU).unwrap();
     (model, program)
 }
@@ -60,7 +64,7 @@ fn programs_of_every_schedule_hold_all_invariants() {
 #[test]
 fn backwards_may_be_split() {
     let model = model("tiny-gpt2", 2);
-    let staged = cut(&model, &chain(2), &CPU).unwrap();
+    let staged = cut(&model, &chain(2), &costs(&model)).unwrap();
     let kinds = |schedule: &Schedule| {
         let program = emit(&model, &staged, schedule, 3, &CPU).unwrap();
         assert_eq!(check(&model, &program, None), Ok(()));
@@ -77,7 +81,7 @@ fn backwards_may_be_split() {
 fn values_may_skip_ranks() {
     let mut model = broken::shared();
     model.mesh = Mesh::new("m", &[("pp", 4)]);
-    let staged = cut(&model, &chain(4), &CPU).unwrap();
+    let staged = cut(&model, &chain(4), &costs(&model)).unwrap();
     for (kind, microbatches) in [("gpipe", 1), ("gpipe", 7), ("1f1b", 1), ("1f1b", 9)] {
         let program = emit(&model, &staged, &schedule(kind, 4, microbatches), microbatches, &CPU).unwrap();
         assert_eq!(check(&model, &program, None), Ok(()), "{kind} {microbatches}");
@@ -143,7 +147,8 @@ fn messages_are_under_way_while_an_action_computes() {
 #[test]
 fn registers_have_names_of_their_own_that_parse_back() {
     let model = broken::shared();
-    let program = emit(&model, &cut(&model, &chain(1), &CPU).unwrap(), &schedule("1f1b", 1, 2), 2, &CPU).unwrap();
+    let program =
+        emit(&model, &cut(&model, &chain(1), &costs(&model)).unwrap(), &schedule("1f1b", 1, 2), 2, &CPU).unwrap();
     let file = File { model, program: Some(program), ..File::default() };
     let text = ir::text::print(&file);
     assert!(text.contains("%x.d:0.2"), "two readers of a value give two cotangents");
@@ -153,7 +158,7 @@ fn registers_have_names_of_their_own_that_parse_back() {
 #[test]
 fn an_evaluation_runs_forwards_and_keeps_nothing() {
     let model = model("tiny-llama", 2);
-    let program = emit_forward(&model, &cut(&model, &chain(2), &CPU).unwrap(), 3, &CPU).unwrap();
+    let program = emit_forward(&model, &cut(&model, &chain(2), &costs(&model)).unwrap(), 3, &CPU).unwrap();
     assert_eq!(check(&model, &program, None), Ok(()));
     assert!(program.bodies.values().all(|body| body.keeps.is_empty()));
 }
@@ -184,10 +189,10 @@ fn a_tied_parameter_is_summed_before_and_shared_after() {
 fn stages_balance_and_have_costs() {
     let model = model("tiny-llama", 2);
     let runs = runs_of(&model).count();
-    let staged = cut(&model, &chain(2), &CPU).unwrap();
+    let staged = cut(&model, &chain(2), &costs(&model)).unwrap();
     let seconds: Vec<f64> = staged.stages.iter().map(|stage| stage.cost.f + stage.cost.i + stage.cost.w).collect();
     for at in 1..runs {
-        let other = cut_at(&model, &[0, at], &chain(2), &CPU).unwrap();
+        let other = cut_at(&model, &[0, at], &chain(2), &costs(&model)).unwrap();
         let longest = other.stages.iter().map(|stage| stage.cost.f + stage.cost.i + stage.cost.w).fold(0.0, f64::max);
         assert!(longest >= seconds[0].max(seconds[1]) * (1.0 - 1e-9));
     }
@@ -201,9 +206,15 @@ fn stages_balance_and_have_costs() {
 fn what_does_not_fit_is_said() {
     let model = model("tiny-llama", 2);
     let runs = runs_of(&model).count();
-    assert_eq!(cut(&model, &chain(runs as u32 + 1), &CPU), Err(CutError::TooMany { stages: runs as u32 + 1, runs }));
-    assert_eq!(cut_at(&model, &[1], &chain(1), &CPU), Err(CutError::Starts { starts: vec![1], stages: 1, runs }));
-    let staged = cut(&model, &chain(2), &CPU).unwrap();
+    assert_eq!(
+        cut(&model, &chain(runs as u32 + 1), &costs(&model)),
+        Err(CutError::TooMany { stages: runs as u32 + 1, runs })
+    );
+    assert_eq!(
+        cut_at(&model, &[1], &chain(1), &costs(&model)),
+        Err(CutError::Starts { starts: vec![1], stages: 1, runs })
+    );
+    let staged = cut(&model, &chain(2), &costs(&model)).unwrap();
     assert_eq!(emit(&model, &staged, &schedule("1f1b", 3, 2), 2, &CPU).unwrap_err(), EmitError::Stages);
     let mut swapped = schedule("1f1b", 2, 2);
     swapped.rows.reverse();

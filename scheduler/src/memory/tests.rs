@@ -4,6 +4,7 @@ use super::*;
 use crate::costs::StageCosts;
 use crate::cut::cut;
 use crate::emit::{emit, emit_forward};
+use crate::model_costs;
 use crate::placement::{Pipeline, Placement};
 use crate::schedules::{self, split_backward};
 use cost::CPU;
@@ -25,7 +26,7 @@ fn staged(name: &str, ranks: u64) -> (Model, Staged) {
     let built = preset(name).unwrap().config.build(&batch).unwrap();
     let mut model = differentiate(built, &Optimizer { clip: None, ..Optimizer::default() }).unwrap();
     model.mesh = Mesh::new("m", &[("pp", ranks)]);
-    let staged = cut(&model, &Pipeline::new(Placement::Chain, ranks as u32, 1), &CPU).unwrap();
+    let staged = cut(&model, &Pipeline::new(Placement::Chain, ranks as u32, 1), &model_costs(&model, &CPU, 1)).unwrap();
     (model, staged)
 }
 

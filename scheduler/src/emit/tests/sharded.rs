@@ -90,7 +90,7 @@ fn norm_and_clip(scalar: &Type) -> Step {
 }
 
 pub(super) fn program(model: &Model) -> Program {
-    emit(model, &cut(model, &chain(1), &CPU).unwrap(), &schedule("1f1b", 1, 2), 2, &CPU).unwrap()
+    emit(model, &cut(model, &chain(1), &costs(model)).unwrap(), &schedule("1f1b", 1, 2), 2, &CPU).unwrap()
 }
 
 #[test]

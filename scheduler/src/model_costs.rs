@@ -1,0 +1,154 @@
+//! The costs of a planned model, block by block, for a cluster.
+
+use crate::emit::keep::{kept, reads, results};
+use crate::emit::runs_of;
+use cost::{Cluster, seconds_of_message, seconds_of_section, seconds_of_stmt};
+use ir::costs::{BlockCosts, CallCosts, Held, Lanes, ModelCosts, SharedCosts};
+use ir::entity::EntityRef;
+use ir::graph::{ArgKind, Block, Model, ParamInstance, ResultKind, SectionKind, Stmt};
+use ir::ids::Value;
+use ir::mesh::{Axes, Mesh};
+use ir::ops::{Collective, Op};
+use std::collections::{BTreeMap, HashSet};
+
+/// What a step of so many micro-batches costs, by the ops of each section.
+pub fn model_costs(model: &Model, cluster: &Cluster, microbatches: u32) -> ModelCosts {
+    let calls = model.calls.iter();
+    let shared = shared(model);
+    let alone = |param: &ParamInstance| !shared.contains_key(param);
+    let norm = model.step.as_ref().map(|step| seconds_of_section(cluster, &model.mesh, &step.graph, SectionKind::F));
+    let mut blocks: Vec<BlockCosts> = model.blocks.values().map(|block| block_costs(model, block, cluster)).collect();
+    for (call, instance) in runs_of(model).filter(|(_, instance)| *instance == 0) {
+        let bound = held_of(model, call, instance).into_iter().filter(|(param, _)| alone(param));
+        blocks[model.calls[call].block.index()].held = bound.map(|(_, held)| held).fold(Held::default(), sum);
+    }
+    ModelCosts {
+        microbatches,
+        calls: calls.map(|call| CallCosts { block: call.block.index(), instances: call.instances() }).collect(),
+        blocks,
+        shared: shared.into_values().collect(),
+        norm: norm.unwrap_or(0.0),
+        limit: None,
+    }
+}
+
+fn block_costs(model: &Model, block: &Block, cluster: &Cluster) -> BlockCosts {
+    let bytes = |values: &[Value]| values.iter().map(|&v| block.ty(v).local_bytes(&model.mesh)).sum::<u64>();
+    let seconds = |stmts: &mut dyn Iterator<Item = &Stmt>| {
+        stmts.map(|stmt| seconds_of_stmt(cluster, &model.mesh, &block.values, stmt)).sum::<f64>()
+    };
+    let is_change = |stmt: &&Stmt| matches!(stmt.op, Op::Collective(_));
+    let lanes = |section: SectionKind| Lanes {
+        compute: seconds(&mut block[section].stmts.iter().filter(|stmt| !is_change(stmt))),
+        wire: seconds(&mut block[section].stmts.iter().filter(is_change)),
+    };
+    let is_gather = |stmt: &&Stmt| matches!(stmt.op, Op::Collective(Collective::AllGather { .. }));
+    let changes = lanes(SectionKind::U);
+    let gather = seconds(&mut block[SectionKind::U].stmts.iter().filter(is_gather));
+    let passed: Vec<Value> = block
+        .results
+        .iter()
+        .zip(&block[SectionKind::F].ret)
+        .filter(|(k, _)| **k == ResultKind::Value)
+        .map(|r| *r.1)
+        .collect();
+    let boundary = bytes(&passed);
+    let link = model.mesh.pipeline().map(|axis| cluster.link(&model.mesh, &Axes::one(axis)));
+    let kept = kept(block);
+    BlockCosts {
+        name: block.name.clone(),
+        f: lanes(SectionKind::F),
+        i: lanes(SectionKind::I),
+        w: lanes(SectionKind::W),
+        gather,
+        reduce: changes.wire - gather,
+        update: changes.compute,
+        kept: bytes(&kept.forward),
+        crossing: bytes(&kept.input),
+        transient: transient(block, &model.mesh),
+        held: Held::default(),
+        boundary,
+        hop: link.filter(|_| boundary > 0).map_or(0.0, |link| seconds_of_message(link, boundary)),
+    }
+}
+
+/// The most bytes of values at once that a section makes and neither gives away nor keeps; I and W follow each other.
+fn transient(block: &Block, mesh: &Mesh) -> u64 {
+    let kept = kept(block);
+    let backward = block[SectionKind::I].stmts.iter().chain(&block[SectionKind::W].stmts).collect();
+    let forward = block[SectionKind::F].stmts.iter().collect();
+    let of = |stmts: Vec<&Stmt>, given: &mut dyn Iterator<Item = Value>| {
+        let given: HashSet<Value> = given.collect();
+        let inner: HashSet<Value> = (stmts.iter().filter(|stmt| !stmt.accumulate))
+            .flat_map(|stmt| results([*stmt]))
+            .filter(|value| !given.contains(value))
+            .collect();
+        most_live(block, mesh, &stmts, &inner)
+    };
+    let forward = of(forward, &mut block[SectionKind::F].ret.iter().chain(&kept.forward).copied());
+    forward.max(of(backward, &mut block[SectionKind::I].ret.iter().copied()))
+}
+
+fn most_live(block: &Block, mesh: &Mesh, stmts: &[&Stmt], inner: &HashSet<Value>) -> u64 {
+    let touched = |stmt: &Stmt| reads([stmt], &stmt.results).into_iter().filter(|value| inner.contains(value));
+    let mut last: BTreeMap<Value, usize> = BTreeMap::new();
+    for (at, stmt) in stmts.iter().enumerate() {
+        last.extend(touched(stmt).map(|value| (value, at)));
+    }
+    let bytes = |value: Value| block.ty(value).local_bytes(mesh);
+    let (mut live, mut most) = (0, 0);
+    for (at, stmt) in stmts.iter().enumerate() {
+        live += results([*stmt]).filter(|value| inner.contains(value)).map(bytes).sum::<u64>();
+        most = most.max(live);
+        live -= touched(stmt).filter(|value| last[value] == at).map(bytes).sum::<u64>();
+    }
+    most
+}
+
+fn sum(a: Held, b: Held) -> Held {
+    Held { parameters: a.parameters + b.parameters, gradients: a.gradients + b.gradients, states: a.states + b.states }
+}
+
+/// What a run holds of each parameter that it binds, on one rank.
+fn held_of(model: &Model, call: usize, instance: u32) -> BTreeMap<ParamInstance, Held> {
+    let block = &model.blocks[model.calls[call].block];
+    let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
+    let mut held: BTreeMap<ParamInstance, Held> = BTreeMap::new();
+    for (&param, id) in params.iter().zip(model.call_params(&model.calls[call], instance)) {
+        let bytes = |value: Value| block.ty(value).local_bytes(&model.mesh);
+        let states = block.args_of(ArgKind::State).filter(|&state| block.owner_of(state) == Some(param));
+        let of = Held {
+            parameters: bytes(param),
+            gradients: block.gradient_of(param).map_or(0, bytes),
+            states: states.map(bytes).sum(),
+        };
+        let most = held.entry(id).or_default();
+        *most = larger(*most, of);
+    }
+    held
+}
+
+fn larger(a: Held, b: Held) -> Held {
+    Held {
+        parameters: a.parameters.max(b.parameters),
+        gradients: a.gradients.max(b.gradients),
+        states: a.states.max(b.states),
+    }
+}
+
+/// The parameters that several runs bind.
+fn shared(model: &Model) -> BTreeMap<ParamInstance, SharedCosts> {
+    let mut binders: BTreeMap<ParamInstance, SharedCosts> = BTreeMap::new();
+    for (number, (call, instance)) in runs_of(model).enumerate() {
+        for (param, held) in held_of(model, call, instance) {
+            let costs = binders.entry(param).or_default();
+            if held.states > 0 || costs.runs.is_empty() {
+                costs.updated_by = number;
+            }
+            costs.held = larger(costs.held, held);
+            costs.runs.push(number);
+        }
+    }
+    binders.retain(|_, costs| costs.runs.len() > 1);
+    binders
+}
