@@ -125,6 +125,7 @@ pub fn report_foreign(
         unit: costs.unit,
         deterministic: true,
         peak_memory: timeline.peak_memory.clone(),
+        least_limit: None,
         over_limit: memory.iter().map(Violation::to_string).collect(),
         order: foreign.rows.iter().map(|row| printed(row)).collect(),
         seconds: clock.elapsed().as_secs_f64(),

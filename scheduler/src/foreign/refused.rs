@@ -82,8 +82,7 @@ fn draw(schedule: &Schedule, costs: &StageCosts, violations: &[Violation]) -> Op
 
 fn waits(stand: &Stand) -> Option<String> {
     let blocked = stand.blocked.as_ref().filter(|blocked| !is_end(&blocked.at))?;
-    let of = blocked.producer.map_or_else(String::new, |(rank, _)| format!(" of rank {rank}"));
-    Some(format!("{} waits for {}{of}", blocked.at, blocked.needs))
+    Some(format!("{} {}", blocked.at, stand.wait()))
 }
 
 fn is_end(action: &Action) -> bool {

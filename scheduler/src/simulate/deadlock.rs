@@ -77,7 +77,8 @@ impl Stand {
         words.join(" ")
     }
 
-    fn wait(&self) -> String {
+    /// What it waits for, in words.
+    pub(crate) fn wait(&self) -> String {
         match &self.blocked {
             None => "done".into(),
             Some(Blocked { on: On::Receipt(item), other, .. }) => {
