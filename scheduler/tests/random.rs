@@ -139,6 +139,20 @@ fn right(schedule: &Schedule, &Known { costs, pipeline, least, bound }: &Known, 
         assert!(row.windows(2).all(|pair| pair[0].end <= pair[1].start), "{told}: rank {rank} does two things at once");
     }
     arrivals(&time, costs, pipeline, told);
+    critical_path(&time, costs, told);
+}
+
+/// From time 0 to the makespan, with no gaps but hops.
+fn critical_path(time: &Timeline, costs: &StageCosts, told: &str) {
+    let path = time.critical_path();
+    assert_eq!(time.slot(path[0]).start, 0.0, "{told}");
+    assert_eq!(time.slot(path[path.len() - 1]).end, time.makespan, "{told}");
+    for pair in path.windows(2) {
+        let gap = time.slot(pair[1]).start - time.slot(pair[0]).end;
+        let hops = costs.comm.iter().filter(|_| pair[0].rank != pair[1].rank);
+        let explained = hops.chain(&[0.0]).any(|hop| (gap - hop).abs() < 1e-9);
+        assert!(explained, "{told}: {gap} seconds of the critical path");
+    }
 }
 
 fn close(a: f64, b: f64, told: &str) {
