@@ -179,7 +179,8 @@ pub fn report(request: &ScheduleRequest) -> Result<(ScheduleReport, Timeline), E
     let costs = request.costs.resolve(pipeline.stages(), request.stages)?;
     let schedule = make(request, kind, &costs, &pipeline)?;
     let timeline = simulate(&schedule, &costs).map_err(|source| Error::Stuck { kind: kind.name, source })?;
-    let over_limit = over_limit(kind, &pipeline, &schedule, &costs)?;
+    let mut over_limit: Vec<String> = below_least(&costs, &pipeline).into_iter().collect();
+    over_limit.extend(check_rows(kind, &pipeline, &schedule, &costs)?.iter().map(Violation::to_string));
     let sends = request.sends;
     can_run(&schedule, &costs, sends).map_err(|source| Error::Sends { kind: kind.name, sends, source })?;
 
@@ -253,22 +254,23 @@ fn make(
     Ok(if request.backward == Backward::Split { split_backward(schedule) } else { schedule })
 }
 
-/// What breaks the memory limit: of any order, or else of these rows. Anything else wrong with them is an error.
-fn over_limit(
+/// Where no order at all holds the memory limit.
+fn below_least(costs: &StageCosts, pipeline: &Pipeline) -> Option<String> {
+    let least = least_limit(costs, pipeline);
+    let rank = first_below(&least, costs.limit.as_deref())?;
+    Some(format!("rank {rank}: no order holds less than {} at a time", least[rank]))
+}
+
+/// Where the rows break the memory limit; anything else wrong with them is an error.
+fn check_rows(
     kind: &ScheduleKind,
     pipeline: &Pipeline,
     schedule: &Schedule,
     costs: &StageCosts,
-) -> Result<Vec<String>, Error> {
+) -> Result<Vec<Violation>, Error> {
     let violations = check_pipeline(schedule, costs, pipeline);
     let (memory, wrong): (Vec<_>, Vec<_>) = violations.into_iter().partition(|v| v.law == Law::Memory);
-    if !wrong.is_empty() {
-        return Err(Error::Wrong { kind: kind.name, violations: wrong });
-    }
-    let least = least_limit(costs, pipeline);
-    let of_any_order = first_below(&least, costs.limit.as_deref())
-        .map(|rank| format!("rank {rank}: no order holds less than {} at a time", least[rank]));
-    Ok(of_any_order.into_iter().chain(memory.iter().map(Violation::to_string)).collect())
+    if wrong.is_empty() { Ok(memory) } else { Err(Error::Wrong { kind: kind.name, violations: wrong }) }
 }
 
 fn printed(row: &[Action]) -> Vec<String> {
