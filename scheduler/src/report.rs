@@ -203,7 +203,8 @@ pub fn report_telling(
     let problem = Problem { costs: &costs, pipeline: &pipeline, objective, backward, deadline };
     let made = make(request, kind, &problem, log)?;
     let timeline = simulate(&made.schedule, &costs).map_err(|source| Error::Stuck { kind: kind.name, source })?;
-    let over_limit = over_limit(kind, &pipeline, &made.schedule, &costs)?;
+    let mut over_limit: Vec<String> = below_least(&costs, &pipeline).into_iter().collect();
+    over_limit.extend(check_rows(kind, &pipeline, &made.schedule, &costs)?.iter().map(Violation::to_string));
     let sends = request.sends;
     can_run(&made.schedule, &costs, sends).map_err(|source| Error::Sends { kind: kind.name, sends, source })?;
 
@@ -338,22 +339,23 @@ fn bound(problem: &Problem, reached: f64, holds: bool) -> f64 {
     }
 }
 
-/// What breaks the memory limit: of any order, or else of these rows. Anything else wrong with them is an error.
-fn over_limit(
+/// Where no order at all holds the memory limit.
+fn below_least(costs: &StageCosts, pipeline: &Pipeline) -> Option<String> {
+    let least = least_limit(costs, pipeline);
+    let rank = first_below(&least, costs.limit.as_deref())?;
+    Some(format!("rank {rank}: no order holds less than {} at a time", least[rank]))
+}
+
+/// Where the rows break the memory limit; anything else wrong with them is an error.
+fn check_rows(
     kind: &ScheduleKind,
     pipeline: &Pipeline,
     schedule: &Schedule,
     costs: &StageCosts,
-) -> Result<Vec<String>, Error> {
+) -> Result<Vec<Violation>, Error> {
     let violations = check_pipeline(schedule, costs, pipeline);
     let (memory, wrong): (Vec<_>, Vec<_>) = violations.into_iter().partition(|v| v.law == Law::Memory);
-    if !wrong.is_empty() {
-        return Err(Error::Wrong { kind: kind.name, violations: wrong });
-    }
-    let least = least_limit(costs, pipeline);
-    let of_any_order = first_below(&least, costs.limit.as_deref())
-        .map(|rank| format!("rank {rank}: no order holds less than {} at a time", least[rank]));
-    Ok(of_any_order.into_iter().chain(memory.iter().map(Violation::to_string)).collect())
+    if wrong.is_empty() { Ok(memory) } else { Err(Error::Wrong { kind: kind.name, violations: wrong }) }
 }
 
 fn printed(row: &[Action]) -> Vec<String> {

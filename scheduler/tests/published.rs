@@ -62,7 +62,7 @@ fn small_cases_give_the_published_figures_and_orders() {
 }
 
 #[test]
-#[ignore = "the large cases take a minute where nothing is optimized"]
+#[ignore = "the large cases take ten seconds"]
 fn all_cases_give_the_published_figures_and_orders() {
     compare(|_| true);
 }

@@ -5,7 +5,7 @@ use meshwright_scheduler::check::{Law, check_pipeline};
 use meshwright_scheduler::costs::StageCosts;
 use meshwright_scheduler::limits::{first_below, least_limit};
 use meshwright_scheduler::placement::{Pipeline, Placement};
-use meshwright_scheduler::schedules::bound::lower_bound;
+use meshwright_scheduler::schedules::bound::{Bound, lower_bound};
 use meshwright_scheduler::schedules::{Chunks, SCHEDULES, split_backward};
 use meshwright_scheduler::simulate::{Timeline, simulate};
 
@@ -67,8 +67,10 @@ fn a_thousand_random_pipelines() {
         let Ok(schedule) = kind.make(&costs, &pipeline) else { continue };
         made[at] += 1;
         let told = format!("case {case}: {} {pipeline:?} {costs:?}", kind.name);
+        let known =
+            Known { costs: &costs, pipeline: &pipeline, least: &least, bound: lower_bound(&costs, &pipeline, false) };
         for schedule in [split_backward(schedule.clone()), schedule] {
-            right(&schedule, &costs, &pipeline, &least, &told);
+            right(&schedule, &known, &told);
         }
     }
     let never: Vec<&str> =
@@ -88,22 +90,34 @@ fn limits_are_exact(costs: &StageCosts, pipeline: &Pipeline, least: &[f64]) {
     }
 }
 
-/// Each micro-batch through all stages and back before the next.
+/// Each micro-batch, slice by slice, through all stages and back before the next.
 fn one_by_one(pipeline: &Pipeline) -> Schedule {
     let mut rows = vec![Vec::new(); pipeline.ranks as usize];
+    let stages = 0..pipeline.stages();
+    let slices = 0..pipeline.slices;
     for microbatch in 0..pipeline.microbatches {
-        let forward = (0..pipeline.stages()).map(|stage| (Kind::F, stage));
-        let backward = (0..pipeline.stages()).rev().map(|stage| (Kind::B, stage));
-        for (kind, stage) in forward.chain(backward) {
-            rows[pipeline.rank(stage, microbatch) as usize].push(Action::One(Item::new(kind, stage, microbatch)));
-        }
+        let mut add = |kind, stage, slice| {
+            let slice = (pipeline.slices > 1).then_some(slice);
+            let item = Item { slice, ..Item::new(kind, stage, microbatch) };
+            rows[pipeline.rank(stage, microbatch) as usize].push(Action::One(item));
+        };
+        slices.clone().for_each(|slice| stages.clone().for_each(|stage| add(Kind::F, stage, slice)));
+        slices.clone().rev().for_each(|slice| stages.clone().rev().for_each(|stage| add(Kind::B, stage, slice)));
     }
     rows.iter_mut().for_each(|row| row.extend([Kind::R, Kind::N, Kind::U].map(|kind| Action::One(Item::step(kind)))));
     Schedule { name: "one by one".into(), rows }
 }
 
+/// What is known of all orders of a case.
+struct Known<'a> {
+    costs: &'a StageCosts,
+    pipeline: &'a Pipeline,
+    least: &'a [f64],
+    bound: Bound,
+}
+
 /// The checker finds nothing but broken limits; figures agree with a recount.
-fn right(schedule: &Schedule, costs: &StageCosts, pipeline: &Pipeline, least: &[f64], told: &str) {
+fn right(schedule: &Schedule, &Known { costs, pipeline, least, bound }: &Known, told: &str) {
     let violations = check_pipeline(schedule, costs, pipeline);
     assert!(violations.iter().all(|violation| violation.law == Law::Memory), "{told}: {violations:?}");
     let time = simulate(schedule, costs).unwrap_or_else(|why| panic!("{told}: {why}"));
@@ -114,7 +128,6 @@ fn right(schedule: &Schedule, costs: &StageCosts, pipeline: &Pipeline, least: &[
         assert!(!within, "{told}: below the least limit {least:?}");
     }
 
-    let bound = lower_bound(costs, pipeline, false);
     assert!(bound.makespan <= time.makespan * (1.0 + 1e-12), "{told}: {} > {}", bound.makespan, time.makespan);
     assert!(bound.span <= time.span * (1.0 + 1e-12), "{told}: {} > {}", bound.span, time.span);
     for (rank, row) in time.rows.iter().enumerate() {
@@ -126,6 +139,20 @@ fn right(schedule: &Schedule, costs: &StageCosts, pipeline: &Pipeline, least: &[
         assert!(row.windows(2).all(|pair| pair[0].end <= pair[1].start), "{told}: rank {rank} does two things at once");
     }
     arrivals(&time, costs, pipeline, told);
+    critical_path(&time, costs, told);
+}
+
+/// From time 0 to the makespan, with no gaps but hops.
+fn critical_path(time: &Timeline, costs: &StageCosts, told: &str) {
+    let path = time.critical_path();
+    assert_eq!(time.slot(path[0]).start, 0.0, "{told}");
+    assert_eq!(time.slot(path[path.len() - 1]).end, time.makespan, "{told}");
+    for pair in path.windows(2) {
+        let gap = time.slot(pair[1]).start - time.slot(pair[0]).end;
+        let hops = costs.comm.iter().filter(|_| pair[0].rank != pair[1].rank);
+        let explained = hops.chain(&[0.0]).any(|hop| (gap - hop).abs() < 1e-9);
+        assert!(explained, "{told}: {gap} seconds of the critical path");
+    }
 }
 
 fn close(a: f64, b: f64, told: &str) {

@@ -83,6 +83,34 @@ fn groups_and_slices_are_those_of_the_request() {
 }
 
 #[test]
+fn a_limit_that_is_too_small_names_the_least() {
+    let mut request = uniform("1f1b", 2, 4, [1., 1., 1., 0.]);
+    request.costs.limit = Some(crate::costs::PerStage::All(1.0));
+    let (of_this_order, _) = report(&request).unwrap();
+    assert_eq!(of_this_order.over_limit, ["rank 0, position 1: 0F1 brings the memory held to 2, over the limit of 1"]);
+    assert_eq!(of_this_order.least_limit, Some(vec![1.0, 1.0]));
+    request.costs.limit = Some(crate::costs::PerStage::Each(vec![2.0, 0.5]));
+    let (of_any, _) = report(&request).unwrap();
+    assert_eq!((of_any.status, of_any.over_limit.len()), (Status::Infeasible, 2));
+    assert_eq!(of_any.over_limit[0], "rank 1: no order holds less than 1 at a time");
+    request.costs.limit = None;
+    assert_eq!(report(&request).unwrap().0.least_limit, None);
+}
+
+#[test]
+fn sends_that_wait_may_be_too_much_for_an_order() {
+    let mut request = uniform("1f1b", 2, 2, [1., 1., 1., 0.]);
+    request.sends = Sends::Batched;
+    assert!(report(&request).is_ok());
+    request.sends = Sends::Blocking;
+    let golden = "\
+`1f1b` cannot be run with blocking sends: no rank can go on after 2 actions
+rank 0: 0F0 [0F1]  sends 0F1 to rank 1  <- rank 1 stands at 1B0
+rank 1: 1F0 [1B0]  sends 1B0 to rank 0  <- rank 0 stands at 0F1";
+    assert_eq!(report(&request).unwrap_err().to_string(), golden);
+}
+
+#[test]
 fn what_cannot_be_is_said() {
     let good = uniform("1f1b", 4, 8, [1., 1., 1., 0.]);
     let message = |request: ScheduleRequest| report(&request).unwrap_err().to_string();

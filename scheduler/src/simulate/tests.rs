@@ -113,8 +113,19 @@ fn slices_go_forward_ascending_and_backward_descending() {
 #[test]
 fn two_chains_share_the_ranks() {
     // Micro-batch 1 runs the stages the other way round: a copy of stage 0 on rank 1.
-    let time = simulate(&rows(&["0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1"]), &uniform(2)).unwrap();
+    let mut costs = uniform(2);
+    (costs.mem_f, costs.mem_i, costs.mem_w) = (vec![3.0, 10.0], vec![2.0, 4.0], vec![1.0, 6.0]);
+    let time = simulate(&rows(&["0F0 1F1 1I1 0B0 1W1", "0F1 1F0 1B0 0B1"]), &costs).unwrap();
     assert_eq!((time.makespan, time.bubble()), (6.0, 0.0));
+    assert_eq!(time.peak_memory, [13.0, 13.0]);
+}
+
+#[test]
+fn each_hop_has_its_own_time_and_the_turn_of_a_v_has_none() {
+    let costs = StageCosts { comm: vec![1.0, 100.0, 4.0], ..uniform(4) };
+    let time = simulate(&rows(&["0F0 3F0 3B0 0B0", "1F0 2F0 2B0 1B0"]), &costs).unwrap();
+    let starts = |rank: usize| time.rows[rank].iter().map(|slot| slot.start).collect::<Vec<_>>();
+    assert_eq!((starts(0), starts(1)), (vec![0.0, 8.0, 9.0, 20.0], vec![2.0, 3.0, 15.0, 17.0]));
 }
 
 #[test]
