@@ -28,19 +28,9 @@ impl Engine for Exact {
     fn search(&self, task: &Task) -> Found {
         let most = task.best.map_or_else(|| all_in_a_row(task.instance), |best| best.value);
         let shop = Shop::new(task.problem, task.instance, most);
-        let mut orders = Search::new(task, &shop);
-        orders.run();
-        if shop.origin == shop.late().origin {
-            return Found { bound: orders.low as f64 * shop.unit, better: orders.better };
-        }
-        // Orders were sought of ranks that do not wait; the bound must hold for all.
-        let late = shop.late();
-        let known = Task { best: orders.better.as_ref().or(task.best), budget: orders.budget, ..*task };
-        let mut bound = Search::new(&known, &late);
-        bound.run();
-        let low = bound.low as f64 * shop.unit;
-        let better = bound.better.or(orders.better);
-        Found { bound: low, better }
+        let mut search = Search::new(task, &shop);
+        search.run();
+        Found { better: search.better, bound: search.low as f64 * shop.unit }
     }
 }
 
@@ -112,8 +102,8 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// An order within the target. By the simulator its value may be above, where memory is rounded or ranks may start
-    /// late: then it only says that no better bound can be had.
+    /// An order within the target. By the simulator its value may be above, where memory is rounded or two chains
+    /// meet: then it only says that no better bound can be had.
     fn take(&mut self, orders: &[Vec<usize>], target: i64) {
         self.high = self.high.min(self.shop.value(orders).unwrap_or(target));
         let best = self.better.as_ref().or(self.task.best).map_or(f64::INFINITY, |best| best.value);

@@ -13,7 +13,8 @@ use pumpkin_solver::core::options::SolverOptions;
 use pumpkin_solver::core::results::{ProblemSolution, SatisfactionResult, Solution};
 use pumpkin_solver::core::termination::TerminationCondition;
 use pumpkin_solver::core::variables::{AffineView, DomainId, Literal, TransformableVariable};
-use pumpkin_solver::less_than_or_equals;
+use pumpkin_solver::propagators::disjunctive::ArgDisjunctiveTask;
+use pumpkin_solver::{disjunctive_strict, less_than_or_equals};
 use std::collections::HashMap;
 
 /// What the solver says.
@@ -36,17 +37,8 @@ pub(super) fn ask(shop: &Shop, windows: &Windows, target: i64, budget: &mut Budg
     model.pairs();
     model.memory();
     model.origins(target);
-    if opt('a') {
-        model.monotone();
-    }
-    if opt('b') {
-        model.edges();
-    }
+    model.ranks();
     model.solve(budget)
-}
-
-fn opt(c: char) -> bool {
-    std::env::var("XOPT").is_ok_and(|v| v.contains(c))
 }
 
 struct Model<'a> {
@@ -110,8 +102,7 @@ impl<'a> Model<'a> {
         self.solver.add_constraint(less_than_or_equals(terms, -apart, tag)).post();
     }
 
-    /// A literal for each open pair, with the monotony that precedences give: what goes before a goes before b too if a
-    /// goes before b.
+    /// A literal for each open pair.
     fn pairs(&mut self) {
         let shop = self.shop;
         for rank in &shop.of_rank {
@@ -182,39 +173,17 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// What goes before a goes before what follows a: clauses over neighbours of one kind.
-    fn monotone(&mut self) {
+    /// A rank does one operation at a time: what the pairs say too, but together they prune more (edge finding).
+    fn ranks(&mut self) {
         let shop = self.shop;
         for rank in &shop.of_rank {
-            for &a in rank {
-                for c in self.windows.direct(a, rank).collect::<Vec<_>>() {
-                    // c before a: for each b: [a<b] -> [c<b]; [b<c] -> [b<a]
-                    for &b in rank {
-                        if b == a || b == c {
-                            continue;
-                        }
-                        if let (Err(x), Err(y)) = (self.goes_first(a, b), self.goes_first(c, b)) {
-                            let tag = self.solver.new_constraint_tag();
-                            let _ = self.solver.add_clause([x.get_false_predicate(), y.get_true_predicate()], tag);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn edges(&mut self) {
-        let shop = self.shop;
-        for rank in &shop.of_rank {
-            let tasks: Vec<_> = rank
-                .iter()
-                .map(|&i| pumpkin_solver::propagators::disjunctive::ArgDisjunctiveTask {
-                    start_time: self.starts[i],
-                    processing_time: shop.long[i] as i32,
-                })
-                .collect();
+            let task = |&index: &usize| {
+                let (start_time, processing_time) = (self.starts[index], shop.long[index] as i32);
+                ArgDisjunctiveTask { start_time, processing_time }
+            };
+            let tasks: Vec<_> = rank.iter().map(task).collect();
             let tag = self.solver.new_constraint_tag();
-            self.solver.add_constraint(pumpkin_solver::disjunctive_strict(tasks, tag)).post();
+            self.solver.add_constraint(disjunctive_strict(tasks, tag)).post();
         }
     }
 
