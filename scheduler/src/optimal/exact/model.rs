@@ -50,15 +50,19 @@ struct Model<'a> {
     first: HashMap<(usize, usize), Literal>,
 }
 
-/// Counts steps down, and looks at the clock now and then.
+/// Counts the work of steps down, and looks at the clock now and then.
 struct Countdown<'a> {
     budget: &'a mut Budget,
+    /// Work of a step: what is propagated grows with the problem.
+    step: u64,
+    steps: u64,
 }
 
 impl TerminationCondition for Countdown<'_> {
     fn should_stop(&mut self) -> bool {
-        self.budget.work = self.budget.work.saturating_sub(1);
-        self.budget.work == 0 || (self.budget.work.is_multiple_of(64) && self.budget.late())
+        self.budget.work = self.budget.work.saturating_sub(self.step);
+        self.steps += 1;
+        self.budget.work == 0 || (self.steps.is_multiple_of(64) && self.budget.late())
     }
 }
 
@@ -191,7 +195,9 @@ impl<'a> Model<'a> {
         let backup = IndependentVariableValueBrancher::new(Smallest::new(&self.starts), InDomainMin);
         let mut brancher = AutonomousSearch::new(backup);
         let mut resolver = ResolutionResolver::default();
-        let solution = match self.solver.satisfy(&mut brancher, &mut Countdown { budget }, &mut resolver) {
+        let step = 10 + self.shop.len() as u64 / 16;
+        let mut countdown = Countdown { budget, step, steps: 0 };
+        let solution = match self.solver.satisfy(&mut brancher, &mut countdown, &mut resolver) {
             SatisfactionResult::Satisfiable(found) => Solution::from(found.solution()),
             SatisfactionResult::Unsatisfiable(..) => return Reply::None,
             SatisfactionResult::Unknown(..) => return Reply::Open,
