@@ -55,6 +55,9 @@ impl<'a> Exhaustive<'a> {
     /// When all that a job needs has arrived; `None` if something has not been done.
     fn arrival(&self, (kind, stage, microbatch): Job) -> Option<f64> {
         let mut needs = Vec::new();
+        if self.problem.objective == Objective::Span && !self.in_turn((kind, stage, microbatch)) {
+            return None;
+        }
         match kind {
             0 if stage > 0 => needs.push((0, stage - 1, microbatch)),
             0 => {}
@@ -69,6 +72,13 @@ impl<'a> Exhaustive<'a> {
             let hop = if far { self.problem.costs.comm[stage.min(need.1)] } else { 0.0 };
             Some(latest.max(self.end[self.at(need)]? + hop))
         })
+    }
+
+    /// Whether the micro-batches before, of the same direction, have been done.
+    fn in_turn(&self, (kind, stage, microbatch): Job) -> bool {
+        let rank = self.rank(stage, microbatch);
+        (0..microbatch)
+            .all(|before| self.rank(stage, before) != rank || self.end[self.at((kind, stage, before))].is_some())
     }
 
     fn go(&mut self, since: f64, from_rank: usize) {
@@ -189,8 +199,9 @@ fn right(answer: &Answer, problem: &Problem, best: f64, seed: u64) {
         answer.deterministic && bound <= best && best <= value,
         "seed {seed}: {bound} <= {best} <= {value}? {problem:?}"
     );
-    // A rank's span may be shorter if it starts later: the bound allows that to all of them.
-    assert!(answer.optimal || problem.objective == Objective::Span, "seed {seed}: {value} of {best}, bound {bound}");
+    // Where two chains meet, the bound allows a rank to start later than it can.
+    let sure = problem.pipeline.placement != Placement::Bidirectional || problem.objective == Objective::Makespan;
+    assert!(answer.optimal || !sure, "seed {seed}: {value} of {best}, bound {bound}");
     assert!(!answer.optimal || value == best, "seed {seed}: {value} for {best}");
 }
 
