@@ -173,6 +173,18 @@ fn more_memory_never_costs_time_and_a_wider_search_is_never_worse() {
     }
 }
 
+/// Optima proven by a constraint solver, where the published rules find nothing: at 2p chunks and above they begin.
+#[test]
+fn little_memory_is_used_well() {
+    for (p, m, limit, makespan) in [(2, 4, 2.0, 33.0), (2, 4, 3.0, 27.0)] {
+        let mut costs = uniform("zb-v-greedy", p, (1.0, 1.0, 1.0, 0.0));
+        costs.mem_i.fill(0.0);
+        costs.mem_w.fill(1.0);
+        costs.limit = Some(vec![limit; p as usize]);
+        assert_eq!(run("zb-v-greedy", &costs, p, m).makespan, makespan, "p={p} limit={limit}");
+    }
+}
+
 #[test]
 fn a_limit_too_low_is_refused_with_the_least_that_will_do() {
     for (kind, limit, least) in [("zb-auto", 0.5, "1"), ("zb-v-greedy", 1.5, "2"), ("v-auto", 1.5, "2")] {

@@ -36,7 +36,7 @@ fn pattern(ranks: usize) -> Vec<[usize; PERIOD]> {
         pattern[rank][i as usize] = slot;
         pattern[rank][w as usize] = slot + 1;
         backwards += 1;
-        slot += if backwards % 3 == 0 { 5 } else { 2 };
+        slot += if backwards.is_multiple_of(3) { 5 } else { 2 };
     }
     pattern.iter_mut().flatten().for_each(|slot| *slot %= PERIOD);
     pattern

@@ -10,11 +10,11 @@ pub(super) fn fill(rows: &mut [Row]) {
     let last = rows.iter().map(|row| Pass::ALL.map(|pass| row.iter().rposition(|&slot| slot == Some(pass)))).collect();
     let mut fill = Fill { limit: highest(rows), last, held: vec![0; ranks], slots: vec![Default::default(); ranks] };
     for time in 0..length {
-        for rank in 0..ranks {
-            if let Some(from) = fill.fitting(rank, &rows[rank], time) {
-                rows[rank].swap(time, from);
+        for (rank, row) in rows.iter_mut().enumerate() {
+            if let Some(from) = fill.fitting(rank, row, time) {
+                row.swap(time, from);
             }
-            if let Some(pass) = rows[rank].get(time).copied().flatten() {
+            if let Some(pass) = row.get(time).copied().flatten() {
                 fill.slots[rank][pass as usize].push(time);
                 fill.held[rank] += pass.held();
             }

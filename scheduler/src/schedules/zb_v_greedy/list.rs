@@ -1,7 +1,8 @@
 //! List scheduling of a V: at each moment each free rank runs something that has arrived and fits.
 //!
-//! An F of chunk 0 runs only if an F of chunk 1 fits beside it. So no rank fills up with forwards that cannot come back: the
-//! oldest micro-batch can always go on, and every limit that holds one forward of each stage will do.
+//! An F of chunk 0 runs only if an F of chunk 1 fits beside those that have none yet. So no rank fills up with forwards that
+//! cannot come back: once the older ones are through, the oldest micro-batch left can always go on, and every limit that
+//! holds one forward of each stage will do.
 
 use super::V;
 use crate::block::{PERIOD, Pass, Row};
@@ -16,6 +17,8 @@ pub(super) struct Order {
     pub patient: bool,
     /// F before I.
     pub forward: bool,
+    /// An F of chunk 0 also where the room for one of chunk 1 has yet to be freed.
+    pub eager: bool,
 }
 
 /// A rank may look for work at this time. Times are not negative, so their bits sort as they do.
@@ -96,9 +99,16 @@ impl List<'_> {
     }
 
     fn fits(&self, rank: usize, pass: Pass) -> bool {
-        let memory = |pass| self.v.memory(rank, pass);
-        let room = if pass == F0 { memory(F0) + memory(F1) } else { memory(pass) };
-        self.v.fits(rank, self.ranks[rank].held + room)
+        let Rank { held, ends, .. } = &self.ranks[rank];
+        let (zero, one) = (self.v.memory(rank, F0), self.v.memory(rank, F1));
+        match pass {
+            F0 if self.order.eager => {
+                let without_f1 = (ends[F0 as usize].len() - ends[F1 as usize].len()) as f64;
+                self.v.fits(rank, held + zero) && self.v.fits(rank, (without_f1 + 1.0) * zero + one)
+            }
+            F0 => self.v.fits(rank, held + zero + one),
+            _ => self.v.fits(rank, held + self.v.memory(rank, pass)),
+        }
     }
 
     fn start(&mut self, rank: usize, pass: Pass, time: f64) {

@@ -57,16 +57,16 @@ impl<'a> V<'a> {
 
     /// The rows of the least span, and that span.
     pub(super) fn best(&self) -> (f64, Vec<Row>) {
-        let both = [true, false];
-        let pairs = || both.into_iter().flat_map(|a| both.map(|b| (a, b)));
-        let waves = pairs().filter_map(|(i, f)| waves::waves(self, waves::Fill { before_i: i, before_f: f }));
         let least = |found: &mut dyn Iterator<Item = (f64, Vec<Row>)>| {
             found.reduce(|best, next| if next.0 < best.0 - self.epsilon { next } else { best })
         };
-        least(&mut waves.map(|wave| (wave.span, wave.rows)))
-            .or_else(|| {
-                least(&mut pairs().map(|(patient, forward)| list::list(self, list::Order { patient, forward })))
-            })
+        let both = [true, false];
+        let pairs = || both.into_iter().flat_map(|a| both.map(|b| (a, b)));
+        let waves = pairs().filter_map(|(before_i, before_f)| waves::waves(self, waves::Fill { before_i, before_f }));
+        let lists = pairs()
+            .flat_map(|(patient, forward)| both.map(|eager| list::list(self, list::Order { patient, forward, eager })));
+        least(&mut waves.map(|waves| (waves.span, waves.rows)))
+            .or_else(|| least(&mut { lists }))
             .expect("list scheduling always ends")
     }
 
