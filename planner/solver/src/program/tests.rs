@@ -21,7 +21,9 @@ fn built(costs: &[i32], rows: &[(Vec<i32>, u8, i32)]) -> Program {
 
 /// The least objective over all assignments, in integers.
 fn tried(costs: &[i32], rows: &[(Vec<i32>, u8, i32)]) -> Option<i32> {
-    let sum = |factors: &[i32], bits: u32| -> i32 { (0..factors.len()).map(|at| factors[at] * (bits >> at & 1) as i32).sum() };
+    let sum = |factors: &[i32], bits: u32| -> i32 {
+        (0..factors.len()).map(|at| factors[at] * (bits >> at & 1) as i32).sum()
+    };
     let holds = |bits: u32| {
         rows.iter().all(|(factors, relation, right)| match (relation, sum(factors, bits)) {
             (0, total) => total <= *right,

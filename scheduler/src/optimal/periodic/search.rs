@@ -1,5 +1,6 @@
 //! Completes a pattern: warm-up and cool-down, by local search over what the pattern leaves open.
 
+use super::ahead::run_ahead;
 use super::fill::{Filled, fill, unroll};
 use super::pattern::Pattern;
 use super::shape::Shape;
@@ -13,7 +14,15 @@ struct Choice {
     pull: Vec<u32>,
     /// Per rank, how much of a W's length may delay what follows.
     patience: Vec<f64>,
+    /// From how many of its next operations a rank may choose; 1: the order is that of the pattern.
+    ahead: usize,
 }
+
+/// The choices of next operations tried.
+const AHEAD: [usize; 3] = [1, 4, 16];
+
+/// How many tries in the pattern's order one takes in which ranks choose.
+const AHEAD_COSTS: u64 = 5;
 
 /// The patiences tried: never in the way, half a W, at once.
 const PATIENCES: [f64; 3] = [0.0, 0.5, 1.0];
@@ -33,9 +42,15 @@ pub(super) fn complete(task: &Task, shape: &Shape, pattern: &Pattern, tries: u64
     let mut climb = Climb { task, instance: task.instance, shape, pattern, best: None, left: tries };
     let most = most_pull(shape, pattern);
     let lags: Vec<f64> = (0..shape.stages).map(|stage| lag(shape, pattern, stage)).collect();
-    for pull in PULLS.map(|times| scaled(&lags, times, &most)).into_iter().chain([most.clone()]) {
-        for patience in PATIENCES {
-            climb.attempt(Choice { pull: pull.clone(), patience: vec![patience; shape.ranks] });
+    let pulls: Vec<Vec<u32>> = (PULLS.iter()).map(|&times| scaled(&lags, times, &most)).chain([most.clone()]).collect();
+    for ahead in AHEAD {
+        for pull in &pulls {
+            for patience in PATIENCES {
+                climb.attempt(Choice { pull: pull.clone(), patience: vec![patience; shape.ranks], ahead });
+            }
+        }
+        if climb.met() {
+            break;
         }
     }
     climb.climb();
@@ -98,31 +113,36 @@ struct Climb<'a> {
 }
 
 impl Climb<'_> {
-    /// Tries a choice and keeps it if it is no worse than the best; says whether it is better.
-    fn attempt(&mut self, choice: Choice) -> bool {
+    /// Tries a choice and keeps it if it is no worse than the best.
+    fn attempt(&mut self, choice: Choice) {
         if self.left == 0 || self.task.budget.late() {
             self.left = 0;
-            return false;
+            return;
         }
-        self.left -= 1;
+        self.left = self.left.saturating_sub(if choice.ahead > 1 { AHEAD_COSTS } else { 1 });
         let orders = unroll(self.instance, self.shape, self.pattern, &choice.pull);
-        let Some(filled) = fill(self.instance, self.shape, &orders, &choice.patience) else { return false };
+        let filled = match choice.ahead {
+            1 => fill(self.instance, self.shape, &orders, &choice.patience),
+            ahead => run_ahead(self.instance, self.shape, &orders, &choice.patience, ahead),
+        };
+        let Some(filled) = filled else { return };
         let value = filled.value(self.task.problem.objective);
         let before = self.best.as_ref().map_or(f64::INFINITY, |(_, best)| best.value);
         if value <= before {
             self.best = Some((choice, Completed { filled, value }));
         }
-        value < before
+    }
+
+    /// Whether the best value is known to be the best there is.
+    fn met(&self) -> bool {
+        self.best.as_ref().is_some_and(|(_, best)| self.task.meets(best.value, self.task.bound))
     }
 
     /// Small changes of the best choice, at random but always the same, until the tries are spent or the bound is met.
     fn climb(&mut self) {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
-        while self.left > 0 {
-            let Some((choice, best)) = &self.best else { return };
-            if self.task.meets(best.value, self.task.bound) {
-                return;
-            }
+        while self.left > 0 && !self.met() {
+            let Some((choice, _)) = &self.best else { return };
             let changed = changed(choice, &mut random);
             self.attempt(changed);
         }
@@ -148,6 +168,7 @@ fn changed(choice: &Choice, random: &mut Random) -> Choice {
                 choice.pull[stage] = choice.pull[stage].max(choice.pull[stage + 1]);
             }
         }
+        2 if random.below(8) == 0 => choice.ahead = 1 << random.below(5),
         _ => {
             let (one, other) = (random.below(ranks), random.below(ranks));
             let patience = random.below(5) as f64 / 4.0;
