@@ -1,7 +1,7 @@
 //! Completion that may depart from the pattern's order: where the next operation of a rank has not arrived, one of those
 //! close behind it runs.
 
-use super::fill::Filled;
+use super::fill::{Filled, Gaps};
 use super::shape::Shape;
 use crate::optimal::Instance;
 use std::cmp::Reverse;
@@ -10,19 +10,19 @@ use std::collections::{BinaryHeap, VecDeque};
 /// Runs the path operations of each rank in about the order given, W in between, moment by moment.
 ///
 /// A free rank runs the first of its next `ahead` operations that has arrived; an F only if those skipped before it would
-/// still fit the memory. If none has, a W runs unless an operation known to come would have to wait for it longer than
-/// `patience` of its length. `None` if memory stays short.
+/// still fit the memory. If none has, a W runs if `gaps` let it before the next operation known to come. `None` if memory stays
+/// short.
 pub(super) fn run_ahead(
     instance: &Instance,
     shape: &Shape,
     orders: &[Vec<usize>],
-    patience: &[f64],
+    gaps: Gaps,
     ahead: usize,
 ) -> Option<Filled> {
     let mut run = Run {
         instance,
         shape,
-        patience,
+        gaps,
         ahead,
         ends: vec![f64::NAN; instance.operations.len()],
         ranks: orders.iter().map(|order| Rank::new(order)).collect(),
@@ -42,7 +42,7 @@ pub(super) fn run_ahead(
 struct Run<'a> {
     instance: &'a Instance,
     shape: &'a Shape,
-    patience: &'a [f64],
+    gaps: Gaps<'a>,
     ahead: usize,
     /// Ends of what has started; NaN for the rest.
     ends: Vec<f64>,
@@ -59,6 +59,7 @@ struct Rank<'a> {
     weights: VecDeque<usize>,
     start: f64,
     free: f64,
+    idle: f64,
     held: f64,
 }
 
@@ -66,7 +67,7 @@ impl<'a> Rank<'a> {
     fn new(order: &'a [usize]) -> Rank<'a> {
         let row = Vec::with_capacity(order.len() * 3 / 2);
         let (near, weights) = (VecDeque::new(), VecDeque::new());
-        Rank { row, near, rest: order, weights, start: 0.0, free: 0.0, held: 0.0 }
+        Rank { row, near, rest: order, weights, start: 0.0, free: 0.0, idle: 0.0, held: 0.0 }
     }
 
     fn refill(&mut self, ahead: usize) {
@@ -104,7 +105,7 @@ impl Run<'_> {
             }
             (Next::Short, Some((weight, _))) => self.start_weight(rank, weight, time),
             (Next::Wait(arrival), Some((weight, seconds)))
-                if time + seconds <= arrival + (self.patience[rank] + 1e-9) * seconds =>
+                if self.gaps.filled(rank, seconds, arrival - time, self.ranks[rank].idle) =>
             {
                 self.start_weight(rank, weight, time);
             }
@@ -158,6 +159,8 @@ impl Run<'_> {
         let state = &mut self.ranks[rank];
         if state.row.is_empty() {
             state.start = time;
+        } else {
+            state.idle += time - state.free;
         }
         state.free = time + of.seconds;
         state.held += of.takes - of.frees;
