@@ -21,6 +21,7 @@ mod windows;
 
 pub use engine::{Budget, Engine, Found, Incumbent, Task};
 pub use instance::{Instance, Operation};
+pub use periodic::Periodic;
 
 use crate::problem::Problem;
 use crate::simulate::{Timeline, simulate};

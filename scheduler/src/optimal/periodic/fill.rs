@@ -7,6 +7,23 @@ use crate::problem::Objective;
 use ir::schedule::Kind;
 use std::collections::VecDeque;
 
+/// When a W goes before an operation that is on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gaps<'a> {
+    /// Per rank, the part of a W's length by which it may delay the operation.
+    pub(super) patience: &'a [f64],
+    /// Per rank, the seconds that it may idle in all: beyond them a W goes first, however long it takes.
+    pub(super) spare: &'a [f64],
+}
+
+impl Gaps<'_> {
+    /// Whether a W of so many seconds goes first on a rank that would wait for `gap` seconds, after `idle` in all.
+    pub(super) fn filled(&self, rank: usize, seconds: f64, gap: f64, idle: f64) -> bool {
+        let fits = seconds <= gap + (self.patience[rank] + 1e-9) * seconds;
+        fits || (gap > 0.0 && idle + gap > self.spare[rank])
+    }
+}
+
 /// Rows with their times.
 #[derive(Clone, Debug)]
 pub(super) struct Filled {
@@ -29,10 +46,10 @@ impl Filled {
 
 /// Runs the path operations of each rank in the order given, W in between.
 ///
-/// A W goes before an operation that would start at s if it ends at s + `patience` of its length at the latest, or if
-/// memory is short for an F. `None` if memory stays short, or if ranks wait for each other.
-pub(super) fn fill(instance: &Instance, shape: &Shape, orders: &[Vec<usize>], patience: &[f64]) -> Option<Filled> {
-    let mut run = Run::new(instance, shape, orders, patience);
+/// A W goes before an operation as `gaps` say, or if memory is short for an F. `None` if memory stays short, or if ranks
+/// wait for each other.
+pub(super) fn fill(instance: &Instance, shape: &Shape, orders: &[Vec<usize>], gaps: Gaps) -> Option<Filled> {
+    let mut run = Run::new(instance, shape, orders, gaps);
     let mut ready: Vec<usize> = (0..shape.ranks).rev().collect();
     while let Some(rank) = ready.pop() {
         run.advance(rank, &mut ready)?;
@@ -44,7 +61,7 @@ struct Run<'a> {
     instance: &'a Instance,
     shape: &'a Shape,
     orders: &'a [Vec<usize>],
-    patience: &'a [f64],
+    gaps: Gaps<'a>,
     /// Ends of what has run; NaN for the rest.
     ends: Vec<f64>,
     ranks: Vec<Rank>,
@@ -55,23 +72,25 @@ struct Rank {
     next: usize,
     start: f64,
     free: f64,
+    idle: f64,
     held: f64,
     /// W whose I has run.
     weights: VecDeque<usize>,
 }
 
 impl<'a> Run<'a> {
-    fn new(instance: &'a Instance, shape: &'a Shape, orders: &'a [Vec<usize>], patience: &'a [f64]) -> Run<'a> {
+    fn new(instance: &'a Instance, shape: &'a Shape, orders: &'a [Vec<usize>], gaps: Gaps<'a>) -> Run<'a> {
         let rank = |rank: &Vec<usize>| Rank {
             row: Vec::with_capacity(rank.len() * 3 / 2),
             next: 0,
             start: 0.0,
             free: 0.0,
+            idle: 0.0,
             held: 0.0,
             weights: VecDeque::new(),
         };
         let ends = vec![f64::NAN; instance.operations.len()];
-        Run { instance, shape, orders, patience, ends, ranks: orders.iter().map(rank).collect() }
+        Run { instance, shape, orders, gaps, ends, ranks: orders.iter().map(rank).collect() }
     }
 
     /// Runs a rank until it needs what has not run yet; `None` if memory is short.
@@ -109,8 +128,8 @@ impl<'a> Run<'a> {
             let short = state.held + takes > limit;
             let Some(&weight) = state.weights.front() else { return (!short).then_some(()) };
             let seconds = self.instance.operations[weight].seconds;
-            let last = state.free.max(arrival) + (self.patience[rank] + 1e-9) * seconds;
-            if !short && state.free + seconds > last {
+            let gap = if state.row.is_empty() { 0.0 } else { (arrival - state.free).max(0.0) };
+            if !short && !self.gaps.filled(rank, seconds, gap, state.idle) {
                 return Some(());
             }
             self.ranks[rank].weights.pop_front();
@@ -124,6 +143,8 @@ impl<'a> Run<'a> {
         let start = state.free.max(arrival);
         if state.row.is_empty() {
             state.start = start;
+        } else {
+            state.idle += start - state.free;
         }
         state.free = start + of.seconds;
         state.held += of.takes - of.frees;

@@ -6,6 +6,7 @@
 //! it. A local search then completes it: how many F come early, and how long W may be put off, with the whole schedule
 //! timed for each try.
 
+mod ahead;
 mod bound;
 mod fill;
 mod greedy;
@@ -24,7 +25,10 @@ use solver::Limits;
 
 /// The engine of repeating patterns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Periodic;
+pub struct Periodic;
+
+/// Fewer operations are left to the exact engines.
+const LEAST_OPERATIONS: usize = 400;
 
 /// Most micro-batches of a direction in a period: three let periods be thirds of each other.
 const UNROLL: usize = 3;
@@ -44,7 +48,8 @@ impl Engine for Periodic {
     }
 
     fn suits(&self, task: &Task) -> bool {
-        task.instance.pair.is_none() && Shape::new(task.instance, task.pipeline(), 1).is_some()
+        let enough = task.instance.operations.len() >= LEAST_OPERATIONS;
+        enough && task.instance.pair.is_none() && Shape::new(task.instance, task.pipeline(), 1).is_some()
     }
 
     fn search(&self, task: &Task) -> Found {

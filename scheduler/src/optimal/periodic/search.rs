@@ -1,6 +1,7 @@
 //! Completes a pattern: warm-up and cool-down, by local search over what the pattern leaves open.
 
-use super::fill::{Filled, fill, unroll};
+use super::ahead::run_ahead;
+use super::fill::{Filled, Gaps, fill, unroll};
 use super::pattern::Pattern;
 use super::shape::Shape;
 use crate::optimal::{Instance, Task};
@@ -13,10 +14,21 @@ struct Choice {
     pull: Vec<u32>,
     /// Per rank, how much of a W's length may delay what follows.
     patience: Vec<f64>,
+    /// The value aimed at, between the bound (0) and the best known (1): a rank that has idled for all that it leaves runs
+    /// W at once. `None`: no value in particular.
+    aim: Option<f64>,
+    /// From how many of its next operations a rank may choose; 1: the order is that of the pattern.
+    ahead: usize,
 }
 
-/// The patiences tried: never in the way, half a W, at once.
-const PATIENCES: [f64; 3] = [0.0, 0.5, 1.0];
+/// The choices of next operations tried.
+const AHEAD: [usize; 3] = [1, 4, 16];
+
+/// How many tries in the pattern's order one takes in which ranks choose.
+const AHEAD_COSTS: u64 = 5;
+
+/// The patiences tried, and the aims: never in the way, half a W, at once, and as the bound needs it.
+const MANNERS: [(f64, Option<f64>); 5] = [(0.0, None), (0.5, None), (1.0, None), (0.0, Some(0.0)), (0.0, Some(0.25))];
 
 /// The pulls tried at first, as multiples of the pattern's own lags: none, and up to twice the lag.
 const PULLS: [f64; 9] = [0.0, 0.125, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.5];
@@ -30,12 +42,19 @@ pub(super) struct Completed {
 
 /// The best completion found with so many tries; `None` if none holds the limits.
 pub(super) fn complete(task: &Task, shape: &Shape, pattern: &Pattern, tries: u64) -> Option<Completed> {
-    let mut climb = Climb { task, instance: task.instance, shape, pattern, best: None, left: tries };
+    let mut climb =
+        Climb { task, instance: task.instance, shape, pattern, work: work(task.instance), best: None, left: tries };
     let most = most_pull(shape, pattern);
     let lags: Vec<f64> = (0..shape.stages).map(|stage| lag(shape, pattern, stage)).collect();
-    for pull in PULLS.map(|times| scaled(&lags, times, &most)).into_iter().chain([most.clone()]) {
-        for patience in PATIENCES {
-            climb.attempt(Choice { pull: pull.clone(), patience: vec![patience; shape.ranks] });
+    let pulls: Vec<Vec<u32>> = (PULLS.iter()).map(|&times| scaled(&lags, times, &most)).chain([most.clone()]).collect();
+    for ahead in AHEAD {
+        for pull in &pulls {
+            for (patience, aim) in MANNERS {
+                climb.attempt(Choice { pull: pull.clone(), patience: vec![patience; shape.ranks], aim, ahead });
+            }
+        }
+        if climb.met() {
+            break;
         }
     }
     climb.climb();
@@ -93,36 +112,53 @@ struct Climb<'a> {
     instance: &'a Instance,
     shape: &'a Shape,
     pattern: &'a Pattern,
+    /// Seconds that each rank works.
+    work: Vec<f64>,
     best: Option<(Choice, Completed)>,
     left: u64,
 }
 
 impl Climb<'_> {
-    /// Tries a choice and keeps it if it is no worse than the best; says whether it is better.
-    fn attempt(&mut self, choice: Choice) -> bool {
+    /// Tries a choice and keeps it if it is no worse than the best.
+    fn attempt(&mut self, choice: Choice) {
         if self.left == 0 || self.task.budget.late() {
             self.left = 0;
-            return false;
+            return;
         }
-        self.left -= 1;
+        self.left = self.left.saturating_sub(if choice.ahead > 1 { AHEAD_COSTS } else { 1 });
         let orders = unroll(self.instance, self.shape, self.pattern, &choice.pull);
-        let Some(filled) = fill(self.instance, self.shape, &orders, &choice.patience) else { return false };
+        let spare = self.spare(choice.aim);
+        let gaps = Gaps { patience: &choice.patience, spare: &spare };
+        let filled = match choice.ahead {
+            1 => fill(self.instance, self.shape, &orders, gaps),
+            ahead => run_ahead(self.instance, self.shape, &orders, gaps, ahead),
+        };
+        let Some(filled) = filled else { return };
         let value = filled.value(self.task.problem.objective);
         let before = self.best.as_ref().map_or(f64::INFINITY, |(_, best)| best.value);
         if value <= before {
             self.best = Some((choice, Completed { filled, value }));
         }
-        value < before
+    }
+
+    /// Seconds that each rank may idle.
+    fn spare(&self, aim: Option<f64>) -> Vec<f64> {
+        let Some(aim) = aim else { return vec![f64::INFINITY; self.work.len()] };
+        let best = self.best.as_ref().map_or(2.0 * self.task.bound, |(_, best)| best.value);
+        let value = self.task.bound + aim * (best - self.task.bound);
+        self.work.iter().map(|work| value - work).collect()
+    }
+
+    /// Whether the best value is known to be the best there is.
+    fn met(&self) -> bool {
+        self.best.as_ref().is_some_and(|(_, best)| self.task.meets(best.value, self.task.bound))
     }
 
     /// Small changes of the best choice, at random but always the same, until the tries are spent or the bound is met.
     fn climb(&mut self) {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
-        while self.left > 0 {
-            let Some((choice, best)) = &self.best else { return };
-            if self.task.meets(best.value, self.task.bound) {
-                return;
-            }
+        while self.left > 0 && !self.met() {
+            let Some((choice, _)) = &self.best else { return };
             let changed = changed(choice, &mut random);
             self.attempt(changed);
         }
@@ -132,7 +168,7 @@ impl Climb<'_> {
 fn changed(choice: &Choice, random: &mut Random) -> Choice {
     let mut choice = choice.clone();
     let (stages, ranks) = (choice.pull.len(), choice.patience.len());
-    match random.below(3) {
+    match random.below(4) {
         0 => {
             let to = random.below(stages);
             choice.pull[..=to].iter_mut().for_each(|pull| *pull += 1);
@@ -148,6 +184,8 @@ fn changed(choice: &Choice, random: &mut Random) -> Choice {
                 choice.pull[stage] = choice.pull[stage].max(choice.pull[stage + 1]);
             }
         }
+        2 => choice.aim = (random.below(5) > 0).then(|| random.below(17) as f64 / 16.0),
+        3 if random.below(8) == 0 => choice.ahead = 1 << random.below(5),
         _ => {
             let (one, other) = (random.below(ranks), random.below(ranks));
             let patience = random.below(5) as f64 / 4.0;
@@ -155,6 +193,11 @@ fn changed(choice: &Choice, random: &mut Random) -> Choice {
         }
     }
     choice
+}
+
+fn work(instance: &Instance) -> Vec<f64> {
+    let seconds = |rank: &Vec<usize>| rank.iter().map(|&index| instance.operations[index].seconds).sum();
+    instance.of_rank.iter().map(seconds).collect()
 }
 
 /// Marsaglia 2003, "Xorshift RNGs": 64 bits, shifts 13, 7, 17.

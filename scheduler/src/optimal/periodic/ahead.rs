@@ -1,0 +1,207 @@
+//! Completion that may depart from the pattern's order: where the next operation of a rank has not arrived, one of those
+//! close behind it runs.
+
+use super::fill::{Filled, Gaps};
+use super::shape::Shape;
+use crate::optimal::Instance;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Runs the path operations of each rank in about the order given, W in between, moment by moment.
+///
+/// A free rank runs the first of its next `ahead` operations that has arrived; an F only if those skipped before it would
+/// still fit the memory. If none has, a W runs if `gaps` let it before the next operation known to come. `None` if memory stays
+/// short.
+pub(super) fn run_ahead(
+    instance: &Instance,
+    shape: &Shape,
+    orders: &[Vec<usize>],
+    gaps: Gaps,
+    ahead: usize,
+) -> Option<Filled> {
+    let mut run = Run {
+        instance,
+        shape,
+        gaps,
+        ahead,
+        ends: vec![f64::NAN; instance.operations.len()],
+        ranks: orders.iter().map(|order| Rank::new(order)).collect(),
+        wakes: BinaryHeap::new(),
+    };
+    for rank in 0..shape.ranks {
+        run.wake(rank, 0.0);
+    }
+    while let Some(Reverse((Moment(time), rank))) = run.wakes.pop() {
+        if run.ranks[rank].free <= time {
+            run.decide(rank, time);
+        }
+    }
+    run.finish()
+}
+
+struct Run<'a> {
+    instance: &'a Instance,
+    shape: &'a Shape,
+    gaps: Gaps<'a>,
+    ahead: usize,
+    /// Ends of what has started; NaN for the rest.
+    ends: Vec<f64>,
+    ranks: Vec<Rank<'a>>,
+    /// When ranks look around: when they get free, and when something arrives.
+    wakes: BinaryHeap<Reverse<(Moment, usize)>>,
+}
+
+struct Rank<'a> {
+    row: Vec<usize>,
+    /// What comes next, in order: some taken from `rest` already.
+    near: VecDeque<usize>,
+    rest: &'a [usize],
+    weights: VecDeque<usize>,
+    start: f64,
+    free: f64,
+    idle: f64,
+    held: f64,
+}
+
+impl<'a> Rank<'a> {
+    fn new(order: &'a [usize]) -> Rank<'a> {
+        let row = Vec::with_capacity(order.len() * 3 / 2);
+        let (near, weights) = (VecDeque::new(), VecDeque::new());
+        Rank { row, near, rest: order, weights, start: 0.0, free: 0.0, idle: 0.0, held: 0.0 }
+    }
+
+    fn refill(&mut self, ahead: usize) {
+        while self.near.len() < ahead
+            && let Some((&next, rest)) = self.rest.split_first()
+        {
+            self.near.push_back(next);
+            self.rest = rest;
+        }
+    }
+}
+
+/// What a rank may do next.
+enum Next {
+    /// Run the operation at this place of its near ones.
+    Run(usize),
+    /// Wait for what arrives then, at the earliest; infinite if nothing is known to come.
+    Wait(f64),
+    /// The next F needs memory that W hold.
+    Short,
+}
+
+impl Run<'_> {
+    fn wake(&mut self, rank: usize, time: f64) {
+        self.wakes.push(Reverse((Moment(time), rank)));
+    }
+
+    fn decide(&mut self, rank: usize, time: f64) {
+        self.ranks[rank].refill(self.ahead);
+        let weight = self.ranks[rank].weights.front().map(|&weight| (weight, self.instance.operations[weight].seconds));
+        match (self.next(rank, time), weight) {
+            (Next::Run(place), _) => {
+                let operation = self.ranks[rank].near.remove(place).expect("a place that was found");
+                self.start(rank, operation, time);
+            }
+            (Next::Short, Some((weight, _))) => self.start_weight(rank, weight, time),
+            (Next::Wait(arrival), Some((weight, seconds)))
+                if self.gaps.filled(rank, seconds, arrival - time, self.ranks[rank].idle) =>
+            {
+                self.start_weight(rank, weight, time);
+            }
+            _ => {} // what it waits for wakes it
+        }
+    }
+
+    fn next(&self, rank: usize, time: f64) -> Next {
+        let state = &self.ranks[rank];
+        let limit = self.instance.limit[rank] * (1.0 + 1e-9);
+        let (mut skipped, mut soonest, mut short) = (0.0, f64::INFINITY, false);
+        for (place, &operation) in state.near.iter().enumerate() {
+            let arrival = self.arrival(operation);
+            let takes = self.instance.operations[operation].takes;
+            if arrival < soonest {
+                let fits = takes <= 0.0 || state.held + skipped + takes <= limit;
+                let class = operation % self.shape.per_stream;
+                let in_turn = || state.near.range(..place).all(|earlier| earlier % self.shape.per_stream != class);
+                if !fits {
+                    short |= place == 0 && arrival <= time;
+                } else if in_turn() {
+                    if arrival <= time {
+                        return Next::Run(place);
+                    }
+                    soonest = arrival;
+                }
+            }
+            skipped += takes;
+        }
+        if short { Next::Short } else { Next::Wait(soonest) }
+    }
+
+    /// When an operation can start by what it needs; infinite as long as that has not started.
+    fn arrival(&self, operation: usize) -> f64 {
+        match operation % self.shape.per_stream {
+            0 => 0.0,
+            class => {
+                let arrival = self.ends[operation - 1] + self.shape.classes[class].hop;
+                if arrival.is_nan() { f64::INFINITY } else { arrival }
+            }
+        }
+    }
+
+    fn start_weight(&mut self, rank: usize, weight: usize, time: f64) {
+        self.ranks[rank].weights.pop_front();
+        self.start(rank, weight, time);
+    }
+
+    fn start(&mut self, rank: usize, operation: usize, time: f64) {
+        let of = &self.instance.operations[operation];
+        let state = &mut self.ranks[rank];
+        if state.row.is_empty() {
+            state.start = time;
+        } else {
+            state.idle += time - state.free;
+        }
+        state.free = time + of.seconds;
+        state.held += of.takes - of.frees;
+        state.row.push(operation);
+        let (end, class) = (state.free, operation % self.shape.per_stream);
+        if (self.shape.stages..self.shape.path).contains(&class) && self.shape.per_stream > self.shape.path {
+            state.weights.push_back(operation + self.shape.stages);
+        }
+        self.ends[operation] = end;
+        self.wake(rank, end);
+        if class + 1 < self.shape.path {
+            let other = self.instance.operations[operation + 1].rank;
+            self.wake(other, end + self.shape.classes[class + 1].hop);
+        }
+    }
+
+    /// The rows, if everything has run.
+    fn finish(self) -> Option<Filled> {
+        let whole = |rank: &Rank| rank.near.is_empty() && rank.rest.is_empty() && rank.weights.is_empty();
+        if !self.ranks.iter().all(whole) {
+            return None;
+        }
+        let spans = self.ranks.iter().map(|rank| (rank.start, rank.free)).collect();
+        Some(Filled { orders: self.ranks.into_iter().map(|rank| rank.row).collect(), spans })
+    }
+}
+
+/// A time, in order.
+#[derive(Clone, Copy, PartialEq)]
+struct Moment(f64);
+
+impl Eq for Moment {}
+
+impl PartialOrd for Moment {
+    fn partial_cmp(&self, other: &Moment) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Moment {
+    fn cmp(&self, other: &Moment) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
