@@ -244,6 +244,21 @@ fn schedule_answers_in_json() {
 }
 
 #[test]
+fn a_step_in_a_trace_stands_below_its_schedule() {
+    let folder = Folder::new();
+    folder.answer("compile tiny-llama --mesh pp=2 --global-batch 4 --predict --trace step.json");
+    let asked = "schedule --stages 2 --microbatches 4 --kind 1f1b --f 0.002 --i 0.002 --w 0.002";
+    for (format, start) in [("svg", "<svg "), ("html", "<!doctype html>")] {
+        let both = folder.answer(&format!("{asked} --compare step.json --format {format}"));
+        assert!(both.starts_with(start) && both.contains("1f1b: 2 ranks, 4 micro-batches"), "{both}");
+        assert!(both.contains("step.json: 2 ranks, from a trace"), "{both}");
+    }
+    folder.answer(&format!("{asked} --format trace -o schedule.json"));
+    let again = folder.answer(&format!("{asked} --compare schedule.json --format svg"));
+    assert_eq!(again.matches("<title>0F3: ").count(), 2, "the schedule and its own trace");
+}
+
+#[test]
 fn tables_list_what_there_is() {
     let folder = Folder::new();
     for (verb, name) in [("models", "tiny-llama"), ("schedules", "1f1b"), ("passes", "collectives")] {

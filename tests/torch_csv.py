@@ -7,12 +7,15 @@ the schedule has ranks (gloo, on processors). Its gradients must be those of the
     cargo build --release
     python3 tests/torch_csv.py target/release/meshwright
 
-With `--dump DIR` torch's own schedules are written as CSV into DIR as well, read back with `--from`, and timed.
+With `--dump DIR` torch's own schedules are written as CSV into DIR as well, read with `--from`, timed, written again with
+`--format csv` and run like ours.
 """
 
 import argparse
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,7 +26,7 @@ import torch.multiprocessing as mp
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining import schedules as torch_schedules
 
-WIDTH, BATCH, PORT = 16, 24, 29517
+WIDTH, BATCH = 16, 24
 
 # What is asked for: name, options, ranks, micro-batches.
 CASES = [
@@ -80,9 +83,15 @@ def plain_gradients(stages):
     return [{name: p.grad for name, p in part.named_parameters()} for part in parts]
 
 
-def run_rank(rank, path, ranks, stages, microbatches, owners, errors):
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def run_rank(rank, port, path, ranks, stages, microbatches, owners, errors):
     """One process: loads the CSV, runs a step, and notes the largest relative difference of its gradients."""
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(PORT))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=rank, world_size=ranks)
     parts, expected = blocks(stages), plain_gradients(stages)
     mine = [stage for stage, owner in enumerate(owners) if owner == rank]
@@ -107,36 +116,41 @@ def read(path):
     owners = {}
     with open(path) as file:
         for rank, line in enumerate(file):
-            for cell in line.strip().split(","):
-                for item in cell.replace("OVERLAP_F_B", "").strip("()").split(";"):
-                    owners[int("".join(c for c in item[: item.index(next(filter(str.isalpha, item)))]))] = rank
+            for stage in re.findall(r"(\d+)[FIWB]\d", line):
+                owners[int(stage)] = rank
     return [owners[stage] for stage in range(len(owners))]
 
 
-def try_case(binary, folder, name, options, ranks, microbatches):
-    path = os.path.join(folder, "schedule.csv")
-    sizes = ["--stages", str(ranks), "--microbatches", str(microbatches)]
-    made = subprocess.run(
-        [binary, "schedule", *sizes, *options, "--format", "csv", "-o", path], capture_output=True, text=True
-    )
-    if made.returncode != 0:
-        return "not made: " + made.stderr.splitlines()[0]
+def run(path, ranks, microbatches):
+    """Runs a CSV in torch; what came of it."""
     owners = read(path)
-    again = subprocess.run([binary, "schedule", "--from", path, "--format", "json"], capture_output=True, text=True)
-    bubble = json.loads(again.stdout)["bubble"]
     errors = mp.Manager().dict()
     try:
-        mp.spawn(run_rank, (path, ranks, len(owners), microbatches, owners, errors), nprocs=ranks)
+        mp.spawn(run_rank, (free_port(), path, ranks, len(owners), microbatches, owners, errors), nprocs=ranks)
     except Exception as why:
         return f"torch refuses it: {str(why).strip().splitlines()[-1]}"
     worst = max(errors.values())
     verdict = "same" if worst < 1e-12 else "DIFFERENT"
-    return f"{len(owners):2} stages  bubble {100 * bubble:5.1f} %  gradients {verdict}, off by {worst:.1e}"
+    return f"{len(owners):2} stages  gradients {verdict}, off by {worst:.1e}"
+
+
+def meshwright(binary, *options):
+    return subprocess.run([binary, "schedule", *options], capture_output=True, text=True)
+
+
+def try_case(binary, folder, options, ranks, microbatches):
+    path = os.path.join(folder, "schedule.csv")
+    sizes = ["--stages", str(ranks), "--microbatches", str(microbatches)]
+    made = meshwright(binary, *sizes, *options, "--format", "csv", "-o", path)
+    if made.returncode != 0:
+        return "not made: " + made.stderr.splitlines()[0]
+    told = json.loads(meshwright(binary, "--from", path, "--format", "json").stdout)
+    return f"bubble {100 * told['bubble']:5.1f} %  {run(path, ranks, microbatches)}"
 
 
 def torch_schedule(name, ranks, chunks, microbatches):
     """A schedule of torch's own, for one process that plays all ranks."""
-    dist.init_process_group("gloo", rank=0, world_size=1, init_method=f"tcp://127.0.0.1:{PORT}")
+    dist.init_process_group("gloo", rank=0, world_size=1, init_method=f"tcp://127.0.0.1:{free_port()}")
     try:
         pipe = PipelineStage(torch.nn.Linear(1, 1), 0, 1, torch.device("cpu"))
         pipe.num_stages, pipe.group_size = ranks * chunks, ranks
@@ -166,12 +180,14 @@ def dump(binary, folder):
             except Exception as why:
                 print(f"{name:32} {form:14} torch cannot dump it: {type(why).__name__}: {why}")
                 continue
-            answer = subprocess.run([binary, "schedule", "--from", path, "--format", "json"], capture_output=True, text=True)
-            if answer.returncode == 0:
-                told = json.loads(answer.stdout)
-                print(f"{name:32} {form:14} read: makespan {told['makespan']}, bubble {100 * told['bubble']:.1f} %")
-            else:
+            answer = meshwright(binary, "--from", path, "--format", "json")
+            if answer.returncode != 0:
                 print(f"{name:32} {form:14} refused: {answer.stderr.splitlines()[0]}")
+                continue
+            told = json.loads(answer.stdout)
+            again = path.replace(".csv", ".again.csv")
+            meshwright(binary, "--from", path, "--format", "csv", "-o", again)
+            print(f"{name:32} {form:14} bubble {100 * told['bubble']:5.1f} %  {run(again, 4, 8)}", flush=True)
 
 
 def main():
@@ -183,7 +199,7 @@ def main():
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         for name, options, ranks, microbatches in CASES:
-            told = try_case(asked.binary, folder, name, options, ranks, microbatches)
+            told = try_case(asked.binary, folder, options, ranks, microbatches)
             failed |= "DIFFERENT" in told or "refuses" in told
             print(f"{name:28} {ranks} ranks {microbatches:3} micro-batches  {told}", flush=True)
     if asked.dump:

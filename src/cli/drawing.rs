@@ -6,10 +6,10 @@ use crate::files::read_text;
 use ir::catalogue::Code;
 use ir::schedule::Schedule;
 use scheduler::costs::{CostsFile, PerStage, StageCosts};
-use scheduler::draw::{Picture, measured};
+use scheduler::draw::{Picture, measured, verdict};
 use scheduler::foreign::{Foreign, read_csv, read_report, report_foreign};
 use scheduler::grid::grid;
-use scheduler::report::{ScheduleReport, ScheduleRequest, Status, report_telling};
+use scheduler::report::{ScheduleReport, ScheduleRequest, report_telling};
 use scheduler::schedules::find;
 use scheduler::simulate::Timeline;
 use std::io::IsTerminal;
@@ -183,11 +183,7 @@ fn grid_of(drawn: &Drawn, to_screen: bool) -> String {
     let answer = &drawn.report;
     let peak = answer.peak_memory.iter().map(f64::to_string).collect::<Vec<_>>().join(" ");
     let unit = &answer.unit;
-    let verdict = match answer.status {
-        Status::Optimal => "no order is faster".to_string(),
-        Status::Feasible => format!("at most {:.1} % above the best", 100.0 * answer.gap / (1.0 - answer.gap)),
-        Status::Infeasible => "above the memory limit".to_string(),
-    };
+    let verdict = verdict(answer);
     let notes: String = drawn.notes.iter().map(|note| format!("note          {note}\n")).collect();
     format!(
         "{}\n{}: {} stages, {} micro-batches\nmakespan      {} {unit}, lower bound {} {unit}: {verdict}\n\

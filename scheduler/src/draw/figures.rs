@@ -9,18 +9,23 @@ pub(super) fn title(report: &ScheduleReport) -> String {
     format!("{kind}: {stages} ranks{chunks}, {microbatches} micro-batches")
 }
 
-pub(super) fn facts(report: &ScheduleReport) -> String {
-    let unit = &report.unit;
-    let verdict = match report.status {
+/// What is known of an order beside its figures: `at most 3.4 % above the best`.
+pub fn verdict(report: &ScheduleReport) -> String {
+    match report.status {
         Status::Optimal => "no order is faster".to_string(),
         Status::Feasible => format!("at most {:.1} % above the best", 100.0 * report.gap / (1.0 - report.gap)),
         Status::Infeasible => "above the memory limit".to_string(),
-    };
+    }
+}
+
+pub(super) fn facts(report: &ScheduleReport) -> String {
+    let unit = &report.unit;
     let peak = report.peak_memory.iter().copied().fold(0.0, f64::max);
     format!(
-        "makespan {} {unit}, lower bound {} {unit}: {verdict}; bubble {:.1} %; peak memory {}",
+        "makespan {} {unit}, lower bound {} {unit}: {}; bubble {:.1} %; peak memory {}",
         figure(report.makespan),
         figure(report.lower_bound),
+        verdict(report),
         100.0 * report.bubble,
         figure(peak),
     )

@@ -10,6 +10,7 @@ mod measured;
 mod svg;
 mod trace;
 
+pub use figures::verdict;
 pub use html::html;
 pub use measured::{MeasuredError, measured};
 pub use svg::svg;
@@ -18,12 +19,11 @@ pub use trace::trace;
 use crate::costs::StageCosts;
 use crate::report::ScheduleReport;
 use crate::simulate::{Reason, Slot, Timeline};
-use ir::schedule::{Action, Kind};
-use serde::Serialize;
+use ir::schedule::{Action, Item, Kind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A timeline with all that is drawn of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
     /// What it is: `1f1b: 4 ranks, 8 micro-batches`.
     pub title: String,
@@ -38,7 +38,7 @@ pub struct Picture {
 }
 
 /// What a rank does.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// `rank 3`.
     pub name: String,
@@ -51,7 +51,7 @@ pub struct Row {
 }
 
 /// An action in time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
     /// What it is drawn as.
     pub hue: Hue,
@@ -74,7 +74,7 @@ pub struct Bar {
 }
 
 /// The colour and the hatching of a bar.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Hue {
     /// Forward.
     F,
@@ -91,7 +91,7 @@ pub enum Hue {
 }
 
 /// Idle time before a bar.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Gap {
     /// When the rank had become free.
     pub since: f64,
@@ -140,7 +140,7 @@ impl Picture {
         self.rows.iter().flat_map(|row| [row.peak, row.limit]).flatten().fold(0.0, f64::max)
     }
 
-    /// The hues that occur, with the number of different shades of each row at most.
+    /// The hues that occur.
     pub(crate) fn hues(&self) -> BTreeSet<Hue> {
         self.rows.iter().flat_map(|row| &row.bars).map(|bar| bar.hue).collect()
     }
@@ -151,7 +151,7 @@ fn bar(timeline: &Timeline, chunks: &Chunks, rank: usize, slot: &Slot) -> Bar {
         Action::Pair(..) => Hue::P,
         Action::One(item) => Hue::of(item.kind),
     };
-    let text = |item: ir::schedule::Item| if chunks.one { ir::schedule::Item { stage: None, ..item } } else { item };
+    let text = |item: Item| if chunks.one { Item { stage: None, ..item } } else { item };
     let first = slot.action.items().next().and_then(|item| item.stage);
     let gap = slot.waited_on.map(|wait| Gap {
         since: wait.since,

@@ -37,12 +37,12 @@ pub fn trace(picture: &Picture, timeline: &Timeline) -> String {
         }
     }
     for (number, [from, to]) in messages(timeline).into_iter().enumerate() {
-        let slot = |(rank, at): At| &timeline.rows[rank][at];
-        let middle = |at: At| 0.5 * (slot(at).start + slot(at).end) * scale;
-        for (phase, (rank, at)) in [("s", from), ("f", to)] {
+        // Late in the one and early in the other, but inside both: by its time a flow is bound to a bar.
+        for (phase, (rank, at), share) in [("s", from, 0.95), ("f", to, 0.05)] {
+            let slot = &timeline.rows[rank][at];
+            let ts = (slot.start + share * (slot.end - slot.start)) * scale;
             events.push(json!({
-                "ph": phase, "bp": "e", "id": number, "pid": rank, "tid": 0, "ts": middle((rank, at)),
-                "cat": "message", "name": "message"
+                "ph": phase, "bp": "e", "id": number, "pid": rank, "tid": 0, "ts": ts, "cat": "message", "name": "message"
             }));
         }
     }

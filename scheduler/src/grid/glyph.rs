@@ -57,7 +57,10 @@ impl Line<'_> {
         match wait.reason {
             Reason::Memory => self.idle(end, end, MEMORY.0, Some(RED)),
             Reason::Dependency | Reason::Latency => {
-                self.idle(self.scale.column(timeline.slot(wait.place).end), end, DEPENDENCY.0, None);
+                let made = timeline.slot(wait.place).end;
+                // A message that is on its way for less than a column is seen all the same.
+                let seen = if made < slot.start { end.saturating_sub(2) } else { end };
+                self.idle(self.scale.column(made).min(seen.max(self.glyphs.len() + 1)), end, DEPENDENCY.0, None);
             }
         }
     }
