@@ -32,7 +32,7 @@ use training::{Recipe, compiled, inputs, model, models, request};
 /// Sequences of a micro-batch: eight micro-batches a step, two per stage of two chains on four ranks.
 const SEQUENCES: u64 = 2;
 const MICROBATCHES: u32 = 8;
-const STEPS: u64 = 4;
+const STEPS: u64 = 3;
 /// Layers: with embedding and head enough for four ranks of three stages.
 const LAYERS: u32 = 10;
 
