@@ -58,7 +58,8 @@ pub fn predict(costs: &ModelCosts, layout: &Layout) -> Result<Step, PredictError
 pub fn pipeline_of(layout: &Layout, microbatches: u32) -> Result<(&'static ScheduleKind, Pipeline), PredictError> {
     let kind = schedules::find(&layout.schedule)?;
     let ranks = u32::try_from(layout.pp).unwrap_or(u32::MAX);
-    let pipeline = kind.pipeline(ranks, layout.vp, microbatches).map_err(PredictError::Schedule)?;
+    let pipeline = kind.pipeline(ranks, layout.vp, microbatches);
+    let pipeline = pipeline.map_err(|why| PredictError::Schedule(format!("`{}`: {why}", kind.name)))?;
     Ok((kind, Pipeline { group: layout.group.or(pipeline.group), ..pipeline }))
 }
 
