@@ -22,7 +22,7 @@ use scheduler::emit::{EmitError, emit};
 use scheduler::memory::memory;
 use scheduler::model_costs;
 use scheduler::predict::{PredictError, pipeline_of};
-use scheduler::schedules::{self, UnknownSchedule};
+use scheduler::schedules::{self, SCHEDULES, ScheduleKind, UnknownSchedule};
 
 /// How a model is to be compiled.
 #[derive(Clone, Debug)]
@@ -58,6 +58,9 @@ pub enum CompileError {
     /// The schedule cannot be made.
     #[error("{0}")]
     Schedule(String),
+    /// Sequences in slices, which blocks cannot run.
+    #[error("`{0}` runs slices of sequences one by one, for which attention would have to carry earlier ones")]
+    Sliced(&'static str),
     /// More actions than are scheduled.
     #[error("{runs} runs of blocks x {microbatches} micro-batches are more than {most}", most = limits::ACTIONS)]
     TooManyActions {
@@ -113,6 +116,7 @@ impl Coded for CompileError {
             CompileError::Cut(error) => error.code(),
             CompileError::UnknownSchedule(error) => error.code(),
             CompileError::Schedule(_) => Some(Code::UnsuitedSchedule),
+            CompileError::Sliced(_) => Some(Code::NotInThisVersion),
             CompileError::TooManyActions { .. } => Some(Code::TooManyActions),
             CompileError::Rows(found) => found.first().and_then(Coded::code),
             CompileError::Emit(error) => error.code(),
@@ -129,6 +133,7 @@ impl Coded for CompileError {
             CompileError::Cut(error) => error.help(),
             CompileError::UnknownSchedule(error) => error.help(),
             CompileError::Schedule(_) => Some("meshwright schedules lists the constraints".to_string()),
+            CompileError::Sliced(_) => Some(format!("schedules of whole sequences: {}", whole().join(", "))),
             CompileError::TooManyActions { .. } => Some("larger micro-batches (--mbs) make fewer of them".to_string()),
             CompileError::Rows(found) => found.first().and_then(Coded::help),
             CompileError::Emit(error) => error.help(),
@@ -312,10 +317,19 @@ fn schedule(
             return Err(CompileError::Schedule(why));
         }
     }
+    if pipeline.slices > 1 {
+        return Err(CompileError::Sliced(kind.name));
+    }
     let made = kind.make(&costs_of(staged, costs), &pipeline).map_err(CompileError::Schedule)?;
     check_schedule(staged, &made, request, costs)
         .map_err(|found| CompileError::Fault { pass: "schedule", why: lines(&found) })?;
     Ok(made)
+}
+
+/// The schedules that do not slice sequences.
+fn whole() -> Vec<&'static str> {
+    let slices = |kind: &ScheduleKind| kind.pipeline(1, None, 1).is_ok_and(|pipeline| pipeline.slices > 1);
+    SCHEDULES.iter().filter(|kind| !slices(kind)).map(|kind| kind.name).collect()
 }
 
 fn check_schedule(

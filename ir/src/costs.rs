@@ -87,6 +87,9 @@ pub struct BlockCosts {
     pub transient: u64,
     /// What its parameters hold that no other run binds.
     pub held: Held,
+    /// Seconds once a step in which two pipeline ranks that both hold `held` sum its gradients and one gives the other its
+    /// parameters.
+    pub copy: f64,
     /// Bytes that it passes on to the next block.
     pub boundary: u64,
     /// Seconds in which these come to another pipeline rank.
@@ -98,6 +101,8 @@ pub struct BlockCosts {
 pub struct SharedCosts {
     /// What they hold.
     pub held: Held,
+    /// Seconds once a step in which two pipeline ranks sum their gradients and one gives the other the parameters.
+    pub copy: f64,
     /// The runs that bind them, counted over all calls and their instances.
     pub runs: Vec<usize>,
     /// The run that updates them.

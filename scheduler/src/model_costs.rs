@@ -2,7 +2,7 @@
 
 use crate::emit::keep::{kept, reads, results};
 use crate::emit::runs_of;
-use cost::{Cluster, seconds_of_message, seconds_of_section, seconds_of_stmt};
+use cost::{Cluster, seconds_of_message, seconds_of_section, seconds_of_stmt, seconds_of_sum};
 use ir::costs::{BlockCosts, CallCosts, Held, Lanes, ModelCosts, SharedCosts};
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, ParamInstance, ResultKind, SectionKind, Stmt};
@@ -14,13 +14,20 @@ use std::collections::{BTreeMap, HashSet};
 /// What a step of so many micro-batches costs, by the ops of each section.
 pub fn model_costs(model: &Model, cluster: &Cluster, microbatches: u32) -> ModelCosts {
     let calls = model.calls.iter();
-    let shared = shared(model);
+    let mut shared = shared(model);
+    shared.values_mut().for_each(|shared| shared.copy = copy(model, cluster, &shared.held));
     let alone = |param: &ParamInstance| !shared.contains_key(param);
     let norm = model.step.as_ref().map(|step| seconds_of_section(cluster, &model.mesh, &step.graph, SectionKind::F));
     let mut blocks: Vec<BlockCosts> = model.blocks.values().map(|block| block_costs(model, block, cluster)).collect();
     for (call, instance) in runs_of(model).filter(|(_, instance)| *instance == 0) {
-        let bound = held_of(model, call, instance).into_iter().filter(|(param, _)| alone(param));
-        blocks[model.calls[call].block.index()].held = bound.map(|(_, held)| held).fold(Held::default(), sum);
+        let bound: Vec<Held> = held_of(model, call, instance)
+            .into_iter()
+            .filter(|(param, _)| alone(param))
+            .map(|(_, held)| held)
+            .collect();
+        let costs = &mut blocks[model.calls[call].block.index()];
+        costs.copy = bound.iter().map(|held| copy(model, cluster, held)).sum();
+        costs.held = bound.into_iter().fold(Held::default(), sum);
     }
     ModelCosts {
         microbatches,
@@ -30,6 +37,12 @@ pub fn model_costs(model: &Model, cluster: &Cluster, microbatches: u32) -> Model
         norm: norm.unwrap_or(0.0),
         limit: None,
     }
+}
+
+/// Seconds in which two pipeline ranks sum the gradient of a parameter, and one gives it to the other.
+fn copy(model: &Model, cluster: &Cluster, held: &Held) -> f64 {
+    let link = model.mesh.pipeline().map(|axis| cluster.link(&model.mesh, &Axes::one(axis)));
+    link.map_or(0.0, |link| seconds_of_sum(link, held.gradients, 2) + seconds_of_message(link, held.parameters))
 }
 
 fn block_costs(model: &Model, block: &Block, cluster: &Cluster) -> BlockCosts {
@@ -67,6 +80,7 @@ fn block_costs(model: &Model, block: &Block, cluster: &Cluster) -> BlockCosts {
         crossing: bytes(&kept.input),
         transient: transient(block, &model.mesh),
         held: Held::default(),
+        copy: 0.0,
         boundary,
         hop: link.filter(|_| boundary > 0).map_or(0.0, |link| seconds_of_message(link, boundary)),
     }

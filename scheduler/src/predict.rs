@@ -58,7 +58,8 @@ pub fn predict(costs: &ModelCosts, layout: &Layout) -> Result<Step, PredictError
 pub fn pipeline_of(layout: &Layout, microbatches: u32) -> Result<(&'static ScheduleKind, Pipeline), PredictError> {
     let kind = schedules::find(&layout.schedule)?;
     let ranks = u32::try_from(layout.pp).unwrap_or(u32::MAX);
-    let pipeline = kind.pipeline(ranks, layout.vp, microbatches).map_err(PredictError::Schedule)?;
+    let pipeline = kind.pipeline(ranks, layout.vp, microbatches);
+    let pipeline = pipeline.map_err(|why| PredictError::Schedule(format!("`{}`: {why}", kind.name)))?;
     Ok((kind, Pipeline { group: layout.group.or(pipeline.group), ..pipeline }))
 }
 
@@ -189,9 +190,21 @@ impl Stages<'_> {
         self.costs.runs().enumerate().filter(move |(run, _)| own.iter().any(|runs| runs.contains(run)))
     }
 
-    /// Seconds of R and U.
+    /// Seconds of R and U; of sums over the ranks that hold a parameter, and of what they are given.
     fn update(&self, rank: u32) -> f64 {
-        self.runs(rank, true).map(|(_, block)| block.gather + block.reduce + block.update).sum()
+        let own = self.runs(rank, true).map(|(_, block)| block.gather + block.reduce + block.update);
+        let copied = self.runs(rank, false).filter(|(run, _)| self.holders(&[*run]).len() > 1);
+        let shared = self.costs.shared.iter().filter(|shared| {
+            let holders = self.holders(&shared.runs);
+            holders.len() > 1 && holders.contains(&rank)
+        });
+        own.chain(copied.map(|(_, block)| block.copy)).chain(shared.map(|shared| shared.copy)).sum()
+    }
+
+    /// The ranks that hold any of the runs.
+    fn holders(&self, runs: &[usize]) -> BTreeSet<u32> {
+        let stage = |run: &usize| self.starts.partition_point(|start| start <= run).saturating_sub(1);
+        runs.iter().flat_map(|run| self.owners[stage(run)].iter().copied()).collect()
     }
 
     /// Bytes from step to step.
@@ -225,7 +238,7 @@ impl Stages<'_> {
         let fullest = (0..bytes.len()).max_by_key(|&rank| bytes[rank]).unwrap_or(0);
         let above = self.costs.limit.is_some_and(|limit| bytes.iter().any(|&bytes| bytes > limit));
         format!(
-            "rank {busiest} is the busiest: {:.1} % of the step in F, I and W, {:.1} % waiting for other ranks, {:.1} % for \\
+            "rank {busiest} is the busiest: {:.1} % of the step in F, I and W, {:.1} % waiting for other ranks, {:.1} % for \
              messages; {:.1} % follow in the update; rank {fullest} holds most{}",
             share(timeline.busy[busiest]),
             share(idle.dependency + idle.memory + idle.barrier),

@@ -49,7 +49,7 @@ pub enum EmitError {
     #[error("the stages do not cover the calls of the model in order on the ranks of the mesh's `pp`")]
     Stages,
     /// More copies of a stage than micro-batches can be dealt out to.
-    #[error("a stage that lies on {copies} ranks needs more than {microbatches} micro-batches, one for each of them")]
+    #[error("a stage that lies on {copies} ranks needs a micro-batch for each of them, but there are {microbatches}")]
     Copies {
         /// Ranks that hold the stage.
         copies: usize,
