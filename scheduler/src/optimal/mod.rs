@@ -12,6 +12,7 @@ mod bound;
 mod engine;
 mod exact;
 mod instance;
+mod list;
 mod shop;
 mod start;
 mod units;
