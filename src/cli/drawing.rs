@@ -106,6 +106,8 @@ impl Compared {
             microbatches,
             chunks: None,
             placement: None,
+            group: None,
+            slices: None,
             ..request.clone()
         };
         let share = match find(name)?.pipeline(ranks, None, microbatches) {

@@ -39,7 +39,7 @@ pub(super) struct Schedule {
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
     /// Take the order from a file: CSV as torch.distributed.pipelining dumps it, or JSON of --format json
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["request", "stages", "microbatches", "kind", "chunks", "placement", "backward"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["request", "stages", "microbatches", "kind", "chunks", "placement", "backward", "group", "slices", "deadline"])]
     from: Option<PathBuf>,
     /// Draw another one below it on the same time axis: a kind, a file as --from takes it, or a trace of `train`
     #[arg(long, value_name = "KIND|FILE")]

@@ -13,6 +13,7 @@ mod engine;
 mod exact;
 mod ilp;
 mod instance;
+mod list;
 mod periodic;
 mod shop;
 mod start;

@@ -16,6 +16,9 @@ const MOST_OPERATIONS: usize = 6_000;
 /// Work that the first questions may take; each round of questions may take four times as much as the one before.
 const FIRST_ROUND: u64 = 100_000;
 
+/// Questions of a round that may stay open before the next round.
+const MOST_OPEN: u32 = 4;
+
 impl Engine for Exact {
     fn name(&self) -> &'static str {
         "cp"
@@ -59,8 +62,12 @@ impl<'a> Search<'a> {
         while self.low < self.high && self.budget.work > 0 && !self.budget.late() {
             // Targets left open in this round: below them there may be a proof, above them an order.
             let mut open: Option<(i64, i64)> = None;
-            while let Some(target) = next_target(self.low, self.high, open) {
+            let mut unanswered = 0;
+            while unanswered < MOST_OPEN
+                && let Some(target) = next_target(self.low, self.high, open)
+            {
                 if !self.decide(target, round) {
+                    unanswered += 1;
                     open = Some(open.map_or((target, target), |(from, to)| (from.min(target), to.max(target))));
                 } else if open.is_some_and(|(from, to)| self.low > from || self.high <= to) {
                     open = None;
