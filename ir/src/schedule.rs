@@ -209,3 +209,20 @@ impl fmt::Display for Schedule {
         writeln!(f, "}}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_read() {
+        for text in ["2F3", "2F3:1", "R", "0G", "(0F3|7B1)", "(0F3:0|7W1:1)"] {
+            assert_eq!(text.parse::<Action>().map(|action| action.to_string()), Ok(text.to_string()));
+        }
+        for text in
+            ["", "2", "F3x", "2Q3", "2F3:", "2F:x", "+2F3", "2F-3", "2F99999999999", "(0F3)", "(0F3|)", "0F3|7B1"]
+        {
+            assert_eq!(text.parse::<Action>(), Err(NoAction), "{text}");
+        }
+    }
+}
