@@ -155,6 +155,7 @@ pub enum Action {
 
 impl Action {
     /// The items of this action, one or two.
+    #[inline]
     pub fn items(&self) -> impl Iterator<Item = Item> + use<> {
         let (a, b) = match *self {
             Action::One(a) => (a, None),

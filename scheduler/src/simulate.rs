@@ -21,7 +21,7 @@ pub use sends::{Sends, can_run};
 pub use timeline::{Idle, Reason, Slot, Timeline, Wait};
 
 use crate::costs::StageCosts;
-use ir::schedule::{Action, Item, Schedule};
+use ir::schedule::{Action, Item, Kind, Schedule};
 use places::{Need, Places};
 
 /// Why a schedule cannot be simulated.
@@ -139,17 +139,18 @@ impl<'a> Run<'a> {
         for need in self.places.needs(item).into_iter().flatten() {
             let place = self.places.find(need).ok_or(need)?;
             let slot = self.rows[place.rank as usize].get(place.position as usize).ok_or(need)?;
-            let hop = if place.rank as usize == rank { 0.0 } else { self.hop(item, need) };
+            let hop = if place.rank as usize == rank { 0.0 } else { self.hop(item) };
             let time = slot.end + hop;
             latest = later(latest, Some(Arrival { time, place }));
         }
         Ok(latest)
     }
 
-    /// Seconds of the hop that what an item needs takes to it.
-    fn hop(&self, item: Item, need: Need) -> f64 {
-        let (here, there) = (item.stage.map_or(0, |stage| stage as usize), self.places.stage(need));
-        if here == there { 0.0 } else { self.costs.comm[here.min(there)] }
+    /// Seconds that what comes from another rank takes to an item: to F from the stage before, else from the one after.
+    fn hop(&self, item: Item) -> f64 {
+        let stage = item.stage.map_or(0, |stage| stage as usize);
+        let hop = if item.kind == Kind::F { stage.checked_sub(1) } else { Some(stage) };
+        hop.and_then(|hop| self.costs.comm.get(hop)).copied().unwrap_or(0.0)
     }
 
     /// A rank was free at `since` and waited for what runs at `place`.

@@ -91,11 +91,6 @@ impl Places {
         self.by_pass[need.pass as usize][need.cell]
     }
 
-    /// The stage that makes what is needed.
-    pub(super) fn stage(&self, need: Need) -> usize {
-        need.cell / (self.microbatches * self.slices)
-    }
-
     /// How many different results there are.
     pub(super) fn len(&self) -> usize {
         self.by_pass.iter().map(Vec::len).sum()

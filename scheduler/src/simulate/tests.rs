@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::schedules;
-use ir::schedule::Kind;
 
 fn item(text: &str) -> Item {
     let (head, slice) = text.split_once(':').map_or((text, None), |(head, slice)| (head, slice.parse().ok()));
