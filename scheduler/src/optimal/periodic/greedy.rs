@@ -34,8 +34,7 @@ fn place(shape: &Shape, period: f64) -> Option<Pattern> {
     for stream in 0..shape.streams() {
         let first = stream * shape.per_stream;
         let mut ready = 0.0;
-        for class in first..first + shape.path {
-            let of = &shape.classes[class];
+        for (class, of) in shape.classes.iter().enumerate().skip(first).take(shape.path) {
             start[class] = ranks[of.rank].earliest(ready + of.hop, of.seconds)?;
             ready = start[class] + of.seconds;
         }

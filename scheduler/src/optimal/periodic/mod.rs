@@ -36,10 +36,13 @@ const UNROLL: usize = 3;
 /// Most whole numbers of a program: microlp solves such in about a second.
 const MOST_SIZE: usize = 48;
 
-/// Most steps of the budget used, some three seconds.
-const MOST_WORK: u64 = 300_000;
+/// Most steps of the budget used, some two seconds.
+const MOST_WORK: u64 = 1_000_000;
 
-/// Operations timed per step of the budget, 10 us.
+/// Steps of the budget that a node of the program takes.
+const STEPS_PER_NODE: u64 = 3_000;
+
+/// Operations timed per step of the budget.
 const OPERATIONS_PER_STEP: u64 = 100;
 
 impl Engine for Periodic {
@@ -90,7 +93,7 @@ fn found(task: &Task, shape: &Shape) -> Option<Pattern> {
         return Some(pattern);
     }
     let time = task.budget.deadline.map(|deadline| deadline.saturating_duration_since(std::time::Instant::now()) / 4);
-    let nodes = Some(task.budget.work.min(MOST_WORK) / 1000);
+    let nodes = Some(task.budget.work.min(MOST_WORK) / STEPS_PER_NODE);
     let solved = program::solve(shape, &pattern, &Limits { nodes, time, gap: 0.0 });
     let known = if solved.proved { "the shortest there is" } else { "not proved the shortest" };
     (task.log)(&format!("periodic: period {} by the program, {known}", per(solved.pattern.period)));
