@@ -35,11 +35,14 @@ pub enum PredictError {
     Simulate(#[from] SimulateError),
 }
 
+/// The ranks of each stage and, where there is a limit, what each stage has in flight.
+type CutKey = (Vec<Vec<u32>>, Option<Vec<u64>>);
+
 /// What a step of a model would take under layouts that differ in their pipeline; each cut and each layout is worked out once.
 #[derive(Debug)]
 pub struct Predictor<'a> {
     costs: &'a ModelCosts,
-    cuts: HashMap<(Vec<Vec<u32>>, Option<Vec<u64>>), Vec<usize>>,
+    cuts: HashMap<CutKey, Vec<usize>>,
     steps: HashMap<Layout, Step>,
 }
 
@@ -246,5 +249,70 @@ impl Stages<'_> {
             share(seconds - timeline.makespan),
             if above { ", more than the limit" } else { "" }
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ir::costs::{CallCosts, Held, Lanes};
+
+    /// Eight equal blocks of 3 seconds and 10 bytes; the last holds as much as all others.
+    fn costs(limit: Option<u64>) -> ModelCosts {
+        let lanes = Lanes { compute: 1.0, wire: 0.0 };
+        let held = Held { parameters: 6, gradients: 4, states: 0 };
+        let light = BlockCosts { f: lanes, i: lanes, w: lanes, kept: 1, held, update: 0.5, ..BlockCosts::default() };
+        let heavy = BlockCosts { held: Held { parameters: 70, ..Held::default() }, ..light.clone() };
+        let calls = [(0, 7), (1, 1)].map(|(block, instances)| CallCosts { block, instances }).to_vec();
+        ModelCosts { microbatches: 4, calls, blocks: vec![light, heavy], norm: 1.0, limit, ..ModelCosts::default() }
+    }
+
+    fn layout(schedule: &str, stages: &[u32]) -> Layout {
+        Layout { pp: 2, schedule: schedule.to_string(), stages: stages.to_vec(), ..Layout::default() }
+    }
+
+    #[test]
+    fn a_step_is_its_schedule_its_update_and_the_norm() {
+        let step = predict(&costs(None), &layout("gpipe", &[])).unwrap();
+        // 4 micro-batches and a bubble of one, 12 seconds each; four blocks are updated.
+        assert_eq!((step.seconds, step.cut), (5.0 * 12.0 + 2.0 + 1.0, vec![0, 4]));
+        assert_eq!(step.bytes, [40 + 16, 100 + 16]);
+        let given = predict(&costs(None), &layout("gpipe", &[6])).unwrap();
+        assert_eq!((given.cut, given.bytes), (vec![0, 6], vec![60 + 24, 80 + 8]));
+        assert!(given.seconds > step.seconds);
+    }
+
+    #[test]
+    fn the_fastest_cut_within_the_limit_is_taken() {
+        for (limit, cut) in [(116, 4), (115, 5), (102, 5), (101, 6)] {
+            let step = predict(&costs(Some(limit)), &layout("gpipe", &[])).unwrap();
+            assert_eq!(step.cut, [0, cut], "{limit}: {step:?}");
+            assert!(step.bytes.iter().all(|&bytes| bytes <= limit), "{limit}: {step:?}");
+        }
+        let step = predict(&costs(Some(50)), &layout("gpipe", &[])).unwrap();
+        assert!(step.why.ends_with("more than the limit"), "{step:?}");
+        // With fewer micro-batches in flight the first rank keeps less.
+        let step = predict(&costs(Some(100)), &layout("1f1b", &[])).unwrap();
+        assert!(step.bytes.iter().all(|&bytes| bytes <= 100), "{step:?}");
+    }
+
+    #[test]
+    fn what_was_worked_out_is_not_worked_out_again() {
+        let costs = costs(None);
+        let mut predictor = Predictor::new(&costs);
+        let layouts = [layout("gpipe", &[]), layout("1f1b", &[]), layout("gpipe", &[])];
+        let steps = layouts.map(|layout| predictor.predict(&layout).unwrap());
+        assert_eq!(steps[0], steps[2]);
+        assert_eq!((predictor.cuts.len(), predictor.steps.len()), (1, 2));
+    }
+
+    #[test]
+    fn what_cannot_be_is_said() {
+        let costs = costs(None);
+        let error = |layout: &Layout| predict(&costs, layout).unwrap_err();
+        assert!(matches!(error(&layout("nothing", &[])), PredictError::UnknownSchedule(_)));
+        assert!(matches!(error(&Layout { vp: Some(3), ..layout("1f1b", &[]) }), PredictError::Schedule(_)));
+        assert!(matches!(error(&layout("1f1b", &[9])), PredictError::Cut(CutError::Starts { .. })));
+        assert!(matches!(error(&Layout { pp: 9, ..layout("1f1b", &[]) }), PredictError::Cut(CutError::TooMany { .. })));
     }
 }
