@@ -7,6 +7,7 @@ pub mod costs;
 pub mod cut;
 pub mod emit;
 pub mod grid;
+mod list;
 pub mod memory;
 pub mod placement;
 pub mod predict;
