@@ -12,6 +12,7 @@ pub mod emit;
 pub mod foreign;
 pub mod grid;
 pub mod limits;
+mod list;
 pub mod memory;
 mod model_costs;
 pub mod optimal;

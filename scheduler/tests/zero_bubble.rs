@@ -88,6 +88,23 @@ fn zb_auto_has_the_published_bubble_rates() {
     }
 }
 
+/// The uneven profile (microseconds, MB) in the authors' `auto_schedule.py`, and what their code makes of it.
+#[test]
+fn zb_auto_makes_of_an_uneven_profile_what_the_authors_code_makes() {
+    let mut costs = uniform("zb-auto", 8, (0.0, 0.0, 0.0, 473.0));
+    costs.f = vec![30715., 29233., 29106., 29078., 28850., 28919., 28924., 41678.];
+    costs.i = vec![31308., 29344., 29357., 29455., 29217., 29384., 29354., 38731.];
+    costs.w = vec![18746., 18789., 19062., 19367., 19455., 19967., 20096., 32833.];
+    costs.mem_i = vec![533., 688., 688., 688., 688., 688., 688., 588.];
+    costs.mem_w = vec![410., 552., 552., 552., 552., 552., 552., 483.];
+    costs.mem_f = costs.mem_i.iter().zip(&costs.mem_w).map(|(i, w)| i + w).collect();
+    for forwards in [8.0, 12.0, 16.0] {
+        costs.limit = Some(vec![1240.0 * forwards; 8]);
+        let time = run("zb-auto", &costs, 8, 32);
+        assert_eq!((time.span, time.makespan), (3_623_744.0, 3_831_880.0), "{forwards} forwards");
+    }
+}
+
 #[test]
 fn the_unit_of_the_costs_does_not_matter() {
     for kind in KINDS {

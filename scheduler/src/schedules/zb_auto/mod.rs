@@ -3,16 +3,18 @@
 mod build;
 
 use crate::costs::StageCosts;
+use crate::list::{Order, list};
 use crate::placement::Pipeline;
 use build::{Built, Rule, build};
-use ir::schedule::Schedule;
+use ir::schedule::{Kind, Schedule};
 
 /// The automatic zero-bubble schedule (Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241, section 3.1): I and W
 /// apart, and each W where it fills a gap or frees memory for the next forward. Eight variants of a greedy rule are built,
 /// with the times and memory of each stage; the first of the least span is taken.
 ///
 /// Without a limit, each rank may hold `2p` forwards: ZB-2p, whose ranks have next to no bubble of their own. With a limit
-/// of p forwards it is ZB-1p, which uniform stages bring to ZB-H1. Any limit will do that lets each rank hold one forward.
+/// of p forwards it is ZB-1p, which uniform stages bring to ZB-H1. Where a rank may hold less, list scheduling competes. Any
+/// limit will do that lets each rank hold one forward.
 ///
 /// Three ranks, four micro-batches, f = i = w = 1, limit 6:
 /// ```text
@@ -38,10 +40,26 @@ pub(super) fn zb_auto(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedul
         })
     });
     let built = rules.map(|rule| build(costs, pipeline.microbatches, &limit, rule));
-    let best = built.reduce(|best, next| if next.span < best.span * (1.0 - ROUNDING) { next } else { best });
-    let Built { rows, .. } = best.expect("there are eight rules");
+    let scarce = (0..ranks as usize).any(|rank| limit[rank] < f64::from(ranks) * costs.mem_f[rank] * (1.0 - ROUNDING));
+    let orders = Order::all(pipeline).filter(|_| scarce);
+    let listed = orders.map(|order| {
+        let (span, rows) = list(costs, pipeline, &limit, order);
+        Built { span, rows: rows.into_iter().map(numbered).collect() }
+    });
+    let better = |best: Built, next: Built| if next.span < best.span * (1.0 - ROUNDING) { next } else { best };
+    let Built { rows, .. } = built.chain(listed).reduce(better).expect("there are eight rules");
     let rows = rows.into_iter().enumerate().map(|(rank, row)| super::row_of(rank as u32, row)).collect();
     Ok(Schedule { name: "zb-auto".into(), rows })
+}
+
+/// A row of a stage with its micro-batches: each kind counts up.
+fn numbered(row: Vec<(Kind, usize)>) -> Vec<(Kind, u32)> {
+    let mut count = [0; Kind::ALL.len()];
+    let number = |(kind, _): (Kind, usize)| {
+        count[kind as usize] += 1;
+        (kind, count[kind as usize] - 1)
+    };
+    row.into_iter().map(number).collect()
 }
 
 /// Times nearer to each other than this, of the longer, are the same: so the unit of the times does not matter.

@@ -1,11 +1,12 @@
 //! The schedule ZB-V by a greedy rule with a memory limit: its rule and its timeline.
 
-mod list;
 mod waves;
 
 use crate::block::{self, Pass, Row};
 use crate::costs::StageCosts;
+use crate::list::{Order, list};
 use crate::placement::Pipeline;
+use Pass::*;
 use ir::schedule::{Kind, Schedule};
 
 /// ZB-V with the times of the stages at hand, under a memory limit (arXiv 2401.10241, section 6, as the authors' `zbv.py`
@@ -28,6 +29,7 @@ pub(super) fn zb_v_greedy(costs: &StageCosts, pipeline: &Pipeline) -> Result<Sch
 /// A V of two chunks: what a rank's passes take, and what it may hold.
 pub(super) struct V<'a> {
     pub(super) costs: &'a StageCosts,
+    pipeline: Pipeline,
     pub(super) ranks: usize,
     pub(super) microbatches: usize,
     pub(super) limit: Vec<f64>,
@@ -44,7 +46,14 @@ impl<'a> V<'a> {
         let default = || (0..ranks).map(|rank| f64::from(pipeline.ranks) * pair(rank)).collect();
         let limit: Vec<f64> = costs.limit.clone().unwrap_or_else(default);
         let slowest = (0..2 * ranks).map(|s| costs.f[s] + costs.i[s] + costs.w[s]).fold(0.0, f64::max);
-        let v = V { costs, ranks, microbatches: pipeline.microbatches as usize, limit, epsilon: slowest * ROUNDING };
+        let v = V {
+            costs,
+            pipeline: *pipeline,
+            ranks,
+            microbatches: pipeline.microbatches as usize,
+            limit,
+            epsilon: slowest * ROUNDING,
+        };
         match (0..ranks).find(|&rank| !v.fits(rank, pair(rank))) {
             None => Ok(v),
             Some(rank) => Err(format!(
@@ -63,11 +72,23 @@ impl<'a> V<'a> {
         let both = [true, false];
         let pairs = || both.into_iter().flat_map(|a| both.map(|b| (a, b)));
         let waves = pairs().filter_map(|(before_i, before_f)| waves::waves(self, waves::Fill { before_i, before_f }));
-        let lists = pairs()
-            .flat_map(|(patient, forward)| both.map(|eager| list::list(self, list::Order { patient, forward, eager })));
+        let lists = Order::all(&self.pipeline).map(|order| {
+            let (span, rows) = list(self.costs, &self.pipeline, &self.limit, order);
+            (span, rows.into_iter().map(|row| self.passes(row)).collect())
+        });
         least(&mut waves.map(|waves| (waves.span, waves.rows)))
             .or_else(|| least(&mut { lists }))
             .expect("list scheduling always ends")
+    }
+
+    /// A row of kinds and stages as passes.
+    fn passes(&self, row: Vec<(Kind, usize)>) -> Row {
+        let [first, second] = [[F0, I0, W0], [F1, I1, W1]];
+        let pass = |(kind, stage)| {
+            let chunk = if stage < self.ranks { first } else { second };
+            chunk.into_iter().find(|pass| pass.kind() == kind)
+        };
+        row.into_iter().map(pass).collect()
     }
 
     pub(super) fn seconds(&self, rank: usize, pass: Pass) -> f64 {
