@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use ir::catalogue::Code;
 use scheduler::costs::{CostsFile, PerStage};
 use scheduler::grid::grid;
+use scheduler::problem::Objective;
 use scheduler::report::{ScheduleReport, ScheduleRequest, Status, report_telling};
 use scheduler::simulate::Timeline;
 use serde::Serialize;
@@ -194,19 +195,22 @@ fn drawn(answer: &ScheduleReport, timeline: &Timeline, to_screen: bool) -> Strin
     let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).unwrap_or(120);
     let peak = answer.peak_memory.iter().map(f64::to_string).collect::<Vec<_>>().join(" ");
     let unit = &answer.unit;
+    let (name, reached) = match answer.objective {
+        Objective::Makespan => ("makespan", answer.makespan),
+        Objective::Span => ("span", answer.span),
+    };
     let verdict = match answer.status {
         Status::Optimal => "no order is faster".to_string(),
         Status::Feasible => format!("at most {:.1} % above the best", 100.0 * answer.gap / (1.0 - answer.gap)),
         Status::Infeasible => "above the memory limit".to_string(),
     };
     format!(
-        "{}\n{}: {} stages, {} micro-batches\nmakespan      {} {unit}, lower bound {} {unit}: {verdict}\n\
+        "{}\n{}: {} stages, {} micro-batches\n{name:<13} {reached} {unit}, lower bound {} {unit}: {verdict}\n\
          bubble        {:.1} %\npeak memory   {peak} by rank, in forward activations of a stage unless costs say otherwise\n",
         grid(timeline, width, terminal),
         answer.kind,
         answer.stages,
         answer.microbatches,
-        answer.makespan,
         answer.lower_bound,
         100.0 * answer.bubble,
     )
