@@ -112,6 +112,16 @@ pub struct ScheduleReport {
     pub seconds: f64,
 }
 
+impl ScheduleReport {
+    /// The name and the value of what is to be small.
+    pub fn reached(&self) -> (&'static str, f64) {
+        match self.objective {
+            Objective::Makespan => ("makespan", self.makespan),
+            Objective::Span => ("span", self.span),
+        }
+    }
+}
+
 /// What is known of an order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

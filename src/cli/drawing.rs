@@ -185,16 +185,16 @@ fn grid_of(drawn: &Drawn, to_screen: bool) -> String {
     let answer = &drawn.report;
     let peak = answer.peak_memory.iter().map(f64::to_string).collect::<Vec<_>>().join(" ");
     let unit = &answer.unit;
+    let (name, reached) = answer.reached();
     let verdict = verdict(answer);
     let notes: String = drawn.notes.iter().map(|note| format!("note          {note}\n")).collect();
     format!(
-        "{}\n{}: {} stages, {} micro-batches\nmakespan      {} {unit}, lower bound {} {unit}: {verdict}\n\
+        "{}\n{}: {} stages, {} micro-batches\n{name:<13} {reached} {unit}, lower bound {} {unit}: {verdict}\n\
          bubble        {:.1} %\npeak memory   {peak} by rank, in forward activations of a stage unless costs say otherwise\n{notes}",
         grid(&drawn.timeline, width, colour),
         drawn.name,
         answer.stages,
         answer.microbatches,
-        answer.makespan,
         answer.lower_bound,
         100.0 * answer.bubble,
     )

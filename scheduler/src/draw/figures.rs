@@ -20,10 +20,11 @@ pub fn verdict(report: &ScheduleReport) -> String {
 
 pub(super) fn facts(report: &ScheduleReport) -> String {
     let unit = &report.unit;
+    let (name, reached) = report.reached();
     let peak = report.peak_memory.iter().copied().fold(0.0, f64::max);
     format!(
-        "makespan {} {unit}, lower bound {} {unit}: {}; bubble {:.1} %; peak memory {}",
-        figure(report.makespan),
+        "{name} {} {unit}, lower bound {} {unit}: {}; bubble {:.1} %; peak memory {}",
+        figure(reached),
         figure(report.lower_bound),
         verdict(report),
         100.0 * report.bubble,
