@@ -114,7 +114,7 @@ fn two_chains_share_the_ranks() {
     // Micro-batch 1 runs the stages the other way round: a copy of stage 0 on rank 1.
     let mut costs = uniform(2);
     (costs.mem_f, costs.mem_i, costs.mem_w) = (vec![3.0, 10.0], vec![2.0, 4.0], vec![1.0, 6.0]);
-    let time = simulate(&rows(&["0F0 1F1 1I1 0B0 1W1", "0F1 1F0 1B0 0B1"]), &costs).unwrap();
+    let time = simulate(&rows(&["0F0 1F1 1I1 1W1 0B0", "0F1 1F0 1B0 0B1"]), &costs).unwrap();
     assert_eq!((time.makespan, time.bubble()), (6.0, 0.0));
     assert_eq!(time.peak_memory, [13.0, 13.0]);
 }
