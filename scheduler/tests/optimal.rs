@@ -55,6 +55,9 @@ impl<'a> Exhaustive<'a> {
     /// When all that a job needs has arrived; `None` if something has not been done.
     fn arrival(&self, (kind, stage, microbatch): Job) -> Option<f64> {
         let mut needs = Vec::new();
+        if self.problem.objective == Objective::Span && !self.in_turn((kind, stage, microbatch)) {
+            return None;
+        }
         match kind {
             0 if stage > 0 => needs.push((0, stage - 1, microbatch)),
             0 => {}
@@ -69,6 +72,13 @@ impl<'a> Exhaustive<'a> {
             let hop = if far { self.problem.costs.comm[stage.min(need.1)] } else { 0.0 };
             Some(latest.max(self.end[self.at(need)]? + hop))
         })
+    }
+
+    /// Whether the micro-batches before, of the same direction, have been done.
+    fn in_turn(&self, (kind, stage, microbatch): Job) -> bool {
+        let rank = self.rank(stage, microbatch);
+        (0..microbatch)
+            .all(|before| self.rank(stage, before) != rank || self.end[self.at((kind, stage, before))].is_some())
     }
 
     fn go(&mut self, since: f64, from_rank: usize) {
@@ -189,8 +199,9 @@ fn right(answer: &Answer, problem: &Problem, best: f64, seed: u64) {
         answer.deterministic && bound <= best && best <= value,
         "seed {seed}: {bound} <= {best} <= {value}? {problem:?}"
     );
-    // A rank's span may be shorter if it starts later: the bound allows that to all of them.
-    assert!(answer.optimal || problem.objective == Objective::Span, "seed {seed}: {value} of {best}, bound {bound}");
+    // Where two chains meet, the bound allows a rank to start later than it can.
+    let sure = problem.pipeline.placement != Placement::Bidirectional || problem.objective == Objective::Makespan;
+    assert!(answer.optimal || !sure, "seed {seed}: {value} of {best}, bound {bound}");
     assert!(!answer.optimal || value == best, "seed {seed}: {value} for {best}");
 }
 
@@ -215,4 +226,59 @@ fn no_order_is_better() {
         }
     }
     assert!(optimal + 5 > found && found > 90 && none > 5, "{found} have an order, {optimal} proved, {none} have none");
+}
+
+fn unit(
+    placement: Placement,
+    ranks: u32,
+    microbatches: u32,
+    [f, i, w]: [f64; 3],
+    limit: f64,
+) -> (StageCosts, Pipeline) {
+    let pipeline = Pipeline::new(placement, ranks, microbatches);
+    let limit = Some(vec![limit; ranks as usize]);
+    let whole = StageCosts::uniform(pipeline.stages(), f, i, w, 0.0);
+    // An activation is kept until W.
+    let (mem_i, mem_w) = (vec![0.0; whole.f.len()], whole.mem_f.clone());
+    (StageCosts { mem_i, mem_w, limit, ..whole }, pipeline)
+}
+
+/// Where published schedules lose or do not exist: ZB-V needs room for 2p stages, DualPipe takes 26 and 132 (run with the
+/// authors' code).
+#[test]
+fn better_than_what_is_published() {
+    let cases = [
+        (unit(Placement::V, 2, 4, [1., 1., 1.], 2.), 33.0),
+        (unit(Placement::V, 3, 4, [1., 1., 1.], 3.), 36.0),
+        (unit(Placement::Bidirectional, 4, 8, [1., 1., 1.], 5.), 25.0),
+        (unit(Placement::Bidirectional, 4, 8, [5., 6., 4.], 5.), 125.0),
+    ];
+    for ((costs, pipeline), best) in cases {
+        let (objective, backward, deadline) = (Objective::Makespan, Backward::Auto, None);
+        let problem = Problem { costs: &costs, pipeline: &pipeline, objective, backward, deadline };
+        let answer = solve(&problem, &|_| {}).expect("there is room for one micro-batch");
+        assert_eq!((answer.value, answer.bound, answer.optimal), (best, best, true), "{pipeline:?}");
+    }
+}
+
+#[test]
+fn a_deadline_ends_the_search_with_what_there_is() {
+    let (costs, pipeline) = unit(Placement::V, 4, 8, [5., 6., 4.], 6.);
+    let (objective, backward) = (Objective::Makespan, Backward::Split);
+    let deadline = Some(std::time::Instant::now());
+    let problem = Problem { costs: &costs, pipeline: &pipeline, objective, backward, deadline };
+    let answer = solve(&problem, &|_| {}).expect("there is room for one micro-batch");
+    assert!(!answer.deterministic && answer.bound <= answer.value);
+    assert_eq!(answer.optimal, answer.bound == answer.value);
+}
+
+#[test]
+fn costs_without_a_common_unit_are_rounded_and_still_met() {
+    let (costs, pipeline) = unit(Placement::Chain, 3, 5, [2_f64.sqrt(), 3_f64.sqrt(), 0.7], 3.);
+    for objective in [Objective::Makespan, Objective::Span] {
+        let (backward, deadline) = (Backward::Split, None);
+        let problem = Problem { costs: &costs, pipeline: &pipeline, objective, backward, deadline };
+        let answer = solve(&problem, &|_| {}).expect("there is room for one micro-batch");
+        assert!(answer.optimal && answer.bound <= answer.value, "{} of {}", answer.bound, answer.value);
+    }
 }

@@ -20,7 +20,7 @@ pub(super) fn of(problem: &Problem, instance: &Instance, value: f64) -> f64 {
     if value <= plain * (1.0 + 1e-9) || instance.operations.len() > MOST_OPERATIONS {
         return plain;
     }
-    let shop = Shop::new(problem, instance, value).late();
+    let shop = Shop::new(problem, instance, value);
     let low = (plain / shop.unit - 1e-6).ceil() as i64;
     let high = (value / shop.unit - 1e-6).ceil() as i64;
     plain.max(smallest(&shop, low, high) as f64 * shop.unit)

@@ -3,12 +3,17 @@
 //! Backwards: `Fused` runs each as a B, `Split` as I and W. `Auto` may choose for each: without `fb` that is `Split`,
 //! since I and at once W take a B's place and the neighbour gets its gradient earlier; with `fb`, B in overlapped pairs
 //! too.
+//!
+//! Each stage takes the micro-batches in turn, and an order runs as soon as it can. The makespan is the least of all
+//! orders then. A span could at times be less if a rank took a later micro-batch first and so started later; that is not
+//! looked for.
 
 mod bound;
 mod engine;
 mod exact;
 mod ilp;
 mod instance;
+mod list;
 mod periodic;
 mod shop;
 mod start;

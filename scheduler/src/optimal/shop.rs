@@ -30,8 +30,6 @@ pub(super) struct Shop {
     pub(super) limit: Vec<Option<i64>>,
     /// What the value of the objective is counted from, on each rank.
     pub(super) origin: Vec<Origin>,
-    /// The same where a rank may wait before it starts, which is not in the order of its row: a relaxation.
-    late: Vec<Origin>,
     /// Seconds of one unit.
     pub(super) unit: f64,
     /// Whether nothing is rounded.
@@ -44,7 +42,7 @@ pub(super) enum Origin {
     /// A moment: 0 for the makespan; for the span of one chain when the rank's first operation can start, which is the F
     /// of the first micro-batch.
     At(i64),
-    /// The start of the first of these.
+    /// The start of the first of these, where two chains meet. The rank may wait before it: a relaxation.
     FirstOf(Vec<usize>),
 }
 
@@ -80,13 +78,11 @@ impl Shop {
                 .map(|limit| limit.is_finite().then(|| memory.ceil(limit * (1.0 + 1e-9))))
                 .collect(),
             origin: vec![Origin::At(0); instance.limit.len()],
-            late: vec![Origin::At(0); instance.limit.len()],
             unit: time.size,
             exact: time.exact && memory.exact && shorter == 1.0,
         };
         if problem.objective == Objective::Span {
-            shop.late = (0..shop.of_rank.len()).map(|rank| shop.first(rank, problem, instance)).collect();
-            shop.origin = shop.late.iter().map(|late| shop.moment(late)).collect();
+            shop.origin = (0..shop.of_rank.len()).map(|rank| shop.first(rank, problem, instance)).collect();
         }
         shop
     }
@@ -96,13 +92,7 @@ impl Shop {
         self.long.len()
     }
 
-    /// The shop in which ranks may start late: its bounds are those of all orders, of those too that take the first
-    /// micro-batch later than the second so that a rank starts later.
-    pub(super) fn late(&self) -> Shop {
-        Shop { origin: self.late.clone(), ..self.clone() }
-    }
-
-    /// What a rank may start with: where one chain runs, the F of the first micro-batch on the rank's first stage.
+    /// What a rank starts with: where one chain runs, the F of the first micro-batch on the rank's first stage.
     fn first(&self, rank: usize, problem: &Problem, instance: &Instance) -> Origin {
         let operations = &instance.operations;
         let entry = |index: usize| {
@@ -110,19 +100,11 @@ impl Shop {
             operations[index].kind == Kind::F && !operations[index].after.iter().any(same)
         };
         let mut firsts: Vec<usize> = self.of_rank[rank].iter().copied().filter(|&index| entry(index)).collect();
+        if problem.pipeline.placement == Placement::Bidirectional && firsts.len() > 1 {
+            return Origin::FirstOf(firsts);
+        }
         firsts.sort_by_key(|&index| operations[index].stage);
-        if problem.pipeline.placement != Placement::Bidirectional {
-            firsts.truncate(1);
-        }
-        Origin::FirstOf(firsts)
-    }
-
-    /// When a rank starts that does not wait; not known where two chains meet.
-    fn moment(&self, late: &Origin) -> Origin {
-        match late {
-            Origin::FirstOf(firsts) if firsts.len() == 1 => Origin::At(self.head(firsts[0])),
-            other => other.clone(),
-        }
+        Origin::At(firsts.first().map_or(0, |&index| self.head(index)))
     }
 
     /// The longest way to the start of an operation.

@@ -1,11 +1,11 @@
-//! Where the search starts: the best schedule that a rule makes, and one that always fits.
+//! Where the search starts: the best schedule of the rules and of list scheduling, and one that always fits.
 
-use super::{Incumbent, Infeasible, Instance};
+use super::{Incumbent, Infeasible, Instance, list};
 use crate::problem::{Backward, Problem};
 use crate::schedules::{SCHEDULES, split_backward};
 use ir::schedule::{Kind, Schedule};
 
-/// The best of all rules for this placement, and of one micro-batch after the other.
+/// The best of all rules for this placement, of list scheduling, and of one micro-batch after the other.
 ///
 /// # Errors
 /// No order holds the limits: the rank that holds all stages of one micro-batch at once, as it must before the backward
@@ -23,7 +23,8 @@ pub(super) fn best(problem: &Problem, instance: &Instance) -> Result<Incumbent, 
         allowed.then(|| Incumbent::of(schedule, problem, kind.name))?
     });
     let mut best: Option<Incumbent> = None;
-    for found in by_rule.chain(Incumbent::of(one_by_one(instance), problem, "one by one")) {
+    let listed = list::orders(instance).filter_map(|order| Incumbent::of(order, problem, "list"));
+    for found in by_rule.chain(listed).chain(Incumbent::of(one_by_one(instance), problem, "one by one")) {
         if best.as_ref().is_none_or(|best| found.value < best.value) {
             best = Some(found);
         }

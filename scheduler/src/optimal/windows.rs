@@ -266,3 +266,41 @@ impl<'a> Search<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Instance;
+    use super::*;
+    use crate::costs::StageCosts;
+    use crate::placement::{Pipeline, Placement};
+    use crate::problem::{Backward, Objective, Problem};
+
+    fn shop(microbatches: u32, limit: f64) -> Shop {
+        let costs = StageCosts { limit: Some(vec![limit; 2]), ..StageCosts::uniform(2, 2.0, 2.0, 2.0, 0.0) };
+        let pipeline = Pipeline::new(Placement::Chain, 2, microbatches);
+        let (objective, backward, deadline) = (Objective::Makespan, Backward::Split, None);
+        let problem = Problem { costs: &costs, pipeline: &pipeline, objective, backward, deadline };
+        Shop::new(&problem, &Instance::new(&problem), 100.0)
+    }
+
+    #[test]
+    fn one_micro_batch_goes_there_and_back() {
+        let shop = shop(1, 1.0);
+        assert_eq!((shop.unit, shop.exact), (2.0, true));
+        assert_eq!(Windows::within(&shop, 4).unwrap_err(), Empty);
+        let windows = Windows::within(&shop, 5).unwrap();
+        assert_eq!(windows.earliest, [0, 1, 2, 3, 3, 4]);
+        assert_eq!(windows.latest, [1, 2, 3, 4, 5, 5]);
+    }
+
+    /// F0 I0 W0 on both stages before F1 of stage 0: two round trips, the second W of stage 1 beside the last of stage 0.
+    #[test]
+    fn without_room_for_two_the_second_waits() {
+        assert_eq!(Windows::within(&shop(2, 1.0), 9).unwrap_err(), Empty);
+        let windows = Windows::within(&shop(2, 1.0), 10).unwrap();
+        assert!(windows.before[6].has(5), "the second F of stage 0 goes behind the first W");
+        assert!(!windows.before[6].has(4), "the W of stage 1 need not");
+        assert!(!Windows::within(&shop(2, 2.0), 10).unwrap().ordered(5, 6));
+        assert_eq!(Windows::within(&shop(2, 0.5), 1000).unwrap_err(), Empty);
+    }
+}

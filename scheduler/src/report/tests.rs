@@ -78,7 +78,7 @@ fn what_cannot_be_is_said() {
     let good = uniform("1f1b", 4, 8, [1., 1., 1., 0.]);
     let message = |request: ScheduleRequest| report(&request).unwrap_err().to_string();
     let unknown = ScheduleRequest { kind: "2f2b".into(), ..good.clone() };
-    assert_eq!(message(unknown), "there is no schedule `2f2b`; there are gpipe, 1f1b");
+    assert_eq!(message(unknown), "there is no schedule `2f2b`; there are gpipe, 1f1b, optimal");
     let none = ScheduleRequest { stages: 0, ..good.clone() };
     assert_eq!(message(none), "`stages` is 0, but must be 1 or more");
     let chunks = ScheduleRequest { chunks: Some(2), ..good.clone() };

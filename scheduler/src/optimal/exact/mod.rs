@@ -13,8 +13,11 @@ pub(super) struct Exact;
 /// The most operations of a problem: the pairs of a rank are all looked at.
 const MOST_OPERATIONS: usize = 6_000;
 
-/// Steps that the first questions may take; each round of questions may take four times as many as the one before.
-const FIRST_ROUND: u64 = 4_000;
+/// Work that the first questions may take; each round of questions may take four times as much as the one before.
+const FIRST_ROUND: u64 = 100_000;
+
+/// Questions of a round that may stay open before the next round.
+const MOST_OPEN: u32 = 4;
 
 impl Engine for Exact {
     fn name(&self) -> &'static str {
@@ -28,19 +31,9 @@ impl Engine for Exact {
     fn search(&self, task: &Task) -> Found {
         let most = task.best.map_or_else(|| all_in_a_row(task.instance), |best| best.value);
         let shop = Shop::new(task.problem, task.instance, most);
-        let mut orders = Search::new(task, &shop);
-        orders.run();
-        if shop.origin == shop.late().origin {
-            return Found { bound: orders.low as f64 * shop.unit, better: orders.better };
-        }
-        // Orders were sought of ranks that do not wait; the bound must hold for all.
-        let late = shop.late();
-        let known = Task { best: orders.better.as_ref().or(task.best), budget: orders.budget, ..*task };
-        let mut bound = Search::new(&known, &late);
-        bound.run();
-        let low = bound.low as f64 * shop.unit;
-        let better = bound.better.or(orders.better);
-        Found { bound: low, better }
+        let mut search = Search::new(task, &shop);
+        search.run();
+        Found { better: search.better, bound: search.low as f64 * shop.unit }
     }
 }
 
@@ -63,14 +56,18 @@ impl<'a> Search<'a> {
         Search { task, shop, budget: task.budget, low, high: high.max(low), better: None }
     }
 
-    /// Targets below the best value by bisection. What a round leaves open is asked again with more steps in the next.
+    /// Targets below the best value by bisection. What a round leaves open is asked again with more work in the next.
     fn run(&mut self) {
         let mut round = FIRST_ROUND;
         while self.low < self.high && self.budget.work > 0 && !self.budget.late() {
             // Targets left open in this round: below them there may be a proof, above them an order.
             let mut open: Option<(i64, i64)> = None;
-            while let Some(target) = next_target(self.low, self.high, open) {
+            let mut unanswered = 0;
+            while unanswered < MOST_OPEN
+                && let Some(target) = next_target(self.low, self.high, open)
+            {
                 if !self.decide(target, round) {
+                    unanswered += 1;
                     open = Some(open.map_or((target, target), |(from, to)| (from.min(target), to.max(target))));
                 } else if open.is_some_and(|(from, to)| self.low > from || self.high <= to) {
                     open = None;
@@ -84,12 +81,12 @@ impl<'a> Search<'a> {
     }
 
     /// Asks one question; whether it has an answer.
-    fn decide(&mut self, target: i64, steps: u64) -> bool {
+    fn decide(&mut self, target: i64, work: u64) -> bool {
         let Ok(windows) = Windows::within(self.shop, target) else {
             self.low = target + 1;
             return true;
         };
-        let given = steps.min(self.budget.work);
+        let given = work.min(self.budget.work);
         let mut budget = Budget { work: given, ..self.budget };
         let reply = ask(self.shop, &windows, target, &mut budget);
         self.budget.work -= given - budget.work;
@@ -99,7 +96,7 @@ impl<'a> Search<'a> {
             Reply::Open => "open",
         };
         (self.task.log)(&format!(
-            "cp: target {target} in [{}, {}), {} steps: {said}",
+            "cp: target {target} in [{}, {}), {} of work: {said}",
             self.low,
             self.high,
             given - budget.work
@@ -112,8 +109,8 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// An order within the target. By the simulator its value may be above, where memory is rounded or ranks may start
-    /// late: then it only says that no better bound can be had.
+    /// An order within the target. By the simulator its value may be above, where memory is rounded or two chains
+    /// meet: then it only says that no better bound can be had.
     fn take(&mut self, orders: &[Vec<usize>], target: i64) {
         self.high = self.high.min(self.shop.value(orders).unwrap_or(target));
         let best = self.better.as_ref().or(self.task.best).map_or(f64::INFINITY, |best| best.value);
@@ -133,11 +130,11 @@ fn whole(value: f64, shop: &Shop) -> i64 {
     (value / shop.unit - 1e-6).ceil() as i64
 }
 
-/// The next target: between the bounds, then below and above what is open.
+/// The next target: between the bounds, then above and below what is open.
 fn next_target(low: i64, high: i64, open: Option<(i64, i64)>) -> Option<i64> {
     let middle = |from: i64, to: i64| (from <= to).then(|| from + (to - from) / 2);
     match open {
         None => middle(low, high - 1),
-        Some((from, to)) => middle(low, from - 1).or(middle(to + 1, high - 1)),
+        Some((from, to)) => middle(to + 1, high - 1).or(middle(low, from - 1)),
     }
 }

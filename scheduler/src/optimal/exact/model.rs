@@ -13,7 +13,8 @@ use pumpkin_solver::core::options::SolverOptions;
 use pumpkin_solver::core::results::{ProblemSolution, SatisfactionResult, Solution};
 use pumpkin_solver::core::termination::TerminationCondition;
 use pumpkin_solver::core::variables::{AffineView, DomainId, Literal, TransformableVariable};
-use pumpkin_solver::less_than_or_equals;
+use pumpkin_solver::propagators::disjunctive::ArgDisjunctiveTask;
+use pumpkin_solver::{disjunctive_strict, less_than_or_equals};
 use std::collections::HashMap;
 
 /// What the solver says.
@@ -36,17 +37,8 @@ pub(super) fn ask(shop: &Shop, windows: &Windows, target: i64, budget: &mut Budg
     model.pairs();
     model.memory();
     model.origins(target);
-    if opt('a') {
-        model.monotone();
-    }
-    if opt('b') {
-        model.edges();
-    }
+    model.ranks();
     model.solve(budget)
-}
-
-fn opt(c: char) -> bool {
-    std::env::var("XOPT").is_ok_and(|v| v.contains(c))
 }
 
 struct Model<'a> {
@@ -58,15 +50,19 @@ struct Model<'a> {
     first: HashMap<(usize, usize), Literal>,
 }
 
-/// Counts steps down, and looks at the clock now and then.
+/// Counts the work of steps down, and looks at the clock now and then.
 struct Countdown<'a> {
     budget: &'a mut Budget,
+    /// Work of a step: what is propagated grows with the problem.
+    step: u64,
+    steps: u64,
 }
 
 impl TerminationCondition for Countdown<'_> {
     fn should_stop(&mut self) -> bool {
-        self.budget.work = self.budget.work.saturating_sub(1);
-        self.budget.work == 0 || (self.budget.work.is_multiple_of(64) && self.budget.late())
+        self.budget.work = self.budget.work.saturating_sub(self.step);
+        self.steps += 1;
+        self.budget.work == 0 || (self.steps.is_multiple_of(64) && self.budget.late())
     }
 }
 
@@ -110,8 +106,7 @@ impl<'a> Model<'a> {
         self.solver.add_constraint(less_than_or_equals(terms, -apart, tag)).post();
     }
 
-    /// A literal for each open pair, with the monotony that precedences give: what goes before a goes before b too if a
-    /// goes before b.
+    /// A literal for each open pair.
     fn pairs(&mut self) {
         let shop = self.shop;
         for rank in &shop.of_rank {
@@ -182,39 +177,17 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// What goes before a goes before what follows a: clauses over neighbours of one kind.
-    fn monotone(&mut self) {
+    /// A rank does one operation at a time: what the pairs say too, but together they prune more (edge finding).
+    fn ranks(&mut self) {
         let shop = self.shop;
         for rank in &shop.of_rank {
-            for &a in rank {
-                for c in self.windows.direct(a, rank).collect::<Vec<_>>() {
-                    // c before a: for each b: [a<b] -> [c<b]; [b<c] -> [b<a]
-                    for &b in rank {
-                        if b == a || b == c {
-                            continue;
-                        }
-                        if let (Err(x), Err(y)) = (self.goes_first(a, b), self.goes_first(c, b)) {
-                            let tag = self.solver.new_constraint_tag();
-                            let _ = self.solver.add_clause([x.get_false_predicate(), y.get_true_predicate()], tag);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn edges(&mut self) {
-        let shop = self.shop;
-        for rank in &shop.of_rank {
-            let tasks: Vec<_> = rank
-                .iter()
-                .map(|&i| pumpkin_solver::propagators::disjunctive::ArgDisjunctiveTask {
-                    start_time: self.starts[i],
-                    processing_time: shop.long[i] as i32,
-                })
-                .collect();
+            let task = |&index: &usize| {
+                let (start_time, processing_time) = (self.starts[index], shop.long[index] as i32);
+                ArgDisjunctiveTask { start_time, processing_time }
+            };
+            let tasks: Vec<_> = rank.iter().map(task).collect();
             let tag = self.solver.new_constraint_tag();
-            self.solver.add_constraint(pumpkin_solver::disjunctive_strict(tasks, tag)).post();
+            self.solver.add_constraint(disjunctive_strict(tasks, tag)).post();
         }
     }
 
@@ -222,7 +195,9 @@ impl<'a> Model<'a> {
         let backup = IndependentVariableValueBrancher::new(Smallest::new(&self.starts), InDomainMin);
         let mut brancher = AutonomousSearch::new(backup);
         let mut resolver = ResolutionResolver::default();
-        let solution = match self.solver.satisfy(&mut brancher, &mut Countdown { budget }, &mut resolver) {
+        let step = 10 + self.shop.len() as u64 / 16;
+        let mut countdown = Countdown { budget, step, steps: 0 };
+        let solution = match self.solver.satisfy(&mut brancher, &mut countdown, &mut resolver) {
             SatisfactionResult::Satisfiable(found) => Solution::from(found.solution()),
             SatisfactionResult::Unsatisfiable(..) => return Reply::None,
             SatisfactionResult::Unknown(..) => return Reply::Open,
