@@ -1,15 +1,18 @@
 use super::*;
 use proptest::prelude::*;
 
+/// Factors, relation and right-hand side.
+type Small = (Vec<i32>, u8, i32);
+
 /// A small program: 0/1 variables with costs, and rows of small integer factors.
-fn small() -> impl Strategy<Value = (Vec<i32>, Vec<(Vec<i32>, u8, i32)>)> {
+fn small() -> impl Strategy<Value = (Vec<i32>, Vec<Small>)> {
     (1usize..8).prop_flat_map(|variables| {
         let row = (prop::collection::vec(-4..5i32, variables), 0..3u8, -3..6i32);
         (prop::collection::vec(-9..10i32, variables), prop::collection::vec(row, 0..5))
     })
 }
 
-fn built(costs: &[i32], rows: &[(Vec<i32>, u8, i32)]) -> Program {
+fn built(costs: &[i32], rows: &[Small]) -> Program {
     let mut program = Program::new();
     let vars: Vec<Var> = costs.iter().map(|&cost| program.binary(f64::from(cost))).collect();
     for (factors, relation, right) in rows {
@@ -20,7 +23,7 @@ fn built(costs: &[i32], rows: &[(Vec<i32>, u8, i32)]) -> Program {
 }
 
 /// The least objective over all assignments, in integers.
-fn tried(costs: &[i32], rows: &[(Vec<i32>, u8, i32)]) -> Option<i32> {
+fn tried(costs: &[i32], rows: &[Small]) -> Option<i32> {
     let sum = |factors: &[i32], bits: u32| -> i32 {
         (0..factors.len()).map(|at| factors[at] * (bits >> at & 1) as i32).sum()
     };

@@ -7,21 +7,22 @@ use crate::problem::{Backward, Objective, Problem};
 /// A lower bound of the objective in a chain with memory limits; `None` for other placements, and for pairs of their own
 /// time.
 ///
-/// On each stage every kind goes in the order of the micro-batches, which loses nothing since they are alike. Of rank r
-/// let f, i, w be its seconds, L its limit, R the least seconds from the end of an F to the start of its I: all F and I
-/// below, and the hops there and back. At most `K = floor(L / mem_f)` of its F can be unfreed at once. Then
+/// Let f, i, w be the seconds of rank r, L its limit, R the least seconds from the end of an F to the start of the same
+/// micro-batch's I: all F and I below, and the hops there and back. At most `K = floor(L / mem_f)` of its F can be unfreed
+/// at once. Micro-batches may go in any order; F_j is the j-th F that the rank runs, from 0. Then
 ///
-/// - *start*: between the start of F_0 and that of I_0 lie f + R seconds, in which only F can run, none of them is freed:
-///   the rank idles `f + R - min(K, m) f` or more;
-/// - *end*: between the end of F_{m-1} and the start of I_{m-1} lie R seconds, in which only I and W of earlier
-///   micro-batches can run whose memory was still held beside F_{m-1}: of a with mem_f (its own among them) and b that
-///   have only W left, `a mem_f + b mem_w <= L`, at most `(a-1)(i+w) + b w` seconds: the rank idles what is missing to R;
-/// - *period*: F_{j+K} cannot start before I_j has ended, `f + R + i` after the start of F_j: a micro-batch takes
-///   `(f + R + i) / K` in the mean. From F_0 over `q = floor((m-1) / K)` such steps, and what is left before and behind
-///   them, the span is at least `((m-1) - qK) f + q (f + R + i) + f + R + i + w`.
+/// - *start*: the first I starts f + R behind the start of F_0 or later. Before it only F can run, and none of them is
+///   freed: the rank idles `f + R - min(K, m) f` or more;
+/// - *end*: the I of the micro-batch of F_{m-1} starts R behind the end of F_{m-1} or later. In between only I and W of
+///   others can run whose memory was still held beside F_{m-1}: of a with mem_f (its own among them) and b that have only
+///   W left, `a mem_f + b mem_w <= L`, at most `(a-1)(i+w) + b w` seconds: the rank idles what is missing to R;
+/// - *period*: when F_{j+K} starts, j + 1 micro-batches have ended their I, so that one of them ran its F as F_j or later:
+///   F_{j+K} starts `f + R + i` behind F_j or later, and a micro-batch takes `(f + R + i) / K` in the mean. From F_0 over
+///   `q = floor((m-1) / K)` such steps, and what is left before and behind them, the span is at least
+///   `((m-1) - qK) f + q (f + R + i) + f + R + i + w`.
 ///
-/// If m > K the idle times of start and end add up: F_K waits for I_0, so that F_{m-1} ends behind the start of I_0 and
-/// the two do not overlap. The span of the rank is at least its work `m (f + i + w)` with them; the makespan is at least
+/// If m > K the idle times of start and end add up: F_K waits for an I, so that F_{m-1} ends behind the start of the first
+/// I and the two do not overlap. The span of the rank is at least its work `m (f + i + w)` with them; the makespan is at least
 /// all F above and their hops longer, since the rank does not start before.
 pub(in crate::optimal) fn chain(problem: &Problem) -> Option<f64> {
     let (costs, pipeline) = (problem.costs, problem.pipeline);

@@ -34,9 +34,11 @@ fn found(costs: &StageCosts, pipeline: &Pipeline, objective: Objective, work: u6
     (better.value, bound)
 }
 
-/// Rows of tables 3, 5 and 6 of Qi et al. 2024: ranks, micro-batches, ms of F, I, W and a hop, M_W / M_B, and the bubble
-/// rates published for room for p and for 2p micro-batches.
-const PUBLISHED: [(u32, u32, [f64; 4], f64, [f64; 2]); 3] = [
+/// Ranks, micro-batches, ms of F, I, W and a hop, M_W / M_B, and the bubble rates for room for p and for 2p micro-batches.
+type Row = (u32, u32, [f64; 4], f64, [f64; 2]);
+
+/// Rows of tables 3, 5 and 6 of Qi et al. 2024, "Zero bubble pipeline parallelism".
+const PUBLISHED: [Row; 3] = [
     (8, 24, [29.718, 29.444, 19.927, 0.527], 131072.0 / 303104.0, [0.1323, 0.0029]),
     (8, 64, [29.935, 29.621, 19.388, 0.535], 131072.0 / 303104.0, [0.0554, 0.0010]),
     (16, 48, [11.347, 11.248, 8.132, 0.377], 163840.0 / 378880.0, [0.1397, 0.0066]),
