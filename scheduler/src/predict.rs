@@ -62,8 +62,9 @@ pub fn pipeline_of(layout: &Layout, microbatches: u32) -> Result<(&'static Sched
     let kind = schedules::find(&layout.schedule)?;
     let ranks = u32::try_from(layout.pp).unwrap_or(u32::MAX);
     let pipeline = kind.pipeline(ranks, layout.vp, microbatches);
-    let pipeline = pipeline.map_err(|why| PredictError::Schedule(format!("`{}`: {why}", kind.name)))?;
-    Ok((kind, Pipeline { group: layout.group.or(pipeline.group), ..pipeline }))
+    let chosen = pipeline.and_then(|pipeline| kind.choose(pipeline, layout.group, None));
+    let pipeline = chosen.map_err(|why| PredictError::Schedule(format!("`{}`: {why}", kind.name)))?;
+    Ok((kind, pipeline))
 }
 
 /// What a step would take in given stages and a given order.

@@ -51,7 +51,7 @@ fn a_missing_action_is_refused_where_it_is_waited_for() {
     let golden = "\
 rank 1: neither 1B1 nor 1I1 runs
 
-rank 0  F0 F1 ..... B0--- <-- 0B1 waits for 1I1
+rank 0  F0 F1 ..... B0--- <-- 0B1 waits for 1I1, which stands in no row
 rank 1  .. F0 B0--- F1 <-- neither 1B1 nor 1I1 runs
 ";
     assert_eq!(text, golden);

@@ -6,8 +6,8 @@ use super::windows::Windows;
 use crate::problem::{Backward, Objective, Problem};
 use crate::schedules::bound::lower_bound;
 
-/// The most operations for which windows are made: they look at all pairs of a rank, and at all precedences.
-const MOST_OPERATIONS: usize = 6_000;
+/// The most operations for which windows are made: a fraction of a second.
+const MOST_OPERATIONS: usize = 1_000;
 
 /// No order of the instance has a smaller value; `value` is that of some order.
 pub(super) fn of(problem: &Problem, instance: &Instance, value: f64) -> f64 {

@@ -11,7 +11,7 @@ use model::{Reply, ask};
 pub(super) struct Exact;
 
 /// The most operations of a problem: the pairs of a rank are all looked at.
-const MOST_OPERATIONS: usize = 6_000;
+const MOST_OPERATIONS: usize = 3_500;
 
 /// Work that the first questions may take; each round of questions may take four times as much as the one before.
 const FIRST_ROUND: u64 = 100_000;
@@ -82,6 +82,7 @@ impl<'a> Search<'a> {
 
     /// Asks one question; whether it has an answer.
     fn decide(&mut self, target: i64, work: u64) -> bool {
+        self.budget.work = self.budget.work.saturating_sub((self.shop.len() as u64).pow(2) / 64);
         let Ok(windows) = Windows::within(self.shop, target) else {
             self.low = target + 1;
             return true;
