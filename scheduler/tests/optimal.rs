@@ -208,7 +208,7 @@ fn right(answer: &Answer, problem: &Problem, best: f64, seed: u64) {
 #[test]
 fn no_order_is_better() {
     let (mut found, mut optimal, mut none) = (0, 0, 0);
-    for seed in 1..=150 {
+    for seed in 1..=150u64 {
         let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let (costs, pipeline, objective, backward) = problem(&mut numbers);
         let problem = Problem { costs: &costs, pipeline: &pipeline, objective, backward, deadline: None };
