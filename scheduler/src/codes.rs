@@ -208,7 +208,7 @@ impl Coded for Error {
             }
             Error::UnknownKind(unknown) => unknown.help(),
             Error::Constraint { .. } => Some("meshwright schedules lists the kinds with their constraints".to_string()),
-            Error::Sends { .. } => Some("run it with --sends async, or take a kind that needs no more".to_string()),
+            Error::Sends { .. } => Some("run it with --sends async, or choose another kind".to_string()),
             Error::Stuck { .. } | Error::Wrong { .. } => None,
         }
     }
