@@ -44,7 +44,8 @@ const PUBLISHED: [Row; 3] = [
     (16, 48, [11.347, 11.248, 8.132, 0.377], 163840.0 / 378880.0, [0.1397, 0.0066]),
 ];
 
-/// With p the span meets the bound that knows of memory: the published schedules are optimal there. With 2p it is within half a percent of the bound; with either no worse than published, to 4 digits.
+/// With p the span meets the bound that knows of memory: the published schedules are optimal there. With 2p it is
+/// within half a percent of the bound; with either no worse than published, to 4 digits.
 #[test]
 fn chains_are_no_worse_than_published() {
     for (ranks, microbatches, times, mem_w, published) in PUBLISHED {
