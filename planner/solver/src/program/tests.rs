@@ -1,3 +1,5 @@
+//! Small random programs against all their assignments.
+
 use super::*;
 use proptest::prelude::*;
 

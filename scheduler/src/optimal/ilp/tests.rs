@@ -1,3 +1,5 @@
+//! The mixed program against known optima.
+
 use super::*;
 use crate::costs::StageCosts;
 use crate::optimal::{Budget, bound, start};

@@ -1,3 +1,5 @@
+//! Repeating patterns against published figures and bounds.
+
 use super::*;
 use crate::check::check;
 use crate::costs::StageCosts;
