@@ -121,8 +121,8 @@ impl Shop {
             moved = false;
             for (rank, order) in orders.iter().enumerate() {
                 while let Some(&index) = order.get(place[rank]) {
-                    let arrivals = self.after[index].iter().map(|&(from, lag)| Some(end[from]? + lag));
-                    let Some(arrival) = arrivals.fold(Some(0), |most, next| Some(most?.max(next?))) else { break };
+                    let mut arrivals = self.after[index].iter().map(|&(from, lag)| Some(end[from]? + lag));
+                    let Some(arrival) = arrivals.try_fold(0, |most, next| Some(most.max(next?))) else { break };
                     free[rank] = arrival.max(free[rank]) + self.long[index];
                     end[index] = Some(free[rank]);
                     place[rank] += 1;

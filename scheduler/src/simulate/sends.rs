@@ -47,7 +47,7 @@ pub fn can_run(schedule: &Schedule, costs: &StageCosts, sends: Sends) -> Result<
     let scripts = (0..schedule.rows.len()).map(|rank| script(schedule, &places, rank, sends)).collect();
     let mut run =
         Run { schedule, scripts, next: vec![0; schedule.rows.len()], started: vec![[false; 2]; places.len()] };
-    run.to_the_end();
+    run.run_on();
     if run.scripts.iter().zip(&run.next).all(|(script, &next)| next == script.len()) {
         Ok(())
     } else {
@@ -116,7 +116,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn to_the_end(&mut self) {
+    fn run_on(&mut self) {
         let mut ready: Vec<usize> = (0..self.scripts.len()).collect();
         while let Some(rank) = ready.pop() {
             while let Some(batch) = self.scripts[rank].get(self.next[rank]) {
