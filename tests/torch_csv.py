@@ -38,7 +38,7 @@ CASES = [
     ("zb-h1", ["--kind", "zb-h1"], 4, 8),
     ("zb-h2", ["--kind", "zb-h2"], 4, 8),
     ("zb-auto", ["--kind", "zb-auto"], 4, 8),
-    ("interleaved", ["--kind", "interleaved", "--chunks", "2"], 4, 8),
+    ("interleaved-1f1b", ["--kind", "interleaved-1f1b", "--chunks", "2"], 4, 8),
     ("looped-bfs", ["--kind", "looped-bfs", "--chunks", "2"], 4, 8),
     ("interleaved-zb", ["--kind", "interleaved-zb", "--chunks", "2"], 4, 8),
     ("zb-v", ["--kind", "zb-v"], 4, 8),
@@ -47,6 +47,10 @@ CASES = [
     ("1f1b-v", ["--kind", "1f1b-v"], 4, 8),
     ("dualpipe-v", ["--kind", "dualpipe-v"], 4, 8),
     ("hanayo", ["--kind", "hanayo"], 4, 8),
+    ("zb-v-greedy", ["--kind", "zb-v-greedy"], 4, 8),
+    ("v-auto", ["--kind", "v-auto"], 4, 8),
+    ("grouped-interleaved", ["--kind", "grouped-interleaved", "--group", "3"], 4, 8),
+    ("optimal", ["--kind", "optimal", "--memory-limit", "3"], 4, 8),
 ]
 
 

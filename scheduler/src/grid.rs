@@ -34,8 +34,8 @@ pub fn grid(timeline: &Timeline, width: usize, colour: bool) -> String {
             out.push('\n');
         }
         write_block(&mut out, &lines, from, to, prefix, colour, &[]);
-        let ruler = scale.ruler(from, to);
-        let _ = writeln!(out, "{:prefix$}{ruler}", "time");
+        let ruler = format!("{:prefix$}{}", "time", scale.ruler(from, to));
+        let _ = writeln!(out, "{}", ruler.trim_end());
     }
     let legend = legend(lines.iter().flatten());
     if !legend.is_empty() {

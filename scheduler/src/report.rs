@@ -306,6 +306,14 @@ struct Made {
     deterministic: bool,
 }
 
+impl Made {
+    /// What is shown where no order holds the limits: its peaks tell by how much they are too small.
+    fn least(problem: &Problem) -> Made {
+        let schedule = optimal::least_memory(problem);
+        Made { schedule, engine: "none", bound: None, optimal: false, deterministic: true }
+    }
+}
+
 fn make(
     request: &ScheduleRequest,
     kind: &ScheduleKind,
@@ -317,15 +325,15 @@ fn make(
             Ok(Answer { schedule, bound, engine, optimal, deterministic, .. }) => {
                 Made { schedule, engine, bound: Some(bound), optimal, deterministic }
             }
-            // Its peaks tell by how much the limits are too small.
-            Err(_) => {
-                let schedule = optimal::least_memory(problem);
-                Made { schedule, engine: "none", bound: None, optimal: false, deterministic: true }
-            }
+            Err(_) => Made::least(problem),
         });
     }
     let constraint = |why| Error::Constraint { kind: kind.name, why };
-    let schedule = kind.make(problem.costs, problem.pipeline).map_err(constraint)?;
+    let schedule = match kind.make(problem.costs, problem.pipeline) {
+        Ok(schedule) => schedule,
+        Err(_) if below_least(problem.costs, problem.pipeline).is_some() => return Ok(Made::least(problem)),
+        Err(why) => return Err(constraint(why)),
+    };
     let splits = || schedule.rows.iter().flatten().flat_map(Action::items).any(|item| item.kind == Kind::I);
     let schedule = match request.backward {
         Backward::Split => split_backward(schedule),

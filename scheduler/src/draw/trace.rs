@@ -66,7 +66,7 @@ fn meta(rank: usize, name: &str, args: Value) -> Value {
 }
 
 fn counter(rank: usize, ts: f64, held: f64) -> Value {
-    json!({ "ph": "C", "pid": rank, "name": "memory held", "ts": ts, "args": { "held": held } })
+    json!({ "ph": "C", "pid": rank, "name": "memory", "ts": ts, "args": { "held": held } })
 }
 
 /// A rank and a position in its row.
