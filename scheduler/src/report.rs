@@ -134,6 +134,17 @@ pub enum Status {
     Infeasible,
 }
 
+impl Status {
+    /// Of an order that holds the limits or not, and that is proven to be the best or not.
+    pub(crate) fn of(holds: bool, optimal: bool) -> Status {
+        match (holds, optimal) {
+            (false, _) => Status::Infeasible,
+            (true, true) => Status::Optimal,
+            (true, false) => Status::Feasible,
+        }
+    }
+}
+
 /// Why there is no schedule.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
@@ -239,11 +250,7 @@ pub fn report_telling(
         gap,
         optimal,
         engine: made.engine.into(),
-        status: match (over_limit.is_empty(), optimal) {
-            (false, _) => Status::Infeasible,
-            (true, true) => Status::Optimal,
-            (true, false) => Status::Feasible,
-        },
+        status: Status::of(over_limit.is_empty(), optimal),
         deterministic: made.deterministic,
         peak_memory: timeline.peak_memory.clone(),
         least_limit: (!over_limit.is_empty()).then(|| least_limit(&costs, &pipeline)),

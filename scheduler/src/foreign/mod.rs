@@ -117,11 +117,7 @@ pub fn report_foreign(
         gap,
         optimal,
         engine: "file".into(),
-        status: match (memory.is_empty(), optimal) {
-            (false, _) => Status::Infeasible,
-            (true, true) => Status::Optimal,
-            (true, false) => Status::Feasible,
-        },
+        status: Status::of(memory.is_empty(), optimal),
         unit: costs.unit,
         deterministic: true,
         peak_memory: timeline.peak_memory.clone(),

@@ -1,6 +1,7 @@
 //! Where the search starts: the best schedule of the rules and of list scheduling, and one that always fits.
 
 use super::{Incumbent, Infeasible, Instance, list};
+use crate::limits::{first_below, least_limit};
 use crate::problem::{Backward, Problem};
 use crate::schedules::{SCHEDULES, split_backward};
 use ir::schedule::{Kind, Schedule};
@@ -53,12 +54,7 @@ pub(super) fn one_by_one(instance: &Instance) -> Schedule {
 
 /// A rank whose limit is below what one micro-batch takes on it.
 fn too_little(problem: &Problem, instance: &Instance) -> Infeasible {
-    let takes = |rank: usize, microbatch: usize| -> f64 {
-        let own = instance.of_rank[rank].iter().map(|&index| &instance.operations[index]);
-        own.filter(|operation| operation.microbatch == microbatch).map(|operation| operation.takes).sum()
-    };
-    let least = |rank: usize| (0..problem.pipeline.microbatches as usize).map(|mb| takes(rank, mb)).fold(0.0, f64::max);
-    let short = |&rank: &usize| least(rank) > instance.limit[rank] * (1.0 + 1e-9);
-    let rank = (0..instance.of_rank.len()).find(short).unwrap_or(0);
-    Infeasible { rank, limit: instance.limit[rank], least: least(rank) }
+    let least = least_limit(problem.costs, problem.pipeline);
+    let rank = first_below(&least, Some(&instance.limit)).unwrap_or(0);
+    Infeasible { rank, limit: instance.limit[rank], least: least[rank] }
 }
