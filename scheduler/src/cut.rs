@@ -39,7 +39,7 @@ pub enum CutError {
 }
 
 /// Cuts the runs of blocks into the stages of a pipeline: the slowest rank (by F + I + W of its stages) is as fast as can be,
-/// then the slowest stage. Exact where a rank holds one stage; else as [`balance`] says.
+/// then the slowest stage. Exact where a rank holds one stage; else as `balance.rs` says.
 ///
 /// # Errors
 /// More stages than runs, or none of either.

@@ -3,7 +3,7 @@
 //! Each rank is a machine by itself. An action on it has a *head*, seconds that must pass before it starts, and a *tail*,
 //! seconds that must follow its end; both come from the ways of the micro-batches through the other ranks. What one
 //! machine needs at least for such jobs, if it may interrupt them, is known (Jackson's preemptive schedule, see
-//! [`one_rank`]), and no order of the pipeline takes less.
+//! `one_rank.rs`), and no order of the pipeline takes less.
 //!
 //! Heads and tails count. Before the j-th I of a stage starts, j micro-batches have been through every rank before it:
 //! its head is the largest of, over sets G of actions that a rank does for each micro-batch on the way there,
