@@ -1,5 +1,6 @@
 //! Abstract optimisation: programs of 0/1, integer and real variables. Knows no tensor.
 
+#[cfg(not(feature = "highs"))]
 mod microlp_engine;
 mod program;
 
