@@ -38,7 +38,6 @@ fn small_optima_are_found_and_proved() {
 }
 
 #[test]
-#[ignore = "large cases take seconds each, and minutes where nothing is optimized"]
 fn all_optima_are_found_and_proved() {
     compare(|_| true);
 }

@@ -6,15 +6,15 @@
 
 use super::Instance;
 use ir::schedule::{Kind, Schedule};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Orders with different numbers of micro-batches in flight on a rank, and with W as soon or as late as may be.
 pub(super) fn orders(instance: &Instance) -> impl Iterator<Item = Schedule> {
     let microbatches = instance.operations.last().map_or(0, |operation| operation.microbatch + 1);
     let ranks = instance.of_rank.len();
     let mut flights = vec![microbatches, 2 * ranks, ranks + 1, ranks, ranks.div_ceil(2) + 1];
-    flights.retain(|&flight| flight <= microbatches);
-    flights.dedup();
+    let mut seen = BTreeSet::new();
+    flights.retain(|&flight| flight <= microbatches && seen.insert(flight));
     let variants = flights.into_iter().flat_map(|flight| [(flight, true), (flight, false)]);
     variants.filter_map(|(flight, late)| Listing::new(instance, flight, late).run())
 }
@@ -101,18 +101,21 @@ impl<'a> Listing<'a> {
 
     /// What the F of a micro-batch take on a rank.
     fn taken_by(&self, rank: usize, microbatch: usize) -> f64 {
-        self.of(rank, microbatch).map(|index| self.instance.operations[index].takes).sum()
+        self.of(rank, microbatch).iter().map(|&index| self.instance.operations[index].takes).sum()
     }
 
-    fn of(&self, rank: usize, microbatch: usize) -> impl Iterator<Item = usize> + '_ {
-        let own = move |index: &usize| self.instance.operations[*index].microbatch == microbatch;
-        self.instance.of_rank[rank].iter().copied().filter(own)
+    /// The operations of a micro-batch on a rank; a rank's stand in the order of the micro-batches.
+    fn of(&self, rank: usize, microbatch: usize) -> &'a [usize] {
+        let (all, operations) = (&self.instance.of_rank[rank], &self.instance.operations);
+        let from = all.partition_point(|&index| operations[index].microbatch < microbatch);
+        let count = all[from..].partition_point(|&index| operations[index].microbatch == microbatch);
+        &all[from..from + count]
     }
 
     fn place(&mut self, start: f64, rank: usize, queue: usize) {
         let Some(index) = self.queues[rank][queue].pop() else { return };
         let operation = &self.instance.operations[index];
-        let whole = (self.taken_by(rank, operation.microbatch), self.of(rank, operation.microbatch).count());
+        let whole = (self.taken_by(rank, operation.microbatch), self.of(rank, operation.microbatch).len());
         let (takes, left) = self.begun[rank].entry(operation.microbatch).or_insert(whole);
         *takes -= operation.takes;
         *left -= 1;
