@@ -49,7 +49,7 @@ pub fn says(text: &str, key: &str) -> bool {
 
 /// The layout in full, as `parse` reads it back.
 pub fn print(layout: &Layout) -> String {
-    let Layout { dp, tp, pp, sp, zero, mbs, schedule, vp, group, order, stages } = layout;
+    let Layout { dp, tp, pp, sp, zero, mbs, schedule, vp, group, order, stages, .. } = layout;
     let mut text =
         format!("dp={dp},tp={tp},pp={pp},sp={sp},zero={zero},mbs={mbs},schedule={schedule},order={}", order.join(","));
     for (key, value) in [("vp", vp), ("group", group)] {
@@ -83,8 +83,11 @@ pub fn check(layout: &Layout) -> Result<(), Error> {
     }
     let mut order: Vec<&str> = layout.order.iter().map(String::as_str).collect();
     order.sort_unstable();
-    if order != ["dp", "pp", "tp"] {
-        return Err(wrong(format!("`order={}` does not name each of pp, dp and tp once", layout.order.join(","))));
+    if !order.contains(&"cp") && layout.cp == 1 {
+        order.insert(0, "cp");
+    }
+    if order != ["cp", "dp", "pp", "tp"] {
+        return Err(wrong(format!("`order={}` does not name each of pp, dp, cp and tp once", layout.order.join(","))));
     }
     check_starts(layout)
 }
@@ -195,7 +198,7 @@ mod tests {
             ("dp=2,,tp=2", "is empty"),
             ("tp=0", "1 or more"),
             ("vp=0", "1 or more"),
-            ("order=pp,dp", "each of pp, dp and tp once"),
+            ("order=pp,dp", "each of pp, dp, cp and tp once"),
             ("pp=2,stages=1,2", "1 of them for pp=2"),
             ("cp=2", "context parallelism"),
             ("zero=3", "ZeRO above stage 1"),

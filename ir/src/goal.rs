@@ -25,6 +25,80 @@ pub struct SeedRule {
     pub on: SeedTarget,
 }
 
+/// How attention sees the keys and values of other context-parallel ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CpKind {
+    /// They go round, a block at a time (Liu et al. 2023).
+    Ring,
+    /// They are gathered before attention (Dubey et al. 2024, section 3.3.2).
+    #[default]
+    AllGather,
+    /// Sequence shards become shards of heads and back (Jacobs et al. 2023).
+    Ulysses,
+}
+
+/// What is computed again in the backward instead of being kept.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Recompute {
+    /// Nothing.
+    #[default]
+    None,
+    /// All of a layer but its input: of every layer, or of so many on each stage.
+    Full(Option<u32>),
+    /// Parts of a layer, by the names of its modules; none named: the core of attention (Korthikanti et al. 2022).
+    Selective(Vec<String>),
+    /// As little as fits.
+    Auto,
+}
+
+impl std::fmt::Display for Recompute {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Recompute::None => f.write_str("none"),
+            Recompute::Full(None) => f.write_str("full"),
+            Recompute::Full(Some(layers)) => write!(f, "full:{layers}"),
+            Recompute::Selective(modules) if modules.is_empty() => f.write_str("selective"),
+            Recompute::Selective(modules) => write!(f, "selective:{}", modules.join("+")),
+            Recompute::Auto => f.write_str("auto"),
+        }
+    }
+}
+
+impl std::str::FromStr for Recompute {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Recompute, String> {
+        let wrong = || format!("`{text}` is none of none, full, full:N, selective, selective:MODULE+MODULE, auto");
+        match text.split_once(':') {
+            None => match text {
+                "none" => Ok(Recompute::None),
+                "full" => Ok(Recompute::Full(None)),
+                "selective" => Ok(Recompute::Selective(Vec::new())),
+                "auto" => Ok(Recompute::Auto),
+                _ => Err(wrong()),
+            },
+            Some(("full", layers)) => layers.parse().map(|layers| Recompute::Full(Some(layers))).map_err(|_| wrong()),
+            Some(("selective", modules)) if !modules.split('+').any(str::is_empty) => {
+                Ok(Recompute::Selective(modules.split('+').map(str::to_string).collect()))
+            }
+            Some(_) => Err(wrong()),
+        }
+    }
+}
+
+impl Serialize for Recompute {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Recompute {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Recompute, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 /// How many devices share each parallelism, and what else is decided by hand.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -35,10 +109,28 @@ pub struct Layout {
     pub tp: u64,
     /// Pipeline parallel degree: ranks, each with `vp` stages.
     pub pp: u64,
+    /// Context parallel degree: every sequence is cut in so many parts.
+    pub cp: u64,
+    /// Expert parallel degree: a group over dp, cp and tp, whose ranks hold different experts.
+    pub ep: u64,
+    /// Tensor parallel degree within experts.
+    pub etp: u64,
+    /// How attention works across context-parallel ranks.
+    pub cp_kind: CpKind,
     /// Sequence parallelism: the residual stream is sharded over tp along the sequence.
     pub sp: bool,
-    /// ZeRO stage: 0, or 1 for sharded optimizer state.
+    /// ZeRO stage: 0; 1 for sharded optimizer state, 2 for gradients too, 3 for parameters too.
     pub zero: u8,
+    /// Ranks among which ZeRO shards; left out: all data-parallel ones.
+    pub shard: Option<u64>,
+    /// What is computed again.
+    pub recompute: Recompute,
+    /// Whether what a forward keeps waits in the host's memory.
+    pub offload: bool,
+    /// Whether tensor-parallel communication hides behind matmuls; left out: as the stack has it.
+    pub tp_overlap: Option<bool>,
+    /// Whether data-parallel communication hides behind the backward; left out: as the stack has it.
+    pub dp_overlap: Option<bool>,
     /// Sequences per micro-batch and data-parallel rank.
     pub mbs: u64,
     /// The pipeline schedule.
@@ -61,8 +153,17 @@ impl Default for Layout {
             dp: 1,
             tp: 1,
             pp: 1,
+            cp: 1,
+            ep: 1,
+            etp: 1,
+            cp_kind: CpKind::default(),
             sp: false,
             zero: 0,
+            shard: None,
+            recompute: Recompute::default(),
+            offload: false,
+            tp_overlap: None,
+            dp_overlap: None,
             mbs: 1,
             schedule,
             vp: None,
@@ -75,11 +176,11 @@ impl Default for Layout {
 
 impl Layout {
     /// The axes that a layout has, in the rank order that it has unless told otherwise.
-    pub const AXES: [&str; 3] = ["pp", "dp", "tp"];
+    pub const AXES: [&str; 4] = ["pp", "dp", "cp", "tp"];
 
     /// The devices that it takes.
     pub fn devices(&self) -> u64 {
-        self.dp * self.tp * self.pp
+        self.dp * self.tp * self.pp * self.cp
     }
 
     /// The degree of an axis by name.
@@ -88,6 +189,7 @@ impl Layout {
             "dp" => Some(self.dp),
             "tp" => Some(self.tp),
             "pp" => Some(self.pp),
+            "cp" => Some(self.cp),
             _ => None,
         }
     }
