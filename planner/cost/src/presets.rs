@@ -272,7 +272,7 @@ mod tests {
         for preset in STACKS {
             let stack = Stack::parse(preset.text).unwrap();
             assert_eq!(stack.name, preset.name);
-            for (name, constant) in stack.fitted.clone().by_name() {
+            for (name, constant) in { stack.fitted }.by_name() {
                 assert!(preset.text.contains(&format!("\n{name} = {{")) && constant.low < constant.high, "{name}");
             }
         }
