@@ -1,8 +1,9 @@
-//! The shape of attention on one rank, and what it takes where scores go through memory.
+//! Attention on one rank: its shape, its seconds where sequences are cut, and its scores where they lie in memory.
 
 use super::local::Local;
 use super::site::Site;
-use crate::machine::{AttentionShape, Format, Group, Talk};
+use crate::attention::AttentionShape;
+use crate::talk::{Group, Talk};
 use ir::goal::CpKind;
 use ir::graph::Stmt;
 use ir::ids::Value;
@@ -23,7 +24,6 @@ pub(super) struct Attention {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Cost {
     pub(super) attention: f64,
-    pub(super) memory_bound: f64,
     /// All-to-alls of the cut of heads, nothing hidden.
     pub(super) cp: f64,
     pub(super) kernels: f64,
@@ -79,48 +79,29 @@ impl Attention {
         self.scores() * element * if self.backward { 2.0 } else { 1.0 }
     }
 
+    /// Seconds on one of the ranks among which sequences are cut, if any.
     pub(super) fn cost(&self, site: &Site<'_>, ranks: Option<(Group, CpKind)>) -> Cost {
         match ranks {
-            _ if !site.fusion.attention => self.unfused(site),
             Some((group, CpKind::Ulysses)) => self.by_heads(site, group),
             Some((group, CpKind::Ring)) => {
                 let steps = group.ranks as f64;
                 let block = AttentionShape { keys: self.shape.keys / steps, ..self.shape };
-                let seconds = steps * site.machine.attention(&block, self.backward);
-                Cost { attention: seconds, kernels: steps * self.launches(), ..Cost::default() }
+                let attention = steps * site.machine.attention(&block, self.backward);
+                Cost { attention, cp: 0.0, kernels: steps * self.launches(site) }
             }
             _ => {
                 let attention = site.machine.attention(&self.shape, self.backward);
-                Cost { attention, kernels: self.launches(), ..Cost::default() }
+                Cost { attention, cp: 0.0, kernels: self.launches(site) }
             }
         }
     }
 
-    /// Kernels of flash attention: one forward; backward the row sums, the products, and the cast of dq (Dao 2023).
-    fn launches(&self) -> f64 {
-        if self.backward { 3.0 } else { 1.0 }
-    }
-
-    /// Two batched products forward and four backward with the whole square of scores, and passes over the scores: scale,
-    /// mask and softmax read and write once, dropout reads, writes and has its mask; backward the same with one read more.
-    fn unfused(&self, site: &Site<'_>) -> Cost {
-        let AttentionShape { batch, heads, queries, keys, d, c, .. } = self.shape;
-        let product = |m: f64, n: f64, k: f64| site.machine.matmul(batch * heads, m, n, k, half(site), false);
-        let element = site.machine.recipe.activation;
-        let scores = self.scores();
-        let dropout = if self.dropout { 2.0 * element + 1.0 } else { 0.0 };
-        if self.backward {
-            let products = product(queries, d, keys) + product(keys, d, queries);
-            let values = product(queries, keys, c) + product(keys, c, queries);
-            let memory = scores * (3.0 * element + dropout);
-            let kernels = 5.0 + f64::from(u8::from(self.dropout));
-            let memory_bound = site.machine.memory_bound(memory);
-            Cost { attention: products + values, memory_bound, kernels, cp: 0.0 }
-        } else {
-            let products = product(queries, keys, d) + product(queries, c, keys);
-            let memory_bound = site.machine.memory_bound(scores * (2.0 * element + dropout));
-            let kernels = 3.0 + f64::from(u8::from(self.dropout));
-            Cost { attention: products, memory_bound, kernels, cp: 0.0 }
+    /// Kernels of flash attention: one forward; backward the row sums, the products, and the cast of dq (Dao 2023). With the
+    /// scores in memory two products and the softmax, four and it backward; dropout is one more.
+    fn launches(&self, site: &Site<'_>) -> f64 {
+        match (site.machine.has_flash(), self.backward) {
+            (true, backward) => if backward { 3.0 } else { 1.0 },
+            (false, backward) => f64::from(u8::from(self.dropout)) + if backward { 5.0 } else { 3.0 },
         }
     }
 
@@ -140,15 +121,10 @@ impl Attention {
             |heads: f64, size: f64| site.machine.talk(Talk::AllToAll, batch * queries * heads * size * element, group);
         Cost {
             attention: site.machine.attention(&own, self.backward),
-            memory_bound: 0.0,
             cp: exchange(heads, d) + exchange(kv_heads, d) + exchange(kv_heads, c) + exchange(heads, c),
-            kernels: self.launches() + 4.0,
+            kernels: self.launches(site) + 4.0,
         }
     }
-}
-
-fn half(site: &Site<'_>) -> Format {
-    if site.machine.recipe.products == Format::F32 { Format::F32 } else { Format::Half }
 }
 
 /// The value that an attention gives.

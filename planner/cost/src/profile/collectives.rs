@@ -3,7 +3,7 @@
 use super::local::base;
 use super::products::Products;
 use super::site::Site;
-use crate::machine::{Group, Talk};
+use crate::talk::{Group, Talk};
 use ir::goal::CpKind;
 use ir::graph::{ArgKind, SectionKind, Stmt};
 use ir::ids::Value;
@@ -16,8 +16,10 @@ pub(super) struct Waits {
     pub(super) tp: f64,
     pub(super) cp: f64,
     pub(super) ep: f64,
-    /// What is hidden.
-    pub(super) hidden: f64,
+    /// What is hidden behind products.
+    pub(super) behind_gemm: f64,
+    /// What is hidden behind attention.
+    pub(super) behind_attention: f64,
     /// Copies within a rank.
     pub(super) copies: f64,
     pub(super) kernels: f64,
@@ -58,7 +60,7 @@ pub(super) fn waits(
         match site.axis(collective) {
             Axis::Tp => {
                 let hidden = hide(site, section, stmt, collective, products, &mut budget, seconds);
-                waits.hidden += hidden;
+                waits.behind_gemm += hidden;
                 waits.tp += seconds - hidden;
             }
             Axis::Cp if site.layout.cp_kind == CpKind::Ring => ring += seconds,
@@ -72,7 +74,8 @@ pub(super) fn waits(
     let exchanged = if site.hides("ep") { site.overlap() * waits.ep.min(gemm + attention) } else { 0.0 };
     waits.cp += ring - behind_attention - gathered;
     waits.ep -= exchanged;
-    waits.hidden += behind_attention + gathered + exchanged;
+    waits.behind_attention += behind_attention + gathered;
+    waits.behind_gemm += exchanged;
     waits
 }
 

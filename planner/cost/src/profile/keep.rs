@@ -135,7 +135,7 @@ impl Site<'_> {
             KernelOp::CrossEntropy(_) | KernelOp::SumExp(_) => {
                 elements * self.saved("loss", if self.fusion.loss { 0.0 } else { 4.0 })
             }
-            KernelOp::Attention(_) if !self.fusion.attention => {
+            KernelOp::Attention(_) if !self.machine.has_flash() => {
                 let element = self.machine.recipe.activation;
                 attention::local(&self.local, stmt).map_or(0.0, |it| it.scores() * it.saved(element))
             }
@@ -146,7 +146,7 @@ impl Site<'_> {
     /// Bytes within a statement while it runs.
     fn within(&self, stmt: &Stmt) -> f64 {
         match &stmt.op {
-            Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_)) if !self.fusion.attention => {
+            Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_)) if !self.machine.has_flash() => {
                 let element = self.machine.recipe.activation;
                 attention::local(&self.local, stmt).map_or(0.0, |it| it.inner(element))
             }
@@ -175,7 +175,7 @@ fn is_loss(stmt: &Stmt) -> bool {
 /// The log-sum-exp of an attention, which is kept only where the softmax is not.
 fn is_row_sum(site: &Site<'_>, stmt: &Stmt, value: Value) -> bool {
     let is_attention = matches!(stmt.op, Op::Kernel(KernelOp::Attention(_)));
-    is_attention && !site.fusion.attention && value != attention::result(stmt)
+    is_attention && !site.machine.has_flash() && value != attention::result(stmt)
 }
 
 /// The most bytes of values at once that statements make, without those that are given away; a pointwise op writes on what

@@ -15,7 +15,6 @@ mod products;
 mod section;
 mod site;
 
-pub use fusion::FUSED;
 pub use keep::SAVED;
 pub use modules::MODULES;
 

@@ -31,7 +31,7 @@ pub(super) fn dropped(site: &Site<'_>, modules: &[String]) -> Dropped {
     let core = ["core_attn".to_string()];
     for module in if modules.is_empty() { &core[..] } else { modules } {
         match module.as_str() {
-            "core_attn" if !site.fusion.attention => {
+            "core_attn" if !site.machine.has_flash() => {
                 dropped.again.extend(positions(site, |stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_)))));
             }
             "layernorm" => dropped.drop(site, positions(site, |stmt| is_norm(&stmt.op))),

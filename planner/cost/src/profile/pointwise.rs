@@ -52,9 +52,8 @@ pub(super) fn moves(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt], prod
             continue;
         }
         if products.of.contains_key(&stmt.results[0]) && stmt.accumulate {
-            // The product is read back and added to the sum over micro-batches.
-            let recipe = site.machine.recipe;
-            add(site.local.elements(stmt.results[0]) * (recipe.activation + 2.0 * recipe.gradient), 1.0);
+            // The product is written and read back to be added to the sum over micro-batches.
+            add(site.local.elements(stmt.results[0]) * 2.0 * site.machine.recipe.activation, 1.0);
         }
     }
     groups(site, stmts, &run).iter().for_each(|group| add(outside.bytes(site, stmts, group), 1.0));
@@ -93,9 +92,19 @@ fn piece(site: &Site<'_>, stmt: &Stmt, products: &Products) -> Piece {
             Some(role) => Piece::Pointwise(role),
             None => {
                 let moved = stmt.operands.iter().chain(&stmt.results).map(|&value| site.bytes(value)).sum();
-                Piece::Alone { bytes: moved, kernels: 1.0 }
+                Piece::Alone { bytes: moved, kernels: kernels(site, stmt.op.name()) }
             }
         },
+    }
+}
+
+/// How many kernels an op is. Eager routing: softmax, selection, a mask of the choices, their counts, their sum and quotient;
+/// eager permutation: a sort, its places, their inverse and the copy; backward the copy alone.
+fn kernels(site: &Site<'_>, op: &str) -> f64 {
+    match op {
+        "top_k" if !site.fusion.router => 6.0,
+        "dispatch" | "combine" if !site.fusion.permute => 4.0,
+        _ => 1.0,
     }
 }
 

@@ -84,9 +84,7 @@ impl Products {
             }
         }
         for product in &mut products.list {
-            let Shape { batch, m, n, k } = product.shape;
-            product.seconds =
-                if k == 0.0 { 0.0 } else { site.machine.matmul(batch, m, n, k, product.format, product.accumulate) };
+            product.seconds = product.seconds(site);
         }
         products
     }
@@ -101,7 +99,7 @@ impl Products {
             Some(at) => self.list[at].shape.m += shape.m,
             None => {
                 let format = format(site, stmt);
-                let accumulate = section == SectionKind::W && stmt.accumulate && site.fusion.accumulate;
+                let accumulate = section == SectionKind::W && stmt.accumulate;
                 self.list.push(Product { shape, role, operands, format, accumulate, seconds: 0.0 });
             }
         }
@@ -142,6 +140,16 @@ impl Products {
 }
 
 impl Product {
+    /// Seconds of it; products of experts are one kernel with different weights.
+    fn seconds(&self, site: &Site<'_>) -> f64 {
+        let Shape { batch, m, n, k } = self.shape;
+        if self.operands.iter().all(|&value| site.local.has_dim(value, "e")) {
+            site.machine.grouped_matmul(batch, m, n, k, self.format, self.accumulate)
+        } else {
+            site.machine.matmul(batch, m, n, k, self.format, self.accumulate)
+        }
+    }
+
     /// Whether another product with one operand in common goes beside this one.
     fn takes(&self, role: Option<Joint>, operands: &[Value; 2], shape: &Shape) -> bool {
         let beside = |shape: &Shape, common: usize| (shape.batch, shape.k, if common == 0 { shape.m } else { shape.n });

@@ -19,16 +19,16 @@ pub(super) fn seconds_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt])
     for attention in stmts.iter().filter_map(|stmt| attention::local(&site.local, stmt)) {
         let cost = attention.cost(site, context);
         core.attention += cost.attention;
-        core.memory_bound += cost.memory_bound;
         core.cp += cost.cp;
         core.kernels += cost.kernels;
     }
     let waits = waits(site, section, stmts, &products, core.attention);
     let gemm: f64 = products.list.iter().map(|product| product.seconds).sum();
+    let slowed = site.machine.contention() - 1.0;
     let mut seconds = Seconds {
-        gemm,
-        attention: core.attention,
-        memory_bound: moves.seconds + core.memory_bound + site.machine.memory_bound(waits.copies),
+        gemm: gemm + slowed * waits.behind_gemm,
+        attention: core.attention + slowed * waits.behind_attention,
+        memory_bound: moves.seconds + site.machine.memory_bound(waits.copies),
         tp: waits.tp,
         cp: waits.cp + core.cp,
         ep: waits.ep,

@@ -79,12 +79,12 @@ impl<'a> Site<'a> {
 
     /// Whether the stack hides a kind of communication.
     pub(super) fn hides(&self, kind: &str) -> bool {
-        self.machine.stack.facts.hides.iter().any(|hidden| hidden == kind)
+        self.machine.stack.hides(kind)
     }
 
     /// The share that is hidden of what could be.
     pub(super) fn overlap(&self) -> f64 {
-        self.machine.stack.fitted.get("overlap").map_or(1.0, |overlap| overlap.value)
+        self.machine.stack.fitted.overlap.value
     }
 }
 
