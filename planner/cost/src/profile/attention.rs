@@ -100,7 +100,13 @@ impl Attention {
     /// scores in memory two products and the softmax, four and it backward; dropout is one more.
     fn launches(&self, site: &Site<'_>) -> f64 {
         match (site.machine.has_flash(), self.backward) {
-            (true, backward) => if backward { 3.0 } else { 1.0 },
+            (true, backward) => {
+                if backward {
+                    3.0
+                } else {
+                    1.0
+                }
+            }
             (false, backward) => f64::from(u8::from(self.dropout)) + if backward { 5.0 } else { 3.0 },
         }
     }
