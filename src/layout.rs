@@ -5,18 +5,16 @@
 use crate::error::Error;
 use ir::catalogue::Code;
 use ir::diag::nearest;
-use ir::goal::Layout;
+use ir::goal::{CpKind, Layout};
 use ir::limits;
 use scheduler::schedules;
 
 /// The keys that may stand in a layout.
-pub const KEYS: [&str; 11] = ["dp", "tp", "pp", "vp", "sp", "zero", "mbs", "schedule", "group", "order", "stages"];
+pub const KEYS: [&str; 15] =
+    ["dp", "tp", "pp", "cp", "ep", "etp", "vp", "sp", "zero", "mbs", "cp_kind", "schedule", "group", "order", "stages"];
 
 /// Keys of the grammar that this version does not know how to obey, and what each would be.
-const ABSENT: [(&str, &str); 8] = [
-    ("cp", "context parallelism"),
-    ("ep", "expert parallelism"),
-    ("etp", "tensor parallelism within experts"),
+const ABSENT: [(&str, &str); 5] = [
     ("shard", "the size of a ZeRO group"),
     ("recompute", "activation recomputation"),
     ("offload", "offload to the host"),
@@ -49,9 +47,12 @@ pub fn says(text: &str, key: &str) -> bool {
 
 /// The layout in full, as `parse` reads it back.
 pub fn print(layout: &Layout) -> String {
-    let Layout { dp, tp, pp, sp, zero, mbs, schedule, vp, group, order, stages, .. } = layout;
-    let mut text =
-        format!("dp={dp},tp={tp},pp={pp},sp={sp},zero={zero},mbs={mbs},schedule={schedule},order={}", order.join(","));
+    let Layout { dp, tp, pp, cp, ep, etp, sp, zero, mbs, schedule, vp, group, order, stages, .. } = layout;
+    let mut text = format!("dp={dp},tp={tp},pp={pp}");
+    for (key, degree) in [("cp", cp), ("ep", ep), ("etp", etp)].into_iter().filter(|(_, degree)| **degree > 1) {
+        text += &format!(",{key}={degree}");
+    }
+    text += &format!(",sp={sp},zero={zero},mbs={mbs},schedule={schedule},order={}", order.join(","));
     for (key, value) in [("vp", vp), ("group", group)] {
         text += &value.map_or_else(String::new, |value| format!(",{key}={value}"));
     }
@@ -68,15 +69,22 @@ pub fn print(layout: &Layout) -> String {
 /// It cannot.
 pub fn check(layout: &Layout) -> Result<(), Error> {
     let optional = [("vp", layout.vp), ("group", layout.group)].map(|(key, value)| (key, value.map_or(1, u64::from)));
-    let degrees = [("dp", layout.dp), ("tp", layout.tp), ("pp", layout.pp), ("mbs", layout.mbs)];
+    let Layout { dp, tp, pp, cp, ep, etp, mbs, .. } = *layout;
+    let degrees = [("dp", dp), ("tp", tp), ("pp", pp), ("cp", cp), ("ep", ep), ("etp", etp), ("mbs", mbs)];
     for (key, value) in degrees.into_iter().chain(optional) {
         if value == 0 {
             return Err(wrong(format!("`{key}` is 0, but must be 1 or more")));
         }
     }
-    let devices = [layout.dp, layout.tp, layout.pp].into_iter().try_fold(1u64, u64::checked_mul);
-    if devices.is_none_or(|devices| devices > limits::DEVICES) {
-        return Err(wrong(format!("dp x tp x pp is more than {} devices", limits::DEVICES)));
+    for (product, degrees) in [("dp x tp x pp x cp", vec![dp, tp, pp, cp]), ("ep x etp", vec![ep, etp])] {
+        let devices = degrees.into_iter().try_fold(1u64, u64::checked_mul);
+        if devices.is_none_or(|devices| devices > limits::DEVICES) {
+            return Err(wrong(format!("{product} is more than {} devices", limits::DEVICES)));
+        }
+    }
+    if layout.cp > 1 && layout.cp_kind != CpKind::AllGather {
+        let kind = if layout.cp_kind == CpKind::Ring { "ring" } else { "ulysses" };
+        return Err(absent(&format!("cp_kind={kind}"), "context parallelism of another kind than allgather"));
     }
     if layout.zero > 1 {
         return Err(absent(&format!("zero={}", layout.zero), "ZeRO above stage 1"));
@@ -137,6 +145,10 @@ fn set(layout: &mut Layout, key: &str, values: &[&str]) -> Result<(), Error> {
         "pp" => layout.pp = number(key, value)?,
         "sp" => layout.sp = value.parse().map_err(|_| wrong(format!("`sp={value}`: it is true or false")))?,
         "zero" => layout.zero = number(key, value)?,
+        "cp" => layout.cp = number(key, value)?,
+        "ep" => layout.ep = number(key, value)?,
+        "etp" => layout.etp = number(key, value)?,
+        "cp_kind" => layout.cp_kind = cp_kind(value)?,
         "mbs" => layout.mbs = number(key, value)?,
         "schedule" => layout.schedule = value.to_string(),
         "vp" => layout.vp = Some(number(key, value)?),
@@ -146,6 +158,15 @@ fn set(layout: &mut Layout, key: &str, values: &[&str]) -> Result<(), Error> {
         _ => return Err(unknown(key)),
     }
     Ok(())
+}
+
+fn cp_kind(value: &str) -> Result<CpKind, Error> {
+    match value {
+        "allgather" => Ok(CpKind::AllGather),
+        "ring" => Ok(CpKind::Ring),
+        "ulysses" => Ok(CpKind::Ulysses),
+        _ => Err(wrong(format!("`cp_kind={value}`: it is allgather, ring or ulysses"))),
+    }
 }
 
 fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, Error> {
@@ -200,7 +221,9 @@ mod tests {
             ("vp=0", "1 or more"),
             ("order=pp,dp", "each of pp, dp, cp and tp once"),
             ("pp=2,stages=1,2", "1 of them for pp=2"),
-            ("cp=2", "context parallelism"),
+            ("cp=2,cp_kind=ring", "context parallelism of another kind"),
+            ("cp=2,order=pp,dp,tp", "each of pp, dp, cp and tp once"),
+            ("ep=0", "1 or more"),
             ("zero=3", "ZeRO above stage 1"),
             ("schedul=gpipe", "did you mean `schedule`"),
             ("dp=1000000,tp=1000000,pp=100000000", "devices"),

@@ -1,6 +1,7 @@
 //! Clusters and stacks by name, and what their files must say. Files are read elsewhere: here is text in, figures out.
 
 use crate::cluster::{Cluster, Device, Link};
+use crate::profile::SAVED;
 use crate::stack::Stack;
 use crate::table::Table;
 use ir::catalogue::Code;
@@ -147,6 +148,13 @@ impl Stack {
         complaints.extend(
             axes.map(|name| format!("`facts.hides` has `{name}`, which is none of {}", Stack::AXES.join(", "))),
         );
+        for (name, &bytes) in &facts.saved {
+            if !SAVED.iter().any(|(known, _)| known == name) {
+                let known: Vec<&str> = SAVED.iter().map(|(known, _)| *known).collect();
+                complaints.push(format!("`facts.saved` has `{name}`, which is none of {}", known.join(", ")));
+            }
+            complaints.extend(out_of_range(&format!("facts.saved.{name}"), bytes, 0.0, 64.0, "bytes of an element"));
+        }
         let mut range = |key: &str, value: f64, low: f64, high: f64, unit: &str| {
             complaints.extend(out_of_range(&format!("facts.{key}"), value, low, high, unit));
         };
@@ -299,6 +307,7 @@ mod tests {
         assert!(said("h100-dgx-ndr", "joins = 8\n", "").contains("greater `joins`"));
         assert!(said("nemo", "\nspread = {", "\nspraed = {").contains("spraed"));
         assert!(said("nemo", "\"swiglu\"", "\"swigul\"").contains("`swigul`"));
+        assert!(said("megatron-2022", "\ndropout = 1.0", "\ndropuot = 1.0").contains("`dropuot`"));
         let high = said("nemo", "attention = { value = 1.0", "attention = { value = 7.0");
         assert!(high.contains("`fitted.attention` is 7"), "{high}");
     }
