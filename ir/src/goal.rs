@@ -202,7 +202,8 @@ impl Layout {
             dims: dims.iter().map(|dim| dim.to_string()).collect(),
             on,
         };
-        let mut rules = vec![rule("dp", &["b"], SeedTarget::Inputs), rule("tp", &["g", "f", "v"], SeedTarget::Params)];
+        let mut rules =
+            vec![rule("dp", &["b"], SeedTarget::Inputs), rule("tp", &["g", "f", "u", "v"], SeedTarget::Params)];
         if self.sp {
             rules.push(rule("tp", &["s"], SeedTarget::Values));
         }
