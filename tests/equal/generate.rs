@@ -148,7 +148,16 @@ fn call(
     // A block without parameters of its own has no array to pass.
     let declared = |p: &ParamRef| model.params.values().any(|param| param.name == p.name);
     let params = params.into_iter().filter(declared).collect();
-    model.calls.push(Call { results, block, repeat, args, params, comments: Vec::new(), span: Span::default() });
+    model.calls.push(Call {
+        results,
+        block,
+        repeat,
+        args,
+        params,
+        slice: None,
+        comments: Vec::new(),
+        span: Span::default(),
+    });
 }
 
 fn declare(model: &mut Model, name: &str, field: Option<&str>, count: Option<u32>, ty: Type, fan_in: u64) {

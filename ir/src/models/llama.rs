@@ -266,7 +266,7 @@ fn attention(config: &LlamaConfig, b: &mut Body<'_>) -> Result<(), String> {
     for (turned, plain) in [("q", "q0"), ("k", "k0")] {
         b.op(&[turned], rope.clone(), &[plain, "pos"])?;
     }
-    let attention = Attention { scale: 1.0 / (config.head as f64).sqrt(), causal: true, dropout: None };
+    let attention = Attention { scale: 1.0 / (config.head as f64).sqrt(), causal: true, dropout: None, piece: None };
     b.op(&["o", "o_lse"], attention, &["q", "k", "v", "pos", "pos", "seg", "seg"])?;
     b.op(&["p"], Einsum::new("b s g r d, g r d h -> b s h")?, &["o", "wo"])?;
     b.op(&["x1"], Binary::of(BinaryKind::Add), &["x", "p"])
