@@ -61,7 +61,10 @@ impl Writer<'_> {
         for slice in 0..self.slice {
             for &passed in &self.along.passed {
                 let name = self.free(format!("{}.{slice}", self.block.value_name(passed)));
-                let value = self.made.add_value(&name, self.ty(passed));
+                let mut ty = self.ty(passed);
+                // Unnamed, so that no seed rule for what passes from layer to layer is for these.
+                ty.dims[self.along.dim[&passed]].name = None;
+                let value = self.made.add_value(&name, ty);
                 self.made.args.push(Arg { value, kind: ArgKind::Value });
                 self.earlier.entry(passed).or_default().push(value);
             }

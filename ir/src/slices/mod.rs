@@ -4,7 +4,7 @@
 //! slice, every run of a block one call for each slice:
 //!
 //! ```text
-//! block @layer.1(%x: f32[b, s, h], %pos: input i32[b, t], .., %k.0: f32[b, s, g, d], %v.0: ..; ..) -> (%y, %k, %v) {
+//! block @layer.1(%x: f32[b, s, h], %pos: input i32[b, t], .., %k.0: f32[b, 16, g, d], %v.0: ..; ..) -> (%y, %k, %v) {
 //!   %k.t: f32[b, 32, g, d] = concat(%k.0, %k, dim=1)
 //! ```
 //!
