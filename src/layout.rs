@@ -10,8 +10,10 @@ use ir::limits;
 use scheduler::schedules;
 
 /// The keys that may stand in a layout.
-pub const KEYS: [&str; 15] =
-    ["dp", "tp", "pp", "cp", "ep", "etp", "vp", "sp", "zero", "mbs", "cp_kind", "schedule", "group", "order", "stages"];
+pub const KEYS: [&str; 16] = [
+    "dp", "tp", "pp", "cp", "ep", "etp", "vp", "sp", "zero", "mbs", "cp_kind", "schedule", "group", "slices", "order",
+    "stages",
+];
 
 /// Keys of the grammar that this version does not know how to obey, and what each would be.
 const ABSENT: [(&str, &str); 5] = [
@@ -47,13 +49,13 @@ pub fn says(text: &str, key: &str) -> bool {
 
 /// The layout in full, as `parse` reads it back.
 pub fn print(layout: &Layout) -> String {
-    let Layout { dp, tp, pp, cp, ep, etp, sp, zero, mbs, schedule, vp, group, order, stages, .. } = layout;
+    let Layout { dp, tp, pp, cp, ep, etp, sp, zero, mbs, schedule, vp, group, slices, order, stages, .. } = layout;
     let mut text = format!("dp={dp},tp={tp},pp={pp}");
     for (key, degree) in [("cp", cp), ("ep", ep), ("etp", etp)].into_iter().filter(|(_, degree)| **degree > 1) {
         text += &format!(",{key}={degree}");
     }
     text += &format!(",sp={sp},zero={zero},mbs={mbs},schedule={schedule},order={}", order.join(","));
-    for (key, value) in [("vp", vp), ("group", group)] {
+    for (key, value) in [("vp", vp), ("group", group), ("slices", slices)] {
         text += &value.map_or_else(String::new, |value| format!(",{key}={value}"));
     }
     if !stages.is_empty() {
@@ -68,7 +70,8 @@ pub fn print(layout: &Layout) -> String {
 /// # Errors
 /// It cannot.
 pub fn check(layout: &Layout) -> Result<(), Error> {
-    let optional = [("vp", layout.vp), ("group", layout.group)].map(|(key, value)| (key, value.map_or(1, u64::from)));
+    let optional = [("vp", layout.vp), ("group", layout.group), ("slices", layout.slices)]
+        .map(|(key, value)| (key, value.map_or(1, u64::from)));
     let Layout { dp, tp, pp, cp, ep, etp, mbs, .. } = *layout;
     let degrees = [("dp", dp), ("tp", tp), ("pp", pp), ("cp", cp), ("ep", ep), ("etp", etp), ("mbs", mbs)];
     for (key, value) in degrees.into_iter().chain(optional) {
@@ -153,6 +156,7 @@ fn set(layout: &mut Layout, key: &str, values: &[&str]) -> Result<(), Error> {
         "schedule" => layout.schedule = value.to_string(),
         "vp" => layout.vp = Some(number(key, value)?),
         "group" => layout.group = Some(number(key, value)?),
+        "slices" => layout.slices = Some(number(key, value)?),
         "order" => layout.order = values.iter().map(|axis| axis.to_string()).collect(),
         "stages" => layout.stages = values.iter().map(|first| number(key, first)).collect::<Result<_, _>>()?,
         _ => return Err(unknown(key)),
@@ -199,9 +203,9 @@ mod tests {
 
     #[test]
     fn a_layout_comes_back() {
-        let layout = parse("tp=2, pp=3, vp=1, group=4, order=pp,tp,dp, sp=true, stages=2,5, zero=1").unwrap();
+        let layout = parse("tp=2, pp=3, vp=1, group=4, slices=3, order=pp,tp,dp, sp=true, stages=2,5, zero=1").unwrap();
         assert_eq!((layout.dp, layout.tp, layout.pp, layout.sp, layout.zero), (1, 2, 3, true, 1));
-        assert_eq!((layout.vp, layout.group), (Some(1), Some(4)));
+        assert_eq!((layout.vp, layout.group, layout.slices), (Some(1), Some(4), Some(3)));
         assert_eq!((layout.order.join(" "), layout.stages.clone()), ("pp tp dp".to_string(), vec![2, 5]));
         assert_eq!(parse(&print(&layout)).unwrap(), layout);
         assert_eq!(parse("").unwrap(), Layout::default());

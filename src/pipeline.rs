@@ -12,17 +12,18 @@ use ir::goal::{Goal, Layout};
 use ir::graph::Model;
 use ir::limits;
 use ir::optimizer::Optimizer;
-use ir::schedule::Schedule;
+use ir::schedule::{Action, Schedule};
+use ir::slices::{SliceError, slice};
 use ir::staged::Staged;
 use ir::text::File;
 use ir::verify::{self, program::Violation};
 use scheduler::check;
-use scheduler::cut::{CutError, costs_of, cut, cut_at};
+use scheduler::cut::{CutError, costs_of, cut, cut_at, starts_named};
 use scheduler::emit::{EmitError, emit};
 use scheduler::memory::memory;
 use scheduler::model_costs;
 use scheduler::predict::{PredictError, pipeline_of};
-use scheduler::schedules::{self, SCHEDULES, ScheduleKind, UnknownSchedule};
+use scheduler::schedules::{self, UnknownSchedule};
 
 /// How a model is to be compiled.
 #[derive(Clone, Debug)]
@@ -43,6 +44,9 @@ pub enum CompileError {
     /// The model itself is wrong.
     #[error(transparent)]
     Model(Diagnostics),
+    /// Its sequences cannot be run in slices.
+    #[error(transparent)]
+    Slice(#[from] SliceError),
     /// It has no gradient.
     #[error(transparent)]
     Differentiate(#[from] DifferentiateError),
@@ -58,9 +62,14 @@ pub enum CompileError {
     /// The schedule cannot be made.
     #[error("{0}")]
     Schedule(String),
-    /// Sequences in slices, which blocks cannot run.
-    #[error("`{0}` runs slices of sequences one by one, for which attention would have to carry earlier ones")]
-    Sliced(&'static str),
+    /// The model runs other slices of its sequences than the schedule.
+    #[error("the schedule runs sequences in {wanted} slices, the model in {has}")]
+    Slices {
+        /// Slices of the schedule.
+        wanted: u32,
+        /// Slices of the model.
+        has: u32,
+    },
     /// More actions than are scheduled.
     #[error("{runs} runs of blocks x {microbatches} micro-batches are more than {most}", most = limits::ACTIONS)]
     TooManyActions {
@@ -111,12 +120,12 @@ impl Coded for CompileError {
     fn code(&self) -> Option<Code> {
         match self {
             CompileError::Model(found) => found.code(),
+            CompileError::Slice(error) => error.code(),
             CompileError::Differentiate(error) => error.code(),
             CompileError::Plan(error) => error.code(),
             CompileError::Cut(error) => error.code(),
             CompileError::UnknownSchedule(error) => error.code(),
-            CompileError::Schedule(_) => Some(Code::UnsuitedSchedule),
-            CompileError::Sliced(_) => Some(Code::NotInThisVersion),
+            CompileError::Schedule(_) | CompileError::Slices { .. } => Some(Code::UnsuitedSchedule),
             CompileError::TooManyActions { .. } => Some(Code::TooManyActions),
             CompileError::Rows(found) => found.first().and_then(Coded::code),
             CompileError::Emit(error) => error.code(),
@@ -128,12 +137,15 @@ impl Coded for CompileError {
     fn help(&self) -> Option<String> {
         match self {
             CompileError::Model(found) => found.help(),
+            CompileError::Slice(error) => error.help(),
             CompileError::Differentiate(error) => error.help(),
             CompileError::Plan(error) => error.help(),
             CompileError::Cut(error) => error.help(),
             CompileError::UnknownSchedule(error) => error.help(),
             CompileError::Schedule(_) => Some("meshwright schedules lists the constraints".to_string()),
-            CompileError::Sliced(_) => Some(format!("schedules of whole sequences: {}", whole().join(", "))),
+            CompileError::Slices { has, .. } => Some(format!(
+                "a model is cut before it is differentiated: give it as it was, or a schedule of {has} slices"
+            )),
             CompileError::TooManyActions { .. } => Some("larger micro-batches (--mbs) make fewer of them".to_string()),
             CompileError::Rows(found) => found.first().and_then(Coded::help),
             CompileError::Emit(error) => error.help(),
@@ -159,8 +171,14 @@ pub struct PassInfo {
 /// All passes from a model to its program, in order.
 pub fn passes() -> Vec<PassInfo> {
     let row = |name, does, why_here| PassInfo { name, does, why_here };
-    let mut rows =
-        vec![row("differentiate", "add the sections I, W, U and the step graph", "first: the planner must see all")];
+    let mut rows = vec![
+        row(
+            "slice",
+            "cut sequences into the slices that the schedule runs",
+            "first: what slices pass on has a gradient",
+        ),
+        row("differentiate", "add the sections I, W, U and the step graph", "the planner must see all"),
+    ];
     rows.extend(planner::PASSES.iter().map(|pass| row(pass.name, pass.does, pass.why_here)));
     rows.push(row("cut", "cut the calls into stages of equal cost", "needs local shapes"));
     rows.push(row("schedule", "order every F, I, W on every pipeline rank", "needs the stages' costs"));
@@ -183,6 +201,12 @@ pub fn compile(
     schedules::find(&request.goal.layout.schedule)?;
     verify::verify_stated(&file.model).map_err(CompileError::Model)?;
     let stated = file.model.has_mesh && file.model.is_settled();
+    if file.schedule.is_none() && !file.model.is_differentiated() {
+        file.model = in_slices(file.model, request, observer)?;
+    }
+    if stop("slice") {
+        return Ok(file);
+    }
     if !file.model.is_differentiated() {
         file.model = differentiate(file.model, &request.optimizer)?;
         checked("differentiate", &file.model)?;
@@ -213,6 +237,7 @@ pub fn compile(
     }
     let schedule = match file.schedule.take() {
         Some(given) => {
+            check_slices(&file.model, slices_of(&given))?;
             check_schedule(&staged, &given, request, &costs).map_err(CompileError::Rows)?;
             given
         }
@@ -260,6 +285,18 @@ fn found_by(pass: &'static str, checked: Result<(), Vec<Violation>>) -> Result<(
     checked.map_err(|found| CompileError::Fault { pass, why: lines(&found) })
 }
 
+/// The model in the slices that the layout's schedule runs, unless it is in slices already.
+fn in_slices(model: Model, request: &CompileRequest, observer: &mut Observer<'_>) -> Result<Model, CompileError> {
+    let (_, pipeline) = pipeline_of(&on_mesh(&model, request), request.microbatches)?;
+    if pipeline.slices == 1 || model.slices() > 1 {
+        return Ok(model);
+    }
+    let sliced = slice(&model, pipeline.slices)?;
+    checked("slice", &sliced)?;
+    observer("slice", &File { model: sliced.clone(), ..File::default() });
+    Ok(sliced)
+}
+
 fn plan(
     model: Model,
     goal: &Goal,
@@ -304,8 +341,7 @@ fn cut_model(model: &Model, request: &CompileRequest, costs: &ModelCosts) -> Res
     if starts.is_empty() {
         return Ok(cut(model, &pipeline, costs)?);
     }
-    let starts: Vec<usize> = std::iter::once(0).chain(starts.iter().map(|&start| start as usize)).collect();
-    Ok(cut_at(model, &starts, &pipeline, costs)?)
+    Ok(cut_at(model, &starts_named(starts, costs), &pipeline, costs)?)
 }
 
 /// The layout with as many pipeline ranks as the model's mesh has, which it may bring itself.
@@ -329,19 +365,22 @@ fn schedule(
             return Err(CompileError::Schedule(why));
         }
     }
-    if pipeline.slices > 1 {
-        return Err(CompileError::Sliced(kind.name));
-    }
+    check_slices(model, pipeline.slices)?;
     let made = kind.make(&costs_of(staged, costs), &pipeline).map_err(CompileError::Schedule)?;
     check_schedule(staged, &made, request, costs)
         .map_err(|found| CompileError::Fault { pass: "schedule", why: lines(&found) })?;
     Ok(made)
 }
 
-/// The schedules that do not slice sequences.
-fn whole() -> Vec<&'static str> {
-    let slices = |kind: &ScheduleKind| kind.pipeline(1, None, 1).is_ok_and(|pipeline| pipeline.slices > 1);
-    SCHEDULES.iter().filter(|kind| !slices(kind)).map(|kind| kind.name).collect()
+/// The slices of a sequence that a schedule runs.
+fn slices_of(schedule: &Schedule) -> u32 {
+    let items = schedule.rows.iter().flatten().flat_map(Action::items);
+    items.filter_map(|item| item.slice).max().map_or(1, |last| last.saturating_add(1))
+}
+
+fn check_slices(model: &Model, wanted: u32) -> Result<(), CompileError> {
+    let has = model.slices();
+    if wanted == has { Ok(()) } else { Err(CompileError::Slices { wanted, has }) }
 }
 
 fn check_schedule(

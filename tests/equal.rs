@@ -12,6 +12,10 @@ mod random;
 mod rows;
 #[path = "equal/run.rs"]
 mod run;
+#[path = "equal/sliced.rs"]
+mod sliced;
+
+use ir::graph::SectionKind;
 
 /// How many cases, and from which seed: `MESHWRIGHT_CASES=5000 MESHWRIGHT_FIRST=500 cargo test --test equal`.
 fn number(variable: &str, default: u64) -> u64 {
@@ -41,4 +45,24 @@ fn compiled_programs_equal_the_reference() {
     assert!(ill_conditioned * 20 <= cases, "{ill_conditioned} of {cases} cases say nothing");
     let gaps = coverage.gaps();
     assert!(gaps.is_empty(), "the cases cover too little:\n{}", gaps.join("\n"));
+}
+
+#[test]
+fn slices_equal_the_whole_sequence() {
+    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 700));
+    let (mut failed, mut attending, mut dropping) = (Vec::new(), 0, 0);
+    for case in (first..first + cases).filter_map(sliced::generate) {
+        match run::compiled(&case).and_then(|(meaning, file)| Ok((run::compare(&case, &meaning, &file)?, file))) {
+            Ok((run::Outcome::Equal, file)) => {
+                let stmts = file.model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
+                let names: Vec<&str> = stmts.map(|stmt| stmt.op.name()).collect();
+                attending += usize::from(names.contains(&"attention"));
+                dropping += usize::from(names.contains(&"dropout"));
+            }
+            Ok((run::Outcome::IllConditioned, _)) => {}
+            Err(why) => failed.push(format!("seed {}: {why}", case.seed)),
+        }
+    }
+    assert!(failed.is_empty(), "{} cases failed:\n{}", failed.len(), failed.join("\n"));
+    assert!(attending * 50 >= cases as usize && dropping * 50 >= cases as usize, "{attending}, {dropping} of {cases}");
 }

@@ -131,6 +131,10 @@ meshes! {
     context_and_sequence_parallel "cp=2,tp=2,sp=true" 4;
     context_parallel_pipeline "cp=2,tp=2,pp=2,zero=1" 4;
     pipeline_by_gpipe "dp=2,tp=2,pp=2,schedule=gpipe" 2;
+    pipeline_of_slices "pp=2,schedule=seq1f1b" 4;
+    pipeline_of_four_slices "dp=2,tp=2,pp=2,schedule=seq1f1b,slices=4,sp=true,zero=1" 4;
+    // Of 8 tokens in a slice 3, 3 and 2.
+    pipeline_of_uneven_slices "tp=3,pp=3,schedule=seq1f1b,sp=true" 4;
     pipeline_by_1f1b "dp=2,tp=2,pp=2,schedule=1f1b" 4;
     sharded_optimizer_state "dp=4,zero=1" 16;
     everything "dp=2,tp=2,pp=2,zero=1,sp=true" 4;

@@ -19,6 +19,8 @@
 //! | `first` is there twice | nothing | - | first |
 //! | a send is left out | stuck | - | unmatched-message |
 //! | two tags are swapped | all | - | message-order |
+//! | a slice's keys get no gradient from a later slice | all | - | statement |
+//! | of two later slices the gradient of one is left out | all | - | wrong-cotangent |
 //! | a body lacks a gradient | all | - | statement |
 //! | a body's op takes its operands in another order | all | - | statement |
 //! | a slot lies 64 bytes off | - | - | overlap |
@@ -48,8 +50,9 @@ mod training;
 
 use cost::CPU;
 use edit::{
-    block, drop_first_gradient, drop_last_send, forget_reduction, free_early, kernels, microbatch_of, places, runs,
-    sent_tags, skip, start_reduction_early, sum_gradients_again, swap_bundles, update_by_unreduced,
+    block, drop_first_add, drop_first_gradient, drop_last_send, forget_reduction, free_early, kernels, microbatch_of,
+    places, runs, sent_tags, skip, start_reduction_early, sum_gradients_again, swap_bundles, update_by_unreduced,
+    without_operand,
 };
 use ir::arena::{Held, Role};
 use ir::catalogue::Code;
@@ -66,6 +69,7 @@ use scheduler::model_costs;
 const TENSOR: &str = "dp=2,tp=2";
 /// All forwards come before all backwards, so that many bundles are there at once.
 const PIPELINE: &str = "dp=2,pp=2,schedule=gpipe";
+const SLICES: &str = "pp=2,schedule=seq1f1b,slices=4";
 const ALL: [&str; 4] = ["gradient", "loss", "norm", "parameter"];
 
 /// Breaks the planned model: the verifier of models finds a pending sum, that of programs the collective that is missing.
@@ -95,7 +99,7 @@ fn sums_over(model: &Model, axis: &str) -> impl Fn(&Collective) -> bool + use<> 
 
 #[test]
 fn what_is_not_broken_passes() {
-    for mesh in [TENSOR, PIPELINE] {
+    for mesh in [TENSOR, PIPELINE, SLICES] {
         let right = Right::on(mesh);
         let program = right.emitted(&right.file.model).expect("a program");
         assert_eq!(planned(&right.file.model), []);
@@ -242,6 +246,18 @@ fn a_body_with_operands_in_another_order() {
         attention.expect("attention").operands.swap(1, 2);
     };
     breaks(TENSOR, change, &["statement"], &ALL);
+}
+
+#[test]
+fn keys_without_the_gradient_of_later_slices() {
+    let change = |_: &Model, program: &mut Program| without_operand(program, "layer.0.B", "k.d");
+    breaks(SLICES, change, &["statement"], &ALL);
+}
+
+#[test]
+fn keys_without_the_gradient_of_one_of_two_later_slices() {
+    let change = |_: &Model, program: &mut Program| drop_first_add(&mut program.classes[0], "k.");
+    breaks(SLICES, change, &["wrong-cotangent"], &ALL);
 }
 
 /// Marks a `B` of a micro-batch, or takes the mark away.

@@ -17,6 +17,9 @@ pub struct ModelCosts {
     pub norm: f64,
     /// The most bytes that a rank may hold; `None`: no limit.
     pub limit: Option<u64>,
+    /// Slices of a sequence that are runs of their own; those of one run follow each other. 0 where sequences are whole.
+    #[serde(default)]
+    pub slices: u32,
 }
 
 /// A call of a block.
@@ -110,6 +113,11 @@ pub struct SharedCosts {
 }
 
 impl ModelCosts {
+    /// The runs that are slices of one.
+    pub fn run_slices(&self) -> usize {
+        self.slices.max(1) as usize
+    }
+
     /// What each run of a block costs, in the order of the model.
     pub fn runs(&self) -> impl Iterator<Item = &BlockCosts> {
         self.calls.iter().flat_map(|call| (0..call.instances).map(|_| &self.blocks[call.block]))

@@ -139,6 +139,8 @@ pub struct Layout {
     pub vp: Option<u32>,
     /// Micro-batches that go through one stage of a rank before its next one; left out: as the schedule has it by itself.
     pub group: Option<u32>,
+    /// Slices of a sequence that run one by one, in schedules that have them; left out: as the schedule has it by itself.
+    pub slices: Option<u32>,
     /// Rank order, outermost first.
     pub order: Vec<String>,
     /// The first block run of each stage but the first; empty: balanced by cost.
@@ -168,6 +170,7 @@ impl Default for Layout {
             schedule,
             vp: None,
             group: None,
+            slices: None,
             order,
             stages: Vec::new(),
         }

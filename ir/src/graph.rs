@@ -320,6 +320,8 @@ pub struct Call {
     pub args: Vec<ModelValue>,
     /// The constants and parameters.
     pub params: Vec<ParamRef>,
+    /// For which slice of the sequence it runs, where models run slices.
+    pub slice: Option<u32>,
     /// Comment lines before it.
     pub comments: Vec<String>,
     /// Where it stands in the text.
@@ -399,6 +401,11 @@ impl Model {
     /// The number of elements of all parameters.
     pub fn parameter_count(&self) -> u64 {
         self.params.values().map(|param| param.ty.elements() * u64::from(param.instances())).sum()
+    }
+
+    /// Into how many slices its sequences are cut; 1 where they are whole.
+    pub fn slices(&self) -> u32 {
+        self.calls.iter().filter_map(|call| call.slice).max().map_or(1, |last| last.saturating_add(1))
     }
 
     /// Whether the model has been differentiated.

@@ -41,6 +41,7 @@ pub mod program;
 pub mod renumber;
 pub mod rule;
 pub mod schedule;
+pub mod slices;
 pub mod staged;
 pub mod text;
 pub mod types;

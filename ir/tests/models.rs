@@ -112,7 +112,7 @@ fn a_norm_behind_each_sum_and_dropout() {
     assert_eq!(ops[1].iter().filter(|name| **name == "dropout").count(), 2);
     assert!(ops[1].contains(&"gelu_erf"));
     let stmts = &model.blocks.values().nth(1).unwrap()[SectionKind::F].stmts;
-    let weights = Some(Dropout { p: 0.3, path: "layer.o".to_string() });
+    let weights = Some(Dropout { p: 0.3, path: "layer.o".to_string(), piece: None });
     assert!(stmts.iter().any(|stmt| matches!(&stmt.op, Op::Kernel(KernelOp::Attention(op)) if op.dropout == weights)));
     let refused = from_config(&json.to_string().replace("0.3", "1.0")).unwrap_err().to_string();
     assert!(refused.contains("`attn_pdrop`"), "{refused}");

@@ -136,9 +136,9 @@ fn heads() -> Vec<Case> {
     let scaled = |scaling| Rope { scaling: Some(scaling), ..rope(true) };
     let llama3 = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 8192 };
     let flat = f(&[b, s, d]);
-    let attention = Attention { scale: 0.125, causal: true, dropout: None };
-    let gradient = AttentionGrad { scale: 0.125, causal: false, dropout: None };
-    let dropout = Some(Dropout { p: 0.1, path: "layer.o".to_string() });
+    let attention = Attention { scale: 0.125, causal: true, dropout: None, piece: None };
+    let gradient = AttentionGrad { scale: 0.125, causal: false, dropout: None, piece: None };
+    let dropout = Some(Dropout { p: 0.1, path: "layer.o".to_string(), piece: None });
     vec![
         case(rope(false), &[&q, &rows], &[&q], (0, f(&[b, s, 7]), "even")),
         case(rope(true), &[&flat, &rows], &[&flat], (1, i(&[s, b]), "`pos`")),
@@ -167,7 +167,12 @@ fn vocabulary() -> Vec<Case> {
         case(SumExp, &[&logits, &row], &[&row], (1, bf16(&[2, 3]), "`max`")),
         case(Pick, &[&logits, &labels], &[&row], (1, i(&[2]), "`labels`")),
         case(TokenLoss, &[&row, &row, &labels], &[&f(&[])], (1, f(&[2]), "`picked`")),
-        case(Dropout { p: 0.1, path: "layer.attn".to_string() }, &[&f(&[2, 4])], &[&f(&[2, 4])], (0, f(&[]), "batch")),
+        case(
+            Dropout { p: 0.1, path: "layer.attn".to_string(), piece: None },
+            &[&f(&[2, 4])],
+            &[&f(&[2, 4])],
+            (0, f(&[]), "batch"),
+        ),
     ]
 }
 
@@ -450,10 +455,16 @@ fn flops_of_contractions_are_exact() {
 #[test]
 fn a_probability_must_be_below_one() {
     for p in [-0.1, 1.0, f64::NAN] {
-        let dropout = Dropout { p, path: String::new() };
+        let dropout = Dropout { p, path: String::new(), piece: None };
         assert!(dropout.infer(&[&f(&[2])]).is_err());
         let case = &heads()[2];
-        assert!(Attention { scale: 1.0, causal: true, dropout: None }.infer(&refs(&case.operands)).is_ok());
-        assert!(Attention { scale: 1.0, causal: true, dropout: Some(dropout) }.infer(&refs(&case.operands)).is_err());
+        assert!(
+            Attention { scale: 1.0, causal: true, dropout: None, piece: None }.infer(&refs(&case.operands)).is_ok()
+        );
+        assert!(
+            Attention { scale: 1.0, causal: true, dropout: Some(dropout), piece: None }
+                .infer(&refs(&case.operands))
+                .is_err()
+        );
     }
 }

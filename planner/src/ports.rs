@@ -36,7 +36,7 @@ impl Ports {
             for (place, &value) in call.results.iter().enumerate() {
                 ports.join(Port::Model(value), Port::Result(call.block, place));
             }
-            if call.repeat.is_some() {
+            if call.instances() > 1 {
                 for place in 0..results.len() {
                     ports.join(Port::Argument(call.block, place), Port::Result(call.block, place));
                 }

@@ -62,15 +62,23 @@ pub fn cut_at(model: &Model, starts: &[usize], pipeline: &Pipeline, costs: &Mode
 /// # Errors
 /// More stages than runs, or none of either.
 pub fn balanced(costs: &ModelCosts, pipeline: &Pipeline, room: Option<&Room>) -> Result<Vec<usize>, CutError> {
-    let (stages, runs) = (pipeline.stages(), costs.runs().count());
+    let weights: Vec<u128> = costs.runs().map(picoseconds).collect();
+    let slices = costs.run_slices();
+    let weights: Vec<u128> = weights.chunks(slices).map(|run| run.iter().sum()).collect();
+    let (stages, runs) = (pipeline.stages(), weights.len());
     if runs == 0 {
         return Err(CutError::Empty);
     }
     if stages == 0 || stages as usize > runs {
         return Err(CutError::TooMany { stages, runs });
     }
-    let weights: Vec<u128> = costs.runs().map(picoseconds).collect();
-    Ok(balance::starts(&weights, &pipeline.owners(), pipeline.ranks, room))
+    let starts = balance::starts(&weights, &pipeline.owners(), pipeline.ranks, room);
+    Ok(starts.into_iter().map(|start| start * slices).collect())
+}
+
+/// The first run of each stage, as a layout names those of the stages but the first: all slices of a run count as one.
+pub fn starts_named(stages: &[u32], costs: &ModelCosts) -> Vec<usize> {
+    [0].iter().chain(stages).map(|&start| start as usize * costs.run_slices()).collect()
 }
 
 /// Whether stages of a pipeline can start so.
@@ -78,14 +86,16 @@ pub fn balanced(costs: &ModelCosts, pipeline: &Pipeline, room: Option<&Room>) ->
 /// # Errors
 /// As [`cut_at`].
 pub fn check_starts(starts: &[usize], pipeline: &Pipeline, costs: &ModelCosts) -> Result<(), CutError> {
-    let runs = costs.runs().count();
+    let (runs, slices) = (costs.runs().count(), costs.run_slices());
     if runs == 0 {
         return Err(CutError::Empty);
     }
     let ascending = starts.windows(2).all(|pair| pair[0] < pair[1]);
-    let fits = starts.len() == pipeline.stages() as usize && starts.first() == Some(&0);
+    let together = starts.iter().all(|start| start.is_multiple_of(slices));
+    let fits = together && starts.len() == pipeline.stages() as usize && starts.first() == Some(&0);
     if !fits || !ascending || starts.last().is_some_and(|&last| last >= runs) {
-        return Err(CutError::Starts { starts: starts.to_vec(), stages: pipeline.stages(), runs });
+        let starts = starts.iter().map(|start| start / slices).collect();
+        return Err(CutError::Starts { starts, stages: pipeline.stages(), runs: runs / slices });
     }
     Ok(())
 }
@@ -114,9 +124,19 @@ pub fn stage_costs<'a>(stages: impl IntoIterator<Item = &'a StageCost>, hops: Ve
     }
 }
 
-/// The costs of the stages of a model, with what its messages between them take.
+/// The costs of the stages of a model, with what its messages between them take; of a mean slice, if it runs slices.
 pub fn costs_of(staged: &Staged, costs: &ModelCosts) -> StageCosts {
-    stage_costs(staged.stages.iter().map(|stage| &stage.cost), hops(&starts_of(staged), costs))
+    let whole = stage_costs(staged.stages.iter().map(|stage| &stage.cost), hops(&starts_of(staged), costs));
+    of_slice(whole, costs.run_slices() as u32)
+}
+
+/// What a stage costs for one of equal slices.
+pub fn of_slice(mut costs: StageCosts, slices: u32) -> StageCosts {
+    let StageCosts { f, i, w, mem_f, mem_i, mem_w, .. } = &mut costs;
+    for figures in [f, i, w, mem_f, mem_i, mem_w] {
+        figures.iter_mut().for_each(|figure| *figure /= f64::from(slices));
+    }
+    costs
 }
 
 /// The first run of each stage.

@@ -5,8 +5,8 @@ use cost::{Cluster, seconds_of_message, seconds_of_section, seconds_of_stmt, sec
 use ir::costs::{BlockCosts, CallCosts, Held, Lanes, ModelCosts, SharedCosts};
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, ParamInstance, ResultKind, SectionKind, Stmt};
-use ir::ids::Value;
-use ir::keep::{kept, reads, results};
+use ir::ids::{ModelValue, Value};
+use ir::keep::{forward_args, kept, reads, results};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Collective, Op};
 use std::collections::{BTreeMap, HashSet};
@@ -36,6 +36,7 @@ pub fn model_costs(model: &Model, cluster: &Cluster, microbatches: u32) -> Model
         shared: shared.into_values().collect(),
         norm: norm.unwrap_or(0.0),
         limit: None,
+        slices: if model.slices() > 1 { model.slices() } else { 0 },
     }
 }
 
@@ -76,7 +77,7 @@ fn block_costs(model: &Model, block: &Block, cluster: &Cluster) -> BlockCosts {
         gather,
         reduce: changes.wire - gather,
         update: changes.compute,
-        kept: bytes(&kept.forward),
+        kept: bytes(&kept.forward) - bytes(&held_earlier(model, block, &kept.forward)),
         crossing: bytes(&kept.input),
         transient: transient(block, &model.mesh),
         held: Held::default(),
@@ -84,6 +85,19 @@ fn block_costs(model: &Model, block: &Block, cluster: &Cluster) -> BlockCosts {
         boundary,
         hop: link.filter(|_| boundary > 0).map_or(0.0, |link| seconds_of_message(link, boundary)),
     }
+}
+
+/// Of what a block keeps, what earlier slices have passed on to it: their own runs hold it for longer.
+fn held_earlier(model: &Model, block: &Block, kept: &[Value]) -> Vec<Value> {
+    let maker = |value: &ModelValue| model.calls.iter().find(|call| call.results.contains(value));
+    let Some(call) =
+        model.calls.iter().find(|call| call.slice.is_some() && model.blocks[call.block].name == block.name)
+    else {
+        return Vec::new();
+    };
+    let args = forward_args(block).zip(&call.args);
+    let earlier = args.filter(|(_, value)| maker(value).is_some_and(|maker| maker.slice != call.slice));
+    earlier.map(|(arg, _)| arg).filter(|arg| kept.contains(arg)).collect()
 }
 
 /// The most bytes of values at once that a section makes and neither gives away nor keeps; I and W follow each other.

@@ -7,7 +7,8 @@
 
 use crate::costs::StageCosts;
 use crate::cut::Room;
-use crate::cut::{CutError, balanced, check_starts, costs_of, hops, stage_cost, stage_costs, stage_runs, starts_of};
+use crate::cut::{CutError, balanced, check_starts, costs_of, hops, of_slice, stage_cost, stage_costs};
+use crate::cut::{stage_runs, starts_named, starts_of};
 use crate::placement::Pipeline;
 use crate::schedules::{self, ScheduleKind, UnknownSchedule};
 use crate::simulate::{SimulateError, Timeline, simulate};
@@ -62,7 +63,7 @@ pub fn pipeline_of(layout: &Layout, microbatches: u32) -> Result<(&'static Sched
     let kind = schedules::find(&layout.schedule)?;
     let ranks = u32::try_from(layout.pp).unwrap_or(u32::MAX);
     let pipeline = kind.pipeline(ranks, layout.vp, microbatches);
-    let chosen = pipeline.and_then(|pipeline| kind.choose(pipeline, layout.group, None));
+    let chosen = pipeline.and_then(|pipeline| kind.choose(pipeline, layout.group, layout.slices));
     let pipeline = chosen.map_err(|why| PredictError::Schedule(format!("`{}`: {why}", kind.name)))?;
     Ok((kind, pipeline))
 }
@@ -93,14 +94,9 @@ impl Predictor<'_> {
         }
         let (kind, pipeline) = pipeline_of(layout, self.costs.microbatches)?;
         let starts = self.starts(layout, kind, &pipeline)?;
-        let slices = f64::from(pipeline.slices);
         let part = |runs: &Range<usize>| stage_cost(self.costs, runs);
         let stages: Vec<_> = stage_runs(&starts, self.costs.runs().count()).iter().map(part).collect();
-        let mut costs = stage_costs(&stages, hops(&starts, self.costs));
-        for figures in [&mut costs.f, &mut costs.i, &mut costs.w, &mut costs.mem_f, &mut costs.mem_i, &mut costs.mem_w]
-        {
-            figures.iter_mut().for_each(|figure| *figure /= slices);
-        }
+        let costs = of_slice(stage_costs(&stages, hops(&starts, self.costs)), pipeline.slices);
         let schedule = kind.make(&costs, &pipeline).map_err(PredictError::Schedule)?;
         let step = Stages { costs: self.costs, starts, owners: pipeline.owners() }.step(&schedule, &costs)?;
         self.steps.insert(layout.clone(), step.clone());
@@ -114,7 +110,7 @@ impl Predictor<'_> {
         pipeline: &Pipeline,
     ) -> Result<Vec<usize>, PredictError> {
         if !layout.stages.is_empty() {
-            let starts: Vec<usize> = [0].into_iter().chain(layout.stages.iter().map(|&start| start as usize)).collect();
+            let starts = starts_named(&layout.stages, self.costs);
             check_starts(&starts, pipeline, self.costs)?;
             return Ok(starts);
         }
@@ -134,21 +130,29 @@ impl Predictor<'_> {
 fn room(costs: &ModelCosts, limit: u64, kind: &ScheduleKind, pipeline: &Pipeline) -> Result<Room, PredictError> {
     let even = StageCosts::uniform(pipeline.stages(), 1.0, 1.0, 1.0, 0.0);
     let schedule = kind.make(&even, pipeline).map_err(PredictError::Schedule)?;
-    let mut held: Vec<u64> = costs.runs().map(|block| block.held.total()).collect();
+    let slices = costs.run_slices();
+    let runs: Vec<&BlockCosts> = costs.runs().collect();
+    let of_runs = |bytes: fn(&BlockCosts) -> u64| -> Vec<u64> {
+        runs.chunks(slices).map(|run| run.iter().map(|block| bytes(block)).sum()).collect()
+    };
+    let mut held = of_runs(|block| block.held.total());
     for shared in &costs.shared {
-        shared.runs.iter().for_each(|&run| held[run] += shared.held.total());
+        let binders: BTreeSet<usize> = shared.runs.iter().map(|run| run / slices).collect();
+        binders.into_iter().for_each(|run| held[run] += shared.held.total());
     }
     let inside = costs.runs().map(|block| block.transient + 4 * block.boundary).max().unwrap_or(0);
     Ok(Room {
         held,
-        kept: costs.runs().map(|block| block.kept).collect(),
-        in_flight: in_flight(&schedule, pipeline.stages()),
+        kept: of_runs(|block| block.kept),
+        in_flight: in_flight(&schedule, pipeline),
         limit: limit.saturating_sub(inside),
     })
 }
 
-/// The most micro-batches of each stage whose forward has run and whose backward has not, on one of its ranks.
-fn in_flight(schedule: &Schedule, stages: u32) -> Vec<u64> {
+/// The most micro-batches of each stage whose forward has run and whose backward has not, on one of its ranks; slices of them
+/// rounded up.
+fn in_flight(schedule: &Schedule, pipeline: &Pipeline) -> Vec<u64> {
+    let stages = pipeline.stages();
     let mut most = vec![0; stages as usize];
     for row in &schedule.rows {
         let mut now = vec![0_u64; stages as usize];
@@ -162,7 +166,7 @@ fn in_flight(schedule: &Schedule, stages: u32) -> Vec<u64> {
             most[stage] = most[stage].max(now[stage]);
         }
     }
-    most
+    most.into_iter().map(|most: u64| most.div_ceil(pipeline.slices.into())).collect()
 }
 
 /// A model in stages.
@@ -182,7 +186,8 @@ impl Stages<'_> {
         let seconds = ends.iter().copied().fold(0.0, f64::max) + self.costs.norm;
         let bytes = (0..ranks).map(|rank| self.held(rank) + self.moment(rank, &timeline)).collect::<Vec<u64>>();
         let why = self.why(seconds, &timeline, &bytes);
-        Ok(Step { seconds, bytes, cut: self.starts, why })
+        let cut = self.starts.iter().map(|start| start / self.costs.run_slices()).collect();
+        Ok(Step { seconds, bytes, cut, why })
     }
 
     /// The runs of a rank with their numbers; those that it updates, or all that it holds.

@@ -13,7 +13,7 @@ use cost::CPU;
 use ir::catalogue::Code;
 use ir::goal::Layout;
 use ir::graph::Model;
-use ir::staged::Staged;
+use ir::staged::{Stage, Staged};
 use ir::text::File;
 use runtime::checkpoint::{Checkpoint, Position, Save, clean, save};
 use runtime::data::bigram::bigram_entropy;
@@ -24,6 +24,7 @@ use runtime::metrics::{EvalRecord, Header, MetricsWriter, StepRecord, losses};
 use scheduler::memory::memory;
 use serde_json::Value;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -261,16 +262,34 @@ fn header(
     }
 }
 
-/// The blocks of each stage: `embed, layer[0..3]`.
+/// The blocks of each stage: `embed, layer[0..3]`. Those of all slices of a sequence are one.
 fn stage_blocks(model: &Model, staged: &Staged) -> Vec<String> {
-    let part = |part: &ir::staged::Part| {
+    staged.stages.iter().map(|stage| blocks(model, stage)).collect()
+}
+
+fn blocks(model: &Model, stage: &Stage) -> String {
+    let mut blocks: Vec<(&str, Option<Range<u32>>)> = Vec::new();
+    for part in &stage.parts {
         let call = &model.calls[part.call];
-        let name = &model.blocks[call.block].name;
-        let range = &part.instances;
-        if call.repeat.is_some() { format!("{name}[{}..{}]", range.start, range.end) } else { name.clone() }
+        let name = model.blocks[call.block].name.as_str();
+        let name = match call.slice {
+            Some(0) => name.strip_suffix(".0").unwrap_or(name),
+            Some(_) => continue,
+            None => name,
+        };
+        let range = call.repeat.as_ref().map(|_| call.index(part.instances.start)..call.index(part.instances.end));
+        match (blocks.last_mut(), &range) {
+            (Some((last, Some(before))), Some(range)) if *last == name && before.end == range.start => {
+                before.end = range.end;
+            }
+            _ => blocks.push((name, range)),
+        }
+    }
+    let text = |(name, range): &(&str, Option<Range<u32>>)| match range {
+        Some(range) => format!("{name}[{}..{}]", range.start, range.end),
+        None => (*name).to_string(),
     };
-    let stage = |stage: &ir::staged::Stage| stage.parts.iter().map(part).collect::<Vec<_>>().join(", ");
-    staged.stages.iter().map(stage).collect()
+    blocks.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 /// The output folder with `run.toml`, and the open `metrics.jsonl`, which goes on where the run does.

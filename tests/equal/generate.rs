@@ -18,6 +18,8 @@ use scheduler::schedules;
 pub(crate) struct Case {
     pub(crate) seed: u64,
     pub(crate) model: Model,
+    /// What it means, where the model runs slices.
+    pub(crate) whole: Option<Model>,
     pub(crate) sizes: Sizes,
     pub(crate) pipeline: Pipeline,
     /// Of the pipeline.
@@ -31,12 +33,30 @@ pub(crate) fn generate(seed: u64) -> Case {
     let mut random = Random::new(seed);
     let r = &mut random;
     let pipeline = pipeline(r);
+    let (mut model, sizes) = unpinned(r, &pipeline, |r| r.between(2, 6));
+    pin(r, &mut model);
+    let of = |r: &mut Random| if r.chance(25) { known(r, &pipeline) } else { rows::schedule(r, &pipeline) };
+    case(r, seed, (model, sizes), pipeline, of)
+}
+
+/// A model for a pipeline whose shardings are all open, of sequences as long as `length` says.
+pub(crate) fn unpinned(r: &mut Random, pipeline: &Pipeline, length: impl Fn(&mut Random) -> u64) -> (Model, Sizes) {
     let mesh = mesh(r, pipeline.ranks);
-    let sizes =
-        Sizes { batch: r.between(2, 6), seq: r.between(2, 6), hidden: r.between(3, 8), vocab: r.between(5, 11) };
+    let (batch, seq) = (r.between(2, 6), length(r));
+    let sizes = Sizes { batch, seq, hidden: r.between(3, 8), vocab: r.between(5, 11) };
     let mut model = Model { name: "case".to_string(), mesh, has_mesh: true, ..Model::default() };
     calls(r, &mut model, sizes, pipeline.stages());
-    pin(r, &mut model);
+    (model, sizes)
+}
+
+/// The case of a model and a pipeline.
+pub(crate) fn case(
+    r: &mut Random,
+    seed: u64,
+    (model, sizes): (Model, Sizes),
+    pipeline: Pipeline,
+    schedule: impl Fn(&mut Random) -> Schedule,
+) -> Case {
     let clip = r.chance(50).then_some(0.5);
     let sgd = OptimizerKind::Sgd { momentum: if r.chance(50) { 0.9 } else { 0.0 }, weight_decay: 0.1 };
     let adamw = OptimizerKind::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1 };
@@ -44,9 +64,10 @@ pub(crate) fn generate(seed: u64) -> Case {
     Case {
         seed,
         model,
+        whole: None,
         sizes,
         pipeline,
-        schedule: if r.chance(25) { known(r, &pipeline) } else { rows::schedule(r, &pipeline) },
+        schedule: schedule(r),
         zero: r.below(2) as u8,
         optimizer: Optimizer { kind, clip },
     }
@@ -148,7 +169,16 @@ fn call(
     // A block without parameters of its own has no array to pass.
     let declared = |p: &ParamRef| model.params.values().any(|param| param.name == p.name);
     let params = params.into_iter().filter(declared).collect();
-    model.calls.push(Call { results, block, repeat, args, params, comments: Vec::new(), span: Span::default() });
+    model.calls.push(Call {
+        results,
+        block,
+        repeat,
+        args,
+        params,
+        slice: None,
+        comments: Vec::new(),
+        span: Span::default(),
+    });
 }
 
 fn declare(model: &mut Model, name: &str, field: Option<&str>, count: Option<u32>, ty: Type, fan_in: u64) {
@@ -216,7 +246,7 @@ fn add_block(model: &mut Model, block: Block, name: &str, repeats: u32, params: 
 }
 
 /// Random shardings: parameters, inputs, block arguments (some owing a sum) and values inside.
-fn pin(r: &mut Random, model: &mut Model) {
+pub(crate) fn pin(r: &mut Random, model: &mut Model) {
     let mesh = model.mesh.clone();
     for param in model.params.values_mut() {
         if r.chance(60) {

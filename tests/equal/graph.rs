@@ -339,7 +339,10 @@ impl<'a> BlockMaker<'a> {
     fn dropout(&mut self, x: &Current) -> Made<Current> {
         let letter = self.letter();
         let path = format!("{}.{letter}", self.name);
-        Ok(Current { value: self.builder.one(Dropout { p: 0.25, path }, &[x.value])?, dims: x.dims.clone() })
+        Ok(Current {
+            value: self.builder.one(Dropout { p: 0.25, path, piece: None }, &[x.value])?,
+            dims: x.dims.clone(),
+        })
     }
 
     /// Brings the tensor to `[b, s, n, d]` with an even d and turns it.
@@ -363,8 +366,8 @@ impl<'a> BlockMaker<'a> {
         let (k, v) = (self.project(&x, &[g, d])?, self.project(&x, &[g, c])?);
         let letter = self.letter();
         let path = format!("{}.{letter}", self.name);
-        let dropout = self.random.chance(33).then_some(Dropout { p: 0.25, path });
-        let op = Attention { scale: 1.0 / (d as f64).sqrt(), causal: self.random.chance(70), dropout };
+        let dropout = self.random.chance(33).then_some(Dropout { p: 0.25, path, piece: None });
+        let op = Attention { scale: 1.0 / (d as f64).sqrt(), causal: self.random.chance(70), dropout, piece: None };
         let out = self.builder.op(op, &[q.value, k.value, v.value, pos, pos, seg, seg])?[0];
         let mut dims = q.dims;
         dims[4].1 = c;

@@ -20,7 +20,8 @@ const LEARNING_RATE: f64 = 1e-2;
 
 /// Compiles a case: gives the differentiated model (the meaning) and the compiled file.
 pub(crate) fn compiled(case: &Case) -> Result<(Model, File), String> {
-    let meaning = ir::differentiate::differentiate(case.model.clone(), &case.optimizer).map_err(|e| e.to_string())?;
+    let meaning = case.whole.as_ref().unwrap_or(&case.model).clone();
+    let meaning = ir::differentiate::differentiate(meaning, &case.optimizer).map_err(|e| e.to_string())?;
     let mut request = CompileRequest {
         goal: Goal::of(Layout { zero: case.zero, ..Layout::default() }),
         optimizer: case.optimizer.clone(),
@@ -55,7 +56,7 @@ pub(crate) fn compare(case: &Case, meaning: &Model, file: &File) -> Result<Outco
     let batch: Vec<MicroBatch<f64>> = data.iter().map(|micro| reference_batch(case, micro)).collect();
     let valid: usize = batch.iter().map(|micro| micro.valid).sum();
     let step = StepInput {
-        microbatches: data.iter().map(|micro| machine_batch(meaning, micro)).collect(),
+        microbatches: data.iter().map(|micro| machine_batch(&file.model, micro)).collect(),
         valid_tokens: valid as u64,
         loss_scale: 1.0,
         lr: LEARNING_RATE as f32,

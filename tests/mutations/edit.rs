@@ -170,6 +170,24 @@ pub(crate) fn drop_first_gradient(program: &mut Program, body: &str) {
     body.instrs.remove(at);
 }
 
+/// Leaves a value out of the sum of two that a body makes with it.
+pub(crate) fn without_operand(program: &mut Program, body: &str, value: &str) {
+    let values = program.bodies.values().find(|other| other.name == body).expect("the body").values.clone();
+    let is_left_out = |operand: &Value| values[*operand].name == value;
+    let mut sums = kernels(program, body).filter(|stmt| stmt.op.name() == "add");
+    let sum = sums.find(|stmt| stmt.operands.iter().any(is_left_out)).expect("a sum");
+    sum.operands.retain(|operand| !is_left_out(operand));
+    sum.op = Op::Kernel(KernelOp::Unary(Unary(UnaryKind::Scale(1.0))));
+}
+
+/// Takes the first sum of a class's row out that goes into a register of such a name; its operand is still freed.
+pub(crate) fn drop_first_add(class: &mut Class, name: &str) {
+    let regs = &class.regs;
+    let is_sum = |instr: &Instr| matches!(instr, Instr::Add { into, .. } if regs[*into].name.starts_with(name));
+    let at = class.instrs.iter().position(is_sum).expect("a sum");
+    class.instrs.remove(at);
+}
+
 /// The places of a class's instruction.
 pub(crate) fn places(class: &mut Class, at: usize) -> &mut Vec<u64> {
     &mut class.arena.as_mut().expect("an arena").at[at]

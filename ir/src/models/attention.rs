@@ -122,7 +122,7 @@ pub(super) fn build(config: &LlamaConfig, b: &mut Body<'_>) -> Result<(), String
         Some(latent) => latent.heads(config, b).map(|()| "dv")?,
         None => heads(config, b).map(|()| "d")?,
     };
-    let attention = Attention { scale: config.score_scale(), causal: true, dropout: None };
+    let attention = Attention { scale: config.score_scale(), causal: true, dropout: None, piece: None };
     b.op(&["o", "o_lse"], attention, &["q", "k", "v", "pos", "pos", "seg", "seg"])?;
     b.op(&["p"], Einsum::new(&format!("b s g r {value}, g r {value} h -> b s h"))?, &["o", "wo"])?;
     b.op(&["x1"], Binary::of(BinaryKind::Add), &["x", "p"])

@@ -141,6 +141,7 @@ impl Draft {
             repeat: repeat.map(|count| Repeat { variable: "i".to_string(), range: 0..count }),
             args,
             params: params.iter().map(|name| ParamRef { name: (*name).to_string(), index: index.clone() }).collect(),
+            slice: None,
             comments: Vec::new(),
             span: Span::default(),
         });

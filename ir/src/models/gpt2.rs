@@ -252,7 +252,7 @@ fn dropped(b: &mut Body<'_>, p: f64, value: &str, path: &str) -> Result<String, 
         return Ok(value.to_string());
     }
     let name = format!("{value}_kept");
-    b.op(&[&name], Dropout { p, path: path.to_string() }, &[value])?;
+    b.op(&[&name], Dropout { p, path: path.to_string(), piece: None }, &[value])?;
     Ok(name)
 }
 
@@ -269,8 +269,9 @@ fn attention(config: &Gpt2Config, b: &mut Body<'_>, x: &str) -> Result<&'static 
     linear(b, ["v", x, "wv", "bv"], ["h", "h g d", "g d"])?;
     let scale = 1.0 / ((config.hidden / config.heads) as f64).sqrt();
     let (p, path) = (config.attention_dropout, "layer.o".to_string());
-    let dropout = (p != 0.0).then_some(Dropout { p, path });
-    b.op(&["o", "o_lse"], Attention { scale, causal: true, dropout }, &["q", "k", "v", "pos", "pos", "seg", "seg"])?;
+    let dropout = (p != 0.0).then_some(Dropout { p, path, piece: None });
+    let op = Attention { scale, causal: true, dropout, piece: None };
+    b.op(&["o", "o_lse"], op, &["q", "k", "v", "pos", "pos", "seg", "seg"])?;
     linear(b, ["p", "o", "wo", "bo"], ["g r d", "g r d h", "h"])?;
     Ok("p")
 }

@@ -3,8 +3,10 @@
 //! `q [b, s, g, r, d]`, `k [b, t, g, d]`, `v [b, t, g, c]`, positions and segments `i32[b, s]` and `i32[b, t]`. With
 //! `p=0.1, path="layer.o"` weights are dropped as [`Dropout`] drops elements: weight `[b, s, g, r, t]` by its coordinates,
 //! b being the global sample.
+//!
+//! With `origin=64, whole=128` the queries are a slice of the sequence, and the keys all up to its end.
 
-use super::{Attr, Attrs, Builder, Cotangents, Dropout, OpDef, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, Dropout, Op, OpDef, Piece, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{DType, Dim, Type};
 
@@ -17,8 +19,10 @@ pub struct Attention {
     pub scale: f64,
     /// Whether keys after the query are hidden.
     pub causal: bool,
-    /// Dropout of the softmax, if any.
+    /// Dropout of the softmax, if any; its place is that of the queries.
     pub dropout: Option<Dropout>,
+    /// Which slice of the sequence the queries are; `None`: the whole.
+    pub piece: Option<Piece>,
 }
 
 /// The letters of the operands that both ops have.
@@ -52,25 +56,34 @@ fn heads(qkv: [&Type; 3], indices: [&Type; 4]) -> Result<Heads, String> {
 }
 
 /// The attributes of both ops.
-fn attrs(scale: f64, causal: bool, dropout: Option<&Dropout>) -> Vec<(&'static str, Attr)> {
+fn attrs(scale: f64, causal: bool, dropout: Option<&Dropout>, piece: Option<Piece>) -> Vec<(&'static str, Attr)> {
     let mut attrs = vec![("scale", Attr::Float(scale)), ("causal", Attr::flag(causal))];
     attrs.extend(dropout.into_iter().flat_map(Dropout::attrs));
+    attrs.extend(Piece::attrs(piece));
     attrs
 }
 
 /// Reads [`attrs`]; a probability of 0 is no dropout.
-fn settings(attrs: &mut Attrs) -> Result<(f64, bool, Option<Dropout>), String> {
-    let (scale, causal) = (attrs.float("scale")?, attrs.flag("causal")?);
-    let Some(p) = attrs.optional_float("p")? else { return Ok((scale, causal, None)) };
-    let dropout = Dropout { p, path: attrs.string("path")? };
-    Ok((scale, causal, (p != 0.0).then_some(dropout)))
+fn settings(attrs: &mut Attrs) -> Result<(f64, bool, Option<Dropout>, Option<Piece>), String> {
+    let (scale, causal, piece) = (attrs.float("scale")?, attrs.flag("causal")?, Piece::parse(attrs)?);
+    let Some(p) = attrs.optional_float("p")? else { return Ok((scale, causal, None, piece)) };
+    let dropout = Dropout { p, path: attrs.string("path")?, piece: None };
+    Ok((scale, causal, (p != 0.0).then_some(dropout), piece))
 }
 
-/// `b s t g r`, halved if causal: the pairs of a query and a key, and the two head sizes.
-fn pairs_and_heads(causal: bool, q: &Type, k: &Type, v: &Type) -> (u64, u64, u64) {
+/// Checks dropout and place of queries of a sequence.
+fn check(dropout: Option<&Dropout>, piece: Option<Piece>, q: &Type) -> Result<(), String> {
+    dropout.map_or(Ok(()), Dropout::check)?;
+    Piece::check(piece, q.dims[1].size)
+}
+
+/// The pairs of a query and a key, and the two head sizes. A query has all t keys; if causal, on average half of the keys of
+/// its slice and all before it: `(origin + t) / 2`.
+fn pairs_and_heads(causal: bool, piece: Option<Piece>, q: &Type, k: &Type, v: &Type) -> (u64, u64, u64) {
     let size = |ty: &Type, dim: usize| ty.dims.get(dim).map_or(1, |dim| dim.size);
-    let pairs = q.dims.iter().take(4).map(|dim| dim.size).fold(size(k, 1), u64::saturating_mul);
-    (if causal { pairs / 2 } else { pairs }, size(q, 4), size(v, 3))
+    let before = piece.map_or(0, |piece| piece.origin);
+    let pairs = |keys: u64| q.dims.iter().take(4).map(|dim| dim.size).fold(keys, u64::saturating_mul);
+    (if causal { pairs(before + size(k, 1)) / 2 } else { pairs(size(k, 1)) }, size(q, 4), size(v, 3))
 }
 
 impl Attention {
@@ -78,8 +91,8 @@ impl Attention {
     pub const NAMES: &'static [&'static str] = &["attention"];
 
     pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Attention, String> {
-        let (scale, causal, dropout) = settings(attrs)?;
-        Ok(Attention { scale, causal, dropout })
+        let (scale, causal, dropout, piece) = settings(attrs)?;
+        Ok(Attention { scale, causal, dropout, piece })
     }
 }
 
@@ -89,13 +102,13 @@ impl OpDef for Attention {
     }
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
-        attrs(self.scale, self.causal, self.dropout.as_ref())
+        attrs(self.scale, self.causal, self.dropout.as_ref(), self.piece)
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [q, k, v, qpos, kpos, qseg, kseg] = operands::take(operands, "q, k, v, qpos, kpos, qseg, kseg")?;
         let heads = heads([q, k, v], [qpos, kpos, qseg, kseg])?;
-        self.dropout.as_ref().map_or(Ok(()), Dropout::check)?;
+        check(self.dropout.as_ref(), self.piece, q)?;
         Ok(vec![Type::new(heads.dtype, heads.out), Type::new(DType::F32, heads.queries)])
     }
 
@@ -109,16 +122,26 @@ impl OpDef for Attention {
         let (Some(dout), true) = (call.given[0], call.needed.contains(&true)) else { return Ok(cotangents) };
         let (qkv, indices) = call.operands.split_at(3);
         let operands = [qkv, &call.results[..2], &[dout], indices].concat();
-        let op = AttentionGrad { scale: self.scale, causal: self.causal, dropout: self.dropout.clone() };
+        let (scale, causal, dropout, piece) = (self.scale, self.causal, self.dropout.clone(), self.piece);
+        let op = AttentionGrad { scale, causal, dropout, piece };
         for (operand, value) in b.op(op, &operands)?.into_iter().enumerate() {
             cotangents[operand] = call.needed[operand].then_some(value);
         }
         Ok(cotangents)
     }
 
+    /// Keys and what goes with them, as long as later ones are hidden.
+    fn sees_before(&self) -> &'static [usize] {
+        if self.causal { &[1, 2, 4, 6] } else { &[] }
+    }
+
+    fn on_piece(&self, piece: Piece) -> Option<Op> {
+        Some(Attention { piece: Some(piece), ..self.clone() }.into())
+    }
+
     /// `2 b s t g r (d + c)` for the scores and the weighted sum of values; half of it if causal.
     fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        let (pairs, d, c) = pairs_and_heads(self.causal, operands[0], operands[1], operands[2]);
+        let (pairs, d, c) = pairs_and_heads(self.causal, self.piece, operands[0], operands[1], operands[2]);
         pairs.saturating_mul(2 * (d + c))
     }
 }
@@ -132,6 +155,8 @@ pub struct AttentionGrad {
     pub causal: bool,
     /// As in the forward.
     pub dropout: Option<Dropout>,
+    /// As in the forward.
+    pub piece: Option<Piece>,
 }
 
 impl AttentionGrad {
@@ -139,8 +164,8 @@ impl AttentionGrad {
     pub const NAMES: &'static [&'static str] = &["attention_grad"];
 
     pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<AttentionGrad, String> {
-        let (scale, causal, dropout) = settings(attrs)?;
-        Ok(AttentionGrad { scale, causal, dropout })
+        let (scale, causal, dropout, piece) = settings(attrs)?;
+        Ok(AttentionGrad { scale, causal, dropout, piece })
     }
 }
 
@@ -150,14 +175,14 @@ impl OpDef for AttentionGrad {
     }
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
-        attrs(self.scale, self.causal, self.dropout.as_ref())
+        attrs(self.scale, self.causal, self.dropout.as_ref(), self.piece)
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [q, k, v, out, lse, dout, qpos, kpos, qseg, kseg] =
             operands::take(operands, "q, k, v, out, lse, dout, qpos, kpos, qseg, kseg")?;
         let heads = heads([q, k, v], [qpos, kpos, qseg, kseg])?;
-        self.dropout.as_ref().map_or(Ok(()), Dropout::check)?;
+        check(self.dropout.as_ref(), self.piece, q)?;
         operands::expect("out", out, heads.dtype, &heads.out)?;
         operands::expect("lse", lse, DType::F32, &heads.queries)?;
         operands::expect("dout", dout, heads.dtype, &heads.out)?;
@@ -172,7 +197,7 @@ impl OpDef for AttentionGrad {
 
     /// Five products: scores again, dq and dk by d, dv and the scores' cotangents by c: 2.5 times the forward where d = c.
     fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        let (pairs, d, c) = pairs_and_heads(self.causal, operands[0], operands[1], operands[2]);
+        let (pairs, d, c) = pairs_and_heads(self.causal, self.piece, operands[0], operands[1], operands[2]);
         pairs.saturating_mul(2 * (3 * d + 2 * c))
     }
 }

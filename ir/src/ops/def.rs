@@ -1,6 +1,6 @@
 //! What every op states about itself. Each default is the safe one.
 
-use super::{Attr, Op};
+use super::{Attr, Op, Piece};
 use crate::graph::{Block, Span, Stmt};
 use crate::ids::Value;
 use crate::types::Type;
@@ -85,6 +85,23 @@ pub trait OpDef: Debug {
     /// The operands whose elements the op changes into its results, one per result; none if its results are all new.
     fn updates(&self) -> &'static [usize] {
         &[]
+    }
+
+    /// The operands of whose whole dim no result sees what lies behind it in the sequence: of these the rows up to the end of
+    /// a slice are enough for the slice's results.
+    fn sees_before(&self) -> &'static [usize] {
+        &[]
+    }
+
+    /// The op on a slice of the sequence, where what it does depends on the place in the whole; `None` where it does not.
+    fn on_piece(&self, piece: Piece) -> Option<Op> {
+        let _ = piece;
+        None
+    }
+
+    /// Whether backward sections do the op again rather than keep its result: it is a copy of operands that are held anyway.
+    fn is_done_again(&self) -> bool {
+        false
     }
 
     /// Whether the op may be cut along a `!` letter, and is then expanded.

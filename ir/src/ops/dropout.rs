@@ -1,6 +1,6 @@
 //! `dropout(%x, p=0.1, path="layer.attn")`: random zeros that do not depend on the sharding.
 
-use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, Op, OpDef, Piece, Shapes, operands};
 use crate::ids::Value;
 use crate::types::Type;
 
@@ -13,6 +13,8 @@ pub struct Dropout {
     pub p: f64,
     /// Tells this op from the others that draw: stable under changes of the program.
     pub path: String,
+    /// Which slice of the sequence the operand is, whose logical coordinates are those in the whole; `None`: the whole.
+    pub piece: Option<Piece>,
 }
 
 impl Dropout {
@@ -20,7 +22,7 @@ impl Dropout {
     pub const NAMES: &'static [&'static str] = &["dropout"];
 
     pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Dropout, String> {
-        Ok(Dropout { p: attrs.float("p")?, path: attrs.string("path")? })
+        Ok(Dropout { p: attrs.float("p")?, path: attrs.string("path")?, piece: Piece::parse(attrs)? })
     }
 
     /// Refuses what is no probability below 1.
@@ -38,7 +40,9 @@ impl OpDef for Dropout {
     }
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
-        vec![("p", Attr::Float(self.p)), ("path", Attr::Str(self.path.clone()))]
+        let mut attrs = vec![("p", Attr::Float(self.p)), ("path", Attr::Str(self.path.clone()))];
+        attrs.extend(Piece::attrs(self.piece));
+        attrs
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
@@ -48,6 +52,11 @@ impl OpDef for Dropout {
             return Err("`x` is a scalar; its dim 0 must be the batch".to_string());
         }
         self.check()?;
+        match x.dims.get(1) {
+            Some(rows) => Piece::check(self.piece, rows.size)?,
+            None if self.piece.is_some() => return Err("`x` has no dim 1, which must be the sequence".to_string()),
+            None => {}
+        }
         Ok(vec![x.logical()])
     }
 
@@ -62,6 +71,10 @@ impl OpDef for Dropout {
 
     fn in_place(&self) -> &'static [usize] {
         &[0]
+    }
+
+    fn on_piece(&self, piece: Piece) -> Option<Op> {
+        Some(Dropout { piece: Some(piece), ..self.clone() }.into())
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {

@@ -220,6 +220,10 @@ impl OpDef for Concat {
         Ok(cotangents)
     }
 
+    fn is_done_again(&self) -> bool {
+        true
+    }
+
     fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
         0
     }

@@ -172,9 +172,10 @@ impl<'s> Parser<'s> {
         let block = self.take(Kind::At, "a block")?;
         let block = self.block_named(block, span)?;
         let (args, params) = self.call_args(repeat.as_ref())?;
+        let slice = self.call_slice()?;
         let results =
             names.into_iter().map(|(name, span)| self.define_model_value(name, span)).collect::<Parsed<Vec<_>>>()?;
-        Ok(Call { results, block, repeat, args, params, comments, span: self.since(start) })
+        Ok(Call { results, block, repeat, args, params, slice, comments, span: self.since(start) })
     }
 
     fn call_head(&mut self) -> Parsed<Option<Repeat>> {
@@ -209,6 +210,15 @@ impl<'s> Parser<'s> {
         }
         self.expect(")")?;
         Ok((args, Vec::new()))
+    }
+
+    /// `slice=1`
+    fn call_slice(&mut self) -> Parsed<Option<u32>> {
+        if !self.eat("slice") {
+            return Ok(None);
+        }
+        self.expect("=")?;
+        self.int("a slice").map(Some)
     }
 
     fn repeat_variable(&mut self, repeat: Head<'_>) -> Parsed<()> {

@@ -101,7 +101,8 @@ fn print_call(model: &Model, call: &Call, width: usize) -> String {
     let args = call.args.iter().map(|&value| format!("%{}", model.values[value])).collect();
     let params = call.params.iter().map(|param| print_param_ref(call, param)).collect();
     let head = format!("  {results}{how} @{}(", model.blocks[call.block].name);
-    print_comments(&call.comments, "  ") + &wrap(&head, &join_args(args, params), ")", "  ") + "\n"
+    let tail = call.slice.map_or(")".to_string(), |slice| format!(") slice={slice}"));
+    print_comments(&call.comments, "  ") + &wrap(&head, &join_args(args, params), &tail, "  ") + "\n"
 }
 
 fn print_param_ref(call: &Call, reference: &ParamRef) -> String {

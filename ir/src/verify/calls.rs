@@ -181,7 +181,7 @@ impl<'a> Checker<'a, '_> {
             let message = format!("`@{}` gives {} values, {named} are named", block.name, types.len());
             self.report(Code::CallMismatch, message);
         }
-        if self.call.repeat.is_some() {
+        if self.call.instances() > 1 {
             for (place, ty) in types.iter().enumerate() {
                 match self.early().get(place) {
                     Some(&(arg, _)) => self.same_tensor(&(format!("result {place}, which is carried,"), ty), arg),

@@ -129,7 +129,7 @@ pub(super) fn check_boundaries(model: &Model, found: &mut Diagnostics) {
             meet(&format!("`%{}`", model.params[param].instance_name(0)), &model.params[param].ty, block.ty(arg));
         }
         let left = left(block);
-        if call.repeat.is_some() {
+        if call.instances() > 1 {
             for (left, (arg, cotangent)) in left.iter().zip(&taken) {
                 meet("what the repeat carries", left.ty, arg);
                 if let (Some(wanted), Some(given)) = (left.cotangent, cotangent) {

@@ -135,6 +135,7 @@ fn build(mesh: Mesh) -> Built {
         repeat: None,
         args,
         params,
+        slice: None,
         comments: Vec::new(),
         span: Span::default(),
     };

@@ -1,9 +1,10 @@
 //! The call list flattened into runs of blocks, and the values that flow between them.
 
 use super::{Bodies, EmitError};
-use ir::graph::{Block, Model, ParamInstance, ResultKind};
+use ir::graph::{Block, Call, Model, ParamInstance, ResultKind};
 use ir::ids::{BlockId, ModelValue, Value};
 use ir::keep::forward_args;
+use ir::schedule::Item;
 use ir::staged::{Stage, Staged};
 use ir::types::Type;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -23,6 +24,8 @@ pub(super) struct Run {
     pub(super) call: usize,
     pub(super) instance: u32,
     pub(super) block: BlockId,
+    /// Which slice of the sequence it runs.
+    pub(super) slice: Option<u32>,
     /// Unique among runs: `embed`, `layer.3`.
     pub(super) name: String,
     /// Per value or input argument of the block.
@@ -37,7 +40,7 @@ pub(super) struct Run {
 /// A value that a run makes for others.
 #[derive(Debug)]
 pub(super) struct Made {
-    /// `x`, `x.3` where a repeat makes it.
+    /// `x`, `x.3` where several runs of one call make it.
     pub(super) name: String,
     pub(super) ty: Type,
     pub(super) maker: usize,
@@ -83,20 +86,21 @@ impl<'a> Flow<'a> {
         let placed = flow.place(model)?;
         let mut env: HashMap<ModelValue, Origin> =
             model.inputs.iter().map(|input| (input.value, Origin::Input(input.value))).collect();
-        let mut calls_of: HashMap<BlockId, usize> = HashMap::new();
-        for call in &model.calls {
-            *calls_of.entry(call.block).or_default() += 1;
+        let named = |call: &Call, instance: u32| {
+            let index = if call.repeat.is_some() { format!(".{}", call.index(instance)) } else { String::new() };
+            (call.block, index)
+        };
+        let mut runs_named: HashMap<(BlockId, String), usize> = HashMap::new();
+        for ((call, instance), _) in &placed {
+            *runs_named.entry(named(&model.calls[*call], *instance)).or_default() += 1;
         }
         for ((call_index, instance), stage) in placed {
             let call = &model.calls[call_index];
             let block = &model.blocks[call.block];
-            let mut name = block.name.clone();
-            if calls_of[&call.block] > 1 {
-                name = format!("{name}.call{call_index}");
-            }
-            if call.repeat.is_some() {
-                name = format!("{name}.{}", call.index(instance));
-            }
+            let (_, index) = named(call, instance);
+            let own = runs_named[&(call.block, index.clone())] == 1;
+            let name = if own { String::new() } else { format!(".call{call_index}") };
+            let name = format!("{}{name}{index}", block.name);
             let carried: Vec<usize> = match instance {
                 0 => Vec::new(),
                 _ => flow.runs.last().map(|run| run.results.iter().flatten().copied().collect()).unwrap_or_default(),
@@ -109,7 +113,17 @@ impl<'a> Flow<'a> {
             let args = args.ok_or_else(|| EmitError::Boundary { run: name.clone(), what: "an argument" })?;
             let params = model.call_params(call, instance);
             let ranks = staged.stages[stage].ranks.clone();
-            let run = Run { call: call_index, instance, block: call.block, name, args, results: vec![], ranks, params };
+            let run = Run {
+                call: call_index,
+                instance,
+                block: call.block,
+                slice: call.slice,
+                name,
+                args,
+                results: vec![],
+                ranks,
+                params,
+            };
             let made = flow.add_run(model, block, run)?;
             env.extend(call.results.iter().copied().zip(made.into_iter().map(Origin::Made)));
         }
@@ -160,7 +174,7 @@ impl<'a> Flow<'a> {
                 continue;
             }
             let mut name = names.next().map_or(block.value_name(value), |&v| model.values[v].as_str()).to_string();
-            if call.repeat.is_some() {
+            if call.instances() > 1 {
                 name = format!("{name}.{}", call.index(run.instance));
             }
             run.results.push(Some(self.made.len()));
@@ -170,6 +184,12 @@ impl<'a> Flow<'a> {
         }
         self.runs.push(run);
         Ok(made)
+    }
+
+    /// The runs of an item in call order: those of its stage and slice.
+    pub(super) fn runs_of(&self, item: &Item) -> Vec<usize> {
+        let stage = item.stage.and_then(|stage| self.stages.get(stage as usize)).cloned().unwrap_or_default();
+        stage.filter(|&run| self.runs[run].slice == item.slice).collect()
     }
 
     /// The differentiable arguments of a run, in the order of `I`'s results.

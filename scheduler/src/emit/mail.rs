@@ -77,8 +77,8 @@ pub(super) fn start_of_receive(action: usize) -> usize {
 
 /// What an item's rank sends after it.
 fn sent_by(model: &Model, flow: &Flow, rank: u32, item: &Item) -> Vec<Message> {
-    let (Some(stage), Some(mb)) = (item.stage, item.microbatch) else { return Vec::new() };
-    let runs = flow.stages[stage as usize].clone();
+    let Some(mb) = item.microbatch else { return Vec::new() };
+    let runs = flow.runs_of(item).into_iter();
     let mut messages = Vec::new();
     match item.kind {
         Kind::F => {
@@ -104,8 +104,8 @@ fn sent_by(model: &Model, flow: &Flow, rank: u32, item: &Item) -> Vec<Message> {
 
 /// What an item's rank needs from others for it.
 fn needed_by(flow: &Flow, rank: u32, item: &Item) -> Vec<Message> {
-    let (Some(stage), Some(mb)) = (item.stage, item.microbatch) else { return Vec::new() };
-    let runs = flow.stages[stage as usize].clone();
+    let Some(mb) = item.microbatch else { return Vec::new() };
+    let runs = flow.runs_of(item).into_iter();
     let mut messages = Vec::new();
     let mut need = |from, what| messages.extend((from != rank).then_some(Message { from, to: rank, what }));
     match item.kind {

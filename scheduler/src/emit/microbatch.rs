@@ -19,16 +19,15 @@ pub(super) fn cotangent_type<'a>(model: &'a Model, flow: &Flow<'_>, made: usize,
 }
 
 impl Row<'_> {
-    /// F of a stage: its blocks in call order.
-    pub(super) fn forward(&mut self, bodies: &Bodies, stage: u32, mb: u32) -> Result<(), EmitError> {
-        let runs = self.flow.stages[stage as usize].clone();
+    /// F of the runs of an item, in call order.
+    pub(super) fn forward(&mut self, bodies: &Bodies, runs: &[usize], mb: u32) -> Result<(), EmitError> {
         let mut feeds: HashMap<ModelValue, (Option<Reg>, usize)> = HashMap::new();
-        for origin in runs.clone().flat_map(|run| &self.flow.runs[run].args) {
+        for origin in runs.iter().flat_map(|&run| &self.flow.runs[run].args) {
             if let Origin::Input(input) = *origin {
                 feeds.entry(input).or_default().1 += 1;
             }
         }
-        for run in runs {
+        for &run in runs {
             self.forward_run(bodies, run, mb, &mut feeds)?;
             self.free();
         }
@@ -122,10 +121,10 @@ impl Row<'_> {
         Ok(())
     }
 
-    /// I, W or both of a stage, its blocks in reverse. B goes block by block: what W needs of a block is freed before the next
+    /// I, W or both of the runs of an item, in reverse. B goes block by block: what W needs of a block is freed before the next
     /// is begun, which holds less than all I before all W.
-    pub(super) fn backward(&mut self, bodies: &Bodies, kind: Kind, stage: u32, mb: u32) -> Result<(), EmitError> {
-        for run in self.flow.stages[stage as usize].clone().rev() {
+    pub(super) fn backward(&mut self, bodies: &Bodies, kind: Kind, runs: &[usize], mb: u32) -> Result<(), EmitError> {
+        for &run in runs.iter().rev() {
             let in_one = kind == Kind::B && bodies.get(self.flow.runs[run].block, BodyKind::B).is_some();
             if in_one {
                 self.input_gradient(bodies, BodyKind::B, run, mb)?;

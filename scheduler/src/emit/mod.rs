@@ -144,7 +144,9 @@ pub fn emit_forward(
         for (number, stage) in (0..).zip(&staged.stages) {
             let Some(mb) = wave.checked_sub(number).filter(|&mb| mb < microbatches) else { continue };
             let row = rows.get_mut(stage.rank(mb, microbatches) as usize).ok_or(EmitError::Stages)?;
-            row.push(Action::One(Item::new(Kind::F, number, mb)));
+            let slices: Vec<Option<u32>> =
+                if model.slices() > 1 { (0..model.slices()).map(Some).collect() } else { vec![None] };
+            row.extend(slices.into_iter().map(|slice| Action::One(Item { slice, ..Item::new(Kind::F, number, mb) })));
         }
     }
     rows.iter_mut().for_each(|row| row.push(Action::One(Item::step(Kind::N))));
@@ -191,13 +193,15 @@ fn check_items(flow: &Flow<'_>, rows: &[Vec<Action>], microbatches: u32) -> Resu
             let rank = rank as u32;
             let stage = item.stage.map(|stage| flow.stage_rank(stage, item.microbatch.unwrap_or(0)));
             let why = match (item.kind, stage, item.microbatch) {
-                _ if item.slice.is_some() => "is a slice, which blocks do not have",
                 (Kind::R | Kind::N | Kind::U, None, None) => continue,
                 (Kind::R | Kind::N | Kind::U, ..) => "concerns all stages of a rank at once",
                 (Kind::F | Kind::I | Kind::W | Kind::B, Some(Some(at)), Some(mb))
                     if at == rank && mb < microbatches =>
                 {
-                    continue;
+                    if !flow.runs_of(&item).is_empty() {
+                        continue;
+                    }
+                    "is of a slice that the model has not"
                 }
                 (Kind::F | Kind::I | Kind::W | Kind::B, ..) => {
                     "names a stage of another rank, or a micro-batch too many"
@@ -244,8 +248,8 @@ impl Plan<'_> {
         let mut row = Row::new(self.model, self.flow, self.holders, self.mail, rank, reductions);
         for item in actions.iter().flat_map(Action::items) {
             match (item.kind, item.stage, item.microbatch) {
-                (Kind::F, Some(stage), Some(mb)) => row.forward(bodies, stage, mb)?,
-                (kind, Some(stage), Some(mb)) => row.backward(bodies, kind, stage, mb)?,
+                (Kind::F, Some(_), Some(mb)) => row.forward(bodies, &self.flow.runs_of(&item), mb)?,
+                (kind, Some(_), Some(mb)) => row.backward(bodies, kind, &self.flow.runs_of(&item), mb)?,
                 (Kind::R, ..) => row.reduce(bodies),
                 (Kind::N, ..) => row.norm(bodies, &self.members)?,
                 _ => row.update(bodies)?,

@@ -36,8 +36,7 @@ impl Reductions {
     ) -> Reductions {
         let mut reductions = Reductions::default();
         for item in actions.iter().flat_map(Action::items).filter(|item| matches!(item.kind, Kind::B | Kind::W)) {
-            let runs = item.stage.map_or(0..0, |stage| flow.stages[stage as usize].clone());
-            for param in runs.flat_map(|run| added(model, flow, bodies, run)) {
+            for param in flow.runs_of(&item).into_iter().flat_map(|run| added(model, flow, bodies, run)) {
                 *reductions.to_come.entry(param).or_default() += 1;
             }
         }

@@ -3,7 +3,7 @@
 use super::pointwise::dropout_key;
 use super::{Call, Run};
 use crate::backend::{Moment, Site};
-use ir::ops::{Attention, AttentionGrad, Dropout, Rope};
+use ir::ops::{Attention, AttentionGrad, Dropout, Piece, Rope};
 use kernels::cpu::attention::{self, Gradients, Inputs, Saved};
 use kernels::cpu::rope::{self, Heads};
 
@@ -19,7 +19,13 @@ pub(super) fn rope(op: &Rope, site: &Site<'_>) -> Result<Run, String> {
     }))
 }
 
-fn plan(site: &Site<'_>, scale: f64, causal: bool, dropout: Option<&Dropout>) -> Result<Plan, String> {
+fn plan(
+    site: &Site<'_>,
+    scale: f64,
+    causal: bool,
+    dropout: Option<&Dropout>,
+    piece: Option<Piece>,
+) -> Result<Plan, String> {
     let (q, k, v) = (site.operand(0)?, site.operand(1)?, site.operand(2)?);
     let (&[b, s, g, r, d], &[_, t, _, _], &[_, _, _, c]) = (q.as_slice(), k.as_slice(), v.as_slice()) else {
         return Err("wants q [b, s, g, r, d], k [b, t, g, d] and v [b, t, g, c]".to_string());
@@ -31,7 +37,11 @@ fn plan(site: &Site<'_>, scale: f64, causal: bool, dropout: Option<&Dropout>) ->
     };
     let ((queries, q_sizes), (keys, k_sizes)) = (of(0), of(1));
     let weights = |q: &[u64], k: &[u64]| [q[0], q[1], q[2], q[3], k[1]];
-    let (origin, whole) = (weights(&queries, &keys), weights(&q_sizes, &k_sizes));
+    let (mut origin, mut whole) = (weights(&queries, &keys), weights(&q_sizes, &k_sizes));
+    if let Some(piece) = piece {
+        origin[1] += piece.origin;
+        (whole[1], whole[4]) = (piece.whole, piece.whole);
+    }
     Ok(Plan { attention, dropout: dropout.cloned(), origin, whole })
 }
 
@@ -67,7 +77,7 @@ fn inputs<'a>(call: &Call<'a>, at: usize) -> Inputs<'a> {
 }
 
 pub(super) fn attention(op: &Attention, site: &Site<'_>) -> Result<Run, String> {
-    let plan = plan(site, op.scale, op.causal, op.dropout.as_ref())?;
+    let plan = plan(site, op.scale, op.causal, op.dropout.as_ref(), op.piece)?;
     Ok(Box::new(move |call, par| {
         let x = inputs(call, 3);
         let [out, lse] = call.outs();
@@ -76,7 +86,7 @@ pub(super) fn attention(op: &Attention, site: &Site<'_>) -> Result<Run, String> 
 }
 
 pub(super) fn attention_grad(op: &AttentionGrad, site: &Site<'_>) -> Result<Run, String> {
-    let plan = plan(site, op.scale, op.causal, op.dropout.as_ref())?;
+    let plan = plan(site, op.scale, op.causal, op.dropout.as_ref(), op.piece)?;
     Ok(Box::new(move |call, par| {
         let x = inputs(call, 6);
         let saved = Saved { out: call.float(3), lse: call.float(4), dout: call.float(5) };

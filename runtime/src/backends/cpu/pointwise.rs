@@ -45,8 +45,12 @@ pub(super) fn dropout_key(moment: Moment, path: &str) -> [u32; 2] {
 
 /// Numbers go by the logical index of an element in the batch of the step, under the [`dropout_key`].
 pub(super) fn dropout(op: &Dropout, site: &Site<'_>) -> Result<Run, String> {
-    let (dims, whole, p) = (site.operand(0)?, site.operands[0].sizes(), op.p as f32);
-    let first = site.operands[0].local_origin(site.mesh, site.coordinates);
+    let (dims, mut whole, p) = (site.operand(0)?, site.operands[0].sizes(), op.p as f32);
+    let mut first = site.operands[0].local_origin(site.mesh, site.coordinates);
+    if let Some(piece) = op.piece {
+        first[1] += piece.origin;
+        whole[1] = piece.whole;
+    }
     let (path, mut origin) = (op.path.clone(), first.clone());
     Ok(Box::new(move |call, par| {
         let key = dropout_key(call.moment, &path);

@@ -5,7 +5,7 @@ use super::norm::log_sum_exp;
 use crate::reference::random;
 use crate::reference::real::Real;
 use crate::reference::tensor::Tensor;
-use ir::ops::{Dropout, Rope, Scaling};
+use ir::ops::{Dropout, Piece, Rope, Scaling};
 use std::f64::consts::PI;
 
 /// The angle per position of pair `i` in a head of size `d`, as `_compute_llama3_parameters`, `_compute_yarn_parameters` and
@@ -76,12 +76,13 @@ pub(super) struct Dropped {
     p: f64,
     key: [u32; 2],
     microbatch: u64,
+    piece: Option<Piece>,
 }
 
 impl Dropped {
-    pub(super) fn new(op: &Dropout, context: Context) -> Dropped {
+    pub(super) fn new(op: &Dropout, piece: Option<Piece>, context: Context) -> Dropped {
         let key = random::dropout_key(context.seed, context.step, context.index, &op.path);
-        Dropped { p: op.p, key, microbatch: context.microbatch }
+        Dropped { p: op.p, key, microbatch: context.microbatch, piece }
     }
 }
 
@@ -101,10 +102,17 @@ impl<R: Real> Attention<'_, R> {
 
     /// What dropout multiplies the weight of a row of q and a row of k by: 0 or `1 / (1 - p)`; 1 without it.
     fn kept(&self, row: usize, key: usize) -> R {
-        let Some(Dropped { p, key: numbers, microbatch }) = self.dropout else { return R::one() };
-        let (t, g) = (self.k.dims[1], self.k.dims[2]);
-        let weights = self.q.dims[..4].iter().product::<usize>() * t;
-        let counter = microbatch * weights as u64 + (row * t + key / g % t) as u64;
+        let Some(Dropped { p, key: numbers, microbatch, piece }) = self.dropout else { return R::one() };
+        let &[b, s, g, r, _] = self.q.dims.as_slice() else { return R::one() };
+        let t = self.k.dims[1];
+        let (origin, queries, keys) = piece.map_or((0, s, t), |piece| {
+            let whole = piece.whole as usize;
+            (piece.origin as usize, whole, whole)
+        });
+        let (sample, query, head) = (row / (s * g * r), origin + row / (g * r) % s, row % (g * r));
+        let row = (sample * queries + query) * g * r + head;
+        let weights = b * queries * g * r * keys;
+        let counter = microbatch * weights as u64 + (row * keys + key / g % t) as u64;
         if random::uniform(numbers, counter) >= p as f32 { R::of(1.0 / (1.0 - p)) } else { R::zero() }
     }
 

@@ -120,11 +120,11 @@ fn kernel<R: Real>(
         KernelOp::SoftmaxGrad(_) => vec![norm::softmax_grad(o.real(0)?, o.real(1)?)],
         KernelOp::Rope(op) => vec![attention::rope(op, o.real(0)?, o.int(1)?)],
         KernelOp::Attention(op) => {
-            let dropout = op.dropout.as_ref().map(|op| Dropped::new(op, context));
+            let dropout = op.dropout.as_ref().map(|drop| Dropped::new(drop, op.piece, context));
             o.attention(op.scale, op.causal, dropout)?.forward().into()
         }
         KernelOp::AttentionGrad(op) => {
-            let dropout = op.dropout.as_ref().map(|op| Dropped::new(op, context));
+            let dropout = op.dropout.as_ref().map(|drop| Dropped::new(drop, op.piece, context));
             o.attention(op.scale, op.causal, dropout)?.backward(o.real(3)?, o.real(4)?, o.real(5)?).into()
         }
         KernelOp::Embedding(_) => vec![token::embedding(o.int(0)?, o.real(1)?, &dims[0])],
@@ -136,11 +136,11 @@ fn kernel<R: Real>(
         KernelOp::SumExp(_) => vec![token::sum_exp(o.real(0)?, o.real(1)?)],
         KernelOp::Pick(_) => vec![token::pick(o.real(0)?, o.int(1)?)],
         KernelOp::TokenLoss(_) => vec![token::token_loss(o.real(0)?, o.real(1)?, o.int(2)?)],
-        KernelOp::Dropout(op) => vec![update::dropout(o.real(0)?, op.p, &op.path, context)],
         KernelOp::TopKGrad(_) => vec![experts::top_k_grad(o.int(0)?, o.real(1)?, &dims[0])],
         KernelOp::Combine(_) => vec![experts::combine(o.real(0)?, o.int(1)?, o.optional(2)?, &dims[0])],
         KernelOp::CombineDw(_) => vec![experts::combine_dw(o.real(0)?, o.real(1)?, o.int(2)?)],
         KernelOp::TopK(_) | KernelOp::Dispatch(_) => return Err("its results are not all floats".to_string()),
+        KernelOp::Dropout(op) => vec![update::dropout(o.real(0)?, op, context)],
         KernelOp::SumSquares(_) => vec![update::sum_squares(o.real(0)?)],
         KernelOp::AdamW(op) => update::adamw(op, &o.reals()?),
         KernelOp::Sgd(op) => update::sgd(op, &o.reals()?),

@@ -4,16 +4,26 @@ use super::Context;
 use crate::reference::random;
 use crate::reference::real::Real;
 use crate::reference::tensor::Tensor;
-use ir::ops::{AdamW, Sgd};
+use ir::ops::{AdamW, Dropout, Sgd};
 
 /// Each element is kept and divided by `1 - p` where its number (see [`random`]) is at least `p`, else 0. Number and `p`
 /// are compared in f32.
-pub(super) fn dropout<R: Real>(x: &Tensor<R>, p: f64, path: &str, context: Context) -> Tensor<R> {
-    let key = random::dropout_key(context.seed, context.step, context.index, path);
-    let first = context.microbatch * x.data.len() as u64;
-    let scale = R::of(1.0 / (1.0 - p));
+pub(super) fn dropout<R: Real>(x: &Tensor<R>, op: &Dropout, context: Context) -> Tensor<R> {
+    let key = random::dropout_key(context.seed, context.step, context.index, &op.path);
+    // Elements of a sample here; in the whole sequence, and before the first of them there.
+    let sample: usize = x.dims[1..].iter().product();
+    let (run, before) = match op.piece {
+        None => (sample, 0),
+        Some(piece) => {
+            let row: usize = x.dims[2..].iter().product();
+            (piece.whole as usize * row, piece.origin as usize * row)
+        }
+    };
+    let first = context.microbatch as usize * x.dims[0] * run;
+    let scale = R::of(1.0 / (1.0 - op.p));
     Tensor::from_fn(&x.dims, |i| {
-        let keep = random::uniform(key, first + i as u64) >= p as f32;
+        let number = first + i / sample * run + before + i % sample;
+        let keep = random::uniform(key, number as u64) >= op.p as f32;
         if keep { x.data[i] * scale } else { R::zero() }
     })
 }

@@ -1,0 +1,35 @@
+//! A slice of a sequence, for ops that go by the place of an element in the whole of it.
+
+use super::{Attr, Attrs};
+
+/// Rows `origin..` of a sequence of `whole`, as many as the operand has. The sequence is dim 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// The first row.
+    pub origin: u64,
+    /// The rows of the whole sequence.
+    pub whole: u64,
+}
+
+impl Piece {
+    /// `origin=64, whole=128`; nothing where the operand is the whole sequence.
+    pub(super) fn attrs(piece: Option<Piece>) -> Vec<(&'static str, Attr)> {
+        let attrs = |piece: Piece| [("origin", Attr::int(piece.origin)), ("whole", Attr::int(piece.whole))];
+        piece.map_or_else(Vec::new, |piece| attrs(piece).to_vec())
+    }
+
+    /// Reads [`Piece::attrs`].
+    pub(super) fn parse(attrs: &mut Attrs) -> Result<Option<Piece>, String> {
+        let Some(origin) = attrs.optional_int("origin")? else { return Ok(None) };
+        Ok(Some(Piece { origin, whole: attrs.int("whole")? }))
+    }
+
+    /// Refuses rows beyond the whole.
+    pub(super) fn check(piece: Option<Piece>, rows: u64) -> Result<(), String> {
+        let Some(Piece { origin, whole }) = piece else { return Ok(()) };
+        match origin.checked_add(rows) {
+            Some(end) if end <= whole => Ok(()),
+            _ => Err(format!("{rows} rows from {origin} are not within a sequence of {whole}")),
+        }
+    }
+}

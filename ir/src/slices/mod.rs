@@ -1,0 +1,225 @@
+//! From whole sequences to slices of them, which run one after the other (Li et al. 2021, TeraPipe; Sun et al. 2024, Seq1F1B).
+//!
+//! The sequence is the dim named `s`, which is cut evenly; its size becomes that of a slice. Every block becomes one for each
+//! slice, every run of a block one call for each slice:
+//!
+//! ```text
+//! block @layer.1(%x: f32[b, s, h], %pos: input i32[b, t], .., %k.0: f32[b, 16, g, d], %v.0: ..; ..) -> (%y, %k, %v) {
+//!   %k.t: f32[b, 32, g, d] = concat(%k.0, %k, dim=1)
+//! ```
+//!
+//! Inputs stay whole, and each block takes its rows of them. What an op reads beyond its slice (the keys and values of causal
+//! attention: [`crate::ops::OpDef::sees_before`]) the blocks of earlier slices pass on as values like any other, so that
+//! differentiation, planning and all that follows know nothing of slices: the cotangent of a key is the sum of what its own
+//! slice and all later ones give back, which therefore run first in the backward.
+//!
+//! Slices mean what the whole sequence does as long as attention sees nothing behind a query: of equal segments later rows
+//! must have later positions.
+
+mod along;
+mod block;
+
+use crate::catalogue::Code;
+use crate::diag::Coded;
+use crate::graph::{Block, Call, Model, Repeat, ResultKind};
+use crate::ids::{BlockId, DimId, ModelValue};
+use crate::types::{DimName, Type};
+use along::Along;
+use cranelift_entity::PrimaryMap;
+use std::collections::HashMap;
+use std::fmt;
+
+/// Why the sequences of a model cannot be run in slices.
+#[derive(Clone, PartialEq, Debug)]
+pub enum SliceError {
+    /// No dim is the sequence.
+    NoSequence,
+    /// The slices would differ in length.
+    Uneven {
+        /// How many slices are asked for.
+        slices: u32,
+        /// The length of a sequence.
+        size: u64,
+    },
+    /// A block mixes the places of a sequence.
+    Block {
+        /// The block.
+        block: String,
+        /// What stands against it.
+        why: String,
+    },
+}
+
+impl fmt::Display for SliceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SliceError::NoSequence => {
+                f.write_str("no dim of the model is named `s`: there is no sequence to cut into slices")
+            }
+            SliceError::Uneven { slices, size } => {
+                write!(f, "slices of a sequence are equal, but {slices} of them do not divide one of {size}")
+            }
+            SliceError::Block { block, why } => {
+                write!(f, "block `@{block}` cannot run on a slice of the sequence: {why}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SliceError {}
+
+impl Coded for SliceError {
+    fn code(&self) -> Option<Code> {
+        Some(Code::UnsuitedSchedule)
+    }
+
+    fn help(&self) -> Option<String> {
+        match self {
+            SliceError::Uneven { size, .. } => {
+                let divisors: Vec<String> =
+                    (1..=*size.min(&64)).filter(|d| size.is_multiple_of(*d)).map(|d| d.to_string()).collect();
+                Some(format!("numbers of slices that divide it: {}", divisors.join(", ")))
+            }
+            _ => Some("schedules of whole sequences run it: meshwright schedules".to_string()),
+        }
+    }
+}
+
+/// How the sequence is cut.
+#[derive(Clone, Copy)]
+struct Cut {
+    /// The dim named `s`.
+    dim: DimId,
+    /// What the whole sequence is named, if a name is free.
+    whole: Option<DimId>,
+    /// Its size.
+    size: u64,
+    /// The size of a slice.
+    length: u64,
+    slices: u32,
+}
+
+impl Cut {
+    /// The type of what stays whole.
+    fn whole(&self, ty: &Type) -> Type {
+        let mut ty = ty.clone();
+        ty.dims.iter_mut().filter(|dim| dim.name == Some(self.dim)).for_each(|dim| dim.name = self.whole);
+        ty
+    }
+}
+
+/// The model whose sequences are run in so many slices.
+///
+/// # Errors
+/// There is no sequence, it is not a multiple of the slices, or an op needs more than the rows up to a slice's end.
+pub fn slice(model: &Model, slices: u32) -> Result<Model, SliceError> {
+    let dim = model.dims.iter().find(|(_, dim)| dim.name == "s").map(|(id, _)| id).ok_or(SliceError::NoSequence)?;
+    let size = model.dims[dim].size;
+    if slices == 0 || !size.is_multiple_of(slices.into()) {
+        return Err(SliceError::Uneven { slices, size });
+    }
+    let mut sliced = Model { values: PrimaryMap::new(), calls: Vec::new(), blocks: PrimaryMap::new(), ..model.clone() };
+    let is_free = sliced.dims.values().all(|dim| dim.name != "t");
+    let whole =
+        is_free.then(|| sliced.dims.push(DimName { name: "t".to_string(), size, exact: false, bounded: false }));
+    let length = size / u64::from(slices);
+    sliced.dims[dim].size = length;
+    let cut = Cut { dim, whole, size, length, slices };
+    for param in sliced.params.values_mut() {
+        param.ty = cut.whole(&param.ty);
+    }
+    let mut blocks: HashMap<BlockId, SlicedBlock> = HashMap::new();
+    for (id, block) in &model.blocks {
+        let fails = |why| SliceError::Block { block: block.name.clone(), why };
+        let along = Along::of(block, &cut).map_err(fails)?;
+        let made: Result<Vec<Block>, String> = (0..slices).map(|j| block::sliced(block, &along, &cut, j)).collect();
+        let ids = made.map_err(fails)?.into_iter().map(|block| sliced.blocks.push(block)).collect();
+        let passed = along.passed.iter().map(|&value| block.value_name(value).to_string()).collect();
+        blocks.insert(id, SlicedBlock { ids, passed });
+    }
+    let mut calls = Calls { model, sliced, known: HashMap::new(), blocks: &blocks };
+    calls.inputs(&cut);
+    for call in &model.calls {
+        calls.call(call);
+    }
+    Ok(calls.sliced)
+}
+
+/// The blocks that one has become, in the order of slices, and the names of what each passes to later ones.
+struct SlicedBlock {
+    ids: Vec<BlockId>,
+    passed: Vec<String>,
+}
+
+struct Calls<'a> {
+    model: &'a Model,
+    sliced: Model,
+    /// What a value has become: an input itself, anything else a value for each slice.
+    known: HashMap<ModelValue, Vec<ModelValue>>,
+    blocks: &'a HashMap<BlockId, SlicedBlock>,
+}
+
+impl Calls<'_> {
+    fn inputs(&mut self, cut: &Cut) {
+        for (place, input) in self.model.inputs.iter().enumerate() {
+            let value = self.sliced.values.push(self.model.values[input.value].clone());
+            self.sliced.inputs[place].value = value;
+            self.sliced.inputs[place].ty = cut.whole(&input.ty);
+            self.known.insert(input.value, vec![value]);
+        }
+    }
+
+    fn of_slice(&self, value: ModelValue, slice: usize) -> Option<ModelValue> {
+        let values = self.known.get(&value)?;
+        values.get(slice).or(values.first()).copied()
+    }
+
+    /// One call of every slice for each run, in the order of runs. What the repeat carried is passed from call to call.
+    fn call(&mut self, call: &Call) {
+        let block = &self.model.blocks[call.block];
+        let sliced = &self.blocks[&call.block];
+        let values = block.results.iter().filter(|kind| **kind == ResultKind::Value).count();
+        let mut carried: Vec<Vec<ModelValue>> = vec![Vec::new(); sliced.ids.len()];
+        for instance in 0..call.instances() {
+            let mut earlier: Vec<ModelValue> = Vec::new();
+            for (slice, &id) in sliced.ids.iter().enumerate() {
+                let mut args: Vec<ModelValue> =
+                    call.args.iter().filter_map(|&value| self.of_slice(value, slice)).collect();
+                args.iter_mut().zip(&carried[slice]).for_each(|(arg, &value)| *arg = value);
+                args.extend(&earlier);
+                let index = call.index(instance);
+                let suffix = if call.repeat.is_some() { format!("{slice}.{index}") } else { slice.to_string() };
+                let named = call.results.iter().map(|&value| self.model.values[value].as_str());
+                let passed = if slice + 1 < sliced.ids.len() { &sliced.passed[..] } else { &[] };
+                let names: Vec<String> =
+                    named.chain(passed.iter().map(String::as_str)).map(|name| format!("{name}.{suffix}")).collect();
+                let results: Vec<ModelValue> = names.into_iter().map(|name| self.value(name, &block.name)).collect();
+                earlier.extend(&results[values.min(results.len())..]);
+                carried[slice] = results[..values.min(results.len())].to_vec();
+                self.sliced.calls.push(Call {
+                    results,
+                    block: id,
+                    repeat: call.repeat.as_ref().map(|repeat| Repeat { range: index..index + 1, ..repeat.clone() }),
+                    args,
+                    slice: Some(slice as u32),
+                    comments: if instance == 0 && slice == 0 { call.comments.clone() } else { Vec::new() },
+                    ..call.clone()
+                });
+            }
+        }
+        for (place, &result) in call.results.iter().enumerate() {
+            self.known.insert(result, carried.iter().filter_map(|values| values.get(place).copied()).collect());
+        }
+    }
+
+    /// A new value of the model. Two blocks may pass on values of one name: the second has its block's before it.
+    fn value(&mut self, mut name: String, block: &str) -> ModelValue {
+        while self.sliced.values.values().any(|known| *known == name) {
+            name = format!("{block}.{name}");
+        }
+        self.sliced.values.push(name)
+    }
+}
+
+#[cfg(test)]
+mod tests;
