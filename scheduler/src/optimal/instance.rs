@@ -30,7 +30,8 @@ pub struct Operation {
 ///
 /// Each kind of a stage goes in the order of the micro-batches (in two chains: of those of one direction). That loses
 /// nothing: the micro-batches are alike, so the k-th to start may be called k, and what the k-th needs of another stage is
-/// there no later than the k-th to end there.
+/// there no later than the k-th to end there. Where there are overlapped pairs, a W in one goes with its I, ahead of W that
+/// may wait; only those that are in none go in order, and no operation needs the W before it.
 #[derive(Clone, Debug)]
 pub struct Instance {
     /// In an order in which each stands behind all that it needs.
@@ -39,8 +40,25 @@ pub struct Instance {
     pub of_rank: Vec<Vec<usize>>,
     /// Most memory of each rank; infinite without a limit.
     pub limit: Vec<f64>,
-    /// Seconds of an overlapped pair of F and B, where backwards may be whole and the costs have it.
+    /// Stages of the pipeline.
+    pub stages: usize,
+    /// Seconds of an overlapped pair of F and B, where backwards may be whole and there are two that it is quicker for.
     pub pair: Option<f64>,
+}
+
+/// What stands at one place of a rank's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// An operation by itself.
+    One(usize),
+    /// An overlapped pair: an F, and a B or an I with its W.
+    Pair(usize, usize),
+}
+
+impl From<usize> for Step {
+    fn from(index: usize) -> Step {
+        Step::One(index)
+    }
 }
 
 impl Instance {
@@ -66,10 +84,12 @@ impl Instance {
                 operations.push(operation(problem, Kind::W, stage, microbatch, &[(Kind::I, stage)], &at));
             }
         }
+        let pair = problem.costs.fb.filter(|&pair| problem.backward != Backward::Split && gains(problem, pair));
         let per_microbatch = stages * if fused { 2 } else { 3 };
         for (index, operation) in operations.iter_mut().enumerate().skip(per_microbatch) {
             let microbatch = (index / per_microbatch) as u32;
-            if pipeline.goes_up(microbatch) == pipeline.goes_up(microbatch - 1) {
+            let in_turn = operation.kind != Kind::W || pair.is_none();
+            if in_turn && pipeline.goes_up(microbatch) == pipeline.goes_up(microbatch - 1) {
                 operation.after.push((index - per_microbatch, 0.0));
             }
         }
@@ -78,8 +98,19 @@ impl Instance {
             of_rank[operation.rank].push(index);
         }
         let limit = problem.costs.limit.clone().unwrap_or_else(|| vec![f64::INFINITY; pipeline.ranks as usize]);
-        let pair = problem.costs.fb.filter(|_| problem.backward != Backward::Split);
-        Instance { operations, of_rank, limit, pair }
+        Instance { operations, of_rank, limit, stages, pair }
+    }
+
+    /// The W of an I.
+    pub fn weights(&self, index: usize) -> Option<usize> {
+        (self.operations[index].kind == Kind::I).then_some(index + self.stages)
+    }
+
+    /// Seconds that a pair of an F and a B or I takes less than its two (or three) one after the other.
+    pub fn gain(&self, forward: usize, backward: usize) -> f64 {
+        let seconds = |index: usize| self.operations[index].seconds;
+        let alone = seconds(forward) + seconds(backward) + self.weights(backward).map_or(0.0, seconds);
+        self.pair.map_or(0.0, |pair| alone - pair)
     }
 
     /// For each operation the F of its stage and micro-batch.
@@ -95,14 +126,30 @@ impl Instance {
         forwards
     }
 
-    /// The rows that run each rank's operations in the order given.
-    pub fn schedule(&self, orders: &[Vec<usize>]) -> Schedule {
-        let item = |&index: &usize| {
+    /// The rows that run what each rank does in the order given.
+    pub fn schedule<S: Copy + Into<Step>>(&self, orders: &[Vec<S>]) -> Schedule {
+        let item = |kind: Option<Kind>, index: usize| {
             let operation = &self.operations[index];
-            Action::One(Item::new(operation.kind, operation.stage as u32, operation.microbatch as u32))
+            Item::new(kind.unwrap_or(operation.kind), operation.stage as u32, operation.microbatch as u32)
         };
-        Schedule { name: "optimal".into(), rows: orders.iter().map(|order| ended(order.iter().map(item))).collect() }
+        let action = |&step: &S| match step.into() {
+            Step::One(index) => Action::One(item(None, index)),
+            Step::Pair(forward, backward) => Action::Pair(item(None, forward), item(Some(Kind::B), backward)),
+        };
+        Schedule { name: "optimal".into(), rows: orders.iter().map(|order| ended(order.iter().map(action))).collect() }
     }
+}
+
+/// Whether a pair of so many seconds is quicker than some F and B of a rank one after the other.
+fn gains(problem: &Problem, pair: f64) -> bool {
+    let (costs, pipeline) = (problem.costs, problem.pipeline);
+    let last = pipeline.microbatches.saturating_sub(1); // in two chains it goes up
+    (0..pipeline.ranks).any(|rank| {
+        let stages = [0, last].into_iter().flat_map(|microbatch| pipeline.stages_of(rank, microbatch));
+        let stages: Vec<usize> = stages.map(|stage| stage as usize).collect();
+        let most = |of: &dyn Fn(usize) -> f64| stages.iter().map(|&stage| of(stage)).fold(0.0, f64::max);
+        most(&|stage| costs.f[stage]) + most(&|stage| costs.i[stage] + costs.w[stage]) > pair * (1.0 + 1e-9)
+    })
 }
 
 /// The index of an operation: micro-batch by micro-batch, in each F up the stages, I down, W down.

@@ -3,20 +3,25 @@
 //! Each rank does what can start first; among equals I before F before W. An F of a micro-batch that is new to the rank
 //! starts only if there is room for all its F there beside those of the micro-batches that have begun. So every
 //! micro-batch that has begun can go on to its end, and no rank waits for room for ever (Dijkstra's banker).
+//!
+//! Where an F and a backward are quicker as an overlapped pair, a rank may wait some time for the later of the two.
 
-use super::Instance;
+use super::{Instance, Step};
 use ir::schedule::{Kind, Schedule};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Orders with different numbers of micro-batches in flight on a rank, and with W as soon or as late as may be.
+/// Orders with different numbers of micro-batches in flight on a rank, with W as soon or as late as may be, and with pairs
+/// for which a rank waits not at all or as long as they save, or without pairs.
 pub(super) fn orders(instance: &Instance) -> impl Iterator<Item = Schedule> {
     let microbatches = instance.operations.last().map_or(0, |operation| operation.microbatch + 1);
     let ranks = instance.of_rank.len();
     let mut flights = vec![microbatches, 2 * ranks, ranks + 1, ranks, ranks.div_ceil(2) + 1];
     let mut seen = BTreeSet::new();
     flights.retain(|&flight| flight <= microbatches && seen.insert(flight));
+    let waits = if instance.pair.is_some() { &[None, Some(0.0), Some(1.0)][..] } else { &[None] };
     let variants = flights.into_iter().flat_map(|flight| [(flight, true), (flight, false)]);
-    variants.filter_map(|(flight, late)| Listing::new(instance, flight, late).run())
+    let variants = variants.flat_map(move |(flight, late)| waits.iter().map(move |&wait| (flight, late, wait)));
+    variants.filter_map(|(flight, late, wait)| Listing::new(instance, flight, late, wait).run())
 }
 
 struct Listing<'a> {
@@ -25,6 +30,8 @@ struct Listing<'a> {
     flight: usize,
     /// Whether a W waits until nothing else can start.
     late: bool,
+    /// How long a rank waits for a pair, in units of what it saves; `None` for no pairs.
+    wait: Option<f64>,
     /// For each rank, the operations of each stage and kind that are left, last first.
     queues: Vec<Vec<Vec<usize>>>,
     end: Vec<Option<f64>>,
@@ -32,11 +39,19 @@ struct Listing<'a> {
     held: Vec<f64>,
     /// For each rank and micro-batch that has begun: what its F that are left take, and how many operations are left.
     begun: Vec<BTreeMap<usize, (f64, usize)>>,
-    orders: Vec<Vec<usize>>,
+    orders: Vec<Vec<Step>>,
+}
+
+/// What a rank may do next.
+#[derive(Clone, Copy)]
+struct Next {
+    start: f64,
+    rank: usize,
+    step: Step,
 }
 
 impl<'a> Listing<'a> {
-    fn new(instance: &'a Instance, flight: usize, late: bool) -> Listing<'a> {
+    fn new(instance: &'a Instance, flight: usize, late: bool, wait: Option<f64>) -> Listing<'a> {
         let queues = instance.of_rank.iter().map(|rank| {
             let mut queues: BTreeMap<(usize, Kind), Vec<usize>> = BTreeMap::new();
             for &index in rank.iter().rev() {
@@ -50,6 +65,7 @@ impl<'a> Listing<'a> {
             instance,
             flight,
             late,
+            wait,
             queues: queues.collect(),
             end: vec![None; instance.operations.len()],
             free: vec![0.0; ranks],
@@ -61,32 +77,53 @@ impl<'a> Listing<'a> {
 
     /// The rows; `None` if a limit has no room for one micro-batch.
     fn run(mut self) -> Option<Schedule> {
-        for _ in 0..self.instance.operations.len() {
+        while self.queues.iter().flatten().any(|queue| !queue.is_empty()) {
             let next = (0..self.orders.len()).filter_map(|rank| self.next(rank));
-            let (start, _, rank, queue) = next.min_by(|a, b| a.0.total_cmp(&b.0))?;
-            self.place(start, rank, queue);
+            self.place(next.min_by(|a, b| a.start.total_cmp(&b.start))?);
         }
         Some(self.instance.schedule(&self.orders))
     }
 
-    /// What a rank does next: (start, preference, rank, queue).
-    fn next(&self, rank: usize) -> Option<(f64, usize, usize, usize)> {
-        let queues = self.queues[rank].iter().enumerate();
-        let heads = queues.filter_map(|(queue, left)| Some((queue, *left.last()?)));
-        let startable = heads.filter_map(|(queue, index)| {
-            let operation = &self.instance.operations[index];
-            let mut arrivals = operation.after.iter().map(|&(from, hop)| Some(self.end[from]? + hop));
-            let arrival = arrivals.try_fold(0.0_f64, |latest, arrival| Some(latest.max(arrival?)))?;
-            let preference = match operation.kind {
+    /// What a rank does next.
+    fn next(&self, rank: usize) -> Option<Next> {
+        let alone = self.startable(rank).map(|(index, start)| {
+            let preference = match self.instance.operations[index].kind {
                 Kind::W if self.late => 3,
                 Kind::W => 0,
                 Kind::F => 2,
                 _ => 1,
             };
-            let fits = operation.kind != Kind::F || self.has_room(rank, index);
-            fits.then_some((arrival.max(self.free[rank]), preference, rank, queue))
+            (start, preference, index)
         });
-        startable.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))
+        let (start, _, index) = alone.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))?;
+        Some(self.pair(rank, start).unwrap_or(Next { start, rank, step: Step::One(index) }))
+    }
+
+    /// The heads of a rank's queues that may go next, and when each can start.
+    fn startable(&self, rank: usize) -> impl Iterator<Item = (usize, f64)> {
+        self.queues[rank].iter().filter_map(move |queue| {
+            let &index = queue.last()?;
+            let operation = &self.instance.operations[index];
+            let mut arrivals = operation.after.iter().map(|&(from, hop)| Some(self.end[from]? + hop));
+            let arrival = arrivals.try_fold(0.0_f64, |latest, arrival| Some(latest.max(arrival?)))?;
+            let fits = operation.kind != Kind::F || self.has_room(rank, index);
+            fits.then_some((index, arrival.max(self.free[rank])))
+        })
+    }
+
+    /// The pair that can start first, if the rank waits for it; at `first` it can do something else.
+    fn pair(&self, rank: usize, first: f64) -> Option<Next> {
+        let wait = self.wait?;
+        let of = |kinds: &'static [Kind]| {
+            self.startable(rank).filter(move |&(index, _)| kinds.contains(&self.instance.operations[index].kind))
+        };
+        let pairs = of(&[Kind::F]).flat_map(|a| of(&[Kind::I, Kind::B]).map(move |b| (a, b)));
+        let waited_for = pairs.filter_map(|((forward, one), (backward, other))| {
+            let (start, gain) = (one.max(other), self.instance.gain(forward, backward));
+            let worth = gain > 0.0 && start <= first + wait * gain;
+            worth.then_some(Next { start, rank, step: Step::Pair(forward, backward) })
+        });
+        waited_for.min_by(|a, b| a.start.total_cmp(&b.start))
     }
 
     fn has_room(&self, rank: usize, index: usize) -> bool {
@@ -112,9 +149,28 @@ impl<'a> Listing<'a> {
         &all[from..from + count]
     }
 
-    fn place(&mut self, start: f64, rank: usize, queue: usize) {
-        let Some(index) = self.queues[rank][queue].pop() else { return };
+    fn place(&mut self, Next { start, rank, step, .. }: Next) {
+        let (done, seconds) = match step {
+            Step::One(index) => ([Some(index), None, None], self.instance.operations[index].seconds),
+            Step::Pair(forward, backward) => {
+                ([Some(forward), Some(backward), self.instance.weights(backward)], self.instance.pair.unwrap_or(0.0))
+            }
+        };
+        self.free[rank] = start + seconds;
+        done.into_iter().flatten().for_each(|index| self.finish(index));
+        self.orders[rank].push(step);
+    }
+
+    /// An operation ends when its rank is free.
+    fn finish(&mut self, index: usize) {
         let operation = &self.instance.operations[index];
+        let rank = operation.rank;
+        let queues = &mut self.queues[rank];
+        match queues.iter_mut().find(|queue| queue.last() == Some(&index)) {
+            Some(queue) => drop(queue.pop()),
+            // The W of a pair, ahead of others.
+            None => queues.iter_mut().for_each(|queue| queue.retain(|&other| other != index)),
+        }
         let whole = (self.taken_by(rank, operation.microbatch), self.of(rank, operation.microbatch).len());
         let (takes, left) = self.begun[rank].entry(operation.microbatch).or_insert(whole);
         *takes -= operation.takes;
@@ -123,8 +179,6 @@ impl<'a> Listing<'a> {
             self.begun[rank].remove(&operation.microbatch);
         }
         self.held[rank] += operation.takes - operation.frees;
-        self.free[rank] = start + operation.seconds;
         self.end[index] = Some(self.free[rank]);
-        self.orders[rank].push(index);
     }
 }

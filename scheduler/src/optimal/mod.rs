@@ -15,13 +15,14 @@ mod ilp;
 mod instance;
 mod list;
 mod periodic;
+mod pieces;
 mod shop;
 mod start;
 mod units;
 mod windows;
 
 pub use engine::{Budget, Engine, Found, Incumbent, Task};
-pub use instance::{Instance, Operation};
+pub use instance::{Instance, Operation, Step};
 pub use periodic::Periodic;
 
 use crate::problem::Problem;

@@ -1,7 +1,7 @@
 //! An instance in whole numbers: what can be proved about it must not depend on rounding.
 
 use super::units::Unit;
-use super::{Instance, Operation};
+use super::{Instance, Operation, Step};
 use crate::placement::Placement;
 use crate::problem::{Objective, Problem};
 use ir::schedule::Kind;
@@ -12,8 +12,16 @@ use ir::schedule::Kind;
 /// the shop is one of the problem.
 #[derive(Clone, Debug)]
 pub(super) struct Shop {
-    /// Units that each operation takes.
+    /// Units that each operation takes by itself.
     pub(super) long: Vec<i64>,
+    /// Units of an overlapped pair, where there are any.
+    pub(super) pair: Option<i64>,
+    /// For each F the B or I with which it may run overlapped, in less time than one after the other.
+    pub(super) partners: Vec<Vec<usize>>,
+    /// The W of each I.
+    pub(super) weights: Vec<Option<usize>>,
+    /// Where there are pairs: the W behind which each W goes that is in none, those of the micro-batches before it.
+    pub(super) behind: Vec<Vec<usize>>,
     /// The rank of each operation.
     pub(super) rank: Vec<usize>,
     /// What each operation needs: (operation, units between its end and this one's start).
@@ -54,10 +62,9 @@ impl Shop {
     /// The shop of an instance; `value` is that of some order.
     pub(super) fn new(problem: &Problem, instance: &Instance, value: f64) -> Shop {
         let operations = &instance.operations;
-        let shorter = overlap(problem, instance);
-        let seconds = |operation: &Operation| operation.seconds * shorter;
+        let seconds = operations.iter().map(|operation| operation.seconds);
         let lags = operations.iter().flat_map(|operation| operation.after.iter().map(|&(_, lag)| lag));
-        let times: Vec<f64> = operations.iter().map(seconds).chain(lags).collect();
+        let times: Vec<f64> = seconds.chain(lags).chain(instance.pair).collect();
         let time = Unit::of(&times, value / MOST_UNITS);
         let kept = operations.iter().flat_map(|operation| [operation.takes, operation.frees]);
         let finite = instance.limit.iter().copied().filter(|limit| limit.is_finite());
@@ -65,7 +72,11 @@ impl Shop {
         let memory = Unit::of(&kept, kept.iter().sum::<f64>() / MOST_UNITS);
         let all = |of: &dyn Fn(&Operation) -> i64| operations.iter().map(of).collect::<Vec<_>>();
         let mut shop = Shop {
-            long: all(&|operation| time.floor(seconds(operation))),
+            long: all(&|operation| time.floor(operation.seconds)),
+            pair: instance.pair.map(|pair| time.floor(pair)),
+            partners: vec![Vec::new(); operations.len()],
+            weights: (0..operations.len()).map(|index| instance.weights(index)).collect(),
+            behind: vec![Vec::new(); operations.len()],
             rank: operations.iter().map(|operation| operation.rank).collect(),
             after: (operations.iter())
                 .map(|operation| operation.after.iter().map(|&(from, lag)| (from, time.floor(lag))).collect())
@@ -79,12 +90,52 @@ impl Shop {
                 .collect(),
             origin: vec![Origin::At(0); instance.limit.len()],
             unit: time.size,
-            exact: time.exact && memory.exact && shorter == 1.0,
+            exact: time.exact && memory.exact,
         };
+        if instance.pair.is_some() {
+            shop.pair_up(problem, instance);
+        }
         if problem.objective == Objective::Span {
             shop.origin = (0..shop.of_rank.len()).map(|rank| shop.first(rank, problem, instance)).collect();
         }
         shop
+    }
+
+    /// Which F may run with which B or I, and which W go behind which.
+    ///
+    /// Within a direction the F comes from a later micro-batch: the B of a micro-batch needs all F before its own.
+    fn pair_up(&mut self, problem: &Problem, instance: &Instance) {
+        let operations = &instance.operations;
+        let up = |index: usize| problem.pipeline.goes_up(operations[index].microbatch as u32);
+        let later = |a: usize, b: usize| operations[a].microbatch > operations[b].microbatch;
+        for rank in &self.of_rank {
+            for &index in rank {
+                let others = rank.iter().copied();
+                match operations[index].kind {
+                    Kind::F => {
+                        let fits = |&other: &usize| {
+                            let backward = matches!(operations[other].kind, Kind::I | Kind::B);
+                            backward && (up(index) != up(other) || later(index, other)) && self.gains(index, other)
+                        };
+                        self.partners[index] = others.filter(fits).collect();
+                    }
+                    Kind::W => {
+                        let before = |&other: &usize| {
+                            let (one, two) = (&operations[index], &operations[other]);
+                            (one.kind, one.stage, up(index)) == (two.kind, two.stage, up(other)) && later(index, other)
+                        };
+                        self.behind[index] = others.filter(before).collect();
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Whether a pair takes less than its two one after the other.
+    fn gains(&self, forward: usize, backward: usize) -> bool {
+        let weights = self.weights[backward].map_or(0, |weights| self.long[weights]);
+        self.pair.is_some_and(|pair| pair < self.long[forward] + self.long[backward] + weights)
     }
 
     /// How many operations there are.
@@ -112,19 +163,27 @@ impl Shop {
         let ways = self.after[index].iter().map(|&(from, lag)| self.head(from) + self.long[from] + lag);
         ways.max().unwrap_or(0)
     }
+
     /// The value of an order in units; `None` if it cannot be run, or if its spans count from what it runs first.
-    pub(super) fn value(&self, orders: &[Vec<usize>]) -> Option<i64> {
+    pub(super) fn value(&self, orders: &[Vec<Step>]) -> Option<i64> {
         let mut end: Vec<Option<i64>> = vec![None; self.len()];
         let (mut place, mut free) = (vec![0; orders.len()], vec![0; orders.len()]);
         let mut moved = true;
         while moved {
             moved = false;
             for (rank, order) in orders.iter().enumerate() {
-                while let Some(&index) = order.get(place[rank]) {
-                    let mut arrivals = self.after[index].iter().map(|&(from, lag)| Some(end[from]? + lag));
+                while let Some(step) = order.get(place[rank]) {
+                    let (done, long) = match *step {
+                        Step::One(index) => ([Some(index), None, None], self.long[index]),
+                        Step::Pair(forward, backward) => {
+                            ([Some(forward), Some(backward), self.weights[backward]], self.pair?)
+                        }
+                    };
+                    let needs = done[..2].iter().flatten().flat_map(|&index| &self.after[index]);
+                    let mut arrivals = needs.map(|&(from, lag)| Some(end[from]? + lag));
                     let Some(arrival) = arrivals.try_fold(0, |most, next| Some(most.max(next?))) else { break };
-                    free[rank] = arrival.max(free[rank]) + self.long[index];
-                    end[index] = Some(free[rank]);
+                    free[rank] = arrival.max(free[rank]) + long;
+                    done.into_iter().flatten().for_each(|index| end[index] = Some(free[rank]));
                     place[rank] += 1;
                     moved = true;
                 }
@@ -136,17 +195,5 @@ impl Shop {
             Origin::FirstOf(_) => None,
         });
         spans.collect::<Option<Vec<i64>>>().filter(|_| whole)?.into_iter().max()
-    }
-}
-
-/// By how much all times are shorter where F and B may overlap: then an F and a B of any stages, one after the other, take
-/// no longer than their pair, so that an order without pairs that is in no operation later follows from one with pairs.
-fn overlap(problem: &Problem, instance: &Instance) -> f64 {
-    let costs = problem.costs;
-    let forward = costs.f.iter().copied().fold(0.0, f64::max);
-    let backward = costs.i.iter().zip(&costs.w).map(|(i, w)| i + w).fold(0.0, f64::max);
-    match instance.pair {
-        Some(pair) if pair < forward + backward => pair / (forward + backward),
-        _ => 1.0,
     }
 }

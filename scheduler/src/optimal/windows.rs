@@ -7,7 +7,11 @@
 //! - of two operations of a rank, a goes first if b and then a do not fit between b's earliest start and a's latest end;
 //! - an F fits the memory limit only behind those I and W without which there is not enough room for it, even if all
 //!   others that can go before it do.
+//!
+//! An overlapped pair is taken as pieces of its operations one after another (see [`Pieces`]): starts, ends and precedences
+//! here are those of pieces.
 
+use super::pieces::Pieces;
 use super::shop::{Origin, Shop};
 
 /// No order is within the target.
@@ -23,6 +27,8 @@ pub(super) struct Windows {
     pub(super) latest: Vec<i64>,
     /// What goes before each operation, directly or not.
     pub(super) before: Vec<Bits>,
+    /// The pieces, with the pairs that are still possible.
+    pub(super) pieces: Pieces,
 }
 
 /// A set of operations.
@@ -58,11 +64,12 @@ impl Windows {
             search.close()?;
             search.forward();
             search.backward()?;
-            if !(search.by_memory()? | search.by_time()?) {
+            if !(search.by_memory()? | search.by_time()? | search.by_pairs()) {
                 break;
             }
         }
-        Ok(Windows { earliest: search.earliest, latest: search.latest, before: search.before })
+        let Search { earliest, latest, before, pieces, .. } = search;
+        Ok(Windows { earliest, latest, before, pieces })
     }
 
     /// What of a rank goes before an operation with nothing of the rank in between.
@@ -88,6 +95,7 @@ struct Search<'a> {
     earliest: Vec<i64>,
     latest: Vec<i64>,
     before: Vec<Bits>,
+    pieces: Pieces,
 }
 
 impl<'a> Search<'a> {
@@ -101,6 +109,7 @@ impl<'a> Search<'a> {
             earliest: vec![0; size],
             latest: vec![i64::MAX; size],
             before: vec![Bits::new(size); size],
+            pieces: Pieces::of(shop),
         }
     }
 
@@ -140,12 +149,12 @@ impl<'a> Search<'a> {
     fn forward(&mut self) {
         for at in 0..self.sorted.len() {
             let index = self.sorted[at];
-            let ways = self.after[index].iter().map(|&(from, lag)| self.earliest[from] + self.shop.long[from] + lag);
+            let ways = self.after[index].iter().map(|&(from, lag)| self.earliest[from] + self.pieces.long[from] + lag);
             let earliest = ways.max().unwrap_or(0).max(self.earliest[index]);
             let rank = self.shop.of_rank[self.shop.rank[index]].iter().copied();
             let mut before: Vec<usize> = rank.filter(|&other| self.before[index].has(other)).collect();
             before.sort_unstable_by_key(|&other| self.earliest[other]);
-            let end = before.iter().fold(0, |end, &other| self.earliest[other].max(end) + self.shop.long[other]);
+            let end = before.iter().fold(0, |end, &other| self.earliest[other].max(end) + self.pieces.long[other]);
             self.earliest[index] = earliest.max(end);
         }
     }
@@ -164,13 +173,13 @@ impl<'a> Search<'a> {
             behind.sort_unstable_by_key(|&other| -self.latest[other]);
             let whole = i64::MAX;
             let start =
-                behind.iter().fold(whole, |start, &other| start.min(self.latest[other]) - self.shop.long[other]);
+                behind.iter().fold(whole, |start, &other| start.min(self.latest[other]) - self.pieces.long[other]);
             self.latest[index] = self.latest[index].min(start);
-            if self.earliest[index] + self.shop.long[index] > self.latest[index] {
+            if self.earliest[index] + self.pieces.long[index] > self.latest[index] {
                 return Err(Empty);
             }
             for &(from, lag) in &self.after[index] {
-                self.latest[from] = self.latest[from].min(self.latest[index] - self.shop.long[index] - lag);
+                self.latest[from] = self.latest[from].min(self.latest[index] - self.pieces.long[index] - lag);
             }
         }
         Ok(())
@@ -182,7 +191,7 @@ impl<'a> Search<'a> {
         let origin = match &self.shop.origin[rank] {
             Origin::At(moment) => *moment,
             Origin::FirstOf(firsts) => {
-                let start = |&index: &usize| self.latest[index].saturating_sub(self.shop.long[index]);
+                let start = |&index: &usize| self.latest[index].saturating_sub(self.pieces.long[index]);
                 firsts.iter().map(start).min().unwrap_or(0).min(self.target)
             }
         };
@@ -199,7 +208,7 @@ impl<'a> Search<'a> {
                     if self.before[a].has(b) || self.before[b].has(a) {
                         continue;
                     }
-                    let both = shop.long[a] + shop.long[b];
+                    let both = self.pieces.long[a] + self.pieces.long[b];
                     let b_first = self.earliest[b] + both <= self.latest[a];
                     let a_first = self.earliest[a] + both <= self.latest[b];
                     match (a_first, b_first) {
@@ -264,6 +273,51 @@ impl<'a> Search<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Drops the pairs that can no longer be; a W that cannot be in one goes behind those before it.
+    fn by_pairs(&mut self) -> bool {
+        let shop = self.shop;
+        if shop.pair.is_none() {
+            return false;
+        }
+        let results = self.results();
+        let mut pieces = self.pieces.clone();
+        let dropped = pieces.drop(shop, |forward, backward| !self.can_overlap(forward, backward, &results));
+        let alone = pieces.newly_alone(shop);
+        self.pieces = pieces;
+        for &weights in &alone {
+            self.after[weights].extend(shop.behind[weights].iter().map(|&before| (before, 0)));
+        }
+        dropped || !alone.is_empty()
+    }
+
+    /// Until when the result of each operation must be there.
+    fn results(&self) -> Vec<i64> {
+        let shop = self.shop;
+        let mut results: Vec<i64> = shop.rank.iter().map(|&rank| self.deadline(rank)).collect();
+        for (index, after) in shop.after.iter().enumerate() {
+            for &(from, lag) in after.iter().filter(|&&(from, _)| shop.weights[from] != Some(index)) {
+                results[from] = results[from].min(self.latest[index] - self.pieces.long[index] - lag);
+            }
+        }
+        results
+    }
+
+    /// Whether nothing known keeps an F and a B (or I) from running as a pair.
+    fn can_overlap(&self, forward: usize, backward: usize, results: &[i64]) -> bool {
+        let shop = self.shop;
+        let Some(pair) = shop.pair else { return false };
+        let offset = self.pieces.offset[backward];
+        let arrivals =
+            shop.after[backward].iter().map(|&(from, lag)| self.earliest[from] + self.pieces.long[from] + lag);
+        let start = arrivals.fold(self.earliest[forward].max(self.earliest[backward] - offset), i64::max);
+        let last = |index: usize| self.latest[index] - self.pieces.long[index];
+        let in_time = start <= last(forward)
+            && start + offset <= last(backward)
+            && start + pair <= results[forward].min(results[backward]);
+        let between = |&index: &usize| self.before[index].has(forward) && self.before[backward].has(index);
+        in_time && !self.before[forward].has(backward) && !shop.of_rank[shop.rank[forward]].iter().any(between)
     }
 }
 

@@ -4,7 +4,7 @@ mod model;
 
 use super::shop::Shop;
 use super::windows::Windows;
-use super::{Budget, Engine, Found, Incumbent, Instance, Task};
+use super::{Budget, Engine, Found, Incumbent, Instance, Step, Task};
 use model::{Reply, ask};
 
 /// Asks the solver for orders within targets between the bound and the best value, until they meet.
@@ -112,7 +112,7 @@ impl<'a> Search<'a> {
 
     /// An order within the target. By the simulator its value may be above, where memory is rounded or two chains
     /// meet: then it only says that no better bound can be had.
-    fn take(&mut self, orders: &[Vec<usize>], target: i64) {
+    fn take(&mut self, orders: &[Vec<Step>], target: i64) {
         self.high = self.high.min(self.shop.value(orders).unwrap_or(target));
         let best = self.better.as_ref().or(self.task.best).map_or(f64::INFINITY, |best| best.value);
         let found = Incumbent::of(self.task.instance.schedule(orders), self.task.problem, "cp");

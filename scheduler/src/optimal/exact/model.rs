@@ -1,14 +1,16 @@
 //! One question to the constraint solver: is there an order whose value is at most a target?
 
-use super::super::Budget;
+use super::super::pieces::Pieces;
 use super::super::shop::{Origin, Shop};
 use super::super::windows::Windows;
+use super::super::{Budget, Step};
 use pumpkin_solver::Solver;
 use pumpkin_solver::conflict_resolvers::resolvers::ResolutionResolver;
 use pumpkin_solver::core::branching::branchers::autonomous_search::AutonomousSearch;
+use pumpkin_solver::core::branching::branchers::dynamic_brancher::DynamicBrancher;
 use pumpkin_solver::core::branching::branchers::independent_variable_value_brancher::IndependentVariableValueBrancher;
 use pumpkin_solver::core::branching::value_selection::InDomainMin;
-use pumpkin_solver::core::branching::variable_selection::Smallest;
+use pumpkin_solver::core::branching::variable_selection::{InputOrder, Smallest};
 use pumpkin_solver::core::options::SolverOptions;
 use pumpkin_solver::core::results::{ProblemSolution, SatisfactionResult, Solution};
 use pumpkin_solver::core::termination::TerminationCondition;
@@ -19,8 +21,8 @@ use std::collections::HashMap;
 
 /// What the solver says.
 pub(super) enum Reply {
-    /// The operations of each rank in an order within the target.
-    Orders(Vec<Vec<usize>>),
+    /// What each rank does in an order within the target.
+    Orders(Vec<Vec<Step>>),
     /// There is none.
     None,
     /// The budget was spent.
@@ -29,12 +31,15 @@ pub(super) enum Reply {
 
 /// Asks whether an order has a value of at most `target`; takes the steps it needs from the budget.
 ///
-/// Variables: the start of each operation, and for each pair of a rank that [`Windows`] leaves open a literal, which
-/// goes first. The order is read from what is known and the literals, never from the starts.
+/// Variables: the start of each operation, and for any two of a rank whose order [`Windows`] leaves open a literal, which
+/// goes first. For an F and a B (or I) that may run overlapped there is a literal that joins them; each is in one pair at
+/// most. The starts are those of [`Pieces`]. The order is read from what is known and the literals, never from the starts.
 pub(super) fn ask(shop: &Shop, windows: &Windows, target: i64, budget: &mut Budget) -> Reply {
     let mut model = Model::new(shop, windows);
+    model.overlaps();
     model.precedences();
     model.pairs();
+    model.joined();
     model.memory();
     model.origins(target);
     model.ranks();
@@ -48,7 +53,14 @@ struct Model<'a> {
     starts: Vec<DomainId>,
     /// True where the first operation, of the smaller index, goes before the second.
     first: HashMap<(usize, usize), Literal>,
+    /// True where an F and a B (or I, or its W) run overlapped.
+    joined: HashMap<(usize, usize), Literal>,
+    /// True where an operation is in a pair.
+    paired: Vec<Option<Literal>>,
 }
+
+/// A sum of variables.
+type Terms = Vec<AffineView<DomainId>>;
 
 /// Counts the work of steps down, and looks at the clock now and then.
 struct Countdown<'a> {
@@ -72,16 +84,91 @@ impl<'a> Model<'a> {
         let mut solver = Solver::with_options(options);
         let starts = (0..shop.len())
             .map(|index| {
-                let last = windows.latest[index] - shop.long[index];
+                let last = windows.latest[index] - windows.pieces.long[index];
                 solver.new_bounded_integer(windows.earliest[index] as i32, last as i32)
             })
             .collect();
-        Model { shop, windows, solver, starts, first: HashMap::new() }
+        let (first, joined, paired) = (HashMap::new(), HashMap::new(), vec![None; shop.len()]);
+        Model { shop, windows, solver, starts, first, joined, paired }
     }
 
-    /// `start(a) + units <= start(b)`.
-    fn apart(&self, a: usize, b: usize) -> Box<[AffineView<DomainId>]> {
-        Box::new([self.starts[a].scaled(1), self.starts[b].scaled(-1)])
+    /// Literals for what may run overlapped; each is in one pair at most.
+    fn overlaps(&mut self) {
+        let (shop, Pieces { partners, may, .. }) = (self.shop, &self.windows.pieces);
+        let mut pairs_of: Vec<Vec<Literal>> = vec![Vec::new(); shop.len()];
+        for (forward, partners) in partners.iter().enumerate() {
+            for &backward in partners {
+                let joined = self.solver.new_literal();
+                self.joined.extend([backward].into_iter().chain(shop.weights[backward]).map(|b| ((forward, b), joined)));
+                pairs_of[forward].push(joined);
+                pairs_of[backward].push(joined);
+            }
+        }
+        for (index, pairs) in pairs_of.into_iter().enumerate().filter(|&(index, ref pairs)| may[index] && !pairs.is_empty())
+        {
+            let paired = self.solver.new_literal();
+            pairs.iter().for_each(|&pair| self.clause([!pair, paired]));
+            self.clause(pairs.iter().copied().chain([!paired]));
+            self.at_most((pairs.iter().map(Literal::get_integer_variable).collect(), 1));
+            self.paired[index] = Some(paired);
+            if let Some(weights) = shop.weights[index] {
+                self.paired[weights] = Some(paired);
+                self.joined.insert((index, weights), paired);
+            }
+        }
+    }
+
+    /// What a pair means: its pieces lie one behind the other. A W that is in none goes behind those before it.
+    fn joined(&mut self) {
+        let (shop, offset) = (self.shop, &self.windows.pieces.offset);
+        for (&(first, second), &joined) in &self.joined.clone() {
+            let apart = offset[second] - offset[first];
+            for (a, b, most) in [(first, second, -apart), (second, first, apart)] {
+                self.at_most_if(joined, (weighed([(self.starts[a], 1), (self.starts[b], -1)], None), most));
+            }
+            if let Err(goes_first) = self.goes_first(first, second) {
+                self.clause([!joined, goes_first]);
+            }
+        }
+        for (weights, behind) in shop.behind.iter().enumerate() {
+            let Some(paired) = self.paired[weights] else { continue };
+            for &before in behind {
+                if let Err(goes_first) = self.goes_first(before, weights) {
+                    self.clause([paired, goes_first]);
+                }
+            }
+        }
+    }
+
+    /// How much later an operation ends, counted from its start, if it is in a pair.
+    fn later(&self, index: usize) -> Option<(Literal, i64)> {
+        let alone = self.shop.long[index] + self.windows.pieces.offset[index];
+        Some((self.paired[index]?, self.shop.pair? - alone))
+    }
+
+    /// `end(a) + lag - begin(b)` is 0 or less: as terms, and what they are at most. A pair begins for both its operations at
+    /// once, and between them nothing is asked.
+    fn apart(&self, a: usize, b: usize, lag: i64) -> (Terms, i64) {
+        let begin = self.paired[b].map(|paired| (paired, self.windows.pieces.offset[b]));
+        let joined = self.joined.get(&(a, b)).copied().zip(self.shop.pair.map(|pair| -pair));
+        let literals = self.later(a).into_iter().chain(begin).chain(joined);
+        (weighed([(self.starts[a], 1), (self.starts[b], -1)], literals), -(self.shop.long[a] + lag))
+    }
+
+    fn at_most(&mut self, (terms, most): (Terms, i64)) {
+        let tag = self.solver.new_constraint_tag();
+        self.solver.add_constraint(less_than_or_equals(terms, most as i32, tag)).post();
+    }
+
+    /// What holds if a literal is true.
+    fn at_most_if(&mut self, literal: Literal, (terms, most): (Terms, i64)) {
+        let tag = self.solver.new_constraint_tag();
+        self.solver.add_constraint(less_than_or_equals(terms, most as i32, tag)).implied_by(literal);
+    }
+
+    fn clause(&mut self, literals: impl IntoIterator<Item = Literal>) {
+        let tag = self.solver.new_constraint_tag();
+        self.solver.add_clause(literals.into_iter().map(|literal| literal.get_true_predicate()), tag);
     }
 
     fn precedences(&mut self) {
@@ -101,9 +188,7 @@ impl<'a> Model<'a> {
     }
 
     fn before(&mut self, from: usize, index: usize, lag: i64) {
-        let (terms, tag) = (self.apart(from, index), self.solver.new_constraint_tag());
-        let apart = (self.shop.long[from] + lag) as i32;
-        self.solver.add_constraint(less_than_or_equals(terms, -apart, tag)).post();
+        self.at_most(self.apart(from, index, lag));
     }
 
     /// A literal for each open pair.
@@ -114,11 +199,8 @@ impl<'a> Model<'a> {
                 for &b in rank[nth + 1..].iter().filter(|&&b| !self.windows.ordered(a, b)) {
                     let literal = self.solver.new_literal();
                     self.first.insert((a, b), literal);
-                    for (first, second, literal) in [(a, b, literal), (b, a, !literal)] {
-                        let (terms, tag) = (self.apart(first, second), self.solver.new_constraint_tag());
-                        let constraint = less_than_or_equals(terms, -(shop.long[first] as i32), tag);
-                        self.solver.add_constraint(constraint).implied_by(literal);
-                    }
+                    self.at_most_if(literal, self.apart(a, b, 0));
+                    self.at_most_if(!literal, self.apart(b, a, 0));
                 }
             }
         }
@@ -150,28 +232,35 @@ impl<'a> Model<'a> {
                         _ if change == 0 => {}
                         Ok(true) => held += change,
                         Ok(false) => {}
-                        Err(literal) => terms.push(literal.scaled(change as i32)),
+                        Err(literal) => terms.push(literal.get_integer_variable().scaled(change as i32)),
                     }
                 }
                 if !terms.is_empty() {
-                    let tag = self.solver.new_constraint_tag();
-                    self.solver.add_constraint(less_than_or_equals(terms, (limit - held) as i32, tag)).post();
+                    self.at_most((terms, limit - held));
                 }
             }
         }
     }
 
-    /// Where two chains meet, a rank's span counts from its first operation.
+    /// What may be last on a rank ends within the target. Where two chains meet, a rank's span counts from its first
+    /// operation. (Else the domains of the starts say it for all that is in no pair.)
     fn origins(&mut self, target: i64) {
         let shop = self.shop;
         for (origin, operations) in shop.origin.iter().zip(&shop.of_rank) {
-            let Origin::FirstOf(firsts) = origin else { continue };
             let last = |&&index: &&usize| !operations.iter().any(|&other| self.windows.before[other].has(index));
             for &end in operations.iter().filter(last).collect::<Vec<_>>() {
-                for &start in firsts {
-                    let (terms, tag) = (self.apart(end, start), self.solver.new_constraint_tag());
-                    let most = (target - shop.long[end]) as i32;
-                    self.solver.add_constraint(less_than_or_equals(terms, most, tag)).post();
+                let most = target - shop.long[end];
+                match origin {
+                    Origin::At(_) if self.paired[end].is_none() => {}
+                    Origin::At(moment) => {
+                        self.at_most((weighed([(self.starts[end], 1)], self.later(end)), most + moment));
+                    }
+                    Origin::FirstOf(firsts) => {
+                        for &start in firsts {
+                            let starts = [(self.starts[end], 1), (self.starts[start], -1)];
+                            self.at_most((weighed(starts, self.later(end)), most));
+                        }
+                    }
                 }
             }
         }
@@ -182,7 +271,7 @@ impl<'a> Model<'a> {
         let shop = self.shop;
         for rank in &shop.of_rank {
             let task = |&index: &usize| {
-                let (start_time, processing_time) = (self.starts[index], shop.long[index] as i32);
+                let (start_time, processing_time) = (self.starts[index], self.windows.pieces.long[index] as i32);
                 ArgDisjunctiveTask { start_time, processing_time }
             };
             let tasks: Vec<_> = rank.iter().map(task).collect();
@@ -192,8 +281,12 @@ impl<'a> Model<'a> {
     }
 
     fn solve(mut self, budget: &mut Budget) -> Reply {
-        let backup = IndependentVariableValueBrancher::new(Smallest::new(&self.starts), InDomainMin);
-        let mut brancher = AutonomousSearch::new(backup);
+        let starts = IndependentVariableValueBrancher::new(Smallest::new(&self.starts), InDomainMin);
+        let literals = self.joined.values().chain(self.first.values()).chain(self.paired.iter().flatten());
+        let mut literals: Vec<DomainId> = literals.map(|literal| *literal.get_integer_variable().inner()).collect();
+        literals.sort_unstable();
+        let literals = IndependentVariableValueBrancher::new(InputOrder::new(&literals), InDomainMin);
+        let mut brancher = AutonomousSearch::new(DynamicBrancher::new(vec![Box::new(starts), Box::new(literals)]));
         let mut resolver = ResolutionResolver::default();
         let step = 10 + self.shop.len() as u64 / 16;
         let mut countdown = Countdown { budget, step, steps: 0 };
@@ -209,11 +302,37 @@ impl<'a> Model<'a> {
         let place = |index: usize, rank: &[usize]| {
             rank.iter().filter(|&&other| other != index && goes_first(other, index)).count()
         };
+        let partner = |index: usize| {
+            let of = self.windows.pieces.partners[index].iter().copied();
+            of.into_iter().find(|&backward| solution.get_literal_value(self.joined[&(index, backward)]))
+        };
+        let is_second = |index: usize| {
+            let paired = self.paired[index].filter(|_| self.windows.pieces.partners[index].is_empty());
+            paired.is_some_and(|paired| solution.get_literal_value(paired))
+        };
         let orders = (self.shop.of_rank.iter()).map(|rank| {
-            let mut order = rank.clone();
+            let mut order: Vec<usize> = rank.iter().copied().filter(|&index| !is_second(index)).collect();
             order.sort_by_cached_key(|&index| place(index, rank));
-            order
+            let step = |index| partner(index).map_or(Step::One(index), |backward| Step::Pair(index, backward));
+            order.into_iter().map(step).collect()
         });
         Reply::Orders(orders.collect())
     }
+}
+
+/// A sum of starts and literals in which no variable comes twice: the solver's propagator takes it so.
+fn weighed<const N: usize>(
+    starts: [(DomainId, i32); N],
+    literals: impl IntoIterator<Item = (Literal, i64)>,
+) -> Terms {
+    let mut weights: Vec<(Literal, i64)> = Vec::new();
+    for (literal, weight) in literals {
+        match weights.iter_mut().find(|(known, _)| *known == literal) {
+            Some((_, sum)) => *sum += weight,
+            None => weights.push((literal, weight)),
+        }
+    }
+    weights.retain(|&(_, weight)| weight != 0);
+    let literals = weights.into_iter().map(|(literal, weight)| literal.get_integer_variable().scaled(weight as i32));
+    starts.into_iter().map(|(start, weight)| start.scaled(weight)).chain(literals).collect()
 }

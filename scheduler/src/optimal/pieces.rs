@@ -1,0 +1,82 @@
+//! Overlapped pairs as pieces, so that what holds for operations one after another holds for them too.
+//!
+//! A pair that starts at s keeps its rank busy from s to s + fb. It is cut into a piece of its F, from s on, one of its B
+//! (or I), some `offset` behind s, and one of the W right behind that of the I; together they are no longer than fb, and no
+//! piece is longer than its operation by itself. So pieces never lie upon each other, in a pair or not, and what is proved
+//! of operations as long as their pieces is true of all orders. Only the results of a pair come later than its pieces end.
+
+use super::shop::Shop;
+
+/// The pieces, with the pairs that are possible.
+#[derive(Clone, Debug)]
+pub(super) struct Pieces {
+    /// For each F the B or I with which it may run overlapped.
+    pub(super) partners: Vec<Vec<usize>>,
+    /// Units of each operation's piece; where it is in no possible pair, all of it.
+    pub(super) long: Vec<i64>,
+    /// Units between the start of a pair and that of the operation's piece.
+    pub(super) offset: Vec<i64>,
+    /// Whether each operation may be in a pair.
+    pub(super) may: Vec<bool>,
+    /// The I without pair whose W has been said to be so.
+    told: Vec<bool>,
+}
+
+impl Pieces {
+    /// With all pairs of a shop.
+    pub(super) fn of(shop: &Shop) -> Pieces {
+        let size = shop.len();
+        let (long, offset, may, told) = (shop.long.clone(), vec![0; size], vec![false; size], vec![false; size]);
+        let mut pieces = Pieces { partners: shop.partners.clone(), long, offset, may, told };
+        pieces.cut(shop);
+        pieces
+    }
+
+    /// Drops the pairs of F and backward that cannot be; whether there are any.
+    pub(super) fn drop(&mut self, shop: &Shop, cannot: impl Fn(usize, usize) -> bool) -> bool {
+        let mut partners = self.partners.clone();
+        for (forward, partners) in partners.iter_mut().enumerate() {
+            partners.retain(|&backward| !cannot(forward, backward));
+        }
+        let dropped = partners != self.partners;
+        if dropped {
+            self.partners = partners;
+            self.cut(shop);
+        }
+        dropped
+    }
+
+    /// Cuts the possible pairs: the whole F if it fits, of B or I what is left, and of W what is left then.
+    fn cut(&mut self, shop: &Shop) {
+        let Some(pair) = shop.pair else { return };
+        self.long.clone_from(&shop.long);
+        self.offset.fill(0);
+        self.may.fill(false);
+        let mut backwards = Vec::new();
+        for (forward, partners) in self.partners.iter().enumerate().filter(|(_, partners)| !partners.is_empty()) {
+            self.may[forward] = true;
+            self.long[forward] = shop.long[forward].min(pair);
+            for &backward in partners {
+                self.offset[backward] = self.offset[backward].max(self.long[forward]);
+                backwards.extend((!self.may[backward]).then_some(backward));
+                self.may[backward] = true;
+            }
+        }
+        for backward in backwards {
+            self.long[backward] = shop.long[backward].min(pair - self.offset[backward]);
+            if let Some(weights) = shop.weights[backward] {
+                self.may[weights] = true;
+                self.offset[weights] = self.offset[backward] + self.long[backward];
+                self.long[weights] = shop.long[weights].min(pair - self.offset[weights]);
+            }
+        }
+    }
+
+    /// The W of the I that have no pair, each once.
+    pub(super) fn newly_alone(&mut self, shop: &Shop) -> Vec<usize> {
+        let alone = |&index: &usize| shop.weights[index].is_some() && !self.may[index] && !self.told[index];
+        let found: Vec<usize> = (0..shop.len()).filter(alone).collect();
+        found.iter().for_each(|&index| self.told[index] = true);
+        found.into_iter().filter_map(|index| shop.weights[index]).collect()
+    }
+}
