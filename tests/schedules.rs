@@ -20,7 +20,7 @@ use cost::CPU;
 use ir::models::{Gpt2Config, LlamaConfig, ModelConfig};
 use ir::optimizer::Optimizer;
 use ir::text::File;
-use meshwright::pipeline::{CompileError, compile};
+use meshwright::pipeline::compile;
 use placed::placed;
 use record::{Record, sgd, train};
 use scheduler::placement::{Pipeline, Placement};
