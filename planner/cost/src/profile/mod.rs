@@ -4,6 +4,7 @@
 //! and collectives, of which the stack hides a part. What is kept follows from what I and W read of F, from the stack's own
 //! list of saved tensors, and from what the layout computes again.
 
+mod alias;
 mod attention;
 mod collectives;
 mod fusion;
