@@ -121,8 +121,11 @@ fn what_is_recomputed_is_paid_in_seconds_and_saved_in_bytes() {
 
 #[test]
 fn tensor_parallelism_divides_products_and_parameters() {
-    let (alone, cut) = (parallel(1, false), parallel(4, true));
-    let (whole, part) = (layer(&llama(&alone), &alone, "nanotron-2024"), layer(&llama(&cut), &cut, "nanotron-2024"));
+    let of = |tp, sp| {
+        let layout = Layout { tp_overlap: Some(false), ..parallel(tp, sp) };
+        layer(&llama(&layout), &layout, "megatron-core-2025")
+    };
+    let (whole, part) = (of(1, false), of(4, true));
     for (whole, part) in [(whole.f, part.f), (whole.i, part.i), (whole.w, part.w)] {
         assert!(part.gemm > whole.gemm / 4.0 && part.gemm < whole.gemm / 2.5, "{part:?} of {whole:?}");
         assert_eq!(whole.tp, 0.0);
@@ -287,7 +290,7 @@ fn launches_count_where_kernels_are_short() {
     let small = Batch { seq: 128, ..BATCH };
     let model = planned(preset("gpt2").expect("a preset").config.build(&small).expect("a model"), &layout);
     let eager = layer(&model, &layout, "fsdp-eager").f;
-    assert!(eager.launch > eager.total() / 4.0, "{eager:?}");
+    assert!(eager.launch > eager.total() / 2.0, "{eager:?}");
     assert_eq!(layer(&model, &layout, "megatron-core-2025").f.launch, 0.0, "graphs are replayed");
 }
 

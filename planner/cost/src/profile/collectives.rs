@@ -156,6 +156,11 @@ impl Site<'_> {
         }
     }
 
+    /// Whether a statement is a collective between the ranks that share layers.
+    pub(super) fn is_tensor_parallel(&self, stmt: &Stmt) -> bool {
+        matches!(&stmt.op, Op::Collective(collective) if self.axis(stmt, collective) == Axis::Tp)
+    }
+
     /// The ranks along the axes, within all ranks of the layout: axes that the mesh leaves out lie between its own.
     pub(super) fn group(&self, over: &Axes) -> Group {
         let mesh = self.local.mesh();

@@ -39,7 +39,7 @@ impl<'a> Site<'a> {
             alias: Alias::default(),
             has_attention: block[SectionKind::F].stmts.iter().any(is_attention),
         };
-        site.alias = Alias::of(block, site.saved("gathered", 0.0) > 0.0);
+        site.alias = Alias::of(block, site.saved("whole", 0.0) > 0.0);
         site.keep_gathered();
         site
     }
@@ -71,6 +71,12 @@ impl<'a> Site<'a> {
     /// Bytes of a value on one rank, of the one that it stands for.
     pub(super) fn bytes(&self, value: Value) -> f64 {
         self.local.bytes(self.alias.there.get(&value).copied().unwrap_or(value))
+    }
+
+    /// Bytes of what W reads of F and I.
+    pub(super) fn crossing(&self) -> f64 {
+        let values = kept(self.block()).input.into_iter();
+        values.filter(|&value| self.block().arg_kind(value).is_none()).map(|value| self.bytes(value)).sum()
     }
 
     /// Whether a value is an activation rather than a vector of parameters, positions or row sums.
