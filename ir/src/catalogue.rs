@@ -249,10 +249,10 @@ catalogue! {
         "The name is no preset, no file, and no folder with a config.json.";
         "meshwright train tiny-lama";
         "Correct the name or the path; meshwright models lists the presets.";
-    402 ImpossibleDegrees "degrees that do not fill the levels of the links":
-        "A mesh on links of several levels (devices of a node, nodes of a rack) fills each level with whole axes: an axis may span levels, but not end in the middle of one.";
+    402 ImpossibleDegrees "degrees that do not go together":
+        "A mesh on links of several levels (devices of a node, nodes of a rack) fills each level with whole axes: an axis may span levels, but not end in the middle of one. Experts take parts of tp, cp and dp, the innermost ranks first: etp ranks share an expert, ep groups of them hold different ones, and each part divides what is left of its axis.";
         "let layout = Layout { dp: 2, tp: 6, ..Layout::default() };\nlet goal = Goal { levels: vec![4], ..Goal::of(layout) };";
-        "Choose degrees that fill whole levels of the links.";
+        "Choose degrees that fill whole levels of the links; let ep x etp divide dp x cp x tp.";
     403 BatchDoesNotDivide "a batch that cannot be split so":
         "The global batch is data-parallel degree x micro-batch x number of micro-batches, all whole.";
         "meshwright compile tiny-llama --mesh dp=2,mbs=3 --global-batch 8";
