@@ -450,6 +450,24 @@ fn flops_of_contractions_are_exact() {
     let heads = heads();
     assert_eq!(of(&heads[2]), 2 * (pairs / 2) * (8 + 10));
     assert_eq!(of(&heads[3]), 2 * pairs * (3 * 8 + 2 * 10));
+    // Behind the two of six keys that come before the slice, causal attention has half.
+    let on_piece = heads[2].op.def().unwrap().on_piece(Piece { origin: 2, whole: 9 }).unwrap();
+    assert_eq!(flops(on_piece, &heads[2].operands, &heads[2].results), 2 * (pairs * (2 + 6) / 2 / 6) * (8 + 10));
+}
+
+#[test]
+fn slices_lie_within_their_sequence() {
+    let placed = |case: &Case, piece| case.op.def().unwrap().on_piece(piece).unwrap().infer(&refs(&case.operands));
+    let attention = &heads()[2];
+    // Four queries, six keys.
+    for (origin, whole, fits) in [(0, 6, true), (2, 6, true), (3, 6, false), (0, 5, false), (u64::MAX, 6, false)] {
+        assert_eq!(placed(attention, Piece { origin, whole }).is_ok(), fits, "{origin} of {whole}");
+    }
+    let dropout = vocabulary().pop().unwrap();
+    assert!(placed(&dropout, Piece { origin: 4, whole: 8 }).is_ok());
+    assert!(placed(&dropout, Piece { origin: 5, whole: 8 }).is_err());
+    let piece = Some(Piece { origin: 0, whole: 8 });
+    assert!(Dropout { p: 0.1, path: String::new(), piece }.infer(&[&f(&[2])]).is_err(), "no sequence");
 }
 
 #[test]

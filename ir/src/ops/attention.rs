@@ -71,10 +71,11 @@ fn settings(attrs: &mut Attrs) -> Result<(f64, bool, Option<Dropout>, Option<Pie
     Ok((scale, causal, (p != 0.0).then_some(dropout), piece))
 }
 
-/// Checks dropout and place of queries of a sequence.
-fn check(dropout: Option<&Dropout>, piece: Option<Piece>, q: &Type) -> Result<(), String> {
+/// Checks dropout, and the places of queries and keys in their sequence.
+fn check(dropout: Option<&Dropout>, piece: Option<Piece>, [q, k]: [&Type; 2]) -> Result<(), String> {
     dropout.map_or(Ok(()), Dropout::check)?;
-    Piece::check(piece, q.dims[1].size)
+    Piece::check(piece, q.dims[1].size)?;
+    Piece::check(piece.map(|piece| Piece { origin: 0, ..piece }), k.dims[1].size)
 }
 
 /// The pairs of a query and a key, and the two head sizes. A query has all t keys; if causal, on average half of the keys of
@@ -108,7 +109,7 @@ impl OpDef for Attention {
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [q, k, v, qpos, kpos, qseg, kseg] = operands::take(operands, "q, k, v, qpos, kpos, qseg, kseg")?;
         let heads = heads([q, k, v], [qpos, kpos, qseg, kseg])?;
-        check(self.dropout.as_ref(), self.piece, q)?;
+        check(self.dropout.as_ref(), self.piece, [q, k])?;
         Ok(vec![Type::new(heads.dtype, heads.out), Type::new(DType::F32, heads.queries)])
     }
 
@@ -182,7 +183,7 @@ impl OpDef for AttentionGrad {
         let [q, k, v, out, lse, dout, qpos, kpos, qseg, kseg] =
             operands::take(operands, "q, k, v, out, lse, dout, qpos, kpos, qseg, kseg")?;
         let heads = heads([q, k, v], [qpos, kpos, qseg, kseg])?;
-        check(self.dropout.as_ref(), self.piece, q)?;
+        check(self.dropout.as_ref(), self.piece, [q, k])?;
         operands::expect("out", out, heads.dtype, &heads.out)?;
         operands::expect("lse", lse, DType::F32, &heads.queries)?;
         operands::expect("dout", dout, heads.dtype, &heads.out)?;

@@ -61,6 +61,21 @@ fn a_sliced_model_prints_and_parses_back() {
 }
 
 #[test]
+fn slices_of_a_run_follow_each_other() {
+    let model = slice(&whole("tiny-llama"), 2).unwrap();
+    let wrong = |change: fn(&mut Model)| {
+        let mut model = model.clone();
+        change(&mut model);
+        verify(&model).unwrap_err().0.iter().any(|found| found.message.contains("slices of a run"))
+    };
+    assert!(wrong(|model| model.calls[1].slice = None));
+    assert!(wrong(|model| model.calls[1].slice = Some(0)));
+    assert!(wrong(|model| model.calls[1].slice = Some(u32::MAX)));
+    assert!(wrong(|model| drop(model.calls.pop())));
+    assert!(wrong(|model| model.calls[2].repeat.as_mut().unwrap().range.end += 1));
+}
+
+#[test]
 fn equal_slices_of_a_sequence() {
     let error = slice(&whole("tiny-llama"), 5).unwrap_err();
     assert_eq!(error, SliceError::Uneven { slices: 5, size: 12 });

@@ -7,6 +7,7 @@
 //! 3. It names as many results as the block has values. What a repeat carries comes back as it went.
 //! 4. Every instance of a parameter that a call names exists; a repeat runs at least once.
 //! 5. The members of a unit are instances of parameters.
+//! 6. Where a call is of a slice of the sequence, all are: those of one run follow each other, from slice 0 to the last.
 
 use crate::catalogue::Code;
 use crate::diag::{Diagnostic, Diagnostics};
@@ -33,7 +34,23 @@ pub(super) fn check(model: &Model, found: &mut Diagnostics) {
             }
         }
     }
+    slices(model, found);
     units(model, found);
+}
+
+fn slices(model: &Model, found: &mut Diagnostics) {
+    if model.calls.iter().all(|call| call.slice.is_none()) {
+        return;
+    }
+    let order = (0..model.slices()).cycle();
+    let wrong = model.calls.iter().zip(order).find(|(call, slice)| call.slice != Some(*slice) || call.instances() > 1);
+    let incomplete =
+        model.calls.last().filter(|call| call.slice.map(|last| last.saturating_add(1)) != Some(model.slices()));
+    if let Some((call, wanted)) = wrong.or(incomplete.map(|call| (call, model.slices() - 1))) {
+        let message = format!("slices of a run follow each other, each in one run: this must be `slice={wanted}`");
+        let subject = format!("call @{}", model.blocks[call.block].name);
+        found.push(Diagnostic::new(Code::CallMismatch, message).at(call.span).subject(subject));
+    }
 }
 
 fn units(model: &Model, found: &mut Diagnostics) {

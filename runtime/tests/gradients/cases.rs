@@ -66,6 +66,7 @@ fn int(name: &'static str, value: u64) -> (&'static str, Attr) {
 
 /// Ops that have a gradient, on shapes without two equal sizes where they allow it.
 pub(crate) fn differentiable() -> Vec<Case> {
+    let dropout = [float("p", 0.4), ("path", Attr::Str("p".to_string()))];
     let mut cases = vec![
         case("einsum", &[eq("b s h, h g d -> b s g d")], &[Real(&[2, 3, 4]), Real(&[4, 5, 6])], &[]),
         case("einsum", &[eq("e a k, b e k -> b a e")], &[Real(&[2, 3, 4]), Real(&[5, 2, 4])], &[]),
@@ -85,7 +86,8 @@ pub(crate) fn differentiable() -> Vec<Case> {
         case("softmax", &[], &[Real(&[2, 3, 4])], &[]),
         case("embedding", &[], &[Int(&[2, 3], -1, 6), Real(&[5, 4])], &[]),
         case("cross_entropy", &[], &[Real(&[4, 5]), Int(&[4], -1, 5)], &[]),
-        case("dropout", &[float("p", 0.4), ("path", Attr::Str("p".to_string()))], &[Real(&[4, 5])], &[]),
+        case("dropout", &dropout, &[Real(&[4, 5])], &[]),
+        case("dropout", &[&dropout[..], &[int("origin", 3), int("whole", 9)]].concat(), &[Real(&[4, 5])], &[]),
     ];
     // Of more than ten choices in six experts of one row, some are dropped.
     let (x, y, index) = (Real(&[2, 5, 3]), Real(&[2, 6, 3, 3]), Int(&[2, 5, 2], 0, 6));
@@ -122,7 +124,9 @@ pub(crate) fn differentiable() -> Vec<Case> {
         let attrs = [float("scale", 0.6), ("causal", Attr::flag(inverse))];
         cases.push(case("attention", &attrs, &attention_operands(), &[]));
         let dropout = [float("p", 0.3), ("path", Attr::Str("p".to_string()))];
+        let piece = [int("origin", 2), int("whole", 9)];
         cases.push(case("attention", &[attrs, dropout].concat(), &attention_operands(), &[]));
+        cases.push(case("attention", &[attrs, dropout, piece].concat(), &attention_operands(), &[]));
     }
     cases
 }

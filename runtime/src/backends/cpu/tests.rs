@@ -37,6 +37,7 @@ fn cases() -> Vec<Case> {
     let (out, lse): (&[u64], &[u64]) = (&[3, 4, 2, 3, 4], &[3, 4, 2, 3]);
     let backward = [heads[0], heads[1], heads[2], out, lse, out, heads[3], heads[4], heads[5], heads[6]];
     let weights = Some(Dropout { p: 0.4, path: "there".to_string(), piece: None });
+    let piece = Some(Piece { origin: 1, whole: 7 });
     let rope = |scaling, inverse| Rope { theta: 100.0, scaling, inverse };
     // Of the three pairs, one is kept, one is between, one is scaled.
     let by_wavelength = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 100 };
@@ -73,7 +74,14 @@ fn cases() -> Vec<Case> {
         case(Attention { scale: 0.4, causal: true, dropout: None, piece: None }, &heads, &[3, 4, 5, 6]),
         case(Attention { scale: 0.4, causal: false, dropout: weights.clone(), piece: None }, &heads, &[3, 4, 5, 6]),
         case(AttentionGrad { scale: 0.4, causal: false, dropout: None, piece: None }, &backward, &[6, 7, 8, 9]),
-        case(AttentionGrad { scale: 0.4, causal: true, dropout: weights, piece: None }, &backward, &[6, 7, 8, 9]),
+        case(
+            AttentionGrad { scale: 0.4, causal: true, dropout: weights.clone(), piece: None },
+            &backward,
+            &[6, 7, 8, 9],
+        ),
+        case(Attention { scale: 0.4, causal: true, dropout: weights.clone(), piece }, &heads, &[3, 4, 5, 6]),
+        case(AttentionGrad { scale: 0.4, causal: true, dropout: weights, piece }, &backward, &[6, 7, 8, 9]),
+        case(Dropout { p: 0.4, path: "here".to_string(), piece }, &[&[3, 4, 5]], &[]),
         case(Dropout { p: 0.4, path: "here".to_string(), piece: None }, &[&[3, 4, 5]], &[]),
         case(Embedding, &[&[3, 4], &[7, 5]], &[0]),
         case(EmbeddingGrad { rows: Dim::sized(7) }, &[&[3, 4], &[3, 4, 5]], &[0]),
