@@ -10,6 +10,7 @@ pub mod error;
 pub mod estimate;
 pub mod files;
 pub mod layout;
+pub mod machine_source;
 pub mod model_source;
 pub mod pipeline;
 pub mod predicting;
