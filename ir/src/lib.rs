@@ -31,6 +31,7 @@ pub mod expr;
 pub mod goal;
 pub mod graph;
 pub mod ids;
+pub mod keep;
 pub mod limits;
 pub mod mesh;
 pub mod models;
