@@ -1,6 +1,7 @@
 //! The command line: a thin shell over the library. A verb is a file; it gives its answer as text, or an error with the
 //! status that the process ends with.
 
+mod clusters;
 mod compile;
 mod drawing;
 mod estimate;
@@ -18,6 +19,7 @@ mod request;
 mod reshard;
 mod schedule;
 mod schedules;
+mod stacks;
 mod table;
 mod train;
 
@@ -64,6 +66,8 @@ enum Verb {
     GpuCheck(gpu_check::GpuCheck),
     Schedules(schedules::Schedules),
     Models(models::Models),
+    Clusters(clusters::Clusters),
+    Stacks(stacks::Stacks),
     Passes(passes::Passes),
 }
 
@@ -89,6 +93,8 @@ impl Cli {
             (None, Some(Verb::GpuCheck(verb))) => verb.run(),
             (None, Some(Verb::Schedules(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Models(verb))) => verb.run().map(Answer::done),
+            (None, Some(Verb::Clusters(verb))) => verb.run().map(Answer::done),
+            (None, Some(Verb::Stacks(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Passes(verb))) => verb.run().map(Answer::done),
             (None, None) => Err(Error::Usage("no verb is given".into())),
         }
