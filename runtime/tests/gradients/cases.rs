@@ -125,7 +125,7 @@ pub(crate) fn differentiable() -> Vec<Case> {
         cases.push(case("attention", &attrs, &attention_operands(), &[]));
         let dropout = [float("p", 0.3), ("path", Attr::Str("p".to_string()))];
         let piece = [int("origin", 2), int("whole", 9)];
-        cases.push(case("attention", &[attrs, dropout].concat(), &attention_operands(), &[]));
+        cases.push(case("attention", &[attrs.clone(), dropout.clone()].concat(), &attention_operands(), &[]));
         cases.push(case("attention", &[attrs, dropout, piece].concat(), &attention_operands(), &[]));
     }
     cases

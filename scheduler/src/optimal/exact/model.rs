@@ -99,12 +99,14 @@ impl<'a> Model<'a> {
         for (forward, partners) in partners.iter().enumerate() {
             for &backward in partners {
                 let joined = self.solver.new_literal();
-                self.joined.extend([backward].into_iter().chain(shop.weights[backward]).map(|b| ((forward, b), joined)));
+                self.joined
+                    .extend([backward].into_iter().chain(shop.weights[backward]).map(|b| ((forward, b), joined)));
                 pairs_of[forward].push(joined);
                 pairs_of[backward].push(joined);
             }
         }
-        for (index, pairs) in pairs_of.into_iter().enumerate().filter(|&(index, ref pairs)| may[index] && !pairs.is_empty())
+        for (index, pairs) in
+            pairs_of.into_iter().enumerate().filter(|&(index, ref pairs)| may[index] && !pairs.is_empty())
         {
             let paired = self.solver.new_literal();
             pairs.iter().for_each(|&pair| self.clause([!pair, paired]));
@@ -321,10 +323,7 @@ impl<'a> Model<'a> {
 }
 
 /// A sum of starts and literals in which no variable comes twice: the solver's propagator takes it so.
-fn weighed<const N: usize>(
-    starts: [(DomainId, i32); N],
-    literals: impl IntoIterator<Item = (Literal, i64)>,
-) -> Terms {
+fn weighed<const N: usize>(starts: [(DomainId, i32); N], literals: impl IntoIterator<Item = (Literal, i64)>) -> Terms {
     let mut weights: Vec<(Literal, i64)> = Vec::new();
     for (literal, weight) in literals {
         match weights.iter_mut().find(|(known, _)| *known == literal) {
