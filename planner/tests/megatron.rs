@@ -15,7 +15,7 @@ fn planned(layout: Layout) -> Model {
 }
 
 fn planned_preset(name: &str, layout: Layout) -> Model {
-    let batch = Batch { batch: 4, seq: 32, dtype: DType::F32 };
+    let batch = Batch { batch: 4, seq: 64, dtype: DType::F32 };
     let model = preset(name).expect("a preset").config.build(&batch).expect("a model");
     let model = differentiate(model, &Optimizer::default()).expect("a gradient");
     meshwright_planner::plan(model, &Goal::of(layout), &CPU, None, &mut |_, _| {}).expect("a plan")
