@@ -102,7 +102,9 @@ impl<'a> Exhaustive<'a> {
             for &job in &left {
                 self.append(&[job], self.seconds(job), (since, from_rank));
             }
-            let Some(pair) = self.problem.costs.fb.filter(|_| self.problem.backward != Backward::Split) else { continue };
+            let Some(pair) = self.problem.costs.fb.filter(|_| self.problem.backward != Backward::Split) else {
+                continue;
+            };
             for &forward in left.iter().filter(|job| job.0 == 0) {
                 for &backward in left.iter().filter(|job| job.0 == 1) {
                     let weights = (2, backward.1, backward.2);
