@@ -180,7 +180,7 @@ impl<'a> Model<'a> {
     fn loads(&mut self, target: i64) {
         let shop = self.shop;
         let Some(pair) = shop.pair else { return };
-        for (origin, operations) in shop.origin.iter().zip(&shop.of_rank) {
+        for (rank, (origin, operations)) in shop.origin.iter().zip(&shop.of_rank).enumerate() {
             let earliest = operations.iter().map(|&index| self.windows.earliest[index]).min().unwrap_or(0);
             let room = match origin {
                 Origin::At(moment) => target + moment - earliest,
@@ -188,7 +188,7 @@ impl<'a> Model<'a> {
             };
             let work: i64 = operations.iter().map(|&index| shop.long[index]).sum();
             let of_rank = |&(&(forward, backward), _): &(&(usize, usize), &Literal)| {
-                operations.contains(&forward) && self.windows.pieces.partners[forward].contains(&backward)
+                shop.rank[forward] == rank && self.windows.pieces.partners[forward].contains(&backward)
             };
             let saved = self.joined.iter().filter(of_rank).map(|(&(forward, backward), &joined)| {
                 let weights = shop.weights[backward].map_or(0, |weights| shop.long[weights]);
