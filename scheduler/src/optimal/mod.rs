@@ -2,7 +2,8 @@
 //!
 //! Backwards: `Fused` runs each as a B, `Split` as I and W. `Auto` may choose for each: without `fb` that is `Split`,
 //! since I and at once W take a B's place and the neighbour gets its gradient earlier; with `fb`, B in overlapped pairs
-//! too.
+//! too. List scheduling and the constraint engine place pairs wherever `fb` is less than the two one after the other; the
+//! periodic and the mixed programs know none and leave such problems to them.
 //!
 //! Each stage takes the micro-batches in turn, and an order runs as soon as it can. The makespan is the least of all
 //! orders then. A span could at times be less if a rank took a later micro-batch first and so started later; that is not

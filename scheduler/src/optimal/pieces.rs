@@ -80,3 +80,40 @@ impl Pieces {
         found.into_iter().filter_map(|index| shop.weights[index]).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Instance;
+    use super::*;
+    use crate::costs::StageCosts;
+    use crate::placement::{Pipeline, Placement};
+    use crate::problem::{Backward, Objective, Problem};
+
+    fn shop(fb: f64) -> Shop {
+        let costs = StageCosts { fb: Some(fb), ..StageCosts::uniform(1, 2.0, 3.0, 4.0, 0.0) };
+        let pipeline = Pipeline::new(Placement::Chain, 1, 2);
+        let (objective, backward, deadline) = (Objective::Makespan, Backward::Auto, None);
+        let problem = Problem { costs: &costs, pipeline: &pipeline, objective, backward, deadline };
+        Shop::new(&problem, &Instance::new(&problem), 100.0)
+    }
+
+    /// The operations are F0 I0 W0 F1 I1 W1: only F1 and I0 can be a pair.
+    #[test]
+    fn a_pair_is_cut_from_its_end() {
+        for (fb, long, offset) in [(7.0, [3, 2, 2], [2, 5]), (4.0, [2, 0, 2], [2, 4]), (1.0, [0, 0, 1], [1, 1])] {
+            let shop = shop(fb);
+            let mut pieces = Pieces::of(&shop);
+            assert_eq!(pieces.partners[3], [1]);
+            assert_eq!([pieces.long[1], pieces.long[2], pieces.long[3]], long);
+            assert_eq!([pieces.offset[1], pieces.offset[2]], offset);
+            assert_eq!(pieces.newly_alone(&shop), [5]);
+            assert!(pieces.drop(&shop, |_, _| true));
+            assert_eq!((&pieces.long, pieces.newly_alone(&shop)), (&shop.long, vec![2]));
+        }
+    }
+
+    #[test]
+    fn what_saves_nothing_is_no_pair() {
+        assert_eq!(shop(9.0).pair, None);
+    }
+}

@@ -17,7 +17,10 @@ use pumpkin_solver::core::termination::TerminationCondition;
 use pumpkin_solver::core::variables::{AffineView, DomainId, Literal, TransformableVariable};
 use pumpkin_solver::propagators::disjunctive::ArgDisjunctiveTask;
 use pumpkin_solver::{disjunctive_strict, less_than_or_equals};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+
+/// Most triples of a pair and another operation for which it is written down that the pair goes as one.
+const MOST_TRIPLES: usize = 400_000;
 
 /// What the solver says.
 pub(super) enum Reply {
@@ -40,6 +43,8 @@ pub(super) fn ask(shop: &Shop, windows: &Windows, target: i64, budget: &mut Budg
     model.precedences();
     model.pairs();
     model.joined();
+    model.together();
+    model.loads(target);
     model.memory();
     model.origins(target);
     model.ranks();
@@ -54,7 +59,7 @@ struct Model<'a> {
     /// True where the first operation, of the smaller index, goes before the second.
     first: HashMap<(usize, usize), Literal>,
     /// True where an F and a B (or I, or its W) run overlapped.
-    joined: HashMap<(usize, usize), Literal>,
+    joined: BTreeMap<(usize, usize), Literal>,
     /// True where an operation is in a pair.
     paired: Vec<Option<Literal>>,
 }
@@ -88,7 +93,7 @@ impl<'a> Model<'a> {
                 solver.new_bounded_integer(windows.earliest[index] as i32, last as i32)
             })
             .collect();
-        let (first, joined, paired) = (HashMap::new(), HashMap::new(), vec![None; shop.len()]);
+        let (first, joined, paired) = (HashMap::new(), BTreeMap::new(), vec![None; shop.len()]);
         Model { shop, windows, solver, starts, first, joined, paired }
     }
 
@@ -138,6 +143,60 @@ impl<'a> Model<'a> {
                 if let Err(goes_first) = self.goes_first(before, weights) {
                     self.clause([paired, goes_first]);
                 }
+            }
+        }
+    }
+
+    /// What goes before one operation of a pair goes before the others: the times say so too, but not at once.
+    fn together(&mut self) {
+        let shop = self.shop;
+        let all = self.joined.keys().map(|&(first, _)| shop.of_rank[shop.rank[first]].len()).sum::<usize>();
+        if all > MOST_TRIPLES {
+            return;
+        }
+        for (&(first, second), &joined) in &self.joined.clone() {
+            let follows = self.windows.pieces.partners[first].contains(&second) || shop.weights[first] == Some(second);
+            for &other in shop.of_rank[shop.rank[first]].iter().filter(|_| follows) {
+                let of_pair = other == first || other == second || self.joined.get(&(first, other)) == Some(&joined);
+                if of_pair {
+                    continue;
+                }
+                match (self.goes_first(first, other), self.goes_first(second, other)) {
+                    (Err(one), Err(two)) => {
+                        self.clause([!joined, !one, two]);
+                        self.clause([!joined, one, !two]);
+                    }
+                    (Err(open), Ok(known)) | (Ok(known), Err(open)) => {
+                        self.clause([!joined, if known { open } else { !open }]);
+                    }
+                    (Ok(one), Ok(two)) if one != two => self.clause([!joined]),
+                    (Ok(_), Ok(_)) => {}
+                }
+            }
+        }
+    }
+
+    /// All that a rank does, less what its pairs save, fits within the target.
+    fn loads(&mut self, target: i64) {
+        let shop = self.shop;
+        let Some(pair) = shop.pair else { return };
+        for (rank, (origin, operations)) in shop.origin.iter().zip(&shop.of_rank).enumerate() {
+            let earliest = operations.iter().map(|&index| self.windows.earliest[index]).min().unwrap_or(0);
+            let room = match origin {
+                Origin::At(moment) => target + moment - earliest,
+                Origin::FirstOf(_) => target,
+            };
+            let work: i64 = operations.iter().map(|&index| shop.long[index]).sum();
+            let of_rank = |&(&(forward, backward), _): &(&(usize, usize), &Literal)| {
+                shop.rank[forward] == rank && self.windows.pieces.partners[forward].contains(&backward)
+            };
+            let saved = self.joined.iter().filter(of_rank).map(|(&(forward, backward), &joined)| {
+                let weights = shop.weights[backward].map_or(0, |weights| shop.long[weights]);
+                (joined, pair - shop.long[forward] - shop.long[backward] - weights)
+            });
+            let terms = weighed([], saved);
+            if work > room {
+                self.at_most((terms, room - work));
             }
         }
     }
