@@ -272,6 +272,21 @@ fn joined_products_do_the_same_in_less_time() {
     assert!(joined.i.memory_bound < apart.i.memory_bound, "the parts of the input's gradient are summed within");
 }
 
+/// Norms' results and the product of SwiGLU are kept in 8 bits; what attention, norms and SwiGLU read again stays in 16.
+#[test]
+fn what_only_products_read_is_kept_quantised() {
+    let layout = parallel(1, false);
+    let model = llama(&layout);
+    let (stack, cluster) = (Stack::find("megatron-core-2025").unwrap(), Cluster::find("h100").unwrap());
+    let kept = |recipe: &Recipe| {
+        let machine = Machine { cluster: &cluster, stack: &stack, recipe };
+        let block = model.blocks.values().find(|block| block.name == "layer").expect("the layer");
+        profile(&model, block, &layout, &machine).kept
+    };
+    let eight = Recipe { name: "fp8-block".to_string(), products: Format::F8, ..bf16() };
+    close(kept(&bf16()) - kept(&eight), 2048.0 * (2.0 * 4096.0 + 11008.0), 0.001);
+}
+
 #[test]
 fn logits_are_kept_by_the_head_alone() {
     let layout = parallel(2, true);
