@@ -1,0 +1,192 @@
+//! A model's runs cut into stages, and what each stage costs for one micro-batch.
+
+use super::blocks::{Blocks, Planned};
+use super::replicas::Replicas;
+use crate::error::Error;
+use cost::{Cut, Profile, Seconds};
+use ir::costs::{BlockCosts, CallCosts, Lanes, ModelCosts};
+use ir::goal::{Layout, Recompute};
+use scheduler::cut::{CutError, balanced, check_starts, stage_runs};
+use scheduler::placement::Pipeline;
+use std::ops::Range;
+
+/// What a stage costs on one rank for one micro-batch.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Load {
+    /// Its runs.
+    pub(super) runs: Range<usize>,
+    /// How many of its layers are computed again as a whole.
+    pub(super) whole: usize,
+    /// The forward.
+    pub(super) f: Seconds,
+    /// The input gradient.
+    pub(super) i: Seconds,
+    /// The weight gradient.
+    pub(super) w: Seconds,
+    /// What is computed again before the input gradient.
+    pub(super) again: Seconds,
+    /// Seconds of messages that the stage waits for itself: with a forward, and as many with a backward.
+    pub(super) messages: f64,
+    /// Seconds of parameters gathered, and gradients scattered, that nothing hides: with the forward, with the backward.
+    pub(super) shards: [f64; 2],
+    /// Bytes kept from the forward to the backward.
+    pub(super) kept: f64,
+    /// Of these, logits and what the loss keeps.
+    pub(super) logits: f64,
+    /// The most bytes of inner values at once.
+    pub(super) transient: f64,
+    /// Elements of parameters that all data-parallel ranks hold.
+    pub(super) dense: f64,
+    /// Elements of experts.
+    pub(super) experts: f64,
+    /// How many parameters it has.
+    pub(super) tensors: usize,
+    /// The most elements of one run's parameters.
+    pub(super) largest: f64,
+    /// Bytes given to the next stage.
+    pub(super) boundary: f64,
+}
+
+impl Load {
+    /// Seconds of a forward, an input gradient with what is computed again for it, and a weight gradient.
+    pub(super) fn seconds(&self) -> [f64; 3] {
+        let [forward, backward] = self.shards;
+        let (f, i) = (self.f.total() + forward, self.again.total() + self.i.total() + backward);
+        [f + self.messages, i + self.messages, self.w.total()]
+    }
+}
+
+/// The sum of two, the second counted so many times.
+pub(super) fn plus(sum: Seconds, more: &Seconds, times: f64) -> Seconds {
+    Seconds {
+        gemm: sum.gemm + times * more.gemm,
+        attention: sum.attention + times * more.attention,
+        memory_bound: sum.memory_bound + times * more.memory_bound,
+        tp: sum.tp + times * more.tp,
+        cp: sum.cp + times * more.cp,
+        ep: sum.ep + times * more.ep,
+        launch: sum.launch + times * more.launch,
+    }
+}
+
+/// The first run of each stage: as the layout has it; else by parameters where the stack does so; else as many layers on each
+/// stage, if they divide; else balanced by time.
+///
+/// # Errors
+/// The layout's starts do not fit the model, or it has fewer runs than stages.
+pub(super) fn starts(
+    planned: &Planned,
+    blocks: &Blocks,
+    layout: &Layout,
+    cut: Cut,
+    pipeline: &Pipeline,
+) -> Result<Vec<usize>, Error> {
+    let stages = pipeline.stages() as usize;
+    if !layout.stages.is_empty() {
+        let starts: Vec<usize> = [0].into_iter().chain(layout.stages.iter().map(|&start| start as usize)).collect();
+        check_starts(&starts, pipeline, &costs(planned, blocks))?;
+        return Ok(starts);
+    }
+    if cut == Cut::Parameters {
+        return by_parameters(planned, blocks, stages).ok_or_else(|| too_many(stages, planned));
+    }
+    let layers = planned.layers.len();
+    if stages > 0 && layers > 0 && layers.is_multiple_of(stages) {
+        let each = layers / stages;
+        return Ok((0..stages).map(|stage| if stage == 0 { 0 } else { planned.layers.start + stage * each }).collect());
+    }
+    Ok(balanced(&costs(planned, blocks), pipeline, None)?)
+}
+
+/// A stage ends after the run with which the parameters of products up to it reach its share, or when as many runs are left
+/// as stages. An embedding has none.
+fn by_parameters(planned: &Planned, blocks: &Blocks, stages: usize) -> Option<Vec<usize>> {
+    let weight = |run: usize| {
+        let profile = &blocks.profiles[planned.runs[run]];
+        if run < planned.layers.start { 0.0 } else { profile.dense + profile.experts }
+    };
+    let runs = planned.runs.len();
+    let total: f64 = (0..runs).map(weight).sum();
+    let (mut starts, mut sum) = (vec![0], 0.0);
+    for run in 0..runs {
+        sum += weight(run);
+        let (ended, left) = (starts.len(), runs - run - 1);
+        let reached = sum >= total * ended as f64 / stages as f64;
+        if ended < stages && left > 0 && (reached || left == stages - ended) {
+            starts.push(run + 1);
+        }
+    }
+    (starts.len() == stages).then_some(starts)
+}
+
+fn too_many(stages: usize, planned: &Planned) -> Error {
+    let runs = planned.runs.len();
+    CutError::TooMany { stages: u32::try_from(stages).unwrap_or(u32::MAX), runs }.into()
+}
+
+/// The profiles as costs that can be cut.
+fn costs(planned: &Planned, blocks: &Blocks) -> ModelCosts {
+    let lanes = |compute| Lanes { compute, wire: 0.0 };
+    let of = |profile: &Profile| BlockCosts {
+        f: lanes(profile.f.total()),
+        i: lanes(profile.again.total() + profile.i.total()),
+        w: lanes(profile.w.total()),
+        ..BlockCosts::default()
+    };
+    ModelCosts {
+        calls: planned.runs.iter().map(|&block| CallCosts { block, instances: 1 }).collect(),
+        blocks: blocks.profiles.iter().map(of).collect(),
+        ..ModelCosts::default()
+    }
+}
+
+/// What each stage costs.
+pub(super) fn loads(
+    planned: &Planned,
+    blocks: &Blocks,
+    layout: &Layout,
+    starts: &[usize],
+    replicas: &Replicas<'_>,
+) -> Vec<Load> {
+    let most = match layout.recompute {
+        Recompute::Full(Some(layers)) => layers as usize,
+        _ => usize::MAX,
+    };
+    stage_runs(starts, planned.runs.len()).into_iter().map(|runs| load(planned, blocks, runs, most, replicas)).collect()
+}
+
+fn load(planned: &Planned, blocks: &Blocks, runs: Range<usize>, most: usize, replicas: &Replicas<'_>) -> Load {
+    let mut load = Load { runs: runs.clone(), ..Load::default() };
+    let mut of_stage: Vec<&Profile> = Vec::with_capacity(runs.len());
+    for run in runs.clone() {
+        let again = blocks.again.as_ref().filter(|_| planned.layers.contains(&run) && load.whole < most);
+        load.whole += usize::from(again.is_some());
+        let profile = &again.unwrap_or(&blocks.profiles)[planned.runs[run]];
+        load.add(profile);
+        load.tensors += planned.tensors[planned.runs[run]];
+        of_stage.push(profile);
+    }
+    let shared = planned.tied.iter().map(|tied| {
+        let here = tied.runs.iter().filter(|run| runs.contains(run)).count();
+        here.saturating_sub(1) as f64 * tied.elements
+    });
+    load.dense -= shared.sum::<f64>();
+    load.shards = replicas.shards(&of_stage);
+    load
+}
+
+impl Load {
+    fn add(&mut self, profile: &Profile) {
+        self.f = plus(self.f, &profile.f, 1.0);
+        self.i = plus(self.i, &profile.i, 1.0);
+        self.w = plus(self.w, &profile.w, 1.0);
+        self.again = plus(self.again, &profile.again, 1.0);
+        self.kept += profile.kept;
+        self.logits += profile.logits;
+        self.transient = self.transient.max(profile.transient);
+        self.dense += profile.dense;
+        self.experts += profile.experts;
+        self.largest = self.largest.max(profile.dense + profile.experts);
+        self.boundary = profile.boundary;
+    }
+}
