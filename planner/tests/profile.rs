@@ -224,6 +224,31 @@ fn expert_parallelism_exchanges_tokens_and_divides_experts() {
     assert!(four.transient < 1.05 * alone.transient);
 }
 
+/// Where sequences are cut and routed in as many parts, ranks exchange their own tokens: an expert's work and a layer's
+/// exchanges are those of ranks with whole sequences, shared out; no rank gathers what all route.
+#[test]
+fn ranks_that_cut_sequences_route_their_own_tokens() {
+    let config = |parts| preset("qwen3-30b-a3b").expect("a preset").config.routed_in(parts, 2048);
+    let of = |layout: Layout, parts| {
+        let mut stack = Stack::find("megatron-core-2025").expect("a preset");
+        stack.facts.hides.clear();
+        let model = planned(config(parts).build(&Batch { batch: layout.dp, ..BATCH }).expect("a model"), &layout);
+        of_block(&model, "layer", &layout, &stack)
+    };
+    let whole = |ep| of(Layout { dp: ep, ep, ..Layout::default() }, 1);
+    let folded = of(Layout { dp: 4, tp: 2, sp: true, ep: 8, ..Layout::default() }, 2);
+    let shared = of(Layout { dp: 4, tp: 2, sp: true, ep: 4, etp: 2, ..Layout::default() }, 2);
+    for (cut, whole) in [(&folded, whole(8)), (&shared, whole(4))] {
+        close(cut.kept, whole.kept / 2.0, 0.3);
+        close(cut.f.ep, whole.f.ep / 2.0, 0.2);
+        close(cut.i.ep, cut.f.ep, 0.001);
+        close(cut.f.memory_bound, whole.f.memory_bound / 2.0, 0.35);
+        assert_eq!((cut.w.ep, cut.flops), (0.0, whole.flops));
+    }
+    assert_eq!(folded.f.tp, folded.i.tp, "a gather and a sum for attention");
+    assert!(shared.f.tp > folded.f.tp, "ranks that share experts gather their tokens");
+}
+
 #[test]
 fn modules_of_experts_are_recomputed_by_name() {
     let plain = Layout { dp: 8, ep: 8, ..Layout::default() };

@@ -42,12 +42,7 @@ pub(super) struct Rank {
 ///
 /// # Errors
 /// The schedule does not suit the pipeline.
-pub(super) fn flow(
-    loads: &[Load],
-    hops: Vec<f64>,
-    kind: &ScheduleKind,
-    pipeline: &Pipeline,
-) -> Result<Flow, Error> {
+pub(super) fn flow(loads: &[Load], hops: Vec<f64>, kind: &ScheduleKind, pipeline: &Pipeline) -> Result<Flow, Error> {
     let actions = u64::from(pipeline.stages()) * u64::from(pipeline.microbatches) * u64::from(pipeline.slices);
     if actions > limits::ACTIONS {
         let (runs, microbatches) = (u64::from(pipeline.stages()), pipeline.microbatches);

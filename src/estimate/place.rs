@@ -73,7 +73,10 @@ pub(super) fn replicas(layout: &Layout) -> Group {
 /// parallel folding).
 pub(super) fn expert_replicas(layout: &Layout) -> Group {
     let inner = layout.ep * layout.etp;
-    Group { ranks: layout.dp * layout.cp * layout.tp / inner, stride: inner * least_stride(layout, &["dp", "cp", "tp"]) }
+    Group {
+        ranks: layout.dp * layout.cp * layout.tp / inner,
+        stride: inner * least_stride(layout, &["dp", "cp", "tp"]),
+    }
 }
 
 /// The distance of neighbours in a group over several axes.

@@ -16,6 +16,8 @@ pub(super) struct Alias {
     pub(super) exchanges: HashMap<Value, Exchange>,
     /// The collectives with these results are part of another, or not needed.
     pub(super) free: EntitySet<Value>,
+    /// Of what the plan keeps of F, what frameworks keep instead.
+    pub(super) instead: HashMap<Value, Value>,
 }
 
 /// An all-to-all of what a rank has of a value.
@@ -35,18 +37,22 @@ impl Alias {
         alias
     }
 
-    /// A sum of W that I has paid, and, where gathered inputs are kept, a gather of W that F has done.
+    /// A sum of W that I has paid; what F has exchanged, and, where gathered inputs are kept, gathered: that is kept.
     fn paid(&mut self, block: &Block, keeps_gathered: bool) {
         for stmt in &block[SectionKind::W].stmts {
+            let operand = stmt.operands[0];
             let done = match &stmt.op {
-                Op::Collective(Collective::AllReduce { .. }) => change(block, SectionKind::I, stmt.operands[0]),
-                Op::Collective(Collective::AllGather { .. }) if keeps_gathered => {
-                    change(block, SectionKind::F, stmt.operands[0])
-                }
-                _ => None,
+                Op::Collective(Collective::AllReduce { .. }) => SectionKind::I,
+                Op::Collective(Collective::AllToAll { .. }) => SectionKind::F,
+                Op::Collective(Collective::AllGather { .. }) if keeps_gathered => SectionKind::F,
+                _ => continue,
             };
-            if let Some((done, _)) = done {
-                self.stands_for(stmt.results[0], done.results[0]);
+            let (done, again) = (chain(block, done, operand), chain(block, SectionKind::W, operand));
+            for ((done, _), (again, _)) in done.iter().zip(&again) {
+                self.stands_for(again.results[0], done.results[0]);
+            }
+            if let Some((last, Collective::AllToAll { .. } | Collective::AllGather { .. })) = done.last() {
+                self.instead.insert(operand, last.results[0]);
             }
         }
     }
@@ -76,8 +82,11 @@ impl Alias {
                 self.ungathered(block, section, choice);
             }
             if section == SectionKind::F {
-                for (again, _) in chain(block, SectionKind::I, results) {
+                let summed = block[section].stmts.iter().find(|stmt| is_change(stmt) && stmt.results[0] == results);
+                let given = summed.map_or(results, |stmt| stmt.operands[0]);
+                for (again, _) in chain(block, SectionKind::I, given) {
                     self.stands_for(again.results[0], results);
+                    self.instead.insert(given, results);
                 }
             }
         }
@@ -128,6 +137,10 @@ fn chain(block: &Block, section: SectionKind, mut value: Value) -> Vec<(&Stmt, &
         value = stmt.results[0];
     }
     chain
+}
+
+fn is_change(stmt: &Stmt) -> bool {
+    matches!(stmt.op, Op::Collective(_))
 }
 
 fn is_gather(stmt: &Stmt) -> bool {
