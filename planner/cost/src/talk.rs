@@ -109,7 +109,8 @@ impl Machine<'_> {
         for (index, link) in self.cluster.links.iter().enumerate() {
             let is_last = index + 1 == self.cluster.links.len();
             let fits = if is_last { group.ranks } else { (link.joins / group.stride.max(1)).clamp(1, group.ranks) };
-            let joined = (within..=fits).rev().find(|&n| group.ranks % n == 0 && n % within == 0).unwrap_or(within);
+            let is_whole = |n: &u64| group.ranks.is_multiple_of(*n) && n.is_multiple_of(within);
+            let joined = (within..=fits).rev().find(is_whole).unwrap_or(within);
             if joined > within {
                 let is_network = index > 0 || is_last;
                 let share = if is_network { self.stack.fitted.network.value } else { 1.0 };
