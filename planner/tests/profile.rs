@@ -224,6 +224,31 @@ fn expert_parallelism_exchanges_tokens_and_divides_experts() {
     assert!(four.transient < 1.05 * alone.transient);
 }
 
+/// Where sequences are cut and routed in as many parts, ranks exchange their own tokens: an expert's work and a layer's
+/// exchanges are those of ranks with whole sequences, shared out; no rank gathers what all route.
+#[test]
+fn ranks_that_cut_sequences_route_their_own_tokens() {
+    let config = |parts| preset("qwen3-30b-a3b").expect("a preset").config.routed_in(parts, 2048);
+    let of = |layout: Layout, parts| {
+        let mut stack = Stack::find("megatron-core-2025").expect("a preset");
+        stack.facts.hides.clear();
+        let model = planned(config(parts).build(&Batch { batch: layout.dp, ..BATCH }).expect("a model"), &layout);
+        of_block(&model, "layer", &layout, &stack)
+    };
+    let whole = |ep| of(Layout { dp: ep, ep, ..Layout::default() }, 1);
+    let folded = of(Layout { dp: 4, tp: 2, sp: true, ep: 8, ..Layout::default() }, 2);
+    let shared = of(Layout { dp: 4, tp: 2, sp: true, ep: 4, etp: 2, ..Layout::default() }, 2);
+    for (cut, whole) in [(&folded, whole(8)), (&shared, whole(4))] {
+        close(cut.kept, whole.kept / 2.0, 0.3);
+        close(cut.f.ep, whole.f.ep / 2.0, 0.2);
+        close(cut.i.ep, cut.f.ep, 0.001);
+        close(cut.f.memory_bound, whole.f.memory_bound / 2.0, 0.35);
+        assert_eq!((cut.w.ep, cut.flops), (0.0, whole.flops));
+    }
+    assert_eq!(folded.f.tp, folded.i.tp, "a gather and a sum for attention");
+    assert!(shared.f.tp > folded.f.tp, "ranks that share experts gather their tokens");
+}
+
 #[test]
 fn modules_of_experts_are_recomputed_by_name() {
     let plain = Layout { dp: 8, ep: 8, ..Layout::default() };
@@ -270,6 +295,21 @@ fn joined_products_do_the_same_in_less_time() {
         assert!(joined.gemm < apart.gemm && joined.gemm > 0.8 * apart.gemm, "{joined:?} {apart:?}");
     }
     assert!(joined.i.memory_bound < apart.i.memory_bound, "the parts of the input's gradient are summed within");
+}
+
+/// Norms' results and the product of SwiGLU are kept in 8 bits; what attention, norms and SwiGLU read again stays in 16.
+#[test]
+fn what_only_products_read_is_kept_quantised() {
+    let layout = parallel(1, false);
+    let model = llama(&layout);
+    let (stack, cluster) = (Stack::find("megatron-core-2025").unwrap(), Cluster::find("h100").unwrap());
+    let kept = |recipe: &Recipe| {
+        let machine = Machine { cluster: &cluster, stack: &stack, recipe };
+        let block = model.blocks.values().find(|block| block.name == "layer").expect("the layer");
+        profile(&model, block, &layout, &machine).kept
+    };
+    let eight = Recipe { name: "fp8-block".to_string(), products: Format::F8, ..bf16() };
+    close(kept(&bf16()) - kept(&eight), 2048.0 * (2.0 * 4096.0 + 11008.0), 0.001);
 }
 
 #[test]

@@ -84,8 +84,8 @@ fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) 
     let bytes = |values: &[Value]| values.iter().map(|&value| site.local.bytes(value)).sum::<f64>();
     let (before, after) = (bytes(&stmt.operands), bytes(&stmt.results));
     let is_ring = site.axis(stmt, collective) == Axis::Cp && site.layout.cp_kind == CpKind::Ring;
-    if let Some(&results) = site.alias.returned.get(&stmt.operands[0]) {
-        return site.machine.talk(Talk::AllToAll, site.local.bytes(results), group);
+    if let Some(exchange) = site.alias.exchanges.get(&stmt.operands[0]) {
+        return site.machine.talk(Talk::AllToAll, site.local.bytes(exchange.value), site.group(&exchange.over));
     }
     match collective {
         Collective::AllGather { .. } | Collective::ReduceScatter { .. } if is_ring => {
@@ -141,7 +141,7 @@ impl Site<'_> {
         let fed = self.block().arg_kind(stmt.operands[0]) == Some(ArgKind::Input);
         let by_heads =
             self.layout.cp_kind == CpKind::Ulysses && self.has_attention && self.axis(stmt, collective) == Axis::Cp;
-        fed || by_heads || self.alias.there.contains_key(&stmt.results[0])
+        fed || by_heads || self.alias.free.contains(stmt.results[0])
     }
 
     /// Exchanges are those of experts; all else is told by the names of the axes.
@@ -149,7 +149,7 @@ impl Site<'_> {
         let mut names = collective.over().iter().map(|axis| base(&self.local.mesh().axes[axis].name));
         match collective {
             Collective::AllToAll { .. } => Axis::Ep,
-            _ if self.alias.returned.contains_key(&stmt.operands[0]) => Axis::Ep,
+            _ if self.alias.exchanges.contains_key(&stmt.operands[0]) => Axis::Ep,
             _ if names.clone().any(|name| name == "dp") => Axis::Ep,
             _ if names.any(|name| name == "cp") => Axis::Cp,
             _ => Axis::Tp,

@@ -4,6 +4,7 @@ use super::attention;
 use super::fusion::role;
 use super::modules::{Dropped, dropped};
 use super::site::Site;
+use crate::machine::Format;
 use ir::entity::{EntityRef, EntitySet, SecondaryMap};
 use ir::goal::Recompute;
 use ir::graph::{ArgKind, ResultKind, SectionKind, Stmt};
@@ -98,7 +99,7 @@ impl Keep {
                 wanted.extend(&stmt.operands);
             } else if !stmt.is_some_and(|stmt| is_row_sum(site, stmt, value)) {
                 values.insert(value);
-                bytes += site.local.bytes(value);
+                bytes += site.kept_bytes(value);
                 if site.is_head() && site.local.has_dim(value, "v") {
                     logits += site.local.bytes(value);
                 }
@@ -163,6 +164,20 @@ fn backward<'a>(site: &Site<'a>) -> Vec<&'a Stmt> {
 }
 
 impl Site<'_> {
+    /// Bytes of a kept value. What only products read is kept as they read it: quantised, where the recipe has 8 or 4 bits.
+    fn kept_bytes(&self, value: Value) -> f64 {
+        let format = self.machine.recipe.products;
+        let only_products = || {
+            let mut readers = [SectionKind::I, SectionKind::W].into_iter().flat_map(|kind| &self.block()[kind].stmts);
+            readers.all(|stmt| !stmt.operands.contains(&value) || is_product_or_gather(stmt))
+        };
+        if matches!(format, Format::F8 | Format::F4) && !self.is_head() && only_products() {
+            self.local.elements(value) * format.bytes()
+        } else {
+            self.local.bytes(value)
+        }
+    }
+
     /// A figure of the stack's list of saved tensors.
     pub(super) fn saved(&self, name: &str, default: f64) -> f64 {
         self.machine.stack.facts.saved.get(name).copied().unwrap_or(default)
@@ -221,6 +236,10 @@ impl Site<'_> {
 fn is_layer(site: &Site<'_>) -> bool {
     let block = site.block();
     block.args_of(ArgKind::Value).next().is_some() && block.results.contains(&ResultKind::Value) && !site.is_head()
+}
+
+fn is_product_or_gather(stmt: &Stmt) -> bool {
+    matches!(stmt.op, Op::Kernel(KernelOp::Einsum(_)) | Op::Collective(Collective::AllGather { .. }))
 }
 
 fn is_view(stmt: &Stmt) -> bool {

@@ -8,7 +8,7 @@ use ir::goal::Layout;
 use ir::graph::{Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::keep::kept;
-use ir::ops::{Collective, KernelOp, Op};
+use ir::ops::{KernelOp, Op};
 use std::collections::HashMap;
 
 pub(super) struct Site<'a> {
@@ -40,20 +40,10 @@ impl<'a> Site<'a> {
             has_attention: block[SectionKind::F].stmts.iter().any(is_attention),
         };
         site.alias = Alias::of(block, site.saved("whole", 0.0) > 0.0);
-        site.keep_gathered();
-        site
-    }
-
-    /// What W would gather again is kept gathered instead.
-    fn keep_gathered(&mut self) {
-        for stmt in &self.block()[SectionKind::W].stmts {
-            let Op::Collective(Collective::AllGather { .. }) = &stmt.op else { continue };
-            let gathered = self.alias.there.get(&stmt.results[0]).copied();
-            let part = self.later.iter_mut().find(|value| **value == stmt.operands[0]);
-            if let (Some(gathered), Some(part)) = (gathered, part) {
-                *part = gathered;
-            }
+        for value in &mut site.later {
+            *value = site.alias.instead.get(value).copied().unwrap_or(*value);
         }
+        site
     }
 
     pub(super) fn block(&self) -> &'a Block {
