@@ -49,9 +49,9 @@ fn compiled_programs_equal_the_reference() {
 
 #[test]
 fn slices_equal_the_whole_sequence() {
-    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 700));
+    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 100));
     let (mut failed, mut attending, mut dropping) = (Vec::new(), 0, 0);
-    for case in (first..first + cases).filter_map(sliced::generate) {
+    for case in (first..first + cases).map(sliced::generate) {
         match run::compiled(&case).and_then(|(meaning, file)| Ok((run::compare(&case, &meaning, &file)?, file))) {
             Ok((run::Outcome::Equal, file)) => {
                 let stmts = file.model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
@@ -64,5 +64,5 @@ fn slices_equal_the_whole_sequence() {
         }
     }
     assert!(failed.is_empty(), "{} cases failed:\n{}", failed.len(), failed.join("\n"));
-    assert!(attending * 50 >= cases as usize && dropping * 50 >= cases as usize, "{attending}, {dropping} of {cases}");
+    assert!(attending * 2 >= cases as usize && dropping * 4 >= cases as usize, "{attending}, {dropping} of {cases}");
 }

@@ -33,17 +33,22 @@ pub(crate) fn generate(seed: u64) -> Case {
     let mut random = Random::new(seed);
     let r = &mut random;
     let pipeline = pipeline(r);
-    let (mut model, sizes) = unpinned(r, &pipeline, |r| r.between(2, 6));
+    let (mut model, sizes) = unpinned(r, &pipeline, |r| r.between(2, 6), false);
     pin(r, &mut model);
     let of = |r: &mut Random| if r.chance(25) { known(r, &pipeline) } else { rows::schedule(r, &pipeline) };
     case(r, seed, (model, sizes), pipeline, of)
 }
 
-/// A model for a pipeline whose shardings are all open, of sequences as long as `length` says.
-pub(crate) fn unpinned(r: &mut Random, pipeline: &Pipeline, length: impl Fn(&mut Random) -> u64) -> (Model, Sizes) {
+/// A model for a pipeline whose shardings are all open, of sequences as long as `length` says, which may have to run in slices.
+pub(crate) fn unpinned(
+    r: &mut Random,
+    pipeline: &Pipeline,
+    length: impl Fn(&mut Random) -> u64,
+    in_slices: bool,
+) -> (Model, Sizes) {
     let mesh = mesh(r, pipeline.ranks);
     let (batch, seq) = (r.between(2, 6), length(r));
-    let sizes = Sizes { batch, seq, hidden: r.between(3, 8), vocab: r.between(5, 11) };
+    let sizes = Sizes { batch, seq, hidden: r.between(3, 8), vocab: r.between(5, 11), in_slices };
     let mut model = Model { name: "case".to_string(), mesh, has_mesh: true, ..Model::default() };
     calls(r, &mut model, sizes, pipeline.stages());
     (model, sizes)

@@ -18,6 +18,8 @@ pub(crate) struct Sizes {
     pub(crate) seq: u64,
     pub(crate) hidden: u64,
     pub(crate) vocab: u64,
+    /// Sequences are to be run in slices: they stay dim 1, no op mixes their places, and attention is causal.
+    pub(crate) in_slices: bool,
 }
 
 /// A tensor with a letter for each dim.
@@ -125,7 +127,12 @@ impl<'a> BlockMaker<'a> {
     }
 
     fn step(&mut self, x: &Current, shelf: &[Current], pos: Value, seg: Value) -> Made<Current> {
-        match self.random.below(17) {
+        let kind = if self.sizes.in_slices {
+            *self.random.pick(&[0, 5, 6, 11, 14, 15, 16, 16])
+        } else {
+            self.random.below(17)
+        };
+        match kind {
             0 | 1 => self.unary(x),
             2 | 3 => self.linear(x),
             4 => self.bias(x),
@@ -367,7 +374,8 @@ impl<'a> BlockMaker<'a> {
         let letter = self.letter();
         let path = format!("{}.{letter}", self.name);
         let dropout = self.random.chance(33).then_some(Dropout { p: 0.25, path, piece: None });
-        let op = Attention { scale: 1.0 / (d as f64).sqrt(), causal: self.random.chance(70), dropout, piece: None };
+        let causal = self.random.chance(70) || self.sizes.in_slices;
+        let op = Attention { scale: 1.0 / (d as f64).sqrt(), causal, dropout, piece: None };
         let out = self.builder.op(op, &[q.value, k.value, v.value, pos, pos, seg, seg])?[0];
         let mut dims = q.dims;
         dims[4].1 = c;
@@ -393,6 +401,9 @@ impl<'a> BlockMaker<'a> {
         if sizes == [batch, seq, hidden] {
             return Ok(x.value);
         }
+        if self.sizes.in_slices {
+            return self.rows_to_residual(x);
+        }
         let (s, h, b) = (self.letter(), self.letter(), self.letter());
         let mut shape = sizes;
         shape.extend([batch, seq, hidden]);
@@ -417,6 +428,18 @@ impl<'a> BlockMaker<'a> {
         let contracted = x.dims.iter().map(|(_, size)| size).product::<u64>() / keep.map_or(1, |place| x.dims[place].1);
         let w = self.param(None, &shape, contracted);
         let eq = format!("{}, {left} {s} {h} -> {first} {s} {h}", x.letters());
+        self.builder.one(Einsum::new(&eq)?, &[x.value, w])
+    }
+
+    /// `[b, s, *n]` to `[b, s, h]`: all dims but these two are contracted with a parameter.
+    fn rows_to_residual(&mut self, x: &Current) -> Made<Value> {
+        let rest = Current { value: x.value, dims: x.dims[2..].to_vec() };
+        let mut shape: Vec<u64> = rest.dims.iter().map(|(_, size)| *size).collect();
+        let contracted = shape.iter().product();
+        shape.push(self.sizes.hidden);
+        let (w, h) = (self.param(None, &shape, contracted), self.letter());
+        let (b, s) = (&x.dims[0].0, &x.dims[1].0);
+        let eq = format!("{}, {} {h} -> {b} {s} {h}", x.letters(), rest.letters());
         self.builder.one(Einsum::new(&eq)?, &[x.value, w])
     }
 

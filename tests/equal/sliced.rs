@@ -1,4 +1,4 @@
-//! Random cases whose sequences run in slices; those that cannot are skipped.
+//! Random cases whose sequences run in slices.
 
 use super::generate::{Case, case, pin, unpinned};
 use super::random::Random;
@@ -10,24 +10,24 @@ use scheduler::costs::StageCosts;
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::{self, split_backward};
 
-/// Makes the case of a seed, if its ops allow slices.
-pub(crate) fn generate(seed: u64) -> Option<Case> {
+/// Makes the case of a seed.
+pub(crate) fn generate(seed: u64) -> Case {
     let mut random = Random::new(seed);
     let r = &mut random;
     let slices = r.between(2, 3) as u32;
     let microbatches = r.between(1, 4) as u32;
     let ranks = r.between(1, 3) as u32;
     let pipeline = Pipeline { slices, ..Pipeline::new(Placement::Chain, ranks, microbatches) };
-    let (mut whole, sizes) = unpinned(r, &pipeline, |r| u64::from(slices) * r.between(1, 3));
+    let (mut whole, sizes) = unpinned(r, &pipeline, |r| u64::from(slices) * r.between(1, 3), true);
     name_sequence(&mut whole, sizes.seq);
-    let mut model = slice(&whole, slices).ok()?;
+    let mut model = slice(&whole, slices).expect("no op mixes places");
     pin(r, &mut model);
     let schedule = |r: &mut Random| {
         let costs = StageCosts::uniform(ranks, 1.0, 1.0, 1.0, 0.0);
         let made = schedules::find("seq1f1b").expect("a schedule").make(&costs, &pipeline).expect("rows");
         if r.chance(50) { split_backward(made) } else { made }
     };
-    Some(Case { whole: Some(whole), ..case(r, seed, (model, sizes), pipeline, schedule) })
+    Case { whole: Some(whole), ..case(r, seed, (model, sizes), pipeline, schedule) }
 }
 
 /// Dim 1 of what blocks pass and are fed is the sequence.

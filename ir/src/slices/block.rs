@@ -137,6 +137,7 @@ impl Writer<'_> {
 
     fn operand(&mut self, value: Value, part: Part) -> Value {
         let own = self.value[&value];
+        let part = if part == Part::UpTo && self.slice == 0 { Part::Rows } else { part };
         let Some(&dim) = self.along.dim.get(&value).filter(|_| part != Part::Same) else { return own };
         if part == Part::Rows && self.along.is_sliced(value) {
             return own;
