@@ -349,7 +349,7 @@ impl<'a> Model<'a> {
         let literals = IndependentVariableValueBrancher::new(InputOrder::new(&literals), InDomainMin);
         let mut brancher = AutonomousSearch::new(DynamicBrancher::new(vec![Box::new(starts), Box::new(literals)]));
         let mut resolver = ResolutionResolver::default();
-        let step = 10 + self.shop.len() as u64 / 16;
+        let step = 10 + (self.shop.len() + self.joined.len()) as u64 / 16;
         let mut countdown = Countdown { budget, step, steps: 0 };
         let solution = match self.solver.satisfy(&mut brancher, &mut countdown, &mut resolver) {
             SatisfactionResult::Satisfiable(found) => Solution::from(found.solution()),
