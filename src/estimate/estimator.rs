@@ -210,7 +210,7 @@ impl Job<'_> {
         let starts = starts(planned, blocks, &self.layout, self.machine.stack.facts.cut, &pipeline)?;
         let mut loads = loads(planned, blocks, &self.layout, &starts, replicas);
         let hops = self.hops(&mut loads, &pipeline);
-        let flow = flow(&loads, hops, kind, &pipeline)?;
+        let flow = flow(&loads, &hops, kind, &pipeline)?;
         Ok(Staged { loads, flow })
     }
 
