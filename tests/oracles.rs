@@ -36,7 +36,10 @@ fn zero_saves_what_its_table_1_says() {
             for (zero, printed) in (1..).zip(cells.split(' ')) {
                 let ours = states(billions, ranks, zero, &fp16);
                 let theirs: f64 = printed.parse().unwrap();
-                assert!((ours - theirs).abs() <= unit(printed), "{billions}B, dp={ranks}, zero={zero}: {ours}, {printed}");
+                assert!(
+                    (ours - theirs).abs() <= unit(printed),
+                    "{billions}B, dp={ranks}, zero={zero}: {ours}, {printed}"
+                );
             }
         }
     }
@@ -179,7 +182,8 @@ fn communication_over_computation_is_as_the_appendix_says() {
     let (h, n, bytes, flops, bandwidth) = (8192.0, 64, 2.0, 1e15, 1e11);
     let share = (n - 1) as f64 / n as f64;
     let group = Group { ranks: n, stride: 1 };
-    let near = |ours: f64, theirs: f64, what: &str| assert!((ours / theirs - 1.0).abs() < 1e-6, "{what}: {ours}, {theirs}");
+    let near =
+        |ours: f64, theirs: f64, what: &str| assert!((ours / theirs - 1.0).abs() < 1e-6, "{what}: {ours}, {theirs}");
     let layer = 16.0 * h * h;
     for tokens in [2048.0, 16384.0] {
         // Products of all parameters with all tokens, 2 FLOPs each.
