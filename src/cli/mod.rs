@@ -1,6 +1,7 @@
 //! The command line: a thin shell over the library. A verb is a file; it gives its answer as text, or an error with the
 //! status that the process ends with.
 
+mod calibrate;
 mod compile;
 mod drawing;
 mod explain;
@@ -55,6 +56,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Train(Box<train::Train>),
+    Calibrate(calibrate::Calibrate),
     Compile(compile::Compile),
     Schedule(schedule::Schedule),
     Reshard(reshard::Reshard),
@@ -79,6 +81,7 @@ impl Cli {
         match (self.explain, self.verb) {
             (Some(code), _) => explain::run(&code, self.format).map(Answer::done),
             (None, Some(Verb::Train(verb))) => verb.run().map(Answer::done),
+            (None, Some(Verb::Calibrate(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Compile(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Schedule(verb))) => verb.run(),
             (None, Some(Verb::Reshard(verb))) => verb.run().map(Answer::done),
