@@ -10,6 +10,7 @@ pub mod debug;
 pub mod error;
 pub mod files;
 pub mod layout;
+pub mod machine_source;
 pub mod model_source;
 pub mod pipeline;
 pub mod predicting;

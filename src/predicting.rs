@@ -19,7 +19,7 @@ pub struct StepPrediction {
     /// `meshwright.predict/1`.
     pub schema: &'static str,
     /// The cluster's name.
-    pub cluster: &'static str,
+    pub cluster: String,
     /// Devices of the mesh.
     pub devices: u64,
     /// Micro-batches of a step.
@@ -61,7 +61,7 @@ pub fn predict(file: &File, cluster: &Cluster) -> Result<(StepPrediction, Trace)
     let peak = cluster.device.flops(dtype) * devices as f64;
     let prediction = StepPrediction {
         schema: "meshwright.predict/1",
-        cluster: cluster.name,
+        cluster: cluster.name.clone(),
         devices,
         microbatches: program.microbatches,
         tokens,

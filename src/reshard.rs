@@ -34,7 +34,7 @@ pub struct ReshardReport {
     /// The type that is wanted.
     pub to: String,
     /// The cluster whose figures price the steps.
-    pub cluster: &'static str,
+    pub cluster: String,
     /// The cheapest way.
     #[serde(flatten)]
     pub cheapest: Way,
@@ -85,7 +85,7 @@ pub fn reshard(request: &ReshardRequest) -> Result<ReshardReport, Error> {
     Ok(ReshardReport {
         from: printed(&from),
         to: printed(&to),
-        cluster: cluster.name,
+        cluster: cluster.name.clone(),
         cheapest: way(&model, &from, best),
         plain: way(&model, &from, plain),
     })

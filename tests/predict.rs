@@ -16,9 +16,11 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// Links that cost nothing.
-const NEAR: Cluster = Cluster { links: &[Link { joins: u64::MAX, bandwidth: f64::INFINITY, latency: 0.0 }], ..CPU };
+static NEAR: LazyLock<Cluster> =
+    LazyLock::new(|| Cluster { links: vec![Link::plain(f64::INFINITY, 0.0)], ..CPU.clone() });
 
 fn compiled(model: &str, mesh: &str) -> File {
     let source = ModelSource::open(model).unwrap();

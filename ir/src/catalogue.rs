@@ -417,6 +417,22 @@ catalogue! {
         "The verb or an option does not exist, is given twice or lacks its value, or its value is no number where one is needed.";
         "meshwright trian tiny-llama";
         "See meshwright --help, and meshwright VERB --help.";
+    820 UnknownCluster "a cluster that is not known":
+        "A cluster is the name of a preset or the path of a TOML file.";
+        "meshwright clusters h1000";
+        "meshwright clusters lists the presets.";
+    821 BadCluster "a cluster file that cannot be used":
+        "A cluster file states the peaks, memory and links of its devices in operations, bytes and seconds, without prefixes such as GB or us. A figure is missing, unknown or out of the range that such a unit has.";
+        "memory = 80";
+        "Correct the key that the message names. A preset is a full example: meshwright clusters h100.";
+    822 UnknownStack "a stack that is not known":
+        "A stack is the name of a preset or the path of a TOML file.";
+        "meshwright stacks megatron";
+        "meshwright stacks lists the presets.";
+    823 BadStack "a stack file that cannot be used":
+        "A stack file states eight fitted constants, each within its interval, and the facts of the code. A figure is missing, unknown or out of its range.";
+        "matmul = { value = 1.2, low = 0.7, high = 1.0 }";
+        "Correct the key that the message names. A preset is a full example: meshwright stacks meshwright.";
 }
 
 impl Code {

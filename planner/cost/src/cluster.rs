@@ -1,54 +1,158 @@
-//! The machine: what a device does per second, and what joins devices.
+//! The hardware: what a device does per second, and what joins devices. A file of `planner/cost/clusters/`.
 
+use crate::machine::Format;
+use crate::table::Table;
 use ir::mesh::{Axes, Mesh};
 use ir::types::DType;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// One device.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Device {
+    /// As its maker says it.
+    #[serde(default)]
+    pub name: String,
     /// Peak floating-point operations per second on f32 operands; also of integers, and of types that it widens.
     pub flops_f32: f64,
     /// The same on bf16 operands.
     pub flops_bf16: f64,
+    /// The same on 8-bit operands; left out: it has none.
+    pub flops_f8: Option<f64>,
+    /// The same on 4-bit operands; left out: it has none.
+    pub flops_f4: Option<f64>,
     /// Bytes per second between its memory and its cores.
     pub memory_bandwidth: f64,
-    /// Bytes of memory.
+    /// The share of it that a long kernel gets.
+    #[serde(default = "most")]
+    pub memory_share: f64,
+    /// Bytes of memory that a program can have.
     pub memory: u64,
+    /// Bytes per second to the host's memory and as many back; 0: none is known.
+    #[serde(default)]
+    pub host_bandwidth: f64,
+    /// Seconds from the start of a kernel until all cores are busy, and from when the first is not until its end.
+    #[serde(default)]
+    pub start: f64,
+    /// Parts that work on tiles of their own: streaming multiprocessors.
+    #[serde(default = "one")]
+    pub sms: u64,
+    /// How it multiplies matrices.
+    #[serde(default)]
+    pub matmul: Matmul,
+    /// How fast its attention kernels are.
+    #[serde(default)]
+    pub attention: BTreeMap<Kernel, Attention>,
+}
+
+/// How a device multiplies matrices.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Matmul {
+    /// The share of the peak that products of long rows sustain, full tiles on all parts: on f32 operands.
+    pub f32: f64,
+    /// On bf16 and fp16 operands.
+    pub half: f64,
+    /// On 8-bit operands.
+    pub f8: f64,
+    /// On 4-bit operands.
+    pub f4: f64,
+    /// Steps of k that filling and emptying a tile costs.
+    pub depth: f64,
+    /// Tiles that a part works on: rows, columns, and the share of the full rate that such a tile reaches.
+    pub tiles: Vec<[f64; 3]>,
+}
+
+/// An implementation of attention. A stack names the best that it has; a device lists those that run on it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kernel {
+    /// Two products and a softmax, with the scores in memory.
+    Unfused,
+    /// Dao et al. 2022.
+    Flash1,
+    /// Dao 2023.
+    #[default]
+    Flash2,
+    /// That of cuDNN 9.
+    Cudnn,
+    /// Shah et al. 2024.
+    Flash3,
+}
+
+/// The speed of an attention kernel on a device.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attention {
+    /// Share of the bf16 peak forward on endless sequences, by the size of a head.
+    pub forward: Table,
+    /// The same backward.
+    pub backward: Table,
+    /// How many keys a query looks at where half of that share is reached: forward, backward.
+    pub half: [f64; 2],
 }
 
 /// A level of the network.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Link {
-    /// How many consecutive ranks it joins; the last level joins all.
+    /// What it is.
+    #[serde(default)]
+    pub name: String,
+    /// How many consecutive ranks it joins; left out: all, as the last level does.
+    #[serde(default = "all")]
     pub joins: u64,
     /// Bytes per second that a device sends while it receives as many.
     pub bandwidth: f64,
     /// Seconds of one hop of no bytes.
     pub latency: f64,
+    /// Seconds until a collective begins.
+    #[serde(default)]
+    pub start: f64,
+    /// Seconds that each peer costs a sender beside the bytes, where it sends to many at once.
+    #[serde(default)]
+    pub message: f64,
+    /// The share of the bandwidth that a message gets, by its bytes.
+    #[serde(default)]
+    pub share: Table,
+    /// Bytes per second that a device sends to a single peer; left out: all of its bandwidth.
+    pub pair: Option<f64>,
+    /// Bytes per second of a sum that the switch takes; left out: it takes none.
+    pub switch: Option<f64>,
+    /// The share of the bandwidth that a sum over a tree gets; left out: trees are not used.
+    pub tree: Option<f64>,
 }
 
 /// Equal devices and the levels of links between them, innermost first.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Cluster {
     /// Its name, as `--cluster` says it.
-    pub name: &'static str,
+    pub name: String,
+    /// Other names of it.
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    /// One line on it.
+    #[serde(default)]
+    pub about: String,
     /// Each of its devices.
     pub device: Device,
     /// The levels, innermost first; at least one.
-    pub links: &'static [Link],
+    pub links: Vec<Link>,
 }
 
 /// Virtual devices in one process, one core each. Constants, so that no answer depends on the machine it is computed on.
-///
-/// Measured on one core of an AMD EPYC of family 26 (Zen 5) at 2.6 GHz nominal: 259 GFLOP/s with f32 AVX-512 FMA,
-/// 510 GFLOP/s with bf16 `VDPBF16PS`, 40 GB/s streaming. An in-process all-reduce of 64 MiB between two threads takes
-/// 5.4 ms, which is 12.4 GB/s by the ring formula; two threads meet at a barrier in 11 us. Memory: 4 GiB a device.
-pub const CPU: Cluster = Cluster {
-    name: "cpu",
-    device: Device { flops_f32: 259e9, flops_bf16: 510e9, memory_bandwidth: 40e9, memory: 4 << 30 },
-    links: &[Link { joins: u64::MAX, bandwidth: 12.4e9, latency: 11e-6 }],
-};
+pub static CPU: LazyLock<Cluster> =
+    LazyLock::new(|| toml::from_str(include_str!("../clusters/cpu.toml")).expect("a test reads every preset"));
+
+impl Default for Matmul {
+    /// What large products get on the accelerators of the presets, without tiles.
+    fn default() -> Matmul {
+        Matmul { f32: 0.8, half: 0.8, f8: 0.7, f4: 0.6, depth: 0.0, tiles: vec![[1.0, 1.0, 1.0]] }
+    }
+}
 
 impl Device {
     /// Peak operations per second on operands of a type.
@@ -57,6 +161,27 @@ impl Device {
             DType::BF16 => self.flops_bf16,
             DType::F32 | DType::F16 | DType::F8E4M3 | DType::F8E5M2 | DType::I32 => self.flops_f32,
         }
+    }
+
+    /// Peak operations per second on operands of a format; none: it cannot multiply them.
+    pub fn peak(&self, format: Format) -> Option<f64> {
+        match format {
+            Format::F32 => Some(self.flops_f32),
+            Format::Half => Some(self.flops_bf16),
+            Format::F8 => self.flops_f8,
+            Format::F4 => self.flops_f4,
+        }
+    }
+
+    /// Operations per second that large products sustain. Formats that it lacks are widened to half precision.
+    pub fn sustained(&self, format: Format) -> f64 {
+        let share = match format {
+            Format::F32 => self.matmul.f32,
+            Format::Half => self.matmul.half,
+            Format::F8 => self.matmul.f8,
+            Format::F4 => self.matmul.f4,
+        };
+        self.peak(format).map_or(self.flops_bf16 * self.matmul.half, |peak| peak * share)
     }
 }
 
@@ -67,4 +192,26 @@ impl Cluster {
         let reach: u64 = axes.iter().map(span).max().unwrap_or(1);
         self.links.iter().find(|link| link.joins >= reach).unwrap_or(&self.links[self.links.len() - 1])
     }
+}
+
+impl Link {
+    /// A level that joins all, and takes a message's bytes and one latency.
+    pub fn plain(bandwidth: f64, latency: f64) -> Link {
+        let (name, share) = (String::new(), Table::default());
+        let (start, message, pair, switch, tree) = (0.0, 0.0, None, None, None);
+        Link { name, joins: all(), bandwidth, latency, start, message, share, pair, switch, tree }
+    }
+}
+
+/// The share of the memory's bandwidth where nobody has measured it: H100's, as its preset has it.
+fn most() -> f64 {
+    0.895
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn all() -> u64 {
+    u64::MAX
 }

@@ -1,17 +1,26 @@
 //! What a computation takes on a cluster: seconds of an op, a section and a collective. Decides nothing.
 
+mod attention;
 mod cluster;
 mod flops;
 mod machine;
+mod matmul;
+mod presets;
 mod price;
 mod profile;
 mod stack;
+mod table;
+mod talk;
 mod wire;
 
-pub use cluster::{CPU, Cluster, Device, Link};
+pub use attention::AttentionShape;
+pub use cluster::{Attention, CPU, Cluster, Device, Kernel, Link, Matmul};
 pub use flops::model_flops;
-pub use machine::{AttentionShape, Format, Group, Machine, Recipe, Talk};
+pub use machine::{Format, Machine, Recipe};
+pub use presets::{CLUSTERS, Preset, PresetError, STACKS};
 pub use price::{local_type, seconds_of, seconds_of_change, seconds_of_section, seconds_of_stmt};
 pub use profile::{Profile, Seconds, profile};
-pub use stack::{Constant, Facts, Stack};
+pub use stack::{Constant, Facts, Fitted, Stack};
+pub use table::Table;
+pub use talk::{Group, Talk};
 pub use wire::{Traffic, seconds_of_message, seconds_of_sum};

@@ -48,74 +48,46 @@ pub struct Recipe {
     pub activation: f64,
 }
 
-/// The heads and lengths of one attention on one rank.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct AttentionShape {
-    /// Sequences.
-    pub batch: f64,
-    /// Query heads.
-    pub heads: f64,
-    /// Key and value heads.
-    pub kv_heads: f64,
-    /// Queries of a sequence that this rank has.
-    pub queries: f64,
-    /// Keys that they look at, before any mask.
-    pub keys: f64,
-    /// Size of a head of queries and keys.
-    pub d: f64,
-    /// Size of a head of values.
-    pub c: f64,
-    /// The share of the pairs of query and key that is looked at: `(1 + 1/s)/2` for a causal mask.
-    pub share: f64,
-}
-
-/// Which ranks talk: `ranks` of them, each `stride` ranks after the one before, innermost rank order.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Group {
-    /// How many.
-    pub ranks: u64,
-    /// The distance between neighbours.
-    pub stride: u64,
-}
-
-/// What they do. Bytes are those of the whole tensor on one rank: the input of a reduce-scatter, the output of an all-gather.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Talk {
-    /// Sum, to all.
-    AllReduce,
-    /// Parts to all.
-    AllGather,
-    /// Sum, a part to each.
-    ReduceScatter,
-    /// Each to each; bytes are those that a rank has, its own part among them.
-    AllToAll,
-    /// One to the next.
-    Send,
+impl Format {
+    /// Bytes of an element.
+    pub fn bytes(self) -> f64 {
+        match self {
+            Format::F32 => 4.0,
+            Format::Half => 2.0,
+            Format::F8 => 1.0,
+            Format::F4 => 0.5,
+        }
+    }
 }
 
 impl Machine<'_> {
-    /// Seconds of `batch` products of m x k and k x n matrices; `accumulate`: the result is added to one of f32.
-    pub fn matmul(&self, _batch: f64, _m: f64, _n: f64, _k: f64, _format: Format, _accumulate: bool) -> f64 {
-        todo!()
+    /// Seconds of a kernel that reads and writes so many bytes and computes little, as the stack's fused groups go: times its
+    /// `traffic`.
+    pub fn memory_bound(&self, bytes: f64) -> f64 {
+        self.copy(bytes * self.stack.fitted.traffic.value)
     }
 
-    /// Seconds of an attention, or of its gradient.
-    pub fn attention(&self, _shape: &AttentionShape, _backward: bool) -> f64 {
-        todo!()
-    }
-
-    /// Seconds of a kernel that reads and writes so many bytes and computes little.
-    pub fn memory_bound(&self, _bytes: f64) -> f64 {
-        todo!()
+    /// Seconds of a kernel that reads and writes so many bytes, neither more nor less.
+    pub fn copy(&self, bytes: f64) -> f64 {
+        let device = &self.cluster.device;
+        if bytes > 0.0 { device.start + bytes / (device.memory_bandwidth * device.memory_share) } else { 0.0 }
     }
 
     /// Seconds that the CPU needs to launch a kernel; 0 where graphs are replayed.
     pub fn launch(&self) -> f64 {
-        todo!()
+        if self.stack.facts.graphs { 0.0 } else { self.stack.fitted.launch_us.value * 1e-6 }
     }
 
-    /// Seconds of a collective of so many bytes on a group, when nothing else uses its links.
-    pub fn talk(&self, _talk: Talk, _bytes: f64, _group: Group) -> f64 {
-        todo!()
+    /// How much longer compute takes while communication hides behind it: some of the parts that compute move bytes instead,
+    /// `1 / (1 - comm_sms / sms)`.
+    pub fn contention(&self) -> f64 {
+        let share = self.stack.facts.comm_sms / self.cluster.device.sms.max(1) as f64;
+        1.0 / (1.0 - share.min(0.5))
+    }
+
+    /// Factor on the time of a step of n devices that wait for the slowest: `1 + spread sqrt(2 ln n)`, the expected greatest
+    /// of n normal deviates.
+    pub fn stragglers(&self, devices: u64) -> f64 {
+        1.0 + self.stack.fitted.spread.value * (2.0 * (devices.max(1) as f64).ln()).sqrt()
     }
 }

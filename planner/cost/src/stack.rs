@@ -1,5 +1,7 @@
 //! The software: how well a framework uses the hardware. A file of `planner/cost/stacks/`.
 
+use crate::cluster::Kernel;
+use crate::table::Table;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -11,11 +13,36 @@ pub struct Stack {
     pub name: String,
     /// One line on it, and where its facts are from.
     pub about: String,
-    /// What is fitted to measured runs, at most eight, by name.
-    pub fitted: BTreeMap<String, Constant>,
+    /// What is fitted to measured runs.
+    pub fitted: Fitted,
     /// What is known of its code.
-    #[serde(flatten)]
+    #[serde(default)]
     pub facts: Facts,
+    /// Natural logarithms of measured over predicted step time that a tenth, and nine tenths, of the runs stay below.
+    #[serde(default = "unfitted")]
+    pub residual: [f64; 2],
+}
+
+/// The constants of a stack that are fitted to measured runs. There are no others.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fitted {
+    /// Share of the rate that the device's large products sustain.
+    pub matmul: Constant,
+    /// Share of the rate of the device's attention kernel.
+    pub attention: Constant,
+    /// Bytes that elementwise kernels move, over those of the stack's fused groups.
+    pub traffic: Constant,
+    /// Microseconds of the CPU for a kernel.
+    pub launch_us: Constant,
+    /// Milliseconds of each step that grow with nothing.
+    pub step_ms: Constant,
+    /// Share of the bandwidth between nodes.
+    pub network: Constant,
+    /// Share of the communication that can be hidden which is.
+    pub overlap: Constant,
+    /// Standard deviation of a device's step over its mean.
+    pub spread: Constant,
 }
 
 /// A fitted figure and the interval that physics leaves it.
@@ -31,19 +58,128 @@ pub struct Constant {
 }
 
 /// What is known of a framework's code.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Facts {
     /// Kernels are replayed from graphs: launches cost nothing.
     pub graphs: bool,
-    /// Groups of ops that are one kernel.
+    /// The best attention kernel that it has.
+    pub attention: Kernel,
+    /// Groups of ops that are one kernel, of [`Stack::GROUPS`].
     pub fused: Vec<String>,
-    /// What it keeps for the backward beyond what the graph reads, by op.
+    /// What it keeps for the backward beyond what the graph reads: bytes for an element of an op's result, by op.
     pub saved: BTreeMap<String, f64>,
-    /// Which communication hides behind compute: tp, dp, cp, ep, p2p.
+    /// Which communication hides behind compute, of [`Stack::AXES`].
     pub hides: Vec<String>,
     /// Bytes of an accumulated gradient.
     pub gradient_bytes: f64,
     /// Bytes of a gradient on the wire.
     pub wire_bytes: f64,
+    /// Bytes of gradients that are reduced together.
+    pub bucket: f64,
+    /// Whether parameters that a step updates are gathered while the next forward runs.
+    pub hides_update: bool,
+    /// Whether gathers and scatters go level by level where that takes less than one ring.
+    pub hierarchical: bool,
+    /// The share of what they could be that all-reduces reach, by the number of nodes.
+    pub all_reduce_share: Table,
+    /// Parts of the device that communication takes while compute runs.
+    pub comm_sms: f64,
+    /// Bytes that quantising an element moves: what is read, the scale's pass, what is written, the transposed copy.
+    pub quantise: f64,
+    /// Speed of the products of experts over that of one batch of products of the same shapes.
+    pub grouped: f64,
+    /// Bytes that the allocator reserves over those allocated.
+    pub reserve: f64,
+    /// Bytes of a process on the device before any tensor: CUDA's context and the libraries' code.
+    pub context: f64,
+    /// Bytes that the libraries of matrix products keep.
+    pub workspace: f64,
+    /// Bytes of a communicator's buffers on the device.
+    pub communicator: f64,
+}
+
+impl Default for Facts {
+    fn default() -> Facts {
+        Facts {
+            graphs: false,
+            attention: Kernel::default(),
+            fused: Vec::new(),
+            saved: BTreeMap::new(),
+            hides: Vec::new(),
+            gradient_bytes: 4.0,
+            wire_bytes: 4.0,
+            bucket: 25.0 * MIB,
+            hides_update: false,
+            hierarchical: true,
+            all_reduce_share: Table::default(),
+            comm_sms: 16.0,
+            quantise: 6.0,
+            grouped: 0.9,
+            reserve: 1.1,
+            context: 512.0 * MIB,
+            workspace: 32.0 * MIB,
+            communicator: 64.0 * MIB,
+        }
+    }
+}
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+impl Stack {
+    /// Groups of ops that a stack may have as one kernel: the norm; SwiGLU or another gate with its product; bias and GeLU;
+    /// bias, dropout and residual sum; residual sum and norm; the rotation; softmax with mask and scale; the loss with its
+    /// softmax; the products of q, k and v, and of gate and up, as one; the embedding with its sum; routing, permutation; the
+    /// optimizer over all parameters.
+    pub const GROUPS: [&str; 15] = [
+        "norm",
+        "swiglu",
+        "bias_gelu",
+        "dropout_add",
+        "add_norm",
+        "rope",
+        "softmax",
+        "loss",
+        "qkv",
+        "gate_up",
+        "embedding",
+        "router",
+        "permute",
+        "quantise",
+        "optimizer",
+    ];
+
+    /// Kinds of communication that a stack may hide.
+    pub const AXES: [&str; 5] = ["tp", "dp", "cp", "ep", "p2p"];
+
+    /// Whether a group of ops is one kernel.
+    pub fn fuses(&self, group: &str) -> bool {
+        self.facts.fused.iter().any(|fused| fused == group)
+    }
+
+    /// Whether communication over an axis hides behind compute.
+    pub fn hides(&self, axis: &str) -> bool {
+        self.facts.hides.iter().any(|hidden| hidden == axis)
+    }
+}
+
+impl Fitted {
+    /// The constants by name, in a fixed order.
+    pub fn by_name(&mut self) -> [(&'static str, &mut Constant); 8] {
+        [
+            ("matmul", &mut self.matmul),
+            ("attention", &mut self.attention),
+            ("traffic", &mut self.traffic),
+            ("launch_us", &mut self.launch_us),
+            ("step_ms", &mut self.step_ms),
+            ("network", &mut self.network),
+            ("overlap", &mut self.overlap),
+            ("spread", &mut self.spread),
+        ]
+    }
+}
+
+/// Before any fit: from a tenth less to a quarter more.
+fn unfitted() -> [f64; 2] {
+    [-0.105, 0.223]
 }

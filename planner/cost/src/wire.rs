@@ -106,8 +106,9 @@ mod tests {
     use crate::cluster::CPU;
     use ir::types::{DType, DebtKind};
 
-    const LINKS: &[Link] = &[Link { joins: 8, bandwidth: 1e9, latency: 1e-6 }];
-    const CLUSTER: Cluster = Cluster { links: LINKS, ..CPU };
+    fn cluster() -> Cluster {
+        Cluster { links: vec![Link { joins: 8, ..Link::plain(1e9, 1e-6) }], ..CPU.clone() }
+    }
 
     fn sharded(size: u64, axes: &Axes) -> Type {
         let mut ty = Type::of(DType::F32, &[size]);
@@ -116,8 +117,8 @@ mod tests {
     }
 
     fn seconds(mesh: &Mesh, change: &Collective, operand: &Type) -> f64 {
-        let traffic = Traffic::of(&CLUSTER, mesh, change, operand, &change.result_type(operand).unwrap());
-        traffic.seconds(&CLUSTER, mesh, change.over())
+        let traffic = Traffic::of(&cluster(), mesh, change, operand, &change.result_type(operand).unwrap());
+        traffic.seconds(&cluster(), mesh, change.over())
     }
 
     #[test]

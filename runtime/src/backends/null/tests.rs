@@ -78,7 +78,7 @@ fn messages_of_a_tag_go_in_order_and_share_the_way() {
 
 #[test]
 fn a_cluster_without_distance_leaves_the_kernels() {
-    let near = Cluster { links: &[Link { joins: u64::MAX, bandwidth: f64::INFINITY, latency: 0.0 }], ..CPU };
+    let near = Cluster { links: vec![Link::plain(f64::INFINITY, 0.0)], ..CPU.clone() };
     let text = format!(
         "{TWO}\nprogram @p microbatches=1 {{\n  body @a.F(%x: f32[b, h]) -> (%y) {{\n    %y: f32[b, h] = silu(%x)\n  }}\n  \
          class 0..1 {{\n{FIRST}  }}\n  class 1..2 {{\n{SECOND}  }}\n}}\n"

@@ -1,0 +1,107 @@
+//! Seconds of attention.
+
+use crate::cluster::{Attention, Kernel};
+use crate::machine::{Format, Machine};
+
+/// The heads and lengths of one attention on one rank.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct AttentionShape {
+    /// Sequences.
+    pub batch: f64,
+    /// Query heads.
+    pub heads: f64,
+    /// Key and value heads.
+    pub kv_heads: f64,
+    /// Queries of a sequence that this rank has.
+    pub queries: f64,
+    /// Keys that they look at, before any mask.
+    pub keys: f64,
+    /// Size of a head of queries and keys.
+    pub d: f64,
+    /// Size of a head of values.
+    pub c: f64,
+    /// The share of the pairs of query and key that is looked at: `(1 + 1/s)/2` for a causal mask.
+    pub share: f64,
+}
+
+/// Rows of queries, or of keys backward, that one part of the device works on (Dao 2023, section 3.3).
+const BLOCK: f64 = 128.0;
+
+/// Bytes that softmax and dropout move for a score where it lies in memory: softmax reads and writes 2, dropout 2 and 2 and
+/// a mask of 1; backward dropout reads 2 and 1 and writes 2, softmax reads 2 and 2 and writes 2.
+const SCORE_BYTES: [f64; 2] = [9.0, 11.0];
+
+impl AttentionShape {
+    /// Operations: `2 (d + c)` for a pair of query and key forward; backward, where the scores are computed again, five
+    /// products, `2 (3 d + 2 c)` (Dao 2023, section 4.1: 2.5 times the forward).
+    pub fn flops(&self, backward: bool) -> f64 {
+        let pairs = self.batch * self.heads * self.queries * self.keys * self.share;
+        pairs * 2.0 * if backward { 3.0 * self.d + 2.0 * self.c } else { self.d + self.c }
+    }
+
+    /// Bytes of queries, keys, values and result in half precision; backward, their gradients too.
+    fn bytes(&self, backward: bool) -> f64 {
+        let queries = self.heads * self.queries * (self.d + self.c);
+        let keys = self.kv_heads * self.keys * (self.d + self.c);
+        2.0 * self.batch * (queries + keys) * if backward { 2.0 } else { 1.0 }
+    }
+}
+
+impl Machine<'_> {
+    /// Seconds of an attention, or of its gradient.
+    pub fn attention(&self, shape: &AttentionShape, backward: bool) -> f64 {
+        if shape.flops(backward) <= 0.0 {
+            return 0.0;
+        }
+        match self.attention_kernel() {
+            Some(kernel) => self.flash(shape, backward, kernel),
+            None => self.unfused(shape, backward),
+        }
+    }
+
+    /// Whether scores never lie in memory.
+    pub fn has_flash(&self) -> bool {
+        self.attention_kernel().is_some()
+    }
+
+    /// The best kernel that both the stack and the device have.
+    fn attention_kernel(&self) -> Option<&Attention> {
+        let best = self.stack.facts.attention;
+        let on_device = &self.cluster.device.attention;
+        if best == Kernel::Unfused { None } else { on_device.range(..=best).next_back().map(|(_, rates)| rates) }
+    }
+
+    /// Operations over the kernel's rate for heads of this size and sequences of this length, which is shared by as many parts
+    /// of the device as there are blocks.
+    fn flash(&self, shape: &AttentionShape, backward: bool, kernel: &Attention) -> f64 {
+        let device = &self.cluster.device;
+        let [forward_half, backward_half] = kernel.half;
+        let (shares, half, rows) = if backward {
+            (&kernel.backward, backward_half, shape.keys)
+        } else {
+            (&kernel.forward, forward_half, shape.queries)
+        };
+        let looked_at = shape.keys * shape.share;
+        let share = shares.at(shape.d) * looked_at / (looked_at + half);
+        let waves = shape.batch * shape.heads * (rows / BLOCK).ceil() / device.sms as f64;
+        let busy = if waves < 0.5 { waves } else { waves / (waves + 0.5) };
+        let rate = device.flops_bf16 * share * busy * self.stack.fitted.attention.value;
+        (device.start + shape.flops(backward) / rate).max(self.copy(shape.bytes(backward)))
+    }
+
+    /// Products with all scores in memory, softmax and dropout between them.
+    fn unfused(&self, shape: &AttentionShape, backward: bool) -> f64 {
+        let AttentionShape { batch, heads, queries, keys, d, c, .. } = *shape;
+        let product = |m, n, k| self.matmul(batch * heads, m, n, k, Format::Half, false);
+        let scores = self.memory_bound(batch * heads * queries * keys * SCORE_BYTES[usize::from(backward)]);
+        let products = if backward {
+            product(queries, keys, c)
+                + product(keys, c, queries)
+                + product(queries, d, keys)
+                + product(keys, d, queries)
+        } else {
+            product(queries, keys, d) + product(queries, c, keys)
+        };
+        products + scores
+    }
+}

@@ -1,0 +1,235 @@
+//! Clusters and stacks by name, and what their files must say. Files are read elsewhere: here is text in, figures out.
+
+use crate::cluster::{Cluster, Device, Link};
+use crate::stack::Stack;
+use crate::table::Table;
+use ir::catalogue::Code;
+use ir::diag::{Coded, nearest};
+use std::fmt;
+
+/// A file that comes with the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Preset {
+    /// Its name.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+macro_rules! presets {
+    ($folder:literal: $($name:literal)*) => {
+        &[$(Preset { name: $name, text: include_str!(concat!("../", $folder, "/", $name, ".toml")) }),*]
+    };
+}
+
+/// The clusters that are known by name.
+pub const CLUSTERS: &[Preset] = presets!("clusters":
+    "cpu" "v100-dgx2" "a100-40gb" "a100-80gb" "h100-dgx-ndr" "h100-p5-efa" "h100-roce1600" "h100-96gb" "h800" "h200" "b200"
+    "gb200-nvl72" "b300" "gb300-nvl72" "mi300x");
+
+/// The stacks that are known by name. `--stack` left out means the first.
+pub const STACKS: &[Preset] = presets!("stacks":
+    "megatron-core-2025" "megatron-2022" "nanotron-2024" "fsdp-eager" "fsdp-compile" "foundry-2023" "nemo" "meshwright");
+
+/// Why there is no cluster or stack.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PresetError {
+    code: Code,
+    message: String,
+    help: Option<String>,
+}
+
+impl fmt::Display for PresetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for PresetError {}
+
+impl Coded for PresetError {
+    fn code(&self) -> Option<Code> {
+        Some(self.code)
+    }
+
+    fn help(&self) -> Option<String> {
+        self.help.clone()
+    }
+}
+
+impl PresetError {
+    fn unknown(code: Code, what: &str, name: &str, known: &[&str]) -> PresetError {
+        let help = match nearest(name, known.iter().copied()) {
+            Some(near) => {
+                format!("did you mean `{near}`? meshwright {what}s lists the presets; a file is named by its path")
+            }
+            None => format!("the presets are {}; a file is named by its path", known.join(", ")),
+        };
+        PresetError { code, message: format!("there is no {what} `{name}`"), help: Some(help) }
+    }
+
+    fn wrong(code: Code, message: String) -> PresetError {
+        PresetError { code, message, help: None }
+    }
+}
+
+impl Cluster {
+    /// The preset of a name or an alias.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn find(name: &str) -> Result<Cluster, PresetError> {
+        let all = CLUSTERS.iter().map(|preset| Cluster::parse(preset.text)).collect::<Result<Vec<_>, _>>()?;
+        let is = |cluster: &&Cluster| cluster.name == name || cluster.aliases.iter().any(|alias| alias == name);
+        all.iter().find(is).cloned().ok_or_else(|| {
+            let aliases = all.iter().flat_map(|cluster| cluster.aliases.iter().map(String::as_str));
+            let known: Vec<&str> = CLUSTERS.iter().map(|preset| preset.name).chain(aliases).collect();
+            PresetError::unknown(Code::UnknownCluster, "cluster", name, &known)
+        })
+    }
+
+    /// The cluster that a file's text describes.
+    ///
+    /// # Errors
+    /// The text is no TOML, lacks a figure, has one that is not known, or one that its unit cannot have.
+    pub fn parse(text: &str) -> Result<Cluster, PresetError> {
+        let cluster: Cluster = toml::from_str(text).map_err(|why| told(Code::BadCluster, &why))?;
+        let mut complaints = Vec::new();
+        check_device(&cluster.device, &mut complaints);
+        if cluster.links.is_empty() {
+            complaints.push("`links` is empty: state at least one level".to_string());
+        }
+        cluster.links.iter().enumerate().for_each(|(level, link)| check_link(level, link, &mut complaints));
+        if !cluster.links.windows(2).all(|pair| pair[0].joins < pair[1].joins) {
+            complaints
+                .push("`links` must go from the innermost level outwards, each with a greater `joins`".to_string());
+        }
+        none_or(complaints, cluster, Code::BadCluster)
+    }
+}
+
+impl Stack {
+    /// The preset of a name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn find(name: &str) -> Result<Stack, PresetError> {
+        match STACKS.iter().find(|preset| preset.name == name) {
+            Some(preset) => Stack::parse(preset.text),
+            None => {
+                let known: Vec<&str> = STACKS.iter().map(|preset| preset.name).collect();
+                Err(PresetError::unknown(Code::UnknownStack, "stack", name, &known))
+            }
+        }
+    }
+
+    /// The stack that a file's text describes.
+    ///
+    /// # Errors
+    /// The text is no TOML, lacks a constant, has an unknown key, or a figure out of its range.
+    pub fn parse(text: &str) -> Result<Stack, PresetError> {
+        let mut stack: Stack = toml::from_str(text).map_err(|why| told(Code::BadStack, &why))?;
+        let mut complaints = Vec::new();
+        for (name, constant) in stack.fitted.by_name() {
+            if !(0.0 <= constant.low && constant.low <= constant.value && constant.value <= constant.high) {
+                let (value, low, high) = (constant.value, constant.low, constant.high);
+                complaints.push(format!(
+                    "`fitted.{name}` is {value}, which does not lie between 0, low {low} and high {high}"
+                ));
+            }
+        }
+        let facts = &stack.facts;
+        let groups = facts.fused.iter().filter(|name| !Stack::GROUPS.contains(&name.as_str()));
+        complaints.extend(
+            groups.map(|name| format!("`facts.fused` has `{name}`, which is none of {}", Stack::GROUPS.join(", "))),
+        );
+        let axes = facts.hides.iter().filter(|name| !Stack::AXES.contains(&name.as_str()));
+        complaints.extend(
+            axes.map(|name| format!("`facts.hides` has `{name}`, which is none of {}", Stack::AXES.join(", "))),
+        );
+        let mut range = |key: &str, value: f64, low: f64, high: f64, unit: &str| {
+            complaints.extend(out_of_range(&format!("facts.{key}"), value, low, high, unit));
+        };
+        range("grouped", facts.grouped, 0.01, 1.0, "a share");
+        range("reserve", facts.reserve, 1.0, 3.0, "bytes reserved over bytes allocated");
+        range("gradient_bytes", facts.gradient_bytes, 1.0, 8.0, "bytes of an element");
+        range("wire_bytes", facts.wire_bytes, 1.0, 8.0, "bytes of an element");
+        none_or(complaints, stack, Code::BadStack)
+    }
+}
+
+/// What TOML says is wrong, with its line and key.
+fn told(code: Code, why: &toml::de::Error) -> PresetError {
+    PresetError::wrong(code, why.to_string().trim_end().to_string())
+}
+
+fn none_or<T>(complaints: Vec<String>, value: T, code: Code) -> Result<T, PresetError> {
+    if complaints.is_empty() { Ok(value) } else { Err(PresetError::wrong(code, complaints.join("\n"))) }
+}
+
+fn out_of_range(key: &str, value: f64, low: f64, high: f64, unit: &str) -> Option<String> {
+    let is_in = (low..=high).contains(&value);
+    (!is_in).then(|| format!("`{key}` is {value}, expected {unit}: from {low:e} to {high:e}"))
+}
+
+/// The ranges are those of any hardware in these units, so that a slip of the unit is told.
+fn check_device(device: &Device, complaints: &mut Vec<String>) {
+    let mut check = |key: &str, value: f64, low: f64, high: f64, unit: &str| {
+        complaints.extend(out_of_range(&format!("device.{key}"), value, low, high, unit));
+    };
+    let flops = "operations per second";
+    let peaks = [
+        ("flops_f32", Some(device.flops_f32)),
+        ("flops_bf16", Some(device.flops_bf16)),
+        ("flops_f8", device.flops_f8),
+        ("flops_f4", device.flops_f4),
+    ];
+    for (key, value) in peaks.iter().filter_map(|&(key, value)| Some((key, value?))) {
+        check(key, value, 1e8, 1e17, flops);
+    }
+    check("memory_bandwidth", device.memory_bandwidth, 1e8, 1e14, "bytes per second");
+    check("memory_share", device.memory_share, 0.01, 1.0, "a share");
+    check("memory", device.memory as f64, 1e7, 1e14, "bytes");
+    check("host_bandwidth", device.host_bandwidth, 0.0, 1e13, "bytes per second");
+    check("start", device.start, 0.0, 1e-3, "seconds");
+    check("sms", device.sms as f64, 1.0, 1e5, "a number of parts");
+    let matmul = &device.matmul;
+    for (key, share) in [("f32", matmul.f32), ("half", matmul.half), ("f8", matmul.f8), ("f4", matmul.f4)] {
+        check(&format!("matmul.{key}"), share, 0.01, 1.0, "a share of the peak");
+    }
+    check("matmul.tiles", matmul.tiles.len() as f64, 1.0, 64.0, "a number of tiles");
+    for tile in &matmul.tiles {
+        check("matmul.tiles", tile[0].min(tile[1]), 1.0, 4096.0, "rows and columns of a tile");
+        check("matmul.tiles", tile[2], 0.01, 1.0, "a share of the full rate");
+    }
+    for (kernel, rates) in &device.attention {
+        let key = format!("attention.{kernel:?}").to_lowercase();
+        rates
+            .forward
+            .0
+            .iter()
+            .chain(&rates.backward.0)
+            .for_each(|row| check(&key, row[1], 0.01, 1.0, "a share of the peak"));
+        rates.half.iter().for_each(|&half| check(&format!("{key}.half"), half, 0.0, 1e5, "a number of keys"));
+    }
+}
+
+fn check_link(level: usize, link: &Link, complaints: &mut Vec<String>) {
+    let mut check = |key: &str, value: f64, low: f64, high: f64, unit: &str| {
+        complaints.extend(out_of_range(&format!("links[{level}].{key}"), value, low, high, unit));
+    };
+    check("joins", link.joins as f64, 1.0, f64::MAX, "a number of devices");
+    check("bandwidth", link.bandwidth, 1e6, 1e14, "bytes per second of a device, one way");
+    check("latency", link.latency, 0.0, 1.0, "seconds");
+    check("start", link.start, 0.0, 1.0, "seconds");
+    check("message", link.message, 0.0, 1.0, "seconds");
+    for (key, value) in [("pair", link.pair), ("switch", link.switch)] {
+        check(key, value.unwrap_or(link.bandwidth), 1e6, 1e14, "bytes per second");
+    }
+    check("tree", link.tree.unwrap_or(1.0), 0.01, 1.0, "a share of the bandwidth");
+    let Table(rows) = &link.share;
+    rows.iter().for_each(|row| check("share", row[1], 1e-4, 1.0, "a share of the bandwidth"));
+    if !rows.windows(2).all(|pair| pair[0][0] < pair[1][0]) {
+        complaints.push(format!("`links[{level}].share` must go by increasing bytes"));
+    }
+}

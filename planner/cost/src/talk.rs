@@ -1,0 +1,148 @@
+//! Seconds of collectives on groups of ranks over the levels of a cluster.
+
+use crate::cluster::Link;
+use crate::machine::Machine;
+
+/// Which ranks talk: `ranks` of them, each `stride` ranks after the one before, innermost rank order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Group {
+    /// How many.
+    pub ranks: u64,
+    /// The distance between neighbours.
+    pub stride: u64,
+}
+
+/// What they do. Bytes are those of the whole tensor on one rank: the input of a reduce-scatter, the output of an all-gather.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Talk {
+    /// Sum, to all.
+    AllReduce,
+    /// Parts to all.
+    AllGather,
+    /// Sum, a part to each.
+    ReduceScatter,
+    /// Each to each; bytes are those that a rank has, its own part among them.
+    AllToAll,
+    /// One to the next.
+    Send,
+}
+
+/// Bytes that one level of a collective works on while the other works on those before: fits the all-reduce of two nodes in
+/// the table of `h100-p5-efa`, which takes the sum of its levels at 16 MiB and little more than the slower one at 8 GiB.
+const SLICE: f64 = 64e6;
+
+/// What a group has of a level: units that talk over its links, each of so many ranks of the group.
+struct Level<'a> {
+    link: &'a Link,
+    units: f64,
+    within: f64,
+    /// The share of the link's bandwidth that the stack reaches.
+    share: f64,
+}
+
+impl Level<'_> {
+    /// Seconds of a hop of a message.
+    fn hop(&self, bytes: f64) -> f64 {
+        self.link.latency + bytes / self.bandwidth(bytes)
+    }
+
+    /// Bytes per second of a device that sends messages of this size.
+    fn bandwidth(&self, message: f64) -> f64 {
+        self.link.bandwidth * self.share * self.link.share.at(message)
+    }
+
+    /// Hops from the leaves of a tree to its root.
+    fn height(&self) -> f64 {
+        self.units.log2().ceil()
+    }
+
+    /// All-gather or reduce-scatter over its units of `bytes` that a rank of each takes part with: a ring.
+    fn gather(&self, bytes: f64) -> f64 {
+        (self.units - 1.0) * self.hop(bytes / self.units)
+    }
+
+    /// All-reduce: a ring; a double tree, up and down (Sanders, Speck and Traeff 2009); or a sum in the switch.
+    fn reduce(&self, bytes: f64) -> f64 {
+        let ring = 2.0 * self.gather(bytes);
+        let up_and_down = 2.0 * self.height() * self.link.latency;
+        let at = |bandwidth: f64| up_and_down + bytes / (bandwidth * self.share);
+        let tree = self.link.tree.map(|share| at(self.link.bandwidth * share / 2.0));
+        let switch = self.link.switch.map(|bandwidth| at(bandwidth * self.link.share.at(bytes)));
+        ring.min(tree.unwrap_or(ring)).min(switch.unwrap_or(ring))
+    }
+}
+
+impl Machine<'_> {
+    /// Seconds of a collective of so many bytes on a group, when nothing else uses its links. All groups of this kind run at
+    /// once, each device over its own share of its node's network cards.
+    ///
+    /// An all-reduce goes level by level. Gathers and scatters take one ring through all ranks, or go level by level where the
+    /// stack can, whichever takes less. In an all-to-all what stays in a node and what leaves it go at the same time.
+    pub fn talk(&self, talk: Talk, bytes: f64, group: Group) -> f64 {
+        let levels = self.levels(group);
+        let (Some(inner), Some(outer)) = (levels.first(), levels.last()) else { return 0.0 };
+        if bytes <= 0.0 {
+            return 0.0;
+        }
+        let start = inner.link.start;
+        match talk {
+            Talk::Send => {
+                start + outer.hop(bytes).max(outer.link.latency + bytes / outer.link.pair.unwrap_or(f64::MAX))
+            }
+            Talk::AllToAll => start + each_to_each(&levels, bytes, group.ranks as f64),
+            Talk::AllGather | Talk::ReduceScatter => {
+                let flat = flat(&levels, bytes, group.ranks as f64);
+                let staged = staged(&levels, bytes, Level::gather);
+                start + if self.stack.facts.hierarchical { flat.min(staged) } else { flat }
+            }
+            Talk::AllReduce => {
+                let nodes = outer.units * f64::from(u8::from(levels.len() > 1));
+                let reached = self.stack.facts.all_reduce_share.at(nodes.max(1.0));
+                start + staged(&levels, bytes, Level::reduce) / reached
+            }
+        }
+    }
+
+    /// The levels that a group uses, innermost first. A level's unit has the greatest divisor of the group's ranks that fits.
+    fn levels(&self, group: Group) -> Vec<Level<'_>> {
+        let mut within = 1;
+        let mut levels = Vec::new();
+        for (index, link) in self.cluster.links.iter().enumerate() {
+            let is_last = index + 1 == self.cluster.links.len();
+            let fits = if is_last { group.ranks } else { (link.joins / group.stride.max(1)).clamp(1, group.ranks) };
+            let joined = (within..=fits).rev().find(|&n| group.ranks % n == 0 && n % within == 0).unwrap_or(within);
+            if joined > within {
+                let share = if index == 0 && !is_last { 1.0 } else { self.stack.fitted.network.value };
+                levels.push(Level { link, units: (joined / within) as f64, within: within as f64, share });
+            }
+            within = joined;
+        }
+        levels
+    }
+}
+
+/// Level by level: each works on what the levels within it leave to a rank. They overlap, a slice at a time.
+fn staged<'a>(levels: &[Level<'a>], bytes: f64, seconds: fn(&Level<'a>, f64) -> f64) -> f64 {
+    let of: Vec<f64> = levels.iter().map(|level| seconds(level, bytes / level.within)).collect();
+    let most = of.iter().copied().fold(0.0, f64::max);
+    most + (of.iter().sum::<f64>() - most) / (bytes / SLICE).max(1.0)
+}
+
+/// One ring through all ranks: each step waits for the slowest link. Between nodes the ring has as many lanes as a node has
+/// ranks of the group.
+fn flat(levels: &[Level<'_>], bytes: f64, ranks: f64) -> f64 {
+    let step = levels.iter().map(|level| level.hop(bytes / ranks / level.within)).fold(0.0, f64::max);
+    (ranks - 1.0) * step
+}
+
+/// Each rank's parts for the ranks of a level leave over its link.
+fn each_to_each(levels: &[Level<'_>], bytes: f64, ranks: f64) -> f64 {
+    let seconds = levels.iter().map(|level| {
+        let peers = (level.units - 1.0) * level.within;
+        level.link.latency + peers * level.link.message + bytes * peers / ranks / level.bandwidth(bytes)
+    });
+    seconds.fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests;

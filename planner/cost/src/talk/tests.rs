@@ -1,0 +1,206 @@
+//! Collectives against published measurements, and what must hold of any.
+
+use super::*;
+use crate::cluster::Cluster;
+use crate::machine::{Format, Recipe};
+use crate::stack::Stack;
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// A stack that reaches all that the links give.
+fn ideal() -> Stack {
+    let mut stack = Stack::find("meshwright").unwrap();
+    stack.fitted.network.value = 1.0;
+    stack
+}
+
+fn half() -> Recipe {
+    Recipe {
+        name: "bf16".into(),
+        products: Format::Half,
+        parameter: 2.0,
+        gradient: 4.0,
+        wire: 4.0,
+        master: 4.0,
+        states: 8.0,
+        activation: 2.0,
+    }
+}
+
+fn seconds(cluster: &str, stack: &Stack, talk: Talk, bytes: f64, group: Group) -> f64 {
+    let cluster = Cluster::find(cluster).unwrap();
+    Machine { cluster: &cluster, stack, recipe: &half() }.talk(talk, bytes, group)
+}
+
+/// The greatest and the mean factor between predicted and measured seconds.
+fn factors(rows: impl IntoIterator<Item = (f64, f64)>) -> (f64, f64) {
+    let logs: Vec<f64> = rows.into_iter().map(|(predicted, measured)| (predicted / measured).ln().abs()).collect();
+    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+    (logs.iter().copied().fold(0.0, f64::max).exp(), mean.exp())
+}
+
+/// nccl-tests of all-reduce on AWS p5 (Hugging Face, Smol training playbook, 2025): nodes, MiB, microseconds.
+const ALL_REDUCE: &[(u64, f64, f64)] = &[
+    (1, 0.25, 20.31),
+    (1, 2.0, 43.71),
+    (1, 16.0, 124.8),
+    (1, 128.0, 586.8),
+    (1, 1024.0, 4217.9),
+    (1, 8192.0, 31316.0),
+    (2, 0.25, 84.55),
+    (2, 2.0, 120.0),
+    (2, 16.0, 347.3),
+    (2, 128.0, 857.2),
+    (2, 1024.0, 4676.4),
+    (2, 8192.0, 33591.0),
+    (4, 0.25, 153.0),
+    (4, 2.0, 187.0),
+    (4, 16.0, 397.0),
+    (4, 128.0, 1177.5),
+    (4, 1024.0, 7469.3),
+    (4, 8192.0, 46913.0),
+    (8, 0.25, 286.4),
+    (8, 2.0, 282.6),
+    (8, 16.0, 494.6),
+    (8, 128.0, 1701.0),
+    (8, 1024.0, 7606.2),
+    (8, 8192.0, 50743.0),
+    (16, 0.25, 303.9),
+    (16, 2.0, 323.6),
+    (16, 16.0, 565.1),
+    (16, 128.0, 2119.5),
+    (16, 1024.0, 7776.2),
+    (16, 8192.0, 51812.0),
+];
+
+/// The same of all-to-all.
+const ALL_TO_ALL: &[(u64, f64, f64)] = &[
+    (1, 0.25, 10.5),
+    (1, 2.0, 22.37),
+    (1, 16.0, 71.99),
+    (1, 128.0, 387.7),
+    (1, 1024.0, 2815.7),
+    (2, 2.0, 141.2),
+    (2, 16.0, 355.0),
+    (2, 128.0, 1827.3),
+    (2, 1024.0, 12835.0),
+    (4, 2.0, 156.2),
+    (4, 16.0, 500.3),
+    (4, 128.0, 2474.9),
+    (4, 1024.0, 19472.0),
+    (16, 2.0, 621.5),
+    (16, 16.0, 896.4),
+    (16, 128.0, 4161.7),
+    (16, 1024.0, 25380.0),
+];
+
+/// All-gathers and all-reduces of 256 MB on AWS p5 in 2024 (Ultra-Scale Playbook): nodes, GB/s of bus bandwidth of each.
+const PLAYBOOK: &[(u64, f64, f64)] = &[
+    (1, 249.85, 435.97),
+    (2, 184.61, 361.75),
+    (4, 118.97, 160.14),
+    (8, 69.0, 99.56),
+    (16, 54.97, 84.74),
+    (32, 27.97, 64.93),
+    (64, 11.04, 32.94),
+];
+
+/// All-reduces of 8 A100 (ml-engineering, 2026): MiB, microseconds.
+const A100: &[(f64, f64)] =
+    &[(8.0, 133.5), (16.0, 276.6), (64.0, 684.6), (256.0, 2420.6), (1024.0, 8203.9), (8192.0, 64074.0)];
+
+#[test]
+fn all_reduces_over_efa_take_what_was_measured() {
+    let rows = ALL_REDUCE.iter().map(|&(nodes, mib, us)| {
+        let group = Group { ranks: 8 * nodes, stride: 1 };
+        (seconds("h100-p5-efa", &ideal(), Talk::AllReduce, mib * MIB, group), us * 1e-6)
+    });
+    let (most, mean) = factors(rows);
+    assert!(most < 1.55 && mean < 1.16, "{most} {mean}");
+}
+
+#[test]
+fn all_to_alls_over_efa_take_what_was_measured() {
+    let rows = ALL_TO_ALL.iter().map(|&(nodes, mib, us)| {
+        let group = Group { ranks: 8 * nodes, stride: 1 };
+        (seconds("h100-p5-efa", &ideal(), Talk::AllToAll, mib * MIB, group), us * 1e-6)
+    });
+    let (most, mean) = factors(rows);
+    assert!(most < 1.55 && mean < 1.16, "{most} {mean}");
+}
+
+#[test]
+fn the_playbook_collectives_take_what_it_measured() {
+    let mut nanotron = Stack::find("nanotron-2024").unwrap();
+    nanotron.fitted.network.value = 1.0;
+    let (mut gathers, mut sums) = (Vec::new(), Vec::new());
+    for &(nodes, gather, sum) in PLAYBOOK {
+        let ranks = 8 * nodes;
+        let wire = 256e6 * (ranks - 1) as f64 / ranks as f64;
+        let of = |talk| seconds("h100-p5-efa", &nanotron, talk, 256e6, Group { ranks, stride: 1 });
+        gathers.push((of(Talk::AllGather), wire / (gather * 1e9)));
+        sums.push((of(Talk::AllReduce), 2.0 * wire / (sum * 1e9)));
+    }
+    let (gathers, sums) = (factors(gathers), factors(sums));
+    assert!(gathers.0 < 1.9 && gathers.1 < 1.4, "{gathers:?}");
+    assert!(sums.0 < 1.25 && sums.1 < 1.12, "{sums:?}");
+}
+
+#[test]
+fn rings_of_a100_take_what_was_measured() {
+    let group = Group { ranks: 8, stride: 1 };
+    let rows = A100.iter().map(|&(mib, us)| (seconds("a100", &ideal(), Talk::AllReduce, mib * MIB, group), us * 1e-6));
+    let (most, mean) = factors(rows);
+    assert!(most < 1.25 && mean < 1.06, "{most} {mean}");
+}
+
+#[test]
+fn nvlink_sharp_sums_in_the_switch() {
+    // ml-engineering: 8 H200 reach 480 GB/s at 16 GiB, 367 by a ring; 8 B200 838 at 8 GiB.
+    let bus = |cluster: &str, gib: f64| {
+        let bytes = gib * 1024.0 * MIB;
+        1.75 * bytes / seconds(cluster, &ideal(), Talk::AllReduce, bytes, Group { ranks: 8, stride: 1 }) / 1e9
+    };
+    assert!((bus("h200", 16.0) / 480.0 - 1.0).abs() < 0.03, "{}", bus("h200", 16.0));
+    assert!((bus("b200", 8.0) / 838.0 - 1.0).abs() < 0.03, "{}", bus("b200", 8.0));
+    let ring = |talk| seconds("h200", &ideal(), talk, 16384.0 * MIB, Group { ranks: 8, stride: 1 });
+    let gather = 0.875 * 16384.0 * MIB / ring(Talk::AllGather) / 1e9;
+    assert!((gather / 361.0 - 1.0).abs() < 0.05, "{gather}");
+}
+
+#[test]
+fn more_bytes_take_longer_and_levels_are_never_worse_than_one_ring() {
+    let by_level = ideal();
+    let mut by_ring = ideal();
+    by_ring.facts.hierarchical = false;
+    let talks = [Talk::AllReduce, Talk::AllGather, Talk::ReduceScatter, Talk::AllToAll, Talk::Send];
+    for preset in crate::CLUSTERS {
+        for (talk, ranks, stride) in talks.iter().flat_map(|&talk| [(talk, 8, 1), (talk, 64, 1), (talk, 16, 8)]) {
+            let group = Group { ranks, stride };
+            let sizes = (0..12).map(|power| 4096.0 * 4f64.powi(power));
+            let times: Vec<f64> = sizes.clone().map(|b| seconds(preset.name, &by_level, talk, b, group)).collect();
+            assert!(times.windows(2).all(|pair| pair[0] <= pair[1]), "{} {talk:?} {group:?} {times:?}", preset.name);
+            for (bytes, time) in sizes.zip(times) {
+                assert!(time <= seconds(preset.name, &by_ring, talk, bytes, group) && time > 0.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_group_of_one_says_nothing() {
+    for talk in [Talk::AllReduce, Talk::AllGather, Talk::AllToAll, Talk::Send] {
+        assert_eq!(seconds("h100", &ideal(), talk, 1e9, Group { ranks: 1, stride: 4 }), 0.0);
+    }
+}
+
+#[test]
+fn groups_split_at_the_borders_of_nodes() {
+    let time =
+        |cluster: &str, ranks, stride| seconds(cluster, &ideal(), Talk::AllGather, 64e6, Group { ranks, stride });
+    // Eight ranks of one node against eight of eight nodes; a domain of 72 holds what two nodes of 8 do not.
+    assert!(time("h100", 8, 8) > 4.0 * time("h100", 8, 1));
+    assert!(time("h100", 16, 1) > 1.5 * time("gb200", 16, 1));
+    // Every rank of a node has its own card: two groups of stride 2 are as fast as one of stride 1 a node.
+    assert!(time("h100", 8, 8) <= time("h100", 16, 8));
+}
