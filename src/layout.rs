@@ -1,11 +1,12 @@
-//! The layout grammar of `--mesh`: `dp=2,tp=2,pp=2,sp=true,zero=1,mbs=4,schedule=1f1b,vp=1,order=pp,dp,tp,stages=3,5`.
+//! The layout grammar of `--mesh` and `--layout`: `dp=2,tp=2,pp=2,sp=true,zero=1,mbs=4,schedule=1f1b,vp=1,order=pp,dp,tp,stages=3,5`.
 //!
-//! Items are parted by commas; one without `=` goes on with the list before it. Degrees left out are 1.
+//! Items are parted by commas; one without `=` goes on with the list before it. Degrees left out are 1. [`parse`] takes what
+//! can be compiled and run, [`parse_any`] all that can be predicted.
 
 use crate::error::Error;
 use ir::catalogue::Code;
 use ir::diag::nearest;
-use ir::goal::Layout;
+use ir::goal::{CpKind, Layout};
 use ir::limits;
 use scheduler::schedules;
 
@@ -13,8 +14,9 @@ use scheduler::schedules;
 pub const KEYS: [&str; 11] = ["dp", "tp", "pp", "vp", "sp", "zero", "mbs", "schedule", "group", "order", "stages"];
 
 /// Keys of the grammar that this version does not know how to obey, and what each would be.
-const ABSENT: [(&str, &str); 8] = [
+const ABSENT: [(&str, &str); 9] = [
     ("cp", "context parallelism"),
+    ("cp_kind", "the way of context parallelism"),
     ("ep", "expert parallelism"),
     ("etp", "tensor parallelism within experts"),
     ("shard", "the size of a ZeRO group"),
@@ -24,11 +26,26 @@ const ABSENT: [(&str, &str); 8] = [
     ("dp_overlap", "overlap of data-parallel communication"),
 ];
 
-/// Reads a layout; the empty text is one device.
+/// Reads a layout that can be compiled; the empty text is one device.
 ///
 /// # Errors
 /// An unknown key, a value that cannot be, a key given twice, or what this version cannot do.
 pub fn parse(text: &str) -> Result<Layout, Error> {
+    for (key, _) in items(text)? {
+        if let Some((key, what)) = ABSENT.iter().find(|(name, _)| *name == key) {
+            return Err(absent(key, what));
+        }
+    }
+    let layout = parse_any(text)?;
+    check(&layout)?;
+    Ok(layout)
+}
+
+/// Reads a layout of the whole grammar, whether or not this version can run it; the empty text is one device.
+///
+/// # Errors
+/// An unknown key, a value that cannot be, or a key given twice.
+pub fn parse_any(text: &str) -> Result<Layout, Error> {
     let mut layout = Layout::default();
     let mut seen: Vec<&str> = Vec::new();
     for (key, values) in items(text)? {
@@ -38,7 +55,7 @@ pub fn parse(text: &str) -> Result<Layout, Error> {
         seen.push(key);
         set(&mut layout, key, &values)?;
     }
-    check(&layout)?;
+    check_degrees(&layout)?;
     Ok(layout)
 }
 
@@ -55,6 +72,7 @@ pub fn print(layout: &Layout) -> String {
     for (key, value) in [("vp", vp), ("group", group)] {
         text += &value.map_or_else(String::new, |value| format!(",{key}={value}"));
     }
+    text += &unusual(layout);
     if !stages.is_empty() {
         let stages: Vec<String> = stages.iter().map(u32::to_string).collect();
         text += &format!(",stages={}", stages.join(","));
@@ -62,24 +80,53 @@ pub fn print(layout: &Layout) -> String {
     text
 }
 
-/// Whether the layout can be: degrees of at least 1, an order of just the three axes, ZeRO stages that exist.
+/// What few layouts say, where it differs from the default.
+fn unusual(layout: &Layout) -> String {
+    let default = Layout::default();
+    let said = |key: &str, value: String, is: bool| if is { format!(",{key}={value}") } else { String::new() };
+    let overlap = |value: Option<bool>| value.map_or_else(String::new, |value| value.to_string());
+    [
+        said("cp", layout.cp.to_string(), layout.cp > 1),
+        said("ep", layout.ep.to_string(), layout.ep > 1),
+        said("etp", layout.etp.to_string(), layout.etp > 1),
+        said("cp_kind", cp_kind(layout.cp_kind).to_string(), layout.cp_kind != default.cp_kind),
+        said("shard", layout.shard.unwrap_or(0).to_string(), layout.shard.is_some()),
+        said("recompute", layout.recompute.to_string(), layout.recompute != default.recompute),
+        said("offload", layout.offload.to_string(), layout.offload),
+        said("tp_overlap", overlap(layout.tp_overlap), layout.tp_overlap.is_some()),
+        said("dp_overlap", overlap(layout.dp_overlap), layout.dp_overlap.is_some()),
+    ]
+    .concat()
+}
+
+/// Whether the layout can be compiled: degrees of at least 1, an order of just the three axes, ZeRO stages that exist.
 ///
 /// # Errors
 /// It cannot.
 pub fn check(layout: &Layout) -> Result<(), Error> {
-    let optional = [("vp", layout.vp), ("group", layout.group)].map(|(key, value)| (key, value.map_or(1, u64::from)));
-    let degrees = [("dp", layout.dp), ("tp", layout.tp), ("pp", layout.pp), ("mbs", layout.mbs)];
+    if layout.zero > 1 {
+        return Err(absent(&format!("zero={}", layout.zero), "ZeRO above stage 1"));
+    }
+    check_degrees(layout)
+}
+
+/// Whether the numbers of a layout can be, by themselves.
+fn check_degrees(layout: &Layout) -> Result<(), Error> {
+    let optional = [("vp", layout.vp.map(u64::from)), ("group", layout.group.map(u64::from)), ("shard", layout.shard)];
+    let optional = optional.map(|(key, value)| (key, value.unwrap_or(1)));
+    let Layout { dp, tp, pp, cp, ep, etp, mbs, .. } = *layout;
+    let degrees = [("dp", dp), ("tp", tp), ("pp", pp), ("cp", cp), ("ep", ep), ("etp", etp), ("mbs", mbs)];
     for (key, value) in degrees.into_iter().chain(optional) {
         if value == 0 {
             return Err(wrong(format!("`{key}` is 0, but must be 1 or more")));
         }
     }
-    let devices = [layout.dp, layout.tp, layout.pp].into_iter().try_fold(1u64, u64::checked_mul);
+    let devices = [dp, tp, pp, cp].into_iter().try_fold(1u64, u64::checked_mul);
     if devices.is_none_or(|devices| devices > limits::DEVICES) {
-        return Err(wrong(format!("dp x tp x pp is more than {} devices", limits::DEVICES)));
+        return Err(wrong(format!("dp x tp x pp x cp is more than {} devices", limits::DEVICES)));
     }
-    if layout.zero > 1 {
-        return Err(absent(&format!("zero={}", layout.zero), "ZeRO above stage 1"));
+    if layout.zero > 3 {
+        return Err(wrong(format!("`zero={}`: there are ZeRO stages 0 to 3", layout.zero)));
     }
     let mut order: Vec<&str> = layout.order.iter().map(String::as_str).collect();
     order.sort_unstable();
@@ -135,9 +182,18 @@ fn set(layout: &mut Layout, key: &str, values: &[&str]) -> Result<(), Error> {
         "dp" => layout.dp = number(key, value)?,
         "tp" => layout.tp = number(key, value)?,
         "pp" => layout.pp = number(key, value)?,
-        "sp" => layout.sp = value.parse().map_err(|_| wrong(format!("`sp={value}`: it is true or false")))?,
+        "sp" => layout.sp = truth(key, value)?,
         "zero" => layout.zero = number(key, value)?,
         "mbs" => layout.mbs = number(key, value)?,
+        "cp" => layout.cp = number(key, value)?,
+        "ep" => layout.ep = number(key, value)?,
+        "etp" => layout.etp = number(key, value)?,
+        "cp_kind" => layout.cp_kind = one_of(key, value, &CP_KINDS)?,
+        "shard" => layout.shard = Some(number(key, value)?),
+        "recompute" => layout.recompute = value.parse().map_err(|why| wrong(format!("`recompute`: {why}")))?,
+        "offload" => layout.offload = truth(key, value)?,
+        "tp_overlap" => layout.tp_overlap = Some(truth(key, value)?),
+        "dp_overlap" => layout.dp_overlap = Some(truth(key, value)?),
         "schedule" => layout.schedule = value.to_string(),
         "vp" => layout.vp = Some(number(key, value)?),
         "group" => layout.group = Some(number(key, value)?),
@@ -152,13 +208,30 @@ fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, Error> {
     value.parse().map_err(|_| wrong(format!("`{key}={value}` is no whole number in its range")))
 }
 
+fn truth(key: &str, value: &str) -> Result<bool, Error> {
+    value.parse().map_err(|_| wrong(format!("`{key}={value}`: it is true or false")))
+}
+
+/// The ways of context parallelism by name.
+const CP_KINDS: [(&str, CpKind); 3] =
+    [("ring", CpKind::Ring), ("allgather", CpKind::AllGather), ("ulysses", CpKind::Ulysses)];
+
+fn cp_kind(kind: CpKind) -> &'static str {
+    CP_KINDS.iter().find(|(_, other)| *other == kind).map_or("", |(name, _)| name)
+}
+
+fn one_of<T: Copy>(key: &str, value: &str, all: &[(&str, T)]) -> Result<T, Error> {
+    all.iter().find(|(name, _)| *name == value).map(|(_, it)| *it).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        wrong(format!("`{key}={value}`: it is one of {}", names.join(", ")))
+    })
+}
+
 fn unknown(key: &str) -> Error {
-    if let Some((key, what)) = ABSENT.iter().find(|(name, _)| *name == key) {
-        return absent(key, what);
-    }
-    let help = match nearest(key, KEYS) {
+    let all = || KEYS.into_iter().chain(ABSENT.map(|(name, _)| name));
+    let help = match nearest(key, all()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("a layout has {}", KEYS.join(", ")),
+        None => format!("a layout has {}", all().collect::<Vec<_>>().join(", ")),
     };
     wrong(format!("there is no `{key}` in a layout")).help(help)
 }
@@ -184,6 +257,27 @@ mod tests {
         assert_eq!((layout.order.join(" "), layout.stages.clone()), ("pp tp dp".to_string(), vec![2, 5]));
         assert_eq!(parse(&print(&layout)).unwrap(), layout);
         assert_eq!(parse("").unwrap(), Layout::default());
+    }
+
+    #[test]
+    fn what_can_only_be_predicted_comes_back_too() {
+        let text = "dp=8,tp=2,cp=2,ep=8,etp=2,cp_kind=ring,shard=8,zero=3,recompute=selective:mlp+norm,offload=true,\
+                    tp_overlap=true,dp_overlap=false";
+        let layout = parse_any(text).unwrap();
+        assert_eq!((layout.ep, layout.cp_kind, layout.shard), (8, CpKind::Ring, Some(8)));
+        assert_eq!((layout.tp_overlap, layout.dp_overlap), (Some(true), Some(false)));
+        assert_eq!(parse_any(&print(&layout)).unwrap(), layout);
+        for (text, part) in [
+            ("cp_kind=rings", "one of ring, allgather, ulysses"),
+            ("recompute=some", "none of none, full"),
+            ("zero=4", "stages 0 to 3"),
+            ("offload=1", "true or false"),
+            ("shard=0", "1 or more"),
+            ("recompte=full", "did you mean `recompute`"),
+        ] {
+            let message = parse_any(text).unwrap_err().to_string();
+            assert!(message.contains(part), "{text}: {message}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod cli;
 pub mod compiling;
 pub mod debug;
 pub mod error;
+pub mod estimate;
 pub mod files;
 pub mod layout;
 pub mod machine_source;

@@ -249,6 +249,10 @@ catalogue! {
         "The name is no preset, no file, and no folder with a config.json.";
         "meshwright train tiny-lama";
         "Correct the name or the path; meshwright models lists the presets.";
+    401 ImpossibleLayout "a layout that its devices do not allow":
+        "The degrees of a layout are shares of the same devices: dp, tp, pp and cp together are all of them; ep and etp, and the size of a ZeRO group, are cut out of those below pp.";
+        "meshwright estimate tiny-llama --cluster h100 --gpus 8 --seq 128 --global-batch 8 --layout tp=3";
+        "Choose degrees whose product is the number of devices, or leave out dp to have it derived.";
     402 ImpossibleDegrees "degrees that do not fill the levels of the links":
         "A mesh on links of several levels (devices of a node, nodes of a rack) fills each level with whole axes: an axis may span levels, but not end in the middle of one.";
         "let layout = Layout { dp: 2, tp: 6, ..Layout::default() };\nlet goal = Goal { levels: vec![4], ..Goal::of(layout) };";

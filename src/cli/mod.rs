@@ -4,6 +4,7 @@
 mod calibrate;
 mod compile;
 mod drawing;
+mod estimate;
 mod explain;
 mod gpu_check;
 mod layout;
@@ -38,6 +39,7 @@ Examples:
   meshwright train tiny-llama --data . --mesh dp=2,tp=2,pp=2   the same on eight virtual devices
   meshwright compile gpt2 --mesh dp=2,tp=2 --dump ir           see what every pass does
   meshwright compile gpt2 --mesh dp=2,tp=2 --predict           what a step would take
+  meshwright estimate llama3-8b --gpus 8 --seq 8192 --global-batch 64 --layout tp=2,zero=1   what it would take on 8 H100
   meshwright schedule --stages 4 --microbatches 8 --kind 1f1b  see a pipeline schedule
 
 Exit status: 0 done, 1 the input is wrong, 2 usage, 3 a fault of ours, 4 a schedule above its memory limit,
@@ -58,6 +60,7 @@ enum Verb {
     Train(Box<train::Train>),
     Calibrate(calibrate::Calibrate),
     Compile(compile::Compile),
+    Estimate(Box<estimate::Estimate>),
     Schedule(schedule::Schedule),
     Reshard(reshard::Reshard),
     GpuCheck(gpu_check::GpuCheck),
@@ -83,6 +86,7 @@ impl Cli {
             (None, Some(Verb::Train(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Calibrate(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Compile(verb))) => verb.run().map(Answer::done),
+            (None, Some(Verb::Estimate(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Schedule(verb))) => verb.run(),
             (None, Some(Verb::Reshard(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::GpuCheck(verb))) => verb.run(),

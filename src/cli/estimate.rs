@@ -1,0 +1,238 @@
+//! `meshwright estimate`: what a step of a model would take on a cluster, without one.
+
+use super::number::{count, with_unit};
+use super::prediction::{percent, short};
+use super::request::{Fields, from_json, resolve};
+use super::table::table;
+use super::{TableFormat, json};
+use crate::error::Error;
+use crate::estimate::{EstimateReport, EstimateRequest, Estimator, Line, StageMemory, estimate_all};
+use crate::files::read_text;
+use crate::layout;
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+/// Predict step time and memory of a layout on a cluster
+///
+/// Nothing runs: the model is planned for one rank, its kernels and collectives are priced on the cluster as the stack uses
+/// it, and the schedule is simulated. A layout that does not fit into memory is an answer too.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  meshwright estimate llama3-8b --cluster h100 --gpus 8 --seq 8192 --global-batch 128 --layout tp=2,zero=1,sp=true
+  meshwright estimate llama3.1-405b --cluster h100 --gpus 1024 --seq 8192 --global-batch 512 \\
+      --layout tp=8,pp=16,vp=8,sp=true,zero=1 --format json
+  meshwright estimate llama3-8b --cluster a100-80gb --gpus 64 --seq 4096 --global-batch 256 --layouts layouts.jsonl")]
+pub(super) struct Estimate {
+    #[command(flatten)]
+    flags: Flags,
+    /// Predict each line of this file instead (`-`: standard input): a layout, or {\"layout\": .., \"model\": .., \"gpus\": ..}
+    #[arg(long, value_name = "FILE", conflicts_with = "layout")]
+    layouts: Option<PathBuf>,
+    /// How the answer is printed; with --layouts, `json` is a line for each
+    #[arg(long, value_enum, default_value_t)]
+    format: TableFormat,
+    /// JSON with the same fields (`-`: standard input); flags win over it
+    #[arg(long, value_name = "FILE")]
+    request: Option<PathBuf>,
+}
+
+#[derive(Args, Serialize)]
+struct Flags {
+    /// A preset (see `meshwright models`), a config.json or its folder, or a .ir file
+    model: Option<String>,
+    /// The hardware: a name (see `meshwright clusters`) or a TOML file [default: h100]
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    /// The software: a name (see `meshwright stacks`) or a TOML file [default: megatron-core-2025]
+    #[arg(long, value_name = "NAME")]
+    stack: Option<String>,
+    /// Devices; the layout's dp follows from it [default: those of the layout]
+    #[arg(long, value_name = "N")]
+    gpus: Option<u64>,
+    /// Tokens per sequence
+    #[arg(long, value_name = "TOKENS")]
+    seq: Option<u64>,
+    /// Sequences per step, all ranks together
+    #[arg(long, value_name = "N")]
+    global_batch: Option<u64>,
+    /// Number formats: bf16, fp16, fp8-tensor, fp8-row, fp8-block, mxfp8, nvfp4, f32 [default: bf16]
+    #[arg(long, value_name = "RECIPE")]
+    precision: Option<String>,
+    /// Type of gradients, accumulated and on the wire [default: the stack's]
+    #[arg(long, value_name = "TYPE")]
+    grad_dtype: Option<String>,
+    /// Type of the master copy of parameters, or `none` [default: f32 where parameters are not]
+    #[arg(long, value_name = "TYPE")]
+    master: Option<String>,
+    /// adamw, momentum or sgd [default: adamw]
+    #[arg(long, value_name = "NAME")]
+    optimizer: Option<String>,
+    /// dp, tp, pp, cp, ep, etp, vp, mbs, zero, shard, recompute, sp, schedule, group, cp_kind, order, stages, offload,
+    /// tp_overlap, dp_overlap [default: all devices in dp]
+    #[arg(long, value_name = "LAYOUT")]
+    layout: Option<String>,
+    /// Tokens of each document of a sequence, parted by commas: attention stays within each
+    #[arg(long, value_name = "TOKENS", value_delimiter = ',')]
+    lengths: Option<Vec<u64>>,
+}
+
+impl Estimate {
+    pub(super) fn run(self) -> Result<String, Error> {
+        let fields = match &self.request {
+            Some(path) => from_json::<EstimateRequest>(path)?,
+            None if self.flags.model.is_none() && self.layouts.is_none() => {
+                return Err(Error::Usage("`estimate` needs a MODEL".into()));
+            }
+            None => Fields::new(),
+        };
+        let request: EstimateRequest = resolve(fields, &self.flags)?;
+        match &self.layouts {
+            Some(path) => many(&request, &read_text(path)?, self.format),
+            None => {
+                let report = Estimator::new().estimate(&request)?;
+                if self.format == TableFormat::Json { json(&report) } else { Ok(text(&report)) }
+            }
+        }
+    }
+}
+
+/// The answers to all lines of a file that are not blank.
+fn many(base: &EstimateRequest, lines: &str, format: TableFormat) -> Result<String, Error> {
+    let lines: Vec<&str> = lines.lines().filter(|line| !line.trim().is_empty()).collect();
+    let requests: Vec<_> = lines.iter().map(|line| Line::parse(line).map(|line| line.over(base))).collect();
+    let whole: Vec<EstimateRequest> = requests.iter().filter_map(|request| request.as_ref().ok().cloned()).collect();
+    let mut answers = estimate_all(&Estimator::new(), &whole, &|done| progress(done, whole.len())).into_iter();
+    let answers = requests.into_iter().map(|request| request.and_then(|_| answers.next().unwrap_or_else(unanswered)));
+    let answers: Vec<(&str, Result<EstimateReport, Error>)> = lines.into_iter().zip(answers).collect();
+    if format == TableFormat::Table {
+        return Ok(ranking(answers));
+    }
+    let mut text = String::new();
+    for (line, answer) in answers {
+        let line = match answer {
+            Ok(report) => serde_json::to_string(&report),
+            Err(error) => serde_json::to_string(&refusal(line, &error)),
+        };
+        text += &line.map_err(|why| Error::fault("json", why))?;
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+fn unanswered() -> Result<EstimateReport, Error> {
+    Err(Error::fault("estimate", "a line has no answer"))
+}
+
+fn refusal(line: &str, error: &Error) -> serde_json::Value {
+    let code = error.code().map(|code| code.to_string());
+    json!({"schema": "meshwright.plan/1", "status": "error", "line": line, "code": code, "error": error.to_string().trim_end()})
+}
+
+/// Tells a person who waits how far it is; a file does not want to know.
+fn progress(done: usize, all: usize) {
+    let mut stderr = std::io::stderr().lock();
+    if stderr.is_terminal() && (done.is_multiple_of(100) || done == all) {
+        let end = if done == all { "\n" } else { "" };
+        let _ = write!(stderr, "\r{done} of {all} layouts{end}");
+    }
+}
+
+/// The fastest first, what does not fit after what does; then what was refused.
+fn ranking(answers: Vec<(&str, Result<EstimateReport, Error>)>) -> String {
+    let (mut reports, mut refused) = (Vec::new(), String::new());
+    for (line, answer) in answers {
+        match answer {
+            Ok(report) => reports.push(report),
+            Err(error) => refused += &format!("{line}\n{error}"),
+        }
+    }
+    reports.sort_by(|a, b| {
+        let key = |report: &EstimateReport| -report.predicted.tokens_per_s_per_gpu;
+        (!a.predicted.fits).cmp(&!b.predicted.fits).then(key(a).total_cmp(&key(b)))
+    });
+    let rows: Vec<_> = reports
+        .iter()
+        .map(|report| {
+            let predicted = &report.predicted;
+            [
+                short(predicted.step_time_s),
+                count(predicted.tokens_per_s_per_gpu),
+                percent(predicted.mfu).trim().to_string(),
+                format!("{:.1}", predicted.memory_gib.total),
+                if predicted.fits { "yes" } else { "no" }.to_string(),
+                report.inputs.layout.clone(),
+            ]
+        })
+        .collect();
+    table(["STEP", "TOKENS/S/GPU", "MFU", "GIB", "FITS", "LAYOUT"], &rows) + &refused
+}
+
+fn text(report: &EstimateReport) -> String {
+    let EstimateReport { inputs, predicted, layout, .. } = report;
+    let [low, high] = predicted.interval_s.map(short);
+    let text = format!(
+        "model     {}, {} parameters, {:.0} bytes each\n\
+         cluster   {}, {} devices, stack {}, {}\n\
+         layout    {}\n\
+         step      {} (80 % of runs: {low} to {high}), {} tokens/s per device\n\
+         mfu       {} of {}, hfu {}, bubble {}\n\n",
+        inputs.model,
+        count(predicted.parameters as f64),
+        predicted.bytes_per_parameter,
+        inputs.cluster,
+        report.mesh.devices,
+        inputs.stack,
+        inputs.precision,
+        layout::print(layout),
+        short(predicted.step_time_s),
+        count(predicted.tokens_per_s_per_gpu),
+        percent(predicted.mfu).trim(),
+        with_unit(predicted.peak_flops, "FLOP/s"),
+        percent(predicted.hfu).trim(),
+        percent(predicted.bubble).trim(),
+    );
+    text + &times(report) + "\n" + &memory(report)
+}
+
+/// Where the step goes, the most first.
+fn times(report: &EstimateReport) -> String {
+    let predicted = &report.predicted;
+    let mut shares = predicted.time_s.by_name().to_vec();
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let rows: Vec<_> = shares
+        .into_iter()
+        .filter(|(_, seconds)| *seconds > 0.0)
+        .map(|(name, seconds)| [name.to_string(), short(seconds), percent(seconds / predicted.step_time_s)])
+        .collect();
+    table(["WHERE THE STEP GOES", "TIME", "SHARE"], &rows)
+}
+
+/// GiB of each pipeline rank.
+fn memory(report: &EstimateReport) -> String {
+    let memory = &report.predicted.memory_gib;
+    let gib = |gib: f64| format!("{gib:.2}");
+    let row = |(rank, stage): (usize, &StageMemory)| {
+        [
+            rank.to_string(),
+            gib(stage.parameters),
+            gib(stage.gradients),
+            gib(stage.optimizer),
+            gib(stage.activations),
+            gib(stage.logits),
+            gib(stage.buffers),
+            gib(stage.allocated),
+            gib(stage.reserved),
+            gib(stage.device),
+        ]
+    };
+    let rows: Vec<_> = memory.per_stage.iter().enumerate().map(row).collect();
+    let head = [
+        "RANK", "PARAMETERS", "GRADIENTS", "OPTIMIZER", "ACTIVATIONS", "LOGITS", "BUFFERS", "ALLOCATED", "RESERVED", "DEVICE",
+    ];
+    let fits = if report.predicted.fits { "fits" } else { "does not fit" };
+    table(head, &rows) + &format!("\nGiB; the device's memory: it {fits}\n")
+}

@@ -1,0 +1,131 @@
+//! The blocks of a model on one rank: planned once for all layouts that share the axes below pp, priced once for all that
+//! share what a block sees of the layout.
+
+use super::place::impossible;
+use crate::error::Error;
+use crate::model_source::ModelSource;
+use crate::pipeline::CompileError;
+use cost::{CPU, Machine, Profile, Seconds, profile};
+use ir::differentiate::differentiate;
+use ir::entity::EntityRef;
+use ir::goal::{Goal, Layout, Recompute};
+use ir::graph::{ArgKind, Model, ParamInstance};
+use ir::models::Batch;
+use ir::optimizer::Optimizer;
+use ir::types::DType;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A model planned for one micro-batch of the ranks that work on a block together.
+#[derive(Debug)]
+pub(super) struct Planned {
+    /// The model with its collectives.
+    pub(super) model: Model,
+    /// The block of each run, in the model's order.
+    pub(super) runs: Vec<usize>,
+    /// The name of each run: `layer[3]`.
+    pub(super) names: Vec<String>,
+    /// The runs between the first and the last block.
+    pub(super) layers: Range<usize>,
+    /// Parameters that several runs bind.
+    pub(super) tied: Vec<Tied>,
+    /// Elements of all parameters.
+    pub(super) parameters: u64,
+}
+
+/// A parameter that several runs bind.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Tied {
+    /// The runs.
+    pub(super) runs: Vec<usize>,
+    /// Its elements on one rank.
+    pub(super) elements: f64,
+}
+
+/// What the runs of a model cost on one rank of a layout.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    /// Of each distinct block.
+    pub(super) profiles: Vec<Profile>,
+    /// The same where all of a layer is computed again, if the layout has layers of both kinds.
+    pub(super) again: Option<Vec<Profile>>,
+}
+
+/// Plans a model on the axes below pp. A `.ir` file has the batch that it states.
+///
+/// # Errors
+/// The model cannot have this batch, or the layout does not fit it.
+pub(super) fn plan(source: &ModelSource, layout: &Layout, seq: u64, dtype: DType) -> Result<Planned, Error> {
+    let together = layout.together().map_err(|why| impossible(why.to_string()))?;
+    let batch = Batch { batch: together.dp.saturating_mul(layout.mbs), seq, dtype };
+    let model = source.model(&batch)?;
+    let model = if model.is_differentiated() {
+        model
+    } else {
+        differentiate(model, &Optimizer::default()).map_err(CompileError::from)?
+    };
+    let model = planner::plan(model, &Goal::of(together), &CPU, None, &mut |_, _| ())?;
+    Ok(Planned::of(model))
+}
+
+impl Planned {
+    fn of(model: Model) -> Planned {
+        let calls = || model.calls.iter().flat_map(|call| (0..call.instances()).map(move |instance| (call, instance)));
+        let name = |block: &str, instances: u32, index: u32| match instances {
+            1 => block.to_string(),
+            _ => format!("{block}[{index}]"),
+        };
+        let names: Vec<String> = calls()
+            .map(|(call, instance)| name(&model.blocks[call.block].name, call.instances(), call.index(instance)))
+            .collect();
+        let runs: Vec<usize> = calls().map(|(call, _)| call.block.index()).collect();
+        let mut binders: BTreeMap<ParamInstance, Tied> = BTreeMap::new();
+        for (number, (call, instance)) in calls().enumerate() {
+            let block = &model.blocks[call.block];
+            for (param, id) in block.args_of(ArgKind::Param).zip(model.call_params(call, instance)) {
+                let elements = block.ty(param).local_elements(&model.mesh) as f64;
+                let tied = binders.entry(id).or_insert(Tied { runs: Vec::new(), elements });
+                tied.runs.push(number);
+                tied.elements = tied.elements.max(elements);
+            }
+        }
+        let tied = binders.into_values().filter(|tied| tied.runs.len() > 1).collect();
+        let ends = usize::from(runs.len() > 2);
+        let (layers, parameters) = (ends..runs.len() - ends, model.parameter_count());
+        Planned { layers, tied, parameters, runs, names, model }
+    }
+}
+
+impl Blocks {
+    /// Prices the blocks of a planned model under a layout; attention looks at `share` of the pairs that one causal document
+    /// has.
+    pub(super) fn of(planned: &Planned, layout: &Layout, machine: &Machine<'_>, share: f64) -> Blocks {
+        let under = |recompute: Recompute| -> Vec<Profile> {
+            let layout = Layout { recompute, ..layout.clone() };
+            let blocks = planned.model.blocks.values();
+            blocks.map(|block| masked(profile(&planned.model, block, &layout, machine), share)).collect()
+        };
+        match layout.recompute {
+            // The ends of the model are no layers.
+            Recompute::Full(_) => {
+                Blocks { profiles: under(Recompute::None), again: Some(under(Recompute::Full(None))) }
+            }
+            ref other => Blocks { profiles: under(other.clone()), again: None },
+        }
+    }
+}
+
+/// Documents of their own leave less of attention. Causal attention's FLOPs are what whole attention has beyond it.
+fn masked(profile: Profile, share: f64) -> Profile {
+    let seconds = |seconds: Seconds| Seconds { attention: seconds.attention * share, ..seconds };
+    let less = |causal: f64, whole: f64| causal - (whole - causal) * (1.0 - share);
+    Profile {
+        f: seconds(profile.f),
+        i: seconds(profile.i),
+        w: seconds(profile.w),
+        again: seconds(profile.again),
+        flops: less(profile.flops, profile.flops_noncausal),
+        again_flops: less(profile.again_flops, profile.again_flops_noncausal),
+        ..profile
+    }
+}

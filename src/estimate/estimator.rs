@@ -1,0 +1,326 @@
+//! One request after the other, and what they share.
+
+use super::blocks::{Blocks, Planned, plan};
+use super::memo::Memo;
+use super::memory::memory;
+use super::pipeline::{Flow, flow};
+use super::place::{impossible, layout_on, neighbours};
+use super::replicas::Replicas;
+use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, StageMemory, StageReport};
+use super::request::EstimateRequest;
+use super::stages::{Load, loads, starts};
+use super::step::{Step, step, tied};
+use crate::error::Error;
+use crate::machine_source;
+use crate::model_source::ModelSource;
+use crate::pipeline::CompileError;
+use crate::train::microbatches;
+use cost::{Cluster, Format, Machine, Recipe, Stack, Talk};
+use ir::goal::{Layout, Recompute};
+use ir::types::DType;
+use scheduler::predict::pipeline_of;
+use std::sync::Arc;
+
+/// Predicts steps. What layouts have in common is worked out once: keep it for many, and share it among threads.
+#[derive(Default)]
+pub struct Estimator {
+    plans: Arc<Plans>,
+    clusters: Memo<String, Cluster>,
+    stacks: Memo<String, Stack>,
+    blocks: Memo<BlocksKey, Blocks>,
+    flows: Memo<FlowKey, Staged>,
+}
+
+/// What depends on neither cluster nor stack.
+#[derive(Default)]
+struct Plans {
+    sources: Memo<String, ModelSource>,
+    planned: Memo<PlanKey, Planned>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct PlanKey {
+    model: String,
+    /// The axes below pp, and nothing else.
+    layout: Layout,
+    seq: u64,
+    half: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct BlocksKey {
+    plan: PlanKey,
+    /// The layout as a block sees it.
+    layout: Layout,
+    cluster: String,
+    stack: String,
+    /// Formats and documents, as the request has them.
+    formats: [String; 4],
+    lengths: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct FlowKey {
+    blocks: BlocksKey,
+    /// The layout as a pipeline sees it.
+    layout: Layout,
+    microbatches: u32,
+}
+
+/// Stages and their order.
+struct Staged {
+    loads: Vec<Load>,
+    flow: Flow,
+}
+
+/// A request whose names are found.
+struct Job<'a> {
+    request: &'a EstimateRequest,
+    layout: Layout,
+    machine: Machine<'a>,
+    source: &'a ModelSource,
+    microbatches: u32,
+}
+
+impl Estimator {
+    /// One that has worked out nothing.
+    pub fn new() -> Estimator {
+        Estimator::default()
+    }
+
+    /// One that shares the planned models, and takes this stack under its name.
+    #[must_use]
+    pub fn with_stack(&self, stack: Stack) -> Estimator {
+        let other = Estimator { plans: Arc::clone(&self.plans), ..Estimator::default() };
+        let name = stack.name.clone();
+        let Ok(_) = other.stacks.get(&name, || Ok::<_, std::convert::Infallible>(stack));
+        other
+    }
+
+    /// What a step of the request takes. With `recompute=auto`, under as little recomputation as fits.
+    ///
+    /// # Errors
+    /// A name is not known, or the layout fits neither the devices nor the model.
+    pub fn estimate(&self, request: &EstimateRequest) -> Result<EstimateReport, Error> {
+        request.check()?;
+        let layout = layout_on(&request.layout, request.gpus)?;
+        let cluster = self.clusters.get(&request.cluster, || machine_source::cluster(&request.cluster))?;
+        let stack = self.stacks.get(&request.stack, || machine_source::stack(&request.stack))?;
+        let source = self.plans.sources.get(&request.model, || ModelSource::open(&request.model))?;
+        let recipe = request.recipe(&stack)?;
+        let microbatches = microbatches(request.global_batch, layout.dp.saturating_mul(layout.mbs))?;
+        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
+        let job = Job { request, layout, machine, source: &source, microbatches };
+        match job.layout.recompute {
+            Recompute::Auto => self.least(job),
+            _ => self.predict(&job),
+        }
+    }
+
+    /// Under the least recomputation that fits; if none does, under all.
+    fn least(&self, job: Job<'_>) -> Result<EstimateReport, Error> {
+        let mut job = job;
+        let mut under = |recompute: Recompute| {
+            job.layout.recompute = recompute;
+            self.predict(&job)
+        };
+        for recompute in [Recompute::None, Recompute::Selective(Vec::new())] {
+            let report = under(recompute)?;
+            if report.predicted.fits {
+                return Ok(report);
+            }
+        }
+        let all = under(Recompute::Full(None))?;
+        if !all.predicted.fits {
+            return Ok(all);
+        }
+        // One layer more frees memory on every stage: the least number that fits lies between none and all.
+        let most = all.stages.iter().map(|stage| stage.whole).max().unwrap_or(0);
+        let (mut low, mut best, mut high) = (0, all, most as u32);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            let report = under(Recompute::Full(Some(middle)))?;
+            if report.predicted.fits { (best, high) = (report, middle) } else { low = middle }
+        }
+        Ok(best)
+    }
+
+    fn predict(&self, job: &Job<'_>) -> Result<EstimateReport, Error> {
+        let Job { request, layout, machine, .. } = job;
+        let key = job.blocks_key()?;
+        let half = key.plan.half;
+        let planned = self.plans.planned.get(&key.plan, || {
+            let dtype = if half { DType::BF16 } else { DType::F32 };
+            plan(job.source, layout, request.seq, dtype)
+        })?;
+        let share = request.attention_share();
+        let blocks = self.blocks.get(&key, || Ok::<_, Error>(Blocks::of(&planned, layout, machine, share)))?;
+        let replicas = Replicas::new(layout, machine);
+        let key = FlowKey { blocks: key, layout: job.pipeline_layout(), microbatches: job.microbatches };
+        let staged = self.flows.get(&key, || job.staged(&planned, &blocks, &replicas))?;
+        let Staged { loads, flow } = &*staged;
+        let step = step(flow, loads, layout, &replicas, machine, job.tied(&planned, loads));
+        let memory = memory(flow, loads, layout, &replicas, machine);
+        Ok(job.report(&planned, &blocks, &staged, &step, memory))
+    }
+}
+
+impl Job<'_> {
+    fn blocks_key(&self) -> Result<BlocksKey, Error> {
+        let Layout { tp_overlap, cp_kind, offload, ref recompute, .. } = self.layout;
+        let together = self.layout.together().map_err(|why| impossible(why.to_string()))?;
+        let Layout { dp, tp, cp, ep, etp, sp, mbs, order, .. } = together;
+        let below = Layout { dp, tp, cp, ep, etp, sp, mbs, order, ..Layout::default() };
+        // However many layers are computed again, their profiles are the same.
+        let recompute = match recompute {
+            Recompute::Full(_) => Recompute::Full(None),
+            other => other.clone(),
+        };
+        let request = self.request;
+        let word = |word: &Option<String>| word.clone().unwrap_or_default();
+        Ok(BlocksKey {
+            layout: Layout { tp_overlap, cp_kind, offload, recompute, ..below.clone() },
+            plan: PlanKey {
+                model: request.model.clone(),
+                layout: below,
+                seq: request.seq,
+                half: self.machine.recipe.parameter < 4.0,
+            },
+            cluster: request.cluster.clone(),
+            stack: request.stack.clone(),
+            formats: [
+                request.precision.clone(),
+                word(&request.grad_dtype),
+                word(&request.master),
+                request.optimizer.clone(),
+            ],
+            lengths: request.lengths.clone(),
+        })
+    }
+
+    /// What the pipeline depends on beside its blocks: from ZeRO-2 on each micro-batch waits for data-parallel ranks too.
+    fn pipeline_layout(&self) -> Layout {
+        self.layout.clone()
+    }
+
+    fn staged(&self, planned: &Planned, blocks: &Blocks, replicas: &Replicas<'_>) -> Result<Staged, Error> {
+        let (kind, pipeline) = pipeline_of(&self.layout, self.microbatches).map_err(CompileError::from)?;
+        let starts = starts(planned, blocks, &self.layout, &pipeline)?;
+        let loads = loads(planned, blocks, &self.layout, &starts, replicas);
+        let hidden = if self.machine.stack.hides("p2p") && pipeline.stages() > pipeline.ranks {
+            self.machine.stack.fitted.overlap.value
+        } else {
+            0.0
+        };
+        let send = |load: &Load| self.machine.talk(Talk::Send, load.boundary, neighbours(&self.layout)) * (1.0 - hidden);
+        let hops = loads.iter().take(loads.len() - 1).map(send).collect();
+        let flow = flow(&loads, hops, kind, &pipeline)?;
+        Ok(Staged { loads, flow })
+    }
+
+    /// Seconds of parameters that stages on different ranks hold.
+    fn tied(&self, planned: &Planned, loads: &[Load]) -> f64 {
+        let apart = planned.tied.iter().filter(|tied| {
+            let stage = |run: &usize| loads.iter().position(|load| load.runs.contains(run));
+            tied.runs.iter().map(stage).any(|at| at != stage(&tied.runs[0]))
+        });
+        if self.layout.pp < 2 { 0.0 } else { tied(apart.map(|tied| tied.elements).sum(), &self.layout, &self.machine) }
+    }
+
+    fn report(
+        &self,
+        planned: &Planned,
+        blocks: &Blocks,
+        staged: &Staged,
+        step: &Step,
+        per_stage: Vec<StageMemory>,
+    ) -> EstimateReport {
+        let Job { request, layout, machine, .. } = self;
+        let Recipe { products, parameter, gradient, master, states, .. } = machine.recipe;
+        let device = &machine.cluster.device;
+        let peak = device.peak(*products).or(device.peak(Format::Half)).unwrap_or(device.flops_f32);
+        let microbatches = f64::from(self.microbatches);
+        let batches = microbatches * layout.dp as f64;
+        let work = Work::of(planned, blocks, &staged.loads);
+        let rate = |flops: f64| flops * batches / (step.seconds * layout.devices() as f64 * peak);
+        let tokens = (request.global_batch * request.seq) as f64;
+        let [low, high] = machine.stack.residual.map(|log| step.seconds * log.exp());
+        let shares = step.shares;
+        let worst_rank = (0..per_stage.len())
+            .max_by(|&a, &b| per_stage[a].reserved.total_cmp(&per_stage[b].reserved))
+            .unwrap_or(0);
+        let memory = device.memory as f64;
+        let fits = per_stage.iter().all(|stage| stage.device * 1024.0 * 1024.0 * 1024.0 <= memory);
+        EstimateReport {
+            schema: "meshwright.plan/1",
+            tool_version: env!("CARGO_PKG_VERSION"),
+            status: "ok",
+            inputs: (*request).clone(),
+            mesh: Mesh {
+                devices: layout.devices(),
+                axes: layout.order.iter().map(|axis| (axis.clone(), layout.degree(axis).unwrap_or(1))).collect(),
+            },
+            layout: layout.clone(),
+            stages: staged.loads.iter().map(|load| self.stage(planned, load)).collect(),
+            predicted: Predicted {
+                step_time_s: step.seconds,
+                interval_s: [low, high],
+                tokens_per_s_per_gpu: tokens / (step.seconds * layout.devices() as f64),
+                mfu: rate(work.causal),
+                mfu_noncausal: rate(work.whole),
+                hfu: rate(work.whole + work.again),
+                flops_per_token: work.causal * batches / tokens,
+                peak_flops: peak,
+                bytes_per_parameter: parameter + gradient + master + states,
+                parameters: planned.parameters,
+                microbatches: self.microbatches,
+                bubble: staged.flow.bubble,
+                time_s: shares,
+                exposed_comm_s: Comm { tp: shares.tp, cp: shares.cp, ep: shares.ep, dp: shares.dp, pp: shares.p2p },
+                memory_gib: Memory { total: per_stage[worst_rank].reserved, worst_rank, per_stage },
+                fits,
+            },
+            alternatives: Vec::new(),
+            search: None,
+        }
+    }
+
+    fn stage(&self, planned: &Planned, load: &Load) -> StageReport {
+        let name = |run: usize| planned.names.get(run).cloned().unwrap_or_default();
+        StageReport {
+            first: name(load.runs.start),
+            last: name(load.runs.end.saturating_sub(1)),
+            variant: self.layout.recompute.to_string(),
+            whole: load.whole,
+        }
+    }
+}
+
+/// FLOPs of a micro-batch of one data-parallel rank: forward once and backward twice.
+struct Work {
+    /// Causal attention halved.
+    causal: f64,
+    /// Attention whole.
+    whole: f64,
+    /// Of what is computed again, attention whole.
+    again: f64,
+}
+
+impl Work {
+    fn of(planned: &Planned, blocks: &Blocks, loads: &[Load]) -> Work {
+        let mut work = Work { causal: 0.0, whole: 0.0, again: 0.0 };
+        for load in loads {
+            let mut whole = load.whole;
+            for run in load.runs.clone() {
+                let block = planned.runs[run];
+                let profile = &blocks.profiles[block];
+                work.causal += 3.0 * profile.flops;
+                work.whole += 3.0 * profile.flops_noncausal;
+                let again = blocks.again.as_ref().filter(|_| planned.layers.contains(&run) && whole > 0);
+                whole -= usize::from(again.is_some());
+                work.again += again.unwrap_or(&blocks.profiles)[block].again_flops_noncausal;
+            }
+        }
+        work
+    }
+}

@@ -1,0 +1,26 @@
+//! Step time and memory of a layout, predicted: no program is made, and no device is needed.
+//!
+//! The way of the data: a request names a model, a cluster, a stack and a layout (`request`); the layout is made to fit the
+//! devices (`place`); the model's blocks are planned on the axes below pp and priced (`blocks`); stages are cut (`stages`),
+//! ordered and simulated (`pipeline`); what data-parallel ranks exchange is added by numbers (`replicas`), as is memory
+//! (`memory`); all of it together is a step (`step`) and a [`EstimateReport`]. An [`Estimator`] keeps what layouts share.
+
+mod blocks;
+mod estimator;
+mod many;
+mod memo;
+mod memory;
+mod pipeline;
+mod place;
+mod recipe;
+mod replicas;
+mod report;
+mod request;
+mod stages;
+mod step;
+
+pub use estimator::Estimator;
+pub use many::{Line, estimate_all};
+pub use recipe::recipe;
+pub use report::{Comm, EstimateReport, Memory, Mesh, Predicted, StageMemory, StageReport, TimeShares};
+pub use request::EstimateRequest;

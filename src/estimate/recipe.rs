@@ -1,0 +1,75 @@
+//! Number formats by name: what each tensor of a run is made of.
+
+use crate::error::Error;
+use cost::{Format, Recipe, Stack};
+use ir::catalogue::Code;
+use ir::diag::nearest;
+
+/// The recipes: name, the operands of matrix products, bytes of a parameter as kernels read it, of a gradient unless the
+/// stack says otherwise, of the master copy.
+///
+/// Mixed precision keeps f32 master weights and moments (Micikevicius et al. 2018); fp8 recipes change the products alone
+/// and keep parameters in bf16 (DeepSeek-V3, section 3.3; Transformer Engine).
+const RECIPES: [(&str, Format, f64, f64, f64); 9] = [
+    ("bf16", Format::Half, 2.0, 4.0, 4.0),
+    ("fp16", Format::Half, 2.0, 4.0, 4.0),
+    ("fp8-tensor", Format::F8, 2.0, 4.0, 4.0),
+    ("fp8-row", Format::F8, 2.0, 4.0, 4.0),
+    ("fp8-block", Format::F8, 2.0, 4.0, 4.0),
+    ("mxfp8", Format::F8, 2.0, 4.0, 4.0),
+    ("mxfp4", Format::F4, 2.0, 4.0, 4.0),
+    ("nvfp4", Format::F4, 2.0, 4.0, 4.0),
+    ("f32", Format::F32, 4.0, 4.0, 0.0),
+];
+
+/// The optimizers: name and bytes of the states of a parameter.
+const OPTIMIZERS: [(&str, f64); 3] = [("adamw", 8.0), ("momentum", 4.0), ("sgd", 0.0)];
+
+/// The recipe of a precision, with what the stack and the user say of gradients and the master copy.
+///
+/// # Errors
+/// A name is not known.
+pub fn recipe(
+    precision: &str,
+    grad_dtype: Option<&str>,
+    master: Option<&str>,
+    optimizer: &str,
+    stack: &Stack,
+) -> Result<Recipe, Error> {
+    let row = RECIPES.iter().find(|row| row.0 == precision);
+    let row = row.ok_or_else(|| unknown("--precision", precision, &RECIPES.map(|row| row.0)))?;
+    let &(name, products, parameter, gradient, default_master) = row;
+    let states = OPTIMIZERS.iter().find(|row| row.0 == optimizer).map(|row| row.1);
+    let states = states.ok_or_else(|| unknown("--optimizer", optimizer, &OPTIMIZERS.map(|row| row.0)))?;
+    let half = parameter < 4.0;
+    let stated = |bytes: f64| if half && bytes > 0.0 { bytes } else { gradient };
+    let given = grad_dtype.map(|name| bytes_of("--grad-dtype", name)).transpose()?;
+    Ok(Recipe {
+        name: name.to_string(),
+        products,
+        parameter,
+        gradient: given.unwrap_or(stated(stack.facts.gradient_bytes)),
+        wire: given.unwrap_or(stated(stack.facts.wire_bytes)),
+        master: match master {
+            None => default_master,
+            Some("none") => 0.0,
+            Some(name) => bytes_of("--master", name)?,
+        },
+        states,
+        activation: parameter,
+    })
+}
+
+fn bytes_of(option: &str, dtype: &str) -> Result<f64, Error> {
+    match dtype {
+        "f32" | "fp32" => Ok(4.0),
+        "bf16" | "fp16" => Ok(2.0),
+        _ => Err(unknown(option, dtype, &["f32", "bf16", "fp16"])),
+    }
+}
+
+fn unknown(option: &str, name: &str, known: &[&str]) -> Error {
+    let near = nearest(name, known.iter().copied()).map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+    Error::input(Code::PrecisionRefused, format!("`{option} {name}` is not known"))
+        .help(format!("{near}{option} is one of {}", known.join(", ")))
+}

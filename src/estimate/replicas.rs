@@ -1,0 +1,124 @@
+//! What data-parallel ranks exchange: gradients, and under ZeRO shards of parameters; what of it nothing hides.
+//! Rajbhandari et al. 2020 (ZeRO); Zhao et al. 2023 (FSDP).
+
+use super::place::{expert_replicas, replicas, sharded};
+use cost::{Group, Machine, Profile, Talk};
+use ir::goal::Layout;
+
+/// The ranks that hold the same parameters, and what they talk about.
+#[derive(Clone, Debug)]
+pub(super) struct Replicas<'a> {
+    machine: &'a Machine<'a>,
+    zero: u8,
+    /// Whether communication hides behind compute.
+    hides: bool,
+    /// Of dense parameters and of experts: those who share a copy, and those who have the same part.
+    groups: [(Group, Group); 2],
+}
+
+/// Seconds that a rank's parameters cost once a step, beyond what is hidden.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Exchange {
+    /// Of gradients, after the last backward.
+    pub(super) reduce: f64,
+    /// Of updated parameters, after the update.
+    pub(super) gather: f64,
+}
+
+impl<'a> Replicas<'a> {
+    pub(super) fn new(layout: &Layout, machine: &'a Machine<'a>) -> Replicas<'a> {
+        let hides = layout.dp_overlap.unwrap_or(machine.stack.hides("dp"));
+        let groups = [replicas(layout), expert_replicas(layout)].map(|group| sharded(group, layout.shard));
+        Replicas { machine, zero: layout.zero, hides, groups }
+    }
+
+    /// Into how many parts dense parameters, and experts, are cut.
+    pub(super) fn parts(&self) -> [f64; 2] {
+        self.groups.map(|(shards, _)| shards.ranks as f64)
+    }
+
+    /// Seconds of an exchange of so many elements, in buckets where there are many.
+    fn talk(&self, talk: Talk, elements: f64, bytes: f64, group: Group) -> f64 {
+        let bytes = elements * bytes;
+        if bytes <= 0.0 || group.ranks < 2 {
+            return 0.0;
+        }
+        let buckets = (bytes / self.machine.stack.facts.bucket).ceil().max(1.0);
+        buckets * self.machine.talk(talk, bytes / buckets, group)
+    }
+
+    /// Seconds in which the gradients of parameters are summed, to those who update them.
+    fn reduce(&self, elements: [f64; 2]) -> f64 {
+        let wire = self.machine.recipe.wire;
+        let of = |(elements, (shards, copies)): (f64, (Group, Group))| {
+            if self.zero == 0 {
+                let all = Group { ranks: shards.ranks * copies.ranks, ..shards };
+                return self.talk(Talk::AllReduce, elements, wire, all);
+            }
+            let part = elements / shards.ranks as f64;
+            self.talk(Talk::ReduceScatter, elements, wire, shards) + self.talk(Talk::AllReduce, part, wire, copies)
+        };
+        elements.into_iter().zip(self.groups).map(of).sum()
+    }
+
+    /// Seconds in which parts of parameters come to all who share a copy.
+    fn gather(&self, elements: [f64; 2]) -> f64 {
+        let parameter = self.machine.recipe.parameter;
+        let of = |(elements, (shards, _)): (f64, (Group, Group))| {
+            self.talk(Talk::AllGather, elements, parameter, shards)
+        };
+        elements.into_iter().zip(self.groups).map(of).sum()
+    }
+
+    /// What is left of seconds of communication beside seconds of compute that can hide it.
+    fn left(&self, communication: f64, compute: f64) -> f64 {
+        if !self.hides {
+            return communication;
+        }
+        let hidden = communication.min(compute) * self.machine.stack.fitted.overlap.value;
+        // What is hidden takes some of the device from what hides it.
+        communication - hidden + hidden * (self.machine.contention() - 1.0)
+    }
+
+    /// Seconds per micro-batch of a stage with these runs that parts of parameters cost, with the forward and with the
+    /// backward. ZeRO-3 gathers each block before its forward and again before its backward, the next one while a block
+    /// computes, and both ZeRO-2 and 3 scatter its gradients; the first gather and the last scatter have nothing beside them.
+    pub(super) fn shards(&self, runs: &[&Profile]) -> [f64; 2] {
+        if self.zero < 2 {
+            return [0.0; 2];
+        }
+        let elements = |profile: &Profile| [profile.dense, profile.experts];
+        let gather = |profile: &Profile| if self.zero > 2 { self.gather(elements(profile)) } else { 0.0 };
+        let gathers: Vec<f64> = runs.iter().map(|profile| gather(profile)).collect();
+        let reduces: Vec<f64> = runs.iter().map(|profile| self.reduce(elements(profile))).collect();
+        let mut seconds = [gathers.first().copied().unwrap_or(0.0), reduces.first().copied().unwrap_or(0.0)];
+        for (run, profile) in runs.iter().enumerate() {
+            let next = gathers.get(run + 1).copied().unwrap_or(0.0);
+            seconds[0] += self.left(next, profile.f.total());
+            // The backward goes the other way: the block before is gathered, the one after has given its gradients.
+            let before = run.checked_sub(1).map_or(0.0, |run| gathers[run]);
+            let after = reduces.get(run + 1).copied().unwrap_or(0.0);
+            let backward = profile.again.total() + profile.i.total() + profile.w.total();
+            seconds[1] += self.left(before + after, backward);
+        }
+        if self.zero > 2 {
+            seconds[1] += gathers.last().copied().unwrap_or(0.0) * f64::from(u8::from(runs.len() > 1));
+        }
+        seconds
+    }
+
+    /// What a rank's parameters cost once a step. Gradients go in buckets beside `backward` seconds of the last
+    /// micro-batch's backward, all but the last bucket; updated parts are gathered at once, or beside `forward` seconds of
+    /// the next step's first forward where the stack does so.
+    pub(super) fn exchange(&self, elements: [f64; 2], forward: f64, backward: f64) -> Exchange {
+        let reduce = if self.zero < 2 { self.reduce(elements) } else { 0.0 };
+        let gather = if matches!(self.zero, 1 | 2) { self.gather(elements) } else { 0.0 };
+        let bytes = (elements[0] + elements[1]) * self.machine.recipe.wire;
+        let last = reduce * (self.machine.stack.facts.bucket / bytes.max(1.0)).min(1.0);
+        let hidden_update = self.machine.stack.facts.hides_update;
+        Exchange {
+            reduce: last + self.left(reduce - last, backward),
+            gather: if hidden_update { self.left(gather, forward) } else { gather },
+        }
+    }
+}

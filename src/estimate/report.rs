@@ -1,0 +1,194 @@
+//! The answer: `meshwright.plan/1`.
+
+use super::request::EstimateRequest;
+use serde::Serialize;
+
+/// A predicted step.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct EstimateReport {
+    /// `meshwright.plan/1`.
+    pub schema: &'static str,
+    /// The version of this program.
+    pub tool_version: &'static str,
+    /// `ok`.
+    pub status: &'static str,
+    /// What was asked for.
+    pub inputs: EstimateRequest,
+    /// The devices.
+    pub mesh: Mesh,
+    /// The layout in full.
+    pub layout: ir::goal::Layout,
+    /// The stages in the order of the model.
+    pub stages: Vec<StageReport>,
+    /// What a step takes.
+    pub predicted: Predicted,
+    /// Other layouts; none where one is asked for.
+    pub alternatives: Vec<EstimateReport>,
+    /// How the layout was found; none where it was given.
+    pub search: Option<()>,
+}
+
+/// The devices by axis.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Mesh {
+    /// All of them.
+    pub devices: u64,
+    /// The axes, outermost first, with their sizes.
+    pub axes: Vec<(String, u64)>,
+}
+
+/// A pipeline stage.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct StageReport {
+    /// Its first run of a block.
+    pub first: String,
+    /// Its last.
+    pub last: String,
+    /// What it computes again.
+    pub variant: String,
+    /// How many of its layers are computed again as a whole.
+    pub whole: usize,
+}
+
+/// What a step takes.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Predicted {
+    /// Seconds of a step.
+    pub step_time_s: f64,
+    /// Seconds that a tenth, and nine tenths, of measured runs stayed below.
+    pub interval_s: [f64; 2],
+    /// Tokens per second and device.
+    pub tokens_per_s_per_gpu: f64,
+    /// Model FLOPs per second over the peak, causal attention halved.
+    pub mfu: f64,
+    /// The same with attention whole.
+    pub mfu_noncausal: f64,
+    /// As `mfu_noncausal`, with what is computed again (Korthikanti et al. 2022, section 6).
+    pub hfu: f64,
+    /// Model FLOPs of a token, forward and backward, causal attention halved.
+    pub flops_per_token: f64,
+    /// Dense peak of a device on the operands of its products, per second.
+    pub peak_flops: f64,
+    /// Bytes that a parameter takes: as kernels read it, its gradient, its master copy and its states.
+    pub bytes_per_parameter: f64,
+    /// Parameters of the model.
+    pub parameters: u64,
+    /// Micro-batches of a step.
+    pub microbatches: u32,
+    /// The idle share of the pipeline's busiest rank until the last backward.
+    pub bubble: f64,
+    /// What the step goes to on the rank that ends last; sums to it.
+    pub time_s: TimeShares,
+    /// Communication that nothing hides, of these.
+    pub exposed_comm_s: Comm,
+    /// What devices hold.
+    pub memory_gib: Memory,
+    /// Whether it fits on the devices.
+    pub fits: bool,
+}
+
+/// Seconds by what they go to.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct TimeShares {
+    /// Matrix products.
+    pub gemm: f64,
+    /// Attention.
+    pub attention: f64,
+    /// Kernels that move bytes.
+    pub memory_bound: f64,
+    /// What is computed again, its communication not counted.
+    pub recompute: f64,
+    /// Tensor-parallel communication.
+    pub tp: f64,
+    /// Context-parallel communication.
+    pub cp: f64,
+    /// Expert-parallel communication.
+    pub ep: f64,
+    /// Data-parallel communication.
+    pub dp: f64,
+    /// Messages between stages.
+    pub p2p: f64,
+    /// Waiting for other stages.
+    pub bubble: f64,
+    /// The update.
+    pub optimizer: f64,
+    /// Waiting for the CPU to launch kernels.
+    pub launch: f64,
+    /// What each step costs besides, and waiting for the slowest device.
+    pub other: f64,
+}
+
+/// Seconds of communication that nothing hides, by axis.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Comm {
+    /// Tensor-parallel.
+    pub tp: f64,
+    /// Context-parallel.
+    pub cp: f64,
+    /// Expert-parallel.
+    pub ep: f64,
+    /// Data-parallel.
+    pub dp: f64,
+    /// Between stages.
+    pub pp: f64,
+}
+
+/// GiB of devices.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Memory {
+    /// Reserved on the worst rank.
+    pub total: f64,
+    /// That rank of the pipeline.
+    pub worst_rank: usize,
+    /// Of each rank of the pipeline.
+    pub per_stage: Vec<StageMemory>,
+}
+
+/// GiB of a device, when it holds most.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct StageMemory {
+    /// Parameters as kernels read them.
+    pub parameters: f64,
+    /// Gradients.
+    pub gradients: f64,
+    /// Master copies and optimizer states.
+    pub optimizer: f64,
+    /// What forwards keep for backwards.
+    pub activations: f64,
+    /// Of these apart: logits and what the loss keeps.
+    pub logits: f64,
+    /// Inner values, messages, gathered parameters, workspace.
+    pub buffers: f64,
+    /// All of these.
+    pub allocated: f64,
+    /// With what the allocator keeps beside.
+    pub reserved: f64,
+    /// With CUDA's context and the communicators' buffers.
+    pub device: f64,
+}
+
+impl TimeShares {
+    /// All by name, in a fixed order.
+    pub fn by_name(&self) -> [(&'static str, f64); 13] {
+        [
+            ("gemm", self.gemm),
+            ("attention", self.attention),
+            ("memory_bound", self.memory_bound),
+            ("recompute", self.recompute),
+            ("tp", self.tp),
+            ("cp", self.cp),
+            ("ep", self.ep),
+            ("dp", self.dp),
+            ("p2p", self.p2p),
+            ("bubble", self.bubble),
+            ("optimizer", self.optimizer),
+            ("launch", self.launch),
+            ("other", self.other),
+        ]
+    }
+
+    /// Seconds of all of it.
+    pub fn total(&self) -> f64 {
+        self.by_name().iter().map(|(_, seconds)| seconds).sum()
+    }
+}

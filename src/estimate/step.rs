@@ -1,0 +1,107 @@
+//! From the parts to a step: the last rank whose gradients are summed, the update that follows, and what each second of it
+//! goes to.
+
+use super::pipeline::{Flow, Rank};
+use super::replicas::{Exchange, Replicas};
+use super::report::TimeShares;
+use super::stages::{Load, plus};
+use cost::{Group, Machine, Seconds, Talk};
+use ir::goal::Layout;
+
+/// A step in time.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Step {
+    /// From its begin to its end.
+    pub(super) seconds: f64,
+    /// What they go to on the rank that ends last.
+    pub(super) shares: TimeShares,
+}
+
+/// The step of a flow. The norm of the gradients joins all ranks before the update; after it each updates what it holds, and
+/// the slowest ends the step. Devices differ, and all wait for the slowest.
+pub(super) fn step(
+    flow: &Flow,
+    loads: &[Load],
+    layout: &Layout,
+    replicas: &Replicas<'_>,
+    machine: &Machine<'_>,
+    tied: f64,
+) -> Step {
+    let after: Vec<After> =
+        flow.ranks.iter().map(|rank| After::of(rank, loads, layout, replicas, machine)).collect();
+    let ends = || flow.ranks.iter().zip(&after).map(|(rank, after)| rank.end + after.exchange.reduce);
+    let (last, summed) = ends().enumerate().fold((0, 0.0), |most, at| if at.1 > most.1 { at } else { most });
+    let updated = after.iter().map(After::update).fold(0.0, f64::max);
+    let work = summed + tied + updated;
+    let fixed = machine.stack.fitted.step_ms.value * 1e-3;
+    let seconds = (work + fixed) * machine.stragglers(layout.devices());
+    let mut shares = shares(&flow.ranks[last], loads);
+    shares.dp += after[last].exchange.reduce + after[last].exchange.gather + tied;
+    shares.optimizer = after[last].optimizer;
+    shares.bubble += updated - after[last].update();
+    shares.other = seconds - work;
+    Step { seconds, shares }
+}
+
+/// What follows a rank's last backward.
+struct After {
+    exchange: Exchange,
+    optimizer: f64,
+}
+
+impl After {
+    fn of(rank: &Rank, loads: &[Load], layout: &Layout, replicas: &Replicas<'_>, machine: &Machine<'_>) -> After {
+        let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
+        let elements = [own().map(|load| load.dense).sum(), own().map(|load| load.experts).sum()];
+        let forward = own().map(|load| load.seconds()[0]).sum();
+        let backward = own().map(|load| load.seconds()[1] + load.seconds()[2]).sum();
+        let [dense, experts] = replicas.parts();
+        let cut = layout.zero > 0;
+        let local = if cut { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
+        After { exchange: replicas.exchange(elements, forward, backward), optimizer: optimizer(local, machine) }
+    }
+
+    fn update(&self) -> f64 {
+        self.optimizer + self.exchange.gather
+    }
+}
+
+/// Seconds of an update of so many elements: gradients are read for the norm and again, master copies and states are read
+/// and written, parameters written; 34 bytes of an element in mixed precision with AdamW.
+fn optimizer(elements: f64, machine: &Machine<'_>) -> f64 {
+    let recipe = machine.recipe;
+    let parameter = if recipe.master > 0.0 { recipe.parameter } else { 2.0 * recipe.parameter };
+    machine.copy(elements * (2.0 * recipe.gradient + 2.0 * (recipe.master + recipe.states) + parameter))
+}
+
+/// Seconds in which the first and the last stage sum the gradients of parameters that both hold.
+pub(super) fn tied(elements: f64, layout: &Layout, machine: &Machine<'_>) -> f64 {
+    let stride = super::place::stride(layout, "pp") * (layout.pp - 1);
+    machine.talk(Talk::AllReduce, elements * machine.recipe.wire, Group { ranks: 2, stride })
+}
+
+/// What a rank does until its last backward ends.
+fn shares(rank: &Rank, loads: &[Load]) -> TimeShares {
+    let (mut own, mut again, mut shards) = (Seconds::default(), Seconds::default(), 0.0);
+    for (stage, [f, i, w]) in &rank.stages {
+        let load = &loads[*stage];
+        own = plus(plus(plus(own, &load.f, *f), &load.i, *i), &load.w, *w);
+        again = plus(again, &load.again, *i);
+        shards += f * load.shards[0] + i * load.shards[1];
+    }
+    TimeShares {
+        gemm: own.gemm,
+        attention: own.attention,
+        memory_bound: own.memory_bound,
+        recompute: again.gemm + again.attention + again.memory_bound + again.launch,
+        tp: own.tp + again.tp,
+        cp: own.cp + again.cp,
+        ep: own.ep + again.ep,
+        dp: shards,
+        p2p: rank.idle.latency,
+        bubble: rank.idle.dependency + rank.idle.memory,
+        optimizer: 0.0,
+        launch: own.launch,
+        other: 0.0,
+    }
+}
