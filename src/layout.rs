@@ -11,14 +11,11 @@ use ir::limits;
 use scheduler::schedules;
 
 /// The keys that may stand in a layout.
-pub const KEYS: [&str; 11] = ["dp", "tp", "pp", "vp", "sp", "zero", "mbs", "schedule", "group", "order", "stages"];
+pub const KEYS: [&str; 15] =
+    ["dp", "tp", "pp", "cp", "ep", "etp", "vp", "sp", "zero", "mbs", "cp_kind", "schedule", "group", "order", "stages"];
 
 /// Keys of the grammar that this version does not know how to obey, and what each would be.
-const ABSENT: [(&str, &str); 9] = [
-    ("cp", "context parallelism"),
-    ("cp_kind", "the way of context parallelism"),
-    ("ep", "expert parallelism"),
-    ("etp", "tensor parallelism within experts"),
+const ABSENT: [(&str, &str); 5] = [
     ("shard", "the size of a ZeRO group"),
     ("recompute", "activation recomputation"),
     ("offload", "offload to the host"),
@@ -66,9 +63,12 @@ pub fn says(text: &str, key: &str) -> bool {
 
 /// The layout in full, as `parse` reads it back.
 pub fn print(layout: &Layout) -> String {
-    let Layout { dp, tp, pp, sp, zero, mbs, schedule, vp, group, order, stages, .. } = layout;
-    let mut text =
-        format!("dp={dp},tp={tp},pp={pp},sp={sp},zero={zero},mbs={mbs},schedule={schedule},order={}", order.join(","));
+    let Layout { dp, tp, pp, cp, ep, etp, sp, zero, mbs, schedule, vp, group, order, stages, .. } = layout;
+    let mut text = format!("dp={dp},tp={tp},pp={pp}");
+    for (key, degree) in [("cp", cp), ("ep", ep), ("etp", etp)].into_iter().filter(|(_, degree)| **degree > 1) {
+        text += &format!(",{key}={degree}");
+    }
+    text += &format!(",sp={sp},zero={zero},mbs={mbs},schedule={schedule},order={}", order.join(","));
     for (key, value) in [("vp", vp), ("group", group)] {
         text += &value.map_or_else(String::new, |value| format!(",{key}={value}"));
     }
@@ -86,9 +86,6 @@ fn unusual(layout: &Layout) -> String {
     let said = |key: &str, value: String, is: bool| if is { format!(",{key}={value}") } else { String::new() };
     let overlap = |value: Option<bool>| value.map_or_else(String::new, |value| value.to_string());
     [
-        said("cp", layout.cp.to_string(), layout.cp > 1),
-        said("ep", layout.ep.to_string(), layout.ep > 1),
-        said("etp", layout.etp.to_string(), layout.etp > 1),
         said("cp_kind", cp_kind(layout.cp_kind).to_string(), layout.cp_kind != default.cp_kind),
         said("shard", layout.shard.unwrap_or(0).to_string(), layout.shard.is_some()),
         said("recompute", layout.recompute.to_string(), layout.recompute != default.recompute),
@@ -104,6 +101,10 @@ fn unusual(layout: &Layout) -> String {
 /// # Errors
 /// It cannot.
 pub fn check(layout: &Layout) -> Result<(), Error> {
+    if layout.cp > 1 && layout.cp_kind != CpKind::AllGather {
+        let said = format!("cp_kind={}", cp_kind(layout.cp_kind));
+        return Err(absent(&said, "context parallelism of another kind than allgather"));
+    }
     if layout.zero > 1 {
         return Err(absent(&format!("zero={}", layout.zero), "ZeRO above stage 1"));
     }
@@ -121,9 +122,11 @@ fn check_degrees(layout: &Layout) -> Result<(), Error> {
             return Err(wrong(format!("`{key}` is 0, but must be 1 or more")));
         }
     }
-    let devices = [dp, tp, pp, cp].into_iter().try_fold(1u64, u64::checked_mul);
-    if devices.is_none_or(|devices| devices > limits::DEVICES) {
-        return Err(wrong(format!("dp x tp x pp x cp is more than {} devices", limits::DEVICES)));
+    for (product, degrees) in [("dp x tp x pp x cp", vec![dp, tp, pp, cp]), ("ep x etp", vec![ep, etp])] {
+        let devices = degrees.into_iter().try_fold(1u64, u64::checked_mul);
+        if devices.is_none_or(|devices| devices > limits::DEVICES) {
+            return Err(wrong(format!("{product} is more than {} devices", limits::DEVICES)));
+        }
     }
     if layout.zero > 3 {
         return Err(wrong(format!("`zero={}`: there are ZeRO stages 0 to 3", layout.zero)));
@@ -294,7 +297,9 @@ mod tests {
             ("vp=0", "1 or more"),
             ("order=pp,dp", "each of pp, dp, cp and tp once"),
             ("pp=2,stages=1,2", "1 of them for pp=2"),
-            ("cp=2", "context parallelism"),
+            ("cp=2,cp_kind=ring", "context parallelism of another kind"),
+            ("cp=2,order=pp,dp,tp", "each of pp, dp, cp and tp once"),
+            ("ep=0", "1 or more"),
             ("zero=3", "ZeRO above stage 1"),
             ("schedul=gpipe", "did you mean `schedule`"),
             ("dp=1000000,tp=1000000,pp=100000000", "devices"),

@@ -1,6 +1,6 @@
 //! The command line as a user meets it: the built binary, run in a folder of its own.
 //!
-//! A case of `tests/cases/{errors,reshard,schedule}` is a text file: `# meshwright ARGS`, then files (`# file NAME` and lines) and
+//! A case of `tests/cases/{errors,estimate,reshard,schedule}` is a text file: `# meshwright ARGS`, then files (`# file NAME` and lines) and
 //! folders (`# folder NAME`) to make, then `----`, the exit status, and all that is printed. `BLESS=1` rewrites the answers.
 
 use ir::catalogue::CATALOGUE;
@@ -78,6 +78,11 @@ fn schedules_are_drawn() {
 #[test]
 fn ways_between_layouts_are_told() {
     cases("reshard");
+}
+
+#[test]
+fn layouts_are_predicted() {
+    cases("estimate");
 }
 
 fn cases(folder: &str) {

@@ -190,12 +190,15 @@ impl Layout {
             "tp" => Some(self.tp),
             "pp" => Some(self.pp),
             "cp" => Some(self.cp),
+            "ep" => Some(self.ep),
+            "etp" => Some(self.etp),
             _ => None,
         }
     }
 
-    /// The rules of this layout on a transformer: batch over dp, heads, feed-forward and vocabulary over tp (Shoeybi et
-    /// al. 2019), and with `sp` the sequence between the matmuls too (Korthikanti et al. 2022).
+    /// The rules of this layout on a transformer: batch over dp, sequences over cp, heads, feed-forward and vocabulary over
+    /// tp (Shoeybi et al. 2019), and with `sp` the sequence between the matmuls too (Korthikanti et al. 2022); experts over
+    /// ep, and their feed-forward over etp. Where several rules shard a dim, the first is major.
     pub fn seed_rules(&self) -> Vec<SeedRule> {
         let rule = |axis: &str, dims: &[&str], on| SeedRule {
             axis: axis.to_string(),
@@ -203,8 +206,17 @@ impl Layout {
             on,
         };
         let mut rules = vec![rule("dp", &["b"], SeedTarget::Inputs), rule("tp", &["g", "f", "v"], SeedTarget::Params)];
+        if self.cp > 1 {
+            rules.extend([SeedTarget::Inputs, SeedTarget::Values].map(|on| rule("cp", &["s"], on)));
+        }
         if self.sp {
             rules.push(rule("tp", &["s"], SeedTarget::Values));
+        }
+        if self.ep > 1 {
+            rules.push(rule("ep", &["e"], SeedTarget::Params));
+        }
+        if self.etp > 1 {
+            rules.push(rule("etp", &["m"], SeedTarget::Params));
         }
         rules
     }

@@ -102,15 +102,22 @@ pub(crate) fn choose(
         let wished: Vec<_> = operands[index].ty.dims.iter().map(|dim| Some(dim.axes.clone())).collect();
         choice.adopt_tensor(&instance.operands[index], &wished);
     }
+    let wishes = |choice: &mut Choice<'_>| {
+        for (tensor, result) in instance.results.iter().zip(results) {
+            let wished: Vec<_> = result.hint.iter().cloned().map(Some).collect();
+            choice.adopt_tensor(tensor, &wished);
+        }
+    };
+    // A sum or product of equals can stay owed and is then paid where it is read, once. But where more is computed from an
+    // operand than its own size, each rank would compute on the whole of what it owes a part of.
+    if !instance.pointwise {
+        wishes(&mut choice);
+    }
     let storage = pointwise_storage(instance, &operand_types, results, &choice.taken);
     choice.taken = choice.taken.union(&storage);
     let passing = choose_passing(op, instance, operands, &choice.letters, &choice.taken, &result_types);
-    // Readers' wishes come last: what can stay owed is paid where it is read, once.
     choice.taken = choice.taken.union(&passing.as_ref().map_or_else(Axes::none, |passing| passing.debt.axes.clone()));
-    for (tensor, result) in instance.results.iter().zip(results) {
-        let wished: Vec<_> = result.hint.iter().cloned().map(Some).collect();
-        choice.adopt_tensor(tensor, &wished);
-    }
+    wishes(&mut choice);
     Assignment { letters: choice.letters, passing, storage }
 }
 

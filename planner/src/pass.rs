@@ -4,6 +4,7 @@ use crate::passes::{collectives, expand, propagate, refine, reshard, seed};
 use cost::Cluster;
 use ir::catalogue::Code;
 use ir::diag::Coded;
+use ir::experts::Unfolded;
 use ir::goal::Goal;
 use ir::graph::Model;
 use ir::limits;
@@ -68,6 +69,9 @@ pub enum PlanError {
         /// Devices within each level.
         levels: Vec<u64>,
     },
+    /// Experts cannot be shared out so.
+    #[error(transparent)]
+    Experts(#[from] Unfolded),
     /// A fault of ours.
     #[error("fault in pass `{pass}`: {why}")]
     Fault {
@@ -86,7 +90,7 @@ impl Coded for PlanError {
             PlanError::UnknownDim { .. } => Some(Code::UnknownSeedDim),
             PlanError::NotDivisible { .. } => Some(Code::UnevenExact),
             PlanError::TooManyShards { .. } => Some(Code::AxesAboveDim),
-            PlanError::Levels { .. } => Some(Code::ImpossibleDegrees),
+            PlanError::Levels { .. } | PlanError::Experts(_) => Some(Code::ImpossibleDegrees),
             PlanError::Fault { .. } => None,
         }
     }
@@ -105,6 +109,7 @@ impl Coded for PlanError {
                 Some(format!("choose a degree of `{axis}` of at most {size}"))
             }
             PlanError::Levels { .. } => Some("choose degrees that fill whole levels".to_string()),
+            PlanError::Experts(_) => Some("let ep x etp divide dp x cp x tp, each part within one of them".to_string()),
             PlanError::Fault { .. } => None,
         }
     }

@@ -3,7 +3,7 @@
 use cost::CPU;
 use ir::differentiate::differentiate;
 use ir::goal::{Goal, Layout};
-use ir::graph::{Block, Model, SectionKind};
+use ir::graph::{ArgKind, Block, Model, SectionKind};
 use ir::models::{Batch, preset};
 use ir::ops::Op;
 use ir::optimizer::Optimizer;
@@ -85,4 +85,30 @@ fn the_vocabulary_parallel_loss_never_gathers_logits() {
     }
     let forward = collectives(&model, "head", SectionKind::F);
     assert_eq!(forward, counts(&[("all_reduce tp", 3)]), "maximum, sum of exponentials, label's logit");
+}
+
+#[test]
+fn context_parallel_layer_gathers_keys_and_values() {
+    let model = planned(Layout { cp: 2, ..Layout::default() });
+    // Keys, values, and the positions and segments that belong to them.
+    assert_eq!(collectives(&model, "layer", SectionKind::F), counts(&[("all_gather cp", 4)]));
+    let both = counts(&[("all_gather cp", 4), ("reduce_scatter cp", 2)]);
+    assert_eq!(collectives(&model, "layer", SectionKind::I), both);
+    assert_eq!(collectives(&model, "layer", SectionKind::W), counts(&[]));
+    // Every rank has seen a part of the tokens: gradients owe their sum.
+    let layer = block(&model, "layer");
+    for param in layer.args_of(ArgKind::Param) {
+        let gradient = layer.gradient_of(param).expect("a gradient");
+        assert_eq!(layer.ty(gradient).debt_axes(), model.mesh.tensor_axes(), "{}", layer.value_name(gradient));
+    }
+}
+
+#[test]
+fn context_and_sequence_parallelism_cut_the_sequence_together() {
+    let model = planned(Layout { cp: 2, tp: 2, sp: true, ..Layout::default() });
+    let gathered = counts(&[("all_gather cp", 4), ("all_gather tp", 2), ("reduce_scatter tp", 2)]);
+    assert_eq!(collectives(&model, "layer", SectionKind::F), gathered);
+    let stream = &block(&model, "layer").args[0];
+    let axes: Vec<usize> = block(&model, "layer").ty(stream.value).dims.iter().map(|dim| dim.axes.len()).collect();
+    assert_eq!(axes, [0, 2, 0]);
 }

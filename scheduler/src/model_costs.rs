@@ -1,12 +1,12 @@
 //! The costs of a planned model, block by block, for a cluster.
 
-use crate::emit::keep::{kept, reads, results};
 use crate::emit::runs_of;
 use cost::{Cluster, seconds_of_message, seconds_of_section, seconds_of_stmt, seconds_of_sum};
 use ir::costs::{BlockCosts, CallCosts, Held, Lanes, ModelCosts, SharedCosts};
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, ParamInstance, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
+use ir::keep::{kept, reads, results};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Collective, Op};
 use std::collections::{BTreeMap, HashSet};

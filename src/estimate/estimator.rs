@@ -198,9 +198,10 @@ impl Job<'_> {
         })
     }
 
-    /// What the pipeline depends on beside its blocks: from ZeRO-2 on each micro-batch waits for data-parallel ranks too.
+    /// What the pipeline depends on: on ZeRO only from stage 2 on, where each micro-batch waits for data-parallel ranks.
     fn pipeline_layout(&self) -> Layout {
-        self.layout.clone()
+        let layout = self.layout.clone();
+        if layout.zero < 2 { Layout { zero: 0, shard: None, dp_overlap: None, ..layout } } else { layout }
     }
 
     fn staged(&self, planned: &Planned, blocks: &Blocks, replicas: &Replicas<'_>) -> Result<Staged, Error> {
@@ -256,10 +257,7 @@ impl Job<'_> {
             tool_version: env!("CARGO_PKG_VERSION"),
             status: "ok",
             inputs: (*request).clone(),
-            mesh: Mesh {
-                devices: layout.devices(),
-                axes: layout.order.iter().map(|axis| (axis.clone(), layout.degree(axis).unwrap_or(1))).collect(),
-            },
+            mesh: mesh(layout),
             layout: layout.clone(),
             stages: staged.loads.iter().map(|load| self.stage(planned, load)).collect(),
             predicted: Predicted {
@@ -294,6 +292,11 @@ impl Job<'_> {
             whole: load.whole,
         }
     }
+}
+
+fn mesh(layout: &Layout) -> Mesh {
+    let Layout { pp, dp, cp, tp, ep, etp, ref order, .. } = *layout;
+    Mesh { devices: layout.devices(), order: order.clone(), pp, dp, cp, tp, ep, etp }
 }
 
 /// FLOPs of a micro-batch of one data-parallel rank: forward once and backward twice.

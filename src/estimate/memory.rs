@@ -4,13 +4,45 @@ use super::pipeline::{Flow, Rank};
 use super::replicas::Replicas;
 use super::report::StageMemory;
 use super::stages::Load;
-use cost::Machine;
+use cost::{Machine, Recipe};
 use ir::goal::Layout;
 
 const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
 
-/// The bytes of each rank, in GiB. Parameters, gradients and optimizer states are cut among data-parallel ranks from ZeRO
-/// stage 3, 2 and 1 on (Rajbhandari et al. 2020, section 5).
+/// Bytes that live from step to step.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ModelStates {
+    /// Parameters as kernels read them.
+    pub parameters: f64,
+    /// Gradients.
+    pub gradients: f64,
+    /// Master copies and optimizer states.
+    pub optimizer: f64,
+}
+
+impl ModelStates {
+    /// Those of so many elements of dense parameters and of experts on one rank, whose copies lie on so many data-parallel
+    /// ranks each. Parameters, gradients and optimizer states are cut among these from ZeRO stage 3, 2 and 1 on (Rajbhandari
+    /// et al. 2020, section 5).
+    pub fn of(elements: [f64; 2], ranks: [f64; 2], zero: u8, recipe: &Recipe) -> ModelStates {
+        let held = |bytes: f64, from: u8| {
+            let [dense, experts] = if zero >= from { ranks } else { [1.0; 2] };
+            bytes * (elements[0] / dense + elements[1] / experts)
+        };
+        ModelStates {
+            parameters: held(recipe.parameter, 3),
+            gradients: held(recipe.gradient, 2),
+            optimizer: held(recipe.master + recipe.states, 1),
+        }
+    }
+
+    /// All of them.
+    pub fn total(&self) -> f64 {
+        self.parameters + self.gradients + self.optimizer
+    }
+}
+
+/// The bytes of each rank, in GiB.
 pub(super) fn memory(
     flow: &Flow,
     loads: &[Load],
@@ -30,28 +62,20 @@ fn of_rank(
 ) -> StageMemory {
     let (recipe, facts) = (machine.recipe, &machine.stack.facts);
     let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
-    let [dense, experts] = [own().map(|load| load.dense).sum::<f64>(), own().map(|load| load.experts).sum()];
-    let parts = replicas.parts();
-    let held = |bytes: f64, from: u8| {
-        let [of_dense, of_experts] = if layout.zero >= from { parts } else { [1.0; 2] };
-        bytes * (dense / of_dense + experts / of_experts)
-    };
-    let parameters = held(recipe.parameter, 3);
-    let gradients = held(recipe.gradient, 2);
-    let optimizer = held(recipe.master + recipe.states, 1);
+    let elements = [own().map(|load| load.dense).sum::<f64>(), own().map(|load| load.experts).sum()];
+    let states = ModelStates::of(elements, replicas.parts(), layout.zero, recipe);
     let logits = own().map(|load| load.logits).sum::<f64>() * rank.in_flight;
     let activations = (rank.kept - logits).max(0.0);
-    let allocated = parameters + gradients + optimizer + activations + logits;
     let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), layout, machine);
-    let allocated = allocated + buffers;
+    let allocated = states.total() + activations + logits + buffers;
     let reserved = allocated * facts.reserve;
     let groups = [layout.dp * layout.cp, layout.tp, layout.pp, layout.cp, layout.ep];
     let communicators = groups.into_iter().filter(|&ranks| ranks > 1).count() as f64;
     let device = reserved + facts.context + communicators * facts.communicator;
     StageMemory {
-        parameters: parameters / GIB,
-        gradients: gradients / GIB,
-        optimizer: optimizer / GIB,
+        parameters: states.parameters / GIB,
+        gradients: states.gradients / GIB,
+        optimizer: states.optimizer / GIB,
         activations: activations / GIB,
         logits: logits / GIB,
         buffers: buffers / GIB,

@@ -21,6 +21,7 @@ mod step;
 
 pub use estimator::Estimator;
 pub use many::{Line, estimate_all};
+pub use memory::ModelStates;
 pub use recipe::recipe;
 pub use report::{Comm, EstimateReport, Memory, Mesh, Predicted, StageMemory, StageReport, TimeShares};
 pub use request::EstimateRequest;

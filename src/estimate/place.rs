@@ -66,21 +66,20 @@ pub(super) fn stride(layout: &Layout, axis: &str) -> u64 {
 
 /// The ranks that hold the same dense parameters: those of dp and cp.
 pub(super) fn replicas(layout: &Layout) -> Group {
-    let stride = stride(layout, "dp").min(stride(layout, "cp"));
-    Group { ranks: layout.dp * layout.cp, stride }
+    Group { ranks: layout.dp * layout.cp, stride: least_stride(layout, &["dp", "cp"]) }
 }
 
 /// The ranks that hold the same experts: all below pp, but for ep and etp, which lie innermost (Liu et al. 2025, MoE
 /// parallel folding).
 pub(super) fn expert_replicas(layout: &Layout) -> Group {
     let inner = layout.ep * layout.etp;
-    Group { ranks: layout.dp * layout.cp * layout.tp / inner, stride: inner * stride_below_pipeline(layout) }
+    Group { ranks: layout.dp * layout.cp * layout.tp / inner, stride: inner * least_stride(layout, &["dp", "cp", "tp"]) }
 }
 
-/// 1 unless the pipeline lies inside.
-fn stride_below_pipeline(layout: &Layout) -> u64 {
-    let inner = ["dp", "cp", "tp"].map(|axis| stride(layout, axis));
-    inner.into_iter().min().unwrap_or(1)
+/// The distance of neighbours in a group over several axes.
+fn least_stride(layout: &Layout, axes: &[&str]) -> u64 {
+    let there = axes.iter().filter(|axis| layout.degree(axis).is_some_and(|degree| degree > 1));
+    there.map(|axis| stride(layout, axis)).min().unwrap_or(1)
 }
 
 /// Of a group, those among whom ZeRO shards, and those of the same shard.

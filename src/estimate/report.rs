@@ -33,8 +33,20 @@ pub struct EstimateReport {
 pub struct Mesh {
     /// All of them.
     pub devices: u64,
-    /// The axes, outermost first, with their sizes.
-    pub axes: Vec<(String, u64)>,
+    /// The axes, outermost first.
+    pub order: Vec<String>,
+    /// Pipeline ranks.
+    pub pp: u64,
+    /// Data-parallel ranks.
+    pub dp: u64,
+    /// Context-parallel ranks.
+    pub cp: u64,
+    /// Tensor-parallel ranks.
+    pub tp: u64,
+    /// Ranks that hold different experts, of those below pp.
+    pub ep: u64,
+    /// Ranks that share an expert, of those below pp.
+    pub etp: u64,
 }
 
 /// A pipeline stage.

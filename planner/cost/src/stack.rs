@@ -129,9 +129,9 @@ const MIB: f64 = 1024.0 * 1024.0;
 impl Stack {
     /// Groups of ops that a stack may have as one kernel: the norm; SwiGLU or another gate with its product; bias and GeLU;
     /// bias, dropout and residual sum; residual sum and norm; the rotation; softmax with mask and scale; the loss with its
-    /// softmax; the products of q, k and v, and of gate and up, as one; the embedding with its sum; routing, permutation; the
-    /// optimizer over all parameters.
-    pub const GROUPS: [&str; 15] = [
+    /// softmax; the products of q, k and v, and of gate and up, as one; the embedding with its sum; routing, permutation;
+    /// weight gradients with their sum over micro-batches; the optimizer over all parameters.
+    pub const GROUPS: [&str; 16] = [
         "norm",
         "swiglu",
         "bias_gelu",
@@ -146,11 +146,12 @@ impl Stack {
         "router",
         "permute",
         "quantise",
+        "accumulate",
         "optimizer",
     ];
 
-    /// Kinds of communication that a stack may hide.
-    pub const AXES: [&str; 5] = ["tp", "dp", "cp", "ep", "p2p"];
+    /// Kinds of communication that a stack may hide; `tp_backward` is that of tp behind the other gradient's product.
+    pub const AXES: [&str; 6] = ["tp", "tp_backward", "dp", "cp", "ep", "p2p"];
 
     /// Whether a group of ops is one kernel.
     pub fn fuses(&self, group: &str) -> bool {

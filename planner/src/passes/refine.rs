@@ -1,24 +1,20 @@
 //! `refine`: makes the mesh that the layout asks for, each atomic axis within one link level.
 //!
 //! An axis that spans levels is split, and its name becomes a group: tp = 16 on nodes of 8 devices is
-//! `tp=[tp1, tp0]` with tp1 = 2 between nodes and tp0 = 8 within one. Axes of size 1 are left out. A file that brings its
-//! own mesh takes no other.
+//! `tp=[tp1, tp0]` with tp1 = 2 between nodes and tp0 = 8 within one. So is one of which experts take a part: `dp=[edp, ep]`.
+//! Axes of size 1 are left out. A file that brings its own mesh takes no other.
 
 use crate::PlanError;
 use cost::Cluster;
+use ir::entity::EntityRef;
+use ir::experts::Role;
 use ir::goal::{Goal, Layout};
 use ir::graph::Model;
+use ir::ids::AxisId;
 use ir::mesh::{Axes, Axis, Group, Mesh, PIPELINE};
 
 pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), PlanError> {
-    let mut degrees = Vec::new();
-    for name in &goal.layout.order {
-        let degree = goal.layout.degree(name).ok_or_else(|| unknown(name))?;
-        if degree > 1 {
-            degrees.push((name.as_str(), degree));
-        }
-    }
-    let wanted = mesh(&degrees, &goal.levels)?;
+    let wanted = mesh(&goal.layout, &goal.levels)?;
     if !model.has_mesh {
         model.mesh = wanted;
         model.has_mesh = true;
@@ -43,28 +39,64 @@ fn open(model: &mut Model) {
     values.chain(params).chain(inputs).flat_map(|ty| &mut ty.dims).for_each(|dim| dim.open = true);
 }
 
-/// The mesh of the degrees (outermost first) on links whose levels hold so many devices each (innermost first).
-fn mesh(degrees: &[(&str, u64)], levels: &[u64]) -> Result<Mesh, PlanError> {
-    let mut inner = 1;
-    let mut parts: Vec<(&str, Vec<u64>)> = Vec::new();
-    for &(name, degree) in degrees.iter().rev() {
-        // The pipeline axis stays atomic: stages talk to neighbours only, whatever links lie between.
-        let sizes = if name == PIPELINE { vec![degree] } else { split(name, degree, inner, levels)? };
-        parts.push((name, sizes));
-        inner *= degree;
-    }
-    let mut mesh = Mesh { name: "mesh".to_string(), ..Mesh::default() };
-    for (name, sizes) in parts.into_iter().rev() {
-        if let [size] = sizes.as_slice() {
-            mesh.axes.push(Axis { name: name.to_string(), size: *size });
-            continue;
+/// A run of neighbours along an axis.
+struct Part {
+    axis: &'static str,
+    role: Role,
+    size: u64,
+}
+
+/// The mesh of a layout on links whose levels hold so many devices each (innermost first).
+fn mesh(layout: &Layout, levels: &[u64]) -> Result<Mesh, PlanError> {
+    let (folded, mut inner) = (layout.fold()?, 1);
+    let mut parts: Vec<Part> = Vec::new();
+    for name in layout.order.iter().rev() {
+        let axis = *Layout::AXES.iter().find(|axis| *axis == name).ok_or_else(|| unknown(name))?;
+        if axis == PIPELINE {
+            // It stays atomic: stages talk to neighbours only, whatever links lie between.
+            parts.extend((layout.pp > 1).then_some(Part { axis, role: Role::Copies, size: layout.pp }));
+            inner *= layout.pp;
         }
-        let axes: Axes = (sizes.iter().enumerate().rev())
-            .map(|(place, &size)| mesh.axes.push(Axis { name: format!("{name}{place}"), size }))
-            .collect();
-        mesh.groups.push(Group { name: name.to_string(), axes });
+        for &(role, degree) in folded.iter().filter(|(folded, _)| *folded == axis).flat_map(|(_, parts)| parts) {
+            let sizes = split(axis, degree, inner, levels)?;
+            parts.extend(sizes.into_iter().map(|size| Part { axis, role, size }));
+            inner *= degree;
+        }
     }
-    Ok(mesh)
+    parts.reverse();
+    Ok(named(&parts))
+}
+
+/// The mesh of the parts, outermost first. A part that is all of its axis, or within dp all of ep or all that ep leaves, has
+/// that name; else it is numbered.
+fn named(parts: &[Part]) -> Mesh {
+    let mut mesh = Mesh { name: "mesh".to_string(), ..Mesh::default() };
+    let alike = |is: &dyn Fn(&Part) -> bool| parts.iter().filter(|part| is(part)).count();
+    for (place, part) in parts.iter().enumerate() {
+        let inside = alike(&|other| other.axis == part.axis && other.role == part.role);
+        let name = match (alike(&|other| other.axis == part.axis), part.role) {
+            (1, _) => part.axis.to_string(),
+            (2, Role::Copies) if part.axis == "dp" && inside == 1 => "edp".to_string(),
+            (2, Role::Differs) if part.axis == "dp" && alike(&|other| other.role == part.role) == 1 => "ep".to_string(),
+            _ => format!("{}{}", part.axis, parts[place + 1..].iter().filter(|other| other.axis == part.axis).count()),
+        };
+        mesh.axes.push(Axis { name, size: part.size });
+    }
+    // Major to minor as tokens lie: sequences, then parts of them.
+    let axes_of = |is: &dyn Fn(&Part) -> bool| -> Axes {
+        let ids = || parts.iter().enumerate().filter(|(_, part)| is(part));
+        let of = |axis: &'static str| ids().filter(move |(_, part)| part.axis == axis);
+        Layout::AXES.into_iter().flat_map(of).map(|(place, _)| AxisId::new(place)).collect()
+    };
+    let expert =
+        [("ep", axes_of(&|part| part.role == Role::Differs)), ("etp", axes_of(&|part| part.role == Role::Shares))];
+    let groups = Layout::AXES.map(|name| (name, axes_of(&|part| part.axis == name))).into_iter().chain(expert);
+    for (name, axes) in groups {
+        if !axes.is_empty() && mesh.axes.values().all(|axis| axis.name != name) {
+            mesh.groups.push(Group { name: name.to_string(), axes });
+        }
+    }
+    mesh
 }
 
 /// The sizes of the parts of an axis, innermost first, when `inner` devices lie inside it.
@@ -97,17 +129,29 @@ mod tests {
     use super::*;
     use cost::CPU;
 
-    fn axes(mesh: &Mesh) -> Vec<(String, u64)> {
-        mesh.axes.values().map(|axis| (axis.name.clone(), axis.size)).collect()
+    /// The mesh as its line in a text says it.
+    fn line(layout: &Layout, levels: &[u64]) -> String {
+        let mesh = mesh(layout, levels).unwrap();
+        let axes: Vec<String> = mesh.axes.values().map(|axis| format!("{}={}", axis.name, axis.size)).collect();
+        let names = |axes: &Axes| axes.iter().map(|axis| mesh.axes[axis].name.clone()).collect::<Vec<_>>().join(",");
+        let groups = mesh.groups.iter().map(|group| format!(" {}=[{}]", group.name, names(&group.axes)));
+        axes.join(" ") + &groups.collect::<String>()
     }
 
     #[test]
     fn an_axis_over_two_levels_is_split() {
-        let mesh = mesh(&[("pp", 4), ("dp", 2), ("tp", 16)], &[8]).unwrap();
-        let want = [("pp", 4), ("dp", 2), ("tp1", 2), ("tp0", 8)].map(|(name, size)| (name.to_string(), size));
-        assert_eq!(axes(&mesh), want);
-        assert_eq!(mesh.groups[0].name, "tp");
-        assert_eq!(mesh.size(&mesh.groups[0].axes), 16);
+        let layout = Layout { pp: 4, dp: 2, tp: 16, ..Layout::default() };
+        assert_eq!(line(&layout, &[8]), "pp=4 dp=2 tp1=2 tp0=8 tp=[tp1,tp0]");
+    }
+
+    #[test]
+    fn experts_take_parts_of_axes() {
+        let layout = |dp, cp, tp, ep, etp| Layout { dp, cp, tp, ep, etp, ..Layout::default() };
+        assert_eq!(line(&layout(8, 1, 2, 4, 2), &[]), "edp=2 ep=4 tp=2 dp=[edp,ep] etp=[tp]");
+        assert_eq!(line(&layout(4, 1, 2, 8, 1), &[]), "dp=4 tp=2 ep=[dp,tp]");
+        assert_eq!(line(&layout(4, 1, 2, 4, 1), &[]), "edp=2 dp0=2 tp=2 dp=[edp,dp0] ep=[dp0,tp]");
+        assert_eq!(line(&layout(2, 2, 4, 4, 2), &[]), "dp=2 cp=2 tp1=2 tp0=2 tp=[tp1,tp0] ep=[cp,tp1] etp=[tp0]");
+        assert_eq!(line(&layout(16, 1, 1, 16, 1), &[8]), "dp1=2 dp0=8 dp=[dp1,dp0] ep=[dp1,dp0]");
     }
 
     #[test]
@@ -115,13 +159,14 @@ mod tests {
         let order = ["pp", "dp", "xp"].map(str::to_string).to_vec();
         let goal = Goal::of(Layout { order, ..Layout::default() });
         let error = run(&mut Model::default(), &goal, &CPU).unwrap_err();
-        assert_eq!(error.to_string(), "there is no axis `xp`; the mesh has pp, dp, tp");
+        assert_eq!(error.to_string(), "there is no axis `xp`; the mesh has pp, dp, cp, tp");
     }
 
     #[test]
     fn an_axis_that_straddles_a_level_is_refused() {
-        assert!(mesh(&[("dp", 2), ("tp", 6)], &[4]).is_err());
-        assert!(mesh(&[("dp", 3), ("tp", 4)], &[8]).is_err());
-        assert_eq!(axes(&mesh(&[("dp", 4), ("tp", 4)], &[8]).unwrap()).len(), 3);
+        let layout = |dp, tp| Layout { dp, tp, ..Layout::default() };
+        assert!(mesh(&layout(2, 6), &[4]).is_err());
+        assert!(mesh(&layout(3, 4), &[8]).is_err());
+        assert_eq!(mesh(&layout(4, 4), &[8]).unwrap().axes.len(), 3);
     }
 }

@@ -1,8 +1,8 @@
 //! `seed`: writes what is known before any rule is followed.
 //!
 //! A rule `tp: g, f, v` shards every dim of one of these names on its kind of tensor. What a file with its own mesh states
-//! for the forward holds as a pin. Optimizer state follows its parameter; under ZeRO-1 it is stored over dp. All other
-//! dims stay open. A model with no open dim has been through here.
+//! for the forward holds as a pin. Optimizer state follows its parameter; under ZeRO-1 it is stored over the axes of dp and cp
+//! that do not shard it. All other dims stay open. A model with no open dim has been through here.
 
 use crate::PlanError;
 use cost::Cluster;
@@ -19,7 +19,8 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
     if goal.layout.devices() > 1 {
         seed_rules(model, goal)?;
     }
-    let zero = if goal.layout.zero >= 1 { model.mesh.lookup("dp").unwrap_or_default() } else { Axes::none() };
+    let axes = |name| model.mesh.lookup(name).unwrap_or_default();
+    let zero = if goal.layout.zero >= 1 { axes("dp").union(&axes("cp")) } else { Axes::none() };
     model.params.values_mut().for_each(|param| param.ty = param.ty.closed());
     model.inputs.iter_mut().for_each(|input| input.ty = input.ty.closed());
     for id in model.blocks.keys().collect::<Vec<_>>() {
@@ -38,8 +39,9 @@ fn seed_rules(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
         .collect::<Result<Vec<_>, _>>()?;
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let seed = |ty: &mut Type, on: SeedTarget| -> Result<(), PlanError> {
+        let open: Vec<bool> = ty.dims.iter().map(|dim| dim.open).collect();
         for (rule, axes) in rules.iter().filter(|(rule, _)| rule.on == on) {
-            shard(ty, rule, axes, &mesh, &dims)?;
+            shard(ty, &open, rule, axes, &mesh, &dims)?;
         }
         Ok(())
     };
@@ -74,22 +76,30 @@ fn check_rule<'a>(model: &Model, rule: &'a SeedRule) -> Result<(&'a SeedRule, Ax
     Err(PlanError::UnknownDim { names, known })
 }
 
-/// Puts the rule's axes on the dims of its names.
-fn shard(ty: &mut Type, rule: &SeedRule, axes: &Axes, mesh: &Mesh, dims: &Dims) -> Result<(), PlanError> {
+/// Puts the rule's axes on the dims of its names that were open, behind those of earlier rules.
+fn shard(
+    ty: &mut Type,
+    open: &[bool],
+    rule: &SeedRule,
+    axes: &Axes,
+    mesh: &Mesh,
+    dims: &Dims,
+) -> Result<(), PlanError> {
     let used = ty.sharded_axes();
-    for dim in &mut ty.dims {
+    for (dim, _) in ty.dims.iter_mut().zip(open).filter(|(_, open)| **open) {
         let Some(name) = dim.name.map(|name| &dims[name]) else { continue };
-        if !dim.open || !rule.dims.contains(&name.name) || !used.is_disjoint(axes) {
+        if !rule.dims.contains(&name.name) || !used.is_disjoint(axes) {
             continue;
         }
-        let (axis, degree, dim_name, size) = (rule.axis.clone(), mesh.size(axes), name.name.clone(), dim.size);
-        if name.exact && !mesh.is_even(size, axes) {
+        let all = dim.axes.union(axes);
+        let (axis, degree, dim_name, size) = (rule.axis.clone(), mesh.size(&all), name.name.clone(), dim.size);
+        if name.exact && !mesh.is_even(size, &all) {
             return Err(PlanError::NotDivisible { axis, degree, dim: dim_name, size });
         }
         if degree > size {
             return Err(PlanError::TooManyShards { axis, degree, dim: dim_name, size });
         }
-        (dim.axes, dim.open) = (axes.clone(), false);
+        (dim.axes, dim.open) = (all, false);
     }
     Ok(())
 }
@@ -125,8 +135,8 @@ fn follow_params(block: &mut Block, zero: &Axes) {
         let Some(owner) = block.owner_of(state) else { continue };
         let stated = block.ty(state);
         let mut ty = Type { dtype: stated.dtype, storage: stated.storage.clone(), ..block.ty(owner).clone() };
-        if ty.storage.is_empty() && ty.sharded_axes().is_disjoint(zero) {
-            ty.storage = zero.clone();
+        if ty.storage.is_empty() {
+            ty.storage = zero.without(&ty.sharded_axes());
         }
         block.values[state].ty = ty;
     }

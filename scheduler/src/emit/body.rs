@@ -1,12 +1,12 @@
 //! Sections of blocks as bodies.
 
 use super::EmitError;
-use super::keep::{forward_args, kept, reads, results, unique};
 use super::overlap::{Step, overlap};
 use cost::Cluster;
 use ir::entity::PrimaryMap;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt, ValueData};
 use ir::ids::{BlockId, BodyId, Token, Value};
+use ir::keep::{forward_args, kept, reads, results, unique};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Collective, Op};
 use ir::program::{Body, BodyArg, BodyInstr, BodyKind, Source};

@@ -1,9 +1,9 @@
 //! The call list flattened into runs of blocks, and the values that flow between them.
 
-use super::keep::forward_args;
 use super::{Bodies, EmitError};
 use ir::graph::{Block, Model, ParamInstance, ResultKind};
 use ir::ids::{BlockId, ModelValue, Value};
+use ir::keep::forward_args;
 use ir::staged::{Stage, Staged};
 use ir::types::Type;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -1,11 +1,11 @@
 //! The actions of a micro-batch: F, I, W and B.
 
 use super::flow::{Flow, Origin};
-use super::keep::forward_args;
 use super::row::{Invoke, Key, Row};
 use super::{Bodies, EmitError};
 use ir::graph::{Model, ResultKind, SectionKind};
 use ir::ids::{ModelValue, Reg};
+use ir::keep::forward_args;
 use ir::program::{BodyKind, Instr};
 use ir::schedule::Kind;
 use ir::types::Type;

@@ -3,7 +3,6 @@
 mod body;
 mod finish;
 mod flow;
-pub(crate) mod keep;
 mod mail;
 mod microbatch;
 mod overlap;

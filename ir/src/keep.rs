@@ -1,20 +1,20 @@
 //! What a section reads, and what is therefore kept for it.
 
-use ir::graph::{ArgKind, Block, SectionKind, Stmt};
-use ir::ids::Value;
+use crate::graph::{ArgKind, Block, SectionKind, Stmt};
+use crate::ids::Value;
 use std::collections::HashSet;
 
 /// What the bundles of a block hold. `I` passes on what `W` reads, so that what only `I` reads is freed after it.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct Kept {
+pub struct Kept {
     /// Kept by F: what I or W reads of F's values and arguments.
-    pub(crate) forward: Vec<Value>,
+    pub forward: Vec<Value>,
     /// Kept by I: what W reads of F's and I's.
-    pub(crate) input: Vec<Value>,
+    pub input: Vec<Value>,
 }
 
 /// The bundles of a block.
-pub(crate) fn kept(block: &Block) -> Kept {
+pub fn kept(block: &Block) -> Kept {
     let forward: HashSet<Value> = forward_args(block).chain(results(&block[SectionKind::F].stmts)).collect();
     let input_section = &block[SectionKind::I];
     let input_made: HashSet<Value> = input_section.args.iter().copied().chain(results(&input_section.stmts)).collect();
@@ -28,23 +28,23 @@ pub(crate) fn kept(block: &Block) -> Kept {
 }
 
 /// The arguments of F that a row passes: values and inputs, in order.
-pub(crate) fn forward_args(block: &Block) -> impl Iterator<Item = Value> + '_ {
+pub fn forward_args(block: &Block) -> impl Iterator<Item = Value> + '_ {
     block.args.iter().filter(|arg| matches!(arg.kind, ArgKind::Value | ArgKind::Input)).map(|arg| arg.value)
 }
 
 /// What statements define.
-pub(crate) fn results<'a>(stmts: impl IntoIterator<Item = &'a Stmt>) -> impl Iterator<Item = Value> {
+pub fn results<'a>(stmts: impl IntoIterator<Item = &'a Stmt>) -> impl Iterator<Item = Value> {
     stmts.into_iter().flat_map(|stmt| stmt.results.iter().copied())
 }
 
 /// What statements and a return read, each once, in order.
-pub(crate) fn reads<'a>(stmts: impl IntoIterator<Item = &'a Stmt>, ret: &[Value]) -> Vec<Value> {
+pub fn reads<'a>(stmts: impl IntoIterator<Item = &'a Stmt>, ret: &[Value]) -> Vec<Value> {
     let operands = stmts.into_iter().flat_map(|stmt| stmt.operands.iter().copied());
     unique(operands.chain(ret.iter().copied())).collect()
 }
 
 /// Each value once, in order of its first.
-pub(crate) fn unique(values: impl Iterator<Item = Value>) -> impl Iterator<Item = Value> {
+pub fn unique(values: impl Iterator<Item = Value>) -> impl Iterator<Item = Value> {
     let mut seen = HashSet::new();
     values.filter(move |&value| seen.insert(value))
 }

@@ -1,0 +1,135 @@
+//! Where experts lie: the parts of tp, cp and dp that the expert-parallel degrees take.
+//!
+//! The ranks below pp are shared out a second time, innermost first: `etp` neighbours share an expert, `ep` such groups hold
+//! different experts, and what is left holds copies (Megatron-Core's parallel folding, Liu et al. 2025, section 3.2). So with
+//! etp = tp and without cp experts lie within dp, `dp=[edp,ep]`; where etp < tp they spread over tp before dp.
+
+use crate::goal::Layout;
+use std::fmt;
+
+/// What a part of an axis is to experts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Its ranks share an expert.
+    Shares,
+    /// Its ranks hold different experts.
+    Differs,
+    /// Its ranks hold copies.
+    Copies,
+}
+
+/// `ep` and `etp` cannot be cut out of the axes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unfolded {
+    /// Data parallel degree.
+    pub dp: u64,
+    /// Context parallel degree.
+    pub cp: u64,
+    /// Tensor parallel degree.
+    pub tp: u64,
+    /// Expert parallel degree.
+    pub ep: u64,
+    /// Tensor parallel degree within experts.
+    pub etp: u64,
+    /// What is in the way.
+    pub why: String,
+}
+
+impl fmt::Display for Unfolded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unfolded { dp, cp, tp, ep, etp, why } = self;
+        write!(f, "ep={ep} and etp={etp} cannot be cut out of dp={dp}, cp={cp}, tp={tp}: {why}")
+    }
+}
+
+impl std::error::Error for Unfolded {}
+
+impl Layout {
+    /// The parts of dp, cp and tp with their sizes, each axis innermost part first, parts of size 1 left out.
+    ///
+    /// # Errors
+    /// The degrees are no products of such parts.
+    pub fn fold(&self) -> Result<[(&'static str, Vec<(Role, u64)>); 3], Unfolded> {
+        let mut left = [(Role::Shares, self.etp), (Role::Differs, self.ep)];
+        let mut cut = |axis, degree| Ok((axis, self.cut(axis, degree, &mut left)?));
+        let folded = [cut("tp", self.tp)?, cut("cp", self.cp)?, cut("dp", self.dp)?];
+        if left.iter().any(|(_, left)| *left > 1) {
+            let why = format!("they take {} ranks, but there are {}", self.ep * self.etp, self.dp * self.cp * self.tp);
+            return Err(self.unfolded(why));
+        }
+        Ok(folded)
+    }
+
+    fn cut(&self, axis: &str, degree: u64, left: &mut [(Role, u64)]) -> Result<Vec<(Role, u64)>, Unfolded> {
+        let (mut parts, mut rest) = (Vec::new(), degree);
+        for (role, left) in left {
+            let size = rest.min(*left);
+            if size == 0 || !rest.is_multiple_of(size) || !left.is_multiple_of(size) {
+                let why = format!("of {axis} {rest} ranks are left, of which {left} would be taken");
+                return Err(self.unfolded(why));
+            }
+            parts.push((*role, size));
+            (rest, *left) = (rest / size, *left / size);
+        }
+        parts.push((Role::Copies, rest));
+        parts.retain(|(_, size)| *size > 1);
+        Ok(parts)
+    }
+
+    fn unfolded(&self, why: String) -> Unfolded {
+        let Layout { dp, cp, tp, ep, etp, .. } = *self;
+        Unfolded { dp, cp, tp, ep, etp, why }
+    }
+
+    /// The layout of the ranks that work on one block together: without pp, without ZeRO, and of dp the part that holds
+    /// different experts. Its micro-batch is that of these ranks.
+    ///
+    /// # Errors
+    /// As [`Layout::fold`].
+    pub fn together(&self) -> Result<Layout, Unfolded> {
+        let folded = self.fold()?;
+        let within = folded.iter().filter(|(axis, _)| *axis == "dp").flat_map(|(_, parts)| parts);
+        let dp = within.filter(|(role, _)| *role != Role::Copies).map(|(_, size)| size).product();
+        Ok(Layout { dp, pp: 1, zero: 0, shard: None, stages: Vec::new(), vp: None, group: None, ..self.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fold(dp: u64, cp: u64, tp: u64, ep: u64, etp: u64) -> Result<String, Unfolded> {
+        let layout = Layout { dp, cp, tp, ep, etp, ..Layout::default() };
+        let text = |(axis, parts): &(&str, Vec<(Role, u64)>)| {
+            let parts: Vec<String> = parts.iter().rev().map(|(role, size)| format!("{role:?} {size}")).collect();
+            format!("{axis}=[{}]", parts.join(", "))
+        };
+        layout.fold().map(|folded| folded.iter().rev().map(text).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn experts_take_the_innermost_ranks() {
+        assert_eq!(fold(8, 1, 2, 4, 2).unwrap(), "dp=[Copies 2, Differs 4] cp=[] tp=[Shares 2]");
+        assert_eq!(fold(4, 1, 2, 8, 1).unwrap(), "dp=[Differs 4] cp=[] tp=[Differs 2]");
+        assert_eq!(fold(8, 2, 4, 4, 2).unwrap(), "dp=[Copies 8] cp=[Differs 2] tp=[Differs 2, Shares 2]");
+        assert_eq!(fold(2, 1, 2, 1, 1).unwrap(), "dp=[Copies 2] cp=[] tp=[Copies 2]");
+    }
+
+    #[test]
+    fn what_does_not_divide_is_refused() {
+        for (dp, cp, tp, ep, etp, why) in
+            [(2, 1, 1, 4, 1, "they take 4 ranks"), (6, 1, 1, 4, 1, "of dp 6"), (8, 1, 3, 2, 1, "of tp 3")]
+        {
+            let error = fold(dp, cp, tp, ep, etp).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn of_data_parallelism_only_different_experts_work_together() {
+        let layout = Layout { dp: 64, tp: 2, pp: 4, ep: 8, zero: 1, ..Layout::default() };
+        let together = layout.together().unwrap();
+        assert_eq!((together.dp, together.tp, together.pp, together.zero), (4, 2, 1, 0));
+        assert_eq!(Layout { ep: 1, ..layout }.together().unwrap().dp, 1);
+    }
+}

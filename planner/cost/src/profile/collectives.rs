@@ -1,0 +1,177 @@
+//! Seconds of a section's collectives, and what of them nothing hides.
+
+use super::local::base;
+use super::products::Products;
+use super::site::Site;
+use crate::talk::{Group, Talk};
+use ir::goal::CpKind;
+use ir::graph::{ArgKind, SectionKind, Stmt};
+use ir::ids::Value;
+use ir::mesh::Axes;
+use ir::ops::{Collective, Op};
+
+/// What a section's ranks wait for, by whose axis it is.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Waits {
+    pub(super) tp: f64,
+    pub(super) cp: f64,
+    pub(super) ep: f64,
+    /// What is hidden behind products.
+    pub(super) behind_gemm: f64,
+    /// What is hidden behind attention.
+    pub(super) behind_attention: f64,
+    /// Copies within a rank.
+    pub(super) copies: f64,
+    pub(super) kernels: f64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Axis {
+    Tp,
+    Cp,
+    Ep,
+}
+
+/// The seconds of a section's collectives; `attention` and `products` may hide some of them.
+pub(super) fn waits(
+    site: &Site<'_>,
+    section: SectionKind,
+    stmts: &[&Stmt],
+    products: &Products,
+    attention: f64,
+) -> Waits {
+    let mut waits = Waits::default();
+    let mut ring = 0.0;
+    let mut budget: Vec<f64> = products.list.iter().map(|product| product.seconds).collect();
+    let gemm: f64 = budget.iter().sum();
+    for stmt in stmts {
+        let Op::Collective(collective) = &stmt.op else { continue };
+        if site.is_free(stmt) {
+            continue;
+        }
+        if !collective.communicates() {
+            waits.copies += 2.0 * stmt.results.iter().map(|&value| site.bytes(value)).sum::<f64>();
+            waits.kernels += 1.0;
+            continue;
+        }
+        waits.kernels += 1.0;
+        let group = site.group(collective.over());
+        let seconds = seconds(site, stmt, collective, group);
+        match site.axis(collective) {
+            Axis::Tp => {
+                let hidden = hide(site, section, stmt, collective, products, &mut budget, seconds);
+                waits.behind_gemm += hidden;
+                waits.tp += seconds - hidden;
+            }
+            Axis::Cp if site.layout.cp_kind == CpKind::Ring => ring += seconds,
+            Axis::Cp => waits.cp += seconds,
+            Axis::Ep => waits.ep += seconds,
+        }
+    }
+    // A ring passes blocks on while attention works on the ones before (Liu et al. 2023, section 3).
+    let behind_attention = site.overlap() * ring.min(attention);
+    let gathered = if site.hides("cp") { site.overlap() * waits.cp.min(attention) } else { 0.0 };
+    let exchanged = if site.hides("ep") { site.overlap() * waits.ep.min(gemm + attention) } else { 0.0 };
+    waits.cp += ring - behind_attention - gathered;
+    waits.ep -= exchanged;
+    waits.behind_attention += behind_attention + gathered;
+    waits.behind_gemm += exchanged;
+    waits
+}
+
+/// Seconds of a collective alone.
+fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) -> f64 {
+    let bytes = |values: &[Value]| values.iter().map(|&value| site.local.bytes(value)).sum::<f64>();
+    let (before, after) = (bytes(&stmt.operands), bytes(&stmt.results));
+    let is_ring = site.axis(collective) == Axis::Cp && site.layout.cp_kind == CpKind::Ring;
+    match collective {
+        Collective::AllGather { .. } | Collective::ReduceScatter { .. } if is_ring => {
+            let ranks = group.ranks as f64;
+            (ranks - 1.0) * site.machine.talk(Talk::Send, before.max(after) / ranks, group)
+        }
+        Collective::AllGather { .. } => site.machine.talk(Talk::AllGather, after, group),
+        Collective::ReduceScatter { .. } => site.machine.talk(Talk::ReduceScatter, before, group),
+        Collective::AllReduce { .. } => site.machine.talk(Talk::AllReduce, before, group),
+        Collective::AllToAll { .. } => site.machine.talk(Talk::AllToAll, before, group),
+        Collective::Permute { .. } => site.machine.talk(Talk::Send, after, group),
+        Collective::Shard { .. } | Collective::Owe { .. } => 0.0,
+    }
+}
+
+/// What of a tensor-parallel collective hides behind the product that reads or makes what it moves; takes it off the
+/// product's time. Where a stack hides the backward's only (`tp_backward`), what I sums waits behind the weight's product and
+/// what W gathers behind the input's, which are as long as their neighbours here; what I gathers is needed at once.
+fn hide(
+    site: &Site<'_>,
+    section: SectionKind,
+    stmt: &Stmt,
+    collective: &Collective,
+    products: &Products,
+    budget: &mut [f64],
+    seconds: f64,
+) -> f64 {
+    let gathers = matches!(collective, Collective::AllGather { .. });
+    let all = site.layout.tp_overlap.unwrap_or_else(|| site.hides("tp"));
+    let backward = site.layout.tp_overlap.unwrap_or_else(|| site.hides("tp_backward"));
+    let may = all || (backward && (section == SectionKind::W || (section == SectionKind::I && !gathers)));
+    if !may {
+        return 0.0;
+    }
+    let mut hidden = 0.0;
+    for (at, product) in products.list.iter().enumerate() {
+        let reads = gathers && stmt.results.iter().any(|&value| product.reads(value));
+        let makes = !gathers && stmt.operands.iter().any(|value| products.of.get(value) == Some(&at));
+        if reads || makes {
+            let part = (site.overlap() * budget[at]).min(seconds - hidden);
+            budget[at] -= part;
+            hidden += part;
+        }
+    }
+    hidden
+}
+
+impl Site<'_> {
+    /// Whether a collective needs nothing: of inputs, which every rank is fed; of a sum that another section has paid; of
+    /// what the stack has kept whole; and between ranks that cut heads instead of sequences.
+    fn is_free(&self, stmt: &Stmt) -> bool {
+        let Op::Collective(collective) = &stmt.op else { return false };
+        let fed = self.block().arg_kind(stmt.operands[0]) == Some(ArgKind::Input);
+        let by_heads =
+            self.layout.cp_kind == CpKind::Ulysses && self.has_attention && self.axis(collective) == Axis::Cp;
+        fed || by_heads || self.alias.contains_key(&stmt.results[0])
+    }
+
+    /// Exchanges are those of experts; all else is told by the names of the axes.
+    fn axis(&self, collective: &Collective) -> Axis {
+        let mut names = collective.over().iter().map(|axis| base(&self.local.mesh().axes[axis].name));
+        match collective {
+            Collective::AllToAll { .. } => Axis::Ep,
+            _ if names.clone().any(|name| name == "dp") => Axis::Ep,
+            _ if names.any(|name| name == "cp") => Axis::Cp,
+            _ => Axis::Tp,
+        }
+    }
+
+    /// The ranks along the axes, within all ranks of the layout: axes that the mesh leaves out lie between its own.
+    pub(super) fn group(&self, over: &Axes) -> Group {
+        let mesh = self.local.mesh();
+        let Some(inner) = over.iter().max() else { return Group { ranks: 1, stride: 1 } };
+        let within: u64 = mesh.axes.iter().filter(|(axis, _)| *axis > inner).map(|(_, axis)| axis.size).product();
+        let order = &self.layout.order;
+        let place = order.iter().position(|name| name == base(&mesh.axes[inner].name));
+        let behind = place.map_or(&[][..], |place| &order[place + 1..]);
+        let left_out = behind.iter().map(|name| match name.as_str() {
+            "pp" => self.layout.pp,
+            "dp" => (self.layout.dp as f64 / self.local.data_ranks()).max(1.0) as u64,
+            _ => 1,
+        });
+        Group { ranks: mesh.size(over), stride: within * left_out.product::<u64>() }
+    }
+
+    /// The ranks along the axes of cp; `None` where there are none.
+    pub(super) fn context_ranks(&self) -> Option<Group> {
+        let axes = self.local.mesh().axes.iter().filter(|(_, axis)| base(&axis.name) == "cp");
+        let over: Axes = axes.map(|(id, _)| id).collect();
+        (!over.is_empty()).then(|| self.group(&over))
+    }
+}

@@ -1,0 +1,99 @@
+//! Which ops a stack runs in one kernel.
+
+use crate::stack::Stack;
+use ir::graph::{ArgKind, Block, Stmt};
+use ir::ops::{BinaryKind, KernelOp, Op, UnaryKind};
+
+/// A stack's kernels, by the names of [`Stack::GROUPS`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fusion {
+    pub(super) swiglu: bool,
+    pub(super) bias_gelu: bool,
+    pub(super) dropout_add: bool,
+    pub(super) add_norm: bool,
+    pub(super) norm: bool,
+    pub(super) rope: bool,
+    pub(super) loss: bool,
+    pub(super) qkv: bool,
+    pub(super) gate_up: bool,
+    pub(super) accumulate: bool,
+    pub(super) router: bool,
+    pub(super) permute: bool,
+}
+
+/// What a pointwise statement is in a transformer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Role {
+    /// A function of one value, and its cotangent.
+    Activation,
+    /// A product.
+    Gate,
+    /// The sum with a parameter.
+    Bias,
+    /// Another sum.
+    Sum,
+    /// Dropout.
+    Dropout,
+    /// A norm, and its cotangents.
+    Norm,
+    /// A rotation.
+    Rope,
+    /// All else that goes from element to element.
+    Other,
+}
+
+impl Fusion {
+    pub(super) fn of(stack: &Stack) -> Fusion {
+        Fusion {
+            swiglu: stack.fuses("swiglu"),
+            bias_gelu: stack.fuses("bias_gelu"),
+            dropout_add: stack.fuses("dropout_add"),
+            add_norm: stack.fuses("add_norm"),
+            norm: stack.fuses("norm"),
+            rope: stack.fuses("rope"),
+            loss: stack.fuses("loss"),
+            qkv: stack.fuses("qkv"),
+            gate_up: stack.fuses("gate_up"),
+            accumulate: stack.fuses("accumulate"),
+            router: stack.fuses("router"),
+            permute: stack.fuses("permute"),
+        }
+    }
+
+    /// Whether two neighbours are one kernel.
+    pub(super) fn joins(&self, a: Role, b: Role) -> bool {
+        use Role::{Activation, Bias, Dropout, Gate, Norm, Sum};
+        let both = |roles: &[Role]| roles.contains(&a) && roles.contains(&b);
+        (self.swiglu && both(&[Activation, Gate]))
+            || (self.bias_gelu && both(&[Bias, Activation]))
+            || (self.dropout_add && both(&[Bias, Dropout, Sum]))
+            || (self.add_norm && both(&[Norm, Sum]))
+    }
+}
+
+/// The role of a statement; `None`: it is no pointwise op.
+pub(super) fn role(block: &Block, stmt: &Stmt) -> Option<Role> {
+    let Op::Kernel(op) = &stmt.op else { return None };
+    Some(match op {
+        KernelOp::Unary(unary) => match unary.0 {
+            UnaryKind::Cast(_) => Role::Other,
+            _ => Role::Activation,
+        },
+        KernelOp::Binary(binary) => match binary.kind {
+            BinaryKind::Add if block.arg_kind(stmt.operands[1]) == Some(ArgKind::Param) => Role::Bias,
+            BinaryKind::Add => Role::Sum,
+            BinaryKind::Mul => Role::Gate,
+            BinaryKind::Sub | BinaryKind::Div | BinaryKind::Max => Role::Other,
+            _ => Role::Activation,
+        },
+        KernelOp::Dropout(_) => Role::Dropout,
+        KernelOp::Rope(_) => Role::Rope,
+        KernelOp::RmsNorm(_)
+        | KernelOp::RmsNormDx(_)
+        | KernelOp::RmsNormDgamma(_)
+        | KernelOp::LayerNorm(_)
+        | KernelOp::LayerNormDx(_)
+        | KernelOp::LayerNormDgamma(_) => Role::Norm,
+        _ => return None,
+    })
+}

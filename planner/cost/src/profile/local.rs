@@ -1,0 +1,105 @@
+//! What one rank holds of the values of a block.
+
+use crate::machine::Recipe;
+use ir::entity::EntityRef;
+use ir::graph::{Block, Model, SectionKind};
+use ir::ids::Value;
+use ir::mesh::Mesh;
+use ir::types::{DType, Dim};
+
+/// A block's values by what one rank holds of them, in the recipe's formats.
+pub(super) struct Local<'a> {
+    pub(super) model: &'a Model,
+    pub(super) block: &'a Block,
+    pub(super) recipe: &'a Recipe,
+    elements: Vec<f64>,
+    filled: f64,
+}
+
+impl<'a> Local<'a> {
+    pub(super) fn new(model: &'a Model, block: &'a Block, recipe: &'a Recipe) -> Local<'a> {
+        let mut local = Local { model, block, recipe, elements: Vec::new(), filled: 1.0 };
+        local.filled = local.filled();
+        local.elements = block.values.keys().map(|value| local.sizes(value).product()).collect();
+        local
+    }
+
+    pub(super) fn mesh(&self) -> &'a Mesh {
+        &self.model.mesh
+    }
+
+    /// The dims of a value.
+    pub(super) fn dims(&self, value: Value) -> &'a [Dim] {
+        &self.block.ty(value).dims
+    }
+
+    /// The size of a dim on one rank. Of the places that experts have for tokens only those count that tokens take.
+    pub(super) fn size(&self, dim: &Dim) -> f64 {
+        let bound = self.mesh().bound(dim.size, &dim.axes) as f64;
+        if self.is_named(dim, "c") { bound * self.filled } else { bound }
+    }
+
+    /// The same of the whole tensor.
+    pub(super) fn logical_size(&self, dim: &Dim) -> f64 {
+        if self.is_named(dim, "c") { dim.size as f64 * self.filled } else { dim.size as f64 }
+    }
+
+    fn sizes(&self, value: Value) -> impl Iterator<Item = f64> + '_ {
+        self.dims(value).iter().map(|dim| self.size(dim))
+    }
+
+    /// The share of the experts' places that tokens take when all experts get as many: a token's choices over the places that
+    /// there are for it; the rest is there for uneven choices.
+    fn filled(&self) -> f64 {
+        let dispatch = self.block[SectionKind::F].stmts.iter().find(|stmt| stmt.op.name() == "dispatch");
+        let Some(dispatch) = dispatch else { return 1.0 };
+        let logical = |value: Value, last: usize| {
+            self.dims(value).iter().rev().take(last).map(|dim| dim.size as f64).product::<f64>()
+        };
+        // index [.., t, k] of a group, places [.., e, c, h] for it.
+        let (choices, width) = (logical(dispatch.operands[1], 2), logical(dispatch.results[0], 1));
+        (choices * width / logical(dispatch.results[0], 3)).min(1.0)
+    }
+
+    /// Elements on one rank.
+    pub(super) fn elements(&self, value: Value) -> f64 {
+        self.elements[value.index()]
+    }
+
+    /// Bytes on one rank.
+    pub(super) fn bytes(&self, value: Value) -> f64 {
+        self.elements(value) * self.element_bytes(self.block.ty(value).dtype)
+    }
+
+    /// Bytes of an element.
+    pub(super) fn element_bytes(&self, dtype: DType) -> f64 {
+        match dtype {
+            DType::BF16 | DType::F16 => self.recipe.activation,
+            DType::F32 | DType::F8E4M3 | DType::F8E5M2 | DType::I32 => dtype.bytes() as f64,
+        }
+    }
+
+    /// Whether a dim has a name.
+    pub(super) fn is_named(&self, dim: &Dim, name: &str) -> bool {
+        dim.name.is_some_and(|id| self.model.dims[id].name == name)
+    }
+
+    /// Whether some dim of a value has a name.
+    pub(super) fn has_dim(&self, value: Value, name: &str) -> bool {
+        self.dims(value).iter().any(|dim| self.is_named(dim, name))
+    }
+
+    /// How many data-parallel ranks the mesh has: those along the axes of ep that lie within dp.
+    pub(super) fn data_ranks(&self) -> f64 {
+        let axes = self.mesh().axes.values().filter(|axis| base(&axis.name) == "dp");
+        axes.map(|axis| axis.size as f64).product()
+    }
+}
+
+/// The axis of the layout that an axis of the mesh is part of: `tp` of `tp0`, `dp` of `ep` and `edp`.
+pub(super) fn base(name: &str) -> &str {
+    match name.trim_end_matches(|c: char| c.is_ascii_digit()) {
+        "ep" | "edp" => "dp",
+        name => name,
+    }
+}

@@ -1,0 +1,163 @@
+//! What one run of a planned block costs on one rank, section by section, on a machine.
+//!
+//! A section's statements become kernels: products (joined where the stack joins them), attention, groups of pointwise ops,
+//! and collectives, of which the stack hides a part. What is kept follows from what I and W read of F, from the stack's own
+//! list of saved tensors, and from what the layout computes again.
+
+mod attention;
+mod collectives;
+mod fusion;
+mod keep;
+mod local;
+mod modules;
+mod pointwise;
+mod products;
+mod section;
+mod site;
+
+pub use keep::SAVED;
+pub use modules::MODULES;
+
+use crate::machine::Machine;
+use ir::goal::Layout;
+use ir::graph::{ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
+use ir::ids::Value;
+use keep::Keep;
+use section::seconds_of;
+use site::Site;
+
+/// Seconds by what they go to.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Seconds {
+    /// Matrix products.
+    pub gemm: f64,
+    /// Attention.
+    pub attention: f64,
+    /// Kernels that move bytes.
+    pub memory_bound: f64,
+    /// Tensor-parallel communication that nothing hides.
+    pub tp: f64,
+    /// Context-parallel communication that nothing hides.
+    pub cp: f64,
+    /// Expert-parallel communication that nothing hides.
+    pub ep: f64,
+    /// What the device waits for launches: kernels times the CPU's seconds for one, beyond the sum of the others.
+    pub launch: f64,
+}
+
+/// What one run of a block costs on one rank, per micro-batch.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Profile {
+    /// The block's name.
+    pub name: String,
+    /// The forward.
+    pub f: Seconds,
+    /// The input gradient.
+    pub i: Seconds,
+    /// The weight gradient.
+    pub w: Seconds,
+    /// What is computed again before the input gradient.
+    pub again: Seconds,
+    /// Bytes kept from the forward to the backward on the device.
+    pub kept: f64,
+    /// Of these, logits and what the loss keeps.
+    pub logits: f64,
+    /// Bytes kept in the host's memory; 0 without `offload`.
+    pub offloaded: f64,
+    /// The most bytes of inner values at once, what is made again among them.
+    pub transient: f64,
+    /// Elements of parameters on one rank, before ZeRO: those that all data-parallel ranks hold.
+    pub dense: f64,
+    /// The same of experts, which only the ranks outside ep share.
+    pub experts: f64,
+    /// Bytes that it passes on to the next block.
+    pub boundary: f64,
+    /// FLOPs of the model's own products and attention forward, whole tensors of one micro-batch of one data-parallel rank;
+    /// causal attention halved.
+    pub flops: f64,
+    /// The same with attention whole.
+    pub flops_noncausal: f64,
+    /// FLOPs of what is computed again, counted as `flops`.
+    pub again_flops: f64,
+    /// The same with attention whole.
+    pub again_flops_noncausal: f64,
+}
+
+impl Seconds {
+    /// All of it.
+    pub fn total(&self) -> f64 {
+        self.gemm + self.attention + self.memory_bound + self.tp + self.cp + self.ep + self.launch
+    }
+}
+
+/// The profile of a block of a planned model under a layout's recomputation. The model's mesh has the axes below pp without
+/// data parallelism proper: ep, cp and tp; its batch is that of one micro-batch of the ranks of one ep group.
+/// `Recompute::Auto` counts as none, and `Recompute::Full` as all of the block, however many blocks it says.
+pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<'_>) -> Profile {
+    let site = Site::new(model, block, layout, machine);
+    let section = |kind| seconds_of(&site, kind, &site.stmts(kind));
+    let keep = Keep::under(&site, &layout.recompute);
+    let again = keep.again(&site);
+    let flops = flops(&site, &site.stmts(SectionKind::F));
+    let again_flops = self::flops(&site, &again);
+    let [dense, experts] = parameters(&site);
+    let boundary = passed_on(block).map(|value| site.local.bytes(value)).sum();
+    let (kept, offloaded) = if layout.offload { (0.0, keep.bytes) } else { (keep.bytes, 0.0) };
+    Profile {
+        name: block.name.clone(),
+        f: section(SectionKind::F),
+        i: section(SectionKind::I),
+        w: section(SectionKind::W),
+        again: seconds_of(&site, SectionKind::F, &again),
+        kept,
+        logits: keep.logits,
+        offloaded,
+        transient: keep.transient(&site),
+        dense,
+        experts,
+        boundary,
+        flops: flops.causal,
+        flops_noncausal: flops.whole,
+        again_flops: again_flops.causal,
+        again_flops_noncausal: again_flops.whole,
+    }
+}
+
+/// The values that a block passes to the next one.
+fn passed_on(block: &Block) -> impl Iterator<Item = Value> + '_ {
+    let results = block.results.iter().zip(&block[SectionKind::F].ret);
+    results.filter(|(kind, _)| **kind == ResultKind::Value).map(|(_, &value)| value)
+}
+
+/// Elements of parameters on one rank, without and with a dim of experts.
+fn parameters(site: &Site<'_>) -> [f64; 2] {
+    let mut elements = [0.0; 2];
+    for param in site.block().args_of(ArgKind::Param) {
+        elements[usize::from(site.local.has_dim(param, "e"))] += site.local.elements(param);
+    }
+    elements
+}
+
+struct Flops {
+    causal: f64,
+    whole: f64,
+}
+
+/// FLOPs of products and attention on whole tensors, for one of the data-parallel ranks that the mesh has.
+fn flops(site: &Site<'_>, stmts: &[&Stmt]) -> Flops {
+    let mut flops = Flops { causal: 0.0, whole: 0.0 };
+    for stmt in stmts {
+        if let Some(shape) = products::logical(&site.local, stmt) {
+            let of = 2.0 * shape.batch * shape.m * shape.n * shape.k;
+            flops.causal += of;
+            flops.whole += of;
+        } else if let Some(attention) = attention::logical(&site.local, stmt) {
+            let shape = attention.shape;
+            let whole = 2.0 * shape.batch * shape.heads * shape.queries * shape.keys * (shape.d + shape.c);
+            flops.causal += if attention.causal { whole / 2.0 } else { whole };
+            flops.whole += whole;
+        }
+    }
+    let ranks = site.local.data_ranks();
+    Flops { causal: flops.causal / ranks, whole: flops.whole / ranks }
+}

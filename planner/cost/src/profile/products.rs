@@ -1,0 +1,189 @@
+//! Matrix products: the shape of an einsum on one rank, and which products a stack joins into one.
+
+use super::fusion::{Role, role};
+use super::local::Local;
+use super::site::Site;
+use crate::machine::Format;
+use ir::graph::{SectionKind, Stmt};
+use ir::ids::Value;
+use ir::ops::{KernelOp, Op};
+use ir::types::{DType, Dim};
+use std::collections::{HashMap, HashSet};
+
+/// `batch` products of m x k and k x n matrices.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Shape {
+    pub(super) batch: f64,
+    pub(super) m: f64,
+    pub(super) n: f64,
+    pub(super) k: f64,
+}
+
+/// A product, or several as one.
+pub(super) struct Product {
+    shape: Shape,
+    role: Option<Joint>,
+    operands: [Value; 2],
+    format: Format,
+    accumulate: bool,
+    pub(super) seconds: f64,
+}
+
+/// Which products of a layer may be one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Joint {
+    Qkv,
+    GateUp,
+}
+
+/// The products of a section.
+#[derive(Default)]
+pub(super) struct Products {
+    pub(super) list: Vec<Product>,
+    /// The product that gives a value: itself, a sum of joined products, or with a bias as its epilogue.
+    pub(super) of: HashMap<Value, usize>,
+    /// The values of pointwise statements that the products' kernels do.
+    pub(super) swallowed: HashSet<Value>,
+}
+
+/// The shape on one rank of a statement, if it is a product of two tensors.
+pub(super) fn local(local: &Local<'_>, stmt: &Stmt) -> Option<Shape> {
+    shape(local, stmt, |dim| local.size(dim))
+}
+
+/// The same of whole tensors.
+pub(super) fn logical(local: &Local<'_>, stmt: &Stmt) -> Option<Shape> {
+    shape(local, stmt, |dim| local.logical_size(dim))
+}
+
+/// Letters of both operands are batch, or k where the result lacks them; those of one are m or n.
+fn shape(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Option<Shape> {
+    let Op::Kernel(KernelOp::Einsum(einsum)) = &stmt.op else { return None };
+    let [a, b] = einsum.equation.operands.as_slice() else { return None };
+    let mut shape = Shape { batch: 1.0, m: 1.0, n: 1.0, k: 1.0 };
+    for (letter, dim) in a.iter().zip(local.dims(stmt.operands[0])) {
+        let place = match (b.contains(letter), einsum.equation.result.contains(letter)) {
+            (true, true) => &mut shape.batch,
+            (true, false) => &mut shape.k,
+            (false, _) => &mut shape.m,
+        };
+        *place *= size(dim);
+    }
+    let own = b.iter().zip(local.dims(stmt.operands[1])).filter(|(letter, _)| !a.contains(letter));
+    shape.n = own.map(|(_, dim)| size(dim)).product();
+    Some(shape)
+}
+
+impl Products {
+    pub(super) fn of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) -> Products {
+        let mut products = Products::default();
+        for stmt in stmts {
+            match local(&site.local, stmt) {
+                Some(shape) => products.add(site, section, stmt, shape),
+                None => products.swallow(site, stmt),
+            }
+        }
+        for product in &mut products.list {
+            product.seconds = product.seconds(site);
+        }
+        products
+    }
+
+    fn add(&mut self, site: &Site<'_>, section: SectionKind, stmt: &Stmt, shape: Shape) {
+        let (operands, result) = ([stmt.operands[0], stmt.operands[1]], stmt.results[0]);
+        let role = joint(site, &operands);
+        let found = role.and_then(|_| self.list.iter().position(|other| other.takes(role, &operands, &shape)));
+        let at = found.unwrap_or(self.list.len());
+        match found {
+            Some(at) if self.list[at].operands[0] == operands[0] => self.list[at].shape.n += shape.n,
+            Some(at) => self.list[at].shape.m += shape.m,
+            None => {
+                let format = format(site, stmt);
+                let accumulate = section == SectionKind::W && stmt.accumulate;
+                self.list.push(Product { shape, role, operands, format, accumulate, seconds: 0.0 });
+            }
+        }
+        self.of.insert(result, at);
+    }
+
+    /// A bias behind a product is its epilogue, and the sum of two products that the stack joins is one with a longer k.
+    fn swallow(&mut self, site: &Site<'_>, stmt: &Stmt) {
+        let product = |value: Value| self.of.get(&value).copied();
+        let at = match role(site.block(), stmt) {
+            Some(Role::Bias) => product(stmt.operands[0]),
+            Some(Role::Sum) => match (product(stmt.operands[0]), product(stmt.operands[1])) {
+                (Some(a), Some(b)) if a != b && self.sums(a, b) => {
+                    self.list[a].shape.k += self.list[b].shape.k;
+                    self.list[b].shape.k = 0.0;
+                    Some(a)
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(at) = at {
+            self.of.insert(stmt.results[0], at);
+            self.swallowed.insert(stmt.results[0]);
+        }
+    }
+
+    fn sums(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (&self.list[a], &self.list[b]);
+        let sizes = |shape: Shape| (shape.batch, shape.m, shape.n);
+        a.role.is_some() && a.role == b.role && sizes(a.shape) == sizes(b.shape)
+    }
+
+    /// How many kernels they are.
+    pub(super) fn kernels(&self) -> f64 {
+        self.list.iter().filter(|product| product.shape.k > 0.0).count() as f64
+    }
+}
+
+impl Product {
+    /// Seconds of it; products of experts are one kernel with different weights.
+    fn seconds(&self, site: &Site<'_>) -> f64 {
+        let Shape { batch, m, n, k } = self.shape;
+        if self.operands.iter().all(|&value| site.local.has_dim(value, "e")) {
+            site.machine.grouped_matmul(batch, m, n, k, self.format, self.accumulate)
+        } else {
+            site.machine.matmul(batch, m, n, k, self.format, self.accumulate)
+        }
+    }
+
+    /// Whether another product with one operand in common goes beside this one.
+    fn takes(&self, role: Option<Joint>, operands: &[Value; 2], shape: &Shape) -> bool {
+        let beside = |shape: &Shape, common: usize| (shape.batch, shape.k, if common == 0 { shape.m } else { shape.n });
+        let common = (0..2).find(|&at| self.operands[at] == operands[at]);
+        self.role == role && common.is_some_and(|at| beside(&self.shape, at) == beside(shape, at))
+    }
+
+    /// Whether it reads a value.
+    pub(super) fn reads(&self, value: Value) -> bool {
+        self.operands.contains(&value)
+    }
+}
+
+/// What the stack may join a product with: heads with heads, halves of a feed-forward net with halves.
+fn joint(site: &Site<'_>, operands: &[Value; 2]) -> Option<Joint> {
+    let has = |name: &str| operands.iter().any(|&value| site.local.has_dim(value, name));
+    if site.fusion.qkv && has("g") {
+        Some(Joint::Qkv)
+    } else if site.fusion.gate_up && (has("f") || has("m")) {
+        Some(Joint::GateUp)
+    } else {
+        None
+    }
+}
+
+/// Products of the layers' matrices are in the recipe's format, those of the head in half precision at most, and those that
+/// the model wants in f32 (routing) in f32.
+fn format(site: &Site<'_>, stmt: &Stmt) -> Format {
+    let products = site.machine.recipe.products;
+    let is_f32 = site.block().ty(stmt.operands[0]).dtype == DType::F32;
+    match products {
+        Format::F32 => Format::F32,
+        _ if is_f32 => Format::F32,
+        _ if site.is_head() => Format::Half,
+        _ => products,
+    }
+}

@@ -1,0 +1,40 @@
+//! Seconds of statements, one kernel after the other.
+
+use super::collectives::waits;
+use super::pointwise::moves;
+use super::products::Products;
+use super::site::Site;
+use super::{Seconds, attention};
+use ir::graph::{SectionKind, Stmt};
+
+/// Seconds of statements of a section on one rank.
+pub(super) fn seconds_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) -> Seconds {
+    if stmts.is_empty() {
+        return Seconds::default();
+    }
+    let products = Products::of(site, section, stmts);
+    let moves = moves(site, section, stmts, &products);
+    let context = site.context_ranks().map(|group| (group, site.layout.cp_kind));
+    let mut core = attention::Cost::default();
+    for attention in stmts.iter().filter_map(|stmt| attention::local(&site.local, stmt)) {
+        let cost = attention.cost(site, context);
+        core.attention += cost.attention;
+        core.cp += cost.cp;
+        core.kernels += cost.kernels;
+    }
+    let waits = waits(site, section, stmts, &products, core.attention);
+    let gemm: f64 = products.list.iter().map(|product| product.seconds).sum();
+    let slowed = site.machine.contention() - 1.0;
+    let mut seconds = Seconds {
+        gemm: gemm + slowed * waits.behind_gemm,
+        attention: core.attention + slowed * waits.behind_attention,
+        memory_bound: moves.seconds + site.machine.memory_bound(waits.copies),
+        tp: waits.tp,
+        cp: waits.cp + core.cp,
+        ep: waits.ep,
+        launch: 0.0,
+    };
+    let kernels = products.kernels() + moves.kernels + core.kernels + waits.kernels;
+    seconds.launch = (kernels * site.machine.launch() - seconds.total()).max(0.0);
+    seconds
+}

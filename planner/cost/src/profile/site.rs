@@ -1,0 +1,123 @@
+//! A block on a rank of a machine: what all parts of its profile look at.
+
+use super::fusion::{Fusion, Role, role};
+use super::local::Local;
+use crate::machine::Machine;
+use ir::goal::Layout;
+use ir::graph::{Block, Model, ResultKind, SectionKind, Stmt};
+use ir::ids::Value;
+use ir::keep::kept;
+use ir::ops::{Collective, KernelOp, Op};
+use std::collections::HashMap;
+
+pub(super) struct Site<'a> {
+    pub(super) local: Local<'a>,
+    pub(super) layout: &'a Layout,
+    pub(super) machine: &'a Machine<'a>,
+    pub(super) fusion: Fusion,
+    /// What I and W read of F.
+    pub(super) later: Vec<Value>,
+    /// Values of F that the backward's kernels make again from others, and these others.
+    pub(super) remade: HashMap<Value, Vec<Value>>,
+    /// Results of collectives that are there without them, under other names.
+    pub(super) alias: HashMap<Value, Value>,
+    pub(super) has_attention: bool,
+}
+
+impl<'a> Site<'a> {
+    pub(super) fn new(model: &'a Model, block: &'a Block, layout: &'a Layout, machine: &'a Machine<'a>) -> Site<'a> {
+        let fusion = Fusion::of(machine.stack);
+        let is_attention = |stmt: &Stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_)));
+        let mut site = Site {
+            local: Local::new(model, block, machine.recipe),
+            layout,
+            machine,
+            fusion,
+            later: kept(block).forward,
+            remade: remade(block, fusion),
+            alias: HashMap::new(),
+            has_attention: block[SectionKind::F].stmts.iter().any(is_attention),
+        };
+        site.alias = aliases(block, site.saved("gathered", 0.0) > 0.0);
+        site.keep_gathered();
+        site
+    }
+
+    /// What W would gather again is kept gathered instead.
+    fn keep_gathered(&mut self) {
+        for stmt in &self.block()[SectionKind::W].stmts {
+            let Op::Collective(Collective::AllGather { .. }) = &stmt.op else { continue };
+            let gathered = self.alias.get(&stmt.results[0]).copied();
+            let part = self.later.iter_mut().find(|value| **value == stmt.operands[0]);
+            if let (Some(gathered), Some(part)) = (gathered, part) {
+                *part = gathered;
+            }
+        }
+    }
+
+    pub(super) fn block(&self) -> &'a Block {
+        self.local.block
+    }
+
+    pub(super) fn is_head(&self) -> bool {
+        self.block().results.contains(&ResultKind::Loss)
+    }
+
+    pub(super) fn stmts(&self, section: SectionKind) -> Vec<&'a Stmt> {
+        self.block()[section].stmts.iter().collect()
+    }
+
+    /// Bytes of a value on one rank, of the one that it stands for.
+    pub(super) fn bytes(&self, value: Value) -> f64 {
+        self.local.bytes(self.alias.get(&value).copied().unwrap_or(value))
+    }
+
+    /// Whether a value is an activation rather than a vector of parameters, positions or row sums.
+    pub(super) fn is_large(&self, value: Value) -> bool {
+        self.block().ty(value).dtype.is_float() && self.local.dims(value).len() > 2
+    }
+
+    /// Whether the stack hides a kind of communication.
+    pub(super) fn hides(&self, kind: &str) -> bool {
+        self.machine.stack.hides(kind)
+    }
+
+    /// The share that is hidden of what could be.
+    pub(super) fn overlap(&self) -> f64 {
+        self.machine.stack.fitted.overlap.value
+    }
+}
+
+/// Activations that a fused kernel of the backward makes from what the forward's read, so that nothing keeps them: those that
+/// only pointwise ops of I and W read.
+fn remade(block: &Block, fusion: Fusion) -> HashMap<Value, Vec<Value>> {
+    if !fusion.swiglu {
+        return HashMap::new();
+    }
+    let backward = || block[SectionKind::I].stmts.iter().chain(&block[SectionKind::W].stmts);
+    let only_pointwise = |value: Value| {
+        let mut readers = backward().filter(|stmt| stmt.operands.contains(&value));
+        readers.all(|stmt| role(block, stmt).is_some())
+    };
+    let activations = block[SectionKind::F].stmts.iter().filter(|stmt| role(block, stmt) == Some(Role::Activation));
+    let found = activations.filter(|stmt| stmt.operands.len() == 1 && only_pointwise(stmt.results[0]));
+    found.map(|stmt| (stmt.results[0], stmt.operands.clone())).collect()
+}
+
+/// What collectives of W give that is there already: a sum that I has paid, and, where gathered inputs are kept, a gather that
+/// F has done.
+fn aliases(block: &Block, keeps_gathered: bool) -> HashMap<Value, Value> {
+    let mut aliases = HashMap::new();
+    for stmt in &block[SectionKind::W].stmts {
+        let Op::Collective(collective) = &stmt.op else { continue };
+        let same = |other: &&Stmt| matches!(other.op, Op::Collective(_)) && other.operands == stmt.operands;
+        let done = match collective {
+            Collective::AllReduce { .. } => block[SectionKind::I].stmts.iter().find(same),
+            Collective::AllGather { .. } if keeps_gathered => block[SectionKind::F].stmts.iter().find(same),
+            _ => None,
+        };
+        aliases
+            .extend(done.into_iter().flat_map(|done| stmt.results.iter().copied().zip(done.results.iter().copied())));
+    }
+    aliases
+}

@@ -1,0 +1,208 @@
+//! What a block costs: activation memory by the published formulas, seconds that add up, what recomputation trades.
+
+use cost::{Cluster, Format, Machine, Profile, Recipe, Stack, profile};
+use ir::differentiate::differentiate;
+use ir::goal::{Goal, Layout, Recompute};
+use ir::graph::Model;
+use ir::models::{Batch, from_config, preset};
+use ir::optimizer::Optimizer;
+use ir::types::DType;
+
+/// GPT-3 175B (Brown et al. 2020) with dropout, as Korthikanti et al. 2022 train it: sequences of 2048, a vocabulary of 51200.
+const GPT3: &str = r#"{"model_type": "gpt2", "vocab_size": 51200, "n_positions": 2048, "n_embd": 12288, "n_layer": 96, "n_head": 96,
+    "attn_pdrop": 0.1, "resid_pdrop": 0.1, "embd_pdrop": 0.1}"#;
+
+const BATCH: Batch = Batch { batch: 1, seq: 2048, dtype: DType::BF16 };
+
+fn planned(model: Model, layout: &Layout) -> Model {
+    let model = differentiate(model, &Optimizer::default()).expect("a gradient");
+    meshwright_planner::plan(model, &Goal::of(layout.clone()), &cost::CPU, None, &mut |_, _| {}).expect("a plan")
+}
+
+fn gpt3(layout: &Layout) -> Model {
+    let config = from_config(GPT3).expect("a configuration");
+    planned(config.build(&BATCH).expect("a model"), layout)
+}
+
+fn llama(layout: &Layout) -> Model {
+    planned(preset("llama2-7b").expect("a preset").config.build(&BATCH).expect("a model"), layout)
+}
+
+fn bf16() -> Recipe {
+    Recipe {
+        name: "bf16".to_string(),
+        products: Format::Half,
+        parameter: 2.0,
+        gradient: 4.0,
+        wire: 4.0,
+        master: 4.0,
+        states: 8.0,
+        activation: 2.0,
+    }
+}
+
+fn of_block(model: &Model, name: &str, layout: &Layout, stack: &Stack) -> Profile {
+    static A100: std::sync::LazyLock<Cluster> =
+        std::sync::LazyLock::new(|| Cluster::find("a100-80gb").expect("a preset"));
+    let cluster = &*A100;
+    let machine = Machine { cluster, stack, recipe: &bf16() };
+    let block = model.blocks.values().find(|block| block.name == name).expect("the block");
+    profile(model, block, layout, &machine)
+}
+
+fn layer(model: &Model, layout: &Layout, stack: &str) -> Profile {
+    of_block(model, "layer", layout, &Stack::find(stack).expect("a preset"))
+}
+
+fn parallel(tp: u64, sp: bool) -> Layout {
+    Layout { tp, sp, ..Layout::default() }
+}
+
+fn recomputing(layout: &Layout, mode: &str) -> Layout {
+    Layout { recompute: mode.parse().expect("a mode"), ..layout.clone() }
+}
+
+#[track_caller]
+fn close(found: f64, wanted: f64, share: f64) {
+    assert!((found / wanted - 1.0).abs() <= share, "{found} is not within {share} of {wanted}");
+}
+
+/// Korthikanti et al. 2022, table 2: bytes of a layer's activations, with `s b h` as unit.
+#[test]
+fn activation_memory_is_that_of_the_paper() {
+    let (s, h, a) = (2048.0, 12288.0, 96.0);
+    let scores = 5.0 * a * s / h;
+    let check = |t: f64, sp: bool, mode: &str, wanted: f64| {
+        let layout = recomputing(&parallel(t as u64, sp), mode);
+        close(layer(&gpt3(&layout), &layout, "megatron-2022").kept / (s * h), wanted, 0.02);
+    };
+    check(1.0, false, "none", 34.0 + scores);
+    check(8.0, false, "none", 10.0 + 24.0 / 8.0 + scores / 8.0);
+    check(8.0, true, "none", (34.0 + scores) / 8.0);
+    check(8.0, false, "selective", 10.0 + 24.0 / 8.0);
+    check(8.0, true, "selective", 34.0 / 8.0);
+    check(8.0, false, "full", 2.0);
+}
+
+/// "70 % of the memory at 2.7 % of the FLOPs" (section 5): of the activations, and of the forward's operations.
+#[test]
+fn selective_recomputation_saves_most_for_little() {
+    let plain = parallel(8, true);
+    let model = gpt3(&plain);
+    let none = layer(&model, &plain, "megatron-2022");
+    let selective = layer(&model, &recomputing(&plain, "selective"), "megatron-2022");
+    close(1.0 - selective.kept / none.kept, 0.70, 0.01);
+    close(selective.again_flops_noncausal / none.flops_noncausal, 0.027, 0.01);
+    // Flash attention keeps no scores: nothing is saved, nothing is paid.
+    let selective = layer(&model, &recomputing(&plain, "selective"), "megatron-core-2025");
+    let none = layer(&model, &plain, "megatron-core-2025");
+    assert_eq!((selective.kept, selective.again.total()), (none.kept, 0.0));
+}
+
+#[test]
+fn what_is_recomputed_is_paid_in_seconds_and_saved_in_bytes() {
+    let plain = parallel(4, true);
+    let model = llama(&plain);
+    let modes = ["none", "selective:layernorm", "selective:layernorm+mlp", "full"];
+    let profiles = modes.map(|mode| layer(&model, &recomputing(&plain, mode), "megatron-core-2025"));
+    for pair in profiles.windows(2) {
+        assert!(pair[1].kept < pair[0].kept, "{} {}", pair[1].kept, pair[0].kept);
+        assert!(pair[1].again.total() > pair[0].again.total());
+        assert!(pair[1].transient > pair[0].transient);
+    }
+    let full = &profiles[3];
+    assert_eq!(full.again, full.f, "a layer that keeps its input runs whole again");
+    assert_eq!(full.kept, full.boundary);
+    assert_eq!(full.again_flops, full.flops);
+    // A block outside the layers is not recomputed.
+    let head = |mode| of_block(&model, "head", &recomputing(&plain, mode), &Stack::find("megatron-core-2025").unwrap());
+    assert_eq!(head("full").kept, head("none").kept);
+}
+
+#[test]
+fn tensor_parallelism_divides_products_and_parameters() {
+    let (alone, cut) = (parallel(1, false), parallel(4, true));
+    let (whole, part) = (layer(&llama(&alone), &alone, "nanotron-2024"), layer(&llama(&cut), &cut, "nanotron-2024"));
+    for (whole, part) in [(whole.f, part.f), (whole.i, part.i), (whole.w, part.w)] {
+        assert!(part.gemm > whole.gemm / 4.0 && part.gemm < whole.gemm / 2.5, "{part:?} of {whole:?}");
+        assert_eq!(whole.tp, 0.0);
+        assert!(part.tp > 0.0);
+    }
+    close(part.dense, whole.dense / 4.0, 0.001);
+    assert_eq!(part.flops, whole.flops);
+    close(part.boundary, whole.boundary / 4.0, 0.0);
+    close(part.kept, whole.kept / 4.0, 0.001);
+}
+
+/// Six FLOPs a weight and token, of which two are the forward's.
+#[test]
+fn flops_are_those_of_the_model() {
+    let layout = parallel(2, false);
+    let of = layer(&llama(&layout), &layout, "megatron-core-2025");
+    let (tokens, hidden) = (2048.0, 4096.0);
+    let norms = 2.0 * hidden;
+    let weights = 2.0 * of.dense - norms;
+    let attention = 4.0 * tokens * tokens * hidden;
+    close(of.flops_noncausal, 2.0 * weights * tokens + attention, 0.001);
+    close(of.flops, 2.0 * weights * tokens + attention / 2.0, 0.001);
+}
+
+/// Four collectives forward, four backward and two gathers more; all-reduces are two of them.
+#[test]
+fn hidden_communication_is_not_waited_for() {
+    let plain = parallel(8, true);
+    let model = llama(&plain);
+    let with = |overlap| layer(&model, &Layout { tp_overlap: Some(overlap), ..plain.clone() }, "megatron-core-2025");
+    let (shown, hidden) = (with(false), with(true));
+    for (shown, hidden) in [(shown.f, hidden.f), (shown.i, hidden.i), (shown.w, hidden.w)] {
+        assert!(hidden.tp < shown.tp, "{hidden:?} {shown:?}");
+        assert!(hidden.gemm > shown.gemm, "compute makes way for what it hides");
+        assert!(hidden.total() < shown.total());
+    }
+    let gather = shown.w.tp / 2.0;
+    close(shown.f.tp, 4.0 * gather, 0.001);
+    close(shown.i.tp, 4.0 * gather, 0.001);
+}
+
+#[test]
+fn stacks_that_fuse_move_less_and_keep_less() {
+    let layout = parallel(1, false);
+    let model = llama(&layout);
+    let [eager, fused] = ["fsdp-eager", "fsdp-compile"].map(|stack| {
+        let stack = Stack::find(stack).expect("a preset");
+        let fitted = Stack::find("fsdp-eager").expect("a preset").fitted;
+        of_block(&model, "layer", &layout, &Stack { fitted, ..stack })
+    });
+    assert!(fused.f.memory_bound < 0.7 * eager.f.memory_bound);
+    assert!(fused.i.memory_bound < eager.i.memory_bound);
+    assert!(fused.kept < eager.kept, "SwiGLU's inner value is made again");
+}
+
+#[test]
+fn logits_are_kept_by_the_head_alone() {
+    let layout = parallel(2, true);
+    let model = llama(&layout);
+    let stack = |name| Stack::find(name).expect("a preset");
+    let half = |stack: &Stack| of_block(&model, "head", &layout, stack);
+    let (tokens, vocabulary) = (2048.0, 32000.0);
+    close(half(&stack("megatron-core-2025")).logits, 2.0 * tokens * vocabulary / 2.0, 0.001);
+    close(half(&stack("nanotron-2024")).logits, (2.0 + 4.0) * tokens * vocabulary / 2.0, 0.001);
+    assert_eq!(layer(&model, &layout, "nanotron-2024").logits, 0.0);
+}
+
+#[test]
+fn launches_count_where_kernels_are_short() {
+    let layout = Layout::default();
+    let small = Batch { seq: 128, ..BATCH };
+    let model = planned(preset("gpt2").expect("a preset").config.build(&small).expect("a model"), &layout);
+    let eager = layer(&model, &layout, "fsdp-eager").f;
+    assert!(eager.launch > eager.total() / 4.0, "{eager:?}");
+    assert_eq!(layer(&model, &layout, "megatron-core-2025").f.launch, 0.0, "graphs are replayed");
+}
+
+#[test]
+fn what_is_kept_may_wait_in_the_host() {
+    let layout = Layout { offload: true, recompute: Recompute::Full(None), ..parallel(1, false) };
+    let away = layer(&llama(&layout), &layout, "megatron-core-2025");
+    assert_eq!((away.kept, away.offloaded), (0.0, away.boundary));
+}

@@ -1,0 +1,181 @@
+//! Predictions of layouts as a whole: parts sum to the whole, and what a change of layout must do, it does.
+
+use meshwright::estimate::{EstimateReport, EstimateRequest, Estimator, Line, estimate_all};
+
+fn request(layout: &str) -> EstimateRequest {
+    EstimateRequest {
+        model: "llama3-8b".into(),
+        cluster: "h100".into(),
+        gpus: Some(16),
+        seq: 4096,
+        global_batch: 64,
+        layout: layout.into(),
+        ..EstimateRequest::default()
+    }
+}
+
+const LAYOUTS: [&str; 14] = [
+    "zero=1",
+    "zero=2",
+    "zero=3",
+    "zero=3,shard=8",
+    "tp=2,sp=true",
+    "tp=8",
+    "tp=4,pp=2,sp=true,zero=1",
+    "tp=2,pp=4,vp=2,sp=true",
+    "pp=4,schedule=gpipe",
+    "pp=4,schedule=zb-h1",
+    "pp=4,schedule=dualpipe",
+    "pp=2,recompute=full",
+    "pp=2,recompute=full:3",
+    "tp=2,recompute=auto,mbs=4",
+];
+
+fn estimate(estimator: &Estimator, layout: &str) -> EstimateReport {
+    estimator.estimate(&request(layout)).unwrap_or_else(|error| panic!("{layout}: {error}"))
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+#[test]
+fn parts_sum_to_the_whole() {
+    let estimator = Estimator::new();
+    for layout in LAYOUTS {
+        let predicted = estimate(&estimator, layout).predicted;
+        assert!(near(predicted.time_s.total(), predicted.step_time_s), "{layout}: {predicted:?}");
+        for (name, seconds) in predicted.time_s.by_name() {
+            assert!(seconds >= 0.0, "{layout}: {name} takes {seconds} s");
+        }
+        let speed = 64.0 * 4096.0 / predicted.step_time_s / 16.0;
+        assert!(near(predicted.tokens_per_s_per_gpu, speed), "{layout}");
+        let [low, high] = predicted.interval_s;
+        assert!(low < predicted.step_time_s && predicted.step_time_s < high, "{layout}");
+        assert!(predicted.mfu < predicted.mfu_noncausal && predicted.mfu_noncausal <= predicted.hfu, "{layout}");
+        for stage in &predicted.memory_gib.per_stage {
+            let parts = stage.parameters + stage.gradients + stage.optimizer + stage.activations + stage.logits;
+            assert!(near(parts + stage.buffers, stage.allocated), "{layout}: {stage:?}");
+            assert!(stage.allocated <= stage.reserved && stage.reserved < stage.device, "{layout}: {stage:?}");
+        }
+    }
+}
+
+#[test]
+fn flops_do_not_depend_on_the_layout() {
+    let estimator = Estimator::new();
+    let all = LAYOUTS.map(|layout| estimate(&estimator, layout).predicted.flops_per_token);
+    // 6 FLOPs of each parameter in a product, and causal attention: 3 x 4 s h / 2 of each layer.
+    let products = 8.03e9 - 128_256.0 * 4096.0;
+    let theirs = 6.0 * products + 32.0 * 6.0 * 4096.0 * 4096.0;
+    for (layout, ours) in LAYOUTS.iter().zip(all) {
+        assert!((ours / theirs - 1.0).abs() < 0.01, "{layout}: {ours:e}, {theirs:e}");
+    }
+}
+
+#[test]
+fn what_saves_memory_does() {
+    let estimator = Estimator::new();
+    let total = |layout: &str| estimate(&estimator, layout).predicted.memory_gib.total;
+    for (less, more) in [
+        ("zero=1", "zero=0"),
+        ("zero=2", "zero=1"),
+        ("zero=3", "zero=2"),
+        ("tp=4", "tp=2"),
+        ("tp=4,sp=true", "tp=4"),
+        ("pp=2,recompute=full", "pp=2,recompute=full:3"),
+        ("pp=2,recompute=full:3", "pp=2"),
+        ("pp=4", "pp=4,schedule=gpipe"),
+        ("mbs=1", "mbs=2"),
+    ] {
+        assert!(total(less) < total(more), "{less}: {}, {more}: {}", total(less), total(more));
+    }
+}
+
+#[test]
+fn automatic_recomputation_does_no_more_than_it_must() {
+    let estimator = Estimator::new();
+    let auto = estimate(&estimator, "tp=2,pp=2,mbs=4,zero=1,recompute=auto");
+    assert!(auto.predicted.fits, "{auto:?}");
+    let none = estimate(&estimator, "tp=2,pp=2,mbs=4,zero=1");
+    let all = estimate(&estimator, "tp=2,pp=2,mbs=4,zero=1,recompute=full");
+    assert!(none.predicted.step_time_s <= auto.predicted.step_time_s);
+    assert!(auto.predicted.step_time_s <= all.predicted.step_time_s);
+    assert_eq!(none.predicted.fits, none.predicted.step_time_s == auto.predicted.step_time_s);
+}
+
+#[test]
+fn documents_of_their_own_leave_less_attention() {
+    let estimator = Estimator::new();
+    let whole = estimator.estimate(&request("tp=2")).unwrap().predicted;
+    let request = EstimateRequest { lengths: vec![1024; 4], ..request("tp=2") };
+    let parts = estimator.estimate(&request).unwrap().predicted;
+    assert!(parts.time_s.attention < 0.5 * whole.time_s.attention);
+    assert!(parts.flops_per_token < whole.flops_per_token);
+    assert!(near(parts.time_s.gemm, whole.time_s.gemm));
+}
+
+#[test]
+fn many_layouts_are_answered_in_their_order() {
+    let requests: Vec<EstimateRequest> = LAYOUTS.iter().map(|layout| request(layout)).chain([request("tp=3")]).collect();
+    let answers = estimate_all(&Estimator::new(), &requests, &|_| ());
+    let alone = Estimator::new();
+    for (request, answer) in requests.iter().zip(&answers) {
+        match answer {
+            Ok(report) => assert_eq!(report, &alone.estimate(request).unwrap(), "{}", request.layout),
+            Err(error) => assert!(error.to_string().contains("3 devices, not 16"), "{}: {error}", request.layout),
+        }
+    }
+    assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 1);
+}
+
+#[test]
+fn lines_of_a_file_are_layouts_or_requests() {
+    let base = request("");
+    let over = |line: &str| Line::parse(line).unwrap().over(&base);
+    assert_eq!(over("tp=8,pp=2").layout, "tp=8,pp=2");
+    assert_eq!(over("\"tp=8\"").layout, "tp=8");
+    let line = over(r#"{"layout": "tp=4", "model": "llama3-70b", "gpus": 64, "seq": 8192}"#);
+    assert_eq!((line.model.as_str(), line.gpus, line.seq, line.global_batch), ("llama3-70b", Some(64), 8192, 64));
+    assert!(Line::parse(r#"{"layouts": "tp=4"}"#).is_err());
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_reason() {
+    let estimator = Estimator::new();
+    let base = request("tp=2");
+    let refused = |request: &EstimateRequest| match estimator.estimate(request) {
+        Ok(report) => panic!("{} is no layout, but takes {} s", request.layout, report.predicted.step_time_s),
+        Err(error) => {
+            assert_eq!(error.status(), 1, "{error}");
+            error.to_string()
+        }
+    };
+    for (layout, part) in [
+        ("tp=3", "3 devices, not 16"),
+        ("dp=16,ep=32", "does not divide"),
+        ("tp=16", "does not divide dim `g`"),
+        ("pp=2,mbs=5", "does not split"),
+        ("pp=16,vp=4", "stages"),
+        ("pp=2,vp=2,schedule=gpipe", "chunk"),
+        ("shard=5", "does not divide"),
+        ("cp_kind=spiral", "one of ring"),
+        ("pp=2,stages=40", "ascend within"),
+    ] {
+        let told = refused(&request(layout));
+        assert!(told.contains(part), "{layout}: {told}");
+    }
+    for (request, part) in [
+        (EstimateRequest { model: "llama3-8".into(), ..base.clone() }, "did you mean `llama3-8b`"),
+        (EstimateRequest { cluster: "h10".into(), ..base.clone() }, "did you mean"),
+        (EstimateRequest { stack: "megatron".into(), ..base.clone() }, "megatron-2022"),
+        (EstimateRequest { precision: "fp7".into(), ..base.clone() }, "--precision is one of"),
+        (EstimateRequest { optimizer: "lion".into(), ..base.clone() }, "--optimizer is one of"),
+        (EstimateRequest { seq: 0, ..base.clone() }, "`--seq`"),
+        (EstimateRequest { global_batch: 0, ..base.clone() }, "`--global-batch`"),
+        (EstimateRequest { lengths: vec![0], ..base.clone() }, "0 tokens"),
+    ] {
+        let told = refused(&request);
+        assert!(told.contains(part), "{request:?}: {told}");
+    }
+}
