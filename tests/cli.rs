@@ -266,12 +266,33 @@ fn a_step_in_a_trace_stands_below_its_schedule() {
 #[test]
 fn tables_list_what_there_is() {
     let folder = Folder::new();
-    for (verb, name) in [("models", "tiny-llama"), ("schedules", "1f1b"), ("passes", "collectives")] {
+    let verbs = [
+        ("models", "tiny-llama"),
+        ("schedules", "1f1b"),
+        ("passes", "collectives"),
+        ("clusters", "h100-p5-efa"),
+        ("stacks", "nemo"),
+    ];
+    for (verb, name) in verbs {
         assert!(folder.answer(verb).contains(name));
         let rows = folder.json(&format!("{verb} --format json"));
         assert!(rows.as_array().unwrap().iter().any(|row| row["name"] == name), "{rows}");
     }
     assert!(folder.answer("--explain MW0204").contains("exact"));
+}
+
+#[test]
+fn the_file_of_a_preset_is_a_file_to_start_from() {
+    let folder = Folder::new();
+    for (verb, name) in [("clusters", "h100"), ("clusters", "cpu"), ("stacks", "nemo")] {
+        let text = folder.answer(&format!("{verb} {name}"));
+        assert!(text.lines().any(|line| line.starts_with("# ")), "{verb} {name} has no sources");
+        folder.write("mine.toml", &text);
+        let figures = folder.json(&format!("{verb} {name} --format json"));
+        assert_eq!(folder.json(&format!("{verb} mine.toml --format json")), figures);
+        folder.write("again.toml", &folder.answer(&format!("{verb} mine.toml")));
+        assert_eq!(folder.json(&format!("{verb} again.toml --format json")), figures);
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! status that the process ends with.
 
 mod calibrate;
+mod clusters;
 mod compile;
 mod drawing;
 mod estimate;
@@ -19,6 +20,7 @@ mod request;
 mod reshard;
 mod schedule;
 mod schedules;
+mod stacks;
 mod table;
 mod train;
 
@@ -66,6 +68,8 @@ enum Verb {
     GpuCheck(gpu_check::GpuCheck),
     Schedules(schedules::Schedules),
     Models(models::Models),
+    Clusters(clusters::Clusters),
+    Stacks(stacks::Stacks),
     Passes(passes::Passes),
 }
 
@@ -92,6 +96,8 @@ impl Cli {
             (None, Some(Verb::GpuCheck(verb))) => verb.run(),
             (None, Some(Verb::Schedules(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Models(verb))) => verb.run().map(Answer::done),
+            (None, Some(Verb::Clusters(verb))) => verb.run().map(Answer::done),
+            (None, Some(Verb::Stacks(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Passes(verb))) => verb.run().map(Answer::done),
             (None, None) => Err(Error::Usage("no verb is given".into())),
         }

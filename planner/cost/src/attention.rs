@@ -105,3 +105,68 @@ impl Machine<'_> {
         products + scores
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Cluster;
+    use crate::machine::Recipe;
+    use crate::stack::Stack;
+
+    fn machine<R>(cluster: &str, kernel: Kernel, of: impl FnOnce(&Machine<'_>) -> R) -> R {
+        let cluster = Cluster::find(cluster).unwrap();
+        let mut stack = Stack::find("megatron-core-2025").unwrap();
+        stack.facts.attention = kernel;
+        stack.fitted.attention.value = 1.0;
+        of(&Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() })
+    }
+
+    /// The shapes of the published benchmarks: 16k tokens, 16 heads of 128.
+    fn shape(s: f64, causal: bool) -> AttentionShape {
+        let (heads, share) = (16.0, if causal { (1.0 + 1.0 / s) / 2.0 } else { 1.0 });
+        let (d, kv_heads) = (128.0, heads);
+        AttentionShape { batch: 16384.0 / s, heads, kv_heads, queries: s, keys: s, d, c: d, share }
+    }
+
+    fn tflops(kernel: Kernel, s: f64, backward: bool) -> f64 {
+        let shape = shape(s, !backward);
+        machine("h100", kernel, |machine| shape.flops(backward) / machine.attention(&shape, backward) / 1e12)
+    }
+
+    #[test]
+    fn attention_on_h100_takes_what_was_measured() {
+        // Shah et al. 2024, figures 5 (forward, causal) and 6 (backward): heads of 128, 512 to 16k tokens, TFLOP/s.
+        let figures = [
+            (Kernel::Flash2, false, [191.0, 260.0, 298.0, 319.0, 333.0, 335.0]),
+            (Kernel::Cudnn, false, [315.0, 410.0, 484.0, 518.0, 529.0, 539.0]),
+            (Kernel::Flash3, false, [292.0, 423.0, 521.0, 579.0, 602.0, 616.0]),
+            (Kernel::Flash2, true, [214.0, 260.0, 291.0, 310.0, 318.0, 322.0]),
+            (Kernel::Cudnn, true, [305.0, 408.0, 465.0, 499.0, 518.0, 516.0]),
+            (Kernel::Flash3, true, [316.0, 424.0, 501.0, 542.0, 559.0, 561.0]),
+        ];
+        for (kernel, backward, measured) in figures {
+            for (power, measured) in measured.into_iter().enumerate() {
+                let predicted = tflops(kernel, 512.0 * f64::from(1 << power), backward);
+                let error = predicted / measured - 1.0;
+                assert!(error.abs() < 0.1, "{kernel:?} backward {backward} 512 << {power}: {predicted} {measured}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_gradient_is_five_products_for_two() {
+        let shape = shape(4096.0, true);
+        assert_eq!(shape.flops(true), 2.5 * shape.flops(false));
+        assert_eq!(shape.flops(false), 4.0 * 4.0 * 16.0 * 4096.0 * 128.0 * 4097.0 / 2.0);
+    }
+
+    #[test]
+    fn scores_in_memory_take_longer_and_devices_without_flash_have_them() {
+        let shape = shape(2048.0, true);
+        let of = |cluster, kernel| machine(cluster, kernel, |machine| machine.attention(&shape, false));
+        assert!(of("a100", Kernel::Unfused) > 3.0 * of("a100", Kernel::Flash2));
+        assert!(machine("a100", Kernel::Flash3, |machine| machine.has_flash()));
+        assert!(!machine("v100-dgx2", Kernel::Flash2, |machine| machine.has_flash()));
+        assert_eq!(of("v100-dgx2", Kernel::Flash2), of("v100-dgx2", Kernel::Unfused));
+    }
+}

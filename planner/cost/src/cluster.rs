@@ -59,6 +59,8 @@ pub struct Matmul {
     pub f8: f64,
     /// On 4-bit operands.
     pub f4: f64,
+    /// The share of that rate that is left after seconds of computing, when the clock has sunk to stay within the power.
+    pub power: f64,
     /// Steps of k that filling and emptying a tile costs.
     pub depth: f64,
     /// Tiles that a part works on: rows, columns, and the share of the full rate that such a tile reaches.
@@ -102,7 +104,7 @@ pub struct Link {
     #[serde(default)]
     pub name: String,
     /// How many consecutive ranks it joins; left out: all, as the last level does.
-    #[serde(default = "all")]
+    #[serde(default = "all", skip_serializing_if = "is_all")]
     pub joins: u64,
     /// Bytes per second that a device sends while it receives as many.
     pub bandwidth: f64,
@@ -150,7 +152,7 @@ pub static CPU: LazyLock<Cluster> =
 impl Default for Matmul {
     /// What large products get on the accelerators of the presets, without tiles.
     fn default() -> Matmul {
-        Matmul { f32: 0.8, half: 0.8, f8: 0.7, f4: 0.6, depth: 0.0, tiles: vec![[1.0, 1.0, 1.0]] }
+        Matmul { f32: 0.8, half: 0.8, f8: 0.7, f4: 0.6, power: 1.0, depth: 0.0, tiles: vec![[1.0, 1.0, 1.0]] }
     }
 }
 
@@ -173,7 +175,7 @@ impl Device {
         }
     }
 
-    /// Operations per second that large products sustain. Formats that it lacks are widened to half precision.
+    /// Operations per second that large products sustain in a long step. Formats that it lacks are widened to half precision.
     pub fn sustained(&self, format: Format) -> f64 {
         let share = match format {
             Format::F32 => self.matmul.f32,
@@ -181,7 +183,7 @@ impl Device {
             Format::F8 => self.matmul.f8,
             Format::F4 => self.matmul.f4,
         };
-        self.peak(format).map_or(self.flops_bf16 * self.matmul.half, |peak| peak * share)
+        self.peak(format).map_or(self.flops_bf16 * self.matmul.half, |peak| peak * share) * self.matmul.power
     }
 }
 
@@ -214,4 +216,9 @@ fn one() -> u64 {
 
 fn all() -> u64 {
     u64::MAX
+}
+
+/// TOML has no numbers of more than 63 bits.
+fn is_all(joins: &u64) -> bool {
+    *joins == all()
 }

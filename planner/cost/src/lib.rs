@@ -20,7 +20,7 @@ pub use machine::{Format, Machine, Recipe};
 pub use presets::{CLUSTERS, Preset, PresetError, STACKS};
 pub use price::{local_type, seconds_of, seconds_of_change, seconds_of_section, seconds_of_stmt};
 pub use profile::{MODULES, Profile, SAVED, Seconds, profile};
-pub use stack::{Constant, Facts, Fitted, Stack};
+pub use stack::{Constant, Cut, Facts, Fitted, Stack};
 pub use table::Table;
 pub use talk::{Group, Talk};
 pub use wire::{Traffic, seconds_of_message, seconds_of_sum};

@@ -60,6 +60,22 @@ impl Format {
     }
 }
 
+impl Recipe {
+    /// Mixed precision in bf16 with f32 gradients, master copy and Adam's two moments (Micikevicius et al. 2018).
+    pub fn bf16() -> Recipe {
+        Recipe {
+            name: "bf16".into(),
+            products: Format::Half,
+            parameter: 2.0,
+            gradient: 4.0,
+            wire: 4.0,
+            master: 4.0,
+            states: 8.0,
+            activation: 2.0,
+        }
+    }
+}
+
 impl Machine<'_> {
     /// Seconds of a kernel that reads and writes so many bytes and computes little, as the stack's fused groups go: times its
     /// `traffic`.

@@ -50,3 +50,85 @@ impl Machine<'_> {
         tiles.fold(f64::INFINITY, f64::min)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::cluster::Cluster;
+    use crate::machine::{Format, Machine, Recipe};
+    use crate::stack::Stack;
+
+    fn tflops(cluster: &str, m: f64, n: f64, k: f64, format: Format) -> f64 {
+        let mut cluster = Cluster::find(cluster).unwrap();
+        // The benchmarks below are short: the clock has not sunk yet.
+        cluster.device.matmul.power = 1.0;
+        let mut stack = Stack::find("meshwright").unwrap();
+        stack.fitted.matmul.value = 1.0;
+        stack.facts.quantise = 0.0;
+        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+        2.0 * m * n * k / machine.matmul(1.0, m, n, k, format, false) / 1e12
+    }
+
+    #[test]
+    fn products_on_h100_take_what_was_measured() {
+        // Hugging Face, Smol training playbook (2025): TFLOP/s on bf16 and on fp8 (scaled_mm, e4m3).
+        let rows = [
+            (16384.0, 8192.0, 1280.0, 714.5, 1209.7),
+            (16384.0, 1024.0, 8192.0, 757.7, 1329.7),
+            (16384.0, 8192.0, 7168.0, 752.9, 1456.6),
+            (16384.0, 3584.0, 8192.0, 733.0, 1370.3),
+            (8192.0, 8192.0, 8192.0, 729.4, 1397.5),
+        ];
+        for (m, n, k, half, f8) in rows {
+            for (format, measured, within) in [(Format::Half, half, 0.06), (Format::F8, f8, 0.07)] {
+                let predicted = tflops("h100", m, n, k, format);
+                assert!((predicted / measured - 1.0).abs() < within, "{m} {n} {k} {format:?} {predicted} {measured}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_best_shapes_reach_the_achievable_rates() {
+        // ml-engineering (2026), maximum achievable matmul FLOPS: cluster, shape, TFLOP/s.
+        let rows = [
+            ("a100", [1024.0, 10240.0, 5120.0], Format::Half, 271.2),
+            ("h100", [2048.0, 2048.0, 13312.0], Format::Half, 794.5),
+            ("b200", [1792.0, 16128.0, 3072.0], Format::Half, 1745.0),
+            ("gb200", [4096.0, 9728.0, 2048.0], Format::Half, 1822.0),
+            ("b300", [12288.0, 18432.0, 1024.0], Format::Half, 1769.0),
+            ("mi300x", [10240.0, 15360.0, 8192.0], Format::Half, 668.4),
+            ("h100", [1024.0, 9216.0, 14336.0], Format::F8, 1402.6),
+            ("b200", [15360.0, 4096.0, 3072.0], Format::F8, 3432.5),
+            ("gb200", [19456.0, 5120.0, 1536.0], Format::F8, 3615.6),
+        ];
+        for (cluster, [m, n, k], format, measured) in rows {
+            let predicted = tflops(cluster, m, n, k, format);
+            assert!((predicted / measured - 1.0).abs() < 0.15, "{cluster} {format:?} {predicted} {measured}");
+        }
+    }
+
+    #[test]
+    fn no_product_beats_the_device_and_more_work_takes_longer() {
+        let cluster = Cluster::find("h100").unwrap();
+        let stack = Stack::find("megatron-core-2025").unwrap();
+        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+        let time = |m: f64, format| machine.matmul(1.0, m, 4096.0, 4096.0, format, false);
+        for power in 0..14 {
+            let m = f64::from(1 << power);
+            for format in [Format::Half, Format::F8] {
+                assert!(2.0 * m * 4096.0 * 4096.0 / time(m, format) < cluster.device.sustained(format));
+                assert!(time(m, format) <= time(2.0 * m, format), "{m}");
+            }
+        }
+        // One row reads the whole matrix, however few operations that is.
+        assert!(time(1.0, Format::Half) > 2.0 * 4096.0 * 4096.0 / cluster.device.memory_bandwidth);
+        // A result in f32 that is added to is read and written.
+        let thin = |accumulate| machine.matmul(1.0, 8192.0, 8192.0, 64.0, Format::Half, accumulate);
+        assert!(thin(true) > 1.5 * thin(false));
+    }
+
+    #[test]
+    fn formats_that_a_device_lacks_are_widened() {
+        let wide = tflops("a100", 8192.0, 8192.0, 8192.0, Format::Half);
+        assert_eq!(tflops("a100", 8192.0, 8192.0, 8192.0, Format::F8), wide);
+    }
+}

@@ -83,6 +83,10 @@ pub struct Facts {
     pub hierarchical: bool,
     /// The share of what they could be that all-reduces reach, by the number of nodes.
     pub all_reduce_share: Table,
+    /// How it cuts the blocks into stages where the layout does not say.
+    pub cut: Cut,
+    /// Seconds of a hop of the pipeline beside its message: what is said of its size, and the wait for both ends.
+    pub hop: f64,
     /// Parts of the device that communication takes while compute runs.
     pub comm_sms: f64,
     /// Bytes that quantising an element moves: what is read, the scale's pass, what is written, the transposed copy.
@@ -99,6 +103,18 @@ pub struct Facts {
     pub communicator: f64,
 }
 
+/// What the stages of a pipeline share out evenly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cut {
+    /// Seconds.
+    #[default]
+    Time,
+    /// Parameters of matrix products: a stage ends after the block with which the sum of all up to it reaches its share, and
+    /// earlier where only one block is left for each later stage.
+    Parameters,
+}
+
 impl Default for Facts {
     fn default() -> Facts {
         Facts {
@@ -113,6 +129,8 @@ impl Default for Facts {
             hides_update: false,
             hierarchical: true,
             all_reduce_share: Table::default(),
+            cut: Cut::default(),
+            hop: 0.0,
             comm_sms: 16.0,
             quantise: 6.0,
             grouped: 0.9,

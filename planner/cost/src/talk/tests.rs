@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cluster::Cluster;
-use crate::machine::{Format, Recipe};
+use crate::machine::Recipe;
 use crate::stack::Stack;
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -14,22 +14,9 @@ fn ideal() -> Stack {
     stack
 }
 
-fn half() -> Recipe {
-    Recipe {
-        name: "bf16".into(),
-        products: Format::Half,
-        parameter: 2.0,
-        gradient: 4.0,
-        wire: 4.0,
-        master: 4.0,
-        states: 8.0,
-        activation: 2.0,
-    }
-}
-
 fn seconds(cluster: &str, stack: &Stack, talk: Talk, bytes: f64, group: Group) -> f64 {
     let cluster = Cluster::find(cluster).unwrap();
-    Machine { cluster: &cluster, stack, recipe: &half() }.talk(talk, bytes, group)
+    Machine { cluster: &cluster, stack, recipe: &Recipe::bf16() }.talk(talk, bytes, group)
 }
 
 /// The greatest and the mean factor between predicted and measured seconds.

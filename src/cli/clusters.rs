@@ -1,0 +1,56 @@
+//! `meshwright clusters`: the table of presets, and the file of one.
+
+use super::TableFormat;
+use super::number::{bytes, with_unit};
+use super::table::table;
+use crate::error::Error;
+use crate::machine_source;
+use clap::Args;
+use cost::{CLUSTERS, Cluster};
+use serde_json::json;
+
+/// List the clusters that are known by name, or print the file of one
+///
+/// Any other cluster is given by a TOML file of the same form.
+#[derive(Args)]
+pub(super) struct Clusters {
+    /// A preset, whose file is printed, or a file, which is checked and printed with all its figures
+    name: Option<String>,
+    /// How the answer is printed
+    #[arg(long, value_enum, default_value_t)]
+    format: TableFormat,
+}
+
+impl Clusters {
+    pub(super) fn run(self) -> Result<String, Error> {
+        if let Some(name) = &self.name {
+            let cluster = machine_source::cluster(name)?;
+            let file = CLUSTERS.iter().find(|preset| preset.name == cluster.name && !name.ends_with(".toml"));
+            return match (self.format, file) {
+                (TableFormat::Table, Some(preset)) => Ok(preset.text.to_string()),
+                (TableFormat::Table, None) => toml::to_string(&cluster).map_err(|why| Error::fault("clusters", why)),
+                (TableFormat::Json, _) => super::json(&cluster),
+            };
+        }
+        let all = CLUSTERS.iter().map(|preset| Cluster::parse(preset.text)).collect::<Result<Vec<_>, _>>()?;
+        match self.format {
+            TableFormat::Table => {
+                let head = ["CLUSTER", "ALSO", "BF16", "MEMORY", "NODE", "WHAT IT IS"];
+                Ok(table(head, &all.iter().map(row).collect::<Vec<_>>()))
+            }
+            TableFormat::Json => super::json(&all.iter().map(summary).collect::<Vec<_>>()),
+        }
+    }
+}
+
+fn row(cluster: &Cluster) -> [String; 6] {
+    let node = &cluster.links[0];
+    let node = if node.joins == u64::MAX { "all".to_string() } else { node.joins.to_string() };
+    let (peak, memory) = (with_unit(cluster.device.flops_bf16, "FLOP/s"), bytes(cluster.device.memory));
+    [cluster.name.clone(), cluster.aliases.join(", "), peak, memory, node, cluster.about.clone()]
+}
+
+fn summary(cluster: &Cluster) -> serde_json::Value {
+    json!({"name": cluster.name, "aliases": cluster.aliases, "flops_bf16": cluster.device.flops_bf16,
+           "memory": cluster.device.memory, "about": cluster.about})
+}

@@ -1,0 +1,47 @@
+//! `meshwright stacks`: the table of presets, and the file of one.
+
+use super::TableFormat;
+use super::table::table;
+use crate::error::Error;
+use crate::machine_source;
+use clap::Args;
+use cost::{STACKS, Stack};
+use serde_json::json;
+
+/// List the stacks that are known by name, or print the file of one
+///
+/// A stack is how well a framework uses a cluster. The first is meant where none is named; any other is given by a TOML file
+/// of the same form.
+#[derive(Args)]
+pub(super) struct Stacks {
+    /// A preset, whose file is printed, or a file, which is checked and printed with all its figures
+    name: Option<String>,
+    /// How the answer is printed
+    #[arg(long, value_enum, default_value_t)]
+    format: TableFormat,
+}
+
+impl Stacks {
+    pub(super) fn run(self) -> Result<String, Error> {
+        if let Some(name) = &self.name {
+            let stack = machine_source::stack(name)?;
+            let file = STACKS.iter().find(|preset| preset.name == *name);
+            return match (self.format, file) {
+                (TableFormat::Table, Some(preset)) => Ok(preset.text.to_string()),
+                (TableFormat::Table, None) => toml::to_string(&stack).map_err(|why| Error::fault("stacks", why)),
+                (TableFormat::Json, _) => super::json(&stack),
+            };
+        }
+        let all = STACKS.iter().map(|preset| Stack::parse(preset.text)).collect::<Result<Vec<_>, _>>()?;
+        match self.format {
+            TableFormat::Table => {
+                let rows: Vec<_> = all.into_iter().map(|stack| [stack.name, stack.about]).collect();
+                Ok(table(["STACK", "WHAT IT IS"], &rows))
+            }
+            TableFormat::Json => {
+                let rows = all.into_iter().map(|stack| json!({"name": stack.name, "about": stack.about}));
+                super::json(&rows.collect::<Vec<_>>())
+            }
+        }
+    }
+}
