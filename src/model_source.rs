@@ -5,7 +5,7 @@ use crate::files::read_text;
 use ir::catalogue::Code;
 use ir::diag::nearest;
 use ir::graph::Model;
-use ir::models::{Batch, ModelConfig, PRESETS, from_config, preset};
+use ir::models::{Batch, ModelConfig, from_config, preset, presets};
 use ir::text;
 use std::path::{Path, PathBuf};
 
@@ -86,10 +86,10 @@ fn file_of(name: &str) -> Result<PathBuf, Error> {
 fn unknown(name: &str) -> Error {
     let is_path = name.contains(['/', '\\']) || name.ends_with(".ir") || name.ends_with(".json");
     let message = if is_path { format!("there is no file {name}") } else { format!("there is no model `{name}`") };
-    let presets = || PRESETS.iter().map(|preset| preset.name);
-    let help = match nearest(name, presets()) {
+    let names = || presets().map(|preset| preset.name);
+    let help = match nearest(name, names()) {
         Some(near) => format!("did you mean `{near}`? meshwright models lists the presets"),
-        None => format!("the presets are {}", presets().collect::<Vec<_>>().join(", ")),
+        None => format!("the presets are {}", names().collect::<Vec<_>>().join(", ")),
     };
     Error::input(Code::UnknownModel, message).help(help)
 }

@@ -3,11 +3,11 @@
 //! Level to level, each with its own type and text: `Model` (what, then where), `Staged` (in which parts), `Schedule`
 //! (when), `Program` (for each class of ranks, what to do). A file that already stands at a level goes on from there.
 
-use cost::Cluster;
+use cost::{CPU, Cluster};
 use ir::catalogue::Code;
 use ir::costs::ModelCosts;
 use ir::diag::{Coded, Diagnostics};
-use ir::differentiate::{DifferentiateError, differentiate};
+use ir::differentiate::{DifferentiateError, differentiate, gradients};
 use ir::goal::{Goal, Layout};
 use ir::graph::Model;
 use ir::limits;
@@ -241,6 +241,18 @@ pub fn compile(
         observer("memory", &file);
     }
     Ok(file)
+}
+
+/// What one micro-batch asks of the ranks that work on a block together ([`Layout::together`]): the sections F, I and W of
+/// every distinct block, sharded, without what is done once a step. For those who price layouts: no checker runs. The model's
+/// batch is that of these ranks, `layout.mbs` for each of their data-parallel part.
+///
+/// # Errors
+/// The model has no gradient, or the layout does not fit it.
+pub fn plan_blocks(model: Model, layout: &Layout) -> Result<Model, CompileError> {
+    let together = layout.together().map_err(planner::PlanError::from)?;
+    let model = gradients(model)?;
+    Ok(planner::plan(model, &Goal::of(together), &CPU, None, &mut |_, _| {})?)
 }
 
 /// What the checker of programs finds is the pass's fault.

@@ -126,6 +126,10 @@ meshes! {
     tensor_parallel_by_four "tp=4" 16;
     data_and_tensor_parallel "dp=2,tp=2" 4;
     sequence_parallel "dp=2,tp=2,sp=true" 8;
+    context_parallel "cp=2" 4;
+    context_parallel_by_four "dp=2,cp=4" 8;
+    context_and_sequence_parallel "cp=2,tp=2,sp=true" 4;
+    context_parallel_pipeline "cp=2,tp=2,pp=2,zero=1" 4;
     pipeline_by_gpipe "dp=2,tp=2,pp=2,schedule=gpipe" 2;
     pipeline_by_1f1b "dp=2,tp=2,pp=2,schedule=1f1b" 4;
     sharded_optimizer_state "dp=4,zero=1" 16;
@@ -136,5 +140,6 @@ meshes! {
     // Of 257 tokens in the vocabulary 86, 86 and 85; of 50 in the feed-forward net 17, 17 and 16.
     uneven_vocabulary "tp=3" 4;
     // Of 16 tokens in a sequence 6, 6 and 4.
+    uneven_sequence "cp=3" 4;
     uneven_everything "dp=3,tp=3,sp=true" 4;
 }

@@ -205,7 +205,8 @@ impl Layout {
             dims: dims.iter().map(|dim| dim.to_string()).collect(),
             on,
         };
-        let mut rules = vec![rule("dp", &["b"], SeedTarget::Inputs), rule("tp", &["g", "f", "v"], SeedTarget::Params)];
+        let mut rules =
+            vec![rule("dp", &["b"], SeedTarget::Inputs), rule("tp", &["g", "f", "u", "v"], SeedTarget::Params)];
         if self.cp > 1 {
             rules.extend([SeedTarget::Inputs, SeedTarget::Values].map(|on| rule("cp", &["s"], on)));
         }

@@ -2,7 +2,7 @@
 
 use crate::graph::{ArgKind, Block, SectionKind, Stmt};
 use crate::ids::Value;
-use std::collections::HashSet;
+use cranelift_entity::EntitySet;
 
 /// What the bundles of a block hold. `I` passes on what `W` reads, so that what only `I` reads is freed after it.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -15,15 +15,15 @@ pub struct Kept {
 
 /// The bundles of a block.
 pub fn kept(block: &Block) -> Kept {
-    let forward: HashSet<Value> = forward_args(block).chain(results(&block[SectionKind::F].stmts)).collect();
+    let forward = set(forward_args(block).chain(results(&block[SectionKind::F].stmts)));
     let input_section = &block[SectionKind::I];
-    let input_made: HashSet<Value> = input_section.args.iter().copied().chain(results(&input_section.stmts)).collect();
+    let input_made = set(input_section.args.iter().copied().chain(results(&input_section.stmts)));
     let by_input = reads(&input_section.stmts, &input_section.ret);
     let by_weight = reads(&block[SectionKind::W].stmts, &[]);
     let both = || unique(by_input.iter().chain(&by_weight).copied());
     Kept {
-        forward: both().filter(|value| forward.contains(value)).collect(),
-        input: by_weight.iter().copied().filter(|v| forward.contains(v) || input_made.contains(v)).collect(),
+        forward: both().filter(|&value| forward.contains(value)).collect(),
+        input: by_weight.iter().copied().filter(|&v| forward.contains(v) || input_made.contains(v)).collect(),
     }
 }
 
@@ -43,8 +43,17 @@ pub fn reads<'a>(stmts: impl IntoIterator<Item = &'a Stmt>, ret: &[Value]) -> Ve
     unique(operands.chain(ret.iter().copied())).collect()
 }
 
+/// Values as a set.
+pub fn set(values: impl Iterator<Item = Value>) -> EntitySet<Value> {
+    let mut set = EntitySet::new();
+    values.for_each(|value| {
+        set.insert(value);
+    });
+    set
+}
+
 /// Each value once, in order of its first.
 pub fn unique(values: impl Iterator<Item = Value>) -> impl Iterator<Item = Value> {
-    let mut seen = HashSet::new();
+    let mut seen = EntitySet::new();
     values.filter(move |&value| seen.insert(value))
 }

@@ -53,6 +53,7 @@ fn elementwise() -> Vec<Case> {
         Silu,
         Gelu,
         GeluErf,
+        ReluSquared,
         Scale(0.5),
         Shift(1e-6),
         AtMost(1.0),
@@ -68,6 +69,7 @@ fn elementwise() -> Vec<Case> {
         BinaryKind::SiluGrad,
         BinaryKind::GeluGrad,
         BinaryKind::GeluErfGrad,
+        BinaryKind::ReluSquaredGrad,
     ];
     let x = f(&[2, 3]);
     let binary = kinds.map(|kind| case(Binary::of(kind), &[&x, &x], &[&x], (1, f(&[3]), "spread")));
@@ -169,6 +171,30 @@ fn vocabulary() -> Vec<Case> {
     ]
 }
 
+fn experts() -> Vec<Case> {
+    let (b, q, t, h, k, e, c) = (2, 3, 4, 5, 2, 6, 3);
+    let (x, y) = (f(&[b, q, t, h]), f(&[b, q, e, c, h]));
+    let (index, weights, count) = (i(&[b, q, t, k]), f(&[b, q, t, k]), i(&[b, q, e]));
+    let scores = f(&[b, q, t, e]);
+    let limit = GroupLimit { groups: 3, from: 2, by: 2 };
+    let dispatch = Dispatch { experts: Dim::sized(e), capacity: Dim::sized(c) };
+    vec![
+        case(TopK { k, limit: None }, &[&scores], &[&weights, &index], (0, f(&[1]), "cannot be chosen")),
+        case(
+            TopK { k, limit: Some(limit) },
+            &[&scores, &f(&[e])],
+            &[&weights, &index],
+            (0, f(&[b, q, t, 4]), "`bias`"),
+        ),
+        case(TopKGrad { experts: Dim::sized(e) }, &[&index, &weights], &[&scores], (0, weights.clone(), "`index`")),
+        case(dispatch.clone(), &[&x, &index], &[&y, &count], (1, i(&[b, q, k]), "`x`")),
+        case(dispatch, &[&x, &index, &weights], &[&y, &count], (2, index.clone(), "`weights`")),
+        case(Combine, &[&y, &index], &[&x], (0, f(&[q, e, c, h]), "`y`")),
+        case(Combine, &[&y, &index, &weights], &[&x], (1, i(&[k]), "rank is 1")),
+        case(CombineDw, &[&x, &y, &index], &[&weights], (0, f(&[b, q, t, 1]), "`x`")),
+    ]
+}
+
 fn updates() -> Vec<Case> {
     let (w, one) = (f(&[2, 3]), f(&[]));
     let adamw = AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1 };
@@ -184,7 +210,7 @@ fn updates() -> Vec<Case> {
 }
 
 fn cases() -> Vec<Case> {
-    [elementwise(), shapes(), norms(), heads(), vocabulary(), updates()].into_iter().flatten().collect()
+    [elementwise(), shapes(), norms(), heads(), vocabulary(), experts(), updates()].into_iter().flatten().collect()
 }
 
 fn refs(types: &[Type]) -> Vec<&Type> {
@@ -258,13 +284,14 @@ fn rules_fit_and_linear_operands_exist() {
 }
 
 /// Ops whose cotangent nobody asks for: gradients, updates, and what exists only after differentiation.
-const WITHOUT_GRADIENT: [&str; 20] = [
+const WITHOUT_GRADIENT: [&str; 23] = [
     "reduce_max",
     "at_most",
     "max",
     "silu_grad",
     "gelu_grad",
     "gelu_erf_grad",
+    "relu_squared_grad",
     "rms_norm_dx",
     "rms_norm_dgamma",
     "layer_norm_dx",
@@ -279,6 +306,8 @@ const WITHOUT_GRADIENT: [&str; 20] = [
     "sum_squares",
     "adamw",
     "sgd",
+    "top_k_grad",
+    "combine_dw",
 ];
 
 #[test]
@@ -288,7 +317,10 @@ fn cotangents_have_the_types_of_operands() {
         let results: Vec<Value> = case.results.iter().map(|ty| block.add_value("", ty.clone())).collect();
         let mut given = vec![None; results.len()];
         given[0] = Some(block.add_value("", case.results[0].clone()));
-        let needed: Vec<bool> = case.operands.iter().map(|ty| ty.dtype.is_float()).collect();
+        // A bias of top_k only chooses.
+        let chooses = |place: usize| case.op.name() == "top_k" && place == 1;
+        let needed: Vec<bool> =
+            case.operands.iter().enumerate().map(|(place, ty)| ty.dtype.is_float() && !chooses(place)).collect();
         let call = Cotangents { operands: &operands, results: &results, given: &given, needed: &needed };
         let mut b = Builder::new(&mut block);
         let gradient = case.op.def().unwrap().gradient(&mut b, &call);

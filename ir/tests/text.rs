@@ -6,7 +6,7 @@ extern crate meshwright_ir as ir;
 mod driver;
 
 use ir::differentiate::differentiate;
-use ir::models::{Batch, PRESETS};
+use ir::models::{Batch, presets};
 use ir::optimizer::Optimizer;
 use ir::text::{File, parse, print};
 use ir::types::DType;
@@ -30,7 +30,7 @@ fn verify_cases() {
 /// Builds every preset, prints it, and reads it back: the same text, the same model, and nothing wrong with it.
 #[test]
 fn presets_survive_print_and_parse() {
-    for preset in PRESETS {
+    for preset in presets() {
         let batch = Batch { batch: 2, seq: 64, dtype: DType::F32 };
         let built = preset.config.build(&batch).expect(preset.name);
         let grown = differentiate(built.clone(), &Optimizer::default()).expect(preset.name);

@@ -126,13 +126,22 @@ fn attentions() {
 
 fn elementwise() {
     let (x, y, mut out) = (vec![0.5; ROWS * COLS], vec![0.25; ROWS * COLS], vec![0.5; ROWS * COLS]);
-    for op in [Unary::Exp, Unary::Log, Unary::Silu, Unary::Gelu, Unary::GeluErf, Unary::Scale(2.0)] {
+    for op in [Unary::Exp, Unary::Log, Unary::Silu, Unary::Gelu, Unary::GeluErf, Unary::ReluSquared, Unary::Scale(2.0)]
+    {
         check(&format!("{op:?}"), |par| {
             unary(op, &x, &mut out, par);
             unary(op, Source::Own, &mut out, par);
         });
     }
-    for op in [Binary::Add, Binary::Div, Binary::Max, Binary::SiluGrad, Binary::GeluGrad, Binary::GeluErfGrad] {
+    for op in [
+        Binary::Add,
+        Binary::Div,
+        Binary::Max,
+        Binary::SiluGrad,
+        Binary::GeluGrad,
+        Binary::GeluErfGrad,
+        Binary::ReluSquaredGrad,
+    ] {
         let (dense, repeated) = ([COLS, 1], [0, 1]);
         check(&format!("{op:?}"), |par| {
             binary(op, &x, &y, &mut out, par);

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const UNARY: [Unary; 13] = [
+const UNARY: [Unary; 14] = [
     Unary::Neg,
     Unary::Exp,
     Unary::Log,
@@ -22,12 +22,13 @@ const UNARY: [Unary; 13] = [
     Unary::Silu,
     Unary::Gelu,
     Unary::GeluErf,
+    Unary::ReluSquared,
     Unary::Scale(0.1),
     Unary::Shift(-3.7),
     Unary::AtMost(0.3),
 ];
 
-const BINARY: [Binary; 8] = [
+const BINARY: [Binary; 9] = [
     Binary::Add,
     Binary::Sub,
     Binary::Mul,
@@ -36,6 +37,7 @@ const BINARY: [Binary; 8] = [
     Binary::SiluGrad,
     Binary::GeluGrad,
     Binary::GeluErfGrad,
+    Binary::ReluSquaredGrad,
 ];
 
 /// A program on some data.

@@ -2,7 +2,7 @@
 
 use cost::{Cluster, Format, Machine, Profile, Recipe, Stack, profile};
 use ir::differentiate::differentiate;
-use ir::goal::{Goal, Layout, Recompute};
+use ir::goal::{CpKind, Goal, Layout, Recompute};
 use ir::graph::Model;
 use ir::models::{Batch, from_config, preset};
 use ir::optimizer::Optimizer;
@@ -147,7 +147,19 @@ fn flops_are_those_of_the_model() {
     close(of.flops, 2.0 * weights * tokens + attention / 2.0, 0.001);
 }
 
-/// Four collectives forward, four backward and two gathers more; all-reduces are two of them.
+/// With sequence parallelism four collectives forward, four backward and two gathers more: a bias in front of a norm does not
+/// sum again what the norm's input has summed.
+#[test]
+fn a_layer_has_ten_collectives() {
+    let layout = Layout { tp_overlap: Some(false), ..parallel(8, true) };
+    for model in [llama(&layout), gpt3(&layout)] {
+        let of = layer(&model, &layout, "megatron-core-2025");
+        let gather = of.w.tp / 2.0;
+        close(of.f.tp, 4.0 * gather, 0.001);
+        close(of.i.tp, 4.0 * gather, 0.001);
+    }
+}
+
 #[test]
 fn hidden_communication_is_not_waited_for() {
     let plain = parallel(8, true);
@@ -159,9 +171,26 @@ fn hidden_communication_is_not_waited_for() {
         assert!(hidden.gemm > shown.gemm, "compute makes way for what it hides");
         assert!(hidden.total() < shown.total());
     }
-    let gather = shown.w.tp / 2.0;
-    close(shown.f.tp, 4.0 * gather, 0.001);
-    close(shown.i.tp, 4.0 * gather, 0.001);
+}
+
+#[test]
+fn context_parallelism_divides_tokens_and_exchanges_keys() {
+    let of = |cp, cp_kind| {
+        let layout = Layout { cp, cp_kind, ..Layout::default() };
+        layer(&llama(&layout), &layout, "nanotron-2024")
+    };
+    let alone = of(1, CpKind::AllGather);
+    let [ring, gathered, heads] = [CpKind::Ring, CpKind::AllGather, CpKind::Ulysses].map(|kind| of(4, kind));
+    for part in [&ring, &gathered, &heads] {
+        close(part.kept, alone.kept / 4.0, 0.001);
+        close(part.dense, alone.dense, 0.0);
+        close(part.f.gemm, alone.f.gemm / 4.0, 0.2);
+        assert!(part.f.attention > alone.f.attention / 4.0);
+        assert_eq!((part.f.tp, part.flops), (0.0, alone.flops));
+    }
+    assert!(alone.f.cp == 0.0 && ring.f.cp < gathered.f.cp, "attention hides the ring");
+    assert!(gathered.i.cp > 1.5 * gathered.f.cp, "keys are gathered again, and their gradients summed");
+    assert!(heads.f.cp < gathered.f.cp, "a quarter of the tokens' heads, not all of them");
 }
 
 #[test]
@@ -176,6 +205,24 @@ fn stacks_that_fuse_move_less_and_keep_less() {
     assert!(fused.f.memory_bound < 0.7 * eager.f.memory_bound);
     assert!(fused.i.memory_bound < eager.i.memory_bound);
     assert!(fused.kept < eager.kept, "SwiGLU's inner value is made again");
+}
+
+/// One product for queries, keys and values, and one for gate and up, in all three sections: as many operations in larger
+/// pieces.
+#[test]
+fn joined_products_do_the_same_in_less_time() {
+    let layout = parallel(8, true);
+    let model = llama(&layout);
+    let with = |fused: &[&str]| {
+        let mut stack = Stack::find("nanotron-2024").expect("a preset");
+        stack.facts.fused = fused.iter().map(|group| group.to_string()).collect();
+        of_block(&model, "layer", &layout, &stack)
+    };
+    let (apart, joined) = (with(&["norm", "rope"]), with(&["norm", "rope", "qkv", "gate_up"]));
+    for (apart, joined) in [(apart.f, joined.f), (apart.i, joined.i), (apart.w, joined.w)] {
+        assert!(joined.gemm < apart.gemm && joined.gemm > 0.8 * apart.gemm, "{joined:?} {apart:?}");
+    }
+    assert!(joined.i.memory_bound < apart.i.memory_bound, "the parts of the input's gradient are summed within");
 }
 
 #[test]

@@ -85,6 +85,12 @@ pub fn as_ints(floats: &[f32]) -> &[i32] {
     unsafe { std::slice::from_raw_parts(floats.as_ptr().cast(), floats.len()) }
 }
 
+/// Floats to be written as integers, bit by bit.
+pub fn as_ints_mut(floats: &mut [f32]) -> &mut [i32] {
+    // SAFETY: as in `as_ints`.
+    unsafe { std::slice::from_raw_parts_mut(floats.as_mut_ptr().cast(), floats.len()) }
+}
+
 /// Integers seen as floats, bit by bit.
 pub fn as_floats(ints: &[i32]) -> &[f32] {
     // SAFETY: as in `as_ints`.

@@ -5,7 +5,7 @@ use super::number::count;
 use super::table::table;
 use crate::error::Error;
 use clap::Args;
-use ir::models::{Batch, PRESETS, Preset};
+use ir::models::{Batch, Preset, presets};
 use ir::types::DType;
 use serde_json::json;
 
@@ -21,8 +21,8 @@ pub(super) struct Models {
 
 impl Models {
     pub(super) fn run(self) -> Result<String, Error> {
-        let parameters: Vec<u64> = PRESETS.iter().map(parameters).collect::<Result<_, _>>()?;
-        let presets = PRESETS.iter().zip(parameters);
+        let parameters: Vec<u64> = presets().map(parameters).collect::<Result<_, _>>()?;
+        let presets = presets().zip(parameters);
         match self.format {
             TableFormat::Table => {
                 let rows: Vec<_> = presets

@@ -4,14 +4,12 @@
 use super::place::impossible;
 use crate::error::Error;
 use crate::model_source::ModelSource;
-use crate::pipeline::CompileError;
-use cost::{CPU, Machine, Profile, Seconds, profile};
-use ir::differentiate::differentiate;
+use crate::pipeline::plan_blocks;
+use cost::{Machine, Profile, Seconds, profile};
 use ir::entity::EntityRef;
-use ir::goal::{Goal, Layout, Recompute};
+use ir::goal::{Layout, Recompute};
 use ir::graph::{ArgKind, Model, ParamInstance};
 use ir::models::Batch;
-use ir::optimizer::Optimizer;
 use ir::types::DType;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,6 +25,8 @@ pub(super) struct Planned {
     pub(super) names: Vec<String>,
     /// The runs between the first and the last block.
     pub(super) layers: Range<usize>,
+    /// How many parameters each distinct block has.
+    pub(super) tensors: Vec<usize>,
     /// Parameters that several runs bind.
     pub(super) tied: Vec<Tied>,
     /// Elements of all parameters.
@@ -58,14 +58,7 @@ pub(super) struct Blocks {
 pub(super) fn plan(source: &ModelSource, layout: &Layout, seq: u64, dtype: DType) -> Result<Planned, Error> {
     let together = layout.together().map_err(|why| impossible(why.to_string()))?;
     let batch = Batch { batch: together.dp.saturating_mul(layout.mbs), seq, dtype };
-    let model = source.model(&batch)?;
-    let model = if model.is_differentiated() {
-        model
-    } else {
-        differentiate(model, &Optimizer::default()).map_err(CompileError::from)?
-    };
-    let model = planner::plan(model, &Goal::of(together), &CPU, None, &mut |_, _| ())?;
-    Ok(Planned::of(model))
+    Ok(Planned::of(plan_blocks(source.model(&batch)?, layout)?))
 }
 
 impl Planned {
@@ -92,7 +85,8 @@ impl Planned {
         let tied = binders.into_values().filter(|tied| tied.runs.len() > 1).collect();
         let ends = usize::from(runs.len() > 2);
         let (layers, parameters) = (ends..runs.len() - ends, model.parameter_count());
-        Planned { layers, tied, parameters, runs, names, model }
+        let tensors = model.blocks.values().map(|block| block.args_of(ArgKind::Param).count()).collect();
+        Planned { layers, tensors, tied, parameters, runs, names, model }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::train::microbatches;
 use cost::{Cluster, Format, Machine, Recipe, Stack, Talk};
 use ir::goal::{Layout, Recompute};
 use ir::types::DType;
+use scheduler::placement::Pipeline;
 use scheduler::predict::pipeline_of;
 use std::sync::Arc;
 
@@ -206,17 +207,30 @@ impl Job<'_> {
 
     fn staged(&self, planned: &Planned, blocks: &Blocks, replicas: &Replicas<'_>) -> Result<Staged, Error> {
         let (kind, pipeline) = pipeline_of(&self.layout, self.microbatches).map_err(CompileError::from)?;
-        let starts = starts(planned, blocks, &self.layout, &pipeline)?;
-        let loads = loads(planned, blocks, &self.layout, &starts, replicas);
-        let hidden = if self.machine.stack.hides("p2p") && pipeline.stages() > pipeline.ranks {
-            self.machine.stack.fitted.overlap.value
-        } else {
-            0.0
-        };
-        let send = |load: &Load| self.machine.talk(Talk::Send, load.boundary, neighbours(&self.layout)) * (1.0 - hidden);
-        let hops = loads.iter().take(loads.len() - 1).map(send).collect();
+        let starts = starts(planned, blocks, &self.layout, self.machine.stack.facts.cut, &pipeline)?;
+        let mut loads = loads(planned, blocks, &self.layout, &starts, replicas);
+        let hops = self.hops(&mut loads, &pipeline);
         let flow = flow(&loads, hops, kind, &pipeline)?;
         Ok(Staged { loads, flow })
+    }
+
+    /// Seconds between each stage and the next. Where a stack sends and receives at once, both ends wait for half of it
+    /// themselves; one that hides messages does so where a rank has another stage to go on with.
+    fn hops(&self, loads: &mut [Load], pipeline: &Pipeline) -> Vec<f64> {
+        let facts = &self.machine.stack.facts;
+        let goes_on = self.machine.stack.hides("p2p") && pipeline.stages() > pipeline.ranks;
+        let shown = if goes_on { 1.0 - self.machine.stack.fitted.overlap.value } else { 1.0 };
+        let neighbours = neighbours(&self.layout);
+        let send = |load: &Load| shown * (facts.hop + self.machine.talk(Talk::Send, load.boundary, neighbours));
+        let mut hops: Vec<f64> = loads.iter().take(loads.len() - 1).map(send).collect();
+        if facts.hop > 0.0 {
+            for (stage, load) in loads.iter_mut().enumerate() {
+                let before = stage.checked_sub(1).map_or(0.0, |hop| hops[hop]);
+                load.messages = (before + hops.get(stage).copied().unwrap_or(0.0)) / 2.0;
+            }
+            hops.iter_mut().for_each(|hop| *hop /= 2.0);
+        }
+        hops
     }
 
     /// Seconds of parameters that stages on different ranks hold.

@@ -61,11 +61,11 @@ impl<'a> Replicas<'a> {
         elements.into_iter().zip(self.groups).map(of).sum()
     }
 
-    /// Seconds in which parts of parameters come to all who share a copy.
-    fn gather(&self, elements: [f64; 2]) -> f64 {
-        let parameter = self.machine.recipe.parameter;
+    /// Seconds in which parts of so many parameters come to all who share a copy; all at once, or each by itself.
+    fn gather(&self, elements: [f64; 2], each: usize) -> f64 {
+        let (parameter, each) = (self.machine.recipe.parameter, each.max(1) as f64);
         let of = |(elements, (shards, _)): (f64, (Group, Group))| {
-            self.talk(Talk::AllGather, elements, parameter, shards)
+            each * self.machine.talk(Talk::AllGather, elements * parameter / each, shards)
         };
         elements.into_iter().zip(self.groups).map(of).sum()
     }
@@ -88,7 +88,7 @@ impl<'a> Replicas<'a> {
             return [0.0; 2];
         }
         let elements = |profile: &Profile| [profile.dense, profile.experts];
-        let gather = |profile: &Profile| if self.zero > 2 { self.gather(elements(profile)) } else { 0.0 };
+        let gather = |profile: &Profile| if self.zero > 2 { self.gather(elements(profile), 1) } else { 0.0 };
         let gathers: Vec<f64> = runs.iter().map(|profile| gather(profile)).collect();
         let reduces: Vec<f64> = runs.iter().map(|profile| self.reduce(elements(profile))).collect();
         let mut seconds = [gathers.first().copied().unwrap_or(0.0), reduces.first().copied().unwrap_or(0.0)];
@@ -109,10 +109,11 @@ impl<'a> Replicas<'a> {
 
     /// What a rank's parameters cost once a step. Gradients go in buckets beside `backward` seconds of the last
     /// micro-batch's backward, all but the last bucket; updated parts are gathered at once, or beside `forward` seconds of
-    /// the next step's first forward where the stack does so.
-    pub(super) fn exchange(&self, elements: [f64; 2], forward: f64, backward: f64) -> Exchange {
+    /// the next step's first forward where the stack does so, tensor by tensor or all at once.
+    pub(super) fn exchange(&self, elements: [f64; 2], tensors: usize, forward: f64, backward: f64) -> Exchange {
         let reduce = if self.zero < 2 { self.reduce(elements) } else { 0.0 };
-        let gather = if matches!(self.zero, 1 | 2) { self.gather(elements) } else { 0.0 };
+        let each = if self.machine.stack.facts.gathers_each { tensors } else { 1 };
+        let gather = if matches!(self.zero, 1 | 2) { self.gather(elements, each) } else { 0.0 };
         let bytes = (elements[0] + elements[1]) * self.machine.recipe.wire;
         let last = reduce * (self.machine.stack.facts.bucket / bytes.max(1.0)).min(1.0);
         let hidden_update = self.machine.stack.facts.hides_update;

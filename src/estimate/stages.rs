@@ -3,10 +3,10 @@
 use super::blocks::{Blocks, Planned};
 use super::replicas::Replicas;
 use crate::error::Error;
-use cost::{Profile, Seconds};
+use cost::{Cut, Profile, Seconds};
 use ir::costs::{BlockCosts, CallCosts, Lanes, ModelCosts};
 use ir::goal::{Layout, Recompute};
-use scheduler::cut::{balanced, check_starts, stage_runs};
+use scheduler::cut::{CutError, balanced, check_starts, stage_runs};
 use scheduler::placement::Pipeline;
 use std::ops::Range;
 
@@ -25,6 +25,8 @@ pub(super) struct Load {
     pub(super) w: Seconds,
     /// What is computed again before the input gradient.
     pub(super) again: Seconds,
+    /// Seconds of messages that the stage waits for itself: with a forward, and as many with a backward.
+    pub(super) messages: f64,
     /// Seconds of parameters gathered, and gradients scattered, that nothing hides: with the forward, with the backward.
     pub(super) shards: [f64; 2],
     /// Bytes kept from the forward to the backward.
@@ -37,6 +39,8 @@ pub(super) struct Load {
     pub(super) dense: f64,
     /// Elements of experts.
     pub(super) experts: f64,
+    /// How many parameters it has.
+    pub(super) tensors: usize,
     /// The most elements of one run's parameters.
     pub(super) largest: f64,
     /// Bytes given to the next stage.
@@ -47,7 +51,8 @@ impl Load {
     /// Seconds of a forward, an input gradient with what is computed again for it, and a weight gradient.
     pub(super) fn seconds(&self) -> [f64; 3] {
         let [forward, backward] = self.shards;
-        [self.f.total() + forward, self.again.total() + self.i.total() + backward, self.w.total()]
+        let (f, i) = (self.f.total() + forward, self.again.total() + self.i.total() + backward);
+        [f + self.messages, i + self.messages, self.w.total()]
     }
 }
 
@@ -64,8 +69,8 @@ pub(super) fn plus(sum: Seconds, more: &Seconds, times: f64) -> Seconds {
     }
 }
 
-/// The first run of each stage: as the layout has it; else as many layers on each stage, if they divide; else balanced by
-/// cost.
+/// The first run of each stage: as the layout has it; else by parameters where the stack does so; else as many layers on each
+/// stage, if they divide; else balanced by time.
 ///
 /// # Errors
 /// The layout's starts do not fit the model, or it has fewer runs than stages.
@@ -73,6 +78,7 @@ pub(super) fn starts(
     planned: &Planned,
     blocks: &Blocks,
     layout: &Layout,
+    cut: Cut,
     pipeline: &Pipeline,
 ) -> Result<Vec<usize>, Error> {
     let stages = pipeline.stages() as usize;
@@ -81,12 +87,41 @@ pub(super) fn starts(
         check_starts(&starts, pipeline, &costs(planned, blocks))?;
         return Ok(starts);
     }
+    if cut == Cut::Parameters {
+        return by_parameters(planned, blocks, stages).ok_or_else(|| too_many(stages, planned));
+    }
     let layers = planned.layers.len();
     if stages > 0 && layers > 0 && layers.is_multiple_of(stages) {
         let each = layers / stages;
         return Ok((0..stages).map(|stage| if stage == 0 { 0 } else { planned.layers.start + stage * each }).collect());
     }
     Ok(balanced(&costs(planned, blocks), pipeline, None)?)
+}
+
+/// A stage ends after the run with which the parameters of products up to it reach its share, or when as many runs are left
+/// as stages. An embedding has none.
+fn by_parameters(planned: &Planned, blocks: &Blocks, stages: usize) -> Option<Vec<usize>> {
+    let weight = |run: usize| {
+        let profile = &blocks.profiles[planned.runs[run]];
+        if run < planned.layers.start { 0.0 } else { profile.dense + profile.experts }
+    };
+    let runs = planned.runs.len();
+    let total: f64 = (0..runs).map(weight).sum();
+    let (mut starts, mut sum) = (vec![0], 0.0);
+    for run in 0..runs {
+        sum += weight(run);
+        let (ended, left) = (starts.len(), runs - run - 1);
+        let reached = sum >= total * ended as f64 / stages as f64;
+        if ended < stages && left > 0 && (reached || left == stages - ended) {
+            starts.push(run + 1);
+        }
+    }
+    (starts.len() == stages).then_some(starts)
+}
+
+fn too_many(stages: usize, planned: &Planned) -> Error {
+    let runs = planned.runs.len();
+    CutError::TooMany { stages: u32::try_from(stages).unwrap_or(u32::MAX), runs }.into()
 }
 
 /// The profiles as costs that can be cut.
@@ -128,6 +163,7 @@ fn load(planned: &Planned, blocks: &Blocks, runs: Range<usize>, most: usize, rep
         load.whole += usize::from(again.is_some());
         let profile = &again.unwrap_or(&blocks.profiles)[planned.runs[run]];
         load.add(profile);
+        load.tensors += planned.tensors[planned.runs[run]];
         of_stage.push(profile);
     }
     let shared = planned.tied.iter().map(|tied| {

@@ -58,7 +58,8 @@ impl After {
         let [dense, experts] = replicas.parts();
         let cut = layout.zero > 0;
         let local = if cut { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
-        After { exchange: replicas.exchange(elements, forward, backward), optimizer: optimizer(local, machine) }
+        let tensors = own().map(|load| load.tensors).sum();
+        After { exchange: replicas.exchange(elements, tensors, forward, backward), optimizer: optimizer(local, machine) }
     }
 
     fn update(&self) -> f64 {
@@ -82,12 +83,14 @@ pub(super) fn tied(elements: f64, layout: &Layout, machine: &Machine<'_>) -> f64
 
 /// What a rank does until its last backward ends.
 fn shares(rank: &Rank, loads: &[Load]) -> TimeShares {
-    let (mut own, mut again, mut shards) = (Seconds::default(), Seconds::default(), 0.0);
+    let (mut own, mut again) = (Seconds::default(), Seconds::default());
+    let (mut shards, mut messages) = (0.0, 0.0);
     for (stage, [f, i, w]) in &rank.stages {
         let load = &loads[*stage];
         own = plus(plus(plus(own, &load.f, *f), &load.i, *i), &load.w, *w);
         again = plus(again, &load.again, *i);
         shards += f * load.shards[0] + i * load.shards[1];
+        messages += (f + i) * load.messages;
     }
     TimeShares {
         gemm: own.gemm,
@@ -98,7 +101,7 @@ fn shares(rank: &Rank, loads: &[Load]) -> TimeShares {
         cp: own.cp + again.cp,
         ep: own.ep + again.ep,
         dp: shards,
-        p2p: rank.idle.latency,
+        p2p: messages + rank.idle.latency,
         bubble: rank.idle.dependency + rank.idle.memory,
         optimizer: 0.0,
         launch: own.launch,

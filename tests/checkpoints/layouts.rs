@@ -33,7 +33,7 @@ fn models() -> [ModelConfig; 2] {
             ModelConfig::Llama(sizes)
         }
         ModelConfig::Gpt2(preset) => {
-            let (positions, tied) = (SEQ, true);
+            let (positions, tied) = (Some(SEQ), true);
             ModelConfig::Gpt2(Gpt2Config { vocabulary, positions, hidden, feed_forward, layers, heads, tied, ..preset })
         }
     })

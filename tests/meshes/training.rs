@@ -51,7 +51,7 @@ pub(crate) fn models() -> [ModelConfig; 2] {
         }),
         ModelConfig::Gpt2(preset) => ModelConfig::Gpt2(Gpt2Config {
             vocabulary,
-            positions: SEQ,
+            positions: Some(SEQ),
             hidden: HIDDEN,
             feed_forward: 50,
             layers: 4,

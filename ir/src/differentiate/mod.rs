@@ -86,6 +86,27 @@ impl From<DifferentiateError> for Diagnostic {
 /// The model is differentiated already; an op on the way has no gradient; a block's calls do not agree on which parameters
 /// they own or decay; a value has a name that the update needs (`%lr`, `%w.grad`).
 pub fn differentiate(mut model: Model, optimizer: &Optimizer) -> Result<Model, DifferentiateError> {
+    derive(&mut model)?;
+    let bindings = update::bindings(&model)?;
+    for (id, block) in model.blocks.iter_mut() {
+        update::update(block, &bindings[id], optimizer).map_err(|why| DifferentiateError::in_block(block, why))?;
+    }
+    finish(&mut model);
+    model.step = Some(update::step(optimizer).map_err(DifferentiateError::in_model)?);
+    Ok(model)
+}
+
+/// Adds to every block its gradient sections alone: what a micro-batch computes, without what is done once a step.
+///
+/// # Errors
+/// The model is differentiated already, or an op on the way has no gradient.
+pub fn gradients(mut model: Model) -> Result<Model, DifferentiateError> {
+    derive(&mut model)?;
+    finish(&mut model);
+    Ok(model)
+}
+
+fn derive(model: &mut Model) -> Result<(), DifferentiateError> {
     let derived = [SectionKind::I, SectionKind::W, SectionKind::U];
     let done = |block: &Block| derived.iter().any(|&kind| block[kind] != Default::default());
     if model.is_differentiated() || model.blocks.values().any(done) {
@@ -95,16 +116,16 @@ pub fn differentiate(mut model: Model, optimizer: &Optimizer) -> Result<Model, D
         let backward = reverse::backward(block)?;
         sections::split(block, backward).map_err(|why| DifferentiateError::in_block(block, why))?;
     }
-    let bindings = update::bindings(&model)?;
-    for (id, block) in model.blocks.iter_mut() {
-        update::update(block, &bindings[id], optimizer).map_err(|why| DifferentiateError::in_block(block, why))?;
+    Ok(())
+}
+
+fn finish(model: &mut Model) {
+    for block in model.blocks.values_mut() {
         renumber(block);
         if model.has_mesh {
             open_made(block);
         }
     }
-    model.step = Some(update::step(optimizer).map_err(DifferentiateError::in_model)?);
-    Ok(model)
 }
 
 /// On a mesh, the shardings of what differentiation has made are the planner's to decide.

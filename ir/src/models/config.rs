@@ -2,6 +2,7 @@
 
 use super::gpt2::{self, Gpt2Config};
 use super::llama::{self, LlamaConfig};
+use super::read_llama;
 use crate::catalogue::Code;
 use crate::diag::Coded;
 use crate::graph::Model;
@@ -11,9 +12,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt;
-
-/// The values of `model_type` that have a builder.
-const FAMILIES: [&str; 4] = ["llama", "mistral", "qwen2", "gpt2"];
 
 /// What one micro-batch holds, over all data-parallel ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,7 +80,11 @@ impl fmt::Display for ConfigError {
                 write!(f, "sequences of {seq} tokens do not fit the model's {positions} positions")
             }
             ConfigError::UnknownFamily(found) => {
-                write!(f, "there is no builder for `model_type` `{found}`; there are {}", FAMILIES.join(", "))
+                write!(
+                    f,
+                    "there is no builder for `model_type` `{found}`; there are {}, gpt2",
+                    read_llama::FAMILIES.join(", ")
+                )
             }
             ConfigError::Unsupported { field, why } => write!(f, "`{field}`: {why}"),
         }
@@ -126,7 +128,7 @@ impl Coded for ConfigError {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(tag = "family", rename_all = "lowercase")]
 pub enum ModelConfig {
-    /// LLaMA and what shares its blocks: Mistral without a sliding window, Qwen2.
+    /// LLaMA and what shares its blocks: Mistral without a sliding window, Qwen, DeepSeek, with experts or without.
     Llama(LlamaConfig),
     /// GPT-2.
     Gpt2(Gpt2Config),
@@ -175,8 +177,8 @@ pub fn from_config(json: &str) -> Result<ModelConfig, ConfigError> {
     let fields = Fields::new(&value)?;
     let family: String = fields.required("model_type")?;
     match family.as_str() {
-        "llama" | "mistral" | "qwen2" => llama::read(&family, &fields).map(ModelConfig::Llama),
         "gpt2" => gpt2::read(&fields).map(ModelConfig::Gpt2),
+        known if read_llama::FAMILIES.contains(&known) => read_llama::read(known, &fields).map(ModelConfig::Llama),
         _ => Err(ConfigError::UnknownFamily(family)),
     }
 }

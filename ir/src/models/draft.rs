@@ -7,8 +7,8 @@ use crate::graph::{
     Span,
 };
 use crate::ids::{BlockId, ModelValue, Value};
-use crate::ops::{Builder, Op};
-use crate::types::{DType, Dim, DimName, Type};
+use crate::ops::{Builder, Op, Unary, UnaryKind};
+use crate::types::{DType, Dim, DimName, Dims, Type};
 
 /// A parameter of a block, as the builders list them.
 #[derive(Clone, PartialEq, Debug)]
@@ -45,11 +45,12 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// A model with its named dims, `b` and `s` first, and its four inputs. Heads are `exact`: a head is never cut.
+    /// A model with its named dims, `b` and `s` first, and its four inputs. Heads and experts are
+    /// `exact`: none is ever cut.
     pub(super) fn new(name: &str, batch: &Batch, dims: &[(&str, u64)]) -> Draft {
         let mut model = Model { name: name.to_string(), ..Model::default() };
         for &(name, size) in [("b", batch.batch), ("s", batch.seq)].iter().chain(dims) {
-            let exact = matches!(name, "g" | "r");
+            let exact = matches!(name, "g" | "r" | "e");
             model.dims.push(DimName { name: name.to_string(), size, exact, bounded: false });
         }
         let mut draft = Draft { model, dtype: batch.dtype };
@@ -68,11 +69,7 @@ impl Draft {
 
     /// The type of a float tensor of these letters.
     pub(super) fn ty(&self, letters: &str) -> Type {
-        let dim = |letter: &str| {
-            let named = self.model.dims.iter().find(|(_, dim)| dim.name == letter);
-            named.map_or_else(|| Dim::sized(letter.parse().unwrap_or(0)), |(id, _)| Dim::named(&self.model.dims, id))
-        };
-        Type::new(self.dtype, letters.split_whitespace().map(dim).collect())
+        Type::new(self.dtype, dims_of(&self.model.dims, letters))
     }
 
     /// Declares parameters that stand alone.
@@ -125,7 +122,7 @@ impl Draft {
         for weight in weights {
             add(weight.name, ArgKind::Param, self.ty(&weight.dims));
         }
-        let mut body_of_block = Body { builder: Builder::new(&mut block) };
+        let mut body_of_block = Body { builder: Builder::new(&mut block), dims: &self.model.dims };
         let ret = body(&mut body_of_block)?;
         let stmts = body_of_block.builder.stmts;
         block[SectionKind::F].stmts = stmts;
@@ -159,9 +156,19 @@ impl Draft {
     }
 }
 
+/// The dims of letters of named dims, or sizes.
+fn dims_of(dims: &Dims, letters: &str) -> Vec<Dim> {
+    let dim = |letter: &str| {
+        let named = dims.iter().find(|(_, dim)| dim.name == letter);
+        named.map_or_else(|| Dim::sized(letter.parse().unwrap_or(0)), |(id, _)| Dim::named(dims, id))
+    };
+    letters.split_whitespace().map(dim).collect()
+}
+
 /// The `F` section of a block under construction. Arguments and results go by name.
 pub(super) struct Body<'a> {
     builder: Builder<'a>,
+    dims: &'a Dims,
 }
 
 impl Body<'_> {
@@ -176,6 +183,31 @@ impl Body<'_> {
             self.builder.block.values[value].name = (*name).to_string();
         }
         Ok(())
+    }
+
+    /// `y = 1 / (1 + e^-x)`
+    ///
+    /// # Errors
+    /// There is no such operand.
+    pub(super) fn sigmoid(&mut self, y: &str, x: &str) -> Result<(), String> {
+        let [negative, exp, sum] = ["neg", "exp", "sum"].map(|part| format!("{y}_{part}"));
+        self.op(&[&negative], Unary(UnaryKind::Neg), &[x])?;
+        self.op(&[&exp], Unary(UnaryKind::Exp), &[&negative])?;
+        self.op(&[&sum], Unary(UnaryKind::Shift(1.0)), &[&exp])?;
+        self.op(&[y], Unary(UnaryKind::Recip), &[&sum])
+    }
+
+    /// `y = by x`
+    ///
+    /// # Errors
+    /// There is no such operand.
+    pub(super) fn scale(&mut self, y: &str, by: f64, x: &str) -> Result<(), String> {
+        self.op(&[y], Unary(UnaryKind::Scale(by)), &[x])
+    }
+
+    /// The dims of letters.
+    pub(super) fn dims(&self, letters: &str) -> Vec<Dim> {
+        dims_of(self.dims, letters)
     }
 
     /// The value of a name.

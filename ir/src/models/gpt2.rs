@@ -14,8 +14,8 @@ use serde::Serialize;
 pub struct Gpt2Config {
     /// Size of the vocabulary.
     pub vocabulary: u64,
-    /// How many positions the table has: the longest sequence.
-    pub positions: u64,
+    /// How many positions the table has: the longest sequence. None: as many as a sequence has.
+    pub positions: Option<u64>,
     /// Size of the residual stream.
     pub hidden: u64,
     /// Size between the matrices of the feed-forward net.
@@ -58,7 +58,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Gpt2Config, ConfigError> {
     };
     let config = Gpt2Config {
         vocabulary: fields.required("vocab_size")?,
-        positions: fields.required("n_positions")?,
+        positions: Some(fields.required("n_positions")?),
         hidden,
         feed_forward: fields.or("n_inner", hidden.saturating_mul(4))?,
         layers: fields.required("n_layer")?,
@@ -85,7 +85,7 @@ fn refuse_options(fields: &Fields<'_>) -> Result<(), ConfigError> {
 fn check(config: &Gpt2Config) -> Result<(), ConfigError> {
     let sizes = [
         ("vocab_size", config.vocabulary),
-        ("n_positions", config.positions),
+        ("n_positions", config.positions.unwrap_or(1)),
         ("n_embd", config.hidden),
         ("n_inner", config.feed_forward),
         ("n_layer", u64::from(config.layers)),
@@ -114,8 +114,8 @@ fn check(config: &Gpt2Config) -> Result<(), ConfigError> {
 /// The model of a configuration.
 pub(super) fn build(config: &Gpt2Config, batch: &Batch) -> Result<Model, ConfigError> {
     check(config)?;
-    if batch.seq > config.positions {
-        return Err(ConfigError::TooLong { seq: batch.seq, positions: config.positions });
+    if let Some(positions) = config.positions.filter(|&positions| batch.seq > positions) {
+        return Err(ConfigError::TooLong { seq: batch.seq, positions });
     }
     blocks(config, batch).map_err(ConfigError::Contradiction)
 }
@@ -133,7 +133,7 @@ fn blocks(config: &Gpt2Config, batch: &Batch) -> Result<Model, String> {
     let (stream, ids) = (draft.ty("b s h"), draft.ids());
     let embedding = [
         Weight::normal("wte", "v h", config.deviation),
-        Weight::normal("wpe", &format!("{} h", config.positions), config.deviation),
+        Weight::normal("wpe", &format!("{} h", config.positions.unwrap_or(batch.seq)), config.deviation),
     ];
     let layer = layer_weights(config);
     let head = head_weights(config);

@@ -1,16 +1,23 @@
 //! Model families: from a published `config.json` to a [`Model`](crate::graph::Model).
 //!
-//! `config` reads and checks the configuration, one builder file a family states the blocks, `presets` holds published
-//! configurations by name. All families have three blocks (`embed`, `layer`, `head`) and the inputs `%tok`, `%lab` (labels,
+//! `config` reads and checks the configuration, one builder file a family states the blocks, of parts in files of their own,
+//! `presets` holds published configurations by name. All families have the blocks `embed`, `layer` and `head`, and where only
+//! later layers have experts a block `dense` before `layer`; and the inputs `%tok`, `%lab` (labels,
 //! negative: ignored), `%pos` (position in its document) and `%seg` (document), each i32[b, s].
 
+mod attention;
 mod config;
 mod draft;
+mod experts;
+mod feed_forward;
 mod gpt2;
 mod llama;
 mod presets;
+mod read_llama;
 
+pub use attention::Latent;
 pub use config::{Batch, ConfigError, ModelConfig, from_config};
+pub use experts::Experts;
 pub use gpt2::Gpt2Config;
 pub use llama::LlamaConfig;
-pub use presets::{PRESETS, Preset, preset};
+pub use presets::{Preset, preset, presets};

@@ -30,6 +30,8 @@ pub enum UnaryKind {
     Gelu,
     /// GELU, exact form with the error function.
     GeluErf,
+    /// `max(x, 0)^2` (So et al. 2021, Primer; Nemotron-4).
+    ReluSquared,
     /// `c x`
     Scale(f64),
     /// `x + c`
@@ -47,8 +49,21 @@ pub struct Unary(pub UnaryKind);
 impl Unary {
     /// The names of the functions.
     pub const NAMES: &'static [&'static str] = &[
-        "neg", "exp", "log", "sqrt", "rsqrt", "recip", "square", "silu", "gelu", "gelu_erf", "scale", "shift",
-        "at_most", "cast",
+        "neg",
+        "exp",
+        "log",
+        "sqrt",
+        "rsqrt",
+        "recip",
+        "square",
+        "silu",
+        "gelu",
+        "gelu_erf",
+        "scale",
+        "shift",
+        "at_most",
+        "cast",
+        "relu_squared",
     ];
 
     pub(super) fn parse(name: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Unary, String> {
@@ -63,6 +78,7 @@ impl Unary {
             "silu" => UnaryKind::Silu,
             "gelu" => UnaryKind::Gelu,
             "gelu_erf" => UnaryKind::GeluErf,
+            "relu_squared" => UnaryKind::ReluSquared,
             "scale" => UnaryKind::Scale(attrs.float("by")?),
             "shift" => UnaryKind::Shift(attrs.float("by")?),
             "at_most" => UnaryKind::AtMost(attrs.float("max")?),
@@ -96,6 +112,7 @@ impl OpDef for Unary {
             UnaryKind::Shift(_) => 11,
             UnaryKind::AtMost(_) => 12,
             UnaryKind::Cast(_) => 13,
+            UnaryKind::ReluSquared => 14,
         };
         Unary::NAMES[place]
     }
@@ -168,6 +185,7 @@ impl OpDef for Unary {
             UnaryKind::Silu => b.one(Binary::of(BinaryKind::SiluGrad), &[x, dy])?,
             UnaryKind::Gelu => b.one(Binary::of(BinaryKind::GeluGrad), &[x, dy])?,
             UnaryKind::GeluErf => b.one(Binary::of(BinaryKind::GeluErfGrad), &[x, dy])?,
+            UnaryKind::ReluSquared => b.one(Binary::of(BinaryKind::ReluSquaredGrad), &[x, dy])?,
             UnaryKind::AtMost(_) => return Err("`at_most` has no gradient".to_string()),
         };
         Ok(vec![Some(dx)])
@@ -193,6 +211,8 @@ pub enum BinaryKind {
     GeluGrad,
     /// Cotangent of `gelu_erf` from (x, dy).
     GeluErfGrad,
+    /// Cotangent of `relu_squared` from (x, dy).
+    ReluSquaredGrad,
 }
 
 /// An elementwise function of two operands.
@@ -207,9 +227,9 @@ pub struct Binary {
 impl Binary {
     /// The names of the functions.
     pub const NAMES: &'static [&'static str] =
-        &["add", "sub", "mul", "div", "max", "silu_grad", "gelu_grad", "gelu_erf_grad"];
+        &["add", "sub", "mul", "div", "max", "silu_grad", "gelu_grad", "gelu_erf_grad", "relu_squared_grad"];
 
-    const KINDS: [BinaryKind; 8] = [
+    const KINDS: [BinaryKind; 9] = [
         BinaryKind::Add,
         BinaryKind::Sub,
         BinaryKind::Mul,
@@ -218,6 +238,7 @@ impl Binary {
         BinaryKind::SiluGrad,
         BinaryKind::GeluGrad,
         BinaryKind::GeluErfGrad,
+        BinaryKind::ReluSquaredGrad,
     ];
 
     /// On operands of the same dims.
@@ -306,7 +327,9 @@ impl OpDef for Binary {
             BinaryKind::Add | BinaryKind::Sub => vec![vec![0, 1]],
             BinaryKind::Mul => vec![vec![0], vec![1]],
             BinaryKind::Div => vec![vec![0]],
-            BinaryKind::SiluGrad | BinaryKind::GeluGrad | BinaryKind::GeluErfGrad => vec![vec![1]],
+            BinaryKind::SiluGrad | BinaryKind::GeluGrad | BinaryKind::GeluErfGrad | BinaryKind::ReluSquaredGrad => {
+                vec![vec![1]]
+            }
             BinaryKind::Max => Vec::new(),
         }
     }

@@ -9,6 +9,7 @@ mod clip_factor;
 mod collective;
 mod cross_entropy;
 mod def;
+mod dispatch;
 mod dropout;
 mod einsum;
 mod elementwise;
@@ -23,6 +24,7 @@ mod rowwise;
 mod shape;
 mod slice;
 mod softmax;
+mod top_k;
 mod update;
 mod vocabulary;
 
@@ -32,6 +34,7 @@ pub use clip_factor::ClipFactor;
 pub use collective::Collective;
 pub use cross_entropy::{CrossEntropy, CrossEntropyGrad};
 pub use def::{Builder, Cotangents, OpDef, Shapes};
+pub use dispatch::{Combine, CombineDw, Dispatch};
 pub use dropout::Dropout;
 pub use einsum::Einsum;
 pub use elementwise::{Binary, BinaryKind, Unary, UnaryKind};
@@ -44,6 +47,7 @@ pub use rope::{Rope, Scaling};
 pub use shape::{Permute, Reshape};
 pub use slice::{Concat, Pad, Slice};
 pub use softmax::{Softmax, SoftmaxGrad};
+pub use top_k::{GroupLimit, TopK, TopKGrad};
 pub use update::{AdamW, Sgd, SumSquares};
 pub use vocabulary::{Pick, SumExp, TokenLoss};
 
@@ -101,6 +105,7 @@ ops! {
         RmsNorm, RmsNormDx, RmsNormDgamma, LayerNorm, LayerNormDx, LayerNormDgamma,
         Softmax, SoftmaxGrad, Rope, Attention, AttentionGrad, Dropout,
         Embedding, EmbeddingGrad, CrossEntropy, CrossEntropyGrad, SumExp, Pick, TokenLoss,
+        TopK, TopKGrad, Dispatch, Combine, CombineDw,
         SumSquares, AdamW, Sgd;
     made: ClipFactor;
 }

@@ -1,5 +1,6 @@
 //! `rope(%x, %pos, theta=10000.0)`: rotary position embedding (Su et al. 2021) in the rotate-half convention of Llama, with
-//! `scaling="linear", factor=2.0` or `scaling="llama3", factor=8.0, low=1.0, high=4.0, context=8192` for longer contexts.
+//! `scaling="linear", factor=2.0`, `scaling="llama3", factor=8.0, low=1.0, high=4.0, context=8192` or
+//! `scaling="yarn", factor=40.0, low=1.0, high=32.0, context=4096` for longer contexts.
 
 use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
 use crate::ids::Value;
@@ -41,6 +42,18 @@ pub enum Scaling {
         /// Tokens of the context before scaling.
         context: u64,
     },
+    /// As `Llama3`, but in between the part goes by the number of the pair, not by its turns, and the bounds are rounded
+    /// outwards to whole pairs (Peng et al. 2023, YaRN, section 3.2). What that does to attention scores is not the op's.
+    Yarn {
+        /// What low frequencies are divided by; at least 1.
+        factor: f64,
+        /// Turns within `context` up to which a frequency is low; above 0.
+        low: f64,
+        /// Turns within `context` from which a frequency is high; above `low`.
+        high: f64,
+        /// Tokens of the context before scaling.
+        context: u64,
+    },
 }
 
 impl Scaling {
@@ -49,11 +62,15 @@ impl Scaling {
         let factor = attrs.float("factor")?;
         match kind.as_str() {
             "linear" => Ok(Some(Scaling::Linear { factor })),
-            "llama3" => {
+            "llama3" | "yarn" => {
                 let (low, high, context) = (attrs.float("low")?, attrs.float("high")?, attrs.int("context")?);
-                Ok(Some(Scaling::Llama3 { factor, low, high, context }))
+                Ok(Some(if kind == "yarn" {
+                    Scaling::Yarn { factor, low, high, context }
+                } else {
+                    Scaling::Llama3 { factor, low, high, context }
+                }))
             }
-            _ => Err(format!("there is no scaling `{kind}`; there are linear, llama3")),
+            _ => Err(format!("there is no scaling `{kind}`; there are linear, llama3, yarn")),
         }
     }
 
@@ -61,8 +78,9 @@ impl Scaling {
         let kind = |name: &str, factor| vec![("scaling", Attr::Str(name.to_string())), ("factor", Attr::Float(factor))];
         match *self {
             Scaling::Linear { factor } => kind("linear", factor),
-            Scaling::Llama3 { factor, low, high, context } => {
-                let mut attrs = kind("llama3", factor);
+            Scaling::Llama3 { factor, low, high, context } | Scaling::Yarn { factor, low, high, context } => {
+                let name = if matches!(self, Scaling::Yarn { .. }) { "yarn" } else { "llama3" };
+                let mut attrs = kind(name, factor);
                 attrs.extend([("low", Attr::Float(low)), ("high", Attr::Float(high)), ("context", Attr::int(context))]);
                 attrs
             }
@@ -74,23 +92,35 @@ impl Scaling {
     /// # Errors
     /// What is wrong with them.
     pub fn check(&self) -> Result<(), String> {
-        let (Scaling::Linear { factor } | Scaling::Llama3 { factor, .. }) = *self;
+        let (Scaling::Linear { factor } | Scaling::Llama3 { factor, .. } | Scaling::Yarn { factor, .. }) = *self;
         if !factor.is_finite() || factor < 1.0 {
             return Err(format!("the factor {factor} must be at least 1"));
         }
         match *self {
-            Scaling::Llama3 { low, high, .. } if !(0.0 < low && low < high && high.is_finite()) => {
+            Scaling::Llama3 { low, high, .. } | Scaling::Yarn { low, high, .. }
+                if !(0.0 < low && low < high && high.is_finite()) =>
+            {
                 Err(format!("the low factor {low} must be above 0 and below the high factor {high}"))
             }
-            Scaling::Llama3 { context: 0, .. } => Err("the context must be at least 1".to_string()),
+            Scaling::Llama3 { context: 0, .. } | Scaling::Yarn { context: 0, .. } => {
+                Err("the context must be at least 1".to_string())
+            }
             _ => Ok(()),
         }
     }
 
-    /// The scaled frequency, in radians per token.
-    fn apply(&self, frequency: f64) -> f64 {
+    /// The scaled frequency of pair `i` of a head of size `d`, in radians per token.
+    fn apply(&self, frequency: f64, i: usize, d: usize, theta: f64) -> f64 {
         match *self {
             Scaling::Linear { factor } => frequency / factor,
+            Scaling::Yarn { factor, low, high, context } => {
+                // The pair that makes so many turns, if pairs were dense.
+                let pair = |turns: f64| d as f64 * (context as f64 / (turns * TAU)).ln() / (2.0 * theta.ln());
+                let first = pair(high).floor().max(0.0);
+                let last = pair(low).ceil().min(d as f64 - 1.0);
+                let lowered = ((i as f64 - first) / (last - first).max(0.001)).clamp(0.0, 1.0);
+                lowered * frequency / factor + (1.0 - lowered) * frequency
+            }
             Scaling::Llama3 { factor, low, high, context } => {
                 let turns = context as f64 * frequency / TAU;
                 // 0 where the frequency is low, 1 where it is high.
@@ -113,7 +143,8 @@ impl Rope {
     /// By how many radians per token each of the `d/2` pairs of a head of size `d` turns: `theta^(-2i/d)`, scaled.
     pub fn frequencies(&self, d: usize) -> Vec<f64> {
         let plain = (0..d / 2).map(|i| self.theta.powf(-2.0 * i as f64 / d as f64));
-        plain.map(|frequency| self.scaling.map_or(frequency, |scaling| scaling.apply(frequency))).collect()
+        let scaled = |(i, frequency)| self.scaling.map_or(frequency, |s| s.apply(frequency, i, d, self.theta));
+        plain.enumerate().map(scaled).collect()
     }
 }
 
@@ -201,6 +232,15 @@ mod tests {
         assert_frequencies(&op, 128, &[high.as_slice(), &between, &low].concat());
     }
 
+    /// Of a context of 4096 tokens pair i makes 4096 / (2 pi 100^(i / 4)) turns: 32 at i = 2.62, 1 at 5.63. So pair 2 is the
+    /// last that is kept, of pair 4 half is lowered, pair 6 is the first that is lowered whole.
+    #[test]
+    fn yarn_lowers_by_the_number_of_the_pair() {
+        let scaling = Some(Scaling::Yarn { factor: 4.0, low: 1.0, high: 32.0, context: 4096 });
+        let op = Rope { theta: 1e4, scaling, inverse: false };
+        assert_frequencies(&op, 16, &[(2, 0.1), (4, 0.01 * 0.625), (6, 0.001 / 4.0), (7, 10f64.powf(-3.5) / 4.0)]);
+    }
+
     #[test]
     fn numbers_without_meaning_are_refused() {
         let llama3 = |low, high, context| Scaling::Llama3 { factor: 8.0, low, high, context };
@@ -222,9 +262,9 @@ mod tests {
     #[test]
     fn an_unknown_scaling_is_named_with_those_known() {
         let attrs =
-            [("theta", Attr::Float(1e4)), ("scaling", Attr::Str("yarn".to_string())), ("factor", Attr::Float(2.0))];
+            [("theta", Attr::Float(1e4)), ("scaling", Attr::Str("dynamic".to_string())), ("factor", Attr::Float(2.0))];
         let mut attrs = Attrs(attrs.map(|(name, attr)| (name.to_string(), attr)).to_vec());
         let why = Rope::parse("rope", &mut attrs, &Shapes { operands: &[], results: &[] }).unwrap_err();
-        assert_eq!(why, "there is no scaling `yarn`; there are linear, llama3");
+        assert_eq!(why, "there is no scaling `dynamic`; there are linear, llama3, yarn");
     }
 }

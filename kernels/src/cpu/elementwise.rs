@@ -31,6 +31,8 @@ pub enum Unary {
     Gelu,
     /// GELU in its exact form, Hugging Face's `gelu`: `x/2 (1 + erf(x / sqrt 2))`
     GeluErf,
+    /// `max(x, 0)^2`
+    ReluSquared,
     /// `c x`
     Scale(f32),
     /// `x + c`
@@ -58,6 +60,8 @@ pub enum Binary {
     GeluGrad,
     /// `b` times the derivative of [`Unary::GeluErf`] at `a`.
     GeluErfGrad,
+    /// `b` times the derivative of [`Unary::ReluSquared`] at `a`.
+    ReluSquaredGrad,
 }
 
 /// `out = op(x)`
@@ -153,6 +157,7 @@ macro_rules! with_binary {
             Binary::SiluGrad => with_binary!(@ $f, a, b, b * silu_slope(a), $body),
             Binary::GeluGrad => with_binary!(@ $f, a, b, b * gelu_slope(a), $body),
             Binary::GeluErfGrad => with_binary!(@ $f, a, b, b * gelu_erf_slope(a), $body),
+            Binary::ReluSquaredGrad => with_binary!(@ $f, a, b, b * (2.0 * relu(a)), $body),
         }
     };
     (@ $f:ident, $a:ident, $b:ident, $value:expr, $body:expr) => {{
@@ -177,6 +182,7 @@ simd! {
             Unary::Silu => map(x, out, #[inline(always)] |x| x * sigmoid(x)),
             Unary::Gelu => map(x, out, #[inline(always)] |x| x * sigmoid(gelu_argument(x))),
             Unary::GeluErf => map(x, out, #[inline(always)] |x| x * normal_cdf(x)),
+            Unary::ReluSquared => map(x, out, #[inline(always)] |x| relu(x) * relu(x)),
             Unary::Scale(c) => map(x, out, #[inline(always)] |x| c * x),
             Unary::Shift(c) => map(x, out, #[inline(always)] |x| x + c),
             Unary::AtMost(c) => map(x, out, #[inline(always)] |x| if x < c { x } else { c }),
@@ -235,6 +241,11 @@ const TWO_SQRT_2_OVER_PI: f32 = 1.595_769_2;
 #[inline(always)]
 fn gelu_argument(x: f32) -> f32 {
     TWO_SQRT_2_OVER_PI * (x + 0.044_715 * x * x * x)
+}
+
+#[inline(always)]
+fn relu(x: f32) -> f32 {
+    if x < 0.0 { 0.0 } else { x }
 }
 
 #[inline(always)]

@@ -24,6 +24,10 @@ fn silu(x: f64) -> f64 {
     x / (1.0 + (-x).exp())
 }
 
+fn relu_squared(x: f64) -> f64 {
+    x.max(0.0).powi(2)
+}
+
 fn slope(f: fn(f64) -> f64, x: f64) -> f64 {
     (f(x + 1e-5) - f(x - 1e-5)) / 2e-5
 }
@@ -31,7 +35,7 @@ fn slope(f: fn(f64) -> f64, x: f64) -> f64 {
 #[test]
 fn unary_functions() {
     type Case = (Unary, fn(f64) -> f64);
-    let cases: [Case; 13] = [
+    let cases: [Case; 14] = [
         (Unary::Neg, |x| -x),
         (Unary::Exp, f64::exp),
         (Unary::Log, f64::ln),
@@ -42,6 +46,7 @@ fn unary_functions() {
         (Unary::Silu, silu),
         (Unary::Gelu, gelu),
         (Unary::GeluErf, gelu_erf),
+        (Unary::ReluSquared, relu_squared),
         (Unary::Scale(0.7), |x| f64::from(0.7f32) * x),
         (Unary::Shift(-3.5), |x| x - 3.5),
         (Unary::AtMost(0.5), |x| x.min(0.5)),
@@ -73,7 +78,7 @@ fn activations_far_out() {
 #[test]
 fn binary_functions() {
     type Case = (Binary, fn(f64, f64) -> f64);
-    let cases: [Case; 8] = [
+    let cases: [Case; 9] = [
         (Binary::Add, |a, b| a + b),
         (Binary::Sub, |a, b| a - b),
         (Binary::Mul, |a, b| a * b),
@@ -82,6 +87,7 @@ fn binary_functions() {
         (Binary::SiluGrad, |x, dy| dy * slope(silu, x)),
         (Binary::GeluGrad, |x, dy| dy * slope(gelu, x)),
         (Binary::GeluErfGrad, |x, dy| dy * slope(gelu_erf, x)),
+        (Binary::ReluSquaredGrad, |x, dy| dy * slope(relu_squared, x)),
     ];
     for (op, exact) in cases {
         for n in SIZES {
@@ -157,6 +163,7 @@ fn unary_in_place() {
         Unary::Silu,
         Unary::Gelu,
         Unary::GeluErf,
+        Unary::ReluSquared,
         Unary::Scale(0.7),
         Unary::Shift(-3.5),
         Unary::AtMost(0.5),
@@ -169,7 +176,7 @@ fn unary_in_place() {
     }
 }
 
-const BINARY: [Binary; 8] = [
+const BINARY: [Binary; 9] = [
     Binary::Add,
     Binary::Sub,
     Binary::Mul,
@@ -178,6 +185,7 @@ const BINARY: [Binary; 8] = [
     Binary::SiluGrad,
     Binary::GeluGrad,
     Binary::GeluErfGrad,
+    Binary::ReluSquaredGrad,
 ];
 
 #[test]

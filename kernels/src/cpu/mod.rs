@@ -13,6 +13,7 @@ pub mod dropout;
 pub mod einsum;
 pub mod elementwise;
 pub mod embedding;
+pub mod experts;
 mod gemm;
 mod math;
 mod matrix;
@@ -29,6 +30,7 @@ mod source;
 mod team;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod top_k;
 
 pub use par::Par;
 pub use source::Source;

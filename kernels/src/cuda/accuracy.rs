@@ -79,6 +79,7 @@ pub fn unary(op: Unary) -> Bound {
         | Unary::Rsqrt
         | Unary::Recip
         | Unary::Square
+        | Unary::ReluSquared
         | Unary::Scale(_)
         | Unary::Shift(_)
         | Unary::AtMost(_) => return Bound::EXACT,
@@ -91,7 +92,9 @@ pub fn binary(op: Binary) -> Bound {
     let units = match op {
         Binary::SiluGrad | Binary::GeluErfGrad => 32,
         Binary::GeluGrad => 64,
-        Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Max => return Bound::EXACT,
+        Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Max | Binary::ReluSquaredGrad => {
+            return Bound::EXACT;
+        }
     };
     Bound { units, floor: Floor::Second }
 }

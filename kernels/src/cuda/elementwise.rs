@@ -90,6 +90,7 @@ fn unary(op: Unary, x: Value) -> String {
         Unary::Silu => ("silu", None),
         Unary::Gelu => ("gelu", None),
         Unary::GeluErf => ("gelu_erf", None),
+        Unary::ReluSquared => ("relu_squared", None),
         Unary::Scale(by) => ("scale", Some(by)),
         Unary::Shift(by) => ("shift", Some(by)),
         Unary::AtMost(max) => ("at_most", Some(max)),
@@ -110,6 +111,7 @@ fn binary(op: Binary) -> &'static str {
         Binary::SiluGrad => "binary_silu_grad",
         Binary::GeluGrad => "binary_gelu_grad",
         Binary::GeluErfGrad => "binary_gelu_erf_grad",
+        Binary::ReluSquaredGrad => "binary_relu_squared_grad",
     }
 }
 

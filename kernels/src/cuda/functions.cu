@@ -30,6 +30,8 @@ FUNCTION float unary_square(float x) { return x * x; }
 FUNCTION float unary_silu(float x) { return x * sigmoid(x); }
 FUNCTION float unary_gelu(float x) { return x * sigmoid(gelu_argument(x)); }
 FUNCTION float unary_gelu_erf(float x) { return x * normcdff(x); }
+FUNCTION float relu(float x) { return x < 0.0f ? 0.0f : x; }
+FUNCTION float unary_relu_squared(float x) { return relu(x) * relu(x); }
 FUNCTION float unary_scale(float x, float by) { return by * x; }
 FUNCTION float unary_shift(float x, float by) { return x + by; }
 FUNCTION float unary_at_most(float x, float max) { return x < max ? x : max; }
@@ -51,6 +53,7 @@ FUNCTION float binary_gelu_grad(float x, float dy) {
 }
 
 // The factor is 1 / sqrt(2 pi).
+FUNCTION float binary_relu_squared_grad(float x, float dy) { return dy * (2.0f * relu(x)); }
 FUNCTION float binary_gelu_erf_grad(float x, float dy) {
     return dy * (normcdff(x) + x * 0.3989423f * expf(-0.5f * x * x));
 }

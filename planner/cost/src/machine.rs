@@ -27,7 +27,7 @@ pub enum Format {
     F4,
 }
 
-/// Number formats of a run, by the bytes of an element. TECHNIQUES: Micikevicius et al. 2018; DeepSeek-V3 section 3.3.
+/// Number formats of a run, by the bytes of an element (Micikevicius et al. 2018; DeepSeek-V3, section 3.3).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Recipe {
     /// As `--precision` says it: bf16, fp16, fp8-tensor, fp8-block, mxfp8, nvfp4, f32.

@@ -79,6 +79,8 @@ pub struct Facts {
     pub bucket: f64,
     /// Whether parameters that a step updates are gathered while the next forward runs.
     pub hides_update: bool,
+    /// Whether these are gathered one by one, and not together.
+    pub gathers_each: bool,
     /// Whether gathers and scatters go level by level where that takes less than one ring.
     pub hierarchical: bool,
     /// The share of what they could be that all-reduces reach, by the number of nodes.
@@ -127,6 +129,7 @@ impl Default for Facts {
             wire_bytes: 4.0,
             bucket: 25.0 * MIB,
             hides_update: false,
+            gathers_each: false,
             hierarchical: true,
             all_reduce_share: Table::default(),
             cut: Cut::default(),

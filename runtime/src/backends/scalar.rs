@@ -16,6 +16,7 @@ pub(super) fn unary(kind: UnaryKind) -> Option<Unary> {
         UnaryKind::Silu => Unary::Silu,
         UnaryKind::Gelu => Unary::Gelu,
         UnaryKind::GeluErf => Unary::GeluErf,
+        UnaryKind::ReluSquared => Unary::ReluSquared,
         UnaryKind::Scale(by) => Unary::Scale(by as f32),
         UnaryKind::Shift(by) => Unary::Shift(by as f32),
         UnaryKind::AtMost(max) => Unary::AtMost(max as f32),
@@ -34,5 +35,6 @@ pub(super) fn binary(kind: BinaryKind) -> Binary {
         BinaryKind::SiluGrad => Binary::SiluGrad,
         BinaryKind::GeluGrad => Binary::GeluGrad,
         BinaryKind::GeluErfGrad => Binary::GeluErfGrad,
+        BinaryKind::ReluSquaredGrad => Binary::ReluSquaredGrad,
     }
 }

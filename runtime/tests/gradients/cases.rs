@@ -87,7 +87,17 @@ pub(crate) fn differentiable() -> Vec<Case> {
         case("cross_entropy", &[], &[Real(&[4, 5]), Int(&[4], -1, 5)], &[]),
         case("dropout", &[float("p", 0.4), ("path", Attr::Str("p".to_string()))], &[Real(&[4, 5])], &[]),
     ];
-    for name in ["neg", "exp", "square", "silu", "gelu", "gelu_erf"] {
+    // Of more than ten choices in six experts of one row, some are dropped.
+    let (x, y, index) = (Real(&[2, 5, 3]), Real(&[2, 6, 3, 3]), Int(&[2, 5, 2], 0, 6));
+    cases.extend([
+        case("top_k", &[int("k", 2)], &[Real(&[2, 5, 6])], &[]),
+        case("top_k", &[int("k", 2), int("groups", 3), int("from", 2), int("by", 1)], &[Real(&[2, 5, 6])], &[]),
+        case("dispatch", &[], &[x, index], &[2, 6, 1, 3]),
+        case("dispatch", &[], &[x, index, Real(&[2, 5, 2])], &[2, 6, 1, 3]),
+        case("combine", &[], &[y, index], &[]),
+        case("combine", &[], &[y, index, Real(&[2, 5, 2])], &[]),
+    ]);
+    for name in ["neg", "exp", "square", "silu", "gelu", "gelu_erf", "relu_squared"] {
         cases.push(case(name, &[], &[Real(&[3, 4])], &[]));
     }
     for name in ["log", "sqrt", "rsqrt", "recip"] {
@@ -141,6 +151,7 @@ pub(crate) fn without_gradient() -> Vec<Case> {
         case("silu_grad", &[], &[x, x], &[]),
         case("gelu_grad", &[], &[x, x], &[]),
         case("gelu_erf_grad", &[], &[x, x], &[]),
+        case("relu_squared_grad", &[], &[x, x], &[]),
         case("reduce_max", &[eq("a b -> a")], &[x], &[]),
         case("rms_norm_dx", &[], &[x, Real(&[3]), row, x], &[]),
         case("rms_norm_dgamma", &[], &[x, row, x], &[]),
@@ -153,6 +164,8 @@ pub(crate) fn without_gradient() -> Vec<Case> {
         case("sum_exp", &[], &[x, row], &[]),
         case("pick", &[], &[x, labels], &[]),
         case("token_loss", &[], &[row, row, labels], &[]),
+        case("top_k_grad", &[], &[Int(&[2, 3], 0, 4), x], &[2, 4]),
+        case("combine_dw", &[], &[Real(&[2, 5, 3]), Real(&[2, 6, 1, 3]), Int(&[2, 5, 2], 0, 6)], &[]),
         case("sum_squares", &[], &[x], &[]),
         case("adamw", &adam, &[x, x, x, x, one, one, one], &[]),
         case("sgd", &[float("momentum", 0.9), float("weight_decay", 0.1)], &[x, x, x, one, one], &[]),

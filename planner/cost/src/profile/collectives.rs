@@ -120,7 +120,7 @@ fn hide(
     let mut hidden = 0.0;
     for (at, product) in products.list.iter().enumerate() {
         let reads = gathers && stmt.results.iter().any(|&value| product.reads(value));
-        let makes = !gathers && stmt.operands.iter().any(|value| products.of.get(value) == Some(&at));
+        let makes = !gathers && stmt.operands.iter().any(|&value| products.of[value] == Some(at));
         if reads || makes {
             let part = (site.overlap() * budget[at]).min(seconds - hidden);
             budget[at] -= part;

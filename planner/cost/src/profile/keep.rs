@@ -4,12 +4,13 @@ use super::attention;
 use super::fusion::role;
 use super::modules::{Dropped, dropped};
 use super::site::Site;
-use ir::entity::EntityRef;
+use ir::entity::{EntityRef, EntitySet, SecondaryMap};
 use ir::goal::Recompute;
 use ir::graph::{ArgKind, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
+use ir::keep::set;
 use ir::ops::{KernelOp, Op};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 
 /// What a stack's `saved` may name: bytes that it keeps for an element beside what the graph reads, and what each has if left
 /// out.
@@ -32,7 +33,7 @@ pub(super) struct Keep {
     pub(super) bytes: f64,
     /// Of these, logits and what the loss keeps.
     pub(super) logits: f64,
-    values: HashSet<Value>,
+    values: EntitySet<Value>,
     again: BTreeSet<usize>,
     /// Bytes that are kept without recomputation.
     whole: f64,
@@ -49,11 +50,11 @@ impl Keep {
             Recompute::None | Recompute::Auto => nothing,
             Recompute::Selective(modules) => Keep { whole, ..Keep::without(site, dropped(site, modules)) },
             Recompute::Full(_) => {
-                let values: HashSet<Value> = site.block().args_of(ArgKind::Value).collect();
+                let values: Vec<Value> = site.block().args_of(ArgKind::Value).collect();
                 let parts = if site.saved("partitioned", 0.0) > 0.0 && !site.layout.sp { site.layout.tp } else { 1 };
                 let bytes = values.iter().map(|&value| site.local.bytes(value)).sum::<f64>() / parts as f64;
                 let again = (0..site.block()[SectionKind::F].stmts.len()).collect();
-                Keep { bytes, logits: 0.0, values, again, whole }
+                Keep { bytes, logits: 0.0, values: set(values.into_iter()), again, whole }
             }
         }
     }
@@ -61,22 +62,24 @@ impl Keep {
     /// All that I and W read, less what is dropped: what that is made from stays in its place.
     fn without(site: &Site<'_>, dropped: Dropped) -> Keep {
         let stmts = &site.block()[SectionKind::F].stmts;
-        let makers: HashMap<Value, usize> =
-            stmts.iter().enumerate().flat_map(|(at, stmt)| stmt.results.iter().map(move |&v| (v, at))).collect();
-        let (mut values, mut again) = (HashSet::new(), dropped.again);
+        let mut makers: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
+        for (at, stmt) in stmts.iter().enumerate() {
+            stmt.results.iter().for_each(|&value| makers[value] = Some(at));
+        }
+        let (mut values, mut again) = (EntitySet::new(), dropped.again);
         let mut bytes = 0.0;
         let mut logits = 0.0;
         let mut wanted: Vec<Value> = site.later.iter().rev().copied().collect();
-        let mut seen: HashSet<Value> = HashSet::new();
+        let mut seen: EntitySet<Value> = EntitySet::new();
         while let Some(value) = wanted.pop() {
             if !seen.insert(value) || !matches!(site.block().arg_kind(value), None | Some(ArgKind::Value)) {
                 continue;
             }
-            let maker = makers.get(&value).copied();
+            let maker = makers[value];
             let stmt = maker.map(|at| &stmts[at]);
             if let Some(sources) = site.remade.get(&value) {
                 wanted.extend(sources);
-            } else if let Some(at) = maker.filter(|_| dropped.values.contains(&value)) {
+            } else if let Some(at) = maker.filter(|_| dropped.values.contains(value)) {
                 again.insert(at);
                 wanted.extend(&stmts[at].operands);
             } else if let Some(stmt) = stmt.filter(|stmt| is_view(stmt)) {
@@ -106,10 +109,13 @@ impl Keep {
     pub(super) fn transient(&self, site: &Site<'_>) -> f64 {
         let block = site.block();
         let given = |kind: SectionKind| block[kind].ret.iter().copied();
-        let kept: HashSet<Value> = self.values.iter().copied().chain(given(SectionKind::F)).collect();
+        let mut kept = self.values.clone();
+        given(SectionKind::F).for_each(|value| {
+            kept.insert(value);
+        });
         let forward = most(site, &site.stmts(SectionKind::F), &kept);
         let backward = [site.stmts(SectionKind::I), site.stmts(SectionKind::W)].concat();
-        let backward = most(site, &backward, &given(SectionKind::I).collect());
+        let backward = most(site, &backward, &set(given(SectionKind::I)));
         forward.max(self.whole - self.bytes + backward)
     }
 }
@@ -150,6 +156,10 @@ impl Site<'_> {
                 let element = self.machine.recipe.activation;
                 attention::local(&self.local, stmt).map_or(0.0, |it| it.inner(element))
             }
+            // Logits in f32 and their difference from the maximum; the gradient in f32.
+            Op::Kernel(KernelOp::CrossEntropy(_) | KernelOp::SumExp(_)) if !self.fusion.loss => {
+                8.0 * self.local.elements(stmt.operands[0])
+            }
             Op::Kernel(KernelOp::CrossEntropyGrad(_)) if !self.fusion.loss => {
                 4.0 * self.local.elements(stmt.operands[0])
             }
@@ -180,7 +190,7 @@ fn is_row_sum(site: &Site<'_>, stmt: &Stmt, value: Value) -> bool {
 
 /// The most bytes of values at once that statements make, without those that are given away; a pointwise op writes on what
 /// it reads last.
-fn most(site: &Site<'_>, stmts: &[&Stmt], given: &HashSet<Value>) -> f64 {
+fn most(site: &Site<'_>, stmts: &[&Stmt], given: &EntitySet<Value>) -> f64 {
     let mut last = vec![usize::MAX; site.block().values.len()];
     for (at, stmt) in stmts.iter().enumerate() {
         for &value in stmt.results.iter().filter(|_| !stmt.accumulate) {
@@ -192,7 +202,7 @@ fn most(site: &Site<'_>, stmts: &[&Stmt], given: &HashSet<Value>) -> f64 {
             }
         }
     }
-    let counts = |value: &&Value| last[value.index()] != usize::MAX && !given.contains(value);
+    let counts = |value: &&Value| last[value.index()] != usize::MAX && !given.contains(**value);
     let (mut live, mut most) = (0.0f64, 0.0f64);
     for (at, stmt) in stmts.iter().enumerate() {
         let made: f64 = stmt.results.iter().filter(counts).map(|&v| site.bytes(v)).sum();

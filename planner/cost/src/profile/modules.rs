@@ -2,18 +2,20 @@
 
 use super::fusion::{Role, role};
 use super::site::Site;
+use ir::entity::EntitySet;
 use ir::graph::{SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{Collective, KernelOp, Op};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 /// The names that `recompute=selective:..` may have, those of Megatron-Core's `--recompute-modules` among them, and what each
 /// does not keep.
-pub const MODULES: [(&str, &str); 6] = [
+pub const MODULES: [(&str, &str); 7] = [
     ("core_attn", "scores and softmax of attention; flash attention keeps none anyway"),
     ("layernorm", "the results of norms"),
     ("mlp", "all of a dense feed-forward net but its input"),
     ("moe", "all of routing and experts but their input"),
+    ("shared_experts", "all of the expert that all tokens take but its input"),
     ("moe_act", "the results of the experts' activations"),
     ("mla_up_proj", "queries, keys and values made from their compressed forms"),
 ];
@@ -21,7 +23,7 @@ pub const MODULES: [(&str, &str); 6] = [
 /// What is not kept, and the statements of F that run again for it.
 #[derive(Default)]
 pub(super) struct Dropped {
-    pub(super) values: HashSet<Value>,
+    pub(super) values: EntitySet<Value>,
     pub(super) again: BTreeSet<usize>,
 }
 
@@ -35,10 +37,9 @@ pub(super) fn dropped(site: &Site<'_>, modules: &[String]) -> Dropped {
                 dropped.again.extend(positions(site, |stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_)))));
             }
             "layernorm" => dropped.drop(site, positions(site, |stmt| is_norm(&stmt.op))),
-            "mlp" => {
-                dropped.drop_all(site, with_collectives(site, positions(site, |stmt| touches(site, stmt, &["f"]))))
-            }
-            "moe" => dropped.drop_all(site, with_collectives(site, positions(site, |s| touches(site, s, &["e", "m"])))),
+            "mlp" => dropped.checkpoint(site, &["f"]),
+            "moe" => dropped.checkpoint(site, &["e", "m", "n"]),
+            "shared_experts" => dropped.checkpoint(site, &["u"]),
             "moe_act" => {
                 let is_activation = |stmt: &Stmt| {
                     matches!(role(site.block(), stmt), Some(Role::Activation | Role::Gate))
@@ -57,11 +58,15 @@ impl Dropped {
     /// Results that are made again where they are read.
     fn drop(&mut self, site: &Site<'_>, at: BTreeSet<usize>) {
         let stmts = &site.block()[SectionKind::F].stmts;
-        self.values.extend(at.iter().flat_map(|&at| stmts[at].results.iter().copied()));
+        for &value in at.iter().flat_map(|&at| &stmts[at].results) {
+            self.values.insert(value);
+        }
     }
 
-    /// Statements that run again whether or not their results are read, as a checkpoint around a module does it.
-    fn drop_all(&mut self, site: &Site<'_>, at: BTreeSet<usize>) {
+    /// All that reads or makes a tensor with one of the dims runs again whether or not it is read, as a checkpoint around a
+    /// module does it; so do the collectives around it.
+    fn checkpoint(&mut self, site: &Site<'_>, dims: &[&str]) {
+        let at = with_collectives(site, positions(site, |stmt| touches(site, stmt, dims)));
         self.drop(site, at.clone());
         self.again.extend(at);
     }

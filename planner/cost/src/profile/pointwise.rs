@@ -4,11 +4,10 @@ use super::fusion::{Role, role};
 use super::keep::MASK;
 use super::products::Products;
 use super::site::Site;
+use ir::entity::EntitySet;
 use ir::graph::{SectionKind, Stmt};
 use ir::ids::Value;
-use ir::keep::reads;
 use ir::ops::{KernelOp, Op};
-use std::collections::HashSet;
 
 /// Kernels and the bytes that they move.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -51,7 +50,7 @@ pub(super) fn moves(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt], prod
         if site.fusion.accumulate || section != SectionKind::W {
             continue;
         }
-        if products.of.contains_key(&stmt.results[0]) && stmt.accumulate {
+        if products.of[stmt.results[0]].is_some() && stmt.accumulate {
             // The product is written and read back to be added to the sum over micro-batches.
             add(site.local.elements(stmt.results[0]) * 2.0 * site.machine.recipe.activation, 1.0);
         }
@@ -62,14 +61,14 @@ pub(super) fn moves(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt], prod
 
 fn piece(site: &Site<'_>, stmt: &Stmt, products: &Products) -> Piece {
     let Op::Kernel(op) = &stmt.op else { return Piece::Wall };
-    if products.swallowed.contains(&stmt.results[0]) || op.def().is_view() {
+    if products.swallowed.contains(stmt.results[0]) || op.def().is_view() {
         return Piece::Nothing;
     }
     let a = site.machine.recipe.activation;
     let first = site.local.elements(stmt.operands[0]);
     let alone = |per_element: f64, kernels: f64| Piece::Alone { bytes: first * per_element, kernels };
     match op {
-        KernelOp::Einsum(_) if products.of.contains_key(&stmt.results[0]) => Piece::Wall,
+        KernelOp::Einsum(_) if products.of[stmt.results[0]].is_some() => Piece::Wall,
         KernelOp::Attention(_) | KernelOp::AttentionGrad(_) => Piece::Wall,
         // As the op's own graph of smaller ones in f32: casts, square, mean, two products and casts back.
         KernelOp::RmsNorm(_) if !site.fusion.norm => alone(32.0 + 2.0 * a, 8.0),
@@ -134,19 +133,27 @@ fn groups(site: &Site<'_>, stmts: &[&Stmt], run: &[(usize, Role)]) -> Vec<Vec<us
 /// What is read of a section's values beyond a kernel.
 struct Outside {
     /// By later sections, or as the section's result.
-    later: HashSet<Value>,
+    later: EntitySet<Value>,
 }
 
 impl Outside {
     fn of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) -> Outside {
         let block = site.block();
-        let ret = block[section].ret.iter().copied();
-        let later: HashSet<Value> = match section {
-            SectionKind::F => ret.chain(site.later.iter().copied()).collect(),
-            SectionKind::I => ret.chain(reads(&block[SectionKind::W].stmts, &[])).collect(),
-            SectionKind::W | SectionKind::U => stmts.iter().flat_map(|stmt| stmt.results.iter().copied()).collect(),
+        let mut later = EntitySet::new();
+        let mut add = |values: &mut dyn Iterator<Item = Value>| {
+            for value in values.filter(|value| !site.remade.contains_key(value)) {
+                later.insert(value);
+            }
         };
-        Outside { later: later.into_iter().filter(|value| !site.remade.contains_key(value)).collect() }
+        add(&mut block[section].ret.iter().copied());
+        match section {
+            SectionKind::F => add(&mut site.later.iter().copied()),
+            SectionKind::I => {
+                add(&mut block[SectionKind::W].stmts.iter().flat_map(|stmt| stmt.operands.iter().copied()))
+            }
+            SectionKind::W | SectionKind::U => add(&mut stmts.iter().flat_map(|stmt| stmt.results.iter().copied())),
+        }
+        Outside { later }
     }
 
     /// What a kernel reads that it does not make, and writes that others read; masks of dropout.
@@ -163,7 +170,7 @@ impl Outside {
         }
         let elsewhere = |value: Value| {
             let others = stmts.iter().enumerate().filter(|(at, _)| !group.contains(at));
-            self.later.contains(&value) || others.into_iter().any(|(_, stmt)| stmt.operands.contains(&value))
+            self.later.contains(value) || others.into_iter().any(|(_, stmt)| stmt.operands.contains(&value))
         };
         let results = group.iter().flat_map(|&at| &stmts[at].results);
         let written = results.filter(|&&value| elsewhere(value)).map(|&value| site.bytes(value)).sum::<f64>();

@@ -4,11 +4,11 @@ use super::fusion::{Role, role};
 use super::local::Local;
 use super::site::Site;
 use crate::machine::Format;
+use ir::entity::{EntitySet, SecondaryMap};
 use ir::graph::{SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{KernelOp, Op};
 use ir::types::{DType, Dim};
-use std::collections::{HashMap, HashSet};
 
 /// `batch` products of m x k and k x n matrices.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -33,6 +33,7 @@ pub(super) struct Product {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Joint {
     Qkv,
+    Latent,
     GateUp,
 }
 
@@ -41,9 +42,9 @@ enum Joint {
 pub(super) struct Products {
     pub(super) list: Vec<Product>,
     /// The product that gives a value: itself, a sum of joined products, or with a bias as its epilogue.
-    pub(super) of: HashMap<Value, usize>,
+    pub(super) of: SecondaryMap<Value, Option<usize>>,
     /// The values of pointwise statements that the products' kernels do.
-    pub(super) swallowed: HashSet<Value>,
+    pub(super) swallowed: EntitySet<Value>,
 }
 
 /// The shape on one rank of a statement, if it is a product of two tensors.
@@ -103,12 +104,12 @@ impl Products {
                 self.list.push(Product { shape, role, operands, format, accumulate, seconds: 0.0 });
             }
         }
-        self.of.insert(result, at);
+        self.of[result] = Some(at);
     }
 
     /// A bias behind a product is its epilogue, and the sum of two products that the stack joins is one with a longer k.
     fn swallow(&mut self, site: &Site<'_>, stmt: &Stmt) {
-        let product = |value: Value| self.of.get(&value).copied();
+        let product = |value: Value| self.of[value];
         let at = match role(site.block(), stmt) {
             Some(Role::Bias) => product(stmt.operands[0]),
             Some(Role::Sum) => match (product(stmt.operands[0]), product(stmt.operands[1])) {
@@ -122,7 +123,7 @@ impl Products {
             _ => None,
         };
         if let Some(at) = at {
-            self.of.insert(stmt.results[0], at);
+            self.of[stmt.results[0]] = Some(at);
             self.swallowed.insert(stmt.results[0]);
         }
     }
@@ -163,12 +164,15 @@ impl Product {
     }
 }
 
-/// What the stack may join a product with: heads with heads, halves of a feed-forward net with halves.
+/// What the stack may join a product with: heads with heads, what keys and values come from with their rotated part, halves of
+/// a feed-forward net with halves.
 fn joint(site: &Site<'_>, operands: &[Value; 2]) -> Option<Joint> {
-    let has = |name: &str| operands.iter().any(|&value| site.local.has_dim(value, name));
-    if site.fusion.qkv && has("g") {
+    let has = |names: &[&str]| operands.iter().any(|&value| names.iter().any(|name| site.local.has_dim(value, name)));
+    if site.fusion.qkv && has(&["g"]) {
         Some(Joint::Qkv)
-    } else if site.fusion.gate_up && (has("f") || has("m")) {
+    } else if site.fusion.qkv && has(&["lk", "dr"]) {
+        Some(Joint::Latent)
+    } else if site.fusion.gate_up && has(&["f", "m", "u"]) {
         Some(Joint::GateUp)
     } else {
         None

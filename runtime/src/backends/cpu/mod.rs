@@ -3,6 +3,7 @@
 
 mod attend;
 mod contract;
+mod experts;
 mod peak;
 mod pointwise;
 mod rearrange;
@@ -255,6 +256,11 @@ fn closure(op: &KernelOp, site: &Site<'_>) -> Result<Run, String> {
         KernelOp::SumExp(_) => tokens::sum_exp(site),
         KernelOp::Pick(_) => tokens::pick(site),
         KernelOp::TokenLoss(_) => Ok(tokens::token_loss()),
+        KernelOp::TopK(op) => experts::top_k(op, site),
+        KernelOp::TopKGrad(_) => experts::top_k_grad(site),
+        KernelOp::Dispatch(_) => experts::dispatch(site),
+        KernelOp::Combine(_) => experts::combine(site),
+        KernelOp::CombineDw(_) => experts::combine_dw(site),
         KernelOp::SumSquares(_) => Ok(update::sum_squares()),
         KernelOp::AdamW(op) => Ok(update::adamw(op)),
         KernelOp::Sgd(op) => Ok(update::sgd(op)),

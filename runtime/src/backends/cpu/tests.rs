@@ -27,10 +27,11 @@ fn dims(sizes: &[u64]) -> Vec<Dim> {
 
 fn cases() -> Vec<Case> {
     use UnaryKind::*;
-    let unary = [Neg, Exp, Square, Silu, Gelu, GeluErf, Scale(2.5), Shift(0.5), AtMost(0.1), Cast(DType::F32)];
+    let unary =
+        [Neg, Exp, Square, Silu, Gelu, GeluErf, ReluSquared, Scale(2.5), Shift(0.5), AtMost(0.1), Cast(DType::F32)];
     let positive = [Log, Sqrt, Rsqrt, Recip];
-    use BinaryKind::{Add, Div, GeluErfGrad, GeluGrad, Max, Mul, SiluGrad, Sub};
-    let binary = [Add, Sub, Mul, Max, SiluGrad, GeluGrad, GeluErfGrad];
+    use BinaryKind::{Add, Div, GeluErfGrad, GeluGrad, Max, Mul, ReluSquaredGrad, SiluGrad, Sub};
+    let binary = [Add, Sub, Mul, Max, SiluGrad, GeluGrad, GeluErfGrad, ReluSquaredGrad];
     let eq = |text| Equation::parse(text).unwrap();
     let heads: [&[u64]; 7] = [&[3, 4, 2, 3, 6], &[3, 5, 2, 6], &[3, 5, 2, 4], &[3, 4], &[3, 5], &[3, 4], &[3, 5]];
     let (out, lse): (&[u64], &[u64]) = (&[3, 4, 2, 3, 4], &[3, 4, 2, 3]);
@@ -39,6 +40,8 @@ fn cases() -> Vec<Case> {
     let rope = |scaling, inverse| Rope { theta: 100.0, scaling, inverse };
     // Of the three pairs, one is kept, one is between, one is scaled.
     let by_wavelength = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 100 };
+    let dispatch = Dispatch { experts: Dim::sized(6), capacity: Dim::sized(2) };
+    let by_pair = Scaling::Yarn { factor: 8.0, low: 1.0, high: 4.0, context: 100 };
     let adamw = AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1 };
     let mut cases: Vec<Case> = unary.into_iter().map(|kind| case(Unary(kind), &[&[4, 5]], &[])).collect();
     cases.extend(positive.into_iter().map(|kind| case(Unary(kind), &[&[4, 5]], &[])));
@@ -66,6 +69,7 @@ fn cases() -> Vec<Case> {
         case(rope(None, false), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
         case(rope(Some(Scaling::Linear { factor: 2.0 }), true), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
         case(rope(Some(by_wavelength), false), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
+        case(rope(Some(by_pair), false), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
         case(Attention { scale: 0.4, causal: true, dropout: None }, &heads, &[3, 4, 5, 6]),
         case(Attention { scale: 0.4, causal: false, dropout: weights.clone() }, &heads, &[3, 4, 5, 6]),
         case(AttentionGrad { scale: 0.4, causal: false, dropout: None }, &backward, &[6, 7, 8, 9]),
@@ -78,6 +82,14 @@ fn cases() -> Vec<Case> {
         case(SumExp, &[&[3, 4, 7], &[3, 4]], &[]),
         case(Pick, &[&[3, 4, 7], &[3, 4]], &[1]),
         case(TokenLoss, &[&[3, 4], &[3, 4], &[3, 4]], &[2]),
+        case(TopK { k: 3, limit: None }, &[&[3, 4, 8]], &[]),
+        case(TopK { k: 3, limit: Some(GroupLimit { groups: 4, from: 3, by: 2 }) }, &[&[3, 4, 8], &[8]], &[]),
+        case(TopKGrad { experts: Dim::sized(9) }, &[&[3, 4, 2], &[3, 4, 2]], &[0]),
+        case(dispatch.clone(), &[&[3, 4, 6, 5], &[3, 4, 6, 2]], &[1]),
+        case(dispatch, &[&[3, 4, 6, 5], &[3, 4, 6, 2], &[3, 4, 6, 2]], &[1]),
+        case(Combine, &[&[3, 4, 6, 2, 5], &[3, 4, 6, 2]], &[1]),
+        case(Combine, &[&[3, 4, 6, 2, 5], &[3, 4, 6, 2], &[3, 4, 6, 2]], &[1]),
+        case(CombineDw, &[&[3, 4, 6, 5], &[3, 4, 6, 2, 5], &[3, 4, 6, 2]], &[2]),
         case(SumSquares, &[&[4, 5]], &[]),
         case(adamw, &[&[4, 5], &[4, 5], &[4, 5], &[4, 5], &[], &[], &[]], &[]),
         case(Sgd { momentum: 0.0, weight_decay: 0.1 }, &[&[4, 5], &[4, 5], &[], &[]], &[]),
@@ -112,6 +124,14 @@ fn part(array: &Array<f64>, ty: &Type, region: &Region) -> Vec<f32> {
     let mut part = vec![0.0; region.len()];
     cut(&whole, ty, region, &mut part);
     part
+}
+
+/// The numbers of a result: of integers what their bits are as floats.
+fn numbers(array: Array<f64>) -> Vec<f64> {
+    match array {
+        Array::Real(whole) => whole.data,
+        Array::Int(whole) => as_floats(&whole.data).iter().copied().map(f64::from).collect(),
+    }
 }
 
 /// How an op is run.
@@ -216,7 +236,7 @@ fn every_op_equals_the_reference_whole_and_sharded() {
         let Moment { seed, step, microbatch, index } = MOMENT;
         let context = Context { seed, step, index, microbatch };
         let want = evaluate(&op, &given.iter().collect::<Vec<_>>(), &dims, context).unwrap();
-        let want: Vec<Vec<f64>> = want.into_iter().map(|array| array.into_real().unwrap().data).collect();
+        let want: Vec<Vec<f64>> = want.into_iter().map(numbers).collect();
         let one = Mesh::default();
         let apart = run(kernel, &one, &given, [&types, &results], How::Apart);
         check(&op, &apart, &want, 1.0, "whole");

@@ -8,13 +8,20 @@ use crate::reference::tensor::Tensor;
 use ir::ops::{Dropout, Rope, Scaling};
 use std::f64::consts::PI;
 
-/// The angle per position of pair `i` in a head of size `d`, as `_compute_llama3_parameters` and
+/// The angle per position of pair `i` in a head of size `d`, as `_compute_llama3_parameters`, `_compute_yarn_parameters` and
 /// `_compute_linear_scaling_rope_parameters` of Hugging Face's `transformers` have it.
 fn inverse_frequency(op: &Rope, i: usize, d: usize) -> f64 {
     let plain = 1.0 / op.theta.powf(2.0 * i as f64 / d as f64);
     match op.scaling {
         None => plain,
         Some(Scaling::Linear { factor }) => plain / factor,
+        Some(Scaling::Yarn { factor, low, high, context }) => {
+            let bound = |turns: f64| (context as f64 / (turns * 2.0 * PI)).ln() * d as f64 / (2.0 * op.theta.ln());
+            let (first, last) = (bound(high).floor().max(0.0), bound(low).ceil().min(d as f64 - 1.0));
+            let ramp = (i as f64 - first) / (if first == last { 0.001 } else { last - first });
+            let kept = 1.0 - ramp.clamp(0.0, 1.0);
+            plain / factor * (1.0 - kept) + plain * kept
+        }
         Some(Scaling::Llama3 { factor, low, high, context }) => {
             let (wavelength, context) = (2.0 * PI / plain, context as f64);
             if wavelength < context / high {

@@ -20,6 +20,7 @@ pub(super) fn unary<R: Real>(kind: UnaryKind, x: &Tensor<R>) -> Tensor<R> {
         UnaryKind::Silu => x * sigmoid(x),
         UnaryKind::Gelu => R::of(0.5) * x * (one + gelu_tanh(x)),
         UnaryKind::GeluErf => x * normal_cdf(x),
+        UnaryKind::ReluSquared => x.max(R::zero()) * x.max(R::zero()),
         UnaryKind::Scale(by) => R::of(by) * x,
         UnaryKind::Shift(by) => x + R::of(by),
         UnaryKind::AtMost(max) => x.min(R::of(max)),
@@ -50,6 +51,7 @@ fn pair<R: Real>(kind: BinaryKind, a: R, b: R) -> R {
         BinaryKind::SiluGrad => b * silu_slope(a),
         BinaryKind::GeluGrad => b * gelu_slope(a),
         BinaryKind::GeluErfGrad => b * gelu_erf_slope(a),
+        BinaryKind::ReluSquaredGrad => b * R::of(2.0) * a.max(R::zero()),
     }
 }
 

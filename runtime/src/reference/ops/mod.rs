@@ -3,6 +3,7 @@
 mod attention;
 mod dense;
 mod elementwise;
+mod experts;
 mod norm;
 mod token;
 mod update;
@@ -37,7 +38,10 @@ pub fn evaluate<R: Real>(
     context: Context,
 ) -> Result<Vec<Array<R>>, String> {
     let results = match op {
-        Op::Kernel(op) => kernel(op, Operands(operands), dims, context)?,
+        Op::Kernel(op) => match routed(op, Operands(operands), dims)? {
+            Some(results) => return Ok(results),
+            None => kernel(op, Operands(operands), dims, context)?,
+        },
         Op::Made(MadeOp::ClipFactor(op)) => vec![elementwise::clip_factor(op.max, operands[0].real()?)],
         Op::Collective(_) | Op::Reshard => return Ok(operands.iter().map(|&operand| operand.clone()).collect()),
     };
@@ -57,6 +61,11 @@ impl<'a, R: Real> Operands<'a, R> {
         self.0[place].int()
     }
 
+    /// Floats that may be left out.
+    fn optional(self, place: usize) -> Result<Option<&'a Tensor<R>>, String> {
+        self.0.get(place).map(|array| array.real()).transpose()
+    }
+
     fn reals(self) -> Result<Vec<&'a Tensor<R>>, String> {
         self.0.iter().map(|array| array.real()).collect()
     }
@@ -68,6 +77,16 @@ impl<'a, R: Real> Operands<'a, R> {
         let [qpos, kpos, qseg, kseg] = [self.int(ints)?, self.int(ints + 1)?, self.int(ints + 2)?, self.int(ints + 3)?];
         Ok(Attention { q, k, v, qpos, kpos, qseg, kseg, scale, causal, dropout })
     }
+}
+
+/// Ops with integers among their results.
+fn routed<R: Real>(op: &KernelOp, o: Operands<'_, R>, dims: &[Vec<usize>]) -> Result<Option<Vec<Array<R>>>, String> {
+    let (reals, ints) = match op {
+        KernelOp::TopK(op) => experts::top_k(op, o.real(0)?, o.optional(1)?, &dims[0]),
+        KernelOp::Dispatch(_) => experts::dispatch(o.real(0)?, o.int(1)?, o.optional(2)?, dims),
+        _ => return Ok(None),
+    };
+    Ok(Some(vec![Array::Real(reals), Array::Int(ints)]))
 }
 
 fn kernel<R: Real>(
@@ -118,6 +137,10 @@ fn kernel<R: Real>(
         KernelOp::Pick(_) => vec![token::pick(o.real(0)?, o.int(1)?)],
         KernelOp::TokenLoss(_) => vec![token::token_loss(o.real(0)?, o.real(1)?, o.int(2)?)],
         KernelOp::Dropout(op) => vec![update::dropout(o.real(0)?, op.p, &op.path, context)],
+        KernelOp::TopKGrad(_) => vec![experts::top_k_grad(o.int(0)?, o.real(1)?, &dims[0])],
+        KernelOp::Combine(_) => vec![experts::combine(o.real(0)?, o.int(1)?, o.optional(2)?, &dims[0])],
+        KernelOp::CombineDw(_) => vec![experts::combine_dw(o.real(0)?, o.real(1)?, o.int(2)?)],
+        KernelOp::TopK(_) | KernelOp::Dispatch(_) => return Err("its results are not all floats".to_string()),
         KernelOp::SumSquares(_) => vec![update::sum_squares(o.real(0)?)],
         KernelOp::AdamW(op) => update::adamw(op, &o.reals()?),
         KernelOp::Sgd(op) => update::sgd(op, &o.reals()?),

@@ -1,0 +1,172 @@
+//! Mixture of experts in place of a feed-forward net: a router, experts of which each token takes some, and perhaps one that
+//! all tokens take. Lepikhin et al. 2020 (GShard), Jiang et al. 2024 (Mixtral), Dai et al. 2024 (DeepSeekMoE).
+
+use super::config::{ConfigError, invalid, positive};
+use super::draft::{Body, Weight};
+use super::feed_forward::gated;
+use crate::ops::{Binary, BinaryKind, Combine, Dispatch, Einsum, GroupLimit, Reduce, Reshape, Softmax, TopK};
+use crate::types::DebtKind;
+use serde::Serialize;
+
+/// The experts of a layer.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Experts {
+    /// How many a token can be sent to.
+    pub experts: u64,
+    /// How many it is sent to.
+    pub chosen: u64,
+    /// Size between the matrices of an expert.
+    pub feed_forward: u64,
+    /// The same of the expert that all tokens take; 0: there is none.
+    pub shared: u64,
+    /// A number between 0 and 1 for each token scales what the shared expert gives (Qwen2-MoE).
+    pub shared_gate: bool,
+    /// The first layers have a feed-forward net instead.
+    pub dense_layers: u32,
+    /// Scores are sigmoids of each expert's own logit, not a softmax over all (DeepSeek-V3).
+    pub sigmoid: bool,
+    /// A number of each expert is added to its score for the choice only (DeepSeek-V3, equation 16). It has no gradient.
+    pub bias: bool,
+    /// Only some groups of experts are open to a token.
+    pub limit: Option<GroupLimit>,
+    /// The weights of a token's experts are made to add up to 1.
+    pub renormalise: bool,
+    /// What weights are multiplied by.
+    pub scale: f64,
+    /// How many tokens an expert takes, over how many it would if all were chosen alike; what comes after is dropped. The
+    /// number of experts over that of a token's is enough for all that may come.
+    pub capacity: f64,
+    /// Tokens of a routing group, each dealt out by itself; none: those of a sequence.
+    pub group: Option<u64>,
+}
+
+impl Experts {
+    /// Mixtral's kind, without anything else: `experts` of size `feed_forward`, of which each token takes `chosen` by softmax.
+    pub const fn softmax(experts: u64, chosen: u64, feed_forward: u64) -> Experts {
+        Experts {
+            experts,
+            chosen,
+            feed_forward,
+            shared: 0,
+            shared_gate: false,
+            dense_layers: 0,
+            sigmoid: false,
+            bias: false,
+            limit: None,
+            renormalise: true,
+            scale: 1.0,
+            capacity: 1.0,
+            group: None,
+        }
+    }
+
+    /// Refuses sizes that cannot be.
+    pub(super) fn check(&self, layers: u32) -> Result<(), ConfigError> {
+        positive("moe_intermediate_size", self.feed_forward)?;
+        positive("num_experts", self.experts)?;
+        if !(1..=self.experts).contains(&self.chosen) {
+            let why = format!("{} of {} experts cannot be chosen", self.chosen, self.experts);
+            return Err(invalid("num_experts_per_tok", why));
+        }
+        if self.dense_layers >= layers {
+            let why = format!("{} of {layers} layers leave none for experts", self.dense_layers);
+            return Err(invalid("first_k_dense_replace", why));
+        }
+        if !self.capacity.is_finite() || self.capacity <= 0.0 {
+            return Err(invalid("capacity_factor", format!("{} must be above 0", self.capacity)));
+        }
+        positive("routing_group", self.group.unwrap_or(1))
+    }
+
+    /// The dims of a model of sequences of so many tokens: q routing groups of a sequence, t tokens of a group, e experts, c
+    /// tokens that one takes, n experts again as the router has them, m between an expert's matrices, u between the shared
+    /// one's.
+    pub(super) fn dims(&self, seq: u64) -> Result<Vec<(&'static str, u64)>, ConfigError> {
+        let group = self.group.unwrap_or(seq).min(seq);
+        if !seq.is_multiple_of(group) {
+            let why = format!("sequences of {seq} tokens do not divide into routing groups of {group}");
+            return Err(ConfigError::Contradiction(why));
+        }
+        let alike = (self.chosen * group) as f64 / self.experts as f64;
+        let capacity = ((self.capacity * alike).ceil() as u64).clamp(1, group);
+        let mut dims = vec![
+            ("q", seq / group),
+            ("t", group),
+            ("e", self.experts),
+            ("c", capacity),
+            ("n", self.experts),
+            ("m", self.feed_forward),
+        ];
+        dims.extend((self.shared > 0).then_some(("u", self.shared)));
+        Ok(dims)
+    }
+
+    /// The parameters; matrices that write to the residual stream have the deviation `residual`.
+    pub(super) fn weights(&self, deviation: f64, residual: f64) -> Vec<Weight> {
+        let mut weights = vec![Weight::normal("router", "h n", deviation)];
+        weights.extend(self.bias.then(|| Weight::constant("router_bias", "n", 0.0)));
+        weights.extend([
+            Weight::normal("expert_gate", "e h m", deviation),
+            Weight::normal("expert_up", "e h m", deviation),
+            Weight::normal("expert_down", "e m h", residual),
+        ]);
+        if self.shared > 0 {
+            weights.extend([
+                Weight::normal("shared_gate", "h u", deviation),
+                Weight::normal("shared_up", "h u", deviation),
+                Weight::normal("shared_down", "u h", residual),
+            ]);
+            weights.extend(self.shared_gate.then(|| Weight::normal("shared_share", "h", deviation)));
+        }
+        weights
+    }
+
+    /// `fd = sum over the chosen experts of weight expert(n)`, plus the shared expert.
+    pub(super) fn build(&self, b: &mut Body<'_>) -> Result<(), String> {
+        b.op(&["nt"], Reshape { dims: b.dims("b q t h") }, &["n"])?;
+        self.route(b)?;
+        let [experts, capacity] = ["e", "c"].map(|letter| b.dims(letter).remove(0));
+        b.op(&["ex", "ex_count"], Dispatch { experts, capacity }, &["nt", "chosen"])?;
+        let names = ["eg", "eu", "es", "ep", "ed"];
+        gated(b, "ex", names, ["expert_gate", "expert_up", "expert_down"], ["b q e c", "e"], ["h", "m"])?;
+        b.op(&["et"], Combine, &["ed", "chosen", "weight"])?;
+        let sum = if self.shared > 0 { "er" } else { "fd" };
+        b.op(&[sum], Reshape { dims: b.dims("b s h") }, &["et"])?;
+        if self.shared == 0 {
+            return Ok(());
+        }
+        let names = ["sg", "su", "ss", "sp", "sd"];
+        gated(b, "n", names, ["shared_gate", "shared_up", "shared_down"], ["b s", ""], ["h", "u"])?;
+        let mut shared = "sd";
+        if self.shared_gate {
+            b.op(&["sl"], Einsum::new("b s h, h -> b s")?, &["n", "shared_share"])?;
+            b.sigmoid("sv", "sl")?;
+            b.op(&["sw"], Binary::spread(BinaryKind::Mul, "b s h, b s -> b s h")?, &["sd", "sv"])?;
+            shared = "sw";
+        }
+        b.op(&["fd"], Binary::of(BinaryKind::Add), &["er", shared])
+    }
+
+    /// The experts of each token, `chosen`, and their weights, `weight`.
+    fn route(&self, b: &mut Body<'_>) -> Result<(), String> {
+        b.op(&["rl"], Einsum::new("b q t h, h n -> b q t n")?, &["nt", "router"])?;
+        if self.sigmoid {
+            b.sigmoid("rs", "rl")?;
+        } else {
+            b.op(&["rs"], Softmax, &["rl"])?;
+        }
+        let scaled = self.scale != 1.0;
+        let value = if self.renormalise || scaled { "score" } else { "weight" };
+        let top_k = TopK { k: self.chosen, limit: self.limit };
+        let scores: &[&str] = if self.bias { &["rs", "router_bias"] } else { &["rs"] };
+        b.op(&[value, "chosen"], top_k, scores)?;
+        let mut last = value;
+        if self.renormalise {
+            b.op(&["score_sum"], Reduce::new(DebtKind::Sum, "b q t k -> b q t")?, &[last])?;
+            let share = if scaled { "score_share" } else { "weight" };
+            b.op(&[share], Binary::spread(BinaryKind::Div, "b q t k, b q t -> b q t k")?, &[last, "score_sum"])?;
+            last = share;
+        }
+        if scaled { b.scale("weight", self.scale, last) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,149 @@
+//! Mixtures of experts. The capacity is what experts take if all are chosen alike, as the authors' trainers aim at.
+
+use super::Preset;
+use super::llama::LLAMA3_8B;
+use super::qwen::QWEN3_8B;
+use crate::models::{Experts, Latent, LlamaConfig, ModelConfig};
+use crate::ops::GroupLimit;
+
+/// `config.json` of mistralai/Mixtral-8x7B-v0.1.
+const MIXTRAL_8X7B: LlamaConfig = LlamaConfig {
+    vocabulary: 32_000,
+    rope_theta: 1_000_000.0,
+    experts: Some(Experts::softmax(8, 2, 14_336)),
+    ..LLAMA3_8B
+};
+
+/// `config.json` of deepseek-ai/DeepSeek-V2-Lite, trained as here before YaRN lengthened its context.
+const DEEPSEEK_V2_LITE: LlamaConfig = LlamaConfig {
+    vocabulary: 102_400,
+    hidden: 2048,
+    feed_forward: 10_944,
+    layers: 27,
+    heads: 16,
+    kv_heads: 16,
+    head: 192,
+    norm_eps: 1e-6,
+    rope_theta: 10_000.0,
+    latent: Some(Latent { query_rank: None, key_rank: 512, plain: 128, turned: 64, value: 128 }),
+    experts: Some(Experts { shared: 2 * 1408, dense_layers: 1, renormalise: false, ..Experts::softmax(64, 6, 1408) }),
+    ..LLAMA3_8B
+};
+
+/// Latent attention with queries of a rank of their own: `config.json` of deepseek-ai/DeepSeek-V2 and DeepSeek-V3.
+const LARGE: Option<Latent> =
+    Some(Latent { query_rank: Some(1536), key_rank: 512, plain: 128, turned: 64, value: 128 });
+
+/// `config.json` of deepseek-ai/DeepSeek-V3, before YaRN and without the layer that predicts a second token.
+const DEEPSEEK_V3: LlamaConfig = LlamaConfig {
+    vocabulary: 129_280,
+    hidden: 7168,
+    feed_forward: 18_432,
+    layers: 61,
+    heads: 128,
+    kv_heads: 128,
+    latent: LARGE,
+    experts: Some(Experts { limit: Some(GroupLimit { groups: 8, from: 4, by: 2 }), ..third(256, 3, 2048, 2.5) }),
+    ..DEEPSEEK_V2_LITE
+};
+
+/// The experts of DeepSeek-V3 and its likes: eight of each token, one more that all take, sigmoid scores with a bias.
+const fn third(experts: u64, dense_layers: u32, size: u64, scale: f64) -> Experts {
+    Experts { shared: size, dense_layers, sigmoid: true, bias: true, scale, ..Experts::softmax(experts, 8, size) }
+}
+
+const fn named(name: &'static str, about: &'static str, context: u64, config: LlamaConfig) -> Preset {
+    Preset { name, about, context, config: ModelConfig::Llama(config) }
+}
+
+pub(super) const PRESETS: &[Preset] = &[
+    named("mixtral-8x7b", "Mixtral, 47B parameters, 2 of 8 experts", 32_768, MIXTRAL_8X7B),
+    named(
+        "mixtral-8x22b",
+        "Mixtral, 141B parameters, 2 of 8 experts",
+        65_536,
+        // config.json of mistralai/Mixtral-8x22B-v0.1.
+        LlamaConfig {
+            hidden: 6144,
+            feed_forward: 16_384,
+            layers: 56,
+            heads: 48,
+            experts: Some(Experts::softmax(8, 2, 16_384)),
+            ..MIXTRAL_8X7B
+        },
+    ),
+    named(
+        "qwen3-30b-a3b",
+        "Qwen3, 31B parameters, 8 of 128 experts",
+        40_960,
+        // config.json of Qwen/Qwen3-30B-A3B.
+        LlamaConfig {
+            hidden: 2048,
+            feed_forward: 6144,
+            layers: 48,
+            kv_heads: 4,
+            experts: Some(Experts::softmax(128, 8, 768)),
+            ..QWEN3_8B
+        },
+    ),
+    named(
+        "qwen3-235b-a22b",
+        "Qwen3, 235B parameters, 8 of 128 experts",
+        40_960,
+        // config.json of Qwen/Qwen3-235B-A22B.
+        LlamaConfig { layers: 94, heads: 64, kv_heads: 4, experts: Some(Experts::softmax(128, 8, 1536)), ..QWEN3_8B },
+    ),
+    named("deepseek-v2-lite", "DeepSeek-V2, 16B parameters, 6 of 64 experts", 32_768, DEEPSEEK_V2_LITE),
+    named(
+        "deepseek-v2",
+        "DeepSeek-V2, 236B parameters, 6 of 160 experts",
+        131_072,
+        // config.json of deepseek-ai/DeepSeek-V2.
+        LlamaConfig {
+            hidden: 5120,
+            feed_forward: 12_288,
+            layers: 60,
+            heads: 128,
+            kv_heads: 128,
+            latent: LARGE,
+            experts: Some(Experts {
+                shared: 2 * 1536,
+                dense_layers: 1,
+                limit: Some(GroupLimit { groups: 8, from: 3, by: 1 }),
+                renormalise: false,
+                scale: 16.0,
+                ..Experts::softmax(160, 6, 1536)
+            }),
+            ..DEEPSEEK_V2_LITE
+        },
+    ),
+    named("deepseek-v3", "DeepSeek-V3, 671B parameters, 8 of 256 experts", 131_072, DEEPSEEK_V3),
+    named(
+        "moonlight-16b",
+        "Moonlight, 16B parameters, 6 of 64 experts",
+        8192,
+        // config.json of moonshotai/Moonlight-16B-A3B.
+        LlamaConfig {
+            vocabulary: 163_840,
+            feed_forward: 11_264,
+            norm_eps: 1e-5,
+            rope_theta: 50_000.0,
+            experts: Some(Experts { shared: 2 * 1408, chosen: 6, ..third(64, 1, 1408, 2.446) }),
+            ..DEEPSEEK_V2_LITE
+        },
+    ),
+    named(
+        "kimi-k2",
+        "Kimi K2, 1.0T parameters, 8 of 384 experts",
+        131_072,
+        // config.json of moonshotai/Kimi-K2-Base.
+        LlamaConfig {
+            vocabulary: 163_840,
+            heads: 64,
+            kv_heads: 64,
+            rope_theta: 50_000.0,
+            experts: Some(third(384, 1, 2048, 2.827)),
+            ..DEEPSEEK_V3
+        },
+    ),
+];

@@ -1,0 +1,32 @@
+//! Published configurations by name, and small ones to try things on.
+
+mod experts;
+mod gpt;
+mod llama;
+mod qwen;
+mod tiny;
+
+use super::config::ModelConfig;
+
+/// A configuration under a name.
+#[derive(Clone, Debug)]
+pub struct Preset {
+    /// What a user types.
+    pub name: &'static str,
+    /// One line on it.
+    pub about: &'static str,
+    /// The longest sequence it was trained on, in tokens.
+    pub context: u64,
+    /// The configuration.
+    pub config: ModelConfig,
+}
+
+/// All presets.
+pub fn presets() -> impl Iterator<Item = &'static Preset> {
+    [gpt::PRESETS, llama::PRESETS, qwen::PRESETS, experts::PRESETS, tiny::PRESETS].into_iter().flatten()
+}
+
+/// The preset of a name.
+pub fn preset(name: &str) -> Option<&'static Preset> {
+    presets().find(|preset| preset.name == name)
+}

@@ -1,0 +1,213 @@
+//! `dispatch(%x, %index)` to the experts and `combine(%y, %index, %weights)` back, within routing groups.
+//!
+//! A group is a fixed number t of consecutive tokens of a sequence, so that what is computed depends on no layout. Each expert
+//! takes at most c tokens of a group: the choices of a group are dealt to their experts by token, those of a token by choice,
+//! and what comes to a full expert is dropped (Lepikhin et al. 2020, GShard, algorithm 1). Both ops deal alike.
+
+use super::{Attrs, Builder, Cotangents, OpDef, Shapes, operands};
+use crate::ids::Value;
+use crate::types::{DType, Dim, Type};
+
+/// `(x [*g, t, h], index i32[*g, t, k], weights [*g, t, k]) -> [*g, e, c, h], count i32[*g, e]`: the tokens of each expert,
+/// times their weights where these are given, and zeros where it has fewer than c; and how many chose it, the dropped ones
+/// too. The stated result type gives e and c.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Dispatch {
+    /// The dim e, logical.
+    pub experts: Dim,
+    /// The dim c.
+    pub capacity: Dim,
+}
+
+impl Dispatch {
+    /// The name.
+    pub const NAMES: &'static [&'static str] = &["dispatch"];
+
+    pub(super) fn parse(_: &str, _: &mut Attrs, shapes: &Shapes<'_>) -> Result<Dispatch, String> {
+        Dispatch::to(&shapes.results.first().ok_or("has no result")?.logical())
+    }
+
+    /// To a tensor of this type.
+    fn to(experts: &Type) -> Result<Dispatch, String> {
+        let [.., e, c, _] = experts.dims.as_slice() else { return Err("the result must be [.., e, c, h]".to_string()) };
+        Ok(Dispatch { experts: e.clone(), capacity: c.clone() })
+    }
+}
+
+/// Checks the choices of tokens `[*g, t, k]` and their weights; the dims before k.
+fn choices(index: &Type, weights: Option<&Type>, dtype: DType) -> Result<Vec<Dim>, String> {
+    let index = index.logical();
+    operands::expect("index", &index, DType::I32, &index.dims)?;
+    let (tokens, _) = operands::rows_and_last("index", &index)?;
+    if tokens.is_empty() {
+        return Err("`index` must be [.., t, k], its rank is 1".to_string());
+    }
+    weights.map_or(Ok(()), |weights| operands::expect("weights", weights, dtype, &index.dims))?;
+    Ok(tokens.to_vec())
+}
+
+/// Two operands and a third that may be left out.
+fn with_weights<'a>(operands: &[&'a Type], names: &str) -> Result<(&'a Type, &'a Type, Option<&'a Type>), String> {
+    match *operands {
+        [first, index] => Ok((first, index, None)),
+        [first, index, weights] => Ok((first, index, Some(weights))),
+        _ => Err(format!("takes {names} and perhaps weights, not {} operands", operands.len())),
+    }
+}
+
+impl OpDef for Dispatch {
+    fn name(&self) -> &'static str {
+        "dispatch"
+    }
+
+    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        let (x, index, weights) = with_weights(operands, "x, index")?;
+        let x = x.logical();
+        let dtype = operands::float("x", &x)?;
+        let tokens = choices(index, weights, dtype)?;
+        let (rows, h) = operands::rows_and_last("x", &x)?;
+        operands::expect("x", &x, dtype, &[tokens.as_slice(), std::slice::from_ref(h)].concat())?;
+        let groups = &rows[..rows.len() - 1];
+        let (e, c) = (self.experts.clone(), self.capacity.clone());
+        let count = [groups, std::slice::from_ref(&e)].concat();
+        Ok(vec![Type::new(dtype, [groups, &[e, c, h.clone()]].concat()), Type::new(DType::I32, count)])
+    }
+
+    fn rule(&self, operands: &[&Type], _: &[&Type]) -> String {
+        let weights = if operands.len() == 3 { ", *g t! k!" } else { "" };
+        format!("*g t! h, *g t! k!{weights} -> *g e c! h, *g e")
+    }
+
+    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+        let mut cotangents = vec![None; call.operands.len()];
+        let Some(dy) = call.given[0] else { return Ok(cotangents) };
+        let (x, choices) = (call.operands[0], &call.operands[1..]);
+        if call.needed[0] {
+            cotangents[0] = Some(b.one(Combine, &[&[dy], choices].concat())?);
+        }
+        if call.needed.get(2) == Some(&true) {
+            cotangents[2] = Some(b.one(CombineDw, &[x, dy, choices[0]])?);
+        }
+        Ok(cotangents)
+    }
+
+    /// The product with the weights, if any.
+    fn flops(&self, operands: &[&Type], results: &[&Type]) -> u64 {
+        if operands.len() == 3 { results[0].elements() } else { 0 }
+    }
+
+    /// The choices, a row of x for each of the result, and the results.
+    fn bytes(&self, operands: &[&Type], results: &[&Type]) -> u64 {
+        let choices: u64 = operands[1..].iter().map(|ty| ty.bytes()).sum();
+        choices + 2 * results[0].bytes() + results[1].bytes()
+    }
+}
+
+/// `(y [*g, e, c, h], index i32[*g, t, k], weights [*g, t, k]) -> [*g, t, h]`: of each token the sum over its choices of
+/// what the expert made of it, times the weight where it is given; a dropped choice counts 0. On a rank with a part of e,
+/// the choices of others count 0, so that the sum over ranks is right.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Combine;
+
+impl Combine {
+    /// The name.
+    pub const NAMES: &'static [&'static str] = &["combine"];
+
+    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<Combine, String> {
+        Ok(Combine)
+    }
+}
+
+/// Checks that the groups of `y [*g, e, c, h]` are those of the tokens `[*g, t]`; h.
+fn expert_rows<'a>(y: &'a Type, tokens: &[Dim]) -> Result<&'a Dim, String> {
+    match y.dims.as_slice() {
+        [groups @ .., _, _, h] if *groups == tokens[..tokens.len() - 1] => Ok(h),
+        _ => Err(format!("`y` {:?} must be [.., e, c, h] with the groups of `index`", y.sizes())),
+    }
+}
+
+impl OpDef for Combine {
+    fn name(&self) -> &'static str {
+        "combine"
+    }
+
+    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        let (y, index, weights) = with_weights(operands, "y, index")?;
+        let y = y.logical();
+        let dtype = operands::float("y", &y)?;
+        let mut dims = choices(index, weights, dtype)?;
+        dims.push(expert_rows(&y, &dims)?.clone());
+        Ok(vec![Type::new(dtype, dims)])
+    }
+
+    fn rule(&self, operands: &[&Type], _: &[&Type]) -> String {
+        let weights = if operands.len() == 3 { ", *g t! k!" } else { "" };
+        format!("*g e+ c! h, *g t! k!{weights} -> *g t! h")
+    }
+
+    fn linear(&self, operands: usize) -> Vec<Vec<usize>> {
+        if operands == 3 { vec![vec![0], vec![2]] } else { vec![vec![0]] }
+    }
+
+    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+        let mut cotangents = vec![None; call.operands.len()];
+        let Some(dx) = call.given[0] else { return Ok(cotangents) };
+        let (y, choices) = (call.operands[0], &call.operands[1..]);
+        if call.needed[0] {
+            let back = Dispatch::to(&b.ty(y).logical())?;
+            cotangents[0] = Some(b.op(back, &[&[dx], choices].concat())?[0]);
+        }
+        if call.needed.get(2) == Some(&true) {
+            cotangents[2] = Some(b.one(CombineDw, &[dx, y, choices[0]])?);
+        }
+        Ok(cotangents)
+    }
+
+    /// A sum of each element of y, and its product with a weight if there are any.
+    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
+        (operands.len() as u64 - 1) * operands[0].elements()
+    }
+}
+
+/// `combine_dw(%x, %y, %index)`: `(x [*g, t, h], y [*g, e, c, h], index i32[*g, t, k]) -> [*g, t, k]`, the product over h of
+/// each token and its row of y; 0 where the choice was dropped. The cotangent of the weights of both ops.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CombineDw;
+
+impl CombineDw {
+    /// The name.
+    pub const NAMES: &'static [&'static str] = &["combine_dw"];
+
+    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<CombineDw, String> {
+        Ok(CombineDw)
+    }
+}
+
+impl OpDef for CombineDw {
+    fn name(&self) -> &'static str {
+        "combine_dw"
+    }
+
+    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        let [x, y, index] = operands::take(operands, "x, y, index")?;
+        let y = y.logical();
+        let dtype = operands::float("y", &y)?;
+        let mut dims = choices(index, None, dtype)?;
+        dims.push(expert_rows(&y, &dims)?.clone());
+        operands::expect("x", x, dtype, &dims)?;
+        Ok(vec![Type { dtype, ..index.logical() }])
+    }
+
+    fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
+        "*g t! h+, *g e+ c! h+, *g t! k! -> *g t! k!".to_string()
+    }
+
+    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
+        vec![vec![0], vec![1]]
+    }
+
+    /// A product and a sum of each element of y.
+    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
+        2 * operands[1].elements()
+    }
+}

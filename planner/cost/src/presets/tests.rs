@@ -1,0 +1,76 @@
+//! What presets and files of users say.
+
+use super::*;
+
+fn preset(name: &str) -> &'static str {
+    CLUSTERS.iter().chain(STACKS).find(|preset| preset.name == name).unwrap().text
+}
+
+/// What is said of a preset after a part of its text is replaced.
+fn said(name: &str, part: &str, by: &str) -> String {
+    let text = preset(name);
+    assert!(text.contains(part), "{part}");
+    let text = text.replacen(part, by, 1);
+    if CLUSTERS.iter().any(|preset| preset.name == name) {
+        Cluster::parse(&text).unwrap_err().to_string()
+    } else {
+        Stack::parse(&text).unwrap_err().to_string()
+    }
+}
+
+#[test]
+fn every_preset_is_read_under_its_name_and_aliases_are_unique() {
+    let mut names: Vec<String> = Vec::new();
+    for preset in CLUSTERS {
+        let cluster = Cluster::parse(preset.text).unwrap();
+        assert_eq!(cluster.name, preset.name);
+        names.push(cluster.name.clone());
+        names.extend(cluster.aliases);
+    }
+    for name in &names {
+        assert_eq!(names.iter().filter(|other| *other == name).count(), 1, "{name}");
+        assert!(Cluster::find(name).is_ok());
+    }
+    for preset in STACKS {
+        let stack = Stack::parse(preset.text).unwrap();
+        assert_eq!(stack.name, preset.name);
+        for (name, constant) in { stack.fitted }.by_name() {
+            assert!(preset.text.contains(&format!("\n{name} = {{")) && constant.low < constant.high, "{name}");
+        }
+    }
+}
+
+#[test]
+fn unknown_names_have_their_nearest_beside_them() {
+    let error = Cluster::find("h100-dgx-nrd").unwrap_err();
+    assert_eq!(error.code(), Some(Code::UnknownCluster));
+    assert!(error.help().unwrap().contains("`h100-dgx-ndr`"));
+    let error = Stack::find("nanotron-2023").unwrap_err();
+    assert_eq!(error.code(), Some(Code::UnknownStack));
+    assert!(error.help().unwrap().contains("`nanotron-2024`"));
+}
+
+#[test]
+fn a_file_with_wrong_units_or_missing_figures_is_told() {
+    let bandwidth = said("h100-dgx-ndr", "memory_bandwidth = 3.35e12", "memory_bandwidth = 3350");
+    assert!(bandwidth.contains("`device.memory_bandwidth` is 3350, expected bytes per second"), "{bandwidth}");
+    assert!(said("h100-dgx-ndr", "memory = 84900000000", "memory = 80").contains("expected bytes"));
+    assert!(said("h100-dgx-ndr", "latency = 12e-6", "latency = 12").contains("`links[1].latency` is 12"));
+    assert!(said("h100-dgx-ndr", "flops_bf16 = 989.5e12\n", "").contains("missing field `flops_bf16`"));
+    assert!(said("h100-dgx-ndr", "flops_bf16 =", "flops_bf61 = 1.0\nflops_bf16 =").contains("flops_bf61"));
+    assert!(said("h100-dgx-ndr", "joins = 8\n", "").contains("greater `joins`"));
+    assert!(said("nemo", "\nspread = {", "\nspraed = {").contains("spraed"));
+    assert!(said("nemo", "\"swiglu\"", "\"swigul\"").contains("`swigul`"));
+    assert!(said("megatron-2022", "\ndropout = 1.0", "\ndropuot = 1.0").contains("`dropuot`"));
+    let high = said("nemo", "attention = { value = 1.0", "attention = { value = 7.0");
+    assert!(high.contains("`fitted.attention` is 7"), "{high}");
+}
+
+#[test]
+fn a_short_file_is_enough() {
+    let text = "name = \"mine\"\n[device]\nflops_f32 = 1e13\nflops_bf16 = 1e14\nmemory_bandwidth = 1e12\n\
+                memory = 16000000000\n[[links]]\nbandwidth = 1e10\nlatency = 1e-5\n";
+    let cluster = Cluster::parse(text).unwrap();
+    assert_eq!((cluster.links[0].joins, cluster.device.sms), (u64::MAX, 1));
+    assert!(cluster.device.sustained(crate::machine::Format::Half) < 1e14);
+}
