@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub struct Fit {
     /// With its constants and its residuals.
     pub stack: Stack,
-    /// Mean of |ln(predicted / measured)| over the runs, each at most [`FAR`].
+    /// Mean of |ln(predicted / measured)| over the runs, each at most 0.35.
     pub error: f64,
     /// Runs that were predicted.
     pub rows: usize,
@@ -21,7 +21,7 @@ pub struct Fit {
 }
 
 /// Beyond it a run says no more: it went wrong in a way that the model does not know.
-pub const FAR: f64 = 0.35;
+const FAR: f64 = 0.35;
 
 /// The first step of the search, and the one after which it ends, as shares of the intervals.
 const STEPS: [f64; 2] = [0.2, 0.004];
@@ -99,10 +99,10 @@ fn ahead(first: &Stack, second: &Stack) -> Stack {
     stack
 }
 
-/// In the interval, and in four digits.
+/// In the interval, and in steps of about a thousandth of it, so that it prints short.
 fn within(constant: &Constant, value: f64) -> f64 {
-    let digit = 10f64.powf((constant.high - constant.low).log10().floor() - 3.0);
-    ((value / digit).round() * digit).clamp(constant.low, constant.high)
+    let digits = 10f64.powf(3.0 - (constant.high - constant.low).log10().floor());
+    ((value * digits).round() / digits).clamp(constant.low, constant.high)
 }
 
 fn is_at_end(constant: &Constant) -> bool {

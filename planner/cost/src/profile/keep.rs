@@ -9,18 +9,19 @@ use ir::goal::Recompute;
 use ir::graph::{ArgKind, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::keep::set;
-use ir::ops::{KernelOp, Op};
+use ir::ops::{Collective, KernelOp, Op};
 use std::collections::BTreeSet;
 
 /// What a stack's `saved` may name: bytes that it keeps for an element beside what the graph reads, and what each has if left
 /// out.
-pub const SAVED: [(&str, &str); 7] = [
+pub const SAVED: [(&str, &str); 8] = [
     (MASK, "of an element that dropout sees; 1, its mask"),
     ("norm", "of an element that an RMS norm reads; 0"),
     ("rope", "of an element that is rotated; 0"),
     ("activation", "of an element that an activation or a product of two activations reads; 0"),
     ("loss", "of a logit; 4, its softmax in f32, where the loss is not fused, else 0"),
     ("gathered", "above 0: inputs of products that are gathered over tp stay whole instead of being gathered again; 0"),
+    ("all_gather", "of an element of a product's input that is gathered over tp; 0"),
     ("partitioned", "above 0: the inputs of layers that are computed again are cut over tp; 0"),
 ];
 
@@ -129,7 +130,13 @@ impl Site<'_> {
     /// What a stack keeps of a statement beside what the graph reads.
     fn beside(&self, stmt: &Stmt) -> f64 {
         let elements = self.local.elements(stmt.operands.first().copied().unwrap_or(stmt.results[0]));
-        let Op::Kernel(op) = &stmt.op else { return 0.0 };
+        let op = match &stmt.op {
+            Op::Kernel(op) => op,
+            Op::Collective(Collective::AllGather { .. }) => {
+                return self.local.elements(stmt.results[0]) * self.saved("all_gather", 0.0);
+            }
+            Op::Collective(_) => return 0.0,
+        };
         match op {
             KernelOp::Dropout(_) => elements * self.saved(MASK, 1.0),
             KernelOp::RmsNorm(_) => elements * self.saved("norm", 0.0),
