@@ -60,6 +60,19 @@ impl ModelSource {
         matches!(self, ModelSource::Text { .. })
     }
 
+    /// The same with the tokens of a sequence in so many routing groups: see [`ModelConfig::routed_in`].
+    #[must_use]
+    pub fn routed_in(&self, groups: u64, seq: u64) -> ModelSource {
+        match self {
+            ModelSource::Config { from, config } => {
+                ModelSource::Config { from: from.clone(), config: config.routed_in(groups, seq) }
+            }
+            ModelSource::Text { from, source, file } => {
+                ModelSource::Text { from: from.clone(), source: source.clone(), file: file.clone() }
+            }
+        }
+    }
+
     /// The model at level 1. A text has the batch that it states.
     ///
     /// # Errors

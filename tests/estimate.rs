@@ -117,7 +117,8 @@ fn documents_of_their_own_leave_less_attention() {
 
 #[test]
 fn many_layouts_are_answered_in_their_order() {
-    let requests: Vec<EstimateRequest> = LAYOUTS.iter().map(|layout| request(layout)).chain([request("tp=3")]).collect();
+    let requests: Vec<EstimateRequest> =
+        LAYOUTS.iter().map(|layout| request(layout)).chain([request("tp=3")]).collect();
     let answers = estimate_all(&Estimator::new(), &requests, &|_| ());
     let alone = Estimator::new();
     for (request, answer) in requests.iter().zip(&answers) {

@@ -253,10 +253,10 @@ catalogue! {
         "The degrees of a layout are shares of the same devices: dp, tp, pp and cp together are all of them; ep and etp, and the size of a ZeRO group, are cut out of those below pp.";
         "meshwright estimate tiny-llama --cluster h100 --gpus 8 --seq 128 --global-batch 8 --layout tp=3";
         "Choose degrees whose product is the number of devices, or leave out dp to have it derived.";
-    402 ImpossibleDegrees "degrees that do not fill the levels of the links":
-        "A mesh on links of several levels (devices of a node, nodes of a rack) fills each level with whole axes: an axis may span levels, but not end in the middle of one.";
+    402 ImpossibleDegrees "degrees that do not go together":
+        "A mesh on links of several levels (devices of a node, nodes of a rack) fills each level with whole axes: an axis may span levels, but not end in the middle of one. Experts take parts of tp, cp and dp, the innermost ranks first: etp ranks share an expert, ep groups of them hold different ones, and each part divides what is left of its axis.";
         "let layout = Layout { dp: 2, tp: 6, ..Layout::default() };\nlet goal = Goal { levels: vec![4], ..Goal::of(layout) };";
-        "Choose degrees that fill whole levels of the links.";
+        "Choose degrees that fill whole levels of the links; let ep x etp divide dp x cp x tp.";
     403 BatchDoesNotDivide "a batch that cannot be split so":
         "The global batch is data-parallel degree x micro-batch x number of micro-batches, all whole.";
         "meshwright compile tiny-llama --mesh dp=2,mbs=3 --global-batch 8";

@@ -10,24 +10,28 @@ use ir::types::DType;
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Models, and their degrees of dp, cp and tp.
-const CASES: [(&str, [u64; 3]); 4] =
-    [("llama3-8b", [1, 1, 4]), ("llama3-8b", [1, 2, 8]), ("llama3-8b", [1, 1, 1]), ("gpt2", [1, 1, 4])];
+/// Models, and their degrees of dp, cp, tp and ep.
+const CASES: [(&str, [u64; 4]); 7] = [
+    ("llama3-8b", [1, 1, 1, 1]),
+    ("llama3-8b", [1, 1, 4, 1]),
+    ("llama3.1-405b", [1, 2, 8, 1]),
+    ("megatron-175b", [1, 1, 8, 1]),
+    ("mixtral-8x7b", [4, 1, 2, 8]),
+    ("deepseek-v3", [8, 2, 4, 64]),
+    ("tiny-moe", [2, 2, 2, 4]),
+];
 
 /// Calls of a case.
 const ROUNDS: usize = 50;
 
 fn main() {
-    for (name, [dp, cp, tp]) in CASES {
-        let layout = Layout { dp, cp, tp, sp: tp > 1, ..Layout::default() };
+    for (name, [dp, cp, tp, ep]) in CASES {
+        let layout = Layout { dp, cp, tp, ep, sp: tp > 1, ..Layout::default() };
         let mut seconds: Vec<f64> = (0..ROUNDS).map(|_| planned(name, &layout)).collect();
         let first = seconds[0];
         seconds.sort_by(f64::total_cmp);
-        println!(
-            "{name} dp={dp} cp={cp} tp={tp}: {:.2} ms, the first {:.2} ms",
-            seconds[ROUNDS / 2] * 1e3,
-            first * 1e3
-        );
+        let (median, first) = (seconds[ROUNDS / 2] * 1e3, first * 1e3);
+        println!("{name} dp={dp} cp={cp} tp={tp} ep={ep}: {median:.2} ms, the first {first:.2} ms");
     }
 }
 

@@ -1,13 +1,13 @@
 //! Decides how a statement is sharded, from its operands, its pins and its readers' wishes.
 //!
-//! Conflicts: when one axis meets two letters the pin wins, then the parameter's sharding, then the earlier operand. Debts
-//! pass through linear ops and sums of equally pending values where that makes them no dearer; else they are paid before
-//! the op.
+//! Conflicts: when one axis meets two letters the pin wins, then the parameter's sharding, then the letter that the results
+//! keep, then the earlier operand. Debts pass through linear ops and sums of equally pending values where that makes them no
+//! dearer; else they are paid before the op.
 
 use crate::assign::{Assignment, Operand, Passing, ResultSite, is_expandable, reading_order, split};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Op;
-use ir::rule::{Instance, Letter, TensorLetters};
+use ir::rule::{Instance, Letter, TensorLetters, holds};
 use ir::types::{Debt, DebtKind, Dims, Type};
 
 struct Choice<'a> {
@@ -46,6 +46,23 @@ impl Choice<'_> {
                 break;
             }
         }
+    }
+
+    /// Whether all results have the letter.
+    fn is_kept(&self, letter: usize) -> bool {
+        self.instance.results.iter().all(|tensor| holds(tensor, letter))
+    }
+
+    /// The axes that other operands have on letters that the results keep; none where one of the two is a parameter, which
+    /// is not moved. So tokens stay where they are, and what experts made of them comes back (`combine`).
+    fn kept_elsewhere(&self, operands: &[Operand<'_>], index: usize) -> Axes {
+        if operands[index].param {
+            return Axes::none();
+        }
+        let others = (0..operands.len()).filter(|&other| other != index && !operands[other].param);
+        let dims = others.flat_map(|other| self.instance.operands[other].iter().zip(&operands[other].ty.dims));
+        dims.filter(|(letters, _)| letters.iter().any(|&letter| self.is_kept(letter) && self.may_split(letter)))
+            .fold(Axes::none(), |all, (_, dim)| all.union(&dim.axes))
     }
 
     fn adopt_tensor(&mut self, tensor: &TensorLetters, dims: &[Option<Axes>]) {
@@ -99,7 +116,14 @@ pub(crate) fn choose(
         }
     }
     for index in reading_order(operands) {
-        let wished: Vec<_> = operands[index].ty.dims.iter().map(|dim| Some(dim.axes.clone())).collect();
+        let kept = choice.kept_elsewhere(operands, index);
+        let dims = instance.operands[index].iter().zip(&operands[index].ty.dims);
+        let wished: Vec<_> = dims
+            .map(|(letters, dim)| {
+                let yields = letters.iter().all(|&letter| !choice.is_kept(letter));
+                Some(dim.axes.iter().take_while(|&axis| !yields || !kept.contains(axis)).collect())
+            })
+            .collect();
         choice.adopt_tensor(&instance.operands[index], &wished);
     }
     let wishes = |choice: &mut Choice<'_>| {

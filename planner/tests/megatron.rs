@@ -11,8 +11,12 @@ use ir::types::DType;
 use std::collections::BTreeMap;
 
 fn planned(layout: Layout) -> Model {
-    let batch = Batch { batch: 4, seq: 32, dtype: DType::F32 };
-    let model = preset("tiny-llama").expect("a preset").config.build(&batch).expect("a model");
+    planned_preset("tiny-llama", layout)
+}
+
+fn planned_preset(name: &str, layout: Layout) -> Model {
+    let batch = Batch { batch: 4, seq: 64, dtype: DType::F32 };
+    let model = preset(name).expect("a preset").config.build(&batch).expect("a model");
     let model = differentiate(model, &Optimizer::default()).expect("a gradient");
     meshwright_planner::plan(model, &Goal::of(layout), &CPU, None, &mut |_, _| {}).expect("a plan")
 }
@@ -111,4 +115,35 @@ fn context_and_sequence_parallelism_cut_the_sequence_together() {
     let stream = &block(&model, "layer").args[0];
     let axes: Vec<usize> = block(&model, "layer").ty(stream.value).dims.iter().map(|dim| dim.axes.len()).collect();
     assert_eq!(axes, [0, 2, 0]);
+}
+
+#[test]
+fn expert_parallel_layer_exchanges_tokens_twice_each_way() {
+    for (layout, axis) in [
+        (Layout { dp: 2, ep: 2, ..Layout::default() }, "all_to_all dp"),
+        (Layout { dp: 4, ep: 2, ..Layout::default() }, "all_to_all ep"),
+        (Layout { dp: 2, cp: 2, tp: 2, ep: 2, etp: 2, ..Layout::default() }, "all_to_all cp"),
+    ] {
+        let model = planned_preset("tiny-moe", layout);
+        let exchanges = |kind| {
+            let all = collectives(&model, "layer", kind);
+            all.into_iter().filter(|(name, _)| name.starts_with("all_to_all")).collect::<BTreeMap<_, _>>()
+        };
+        assert_eq!(exchanges(SectionKind::F), counts(&[(axis, 2)]));
+        assert_eq!(exchanges(SectionKind::I), counts(&[(axis, 2)]));
+        assert_eq!(exchanges(SectionKind::W), counts(&[]));
+    }
+}
+
+#[test]
+fn gradients_of_experts_are_summed_over_their_copies_only() {
+    let model = planned_preset("tiny-moe", Layout { dp: 4, tp: 2, ep: 2, etp: 2, ..Layout::default() });
+    let layer = block(&model, "layer");
+    let owed = |name: &str| {
+        let gradient = layer.find(name).expect("a gradient");
+        let axes = layer.ty(gradient).debt_axes();
+        axes.iter().map(|axis| model.mesh.axes[axis].name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(owed("expert_up.grad"), ["edp"]);
+    assert_eq!(owed("wq.grad"), ["edp", "ep"]);
 }

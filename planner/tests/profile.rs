@@ -121,8 +121,11 @@ fn what_is_recomputed_is_paid_in_seconds_and_saved_in_bytes() {
 
 #[test]
 fn tensor_parallelism_divides_products_and_parameters() {
-    let (alone, cut) = (parallel(1, false), parallel(4, true));
-    let (whole, part) = (layer(&llama(&alone), &alone, "nanotron-2024"), layer(&llama(&cut), &cut, "nanotron-2024"));
+    let of = |tp, sp| {
+        let layout = Layout { tp_overlap: Some(false), ..parallel(tp, sp) };
+        layer(&llama(&layout), &layout, "megatron-core-2025")
+    };
+    let (whole, part) = (of(1, false), of(4, true));
     for (whole, part) in [(whole.f, part.f), (whole.i, part.i), (whole.w, part.w)] {
         assert!(part.gemm > whole.gemm / 4.0 && part.gemm < whole.gemm / 2.5, "{part:?} of {whole:?}");
         assert_eq!(whole.tp, 0.0);
@@ -193,6 +196,75 @@ fn context_parallelism_divides_tokens_and_exchanges_keys() {
     assert!(heads.f.cp < gathered.f.cp, "a quarter of the tokens' heads, not all of them");
 }
 
+/// Four exchanges, two each way, of as many bytes: each token's vector to each of its experts and back.
+#[test]
+fn expert_parallelism_exchanges_tokens_and_divides_experts() {
+    let of = |ep| {
+        let layout = Layout { dp: ep, ep, ..Layout::default() };
+        let batch = Batch { batch: ep, ..BATCH };
+        let config = &preset("mixtral-8x7b").expect("a preset").config;
+        let mut stack = Stack::find("megatron-core-2025").expect("a preset");
+        stack.facts.hides.clear();
+        of_block(&planned(config.build(&batch).expect("a model"), &layout), "layer", &layout, &stack)
+    };
+    let (alone, four, eight) = (of(1), of(4), of(8));
+    assert_eq!((alone.f.ep, alone.i.ep), (0.0, 0.0));
+    for (part, ep) in [(&four, 4.0), (&eight, 8.0)] {
+        close(part.experts, alone.experts / ep, 0.0);
+        assert_eq!((part.dense, part.flops), (alone.dense, alone.flops));
+        close(part.kept, alone.kept, 0.001);
+        close(part.f.gemm, alone.f.gemm, 0.1);
+        close(part.f.memory_bound, alone.f.memory_bound, 0.05);
+        close(part.i.ep, part.f.ep, 0.001);
+    }
+    // 2 of 8 experts of size 14336: of the weights that a token sees three quarters are experts'.
+    let seen = alone.dense + alone.experts * 2.0 / 8.0;
+    let attention = 4.0 * 2048.0 * 2048.0 * 4096.0;
+    close(alone.flops_noncausal, 2.0 * seen * 2048.0 + attention, 0.001);
+    assert!(four.transient < 1.05 * alone.transient);
+}
+
+/// Where sequences are cut and routed in as many parts, ranks exchange their own tokens: an expert's work and a layer's
+/// exchanges are those of ranks with whole sequences, shared out; no rank gathers what all route.
+#[test]
+fn ranks_that_cut_sequences_route_their_own_tokens() {
+    let config = |parts| preset("qwen3-30b-a3b").expect("a preset").config.routed_in(parts, 2048);
+    let of = |layout: Layout, parts| {
+        let mut stack = Stack::find("megatron-core-2025").expect("a preset");
+        stack.facts.hides.clear();
+        let model = planned(config(parts).build(&Batch { batch: layout.dp, ..BATCH }).expect("a model"), &layout);
+        of_block(&model, "layer", &layout, &stack)
+    };
+    let whole = |ep| of(Layout { dp: ep, ep, ..Layout::default() }, 1);
+    let folded = of(Layout { dp: 4, tp: 2, sp: true, ep: 8, ..Layout::default() }, 2);
+    let shared = of(Layout { dp: 4, tp: 2, sp: true, ep: 4, etp: 2, ..Layout::default() }, 2);
+    for (cut, whole) in [(&folded, whole(8)), (&shared, whole(4))] {
+        close(cut.kept, whole.kept / 2.0, 0.3);
+        close(cut.f.ep, whole.f.ep / 2.0, 0.2);
+        close(cut.i.ep, cut.f.ep, 0.001);
+        close(cut.f.memory_bound, whole.f.memory_bound / 2.0, 0.35);
+        assert_eq!((cut.w.ep, cut.flops), (0.0, whole.flops));
+    }
+    assert_eq!(folded.f.tp, folded.i.tp, "a gather and a sum for attention");
+    assert!(shared.f.tp > folded.f.tp, "ranks that share experts gather their tokens");
+}
+
+#[test]
+fn modules_of_experts_are_recomputed_by_name() {
+    let plain = Layout { dp: 8, ep: 8, ..Layout::default() };
+    let config = &preset("deepseek-v3").expect("a preset").config;
+    let model = planned(config.build(&Batch { batch: 8, ..BATCH }).expect("a model"), &plain);
+    let with = |mode: &str| layer(&model, &recomputing(&plain, mode), "megatron-core-2025");
+    let none = with("none");
+    for mode in ["moe_act", "mla_up_proj", "shared_experts", "layernorm", "moe"] {
+        let some = with(&format!("selective:{mode}"));
+        assert!(some.kept < none.kept && some.again.total() > 0.0, "{mode}");
+    }
+    assert!(with("selective:moe").again.ep > 0.0 && with("selective:moe_act").again.ep == 0.0);
+    assert_eq!(with("selective:mlp").kept, none.kept, "its layers have experts");
+    assert!(with("selective:moe+mla_up_proj").kept < with("selective:moe").kept);
+}
+
 #[test]
 fn stacks_that_fuse_move_less_and_keep_less() {
     let layout = parallel(1, false);
@@ -225,6 +297,21 @@ fn joined_products_do_the_same_in_less_time() {
     assert!(joined.i.memory_bound < apart.i.memory_bound, "the parts of the input's gradient are summed within");
 }
 
+/// Norms' results and the product of SwiGLU are kept in 8 bits; what attention, norms and SwiGLU read again stays in 16.
+#[test]
+fn what_only_products_read_is_kept_quantised() {
+    let layout = parallel(1, false);
+    let model = llama(&layout);
+    let (stack, cluster) = (Stack::find("megatron-core-2025").unwrap(), Cluster::find("h100").unwrap());
+    let kept = |recipe: &Recipe| {
+        let machine = Machine { cluster: &cluster, stack: &stack, recipe };
+        let block = model.blocks.values().find(|block| block.name == "layer").expect("the layer");
+        profile(&model, block, &layout, &machine).kept
+    };
+    let eight = Recipe { name: "fp8-block".to_string(), products: Format::F8, ..bf16() };
+    close(kept(&bf16()) - kept(&eight), 2048.0 * (2.0 * 4096.0 + 11008.0), 0.001);
+}
+
 #[test]
 fn logits_are_kept_by_the_head_alone() {
     let layout = parallel(2, true);
@@ -243,7 +330,7 @@ fn launches_count_where_kernels_are_short() {
     let small = Batch { seq: 128, ..BATCH };
     let model = planned(preset("gpt2").expect("a preset").config.build(&small).expect("a model"), &layout);
     let eager = layer(&model, &layout, "fsdp-eager").f;
-    assert!(eager.launch > eager.total() / 4.0, "{eager:?}");
+    assert!(eager.launch > eager.total() / 2.0, "{eager:?}");
     assert_eq!(layer(&model, &layout, "megatron-core-2025").f.launch, 0.0, "graphs are replayed");
 }
 

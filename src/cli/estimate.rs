@@ -231,7 +231,16 @@ fn memory(report: &EstimateReport) -> String {
     };
     let rows: Vec<_> = memory.per_stage.iter().enumerate().map(row).collect();
     let head = [
-        "RANK", "PARAMETERS", "GRADIENTS", "OPTIMIZER", "ACTIVATIONS", "LOGITS", "BUFFERS", "ALLOCATED", "RESERVED", "DEVICE",
+        "RANK",
+        "PARAMETERS",
+        "GRADIENTS",
+        "OPTIMIZER",
+        "ACTIVATIONS",
+        "LOGITS",
+        "BUFFERS",
+        "ALLOCATED",
+        "RESERVED",
+        "DEVICE",
     ];
     let fits = if report.predicted.fits { "fits" } else { "does not fit" };
     table(head, &rows) + &format!("\nGiB; the device's memory: it {fits}\n")

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// The layout, whole or by parts.
 #[derive(Args, Serialize)]
 pub(super) struct LayoutFlags {
-    /// The layout: dp, tp, pp, vp, sp, zero, mbs, schedule, group, order, stages [default: one device]
+    /// The layout: dp, tp, pp, cp, ep, etp, vp, sp, zero, mbs, schedule, group, order, stages [default: one device]
     #[arg(long, value_name = "LAYOUT")]
     mesh: Option<String>,
     /// Sequences per micro-batch and data-parallel rank [default: 1; `train` takes up to 8]

@@ -58,7 +58,8 @@ pub(super) struct Blocks {
 pub(super) fn plan(source: &ModelSource, layout: &Layout, seq: u64, dtype: DType) -> Result<Planned, Error> {
     let together = layout.together().map_err(|why| impossible(why.to_string()))?;
     let batch = Batch { batch: together.dp.saturating_mul(layout.mbs), seq, dtype };
-    Ok(Planned::of(plan_blocks(source.model(&batch)?, layout)?))
+    let cuts = layout.cp * if layout.sp { layout.tp } else { 1 };
+    Ok(Planned::of(plan_blocks(source.routed_in(cuts, seq).model(&batch)?, layout)?))
 }
 
 impl Planned {

@@ -210,7 +210,7 @@ impl Job<'_> {
         let starts = starts(planned, blocks, &self.layout, self.machine.stack.facts.cut, &pipeline)?;
         let mut loads = loads(planned, blocks, &self.layout, &starts, replicas);
         let hops = self.hops(&mut loads, &pipeline);
-        let flow = flow(&loads, hops, kind, &pipeline)?;
+        let flow = flow(&loads, &hops, kind, &pipeline)?;
         Ok(Staged { loads, flow })
     }
 
@@ -261,9 +261,8 @@ impl Job<'_> {
         let tokens = (request.global_batch * request.seq) as f64;
         let [low, high] = machine.stack.residual.map(|log| step.seconds * log.exp());
         let shares = step.shares;
-        let worst_rank = (0..per_stage.len())
-            .max_by(|&a, &b| per_stage[a].reserved.total_cmp(&per_stage[b].reserved))
-            .unwrap_or(0);
+        let worst_rank =
+            (0..per_stage.len()).max_by(|&a, &b| per_stage[a].reserved.total_cmp(&per_stage[b].reserved)).unwrap_or(0);
         let memory = device.memory as f64;
         let fits = per_stage.iter().all(|stage| stage.device * 1024.0 * 1024.0 * 1024.0 <= memory);
         EstimateReport {

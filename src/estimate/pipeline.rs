@@ -38,16 +38,29 @@ pub(super) struct Rank {
     pub(super) in_flight: f64,
 }
 
-/// Orders and simulates the micro-batches of a step; `hops[s]` are the seconds between stages s and s + 1.
+/// Actions up to which all micro-batches are simulated.
+const SIMULATED: u64 = 4096;
+
+/// Orders and simulates the micro-batches of a step; `hops[s]` are the seconds between stages s and s + 1. Of many, only as
+/// many as fill the pipeline a few times: from then on each further round of them adds the same to every figure.
 ///
 /// # Errors
 /// The schedule does not suit the pipeline.
-pub(super) fn flow(
-    loads: &[Load],
-    hops: Vec<f64>,
-    kind: &ScheduleKind,
-    pipeline: &Pipeline,
-) -> Result<Flow, Error> {
+pub(super) fn flow(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline) -> Result<Flow, Error> {
+    let microbatches = pipeline.microbatches;
+    let (round, filled) = (2 * pipeline.ranks, 4 * pipeline.ranks + microbatches % (2 * pipeline.ranks));
+    let actions = u64::from(pipeline.stages()) * u64::from(microbatches) * u64::from(pipeline.slices);
+    let of = |microbatches| ranks(loads, hops, kind, &Pipeline { microbatches, ..*pipeline });
+    if actions <= SIMULATED || pipeline.group.is_some() || microbatches <= filled + round {
+        return Ok(Flow::of(of(microbatches)?));
+    }
+    let rounds = f64::from((microbatches - filled) / round);
+    let (few, more) = (of(filled)?, of(filled + round)?);
+    Ok(Flow::of(few.iter().zip(&more).map(|(few, more)| few.further(more, rounds)).collect()))
+}
+
+/// What each rank does for all micro-batches of a pipeline.
+fn ranks(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline) -> Result<Vec<Rank>, Error> {
     let actions = u64::from(pipeline.stages()) * u64::from(pipeline.microbatches) * u64::from(pipeline.slices);
     if actions > limits::ACTIONS {
         let (runs, microbatches) = (u64::from(pipeline.stages()), pipeline.microbatches);
@@ -67,11 +80,45 @@ pub(super) fn flow(
     };
     let schedule = kind.make(&costs, pipeline).map_err(CompileError::Schedule)?;
     let timeline = simulate(&schedule, &costs).map_err(|why| CompileError::Schedule(why.to_string()))?;
-    let ranks = (0..timeline.rows.len()).map(|rank| Rank::of(&timeline, rank, loads.len(), slices)).collect();
-    Ok(Flow { ranks, bubble: timeline.bubble() })
+    Ok((0..timeline.rows.len()).map(|rank| Rank::of(&timeline, rank, loads.len(), slices)).collect())
+}
+
+impl Flow {
+    fn of(ranks: Vec<Rank>) -> Flow {
+        let last = ranks.iter().map(|rank| rank.end).fold(0.0, f64::max);
+        let busiest = ranks.iter().map(Rank::busy).fold(0.0, f64::max);
+        Flow { ranks, bubble: if last > 0.0 { 1.0 - busiest / last } else { 0.0 } }
+    }
 }
 
 impl Rank {
+    /// Seconds in which it works.
+    fn busy(&self) -> f64 {
+        self.end - self.idle.dependency - self.idle.latency - self.idle.memory
+    }
+
+    /// The figures so many rounds later, if `more` are those of one.
+    fn further(&self, more: &Rank, rounds: f64) -> Rank {
+        let at = |few: f64, more: f64| few + (more - few) * rounds;
+        let stages = self.stages.iter().zip(&more.stages).map(|((stage, few), (_, more))| {
+            let mut runs = *few;
+            runs.iter_mut().zip(more).for_each(|(few, more)| *few = at(*few, *more));
+            (*stage, runs)
+        });
+        Rank {
+            stages: stages.collect(),
+            end: at(self.end, more.end),
+            idle: Idle {
+                dependency: at(self.idle.dependency, more.idle.dependency),
+                latency: at(self.idle.latency, more.idle.latency),
+                memory: at(self.idle.memory, more.idle.memory),
+                barrier: at(self.idle.barrier, more.idle.barrier),
+            },
+            kept: at(self.kept, more.kept),
+            in_flight: at(self.in_flight, more.in_flight),
+        }
+    }
+
     fn of(timeline: &Timeline, rank: usize, stages: usize, slices: f64) -> Rank {
         let row = &timeline.rows[rank];
         let mut runs = vec![[0.0; 3]; stages];
@@ -98,6 +145,41 @@ impl Rank {
             end: row.last().map_or(0.0, |slot| slot.end),
             idle: timeline.idle(rank),
             kept: timeline.peak_memory[rank],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cost::Seconds;
+    use scheduler::predict::pipeline_of;
+
+    /// Four stages of which the last is slower.
+    fn loads() -> Vec<Load> {
+        let load = |gemm: f64| {
+            let seconds = Seconds { gemm, ..Seconds::default() };
+            Load { f: seconds, i: seconds, w: seconds, kept: 10.0, ..Load::default() }
+        };
+        [1.0, 1.0, 1.1, 1.3].map(load).to_vec()
+    }
+
+    #[test]
+    fn many_microbatches_are_as_if_all_had_been_simulated() {
+        for schedule in ["1f1b", "gpipe", "zb-h1"] {
+            let layout = ir::goal::Layout { pp: 4, schedule: schedule.into(), ..ir::goal::Layout::default() };
+            for microbatches in [1501, 2048] {
+                let (kind, pipeline) = pipeline_of(&layout, microbatches).unwrap();
+                let ours = flow(&loads(), &[0.1; 3], kind, &pipeline).unwrap();
+                let all = Flow::of(ranks(&loads(), &[0.1; 3], kind, &pipeline).unwrap());
+                for (ours, all) in ours.ranks.iter().zip(&all.ranks) {
+                    assert!((ours.end / all.end - 1.0).abs() < 1e-9, "{schedule}: {ours:?}, {all:?}");
+                    assert!((ours.busy() / all.busy() - 1.0).abs() < 1e-9, "{schedule}: {ours:?}, {all:?}");
+                    assert!((ours.kept / all.kept - 1.0).abs() < 1e-9, "{schedule}: {ours:?}, {all:?}");
+                    assert_eq!(ours.in_flight, all.in_flight, "{schedule}");
+                }
+                assert!((ours.bubble - all.bubble).abs() < 1e-9);
+            }
         }
     }
 }

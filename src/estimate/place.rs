@@ -2,9 +2,9 @@
 
 use crate::error::Error;
 use crate::layout;
-use cost::Group;
+use cost::{Group, MODULES};
 use ir::catalogue::Code;
-use ir::goal::Layout;
+use ir::goal::{Layout, Recompute};
 use scheduler::schedules;
 
 /// The layout of a text on so many devices: dp is derived where it is not given, and more than one stage per rank makes
@@ -33,7 +33,19 @@ pub(super) fn layout_on(text: &str, gpus: Option<u64>) -> Result<Layout, Error> 
     }
     schedules::find(&layout.schedule)?;
     check_groups(&layout)?;
+    check_modules(&layout)?;
     Ok(layout)
+}
+
+/// What selective recomputation names must be a module.
+fn check_modules(layout: &Layout) -> Result<(), Error> {
+    let Recompute::Selective(modules) = &layout.recompute else { return Ok(()) };
+    let known = || MODULES.iter().map(|(name, _)| *name);
+    match modules.iter().find(|module| !known().any(|name| name == *module)) {
+        None => Ok(()),
+        Some(module) => Err(impossible(format!("recompute=selective:{module}: there is no such module"))
+            .help(format!("modules: {}", known().collect::<Vec<_>>().join(", ")))),
+    }
 }
 
 /// Groups over several axes must be made of whole ones.
@@ -73,7 +85,10 @@ pub(super) fn replicas(layout: &Layout) -> Group {
 /// parallel folding).
 pub(super) fn expert_replicas(layout: &Layout) -> Group {
     let inner = layout.ep * layout.etp;
-    Group { ranks: layout.dp * layout.cp * layout.tp / inner, stride: inner * least_stride(layout, &["dp", "cp", "tp"]) }
+    Group {
+        ranks: layout.dp * layout.cp * layout.tp / inner,
+        stride: inner * least_stride(layout, &["dp", "cp", "tp"]),
+    }
 }
 
 /// The distance of neighbours in a group over several axes.

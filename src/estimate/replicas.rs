@@ -37,26 +37,21 @@ impl<'a> Replicas<'a> {
         self.groups.map(|(shards, _)| shards.ranks as f64)
     }
 
-    /// Seconds of an exchange of so many elements, in buckets where there are many.
-    fn talk(&self, talk: Talk, elements: f64, bytes: f64, group: Group) -> f64 {
-        let bytes = elements * bytes;
-        if bytes <= 0.0 || group.ranks < 2 {
-            return 0.0;
-        }
-        let buckets = (bytes / self.machine.stack.facts.bucket).ceil().max(1.0);
-        buckets * self.machine.talk(talk, bytes / buckets, group)
-    }
-
-    /// Seconds in which the gradients of parameters are summed, to those who update them.
-    fn reduce(&self, elements: [f64; 2]) -> f64 {
+    /// Seconds in which the gradients of parameters are summed, to those who update them, in messages of at most `bucket`
+    /// bytes.
+    fn reduce(&self, elements: [f64; 2], bucket: f64) -> f64 {
         let wire = self.machine.recipe.wire;
+        let talk = |talk: Talk, elements: f64, group: Group| {
+            let messages = (elements * wire / bucket).ceil().max(1.0);
+            messages * self.machine.talk(talk, elements * wire / messages, group)
+        };
         let of = |(elements, (shards, copies)): (f64, (Group, Group))| {
             if self.zero == 0 {
                 let all = Group { ranks: shards.ranks * copies.ranks, ..shards };
-                return self.talk(Talk::AllReduce, elements, wire, all);
+                return talk(Talk::AllReduce, elements, all);
             }
             let part = elements / shards.ranks as f64;
-            self.talk(Talk::ReduceScatter, elements, wire, shards) + self.talk(Talk::AllReduce, part, wire, copies)
+            talk(Talk::ReduceScatter, elements, shards) + talk(Talk::AllReduce, part, copies)
         };
         elements.into_iter().zip(self.groups).map(of).sum()
     }
@@ -90,7 +85,7 @@ impl<'a> Replicas<'a> {
         let elements = |profile: &Profile| [profile.dense, profile.experts];
         let gather = |profile: &Profile| if self.zero > 2 { self.gather(elements(profile), 1) } else { 0.0 };
         let gathers: Vec<f64> = runs.iter().map(|profile| gather(profile)).collect();
-        let reduces: Vec<f64> = runs.iter().map(|profile| self.reduce(elements(profile))).collect();
+        let reduces: Vec<f64> = runs.iter().map(|profile| self.reduce(elements(profile), f64::INFINITY)).collect();
         let mut seconds = [gathers.first().copied().unwrap_or(0.0), reduces.first().copied().unwrap_or(0.0)];
         for (run, profile) in runs.iter().enumerate() {
             let next = gathers.get(run + 1).copied().unwrap_or(0.0);
@@ -111,11 +106,13 @@ impl<'a> Replicas<'a> {
     /// micro-batch's backward, all but the last bucket; updated parts are gathered at once, or beside `forward` seconds of
     /// the next step's first forward where the stack does so, tensor by tensor or all at once.
     pub(super) fn exchange(&self, elements: [f64; 2], tensors: usize, forward: f64, backward: f64) -> Exchange {
-        let reduce = if self.zero < 2 { self.reduce(elements) } else { 0.0 };
+        // Only what is to be hidden is sent in parts.
+        let bucket = if self.hides { self.machine.stack.facts.bucket } else { f64::INFINITY };
+        let reduce = if self.zero < 2 { self.reduce(elements, bucket) } else { 0.0 };
         let each = if self.machine.stack.facts.gathers_each { tensors } else { 1 };
         let gather = if matches!(self.zero, 1 | 2) { self.gather(elements, each) } else { 0.0 };
         let bytes = (elements[0] + elements[1]) * self.machine.recipe.wire;
-        let last = reduce * (self.machine.stack.facts.bucket / bytes.max(1.0)).min(1.0);
+        let last = reduce * (bucket / bytes.max(1.0)).min(1.0);
         let hidden_update = self.machine.stack.facts.hides_update;
         Exchange {
             reduce: last + self.left(reduce - last, backward),

@@ -27,8 +27,7 @@ pub(super) fn step(
     machine: &Machine<'_>,
     tied: f64,
 ) -> Step {
-    let after: Vec<After> =
-        flow.ranks.iter().map(|rank| After::of(rank, loads, layout, replicas, machine)).collect();
+    let after: Vec<After> = flow.ranks.iter().map(|rank| After::of(rank, loads, layout, replicas, machine)).collect();
     let ends = || flow.ranks.iter().zip(&after).map(|(rank, after)| rank.end + after.exchange.reduce);
     let (last, summed) = ends().enumerate().fold((0, 0.0), |most, at| if at.1 > most.1 { at } else { most });
     let updated = after.iter().map(After::update).fold(0.0, f64::max);
@@ -59,7 +58,10 @@ impl After {
         let cut = layout.zero > 0;
         let local = if cut { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
         let tensors = own().map(|load| load.tensors).sum();
-        After { exchange: replicas.exchange(elements, tensors, forward, backward), optimizer: optimizer(local, machine) }
+        After {
+            exchange: replicas.exchange(elements, tensors, forward, backward),
+            optimizer: optimizer(local, machine),
+        }
     }
 
     fn update(&self) -> f64 {

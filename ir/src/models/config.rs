@@ -143,6 +143,19 @@ impl ModelConfig {
         }
     }
 
+    /// The same with the tokens of a sequence in so many routing groups, if it has experts, does not say otherwise, and they
+    /// divide: ranks that cut a sequence then route what they have.
+    #[must_use]
+    pub fn routed_in(&self, groups: u64, seq: u64) -> ModelConfig {
+        let mut config = self.clone();
+        if let ModelConfig::Llama(LlamaConfig { experts: Some(experts), .. }) = &mut config
+            && seq.is_multiple_of(groups)
+        {
+            experts.group = experts.group.or(Some(seq / groups));
+        }
+        config
+    }
+
     /// The model for a batch: forward blocks, no mesh.
     ///
     /// # Errors

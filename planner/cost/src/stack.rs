@@ -63,6 +63,9 @@ pub struct Constant {
 pub struct Facts {
     /// Kernels are replayed from graphs: launches cost nothing.
     pub graphs: bool,
+    /// What its CPU does for a kernel, in calls of the library: eager PyTorch makes views, allocates, and notes or runs the node
+    /// of automatic differentiation around each.
+    pub dispatches: f64,
     /// The best attention kernel that it has.
     pub attention: Kernel,
     /// Groups of ops that are one kernel, of [`Stack::GROUPS`].
@@ -121,6 +124,7 @@ impl Default for Facts {
     fn default() -> Facts {
         Facts {
             graphs: false,
+            dispatches: 1.0,
             attention: Kernel::default(),
             fused: Vec::new(),
             saved: BTreeMap::new(),

@@ -36,6 +36,8 @@ struct Level<'a> {
     link: &'a Link,
     units: f64,
     within: f64,
+    /// Whether it lies between nodes.
+    is_network: bool,
     /// The share of the link's bandwidth that the stack reaches.
     share: f64,
 }
@@ -80,11 +82,8 @@ impl Machine<'_> {
     /// stack can, whichever takes less. In an all-to-all what stays in a node and what leaves it go at the same time.
     pub fn talk(&self, talk: Talk, bytes: f64, group: Group) -> f64 {
         let levels = self.levels(group);
-        let (Some(inner), Some(outer)) = (levels.first(), levels.last()) else { return 0.0 };
-        if bytes <= 0.0 {
-            return 0.0;
-        }
-        let start = inner.link.start;
+        let Some(outer) = levels.last().filter(|_| bytes > 0.0) else { return 0.0 };
+        let start = self.cluster.links[0].start;
         match talk {
             Talk::Send => {
                 start + outer.hop(bytes).max(outer.link.latency + bytes / outer.link.pair.unwrap_or(f64::MAX))
@@ -96,8 +95,8 @@ impl Machine<'_> {
                 start + if self.stack.facts.hierarchical { flat.min(staged) } else { flat }
             }
             Talk::AllReduce => {
-                let nodes = outer.units * f64::from(u8::from(levels.len() > 1));
-                let reached = self.stack.facts.all_reduce_share.at(nodes.max(1.0));
+                let nodes = if outer.is_network { outer.units } else { 1.0 };
+                let reached = self.stack.facts.all_reduce_share.at(nodes);
                 start + staged(&levels, bytes, Level::reduce) / reached
             }
         }
@@ -110,10 +109,12 @@ impl Machine<'_> {
         for (index, link) in self.cluster.links.iter().enumerate() {
             let is_last = index + 1 == self.cluster.links.len();
             let fits = if is_last { group.ranks } else { (link.joins / group.stride.max(1)).clamp(1, group.ranks) };
-            let joined = (within..=fits).rev().find(|&n| group.ranks % n == 0 && n % within == 0).unwrap_or(within);
+            let is_whole = |n: &u64| group.ranks.is_multiple_of(*n) && n.is_multiple_of(within);
+            let joined = (within..=fits).rev().find(is_whole).unwrap_or(within);
             if joined > within {
-                let share = if index == 0 && !is_last { 1.0 } else { self.stack.fitted.network.value };
-                levels.push(Level { link, units: (joined / within) as f64, within: within as f64, share });
+                let is_network = index > 0 || is_last;
+                let share = if is_network { self.stack.fitted.network.value } else { 1.0 };
+                levels.push(Level { link, units: (joined / within) as f64, within: within as f64, is_network, share });
             }
             within = joined;
         }

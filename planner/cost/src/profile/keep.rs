@@ -4,11 +4,12 @@ use super::attention;
 use super::fusion::role;
 use super::modules::{Dropped, dropped};
 use super::site::Site;
+use crate::machine::Format;
 use ir::entity::{EntityRef, EntitySet, SecondaryMap};
 use ir::goal::Recompute;
 use ir::graph::{ArgKind, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
-use ir::keep::set;
+use ir::keep::{results, set};
 use ir::ops::{Collective, KernelOp, Op};
 use std::collections::BTreeSet;
 
@@ -20,8 +21,11 @@ pub const SAVED: [(&str, &str); 8] = [
     ("rope", "of an element that is rotated; 0"),
     ("activation", "of an element that an activation or a product of two activations reads; 0"),
     ("loss", "of a logit; 4, its softmax in f32, where the loss is not fused, else 0"),
-    ("gathered", "above 0: inputs of products that are gathered over tp stay whole instead of being gathered again; 0"),
-    ("all_gather", "of an element of a product's input that is gathered over tp; 0"),
+    (
+        "gathered",
+        "of an element of a product's input that is gathered over tp, beside the part that is gathered again; 0",
+    ),
+    ("whole", "above 0: such inputs stay whole and are not gathered again; 0"),
     ("partitioned", "above 0: the inputs of layers that are computed again are cut over tp; 0"),
 ];
 
@@ -36,8 +40,15 @@ pub(super) struct Keep {
     pub(super) logits: f64,
     values: EntitySet<Value>,
     again: BTreeSet<usize>,
-    /// Bytes that are kept without recomputation.
-    whole: f64,
+    /// What is kept without recomputation.
+    whole: Whole,
+}
+
+/// What a block keeps without recomputation: so much is there when its backward begins.
+#[derive(Clone)]
+struct Whole {
+    values: EntitySet<Value>,
+    bytes: f64,
 }
 
 impl Keep {
@@ -46,16 +57,17 @@ impl Keep {
         if !is_layer(site) {
             return nothing;
         }
-        let whole = nothing.bytes;
         match recompute {
             Recompute::None | Recompute::Auto => nothing,
-            Recompute::Selective(modules) => Keep { whole, ..Keep::without(site, dropped(site, modules)) },
+            Recompute::Selective(modules) => {
+                Keep { whole: nothing.whole, ..Keep::without(site, dropped(site, modules)) }
+            }
             Recompute::Full(_) => {
                 let values: Vec<Value> = site.block().args_of(ArgKind::Value).collect();
                 let parts = if site.saved("partitioned", 0.0) > 0.0 && !site.layout.sp { site.layout.tp } else { 1 };
                 let bytes = values.iter().map(|&value| site.local.bytes(value)).sum::<f64>() / parts as f64;
                 let again = (0..site.block()[SectionKind::F].stmts.len()).collect();
-                Keep { bytes, logits: 0.0, values: set(values.into_iter()), again, whole }
+                Keep { bytes, logits: 0.0, values: set(values.into_iter()), again, whole: nothing.whole }
             }
         }
     }
@@ -87,7 +99,7 @@ impl Keep {
                 wanted.extend(&stmt.operands);
             } else if !stmt.is_some_and(|stmt| is_row_sum(site, stmt, value)) {
                 values.insert(value);
-                bytes += site.local.bytes(value);
+                bytes += site.kept_bytes(value);
                 if site.is_head() && site.local.has_dim(value, "v") {
                     logits += site.local.bytes(value);
                 }
@@ -97,8 +109,10 @@ impl Keep {
         let (of_loss, others): (Vec<_>, Vec<_>) = held.map(|(_, stmt)| stmt).partition(|stmt| is_loss(stmt));
         let of_loss: f64 = of_loss.into_iter().map(|stmt| site.beside(stmt)).sum();
         let others: f64 = others.into_iter().map(|stmt| site.beside(stmt)).sum();
-        let bytes = bytes + of_loss + others;
-        Keep { bytes, logits: logits + of_loss, values, again, whole: bytes }
+        let gathered: f64 = stmts.iter().map(|stmt| site.gathered(stmt)).sum();
+        let bytes = bytes + of_loss + others + gathered;
+        let whole = Whole { values: values.clone(), bytes };
+        Keep { bytes, logits: logits + of_loss, values, again, whole }
     }
 
     /// The statements of F that run again before the input gradient.
@@ -106,7 +120,8 @@ impl Keep {
         self.again.iter().map(|&at| &site.block()[SectionKind::F].stmts[at]).collect()
     }
 
-    /// The most bytes at once of values that are neither kept nor passed on; in the backward with all that is made again.
+    /// The most bytes at once beside what is kept: of values that are neither kept nor passed on, and in the backward of all
+    /// that is made again. What was kept goes as soon as nothing reads it any more.
     pub(super) fn transient(&self, site: &Site<'_>) -> f64 {
         let block = site.block();
         let given = |kind: SectionKind| block[kind].ret.iter().copied();
@@ -114,14 +129,55 @@ impl Keep {
         given(SectionKind::F).for_each(|value| {
             kept.insert(value);
         });
-        let forward = most(site, &site.stmts(SectionKind::F), &kept);
-        let backward = [site.stmts(SectionKind::I), site.stmts(SectionKind::W)].concat();
-        let backward = most(site, &backward, &set(given(SectionKind::I)));
-        forward.max(self.whole - self.bytes + backward)
+        let forward = most(site, &site.stmts(SectionKind::F), &kept, &EntitySet::new());
+        let backward = most(site, &backward(site), &set(given(SectionKind::I)), &self.whole.values);
+        forward.max(self.whole.bytes - self.bytes + backward)
     }
 }
 
+/// I and W as one: a weight's gradient as soon as what it reads is there, as automatic differentiation computes it.
+fn backward<'a>(site: &Site<'a>) -> Vec<&'a Stmt> {
+    let made_in = |kind| set(results(&site.block()[kind].stmts));
+    let (mut missing, mut waiting) = (made_in(SectionKind::I), site.stmts(SectionKind::W));
+    for value in made_in(SectionKind::W).keys() {
+        missing.insert(value);
+    }
+    let mut order = Vec::new();
+    for stmt in site.stmts(SectionKind::I) {
+        let mut done = vec![stmt];
+        while let Some(stmt) = done.pop() {
+            stmt.results.iter().for_each(|&value| {
+                missing.remove(value);
+            });
+            order.push(stmt);
+            waiting.retain(|next| {
+                let is_ready = next.operands.iter().all(|&value| !missing.contains(value));
+                if is_ready {
+                    done.push(next);
+                }
+                !is_ready
+            });
+        }
+    }
+    order.extend(waiting);
+    order
+}
+
 impl Site<'_> {
+    /// Bytes of a kept value. What only products read is kept as they read it: quantised, where the recipe has 8 or 4 bits.
+    fn kept_bytes(&self, value: Value) -> f64 {
+        let format = self.machine.recipe.products;
+        let only_products = || {
+            let mut readers = [SectionKind::I, SectionKind::W].into_iter().flat_map(|kind| &self.block()[kind].stmts);
+            readers.all(|stmt| !stmt.operands.contains(&value) || is_product_or_gather(stmt))
+        };
+        if matches!(format, Format::F8 | Format::F4) && !self.is_head() && only_products() {
+            self.local.elements(value) * format.bytes()
+        } else {
+            self.local.bytes(value)
+        }
+    }
+
     /// A figure of the stack's list of saved tensors.
     pub(super) fn saved(&self, name: &str, default: f64) -> f64 {
         self.machine.stack.facts.saved.get(name).copied().unwrap_or(default)
@@ -130,13 +186,7 @@ impl Site<'_> {
     /// What a stack keeps of a statement beside what the graph reads.
     fn beside(&self, stmt: &Stmt) -> f64 {
         let elements = self.local.elements(stmt.operands.first().copied().unwrap_or(stmt.results[0]));
-        let op = match &stmt.op {
-            Op::Kernel(op) => op,
-            Op::Collective(Collective::AllGather { .. }) => {
-                return self.local.elements(stmt.results[0]) * self.saved("all_gather", 0.0);
-            }
-            Op::Collective(_) => return 0.0,
-        };
+        let Op::Kernel(op) = &stmt.op else { return 0.0 };
         match op {
             KernelOp::Dropout(_) => elements * self.saved(MASK, 1.0),
             KernelOp::RmsNorm(_) => elements * self.saved("norm", 0.0),
@@ -156,6 +206,16 @@ impl Site<'_> {
         }
     }
 
+    /// What a stack keeps of what a statement gathers over tp.
+    fn gathered(&self, stmt: &Stmt) -> f64 {
+        match &stmt.op {
+            Op::Collective(Collective::AllGather { .. }) if self.is_tensor_parallel(stmt) => {
+                self.local.elements(stmt.results[0]) * self.saved("gathered", 0.0)
+            }
+            _ => 0.0,
+        }
+    }
+
     /// Bytes within a statement while it runs.
     fn within(&self, stmt: &Stmt) -> f64 {
         match &stmt.op {
@@ -163,11 +223,8 @@ impl Site<'_> {
                 let element = self.machine.recipe.activation;
                 attention::local(&self.local, stmt).map_or(0.0, |it| it.inner(element))
             }
-            // Logits in f32 and their difference from the maximum; the gradient in f32.
+            // Logits in f32 beside their softmax, on which the gradient is written later.
             Op::Kernel(KernelOp::CrossEntropy(_) | KernelOp::SumExp(_)) if !self.fusion.loss => {
-                8.0 * self.local.elements(stmt.operands[0])
-            }
-            Op::Kernel(KernelOp::CrossEntropyGrad(_)) if !self.fusion.loss => {
                 4.0 * self.local.elements(stmt.operands[0])
             }
             _ => 0.0,
@@ -179,6 +236,10 @@ impl Site<'_> {
 fn is_layer(site: &Site<'_>) -> bool {
     let block = site.block();
     block.args_of(ArgKind::Value).next().is_some() && block.results.contains(&ResultKind::Value) && !site.is_head()
+}
+
+fn is_product_or_gather(stmt: &Stmt) -> bool {
+    matches!(stmt.op, Op::Kernel(KernelOp::Einsum(_)) | Op::Collective(Collective::AllGather { .. }))
 }
 
 fn is_view(stmt: &Stmt) -> bool {
@@ -195,35 +256,32 @@ fn is_row_sum(site: &Site<'_>, stmt: &Stmt, value: Value) -> bool {
     is_attention && !site.machine.has_flash() && value != attention::result(stmt)
 }
 
-/// The most bytes of values at once that statements make, without those that are given away; a pointwise op writes on what
-/// it reads last.
-fn most(site: &Site<'_>, stmts: &[&Stmt], given: &EntitySet<Value>) -> f64 {
-    let mut last = vec![usize::MAX; site.block().values.len()];
+/// The most bytes at once of values that statements make, without those that are given away; a pointwise op writes on what
+/// it reads last. `dying` are there before the first, and count as nothing until the last that reads one frees it.
+fn most(site: &Site<'_>, stmts: &[&Stmt], given: &EntitySet<Value>, dying: &EntitySet<Value>) -> f64 {
+    let mut last = vec![None; site.block().values.len()];
     for (at, stmt) in stmts.iter().enumerate() {
         for &value in stmt.results.iter().filter(|_| !stmt.accumulate) {
-            last[value.index()] = at;
+            last[value.index()] = Some(at);
         }
         for &value in &stmt.operands {
-            if last[value.index()] != usize::MAX {
-                last[value.index()] = at;
+            if last[value.index()].is_some() || dying.contains(value) {
+                last[value.index()] = Some(at);
             }
         }
     }
-    let counts = |value: &&Value| last[value.index()] != usize::MAX && !given.contains(**value);
     let (mut live, mut most) = (0.0f64, 0.0f64);
     for (at, stmt) in stmts.iter().enumerate() {
-        let made: f64 = stmt.results.iter().filter(counts).map(|&v| site.bytes(v)).sum();
-        let dies = |value: &&Value| counts(value) && last[value.index()] == at && !stmt.results.contains(value);
-        let mut operands: Vec<Value> = stmt.operands.clone();
-        operands.sort_unstable();
-        operands.dedup();
-        let dead: f64 = operands.iter().filter(dies).map(|&v| site.bytes(v)).sum();
-        let unread: f64 =
-            stmt.results.iter().filter(|v| counts(v) && last[v.index()] == at).map(|&v| site.bytes(v)).sum();
+        let made = stmt.results.iter().filter(|value| last[value.index()].is_some() && !given.contains(**value));
+        let made: f64 = made.map(|&value| site.bytes(value)).sum();
+        let mut touched: Vec<Value> = stmt.operands.iter().chain(&stmt.results).copied().collect();
+        touched.sort_unstable();
+        touched.dedup();
+        touched.retain(|value| last[value.index()] == Some(at) && !given.contains(*value));
+        let dead: f64 = touched.iter().map(|&value| site.bytes(value)).sum();
         let in_place = role(site.block(), stmt).is_some() || is_view(stmt);
-        let peak = if in_place { live + made - dead } else { live + made };
-        most = most.max(peak + site.within(stmt));
-        live += made - dead - unread;
+        most = most.max(live + made - if in_place { dead } else { 0.0 } + site.within(stmt));
+        live += made - dead;
     }
     most
 }

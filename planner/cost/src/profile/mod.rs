@@ -4,6 +4,7 @@
 //! and collectives, of which the stack hides a part. What is kept follows from what I and W read of F, from the stack's own
 //! list of saved tensors, and from what the layout computes again.
 
+mod alias;
 mod attention;
 mod collectives;
 mod fusion;
@@ -23,7 +24,7 @@ use ir::goal::Layout;
 use ir::graph::{ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
 use keep::Keep;
-use section::seconds_of;
+use section::{cost_of, waits_for_host};
 use site::Site;
 
 /// Seconds by what they go to.
@@ -41,7 +42,8 @@ pub struct Seconds {
     pub cp: f64,
     /// Expert-parallel communication that nothing hides.
     pub ep: f64,
-    /// What the device waits for launches: kernels times the CPU's seconds for one, beyond the sum of the others.
+    /// What the device waits for launches: kernels times the CPU's seconds for one, beyond the sum of the others. The
+    /// backward's stands with the input gradient.
     pub launch: f64,
 }
 
@@ -62,6 +64,8 @@ pub struct Profile {
     pub kept: f64,
     /// Of these, logits and what the loss keeps.
     pub logits: f64,
+    /// Bytes that the weight gradient still needs after the input gradient, what that has made among them.
+    pub crossing: f64,
     /// Bytes kept in the host's memory; 0 without `offload`.
     pub offloaded: f64,
     /// The most bytes of inner values at once, what is made again among them.
@@ -95,9 +99,11 @@ impl Seconds {
 /// `Recompute::Auto` counts as none, and `Recompute::Full` as all of the block, however many blocks it says.
 pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<'_>) -> Profile {
     let site = Site::new(model, block, layout, machine);
-    let section = |kind| seconds_of(&site, kind, &site.stmts(kind));
+    let [f, i, w] =
+        [SectionKind::F, SectionKind::I, SectionKind::W].map(|kind| cost_of(&site, kind, &site.stmts(kind)));
     let keep = Keep::under(&site, &layout.recompute);
     let again = keep.again(&site);
+    let again_cost = cost_of(&site, SectionKind::F, &again);
     let flops = flops(&site, &site.stmts(SectionKind::F));
     let again_flops = self::flops(&site, &again);
     let [dense, experts] = parameters(&site);
@@ -105,12 +111,13 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
     let (kept, offloaded) = if layout.offload { (0.0, keep.bytes) } else { (keep.bytes, 0.0) };
     Profile {
         name: block.name.clone(),
-        f: section(SectionKind::F),
-        i: section(SectionKind::I),
-        w: section(SectionKind::W),
-        again: seconds_of(&site, SectionKind::F, &again),
+        f: Seconds { launch: waits_for_host(&[f]), ..f.device },
+        i: Seconds { launch: waits_for_host(&[again_cost, i, w]), ..i.device },
+        w: w.device,
+        again: again_cost.device,
         kept,
         logits: keep.logits,
+        crossing: site.crossing(),
         offloaded,
         transient: keep.transient(&site),
         dense,

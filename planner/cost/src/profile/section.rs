@@ -1,4 +1,4 @@
-//! Seconds of statements, one kernel after the other.
+//! What statements take, one kernel after the other.
 
 use super::collectives::waits;
 use super::pointwise::moves;
@@ -7,10 +7,24 @@ use super::site::Site;
 use super::{Seconds, attention};
 use ir::graph::{SectionKind, Stmt};
 
-/// Seconds of statements of a section on one rank.
-pub(super) fn seconds_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) -> Seconds {
+/// What statements take of a device and of the CPU that launches their kernels.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Cost {
+    /// Of the device; `launch` is 0.
+    pub(super) device: Seconds,
+    /// Of the CPU.
+    pub(super) host: f64,
+}
+
+/// What the device waits for its CPU when these run one after the other.
+pub(super) fn waits_for_host(costs: &[Cost]) -> f64 {
+    costs.iter().map(|cost| cost.host - cost.device.total()).sum::<f64>().max(0.0)
+}
+
+/// What statements of a section take on one rank.
+pub(super) fn cost_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) -> Cost {
     if stmts.is_empty() {
-        return Seconds::default();
+        return Cost::default();
     }
     let products = Products::of(site, section, stmts);
     let moves = moves(site, section, stmts, &products);
@@ -25,7 +39,7 @@ pub(super) fn seconds_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt])
     let waits = waits(site, section, stmts, &products, core.attention);
     let gemm: f64 = products.list.iter().map(|product| product.seconds).sum();
     let slowed = site.machine.contention() - 1.0;
-    let mut seconds = Seconds {
+    let device = Seconds {
         gemm: gemm + slowed * waits.behind_gemm,
         attention: core.attention + slowed * waits.behind_attention,
         memory_bound: moves.seconds + site.machine.memory_bound(waits.copies),
@@ -35,6 +49,5 @@ pub(super) fn seconds_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt])
         launch: 0.0,
     };
     let kernels = products.kernels() + moves.kernels + core.kernels + waits.kernels;
-    seconds.launch = (kernels * site.machine.launch() - seconds.total()).max(0.0);
-    seconds
+    Cost { device, host: kernels * site.machine.stack.facts.dispatches * site.machine.launch() }
 }

@@ -1,5 +1,6 @@
 //! A block on a rank of a machine: what all parts of its profile look at.
 
+use super::alias::Alias;
 use super::fusion::{Fusion, Role, role};
 use super::local::Local;
 use crate::machine::Machine;
@@ -7,7 +8,7 @@ use ir::goal::Layout;
 use ir::graph::{Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::keep::kept;
-use ir::ops::{Collective, KernelOp, Op};
+use ir::ops::{KernelOp, Op};
 use std::collections::HashMap;
 
 pub(super) struct Site<'a> {
@@ -19,8 +20,8 @@ pub(super) struct Site<'a> {
     pub(super) later: Vec<Value>,
     /// Values of F that the backward's kernels make again from others, and these others.
     pub(super) remade: HashMap<Value, Vec<Value>>,
-    /// Results of collectives that are there without them, under other names.
-    pub(super) alias: HashMap<Value, Value>,
+    /// What is moved as it is named, and what is there already.
+    pub(super) alias: Alias,
     pub(super) has_attention: bool,
 }
 
@@ -35,24 +36,14 @@ impl<'a> Site<'a> {
             fusion,
             later: kept(block).forward,
             remade: remade(block, fusion),
-            alias: HashMap::new(),
+            alias: Alias::default(),
             has_attention: block[SectionKind::F].stmts.iter().any(is_attention),
         };
-        site.alias = aliases(block, site.saved("gathered", 0.0) > 0.0);
-        site.keep_gathered();
-        site
-    }
-
-    /// What W would gather again is kept gathered instead.
-    fn keep_gathered(&mut self) {
-        for stmt in &self.block()[SectionKind::W].stmts {
-            let Op::Collective(Collective::AllGather { .. }) = &stmt.op else { continue };
-            let gathered = self.alias.get(&stmt.results[0]).copied();
-            let part = self.later.iter_mut().find(|value| **value == stmt.operands[0]);
-            if let (Some(gathered), Some(part)) = (gathered, part) {
-                *part = gathered;
-            }
+        site.alias = Alias::of(block, site.saved("whole", 0.0) > 0.0);
+        for value in &mut site.later {
+            *value = site.alias.instead.get(value).copied().unwrap_or(*value);
         }
+        site
     }
 
     pub(super) fn block(&self) -> &'a Block {
@@ -69,7 +60,13 @@ impl<'a> Site<'a> {
 
     /// Bytes of a value on one rank, of the one that it stands for.
     pub(super) fn bytes(&self, value: Value) -> f64 {
-        self.local.bytes(self.alias.get(&value).copied().unwrap_or(value))
+        self.local.bytes(self.alias.there.get(&value).copied().unwrap_or(value))
+    }
+
+    /// Bytes of what W reads of F and I.
+    pub(super) fn crossing(&self) -> f64 {
+        let values = kept(self.block()).input.into_iter();
+        values.filter(|&value| self.block().arg_kind(value).is_none()).map(|value| self.bytes(value)).sum()
     }
 
     /// Whether a value is an activation rather than a vector of parameters, positions or row sums.
@@ -102,22 +99,4 @@ fn remade(block: &Block, fusion: Fusion) -> HashMap<Value, Vec<Value>> {
     let activations = block[SectionKind::F].stmts.iter().filter(|stmt| role(block, stmt) == Some(Role::Activation));
     let found = activations.filter(|stmt| stmt.operands.len() == 1 && only_pointwise(stmt.results[0]));
     found.map(|stmt| (stmt.results[0], stmt.operands.clone())).collect()
-}
-
-/// What collectives of W give that is there already: a sum that I has paid, and, where gathered inputs are kept, a gather that
-/// F has done.
-fn aliases(block: &Block, keeps_gathered: bool) -> HashMap<Value, Value> {
-    let mut aliases = HashMap::new();
-    for stmt in &block[SectionKind::W].stmts {
-        let Op::Collective(collective) = &stmt.op else { continue };
-        let same = |other: &&Stmt| matches!(other.op, Op::Collective(_)) && other.operands == stmt.operands;
-        let done = match collective {
-            Collective::AllReduce { .. } => block[SectionKind::I].stmts.iter().find(same),
-            Collective::AllGather { .. } if keeps_gathered => block[SectionKind::F].stmts.iter().find(same),
-            _ => None,
-        };
-        aliases
-            .extend(done.into_iter().flat_map(|done| stmt.results.iter().copied().zip(done.results.iter().copied())));
-    }
-    aliases
 }

@@ -188,6 +188,9 @@ fn groups_split_at_the_borders_of_nodes() {
     // Eight ranks of one node against eight of eight nodes; a domain of 72 holds what two nodes of 8 do not.
     assert!(time("h100", 8, 8) > 4.0 * time("h100", 8, 1));
     assert!(time("h100", 16, 1) > 1.5 * time("gb200", 16, 1));
+    // A ring over nodes takes a node's start too.
+    let start = Cluster::find("h100").unwrap().links[0].start;
+    assert!(seconds("h100", &ideal(), Talk::AllGather, 8.0, Group { ranks: 2, stride: 8 }) > start + 12e-6);
     // Every rank of a node has its own card: two groups of stride 2 are as fast as one of stride 1 a node.
     assert!(time("h100", 8, 8) <= time("h100", 16, 8));
 }
