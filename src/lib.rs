@@ -3,6 +3,7 @@
 //! [`pipeline::compile`] tells the whole story: a model goes in, a program for every rank comes out. [`train::train`] runs
 //! it on text. The command line ([`cli`]) is a thin shell over these.
 
+pub mod accuracy;
 pub mod cli;
 pub mod compiling;
 pub mod debug;

@@ -30,13 +30,17 @@ pub enum ModelSource {
 }
 
 impl ModelSource {
-    /// Finds the model that a name or path stands for.
+    /// Finds the model that a name or path stands for; what begins with `{` is the text of a configuration itself.
     ///
     /// # Errors
     /// There is none, or the file is wrong.
     pub fn open(name: &str) -> Result<ModelSource, Error> {
         if let Some(preset) = preset(name) {
             return Ok(ModelSource::Config { from: name.to_string(), config: preset.config.clone() });
+        }
+        if name.starts_with('{') {
+            let config = from_config(name)?;
+            return Ok(ModelSource::Config { from: "the configuration".into(), config });
         }
         let path = file_of(name)?;
         let source = read_text(&path)?;

@@ -1,6 +1,7 @@
 //! The command line: a thin shell over the library. A verb is a file; it gives its answer as text, or an error with the
 //! status that the process ends with.
 
+mod calibrate;
 mod clusters;
 mod compile;
 mod drawing;
@@ -59,6 +60,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Train(Box<train::Train>),
+    Calibrate(calibrate::Calibrate),
     Compile(compile::Compile),
     Estimate(Box<estimate::Estimate>),
     Schedule(schedule::Schedule),
@@ -86,6 +88,7 @@ impl Cli {
         match (self.explain, self.verb) {
             (Some(code), _) => explain::run(&code, self.format).map(Answer::done),
             (None, Some(Verb::Train(verb))) => verb.run().map(Answer::done),
+            (None, Some(Verb::Calibrate(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Compile(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Estimate(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Schedule(verb))) => verb.run(),

@@ -1,0 +1,59 @@
+//! Errors on runs that a fit has not seen.
+
+use super::fit::fit;
+use super::runs::Run;
+use super::score::{Scored, score};
+use super::summary::{Summary, summary};
+use crate::estimate::Estimator;
+use cost::Stack;
+
+/// What is left out, part by part, and the errors on all that was.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Fold {
+    /// `by model`, `more than 8 devices`, `by source`.
+    pub name: &'static str,
+    /// Errors on the parts, each predicted with constants that were fitted to the rest.
+    pub summary: Summary,
+}
+
+/// Leaves out, for all stacks together: each model; all runs on more than 8 devices; each source, whose stack takes its
+/// constants from its other sources, or, where there are none, the means of all other stacks' constants.
+pub fn folds(estimator: &Estimator, stacks: &[Stack], runs: &[Run]) -> Vec<Fold> {
+    let (mut models, mut devices, mut sources) = (Vec::new(), Vec::new(), Vec::new());
+    for stack in stacks {
+        let own: Vec<&Run> = runs.iter().filter(|run| run.request.stack == stack.name).collect();
+        let unseen = |out: &dyn Fn(&Run) -> bool| {
+            let (test, rest): (Vec<&Run>, Vec<&Run>) = own.iter().partition(|run| out(run));
+            let stack = if rest.is_empty() { mean(stack, stacks) } else { fit(estimator, stack, &rest).stack };
+            score(&estimator.with_stack(stack), test)
+        };
+        for model in names(&own, |run| &run.model) {
+            models.extend(unseen(&|run| run.model == model));
+        }
+        devices.extend(unseen(&|run| run.request.gpus.is_some_and(|gpus| gpus > 8)));
+        for source in names(&own, |run| &run.source) {
+            sources.extend(unseen(&|run| run.source == source));
+        }
+    }
+    let fold = |name, scored: Vec<Scored<'_>>| Fold { name, summary: summary(name, &scored.iter().collect::<Vec<_>>()) };
+    vec![fold("by model", models), fold("more than 8 devices", devices), fold("by source", sources)]
+}
+
+fn names<'a>(runs: &[&'a Run], of: fn(&Run) -> &String) -> Vec<&'a str> {
+    let mut names: Vec<&str> = runs.iter().map(|run| of(run).as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// A stack with the means of the others' constants.
+fn mean(stack: &Stack, stacks: &[Stack]) -> Stack {
+    let mut made = stack.clone();
+    let mut others: Vec<Stack> = stacks.iter().filter(|other| other.name != stack.name).cloned().collect();
+    let count = others.len() as f64;
+    for (at, (_, constant)) in made.fitted.by_name().into_iter().enumerate() {
+        let sum: f64 = others.iter_mut().map(|other| other.fitted.by_name()[at].1.value).sum();
+        constant.value = if count > 0.0 { (sum / count).clamp(constant.low, constant.high) } else { constant.value };
+    }
+    made
+}

@@ -1,0 +1,246 @@
+//! Records of published collections: which cluster, stack, number formats and layout each means.
+//!
+//! The one place where that is decided.
+
+use super::runs::{Line, MemoryKind};
+use serde_json::{Map, Value, json};
+
+/// Sources and the stack that each ran. `fsdp` stands for the one with or without a compiler, as the record says.
+const STACKS: [(&str, &str); 14] = [
+    ("HF Ultra-Scale Playbook", "nanotron-2024"),
+    ("llm-foundry", "foundry-2023"),
+    ("Megatron-Bridge performance summary", "megatron-core-2025"),
+    ("Megatron-Bridge skills", "megatron-core-2025"),
+    ("Megatron-Bridge verification cards", "megatron-core-2025"),
+    ("Megatron-LM README/examples", "megatron-core-2025"),
+    ("NeMo docs / launcher", "nemo"),
+    ("NeMo AutoModel performance summary", "fsdp-eager"),
+    ("NeMo AutoModel yaml comments", "fsdp-eager"),
+    ("torchtitan", "fsdp"),
+    ("fms-fsdp", "fsdp"),
+    ("JAX-Toolbox", "fsdp-compile"),
+    ("BigScience tr3m-1B3 (V100)", "megatron-2022"),
+    ("arXiv 2205.05198", "megatron-2022"),
+];
+
+/// Devices, by how their names begin, and the cluster that has them; the first that fits counts.
+const CLUSTERS: [(&str, &str); 13] = [
+    ("V100", "v100-dgx2"),
+    ("A100-SXM-40GB", "a100-40gb"),
+    ("A100", "a100-80gb"),
+    ("H100-SXM-96GB", "h100-96gb"),
+    ("H100", "h100-dgx-ndr"),
+    ("H200", "h200"),
+    ("H800", "h800"),
+    ("B200", "b200"),
+    ("GB200", "gb200-nvl72"),
+    ("B300", "b300"),
+    ("GB300", "gb300-nvl72"),
+    ("MI300X", "mi300x"),
+    ("MI325X", "mi300x"),
+];
+
+/// Names of number formats: the source's and ours.
+const PRECISIONS: [(&str, &str); 6] = [
+    ("bf16", "bf16"),
+    ("fp16", "fp16"),
+    ("fp8", "fp8-tensor"),
+    ("fp8-rowwise", "fp8-row"),
+    ("mxfp8", "mxfp8"),
+    ("nvfp4", "nvfp4"),
+];
+
+/// A record as a run; `None` where it does not state its layout fully, prints no time, or is no pretraining.
+pub(super) fn line(record: &Value) -> Option<Line> {
+    let text = |key: &str| record.get(key).and_then(Value::as_str);
+    let whole = |key: &str| record.get(key).and_then(Value::as_u64);
+    if text("tier") != Some("A") || text("task") != Some("pretrain") || text("status") != Some("ok") {
+        return None;
+    }
+    let source = text("source_group")?;
+    let stack = of(&STACKS, source)?;
+    let compiled = record.pointer("/overlap/torch.compile").and_then(Value::as_bool) == Some(true);
+    let stack = match (stack, compiled) {
+        ("fsdp", true) => "fsdp-compile",
+        ("fsdp", false) => "fsdp-eager",
+        _ => stack,
+    };
+    let gpu = text("gpu")?;
+    let cluster = CLUSTERS.iter().find(|(name, _)| gpu.starts_with(name))?.1;
+    let cluster = if stack == "nanotron-2024" { "h100-p5-efa" } else { cluster };
+    let regime = text("pb_regime").filter(|regime| *regime != "core");
+    Some(Line {
+        id: text("id")?.into(),
+        source: regime.map_or(source.into(), |regime| format!("{source}, {regime}")),
+        model: config(record.get("model_config")?, text("model")?, whole("seq_len")?)?,
+        cluster: cluster.into(),
+        stack: stack.into(),
+        gpus: whole("n_gpus")?,
+        seq: whole("seq_len")?,
+        global_batch: whole("global_batch")?,
+        precision: of(&PRECISIONS, text("precision")?)?.into(),
+        layout: layout(record)?,
+        step_time_s: printed(record, "step_time_s"),
+        tokens_per_s_per_gpu: printed(record, "tokens_per_s_per_gpu"),
+        memory_gib: printed(record, "mem_gb"),
+        memory: memory(source),
+    })
+    .filter(|line| line.step_time_s.is_some() || line.tokens_per_s_per_gpu.is_some())
+}
+
+fn of(table: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
+    table.iter().find(|(known, _)| *known == name).map(|it| it.1)
+}
+
+/// A measured figure, unless it was computed from others.
+fn printed(record: &Value, key: &str) -> Option<f64> {
+    let derived = record.get("derived").and_then(Value::as_array)?;
+    let value = record.get("measured")?.get(key)?.as_f64()?;
+    (!derived.iter().any(|it| it.as_str() == Some(key))).then_some(value)
+}
+
+/// Which figure of memory a source prints.
+fn memory(source: &str) -> MemoryKind {
+    match source {
+        "HF Ultra-Scale Playbook" => MemoryKind::FirstStage,
+        "BigScience tr3m-1B3 (V100)" => MemoryKind::Device,
+        "torchtitan" => MemoryKind::Reserved,
+        _ => MemoryKind::Allocated,
+    }
+}
+
+/// The layout in the grammar of `--layout`.
+fn layout(record: &Value) -> Option<String> {
+    let whole = |key: &str| record.get(key).and_then(Value::as_u64);
+    let degree = |key: &str| whole(key).unwrap_or(1);
+    let text = |key: &str| record.get(key).and_then(Value::as_str);
+    let flag = |key: &str| record.get(key).and_then(Value::as_bool);
+    let mut items = vec![format!("mbs={}", whole("micro_batch")?)];
+    for key in ["tp", "pp", "cp", "ep", "etp"] {
+        if degree(key) > 1 {
+            items.push(format!("{key}={}", degree(key)));
+        }
+    }
+    if degree("tp") > 1 && flag("sequence_parallel") != Some(false) {
+        items.push("sp=true".into());
+    }
+    let zero = whole("zero_stage").unwrap_or(if flag("fsdp") == Some(true) { 3 } else { 0 });
+    if zero > 0 {
+        items.push(format!("zero={zero}"));
+    }
+    if record.pointer("/overlap/strategy").and_then(Value::as_str) == Some("HSDP") {
+        items.push(format!("shard={}", degree("gpus_per_node")));
+    }
+    if degree("pp") > 1 && degree("vp") > 1 {
+        items.push(format!("vp={}", degree("vp")));
+    }
+    let layers = record.pointer("/model_config/layers").and_then(Value::as_u64)?;
+    items.extend(recompute(text("recompute").unwrap_or("none"), layers)?);
+    if let Some(overlap) = record.pointer("/overlap/async_tp").and_then(Value::as_bool) {
+        items.push(format!("tp_overlap={overlap}"));
+    }
+    Some(items.join(","))
+}
+
+/// Recomputation in the grammar; what the source does not state fully is not known.
+fn recompute(said: &str, layers: u64) -> Option<Option<String>> {
+    Some(match said {
+        "none" => None,
+        "full" => Some("recompute=full".into()),
+        "selective:core_attn" => Some("recompute=selective".into()),
+        "selective:op" => Some("recompute=selective:op".into()),
+        "selective:every-2nd-layer" => Some(format!("recompute=full:{}", layers / 2)),
+        "selective:layer-fraction" => return None,
+        modules => Some(format!("recompute={modules}")),
+    })
+}
+
+/// The model as the `config.json` of a family that has its shape.
+fn config(shape: &Value, name: &str, seq: u64) -> Option<Value> {
+    let whole = |key: &str| shape.get(key).and_then(Value::as_u64);
+    let flag = |key: &str| shape.get(key).and_then(Value::as_bool);
+    let (layers, hidden, heads) = (whole("layers")?, whole("hidden")?, whole("heads")?);
+    let (kv_heads, ffn) = (whole("kv_heads").unwrap_or(heads), whole("ffn")?);
+    let tied = flag("tied_embeddings").unwrap_or(false);
+    if flag("gated_mlp") == Some(false) && whole("experts").is_none() {
+        // A table of positions of the length of the sequence, as these models have it.
+        return (kv_heads == heads && hidden == heads * whole("head_dim").unwrap_or(hidden / heads)).then(|| {
+            json!({"model_type": "gpt2", "name": name, "n_embd": hidden, "n_layer": layers, "n_head": heads,
+                   "n_inner": ffn, "n_positions": seq, "vocab_size": whole("vocab"), "tie_word_embeddings": tied,
+                   "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0})
+        });
+    }
+    let mut config = json!({"model_type": "llama", "name": name, "hidden_size": hidden, "num_hidden_layers": layers,
+        "num_attention_heads": heads, "num_key_value_heads": kv_heads, "intermediate_size": ffn,
+        "vocab_size": whole("vocab"), "tie_word_embeddings": tied, "max_position_embeddings": seq.max(131_072)});
+    if whole("mla").is_none() && shape.get("mla").is_none_or(Value::is_null) {
+        config["head_dim"] = json!(whole("head_dim").unwrap_or(hidden / heads));
+    }
+    if let Some(experts) = whole("experts") {
+        config.as_object_mut()?.extend(with_experts(shape, experts)?);
+    }
+    Some(config)
+}
+
+/// What a mixture of experts adds to the configuration.
+fn with_experts(shape: &Value, experts: u64) -> Option<Map<String, Value>> {
+    let whole = |key: &str| shape.get(key).and_then(Value::as_u64);
+    let (topk, ffn) = (whole("topk")?, whole("moe_ffn").or(whole("ffn"))?);
+    let more = match shape.get("mla").filter(|mla| mla.is_object()) {
+        Some(mla) => {
+            let shared = whole("shared_expert_ffn").unwrap_or(0) / ffn;
+            json!({"model_type": "deepseek_v3", "n_routed_experts": experts, "num_experts_per_tok": topk,
+                   "moe_intermediate_size": ffn, "n_shared_experts": shared,
+                   "first_k_dense_replace": whole("dense_layers").unwrap_or(0),
+                   "num_nextn_predict_layers": whole("mtp_layers").unwrap_or(0),
+                   "q_lora_rank": mla.get("q_lora_rank"), "kv_lora_rank": mla.get("kv_lora_rank"),
+                   "qk_nope_head_dim": mla.get("qk_nope_head_dim"), "qk_rope_head_dim": mla.get("qk_rope_head_dim"),
+                   "v_head_dim": mla.get("v_head_dim")})
+        }
+        None if whole("shared_expert_ffn").is_some() => {
+            json!({"model_type": "qwen2_moe", "num_experts": experts, "num_experts_per_tok": topk,
+                   "moe_intermediate_size": ffn, "shared_expert_intermediate_size": whole("shared_expert_ffn")})
+        }
+        None if whole("ffn") == Some(ffn) => {
+            json!({"model_type": "mixtral", "num_local_experts": experts, "num_experts_per_tok": topk})
+        }
+        None => {
+            json!({"model_type": "qwen3_moe", "num_experts": experts, "num_experts_per_tok": topk,
+                   "moe_intermediate_size": ffn})
+        }
+    };
+    more.as_object().cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Value {
+        json!({"id": "a", "source_group": "torchtitan", "tier": "A", "task": "pretrain", "status": "ok",
+            "model": "llama3-8b", "gpu": "H100-SXM-96GB-HBM2e-500W", "n_gpus": 256, "seq_len": 8192,
+            "global_batch": 512, "micro_batch": 16, "precision": "fp8", "tp": 8, "pp": 1, "sequence_parallel": true,
+            "fsdp": true, "zero_stage": 3, "recompute": "full", "overlap": {"torch.compile": true, "async_tp": true},
+            "model_config": {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128,
+                "ffn": 14336, "vocab": 128256, "gated_mlp": true, "tied_embeddings": false},
+            "measured": {"tokens_per_s_per_gpu": 800.0, "step_time_s": 20.48}, "derived": ["step_time_s"]})
+    }
+
+    #[test]
+    fn a_record_is_a_run() {
+        let line = line(&record()).unwrap();
+        assert_eq!((line.cluster.as_str(), line.stack.as_str()), ("h100-96gb", "fsdp-compile"));
+        assert_eq!(line.layout, "mbs=16,tp=8,sp=true,zero=3,recompute=full,tp_overlap=true");
+        assert_eq!((line.step_time_s, line.tokens_per_s_per_gpu), (None, Some(800.0)));
+        assert_eq!(line.precision, "fp8-tensor");
+    }
+
+    #[test]
+    fn what_prints_no_time_is_left_out() {
+        let mut derived = record();
+        derived["derived"] = json!(["step_time_s", "tokens_per_s_per_gpu"]);
+        let mut other = record();
+        other["tier"] = json!("C");
+        assert_eq!((line(&derived), line(&other)), (None, None));
+    }
+}

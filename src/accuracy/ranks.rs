@@ -1,0 +1,127 @@
+//! Choosing by prediction: layouts of one job, by what they were predicted and by what they reached.
+
+use super::score::Scored;
+use std::collections::BTreeMap;
+
+/// The layouts of one job.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RankSet {
+    /// The job.
+    pub name: String,
+    /// How many.
+    pub layouts: usize,
+    /// Share of the best throughput that is lost with the best of the three that are predicted fastest.
+    pub regret: f64,
+    /// The same with the recipe: least tp x pp, then least pp, then the largest micro-batch.
+    pub recipe: f64,
+    /// Spearman's rank correlation of predicted and measured step time.
+    pub spearman: f64,
+}
+
+/// The sets of at least three layouts of the same job: source, model, devices, batch, sequence and number formats.
+pub fn rank_sets(scored: &[Scored<'_>]) -> Vec<RankSet> {
+    let mut jobs: BTreeMap<String, Vec<&Scored<'_>>> = BTreeMap::new();
+    for row in scored.iter().filter(|row| row.ratio().is_some()) {
+        let request = &row.run.request;
+        let job = format!(
+            "{}: {}, {} devices, {} x {} tokens, {}",
+            row.run.source,
+            row.run.model,
+            request.gpus.unwrap_or(1),
+            request.global_batch,
+            request.seq,
+            request.precision
+        );
+        jobs.entry(job).or_default().push(row);
+    }
+    jobs.into_iter().filter_map(|(name, rows)| rank_set(name, &rows)).collect()
+}
+
+fn rank_set(name: String, rows: &[&Scored<'_>]) -> Option<RankSet> {
+    let mut layouts: Vec<&str> = rows.iter().map(|row| row.run.request.layout.as_str()).collect();
+    layouts.sort_unstable();
+    layouts.dedup();
+    if layouts.len() < 3 {
+        return None;
+    }
+    let measured: Vec<f64> = rows.iter().map(|row| row.run.step_time_s).collect();
+    let predicted: Vec<f64> = rows.iter().map(|row| row.run.step_time_s * row.ratio().unwrap_or(1.0)).collect();
+    let best = measured.iter().copied().fold(f64::INFINITY, f64::min);
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by(|a, b| predicted[*a].total_cmp(&predicted[*b]));
+    let chosen = order.iter().take(3).map(|row| measured[*row]).fold(f64::INFINITY, f64::min);
+    let plain = (0..rows.len()).min_by_key(|row| by_recipe(&rows[*row].run.request.layout))?;
+    Some(RankSet {
+        name,
+        layouts: layouts.len(),
+        regret: 1.0 - best / chosen,
+        recipe: 1.0 - best / measured[plain],
+        spearman: correlation(&ranks(&predicted), &ranks(&measured)),
+    })
+}
+
+/// What the recipe takes the least of.
+fn by_recipe(layout: &str) -> (u64, u64, std::cmp::Reverse<u64>) {
+    let degree = |key: &str| {
+        let value = layout.split(',').find_map(|item| item.strip_prefix(key)?.strip_prefix('='));
+        value.and_then(|value| value.parse::<u64>().ok()).unwrap_or(1)
+    };
+    (degree("tp") * degree("pp"), degree("pp"), std::cmp::Reverse(degree("mbs")))
+}
+
+/// The place of each in order; equal ones share the mean of theirs.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let place = |value: &f64| {
+        let below = values.iter().filter(|other| *other < value).count();
+        let equal = values.iter().filter(|other| *other == value).count();
+        below as f64 + (equal as f64 - 1.0) / 2.0
+    };
+    values.iter().map(place).collect()
+}
+
+/// Pearson's correlation; 0 where one of them does not vary.
+fn correlation(a: &[f64], b: &[f64]) -> f64 {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let (mean_a, mean_b) = (mean(a), mean(b));
+    let product = |x: &[f64], mx: f64, y: &[f64], my: f64| -> f64 {
+        x.iter().zip(y).map(|(x, y)| (x - mx) * (y - my)).sum()
+    };
+    let scale = (product(a, mean_a, a, mean_a) * product(b, mean_b, b, mean_b)).sqrt();
+    if scale > 0.0 { product(a, mean_a, b, mean_b) / scale } else { 0.0 }
+}
+
+/// Means over sets: regret, the recipe's, and Spearman's correlation.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RankTotal {
+    /// Mean share of throughput lost by choosing with predictions.
+    pub regret: f64,
+    /// By the recipe.
+    pub recipe: f64,
+    /// Mean correlation.
+    pub spearman: f64,
+}
+
+/// The means over sets; zeros of none.
+pub fn total(sets: &[RankSet]) -> RankTotal {
+    let mean = |of: fn(&RankSet) -> f64| sets.iter().map(of).sum::<f64>() / sets.len().max(1) as f64;
+    RankTotal { regret: mean(|set| set.regret), recipe: mean(|set| set.recipe), spearman: mean(|set| set.spearman) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_of_equals_are_shared() {
+        assert_eq!(ranks(&[3.0, 1.0, 3.0, 2.0]), [2.5, 0.0, 2.5, 1.0]);
+        let up = [1.0, 2.0, 3.0];
+        assert!((correlation(&up, &[3.0, 2.0, 1.0]) + 1.0).abs() < 1e-12);
+        assert_eq!(correlation(&up, &[1.0, 1.0, 1.0]), 0.0);
+    }
+
+    #[test]
+    fn the_recipe_takes_little_parallelism_and_large_micro_batches() {
+        assert!(by_recipe("mbs=1,tp=2") < by_recipe("mbs=4,pp=2"));
+        assert!(by_recipe("mbs=4,tp=2,zero=1") < by_recipe("mbs=1,tp=2"));
+    }
+}

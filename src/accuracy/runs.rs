@@ -1,0 +1,204 @@
+//! Measured runs, one JSON object a line.
+
+use super::published;
+use crate::error::Error;
+use crate::estimate::EstimateRequest;
+use ir::catalogue::Code;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A run and what was measured of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Run {
+    /// Its name, for messages.
+    pub id: String,
+    /// Who published it; errors are summed up by it.
+    pub source: String,
+    /// The model's name, for messages and for leaving models out.
+    pub model: String,
+    /// What ran.
+    pub request: EstimateRequest,
+    /// Seconds of a step.
+    pub step_time_s: f64,
+    /// Memory of a device in GiB, and which figure it is.
+    pub memory: Option<(f64, MemoryKind)>,
+}
+
+/// Which figure of memory a source prints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryKind {
+    /// The most that tensors took, at the worst rank.
+    Allocated,
+    /// The same on the ranks of the first pipeline stage.
+    FirstStage,
+    /// The most that the allocator held, at the worst rank.
+    #[default]
+    Reserved,
+    /// What the driver shows, at the worst rank: with contexts and communicators.
+    Device,
+}
+
+/// A run as a line says it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Line {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
+    /// A preset, a path, a name of the file's own models, or a configuration as it stands in a `config.json`.
+    pub model: Value,
+    pub cluster: String,
+    pub stack: String,
+    pub gpus: u64,
+    pub seq: u64,
+    pub global_batch: u64,
+    pub precision: String,
+    pub layout: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_time_s: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_s_per_gpu: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_gib: Option<f64>,
+    #[serde(default)]
+    pub memory: MemoryKind,
+}
+
+/// Reads a file of runs. A line is a run; or `{"models": {NAME: CONFIG, ..}}`, names for configurations that later lines
+/// use; or a record of a published collection, of which those are taken that state their layout and print a time.
+///
+/// # Errors
+/// A line is no JSON, has a key that is not known, or lacks what a prediction needs.
+pub fn read(text: &str) -> Result<Vec<Run>, Error> {
+    let mut models = BTreeMap::new();
+    let mut runs = Vec::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let wrong = |why: serde_json::Error| {
+            Error::input(Code::BadOption, format!("line {}: {why}", number + 1)).help(
+                "a run has model, cluster, stack, gpus, seq, global_batch, precision, layout, and step_time_s or \
+                 tokens_per_s_per_gpu; optional are id, source, memory_gib and memory",
+            )
+        };
+        let value: Value = serde_json::from_str(line).map_err(wrong)?;
+        if let Some(Value::Object(named)) = value.get("models") {
+            models.extend(named.clone());
+        } else if value.get("model_config").is_some() {
+            runs.extend(published::line(&value).map(|line| run(line, &models, number)).transpose()?);
+        } else {
+            runs.push(run(serde_json::from_value(value).map_err(wrong)?, &models, number)?);
+        }
+    }
+    Ok(runs)
+}
+
+/// The runs as a file of the user's form, each configuration once.
+///
+/// # Errors
+/// None that a file of runs can have.
+pub fn write(runs: &[Run]) -> Result<String, Error> {
+    let fault = |why| Error::fault("runs", why);
+    let (mut names, mut models) = (BTreeMap::new(), BTreeMap::new());
+    for run in runs.iter().filter(|run| run.request.model.starts_with('{')) {
+        let config: Value = serde_json::from_str(&run.request.model).map_err(fault)?;
+        let count = names.len();
+        let name = names.entry(run.request.model.clone()).or_insert_with(|| format!("{}.{count}", run.model));
+        models.insert(name.clone(), config);
+    }
+    let mut text = serde_json::json!({ "models": models }).to_string() + "\n";
+    for run in runs {
+        let request = &run.request;
+        let line = Line {
+            id: run.id.clone(),
+            source: run.source.clone(),
+            model: Value::String(names.get(&request.model).unwrap_or(&request.model).clone()),
+            cluster: request.cluster.clone(),
+            stack: request.stack.clone(),
+            gpus: request.gpus.unwrap_or(1),
+            seq: request.seq,
+            global_batch: request.global_batch,
+            precision: request.precision.clone(),
+            layout: request.layout.clone(),
+            step_time_s: Some((run.step_time_s * 1e6).round() / 1e6),
+            tokens_per_s_per_gpu: None,
+            memory_gib: run.memory.map(|memory| memory.0),
+            memory: run.memory.map_or(MemoryKind::default(), |memory| memory.1),
+        };
+        text += &(serde_json::to_string(&line).map_err(fault)? + "\n");
+    }
+    Ok(text)
+}
+
+fn run(line: Line, models: &BTreeMap<String, Value>, number: usize) -> Result<Run, Error> {
+    let named = line.model.as_str().and_then(|name| models.get(name).map(|config| (name, config)));
+    let (name, model) = match (&line.model, named) {
+        (_, Some((name, config))) => (name.rsplit_once('.').map_or(name, |it| it.0).to_string(), config.to_string()),
+        (Value::String(name), None) => (name.clone(), name.clone()),
+        (config, None) => {
+            let name = config.get("name").and_then(Value::as_str).unwrap_or("a configuration");
+            (name.to_string(), config.to_string())
+        }
+    };
+    let tokens = (line.global_batch * line.seq) as f64 / line.gpus.max(1) as f64;
+    let seconds = line.step_time_s.or(line.tokens_per_s_per_gpu.map(|rate| tokens / rate));
+    let seconds = seconds.filter(|seconds| *seconds > 0.0 && seconds.is_finite()).ok_or_else(|| {
+        Error::input(Code::BadOption, format!("line {}: the run has no time", number + 1))
+            .help("give step_time_s or tokens_per_s_per_gpu, above 0")
+    })?;
+    Ok(Run {
+        id: if line.id.is_empty() { format!("line {}", number + 1) } else { line.id },
+        source: if line.source.is_empty() { "runs".into() } else { line.source },
+        model: name,
+        request: EstimateRequest {
+            model,
+            cluster: line.cluster,
+            stack: line.stack,
+            gpus: Some(line.gpus),
+            seq: line.seq,
+            global_batch: line.global_batch,
+            precision: line.precision,
+            layout: line.layout,
+            ..EstimateRequest::default()
+        },
+        step_time_s: seconds,
+        memory: line.memory_gib.map(|gib| (gib, line.memory)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: &str = r#"{"model":"llama3-8b","cluster":"h100","stack":"nemo","gpus":8,"seq":8192,"global_batch":16,
+        "precision":"bf16","layout":"tp=2","tokens_per_s_per_gpu":8192.0}"#;
+
+    #[test]
+    fn a_rate_is_a_time() {
+        let runs = read(&RUN.replace('\n', "")).unwrap();
+        assert_eq!((runs[0].step_time_s, runs[0].id.as_str(), runs[0].request.gpus), (2.0, "line 1", Some(8)));
+        let message = read(&RUN.replace('\n', "").replace("8192.0", "0.0")).unwrap_err().to_string();
+        assert!(message.contains("line 1: the run has no time"), "{message}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        let message = read(r#"{"model":"llama3-8b","speed":3}"#).unwrap_err().to_string();
+        assert!(message.contains("line 1") && message.contains("speed"), "{message}");
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let text = format!(
+            "{}\n{}\n",
+            r#"{"models":{"small.0":{"model_type":"gpt2","n_embd":64}}}"#,
+            RUN.replace('\n', "").replace("llama3-8b", "small.0")
+        );
+        let runs = read(&text).unwrap();
+        assert_eq!(runs[0].model, "small");
+        let again: Vec<Run> = read(&write(&runs).unwrap()).unwrap();
+        assert_eq!(again.len(), 1);
+        assert_eq!((&again[0].request, again[0].step_time_s), (&runs[0].request, runs[0].step_time_s));
+    }
+}

@@ -1,0 +1,70 @@
+//! Runs, predicted.
+
+use super::runs::{MemoryKind, Run};
+use crate::error::Error;
+use crate::estimate::{EstimateReport, EstimateRequest, Estimator, estimate_all};
+
+/// A run and what was predicted of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scored<'a> {
+    /// The run.
+    pub run: &'a Run,
+    /// The prediction, or why there is none.
+    pub prediction: Result<Prediction, Error>,
+}
+
+/// What a prediction says of what is measured.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Prediction {
+    /// Seconds of a step.
+    pub step_time_s: f64,
+    /// Seconds that a tenth, and nine tenths, of runs stay below.
+    pub interval_s: [f64; 2],
+    /// The figure of memory that the source prints, in GiB; allocated where it prints none.
+    pub memory_gib: f64,
+}
+
+/// Predicts all runs on all cores, in their order.
+pub fn score<'a>(estimator: &Estimator, runs: impl IntoIterator<Item = &'a Run>) -> Vec<Scored<'a>> {
+    let runs: Vec<&Run> = runs.into_iter().collect();
+    let requests: Vec<EstimateRequest> = runs.iter().map(|run| run.request.clone()).collect();
+    let reports = estimate_all(estimator, &requests, &|_| ());
+    let scored = |(run, report): (&'a Run, Result<EstimateReport, Error>)| {
+        let kind = run.memory.map_or(MemoryKind::Allocated, |memory| memory.1);
+        Scored { run, prediction: report.map(|report| Prediction::of(&report, kind)) }
+    };
+    runs.into_iter().zip(reports).map(scored).collect()
+}
+
+impl Prediction {
+    fn of(report: &EstimateReport, kind: MemoryKind) -> Prediction {
+        let predicted = &report.predicted;
+        let stages = predicted.memory_gib.per_stage.iter();
+        let memory_gib = match kind {
+            MemoryKind::FirstStage => stages.take(1).map(|stage| stage.allocated).sum(),
+            MemoryKind::Allocated => stages.map(|stage| stage.allocated).fold(0.0, f64::max),
+            MemoryKind::Reserved => stages.map(|stage| stage.reserved).fold(0.0, f64::max),
+            MemoryKind::Device => stages.map(|stage| stage.device).fold(0.0, f64::max),
+        };
+        Prediction { step_time_s: predicted.step_time_s, interval_s: predicted.interval_s, memory_gib }
+    }
+}
+
+impl Scored<'_> {
+    /// Predicted over measured step time.
+    pub fn ratio(&self) -> Option<f64> {
+        self.prediction.as_ref().ok().map(|prediction| prediction.step_time_s / self.run.step_time_s)
+    }
+
+    /// Predicted over measured memory.
+    pub fn memory_ratio(&self) -> Option<f64> {
+        let (gib, _) = self.run.memory?;
+        self.prediction.as_ref().ok().map(|prediction| prediction.memory_gib / gib)
+    }
+
+    /// Whether the measured time lies in the predicted interval.
+    pub fn inside(&self) -> Option<bool> {
+        let [low, high] = self.prediction.as_ref().ok()?.interval_s;
+        Some((low..=high).contains(&self.run.step_time_s))
+    }
+}

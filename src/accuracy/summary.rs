@@ -1,0 +1,91 @@
+//! Errors of many runs in a few figures.
+
+use super::score::Scored;
+
+/// The errors of a group of runs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Summary {
+    /// Whose.
+    pub name: String,
+    /// Runs that were predicted.
+    pub rows: usize,
+    /// Runs that were refused.
+    pub refused: usize,
+    /// Median of |predicted / measured - 1|.
+    pub median: f64,
+    /// What nine tenths of them stay below.
+    pub p90: f64,
+    /// Median of predicted / measured.
+    pub bias: f64,
+    /// Share of the measurements within the predicted interval.
+    pub inside: f64,
+}
+
+/// The value below which a share of them lies, between neighbours on a line; 0 of none.
+pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let place = share * sorted.len().saturating_sub(1) as f64;
+    let (below, rest) = (place.floor(), place.fract());
+    let at = |index: f64| sorted.get(index as usize).copied().unwrap_or(0.0);
+    if rest == 0.0 { at(below) } else { at(below) * (1.0 - rest) + at(below + 1.0) * rest }
+}
+
+/// The errors in time of a group.
+pub fn summary(name: &str, scored: &[&Scored<'_>]) -> Summary {
+    let ratios: Vec<f64> = scored.iter().filter_map(|row| row.ratio()).collect();
+    let inside = scored.iter().filter(|row| row.inside() == Some(true)).count();
+    of_ratios(name, &ratios, scored.len() - ratios.len(), inside)
+}
+
+/// The errors in memory of a group, of the runs that have it.
+fn memory(name: &str, scored: &[&Scored<'_>]) -> Summary {
+    let printed: Vec<_> = scored.iter().filter(|row| row.run.memory.is_some()).collect();
+    let ratios: Vec<f64> = printed.iter().filter_map(|row| row.memory_ratio()).collect();
+    of_ratios(name, &ratios, printed.len() - ratios.len(), 0)
+}
+
+fn of_ratios(name: &str, ratios: &[f64], refused: usize, inside: usize) -> Summary {
+    let errors: Vec<f64> = ratios.iter().map(|ratio| (ratio - 1.0).abs()).collect();
+    Summary {
+        name: name.into(),
+        rows: ratios.len(),
+        refused,
+        median: quantile(&errors, 0.5),
+        p90: quantile(&errors, 0.9),
+        bias: quantile(ratios, 0.5),
+        inside: inside as f64 / ratios.len().max(1) as f64,
+    }
+}
+
+/// Errors in time by source, in alphabetical order.
+pub fn by_source(scored: &[Scored<'_>]) -> Vec<Summary> {
+    grouped(scored).iter().map(|(name, rows)| summary(name, rows)).collect()
+}
+
+/// Errors in memory by source, in alphabetical order, of the sources that print it.
+pub fn memory_by_source(scored: &[Scored<'_>]) -> Vec<Summary> {
+    let all = grouped(scored);
+    let of = all.iter().map(|(name, rows)| memory(name, rows));
+    of.filter(|summary| summary.rows + summary.refused > 0).collect()
+}
+
+fn grouped<'a, 'b>(scored: &'b [Scored<'a>]) -> Vec<(&'b str, Vec<&'b Scored<'a>>)> {
+    let mut names: Vec<&str> = scored.iter().map(|row| row.run.source.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let of = |name: &'b str| (name, scored.iter().filter(|row| row.run.source == name).collect());
+    names.into_iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_between_neighbours() {
+        let values = [4.0, 1.0, 3.0, 2.0];
+        assert_eq!([0.0, 0.5, 1.0].map(|share| quantile(&values, share)), [1.0, 2.5, 4.0]);
+        assert_eq!(quantile(&[], 0.5), 0.0);
+    }
+}

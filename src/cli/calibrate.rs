@@ -1,0 +1,147 @@
+//! `meshwright calibrate`: constants from measurements.
+
+use super::table::table;
+use crate::accuracy::{self, Fit, Run, Scored, Summary};
+use crate::error::Error;
+use crate::estimate::Estimator;
+use crate::files::read_text;
+use crate::machine_source;
+use clap::Args;
+use cost::Stack;
+use ir::catalogue::Code;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Fit a stack to measured runs
+///
+/// A line of the file is a run: {"model": .., "cluster": .., "stack": .., "gpus": .., "seq": .., "global_batch": ..,
+/// "precision": .., "layout": .., "step_time_s": ..}. The constants of the stack are searched within their intervals.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  meshwright calibrate --from runs.jsonl                     how near the presets come
+  meshwright calibrate --from runs.jsonl -o stack.toml       fit the stack of the runs
+  meshwright calibrate --from runs.jsonl --report accuracy.md")]
+pub(super) struct Calibrate {
+    /// The runs, one JSON object a line
+    #[arg(long, value_name = "FILE.jsonl")]
+    from: PathBuf,
+    /// Take only the runs on this stack
+    #[arg(long)]
+    stack: Option<String>,
+    /// Fit, and write the stack to this file
+    #[arg(short, long, value_name = "FILE.toml")]
+    output: Option<PathBuf>,
+    /// Write the tables of errors to this file
+    #[arg(long, value_name = "FILE.md")]
+    report: Option<PathBuf>,
+    /// Write the runs that were taken to this file, in the form that --from reads
+    #[arg(long, value_name = "FILE.jsonl")]
+    runs: Option<PathBuf>,
+    /// Print each run
+    #[arg(long)]
+    list: bool,
+}
+
+impl Calibrate {
+    pub(super) fn run(self) -> Result<String, Error> {
+        let mut runs = accuracy::read(&read_text(&self.from)?)?;
+        runs.retain(|run| self.stack.as_ref().is_none_or(|stack| *stack == run.request.stack));
+        if runs.is_empty() {
+            return Err(Error::input(Code::BadOption, format!("{} has no runs to take", self.from.display()))
+                .help("name a file with runs, and a stack that they ran on"));
+        }
+        if let Some(path) = &self.runs {
+            written(path, &accuracy::write(&runs)?)?;
+        }
+        let estimator = Estimator::new();
+        if let Some(path) = &self.output {
+            return fitted(&estimator, &runs, path);
+        }
+        let scored = accuracy::score(&estimator, &runs);
+        if let Some(path) = &self.report {
+            let stacks = stacks(&runs)?;
+            let folds = accuracy::folds(&estimator, &stacks, &runs);
+            written(path, &accuracy::document(&scored, &folds, &stacks))?;
+        }
+        Ok(if self.list { listed(&scored) } else { summed_up(&accuracy::by_source(&scored)) })
+    }
+}
+
+/// The stacks of the runs, in the order in which they come.
+fn stacks(runs: &[Run]) -> Result<Vec<Stack>, Error> {
+    let mut stacks: Vec<Stack> = Vec::new();
+    for run in runs {
+        if stacks.iter().all(|stack| stack.name != run.request.stack) {
+            stacks.push(machine_source::stack(&run.request.stack)?);
+        }
+    }
+    Ok(stacks)
+}
+
+fn fitted(estimator: &Estimator, runs: &[Run], path: &Path) -> Result<String, Error> {
+    let stacks = stacks(runs)?;
+    let [stack] = stacks.as_slice() else {
+        let names: Vec<&str> = stacks.iter().map(|stack| stack.name.as_str()).collect();
+        return Err(Error::input(Code::BadOption, format!("the runs are on {}", names.join(", ")))
+            .help("choose one with --stack: a fit is of one stack"));
+    };
+    let Fit { stack: fit, error, rows, at_end } = accuracy::fit(estimator, stack, &runs.iter().collect::<Vec<_>>());
+    let text = toml::to_string(&fit).map_err(|why| Error::fault("calibrate", why))?;
+    written(path, &text)?;
+    let folds = accuracy::folds(estimator, std::slice::from_ref(&fit), runs);
+    let mut constants = fit.fitted;
+    let rows_of = constants.by_name().map(|(name, constant)| {
+        let end = if at_end.contains(&name) { "at an end of its interval" } else { "" };
+        [name, &format!("{}", constant.value), &format!("{}", constant.low), &format!("{}", constant.high), end]
+            .map(String::from)
+    });
+    let [low, high] = fit.residual.map(f64::exp);
+    let seen: Vec<Summary> = folds.into_iter().map(|fold| fold.summary).collect();
+    Ok(format!(
+        "stack {} fitted to {rows} runs: mean error {:.1} %; nine tenths of measurements lie below {high:.3} and a tenth below \
+         {low:.3} times the prediction\n\n{}\nErrors on runs that the fit has not seen:\n\n{}",
+        fit.name,
+        error * 100.0,
+        table(["CONSTANT", "VALUE", "LOW", "HIGH", ""], &rows_of),
+        summed_up(&seen),
+    ))
+}
+
+fn summed_up(rows: &[Summary]) -> String {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let row = |row: &Summary| {
+        [
+            row.name.clone(),
+            row.rows.to_string(),
+            row.refused.to_string(),
+            percent(row.median),
+            percent(row.p90),
+            format!("{:.3}", row.bias),
+            percent(row.inside),
+        ]
+    };
+    let rows: Vec<_> = rows.iter().map(row).collect();
+    table(["SOURCE", "RUNS", "REFUSED", "MEDIAN", "P90", "BIAS", "INSIDE"], &rows)
+}
+
+fn listed(scored: &[Scored<'_>]) -> String {
+    let row = |row: &Scored<'_>| {
+        let ratio = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.3}"));
+        let why = row.prediction.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        [
+            row.run.id.clone(),
+            row.run.request.layout.clone(),
+            format!("{:.4}", row.run.step_time_s),
+            ratio(row.ratio()),
+            ratio(row.memory_ratio()),
+            why.lines().next().unwrap_or_default().to_string(),
+        ]
+    };
+    let rows: Vec<_> = scored.iter().map(row).collect();
+    table(["RUN", "LAYOUT", "SECONDS", "PREDICTED/MEASURED", "MEMORY", ""], &rows)
+}
+
+fn written(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).map_err(|why| Error::file("write", path, &why))
+}
