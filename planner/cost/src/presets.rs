@@ -180,7 +180,8 @@ fn none_or<T>(complaints: Vec<String>, value: T, code: Code) -> Result<T, Preset
 
 fn out_of_range(key: &str, value: f64, low: f64, high: f64, unit: &str) -> Option<String> {
     let is_in = (low..=high).contains(&value);
-    (!is_in).then(|| format!("`{key}` is {value}, expected {unit}: from {low:e} to {high:e}"))
+    let short = |figure: f64| if figure < 1e4 { figure.to_string() } else { format!("{figure:e}") };
+    (!is_in).then(|| format!("`{key}` is {value}, expected {unit}: from {} to {}", short(low), short(high)))
 }
 
 /// The ranges are those of any hardware in these units, so that a slip of the unit is told.
@@ -237,7 +238,7 @@ fn check_link(level: usize, link: &Link, complaints: &mut Vec<String>) {
     check("start", link.start, 0.0, 1.0, "seconds");
     check("message", link.message, 0.0, 1.0, "seconds");
     for (key, value) in [("pair", link.pair), ("switch", link.switch)] {
-        check(key, value.unwrap_or(link.bandwidth), 1e6, 1e14, "bytes per second");
+        value.into_iter().for_each(|value| check(key, value, 1e6, 1e14, "bytes per second"));
     }
     check("tree", link.tree.unwrap_or(1.0), 0.01, 1.0, "a share of the bandwidth");
     let Table(rows) = &link.share;

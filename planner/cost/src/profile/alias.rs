@@ -12,18 +12,12 @@ use std::collections::HashMap;
 pub(super) struct Alias {
     /// What is never there as such, by the value in its place.
     pub(super) there: HashMap<Value, Value>,
-    /// The collectives of these operands are all-to-alls.
-    pub(super) exchanges: HashMap<Value, Exchange>,
+    /// All-to-alls by their operands, with all axes over which these go on.
+    pub(super) exchanges: HashMap<Value, Axes>,
     /// The collectives with these results are part of another, or not needed.
     pub(super) free: EntitySet<Value>,
     /// Of what the plan keeps of F, what frameworks keep instead.
     pub(super) instead: HashMap<Value, Value>,
-}
-
-/// An all-to-all of what a rank has of a value.
-pub(super) struct Exchange {
-    pub(super) value: Value,
-    pub(super) over: Axes,
 }
 
 impl Alias {
@@ -31,8 +25,7 @@ impl Alias {
         let mut alias = Alias::default();
         alias.paid(block, keeps_gathered);
         for section in [SectionKind::F, SectionKind::I] {
-            alias.sent(block, section);
-            alias.sent_back(block, section);
+            alias.exchanged(block, section);
         }
         alias
     }
@@ -57,59 +50,20 @@ impl Alias {
         }
     }
 
-    /// Exchanges over one axis after the other are one over all of them.
-    fn sent(&mut self, block: &Block, section: SectionKind) {
+    /// Exchanges over one axis after the other are one over all of them: the first is priced, the others are not.
+    fn exchanged(&mut self, block: &Block, section: SectionKind) {
         let is_exchange = |stmt: &Stmt| matches!(stmt.op, Op::Collective(Collective::AllToAll { .. }));
         for stmt in block[section].stmts.iter().filter(|stmt| is_exchange(stmt)) {
-            let chain = chain(block, section, stmt.operands[0]);
-            if !self.free.contains(stmt.results[0]) && chain.iter().all(|(stmt, _)| is_exchange(stmt)) {
-                self.exchange(stmt.operands[0], stmt.operands[0], &chain);
+            if self.free.contains(stmt.results[0]) {
+                continue;
             }
-        }
-    }
-
-    /// Where each rank sums what its experts give for all tokens, frameworks send the results back and sum them where the
-    /// tokens are (Lepikhin et al. 2020, section 3.3). There they stay for the gradient of the weights.
-    fn sent_back(&mut self, block: &Block, section: SectionKind) {
-        let combines = block[section].stmts.iter().filter(|stmt| stmt.op.name() == "combine");
-        for combine in combines {
-            let (given, results) = (combine.results[0], combine.operands[0]);
-            let sums = chain(block, section, given);
-            let Some((last, _)) = sums.last() else { continue };
-            self.exchange(given, results, &sums);
-            self.there.insert(given, last.results[0]);
-            for &choice in &combine.operands[1..] {
-                self.ungathered(block, section, choice);
+            let mut chain = chain(block, section, stmt.operands[0]);
+            chain.truncate(chain.iter().take_while(|(stmt, _)| is_exchange(stmt)).count());
+            let over = chain.iter().fold(Axes::none(), |over, (_, collective)| over.union(collective.over()));
+            self.exchanges.insert(stmt.operands[0], over.sorted());
+            for (stmt, _) in chain.iter().skip(1) {
+                self.free.insert(stmt.results[0]);
             }
-            if section == SectionKind::F {
-                let summed = block[section].stmts.iter().find(|stmt| is_change(stmt) && stmt.results[0] == results);
-                let given = summed.map_or(results, |stmt| stmt.operands[0]);
-                for (again, _) in chain(block, SectionKind::I, given) {
-                    self.stands_for(again.results[0], results);
-                    self.instead.insert(given, results);
-                }
-            }
-        }
-    }
-
-    /// What a chain of changes of `operand` moves is an exchange of `value`: the first of them is priced, the others are not.
-    fn exchange(&mut self, operand: Value, value: Value, chain: &[(&Stmt, &Collective)]) {
-        let over = chain.iter().fold(Axes::none(), |over, (_, collective)| over.union(collective.over())).sorted();
-        self.exchanges.insert(operand, Exchange { value, over });
-        for (stmt, _) in &chain[1..] {
-            self.free.insert(stmt.results[0]);
-        }
-    }
-
-    /// Choices that are gathered for a sum over all tokens stay where they are.
-    fn ungathered(&mut self, block: &Block, section: SectionKind, value: Value) {
-        let mut source = value;
-        while let Some(gather) = block[section].stmts.iter().find(|stmt| is_gather(stmt) && stmt.results[0] == source) {
-            self.free.insert(source);
-            source = gather.operands[0];
-        }
-        if source != value {
-            self.there.insert(value, source);
         }
     }
 
@@ -137,12 +91,4 @@ fn chain(block: &Block, section: SectionKind, mut value: Value) -> Vec<(&Stmt, &
         value = stmt.results[0];
     }
     chain
-}
-
-fn is_change(stmt: &Stmt) -> bool {
-    matches!(stmt.op, Op::Collective(_))
-}
-
-fn is_gather(stmt: &Stmt) -> bool {
-    matches!(stmt.op, Op::Collective(Collective::AllGather { .. }))
 }

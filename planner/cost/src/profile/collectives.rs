@@ -57,7 +57,7 @@ pub(super) fn waits(
         waits.kernels += 1.0;
         let group = site.group(collective.over());
         let seconds = seconds(site, stmt, collective, group);
-        match site.axis(stmt, collective) {
+        match site.axis(collective) {
             Axis::Tp => {
                 let hidden = hide(site, section, stmt, collective, products, &mut budget, seconds);
                 waits.behind_gemm += hidden;
@@ -83,10 +83,7 @@ pub(super) fn waits(
 fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) -> f64 {
     let bytes = |values: &[Value]| values.iter().map(|&value| site.local.bytes(value)).sum::<f64>();
     let (before, after) = (bytes(&stmt.operands), bytes(&stmt.results));
-    let is_ring = site.axis(stmt, collective) == Axis::Cp && site.layout.cp_kind == CpKind::Ring;
-    if let Some(exchange) = site.alias.exchanges.get(&stmt.operands[0]) {
-        return site.machine.talk(Talk::AllToAll, site.local.bytes(exchange.value), site.group(&exchange.over));
-    }
+    let is_ring = site.axis(collective) == Axis::Cp && site.layout.cp_kind == CpKind::Ring;
     match collective {
         Collective::AllGather { .. } | Collective::ReduceScatter { .. } if is_ring => {
             let ranks = group.ranks as f64;
@@ -95,7 +92,10 @@ fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) 
         Collective::AllGather { .. } => site.machine.talk(Talk::AllGather, after, group),
         Collective::ReduceScatter { .. } => site.machine.talk(Talk::ReduceScatter, before, group),
         Collective::AllReduce { .. } => site.machine.talk(Talk::AllReduce, before, group),
-        Collective::AllToAll { .. } => site.machine.talk(Talk::AllToAll, before, group),
+        Collective::AllToAll { over, .. } => {
+            let over = site.alias.exchanges.get(&stmt.operands[0]).unwrap_or(over);
+            site.machine.talk(Talk::AllToAll, before, site.group(over))
+        }
         Collective::Permute { .. } => site.machine.talk(Talk::Send, after, group),
         Collective::Shard { .. } | Collective::Owe { .. } => 0.0,
     }
@@ -140,16 +140,15 @@ impl Site<'_> {
         let Op::Collective(collective) = &stmt.op else { return false };
         let fed = self.block().arg_kind(stmt.operands[0]) == Some(ArgKind::Input);
         let by_heads =
-            self.layout.cp_kind == CpKind::Ulysses && self.has_attention && self.axis(stmt, collective) == Axis::Cp;
+            self.layout.cp_kind == CpKind::Ulysses && self.has_attention && self.axis(collective) == Axis::Cp;
         fed || by_heads || self.alias.free.contains(stmt.results[0])
     }
 
     /// Exchanges are those of experts; all else is told by the names of the axes.
-    fn axis(&self, stmt: &Stmt, collective: &Collective) -> Axis {
+    fn axis(&self, collective: &Collective) -> Axis {
         let mut names = collective.over().iter().map(|axis| base(&self.local.mesh().axes[axis].name));
         match collective {
             Collective::AllToAll { .. } => Axis::Ep,
-            _ if self.alias.exchanges.contains_key(&stmt.operands[0]) => Axis::Ep,
             _ if names.clone().any(|name| name == "dp") => Axis::Ep,
             _ if names.any(|name| name == "cp") => Axis::Cp,
             _ => Axis::Tp,
@@ -158,7 +157,7 @@ impl Site<'_> {
 
     /// Whether a statement is a collective between the ranks that share layers.
     pub(super) fn is_tensor_parallel(&self, stmt: &Stmt) -> bool {
-        matches!(&stmt.op, Op::Collective(collective) if self.axis(stmt, collective) == Axis::Tp)
+        matches!(&stmt.op, Op::Collective(collective) if self.axis(collective) == Axis::Tp)
     }
 
     /// The ranks along the axes, within all ranks of the layout: axes that the mesh leaves out lie between its own.
