@@ -11,25 +11,49 @@ use ir::graph::{ArgKind, Block, Model, SectionKind, Span, Stmt};
 use ir::ids::Value;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Op;
-use ir::types::DebtKind;
+use ir::types::{DebtKind, Type};
 
 pub(crate) fn run(model: &mut Model, goal: &Goal, cluster: &Cluster) -> Result<(), PlanError> {
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let site = Site { mesh: &mesh, dims: &dims, cluster };
+    let mut ways = Ways { site, found: Vec::new() };
     let step = model.step.as_mut().map(|step| &mut step.graph);
     for block in model.blocks.values_mut().chain(step) {
         for kind in SectionKind::ALL {
-            lower_section(&site, block, kind).map_err(|why| PlanError::Fault { pass: "collectives", why })?;
+            lower_section(&mut ways, block, kind).map_err(|why| PlanError::Fault { pass: "collectives", why })?;
         }
         combine(block, &mesh, goal.bucket_bytes);
     }
     Ok(())
 }
 
-fn lower_section(site: &Site<'_>, block: &mut Block, kind: SectionKind) -> Result<(), String> {
+/// The ways that have been found, from one type to another: the sections of a block ask for the same ones.
+struct Ways<'a> {
+    site: Site<'a>,
+    found: Vec<(Type, Type, Vec<Step>)>,
+}
+
+impl Ways<'_> {
+    fn way(&mut self, from: &Type, to: &Type) -> Result<Vec<Step>, String> {
+        let known = self.found.iter().find(|(f, t, _)| is_alike(f, from) && is_alike(t, to));
+        if let Some((_, _, way)) = known {
+            return Ok(way.clone());
+        }
+        let way = cheapest(&self.site, from, to, &Axes::none()).map_err(|why| why.to_string())?;
+        self.found.push((from.clone(), to.clone(), way.clone()));
+        Ok(way)
+    }
+}
+
+/// Whether the types are equal and their dims have the same names.
+fn is_alike(a: &Type, b: &Type) -> bool {
+    a == b && a.dims.iter().zip(&b.dims).all(|(a, b)| a.name == b.name)
+}
+
+fn lower_section(ways: &mut Ways<'_>, block: &mut Block, kind: SectionKind) -> Result<(), String> {
     let mut stmts: Vec<Stmt> = Vec::new();
     for stmt in std::mem::take(&mut block[kind].stmts) {
-        let lowered = if stmt.op == Op::Reshard { lower(site, block, &stmts, &stmt)? } else { vec![stmt] };
+        let lowered = if stmt.op == Op::Reshard { lower(ways, block, &stmts, &stmt)? } else { vec![stmt] };
         stmts.extend(lowered);
     }
     block[kind].stmts = stmts;
@@ -37,9 +61,9 @@ fn lower_section(site: &Site<'_>, block: &mut Block, kind: SectionKind) -> Resul
 }
 
 /// The steps of one reshard. Where two ways begin alike, the second goes on from what the first has made.
-fn lower(site: &Site<'_>, block: &mut Block, before: &[Stmt], stmt: &Stmt) -> Result<Vec<Stmt>, String> {
+fn lower(ways: &mut Ways<'_>, block: &mut Block, before: &[Stmt], stmt: &Stmt) -> Result<Vec<Stmt>, String> {
     let (from, to) = (stmt.operands[0], stmt.results[0]);
-    let way = cheapest(site, block.ty(from), block.ty(to), &Axes::none()).map_err(|why| why.to_string())?;
+    let way = ways.way(block.ty(from), block.ty(to))?;
     let (mut stmts, mut value) = (Vec::new(), from);
     let last = way.len().saturating_sub(1);
     for (place, Step { change, ty, .. }) in way.into_iter().enumerate() {
