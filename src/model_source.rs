@@ -99,10 +99,9 @@ fn file_of(name: &str) -> Result<PathBuf, Error> {
 fn unknown(name: &str) -> Error {
     let is_path = name.contains(['/', '\\']) || name.ends_with(".ir") || name.ends_with(".json");
     let message = if is_path { format!("there is no file {name}") } else { format!("there is no model `{name}`") };
-    let names = || presets().map(|preset| preset.name);
-    let help = match nearest(name, names()) {
+    let help = match nearest(name, presets().map(|preset| preset.name)) {
         Some(near) => format!("did you mean `{near}`? meshwright models lists the presets"),
-        None => format!("the presets are {}", names().collect::<Vec<_>>().join(", ")),
+        None => "meshwright models lists the presets".to_string(),
     };
     Error::input(Code::UnknownModel, message).help(help)
 }

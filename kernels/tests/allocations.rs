@@ -11,6 +11,7 @@ use meshwright_kernels::cpu::dropout::{Part, dropout};
 use meshwright_kernels::cpu::einsum::Einsum;
 use meshwright_kernels::cpu::elementwise::{Binary, Strided, Unary, add_assign, binary, broadcast_binary, unary};
 use meshwright_kernels::cpu::embedding::{embedding, embedding_grad};
+use meshwright_kernels::cpu::experts::{Routing, combine, combine_dw, dispatch};
 use meshwright_kernels::cpu::norm::{
     layer_norm, layer_norm_dgamma, layer_norm_dx, rms_norm, rms_norm_dgamma, rms_norm_dx,
 };
@@ -19,6 +20,7 @@ use meshwright_kernels::cpu::reduce::{Reduction, reduce};
 use meshwright_kernels::cpu::rope::{Heads, rope};
 use meshwright_kernels::cpu::shape::{View, add_strided, copy_strided};
 use meshwright_kernels::cpu::softmax::{softmax, softmax_grad};
+use meshwright_kernels::cpu::top_k::{GroupLimit, TopK, top_k, top_k_grad};
 use meshwright_kernels::cpu::{Par, Source};
 
 /// The system's allocator, counting requests.
@@ -68,6 +70,7 @@ fn no_kernel_allocates() {
     elementwise();
     rows();
     tokens();
+    experts();
     moves();
     updates();
 }
@@ -211,6 +214,26 @@ fn tokens() {
     check("embedding", |par| {
         embedding(&labels, &table, COLS, 0, &mut out, par);
         embedding_grad(&labels, &out, COLS, 0, &mut table, true);
+    });
+}
+
+fn experts() {
+    let (tokens, choices, count, capacity, h) = (ROWS / 4, 2, 8, 20, 256);
+    let scores = vec![0.5; ROWS * count];
+    let (mut weights, mut index, mut grad) = (vec![0.0; ROWS * choices], vec![0; ROWS * choices], scores.clone());
+    let choice = TopK { columns: count, k: choices, bias: None, limit: Some(GroupLimit { groups: 4, from: 2, by: 1 }) };
+    check("top_k", |par| {
+        top_k(&scores, &choice, &mut weights, &mut index, par);
+        top_k_grad(&index, &weights, choices, count, &mut grad);
+    });
+    let (mut x, mut rows, mut dw) = (vec![0.5; ROWS * h], vec![0.0; 4 * count * capacity * h], weights.clone());
+    let routing =
+        Routing { index: &index, weights: Some(&weights), tokens, choices, experts: count, origin: 0, capacity };
+    let mut counts = vec![0; 4 * count];
+    check("experts", |par| {
+        dispatch(&x, h, &routing, &mut rows, &mut counts, par);
+        combine_dw(&x, &rows, h, &routing, &mut dw, &mut counts, par);
+        combine(&rows, h, &routing, &mut x, &mut counts, par);
     });
 }
 

@@ -101,15 +101,18 @@ impl Coverage {
 }
 
 /// Ops that every run must meet: all that a random model can hold.
-const REQUIRED: [&str; 30] = [
+const REQUIRED: [&str; 36] = [
     "adamw",
     "add",
     "attention",
     "attention_grad",
     "broadcast",
+    "combine",
+    "combine_dw",
     "concat",
     "cross_entropy",
     "cross_entropy_grad",
+    "dispatch",
     "div",
     "dropout",
     "einsum",
@@ -124,6 +127,7 @@ const REQUIRED: [&str; 30] = [
     "permute",
     "pick",
     "reduce_sum",
+    "relu_squared",
     "reshape",
     "rms_norm",
     "rope",
@@ -132,6 +136,8 @@ const REQUIRED: [&str; 30] = [
     "silu_grad",
     "slice",
     "softmax",
+    "top_k",
+    "top_k_grad",
 ];
 
 /// The dim that is this letter alone (or begins with it) is cut.

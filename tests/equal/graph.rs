@@ -6,8 +6,9 @@ use super::random::Random;
 use ir::graph::{Arg, ArgKind, Block, ResultKind, SectionKind};
 use ir::ids::Value;
 use ir::ops::{
-    Attention, Binary, BinaryKind, Broadcast, Builder, Concat, CrossEntropy, Dropout, Einsum, Embedding, Equation,
-    LayerNorm, Pad, Permute, Reduce, Reshape, RmsNorm, Rope, Scaling, Slice, Softmax, Unary, UnaryKind,
+    Attention, Binary, BinaryKind, Broadcast, Builder, Combine, Concat, CrossEntropy, Dispatch, Dropout, Einsum,
+    Embedding, Equation, GroupLimit, LayerNorm, Pad, Permute, Reduce, Reshape, RmsNorm, Rope, Scaling, Slice, Softmax,
+    TopK, Unary, UnaryKind,
 };
 use ir::types::{DType, DebtKind, Dim, Type};
 
@@ -125,7 +126,7 @@ impl<'a> BlockMaker<'a> {
     }
 
     fn step(&mut self, x: &Current, shelf: &[Current], pos: Value, seg: Value) -> Made<Current> {
-        match self.random.below(17) {
+        match self.random.below(18) {
             0 | 1 => self.unary(x),
             2 | 3 => self.linear(x),
             4 => self.bias(x),
@@ -140,6 +141,7 @@ impl<'a> BlockMaker<'a> {
             13 => self.gram(x),
             14 => self.dropout(x),
             15 => self.rope(x, pos),
+            16 => self.experts(x),
             _ => self.attention(x, pos, seg),
         }
     }
@@ -159,7 +161,8 @@ impl<'a> BlockMaker<'a> {
     }
 
     fn unary(&mut self, x: &Current) -> Made<Current> {
-        let value = match self.random.below(11) {
+        let value = match self.random.below(12) {
+            11 => self.one(UnaryKind::ReluSquared, x.value)?,
             0 => self.one(UnaryKind::Silu, x.value)?,
             1 => self.one(UnaryKind::Gelu, x.value)?,
             2 => self.one(UnaryKind::GeluErf, x.value)?,
@@ -309,6 +312,41 @@ impl<'a> BlockMaker<'a> {
             self.builder.one(Concat { dim: place }, &[part, rest])?
         };
         Ok(Current { value, dims: x.dims.clone() })
+    }
+
+    /// Sends the rows of the last dim to experts, each a matrix, and brings them back.
+    fn experts(&mut self, x: &Current) -> Made<Current> {
+        let [.., tokens, last] = x.dims.as_slice() else { return self.unary(x) };
+        let (tokens, depth) = (tokens.1, last.1);
+        let (count, width) = (self.random.between(2, 4), self.random.between(2, 6));
+        let capacity = Dim::sized(self.random.between(1, tokens));
+        let [router, kind, place, letter] = [(); 4].map(|()| self.letter());
+        let w = self.param(None, &[depth, count], depth);
+        let logits = self.contract(x, x.dims.len() - 1, w, &router, count)?;
+        let scores = self.builder.one(Softmax, &[logits.value])?;
+        let mut operands = vec![scores];
+        if self.random.chance(25) {
+            operands.push(self.param(None, &[count], 4));
+        }
+        let limit = (count == 4 && self.random.chance(50)).then_some(GroupLimit { groups: 2, from: 1, by: 2 });
+        let [weights, index] = self.builder.op(TopK { k: self.random.between(1, 2), limit }, &operands)?[..] else {
+            return Err("top_k has two results".to_string());
+        };
+        let sent = [x.value, index, weights];
+        let sent = if self.random.chance(30) { &sent[..] } else { &sent[..2] };
+        let experts = Dim::sized(count);
+        let rows = self.builder.op(Dispatch { experts, capacity }, sent)?[0];
+        let groups: Vec<&str> = x.dims[..x.dims.len() - 2].iter().map(|(letter, _)| letter.as_str()).collect();
+        let (groups, depth_letter) = (groups.join(" "), &last.0);
+        let w = self.param(None, &[count, depth, width], depth);
+        let eq = format!(
+            "{groups} {kind} {place} {depth_letter}, {kind} {depth_letter} {letter} -> {groups} {kind} {place} {letter}"
+        );
+        let made = self.builder.one(Einsum::new(&eq)?, &[rows, w])?;
+        let value = self.builder.one(Combine, &[made, index, weights])?;
+        let mut dims = x.dims.clone();
+        dims[x.dims.len() - 1] = (letter, width);
+        Ok(Current { value, dims })
     }
 
     fn norm(&mut self, x: &Current) -> Made<Current> {

@@ -1,0 +1,105 @@
+//! Small mixtures of experts trained on real text: on every mesh the same numbers as on one device.
+//!
+//! Which experts a token goes to is no continuous function: where two scores are nearly equal, rounding decides, and runs
+//! part. Few steps and few tokens keep such ties out; what is left of one shows as a difference on every mesh at once.
+
+#[path = "meshes/compare.rs"]
+mod compare;
+#[path = "meshes/record.rs"]
+mod record;
+#[path = "meshes/text.rs"]
+mod text;
+#[path = "meshes/training.rs"]
+mod training;
+
+use compare::differences;
+use ir::models::{Experts, Latent, LlamaConfig, ModelConfig};
+use ir::ops::GroupLimit;
+use record::{Record, sgd, train};
+use std::sync::LazyLock;
+use training::{HIDDEN, Recipe, compiled, inputs, model, models};
+
+/// Sequences of a micro-batch on one device: four micro-batches a step.
+const SEQUENCES: u64 = 4;
+const STEPS: u64 = 3;
+
+/// Mixtral's kind, whose experts drop tokens, and DeepSeek's, with latent attention and all that its router has.
+fn recipes() -> Vec<Recipe> {
+    let [ModelConfig::Llama(plain), _] = models() else { panic!("the first is a Llama") };
+    let mixtral = LlamaConfig {
+        experts: Some(Experts { group: Some(4), ..Experts::softmax(6, 2, 20) }),
+        layers: 2,
+        ..plain.clone()
+    };
+    let deepseek = LlamaConfig {
+        layers: 3,
+        latent: Some(Latent { query_rank: Some(20), key_rank: 16, plain: 4, turned: 2, value: 5 }),
+        experts: Some(Experts {
+            shared: 24,
+            dense_layers: 1,
+            sigmoid: true,
+            bias: true,
+            limit: Some(GroupLimit { groups: 3, from: 2, by: 2 }),
+            scale: 2.5,
+            capacity: 3.0,
+            ..Experts::softmax(6, 2, 20)
+        }),
+        ..plain
+    };
+    let recipe = |config| Recipe { config: ModelConfig::Llama(config), optimizer: sgd(), lr: 0.05, steps: STEPS };
+    [mixtral, deepseek].map(recipe).to_vec()
+}
+
+fn trained(recipe: &Recipe, mesh: &str, sequences: u64) -> Record {
+    let file = compiled(recipe, mesh, sequences);
+    let program = file.program.as_ref().expect("a program");
+    train(&file.model, program, inputs(&file.model, recipe)).unwrap_or_else(|why| panic!("{mesh}: {why}"))
+}
+
+/// Every recipe on one device.
+static ALONE: LazyLock<Vec<(Recipe, Record)>> = LazyLock::new(|| {
+    let trained = |recipe: Recipe| {
+        let record = trained(&recipe, "", SEQUENCES);
+        (recipe, record)
+    };
+    recipes().into_iter().map(trained).collect()
+});
+
+fn trains_as_on_one_device(mesh: &str, sequences: u64) {
+    for (which, (recipe, alone)) in ALONE.iter().enumerate() {
+        let found = differences(&trained(recipe, mesh, sequences), alone, &recipe.optimizer);
+        assert!(found.is_empty(), "recipe {which} on {mesh}: {found:#?}");
+    }
+}
+
+#[test]
+fn experts_learn_and_lose_tokens() {
+    for (recipe, alone) in ALONE.iter() {
+        assert!(alone.losses[STEPS as usize - 1] < alone.losses[0], "{:?}", alone.losses);
+        let sizes = |field: &str| {
+            let model = model(recipe, SEQUENCES);
+            let param = model.params.values().find(|param| param.field.as_deref() == Some(field));
+            param.map(|param| param.ty.sizes())
+        };
+        assert_eq!(sizes("expert_up"), Some(vec![6, HIDDEN, 20]));
+    }
+}
+
+/// One test per mesh: its name, the layout, and the sequences of a micro-batch over all ranks.
+macro_rules! meshes {
+    ($($name:ident $mesh:literal $sequences:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            trains_as_on_one_device($mesh, $sequences);
+        }
+    )*};
+}
+
+meshes! {
+    micro_batches_do_not_matter "" 16;
+    data_parallel "dp=2" 4;
+    tensor_parallel "tp=2" 4;
+    sequence_parallel "dp=2,tp=2,sp=true" 8;
+    pipeline_and_sharded_state "dp=2,tp=2,pp=2,zero=1" 4;
+    uneven_batch "dp=3" 4;
+}
