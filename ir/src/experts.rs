@@ -18,6 +18,9 @@ pub enum Role {
     Copies,
 }
 
+/// An axis and its parts with their sizes, innermost first.
+pub type Folded = (&'static str, Vec<(Role, u64)>);
+
 /// `ep` and `etp` cannot be cut out of the axes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unfolded {
@@ -49,7 +52,7 @@ impl Layout {
     ///
     /// # Errors
     /// The degrees are no products of such parts.
-    pub fn fold(&self) -> Result<[(&'static str, Vec<(Role, u64)>); 3], Unfolded> {
+    pub fn fold(&self) -> Result<[Folded; 3], Unfolded> {
         let mut left = [(Role::Shares, self.etp), (Role::Differs, self.ep)];
         let mut cut = |axis, degree| Ok((axis, self.cut(axis, degree, &mut left)?));
         let folded = [cut("tp", self.tp)?, cut("cp", self.cp)?, cut("dp", self.dp)?];
@@ -100,7 +103,7 @@ mod tests {
 
     fn fold(dp: u64, cp: u64, tp: u64, ep: u64, etp: u64) -> Result<String, Unfolded> {
         let layout = Layout { dp, cp, tp, ep, etp, ..Layout::default() };
-        let text = |(axis, parts): &(&str, Vec<(Role, u64)>)| {
+        let text = |(axis, parts): &Folded| {
             let parts: Vec<String> = parts.iter().rev().map(|(role, size)| format!("{role:?} {size}")).collect();
             format!("{axis}=[{}]", parts.join(", "))
         };

@@ -29,6 +29,7 @@ pub struct Estimator {
     clusters: Memo<String, Cluster>,
     stacks: Memo<String, Stack>,
     blocks: Memo<BlocksKey, Blocks>,
+    cuts: Memo<CutKey, Vec<usize>>,
     flows: Memo<FlowKey, Staged>,
 }
 
@@ -59,6 +60,9 @@ struct BlocksKey {
     formats: [String; 4],
     lengths: Vec<u64>,
 }
+
+/// Blocks, pipeline ranks, stages on each, schedule, and stages that are given.
+type CutKey = (BlocksKey, u64, Option<u32>, String, Vec<u32>);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct FlowKey {
@@ -158,7 +162,17 @@ impl Estimator {
         let blocks = self.blocks.get(&key, || Ok::<_, Error>(Blocks::of(&planned, layout, machine, share)))?;
         let replicas = Replicas::new(layout, machine);
         let key = FlowKey { blocks: key, layout: job.pipeline_layout(), microbatches: job.microbatches };
-        let staged = self.flows.get(&key, || job.staged(&planned, &blocks, &replicas))?;
+        let staged = self.flows.get(&key, || {
+            let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
+            let Layout { pp, vp, schedule, stages, .. } = layout;
+            let cut = (key.blocks.clone(), *pp, *vp, schedule.clone(), stages.clone());
+            let by = machine.stack.facts.cut;
+            let starts = self.cuts.get(&cut, || starts(&planned, &blocks, layout, by, &pipeline))?;
+            let mut loads = loads(&planned, &blocks, layout, &starts, &replicas);
+            let hops = job.hops(&mut loads, &pipeline);
+            let flow = flow(&loads, &hops, kind, &pipeline)?;
+            Ok::<_, Error>(Staged { loads, flow })
+        })?;
         let Staged { loads, flow } = &*staged;
         let step = step(flow, loads, layout, &replicas, machine, job.tied(&planned, loads));
         let memory = memory(flow, loads, layout, &replicas, machine);
@@ -203,15 +217,6 @@ impl Job<'_> {
     fn pipeline_layout(&self) -> Layout {
         let layout = self.layout.clone();
         if layout.zero < 2 { Layout { zero: 0, shard: None, dp_overlap: None, ..layout } } else { layout }
-    }
-
-    fn staged(&self, planned: &Planned, blocks: &Blocks, replicas: &Replicas<'_>) -> Result<Staged, Error> {
-        let (kind, pipeline) = pipeline_of(&self.layout, self.microbatches).map_err(CompileError::from)?;
-        let starts = starts(planned, blocks, &self.layout, self.machine.stack.facts.cut, &pipeline)?;
-        let mut loads = loads(planned, blocks, &self.layout, &starts, replicas);
-        let hops = self.hops(&mut loads, &pipeline);
-        let flow = flow(&loads, &hops, kind, &pipeline)?;
-        Ok(Staged { loads, flow })
     }
 
     /// Seconds between each stage and the next. Where a stack sends and receives at once, both ends wait for half of it

@@ -6,7 +6,7 @@ use crate::pipeline::CompileError;
 use ir::limits;
 use ir::schedule::Kind;
 use scheduler::costs::StageCosts;
-use scheduler::placement::Pipeline;
+use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::ScheduleKind;
 use scheduler::simulate::{Idle, Timeline, simulate};
 
@@ -48,7 +48,9 @@ const SIMULATED: u64 = 4096;
 /// The schedule does not suit the pipeline.
 pub(super) fn flow(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline) -> Result<Flow, Error> {
     let microbatches = pipeline.microbatches;
-    let (round, filled) = (2 * pipeline.ranks, 4 * pipeline.ranks + microbatches % (2 * pipeline.ranks));
+    // Two chains share the micro-batches.
+    let round = pipeline.ranks * if pipeline.placement == Placement::Bidirectional { 2 } else { 1 };
+    let filled = 3 * round + microbatches % round;
     let actions = u64::from(pipeline.stages()) * u64::from(microbatches) * u64::from(pipeline.slices);
     let of = |microbatches| ranks(loads, hops, kind, &Pipeline { microbatches, ..*pipeline });
     if actions <= SIMULATED || pipeline.group.is_some() || microbatches <= filled + round {
@@ -153,6 +155,7 @@ impl Rank {
 mod tests {
     use super::*;
     use cost::Seconds;
+    use ir::goal::Layout;
     use scheduler::predict::pipeline_of;
 
     /// Four stages of which the last is slower.
@@ -166,9 +169,10 @@ mod tests {
 
     #[test]
     fn many_microbatches_are_as_if_all_had_been_simulated() {
-        for schedule in ["1f1b", "gpipe", "zb-h1"] {
-            let layout = ir::goal::Layout { pp: 4, schedule: schedule.into(), ..ir::goal::Layout::default() };
-            for microbatches in [1501, 2048] {
+        for schedule in ["1f1b", "gpipe", "zb-h1", "interleaved-1f1b", "dualpipe"] {
+            let chunks = if schedule.starts_with("interleaved") { 2 } else { 1 };
+            let layout = Layout { pp: 4 / chunks, schedule: schedule.into(), ..Layout::default() };
+            for microbatches in [1502, 2048] {
                 let (kind, pipeline) = pipeline_of(&layout, microbatches).unwrap();
                 let ours = flow(&loads(), &[0.1; 3], kind, &pipeline).unwrap();
                 let all = Flow::of(ranks(&loads(), &[0.1; 3], kind, &pipeline).unwrap());

@@ -70,7 +70,7 @@ pub(super) fn plus(sum: Seconds, more: &Seconds, times: f64) -> Seconds {
 }
 
 /// The first run of each stage: as the layout has it; else by parameters where the stack does so; else as many layers on each
-/// stage, if they divide; else balanced by time.
+/// stage, if they divide; else balanced by time, at best where a rank has one stage.
 ///
 /// # Errors
 /// The layout's starts do not fit the model, or it has fewer runs than stages.
@@ -87,41 +87,41 @@ pub(super) fn starts(
         check_starts(&starts, pipeline, &costs(planned, blocks))?;
         return Ok(starts);
     }
-    if cut == Cut::Parameters {
-        return by_parameters(planned, blocks, stages).ok_or_else(|| too_many(stages, planned));
-    }
     let layers = planned.layers.len();
+    let profile = |run: usize| &blocks.profiles[planned.runs[run]];
+    if cut == Cut::Parameters {
+        // An embedding has no products.
+        let weight = |run| if run < planned.layers.start { 0.0 } else { profile(run).dense + profile(run).experts };
+        return by_shares(&(0..planned.runs.len()).map(weight).collect::<Vec<f64>>(), stages);
+    }
     if stages > 0 && layers > 0 && layers.is_multiple_of(stages) {
         let each = layers / stages;
         return Ok((0..stages).map(|stage| if stage == 0 { 0 } else { planned.layers.start + stage * each }).collect());
     }
-    Ok(balanced(&costs(planned, blocks), pipeline, None)?)
+    if pipeline.stages() == pipeline.ranks {
+        return Ok(balanced(&costs(planned, blocks), pipeline, None)?);
+    }
+    let seconds = |profile: &Profile| [profile.f, profile.again, profile.i, profile.w].map(|part| part.total());
+    let weights = (0..planned.runs.len()).map(|run| seconds(profile(run)).iter().sum());
+    by_shares(&weights.collect::<Vec<f64>>(), stages)
 }
 
-/// A stage ends after the run with which the parameters of products up to it reach its share, or when as many runs are left
-/// as stages. An embedding has none.
-fn by_parameters(planned: &Planned, blocks: &Blocks, stages: usize) -> Option<Vec<usize>> {
-    let weight = |run: usize| {
-        let profile = &blocks.profiles[planned.runs[run]];
-        if run < planned.layers.start { 0.0 } else { profile.dense + profile.experts }
-    };
-    let runs = planned.runs.len();
-    let total: f64 = (0..runs).map(weight).sum();
+/// A stage ends after the run with which the weights up to it reach its share, or when as many runs are left as stages.
+fn by_shares(weights: &[f64], stages: usize) -> Result<Vec<usize>, Error> {
+    let (runs, total): (usize, f64) = (weights.len(), weights.iter().sum());
     let (mut starts, mut sum) = (vec![0], 0.0);
-    for run in 0..runs {
-        sum += weight(run);
+    for (run, weight) in weights.iter().enumerate() {
+        sum += weight;
         let (ended, left) = (starts.len(), runs - run - 1);
         let reached = sum >= total * ended as f64 / stages as f64;
         if ended < stages && left > 0 && (reached || left == stages - ended) {
             starts.push(run + 1);
         }
     }
-    (starts.len() == stages).then_some(starts)
-}
-
-fn too_many(stages: usize, planned: &Planned) -> Error {
-    let runs = planned.runs.len();
-    CutError::TooMany { stages: u32::try_from(stages).unwrap_or(u32::MAX), runs }.into()
+    if starts.len() == stages {
+        return Ok(starts);
+    }
+    Err(CutError::TooMany { stages: u32::try_from(stages).unwrap_or(u32::MAX), runs }.into())
 }
 
 /// The profiles as costs that can be cut.
@@ -188,5 +188,22 @@ impl Load {
         self.experts += profile.experts;
         self.largest = self.largest.max(profile.dense + profile.experts);
         self.boundary = profile.boundary;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 32 layers and a head of four times their products; nanotron leaves the last stage the head alone.
+    #[test]
+    fn a_stage_ends_where_its_share_is_reached() {
+        let weights: Vec<f64> = [0.0].into_iter().chain([1.0; 32]).chain([2.4]).collect();
+        let starts = by_shares(&weights, 16).unwrap();
+        let layers: Vec<usize> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!((layers[0], starts.len(), starts[15]), (4, 16, 33), "{starts:?}");
+        assert_eq!(by_shares(&[1.0; 4], 4).unwrap(), [0, 1, 2, 3]);
+        assert_eq!(by_shares(&[0.0, 0.0, 1.0], 3).unwrap(), [0, 1, 2]);
+        assert!(by_shares(&[1.0; 2], 3).is_err());
     }
 }
