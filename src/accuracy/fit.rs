@@ -32,7 +32,7 @@ const END: f64 = 0.005;
 /// Searches the constants of a stack for the least error over runs on it: one constant after the other, up and down by a
 /// step that shrinks when nothing is gained (Hooke and Jeeves 1961, pattern search). Sources weigh by the square root of
 /// their runs. The same runs give the same constants.
-pub fn fit<'a>(estimator: &Estimator, stack: &Stack, runs: &[&'a Run]) -> Fit {
+pub fn fit(estimator: &Estimator, stack: &Stack, runs: &[&Run]) -> Fit {
     let mut best = stack.clone();
     let mut error = error_of(&scored(estimator, &best, runs));
     let mut step = STEPS[0];
