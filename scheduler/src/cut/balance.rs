@@ -182,9 +182,12 @@ impl Search<'_> {
 /// those, the earliest cuts. Exact, in time stages x runs^2. `best[k][i]` is the least of an objective for the runs from `i`
 /// in `k` stages.
 fn chain(weights: &[u128], stages: usize) -> Vec<usize> {
-    let longest = table(weights, stages, |stage, rest| Some(stage.max(rest)));
+    // Cut where the sums pass each equal share, no stage has more than a share and one run.
+    let heaviest = weights.iter().max().copied().unwrap_or(0);
+    let most = weights.iter().sum::<u128>() / stages as u128 + 1 + heaviest;
+    let longest = table(weights, stages, most, |stage, rest| stage.max(rest));
     let limit = longest[stages][0].unwrap_or(u128::MAX);
-    let squares = table(weights, stages, |stage, rest| (stage <= limit).then_some(stage * stage + rest));
+    let squares = table(weights, stages, limit, |stage, rest| stage * stage + rest);
     let mut starts = vec![0];
     for left in (1..stages).rev() {
         let from = starts[starts.len() - 1];
@@ -201,7 +204,8 @@ fn chain(weights: &[u128], stages: usize) -> Vec<usize> {
     starts
 }
 
-fn table(weights: &[u128], stages: usize, join: impl Fn(u128, u128) -> Option<u128>) -> Vec<Vec<Option<u128>>> {
+/// With no stage above `most`.
+fn table(weights: &[u128], stages: usize, most: u128, join: impl Fn(u128, u128) -> u128) -> Vec<Vec<Option<u128>>> {
     let runs = weights.len();
     let mut best = vec![vec![None; runs + 1]; stages + 1];
     best[0][runs] = Some(0);
@@ -210,7 +214,10 @@ fn table(weights: &[u128], stages: usize, join: impl Fn(u128, u128) -> Option<u1
             let mut stage = 0;
             for end in from + 1..=runs {
                 stage += weights[end - 1];
-                let whole = best[count - 1][end].and_then(|rest| join(stage, rest));
+                if stage > most {
+                    break;
+                }
+                let whole = best[count - 1][end].map(|rest| join(stage, rest));
                 best[count][from] = [best[count][from], whole].into_iter().flatten().min();
             }
         }
