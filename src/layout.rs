@@ -253,7 +253,7 @@ fn absent(key: &str, what: &str) -> Error {
 }
 
 fn wrong(message: String) -> Error {
-    Error::input(Code::BadOption, message).help("for example --mesh dp=2,tp=2,pp=2")
+    Error::input(Code::BadOption, message).help("for example dp=2,tp=2,pp=2")
 }
 
 #[cfg(test)]

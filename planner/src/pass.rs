@@ -99,9 +99,10 @@ impl Coded for PlanError {
         match self {
             PlanError::OwnMesh { .. } => Some("leave out --mesh, or the file's `mesh` line".to_string()),
             PlanError::UnknownAxis { .. } => Some("use an axis of the mesh".to_string()),
-            PlanError::UnknownDim { .. } => {
-                Some("name the dims as the built models do: b, s, g, f, u, v, and of experts e, m".to_string())
-            }
+            PlanError::UnknownDim { .. } => Some(
+                "leave out the degree that cuts it, or name dims as built models do: b, s, g, f, u, v, of experts e, m"
+                    .to_string(),
+            ),
             PlanError::NotDivisible { axis, size, .. } => {
                 let degrees = 1..=(*size).min(limits::DEVICES);
                 let fitting: Vec<String> = degrees.filter(|n| size.is_multiple_of(*n)).map(|n| n.to_string()).collect();

@@ -4,12 +4,13 @@ use super::number::{count, with_unit};
 use super::prediction::{percent, short};
 use super::request::{Fields, from_json, resolve};
 use super::table::table;
-use super::{TableFormat, json};
+use super::{Answer, TableFormat, json};
 use crate::error::Error;
 use crate::estimate::{EstimateReport, EstimateRequest, Estimator, Line, StageMemory, estimate_all};
 use crate::files::read_text;
 use crate::layout;
 use clap::Args;
+use ir::catalogue::Code;
 use serde::Serialize;
 use serde_json::json;
 use std::io::{IsTerminal, Write};
@@ -59,7 +60,7 @@ struct Flags {
     /// Sequences per step, all ranks together
     #[arg(long, value_name = "N")]
     global_batch: Option<u64>,
-    /// Number formats: bf16, fp16, fp8-tensor, fp8-row, fp8-block, mxfp8, nvfp4, f32 [default: bf16]
+    /// Number formats: bf16, fp16, fp8-tensor, fp8-row, fp8-block, mxfp8, mxfp4, nvfp4, f32 [default: bf16]
     #[arg(long, value_name = "RECIPE")]
     precision: Option<String>,
     /// Type of gradients, accumulated and on the wire [default: the stack's]
@@ -71,7 +72,7 @@ struct Flags {
     /// adamw, momentum or sgd [default: adamw]
     #[arg(long, value_name = "NAME")]
     optimizer: Option<String>,
-    /// dp, tp, pp, cp, ep, etp, vp, mbs, zero, shard, recompute, sp, schedule, group, cp_kind, order, stages, offload,
+    /// dp, tp, pp, cp, ep, etp, vp, mbs, zero, shard, recompute, sp, schedule, group, slices, cp_kind, order, stages, offload,
     /// tp_overlap, dp_overlap [default: all devices in dp]
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<String>,
@@ -81,7 +82,7 @@ struct Flags {
 }
 
 impl Estimate {
-    pub(super) fn run(self) -> Result<String, Error> {
+    pub(super) fn run(self) -> Result<Answer, Error> {
         let fields = match &self.request {
             Some(path) => from_json::<EstimateRequest>(path)?,
             None if self.flags.model.is_none() && self.layouts.is_none() => {
@@ -94,23 +95,40 @@ impl Estimate {
             Some(path) => many(&request, &read_text(path)?, self.format),
             None => {
                 let report = Estimator::new().estimate(&request)?;
-                if self.format == TableFormat::Json { json(&report) } else { Ok(text(&report)) }
+                if self.format == TableFormat::Json { json(&report) } else { Ok(text(&report)) }.map(Answer::done)
             }
         }
     }
 }
 
-/// The answers to all lines of a file that are not blank.
-fn many(base: &EstimateRequest, lines: &str, format: TableFormat) -> Result<String, Error> {
-    let lines: Vec<&str> = lines.lines().filter(|line| !line.trim().is_empty()).collect();
+/// The answers to all lines of a file that are not blank. A layout that is refused is an answer; a line that is no layout is
+/// answered too, and then complained of.
+fn many(base: &EstimateRequest, lines: &str, format: TableFormat) -> Result<Answer, Error> {
+    let (numbers, lines): (Vec<usize>, Vec<&str>) =
+        (1..).zip(lines.lines()).filter(|(_, line)| !line.trim().is_empty()).unzip();
     let requests: Vec<_> = lines.iter().map(|line| Line::parse(line).map(|line| line.over(base))).collect();
     let whole: Vec<EstimateRequest> = requests.iter().filter_map(|request| request.as_ref().ok().cloned()).collect();
     let mut answers = estimate_all(&Estimator::new(), &whole, &|done| progress(done, whole.len())).into_iter();
     let answers = requests.into_iter().map(|request| request.and_then(|_| answers.next().unwrap_or_else(unanswered)));
     let answers: Vec<(&str, Result<EstimateReport, Error>)> = lines.into_iter().zip(answers).collect();
-    if format == TableFormat::Table {
-        return Ok(ranking(answers));
+    let wrong = numbers.iter().zip(&answers).filter(|(_, (_, answer))| answer.as_ref().is_err_and(is_no_layout));
+    let wrong: Vec<String> = wrong.map(|(number, _)| number.to_string()).collect();
+    let text = if format == TableFormat::Table { ranking(answers) } else { json_lines(answers)? };
+    if wrong.is_empty() {
+        return Ok(Answer::done(text));
     }
+    let message = format!("of the lines of the file, these are no layout: {}", wrong.join(", "));
+    let complaint = Error::input(Code::RequestUnreadable, message).help("the answer says of each why");
+    Ok(Answer { text, status: complaint.status(), complaint: Some(complaint) })
+}
+
+/// Whether a line could not be read, rather than what it asks be refused.
+fn is_no_layout(error: &Error) -> bool {
+    matches!(error.code(), Some(Code::RequestUnreadable | Code::BadOption))
+}
+
+/// A line for each answer.
+fn json_lines(answers: Vec<(&str, Result<EstimateReport, Error>)>) -> Result<String, Error> {
     let mut text = String::new();
     for (line, answer) in answers {
         let line = match answer {

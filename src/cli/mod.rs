@@ -90,7 +90,7 @@ impl Cli {
             (None, Some(Verb::Train(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Calibrate(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Compile(verb))) => verb.run().map(Answer::done),
-            (None, Some(Verb::Estimate(verb))) => verb.run().map(Answer::done),
+            (None, Some(Verb::Estimate(verb))) => verb.run(),
             (None, Some(Verb::Schedule(verb))) => verb.run(),
             (None, Some(Verb::Reshard(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::GpuCheck(verb))) => verb.run(),
