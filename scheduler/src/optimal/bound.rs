@@ -5,6 +5,7 @@ use super::shop::Shop;
 use super::windows::Windows;
 use crate::problem::{Backward, Objective, Problem};
 use crate::schedules::bound::lower_bound;
+use std::time::Instant;
 
 /// The most operations for which windows are made: a fraction of a second.
 const MOST_OPERATIONS: usize = 1_000;
@@ -23,14 +24,14 @@ pub(super) fn of(problem: &Problem, instance: &Instance, value: f64) -> f64 {
     let shop = Shop::new(problem, instance, value);
     let low = (plain / shop.unit - 1e-6).ceil() as i64;
     let high = (value / shop.unit - 1e-6).ceil() as i64;
-    plain.max(smallest(&shop, low, high) as f64 * shop.unit)
+    plain.max(smallest(&shop, low, high, problem.deadline) as f64 * shop.unit)
 }
 
-/// The smallest target from `low` to `high` whose windows are not empty.
-fn smallest(shop: &Shop, mut low: i64, mut high: i64) -> i64 {
+/// The smallest target from `low` to `high` whose windows are not empty, or one below it where the deadline comes first.
+fn smallest(shop: &Shop, mut low: i64, mut high: i64, deadline: Option<Instant>) -> i64 {
     while low < high {
         let middle = low + (high - low) / 2;
-        match Windows::within(shop, middle) {
+        match Windows::within(shop, middle, deadline) {
             Ok(_) => high = middle,
             Err(_) => low = middle + 1,
         }

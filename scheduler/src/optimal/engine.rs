@@ -51,8 +51,13 @@ pub struct Budget {
 impl Budget {
     /// Whether the deadline is over.
     pub fn late(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        is_over(self.deadline)
     }
+}
+
+/// Whether a deadline is over.
+pub(super) fn is_over(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }
 
 /// An order that holds the limits.

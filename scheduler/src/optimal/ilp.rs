@@ -47,7 +47,7 @@ impl Engine for Ilp {
         let value = task.best.map_or_else(|| serial().sum(), |best| best.value);
         let shop = Shop::new(task.problem, task.instance, value);
         let target = (value / shop.unit - 1e-6).ceil() as i64;
-        let Ok(windows) = Windows::within(&shop, target) else { return nothing };
+        let Ok(windows) = Windows::within(&shop, target, task.budget.deadline) else { return nothing };
         let model = Model::new(&shop, &windows, target);
         let (pairs, rows) = (model.order.len(), model.program.rows());
         (task.log)(&format!("ilp: {pairs} pairs, {rows} rows"));

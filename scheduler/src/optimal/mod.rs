@@ -75,8 +75,11 @@ const EXACT: f64 = 1e-9;
 /// and where they were rounded to one.
 const ROUNDED: f64 = 1e-6;
 
-/// Steps of an engine where there is no deadline: some twenty seconds.
+/// Steps of an engine where there is no deadline: some twenty seconds,
 const WORK: u64 = 2_000_000;
+
+/// and where there are overlapped pairs, which leave so much open that large problems take all of it: some three.
+const WORK_WITH_PAIRS: u64 = 300_000;
 
 /// Finds an order of the smallest objective that holds the memory limits, and a bound for all orders.
 ///
@@ -89,7 +92,8 @@ pub fn solve(problem: &Problem, log: &(dyn Fn(&str) + Sync)) -> Result<Answer, I
     let mut best = start::best(problem, &instance)?;
     let mut bound = bound::of(problem, &instance, best.value);
     let tolerance = if Shop::new(problem, &instance, best.value).exact { EXACT } else { ROUNDED };
-    let budget = Budget { work: WORK, deadline: problem.deadline };
+    let work = if instance.pair.is_some() { WORK_WITH_PAIRS } else { WORK };
+    let budget = Budget { work, deadline: problem.deadline };
     for engine in ENGINES {
         log(&format!("value {} by {}, bound {bound}", best.value, best.by));
         let task = Task { problem, instance: &instance, best: Some(&best), bound, tolerance, budget, log };

@@ -11,8 +11,10 @@
 //! An overlapped pair is taken as pieces of its operations one after another (see [`Pieces`]): starts, ends and precedences
 //! here are those of pieces.
 
+use super::engine::is_over;
 use super::pieces::Pieces;
 use super::shop::{Origin, Shop};
+use std::time::Instant;
 
 /// No order is within the target.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,14 +59,15 @@ impl Bits {
 }
 
 impl Windows {
-    /// The windows of all orders whose value is at most `target`.
-    pub(super) fn within(shop: &Shop, target: i64) -> Result<Windows, Empty> {
+    /// The windows of all orders whose value is at most `target`. After the deadline they are what is known by then: wider,
+    /// but right.
+    pub(super) fn within(shop: &Shop, target: i64, deadline: Option<Instant>) -> Result<Windows, Empty> {
         let mut search = Search::new(shop, target);
         loop {
             search.close()?;
             search.forward();
             search.backward()?;
-            if !(search.by_memory()? | search.by_time()? | search.by_pairs()) {
+            if !(search.by_memory()? | search.by_time()? | search.by_pairs()) || is_over(deadline) {
                 break;
             }
         }
@@ -341,8 +344,8 @@ mod tests {
     fn one_micro_batch_goes_there_and_back() {
         let shop = shop(1, 1.0);
         assert_eq!((shop.unit, shop.exact), (2.0, true));
-        assert_eq!(Windows::within(&shop, 4).unwrap_err(), Empty);
-        let windows = Windows::within(&shop, 5).unwrap();
+        assert_eq!(Windows::within(&shop, 4, None).unwrap_err(), Empty);
+        let windows = Windows::within(&shop, 5, None).unwrap();
         assert_eq!(windows.earliest, [0, 1, 2, 3, 3, 4]);
         assert_eq!(windows.latest, [1, 2, 3, 4, 5, 5]);
     }
@@ -350,11 +353,11 @@ mod tests {
     /// F0 I0 W0 on both stages before F1 of stage 0: two round trips, the second W of stage 1 beside the last of stage 0.
     #[test]
     fn without_room_for_two_the_second_waits() {
-        assert_eq!(Windows::within(&shop(2, 1.0), 9).unwrap_err(), Empty);
-        let windows = Windows::within(&shop(2, 1.0), 10).unwrap();
+        assert_eq!(Windows::within(&shop(2, 1.0), 9, None).unwrap_err(), Empty);
+        let windows = Windows::within(&shop(2, 1.0), 10, None).unwrap();
         assert!(windows.before[6].has(5), "the second F of stage 0 goes behind the first W");
         assert!(!windows.before[6].has(4), "the W of stage 1 need not");
-        assert!(!Windows::within(&shop(2, 2.0), 10).unwrap().ordered(5, 6));
-        assert_eq!(Windows::within(&shop(2, 0.5), 1000).unwrap_err(), Empty);
+        assert!(!Windows::within(&shop(2, 2.0), 10, None).unwrap().ordered(5, 6));
+        assert_eq!(Windows::within(&shop(2, 0.5), 1000, None).unwrap_err(), Empty);
     }
 }

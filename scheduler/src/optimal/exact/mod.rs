@@ -83,7 +83,7 @@ impl<'a> Search<'a> {
     /// Asks one question; whether it has an answer.
     fn decide(&mut self, target: i64, work: u64) -> bool {
         self.budget.work = self.budget.work.saturating_sub((self.shop.len() as u64).pow(2) / 64);
-        let Ok(windows) = Windows::within(self.shop, target) else {
+        let Ok(windows) = Windows::within(self.shop, target, self.budget.deadline) else {
             self.low = target + 1;
             return true;
         };

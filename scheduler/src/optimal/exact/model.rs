@@ -38,7 +38,7 @@ pub(super) enum Reply {
 /// goes first. For an F and a B (or I) that may run overlapped there is a literal that joins them; each is in one pair at
 /// most. The starts are those of [`Pieces`]. The order is read from what is known and the literals, never from the starts.
 pub(super) fn ask(shop: &Shop, windows: &Windows, target: i64, budget: &mut Budget) -> Reply {
-    let mut model = Model::new(shop, windows);
+    let mut model = Model::new(shop, windows, *budget);
     model.overlaps();
     model.precedences();
     model.pairs();
@@ -62,29 +62,30 @@ struct Model<'a> {
     joined: BTreeMap<(usize, usize), Literal>,
     /// True where an operation is in a pair.
     paired: Vec<Option<Literal>>,
+    budget: Budget,
+    /// Whether the deadline is over: nothing more is written down then, for nothing will be asked.
+    late: bool,
 }
 
 /// A sum of variables.
 type Terms = Vec<AffineView<DomainId>>;
 
-/// Counts the work of steps down, and looks at the clock now and then.
+/// Counts the work of steps down, and looks at the clock.
 struct Countdown<'a> {
     budget: &'a mut Budget,
     /// Work of a step: what is propagated grows with the problem.
     step: u64,
-    steps: u64,
 }
 
 impl TerminationCondition for Countdown<'_> {
     fn should_stop(&mut self) -> bool {
         self.budget.work = self.budget.work.saturating_sub(self.step);
-        self.steps += 1;
-        self.budget.work == 0 || (self.steps.is_multiple_of(64) && self.budget.late())
+        self.budget.work == 0 || self.budget.late()
     }
 }
 
 impl<'a> Model<'a> {
-    fn new(shop: &'a Shop, windows: &'a Windows) -> Model<'a> {
+    fn new(shop: &'a Shop, windows: &'a Windows, budget: Budget) -> Model<'a> {
         let options = SolverOptions { memory_preallocated: 1, ..SolverOptions::default() };
         let mut solver = Solver::with_options(options);
         let starts = (0..shop.len())
@@ -94,7 +95,7 @@ impl<'a> Model<'a> {
             })
             .collect();
         let (first, joined, paired) = (HashMap::new(), BTreeMap::new(), vec![None; shop.len()]);
-        Model { shop, windows, solver, starts, first, joined, paired }
+        Model { shop, windows, solver, starts, first, joined, paired, budget, late: false }
     }
 
     /// Literals for what may run overlapped; each is in one pair at most.
@@ -216,18 +217,33 @@ impl<'a> Model<'a> {
         (weighed([(self.starts[a], 1), (self.starts[b], -1)], literals), -(self.shop.long[a] + lag))
     }
 
+    /// Whether there is time left.
+    fn goes_on(&mut self) -> bool {
+        self.late |= self.budget.late();
+        !self.late
+    }
+
     fn at_most(&mut self, (terms, most): (Terms, i64)) {
+        if !self.goes_on() {
+            return;
+        }
         let tag = self.solver.new_constraint_tag();
         self.solver.add_constraint(less_than_or_equals(terms, most as i32, tag)).post();
     }
 
     /// What holds if a literal is true.
     fn at_most_if(&mut self, literal: Literal, (terms, most): (Terms, i64)) {
+        if !self.goes_on() {
+            return;
+        }
         let tag = self.solver.new_constraint_tag();
         self.solver.add_constraint(less_than_or_equals(terms, most as i32, tag)).implied_by(literal);
     }
 
     fn clause(&mut self, literals: impl IntoIterator<Item = Literal>) {
+        if !self.goes_on() {
+            return;
+        }
         let tag = self.solver.new_constraint_tag();
         self.solver.add_clause(literals.into_iter().map(|literal| literal.get_true_predicate()), tag);
     }
@@ -331,6 +347,9 @@ impl<'a> Model<'a> {
     fn ranks(&mut self) {
         let shop = self.shop;
         for rank in &shop.of_rank {
+            if !self.goes_on() {
+                return;
+            }
             let task = |&index: &usize| {
                 let (start_time, processing_time) = (self.starts[index], self.windows.pieces.long[index] as i32);
                 ArgDisjunctiveTask { start_time, processing_time }
@@ -342,6 +361,9 @@ impl<'a> Model<'a> {
     }
 
     fn solve(mut self, budget: &mut Budget) -> Reply {
+        if self.late {
+            return Reply::Open;
+        }
         let starts = IndependentVariableValueBrancher::new(Smallest::new(&self.starts), InDomainMin);
         let literals = self.joined.values().chain(self.first.values()).chain(self.paired.iter().flatten());
         let mut literals: Vec<DomainId> = literals.map(|literal| *literal.get_integer_variable().inner()).collect();
@@ -350,7 +372,7 @@ impl<'a> Model<'a> {
         let mut brancher = AutonomousSearch::new(DynamicBrancher::new(vec![Box::new(starts), Box::new(literals)]));
         let mut resolver = ResolutionResolver::default();
         let step = 10 + (self.shop.len() + self.joined.len()) as u64 / 16;
-        let mut countdown = Countdown { budget, step, steps: 0 };
+        let mut countdown = Countdown { budget, step };
         let solution = match self.solver.satisfy(&mut brancher, &mut countdown, &mut resolver) {
             SatisfactionResult::Satisfiable(found) => Solution::from(found.solution()),
             SatisfactionResult::Unsatisfiable(..) => return Reply::None,
