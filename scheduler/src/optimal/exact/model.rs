@@ -38,6 +38,9 @@ pub(super) enum Reply {
 /// goes first. For an F and a B (or I) that may run overlapped there is a literal that joins them; each is in one pair at
 /// most. The starts are those of [`Pieces`]. The order is read from what is known and the literals, never from the starts.
 pub(super) fn ask(shop: &Shop, windows: &Windows, target: i64, budget: &mut Budget) -> Reply {
+    if budget.late() {
+        return Reply::Open;
+    }
     let mut model = Model::new(shop, windows, *budget);
     model.overlaps();
     model.precedences();
