@@ -40,7 +40,7 @@ impl ModelSource {
         }
         if name.starts_with('{') {
             let config = from_config(name)?;
-            return Ok(ModelSource::Config { from: "the configuration".into(), config });
+            return Ok(ModelSource::Config { from: "the configuration".into(), config: Box::new(config) });
         }
         let path = file_of(name)?;
         let source = read_text(&path)?;
@@ -65,7 +65,7 @@ impl ModelSource {
     pub fn routed_in(&self, groups: u64, seq: u64) -> ModelSource {
         match self {
             ModelSource::Config { from, config } => {
-                ModelSource::Config { from: from.clone(), config: config.routed_in(groups, seq) }
+                ModelSource::Config { from: from.clone(), config: Box::new(config.routed_in(groups, seq)) }
             }
             ModelSource::Text { from, source, file } => {
                 ModelSource::Text { from: from.clone(), source: source.clone(), file: file.clone() }
