@@ -16,7 +16,7 @@ pub enum ModelSource {
         /// Where it came from: a preset's name or a path.
         from: String,
         /// The configuration.
-        config: ModelConfig,
+        config: Box<ModelConfig>,
     },
     /// A text in the language of the IR, with its own batch, at any level.
     Text {
@@ -36,7 +36,7 @@ impl ModelSource {
     /// There is none, or the file is wrong.
     pub fn open(name: &str) -> Result<ModelSource, Error> {
         if let Some(preset) = preset(name) {
-            return Ok(ModelSource::Config { from: name.to_string(), config: preset.config.clone() });
+            return Ok(ModelSource::Config { from: name.to_string(), config: Box::new(preset.config.clone()) });
         }
         let path = file_of(name)?;
         let source = read_text(&path)?;
@@ -48,7 +48,7 @@ impl ModelSource {
             };
         }
         let config = from_config(&source).map_err(|why| Error::from(why).within(&from))?;
-        Ok(ModelSource::Config { from, config })
+        Ok(ModelSource::Config { from, config: Box::new(config) })
     }
 
     /// Whether it is a text of the user's.
@@ -61,7 +61,7 @@ impl ModelSource {
     pub fn routed_in(&self, groups: u64, seq: u64) -> ModelSource {
         match self {
             ModelSource::Config { from, config } => {
-                ModelSource::Config { from: from.clone(), config: config.routed_in(groups, seq) }
+                ModelSource::Config { from: from.clone(), config: Box::new(config.routed_in(groups, seq)) }
             }
             ModelSource::Text { from, source, file } => {
                 ModelSource::Text { from: from.clone(), source: source.clone(), file: file.clone() }

@@ -126,7 +126,7 @@ impl<'a> BlockMaker<'a> {
     }
 
     fn step(&mut self, x: &Current, shelf: &[Current], pos: Value, seg: Value) -> Made<Current> {
-        match self.random.below(18) {
+        match self.random.below(20) {
             0 | 1 => self.unary(x),
             2 | 3 => self.linear(x),
             4 => self.bias(x),
@@ -134,7 +134,7 @@ impl<'a> BlockMaker<'a> {
             6 => self.residual_add(x, shelf),
             7 => self.reduce_and_spread(x),
             8 => self.permute(x),
-            9 => self.reshape(x),
+            9 | 17 | 18 => self.reshape(x),
             10 => self.cut(x),
             11 => self.norm(x),
             12 => Ok(Current { value: self.builder.one(Softmax, &[x.value])?, dims: x.dims.clone() }),
