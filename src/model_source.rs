@@ -39,8 +39,8 @@ impl ModelSource {
             return Ok(ModelSource::Config { from: name.to_string(), config: Box::new(preset.config.clone()) });
         }
         if name.starts_with('{') {
-            let config = Box::new(from_config(name)?);
-            return Ok(ModelSource::Config { from: "the configuration".into(), config });
+            let config = from_config(name)?;
+            return Ok(ModelSource::Config { from: "the configuration".into(), config: Box::new(config) });
         }
         let path = file_of(name)?;
         let source = read_text(&path)?;

@@ -211,9 +211,10 @@ fn a_dump_goes_on_from_where_it_stands() {
     names.sort();
     assert_eq!(names.pop().as_deref(), Some("memory.txt"));
     assert!(folder.read("all/memory.txt").starts_with("ranks  arena"));
-    assert_eq!(names.len(), folder.answer("passes").lines().count() - 1, "{names:?}");
+    // Below the heading stand all passes; `slice` runs only where a schedule has slices.
+    assert_eq!(names.len(), folder.answer("passes").lines().count() - 2, "{names:?}");
     let last = names.last().unwrap();
-    for name in names.iter().filter(|name| name.as_str() > "03") {
+    for name in names.iter().filter(|name| name.as_str() > "04") {
         let again = folder.answer(&format!("compile all/{name} {batch}"));
         assert!(again == folder.read(&format!("all/{last}")), "{name} ends elsewhere");
     }

@@ -11,43 +11,41 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// A line of `--layouts`: a layout, or an object with a layout and what differs from the rest of the request.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
-#[serde(untagged, deny_unknown_fields)]
-pub enum Line {
-    /// `"tp=8,pp=2"`
-    Layout(String),
-    /// `{"layout": "tp=8,pp=2", "gpus": 64}`
-    Request {
-        /// The layout.
-        layout: String,
-        /// Another model.
-        model: Option<String>,
-        /// Other hardware.
-        cluster: Option<String>,
-        /// Other software.
-        stack: Option<String>,
-        /// As many devices.
-        gpus: Option<u64>,
-        /// Tokens per sequence.
-        seq: Option<u64>,
-        /// Sequences per step.
-        global_batch: Option<u64>,
-        /// Number formats.
-        precision: Option<String>,
-    },
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Line {
+    /// The layout.
+    pub layout: String,
+    /// Another model.
+    pub model: Option<String>,
+    /// Other hardware.
+    pub cluster: Option<String>,
+    /// Other software.
+    pub stack: Option<String>,
+    /// As many devices.
+    pub gpus: Option<u64>,
+    /// Tokens per sequence.
+    pub seq: Option<u64>,
+    /// Sequences per step.
+    pub global_batch: Option<u64>,
+    /// Number formats.
+    pub precision: Option<String>,
 }
 
 impl Line {
-    /// A line of a file: JSON, or a bare layout.
+    /// A line of a file: an object or a text of JSON, or a bare layout.
     ///
     /// # Errors
-    /// It is neither.
+    /// It is JSON of another form.
     pub fn parse(text: &str) -> Result<Line, Error> {
         let text = text.trim();
-        if !text.starts_with(['{', '"']) {
-            return Ok(Line::Layout(text.to_string()));
-        }
-        serde_json::from_str(text).map_err(|why| {
+        let of = |layout: String| Line { layout, ..Line::default() };
+        let read = match text.as_bytes().first() {
+            Some(b'{') => serde_json::from_str(text),
+            Some(b'"') => serde_json::from_str(text).map(of),
+            _ => Ok(of(text.to_string())),
+        };
+        read.map_err(|why| {
             Error::input(Code::RequestUnreadable, format!("`{text}`: {why}"))
                 .help("a line is a layout, or {\"layout\": .., \"model\": .., \"gpus\": ..}")
         })
@@ -56,19 +54,16 @@ impl Line {
     /// The request with what the line says.
     pub fn over(self, base: &EstimateRequest) -> EstimateRequest {
         let base = base.clone();
-        match self {
-            Line::Layout(layout) => EstimateRequest { layout, ..base },
-            Line::Request { layout, model, cluster, stack, gpus, seq, global_batch, precision } => EstimateRequest {
-                layout,
-                model: model.unwrap_or(base.model),
-                cluster: cluster.unwrap_or(base.cluster),
-                stack: stack.unwrap_or(base.stack),
-                gpus: gpus.or(base.gpus),
-                seq: seq.unwrap_or(base.seq),
-                global_batch: global_batch.unwrap_or(base.global_batch),
-                precision: precision.unwrap_or(base.precision),
-                ..base
-            },
+        EstimateRequest {
+            layout: self.layout,
+            model: self.model.unwrap_or(base.model),
+            cluster: self.cluster.unwrap_or(base.cluster),
+            stack: self.stack.unwrap_or(base.stack),
+            gpus: self.gpus.or(base.gpus),
+            seq: self.seq.unwrap_or(base.seq),
+            global_batch: self.global_batch.unwrap_or(base.global_batch),
+            precision: self.precision.unwrap_or(base.precision),
+            ..base
         }
     }
 }

@@ -129,9 +129,9 @@ impl<'a> BlockMaker<'a> {
 
     fn step(&mut self, x: &Current, shelf: &[Current], pos: Value, seg: Value) -> Made<Current> {
         let kind = if self.sizes.in_slices {
-            *self.random.pick(&[0, 5, 6, 11, 14, 15, 17, 17])
+            *self.random.pick(&[0, 5, 6, 11, 14, 15, 19, 19])
         } else {
-            self.random.below(18)
+            self.random.below(20)
         };
         match kind {
             0 | 1 => self.unary(x),
@@ -141,7 +141,7 @@ impl<'a> BlockMaker<'a> {
             6 => self.residual_add(x, shelf),
             7 => self.reduce_and_spread(x),
             8 => self.permute(x),
-            9 => self.reshape(x),
+            9 | 17 | 18 => self.reshape(x),
             10 => self.cut(x),
             11 => self.norm(x),
             12 => Ok(Current { value: self.builder.one(Softmax, &[x.value])?, dims: x.dims.clone() }),
