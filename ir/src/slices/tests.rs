@@ -1,3 +1,5 @@
+//! A model in slices, against the model as it was.
+
 use super::{SliceError, slice};
 use crate::differentiate::differentiate;
 use crate::graph::{Block, Model, SectionKind};
