@@ -6,17 +6,17 @@ use meshwright::estimate::Estimator;
 
 /// Sources, and the most that the median and the 90th percentile of their errors in time may be.
 const TIME: [(&str, f64, f64); 7] = [
-    ("HF Ultra-Scale Playbook", 0.08, 0.25),
-    ("llm-foundry", 0.04, 0.12),
-    ("NeMo docs / launcher", 0.10, 0.25),
-    ("torchtitan", 0.12, 0.25),
+    ("HF Ultra-Scale Playbook", 0.05, 0.28),
+    ("llm-foundry", 0.025, 0.09),
+    ("NeMo docs / launcher", 0.15, 0.30),
+    ("torchtitan", 0.09, 0.18),
     ("BigScience tr3m-1B3 (V100)", 0.05, 0.10),
-    ("arXiv 2205.05198", 0.05, 0.10),
-    ("Megatron-LM README/examples", 0.08, 0.10),
+    ("arXiv 2205.05198", 0.06, 0.12),
+    ("Megatron-LM README/examples", 0.10, 0.12),
 ];
 
 /// The same in memory.
-const MEMORY: [(&str, f64, f64); 1] = [("HF Ultra-Scale Playbook", 0.06, 0.17)];
+const MEMORY: [(&str, f64, f64); 1] = [("HF Ultra-Scale Playbook", 0.045, 0.14)];
 
 #[test]
 fn predictions_stay_as_near_as_they_are() {
@@ -29,7 +29,7 @@ fn predictions_stay_as_near_as_they_are() {
     let core: Vec<_> = scored.into_iter().filter(|row| !row.run.source.contains("tp_internode")).collect();
     let choice = total(&rank_sets(&core));
     assert!(choice.regret < 0.04 && choice.regret < choice.recipe / 2.0, "{choice:?}");
-    assert!(choice.spearman > 0.85, "{choice:?}");
+    assert!(choice.spearman > 0.75, "{choice:?}");
 }
 
 fn hold(found: &[Summary], bounds: &[(&str, f64, f64)]) {

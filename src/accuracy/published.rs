@@ -18,7 +18,7 @@ const STACKS: [(&str, &str); 14] = [
     ("NeMo AutoModel yaml comments", "fsdp-eager"),
     ("torchtitan", "fsdp"),
     ("fms-fsdp", "fsdp"),
-    ("JAX-Toolbox", "megatron-2022"),
+    ("JAX-Toolbox", "fsdp-compile"),
     ("BigScience tr3m-1B3 (V100)", "megatron-2022"),
     ("arXiv 2205.05198", "megatron-2022"),
 ];
