@@ -133,7 +133,8 @@ fn staged<'a>(levels: &[Level<'a>], bytes: f64, seconds: fn(&Level<'a>, f64) -> 
 /// step moves a part at the pace of the slowest link. Between nodes the ring has as many lanes as a node has ranks of the group.
 fn flat(levels: &[Level<'_>], bytes: f64, ranks: f64) -> f64 {
     let part = bytes / ranks;
-    let step = levels.iter().map(|level| part / level.within / level.bandwidth(part / level.within)).fold(0.0, f64::max);
+    let step =
+        levels.iter().map(|level| part / level.within / level.bandwidth(part / level.within)).fold(0.0, f64::max);
     let links = |level: &Level<'_>| ranks / level.within * (1.0 - 1.0 / level.units);
     let around: f64 = levels.iter().map(|level| links(level) * level.link.latency).sum();
     around + (ranks - 1.0) * step
