@@ -90,7 +90,7 @@ impl Calibrate {
             Some((option, _)) => {
                 let message = format!("`{option}` is about runs, and without --from none are read");
                 Err(Error::input(Code::ConflictingOptions, message)
-                    .help("name the runs with --from FILE.jsonl, or leave it out to measure this machine"))
+                    .help(format!("name the runs with --from FILE.jsonl, or leave {option} out to measure this machine")))
             }
         }
     }
