@@ -41,14 +41,17 @@ const LAYOUTS: [&str; 20] = [
 const STEPS: u64 = 14;
 const WARMUP: usize = 3;
 
-/// Seconds of steps.
+/// Clock ticks of a second in `/proc` (`man 5 proc_pid_stat`).
+const TICKS: f64 = 100.0;
+
+/// Of each step its seconds, and the processor's seconds that the run had taken by its end.
 #[derive(Default)]
-struct Steps(Vec<f64>);
+struct Steps(Vec<[f64; 2]>);
 
 impl Progress for Steps {
     fn started(&mut self, _: &RunHeader) {}
     fn step(&mut self, step: &StepRecord) {
-        self.0.push(step.step_time_s);
+        self.0.push([step.step_time_s, processor_seconds().unwrap_or(f64::NAN)]);
     }
     fn evaluating(&mut self, _: u64) {}
     fn evaluated(&mut self, _: &EvalRecord) {}
@@ -58,20 +61,22 @@ fn main() {
     let given = std::env::args().nth(1).filter(|arg| !arg.starts_with("--"));
     let path = given.map_or_else(calibrated, PathBuf::from);
     let estimator = Estimator::new();
-    println!("| layout | predicted | measured | predicted / measured |");
-    println!("|---|---|---|---|");
-    let mut errors = Vec::new();
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get()) as f64;
+    println!("| layout | predicted | measured | predicted / measured | processor | predicted / processor |");
+    println!("|---|---|---|---|---|---|");
+    let mut errors = [Vec::new(), Vec::new()];
     for text in LAYOUTS {
-        let measured = measured(text);
-        let report = predicted(&estimator, &path, text);
-        let seconds = report.predicted.step_time_s;
-        println!("| `{text}` | {:.0} ms | {:.0} ms | {:.2} |", 1e3 * seconds, 1e3 * measured, seconds / measured);
-        if std::env::var_os("PARTS").is_some() {
-            eprintln!("{:?}", report.predicted.time_s);
-        }
-        errors.push((seconds / measured - 1.0).abs());
+        let [step, processor] = measured(text);
+        let predicted = predicted(&estimator, &path, text).predicted;
+        let (seconds, busy) = (predicted.step_time_s, processor / cores);
+        let ms = |seconds: f64| format!("{:.0} ms", 1e3 * seconds);
+        let [predicted, measured, taken] = [seconds, step, busy].map(ms);
+        println!("| `{text}` | {predicted} | {measured} | {:.2} | {taken} | {:.2} |", seconds / step, seconds / busy);
+        errors[0].push((seconds / step - 1.0).abs());
+        errors[1].push((seconds / busy - 1.0).abs());
     }
-    println!("\nMedian error {:.1} %.", 100.0 * median(errors));
+    let [step, processor] = errors.map(|errors| 100.0 * median(errors));
+    println!("\nMedian error {step:.1} % of steps, {processor:.1} % of the processor's seconds over its cores.");
 }
 
 /// The file of this machine.
@@ -99,8 +104,8 @@ fn predicted(estimator: &Estimator, cluster: &Path, text: &str) -> EstimateRepor
     estimator.estimate(&request).unwrap_or_else(|why| panic!("{text}: {why}"))
 }
 
-/// Median seconds of a step.
-fn measured(text: &str) -> f64 {
+/// Median seconds of a step, and the processor's seconds of one: these count on a machine that has other work too.
+fn measured(text: &str) -> [f64; 2] {
     assert_eq!(layout::parse(text).map(|layout| layout.devices()), Ok(8), "{text}");
     let request = TrainRequest {
         mesh: text.into(),
@@ -113,7 +118,18 @@ fn measured(text: &str) -> f64 {
     };
     let mut steps = Steps::default();
     train(&request, &mut steps).unwrap_or_else(|why| panic!("{text}: {why}"));
-    median(steps.0.split_off(WARMUP))
+    let rest = steps.0.split_off(WARMUP);
+    let taken = rest[rest.len() - 1][1] - rest[0][1];
+    [median(rest.iter().map(|step| step[0]).collect()), taken / (rest.len() - 1) as f64]
+}
+
+/// Seconds that all threads of this process have had a core, where the system tells.
+fn processor_seconds() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();
+    // User and system, the 14th and 15th; the name is the second.
+    let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
+    Some((ticks(14)? + ticks(15)?) / TICKS)
 }
 
 fn median(mut of: Vec<f64>) -> f64 {
