@@ -89,8 +89,9 @@ impl Calibrate {
             None => Ok(()),
             Some((option, _)) => {
                 let message = format!("`{option}` is about runs, and without --from none are read");
-                Err(Error::input(Code::ConflictingOptions, message)
-                    .help(format!("name the runs with --from FILE.jsonl, or leave {option} out to measure this machine")))
+                Err(Error::input(Code::ConflictingOptions, message).help(format!(
+                    "name the runs with --from FILE.jsonl, or leave {option} out to measure this machine"
+                )))
             }
         }
     }

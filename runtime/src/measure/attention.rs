@@ -8,7 +8,7 @@ use kernels::cpu::attention::{Attention, Gradients, Inputs, Saved};
 const HEADS: [usize; 3] = [32, 64, 128];
 
 /// Lengths of a sequence, and how many heads keep the kernel busy for about as long.
-const LENGTHS: [(usize, usize); 2] = [(128, 16), (1024, 2)];
+const LENGTHS: [(usize, usize); 2] = [(128, 4), (512, 1)];
 
 /// All sizes and lengths.
 pub(super) fn all(cores: usize) -> Vec<AttentionTime> {

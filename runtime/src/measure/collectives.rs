@@ -1,6 +1,6 @@
 //! What threads give to each other: sums over ranks and messages.
 
-use super::{Sum, median};
+use super::{Sum, quartile};
 use crate::backend::{Backend, Span};
 use crate::backends::cpu::Cpu;
 use crate::comm::threads::{Fabric, Threads};
@@ -13,12 +13,12 @@ const RANKS: [usize; 3] = [2, 4, 8];
 /// Bytes on each rank.
 const BYTES: [usize; 4] = [4 << 10, 128 << 10, 1 << 20, 8 << 20];
 
-/// Rounds, of which the median counts, and in how many bytes of a rank a round's exchanges go.
-const ROUNDS: usize = 9;
-const ROUND_BYTES: usize = 16 << 20;
+/// Rounds, and the bytes of a rank that go in each.
+const ROUNDS: usize = 24;
+const ROUND_BYTES: usize = 1 << 20;
 
 /// The most exchanges of a round.
-const MOST: usize = 100;
+const MOST: usize = 16;
 
 /// Sums over all numbers of ranks, of all sizes.
 pub(super) fn sums() -> Result<Vec<Sum>, String> {
@@ -65,7 +65,7 @@ fn message(bytes: usize) -> Result<f64, String> {
     Ok(seconds / 2.0)
 }
 
-/// Median seconds of what `prepare` makes for each rank, done by all of them at the same time, again and again.
+/// Seconds of what `prepare` makes for each rank, done by all of them at the same time, again and again.
 fn on_ranks<W>(ranks: usize, bytes: usize, prepare: &(dyn Fn(usize, &mut Threads) -> W + Sync)) -> Result<f64, String>
 where
     W: Fn(&Threads) -> Result<(), Stopped>,
@@ -91,7 +91,7 @@ where
             rounds.push(began.elapsed().as_secs_f64() / times as f64);
         }
         end.leave();
-        Ok(median(rounds.split_off(1)))
+        Ok(quartile(rounds.split_off(1)))
     };
     let timed = &timed;
     let seconds = std::thread::scope(|scope| {
@@ -100,5 +100,5 @@ where
         let joined = threads.into_iter().map(|thread| thread.join().map_err(|_| "a rank broke".to_string()));
         joined.map(|given| given?.map_err(|why| why.to_string())).collect::<Result<Vec<f64>, String>>()
     })?;
-    Ok(median(seconds))
+    Ok(quartile(seconds))
 }

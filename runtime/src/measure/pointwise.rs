@@ -5,12 +5,12 @@ use kernels::cpu::Par;
 use kernels::cpu::elementwise::{Binary, Unary, binary, unary};
 use kernels::cpu::norm::{rms_norm, rms_norm_dx};
 
-/// Columns of a tensor, and elements: 512 tokens of tiny-llama.
+/// Columns of a tensor, and elements: 256 tokens of tiny-llama.
 const WIDTH: usize = 256;
-const ELEMENTS: usize = 512 * WIDTH;
+const ELEMENTS: usize = 256 * WIDTH;
 
 /// Three tensors each that kernels take in turn: 16 MiB a core, about what a layer keeps of some micro-batches.
-const TURNS: usize = 11;
+const TURNS: usize = 22;
 
 /// Tensors that the kernels of [`Tensors::layer`] read and write together.
 const MOVED: usize = 2 + 2 + 2 + 3 + 3 + 3 + 3;
