@@ -1,9 +1,9 @@
-//! Text files of the user's, read whole.
+//! Text files of the user's, read and written whole.
 
 use crate::error::Error;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// No text that is read whole is larger: a level of Llama 3.1 405B on a large mesh prints as some megabytes.
 const MOST_BYTES: u64 = 1 << 28;
@@ -24,4 +24,36 @@ fn whole(file: impl Read) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {} MiB", MOST_BYTES >> 20)));
     }
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
+}
+
+/// Writes a file whole or not at all: under another name, which it then loses.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_text(path: &Path, text: &str) -> Result<(), Error> {
+    let new = beside(path);
+    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
+    written.map_err(|why| {
+        let _ = fs::remove_file(&new);
+        Error::file("write", path, &why)
+    })
+}
+
+/// Finds out before long work whether [`write_text`] could write there.
+///
+/// # Errors
+/// It could not.
+pub fn check_writable(path: &Path) -> Result<(), Error> {
+    if path.is_dir() {
+        return Err(Error::file("write", path, &io::Error::from(io::ErrorKind::IsADirectory)));
+    }
+    let new = beside(path);
+    let made = File::create(&new).and_then(|_| fs::remove_file(&new));
+    made.map_err(|why| Error::file("write", path, &why))
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    PathBuf::from(name)
 }

@@ -9,6 +9,7 @@ pub mod comm;
 pub mod data;
 pub mod exec;
 pub mod learning_rate;
+pub mod measure;
 pub mod metrics;
 pub mod reference;
 pub mod state;

@@ -1,35 +1,39 @@
-//! `meshwright calibrate`: constants from measurements.
+//! `meshwright calibrate`: figures from measurements: of this machine, or of runs.
 
+use super::measuring;
 use super::table::table;
 use crate::accuracy::{self, Fit, Run, Scored, Summary};
 use crate::error::Error;
 use crate::estimate::Estimator;
-use crate::files::read_text;
+use crate::files::{read_text, write_text};
 use crate::machine_source;
 use clap::Args;
 use cost::Stack;
 use ir::catalogue::Code;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Fit a stack to measured runs
+/// Measure this machine, or fit a stack to measured runs
 ///
-/// A line of the file is a run: {"model": .., "cluster": .., "stack": .., "gpus": .., "seq": .., "global_batch": ..,
+/// Without --from, kernels and communication of virtual devices are timed for some ten seconds; what was found is shown, and
+/// written as a cluster that `estimate --cluster FILE --stack meshwright-threads` reads. Measure while nothing else runs.
+///
+/// With --from, a line of the file is a run: {"model": .., "cluster": .., "stack": .., "gpus": .., "seq": .., "global_batch": ..,
 /// "precision": .., "layout": .., "step_time_s": ..}. The constants of the stack are searched within their intervals.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
+  meshwright calibrate -o here.toml                          measure this machine
   meshwright calibrate --from runs.jsonl                     how near the presets come
   meshwright calibrate --from runs.jsonl -o stack.toml       fit the stack of the runs
   meshwright calibrate --from runs.jsonl --report accuracy.md")]
 pub(super) struct Calibrate {
     /// The runs, one JSON object a line
     #[arg(long, value_name = "FILE.jsonl")]
-    from: PathBuf,
+    from: Option<PathBuf>,
     /// Take only the runs on this stack
     #[arg(long)]
     stack: Option<String>,
-    /// Fit, and write the stack to this file
+    /// Write the cluster to this file; with --from: fit, and write the stack
     #[arg(short, long, value_name = "FILE.toml")]
     output: Option<PathBuf>,
     /// Write the tables of errors to this file
@@ -45,14 +49,18 @@ pub(super) struct Calibrate {
 
 impl Calibrate {
     pub(super) fn run(self) -> Result<String, Error> {
-        let mut runs = accuracy::read(&read_text(&self.from)?)?;
+        let Some(from) = &self.from else {
+            self.needs_no_runs()?;
+            return measuring::run(self.output.as_deref());
+        };
+        let mut runs = accuracy::read(&read_text(from)?)?;
         runs.retain(|run| self.stack.as_ref().is_none_or(|stack| *stack == run.request.stack));
         if runs.is_empty() {
-            return Err(Error::input(Code::BadOption, format!("{} has no runs to take", self.from.display()))
+            return Err(Error::input(Code::BadOption, format!("{} has no runs to take", from.display()))
                 .help("name a file with runs, and a stack that they ran on"));
         }
         if let Some(path) = &self.runs {
-            written(path, &accuracy::write(&runs)?)?;
+            write_text(path, &accuracy::write(&runs)?)?;
         }
         let estimator = Estimator::new();
         if let Some(path) = &self.output {
@@ -62,9 +70,30 @@ impl Calibrate {
         if let Some(path) = &self.report {
             let stacks = stacks(&runs)?;
             let folds = accuracy::folds(&estimator, &stacks, &runs);
-            written(path, &accuracy::document(&scored, &folds, &stacks))?;
+            write_text(path, &accuracy::document(&scored, &folds, &stacks))?;
         }
         Ok(if self.list { listed(&scored) } else { summed_up(&accuracy::by_source(&scored)) })
+    }
+}
+
+impl Calibrate {
+    /// What only runs can answer is asked of runs.
+    fn needs_no_runs(&self) -> Result<(), Error> {
+        let given = [
+            ("--stack", self.stack.is_some()),
+            ("--report", self.report.is_some()),
+            ("--runs", self.runs.is_some()),
+            ("--list", self.list),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((option, _)) => {
+                let message = format!("`{option}` is about runs, and without --from none are read");
+                Err(Error::input(Code::ConflictingOptions, message).help(format!(
+                    "name the runs with --from FILE.jsonl, or leave {option} out to measure this machine"
+                )))
+            }
+        }
     }
 }
 
@@ -88,7 +117,7 @@ fn fitted(estimator: &Estimator, runs: &[Run], path: &Path) -> Result<String, Er
     };
     let Fit { stack: fit, error, rows, at_end } = accuracy::fit(estimator, stack, &runs.iter().collect::<Vec<_>>());
     let text = toml::to_string(&fit).map_err(|why| Error::fault("calibrate", why))?;
-    written(path, &text)?;
+    write_text(path, &text)?;
     let folds = accuracy::folds(estimator, std::slice::from_ref(&fit), runs);
     let mut constants = fit.fitted;
     let rows_of = constants.by_name().map(|(name, constant)| {
@@ -140,8 +169,4 @@ fn listed(scored: &[Scored<'_>]) -> String {
     };
     let rows: Vec<_> = scored.iter().map(row).collect();
     table(["RUN", "LAYOUT", "SECONDS", "PREDICTED/MEASURED", "MEMORY", ""], &rows)
-}
-
-fn written(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).map_err(|why| Error::file("write", path, &why))
 }

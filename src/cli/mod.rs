@@ -9,6 +9,7 @@ mod estimate;
 mod explain;
 mod gpu_check;
 mod layout;
+mod measuring;
 mod memory;
 mod models;
 mod number;

@@ -55,6 +55,8 @@ struct BlocksKey {
     /// The layout as a block sees it.
     layout: Layout,
     cluster: String,
+    /// Of a device, which may have several cores.
+    rate: u64,
     stack: String,
     /// Formats and documents, as the request has them.
     formats: [String; 4],
@@ -114,6 +116,7 @@ impl Estimator {
         let source = self.plans.sources.get(&request.model, || ModelSource::open(&request.model))?;
         let recipe = request.recipe(&stack)?;
         let microbatches = microbatches(request.global_batch, layout.dp.saturating_mul(layout.mbs))?;
+        let cluster = cluster.dealt(layout.devices());
         let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
         let job = Job { request, layout, machine, source: &source, microbatches };
         match job.layout.recompute {
@@ -202,6 +205,7 @@ impl Job<'_> {
                 half: self.machine.recipe.parameter < 4.0,
             },
             cluster: request.cluster.clone(),
+            rate: self.machine.cluster.device.flops_f32.to_bits(),
             stack: request.stack.clone(),
             formats: [
                 request.precision.clone(),

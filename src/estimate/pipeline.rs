@@ -32,6 +32,8 @@ pub(super) struct Rank {
     pub(super) end: f64,
     /// Where it waits.
     pub(super) idle: Idle,
+    /// Seconds of the messages that it sends and gets, half of each.
+    pub(super) messages: f64,
     /// The most bytes that forwards keep at once.
     pub(super) kept: f64,
     /// The most micro-batches in flight of the last stage that it has.
@@ -82,7 +84,7 @@ fn ranks(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline)
     };
     let schedule = kind.make(&costs, pipeline).map_err(CompileError::Schedule)?;
     let timeline = simulate(&schedule, &costs).map_err(|why| CompileError::Schedule(why.to_string()))?;
-    Ok((0..timeline.rows.len()).map(|rank| Rank::of(&timeline, rank, loads.len(), slices)).collect())
+    Ok((0..timeline.rows.len()).map(|rank| Rank::of(&timeline, rank, hops, slices)).collect())
 }
 
 impl Flow {
@@ -95,7 +97,7 @@ impl Flow {
 
 impl Rank {
     /// Seconds in which it works.
-    fn busy(&self) -> f64 {
+    pub(super) fn busy(&self) -> f64 {
         self.end - self.idle.dependency - self.idle.latency - self.idle.memory
     }
 
@@ -116,13 +118,14 @@ impl Rank {
                 memory: at(self.idle.memory, more.idle.memory),
                 barrier: at(self.idle.barrier, more.idle.barrier),
             },
+            messages: at(self.messages, more.messages),
             kept: at(self.kept, more.kept),
             in_flight: at(self.in_flight, more.in_flight),
         }
     }
 
-    fn of(timeline: &Timeline, rank: usize, stages: usize, slices: f64) -> Rank {
-        let row = &timeline.rows[rank];
+    fn of(timeline: &Timeline, rank: usize, hops: &[f64], slices: f64) -> Rank {
+        let (row, stages) = (&timeline.rows[rank], hops.len() + 1);
         let mut runs = vec![[0.0; 3]; stages];
         let (mut open, mut most) = (vec![0.0_f64; stages], vec![0.0_f64; stages]);
         for item in row.iter().flat_map(|slot| slot.action.items()) {
@@ -141,7 +144,11 @@ impl Rank {
             most[stage] = most[stage].max(open[stage]);
         }
         let stages: Vec<_> = runs.into_iter().enumerate().filter(|(_, runs)| runs[0] > 0.0).collect();
+        let hop = |hop: Option<usize>| hop.and_then(|hop| hops.get(hop)).copied().unwrap_or(0.0);
+        let messages =
+            stages.iter().map(|(stage, [f, i, _])| (f + i) / 2.0 * (hop(stage.checked_sub(1)) + hop(Some(*stage))));
         Rank {
+            messages: messages.sum(),
             in_flight: stages.last().map_or(0.0, |(stage, _)| most[*stage]),
             stages,
             end: row.last().map_or(0.0, |slot| slot.end),

@@ -126,6 +126,8 @@ pub struct TimeShares {
     pub optimizer: f64,
     /// Waiting for the CPU to launch kernels.
     pub launch: f64,
+    /// Waiting for a core, where devices share them.
+    pub cores: f64,
     /// What each step costs besides, and waiting for the slowest device.
     pub other: f64,
 }
@@ -181,7 +183,7 @@ pub struct StageMemory {
 
 impl TimeShares {
     /// All by name, in a fixed order.
-    pub fn by_name(&self) -> [(&'static str, f64); 13] {
+    pub fn by_name(&self) -> [(&'static str, f64); 14] {
         [
             ("gemm", self.gemm),
             ("attention", self.attention),
@@ -195,6 +197,7 @@ impl TimeShares {
             ("bubble", self.bubble),
             ("optimizer", self.optimizer),
             ("launch", self.launch),
+            ("cores", self.cores),
             ("other", self.other),
         ]
     }

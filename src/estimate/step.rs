@@ -18,7 +18,7 @@ pub(super) struct Step {
 }
 
 /// The step of a flow. The norm of the gradients joins all ranks before the update; after it each updates what it holds, and
-/// the slowest ends the step. Devices differ, and all wait for the slowest.
+/// the slowest ends the step. Devices differ, and all wait for the slowest; and where they share cores, they wait for these.
 pub(super) fn step(
     flow: &Flow,
     loads: &[Load],
@@ -33,12 +33,17 @@ pub(super) fn step(
     let updated = after.iter().map(After::update).fold(0.0, f64::max);
     let work = summed + tied + updated;
     let fixed = machine.stack.fitted.step_ms.value * 1e-3;
-    let seconds = (work + fixed) * machine.stragglers(layout.devices());
+    let path = (work + fixed) * machine.stragglers(layout.devices());
+    let each = (layout.devices() / layout.pp.max(1)) as f64;
+    let all = flow.ranks.iter().zip(&after).map(|(rank, after)| each * (rank.busy() + rank.messages + after.work()));
+    // However many devices work at once, a core does the work of one at a time.
+    let seconds = machine.cluster.cores.map_or(path, |cores| path.max(all.sum::<f64>() / cores as f64 + fixed));
     let mut shares = shares(&flow.ranks[last], loads);
     shares.dp += after[last].exchange.reduce + after[last].exchange.gather + tied;
     shares.optimizer = after[last].optimizer;
     shares.bubble += updated - after[last].update();
-    shares.other = seconds - work;
+    shares.cores = seconds - path;
+    shares.other = path - work;
     Step { seconds, shares }
 }
 
@@ -62,6 +67,10 @@ impl After {
             exchange: replicas.exchange(elements, tensors, forward, backward),
             optimizer: optimizer(local, machine),
         }
+    }
+
+    fn work(&self) -> f64 {
+        self.exchange.reduce + self.update()
     }
 
     fn update(&self) -> f64 {
@@ -107,6 +116,7 @@ fn shares(rank: &Rank, loads: &[Load]) -> TimeShares {
         bubble: rank.idle.dependency + rank.idle.memory,
         optimizer: 0.0,
         launch: own.launch,
+        cores: 0.0,
         other: 0.0,
     }
 }

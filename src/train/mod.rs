@@ -18,4 +18,5 @@ pub use backend::{check_ops, no_gpu};
 pub use prepare::predict;
 pub use report::{ProfileReport, Progress, Quiet, RunHeader, TrainReport};
 pub use request::{TrainRequest, check_precision, microbatches};
+pub use room::free_memory;
 pub use run::train;

@@ -23,7 +23,7 @@ pub(super) fn check(model: &Model, program: &Program) -> Result<(), Error> {
     let arena = |class: &Class| class.arena.as_ref().map_or(0, |arena| arena.bytes);
     let of_class = |class: &Class| arena(class).saturating_mul(class.ranks.len() as u64 * (devices / stages));
     let needed = program.classes.iter().map(of_class).fold(0, u64::saturating_add);
-    match fs::read_to_string("/proc/meminfo").ok().and_then(|text| available(&text)) {
+    match free_memory() {
         Some(free) if needed > free => {
             let (needed, free) = (gib(needed), gib(free));
             let message =
@@ -35,7 +35,12 @@ pub(super) fn check(model: &Model, program: &Program) -> Result<(), Error> {
     }
 }
 
-/// The bytes that a new process may take, of the text of `/proc/meminfo` (`man 5 proc_meminfo`): its unit is KiB.
+/// The bytes that a new process may take, where the system tells.
+pub fn free_memory() -> Option<u64> {
+    fs::read_to_string("/proc/meminfo").ok().and_then(|text| available(&text))
+}
+
+/// The same of the text of `/proc/meminfo` (`man 5 proc_meminfo`): its unit is KiB.
 fn available(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

@@ -139,6 +139,8 @@ pub struct Cluster {
     /// One line on it.
     #[serde(default)]
     pub about: String,
+    /// Processor cores that its devices share, each a device's worth of compute; left out: each device has its own.
+    pub cores: Option<u64>,
     /// Each of its devices.
     pub device: Device,
     /// The levels, innermost first; at least one.
@@ -188,6 +190,24 @@ impl Device {
 }
 
 impl Cluster {
+    /// Cores that each of so many devices has to itself: 1 where there are no more than devices, or where none are shared.
+    pub fn cores_each(&self, devices: u64) -> u64 {
+        self.cores.map_or(1, |cores| (cores / devices.max(1)).max(1))
+    }
+
+    /// The cluster with each device as fast as its cores, where there are more of these than devices.
+    #[must_use]
+    pub fn dealt(&self, devices: u64) -> Cluster {
+        let each = self.cores_each(devices);
+        let mut dealt = self.clone();
+        let device = &mut dealt.device;
+        for rate in [&mut device.flops_f32, &mut device.flops_bf16, &mut device.memory_bandwidth] {
+            *rate *= each as f64;
+        }
+        dealt.cores = self.cores.map(|cores| cores / each);
+        dealt
+    }
+
     /// The innermost level that joins all ranks of a group over these axes.
     pub fn link(&self, mesh: &Mesh, axes: &Axes) -> &Link {
         let span = |axis| mesh.axes.keys().filter(|&inner| inner >= axis).map(|inner| mesh.axes[inner].size).product();

@@ -30,7 +30,8 @@ pub const CLUSTERS: &[Preset] = presets!("clusters":
 
 /// The stacks that are known by name. `--stack` left out means the first.
 pub const STACKS: &[Preset] = presets!("stacks":
-    "megatron-core-2025" "megatron-2022" "nanotron-2024" "fsdp-eager" "fsdp-compile" "foundry-2023" "nemo" "meshwright");
+    "megatron-core-2025" "megatron-2022" "nanotron-2024" "fsdp-eager" "fsdp-compile" "foundry-2023" "nemo" "meshwright"
+    "meshwright-threads");
 
 /// Why there is no cluster or stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,6 +101,9 @@ impl Cluster {
         let cluster: Cluster = toml::from_str(text).map_err(|why| told(Code::BadCluster, &why))?;
         let mut complaints = Vec::new();
         check_device(&cluster.device, &mut complaints);
+        if let Some(cores) = cluster.cores {
+            complaints.extend(out_of_range("cores", cores as f64, 1.0, 1e5, "a number of cores"));
+        }
         if cluster.links.is_empty() {
             complaints.push("`links` is empty: state at least one level".to_string());
         }

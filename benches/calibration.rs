@@ -1,0 +1,138 @@
+//! How near `estimate` comes on the machine that it runs on: measures the machine, then trains the example under 20 layouts
+//! of 8 virtual devices and compares the median step of each with the prediction.
+//!
+//! `cargo bench --bench calibration` prints the table of docs/benchmarks.md; `-- FILE.toml` takes a cluster that is measured
+//! already.
+
+use meshwright::calibrate::cluster;
+use meshwright::estimate::{EstimateReport, EstimateRequest, Estimator};
+use meshwright::files::write_text;
+use meshwright::layout;
+use meshwright::train::{Progress, RunHeader, TrainRequest, free_memory, train};
+use runtime::measure::measure;
+use runtime::metrics::{EvalRecord, StepRecord};
+use std::path::{Path, PathBuf};
+
+/// All of eight devices.
+const LAYOUTS: [&str; 20] = [
+    "dp=8,mbs=2",
+    "dp=8,mbs=1",
+    "dp=8,mbs=2,zero=1",
+    "dp=4,tp=2,mbs=4",
+    "dp=4,tp=2,sp=true,mbs=4",
+    "dp=4,tp=2,sp=true,mbs=2,zero=1",
+    "dp=2,tp=4,mbs=8",
+    "dp=2,tp=4,sp=true,mbs=4",
+    "dp=4,pp=2,mbs=1",
+    "dp=4,pp=2,mbs=2,schedule=gpipe",
+    "dp=4,pp=2,mbs=1,zero=1",
+    "dp=2,pp=4,mbs=1",
+    "dp=2,pp=4,mbs=2,schedule=gpipe",
+    "dp=2,pp=4,mbs=1,schedule=zb-h1",
+    "dp=2,tp=2,pp=2,mbs=2",
+    "dp=2,tp=2,pp=2,mbs=4,sp=true",
+    "dp=2,tp=2,pp=2,mbs=2,zero=1,schedule=zb-h1",
+    "tp=4,pp=2,mbs=4",
+    "tp=4,pp=2,mbs=2,sp=true",
+    "tp=2,pp=4,mbs=2",
+];
+
+/// Steps of a run; the first few warm up.
+const STEPS: u64 = 14;
+const WARMUP: usize = 3;
+
+/// Clock ticks of a second in `/proc` (`man 5 proc_pid_stat`).
+const TICKS: f64 = 100.0;
+
+/// Of each step its seconds, and the processor's seconds that the run had taken by its end.
+#[derive(Default)]
+struct Steps(Vec<[f64; 2]>);
+
+impl Progress for Steps {
+    fn started(&mut self, _: &RunHeader) {}
+    fn step(&mut self, step: &StepRecord) {
+        self.0.push([step.step_time_s, processor_seconds().unwrap_or(f64::NAN)]);
+    }
+    fn evaluating(&mut self, _: u64) {}
+    fn evaluated(&mut self, _: &EvalRecord) {}
+}
+
+fn main() {
+    let given = std::env::args().nth(1).filter(|arg| !arg.starts_with("--"));
+    let path = given.map_or_else(calibrated, PathBuf::from);
+    let estimator = Estimator::new();
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get()) as f64;
+    println!("| layout | predicted | measured | predicted / measured | processor | predicted / processor |");
+    println!("|---|---|---|---|---|---|");
+    let mut errors = [Vec::new(), Vec::new()];
+    for text in LAYOUTS {
+        let [step, processor] = measured(text);
+        let predicted = predicted(&estimator, &path, text).predicted;
+        let (seconds, busy) = (predicted.step_time_s, processor / cores);
+        let ms = |seconds: f64| format!("{:.0} ms", 1e3 * seconds);
+        let [predicted, measured, taken] = [seconds, step, busy].map(ms);
+        println!("| `{text}` | {predicted} | {measured} | {:.2} | {taken} | {:.2} |", seconds / step, seconds / busy);
+        errors[0].push((seconds / step - 1.0).abs());
+        errors[1].push((seconds / busy - 1.0).abs());
+    }
+    let [step, processor] = errors.map(|errors| 100.0 * median(errors));
+    println!("\nMedian error {step:.1} % of steps, {processor:.1} % of the processor's seconds over its cores.");
+}
+
+/// The file of this machine.
+fn calibrated() -> PathBuf {
+    let measured = measure(&mut |what| eprintln!("measuring {what}")).expect("this machine can be measured");
+    let memory = free_memory().map_or(4 << 30, |bytes| bytes / measured.cores);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("this-machine.toml");
+    let text = toml::to_string(&cluster(&measured, memory)).expect("a cluster is TOML");
+    write_text(&path, &text).expect("the build's folder can be written");
+    path
+}
+
+fn predicted(estimator: &Estimator, cluster: &Path, text: &str) -> EstimateReport {
+    let defaults = TrainRequest::default();
+    let request = EstimateRequest {
+        model: defaults.model,
+        cluster: cluster.to_string_lossy().into_owned(),
+        stack: "meshwright-threads".into(),
+        seq: defaults.seq,
+        global_batch: defaults.global_batch,
+        precision: "f32".into(),
+        layout: text.into(),
+        ..EstimateRequest::default()
+    };
+    estimator.estimate(&request).unwrap_or_else(|why| panic!("{text}: {why}"))
+}
+
+/// Median seconds of a step, and the processor's seconds of one: these count on a machine that has other work too.
+fn measured(text: &str) -> [f64; 2] {
+    assert_eq!(layout::parse(text).map(|layout| layout.devices()), Ok(8), "{text}");
+    let request = TrainRequest {
+        mesh: text.into(),
+        data: Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+        valid_fraction: 0.002,
+        steps: STEPS,
+        eval_every: 0,
+        out: Path::new(env!("CARGO_TARGET_TMPDIR")).join("calibration"),
+        ..TrainRequest::default()
+    };
+    let mut steps = Steps::default();
+    train(&request, &mut steps).unwrap_or_else(|why| panic!("{text}: {why}"));
+    let rest = steps.0.split_off(WARMUP);
+    let taken = rest[rest.len() - 1][1] - rest[0][1];
+    [median(rest.iter().map(|step| step[0]).collect()), taken / (rest.len() - 1) as f64]
+}
+
+/// Seconds that all threads of this process have had a core, where the system tells.
+fn processor_seconds() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();
+    // User and system, the 14th and 15th; the name is the second.
+    let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
+    Some((ticks(14)? + ticks(15)?) / TICKS)
+}
+
+fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_by(f64::total_cmp);
+    of[of.len() / 2]
+}

@@ -1,0 +1,121 @@
+//! What this machine does per second: its kernels and its communicator, timed one by one on the threads that runs use.
+//!
+//! Kernels are timed on all cores at once, since the devices of a run share what cores share. Calls are short, and of each kernel the lower quartile counts: what other programs take of a
+//! core does not, as long as they leave it a quarter of the time.
+
+mod attention;
+mod collectives;
+mod pointwise;
+mod products;
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// How long each kernel is timed.
+const TRY: Duration = Duration::from_millis(120);
+
+/// What was timed. All seconds are those of one core.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Measured {
+    /// Processor cores that this process may use.
+    pub cores: u64,
+    /// Matrix products.
+    pub products: Vec<Product>,
+    /// Attention and its gradient.
+    pub attention: Vec<AttentionTime>,
+    /// Bytes per second that a sum of two tensors reads and writes.
+    pub sum_bandwidth: f64,
+    /// The same of the pointwise kernels of a layer, forward and backward.
+    pub pointwise_bandwidth: f64,
+    /// Seconds of a kernel that has next to nothing to do.
+    pub start: f64,
+    /// Sums over ranks.
+    pub sums: Vec<Sum>,
+    /// Messages from one rank to another: bytes, seconds of the two together.
+    pub messages: Vec<(u64, f64)>,
+}
+
+/// A product of m x k and k x n matrices.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Product {
+    /// Rows of the result.
+    pub m: usize,
+    /// Columns of the result.
+    pub n: usize,
+    /// Products that are added for an element.
+    pub k: usize,
+    /// Seconds.
+    pub seconds: f64,
+}
+
+/// A causal attention of one key head per query head.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct AttentionTime {
+    /// Sequences times heads.
+    pub heads: usize,
+    /// Tokens of a sequence.
+    pub length: usize,
+    /// Size of a head.
+    pub head: usize,
+    /// Seconds forward and backward.
+    pub seconds: [f64; 2],
+}
+
+/// A sum of equal tensors over ranks, to all of them.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Sum {
+    /// Threads, which may be more than there are cores.
+    pub ranks: u64,
+    /// Bytes on each.
+    pub bytes: u64,
+    /// Seconds from one such sum to the next.
+    pub seconds: f64,
+}
+
+/// Times all of it, which takes some ten seconds; `tell` hears what is next.
+///
+/// # Errors
+/// There is no memory for it, or a kernel cannot be had.
+pub fn measure(tell: &mut dyn FnMut(&str)) -> Result<Measured, String> {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    tell("matrix products");
+    let products = products::all(cores)?;
+    let start = products::least(cores)?;
+    tell("attention");
+    let attention = attention::all(cores);
+    tell("memory");
+    let [sum_bandwidth, pointwise_bandwidth] = pointwise::bandwidths(cores);
+    tell("communication");
+    let sums = collectives::sums()?;
+    let messages = collectives::messages()?;
+    Ok(Measured { cores: cores as u64, products, attention, sum_bandwidth, pointwise_bandwidth, start, sums, messages })
+}
+
+/// Seconds of a call of what `work` makes, on all cores at the same time.
+fn seconds<W: FnMut()>(cores: usize, work: impl Fn() -> W + Sync) -> f64 {
+    let barrier = Barrier::new(cores);
+    let (barrier, work) = (&barrier, &work);
+    let timed = move || {
+        let mut work = work();
+        work();
+        barrier.wait();
+        let (began, mut calls) = (Instant::now(), Vec::new());
+        while began.elapsed() < TRY || calls.is_empty() {
+            let call = Instant::now();
+            work();
+            calls.push(call.elapsed().as_secs_f64());
+        }
+        quartile(calls)
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(timed)).collect();
+        let all = threads.into_iter().filter_map(|thread| thread.join().ok()).collect();
+        quartile(all)
+    })
+}
+
+/// What a quarter of them stays below. Of none: infinity.
+fn quartile(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds.get(seconds.len() / 4).copied().unwrap_or(f64::INFINITY)
+}

@@ -1,0 +1,73 @@
+//! Kernels that move bytes, on tensors that lie as those of a step do: in more memory than the nearest caches hold.
+
+use super::seconds;
+use kernels::cpu::Par;
+use kernels::cpu::elementwise::{Binary, Unary, binary, unary};
+use kernels::cpu::norm::{rms_norm, rms_norm_dx};
+
+/// Columns of a tensor, and elements: 256 tokens of tiny-llama.
+const WIDTH: usize = 256;
+const ELEMENTS: usize = 256 * WIDTH;
+
+/// Three tensors each that kernels take in turn: 16 MiB a core, about what a layer keeps of some micro-batches.
+const TURNS: usize = 22;
+
+/// Tensors that the kernels of [`Tensors::layer`] read and write together.
+const MOVED: usize = 2 + 2 + 2 + 3 + 3 + 3 + 3;
+
+/// Tensors in turn.
+struct Tensors {
+    all: Vec<[Vec<f32>; 3]>,
+    next: usize,
+    gamma: Vec<f32>,
+    rstd: Vec<f32>,
+}
+
+/// Bytes per second of a core: of sums, and of the kernels of a layer.
+pub(super) fn bandwidths(cores: usize) -> [f64; 2] {
+    let bytes = |tensors: usize| (4 * ELEMENTS * tensors) as f64;
+    let sums = || {
+        let mut tensors = Tensors::new();
+        move || tensors.sum()
+    };
+    let layer = || {
+        let mut tensors = Tensors::new();
+        move || tensors.layer()
+    };
+    [bytes(3) / seconds(cores, sums), bytes(MOVED) / seconds(cores, layer)]
+}
+
+impl Tensors {
+    fn new() -> Tensors {
+        let all = (0..TURNS).map(|_| [0; 3].map(|_| vec![0.5; ELEMENTS])).collect();
+        Tensors { all, next: 0, gamma: vec![1.0; WIDTH], rstd: vec![1.0; ELEMENTS / WIDTH] }
+    }
+
+    /// Two to read and one to write, further round each time.
+    fn three(&mut self) -> (&[f32], &[f32], &mut [f32], &[f32], &mut [f32]) {
+        self.next = (self.next + 1) % TURNS;
+        let [a, b, out] = &mut self.all[self.next];
+        (a, b, out, &self.gamma, &mut self.rstd)
+    }
+
+    fn sum(&mut self) {
+        let (a, b, out, ..) = self.three();
+        binary(Binary::Add, a, b, out, Par(1));
+    }
+
+    /// What a layer of a Llama has beside products and attention: norms, the gate, the residual sum, and their gradients.
+    fn layer(&mut self) {
+        let (x, _, out, gamma, rstd) = self.three();
+        rms_norm(x, gamma, 1e-5, out, rstd, Par(1));
+        for op in [Unary::Silu, Unary::Scale(0.5)] {
+            let (x, _, out, ..) = self.three();
+            unary(op, x, out, Par(1));
+        }
+        for op in [Binary::Mul, Binary::Add, Binary::SiluGrad] {
+            let (a, b, out, ..) = self.three();
+            binary(op, a, b, out, Par(1));
+        }
+        let (x, dy, dx, gamma, rstd) = self.three();
+        rms_norm_dx(x, gamma, rstd, dy, dx, Par(1));
+    }
+}

@@ -1,0 +1,110 @@
+//! Figures of the cost model that reproduce what was timed: each formula of `planner/cost` solved for its constants.
+
+use runtime::measure::Measured;
+
+/// Products take `2 m n (k + depth) / rate` seconds.
+pub(super) struct Products {
+    pub(super) rate: f64,
+    pub(super) depth: f64,
+}
+
+/// Attention takes its operations over `peak x share(head) x l / (l + half)`, l the keys that a query looks at.
+pub(super) struct Attention {
+    pub(super) shares: Vec<[f64; 2]>,
+    pub(super) half: f64,
+}
+
+/// A sum over n ranks of b bytes takes each `start + 2 (n - 1) (latency + b/n / (bandwidth x share(b/n)))`.
+pub(super) struct Sums {
+    pub(super) start: f64,
+    pub(super) latency: f64,
+    pub(super) bandwidth: f64,
+    pub(super) shares: Vec<[f64; 2]>,
+}
+
+/// `at_zero + slope x`, with neither below zero.
+pub(super) struct Line {
+    pub(super) at_zero: f64,
+    pub(super) slope: f64,
+}
+
+/// The line through points of positive y with the least sum of squared relative errors.
+pub(super) fn line(points: impl Iterator<Item = (f64, f64)>) -> Line {
+    let (mut a, mut b, mut c, mut d, mut e) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for (x, y) in points {
+        let (one, x) = (1.0 / y, x / y);
+        (a, b, c, d, e) = (a + one * one, b + one * x, c + x * x, d + one, e + x);
+    }
+    let determinant = a * c - b * b;
+    let (at_zero, slope) = ((d * c - e * b) / determinant, (a * e - b * d) / determinant);
+    if at_zero >= 0.0 && slope >= 0.0 {
+        Line { at_zero, slope }
+    } else if slope < 0.0 {
+        Line { at_zero: d / a, slope: 0.0 }
+    } else {
+        Line { at_zero: 0.0, slope: e / c }
+    }
+}
+
+/// The rate of endless products, and the depth that each costs besides.
+pub(super) fn products(measured: &Measured) -> Products {
+    let per_element = measured.products.iter().map(|one| {
+        let elements = 2.0 * (one.m * one.n) as f64;
+        (one.k as f64, (one.seconds - measured.start).max(one.seconds / 2.0) / elements)
+    });
+    let Line { at_zero, slope } = line(per_element);
+    Products { rate: 1.0 / slope, depth: at_zero / slope }
+}
+
+/// Shares of the peak by head, and the half length: the median of what the lengths of each head say.
+pub(super) fn attention(measured: &Measured, peak: f64, backward: bool) -> Attention {
+    // Seconds at the peak over seconds, as a line over 1 / l: `1/share + half/share / l`.
+    let mut heads: Vec<usize> = measured.attention.iter().map(|time| time.head).collect();
+    heads.dedup();
+    let lines: Vec<(f64, Line)> = heads
+        .into_iter()
+        .map(|head| {
+            let of_head = measured.attention.iter().filter(move |time| time.head == head);
+            let points = of_head.map(|time| {
+                let looked_at = (time.length as f64 + 1.0) / 2.0;
+                let pairs = (time.heads * time.length) as f64 * looked_at;
+                let flops = pairs * time.head as f64 * if backward { 10.0 } else { 4.0 };
+                // As the model has it, blocks of 128 rows fill the one part of a core but for half a block.
+                let blocks = (time.heads * time.length.div_ceil(128)) as f64;
+                (1.0 / looked_at, time.seconds[usize::from(backward)] * peak / flops * blocks / (blocks + 0.5))
+            });
+            (head as f64, line(points))
+        })
+        .collect();
+    let mut halves: Vec<f64> = lines.iter().map(|(_, line)| line.slope / line.at_zero).collect();
+    halves.sort_by(f64::total_cmp);
+    let shares = lines.iter().map(|(head, line)| [*head, (1.0 / line.at_zero).clamp(0.01, 1.0)]);
+    Attention { shares: shares.collect(), half: halves[halves.len() / 2] }
+}
+
+/// What a rank's core does for a sum: where there are more ranks than cores, these take turns.
+pub(super) fn sums(measured: &Measured) -> Sums {
+    let work = |ranks: u64, seconds: f64| seconds * (measured.cores.min(ranks)) as f64 / ranks as f64;
+    let least = measured.sums.iter().map(|sum| sum.bytes).min().unwrap_or(0);
+    let small = measured.sums.iter().filter(|sum| sum.bytes == least);
+    let hops = |ranks: u64| 2.0 * (ranks as f64 - 1.0);
+    let meeting = line(small.map(|sum| (hops(sum.ranks), work(sum.ranks, sum.seconds))));
+    let mut sizes: Vec<u64> = measured.sums.iter().map(|sum| sum.bytes).filter(|&bytes| bytes > least).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    // Of each size, the rate by the part that a rank passes on.
+    let rate = |bytes: u64| {
+        let rates = measured.sums.iter().filter(|sum| sum.bytes == bytes).map(|sum| {
+            let fixed = meeting.at_zero + hops(sum.ranks) * meeting.slope;
+            let seconds = work(sum.ranks, sum.seconds);
+            let part = bytes as f64 / sum.ranks as f64;
+            [part, hops(sum.ranks) * part / (seconds - fixed).max(seconds / 10.0)]
+        });
+        let logs: Vec<[f64; 2]> = rates.map(|pair| pair.map(f64::ln)).collect();
+        [0, 1].map(|at| (logs.iter().map(|pair| pair[at]).sum::<f64>() / logs.len() as f64).exp())
+    };
+    let rates: Vec<[f64; 2]> = sizes.into_iter().map(rate).collect();
+    let bandwidth = rates.iter().map(|&[_, rate]| rate).fold(0.0, f64::max);
+    let shares = rates.iter().map(|&[part, rate]| [part.round(), rate / bandwidth]).collect();
+    Sums { start: meeting.at_zero, latency: meeting.slope, bandwidth, shares }
+}

@@ -1,0 +1,77 @@
+//! The cluster file of this machine: what [`runtime::measure`] has timed, as figures of a device and a link.
+
+mod fit;
+
+use cost::{Attention, Cluster, Device, Kernel, Link, Matmul, Table};
+use fit::{attention, line, products, sums};
+use runtime::measure::Measured;
+use std::collections::BTreeMap;
+
+/// The cluster whose devices are threads on the cores that were measured, with so many bytes of memory each.
+pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
+    let product = products(measured);
+    let best =
+        measured.products.iter().map(|one| 2.0 * (one.m * one.n * one.k) as f64 / one.seconds).fold(0.0, f64::max);
+    let peak = best.max(product.rate);
+    let moved = measured.sum_bandwidth.max(measured.pointwise_bandwidth);
+    Cluster {
+        name: "this-machine".into(),
+        aliases: Vec::new(),
+        about: format!("threads on {} cores, measured by `meshwright calibrate`", measured.cores),
+        cores: Some(measured.cores),
+        device: Device {
+            name: "one core".into(),
+            flops_f32: rounded(peak),
+            // Kernels widen what is narrower.
+            flops_bf16: rounded(peak),
+            flops_f8: None,
+            flops_f4: None,
+            memory_bandwidth: rounded(moved),
+            memory_share: rounded(measured.pointwise_bandwidth / moved),
+            memory,
+            host_bandwidth: 0.0,
+            start: rounded(measured.start),
+            sms: 1,
+            matmul: Matmul {
+                f32: rounded(product.rate / peak),
+                half: rounded(product.rate / peak),
+                depth: rounded(product.depth),
+                ..Matmul::default()
+            },
+            attention: BTreeMap::from([(Kernel::Flash2, attention_of(measured, peak))]),
+        },
+        links: vec![link(measured)],
+    }
+}
+
+fn attention_of(measured: &Measured, peak: f64) -> Attention {
+    let [forward, backward] = [false, true].map(|backward| attention(measured, peak, backward));
+    let table = |rows: &[[f64; 2]]| Table(rows.iter().map(|&[head, share]| [head, rounded(share)]).collect());
+    Attention {
+        forward: table(&forward.shares),
+        backward: table(&backward.shares),
+        half: [rounded(forward.half), rounded(backward.half)],
+    }
+}
+
+/// The memory between the cores. Seconds are those of a core's work, since cores and not links are what ranks wait for.
+fn link(measured: &Measured) -> Link {
+    let sums = sums(measured);
+    // One of two threads copies while the other waits: the seconds of a message are those of one core.
+    let message = line(measured.messages.iter().map(|&(bytes, seconds)| (bytes as f64, seconds)));
+    Link {
+        name: "memory".into(),
+        start: rounded(sums.start),
+        share: Table(sums.shares.iter().map(|&[bytes, share]| [bytes, rounded(share)]).collect()),
+        pair: Some(rounded(1.0 / message.slope)),
+        ..Link::plain(rounded(sums.bandwidth), rounded(sums.latency))
+    }
+}
+
+/// To four digits: more are not measured.
+fn rounded(figure: f64) -> f64 {
+    format!("{figure:.3e}").parse().unwrap_or(figure)
+}
+
+#[cfg(test)]
+mod tests;

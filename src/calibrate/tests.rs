@@ -1,0 +1,112 @@
+use super::*;
+use crate::estimate::{EstimateRequest, Estimator};
+use cost::{AttentionShape, Format, Group, Machine, Recipe, Stack, Talk};
+use runtime::measure::{AttentionTime, Product, Sum};
+
+/// A machine that keeps to the formulas.
+fn ideal() -> Measured {
+    let product =
+        |[m, n, k]: [usize; 3]| Product { m, n, k, seconds: 1e-6 + 2.0 * (m * n) as f64 * (k as f64 + 20.0) / 200e9 };
+    let time = |length: usize, heads: usize, head: usize| {
+        let looked_at = (length as f64 + 1.0) / 2.0;
+        let at = |each: f64| {
+            let flops = (heads * length * head) as f64 * looked_at * each;
+            flops / (100e9 * looked_at / (looked_at + 50.0))
+        };
+        AttentionTime { heads, length, head, seconds: [at(4.0), at(10.0)] }
+    };
+    // Two cores for all ranks.
+    let sum = |ranks: u64, bytes: u64| {
+        let hops = 2.0 * (ranks as f64 - 1.0);
+        let own = 5e-6 + hops * (1e-6 + bytes as f64 / ranks as f64 / 10e9);
+        Sum { ranks, bytes, seconds: own * ranks as f64 / 2.0 }
+    };
+    Measured {
+        cores: 2,
+        products: [[128, 256, 256], [1024, 768, 256], [256, 768, 1024]].map(product).to_vec(),
+        attention: vec![time(128, 16, 32), time(1024, 2, 32), time(128, 16, 64), time(1024, 2, 64)],
+        sum_bandwidth: 40e9,
+        pointwise_bandwidth: 30e9,
+        start: 1e-6,
+        sums: [2, 4, 8].into_iter().flat_map(|ranks| [4096, 1 << 20, 8 << 20].map(|bytes| sum(ranks, bytes))).collect(),
+        messages: vec![(4096, 6e-6), (1 << 20, 2e-6 + 1e6 / 12e9), (8 << 20, 2e-6 + 8e6 / 12e9)],
+    }
+}
+
+#[test]
+fn the_model_gives_back_what_was_timed() {
+    let measured = ideal();
+    let cluster = cluster(&measured, 1 << 32);
+    let stack = Stack::find("meshwright-threads").unwrap();
+    let recipe = Recipe { products: Format::F32, ..Recipe::bf16() };
+    let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
+    let near = |got: f64, want: f64, within: f64, what: &str| {
+        assert!((got / want - 1.0).abs() < within, "{what}: {got} for {want}");
+    };
+    for one in &measured.products {
+        let got = machine.matmul(1.0, one.m as f64, one.n as f64, one.k as f64, Format::F32, false);
+        near(got, one.seconds, 0.02, "product");
+    }
+    for one in &measured.attention {
+        let (heads, length, head) = (one.heads as f64, one.length as f64, one.head as f64);
+        let share = (1.0 + 1.0 / length) / 2.0;
+        let shape = AttentionShape {
+            batch: 1.0,
+            heads,
+            kv_heads: heads,
+            queries: length,
+            keys: length,
+            d: head,
+            c: head,
+            share,
+        };
+        for backward in [false, true] {
+            near(machine.attention(&shape, backward), one.seconds[usize::from(backward)], 0.05, "attention");
+        }
+    }
+    for one in &measured.sums {
+        let got = machine.talk(Talk::AllReduce, one.bytes as f64, Group { ranks: one.ranks, stride: 1 });
+        near(got * one.ranks as f64 / 2.0, one.seconds, 0.05, "sum");
+    }
+    near(machine.copy(30e6), 1e-3, 0.01, "copy");
+}
+
+#[test]
+fn the_file_is_read_as_it_was_written() {
+    let cluster = cluster(&ideal(), 1 << 32);
+    let text = toml::to_string(&cluster).unwrap();
+    assert_eq!(Cluster::parse(&text).unwrap(), cluster);
+    assert!(text.contains("cores = 2"), "{text}");
+}
+
+#[test]
+fn devices_wait_for_the_cores_that_they_share() {
+    let folder = std::env::temp_dir().join(format!("meshwright-calibrate-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let step = |cores: Option<u64>, layout: &str| {
+        let path = folder.join(format!("{}.toml", cores.unwrap_or(0)));
+        let cluster = Cluster { cores, ..cluster(&ideal(), 1 << 32) };
+        crate::files::write_text(&path, &toml::to_string(&cluster).unwrap()).unwrap();
+        let request = EstimateRequest {
+            model: "tiny-llama".into(),
+            cluster: path.to_string_lossy().into_owned(),
+            stack: "meshwright-threads".into(),
+            seq: 128,
+            global_batch: 16,
+            precision: "f32".into(),
+            layout: layout.into(),
+            ..EstimateRequest::default()
+        };
+        let predicted = Estimator::new().estimate(&request).unwrap().predicted;
+        let (sum, step) = (predicted.time_s.total(), predicted.step_time_s);
+        assert!((sum / step - 1.0).abs() < 1e-9, "{layout}: the parts are {sum} of {step}");
+        step
+    };
+    let [own, eight, two] = [None, Some(8), Some(2)].map(|cores| step(cores, "dp=8,mbs=2"));
+    assert_eq!(own, eight);
+    assert!((3.9..=4.1).contains(&(two / own)), "eight devices on two cores take {two}, on eight {own}");
+    // One device has both cores, but for what kernels cost to start.
+    let [one, both] = [Some(1), Some(2)].map(|cores| step(cores, "dp=1,mbs=8"));
+    assert!((0.5..0.6).contains(&(both / one)), "{both} on two cores, {one} on one");
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,82 @@
+//! `meshwright calibrate` without runs: this machine as a cluster.
+
+use super::number::with_unit;
+use super::prediction::short;
+use super::table::table;
+use crate::calibrate::cluster;
+use crate::error::Error;
+use crate::files::{check_writable, write_text};
+use crate::train::free_memory;
+use cost::Cluster;
+use ir::catalogue::Code;
+use runtime::measure::{Measured, measure};
+use std::io::Write;
+use std::path::Path;
+
+/// Bytes of a device where the system does not tell what is free: those of the preset `cpu`.
+const MEMORY: u64 = 4 << 30;
+
+/// Measures, writes the cluster where that is asked for, and tells what was found.
+pub(super) fn run(output: Option<&Path>) -> Result<String, Error> {
+    output.map_or(Ok(()), check_writable)?;
+    let mut tell = |what: &str| {
+        let _ = writeln!(std::io::stderr().lock(), "measuring {what}");
+    };
+    let measured = measure(&mut tell).map_err(|why| {
+        Error::input(Code::TooLittleMemory, format!("this machine cannot be measured: {why}"))
+            .help("end what takes its memory, and try again")
+    })?;
+    let cluster = cluster(&measured, free_memory().map_or(MEMORY, |bytes| bytes / measured.cores));
+    let text = toml::to_string(&cluster).map_err(|why| Error::fault("calibrate", why))?;
+    let told = told(&measured, &cluster);
+    let Some(path) = output else {
+        return Ok(told + "\n-o FILE.toml writes it as a cluster for `meshwright estimate --cluster FILE.toml`\n");
+    };
+    write_text(
+        path,
+        &format!("# Measured by `meshwright calibrate`: figures of one core while all of them work.\n{text}"),
+    )?;
+    let path = path.display();
+    Ok(format!(
+        "{told}\ncluster   {path}: meshwright estimate MODEL --cluster {path} --stack meshwright-threads --precision f32\n"
+    ))
+}
+
+/// What was timed, and the figures of the cluster.
+fn told(measured: &Measured, cluster: &Cluster) -> String {
+    let mut rows = Vec::new();
+    let mut row =
+        |what: String, time: f64, rate: f64, unit: &str| rows.push([what, short(time), with_unit(rate, unit)]);
+    for one in &measured.products {
+        let flops = 2.0 * (one.m * one.n * one.k) as f64;
+        row(format!("product {}x{}, depth {}", one.m, one.n, one.k), one.seconds, flops / one.seconds, "FLOP/s");
+    }
+    for one in &measured.attention {
+        let pairs = (one.heads * one.length) as f64 * (one.length as f64 + 1.0) / 2.0;
+        for (way, seconds, each) in [("forward", one.seconds[0], 4.0), ("backward", one.seconds[1], 10.0)] {
+            let what = format!("attention {way}, {} tokens, heads of {}", one.length, one.head);
+            row(what, seconds, pairs * each * one.head as f64 / seconds, "FLOP/s");
+        }
+    }
+    for one in &measured.sums {
+        let what = format!("sum over {} ranks, {}", one.ranks, with_unit(one.bytes as f64, "B"));
+        row(what, one.seconds, one.bytes as f64 / one.seconds, "B/s");
+    }
+    for &(bytes, seconds) in &measured.messages {
+        row(format!("message, {}", with_unit(bytes as f64, "B")), seconds, bytes as f64 / seconds, "B/s");
+    }
+    let device = &cluster.device;
+    format!(
+        "{}\ncores     {}\nproducts  {} at best, {} sustained, start {}\nmemory    {}, kernels get {:.0} % of it\n\
+         sums      {} from each to each, start {}\n",
+        table(["WHAT", "TIME", "RATE"], &rows),
+        measured.cores,
+        with_unit(device.flops_f32, "FLOP/s"),
+        with_unit(device.flops_f32 * device.matmul.f32, "FLOP/s"),
+        short(device.start),
+        with_unit(device.memory_bandwidth, "B/s"),
+        100.0 * device.memory_share,
+        with_unit(cluster.links[0].bandwidth, "B/s"),
+        short(cluster.links[0].start),
+    )
+}
