@@ -305,13 +305,15 @@ fn better_than_what_is_published() {
 
 #[test]
 fn a_deadline_ends_the_search_with_what_there_is() {
-    let (costs, pipeline) = unit(Placement::V, 4, 8, [5., 6., 4.], 6.);
-    let (objective, backward) = (Objective::Makespan, Backward::Split);
-    let deadline = Some(std::time::Instant::now());
-    let problem = Problem { costs: &costs, pipeline: &pipeline, objective, backward, deadline };
-    let answer = solve(&problem, &|_| {}).expect("there is room for one micro-batch");
-    assert!(!answer.deterministic && answer.bound <= answer.value);
-    assert_eq!(answer.optimal, answer.bound == answer.value);
+    let (mut costs, pipeline) = unit(Placement::V, 4, 8, [5., 6., 4.], 6.);
+    let (objective, deadline) = (Objective::Makespan, Some(std::time::Instant::now()));
+    for (backward, pair) in [(Backward::Split, None), (Backward::Auto, Some(11.))] {
+        costs.fb = pair;
+        let problem = Problem { costs: &costs, pipeline: &pipeline, objective, backward, deadline };
+        let answer = solve(&problem, &|_| {}).expect("there is room for one micro-batch");
+        assert!(!answer.deterministic && answer.bound <= answer.value);
+        assert_eq!(answer.optimal, answer.bound == answer.value);
+    }
 }
 
 #[test]
