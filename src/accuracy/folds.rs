@@ -35,7 +35,8 @@ pub fn folds(estimator: &Estimator, stacks: &[Stack], runs: &[Run]) -> Vec<Fold>
             sources.extend(unseen(&|run| run.source == source));
         }
     }
-    let fold = |name, scored: Vec<Scored<'_>>| Fold { name, summary: summary(name, &scored.iter().collect::<Vec<_>>()) };
+    let fold =
+        |name, scored: Vec<Scored<'_>>| Fold { name, summary: summary(name, &scored.iter().collect::<Vec<_>>()) };
     vec![fold("by model", models), fold("more than 8 devices", devices), fold("by source", sources)]
 }
 

@@ -83,9 +83,8 @@ fn ranks(values: &[f64]) -> Vec<f64> {
 fn correlation(a: &[f64], b: &[f64]) -> f64 {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
     let (mean_a, mean_b) = (mean(a), mean(b));
-    let product = |x: &[f64], mx: f64, y: &[f64], my: f64| -> f64 {
-        x.iter().zip(y).map(|(x, y)| (x - mx) * (y - my)).sum()
-    };
+    let product =
+        |x: &[f64], mx: f64, y: &[f64], my: f64| -> f64 { x.iter().zip(y).map(|(x, y)| (x - mx) * (y - my)).sum() };
     let scale = (product(a, mean_a, a, mean_a) * product(b, mean_b, b, mean_b)).sqrt();
     if scale > 0.0 { product(a, mean_a, b, mean_b) / scale } else { 0.0 }
 }

@@ -78,7 +78,8 @@ fn constants(stacks: &[Stack]) -> String {
             let names: Vec<&str> = fitted.by_name().into_iter().map(|(name, _)| name).collect();
             let _ = writeln!(text, "| stack | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
         }
-        let values: Vec<String> = fitted.by_name().into_iter().map(|(_, constant)| format!("{}", constant.value)).collect();
+        let values: Vec<String> =
+            fitted.by_name().into_iter().map(|(_, constant)| format!("{}", constant.value)).collect();
         let _ = writeln!(text, "| {} | {} |", stack.name, values.join(" | "));
     }
     text

@@ -31,7 +31,7 @@ pub struct Run {
 pub enum MemoryKind {
     /// The most that tensors took, at the worst rank.
     Allocated,
-    /// The same on the ranks of the first pipeline stage.
+    /// The most that the allocator held, on the ranks of the first pipeline stage.
     FirstStage,
     /// The most that the allocator held, at the worst rank.
     #[default]

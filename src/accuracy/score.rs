@@ -41,7 +41,7 @@ impl Prediction {
         let predicted = &report.predicted;
         let stages = predicted.memory_gib.per_stage.iter();
         let memory_gib = match kind {
-            MemoryKind::FirstStage => stages.take(1).map(|stage| stage.allocated).sum(),
+            MemoryKind::FirstStage => stages.take(1).map(|stage| stage.reserved).sum(),
             MemoryKind::Allocated => stages.map(|stage| stage.allocated).fold(0.0, f64::max),
             MemoryKind::Reserved => stages.map(|stage| stage.reserved).fold(0.0, f64::max),
             MemoryKind::Device => stages.map(|stage| stage.device).fold(0.0, f64::max),

@@ -1,7 +1,6 @@
 //! The software: how well a framework uses the hardware. A file of `planner/cost/stacks/`.
 
 use crate::cluster::Kernel;
-use crate::table::Table;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -86,8 +85,6 @@ pub struct Facts {
     pub gathers_each: bool,
     /// Whether gathers and scatters go level by level where that takes less than one ring.
     pub hierarchical: bool,
-    /// The share of what they could be that all-reduces reach, by the number of nodes.
-    pub all_reduce_share: Table,
     /// How it cuts the blocks into stages where the layout does not say.
     pub cut: Cut,
     /// Seconds of a hop of the pipeline beside its message: what is said of its size, and the wait for both ends.
@@ -137,7 +134,6 @@ impl Default for Facts {
             hides_update: false,
             gathers_each: false,
             hierarchical: true,
-            all_reduce_share: Table::default(),
             cut: Cut::default(),
             hop: 0.0,
             comm_sms: 16.0,

@@ -100,11 +100,7 @@ impl Machine<'_> {
                 let staged = staged(&levels, bytes, Level::gather);
                 start + if self.stack.facts.hierarchical { flat.min(staged) } else { flat }
             }
-            Talk::AllReduce => {
-                let nodes = if outer.is_network { outer.units } else { 1.0 };
-                let reached = self.stack.facts.all_reduce_share.at(nodes);
-                start + staged(&levels, bytes, Level::reduce) / reached
-            }
+            Talk::AllReduce => start + staged(&levels, bytes, Level::reduce),
         }
     }
 
@@ -135,14 +131,18 @@ fn staged<'a>(levels: &[Level<'a>], bytes: f64, seconds: fn(&Level<'a>, f64) -> 
     most + (of.iter().sum::<f64>() - most) / (bytes / SLICE).max(1.0)
 }
 
-/// One ring through all ranks. What a rank gives goes round it, over as many links of each level as there are; meanwhile each
-/// step moves a part at the pace of the slowest link. Between nodes the ring has as many lanes as a node has ranks of the group.
+/// A hop of a ring between nodes over one of a tree: 4.0 of 8.5 us (NCCL's tuning table, protocol LL128).
+const RING_HOP: f64 = 0.47;
+
+/// One ring through all ranks, over as many links of each level as there are: its first part goes over all of them, and all
+/// others follow without a pause at the pace of the slowest level. Between nodes the ring has as many lanes as a node has ranks
+/// of the group.
 fn flat(levels: &[Level<'_>], bytes: f64, ranks: f64) -> f64 {
-    let part = bytes / ranks;
-    let step = levels.iter().map(|level| part / level.within / level.bandwidth(part / level.within)).fold(0.0, f64::max);
     let links = |level: &Level<'_>| ranks / level.within * (1.0 - 1.0 / level.units);
-    let around: f64 = levels.iter().map(|level| links(level) * level.link.latency).sum();
-    around + (ranks - 1.0) * step
+    let hop = |level: &Level<'_>| level.link.latency * if level.is_network { RING_HOP } else { 1.0 };
+    let around: f64 = levels.iter().map(|level| links(level) * hop(level)).sum();
+    let pace = |level: &Level<'_>| bytes / level.within / level.bandwidth(bytes / level.within);
+    around + (1.0 - 1.0 / ranks) * levels.iter().map(pace).fold(0.0, f64::max)
 }
 
 /// Each rank's parts for the ranks of a level leave over its link. Of `copies` of a row for ranks at random, n nodes get

@@ -10,8 +10,9 @@ use std::collections::BTreeSet;
 
 /// The names that `recompute=selective:..` may have, those of Megatron-Core's `--recompute-modules` among them, and what each
 /// does not keep.
-pub const MODULES: [(&str, &str); 7] = [
+pub const MODULES: [(&str, &str); 8] = [
     ("core_attn", "scores and softmax of attention; flash attention keeps none anyway"),
+    ("op", "all but the results of attention, of sums over tp and of every second product, as torchtitan has it"),
     ("layernorm", "the results of norms"),
     ("mlp", "all of a dense feed-forward net but its input"),
     ("moe", "all of routing and experts but their input"),
@@ -36,6 +37,7 @@ pub(super) fn dropped(site: &Site<'_>, modules: &[String]) -> Dropped {
             "core_attn" if !site.machine.has_flash() => {
                 dropped.again.extend(positions(site, |stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_)))));
             }
+            "op" => dropped.drop(site, between_products(site)),
             "layernorm" => dropped.drop(site, positions(site, |stmt| is_norm(&stmt.op))),
             "mlp" => dropped.checkpoint(site, &["f"]),
             "moe" => dropped.checkpoint(site, &["e", "m", "n"]),
@@ -70,6 +72,21 @@ impl Dropped {
         self.drop(site, at.clone());
         self.again.extend(at);
     }
+}
+
+/// All of F but attention, sums over tp, and every second product, the first one kept.
+fn between_products(site: &Site<'_>) -> BTreeSet<usize> {
+    let mut products = 0;
+    let stmts = site.block()[SectionKind::F].stmts.iter().enumerate();
+    let dropped = stmts.filter(|(_, stmt)| match &stmt.op {
+        Op::Kernel(KernelOp::Attention(_)) | Op::Collective(Collective::ReduceScatter { .. }) => false,
+        Op::Kernel(KernelOp::Einsum(_)) => {
+            products += 1;
+            products % 2 == 0
+        }
+        _ => true,
+    });
+    dropped.map(|(at, _)| at).collect()
 }
 
 fn positions(site: &Site<'_>, is: impl Fn(&Stmt) -> bool) -> BTreeSet<usize> {

@@ -1,0 +1,40 @@
+//! Published runs, predicted: errors stay where they are. `tests/accuracy/runs.jsonl` has the facts; `docs/accuracy.md` is
+//! made from the same runs by `meshwright calibrate --from tests/accuracy/runs.jsonl --report docs/accuracy.md`.
+
+use meshwright::accuracy::{Summary, by_source, memory_by_source, rank_sets, read, score, total};
+use meshwright::estimate::Estimator;
+
+/// Sources, and the most that the median and the 90th percentile of their errors in time may be.
+const TIME: [(&str, f64, f64); 7] = [
+    ("HF Ultra-Scale Playbook", 0.05, 0.28),
+    ("llm-foundry", 0.025, 0.09),
+    ("NeMo docs / launcher", 0.15, 0.30),
+    ("torchtitan", 0.09, 0.18),
+    ("BigScience tr3m-1B3 (V100)", 0.05, 0.10),
+    ("arXiv 2205.05198", 0.06, 0.12),
+    ("Megatron-LM README/examples", 0.10, 0.12),
+];
+
+/// The same in memory.
+const MEMORY: [(&str, f64, f64); 1] = [("HF Ultra-Scale Playbook", 0.045, 0.14)];
+
+#[test]
+fn predictions_stay_as_near_as_they_are() {
+    let text = include_str!("accuracy/runs.jsonl");
+    let runs = read(text).unwrap();
+    assert!(runs.len() > 1000, "{} runs", runs.len());
+    let scored = score(&Estimator::new(), &runs);
+    hold(&by_source(&scored), &TIME);
+    hold(&memory_by_source(&scored), &MEMORY);
+    let core: Vec<_> = scored.into_iter().filter(|row| !row.run.source.contains("tp_internode")).collect();
+    let choice = total(&rank_sets(&core));
+    assert!(choice.regret < 0.04 && choice.regret < choice.recipe / 2.0, "{choice:?}");
+    assert!(choice.spearman > 0.75, "{choice:?}");
+}
+
+fn hold(found: &[Summary], bounds: &[(&str, f64, f64)]) {
+    for (source, median, p90) in bounds {
+        let summary = found.iter().find(|summary| summary.name == *source).unwrap();
+        assert!(summary.median <= *median && summary.p90 <= *p90, "{summary:?}");
+    }
+}
