@@ -29,16 +29,7 @@ fn llama(layout: &Layout) -> Model {
 }
 
 fn bf16() -> Recipe {
-    Recipe {
-        name: "bf16".to_string(),
-        products: Format::Half,
-        parameter: 2.0,
-        gradient: 4.0,
-        wire: 4.0,
-        master: 4.0,
-        states: 8.0,
-        activation: 2.0,
-    }
+    Recipe::bf16()
 }
 
 fn of_block(model: &Model, name: &str, layout: &Layout, stack: &Stack) -> Profile {

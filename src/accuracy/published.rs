@@ -63,6 +63,8 @@ pub(super) fn line(record: &Value) -> Option<Line> {
     let stack = match (stack, compiled) {
         ("fsdp", true) => "fsdp-compile",
         ("fsdp", false) => "fsdp-eager",
+        // NeMo 2 of 2025 runs Megatron-Core 0.10 and later.
+        ("nemo", _) if text("date").is_some_and(|date| date >= "2025") => "megatron-core-2025",
         _ => stack,
     };
     let gpu = text("gpu")?;

@@ -47,6 +47,7 @@ pub fn recipe(
     Ok(Recipe {
         name: name.to_string(),
         products,
+        blocks: matches!(name, "fp8-block" | "mxfp8" | "mxfp4" | "nvfp4"),
         parameter,
         gradient: given.unwrap_or(stated(stack.facts.gradient_bytes)),
         wire: given.unwrap_or(stated(stack.facts.wire_bytes)),

@@ -34,6 +34,8 @@ pub struct Recipe {
     pub name: String,
     /// Of the products of the layers' matrices; attention, head and norms stay in half precision.
     pub products: Format,
+    /// Whether a scale is of a block within a row: the transposed copy of an operand is then quantised by itself.
+    pub blocks: bool,
     /// Bytes of a parameter as kernels read it.
     pub parameter: f64,
     /// Bytes of an accumulated gradient.
@@ -66,6 +68,7 @@ impl Recipe {
         Recipe {
             name: "bf16".into(),
             products: Format::Half,
+            blocks: false,
             parameter: 2.0,
             gradient: 4.0,
             wire: 4.0,
@@ -89,9 +92,10 @@ impl Machine<'_> {
         if bytes > 0.0 { device.start + bytes / (device.memory_bandwidth * device.memory_share) } else { 0.0 }
     }
 
-    /// Seconds that the CPU needs to launch a kernel; 0 where graphs are replayed.
-    pub fn launch(&self) -> f64 {
-        if self.stack.facts.graphs { 0.0 } else { self.stack.fitted.launch_us.value * 1e-6 }
+    /// Seconds that the CPU needs to launch a kernel; 0 where graphs are replayed. What runs on as many rows as are sent to it
+    /// (`varies`) is in no graph.
+    pub fn launch(&self, varies: bool) -> f64 {
+        if self.stack.facts.graphs && !varies { 0.0 } else { self.stack.fitted.launch_us.value * 1e-6 }
     }
 
     /// How much longer compute takes while communication hides behind it: some of the parts that compute move bytes instead,

@@ -5,6 +5,9 @@ use crate::machine::{Format, Machine};
 /// Into how many parts k may be cut, each on tiles of its own.
 const SPLITS: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
 
+/// Bytes of an element that is read twice more in half precision, for its scale along the other dimension and for its cast.
+const TRANSPOSED: f64 = 4.0;
+
 impl Machine<'_> {
     /// Seconds of `batch` products of m x k and k x n matrices; `accumulate`: the result is added to one of f32.
     ///
@@ -22,7 +25,8 @@ impl Machine<'_> {
         let result = if accumulate { 8.0 } else { 2.0f64.max(format.bytes().min(4.0)) };
         let bytes = batch * ((m * k + k * n) * format.bytes() + m * n * result);
         let quantised = matches!(format, Format::F8 | Format::F4) && !accumulate;
-        let quantise = if quantised { self.copy(batch * m * k * self.stack.facts.quantise) } else { 0.0 };
+        let moved = self.stack.facts.quantise + if self.recipe.blocks { TRANSPOSED } else { 0.0 };
+        let quantise = if quantised { self.copy(batch * m * k * moved) } else { 0.0 };
         let compute = SPLITS.iter().map(|&split| {
             let joined = if split > 1.0 { batch * m * n * 4.0 * split * 2.0 / bandwidth } else { 0.0 };
             self.waves(batch * split, m, n, k / split, format) + joined

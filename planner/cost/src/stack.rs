@@ -60,7 +60,7 @@ pub struct Constant {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Facts {
-    /// Kernels are replayed from graphs: launches cost nothing.
+    /// Kernels are replayed from graphs: launches cost nothing, but those of layers with experts.
     pub graphs: bool,
     /// What its CPU does for a kernel, in calls of the library: eager PyTorch makes views, allocates, and notes or runs the node
     /// of automatic differentiation around each.
@@ -95,6 +95,8 @@ pub struct Facts {
     pub quantise: f64,
     /// Speed of the products of experts over that of one batch of products of the same shapes.
     pub grouped: f64,
+    /// Whether a token goes to a node once, however many of its experts are there.
+    pub once_per_node: bool,
     /// Bytes that the allocator reserves over those allocated.
     pub reserve: f64,
     /// Bytes of a process on the device before any tensor: CUDA's context and the libraries' code.
@@ -137,6 +139,7 @@ impl Default for Facts {
             comm_sms: 16.0,
             quantise: 6.0,
             grouped: 0.9,
+            once_per_node: false,
             reserve: 1.1,
             context: 512.0 * MIB,
             workspace: 32.0 * MIB,

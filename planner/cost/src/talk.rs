@@ -23,6 +23,11 @@ pub enum Talk {
     ReduceScatter,
     /// Each to each; bytes are those that a rank has, its own part among them.
     AllToAll,
+    /// The same of rows of which each goes to so many ranks: to a node once, and on within it (DeepEP).
+    Exchange {
+        /// To how many.
+        copies: u64,
+    },
     /// One to the next.
     Send,
 }
@@ -88,7 +93,8 @@ impl Machine<'_> {
             Talk::Send => {
                 start + outer.hop(bytes).max(outer.link.latency + bytes / outer.link.pair.unwrap_or(f64::MAX))
             }
-            Talk::AllToAll => start + each_to_each(&levels, bytes, group.ranks as f64),
+            Talk::AllToAll => start + each_to_each(&levels, bytes, group.ranks as f64, 1.0),
+            Talk::Exchange { copies } => start + each_to_each(&levels, bytes, group.ranks as f64, copies.max(1) as f64),
             Talk::AllGather | Talk::ReduceScatter => {
                 let flat = flat(&levels, bytes, group.ranks as f64);
                 let staged = staged(&levels, bytes, Level::gather);
@@ -139,11 +145,14 @@ fn flat(levels: &[Level<'_>], bytes: f64, ranks: f64) -> f64 {
     around + (1.0 - 1.0 / ranks) * levels.iter().map(pace).fold(0.0, f64::max)
 }
 
-/// Each rank's parts for the ranks of a level leave over its link.
-fn each_to_each(levels: &[Level<'_>], bytes: f64, ranks: f64) -> f64 {
+/// Each rank's parts for the ranks of a level leave over its link. Of `copies` of a row for ranks at random, n nodes get
+/// `n (1 - (1 - 1/n)^copies)` in the mean.
+fn each_to_each(levels: &[Level<'_>], bytes: f64, ranks: f64, copies: f64) -> f64 {
     let seconds = levels.iter().map(|level| {
         let peers = (level.units - 1.0) * level.within;
-        level.link.latency + peers * level.link.message + bytes * peers / ranks / level.bandwidth(bytes)
+        let reached = level.units * (1.0 - (1.0 - 1.0 / level.units).powf(copies));
+        let sent = if level.is_network { bytes * reached / copies } else { bytes };
+        level.link.latency + peers * level.link.message + sent * peers / ranks / level.bandwidth(bytes)
     });
     seconds.fold(0.0, f64::max)
 }

@@ -8,7 +8,7 @@ use ir::goal::CpKind;
 use ir::graph::{ArgKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::mesh::Axes;
-use ir::ops::{Collective, Op};
+use ir::ops::{Collective, KernelOp, Op};
 
 /// What a section's ranks wait for, by whose axis it is.
 #[derive(Clone, Copy, Default)]
@@ -94,10 +94,22 @@ fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) 
         Collective::AllReduce { .. } => site.machine.talk(Talk::AllReduce, before, group),
         Collective::AllToAll { over, .. } => {
             let over = site.alias.exchanges.get(&stmt.operands[0]).unwrap_or(over);
-            site.machine.talk(Talk::AllToAll, before, site.group(over))
+            site.machine.talk(exchange(site), before, site.group(over))
         }
         Collective::Permute { .. } => site.machine.talk(Talk::Send, after, group),
         Collective::Shard { .. } | Collective::Owe { .. } => 0.0,
+    }
+}
+
+/// How the rows of experts are exchanged.
+fn exchange(site: &Site<'_>) -> Talk {
+    let chosen = site.block()[SectionKind::F].stmts.iter().find_map(|stmt| match &stmt.op {
+        Op::Kernel(KernelOp::TopK(top)) => Some(top.k),
+        _ => None,
+    });
+    match chosen {
+        Some(copies) if site.machine.stack.facts.once_per_node => Talk::Exchange { copies },
+        _ => Talk::AllToAll,
     }
 }
 

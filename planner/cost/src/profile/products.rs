@@ -26,6 +26,7 @@ pub(super) struct Product {
     operands: [Value; 2],
     format: Format,
     accumulate: bool,
+    is_grouped: bool,
     pub(super) seconds: f64,
 }
 
@@ -101,7 +102,8 @@ impl Products {
             None => {
                 let format = format(site, stmt);
                 let accumulate = section == SectionKind::W && stmt.accumulate;
-                self.list.push(Product { shape, role, operands, format, accumulate, seconds: 0.0 });
+                let is_grouped = operands.iter().all(|&value| site.local.has_dim(value, "e"));
+                self.list.push(Product { shape, role, operands, format, accumulate, is_grouped, seconds: 0.0 });
             }
         }
         self.of[result] = Some(at);
@@ -134,9 +136,17 @@ impl Products {
         a.role.is_some() && a.role == b.role && sizes(a.shape) == sizes(b.shape)
     }
 
+    /// How often one call for all experts of a rank launches a kernel for each: its product, and its quantised operand
+    /// (Transformer Engine's `GroupedLinear`).
+    pub(super) fn of_experts(&self) -> f64 {
+        let experts = self.list.iter().filter(|product| product.is_grouped);
+        experts.map(|product| product.shape.batch * (1.0 + product.quantises())).sum()
+    }
+
     /// How many kernels they are.
     pub(super) fn kernels(&self) -> f64 {
-        self.list.iter().filter(|product| product.shape.k > 0.0).count() as f64
+        let products = self.list.iter().filter(|product| product.shape.k > 0.0);
+        products.map(|product| 1.0 + product.quantises()).sum()
     }
 }
 
@@ -144,11 +154,16 @@ impl Product {
     /// Seconds of it; products of experts are one kernel with different weights.
     fn seconds(&self, site: &Site<'_>) -> f64 {
         let Shape { batch, m, n, k } = self.shape;
-        if self.operands.iter().all(|&value| site.local.has_dim(value, "e")) {
+        if self.is_grouped {
             site.machine.grouped_matmul(batch, m, n, k, self.format, self.accumulate)
         } else {
             site.machine.matmul(batch, m, n, k, self.format, self.accumulate)
         }
+    }
+
+    /// Kernels that quantise what it reads: one, where a weight's gradient does not find it done.
+    fn quantises(&self) -> f64 {
+        f64::from(u8::from(matches!(self.format, Format::F8 | Format::F4) && !self.accumulate))
     }
 
     /// Whether another product with one operand in common goes beside this one.

@@ -49,5 +49,6 @@ pub(super) fn cost_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) ->
         launch: 0.0,
     };
     let kernels = products.kernels() + moves.kernels + core.kernels + waits.kernels;
-    Cost { device, host: kernels * site.machine.stack.facts.dispatches * site.machine.launch() }
+    let calls = kernels * site.machine.stack.facts.dispatches + products.of_experts();
+    Cost { device, host: calls * site.machine.launch(site.has_experts) }
 }

@@ -23,6 +23,7 @@ pub(super) struct Site<'a> {
     /// What is moved as it is named, and what is there already.
     pub(super) alias: Alias,
     pub(super) has_attention: bool,
+    pub(super) has_experts: bool,
 }
 
 impl<'a> Site<'a> {
@@ -38,6 +39,7 @@ impl<'a> Site<'a> {
             remade: remade(block, fusion),
             alias: Alias::default(),
             has_attention: block[SectionKind::F].stmts.iter().any(is_attention),
+            has_experts: block[SectionKind::F].stmts.iter().any(|stmt| stmt.op.name() == "dispatch"),
         };
         site.alias = Alias::of(block, site.saved("whole", 0.0) > 0.0);
         for value in &mut site.later {

@@ -191,3 +191,14 @@ fn groups_split_at_the_borders_of_nodes() {
     // Every rank of a node has its own card: two groups of stride 2 are as fast as one of stride 1 a node.
     assert!(time("h100", 8, 8) <= time("h100", 16, 8));
 }
+
+/// Of 8 copies for 16 ranks on two nodes nearly all rows cross once, where 4 of the copies would; within a node nothing changes.
+#[test]
+fn rows_cross_to_a_node_once() {
+    let of = |talk, ranks| seconds("h100", &ideal(), talk, 1e9, Group { ranks, stride: 1 });
+    let once = |copies, ranks| of(Talk::Exchange { copies }, ranks);
+    assert_eq!(once(1, 16), of(Talk::AllToAll, 16));
+    assert_eq!(once(8, 8), of(Talk::AllToAll, 8));
+    assert!(once(8, 16) < 0.4 * of(Talk::AllToAll, 16));
+    assert!(once(2, 64) < of(Talk::AllToAll, 64));
+}
