@@ -28,7 +28,7 @@ pub(super) fn bandwidths(cores: usize) -> [f64; 2] {
     let bytes = |tensors: usize| (4 * ELEMENTS * tensors) as f64;
     let sums = || {
         let mut tensors = Tensors::new();
-        move || tensors.sum()
+        move || tensors.pointwise(Binary::Add)
     };
     let layer = || {
         let mut tensors = Tensors::new();
@@ -43,31 +43,29 @@ impl Tensors {
         Tensors { all, next: 0, gamma: vec![1.0; WIDTH], rstd: vec![1.0; ELEMENTS / WIDTH] }
     }
 
-    /// Two to read and one to write, further round each time.
-    fn three(&mut self) -> (&[f32], &[f32], &mut [f32], &[f32], &mut [f32]) {
+    /// Two to read and one to write, further round each time; weights and statistics of a norm.
+    fn turn(&mut self) -> (&mut [Vec<f32>; 3], &[f32], &mut [f32]) {
         self.next = (self.next + 1) % TURNS;
-        let [a, b, out] = &mut self.all[self.next];
-        (a, b, out, &self.gamma, &mut self.rstd)
+        (&mut self.all[self.next], &self.gamma, &mut self.rstd)
     }
 
-    fn sum(&mut self) {
-        let (a, b, out, ..) = self.three();
-        binary(Binary::Add, a, b, out, Par(1));
+    fn pointwise(&mut self, op: Binary) {
+        let ([a, b, out], ..) = self.turn();
+        binary(op, &a[..], &b[..], out, Par(1));
     }
 
     /// What a layer of a Llama has beside products and attention: norms, the gate, the residual sum, and their gradients.
     fn layer(&mut self) {
-        let (x, _, out, gamma, rstd) = self.three();
+        let ([x, _, out], gamma, rstd) = self.turn();
         rms_norm(x, gamma, 1e-5, out, rstd, Par(1));
         for op in [Unary::Silu, Unary::Scale(0.5)] {
-            let (x, _, out, ..) = self.three();
-            unary(op, x, out, Par(1));
+            let ([x, _, out], ..) = self.turn();
+            unary(op, &x[..], out, Par(1));
         }
         for op in [Binary::Mul, Binary::Add, Binary::SiluGrad] {
-            let (a, b, out, ..) = self.three();
-            binary(op, a, b, out, Par(1));
+            self.pointwise(op);
         }
-        let (x, dy, dx, gamma, rstd) = self.three();
+        let ([x, dy, dx], gamma, rstd) = self.turn();
         rms_norm_dx(x, gamma, rstd, dy, dx, Par(1));
     }
 }
