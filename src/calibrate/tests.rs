@@ -28,8 +28,8 @@ fn ideal() -> Measured {
         sum_bandwidth: 40e9,
         pointwise_bandwidth: 30e9,
         start: 1e-6,
-        sums: [2, 4, 8].into_iter().flat_map(|ranks| [4096, 1 << 20, 8 << 20].map(|bytes| sum(ranks, bytes))).collect(),
-        messages: vec![(4096, 6e-6), (1 << 20, 2e-6 + 1e6 / 12e9), (8 << 20, 2e-6 + 8e6 / 12e9)],
+        sums: [2, 4, 8].into_iter().flat_map(|ranks| [256, 1 << 20, 8 << 20].map(|bytes| sum(ranks, bytes))).collect(),
+        messages: vec![(256, 2e-6), (1 << 20, 2e-6 + 1e6 / 12e9), (8 << 20, 2e-6 + 8e6 / 12e9)],
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 const RANKS: [usize; 3] = [2, 4, 8];
 
 /// Bytes on each rank.
-const BYTES: [usize; 4] = [4 << 10, 128 << 10, 1 << 20, 8 << 20];
+const BYTES: [usize; 4] = [256, 128 << 10, 1 << 20, 8 << 20];
 
 /// Rounds, and the bytes of a rank that go in each.
 const ROUNDS: usize = 24;
