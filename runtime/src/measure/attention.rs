@@ -1,6 +1,6 @@
 //! Causal attention by size of a head and length.
 
-use super::{AttentionTime, seconds};
+use super::{AttentionTime, seconds, turns};
 use kernels::cpu::Par;
 use kernels::cpu::attention::{Attention, Gradients, Inputs, Saved};
 
@@ -36,23 +36,33 @@ fn time(cores: usize, heads: usize, length: usize, head: usize) -> AttentionTime
     let segments = vec![0; length];
     let tokens = [&positions[..], &segments];
     let forward = || {
-        let (x, mut out, mut lse, mut scratch) =
-            (vec![0.1; elements], vec![0.0; elements], vec![0.0; rows], Vec::new());
-        move || shape.forward(&inputs(&x, tokens), &mut out, &mut lse, Par(1), &mut scratch)
+        let mut all = tensors(elements);
+        let (mut next, mut lse, mut scratch) = (0, vec![0.0; rows], Vec::new());
+        move || {
+            next = (next + 1) % all.len();
+            let [q, k, v, out, ..] = &mut all[next];
+            shape.forward(&inputs([q, k, v], tokens), out, &mut lse, Par(1), &mut scratch);
+        }
     };
     let backward = || {
-        let (x, lse, mut scratch) = (vec![0.1; elements], vec![1.0; rows], Vec::new());
-        let [mut dq, mut dk, mut dv] = [0; 3].map(|_| vec![0.0; elements]);
+        let mut all = tensors(elements);
+        let (mut next, lse, mut scratch) = (0, vec![1.0; rows], Vec::new());
         move || {
-            let saved = Saved { out: &x, lse: &lse, dout: &x };
-            let gradients = Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv };
-            shape.backward(&inputs(&x, tokens), &saved, gradients, Par(1), &mut scratch);
+            next = (next + 1) % all.len();
+            let [q, k, v, out, dout, dq, dk, dv] = &mut all[next];
+            let saved = Saved { out, lse: &lse, dout };
+            shape.backward(&inputs([q, k, v], tokens), &saved, Gradients { dq, dk, dv }, Par(1), &mut scratch);
         }
     };
     AttentionTime { heads, length, head, seconds: [seconds(cores, forward), seconds(cores, backward)] }
 }
 
-/// The same queries, keys and values, of tokens at these positions in these segments.
-fn inputs<'a>(x: &'a [f32], [positions, segments]: [&'a [i32]; 2]) -> Inputs<'a> {
-    Inputs { q: x, k: x, v: x, qpos: positions, kpos: positions, qseg: segments, kseg: segments }
+/// Sets of queries, keys, values, results and their gradients that calls take in turn.
+fn tensors(elements: usize) -> Vec<[Vec<f32>; 8]> {
+    (0..turns(8 * elements)).map(|_| [0; 8].map(|_| vec![0.1; elements])).collect()
+}
+
+/// Of tokens at these positions in these segments.
+fn inputs<'a>([q, k, v]: [&'a [f32]; 3], [positions, segments]: [&'a [i32]; 2]) -> Inputs<'a> {
+    Inputs { q, k, v, qpos: positions, kpos: positions, qseg: segments, kseg: segments }
 }

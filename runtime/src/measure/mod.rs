@@ -14,6 +14,10 @@ use std::time::{Duration, Instant};
 /// How long each kernel is timed.
 const TRY: Duration = Duration::from_millis(120);
 
+/// Bytes of the tensors that calls of a kernel take in turn on a core, so that they lie as those of a step do, in more memory
+/// than the nearest caches hold: about what a small model's layer keeps of some micro-batches.
+const TURNED: usize = 16 << 20;
+
 /// What was timed. All seconds are those of one core.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measured {
@@ -112,6 +116,11 @@ fn seconds<W: FnMut()>(cores: usize, work: impl Fn() -> W + Sync) -> f64 {
         let all = threads.into_iter().filter_map(|thread| thread.join().ok()).collect();
         quartile(all)
     })
+}
+
+/// How many sets of tensors of so many elements calls take in turn.
+fn turns(elements: usize) -> usize {
+    (TURNED / (4 * elements)).max(1)
 }
 
 /// What a quarter of them stays below. Of none: infinity.

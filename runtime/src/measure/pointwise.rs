@@ -1,6 +1,6 @@
-//! Kernels that move bytes, on tensors that lie as those of a step do: in more memory than the nearest caches hold.
+//! Kernels that move bytes.
 
-use super::seconds;
+use super::{seconds, turns};
 use kernels::cpu::Par;
 use kernels::cpu::elementwise::{Binary, Unary, binary, unary};
 use kernels::cpu::norm::{rms_norm, rms_norm_dx};
@@ -8,9 +8,6 @@ use kernels::cpu::norm::{rms_norm, rms_norm_dx};
 /// Columns of a tensor, and elements: 256 tokens of tiny-llama.
 const WIDTH: usize = 256;
 const ELEMENTS: usize = 256 * WIDTH;
-
-/// Three tensors each that kernels take in turn: 16 MiB a core, about what a layer keeps of some micro-batches.
-const TURNS: usize = 22;
 
 /// Tensors that the kernels of [`Tensors::layer`] read and write together.
 const MOVED: usize = 2 + 2 + 2 + 3 + 3 + 3 + 3;
@@ -39,13 +36,13 @@ pub(super) fn bandwidths(cores: usize) -> [f64; 2] {
 
 impl Tensors {
     fn new() -> Tensors {
-        let all = (0..TURNS).map(|_| [0; 3].map(|_| vec![0.5; ELEMENTS])).collect();
+        let all = (0..turns(3 * ELEMENTS)).map(|_| [0; 3].map(|_| vec![0.5; ELEMENTS])).collect();
         Tensors { all, next: 0, gamma: vec![1.0; WIDTH], rstd: vec![1.0; ELEMENTS / WIDTH] }
     }
 
     /// Two to read and one to write, further round each time; weights and statistics of a norm.
     fn turn(&mut self) -> (&mut [Vec<f32>; 3], &[f32], &mut [f32]) {
-        self.next = (self.next + 1) % TURNS;
+        self.next = (self.next + 1) % self.all.len();
         (&mut self.all[self.next], &self.gamma, &mut self.rstd)
     }
 

@@ -1,6 +1,6 @@
 //! Matrix products in the shapes of small models' layers.
 
-use super::{Product, seconds};
+use super::{Product, seconds, turns};
 use kernels::cpu::Par;
 use kernels::cpu::einsum::Einsum;
 
@@ -24,6 +24,9 @@ const SHAPES: [[usize; 3]; 12] = [
 /// Rows, columns and depth of a product that is over at once.
 const LEAST: [usize; 3] = [1, 1, 1];
 
+/// Sets of operands are no more than these, however small they are.
+const MOST_TURNS: usize = 64;
+
 /// All shapes.
 pub(super) fn all(cores: usize) -> Result<Vec<Product>, String> {
     SHAPES.iter().map(|&shape| product(cores, shape)).collect()
@@ -38,9 +41,15 @@ fn product(cores: usize, [m, n, k]: [usize; 3]) -> Result<Product, String> {
     let letters = ["mk", "kn", "mn"].map(|letters| letters.chars().collect::<Vec<_>>());
     let plan = &Einsum::new(&letters[0], &letters[1], &letters[2], &[m, k], &[k, n])?;
     let work = || {
-        let (a, b) = (vec![1.0; m * k], vec![0.5; k * n]);
-        let (mut out, mut scratch) = (vec![0.0; m * n], Vec::new());
-        move || plan.run(&a, &b, &mut out, false, Par(1), &mut scratch)
+        let operands = || [m * k, k * n, m * n].map(|elements| vec![0.5; elements]);
+        let mut all: Vec<[Vec<f32>; 3]> =
+            (0..turns(m * k + k * n + m * n).min(MOST_TURNS)).map(|_| operands()).collect();
+        let (mut next, mut scratch) = (0, Vec::new());
+        move || {
+            next = (next + 1) % all.len();
+            let [a, b, out] = &mut all[next];
+            plan.run(a, b, out, false, Par(1), &mut scratch);
+        }
     };
     Ok(Product { m, n, k, seconds: seconds(cores, work) })
 }
