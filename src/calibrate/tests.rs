@@ -1,3 +1,5 @@
+//! Figures that a machine which keeps to the formulas would give, fitted and read back.
+
 use super::*;
 use crate::estimate::{EstimateRequest, Estimator};
 use cost::{AttentionShape, Format, Group, Machine, Recipe, Stack, Talk};
