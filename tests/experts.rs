@@ -9,15 +9,18 @@ mod compare;
 mod record;
 #[path = "meshes/text.rs"]
 mod text;
+#[path = "meshes/trained.rs"]
+mod trained;
 #[path = "meshes/training.rs"]
 mod training;
 
 use compare::differences;
 use ir::models::{Experts, Latent, LlamaConfig, ModelConfig};
 use ir::ops::GroupLimit;
-use record::{Record, sgd, train};
+use record::{Record, sgd};
 use std::sync::LazyLock;
-use training::{HIDDEN, Recipe, compiled, inputs, model, models};
+use trained::{alone, trained_on};
+use training::{HIDDEN, Recipe, model, models};
 
 /// Sequences of a micro-batch on one device: four micro-batches a step.
 const SEQUENCES: u64 = 4;
@@ -50,24 +53,12 @@ fn recipes() -> Vec<Recipe> {
     [mixtral, deepseek].map(recipe).to_vec()
 }
 
-fn trained(recipe: &Recipe, mesh: &str, sequences: u64) -> Record {
-    let file = compiled(recipe, mesh, sequences);
-    let program = file.program.as_ref().expect("a program");
-    train(&file.model, program, inputs(&file.model, recipe)).unwrap_or_else(|why| panic!("{mesh}: {why}"))
-}
-
 /// Every recipe on one device.
-static ALONE: LazyLock<Vec<(Recipe, Record)>> = LazyLock::new(|| {
-    let trained = |recipe: Recipe| {
-        let record = trained(&recipe, "", SEQUENCES);
-        (recipe, record)
-    };
-    recipes().into_iter().map(trained).collect()
-});
+static ALONE: LazyLock<Vec<(Recipe, Record)>> = LazyLock::new(|| alone(recipes(), SEQUENCES));
 
 fn trains_as_on_one_device(mesh: &str, sequences: u64) {
     for (which, (recipe, alone)) in ALONE.iter().enumerate() {
-        let found = differences(&trained(recipe, mesh, sequences), alone, &recipe.optimizer);
+        let found = differences(&trained_on(recipe, mesh, sequences), alone, &recipe.optimizer);
         assert!(found.is_empty(), "recipe {which} on {mesh}: {found:#?}");
     }
 }

@@ -7,6 +7,8 @@ mod compare;
 mod record;
 #[path = "meshes/text.rs"]
 mod text;
+#[path = "meshes/trained.rs"]
+mod trained;
 #[path = "meshes/training.rs"]
 mod training;
 
@@ -14,12 +16,13 @@ use compare::differences;
 use ir::differentiate::differentiate;
 use ir::models::{Experts, LlamaConfig, ModelConfig};
 use ir::optimizer::Optimizer;
-use record::{Record, Tensors, sgd, train};
+use record::{Record, Tensors, sgd};
 use runtime::data::VOCAB;
 use runtime::reference::{MicroBatch, Reference, Tensor};
 use std::sync::LazyLock;
 use text::{Micro, SEQ, steps};
-use training::{DEVIATION, HIDDEN, Recipe, SEED, compiled, inputs, model, models};
+use trained::{alone, trained_on};
+use training::{DEVIATION, HIDDEN, Recipe, SEED, model, models};
 
 /// Sequences of a micro-batch on one device: four micro-batches a step.
 const SEQUENCES: u64 = 4;
@@ -38,26 +41,13 @@ fn title(recipe: &Recipe) -> String {
     format!("{}, {:?}", recipe.config.family(), recipe.optimizer.kind)
 }
 
-fn trained(recipe: &Recipe, mesh: &str, sequences: u64) -> Record {
-    let file = compiled(recipe, mesh, sequences);
-    let program = file.program.as_ref().expect("a program");
-    let inputs = inputs(&file.model, recipe);
-    train(&file.model, program, inputs).unwrap_or_else(|why| panic!("{mesh}: {why}"))
-}
-
 /// Every recipe on one device.
-static ALONE: LazyLock<Vec<(Recipe, Record)>> = LazyLock::new(|| {
-    let trained = |recipe: Recipe| {
-        let record = trained(&recipe, "", SEQUENCES);
-        (recipe, record)
-    };
-    recipes().into_iter().map(trained).collect()
-});
+static ALONE: LazyLock<Vec<(Recipe, Record)>> = LazyLock::new(|| alone(recipes(), SEQUENCES));
 
 /// Trains every recipe on a mesh, with micro-batches of so many sequences, and compares with one device.
 fn trains_as_on_one_device(mesh: &str, sequences: u64) {
     for (recipe, alone) in ALONE.iter() {
-        let found = differences(&trained(recipe, mesh, sequences), alone, &recipe.optimizer);
+        let found = differences(&trained_on(recipe, mesh, sequences), alone, &recipe.optimizer);
         assert!(found.is_empty(), "{} on {mesh}: {found:#?}", title(recipe));
     }
 }
@@ -79,7 +69,7 @@ fn one_device_learns() {
 fn one_device_is_the_reference() {
     for recipe in recipes() {
         let recipe = Recipe { steps: 3, ..recipe };
-        let found = differences(&trained(&recipe, "", SEQUENCES), &reference(&recipe), &recipe.optimizer);
+        let found = differences(&trained_on(&recipe, "", SEQUENCES), &reference(&recipe), &recipe.optimizer);
         assert!(found.is_empty(), "{}: {found:#?}", title(&recipe));
     }
 }
@@ -121,7 +111,7 @@ fn experts() -> Recipe {
 #[test]
 fn expert_parallel() {
     let recipe = experts();
-    let alone = trained(&recipe, "", SEQUENCES);
+    let alone = trained_on(&recipe, "", SEQUENCES);
     for mesh in [
         "dp=2",
         "dp=2,ep=2",
@@ -132,7 +122,7 @@ fn expert_parallel() {
         "cp=2,ep=2",
         "dp=2,tp=2,pp=2,ep=2",
     ] {
-        let found = differences(&trained(&recipe, mesh, SEQUENCES), &alone, &recipe.optimizer);
+        let found = differences(&trained_on(&recipe, mesh, SEQUENCES), &alone, &recipe.optimizer);
         assert!(found.is_empty(), "{mesh}: {found:#?}");
     }
 }

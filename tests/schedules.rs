@@ -12,6 +12,8 @@ mod record;
 mod rows;
 #[path = "meshes/text.rs"]
 mod text;
+#[path = "meshes/trained.rs"]
+mod trained;
 #[path = "meshes/training.rs"]
 mod training;
 
@@ -22,11 +24,12 @@ use ir::optimizer::Optimizer;
 use ir::text::File;
 use meshwright::pipeline::compile;
 use placed::placed;
-use record::{Record, sgd, train};
+use record::{Record, sgd};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::SCHEDULES;
 use std::sync::LazyLock;
-use training::{Recipe, compiled, inputs, model, models, request};
+use trained::{alone, trained};
+use training::{Recipe, model, models, request};
 
 /// Sequences of a micro-batch: eight micro-batches a step, two per stage of two chains on four ranks.
 const SEQUENCES: u64 = 2;
@@ -55,22 +58,11 @@ fn recipes() -> [Recipe; 2] {
     })
 }
 
-fn trained(file: &File, recipe: &Recipe) -> Record {
-    let program = file.program.as_ref().expect("a program");
-    train(&file.model, program, inputs(&file.model, recipe)).expect("it trains")
-}
-
 /// Every recipe on one device.
-static ALONE: LazyLock<Vec<(Recipe, Record)>> = LazyLock::new(|| {
-    let alone = |recipe: Recipe| {
-        let record = trained(&compiled(&recipe, "", SEQUENCES), &recipe);
-        (recipe, record)
-    };
-    recipes().into_iter().map(alone).collect()
-});
+static ALONE: LazyLock<Vec<(Recipe, Record)>> = LazyLock::new(|| alone(recipes(), SEQUENCES));
 
 fn same(file: &File, recipe: &Recipe, alone: &Record, what: &str) {
-    let found = differences(&trained(file, recipe), alone, &recipe.optimizer);
+    let found = differences(&trained(file, recipe, what), alone, &recipe.optimizer);
     assert!(found.is_empty(), "{} by {what}: {found:#?}", recipe.config.family());
 }
 
