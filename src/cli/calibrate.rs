@@ -74,9 +74,7 @@ impl Calibrate {
         }
         Ok(if self.list { listed(&scored) } else { summed_up(&accuracy::by_source(&scored)) })
     }
-}
 
-impl Calibrate {
     /// What only runs can answer is asked of runs.
     fn needs_no_runs(&self) -> Result<(), Error> {
         let given = [

@@ -64,8 +64,6 @@ pub struct Profile {
     pub kept: f64,
     /// Of these, logits and what the loss keeps.
     pub logits: f64,
-    /// Bytes that the weight gradient still needs after the input gradient, what that has made among them.
-    pub crossing: f64,
     /// Bytes kept in the host's memory; 0 without `offload`.
     pub offloaded: f64,
     /// The most bytes of inner values at once, what is made again among them.
@@ -117,7 +115,6 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
         again: again_cost.device,
         kept,
         logits: keep.logits,
-        crossing: site.crossing(),
         offloaded,
         transient: keep.transient(&site),
         dense,

@@ -65,12 +65,6 @@ impl<'a> Site<'a> {
         self.local.bytes(self.alias.there.get(&value).copied().unwrap_or(value))
     }
 
-    /// Bytes of what W reads of F and I.
-    pub(super) fn crossing(&self) -> f64 {
-        let values = kept(self.block()).input.into_iter();
-        values.filter(|&value| self.block().arg_kind(value).is_none()).map(|value| self.bytes(value)).sum()
-    }
-
     /// Whether a value is an activation rather than a vector of parameters, positions or row sums.
     pub(super) fn is_large(&self, value: Value) -> bool {
         self.block().ty(value).dtype.is_float() && self.local.dims(value).len() > 2
