@@ -15,6 +15,7 @@ pub mod layout;
 pub mod machine_source;
 pub mod model_source;
 pub mod pipeline;
+pub mod plan;
 pub mod predicting;
 pub mod reshard;
 pub mod train;

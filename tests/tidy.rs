@@ -18,7 +18,7 @@ const FLOORS: &[Floor] = &[
     Floor { name: "kernels", folder: "kernels", imports: &[] },
     Floor { name: "cost", folder: "planner/cost", imports: &["ir"] },
     Floor { name: "solver", folder: "planner/solver", imports: &[] },
-    Floor { name: "planner", folder: "planner", imports: &["ir", "cost"] },
+    Floor { name: "planner", folder: "planner", imports: &["ir", "cost", "solver"] },
     Floor { name: "scheduler", folder: "scheduler", imports: &["ir", "cost", "solver"] },
     Floor { name: "runtime", folder: "runtime", imports: &["ir", "kernels", "cost"] },
     Floor { name: "meshwright", folder: ".", imports: &["ir", "cost", "planner", "scheduler", "runtime"] },

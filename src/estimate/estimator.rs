@@ -6,7 +6,7 @@ use super::memory::memory;
 use super::pipeline::{Flow, flow};
 use super::place::{impossible, layout_on, neighbours};
 use super::replicas::Replicas;
-use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, StageMemory, StageReport};
+use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport};
 use super::request::EstimateRequest;
 use super::stages::{Load, loads, starts};
 use super::step::{Step, step, tied};
@@ -275,9 +275,9 @@ impl Job<'_> {
         let memory = device.memory as f64;
         let fits = per_stage.iter().all(|stage| stage.device * 1024.0 * 1024.0 * 1024.0 <= memory);
         EstimateReport {
-            schema: "meshwright.plan/1",
-            tool_version: env!("CARGO_PKG_VERSION"),
-            status: "ok",
+            schema: SCHEMA.to_string(),
+            tool_version: env!("CARGO_PKG_VERSION").to_string(),
+            status: "ok".to_string(),
             inputs: (*request).clone(),
             mesh: mesh(layout),
             layout: layout.clone(),
@@ -302,6 +302,7 @@ impl Job<'_> {
             },
             alternatives: Vec::new(),
             search: None,
+            why: None,
         }
     }
 

@@ -23,5 +23,5 @@ pub use estimator::Estimator;
 pub use many::{Line, estimate_all};
 pub use memory::ModelStates;
 pub use recipe::recipe;
-pub use report::{Comm, EstimateReport, Memory, Mesh, Predicted, StageMemory, StageReport, TimeShares};
+pub use report::{Comm, EstimateReport, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport, TimeShares};
 pub use request::EstimateRequest;

@@ -1,17 +1,21 @@
 //! The answer: `meshwright.plan/1`.
 
 use super::request::EstimateRequest;
-use serde::Serialize;
+use crate::plan::{Alternative, Search, Why};
+use serde::{Deserialize, Serialize};
+
+/// The version of the form of a plan.
+pub const SCHEMA: &str = "meshwright.plan/1";
 
 /// A predicted step.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct EstimateReport {
     /// `meshwright.plan/1`.
-    pub schema: &'static str,
+    pub schema: String,
     /// The version of this program.
-    pub tool_version: &'static str,
+    pub tool_version: String,
     /// `ok`.
-    pub status: &'static str,
+    pub status: String,
     /// What was asked for.
     pub inputs: EstimateRequest,
     /// The devices.
@@ -22,14 +26,19 @@ pub struct EstimateReport {
     pub stages: Vec<StageReport>,
     /// What a step takes.
     pub predicted: Predicted,
-    /// Other layouts; none where one is asked for.
-    pub alternatives: Vec<EstimateReport>,
+    /// Other layouts, best first; none where one layout is asked for.
+    #[serde(default)]
+    pub alternatives: Vec<Alternative>,
     /// How the layout was found; none where it was given.
-    pub search: Option<()>,
+    #[serde(default)]
+    pub search: Option<Search>,
+    /// Why the layout is as it is; none where it was given.
+    #[serde(default)]
+    pub why: Option<Why>,
 }
 
 /// The devices by axis.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Mesh {
     /// All of them.
     pub devices: u64,
@@ -50,7 +59,7 @@ pub struct Mesh {
 }
 
 /// A pipeline stage.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StageReport {
     /// Its first run of a block.
     pub first: String,
@@ -63,7 +72,7 @@ pub struct StageReport {
 }
 
 /// What a step takes.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Predicted {
     /// Seconds of a step.
     pub step_time_s: f64,
@@ -100,7 +109,7 @@ pub struct Predicted {
 }
 
 /// Seconds by what they go to.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct TimeShares {
     /// Matrix products.
     pub gemm: f64,
@@ -133,7 +142,7 @@ pub struct TimeShares {
 }
 
 /// Seconds of communication that nothing hides, by axis.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Comm {
     /// Tensor-parallel.
     pub tp: f64,
@@ -148,7 +157,7 @@ pub struct Comm {
 }
 
 /// GiB of devices.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Memory {
     /// Reserved on the worst rank.
     pub total: f64,
@@ -159,7 +168,7 @@ pub struct Memory {
 }
 
 /// GiB of a device, when it holds most.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct StageMemory {
     /// Parameters as kernels read them.
     pub parameters: f64,

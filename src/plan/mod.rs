@@ -1,0 +1,13 @@
+//! The best layout for a model on a cluster, and why it is.
+//!
+//! The way of the data: a request names a model, a cluster, a batch and pins (`request`); the search over layouts
+//! ([`planner::search`]) asks the cost model of [`crate::estimate`] (`oracle`) and gives the best and the runners-up
+//! (`found`); [`crate::explain`] says why each lost, what binds, and what more of it would buy (`report`).
+
+mod found;
+mod report;
+mod request;
+
+pub use found::{Found, find};
+pub use report::{Alternative, AxisNote, Bind, Clash, Infeasible, Loss, Search, WayOut, Why, Wish};
+pub use request::{Objective, PlanRequest};

@@ -1,0 +1,143 @@
+//! What a plan says beside the prediction of its layout: how it was found, the runners-up, and why.
+
+use super::request::Objective;
+use crate::estimate::{EstimateReport, EstimateRequest, Predicted};
+use ir::goal::Layout;
+use serde::{Deserialize, Serialize};
+
+/// How the layout was found.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Search {
+    /// Layouts of the space before anything was ruled out.
+    pub space: u64,
+    /// Layouts whose step was predicted.
+    pub candidates: u64,
+    /// Layouts ruled out by a bound on time or memory, or as copies of another.
+    pub pruned: u64,
+    /// Seconds on the clock.
+    pub seconds: f64,
+    /// Whether no layout of the space is better, by the cost model.
+    pub proved_optimal: bool,
+    /// Whether the same request gives the same answer on every machine: not under a deadline.
+    pub deterministic: bool,
+    /// What the layout had to have.
+    pub pin: String,
+    /// What was to be small.
+    pub objective: Objective,
+    /// Days to train on the tokens asked for.
+    pub days: Option<f64>,
+}
+
+/// A layout that is not the best.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Alternative {
+    /// The layout in full.
+    pub layout: Layout,
+    /// What its step takes.
+    pub predicted: Predicted,
+    /// Why it lost; none until it is explained.
+    #[serde(default)]
+    pub lost: Option<Loss>,
+}
+
+/// Why a layout lost.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Loss {
+    /// Its time over the best one's, less 1.
+    pub slower: f64,
+    /// Whether the difference is within what predictions are good for.
+    pub tie: bool,
+    /// The one reason, in words: the part of the step that grew most, or the memory that is missing.
+    pub because: String,
+}
+
+/// Why the layout is as it is.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Why {
+    /// What each part of the layout costs and saves.
+    pub axes: Vec<AxisNote>,
+    /// What binds.
+    pub binds: Vec<Bind>,
+    /// What more of something would buy.
+    pub wishes: Vec<Wish>,
+}
+
+/// A part of the layout, against the layout without it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct AxisNote {
+    /// As the layout has it: `tp=8`.
+    pub choice: String,
+    /// The nearest layout without it, or with the next lower degree.
+    pub against: String,
+    /// Seconds that a step is longer without it; negative: shorter; none: no such layout exists.
+    pub saves_s: Option<f64>,
+    /// Seconds of exposed communication that it costs.
+    pub costs_s: f64,
+    /// GiB of the worst rank more without it.
+    pub saves_gib: Option<f64>,
+    /// In words.
+    pub says: String,
+}
+
+/// A limit that the layout touches.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Bind {
+    /// `memory`, `network`, `batch`, `layers`, `heads`, ..
+    pub limit: String,
+    /// In words, with figures.
+    pub says: String,
+}
+
+/// What more of something would buy: the best layout then.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Wish {
+    /// What is more: `memory 96 GiB`, `network x 2`.
+    pub given: String,
+    /// The best layout then.
+    pub layout: String,
+    /// Seconds of its step.
+    pub step_time_s: f64,
+    /// The time saved over the plan's, of the plan's.
+    pub gain: f64,
+}
+
+/// Nothing fits.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Infeasible {
+    /// The version of the form.
+    pub schema: String,
+    /// The version of this program.
+    pub tool_version: String,
+    /// `infeasible`.
+    pub status: String,
+    /// What was asked for.
+    pub inputs: EstimateRequest,
+    /// The layout that needs least memory, if any is legal.
+    pub closest: Option<Box<EstimateReport>>,
+    /// The smallest set of constraints that clash.
+    pub clash: Vec<Clash>,
+    /// What would make it fit, the cheapest first.
+    pub ways_out: Vec<WayOut>,
+    /// How it was searched.
+    pub search: Search,
+}
+
+/// A constraint of those that clash: without any one of them, something fits.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Clash {
+    /// `pin tp=4`, `memory 80 GiB`, `gpus 8`, ..
+    pub constraint: String,
+    /// In words.
+    pub says: String,
+}
+
+/// A change after which something fits.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct WayOut {
+    /// The change: `--gpus 16`, `without pin tp=1`, ..
+    pub change: String,
+    /// The best layout then.
+    pub layout: String,
+    /// Seconds of its step.
+    pub step_time_s: f64,
+}
