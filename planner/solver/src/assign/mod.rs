@@ -9,9 +9,13 @@ mod branch;
 mod clock;
 mod decode;
 mod dual;
+mod improve;
 mod net;
 mod presolve;
 mod problem;
+mod random;
+mod search;
+mod shared;
 mod solve;
 
 pub use problem::{Assignment, Budget, Node, Solution};

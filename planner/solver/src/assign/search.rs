@@ -1,0 +1,102 @@
+//! The order of searches: one bound of all, then branch and bound and large-neighbourhood search, side by side or in turn.
+
+use std::thread;
+
+use super::branch::Branch;
+use super::clock::Clock;
+use super::improve::improve;
+use super::net::Net;
+use super::shared::Shared;
+
+/// Rounds of ascent for the bound of all; at the first node of a search; at the other nodes.
+const ROUNDS: [usize; 3] = [1500, 200, 30];
+
+/// Share of the clock for the first search of all, and then for each attempt on the bound.
+const ATTEMPT: f64 = 0.15;
+
+/// How far above the bound, relative to it, a first assignment is looked for.
+const DISTANCES: [f64; 4] = [0.02, 0.1, 0.5, 2.5];
+
+/// Share of what is left that goes to neighbourhoods where they have no thread of their own.
+const IN_TURN: f64 = 0.6;
+
+/// Share of the gap that the bound is first meant to rise by, and the one from which on it is not worth an attempt.
+const RISES: [f64; 2] = [0.5, 0.05];
+
+/// Searches of a net that tell each other what they find.
+pub(crate) struct Search<'s> {
+    /// What was found.
+    pub(crate) shared: &'s Shared,
+    /// The relative gain below which no assignment is looked for.
+    pub(crate) margin: f64,
+}
+
+impl Search<'_> {
+    /// Searches until the clock ends it or the best assignment is proved. The answer is a bound.
+    pub(crate) fn run(&self, mut net: Net, clock: &mut Clock, threads: usize) -> f64 {
+        if clock.over() {
+            return f64::NEG_INFINITY;
+        }
+        let reduced = self.branch(clock, f64::INFINITY, ROUNDS[0]).root(&mut net);
+        let (net, above) = (&net, &reduced.above);
+        thread::scope(|scope| {
+            for seed in 1..threads {
+                let mut clock = clock.clone();
+                scope.spawn(move || improve(net, above, self.shared, &mut clock, self.margin, seed as u64));
+            }
+            let bound = self.prove(net, above, reduced.bound, clock, threads == 1);
+            self.shared.finish();
+            bound
+        })
+    }
+
+    fn branch<'c>(&'c self, clock: &'c mut Clock, ceiling: f64, rounds: usize) -> Branch<'c> {
+        Branch { clock, shared: self.shared, margin: self.margin, ceiling, rounds: [rounds, ROUNDS[2]] }
+    }
+
+    /// Raises the bound of a net to the cost of the best assignment, as far as the clock lets it: first by searching all;
+    /// where that does not end, by searching for what costs less than a part of the way.
+    fn prove(&self, net: &Net, above: &[Vec<f64>], first: f64, clock: &mut Clock, alone: bool) -> f64 {
+        let mut bound = self.begin(net, first, clock);
+        if alone && !self.proved(bound) && self.shared.cost().is_finite() {
+            let mut part = clock.share(IN_TURN);
+            improve(net, above, self.shared, &mut part, self.margin, 0);
+            clock.spend(part.done());
+        }
+        let mut rise = RISES[0];
+        while !self.proved(bound) && !clock.over() && rise > RISES[1] {
+            let ceiling = bound + rise * (self.shared.cost() - bound);
+            bound = bound.max(self.attempt(net, clock, ATTEMPT, ceiling));
+            if bound < ceiling {
+                rise *= 0.5;
+            }
+        }
+        if self.proved(bound) || clock.over() { bound } else { bound.max(self.attempt(net, clock, 1.0, f64::INFINITY)) }
+    }
+
+    /// Searches for a first assignment, among those that cost little more than the bound, then among more and more.
+    fn begin(&self, net: &Net, first: f64, clock: &mut Clock) -> f64 {
+        let mut bound = first;
+        for distance in DISTANCES {
+            if self.shared.cost().is_finite() || clock.over() {
+                break;
+            }
+            let ceiling = first + distance * first.abs();
+            bound = bound.max(self.attempt(net, clock, ATTEMPT, ceiling));
+        }
+        if self.proved(bound) || clock.over() { bound } else { bound.max(self.attempt(net, clock, ATTEMPT, f64::INFINITY)) }
+    }
+
+    fn proved(&self, bound: f64) -> bool {
+        let cost = self.shared.cost();
+        bound == f64::INFINITY || bound >= cost - self.margin * cost.abs()
+    }
+
+    /// Searches with a share of the clock. The answer is a bound, at most the ceiling.
+    fn attempt(&self, net: &Net, clock: &mut Clock, share: f64, ceiling: f64) -> f64 {
+        let mut part = clock.share(share);
+        let bound = self.branch(&mut part, ceiling, ROUNDS[1]).search(net.clone(), f64::NEG_INFINITY, true);
+        clock.spend(part.done());
+        bound
+    }
+}
