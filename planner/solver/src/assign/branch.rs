@@ -1,5 +1,6 @@
 //! Branch and bound: presolve, bound, drop what is too expensive for a better assignment, then try the choices of a node.
 
+use super::bucket::eliminate;
 use super::clock::Clock;
 use super::decode::{decode, widest};
 use super::dual::{Dual, Reduced, least};
@@ -84,6 +85,10 @@ impl Branch<'_> {
             if net.nodes().next().is_none() {
                 self.shared.offer(net.constant, || net.restore(&[]));
                 return Ok((net.constant, None));
+            }
+            if let Some((cost, choice)) = Some(&*net).filter(|net| net.room.is_empty()).and_then(|net| eliminate(net, self.clock)) {
+                self.shared.offer(cost, || net.restore(&choice));
+                return Ok((cost, None));
             }
             let mut dual = Dual::new(net);
             dual.ascend(rounds, self.cut(), self.clock);

@@ -6,6 +6,7 @@
 //! takes from it what cannot matter, and `solve` leads the rest to an answer.
 
 mod branch;
+mod bucket;
 mod clock;
 mod decode;
 mod dual;

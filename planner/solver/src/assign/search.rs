@@ -3,9 +3,11 @@
 use std::thread;
 
 use super::branch::Branch;
+use super::bucket::eliminate;
 use super::clock::Clock;
 use super::improve::improve;
 use super::net::Net;
+use super::presolve::presolve;
 use super::shared::Shared;
 
 /// Rounds of ascent for the bound of all; at the first node of a search; at the other nodes.
@@ -36,6 +38,9 @@ impl Search<'_> {
     pub(crate) fn run(&self, mut net: Net, clock: &mut Clock, threads: usize) -> f64 {
         if clock.over() {
             return f64::NEG_INFINITY;
+        }
+        if let Some(bound) = self.unlimited(&net, clock) {
+            return bound;
         }
         let reduced = self.branch(clock, f64::INFINITY, ROUNDS[0]).root(&mut net);
         let (net, above) = (&net, &reduced.above);
@@ -72,6 +77,18 @@ impl Search<'_> {
             }
         }
         if self.proved(bound) || clock.over() { bound } else { bound.max(self.attempt(net, clock, 1.0, f64::INFINITY)) }
+    }
+
+    /// The cost of the best assignment where the limit does not matter to it.
+    fn unlimited(&self, net: &Net, clock: &mut Clock) -> Option<f64> {
+        let mut free = Net { loads: vec![Vec::new(); net.cost.len()], room: Vec::new(), price: Vec::new(), ..net.clone() };
+        free.spent = vec![0];
+        free.touched.fill(true);
+        presolve(&mut free, clock).ok()?;
+        let (cost, choice) = eliminate(&free, clock)?;
+        let choice = free.restore(&choice);
+        let best = net.fits(&choice) && self.shared.offer(cost, || choice);
+        best.then_some(cost)
     }
 
     /// Searches for a first assignment, among those that cost little more than the bound, then among more and more.
