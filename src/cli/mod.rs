@@ -12,7 +12,6 @@ mod layout;
 mod measuring;
 mod memory;
 mod models;
-mod number;
 mod passes;
 mod prediction;
 mod profile;
@@ -26,6 +25,7 @@ mod table;
 mod train;
 
 use crate::error::Error;
+use crate::number;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::io::{ErrorKind, Write};
 use std::panic;

@@ -104,6 +104,31 @@ impl Estimator {
         other
     }
 
+    /// One that shares the planned models, and takes this cluster under its name.
+    #[must_use]
+    pub fn with_cluster(&self, cluster: Cluster) -> Estimator {
+        let other = Estimator { plans: Arc::clone(&self.plans), ..Estimator::default() };
+        let name = cluster.name.clone();
+        let Ok(_) = other.clusters.get(&name, || Ok::<_, std::convert::Infallible>(cluster));
+        other
+    }
+
+    /// The cluster of a name: one that it was given, a preset, or a file.
+    ///
+    /// # Errors
+    /// There is none of this name, or the file cannot be read or used.
+    pub fn cluster(&self, name: &str) -> Result<Arc<Cluster>, Error> {
+        self.clusters.get(&name.to_string(), || machine_source::cluster(name))
+    }
+
+    /// The stack of a name: one that it was given, a preset, or a file.
+    ///
+    /// # Errors
+    /// There is none of this name, or the file cannot be read or used.
+    pub fn stack(&self, name: &str) -> Result<Arc<Stack>, Error> {
+        self.stacks.get(&name.to_string(), || machine_source::stack(name))
+    }
+
     /// What a step of the request takes. With `recompute=auto`, under as little recomputation as fits.
     ///
     /// # Errors
@@ -111,8 +136,8 @@ impl Estimator {
     pub fn estimate(&self, request: &EstimateRequest) -> Result<EstimateReport, Error> {
         request.check()?;
         let layout = layout_on(&request.layout, request.gpus)?;
-        let cluster = self.clusters.get(&request.cluster, || machine_source::cluster(&request.cluster))?;
-        let stack = self.stacks.get(&request.stack, || machine_source::stack(&request.stack))?;
+        let cluster = self.cluster(&request.cluster)?;
+        let stack = self.stack(&request.stack)?;
         let source = self.plans.sources.get(&request.model, || ModelSource::open(&request.model))?;
         let recipe = request.recipe(&stack)?;
         let microbatches = microbatches(request.global_batch, layout.dp.saturating_mul(layout.mbs))?;
