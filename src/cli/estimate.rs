@@ -188,7 +188,8 @@ fn ranking(answers: Vec<(&str, Result<EstimateReport, Error>)>) -> String {
     table(["STEP", "TOKENS/S/GPU", "MFU", "GIB", "FITS", "LAYOUT"], &rows) + &refused
 }
 
-fn text(report: &EstimateReport) -> String {
+/// The layout and its figures.
+pub(super) fn text(report: &EstimateReport) -> String {
     let EstimateReport { inputs, predicted, layout, .. } = report;
     let [low, high] = predicted.interval_s.map(short);
     let text = format!(

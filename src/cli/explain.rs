@@ -59,6 +59,8 @@ enum Format {
     Table,
     /// The plan, or the answer to --why-not
     Json,
+    /// The model with the plan's shardings and collectives
+    Ir,
     /// A page with pictures
     Html,
 }
@@ -74,13 +76,14 @@ impl Explain {
         let estimator = Estimator::new();
         let plan = explained(&estimator, read_plan(&request.plan)?)?;
         let text = match (&request.why_not, self.format) {
-            (Some(_), Format::Html) => return Err(Error::Usage("--why-not goes with --format table or json".into())),
+            (Some(_), Format::Html | Format::Ir) => return Err(Error::Usage("--why-not goes with --format table or json".into())),
             (Some(pins), format) => {
                 let answer = explain::why_not(&estimator, &plan, pins, &find)?;
                 if format == Format::Json { json(&answer)? } else { plan_text::why_not(&plan, &answer) }
             }
             (None, Format::Table) => plan_text::explanation(&plan),
             (None, Format::Json) => json(&plan)?,
+            (None, Format::Ir) => explain::annotated(&plan)?,
             (None, Format::Html) => explain::page(&estimator, &plan)?,
         };
         match &self.output {

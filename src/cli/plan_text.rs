@@ -4,7 +4,7 @@ use super::estimate;
 use super::table::table;
 use crate::estimate::EstimateReport;
 use crate::explain::{WhyNot, brief, differences};
-use crate::number::{count, gib, percent, seconds, share, time};
+use crate::number::{count, gib, seconds, share, time};
 use crate::plan::{Alternative, Infeasible, Search, Why};
 
 /// Columns of running text.
@@ -55,7 +55,8 @@ fn binds(why: &Why) -> String {
 fn runners_up(report: &EstimateReport) -> String {
     let row = |other: &Alternative| {
         let lost = other.lost.as_ref();
-        let slower = lost.map_or_else(String::new, |lost| format!("{}{}", if lost.tie { "~" } else { "" }, share(lost.slower)));
+        let slower =
+            lost.map_or_else(String::new, |lost| format!("{}{}", if lost.tie { "~" } else { "" }, share(lost.slower)));
         [
             time(other.predicted.step_time_s),
             slower,
@@ -99,7 +100,8 @@ fn search(search: &Search) -> String {
 /// The clash and the ways out.
 pub(super) fn infeasible(answer: &Infeasible) -> String {
     let Infeasible { inputs, clash, ways_out, .. } = answer;
-    let mut text = format!("{} does not fit on {}: nothing that was asked for leaves a layout\n\n", inputs.model, inputs.cluster);
+    let mut text =
+        format!("{} does not fit on {}: nothing that was asked for leaves a layout\n\n", inputs.model, inputs.cluster);
     text += "WHAT CLASHES: without any one of these, something fits\n";
     text.extend(clash.iter().map(|clash| hung(&format!("{:<17}", clash.constraint), &clash.says)));
     text.push('\n');
@@ -164,7 +166,10 @@ mod tests {
     fn text_hangs_behind_its_label() {
         let text = hung("tp=4 ", &"word ".repeat(30));
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
-        assert!(text.starts_with("  tp=4 word word") && text.lines().nth(1).unwrap().starts_with("       word"), "{text}");
+        assert!(
+            text.starts_with("  tp=4 word word") && text.lines().nth(1).unwrap().starts_with("       word"),
+            "{text}"
+        );
         assert_eq!(hung("a", "b"), "  ab\n");
     }
 }

@@ -3,7 +3,7 @@
 use super::blocks::{Blocks, Planned, plan};
 use super::memo::Memo;
 use super::memory::memory;
-use super::pipeline::{Flow, flow};
+use super::pipeline::{Flow, drawn_costs, flow};
 use super::place::{impossible, layout_on, neighbours};
 use super::replicas::Replicas;
 use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport};
@@ -20,6 +20,7 @@ use ir::goal::{Layout, Recompute};
 use ir::types::DType;
 use scheduler::placement::Pipeline;
 use scheduler::predict::pipeline_of;
+use scheduler::report::ScheduleRequest;
 use std::sync::Arc;
 
 /// Predicts steps. What layouts have in common is worked out once: keep it for many, and share it among threads.
@@ -77,6 +78,8 @@ struct FlowKey {
 /// Stages and their order.
 struct Staged {
     loads: Vec<Load>,
+    /// Seconds between each stage and the next.
+    hops: Vec<f64>,
     flow: Flow,
 }
 
@@ -134,6 +137,40 @@ impl Estimator {
     /// # Errors
     /// A name is not known, or the layout fits neither the devices nor the model.
     pub fn estimate(&self, request: &EstimateRequest) -> Result<EstimateReport, Error> {
+        self.with_job(request, |job| match job.layout.recompute {
+            Recompute::Auto => self.least(job),
+            _ => self.predict(&job),
+        })
+    }
+
+    /// The pipeline of a request with what each of its stages takes, in ms and GiB, to be drawn: of at most so many
+    /// micro-batches.
+    ///
+    /// # Errors
+    /// As [`estimate`](Estimator::estimate).
+    pub fn schedule(&self, request: &EstimateRequest, most: u32) -> Result<ScheduleRequest, Error> {
+        self.with_job(request, |job| {
+            let Layout { pp, vp, group, slices, ref schedule, .. } = job.layout;
+            let (_, _, staged) = self.staged(&job)?;
+            Ok(ScheduleRequest {
+                kind: schedule.clone(),
+                stages: pp as u32,
+                microbatches: job.microbatches.min(most),
+                chunks: vp,
+                group,
+                slices,
+                costs: drawn_costs(&staged.loads, &staged.hops, f64::from(slices.unwrap_or(1))),
+                ..ScheduleRequest::default()
+            })
+        })
+    }
+
+    /// What is done with a request whose names are found.
+    fn with_job<T>(
+        &self,
+        request: &EstimateRequest,
+        then: impl FnOnce(Job<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         request.check()?;
         let layout = layout_on(&request.layout, request.gpus)?;
         let cluster = self.cluster(&request.cluster)?;
@@ -143,11 +180,7 @@ impl Estimator {
         let microbatches = microbatches(request.global_batch, layout.dp.saturating_mul(layout.mbs))?;
         let cluster = cluster.dealt(layout.devices());
         let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
-        let job = Job { request, layout, machine, source: &source, microbatches };
-        match job.layout.recompute {
-            Recompute::Auto => self.least(job),
-            _ => self.predict(&job),
-        }
+        then(Job { request, layout, machine, source: &source, microbatches })
     }
 
     /// Under the least recomputation that fits; if none does, under all.
@@ -179,6 +212,17 @@ impl Estimator {
     }
 
     fn predict(&self, job: &Job<'_>) -> Result<EstimateReport, Error> {
+        let Job { layout, machine, .. } = job;
+        let (planned, blocks, staged) = self.staged(job)?;
+        let Staged { loads, flow, .. } = &*staged;
+        let replicas = Replicas::new(layout, machine);
+        let step = step(flow, loads, layout, &replicas, machine, job.tied(&planned, loads));
+        let memory = memory(flow, loads, layout, &replicas, machine);
+        Ok(job.report(&planned, &blocks, &staged, &step, memory))
+    }
+
+    /// The model in blocks, and its stages in their order.
+    fn staged(&self, job: &Job<'_>) -> Result<(Arc<Planned>, Arc<Blocks>, Arc<Staged>), Error> {
         let Job { request, layout, machine, .. } = job;
         let key = job.blocks_key()?;
         let half = key.plan.half;
@@ -199,12 +243,9 @@ impl Estimator {
             let mut loads = loads(&planned, &blocks, layout, &starts, &replicas);
             let hops = job.hops(&mut loads, &pipeline);
             let flow = flow(&loads, &hops, kind, &pipeline)?;
-            Ok::<_, Error>(Staged { loads, flow })
+            Ok::<_, Error>(Staged { loads, hops, flow })
         })?;
-        let Staged { loads, flow } = &*staged;
-        let step = step(flow, loads, layout, &replicas, machine, job.tied(&planned, loads));
-        let memory = memory(flow, loads, layout, &replicas, machine);
-        Ok(job.report(&planned, &blocks, &staged, &step, memory))
+        Ok((planned, blocks, staged))
     }
 }
 

@@ -12,7 +12,7 @@ pub(super) struct Change {
 }
 
 /// A part of a step in words.
-pub fn part_name(part: &str) -> &'static str {
+pub(super) fn part_name(part: &str) -> &'static str {
     match part {
         "gemm" => "matrix products",
         "attention" => "attention",

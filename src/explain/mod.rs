@@ -5,6 +5,7 @@
 //! (`compare`); from these come the notes on each part (`axes`), the reasons of the runners-up (`losses`), limits (`binds`)
 //! and wishes (`wishes`). Where nothing fits, the search is asked again under fewer constraints (`infeasible`).
 
+mod annotated;
 mod axes;
 mod binds;
 mod brief;
@@ -12,13 +13,15 @@ mod compare;
 mod infeasible;
 mod losses;
 mod near;
+mod page;
 mod plan_file;
 mod pool;
 mod why_not;
 mod wishes;
 
+pub use annotated::annotated;
 pub use brief::{brief, differences};
-pub use compare::part_name;
+pub use page::page;
 pub use plan_file::{SCHEMA_OF_A_PLAN, read_plan, request_of};
 pub use why_not::{WhyNot, why_not};
 

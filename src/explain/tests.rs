@@ -145,7 +145,8 @@ fn predictions_hardly_order_what_is_called_a_tie() {
         let job = format!("{} {} {gpus:?} {global_batch} {seq} {precision}", row.run.source, row.run.model);
         jobs.entry(job).or_default().push([row.run.step_time_s, row.run.step_time_s * ratio].map(f64::ln));
     }
-    let pairs = jobs.values().flat_map(|rows| (1..rows.len()).flat_map(|a| (0..a).map(move |b| (rows[a], rows[b]))));
+    let pairs =
+        jobs.values().flat_map(|rows| (1..rows.len()).flat_map(move |a| (0..a).map(move |b| (rows[a], rows[b]))));
     let (mut near, mut far) = ([0.0; 2], [0.0; 2]);
     for (a, b) in pairs {
         let [measured, predicted] = [0, 1].map(|figure| a[figure] - b[figure]);
