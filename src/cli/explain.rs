@@ -76,7 +76,9 @@ impl Explain {
         let estimator = Estimator::new();
         let plan = explained(&estimator, read_plan(&request.plan)?)?;
         let text = match (&request.why_not, self.format) {
-            (Some(_), Format::Html | Format::Ir) => return Err(Error::Usage("--why-not goes with --format table or json".into())),
+            (Some(_), Format::Html | Format::Ir) => {
+                return Err(Error::Usage("--why-not goes with --format table or json".into()));
+            }
             (Some(pins), format) => {
                 let answer = explain::why_not(&estimator, &plan, pins, &find)?;
                 if format == Format::Json { json(&answer)? } else { plan_text::why_not(&plan, &answer) }

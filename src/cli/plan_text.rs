@@ -41,7 +41,9 @@ fn axes(why: &Why) -> String {
             text += &hung(&format!("{:<15}", note.choice), &note.means);
             told = &note.choice;
         }
-        text += &hung(&format!("{:17}", ""), &format!("{}: {}", note.against, note.says));
+        if !note.says.is_empty() {
+            text += &hung(&format!("{:17}", ""), &format!("{}: {}", note.against, note.says));
+        }
     }
     text
 }

@@ -11,7 +11,7 @@ use ir::goal::Layout;
 
 /// A note for each choice of the layout against having less of it, and one against having more, where that can be.
 pub(super) fn axes(best: &EstimateReport, pool: &Pool, cluster: &Cluster) -> Vec<AxisNote> {
-    let mut notes = Vec::new();
+    let mut notes = vec![rest(best)];
     for key in KEYS {
         let sides = [false, true].map(|more| pool.without(key, more));
         for (more, other) in [false, true].into_iter().zip(sides) {
@@ -46,6 +46,24 @@ const KEYS: [&str; 17] = [
     "dp_overlap",
 ];
 
+/// The degree that follows from the others.
+fn rest(best: &EstimateReport) -> AxisNote {
+    let Layout { dp, .. } = best.layout;
+    let each = of(best.inputs.global_batch / dp.max(1), "sequence");
+    AxisNote {
+        choice: said(&best.layout, "dp"),
+        against: String::new(),
+        saves_s: None,
+        costs_s: costs("zero", &best.predicted),
+        saves_gib: None,
+        means: match dp {
+            1 => "the other degrees leave no data-parallel ranks".into(),
+            _ => format!("what the other degrees leave: {dp} groups with a copy of the model each, and {each} a step"),
+        },
+        says: String::new(),
+    }
+}
+
 /// Whether the layout has any of it.
 fn has(key: &str, layout: &Layout) -> bool {
     match key {
@@ -63,7 +81,11 @@ fn note(key: &str, best: &EstimateReport, other: &EstimateReport, cluster: &Clus
     let against = differences(&best.layout, &other.layout);
     let saves_s = there.step_time_s - here.step_time_s;
     let saves_gib = worst(there).device - worst(here).device;
-    let verdict = if there.fits { pace(here, there) } else { misfit(here, there, cluster) };
+    let verdict = match (here.fits, there.fits) {
+        (_, false) => misfit(here, there, cluster),
+        (false, true) => format!("would fit, and be {}", pace(here, there)),
+        (true, true) => pace(here, there),
+    };
     let memory = if there.fits { held(here, there) } else { String::new() };
     AxisNote {
         choice: said(&best.layout, key),

@@ -8,6 +8,7 @@ use crate::number::{gib, share, time};
 use crate::plan::{Bind, Wish};
 use cost::Cluster;
 use ir::catalogue::Code;
+use ir::goal::Layout;
 
 /// Micro-batches per stage from which on a pipeline's bubble is small (Huang et al. 2019, section 2.3).
 const MICROBATCHES_PER_STAGE: u64 = 4;
@@ -19,6 +20,8 @@ pub(super) fn binds(best: &EstimateReport, pool: &Pool, cluster: &Cluster, wishe
     binds.extend(batch(best));
     for key in ["tp", "cp", "pp", "ep"] {
         let Some((layout, error)) = pool.refused(key, true) else { continue };
+        // Nothing is legal whatever is computed again.
+        let layout = Layout { recompute: best.layout.recompute.clone(), ..layout.clone() };
         let limit = match error.code() {
             Some(Code::UnevenExact) => "heads",
             Some(Code::BatchDoesNotDivide) => "batch",
@@ -26,7 +29,7 @@ pub(super) fn binds(best: &EstimateReport, pool: &Pool, cluster: &Cluster, wishe
         };
         binds.push(Bind {
             limit: limit.into(),
-            says: format!("{} is impossible: {}", differences(&best.layout, layout), error.message()),
+            says: format!("{} is impossible: {}", differences(&best.layout, &layout), error.message()),
         });
     }
     binds
@@ -44,6 +47,7 @@ fn memory(best: &EstimateReport, cluster: &Cluster, wishes: &[Wish]) -> Bind {
     } else {
         "more of it would not help".into()
     };
+    let more = if best.predicted.fits { more } else { "it does not fit".to_string() };
     let rank = best.predicted.memory_gib.worst_rank;
     let all = device_gib(cluster);
     let full = share(memory.device / all);

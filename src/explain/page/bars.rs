@@ -67,7 +67,12 @@ pub(super) fn memory(plan: &EstimateReport, limit: f64) -> String {
             );
             x += width;
         }
-        text += &format!("<text x=\"{:.1}\" y=\"{:.0}\">{}</text>\n", x + 6.0, y + 13.0, gib(held.device));
+        text += &format!(
+            "<text x=\"{:.1}\" y=\"{:.0}\">{}</text>\n",
+            left + most * scale + 10.0,
+            y + 13.0,
+            gib(held.device)
+        );
     }
     let (end, at) = (40.0 + ROW * ranks.len() as f64, left + limit * scale);
     text += &format!(

@@ -92,7 +92,7 @@ fn tiles(plan: &EstimateReport, limit: f64) -> String {
             format!("with what is computed again: {}", percent(predicted.hfu).trim()),
         ),
         ("memory of the fullest device", gib(device), format!("of {}", gib(limit))),
-        ("bubble", percent(predicted.bubble).trim().to_string(), format!("{} micro-batches", predicted.microbatches)),
+        ("pipeline bubble", percent(predicted.bubble).trim().to_string(), "idle share of the busiest rank".to_string()),
     ];
     tiles.extend(days.map(|days| ("days", format!("{days:.1}"), "for the tokens asked for".to_string())));
     let tile = |(name, value, more): (&str, String, String)| {

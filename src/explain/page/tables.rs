@@ -57,7 +57,7 @@ pub(super) fn wishes(plan: &EstimateReport) -> String {
 
 /// How it was found.
 pub(super) fn search(plan: &EstimateReport) -> String {
-    let Some(search) = &plan.search else { return String::new() };
+    let Some(search) = &plan.search else { return "<p>None: the layout was given.</p>".to_string() };
     let proved = if search.proved_optimal { "proved" } else { "not proved" };
     let rows = [
         ("layouts in the space", count(search.space as f64)),
@@ -70,16 +70,24 @@ pub(super) fn search(plan: &EstimateReport) -> String {
     table(&["search", ""], &rows.map(|(name, value)| vec![name.to_string(), value]))
 }
 
-/// A table; nothing where it has no rows.
+/// The longest text that stays on its line: a time, a size, a choice.
+const SHORT: usize = 14;
+
+/// A cell; the items of a layout may stand on lines of their own.
+fn cell(text: &str) -> String {
+    let class = if text.len() <= SHORT { " class=\"short\"" } else { "" };
+    format!("<td{class}>{}</td>", escaped(text).replace(',', ",<wbr>"))
+}
+
+/// A table, where it has rows.
 fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     if rows.is_empty() {
-        return "<p>Nothing.</p>".to_string();
+        return "<p>None.</p>".to_string();
     }
-    let cells = |tag: &str, cells: &mut dyn Iterator<Item = String>| {
-        let cells: String = cells.map(|cell| format!("<{tag}>{}</{tag}>", escaped(&cell))).collect();
-        format!("<tr>{cells}</tr>\n")
-    };
-    let body: String = rows.iter().map(|row| cells("td", &mut row.iter().cloned())).collect();
-    let head = cells("th", &mut head.iter().map(|name| name.to_string()));
-    format!("<table><thead>{head}</thead><tbody>\n{body}</tbody></table>\n")
+    let body: String = rows
+        .iter()
+        .map(|row| format!("<tr>{}</tr>\n", row.iter().map(|text| cell(text)).collect::<String>()))
+        .collect();
+    let head: String = head.iter().map(|name| format!("<th>{}</th>", escaped(name))).collect();
+    format!("<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>\n")
 }
