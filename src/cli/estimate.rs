@@ -189,7 +189,8 @@ fn ranking(answers: Vec<(&str, Result<EstimateReport, Error>)>) -> String {
     table(["STEP", "TOKENS/S/GPU", "MFU", "GIB", "FITS", "LAYOUT"], &rows) + &refused
 }
 
-fn text(report: &EstimateReport) -> String {
+/// The prediction of a layout as a text.
+pub(super) fn text(report: &EstimateReport) -> String {
     let EstimateReport { inputs, predicted, layout, .. } = report;
     let [low, high] = predicted.interval_s.map(short);
     let text = format!(
