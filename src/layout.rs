@@ -76,6 +76,14 @@ pub fn pinned(base: &str, over: &str) -> String {
     base.chain(pins(over)).collect::<Vec<_>>().join(",")
 }
 
+/// The keys that the text itself says, in its order.
+///
+/// # Errors
+/// The text is no layout.
+pub fn keys(text: &str) -> Result<Vec<&str>, Error> {
+    Ok(items(text)?.into_iter().map(|(key, _)| key).collect())
+}
+
 /// The layout in full, as `parse` reads it back.
 pub fn print(layout: &Layout) -> String {
     let Layout { dp, tp, pp, cp, ep, etp, sp, zero, mbs, schedule, vp, group, slices, order, stages, .. } = layout;

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 /// A job small enough to be trained on threads.
-const TINY: &str = "plan tiny-llama --cluster cpu --stack meshwright-threads --precision f32 --gpus 4 --seq 32 --global-batch 8";
+const TINY: &str =
+    "plan tiny-llama --cluster cpu --stack meshwright-threads --precision f32 --gpus 4 --seq 32 --global-batch 8";
 
 /// A job that no 8 devices can hold.
 const TOO_LARGE: &str = "plan llama3-70b --cluster h100 --gpus 8 --seq 4096 --global-batch 64 --pin zero=0";
@@ -92,7 +93,8 @@ fn a_plan_is_explained_from_its_file() {
     let again: Value = serde_json::from_str(&folder.answer("explain plan.json --format json")).unwrap();
     assert_eq!(again, plan);
     let asked: Value = serde_json::from_str(&folder.answer("explain plan.json --why-not pp=4 --format json")).unwrap();
-    let slower = asked["predicted"]["step_time_s"].as_f64().unwrap() - plan["predicted"]["step_time_s"].as_f64().unwrap();
+    let slower =
+        asked["predicted"]["step_time_s"].as_f64().unwrap() - plan["predicted"]["step_time_s"].as_f64().unwrap();
     let told: f64 = asked["seconds"].as_array().unwrap().iter().map(|change| change[1].as_f64().unwrap()).sum();
     assert!(slower >= 0.0 && (told - slower).abs() < 1e-9, "{asked}");
 }
@@ -115,7 +117,9 @@ fn a_page_holds_all_that_it_shows() {
 fn a_plan_is_run() {
     let folder = Folder::new("train");
     std::fs::write(folder.0.join("text.txt"), "the quick brown fox jumps over the lazy dog. ".repeat(200)).unwrap();
-    folder.answer(&format!("{TINY} --pin dp=2,pp=2,recompute=none,zero=1,dp_overlap=true --format json -o as-it-is.json"));
+    folder.answer(&format!(
+        "{TINY} --pin dp=2,pp=2,recompute=none,zero=1,dp_overlap=true --format json -o as-it-is.json"
+    ));
     let refused = folder.run("train --plan as-it-is.json --data text.txt --steps 1");
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1), "{message}");

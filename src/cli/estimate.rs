@@ -188,7 +188,7 @@ fn ranking(answers: Vec<(&str, Result<EstimateReport, Error>)>) -> String {
     table(["STEP", "TOKENS/S/GPU", "MFU", "GIB", "FITS", "LAYOUT"], &rows) + &refused
 }
 
-/// The layout and its figures.
+/// The prediction of a layout as a text.
 pub(super) fn text(report: &EstimateReport) -> String {
     let EstimateReport { inputs, predicted, layout, .. } = report;
     let [low, high] = predicted.interval_s.map(short);

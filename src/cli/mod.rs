@@ -14,6 +14,7 @@ mod measuring;
 mod memory;
 mod models;
 mod passes;
+mod plan;
 mod plan_text;
 mod prediction;
 mod profile;
@@ -45,10 +46,11 @@ Examples:
   meshwright train tiny-llama --data . --mesh dp=2,tp=2,pp=2   the same on eight virtual devices
   meshwright compile gpt2 --mesh dp=2,tp=2 --dump ir           see what every pass does
   meshwright compile gpt2 --mesh dp=2,tp=2 --predict           what a step would take
+  meshwright plan llama3-8b --gpus 64 --seq 8192 --global-batch 128   the best layout on 64 H100
   meshwright estimate llama3-8b --gpus 8 --seq 8192 --global-batch 64 --layout tp=2,zero=1   what it would take on 8 H100
   meshwright schedule --stages 4 --microbatches 8 --kind 1f1b  see a pipeline schedule
 
-Exit status: 0 done, 1 the input is wrong, 2 usage, 3 a fault of ours, 4 a schedule above its memory limit,
+Exit status: 0 done, 1 the input is wrong, 2 usage, 3 a fault of ours, 4 a schedule above its memory limit or no layout that fits,
 5 a run failed and may be restarted, 6 a run failed and must not be.")]
 struct Cli {
     /// Explain the code of an error message; without one, list all codes
@@ -63,6 +65,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    Plan(Box<plan::Plan>),
     Train(Box<train::Train>),
     Calibrate(calibrate::Calibrate),
     Compile(compile::Compile),
@@ -93,6 +96,7 @@ impl Cli {
     fn run(self) -> Result<Answer, Error> {
         match (self.explain, self.verb) {
             (Some(code), _) => codes::run(&code, self.format).map(Answer::done),
+            (None, Some(Verb::Plan(verb))) => verb.run(),
             (None, Some(Verb::Train(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Calibrate(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Compile(verb))) => verb.run().map(Answer::done),

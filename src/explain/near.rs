@@ -81,7 +81,7 @@ fn within(best: &Layout) -> Vec<(&'static str, bool, Layout)> {
     if best.mbs > 1 {
         with("mbs", false, Layout { mbs: best.mbs / 2, ..again() });
     }
-    with("mbs", true, Layout { mbs: best.mbs * 2, ..again() });
+    with("mbs", true, Layout { mbs: best.mbs.saturating_mul(2), ..again() });
     if best.tp > 1 {
         with("sp", !best.sp, Layout { sp: !best.sp, ..again() });
     }

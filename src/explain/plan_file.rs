@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::estimate::{EstimateReport, SCHEMA};
 use crate::files::read_text;
+use crate::layout;
 use crate::plan::PlanRequest;
 use ir::catalogue::Code;
 use serde_json::Value;
@@ -38,7 +39,10 @@ pub fn read_plan(path: &Path) -> Result<EstimateReport, Error> {
     if value.get("status").and_then(Value::as_str) == Some("infeasible") {
         return Err(is_none("it says that nothing fits".to_string()).help("plan again with one of its `ways_out`"));
     }
-    serde_json::from_value(value).map_err(|why| is_none(why.to_string()))
+    let plan: EstimateReport = serde_json::from_value(value).map_err(|why| is_none(why.to_string()))?;
+    // What is drawn and compared counts on degrees that can be.
+    layout::parse_any(&layout::print(&plan.layout)).map_err(|why| is_none(why.message()))?;
+    Ok(plan)
 }
 
 /// The request that a plan answers.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// What of a value is not as the schema has it; empty: it is valid.
-pub fn complaints(schema: &Value, value: &Value) -> Vec<String> {
+pub(crate) fn complaints(schema: &Value, value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     check(schema, schema, value, "", &mut found);
     found
