@@ -10,6 +10,7 @@ mod passes;
 mod ports;
 mod recover;
 pub mod reshard;
+pub mod search;
 mod sections;
 
 pub use pass::{Observer, PASSES, Pass, PlanError, plan};

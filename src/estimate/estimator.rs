@@ -3,7 +3,7 @@
 use super::blocks::{Blocks, Planned, plan};
 use super::memo::Memo;
 use super::memory::memory;
-use super::pipeline::{Flow, flow};
+use super::pipeline::{Flow, drawn_costs, flow};
 use super::place::{impossible, layout_on, neighbours};
 use super::replicas::Replicas;
 use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport};
@@ -20,6 +20,7 @@ use ir::goal::{Layout, Recompute};
 use ir::types::DType;
 use scheduler::placement::Pipeline;
 use scheduler::predict::pipeline_of;
+use scheduler::report::ScheduleRequest;
 use std::sync::Arc;
 
 /// Predicts steps. What layouts have in common is worked out once: keep it for many, and share it among threads.
@@ -41,7 +42,7 @@ struct Plans {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct PlanKey {
+pub(super) struct PlanKey {
     model: String,
     /// The axes below pp, and nothing else.
     layout: Layout,
@@ -50,7 +51,7 @@ struct PlanKey {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct BlocksKey {
+pub(super) struct BlocksKey {
     plan: PlanKey,
     /// The layout as a block sees it.
     layout: Layout,
@@ -75,18 +76,29 @@ struct FlowKey {
 }
 
 /// Stages and their order.
-struct Staged {
+pub(super) struct Staged {
     loads: Vec<Load>,
+    /// Seconds between each stage and the next.
+    hops: Vec<f64>,
     flow: Flow,
 }
 
+/// A layout's step and memory, and what they follow from.
+pub(super) struct Stepped {
+    planned: Arc<Planned>,
+    blocks: Arc<Blocks>,
+    staged: Arc<Staged>,
+    pub(super) step: Step,
+    pub(super) memory: Vec<StageMemory>,
+}
+
 /// A request whose names are found.
-struct Job<'a> {
-    request: &'a EstimateRequest,
-    layout: Layout,
-    machine: Machine<'a>,
-    source: &'a ModelSource,
-    microbatches: u32,
+pub(super) struct Job<'a> {
+    pub(super) request: &'a EstimateRequest,
+    pub(super) layout: Layout,
+    pub(super) machine: Machine<'a>,
+    pub(super) source: &'a ModelSource,
+    pub(super) microbatches: u32,
 }
 
 impl Estimator {
@@ -104,25 +116,88 @@ impl Estimator {
         other
     }
 
+    /// One that shares the planned models, and takes this cluster under its name.
+    #[must_use]
+    pub fn with_cluster(&self, cluster: Cluster) -> Estimator {
+        let other = Estimator { plans: Arc::clone(&self.plans), ..Estimator::default() };
+        let name = cluster.name.clone();
+        let Ok(_) = other.clusters.get(&name, || Ok::<_, std::convert::Infallible>(cluster));
+        other
+    }
+
+    /// The cluster of a name: one that it was given, a preset, or a file.
+    ///
+    /// # Errors
+    /// There is none of this name, or the file cannot be read or used.
+    pub fn cluster(&self, name: &str) -> Result<Arc<Cluster>, Error> {
+        self.clusters.get(&name.to_string(), || machine_source::cluster(name))
+    }
+
+    /// The stack of a name: one that it was given, a preset, or a file.
+    ///
+    /// # Errors
+    /// There is none of this name, or the file cannot be read or used.
+    pub fn stack(&self, name: &str) -> Result<Arc<Stack>, Error> {
+        self.stacks.get(&name.to_string(), || machine_source::stack(name))
+    }
+
     /// What a step of the request takes. With `recompute=auto`, under as little recomputation as fits.
     ///
     /// # Errors
     /// A name is not known, or the layout fits neither the devices nor the model.
     pub fn estimate(&self, request: &EstimateRequest) -> Result<EstimateReport, Error> {
+        self.with_job(request, |job| match job.layout.recompute {
+            Recompute::Auto => self.least(job),
+            _ => self.predict(&job),
+        })
+    }
+
+    /// The pipeline of a request with what each of its stages takes, in ms and GiB, to be drawn: of at most so many
+    /// micro-batches.
+    ///
+    /// # Errors
+    /// As [`estimate`](Estimator::estimate).
+    pub fn schedule(&self, request: &EstimateRequest, most: u32) -> Result<ScheduleRequest, Error> {
+        self.with_job(request, |job| {
+            let Layout { pp, vp, group, slices, ref schedule, .. } = job.layout;
+            let Stepped { staged, .. } = self.stepped(&job)?;
+            Ok(ScheduleRequest {
+                kind: schedule.clone(),
+                stages: pp as u32,
+                microbatches: job.microbatches.min(most),
+                chunks: vp,
+                group,
+                slices,
+                costs: drawn_costs(&staged.loads, &staged.hops, f64::from(slices.unwrap_or(1))),
+                ..ScheduleRequest::default()
+            })
+        })
+    }
+
+    /// What is done with a request whose names are found.
+    fn with_job<T>(
+        &self,
+        request: &EstimateRequest,
+        then: impl FnOnce(Job<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         request.check()?;
         let layout = layout_on(&request.layout, request.gpus)?;
-        let cluster = self.clusters.get(&request.cluster, || machine_source::cluster(&request.cluster))?;
-        let stack = self.stacks.get(&request.stack, || machine_source::stack(&request.stack))?;
-        let source = self.plans.sources.get(&request.model, || ModelSource::open(&request.model))?;
+        let (cluster, stack, source) = self.named(request)?;
         let recipe = request.recipe(&stack)?;
         let microbatches = microbatches(request.global_batch, layout.dp.saturating_mul(layout.mbs))?;
         let cluster = cluster.dealt(layout.devices());
         let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
-        let job = Job { request, layout, machine, source: &source, microbatches };
-        match job.layout.recompute {
-            Recompute::Auto => self.least(job),
-            _ => self.predict(&job),
-        }
+        then(Job { request, layout, machine, source: &source, microbatches })
+    }
+
+    /// What the names of a request stand for.
+    pub(super) fn named(
+        &self,
+        request: &EstimateRequest,
+    ) -> Result<(Arc<Cluster>, Arc<Stack>, Arc<ModelSource>), Error> {
+        let (cluster, stack) = (self.cluster(&request.cluster)?, self.stack(&request.stack)?);
+        let source = self.plans.sources.get(&request.model, || ModelSource::open(&request.model))?;
+        Ok((cluster, stack, source))
     }
 
     /// Under the least recomputation that fits; if none does, under all.
@@ -153,38 +228,61 @@ impl Estimator {
         Ok(best)
     }
 
-    fn predict(&self, job: &Job<'_>) -> Result<EstimateReport, Error> {
+    /// The model's blocks on the layout's axes below pp, and what they cost.
+    pub(super) fn priced(&self, job: &Job<'_>, key: &BlocksKey) -> Result<(Arc<Planned>, Arc<Blocks>), Error> {
         let Job { request, layout, machine, .. } = job;
-        let key = job.blocks_key()?;
-        let half = key.plan.half;
         let planned = self.plans.planned.get(&key.plan, || {
-            let dtype = if half { DType::BF16 } else { DType::F32 };
+            let dtype = if key.plan.half { DType::BF16 } else { DType::F32 };
             plan(job.source, layout, request.seq, dtype)
         })?;
         let share = request.attention_share();
-        let blocks = self.blocks.get(&key, || Ok::<_, Error>(Blocks::of(&planned, layout, machine, share)))?;
+        let blocks = self.blocks.get(key, || Ok::<_, Error>(Blocks::of(&planned, layout, machine, share)))?;
+        Ok((planned, blocks))
+    }
+
+    /// The first run of each stage.
+    pub(super) fn starts(
+        &self,
+        job: &Job<'_>,
+        key: &BlocksKey,
+        (planned, blocks): (&Planned, &Blocks),
+        pipeline: &Pipeline,
+    ) -> Result<Arc<Vec<usize>>, Error> {
+        let Layout { pp, vp, schedule, stages, .. } = &job.layout;
+        let cut = (key.clone(), *pp, *vp, schedule.clone(), stages.clone());
+        let by = job.machine.stack.facts.cut;
+        self.cuts.get(&cut, || starts(planned, blocks, &job.layout, by, pipeline))
+    }
+
+    /// The step, and the memory of each pipeline rank.
+    pub(super) fn stepped(&self, job: &Job<'_>) -> Result<Stepped, Error> {
+        let Job { layout, machine, .. } = job;
+        let key = job.blocks_key()?;
+        let (planned, blocks) = self.priced(job, &key)?;
         let replicas = Replicas::new(layout, machine);
         let key = FlowKey { blocks: key, layout: job.pipeline_layout(), microbatches: job.microbatches };
         let staged = self.flows.get(&key, || {
             let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
-            let Layout { pp, vp, schedule, stages, .. } = layout;
-            let cut = (key.blocks.clone(), *pp, *vp, schedule.clone(), stages.clone());
-            let by = machine.stack.facts.cut;
-            let starts = self.cuts.get(&cut, || starts(&planned, &blocks, layout, by, &pipeline))?;
+            let starts = self.starts(job, &key.blocks, (&planned, &blocks), &pipeline)?;
             let mut loads = loads(&planned, &blocks, layout, &starts, &replicas);
             let hops = job.hops(&mut loads, &pipeline);
             let flow = flow(&loads, &hops, kind, &pipeline)?;
-            Ok::<_, Error>(Staged { loads, flow })
+            Ok::<_, Error>(Staged { loads, hops, flow })
         })?;
-        let Staged { loads, flow } = &*staged;
+        let Staged { loads, flow, .. } = &*staged;
         let step = step(flow, loads, layout, &replicas, machine, job.tied(&planned, loads));
         let memory = memory(flow, loads, layout, &replicas, machine);
+        Ok(Stepped { planned, blocks, staged, step, memory })
+    }
+
+    fn predict(&self, job: &Job<'_>) -> Result<EstimateReport, Error> {
+        let Stepped { planned, blocks, staged, step, memory } = self.stepped(job)?;
         Ok(job.report(&planned, &blocks, &staged, &step, memory))
     }
 }
 
 impl Job<'_> {
-    fn blocks_key(&self) -> Result<BlocksKey, Error> {
+    pub(super) fn blocks_key(&self) -> Result<BlocksKey, Error> {
         let Layout { tp_overlap, cp_kind, offload, ref recompute, .. } = self.layout;
         let together = self.layout.together().map_err(|why| impossible(why.to_string()))?;
         let Layout { dp, tp, cp, ep, etp, sp, mbs, order, .. } = together;
@@ -225,7 +323,7 @@ impl Job<'_> {
 
     /// Seconds between each stage and the next. Where a stack sends and receives at once, both ends wait for half of it
     /// themselves; one that hides messages does so where a rank has another stage to go on with.
-    fn hops(&self, loads: &mut [Load], pipeline: &Pipeline) -> Vec<f64> {
+    pub(super) fn hops(&self, loads: &mut [Load], pipeline: &Pipeline) -> Vec<f64> {
         let facts = &self.machine.stack.facts;
         let goes_on = self.machine.stack.hides("p2p") && pipeline.stages() > pipeline.ranks;
         let shown = if goes_on { 1.0 - self.machine.stack.fitted.overlap.value } else { 1.0 };

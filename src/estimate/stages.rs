@@ -155,6 +155,20 @@ pub(super) fn loads(
     stage_runs(starts, planned.runs.len()).into_iter().map(|runs| load(planned, blocks, runs, most, replicas)).collect()
 }
 
+/// What all of a model costs, as if it were one stage.
+pub(super) fn run_loads(planned: &Planned, blocks: &Blocks, layout: &Layout, replicas: &Replicas<'_>) -> Load {
+    let most = match layout.recompute {
+        Recompute::Full(Some(layers)) => layers as usize,
+        _ => usize::MAX,
+    };
+    load(planned, blocks, 0..planned.runs.len(), most, replicas)
+}
+
+/// How many layers there are between the ends.
+pub(super) fn layers_of(planned: &Planned) -> usize {
+    planned.layers.len()
+}
+
 fn load(planned: &Planned, blocks: &Blocks, runs: Range<usize>, most: usize, replicas: &Replicas<'_>) -> Load {
     let mut load = Load { runs: runs.clone(), ..Load::default() };
     let mut of_stage: Vec<&Profile> = Vec::with_capacity(runs.len());

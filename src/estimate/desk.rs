@@ -1,0 +1,137 @@
+//! A request for many layouts: its names are found once, and no report is made.
+
+use super::blocks::Blocks;
+use super::estimator::{Estimator, Job};
+use super::floor::{Floor, Open, Work, is_cut_known};
+use super::memory::GIB;
+use super::request::EstimateRequest;
+use crate::error::Error;
+use crate::model_source::ModelSource;
+use crate::pipeline::CompileError;
+use cost::{Cluster, MODULES, Machine, Recipe, Stack};
+use ir::goal::{Layout, Recompute};
+use scheduler::predict::pipeline_of;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A model and a batch on a cluster; layouts are asked for.
+pub(crate) struct Desk<'e> {
+    estimator: &'e Estimator,
+    request: EstimateRequest,
+    /// By the number of devices, where these share cores.
+    clusters: HashMap<u64, Cluster>,
+    cluster: Arc<Cluster>,
+    stack: Arc<Stack>,
+    recipe: Recipe,
+    source: Arc<ModelSource>,
+}
+
+impl<'e> Desk<'e> {
+    /// The desk of a request, on any of so many devices.
+    ///
+    /// # Errors
+    /// A name is not known, or a size is 0.
+    pub(crate) fn new(estimator: &'e Estimator, request: EstimateRequest, devices: &[u64]) -> Result<Desk<'e>, Error> {
+        request.check()?;
+        let (cluster, stack, source) = estimator.named(&request)?;
+        let recipe = request.recipe(&stack)?;
+        let shared = devices.iter().filter(|_| cluster.cores.is_some());
+        let clusters = shared.map(|&devices| (devices, cluster.dealt(devices))).collect();
+        Ok(Desk { estimator, request, clusters, cluster, stack, recipe, source })
+    }
+
+    /// The model.
+    pub(crate) fn source(&self) -> &ModelSource {
+        &self.source
+    }
+
+    /// The software.
+    pub(crate) fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// So many devices of the cluster, as the stack uses them.
+    pub(crate) fn machine(&self, devices: u64) -> Machine<'_> {
+        let cluster = self.clusters.get(&devices).unwrap_or(&self.cluster);
+        Machine { cluster, stack: &self.stack, recipe: &self.recipe }
+    }
+
+    fn job(&self, layout: Layout) -> Job<'_> {
+        let microbatches = self.request.global_batch / (layout.dp * layout.mbs);
+        Job {
+            request: &self.request,
+            machine: self.machine(layout.devices()),
+            source: &self.source,
+            microbatches: u32::try_from(microbatches).unwrap_or(u32::MAX),
+            layout,
+        }
+    }
+
+    /// Seconds of a step under a layout, and bytes of the fullest device.
+    ///
+    /// # Errors
+    /// The layout does not fit the model, or its schedule does not suit it.
+    pub(crate) fn price(&self, layout: &Layout) -> Result<Floor, Error> {
+        let stepped = self.estimator.stepped(&self.job(layout.clone()))?;
+        let bytes = stepped.memory.iter().map(|stage| stage.device * GIB).fold(0.0, f64::max);
+        Ok(Floor { seconds: stepped.step.seconds, bytes })
+    }
+
+    /// What no layout goes below that is as `fast`, but may do more than that to save memory, `small` at most. Where the
+    /// pipeline is decided its stages are looked at, if they are the same for all.
+    ///
+    /// # Errors
+    /// As [`Desk::price`].
+    pub(crate) fn floor(&self, fast: &Layout, small: &Layout, is_pipeline_known: bool) -> Result<Floor, Error> {
+        let (job, other) = (self.job(fast.clone()), self.job(small.clone()));
+        let (key, small_key) = (job.blocks_key()?, other.blocks_key()?);
+        let (planned, fast_blocks) = self.estimator.priced(&job, &key)?;
+        let small_blocks =
+            if key == small_key { Arc::clone(&fast_blocks) } else { self.estimator.priced(&other, &small_key)?.1 };
+        let open = Open {
+            planned: &planned,
+            layout: &job.layout,
+            machine: &job.machine,
+            microbatches: job.microbatches,
+            fast: &fast_blocks,
+            small: &small_blocks,
+            is_one: fast == small,
+        };
+        if !is_pipeline_known {
+            return Ok(open.mean());
+        }
+        let (kind, pipeline) = pipeline_of(fast, job.microbatches).map_err(CompileError::from)?;
+        if !open.is_one && !is_cut_known(&planned, fast, self.stack.facts.cut, pipeline.stages()) {
+            return Ok(open.mean());
+        }
+        let starts = self.estimator.starts(&job, &key, (&planned, &fast_blocks), &pipeline)?;
+        Ok(open.staged(&starts, kind, &pipeline, |loads| job.hops(loads, &pipeline)))
+    }
+
+    /// The work of a sequence and the parameters, and the modules of a layer that keep less where they are computed again.
+    ///
+    /// # Errors
+    /// The model cannot be planned for one device.
+    pub(crate) fn work(&self) -> Result<(Work, Vec<String>), Error> {
+        let of = |recompute: Recompute| {
+            let job = self.job(Layout { recompute, ..Layout::default() });
+            self.estimator.priced(&job, &job.blocks_key()?)
+        };
+        let (planned, plain) = of(Recompute::None)?;
+        let batch = match self.source() {
+            ModelSource::Config { .. } => 1,
+            ModelSource::Text { file, .. } => {
+                file.model.dims.values().find(|dim| dim.name == "b").map_or(1, |dim| dim.size)
+            }
+        };
+        let kept = |blocks: &Blocks| blocks.profiles.iter().map(|profile| profile.kept).sum::<f64>();
+        let mut modules = Vec::new();
+        for (module, _) in MODULES {
+            let (_, again) = of(Recompute::Selective(vec![module.to_string()]))?;
+            if kept(&again) < kept(&plain) {
+                modules.push(module.to_string());
+            }
+        }
+        Ok((Work::of(&planned, &plain, batch), modules))
+    }
+}
