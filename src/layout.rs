@@ -6,23 +6,34 @@
 use crate::error::Error;
 use ir::catalogue::Code;
 use ir::diag::nearest;
-use ir::goal::{CpKind, Layout};
+use ir::goal::{CpKind, Layout, Recompute};
 use ir::limits;
+use ir::recompute::MODULES;
 use scheduler::schedules;
 
 /// The keys that may stand in a layout.
-pub const KEYS: [&str; 16] = [
-    "dp", "tp", "pp", "cp", "ep", "etp", "vp", "sp", "zero", "mbs", "cp_kind", "schedule", "group", "slices", "order",
+pub const KEYS: [&str; 21] = [
+    "dp",
+    "tp",
+    "pp",
+    "cp",
+    "ep",
+    "etp",
+    "vp",
+    "sp",
+    "zero",
+    "shard",
+    "mbs",
+    "recompute",
+    "cp_kind",
+    "schedule",
+    "group",
+    "slices",
+    "order",
     "stages",
-];
-
-/// Keys of the grammar that this version does not know how to obey, and what each would be.
-const ABSENT: [(&str, &str); 5] = [
-    ("shard", "the size of a ZeRO group"),
-    ("recompute", "activation recomputation"),
-    ("offload", "offload to the host"),
-    ("tp_overlap", "overlap of tensor-parallel communication"),
-    ("dp_overlap", "overlap of data-parallel communication"),
+    "offload",
+    "tp_overlap",
+    "dp_overlap",
 ];
 
 /// Reads a layout that can be compiled; the empty text is one device.
@@ -30,11 +41,6 @@ const ABSENT: [(&str, &str); 5] = [
 /// # Errors
 /// An unknown key, a value that cannot be, a key given twice, or what this version cannot do.
 pub fn parse(text: &str) -> Result<Layout, Error> {
-    for (key, _) in items(text)? {
-        if let Some((key, what)) = ABSENT.iter().find(|(name, _)| *name == key) {
-            return Err(absent(key, what));
-        }
-    }
     let layout = parse_any(text)?;
     check(&layout)?;
     Ok(layout)
@@ -119,19 +125,60 @@ fn unusual(layout: &Layout) -> String {
     .concat()
 }
 
-/// Whether the layout can be compiled: degrees of at least 1, an order of just the three axes, ZeRO stages that exist.
+/// Whether the layout can be compiled: nothing that is [`missing`], modules that there are, degrees that can be.
 ///
 /// # Errors
 /// It cannot.
 pub fn check(layout: &Layout) -> Result<(), Error> {
-    if layout.cp > 1 && layout.cp_kind != CpKind::AllGather {
-        let said = format!("cp_kind={}", cp_kind(layout.cp_kind));
-        return Err(absent(&said, "context parallelism of another kind than allgather"));
+    if let Some(Missing { said, what, instead }) = missing(layout).first() {
+        let message = format!("`{said}` ({what}) is not in this version");
+        return Err(Error::input(Code::NotInThisVersion, message).help(*instead));
     }
-    if layout.zero > 1 {
-        return Err(absent(&format!("zero={}", layout.zero), "ZeRO above stage 1"));
+    if let Recompute::Selective(modules) = &layout.recompute {
+        let is_known = |module: &str| MODULES.iter().any(|(name, _)| *name == module);
+        if let Some(module) = modules.iter().find(|module| !is_known(module)) {
+            let names: Vec<&str> = MODULES.iter().map(|(name, _)| *name).collect();
+            return Err(wrong(format!("`recompute=selective:{module}`: there is no such module"))
+                .help(format!("modules: {}", names.join(", "))));
+        }
     }
     check_degrees(layout)
+}
+
+/// A part of a layout that can be predicted, but not compiled and run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Missing {
+    /// The item: `cp_kind=ring`.
+    pub said: String,
+    /// What it means.
+    pub what: &'static str,
+    /// What to do.
+    pub instead: &'static str,
+}
+
+/// What of a layout this version cannot compile and run. `tp_overlap` and `dp_overlap` are not among it: they say how the
+/// software that is predicted works; a program here does beside its communication all that does not wait for it.
+pub fn missing(layout: &Layout) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    let mut lacks =
+        |said: String, what: &'static str, instead: &'static str| missing.push(Missing { said, what, instead });
+    if layout.cp > 1 && layout.cp_kind != CpKind::AllGather {
+        let said = format!("cp_kind={}", cp_kind(layout.cp_kind));
+        lacks(said, "context parallelism of another kind than allgather", "leave it out: the numbers are the same");
+    }
+    if layout.recompute == Recompute::Auto {
+        let instead = "say what is computed again: recompute=none, selective:MODULE+MODULE, full or full:N";
+        lacks("recompute=auto".to_string(), "recomputation by a device's memory", instead);
+    }
+    if layout.offload {
+        let instead = "leave it out; recompute=full keeps least";
+        lacks("offload=true".to_string(), "offload to the host", instead);
+    }
+    if let Some(shard) = layout.shard.filter(|&shard| layout.zero > 0 && shard != layout.dp * layout.cp) {
+        let instead = "leave it out: ZeRO then shards among all dp x cp ranks";
+        lacks(format!("shard={shard}"), "ZeRO within groups", instead);
+    }
+    missing
 }
 
 /// Whether the numbers of a layout can be, by themselves.
@@ -260,17 +307,11 @@ fn one_of<T: Copy>(key: &str, value: &str, all: &[(&str, T)]) -> Result<T, Error
 }
 
 fn unknown(key: &str) -> Error {
-    let all = || KEYS.into_iter().chain(ABSENT.map(|(name, _)| name));
-    let help = match nearest(key, all()) {
+    let help = match nearest(key, KEYS.into_iter()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("a layout has {}", all().collect::<Vec<_>>().join(", ")),
+        None => format!("a layout has {}", KEYS.join(", ")),
     };
     wrong(format!("there is no `{key}` in a layout")).help(help)
-}
-
-fn absent(key: &str, what: &str) -> Error {
-    Error::input(Code::NotInThisVersion, format!("`{key}` ({what}) is not in this version"))
-        .help(format!("leave it out; a layout has {}", KEYS.join(", ")))
 }
 
 fn wrong(message: String) -> Error {
@@ -336,7 +377,10 @@ mod tests {
             ("cp=2,cp_kind=ring", "context parallelism of another kind"),
             ("cp=2,order=pp,dp,tp", "each of pp, dp, cp and tp once"),
             ("ep=0", "1 or more"),
-            ("zero=3", "ZeRO above stage 1"),
+            ("offload=true", "offload to the host"),
+            ("recompute=auto", "by a device's memory"),
+            ("recompute=selective:mpl", "no such module"),
+            ("dp=4,zero=1,shard=2", "ZeRO within groups"),
             ("schedul=gpipe", "did you mean `schedule`"),
             ("dp=1000000,tp=1000000,pp=100000000", "devices"),
         ] {

@@ -8,17 +8,18 @@ use ir::catalogue::Code;
 use ir::costs::ModelCosts;
 use ir::diag::{Coded, Diagnostics};
 use ir::differentiate::{DifferentiateError, differentiate, gradients};
-use ir::goal::{Goal, Layout};
+use ir::goal::{Goal, Layout, Recompute};
 use ir::graph::Model;
 use ir::limits;
 use ir::optimizer::Optimizer;
+use ir::recompute::{call_variants, layers_again};
 use ir::schedule::{Action, Schedule};
 use ir::slices::{SliceError, slice};
 use ir::staged::Staged;
 use ir::text::File;
 use ir::verify::{self, program::Violation};
 use scheduler::check;
-use scheduler::cut::{CutError, costs_of, cut, cut_at, starts_named};
+use scheduler::cut::{CutError, costs_of, cut, cut_at, starts_named, starts_of};
 use scheduler::emit::{EmitError, emit};
 use scheduler::memory::memory;
 use scheduler::model_costs;
@@ -225,10 +226,10 @@ pub fn compile(
         return Ok(file);
     }
     check_length(&file.model, request.microbatches)?;
-    let costs = model_costs(&file.model, cluster, request.microbatches);
+    let mut costs = model_costs(&file.model, cluster, request.microbatches);
     let staged = match file.staged.take() {
         Some(staged) => staged,
-        None => cut_model(&file.model, request, &costs)?,
+        None => cut_model(&mut file.model, request, &mut costs, cluster)?,
     };
     file.staged = Some(staged.clone());
     observer("cut", &file);
@@ -275,7 +276,7 @@ pub fn compile(
 /// # Errors
 /// The model has no gradient, or the layout does not fit it.
 pub fn plan_blocks(model: Model, layout: &Layout) -> Result<Model, CompileError> {
-    let together = layout.together().map_err(planner::PlanError::from)?;
+    let together = Layout { recompute: Recompute::None, ..layout.together().map_err(planner::PlanError::from)? };
     let model = gradients(model)?;
     Ok(planner::plan(model, &Goal::of(together), &CPU, None, &mut |_, _| {})?)
 }
@@ -330,18 +331,30 @@ fn lines(found: &[impl ToString]) -> String {
 /// The verifiers run after every pass; what they find is the pass's fault. Until `reshard` has run, operands may lie
 /// otherwise than their ops need them.
 fn checked(pass: &'static str, model: &Model) -> Result<(), CompileError> {
-    let laid_out = ["reshard", "collectives"].contains(&pass);
+    let laid_out = ["reshard", "collectives", "cut"].contains(&pass);
     let found = if laid_out { verify::verify_planned(model) } else { verify::verify(model) };
     found.map_err(|found| CompileError::Misplanned { pass, found })
 }
 
-fn cut_model(model: &Model, request: &CompileRequest, costs: &ModelCosts) -> Result<Staged, CompileError> {
+/// The stages. Where the first layers of each are computed again, its runs call the variants for which it has been cut.
+fn cut_model(
+    model: &mut Model,
+    request: &CompileRequest,
+    costs: &mut ModelCosts,
+    cluster: &Cluster,
+) -> Result<Staged, CompileError> {
     let (_, pipeline) = pipeline_of(&on_mesh(model, request), request.microbatches)?;
     let starts = &request.goal.layout.stages;
-    if starts.is_empty() {
-        return Ok(cut(model, &pipeline, costs)?);
-    }
-    Ok(cut_at(model, &starts_named(starts, costs), &pipeline, costs)?)
+    let staged = match starts.is_empty() {
+        true => cut(model, &pipeline, costs)?,
+        false => cut_at(model, &starts_named(starts, costs), &pipeline, costs)?,
+    };
+    let Some(layers) = layers_again(model) else { return Ok(staged) };
+    let starts = starts_of(&staged);
+    call_variants(model, layers, &starts);
+    checked("cut", model)?;
+    *costs = model_costs(model, cluster, request.microbatches);
+    Ok(cut_at(model, &starts, &pipeline, costs)?)
 }
 
 /// The layout with as many pipeline ranks as the model's mesh has, which it may bring itself.

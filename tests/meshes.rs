@@ -121,6 +121,7 @@ fn expert_parallel() {
         "dp=2,tp=2,sp=true,ep=4,zero=1",
         "cp=2,ep=2",
         "dp=2,tp=2,pp=2,ep=2",
+        "dp=4,ep=2,zero=3,recompute=selective:moe",
     ] {
         let found = differences(&trained_on(&recipe, mesh, SEQUENCES), &alone, &recipe.optimizer);
         assert!(found.is_empty(), "{mesh}: {found:#?}");
@@ -155,6 +156,13 @@ meshes! {
     pipeline_of_uneven_slices "tp=3,pp=3,schedule=seq1f1b,sp=true" 4;
     pipeline_by_1f1b "dp=2,tp=2,pp=2,schedule=1f1b" 4;
     sharded_optimizer_state "dp=4,zero=1" 16;
+    sharded_gradients "dp=2,tp=2,zero=2" 4;
+    sharded_parameters "dp=4,zero=3" 8;
+    sharded_parameters_of_everything "dp=2,tp=2,pp=2,zero=3,sp=true,recompute=full" 4;
+    layers_computed_again "dp=2,tp=2,sp=true,recompute=full" 8;
+    first_layers_computed_again "pp=2,recompute=full:1" 4;
+    modules_computed_again "tp=2,recompute=selective:mlp+layernorm" 4;
+    slices_computed_again "tp=2,pp=2,schedule=seq1f1b,recompute=full,zero=2" 4;
     everything "dp=2,tp=2,pp=2,zero=1,sp=true" 4;
     // Two sequences, two, and none.
     uneven_batch "dp=3" 4;

@@ -419,7 +419,7 @@ catalogue! {
         "Give the option a value of the form and range that its help shows.";
     806 NotInThisVersion "something that this version does not have yet":
         "The option is understood, but nothing here carries it out. It is refused rather than left out in silence.";
-        "meshwright train tiny-llama --mesh dp=2 --zero 3";
+        "meshwright train tiny-llama --mesh dp=2,cp=2,cp_kind=ring";
         "Leave it out, or give it a value that the message names.";
     807 RequestUnreadable "a request that cannot be read":
         "A request in JSON, or a run.toml, has the fields of the verb's long options, with `_` for `-`, each of its type, and no others.";

@@ -38,6 +38,7 @@ pub mod models;
 pub mod ops;
 pub mod optimizer;
 pub mod program;
+pub mod recompute;
 pub mod renumber;
 pub mod rule;
 pub mod schedule;

@@ -1,6 +1,6 @@
 //! The passes as a table, and the runner.
 
-use crate::passes::{collectives, expand, propagate, refine, reshard, seed};
+use crate::passes::{collectives, expand, propagate, recompute, refine, reshard, seed};
 use cost::Cluster;
 use ir::catalogue::Code;
 use ir::diag::Coded;
@@ -140,7 +140,13 @@ const fn pass(
 
 /// The passes in order.
 pub const PASSES: &[Pass] = &[
-    pass("refine", "make the mesh; split axes at link levels", "first: all else names its axes", refine::run),
+    pass(
+        "recompute",
+        "copy into the backward what is made again there",
+        "first: copies are sharded as all else is",
+        recompute::run,
+    ),
+    pass("refine", "make the mesh; split axes at link levels", "before all that names its axes", refine::run),
     pass("seed", "write pins and rules, open the rest", "before propagate: it spreads what stands here", seed::run),
     pass("propagate", "carry shardings along the rules", "needs the seeds; decides every type", propagate::run),
     pass(

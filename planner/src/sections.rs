@@ -125,12 +125,13 @@ pub(crate) fn operands<'b>(block: &'b Block, stmt: &Stmt, uses: &HashMap<Value, 
     stmt.operands.iter().map(view).collect()
 }
 
-/// What is fixed of a result. A gradient lies as its parameter does, its debt is open; what stores into an argument has
-/// the argument's type.
+/// What is fixed of a result. A gradient lies as its parameter does but for its own storage, its debt is open; what stores
+/// into an argument has the argument's type.
 fn pin_of(block: &Block, stmt: &Stmt, value: Value) -> Pin {
     if stmt.accumulate {
-        let owner = block.owner_of(value).map_or_else(|| block.ty(value), |owner| block.ty(owner));
-        return Pin { debt: None, ..Pin::closed(owner) };
+        let (own, owner) = (block.ty(value), block.owner_of(value).map(|owner| block.ty(owner)));
+        let storage = if own.storage.is_empty() { owner.unwrap_or(own) } else { own }.storage.clone();
+        return Pin { debt: None, storage: Some(storage), ..Pin::closed(owner.unwrap_or(own)) };
     }
     if block.arg_kind(value).is_some() { Pin::closed(block.ty(value)) } else { Pin::stated(block.ty(value)) }
 }

@@ -3,6 +3,7 @@
 use super::graph::{BlockMaker, MadeParam, Sizes};
 use super::random::Random;
 use super::rows;
+use ir::goal::Recompute;
 use ir::graph::{
     ArgKind, Block, Call, Init, Model, ModelInput, Param, ParamIndex, ParamRef, Repeat, ResultKind, SectionKind, Span,
 };
@@ -25,6 +26,7 @@ pub(crate) struct Case {
     /// Of the pipeline.
     pub(crate) schedule: Schedule,
     pub(crate) zero: u8,
+    pub(crate) recompute: Recompute,
     pub(crate) optimizer: Optimizer,
 }
 
@@ -73,8 +75,20 @@ pub(crate) fn case(
         sizes,
         pipeline,
         schedule: schedule(r),
-        zero: r.below(2) as u8,
+        zero: r.below(4) as u8,
+        recompute: recompute(r),
         optimizer: Optimizer { kind, clip },
+    }
+}
+
+/// Half of all cases compute nothing again.
+fn recompute(r: &mut Random) -> Recompute {
+    let modules = |names: &[&str]| Recompute::Selective(names.iter().map(|name| name.to_string()).collect());
+    match r.below(8) {
+        0 | 1 => Recompute::Full(None),
+        2 => Recompute::Full(Some(1)),
+        3 => modules(&["op", "layernorm"]),
+        _ => Recompute::None,
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn compiled(case: &Case) -> Result<(Model, File), String> {
     let meaning = case.whole.as_ref().unwrap_or(&case.model).clone();
     let meaning = ir::differentiate::differentiate(meaning, &case.optimizer).map_err(|e| e.to_string())?;
     let mut request = CompileRequest {
-        goal: Goal::of(Layout { zero: case.zero, ..Layout::default() }),
+        goal: Goal::of(Layout { zero: case.zero, recompute: case.recompute.clone(), ..Layout::default() }),
         optimizer: case.optimizer.clone(),
         microbatches: case.pipeline.microbatches,
         stop_after: Some("collectives".to_string()),

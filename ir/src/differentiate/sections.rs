@@ -7,6 +7,7 @@ use crate::entity::EntitySet;
 use crate::graph::{Block, GRADIENT, Section, SectionKind, Span, Stmt};
 use crate::ids::Value;
 use crate::ops::{OpDef, Unary, UnaryKind};
+use crate::recompute::do_again;
 use crate::types::{DType, Type};
 
 /// Fills `I` and `W`. The order of the statements is kept.
@@ -25,8 +26,9 @@ pub(super) fn split(block: &mut Block, backward: Backward) -> Result<(), String>
             weights.push(stmt);
         }
     }
-    do_again(block, &mut inputs)?;
-    do_again(block, &mut weights)?;
+    for section in [&mut inputs, &mut weights] {
+        do_again(block, section, |_, stmt| stmt.op.def().is_some_and(OpDef::is_done_again), "");
+    }
     for &(param, gradient) in &params {
         let owners = params.iter().filter(|&&(_, other)| other == gradient).count();
         accumulate(block, &mut weights, param, gradient, owners == 1)?;
@@ -48,25 +50,6 @@ fn reaching(stmts: &[Stmt], ends: impl Iterator<Item = Value>) -> Vec<bool> {
         }
     }
     reaching
-}
-
-/// Puts what a section reads of `F` and need not be kept before its first reader, as a value of its own.
-fn do_again(block: &mut Block, stmts: &mut Vec<Stmt>) -> Result<(), String> {
-    let again = |stmt: &&Stmt| stmt.op.def().is_some_and(OpDef::is_done_again);
-    let copies: Vec<Stmt> = block[SectionKind::F].stmts.iter().filter(again).cloned().collect();
-    for mut copy in copies.into_iter().rev() {
-        let reads = |stmt: &Stmt| stmt.operands.iter().any(|operand| copy.results.contains(operand));
-        let Some(first) = stmts.iter().position(reads) else { continue };
-        for result in &mut copy.results {
-            let ty = block.ty(*result).clone();
-            let made = block.add_value("", ty);
-            let operands = stmts.iter_mut().flat_map(|stmt| &mut stmt.operands);
-            operands.filter(|operand| **operand == *result).for_each(|operand| *operand = made);
-            *result = made;
-        }
-        stmts.insert(first, Stmt { comments: Vec::new(), ..copy });
-    }
-    Ok(())
 }
 
 /// Makes `%w.grad: f32[..] += ..` of the statement in `W` that yields the gradient of `%w`. Where it cannot be that

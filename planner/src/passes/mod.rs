@@ -3,6 +3,7 @@
 pub(crate) mod collectives;
 pub(crate) mod expand;
 pub(crate) mod propagate;
+pub(crate) mod recompute;
 pub(crate) mod refine;
 pub(crate) mod reshard;
 pub(crate) mod seed;

@@ -1,8 +1,9 @@
 //! `seed`: writes what is known before any rule is followed.
 //!
 //! A rule `tp: g, f, v` shards every dim of one of these names on its kind of tensor. What a file with its own mesh states
-//! for the forward holds as a pin. Optimizer state follows its parameter; under ZeRO-1 it is stored over the axes of dp and cp
-//! that do not shard it. All other dims stay open. A model with no open dim has been through here.
+//! for the forward holds as a pin. Gradients and optimizer state follow their parameter; what ZeRO shares out among replicas is
+//! stored over the axes of dp and cp that do not shard it: states from stage 1 on, gradients from 2 on, parameters under 3
+//! (Rajbhandari et al. 2020). All other dims stay open. A model with no open dim has been through here.
 
 use crate::PlanError;
 use cost::Cluster;
@@ -20,8 +21,13 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
         seed_rules(model, goal)?;
     }
     let axes = |name| model.mesh.lookup(name).unwrap_or_default();
-    let zero = if goal.layout.zero >= 1 { axes("dp").union(&axes("cp")) } else { Axes::none() };
-    model.params.values_mut().for_each(|param| param.ty = param.ty.closed());
+    let replicas = axes("dp").union(&axes("cp"));
+    let shared = |from: u8| if goal.layout.zero >= from { replicas.clone() } else { Axes::none() };
+    let zero = Zero { states: shared(1), gradients: shared(2), params: shared(3) };
+    for param in model.params.values_mut() {
+        param.ty = param.ty.closed();
+        store(&mut param.ty, &zero.params);
+    }
     model.inputs.iter_mut().for_each(|input| input.ty = input.ty.closed());
     for id in model.blocks.keys().collect::<Vec<_>>() {
         bind_params(model, id);
@@ -129,15 +135,35 @@ fn renamed(ty: &Type, named: &Type) -> Vec<ir::types::Dim> {
     pairs.map(|(dim, own)| ir::types::Dim { name: own.name.or(dim.name), ..dim.clone() }).collect()
 }
 
-/// States lie as their parameters do, and are stored over the ZeRO axes where these are free.
-fn follow_params(block: &mut Block, zero: &Axes) {
+/// The axes over which each is stored.
+struct Zero {
+    states: Axes,
+    gradients: Axes,
+    params: Axes,
+}
+
+/// Stores over those of the axes that are free, unless the type says itself how it is stored.
+fn store(ty: &mut Type, axes: &Axes) {
+    if ty.storage.is_empty() && ty.rank() > 0 {
+        ty.storage = axes.without(&ty.sharded_axes());
+    }
+}
+
+/// States and gradients lie as their parameters do, but for how they are stored.
+fn follow_params(block: &mut Block, zero: &Zero) {
     for state in block.args_of(ArgKind::State).collect::<Vec<_>>() {
         let Some(owner) = block.owner_of(state) else { continue };
         let stated = block.ty(state);
         let mut ty = Type { dtype: stated.dtype, storage: stated.storage.clone(), ..block.ty(owner).clone() };
-        if ty.storage.is_empty() {
-            ty.storage = zero.without(&ty.sharded_axes());
-        }
+        store(&mut ty, &zero.states);
         block.values[state].ty = ty;
+    }
+    for param in block.args_of(ArgKind::Param).collect::<Vec<_>>() {
+        let Some(gradient) = block.gradient_of(param) else { continue };
+        let used = block.ty(param).sharded_axes();
+        let ty = &mut block.values[gradient].ty;
+        if ty.storage.is_empty() && ty.rank() > 0 {
+            ty.storage = zero.gradients.without(&used);
+        }
     }
 }

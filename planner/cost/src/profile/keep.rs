@@ -7,10 +7,11 @@ use super::site::Site;
 use crate::machine::Format;
 use ir::entity::{EntityRef, EntitySet, SecondaryMap};
 use ir::goal::Recompute;
-use ir::graph::{ArgKind, ResultKind, SectionKind, Stmt};
+use ir::graph::{ArgKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::keep::{results, set};
 use ir::ops::{Collective, KernelOp, Op};
+use ir::recompute::is_layer;
 use std::collections::BTreeSet;
 
 /// What a stack's `saved` may name: bytes that it keeps for an element beside what the graph reads, and what each has if left
@@ -54,7 +55,7 @@ struct Whole {
 impl Keep {
     pub(super) fn under(site: &Site<'_>, recompute: &Recompute) -> Keep {
         let nothing = Keep::without(site, Dropped::default());
-        if !is_layer(site) {
+        if !is_layer(site.block()) {
             return nothing;
         }
         match recompute {
@@ -230,12 +231,6 @@ impl Site<'_> {
             _ => 0.0,
         }
     }
-}
-
-/// Whether a block is one of the layers between embedding and head: only they are computed again.
-fn is_layer(site: &Site<'_>) -> bool {
-    let block = site.block();
-    block.args_of(ArgKind::Value).next().is_some() && block.results.contains(&ResultKind::Value) && !site.is_head()
 }
 
 fn is_product_or_gather(stmt: &Stmt) -> bool {

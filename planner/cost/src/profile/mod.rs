@@ -17,7 +17,6 @@ mod section;
 mod site;
 
 pub use keep::SAVED;
-pub use modules::MODULES;
 
 use crate::machine::Machine;
 use ir::goal::Layout;

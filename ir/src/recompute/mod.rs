@@ -1,0 +1,80 @@
+//! Recomputation: what the forward made and the backward reads is made again there instead of being kept (Chen et al. 2016,
+//! "Training Deep Nets with Sublinear Memory Cost").
+//!
+//! It is a copy of statements of `F` in `I`, or in `W` what only `W` reads. What the copies read, and is not made again
+//! itself, is kept instead of their results. Before placement, so that shardings, collectives, costs and memory of the
+//! copies follow as those of any statement do. Dropout draws by logical coordinates, so that its copy drops the same.
+
+use crate::graph::{ArgKind, Block, ResultKind, SectionKind, Stmt};
+use crate::ids::Value;
+use std::collections::{BTreeSet, HashMap};
+
+mod modules;
+mod variants;
+
+pub use modules::{MODULES, of_module};
+pub use variants::{add_variants, call_variants, layers_again};
+
+/// What follows the name of a value, or of a block of which a kept variant stays, that is made again.
+pub const AGAIN: &str = ".again";
+
+/// Whether a block is one of the layers between embedding and head: only they are computed again.
+pub fn is_layer(block: &Block) -> bool {
+    block.args_of(ArgKind::Value).next().is_some()
+        && block.results.contains(&ResultKind::Value)
+        && !block.results.contains(&ResultKind::Loss)
+}
+
+/// Has the backward of a block make again the results of some statements of `F`, by place. Of a block whose backward reads
+/// none of them nothing changes.
+pub fn recompute(block: &mut Block, again: &BTreeSet<usize>) {
+    let mut inputs = std::mem::take(&mut block[SectionKind::I].stmts);
+    let mut weights = std::mem::take(&mut block[SectionKind::W].stmts);
+    let made = do_again(block, &mut inputs, |place, _| again.contains(&place), AGAIN);
+    replace(&mut weights, &made);
+    do_again(block, &mut weights, |place, stmt| again.contains(&place) && !made.contains_key(&stmt.results[0]), AGAIN);
+    replace(&mut weights, &made);
+    block[SectionKind::I].stmts = inputs;
+    block[SectionKind::W].stmts = weights;
+}
+
+fn replace(stmts: &mut [Stmt], made: &HashMap<Value, Value>) {
+    let operands = stmts.iter_mut().flat_map(|stmt| &mut stmt.operands);
+    operands.for_each(|operand| *operand = made.get(operand).copied().unwrap_or(*operand));
+}
+
+/// Puts copies of those statements of `F` whose results a section reads before their first readers there, and gives what has
+/// become of each result. Copies are named after what they are copies of, with a suffix; without one they have numbers.
+pub(crate) fn do_again(
+    block: &mut Block,
+    stmts: &mut Vec<Stmt>,
+    again: impl Fn(usize, &Stmt) -> bool,
+    suffix: &str,
+) -> HashMap<Value, Value> {
+    let forward = block[SectionKind::F].stmts.iter().enumerate();
+    let copies: Vec<Stmt> = forward.filter(|(place, stmt)| again(*place, stmt)).map(|(_, stmt)| stmt.clone()).collect();
+    let mut all = HashMap::new();
+    for mut copy in copies.into_iter().rev() {
+        let reads = |stmt: &Stmt| stmt.operands.iter().any(|operand| copy.results.contains(operand));
+        let Some(first) = stmts.iter().position(reads) else { continue };
+        let mut made = HashMap::new();
+        for result in &mut copy.results {
+            let (name, ty) = (copy_name(block, *result, suffix), block.ty(*result).clone());
+            let value = block.add_value(&name, ty);
+            made.insert(*result, value);
+            *result = value;
+        }
+        replace(stmts, &made);
+        all.extend(made);
+        stmts.insert(first, Stmt { comments: Vec::new(), ..copy });
+    }
+    all
+}
+
+/// Empty where the copy has a number.
+fn copy_name(block: &Block, value: Value, suffix: &str) -> String {
+    let name = block.value_name(value);
+    let named = !suffix.is_empty() && name.parse::<u32>().is_err();
+    let name = if named { format!("{name}{suffix}") } else { String::new() };
+    if block.find(&name).is_some() { String::new() } else { name }
+}

@@ -1,0 +1,106 @@
+//! What selective recomputation computes again, by the names of modules.
+
+use crate::graph::{Block, SectionKind, Stmt};
+use crate::ids::Value;
+use crate::ops::{BinaryKind, Collective, KernelOp, Op, UnaryKind};
+use crate::types::Dims;
+use std::collections::BTreeSet;
+
+/// The names that `recompute=selective:..` may have, those of Megatron-Core's `--recompute-modules` among them, and what each
+/// does not keep.
+pub const MODULES: [(&str, &str); 8] = [
+    ("core_attn", "scores and softmax of attention; flash attention keeps none anyway"),
+    ("op", "all but the results of attention, of sums over tp and of every second product, as torchtitan has it"),
+    ("layernorm", "the results of norms"),
+    ("mlp", "all of a dense feed-forward net but its input"),
+    ("moe", "all of routing and experts but their input"),
+    ("shared_experts", "all of the expert that all tokens take but its input"),
+    ("moe_act", "the results of the experts' activations"),
+    ("mla_up_proj", "queries, keys and values made from their compressed forms"),
+];
+
+/// The statements of `F`, by place, whose results a module does not keep. Those of `core_attn` are inside of one op.
+pub fn of_module(block: &Block, dims: &Dims, module: &str) -> BTreeSet<usize> {
+    let site = Site { block, dims };
+    match module {
+        "op" => site.between_products(),
+        "layernorm" => site.places(|stmt| is_norm(&stmt.op)),
+        "mlp" => site.places(|stmt| site.touches(stmt, &["f"])),
+        "moe" => site.places(|stmt| site.touches(stmt, &["e", "m", "n"])),
+        "shared_experts" => site.places(|stmt| site.touches(stmt, &["u"])),
+        "moe_act" => {
+            site.places(|stmt| is_activation(&stmt.op) && stmt.results.iter().any(|&value| site.has_dim(value, "m")))
+        }
+        "mla_up_proj" => site.up_projections(),
+        _ => BTreeSet::new(),
+    }
+}
+
+struct Site<'a> {
+    block: &'a Block,
+    dims: &'a Dims,
+}
+
+impl Site<'_> {
+    fn stmts(&self) -> &[Stmt] {
+        &self.block[SectionKind::F].stmts
+    }
+
+    fn places(&self, is: impl Fn(&Stmt) -> bool) -> BTreeSet<usize> {
+        self.stmts().iter().enumerate().filter(|(_, stmt)| is(stmt)).map(|(at, _)| at).collect()
+    }
+
+    fn has_dim(&self, value: Value, name: &str) -> bool {
+        self.block.ty(value).dims.iter().any(|dim| dim.name.is_some_and(|id| self.dims[id].name == name))
+    }
+
+    /// Whether a statement reads or makes a tensor with one of the dims.
+    fn touches(&self, stmt: &Stmt, dims: &[&str]) -> bool {
+        let mut values = stmt.operands.iter().chain(&stmt.results);
+        values.any(|&value| dims.iter().any(|dim| self.has_dim(value, dim)))
+    }
+
+    /// All of F but attention, sums over tp, and every second product, the first one kept.
+    fn between_products(&self) -> BTreeSet<usize> {
+        let mut products = 0;
+        let stmts = self.stmts().iter().enumerate();
+        let dropped = stmts.filter(|(_, stmt)| match &stmt.op {
+            Op::Kernel(KernelOp::Attention(_)) | Op::Collective(Collective::ReduceScatter { .. }) => false,
+            Op::Kernel(KernelOp::Einsum(_)) => {
+                products += 1;
+                products % 2 == 0
+            }
+            _ => true,
+        });
+        dropped.map(|(at, _)| at).collect()
+    }
+
+    /// All between the compressed forms and attention: what makes its queries, keys and values, back to the norms.
+    fn up_projections(&self) -> BTreeSet<usize> {
+        let attention = self.stmts().iter().find(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_))));
+        let mut wanted: Vec<Value> = attention.map_or(Vec::new(), |stmt| stmt.operands[..3].to_vec());
+        let mut found = BTreeSet::new();
+        while let Some(value) = wanted.pop() {
+            let maker = self.stmts().iter().position(|stmt| stmt.results.contains(&value) && !is_norm(&stmt.op));
+            if let Some(at) = maker.filter(|at| self.touches(&self.stmts()[*at], &["g"]) && found.insert(*at)) {
+                wanted.extend(&self.stmts()[at].operands);
+            }
+        }
+        found
+    }
+}
+
+fn is_norm(op: &Op) -> bool {
+    matches!(op, Op::Kernel(KernelOp::RmsNorm(_) | KernelOp::LayerNorm(_)))
+}
+
+/// A function of one value, or a product with one.
+fn is_activation(op: &Op) -> bool {
+    match op {
+        Op::Kernel(KernelOp::Unary(unary)) => !matches!(unary.0, UnaryKind::Cast(_)),
+        Op::Kernel(KernelOp::Binary(binary)) => {
+            !matches!(binary.kind, BinaryKind::Add | BinaryKind::Sub | BinaryKind::Div | BinaryKind::Max)
+        }
+        _ => false,
+    }
+}

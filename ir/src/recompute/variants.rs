@@ -1,0 +1,84 @@
+//! Layers of which the first on each stage are computed again and the others kept: two variants of one block.
+
+use super::{AGAIN, is_layer};
+use crate::graph::{Block, Call, Model, Repeat};
+use crate::ids::{BlockId, ModelValue};
+
+/// Adds to each layer's block a variant of its own, for the caller to change; nothing calls them yet.
+pub fn add_variants(model: &mut Model) -> Vec<BlockId> {
+    let layers: Vec<BlockId> = model.blocks.keys().filter(|&id| is_layer(&model.blocks[id])).collect();
+    let variant = |id: &BlockId| {
+        let block = model.blocks[*id].clone();
+        let name = format!("{}{AGAIN}", block.name);
+        model.blocks.push(Block { name, comments: Vec::new(), ..block })
+    };
+    layers.iter().map(variant).collect()
+}
+
+/// How many layers are called as the variant that is computed again; `None` where there are no variants.
+pub fn layers_again(model: &Model) -> Option<u32> {
+    model.blocks.values().any(|block| block.name.ends_with(AGAIN)).then(|| {
+        let calls = model.calls.iter().filter(|call| call.slice.unwrap_or(0) == 0);
+        calls.filter(|call| model.blocks[call.block].name.ends_with(AGAIN)).map(Call::instances).sum()
+    })
+}
+
+/// Calls the first so many layers of each stage as the variants that are computed again, the others as the blocks themselves.
+/// A stage begins at a run of a block, counted over all calls and their instances.
+pub fn call_variants(model: &mut Model, layers: u32, starts: &[usize]) {
+    let (mut run, mut of_stage) = (0, 0);
+    for call in std::mem::take(&mut model.calls) {
+        let variants = variants_of(model, call.block);
+        let mut parts: Vec<(BlockId, u32)> = Vec::new();
+        for _ in 0..call.instances() {
+            of_stage = if starts.contains(&run) { 0 } else { of_stage };
+            of_stage += u32::from(variants.is_some() && call.slice.unwrap_or(0) == 0);
+            let block = variants.map_or(call.block, |[kept, again]| if of_stage <= layers { again } else { kept });
+            match parts.last_mut() {
+                Some((last, runs)) if *last == block => *runs += 1,
+                _ => parts.push((block, 1)),
+            }
+            run += 1;
+        }
+        let split = split(model, &call, &parts);
+        model.calls.extend(split);
+    }
+}
+
+/// A layer's block and its variant, given either.
+fn variants_of(model: &Model, id: BlockId) -> Option<[BlockId; 2]> {
+    let name = &model.blocks[id].name;
+    let kept = name.strip_suffix(AGAIN).unwrap_or(name);
+    let find = |name: &str| model.blocks.iter().find(|(_, block)| block.name == name).map(|(id, _)| id);
+    Some([find(kept)?, find(&format!("{kept}{AGAIN}"))?])
+}
+
+/// A call as calls of blocks for so many of its runs each: what the repeat carries is passed from one to the next.
+fn split(model: &mut Model, call: &Call, parts: &[(BlockId, u32)]) -> Vec<Call> {
+    let (mut calls, mut done): (Vec<Call>, u32) = (Vec::new(), 0);
+    for (place, &(block, runs)) in parts.iter().enumerate() {
+        let first = call.index(done);
+        done += runs;
+        let mut args = call.args.clone();
+        if let Some(before) = calls.last() {
+            args.iter_mut().zip(&before.results).for_each(|(arg, &value)| *arg = value);
+        }
+        let results: Vec<ModelValue> = match place + 1 == parts.len() {
+            true => call.results.clone(),
+            false => call.results.iter().map(|&value| between(model, value, first + runs)).collect(),
+        };
+        let repeat = call.repeat.as_ref().map(|repeat| Repeat { range: first..first + runs, ..repeat.clone() });
+        let comments = if place == 0 { call.comments.clone() } else { Vec::new() };
+        calls.push(Call { results, block, repeat, args, comments, ..call.clone() });
+    }
+    calls
+}
+
+/// A new value of the model: what a repeat carries before a run of its block.
+fn between(model: &mut Model, value: ModelValue, index: u32) -> ModelValue {
+    let mut name = format!("{}.before.{index}", model.values[value]);
+    while model.values.values().any(|known| *known == name) {
+        name.push('_');
+    }
+    model.values.push(name)
+}

@@ -1,0 +1,80 @@
+//! `recompute`: has the backward of layers make again what the layout says, instead of keeping it (`ir::recompute`).
+//!
+//! What is asked of a block a second time changes nothing, so that any dump goes on. Of the layers of which the first on each
+//! stage are computed again (`full:2`) there are two variants from here on; which runs are on which stage is known once the
+//! model is cut, and until then the first ones of the model are called again.
+
+use crate::PlanError;
+use cost::Cluster;
+use ir::goal::{Goal, Recompute};
+use ir::graph::{Block, Model, SectionKind};
+use ir::ids::Value;
+use ir::ops::{KernelOp, Op};
+use ir::recompute::{add_variants, call_variants, is_layer, layers_again, of_module, recompute};
+use ir::types::Dims;
+use std::collections::BTreeSet;
+
+pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), PlanError> {
+    if model.is_settled() && model.has_mesh {
+        return Ok(());
+    }
+    match &goal.layout.recompute {
+        Recompute::None | Recompute::Auto | Recompute::Full(Some(0)) => {}
+        Recompute::Full(Some(layers)) if *layers < layers_of(model) => {
+            if layers_again(model).is_none() {
+                for variant in add_variants(model) {
+                    full(&mut model.blocks[variant]);
+                }
+                call_variants(model, *layers, &[0]);
+            }
+        }
+        Recompute::Full(_) => model.blocks.values_mut().filter(|block| is_layer(block)).for_each(full),
+        Recompute::Selective(modules) => {
+            for block in model.blocks.values_mut().filter(|block| is_layer(block)) {
+                let again = selected(block, &model.dims, modules, goal);
+                recompute(block, &again);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The runs of layers, all slices of one counted once.
+fn layers_of(model: &Model) -> u32 {
+    let layers = model.calls.iter().filter(|call| is_layer(&model.blocks[call.block]) && call.slice.unwrap_or(0) == 0);
+    layers.map(|call| call.instances()).sum()
+}
+
+fn full(block: &mut Block) {
+    let all = (0..block[SectionKind::F].stmts.len()).collect();
+    recompute(block, &all);
+}
+
+/// What the modules do not keep. Core attention is left out: its kernel keeps neither scores nor softmax.
+fn selected(block: &Block, dims: &Dims, modules: &[String], goal: &Goal) -> BTreeSet<usize> {
+    let mut again: BTreeSet<usize> = BTreeSet::new();
+    for module in modules {
+        let mut places = of_module(block, dims, module);
+        if module == "op" {
+            places.retain(|&place| !is_summed(block, dims, place, goal));
+        }
+        again.extend(places);
+    }
+    again
+}
+
+/// Whether a product will be a sum over ranks: one over a dim that a rule cuts in parameters.
+fn is_summed(block: &Block, dims: &Dims, place: usize, goal: &Goal) -> bool {
+    let stmt = &block[SectionKind::F].stmts[place];
+    if !matches!(stmt.op, Op::Kernel(KernelOp::Einsum(_))) {
+        return false;
+    }
+    let is_cut = |name: &String| {
+        let rules = goal.rules.iter().filter(|rule| rule.dims.contains(name));
+        rules.filter_map(|rule| goal.layout.degree(&rule.axis)).any(|degree| degree > 1)
+    };
+    let cut =
+        |value: Value| block.ty(value).dims.iter().filter_map(|dim| dim.name).filter(|&id| is_cut(&dims[id].name));
+    let made: BTreeSet<_> = stmt.results.iter().flat_map(|&value| cut(value)).collect();
+    stmt.operands.iter().flat_map(|&value| cut(value)).any(|dim| !made.contains(&dim))
+}
