@@ -6,3 +6,4 @@ pub(crate) mod propagate;
 pub(crate) mod refine;
 pub(crate) mod reshard;
 pub(crate) mod seed;
+pub(crate) mod shard;

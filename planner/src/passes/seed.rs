@@ -6,7 +6,7 @@
 
 use crate::PlanError;
 use cost::Cluster;
-use ir::goal::{Goal, SeedRule, SeedTarget};
+use ir::goal::{Goal, SeedRule, SeedTarget, Sharding};
 use ir::graph::{ArgKind, Block, Model};
 use ir::ids::{BlockId, Value};
 use ir::mesh::{Axes, Mesh};
@@ -19,15 +19,25 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
     if goal.layout.devices() > 1 {
         seed_rules(model, goal)?;
     }
+    if let Sharding::Auto { .. } = goal.sharding {
+        bind(model, |_, _| Axes::none());
+        return Ok(());
+    }
     let axes = |name| model.mesh.lookup(name).unwrap_or_default();
     let zero = if goal.layout.zero >= 1 { axes("dp").union(&axes("cp")) } else { Axes::none() };
     model.params.values_mut().for_each(|param| param.ty = param.ty.closed());
     model.inputs.iter_mut().for_each(|input| input.ty = input.ty.closed());
+    bind(model, |_, _| zero.clone());
+    Ok(())
+}
+
+/// Gives arguments the types of what is passed for them, and states those of their parameters, stored over the axes that
+/// `zero` says of a parameter of a block.
+pub(crate) fn bind(model: &mut Model, zero: impl Fn(BlockId, Value) -> Axes) {
     for id in model.blocks.keys().collect::<Vec<_>>() {
         bind_params(model, id);
-        follow_params(&mut model.blocks[id], &zero);
+        follow_params(&mut model.blocks[id], |param| zero(id, param));
     }
-    Ok(())
 }
 
 fn seed_rules(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
@@ -130,13 +140,13 @@ fn renamed(ty: &Type, named: &Type) -> Vec<ir::types::Dim> {
 }
 
 /// States lie as their parameters do, and are stored over the ZeRO axes where these are free.
-fn follow_params(block: &mut Block, zero: &Axes) {
+fn follow_params(block: &mut Block, zero: impl Fn(Value) -> Axes) {
     for state in block.args_of(ArgKind::State).collect::<Vec<_>>() {
         let Some(owner) = block.owner_of(state) else { continue };
         let stated = block.ty(state);
         let mut ty = Type { dtype: stated.dtype, storage: stated.storage.clone(), ..block.ty(owner).clone() };
         if ty.storage.is_empty() {
-            ty.storage = zero.without(&ty.sharded_axes());
+            ty.storage = zero(owner).without(&ty.sharded_axes());
         }
         block.values[state].ty = ty;
     }
