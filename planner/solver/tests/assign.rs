@@ -1,0 +1,109 @@
+//! The assignment problem against trying everything, on small random problems; answers are judged by a checker of their own.
+
+#[path = "assign/random.rs"]
+mod random;
+#[path = "assign/reference.rs"]
+mod reference;
+
+use std::time::{Duration, Instant};
+
+use meshwright_solver::Status;
+use meshwright_solver::assign::{Budget, Solution};
+use random::{Draw, Shape};
+use reference::Stated;
+
+/// Costs are small whole numbers or multiples of 1/8: their sums are exact.
+const EXACT: f64 = 1e-6;
+
+fn judged(stated: &Stated, answer: &Solution, what: &str) {
+    if answer.status == Status::Infeasible || answer.status == Status::Unknown {
+        assert!(answer.choice.is_empty(), "{what}: {answer:?}");
+        return;
+    }
+    let (cost, fits) = stated.judge(&answer.choice);
+    assert!(fits, "{what}: more than the limit");
+    assert!((cost - answer.cost).abs() <= EXACT * cost.abs().max(1.0), "{what}: {cost} is not {}", answer.cost);
+    assert!(answer.bound <= answer.cost, "{what}: bound {} above cost {}", answer.bound, answer.cost);
+}
+
+fn equal_to_all_tried(shape: Shape, seeds: std::ops::Range<u64>) {
+    let (mut answered, mut refused) = (0, 0);
+    for seed in seeds {
+        let stated = Draw::new(seed).problem(shape);
+        let answer = stated.problem().solve(&Budget::default());
+        let what = format!("{shape:?} seed {seed}");
+        judged(&stated, &answer, &what);
+        match stated.least() {
+            Some(least) => {
+                assert_eq!(answer.status, Status::Optimal, "{what}");
+                assert!((answer.cost - least).abs() <= EXACT, "{what}: {} and the least is {least}", answer.cost);
+                answered += 1;
+            }
+            None => {
+                assert_eq!(answer.status, Status::Infeasible, "{what}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(answered > 0, "{shape:?}: nothing could be answered, {refused} were refused");
+}
+
+#[test]
+fn free_problems() {
+    equal_to_all_tried(Shape { edges: 1.5, forbidden: 0.0, limited: false, loads: 1 }, 0..200);
+}
+
+#[test]
+fn trees_within_a_limit() {
+    equal_to_all_tried(Shape { edges: 0.0, forbidden: 0.1, limited: true, loads: 1 }, 200..400);
+}
+
+#[test]
+fn cycles_within_a_limit() {
+    equal_to_all_tried(Shape { edges: 1.0, forbidden: 0.0, limited: true, loads: 1 }, 400..600);
+}
+
+#[test]
+fn many_forbidden_pairs() {
+    equal_to_all_tried(Shape { edges: 1.0, forbidden: 0.5, limited: true, loads: 1 }, 600..800);
+}
+
+#[test]
+fn several_loads_a_node() {
+    equal_to_all_tried(Shape { edges: 0.7, forbidden: 0.2, limited: true, loads: 3 }, 800..1000);
+}
+
+/// Larger ones cannot be tried out: a search that is cut short must still give a bound below the optimum.
+#[test]
+fn bounds_hold_when_cut_short() {
+    let shape = Shape { edges: 2.0, forbidden: 0.2, limited: true, loads: 2 };
+    for seed in 0..20 {
+        let stated = Draw::new(seed).larger(shape, 40);
+        let problem = stated.problem();
+        let whole = problem.solve(&Budget::default());
+        judged(&stated, &whole, "whole");
+        for work in [1, 100_000, 1_000_000] {
+            let short = problem.solve(&Budget { work: Some(work), ..Budget::default() });
+            judged(&stated, &short, "short");
+            if whole.status == Status::Optimal {
+                let slack = 1e-6 * whole.cost.abs();
+                assert!(short.bound <= whole.cost + slack, "seed {seed}: {} > {}", short.bound, whole.cost);
+                assert!(short.cost >= whole.cost - slack, "seed {seed}: {} < {}", short.cost, whole.cost);
+            }
+        }
+        let again = problem.solve(&Budget { work: Some(1_000_000), ..Budget::default() });
+        assert_eq!(again, problem.solve(&Budget { work: Some(1_000_000), ..Budget::default() }), "seed {seed}");
+    }
+}
+
+/// The time is a limit of the clock: it is tested with much to spare.
+#[test]
+fn deadlines_are_kept() {
+    let stated = Draw::new(7).larger(Shape { edges: 3.0, forbidden: 0.1, limited: true, loads: 2 }, 2000);
+    let problem = stated.problem();
+    let start = Instant::now();
+    let time = Some(Duration::from_millis(300));
+    let answer = problem.solve(&Budget { work: None, time, threads: 2, ..Budget::default() });
+    judged(&stated, &answer, "deadline");
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
