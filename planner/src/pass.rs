@@ -152,7 +152,12 @@ const fn pass(
 pub const PASSES: &[Pass] = &[
     pass("refine", "make the mesh; split axes at link levels", "first: all else names its axes", refine::run),
     pass("seed", "write pins and rules, open the rest", "before propagate: it spreads what stands here", seed::run),
-    pass("shard", "with --shard auto: decide every type by its cost", "after seed: what stands there holds", shard::run),
+    pass(
+        "shard",
+        "with --shard auto: decide every type by its cost",
+        "after seed: what stands there holds",
+        shard::run,
+    ),
     pass("propagate", "carry shardings along the rules", "needs the seeds; decides every type", propagate::run),
     pass(
         "expand",

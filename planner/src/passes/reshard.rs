@@ -53,7 +53,12 @@ impl Moved {
 ///
 /// # Errors
 /// An op's rule does not fit its tensors.
-pub(crate) fn reshard_section(mesh: &Mesh, block: &mut Block, kind: SectionKind, moved: &mut Moved) -> Result<(), String> {
+pub(crate) fn reshard_section(
+    mesh: &Mesh,
+    block: &mut Block,
+    kind: SectionKind,
+    moved: &mut Moved,
+) -> Result<(), String> {
     for mut stmt in std::mem::take(&mut block[kind].stmts) {
         if let Some(wanted) = wanted_types(mesh, block, &stmt)? {
             for (place, ty) in wanted.into_iter().enumerate() {

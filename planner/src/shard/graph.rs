@@ -296,13 +296,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The same of what a block is given.
-    fn hold_passed(
-        &mut self,
-        id: BlockId,
-        block: &Block,
-        homes: &HashMap<Value, Home>,
-        readers: &[(Value, Reader)],
-    ) {
+    fn hold_passed(&mut self, id: BlockId, block: &Block, homes: &HashMap<Value, Home>, readers: &[(Value, Reader)]) {
         let cotangents = block[SectionKind::I].args.iter().map(|&value| (value, SectionKind::I));
         for (value, made) in passed(block).into_iter().map(|(value, _)| (value, SectionKind::F)).chain(cotangents) {
             let Some((last, is_kept)) = self.last_read(id, value, made) else { continue };
@@ -320,7 +314,6 @@ impl<'a> Builder<'a> {
 fn is_pinned(ty: &Type) -> bool {
     ty.dims.iter().any(|dim| !dim.open)
 }
-
 
 /// What a section of a block returns to others: the places, and where that lies.
 pub(super) fn boundary(ports: &Ports, id: BlockId, block: &Block, kind: SectionKind) -> Vec<(usize, Lying)> {

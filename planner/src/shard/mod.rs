@@ -13,6 +13,8 @@ mod params;
 mod prices;
 mod problem;
 mod strategy;
+#[cfg(test)]
+mod tests;
 mod weights;
 
 use crate::PlanError;
@@ -28,7 +30,8 @@ use ir::ops::Op;
 use params::Classes;
 use prices::Prices;
 use problem::Problem;
-use solver::{Assignment, Budget, Solution, Status};
+use solver::Status;
+use solver::assign::{Assignment, Budget, Solution};
 use weights::Weights;
 
 /// What deciding the shardings of a model came to.

@@ -132,13 +132,7 @@ fn states(block: &Block, param: Value) -> impl Iterator<Item = Value> + '_ {
 }
 
 /// Seconds of a step that the update of a class takes, its new values' gathering included.
-pub(super) fn seconds(
-    prices: &mut Prices<'_>,
-    model: &Model,
-    class: &Class,
-    weights: &Weights,
-    kept: &Kept,
-) -> f64 {
+pub(super) fn seconds(prices: &mut Prices<'_>, model: &Model, class: &Class, weights: &Weights, kept: &Kept) -> f64 {
     let updated = kept.updated();
     let mut seconds = 0.0;
     for &(id, param) in &class.taken {
