@@ -277,6 +277,10 @@ catalogue! {
         "Every layout that the pins allow needs more memory on some rank than a device has. The answer shows the one that needs least.";
         "meshwright plan llama3.1-405b --cluster h100 --gpus 8 --seq 8192 --global-batch 8";
         "Use more devices, take pins away, or make batch or sequence smaller.";
+    410 NoRoom "no sharding that fits into the memory":
+        "With --shard auto the shardings are chosen so that parameters, gradients, optimizer state and what the backward reads fit into the memory of a device. However they are cut over these axes, it is too much.";
+        "meshwright compile tiny-llama --mesh dp=2 --shard auto --memory 1MB";
+        "Take more devices, smaller micro-batches, or devices with more memory.";
     501 Deadlock "rows that wait for each other":
         "After some actions no rank can go on: each waits for what another does later.";
         "rank 0: 0B0 0F0 R N U";

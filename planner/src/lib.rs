@@ -12,5 +12,6 @@ mod recover;
 pub mod reshard;
 pub mod search;
 mod sections;
+pub mod shard;
 
 pub use pass::{Observer, PASSES, Pass, PlanError, plan};

@@ -7,7 +7,7 @@
 
 use crate::PlanError;
 use cost::Cluster;
-use ir::goal::{Goal, SeedRule, SeedTarget};
+use ir::goal::{Goal, SeedRule, SeedTarget, Sharding};
 use ir::graph::{ArgKind, Block, Model};
 use ir::ids::{BlockId, Value};
 use ir::mesh::{Axes, Mesh};
@@ -20,6 +20,10 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
     if goal.layout.devices() > 1 {
         seed_rules(model, goal)?;
     }
+    if let Sharding::Auto { .. } = goal.sharding {
+        bind(model, |_, _| Zero::default());
+        return Ok(());
+    }
     let axes = |name| model.mesh.lookup(name).unwrap_or_default();
     let replicas = axes("dp").union(&axes("cp"));
     let shared = |from: u8| if goal.layout.zero >= from { replicas.clone() } else { Axes::none() };
@@ -29,11 +33,17 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
         store(&mut param.ty, &zero.params);
     }
     model.inputs.iter_mut().for_each(|input| input.ty = input.ty.closed());
+    bind(model, |_, _| zero.clone());
+    Ok(())
+}
+
+/// Gives arguments the types of what is passed for them, and states those of their parameters, stored over the axes that
+/// `zero` says of a parameter of a block.
+pub(crate) fn bind(model: &mut Model, zero: impl Fn(BlockId, Value) -> Zero) {
     for id in model.blocks.keys().collect::<Vec<_>>() {
         bind_params(model, id);
-        follow_params(&mut model.blocks[id], &zero);
+        follow_params(&mut model.blocks[id], |param| zero(id, param));
     }
-    Ok(())
 }
 
 fn seed_rules(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
@@ -136,10 +146,11 @@ fn renamed(ty: &Type, named: &Type) -> Vec<ir::types::Dim> {
 }
 
 /// The axes over which each is stored.
-struct Zero {
-    states: Axes,
-    gradients: Axes,
-    params: Axes,
+#[derive(Clone, Default)]
+pub(crate) struct Zero {
+    pub(crate) states: Axes,
+    pub(crate) gradients: Axes,
+    pub(crate) params: Axes,
 }
 
 /// Stores over those of the axes that are free, unless the type says itself how it is stored.
@@ -150,12 +161,12 @@ fn store(ty: &mut Type, axes: &Axes) {
 }
 
 /// States and gradients lie as their parameters do, but for how they are stored.
-fn follow_params(block: &mut Block, zero: &Zero) {
+fn follow_params(block: &mut Block, zero: impl Fn(Value) -> Zero) {
     for state in block.args_of(ArgKind::State).collect::<Vec<_>>() {
         let Some(owner) = block.owner_of(state) else { continue };
         let stated = block.ty(state);
         let mut ty = Type { dtype: stated.dtype, storage: stated.storage.clone(), ..block.ty(owner).clone() };
-        store(&mut ty, &zero.states);
+        store(&mut ty, &zero(owner).states);
         block.values[state].ty = ty;
     }
     for param in block.args_of(ArgKind::Param).collect::<Vec<_>>() {
@@ -163,7 +174,7 @@ fn follow_params(block: &mut Block, zero: &Zero) {
         let used = block.ty(param).sharded_axes();
         let ty = &mut block.values[gradient].ty;
         if ty.storage.is_empty() && ty.rank() > 0 {
-            ty.storage = zero.gradients.without(&used);
+            ty.storage = zero(param).gradients.without(&used);
         }
     }
 }
