@@ -163,7 +163,7 @@ impl Estimator {
         })?;
         let share = request.attention_share();
         let blocks = self.blocks.get(&key, || Ok::<_, Error>(Blocks::of(&planned, layout, machine, share)))?;
-        let replicas = Replicas::new(layout, machine);
+        let replicas = Replicas::new(layout, job.microbatches, machine);
         let key = FlowKey { blocks: key, layout: job.pipeline_layout(), microbatches: job.microbatches };
         let staged = self.flows.get(&key, || {
             let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
