@@ -5,12 +5,15 @@ use meshwright::accuracy::{Summary, by_source, memory_by_source, rank_sets, read
 use meshwright::estimate::Estimator;
 
 /// Sources, and the most that the median and the 90th percentile of their errors in time may be.
-const TIME: [(&str, f64, f64); 8] = [
-    ("HF Ultra-Scale Playbook", 0.05, 0.28),
+const TIME: [(&str, f64, f64); 11] = [
+    ("HF Ultra-Scale Playbook", 0.05, 0.25),
     ("llm-foundry", 0.025, 0.09),
     ("NeMo docs / launcher", 0.04, 0.16),
-    ("torchtitan", 0.11, 0.20),
-    ("Megatron-Bridge performance summary", 0.06, 0.31),
+    ("torchtitan", 0.08, 0.30),
+    ("NeMo AutoModel performance summary", 0.09, 0.28),
+    ("NeMo AutoModel yaml comments", 0.13, 0.17),
+    ("JAX-Toolbox", 0.16, 0.28),
+    ("Megatron-Bridge performance summary", 0.07, 0.31),
     ("BigScience tr3m-1B3 (V100)", 0.05, 0.10),
     ("arXiv 2205.05198", 0.03, 0.08),
     ("Megatron-LM README/examples", 0.02, 0.06),
@@ -27,8 +30,7 @@ fn predictions_stay_as_near_as_they_are() {
     let scored = score(&Estimator::new(), &runs);
     hold(&by_source(&scored), &TIME);
     hold(&memory_by_source(&scored), &MEMORY);
-    let core: Vec<_> = scored.into_iter().filter(|row| !row.run.source.contains("tp_internode")).collect();
-    let choice = total(&rank_sets(&core));
+    let choice = total(&rank_sets(&scored));
     assert!(choice.regret < 0.04 && choice.regret < choice.recipe / 2.0, "{choice:?}");
     assert!(choice.spearman > 0.75, "{choice:?}");
 }

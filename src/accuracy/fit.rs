@@ -26,6 +26,9 @@ const FAR: f64 = 0.35;
 /// The first step of the search, and the one after which it ends, as shares of the intervals.
 const STEPS: [f64; 2] = [0.2, 0.004];
 
+/// The same from values that are near already.
+const NEAR: [f64; 2] = [0.06, 0.012];
+
 /// Nearer to an end of its interval than this share of it, a constant is at the end.
 const END: f64 = 0.005;
 
@@ -33,10 +36,18 @@ const END: f64 = 0.005;
 /// step that shrinks when nothing is gained (Hooke and Jeeves 1961, pattern search). Sources weigh by the square root of
 /// their runs. The same runs give the same constants.
 pub fn fit(estimator: &Estimator, stack: &Stack, runs: &[&Run]) -> Fit {
+    search(estimator, stack, runs, STEPS)
+}
+
+/// The same for other runs of a stack that is fitted: a search nearby.
+pub(super) fn refit(estimator: &Estimator, stack: &Stack, runs: &[&Run]) -> Stack {
+    search(estimator, stack, runs, NEAR).stack
+}
+
+fn search(estimator: &Estimator, stack: &Stack, runs: &[&Run], [mut step, last]: [f64; 2]) -> Fit {
     let mut best = stack.clone();
     let mut error = error_of(&scored(estimator, &best, runs));
-    let mut step = STEPS[0];
-    while step > STEPS[1] {
+    while step > last {
         let before = (best.clone(), error);
         for constant in 0..best.fitted.by_name().len() {
             for direction in [step, -step] {
@@ -99,8 +110,11 @@ fn ahead(first: &Stack, second: &Stack) -> Stack {
     stack
 }
 
-/// In the interval, and in steps of about a thousandth of it, so that it prints short.
+/// In the interval, and in steps of about a thousandth of it, so that it prints short. One without an interval is not fitted.
 fn within(constant: &Constant, value: f64) -> f64 {
+    if constant.low >= constant.high {
+        return constant.value;
+    }
     let digits = 10f64.powf(3.0 - (constant.high - constant.low).log10().floor());
     ((value * digits).round() / digits).clamp(constant.low, constant.high)
 }

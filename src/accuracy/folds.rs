@@ -1,6 +1,6 @@
 //! Errors on runs that a fit has not seen.
 
-use super::fit::fit;
+use super::fit::refit;
 use super::runs::Run;
 use super::score::{Scored, score};
 use super::summary::{Summary, summary};
@@ -17,14 +17,15 @@ pub struct Fold {
 }
 
 /// Leaves out, for all stacks together: each model; all runs on more than 8 devices; each source, whose stack takes its
-/// constants from its other sources, or, where there are none, the means of all other stacks' constants.
+/// constants from its other sources, or, where there are none, the means of all other stacks' constants. Runs that stand
+/// apart are in neither part.
 pub fn folds(estimator: &Estimator, stacks: &[Stack], runs: &[Run]) -> Vec<Fold> {
     let (mut models, mut devices, mut sources) = (Vec::new(), Vec::new(), Vec::new());
     for stack in stacks {
-        let own: Vec<&Run> = runs.iter().filter(|run| run.request.stack == stack.name).collect();
+        let own: Vec<&Run> = runs.iter().filter(|run| run.request.stack == stack.name && !run.apart).collect();
         let unseen = |out: &dyn Fn(&Run) -> bool| {
             let (test, rest): (Vec<&Run>, Vec<&Run>) = own.iter().partition(|run| out(run));
-            let stack = if rest.is_empty() { mean(stack, stacks) } else { fit(estimator, stack, &rest).stack };
+            let stack = if rest.is_empty() { mean(stack, stacks) } else { refit(estimator, stack, &rest) };
             score(&estimator.with_stack(stack), test)
         };
         for model in names(&own, |run| &run.model) {

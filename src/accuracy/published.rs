@@ -14,11 +14,11 @@ const STACKS: [(&str, &str); 14] = [
     ("Megatron-Bridge verification cards", "megatron-core-2025"),
     ("Megatron-LM README/examples", "megatron-core-2025"),
     ("NeMo docs / launcher", "nemo"),
-    ("NeMo AutoModel performance summary", "fsdp-eager"),
-    ("NeMo AutoModel yaml comments", "fsdp-eager"),
+    ("NeMo AutoModel performance summary", "automodel"),
+    ("NeMo AutoModel yaml comments", "automodel"),
     ("torchtitan", "fsdp"),
     ("fms-fsdp", "fsdp"),
-    ("JAX-Toolbox", "fsdp-compile"),
+    ("JAX-Toolbox", "jax-2023"),
     ("BigScience tr3m-1B3 (V100)", "megatron-2022"),
     ("arXiv 2205.05198", "megatron-2022"),
 ];
@@ -59,12 +59,18 @@ pub(super) fn line(record: &Value) -> Option<Line> {
     }
     let source = text("source_group")?;
     let stack = of(&STACKS, source)?;
-    let compiled = record.pointer("/overlap/torch.compile").and_then(Value::as_bool) == Some(true);
+    // torchtitan compiles in all that it has published since 2025.
+    let said = record.pointer("/overlap/torch.compile").and_then(Value::as_bool);
+    let is_late = text("date").is_some_and(|date| date >= "2025");
+    let compiled = said.unwrap_or(source == "torchtitan" && is_late);
     let stack = match (stack, compiled) {
         ("fsdp", true) => "fsdp-compile",
         ("fsdp", false) => "fsdp-eager",
+        // Dense models are those of Hugging Face, compiled (enable_compile of the benchmarks' recipes).
+        ("automodel", _) if record.pointer("/model_config/experts").is_none_or(Value::is_null) => "fsdp-compile",
+        ("automodel", _) => "automodel-2026",
         // NeMo 2 of 2025 runs Megatron-Core 0.10 and later.
-        ("nemo", _) if text("date").is_some_and(|date| date >= "2025") => "megatron-core-2025",
+        ("nemo", _) if is_late => "megatron-core-2025",
         _ => stack,
     };
     let gpu = text("gpu")?;
@@ -74,6 +80,8 @@ pub(super) fn line(record: &Value) -> Option<Line> {
     Some(Line {
         id: text("id")?.into(),
         source: regime.map_or(source.into(), |regime| format!("{source}, {regime}")),
+        // The collection has cut these off by what came out.
+        apart: regime.is_some(),
         model: config(record.get("model_config")?, text("model")?, whole("seq_len")?)?,
         cluster: cluster.into(),
         stack: stack.into(),
@@ -118,9 +126,15 @@ fn layout(record: &Value) -> Option<String> {
     let text = |key: &str| record.get(key).and_then(Value::as_str);
     let flag = |key: &str| record.get(key).and_then(Value::as_bool);
     let mut items = vec![format!("mbs={}", whole("micro_batch")?)];
+    let dispatches = record.pointer("/overlap/kernels").and_then(Value::as_str).is_some_and(|it| it.contains("DeepEP"));
     for key in ["tp", "pp", "cp", "ep", "etp"] {
-        if degree(key) > 1 {
-            items.push(format!("{key}={}", degree(key)));
+        let degree = match key {
+            // Its dispatcher needs ranks to dispatch to: where the table leaves them out, recipes have all that hold a copy.
+            "ep" if dispatches && degree(key) == 1 => degree("dp"),
+            _ => degree(key),
+        };
+        if degree > 1 {
+            items.push(format!("{key}={degree}"));
         }
     }
     if degree("tp") > 1 && flag("sequence_parallel") != Some(false) {
@@ -137,7 +151,14 @@ fn layout(record: &Value) -> Option<String> {
         items.push(format!("vp={}", degree("vp")));
     }
     let layers = record.pointer("/model_config/layers").and_then(Value::as_u64)?;
-    items.extend(recompute(text("recompute").unwrap_or("none"), layers)?);
+    // What training configurations have where nothing is said: torchtitan's save some ops; Pax repeats the layers of all but
+    // the smallest model, which saves the products of weights alone.
+    let unsaid = match text("source_group") {
+        Some("torchtitan") => "selective:op",
+        Some("JAX-Toolbox") if zero > 0 => "selective:core_attn",
+        _ => "none",
+    };
+    items.extend(recompute(text("recompute").unwrap_or(unsaid), layers)?);
     if let Some(overlap) = record.pointer("/overlap/async_tp").and_then(Value::as_bool) {
         items.push(format!("tp_overlap={overlap}"));
     }

@@ -21,7 +21,7 @@ pub struct RankSet {
 /// The sets of at least three layouts of the same job: source, model, devices, batch, sequence and number formats.
 pub fn rank_sets(scored: &[Scored<'_>]) -> Vec<RankSet> {
     let mut jobs: BTreeMap<String, Vec<&Scored<'_>>> = BTreeMap::new();
-    for row in scored.iter().filter(|row| row.ratio().is_some()) {
+    for row in scored.iter().filter(|row| row.ratio().is_some() && !row.run.apart) {
         let request = &row.run.request;
         let job = format!(
             "{}: {}, {} devices, {} x {} tokens, {}",

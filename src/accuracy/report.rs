@@ -10,7 +10,7 @@ use std::fmt::Write;
 /// All tables in Markdown: errors by source in time and memory, on runs not seen by the fit, choices, and the constants.
 pub fn document(scored: &[Scored<'_>], folds: &[Fold], stacks: &[Stack]) -> String {
     let mut text = String::from(HEAD);
-    let total_of_all = summary("all", &scored.iter().collect::<Vec<_>>());
+    let total_of_all = summary("all but those apart", &scored.iter().filter(|row| !row.run.apart).collect::<Vec<_>>());
     let mut rows = by_source(scored);
     rows.push(total_of_all);
     text += "## Step time by source\n\n";

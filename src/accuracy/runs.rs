@@ -15,6 +15,8 @@ pub struct Run {
     pub id: String,
     /// Who published it; errors are summed up by it.
     pub source: String,
+    /// Whether it is reported apart: neither fitted, nor in totals, nor in choices.
+    pub apart: bool,
     /// The model's name, for messages and for leaving models out.
     pub model: String,
     /// What ran.
@@ -48,6 +50,8 @@ pub(super) struct Line {
     pub id: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub apart: bool,
     /// A preset, a path, a name of the file's own models, or a configuration as it stands in a `config.json`.
     pub model: Value,
     pub cluster: String,
@@ -79,7 +83,7 @@ pub fn read(text: &str) -> Result<Vec<Run>, Error> {
         let wrong = |why: serde_json::Error| {
             Error::input(Code::BadOption, format!("line {}: {why}", number + 1)).help(
                 "a run has model, cluster, stack, gpus, seq, global_batch, precision, layout, and step_time_s or \
-                 tokens_per_s_per_gpu; optional are id, source, memory_gib and memory",
+                 tokens_per_s_per_gpu; optional are id, source, apart, memory_gib and memory",
             )
         };
         let value: Value = serde_json::from_str(line).map_err(wrong)?;
@@ -113,6 +117,7 @@ pub fn write(runs: &[Run]) -> Result<String, Error> {
         let line = Line {
             id: run.id.clone(),
             source: run.source.clone(),
+            apart: run.apart,
             model: Value::String(names.get(&request.model).unwrap_or(&request.model).clone()),
             cluster: request.cluster.clone(),
             stack: request.stack.clone(),
@@ -150,6 +155,7 @@ fn run(line: Line, models: &BTreeMap<String, Value>, number: usize) -> Result<Ru
     Ok(Run {
         id: if line.id.is_empty() { format!("line {}", number + 1) } else { line.id },
         source: if line.source.is_empty() { "runs".into() } else { line.source },
+        apart: line.apart,
         model: name,
         request: EstimateRequest {
             model,

@@ -113,7 +113,8 @@ fn fitted(estimator: &Estimator, runs: &[Run], path: &Path) -> Result<String, Er
         return Err(Error::input(Code::BadOption, format!("the runs are on {}", names.join(", ")))
             .help("choose one with --stack: a fit is of one stack"));
     };
-    let Fit { stack: fit, error, rows, at_end } = accuracy::fit(estimator, stack, &runs.iter().collect::<Vec<_>>());
+    let Fit { stack: fit, error, rows, at_end } =
+        accuracy::fit(estimator, stack, &runs.iter().filter(|run| !run.apart).collect::<Vec<_>>());
     let text = toml::to_string(&fit).map_err(|why| Error::fault("calibrate", why))?;
     write_text(path, &text)?;
     let folds = accuracy::folds(estimator, std::slice::from_ref(&fit), runs);

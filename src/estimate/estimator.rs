@@ -259,7 +259,7 @@ impl Estimator {
         let Job { layout, machine, .. } = job;
         let key = job.blocks_key()?;
         let (planned, blocks) = self.priced(job, &key)?;
-        let replicas = Replicas::new(layout, machine);
+        let replicas = Replicas::new(layout, job.microbatches, machine);
         let key = FlowKey { blocks: key, layout: job.pipeline_layout(), microbatches: job.microbatches };
         let staged = self.flows.get(&key, || {
             let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;

@@ -39,7 +39,7 @@ impl Open<'_> {
     /// layout exchanges once a step, and where it waits, is not counted.
     pub(super) fn mean(&self) -> Floor {
         let (layout, pp) = (self.layout, self.layout.pp as f64);
-        let replicas = Replicas::new(layout, self.machine);
+        let replicas = Replicas::new(layout, self.microbatches, self.machine);
         let whole = |blocks: &Blocks| run_loads(self.planned, blocks, layout, &replicas);
         let load = whole(self.fast);
         let microbatches = f64::from(self.microbatches);
@@ -50,7 +50,7 @@ impl Open<'_> {
             if layout.zero > 0 { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
         let fixed = self.machine.stack.fitted.step_ms.value * 1e-3;
         let path = work + super::step::optimizer(local, self.machine) + fixed;
-        let states = ModelStates::of(elements, replicas.parts(), layout.zero, self.machine.recipe).total();
+        let states = ModelStates::of(elements, replicas.parts(), replicas.zero, self.machine.recipe).total();
         let facts = &self.machine.stack.facts;
         let kept = whole(self.small).kept / pp;
         Floor {
@@ -68,7 +68,7 @@ impl Open<'_> {
         hops: impl Fn(&mut [Load]) -> Vec<f64>,
     ) -> Floor {
         let (layout, machine) = (self.layout, self.machine);
-        let replicas = Replicas::new(layout, machine);
+        let replicas = Replicas::new(layout, self.microbatches, machine);
         let mut fast = loads(self.planned, self.fast, layout, starts, &replicas);
         let hops = hops(&mut fast);
         let flow = least(&fast, &hops, kind, pipeline);
@@ -126,7 +126,8 @@ impl Work {
         let fixed = machine.stack.fitted.step_ms.value * 1e-3;
         let path = seconds * sequences as f64 / layout.devices() as f64 + fixed;
         let layout = Layout { zero, ..layout.clone() };
-        let replicas = Replicas::new(&layout, machine);
+        // With one micro-batch every stage of ZeRO is as asked for.
+        let replicas = Replicas::new(&layout, 1, machine);
         let dense = self.elements[0] / (layout.tp * layout.pp) as f64;
         let experts = self.elements[1] / (layout.ep * layout.etp * layout.pp) as f64;
         let states = ModelStates::of([dense, experts], replicas.parts(), zero, machine.recipe).total();

@@ -64,10 +64,10 @@ fn of_rank(
     let (recipe, facts) = (machine.recipe, &machine.stack.facts);
     let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
     let elements = [own().map(|load| load.dense).sum::<f64>(), own().map(|load| load.experts).sum()];
-    let states = ModelStates::of(elements, replicas.parts(), layout.zero, recipe);
+    let states = ModelStates::of(elements, replicas.parts(), replicas.zero, recipe);
     let logits = own().map(|load| load.logits).sum::<f64>() * rank.in_flight;
     let activations = (rank.kept - logits).max(0.0);
-    let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), layout, machine);
+    let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), replicas.zero, machine);
     let allocated = states.total() + activations + logits + buffers;
     let reserved = allocated * facts.reserve;
     let groups = [layout.dp * layout.cp, layout.tp, layout.pp, layout.cp, layout.ep];
@@ -89,12 +89,12 @@ fn of_rank(
 /// Bytes beside what is kept: inner values of the block under way, what the products' library keeps, messages to and from
 /// the neighbours (one in use, one under way), parameters that ZeRO-3 has gathered (the block under way and the next), and
 /// whole gradients of the block under way where only parts are kept.
-fn buffers(own: &[&Load], stages: usize, layout: &Layout, machine: &Machine<'_>) -> f64 {
+fn buffers(own: &[&Load], stages: usize, zero: u8, machine: &Machine<'_>) -> f64 {
     let recipe = machine.recipe;
     let most = |of: fn(&Load) -> f64| own.iter().map(|load| of(load)).fold(0.0, f64::max);
     let messages = if stages > 1 { 4.0 * most(|load| load.boundary) } else { 0.0 };
     let largest = most(|load| load.largest);
-    let gathered = if layout.zero > 2 { 2.0 * largest * recipe.parameter } else { 0.0 };
-    let whole = if layout.zero > 1 { largest * recipe.wire } else { 0.0 };
+    let gathered = if zero > 2 { 2.0 * largest * recipe.parameter } else { 0.0 };
+    let whole = if zero > 1 { largest * recipe.wire } else { 0.0 };
     most(|load| load.transient) + machine.stack.facts.workspace + messages + gathered + whole
 }

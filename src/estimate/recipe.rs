@@ -42,21 +42,23 @@ pub fn recipe(
     let states = OPTIMIZERS.iter().find(|row| row.0 == optimizer).map(|row| row.1);
     let states = states.ok_or_else(|| unknown("--optimizer", optimizer, &OPTIMIZERS.map(|row| row.0)))?;
     let half = parameter < 4.0;
+    let pure = half && stack.facts.pure;
     let stated = |bytes: f64| if half && bytes > 0.0 { bytes } else { gradient };
     let given = grad_dtype.map(|name| bytes_of("--grad-dtype", name)).transpose()?;
     Ok(Recipe {
         name: name.to_string(),
         products,
-        blocks: matches!(name, "fp8-block" | "mxfp8" | "mxfp4" | "nvfp4"),
+        blocks: matches!(name, "fp8-row" | "fp8-block" | "mxfp8" | "mxfp4" | "nvfp4"),
         parameter,
         gradient: given.unwrap_or(stated(stack.facts.gradient_bytes)),
         wire: given.unwrap_or(stated(stack.facts.wire_bytes)),
         master: match master {
+            None if pure => 0.0,
             None => default_master,
             Some("none") => 0.0,
             Some(name) => bytes_of("--master", name)?,
         },
-        states,
+        states: if pure { states * parameter / 4.0 } else { states },
         activation: parameter,
     })
 }

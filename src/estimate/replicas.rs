@@ -9,7 +9,8 @@ use ir::goal::Layout;
 #[derive(Clone, Debug)]
 pub(super) struct Replicas<'a> {
     machine: &'a Machine<'a>,
-    zero: u8,
+    /// The stage of ZeRO under which micro-batches run.
+    pub(super) zero: u8,
     /// Whether communication hides behind compute.
     hides: bool,
     /// Of dense parameters and of experts: those who share a copy, and those who have the same part.
@@ -26,10 +27,12 @@ pub(super) struct Exchange {
 }
 
 impl<'a> Replicas<'a> {
-    pub(super) fn new(layout: &Layout, machine: &'a Machine<'a>) -> Replicas<'a> {
+    pub(super) fn new(layout: &Layout, microbatches: u32, machine: &'a Machine<'a>) -> Replicas<'a> {
         let hides = layout.dp_overlap.unwrap_or(machine.stack.hides("dp"));
         let groups = [replicas(layout), expert_replicas(layout)].map(|group| sharded(group, layout.shard));
-        Replicas { machine, zero: layout.zero, hides, groups }
+        let stays_whole = machine.stack.facts.accumulates_whole && microbatches > 1;
+        let zero = if stays_whole { layout.zero.min(1) } else { layout.zero };
+        Replicas { machine, zero, hides, groups }
     }
 
     /// Into how many parts dense parameters, and experts, are cut.

@@ -31,6 +31,10 @@ const BLOCK: f64 = 128.0;
 /// a mask of 1; backward dropout reads 2 and 1 and writes 2, softmax reads 2 and 2 and writes 2.
 const SCORE_BYTES: [f64; 2] = [9.0, 11.0];
 
+/// What mask and scale add where they are kernels of their own: a product and a sum, each reads and writes 2; backward the
+/// product's.
+const MASK_BYTES: [f64; 2] = [8.0, 4.0];
+
 impl AttentionShape {
     /// Operations: `2 (d + c)` for a pair of query and key forward; backward, where the scores are computed again, five
     /// products, `2 (3 d + 2 c)` (Dao 2023, section 4.1: 2.5 times the forward).
@@ -64,11 +68,15 @@ impl Machine<'_> {
         self.attention_kernel().is_some()
     }
 
-    /// The best kernel that both the stack and the device have.
+    /// The best kernel that both the stack and the device have; on a device that is younger than all of the stack's, its own
+    /// simplest, which comes with its libraries.
     fn attention_kernel(&self) -> Option<&Attention> {
         let best = self.stack.facts.attention;
         let on_device = &self.cluster.device.attention;
-        if best == Kernel::Unfused { None } else { on_device.range(..=best).next_back().map(|(_, rates)| rates) }
+        if best == Kernel::Unfused {
+            return None;
+        }
+        on_device.range(..=best).next_back().or_else(|| on_device.iter().next()).map(|(_, rates)| rates)
     }
 
     /// Operations over the kernel's rate for heads of this size and sequences of this length, which is shared by as many parts
@@ -93,7 +101,9 @@ impl Machine<'_> {
     fn unfused(&self, shape: &AttentionShape, backward: bool) -> f64 {
         let AttentionShape { batch, heads, queries, keys, d, c, .. } = *shape;
         let product = |m, n, k| self.matmul(batch * heads, m, n, k, Format::Half, false);
-        let scores = self.memory_bound(batch * heads * queries * keys * SCORE_BYTES[usize::from(backward)]);
+        let at = usize::from(backward);
+        let bytes = SCORE_BYTES[at] + if self.stack.fuses("softmax") { 0.0 } else { MASK_BYTES[at] };
+        let scores = self.memory_bound(batch * heads * queries * keys * bytes);
         let products = if backward {
             product(queries, keys, c)
                 + product(keys, c, queries)

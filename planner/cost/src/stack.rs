@@ -75,6 +75,8 @@ pub struct Facts {
     pub hides: Vec<String>,
     /// Bytes of an accumulated gradient.
     pub gradient_bytes: f64,
+    /// Whether a 16-bit parameter has neither a master copy nor wider optimizer states.
+    pub pure: bool,
     /// Bytes of a gradient on the wire.
     pub wire_bytes: f64,
     /// Bytes of gradients that are reduced together.
@@ -83,6 +85,8 @@ pub struct Facts {
     pub hides_update: bool,
     /// Whether these are gathered one by one, and not together.
     pub gathers_each: bool,
+    /// Whether ZeRO-2 and 3 leave parameters and gradients whole while micro-batches accumulate, and sum once a step.
+    pub accumulates_whole: bool,
     /// Whether gathers and scatters go level by level where that takes less than one ring.
     pub hierarchical: bool,
     /// How it cuts the blocks into stages where the layout does not say.
@@ -95,8 +99,10 @@ pub struct Facts {
     pub quantise: f64,
     /// Speed of the products of experts over that of one batch of products of the same shapes.
     pub grouped: f64,
-    /// Whether a token goes to a node once, however many of its experts are there.
+    /// Whether a token goes to a node, and to a rank, once, however many of its experts are there.
     pub once_per_node: bool,
+    /// Whether a token's experts are neighbours, as the fake gates of benchmarks choose them.
+    pub adjacent_experts: bool,
     /// Bytes that the allocator reserves over those allocated.
     pub reserve: f64,
     /// Bytes of a process on the device before any tensor: CUDA's context and the libraries' code.
@@ -129,10 +135,12 @@ impl Default for Facts {
             saved: BTreeMap::new(),
             hides: Vec::new(),
             gradient_bytes: 4.0,
+            pure: false,
             wire_bytes: 4.0,
             bucket: 25.0 * MIB,
             hides_update: false,
             gathers_each: false,
+            accumulates_whole: false,
             hierarchical: true,
             cut: Cut::default(),
             hop: 0.0,
@@ -140,6 +148,7 @@ impl Default for Facts {
             quantise: 6.0,
             grouped: 0.9,
             once_per_node: false,
+            adjacent_experts: false,
             reserve: 1.1,
             context: 512.0 * MIB,
             workspace: 32.0 * MIB,

@@ -23,10 +23,12 @@ pub enum Talk {
     ReduceScatter,
     /// Each to each; bytes are those that a rank has, its own part among them.
     AllToAll,
-    /// The same of rows of which each goes to so many ranks: to a node once, and on within it (DeepEP).
+    /// The same of rows of which each goes to several experts: to a node once, and on within it, to a rank once (DeepEP).
     Exchange {
         /// To how many.
         copies: u64,
+        /// Of how many these are neighbours; 0: they lie anywhere.
+        adjacent: u64,
     },
     /// One to the next.
     Send,
@@ -73,7 +75,7 @@ impl Level<'_> {
         let ring = 2.0 * self.gather(bytes);
         let up_and_down = 2.0 * self.height() * self.link.latency;
         let at = |bandwidth: f64| up_and_down + bytes / (bandwidth * self.share);
-        let tree = self.link.tree.map(|share| at(self.link.bandwidth * share / 2.0));
+        let tree = self.link.tree.as_ref().map(|share| at(self.link.bandwidth * share.at(bytes) / 2.0));
         let switch = self.link.switch.map(|bandwidth| at(bandwidth * self.link.share.at(bytes)));
         ring.min(tree.unwrap_or(ring)).min(switch.unwrap_or(ring))
     }
@@ -93,8 +95,11 @@ impl Machine<'_> {
             Talk::Send => {
                 start + outer.hop(bytes).max(outer.link.latency + bytes / outer.link.pair.unwrap_or(f64::MAX))
             }
-            Talk::AllToAll => start + each_to_each(&levels, bytes, group.ranks as f64, 1.0),
-            Talk::Exchange { copies } => start + each_to_each(&levels, bytes, group.ranks as f64, copies.max(1) as f64),
+            Talk::AllToAll => start + each_to_each(&levels, bytes, group.ranks as f64, |_| 1.0),
+            Talk::Exchange { copies, adjacent } => {
+                let share = |units: f64| reached(units, copies.max(1) as f64, adjacent as f64);
+                start + each_to_each(&levels, bytes, group.ranks as f64, share)
+            }
             Talk::AllGather | Talk::ReduceScatter => {
                 let flat = flat(&levels, bytes, group.ranks as f64);
                 let staged = staged(&levels, bytes, Level::gather);
@@ -145,16 +150,24 @@ fn flat(levels: &[Level<'_>], bytes: f64, ranks: f64) -> f64 {
     around + (1.0 - 1.0 / ranks) * levels.iter().map(pace).fold(0.0, f64::max)
 }
 
-/// Each rank's parts for the ranks of a level leave over its link. Of `copies` of a row for ranks at random, n nodes get
-/// `n (1 - (1 - 1/n)^copies)` in the mean.
-fn each_to_each(levels: &[Level<'_>], bytes: f64, ranks: f64, copies: f64) -> f64 {
+/// Each rank's parts for the ranks of a level leave over its link: of rows that go to several the `share` for so many units.
+fn each_to_each(levels: &[Level<'_>], bytes: f64, ranks: f64, share: impl Fn(f64) -> f64) -> f64 {
     let seconds = levels.iter().map(|level| {
         let peers = (level.units - 1.0) * level.within;
-        let reached = level.units * (1.0 - (1.0 - 1.0 / level.units).powf(copies));
-        let sent = if level.is_network { bytes * reached / copies } else { bytes };
+        let sent = bytes * share(if level.is_network { level.units } else { ranks });
         level.link.latency + peers * level.link.message + sent * peers / ranks / level.bandwidth(bytes)
     });
     seconds.fold(0.0, f64::max)
+}
+
+/// Of so many copies of a row for experts on n units, the share that is left when each unit gets one: of experts anywhere
+/// `n (1 - (1 - 1/n)^copies)` in the mean, of neighbours as many units as they lie on.
+fn reached(units: f64, copies: f64, adjacent: f64) -> f64 {
+    let units = match adjacent {
+        0.0 => units * (1.0 - (1.0 - 1.0 / units).powf(copies)),
+        experts => (copies * units / experts).max(1.0),
+    };
+    (units / copies).min(1.0)
 }
 
 #[cfg(test)]

@@ -103,12 +103,15 @@ fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) 
 
 /// How the rows of experts are exchanged.
 fn exchange(site: &Site<'_>) -> Talk {
+    let facts = &site.machine.stack.facts;
     let chosen = site.block()[SectionKind::F].stmts.iter().find_map(|stmt| match &stmt.op {
-        Op::Kernel(KernelOp::TopK(top)) => Some(top.k),
+        Op::Kernel(KernelOp::TopK(top)) => Some((top.k, site.local.dims(stmt.operands[0]).last()?.size)),
         _ => None,
     });
     match chosen {
-        Some(copies) if site.machine.stack.facts.once_per_node => Talk::Exchange { copies },
+        Some((copies, experts)) if facts.once_per_node => {
+            Talk::Exchange { copies, adjacent: if facts.adjacent_experts { experts } else { 0 } }
+        }
         _ => Talk::AllToAll,
     }
 }
