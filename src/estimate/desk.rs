@@ -2,7 +2,7 @@
 
 use super::blocks::Blocks;
 use super::estimator::{Estimator, Job};
-use super::floor::{Floor, Open, Work, is_cut_known};
+use super::floor::{Floor, Open, Work, is_cut_known, work_of};
 use super::memory::GIB;
 use super::request::EstimateRequest;
 use crate::error::Error;
@@ -72,7 +72,10 @@ impl<'e> Desk<'e> {
     /// # Errors
     /// The layout does not fit the model, or its schedule does not suit it.
     pub(crate) fn price(&self, layout: &Layout) -> Result<Floor, Error> {
-        let stepped = self.estimator.stepped(&self.job(layout.clone()))?;
+        let job = self.job(layout.clone());
+        let key = job.blocks_key()?;
+        let blocks = self.estimator.priced_by_shape(&job, &key)?;
+        let stepped = self.estimator.stepped(&job, key, blocks)?;
         let bytes = stepped.memory.iter().map(|stage| stage.device * GIB).fold(0.0, f64::max);
         Ok(Floor { seconds: stepped.step.seconds, bytes })
     }
@@ -82,14 +85,22 @@ impl<'e> Desk<'e> {
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub(crate) fn floor(&self, fast: &Layout, small: &Layout, is_pipeline_known: bool) -> Result<Floor, Error> {
+    pub(crate) fn floor(
+        &self,
+        fast: &Layout,
+        small: &Layout,
+        is_pipeline_known: bool,
+        enough: f64,
+    ) -> Result<Floor, Error> {
         let (job, other) = (self.job(fast.clone()), self.job(small.clone()));
         let (key, small_key) = (job.blocks_key()?, other.blocks_key()?);
-        let (planned, fast_blocks) = self.estimator.priced(&job, &key)?;
-        let small_blocks =
-            if key == small_key { Arc::clone(&fast_blocks) } else { self.estimator.priced(&other, &small_key)?.1 };
+        let fast_blocks = self.estimator.priced_by_shape(&job, &key)?;
+        let small_blocks = if key == small_key {
+            Arc::clone(&fast_blocks)
+        } else {
+            self.estimator.priced_by_shape(&other, &small_key)?
+        };
         let open = Open {
-            planned: &planned,
             layout: &job.layout,
             machine: &job.machine,
             microbatches: job.microbatches,
@@ -101,11 +112,27 @@ impl<'e> Desk<'e> {
             return Ok(open.mean());
         }
         let (kind, pipeline) = pipeline_of(fast, job.microbatches).map_err(CompileError::from)?;
-        if !open.is_one && !is_cut_known(&planned, fast, self.stack.facts.cut, pipeline.stages()) {
-            return Ok(open.mean());
+        let filled = open.filled(&pipeline);
+        if filled.seconds > enough {
+            return Ok(filled);
         }
-        let starts = self.estimator.starts(&job, &key, (&planned, &fast_blocks), &pipeline)?;
+        if !open.is_one && !is_cut_known(&fast_blocks, fast, self.stack.facts.cut, pipeline.stages()) {
+            return Ok(filled);
+        }
+        let starts = self.estimator.starts(&job, &key, &fast_blocks, &pipeline)?;
         Ok(open.staged(&starts, kind, &pipeline, |loads| job.hops(loads, &pipeline)))
+    }
+
+    /// Seconds below which no step of so many devices is if its blocks take as long as in this layout.
+    ///
+    /// # Errors
+    /// As [`Desk::price`].
+    pub(crate) fn work_of(&self, layout: &Layout, devices: u64) -> Result<f64, Error> {
+        let job = Job { machine: self.machine(devices), ..self.job(layout.clone()) };
+        let blocks = self.estimator.priced_by_shape(&job, &job.blocks_key()?)?;
+        let sequences = self.request.global_batch as f64;
+        let passes = sequences / (layout.dp * layout.mbs * layout.pp) as f64;
+        Ok(work_of(&blocks, passes, &job.machine) * job.machine.stragglers(devices))
     }
 
     /// The work of a sequence and the parameters, and the modules of a layer that keep less where they are computed again.
@@ -117,7 +144,7 @@ impl<'e> Desk<'e> {
             let job = self.job(Layout { recompute, ..Layout::default() });
             self.estimator.priced(&job, &job.blocks_key()?)
         };
-        let (planned, plain) = of(Recompute::None)?;
+        let plain = of(Recompute::None)?;
         let batch = match self.source() {
             ModelSource::Config { .. } => 1,
             ModelSource::Text { file, .. } => {
@@ -127,11 +154,11 @@ impl<'e> Desk<'e> {
         let kept = |blocks: &Blocks| blocks.profiles.iter().map(|profile| profile.kept).sum::<f64>();
         let mut modules = Vec::new();
         for (module, _) in MODULES {
-            let (_, again) = of(Recompute::Selective(vec![module.to_string()]))?;
+            let again = of(Recompute::Selective(vec![module.to_string()]))?;
             if kept(&again) < kept(&plain) {
                 modules.push(module.to_string());
             }
         }
-        Ok((Work::of(&planned, &plain, batch), modules))
+        Ok((Work::of(&plain, batch), modules))
     }
 }

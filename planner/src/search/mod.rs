@@ -70,8 +70,9 @@ pub struct Price {
 
 /// What knows the costs.
 pub trait Oracle: Sync {
-    /// What no layout of a family goes below; `None`: none of them can be.
-    fn bound(&self, family: &Family) -> Option<Bound>;
+    /// What no layout of a family goes below; `None`: none of them can be. One with more than `enough` seconds need not be
+    /// the best that is known.
+    fn bound(&self, family: &Family, enough: f64) -> Option<Bound>;
 
     /// What a layout takes; `None`: it cannot be.
     fn price(&self, layout: &Layout) -> Option<Price>;
