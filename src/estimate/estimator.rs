@@ -21,6 +21,7 @@ use ir::goal::{Layout, Recompute};
 use ir::types::DType;
 use scheduler::placement::Pipeline;
 use scheduler::predict::pipeline_of;
+use scheduler::schedules::ScheduleKind;
 use std::sync::Arc;
 
 /// Predicts steps. What layouts have in common is worked out once: keep it for many, and share it among threads.
@@ -30,8 +31,6 @@ pub struct Estimator {
     clusters: Memo<String, Cluster>,
     stacks: Memo<String, Stack>,
     blocks: Memo<BlocksKey, Blocks>,
-    /// The same by plans of layouts of the same shape.
-    resized: Memo<BlocksKey, Blocks>,
     cuts: Memo<CutKey, Vec<usize>>,
     flows: Memo<FlowKey, Staged>,
 }
@@ -46,7 +45,7 @@ struct Plans {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct PlanKey {
+struct PlanKey {
     model: String,
     /// The axes below pp, and nothing else.
     layout: Layout,
@@ -62,7 +61,7 @@ impl PlanKey {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct BlocksKey {
+struct BlocksKey {
     plan: PlanKey,
     /// The layout as a block sees it.
     layout: Layout,
@@ -93,11 +92,11 @@ pub(super) struct Staged {
 }
 
 /// A layout's step and memory, and what they follow from.
-pub(super) struct Stepped {
+struct Stepped {
     blocks: Arc<Blocks>,
     staged: Arc<Staged>,
-    pub(super) step: Step,
-    pub(super) memory: Vec<StageMemory>,
+    step: Step,
+    memory: Vec<StageMemory>,
 }
 
 /// A request whose names are found.
@@ -183,7 +182,7 @@ impl Estimator {
     }
 
     /// The model's blocks on the layout's axes below pp, and what they cost.
-    pub(super) fn priced(&self, job: &Job<'_>, key: &BlocksKey) -> Result<Arc<Blocks>, Error> {
+    fn priced(&self, job: &Job<'_>, key: &BlocksKey) -> Result<Arc<Blocks>, Error> {
         let Job { request, layout, machine, .. } = job;
         self.blocks.get(key, || {
             let planned =
@@ -192,21 +191,20 @@ impl Estimator {
         })
     }
 
-    /// As [`Estimator::priced`], by a plan of another layout where one of the same shape is known.
-    pub(super) fn priced_by_shape(&self, job: &Job<'_>, key: &BlocksKey) -> Result<Arc<Blocks>, Error> {
+    /// As [`Estimator::priced`], by a plan of another layout where one of the same shape is known. Nothing is kept.
+    pub(super) fn priced_by_shape(&self, job: &Job<'_>) -> Result<Blocks, Error> {
+        let key = job.blocks_key()?;
         let Job { request, layout, machine, .. } = job;
-        self.resized.get(key, || {
-            let dtype = key.plan.dtype();
-            let model = unplanned(job.source, &key.plan.layout, request.seq, dtype)?;
-            let sizes = Sizes::of(&key.plan.layout, &model)?;
-            let shape = (request.model.clone(), dtype, sizes.shape(layout));
-            let known = self.plans.shapes.get(&shape, || plan(job.source, layout, request.seq, dtype))?;
-            Ok(Blocks::of(&sizes.give(&known), layout, machine, request.attention_share()))
-        })
+        let dtype = key.plan.dtype();
+        let model = unplanned(job.source, &key.plan.layout, request.seq, dtype)?;
+        let sizes = Sizes::of(&key.plan.layout, &model)?;
+        let shape = (request.model.clone(), dtype, sizes.shape(layout));
+        let known = self.plans.shapes.get(&shape, || plan(job.source, layout, request.seq, dtype))?;
+        Ok(Blocks::of(&sizes.give(&known), layout, machine, request.attention_share()))
     }
 
     /// The first run of each stage.
-    pub(super) fn starts(
+    fn starts(
         &self,
         job: &Job<'_>,
         key: &BlocksKey,
@@ -220,21 +218,14 @@ impl Estimator {
     }
 
     /// The step, and the memory of each pipeline rank.
-    pub(super) fn stepped(&self, job: &Job<'_>, key: BlocksKey, blocks: Arc<Blocks>) -> Result<Stepped, Error> {
-        let Job { layout, machine, .. } = job;
-        let replicas = Replicas::new(layout, machine);
+    fn stepped(&self, job: &Job<'_>, key: BlocksKey, blocks: Arc<Blocks>) -> Result<Stepped, Error> {
         let key = FlowKey { blocks: key, layout: job.pipeline_layout(), microbatches: job.microbatches };
         let staged = self.flows.get(&key, || {
-            let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
+            let (kind, pipeline) = pipeline_of(&job.layout, job.microbatches).map_err(CompileError::from)?;
             let starts = self.starts(job, &key.blocks, &blocks, &pipeline)?;
-            let mut loads = loads(&blocks, layout, &starts, &replicas);
-            let hops = job.hops(&mut loads, &pipeline);
-            let flow = flow(&loads, &hops, kind, &pipeline)?;
-            Ok::<_, Error>(Staged { loads, flow })
+            job.staged(&blocks, &starts, kind, &pipeline)
         })?;
-        let Staged { loads, flow } = &*staged;
-        let step = step(flow, loads, layout, &replicas, machine, job.tied(&blocks, loads));
-        let memory = memory(flow, loads, layout, &replicas, machine);
+        let (step, memory) = job.step(&blocks, &staged);
         Ok(Stepped { blocks, staged, step, memory })
     }
 
@@ -247,7 +238,30 @@ impl Estimator {
 }
 
 impl Job<'_> {
-    pub(super) fn blocks_key(&self) -> Result<BlocksKey, Error> {
+    /// Stages that begin so, in the order of the schedule.
+    pub(super) fn staged(
+        &self,
+        blocks: &Blocks,
+        starts: &[usize],
+        kind: &ScheduleKind,
+        pipeline: &Pipeline,
+    ) -> Result<Staged, Error> {
+        let mut loads = loads(blocks, &self.layout, starts, &Replicas::new(&self.layout, &self.machine));
+        let hops = self.hops(&mut loads, pipeline);
+        let flow = flow(&loads, &hops, kind, pipeline)?;
+        Ok(Staged { loads, flow })
+    }
+
+    /// The step of stages in their order, and the memory of each pipeline rank.
+    pub(super) fn step(&self, blocks: &Blocks, staged: &Staged) -> (Step, Vec<StageMemory>) {
+        let Job { layout, machine, .. } = self;
+        let replicas = Replicas::new(layout, machine);
+        let Staged { loads, flow } = staged;
+        let step = step(flow, loads, layout, &replicas, machine, self.tied(blocks, loads));
+        (step, memory(flow, loads, layout, &replicas, machine))
+    }
+
+    fn blocks_key(&self) -> Result<BlocksKey, Error> {
         let Layout { tp_overlap, cp_kind, offload, ref recompute, .. } = self.layout;
         let together = self.layout.together().map_err(|why| impossible(why.to_string()))?;
         let Layout { dp, tp, cp, ep, etp, sp, mbs, order, .. } = together;

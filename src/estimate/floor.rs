@@ -4,9 +4,9 @@ use super::blocks::Blocks;
 use super::memory::{ModelStates, memory};
 use super::pipeline::{Flow, least};
 use super::replicas::Replicas;
-use super::stages::{Load, layers_of, loads, run_loads};
+use super::stages::{Load, layers_of, loads, memory_loads, run_loads};
 use super::step::step;
-use cost::{Format, Machine, Recipe};
+use cost::{Cut, Format, Machine, Recipe};
 use ir::goal::Layout;
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::ScheduleKind;
@@ -39,8 +39,7 @@ impl Open<'_> {
     pub(super) fn mean(&self) -> Floor {
         let (layout, pp) = (self.layout, self.layout.pp as f64);
         let replicas = Replicas::new(layout, self.machine);
-        let whole = |blocks: &Blocks| run_loads(blocks, layout, &replicas);
-        let load = whole(self.fast);
+        let load = run_loads(self.fast, layout, &replicas);
         let microbatches = f64::from(self.microbatches);
         let work = microbatches * load.seconds().iter().sum::<f64>() / pp;
         let elements = [load.dense / pp, load.experts / pp];
@@ -51,7 +50,8 @@ impl Open<'_> {
         let path = work + super::step::optimizer(local, self.machine) + fixed;
         let states = ModelStates::of(elements, replicas.parts(), layout.zero, self.machine.recipe).total();
         let facts = &self.machine.stack.facts;
-        let kept = whole(self.small).kept / pp;
+        let kept_of = |run: &usize| self.small.again.as_ref().unwrap_or(&self.small.profiles)[*run].kept;
+        let kept = self.small.outline.runs.iter().map(kept_of).sum::<f64>() / pp;
         Floor {
             seconds: path * self.machine.stragglers(layout.devices()),
             bytes: (states + kept) * facts.reserve + facts.context,
@@ -74,7 +74,10 @@ impl Open<'_> {
         let least =
             layers.clone().map(seconds).reduce(|a, b| if b.iter().sum::<f64>() < a.iter().sum() { b } else { a });
         let forward = layers.clone().map(|run| seconds(run)[0]).fold(f64::INFINITY, f64::min);
-        let Some(least) = least.filter(|_| self.is_even(pipeline.stages())) else { return mean };
+        let cut = self.machine.stack.facts.cut;
+        let Some(least) = least.filter(|_| is_even(self.fast, self.layout, cut, pipeline.stages())) else {
+            return mean;
+        };
         let each = (layers.len() / pipeline.stages() as usize) as f64;
         let before = f64::from(pipeline.ranks - 1) * each * forward / f64::from(pipeline.slices);
         let own = least.iter().sum::<f64>() * each * f64::from(pipeline.chunks);
@@ -82,12 +85,6 @@ impl Open<'_> {
         let end = before + f64::from(self.microbatches) * (own + ends);
         let seconds = end * self.machine.stragglers(self.layout.devices());
         Floor { seconds: mean.seconds.max(seconds), ..mean }
-    }
-
-    /// Whether all stages have as many layers.
-    fn is_even(&self, stages: u32) -> bool {
-        let by_time = self.machine.stack.facts.cut == cost::Cut::Time;
-        by_time && self.layout.stages.is_empty() && layers_of(self.fast).is_multiple_of(stages.max(1) as usize)
     }
 
     /// Of the stages that begin so, in a schedule: its step and memory where each rank ends as early as any order lets it.
@@ -111,7 +108,7 @@ impl Open<'_> {
         if self.is_one {
             return Floor { seconds, bytes: bytes(&flow, &fast) };
         }
-        let mut small = loads(self.small, layout, starts, &replicas);
+        let mut small = memory_loads(self.small, layout, starts);
         for (small, fast) in small.iter_mut().zip(&fast) {
             // What is computed again is among the inner values: there are at least as many of them as where nothing is.
             small.transient = small.transient.min(fast.transient);
@@ -174,9 +171,13 @@ pub(super) fn work_of(blocks: &Blocks, times: f64, machine: &Machine<'_>) -> f64
     once * times + machine.stack.fitted.step_ms.value * 1e-3
 }
 
-/// The first run of each stage where it is the same however layers are computed again; none where the cut depends on that.
-pub(super) fn is_cut_known(blocks: &Blocks, layout: &Layout, cut: cost::Cut, stages: u32) -> bool {
-    !layout.stages.is_empty()
-        || cut == cost::Cut::Parameters
-        || layers_of(blocks).is_multiple_of(stages.max(1) as usize)
+/// Whether all stages have as many layers.
+pub(super) fn is_even(blocks: &Blocks, layout: &Layout, cut: Cut, stages: u32) -> bool {
+    let divides = layers_of(blocks).is_multiple_of(stages.max(1) as usize);
+    cut == Cut::Time && layout.stages.is_empty() && layers_of(blocks) > 0 && divides
+}
+
+/// Whether stages begin at the same runs however layers are computed again.
+pub(super) fn is_cut_known(blocks: &Blocks, layout: &Layout, cut: Cut, stages: u32) -> bool {
+    !layout.stages.is_empty() || cut == Cut::Parameters || is_even(blocks, layout, cut, stages)
 }

@@ -139,20 +139,27 @@ fn costs(blocks: &Blocks) -> ModelCosts {
 
 /// What each stage costs.
 pub(super) fn loads(blocks: &Blocks, layout: &Layout, starts: &[usize], replicas: &Replicas<'_>) -> Vec<Load> {
-    let most = match layout.recompute {
-        Recompute::Full(Some(layers)) => layers as usize,
-        _ => usize::MAX,
-    };
+    let most = most(layout);
     stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| load(blocks, runs, most, replicas)).collect()
 }
 
 /// What all of a model costs, as if it were one stage.
 pub(super) fn run_loads(blocks: &Blocks, layout: &Layout, replicas: &Replicas<'_>) -> Load {
-    let most = match layout.recompute {
+    load(blocks, 0..blocks.outline.runs.len(), most(layout), replicas)
+}
+
+/// What each stage keeps and holds; seconds of gathers and scatters are left out.
+pub(super) fn memory_loads(blocks: &Blocks, layout: &Layout, starts: &[usize]) -> Vec<Load> {
+    let most = most(layout);
+    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| sum(blocks, runs, most).0).collect()
+}
+
+/// The most layers of a stage that are computed again as a whole.
+fn most(layout: &Layout) -> usize {
+    match layout.recompute {
         Recompute::Full(Some(layers)) => layers as usize,
         _ => usize::MAX,
-    };
-    load(blocks, 0..blocks.outline.runs.len(), most, replicas)
+    }
 }
 
 /// How many layers there are between the ends.
@@ -161,6 +168,13 @@ pub(super) fn layers_of(blocks: &Blocks) -> usize {
 }
 
 fn load(blocks: &Blocks, runs: Range<usize>, most: usize, replicas: &Replicas<'_>) -> Load {
+    let (mut load, of_stage) = sum(blocks, runs, most);
+    load.shards = replicas.shards(&of_stage);
+    load
+}
+
+/// What a stage costs but for what is gathered and scattered, and the profiles of its runs.
+fn sum(blocks: &Blocks, runs: Range<usize>, most: usize) -> (Load, Vec<&Profile>) {
     let mut load = Load { runs: runs.clone(), ..Load::default() };
     let mut of_stage: Vec<&Profile> = Vec::with_capacity(runs.len());
     for run in runs.clone() {
@@ -176,8 +190,7 @@ fn load(blocks: &Blocks, runs: Range<usize>, most: usize, replicas: &Replicas<'_
         here.saturating_sub(1) as f64 * tied.elements
     });
     load.dense -= shared.sum::<f64>();
-    load.shards = replicas.shards(&of_stage);
-    load
+    (load, of_stage)
 }
 
 impl Load {
