@@ -10,7 +10,15 @@ pub(super) struct Costs<'a> {
     pub(super) desk: &'a Desk<'a>,
     pub(super) work: Work,
     pub(super) space: &'a Space,
+    /// Divisors of the global batch, ascending.
+    pub(super) batches: Vec<u64>,
 }
+
+/// Tokens of a micro-batch that no device has room for, and that no size of a tensor is beyond limits with.
+const MOST_TOKENS: u64 = 1 << 28;
+
+/// What a still larger micro-batch could save of its last, partly filled wave of tiles: at this size there are 10^4 waves.
+const LAST_WAVE: f64 = 1e-3;
 
 impl Oracle for Costs<'_> {
     /// Of degrees alone, the work over the peak; from the ZeRO stage on the model is planned.
@@ -43,7 +51,9 @@ impl Costs<'_> {
         if floor.seconds > enough || self.space.batch.is_some() {
             return Some(floor);
         }
-        let mut large = Layout { mbs: self.space.global_batch, ..layout.clone() };
+        let most = MOST_TOKENS / (self.space.tokens * layout.ep).max(1);
+        let mbs = self.batches[self.batches.partition_point(|&batch| batch <= most).saturating_sub(1)];
+        let mut large = Layout { mbs, ..layout.clone() };
         let mut sps = vec![layout.sp];
         if family.level == Level::Axes {
             (large.dp, large.cp) = (layout.dp * layout.cp, 1);
@@ -52,8 +62,8 @@ impl Costs<'_> {
             }
         }
         let of = |sp: &bool| self.desk.work_of(&Layout { sp: *sp, ..large.clone() }, layout.devices()).ok();
-        let seconds = sps.iter().filter_map(of).reduce(f64::min)?;
-        Some(Floor { seconds: seconds.max(floor.seconds), ..floor })
+        let seconds = sps.iter().filter_map(of).reduce(f64::min).unwrap_or(0.0);
+        Some(Floor { seconds: floor.seconds.max(seconds * (1.0 - LAST_WAVE)), ..floor })
     }
 
     /// Of a family's layouts the one that keeps least: all that is not decided yet is computed again, or lies with the host.

@@ -13,6 +13,7 @@ mod space;
 pub use best::{Kind, Ranked};
 pub use branch::{Outcome, Progress, Task, search};
 pub use count::count;
+pub use divisors::divisors;
 pub use space::{Order, Orders, Pin, Space};
 
 use ir::goal::Layout;
