@@ -14,7 +14,7 @@ use crate::model_source::ModelSource;
 use crate::pipeline::CompileError;
 use cost::{Cluster, MODULES, Machine, Recipe, Stack};
 use ir::goal::{CpKind, Layout, Recompute};
-use scheduler::placement::Pipeline;
+use scheduler::placement::{Pipeline, Placement};
 use scheduler::predict::pipeline_of;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) struct Desk<'e> {
     recipe: Recipe,
     source: Arc<ModelSource>,
     blocks: Memo<BlockKey, Option<Arc<Blocks>>>,
-    cuts: Memo<(BlockKey, u64, Option<u32>, String), Vec<usize>>,
+    cuts: Memo<(BlockKey, u32, u32, Placement), Vec<usize>>,
 }
 
 /// What a block sees of a layout.
@@ -115,7 +115,7 @@ impl<'e> Desk<'e> {
         if !layout.stages.is_empty() || is_even(blocks, layout, by, pipeline.stages()) {
             return starts(blocks, layout, by, pipeline);
         }
-        let key = (key, layout.pp, layout.vp, layout.schedule.clone());
+        let key = (key, pipeline.ranks, pipeline.chunks, pipeline.placement);
         Ok(self.cuts.get(&key, || starts(blocks, layout, by, pipeline))?.to_vec())
     }
 
