@@ -15,3 +15,4 @@ mod sections;
 pub mod shard;
 
 pub use pass::{Observer, PASSES, Pass, PlanError, plan};
+pub use passes::refine::mesh;

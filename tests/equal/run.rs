@@ -20,7 +20,11 @@ const LEARNING_RATE: f64 = 1e-2;
 
 /// Compiles a case along the rules: gives the differentiated model (the meaning) and the compiled file.
 pub(crate) fn compiled(case: &Case) -> Result<(Model, File), String> {
-    compiled_to(case, Goal::of(Layout { zero: case.zero, recompute: case.recompute.clone(), ..Layout::default() }), &CPU)
+    compiled_to(
+        case,
+        Goal::of(Layout { zero: case.zero, recompute: case.recompute.clone(), ..Layout::default() }),
+        &CPU,
+    )
 }
 
 /// The same for a goal on a cluster.

@@ -86,7 +86,9 @@ impl Branch<'_> {
                 self.shared.offer(net.constant, || net.restore(&[]));
                 return Ok((net.constant, None));
             }
-            if let Some((cost, choice)) = Some(&*net).filter(|net| net.room.is_empty()).and_then(|net| eliminate(net, self.clock)) {
+            if let Some((cost, choice)) =
+                Some(&*net).filter(|net| net.room.is_empty()).and_then(|net| eliminate(net, self.clock))
+            {
                 self.shared.offer(cost, || net.restore(&choice));
                 return Ok((cost, None));
             }

@@ -81,7 +81,8 @@ impl Search<'_> {
 
     /// The cost of the best assignment where the limit does not matter to it.
     fn unlimited(&self, net: &Net, clock: &mut Clock) -> Option<f64> {
-        let mut free = Net { loads: vec![Vec::new(); net.cost.len()], room: Vec::new(), price: Vec::new(), ..net.clone() };
+        let mut free =
+            Net { loads: vec![Vec::new(); net.cost.len()], room: Vec::new(), price: Vec::new(), ..net.clone() };
         free.spent = vec![0];
         free.touched.fill(true);
         presolve(&mut free, clock).ok()?;
@@ -101,7 +102,11 @@ impl Search<'_> {
             let ceiling = first + distance * first.abs();
             bound = bound.max(self.attempt(net, clock, ATTEMPT, ceiling));
         }
-        if self.proved(bound) || clock.over() { bound } else { bound.max(self.attempt(net, clock, ATTEMPT, f64::INFINITY)) }
+        if self.proved(bound) || clock.over() {
+            bound
+        } else {
+            bound.max(self.attempt(net, clock, ATTEMPT, f64::INFINITY))
+        }
     }
 
     fn proved(&self, bound: f64) -> bool {
