@@ -75,7 +75,12 @@ impl Branch<'_> {
 
     /// Drops from a net what no better assignment has, until that ends. The answer is a bound, with what is known of the
     /// net if there is anything left to search in it.
-    fn shrink(&mut self, net: &mut Net, mut known: f64, root: bool) -> Result<(f64, Option<Reduced>), Infeasible> {
+    pub(crate) fn shrink(
+        &mut self,
+        net: &mut Net,
+        mut known: f64,
+        root: bool,
+    ) -> Result<(f64, Option<Reduced>), Infeasible> {
         let rounds = self.rounds[usize::from(!root)];
         loop {
             presolve(net, self.clock)?;
@@ -86,7 +91,9 @@ impl Branch<'_> {
                 self.shared.offer(net.constant, || net.restore(&[]));
                 return Ok((net.constant, None));
             }
-            if let Some((cost, choice)) = Some(&*net).filter(|net| net.room.is_empty()).and_then(|net| eliminate(net, self.clock)) {
+            if let Some((cost, choice)) =
+                Some(&*net).filter(|net| net.room.is_empty()).and_then(|net| eliminate(net, self.clock))
+            {
                 self.shared.offer(cost, || net.restore(&choice));
                 return Ok((cost, None));
             }

@@ -40,12 +40,15 @@ pub(crate) fn improve(core: &Net, above: &[Vec<f64>], shared: &Shared, clock: &m
         let free = part(core, &nodes, above, &best.choice, size as usize, &mut random);
         let mut inner = clock.part(EFFORT);
         let found = Shared::new(Best { choice: Vec::new(), cost: best.cost });
-        Branch { clock: &mut inner, shared: &found, margin, ceiling: f64::INFINITY, rounds: [60, 12] }
-            .search(core.part(&best.choice, &free), f64::NEG_INFINITY, true);
+        Branch { clock: &mut inner, shared: &found, margin, ceiling: f64::INFINITY, rounds: [60, 12] }.search(
+            core.part(&best.choice, &free),
+            f64::NEG_INFINITY,
+            true,
+        );
         size = (size * if inner.over() { LESS } else { MORE }).clamp(2.0, nodes.len() as f64);
         clock.spend(inner.done().max(nodes.len() as u64));
         let found = found.best();
-        if found.cost < best.cost {
+        if found.cost < best.cost - margin * best.cost.abs() {
             shared.offer(found.cost, || found.choice.clone());
             best = found;
         }
@@ -53,7 +56,14 @@ pub(crate) fn improve(core: &Net, above: &[Vec<f64>], shared: &Shared, clock: &m
 }
 
 /// Marks `size` nodes: around one whose choice is dear, or live at a time at which use is dear, or some of both.
-fn part(core: &Net, nodes: &[usize], above: &[Vec<f64>], choice: &[usize], size: usize, random: &mut Random) -> Vec<bool> {
+fn part(
+    core: &Net,
+    nodes: &[usize],
+    above: &[Vec<f64>],
+    choice: &[usize],
+    size: usize,
+    random: &mut Random,
+) -> Vec<bool> {
     let mut free = vec![false; core.cost.len()];
     let near = match random.below(3) {
         0 => size,

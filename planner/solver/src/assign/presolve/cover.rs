@@ -25,7 +25,8 @@ pub(crate) fn cover(net: &mut Net) {
     if nodes.is_empty() || nodes.len() * times > LARGEST {
         return;
     }
-    let profiles: Vec<Profile> = nodes.iter().map(|&node| profile(&net.loads[node], net.choices(node), times)).collect();
+    let profiles: Vec<Profile> =
+        nodes.iter().map(|&node| profile(&net.loads[node], net.choices(node), times)).collect();
     for (&node, profile) in nodes.iter().zip(&profiles) {
         net.loads[node] = runs(profile);
     }
@@ -94,7 +95,8 @@ fn join_runs(loads: &mut Vec<Load>) {
 
 /// The times that no other one covers.
 fn uncovered(room: &[i64], profiles: &[Profile]) -> Vec<usize> {
-    let most: Vec<Vec<i64>> = profiles.iter().map(|profile| profile.uses.iter().map(|uses| greatest(uses)).collect()).collect();
+    let most: Vec<Vec<i64>> =
+        profiles.iter().map(|profile| profile.uses.iter().map(|uses| greatest(uses)).collect()).collect();
     let total = |time: usize| -> i128 {
         profiles.iter().zip(&most).map(|(profile, most)| i128::from(most[profile.at[time] as usize])).sum()
     };
