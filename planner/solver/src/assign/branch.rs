@@ -75,7 +75,12 @@ impl Branch<'_> {
 
     /// Drops from a net what no better assignment has, until that ends. The answer is a bound, with what is known of the
     /// net if there is anything left to search in it.
-    fn shrink(&mut self, net: &mut Net, mut known: f64, root: bool) -> Result<(f64, Option<Reduced>), Infeasible> {
+    pub(crate) fn shrink(
+        &mut self,
+        net: &mut Net,
+        mut known: f64,
+        root: bool,
+    ) -> Result<(f64, Option<Reduced>), Infeasible> {
         let rounds = self.rounds[usize::from(!root)];
         loop {
             presolve(net, self.clock)?;

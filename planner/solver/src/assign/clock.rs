@@ -35,11 +35,6 @@ impl Clock {
         Clock { work, deadline, done: 0 }
     }
 
-    /// Whether it ever stops.
-    pub(crate) fn stops(&self) -> bool {
-        self.work.is_some() || self.deadline.is_some()
-    }
-
     /// Notes that steps were done.
     pub(crate) fn spend(&mut self, steps: u64) {
         self.done += steps;

@@ -48,7 +48,7 @@ pub(crate) fn improve(core: &Net, above: &[Vec<f64>], shared: &Shared, clock: &m
         size = (size * if inner.over() { LESS } else { MORE }).clamp(2.0, nodes.len() as f64);
         clock.spend(inner.done().max(nodes.len() as u64));
         let found = found.best();
-        if found.cost < best.cost {
+        if found.cost < best.cost - margin * best.cost.abs() {
             shared.offer(found.cost, || found.choice.clone());
             best = found;
         }

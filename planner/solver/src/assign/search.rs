@@ -6,18 +6,18 @@ use super::branch::Branch;
 use super::bucket::eliminate;
 use super::clock::Clock;
 use super::improve::improve;
-use super::net::Net;
+use super::net::{Infeasible, Net};
 use super::presolve::presolve;
 use super::shared::Shared;
 
-/// Rounds of ascent for the bound of all; at the first node of a search; at the other nodes.
+/// Rounds of ascent for the bound of all; of a net that shrank; at the nodes of a search.
 const ROUNDS: [usize; 3] = [1500, 200, 30];
 
-/// Share of the clock for the first search of all, and then for each attempt on the bound.
+/// Share of the clock for each search of all that may not end.
 const ATTEMPT: f64 = 0.15;
 
 /// How far above the bound, relative to it, a first assignment is looked for.
-const DISTANCES: [f64; 4] = [0.02, 0.1, 0.5, 2.5];
+const DISTANCES: [f64; 5] = [0.02, 0.1, 0.5, 2.5, f64::INFINITY];
 
 /// Share of what is left that goes to neighbourhoods where they have no thread of their own.
 const IN_TURN: f64 = 0.6;
@@ -49,7 +49,7 @@ impl Search<'_> {
                 let mut clock = clock.clone();
                 scope.spawn(move || improve(net, above, self.shared, &mut clock, self.margin, seed as u64));
             }
-            let bound = self.prove(net, above, reduced.bound, clock, threads == 1);
+            let bound = self.prove(net, above, reduced.bound, clock, threads <= 1);
             self.shared.finish();
             bound
         })
@@ -59,31 +59,15 @@ impl Search<'_> {
         Branch { clock, shared: self.shared, margin: self.margin, ceiling, rounds: [rounds, ROUNDS[2]] }
     }
 
-    /// Raises the bound of a net to the cost of the best assignment, as far as the clock lets it: first by searching all;
-    /// where that does not end, by searching for what costs less than a part of the way.
-    fn prove(&self, net: &Net, above: &[Vec<f64>], first: f64, clock: &mut Clock, alone: bool) -> f64 {
-        let mut bound = self.begin(net, first, clock);
-        if alone && !self.proved(bound) && self.shared.cost().is_finite() {
-            let mut part = clock.share(IN_TURN);
-            improve(net, above, self.shared, &mut part, self.margin, 0);
-            clock.spend(part.done());
-        }
-        let mut rise = RISES[0];
-        while !self.proved(bound) && !clock.over() && rise > RISES[1] {
-            let ceiling = bound + rise * (self.shared.cost() - bound);
-            bound = bound.max(self.attempt(net, clock, ATTEMPT, ceiling));
-            if bound < ceiling {
-                rise *= 0.5;
-            }
-        }
-        if self.proved(bound) || clock.over() { bound } else { bound.max(self.attempt(net, clock, 1.0, f64::INFINITY)) }
+    fn proved(&self, bound: f64) -> bool {
+        let cost = self.shared.cost();
+        bound == f64::INFINITY || bound >= cost - self.margin * cost.abs()
     }
 
     /// The cost of the best assignment where the limit does not matter to it.
     fn unlimited(&self, net: &Net, clock: &mut Clock) -> Option<f64> {
-        let mut free =
-            Net { loads: vec![Vec::new(); net.cost.len()], room: Vec::new(), price: Vec::new(), ..net.clone() };
-        free.spent = vec![0];
+        let loads = vec![Vec::new(); net.cost.len()];
+        let mut free = Net { loads, room: Vec::new(), price: Vec::new(), spent: vec![0], ..net.clone() };
         free.touched.fill(true);
         presolve(&mut free, clock).ok()?;
         let (cost, choice) = eliminate(&free, clock)?;
@@ -92,33 +76,56 @@ impl Search<'_> {
         best.then_some(cost)
     }
 
-    /// Searches for a first assignment, among those that cost little more than the bound, then among more and more.
-    fn begin(&self, net: &Net, first: f64, clock: &mut Clock) -> f64 {
-        let mut bound = first;
-        for distance in DISTANCES {
-            if self.shared.cost().is_finite() || clock.over() {
-                break;
+    /// Raises the bound of a net to the cost of the best assignment, as far as the clock lets it: first by searching all;
+    /// where that does not end, by searching for what costs less than a part of the way.
+    fn prove(&self, core: &Net, above: &[Vec<f64>], first: f64, clock: &mut Clock, alone: bool) -> f64 {
+        let mut net = core.clone();
+        let mut bound = self.begin(&mut net, first, clock);
+        if alone && !self.proved(bound) && self.shared.cost().is_finite() {
+            let mut part = clock.share(IN_TURN);
+            improve(core, above, self.shared, &mut part, self.margin, 0);
+            clock.spend(part.done());
+        }
+        let mut rise = RISES[0];
+        while !self.proved(bound) && !clock.over() && rise > RISES[1] {
+            let ceiling = bound + rise * (self.shared.cost() - bound);
+            bound = self.attempt(&mut net, bound, clock, ATTEMPT, ceiling);
+            if bound < ceiling {
+                rise *= 0.5;
             }
-            let ceiling = first + distance * first.abs();
-            bound = bound.max(self.attempt(net, clock, ATTEMPT, ceiling));
         }
         if self.proved(bound) || clock.over() {
-            bound
-        } else {
-            bound.max(self.attempt(net, clock, ATTEMPT, f64::INFINITY))
+            return bound;
         }
+        self.attempt(&mut net, bound, clock, 1.0, f64::INFINITY)
     }
 
-    fn proved(&self, bound: f64) -> bool {
-        let cost = self.shared.cost();
-        bound == f64::INFINITY || bound >= cost - self.margin * cost.abs()
-    }
-
-    /// Searches with a share of the clock. The answer is a bound, at most the ceiling.
-    fn attempt(&self, net: &Net, clock: &mut Clock, share: f64, ceiling: f64) -> f64 {
-        let mut part = clock.share(share);
-        let bound = self.branch(&mut part, ceiling, ROUNDS[1]).search(net.clone(), f64::NEG_INFINITY, true);
-        clock.spend(part.done());
+    /// Searches for a first assignment, among those that cost little more than the bound, then among more and more; and
+    /// among all that cost less than it.
+    fn begin(&self, net: &mut Net, first: f64, clock: &mut Clock) -> f64 {
+        let mut bound = first;
+        for distance in DISTANCES {
+            if self.proved(bound) || clock.over() {
+                break;
+            }
+            if self.shared.cost().is_finite() {
+                return self.attempt(net, bound, clock, ATTEMPT, f64::INFINITY);
+            }
+            bound = self.attempt(net, bound, clock, ATTEMPT, first + distance * first.abs().max(f64::MIN_POSITIVE));
+        }
         bound
+    }
+
+    /// Searches a net with a share of the clock, after dropping from it what the best assignment so far makes too dear.
+    /// The answer is a bound, at most the ceiling.
+    fn attempt(&self, net: &mut Net, known: f64, clock: &mut Clock, share: f64, ceiling: f64) -> f64 {
+        let mut part = clock.share(share);
+        let bound = match self.branch(&mut part, f64::INFINITY, ROUNDS[1]).shrink(net, known, true) {
+            Err(Infeasible) => f64::INFINITY,
+            Ok((bound, None)) => bound,
+            Ok((bound, Some(_))) => self.branch(&mut part, ceiling, ROUNDS[2]).search(net.clone(), bound, true),
+        };
+        clock.spend(part.done());
+        bound.max(known)
     }
 }
