@@ -6,6 +6,7 @@
 //! (Rajbhandari et al. 2020). All other dims stay open. A model with no open dim has been through here.
 
 use crate::PlanError;
+use crate::heads::attend_by_heads;
 use cost::Cluster;
 use ir::goal::{Goal, SeedRule, SeedTarget};
 use ir::graph::{ArgKind, Block, Model};
@@ -20,9 +21,8 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
     if goal.layout.devices() > 1 {
         seed_rules(model, goal)?;
     }
-    let axes = |name| model.mesh.lookup(name).unwrap_or_default();
-    let replicas = axes("dp").union(&axes("cp"));
-    let shared = |from: u8| if goal.layout.zero >= from { replicas.clone() } else { Axes::none() };
+    let group = zero_group(&model.mesh, goal);
+    let shared = |from: u8| if goal.layout.zero >= from { group.clone() } else { Axes::none() };
     let zero = Zero { states: shared(1), gradients: shared(2), params: shared(3) };
     for param in model.params.values_mut() {
         param.ty = param.ty.closed();
@@ -33,7 +33,18 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
         bind_params(model, id);
         follow_params(&mut model.blocks[id], &zero);
     }
-    Ok(())
+    attend_by_heads(model, goal)
+}
+
+/// The axes over which ZeRO shards: all of dp and cp, or the innermost of dp that make up a group.
+fn zero_group(mesh: &Mesh, goal: &Goal) -> Axes {
+    let axes = |name| mesh.lookup(name).unwrap_or_default();
+    let Some(shard) = goal.layout.shard.filter(|&shard| shard < goal.layout.dp * goal.layout.cp) else {
+        return axes("dp").union(&axes("cp"));
+    };
+    let dp: Vec<_> = axes("dp").iter().collect();
+    let inner = |count: usize| dp[dp.len() - count..].iter().copied().collect::<Axes>();
+    (0..=dp.len()).map(inner).find(|group| mesh.size(group) >= shard).unwrap_or_default()
 }
 
 fn seed_rules(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
