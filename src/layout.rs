@@ -134,6 +134,10 @@ pub fn check(layout: &Layout) -> Result<(), Error> {
         let message = format!("`{said}` ({what}) is not in this version");
         return Err(Error::input(Code::NotInThisVersion, message).help(*instead));
     }
+    if let Some(shard) = layout.shard.filter(|&shard| layout.zero > 0 && !(layout.dp * layout.cp).is_multiple_of(shard))
+    {
+        return Err(wrong(format!("`shard={shard}` does not divide dp x cp = {}", layout.dp * layout.cp)));
+    }
     if let Recompute::Selective(modules) = &layout.recompute {
         let is_known = |module: &str| MODULES.iter().any(|(name, _)| *name == module);
         if let Some(module) = modules.iter().find(|module| !is_known(module)) {
@@ -162,9 +166,9 @@ pub fn missing(layout: &Layout) -> Vec<Missing> {
     let mut missing = Vec::new();
     let mut lacks =
         |said: String, what: &'static str, instead: &'static str| missing.push(Missing { said, what, instead });
-    if layout.cp > 1 && layout.cp_kind != CpKind::AllGather {
-        let said = format!("cp_kind={}", cp_kind(layout.cp_kind));
-        lacks(said, "context parallelism of another kind than allgather", "leave it out: the numbers are the same");
+    if layout.cp > 1 && layout.cp_kind == CpKind::Ring {
+        let instead = "cp_kind=allgather or cp_kind=ulysses: the numbers are the same";
+        lacks("cp_kind=ring".to_string(), "context parallelism by a ring", instead);
     }
     if layout.recompute == Recompute::Auto {
         let instead = "say what is computed again: recompute=none, selective:MODULE+MODULE, full or full:N";
@@ -174,9 +178,10 @@ pub fn missing(layout: &Layout) -> Vec<Missing> {
         let instead = "leave it out; recompute=full keeps least";
         lacks("offload=true".to_string(), "offload to the host", instead);
     }
-    if let Some(shard) = layout.shard.filter(|&shard| layout.zero > 0 && shard != layout.dp * layout.cp) {
+    let in_groups = layout.shard.filter(|&shard| layout.zero > 0 && shard != layout.dp * layout.cp);
+    if let Some(shard) = in_groups.filter(|_| layout.cp > 1 || layout.ep > 1) {
         let instead = "leave it out: ZeRO then shards among all dp x cp ranks";
-        lacks(format!("shard={shard}"), "ZeRO within groups", instead);
+        lacks(format!("shard={shard}"), "ZeRO within groups beside context or expert parallelism", instead);
     }
     missing
 }
@@ -374,13 +379,14 @@ mod tests {
             ("vp=0", "1 or more"),
             ("order=pp,dp", "each of pp, dp, cp and tp once"),
             ("pp=2,stages=1,2", "1 of them for pp=2"),
-            ("cp=2,cp_kind=ring", "context parallelism of another kind"),
+            ("cp=2,cp_kind=ring", "context parallelism by a ring"),
             ("cp=2,order=pp,dp,tp", "each of pp, dp, cp and tp once"),
             ("ep=0", "1 or more"),
             ("offload=true", "offload to the host"),
             ("recompute=auto", "by a device's memory"),
             ("recompute=selective:mpl", "no such module"),
-            ("dp=4,zero=1,shard=2", "ZeRO within groups"),
+            ("dp=4,cp=2,zero=1,shard=2", "ZeRO within groups"),
+            ("dp=4,zero=1,shard=3", "does not divide"),
             ("schedul=gpipe", "did you mean `schedule`"),
             ("dp=1000000,tp=1000000,pp=100000000", "devices"),
         ] {

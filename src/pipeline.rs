@@ -8,7 +8,7 @@ use ir::catalogue::Code;
 use ir::costs::ModelCosts;
 use ir::diag::{Coded, Diagnostics};
 use ir::differentiate::{DifferentiateError, differentiate, gradients};
-use ir::goal::{Goal, Layout, Recompute};
+use ir::goal::{CpKind, Goal, Layout, Recompute};
 use ir::graph::Model;
 use ir::limits;
 use ir::optimizer::Optimizer;
@@ -276,7 +276,9 @@ pub fn compile(
 /// # Errors
 /// The model has no gradient, or the layout does not fit it.
 pub fn plan_blocks(model: Model, layout: &Layout) -> Result<Model, CompileError> {
-    let together = Layout { recompute: Recompute::None, ..layout.together().map_err(planner::PlanError::from)? };
+    let together = layout.together().map_err(planner::PlanError::from)?;
+    // What is computed again and how attention communicates is priced beside the planned model.
+    let together = Layout { recompute: Recompute::None, cp_kind: CpKind::AllGather, ..together };
     let model = gradients(model)?;
     Ok(planner::plan(model, &Goal::of(together), &CPU, None, &mut |_, _| {})?)
 }

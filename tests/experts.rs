@@ -93,4 +93,6 @@ meshes! {
     sequence_parallel "dp=2,tp=2,sp=true" 8;
     pipeline_and_sharded_state "dp=2,tp=2,pp=2,zero=1" 4;
     uneven_batch "dp=3" 4;
+    modules_computed_again "dp=2,zero=3,recompute=selective:mla_up_proj+shared_experts+moe_act+op" 4;
+    experts_computed_again "dp=2,tp=2,ep=2,recompute=full,zero=2" 4;
 }

@@ -9,10 +9,15 @@ use meshwright::pipeline::passes;
 use std::path::Path;
 
 /// One device, then each parallelism.
-const LAYOUTS: [&str; 4] = ["", "dp=2,tp=2", "dp=2,zero=1", "pp=2,tp=2"];
+const LAYOUTS: [&str; 5] = ["", "dp=2,tp=2", "dp=2,zero=1", "pp=2,tp=2", "dp=2,zero=3,recompute=full"];
 /// For models with a sequence.
-const SEQUENCE_LAYOUTS: [&str; 3] =
-    ["dp=2,tp=2,sp=true", "dp=2,tp=2,pp=2,sp=true,zero=1,schedule=gpipe", "tp=2,pp=2,schedule=seq1f1b"];
+const SEQUENCE_LAYOUTS: [&str; 5] = [
+    "dp=2,tp=2,sp=true",
+    "dp=2,tp=2,pp=2,sp=true,zero=1,schedule=gpipe",
+    "tp=2,pp=2,schedule=seq1f1b",
+    "dp=2,pp=2,recompute=full:1,zero=2",
+    "dp=4,cp=2,cp_kind=ulysses,recompute=selective:mlp",
+];
 
 /// What a pass has made, as text.
 struct Dump {

@@ -51,3 +51,38 @@ fn small_models_waste_little() {
     ];
     ["tiny-llama", "tiny-gpt2"].into_iter().for_each(|model| waste_little(model, &meshes));
 }
+
+/// The bytes of the largest arena, and of what the first stage keeps of a micro-batch and holds from step to step.
+fn bytes(mesh: &str) -> [u64; 3] {
+    let source = ModelSource::open("tiny-llama").expect("a preset");
+    let order = Compiling { mesh: mesh.to_string(), global_batch: Some(16), ..Compiling::default() };
+    let file = compile_source(&source, &order, None, &mut |_, _| {}).unwrap_or_else(|why| panic!("{mesh}: {why}"));
+    let stage = file.staged.as_ref().expect("stages").stages[0].cost;
+    let classes = report(&file.model, file.program.as_ref().expect("a program"));
+    [classes.iter().map(|class| class.arena).max().unwrap_or(0), stage.kept, stage.state]
+}
+
+#[test]
+fn what_is_computed_again_is_not_kept() {
+    let with = |recompute: &str| bytes(&format!("pp=2,mbs=2,{recompute}"));
+    let [none, mlp, first, full] =
+        ["recompute=none", "recompute=selective:mlp", "recompute=full:1", "recompute=full"].map(with);
+    for (more, less) in [(none, mlp), (mlp, full), (none, first), (first, full)] {
+        assert!(less[0] < more[0] && less[1] < more[1], "{none:?}, {mlp:?}, {first:?}, {full:?}");
+    }
+    // Two layers, of each the input, which the layer before it has made, and positions and segments.
+    let residual = 2 * 128 * 256 * 4;
+    assert!(full[1] < 3 * residual, "{full:?} with {residual} bytes of a residual stream");
+    assert_eq!(bytes("pp=2,mbs=2,recompute=selective"), none, "attention keeps no scores anyway");
+}
+
+#[test]
+fn what_zero_shares_out_is_held_in_parts() {
+    let state = |zero: u8| bytes(&format!("dp=4,zero={zero}"))[2] as f64;
+    // Of 16 bytes of a parameter 4 are its own, 4 its gradient's, 8 the optimizer's.
+    let whole = state(0);
+    for (zero, parts) in [(1, 4.0 + 4.0 + 8.0 / 4.0), (2, 4.0 + 12.0 / 4.0), (3, 16.0 / 4.0)] {
+        let (share, wanted) = (state(zero) / whole, parts / 16.0);
+        assert!((share / wanted - 1.0).abs() < 0.01, "ZeRO {zero} holds {share} of what is held without");
+    }
+}

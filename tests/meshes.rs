@@ -162,6 +162,8 @@ meshes! {
     layers_computed_again "dp=2,tp=2,sp=true,recompute=full" 8;
     first_layers_computed_again "pp=2,recompute=full:1" 4;
     modules_computed_again "tp=2,recompute=selective:mlp+layernorm" 4;
+    sharded_within_groups "dp=4,zero=3,shard=2" 4;
+    context_parallel_by_heads "cp=2,tp=2,sp=true,cp_kind=ulysses" 4;
     slices_computed_again "tp=2,pp=2,schedule=seq1f1b,recompute=full,zero=2" 4;
     everything "dp=2,tp=2,pp=2,zero=1,sp=true" 4;
     // Two sequences, two, and none.

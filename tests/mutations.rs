@@ -19,6 +19,9 @@
 //! | `first` is there twice | nothing | - | first |
 //! | a send is left out | stuck | - | unmatched-message |
 //! | two tags are swapped | all | - | message-order |
+//! | a layer is computed again without its `all_reduce` | all | PendingSum | missing-collective |
+//! | a statement is not computed again | not run | - | undefined |
+//! | a backward gathers another parameter | all | - | statement |
 //! | a slice's keys get no gradient from a later slice | all | - | statement |
 //! | of two later slices the gradient of one is left out | gradient, norm, parameter | - | wrong-cotangent |
 //! | a body lacks a gradient | all | - | statement |
@@ -50,9 +53,9 @@ mod training;
 
 use cost::CPU;
 use edit::{
-    block, drop_first_add, drop_first_gradient, drop_last_send, forget_reduction, free_early, kernels, microbatch_of,
-    places, runs, sent_tags, skip, start_reduction_early, sum_gradients_again, swap_bundles, update_by_unreduced,
-    without_operand,
+    block, drop_first_add, drop_first_copy, drop_first_gradient, drop_last_send, forget_reduction, free_early,
+    gather_another, kernels, microbatch_of, places, runs, sent_tags, skip, start_reduction_early, sum_gradients_again,
+    swap_bundles, update_by_unreduced, without_operand,
 };
 use ir::arena::{Held, Role};
 use ir::catalogue::Code;
@@ -70,11 +73,13 @@ const TENSOR: &str = "dp=2,tp=2";
 /// All forwards come before all backwards, so that many bundles are there at once.
 const PIPELINE: &str = "dp=2,pp=2,schedule=gpipe";
 const SLICES: &str = "pp=2,schedule=seq1f1b,slices=4";
+/// Parameters are gathered, and layers computed again.
+const AGAIN: &str = "dp=2,tp=2,zero=3,recompute=full";
 const ALL: [&str; 4] = ["gradient", "loss", "norm", "parameter"];
 
 /// Breaks the planned model: the verifier of models finds a pending sum, that of programs the collective that is missing.
-fn breaks_a_sum(change: impl FnOnce(&mut Model), differs: &[&str]) {
-    let right = Right::on(TENSOR);
+fn breaks_a_sum(mesh: &str, change: impl FnOnce(&mut Model), differs: &[&str]) {
+    let right = Right::on(mesh);
     let mut model = right.file.model.clone();
     change(&mut model);
     assert_eq!(planned(&model), [Code::PendingSum]);
@@ -114,7 +119,7 @@ fn a_forward_without_its_all_reduce() {
         let wanted = sums_over(model, "tp");
         skip(block(model, "layer"), SectionKind::F, wanted);
     };
-    breaks_a_sum(change, &ALL);
+    breaks_a_sum(TENSOR, change, &ALL);
 }
 
 #[test]
@@ -123,18 +128,18 @@ fn gradients_that_are_not_summed_over_data_parallel_ranks() {
         let wanted = sums_over(model, "dp");
         skip(block(model, "layer"), SectionKind::U, wanted);
     };
-    breaks_a_sum(change, &ALL);
+    breaks_a_sum(TENSOR, change, &ALL);
 }
 
 #[test]
 fn a_norm_that_counts_whole_parameters_on_every_rank() {
     let is_owe = |collective: &Collective| matches!(collective, Collective::Owe { .. });
-    breaks_a_sum(|model| skip(block(model, "layer"), SectionKind::U, is_owe), &["norm"]);
+    breaks_a_sum(TENSOR, |model| skip(block(model, "layer"), SectionKind::U, is_owe), &["norm"]);
 }
 
 #[test]
 fn an_update_by_gradients_that_are_not_reduced() {
-    breaks_a_sum(|model| update_by_unreduced(block(model, "layer")), &ALL);
+    breaks_a_sum(TENSOR, |model| update_by_unreduced(block(model, "layer")), &ALL);
 }
 
 #[test]
@@ -201,7 +206,7 @@ fn a_weight_gradient_left_out() {
 }
 
 /// Breaks the order of what is under way at the same time.
-fn breaks_in_flight(mesh: &str, change: impl FnOnce(&mut Program), named: &[&str]) {
+fn breaks_unrun(mesh: &str, change: impl FnOnce(&mut Program), named: &[&str]) {
     let right = Right::on(mesh);
     let mut program = right.program();
     change(&mut program);
@@ -214,17 +219,17 @@ fn a_reduction_before_the_last_gradient() {
         let before = runs(program, 0, "layer", BodyKind::B, 3)[0];
         start_reduction_early(&mut program.classes[0], before);
     };
-    breaks_in_flight(PIPELINE, change, &["in-flight", "step-order"]);
+    breaks_unrun(PIPELINE, change, &["in-flight", "step-order"]);
 }
 
 #[test]
 fn a_reduction_that_nobody_waits_for() {
-    breaks_in_flight(PIPELINE, |program| forget_reduction(&mut program.classes[0]), &["in-flight", "token"]);
+    breaks_unrun(PIPELINE, |program| forget_reduction(&mut program.classes[0]), &["in-flight", "token"]);
 }
 
 #[test]
 fn an_operand_freed_while_it_is_summed() {
-    breaks_in_flight(TENSOR, |program| free_early(program, "layer.F"), &["in-flight"]);
+    breaks_unrun(TENSOR, |program| free_early(program, "layer.F"), &["in-flight"]);
 }
 
 #[test]
@@ -246,6 +251,25 @@ fn a_body_with_operands_in_another_order() {
         attention.expect("attention").operands.swap(1, 2);
     };
     breaks(TENSOR, change, &["statement"], &ALL);
+}
+
+#[test]
+fn a_layer_computed_again_without_its_all_reduce() {
+    let change = |model: &mut Model| {
+        let wanted = sums_over(model, "tp");
+        skip(block(model, "layer"), SectionKind::I, wanted);
+    };
+    breaks_a_sum(AGAIN, change, &ALL);
+}
+
+#[test]
+fn a_layer_not_computed_again() {
+    breaks_unrun(AGAIN, |program| drop_first_copy(program, "layer.B"), &["undefined"]);
+}
+
+#[test]
+fn another_parameter_gathered_in_a_backward() {
+    breaks(AGAIN, |_, program| gather_another(program, "layer.B"), &["statement"], &ALL);
 }
 
 #[test]

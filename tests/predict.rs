@@ -94,7 +94,17 @@ fn every_kind_is_predicted_from_costs_alone() {
 /// communication, and slower only by what waits in between: messages are not free of each other on one way out.
 #[test]
 fn with_communication_the_program_hides_some_of_it() {
-    for mesh in ["dp=2", "tp=2", "tp=2,sp=true", "dp=2,zero=1", "pp=2", "dp=2,tp=2", "dp=2,tp=2,pp=2"] {
+    for mesh in [
+        "dp=2",
+        "tp=2",
+        "tp=2,sp=true",
+        "dp=2,zero=1",
+        "dp=2,zero=3,recompute=full",
+        "pp=2",
+        "dp=2,tp=2",
+        "dp=2,tp=2,pp=2",
+        "pp=2,recompute=full:1",
+    ] {
         let (step, _) = predicted("tiny-llama", mesh, &CPU);
         assert!((0.75..1.05).contains(&step.ratio), "{mesh}: {step:?}");
         let sum: f64 = step.shares.values().sum();

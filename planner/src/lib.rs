@@ -5,6 +5,7 @@
 
 mod assign;
 mod choose;
+mod heads;
 mod pass;
 mod passes;
 mod ports;

@@ -5,6 +5,7 @@ use super::number::{count, seconds};
 use crate::debug::Debug;
 use crate::train::{Progress, RunHeader};
 use indicatif::{ProgressBar, ProgressStyle};
+use ir::goal::Recompute;
 use runtime::metrics::{EvalRecord, StepRecord};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -143,10 +144,14 @@ fn head(run: &RunHeader) -> Vec<String> {
             if run.mesh.is_empty() { "none" } else { &run.mesh }
         ),
         format!(
-            "layout    micro-batches of {} per rank, sequence parallel {}, ZeRO {}",
+            "layout    micro-batches of {} per rank, sequence parallel {}, ZeRO {}{}",
             layout.mbs,
             if layout.sp { "on" } else { "off" },
-            layout.zero
+            layout.zero,
+            match &layout.recompute {
+                Recompute::None => String::new(),
+                again => format!(", recompute {again}"),
+            }
         ),
     ];
     if run.stages.len() > 1 {

@@ -103,7 +103,15 @@ fn loads_under(mesh: &str, others: &[&str]) {
 
 #[test]
 fn three_axes_to_any() {
-    let others = ["dp=4", "tp=4", "pp=4", "", "dp=4,zero=1", "dp=2,tp=2,pp=2,zero=1", "dp=2,tp=2,pp=2,schedule=gpipe"];
+    let others = [
+        "dp=4",
+        "tp=4",
+        "pp=4",
+        "",
+        "dp=4,zero=1",
+        "dp=4,zero=3,shard=2,recompute=full",
+        "dp=2,tp=2,pp=2,schedule=gpipe",
+    ];
     loads_under("dp=2,tp=2,pp=2", &others);
 }
 
@@ -117,7 +125,7 @@ fn sharded_states_to_any() {
 
 #[test]
 fn uneven_shards_to_any() {
-    loads_under("dp=3,tp=3,zero=1", &["", "tp=4", "dp=4,zero=1", "pp=4", "dp=2,tp=2,pp=2,zero=1"]);
+    loads_under("dp=3,tp=3,zero=3", &["", "tp=4", "dp=4,zero=1", "pp=4", "dp=2,tp=2,pp=2,zero=1"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
 use ir::ids::{Reg, Token, Value};
 use ir::ops::{Collective, KernelOp, Op, Unary, UnaryKind};
 use ir::program::{Body, BodyInstr, BodyKind, Class, Instr, Program, Transfer};
+use ir::recompute::AGAIN;
 use std::collections::HashMap;
 
 /// The block of a name.
@@ -168,6 +169,36 @@ pub(crate) fn drop_first_gradient(program: &mut Program, body: &str) {
     let adds = |instr: &BodyInstr| matches!(instr, BodyInstr::Compute(stmt) if stmt.accumulate);
     let at = body.instrs.iter().position(adds).expect("a gradient");
     body.instrs.remove(at);
+}
+
+/// Takes the first kernel out of a body that computes something again.
+pub(crate) fn drop_first_copy(program: &mut Program, body: &str) {
+    let body = program.bodies.values_mut().find(|other| other.name == body).expect("the body");
+    let is_copy = |value: &Value| body.values[*value].name.ends_with(AGAIN);
+    let computes = |instr: &BodyInstr| matches!(instr, BodyInstr::Compute(stmt) if stmt.results.iter().any(is_copy));
+    let at = body.instrs.iter().position(computes).expect("a copy");
+    body.instrs.remove(at);
+}
+
+/// Has a body gather one of its matrices twice and another, of the same type, never.
+pub(crate) fn gather_another(program: &mut Program, body: &str) {
+    let body = program.bodies.values_mut().find(|other| other.name == body).expect("the body");
+    let values = &body.values;
+    let mut gathers = body.instrs.iter_mut().filter_map(|instr| match instr {
+        BodyInstr::Start { collective: Collective::AllGather { .. }, operands, .. } => {
+            Some(operands).filter(|operands| values[operands[0]].ty.rank() > 1)
+        }
+        _ => None,
+    });
+    let mut seen: Vec<Value> = Vec::new();
+    let twice = |other: &Value, value: Value| values[*other].ty == values[value].ty;
+    loop {
+        let operands = gathers.next().expect("two parameters of one type");
+        match seen.iter().find(|other| twice(other, operands[0])) {
+            Some(&other) => return operands[0] = other,
+            None => seen.push(operands[0]),
+        }
+    }
 }
 
 /// Leaves a value out of the sum of two that a body makes with it.

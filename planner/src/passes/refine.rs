@@ -1,7 +1,8 @@
 //! `refine`: makes the mesh that the layout asks for, each atomic axis within one link level.
 //!
 //! An axis that spans levels is split, and its name becomes a group: tp = 16 on nodes of 8 devices is
-//! `tp=[tp1, tp0]` with tp1 = 2 between nodes and tp0 = 8 within one. So is one of which experts take a part: `dp=[edp, ep]`.
+//! `tp=[tp1, tp0]` with tp1 = 2 between nodes and tp0 = 8 within one. So is one of which experts take a part: `dp=[edp, ep]`,
+//! and dp where ZeRO shards within groups of neighbours.
 //! Axes of size 1 are left out. A file that brings its own mesh takes no other.
 
 use crate::PlanError;
@@ -66,7 +67,10 @@ fn on_levels(layout: &Layout, levels: &[u64]) -> Result<Mesh, PlanError> {
             inner *= layout.pp;
         }
         for &(role, degree) in folded.iter().filter(|(folded, _)| *folded == axis).flat_map(|(_, parts)| parts) {
-            let sizes = split(axis, degree, inner, levels)?;
+            let mut sizes = split(axis, degree, inner, levels)?;
+            if axis == "dp" && layout.zero > 0 {
+                sizes = layout.shard.map_or(sizes.clone(), |shard| with_group(&sizes, shard));
+            }
             parts.extend(sizes.into_iter().map(|size| Part { axis, role, size }));
             inner *= degree;
         }
@@ -132,6 +136,18 @@ fn split(name: &str, degree: u64, inner: u64, levels: &[u64]) -> Result<Vec<u64>
     Ok(sizes)
 }
 
+/// The sizes, innermost first, with one of them split in two where the innermost ranks of a group of this size end.
+fn with_group(sizes: &[u64], group: u64) -> Vec<u64> {
+    let (mut cut, mut inner) = (Vec::new(), 1);
+    for &size in sizes {
+        let within = group / inner;
+        let splits = within > 1 && within < size && group.is_multiple_of(inner) && size.is_multiple_of(within);
+        cut.extend(if splits { vec![within, size / within] } else { vec![size] });
+        inner *= size;
+    }
+    cut
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +166,14 @@ mod tests {
     fn an_axis_over_two_levels_is_split() {
         let layout = Layout { pp: 4, dp: 2, tp: 16, ..Layout::default() };
         assert_eq!(line(&layout, &[8]), "pp=4 dp=2 tp1=2 tp0=8 tp=[tp1,tp0]");
+    }
+
+    #[test]
+    fn a_group_of_zero_is_the_innermost_part_of_dp() {
+        let layout = |shard| Layout { dp: 16, tp: 2, zero: 3, shard: Some(shard), ..Layout::default() };
+        assert_eq!(line(&layout(4), &[]), "dp1=4 dp0=4 tp=2 dp=[dp1,dp0]");
+        assert_eq!(line(&layout(2), &[8]), "dp2=4 dp1=2 dp0=2 tp=2 dp=[dp2,dp1,dp0]");
+        assert_eq!(line(&layout(16), &[]), "dp=16 tp=2");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! (Rajbhandari et al. 2020). All other dims stay open. A model with no open dim has been through here.
 
 use crate::PlanError;
+use crate::heads::attend_by_heads;
 use cost::Cluster;
 use ir::goal::{Goal, SeedRule, SeedTarget, Sharding};
 use ir::graph::{ArgKind, Block, Model};
@@ -24,9 +25,8 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
         bind(model, |_, _| Zero::default());
         return Ok(());
     }
-    let axes = |name| model.mesh.lookup(name).unwrap_or_default();
-    let replicas = axes("dp").union(&axes("cp"));
-    let shared = |from: u8| if goal.layout.zero >= from { replicas.clone() } else { Axes::none() };
+    let group = zero_group(&model.mesh, goal);
+    let shared = |from: u8| if goal.layout.zero >= from { group.clone() } else { Axes::none() };
     let zero = Zero { states: shared(1), gradients: shared(2), params: shared(3) };
     for param in model.params.values_mut() {
         param.ty = param.ty.closed();
@@ -34,7 +34,7 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
     }
     model.inputs.iter_mut().for_each(|input| input.ty = input.ty.closed());
     bind(model, |_, _| zero.clone());
-    Ok(())
+    attend_by_heads(model, goal)
 }
 
 /// Gives arguments the types of what is passed for them, and states those of their parameters, stored over the axes that
@@ -44,6 +44,17 @@ pub(crate) fn bind(model: &mut Model, zero: impl Fn(BlockId, Value) -> Zero) {
         bind_params(model, id);
         follow_params(&mut model.blocks[id], |param| zero(id, param));
     }
+}
+
+/// The axes over which ZeRO shards: all of dp and cp, or the innermost of dp that make up a group.
+fn zero_group(mesh: &Mesh, goal: &Goal) -> Axes {
+    let axes = |name| mesh.lookup(name).unwrap_or_default();
+    let Some(shard) = goal.layout.shard.filter(|&shard| shard < goal.layout.dp * goal.layout.cp) else {
+        return axes("dp").union(&axes("cp"));
+    };
+    let dp: Vec<_> = axes("dp").iter().collect();
+    let inner = |count: usize| dp[dp.len() - count..].iter().copied().collect::<Axes>();
+    (0..=dp.len()).map(inner).find(|group| mesh.size(group) >= shard).unwrap_or_default()
 }
 
 fn seed_rules(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {

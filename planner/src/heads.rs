@@ -1,0 +1,76 @@
+//! Attention by heads (Jacobs et al. 2023, DeepSpeed Ulysses): a sequence that is cut over cp is whole within attention, and the
+//! heads are cut instead.
+//!
+//! What attention and its gradient give is pinned to heads, what is made of that to the sequence again. Between the two lie
+//! reshards like any others, which become all-to-alls.
+
+use crate::PlanError;
+use ir::goal::{CpKind, Goal, SeedTarget};
+use ir::graph::{Block, Model, SectionKind, Stmt};
+use ir::mesh::Axes;
+use ir::ops::{KernelOp, Op};
+use ir::types::{Dims, Type};
+
+/// The dims of queries, keys and values along the sequence and over heads.
+const SEQUENCE: usize = 1;
+const HEADS: usize = 2;
+
+/// Pins attention to heads where the layout says so.
+///
+/// # Errors
+/// There are too few heads.
+pub(crate) fn attend_by_heads(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
+    if goal.layout.cp <= 1 || goal.layout.cp_kind != CpKind::Ulysses {
+        return Ok(());
+    }
+    let lookup = |name: &str| model.mesh.lookup(name).unwrap_or_default();
+    let cp = lookup("cp");
+    let rules = || goal.rules.iter().filter(|rule| rule.on == SeedTarget::Params);
+    for block in model.blocks.values_mut() {
+        for stmt in attentions(block) {
+            let dim = &block.ty(stmt.results[0]).dims[HEADS];
+            let name = dim.name.map_or_else(String::new, |id| model.dims[id].name.clone());
+            let of_params = rules().filter(|rule| rule.dims.contains(&name)).map(|rule| lookup(&rule.axis));
+            let outside = of_params.fold(Axes::none(), |all, axes| all.union(&axes));
+            let inside = outside.union(&cp);
+            if !model.mesh.is_even(dim.size, &inside) {
+                let (axis, degree, size) = ("cp".to_string(), model.mesh.size(&inside), dim.size);
+                return Err(PlanError::NotDivisible { axis, degree, dim: name, size });
+            }
+            pin(block, &model.dims, &stmt, &[(SEQUENCE, Axes::none()), (HEADS, inside)]);
+            for reader in readers(block, &stmt) {
+                pin(block, &model.dims, &reader, &[(SEQUENCE, cp.clone())]);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn attentions(block: &Block) -> Vec<Stmt> {
+    let is_attention =
+        |stmt: &&Stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_)));
+    block.sections.iter().flat_map(|section| &section.stmts).filter(is_attention).cloned().collect()
+}
+
+/// The statements of F and I that read what one gives, but for attention's own gradient.
+fn readers(block: &Block, made: &Stmt) -> Vec<Stmt> {
+    let sections = [SectionKind::F, SectionKind::I].into_iter().flat_map(|kind| &block[kind].stmts);
+    let reads = |stmt: &&Stmt| {
+        let is_gradient = matches!(stmt.op, Op::Kernel(KernelOp::AttentionGrad(_)));
+        !is_gradient && stmt.operands.iter().any(|value| made.results.contains(value))
+    };
+    sections.filter(reads).cloned().collect()
+}
+
+/// Decides the dims of what a statement gives that are still open.
+fn pin(block: &mut Block, dims: &Dims, stmt: &Stmt, pins: &[(usize, Axes)]) {
+    for &result in &stmt.results {
+        let ty: &mut Type = &mut block.values[result].ty;
+        let runs_along = ty.dims.get(SEQUENCE).and_then(|dim| dim.name).is_some_and(|id| dims[id].name == "s");
+        for (place, axes) in pins.iter().filter(|_| runs_along) {
+            if let Some(dim) = ty.dims.get_mut(*place).filter(|dim| dim.open) {
+                (dim.axes, dim.open) = (axes.clone(), false);
+            }
+        }
+    }
+}
