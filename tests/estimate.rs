@@ -162,6 +162,7 @@ fn what_cannot_be_is_refused_with_the_reason() {
         ("shard=5", "does not divide"),
         ("cp_kind=spiral", "one of ring"),
         ("pp=2,stages=40", "ascend within"),
+        ("pp=2,schedule=seq1f1b,slices=3", "3 of them do not divide one of 4096"),
     ] {
         let told = refused(&request(layout));
         assert!(told.contains(part), "{layout}: {told}");

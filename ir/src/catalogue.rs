@@ -393,6 +393,10 @@ catalogue! {
         "The folder of the run holds checkpoints of an earlier one. To start anew there would leave two runs in one folder, and --resume could not tell them apart.";
         "meshwright train tiny-gpt2 --data text --valid-fraction 0.3 --seq 16";
         "Go on with --resume, choose another --out, or remove the old checkpoints.";
+    725 RunInUse "a folder in which another run writes":
+        "Two runs at once in one folder would write over each other's records and checkpoints. The folder has a file `run.lock`, which a run keeps locked as long as it lives; a lock of a process that has ended holds nobody up.";
+        "let code = train(&request, &mut Quiet).unwrap_err().code(); // the file is locked";
+        "Wait until the other run has ended, or choose another --out.";
     730 NoGpu "no GPU that can be used":
         "The cuda backend needs an NVIDIA GPU with its driver, and NVRTC and cuBLASLt of the CUDA 13 toolkit. They are looked for when they are first used, by the names that the message lists, wherever the system's loader looks.";
         "Device::open(usize::MAX).map(drop).unwrap_err().code()";

@@ -75,6 +75,14 @@ fn activation_memory_is_that_of_the_paper() {
     check(8.0, false, "full", 2.0);
 }
 
+/// Qi et al. 2023, table 1: inputs of products and the gradients of their results, `32 s b h` bytes.
+#[test]
+fn what_waits_for_the_weight_gradient_is_that_of_the_paper() {
+    let (s, h) = (2048.0, 12288.0);
+    let plain = parallel(1, false);
+    close(layer(&gpt3(&plain), &plain, "megatron-2022").held_for_w / (s * h), 32.0, 0.02);
+}
+
 /// "70 % of the memory at 2.7 % of the FLOPs" (section 5): of the activations, and of the forward's operations.
 #[test]
 fn selective_recomputation_saves_most_for_little() {

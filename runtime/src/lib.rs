@@ -6,6 +6,7 @@ pub mod backends;
 pub mod checkpoint;
 mod codes;
 pub mod comm;
+mod cores;
 pub mod data;
 pub mod exec;
 pub mod learning_rate;

@@ -4,7 +4,7 @@ use super::blocks::{Blocks, Planned, plan};
 use super::memo::Memo;
 use super::memory::memory;
 use super::pipeline::{Flow, drawn_costs, flow};
-use super::place::{impossible, layout_on, neighbours};
+use super::place::{check_slices, impossible, layout_on, neighbours};
 use super::replicas::Replicas;
 use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport};
 use super::request::EstimateRequest;
@@ -281,6 +281,7 @@ impl Estimator {
         let key = FlowKey { blocks: key, layout: job.pipeline_layout(), microbatches: job.microbatches };
         let staged = self.flows.get(&key, || {
             let (kind, pipeline) = pipeline_of(&job.layout, job.microbatches).map_err(CompileError::from)?;
+            check_slices(job.request.seq, pipeline.slices)?;
             let starts = self.starts(job, &key.blocks, &blocks, &pipeline)?;
             job.staged(&blocks, &starts, kind, &pipeline)
         })?;

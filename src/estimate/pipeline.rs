@@ -10,10 +10,6 @@ use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::ScheduleKind;
 use scheduler::simulate::{Idle, Timeline, simulate};
 
-/// Of what an input gradient frees and what waits for the weight gradient, the share of the latter: 32 of 34 bytes of a
-/// layer without its scores (Qi et al. 2023, table 1).
-const HELD_FOR_W: f64 = 32.0 / 34.0;
-
 /// A step of a pipeline, up to the last backward.
 #[derive(Debug)]
 pub(super) struct Flow {
@@ -146,8 +142,8 @@ fn costs(loads: &[Load], hops: &[f64], slices: f64) -> StageCosts {
         w: each(&|load| load.seconds()[2]),
         comm: hops.iter().map(|hop| hop / slices).collect(),
         mem_f: each(&|load| load.kept),
-        mem_i: each(&|load| load.kept * (1.0 - HELD_FOR_W)),
-        mem_w: each(&|load| load.kept * HELD_FOR_W),
+        mem_i: each(&|load| load.kept - load.held_for_w.min(load.kept)),
+        mem_w: each(&|load| load.held_for_w.min(load.kept)),
         ..StageCosts::uniform(loads.len() as u32, 0.0, 0.0, 0.0, 0.0)
     }
 }

@@ -6,6 +6,7 @@ use cost::Group;
 use ir::catalogue::Code;
 use ir::goal::{Layout, Recompute};
 use ir::recompute::MODULES;
+use ir::slices::SliceError;
 use scheduler::schedules;
 
 /// The layout of a text on so many devices: dp is derived where it is not given, and more than one stage per rank makes
@@ -75,6 +76,11 @@ fn check_groups(layout: &Layout) -> Result<(), Error> {
         }
         _ => Ok(()),
     }
+}
+
+/// Slices of a sequence are equal.
+pub(super) fn check_slices(seq: u64, slices: u32) -> Result<(), Error> {
+    if seq.is_multiple_of(slices.max(1).into()) { Ok(()) } else { Err(SliceError::Uneven { slices, size: seq }.into()) }
 }
 
 /// A layout that no framework could run.

@@ -203,7 +203,7 @@ impl TimeShares {
             ("ep", self.ep),
             ("dp", self.dp),
             ("p2p", self.p2p),
-            ("bubble", self.bubble),
+            ("waiting", self.bubble),
             ("optimizer", self.optimizer),
             ("launch", self.launch),
             ("cores", self.cores),

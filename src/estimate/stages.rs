@@ -33,6 +33,8 @@ pub(super) struct Load {
     pub(super) kept: f64,
     /// Of these, logits and what the loss keeps.
     pub(super) logits: f64,
+    /// Bytes that wait for the weight gradient, once the input gradient is there.
+    pub(super) held_for_w: f64,
     /// The most bytes of inner values at once.
     pub(super) transient: f64,
     /// Elements of parameters that all data-parallel ranks hold.
@@ -201,6 +203,7 @@ impl Load {
         self.again = plus(self.again, &profile.again, 1.0);
         self.kept += profile.kept;
         self.logits += profile.logits;
+        self.held_for_w += profile.held_for_w;
         self.transient = self.transient.max(profile.transient);
         self.dense += profile.dense;
         self.experts += profile.experts;

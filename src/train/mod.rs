@@ -7,6 +7,7 @@
 mod backend;
 mod checkpoint;
 mod feed;
+mod lock;
 mod measure;
 mod prepare;
 mod report;

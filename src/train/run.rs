@@ -3,6 +3,7 @@
 use super::backend::check_ops;
 use super::checkpoint::{find, fixed, is_in, refused};
 use super::feed::Feed;
+use super::lock::Lock;
 use super::measure::Measure;
 use super::prepare::{Prepared, prepare};
 use super::report::{Progress, RunHeader, TrainReport};
@@ -13,16 +14,20 @@ use cost::CPU;
 use ir::catalogue::Code;
 use ir::goal::Layout;
 use ir::graph::Model;
+use ir::program::Program;
 use ir::staged::{Stage, Staged};
 use ir::text::File;
+use ir::verify;
 use runtime::checkpoint::{Checkpoint, Position, Save, clean, save};
 use runtime::data::bigram::bigram_entropy;
 use runtime::data::sampler::Sampler;
 use runtime::data::text::TextData;
 use runtime::exec::{self, Machine, Options, StepOutput};
 use runtime::metrics::{EvalRecord, Header, MetricsWriter, StepRecord, losses};
+use scheduler::emit::emit_forward;
 use scheduler::memory::memory;
 use serde_json::Value;
+use std::fmt::Display;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -46,6 +51,7 @@ pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<Trai
         valid: Sampler::in_order(&data.valid, feed.seq as usize)?,
     };
     let fixed = fixed(&request, &source, &data);
+    let _lock = Lock::take(&request.out)?;
     let from = find(&request, &fixed)?;
     let (mut machine, measure) = load(&compiled, &request, microbatches)?;
     from.iter().try_for_each(|from| from.load(&mut machine)).map_err(refused)?;
@@ -218,9 +224,7 @@ fn load(compiled: &File, request: &TrainRequest, microbatches: u32) -> Result<(M
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
     };
-    let forward = scheduler::emit::emit_forward(&compiled.model, staged, microbatches, &CPU);
-    let mut forward = forward.map_err(|why| Error::fault("emit", why))?;
-    memory(&compiled.model, &mut forward, Some(program));
+    let forward = forward_only(&compiled.model, staged, program, microbatches)?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let devices = compiled.model.mesh.devices() as usize;
     let threads = (cores / devices).max(1);
@@ -228,6 +232,15 @@ fn load(compiled: &File, request: &TrainRequest, microbatches: u32) -> Result<(M
     let record = measure.is_some();
     let options = Options { seed: request.seed, threads, evaluation: Some(&forward), lanes: None, record };
     Ok((Machine::load(&compiled.model, program, &options).map_err(machine_error)?, measure))
+}
+
+/// What evaluates: the forwards of a training program, checked as that one was.
+fn forward_only(model: &Model, staged: &Staged, training: &Program, microbatches: u32) -> Result<Program, Error> {
+    let fault = |why: &dyn Display| Error::fault("emit", why);
+    let mut forward = emit_forward(model, staged, microbatches, &CPU).map_err(|why| fault(&why))?;
+    memory(model, &mut forward, Some(training));
+    let found = verify::program::check(model, &forward, None).err();
+    found.and_then(|found| found.into_iter().next()).map_or(Ok(forward), |first| Err(fault(&first)))
 }
 
 fn header(
@@ -295,7 +308,6 @@ fn blocks(model: &Model, stage: &Stage) -> String {
 /// The output folder with `run.toml`, and the open `metrics.jsonl`, which goes on where the run does.
 fn outputs(request: &TrainRequest, params: u64, from: Option<&Checkpoint>) -> Result<MetricsWriter, Error> {
     let out = &request.out;
-    fs::create_dir_all(out).map_err(|why| Error::file("create", out, &why))?;
     clean(out).map_err(|why| Error::file("clear", out, &why))?;
     let config = toml::to_string(request).map_err(|why| Error::input(Code::BadOption, format!("run.toml: {why}")))?;
     let config_hash = format!("{:016x}", fnv1a(config.as_bytes()));

@@ -45,6 +45,7 @@ pub(crate) const CALLS: &[Call] = &[
     call(Code::RankFailed, rank_failed),
     call(Code::InputMismatch, input_mismatch),
     call(Code::CheckpointUnwritable, checkpoint_unwritable),
+    call(Code::RunInUse, run_in_use),
     call(Code::NoGpu, no_gpu),
     call(Code::OpWithoutGpuKernel, op_without_gpu_kernel),
     #[cfg(target_os = "linux")]
@@ -176,6 +177,17 @@ fn checkpoint_unwritable() -> Option<Code> {
     let position = Position { step: 1, consumed_samples: 1, epoch: 0, shuffle_seed: 0, rng_key: 0 };
     let what = Save { run, position, fixed: &serde_json::Value::Null, keep_last: 1 };
     save(&mut machine(), &what).unwrap_err().code()
+}
+
+fn run_in_use() -> Option<Code> {
+    let out = std::env::temp_dir().join(format!("meshwright-in-use-{}", std::process::id()));
+    std::fs::create_dir_all(&out).unwrap();
+    let file = std::fs::File::create(out.join("run.lock")).unwrap();
+    file.lock().unwrap();
+    let request = TrainRequest { out: out.clone(), ..training() };
+    let code = train(&request, &mut Quiet).unwrap_err().code(); // the file is locked
+    std::fs::remove_dir_all(&out).unwrap();
+    code
 }
 
 fn no_gpu() -> Option<Code> {

@@ -215,6 +215,7 @@ fn check_device(device: &Device, complaints: &mut Vec<String>) {
     {
         check(&format!("matmul.{key}"), share, 0.01, 1.0, "a share of the peak");
     }
+    check("matmul.depth", matmul.depth, 0.0, 1e5, "steps of k");
     check("matmul.tiles", matmul.tiles.len() as f64, 1.0, 64.0, "a number of tiles");
     for tile in &matmul.tiles {
         check("matmul.tiles", tile[0].min(tile[1]), 1.0, 4096.0, "rows and columns of a tile");
@@ -238,9 +239,9 @@ fn check_link(level: usize, link: &Link, complaints: &mut Vec<String>) {
     };
     check("joins", link.joins as f64, 1.0, f64::MAX, "a number of devices");
     check("bandwidth", link.bandwidth, 1e6, 1e14, "bytes per second of a device, one way");
-    check("latency", link.latency, 0.0, 1.0, "seconds");
-    check("start", link.start, 0.0, 1.0, "seconds");
-    check("message", link.message, 0.0, 1.0, "seconds");
+    check("latency", link.latency, 0.0, 0.1, "seconds");
+    check("start", link.start, 0.0, 0.1, "seconds");
+    check("message", link.message, 0.0, 0.1, "seconds");
     for (key, value) in [("pair", link.pair), ("switch", link.switch)] {
         value.into_iter().for_each(|value| check(key, value, 1e6, 1e14, "bytes per second"));
     }

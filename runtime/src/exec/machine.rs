@@ -178,7 +178,7 @@ impl Machine {
             memories.push(memory);
         }
         let catalogue = catalogue(&workers);
-        let named = |(rank, worker)| Rank::start(rank, worker).map_err(Error::Load);
+        let named = |(rank, worker)| Rank::start(rank, devices, worker).map_err(Error::Load);
         let mut machine = Machine {
             mesh: model.mesh.clone(),
             training: Feeds::of(model, program)?,

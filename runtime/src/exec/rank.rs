@@ -8,6 +8,7 @@ use crate::backend::Backend;
 use crate::backends::cpu::Cpu;
 use crate::comm::threads::Threads;
 use crate::comm::{Communicator, Stopped};
+use crate::cores::settle;
 use crate::state::{Part, Slot, State};
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -80,14 +81,15 @@ pub(super) enum Answer {
 }
 
 impl Rank {
-    /// Starts its thread.
+    /// Starts its thread, one of so many ranks.
     ///
     /// # Errors
     /// There is none.
-    pub(super) fn start(rank: usize, mut worker: CpuWorker) -> Result<Rank, String> {
+    pub(super) fn start(rank: usize, ranks: usize, mut worker: CpuWorker) -> Result<Rank, String> {
         let (commands, answers) = (Arc::new(Mailbox::new()), Arc::new(Mailbox::new()));
         let (orders, reports) = (commands.clone(), answers.clone());
         let work = move || {
+            settle(rank, ranks);
             while let Some(command) = orders.take() {
                 let answer = catch_unwind(AssertUnwindSafe(|| obey(rank, &mut worker, command)));
                 reports.put(answer.unwrap_or_else(|panic| {

@@ -5,6 +5,7 @@ use crate::backend::{Backend, Span};
 use crate::backends::cpu::Cpu;
 use crate::comm::threads::{Fabric, Threads};
 use crate::comm::{Communicator, Exchange, Hand, Stopped};
+use crate::cores::settle;
 use std::time::Instant;
 
 /// How many ranks take part in a sum.
@@ -95,7 +96,12 @@ where
     };
     let timed = &timed;
     let seconds = std::thread::scope(|scope| {
-        let spawn = |(rank, end)| scope.spawn(move || timed(rank, end));
+        let spawn = |(rank, end)| {
+            scope.spawn(move || {
+                settle(rank, ranks);
+                timed(rank, end)
+            })
+        };
         let threads: Vec<_> = ends.into_iter().enumerate().map(spawn).collect();
         let joined = threads.into_iter().map(|thread| thread.join().map_err(|_| "a rank broke".to_string()));
         joined.map(|given| given?.map_err(|why| why.to_string())).collect::<Result<Vec<f64>, String>>()

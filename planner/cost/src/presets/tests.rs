@@ -56,6 +56,12 @@ fn a_file_with_wrong_units_or_missing_figures_is_told() {
     assert!(bandwidth.contains("`device.memory_bandwidth` is 3350, expected bytes per second"), "{bandwidth}");
     assert!(said("h100-dgx-ndr", "memory = 84900000000", "memory = 80").contains("expected bytes"));
     assert!(said("h100-dgx-ndr", "latency = 12e-6", "latency = 12").contains("`links[1].latency` is 12"));
+    // Microseconds, a unit beside the number, less than nothing, no number.
+    assert!(said("h100-dgx-ndr", "latency = 12e-6", "latency = 0.7").contains("expected seconds: from 0 to 0.1"));
+    assert!(said("h100-dgx-ndr", "latency = 12e-6", "latency = -12e-6").contains("`links[1].latency` is -0.000012"));
+    assert!(said("h100-dgx-ndr", "latency = 12e-6", "latency = nan").contains("`links[1].latency` is NaN"));
+    let unit = said("h100-dgx-ndr", "memory_bandwidth = 3.35e12", "memory_bandwidth = \"3.35 TB\"");
+    assert!(unit.contains("invalid type: string \"3.35 TB\", expected f64"), "{unit}");
     assert!(said("h100-dgx-ndr", "flops_bf16 = 989.5e12\n", "").contains("missing field `flops_bf16`"));
     assert!(said("h100-dgx-ndr", "flops_bf16 =", "flops_bf61 = 1.0\nflops_bf16 =").contains("flops_bf61"));
     assert!(said("h100-dgx-ndr", "joins = 8\n", "").contains("greater `joins`"));

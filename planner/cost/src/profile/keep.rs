@@ -136,6 +136,22 @@ impl Keep {
     }
 }
 
+/// Bytes that the weight gradient reads of what the forward kept and of what the input gradient got and made: where it waits,
+/// they wait. 32 bytes for each of a layer's hidden elements, of the 34 that its forward keeps (Qi et al. 2023, table 1).
+pub(super) fn held_for_w(site: &Site<'_>) -> f64 {
+    let block = site.block();
+    let own = set(results(&block[SectionKind::W].stmts));
+    let mut read = EntitySet::new();
+    for stmt in &block[SectionKind::W].stmts {
+        for &value in stmt.operands.iter().filter(|value| !own.contains(**value)) {
+            if matches!(block.arg_kind(value), None | Some(ArgKind::Value)) {
+                read.insert(site.alias.there.get(&value).copied().unwrap_or(value));
+            }
+        }
+    }
+    read.iter().map(|value| site.kept_bytes(value)).sum()
+}
+
 /// I and W as one: a weight's gradient as soon as what it reads is there, as automatic differentiation computes it.
 fn backward<'a>(site: &Site<'a>) -> Vec<&'a Stmt> {
     let made_in = |kind| set(results(&site.block()[kind].stmts));

@@ -22,7 +22,7 @@ use crate::machine::Machine;
 use ir::goal::Layout;
 use ir::graph::{ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
-use keep::Keep;
+use keep::{Keep, held_for_w};
 use section::{cost_of, waits_for_host};
 use site::Site;
 
@@ -63,6 +63,8 @@ pub struct Profile {
     pub kept: f64,
     /// Of these, logits and what the loss keeps.
     pub logits: f64,
+    /// Bytes that the weight gradient reads of what the forward and the input gradient leave it on the device.
+    pub held_for_w: f64,
     /// Bytes kept in the host's memory; 0 without `offload`.
     pub offloaded: f64,
     /// The most bytes of inner values at once, what is made again among them.
@@ -119,6 +121,7 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
         again: again_cost.device,
         kept,
         logits: keep.logits,
+        held_for_w: if layout.offload { 0.0 } else { held_for_w(&site) },
         offloaded,
         transient: keep.transient(&site),
         dense,

@@ -1,0 +1,49 @@
+//! Which processor core a rank's thread runs on.
+
+/// Keeps the calling thread, that of this rank of so many, on one core, where every core gets as many ranks, more than one;
+/// they are dealt out in turn. Left to the system, ranks that a meeting wakes gather on one core while another has nothing to
+/// do: of eight on two cores, a meeting then loses about what a rank does between two of them. Where the system cannot keep a
+/// thread, it runs anywhere.
+#[cfg(target_os = "linux")]
+pub(crate) fn settle(rank: usize, ranks: usize) {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let Ok(allowed) = sched_getaffinity(None) else { return };
+    let count = allowed.count() as usize;
+    if ranks <= count || !ranks.is_multiple_of(count) {
+        return;
+    }
+    let mut cores = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
+    let mut own = CpuSet::new();
+    cores.nth(rank % count).into_iter().for_each(|core| own.set(core));
+    let _ = sched_setaffinity(None, &own);
+}
+
+/// Nothing: the thread runs on any core.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn settle(_rank: usize, _ranks: usize) {}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::settle;
+    use rustix::thread::{CpuSet, sched_getaffinity};
+
+    fn cores_of(rank: usize, ranks: usize) -> CpuSet {
+        let own = move || {
+            settle(rank, ranks);
+            sched_getaffinity(None).unwrap()
+        };
+        std::thread::spawn(own).join().unwrap()
+    }
+
+    #[test]
+    fn ranks_share_cores_evenly_or_not_at_all() {
+        let allowed = sched_getaffinity(None).unwrap();
+        let count = allowed.count() as usize;
+        assert!(cores_of(0, count) == allowed);
+        assert!(count == 1 || cores_of(0, 2 * count + 1) == allowed);
+        let own: Vec<CpuSet> = (0..2 * count).map(|rank| cores_of(rank, 2 * count)).collect();
+        for core in &own {
+            assert_eq!((core.count(), own.iter().filter(|other| *other == core).count()), (1, 2));
+        }
+    }
+}

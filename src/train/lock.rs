@@ -1,0 +1,75 @@
+//! One run at a time in a folder.
+
+use crate::error::Error;
+use ir::catalogue::Code;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
+
+/// The file by which runs know of each other; it holds the number of the process that has it.
+const NAME: &str = "run.lock";
+
+/// Keeps other runs out of a folder until it is dropped. The system lets go of it when the process ends, however it ends, so
+/// that what a killed run has left keeps nobody out.
+pub(super) struct Lock {
+    _held: File,
+}
+
+impl Lock {
+    /// Makes the folder, if need be, and keeps others out.
+    ///
+    /// # Errors
+    /// Another run has it, or the system refuses.
+    pub(super) fn take(out: &Path) -> Result<Lock, Error> {
+        fs::create_dir_all(out).map_err(|why| Error::file("create", out, &why))?;
+        let path = out.join(NAME);
+        let refused = |why: io::Error| Error::file("lock", &path, &why);
+        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = open.map_err(refused)?;
+        match file.try_lock() {
+            Ok(()) => write_own(&mut file).map_err(refused)?,
+            Err(TryLockError::WouldBlock) => return Err(taken(out, &mut file)),
+            // Some file systems have no locks: there the user sees to it.
+            Err(TryLockError::Error(why)) if why.kind() == io::ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(why)) => return Err(refused(why)),
+        }
+        Ok(Lock { _held: file })
+    }
+}
+
+fn write_own(file: &mut File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
+}
+
+fn taken(out: &Path, file: &mut File) -> Error {
+    let mut process = String::new();
+    // Some systems do not let others read a locked file.
+    let whose = match file.read_to_string(&mut process) {
+        Ok(_) if !process.trim().is_empty() => format!("process {}", process.trim()),
+        _ => "another process".to_string(),
+    };
+    Error::input(Code::RunInUse, format!("{whose} is training in {}", out.display()))
+        .help("wait until it has ended, or choose another --out")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_one_runs_until_it_ends() {
+        let out = std::env::temp_dir().join(format!("meshwright-lock-{}", std::process::id()));
+        let first = Lock::take(&out).unwrap();
+        let told = Lock::take(&out).map(drop).unwrap_err();
+        assert_eq!((told.code(), told.status()), (Some(Code::RunInUse), 1));
+        assert!(told.to_string().contains(&format!("process {}", std::process::id())), "{told}");
+        drop(first);
+        // What a run that was killed has left: a number, and no lock.
+        fs::write(out.join(NAME), "4194305, and more than a number is long\n").unwrap();
+        drop(Lock::take(&out).unwrap());
+        assert_eq!(fs::read_to_string(out.join(NAME)).unwrap(), format!("{}\n", std::process::id()));
+        fs::remove_dir_all(&out).unwrap();
+    }
+}
