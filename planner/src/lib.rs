@@ -14,3 +14,4 @@ pub mod search;
 mod sections;
 
 pub use pass::{Observer, PASSES, Pass, PlanError, plan};
+pub use passes::refine::mesh;

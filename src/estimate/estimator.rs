@@ -8,6 +8,7 @@ use super::place::{impossible, layout_on, neighbours};
 use super::replicas::Replicas;
 use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport};
 use super::request::EstimateRequest;
+use super::resize::{Shape, Sizes, unplanned};
 use super::stages::{Load, loads, starts};
 use super::step::{Step, step, tied};
 use crate::error::Error;
@@ -21,6 +22,7 @@ use ir::types::DType;
 use scheduler::placement::Pipeline;
 use scheduler::predict::pipeline_of;
 use scheduler::report::ScheduleRequest;
+use scheduler::schedules::ScheduleKind;
 use std::sync::Arc;
 
 /// Predicts steps. What layouts have in common is worked out once: keep it for many, and share it among threads.
@@ -39,10 +41,12 @@ pub struct Estimator {
 struct Plans {
     sources: Memo<String, ModelSource>,
     planned: Memo<PlanKey, Planned>,
+    /// One of each shape.
+    shapes: Memo<(String, DType, Shape), Planned>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct PlanKey {
+struct PlanKey {
     model: String,
     /// The axes below pp, and nothing else.
     layout: Layout,
@@ -50,8 +54,15 @@ pub(super) struct PlanKey {
     half: bool,
 }
 
+impl PlanKey {
+    /// The type that blocks are built in.
+    fn dtype(&self) -> DType {
+        if self.half { DType::BF16 } else { DType::F32 }
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct BlocksKey {
+struct BlocksKey {
     plan: PlanKey,
     /// The layout as a block sees it.
     layout: Layout,
@@ -84,12 +95,11 @@ pub(super) struct Staged {
 }
 
 /// A layout's step and memory, and what they follow from.
-pub(super) struct Stepped {
-    planned: Arc<Planned>,
+struct Stepped {
     blocks: Arc<Blocks>,
     staged: Arc<Staged>,
-    pub(super) step: Step,
-    pub(super) memory: Vec<StageMemory>,
+    step: Step,
+    memory: Vec<StageMemory>,
 }
 
 /// A request whose names are found.
@@ -160,7 +170,9 @@ impl Estimator {
     pub fn schedule(&self, request: &EstimateRequest, most: u32) -> Result<ScheduleRequest, Error> {
         self.with_job(request, |job| {
             let Layout { pp, vp, group, slices, ref schedule, .. } = job.layout;
-            let Stepped { staged, .. } = self.stepped(&job)?;
+            let key = job.blocks_key()?;
+            let blocks = self.priced(&job, &key)?;
+            let Stepped { staged, .. } = self.stepped(&job, key, blocks)?;
             Ok(ScheduleRequest {
                 kind: schedule.clone(),
                 stages: pp as u32,
@@ -229,60 +241,86 @@ impl Estimator {
     }
 
     /// The model's blocks on the layout's axes below pp, and what they cost.
-    pub(super) fn priced(&self, job: &Job<'_>, key: &BlocksKey) -> Result<(Arc<Planned>, Arc<Blocks>), Error> {
+    fn priced(&self, job: &Job<'_>, key: &BlocksKey) -> Result<Arc<Blocks>, Error> {
         let Job { request, layout, machine, .. } = job;
-        let planned = self.plans.planned.get(&key.plan, || {
-            let dtype = if key.plan.half { DType::BF16 } else { DType::F32 };
-            plan(job.source, layout, request.seq, dtype)
-        })?;
-        let share = request.attention_share();
-        let blocks = self.blocks.get(key, || Ok::<_, Error>(Blocks::of(&planned, layout, machine, share)))?;
-        Ok((planned, blocks))
+        self.blocks.get(key, || {
+            let planned =
+                self.plans.planned.get(&key.plan, || plan(job.source, layout, request.seq, key.plan.dtype()))?;
+            Ok(Blocks::of(&planned, layout, machine, request.attention_share()))
+        })
+    }
+
+    /// As [`Estimator::priced`], by a plan of another layout where one of the same shape is known. Nothing is kept.
+    pub(super) fn priced_by_shape(&self, job: &Job<'_>) -> Result<Blocks, Error> {
+        let key = job.blocks_key()?;
+        let Job { request, layout, machine, .. } = job;
+        let dtype = key.plan.dtype();
+        let model = unplanned(job.source, &key.plan.layout, request.seq, dtype)?;
+        let sizes = Sizes::of(&key.plan.layout, &model)?;
+        let shape = (request.model.clone(), dtype, sizes.shape(layout));
+        let known = self.plans.shapes.get(&shape, || plan(job.source, layout, request.seq, dtype))?;
+        Ok(Blocks::of(&sizes.give(&known), layout, machine, request.attention_share()))
     }
 
     /// The first run of each stage.
-    pub(super) fn starts(
+    fn starts(
         &self,
         job: &Job<'_>,
         key: &BlocksKey,
-        (planned, blocks): (&Planned, &Blocks),
+        blocks: &Blocks,
         pipeline: &Pipeline,
     ) -> Result<Arc<Vec<usize>>, Error> {
         let Layout { pp, vp, schedule, stages, .. } = &job.layout;
         let cut = (key.clone(), *pp, *vp, schedule.clone(), stages.clone());
         let by = job.machine.stack.facts.cut;
-        self.cuts.get(&cut, || starts(planned, blocks, &job.layout, by, pipeline))
+        self.cuts.get(&cut, || starts(blocks, &job.layout, by, pipeline))
     }
 
     /// The step, and the memory of each pipeline rank.
-    pub(super) fn stepped(&self, job: &Job<'_>) -> Result<Stepped, Error> {
-        let Job { layout, machine, .. } = job;
-        let key = job.blocks_key()?;
-        let (planned, blocks) = self.priced(job, &key)?;
-        let replicas = Replicas::new(layout, machine);
+    fn stepped(&self, job: &Job<'_>, key: BlocksKey, blocks: Arc<Blocks>) -> Result<Stepped, Error> {
         let key = FlowKey { blocks: key, layout: job.pipeline_layout(), microbatches: job.microbatches };
         let staged = self.flows.get(&key, || {
-            let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
-            let starts = self.starts(job, &key.blocks, (&planned, &blocks), &pipeline)?;
-            let mut loads = loads(&planned, &blocks, layout, &starts, &replicas);
-            let hops = job.hops(&mut loads, &pipeline);
-            let flow = flow(&loads, &hops, kind, &pipeline)?;
-            Ok::<_, Error>(Staged { loads, hops, flow })
+            let (kind, pipeline) = pipeline_of(&job.layout, job.microbatches).map_err(CompileError::from)?;
+            let starts = self.starts(job, &key.blocks, &blocks, &pipeline)?;
+            job.staged(&blocks, &starts, kind, &pipeline)
         })?;
-        let Staged { loads, flow, .. } = &*staged;
-        let step = step(flow, loads, layout, &replicas, machine, job.tied(&planned, loads));
-        let memory = memory(flow, loads, layout, &replicas, machine);
-        Ok(Stepped { planned, blocks, staged, step, memory })
+        let (step, memory) = job.step(&blocks, &staged);
+        Ok(Stepped { blocks, staged, step, memory })
     }
 
     fn predict(&self, job: &Job<'_>) -> Result<EstimateReport, Error> {
-        let Stepped { planned, blocks, staged, step, memory } = self.stepped(job)?;
-        Ok(job.report(&planned, &blocks, &staged, &step, memory))
+        let key = job.blocks_key()?;
+        let blocks = self.priced(job, &key)?;
+        let Stepped { blocks, staged, step, memory } = self.stepped(job, key, blocks)?;
+        Ok(job.report(&blocks, &staged, &step, memory))
     }
 }
 
 impl Job<'_> {
-    pub(super) fn blocks_key(&self) -> Result<BlocksKey, Error> {
+    /// Stages that begin so, in the order of the schedule.
+    pub(super) fn staged(
+        &self,
+        blocks: &Blocks,
+        starts: &[usize],
+        kind: &ScheduleKind,
+        pipeline: &Pipeline,
+    ) -> Result<Staged, Error> {
+        let mut loads = loads(blocks, &self.layout, starts, &Replicas::new(&self.layout, &self.machine));
+        let hops = self.hops(&mut loads, pipeline);
+        let flow = flow(&loads, &hops, kind, pipeline)?;
+        Ok(Staged { loads, hops, flow })
+    }
+
+    /// The step of stages in their order, and the memory of each pipeline rank.
+    pub(super) fn step(&self, blocks: &Blocks, staged: &Staged) -> (Step, Vec<StageMemory>) {
+        let Job { layout, machine, .. } = self;
+        let replicas = Replicas::new(layout, machine);
+        let Staged { loads, flow, .. } = staged;
+        let step = step(flow, loads, layout, &replicas, machine, self.tied(blocks, loads));
+        (step, memory(flow, loads, layout, &replicas, machine))
+    }
+
+    fn blocks_key(&self) -> Result<BlocksKey, Error> {
         let Layout { tp_overlap, cp_kind, offload, ref recompute, .. } = self.layout;
         let together = self.layout.together().map_err(|why| impossible(why.to_string()))?;
         let Layout { dp, tp, cp, ep, etp, sp, mbs, order, .. } = together;
@@ -341,29 +379,22 @@ impl Job<'_> {
     }
 
     /// Seconds of parameters that stages on different ranks hold.
-    fn tied(&self, planned: &Planned, loads: &[Load]) -> f64 {
-        let apart = planned.tied.iter().filter(|tied| {
+    fn tied(&self, blocks: &Blocks, loads: &[Load]) -> f64 {
+        let apart = blocks.outline.tied.iter().filter(|tied| {
             let stage = |run: &usize| loads.iter().position(|load| load.runs.contains(run));
             tied.runs.iter().map(stage).any(|at| at != stage(&tied.runs[0]))
         });
         if self.layout.pp < 2 { 0.0 } else { tied(apart.map(|tied| tied.elements).sum(), &self.layout, &self.machine) }
     }
 
-    fn report(
-        &self,
-        planned: &Planned,
-        blocks: &Blocks,
-        staged: &Staged,
-        step: &Step,
-        per_stage: Vec<StageMemory>,
-    ) -> EstimateReport {
+    fn report(&self, blocks: &Blocks, staged: &Staged, step: &Step, per_stage: Vec<StageMemory>) -> EstimateReport {
         let Job { request, layout, machine, .. } = self;
         let Recipe { products, parameter, gradient, master, states, .. } = machine.recipe;
         let device = &machine.cluster.device;
         let peak = device.peak(*products).or(device.peak(Format::Half)).unwrap_or(device.flops_f32);
         let microbatches = f64::from(self.microbatches);
         let batches = microbatches * layout.dp as f64;
-        let work = Work::of(planned, blocks, &staged.loads);
+        let work = Work::of(blocks, &staged.loads);
         let rate = |flops: f64| flops * batches / (step.seconds * layout.devices() as f64 * peak);
         let tokens = (request.global_batch * request.seq) as f64;
         let [low, high] = machine.stack.residual.map(|log| step.seconds * log.exp());
@@ -379,7 +410,7 @@ impl Job<'_> {
             inputs: (*request).clone(),
             mesh: mesh(layout),
             layout: layout.clone(),
-            stages: staged.loads.iter().map(|load| self.stage(planned, load)).collect(),
+            stages: staged.loads.iter().map(|load| self.stage(blocks, load)).collect(),
             predicted: Predicted {
                 step_time_s: step.seconds,
                 interval_s: [low, high],
@@ -390,7 +421,7 @@ impl Job<'_> {
                 flops_per_token: work.causal * batches / tokens,
                 peak_flops: peak,
                 bytes_per_parameter: parameter + gradient + master + states,
-                parameters: planned.parameters,
+                parameters: blocks.outline.parameters,
                 microbatches: self.microbatches,
                 bubble: staged.flow.bubble,
                 time_s: shares,
@@ -404,8 +435,8 @@ impl Job<'_> {
         }
     }
 
-    fn stage(&self, planned: &Planned, load: &Load) -> StageReport {
-        let name = |run: usize| planned.names.get(run).cloned().unwrap_or_default();
+    fn stage(&self, blocks: &Blocks, load: &Load) -> StageReport {
+        let name = |run: usize| blocks.outline.names.get(run).cloned().unwrap_or_default();
         StageReport {
             first: name(load.runs.start),
             last: name(load.runs.end.saturating_sub(1)),
@@ -431,16 +462,16 @@ struct Work {
 }
 
 impl Work {
-    fn of(planned: &Planned, blocks: &Blocks, loads: &[Load]) -> Work {
+    fn of(blocks: &Blocks, loads: &[Load]) -> Work {
         let mut work = Work { causal: 0.0, whole: 0.0, again: 0.0 };
         for load in loads {
             let mut whole = load.whole;
             for run in load.runs.clone() {
-                let block = planned.runs[run];
+                let block = blocks.outline.runs[run];
                 let profile = &blocks.profiles[block];
                 work.causal += 3.0 * profile.flops;
                 work.whole += 3.0 * profile.flops_noncausal;
-                let again = blocks.again.as_ref().filter(|_| planned.layers.contains(&run) && whole > 0);
+                let again = blocks.again.as_ref().filter(|_| blocks.outline.layers.contains(&run) && whole > 0);
                 whole -= usize::from(again.is_some());
                 work.again += again.unwrap_or(&blocks.profiles)[block].again_flops_noncausal;
             }

@@ -18,6 +18,7 @@ mod recipe;
 mod replicas;
 mod report;
 mod request;
+mod resize;
 mod stages;
 mod step;
 

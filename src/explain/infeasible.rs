@@ -3,11 +3,12 @@
 use super::Find;
 use super::brief::brief;
 use super::compare::{device_gib, worst};
+use super::pool::Pool;
 use crate::error::Error;
 use crate::estimate::{EstimateReport, Estimator, SCHEMA};
 use crate::layout::pins;
 use crate::number::gib;
-use crate::plan::{Clash, Infeasible, PlanRequest, Search, WayOut};
+use crate::plan::{Clash, Infeasible, Objective, PlanRequest, Search, WayOut};
 use cost::Cluster;
 use std::sync::Arc;
 
@@ -77,7 +78,7 @@ impl Trials<'_> {
         kept
     }
 
-    /// The best layout without these constraints.
+    /// The layout that needs least without these constraints.
     fn without(&self, dropped: &[Constraint]) -> Option<EstimateReport> {
         let mut request = PlanRequest { top: 1, ..self.request.clone() };
         let is_dropped = |constraint: &Constraint| dropped.contains(constraint);
@@ -99,51 +100,49 @@ impl Trials<'_> {
         let estimator = estimator.as_ref().unwrap_or(self.estimator);
         match is_dropped(&Constraint::Gpus) {
             true => self.first(estimator, doubled(&request)).map(|(_, report)| report),
-            false => self.best(estimator, &request),
+            false => self.smallest(estimator, &request),
         }
     }
 
     /// What would make something fit: pins that are dropped cost nothing and come first, then more devices, larger ones, and
     /// last a shorter sequence, which is another job.
     fn ways_out(&self) -> Vec<WayOut> {
-        let mut ways = Vec::new();
-        let mut way = |change: String, report: EstimateReport| {
-            let step_time_s = report.predicted.step_time_s;
-            ways.push(WayOut { change, layout: brief(&report.layout), step_time_s });
-        };
         let pins = pins(&self.request.pin);
+        let without = |kept: Vec<&String>| {
+            let pin = kept.into_iter().cloned().collect::<Vec<_>>().join(",");
+            PlanRequest { pin, ..self.request.clone() }
+        };
+        let mut ways = Vec::new();
         for pin in &pins {
-            if let Some(report) = self.without(&[Constraint::Pin(pin.clone())]) {
-                way(format!("without --pin {pin}"), report);
-            }
+            let one = without(pins.iter().filter(|other| *other != pin).collect());
+            ways.extend(self.way([one], |_| format!("without --pin {pin}")));
         }
-        let more = self.first(self.estimator, doubled(self.request));
-        let gpus = more.as_ref().map_or(u64::MAX, |(request, _)| request.gpus);
-        let unpinned = PlanRequest { pin: String::new(), ..self.request.clone() };
-        if !pins.is_empty() {
-            let all = pins.join(",");
-            if pins.len() > 1
-                && let Some(report) = self.best(self.estimator, &unpinned)
-            {
-                way(format!("without --pin {all}"), report);
-            } else if let Some((request, report)) =
-                self.first(self.estimator, doubled(&unpinned)).filter(|(request, _)| request.gpus < gpus)
-            {
-                way(format!("--gpus {} without --pin {all}", request.gpus), report);
-            }
+        let unpinned = without(Vec::new());
+        if pins.len() > 1 && ways.is_empty() {
+            ways.extend(self.way([unpinned.clone()], |_| format!("without --pin {}", self.request.pin)));
         }
-        if let Some((request, report)) = more {
-            way(format!("--gpus {}", request.gpus), report);
+        ways.extend(self.way(doubled(self.request), |request| format!("--gpus {}", request.gpus)));
+        if ways.is_empty() && !pins.is_empty() {
+            let told = |request: &PlanRequest| format!("--gpus {} without --pin {}", request.gpus, self.request.pin);
+            ways.extend(self.way(doubled(&unpinned), told));
         }
-        if let Some((request, report)) = self.first(self.estimator, self.larger()) {
-            way(format!("--cluster {}", request.cluster), report);
-        }
-        let halves = (1..self.request.seq.ilog2()).map(|half| self.request.seq >> half);
+        ways.extend(self.way(self.larger(), |request| format!("--cluster {}", request.cluster)));
+        let halves = (1..=self.request.seq.ilog2()).map(|half| self.request.seq >> half);
         let shorter = halves.map(|seq| PlanRequest { seq, ..self.request.clone() });
-        if let Some((request, report)) = self.first(self.estimator, shorter) {
-            way(format!("--seq {}", request.seq), report);
-        }
+        ways.extend(self.way(shorter, |request| format!("--seq {}", request.seq)));
         ways
+    }
+
+    /// The first of these requests for which something fits, with a fast layout of it.
+    fn way(
+        &self,
+        requests: impl IntoIterator<Item = PlanRequest>,
+        told: impl Fn(&PlanRequest) -> String,
+    ) -> Option<WayOut> {
+        let (request, smallest) = self.first(self.estimator, requests)?;
+        let report = self.fast(&request, smallest);
+        let step_time_s = report.predicted.step_time_s;
+        Some(WayOut { change: told(&request), layout: brief(&report.layout), step_time_s })
     }
 
     /// The request on presets whose devices have more memory, the least first.
@@ -161,13 +160,25 @@ impl Trials<'_> {
         requests: impl IntoIterator<Item = PlanRequest>,
     ) -> Option<(PlanRequest, EstimateReport)> {
         let mut requests = requests.into_iter();
-        requests.find_map(|request| self.best(estimator, &request).map(|report| (request, report)))
+        requests.find_map(|request| self.smallest(estimator, &request).map(|report| (request, report)))
     }
 
-    /// The best layout of a request; none where nothing fits, or nothing is legal.
-    fn best(&self, estimator: &Estimator, request: &PlanRequest) -> Option<EstimateReport> {
-        let found = (self.find)(estimator, &PlanRequest { top: 1, ..request.clone() }).ok()?;
+    /// The layout of a request that needs least; none where nothing fits, or nothing is legal.
+    fn smallest(&self, estimator: &Estimator, request: &PlanRequest) -> Option<EstimateReport> {
+        let request = PlanRequest { top: 1, objective: Objective::Memory, ..request.clone() };
+        let found = (self.find)(estimator, &request).ok()?;
         found.best.into_iter().next()
+    }
+
+    /// A fast layout of a request, reached from this one by single changes, each of which is faster.
+    fn fast(&self, request: &PlanRequest, from: EstimateReport) -> EstimateReport {
+        let pool = Pool::around(self.estimator, request, &from, &[]);
+        let time = |report: &EstimateReport| report.predicted.step_time_s;
+        let faster = pool.reports().filter(|report| report.predicted.fits && time(report) < time(&from));
+        match faster.min_by(|a, b| time(a).total_cmp(&time(b))) {
+            Some(next) => self.fast(request, next.clone()),
+            None => from,
+        }
     }
 
     fn told(&self, constraint: &Constraint, closest: Option<&EstimateReport>) -> Clash {

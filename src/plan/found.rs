@@ -38,7 +38,8 @@ pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Se
     if counted == 0 {
         return Err(none_serves(request));
     }
-    let oracle = Costs { desk: &desk, work, space: &space };
+    let batches = search::divisors(request.global_batch);
+    let oracle = Costs { desk: &desk, work, space: &space, batches };
     let is_late = || request.deadline.is_some_and(|deadline| began.elapsed().as_secs_f64() >= deadline);
     let so_far = |candidates: u64, proved_optimal: bool| Search {
         space: counted,

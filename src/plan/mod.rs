@@ -9,6 +9,8 @@ mod oracle;
 mod report;
 mod request;
 mod space;
+#[cfg(test)]
+mod tests;
 
 pub use found::{Found, find};
 pub use report::{Alternative, AxisNote, Bind, Clash, Infeasible, Loss, Search, WayOut, Why, Wish};

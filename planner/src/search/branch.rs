@@ -98,7 +98,7 @@ enum Found {
 pub fn search(space: &Space, axes: Vec<Family>, oracle: &impl Oracle, task: Task<'_>) -> Outcome {
     let mut best = Best::new(task.wanted, task.by_memory);
     let (mut heap, mut number, mut candidates) = (BinaryHeap::new(), 0, 0);
-    for (bound, family) in bounded(axes, oracle, &task) {
+    for (bound, family) in bounded(axes, oracle, &task, f64::INFINITY) {
         number += 1;
         heap.push(Waiting { bound, number, family });
     }
@@ -108,12 +108,14 @@ pub fn search(space: &Space, axes: Vec<Family>, oracle: &impl Oracle, task: Task
             finished = false;
             break;
         }
-        let round = round(&mut heap, if task.exhaustive { f64::INFINITY } else { best.threshold() });
+        let threshold = if task.exhaustive { f64::INFINITY } else { best.threshold() };
+        let round = round(&mut heap, threshold);
         if round.is_empty() {
             break;
         }
         let bound = round[0].bound;
-        for found in together(space, oracle, &task, &round) {
+        let enough = if task.by_memory { f64::INFINITY } else { threshold };
+        for found in together(space, oracle, &task, &round, enough) {
             match found {
                 Found::Parts(parts) => {
                     for (bound, family) in parts {
@@ -152,9 +154,9 @@ fn round(heap: &mut BinaryHeap<Waiting>, threshold: f64) -> Vec<Waiting> {
 }
 
 /// The families that can be and that have room, with the bound on what is to be small.
-fn bounded(families: Vec<Family>, oracle: &impl Oracle, task: &Task<'_>) -> Vec<(f64, Family)> {
+fn bounded(families: Vec<Family>, oracle: &impl Oracle, task: &Task<'_>, enough: f64) -> Vec<(f64, Family)> {
     let of = |family: Family| {
-        let Bound { seconds, bytes } = oracle.bound(&family)?;
+        let Bound { seconds, bytes } = oracle.bound(&family, enough)?;
         let bound = (if task.by_memory { bytes } else { seconds }) * (1.0 - ROUNDING);
         let fits = task.memory.is_none_or(|memory| bytes * (1.0 - ROUNDING) <= memory);
         (task.exhaustive || fits).then_some((bound, family))
@@ -163,7 +165,7 @@ fn bounded(families: Vec<Family>, oracle: &impl Oracle, task: &Task<'_>) -> Vec<
 }
 
 /// What the families of a round give, on all cores, in the round's order.
-fn together(space: &Space, oracle: &impl Oracle, task: &Task<'_>, round: &[Waiting]) -> Vec<Found> {
+fn together(space: &Space, oracle: &impl Oracle, task: &Task<'_>, round: &[Waiting], enough: f64) -> Vec<Found> {
     let (memory, by_memory, exhaustive) = (task.memory, task.by_memory, task.exhaustive);
     let one = |waiting: &Waiting| {
         let family = &waiting.family;
@@ -172,7 +174,7 @@ fn together(space: &Space, oracle: &impl Oracle, task: &Task<'_>, round: &[Waiti
             return Found::One(price.map(|price| Ranked { layout: family.layout.clone(), price }));
         }
         let task = Task { wanted: 0, memory, by_memory, exhaustive, stop: &|| false, progress: &mut |_| {} };
-        Found::Parts(bounded(space.parts(family), oracle, &task))
+        Found::Parts(bounded(space.parts(family), oracle, &task, enough))
     };
     let threads = thread::available_parallelism().map_or(1, usize::from).min(round.len());
     if threads < 2 {

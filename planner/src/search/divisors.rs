@@ -1,7 +1,7 @@
 //! Divisors.
 
 /// All divisors of a number, ascending; of 0 there are none.
-pub(super) fn divisors(number: u64) -> Vec<u64> {
+pub fn divisors(number: u64) -> Vec<u64> {
     let small = (1..).take_while(|n| n * n <= number).filter(|&n| number.is_multiple_of(n));
     let mut all: Vec<u64> = small.flat_map(|n| [n, number / n]).collect();
     all.sort_unstable();

@@ -13,6 +13,7 @@ mod space;
 pub use best::{Kind, Ranked};
 pub use branch::{Outcome, Progress, Task, search};
 pub use count::count;
+pub use divisors::divisors;
 pub use space::{Order, Orders, Pin, Space};
 
 use ir::goal::Layout;
@@ -70,8 +71,9 @@ pub struct Price {
 
 /// What knows the costs.
 pub trait Oracle: Sync {
-    /// What no layout of a family goes below; `None`: none of them can be.
-    fn bound(&self, family: &Family) -> Option<Bound>;
+    /// What no layout of a family goes below; `None`: none of them can be. One with more than `enough` seconds need not be
+    /// the best that is known.
+    fn bound(&self, family: &Family, enough: f64) -> Option<Bound>;
 
     /// What a layout takes; `None`: it cannot be.
     fn price(&self, layout: &Layout) -> Option<Price>;
