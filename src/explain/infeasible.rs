@@ -15,9 +15,6 @@ use std::sync::Arc;
 /// Doublings of the devices that are tried: 4096 times as many.
 const DOUBLINGS: u32 = 12;
 
-/// A memory that nothing fills: a PiB.
-const UNLIMITED: u64 = 1 << 50;
-
 /// Something that was asked for.
 #[derive(Clone, PartialEq, Debug)]
 enum Constraint {
@@ -63,45 +60,30 @@ struct Trials<'a> {
 
 impl Trials<'_> {
     /// A smallest set of constraints that clash: each is dropped in turn, and stays dropped where still nothing fits without
-    /// it. The last to be tried is the memory, without which all that is legal fits.
+    /// it. The memory is one of them in any case: without it all that is legal fits.
     fn clash(&self) -> Vec<Constraint> {
         let pins = pins(&self.request.pin).into_iter().map(Constraint::Pin);
-        let all = pins.chain([Constraint::Sequence, Constraint::Gpus, Constraint::Memory]);
         let (mut kept, mut dropped): (Vec<Constraint>, Vec<Constraint>) = (Vec::new(), Vec::new());
-        for constraint in all {
+        for constraint in pins.chain([Constraint::Sequence, Constraint::Gpus]) {
             dropped.push(constraint.clone());
-            if self.without(&dropped).is_some() {
+            if self.first(self.estimator, self.without(&dropped)).is_some() {
                 dropped.pop();
                 kept.push(constraint);
             }
         }
+        kept.push(Constraint::Memory);
         kept
     }
 
-    /// The layout that needs least without these constraints.
-    fn without(&self, dropped: &[Constraint]) -> Option<EstimateReport> {
-        let mut request = PlanRequest { top: 1, ..self.request.clone() };
-        let is_dropped = |constraint: &Constraint| dropped.contains(constraint);
-        let kept = pins(&request.pin).into_iter().filter(|pin| !is_dropped(&Constraint::Pin(pin.clone())));
+    /// The request without these constraints: with more and more devices, where their number is one of them.
+    fn without(&self, dropped: &[Constraint]) -> Vec<PlanRequest> {
+        let mut request = self.request.clone();
+        let kept = pins(&request.pin).into_iter().filter(|pin| !dropped.contains(&Constraint::Pin(pin.clone())));
         request.pin = kept.collect::<Vec<_>>().join(",");
-        if is_dropped(&Constraint::Sequence) {
+        if dropped.contains(&Constraint::Sequence) {
             request.seq = 1;
         }
-        let unlimited = is_dropped(&Constraint::Memory).then(|| {
-            let mut cluster = (*self.cluster).clone();
-            cluster.device.memory = UNLIMITED;
-            cluster.name = format!("{}, unlimited memory", cluster.name);
-            cluster
-        });
-        if let Some(cluster) = &unlimited {
-            request.cluster = cluster.name.clone();
-        }
-        let estimator = unlimited.map(|cluster| self.estimator.with_cluster(cluster));
-        let estimator = estimator.as_ref().unwrap_or(self.estimator);
-        match is_dropped(&Constraint::Gpus) {
-            true => self.first(estimator, doubled(&request)).map(|(_, report)| report),
-            false => self.smallest(estimator, &request),
-        }
+        if dropped.contains(&Constraint::Gpus) { doubled(&request).collect() } else { vec![request] }
     }
 
     /// What would make something fit: pins that are dropped cost nothing and come first, then more devices, larger ones, and
@@ -126,10 +108,10 @@ impl Trials<'_> {
             let told = |request: &PlanRequest| format!("--gpus {} without --pin {}", request.gpus, self.request.pin);
             ways.extend(self.way(doubled(&unpinned), told));
         }
-        ways.extend(self.way(self.larger(), |request| format!("--cluster {}", request.cluster)));
+        ways.extend(self.way(self.eased(self.larger()), |request| format!("--cluster {}", request.cluster)));
         let halves = (1..=self.request.seq.ilog2()).map(|half| self.request.seq >> half);
         let shorter = halves.map(|seq| PlanRequest { seq, ..self.request.clone() });
-        ways.extend(self.way(shorter, |request| format!("--seq {}", request.seq)));
+        ways.extend(self.way(self.eased(shorter.collect()), |request| format!("--seq {}", request.seq)));
         ways
     }
 
@@ -145,12 +127,18 @@ impl Trials<'_> {
         Some(WayOut { change: told(&request), layout: brief(&report.layout), step_time_s })
     }
 
+    /// Requests each of which is easier than the one before; none of them where the last is still too hard.
+    fn eased(&self, requests: Vec<PlanRequest>) -> Vec<PlanRequest> {
+        let last = requests.last().and_then(|last| self.smallest(self.estimator, last));
+        if last.is_some() { requests } else { Vec::new() }
+    }
+
     /// The request on presets whose devices have more memory, the least first.
-    fn larger(&self) -> impl Iterator<Item = PlanRequest> {
+    fn larger(&self) -> Vec<PlanRequest> {
         let mut larger: Vec<Cluster> =
             super::wishes::presets().filter(|other| other.device.memory > self.cluster.device.memory).collect();
         larger.sort_by_key(|cluster| cluster.device.memory);
-        larger.into_iter().map(|cluster| PlanRequest { cluster: cluster.name, ..self.request.clone() })
+        larger.into_iter().map(|cluster| PlanRequest { cluster: cluster.name, ..self.request.clone() }).collect()
     }
 
     /// The first of these requests for which something fits.
