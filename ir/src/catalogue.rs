@@ -445,6 +445,14 @@ catalogue! {
         "A stack file states eight fitted constants, each within its interval, and the facts of the code. A figure is missing, unknown or out of its range.";
         "matmul = { value = 1.2, low = 0.7, high = 1.0 }";
         "Correct the key that the message names. A preset is a full example: meshwright stacks meshwright.";
+    830 NoPlan "a file that is no plan":
+        "A plan is the JSON that `meshwright plan --format json` prints: `meshwright schema plan` says its form. The file is no JSON, lacks a field, or is the answer that nothing fits.";
+        "meshwright explain notes.json";
+        "Write a plan with meshwright plan MODEL .. --format json -o FILE.";
+    831 PlanVersion "a plan of another version":
+        "The form of plan files has a version, `meshwright.plan/1`. A field may mean something else in another one, so it is not read.";
+        "{\"schema\": \"meshwright.plan/2\", \"tool_version\": \"9.0.0\"}";
+        "Make the plan again with this version, or read it with the one that made it.";
 }
 
 impl Code {

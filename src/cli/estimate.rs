@@ -1,7 +1,6 @@
 //! `meshwright estimate`: what a step of a model would take on a cluster, without one.
 
-use super::number::{count, with_unit};
-use super::prediction::{percent, short};
+use super::number::{count, percent, short, with_unit};
 use super::request::{Fields, from_json, resolve};
 use super::table::table;
 use super::{Answer, TableFormat, json};

@@ -3,6 +3,7 @@
 
 mod calibrate;
 mod clusters;
+mod codes;
 mod compile;
 mod drawing;
 mod estimate;
@@ -12,9 +13,9 @@ mod layout;
 mod measuring;
 mod memory;
 mod models;
-mod number;
 mod passes;
 mod plan;
+mod plan_text;
 mod prediction;
 mod profile;
 mod progress;
@@ -22,11 +23,13 @@ mod request;
 mod reshard;
 mod schedule;
 mod schedules;
+mod schema;
 mod stacks;
 mod table;
 mod train;
 
 use crate::error::Error;
+use crate::number;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::io::{ErrorKind, Write};
 use std::panic;
@@ -51,7 +54,7 @@ Exit status: 0 done, 1 the input is wrong, 2 usage, 3 a fault of ours, 4 a sched
 5 a run failed and may be restarted, 6 a run failed and must not be.")]
 struct Cli {
     /// Explain the code of an error message; without one, list all codes
-    #[arg(long, value_name = "CODE", num_args = 0..=1, default_missing_value = explain::LIST)]
+    #[arg(long, value_name = "CODE", num_args = 0..=1, default_missing_value = codes::LIST)]
     explain: Option<String>,
     /// How an explanation is printed
     #[arg(long, value_enum, default_value_t, requires = "explain")]
@@ -67,6 +70,7 @@ enum Verb {
     Calibrate(calibrate::Calibrate),
     Compile(compile::Compile),
     Estimate(Box<estimate::Estimate>),
+    Explain(explain::Explain),
     Schedule(schedule::Schedule),
     Reshard(reshard::Reshard),
     GpuCheck(gpu_check::GpuCheck),
@@ -75,6 +79,7 @@ enum Verb {
     Clusters(clusters::Clusters),
     Stacks(stacks::Stacks),
     Passes(passes::Passes),
+    Schema(schema::Schema),
 }
 
 /// How a table is printed.
@@ -90,12 +95,13 @@ enum TableFormat {
 impl Cli {
     fn run(self) -> Result<Answer, Error> {
         match (self.explain, self.verb) {
-            (Some(code), _) => explain::run(&code, self.format).map(Answer::done),
+            (Some(code), _) => codes::run(&code, self.format).map(Answer::done),
             (None, Some(Verb::Plan(verb))) => verb.run(),
             (None, Some(Verb::Train(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Calibrate(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Compile(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Estimate(verb))) => verb.run(),
+            (None, Some(Verb::Explain(verb))) => verb.run(),
             (None, Some(Verb::Schedule(verb))) => verb.run(),
             (None, Some(Verb::Reshard(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::GpuCheck(verb))) => verb.run(),
@@ -104,6 +110,7 @@ impl Cli {
             (None, Some(Verb::Clusters(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Stacks(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Passes(verb))) => verb.run().map(Answer::done),
+            (None, Some(Verb::Schema(verb))) => verb.run().map(Answer::done),
             (None, None) => Err(Error::Usage("no verb is given".into())),
         }
     }

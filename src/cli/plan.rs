@@ -1,19 +1,16 @@
 //! `meshwright plan`: the best layout of a model on a cluster.
 
-use super::estimate::text;
 use super::number::count;
-use super::prediction::{percent, short};
 use super::request::{Fields, from_json, resolve};
-use super::table::table;
-use super::{Answer, json};
+use super::{Answer, json, plan_text};
 use crate::error::Error;
 use crate::estimate::{EstimateReport, Estimator};
-use crate::layout;
-use crate::plan::{Found, Objective, PlanRequest, Search, find};
+use crate::explain::{self, Find, Planned};
+use crate::files::write_text;
+use crate::plan::{Infeasible, PlanRequest, Search, find};
 use clap::{Args, ValueEnum};
 use ir::catalogue::Code;
 use serde::Serialize;
-use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -39,7 +36,7 @@ pub(super) struct Plan {
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
     /// Write the answer into this file
-    #[arg(short, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
@@ -51,6 +48,10 @@ enum PlanFormat {
     Table,
     /// All figures, as `meshwright.plan/1`
     Json,
+    /// The model with the layout's shardings and collectives
+    Ir,
+    /// A page with pictures
+    Html,
 }
 
 #[derive(Args, Serialize)]
@@ -121,6 +122,9 @@ enum ObjectiveFlag {
     Memory,
 }
 
+/// The exit status where nothing fits.
+const NOTHING_FITS: u8 = 4;
+
 impl Plan {
     pub(super) fn run(self) -> Result<Answer, Error> {
         let fields = match &self.request {
@@ -129,78 +133,50 @@ impl Plan {
             None => Fields::new(),
         };
         let request: PlanRequest = resolve(fields, &self.flags)?;
-        let teller = Teller::new();
-        let found = find(&Estimator::new(), &request, &|search| teller.tell(search))?;
+        let (estimator, teller) = (Estimator::new(), Teller::new());
+        let found = find(&estimator, &request, &|search| teller.tell(search))?;
         teller.end();
-        let answer = match (found.plan(), self.format) {
-            (Some(plan), PlanFormat::Json) => Answer::done(json(&plan)?),
-            (Some(plan), PlanFormat::Table) => Answer::done(shown(&plan)),
-            (None, format) => infeasible(&request, &found, format)?,
+        let again: &Find<'_> = &|estimator, request| find(estimator, request, &|_| ());
+        let answer = match explain::plan(&estimator, &request, found, again)? {
+            Planned::Best(plan) => Answer::done(self.shown(&estimator, &plan)?),
+            Planned::Infeasible(answer) => {
+                let complaint = complaint(&answer);
+                let text =
+                    if self.format == PlanFormat::Json { json(&answer)? } else { plan_text::infeasible(&answer) };
+                Answer { text, status: NOTHING_FITS, complaint: Some(complaint) }
+            }
         };
         self.put(answer)
+    }
+
+    fn shown(&self, estimator: &Estimator, plan: &EstimateReport) -> Result<String, Error> {
+        match self.format {
+            PlanFormat::Table => Ok(plan_text::plan(plan)),
+            PlanFormat::Json => json(plan),
+            PlanFormat::Ir => explain::annotated(plan),
+            PlanFormat::Html => explain::page(estimator, plan),
+        }
     }
 
     /// The answer, or its text in the file that is asked for.
     fn put(&self, answer: Answer) -> Result<Answer, Error> {
         let Some(path) = &self.output else { return Ok(answer) };
-        std::fs::write(path, &answer.text).map_err(|why| Error::file("write", path, &why))?;
+        write_text(path, &answer.text)?;
         Ok(Answer { text: String::new(), ..answer })
     }
 }
 
-/// Nothing fits: what comes nearest, and status 4.
-fn infeasible(request: &PlanRequest, found: &Found, format: PlanFormat) -> Result<Answer, Error> {
-    let text = match format {
-        PlanFormat::Json => json(&json!({
-            "schema": crate::estimate::SCHEMA,
-            "tool_version": env!("CARGO_PKG_VERSION"),
-            "status": "infeasible",
-            "inputs": request.under(request.pin.clone()),
-            "closest": found.closest,
-            "clash": [],
-            "ways_out": [],
-            "search": found.search,
-        }))?,
-        PlanFormat::Table => found.closest.as_ref().map_or_else(String::new, text),
+/// What is said beside the answer that nothing fits.
+fn complaint(answer: &Infeasible) -> Error {
+    let least = answer
+        .closest
+        .as_ref()
+        .map_or_else(String::new, |closest| format!("; the least needs {:.1} GiB", closest.predicted.memory_gib.total));
+    let help = match answer.ways_out.first() {
+        Some(way) => format!("the cheapest way out: {}", way.change),
+        None => "more devices (--gpus), fewer pins, or a smaller batch or sequence".to_string(),
     };
-    let needs = found.closest.as_ref().map_or(0.0, |report| report.predicted.memory_gib.total);
-    let complaint = Error::input(Code::NothingFits, format!("no layout fits; the least needs {needs:.1} GiB"))
-        .help("more devices (--gpus), fewer pins, or a smaller batch or sequence");
-    Ok(Answer { text, status: 4, complaint: Some(complaint) })
-}
-
-/// The best layout as `estimate` shows it, how it was found, and the runners-up.
-fn shown(plan: &EstimateReport) -> String {
-    let row = |layout: &ir::goal::Layout, predicted: &crate::estimate::Predicted| {
-        [
-            short(predicted.step_time_s),
-            count(predicted.tokens_per_s_per_gpu),
-            percent(predicted.mfu).trim().to_string(),
-            format!("{:.1}", predicted.memory_gib.total),
-            layout::print(layout),
-        ]
-    };
-    let first = row(&plan.layout, &plan.predicted);
-    let others = plan.alternatives.iter().map(|other| row(&other.layout, &other.predicted));
-    let rows: Vec<_> = std::iter::once(first).chain(others).collect();
-    let search = plan.search.as_ref().map_or_else(String::new, how);
-    text(plan) + "\n" + &table(["STEP", "TOKENS/S/GPU", "MFU", "GIB", "LAYOUT"], &rows) + "\n" + &search
-}
-
-/// How it was found, in a line or two.
-fn how(search: &Search) -> String {
-    let proved = match (search.proved_optimal, search.objective) {
-        (true, Objective::Time) => "no layout is faster, by the cost model",
-        (true, Objective::Memory) => "no layout needs less memory, by the cost model",
-        (false, _) => "stopped by the deadline",
-    };
-    let days = search.days.map_or_else(String::new, |days| format!("days      {days:.1} for all tokens\n"));
-    format!(
-        "{days}search    {} layouts, {} predicted, {}: {proved}\n",
-        count(search.space as f64),
-        count(search.candidates as f64),
-        short(search.seconds)
-    )
+    Error::input(Code::NothingFits, format!("no layout fits{least}")).help(help)
 }
 
 /// Tells a person who waits how far the search is; a file does not want to know.

@@ -3,7 +3,7 @@
 use super::blocks::{Blocks, Planned, plan};
 use super::memo::Memo;
 use super::memory::memory;
-use super::pipeline::{Flow, flow};
+use super::pipeline::{Flow, drawn_costs, flow};
 use super::place::{impossible, layout_on, neighbours};
 use super::replicas::Replicas;
 use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport};
@@ -21,6 +21,7 @@ use ir::goal::{Layout, Recompute};
 use ir::types::DType;
 use scheduler::placement::Pipeline;
 use scheduler::predict::pipeline_of;
+use scheduler::report::ScheduleRequest;
 use scheduler::schedules::ScheduleKind;
 use std::sync::Arc;
 
@@ -88,6 +89,8 @@ struct FlowKey {
 /// Stages and their order.
 pub(super) struct Staged {
     loads: Vec<Load>,
+    /// Seconds between each stage and the next.
+    hops: Vec<f64>,
     flow: Flow,
 }
 
@@ -123,11 +126,70 @@ impl Estimator {
         other
     }
 
+    /// One that shares the planned models, and takes this cluster under its name.
+    #[must_use]
+    pub fn with_cluster(&self, cluster: Cluster) -> Estimator {
+        let other = Estimator { plans: Arc::clone(&self.plans), ..Estimator::default() };
+        let name = cluster.name.clone();
+        let Ok(_) = other.clusters.get(&name, || Ok::<_, std::convert::Infallible>(cluster));
+        other
+    }
+
+    /// The cluster of a name: one that it was given, a preset, or a file.
+    ///
+    /// # Errors
+    /// There is none of this name, or the file cannot be read or used.
+    pub fn cluster(&self, name: &str) -> Result<Arc<Cluster>, Error> {
+        self.clusters.get(&name.to_string(), || machine_source::cluster(name))
+    }
+
+    /// The stack of a name: one that it was given, a preset, or a file.
+    ///
+    /// # Errors
+    /// There is none of this name, or the file cannot be read or used.
+    pub fn stack(&self, name: &str) -> Result<Arc<Stack>, Error> {
+        self.stacks.get(&name.to_string(), || machine_source::stack(name))
+    }
+
     /// What a step of the request takes. With `recompute=auto`, under as little recomputation as fits.
     ///
     /// # Errors
     /// A name is not known, or the layout fits neither the devices nor the model.
     pub fn estimate(&self, request: &EstimateRequest) -> Result<EstimateReport, Error> {
+        self.with_job(request, |job| match job.layout.recompute {
+            Recompute::Auto => self.least(job),
+            _ => self.predict(&job),
+        })
+    }
+
+    /// The pipeline of a request with what each of its stages takes, in ms and GiB, to be drawn: of at most so many
+    /// micro-batches.
+    ///
+    /// # Errors
+    /// As [`estimate`](Estimator::estimate).
+    pub fn schedule(&self, request: &EstimateRequest, most: u32) -> Result<ScheduleRequest, Error> {
+        self.with_job(request, |job| {
+            let Layout { pp, vp, group, slices, ref schedule, .. } = job.layout;
+            let Stepped { staged, .. } = self.stepped(&job)?;
+            Ok(ScheduleRequest {
+                kind: schedule.clone(),
+                stages: pp as u32,
+                microbatches: job.microbatches.min(most),
+                chunks: vp,
+                group,
+                slices,
+                costs: drawn_costs(&staged.loads, &staged.hops, f64::from(slices.unwrap_or(1))),
+                ..ScheduleRequest::default()
+            })
+        })
+    }
+
+    /// What is done with a request whose names are found.
+    fn with_job<T>(
+        &self,
+        request: &EstimateRequest,
+        then: impl FnOnce(Job<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         request.check()?;
         let layout = layout_on(&request.layout, request.gpus)?;
         let (cluster, stack, source) = self.named(request)?;
@@ -135,11 +197,7 @@ impl Estimator {
         let microbatches = microbatches(request.global_batch, layout.dp.saturating_mul(layout.mbs))?;
         let cluster = cluster.dealt(layout.devices());
         let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
-        let job = Job { request, layout, machine, source: &source, microbatches };
-        match job.layout.recompute {
-            Recompute::Auto => self.least(job),
-            _ => self.predict(&job),
-        }
+        then(Job { request, layout, machine, source: &source, microbatches })
     }
 
     /// What the names of a request stand for.
@@ -147,8 +205,7 @@ impl Estimator {
         &self,
         request: &EstimateRequest,
     ) -> Result<(Arc<Cluster>, Arc<Stack>, Arc<ModelSource>), Error> {
-        let cluster = self.clusters.get(&request.cluster, || machine_source::cluster(&request.cluster))?;
-        let stack = self.stacks.get(&request.stack, || machine_source::stack(&request.stack))?;
+        let (cluster, stack) = (self.cluster(&request.cluster)?, self.stack(&request.stack)?);
         let source = self.plans.sources.get(&request.model, || ModelSource::open(&request.model))?;
         Ok((cluster, stack, source))
     }
@@ -218,7 +275,9 @@ impl Estimator {
     }
 
     /// The step, and the memory of each pipeline rank.
-    fn stepped(&self, job: &Job<'_>, key: BlocksKey, blocks: Arc<Blocks>) -> Result<Stepped, Error> {
+    fn stepped(&self, job: &Job<'_>) -> Result<Stepped, Error> {
+        let key = job.blocks_key()?;
+        let blocks = self.priced(job, &key)?;
         let key = FlowKey { blocks: key, layout: job.pipeline_layout(), microbatches: job.microbatches };
         let staged = self.flows.get(&key, || {
             let (kind, pipeline) = pipeline_of(&job.layout, job.microbatches).map_err(CompileError::from)?;
@@ -230,9 +289,7 @@ impl Estimator {
     }
 
     fn predict(&self, job: &Job<'_>) -> Result<EstimateReport, Error> {
-        let key = job.blocks_key()?;
-        let blocks = self.priced(job, &key)?;
-        let Stepped { blocks, staged, step, memory } = self.stepped(job, key, blocks)?;
+        let Stepped { blocks, staged, step, memory } = self.stepped(job)?;
         Ok(job.report(&blocks, &staged, &step, memory))
     }
 }
@@ -249,14 +306,14 @@ impl Job<'_> {
         let mut loads = loads(blocks, &self.layout, starts, &Replicas::new(&self.layout, &self.machine));
         let hops = self.hops(&mut loads, pipeline);
         let flow = flow(&loads, &hops, kind, pipeline)?;
-        Ok(Staged { loads, flow })
+        Ok(Staged { loads, hops, flow })
     }
 
     /// The step of stages in their order, and the memory of each pipeline rank.
     pub(super) fn step(&self, blocks: &Blocks, staged: &Staged) -> (Step, Vec<StageMemory>) {
         let Job { layout, machine, .. } = self;
         let replicas = Replicas::new(layout, machine);
-        let Staged { loads, flow } = staged;
+        let Staged { loads, flow, .. } = staged;
         let step = step(flow, loads, layout, &replicas, machine, self.tied(blocks, loads));
         (step, memory(flow, loads, layout, &replicas, machine))
     }

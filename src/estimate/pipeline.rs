@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::pipeline::CompileError;
 use ir::limits;
 use ir::schedule::Kind;
-use scheduler::costs::StageCosts;
+use scheduler::costs::{CostsFile, PerStage, StageCosts};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::ScheduleKind;
 use scheduler::simulate::{Idle, Timeline, simulate};
@@ -131,8 +131,16 @@ fn ranks(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline)
         return Err(CompileError::TooManyActions { runs, microbatches }.into());
     }
     let slices = f64::from(pipeline.slices);
+    let costs = costs(loads, hops, slices);
+    let schedule = kind.make(&costs, pipeline).map_err(CompileError::Schedule)?;
+    let timeline = simulate(&schedule, &costs).map_err(|why| CompileError::Schedule(why.to_string()))?;
+    Ok((0..timeline.rows.len()).map(|rank| Rank::of(&timeline, rank, hops, slices)).collect())
+}
+
+/// What an action of each stage takes, in seconds and bytes.
+fn costs(loads: &[Load], hops: &[f64], slices: f64) -> StageCosts {
     let each = |of: &dyn Fn(&Load) -> f64| loads.iter().map(|load| of(load) / slices).collect::<Vec<f64>>();
-    let costs = StageCosts {
+    StageCosts {
         f: each(&|load| load.seconds()[0]),
         i: each(&|load| load.seconds()[1]),
         w: each(&|load| load.seconds()[2]),
@@ -140,11 +148,25 @@ fn ranks(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline)
         mem_f: each(&|load| load.kept),
         mem_i: each(&|load| load.kept * (1.0 - HELD_FOR_W)),
         mem_w: each(&|load| load.kept * HELD_FOR_W),
-        ..StageCosts::uniform(pipeline.stages(), 0.0, 0.0, 0.0, 0.0)
-    };
-    let schedule = kind.make(&costs, pipeline).map_err(CompileError::Schedule)?;
-    let timeline = simulate(&schedule, &costs).map_err(|why| CompileError::Schedule(why.to_string()))?;
-    Ok((0..timeline.rows.len()).map(|rank| Rank::of(&timeline, rank, hops, slices)).collect())
+        ..StageCosts::uniform(loads.len() as u32, 0.0, 0.0, 0.0, 0.0)
+    }
+}
+
+/// The same in ms and GiB, as a schedule is asked for.
+pub(super) fn drawn_costs(loads: &[Load], hops: &[f64], slices: f64) -> CostsFile {
+    let costs = costs(loads, hops, slices);
+    let each = |figures: Vec<f64>, unit: f64| PerStage::Each(figures.into_iter().map(|figure| figure / unit).collect());
+    let gib = |figures: Vec<f64>| Some(each(figures, 1024.0_f64.powi(3)));
+    CostsFile {
+        unit: "ms".to_string(),
+        f: each(costs.f, 1e-3),
+        i: each(costs.i, 1e-3),
+        w: each(costs.w, 1e-3),
+        comm: each(costs.comm, 1e-3),
+        mem_f: gib(costs.mem_f),
+        mem_i: gib(costs.mem_i),
+        ..CostsFile::default()
+    }
 }
 
 impl Flow {

@@ -1,7 +1,7 @@
 //! What the search gives.
 
 use super::oracle::Costs;
-use super::report::{Alternative, Search};
+use super::report::Search;
 use super::request::{Objective, PlanRequest};
 use super::space::{none_serves, space};
 use crate::error::Error;
@@ -20,20 +20,6 @@ pub struct Found {
     pub closest: Option<EstimateReport>,
     /// How it was found.
     pub search: Search,
-}
-
-impl Found {
-    /// The best layout's report with how it was found and the runners-up; none: nothing fits.
-    pub fn plan(&self) -> Option<EstimateReport> {
-        let (first, others) = self.best.split_first()?;
-        let alternative = |report: &EstimateReport| Alternative {
-            layout: report.layout.clone(),
-            predicted: report.predicted.clone(),
-            lost: None,
-        };
-        let alternatives = others.iter().map(alternative).collect();
-        Some(EstimateReport { alternatives, search: Some(self.search.clone()), ..first.clone() })
-    }
 }
 
 /// The best layouts of a request; `progress` is told of what is known so far.

@@ -71,11 +71,13 @@ pub struct AxisNote {
     pub against: String,
     /// Seconds that a step is longer without it; negative: shorter; none: no such layout exists.
     pub saves_s: Option<f64>,
-    /// Seconds of exposed communication that it costs.
+    /// Seconds that the step spends on it: exposed communication of its axis, or what is computed again.
     pub costs_s: f64,
     /// GiB of the worst rank more without it.
     pub saves_gib: Option<f64>,
-    /// In words.
+    /// What the choice means and costs, in words.
+    pub means: String,
+    /// How the other layout compares, in words.
     pub says: String,
 }
 
