@@ -277,7 +277,9 @@ impl Estimator {
     }
 
     /// The step, and the memory of each pipeline rank.
-    fn stepped(&self, job: &Job<'_>, key: BlocksKey, blocks: Arc<Blocks>) -> Result<Stepped, Error> {
+    fn stepped(&self, job: &Job<'_>) -> Result<Stepped, Error> {
+        let key = job.blocks_key()?;
+        let blocks = self.priced(job, &key)?;
         let key = FlowKey { blocks: key, layout: job.pipeline_layout(), microbatches: job.microbatches };
         let staged = self.flows.get(&key, || {
             let (kind, pipeline) = pipeline_of(&job.layout, job.microbatches).map_err(CompileError::from)?;
@@ -289,9 +291,7 @@ impl Estimator {
     }
 
     fn predict(&self, job: &Job<'_>) -> Result<EstimateReport, Error> {
-        let key = job.blocks_key()?;
-        let blocks = self.priced(job, &key)?;
-        let Stepped { blocks, staged, step, memory } = self.stepped(job, key, blocks)?;
+        let Stepped { blocks, staged, step, memory } = self.stepped(job)?;
         Ok(job.report(&blocks, &staged, &step, memory))
     }
 }
