@@ -3,19 +3,17 @@
 use super::Find;
 use super::brief::brief;
 use super::compare::{device_gib, worst};
+use super::pool::Pool;
 use crate::error::Error;
 use crate::estimate::{EstimateReport, Estimator, SCHEMA};
 use crate::layout::pins;
 use crate::number::gib;
-use crate::plan::{Clash, Infeasible, PlanRequest, Search, WayOut};
+use crate::plan::{Clash, Infeasible, Objective, PlanRequest, Search, WayOut};
 use cost::Cluster;
 use std::sync::Arc;
 
 /// Doublings of the devices that are tried: 4096 times as many.
 const DOUBLINGS: u32 = 12;
-
-/// A memory that nothing fills: a PiB.
-const UNLIMITED: u64 = 1 << 50;
 
 /// Something that was asked for.
 #[derive(Clone, PartialEq, Debug)]
@@ -62,96 +60,85 @@ struct Trials<'a> {
 
 impl Trials<'_> {
     /// A smallest set of constraints that clash: each is dropped in turn, and stays dropped where still nothing fits without
-    /// it. The last to be tried is the memory, without which all that is legal fits.
+    /// it. The memory is one of them in any case: without it all that is legal fits.
     fn clash(&self) -> Vec<Constraint> {
         let pins = pins(&self.request.pin).into_iter().map(Constraint::Pin);
-        let all = pins.chain([Constraint::Sequence, Constraint::Gpus, Constraint::Memory]);
         let (mut kept, mut dropped): (Vec<Constraint>, Vec<Constraint>) = (Vec::new(), Vec::new());
-        for constraint in all {
+        for constraint in pins.chain([Constraint::Sequence, Constraint::Gpus]) {
             dropped.push(constraint.clone());
-            if self.without(&dropped).is_some() {
+            if self.first(self.estimator, self.without(&dropped)).is_some() {
                 dropped.pop();
                 kept.push(constraint);
             }
         }
+        kept.push(Constraint::Memory);
         kept
     }
 
-    /// The best layout without these constraints.
-    fn without(&self, dropped: &[Constraint]) -> Option<EstimateReport> {
-        let mut request = PlanRequest { top: 1, ..self.request.clone() };
-        let is_dropped = |constraint: &Constraint| dropped.contains(constraint);
-        let kept = pins(&request.pin).into_iter().filter(|pin| !is_dropped(&Constraint::Pin(pin.clone())));
+    /// The request without these constraints: with more and more devices, where their number is one of them.
+    fn without(&self, dropped: &[Constraint]) -> Vec<PlanRequest> {
+        let mut request = self.request.clone();
+        let kept = pins(&request.pin).into_iter().filter(|pin| !dropped.contains(&Constraint::Pin(pin.clone())));
         request.pin = kept.collect::<Vec<_>>().join(",");
-        if is_dropped(&Constraint::Sequence) {
+        if dropped.contains(&Constraint::Sequence) {
             request.seq = 1;
         }
-        let unlimited = is_dropped(&Constraint::Memory).then(|| {
-            let mut cluster = (*self.cluster).clone();
-            cluster.device.memory = UNLIMITED;
-            cluster.name = format!("{}, unlimited memory", cluster.name);
-            cluster
-        });
-        if let Some(cluster) = &unlimited {
-            request.cluster = cluster.name.clone();
-        }
-        let estimator = unlimited.map(|cluster| self.estimator.with_cluster(cluster));
-        let estimator = estimator.as_ref().unwrap_or(self.estimator);
-        match is_dropped(&Constraint::Gpus) {
-            true => self.first(estimator, doubled(&request)).map(|(_, report)| report),
-            false => self.best(estimator, &request),
-        }
+        if dropped.contains(&Constraint::Gpus) { doubled(&request).collect() } else { vec![request] }
     }
 
     /// What would make something fit: pins that are dropped cost nothing and come first, then more devices, larger ones, and
     /// last a shorter sequence, which is another job.
     fn ways_out(&self) -> Vec<WayOut> {
-        let mut ways = Vec::new();
-        let mut way = |change: String, report: EstimateReport| {
-            let step_time_s = report.predicted.step_time_s;
-            ways.push(WayOut { change, layout: brief(&report.layout), step_time_s });
-        };
         let pins = pins(&self.request.pin);
+        let without = |kept: Vec<&String>| {
+            let pin = kept.into_iter().cloned().collect::<Vec<_>>().join(",");
+            PlanRequest { pin, ..self.request.clone() }
+        };
+        let mut ways = Vec::new();
         for pin in &pins {
-            if let Some(report) = self.without(&[Constraint::Pin(pin.clone())]) {
-                way(format!("without --pin {pin}"), report);
-            }
+            let one = without(pins.iter().filter(|other| *other != pin).collect());
+            ways.extend(self.way([one], |_| format!("without --pin {pin}")));
         }
-        let more = self.first(self.estimator, doubled(self.request));
-        let gpus = more.as_ref().map_or(u64::MAX, |(request, _)| request.gpus);
-        let unpinned = PlanRequest { pin: String::new(), ..self.request.clone() };
-        if !pins.is_empty() {
-            let all = pins.join(",");
-            if pins.len() > 1
-                && let Some(report) = self.best(self.estimator, &unpinned)
-            {
-                way(format!("without --pin {all}"), report);
-            } else if let Some((request, report)) =
-                self.first(self.estimator, doubled(&unpinned)).filter(|(request, _)| request.gpus < gpus)
-            {
-                way(format!("--gpus {} without --pin {all}", request.gpus), report);
-            }
+        let unpinned = without(Vec::new());
+        if pins.len() > 1 && ways.is_empty() {
+            ways.extend(self.way([unpinned.clone()], |_| format!("without --pin {}", self.request.pin)));
         }
-        if let Some((request, report)) = more {
-            way(format!("--gpus {}", request.gpus), report);
+        ways.extend(self.way(doubled(self.request), |request| format!("--gpus {}", request.gpus)));
+        if ways.is_empty() && !pins.is_empty() {
+            let told = |request: &PlanRequest| format!("--gpus {} without --pin {}", request.gpus, self.request.pin);
+            ways.extend(self.way(doubled(&unpinned), told));
         }
-        if let Some((request, report)) = self.first(self.estimator, self.larger()) {
-            way(format!("--cluster {}", request.cluster), report);
-        }
-        let halves = (1..self.request.seq.ilog2()).map(|half| self.request.seq >> half);
+        ways.extend(self.way(self.eased(self.larger()), |request| format!("--cluster {}", request.cluster)));
+        let halves = (1..=self.request.seq.ilog2()).map(|half| self.request.seq >> half);
         let shorter = halves.map(|seq| PlanRequest { seq, ..self.request.clone() });
-        if let Some((request, report)) = self.first(self.estimator, shorter) {
-            way(format!("--seq {}", request.seq), report);
-        }
+        ways.extend(self.way(self.eased(shorter.collect()), |request| format!("--seq {}", request.seq)));
         ways
     }
 
+    /// The first of these requests for which something fits, with a fast layout of it.
+    fn way(
+        &self,
+        requests: impl IntoIterator<Item = PlanRequest>,
+        told: impl Fn(&PlanRequest) -> String,
+    ) -> Option<WayOut> {
+        let (request, smallest) = self.first(self.estimator, requests)?;
+        let report = self.fast(&request, smallest);
+        let step_time_s = report.predicted.step_time_s;
+        Some(WayOut { change: told(&request), layout: brief(&report.layout), step_time_s })
+    }
+
+    /// Requests each of which is easier than the one before; none of them where the last is still too hard.
+    fn eased(&self, requests: Vec<PlanRequest>) -> Vec<PlanRequest> {
+        let last = requests.last().and_then(|last| self.smallest(self.estimator, last));
+        if last.is_some() { requests } else { Vec::new() }
+    }
+
     /// The request on presets whose devices have more memory, the least first.
-    fn larger(&self) -> impl Iterator<Item = PlanRequest> {
+    fn larger(&self) -> Vec<PlanRequest> {
         let mut larger: Vec<Cluster> =
             super::wishes::presets().filter(|other| other.device.memory > self.cluster.device.memory).collect();
         larger.sort_by_key(|cluster| cluster.device.memory);
-        larger.into_iter().map(|cluster| PlanRequest { cluster: cluster.name, ..self.request.clone() })
+        larger.into_iter().map(|cluster| PlanRequest { cluster: cluster.name, ..self.request.clone() }).collect()
     }
 
     /// The first of these requests for which something fits.
@@ -161,13 +148,25 @@ impl Trials<'_> {
         requests: impl IntoIterator<Item = PlanRequest>,
     ) -> Option<(PlanRequest, EstimateReport)> {
         let mut requests = requests.into_iter();
-        requests.find_map(|request| self.best(estimator, &request).map(|report| (request, report)))
+        requests.find_map(|request| self.smallest(estimator, &request).map(|report| (request, report)))
     }
 
-    /// The best layout of a request; none where nothing fits, or nothing is legal.
-    fn best(&self, estimator: &Estimator, request: &PlanRequest) -> Option<EstimateReport> {
-        let found = (self.find)(estimator, &PlanRequest { top: 1, ..request.clone() }).ok()?;
+    /// The layout of a request that needs least; none where nothing fits, or nothing is legal.
+    fn smallest(&self, estimator: &Estimator, request: &PlanRequest) -> Option<EstimateReport> {
+        let request = PlanRequest { top: 1, objective: Objective::Memory, ..request.clone() };
+        let found = (self.find)(estimator, &request).ok()?;
         found.best.into_iter().next()
+    }
+
+    /// A fast layout of a request, reached from this one by single changes, each of which is faster.
+    fn fast(&self, request: &PlanRequest, from: EstimateReport) -> EstimateReport {
+        let pool = Pool::around(self.estimator, request, &from, &[]);
+        let time = |report: &EstimateReport| report.predicted.step_time_s;
+        let faster = pool.reports().filter(|report| report.predicted.fits && time(report) < time(&from));
+        match faster.min_by(|a, b| time(a).total_cmp(&time(b))) {
+            Some(next) => self.fast(request, next.clone()),
+            None => from,
+        }
     }
 
     fn told(&self, constraint: &Constraint, closest: Option<&EstimateReport>) -> Clash {

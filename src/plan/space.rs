@@ -16,6 +16,9 @@ use scheduler::schedules::{Chunks, SCHEDULES};
 /// The most stages on a rank; more never were used, and each makes messages smaller.
 const MOST_CHUNKS: u32 = 16;
 
+/// Where one level of links joins all devices, there are no nodes.
+const LARGEST_NODE: u64 = 1 << 32;
+
 /// The space of a request.
 ///
 /// # Errors
@@ -41,7 +44,7 @@ pub(super) fn space(
         tokens: size("s").unwrap_or(request.seq),
         experts: size("e").map(|number| [number, size("m").unwrap_or(1)]),
         layers: [runs - 2 * ends, ends],
-        node: machine.cluster.links[0].joins.min(machine.cluster.links.last().map_or(1, |_| u64::from(u32::MAX))),
+        node: machine.cluster.links[0].joins.min(LARGEST_NODE),
         modules,
         offload: machine.cluster.device.host_bandwidth > 0.0,
         hides: [desk.stack().hides("tp"), desk.stack().hides("dp")],
@@ -58,15 +61,13 @@ fn batch_of(model: &Model) -> u64 {
     model.dims.values().find(|dim| dim.name == "b").map_or(1, |dim| dim.size)
 }
 
-/// What a text pins.
+/// What a text pins. 1F1B with several stages per rank is the interleaved one.
 fn pin(text: &str) -> Result<Pin, Error> {
-    let layout = pinned(text)?;
-    let mut keys: Vec<String> = layout::keys(text)?.into_iter().map(str::to_string).collect();
-    if layout.schedule == "interleaved-1f1b" && !keys.iter().any(|key| key == "schedule") {
-        // `vp` alone leaves the schedule open.
-        keys.retain(|key| key != "schedule");
+    let mut layout = pinned(text)?;
+    if layout.schedule == "1f1b" && layout.vp.is_some_and(|vp| vp > 1) {
+        layout.schedule = "interleaved-1f1b".to_string();
     }
-    Ok(Pin { layout, keys })
+    Ok(Pin { layout, keys: layout::keys(text)?.into_iter().map(str::to_string).collect() })
 }
 
 /// How a pipeline of so many ranks can be run. One rank has nothing to order: its micro-batches follow each other. A search

@@ -205,7 +205,7 @@ impl Space {
         orders.retain(|order| {
             (!self.pin.has("schedule") || given.schedule == order.schedule)
                 && (!self.pin.has("vp") || given.vp == Some(order.chunks))
-                && (order.stages <= self.layers[0].max(1))
+                && order.stages <= (self.layers[0] + 2 * self.layers[1]).max(1)
         });
         orders
     }
@@ -236,7 +236,7 @@ impl Space {
             let each = whole / stages;
             // With two stages a layer less on both is none less.
             let uneven = stages > 2 || (stages == 2 && first != last);
-            if uneven && whole.is_multiple_of(stages) && each > first.max(last) {
+            if uneven && whole.is_multiple_of(stages) && each + before > first.max(last) {
                 let start = |stage: u64| (before + stage * each - first) as u32;
                 all.push((1..stages).map(start).collect());
             }
