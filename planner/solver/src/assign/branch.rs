@@ -1,42 +1,23 @@
 //! Branch and bound: presolve, bound, drop what is too expensive for a better assignment, then try the choices of a node.
 
+use super::bucket::eliminate;
 use super::clock::Clock;
 use super::decode::{decode, widest};
 use super::dual::{Dual, Reduced, least};
 use super::net::{Infeasible, Net};
 use super::presolve::presolve;
-
-/// The best assignment so far of the net that a search began with.
-#[derive(Clone, Debug)]
-pub(crate) struct Best {
-    /// Its choices; empty while there is none.
-    pub(crate) choice: Vec<usize>,
-    /// Its cost.
-    pub(crate) cost: f64,
-}
-
-impl Best {
-    /// Nothing found.
-    pub(crate) fn none() -> Best {
-        Best { choice: Vec::new(), cost: f64::INFINITY }
-    }
-
-    /// Takes an assignment that costs less.
-    pub(crate) fn offer(&mut self, cost: f64, choice: impl FnOnce() -> Vec<usize>) {
-        if cost < self.cost {
-            *self = Best { choice: choice(), cost };
-        }
-    }
-}
+use super::shared::Shared;
 
 /// A search for assignments that cost less than the best one by more than `margin`, relative to it.
 pub(crate) struct Branch<'c> {
     /// What there is to spend.
     pub(crate) clock: &'c mut Clock,
     /// What was found.
-    pub(crate) best: Best,
+    pub(crate) shared: &'c Shared,
     /// The relative gain below which no assignment is looked for.
     pub(crate) margin: f64,
+    /// The cost from which on assignments are of no use.
+    pub(crate) ceiling: f64,
     /// Rounds of ascent at the first node, and at the others.
     pub(crate) rounds: [usize; 2],
 }
@@ -44,16 +25,24 @@ pub(crate) struct Branch<'c> {
 impl Branch<'_> {
     /// Only assignments that cost less are of use.
     fn cut(&self) -> f64 {
-        if self.best.cost.is_finite() { self.best.cost - self.margin * self.best.cost.abs() } else { f64::INFINITY }
+        let cost = self.shared.cost();
+        let better = if cost.is_finite() { cost - self.margin * cost.abs() } else { cost };
+        better.min(self.ceiling)
     }
 
-    /// Searches a net; the answer is a bound: no assignment of it costs less, or less than the best one in all.
-    pub(crate) fn search(&mut self, mut net: Net, root: bool) -> f64 {
+    fn over(&self) -> bool {
+        self.shared.finished() || self.clock.over()
+    }
+
+    /// Searches a net of which a bound is `known`. The answer is a bound: no assignment of the net costs less, or less than
+    /// the best of all.
+    pub(crate) fn search(&mut self, mut net: Net, mut known: f64, root: bool) -> f64 {
         let mut open = f64::INFINITY;
         loop {
-            let Ok((bound, reduced)) = self.shrink(&mut net, root) else { return open.min(self.cut()) };
+            let Ok((bound, reduced)) = self.shrink(&mut net, known, root) else { return open.min(self.cut()) };
+            known = bound;
             let Some(reduced) = reduced else { return open.min(bound).min(self.cut()) };
-            if self.clock.over() {
+            if self.over() {
                 return open.min(bound);
             }
             let (node, choice) = widest(&net, &reduced);
@@ -61,7 +50,10 @@ impl Branch<'_> {
             let (with, without) = (only(true), only(false));
             let mut child = net.clone();
             if child.restrict(node, &with).is_ok() {
-                open = open.min(self.search(child, false).max(bound));
+                open = open.min(self.search(child, known, false));
+            }
+            if self.over() {
+                return open.min(bound);
             }
             if net.restrict(node, &without).is_err() {
                 return open.min(self.cut());
@@ -69,42 +61,74 @@ impl Branch<'_> {
         }
     }
 
+    /// Bounds a net and moves its costs as the bound has them, so that later bounds begin there.
+    pub(crate) fn root(&mut self, net: &mut Net) -> Reduced {
+        let mut dual = Dual::new(net);
+        dual.ascend(self.rounds[0], self.cut(), self.clock);
+        let mut reduced = dual.reduced_costs();
+        if let Some(choice) = decode(net, &reduced) {
+            self.shared.offer(net.cost_of(&choice), || net.restore(&choice));
+        }
+        move_costs(net, &mut reduced);
+        reduced
+    }
+
     /// Drops from a net what no better assignment has, until that ends. The answer is a bound, with what is known of the
     /// net if there is anything left to search in it.
-    fn shrink(&mut self, net: &mut Net, root: bool) -> Result<(f64, Option<Reduced>), Infeasible> {
+    pub(crate) fn shrink(
+        &mut self,
+        net: &mut Net,
+        mut known: f64,
+        root: bool,
+    ) -> Result<(f64, Option<Reduced>), Infeasible> {
         let rounds = self.rounds[usize::from(!root)];
         loop {
-            presolve(net)?;
+            presolve(net, self.clock)?;
+            if self.over() {
+                return Ok((known, None));
+            }
             if net.nodes().next().is_none() {
-                self.best.offer(net.constant, || net.restore(&[]));
+                self.shared.offer(net.constant, || net.restore(&[]));
                 return Ok((net.constant, None));
+            }
+            if let Some((cost, choice)) =
+                Some(&*net).filter(|net| net.room.is_empty()).and_then(|net| eliminate(net, self.clock))
+            {
+                self.shared.offer(cost, || net.restore(&choice));
+                return Ok((cost, None));
             }
             let mut dual = Dual::new(net);
             dual.ascend(rounds, self.cut(), self.clock);
-            if dual.bound >= self.cut() {
-                return Ok((dual.bound, None));
+            known = known.max(dual.bound);
+            if known >= self.cut() {
+                return Ok((known, None));
             }
             let mut reduced = dual.reduced_costs();
             if let Some(choice) = decode(net, &reduced) {
-                self.best.offer(net.cost_of(&choice), || net.restore(&choice));
+                self.shared.offer(net.cost_of(&choice), || net.restore(&choice));
             }
             let room = self.cut() - reduced.bound;
             let dropped = room <= 0.0 || drop_dear(net, &mut reduced, room)?;
-            if room <= 0.0 || self.clock.over() || !dropped {
-                return Ok((reduced.bound, Some(reduced).filter(|_| room > 0.0)));
+            if room <= 0.0 || self.over() || !dropped {
+                return Ok((known, Some(reduced).filter(|_| room > 0.0)));
             }
         }
     }
 }
 
-/// Moves costs in the net as the bound has them, which changes the cost of no assignment, and drops choices and forbids
-/// pairs that cost `room` or more above the bound. Says whether it dropped enough to look again.
-fn drop_dear(net: &mut Net, reduced: &mut Reduced, room: f64) -> Result<bool, Infeasible> {
+/// Moves costs in a net as the bound has them, which changes the cost of no assignment.
+fn move_costs(net: &mut Net, reduced: &mut Reduced) {
     net.cost = std::mem::take(&mut reduced.cost);
     net.price.clone_from(&reduced.price);
     for (edge, table) in net.edges.iter_mut().zip(std::mem::take(&mut reduced.table)) {
         edge.table = table;
     }
+}
+
+/// Moves costs, and drops choices and forbids pairs that cost `room` or more above the bound. Says whether it dropped
+/// enough to look again.
+fn drop_dear(net: &mut Net, reduced: &mut Reduced, room: f64) -> Result<bool, Infeasible> {
+    move_costs(net, reduced);
     let (mut pairs, mut all) = (0, 0);
     for number in 0..net.edges.len() {
         pairs += forbid_dear(net, reduced, number, room);

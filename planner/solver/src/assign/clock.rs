@@ -25,6 +25,16 @@ impl Clock {
         Clock { work: Some(work.min(left)), deadline: self.deadline, done: 0 }
     }
 
+    /// A clock that stops after a share of what is left; never, where there is no limit.
+    pub(crate) fn share(&self, share: f64) -> Clock {
+        let work = self.work.map(|all| (all.saturating_sub(self.done) as f64 * share) as u64);
+        let deadline = self.deadline.map(|end| {
+            let now = Instant::now();
+            now + end.saturating_duration_since(now).mul_f64(share)
+        });
+        Clock { work, deadline, done: 0 }
+    }
+
     /// Notes that steps were done.
     pub(crate) fn spend(&mut self, steps: u64) {
         self.done += steps;

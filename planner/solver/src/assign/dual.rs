@@ -115,13 +115,11 @@ impl<'n> Dual<'n> {
         let edge = &self.net.edges[edge];
         let rows = edge.table.chunks_exact(to_b.len());
         if edge.a == node {
-            for (given, row) in to_a.iter_mut().zip(rows) {
-                *given = row.iter().zip(to_b.iter()).fold(f64::INFINITY, |least, (cost, b)| least.min(cost - b));
-            }
+            to_a.iter_mut().zip(rows).for_each(|(given, row)| *given = least_difference(row, to_b));
         } else {
             to_b.fill(f64::INFINITY);
             for (a, row) in to_a.iter().zip(rows) {
-                to_b.iter_mut().zip(row).for_each(|(least, cost)| *least = least.min(cost - a));
+                to_b.iter_mut().zip(row).for_each(|(least, cost)| *least = lesser(cost - a, *least));
             }
         }
     }
@@ -140,8 +138,7 @@ impl<'n> Dual<'n> {
         }
         for (edge, [to_a, to_b]) in self.net.edges.iter().zip(&self.message).filter(|(edge, _)| edge.alive()) {
             let rows = edge.table.chunks_exact(to_b.len()).zip(to_a);
-            let least = rows
-                .map(|(row, a)| row.iter().zip(to_b).fold(f64::INFINITY, |least, (cost, b)| least.min(cost - b)) - a);
+            let least = rows.map(|(row, a)| least_difference(row, to_b) - a);
             bound += least.fold(f64::INFINITY, f64::min);
         }
         (bound, cheapest)
@@ -269,6 +266,25 @@ pub(crate) struct Reduced {
     pub(crate) table: Vec<Vec<f64>>,
     /// Prices of use.
     pub(crate) price: Vec<f64>,
+}
+
+/// The lesser of two numbers, as one instruction.
+fn lesser(one: f64, other: f64) -> f64 {
+    if one < other { one } else { other }
+}
+
+/// The least of `row - less`, in lanes that a compiler can keep side by side.
+fn least_difference(row: &[f64], less: &[f64]) -> f64 {
+    let mut lanes = [f64::INFINITY; 8];
+    let (chunks, others) = (row.chunks_exact(8), less.chunks_exact(8));
+    let rest = chunks.remainder().iter().zip(others.remainder());
+    let last = rest.fold(f64::INFINITY, |least, (cost, less)| lesser(cost - less, least));
+    for (chunk, others) in chunks.zip(others) {
+        for lane in 0..8 {
+            lanes[lane] = lesser(chunk[lane] - others[lane], lanes[lane]);
+        }
+    }
+    lanes.into_iter().fold(last, lesser)
 }
 
 /// The least cost of each row and of each column.

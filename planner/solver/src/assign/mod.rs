@@ -6,12 +6,17 @@
 //! takes from it what cannot matter, and `solve` leads the rest to an answer.
 
 mod branch;
+mod bucket;
 mod clock;
 mod decode;
 mod dual;
+mod improve;
 mod net;
 mod presolve;
 mod problem;
+mod random;
+mod search;
+mod shared;
 mod solve;
 
 pub use problem::{Assignment, Budget, Node, Solution};

@@ -55,11 +55,23 @@ impl Draw {
     /// A problem of up to 7 nodes with up to 4 choices, small enough to try everything.
     pub(crate) fn problem(&mut self, shape: Shape) -> Stated {
         let nodes = 2 + self.below(6) as usize;
-        self.larger(shape, nodes)
+        let limit = shape.limited.then(|| 8 + self.below(25));
+        self.sized(shape, nodes, limit)
     }
 
-    /// A problem of so many nodes.
+    /// A problem of so many nodes, whose limit is above what their least amounts use.
     pub(crate) fn larger(&mut self, shape: Shape, nodes: usize) -> Stated {
+        let stated = self.sized(shape, nodes, None);
+        let mut used = vec![0; 2 * nodes + 8];
+        for load in &stated.loads {
+            let least = load.amounts.iter().min().copied().unwrap_or(0);
+            used[load.lo as usize..load.hi as usize].iter_mut().for_each(|used| *used += least);
+        }
+        let most = used.into_iter().max().unwrap_or(0);
+        Stated { limit: shape.limited.then_some(most + most / 4 + 10), ..stated }
+    }
+
+    fn sized(&mut self, shape: Shape, nodes: usize, limit: Option<u64>) -> Stated {
         let mut costs: Vec<Vec<f64>> = Vec::new();
         for _ in 0..nodes {
             let choices = 1 + self.below(4);
@@ -85,7 +97,6 @@ impl Draw {
                 loads.push(Load { node, lo, hi: lo + long, amounts });
             }
         }
-        let limit = shape.limited.then(|| 8 + self.below(25));
         Stated { costs, pairs, loads, limit }
     }
 }

@@ -83,7 +83,8 @@ fn drop_times(net: &mut Net) {
     }
 }
 
-fn keep_times(net: &mut Net, kept: &[usize]) {
+/// Leaves only the times `kept`, in order.
+pub(super) fn keep_times(net: &mut Net, kept: &[usize]) {
     let place = |time: usize| kept.partition_point(|&kept| kept < time);
     for (node, loads) in net.loads.iter_mut().enumerate() {
         let before = loads.len();

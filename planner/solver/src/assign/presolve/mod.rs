@@ -2,16 +2,21 @@
 //!
 //! Each step leaves at least one optimum of the problem, and says in the trail how to find the choices of nodes it took.
 
+mod cover;
 mod dominate;
 mod fit;
 mod follow;
 
+pub(crate) use cover::cover;
+
+use super::clock::Clock;
 use super::net::{Gone, Infeasible, Net};
 
-/// Shrinks a net as far as the steps reach.
-pub(crate) fn presolve(net: &mut Net) -> Result<(), Infeasible> {
+/// Shrinks a net as far as the steps reach, or the clock.
+pub(crate) fn presolve(net: &mut Net, clock: &mut Clock) -> Result<(), Infeasible> {
     loop {
         fit::fit(net)?;
+        clock.spend((net.cost.len() + net.room.len()) as u64);
         let nodes: Vec<usize> = net.nodes().filter(|&node| net.touched[node]).collect();
         if nodes.is_empty() {
             return Ok(());
@@ -19,14 +24,18 @@ pub(crate) fn presolve(net: &mut Net) -> Result<(), Infeasible> {
         for node in nodes {
             net.touched[node] = false;
             if !net.cost[node].is_empty() {
-                reduce(net, node)?;
+                reduce(net, node, clock)?;
+            }
+            if clock.over() {
+                return Ok(());
             }
         }
     }
 }
 
 /// All that can be said of one node.
-fn reduce(net: &mut Net, node: usize) -> Result<(), Infeasible> {
+fn reduce(net: &mut Net, node: usize, clock: &mut Clock) -> Result<(), Infeasible> {
+    clock.spend(net.near[node].iter().map(|&edge| 4 * net.edges[edge].table.len() as u64).sum());
     supported(net, node)?;
     if net.choices(node) == 1 {
         fix(net, node);
@@ -39,7 +48,7 @@ fn reduce(net: &mut Net, node: usize) -> Result<(), Infeasible> {
     if follow::contract(net, node) {
         return Ok(());
     }
-    dominate::anywhere(net, node)?;
+    dominate::anywhere(net, node, clock)?;
     if net.choices(node) == 1 {
         fix(net, node);
     } else if net.near[node].len() == 2 && net.loads[node].is_empty() {
