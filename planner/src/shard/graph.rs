@@ -67,7 +67,19 @@ impl<'a> Builder<'a> {
         let mut builder =
             Builder { model, ports, classes, weights, prices, problem, meaning, ticks: HashMap::new(), last: 0 };
         builder.count_ticks();
+        builder.stated_ports();
         builder
+    }
+
+    /// What an argument states holds for all that passes there.
+    fn stated_ports(&mut self) {
+        for (id, block) in &self.model.blocks {
+            for (place, (value, _)) in passed(block).into_iter().enumerate() {
+                if is_pinned(block.ty(value)) {
+                    self.lying(Lying::Port(self.ports.of_argument(id, place)), block.ty(value));
+                }
+            }
+        }
     }
 
     /// Ticks count the statements of the forward, block by block, and then those of the backward, last block first.

@@ -43,6 +43,8 @@ pub struct Decided {
     pub bound: f64,
     /// Whether the two are proved to be equal.
     pub is_proved: bool,
+    /// The most bytes that a device holds.
+    pub peak: u64,
     /// Statements, boundaries, parameters and copies that were decided.
     pub nodes: usize,
 }
@@ -70,14 +72,14 @@ pub fn decide(model: &mut Model, goal: &Goal, cluster: &Cluster) -> Result<Optio
     }
     let Builder { mut problem, meaning, .. } = builder;
     problem.limit = memory.unwrap_or(cluster.device.memory);
-    let solution = solve(&problem);
+    let (solution, peak) = solve(&problem);
     if solution.choice.is_empty() {
         return Err(PlanError::NoRoom { bytes: problem.limit });
     }
     let chosen = Chosen { meaning: &meaning, ports: &ports, classes: &classes, choice: &solution.choice };
     chosen.write(model).map_err(fault)?;
     let Solution { cost: seconds, bound, status, .. } = solution;
-    Ok(Some(Decided { seconds, bound, is_proved: status == Status::Optimal, nodes: problem.costs.len() }))
+    Ok(Some(Decided { seconds, bound, is_proved: status == Status::Optimal, peak, nodes: problem.costs.len() }))
 }
 
 /// Whether the file states changes of layout: then it also states the rest of what they serve.
@@ -86,7 +88,8 @@ fn has_changes(model: &Model) -> bool {
     stmts.flatten().any(|stmt| matches!(stmt.op, Op::Reshard | Op::Collective(_)))
 }
 
-fn solve(problem: &Problem) -> Solution {
+/// The best choices, and the most bytes that they hold at once.
+fn solve(problem: &Problem) -> (Solution, u64) {
     let mut assignment = Assignment::new();
     let nodes: Vec<_> = problem.costs.iter().map(|costs| assignment.node(costs.clone())).collect();
     for (&(a, b), table) in &problem.edges {
@@ -96,5 +99,7 @@ fn solve(problem: &Problem) -> Solution {
         assignment.load(nodes[load.node], load.when.clone(), load.bytes.clone());
     }
     assignment.limit(problem.limit);
-    assignment.solve(&Budget::default())
+    let solution = assignment.solve(&Budget::default());
+    let peak = if solution.choice.is_empty() { 0 } else { assignment.peak(&solution.choice) };
+    (solution, peak)
 }
