@@ -95,11 +95,11 @@ impl Config {
         Config(path)
     }
 
-    fn estimate(&self, cluster: &str, batch: u64, layout: &str) -> EstimateReport {
+    fn estimate(&self, [cluster, stack]: [&str; 2], batch: u64, layout: &str) -> EstimateReport {
         let request = EstimateRequest {
             model: self.0.display().to_string(),
             cluster: cluster.into(),
-            stack: "megatron-2022".into(),
+            stack: stack.into(),
             seq: 1024,
             global_batch: batch,
             precision: "fp16".into(),
@@ -123,7 +123,7 @@ impl Drop for Config {
 fn checkpoints_cut_among_tensor_parallel_ranks_are_as_small_as_zero_r_says() {
     let model = Config::gpt("100b", 125, 8192, 64);
     let elements = |layout: &str| {
-        let report = model.estimate("v100-dgx2", 32, layout);
+        let report = model.estimate(["v100-dgx2", "megatron-2022"], 32, layout);
         report.predicted.memory_gib.per_stage[0].activations * 1024.0_f64.powi(3) / 2.0 / 1e9
     };
     let whole = elements("tp=16,mbs=32,recompute=full");
@@ -133,21 +133,25 @@ fn checkpoints_cut_among_tensor_parallel_ranks_are_as_small_as_zero_r_says() {
 }
 
 /// Shoeybi et al. 2019 (Megatron-LM), figure 5: weak scaling on V100 from 39 TFLOP/s of one device, in per cent, with all
-/// activations computed again. That code fused less than the stack does, so that its sums over tp weigh less: 8 points.
+/// activations computed again. Within a node to 8 points, on 32 of them to 12: sums over tp, and over nodes, take longer here.
 #[test]
 fn megatron_scales_on_v100_as_it_did() {
     let rows = [
-        ("1.2b", 40, 1536, 16, "tp=1", 100.0),
-        ("2.5b", 54, 1920, 20, "tp=2", 94.0),
-        ("4.2b", 64, 2304, 24, "tp=4", 88.0),
-        ("8.3b", 72, 3072, 32, "tp=8", 81.0),
+        ("1.2b", 40, 1536, 16, "tp=1", 8, 100.0, 8.0),
+        ("2.5b", 54, 1920, 20, "tp=2", 8, 94.0, 8.0),
+        ("4.2b", 64, 2304, 24, "tp=4", 8, 88.0, 8.0),
+        ("8.3b", 72, 3072, 32, "tp=8", 8, 81.0, 8.0),
+        ("8.3b", 72, 3072, 32, "tp=8,dp=64", 512, 76.0, 12.0),
     ];
     let mut first = None;
-    for (name, layers, hidden, heads, layout, theirs) in rows {
+    for (name, layers, hidden, heads, layout, batch, theirs, points) in rows {
         let model = Config::gpt(name, layers, hidden, heads);
-        let rate = model.estimate("v100-dgx2", 8, &format!("{layout},mbs=8,recompute=full")).predicted.mfu;
-        let ours = 100.0 * rate / *first.get_or_insert(rate);
-        assert!((ours - theirs).abs() <= 8.0, "{name} {layout}: {ours:.1} %, not {theirs} %");
+        let layout = format!("{layout},mbs=8,recompute=full");
+        let report = model.estimate(["v100-dgx2", "megatron-2019"], batch, &layout).predicted;
+        let first = *first.get_or_insert(report.mfu);
+        assert!((125.0 * first / 39.0 - 1.0).abs() < 0.1, "{first}");
+        let ours = 100.0 * report.mfu / first;
+        assert!((ours - theirs).abs() <= points, "{name} {layout}: {ours:.1} %, not {theirs} %");
     }
 }
 

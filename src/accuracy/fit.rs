@@ -27,7 +27,7 @@ const FAR: f64 = 0.35;
 const STEPS: [f64; 2] = [0.2, 0.004];
 
 /// The same from values that are near already.
-const NEAR: [f64; 2] = [0.06, 0.012];
+const NEAR: [f64; 2] = [0.05, 0.02];
 
 /// Nearer to an end of its interval than this share of it, a constant is at the end.
 const END: f64 = 0.005;
