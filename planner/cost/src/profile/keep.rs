@@ -136,27 +136,24 @@ impl Keep {
     }
 }
 
-/// Bytes that the weight gradient reads of what the forward kept and of what the input gradient got and made: where it waits,
-/// they wait. 32 bytes for each of a layer's hidden elements, of the 34 that its forward keeps (Qi et al. 2023, table 1).
+/// Bytes that the products of the weight gradient read of what the forward kept and of what the input gradient got and made:
+/// where they wait, this waits. Kernels of norms give the gradients of their gains with that of their input.
 pub(super) fn held_for_w(site: &Site<'_>) -> f64 {
     let block = site.block();
     let own = set(results(&block[SectionKind::W].stmts));
-    let mut read = EntitySet::new();
-    for stmt in &block[SectionKind::W].stmts {
-        for &value in stmt.operands.iter().filter(|value| !own.contains(**value)) {
-            if matches!(block.arg_kind(value), None | Some(ArgKind::Value)) {
-                read.insert(site.alias.there.get(&value).copied().unwrap_or(value));
-            }
-        }
-    }
-    read.iter().map(|value| site.kept_bytes(value)).sum()
+    let products = block[SectionKind::W].stmts.iter().filter(|stmt| is_product_or_gather(stmt));
+    let read = products.flat_map(|stmt| &stmt.operands).filter(|value| !own.contains(**value));
+    let read = read.map(|value| site.alias.there.get(value).copied().unwrap_or(*value));
+    let read: BTreeSet<Value> =
+        read.filter(|&value| block.arg_kind(value).is_none_or(|kind| kind == ArgKind::Value)).collect();
+    read.into_iter().map(|value| site.kept_bytes(value)).sum()
 }
 
 /// I and W as one: a weight's gradient as soon as what it reads is there, as automatic differentiation computes it.
 fn backward<'a>(site: &Site<'a>) -> Vec<&'a Stmt> {
     let made_in = |kind| set(results(&site.block()[kind].stmts));
     let (mut missing, mut waiting) = (made_in(SectionKind::I), site.stmts(SectionKind::W));
-    for value in made_in(SectionKind::W).keys() {
+    for value in made_in(SectionKind::W).iter() {
         missing.insert(value);
     }
     let mut order = Vec::new();
