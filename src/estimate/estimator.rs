@@ -170,9 +170,7 @@ impl Estimator {
     pub fn schedule(&self, request: &EstimateRequest, most: u32) -> Result<ScheduleRequest, Error> {
         self.with_job(request, |job| {
             let Layout { pp, vp, group, slices, ref schedule, .. } = job.layout;
-            let key = job.blocks_key()?;
-            let blocks = self.priced(&job, &key)?;
-            let Stepped { staged, .. } = self.stepped(&job, key, blocks)?;
+            let Stepped { staged, .. } = self.stepped(&job)?;
             Ok(ScheduleRequest {
                 kind: schedule.clone(),
                 stages: pp as u32,
