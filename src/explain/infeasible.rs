@@ -1,14 +1,13 @@
 //! Nothing fits: which constraints clash, and what would make something fit.
 
-use super::Find;
 use super::brief::brief;
 use super::compare::{device_gib, worst};
-use super::pool::Pool;
+use super::least::{climbed, fitting};
 use crate::error::Error;
 use crate::estimate::{EstimateReport, Estimator, SCHEMA};
 use crate::layout::pins;
 use crate::number::gib;
-use crate::plan::{Clash, Infeasible, Objective, PlanRequest, Search, WayOut};
+use crate::plan::{Clash, Infeasible, PlanRequest, Search, WayOut};
 use cost::Cluster;
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ enum Constraint {
     Memory,
 }
 
-/// The clash and the ways out. The search is asked again some ten to thirty times, each time under fewer constraints.
+/// The clash and the ways out: of each weaker request the layouts that need least are predicted, no search is made.
 ///
 /// # Errors
 /// The cluster is not known.
@@ -33,10 +32,9 @@ pub(super) fn explain(
     request: &PlanRequest,
     closest: Option<EstimateReport>,
     search: Search,
-    find: &Find<'_>,
 ) -> Result<Infeasible, Error> {
     let cluster = estimator.cluster(&request.cluster)?;
-    let trials = Trials { estimator, request, cluster, find };
+    let trials = Trials { estimator, request, cluster };
     let clash = trials.clash().iter().map(|constraint| trials.told(constraint, closest.as_ref())).collect();
     Ok(Infeasible {
         schema: SCHEMA.to_string(),
@@ -50,12 +48,11 @@ pub(super) fn explain(
     })
 }
 
-/// Searches under fewer constraints.
+/// Requests with fewer constraints.
 struct Trials<'a> {
     estimator: &'a Estimator,
     request: &'a PlanRequest,
     cluster: Arc<Cluster>,
-    find: &'a Find<'a>,
 }
 
 impl Trials<'_> {
@@ -66,7 +63,7 @@ impl Trials<'_> {
         let (mut kept, mut dropped): (Vec<Constraint>, Vec<Constraint>) = (Vec::new(), Vec::new());
         for constraint in pins.chain([Constraint::Sequence, Constraint::Gpus]) {
             dropped.push(constraint.clone());
-            if self.first(self.estimator, self.without(&dropped)).is_some() {
+            if self.first(self.without(&dropped)).is_some() {
                 dropped.pop();
                 kept.push(constraint);
             }
@@ -121,15 +118,15 @@ impl Trials<'_> {
         requests: impl IntoIterator<Item = PlanRequest>,
         told: impl Fn(&PlanRequest) -> String,
     ) -> Option<WayOut> {
-        let (request, smallest) = self.first(self.estimator, requests)?;
-        let report = self.fast(&request, smallest);
+        let (request, small) = self.first(requests)?;
+        let report = climbed(self.estimator, &request, small);
         let step_time_s = report.predicted.step_time_s;
         Some(WayOut { change: told(&request), layout: brief(&report.layout), step_time_s })
     }
 
     /// Requests each of which is easier than the one before; none of them where the last is still too hard.
     fn eased(&self, requests: Vec<PlanRequest>) -> Vec<PlanRequest> {
-        let last = requests.last().and_then(|last| self.smallest(self.estimator, last));
+        let last = requests.last().and_then(|last| fitting(self.estimator, last));
         if last.is_some() { requests } else { Vec::new() }
     }
 
@@ -142,31 +139,9 @@ impl Trials<'_> {
     }
 
     /// The first of these requests for which something fits.
-    fn first(
-        &self,
-        estimator: &Estimator,
-        requests: impl IntoIterator<Item = PlanRequest>,
-    ) -> Option<(PlanRequest, EstimateReport)> {
+    fn first(&self, requests: impl IntoIterator<Item = PlanRequest>) -> Option<(PlanRequest, EstimateReport)> {
         let mut requests = requests.into_iter();
-        requests.find_map(|request| self.smallest(estimator, &request).map(|report| (request, report)))
-    }
-
-    /// The layout of a request that needs least; none where nothing fits, or nothing is legal.
-    fn smallest(&self, estimator: &Estimator, request: &PlanRequest) -> Option<EstimateReport> {
-        let request = PlanRequest { top: 1, objective: Objective::Memory, ..request.clone() };
-        let found = (self.find)(estimator, &request).ok()?;
-        found.best.into_iter().next()
-    }
-
-    /// A fast layout of a request, reached from this one by single changes, each of which is faster.
-    fn fast(&self, request: &PlanRequest, from: EstimateReport) -> EstimateReport {
-        let pool = Pool::around(self.estimator, request, &from, &[]);
-        let time = |report: &EstimateReport| report.predicted.step_time_s;
-        let faster = pool.reports().filter(|report| report.predicted.fits && time(report) < time(&from));
-        match faster.min_by(|a, b| time(a).total_cmp(&time(b))) {
-            Some(next) => self.fast(request, next.clone()),
-            None => from,
-        }
+        requests.find_map(|request| fitting(self.estimator, &request).map(|report| (request, report)))
     }
 
     fn told(&self, constraint: &Constraint, closest: Option<&EstimateReport>) -> Clash {

@@ -17,6 +17,9 @@ use std::thread;
 /// Families of a round.
 const ROUND: usize = 64;
 
+/// The bound of a family that has not been looked at.
+const UNKNOWN: f64 = f64::NEG_INFINITY;
+
 /// Bounds are sums in another order than prices: they count as this much less.
 const ROUNDING: f64 = 1e-9;
 
@@ -98,9 +101,9 @@ enum Found {
 pub fn search(space: &Space, axes: Vec<Family>, oracle: &impl Oracle, task: Task<'_>) -> Outcome {
     let mut best = Best::new(task.wanted, task.by_memory);
     let (mut heap, mut number, mut candidates) = (BinaryHeap::new(), 0, 0);
-    for (bound, family) in bounded(axes, oracle, &task, f64::INFINITY) {
+    for family in axes {
         number += 1;
-        heap.push(Waiting { bound, number, family });
+        heap.push(Waiting { bound: UNKNOWN, number, family });
     }
     let mut finished = true;
     while !heap.is_empty() {
@@ -169,12 +172,13 @@ fn together(space: &Space, oracle: &impl Oracle, task: &Task<'_>, round: &[Waiti
     let (memory, by_memory, exhaustive) = (task.memory, task.by_memory, task.exhaustive);
     let one = |waiting: &Waiting| {
         let family = &waiting.family;
-        if family.level == Level::One {
+        if family.level == Level::One && waiting.bound != UNKNOWN {
             let price: Option<Price> = oracle.price(&family.layout);
             return Found::One(price.map(|price| Ranked { layout: family.layout.clone(), price }));
         }
         let task = Task { wanted: 0, memory, by_memory, exhaustive, stop: &|| false, progress: &mut |_| {} };
-        Found::Parts(bounded(space.parts(family), oracle, &task, enough))
+        let parts = if waiting.bound == UNKNOWN { vec![family.clone()] } else { space.parts(family) };
+        Found::Parts(bounded(parts, oracle, &task, enough))
     };
     let threads = thread::available_parallelism().map_or(1, usize::from).min(round.len());
     if threads < 2 {
