@@ -81,9 +81,9 @@ pub(crate) fn share(share: f64) -> String {
     if percent.abs() < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
-/// `76.3 GiB`.
+/// `76.3 GiB`; `7.4 MiB` of what would be 0.0.
 pub(crate) fn gib(gib: f64) -> String {
-    format!("{gib:.1} GiB")
+    if gib.abs() < 0.05 { format!("{:.1} MiB", 1024.0 * gib) } else { format!("{gib:.1} GiB") }
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use std::process::{Command, Output};
 const TINY: &str =
     "plan tiny-llama --cluster cpu --stack meshwright-threads --precision f32 --gpus 4 --seq 32 --global-batch 8";
 
-/// A job that no 8 devices can hold.
-const TOO_LARGE: &str = "plan llama3-70b --cluster h100 --gpus 8 --seq 4096 --global-batch 64 --pin zero=0";
+/// A job that no device can hold.
+const TOO_LARGE: &str = "plan llama3-70b --cluster h100 --gpus 1 --seq 4096 --global-batch 8 --pin mbs=1";
 
 /// A folder for the files of a test, gone at its end.
 struct Folder(PathBuf);

@@ -108,7 +108,7 @@ fn explained(estimator: &Estimator, plan: EstimateReport) -> Result<EstimateRepo
     let request = request_of(&plan);
     let searched = plan.search.clone();
     let found = Found { best: vec![plan], closest: None, search: Search::default() };
-    match explain::plan(estimator, &request, found, &find)? {
+    match explain::plan(estimator, &request, found)? {
         Planned::Best(best) => Ok(EstimateReport { search: searched, ..*best }),
         Planned::Infeasible(_) => Err(Error::fault("explain", "a layout that was given is lost")),
     }

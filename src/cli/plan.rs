@@ -5,7 +5,7 @@ use super::request::{Fields, from_json, resolve};
 use super::{Answer, json, plan_text};
 use crate::error::Error;
 use crate::estimate::{EstimateReport, Estimator};
-use crate::explain::{self, Find, Planned};
+use crate::explain::{self, Planned};
 use crate::files::write_text;
 use crate::plan::{Infeasible, PlanRequest, Search, find};
 use clap::{Args, ValueEnum};
@@ -136,8 +136,7 @@ impl Plan {
         let (estimator, teller) = (Estimator::new(), Teller::new());
         let found = find(&estimator, &request, &|search| teller.tell(search))?;
         teller.end();
-        let again: &Find<'_> = &|estimator, request| find(estimator, request, &|_| ());
-        let answer = match explain::plan(&estimator, &request, found, again)? {
+        let answer = match explain::plan(&estimator, &request, found)? {
             Planned::Best(plan) => Answer::done(self.shown(&estimator, &plan)?),
             Planned::Infeasible(answer) => {
                 let complaint = complaint(&answer);

@@ -22,6 +22,9 @@ pub(super) fn axes(best: &EstimateReport, pool: &Pool, cluster: &Cluster) -> Vec
             }
         }
     }
+    for note in notes.iter_mut().filter(|note| pool.is_pinned(note.choice.split('=').next().unwrap_or_default())) {
+        note.means = format!("pinned: {}", note.means);
+    }
     notes
 }
 

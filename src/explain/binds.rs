@@ -2,6 +2,7 @@
 
 use super::brief::differences;
 use super::compare::{device_gib, parts, worst};
+use super::losses::TIE;
 use super::pool::Pool;
 use crate::estimate::EstimateReport;
 use crate::number::{gib, share, time};
@@ -80,7 +81,9 @@ fn batch(best: &EstimateReport) -> Option<Bind> {
     let (layout, predicted) = (&best.layout, &best.predicted);
     let (microbatches, stages) = (u64::from(predicted.microbatches), layout.pp);
     let batch = best.inputs.global_batch;
-    let says = if stages > 1 && microbatches < MICROBATCHES_PER_STAGE * stages {
+    // What waits less than predictions can tell binds nothing.
+    let waits = predicted.time_s.bubble / predicted.step_time_s > TIE;
+    let says = if stages > 1 && microbatches < MICROBATCHES_PER_STAGE * stages && waits {
         format!(
             "{batch} sequences make {microbatches} micro-batches for {stages} pipeline ranks: waiting takes {}, {} of the step; \
              a larger batch would fill it",

@@ -1,6 +1,7 @@
 //! Layouts in few words.
 
-use ir::goal::{CpKind, Layout};
+use crate::layout::{keys, parse_any};
+use ir::goal::{CpKind, Layout, Recompute};
 
 /// What a layout says that is not as always: `dp=8,tp=4,sp=true,zero=1`.
 pub fn brief(layout: &Layout) -> String {
@@ -23,6 +24,13 @@ pub fn differences(from: &Layout, to: &Layout) -> String {
 pub(super) fn said(layout: &Layout, key: &str) -> String {
     let value = values(layout).into_iter().find(|(name, _)| *name == key).map(|(_, value)| value);
     format!("{key}={}", value.unwrap_or_default())
+}
+
+/// Whether a layout has what the pins say; pins that are no layout hold nowhere.
+pub(super) fn holds(layout: &Layout, pins: &str) -> bool {
+    let (Ok(asked), Ok(keys)) = (parse_any(pins), keys(pins)) else { return false };
+    let auto = |key: &str| key == "recompute" && asked.recompute == Recompute::Auto;
+    keys.into_iter().all(|key| auto(key) || said(layout, key) == said(&asked, key))
 }
 
 /// All that a layout says, by key, in the order in which it is read.
@@ -64,7 +72,7 @@ fn values(layout: &Layout) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::{parse_any, print};
+    use crate::layout::print;
 
     #[test]
     fn a_brief_layout_is_the_layout() {
@@ -73,6 +81,13 @@ mod tests {
             let layout = parse_any(text).unwrap();
             assert_eq!(parse_any(&brief(&layout)).unwrap(), layout, "{text}: {}", print(&layout));
         }
+    }
+
+    #[test]
+    fn pins_hold_or_do_not() {
+        let layout = parse_any("dp=4,tp=2,zero=1").unwrap();
+        assert!(["", "tp=2", "vp=1,zero=1", "recompute=auto"].iter().all(|pins| holds(&layout, pins)));
+        assert!(["tp=4", "tp=2,zero=0", "no layout"].iter().all(|pins| !holds(&layout, pins)));
     }
 
     #[test]

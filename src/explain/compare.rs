@@ -119,11 +119,6 @@ fn told_share(slower: f64) -> String {
     format!("{} {}", share(slower.abs()), if slower > 0.0 { "slower" } else { "faster" })
 }
 
-/// Whether a prediction would fit devices of so many GiB.
-pub(super) fn fits(predicted: &Predicted, device_gib: f64) -> bool {
-    predicted.memory_gib.per_stage.iter().all(|stage| stage.device <= device_gib)
-}
-
 /// The order of preference: what fits before what does not; of the former the fastest, of the latter the smallest.
 pub(super) fn better<'a>(a: &'a EstimateReport, b: &'a EstimateReport) -> &'a EstimateReport {
     let (x, y) = (&a.predicted, &b.predicted);

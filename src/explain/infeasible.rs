@@ -1,8 +1,8 @@
 //! Nothing fits: which constraints clash, and what would make something fit.
 
-use super::Find;
 use super::brief::brief;
 use super::compare::{device_gib, worst};
+use super::least::{climbed, fitting};
 use crate::error::Error;
 use crate::estimate::{EstimateReport, Estimator, SCHEMA};
 use crate::layout::pins;
@@ -14,9 +14,6 @@ use std::sync::Arc;
 /// Doublings of the devices that are tried: 4096 times as many.
 const DOUBLINGS: u32 = 12;
 
-/// A memory that nothing fills: a PiB.
-const UNLIMITED: u64 = 1 << 50;
-
 /// Something that was asked for.
 #[derive(Clone, PartialEq, Debug)]
 enum Constraint {
@@ -26,7 +23,7 @@ enum Constraint {
     Memory,
 }
 
-/// The clash and the ways out. The search is asked again some ten to thirty times, each time under fewer constraints.
+/// The clash and the ways out: of each weaker request the layouts that need least are predicted, no search is made.
 ///
 /// # Errors
 /// The cluster is not known.
@@ -35,10 +32,9 @@ pub(super) fn explain(
     request: &PlanRequest,
     closest: Option<EstimateReport>,
     search: Search,
-    find: &Find<'_>,
 ) -> Result<Infeasible, Error> {
     let cluster = estimator.cluster(&request.cluster)?;
-    let trials = Trials { estimator, request, cluster, find };
+    let trials = Trials { estimator, request, cluster };
     let clash = trials.clash().iter().map(|constraint| trials.told(constraint, closest.as_ref())).collect();
     Ok(Infeasible {
         schema: SCHEMA.to_string(),
@@ -52,122 +48,100 @@ pub(super) fn explain(
     })
 }
 
-/// Searches under fewer constraints.
+/// Requests with fewer constraints.
 struct Trials<'a> {
     estimator: &'a Estimator,
     request: &'a PlanRequest,
     cluster: Arc<Cluster>,
-    find: &'a Find<'a>,
 }
 
 impl Trials<'_> {
     /// A smallest set of constraints that clash: each is dropped in turn, and stays dropped where still nothing fits without
-    /// it. The last to be tried is the memory, without which all that is legal fits.
+    /// it. The memory is one of them in any case: without it all that is legal fits.
     fn clash(&self) -> Vec<Constraint> {
         let pins = pins(&self.request.pin).into_iter().map(Constraint::Pin);
-        let all = pins.chain([Constraint::Sequence, Constraint::Gpus, Constraint::Memory]);
         let (mut kept, mut dropped): (Vec<Constraint>, Vec<Constraint>) = (Vec::new(), Vec::new());
-        for constraint in all {
+        for constraint in pins.chain([Constraint::Sequence, Constraint::Gpus]) {
             dropped.push(constraint.clone());
-            if self.without(&dropped).is_some() {
+            if self.first(self.without(&dropped)).is_some() {
                 dropped.pop();
                 kept.push(constraint);
             }
         }
+        kept.push(Constraint::Memory);
         kept
     }
 
-    /// The best layout without these constraints.
-    fn without(&self, dropped: &[Constraint]) -> Option<EstimateReport> {
-        let mut request = PlanRequest { top: 1, ..self.request.clone() };
-        let is_dropped = |constraint: &Constraint| dropped.contains(constraint);
-        let kept = pins(&request.pin).into_iter().filter(|pin| !is_dropped(&Constraint::Pin(pin.clone())));
+    /// The request without these constraints: with more and more devices, where their number is one of them.
+    fn without(&self, dropped: &[Constraint]) -> Vec<PlanRequest> {
+        let mut request = self.request.clone();
+        let kept = pins(&request.pin).into_iter().filter(|pin| !dropped.contains(&Constraint::Pin(pin.clone())));
         request.pin = kept.collect::<Vec<_>>().join(",");
-        if is_dropped(&Constraint::Sequence) {
+        if dropped.contains(&Constraint::Sequence) {
             request.seq = 1;
         }
-        let unlimited = is_dropped(&Constraint::Memory).then(|| {
-            let mut cluster = (*self.cluster).clone();
-            cluster.device.memory = UNLIMITED;
-            cluster.name = format!("{}, unlimited memory", cluster.name);
-            cluster
-        });
-        if let Some(cluster) = &unlimited {
-            request.cluster = cluster.name.clone();
-        }
-        let estimator = unlimited.map(|cluster| self.estimator.with_cluster(cluster));
-        let estimator = estimator.as_ref().unwrap_or(self.estimator);
-        match is_dropped(&Constraint::Gpus) {
-            true => self.first(estimator, doubled(&request)).map(|(_, report)| report),
-            false => self.best(estimator, &request),
-        }
+        if dropped.contains(&Constraint::Gpus) { doubled(&request).collect() } else { vec![request] }
     }
 
     /// What would make something fit: pins that are dropped cost nothing and come first, then more devices, larger ones, and
     /// last a shorter sequence, which is another job.
     fn ways_out(&self) -> Vec<WayOut> {
-        let mut ways = Vec::new();
-        let mut way = |change: String, report: EstimateReport| {
-            let step_time_s = report.predicted.step_time_s;
-            ways.push(WayOut { change, layout: brief(&report.layout), step_time_s });
-        };
         let pins = pins(&self.request.pin);
+        let without = |kept: Vec<&String>| {
+            let pin = kept.into_iter().cloned().collect::<Vec<_>>().join(",");
+            PlanRequest { pin, ..self.request.clone() }
+        };
+        let mut ways = Vec::new();
         for pin in &pins {
-            if let Some(report) = self.without(&[Constraint::Pin(pin.clone())]) {
-                way(format!("without --pin {pin}"), report);
-            }
+            let one = without(pins.iter().filter(|other| *other != pin).collect());
+            ways.extend(self.way([one], |_| format!("without --pin {pin}")));
         }
-        let more = self.first(self.estimator, doubled(self.request));
-        let gpus = more.as_ref().map_or(u64::MAX, |(request, _)| request.gpus);
-        let unpinned = PlanRequest { pin: String::new(), ..self.request.clone() };
-        if !pins.is_empty() {
-            let all = pins.join(",");
-            if pins.len() > 1
-                && let Some(report) = self.best(self.estimator, &unpinned)
-            {
-                way(format!("without --pin {all}"), report);
-            } else if let Some((request, report)) =
-                self.first(self.estimator, doubled(&unpinned)).filter(|(request, _)| request.gpus < gpus)
-            {
-                way(format!("--gpus {} without --pin {all}", request.gpus), report);
-            }
+        let unpinned = without(Vec::new());
+        if pins.len() > 1 && ways.is_empty() {
+            ways.extend(self.way([unpinned.clone()], |_| format!("without --pin {}", self.request.pin)));
         }
-        if let Some((request, report)) = more {
-            way(format!("--gpus {}", request.gpus), report);
+        ways.extend(self.way(doubled(self.request), |request| format!("--gpus {}", request.gpus)));
+        if ways.is_empty() && !pins.is_empty() {
+            let told = |request: &PlanRequest| format!("--gpus {} without --pin {}", request.gpus, self.request.pin);
+            ways.extend(self.way(doubled(&unpinned), told));
         }
-        if let Some((request, report)) = self.first(self.estimator, self.larger()) {
-            way(format!("--cluster {}", request.cluster), report);
-        }
-        let halves = (1..self.request.seq.ilog2()).map(|half| self.request.seq >> half);
+        ways.extend(self.way(self.eased(self.larger()), |request| format!("--cluster {}", request.cluster)));
+        let halves = (1..=self.request.seq.ilog2()).map(|half| self.request.seq >> half);
         let shorter = halves.map(|seq| PlanRequest { seq, ..self.request.clone() });
-        if let Some((request, report)) = self.first(self.estimator, shorter) {
-            way(format!("--seq {}", request.seq), report);
-        }
+        ways.extend(self.way(self.eased(shorter.collect()), |request| format!("--seq {}", request.seq)));
         ways
     }
 
+    /// The first of these requests for which something fits, with a fast layout of it.
+    fn way(
+        &self,
+        requests: impl IntoIterator<Item = PlanRequest>,
+        told: impl Fn(&PlanRequest) -> String,
+    ) -> Option<WayOut> {
+        let (request, small) = self.first(requests)?;
+        let report = climbed(self.estimator, &request, small);
+        let step_time_s = report.predicted.step_time_s;
+        Some(WayOut { change: told(&request), layout: brief(&report.layout), step_time_s })
+    }
+
+    /// Requests each of which is easier than the one before; none of them where the last is still too hard.
+    fn eased(&self, requests: Vec<PlanRequest>) -> Vec<PlanRequest> {
+        let last = requests.last().and_then(|last| fitting(self.estimator, last));
+        if last.is_some() { requests } else { Vec::new() }
+    }
+
     /// The request on presets whose devices have more memory, the least first.
-    fn larger(&self) -> impl Iterator<Item = PlanRequest> {
+    fn larger(&self) -> Vec<PlanRequest> {
         let mut larger: Vec<Cluster> =
             super::wishes::presets().filter(|other| other.device.memory > self.cluster.device.memory).collect();
         larger.sort_by_key(|cluster| cluster.device.memory);
-        larger.into_iter().map(|cluster| PlanRequest { cluster: cluster.name, ..self.request.clone() })
+        larger.into_iter().map(|cluster| PlanRequest { cluster: cluster.name, ..self.request.clone() }).collect()
     }
 
     /// The first of these requests for which something fits.
-    fn first(
-        &self,
-        estimator: &Estimator,
-        requests: impl IntoIterator<Item = PlanRequest>,
-    ) -> Option<(PlanRequest, EstimateReport)> {
+    fn first(&self, requests: impl IntoIterator<Item = PlanRequest>) -> Option<(PlanRequest, EstimateReport)> {
         let mut requests = requests.into_iter();
-        requests.find_map(|request| self.best(estimator, &request).map(|report| (request, report)))
-    }
-
-    /// The best layout of a request; none where nothing fits, or nothing is legal.
-    fn best(&self, estimator: &Estimator, request: &PlanRequest) -> Option<EstimateReport> {
-        let found = (self.find)(estimator, &PlanRequest { top: 1, ..request.clone() }).ok()?;
-        found.best.into_iter().next()
+        requests.find_map(|request| fitting(self.estimator, &request).map(|report| (request, report)))
     }
 
     fn told(&self, constraint: &Constraint, closest: Option<&EstimateReport>) -> Clash {

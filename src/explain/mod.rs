@@ -3,7 +3,7 @@
 //!
 //! The way of the data: layouts near the best one (`near`) are predicted (`pool`); a pair of predictions becomes words
 //! (`compare`); from these come the notes on each part (`axes`), the reasons of the runners-up (`losses`), limits (`binds`)
-//! and wishes (`wishes`). Where nothing fits, the search is asked again under fewer constraints (`infeasible`).
+//! and wishes (`wishes`). Where nothing fits, constraints are dropped until something does (`infeasible`, `least`).
 
 mod annotated;
 mod axes;
@@ -11,6 +11,7 @@ mod binds;
 mod brief;
 mod compare;
 mod infeasible;
+mod least;
 mod losses;
 mod near;
 mod page;
@@ -44,15 +45,16 @@ pub enum Planned {
     Infeasible(Box<Infeasible>),
 }
 
-/// What was found, explained. Layouts near the best one are predicted; nothing is searched for again, unless nothing fits.
+/// What was found, explained: layouts near the best one are predicted, or where nothing fits those that need least of weaker
+/// requests. Nothing is searched for again.
 ///
 /// # Errors
 /// The cluster or the stack is not known.
-pub fn plan(estimator: &Estimator, request: &PlanRequest, found: Found, find: &Find<'_>) -> Result<Planned, Error> {
+pub fn plan(estimator: &Estimator, request: &PlanRequest, found: Found) -> Result<Planned, Error> {
     let Found { best, closest, search } = found;
     let mut ranked = best.into_iter();
     let Some(mut best) = ranked.next() else {
-        return infeasible::explain(estimator, request, closest, search, find)
+        return infeasible::explain(estimator, request, closest, search)
             .map(|answer| Planned::Infeasible(Box::new(answer)));
     };
     let others: Vec<EstimateReport> = ranked.collect();

@@ -1,7 +1,7 @@
 //! Explanations of small plans, over layouts that a plain loop tries.
 
 use super::losses::TIE;
-use super::{Find, Planned, brief, plan, why_not};
+use super::{Planned, brief, plan, why_not};
 use crate::accuracy::{read, score};
 use crate::error::Error;
 use crate::estimate::{EstimateReport, EstimateRequest, Estimator, estimate_all};
@@ -38,8 +38,7 @@ fn request(model: &str, gpus: u64, global_batch: u64) -> PlanRequest {
 
 fn planned(request: &PlanRequest) -> Planned {
     let estimator = Estimator::new();
-    let find: &Find<'_> = &try_all;
-    plan(&estimator, request, try_all(&estimator, request).unwrap(), find).unwrap()
+    plan(&estimator, request, try_all(&estimator, request).unwrap()).unwrap()
 }
 
 fn best(request: &PlanRequest) -> EstimateReport {

@@ -3,15 +3,14 @@
 //! The answer is the best of what is known, the layouts that were found and those near the best one, and so a gain that is had
 //! at least; another search is not made.
 
-use super::brief::brief;
-use super::compare::{device_gib, fits};
+use super::brief::{brief, holds};
+use super::compare::device_gib;
 use super::pool::Pool;
 use crate::estimate::{EstimateReport, EstimateRequest, Estimator, estimate_all};
 use crate::layout;
 use crate::number::gib;
 use crate::plan::{Objective, PlanRequest, Wish};
 use cost::{CLUSTERS, Cluster};
-use ir::goal::Layout;
 
 /// A fifth more.
 const A_FIFTH: f64 = 1.2;
@@ -27,46 +26,31 @@ pub(super) fn wishes(
     if request.objective != Objective::Time {
         return Vec::new();
     }
-    let own = device_gib(cluster);
-    let mut wishes = vec![memory(best, pool, A_FIFTH * own, format!("memory {}, a fifth more", gib(A_FIFTH * own)))];
-    if let Some((more, name)) = next_larger(A_FIFTH * own) {
-        wishes.push(memory(best, pool, more, format!("memory {}, as on {name}", gib(more))));
-    }
-    let (faster, link) = twice(cluster, best.mesh.devices);
-    wishes.push(network(estimator, request, faster, best, pool, format!("twice the bandwidth of {link}")));
-    wishes
-}
-
-/// The fastest layout under another limit of memory, which changes no time.
-fn memory(best: &EstimateReport, pool: &Pool, device_gib: f64, given: String) -> Wish {
-    let fit = pool.reports().filter(|report| fits(&report.predicted, device_gib));
-    let then = fit.fold(best, |a, b| if b.predicted.step_time_s < a.predicted.step_time_s { b } else { a });
-    wish(given, best, &then.layout, then.predicted.step_time_s)
-}
-
-/// The fastest layout on another cluster.
-fn network(
-    estimator: &Estimator,
-    request: &PlanRequest,
-    cluster: Cluster,
-    best: &EstimateReport,
-    pool: &Pool,
-    given: String,
-) -> Wish {
-    let on = |report: &EstimateReport| {
-        let layout = layout::print(&report.layout);
-        EstimateRequest { cluster: cluster.name.clone(), ..request.under(layout) }
+    // Of a layout that was given and not searched for, what is better without any wish counts for none.
+    let now = pool.reports().filter(|report| report.predicted.fits).map(|report| report.predicted.step_time_s);
+    let now = now.fold(best.predicted.step_time_s, f64::min);
+    let on = |(cluster, given): (Cluster, String)| {
+        let estimator = estimator.with_cluster(cluster.clone());
+        let asked: Vec<EstimateRequest> = std::iter::once(&best.layout)
+            .chain(pool.layouts())
+            .map(|layout| EstimateRequest { cluster: cluster.name.clone(), ..request.under(layout::print(layout)) })
+            .collect();
+        let then = estimate_all(&estimator, &asked, &|_| ()).into_iter().flatten();
+        let then = then.filter(|report| report.predicted.fits && holds(&report.layout, &request.pin));
+        let then = then.min_by(|a, b| a.predicted.step_time_s.total_cmp(&b.predicted.step_time_s))?;
+        let step_time_s = then.predicted.step_time_s;
+        Some(Wish { given, layout: brief(&then.layout), step_time_s, gain: 1.0 - step_time_s / now })
     };
-    let asked: Vec<EstimateRequest> =
-        std::iter::once(best).chain(pool.reports().filter(|report| report.predicted.fits)).map(on).collect();
-    let then = estimate_all(&estimator.with_cluster(cluster.clone()), &asked, &|_| ()).into_iter().flatten();
-    let then = then.reduce(|a, b| if b.predicted.step_time_s < a.predicted.step_time_s { b } else { a });
-    let then = then.as_ref().unwrap_or(best);
-    wish(given, best, &then.layout, then.predicted.step_time_s)
-}
-
-fn wish(given: String, best: &EstimateReport, layout: &Layout, step_time_s: f64) -> Wish {
-    Wish { given, layout: brief(layout), step_time_s, gain: 1.0 - step_time_s / best.predicted.step_time_s }
+    let own = device_gib(cluster);
+    let more = |memory: f64, why: &str| {
+        let mut larger = cluster.clone();
+        larger.name = format!("{}, {}", cluster.name, gib(memory));
+        larger.device.memory = (memory * 1024.0_f64.powi(3)) as u64;
+        (larger, format!("memory {}, {why}", gib(memory)))
+    };
+    let next = next_larger(A_FIFTH * own).map(|(memory, name)| more(memory, &format!("as on {name}")));
+    let wished = [Some(more(A_FIFTH * own, "a fifth more")), next, Some(twice(cluster, best.mesh.devices))];
+    wished.into_iter().flatten().filter_map(on).collect()
 }
 
 /// The clusters that are known.
@@ -92,5 +76,5 @@ fn twice(cluster: &Cluster, devices: u64) -> (Cluster, String) {
         link.pair = link.pair.map(|pair| 2.0 * pair);
         link.switch = link.switch.map(|switch| 2.0 * switch);
     }
-    (faster, cluster.links[from].name.clone())
+    (faster, format!("twice the bandwidth of {}", cluster.links[from].name))
 }
