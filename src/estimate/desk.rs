@@ -136,7 +136,8 @@ impl<'e> Desk<'e> {
     }
 
     /// What no layout goes below that is as `fast`, but may do more than that to save memory, `small` at most. Where the
-    /// pipeline is decided its stages are looked at, if they are the same for all and nothing rougher says `enough` seconds.
+    /// pipeline is decided, and something is `known` of all pipelines, its stages are looked at, if they are the same for all
+    /// and nothing rougher says `enough` seconds.
     ///
     /// # Errors
     /// As [`Desk::price`].
@@ -144,7 +145,7 @@ impl<'e> Desk<'e> {
         &self,
         fast: &Layout,
         small: &Layout,
-        is_pipeline_known: bool,
+        known: Option<Floor>,
         enough: f64,
     ) -> Result<Floor, Error> {
         let job = self.job(fast.clone());
@@ -159,11 +160,9 @@ impl<'e> Desk<'e> {
             small: &small_blocks,
             is_one,
         };
-        if !is_pipeline_known {
-            return Ok(open.mean());
-        }
+        let Some(known) = known else { return Ok(open.mean()) };
         let (kind, pipeline) = pipeline_of(fast, job.microbatches).map_err(CompileError::from)?;
-        let filled = open.filled(&pipeline);
+        let filled = open.filled(&pipeline, known);
         let is_known = is_one || is_cut_known(&fast_blocks, fast, self.stack.facts.cut, pipeline.stages());
         if filled.seconds > enough || !is_known {
             return Ok(filled);

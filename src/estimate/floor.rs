@@ -58,33 +58,40 @@ impl Open<'_> {
         }
     }
 
-    /// The same with the time until a pipeline is filled: the rank that has the last stage begins no earlier than the first
-    /// micro-batch has gone through as many stages as there are ranks before it, each of as few layers as there can be. Two
-    /// chains begin at both ends.
-    pub(super) fn filled(&self, pipeline: &Pipeline) -> Floor {
-        let mean = self.mean();
-        if pipeline.placement != Placement::Chain && pipeline.placement != Placement::Loop {
-            return mean;
+    /// What is `known`, or the time until a pipeline is filled and the work that then follows. The last rank of a chain or a
+    /// loop begins when the first micro-batch has gone through as many stages as there are ranks before it; so does that of
+    /// a V, which has no end of the model; of two chains those in the middle begin after half as many.
+    pub(super) fn filled(&self, pipeline: &Pipeline, known: Floor) -> Floor {
+        let cut = self.machine.stack.facts.cut;
+        if !is_even(self.fast, self.layout, cut, pipeline.stages()) {
+            return known;
         }
+        let outline = &self.fast.outline;
         let seconds = |run: usize| {
-            let profile = &self.fast.profiles[self.fast.outline.runs[run]];
+            let profile = &self.fast.profiles[outline.runs[run]];
             [profile.f, profile.i, profile.w].map(|part| part.total())
         };
-        let layers = self.fast.outline.layers.clone();
-        let least =
-            layers.clone().map(seconds).reduce(|a, b| if b.iter().sum::<f64>() < a.iter().sum() { b } else { a });
-        let forward = layers.clone().map(|run| seconds(run)[0]).fold(f64::INFINITY, f64::min);
-        let cut = self.machine.stack.facts.cut;
-        let Some(least) = least.filter(|_| is_even(self.fast, self.layout, cut, pipeline.stages())) else {
-            return mean;
+        let (mut forward, mut least) = (f64::INFINITY, f64::INFINITY);
+        let mut seen = usize::MAX;
+        for run in
+            outline.layers.clone().filter(|&run| std::mem::replace(&mut seen, outline.runs[run]) != outline.runs[run])
+        {
+            let [f, i, w] = seconds(run);
+            (forward, least) = (forward.min(f), least.min(f + i + w));
+        }
+        let each = (outline.layers.len() / pipeline.stages() as usize) as f64;
+        let ends: f64 = (outline.layers.end..outline.runs.len()).map(|run| seconds(run).iter().sum::<f64>()).sum();
+        let (before, stages, ends) = match pipeline.placement {
+            Placement::Chain => (pipeline.ranks - 1, 1, ends),
+            Placement::Loop => (pipeline.ranks - 1, pipeline.chunks, ends),
+            Placement::V => (pipeline.ranks - 1, pipeline.chunks, 0.0),
+            Placement::Bidirectional => ((pipeline.ranks - 1) / 2, 1, 0.0),
         };
-        let each = (layers.len() / pipeline.stages() as usize) as f64;
-        let before = f64::from(pipeline.ranks - 1) * each * forward / f64::from(pipeline.slices);
-        let own = least.iter().sum::<f64>() * each * f64::from(pipeline.chunks);
-        let ends: f64 = (layers.end..self.fast.outline.runs.len()).map(|run| seconds(run).iter().sum::<f64>()).sum();
-        let end = before + f64::from(self.microbatches) * (own + ends);
+        let fill = f64::from(before) * each * forward / f64::from(pipeline.slices);
+        let work = least * each * f64::from(stages) + ends;
+        let end = fill + f64::from(self.microbatches) * work;
         let seconds = end * self.machine.stragglers(self.layout.devices());
-        Floor { seconds: mean.seconds.max(seconds), ..mean }
+        Floor { seconds: known.seconds.max(seconds), ..known }
     }
 
     /// Of the stages that begin so, in a schedule: its step and memory where each rank ends as early as any order lets it.

@@ -22,11 +22,14 @@ const LAST_WAVE: f64 = 1e-3;
 
 impl Oracle for Costs<'_> {
     /// Of degrees alone, the work over the peak; from the ZeRO stage on the model is planned.
-    fn bound(&self, family: &Family, enough: f64) -> Option<Bound> {
+    fn bound(&self, family: &Family, known: Bound, enough: f64) -> Option<Bound> {
         let layout = &family.layout;
         let floor = match family.level {
             Level::Axes | Level::Batch => self.without_batch(family, enough)?,
-            level => self.desk.floor(layout, &self.smallest(family), level >= Level::Pipeline, enough).ok()?,
+            level => {
+                let known = (level >= Level::Pipeline).then_some(Floor { seconds: known.seconds, bytes: known.bytes });
+                self.desk.floor(layout, &self.smallest(family), known, enough).ok()?
+            }
         };
         let Floor { seconds, bytes } = floor;
         Some(Bound { seconds, bytes })

@@ -72,8 +72,10 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
             priced += 1;
             let seconds = told.unwrap().predicted.step_time_s;
             assert!((price.seconds / seconds - 1.0).abs() < 1e-9, "{} {text}: {price:?}, {seconds}", request.model);
+            let mut known = Bound { seconds: 0.0, bytes: 0.0 };
             for family in &way {
-                let Bound { seconds, bytes } = costs.bound(family, f64::INFINITY).unwrap();
+                known = costs.bound(family, known, f64::INFINITY).unwrap();
+                let Bound { seconds, bytes } = known;
                 let at = format!("{} {:?} {text}: {seconds} {bytes}, {price:?}", request.model, family.level);
                 assert!(seconds <= price.seconds * (1.0 + 1e-9), "{at}");
                 assert!(bytes <= price.bytes * (1.0 + 1e-9), "{at}");

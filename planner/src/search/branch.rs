@@ -65,7 +65,9 @@ pub struct Outcome {
 
 /// A family that waits: the least bound first, then the deepest, then the oldest.
 struct Waiting {
+    /// On what is to be small.
     bound: f64,
+    known: Bound,
     number: u64,
     family: Family,
 }
@@ -91,9 +93,19 @@ impl Ord for Waiting {
     }
 }
 
+/// What a round goes by.
+#[derive(Clone, Copy)]
+struct Look {
+    memory: Option<f64>,
+    by_memory: bool,
+    exhaustive: bool,
+    /// The value above which nothing is of use.
+    threshold: f64,
+}
+
 /// What a family of a round gave.
 enum Found {
-    Parts(Vec<(f64, Family)>),
+    Parts(Vec<(f64, Bound, Family)>),
     One(Option<Ranked>),
 }
 
@@ -103,7 +115,7 @@ pub fn search(space: &Space, axes: Vec<Family>, oracle: &impl Oracle, task: Task
     let (mut heap, mut number, mut candidates) = (BinaryHeap::new(), 0, 0);
     for family in axes {
         number += 1;
-        heap.push(Waiting { bound: UNKNOWN, number, family });
+        heap.push(Waiting { bound: UNKNOWN, known: Bound { seconds: 0.0, bytes: 0.0 }, number, family });
     }
     let mut finished = true;
     while !heap.is_empty() {
@@ -117,13 +129,13 @@ pub fn search(space: &Space, axes: Vec<Family>, oracle: &impl Oracle, task: Task
             break;
         }
         let bound = round[0].bound;
-        let enough = if task.by_memory { f64::INFINITY } else { threshold };
-        for found in together(space, oracle, &task, &round, enough) {
+        let Task { memory, by_memory, exhaustive, .. } = task;
+        for found in together(space, oracle, Look { memory, by_memory, exhaustive, threshold }, &round) {
             match found {
                 Found::Parts(parts) => {
-                    for (bound, family) in parts {
+                    for (bound, known, family) in parts {
                         number += 1;
-                        heap.push(Waiting { bound, number, family });
+                        heap.push(Waiting { bound, known, number, family });
                     }
                 }
                 Found::One(ranked) => {
@@ -156,29 +168,28 @@ fn round(heap: &mut BinaryHeap<Waiting>, threshold: f64) -> Vec<Waiting> {
     round
 }
 
-/// The families that can be and that have room, with the bound on what is to be small.
-fn bounded(families: Vec<Family>, oracle: &impl Oracle, task: &Task<'_>, enough: f64) -> Vec<(f64, Family)> {
+/// The families that can be, that have room and that may be of use, with the bound on what is to be small.
+fn bounded(families: Vec<Family>, known: Bound, oracle: &impl Oracle, look: &Look) -> Vec<(f64, Bound, Family)> {
     let of = |family: Family| {
-        let Bound { seconds, bytes } = oracle.bound(&family, enough)?;
-        let bound = (if task.by_memory { bytes } else { seconds }) * (1.0 - ROUNDING);
-        let fits = task.memory.is_none_or(|memory| bytes * (1.0 - ROUNDING) <= memory);
-        (task.exhaustive || fits).then_some((bound, family))
+        let enough = if look.by_memory { f64::INFINITY } else { look.threshold };
+        let found = oracle.bound(&family, known, enough)?;
+        let bound = (if look.by_memory { found.bytes } else { found.seconds }) * (1.0 - ROUNDING);
+        let fits = look.memory.is_none_or(|memory| found.bytes * (1.0 - ROUNDING) <= memory);
+        (look.exhaustive || (fits && bound <= look.threshold)).then_some((bound, found, family))
     };
     families.into_iter().filter_map(of).collect()
 }
 
 /// What the families of a round give, on all cores, in the round's order.
-fn together(space: &Space, oracle: &impl Oracle, task: &Task<'_>, round: &[Waiting], enough: f64) -> Vec<Found> {
-    let (memory, by_memory, exhaustive) = (task.memory, task.by_memory, task.exhaustive);
+fn together(space: &Space, oracle: &impl Oracle, look: Look, round: &[Waiting]) -> Vec<Found> {
     let one = |waiting: &Waiting| {
         let family = &waiting.family;
         if family.level == Level::One && waiting.bound != UNKNOWN {
             let price: Option<Price> = oracle.price(&family.layout);
             return Found::One(price.map(|price| Ranked { layout: family.layout.clone(), price }));
         }
-        let task = Task { wanted: 0, memory, by_memory, exhaustive, stop: &|| false, progress: &mut |_| {} };
         let parts = if waiting.bound == UNKNOWN { vec![family.clone()] } else { space.parts(family) };
-        Found::Parts(bounded(parts, oracle, &task, enough))
+        Found::Parts(bounded(parts, waiting.known, oracle, &look))
     };
     let threads = thread::available_parallelism().map_or(1, usize::from).min(round.len());
     if threads < 2 {

@@ -71,9 +71,9 @@ pub struct Price {
 
 /// What knows the costs.
 pub trait Oracle: Sync {
-    /// What no layout of a family goes below; `None`: none of them can be. One with more than `enough` seconds need not be
-    /// the best that is known.
-    fn bound(&self, family: &Family, enough: f64) -> Option<Bound>;
+    /// What no layout of a family goes below; `None`: none of them can be. `known` is so of a larger family. A bound with
+    /// more than `enough` seconds need not be the best that is known.
+    fn bound(&self, family: &Family, known: Bound, enough: f64) -> Option<Bound>;
 
     /// What a layout takes; `None`: it cannot be.
     fn price(&self, layout: &Layout) -> Option<Price>;
