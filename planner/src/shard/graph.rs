@@ -6,6 +6,7 @@ use super::params::{self, Class, Classes, Kept};
 use super::prices::Prices;
 use super::problem::{Node, Problem};
 use super::strategy::{Strategy, strategies};
+use super::turns::Fixed;
 use super::weights::Weights;
 use super::{copies, lies};
 use crate::ports::{Ports, passed, value_results};
@@ -50,6 +51,7 @@ pub(super) struct Builder<'a> {
     pub(super) prices: Prices<'a>,
     pub(super) problem: Problem,
     pub(super) meaning: Meaning,
+    fixed: Fixed,
     /// The tick of each statement.
     ticks: HashMap<(BlockId, SectionKind, usize), u32>,
     last: u32,
@@ -62,10 +64,11 @@ impl<'a> Builder<'a> {
         classes: &'a Classes,
         weights: Weights,
         prices: Prices<'a>,
+        fixed: Fixed,
     ) -> Builder<'a> {
         let (problem, meaning) = (Problem::default(), Meaning::default());
         let mut builder =
-            Builder { model, ports, classes, weights, prices, problem, meaning, ticks: HashMap::new(), last: 0 };
+            Builder { model, ports, classes, weights, prices, problem, meaning, fixed, ticks: HashMap::new(), last: 0 };
         builder.count_ticks();
         builder.stated_ports();
         builder
@@ -112,7 +115,7 @@ impl<'a> Builder<'a> {
     pub(super) fn params(&mut self, zero: &Axes) {
         let found: Vec<(usize, Class)> = params::classes(self.model, self.classes);
         for (number, class) in &found {
-            let ways = params::ways(&self.prices, self.model, class, zero);
+            let ways = self.fixed.keep_params(*number, params::ways(&self.prices, self.model, class, zero));
             let costs = |way| params::seconds(&mut self.prices, self.model, class, &self.weights, way);
             let node = self.problem.node(ways.iter().map(costs).collect());
             let bytes = ways.iter().map(|way| params::bytes(&self.prices, self.model, class, &self.weights, way));
@@ -177,9 +180,9 @@ impl<'a> Builder<'a> {
     /// The node of something that lies by itself, and its layouts in the block at hand.
     fn lying(&mut self, what: Lying, ty: &Type) -> Home {
         let (mesh, dims) = (self.prices.site.mesh, self.prices.site.dims);
-        let problem = &mut self.problem;
+        let (problem, fixed) = (&mut self.problem, &self.fixed);
         let (node, layouts) = self.meaning.lying.entry(what).or_insert_with(|| {
-            let layouts = lies::layouts(mesh, dims, ty);
+            let layouts = fixed.keep_lying(what, lies::layouts(mesh, dims, ty));
             (problem.node(vec![0.0; layouts.len()]), layouts)
         });
         let (node, layouts) = (*node, layouts.clone());
@@ -202,7 +205,9 @@ impl<'a> Builder<'a> {
     ) -> Result<(), String> {
         let block = &self.model.blocks[id];
         let stmt = &block[kind].stmts[place];
-        let found = strategies(&self.prices, block, stmt)?;
+        let kept =
+            |operands: &[Layout], results: &[Layout]| self.fixed.keeps_stmt((id, kind, place), operands, results);
+        let found = strategies(&self.prices, block, stmt, kept)?;
         let runs = self.weights.step(id);
         let node = self.problem.node(found.iter().map(|strategy| runs * strategy.seconds).collect());
         let tick = self.tick(id, kind, place);

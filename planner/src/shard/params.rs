@@ -119,11 +119,11 @@ pub(super) fn ways(prices: &Prices<'_>, model: &Model, class: &Class, zero: &Axe
 
 /// What the file states of the storage of states.
 fn stated_storage(model: &Model, class: &Class) -> Option<Axes> {
-    let stated = class.taken.iter().flat_map(|&(id, param)| {
+    let mut stated = class.taken.iter().flat_map(|&(id, param)| {
         let block = &model.blocks[id];
         states(block, param).map(move |state| block.ty(state).storage.clone())
     });
-    stated.filter(|storage| !storage.is_empty()).next()
+    stated.find(|storage| !storage.is_empty())
 }
 
 /// The states of a parameter.
@@ -142,7 +142,7 @@ pub(super) fn seconds(prices: &mut Prices<'_>, model: &Model, class: &Class, wei
             let on = |values: &[Value]| -> Vec<Type> {
                 let place = |&value: &Value| -> Type {
                     let ty = block.ty(value);
-                    if ty.rank() == class.ty.rank() { updated.on(ty) } else { Layout::whole(ty).on(ty) }
+                    if ty.sizes() == class.ty.sizes() { updated.on(ty) } else { Layout::whole(ty).on(ty) }
                 };
                 values.iter().map(place).collect()
             };

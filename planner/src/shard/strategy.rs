@@ -24,11 +24,16 @@ pub(crate) struct Strategy {
     pub(crate) seconds: f64,
 }
 
-/// All ways to run a statement; the first is whole on every rank.
+/// The ways to run a statement that are wanted, by how its operands and its results lie.
 ///
 /// # Errors
 /// The op's rule does not fit its tensors: a fault.
-pub(super) fn strategies(prices: &Prices<'_>, block: &Block, stmt: &Stmt) -> Result<Vec<Strategy>, String> {
+pub(super) fn strategies(
+    prices: &Prices<'_>,
+    block: &Block,
+    stmt: &Stmt,
+    wanted: impl Fn(&[Layout], &[Layout]) -> bool,
+) -> Result<Vec<Strategy>, String> {
     let instance = instance_of(block, stmt)?.ok_or("a layout change has no rule")?;
     let def = stmt.op.def().ok_or("a layout change has no rule")?;
     let (mesh, dims) = (prices.site.mesh, prices.site.dims);
@@ -41,7 +46,9 @@ pub(super) fn strategies(prices: &Prices<'_>, block: &Block, stmt: &Stmt) -> Res
         let result = |(at, ty): (usize, &&Type)| assignment.result_type(&instance, at, ty).closed();
         let reads: Vec<Type> = operands.iter().enumerate().map(operand).collect();
         let gives: Vec<Type> = results.iter().enumerate().map(result).collect();
-        if !reads.iter().chain(&gives).all(|ty| may_lie(mesh, dims, ty)) {
+        let layouts = |types: &[Type]| types.iter().map(Layout::of).collect::<Vec<Layout>>();
+        let (lie, come) = (layouts(&reads), layouts(&gives));
+        if !reads.iter().chain(&gives).all(|ty| may_lie(mesh, dims, ty)) || !wanted(&lie, &come) {
             continue;
         }
         let seconds = if must_expand(&stmt.op, &instance, &assignment) {
@@ -49,8 +56,7 @@ pub(super) fn strategies(prices: &Prices<'_>, block: &Block, stmt: &Stmt) -> Res
         } else {
             Some(prices.op(def, &reads, &gives, stmt.accumulate))
         };
-        let layouts = |types: &[Type]| types.iter().map(Layout::of).collect();
-        found.extend(seconds.map(|seconds| Strategy { operands: layouts(&reads), results: layouts(&gives), seconds }));
+        found.extend(seconds.map(|seconds| Strategy { operands: lie, results: come, seconds }));
     }
     if found.is_empty() { Err(format!("`{}` cannot be run in any way", def.name())) } else { Ok(found) }
 }

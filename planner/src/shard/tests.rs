@@ -30,7 +30,7 @@ fn problem(model: &Model, microbatches: u32) -> Problem {
     let (ports, classes) = (Ports::new(model), Classes::of(model));
     let site = Site { mesh: &model.mesh, dims: &model.dims, cluster: &CPU };
     let weights = Weights::of(model, microbatches);
-    let mut builder = Builder::new(model, &ports, &classes, weights, Prices::new(site));
+    let mut builder = Builder::new(model, &ports, &classes, weights, Prices::new(site), Fixed::default());
     builder.params(&Axes::none());
     for id in model.blocks.keys() {
         builder.block(id).unwrap();
