@@ -107,6 +107,18 @@ impl Error {
         }
     }
 
+    /// What is wrong, in one line, without code and help.
+    pub fn message(&self) -> String {
+        match self {
+            Error::Input { message, .. } | Error::Failed { message, .. } | Error::Hopeless { message, .. } => {
+                message.clone()
+            }
+            Error::Usage(message) => message.clone(),
+            Error::Fault { pass, why } => format!("fault of ours in `{pass}`: {why}"),
+            Error::Diagnostics { .. } => self.to_string().lines().next().unwrap_or_default().to_string(),
+        }
+    }
+
     /// The status with which the process ends.
     pub fn status(&self) -> u8 {
         match self {

@@ -63,6 +63,27 @@ pub fn says(text: &str, key: &str) -> bool {
     items(text).is_ok_and(|items| items.iter().any(|(name, _)| *name == key))
 }
 
+/// The items of a text, each as `key=value`; none of a text that is no layout.
+pub fn pins(text: &str) -> Vec<String> {
+    let items = items(text).unwrap_or_default();
+    items.into_iter().map(|(key, values)| format!("{key}={}", values.join(","))).collect()
+}
+
+/// Two texts as one; where both name a key, the second one's value holds.
+pub fn pinned(base: &str, over: &str) -> String {
+    let key = |item: &str| item.split('=').next().unwrap_or_default().to_string();
+    let base = pins(base).into_iter().filter(|item| !says(over, &key(item)));
+    base.chain(pins(over)).collect::<Vec<_>>().join(",")
+}
+
+/// The keys that the text itself says, in its order.
+///
+/// # Errors
+/// The text is no layout.
+pub fn keys(text: &str) -> Result<Vec<&str>, Error> {
+    Ok(items(text)?.into_iter().map(|(key, _)| key).collect())
+}
+
 /// The layout in full, as `parse` reads it back.
 pub fn print(layout: &Layout) -> String {
     let Layout { dp, tp, pp, cp, ep, etp, sp, zero, mbs, schedule, vp, group, slices, order, stages, .. } = layout;
@@ -289,6 +310,13 @@ mod tests {
             let message = parse_any(text).unwrap_err().to_string();
             assert!(message.contains(part), "{text}: {message}");
         }
+    }
+
+    #[test]
+    fn pins_over_pins() {
+        assert_eq!(pins("tp=2,order=pp,tp,dp"), ["tp=2", "order=pp,tp,dp"]);
+        assert_eq!(pinned("tp=2,pp=4", "tp=8,zero=1"), "pp=4,tp=8,zero=1");
+        assert_eq!(pinned("", ""), "");
     }
 
     #[test]

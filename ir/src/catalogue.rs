@@ -261,6 +261,10 @@ catalogue! {
         "The global batch is data-parallel degree x micro-batch x number of micro-batches, all whole.";
         "meshwright compile tiny-llama --mesh dp=2,mbs=3 --global-batch 8";
         "Change the global batch or the micro-batch.";
+    404 NoLayout "no layout serves the devices":
+        "A layout uses all devices that it is given: dp x tp x cp x pp are as many. tp divides the heads, ep the experts, dp x micro-batch the global batch; a pipeline has no more stages than layers. What --pin says must hold too.";
+        "meshwright plan tiny-llama --cluster h100 --gpus 7 --seq 128 --global-batch 8";
+        "Change --gpus (or give --max-gpus), the global batch, or the pins.";
     405 TooManyStages "more stages than block runs":
         "Every stage has at least one run of a block.";
         "meshwright compile tiny-llama --mesh pp=64";
@@ -269,6 +273,10 @@ catalogue! {
         "The stages of a pipeline are made of the calls in the item `model`. The file has none: it is empty, or holds only blocks.";
         "meshwright compile model.ir";
         "Add an item `model` with a call of each block, in their order.";
+    407 NothingFits "no layout fits into memory":
+        "Every layout that the pins allow needs more memory on some rank than a device has. The answer shows the one that needs least.";
+        "meshwright plan llama3.1-405b --cluster h100 --gpus 8 --seq 8192 --global-batch 8";
+        "Use more devices, take pins away, or make batch or sequence smaller.";
     501 Deadlock "rows that wait for each other":
         "After some actions no rank can go on: each waits for what another does later.";
         "rank 0: 0B0 0F0 R N U";
@@ -441,6 +449,14 @@ catalogue! {
         "A stack file states eight fitted constants, each within its interval, and the facts of the code. A figure is missing, unknown or out of its range.";
         "matmul = { value = 1.2, low = 0.7, high = 1.0 }";
         "Correct the key that the message names. A preset is a full example: meshwright stacks meshwright.";
+    830 NoPlan "a file that is no plan":
+        "A plan is the JSON that `meshwright plan --format json` prints: `meshwright schema plan` says its form. The file is no JSON, lacks a field, or is the answer that nothing fits.";
+        "meshwright explain notes.json";
+        "Write a plan with meshwright plan MODEL .. --format json -o FILE.";
+    831 PlanVersion "a plan of another version":
+        "The form of plan files has a version, `meshwright.plan/1`. A field may mean something else in another one, so it is not read.";
+        "{\"schema\": \"meshwright.plan/2\", \"tool_version\": \"9.0.0\"}";
+        "Make the plan again with this version, or read it with the one that made it.";
 }
 
 impl Code {

@@ -10,6 +10,8 @@ mod passes;
 mod ports;
 mod recover;
 pub mod reshard;
+pub mod search;
 mod sections;
 
 pub use pass::{Observer, PASSES, Pass, PlanError, plan};
+pub use passes::refine::mesh;

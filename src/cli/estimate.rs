@@ -1,7 +1,6 @@
 //! `meshwright estimate`: what a step of a model would take on a cluster, without one.
 
-use super::number::{count, with_unit};
-use super::prediction::{percent, short};
+use super::number::{count, percent, short, with_unit};
 use super::request::{Fields, from_json, resolve};
 use super::table::table;
 use super::{Answer, TableFormat, json};
@@ -189,7 +188,8 @@ fn ranking(answers: Vec<(&str, Result<EstimateReport, Error>)>) -> String {
     table(["STEP", "TOKENS/S/GPU", "MFU", "GIB", "FITS", "LAYOUT"], &rows) + &refused
 }
 
-fn text(report: &EstimateReport) -> String {
+/// The prediction of a layout as a text.
+pub(super) fn text(report: &EstimateReport) -> String {
     let EstimateReport { inputs, predicted, layout, .. } = report;
     let [low, high] = predicted.interval_s.map(short);
     let text = format!(

@@ -1,38 +1,115 @@
-//! `meshwright --explain MW0123`: an entry of the catalogue of codes, or the list of all.
+//! `meshwright explain PLAN.json`: why a plan is as it is, and why it is not another.
 
-use super::TableFormat;
-use super::table::table;
+use super::request::{Fields, from_json, resolve};
+use super::{Answer, json, plan_text};
 use crate::error::Error;
-use ir::catalogue::{CATALOGUE, Code, Entry};
-use ir::diag::nearest;
-use serde_json::{Value, json};
+use crate::estimate::{EstimateReport, Estimator};
+use crate::explain::{self, Planned, read_plan, request_of};
+use crate::files::write_text;
+use crate::plan::{self, Found, PlanRequest, Search};
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
-/// What `--explain` without a code means.
-pub(super) const LIST: &str = "list";
+/// Explain a plan: what each choice costs and saves, why others lost, what binds, what more would buy
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  meshwright plan llama3-8b --cluster h100 --gpus 8 --seq 8192 --global-batch 128 --format json -o plan.json
+  meshwright explain plan.json
+  meshwright explain plan.json --why-not tp=4
+  meshwright explain plan.json --why-not pp=4,zero=0 --format json
+  meshwright explain plan.json --format html -o plan.html")]
+pub(super) struct Explain {
+    #[command(flatten)]
+    flags: Flags,
+    /// How the answer is printed
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Where the answer goes; standard output if left out
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// JSON with the same fields (`-`: standard input); flags win over it
+    #[arg(long, value_name = "FILE")]
+    request: Option<PathBuf>,
+}
 
-/// The explanation of a code, or all codes with their titles.
-pub(super) fn run(name: &str, format: TableFormat) -> Result<String, Error> {
-    match (Code::from_text(name), format) {
-        (Some(code), TableFormat::Table) => Ok(code.entry().to_string()),
-        (Some(code), TableFormat::Json) => super::json(&row(code.entry())),
-        (None, TableFormat::Table) if name == LIST => {
-            let rows: Vec<_> = CATALOGUE.iter().map(|entry| [entry.code.to_string(), entry.title.into()]).collect();
-            Ok(table(["CODE", "WHAT IT IS"], &rows))
+#[derive(Args, Serialize)]
+struct Flags {
+    /// A file of `plan --format json`, or of `estimate` (`-`: standard input)
+    plan: Option<PathBuf>,
+    /// Why not so: the best layout that has this beside the plan's own pins, against the plan
+    #[arg(long, value_name = "LAYOUT")]
+    why_not: Option<String>,
+}
+
+/// What to explain.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    plan: PathBuf,
+    #[serde(default)]
+    why_not: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Format {
+    /// Text
+    #[default]
+    Table,
+    /// The plan, or the answer to --why-not
+    Json,
+    /// The model with the plan's shardings and collectives
+    Ir,
+    /// A page with pictures
+    Html,
+}
+
+impl Explain {
+    pub(super) fn run(self) -> Result<Answer, Error> {
+        let fields = match &self.request {
+            Some(path) => from_json::<Request>(path)?,
+            None if self.flags.plan.is_none() => return Err(Error::Usage("`explain` needs a PLAN".into())),
+            None => Fields::new(),
+        };
+        let request: Request = resolve(fields, &self.flags)?;
+        let estimator = Estimator::new();
+        let plan = explained(&estimator, read_plan(&request.plan)?)?;
+        let text = match (&request.why_not, self.format) {
+            (Some(_), Format::Html | Format::Ir) => {
+                return Err(Error::Usage("--why-not goes with --format table or json".into()));
+            }
+            (Some(pins), format) => {
+                let answer = explain::why_not(&estimator, &plan, pins, &find)?;
+                if format == Format::Json { json(&answer)? } else { plan_text::why_not(&plan, &answer) }
+            }
+            (None, Format::Table) => plan_text::explanation(&plan),
+            (None, Format::Json) => json(&plan)?,
+            (None, Format::Ir) => explain::annotated(&plan)?,
+            (None, Format::Html) => explain::page(&estimator, &plan)?,
+        };
+        match &self.output {
+            None => Ok(Answer::done(text)),
+            Some(path) => write_text(path, &text).map(|()| Answer::done(String::new())),
         }
-        (None, TableFormat::Json) if name == LIST => super::json(&CATALOGUE.iter().map(row).collect::<Vec<_>>()),
-        (None, _) => Err(unknown(name)),
     }
 }
 
-fn row(entry: &Entry) -> Value {
-    json!({"code": entry.code.to_string(), "title": entry.title, "explanation": entry.explanation, "arises": entry.arises(),
-           "example": entry.example, "cure": entry.cure})
+/// The search without anybody who watches it.
+fn find(estimator: &Estimator, request: &PlanRequest) -> Result<Found, Error> {
+    plan::find(estimator, request, &|_| ())
 }
 
-fn unknown(name: &str) -> Error {
-    let codes: Vec<String> = CATALOGUE.iter().map(|entry| entry.code.to_string()).collect();
-    let near = nearest(&name.to_uppercase(), codes.iter().map(String::as_str));
-    let near = near.map_or_else(String::new, |near| format!("did you mean {near}? "));
-    Error::input(Code::UnknownCode, format!("there is no code `{name}`"))
-        .help(format!("{near}meshwright --explain lists all codes"))
+/// The plan with its explanation: a layout that was given, by `estimate`, is explained against those near it.
+fn explained(estimator: &Estimator, plan: EstimateReport) -> Result<EstimateReport, Error> {
+    if plan.why.is_some() {
+        return Ok(plan);
+    }
+    let request = request_of(&plan);
+    let searched = plan.search.clone();
+    let found = Found { best: vec![plan], closest: None, search: Search::default() };
+    match explain::plan(estimator, &request, found)? {
+        Planned::Best(best) => Ok(EstimateReport { search: searched, ..*best }),
+        Planned::Infeasible(_) => Err(Error::fault("explain", "a layout that was given is lost")),
+    }
 }

@@ -9,7 +9,7 @@ pub(super) struct LayoutFlags {
     /// The layout: dp, tp, pp, cp, ep, etp, vp, sp, zero, mbs, schedule, group, slices, order, stages [default: one
     /// device]
     #[arg(long, value_name = "LAYOUT")]
-    mesh: Option<String>,
+    pub(super) mesh: Option<String>,
     /// Sequences per micro-batch and data-parallel rank [default: 1; `train` takes up to 8]
     #[arg(long, value_name = "N")]
     mbs: Option<u64>,

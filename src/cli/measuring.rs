@@ -1,7 +1,6 @@
 //! `meshwright calibrate` without runs: this machine as a cluster.
 
-use super::number::with_unit;
-use super::prediction::short;
+use super::number::{short, with_unit};
 use super::table::table;
 use crate::calibrate::cluster;
 use crate::error::Error;

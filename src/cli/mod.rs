@@ -3,6 +3,7 @@
 
 mod calibrate;
 mod clusters;
+mod codes;
 mod compile;
 mod drawing;
 mod estimate;
@@ -12,8 +13,9 @@ mod layout;
 mod measuring;
 mod memory;
 mod models;
-mod number;
 mod passes;
+mod plan;
+mod plan_text;
 mod prediction;
 mod profile;
 mod progress;
@@ -21,11 +23,13 @@ mod request;
 mod reshard;
 mod schedule;
 mod schedules;
+mod schema;
 mod stacks;
 mod table;
 mod train;
 
 use crate::error::Error;
+use crate::number;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::io::{ErrorKind, Write};
 use std::panic;
@@ -42,14 +46,15 @@ Examples:
   meshwright train tiny-llama --data . --mesh dp=2,tp=2,pp=2   the same on eight virtual devices
   meshwright compile gpt2 --mesh dp=2,tp=2 --dump ir           see what every pass does
   meshwright compile gpt2 --mesh dp=2,tp=2 --predict           what a step would take
+  meshwright plan llama3-8b --gpus 64 --seq 8192 --global-batch 128   the best layout on 64 H100
   meshwright estimate llama3-8b --gpus 8 --seq 8192 --global-batch 64 --layout tp=2,zero=1   what it would take on 8 H100
   meshwright schedule --stages 4 --microbatches 8 --kind 1f1b  see a pipeline schedule
 
-Exit status: 0 done, 1 the input is wrong, 2 usage, 3 a fault of ours, 4 a schedule above its memory limit,
+Exit status: 0 done, 1 the input is wrong, 2 usage, 3 a fault of ours, 4 a schedule above its memory limit or no layout that fits,
 5 a run failed and may be restarted, 6 a run failed and must not be.")]
 struct Cli {
     /// Explain the code of an error message; without one, list all codes
-    #[arg(long, value_name = "CODE", num_args = 0..=1, default_missing_value = explain::LIST)]
+    #[arg(long, value_name = "CODE", num_args = 0..=1, default_missing_value = codes::LIST)]
     explain: Option<String>,
     /// How an explanation is printed
     #[arg(long, value_enum, default_value_t, requires = "explain")]
@@ -60,10 +65,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    Plan(Box<plan::Plan>),
     Train(Box<train::Train>),
     Calibrate(calibrate::Calibrate),
     Compile(compile::Compile),
     Estimate(Box<estimate::Estimate>),
+    Explain(explain::Explain),
     Schedule(schedule::Schedule),
     Reshard(reshard::Reshard),
     GpuCheck(gpu_check::GpuCheck),
@@ -72,6 +79,7 @@ enum Verb {
     Clusters(clusters::Clusters),
     Stacks(stacks::Stacks),
     Passes(passes::Passes),
+    Schema(schema::Schema),
 }
 
 /// How a table is printed.
@@ -87,11 +95,13 @@ enum TableFormat {
 impl Cli {
     fn run(self) -> Result<Answer, Error> {
         match (self.explain, self.verb) {
-            (Some(code), _) => explain::run(&code, self.format).map(Answer::done),
+            (Some(code), _) => codes::run(&code, self.format).map(Answer::done),
+            (None, Some(Verb::Plan(verb))) => verb.run(),
             (None, Some(Verb::Train(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Calibrate(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Compile(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Estimate(verb))) => verb.run(),
+            (None, Some(Verb::Explain(verb))) => verb.run(),
             (None, Some(Verb::Schedule(verb))) => verb.run(),
             (None, Some(Verb::Reshard(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::GpuCheck(verb))) => verb.run(),
@@ -100,6 +110,7 @@ impl Cli {
             (None, Some(Verb::Clusters(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Stacks(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Passes(verb))) => verb.run().map(Answer::done),
+            (None, Some(Verb::Schema(verb))) => verb.run().map(Answer::done),
             (None, None) => Err(Error::Usage("no verb is given".into())),
         }
     }

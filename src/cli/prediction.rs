@@ -1,7 +1,7 @@
 //! A predicted step, as verbs print it.
 
 use super::TableFormat;
-use super::number::{count, seconds};
+use super::number::{count, percent, short};
 use super::table::table;
 use crate::error::Error;
 use crate::predicting::StepPrediction;
@@ -37,18 +37,4 @@ pub(super) fn shares(of_what: &str, shares: &BTreeMap<String, f64>) -> String {
     shares.sort_by(|a, b| b.2.total_cmp(&a.2));
     let rows: Vec<_> = shares.into_iter().map(|(name, percent, _)| [name.clone(), percent]).collect();
     table([of_what, "share"], &rows)
-}
-
-/// ` 12.3 %`
-pub(super) fn percent(share: f64) -> String {
-    format!("{:5.1} %", 100.0 * share)
-}
-
-/// `12.3 ms`, `4.5 s`.
-pub(super) fn short(time: f64) -> String {
-    match time {
-        time if time >= 1.0 => seconds(time),
-        time if time >= 1e-3 => format!("{:.2} ms", time * 1e3),
-        time => format!("{:.1} us", time * 1e6),
-    }
 }

@@ -1,7 +1,7 @@
 //! Where the time of a run went, as `train --profile` prints it.
 
-use super::number::count;
-use super::prediction::{self, percent, short};
+use super::number::{count, percent, short};
+use super::prediction;
 use super::table::table;
 use crate::train::ProfileReport;
 use runtime::trace::KernelTime;

@@ -6,6 +6,9 @@ use super::progress::Watch;
 use super::request::{Fields, from_json, from_toml, resolve};
 use super::{TableFormat, prediction, profile};
 use crate::error::Error;
+use crate::estimate::EstimateReport;
+use crate::explain::read_plan;
+use crate::layout;
 use crate::predicting::write_trace;
 use crate::train::{TrainReport, TrainRequest, predict, train};
 use clap::Args;
@@ -30,6 +33,8 @@ Examples:
   meshwright train tiny-llama --mesh dp=2,tp=2,pp=2 --backend null
   meshwright train --config runs/1/run.toml --seed 1 --out runs/2
   meshwright train tiny-llama --data book.txt --save-every 50 --out runs/3
+  meshwright plan tiny-llama --cluster cpu --stack meshwright-threads --precision f32 --gpus 8 --seq 128 \\
+      --global-batch 16 --pin recompute=none --format json -o plan.json && meshwright train --plan plan.json
   meshwright train --resume runs/3 --mesh dp=2,tp=2 --steps 800"
 )]
 pub(super) struct Train {
@@ -41,6 +46,9 @@ pub(super) struct Train {
     /// The same as JSON (`-`: standard input)
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
+    /// A plan of `meshwright plan --format json`: its model, layout, sequence length and global batch; flags win over it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "request", "resume"])]
+    plan: Option<PathBuf>,
     /// How the answer is printed; with json, progress goes to standard error
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
@@ -137,9 +145,10 @@ impl Train {
         let fields = match (&self.config, &self.request) {
             (Some(path), _) => from_toml::<TrainRequest>(path)?,
             (None, Some(path)) => from_json::<TrainRequest>(path)?,
-            (None, None) => match &self.flags.resume {
-                Some(path) => of_run(path, self.flags.out.as_deref())?,
-                None => Fields::new(),
+            (None, None) => match (&self.plan, &self.flags.resume) {
+                (Some(path), _) => of_plan(path, self.flags.layout.mesh.is_some())?,
+                (None, Some(path)) => of_run(path, self.flags.out.as_deref())?,
+                (None, None) => Fields::new(),
             },
         };
         let request: TrainRequest = resolve(fields, &self.flags)?;
@@ -162,6 +171,23 @@ fn of_run(resume: &str, out: Option<&Path>) -> Result<Fields, Error> {
     let config = run.join("run.toml");
     let mut fields = if config.exists() { from_toml::<TrainRequest>(&config)? } else { Fields::new() };
     fields.insert("out".into(), run.display().to_string().into());
+    Ok(fields)
+}
+
+/// What a plan says of a run. Its layout must be one that can be run, unless another one is given. Number formats are not
+/// taken from it: this version trains in f32.
+fn of_plan(path: &Path, has_mesh: bool) -> Result<Fields, Error> {
+    let EstimateReport { inputs, layout, .. } = read_plan(path)?;
+    let mesh = layout::print(&layout);
+    if !has_mesh {
+        let refused = |error: Error| error.within(&format!("{} cannot be run as it is", path.display()));
+        layout::parse(&mesh).map_err(refused)?;
+    }
+    let mut fields = Fields::new();
+    fields.insert("model".into(), inputs.model.into());
+    fields.insert("mesh".into(), mesh.into());
+    fields.insert("seq".into(), inputs.seq.into());
+    fields.insert("global_batch".into(), inputs.global_batch.into());
     Ok(fields)
 }
 

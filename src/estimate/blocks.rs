@@ -1,7 +1,7 @@
 //! The blocks of a model on one rank: planned once for all layouts that share the axes below pp, priced once for all that
 //! share what a block sees of the layout.
 
-use super::place::impossible;
+use super::resize::{together, unplanned};
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::plan_blocks;
@@ -9,16 +9,23 @@ use cost::{Machine, Profile, Seconds, profile};
 use ir::entity::EntityRef;
 use ir::goal::{Layout, Recompute};
 use ir::graph::{ArgKind, Model, ParamInstance};
-use ir::models::Batch;
 use ir::types::DType;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A model planned for one micro-batch of the ranks that work on a block together.
 #[derive(Debug)]
 pub(super) struct Planned {
     /// The model with its collectives.
     pub(super) model: Model,
+    /// Its runs and parameters.
+    pub(super) outline: Arc<Outline>,
+}
+
+/// The runs and parameters of a planned model.
+#[derive(Debug)]
+pub(super) struct Outline {
     /// The block of each run, in the model's order.
     pub(super) runs: Vec<usize>,
     /// The name of each run: `layer[3]`.
@@ -45,6 +52,8 @@ pub(super) struct Tied {
 /// What the runs of a model cost on one rank of a layout.
 #[derive(Debug)]
 pub(super) struct Blocks {
+    /// The runs.
+    pub(super) outline: Arc<Outline>,
     /// Of each distinct block.
     pub(super) profiles: Vec<Profile>,
     /// The same where all of a layer is computed again, if the layout has layers of both kinds.
@@ -56,14 +65,13 @@ pub(super) struct Blocks {
 /// # Errors
 /// The model cannot have this batch, or the layout does not fit it.
 pub(super) fn plan(source: &ModelSource, layout: &Layout, seq: u64, dtype: DType) -> Result<Planned, Error> {
-    let together = layout.together().map_err(|why| impossible(why.to_string()))?;
-    let batch = Batch { batch: together.dp.saturating_mul(layout.mbs), seq, dtype };
-    let cuts = layout.cp * if layout.sp { layout.tp } else { 1 };
-    Ok(Planned::of(plan_blocks(source.routed_in(cuts, seq).model(&batch)?, layout)?))
+    let model = unplanned(source, &together(layout)?, seq, dtype)?;
+    Ok(Planned::of(plan_blocks(model, layout)?))
 }
 
 impl Planned {
-    fn of(model: Model) -> Planned {
+    /// A planned model with its outline.
+    pub(super) fn of(model: Model) -> Planned {
         let calls = || model.calls.iter().flat_map(|call| (0..call.instances()).map(move |instance| (call, instance)));
         let name = |block: &str, instances: u32, index: u32| match instances {
             1 => block.to_string(),
@@ -87,7 +95,7 @@ impl Planned {
         let ends = usize::from(runs.len() > 2);
         let (layers, parameters) = (ends..runs.len() - ends, model.parameter_count());
         let tensors = model.blocks.values().map(|block| block.args_of(ArgKind::Param).count()).collect();
-        Planned { layers, tensors, tied, parameters, runs, names, model }
+        Planned { outline: Arc::new(Outline { layers, tensors, tied, parameters, runs, names }), model }
     }
 }
 
@@ -100,12 +108,13 @@ impl Blocks {
             let blocks = planned.model.blocks.values();
             blocks.map(|block| masked(profile(&planned.model, block, &layout, machine), share)).collect()
         };
+        let outline = Arc::clone(&planned.outline);
         match layout.recompute {
             // The ends of the model are no layers.
             Recompute::Full(_) => {
-                Blocks { profiles: under(Recompute::None), again: Some(under(Recompute::Full(None))) }
+                Blocks { outline, profiles: under(Recompute::None), again: Some(under(Recompute::Full(None))) }
             }
-            ref other => Blocks { profiles: under(other.clone()), again: None },
+            ref other => Blocks { outline, profiles: under(other.clone()), again: None },
         }
     }
 }

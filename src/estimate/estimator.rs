@@ -3,11 +3,12 @@
 use super::blocks::{Blocks, Planned, plan};
 use super::memo::Memo;
 use super::memory::memory;
-use super::pipeline::{Flow, flow};
+use super::pipeline::{Flow, drawn_costs, flow};
 use super::place::{check_slices, impossible, layout_on, neighbours};
 use super::replicas::Replicas;
 use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport};
 use super::request::EstimateRequest;
+use super::resize::{Shape, Sizes, unplanned};
 use super::stages::{Load, loads, starts};
 use super::step::{Step, step, tied};
 use crate::error::Error;
@@ -20,6 +21,8 @@ use ir::goal::{Layout, Recompute};
 use ir::types::DType;
 use scheduler::placement::Pipeline;
 use scheduler::predict::pipeline_of;
+use scheduler::report::ScheduleRequest;
+use scheduler::schedules::ScheduleKind;
 use std::sync::Arc;
 
 /// Predicts steps. What layouts have in common is worked out once: keep it for many, and share it among threads.
@@ -38,6 +41,8 @@ pub struct Estimator {
 struct Plans {
     sources: Memo<String, ModelSource>,
     planned: Memo<PlanKey, Planned>,
+    /// One of each shape.
+    shapes: Memo<(String, DType, Shape), Planned>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -47,6 +52,13 @@ struct PlanKey {
     layout: Layout,
     seq: u64,
     half: bool,
+}
+
+impl PlanKey {
+    /// The type that blocks are built in.
+    fn dtype(&self) -> DType {
+        if self.half { DType::BF16 } else { DType::F32 }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -75,18 +87,28 @@ struct FlowKey {
 }
 
 /// Stages and their order.
-struct Staged {
+pub(super) struct Staged {
     loads: Vec<Load>,
+    /// Seconds between each stage and the next.
+    hops: Vec<f64>,
     flow: Flow,
 }
 
+/// A layout's step and memory, and what they follow from.
+struct Stepped {
+    blocks: Arc<Blocks>,
+    staged: Arc<Staged>,
+    step: Step,
+    memory: Vec<StageMemory>,
+}
+
 /// A request whose names are found.
-struct Job<'a> {
-    request: &'a EstimateRequest,
-    layout: Layout,
-    machine: Machine<'a>,
-    source: &'a ModelSource,
-    microbatches: u32,
+pub(super) struct Job<'a> {
+    pub(super) request: &'a EstimateRequest,
+    pub(super) layout: Layout,
+    pub(super) machine: Machine<'a>,
+    pub(super) source: &'a ModelSource,
+    pub(super) microbatches: u32,
 }
 
 impl Estimator {
@@ -104,25 +126,88 @@ impl Estimator {
         other
     }
 
+    /// One that shares the planned models, and takes this cluster under its name.
+    #[must_use]
+    pub fn with_cluster(&self, cluster: Cluster) -> Estimator {
+        let other = Estimator { plans: Arc::clone(&self.plans), ..Estimator::default() };
+        let name = cluster.name.clone();
+        let Ok(_) = other.clusters.get(&name, || Ok::<_, std::convert::Infallible>(cluster));
+        other
+    }
+
+    /// The cluster of a name: one that it was given, a preset, or a file.
+    ///
+    /// # Errors
+    /// There is none of this name, or the file cannot be read or used.
+    pub fn cluster(&self, name: &str) -> Result<Arc<Cluster>, Error> {
+        self.clusters.get(&name.to_string(), || machine_source::cluster(name))
+    }
+
+    /// The stack of a name: one that it was given, a preset, or a file.
+    ///
+    /// # Errors
+    /// There is none of this name, or the file cannot be read or used.
+    pub fn stack(&self, name: &str) -> Result<Arc<Stack>, Error> {
+        self.stacks.get(&name.to_string(), || machine_source::stack(name))
+    }
+
     /// What a step of the request takes. With `recompute=auto`, under as little recomputation as fits.
     ///
     /// # Errors
     /// A name is not known, or the layout fits neither the devices nor the model.
     pub fn estimate(&self, request: &EstimateRequest) -> Result<EstimateReport, Error> {
+        self.with_job(request, |job| match job.layout.recompute {
+            Recompute::Auto => self.least(job),
+            _ => self.predict(&job),
+        })
+    }
+
+    /// The pipeline of a request with what each of its stages takes, in ms and GiB, to be drawn: of at most so many
+    /// micro-batches.
+    ///
+    /// # Errors
+    /// As [`estimate`](Estimator::estimate).
+    pub fn schedule(&self, request: &EstimateRequest, most: u32) -> Result<ScheduleRequest, Error> {
+        self.with_job(request, |job| {
+            let Layout { pp, vp, group, slices, ref schedule, .. } = job.layout;
+            let Stepped { staged, .. } = self.stepped(&job)?;
+            Ok(ScheduleRequest {
+                kind: schedule.clone(),
+                stages: pp as u32,
+                microbatches: job.microbatches.min(most),
+                chunks: vp,
+                group,
+                slices,
+                costs: drawn_costs(&staged.loads, &staged.hops, f64::from(slices.unwrap_or(1))),
+                ..ScheduleRequest::default()
+            })
+        })
+    }
+
+    /// What is done with a request whose names are found.
+    fn with_job<T>(
+        &self,
+        request: &EstimateRequest,
+        then: impl FnOnce(Job<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         request.check()?;
         let layout = layout_on(&request.layout, request.gpus)?;
-        let cluster = self.clusters.get(&request.cluster, || machine_source::cluster(&request.cluster))?;
-        let stack = self.stacks.get(&request.stack, || machine_source::stack(&request.stack))?;
-        let source = self.plans.sources.get(&request.model, || ModelSource::open(&request.model))?;
+        let (cluster, stack, source) = self.named(request)?;
         let recipe = request.recipe(&stack)?;
         let microbatches = microbatches(request.global_batch, layout.dp.saturating_mul(layout.mbs))?;
         let cluster = cluster.dealt(layout.devices());
         let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
-        let job = Job { request, layout, machine, source: &source, microbatches };
-        match job.layout.recompute {
-            Recompute::Auto => self.least(job),
-            _ => self.predict(&job),
-        }
+        then(Job { request, layout, machine, source: &source, microbatches })
+    }
+
+    /// What the names of a request stand for.
+    pub(super) fn named(
+        &self,
+        request: &EstimateRequest,
+    ) -> Result<(Arc<Cluster>, Arc<Stack>, Arc<ModelSource>), Error> {
+        let (cluster, stack) = (self.cluster(&request.cluster)?, self.stack(&request.stack)?);
+        let source = self.plans.sources.get(&request.model, || ModelSource::open(&request.model))?;
+        Ok((cluster, stack, source))
     }
 
     /// Under the least recomputation that fits; if none does, under all.
@@ -153,38 +238,87 @@ impl Estimator {
         Ok(best)
     }
 
-    fn predict(&self, job: &Job<'_>) -> Result<EstimateReport, Error> {
+    /// The model's blocks on the layout's axes below pp, and what they cost.
+    fn priced(&self, job: &Job<'_>, key: &BlocksKey) -> Result<Arc<Blocks>, Error> {
         let Job { request, layout, machine, .. } = job;
+        self.blocks.get(key, || {
+            let planned =
+                self.plans.planned.get(&key.plan, || plan(job.source, layout, request.seq, key.plan.dtype()))?;
+            Ok(Blocks::of(&planned, layout, machine, request.attention_share()))
+        })
+    }
+
+    /// As [`Estimator::priced`], by a plan of another layout where one of the same shape is known. Nothing is kept.
+    pub(super) fn priced_by_shape(&self, job: &Job<'_>) -> Result<Blocks, Error> {
         let key = job.blocks_key()?;
-        let half = key.plan.half;
-        let planned = self.plans.planned.get(&key.plan, || {
-            let dtype = if half { DType::BF16 } else { DType::F32 };
-            plan(job.source, layout, request.seq, dtype)
-        })?;
-        let share = request.attention_share();
-        let blocks = self.blocks.get(&key, || Ok::<_, Error>(Blocks::of(&planned, layout, machine, share)))?;
-        let replicas = Replicas::new(layout, machine);
+        let Job { request, layout, machine, .. } = job;
+        let dtype = key.plan.dtype();
+        let model = unplanned(job.source, &key.plan.layout, request.seq, dtype)?;
+        let sizes = Sizes::of(&key.plan.layout, &model)?;
+        let shape = (request.model.clone(), dtype, sizes.shape(layout));
+        let known = self.plans.shapes.get(&shape, || plan(job.source, layout, request.seq, dtype))?;
+        Ok(Blocks::of(&sizes.give(&known), layout, machine, request.attention_share()))
+    }
+
+    /// The first run of each stage.
+    fn starts(
+        &self,
+        job: &Job<'_>,
+        key: &BlocksKey,
+        blocks: &Blocks,
+        pipeline: &Pipeline,
+    ) -> Result<Arc<Vec<usize>>, Error> {
+        let Layout { pp, vp, schedule, stages, .. } = &job.layout;
+        let cut = (key.clone(), *pp, *vp, schedule.clone(), stages.clone());
+        let by = job.machine.stack.facts.cut;
+        self.cuts.get(&cut, || starts(blocks, &job.layout, by, pipeline))
+    }
+
+    /// The step, and the memory of each pipeline rank.
+    fn stepped(&self, job: &Job<'_>) -> Result<Stepped, Error> {
+        let key = job.blocks_key()?;
+        let blocks = self.priced(job, &key)?;
         let key = FlowKey { blocks: key, layout: job.pipeline_layout(), microbatches: job.microbatches };
         let staged = self.flows.get(&key, || {
-            let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
-            check_slices(request.seq, pipeline.slices)?;
-            let Layout { pp, vp, schedule, stages, .. } = layout;
-            let cut = (key.blocks.clone(), *pp, *vp, schedule.clone(), stages.clone());
-            let by = machine.stack.facts.cut;
-            let starts = self.cuts.get(&cut, || starts(&planned, &blocks, layout, by, &pipeline))?;
-            let mut loads = loads(&planned, &blocks, layout, &starts, &replicas);
-            let hops = job.hops(&mut loads, &pipeline);
-            let flow = flow(&loads, &hops, kind, &pipeline)?;
-            Ok::<_, Error>(Staged { loads, flow })
+            let (kind, pipeline) = pipeline_of(&job.layout, job.microbatches).map_err(CompileError::from)?;
+            check_slices(job.request.seq, pipeline.slices)?;
+            let starts = self.starts(job, &key.blocks, &blocks, &pipeline)?;
+            job.staged(&blocks, &starts, kind, &pipeline)
         })?;
-        let Staged { loads, flow } = &*staged;
-        let step = step(flow, loads, layout, &replicas, machine, job.tied(&planned, loads));
-        let memory = memory(flow, loads, layout, &replicas, machine);
-        Ok(job.report(&planned, &blocks, &staged, &step, memory))
+        let (step, memory) = job.step(&blocks, &staged);
+        Ok(Stepped { blocks, staged, step, memory })
+    }
+
+    fn predict(&self, job: &Job<'_>) -> Result<EstimateReport, Error> {
+        let Stepped { blocks, staged, step, memory } = self.stepped(job)?;
+        Ok(job.report(&blocks, &staged, &step, memory))
     }
 }
 
 impl Job<'_> {
+    /// Stages that begin so, in the order of the schedule.
+    pub(super) fn staged(
+        &self,
+        blocks: &Blocks,
+        starts: &[usize],
+        kind: &ScheduleKind,
+        pipeline: &Pipeline,
+    ) -> Result<Staged, Error> {
+        let mut loads = loads(blocks, &self.layout, starts, &Replicas::new(&self.layout, &self.machine));
+        let hops = self.hops(&mut loads, pipeline);
+        let flow = flow(&loads, &hops, kind, pipeline)?;
+        Ok(Staged { loads, hops, flow })
+    }
+
+    /// The step of stages in their order, and the memory of each pipeline rank.
+    pub(super) fn step(&self, blocks: &Blocks, staged: &Staged) -> (Step, Vec<StageMemory>) {
+        let Job { layout, machine, .. } = self;
+        let replicas = Replicas::new(layout, machine);
+        let Staged { loads, flow, .. } = staged;
+        let step = step(flow, loads, layout, &replicas, machine, self.tied(blocks, loads));
+        (step, memory(flow, loads, layout, &replicas, machine))
+    }
+
     fn blocks_key(&self) -> Result<BlocksKey, Error> {
         let Layout { tp_overlap, cp_kind, offload, ref recompute, .. } = self.layout;
         let together = self.layout.together().map_err(|why| impossible(why.to_string()))?;
@@ -226,7 +360,7 @@ impl Job<'_> {
 
     /// Seconds between each stage and the next. Where a stack sends and receives at once, both ends wait for half of it
     /// themselves; one that hides messages does so where a rank has another stage to go on with.
-    fn hops(&self, loads: &mut [Load], pipeline: &Pipeline) -> Vec<f64> {
+    pub(super) fn hops(&self, loads: &mut [Load], pipeline: &Pipeline) -> Vec<f64> {
         let facts = &self.machine.stack.facts;
         let goes_on = self.machine.stack.hides("p2p") && pipeline.stages() > pipeline.ranks;
         let shown = if goes_on { 1.0 - self.machine.stack.fitted.overlap.value } else { 1.0 };
@@ -244,29 +378,22 @@ impl Job<'_> {
     }
 
     /// Seconds of parameters that stages on different ranks hold.
-    fn tied(&self, planned: &Planned, loads: &[Load]) -> f64 {
-        let apart = planned.tied.iter().filter(|tied| {
+    fn tied(&self, blocks: &Blocks, loads: &[Load]) -> f64 {
+        let apart = blocks.outline.tied.iter().filter(|tied| {
             let stage = |run: &usize| loads.iter().position(|load| load.runs.contains(run));
             tied.runs.iter().map(stage).any(|at| at != stage(&tied.runs[0]))
         });
         if self.layout.pp < 2 { 0.0 } else { tied(apart.map(|tied| tied.elements).sum(), &self.layout, &self.machine) }
     }
 
-    fn report(
-        &self,
-        planned: &Planned,
-        blocks: &Blocks,
-        staged: &Staged,
-        step: &Step,
-        per_stage: Vec<StageMemory>,
-    ) -> EstimateReport {
+    fn report(&self, blocks: &Blocks, staged: &Staged, step: &Step, per_stage: Vec<StageMemory>) -> EstimateReport {
         let Job { request, layout, machine, .. } = self;
         let Recipe { products, parameter, gradient, master, states, .. } = machine.recipe;
         let device = &machine.cluster.device;
         let peak = device.peak(*products).or(device.peak(Format::Half)).unwrap_or(device.flops_f32);
         let microbatches = f64::from(self.microbatches);
         let batches = microbatches * layout.dp as f64;
-        let work = Work::of(planned, blocks, &staged.loads);
+        let work = Work::of(blocks, &staged.loads);
         let rate = |flops: f64| flops * batches / (step.seconds * layout.devices() as f64 * peak);
         let tokens = (request.global_batch * request.seq) as f64;
         let [low, high] = machine.stack.residual.map(|log| step.seconds * log.exp());
@@ -282,7 +409,7 @@ impl Job<'_> {
             inputs: (*request).clone(),
             mesh: mesh(layout),
             layout: layout.clone(),
-            stages: staged.loads.iter().map(|load| self.stage(planned, load)).collect(),
+            stages: staged.loads.iter().map(|load| self.stage(blocks, load)).collect(),
             predicted: Predicted {
                 step_time_s: step.seconds,
                 interval_s: [low, high],
@@ -293,7 +420,7 @@ impl Job<'_> {
                 flops_per_token: work.causal * batches / tokens,
                 peak_flops: peak,
                 bytes_per_parameter: parameter + gradient + master + states,
-                parameters: planned.parameters,
+                parameters: blocks.outline.parameters,
                 microbatches: self.microbatches,
                 bubble: staged.flow.bubble,
                 time_s: shares,
@@ -307,8 +434,8 @@ impl Job<'_> {
         }
     }
 
-    fn stage(&self, planned: &Planned, load: &Load) -> StageReport {
-        let name = |run: usize| planned.names.get(run).cloned().unwrap_or_default();
+    fn stage(&self, blocks: &Blocks, load: &Load) -> StageReport {
+        let name = |run: usize| blocks.outline.names.get(run).cloned().unwrap_or_default();
         StageReport {
             first: name(load.runs.start),
             last: name(load.runs.end.saturating_sub(1)),
@@ -334,16 +461,16 @@ struct Work {
 }
 
 impl Work {
-    fn of(planned: &Planned, blocks: &Blocks, loads: &[Load]) -> Work {
+    fn of(blocks: &Blocks, loads: &[Load]) -> Work {
         let mut work = Work { causal: 0.0, whole: 0.0, again: 0.0 };
         for load in loads {
             let mut whole = load.whole;
             for run in load.runs.clone() {
-                let block = planned.runs[run];
+                let block = blocks.outline.runs[run];
                 let profile = &blocks.profiles[block];
                 work.causal += 3.0 * profile.flops;
                 work.whole += 3.0 * profile.flops_noncausal;
-                let again = blocks.again.as_ref().filter(|_| planned.layers.contains(&run) && whole > 0);
+                let again = blocks.again.as_ref().filter(|_| blocks.outline.layers.contains(&run) && whole > 0);
                 whole -= usize::from(again.is_some());
                 work.again += again.unwrap_or(&blocks.profiles)[block].again_flops_noncausal;
             }

@@ -7,7 +7,8 @@ use super::stages::Load;
 use cost::{Machine, Recipe};
 use ir::goal::Layout;
 
-const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
+/// Bytes of a GiB.
+pub(super) const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
 
 /// Bytes that live from step to step.
 #[derive(Clone, Copy, PartialEq, Debug)]

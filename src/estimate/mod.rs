@@ -6,7 +6,9 @@
 //! (`memory`); all of it together is a step (`step`) and a [`EstimateReport`]. An [`Estimator`] keeps what layouts share.
 
 mod blocks;
+mod desk;
 mod estimator;
+mod floor;
 mod many;
 mod memo;
 mod memory;
@@ -16,12 +18,16 @@ mod recipe;
 mod replicas;
 mod report;
 mod request;
+mod resize;
 mod stages;
 mod step;
 
+pub(crate) use desk::Desk;
 pub use estimator::Estimator;
+pub(crate) use floor::{Floor, Work};
 pub use many::{Line, estimate_all};
 pub use memory::ModelStates;
+pub(crate) use place::pinned;
 pub use recipe::recipe;
 pub use report::{Comm, EstimateReport, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport, TimeShares};
 pub use request::EstimateRequest;

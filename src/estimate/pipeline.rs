@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::pipeline::CompileError;
 use ir::limits;
 use ir::schedule::Kind;
-use scheduler::costs::StageCosts;
+use scheduler::costs::{CostsFile, PerStage, StageCosts};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::ScheduleKind;
 use scheduler::simulate::{Idle, Timeline, simulate};
@@ -59,6 +59,66 @@ pub(super) fn flow(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: 
     Ok(Flow::of(few.iter().zip(&more).map(|(few, more)| few.further(more, rounds)).collect()))
 }
 
+/// A flow that no order of the schedule's kind beats. A rank begins when the first micro-batch can have reached its first
+/// stage, and then works without a pause. After its last input gradient those of all stages before it must follow, after its
+/// last whole backward the whole backwards: the rank that has the first stage ends no earlier. Each rank holds what one
+/// forward keeps.
+pub(super) fn least(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline) -> Flow {
+    let slices = f64::from(pipeline.slices);
+    let seconds: Vec<[f64; 3]> = loads.iter().map(Load::seconds).collect();
+    let is_whole = kind.has_whole_backwards();
+    // Seconds of the way of a slice through all stages before each, forward and backward.
+    let mut ways = vec![[0.0; 2]; loads.len()];
+    for stage in 1..loads.len() {
+        let [forward, backward] = ways[stage - 1];
+        let [f, i, w] = seconds[stage - 1].map(|seconds| seconds / slices);
+        let hop = if pipeline.ranks > 1 { hops[stage - 1] / slices } else { 0.0 };
+        ways[stage] = [forward + f + hop, backward + i + hop + if is_whole { w } else { 0.0 }];
+    }
+    let mut ranks: Vec<Rank> = Vec::with_capacity(pipeline.ranks as usize);
+    let mut last = 0.0_f64;
+    for rank in 0..pipeline.ranks {
+        let stages = runs_of(rank, pipeline);
+        let sum = |of: &dyn Fn(&(usize, [f64; 3])) -> f64| stages.iter().map(of).sum::<f64>();
+        let work = sum(&|(stage, runs)| seconds[*stage].iter().zip(runs).map(|(seconds, runs)| seconds * runs).sum());
+        let weights = sum(&|(stage, runs)| seconds[*stage][2] * runs[2]);
+        let first = stages.iter().map(|(stage, _)| *stage).min().unwrap_or(0);
+        let [before, after] = ways[first];
+        let own = &seconds[0];
+        // The first stage's own weight gradient follows its last input gradient.
+        let chained = if is_whole || first == 0 { work } else { work - weights };
+        let behind = if is_whole || first == 0 { 0.0 } else { own[2] / slices };
+        last = last.max(before + chained + after + behind);
+        let kept = stages.iter().map(|(stage, _)| loads[*stage].kept / slices).fold(0.0, f64::max);
+        let idle = Idle { dependency: before, ..Idle::default() };
+        ranks.push(Rank { stages, end: before + work, idle, messages: 0.0, kept, in_flight: 0.0 });
+    }
+    if let Some(rank) = ranks.first_mut().filter(|rank| rank.end < last) {
+        rank.idle.dependency += last - rank.end;
+        rank.end = last;
+    }
+    Flow::of(ranks)
+}
+
+/// The stages of a rank with how often it runs their F, I and W. Two chains share the micro-batches.
+fn runs_of(rank: u32, pipeline: &Pipeline) -> Vec<(usize, [f64; 3])> {
+    let microbatches = f64::from(pipeline.microbatches);
+    if pipeline.placement != Placement::Bidirectional {
+        return pipeline.stages_of(rank, 0).map(|stage| (stage as usize, [microbatches; 3])).collect();
+    }
+    let down = f64::from(pipeline.microbatches.div_ceil(2));
+    let pair = [(rank as usize, down), ((pipeline.ranks - 1 - rank) as usize, microbatches - down)];
+    let mut stages: Vec<(usize, [f64; 3])> = Vec::new();
+    for (stage, runs) in pair.into_iter().filter(|(_, runs)| *runs > 0.0) {
+        match stages.iter_mut().find(|(other, _)| *other == stage) {
+            Some((_, both)) => both.iter_mut().for_each(|both| *both += runs),
+            None => stages.push((stage, [runs; 3])),
+        }
+    }
+    stages.sort_by_key(|(stage, _)| *stage);
+    stages
+}
+
 /// What each rank does for all micro-batches of a pipeline.
 fn ranks(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline) -> Result<Vec<Rank>, Error> {
     let actions = u64::from(pipeline.stages()) * u64::from(pipeline.microbatches) * u64::from(pipeline.slices);
@@ -67,8 +127,16 @@ fn ranks(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline)
         return Err(CompileError::TooManyActions { runs, microbatches }.into());
     }
     let slices = f64::from(pipeline.slices);
+    let costs = costs(loads, hops, slices);
+    let schedule = kind.make(&costs, pipeline).map_err(CompileError::Schedule)?;
+    let timeline = simulate(&schedule, &costs).map_err(|why| CompileError::Schedule(why.to_string()))?;
+    Ok((0..timeline.rows.len()).map(|rank| Rank::of(&timeline, rank, hops, slices)).collect())
+}
+
+/// What an action of each stage takes, in seconds and bytes.
+fn costs(loads: &[Load], hops: &[f64], slices: f64) -> StageCosts {
     let each = |of: &dyn Fn(&Load) -> f64| loads.iter().map(|load| of(load) / slices).collect::<Vec<f64>>();
-    let costs = StageCosts {
+    StageCosts {
         f: each(&|load| load.seconds()[0]),
         i: each(&|load| load.seconds()[1]),
         w: each(&|load| load.seconds()[2]),
@@ -76,11 +144,25 @@ fn ranks(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline)
         mem_f: each(&|load| load.kept),
         mem_i: each(&|load| load.kept - load.held_for_w.min(load.kept)),
         mem_w: each(&|load| load.held_for_w.min(load.kept)),
-        ..StageCosts::uniform(pipeline.stages(), 0.0, 0.0, 0.0, 0.0)
-    };
-    let schedule = kind.make(&costs, pipeline).map_err(CompileError::Schedule)?;
-    let timeline = simulate(&schedule, &costs).map_err(|why| CompileError::Schedule(why.to_string()))?;
-    Ok((0..timeline.rows.len()).map(|rank| Rank::of(&timeline, rank, hops, slices)).collect())
+        ..StageCosts::uniform(loads.len() as u32, 0.0, 0.0, 0.0, 0.0)
+    }
+}
+
+/// The same in ms and GiB, as a schedule is asked for.
+pub(super) fn drawn_costs(loads: &[Load], hops: &[f64], slices: f64) -> CostsFile {
+    let costs = costs(loads, hops, slices);
+    let each = |figures: Vec<f64>, unit: f64| PerStage::Each(figures.into_iter().map(|figure| figure / unit).collect());
+    let gib = |figures: Vec<f64>| Some(each(figures, 1024.0_f64.powi(3)));
+    CostsFile {
+        unit: "ms".to_string(),
+        f: each(costs.f, 1e-3),
+        i: each(costs.i, 1e-3),
+        w: each(costs.w, 1e-3),
+        comm: each(costs.comm, 1e-3),
+        mem_f: gib(costs.mem_f),
+        mem_i: gib(costs.mem_i),
+        ..CostsFile::default()
+    }
 }
 
 impl Flow {

@@ -38,6 +38,17 @@ pub(super) fn layout_on(text: &str, gpus: Option<u64>) -> Result<Layout, Error> 
     Ok(layout)
 }
 
+/// The layout of pins, which need not be whole: nothing is derived.
+///
+/// # Errors
+/// The text is no layout, or names what there is not.
+pub(crate) fn pinned(text: &str) -> Result<Layout, Error> {
+    let layout = layout::parse_any(text)?;
+    schedules::find(&layout.schedule)?;
+    check_modules(&layout)?;
+    Ok(layout)
+}
+
 /// What selective recomputation names must be a module.
 fn check_modules(layout: &Layout) -> Result<(), Error> {
     let Recompute::Selective(modules) = &layout.recompute else { return Ok(()) };

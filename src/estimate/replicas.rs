@@ -84,8 +84,17 @@ impl<'a> Replicas<'a> {
         }
         let elements = |profile: &Profile| [profile.dense, profile.experts];
         let gather = |profile: &Profile| if self.zero > 2 { self.gather(elements(profile), 1) } else { 0.0 };
-        let gathers: Vec<f64> = runs.iter().map(|profile| gather(profile)).collect();
-        let reduces: Vec<f64> = runs.iter().map(|profile| self.reduce(elements(profile), f64::INFINITY)).collect();
+        // Runs of one block follow each other: they are alike.
+        let each = |of: &dyn Fn(&Profile) -> f64| {
+            let mut seconds: Vec<f64> = Vec::with_capacity(runs.len());
+            for (run, profile) in runs.iter().enumerate() {
+                let alike = run.checked_sub(1).filter(|&before| std::ptr::eq(runs[before], *profile));
+                seconds.push(alike.map_or_else(|| of(profile), |before| seconds[before]));
+            }
+            seconds
+        };
+        let gathers = each(&gather);
+        let reduces = each(&|profile| self.reduce(elements(profile), f64::INFINITY));
         let mut seconds = [gathers.first().copied().unwrap_or(0.0), reduces.first().copied().unwrap_or(0.0)];
         for (run, profile) in runs.iter().enumerate() {
             let next = gathers.get(run + 1).copied().unwrap_or(0.0);

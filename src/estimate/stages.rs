@@ -1,6 +1,6 @@
 //! A model's runs cut into stages, and what each stage costs for one micro-batch.
 
-use super::blocks::{Blocks, Planned};
+use super::blocks::Blocks;
 use super::replicas::Replicas;
 use crate::error::Error;
 use cost::{Cut, Profile, Seconds};
@@ -76,35 +76,32 @@ pub(super) fn plus(sum: Seconds, more: &Seconds, times: f64) -> Seconds {
 ///
 /// # Errors
 /// The layout's starts do not fit the model, or it has fewer runs than stages.
-pub(super) fn starts(
-    planned: &Planned,
-    blocks: &Blocks,
-    layout: &Layout,
-    cut: Cut,
-    pipeline: &Pipeline,
-) -> Result<Vec<usize>, Error> {
+pub(super) fn starts(blocks: &Blocks, layout: &Layout, cut: Cut, pipeline: &Pipeline) -> Result<Vec<usize>, Error> {
     let stages = pipeline.stages() as usize;
     if !layout.stages.is_empty() {
         let starts: Vec<usize> = [0].into_iter().chain(layout.stages.iter().map(|&start| start as usize)).collect();
-        check_starts(&starts, pipeline, &costs(planned, blocks))?;
+        check_starts(&starts, pipeline, &costs(blocks))?;
         return Ok(starts);
     }
-    let layers = planned.layers.len();
-    let profile = |run: usize| &blocks.profiles[planned.runs[run]];
+    let layers = blocks.outline.layers.len();
+    let profile = |run: usize| &blocks.profiles[blocks.outline.runs[run]];
     if cut == Cut::Parameters {
         // An embedding has no products.
-        let weight = |run| if run < planned.layers.start { 0.0 } else { profile(run).dense + profile(run).experts };
-        return by_shares(&(0..planned.runs.len()).map(weight).collect::<Vec<f64>>(), stages);
+        let weight =
+            |run| if run < blocks.outline.layers.start { 0.0 } else { profile(run).dense + profile(run).experts };
+        return by_shares(&(0..blocks.outline.runs.len()).map(weight).collect::<Vec<f64>>(), stages);
     }
     if stages > 0 && layers > 0 && layers.is_multiple_of(stages) {
         let each = layers / stages;
-        return Ok((0..stages).map(|stage| if stage == 0 { 0 } else { planned.layers.start + stage * each }).collect());
+        return Ok((0..stages)
+            .map(|stage| if stage == 0 { 0 } else { blocks.outline.layers.start + stage * each })
+            .collect());
     }
     if pipeline.stages() == pipeline.ranks {
-        return Ok(balanced(&costs(planned, blocks), pipeline, None)?);
+        return Ok(balanced(&costs(blocks), pipeline, None)?);
     }
     let seconds = |profile: &Profile| [profile.f, profile.again, profile.i, profile.w].map(|part| part.total());
-    let weights = (0..planned.runs.len()).map(|run| seconds(profile(run)).iter().sum());
+    let weights = (0..blocks.outline.runs.len()).map(|run| seconds(profile(run)).iter().sum());
     by_shares(&weights.collect::<Vec<f64>>(), stages)
 }
 
@@ -127,7 +124,7 @@ fn by_shares(weights: &[f64], stages: usize) -> Result<Vec<usize>, Error> {
 }
 
 /// The profiles as costs that can be cut.
-fn costs(planned: &Planned, blocks: &Blocks) -> ModelCosts {
+fn costs(blocks: &Blocks) -> ModelCosts {
     let lanes = |compute| Lanes { compute, wire: 0.0 };
     let of = |profile: &Profile| BlockCosts {
         f: lanes(profile.f.total()),
@@ -136,45 +133,66 @@ fn costs(planned: &Planned, blocks: &Blocks) -> ModelCosts {
         ..BlockCosts::default()
     };
     ModelCosts {
-        calls: planned.runs.iter().map(|&block| CallCosts { block, instances: 1 }).collect(),
+        calls: blocks.outline.runs.iter().map(|&block| CallCosts { block, instances: 1 }).collect(),
         blocks: blocks.profiles.iter().map(of).collect(),
         ..ModelCosts::default()
     }
 }
 
 /// What each stage costs.
-pub(super) fn loads(
-    planned: &Planned,
-    blocks: &Blocks,
-    layout: &Layout,
-    starts: &[usize],
-    replicas: &Replicas<'_>,
-) -> Vec<Load> {
-    let most = match layout.recompute {
-        Recompute::Full(Some(layers)) => layers as usize,
-        _ => usize::MAX,
-    };
-    stage_runs(starts, planned.runs.len()).into_iter().map(|runs| load(planned, blocks, runs, most, replicas)).collect()
+pub(super) fn loads(blocks: &Blocks, layout: &Layout, starts: &[usize], replicas: &Replicas<'_>) -> Vec<Load> {
+    let most = most(layout);
+    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| load(blocks, runs, most, replicas)).collect()
 }
 
-fn load(planned: &Planned, blocks: &Blocks, runs: Range<usize>, most: usize, replicas: &Replicas<'_>) -> Load {
+/// What all of a model costs, as if it were one stage.
+pub(super) fn run_loads(blocks: &Blocks, layout: &Layout, replicas: &Replicas<'_>) -> Load {
+    load(blocks, 0..blocks.outline.runs.len(), most(layout), replicas)
+}
+
+/// What each stage keeps and holds; seconds of gathers and scatters are left out.
+pub(super) fn memory_loads(blocks: &Blocks, layout: &Layout, starts: &[usize]) -> Vec<Load> {
+    let most = most(layout);
+    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| sum(blocks, runs, most).0).collect()
+}
+
+/// The most layers of a stage that are computed again as a whole.
+fn most(layout: &Layout) -> usize {
+    match layout.recompute {
+        Recompute::Full(Some(layers)) => layers as usize,
+        _ => usize::MAX,
+    }
+}
+
+/// How many layers there are between the ends.
+pub(super) fn layers_of(blocks: &Blocks) -> usize {
+    blocks.outline.layers.len()
+}
+
+fn load(blocks: &Blocks, runs: Range<usize>, most: usize, replicas: &Replicas<'_>) -> Load {
+    let (mut load, of_stage) = sum(blocks, runs, most);
+    load.shards = replicas.shards(&of_stage);
+    load
+}
+
+/// What a stage costs but for what is gathered and scattered, and the profiles of its runs.
+fn sum(blocks: &Blocks, runs: Range<usize>, most: usize) -> (Load, Vec<&Profile>) {
     let mut load = Load { runs: runs.clone(), ..Load::default() };
     let mut of_stage: Vec<&Profile> = Vec::with_capacity(runs.len());
     for run in runs.clone() {
-        let again = blocks.again.as_ref().filter(|_| planned.layers.contains(&run) && load.whole < most);
+        let again = blocks.again.as_ref().filter(|_| blocks.outline.layers.contains(&run) && load.whole < most);
         load.whole += usize::from(again.is_some());
-        let profile = &again.unwrap_or(&blocks.profiles)[planned.runs[run]];
+        let profile = &again.unwrap_or(&blocks.profiles)[blocks.outline.runs[run]];
         load.add(profile);
-        load.tensors += planned.tensors[planned.runs[run]];
+        load.tensors += blocks.outline.tensors[blocks.outline.runs[run]];
         of_stage.push(profile);
     }
-    let shared = planned.tied.iter().map(|tied| {
+    let shared = blocks.outline.tied.iter().map(|tied| {
         let here = tied.runs.iter().filter(|run| runs.contains(run)).count();
         here.saturating_sub(1) as f64 * tied.elements
     });
     load.dense -= shared.sum::<f64>();
-    load.shards = replicas.shards(&of_stage);
-    load
+    (load, of_stage)
 }
 
 impl Load {

@@ -5,8 +5,12 @@
 //! (`found`); [`crate::explain`] says why each lost, what binds, and what more of it would buy (`report`).
 
 mod found;
+mod oracle;
 mod report;
 mod request;
+mod space;
+#[cfg(test)]
+mod tests;
 
 pub use found::{Found, find};
 pub use report::{Alternative, AxisNote, Bind, Clash, Infeasible, Loss, Search, WayOut, Why, Wish};

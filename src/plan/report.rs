@@ -71,11 +71,13 @@ pub struct AxisNote {
     pub against: String,
     /// Seconds that a step is longer without it; negative: shorter; none: no such layout exists.
     pub saves_s: Option<f64>,
-    /// Seconds of exposed communication that it costs.
+    /// Seconds that the step spends on it: exposed communication of its axis, or what is computed again.
     pub costs_s: f64,
     /// GiB of the worst rank more without it.
     pub saves_gib: Option<f64>,
-    /// In words.
+    /// What the choice means and costs, in words.
+    pub means: String,
+    /// How the other layout compares, in words.
     pub says: String,
 }
 
@@ -91,13 +93,13 @@ pub struct Bind {
 /// What more of something would buy: the best layout then.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Wish {
-    /// What is more: `memory 96 GiB`, `network x 2`.
+    /// What is more: `memory 94.9 GiB, a fifth more`.
     pub given: String,
     /// The best layout then.
     pub layout: String,
     /// Seconds of its step.
     pub step_time_s: f64,
-    /// The time saved over the plan's, of the plan's.
+    /// The time saved, of that of the best known layout without it.
     pub gain: f64,
 }
 
@@ -136,7 +138,7 @@ pub struct Clash {
 pub struct WayOut {
     /// The change: `--gpus 16`, `without pin tp=1`, ..
     pub change: String,
-    /// The best layout then.
+    /// A fast layout then: reached by single changes from the one that needs least.
     pub layout: String,
     /// Seconds of its step.
     pub step_time_s: f64,

@@ -14,7 +14,7 @@ use ir::ids::AxisId;
 use ir::mesh::{Axes, Axis, Group, Mesh, PIPELINE};
 
 pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), PlanError> {
-    let wanted = mesh(&goal.layout, &goal.levels)?;
+    let wanted = on_levels(&goal.layout, &goal.levels)?;
     if !model.has_mesh {
         model.mesh = wanted;
         model.has_mesh = true;
@@ -46,8 +46,16 @@ struct Part {
     size: u64,
 }
 
+/// The mesh of a layout on links of one level.
+///
+/// # Errors
+/// Its experts cannot be shared out, or its order names an axis that there is not.
+pub fn mesh(layout: &Layout) -> Result<Mesh, PlanError> {
+    on_levels(layout, &[])
+}
+
 /// The mesh of a layout on links whose levels hold so many devices each (innermost first).
-fn mesh(layout: &Layout, levels: &[u64]) -> Result<Mesh, PlanError> {
+fn on_levels(layout: &Layout, levels: &[u64]) -> Result<Mesh, PlanError> {
     let (folded, mut inner) = (layout.fold()?, 1);
     let mut parts: Vec<Part> = Vec::new();
     for name in layout.order.iter().rev() {

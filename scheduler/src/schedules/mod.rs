@@ -19,6 +19,7 @@ mod one_f_one_b;
 mod one_f_one_b_v;
 mod optimal;
 mod seq1f1b;
+mod suits;
 mod table;
 mod v_auto;
 mod v_half;

@@ -109,10 +109,15 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
     let [dense, experts] = parameters(&site);
     let boundary = passed_on(block).map(|value| site.local.bytes(value)).sum();
     let (kept, offloaded) = if layout.offload { (0.0, keep.bytes) } else { (keep.bytes, 0.0) };
+    let mut forward = Seconds { launch: waits_for_host(&[f]), ..f.device };
+    let mut backward = Seconds { launch: waits_for_host(&[again_cost, i, w]), ..i.device };
+    let beside = again_cost.device.total() + w.device.total() + backward.total();
+    backward.memory_bound += waits_for_copies(offloaded, beside, machine);
+    forward.memory_bound += waits_for_copies(offloaded, forward.total(), machine);
     Profile {
         name: block.name.clone(),
-        f: Seconds { launch: waits_for_host(&[f]), ..f.device },
-        i: Seconds { launch: waits_for_host(&[again_cost, i, w]), ..i.device },
+        f: forward,
+        i: backward,
         w: w.device,
         again: again_cost.device,
         kept,
@@ -128,6 +133,13 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
         again_flops: again_flops.causal,
         again_flops_noncausal: again_flops.whole,
     }
+}
+
+/// Seconds that bytes to or from the host's memory take beyond the compute beside which they are copied (Rajbhandari et al.
+/// 2020, section 6.1: P_a+cpu).
+fn waits_for_copies(bytes: f64, beside: f64, machine: &Machine<'_>) -> f64 {
+    let bandwidth = machine.cluster.device.host_bandwidth;
+    if bytes > 0.0 && bandwidth > 0.0 { (bytes / bandwidth - beside).max(0.0) } else { 0.0 }
 }
 
 /// The values that a block passes to the next one.

@@ -1,7 +1,7 @@
 //! Numbers for people.
 
 /// `950`, `12.3k`, `2.4M`, `8.03B`: three digits and a power of a thousand.
-pub(super) fn count(n: f64) -> String {
+pub(crate) fn count(n: f64) -> String {
     let powers = [(1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")];
     match powers.iter().find(|(power, _)| n >= *power) {
         Some((power, letter)) => format!("{}{letter}", three_digits(n / power)),
@@ -10,7 +10,7 @@ pub(super) fn count(n: f64) -> String {
 }
 
 /// `950 B`, `1.50 TB/s`, `989 TFLOP/s`: three digits and a unit with a prefix of the SI.
-pub(super) fn with_unit(n: f64, unit: &str) -> String {
+pub(crate) fn with_unit(n: f64, unit: &str) -> String {
     let prefixes = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     match prefixes.iter().find(|(power, _)| n >= *power) {
         Some((power, prefix)) => format!("{} {prefix}{unit}", three_digits(n / power)),
@@ -19,7 +19,7 @@ pub(super) fn with_unit(n: f64, unit: &str) -> String {
 }
 
 /// `950 B`, `12.3 kB`, `2.41 MB`: three digits and a power of a thousand.
-pub(super) fn bytes(n: u64) -> String {
+pub(crate) fn bytes(n: u64) -> String {
     let powers = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
     match powers.iter().find(|(power, _)| n as f64 >= *power) {
         Some((power, unit)) => format!("{} {unit}", three_digits(n as f64 / power)),
@@ -36,7 +36,7 @@ fn three_digits(n: f64) -> String {
 }
 
 /// `0`, `83.0 ns`, `11.0 us`, `2.41 ms`, `12.3 s`: three digits of what computers take.
-pub(super) fn time(seconds: f64) -> String {
+pub(crate) fn time(seconds: f64) -> String {
     let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")];
     match units.iter().find(|(unit, _)| seconds >= *unit) {
         Some((unit, name)) => format!("{} {name}", three_digits(seconds / unit)),
@@ -46,19 +46,44 @@ pub(super) fn time(seconds: f64) -> String {
 }
 
 /// Reads a number, which must not be infinite or `nan`: neither can be said in a request.
-pub(super) fn finite(text: &str) -> Result<f64, String> {
+pub(crate) fn finite(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|why| format!("{why}"))?;
     if number.is_finite() { Ok(number) } else { Err("it must be a finite number".to_string()) }
 }
 
 /// `7.2 s`, `2m 31s`, `1h 02m`.
-pub(super) fn seconds(seconds: f64) -> String {
+pub(crate) fn seconds(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match whole {
         0..60 => format!("{seconds:.1} s"),
         60..3600 => format!("{}m {:02}s", whole / 60, whole % 60),
         _ => format!("{}h {:02}m", whole / 3600, whole / 60 % 60),
     }
+}
+
+/// ` 12.3 %`
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:5.1} %", 100.0 * share)
+}
+
+/// `12.3 ms`, `4.5 s`.
+pub(crate) fn short(time: f64) -> String {
+    match time {
+        time if time >= 1.0 => seconds(time),
+        time if time >= 1e-3 => format!("{:.2} ms", time * 1e3),
+        time => format!("{:.1} us", time * 1e6),
+    }
+}
+
+/// `6.1 %`, `17 %`.
+pub(crate) fn share(share: f64) -> String {
+    let percent = 100.0 * share;
+    if percent.abs() < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
+/// `76.3 GiB`; `7.4 MiB` of what would be 0.0.
+pub(crate) fn gib(gib: f64) -> String {
+    if gib.abs() < 0.05 { format!("{:.1} MiB", 1024.0 * gib) } else { format!("{gib:.1} GiB") }
 }
 
 #[cfg(test)]

@@ -1,0 +1,106 @@
+//! The best layouts so far, one of each kind.
+
+use super::Price;
+use ir::goal::{Layout, Recompute};
+use std::cmp::Ordering;
+
+/// What makes two layouts more than twins: degrees, micro-batch, ZeRO stage, schedule, and what kind of recomputation.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Kind {
+    degrees: [u64; 7],
+    zero: u8,
+    schedule: String,
+    recompute: u8,
+}
+
+/// A priced layout.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ranked {
+    /// The layout.
+    pub layout: Layout,
+    /// What it takes.
+    pub price: Price,
+}
+
+/// Runners-up that take more than this many times what the best takes are none.
+const SPREAD: f64 = 1.5;
+
+/// The best layouts, of each kind one: no more than are wanted.
+pub(super) struct Best {
+    by_memory: bool,
+    wanted: usize,
+    /// The best first.
+    list: Vec<(Kind, Ranked)>,
+}
+
+impl Kind {
+    /// The kind of a layout.
+    pub fn of(layout: &Layout) -> Kind {
+        let Layout { dp, tp, cp, pp, ep, etp, mbs, zero, .. } = *layout;
+        let recompute = match layout.recompute {
+            Recompute::None => 0,
+            Recompute::Selective(_) => 1,
+            Recompute::Full(_) => 2,
+            Recompute::Auto => 3,
+        };
+        Kind { degrees: [dp, tp, cp, pp, ep, etp, mbs], zero, schedule: layout.schedule.clone(), recompute }
+    }
+}
+
+impl Best {
+    pub(super) fn new(wanted: usize, by_memory: bool) -> Best {
+        Best { by_memory, wanted: wanted.max(1), list: Vec::new() }
+    }
+
+    /// What is to be small.
+    fn value(&self, seconds: f64, bytes: f64) -> f64 {
+        if self.by_memory { bytes } else { seconds }
+    }
+
+    fn compare(&self, a: &Ranked, b: &Ranked) -> Ordering {
+        let key = |ranked: &Ranked| {
+            let Price { seconds, bytes, .. } = ranked.price;
+            if self.by_memory { [bytes, seconds] } else { [seconds, bytes] }
+        };
+        let ([a0, a1], [b0, b1]) = (key(a), key(b));
+        a0.total_cmp(&b0).then(a1.total_cmp(&b1)).then_with(|| a.price.text.cmp(&b.price.text))
+    }
+
+    /// The value above which nothing is of use.
+    pub(super) fn threshold(&self) -> f64 {
+        let value =
+            |at: usize| self.list.get(at).map(|(_, ranked)| self.value(ranked.price.seconds, ranked.price.bytes));
+        let spread = value(0).map_or(f64::INFINITY, |best| best * if self.wanted > 1 { SPREAD } else { 1.0 });
+        value(self.wanted - 1).unwrap_or(f64::INFINITY).min(spread)
+    }
+
+    /// Takes a layout in if it is of use.
+    pub(super) fn offer(&mut self, ranked: Ranked) {
+        let kind = Kind::of(&ranked.layout);
+        match self.list.iter().position(|(other, _)| *other == kind) {
+            Some(at) if self.compare(&ranked, &self.list[at].1).is_lt() => {
+                self.list.remove(at);
+            }
+            Some(_) => return,
+            None => {}
+        }
+        let at = self.list.partition_point(|(_, other)| self.compare(other, &ranked).is_lt());
+        self.list.insert(at, (kind, ranked));
+        self.list.truncate(self.wanted);
+        let threshold = self.threshold();
+        self.list.retain(|(_, ranked)| {
+            let Price { seconds, bytes, .. } = ranked.price;
+            (if self.by_memory { bytes } else { seconds }) <= threshold
+        });
+    }
+
+    /// The best first.
+    pub(super) fn ranked(self) -> Vec<Ranked> {
+        self.list.into_iter().map(|(_, ranked)| ranked).collect()
+    }
+
+    /// The best of all.
+    pub(super) fn first(&self) -> Option<&Ranked> {
+        self.list.first().map(|(_, ranked)| ranked)
+    }
+}

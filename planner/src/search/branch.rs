@@ -1,0 +1,201 @@
+//! Branch and bound, the best bound first.
+//!
+//! Families wait in a heap. A round takes as many as [`ROUND`] of the best, whatever the number of threads, cuts each into
+//! parts and bounds these, or prices it if it is a single layout; then what was found is noted in the order of the round. So
+//! answer and counts do not depend on threads. A family is dropped when its bound is above the worst layout that is still
+//! wanted, or above the memory that there is; with neither, every layout is priced.
+
+use super::best::{Best, Ranked};
+use super::space::Space;
+use super::{Bound, Family, Level, Oracle, Price};
+use std::collections::BinaryHeap;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Families of a round.
+const ROUND: usize = 64;
+
+/// The bound of a family that has not been looked at.
+const UNKNOWN: f64 = f64::NEG_INFINITY;
+
+/// Bounds are sums in another order than prices: they count as this much less.
+const ROUNDING: f64 = 1e-9;
+
+/// What is looked for.
+pub struct Task<'a> {
+    /// How many layouts are wanted.
+    pub wanted: usize,
+    /// Bytes that a device has; none: any layout will do.
+    pub memory: Option<f64>,
+    /// Whether the least memory is wanted, and not the least time.
+    pub by_memory: bool,
+    /// Whether nothing is ruled out by a bound.
+    pub exhaustive: bool,
+    /// Whether to stop and answer with what there is.
+    pub stop: &'a (dyn Fn() -> bool + Sync),
+    /// Told after each round.
+    pub progress: &'a mut dyn FnMut(Progress),
+}
+
+/// What is known so far.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Progress {
+    /// Layouts priced.
+    pub candidates: u64,
+    /// Families that wait.
+    pub open: usize,
+    /// The best value so far.
+    pub best: Option<f64>,
+    /// No layout is better than this.
+    pub bound: f64,
+}
+
+/// What was found.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// The best layouts, the best first.
+    pub best: Vec<Ranked>,
+    /// Layouts priced.
+    pub candidates: u64,
+    /// Whether nothing is left that could be better.
+    pub finished: bool,
+}
+
+/// A family that waits: the least bound first, then the deepest, then the oldest.
+struct Waiting {
+    bound: f64,
+    number: u64,
+    family: Family,
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Waiting) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Waiting {}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Waiting) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Waiting) -> std::cmp::Ordering {
+        let deeper = self.family.level.cmp(&other.family.level);
+        other.bound.total_cmp(&self.bound).then(deeper).then(other.number.cmp(&self.number))
+    }
+}
+
+/// What a family of a round gave.
+enum Found {
+    Parts(Vec<(f64, Family)>),
+    One(Option<Ranked>),
+}
+
+/// Finds the best layouts of the families of a space.
+pub fn search(space: &Space, axes: Vec<Family>, oracle: &impl Oracle, task: Task<'_>) -> Outcome {
+    let mut best = Best::new(task.wanted, task.by_memory);
+    let (mut heap, mut number, mut candidates) = (BinaryHeap::new(), 0, 0);
+    for family in axes {
+        number += 1;
+        heap.push(Waiting { bound: UNKNOWN, number, family });
+    }
+    let mut finished = true;
+    while !heap.is_empty() {
+        if (task.stop)() {
+            finished = false;
+            break;
+        }
+        let threshold = if task.exhaustive { f64::INFINITY } else { best.threshold() };
+        let round = round(&mut heap, threshold);
+        if round.is_empty() {
+            break;
+        }
+        let bound = round[0].bound;
+        let enough = if task.by_memory { f64::INFINITY } else { threshold };
+        for found in together(space, oracle, &task, &round, enough) {
+            match found {
+                Found::Parts(parts) => {
+                    for (bound, family) in parts {
+                        number += 1;
+                        heap.push(Waiting { bound, number, family });
+                    }
+                }
+                Found::One(ranked) => {
+                    candidates += 1;
+                    let fits = |ranked: &Ranked| task.memory.is_none_or(|memory| ranked.price.bytes <= memory);
+                    if let Some(ranked) = ranked.filter(fits) {
+                        best.offer(ranked);
+                    }
+                }
+            }
+        }
+        let value = |ranked: &Ranked| if task.by_memory { ranked.price.bytes } else { ranked.price.seconds };
+        (task.progress)(Progress { candidates, open: heap.len(), best: best.first().map(value), bound });
+    }
+    Outcome { best: best.ranked(), candidates, finished }
+}
+
+/// The next families whose bound is not above the threshold. None is left after them once one is above.
+fn round(heap: &mut BinaryHeap<Waiting>, threshold: f64) -> Vec<Waiting> {
+    let mut round = Vec::with_capacity(ROUND);
+    while round.len() < ROUND
+        && let Some(next) = heap.pop()
+    {
+        if next.bound > threshold {
+            heap.clear();
+            break;
+        }
+        round.push(next);
+    }
+    round
+}
+
+/// The families that can be and that have room, with the bound on what is to be small.
+fn bounded(families: Vec<Family>, oracle: &impl Oracle, task: &Task<'_>, enough: f64) -> Vec<(f64, Family)> {
+    let of = |family: Family| {
+        let Bound { seconds, bytes } = oracle.bound(&family, enough)?;
+        let bound = (if task.by_memory { bytes } else { seconds }) * (1.0 - ROUNDING);
+        let fits = task.memory.is_none_or(|memory| bytes * (1.0 - ROUNDING) <= memory);
+        (task.exhaustive || fits).then_some((bound, family))
+    };
+    families.into_iter().filter_map(of).collect()
+}
+
+/// What the families of a round give, on all cores, in the round's order.
+fn together(space: &Space, oracle: &impl Oracle, task: &Task<'_>, round: &[Waiting], enough: f64) -> Vec<Found> {
+    let (memory, by_memory, exhaustive) = (task.memory, task.by_memory, task.exhaustive);
+    let one = |waiting: &Waiting| {
+        let family = &waiting.family;
+        if family.level == Level::One && waiting.bound != UNKNOWN {
+            let price: Option<Price> = oracle.price(&family.layout);
+            return Found::One(price.map(|price| Ranked { layout: family.layout.clone(), price }));
+        }
+        let task = Task { wanted: 0, memory, by_memory, exhaustive, stop: &|| false, progress: &mut |_| {} };
+        let parts = if waiting.bound == UNKNOWN { vec![family.clone()] } else { space.parts(family) };
+        Found::Parts(bounded(parts, oracle, &task, enough))
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(round.len());
+    if threads < 2 {
+        return round.iter().map(one).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let found: Vec<Mutex<Option<Found>>> = round.iter().map(|_| Mutex::new(None)).collect();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(waiting) = round.get(at) else { break };
+                    *found[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(one(waiting));
+                }
+            });
+        }
+    });
+    found.into_iter().filter_map(|found| found.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+}

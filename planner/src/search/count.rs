@@ -1,0 +1,46 @@
+//! How many layouts a space has, without making them.
+
+use super::space::Space;
+use super::{Family, Level};
+use ir::goal::Recompute;
+use std::collections::HashMap;
+
+/// The layouts of a space. Degrees and micro-batches are gone through; all below is counted.
+pub fn count(space: &Space, axes: &[Family]) -> u64 {
+    let mut pipelines: HashMap<(u64, u64), u64> = HashMap::new();
+    let mut sum = 0u64;
+    for family in axes {
+        let mut batches: HashMap<u64, u64> = HashMap::new();
+        for part in space.parts(family) {
+            *batches.entry(part.layout.mbs).or_default() += 1;
+        }
+        let layout = &family.layout;
+        let shards = space.parts(&Family { level: Level::Batch, ..family.clone() }).len() as u64;
+        let offloads = if space.offload && !space.pin.has("offload") { 2 } else { 1 };
+        let switches = offloads * space.overlaps(layout).iter().map(|options| options.len() as u64).product::<u64>();
+        for (mbs, alike) in batches {
+            let microbatches = space.global_batch / (layout.dp * mbs);
+            let key = (layout.pp, microbatches);
+            let below = *pipelines.entry(key).or_insert_with(|| recomputed(space, layout.pp, microbatches));
+            sum = sum.saturating_add(alike.saturating_mul(shards * switches).saturating_mul(below));
+        }
+    }
+    sum
+}
+
+/// Pipelines of so many ranks and micro-batches, each times the ways to compute again.
+fn recomputed(space: &Space, pp: u64, microbatches: u64) -> u64 {
+    let orders = space.orders_of(pp, microbatches);
+    let of = |order: &super::Order| {
+        let starts = space.starts(order.stages).len() as u64;
+        let longest = space.layers[0].div_ceil((pp * u64::from(order.vp.unwrap_or(1))).max(1));
+        let ways = match (space.pin.has("recompute"), &space.pin.layout.recompute) {
+            // None, some modules, and each number of layers.
+            (false, _) => 1 + ((1 << space.modules.len()) - 1) + longest,
+            (true, Recompute::Auto) => 2 + longest,
+            (true, _) => 1,
+        };
+        starts * ways
+    };
+    orders.iter().map(of).sum()
+}

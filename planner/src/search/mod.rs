@@ -1,0 +1,80 @@
+//! Which layout: branch and bound over sets of layouts, exact by the costs of an oracle.
+//!
+//! The way of the data: a [`Space`] says what a model, a job and pins leave to choose. It is cut level by level into
+//! [`Family`]s (`space`), the best bound first (`branch`); what is left is priced, and the best layouts of each kind are
+//! kept (`best`). The oracle knows the costs; nothing here does.
+
+mod best;
+mod branch;
+mod count;
+mod divisors;
+mod space;
+
+pub use best::{Kind, Ranked};
+pub use branch::{Outcome, Progress, Task, search};
+pub use count::count;
+pub use divisors::divisors;
+pub use space::{Order, Orders, Pin, Space};
+
+use ir::goal::Layout;
+
+/// How far a family's layouts are decided; each level decides what those before it have.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    /// Degrees: dp, tp, cp, pp, ep and etp.
+    Axes,
+    /// Micro-batch, sequence parallelism, kind of context parallelism.
+    Batch,
+    /// ZeRO stage and the ranks that shard.
+    Shards,
+    /// Schedule, stages per rank, and where they begin.
+    Pipeline,
+    /// Overlap and offload.
+    Switches,
+    /// Some layers of each stage are computed again as a whole: how many is open.
+    Layers,
+    /// Parts of each layer are computed again: of the modules only so many are decided.
+    Modules(usize),
+    /// Everything: a single layout.
+    One,
+}
+
+/// The layouts that agree with one in all that is decided. What is open stands in it as nothing else is faster with: no
+/// recomputation, no offload, overlap as the stack has it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Family {
+    /// The layout.
+    pub layout: Layout,
+    /// What of it is decided.
+    pub level: Level,
+}
+
+/// What no layout of a family goes below.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Bound {
+    /// Seconds of a step.
+    pub seconds: f64,
+    /// Bytes of the fullest device.
+    pub bytes: f64,
+}
+
+/// What a layout takes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Price {
+    /// Seconds of a step.
+    pub seconds: f64,
+    /// Bytes of the fullest device.
+    pub bytes: f64,
+    /// The layout as it is written: equals fall by it.
+    pub text: String,
+}
+
+/// What knows the costs.
+pub trait Oracle: Sync {
+    /// What no layout of a family goes below; `None`: none of them can be. One with more than `enough` seconds need not be
+    /// the best that is known.
+    fn bound(&self, family: &Family, enough: f64) -> Option<Bound>;
+
+    /// What a layout takes; `None`: it cannot be.
+    fn price(&self, layout: &Layout) -> Option<Price>;
+}

@@ -1,0 +1,324 @@
+//! The space of layouts: what there is to choose at each level.
+
+use super::divisors::divisors;
+use super::{Family, Level};
+use ir::goal::{CpKind, Layout, Recompute};
+
+/// A way to run a pipeline: a schedule and its stages per rank; none: as the schedule has it by itself.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Order {
+    /// The schedule's name.
+    pub schedule: &'static str,
+    /// Stages per rank, as a layout says it.
+    pub vp: Option<u32>,
+    /// Stages per rank.
+    pub chunks: u32,
+    /// Stages in all.
+    pub stages: u64,
+}
+
+/// What a layout must have.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Pin {
+    /// The values.
+    pub layout: Layout,
+    /// The keys that are given; all others are open.
+    pub keys: Vec<String>,
+}
+
+/// The orders of so many ranks and micro-batches.
+pub type Orders = Box<dyn Fn(u64, u64) -> Vec<Order> + Send + Sync>;
+
+/// What a model and a job leave to choose.
+pub struct Space {
+    /// How many devices there may be.
+    pub devices: Vec<u64>,
+    /// Sequences per step.
+    pub global_batch: u64,
+    /// Sizes of dims that tp cuts, and whether each must be cut evenly.
+    pub tensor: Vec<(u64, bool)>,
+    /// Query heads: Ulysses cuts them over cp beside tp.
+    pub heads: u64,
+    /// Tokens of a sequence.
+    pub tokens: u64,
+    /// Experts of a layer, and the size between the matrices of one; none: the model has none.
+    pub experts: Option<[u64; 2]>,
+    /// Layers, and runs before the first of them.
+    pub layers: [u64; 2],
+    /// Devices of a node.
+    pub node: u64,
+    /// Modules of a layer that can be computed again and then keep less.
+    pub modules: Vec<String>,
+    /// Whether devices can put what they keep into the host's memory.
+    pub offload: bool,
+    /// Whether the stack hides tensor-parallel and data-parallel communication: only then it can be told not to.
+    pub hides: [bool; 2],
+    /// The micro-batch of a model that states its own.
+    pub batch: Option<u64>,
+    /// How pipelines can be run.
+    pub orders: Orders,
+    /// What must be.
+    pub pin: Pin,
+}
+
+impl Pin {
+    /// Whether a key is given.
+    pub fn has(&self, key: &str) -> bool {
+        self.keys.iter().any(|given| given == key)
+    }
+
+    /// The given value, or those that are open.
+    fn or<T: Clone>(&self, key: &str, given: &T, open: Vec<T>) -> Vec<T> {
+        if self.has(key) { vec![given.clone()] } else { open }
+    }
+}
+
+impl Space {
+    /// The families of degrees.
+    pub fn axes(&self) -> Vec<Family> {
+        let mut families = Vec::new();
+        for &devices in &self.devices {
+            for tp in self.pin.or("tp", &self.pin.layout.tp, divisors(devices)) {
+                for pp in self.pin.or("pp", &self.pin.layout.pp, divisors(devices)) {
+                    for cp in self.pin.or("cp", &self.pin.layout.cp, divisors(devices)) {
+                        let Some(used) = tp.checked_mul(pp).and_then(|used| used.checked_mul(cp)) else { continue };
+                        if devices.is_multiple_of(used) {
+                            let layout = Layout { tp, pp, cp, dp: devices / used, ..self.start() };
+                            families
+                                .extend(self.experts_of(&layout).map(|layout| Family { layout, level: Level::Axes }));
+                        }
+                    }
+                }
+            }
+        }
+        families
+    }
+
+    /// A layout of which nothing but the pins is decided.
+    fn start(&self) -> Layout {
+        let mut layout = self.pin.layout.clone();
+        layout.recompute = Recompute::None;
+        if !self.pin.has("offload") {
+            layout.offload = false;
+        }
+        layout
+    }
+
+    /// The layouts with the degrees of experts, if the degrees can be.
+    fn experts_of(&self, layout: &Layout) -> impl Iterator<Item = Layout> + use<> {
+        let Layout { dp, tp, cp, pp, .. } = *layout;
+        let divides = |&(size, exact): &(u64, bool)| if exact { size.is_multiple_of(tp) } else { tp <= size };
+        let can_be = self.tensor.iter().all(divides)
+            && cp <= self.tokens
+            && pp <= self.layers[0].max(1)
+            && self.global_batch.is_multiple_of(dp)
+            && (!self.pin.has("dp") || self.pin.layout.dp == dp);
+        let ranks = if self.experts.is_some() { dp * cp * tp } else { 1 };
+        let [number, width] = self.experts.unwrap_or([1, 1]);
+        let eps = self.pin.or("ep", &self.pin.layout.ep, divisors(ranks));
+        let etps = self.pin.or("etp", &self.pin.layout.etp, divisors(ranks));
+        let pairs = eps.into_iter().flat_map(move |ep| etps.clone().into_iter().map(move |etp| (ep, etp)));
+        let fits = move |&(ep, etp): &(u64, u64)| can_be && number.is_multiple_of(ep) && etp <= width;
+        let layout = layout.clone();
+        pairs
+            .filter(fits)
+            .map(move |(ep, etp)| Layout { ep, etp, ..layout.clone() })
+            .filter(|layout| layout.fold().is_ok())
+    }
+
+    /// What a family is made of, one level further; empty for a single layout.
+    pub fn parts(&self, family: &Family) -> Vec<Family> {
+        let layout = &family.layout;
+        match family.level {
+            Level::Axes => self.batches(layout),
+            Level::Batch => self.shards(layout),
+            Level::Shards => self.pipelines(layout),
+            Level::Pipeline => self.switches(layout),
+            Level::Switches => self.recomputations(layout),
+            Level::Layers => self.layers_again(layout),
+            Level::Modules(decided) => self.modules_again(layout, decided),
+            Level::One => Vec::new(),
+        }
+    }
+
+    fn batches(&self, layout: &Layout) -> Vec<Family> {
+        let given = &self.pin.layout;
+        let open = match self.batch {
+            Some(batch) => vec![batch],
+            None => divisors(self.global_batch / layout.dp),
+        };
+        let sizes = self.pin.or("mbs", &given.mbs, open);
+        let sizes = sizes.into_iter().filter(|mbs| (self.global_batch / layout.dp).is_multiple_of(*mbs));
+        let sps = self.pin.or("sp", &given.sp, if layout.tp > 1 { vec![false, true] } else { vec![false] });
+        let kinds = self.pin.or("cp_kind", &given.cp_kind, self.context(layout));
+        let mut families = Vec::new();
+        for mbs in sizes {
+            for &sp in &sps {
+                for &cp_kind in &kinds {
+                    families
+                        .push(Family { layout: Layout { mbs, sp, cp_kind, ..layout.clone() }, level: Level::Batch });
+                }
+            }
+        }
+        families
+    }
+
+    /// The kinds of context parallelism that a layout may have.
+    fn context(&self, layout: &Layout) -> Vec<CpKind> {
+        if layout.cp == 1 {
+            return vec![CpKind::default()];
+        }
+        let mut kinds = vec![CpKind::AllGather, CpKind::Ring];
+        if self.heads.is_multiple_of(layout.cp * layout.tp) {
+            kinds.push(CpKind::Ulysses);
+        }
+        kinds
+    }
+
+    fn shards(&self, layout: &Layout) -> Vec<Family> {
+        let replicas = layout.dp * layout.cp;
+        let stages = if replicas > 1 { vec![0, 1, 2, 3] } else { vec![0] };
+        let near = (self.node / layout.tp.min(self.node)).max(1);
+        let mut groups = vec![None];
+        if near > 1 && near < replicas && replicas.is_multiple_of(near) {
+            groups.push(Some(near));
+        }
+        let (zeros, groups) =
+            (self.pin.or("zero", &self.pin.layout.zero, stages), self.pin.or("shard", &self.pin.layout.shard, groups));
+        let mut families = Vec::new();
+        for zero in zeros {
+            for &shard in &groups {
+                if (zero > 0 || shard.is_none() || self.pin.has("shard"))
+                    && shard.is_none_or(|s| replicas.is_multiple_of(s))
+                {
+                    families.push(Family { layout: Layout { zero, shard, ..layout.clone() }, level: Level::Shards });
+                }
+            }
+        }
+        families
+    }
+
+    /// The orders of a layout's pipeline that its pins allow.
+    pub(super) fn orders_of(&self, pp: u64, microbatches: u64) -> Vec<Order> {
+        let given = &self.pin.layout;
+        let mut orders = (self.orders)(pp, microbatches);
+        orders.retain(|order| {
+            (!self.pin.has("schedule") || given.schedule == order.schedule)
+                && (!self.pin.has("vp") || given.vp == Some(order.chunks))
+                && order.stages <= (self.layers[0] + 2 * self.layers[1]).max(1)
+        });
+        orders
+    }
+
+    fn pipelines(&self, layout: &Layout) -> Vec<Family> {
+        let microbatches = self.global_batch / (layout.dp * layout.mbs);
+        let mut families = Vec::new();
+        for order in self.orders_of(layout.pp, microbatches) {
+            for stages in self.starts(order.stages) {
+                let (schedule, vp) = (order.schedule.to_string(), order.vp);
+                let layout = Layout { schedule, vp, stages, ..layout.clone() };
+                families.push(Family { layout, level: Level::Pipeline });
+            }
+        }
+        families
+    }
+
+    /// Where stages may begin: as the cost model cuts them; and all as long but the first and the last, which have one or two
+    /// layers less, as those of Llama 3 405B (Dubey et al. 2024, section 3.3.2).
+    pub(super) fn starts(&self, stages: u64) -> Vec<Vec<u32>> {
+        if self.pin.has("stages") {
+            return vec![self.pin.layout.stages.clone()];
+        }
+        let [layers, before] = self.layers;
+        let mut all = vec![Vec::new()];
+        for (first, last) in [(1, 1), (0, 1), (1, 0), (0, 2), (1, 2), (2, 1), (2, 0), (2, 2)] {
+            let whole = layers + first + last;
+            let each = whole / stages;
+            // With two stages a layer less on both is none less.
+            let uneven = stages > 2 || (stages == 2 && first != last);
+            if uneven && whole.is_multiple_of(stages) && each + before > first.max(last) {
+                let start = |stage: u64| (before + stage * each - first) as u32;
+                all.push((1..stages).map(start).collect());
+            }
+        }
+        all
+    }
+
+    fn switches(&self, layout: &Layout) -> Vec<Family> {
+        let given = &self.pin.layout;
+        let [tp, dp] = self.overlaps(layout);
+        let mut families = Vec::new();
+        for offload in
+            self.pin.or("offload", &given.offload, if self.offload { vec![false, true] } else { vec![false] })
+        {
+            for &tp_overlap in &tp {
+                for &dp_overlap in &dp {
+                    let layout = Layout { offload, tp_overlap, dp_overlap, ..layout.clone() };
+                    families.push(Family { layout, level: Level::Switches });
+                }
+            }
+        }
+        families
+    }
+
+    /// Overlap of tensor-parallel and of data-parallel communication: as the stack has it, or not.
+    pub(super) fn overlaps(&self, layout: &Layout) -> [Vec<Option<bool>>; 2] {
+        let given = &self.pin.layout;
+        let open = |there: bool| if there { vec![None, Some(false)] } else { vec![None] };
+        let [tp, dp] = self.hides;
+        [
+            self.pin.or("tp_overlap", &given.tp_overlap, open(tp && layout.tp > 1)),
+            self.pin.or("dp_overlap", &given.dp_overlap, open(dp && layout.dp * layout.cp > 1)),
+        ]
+    }
+
+    /// Layers of the longest stage where all are as long as can be.
+    pub(super) fn longest(&self, layout: &Layout) -> u64 {
+        let chunks = u64::from(layout.vp.unwrap_or(1));
+        self.layers[0].div_ceil(layout.pp * chunks)
+    }
+
+    fn recomputations(&self, layout: &Layout) -> Vec<Family> {
+        let with =
+            |recompute: Recompute, level: Level| Family { layout: Layout { recompute, ..layout.clone() }, level };
+        if self.pin.has("recompute") {
+            return match &self.pin.layout.recompute {
+                Recompute::Auto => self.automatic(layout),
+                given => vec![with(given.clone(), Level::One)],
+            };
+        }
+        let mut families = vec![with(Recompute::None, Level::One)];
+        if !self.modules.is_empty() {
+            families.push(with(Recompute::Selective(Vec::new()), Level::Modules(0)));
+        }
+        families.push(with(Recompute::Full(Some(1)), Level::Layers));
+        families
+    }
+
+    /// What `recompute=auto` chooses from.
+    fn automatic(&self, layout: &Layout) -> Vec<Family> {
+        let with =
+            |recompute: Recompute, level: Level| Family { layout: Layout { recompute, ..layout.clone() }, level };
+        let selective = with(Recompute::Selective(Vec::new()), Level::One);
+        vec![with(Recompute::None, Level::One), selective, with(Recompute::Full(Some(1)), Level::Layers)]
+    }
+
+    fn layers_again(&self, layout: &Layout) -> Vec<Family> {
+        let some = (1..self.longest(layout)).map(|layers| Recompute::Full(Some(layers as u32)));
+        some.chain([Recompute::Full(None)])
+            .map(|recompute| Family { layout: Layout { recompute, ..layout.clone() }, level: Level::One })
+            .collect()
+    }
+
+    /// With the next module and without; the empty set is none.
+    fn modules_again(&self, layout: &Layout, decided: usize) -> Vec<Family> {
+        let Recompute::Selective(taken) = &layout.recompute else { return Vec::new() };
+        let mut with = taken.clone();
+        with.push(self.modules[decided].clone());
+        let is_last = decided + 1 == self.modules.len();
+        let level = if is_last { Level::One } else { Level::Modules(decided + 1) };
+        let sets = [with, taken.clone()].into_iter().filter(|set| !(is_last && set.is_empty()));
+        sets.map(|set| Family { layout: Layout { recompute: Recompute::Selective(set), ..layout.clone() }, level })
+            .collect()
+    }
+}

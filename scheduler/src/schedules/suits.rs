@@ -1,0 +1,57 @@
+//! Whether a schedule can be made for a pipeline, and what its backwards are, without making it.
+
+use super::ScheduleKind;
+use crate::placement::Pipeline;
+
+/// Schedules whose backwards are whole: every B is I and W in one.
+const WHOLE: [&str; 9] =
+    ["gpipe", "1f1b", "eager-1f1b", "interleaved-1f1b", "looped-bfs", "chimera", "seq1f1b", "hanayo", "1f1b-v"];
+
+impl ScheduleKind {
+    /// Whether the kind's constraint holds for a pipeline with its own groups.
+    pub fn suits(&self, pipeline: &Pipeline) -> bool {
+        let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
+        let both_even = ranks.is_multiple_of(2) && microbatches.is_multiple_of(2);
+        match self.name {
+            "dualpipe" => both_even && microbatches >= 2 * ranks,
+            "dualpipe-v" => microbatches >= 2 * ranks,
+            "chimera" => both_even,
+            "hanayo" => chunks.is_multiple_of(2),
+            "zb-h2" => microbatches >= 2 * ranks - 1,
+            _ => true,
+        }
+    }
+
+    /// Whether no input gradient is given on before the weight gradient of its stage is done.
+    pub fn has_whole_backwards(&self) -> bool {
+        WHOLE.contains(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SCHEDULES;
+    use crate::costs::StageCosts;
+    use crate::optimal::KIND;
+    use crate::simulate::simulate;
+    use ir::schedule::Kind;
+
+    #[test]
+    fn what_suits_can_be_made_and_has_the_backwards_that_are_told() {
+        for kind in SCHEDULES.iter().filter(|kind| kind.name != KIND) {
+            for (ranks, chunks) in [(1, None), (2, None), (3, None), (4, None), (2, Some(3)), (3, Some(4))] {
+                for microbatches in [1, 2, 3, 4, 5, 8, 9] {
+                    let Ok(pipeline) = kind.pipeline(ranks, chunks, microbatches) else { continue };
+                    let costs = StageCosts::uniform(pipeline.stages(), 1.0, 1.5, 0.5, 0.1);
+                    let made = kind.make(&costs, &pipeline);
+                    assert_eq!(made.is_ok(), kind.suits(&pipeline), "{} {pipeline:?}", kind.name);
+                    let Ok(schedule) = made else { continue };
+                    assert!(simulate(&schedule, &costs).is_ok(), "{} {pipeline:?}", kind.name);
+                    let items = schedule.rows.iter().flatten().flat_map(|action| action.items());
+                    let whole = items.into_iter().all(|item| !matches!(item.kind, Kind::I | Kind::W));
+                    assert!(whole || !kind.has_whole_backwards(), "{} {pipeline:?}", kind.name);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! A plan as text, in 100 columns.
+
+use super::estimate;
+use super::table::table;
+use crate::estimate::EstimateReport;
+use crate::explain::{WhyNot, brief, differences};
+use crate::number::{count, gib, seconds, share, time};
+use crate::plan::{Alternative, Infeasible, Search, Why};
+
+/// Columns of running text.
+const WIDTH: usize = 100;
+
+/// A plan: what `estimate` says of its layout, and why it is this one.
+pub(super) fn plan(report: &EstimateReport) -> String {
+    format!("{}\n{}", estimate::text(report), explanation(report))
+}
+
+/// Why the layout is the best, without its figures.
+pub(super) fn explanation(report: &EstimateReport) -> String {
+    let mut parts = Vec::new();
+    if let Some(why) = &report.why {
+        parts.push(axes(why));
+        parts.push(binds(why));
+    }
+    if !report.alternatives.is_empty() {
+        parts.push(runners_up(report));
+    }
+    if let Some(why) = report.why.as_ref().filter(|why| !why.wishes.is_empty()) {
+        parts.push(wishes(why));
+    }
+    parts.extend(report.search.as_ref().map(search));
+    parts.join("\n")
+}
+
+/// Each choice, and below it how others compare.
+fn axes(why: &Why) -> String {
+    let mut text = "WHY THIS LAYOUT\n".to_string();
+    let mut told = "";
+    for note in &why.axes {
+        if note.choice != told {
+            text += &hung(&format!("{:<15}", note.choice), &note.means);
+            told = &note.choice;
+        }
+        if !note.says.is_empty() {
+            text += &hung(&format!("{:17}", ""), &format!("{}: {}", note.against, note.says));
+        }
+    }
+    text
+}
+
+fn binds(why: &Why) -> String {
+    let binds = why.binds.iter().map(|bind| hung(&format!("{:<15}", bind.limit), &bind.says));
+    "WHAT BINDS\n".to_string() + &binds.collect::<String>()
+}
+
+/// The runners-up by what they have otherwise.
+fn runners_up(report: &EstimateReport) -> String {
+    let row = |other: &Alternative| {
+        let lost = other.lost.as_ref();
+        let slower =
+            lost.map_or_else(String::new, |lost| format!("{}{}", if lost.tie { "~" } else { "" }, share(lost.slower)));
+        [
+            time(other.predicted.step_time_s),
+            slower,
+            gib(other.predicted.memory_gib.total),
+            differences(&report.layout, &other.layout),
+            lost.map_or_else(String::new, |lost| lost.because.clone()),
+        ]
+    };
+    let rows: Vec<_> = report.alternatives.iter().map(row).collect();
+    let tie = report.alternatives.iter().filter_map(|other| other.lost.as_ref()).any(|lost| lost.tie);
+    let note = if tie { "~ nearer than predictions tell layouts apart: where it matters, measure both\n" } else { "" };
+    table(["RUNNERS-UP", "SLOWER", "MEMORY", "OTHERWISE", "IT LOST BY"], &rows) + note
+}
+
+fn wishes(why: &Why) -> String {
+    let row = |wish: &crate::plan::Wish| {
+        let saved = if wish.gain > 0.0 { share(wish.gain) } else { "nothing".to_string() };
+        [wish.given.clone(), time(wish.step_time_s), saved, wish.layout.clone()]
+    };
+    table(["WITH", "STEP", "SAVES", "BEST KNOWN LAYOUT THEN"], &why.wishes.iter().map(row).collect::<Vec<_>>())
+}
+
+/// How the layout was found.
+fn search(search: &Search) -> String {
+    let Search { space, candidates, pruned, seconds: took, proved_optimal, ref pin, days, .. } = *search;
+    let verdict = match (proved_optimal, pin.is_empty()) {
+        (true, true) => "none of them is better by this cost model".to_string(),
+        (true, false) => format!("none of them with {pin} is better by this cost model"),
+        (false, _) => "the best until the deadline".to_string(),
+    };
+    let days = days.map_or_else(String::new, |days| format!("\ndays      {days:.1} for the tokens asked for"));
+    format!(
+        "search    {} layouts: {} predicted, {} ruled out by bounds, in {}; {verdict}{days}\n",
+        count(space as f64),
+        count(candidates as f64),
+        count(pruned as f64),
+        seconds(took)
+    )
+}
+
+/// The clash and the ways out.
+pub(super) fn infeasible(answer: &Infeasible) -> String {
+    let Infeasible { inputs, clash, ways_out, .. } = answer;
+    let mut text =
+        format!("{} does not fit on {}: nothing that was asked for leaves a layout\n\n", inputs.model, inputs.cluster);
+    text += "WHAT CLASHES: without any one of these, something fits\n";
+    text.extend(clash.iter().map(|clash| hung(&format!("{:<17}", clash.constraint), &clash.says)));
+    text.push('\n');
+    if ways_out.is_empty() {
+        return text + "No way out was found.\n";
+    }
+    let row = |way: &crate::plan::WayOut| [way.change.clone(), time(way.step_time_s), way.layout.clone()];
+    text + &table(["WAY OUT", "STEP", "LAYOUT"], &ways_out.iter().map(row).collect::<Vec<_>>())
+}
+
+/// The answer to `--why-not`.
+pub(super) fn why_not(plan: &EstimateReport, answer: &WhyNot) -> String {
+    let mut text = format!("plan      {}: {}\n", brief(&plan.layout), time(plan.predicted.step_time_s));
+    let found = match (&answer.layout, &answer.predicted) {
+        (Some(layout), Some(predicted)) => format!("{layout}: {}", time(predicted.step_time_s)),
+        _ => "no layout".to_string(),
+    };
+    text += &format!("{:<10}{found}\n", answer.asked);
+    text += &hung(&format!("{:<10}", answer.verdict), &answer.says);
+    if answer.lost.as_ref().is_some_and(|lost| lost.tie) && answer.verdict == "slower" {
+        text += "          nearer than predictions tell layouts apart: where it matters, measure both\n";
+    }
+    let changes = |unit: fn(f64) -> String, changes: &[(&'static str, f64)], whole: f64| {
+        // What is less than a thousandth of the plan's figure is not told.
+        let told = changes.iter().filter(|(_, by)| by.abs() > 1e-3 * whole);
+        told.map(|(what, by)| [what.to_string(), format!("{}{}", if *by < 0.0 { '-' } else { '+' }, unit(by.abs()))])
+            .collect::<Vec<_>>()
+    };
+    let seconds = changes(time, &answer.seconds, plan.predicted.step_time_s);
+    let memory = changes(gib, &answer.gib, plan.predicted.memory_gib.total);
+    for (head, rows) in [("TIME THAT IT TAKES MORE OR LESS", seconds), ("MEMORY OF THE FULLEST DEVICE", memory)] {
+        if !rows.is_empty() {
+            text += &format!("\n{}", table([head, ""], &rows));
+        }
+    }
+    text
+}
+
+/// A text behind its label, wrapped under where it begins.
+fn hung(label: &str, text: &str) -> String {
+    let indent = label.chars().count() + 2;
+    let mut lines = vec![format!("  {label}")];
+    for word in text.split(' ') {
+        let line = &mut lines.last_mut().expect("there is a first line");
+        let width = line.chars().count();
+        if width > indent && width + 1 + word.chars().count() > WIDTH {
+            lines.push(format!("{:indent$}{word}", ""));
+        } else if width > indent {
+            **line += &format!(" {word}");
+        } else {
+            **line += word;
+        }
+    }
+    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_hangs_behind_its_label() {
+        let text = hung("tp=4 ", &"word ".repeat(30));
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(
+            text.starts_with("  tp=4 word word") && text.lines().nth(1).unwrap().starts_with("       word"),
+            "{text}"
+        );
+        assert_eq!(hung("a", "b"), "  ab\n");
+    }
+}

@@ -1,0 +1,30 @@
+//! `meshwright schema plan`: the form of a file, as a JSON schema.
+
+use crate::error::Error;
+use crate::explain::SCHEMA_OF_A_PLAN;
+use clap::{Args, ValueEnum};
+
+/// Print the JSON schema of a file that meshwright writes
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  meshwright schema plan > plan.schema.json")]
+pub(super) struct Schema {
+    /// The file
+    #[arg(value_enum)]
+    of: Of,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Of {
+    /// `plan` and `estimate --format json`
+    Plan,
+}
+
+impl Schema {
+    pub(super) fn run(self) -> Result<String, Error> {
+        match self.of {
+            Of::Plan => Ok(SCHEMA_OF_A_PLAN.to_string()),
+        }
+    }
+}

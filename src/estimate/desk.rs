@@ -1,0 +1,212 @@
+//! A request for many layouts: its names are found once, and no report is made.
+
+use super::blocks::Blocks;
+use super::estimator::{Estimator, Job};
+use super::floor::{Floor, Open, Work, is_cut_known, is_even, work_of};
+use super::memo::Memo;
+use super::memory::GIB;
+use super::place::impossible;
+use super::request::EstimateRequest;
+use super::resize::together;
+use super::stages::starts;
+use crate::error::Error;
+use crate::model_source::ModelSource;
+use crate::pipeline::CompileError;
+use cost::{Cluster, MODULES, Machine, Recipe, Stack};
+use ir::goal::{CpKind, Layout, Recompute};
+use scheduler::placement::{Pipeline, Placement};
+use scheduler::predict::pipeline_of;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A model and a batch on a cluster; layouts are asked for.
+pub(crate) struct Desk<'e> {
+    estimator: &'e Estimator,
+    request: EstimateRequest,
+    /// By the number of devices, where these share cores.
+    clusters: HashMap<u64, Cluster>,
+    cluster: Arc<Cluster>,
+    stack: Arc<Stack>,
+    recipe: Recipe,
+    source: Arc<ModelSource>,
+    blocks: Memo<BlockKey, Option<Arc<Blocks>>>,
+    cuts: Memo<(BlockKey, u32, u32, Placement), Vec<usize>>,
+}
+
+/// What a block sees of a layout.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct BlockKey {
+    degrees: [u64; 6],
+    sp: bool,
+    cp_kind: CpKind,
+    offload: bool,
+    tp_overlap: Option<bool>,
+    recompute: Recompute,
+    rate: u64,
+}
+
+impl BlockKey {
+    fn of(layout: &Layout, machine: &Machine<'_>) -> Result<BlockKey, Error> {
+        let Layout { tp, cp, ep, etp, mbs, sp, cp_kind, offload, tp_overlap, .. } = *layout;
+        let dp = if ep * etp == 1 { 1 } else { together(layout)?.dp };
+        let recompute = match &layout.recompute {
+            Recompute::Full(_) => Recompute::Full(None),
+            other => other.clone(),
+        };
+        let rate = machine.cluster.device.flops_f32.to_bits();
+        Ok(BlockKey { degrees: [dp, tp, cp, ep, etp, mbs], sp, cp_kind, offload, tp_overlap, recompute, rate })
+    }
+}
+
+impl<'e> Desk<'e> {
+    /// The desk of a request, on any of so many devices.
+    ///
+    /// # Errors
+    /// A name is not known, or a size is 0.
+    pub(crate) fn new(estimator: &'e Estimator, request: EstimateRequest, devices: &[u64]) -> Result<Desk<'e>, Error> {
+        request.check()?;
+        let (cluster, stack, source) = estimator.named(&request)?;
+        let recipe = request.recipe(&stack)?;
+        let shared = devices.iter().filter(|_| cluster.cores.is_some());
+        let clusters = shared.map(|&devices| (devices, cluster.dealt(devices))).collect();
+        let (blocks, cuts) = (Memo::default(), Memo::default());
+        Ok(Desk { estimator, request, clusters, cluster, stack, recipe, source, blocks, cuts })
+    }
+
+    /// The model.
+    pub(crate) fn source(&self) -> &ModelSource {
+        &self.source
+    }
+
+    /// The software.
+    pub(crate) fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// So many devices of the cluster, as the stack uses them.
+    pub(crate) fn machine(&self, devices: u64) -> Machine<'_> {
+        let cluster = self.clusters.get(&devices).unwrap_or(&self.cluster);
+        Machine { cluster, stack: &self.stack, recipe: &self.recipe }
+    }
+
+    fn job(&self, layout: Layout) -> Job<'_> {
+        let microbatches = self.request.global_batch / (layout.dp * layout.mbs);
+        Job {
+            request: &self.request,
+            machine: self.machine(layout.devices()),
+            source: &self.source,
+            microbatches: u32::try_from(microbatches).unwrap_or(u32::MAX),
+            layout,
+        }
+    }
+
+    /// What blocks cost under a layout. A plan that fails does so once.
+    fn blocks(&self, job: &Job<'_>) -> Result<(BlockKey, Arc<Blocks>), Error> {
+        let key = BlockKey::of(&job.layout, &job.machine)?;
+        let make = || Ok::<_, Error>(self.estimator.priced_by_shape(job).ok().map(Arc::new));
+        let known = Option::clone(&*self.blocks.get(&key, make)?);
+        known.map(|blocks| (key, blocks)).ok_or_else(|| impossible("the model cannot be cut so".to_string()))
+    }
+
+    /// The first run of each stage; worked out once where it is not all the same.
+    fn starts(&self, job: &Job<'_>, key: BlockKey, blocks: &Blocks, pipeline: &Pipeline) -> Result<Vec<usize>, Error> {
+        let layout = &job.layout;
+        let by = self.stack.facts.cut;
+        if !layout.stages.is_empty() || is_even(blocks, layout, by, pipeline.stages()) {
+            return starts(blocks, layout, by, pipeline);
+        }
+        let key = (key, pipeline.ranks, pipeline.chunks, pipeline.placement);
+        Ok(self.cuts.get(&key, || starts(blocks, layout, by, pipeline))?.to_vec())
+    }
+
+    /// Seconds of a step under a layout, and bytes of the fullest device.
+    ///
+    /// # Errors
+    /// The layout does not fit the model, or its schedule does not suit it.
+    pub(crate) fn price(&self, layout: &Layout) -> Result<Floor, Error> {
+        let job = self.job(layout.clone());
+        let (key, blocks) = self.blocks(&job)?;
+        let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
+        let starts = self.starts(&job, key, &blocks, &pipeline)?;
+        let staged = job.staged(&blocks, &starts, kind, &pipeline)?;
+        let (step, memory) = job.step(&blocks, &staged);
+        let bytes = memory.iter().map(|stage| stage.device * GIB).fold(0.0, f64::max);
+        Ok(Floor { seconds: step.seconds, bytes })
+    }
+
+    /// What no layout goes below that is as `fast`, but may do more than that to save memory, `small` at most. Where the
+    /// pipeline is decided its stages are looked at, if they are the same for all and nothing rougher says `enough` seconds.
+    ///
+    /// # Errors
+    /// As [`Desk::price`].
+    pub(crate) fn floor(
+        &self,
+        fast: &Layout,
+        small: &Layout,
+        is_pipeline_known: bool,
+        enough: f64,
+    ) -> Result<Floor, Error> {
+        let job = self.job(fast.clone());
+        let (key, fast_blocks) = self.blocks(&job)?;
+        let is_one = fast == small;
+        let small_blocks = if is_one { Arc::clone(&fast_blocks) } else { self.blocks(&self.job(small.clone()))?.1 };
+        let open = Open {
+            layout: &job.layout,
+            machine: &job.machine,
+            microbatches: job.microbatches,
+            fast: &fast_blocks,
+            small: &small_blocks,
+            is_one,
+        };
+        if !is_pipeline_known {
+            return Ok(open.mean());
+        }
+        let (kind, pipeline) = pipeline_of(fast, job.microbatches).map_err(CompileError::from)?;
+        let filled = open.filled(&pipeline);
+        let is_known = is_one || is_cut_known(&fast_blocks, fast, self.stack.facts.cut, pipeline.stages());
+        if filled.seconds > enough || !is_known {
+            return Ok(filled);
+        }
+        let starts = self.starts(&job, key, &fast_blocks, &pipeline)?;
+        Ok(open.staged(&starts, kind, &pipeline, |loads| job.hops(loads, &pipeline)))
+    }
+
+    /// Seconds below which no step of so many devices is if its blocks take as long as in this layout.
+    ///
+    /// # Errors
+    /// As [`Desk::price`].
+    pub(crate) fn work_of(&self, layout: &Layout, devices: u64) -> Result<f64, Error> {
+        let job = Job { machine: self.machine(devices), ..self.job(layout.clone()) };
+        let blocks = self.blocks(&job)?.1;
+        let sequences = self.request.global_batch as f64;
+        let passes = sequences / (layout.dp * layout.mbs * layout.pp) as f64;
+        Ok(work_of(&blocks, passes, &job.machine) * job.machine.stragglers(devices))
+    }
+
+    /// The work of a sequence and the parameters, and the modules of a layer that keep less where they are computed again.
+    ///
+    /// # Errors
+    /// The model cannot be planned for one device.
+    pub(crate) fn work(&self) -> Result<(Work, Vec<String>), Error> {
+        let of = |recompute: Recompute| {
+            let job = self.job(Layout { recompute, ..Layout::default() });
+            self.blocks(&job).map(|(_, blocks)| blocks)
+        };
+        let plain = of(Recompute::None)?;
+        let batch = match self.source() {
+            ModelSource::Config { .. } => 1,
+            ModelSource::Text { file, .. } => {
+                file.model.dims.values().find(|dim| dim.name == "b").map_or(1, |dim| dim.size)
+            }
+        };
+        let kept = |blocks: &Blocks| blocks.profiles.iter().map(|profile| profile.kept).sum::<f64>();
+        let mut modules = Vec::new();
+        for (module, _) in MODULES {
+            let again = of(Recompute::Selective(vec![module.to_string()]))?;
+            if kept(&again) < kept(&plain) {
+                modules.push(module.to_string());
+            }
+        }
+        Ok((Work::of(&plain, batch), modules))
+    }
+}

@@ -1,0 +1,46 @@
+//! A plan as the model's text: every tensor with the sharding that the layout gives it, and the collectives that follow.
+
+use super::brief::differences;
+use crate::compiling::{Compiling, compile_source};
+use crate::error::Error;
+use crate::estimate::EstimateReport;
+use crate::layout;
+use crate::model_source::ModelSource;
+use ir::goal::{CpKind, Layout, Recompute};
+use ir::text;
+
+/// What `compile` prints after the planner's last pass. What the layout says beyond shardings stands in a comment: it is
+/// priced, not compiled.
+///
+/// # Errors
+/// The model is not there any more, or cannot be planned so.
+pub fn annotated(plan: &EstimateReport) -> Result<String, Error> {
+    let sharded = shardings(&plan.layout);
+    let order = Compiling {
+        model: plan.inputs.model.clone(),
+        mesh: layout::print(&sharded),
+        seq: plan.inputs.seq,
+        global_batch: Some(plan.inputs.global_batch),
+        precision: if plan.inputs.precision == "f32" { "f32" } else { "bf16" }.to_string(),
+        ..Compiling::default()
+    };
+    let last = planner::PASSES.last().map(|pass| pass.name);
+    let file = compile_source(&ModelSource::open(&order.model)?, &order, last, &mut |_, _| ())?;
+    let beyond = differences(&sharded, &plan.layout);
+    let note = if beyond.is_empty() { String::new() } else { format!("// Beyond the shardings: {beyond}\n") };
+    Ok(note + &text::print(&file))
+}
+
+/// The layout without what shards no tensor of the model's text, or is not in this version's compiler.
+fn shardings(layout: &Layout) -> Layout {
+    Layout {
+        cp_kind: CpKind::default(),
+        zero: layout.zero.min(1),
+        shard: None,
+        recompute: Recompute::None,
+        offload: false,
+        tp_overlap: None,
+        dp_overlap: None,
+        ..layout.clone()
+    }
+}

@@ -1,0 +1,196 @@
+//! What each part of the layout costs and saves.
+
+use super::brief::{differences, said};
+use super::compare::{ALIKE, misfit, pace, worst};
+use super::pool::Pool;
+use crate::estimate::{EstimateReport, Predicted};
+use crate::number::{gib, share, time};
+use crate::plan::AxisNote;
+use cost::Cluster;
+use ir::goal::Layout;
+
+/// A note for each choice of the layout against having less of it, and one against having more, where that can be.
+pub(super) fn axes(best: &EstimateReport, pool: &Pool, cluster: &Cluster) -> Vec<AxisNote> {
+    let mut notes = vec![rest(best)];
+    for key in KEYS {
+        let sides = [false, true].map(|more| pool.without(key, more));
+        for (more, other) in [false, true].into_iter().zip(sides) {
+            match other {
+                Some(other) => notes.push(note(key, best, other, cluster)),
+                None if !more && has(key, &best.layout) => notes.extend(alone(key, best, pool)),
+                None => {}
+            }
+        }
+    }
+    for note in notes.iter_mut().filter(|note| pool.is_pinned(note.choice.split('=').next().unwrap_or_default())) {
+        note.means = format!("pinned: {}", note.means);
+    }
+    notes
+}
+
+/// Choices in the order in which they are told.
+const KEYS: [&str; 17] = [
+    "tp",
+    "sp",
+    "cp",
+    "cp_kind",
+    "pp",
+    "vp",
+    "schedule",
+    "stages",
+    "ep",
+    "etp",
+    "zero",
+    "shard",
+    "mbs",
+    "recompute",
+    "offload",
+    "tp_overlap",
+    "dp_overlap",
+];
+
+/// The degree that follows from the others.
+fn rest(best: &EstimateReport) -> AxisNote {
+    let Layout { dp, .. } = best.layout;
+    let each = of(best.inputs.global_batch / dp.max(1), "sequence");
+    AxisNote {
+        choice: said(&best.layout, "dp"),
+        against: String::new(),
+        saves_s: None,
+        costs_s: costs("zero", &best.predicted),
+        saves_gib: None,
+        means: match dp {
+            1 => "the other degrees leave no data-parallel ranks".into(),
+            _ => format!("what the other degrees leave: {dp} groups with a copy of the model each, and {each} a step"),
+        },
+        says: String::new(),
+    }
+}
+
+/// Whether the layout has any of it.
+fn has(key: &str, layout: &Layout) -> bool {
+    match key {
+        "tp" => layout.tp > 1,
+        "cp" => layout.cp > 1,
+        "pp" => layout.pp > 1,
+        "ep" => layout.ep > 1,
+        "etp" => layout.etp > 1,
+        _ => false,
+    }
+}
+
+fn note(key: &str, best: &EstimateReport, other: &EstimateReport, cluster: &Cluster) -> AxisNote {
+    let (here, there) = (&best.predicted, &other.predicted);
+    let against = differences(&best.layout, &other.layout);
+    let saves_s = there.step_time_s - here.step_time_s;
+    let saves_gib = worst(there).device - worst(here).device;
+    let verdict = match (here.fits, there.fits) {
+        (_, false) => misfit(here, there, cluster),
+        (false, true) => format!("would fit, and be {}", pace(here, there)),
+        (true, true) => pace(here, there),
+    };
+    let memory = if there.fits { held(here, there) } else { String::new() };
+    AxisNote {
+        choice: said(&best.layout, key),
+        means: meaning(key, best),
+        says: format!("{verdict}{memory}"),
+        against,
+        saves_s: Some(saves_s),
+        costs_s: costs(key, here),
+        saves_gib: Some(saves_gib),
+    }
+}
+
+/// A part without which no layout is legal.
+fn alone(key: &str, best: &EstimateReport, pool: &Pool) -> Option<AxisNote> {
+    let (layout, error) = pool.refused(key, false)?;
+    let against = differences(&best.layout, layout);
+    Some(AxisNote {
+        choice: said(&best.layout, key),
+        means: meaning(key, best),
+        says: format!("impossible: {}", error.message()),
+        against,
+        saves_s: None,
+        costs_s: costs(key, &best.predicted),
+        saves_gib: None,
+    })
+}
+
+/// What the other holds more or less, where times alone do not decide.
+fn held(here: &Predicted, there: &Predicted) -> String {
+    let more = worst(there).device - worst(here).device;
+    // A tenth of a GiB is what is printed.
+    if (there.step_time_s / here.step_time_s - 1.0).abs() >= ALIKE || more.abs() < 0.1 {
+        return String::new();
+    }
+    format!(", and it holds {} {}", gib(more.abs()), if more > 0.0 { "more" } else { "less" })
+}
+
+/// Seconds that the step spends on the choice.
+fn costs(key: &str, predicted: &Predicted) -> f64 {
+    let (comm, time) = (&predicted.exposed_comm_s, &predicted.time_s);
+    match key {
+        "tp" | "sp" | "tp_overlap" => comm.tp,
+        "cp" | "cp_kind" => comm.cp,
+        "ep" | "etp" => comm.ep,
+        "pp" | "vp" | "schedule" | "stages" => comm.pp,
+        "zero" | "shard" | "dp_overlap" => comm.dp,
+        "recompute" => time.recompute,
+        _ => 0.0,
+    }
+}
+
+/// What the choice means, and what it costs.
+fn meaning(key: &str, best: &EstimateReport) -> String {
+    let (layout, predicted) = (&best.layout, &best.predicted);
+    let spent = |seconds: f64, on: &str| {
+        let part = share(seconds / predicted.step_time_s);
+        if seconds > 0.0 { format!(" ({on} {}, {part} of the step)", time(seconds)) } else { String::new() }
+    };
+    let comm = &predicted.exposed_comm_s;
+    let Layout { tp, cp, pp, ep, etp, zero, mbs, .. } = *layout;
+    match key {
+        "tp" if tp == 1 => "matrices stay whole".into(),
+        "tp" => format!("each matrix is cut over {tp} devices{}", spent(comm.tp, "exposed communication")),
+        "sp" if layout.sp => "between matrices, activations are cut along the sequence over tp".into(),
+        "sp" => "between matrices, every rank of tp holds all activations".into(),
+        "cp" if cp == 1 => "sequences stay whole".into(),
+        "cp" => format!("each sequence is cut over {cp} devices{}", spent(comm.cp, "exposed communication")),
+        "cp_kind" => "how ranks of cp see each other's keys and values".into(),
+        "pp" if pp == 1 => "every rank has all layers".into(),
+        "pp" => {
+            let bubble = spent(predicted.time_s.bubble + comm.pp, "waiting and messages");
+            format!("the layers lie on {pp} ranks, one after the other{bubble}")
+        }
+        "vp" => match layout.vp.unwrap_or(1) {
+            1 => "each rank has one piece of the model".into(),
+            vp => format!("each rank has {vp} pieces of the model, so that the pipeline fills sooner"),
+        },
+        "schedule" => "the order of forwards and backwards".into(),
+        "stages" => "where the model is cut into stages".into(),
+        "ep" => format!("the experts lie on {ep} ranks{}", spent(comm.ep, "exposed communication")),
+        "etp" => format!("each expert is cut over {etp} devices"),
+        "zero" => format!("{}{}", sharded(zero), spent(comm.dp, "exposed exchange")),
+        "shard" => "parameters and states are cut within groups of data-parallel ranks".into(),
+        "mbs" => format!("{} at a time, {}", of(mbs, "sequence"), of(predicted.microbatches.into(), "micro-batch")),
+        "recompute" => format!("computed again in the backward{}", spent(predicted.time_s.recompute, "that takes")),
+        "offload" => "activations wait in the host's memory".into(),
+        _ => "communication hides behind compute, or does not".into(),
+    }
+}
+
+/// What a ZeRO stage cuts.
+fn sharded(zero: u8) -> &'static str {
+    match zero {
+        0 => "every data-parallel rank holds all optimizer states",
+        1 => "optimizer states are cut over the data-parallel ranks",
+        2 => "optimizer states and gradients are cut over the data-parallel ranks",
+        _ => "parameters, gradients and optimizer states are cut over the data-parallel ranks",
+    }
+}
+
+/// `1 sequence`, `3 micro-batches`.
+fn of(count: u64, what: &str) -> String {
+    let end = if what.ends_with("ch") { "es" } else { "s" };
+    format!("{count} {what}{}", if count == 1 { "" } else { end })
+}

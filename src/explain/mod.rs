@@ -1,0 +1,76 @@
+//! Why a layout is the best: what each part of it costs and saves, why others lost, what binds, what more would buy; and
+//! where nothing fits, what clashes and what would help.
+//!
+//! The way of the data: layouts near the best one (`near`) are predicted (`pool`); a pair of predictions becomes words
+//! (`compare`); from these come the notes on each part (`axes`), the reasons of the runners-up (`losses`), limits (`binds`)
+//! and wishes (`wishes`). Where nothing fits, constraints are dropped until something does (`infeasible`, `least`).
+
+mod annotated;
+mod axes;
+mod binds;
+mod brief;
+mod compare;
+mod infeasible;
+mod least;
+mod losses;
+mod near;
+mod page;
+mod plan_file;
+mod pool;
+mod why_not;
+mod wishes;
+
+pub use annotated::annotated;
+pub use brief::{brief, differences};
+pub use page::page;
+pub use plan_file::{SCHEMA_OF_A_PLAN, read_plan, request_of};
+pub use why_not::{WhyNot, why_not};
+
+use crate::error::Error;
+use crate::estimate::{EstimateReport, Estimator};
+use crate::plan::{Found, Infeasible, PlanRequest, Why};
+use pool::Pool;
+use serde::Serialize;
+
+/// A search for the best layouts of a request: [`crate::plan::find`].
+pub type Find<'a> = dyn Fn(&Estimator, &PlanRequest) -> Result<Found, Error> + 'a;
+
+/// What a request to plan is answered with.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Planned {
+    /// The best layout, explained.
+    Best(Box<EstimateReport>),
+    /// Nothing fits.
+    Infeasible(Box<Infeasible>),
+}
+
+/// What was found, explained: layouts near the best one are predicted, or where nothing fits those that need least of weaker
+/// requests. Nothing is searched for again.
+///
+/// # Errors
+/// The cluster or the stack is not known.
+pub fn plan(estimator: &Estimator, request: &PlanRequest, found: Found) -> Result<Planned, Error> {
+    let Found { best, closest, search } = found;
+    let mut ranked = best.into_iter();
+    let Some(mut best) = ranked.next() else {
+        return infeasible::explain(estimator, request, closest, search)
+            .map(|answer| Planned::Infeasible(Box::new(answer)));
+    };
+    let others: Vec<EstimateReport> = ranked.collect();
+    let cluster = estimator.cluster(&request.cluster)?;
+    let residual = estimator.stack(&request.stack)?.residual;
+    let pool = Pool::around(estimator, request, &best, &others);
+    let wishes = wishes::wishes(estimator, request, &cluster, &best, &pool);
+    best.why = Some(Why {
+        axes: axes::axes(&best, &pool, &cluster),
+        binds: binds::binds(&best, &pool, &cluster, &wishes),
+        wishes,
+    });
+    best.alternatives = losses::losses(&best, others, residual, search.objective);
+    best.search = Some(search);
+    Ok(Planned::Best(Box::new(best)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! A plan as one page: time and memory drawn, runners-up plotted, the schedule in time, and why. It loads nothing from
+//! anywhere and needs no script; what the pointer rests on says what it is.
+
+mod bars;
+mod scatter;
+mod tables;
+
+use super::brief::brief;
+use super::compare::device_gib;
+use crate::error::Error;
+use crate::estimate::{EstimateReport, EstimateRequest, Estimator};
+use crate::layout;
+use crate::number::{count, gib, percent, time};
+use scheduler::draw::{Picture, svg};
+use scheduler::report::report_telling;
+
+const PAGE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("style.css");
+
+/// Bars up to which a schedule is drawn with several rounds of micro-batches.
+const BARS: u64 = 2048;
+
+/// The page of a plan.
+///
+/// # Errors
+/// The plan's model, cluster or stack is not there any more.
+pub fn page(estimator: &Estimator, plan: &EstimateReport) -> Result<String, Error> {
+    let cluster = estimator.cluster(&plan.inputs.cluster)?;
+    let limit = device_gib(&cluster);
+    let parts = [
+        ("title", escaped(&format!("{} on {} x {}", plan.inputs.model, plan.mesh.devices, plan.inputs.cluster))),
+        ("style", STYLE.to_string()),
+        ("layout", escaped(&brief(&plan.layout))),
+        ("facts", facts(plan)),
+        ("tiles", tiles(plan, limit)),
+        ("time", bars::time(plan)),
+        ("memory", bars::memory(plan, limit)),
+        ("runners", scatter::runners_up(plan, limit)),
+        ("alternatives", tables::alternatives(plan)),
+        ("why", tables::why(plan)),
+        ("binds", tables::binds(plan)),
+        ("wishes", tables::wishes(plan)),
+        ("timeline", timeline(estimator, plan)?),
+        ("search", tables::search(plan)),
+    ];
+    Ok(filled(&parts))
+}
+
+/// The page with its marks replaced; what replaces them is not looked at again.
+fn filled(parts: &[(&str, String)]) -> String {
+    let mut page = String::new();
+    let mut rest = PAGE;
+    while let Some((before, after)) = rest.split_once("{{") {
+        page.push_str(before);
+        let (mark, after) = after.split_once("}}").unwrap_or((after, ""));
+        page.push_str(parts.iter().find(|(name, _)| *name == mark).map_or("", |(_, text)| text));
+        rest = after;
+    }
+    page + rest
+}
+
+/// Text that stands for itself in HTML and SVG.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The job in a line.
+fn facts(plan: &EstimateReport) -> String {
+    let EstimateRequest { seq, global_batch, ref stack, ref precision, .. } = plan.inputs;
+    let parameters = count(plan.predicted.parameters as f64);
+    escaped(&format!(
+        "{parameters} parameters, {global_batch} sequences of {seq} tokens a step, stack {stack}, {precision}"
+    ))
+}
+
+/// The figures that are asked for first.
+fn tiles(plan: &EstimateReport, limit: f64) -> String {
+    let predicted = &plan.predicted;
+    let [low, high] = predicted.interval_s.map(time);
+    let device = predicted.memory_gib.per_stage.iter().map(|stage| stage.device).fold(0.0, f64::max);
+    let days = plan.search.as_ref().and_then(|search| search.days);
+    let mut tiles = vec![
+        ("step", time(predicted.step_time_s), format!("80 % of runs: {low} to {high}")),
+        (
+            "tokens/s per device",
+            count(predicted.tokens_per_s_per_gpu),
+            format!("{} in all", count(predicted.tokens_per_s_per_gpu * plan.mesh.devices as f64)),
+        ),
+        (
+            "MFU",
+            percent(predicted.mfu).trim().to_string(),
+            format!("with what is computed again: {}", percent(predicted.hfu).trim()),
+        ),
+        ("memory of the fullest device", gib(device), format!("of {}", gib(limit))),
+        ("pipeline bubble", percent(predicted.bubble).trim().to_string(), "idle share of the busiest rank".to_string()),
+    ];
+    tiles.extend(days.map(|days| ("days", format!("{days:.1}"), "for the tokens asked for".to_string())));
+    let tile = |(name, value, more): (&str, String, String)| {
+        format!(
+            "<div class=\"tile\"><span>{name}</span><b>{}</b><small>{}</small></div>\n",
+            escaped(&value),
+            escaped(&more)
+        )
+    };
+    tiles.into_iter().map(tile).collect()
+}
+
+/// The schedule in time; of a long step its first micro-batches. Nothing where there is no pipeline.
+fn timeline(estimator: &Estimator, plan: &EstimateReport) -> Result<String, Error> {
+    let stages = plan.layout.pp * u64::from(plan.layout.vp.unwrap_or(1));
+    if plan.layout.pp < 2 {
+        return Ok("<p>There is one stage: every rank runs its micro-batches one after the other.</p>".to_string());
+    }
+    // Rounds of as many micro-batches as ranks: interleaved schedules take no others.
+    let rounds = (BARS / (2 * stages * plan.layout.pp)).max(1);
+    let most = u32::try_from(rounds * plan.layout.pp).unwrap_or(u32::MAX);
+    let asked = EstimateRequest { layout: layout::print(&plan.layout), gpus: None, ..plan.inputs.clone() };
+    let request = estimator.schedule(&asked, most)?;
+    let (report, drawn) = report_telling(&request, &|_| ())?;
+    let picture = Picture::of(&report, &drawn, &request.costs.resolve(stages as u32, request.stages)?);
+    let all = plan.predicted.microbatches;
+    let note = if request.microbatches < all {
+        format!(
+            "<p>A step of {} of the {all} micro-batches: warm-up and cool-down are those of the whole step.</p>",
+            request.microbatches
+        )
+    } else {
+        String::new()
+    };
+    Ok(format!("{note}<div class=\"paper\">{}</div>", svg(&[picture])))
+}

@@ -1,0 +1,93 @@
+//! What is said in words, as tables.
+
+use super::escaped;
+use crate::estimate::EstimateReport;
+use crate::explain::brief::differences;
+use crate::explain::compare::worst;
+use crate::number::{count, gib, share, time};
+
+/// The runners-up, numbered as in the plot.
+pub(super) fn alternatives(plan: &EstimateReport) -> String {
+    let row = |(place, other): (usize, &crate::plan::Alternative)| {
+        let lost = other.lost.as_ref();
+        let slower = lost.map_or_else(String::new, |lost| share(lost.slower) + if lost.tie { " (tie)" } else { "" });
+        vec![
+            (place + 1).to_string(),
+            differences(&plan.layout, &other.layout),
+            time(other.predicted.step_time_s),
+            slower,
+            gib(worst(&other.predicted).device),
+            lost.map_or_else(String::new, |lost| lost.because.clone()),
+        ]
+    };
+    let rows: Vec<_> = plan.alternatives.iter().enumerate().map(row).collect();
+    table(&["", "otherwise", "step", "slower", "memory", "it lost by"], &rows)
+}
+
+/// Each choice and how others compare.
+pub(super) fn why(plan: &EstimateReport) -> String {
+    let notes = plan.why.iter().flat_map(|why| &why.axes);
+    let mut told = "";
+    let rows: Vec<_> = notes
+        .map(|note| {
+            let first = note.choice != told;
+            told = &note.choice;
+            let (choice, means) = if first { (note.choice.as_str(), note.means.as_str()) } else { ("", "") };
+            vec![choice.to_string(), means.to_string(), note.against.clone(), note.says.clone()]
+        })
+        .collect();
+    table(&["choice", "what it means", "instead", "that would be"], &rows)
+}
+
+/// The limits.
+pub(super) fn binds(plan: &EstimateReport) -> String {
+    let binds = plan.why.iter().flat_map(|why| &why.binds);
+    table(&["limit", ""], &binds.map(|bind| vec![bind.limit.clone(), bind.says.clone()]).collect::<Vec<_>>())
+}
+
+/// What more would buy.
+pub(super) fn wishes(plan: &EstimateReport) -> String {
+    let wishes = plan.why.iter().flat_map(|why| &why.wishes);
+    let row = |wish: &crate::plan::Wish| {
+        let saved = if wish.gain > 0.0 { share(wish.gain) } else { "nothing".to_string() };
+        vec![wish.given.clone(), time(wish.step_time_s), saved, wish.layout.clone()]
+    };
+    table(&["with", "step", "saves", "best known layout then"], &wishes.map(row).collect::<Vec<_>>())
+}
+
+/// How it was found.
+pub(super) fn search(plan: &EstimateReport) -> String {
+    let Some(search) = &plan.search else { return "<p>None: the layout was given.</p>".to_string() };
+    let proved = if search.proved_optimal { "proved" } else { "not proved" };
+    let rows = [
+        ("layouts in the space", count(search.space as f64)),
+        ("predicted", count(search.candidates as f64)),
+        ("ruled out by bounds, or as copies", count(search.pruned as f64)),
+        ("seconds", format!("{:.2}", search.seconds)),
+        ("the best of the space by this cost model", proved.to_string()),
+        ("had to have", if search.pin.is_empty() { "nothing".to_string() } else { search.pin.clone() }),
+    ];
+    table(&["search", ""], &rows.map(|(name, value)| vec![name.to_string(), value]))
+}
+
+/// The longest text that stays on its line: a time, a size, a choice.
+const SHORT: usize = 14;
+
+/// A cell; the items of a layout may stand on lines of their own.
+fn cell(text: &str) -> String {
+    let class = if text.len() <= SHORT { " class=\"short\"" } else { "" };
+    format!("<td{class}>{}</td>", escaped(text).replace(',', ",<wbr>"))
+}
+
+/// A table, where it has rows.
+fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    if rows.is_empty() {
+        return "<p>None.</p>".to_string();
+    }
+    let body: String = rows
+        .iter()
+        .map(|row| format!("<tr>{}</tr>\n", row.iter().map(|text| cell(text)).collect::<String>()))
+        .collect();
+    let head: String = head.iter().map(|name| format!("<th>{}</th>", escaped(name))).collect();
+    format!("<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>\n")
+}

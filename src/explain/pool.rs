@@ -1,0 +1,66 @@
+//! Predictions of layouts near the best one.
+
+use super::brief::holds;
+use super::compare::better;
+use super::near::{Near, near};
+use crate::error::Error;
+use crate::estimate::{EstimateReport, EstimateRequest, Estimator, estimate_all};
+use crate::layout;
+use crate::plan::PlanRequest;
+use ir::goal::Layout;
+
+/// What is known beside the best layout.
+pub(super) struct Pool {
+    /// Layouts that change one choice of the best one.
+    near: Vec<(Near, Result<EstimateReport, Error>)>,
+    /// The runners-up.
+    others: Vec<EstimateReport>,
+    /// What the layout must have.
+    pins: String,
+}
+
+impl Pool {
+    /// Predicts what is near the best layout.
+    pub(super) fn around(
+        estimator: &Estimator,
+        request: &PlanRequest,
+        best: &EstimateReport,
+        others: &[EstimateReport],
+    ) -> Pool {
+        let near = near(&best.layout, request.global_batch);
+        let asked: Vec<EstimateRequest> = near.iter().map(|near| request.under(layout::print(&near.layout))).collect();
+        let answers = estimate_all(estimator, &asked, &|_| ());
+        Pool { near: near.into_iter().zip(answers).collect(), others: others.to_vec(), pins: request.pin.clone() }
+    }
+
+    /// The best layout that changes this choice to more or to less of it, whether or not it may.
+    pub(super) fn without(&self, key: &str, more: bool) -> Option<&EstimateReport> {
+        let of = self.near.iter().filter(|(near, _)| near.key == key && near.more == more);
+        of.filter_map(|(_, answer)| answer.as_ref().ok()).reduce(better)
+    }
+
+    /// Why no layout that changes this choice so is legal; nothing where one is, or none was tried.
+    pub(super) fn refused(&self, key: &str, more: bool) -> Option<(&Layout, &Error)> {
+        let mut of = self.near.iter().filter(|(near, _)| near.key == key && near.more == more).peekable();
+        let (first, _) = of.peek()?;
+        let layout = &first.layout;
+        let errors: Option<Vec<&Error>> = of.map(|(_, answer)| answer.as_ref().err()).collect();
+        errors.and_then(|errors| errors.into_iter().next()).map(|error| (layout, error))
+    }
+
+    /// All that was predicted and has what the layout must have.
+    pub(super) fn reports(&self) -> impl Iterator<Item = &EstimateReport> {
+        let near = self.near.iter().filter_map(|(_, answer)| answer.as_ref().ok());
+        self.others.iter().chain(near.filter(|report| holds(&report.layout, &self.pins)))
+    }
+
+    /// The runners-up, and what is near, as it was asked for.
+    pub(super) fn layouts(&self) -> impl Iterator<Item = &Layout> {
+        self.others.iter().map(|report| &report.layout).chain(self.near.iter().map(|(near, _)| &near.layout))
+    }
+
+    /// Whether the layout must have this choice.
+    pub(super) fn is_pinned(&self, key: &str) -> bool {
+        layout::says(&self.pins, key)
+    }
+}

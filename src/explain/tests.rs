@@ -1,0 +1,158 @@
+//! Explanations of small plans, over layouts that a plain loop tries.
+
+use super::losses::TIE;
+use super::{Planned, brief, plan, why_not};
+use crate::accuracy::{read, score};
+use crate::error::Error;
+use crate::estimate::{EstimateReport, EstimateRequest, Estimator, estimate_all};
+use crate::layout::{pinned, pins};
+use crate::plan::{Found, Infeasible, PlanRequest, Search};
+use std::collections::BTreeMap;
+
+/// All powers of two over dp, tp and pp, ZeRO 0, 1 and 3, with as little recomputation as fits.
+fn try_all(estimator: &Estimator, request: &PlanRequest) -> Result<Found, Error> {
+    let mut asked = Vec::new();
+    let powers = || (0..=request.gpus.ilog2()).map(|power| 1u64 << power);
+    for (tp, pp) in powers().flat_map(|tp| powers().map(move |pp| (tp, pp))).filter(|(tp, pp)| tp * pp <= request.gpus)
+    {
+        for zero in [0, 1, 3] {
+            let free =
+                format!("dp={},tp={tp},pp={pp},zero={zero},sp={},recompute=auto", request.gpus / tp / pp, tp > 1);
+            let free_pins = pins(&free);
+            if pins(&request.pin).iter().all(|pin| free_pins.contains(pin)) {
+                asked.push(request.under(free));
+            }
+        }
+    }
+    let mut all: Vec<EstimateReport> = estimate_all(estimator, &asked, &|_| ()).into_iter().flatten().collect();
+    all.sort_by(|a, b| a.predicted.step_time_s.total_cmp(&b.predicted.step_time_s));
+    let (best, not): (Vec<_>, Vec<_>) = all.into_iter().partition(|report| report.predicted.fits);
+    let closest = not.into_iter().min_by(|a, b| a.predicted.memory_gib.total.total_cmp(&b.predicted.memory_gib.total));
+    let search = Search { pin: request.pin.clone(), ..Search::default() };
+    Ok(Found { best: best.into_iter().take(request.top).collect(), closest, search })
+}
+
+fn request(model: &str, gpus: u64, global_batch: u64) -> PlanRequest {
+    PlanRequest { model: model.into(), gpus, seq: 4096, global_batch, ..PlanRequest::default() }
+}
+
+fn planned(request: &PlanRequest) -> Planned {
+    let estimator = Estimator::new();
+    plan(&estimator, request, try_all(&estimator, request).unwrap()).unwrap()
+}
+
+fn best(request: &PlanRequest) -> EstimateReport {
+    match planned(request) {
+        Planned::Best(best) => *best,
+        Planned::Infeasible(answer) => panic!("{answer:?}"),
+    }
+}
+
+fn infeasible(request: &PlanRequest) -> Infeasible {
+    match planned(request) {
+        Planned::Infeasible(answer) => *answer,
+        Planned::Best(best) => panic!("{best:?}"),
+    }
+}
+
+#[test]
+fn notes_are_what_another_prediction_says() {
+    let request = request("llama3-8b", 8, 64);
+    let best = best(&request);
+    let why = best.why.as_ref().unwrap();
+    let estimator = Estimator::new();
+    for key in ["tp", "pp", "zero", "mbs"] {
+        assert!(why.axes.iter().any(|note| note.choice.split('=').next() == Some(key)), "{key}: {why:?}");
+    }
+    for note in why.axes.iter().filter(|note| note.saves_s.is_some()) {
+        let layout = pinned(&brief(&best.layout), &note.against);
+        let other = estimator.estimate(&request.under(layout)).unwrap().predicted;
+        let slower = other.step_time_s - best.predicted.step_time_s;
+        assert!((slower - note.saves_s.unwrap()).abs() < 1e-9, "{note:?}");
+        assert_eq!(note.says.contains("would not fit"), !other.fits, "{note:?}");
+        assert_eq!(
+            other.fits && note.says.contains("slower"),
+            other.fits && slower > 5e-4 * best.predicted.step_time_s,
+            "{note:?}"
+        );
+    }
+}
+
+#[test]
+fn runners_up_lost_by_the_part_that_grew() {
+    let best = best(&request("llama3-8b", 8, 64));
+    assert!(best.alternatives.len() > 2);
+    for other in &best.alternatives {
+        let lost = other.lost.as_ref().unwrap();
+        assert!(lost.slower >= 0.0 && !lost.because.is_empty(), "{lost:?}");
+        let slower = other.predicted.step_time_s / best.predicted.step_time_s - 1.0;
+        assert_eq!(lost.slower, slower);
+    }
+    let wishes = &best.why.as_ref().unwrap().wishes;
+    assert!(
+        wishes.iter().any(|wish| wish.given.contains("fifth")) && wishes.iter().all(|wish| wish.gain >= 0.0),
+        "{wishes:?}"
+    );
+}
+
+#[test]
+fn a_pin_that_is_not_to_blame_is_not_blamed() {
+    // 70.6e9 parameters of 16 bytes are more than 8 devices of 79 GiB hold, whatever ZeRO cuts.
+    let answer = infeasible(&PlanRequest { pin: "zero=0".into(), ..request("llama3-70b", 8, 64) });
+    let clash: Vec<&str> = answer.clash.iter().map(|clash| clash.constraint.as_str()).collect();
+    assert_eq!(clash, ["--gpus 8", "memory 79.1 GiB"]);
+    let ways: Vec<&str> = answer.ways_out.iter().map(|way| way.change.as_str()).collect();
+    assert!(ways.contains(&"--gpus 16"), "{ways:?}");
+    assert_eq!(answer.status, "infeasible");
+}
+
+#[test]
+fn a_pin_that_is_to_blame_is_the_first_way_out() {
+    let answer = infeasible(&PlanRequest { pin: "tp=1,pp=1,zero=0".into(), ..request("llama3-8b", 8, 64) });
+    assert!(answer.clash.iter().any(|clash| clash.constraint.starts_with("--pin")), "{:?}", answer.clash);
+    assert!(answer.ways_out[0].change.starts_with("without --pin"), "{:?}", answer.ways_out);
+    // Each of the clash is needed: the way out without it fits.
+    for clash in answer.clash.iter().filter(|clash| clash.constraint.starts_with("--pin")) {
+        let without = format!("without {}", clash.constraint);
+        assert!(answer.ways_out.iter().any(|way| way.change == without), "{without}: {:?}", answer.ways_out);
+    }
+}
+
+#[test]
+fn why_not_compares_with_the_best_that_has_it() {
+    let estimator = Estimator::new();
+    let best = best(&request("llama3-8b", 8, 64));
+    let slower = why_not(&estimator, &best, "pp=8", &try_all).unwrap();
+    assert_eq!((slower.verdict, slower.lost.is_some_and(|lost| lost.slower > 0.1)), ("slower", true));
+    let grown = slower.predicted.unwrap().step_time_s - best.predicted.step_time_s;
+    assert!((slower.seconds.iter().map(|(_, by)| by).sum::<f64>() - grown).abs() < 1e-9);
+    let own = format!("tp={}", best.layout.tp);
+    assert_eq!(why_not(&estimator, &best, &own, &try_all).unwrap().verdict, "same");
+    assert_eq!(why_not(&estimator, &best, "tp=1,pp=1,zero=0", &try_all).unwrap().verdict, "does not fit");
+    assert!(why_not(&estimator, &best, "tp=none", &try_all).is_err());
+}
+
+/// What [`TIE`] says of published runs.
+#[test]
+fn predictions_hardly_order_what_is_called_a_tie() {
+    let runs = read(include_str!("../../tests/accuracy/runs.jsonl")).unwrap();
+    let scored = score(&Estimator::new(), &runs);
+    let mut jobs: BTreeMap<String, Vec<[f64; 2]>> = BTreeMap::new();
+    for row in &scored {
+        let Some(ratio) = row.ratio() else { continue };
+        let EstimateRequest { gpus, global_batch, seq, precision, .. } = &row.run.request;
+        let job = format!("{} {} {gpus:?} {global_batch} {seq} {precision}", row.run.source, row.run.model);
+        jobs.entry(job).or_default().push([row.run.step_time_s, row.run.step_time_s * ratio].map(f64::ln));
+    }
+    let pairs =
+        jobs.values().flat_map(|rows| (1..rows.len()).flat_map(move |a| (0..a).map(move |b| (rows[a], rows[b]))));
+    let (mut near, mut far) = ([0.0; 2], [0.0; 2]);
+    for (a, b) in pairs {
+        let [measured, predicted] = [0, 1].map(|figure| a[figure] - b[figure]);
+        let side = if predicted.abs() < TIE { &mut near } else { &mut far };
+        side[0] += 1.0;
+        side[1] += f64::from(u8::from(measured * predicted > 0.0));
+    }
+    assert!(near[0] > 1000.0 && near[1] / near[0] < 2.0 / 3.0, "{near:?}");
+    assert!(far[0] > 1000.0 && far[1] / far[0] > 3.0 / 4.0, "{far:?}");
+}

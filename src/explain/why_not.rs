@@ -1,0 +1,96 @@
+//! Why a plan is not another: the best layout with what is asked for, against the plan.
+
+use super::Find;
+use super::brief::{brief, differences};
+use super::compare::{ALIKE, memory, misfit, pace, seconds, worst};
+use super::losses::loss;
+use super::plan_file::request_of;
+use crate::error::Error;
+use crate::estimate::{EstimateReport, Estimator, Predicted};
+use crate::layout::pinned;
+use crate::number::gib;
+use crate::plan::{Loss, Objective, PlanRequest};
+use serde::Serialize;
+
+/// The answer to `--why-not`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct WhyNot {
+    /// What was asked for.
+    pub asked: String,
+    /// `slower`, `same`, `does not fit` or `impossible`.
+    pub verdict: &'static str,
+    /// In words.
+    pub says: String,
+    /// The best layout that has it.
+    pub layout: Option<String>,
+    /// What its step takes.
+    pub predicted: Option<Predicted>,
+    /// Why it lost.
+    pub lost: Option<Loss>,
+    /// Seconds by which each part of the step differs from the plan's, the largest difference first.
+    pub seconds: Vec<(&'static str, f64)>,
+    /// GiB by which each part of the worst rank's memory differs from the plan's.
+    pub gib: Vec<(&'static str, f64)>,
+}
+
+/// The best layout that has these pins beside the plan's own, against the plan.
+///
+/// # Errors
+/// The pins are no layout, or the cluster or the stack of the plan is not known.
+pub fn why_not(estimator: &Estimator, plan: &EstimateReport, pins: &str, find: &Find<'_>) -> Result<WhyNot, Error> {
+    crate::layout::parse_any(pins)?;
+    let asked = request_of(plan);
+    let request = PlanRequest { pin: pinned(&asked.pin, pins), top: 1, ..asked };
+    let cluster = estimator.cluster(&request.cluster)?;
+    let answer = |verdict, says: String, other: Option<&EstimateReport>| WhyNot {
+        asked: pins.to_string(),
+        verdict,
+        says,
+        layout: other.map(|other| brief(&other.layout)),
+        predicted: other.map(|other| other.predicted.clone()),
+        lost: None,
+        seconds: other.map_or_else(Vec::new, |other| told(seconds(&plan.predicted, &other.predicted))),
+        gib: other.map_or_else(Vec::new, |other| told(memory(&plan.predicted, &other.predicted))),
+    };
+    let found = match find(estimator, &request) {
+        Ok(found) => found,
+        Err(error) => return Ok(answer("impossible", error.message(), None)),
+    };
+    let Some(other) = found.best.first() else {
+        let closest = found.closest.as_ref();
+        let says = closest.map_or_else(
+            || "nothing fits".to_string(),
+            |closest| {
+                format!(
+                    "{} needs least, and {}",
+                    brief(&closest.layout),
+                    misfit(&plan.predicted, &closest.predicted, &cluster)
+                )
+            },
+        );
+        return Ok(answer("does not fit", says, closest));
+    };
+    let residual = estimator.stack(&request.stack)?.residual;
+    let changed = differences(&plan.layout, &other.layout);
+    let lost = loss(&plan.predicted, &other.predicted, residual, Objective::Time);
+    let more = worst(&other.predicted).device - worst(&plan.predicted).device;
+    let (verdict, says) = match lost.slower {
+        _ if changed.is_empty() => ("same", "the plan has it".to_string()),
+        slower if slower.abs() < ALIKE => {
+            ("same", format!("{changed} is as fast, and holds {} on a device", signed(more)))
+        }
+        _ => (
+            "slower",
+            format!("{changed} is {}; it holds {} on a device", pace(&plan.predicted, &other.predicted), signed(more)),
+        ),
+    };
+    Ok(WhyNot { lost: Some(lost), ..answer(verdict, says, Some(other)) })
+}
+
+fn told(changes: Vec<super::compare::Change>) -> Vec<(&'static str, f64)> {
+    changes.into_iter().filter(|change| change.by != 0.0).map(|change| (change.what, change.by)).collect()
+}
+
+fn signed(more: f64) -> String {
+    format!("{} {}", gib(more.abs()), if more < 0.0 { "less" } else { "more" })
+}

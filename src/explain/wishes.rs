@@ -1,0 +1,80 @@
+//! What more memory or a faster network would buy.
+//!
+//! The answer is the best of what is known, the layouts that were found and those near the best one, and so a gain that is had
+//! at least; another search is not made.
+
+use super::brief::{brief, holds};
+use super::compare::device_gib;
+use super::pool::Pool;
+use crate::estimate::{EstimateReport, EstimateRequest, Estimator, estimate_all};
+use crate::layout;
+use crate::number::gib;
+use crate::plan::{Objective, PlanRequest, Wish};
+use cost::{CLUSTERS, Cluster};
+
+/// A fifth more.
+const A_FIFTH: f64 = 1.2;
+
+/// The wishes of a request for time: a fifth more memory, the next larger device's, and twice the network.
+pub(super) fn wishes(
+    estimator: &Estimator,
+    request: &PlanRequest,
+    cluster: &Cluster,
+    best: &EstimateReport,
+    pool: &Pool,
+) -> Vec<Wish> {
+    if request.objective != Objective::Time {
+        return Vec::new();
+    }
+    // Of a layout that was given and not searched for, what is better without any wish counts for none.
+    let now = pool.reports().filter(|report| report.predicted.fits).map(|report| report.predicted.step_time_s);
+    let now = now.fold(best.predicted.step_time_s, f64::min);
+    let on = |(cluster, given): (Cluster, String)| {
+        let estimator = estimator.with_cluster(cluster.clone());
+        let asked: Vec<EstimateRequest> = std::iter::once(&best.layout)
+            .chain(pool.layouts())
+            .map(|layout| EstimateRequest { cluster: cluster.name.clone(), ..request.under(layout::print(layout)) })
+            .collect();
+        let then = estimate_all(&estimator, &asked, &|_| ()).into_iter().flatten();
+        let then = then.filter(|report| report.predicted.fits && holds(&report.layout, &request.pin));
+        let then = then.min_by(|a, b| a.predicted.step_time_s.total_cmp(&b.predicted.step_time_s))?;
+        let step_time_s = then.predicted.step_time_s;
+        Some(Wish { given, layout: brief(&then.layout), step_time_s, gain: 1.0 - step_time_s / now })
+    };
+    let own = device_gib(cluster);
+    let more = |memory: f64, why: &str| {
+        let mut larger = cluster.clone();
+        larger.name = format!("{}, {}", cluster.name, gib(memory));
+        larger.device.memory = (memory * 1024.0_f64.powi(3)) as u64;
+        (larger, format!("memory {}, {why}", gib(memory)))
+    };
+    let next = next_larger(A_FIFTH * own).map(|(memory, name)| more(memory, &format!("as on {name}")));
+    let wished = [Some(more(A_FIFTH * own, "a fifth more")), next, Some(twice(cluster, best.mesh.devices))];
+    wished.into_iter().flatten().filter_map(on).collect()
+}
+
+/// The clusters that are known.
+pub(super) fn presets() -> impl Iterator<Item = Cluster> {
+    CLUSTERS.iter().filter_map(|preset| Cluster::parse(preset.text).ok())
+}
+
+/// The memory of the device of a preset with the least that is more than so many GiB, and its name.
+fn next_larger(gib: f64) -> Option<(f64, String)> {
+    let more = presets().filter(|other| device_gib(other) > gib);
+    let next = more.min_by_key(|other| other.device.memory)?;
+    Some((device_gib(&next), next.device.name.clone()))
+}
+
+/// The cluster with twice the bandwidth between nodes, or between devices where these are all of a node; and what is faster.
+fn twice(cluster: &Cluster, devices: u64) -> (Cluster, String) {
+    let mut faster = cluster.clone();
+    faster.name = format!("{}, network x 2", cluster.name);
+    let inside = cluster.links.len() == 1 || devices <= cluster.links[0].joins;
+    let from = usize::from(!inside);
+    for link in &mut faster.links[from..] {
+        link.bandwidth *= 2.0;
+        link.pair = link.pair.map(|pair| 2.0 * pair);
+        link.switch = link.switch.map(|switch| 2.0 * switch);
+    }
+    (faster, format!("twice the bandwidth of {}", cluster.links[from].name))
+}

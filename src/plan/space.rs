@@ -1,0 +1,111 @@
+//! What a request leaves to choose.
+
+use super::request::PlanRequest;
+use crate::error::Error;
+use crate::estimate::{Desk, pinned};
+use crate::layout;
+use ir::catalogue::Code;
+use ir::graph::Model;
+use ir::models::Batch;
+use ir::types::DType;
+use planner::search::{Order, Pin, Space};
+use scheduler::optimal;
+use scheduler::placement::Placement;
+use scheduler::schedules::{Chunks, SCHEDULES};
+
+/// The most stages on a rank; more never were used, and each makes messages smaller.
+const MOST_CHUNKS: u32 = 16;
+
+/// Where one level of links joins all devices, there are no nodes.
+const LARGEST_NODE: u64 = 1 << 32;
+
+/// The space of a request.
+///
+/// # Errors
+/// The pins are no layout, or the model cannot be built.
+pub(super) fn space(
+    request: &PlanRequest,
+    desk: &Desk<'_>,
+    devices: Vec<u64>,
+    modules: Vec<String>,
+) -> Result<Space, Error> {
+    let pin = pin(&request.pin)?;
+    let batch = Batch { batch: 1, seq: request.seq, dtype: DType::F32 };
+    let model = desk.source().model(&batch)?;
+    let size = |name: &str| model.dims.values().find(|dim| dim.name == name).map(|dim| dim.size);
+    let cut = model.dims.values().filter(|dim| ["g", "f", "u", "v"].contains(&dim.name.as_str()));
+    let runs: u64 = model.calls.iter().map(|call| u64::from(call.instances())).sum();
+    let ends = u64::from(runs > 2);
+    let machine = desk.machine(devices.first().copied().unwrap_or(1));
+    let schedule = pin.has("schedule").then(|| pin.layout.schedule.clone());
+    Ok(Space {
+        tensor: cut.map(|dim| (dim.size, dim.exact)).collect(),
+        heads: size("g").unwrap_or(1) * size("r").unwrap_or(1),
+        tokens: size("s").unwrap_or(request.seq),
+        experts: size("e").map(|number| [number, size("m").unwrap_or(1)]),
+        layers: [runs - 2 * ends, ends],
+        node: machine.cluster.links[0].joins.min(LARGEST_NODE),
+        modules,
+        offload: machine.cluster.device.host_bandwidth > 0.0,
+        hides: [desk.stack().hides("tp"), desk.stack().hides("dp")],
+        batch: desk.source().is_text().then(|| batch_of(&model)),
+        orders: Box::new(move |pp, microbatches| orders(pp, microbatches, schedule.as_deref())),
+        global_batch: request.global_batch,
+        devices,
+        pin,
+    })
+}
+
+/// The micro-batch that a text states.
+fn batch_of(model: &Model) -> u64 {
+    model.dims.values().find(|dim| dim.name == "b").map_or(1, |dim| dim.size)
+}
+
+/// What a text pins. 1F1B with several stages per rank is the interleaved one.
+fn pin(text: &str) -> Result<Pin, Error> {
+    let mut layout = pinned(text)?;
+    if layout.schedule == "1f1b" && layout.vp.is_some_and(|vp| vp > 1) {
+        layout.schedule = "interleaved-1f1b".to_string();
+    }
+    Ok(Pin { layout, keys: layout::keys(text)?.into_iter().map(str::to_string).collect() })
+}
+
+/// How a pipeline of so many ranks can be run. One rank has nothing to order: its micro-batches follow each other. A search
+/// for the best order takes seconds for each layout and is in the space only where it is pinned.
+fn orders(pp: u64, microbatches: u64, schedule: Option<&str>) -> Vec<Order> {
+    let (Ok(ranks), Ok(microbatches)) = (u32::try_from(pp), u32::try_from(microbatches)) else { return Vec::new() };
+    let known = SCHEDULES.iter().filter(|kind| match schedule {
+        Some(name) => kind.name == name,
+        None => kind.name != optimal::KIND && (ranks > 1 || kind.name == "1f1b"),
+    });
+    let mut orders = Vec::new();
+    for kind in known {
+        let choices: Vec<Option<u32>> = match kind.chunks {
+            Chunks::Just(_) => vec![None],
+            Chunks::From(least) => (least..=MOST_CHUNKS).map(Some).collect(),
+        };
+        for vp in choices {
+            let Ok(pipeline) = kind.pipeline(ranks, vp, microbatches) else { continue };
+            if kind.suits(&pipeline) {
+                let chunks = if pipeline.placement == Placement::Chain { 1 } else { pipeline.chunks };
+                orders.push(Order { schedule: kind.name, vp, chunks, stages: u64::from(pipeline.stages()) });
+            }
+        }
+    }
+    orders
+}
+
+/// Nothing serves a request.
+pub(super) fn none_serves(request: &PlanRequest) -> Error {
+    let pins = if request.pin.is_empty() { String::new() } else { format!(" with the pins {}", request.pin) };
+    let gpus = match request.max_gpus {
+        Some(most) => format!("{} to {most}", request.gpus),
+        None => request.gpus.to_string(),
+    };
+    let message = format!(
+        "no layout of {gpus} devices serves {}{pins} and a global batch of {}",
+        request.model, request.global_batch
+    );
+    Error::input(Code::NoLayout, message)
+        .help("dp x tp x cp x pp are all devices, dp x mbs divides the batch, tp the heads, ep the experts: change --gpus, --global-batch or --pin")
+}

@@ -1,0 +1,105 @@
+use super::oracle::Costs;
+use super::request::PlanRequest;
+use super::space::space;
+use crate::estimate::{Desk, EstimateRequest, Estimator};
+use crate::layout;
+use planner::search::{Bound, Family, Level, Oracle, Space, count, divisors};
+
+/// Numbers that look random and are the same each time (Knuth's MMIX).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % most
+    }
+}
+
+fn request(model: &str, cluster: &str, gpus: u64, global_batch: u64, pin: &str) -> PlanRequest {
+    PlanRequest {
+        model: model.into(),
+        cluster: cluster.into(),
+        gpus,
+        seq: 512,
+        global_batch,
+        pin: pin.into(),
+        ..PlanRequest::default()
+    }
+}
+
+/// A way from degrees to a single layout, as the dice fall; none where it ends before.
+fn way(space: &Space, axes: &[Family], dice: &mut Dice) -> Option<Vec<Family>> {
+    let mut way = vec![axes[dice.below(axes.len())].clone()];
+    while way[way.len() - 1].level != Level::One {
+        let parts = space.parts(&way[way.len() - 1]);
+        if parts.is_empty() {
+            return None;
+        }
+        way.push(parts[dice.below(parts.len())].clone());
+    }
+    Some(way)
+}
+
+/// No layout takes less than any family that it is in, and costs what `estimate` says.
+#[test]
+fn bounds_are_bounds_and_prices_are_those_of_estimate() {
+    let requests = [
+        request("tiny-llama", "h100", 8, 64, ""),
+        request("tiny-moe", "h100", 8, 32, ""),
+        request("tiny-gpt2", "a100", 4, 24, ""),
+        request("llama3-8b", "h100", 16, 32, ""),
+        request("deepseek-v2-lite", "h800", 16, 64, ""),
+        PlanRequest { stack: "nanotron-2024".into(), ..request("llama3-8b", "h100", 16, 64, "") },
+        PlanRequest { stack: "fsdp-eager".into(), ..request("tiny-llama", "h100", 6, 36, "") },
+    ];
+    for request in requests {
+        let estimator = Estimator::new();
+        let desk = Desk::new(&estimator, request.under(String::new()), &[request.gpus]).unwrap();
+        let (work, modules) = desk.work().unwrap();
+        let space = space(&request, &desk, vec![request.gpus], modules).unwrap();
+        let axes = space.axes();
+        let costs = Costs { desk: &desk, work, space: &space, batches: divisors(request.global_batch) };
+        let (mut dice, mut priced) = (Dice(7), 0);
+        for _ in 0..60 {
+            let Some(way) = way(&space, &axes, &mut dice) else { continue };
+            let one = &way[way.len() - 1].layout;
+            let text = layout::print(one);
+            let told = estimator.estimate(&EstimateRequest { gpus: Some(request.gpus), ..request.under(text.clone()) });
+            let Some(price) = costs.price(one) else {
+                assert!(told.is_err(), "{} {text}", request.model);
+                continue;
+            };
+            priced += 1;
+            let seconds = told.unwrap().predicted.step_time_s;
+            assert!((price.seconds / seconds - 1.0).abs() < 1e-9, "{} {text}: {price:?}, {seconds}", request.model);
+            for family in &way {
+                let Bound { seconds, bytes } = costs.bound(family, f64::INFINITY).unwrap();
+                let at = format!("{} {:?} {text}: {seconds} {bytes}, {price:?}", request.model, family.level);
+                assert!(seconds <= price.seconds * (1.0 + 1e-9), "{at}");
+                assert!(bytes <= price.bytes * (1.0 + 1e-9), "{at}");
+            }
+        }
+        assert!(priced > 30, "{} {priced}", request.model);
+    }
+}
+
+/// What is counted is what there is.
+#[test]
+fn a_space_has_as_many_layouts_as_are_counted() {
+    for (model, gpus, pin) in
+        [("tiny-llama", 4, ""), ("tiny-moe", 4, "zero=1,mbs=1"), ("tiny-gpt2", 2, "recompute=auto")]
+    {
+        let request = request(model, "h100", gpus, 8, pin);
+        let estimator = Estimator::new();
+        let desk = Desk::new(&estimator, request.under(String::new()), &[gpus]).unwrap();
+        let space = space(&request, &desk, vec![gpus], desk.work().unwrap().1).unwrap();
+        let mut layouts = 0;
+        let mut open = space.axes();
+        let counted = count(&space, &open);
+        while let Some(family) = open.pop() {
+            layouts += u64::from(family.level == Level::One);
+            open.extend(space.parts(&family));
+        }
+        assert_eq!(layouts, counted, "{model}");
+    }
+}

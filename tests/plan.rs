@@ -1,0 +1,141 @@
+//! Plans: as good as trying all layouts, within the pins, the same each time, and clear where there is none.
+
+use meshwright::estimate::Estimator;
+use meshwright::plan::{Found, Objective, PlanRequest, find};
+
+fn request(model: &str, cluster: &str, gpus: u64, global_batch: u64, pin: &str) -> PlanRequest {
+    PlanRequest {
+        model: model.into(),
+        cluster: cluster.into(),
+        gpus,
+        seq: 512,
+        global_batch,
+        pin: pin.into(),
+        top: 3,
+        ..PlanRequest::default()
+    }
+}
+
+fn plan(estimator: &Estimator, request: &PlanRequest) -> Found {
+    find(estimator, request, &|_| {}).unwrap_or_else(|error| panic!("{request:?}: {error}"))
+}
+
+/// What does not depend on the clock.
+fn answer(found: &Found) -> (Vec<(String, f64)>, Option<String>, u64) {
+    let text = |layout| meshwright::layout::print(layout);
+    let best = found.best.iter().map(|report| (text(&report.layout), report.predicted.step_time_s)).collect();
+    (best, found.closest.as_ref().map(|report| text(&report.layout)), found.search.space)
+}
+
+/// Pins that leave each level open in turn.
+const PINS: [&str; 10] = [
+    "zero=1,offload=false,recompute=none,schedule=1f1b,tp_overlap=true,dp_overlap=true",
+    "tp=1,pp=2,mbs=1,offload=false,zero=1,dp_overlap=true",
+    "tp=2,sp=true,mbs=1,offload=false,recompute=auto,schedule=1f1b",
+    "dp=2,tp=1,cp=1,mbs=1,zero=0,recompute=none",
+    "pp=1,tp=1,mbs=1,dp_overlap=true",
+    "pp=1,cp=2,offload=false,recompute=none,zero=0",
+    "pp=4,tp=1,mbs=1,recompute=full,offload=false,zero=1,dp_overlap=true",
+    "tp=2,pp=2,mbs=1,offload=false,recompute=selective,zero=1,schedule=zb-h1",
+    "pp=2,cp=1,tp=1,schedule=interleaved-1f1b,offload=false,zero=2,recompute=auto,mbs=1",
+    "dp=1,cp=1,tp=1,mbs=1,offload=false,recompute=none,zero=0",
+];
+
+#[test]
+fn the_search_is_as_good_as_trying_all() {
+    let estimator = Estimator::new();
+    let mut cases = 0;
+    for (model, cluster) in [("tiny-llama", "h100"), ("tiny-moe", "h800"), ("tiny-gpt2", "v100")] {
+        for gpus in [4, 8] {
+            for pin in PINS {
+                let request = request(model, cluster, gpus, 8, pin);
+                let all = PlanRequest { exhaustive: true, ..request.clone() };
+                match (find(&estimator, &request, &|_| {}), find(&estimator, &all, &|_| {})) {
+                    (Ok(found), Ok(all)) => {
+                        assert_eq!(answer(&found), answer(&all), "{request:?}");
+                        assert!(found.search.proved_optimal && !found.best.is_empty());
+                        assert!(found.search.candidates <= all.search.candidates);
+                        cases += 1;
+                    }
+                    (Err(found), Err(all)) => assert_eq!(found, all),
+                    (found, all) => panic!("{request:?}: {found:?}, {all:?}"),
+                }
+            }
+        }
+    }
+    assert!(cases >= 50, "{cases} cases");
+}
+
+/// Where memory binds, recomputation and ZeRO are chosen as trying all would.
+#[test]
+fn the_search_is_as_good_as_trying_all_where_memory_binds() {
+    let estimator = Estimator::new();
+    for (model, gpus, pin) in [
+        ("llama3-8b", 2, "pp=1,mbs=1,dp_overlap=true"),
+        ("llama3-8b", 4, "tp=1,schedule=1f1b,mbs=1,zero=1,offload=false"),
+        ("llama3-8b", 1, ""),
+    ] {
+        for objective in [Objective::Time, Objective::Memory] {
+            let request = PlanRequest { seq: 4096, objective, ..request(model, "a100", gpus, 8, pin) };
+            let all = PlanRequest { exhaustive: true, ..request.clone() };
+            assert_eq!(answer(&plan(&estimator, &request)), answer(&plan(&estimator, &all)), "{request:?}");
+        }
+    }
+}
+
+#[test]
+fn pins_hold_and_all_devices_are_used() {
+    let estimator = Estimator::new();
+    for (pin, holds) in [
+        ("tp=4", "tp=4"),
+        ("pp=2,vp=2", "pp=2"),
+        ("zero=3,mbs=2", "zero=3,mbs=2"),
+        ("recompute=full", "recompute=full"),
+        ("schedule=zb-v", "schedule=zb-v"),
+    ] {
+        let found = plan(&estimator, &request("tiny-llama", "h100", 8, 32, pin));
+        for report in &found.best {
+            let text = meshwright::layout::print(&report.layout);
+            assert!(text.contains(holds), "{pin}: {text}");
+            assert_eq!(report.layout.devices(), 8, "{text}");
+        }
+    }
+    let fewer = PlanRequest { max_gpus: Some(8), ..request("tiny-llama", "h100", 5, 32, "mbs=1,pp=1") };
+    assert_eq!(plan(&estimator, &fewer).best[0].layout.devices(), 8);
+}
+
+#[test]
+fn the_same_request_has_the_same_answer() {
+    let request = request("tiny-moe", "h100", 8, 32, "");
+    let [first, second] = [0, 1].map(|_| plan(&Estimator::new(), &request));
+    assert_eq!(answer(&first), answer(&second));
+    assert_eq!(first.search.candidates, second.search.candidates);
+    assert!(first.search.deterministic);
+    assert_eq!(first.best.len(), 3);
+}
+
+#[test]
+fn what_does_not_fit_is_told_with_what_needs_least() {
+    let found =
+        plan(&Estimator::new(), &PlanRequest { seq: 8192, ..request("llama3-70b", "h100", 1, 1, "offload=false") });
+    assert!(found.best.is_empty());
+    let closest = found.closest.unwrap();
+    assert!(!closest.predicted.fits && closest.predicted.memory_gib.total > 1000.0, "{closest:?}");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let refused = |request: PlanRequest| find(&Estimator::new(), &request, &|_| {}).unwrap_err().to_string();
+    for (gpus, pin, part) in [
+        (7, "", "no layout of 7 devices serves"),
+        (8, "tp=8,pp=2", "with the pins tp=8,pp=2"),
+        (8, "tp=3", "no layout"),
+        (8, "tpp=3", "there is no `tpp`"),
+        (8, "schedule=1f2b", "no schedule `1f2b`"),
+        (0, "", "--gpus"),
+    ] {
+        let message = refused(request("tiny-llama", "h100", gpus, 8, pin));
+        assert!(message.contains(part), "{gpus} {pin}: {message}");
+    }
+    assert!(refused(request("tiny-lama", "h100", 8, 8, "")).contains("tiny-llama"));
+}

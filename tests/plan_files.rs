@@ -1,0 +1,136 @@
+//! Plans as files: they have the form that `schema plan` prints, are explained, drawn and run.
+
+#[path = "plan_files/schema.rs"]
+mod schema;
+
+use schema::complaints;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// A job small enough to be trained on threads.
+const TINY: &str =
+    "plan tiny-llama --cluster cpu --stack meshwright-threads --precision f32 --gpus 4 --seq 32 --global-batch 8";
+
+/// A job that no device can hold.
+const TOO_LARGE: &str = "plan llama3-70b --cluster h100 --gpus 1 --seq 4096 --global-batch 8 --pin mbs=1";
+
+/// A folder for the files of a test, gone at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("meshwright-plans-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn run(&self, args: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
+        command.args(args.split_whitespace()).current_dir(&self.0).env_remove("COLUMNS").output().unwrap()
+    }
+
+    fn answer(&self, args: &str) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "meshwright {args}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.join(name)).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn plans_have_the_form_that_is_printed() {
+    let folder = Folder::new("form");
+    let schema: Value = serde_json::from_str(&folder.answer("schema plan")).unwrap();
+    let plan: Value = serde_json::from_str(&folder.answer(&format!("{TINY} --format json"))).unwrap();
+    assert_eq!(complaints(&schema, &plan), Vec::<String>::new());
+    let estimate = TINY.replace("plan", "estimate").replace("--gpus 4", "--layout dp=2,pp=2 --format json");
+    let estimate: Value = serde_json::from_str(&folder.answer(&estimate)).unwrap();
+    assert_eq!(complaints(&schema, &estimate), Vec::<String>::new());
+    let nothing = folder.run(&format!("{TOO_LARGE} --format json"));
+    assert_eq!(nothing.status.code(), Some(4));
+    let nothing: Value = serde_json::from_slice(&nothing.stdout).unwrap();
+    assert_eq!((complaints(&schema, &nothing), nothing["status"].as_str()), (Vec::new(), Some("infeasible")));
+    // What is not so is found out.
+    for (place, value) in [
+        ("/predicted/step_time_s", Value::from("long")),
+        ("/layout/zero", Value::from(4)),
+        ("/layout/cp_kind", Value::from("rings")),
+        ("/schema", Value::from("meshwright.plan/2")),
+        ("/why/axes/0", Value::from(1)),
+        ("/search", Value::from("no")),
+    ] {
+        let mut wrong = plan.clone();
+        *wrong.pointer_mut(place).unwrap() = value;
+        assert!(!complaints(&schema, &wrong).is_empty(), "{place}");
+    }
+    for key in plan.as_object().unwrap().keys() {
+        let mut wrong = plan.clone();
+        wrong.as_object_mut().unwrap().remove(key);
+        assert!(!complaints(&schema, &wrong).is_empty(), "without {key}");
+    }
+}
+
+#[test]
+fn a_plan_is_explained_from_its_file() {
+    let folder = Folder::new("explain");
+    assert_eq!(folder.answer(&format!("{TINY} --format json -o plan.json")), "");
+    let plan: Value = serde_json::from_str(&folder.read("plan.json")).unwrap();
+    let text = folder.answer("explain plan.json");
+    for note in plan["why"]["axes"].as_array().unwrap() {
+        assert!(text.contains(note["choice"].as_str().unwrap()), "{note}\n{text}");
+    }
+    assert!(text.contains("WHAT BINDS") && text.contains("RUNNERS-UP"), "{text}");
+    let again: Value = serde_json::from_str(&folder.answer("explain plan.json --format json")).unwrap();
+    assert_eq!(again, plan);
+    let asked: Value = serde_json::from_str(&folder.answer("explain plan.json --why-not pp=4 --format json")).unwrap();
+    let slower =
+        asked["predicted"]["step_time_s"].as_f64().unwrap() - plan["predicted"]["step_time_s"].as_f64().unwrap();
+    let told: f64 = asked["seconds"].as_array().unwrap().iter().map(|change| change[1].as_f64().unwrap()).sum();
+    assert!(slower >= 0.0 && (told - slower).abs() < 1e-9, "{asked}");
+}
+
+#[test]
+fn a_page_holds_all_that_it_shows() {
+    let folder = Folder::new("page");
+    folder.answer(&format!("{TINY} --format json -o plan.json"));
+    let page = folder.answer("explain plan.json --format html");
+    assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+    assert!(!page.contains("{{") && !page.contains("<script") && !page.contains("src="), "it loads nothing");
+    for part in ["what the step goes to", "what each pipeline rank holds", "time of a step against memory"] {
+        assert!(page.contains(&format!("aria-label=\"{part}\"")), "{part}");
+    }
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    assert_eq!(page.matches("<table").count(), page.matches("</table>").count());
+}
+
+#[test]
+fn a_plan_is_run() {
+    let folder = Folder::new("train");
+    std::fs::write(folder.0.join("text.txt"), "the quick brown fox jumps over the lazy dog. ".repeat(200)).unwrap();
+    folder.answer(&format!(
+        "{TINY} --pin dp=2,pp=2,recompute=none,zero=1,dp_overlap=true --format json -o as-it-is.json"
+    ));
+    let refused = folder.run("train --plan as-it-is.json --data text.txt --steps 1");
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{message}");
+    assert!(message.contains("as-it-is.json cannot be run as it is") && message.contains("dp_overlap"), "{message}");
+    folder.answer(&format!("{TINY} --pin dp=2,pp=2,recompute=none,zero=1 --format json -o plan.json"));
+    folder.answer("train --plan plan.json --data text.txt --steps 1 --out run");
+    let options = folder.read("run/run.toml");
+    for part in ["dp=2,tp=1,pp=2", "seq = 32", "global_batch = 8", "model = \"tiny-llama\""] {
+        assert!(options.contains(part), "{part}\n{options}");
+    }
+    // Flags win.
+    folder.answer("train --plan as-it-is.json --mesh dp=2 --seq 16 --data text.txt --steps 1 --out other");
+    assert!(folder.read("other/run.toml").contains("seq = 16"));
+}
