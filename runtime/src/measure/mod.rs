@@ -1,7 +1,8 @@
 //! What this machine does per second: its kernels and its communicator, timed one by one on the threads that runs use.
 //!
-//! Kernels are timed on all cores at once, since the devices of a run share what cores share. Calls are short, and of each kernel the lower quartile counts: what other programs take of a
-//! core does not, as long as they leave it a quarter of the time.
+//! Kernels are timed on all cores at once, since the devices of a run share what cores share. Calls are short, and of each
+//! kernel the lower quartile counts: what other programs take of a core does not, as long as they leave it a quarter of the
+//! time.
 
 mod attention;
 mod collectives;
@@ -14,9 +15,9 @@ use std::time::{Duration, Instant};
 /// How long each kernel is timed.
 const TRY: Duration = Duration::from_millis(120);
 
-/// Bytes of the tensors that calls of a kernel take in turn on a core, so that they lie as those of a step do, in more memory
-/// than the nearest caches hold: about what a small model's layer keeps of some micro-batches.
-const TURNED: usize = 16 << 20;
+/// Bytes of the tensors that calls of a kernel take in turn on a core: more than its caches hold, since ranks that share a core
+/// go through the parameters and the kept activations of all of them before they come back to the same.
+const TURNED: usize = 64 << 20;
 
 /// What was timed. All seconds are those of one core.
 #[derive(Clone, PartialEq, Debug)]
