@@ -41,6 +41,11 @@ pub struct Compiling {
     pub global_batch: Option<u64>,
     /// The type of parameters and compute.
     pub precision: String,
+    /// What decides the shardings that the file leaves open: `rules`, or `auto` for the least seconds of a step within the
+    /// memory of a device.
+    pub shard: String,
+    /// Bytes of a device under `auto`; if left out, what the cluster's devices have.
+    pub memory: Option<u64>,
 }
 
 impl Default for Compiling {
@@ -55,6 +60,8 @@ impl Default for Compiling {
             seq: TrainRequest::default().seq,
             global_batch: None,
             precision: "f32".into(),
+            shard: "rules".into(),
+            memory: None,
         }
     }
 }
@@ -90,13 +97,29 @@ pub fn compile_source(
     let dtype = dtype(&order.precision)?;
     let layout = order.layout()?;
     let file = open(source, &layout, order.seq, dtype)?;
+    let microbatches = order_microbatches(order, &file, &layout)?;
     let request = CompileRequest {
-        microbatches: order_microbatches(order, &file, &layout)?,
-        goal: Goal::of(layout),
+        microbatches,
+        goal: goal(order, layout, microbatches)?,
         optimizer: Optimizer::default(),
         stop_after: stop_after.map(str::to_string),
     };
     compile(source, file, &request, observer)
+}
+
+/// What is wanted of the planner.
+fn goal(order: &Compiling, layout: Layout, microbatches: u32) -> Result<Goal, Error> {
+    match order.shard.as_str() {
+        "rules" => Ok(Goal::of(layout)),
+        "auto" if layout.sp => {
+            let message = "`sp` seeds a rule, where `--shard auto` decides by itself";
+            Err(Error::input(Code::ConflictingOptions, message).help("leave out one of the two"))
+        }
+        "auto" => Ok(Goal::auto(layout, order.memory, microbatches)),
+        other => {
+            Err(Error::input(Code::BadOption, format!("`--shard {other}`: it is rules or auto")).help("--shard auto"))
+        }
+    }
 }
 
 /// The type of parameters and activations that a precision means. bf16 plans and prints; training refuses it.

@@ -15,6 +15,8 @@ mod run;
 #[path = "equal/sliced.rs"]
 mod sliced;
 
+use cost::{CPU, Cluster};
+use ir::goal::{Goal, Layout};
 use ir::graph::SectionKind;
 
 /// How many cases, and from which seed: `MESHWRIGHT_CASES=5000 MESHWRIGHT_FIRST=500 cargo test --test equal`.
@@ -45,6 +47,36 @@ fn compiled_programs_equal_the_reference() {
     assert!(ill_conditioned * 20 <= cases, "{ill_conditioned} of {cases} cases say nothing");
     let gaps = coverage.gaps();
     assert!(gaps.is_empty(), "the cases cover too little:\n{}", gaps.join("\n"));
+}
+
+/// Whatever is dear decides what is cut: devices and links of any speed.
+fn cluster(seed: u64) -> Cluster {
+    let mut random = random::Random::new(seed ^ 0xc057);
+    let mut cluster = CPU.clone();
+    let mut factor = || [1e-3, 0.1, 1.0, 10.0, 1e3][random.below(5)];
+    cluster.device.flops_f32 *= factor();
+    cluster.device.memory_bandwidth *= factor();
+    cluster.links[0].bandwidth *= factor();
+    cluster.links[0].latency *= factor();
+    cluster
+}
+
+#[test]
+fn shardings_found_by_cost_equal_the_reference() {
+    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 100));
+    let (mut failed, mut cut) = (Vec::new(), 0);
+    for case in (first..first + cases).map(generate::generate) {
+        let layout = Layout { zero: case.zero, ..Layout::default() };
+        let goal = Goal::auto(layout, None, case.pipeline.microbatches);
+        let outcome = run::compiled_to(&case, goal, &cluster(case.seed)).and_then(|(meaning, file)| {
+            let blocks = file.model.blocks.values().flat_map(|block| block.values.values());
+            cut += usize::from(blocks.into_iter().any(|value| !value.ty.sharded_axes().is_empty()));
+            run::compare(&case, &meaning, &file)
+        });
+        failed.extend(outcome.err().map(|why| format!("seed {}: {why}", case.seed)));
+    }
+    assert!(failed.is_empty(), "{} of {cases} cases failed:\n{}", failed.len(), failed.join("\n"));
+    assert!(cut * 2 >= cases as usize, "only {cut} of {cases} cut anything");
 }
 
 #[test]

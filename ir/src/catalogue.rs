@@ -269,6 +269,10 @@ catalogue! {
         "The stages of a pipeline are made of the calls in the item `model`. The file has none: it is empty, or holds only blocks.";
         "meshwright compile model.ir";
         "Add an item `model` with a call of each block, in their order.";
+    410 NoRoom "no sharding that fits into the memory":
+        "With --shard auto the shardings are chosen so that parameters, gradients, optimizer state and what the backward reads fit into the memory of a device. However they are cut over these axes, it is too much.";
+        "meshwright compile tiny-llama --mesh dp=2 --shard auto --memory 1MB";
+        "Take more devices, smaller micro-batches, or devices with more memory.";
     501 Deadlock "rows that wait for each other":
         "After some actions no rank can go on: each waits for what another does later.";
         "rank 0: 0B0 0F0 R N U";

@@ -240,12 +240,36 @@ pub struct Goal {
     pub levels: Vec<u64>,
     /// The most bytes of a gradient bucket.
     pub bucket_bytes: u64,
+    /// What decides the shardings that neither the file nor a rule states.
+    #[serde(default)]
+    pub sharding: Sharding,
+}
+
+/// What decides how tensors are sharded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sharding {
+    /// What the seeds lead to along the rules of the ops.
+    #[default]
+    Rules,
+    /// The least seconds of a step within a device's memory.
+    Auto {
+        /// Bytes of a device; left out: what the cluster's devices have.
+        memory: Option<u64>,
+        /// Micro-batches of a step: gradients are exchanged once for all of them.
+        microbatches: u32,
+    },
 }
 
 impl Goal {
     /// The goal of a layout with its own rules, on one link level.
     pub fn of(layout: Layout) -> Goal {
         let rules = layout.seed_rules();
-        Goal { layout, rules, levels: Vec::new(), bucket_bytes: BUCKET_BYTES }
+        Goal { layout, rules, levels: Vec::new(), bucket_bytes: BUCKET_BYTES, sharding: Sharding::Rules }
+    }
+
+    /// The goal that seeds nothing: all that a file leaves open is decided by cost.
+    pub fn auto(layout: Layout, memory: Option<u64>, microbatches: u32) -> Goal {
+        Goal { rules: Vec::new(), sharding: Sharding::Auto { memory, microbatches }, ..Goal::of(layout) }
     }
 }

@@ -75,7 +75,8 @@ impl Choice<'_> {
     }
 }
 
-fn exact_letters(instance: &Instance, dims: &Dims, operands: &[&Type], results: &[&Type]) -> Vec<bool> {
+/// Whether each letter stands for a dim that must be cut evenly.
+pub(crate) fn exact_letters(instance: &Instance, dims: &Dims, operands: &[&Type], results: &[&Type]) -> Vec<bool> {
     let mut exact = vec![false; instance.letters.len()];
     let tensors = instance.operands.iter().zip(operands).chain(instance.results.iter().zip(results));
     for (tensor, ty) in tensors {

@@ -12,5 +12,6 @@ mod ports;
 mod recover;
 pub mod reshard;
 mod sections;
+pub mod shard;
 
 pub use pass::{Observer, PASSES, Pass, PlanError, plan};

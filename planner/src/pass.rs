@@ -1,6 +1,6 @@
 //! The passes as a table, and the runner.
 
-use crate::passes::{collectives, expand, propagate, recompute, refine, reshard, seed};
+use crate::passes::{collectives, expand, propagate, recompute, refine, reshard, seed, shard};
 use cost::Cluster;
 use ir::catalogue::Code;
 use ir::diag::Coded;
@@ -72,6 +72,12 @@ pub enum PlanError {
     /// Experts cannot be shared out so.
     #[error(transparent)]
     Experts(#[from] Unfolded),
+    /// No shardings that the rules allow fit into the memory.
+    #[error("no sharding holds the model in {bytes} bytes on each device")]
+    NoRoom {
+        /// Bytes of a device.
+        bytes: u64,
+    },
     /// A fault of ours.
     #[error("fault in pass `{pass}`: {why}")]
     Fault {
@@ -91,6 +97,7 @@ impl Coded for PlanError {
             PlanError::NotDivisible { .. } => Some(Code::UnevenExact),
             PlanError::TooManyShards { .. } => Some(Code::AxesAboveDim),
             PlanError::Levels { .. } | PlanError::Experts(_) => Some(Code::ImpossibleDegrees),
+            PlanError::NoRoom { .. } => Some(Code::NoRoom),
             PlanError::Fault { .. } => None,
         }
     }
@@ -113,6 +120,9 @@ impl Coded for PlanError {
             }
             PlanError::Levels { .. } => Some("choose degrees that fill whole levels".to_string()),
             PlanError::Experts(_) => Some("let ep x etp divide dp x cp x tp, each part within one of them".to_string()),
+            PlanError::NoRoom { .. } => {
+                Some("take more devices or smaller micro-batches, or state more --memory".to_string())
+            }
             PlanError::Fault { .. } => None,
         }
     }
@@ -148,6 +158,12 @@ pub const PASSES: &[Pass] = &[
     ),
     pass("refine", "make the mesh; split axes at link levels", "before all that names its axes", refine::run),
     pass("seed", "write pins and rules, open the rest", "before propagate: it spreads what stands here", seed::run),
+    pass(
+        "shard",
+        "with --shard auto: decide every type by its cost",
+        "after seed: what stands there holds",
+        shard::run,
+    ),
     pass("propagate", "carry shardings along the rules", "needs the seeds; decides every type", propagate::run),
     pass(
         "expand",

@@ -67,6 +67,21 @@ impl Ports {
         self.union.find(self.index[&port])
     }
 
+    /// Which type an argument has: equal for all that must have the same.
+    pub(crate) fn of_argument(&self, block: BlockId, place: usize) -> usize {
+        self.root(Port::Argument(block, place))
+    }
+
+    /// Which type a value result has.
+    pub(crate) fn of_result(&self, block: BlockId, place: usize) -> usize {
+        self.root(Port::Result(block, place))
+    }
+
+    /// Which type a value of the model has, if a call takes or makes it.
+    pub(crate) fn of_value(&self, value: ModelValue) -> Option<usize> {
+        self.index.get(&Port::Model(value)).map(|&port| self.union.find(port))
+    }
+
     /// The type of an argument (a value or an input, by place), if it is decided.
     pub(crate) fn argument(&self, block: BlockId, place: usize) -> Option<&Type> {
         self.types.get(&self.root(Port::Argument(block, place)))

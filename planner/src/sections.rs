@@ -137,7 +137,7 @@ fn pin_of(block: &Block, stmt: &Stmt, value: Value) -> Pin {
 }
 
 /// Gives the results their natural types, or has the statement make new values and reshards them to the pinned ones.
-fn settle(block: &mut Block, mut stmt: Stmt, naturals: Vec<Type>) -> Vec<Stmt> {
+pub(crate) fn settle(block: &mut Block, mut stmt: Stmt, naturals: Vec<Type>) -> Vec<Stmt> {
     let mut after = Vec::new();
     for (place, natural) in naturals.into_iter().enumerate() {
         let value = stmt.results[place];

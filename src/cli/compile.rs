@@ -2,6 +2,7 @@
 
 use super::layout::LayoutFlags;
 use super::memory::memory_table;
+use super::number::bytes_of;
 use super::request::{Fields, from_json, resolve};
 use super::{TableFormat, prediction};
 use crate::compiling::{Compiling, compile_source};
@@ -31,6 +32,7 @@ use std::path::{Path, PathBuf};
 Examples:
   meshwright compile tiny-llama --mesh dp=2,tp=2
   meshwright compile gpt2 --mesh tp=4 --stop-after collectives
+  meshwright compile docs/example.ir --mesh dp=2,tp=2 --shard auto --memory 64kB
   meshwright compile llama3-8b --mesh tp=8,pp=4 --seq 8192 --global-batch 64 --dump llama
   meshwright compile llama3-405b --mesh tp=8,pp=16,dp=128 --seq 8192 --precision bf16 --predict
   meshwright compile llama/07-collectives.ir --global-batch 64"
@@ -74,6 +76,13 @@ struct Flags {
     /// Type of parameters and compute: f32 or bf16 [default: f32]
     #[arg(long, value_name = "TYPE")]
     precision: Option<String>,
+    /// What decides how tensors are cut: rules for transformers, or auto for the least time within the memory, of any model
+    /// [default: rules]
+    #[arg(long, value_name = "BY")]
+    shard: Option<String>,
+    /// With --shard auto: memory of a device, such as 8GiB or 80GB [default: the cluster's]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_of)]
+    memory: Option<u64>,
 }
 
 impl Compile {

@@ -51,6 +51,18 @@ pub(super) fn finite(text: &str) -> Result<f64, String> {
     if number.is_finite() { Ok(number) } else { Err("it must be a finite number".to_string()) }
 }
 
+/// Reads `8GiB`, `80GB`, `512MiB`, `4096`: bytes, with a power of 1024 or of 1000.
+pub(super) fn bytes_of(text: &str) -> Result<u64, String> {
+    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = (finite(&text[..at])?, text[at..].trim_end_matches(['b', 'B']));
+    let (letter, base) = unit.strip_suffix('i').map_or((unit, 1000.0), |letter| (letter, 1024.0));
+    let power = ["", "k", "m", "g", "t"].iter().position(|known| letter.eq_ignore_ascii_case(known));
+    match power {
+        Some(power) if number > 0.0 => Ok((number * f64::powi(base, power as i32)) as u64),
+        _ => Err("it is bytes, such as 8GiB, 80GB or 4096".to_string()),
+    }
+}
+
 /// `7.2 s`, `2m 31s`, `1h 02m`.
 pub(super) fn seconds(seconds: f64) -> String {
     let whole = seconds.round() as u64;
@@ -69,6 +81,13 @@ mod tests {
     fn a_number_of_the_command_line_is_finite() {
         assert_eq!(finite("-1e-3"), Ok(-0.001));
         assert!(["nan", "inf", "1e400", "much", ""].iter().all(|text| finite(text).is_err()));
+    }
+
+    #[test]
+    fn bytes_have_units() {
+        let read = ["8GiB", "80GB", "1.5MiB", "4096", "2kb"].map(|text| bytes_of(text).unwrap());
+        assert_eq!(read, [8 << 30, 80_000_000_000, 3 << 19, 4096, 2000]);
+        assert!(["", "GiB", "8XB", "-1GB", "8G8"].iter().all(|text| bytes_of(text).is_err()));
     }
 
     #[test]

@@ -2,10 +2,9 @@
 
 use crate::error::Error;
 use crate::layout;
-use cost::Group;
+use cost::{Group, MODULES};
 use ir::catalogue::Code;
 use ir::goal::{Layout, Recompute};
-use ir::recompute::MODULES;
 use scheduler::schedules;
 
 /// The layout of a text on so many devices: dp is derived where it is not given, and more than one stage per rank makes

@@ -2,7 +2,7 @@
 
 use super::generate::Case;
 use super::random::Random;
-use cost::CPU;
+use cost::{CPU, Cluster};
 use ir::goal::{Goal, Layout};
 use ir::graph::Model;
 use ir::optimizer::OptimizerKind;
@@ -18,17 +18,26 @@ use std::collections::BTreeMap;
 const TOLERANCE: f64 = 1e-3;
 const LEARNING_RATE: f64 = 1e-2;
 
-/// Compiles a case: gives the differentiated model (the meaning) and the compiled file.
+/// Compiles a case along the rules: gives the differentiated model (the meaning) and the compiled file.
 pub(crate) fn compiled(case: &Case) -> Result<(Model, File), String> {
+    compiled_to(
+        case,
+        Goal::of(Layout { zero: case.zero, recompute: case.recompute.clone(), ..Layout::default() }),
+        &CPU,
+    )
+}
+
+/// The same for a goal on a cluster.
+pub(crate) fn compiled_to(case: &Case, goal: Goal, cluster: &Cluster) -> Result<(Model, File), String> {
     let meaning = case.whole.as_ref().unwrap_or(&case.model).clone();
     let meaning = ir::differentiate::differentiate(meaning, &case.optimizer).map_err(|e| e.to_string())?;
     let mut request = CompileRequest {
-        goal: Goal::of(Layout { zero: case.zero, recompute: case.recompute.clone(), ..Layout::default() }),
+        goal,
         optimizer: case.optimizer.clone(),
         microbatches: case.pipeline.microbatches,
         stop_after: Some("collectives".to_string()),
     };
-    let planned = compile(case.model.clone().into(), &request, &CPU, &mut |_, _| {}).map_err(|e| e.to_string())?;
+    let planned = compile(case.model.clone().into(), &request, cluster, &mut |_, _| {}).map_err(|e| e.to_string())?;
     let staged =
         cut(&planned.model, &case.pipeline, &model_costs(&planned.model, &CPU, 1)).map_err(|e| e.to_string())?;
     request.stop_after = None;

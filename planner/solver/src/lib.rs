@@ -1,5 +1,6 @@
-//! Abstract optimisation: programs of 0/1, integer and real variables. Knows no tensor.
+//! Abstract optimisation: programs of 0/1, integer and real variables, and assignments with pairwise costs. Knows no tensor.
 
+pub mod assign;
 #[cfg(not(feature = "highs"))]
 mod microlp_engine;
 mod program;

@@ -24,7 +24,11 @@ pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanEr
     Ok(())
 }
 
-fn expand_section(site: &Site<'_>, block: &mut Block, kind: SectionKind) -> Result<(), String> {
+/// Expands the statements of a section that must be.
+///
+/// # Errors
+/// An op has no expansion.
+pub(crate) fn expand_section(site: &Site<'_>, block: &mut Block, kind: SectionKind) -> Result<(), String> {
     let uses = count_uses(block);
     for stmt in std::mem::take(&mut block[kind].stmts) {
         let decided = if must_expand(block, &stmt)? { expand(site, block, stmt, uses.clone())? } else { vec![stmt] };

@@ -7,3 +7,4 @@ pub(crate) mod recompute;
 pub(crate) mod refine;
 pub(crate) mod reshard;
 pub(crate) mod seed;
+pub(crate) mod shard;

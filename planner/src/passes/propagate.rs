@@ -37,12 +37,20 @@ fn propagate(model: &mut Model) -> Result<(), String> {
             done.push(id);
         }
     }
+    finish(&site, model)
+}
+
+/// Decides what is done once a step, when the gradients are decided.
+///
+/// # Errors
+/// An op's rule does not fit its tensors: a fault.
+pub(crate) fn finish(site: &Site<'_>, model: &mut Model) -> Result<(), String> {
     join_gradient_debts(model);
     for block in model.blocks.values_mut() {
         pay_gradients(block);
         site.decide(block, SectionKind::U, &Hints::new())?;
     }
-    plan_step(&site, model)
+    plan_step(site, model)
 }
 
 /// What the arguments state is the first word on the boundaries.

@@ -35,15 +35,30 @@ pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanEr
 
 /// What has been resharded so far: (value, in which layout, result).
 #[derive(Default)]
-struct Moved(Vec<(Value, Type, Value)>);
+pub(crate) struct Moved(Vec<(Value, Type, Value)>);
 
 impl Moved {
-    fn drop_gathered(&mut self, block: &Block, mesh: &Mesh) {
+    /// What the backward shall not find: what is larger than what it was made of.
+    pub(crate) fn drop_gathered(&mut self, block: &Block, mesh: &Mesh) {
         self.0.retain(|(from, to, _)| to.local_bytes(mesh) <= block.ty(*from).local_bytes(mesh));
+    }
+
+    /// A store changes what an argument holds.
+    pub(crate) fn forget_stored(&mut self, stmt: &Stmt) {
+        self.0.retain(|(value, _, _)| !stmt.results.contains(value));
     }
 }
 
-fn reshard_section(mesh: &Mesh, block: &mut Block, kind: SectionKind, moved: &mut Moved) -> Result<(), String> {
+/// Marks the changes of layout that the statements of a section need.
+///
+/// # Errors
+/// An op's rule does not fit its tensors.
+pub(crate) fn reshard_section(
+    mesh: &Mesh,
+    block: &mut Block,
+    kind: SectionKind,
+    moved: &mut Moved,
+) -> Result<(), String> {
     for mut stmt in std::mem::take(&mut block[kind].stmts) {
         if let Some(wanted) = wanted_types(mesh, block, &stmt)? {
             for (place, ty) in wanted.into_iter().enumerate() {
@@ -53,8 +68,7 @@ fn reshard_section(mesh: &Mesh, block: &mut Block, kind: SectionKind, moved: &mu
         if stmt.op == Op::Reshard {
             moved.0.push((stmt.operands[0], block.ty(stmt.results[0]).clone(), stmt.results[0]));
         }
-        // A store changes what an argument holds.
-        moved.0.retain(|(value, _, _)| !stmt.results.contains(value));
+        moved.forget_stored(&stmt);
         block[kind].stmts.push(stmt);
     }
     Ok(())
@@ -70,7 +84,8 @@ fn wanted_types(mesh: &Mesh, block: &Block, stmt: &Stmt) -> Result<Option<Vec<Ty
     Ok(Some(wanted.collect()))
 }
 
-fn in_layout(block: &mut Block, kind: SectionKind, value: Value, ty: Type, moved: &mut Moved) -> Value {
+/// The value in a layout: itself, what it has been moved to before, or the result of a reshard.
+pub(crate) fn in_layout(block: &mut Block, kind: SectionKind, value: Value, ty: Type, moved: &mut Moved) -> Value {
     if *block.ty(value) == ty {
         return value;
     }

@@ -1,9 +1,11 @@
 //! Between any two layouts of a tensor: the cheapest sequence of collectives ([`cheapest`]), and the plain one that makes
 //! the tensor whole and cuts it again ([`plain`]).
 
+pub(crate) mod layout;
 mod moves;
 mod plain;
 mod search;
+pub(crate) mod table;
 
 pub use plain::plain;
 pub use search::cheapest;

@@ -40,14 +40,14 @@ pub fn cheapest(site: &Site<'_>, from: &Type, to: &Type, spare: &Axes) -> Result
 }
 
 /// Seconds, and a nanosecond for the step itself: less than any message takes.
-fn weight(step: &Step) -> f64 {
+pub(super) fn weight(step: &Step) -> f64 {
     step.seconds + STEP
 }
 
 const STEP: f64 = 1e-9;
 
 /// What is equal to a picosecond is equal: sums of the same terms in another order are.
-fn picoseconds(seconds: f64) -> u64 {
+pub(super) fn picoseconds(seconds: f64) -> u64 {
     (seconds * 1e12).round() as u64
 }
 

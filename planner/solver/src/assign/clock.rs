@@ -1,0 +1,52 @@
+//! When to stop.
+
+use std::time::Instant;
+
+use super::problem::Budget;
+
+/// What is left of a budget.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    work: Option<u64>,
+    deadline: Option<Instant>,
+    done: u64,
+}
+
+impl Clock {
+    /// Starts now.
+    pub(crate) fn new(budget: &Budget) -> Clock {
+        let deadline = budget.time.and_then(|time| Instant::now().checked_add(time));
+        Clock { work: budget.work, deadline, done: 0 }
+    }
+
+    /// A clock that stops with this one, or after `work` more steps.
+    pub(crate) fn part(&self, work: u64) -> Clock {
+        let left = self.work.map_or(u64::MAX, |all| all.saturating_sub(self.done));
+        Clock { work: Some(work.min(left)), deadline: self.deadline, done: 0 }
+    }
+
+    /// A clock that stops after a share of what is left; never, where there is no limit.
+    pub(crate) fn share(&self, share: f64) -> Clock {
+        let work = self.work.map(|all| (all.saturating_sub(self.done) as f64 * share) as u64);
+        let deadline = self.deadline.map(|end| {
+            let now = Instant::now();
+            now + end.saturating_duration_since(now).mul_f64(share)
+        });
+        Clock { work, deadline, done: 0 }
+    }
+
+    /// Notes that steps were done.
+    pub(crate) fn spend(&mut self, steps: u64) {
+        self.done += steps;
+    }
+
+    /// Steps done so far.
+    pub(crate) fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Whether nothing is left.
+    pub(crate) fn over(&self) -> bool {
+        self.work.is_some_and(|all| self.done >= all) || self.deadline.is_some_and(|end| Instant::now() >= end)
+    }
+}

@@ -1,0 +1,22 @@
+//! The assignment problem: one choice for every node, at the least sum of costs by node and by pair of nodes, so that at
+//! every time what the chosen ones use stays within a limit. This is the problem of the ASPLOS 2025 contest on
+//! intra-operator parallelism, where nodes are ops, choices shardings, pairs layout changes, and use is memory.
+//!
+//! [`Assignment`] states a problem and [`Assignment::solve`] answers it: `net` is a problem that can shrink, `presolve`
+//! takes from it what cannot matter, and `solve` leads the rest to an answer.
+
+mod branch;
+mod bucket;
+mod clock;
+mod decode;
+mod dual;
+mod improve;
+mod net;
+mod presolve;
+mod problem;
+mod random;
+mod search;
+mod shared;
+mod solve;
+
+pub use problem::{Assignment, Budget, Node, Solution};

@@ -1,0 +1,102 @@
+//! Random problems.
+
+use crate::reference::{Load, Pair, Stated};
+
+/// What random problems are like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Edges beside those of a tree, by node.
+    pub(crate) edges: f64,
+    /// Share of pairs that are forbidden.
+    pub(crate) forbidden: f64,
+    /// Whether there is a limit.
+    pub(crate) limited: bool,
+    /// Loads of a node at most.
+    pub(crate) loads: u64,
+}
+
+/// Random numbers (splitmix64).
+pub(crate) struct Draw {
+    state: u64,
+}
+
+impl Draw {
+    pub(crate) fn new(seed: u64) -> Draw {
+        Draw { state: seed }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn chance(&mut self, share: f64) -> bool {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64 <= share && share > 0.0
+    }
+
+    /// A cost: often a small whole number, so that there are ties, else a multiple of 1/8 of either sign.
+    fn cost(&mut self, forbidden: f64) -> f64 {
+        if self.chance(forbidden) {
+            f64::INFINITY
+        } else if self.chance(0.5) {
+            self.below(4) as f64
+        } else {
+            self.below(800) as f64 / 8.0 - 20.0
+        }
+    }
+
+    /// A problem of up to 7 nodes with up to 4 choices, small enough to try everything.
+    pub(crate) fn problem(&mut self, shape: Shape) -> Stated {
+        let nodes = 2 + self.below(6) as usize;
+        let limit = shape.limited.then(|| 8 + self.below(25));
+        self.sized(shape, nodes, limit)
+    }
+
+    /// A problem of so many nodes, whose limit is above what their least amounts use.
+    pub(crate) fn larger(&mut self, shape: Shape, nodes: usize) -> Stated {
+        let stated = self.sized(shape, nodes, None);
+        let mut used = vec![0; 2 * nodes + 8];
+        for load in &stated.loads {
+            let least = load.amounts.iter().min().copied().unwrap_or(0);
+            used[load.lo as usize..load.hi as usize].iter_mut().for_each(|used| *used += least);
+        }
+        let most = used.into_iter().max().unwrap_or(0);
+        Stated { limit: shape.limited.then_some(most + most / 4 + 10), ..stated }
+    }
+
+    fn sized(&mut self, shape: Shape, nodes: usize, limit: Option<u64>) -> Stated {
+        let mut costs: Vec<Vec<f64>> = Vec::new();
+        for _ in 0..nodes {
+            let choices = 1 + self.below(4);
+            costs.push((0..choices).map(|_| self.cost(shape.forbidden / 4.0)).collect());
+        }
+        let mut ends: Vec<(usize, usize)> = (1..nodes).map(|node| (self.below(node as u64) as usize, node)).collect();
+        for _ in 0..(shape.edges * nodes as f64) as usize {
+            let (a, b) = (self.below(nodes as u64) as usize, self.below(nodes as u64) as usize);
+            if a != b {
+                ends.push((a, b));
+            }
+        }
+        let mut pairs = Vec::new();
+        for (a, b) in ends {
+            let table = (0..costs[a].len() * costs[b].len()).map(|_| self.cost(shape.forbidden)).collect();
+            pairs.push(Pair { a, b, table });
+        }
+        let mut loads = Vec::new();
+        for (node, costs) in costs.iter().enumerate() {
+            for _ in 0..self.below(shape.loads + 1) {
+                let (lo, long) = (self.below(2 * nodes as u64) as u32, self.below(8) as u32);
+                let amounts = costs.iter().map(|_| self.below(20)).collect();
+                loads.push(Load { node, lo, hi: lo + long, amounts });
+            }
+        }
+        Stated { costs, pairs, loads, limit }
+    }
+}

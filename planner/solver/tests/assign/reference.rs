@@ -1,0 +1,77 @@
+//! What the problem means, said again without the solver: the cost and the use of an assignment, and the best of all.
+
+use meshwright_solver::assign::Assignment;
+
+/// A problem in plain lists.
+pub(crate) struct Stated {
+    pub(crate) costs: Vec<Vec<f64>>,
+    pub(crate) pairs: Vec<Pair>,
+    pub(crate) loads: Vec<Load>,
+    pub(crate) limit: Option<u64>,
+}
+
+pub(crate) struct Pair {
+    pub(crate) a: usize,
+    pub(crate) b: usize,
+    pub(crate) table: Vec<f64>,
+}
+
+pub(crate) struct Load {
+    pub(crate) node: usize,
+    pub(crate) lo: u32,
+    pub(crate) hi: u32,
+    pub(crate) amounts: Vec<u64>,
+}
+
+impl Stated {
+    /// The same for the solver.
+    pub(crate) fn problem(&self) -> Assignment {
+        let mut problem = Assignment::new();
+        let nodes: Vec<_> = self.costs.iter().map(|costs| problem.node(costs.clone())).collect();
+        for pair in &self.pairs {
+            problem.edge(nodes[pair.a], nodes[pair.b], pair.table.clone());
+        }
+        for load in &self.loads {
+            problem.load(nodes[load.node], load.lo..load.hi, load.amounts.clone());
+        }
+        if let Some(limit) = self.limit {
+            problem.limit(limit);
+        }
+        problem
+    }
+
+    /// The cost of an assignment, and whether it is within the limit, time by time.
+    pub(crate) fn judge(&self, choice: &[usize]) -> (f64, bool) {
+        assert_eq!(choice.len(), self.costs.len(), "a choice for each node");
+        let mut cost = 0.0;
+        for (costs, &chosen) in self.costs.iter().zip(choice) {
+            cost += costs[chosen];
+        }
+        for pair in &self.pairs {
+            cost += pair.table[choice[pair.a] * self.costs[pair.b].len() + choice[pair.b]];
+        }
+        let last = self.loads.iter().map(|load| load.hi).max().unwrap_or(0);
+        let used = |time: u32| -> u64 {
+            let live = self.loads.iter().filter(|load| load.lo <= time && time < load.hi);
+            live.map(|load| load.amounts[choice[load.node]]).sum()
+        };
+        (cost, self.limit.is_none_or(|limit| (0..last).all(|time| used(time) <= limit)))
+    }
+
+    /// The least cost of all assignments within the limit, if there is one.
+    pub(crate) fn least(&self) -> Option<f64> {
+        let mut choice = vec![0; self.costs.len()];
+        let mut least: Option<f64> = None;
+        loop {
+            let (cost, fits) = self.judge(&choice);
+            if fits && cost.is_finite() && least.is_none_or(|least| cost < least) {
+                least = Some(cost);
+            }
+            let Some(node) = (0..choice.len()).find(|&node| choice[node] + 1 < self.costs[node].len()) else {
+                return least;
+            };
+            choice[node] += 1;
+            choice[..node].fill(0);
+        }
+    }
+}

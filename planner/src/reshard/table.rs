@@ -1,0 +1,148 @@
+//! Seconds between all layouts of one tensor, by shortest paths from one layout to all others (Dijkstra 1959).
+//!
+//! What [`cheapest`](super::cheapest) finds for one pair without spare axes, at the price of few: the same moves with the same
+//! weights.
+
+use super::layout::Layout;
+use super::moves::moves;
+use super::search::{picoseconds, weight};
+use super::{Site, Step};
+use ir::mesh::Axes;
+use ir::types::{DebtKind, Type};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+/// The layouts of a tensor that have been asked for or lie on a way, and what ways between them take.
+pub(crate) struct Table<'a> {
+    site: Site<'a>,
+    /// Whole, closed.
+    tensor: Type,
+    /// Whether it may be stored on the way.
+    stored: bool,
+    layouts: Vec<Layout>,
+    places: HashMap<Layout, u32>,
+    /// Per layout: those that one step leads to, and its weight.
+    steps: HashMap<u32, Vec<(u32, f64)>>,
+    /// Per layout, and the axes that a way may use: seconds to each other.
+    rows: HashMap<(u32, Axes), Vec<f64>>,
+}
+
+impl<'a> Table<'a> {
+    /// The table of a tensor's type, which may be `stored` flat.
+    pub(crate) fn new(site: Site<'a>, ty: &Type, stored: bool) -> Table<'a> {
+        let (layouts, places, steps, rows) = Default::default();
+        Table { site, tensor: ty.logical(), stored, layouts, places, steps, rows }
+    }
+
+    /// The number of a layout.
+    pub(crate) fn place(&mut self, layout: &Layout) -> u32 {
+        if let Some(&place) = self.places.get(layout) {
+            return place;
+        }
+        let place = self.layouts.len() as u32;
+        self.layouts.push(layout.clone());
+        self.places.insert(layout.clone(), place);
+        place
+    }
+
+    /// The layout of a number.
+    pub(crate) fn layout(&self, place: u32) -> &Layout {
+        &self.layouts[place as usize]
+    }
+
+    /// Bytes on a rank.
+    pub(crate) fn bytes(&self, place: u32) -> u64 {
+        self.layout(place).bytes(&self.tensor, self.site.mesh)
+    }
+
+    /// Seconds from one layout to another; infinite where no way leads.
+    pub(crate) fn seconds(&mut self, from: u32, to: u32) -> f64 {
+        if from == to {
+            return 0.0;
+        }
+        let key = (from, self.used(from).union(&self.used(to)).sorted());
+        if !self.rows.contains_key(&key) {
+            let row = self.row(from, &key.1);
+            self.rows.insert(key.clone(), row);
+        }
+        self.rows[&key].get(to as usize).copied().unwrap_or(f64::INFINITY)
+    }
+
+    fn used(&self, place: u32) -> Axes {
+        self.layout(place).used()
+    }
+
+    fn row(&mut self, from: u32, axes: &Axes) -> Vec<f64> {
+        let mut row = vec![f64::INFINITY; self.layouts.len()];
+        let mut open = BinaryHeap::from([Reverse((0, from))]);
+        row[from as usize] = 0.0;
+        while let Some(Reverse((at, place))) = open.pop() {
+            let so_far = row[place as usize];
+            if picoseconds(so_far) < at {
+                continue;
+            }
+            self.follow(place);
+            row.resize(self.layouts.len(), f64::INFINITY);
+            for &(next, step) in &self.steps[&place] {
+                let weight = so_far + step;
+                if !self.used(next).iter().all(|axis| axes.contains(axis)) {
+                    continue;
+                }
+                if picoseconds(weight) < picoseconds(row[next as usize]) {
+                    row[next as usize] = weight;
+                    open.push(Reverse((picoseconds(weight), next)));
+                }
+            }
+        }
+        row
+    }
+
+    /// Finds the steps from a layout, once.
+    fn follow(&mut self, place: u32) {
+        if self.steps.contains_key(&place) {
+            return;
+        }
+        let axes = self.site.mesh.tensor_axes();
+        let owing = self.tensor.owing(DebtKind::Sum, &axes);
+        let ty = self.layout(place).on(&self.tensor);
+        let moves = moves(&self.site, &axes, &ty, &owing);
+        let may = |step: &Step| self.stored || step.ty.storage.is_empty();
+        let steps: Vec<Step> = moves.into_iter().filter(may).collect();
+        let steps = steps.iter().map(|step| (self.place(&Layout::of(&step.ty)), weight(step))).collect();
+        self.steps.insert(place, steps);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reshard::cheapest;
+    use crate::reshard::layout::Place;
+    use cost::CPU;
+    use ir::mesh::Mesh;
+    use ir::types::{DType, Dims};
+
+    #[test]
+    fn what_the_table_says_is_what_the_cheapest_way_takes() {
+        let (mesh, dims) = (Mesh::new("m", &[("x", 2), ("y", 4)]), Dims::new());
+        let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
+        let ty = Type::of(DType::F32, &[512, 4096]);
+        let mut table = Table::new(site, &ty, true);
+        let axis = |name: &str| mesh.lookup(name).unwrap().as_slice()[0];
+        let places = [Place::Whole, Place::Dim(0), Place::Dim(1), Place::Owed, Place::Stored];
+        let layouts: Vec<Layout> = places
+            .iter()
+            .flat_map(|&x| places.map(|y| Layout::whole(&ty).with(axis("x"), x).with(axis("y"), y)))
+            .collect();
+        for from in &layouts {
+            for to in &layouts {
+                let ends = (table.place(from), table.place(to));
+                let seconds = table.seconds(ends.0, ends.1);
+                let way = cheapest(&site, &from.on(&ty), &to.on(&ty), &Axes::none());
+                let wanted = way.map_or(f64::INFINITY, |way| way.iter().map(weight).sum());
+                let off = (seconds - wanted).abs();
+                assert!(off.is_nan() || off <= 1e-9 * wanted, "{from:?} to {to:?}: {seconds}, not {wanted}");
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! From choices back to types: what each statement reads and gives is written down, with a reshard where the two differ.
+
+use super::graph::{DECIDED, Lying, Meaning, boundary};
+use super::params::Classes;
+use super::strategy::Strategy;
+use crate::passes::propagate;
+use crate::passes::reshard::{Moved, in_layout};
+use crate::passes::seed;
+use crate::ports::{Ports, passed, value_results};
+use crate::reshard::layout::Layout;
+use crate::sections::{Site, settle};
+use ir::graph::{ArgKind, Block, Model, SectionKind};
+use ir::ids::{BlockId, Value};
+use ir::mesh::{Axes, Mesh};
+use ir::types::Type;
+
+/// What was chosen, by what it means.
+pub(super) struct Chosen<'a> {
+    pub(super) meaning: &'a Meaning,
+    pub(super) ports: &'a Ports,
+    pub(super) classes: &'a Classes,
+    pub(super) choice: &'a [usize],
+}
+
+impl Chosen<'_> {
+    fn lying(&self, what: Lying) -> Option<&Layout> {
+        self.meaning.lying.get(&what).map(|(node, layouts)| &layouts[self.choice[*node]])
+    }
+
+    fn strategy(&self, id: BlockId, kind: SectionKind, place: usize) -> &Strategy {
+        let (node, strategies) = &self.meaning.stmts[&(id, kind, place)];
+        &strategies[self.choice[*node]]
+    }
+
+    /// Writes the shardings of a model.
+    ///
+    /// # Errors
+    /// An op's rule does not fit its tensors: a fault.
+    pub(super) fn write(&self, model: &mut Model) -> Result<(), String> {
+        self.write_params(model);
+        let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
+        for id in model.blocks.keys().collect::<Vec<_>>() {
+            self.write_block(&mesh, &mut model.blocks[id], id);
+        }
+        propagate::finish(&Site { mesh: &mesh, dims: &dims }, model)
+    }
+
+    /// Parameters, states, inputs, and the arguments for which they are passed.
+    fn write_params(&self, model: &mut Model) {
+        for (id, param) in model.params.iter_mut() {
+            let kept = self.meaning.params.get(&self.classes.class(id));
+            let layout = kept.map(|(node, ways)| &ways[self.choice[*node]].layout);
+            param.ty = layout.map_or_else(|| param.ty.closed(), |layout| layout.on(&param.ty));
+        }
+        for input in &mut model.inputs {
+            let layout = self.ports.of_value(input.value).and_then(|port| self.lying(Lying::Port(port)));
+            input.ty = layout.map_or_else(|| input.ty.closed(), |layout| layout.on(&input.ty));
+        }
+        let states: Vec<(BlockId, Value, Axes)> = model
+            .blocks
+            .iter()
+            .flat_map(|(id, block)| block.args_of(ArgKind::Param).map(move |param| (id, param)))
+            .filter_map(|(id, param)| {
+                let class = self.classes.class(self.classes.passed(model, id, param)?);
+                let (node, ways) = self.meaning.params.get(&class)?;
+                Some((id, param, ways[self.choice[*node]].states.clone()))
+            })
+            .collect();
+        seed::bind(model, |id, param| {
+            let found = states.iter().find(|(block, value, _)| (*block, *value) == (id, param));
+            found.map_or_else(Axes::none, |(_, _, states)| states.clone())
+        });
+    }
+
+    fn write_block(&self, mesh: &Mesh, block: &mut Block, id: BlockId) {
+        for (place, (value, _)) in passed(block).into_iter().enumerate() {
+            self.put(block, value, Lying::Port(self.ports.of_argument(id, place)));
+        }
+        let places = value_results(&block.results);
+        let results: Vec<(usize, Value)> = block.differentiable_results().collect();
+        for (cotangent, (result, _)) in block[SectionKind::I].args.clone().into_iter().zip(results) {
+            match places.iter().position(|&place| place == result) {
+                Some(place) => self.put(block, cotangent, Lying::Cotangent(self.ports.of_result(id, place))),
+                None => self.put(block, cotangent, Lying::Stated(id, cotangent)),
+            }
+        }
+        for value in block.args.iter().map(|arg| arg.value).collect::<Vec<_>>() {
+            block.values[value].ty = block.ty(value).closed();
+        }
+        let mut moved = Moved::default();
+        for kind in DECIDED {
+            if kind == SectionKind::I {
+                moved.drop_gathered(block, mesh);
+            }
+            self.write_section(block, id, kind, &mut moved);
+            self.write_returned(block, id, kind, &mut moved);
+        }
+    }
+
+    fn put(&self, block: &mut Block, value: Value, what: Lying) {
+        if let Some(layout) = self.lying(what) {
+            block.values[value].ty = layout.on(block.ty(value));
+        }
+    }
+
+    fn write_section(&self, block: &mut Block, id: BlockId, kind: SectionKind, moved: &mut Moved) {
+        for (place, mut stmt) in std::mem::take(&mut block[kind].stmts).into_iter().enumerate() {
+            let strategy = self.strategy(id, kind, place);
+            for (operand, layout) in stmt.operands.iter_mut().zip(&strategy.operands) {
+                let wanted = layout.on(block.ty(*operand));
+                *operand = in_layout(block, kind, *operand, wanted, moved);
+            }
+            let natural = |(&value, layout): (&Value, &Layout)| layout.on(block.ty(value));
+            let naturals: Vec<Type> = stmt.results.iter().zip(&strategy.results).map(natural).collect();
+            for (&value, natural) in stmt.results.iter().zip(&naturals) {
+                if !stmt.accumulate {
+                    let pinned = self.lying(Lying::Stated(id, value));
+                    block.values[value].ty = pinned.map_or_else(|| natural.clone(), |layout| layout.on(natural));
+                }
+            }
+            moved.forget_stored(&stmt);
+            let settled = settle(block, stmt, naturals);
+            block[kind].stmts.extend(settled);
+        }
+    }
+
+    /// What a section returns is moved to its boundary.
+    fn write_returned(&self, block: &mut Block, id: BlockId, kind: SectionKind, moved: &mut Moved) {
+        for (at, what) in boundary(self.ports, id, block, kind) {
+            let value = block[kind].ret[at];
+            if let Some(layout) = self.lying(what) {
+                let wanted = layout.on(block.ty(value));
+                block[kind].ret[at] = in_layout(block, kind, value, wanted, moved);
+            }
+        }
+    }
+}

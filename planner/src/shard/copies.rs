@@ -1,0 +1,109 @@
+//! From where a value lies to where its readers need it. What several statements of one pass, forward or backward, read may
+//! be moved once for all of them.
+
+use super::graph::Builder;
+use super::problem::Node;
+use crate::reshard::layout::Place;
+use ir::graph::SectionKind;
+use ir::ids::{BlockId, Value};
+use std::collections::HashMap;
+
+/// Where a value lies.
+pub(super) struct Home {
+    /// Whose choice it is.
+    pub(super) node: Node,
+    /// The table of its layouts.
+    pub(super) tensor: usize,
+    /// The layout of each choice.
+    pub(super) layouts: Vec<u32>,
+    /// A parameter's gathered copy is there for one statement.
+    pub(super) is_param: bool,
+}
+
+/// A statement, or a boundary, that needs a value.
+pub(super) struct Reader {
+    /// Whose choice it is.
+    pub(super) node: Node,
+    /// The layout that each choice needs.
+    pub(super) wants: Vec<u32>,
+    /// In which section.
+    pub(super) kind: SectionKind,
+    /// When.
+    pub(super) tick: u32,
+}
+
+/// Adds the changes of layout between the values of a block and their readers.
+pub(super) fn connect(
+    builder: &mut Builder<'_>,
+    id: BlockId,
+    homes: &HashMap<Value, Home>,
+    readers: Vec<(Value, Reader)>,
+) {
+    let weight = builder.weights.step(id);
+    let mut groups: Vec<(Value, bool, Vec<Reader>)> = Vec::new();
+    for (value, reader) in readers {
+        let forward = reader.kind == SectionKind::F;
+        match groups.iter_mut().find(|(known, pass, _)| *known == value && *pass == forward) {
+            Some((_, _, group)) => group.push(reader),
+            None => groups.push((value, forward, vec![reader])),
+        }
+    }
+    for (value, _, group) in groups {
+        let home = &homes[&value];
+        if group.len() > 1 || home.is_param {
+            shared(builder, weight, home, &group);
+        } else {
+            group.iter().for_each(|reader| join(builder, weight, home, reader.node, &reader.wants));
+        }
+    }
+}
+
+/// A reader takes the value from where it lies.
+pub(super) fn join(builder: &mut Builder<'_>, weight: f64, home: &Home, reader: Node, wants: &[u32]) {
+    let table = builder.prices.table(home.tensor);
+    builder.problem.join(home.node, reader, |i, j| weight * table.seconds(home.layouts[i], wants[j]));
+}
+
+/// Readers take the value from where it lies, or from a copy in one other layout.
+fn shared(builder: &mut Builder<'_>, weight: f64, home: &Home, readers: &[Reader]) {
+    let pairs = pairs(builder, home, readers);
+    let table = builder.prices.table(home.tensor);
+    let node = builder.problem.node(vec![0.0; pairs.len()]);
+    builder.problem.join(home.node, node, |i, j| match pairs[j] {
+        (from, _) if from != home.layouts[i] => f64::INFINITY,
+        (from, copy) => weight * table.seconds(from, copy),
+    });
+    for reader in readers {
+        builder.problem.join(node, reader.node, |i, j| match pairs[i] {
+            (_, copy) if copy == reader.wants[j] => 0.0,
+            (from, _) => weight * table.seconds(from, reader.wants[j]),
+        });
+    }
+    let bytes = pairs.iter().map(|&(from, copy)| if from == copy { 0 } else { table.bytes(copy) }).collect();
+    let ticks = || readers.iter().map(|reader| reader.tick);
+    if let (Some(first), Some(last)) = (ticks().min(), ticks().max()) {
+        builder.problem.hold(node, first..last + 1, bytes);
+    }
+}
+
+/// The pairs of a home and a second layout that some reader may want: one axis stands elsewhere, or some are whole instead.
+fn pairs(builder: &mut Builder<'_>, home: &Home, readers: &[Reader]) -> Vec<(u32, u32)> {
+    let distinct = |all: &[u32]| {
+        let mut all = all.to_vec();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    let homes = distinct(&home.layouts);
+    let wanted = distinct(&readers.iter().flat_map(|reader| reader.wants.iter().copied()).collect::<Vec<_>>());
+    let axes = builder.prices.site.mesh.tensor_axes();
+    let table = builder.prices.table(home.tensor);
+    let is_near = |from: u32, to: u32| {
+        let places = axes.iter().map(|axis| (table.layout(from).place(axis), table.layout(to).place(axis)));
+        let differ: Vec<(Place, Place)> = places.filter(|(a, b)| a != b).collect();
+        differ.len() == 1 || (!differ.is_empty() && differ.iter().all(|(_, to)| *to == Place::Whole))
+    };
+    let itself = homes.iter().map(|&from| (from, from));
+    let moved = homes.iter().flat_map(|&from| wanted.iter().map(move |&to| (from, to)));
+    itself.chain(moved.filter(|&(from, to)| is_near(from, to))).collect()
+}

@@ -1,0 +1,346 @@
+//! The problem of a model: a node for each statement of F, I and W, for each value that passes between blocks and its
+//! cotangent, for each class of parameters, and for each second layout of a value that several statements read.
+
+use super::copies::{Home, Reader};
+use super::params::{self, Class, Classes, Kept};
+use super::prices::Prices;
+use super::problem::{Node, Problem};
+use super::strategy::{Strategy, strategies};
+use super::weights::Weights;
+use super::{copies, lies};
+use crate::ports::{Ports, passed, value_results};
+use crate::reshard::layout::Layout;
+use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
+use ir::ids::{BlockId, Value};
+use ir::mesh::Axes;
+use ir::types::Type;
+use std::collections::HashMap;
+
+/// What lies somewhere by itself, not as a statement's strategy says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Lying {
+    /// A value that passes between blocks.
+    Port(usize),
+    /// Its cotangent.
+    Cotangent(usize),
+    /// A value that the file pins, or a scalar of the run.
+    Stated(BlockId, Value),
+}
+
+/// What the choices of each node mean.
+#[derive(Default)]
+pub(super) struct Meaning {
+    /// Strategies of statements.
+    pub(super) stmts: HashMap<(BlockId, SectionKind, usize), (Node, Vec<Strategy>)>,
+    /// Layouts.
+    pub(super) lying: HashMap<Lying, (Node, Vec<Layout>)>,
+    /// Ways to keep a class of parameters.
+    pub(super) params: HashMap<usize, (Node, Vec<Kept>)>,
+}
+
+/// The sections that are decided together. What is done once a step follows from them.
+pub(super) const DECIDED: [SectionKind; 3] = [SectionKind::F, SectionKind::I, SectionKind::W];
+
+/// A problem as it grows.
+pub(super) struct Builder<'a> {
+    pub(super) model: &'a Model,
+    pub(super) ports: &'a Ports,
+    pub(super) classes: &'a Classes,
+    pub(super) weights: Weights,
+    pub(super) prices: Prices<'a>,
+    pub(super) problem: Problem,
+    pub(super) meaning: Meaning,
+    /// The tick of each statement.
+    ticks: HashMap<(BlockId, SectionKind, usize), u32>,
+    last: u32,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(
+        model: &'a Model,
+        ports: &'a Ports,
+        classes: &'a Classes,
+        weights: Weights,
+        prices: Prices<'a>,
+    ) -> Builder<'a> {
+        let (problem, meaning) = (Problem::default(), Meaning::default());
+        let mut builder =
+            Builder { model, ports, classes, weights, prices, problem, meaning, ticks: HashMap::new(), last: 0 };
+        builder.count_ticks();
+        builder.stated_ports();
+        builder
+    }
+
+    /// What an argument states holds for all that passes there.
+    fn stated_ports(&mut self) {
+        for (id, block) in &self.model.blocks {
+            for (place, (value, _)) in passed(block).into_iter().enumerate() {
+                if is_pinned(block.ty(value)) {
+                    self.lying(Lying::Port(self.ports.of_argument(id, place)), block.ty(value));
+                }
+            }
+        }
+    }
+
+    /// Ticks count the statements of the forward, block by block, and then those of the backward, last block first.
+    fn count_ticks(&mut self) {
+        let mut order: Vec<BlockId> = Vec::new();
+        for id in self.model.calls.iter().map(|call| call.block).chain(self.model.blocks.keys()) {
+            if !order.contains(&id) {
+                order.push(id);
+            }
+        }
+        let forward = order.iter().map(|&id| (id, &DECIDED[..1]));
+        let backward = order.iter().rev().map(|&id| (id, &DECIDED[1..]));
+        for (id, kinds) in forward.chain(backward) {
+            for &kind in kinds {
+                for place in 0..self.model.blocks[id][kind].stmts.len() {
+                    self.ticks.insert((id, kind, place), self.last);
+                    self.last += 1;
+                }
+                // What a section returns is there until all of it is done.
+                self.ticks.insert((id, kind, usize::MAX), self.last);
+            }
+        }
+    }
+
+    fn tick(&self, id: BlockId, kind: SectionKind, place: usize) -> u32 {
+        self.ticks.get(&(id, kind, place)).copied().unwrap_or(self.last)
+    }
+
+    /// Adds the nodes of parameters and what they cost by themselves.
+    pub(super) fn params(&mut self, zero: &Axes) {
+        let found: Vec<(usize, Class)> = params::classes(self.model, self.classes);
+        for (number, class) in &found {
+            let ways = params::ways(&self.prices, self.model, class, zero);
+            let costs = |way| params::seconds(&mut self.prices, self.model, class, &self.weights, way);
+            let node = self.problem.node(ways.iter().map(costs).collect());
+            let bytes = ways.iter().map(|way| params::bytes(&self.prices, self.model, class, &self.weights, way));
+            self.problem.hold(node, 0..self.last + 1, bytes.collect());
+            self.meaning.params.insert(*number, (node, ways));
+        }
+    }
+
+    /// Adds a block: its statements, and the changes of layout between them.
+    ///
+    /// # Errors
+    /// An op's rule does not fit its tensors: a fault.
+    pub(super) fn block(&mut self, id: BlockId) -> Result<(), String> {
+        let mut homes: HashMap<Value, Home> = HashMap::new();
+        let mut readers: Vec<(Value, Reader)> = Vec::new();
+        let block = &self.model.blocks[id];
+        self.arguments(id, block, &mut homes);
+        for kind in DECIDED {
+            for place in 0..block[kind].stmts.len() {
+                self.statement(id, kind, place, &mut homes, &mut readers)?;
+            }
+        }
+        self.returned(id, block, &homes, &mut readers);
+        self.hold_passed(id, block, &homes, &readers);
+        copies::connect(self, id, &homes, readers);
+        Ok(())
+    }
+
+    /// The nodes of what a block is given.
+    fn arguments(&mut self, id: BlockId, block: &Block, homes: &mut HashMap<Value, Home>) {
+        for (place, (value, _)) in passed(block).into_iter().enumerate() {
+            let home = self.lying(Lying::Port(self.ports.of_argument(id, place)), block.ty(value));
+            homes.insert(value, home);
+        }
+        for param in block.args_of(ArgKind::Param) {
+            let class = self.classes.passed(self.model, id, param).map(|param| self.classes.class(param));
+            let home = match class.and_then(|class| self.meaning.params.get(&class)) {
+                Some((node, ways)) => {
+                    let layouts: Vec<Layout> = ways.iter().map(|way| way.layout.clone()).collect();
+                    self.home(*node, block.ty(param), &layouts, true)
+                }
+                None => self.lying(Lying::Stated(id, param), &block.ty(param).closed()),
+            };
+            homes.insert(param, home);
+        }
+        for value in block.args_of(ArgKind::Const).chain(block.args_of(ArgKind::State)) {
+            let home = self.lying(Lying::Stated(id, value), &block.ty(value).closed());
+            homes.insert(value, home);
+        }
+        let places = value_results(&block.results);
+        let results: Vec<(usize, Value)> = block.differentiable_results().collect();
+        for (&cotangent, (result, _)) in block[SectionKind::I].args.iter().zip(results) {
+            let ty = block.ty(cotangent);
+            let home = match places.iter().position(|&place| place == result) {
+                Some(place) => self.lying(Lying::Cotangent(self.ports.of_result(id, place)), ty),
+                None => self.lying(Lying::Stated(id, cotangent), &ty.logical()),
+            };
+            homes.insert(cotangent, home);
+        }
+    }
+
+    /// The node of something that lies by itself, and its layouts in the block at hand.
+    fn lying(&mut self, what: Lying, ty: &Type) -> Home {
+        let (mesh, dims) = (self.prices.site.mesh, self.prices.site.dims);
+        let problem = &mut self.problem;
+        let (node, layouts) = self.meaning.lying.entry(what).or_insert_with(|| {
+            let layouts = lies::layouts(mesh, dims, ty);
+            (problem.node(vec![0.0; layouts.len()]), layouts)
+        });
+        let (node, layouts) = (*node, layouts.clone());
+        self.home(node, ty, &layouts, false)
+    }
+
+    fn home(&mut self, node: Node, ty: &Type, layouts: &[Layout], is_param: bool) -> Home {
+        let tensor = self.prices.tensor(ty, is_param);
+        let table = self.prices.table(tensor);
+        Home { node, tensor, layouts: layouts.iter().map(|layout| table.place(layout)).collect(), is_param }
+    }
+
+    fn statement(
+        &mut self,
+        id: BlockId,
+        kind: SectionKind,
+        place: usize,
+        homes: &mut HashMap<Value, Home>,
+        readers: &mut Vec<(Value, Reader)>,
+    ) -> Result<(), String> {
+        let block = &self.model.blocks[id];
+        let stmt = &block[kind].stmts[place];
+        let found = strategies(&self.prices, block, stmt)?;
+        let runs = self.weights.step(id);
+        let node = self.problem.node(found.iter().map(|strategy| runs * strategy.seconds).collect());
+        let tick = self.tick(id, kind, place);
+        for (at, &value) in stmt.operands.iter().enumerate() {
+            let Some(home) = homes.get(&value) else { return Err("reads what nothing makes".to_string()) };
+            let table = self.prices.table(home.tensor);
+            let wants = found.iter().map(|strategy| table.place(&strategy.operands[at])).collect();
+            readers.push((value, Reader { node, wants, kind, tick }));
+        }
+        for (at, &value) in stmt.results.iter().enumerate() {
+            let natural: Vec<Layout> = found.iter().map(|strategy| strategy.results[at].clone()).collect();
+            if stmt.accumulate {
+                self.gradient(id, value, node, &natural);
+                continue;
+            }
+            let own = self.home(node, block.ty(value), &natural, false);
+            let home = if is_pinned(block.ty(value)) { self.pinned(id, value, own) } else { own };
+            homes.insert(value, home);
+        }
+        self.hold_results(id, kind, place, node, &found);
+        self.meaning.stmts.insert((id, kind, place), (node, found));
+        Ok(())
+    }
+
+    /// A result that the file pins is moved there as soon as it is made.
+    fn pinned(&mut self, id: BlockId, value: Value, own: Home) -> Home {
+        let ty = self.model.blocks[id].ty(value);
+        let home = match ty.dims.iter().any(|dim| dim.open) {
+            true => self.lying(Lying::Stated(id, value), ty),
+            false => {
+                let layouts = vec![Layout::of(ty)];
+                let node = self.problem.node(vec![0.0]);
+                self.meaning.lying.insert(Lying::Stated(id, value), (node, layouts.clone()));
+                self.home(node, ty, &layouts, false)
+            }
+        };
+        copies::join(self, self.weights.step(id), &own, home.node, &home.layouts);
+        home
+    }
+
+    /// What W makes is moved to where its parameter lies, and paid once a step.
+    fn gradient(&mut self, id: BlockId, value: Value, node: Node, natural: &[Layout]) {
+        let block = &self.model.blocks[id];
+        let owner = block.owner_of(value).and_then(|param| self.classes.passed(self.model, id, param));
+        let Some((param, ways)) = owner.and_then(|param| self.meaning.params.get(&self.classes.class(param))) else {
+            return;
+        };
+        let (step, once) = (self.weights.step(id), self.weights.runs(id));
+        let (ty, prices) = (block.ty(value), &mut self.prices);
+        self.problem.join(node, *param, |strategy, way| {
+            let (natural, kept) = (&natural[strategy], &ways[way]);
+            let owed = natural.owed.without(&kept.layout.used());
+            let added = Layout { owed, ..kept.layout.clone() };
+            step * prices.way(ty, natural, &added) + once * prices.way(ty, &added, &kept.updated())
+        });
+    }
+
+    /// What a block returns lies where its boundary says.
+    fn returned(
+        &mut self,
+        id: BlockId,
+        block: &Block,
+        homes: &HashMap<Value, Home>,
+        readers: &mut Vec<(Value, Reader)>,
+    ) {
+        for kind in DECIDED {
+            for (at, what) in boundary(self.ports, id, block, kind) {
+                let value = block[kind].ret[at];
+                let Some(home) = homes.get(&value) else { continue };
+                self.lying(what, block.ty(value));
+                let (node, layouts) = &self.meaning.lying[&what];
+                let table = self.prices.table(home.tensor);
+                let wants = layouts.iter().map(|layout| table.place(layout)).collect();
+                readers.push((value, Reader { node: *node, wants, kind, tick: self.tick(id, kind, usize::MAX) }));
+            }
+        }
+    }
+
+    /// What a statement makes is held until it is read for the last time; what the backward reads, by each run.
+    fn hold_results(&mut self, id: BlockId, kind: SectionKind, place: usize, node: Node, found: &[Strategy]) {
+        let (block, mesh) = (&self.model.blocks[id], self.prices.site.mesh);
+        let stmt = &block[kind].stmts[place];
+        if stmt.accumulate || stmt.op.def().is_some_and(|def| def.is_view()) {
+            return;
+        }
+        for (at, &value) in stmt.results.iter().enumerate() {
+            let Some((last, is_kept)) = self.last_read(id, value, kind) else { continue };
+            let held = if is_kept { self.weights.kept(id) } else { 1 };
+            let bytes = found.iter().map(|strategy| held * strategy.results[at].bytes(block.ty(value), mesh)).collect();
+            self.problem.hold(node, self.tick(id, kind, place)..last + 1, bytes);
+        }
+    }
+
+    /// When a value is read for the last time, and whether that is in the backward of what the forward has made.
+    fn last_read(&self, id: BlockId, value: Value, made: SectionKind) -> Option<(u32, bool)> {
+        let block = &self.model.blocks[id];
+        let reads = |stmt: &Stmt| stmt.operands.contains(&value);
+        DECIDED.iter().rev().find_map(|&kind| {
+            let returned = block[kind].ret.contains(&value).then_some(usize::MAX);
+            let place = returned.or_else(|| block[kind].stmts.iter().rposition(reads))?;
+            Some((self.tick(id, kind, place), made == SectionKind::F && kind != SectionKind::F))
+        })
+    }
+
+    /// The same of what a block is given.
+    fn hold_passed(&mut self, id: BlockId, block: &Block, homes: &HashMap<Value, Home>, readers: &[(Value, Reader)]) {
+        let cotangents = block[SectionKind::I].args.iter().map(|&value| (value, SectionKind::I));
+        for (value, made) in passed(block).into_iter().map(|(value, _)| (value, SectionKind::F)).chain(cotangents) {
+            let Some((last, is_kept)) = self.last_read(id, value, made) else { continue };
+            let first = readers.iter().filter(|(read, _)| *read == value).map(|(_, reader)| reader.tick).min();
+            let held = if is_kept { self.weights.kept(id) } else { 1 };
+            let home = &homes[&value];
+            let table = self.prices.table(home.tensor);
+            let bytes = home.layouts.iter().map(|&layout| held * table.bytes(layout)).collect();
+            self.problem.hold(home.node, first.unwrap_or(last)..last + 1, bytes);
+        }
+    }
+}
+
+/// Whether a file states anything about where a value lies.
+fn is_pinned(ty: &Type) -> bool {
+    ty.dims.iter().any(|dim| !dim.open)
+}
+
+/// What a section of a block returns to others: the places, and where that lies.
+pub(super) fn boundary(ports: &Ports, id: BlockId, block: &Block, kind: SectionKind) -> Vec<(usize, Lying)> {
+    match kind {
+        SectionKind::F => {
+            let results = value_results(&block.results).into_iter().enumerate();
+            results.map(|(place, result)| (result, Lying::Port(ports.of_result(id, place)))).collect()
+        }
+        SectionKind::I => {
+            let passed: Vec<Value> = passed(block).into_iter().map(|(value, _)| value).collect();
+            let place = |arg| passed.iter().position(|&value| value == arg);
+            let cotangent = |place| Lying::Cotangent(ports.of_argument(id, place));
+            let args = block.differentiable_args().enumerate();
+            args.filter_map(|(at, arg)| place(arg).map(|place| (at, cotangent(place)))).collect()
+        }
+        SectionKind::W | SectionKind::U => Vec::new(),
+    }
+}

@@ -1,0 +1,179 @@
+//! Parameters: where each lies, and where its optimizer state does (Rajbhandari et al. 2020: ZeRO). Parameters that calls pass
+//! to one argument of a block lie alike.
+
+use super::lies;
+use super::prices::Prices;
+use super::weights::Weights;
+use crate::reshard::layout::Layout;
+use ir::entity::EntityRef;
+use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
+use ir::ids::{BlockId, ParamId, Value};
+use ir::mesh::Axes;
+use ir::types::Type;
+use petgraph::unionfind::UnionFind;
+
+/// A way to keep a parameter.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Kept {
+    /// Where it lies, and its gradient with it.
+    pub(crate) layout: Layout,
+    /// Over which its states are stored.
+    pub(crate) states: Axes,
+}
+
+impl Kept {
+    /// Where its states lie, and its gradient when it is paid.
+    pub(super) fn updated(&self) -> Layout {
+        Layout { storage: self.states.clone(), ..self.layout.clone() }
+    }
+}
+
+/// Which parameters lie alike.
+pub(super) struct Classes(UnionFind<usize>);
+
+impl Classes {
+    pub(super) fn of(model: &Model) -> Classes {
+        let mut union = UnionFind::new(model.params.len());
+        for block in model.blocks.keys() {
+            let calls: Vec<Vec<(ParamId, u32)>> = calls_of(model, block).collect();
+            for (first, other) in calls.iter().zip(calls.iter().skip(1)) {
+                for ((a, _), (b, _)) in first.iter().zip(other) {
+                    union.union(a.index(), b.index());
+                }
+            }
+        }
+        Classes(union)
+    }
+
+    /// The class of a parameter.
+    pub(super) fn class(&self, param: ParamId) -> usize {
+        self.0.find(param.index())
+    }
+
+    /// The parameter that the calls of a block pass for an argument.
+    pub(super) fn passed(&self, model: &Model, block: BlockId, value: Value) -> Option<ParamId> {
+        let place = model.blocks[block].args_of(ArgKind::Param).position(|param| param == value)?;
+        calls_of(model, block).next()?.get(place).map(|&(param, _)| param)
+    }
+}
+
+fn calls_of(model: &Model, block: BlockId) -> impl Iterator<Item = Vec<(ParamId, u32)>> + '_ {
+    model.calls.iter().filter(move |call| call.block == block).map(|call| model.call_params(call, 0))
+}
+
+/// What is known of a class of parameters.
+pub(super) struct Class {
+    /// The first one's type.
+    pub(super) ty: Type,
+    /// How many tensors there are of it.
+    pub(super) instances: u64,
+    /// The blocks that take it, and the argument there.
+    pub(super) taken: Vec<(BlockId, Value)>,
+}
+
+/// All classes, by number.
+pub(super) fn classes(model: &Model, classes: &Classes) -> Vec<(usize, Class)> {
+    let mut found: Vec<(usize, Class)> = Vec::new();
+    for (param, data) in &model.params {
+        let class = classes.class(param);
+        match found.iter_mut().find(|(number, _)| *number == class) {
+            Some((_, known)) => known.instances += u64::from(data.instances()),
+            None => {
+                let instances = u64::from(data.instances());
+                found.push((class, Class { ty: data.ty.clone(), instances, taken: Vec::new() }));
+            }
+        }
+    }
+    for (id, block) in &model.blocks {
+        for value in block.args_of(ArgKind::Param) {
+            let number = classes.passed(model, id, value).map(|param| classes.class(param));
+            if let Some((_, class)) = found.iter_mut().find(|(class, _)| Some(*class) == number) {
+                class.taken.push((id, value));
+            }
+        }
+    }
+    found
+}
+
+/// The ways to keep a class: its own layouts, and for each its states stored over any of the axes that are left; over `zero`
+/// where these are.
+pub(super) fn ways(prices: &Prices<'_>, model: &Model, class: &Class, zero: &Axes) -> Vec<Kept> {
+    let (mesh, dims) = (prices.site.mesh, prices.site.dims);
+    let stated = stated_storage(model, class);
+    let mut found = Vec::new();
+    for layout in lies::layouts(mesh, dims, &class.ty) {
+        let left: Vec<_> = mesh.tensor_axes().without(&layout.used()).iter().collect();
+        let has_states = class.taken.iter().any(|&(id, param)| states(&model.blocks[id], param).next().is_some());
+        let subsets = if has_states { 1usize << left.len() } else { 1 };
+        for bits in 0..subsets {
+            let states: Axes = left.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, &a)| a).collect();
+            let forced = zero.iter().filter(|&axis| has_states && left.contains(&axis));
+            let holds = stated.as_ref().is_none_or(|stated| *stated == states);
+            if holds && forced.into_iter().all(|axis| states.contains(axis)) {
+                found.push(Kept { layout: layout.clone(), states });
+            }
+        }
+    }
+    found
+}
+
+/// What the file states of the storage of states.
+fn stated_storage(model: &Model, class: &Class) -> Option<Axes> {
+    let stated = class.taken.iter().flat_map(|&(id, param)| {
+        let block = &model.blocks[id];
+        states(block, param).map(move |state| block.ty(state).storage.clone())
+    });
+    stated.filter(|storage| !storage.is_empty()).next()
+}
+
+/// The states of a parameter.
+fn states(block: &Block, param: Value) -> impl Iterator<Item = Value> + '_ {
+    block.args_of(ArgKind::State).filter(move |&state| block.owner_of(state) == Some(param))
+}
+
+/// Seconds of a step that the update of a class takes, its new values' gathering included.
+pub(super) fn seconds(prices: &mut Prices<'_>, model: &Model, class: &Class, weights: &Weights, kept: &Kept) -> f64 {
+    let updated = kept.updated();
+    let mut seconds = 0.0;
+    for &(id, param) in &class.taken {
+        let block = &model.blocks[id];
+        let runs = weights.runs(id);
+        for stmt in block[SectionKind::U].stmts.iter().filter(|stmt| is_of(block, stmt, param)) {
+            let on = |values: &[Value]| -> Vec<Type> {
+                let place = |&value: &Value| -> Type {
+                    let ty = block.ty(value);
+                    if ty.rank() == class.ty.rank() { updated.on(ty) } else { Layout::whole(ty).on(ty) }
+                };
+                values.iter().map(place).collect()
+            };
+            let def = stmt.op.def();
+            seconds += runs * def.map_or(0.0, |def| prices.op(def, &on(&stmt.operands), &on(&stmt.results), false));
+            if stmt.results.contains(&param) {
+                seconds += runs * prices.way(&class.ty, &updated, &kept.layout);
+            }
+        }
+    }
+    seconds
+}
+
+/// Whether a statement of `U` works on the parameter, its gradient or its states.
+fn is_of(block: &Block, stmt: &Stmt, param: Value) -> bool {
+    let mut values = stmt.operands.iter().chain(&stmt.results);
+    values.any(|&value| value == param || block.owner_of(value) == Some(param))
+}
+
+/// Bytes on a rank that a class takes from step to step: parameters, gradients and states.
+pub(super) fn bytes(prices: &Prices<'_>, model: &Model, class: &Class, weights: &Weights, kept: &Kept) -> u64 {
+    let mesh = prices.site.mesh;
+    let mut one = kept.layout.bytes(&class.ty, mesh);
+    let gradient = class.taken.iter().find_map(|&(id, param)| {
+        let block = &model.blocks[id];
+        block.gradient_of(param).map(|gradient| kept.layout.bytes(block.ty(gradient), mesh))
+    });
+    one += gradient.unwrap_or(0);
+    for &(id, param) in &class.taken {
+        let block = &model.blocks[id];
+        one += states(block, param).map(|state| kept.updated().bytes(block.ty(state), mesh)).sum::<u64>();
+    }
+    one.saturating_mul(weights.held(class.instances))
+}

@@ -1,0 +1,96 @@
+//! Seconds of ops and of changes of layout, each asked for once.
+
+use crate::passes::expand::expand_section;
+use crate::passes::reshard::{Moved, reshard_section};
+use crate::reshard::layout::Layout;
+use crate::reshard::table::Table;
+use crate::reshard::{Site, cheapest};
+use crate::sections;
+use cost::{local_type, seconds_of, seconds_of_stmt};
+use ir::graph::{Arg, ArgKind, Block, SectionKind, Stmt};
+use ir::ids::Value;
+use ir::mesh::Axes;
+use ir::ops::{Op, OpDef};
+use ir::types::{DType, Type};
+use std::collections::HashMap;
+
+/// What tells the ways of two tensors apart: element type, per dim its size and whether it must be cut evenly or not at all,
+/// and whether it may be stored.
+type Key = (DType, Vec<(u64, bool, bool)>, bool);
+
+/// The prices on a mesh.
+pub(super) struct Prices<'a> {
+    /// Where tensors lie.
+    pub(super) site: Site<'a>,
+    tables: Vec<Table<'a>>,
+    known: HashMap<Key, usize>,
+}
+
+impl<'a> Prices<'a> {
+    /// No price yet.
+    pub(super) fn new(site: Site<'a>) -> Prices<'a> {
+        Prices { site, tables: Vec::new(), known: HashMap::new() }
+    }
+
+    /// The table of all tensors like this one; those `stored` may lie flat.
+    pub(super) fn tensor(&mut self, ty: &Type, stored: bool) -> usize {
+        let exact = |name| self.site.dims[name].exact;
+        let dims = ty.dims.iter().map(|dim| (dim.size, dim.name.is_some_and(exact), dim.count.is_some()));
+        let key = (ty.dtype, dims.collect(), stored);
+        *self.known.entry(key).or_insert_with(|| {
+            self.tables.push(Table::new(self.site, ty, stored));
+            self.tables.len() - 1
+        })
+    }
+
+    /// The table of a number.
+    pub(super) fn table(&mut self, tensor: usize) -> &mut Table<'a> {
+        &mut self.tables[tensor]
+    }
+
+    /// Seconds of an op on what a rank has of tensors that lie so.
+    pub(super) fn op(&self, def: &dyn OpDef, operands: &[Type], results: &[Type], accumulate: bool) -> f64 {
+        let local = |types: &[Type]| types.iter().map(|ty| local_type(ty, self.site.mesh)).collect::<Vec<_>>();
+        let (operands, results) = (local(operands), local(results));
+        let device = &self.site.cluster.device;
+        let moved = results.iter().map(Type::bytes).sum::<u64>() as f64;
+        let added = if accumulate { moved / device.memory_bandwidth } else { 0.0 };
+        added + seconds_of(device, def, &operands.iter().collect::<Vec<_>>(), &results.iter().collect::<Vec<_>>())
+    }
+
+    /// Seconds of the graph that takes the place of a statement whose tensors lie so.
+    ///
+    /// # Errors
+    /// It has none, or none that works so.
+    pub(super) fn expanded(&self, stmt: &Stmt, operands: &[Type], results: &[Type]) -> Result<f64, String> {
+        let mut block = Block::default();
+        let mut add = |types: &[Type]| types.iter().map(|ty| block.add_value("", ty.clone())).collect::<Vec<Value>>();
+        let (operands, results) = (add(operands), add(results));
+        block.args = operands.iter().map(|&value| Arg { value, kind: ArgKind::Value }).collect();
+        block[SectionKind::F].ret.clone_from(&results);
+        block[SectionKind::F].stmts = vec![Stmt { operands, results, ..stmt.clone() }];
+        let Site { mesh, dims, cluster } = self.site;
+        expand_section(&sections::Site { mesh, dims }, &mut block, SectionKind::F)?;
+        reshard_section(mesh, &mut block, SectionKind::F, &mut Moved::default())?;
+        let mut seconds = 0.0;
+        for stmt in &block[SectionKind::F].stmts {
+            seconds += match stmt.op {
+                Op::Reshard => {
+                    let (from, to) = (block.ty(stmt.operands[0]), block.ty(stmt.results[0]));
+                    let way = cheapest(&self.site, from, to, &Axes::none()).map_err(|why| why.to_string())?;
+                    way.iter().map(|step| step.seconds).sum()
+                }
+                _ => seconds_of_stmt(cluster, mesh, &block.values, stmt),
+            };
+        }
+        Ok(seconds)
+    }
+
+    /// Seconds from one layout of a tensor to another.
+    pub(super) fn way(&mut self, ty: &Type, from: &Layout, to: &Layout) -> f64 {
+        let tensor = self.tensor(ty, true);
+        let table = self.table(tensor);
+        let (from, to) = (table.place(from), table.place(to));
+        table.seconds(from, to)
+    }
+}
