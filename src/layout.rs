@@ -312,7 +312,7 @@ fn one_of<T: Copy>(key: &str, value: &str, all: &[(&str, T)]) -> Result<T, Error
 }
 
 fn unknown(key: &str) -> Error {
-    let help = match nearest(key, KEYS.into_iter()) {
+    let help = match nearest(key, KEYS) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("a layout has {}", KEYS.join(", ")),
     };

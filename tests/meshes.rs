@@ -14,7 +14,7 @@ mod training;
 
 use compare::differences;
 use ir::differentiate::differentiate;
-use ir::models::{Experts, LlamaConfig, ModelConfig};
+use ir::models::{Experts, Gpt2Config, LlamaConfig, ModelConfig};
 use ir::optimizer::Optimizer;
 use record::{Record, Tensors, sgd};
 use runtime::data::VOCAB;
@@ -125,6 +125,27 @@ fn expert_parallel() {
     ] {
         let found = differences(&trained_on(&recipe, mesh, SEQUENCES), &alone, &recipe.optimizer);
         assert!(found.is_empty(), "{mesh}: {found:#?}");
+    }
+}
+
+/// Dropout drops the same when it is computed again, and sums are the same sums: not a bit differs.
+#[test]
+fn what_is_computed_again_is_the_same() {
+    for recipe in recipes().into_iter().filter(|recipe| recipe.optimizer != sgd()) {
+        let config = match recipe.config.clone() {
+            ModelConfig::Gpt2(config) => {
+                ModelConfig::Gpt2(Gpt2Config { residual_dropout: 0.1, embedding_dropout: 0.1, ..config })
+            }
+            llama => llama,
+        };
+        let recipe = Recipe { config, steps: 3, ..recipe };
+        let kept = trained_on(&recipe, "", SEQUENCES);
+        for again in ["full", "full:2", "selective:mlp", "selective:op+layernorm"] {
+            let found = trained_on(&recipe, &format!("recompute={again}"), SEQUENCES);
+            let same = |of: fn(&Record) -> &Tensors| of(&found) == of(&kept);
+            assert_eq!(found.losses, kept.losses, "{} under {again}", title(&recipe));
+            assert!(same(|r| &r.gradients) && same(|r| &r.params), "{} under {again}", title(&recipe));
+        }
     }
 }
 

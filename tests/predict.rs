@@ -11,7 +11,7 @@ use meshwright::train::{self, Quiet, TrainRequest, train};
 use runtime::trace::{Kind, Lane, Trace};
 use scheduler::memory::report;
 use scheduler::model_costs;
-use scheduler::schedules::SCHEDULES;
+use scheduler::schedules::{SCHEDULES, ScheduleKind};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -70,8 +70,10 @@ const BYTES: std::ops::Range<f64> = 0.75..1.15;
 /// The prediction from costs alone, the run of the program on clocks, and the arena: one layout, one answer.
 #[test]
 fn every_kind_is_predicted_from_costs_alone() {
-    for (kind, mesh) in SCHEDULES.iter().flat_map(|kind| ["pp=2", "pp=2,dp=2,tp=2,zero=1"].map(|mesh| (kind, mesh))) {
-        let mesh = format!("{mesh},schedule={}", kind.name);
+    let of_kind =
+        |kind: &ScheduleKind| ["pp=2", "pp=2,dp=2,tp=2,zero=1"].map(|mesh| format!("{mesh},schedule={}", kind.name));
+    let again = ["full", "selective:mlp"].map(|again| format!("pp=2,dp=2,zero=3,recompute={again}"));
+    for mesh in SCHEDULES.iter().flat_map(of_kind).chain(again) {
         let source = ModelSource::open("tiny-llama").unwrap();
         let order = Compiling { model: "tiny-llama".into(), mesh: mesh.clone(), ..Compiling::default() };
         let file = compile_source(&source, &order, None, &mut |_, _| {}).unwrap();

@@ -111,7 +111,8 @@ pub fn stage_costs<'a>(stages: impl IntoIterator<Item = &'a StageCost>, hops: Ve
     let stages: Vec<&StageCost> = stages.into_iter().collect();
     let each = |of: fn(&StageCost) -> f64| stages.iter().map(|cost| of(cost)).collect::<Vec<f64>>();
     let mem_w = each(|cost| cost.crossing as f64);
-    let mem_i = each(|cost| cost.kept.saturating_sub(cost.crossing) as f64);
+    // Below zero where I leaves more for W than it frees, as of layers that it computes again.
+    let mem_i = each(|cost| cost.kept as f64 - cost.crossing as f64);
     StageCosts {
         f: each(|cost| cost.f),
         i: each(|cost| cost.i),

@@ -22,24 +22,24 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
         seed_rules(model, goal)?;
     }
     if let Sharding::Auto { .. } = goal.sharding {
-        bind(model, |_, _| Zero::default());
+        bind(model, |_, _| Axes::none());
         return Ok(());
     }
     let group = zero_group(&model.mesh, goal);
-    let shared = |from: u8| if goal.layout.zero >= from { group.clone() } else { Axes::none() };
-    let zero = Zero { states: shared(1), gradients: shared(2), params: shared(3) };
+    let stored = |from: u8| if goal.layout.zero >= from { group.clone() } else { Axes::none() };
     for param in model.params.values_mut() {
         param.ty = param.ty.closed();
-        store(&mut param.ty, &zero.params);
+        store(&mut param.ty, &stored(3));
     }
     model.inputs.iter_mut().for_each(|input| input.ty = input.ty.closed());
-    bind(model, |_, _| zero.clone());
+    bind(model, |_, _| stored(1));
+    model.blocks.values_mut().for_each(|block| store_gradients(block, &stored(2)));
     attend_by_heads(model, goal)
 }
 
 /// Gives arguments the types of what is passed for them, and states those of their parameters, stored over the axes that
 /// `zero` says of a parameter of a block.
-pub(crate) fn bind(model: &mut Model, zero: impl Fn(BlockId, Value) -> Zero) {
+pub(crate) fn bind(model: &mut Model, zero: impl Fn(BlockId, Value) -> Axes) {
     for id in model.blocks.keys().collect::<Vec<_>>() {
         bind_params(model, id);
         follow_params(&mut model.blocks[id], |param| zero(id, param));
@@ -156,14 +156,6 @@ fn renamed(ty: &Type, named: &Type) -> Vec<ir::types::Dim> {
     pairs.map(|(dim, own)| ir::types::Dim { name: own.name.or(dim.name), ..dim.clone() }).collect()
 }
 
-/// The axes over which each is stored.
-#[derive(Clone, Default)]
-pub(crate) struct Zero {
-    pub(crate) states: Axes,
-    pub(crate) gradients: Axes,
-    pub(crate) params: Axes,
-}
-
 /// Stores over those of the axes that are free, unless the type says itself how it is stored.
 fn store(ty: &mut Type, axes: &Axes) {
     if ty.storage.is_empty() && ty.rank() > 0 {
@@ -171,21 +163,25 @@ fn store(ty: &mut Type, axes: &Axes) {
     }
 }
 
-/// States and gradients lie as their parameters do, but for how they are stored.
-fn follow_params(block: &mut Block, zero: impl Fn(Value) -> Zero) {
+/// States lie as their parameters do, and are stored over the ZeRO axes where these are free.
+fn follow_params(block: &mut Block, zero: impl Fn(Value) -> Axes) {
     for state in block.args_of(ArgKind::State).collect::<Vec<_>>() {
         let Some(owner) = block.owner_of(state) else { continue };
         let stated = block.ty(state);
         let mut ty = Type { dtype: stated.dtype, storage: stated.storage.clone(), ..block.ty(owner).clone() };
-        store(&mut ty, &zero(owner).states);
+        store(&mut ty, &zero(owner));
         block.values[state].ty = ty;
     }
+}
+
+/// Gradients, which lie as their parameters do, may be stored otherwise.
+fn store_gradients(block: &mut Block, axes: &Axes) {
     for param in block.args_of(ArgKind::Param).collect::<Vec<_>>() {
         let Some(gradient) = block.gradient_of(param) else { continue };
         let used = block.ty(param).sharded_axes();
         let ty = &mut block.values[gradient].ty;
         if ty.storage.is_empty() && ty.rank() > 0 {
-            ty.storage = zero(param).gradients.without(&used);
+            ty.storage = axes.without(&used);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::params::Classes;
 use super::strategy::Strategy;
 use crate::passes::propagate;
 use crate::passes::reshard::{Moved, in_layout};
-use crate::passes::seed::{self, Zero};
+use crate::passes::seed;
 use crate::ports::{Ports, passed, value_results};
 use crate::reshard::layout::Layout;
 use crate::sections::{Site, settle};
@@ -68,7 +68,7 @@ impl Chosen<'_> {
             .collect();
         seed::bind(model, |id, param| {
             let found = states.iter().find(|(block, value, _)| (*block, *value) == (id, param));
-            found.map_or_else(Zero::default, |(_, _, states)| Zero { states: states.clone(), ..Zero::default() })
+            found.map_or_else(Axes::none, |(_, _, states)| states.clone())
         });
     }
 
