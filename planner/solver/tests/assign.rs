@@ -83,6 +83,18 @@ fn the_example_of_the_contest() {
     assert_eq!(answer.choice, [0, 0, 2, 1, 0]);
 }
 
+/// Grids of three rows are solved column by column by the reference.
+#[test]
+fn grids() {
+    for seed in 0..10 {
+        let (stated, least) = Draw::new(seed).grid(30);
+        let answer = stated.problem().solve(&Budget::default());
+        judged(&stated, &answer, "grid");
+        assert_eq!(answer.status, Status::Optimal, "seed {seed}");
+        assert!((answer.cost - least).abs() <= EXACT, "seed {seed}: {} and the least is {least}", answer.cost);
+    }
+}
+
 /// A gap that is good enough ends the search: the answer is within it.
 #[test]
 fn a_gap_is_kept() {

@@ -55,7 +55,7 @@ pub(crate) fn improve(core: &Net, above: &[Vec<f64>], shared: &Shared, clock: &m
             f64::NEG_INFINITY,
             true,
         );
-        size = (size * if inner.over() { LESS } else { MORE }).clamp(2.0, nodes.len() as f64);
+        size = (size * if inner.over() { LESS } else { MORE }).clamp(1.0, nodes.len().max(1) as f64);
         clock.spend(inner.done() + copy);
         let found = found.best();
         if found.cost < best.cost - margin * best.cost.abs() {
