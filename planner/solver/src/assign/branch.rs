@@ -1,4 +1,4 @@
-//! Branch and bound: presolve, bound, drop what is too expensive for a better assignment, then try the choices of a node.
+//! Branch and bound: presolve, bound, drop what is too dear for a better assignment, then try the choices of a node.
 
 use super::bucket::eliminate;
 use super::clock::Clock;
@@ -39,8 +39,8 @@ impl Branch<'_> {
         self.shared.finished() || self.clock.over()
     }
 
-    /// Searches a net of which a bound is `known`. The answer is a bound: no assignment of the net costs less, or less than
-    /// the best of all.
+    /// Searches a net of which a bound is `known`. The answer is a bound: no assignment of the net costs less, or less
+    /// than the best of all.
     pub(crate) fn search(&mut self, mut net: Net, mut known: f64, root: bool) -> f64 {
         let mut open = f64::INFINITY;
         loop {
@@ -85,8 +85,8 @@ impl Branch<'_> {
         reduced
     }
 
-    /// Drops from a net what no better assignment has, until that ends. The answer is a bound, with what is known of the
-    /// net if there is time, and anything left to search in it.
+    /// Drops from a net what no better assignment has, until that ends. The answer is a bound, with what is known of
+    /// the net if there is time, and anything left to search in it.
     pub(crate) fn shrink(
         &mut self,
         net: &mut Net,

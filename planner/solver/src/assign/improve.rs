@@ -29,7 +29,8 @@ const FIRST: f64 = 15.0;
 const MORE: f64 = 1.03;
 const LESS: f64 = 0.93;
 
-/// Betters the best assignment of `core`, once there is one, until the clock ends it. `above` says what choices cost over the bound.
+/// Betters the best assignment of `core`, once there is one, until the clock ends it. `above` says what choices cost
+/// over the bound.
 pub(crate) fn improve(core: &Net, above: &[Vec<f64>], shared: &Shared, clock: &mut Clock, margin: f64, seed: u64) {
     let mut random = Random::new(seed);
     let nodes: Vec<usize> = core.nodes().collect();
