@@ -21,7 +21,7 @@ struct Taken {
 /// The most entries of all tables.
 const ENTRIES: usize = 3_000_000;
 
-/// The least cost of a net where it has no limit, and its choices; `None` where the tables are too large. Loads do not count.
+/// The least cost of a net and its choices, as if there were no limit; `None` where the tables are too large.
 pub(crate) fn eliminate(net: &Net, clock: &mut Clock) -> Option<(f64, Vec<usize>)> {
     let order = order(net)?;
     let mut constant = net.constant;
