@@ -7,6 +7,9 @@ use crate::explain::{WhyNot, brief, differences};
 use crate::number::{count, gib, seconds, share, time};
 use crate::plan::{Alternative, Infeasible, Search, Why};
 
+/// Columns of a choice.
+const LABEL: usize = 15;
+
 /// Columns of running text.
 const WIDTH: usize = 100;
 
@@ -38,7 +41,10 @@ fn axes(why: &Why) -> String {
     let mut told = "";
     for note in &why.axes {
         if note.choice != told {
-            text += &hung(&format!("{:<15}", note.choice), &note.means);
+            // A long choice has a line of its own.
+            let long = note.choice.len() >= LABEL;
+            text += &if long { format!("  {}\n", note.choice) } else { String::new() };
+            text += &hung(&format!("{:<LABEL$}", if long { "" } else { &note.choice }), &note.means);
             told = &note.choice;
         }
         if !note.says.is_empty() {

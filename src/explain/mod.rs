@@ -53,9 +53,12 @@ pub enum Planned {
 pub fn plan(estimator: &Estimator, request: &PlanRequest, found: Found) -> Result<Planned, Error> {
     let Found { best, closest, search } = found;
     let mut ranked = best.into_iter();
-    let Some(mut best) = ranked.next() else {
-        return infeasible::explain(estimator, request, closest, search)
-            .map(|answer| Planned::Infeasible(Box::new(answer)));
+    // A search that was stopped before it found anything has not shown that nothing fits.
+    let stopped = || if search.proved_optimal { None } else { least::fitting(estimator, request) };
+    let first = ranked.next().or_else(|| stopped().map(|small| least::climbed(estimator, request, small)));
+    let Some(mut best) = first else {
+        let answer = infeasible::explain(estimator, request, closest, search)?;
+        return Ok(Planned::Infeasible(Box::new(answer)));
     };
     let others: Vec<EstimateReport> = ranked.collect();
     let cluster = estimator.cluster(&request.cluster)?;

@@ -27,8 +27,8 @@ pub(super) fn wishes(
         return Vec::new();
     }
     // Of a layout that was given and not searched for, what is better without any wish counts for none.
-    let now = pool.reports().filter(|report| report.predicted.fits).map(|report| report.predicted.step_time_s);
-    let now = now.fold(best.predicted.step_time_s, f64::min);
+    let known = std::iter::once(best).chain(pool.reports()).filter(|report| report.predicted.fits);
+    let now = known.map(|report| report.predicted.step_time_s).reduce(f64::min).unwrap_or(best.predicted.step_time_s);
     let on = |(cluster, given): (Cluster, String)| {
         let estimator = estimator.with_cluster(cluster.clone());
         let asked: Vec<EstimateRequest> = std::iter::once(&best.layout)

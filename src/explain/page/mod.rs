@@ -107,7 +107,7 @@ fn tiles(plan: &EstimateReport, limit: f64) -> String {
 
 /// The schedule in time; of a long step its first micro-batches. Nothing where there is no pipeline.
 fn timeline(estimator: &Estimator, plan: &EstimateReport) -> Result<String, Error> {
-    let stages = plan.layout.pp * u64::from(plan.layout.vp.unwrap_or(1));
+    let stages = plan.stages.len() as u64;
     if plan.layout.pp < 2 {
         return Ok("<p>There is one stage: every rank runs its micro-batches one after the other.</p>".to_string());
     }
