@@ -40,8 +40,8 @@ struct Edges {
 /// The contest's mark of what is forbidden.
 const FORBIDDEN: f64 = 1e18;
 
-/// Share of the time that is left for starting and ending.
-const RESERVE: f64 = 0.03;
+/// Share of the time, and seconds, that are left for starting and ending.
+const RESERVE: (f64, f64) = (0.03, 0.2);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
@@ -49,7 +49,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [path, seconds] = &arguments[..] else {
         return Err("usage: iopddl FILE.json[.gz] SECONDS".into());
     };
-    let deadline = Duration::try_from_secs_f64(seconds.parse::<f64>()? * (1.0 - RESERVE))?;
+    let seconds: f64 = seconds.parse()?;
+    let deadline = Duration::try_from_secs_f64((seconds * (1.0 - RESERVE.0) - RESERVE.1).max(0.0))?;
     let problem = assignment(read(path)?)?;
     eprintln!("{path}: {} nodes, read in {:.2} s", problem.nodes(), start.elapsed().as_secs_f64());
     let threads = std::thread::available_parallelism()?.get();

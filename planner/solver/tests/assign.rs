@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use meshwright_solver::Status;
 use meshwright_solver::assign::{Budget, Solution};
 use random::{Draw, Shape};
-use reference::{Load, Pair, Stated};
+use reference::Stated;
 
 /// Costs are small whole numbers or multiples of 1/8: their sums are exact.
 const EXACT: f64 = 1e-6;
@@ -76,28 +76,23 @@ fn several_loads_a_node() {
 /// The contest's example: its best assignment costs 445.
 #[test]
 fn the_example_of_the_contest() {
-    let costs: [&[f64]; 5] = [&[15.0], &[55.0, 65.0], &[25.0, 45.0, 35.0], &[85.0, 75.0], &[95.0]];
-    let loads: [(u32, u32, &[u64]); 5] =
-        [(30, 70, &[10]), (40, 70, &[25, 25]), (50, 120, &[15, 20, 15]), (110, 140, &[10, 10]), (110, 150, &[15])];
-    let pairs: [(usize, usize, &[f64]); 5] = [
-        (0, 1, &[30.0, 40.0]),
-        (0, 2, &[50.0, 10.0, 40.0]),
-        (1, 3, &[90.0, 10.0, 20.0, 80.0]),
-        (2, 4, &[60.0, 20.0, 30.0]),
-        (3, 4, &[70.0, 60.0]),
-    ];
-    let load =
-        |(node, &(lo, hi, amounts)): (usize, &(u32, u32, &[u64]))| Load { node, lo, hi, amounts: amounts.to_vec() };
-    let stated = Stated {
-        costs: costs.iter().map(|costs| costs.to_vec()).collect(),
-        pairs: pairs.iter().map(|&(a, b, table)| Pair { a, b, table: table.to_vec() }).collect(),
-        loads: loads.iter().enumerate().map(load).collect(),
-        limit: Some(50),
-    };
+    let stated = Stated::read(include_str!("assign/example.json"));
     let answer = stated.problem().solve(&Budget::default());
     judged(&stated, &answer, "example");
     assert_eq!((answer.cost, answer.status), (445.0, Status::Optimal));
     assert_eq!(answer.choice, [0, 0, 2, 1, 0]);
+}
+
+/// Grids of three rows are solved column by column by the reference.
+#[test]
+fn grids() {
+    for seed in 0..10 {
+        let (stated, least) = Draw::new(seed).grid(30);
+        let answer = stated.problem().solve(&Budget::default());
+        judged(&stated, &answer, "grid");
+        assert_eq!(answer.status, Status::Optimal, "seed {seed}");
+        assert!((answer.cost - least).abs() <= EXACT, "seed {seed}: {} and the least is {least}", answer.cost);
+    }
 }
 
 /// A gap that is good enough ends the search: the answer is within it.

@@ -20,7 +20,12 @@ pub(crate) struct Branch<'c> {
     pub(crate) ceiling: f64,
     /// Rounds of ascent at the first node, and at the others.
     pub(crate) rounds: [usize; 2],
+    /// Entries of the tables that are left to come back to.
+    pub(crate) held: usize,
 }
+
+/// The most entries to come back to: half a gigabyte. With more the search only goes down.
+const HELD: usize = 64_000_000;
 
 impl Branch<'_> {
     /// Only assignments that cost less are of use.
@@ -41,19 +46,26 @@ impl Branch<'_> {
         loop {
             let Ok((bound, reduced)) = self.shrink(&mut net, known, root) else { return open.min(self.cut()) };
             known = bound;
-            let Some(reduced) = reduced else { return open.min(bound).min(self.cut()) };
-            if self.over() {
-                return open.min(bound);
-            }
+            let Some(reduced) = reduced else { return open.min(known).min(self.cut()) };
             let (node, choice) = widest(&net, &reduced);
             let only = |keep: bool| (0..net.choices(node)).map(|i| (i == choice) == keep).collect::<Vec<_>>();
             let (with, without) = (only(true), only(false));
+            let entries = net.entries();
+            if self.held + entries > HELD {
+                open = open.min(known);
+                if net.restrict(node, &with).is_err() {
+                    return open;
+                }
+                continue;
+            }
             let mut child = net.clone();
             if child.restrict(node, &with).is_ok() {
+                self.held += entries;
                 open = open.min(self.search(child, known, false));
+                self.held -= entries;
             }
             if self.over() {
-                return open.min(bound);
+                return open.min(known);
             }
             if net.restrict(node, &without).is_err() {
                 return open.min(self.cut());
@@ -74,7 +86,7 @@ impl Branch<'_> {
     }
 
     /// Drops from a net what no better assignment has, until that ends. The answer is a bound, with what is known of the
-    /// net if there is anything left to search in it.
+    /// net if there is time, and anything left to search in it.
     pub(crate) fn shrink(
         &mut self,
         net: &mut Net,
@@ -91,8 +103,8 @@ impl Branch<'_> {
                 self.shared.offer(net.constant, || net.restore(&[]));
                 return Ok((net.constant, None));
             }
-            if let Some((cost, choice)) =
-                Some(&*net).filter(|net| net.room.is_empty()).and_then(|net| eliminate(net, self.clock))
+            if net.room.is_empty()
+                && let Some((cost, choice)) = eliminate(net, self.clock)
             {
                 self.shared.offer(cost, || net.restore(&choice));
                 return Ok((cost, None));
@@ -108,9 +120,12 @@ impl Branch<'_> {
                 self.shared.offer(net.cost_of(&choice), || net.restore(&choice));
             }
             let room = self.cut() - reduced.bound;
-            let dropped = room <= 0.0 || drop_dear(net, &mut reduced, room)?;
-            if room <= 0.0 || self.over() || !dropped {
-                return Ok((known, Some(reduced).filter(|_| room > 0.0)));
+            if room <= 0.0 {
+                return Ok((known, None));
+            }
+            let dropped = drop_dear(net, &mut reduced, room)?;
+            if self.over() || !dropped {
+                return Ok((known, Some(reduced).filter(|_| !self.over())));
             }
         }
     }

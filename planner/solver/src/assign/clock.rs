@@ -21,13 +21,12 @@ impl Clock {
 
     /// A clock that stops with this one, or after `work` more steps.
     pub(crate) fn part(&self, work: u64) -> Clock {
-        let left = self.work.map_or(u64::MAX, |all| all.saturating_sub(self.done));
-        Clock { work: Some(work.min(left)), deadline: self.deadline, done: 0 }
+        Clock { work: Some(work.min(self.left().unwrap_or(u64::MAX))), deadline: self.deadline, done: 0 }
     }
 
     /// A clock that stops after a share of what is left; never, where there is no limit.
     pub(crate) fn share(&self, share: f64) -> Clock {
-        let work = self.work.map(|all| (all.saturating_sub(self.done) as f64 * share) as u64);
+        let work = self.left().map(|left| (left as f64 * share) as u64);
         let deadline = self.deadline.map(|end| {
             let now = Instant::now();
             now + end.saturating_duration_since(now).mul_f64(share)
@@ -38,6 +37,11 @@ impl Clock {
     /// Notes that steps were done.
     pub(crate) fn spend(&mut self, steps: u64) {
         self.done += steps;
+    }
+
+    /// Steps that are left, where they are counted.
+    pub(crate) fn left(&self) -> Option<u64> {
+        self.work.map(|all| all.saturating_sub(self.done))
     }
 
     /// Steps done so far.

@@ -302,7 +302,8 @@ pub(crate) fn least(table: &[f64], wide: usize) -> (Vec<f64>, Vec<f64>) {
 fn effort(net: &Net) -> u64 {
     let entries: usize = net.edges.iter().map(|edge| edge.table.len()).sum();
     let amounts: usize = net.loads.iter().flatten().map(|load| 3 + load.amount.len()).sum();
-    (2 * entries + amounts + 4 * net.room.len() + 100) as u64
+    let touched: usize = net.near.iter().map(|near| 20 + 20 * near.len()).sum();
+    (2 * entries + amounts + 4 * net.room.len() + touched) as u64
 }
 
 /// Sums of all beginnings.

@@ -7,14 +7,20 @@ use std::time::Duration;
 use super::branch::Branch;
 use super::clock::Clock;
 use super::net::Net;
+use super::polish::polish;
 use super::random::Random;
 use super::shared::{Best, Shared};
 
 /// Between two looks whether there is an assignment to better.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Steps that a part is worth.
-const EFFORT: u64 = 20_000_000;
+/// The most steps that a part is worth; the least; and for how many parts there should be enough in between.
+const EFFORT: u64 = 8_000_000;
+const LEAST: u64 = 300_000;
+const PARTS: u64 = 200;
+
+/// Rounds of ascent at a part's first node, and at the others.
+const ROUNDS: [usize; 2] = [60, 12];
 
 /// Nodes of the first part.
 const FIRST: f64 = 15.0;
@@ -27,26 +33,30 @@ const LESS: f64 = 0.93;
 pub(crate) fn improve(core: &Net, above: &[Vec<f64>], shared: &Shared, clock: &mut Clock, margin: f64, seed: u64) {
     let mut random = Random::new(seed);
     let nodes: Vec<usize> = core.nodes().collect();
+    let effort = clock.left().map_or(EFFORT, |left| (left / PARTS).clamp(LEAST, EFFORT));
+    let copy = core.entries() as u64 / 8;
     let mut size = FIRST;
-    let mut best = shared.best();
+    let mut best = Best::none();
     while !clock.over() && !shared.finished() {
         if shared.cost() < best.cost {
             best = shared.best();
+            polish(core, &mut best, clock);
+            shared.offer(best.cost, || best.choice.clone());
         }
         if best.choice.is_empty() {
             thread::sleep(PAUSE);
             continue;
         }
         let free = part(core, &nodes, above, &best.choice, size as usize, &mut random);
-        let mut inner = clock.part(EFFORT);
+        let mut inner = clock.part(effort);
         let found = Shared::new(Best { choice: Vec::new(), cost: best.cost });
-        Branch { clock: &mut inner, shared: &found, margin, ceiling: f64::INFINITY, rounds: [60, 12] }.search(
+        Branch { clock: &mut inner, shared: &found, margin, ceiling: f64::INFINITY, rounds: ROUNDS, held: 0 }.search(
             core.part(&best.choice, &free),
             f64::NEG_INFINITY,
             true,
         );
-        size = (size * if inner.over() { LESS } else { MORE }).clamp(2.0, nodes.len() as f64);
-        clock.spend(inner.done().max(nodes.len() as u64));
+        size = (size * if inner.over() { LESS } else { MORE }).clamp(1.0, nodes.len().max(1) as f64);
+        clock.spend(inner.done() + copy);
         let found = found.best();
         if found.cost < best.cost - margin * best.cost.abs() {
             shared.offer(found.cost, || found.choice.clone());

@@ -2,8 +2,9 @@
 //! every time what the chosen ones use stays within a limit. This is the problem of the ASPLOS 2025 contest on
 //! intra-operator parallelism, where nodes are ops, choices shardings, pairs layout changes, and use is memory.
 //!
-//! [`Assignment`] states a problem and [`Assignment::solve`] answers it: `net` is a problem that can shrink, `presolve`
-//! takes from it what cannot matter, and `solve` leads the rest to an answer.
+//! [`Assignment`] states a problem and [`Assignment::solve`] answers it. `net` is a problem that can shrink; `presolve`
+//! takes from it what cannot matter; `dual` bounds the rest from below; `branch` searches it, to the end if the budget
+//! allows; `improve` betters an assignment part by part; `search` says what comes when.
 
 mod branch;
 mod bucket;
@@ -12,6 +13,7 @@ mod decode;
 mod dual;
 mod improve;
 mod net;
+mod polish;
 mod presolve;
 mod problem;
 mod random;

@@ -58,6 +58,9 @@ pub(crate) enum Gone {
     Between { node: usize, a: usize, b: usize, wide: usize, choice: Vec<u32> },
 }
 
+/// The largest limit that is told from none: sums of a million amounts stay within 63 bits up to a thousandth of it.
+const LARGEST: u64 = 1 << 53;
+
 /// There is no assignment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Infeasible;
@@ -91,22 +94,22 @@ impl Net {
             net.join(edge.a, edge.b, edge.table.clone());
         }
         if let Some(limit) = problem.limit {
-            net.take_loads(problem, i64::try_from(limit).unwrap_or(i64::MAX));
+            net.take_loads(problem, limit.min(LARGEST));
         }
         net
     }
 
-    fn take_loads(&mut self, problem: &Assignment, limit: i64) {
+    fn take_loads(&mut self, problem: &Assignment, limit: u64) {
         let ends = problem.loads.iter().flat_map(|load| [load.when.start, load.when.end]);
         let mut place: BTreeMap<u32, usize> = ends.map(|time| (time, 0)).collect();
         for (number, (_, index)) in place.iter_mut().enumerate() {
             *index = number;
         }
-        self.room = vec![limit; place.len().saturating_sub(1)];
+        self.room = vec![limit as i64; place.len().saturating_sub(1)];
         self.price = vec![0.0; self.room.len()];
         self.spent = vec![0; place.len().max(1)];
         for load in &problem.loads {
-            let amount = load.amounts.iter().map(|&amount| i64::try_from(amount).unwrap_or(i64::MAX)).collect();
+            let amount = load.amounts.iter().map(|&amount| amount.min(limit + 1) as i64).collect();
             let (lo, hi) = (place[&load.when.start], place[&load.when.end]);
             self.loads[load.node].push(Load { lo, hi, amount });
         }
@@ -115,6 +118,13 @@ impl Net {
     /// Nodes that are left.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.cost.len()).filter(|&node| !self.cost[node].is_empty())
+    }
+
+    /// Entries of all tables, loads and times.
+    pub(crate) fn entries(&self) -> usize {
+        let pairs: usize = self.edges.iter().map(|edge| edge.table.len()).sum();
+        let amounts: usize = self.loads.iter().flatten().map(|load| load.amount.len() + 6).sum();
+        pairs + amounts + 16 * self.cost.len() + 3 * self.room.len()
     }
 
     /// Number of choices of a node.

@@ -45,20 +45,20 @@ pub(crate) struct Edge {
 /// How long to search for a better answer or a better bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Steps of the search, about a nanosecond each; the same on every machine. `None`: as many as a proof takes.
+    /// Steps of the search, of one to three nanoseconds; the same on every machine. `None`: as many as a proof takes.
     pub work: Option<u64>,
     /// Time on the clock; answers then depend on the machine.
     pub time: Option<Duration>,
     /// Relative distance between answer and bound that is good enough.
     pub gap: f64,
-    /// Threads that search.
+    /// Threads that search where there is a time; work is counted on one.
     pub threads: usize,
 }
 
 impl Default for Budget {
-    /// Two thousand million steps (seconds), one thread, to the optimum.
+    /// A thousand million steps (a few seconds), one thread, to the optimum.
     fn default() -> Budget {
-        Budget { work: Some(2_000_000_000), time: None, gap: 0.0, threads: 1 }
+        Budget { work: Some(1_000_000_000), time: None, gap: 0.0, threads: 1 }
     }
 }
 

@@ -5,13 +5,18 @@ use std::thread;
 use super::branch::Branch;
 use super::bucket::eliminate;
 use super::clock::Clock;
+use super::dual::Reduced;
 use super::improve::improve;
 use super::net::{Infeasible, Net};
+use super::polish::polish;
 use super::presolve::presolve;
 use super::shared::Shared;
 
 /// Rounds of ascent for the bound of all; of a net that shrank; at the nodes of a search.
 const ROUNDS: [usize; 3] = [1500, 200, 30];
+
+/// Share of the clock for the bound of all.
+const ROOT: f64 = 0.2;
 
 /// Share of the clock for each search of all that may not end.
 const ATTEMPT: f64 = 0.15;
@@ -39,24 +44,38 @@ impl Search<'_> {
         if clock.over() {
             return f64::NEG_INFINITY;
         }
-        if let Some(bound) = self.unlimited(&net, clock) {
-            return bound;
+        let unlimited = self.unlimited(&net, clock);
+        if self.proved(unlimited) {
+            return unlimited;
         }
-        let reduced = self.branch(clock, f64::INFINITY, ROUNDS[0]).root(&mut net);
+        let reduced = self.root(&mut net, clock);
         let (net, above) = (&net, &reduced.above);
         thread::scope(|scope| {
             for seed in 1..threads {
                 let mut clock = clock.clone();
                 scope.spawn(move || improve(net, above, self.shared, &mut clock, self.margin, seed as u64));
             }
-            let bound = self.prove(net, above, reduced.bound, clock, threads <= 1);
+            let bound = self.prove(net, above, reduced.bound.max(unlimited), clock, threads <= 1);
             self.shared.finish();
             bound
         })
     }
 
+    /// The bound of all, with which costs move in the net, and a first assignment if one comes of it.
+    fn root(&self, net: &mut Net, clock: &mut Clock) -> Reduced {
+        let mut part = clock.share(ROOT);
+        let reduced = self.branch(&mut part, f64::INFINITY, ROUNDS[0]).root(net);
+        clock.spend(part.done());
+        let mut best = self.shared.best();
+        if best.cost.is_finite() {
+            polish(net, &mut best, clock);
+            self.shared.offer(best.cost, || best.choice);
+        }
+        reduced
+    }
+
     fn branch<'c>(&'c self, clock: &'c mut Clock, ceiling: f64, rounds: usize) -> Branch<'c> {
-        Branch { clock, shared: self.shared, margin: self.margin, ceiling, rounds: [rounds, ROUNDS[2]] }
+        Branch { clock, shared: self.shared, margin: self.margin, ceiling, rounds: [rounds, ROUNDS[2]], held: 0 }
     }
 
     fn proved(&self, bound: f64) -> bool {
@@ -64,16 +83,22 @@ impl Search<'_> {
         bound == f64::INFINITY || bound >= cost - self.margin * cost.abs()
     }
 
-    /// The cost of the best assignment where the limit does not matter to it.
-    fn unlimited(&self, net: &Net, clock: &mut Clock) -> Option<f64> {
+    /// The cost of the best assignment without the limit: a bound, and where that assignment fits, an answer.
+    fn unlimited(&self, net: &Net, clock: &mut Clock) -> f64 {
         let loads = vec![Vec::new(); net.cost.len()];
         let mut free = Net { loads, room: Vec::new(), price: Vec::new(), spent: vec![0], ..net.clone() };
         free.touched.fill(true);
-        presolve(&mut free, clock).ok()?;
-        let (cost, choice) = eliminate(&free, clock)?;
+        if presolve(&mut free, clock).is_err() {
+            return f64::INFINITY;
+        }
+        let Some((cost, choice)) = Some(&free).filter(|_| !clock.over()).and_then(|free| eliminate(free, clock)) else {
+            return f64::NEG_INFINITY;
+        };
         let choice = free.restore(&choice);
-        let best = net.fits(&choice) && self.shared.offer(cost, || choice);
-        best.then_some(cost)
+        if net.fits(&choice) {
+            self.shared.offer(cost, || choice);
+        }
+        cost
     }
 
     /// Raises the bound of a net to the cost of the best assignment, as far as the clock lets it: first by searching all;

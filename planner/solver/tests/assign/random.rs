@@ -99,4 +99,38 @@ impl Draw {
         }
         Stated { costs, pairs, loads, limit }
     }
+
+    /// Three rows of so many columns of nodes with three choices, an edge between neighbours, and the least cost.
+    pub(crate) fn grid(&mut self, columns: usize) -> (Stated, f64) {
+        const STATES: usize = 27;
+        let digit = |state: usize, row: usize| state / [1, 3, 9][row] % 3;
+        let mut stated = Stated { costs: Vec::new(), pairs: Vec::new(), loads: Vec::new(), limit: None };
+        let mut least = vec![0.0; STATES];
+        for column in 0..columns {
+            let table = |draw: &mut Draw| (0..9).map(|_| draw.cost(0.0)).collect::<Vec<f64>>();
+            let [costs, down, across] = [(); 3].map(|()| [(); 3].map(|()| table(self)));
+            for (row, costs) in costs.iter().enumerate() {
+                let node = stated.costs.len();
+                stated.costs.push(costs[..3].to_vec());
+                if row > 0 {
+                    stated.pairs.push(Pair { a: node - 1, b: node, table: down[row].clone() });
+                }
+                if column > 0 {
+                    stated.pairs.push(Pair { a: node - 3, b: node, table: across[row].clone() });
+                }
+            }
+            let own = |state: usize| -> f64 {
+                let nodes = (0..3).map(|row| costs[row][digit(state, row)]);
+                let pairs = (1..3).map(|row| down[row][3 * digit(state, row - 1) + digit(state, row)]);
+                nodes.chain(pairs).sum()
+            };
+            let step = |from: usize, to: usize| -> f64 {
+                let pairs = (0..3).map(|row| across[row][3 * digit(from, row) + digit(to, row)]);
+                if column > 0 { pairs.sum() } else { 0.0 }
+            };
+            let best = |to: usize| (0..STATES).map(|from| least[from] + step(from, to)).fold(f64::INFINITY, f64::min);
+            least = (0..STATES).map(|to| own(to) + best(to)).collect();
+        }
+        (stated, least.into_iter().fold(f64::INFINITY, f64::min))
+    }
 }

@@ -1,6 +1,7 @@
 //! What the problem means, said again without the solver: the cost and the use of an assignment, and the best of all.
 
 use meshwright_solver::assign::Assignment;
+use serde_json::Value;
 
 /// A problem in plain lists.
 pub(crate) struct Stated {
@@ -23,7 +24,36 @@ pub(crate) struct Load {
     pub(crate) amounts: Vec<u64>,
 }
 
+/// A list of numbers in JSON.
+fn numbers(value: &Value) -> Vec<u64> {
+    value.as_array().expect("a list").iter().map(|number| number.as_u64().expect("a whole number")).collect()
+}
+
 impl Stated {
+    /// Reads an instance in the contest's form, of whole numbers none of which forbids.
+    pub(crate) fn read(text: &str) -> Stated {
+        let instance: Value = serde_json::from_str(text).expect("JSON");
+        let list = |path: &str| instance.pointer(path).and_then(Value::as_array).expect("a list");
+        let costs = |value: &Value| numbers(value).into_iter().map(|cost| cost as f64).collect::<Vec<f64>>();
+        let ends = list("/problem/edges/nodes").iter().zip(list("/problem/edges/costs"));
+        let times = list("/problem/nodes/intervals").iter().zip(list("/problem/nodes/usages"));
+        let pair = |(ends, table): (&Value, &Value)| Pair {
+            a: numbers(ends)[0] as usize,
+            b: numbers(ends)[1] as usize,
+            table: costs(table),
+        };
+        let load = |(node, (times, amounts)): (usize, (&Value, &Value))| {
+            let [lo, hi] = numbers(times)[..] else { panic!("an interval has two ends") };
+            Load { node, lo: lo as u32, hi: hi as u32, amounts: numbers(amounts) }
+        };
+        Stated {
+            costs: list("/problem/nodes/costs").iter().map(costs).collect(),
+            pairs: ends.map(pair).collect(),
+            loads: times.enumerate().map(load).collect(),
+            limit: instance.pointer("/problem/usage_limit").and_then(Value::as_u64),
+        }
+    }
+
     /// The same for the solver.
     pub(crate) fn problem(&self) -> Assignment {
         let mut problem = Assignment::new();

@@ -35,7 +35,7 @@ pub(crate) fn presolve(net: &mut Net, clock: &mut Clock) -> Result<(), Infeasibl
 
 /// All that can be said of one node.
 fn reduce(net: &mut Net, node: usize, clock: &mut Clock) -> Result<(), Infeasible> {
-    clock.spend(net.near[node].iter().map(|&edge| 4 * net.edges[edge].table.len() as u64).sum());
+    clock.spend(100 + net.near[node].iter().map(|&edge| 50 + 8 * net.edges[edge].table.len() as u64).sum::<u64>());
     supported(net, node)?;
     if net.choices(node) == 1 {
         fix(net, node);
