@@ -6,21 +6,26 @@ use meshwright::estimate::Estimator;
 
 /// Sources, and the most that the median and the 90th percentile of their errors in time may be.
 const TIME: [(&str, f64, f64); 11] = [
-    ("HF Ultra-Scale Playbook", 0.05, 0.25),
+    ("HF Ultra-Scale Playbook", 0.045, 0.24),
     ("llm-foundry", 0.025, 0.09),
     ("NeMo docs / launcher", 0.04, 0.16),
-    ("torchtitan", 0.08, 0.30),
+    ("torchtitan", 0.07, 0.29),
     ("NeMo AutoModel performance summary", 0.09, 0.28),
-    ("NeMo AutoModel yaml comments", 0.13, 0.17),
-    ("JAX-Toolbox", 0.16, 0.28),
+    ("NeMo AutoModel yaml comments", 0.12, 0.15),
+    ("JAX-Toolbox", 0.15, 0.27),
     ("Megatron-Bridge performance summary", 0.07, 0.31),
-    ("BigScience tr3m-1B3 (V100)", 0.05, 0.10),
+    ("BigScience tr3m-1B3 (V100)", 0.04, 0.07),
     ("arXiv 2205.05198", 0.03, 0.08),
     ("Megatron-LM README/examples", 0.02, 0.06),
 ];
 
 /// The same in memory.
-const MEMORY: [(&str, f64, f64); 1] = [("HF Ultra-Scale Playbook", 0.045, 0.14)];
+const MEMORY: [(&str, f64, f64); 4] = [
+    ("HF Ultra-Scale Playbook", 0.045, 0.14),
+    ("NeMo AutoModel yaml comments", 0.06, 0.12),
+    ("BigScience tr3m-1B3 (V100)", 0.13, 0.19),
+    ("torchtitan", 0.14, 0.31),
+];
 
 #[test]
 fn predictions_stay_as_near_as_they_are() {
@@ -31,8 +36,8 @@ fn predictions_stay_as_near_as_they_are() {
     hold(&by_source(&scored), &TIME);
     hold(&memory_by_source(&scored), &MEMORY);
     let choice = total(&rank_sets(&scored));
-    assert!(choice.regret < 0.04 && choice.regret < choice.recipe / 2.0, "{choice:?}");
-    assert!(choice.spearman > 0.75, "{choice:?}");
+    assert!(choice.regret < 0.02 && choice.regret < choice.recipe / 2.0, "{choice:?}");
+    assert!(choice.spearman > 0.76, "{choice:?}");
 }
 
 fn hold(found: &[Summary], bounds: &[(&str, f64, f64)]) {

@@ -18,7 +18,7 @@ pub fn document(scored: &[Scored<'_>], folds: &[Fold], stacks: &[Stack]) -> Stri
     text += "\n## Memory by source\n\nWhere a source prints it, on the rank and of the kind that it prints.\n\n";
     text += &table("source", &memory_by_source(scored), false);
     if !folds.is_empty() {
-        text += "\n## Runs that the fit has not seen\n\nAll stacks together; each part is predicted with constants that were fitted to the rest.\n\n";
+        text += "\n## Runs that the fit has not seen\n\nAll stacks together; each part is predicted with constants fitted to the rest, by a search near those below.\n\n";
         text += &table("left out", &folds.iter().map(|fold| fold.summary.clone()).collect::<Vec<_>>(), false);
     }
     text += &choices(scored);

@@ -64,7 +64,10 @@ fn of_rank(
     let (recipe, facts) = (machine.recipe, &machine.stack.facts);
     let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
     let elements = [own().map(|load| load.dense).sum::<f64>(), own().map(|load| load.experts).sum()];
-    let states = ModelStates::of(elements, replicas.parts(), replicas.zero, recipe);
+    let mut states = ModelStates::of(elements, replicas.parts(), replicas.zero, recipe);
+    if facts.casts_gathered && replicas.zero > 2 && recipe.master > 0.0 {
+        states.parameters = 0.0;
+    }
     let logits = own().map(|load| load.logits).sum::<f64>() * rank.in_flight;
     let activations = (rank.kept - logits).max(0.0);
     let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), replicas.zero, machine);

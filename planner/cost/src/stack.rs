@@ -87,6 +87,8 @@ pub struct Facts {
     pub gathers_each: bool,
     /// Whether ZeRO-2 and 3 leave parameters and gradients whole while micro-batches accumulate, and sum once a step.
     pub accumulates_whole: bool,
+    /// Whether ZeRO-3 cuts the master copies alone, and casts what it gathers: no 16-bit parameters are kept beside them.
+    pub casts_gathered: bool,
     /// Whether gathers and scatters go level by level where that takes less than one ring.
     pub hierarchical: bool,
     /// How it cuts the blocks into stages where the layout does not say.
@@ -141,6 +143,7 @@ impl Default for Facts {
             hides_update: false,
             gathers_each: false,
             accumulates_whole: false,
+            casts_gathered: false,
             hierarchical: true,
             cut: Cut::default(),
             hop: 0.0,
