@@ -219,7 +219,9 @@ pub(super) fn text(report: &EstimateReport) -> String {
 /// Where the step goes, the most first.
 fn times(report: &EstimateReport) -> String {
     let predicted = &report.predicted;
-    let mut shares = predicted.time_s.by_name().to_vec();
+    // Beside the schedule's bubble, this is what one rank waits, the last to end.
+    let shown = |name: &'static str| if name == "bubble" { "waiting" } else { name };
+    let mut shares = predicted.time_s.by_name().map(|(name, seconds)| (shown(name), seconds)).to_vec();
     shares.sort_by(|a, b| b.1.total_cmp(&a.1));
     let rows: Vec<_> = shares
         .into_iter()

@@ -203,7 +203,7 @@ impl TimeShares {
             ("ep", self.ep),
             ("dp", self.dp),
             ("p2p", self.p2p),
-            ("waiting", self.bubble),
+            ("bubble", self.bubble),
             ("optimizer", self.optimizer),
             ("launch", self.launch),
             ("cores", self.cores),
