@@ -16,7 +16,6 @@ mod wire;
 pub use attention::AttentionShape;
 pub use cluster::{Attention, CPU, Cluster, Device, Kernel, Link, Matmul};
 pub use flops::model_flops;
-pub use ir::recompute::MODULES;
 pub use machine::{Format, Machine, Recipe};
 pub use presets::{CLUSTERS, Preset, PresetError, STACKS};
 pub use price::{local_type, seconds_of, seconds_of_change, seconds_of_section, seconds_of_stmt};

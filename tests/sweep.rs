@@ -1,0 +1,212 @@
+//! What is planned, runs: the model is compiled under the plan's layout and verified, and a small model of its kind trains
+//! under a small layout of its kind as it does on one device.
+
+#[path = "meshes/compare.rs"]
+mod compare;
+#[path = "meshes/record.rs"]
+mod record;
+#[path = "meshes/text.rs"]
+mod text;
+#[path = "meshes/trained.rs"]
+mod trained;
+#[path = "meshes/training.rs"]
+mod training;
+
+use compare::differences;
+use ir::goal::{CpKind, Layout, Recompute};
+use ir::models::{Experts, LlamaConfig, ModelConfig, preset};
+use meshwright::compiling::{Compiling, compile_source};
+use meshwright::estimate::Estimator;
+use meshwright::layout::{missing, print};
+use meshwright::model_source::ModelSource;
+use meshwright::plan::{PlanRequest, find};
+use record::{Record, sgd};
+use std::collections::{BTreeMap, BTreeSet};
+use trained::trained_on;
+use training::{Recipe, models};
+
+/// Sequences of a micro-batch over all ranks: four micro-batches a step.
+const SEQUENCES: u64 = 4;
+const STEPS: u64 = 2;
+const SEQ: u64 = 2048;
+
+/// Models of all kinds, from small to large, with the devices that they are planned on.
+const MODELS: [(&str, [u64; 3]); 20] = [
+    ("gpt2", [1, 8, 64]),
+    ("gpt2-xl", [1, 8, 64]),
+    ("llama3.2-1b", [1, 8, 64]),
+    ("qwen3-1.7b", [1, 8, 64]),
+    ("llama3.2-3b", [8, 64, 512]),
+    ("qwen3-4b", [8, 64, 512]),
+    ("llama2-7b", [8, 64, 512]),
+    ("qwen2.5-7b", [8, 64, 512]),
+    ("llama3-8b", [8, 64, 512]),
+    ("qwen3-8b", [8, 64, 512]),
+    ("llama2-13b", [8, 64, 512]),
+    ("qwen2.5-32b", [32, 128, 1024]),
+    ("qwen3-30b-a3b", [32, 128, 1024]),
+    ("mixtral-8x7b", [32, 128, 1024]),
+    ("llama2-70b", [64, 256, 2048]),
+    ("llama3-70b", [64, 256, 2048]),
+    ("mixtral-8x22b", [64, 256, 2048]),
+    ("gpt3-175b", [256, 1024, 4096]),
+    ("llama3.1-405b", [512, 2048, 8192]),
+    ("deepseek-v3", [256, 1024, 2048]),
+];
+const CLUSTERS: [&str; 4] = ["a100-80gb", "h100", "h800", "b200"];
+
+/// The layout with what is like it in the place of what cannot be compiled: another way of the same numbers.
+fn runnable(layout: &Layout) -> Layout {
+    let mut layout = Layout { offload: false, stages: Vec::new(), ..layout.clone() };
+    if layout.cp_kind == CpKind::Ring {
+        layout.cp_kind = CpKind::AllGather;
+    }
+    if !missing(&layout).is_empty() {
+        layout.shard = None;
+    }
+    assert_eq!(missing(&layout), [], "{layout:?}");
+    layout
+}
+
+/// The same kind of layout on at most 16 devices.
+fn small(layout: &Layout) -> Layout {
+    let two = |degree: u64| degree.min(2);
+    let Layout { dp, tp, pp, cp, .. } = *layout;
+    let (dp, tp, pp, cp) = (two(dp), two(tp), two(pp), two(cp));
+    let ep = two(layout.ep).min(dp * cp * tp);
+    let recompute = match &layout.recompute {
+        Recompute::Full(Some(_)) => Recompute::Full(Some(1)),
+        other => other.clone(),
+    };
+    Layout {
+        dp,
+        tp,
+        pp,
+        cp,
+        ep,
+        etp: two(layout.etp).min(dp * cp * tp / ep),
+        sp: layout.sp && tp > 1,
+        shard: None,
+        recompute,
+        mbs: SEQUENCES / dp,
+        vp: layout.vp.map(|vp| vp.min(2)),
+        group: None,
+        slices: layout.slices.map(|slices| slices.min(2)),
+        ..layout.clone()
+    }
+}
+
+/// A small model of a preset's kind.
+fn kind(name: &str) -> Recipe {
+    let [ModelConfig::Llama(llama), gpt2] = models() else { panic!("a Llama and a GPT-2") };
+    let config = match &preset(name).expect("a preset").config {
+        ModelConfig::Gpt2(_) => gpt2,
+        ModelConfig::Llama(LlamaConfig { experts: Some(_), .. }) => ModelConfig::Llama(LlamaConfig {
+            experts: Some(Experts { group: Some(4), ..Experts::softmax(6, 2, 20) }),
+            ..llama
+        }),
+        ModelConfig::Llama(_) => ModelConfig::Llama(llama),
+    };
+    Recipe { config, optimizer: sgd(), lr: 0.05, steps: STEPS }
+}
+
+/// What has been trained, by kind of model and layout: one stands for all of its kind.
+#[derive(Default)]
+struct Trained {
+    alone: BTreeMap<String, Record>,
+    done: BTreeSet<String>,
+}
+
+impl Trained {
+    /// Trains a small model of its kind under a small layout of its kind, and on one device.
+    fn of_kind(&mut self, model: &str, layout: &Layout) {
+        let (recipe, mesh) = (kind(model), print(&small(&runnable(layout))));
+        let family = format!("{:?}", recipe.config);
+        if !self.done.insert(format!("{family} {mesh}")) {
+            return;
+        }
+        let alone = self.alone.entry(family).or_insert_with(|| trained_on(&recipe, "", SEQUENCES));
+        let found = differences(&trained_on(&recipe, &mesh, SEQUENCES), alone, &recipe.optimizer);
+        assert!(found.is_empty(), "{model} on {mesh}: {found:#?}");
+    }
+}
+
+/// Compiles the model under the layout as far as all collectives stand, and verifies it.
+fn verified(model: &str, layout: &Layout, global_batch: u64) {
+    let order = Compiling {
+        model: model.into(),
+        mesh: print(&runnable(layout)),
+        seq: SEQ,
+        global_batch: Some(global_batch),
+        precision: "bf16".into(),
+        ..Compiling::default()
+    };
+    let source = ModelSource::open(model).expect("a preset");
+    let file = compile_source(&source, &order, Some("collectives"), &mut |_, _| {});
+    let file = file.unwrap_or_else(|why| panic!("{model} under {}: {why}", order.mesh));
+    ir::verify::verify_planned(&file.model).unwrap_or_else(|why| panic!("{model} under {}: {why:?}", order.mesh));
+}
+
+/// Plans a model, and tries what was planned; whether anything fits.
+fn planned_runs(estimator: &Estimator, model: &str, cluster: &str, gpus: u64, trained: &mut Trained) -> bool {
+    let request = PlanRequest {
+        model: model.into(),
+        cluster: cluster.into(),
+        gpus,
+        seq: SEQ,
+        global_batch: gpus.max(256),
+        top: 1,
+        ..PlanRequest::default()
+    };
+    let found = find(estimator, &request, &|_| {}).unwrap_or_else(|error| panic!("{request:?}: {error}"));
+    let Some(best) = found.best.first() else { return false };
+    assert!(found.search.proved_optimal, "{request:?}");
+    verified(model, &best.layout, request.global_batch);
+    trained.of_kind(model, &best.layout);
+    true
+}
+
+#[test]
+fn plans_of_small_models_run() {
+    let (estimator, mut trained) = (Estimator::new(), Trained::default());
+    for (model, cluster, gpus) in [("tiny-llama", "h100", 8), ("tiny-moe", "h800", 8), ("gpt2", "a100-80gb", 4)] {
+        assert!(planned_runs(&estimator, model, cluster, gpus, &mut trained), "{model}");
+    }
+}
+
+/// Layouts of published runs, whatever the search thinks of them.
+#[test]
+fn published_layouts_run() {
+    let mut trained = Trained::default();
+    for (model, layout, gpus, global_batch) in [
+        ("llama3.1-405b", "tp=8,pp=16,sp=true,zero=1,schedule=interleaved-1f1b,vp=7", 8192, 2048),
+        ("llama3-70b", "tp=8,pp=4,sp=true,recompute=full:2", 256, 512),
+        ("deepseek-v3", "pp=16,ep=64,zero=1,schedule=1f1b", 2048, 3840),
+        ("mixtral-8x7b", "pp=2,ep=8,zero=1", 64, 256),
+        ("llama3-8b", "zero=3", 64, 256),
+    ] {
+        let mut layout = meshwright::layout::parse_any(layout).expect("a layout");
+        layout.dp = gpus / (layout.tp * layout.pp * layout.cp);
+        verified(model, &layout, global_batch);
+        trained.of_kind(model, &layout);
+    }
+}
+
+/// 20 models on 4 clusters of 3 sizes: about a quarter of an hour in the release profile.
+#[test]
+#[ignore = "long; run it by name in the release profile"]
+fn plans_of_a_sweep_run() {
+    let (estimator, mut trained) = (Estimator::new(), Trained::default());
+    let (mut fit, mut not) = (0, 0);
+    for (model, sizes) in MODELS {
+        for cluster in CLUSTERS {
+            for gpus in sizes {
+                let fits = planned_runs(&estimator, model, cluster, gpus, &mut trained);
+                eprintln!("{model} on {gpus} of {cluster}: {}", if fits { "runs" } else { "nothing fits" });
+                if fits { fit += 1 } else { not += 1 }
+            }
+        }
+    }
+    assert!(fit >= 200, "{fit} plans, {not} where nothing fits");
+    assert!(trained.done.len() >= 20, "{} kinds of layouts", trained.done.len());
+}
