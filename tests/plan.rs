@@ -73,7 +73,7 @@ fn the_search_is_as_good_as_trying_all_where_memory_binds() {
     for (model, gpus, pin) in [
         ("llama3-8b", 2, "pp=1,mbs=1,dp_overlap=true"),
         ("llama3-8b", 4, "tp=1,schedule=1f1b,mbs=1,zero=1,offload=false"),
-        ("llama3-8b", 1, ""),
+        ("llama3-8b", 1, "mbs=1,offload=false"),
     ] {
         for objective in [Objective::Time, Objective::Memory] {
             let request = PlanRequest { seq: 4096, objective, ..request(model, "a100", gpus, 8, pin) };
