@@ -263,7 +263,7 @@ catalogue! {
         "Change the global batch or the micro-batch.";
     404 NoLayout "no layout serves the devices":
         "A layout uses all devices that it is given: dp x tp x cp x pp are as many. tp divides the heads, ep the experts, dp x micro-batch the global batch; a pipeline has no more stages than layers. What --pin says must hold too.";
-        "meshwright plan tiny-llama --cluster h100 --gpus 7 --seq 128 --global-batch 8";
+        "meshwright plan tiny-llama --cluster h100 --gpus 8 --seq 128 --global-batch 8 --pin tp=3";
         "Change --gpus (or give --max-gpus), the global batch, or the pins.";
     405 TooManyStages "more stages than block runs":
         "Every stage has at least one run of a block.";
@@ -274,8 +274,8 @@ catalogue! {
         "meshwright compile model.ir";
         "Add an item `model` with a call of each block, in their order.";
     407 NothingFits "no layout fits into memory":
-        "Every layout that the pins allow needs more memory on some rank than a device has. The answer shows the one that needs least.";
-        "meshwright plan llama3.1-405b --cluster h100 --gpus 8 --seq 8192 --global-batch 8";
+        "Every layout that the pins allow needs more memory on some rank than a device has. The answer says which constraints clash, and what would make something fit.";
+        "meshwright plan llama3-70b --cluster h100 --gpus 1 --seq 4096 --global-batch 8 --pin mbs=1";
         "Use more devices, take pins away, or make batch or sequence smaller.";
     410 NoRoom "no sharding that fits into the memory":
         "With --shard auto the shardings are chosen so that parameters, gradients, optimizer state and what the backward reads fit into the memory of a device. However they are cut over these axes, it is too much.";

@@ -102,6 +102,9 @@ struct Stepped {
     memory: Vec<StageMemory>,
 }
 
+/// What the names of a request stand for.
+pub(super) type Named = (Arc<Cluster>, Arc<Stack>, Arc<ModelSource>);
+
 /// A request whose names are found.
 pub(super) struct Job<'a> {
     pub(super) request: &'a EstimateRequest,
@@ -201,10 +204,7 @@ impl Estimator {
     }
 
     /// What the names of a request stand for.
-    pub(super) fn named(
-        &self,
-        request: &EstimateRequest,
-    ) -> Result<(Arc<Cluster>, Arc<Stack>, Arc<ModelSource>), Error> {
+    pub(super) fn named(&self, request: &EstimateRequest) -> Result<Named, Error> {
         let (cluster, stack) = (self.cluster(&request.cluster)?, self.stack(&request.stack)?);
         let source = self.plans.sources.get(&request.model, || ModelSource::open(&request.model))?;
         Ok((cluster, stack, source))

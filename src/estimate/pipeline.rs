@@ -79,9 +79,9 @@ pub(super) fn least(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline:
     let mut last = 0.0_f64;
     for rank in 0..pipeline.ranks {
         let stages = runs_of(rank, pipeline);
-        let sum = |of: &dyn Fn(&(usize, [f64; 3])) -> f64| stages.iter().map(of).sum::<f64>();
-        let work = sum(&|(stage, runs)| seconds[*stage].iter().zip(runs).map(|(seconds, runs)| seconds * runs).sum());
-        let weights = sum(&|(stage, runs)| seconds[*stage][2] * runs[2]);
+        let parts = |part: usize| stages.iter().map(|(stage, runs)| seconds[*stage][part] * runs[part]).sum::<f64>();
+        let weights = parts(2);
+        let work = parts(0) + parts(1) + weights;
         let first = stages.iter().map(|(stage, _)| *stage).min().unwrap_or(0);
         let [before, after] = ways[first];
         let own = &seconds[0];

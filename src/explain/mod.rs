@@ -28,7 +28,7 @@ pub use why_not::{WhyNot, why_not};
 
 use crate::error::Error;
 use crate::estimate::{EstimateReport, Estimator};
-use crate::plan::{Found, Infeasible, PlanRequest, Why};
+use crate::plan::{Found, Infeasible, Objective, PlanRequest, Why};
 use pool::Pool;
 use serde::Serialize;
 
@@ -64,6 +64,8 @@ pub fn plan(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resul
     let cluster = estimator.cluster(&request.cluster)?;
     let residual = estimator.stack(&request.stack)?.residual;
     let pool = Pool::around(estimator, request, &best, &others);
+    let is_best = search.proved_optimal && search.objective == Objective::Time;
+    let pool = if is_best { pool.inside(&best) } else { pool };
     let wishes = wishes::wishes(estimator, request, &cluster, &best, &pool);
     best.why = Some(Why {
         axes: axes::axes(&best, &pool, &cluster),

@@ -33,6 +33,17 @@ impl Pool {
         Pool { near: near.into_iter().zip(answers).collect(), others: others.to_vec(), pins: request.pin.clone() }
     }
 
+    /// Without what a search has proved to be no layout of its space: what fits, has the pins and is faster than its best.
+    pub(super) fn inside(mut self, best: &EstimateReport) -> Pool {
+        let pins = self.pins.clone();
+        let time = |report: &EstimateReport| report.predicted.step_time_s;
+        let outside = |report: &EstimateReport| {
+            report.predicted.fits && holds(&report.layout, &pins) && time(report) < time(best)
+        };
+        self.near.retain(|(_, answer)| !answer.as_ref().is_ok_and(outside));
+        self
+    }
+
     /// The best layout that changes this choice to more or to less of it, whether or not it may.
     pub(super) fn without(&self, key: &str, more: bool) -> Option<&EstimateReport> {
         let of = self.near.iter().filter(|(near, _)| near.key == key && near.more == more);

@@ -1,3 +1,5 @@
+//! Bounds, prices and the count of the space, against the estimator and against all layouts.
+
 use super::oracle::Costs;
 use super::request::PlanRequest;
 use super::space::space;

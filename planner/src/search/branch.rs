@@ -106,7 +106,7 @@ struct Look {
 /// What a family of a round gave.
 enum Found {
     Parts(Vec<(f64, Bound, Family)>),
-    One(Option<Ranked>),
+    One(Option<Box<Ranked>>),
 }
 
 /// Finds the best layouts of the families of a space.
@@ -140,9 +140,9 @@ pub fn search(space: &Space, axes: Vec<Family>, oracle: &impl Oracle, task: Task
                 }
                 Found::One(ranked) => {
                     candidates += 1;
-                    let fits = |ranked: &Ranked| task.memory.is_none_or(|memory| ranked.price.bytes <= memory);
-                    if let Some(ranked) = ranked.filter(fits) {
-                        best.offer(ranked);
+                    let has_room = |ranked: &Ranked| task.memory.is_none_or(|memory| ranked.price.bytes <= memory);
+                    if let Some(ranked) = ranked.filter(|ranked| has_room(ranked)) {
+                        best.offer(*ranked);
                     }
                 }
             }
@@ -186,7 +186,7 @@ fn together(space: &Space, oracle: &impl Oracle, look: Look, round: &[Waiting]) 
         let family = &waiting.family;
         if family.level == Level::One && waiting.bound != UNKNOWN {
             let price: Option<Price> = oracle.price(&family.layout);
-            return Found::One(price.map(|price| Ranked { layout: family.layout.clone(), price }));
+            return Found::One(price.map(|price| Box::new(Ranked { layout: family.layout.clone(), price })));
         }
         let parts = if waiting.bound == UNKNOWN { vec![family.clone()] } else { space.parts(family) };
         Found::Parts(bounded(parts, waiting.known, oracle, &look))
