@@ -136,7 +136,7 @@ impl<'e> Desk<'e> {
     }
 
     /// What no layout goes below that is as `fast`, but may do more than that to save memory, `small` at most. Where the
-    /// pipeline is decided, and something is `known` of all pipelines, its stages are looked at, if they are the same for all
+    /// pipeline is decided, its stages are looked at, beside what is `known` of the mean rank, if they are the same for all
     /// and nothing rougher says `enough` seconds.
     ///
     /// # Errors
@@ -145,6 +145,7 @@ impl<'e> Desk<'e> {
         &self,
         fast: &Layout,
         small: &Layout,
+        is_pipeline_known: bool,
         known: Option<Floor>,
         enough: f64,
     ) -> Result<Floor, Error> {
@@ -160,7 +161,10 @@ impl<'e> Desk<'e> {
             small: &small_blocks,
             is_one,
         };
-        let Some(known) = known else { return Ok(open.mean()) };
+        let known = known.unwrap_or_else(|| open.mean());
+        if !is_pipeline_known {
+            return Ok(known);
+        }
         let (kind, pipeline) = pipeline_of(fast, job.microbatches).map_err(CompileError::from)?;
         let filled = open.filled(&pipeline, known);
         let is_known = is_one || is_cut_known(&fast_blocks, fast, self.stack.facts.cut, pipeline.stages());

@@ -27,8 +27,9 @@ impl Oracle for Costs<'_> {
         let floor = match family.level {
             Level::Axes | Level::Batch => self.without_batch(family, enough)?,
             level => {
-                let known = (level >= Level::Pipeline).then_some(Floor { seconds: known.seconds, bytes: known.bytes });
-                self.desk.floor(layout, &self.smallest(family), known, enough).ok()?
+                // An order changes nothing of the mean rank; what is decided after it does.
+                let known = (level == Level::Pipeline).then_some(Floor { seconds: known.seconds, bytes: known.bytes });
+                self.desk.floor(layout, &self.smallest(family), level >= Level::Pipeline, known, enough).ok()?
             }
         };
         let Floor { seconds, bytes } = floor;
