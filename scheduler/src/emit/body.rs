@@ -71,7 +71,7 @@ impl Bodies {
     pub(super) fn training(model: &Model, cluster: &Cluster, backward: Backward) -> Result<Bodies, EmitError> {
         let target = Target { cluster, mesh: &model.mesh };
         let mut bodies = Bodies::default();
-        for (id, block) in called(model) {
+        for (id, block) in &model.blocks {
             let parts = parts(model, block)?.into_iter();
             let made = parts.map(|part| body(target, &block.name, Some(id), block, part));
             let mut made = made.collect::<Result<Vec<Body>, EmitError>>()?;
@@ -102,7 +102,7 @@ impl Bodies {
     pub(super) fn forward(model: &Model, cluster: &Cluster) -> Result<Bodies, EmitError> {
         let target = Target { cluster, mesh: &model.mesh };
         let mut bodies = Bodies::default();
-        for (id, block) in called(model) {
+        for (id, block) in &model.blocks {
             let forward = body(target, &block.name, Some(id), block, forward_part(block, Vec::new()))?;
             let of = HashMap::from([(BodyKind::F, bodies.all.push(forward))]);
             bodies.blocks.insert(id, BlockBodies { of, ..BlockBodies::default() });
@@ -141,11 +141,6 @@ impl Bodies {
             frame: None,
         })
     }
-}
-
-/// The blocks that run: of a layer's variants some model may call only one.
-fn called(model: &Model) -> impl Iterator<Item = (BlockId, &Block)> {
-    model.blocks.iter().filter(|(id, _)| model.calls.iter().any(|call| call.block == *id))
 }
 
 fn forward_part(block: &Block, keeps: Vec<Value>) -> Part<'_> {
