@@ -40,6 +40,8 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
 const FILE_LINES: usize = 600;
 const FUNCTION_LINES: usize = 100;
 const MEDIAN_LINES: usize = 200;
+/// The most lines of ARCHITECTURE.md.
+const ARCHITECTURE_LINES: usize = 400;
 
 /// Paths in documents that a build, a run or a user makes: how they begin or end.
 const MADE_ELSEWHERE: &[&str] = &["target/", "config.json", "run.toml", "metrics.jsonl"];
@@ -356,7 +358,8 @@ fn documents_name_only_what_is_there() {
 #[test]
 fn the_architecture_fits_its_pages() {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the document is there");
-    assert!(text.lines().count() <= 380, "ARCHITECTURE.md: more than 340 lines; keep what a newcomer needs");
+    let lines = text.lines().count();
+    assert!(lines <= ARCHITECTURE_LINES, "ARCHITECTURE.md: {lines} lines are too many; keep what a newcomer needs");
 }
 
 /// README.md, ARCHITECTURE.md and what lies in docs.

@@ -147,11 +147,14 @@ pub(crate) fn settle(block: &mut Block, mut stmt: Stmt, naturals: Vec<Type>) -> 
             continue;
         }
         let wanted = wanted.closed().named_as(block.ty(value));
-        let fresh = block.add_value("", natural.closed().named_as(&wanted));
+        let natural = natural.closed().named_as(&wanted);
+        let given = if stmt.accumulate { made(block, value, &natural) } else { natural };
+        let fresh = block.add_value("", given);
         stmt.results[place] = fresh;
         block.values[value].ty = wanted.clone();
         if stmt.accumulate {
             // Only a kernel adds in place, so the reshard needs one after it.
+            let wanted = made(block, value, &wanted);
             let moved = block.add_value("", wanted);
             after.push(reshard_stmt(moved, fresh));
             let copy = Op::from(Unary(UnaryKind::Scale(1.0)));
@@ -162,6 +165,13 @@ pub(crate) fn settle(block: &mut Block, mut stmt: Stmt, naturals: Vec<Type>) -> 
         }
     }
     std::iter::once(stmt).chain(after).collect()
+}
+
+/// The type of a micro-batch's gradient where the accumulated one has this type: it comes in the parameter's own numbers, and
+/// so it is sent.
+pub(crate) fn made(block: &Block, gradient: Value, accumulated: &Type) -> Type {
+    let dtype = block.owner_of(gradient).map_or(accumulated.dtype, |param| block.ty(param).dtype);
+    Type { dtype, ..accumulated.clone() }
 }
 
 /// `%result = reshard(%operand)`.

@@ -5,7 +5,6 @@ use super::estimator::{Estimator, Job};
 use super::floor::{Floor, Open, Work, is_cut_known, is_even, work_of};
 use super::memo::Memo;
 use super::memory::GIB;
-use super::place::impossible;
 use super::request::EstimateRequest;
 use super::resize::together;
 use super::stages::starts;
@@ -30,7 +29,7 @@ pub(crate) struct Desk<'e> {
     stack: Arc<Stack>,
     recipe: Recipe,
     source: Arc<ModelSource>,
-    blocks: Memo<BlockKey, Option<Arc<Blocks>>>,
+    blocks: Memo<BlockKey, Result<Arc<Blocks>, Error>>,
     cuts: Memo<(BlockKey, u32, u32, Placement), Vec<usize>>,
 }
 
@@ -104,9 +103,9 @@ impl<'e> Desk<'e> {
     /// What blocks cost under a layout. A plan that fails does so once.
     fn blocks(&self, job: &Job<'_>) -> Result<(BlockKey, Arc<Blocks>), Error> {
         let key = BlockKey::of(&job.layout, &job.machine)?;
-        let make = || Ok::<_, Error>(self.estimator.priced_by_shape(job).ok().map(Arc::new));
-        let known = Option::clone(&*self.blocks.get(&key, make)?);
-        known.map(|blocks| (key, blocks)).ok_or_else(|| impossible("the model cannot be cut so".to_string()))
+        let make = || Ok::<_, Error>(self.estimator.priced_by_shape(job).map(Arc::new));
+        let known = Result::clone(&*self.blocks.get(&key, make)?);
+        known.map(|blocks| (key, blocks))
     }
 
     /// The first run of each stage; worked out once where it is not all the same.

@@ -7,6 +7,7 @@ use crate::layout;
 use ir::catalogue::Code;
 use ir::graph::Model;
 use ir::models::Batch;
+use ir::slices::slice;
 use ir::types::DType;
 use planner::search::{Order, Pin, Space};
 use scheduler::optimal;
@@ -38,6 +39,7 @@ pub(super) fn space(
     let ends = u64::from(runs > 2);
     let machine = desk.machine(devices.first().copied().unwrap_or(1));
     let schedule = pin.has("schedule").then(|| pin.layout.schedule.clone());
+    let slices = slice(&model, 2).is_ok();
     Ok(Space {
         tensor: cut.map(|dim| (dim.size, dim.exact)).collect(),
         heads: size("g").unwrap_or(1) * size("r").unwrap_or(1),
@@ -49,7 +51,7 @@ pub(super) fn space(
         offload: machine.cluster.device.host_bandwidth > 0.0,
         hides: [desk.stack().hides("tp"), desk.stack().hides("dp")],
         batch: desk.source().is_text().then(|| batch_of(&model)),
-        orders: Box::new(move |pp, microbatches| orders(pp, microbatches, schedule.as_deref())),
+        orders: Box::new(move |pp, microbatches| orders(pp, microbatches, schedule.as_deref(), slices)),
         global_batch: request.global_batch,
         devices,
         pin,
@@ -71,8 +73,9 @@ fn pin(text: &str) -> Result<Pin, Error> {
 }
 
 /// How a pipeline of so many ranks can be run. One rank has nothing to order: its micro-batches follow each other. A search
-/// for the best order takes seconds for each layout and is in the space only where it is pinned.
-fn orders(pp: u64, microbatches: u64, schedule: Option<&str>) -> Vec<Order> {
+/// for the best order takes seconds for each layout and is in the space only where it is pinned. Slices of sequences run only
+/// in models whose blocks go through them in turn.
+fn orders(pp: u64, microbatches: u64, schedule: Option<&str>, slices: bool) -> Vec<Order> {
     let (Ok(ranks), Ok(microbatches)) = (u32::try_from(pp), u32::try_from(microbatches)) else { return Vec::new() };
     let known = SCHEDULES.iter().filter(|kind| match schedule {
         Some(name) => kind.name == name,
@@ -86,7 +89,7 @@ fn orders(pp: u64, microbatches: u64, schedule: Option<&str>) -> Vec<Order> {
         };
         for vp in choices {
             let Ok(pipeline) = kind.pipeline(ranks, vp, microbatches) else { continue };
-            if kind.suits(&pipeline) {
+            if kind.suits(&pipeline) && (slices || pipeline.slices == 1) {
                 let chunks = if pipeline.placement == Placement::Chain { 1 } else { pipeline.chunks };
                 orders.push(Order { schedule: kind.name, vp, chunks, stages: u64::from(pipeline.stages()) });
             }

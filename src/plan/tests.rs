@@ -48,7 +48,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
     let requests = [
         request("tiny-llama", "h100", 8, 64, ""),
         request("tiny-moe", "h100", 8, 32, ""),
-        request("tiny-gpt2", "a100", 4, 24, ""),
+        request("gpt2", "a100", 4, 24, ""),
         request("llama3-8b", "h100", 16, 32, ""),
         request("deepseek-v2-lite", "h800", 16, 64, ""),
         PlanRequest { stack: "nanotron-2024".into(), ..request("llama3-8b", "h100", 16, 64, "") },
@@ -90,9 +90,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
 /// What is counted is what there is.
 #[test]
 fn a_space_has_as_many_layouts_as_are_counted() {
-    for (model, gpus, pin) in
-        [("tiny-llama", 4, ""), ("tiny-moe", 4, "zero=1,mbs=1"), ("tiny-gpt2", 2, "recompute=auto")]
-    {
+    for (model, gpus, pin) in [("tiny-llama", 4, ""), ("tiny-moe", 4, "zero=1,mbs=1"), ("gpt2", 2, "recompute=auto")] {
         let request = request(model, "h100", gpus, 8, pin);
         let estimator = Estimator::new();
         let desk = Desk::new(&estimator, request.under(String::new()), &[gpus]).unwrap();

@@ -6,7 +6,7 @@
 
 use crate::PlanError;
 use crate::ports::{Ports, passed, value_results};
-use crate::sections::{Hints, Site, reshard_stmt};
+use crate::sections::{Hints, Site, made, reshard_stmt};
 use cost::Cluster;
 use ir::goal::Goal;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
@@ -182,13 +182,13 @@ fn gradient_bindings(model: &Model) -> Vec<Binding> {
 }
 
 fn owe_gradient(block: &mut Block, gradient: Value, axes: &Axes) {
-    let section = &mut block.sections[SectionKind::W as usize];
+    let section = &block[SectionKind::W];
     let Some(place) = section.stmts.iter().position(|stmt| stmt.results.contains(&gradient)) else { return };
-    let natural = block.values[gradient].ty.clone();
-    let wanted = natural.owing(DebtKind::Sum, axes);
+    let accumulated = block.values[gradient].ty.clone();
+    let natural = made(block, gradient, &accumulated);
+    let moved = block.add_value("", natural.owing(DebtKind::Sum, axes));
     let fresh = block.add_value("", natural);
-    let moved = block.add_value("", wanted.clone());
-    block.values[gradient].ty = wanted;
+    block.values[gradient].ty = accumulated.owing(DebtKind::Sum, axes);
     let stmts = &mut block[SectionKind::W].stmts;
     stmts[place].results = vec![fresh];
     stmts[place].accumulate = false;

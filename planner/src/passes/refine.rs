@@ -155,7 +155,7 @@ mod tests {
 
     /// The mesh as its line in a text says it.
     fn line(layout: &Layout, levels: &[u64]) -> String {
-        let mesh = mesh(layout, levels).unwrap();
+        let mesh = on_levels(layout, levels).unwrap();
         let axes: Vec<String> = mesh.axes.values().map(|axis| format!("{}={}", axis.name, axis.size)).collect();
         let names = |axes: &Axes| axes.iter().map(|axis| mesh.axes[axis].name.clone()).collect::<Vec<_>>().join(",");
         let groups = mesh.groups.iter().map(|group| format!(" {}=[{}]", group.name, names(&group.axes)));
@@ -197,8 +197,8 @@ mod tests {
     #[test]
     fn an_axis_that_straddles_a_level_is_refused() {
         let layout = |dp, tp| Layout { dp, tp, ..Layout::default() };
-        assert!(mesh(&layout(2, 6), &[4]).is_err());
-        assert!(mesh(&layout(3, 4), &[8]).is_err());
-        assert_eq!(mesh(&layout(4, 4), &[8]).unwrap().axes.len(), 3);
+        assert!(on_levels(&layout(2, 6), &[4]).is_err());
+        assert!(on_levels(&layout(3, 4), &[8]).is_err());
+        assert_eq!(on_levels(&layout(4, 4), &[8]).unwrap().axes.len(), 3);
     }
 }

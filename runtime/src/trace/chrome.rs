@@ -73,7 +73,8 @@ impl<W: Write> Lines<'_, W> {
         meta("thread_sort_index", "sort_index", number.into())
     }
 
-    /// From the start of one event into the middle of the other: both lie in their slices, and the second is not earlier.
+    /// From the start of one event into the middle of the other, or to where it is when the first starts: both lie in their
+    /// slices, and the second is not earlier.
     fn flow(&mut self, trace: &Trace, number: usize, flow: &Flow) -> io::Result<()> {
         let mut end = |place: Place, phase: &str, ts: f64| {
             let event = trace.event(place);
@@ -83,9 +84,9 @@ impl<W: Write> Lines<'_, W> {
                 "ph": phase, "bp": "e", "id": number, "pid": pid, "tid": tid, "ts": ts, "cat": cat, "name": "transfer"
             }))
         };
-        let middle = |event: &Event| microseconds(event.start + event.seconds / 2.0);
-        end(flow.from, "s", microseconds(trace.event(flow.from).start))?;
-        end(flow.to, "f", middle(trace.event(flow.to)))
+        let (from, to) = (trace.event(flow.from), trace.event(flow.to));
+        end(flow.from, "s", microseconds(from.start))?;
+        end(flow.to, "f", microseconds(from.start.max(to.start + to.seconds / 2.0)))
     }
 }
 
