@@ -201,7 +201,7 @@ impl<'e> Desk<'e> {
             let job = self.job(Layout { recompute, ..Layout::default() });
             self.blocks(&job).map(|(_, blocks)| blocks)
         };
-        let plain = of(Recompute::None)?;
+        let plain = self.estimator.priced_by_shape(&self.job(Layout::default()))?;
         let batch = match self.source() {
             ModelSource::Config { .. } => 1,
             ModelSource::Text { file, .. } => {

@@ -134,7 +134,7 @@ impl Open<'_> {
         if self.is_one {
             return Floor { seconds, bytes: bytes(&flow, &fast) };
         }
-        let mut small = memory_loads(self.small, layout, starts);
+        let mut small = memory_loads(self.small, starts);
         for (small, fast) in small.iter_mut().zip(&fast) {
             // What is computed again is among the inner values: there are at least as many of them as where nothing is.
             small.transient = small.transient.min(fast.transient);

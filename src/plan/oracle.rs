@@ -29,7 +29,8 @@ impl Oracle for Costs<'_> {
             level => {
                 // An order changes nothing of the mean rank; what is decided after it does.
                 let known = (level == Level::Pipeline).then_some(Floor { seconds: known.seconds, bytes: known.bytes });
-                self.desk.floor(layout, &self.smallest(family), level >= Level::Pipeline, known, enough).ok()?
+                let fast = fastest(family);
+                self.desk.floor(&fast, &self.smallest(family), level >= Level::Pipeline, known, enough).ok()?
             }
         };
         let Floor { seconds, bytes } = floor;
@@ -40,6 +41,13 @@ impl Oracle for Costs<'_> {
         let Floor { seconds, bytes } = self.desk.price(layout).ok()?;
         Some(Price { seconds, bytes, text: layout::print(layout) })
     }
+}
+
+/// Of a family's layouts one that no other is faster than. What is computed again is not moved to the host: only where that is
+/// decided does offload cost what it does.
+fn fastest(family: &Family) -> Layout {
+    let offload = family.layout.offload && family.level >= Level::Schedule;
+    Layout { offload, ..family.layout.clone() }
 }
 
 impl Costs<'_> {
