@@ -8,7 +8,7 @@ fn request(model: &str, cluster: &str, gpus: u64, global_batch: u64, pin: &str) 
         model: model.into(),
         cluster: cluster.into(),
         gpus,
-        seq: 512,
+        seq: if model == "tiny-gpt2" { 256 } else { 512 },
         global_batch,
         pin: pin.into(),
         top: 3,

@@ -1,7 +1,7 @@
 //! A request for many layouts: its names are found once, and no report is made.
 
 use super::blocks::Blocks;
-use super::estimator::{Estimator, Job};
+use super::estimator::{Estimator, Job, Staged};
 use super::floor::{Floor, Open, Work, is_cut_known, is_even, work_of};
 use super::memo::Memo;
 use super::memory::GIB;
@@ -31,6 +31,8 @@ pub(crate) struct Desk<'e> {
     source: Arc<ModelSource>,
     blocks: Memo<BlockKey, Result<Arc<Blocks>, Error>>,
     cuts: Memo<(BlockKey, u32, u32, Placement), Vec<usize>>,
+    /// By what a pipeline sees of a layout.
+    flows: Memo<(Layout, u64), Staged>,
 }
 
 /// What a block sees of a layout.
@@ -69,8 +71,8 @@ impl<'e> Desk<'e> {
         let recipe = request.recipe(&stack)?;
         let shared = devices.iter().filter(|_| cluster.cores.is_some());
         let clusters = shared.map(|&devices| (devices, cluster.dealt(devices))).collect();
-        let (blocks, cuts) = (Memo::default(), Memo::default());
-        Ok(Desk { estimator, request, clusters, cluster, stack, recipe, source, blocks, cuts })
+        let (blocks, cuts, flows) = (Memo::default(), Memo::default(), Memo::default());
+        Ok(Desk { estimator, request, clusters, cluster, stack, recipe, source, blocks, cuts, flows })
     }
 
     /// The model.
@@ -127,8 +129,11 @@ impl<'e> Desk<'e> {
         let job = self.job(layout.clone());
         let (key, blocks) = self.blocks(&job)?;
         let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
-        let starts = self.starts(&job, key, &blocks, &pipeline)?;
-        let staged = job.staged(&blocks, &starts, kind, &pipeline)?;
+        let flow = (job.pipeline_layout(), key.rate);
+        let staged = self.flows.get(&flow, || {
+            let starts = self.starts(&job, key, &blocks, &pipeline)?;
+            job.staged(&blocks, &starts, kind, &pipeline)
+        })?;
         let (step, memory) = job.step(&blocks, &staged);
         let bytes = memory.iter().map(|stage| stage.device * GIB).fold(0.0, f64::max);
         Ok(Floor { seconds: step.seconds, bytes })
@@ -165,7 +170,7 @@ impl<'e> Desk<'e> {
             return Ok(known);
         }
         let (kind, pipeline) = pipeline_of(fast, job.microbatches).map_err(CompileError::from)?;
-        let filled = open.filled(&pipeline, known);
+        let filled = open.filled(kind, &pipeline, known);
         let is_known = is_one || is_cut_known(&fast_blocks, fast, self.stack.facts.cut, pipeline.stages());
         if filled.seconds > enough || !is_known {
             return Ok(filled);
@@ -195,7 +200,7 @@ impl<'e> Desk<'e> {
             let job = self.job(Layout { recompute, ..Layout::default() });
             self.blocks(&job).map(|(_, blocks)| blocks)
         };
-        let plain = of(Recompute::None)?;
+        let plain = self.estimator.priced_by_shape(&self.job(Layout::default()))?;
         let batch = match self.source() {
             ModelSource::Config { .. } => 1,
             ModelSource::Text { file, .. } => {

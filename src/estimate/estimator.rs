@@ -354,9 +354,13 @@ impl Job<'_> {
     }
 
     /// What the pipeline depends on: on ZeRO only from stage 2 on, where each micro-batch waits for data-parallel ranks.
-    fn pipeline_layout(&self) -> Layout {
+    pub(super) fn pipeline_layout(&self) -> Layout {
         let layout = self.layout.clone();
-        if layout.zero < 2 { Layout { zero: 0, shard: None, dp_overlap: None, ..layout } } else { layout }
+        if Replicas::new(&layout, self.microbatches, &self.machine).zero < 2 {
+            Layout { zero: 0, shard: None, dp_overlap: None, ..layout }
+        } else {
+            layout
+        }
     }
 
     /// Seconds between each stage and the next. Where a stack sends and receives at once, both ends wait for half of it

@@ -61,10 +61,10 @@ impl Open<'_> {
     /// What is `known`, or the time until a pipeline is filled and the work that then follows. The last rank of a chain or a
     /// loop begins when the first micro-batch has gone through as many stages as there are ranks before it; so does that of
     /// a V, which has no end of the model; of two chains those in the middle begin after half as many.
-    pub(super) fn filled(&self, pipeline: &Pipeline, known: Floor) -> Floor {
+    pub(super) fn filled(&self, kind: &ScheduleKind, pipeline: &Pipeline, known: Floor) -> Floor {
         let cut = self.machine.stack.facts.cut;
         if !is_even(self.fast, self.layout, cut, pipeline.stages()) {
-            return known;
+            return if pipeline.placement == Placement::Chain { self.chained(kind, pipeline, known) } else { known };
         }
         let outline = &self.fast.outline;
         let seconds = |run: usize| {
@@ -94,6 +94,25 @@ impl Open<'_> {
         Floor { seconds: known.seconds.max(seconds), ..known }
     }
 
+    /// What is `known`, or the least time of a chain however it is cut. A rank works w a micro-batch, m times, after the first
+    /// has gone forward through all ranks before it; whole backwards of the last follow through these. If all ranks end by T,
+    /// w of each is at most (T - x P) / m, where P is the work of those before it and x the share of it that is not beside
+    /// its own: their sum is at most (1 - (1 - x/m)^p) T / x.
+    fn chained(&self, kind: &ScheduleKind, pipeline: &Pipeline, known: Floor) -> Floor {
+        let outline = &self.fast.outline;
+        let (mut work, mut share) = (0.0, 1.0_f64);
+        for &run in &outline.runs {
+            let profile = &self.fast.profiles[run];
+            let [f, i, w] = [profile.f, profile.i, profile.w].map(|part| part.total());
+            work += f + i + w;
+            share = share.min(f / (f + i + w));
+        }
+        let share = if kind.has_whole_backwards() { 1.0 } else { share } / f64::from(pipeline.slices);
+        let filled = 1.0 - (1.0 - share / f64::from(self.microbatches)).powi(pipeline.ranks as i32);
+        let seconds = work * share / filled * self.machine.stragglers(self.layout.devices());
+        if seconds.is_finite() { Floor { seconds: known.seconds.max(seconds), ..known } } else { known }
+    }
+
     /// Of the stages that begin so, in a schedule: its step and memory where each rank ends as early as any order lets it.
     pub(super) fn staged(
         &self,
@@ -115,7 +134,7 @@ impl Open<'_> {
         if self.is_one {
             return Floor { seconds, bytes: bytes(&flow, &fast) };
         }
-        let mut small = memory_loads(self.small, layout, starts);
+        let mut small = memory_loads(self.small, starts);
         for (small, fast) in small.iter_mut().zip(&fast) {
             // What is computed again is among the inner values: there are at least as many of them as where nothing is.
             small.transient = small.transient.min(fast.transient);
@@ -152,8 +171,16 @@ impl Work {
         }
     }
 
-    /// Of all layouts with these degrees: all devices at their full rate all the time, and the states of the mean rank.
-    pub(crate) fn floor(&self, layout: &Layout, zero: u8, sequences: u64, machine: &Machine<'_>) -> Floor {
+    /// Of all layouts with these degrees: all devices at their full rate all the time, and the states of the mean rank. With
+    /// one micro-batch every stage of ZeRO is as asked for.
+    pub(crate) fn floor(
+        &self,
+        layout: &Layout,
+        zero: u8,
+        sequences: u64,
+        microbatches: u32,
+        machine: &Machine<'_>,
+    ) -> Floor {
         let device = &machine.cluster.device;
         let Recipe { products, .. } = *machine.recipe;
         let rate = device.sustained(products).max(device.sustained(Format::Half)).max(device.sustained(Format::F32));
@@ -162,11 +189,10 @@ impl Work {
         let fixed = machine.stack.fitted.step_ms.value * 1e-3;
         let path = seconds * sequences as f64 / layout.devices() as f64 + fixed;
         let layout = Layout { zero, ..layout.clone() };
-        // With one micro-batch every stage of ZeRO is as asked for.
-        let replicas = Replicas::new(&layout, 1, machine);
+        let replicas = Replicas::new(&layout, microbatches, machine);
         let dense = self.elements[0] / (layout.tp * layout.pp) as f64;
         let experts = self.elements[1] / (layout.ep * layout.etp * layout.pp) as f64;
-        let states = ModelStates::of([dense, experts], replicas.parts(), zero, machine.recipe).total();
+        let states = ModelStates::of([dense, experts], replicas.parts(), replicas.zero, machine.recipe).total();
         let facts = &machine.stack.facts;
         Floor { seconds: path * machine.stragglers(layout.devices()), bytes: states * facts.reserve + facts.context }
     }

@@ -61,8 +61,8 @@ pub(super) fn flow(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: 
 
 /// A flow that no order of the schedule's kind beats. A rank begins when the first micro-batch can have reached its first
 /// stage, and then works without a pause. After its last input gradient those of all stages before it must follow, after its
-/// last whole backward the whole backwards: the rank that has the first stage ends no earlier. Each rank holds what one
-/// forward keeps.
+/// last whole backward the whole backwards: the rank that has the first stage ends no earlier. Each rank holds what as many
+/// forwards keep as the kind has on it at least.
 pub(super) fn least(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline) -> Flow {
     let slices = f64::from(pipeline.slices);
     let seconds: Vec<[f64; 3]> = loads.iter().map(Load::seconds).collect();
@@ -89,7 +89,9 @@ pub(super) fn least(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline:
         let chained = if is_whole || first == 0 { work } else { work - weights };
         let behind = if is_whole || first == 0 { 0.0 } else { own[2] / slices };
         last = last.max(before + chained + after + behind);
-        let kept = stages.iter().map(|(stage, _)| loads[*stage].kept / slices).fold(0.0, f64::max);
+        let each = || stages.iter().map(|(stage, _)| loads[*stage].kept / slices);
+        let kept = f64::from(kind.keeps(rank, pipeline)) * each().fold(f64::INFINITY, f64::min);
+        let kept = each().fold(kept, f64::max);
         let idle = Idle { dependency: before, ..Idle::default() };
         ranks.push(Rank { stages, end: before + work, idle, messages: 0.0, kept, in_flight: 0.0 });
     }

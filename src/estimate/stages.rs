@@ -150,10 +150,9 @@ pub(super) fn run_loads(blocks: &Blocks, layout: &Layout, replicas: &Replicas<'_
     load(blocks, 0..blocks.outline.runs.len(), most(layout), replicas)
 }
 
-/// What each stage keeps and holds; seconds of gathers and scatters are left out.
-pub(super) fn memory_loads(blocks: &Blocks, layout: &Layout, starts: &[usize]) -> Vec<Load> {
-    let most = most(layout);
-    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| sum(blocks, runs, most).0).collect()
+/// What each stage keeps and holds if all layers are computed again that can be; seconds of gathers and scatters are left out.
+pub(super) fn memory_loads(blocks: &Blocks, starts: &[usize]) -> Vec<Load> {
+    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| sum(blocks, runs, usize::MAX).0).collect()
 }
 
 /// The most layers of a stage that are computed again as a whole.

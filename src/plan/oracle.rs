@@ -29,7 +29,8 @@ impl Oracle for Costs<'_> {
             level => {
                 // An order changes nothing of the mean rank; what is decided after it does.
                 let known = (level == Level::Pipeline).then_some(Floor { seconds: known.seconds, bytes: known.bytes });
-                self.desk.floor(layout, &self.smallest(family), level >= Level::Pipeline, known, enough).ok()?
+                let fast = fastest(family);
+                self.desk.floor(&fast, &self.smallest(family), level >= Level::Pipeline, known, enough).ok()?
             }
         };
         let Floor { seconds, bytes } = floor;
@@ -42,38 +43,40 @@ impl Oracle for Costs<'_> {
     }
 }
 
+/// Of a family's layouts one that no other is faster than. What is computed again is not moved to the host: only where that is
+/// decided does offload cost what it does.
+fn fastest(family: &Family) -> Layout {
+    let offload = family.layout.offload && family.level >= Level::Schedule;
+    Layout { offload, ..family.layout.clone() }
+}
+
 impl Costs<'_> {
-    /// Of a family whose ZeRO stage is open: the work over the peak; if that does not rule it out, that of micro-batches as
-    /// large as can be. A micro-batch of n times as many sequences takes at most n times as long, since waves of tiles, the
-    /// share of a link's bandwidth and launches are so; nor is context parallelism faster than whole sequences on as many
-    /// more data-parallel ranks. (A test holds this against prices.)
+    /// Of a family whose ZeRO stage is open: the work over the peak; if that does not rule it out and the micro-batch is
+    /// decided, that of micro-batches as large as can be. A micro-batch of n times as many sequences takes at most n times as
+    /// long, since waves of tiles, the share of a link's bandwidth and launches are so. (A test holds this against prices.)
     fn without_batch(&self, family: &Family, enough: f64) -> Option<Floor> {
         let layout = &family.layout;
         let zero = if self.space.pin.has("zero") { layout.zero } else { 3 };
         let machine = self.desk.machine(layout.devices());
-        let floor = self.work.floor(layout, zero, self.space.global_batch, &machine);
-        if floor.seconds > enough || self.space.batch.is_some() {
+        let decided = family.level == Level::Batch;
+        let microbatches = if decided { self.space.global_batch / (layout.dp * layout.mbs) } else { 1 };
+        let microbatches = u32::try_from(microbatches).unwrap_or(u32::MAX);
+        let floor = self.work.floor(layout, zero, self.space.global_batch, microbatches, &machine);
+        let room = machine.cluster.device.memory as f64;
+        if !decided || floor.seconds > enough || floor.bytes > room || self.space.batch.is_some() {
             return Some(floor);
         }
         let most = MOST_TOKENS / (self.space.tokens * layout.ep).max(1);
         let mbs = self.batches[self.batches.partition_point(|&batch| batch <= most).saturating_sub(1)];
-        let mut large = Layout { mbs, ..layout.clone() };
-        let mut sps = vec![layout.sp];
-        if family.level == Level::Axes {
-            (large.dp, large.cp) = (layout.dp * layout.cp, 1);
-            if !self.space.pin.has("sp") && layout.tp > 1 {
-                sps = vec![false, true];
-            }
-        }
-        let of = |sp: &bool| self.desk.work_of(&Layout { sp: *sp, ..large.clone() }, layout.devices()).ok();
-        let seconds = sps.iter().filter_map(of).reduce(f64::min).unwrap_or(0.0);
+        let large = Layout { mbs, ..layout.clone() };
+        let seconds = self.desk.work_of(&large, layout.devices()).unwrap_or(0.0);
         Some(Floor { seconds: floor.seconds.max(seconds * (1.0 - LAST_WAVE)), ..floor })
     }
 
     /// Of a family's layouts the one that keeps least: all that is not decided yet is computed again, or lies with the host.
     fn smallest(&self, family: &Family) -> Layout {
         let mut layout = family.layout.clone();
-        if family.level == Level::One {
+        if family.level >= Level::Schedule {
             return layout;
         }
         let pin = &self.space.pin;

@@ -9,10 +9,10 @@ use ir::graph::Model;
 use ir::models::Batch;
 use ir::slices::slice;
 use ir::types::DType;
-use planner::search::{Order, Pin, Space};
+use planner::search::{Order, Pin, Schedules, Space};
 use scheduler::optimal;
-use scheduler::placement::Placement;
-use scheduler::schedules::{Chunks, SCHEDULES};
+use scheduler::placement::{Pipeline, Placement};
+use scheduler::schedules::{Chunks, SCHEDULES, ScheduleKind};
 
 /// The most stages on a rank; more never were used, and each makes messages smaller.
 const MOST_CHUNKS: u32 = 16;
@@ -81,7 +81,8 @@ fn orders(pp: u64, microbatches: u64, schedule: Option<&str>, slices: bool) -> V
         Some(name) => kind.name == name,
         None => kind.name != optimal::KIND && (ranks > 1 || kind.name == "1f1b"),
     });
-    let mut orders = Vec::new();
+    let mut orders: Vec<Order> = Vec::new();
+    let mut alike: Vec<(Option<u32>, Pipeline, bool)> = Vec::new();
     for kind in known {
         let choices: Vec<Option<u32>> = match kind.chunks {
             Chunks::Just(_) => vec![None],
@@ -89,13 +90,30 @@ fn orders(pp: u64, microbatches: u64, schedule: Option<&str>, slices: bool) -> V
         };
         for vp in choices {
             let Ok(pipeline) = kind.pipeline(ranks, vp, microbatches) else { continue };
-            if kind.suits(&pipeline) && (slices || pipeline.slices == 1) {
-                let chunks = if pipeline.placement == Placement::Chain { 1 } else { pipeline.chunks };
-                orders.push(Order { schedule: kind.name, vp, chunks, stages: u64::from(pipeline.stages()) });
+            if !kind.suits(&pipeline) || (pipeline.slices > 1 && !slices) {
+                continue;
+            }
+            let class = (vp, pipeline, kind.has_whole_backwards());
+            match alike.iter().position(|other| *other == class) {
+                Some(at) => orders[at].schedules = with(&orders[at].schedules, kind, &pipeline),
+                None => {
+                    alike.push(class);
+                    let chunks = if pipeline.placement == Placement::Chain { 1 } else { pipeline.chunks };
+                    let schedules = Schedules::from([kind.name]);
+                    orders.push(Order { schedules, vp, chunks, stages: u64::from(pipeline.stages()) });
+                }
             }
         }
     }
     orders
+}
+
+/// One more schedule of an order; those that keep least first.
+fn with(schedules: &Schedules, kind: &'static ScheduleKind, pipeline: &Pipeline) -> Schedules {
+    let kept = |name: &str| SCHEDULES.iter().find(|kind| kind.name == name).map(|kind| kind.keeps(0, pipeline));
+    let mut names = [schedules, [kind.name].as_slice()].concat();
+    names.sort_by_key(|name| kept(name));
+    names.into()
 }
 
 /// Nothing serves a request.

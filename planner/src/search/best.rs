@@ -1,6 +1,6 @@
 //! The best layouts so far, one of each kind.
 
-use super::Price;
+use super::{Family, Level, Price};
 use ir::goal::{Layout, Recompute};
 use std::cmp::Ordering;
 
@@ -36,14 +36,28 @@ pub(super) struct Best {
 impl Kind {
     /// The kind of a layout.
     pub fn of(layout: &Layout) -> Kind {
-        let Layout { dp, tp, cp, pp, ep, etp, mbs, zero, .. } = *layout;
-        let recompute = match layout.recompute {
-            Recompute::None => 0,
-            Recompute::Selective(_) => 1,
-            Recompute::Full(_) => 2,
-            Recompute::Auto => 3,
-        };
-        Kind { degrees: [dp, tp, cp, pp, ep, etp, mbs], zero, schedule: layout.schedule.clone(), recompute }
+        let (schedule, recompute) = (layout.schedule.clone(), recomputed(layout));
+        Kind { degrees: degrees(layout), zero: layout.zero, schedule, recompute }
+    }
+
+    /// Whether a layout is of this kind.
+    fn is_of(&self, layout: &Layout) -> bool {
+        let alike = self.zero == layout.zero && self.recompute == recomputed(layout);
+        alike && self.degrees == degrees(layout) && self.schedule == layout.schedule
+    }
+}
+
+fn degrees(layout: &Layout) -> [u64; 7] {
+    let Layout { dp, tp, cp, pp, ep, etp, mbs, .. } = *layout;
+    [dp, tp, cp, pp, ep, etp, mbs]
+}
+
+fn recomputed(layout: &Layout) -> u8 {
+    match layout.recompute {
+        Recompute::None => 0,
+        Recompute::Selective(_) => 1,
+        Recompute::Full(_) => 2,
+        Recompute::Auto => 3,
     }
 }
 
@@ -72,6 +86,17 @@ impl Best {
             |at: usize| self.list.get(at).map(|(_, ranked)| self.value(ranked.price.seconds, ranked.price.bytes));
         let spread = value(0).map_or(f64::INFINITY, |best| best * if self.wanted > 1 { SPREAD } else { 1.0 });
         value(self.wanted - 1).unwrap_or(f64::INFINITY).min(spread)
+    }
+
+    /// The value above which a family is of no use because there is a better layout of the kind that all of it are.
+    pub(super) fn threshold_of(&self, family: &Family) -> f64 {
+        let is_one_kind = match family.level {
+            Level::One => true,
+            Level::Layers | Level::Modules(_) => family.schedules.len() == 1,
+            _ => false,
+        };
+        let same = self.list.iter().find(|(kind, _)| is_one_kind && kind.is_of(&family.layout));
+        same.map_or(f64::INFINITY, |(_, ranked)| self.value(ranked.price.seconds, ranked.price.bytes))
     }
 
     /// Takes a layout in if it is of use.

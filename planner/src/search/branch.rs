@@ -1,4 +1,4 @@
-//! Branch and bound, the best bound first.
+//! Branch and bound, what promises most first.
 //!
 //! Families wait in a heap. A round takes as many as [`ROUND`] of the best, whatever the number of threads, cuts each into
 //! parts and bounds these, or prices it if it is a single layout; then what was found is noted in the order of the round. So
@@ -48,8 +48,6 @@ pub struct Progress {
     pub open: usize,
     /// The best value so far.
     pub best: Option<f64>,
-    /// No layout is better than this.
-    pub bound: f64,
 }
 
 /// What was found.
@@ -63,13 +61,27 @@ pub struct Outcome {
     pub finished: bool,
 }
 
-/// A family that waits: the least bound first, then the deepest, then the oldest.
+/// A family that waits: the least guess first, then the deepest, then the oldest.
 struct Waiting {
     /// On what is to be small.
     bound: f64,
+    /// The bound, with what it is likely to grow by.
+    guess: f64,
     known: Bound,
     number: u64,
     family: Family,
+}
+
+impl Waiting {
+    fn new(bound: f64, known: Bound, number: u64, family: Family) -> Waiting {
+        // The less is decided, the further is the best of a family from its bound: so a layout to compare with is found early.
+        let grows = match family.level {
+            Level::Axes | Level::Batch => 1.15,
+            Level::Shards => 1.05,
+            _ => 1.0,
+        };
+        Waiting { bound, guess: bound * grows, known, number, family }
+    }
 }
 
 impl PartialEq for Waiting {
@@ -89,13 +101,14 @@ impl PartialOrd for Waiting {
 impl Ord for Waiting {
     fn cmp(&self, other: &Waiting) -> std::cmp::Ordering {
         let deeper = self.family.level.cmp(&other.family.level);
-        other.bound.total_cmp(&self.bound).then(deeper).then(other.number.cmp(&self.number))
+        other.guess.total_cmp(&self.guess).then(deeper).then(other.number.cmp(&self.number))
     }
 }
 
 /// What a round goes by.
 #[derive(Clone, Copy)]
-struct Look {
+struct Look<'a> {
+    best: &'a Best,
     memory: Option<f64>,
     by_memory: bool,
     exhaustive: bool,
@@ -115,7 +128,7 @@ pub fn search(space: &Space, axes: Vec<Family>, oracle: &impl Oracle, task: Task
     let (mut heap, mut number, mut candidates) = (BinaryHeap::new(), 0, 0);
     for family in axes {
         number += 1;
-        heap.push(Waiting { bound: UNKNOWN, known: Bound { seconds: 0.0, bytes: 0.0 }, number, family });
+        heap.push(Waiting::new(UNKNOWN, Bound { seconds: 0.0, bytes: 0.0 }, number, family));
     }
     let mut finished = true;
     while !heap.is_empty() {
@@ -125,17 +138,13 @@ pub fn search(space: &Space, axes: Vec<Family>, oracle: &impl Oracle, task: Task
         }
         let threshold = if task.exhaustive { f64::INFINITY } else { best.threshold() };
         let round = round(&mut heap, threshold);
-        if round.is_empty() {
-            break;
-        }
-        let bound = round[0].bound;
         let Task { memory, by_memory, exhaustive, .. } = task;
-        for found in together(space, oracle, Look { memory, by_memory, exhaustive, threshold }, &round) {
+        for found in together(space, oracle, Look { best: &best, memory, by_memory, exhaustive, threshold }, &round) {
             match found {
                 Found::Parts(parts) => {
                     for (bound, known, family) in parts {
                         number += 1;
-                        heap.push(Waiting { bound, known, number, family });
+                        heap.push(Waiting::new(bound, known, number, family));
                     }
                 }
                 Found::One(ranked) => {
@@ -148,42 +157,44 @@ pub fn search(space: &Space, axes: Vec<Family>, oracle: &impl Oracle, task: Task
             }
         }
         let value = |ranked: &Ranked| if task.by_memory { ranked.price.bytes } else { ranked.price.seconds };
-        (task.progress)(Progress { candidates, open: heap.len(), best: best.first().map(value), bound });
+        (task.progress)(Progress { candidates, open: heap.len(), best: best.first().map(value) });
     }
     Outcome { best: best.ranked(), candidates, finished }
 }
 
-/// The next families whose bound is not above the threshold. None is left after them once one is above.
+/// The next families whose bound is not above the threshold.
 fn round(heap: &mut BinaryHeap<Waiting>, threshold: f64) -> Vec<Waiting> {
     let mut round = Vec::with_capacity(ROUND);
     while round.len() < ROUND
         && let Some(next) = heap.pop()
     {
-        if next.bound > threshold {
-            heap.clear();
-            break;
+        if next.bound <= threshold {
+            round.push(next);
         }
-        round.push(next);
     }
     round
 }
 
 /// The families that can be, that have room and that may be of use, with the bound on what is to be small.
-fn bounded(families: Vec<Family>, known: Bound, oracle: &impl Oracle, look: &Look) -> Vec<(f64, Bound, Family)> {
+fn bounded(families: Vec<Family>, known: Bound, oracle: &impl Oracle, look: &Look<'_>) -> Vec<(f64, Bound, Family)> {
     let of = |family: Family| {
         let enough = if look.by_memory { f64::INFINITY } else { look.threshold };
         let found = oracle.bound(&family, known, enough)?;
         let bound = (if look.by_memory { found.bytes } else { found.seconds }) * (1.0 - ROUNDING);
         let fits = look.memory.is_none_or(|memory| found.bytes * (1.0 - ROUNDING) <= memory);
-        (look.exhaustive || (fits && bound <= look.threshold)).then_some((bound, found, family))
+        let is_of_use = || fits && bound <= look.threshold && look.best.threshold_of(&family) >= bound;
+        (look.exhaustive || is_of_use()).then_some((bound, found, family))
     };
     families.into_iter().filter_map(of).collect()
 }
 
 /// What the families of a round give, on all cores, in the round's order.
-fn together(space: &Space, oracle: &impl Oracle, look: Look, round: &[Waiting]) -> Vec<Found> {
+fn together(space: &Space, oracle: &impl Oracle, look: Look<'_>, round: &[Waiting]) -> Vec<Found> {
     let one = |waiting: &Waiting| {
         let family = &waiting.family;
+        if !look.exhaustive && look.best.threshold_of(family) < waiting.bound {
+            return Found::Parts(Vec::new());
+        }
         if family.level == Level::One && waiting.bound != UNKNOWN {
             let price: Option<Price> = oracle.price(&family.layout);
             return Found::One(price.map(|price| Box::new(Ranked { layout: family.layout.clone(), price })));

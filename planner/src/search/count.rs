@@ -40,7 +40,7 @@ fn recomputed(space: &Space, pp: u64, microbatches: u64) -> u64 {
             (true, Recompute::Auto) => 2 + longest,
             (true, _) => 1,
         };
-        starts * ways
+        starts * ways * order.schedules.len() as u64
     };
     orders.iter().map(of).sum()
 }

@@ -17,6 +17,7 @@ pub use divisors::divisors;
 pub use space::{Order, Orders, Pin, Space};
 
 use ir::goal::Layout;
+use std::sync::Arc;
 
 /// How far a family's layouts are decided; each level decides what those before it have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -27,7 +28,7 @@ pub enum Level {
     Batch,
     /// ZeRO stage and the ranks that shard.
     Shards,
-    /// Schedule, stages per rank, and where they begin.
+    /// Order, stages per rank, and where they begin.
     Pipeline,
     /// Overlap and offload.
     Switches,
@@ -35,6 +36,8 @@ pub enum Level {
     Layers,
     /// Parts of each layer are computed again: of the modules only so many are decided.
     Modules(usize),
+    /// All but which of its order's schedules.
+    Schedule,
     /// Everything: a single layout.
     One,
 }
@@ -47,6 +50,23 @@ pub struct Family {
     pub layout: Layout,
     /// What of it is decided.
     pub level: Level,
+    /// Its order's schedules, once the pipeline is decided; in the layout stands the first.
+    pub schedules: Schedules,
+}
+
+/// Names of schedules.
+pub type Schedules = Arc<[&'static str]>;
+
+impl Family {
+    /// A part of this one.
+    fn part(&self, layout: Layout, level: Level) -> Family {
+        Family { layout, level, schedules: Arc::clone(&self.schedules) }
+    }
+
+    /// One of which all but the schedule is decided.
+    fn leaf(&self, layout: Layout) -> Family {
+        self.part(layout, if self.schedules.len() > 1 { Level::Schedule } else { Level::One })
+    }
 }
 
 /// What no layout of a family goes below.

@@ -1,14 +1,16 @@
 //! The space of layouts: what there is to choose at each level.
 
 use super::divisors::divisors;
-use super::{Family, Level};
+use super::{Family, Level, Schedules};
 use ir::goal::{CpKind, Layout, Recompute};
+use std::sync::Arc;
 
-/// A way to run a pipeline: a schedule and its stages per rank; none: as the schedule has it by itself.
+/// A way to run a pipeline: schedules that differ only in the order of their actions, and their stages per rank; none: as the
+/// schedule has it by itself.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Order {
-    /// The schedule's name.
-    pub schedule: &'static str,
+    /// The schedules; first the one that keeps least.
+    pub schedules: Schedules,
     /// Stages per rank, as a layout says it.
     pub vp: Option<u32>,
     /// Stages per rank.
@@ -77,6 +79,8 @@ impl Space {
     /// The families of degrees.
     pub fn axes(&self) -> Vec<Family> {
         let mut families = Vec::new();
+        let open: Schedules = Arc::from([]);
+        let axes = |layout| Family { layout, level: Level::Axes, schedules: Arc::clone(&open) };
         for &devices in &self.devices {
             for tp in self.pin.or("tp", &self.pin.layout.tp, divisors(devices)) {
                 for pp in self.pin.or("pp", &self.pin.layout.pp, divisors(devices)) {
@@ -84,8 +88,7 @@ impl Space {
                         let Some(used) = tp.checked_mul(pp).and_then(|used| used.checked_mul(cp)) else { continue };
                         if devices.is_multiple_of(used) {
                             let layout = Layout { tp, pp, cp, dp: devices / used, ..self.start() };
-                            families
-                                .extend(self.experts_of(&layout).map(|layout| Family { layout, level: Level::Axes }));
+                            families.extend(self.experts_of(&layout).map(axes));
                         }
                     }
                 }
@@ -128,20 +131,21 @@ impl Space {
 
     /// What a family is made of, one level further; empty for a single layout.
     pub fn parts(&self, family: &Family) -> Vec<Family> {
-        let layout = &family.layout;
         match family.level {
-            Level::Axes => self.batches(layout),
-            Level::Batch => self.shards(layout),
-            Level::Shards => self.pipelines(layout),
-            Level::Pipeline => self.switches(layout),
-            Level::Switches => self.recomputations(layout),
-            Level::Layers => self.layers_again(layout),
-            Level::Modules(decided) => self.modules_again(layout, decided),
+            Level::Axes => self.batches(family),
+            Level::Batch => self.shards(family),
+            Level::Shards => self.pipelines(&family.layout),
+            Level::Pipeline => self.switches(family),
+            Level::Switches => self.recomputations(family),
+            Level::Layers => self.layers_again(family),
+            Level::Modules(decided) => self.modules_again(family, decided),
+            Level::Schedule => schedules(family),
             Level::One => Vec::new(),
         }
     }
 
-    fn batches(&self, layout: &Layout) -> Vec<Family> {
+    fn batches(&self, family: &Family) -> Vec<Family> {
+        let layout = &family.layout;
         let given = &self.pin.layout;
         let open = match self.batch {
             Some(batch) => vec![batch],
@@ -155,8 +159,7 @@ impl Space {
         for mbs in sizes {
             for &sp in &sps {
                 for &cp_kind in &kinds {
-                    families
-                        .push(Family { layout: Layout { mbs, sp, cp_kind, ..layout.clone() }, level: Level::Batch });
+                    families.push(family.part(Layout { mbs, sp, cp_kind, ..layout.clone() }, Level::Batch));
                 }
             }
         }
@@ -175,7 +178,8 @@ impl Space {
         kinds
     }
 
-    fn shards(&self, layout: &Layout) -> Vec<Family> {
+    fn shards(&self, family: &Family) -> Vec<Family> {
+        let layout = &family.layout;
         let replicas = layout.dp * layout.cp;
         let stages = if replicas > 1 { vec![0, 1, 2, 3] } else { vec![0] };
         let near = (self.node / layout.tp.min(self.node)).max(1);
@@ -191,7 +195,7 @@ impl Space {
                 if (zero > 0 || shard.is_none() || self.pin.has("shard"))
                     && shard.is_none_or(|s| replicas.is_multiple_of(s))
                 {
-                    families.push(Family { layout: Layout { zero, shard, ..layout.clone() }, level: Level::Shards });
+                    families.push(family.part(Layout { zero, shard, ..layout.clone() }, Level::Shards));
                 }
             }
         }
@@ -203,7 +207,7 @@ impl Space {
         let given = &self.pin.layout;
         let mut orders = (self.orders)(pp, microbatches);
         orders.retain(|order| {
-            (!self.pin.has("schedule") || given.schedule == order.schedule)
+            (!self.pin.has("schedule") || order.schedules.contains(&given.schedule.as_str()))
                 && (!self.pin.has("vp") || given.vp == Some(order.chunks))
                 && order.stages <= (self.layers[0] + 2 * self.layers[1]).max(1)
         });
@@ -215,9 +219,9 @@ impl Space {
         let mut families = Vec::new();
         for order in self.orders_of(layout.pp, microbatches) {
             for stages in self.starts(order.stages) {
-                let (schedule, vp) = (order.schedule.to_string(), order.vp);
+                let (schedule, vp) = (order.schedules[0].to_string(), order.vp);
                 let layout = Layout { schedule, vp, stages, ..layout.clone() };
-                families.push(Family { layout, level: Level::Pipeline });
+                families.push(Family { layout, level: Level::Pipeline, schedules: Arc::clone(&order.schedules) });
             }
         }
         families
@@ -244,7 +248,8 @@ impl Space {
         all
     }
 
-    fn switches(&self, layout: &Layout) -> Vec<Family> {
+    fn switches(&self, family: &Family) -> Vec<Family> {
+        let layout = &family.layout;
         let given = &self.pin.layout;
         let [tp, dp] = self.overlaps(layout);
         let mut families = Vec::new();
@@ -254,7 +259,7 @@ impl Space {
             for &tp_overlap in &tp {
                 for &dp_overlap in &dp {
                     let layout = Layout { offload, tp_overlap, dp_overlap, ..layout.clone() };
-                    families.push(Family { layout, level: Level::Switches });
+                    families.push(family.part(layout, Level::Switches));
                 }
             }
         }
@@ -278,47 +283,43 @@ impl Space {
         self.layers[0].div_ceil(layout.pp * chunks)
     }
 
-    fn recomputations(&self, layout: &Layout) -> Vec<Family> {
-        let with =
-            |recompute: Recompute, level: Level| Family { layout: Layout { recompute, ..layout.clone() }, level };
-        if self.pin.has("recompute") {
-            return match &self.pin.layout.recompute {
-                Recompute::Auto => self.automatic(layout),
-                given => vec![with(given.clone(), Level::One)],
-            };
+    fn recomputations(&self, family: &Family) -> Vec<Family> {
+        let with = |recompute: Recompute| Layout { recompute, ..family.layout.clone() };
+        let none = || family.leaf(with(Recompute::None));
+        let layers = || family.part(with(Recompute::Full(Some(1))), Level::Layers);
+        match (self.pin.has("recompute"), &self.pin.layout.recompute) {
+            (true, Recompute::Auto) => vec![none(), family.leaf(with(Recompute::Selective(Vec::new()))), layers()],
+            (true, given) => vec![family.leaf(with(given.clone()))],
+            (false, _) if self.modules.is_empty() => vec![none(), layers()],
+            (false, _) => {
+                let modules = family.part(with(Recompute::Selective(Vec::new())), Level::Modules(0));
+                vec![none(), modules, layers()]
+            }
         }
-        let mut families = vec![with(Recompute::None, Level::One)];
-        if !self.modules.is_empty() {
-            families.push(with(Recompute::Selective(Vec::new()), Level::Modules(0)));
-        }
-        families.push(with(Recompute::Full(Some(1)), Level::Layers));
-        families
     }
 
-    /// What `recompute=auto` chooses from.
-    fn automatic(&self, layout: &Layout) -> Vec<Family> {
-        let with =
-            |recompute: Recompute, level: Level| Family { layout: Layout { recompute, ..layout.clone() }, level };
-        let selective = with(Recompute::Selective(Vec::new()), Level::One);
-        vec![with(Recompute::None, Level::One), selective, with(Recompute::Full(Some(1)), Level::Layers)]
-    }
-
-    fn layers_again(&self, layout: &Layout) -> Vec<Family> {
-        let some = (1..self.longest(layout)).map(|layers| Recompute::Full(Some(layers as u32)));
+    fn layers_again(&self, family: &Family) -> Vec<Family> {
+        let some = (1..self.longest(&family.layout)).map(|layers| Recompute::Full(Some(layers as u32)));
         some.chain([Recompute::Full(None)])
-            .map(|recompute| Family { layout: Layout { recompute, ..layout.clone() }, level: Level::One })
+            .map(|recompute| family.leaf(Layout { recompute, ..family.layout.clone() }))
             .collect()
     }
 
     /// With the next module and without; the empty set is none.
-    fn modules_again(&self, layout: &Layout, decided: usize) -> Vec<Family> {
-        let Recompute::Selective(taken) = &layout.recompute else { return Vec::new() };
+    fn modules_again(&self, family: &Family, decided: usize) -> Vec<Family> {
+        let Recompute::Selective(taken) = &family.layout.recompute else { return Vec::new() };
         let mut with = taken.clone();
         with.push(self.modules[decided].clone());
         let is_last = decided + 1 == self.modules.len();
-        let level = if is_last { Level::One } else { Level::Modules(decided + 1) };
-        let sets = [with, taken.clone()].into_iter().filter(|set| !(is_last && set.is_empty()));
-        sets.map(|set| Family { layout: Layout { recompute: Recompute::Selective(set), ..layout.clone() }, level })
-            .collect()
+        let of = |set: Vec<String>| {
+            let layout = Layout { recompute: Recompute::Selective(set), ..family.layout.clone() };
+            if is_last { family.leaf(layout) } else { family.part(layout, Level::Modules(decided + 1)) }
+        };
+        [with, taken.clone()].into_iter().filter(|set| !(is_last && set.is_empty())).map(of).collect()
     }
+}
+
+fn schedules(family: &Family) -> Vec<Family> {
+    let of = |name: &&str| family.part(Layout { schedule: name.to_string(), ..family.layout.clone() }, Level::One);
+    family.schedules.iter().map(of).collect()
 }

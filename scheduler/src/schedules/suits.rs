@@ -22,6 +22,23 @@ impl ScheduleKind {
         }
     }
 
+    /// How many forwards of one stage and slice a rank keeps at once, at least.
+    pub fn keeps(&self, rank: u32, pipeline: &Pipeline) -> u32 {
+        let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
+        let behind = ranks - rank;
+        match self.name {
+            "gpipe" => microbatches,
+            "1f1b" => behind.min(microbatches),
+            "eager-1f1b" => (2 * behind - 1).min(microbatches),
+            // Groups have at least as many micro-batches as there are ranks, or all.
+            "interleaved-1f1b" => {
+                (2 * behind - 1 + (chunks - 1) * ranks.min(microbatches)).min(microbatches.saturating_mul(chunks))
+            }
+            "looped-bfs" => microbatches.saturating_mul(chunks),
+            _ => 1,
+        }
+    }
+
     /// Whether no input gradient is given on before the weight gradient of its stage is done.
     pub fn has_whole_backwards(&self) -> bool {
         WHOLE.contains(&self.name)
@@ -46,7 +63,11 @@ mod tests {
                     let made = kind.make(&costs, &pipeline);
                     assert_eq!(made.is_ok(), kind.suits(&pipeline), "{} {pipeline:?}", kind.name);
                     let Ok(schedule) = made else { continue };
-                    assert!(simulate(&schedule, &costs).is_ok(), "{} {pipeline:?}", kind.name);
+                    let timeline = simulate(&schedule, &costs).unwrap();
+                    for (rank, peak) in timeline.peak_memory.iter().enumerate() {
+                        let kept = f64::from(kind.keeps(rank as u32, &pipeline)) / f64::from(pipeline.slices);
+                        assert!(kept <= *peak, "{} {pipeline:?} {rank}: {kept} {peak}", kind.name);
+                    }
                     let items = schedule.rows.iter().flatten().flat_map(|action| action.items());
                     let whole = items.into_iter().all(|item| !matches!(item.kind, Kind::I | Kind::W));
                     assert!(whole || !kind.has_whole_backwards(), "{} {pipeline:?}", kind.name);
