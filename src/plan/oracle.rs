@@ -47,7 +47,12 @@ impl Oracle for Costs<'_> {
 /// decided does offload cost what it does.
 fn fastest(family: &Family) -> Layout {
     let offload = family.layout.offload && family.level >= Level::Schedule;
-    Layout { offload, ..family.layout.clone() }
+    let recompute = match &family.layout.recompute {
+        // Without names it is the usual ones, not none.
+        Recompute::Selective(taken) if taken.is_empty() && family.level < Level::Schedule => Recompute::None,
+        decided => decided.clone(),
+    };
+    Layout { offload, recompute, ..family.layout.clone() }
 }
 
 impl Costs<'_> {
