@@ -22,6 +22,8 @@ pub(super) struct Shape {
     sp: bool,
     /// Of each named dim, which degrees divide it, and whether it is 1.
     divides: Vec<(String, Vec<bool>)>,
+    /// Where ranks share an expert, all degrees: what is cheapest between attention's axes and the experts' goes by size.
+    shared: Vec<u64>,
 }
 
 /// The sizes of a layout: of the mesh, and of the dims that depend on it.
@@ -57,6 +59,7 @@ impl Sizes {
             groups: self.mesh.groups.iter().map(|group| (group.name.clone(), places(group))).collect(),
             sp: layout.sp,
             divides: self.dims.iter().map(of).collect(),
+            shared: if layout.etp > 1 { self.mesh.axes.values().map(|axis| axis.size).collect() } else { Vec::new() },
         }
     }
 

@@ -23,7 +23,6 @@ const LAST_WAVE: f64 = 1e-3;
 impl Oracle for Costs<'_> {
     /// Of degrees alone, the work over the peak; from the ZeRO stage on the model is planned.
     fn bound(&self, family: &Family, known: Bound, enough: f64) -> Option<Bound> {
-        let layout = &family.layout;
         let floor = match family.level {
             Level::Axes | Level::Batch => self.without_batch(family, enough)?,
             level => {
