@@ -106,7 +106,7 @@ fn pins_hold_and_all_devices_are_used() {
 
 #[test]
 fn the_same_request_has_the_same_answer() {
-    let request = request("tiny-moe", "h100", 8, 32, "");
+    let request = request("tiny-moe", "h100", 8, 32, "offload=false,cp=1");
     let [first, second] = [0, 1].map(|_| plan(&Estimator::new(), &request));
     assert_eq!(answer(&first), answer(&second));
     assert_eq!(first.search.candidates, second.search.candidates);

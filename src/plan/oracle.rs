@@ -28,8 +28,19 @@ impl Oracle for Costs<'_> {
             level => {
                 // An order changes nothing of the mean rank; what is decided after it does.
                 let known = (level == Level::Pipeline).then_some(Floor { seconds: known.seconds, bytes: known.bytes });
-                let fast = fastest(family);
-                self.desk.floor(&fast, &self.smallest(family), level >= Level::Pipeline, known, enough).ok()?
+                let (fast, small) = (fastest(family), self.smallest(family));
+                let of = |fast: &Layout, small: &Layout| {
+                    self.desk.floor(fast, small, level >= Level::Pipeline, known, enough).ok()
+                };
+                let beside = of(&fast, &small)?;
+                // Gradients that are summed beside the backward go in buckets, those after it at once: either may be faster.
+                if level == Level::Pipeline && self.space.overlaps(&fast)[1].len() > 1 {
+                    let shown = |layout: &Layout| Layout { dp_overlap: Some(false), ..layout.clone() };
+                    let after = of(&shown(&fast), &shown(&small))?;
+                    Floor { seconds: beside.seconds.min(after.seconds), bytes: beside.bytes.min(after.bytes) }
+                } else {
+                    beside
+                }
             }
         };
         let Floor { seconds, bytes } = floor;

@@ -108,9 +108,11 @@ fn orders(pp: u64, microbatches: u64, schedule: Option<&str>, slices: bool) -> V
     orders
 }
 
-/// One more schedule of an order; those that keep least first.
+/// One more schedule of an order; those that keep least first. What keeps less than another does so on every rank.
 fn with(schedules: &Schedules, kind: &'static ScheduleKind, pipeline: &Pipeline) -> Schedules {
-    let kept = |name: &str| SCHEDULES.iter().find(|kind| kind.name == name).map(|kind| kind.keeps(0, pipeline));
+    let of_all =
+        |kind: &ScheduleKind| (0..pipeline.ranks).map(|rank| u64::from(kind.keeps(rank, pipeline))).sum::<u64>();
+    let kept = |name: &str| SCHEDULES.iter().find(|kind| kind.name == name).map(of_all);
     let mut names = [schedules, [kind.name].as_slice()].concat();
     names.sort_by_key(|name| kept(name));
     names.into()

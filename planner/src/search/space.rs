@@ -267,7 +267,7 @@ impl Space {
     }
 
     /// Overlap of tensor-parallel and of data-parallel communication: as the stack has it, or not.
-    pub(super) fn overlaps(&self, layout: &Layout) -> [Vec<Option<bool>>; 2] {
+    pub fn overlaps(&self, layout: &Layout) -> [Vec<Option<bool>>; 2] {
         let given = &self.pin.layout;
         let open = |there: bool| if there { vec![None, Some(false)] } else { vec![None] };
         let [tp, dp] = self.hides;
