@@ -4,6 +4,7 @@ use super::estimate;
 use super::table::table;
 use crate::estimate::EstimateReport;
 use crate::explain::{WhyNot, brief, differences};
+use crate::layout;
 use crate::number::{count, gib, seconds, share, time};
 use crate::plan::{Alternative, Infeasible, Search, Why};
 
@@ -59,6 +60,9 @@ fn binds(why: &Why) -> String {
     "WHAT BINDS\n".to_string() + &binds.collect::<String>()
 }
 
+/// Characters up to which an item of a layout stands whole in a table.
+const LONG_ITEM: usize = 24;
+
 /// The runners-up by what they have otherwise.
 fn runners_up(report: &EstimateReport) -> String {
     let row = |other: &Alternative| {
@@ -69,7 +73,7 @@ fn runners_up(report: &EstimateReport) -> String {
             time(other.predicted.step_time_s),
             slower,
             gib(other.predicted.memory_gib.total),
-            differences(&report.layout, &other.layout),
+            shortened(&differences(&report.layout, &other.layout)),
             lost.map_or_else(String::new, |lost| lost.because.clone()),
         ]
     };
@@ -77,6 +81,15 @@ fn runners_up(report: &EstimateReport) -> String {
     let tie = report.alternatives.iter().filter_map(|other| other.lost.as_ref()).any(|lost| lost.tie);
     let note = if tie { "~ nearer than predictions tell layouts apart: where it matters, measure both\n" } else { "" };
     table(["RUNNERS-UP", "SLOWER", "MEMORY", "OTHERWISE", "IT LOST BY"], &rows) + note
+}
+
+/// The items of a layout, long lists by their ends: `stages=2,4,..,126`.
+fn shortened(layout: &str) -> String {
+    let short = |item: String| match item.split(',').collect::<Vec<_>>().as_slice() {
+        [first, second, .., last] if item.len() > LONG_ITEM => format!("{first},{second},..,{last}"),
+        _ => item,
+    };
+    layout::pins(layout).into_iter().map(short).collect::<Vec<_>>().join(",")
 }
 
 fn wishes(why: &Why) -> String {
