@@ -28,63 +28,6 @@ pub struct Found {
 /// A name is not known, pins contradict each other, or no layout serves so many devices.
 pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Search) + Sync)) -> Result<Found, Error> {
     check(request)?;
-    let Some(deadline) = request.deadline else { return search_all(estimator, request, progress) };
-    let within = |share: f64| PlanRequest { deadline: Some(deadline * share), ..request.clone() };
-    let mut found = search_all(estimator, &within(1.0 - 2.0 * USUAL_SHARE), progress)?;
-    for usual in USUAL {
-        if !found.search.proved_optimal {
-            let pin = layout::pinned(usual, &request.pin);
-            // Where none of the usual layouts is possible, what was found is all there is.
-            if let Ok(more) = search_all(estimator, &PlanRequest { pin, ..within(USUAL_SHARE) }, progress) {
-                found.join(more, request);
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// What most runs have: a search among these soon ends, and answers where the whole one did not in its time.
-const USUAL: [&str; 2] = [
-    "schedule=interleaved-1f1b,zero=1,cp=1,etp=1,mbs=1,offload=false,recompute=auto",
-    "schedule=1f1b,zero=1,cp=1,etp=1,mbs=1,offload=false,recompute=auto",
-];
-
-/// The share of a deadline that the search among the layouts of each is given.
-const USUAL_SHARE: f64 = 0.125;
-
-impl Found {
-    /// Takes in what another search found, of a part of the space.
-    fn join(&mut self, more: Found, request: &PlanRequest) {
-        self.best.extend(more.best);
-        let value = |report: &EstimateReport| match request.objective {
-            Objective::Time => report.predicted.step_time_s,
-            Objective::Memory => report.predicted.memory_gib.total,
-        };
-        self.best.sort_by(|a, b| value(a).total_cmp(&value(b)));
-        self.best.dedup_by(|a, b| a.layout == b.layout);
-        self.best.truncate(request.top);
-        self.closest = self.closest.take().filter(|_| self.best.is_empty());
-        self.search.candidates += more.search.candidates;
-        self.search.pruned = self.search.space.saturating_sub(self.search.candidates);
-        self.search.seconds += more.search.seconds;
-        if let Some(best) = self.best.first() {
-            self.search.days = days(best, request);
-        }
-    }
-}
-
-/// Days in which a layout has seen the tokens that are to be trained on.
-fn days(best: &EstimateReport, request: &PlanRequest) -> Option<f64> {
-    let speed = best.predicted.tokens_per_s_per_gpu * best.layout.devices() as f64;
-    request.tokens.map(|tokens| tokens / speed / 86400.0)
-}
-
-/// The best layouts of the whole space, or of what the deadline lets be seen of it.
-fn search_all(
-    estimator: &Estimator,
-    request: &PlanRequest,
-    progress: &(dyn Fn(&Search) + Sync),
-) -> Result<Found, Error> {
     let began = Instant::now();
     let devices: Vec<u64> = (request.gpus..=request.max_gpus.unwrap_or(request.gpus)).collect();
     let desk = Desk::new(estimator, request.under(String::new()), &devices)?;
@@ -133,6 +76,12 @@ fn search_all(
     found.search.days = days(&found.best[0], request);
     found.search.seconds = began.elapsed().as_secs_f64();
     Ok(found)
+}
+
+/// Days in which a layout has seen the tokens that are to be trained on.
+fn days(best: &EstimateReport, request: &PlanRequest) -> Option<f64> {
+    let speed = best.predicted.tokens_per_s_per_gpu * best.layout.devices() as f64;
+    request.tokens.map(|tokens| tokens / speed / 86400.0)
 }
 
 /// Whether numbers are in their range.

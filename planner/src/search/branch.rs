@@ -4,9 +4,12 @@
 //! parts and bounds these, or prices it if it is a single layout; then what was found is noted in the order of the round. So
 //! answer and counts do not depend on threads. A family is dropped when its bound is above the worst layout that is still
 //! wanted, or above the memory that there is; with neither, every layout is priced.
+//!
+//! Usual layouts are gone through first (`usual`): they are few, and what is found among them rules out most of the rest.
 
 use super::best::{Best, Ranked};
 use super::space::Space;
+use super::usual::is_usual;
 use super::{Bound, Family, Level, Oracle, Price};
 use std::collections::BinaryHeap;
 use std::sync::Mutex;
@@ -123,23 +126,51 @@ enum Found {
 }
 
 /// Finds the best layouts of the families of a space.
-pub fn search(space: &Space, axes: Vec<Family>, oracle: &impl Oracle, task: Task<'_>) -> Outcome {
-    let mut best = Best::new(task.wanted, task.by_memory);
-    let (mut heap, mut number, mut candidates) = (BinaryHeap::new(), 0, 0);
+pub fn search(space: &Space, axes: Vec<Family>, oracle: &impl Oracle, mut task: Task<'_>) -> Outcome {
+    let mut known = Known { best: Best::new(task.wanted, task.by_memory), candidates: 0 };
+    if !task.exhaustive {
+        let usual = axes.iter().filter(|family| is_usual(space, family)).cloned().collect();
+        let parts = |family: &Family| {
+            let parts = space.parts(family).into_iter();
+            parts.filter(|part| is_usual(space, part)).collect()
+        };
+        go_through(usual, &parts, oracle, &mut task, &mut known);
+    }
+    let finished = go_through(axes, &|family| space.parts(family), oracle, &mut task, &mut known);
+    Outcome { best: known.best.ranked(), candidates: known.candidates, finished }
+}
+
+/// What is known so far.
+struct Known {
+    best: Best,
+    candidates: u64,
+}
+
+/// What a family is made of.
+type Parts<'a> = dyn Fn(&Family) -> Vec<Family> + Sync + 'a;
+
+/// Goes through families until none is left that could be better; says whether it came so far.
+fn go_through(
+    axes: Vec<Family>,
+    parts: &Parts<'_>,
+    oracle: &impl Oracle,
+    task: &mut Task<'_>,
+    known: &mut Known,
+) -> bool {
+    let (mut heap, mut number) = (BinaryHeap::new(), 0);
     for family in axes {
         number += 1;
         heap.push(Waiting::new(UNKNOWN, Bound { seconds: 0.0, bytes: 0.0 }, number, family));
     }
-    let mut finished = true;
+    let Task { memory, by_memory, exhaustive, .. } = *task;
     while !heap.is_empty() {
         if (task.stop)() {
-            finished = false;
-            break;
+            return false;
         }
-        let threshold = if task.exhaustive { f64::INFINITY } else { best.threshold() };
+        let Known { best, candidates } = known;
+        let threshold = if exhaustive { f64::INFINITY } else { best.threshold() };
         let round = round(&mut heap, threshold);
-        let Task { memory, by_memory, exhaustive, .. } = task;
-        for found in together(space, oracle, Look { best: &best, memory, by_memory, exhaustive, threshold }, &round) {
+        for found in together(parts, oracle, Look { best, memory, by_memory, exhaustive, threshold }, &round) {
             match found {
                 Found::Parts(parts) => {
                     for (bound, known, family) in parts {
@@ -148,18 +179,18 @@ pub fn search(space: &Space, axes: Vec<Family>, oracle: &impl Oracle, task: Task
                     }
                 }
                 Found::One(ranked) => {
-                    candidates += 1;
-                    let has_room = |ranked: &Ranked| task.memory.is_none_or(|memory| ranked.price.bytes <= memory);
+                    *candidates += 1;
+                    let has_room = |ranked: &Ranked| memory.is_none_or(|memory| ranked.price.bytes <= memory);
                     if let Some(ranked) = ranked.filter(|ranked| has_room(ranked)) {
                         best.offer(*ranked);
                     }
                 }
             }
         }
-        let value = |ranked: &Ranked| if task.by_memory { ranked.price.bytes } else { ranked.price.seconds };
-        (task.progress)(Progress { candidates, open: heap.len(), best: best.first().map(value) });
+        let value = |ranked: &Ranked| if by_memory { ranked.price.bytes } else { ranked.price.seconds };
+        (task.progress)(Progress { candidates: *candidates, open: heap.len(), best: best.first().map(value) });
     }
-    Outcome { best: best.ranked(), candidates, finished }
+    true
 }
 
 /// The next families whose bound is not above the threshold.
@@ -189,7 +220,7 @@ fn bounded(families: Vec<Family>, known: Bound, oracle: &impl Oracle, look: &Loo
 }
 
 /// What the families of a round give, on all cores, in the round's order.
-fn together(space: &Space, oracle: &impl Oracle, look: Look<'_>, round: &[Waiting]) -> Vec<Found> {
+fn together(parts: &Parts<'_>, oracle: &impl Oracle, look: Look<'_>, round: &[Waiting]) -> Vec<Found> {
     let one = |waiting: &Waiting| {
         let family = &waiting.family;
         if !look.exhaustive && look.best.threshold_of(family) < waiting.bound {
@@ -199,7 +230,7 @@ fn together(space: &Space, oracle: &impl Oracle, look: Look<'_>, round: &[Waitin
             let price: Option<Price> = oracle.price(&family.layout);
             return Found::One(price.map(|price| Box::new(Ranked { layout: family.layout.clone(), price })));
         }
-        let parts = if waiting.bound == UNKNOWN { vec![family.clone()] } else { space.parts(family) };
+        let parts = if waiting.bound == UNKNOWN { vec![family.clone()] } else { parts(family) };
         Found::Parts(bounded(parts, waiting.known, oracle, &look))
     };
     let threads = thread::available_parallelism().map_or(1, usize::from).min(round.len());

@@ -9,6 +9,7 @@ mod branch;
 mod count;
 mod divisors;
 mod space;
+mod usual;
 
 pub use best::{Kind, Ranked};
 pub use branch::{Outcome, Progress, Task, search};

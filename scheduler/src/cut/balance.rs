@@ -7,7 +7,7 @@
 //! stages; in small pipelines the search ends, and the cut is the best.
 
 /// Steps after which the search takes what it has.
-const STEPS: usize = 200_000;
+const STEPS: usize = 4_000;
 
 /// The memory that ranks have for stages.
 #[derive(Clone, PartialEq, Eq, Debug)]
