@@ -1,6 +1,7 @@
 //! What is wanted of a compilation: the layout and the rules that seed it. Plain data that crosses the floors.
 
 use serde::{Deserialize, Serialize};
+use std::sync::{Arc, LazyLock};
 
 /// Where a seed rule applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -142,14 +143,20 @@ pub struct Layout {
     /// Slices of a sequence that run one by one, in schedules that have them; left out: as the schedule has it by itself.
     pub slices: Option<u32>,
     /// Rank order, outermost first.
-    pub order: Vec<String>,
+    pub order: Arc<[String]>,
     /// The first block run of each stage but the first; empty: balanced by cost.
     pub stages: Vec<u32>,
 }
 
+/// The order that layouts have by themselves, which are many: they share it.
+fn default_order() -> Arc<[String]> {
+    static ORDER: LazyLock<Arc<[String]>> = LazyLock::new(|| Layout::AXES.map(str::to_string).into());
+    Arc::clone(&ORDER)
+}
+
 impl Default for Layout {
     fn default() -> Layout {
-        let order = Layout::AXES.map(str::to_string).to_vec();
+        let order = default_order();
         let schedule = "1f1b".to_string();
         Layout {
             dp: 1,

@@ -32,12 +32,25 @@ pub(super) struct Outline {
     pub(super) names: Vec<String>,
     /// The runs between the first and the last block.
     pub(super) layers: Range<usize>,
+    /// Runs of one block that follow each other.
+    pub(super) spans: Vec<Span>,
     /// How many parameters each distinct block has.
     pub(super) tensors: Vec<usize>,
     /// Parameters that several runs bind.
     pub(super) tied: Vec<Tied>,
     /// Elements of all parameters.
     pub(super) parameters: u64,
+}
+
+/// Runs of one block that follow each other, all of them layers or none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Span {
+    /// The block.
+    pub(super) block: usize,
+    /// The runs.
+    pub(super) runs: Range<usize>,
+    /// Whether they are layers.
+    pub(super) are_layers: bool,
 }
 
 /// A parameter that several runs bind.
@@ -95,8 +108,21 @@ impl Planned {
         let ends = usize::from(runs.len() > 2);
         let (layers, parameters) = (ends..runs.len() - ends, model.parameter_count());
         let tensors = model.blocks.values().map(|block| block.args_of(ArgKind::Param).count()).collect();
-        Planned { outline: Arc::new(Outline { layers, tensors, tied, parameters, runs, names }), model }
+        let spans = spans(&runs, &layers);
+        Planned { outline: Arc::new(Outline { layers, spans, tensors, tied, parameters, runs, names }), model }
     }
+}
+
+fn spans(blocks: &[usize], layers: &Range<usize>) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    for (run, &block) in blocks.iter().enumerate() {
+        let are_layers = layers.contains(&run);
+        match spans.last_mut().filter(|span| span.block == block && span.are_layers == are_layers) {
+            Some(span) => span.runs.end = run + 1,
+            None => spans.push(Span { block, runs: run..run + 1, are_layers }),
+        }
+    }
+    spans
 }
 
 impl Blocks {

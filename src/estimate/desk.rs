@@ -179,6 +179,16 @@ impl<'e> Desk<'e> {
         Ok(open.staged(&starts, kind, &pipeline, |loads| job.hops(loads, &pipeline)))
     }
 
+    /// Seconds of a step under a layout, if none is faster that computes more again or waits for the host, and else is the
+    /// same: that is so where neither the order nor the cut follows from costs, which could be luckier with other ones.
+    pub(crate) fn fastest(&self, layout: &Layout) -> Option<f64> {
+        let job = self.job(layout.clone());
+        let (_, blocks) = self.blocks(&job).ok()?;
+        let (kind, pipeline) = pipeline_of(layout, job.microbatches).ok()?;
+        let is_cut_known = is_cut_known(&blocks, layout, self.stack.facts.cut, pipeline.stages());
+        if is_cut_known && kind.has_fixed_order() { Some(self.price(layout).ok()?.seconds) } else { None }
+    }
+
     /// Seconds below which no step of so many devices is if its blocks take as long as in this layout.
     ///
     /// # Errors

@@ -452,7 +452,7 @@ impl Job<'_> {
 
 fn mesh(layout: &Layout) -> Mesh {
     let Layout { pp, dp, cp, tp, ep, etp, ref order, .. } = *layout;
-    Mesh { devices: layout.devices(), order: order.clone(), pp, dp, cp, tp, ep, etp }
+    Mesh { devices: layout.devices(), order: order.to_vec(), pp, dp, cp, tp, ep, etp }
 }
 
 /// FLOPs of a micro-batch of one data-parallel rank: forward once and backward twice.

@@ -1,6 +1,6 @@
 //! What no layout of a family goes below: the same step and memory with a flow that no order beats.
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, Span};
 use super::memory::{ModelStates, memory};
 use super::pipeline::{Flow, least};
 use super::replicas::Replicas;
@@ -50,8 +50,9 @@ impl Open<'_> {
         let path = work + super::step::optimizer(local, self.machine) + fixed;
         let states = ModelStates::of(elements, replicas.parts(), replicas.zero, self.machine.recipe).total();
         let facts = &self.machine.stack.facts;
-        let kept_of = |run: &usize| self.small.again.as_ref().unwrap_or(&self.small.profiles)[*run].kept;
-        let kept = self.small.outline.runs.iter().map(kept_of).sum::<f64>() / pp;
+        let profiles = self.small.again.as_ref().unwrap_or(&self.small.profiles);
+        let kept_of = |span: &Span| span.runs.len() as f64 * profiles[span.block].kept;
+        let kept = self.small.outline.spans.iter().map(kept_of).sum::<f64>() / pp;
         Floor {
             seconds: path * self.machine.stragglers(layout.devices()),
             bytes: (states + kept) * facts.reserve + facts.context,
@@ -63,24 +64,19 @@ impl Open<'_> {
     /// a V, which has no end of the model; of two chains those in the middle begin after half as many.
     pub(super) fn filled(&self, kind: &ScheduleKind, pipeline: &Pipeline, known: Floor) -> Floor {
         let cut = self.machine.stack.facts.cut;
-        if !is_even(self.fast, self.layout, cut, pipeline.stages()) {
-            return if pipeline.placement == Placement::Chain { self.chained(kind, pipeline, known) } else { known };
-        }
         let outline = &self.fast.outline;
-        let seconds = |run: usize| {
-            let profile = &self.fast.profiles[outline.runs[run]];
-            [profile.f, profile.i, profile.w].map(|part| part.total())
-        };
         let (mut forward, mut least) = (f64::INFINITY, f64::INFINITY);
-        let mut seen = usize::MAX;
-        for run in
-            outline.layers.clone().filter(|&run| std::mem::replace(&mut seen, outline.runs[run]) != outline.runs[run])
-        {
-            let [f, i, w] = seconds(run);
+        for span in outline.spans.iter().filter(|span| span.are_layers) {
+            let [f, i, w] = self.seconds(span);
             (forward, least) = (forward.min(f), least.min(f + i + w));
         }
+        if !is_even(self.fast, self.layout, cut, pipeline.stages()) {
+            let known = self.fullest(least, pipeline, known);
+            return if pipeline.placement == Placement::Chain { self.chained(kind, pipeline, known) } else { known };
+        }
         let each = (outline.layers.len() / pipeline.stages() as usize) as f64;
-        let ends: f64 = (outline.layers.end..outline.runs.len()).map(|run| seconds(run).iter().sum::<f64>()).sum();
+        let after = outline.spans.iter().filter(|span| span.runs.start >= outline.layers.end);
+        let ends: f64 = after.map(|span| span.runs.len() as f64 * self.seconds(span).iter().sum::<f64>()).sum();
         let (before, stages, ends) = match pipeline.placement {
             Placement::Chain => (pipeline.ranks - 1, 1, ends),
             Placement::Loop => (pipeline.ranks - 1, pipeline.chunks, ends),
@@ -94,6 +90,18 @@ impl Open<'_> {
         Floor { seconds: known.seconds.max(seconds), ..known }
     }
 
+    /// What is `known`, or the work of the rank with most layers, which are whole: n on p ranks are n/p, rounded up, on one of
+    /// them, or 2n/p on a pair of ranks that two chains share.
+    fn fullest(&self, layer: f64, pipeline: &Pipeline, known: Floor) -> Floor {
+        let layers = self.fast.outline.layers.len() as u32;
+        let most = match pipeline.placement {
+            Placement::Bidirectional => f64::from((2 * layers).div_ceil(pipeline.ranks)) / 2.0,
+            _ => f64::from(layers.div_ceil(pipeline.ranks)),
+        };
+        let end = if layers > 0 { f64::from(self.microbatches) * most * layer } else { 0.0 };
+        Floor { seconds: known.seconds.max(end * self.machine.stragglers(self.layout.devices())), ..known }
+    }
+
     /// What is `known`, or the least time of a chain however it is cut. A rank works w a micro-batch, m times, after the first
     /// has gone forward through all ranks before it; whole backwards of the last follow through these. If all ranks end by T,
     /// w of each is at most (T - x P) / m, where P is the work of those before it and x the share of it that is not beside
@@ -101,16 +109,21 @@ impl Open<'_> {
     fn chained(&self, kind: &ScheduleKind, pipeline: &Pipeline, known: Floor) -> Floor {
         let outline = &self.fast.outline;
         let (mut work, mut share) = (0.0, 1.0_f64);
-        for &run in &outline.runs {
-            let profile = &self.fast.profiles[run];
-            let [f, i, w] = [profile.f, profile.i, profile.w].map(|part| part.total());
-            work += f + i + w;
+        for span in &outline.spans {
+            let [f, i, w] = self.seconds(span);
+            work += span.runs.len() as f64 * (f + i + w);
             share = share.min(f / (f + i + w));
         }
         let share = if kind.has_whole_backwards() { 1.0 } else { share } / f64::from(pipeline.slices);
         let filled = 1.0 - (1.0 - share / f64::from(self.microbatches)).powi(pipeline.ranks as i32);
         let seconds = work * share / filled * self.machine.stragglers(self.layout.devices());
         if seconds.is_finite() { Floor { seconds: known.seconds.max(seconds), ..known } } else { known }
+    }
+
+    /// Seconds of a forward, an input gradient and a weight gradient of one of these runs.
+    fn seconds(&self, span: &Span) -> [f64; 3] {
+        let profile = &self.fast.profiles[span.block];
+        [profile.f, profile.i, profile.w].map(|part| part.total())
     }
 
     /// Of the stages that begin so, in a schedule: its step and memory where each rank ends as early as any order lets it.

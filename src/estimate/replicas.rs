@@ -17,13 +17,31 @@ pub(super) struct Replicas<'a> {
     groups: [(Group, Group); 2],
 }
 
-/// Seconds that a rank's parameters cost once a step, beyond what is hidden.
+/// Seconds that parameters cost: those of a rank once a step beyond what is hidden, or those of a run with nothing beside them.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Exchange {
     /// Of gradients, after the last backward.
     pub(super) reduce: f64,
     /// Of updated parameters, after the update.
     pub(super) gather: f64,
+}
+
+/// Runs that follow each other and are alike, and what the parameters of each talk about.
+struct Row<'a> {
+    profile: &'a Profile,
+    times: usize,
+    talk: Exchange,
+}
+
+impl Row<'_> {
+    /// How many of its runs have what before and after them.
+    fn places(&self, before: Exchange, after: Exchange) -> [(f64, Exchange, Exchange); 3] {
+        let own = self.talk;
+        match self.times {
+            1 => [(1.0, before, after), (0.0, own, own), (0.0, own, own)],
+            times => [(1.0, before, own), ((times - 2) as f64, own, own), (1.0, own, after)],
+        }
+    }
 }
 
 impl<'a> Replicas<'a> {
@@ -81,37 +99,34 @@ impl<'a> Replicas<'a> {
     /// Seconds per micro-batch of a stage with these runs that parts of parameters cost, with the forward and with the
     /// backward. ZeRO-3 gathers each block before its forward and again before its backward, the next one while a block
     /// computes, and both ZeRO-2 and 3 scatter its gradients; the first gather and the last scatter have nothing beside them.
-    pub(super) fn shards(&self, runs: &[&Profile]) -> [f64; 2] {
+    pub(super) fn shards<'p>(&self, runs: impl Iterator<Item = (&'p Profile, usize)>) -> [f64; 2] {
         if self.zero < 2 {
             return [0.0; 2];
         }
-        let elements = |profile: &Profile| [profile.dense, profile.experts];
-        let gather = |profile: &Profile| if self.zero > 2 { self.gather(elements(profile), 1) } else { 0.0 };
-        // Runs of one block follow each other: they are alike.
-        let each = |of: &dyn Fn(&Profile) -> f64| {
-            let mut seconds: Vec<f64> = Vec::with_capacity(runs.len());
-            for (run, profile) in runs.iter().enumerate() {
-                let alike = run.checked_sub(1).filter(|&before| std::ptr::eq(runs[before], *profile));
-                seconds.push(alike.map_or_else(|| of(profile), |before| seconds[before]));
+        let rows: Vec<Row<'_>> = runs.map(|(profile, times)| self.row(profile, times)).collect();
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return [0.0; 2] };
+        let mut seconds = [first.talk.gather, first.talk.reduce];
+        for (at, row) in rows.iter().enumerate() {
+            let before = at.checked_sub(1).map_or(Exchange::default(), |at| rows[at].talk);
+            let after = rows.get(at + 1).map_or(Exchange::default(), |row| row.talk);
+            let backward = row.profile.again.total() + row.profile.i.total() + row.profile.w.total();
+            for (times, before, after) in row.places(before, after) {
+                seconds[0] += times * self.left(after.gather, row.profile.f.total());
+                // The backward goes the other way: the block before is gathered, the one after has given its gradients.
+                seconds[1] += times * self.left(before.gather + after.reduce, backward);
             }
-            seconds
-        };
-        let gathers = each(&gather);
-        let reduces = each(&|profile| self.reduce(elements(profile), f64::INFINITY));
-        let mut seconds = [gathers.first().copied().unwrap_or(0.0), reduces.first().copied().unwrap_or(0.0)];
-        for (run, profile) in runs.iter().enumerate() {
-            let next = gathers.get(run + 1).copied().unwrap_or(0.0);
-            seconds[0] += self.left(next, profile.f.total());
-            // The backward goes the other way: the block before is gathered, the one after has given its gradients.
-            let before = run.checked_sub(1).map_or(0.0, |run| gathers[run]);
-            let after = reduces.get(run + 1).copied().unwrap_or(0.0);
-            let backward = profile.again.total() + profile.i.total() + profile.w.total();
-            seconds[1] += self.left(before + after, backward);
         }
-        if self.zero > 2 {
-            seconds[1] += gathers.last().copied().unwrap_or(0.0) * f64::from(u8::from(runs.len() > 1));
+        if rows.len() > 1 || last.times > 1 {
+            seconds[1] += last.talk.gather;
         }
         seconds
+    }
+
+    /// Runs that follow each other and are alike.
+    fn row<'p>(&self, profile: &'p Profile, times: usize) -> Row<'p> {
+        let elements = [profile.dense, profile.experts];
+        let gather = if self.zero > 2 { self.gather(elements, 1) } else { 0.0 };
+        Row { profile, times, talk: Exchange { gather, reduce: self.reduce(elements, f64::INFINITY) } }
     }
 
     /// What a rank's parameters cost once a step. Gradients go in buckets beside `backward` seconds of the last

@@ -1,6 +1,6 @@
 //! A model's runs cut into stages, and what each stage costs for one micro-batch.
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, Span};
 use super::replicas::Replicas;
 use crate::error::Error;
 use cost::{Cut, Profile, Seconds};
@@ -152,7 +152,7 @@ pub(super) fn run_loads(blocks: &Blocks, layout: &Layout, replicas: &Replicas<'_
 
 /// What each stage keeps and holds if all layers are computed again that can be; seconds of gathers and scatters are left out.
 pub(super) fn memory_loads(blocks: &Blocks, starts: &[usize]) -> Vec<Load> {
-    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| sum(blocks, runs, usize::MAX).0).collect()
+    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| sum(blocks, runs, usize::MAX)).collect()
 }
 
 /// The most layers of a stage that are computed again as a whole.
@@ -169,45 +169,69 @@ pub(super) fn layers_of(blocks: &Blocks) -> usize {
 }
 
 fn load(blocks: &Blocks, runs: Range<usize>, most: usize, replicas: &Replicas<'_>) -> Load {
-    let (mut load, of_stage) = sum(blocks, runs, most);
-    load.shards = replicas.shards(&of_stage);
-    load
+    let pieces = pieces(blocks, runs.clone(), most).map(|piece| (piece.profile, piece.times));
+    Load { shards: replicas.shards(pieces), ..sum(blocks, runs, most) }
 }
 
-/// What a stage costs but for what is gathered and scattered, and the profiles of its runs.
-fn sum(blocks: &Blocks, runs: Range<usize>, most: usize) -> (Load, Vec<&Profile>) {
+/// Runs of a stage that follow each other and cost the same.
+struct Piece<'a> {
+    profile: &'a Profile,
+    /// How many parameters a run has.
+    tensors: usize,
+    /// How many runs there are.
+    times: usize,
+    /// Whether they are layers that are computed again as a whole.
+    is_whole: bool,
+}
+
+/// The runs of a stage; its first layers are computed again, if any are, up to `most`.
+fn pieces<'a>(blocks: &'a Blocks, runs: Range<usize>, most: usize) -> impl Iterator<Item = Piece<'a>> {
+    let mut left = most;
+    let of_span = move |span: &Span| {
+        let times = span.runs.end.min(runs.end).saturating_sub(span.runs.start.max(runs.start));
+        let again = blocks.again.as_ref().filter(|_| span.are_layers);
+        let whole = again.map_or(0, |_| times.min(left));
+        left -= whole;
+        let tensors = blocks.outline.tensors[span.block];
+        let some = |profiles: &'a [Profile], times: usize, is_whole: bool| {
+            let profile = &profiles[span.block];
+            (times > 0).then_some(Piece { profile, tensors, times, is_whole })
+        };
+        [again.and_then(|again| some(again, whole, true)), some(&blocks.profiles, times - whole, false)]
+    };
+    blocks.outline.spans.iter().flat_map(of_span).flatten()
+}
+
+/// What a stage costs but for what is gathered and scattered.
+fn sum(blocks: &Blocks, runs: Range<usize>, most: usize) -> Load {
     let mut load = Load { runs: runs.clone(), ..Load::default() };
-    let mut of_stage: Vec<&Profile> = Vec::with_capacity(runs.len());
-    for run in runs.clone() {
-        let again = blocks.again.as_ref().filter(|_| blocks.outline.layers.contains(&run) && load.whole < most);
-        load.whole += usize::from(again.is_some());
-        let profile = &again.unwrap_or(&blocks.profiles)[blocks.outline.runs[run]];
-        load.add(profile);
-        load.tensors += blocks.outline.tensors[blocks.outline.runs[run]];
-        of_stage.push(profile);
-    }
+    pieces(blocks, runs.clone(), most).for_each(|piece| load.add(&piece));
     let shared = blocks.outline.tied.iter().map(|tied| {
         let here = tied.runs.iter().filter(|run| runs.contains(run)).count();
         here.saturating_sub(1) as f64 * tied.elements
     });
     load.dense -= shared.sum::<f64>();
-    (load, of_stage)
+    load
 }
 
 impl Load {
-    fn add(&mut self, profile: &Profile) {
-        self.f = plus(self.f, &profile.f, 1.0);
-        self.i = plus(self.i, &profile.i, 1.0);
-        self.w = plus(self.w, &profile.w, 1.0);
-        self.again = plus(self.again, &profile.again, 1.0);
-        self.kept += profile.kept;
-        self.logits += profile.logits;
-        self.held_for_w += profile.held_for_w;
-        self.transient = self.transient.max(profile.transient);
-        self.dense += profile.dense;
-        self.experts += profile.experts;
+    fn add(&mut self, piece: &Piece<'_>) {
+        let Piece { profile, tensors, times, is_whole } = *piece;
+        self.whole += if is_whole { times } else { 0 };
+        self.tensors += times * tensors;
         self.largest = self.largest.max(profile.dense + profile.experts);
+        self.transient = self.transient.max(profile.transient);
         self.boundary = profile.boundary;
+        let times = times as f64;
+        self.f = plus(self.f, &profile.f, times);
+        self.i = plus(self.i, &profile.i, times);
+        self.w = plus(self.w, &profile.w, times);
+        self.again = plus(self.again, &profile.again, times);
+        self.kept += times * profile.kept;
+        self.logits += times * profile.logits;
+        self.held_for_w += times * profile.held_for_w;
+        self.dense += times * profile.dense;
+        self.experts += times * profile.experts;
     }
 }
 

@@ -43,7 +43,10 @@ impl Oracle for Costs<'_> {
                 }
             }
         };
-        let Floor { seconds, bytes } = floor;
+        let Floor { mut seconds, bytes } = floor;
+        if family.level == Level::Schedule && seconds <= enough {
+            seconds = seconds.max(self.desk.fastest(&fastest(family)).unwrap_or(0.0));
+        }
         Some(Bound { seconds, bytes })
     }
 
@@ -56,10 +59,10 @@ impl Oracle for Costs<'_> {
 /// Of a family's layouts one that no other is faster than. What is computed again is not moved to the host: only where that is
 /// decided does offload cost what it does.
 fn fastest(family: &Family) -> Layout {
-    let offload = family.layout.offload && family.level >= Level::Schedule;
+    let offload = family.layout.offload && family.level == Level::One;
     let recompute = match &family.layout.recompute {
         // Without names it is the usual ones, not none.
-        Recompute::Selective(taken) if taken.is_empty() && family.level < Level::Schedule => Recompute::None,
+        Recompute::Selective(taken) if taken.is_empty() && family.level < Level::One => Recompute::None,
         decided => decided.clone(),
     };
     Layout { offload, recompute, ..family.layout.clone() }
@@ -91,11 +94,11 @@ impl Costs<'_> {
     /// Of a family's layouts the one that keeps least: all that is not decided yet is computed again, or lies with the host.
     fn smallest(&self, family: &Family) -> Layout {
         let mut layout = family.layout.clone();
-        if family.level >= Level::Schedule {
+        if family.level == Level::One {
             return layout;
         }
         let pin = &self.space.pin;
-        if family.level < Level::Switches && self.space.offload && !pin.has("offload") {
+        if family.level < Level::Host && self.space.offload && !pin.has("offload") {
             layout.offload = true;
         }
         layout.recompute = match (family.level, pin.has("recompute"), &pin.layout.recompute, layout.recompute) {

@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_rank_order_with_a_stranger_is_told_which_axes_there_are() {
-        let order = ["pp", "dp", "xp"].map(str::to_string).to_vec();
+        let order = ["pp", "dp", "xp"].map(str::to_string).into();
         let goal = Goal::of(Layout { order, ..Layout::default() });
         let error = run(&mut Model::default(), &goal, &CPU).unwrap_err();
         assert_eq!(error.to_string(), "there is no axis `xp`; the mesh has pp, dp, cp, tp");

@@ -90,11 +90,7 @@ impl Best {
 
     /// The value above which a family is of no use because there is a better layout of the kind that all of it are.
     pub(super) fn threshold_of(&self, family: &Family) -> f64 {
-        let is_one_kind = match family.level {
-            Level::One => true,
-            Level::Layers | Level::Modules(_) => family.schedules.len() == 1,
-            _ => false,
-        };
+        let is_one_kind = matches!(family.level, Level::One | Level::Layers | Level::Modules(_));
         let same = self.list.iter().find(|(kind, _)| is_one_kind && kind.is_of(&family.layout));
         same.map_or(f64::INFINITY, |(_, ranked)| self.value(ranked.price.seconds, ranked.price.bytes))
     }

@@ -31,14 +31,16 @@ pub enum Level {
     Shards,
     /// Order, stages per rank, and where they begin.
     Pipeline,
-    /// Overlap and offload.
+    /// Overlap.
     Switches,
+    /// Which of its order's schedules.
+    Schedule,
+    /// Offload.
+    Host,
     /// Some layers of each stage are computed again as a whole: how many is open.
     Layers,
     /// Parts of each layer are computed again: of the modules only so many are decided.
     Modules(usize),
-    /// All but which of its order's schedules.
-    Schedule,
     /// Everything: a single layout.
     One,
 }
@@ -51,7 +53,7 @@ pub struct Family {
     pub layout: Layout,
     /// What of it is decided.
     pub level: Level,
-    /// Its order's schedules, once the pipeline is decided; in the layout stands the first.
+    /// Its order's schedules, once the pipeline is decided; until one is chosen the first stands in the layout.
     pub schedules: Schedules,
 }
 
@@ -62,11 +64,6 @@ impl Family {
     /// A part of this one.
     fn part(&self, layout: Layout, level: Level) -> Family {
         Family { layout, level, schedules: Arc::clone(&self.schedules) }
-    }
-
-    /// One of which all but the schedule is decided.
-    fn leaf(&self, layout: Layout) -> Family {
-        self.part(layout, if self.schedules.len() > 1 { Level::Schedule } else { Level::One })
     }
 }
 

@@ -136,10 +136,11 @@ impl Space {
             Level::Batch => self.shards(family),
             Level::Shards => self.pipelines(&family.layout),
             Level::Pipeline => self.switches(family),
-            Level::Switches => self.recomputations(family),
+            Level::Switches => schedules(family),
+            Level::Schedule => self.hosts(family),
+            Level::Host => self.recomputations(family),
             Level::Layers => self.layers_again(family),
             Level::Modules(decided) => self.modules_again(family, decided),
-            Level::Schedule => schedules(family),
             Level::One => Vec::new(),
         }
     }
@@ -249,21 +250,18 @@ impl Space {
     }
 
     fn switches(&self, family: &Family) -> Vec<Family> {
-        let layout = &family.layout;
-        let given = &self.pin.layout;
-        let [tp, dp] = self.overlaps(layout);
-        let mut families = Vec::new();
-        for offload in
-            self.pin.or("offload", &given.offload, if self.offload { vec![false, true] } else { vec![false] })
-        {
-            for &tp_overlap in &tp {
-                for &dp_overlap in &dp {
-                    let layout = Layout { offload, tp_overlap, dp_overlap, ..layout.clone() };
-                    families.push(family.part(layout, Level::Switches));
-                }
-            }
-        }
-        families
+        let [tp, dp] = self.overlaps(&family.layout);
+        let pairs = tp.iter().flat_map(|&tp| dp.iter().map(move |&dp| (tp, dp)));
+        let with = |(tp_overlap, dp_overlap)| Layout { tp_overlap, dp_overlap, ..family.layout.clone() };
+        pairs.map(|pair| family.part(with(pair), Level::Switches)).collect()
+    }
+
+    /// Whether what forwards keep waits in the host's memory.
+    fn hosts(&self, family: &Family) -> Vec<Family> {
+        let open = if self.offload { vec![false, true] } else { vec![false] };
+        let with = |offload| Layout { offload, ..family.layout.clone() };
+        let hosts = self.pin.or("offload", &self.pin.layout.offload, open).into_iter();
+        hosts.map(|offload| family.part(with(offload), Level::Host)).collect()
     }
 
     /// Overlap of tensor-parallel and of data-parallel communication: as the stack has it, or not.
@@ -285,11 +283,11 @@ impl Space {
 
     fn recomputations(&self, family: &Family) -> Vec<Family> {
         let with = |recompute: Recompute| Layout { recompute, ..family.layout.clone() };
-        let none = || family.leaf(with(Recompute::None));
+        let none = || family.part(with(Recompute::None), Level::One);
         let layers = || family.part(with(Recompute::Full(Some(1))), Level::Layers);
         match (self.pin.has("recompute"), &self.pin.layout.recompute) {
-            (true, Recompute::Auto) => vec![none(), family.leaf(with(Recompute::Selective(Vec::new()))), layers()],
-            (true, given) => vec![family.leaf(with(given.clone()))],
+            (true, Recompute::Auto) => vec![none(), family.part(with(Recompute::Selective(Vec::new())), Level::One), layers()],
+            (true, given) => vec![family.part(with(given.clone()), Level::One)],
             (false, _) if self.modules.is_empty() => vec![none(), layers()],
             (false, _) => {
                 let modules = family.part(with(Recompute::Selective(Vec::new())), Level::Modules(0));
@@ -301,7 +299,7 @@ impl Space {
     fn layers_again(&self, family: &Family) -> Vec<Family> {
         let some = (1..self.longest(&family.layout)).map(|layers| Recompute::Full(Some(layers as u32)));
         some.chain([Recompute::Full(None)])
-            .map(|recompute| family.leaf(Layout { recompute, ..family.layout.clone() }))
+            .map(|recompute| family.part(Layout { recompute, ..family.layout.clone() }, Level::One))
             .collect()
     }
 
@@ -313,13 +311,13 @@ impl Space {
         let is_last = decided + 1 == self.modules.len();
         let of = |set: Vec<String>| {
             let layout = Layout { recompute: Recompute::Selective(set), ..family.layout.clone() };
-            if is_last { family.leaf(layout) } else { family.part(layout, Level::Modules(decided + 1)) }
+            family.part(layout, if is_last { Level::One } else { Level::Modules(decided + 1) })
         };
         [with, taken.clone()].into_iter().filter(|set| !(is_last && set.is_empty())).map(of).collect()
     }
 }
 
 fn schedules(family: &Family) -> Vec<Family> {
-    let of = |name: &&str| family.part(Layout { schedule: name.to_string(), ..family.layout.clone() }, Level::One);
+    let of = |name: &&str| family.part(Layout { schedule: name.to_string(), ..family.layout.clone() }, Level::Schedule);
     family.schedules.iter().map(of).collect()
 }

@@ -7,7 +7,15 @@ use crate::placement::Pipeline;
 const WHOLE: [&str; 9] =
     ["gpipe", "1f1b", "eager-1f1b", "interleaved-1f1b", "looped-bfs", "chimera", "seq1f1b", "hanayo", "1f1b-v"];
 
+/// Schedules whose order follows from costs.
+const BY_COSTS: [&str; 4] = ["zb-auto", "v-auto", "zb-v-greedy", crate::optimal::KIND];
+
 impl ScheduleKind {
+    /// Whether the order is the same whatever actions take.
+    pub fn has_fixed_order(&self) -> bool {
+        !BY_COSTS.contains(&self.name)
+    }
+
     /// Whether the kind's constraint holds for a pipeline with its own groups.
     pub fn suits(&self, pipeline: &Pipeline) -> bool {
         let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
@@ -63,6 +71,9 @@ mod tests {
                     let made = kind.make(&costs, &pipeline);
                     assert_eq!(made.is_ok(), kind.suits(&pipeline), "{} {pipeline:?}", kind.name);
                     let Ok(schedule) = made else { continue };
+                    let other = StageCosts::uniform(pipeline.stages(), 1.0, 0.7, 2.5, 0.0);
+                    let same = kind.make(&other, &pipeline).unwrap().rows == schedule.rows;
+                    assert!(same || !kind.has_fixed_order(), "{} {pipeline:?}", kind.name);
                     let timeline = simulate(&schedule, &costs).unwrap();
                     for (rank, peak) in timeline.peak_memory.iter().enumerate() {
                         let kept = f64::from(kind.keeps(rank as u32, &pipeline)) / f64::from(pipeline.slices);
