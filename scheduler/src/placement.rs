@@ -95,7 +95,11 @@ impl Pipeline {
     /// The stages of a rank, in the order of the model; of a micro-batch's direction in two chains.
     pub fn stages_of(&self, rank: u32, microbatch: u32) -> impl Iterator<Item = u32> + use<> {
         let pipeline = *self;
-        (0..self.stages()).filter(move |&stage| pipeline.rank(stage, microbatch) == rank)
+        // Each round of stages, from one end of the ranks to the other, has one of this rank.
+        (0..self.stages()).step_by(self.ranks as usize).map(move |first| {
+            let back = pipeline.rank(first, microbatch) != 0;
+            first + if back { pipeline.ranks - 1 - rank } else { rank }
+        })
     }
 
     /// Whether a micro-batch enters at the last rank: in two chains the first `ceil(m/2)` enter at rank 0.

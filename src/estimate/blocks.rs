@@ -149,11 +149,13 @@ impl Blocks {
 fn masked(profile: Profile, share: f64) -> Profile {
     let seconds = |seconds: Seconds| Seconds { attention: seconds.attention * share, ..seconds };
     let less = |causal: f64, whole: f64| causal - (whole - causal) * (1.0 - share);
+    let attention = profile.f.attention + profile.i.attention + profile.w.attention;
     Profile {
         f: seconds(profile.f),
         i: seconds(profile.i),
         w: seconds(profile.w),
         again: seconds(profile.again),
+        work: profile.work - attention * (1.0 - share),
         flops: less(profile.flops, profile.flops_noncausal),
         again_flops: less(profile.again_flops, profile.again_flops_noncausal),
         ..profile

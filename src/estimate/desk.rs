@@ -2,7 +2,7 @@
 
 use super::blocks::Blocks;
 use super::estimator::{Estimator, Job, Staged};
-use super::floor::{Floor, Open, Work, is_cut_known, is_even, work_of};
+use super::floor::{Floor, Open, Work, is_even, work_of};
 use super::memo::Memo;
 use super::memory::GIB;
 use super::request::EstimateRequest;
@@ -30,6 +30,7 @@ pub(crate) struct Desk<'e> {
     recipe: Recipe,
     source: Arc<ModelSource>,
     blocks: Memo<BlockKey, Result<Arc<Blocks>, Error>>,
+    /// However layers are computed again.
     cuts: Memo<(BlockKey, u32, u32, Placement), Vec<usize>>,
     /// By what a pipeline sees of a layout.
     flows: Memo<(Layout, u64), Staged>,
@@ -117,6 +118,7 @@ impl<'e> Desk<'e> {
         if !layout.stages.is_empty() || is_even(blocks, layout, by, pipeline.stages()) {
             return starts(blocks, layout, by, pipeline);
         }
+        let key = BlockKey { recompute: Recompute::None, offload: false, ..key };
         let key = (key, pipeline.ranks, pipeline.chunks, pipeline.placement);
         Ok(self.cuts.get(&key, || starts(blocks, layout, by, pipeline))?.to_vec())
     }
@@ -139,54 +141,54 @@ impl<'e> Desk<'e> {
         Ok(Floor { seconds: step.seconds, bytes })
     }
 
-    /// What no layout goes below that is as `fast`, but may do more than that to save memory, `small` at most. Where the
-    /// pipeline is decided, its stages are looked at, beside what is `known` of the mean rank, if they are the same for all
-    /// and nothing rougher says `enough` seconds.
+    /// What no pipeline goes below of a layout that is as `fast`, but may do more than that to save memory, `small` at most.
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub(crate) fn floor(
-        &self,
-        fast: &Layout,
-        small: &Layout,
-        is_pipeline_known: bool,
-        known: Option<Floor>,
-        enough: f64,
-    ) -> Result<Floor, Error> {
+    pub(crate) fn mean(&self, fast: &Layout, small: &Layout) -> Result<Floor, Error> {
+        let job = self.job(fast.clone());
+        let fast = self.blocks(&job)?.1;
+        let small = self.blocks(&self.job(small.clone()))?.1;
+        Ok(Open::of(&job, &fast, &small, false).mean())
+    }
+
+    /// Seconds of the work of a layout's stages and of the way through them, in a schedule of its order.
+    ///
+    /// # Errors
+    /// As [`Desk::price`].
+    pub(crate) fn rough(&self, layout: &Layout) -> Result<f64, Error> {
+        let job = self.job(layout.clone());
+        let (key, blocks) = self.blocks(&job)?;
+        let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
+        let starts = self.starts(&job, key, &blocks, &pipeline)?;
+        Ok(Open::of(&job, &blocks, &blocks, true).rough(&starts, kind, &pipeline))
+    }
+
+    /// What no layout goes below that is as `fast`, but may do more than that to save memory, `small` at most: what is
+    /// computed again, or waits for the host, moves no stage. More than `enough` seconds need not be all that can be said.
+    ///
+    /// # Errors
+    /// As [`Desk::price`].
+    pub(crate) fn floor(&self, fast: &Layout, small: &Layout, enough: f64) -> Result<Floor, Error> {
         let job = self.job(fast.clone());
         let (key, fast_blocks) = self.blocks(&job)?;
+        let (kind, pipeline) = pipeline_of(fast, job.microbatches).map_err(CompileError::from)?;
+        let starts = self.starts(&job, key, &fast_blocks, &pipeline)?;
         let is_one = fast == small;
         let small_blocks = if is_one { Arc::clone(&fast_blocks) } else { self.blocks(&self.job(small.clone()))?.1 };
-        let open = Open {
-            layout: &job.layout,
-            machine: &job.machine,
-            microbatches: job.microbatches,
-            fast: &fast_blocks,
-            small: &small_blocks,
-            is_one,
-        };
-        let known = known.unwrap_or_else(|| open.mean());
-        if !is_pipeline_known {
-            return Ok(known);
+        let open = Open::of(&job, &fast_blocks, &small_blocks, is_one);
+        let rough = open.rough(&starts, kind, &pipeline);
+        if rough > enough {
+            return Ok(Floor { seconds: rough, bytes: 0.0 });
         }
-        let (kind, pipeline) = pipeline_of(fast, job.microbatches).map_err(CompileError::from)?;
-        let filled = open.filled(kind, &pipeline, known);
-        let is_known = is_one || is_cut_known(&fast_blocks, fast, self.stack.facts.cut, pipeline.stages());
-        if filled.seconds > enough || !is_known {
-            return Ok(filled);
-        }
-        let starts = self.starts(&job, key, &fast_blocks, &pipeline)?;
         Ok(open.staged(&starts, kind, &pipeline, |loads| job.hops(loads, &pipeline)))
     }
 
     /// Seconds of a step under a layout, if none is faster that computes more again or waits for the host, and else is the
-    /// same: that is so where neither the order nor the cut follows from costs, which could be luckier with other ones.
+    /// same: that is so where the order does not follow from costs, with which it could be luckier.
     pub(crate) fn fastest(&self, layout: &Layout) -> Option<f64> {
-        let job = self.job(layout.clone());
-        let (_, blocks) = self.blocks(&job).ok()?;
-        let (kind, pipeline) = pipeline_of(layout, job.microbatches).ok()?;
-        let is_cut_known = is_cut_known(&blocks, layout, self.stack.facts.cut, pipeline.stages());
-        if is_cut_known && kind.has_fixed_order() { Some(self.price(layout).ok()?.seconds) } else { None }
+        let (kind, _) = pipeline_of(layout, self.job(layout.clone()).microbatches).ok()?;
+        if kind.has_fixed_order() { Some(self.price(layout).ok()?.seconds) } else { None }
     }
 
     /// Seconds below which no step of so many devices is if its blocks take as long as in this layout.

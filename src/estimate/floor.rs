@@ -1,14 +1,15 @@
 //! What no layout of a family goes below: the same step and memory with a flow that no order beats.
 
 use super::blocks::{Blocks, Span};
-use super::memory::{ModelStates, memory};
+use super::estimator::Job;
+use super::memory::{memory, states};
 use super::pipeline::{Flow, least};
 use super::replicas::Replicas;
-use super::stages::{Load, layers_of, loads, memory_loads, run_loads};
+use super::stages::{Load, layers_of, loads, memory_loads, run_loads, seconds};
 use super::step::step;
 use cost::{Cut, Format, Machine, Recipe};
 use ir::goal::Layout;
-use scheduler::placement::{Pipeline, Placement};
+use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
 
 /// Seconds of a step and bytes of the fullest device.
@@ -32,98 +33,65 @@ pub(super) struct Open<'a> {
     pub(super) is_one: bool,
 }
 
-impl Open<'_> {
-    /// Of any pipeline: the mean rank. Some rank works as long as the mean or longer, and the update of some rank is of as many
-    /// elements as the mean or more; cutting a model into stages never hides more of what ZeRO gathers and scatters. What a
-    /// layout exchanges once a step, and where it waits, is not counted.
+impl<'a> Open<'a> {
+    /// The blocks of a job: of its layout, which is the fast one, and of the small one.
+    pub(super) fn of(job: &'a Job<'_>, fast: &'a Blocks, small: &'a Blocks, is_one: bool) -> Open<'a> {
+        let Job { layout, machine, microbatches, .. } = job;
+        Open { layout, machine, microbatches: *microbatches, fast, small, is_one }
+    }
+
+    /// Of any pipeline: the mean rank, or the one with most layers. Some rank works as long as the mean or longer, and the update of some rank is of as many
+    /// elements as the mean or more; cutting a model into stages never hides more of what ZeRO gathers and scatters, and ranks
+    /// do not exchange less in the mean than all of them as one, each with its share. Where they wait is not counted.
     pub(super) fn mean(&self) -> Floor {
         let (layout, pp) = (self.layout, self.layout.pp as f64);
         let replicas = Replicas::new(layout, self.microbatches, self.machine);
         let load = run_loads(self.fast, layout, &replicas);
         let microbatches = f64::from(self.microbatches);
-        let work = microbatches * load.seconds().iter().sum::<f64>() / pp;
+        let [forward, i, w] = load.seconds().map(|seconds| seconds / pp);
+        let work = microbatches * (forward + i + w);
         let elements = [load.dense / pp, load.experts / pp];
         let [dense, experts] = replicas.parts();
         let local =
             if layout.zero > 0 { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
         let fixed = self.machine.stack.fitted.step_ms.value * 1e-3;
-        let path = work + super::step::optimizer(local, self.machine) + fixed;
-        let states = ModelStates::of(elements, replicas.parts(), replicas.zero, self.machine.recipe).total();
+        let exchange = replicas.least_exchange(elements, forward, i + w);
+        let summed = (work + exchange.reduce).max(self.fullest());
+        let path = summed + super::step::optimizer(local, self.machine) + exchange.gather + fixed;
+        let held = states(elements, &replicas, self.machine).total();
         let facts = &self.machine.stack.facts;
         let profiles = self.small.again.as_ref().unwrap_or(&self.small.profiles);
         let kept_of = |span: &Span| span.runs.len() as f64 * profiles[span.block].kept;
         let kept = self.small.outline.spans.iter().map(kept_of).sum::<f64>() / pp;
         Floor {
             seconds: path * self.machine.stragglers(layout.devices()),
-            bytes: (states + kept) * facts.reserve + facts.context,
+            bytes: (held + kept) * facts.reserve + facts.context,
         }
     }
 
-    /// What is `known`, or the time until a pipeline is filled and the work that then follows. The last rank of a chain or a
-    /// loop begins when the first micro-batch has gone through as many stages as there are ranks before it; so does that of
-    /// a V, which has no end of the model; of two chains those in the middle begin after half as many.
-    pub(super) fn filled(&self, kind: &ScheduleKind, pipeline: &Pipeline, known: Floor) -> Floor {
-        let cut = self.machine.stack.facts.cut;
-        let outline = &self.fast.outline;
-        let (mut forward, mut least) = (f64::INFINITY, f64::INFINITY);
-        for span in outline.spans.iter().filter(|span| span.are_layers) {
-            let [f, i, w] = self.seconds(span);
-            (forward, least) = (forward.min(f), least.min(f + i + w));
-        }
-        if !is_even(self.fast, self.layout, cut, pipeline.stages()) {
-            let known = self.fullest(least, pipeline, known);
-            return if pipeline.placement == Placement::Chain { self.chained(kind, pipeline, known) } else { known };
-        }
-        let each = (outline.layers.len() / pipeline.stages() as usize) as f64;
-        let after = outline.spans.iter().filter(|span| span.runs.start >= outline.layers.end);
-        let ends: f64 = after.map(|span| span.runs.len() as f64 * self.seconds(span).iter().sum::<f64>()).sum();
-        let (before, stages, ends) = match pipeline.placement {
-            Placement::Chain => (pipeline.ranks - 1, 1, ends),
-            Placement::Loop => (pipeline.ranks - 1, pipeline.chunks, ends),
-            Placement::V => (pipeline.ranks - 1, pipeline.chunks, 0.0),
-            Placement::Bidirectional => ((pipeline.ranks - 1) / 2, 1, 0.0),
-        };
-        let fill = f64::from(before) * each * forward / f64::from(pipeline.slices);
-        let work = least * each * f64::from(stages) + ends;
-        let end = fill + f64::from(self.microbatches) * work;
-        let seconds = end * self.machine.stragglers(self.layout.devices());
-        Floor { seconds: known.seconds.max(seconds), ..known }
-    }
-
-    /// What is `known`, or the work of the rank with most layers, which are whole: n on p ranks are n/p, rounded up, on one of
-    /// them, or 2n/p on a pair of ranks that two chains share.
-    fn fullest(&self, layer: f64, pipeline: &Pipeline, known: Floor) -> Floor {
-        let layers = self.fast.outline.layers.len() as u32;
-        let most = match pipeline.placement {
-            Placement::Bidirectional => f64::from((2 * layers).div_ceil(pipeline.ranks)) / 2.0,
-            _ => f64::from(layers.div_ceil(pipeline.ranks)),
-        };
-        let end = if layers > 0 { f64::from(self.microbatches) * most * layer } else { 0.0 };
-        Floor { seconds: known.seconds.max(end * self.machine.stragglers(self.layout.devices())), ..known }
-    }
-
-    /// What is `known`, or the least time of a chain however it is cut. A rank works w a micro-batch, m times, after the first
-    /// has gone forward through all ranks before it; whole backwards of the last follow through these. If all ranks end by T,
-    /// w of each is at most (T - x P) / m, where P is the work of those before it and x the share of it that is not beside
-    /// its own: their sum is at most (1 - (1 - x/m)^p) T / x.
-    fn chained(&self, kind: &ScheduleKind, pipeline: &Pipeline, known: Floor) -> Floor {
-        let outline = &self.fast.outline;
-        let (mut work, mut share) = (0.0, 1.0_f64);
-        for span in &outline.spans {
-            let [f, i, w] = self.seconds(span);
-            work += span.runs.len() as f64 * (f + i + w);
-            share = share.min(f / (f + i + w));
-        }
-        let share = if kind.has_whole_backwards() { 1.0 } else { share } / f64::from(pipeline.slices);
-        let filled = 1.0 - (1.0 - share / f64::from(self.microbatches)).powi(pipeline.ranks as i32);
-        let seconds = work * share / filled * self.machine.stragglers(self.layout.devices());
-        if seconds.is_finite() { Floor { seconds: known.seconds.max(seconds), ..known } } else { known }
+    /// Seconds of the rank with most layers, which are whole: n on p ranks are n/p, rounded up, on one of them, or 2n/p on a pair
+    /// of ranks that two chains share.
+    fn fullest(&self) -> f64 {
+        let layers = self.fast.outline.layers.len() as u64;
+        let most = (2 * layers).div_ceil(self.layout.pp) as f64 / 2.0;
+        let spans = self.fast.outline.spans.iter().filter(|span| span.are_layers);
+        let least = spans.map(|span| self.seconds(span).iter().sum()).fold(f64::INFINITY, f64::min);
+        if layers > 0 { f64::from(self.microbatches) * most * least } else { 0.0 }
     }
 
     /// Seconds of a forward, an input gradient and a weight gradient of one of these runs.
     fn seconds(&self, span: &Span) -> [f64; 3] {
         let profile = &self.fast.profiles[span.block];
         [profile.f, profile.i, profile.w].map(|part| part.total())
+    }
+
+    /// Seconds of the stages that begin so, in a schedule, without messages, gathers and what follows the last backward.
+    pub(super) fn rough(&self, starts: &[usize], kind: &ScheduleKind, pipeline: &Pipeline) -> f64 {
+        let seconds = seconds(self.fast, self.layout, starts);
+        let none = vec![0.0; seconds.len()];
+        let flow = least(&seconds, &none, &none, kind, pipeline);
+        let end = flow.ranks.iter().map(|rank| rank.end).fold(0.0, f64::max);
+        end * self.machine.stragglers(self.layout.devices())
     }
 
     /// Of the stages that begin so, in a schedule: its step and memory where each rank ends as early as any order lets it.
@@ -138,7 +106,11 @@ impl Open<'_> {
         let replicas = Replicas::new(layout, self.microbatches, machine);
         let mut fast = loads(self.fast, layout, starts, &replicas);
         let hops = hops(&mut fast);
-        let flow = least(&fast, &hops, kind, pipeline);
+        let order = |loads: &[Load]| {
+            let kept: Vec<f64> = loads.iter().map(|load| load.kept).collect();
+            least(&loads.iter().map(Load::seconds).collect::<Vec<_>>(), &kept, &hops, kind, pipeline)
+        };
+        let flow = order(&fast);
         let seconds = step(&flow, &fast, layout, &replicas, machine, 0.0).seconds;
         let bytes = |flow: &Flow, loads: &[Load]| {
             let stages = memory(flow, loads, layout, &replicas, machine);
@@ -152,7 +124,7 @@ impl Open<'_> {
             // What is computed again is among the inner values: there are at least as many of them as where nothing is.
             small.transient = small.transient.min(fast.transient);
         }
-        let flow = least(&small, &hops, kind, pipeline);
+        let flow = order(&small);
         Floor { seconds, bytes: bytes(&flow, &small) }
     }
 }
@@ -205,9 +177,9 @@ impl Work {
         let replicas = Replicas::new(&layout, microbatches, machine);
         let dense = self.elements[0] / (layout.tp * layout.pp) as f64;
         let experts = self.elements[1] / (layout.ep * layout.etp * layout.pp) as f64;
-        let states = ModelStates::of([dense, experts], replicas.parts(), replicas.zero, machine.recipe).total();
+        let held = states([dense, experts], &replicas, machine).total();
         let facts = &machine.stack.facts;
-        Floor { seconds: path * machine.stragglers(layout.devices()), bytes: states * facts.reserve + facts.context }
+        Floor { seconds: path * machine.stragglers(layout.devices()), bytes: held * facts.reserve + facts.context }
     }
 }
 
@@ -222,9 +194,4 @@ pub(super) fn work_of(blocks: &Blocks, times: f64, machine: &Machine<'_>) -> f64
 pub(super) fn is_even(blocks: &Blocks, layout: &Layout, cut: Cut, stages: u32) -> bool {
     let divides = layers_of(blocks).is_multiple_of(stages.max(1) as usize);
     cut == Cut::Time && layout.stages.is_empty() && layers_of(blocks) > 0 && divides
-}
-
-/// Whether stages begin at the same runs however layers are computed again.
-pub(super) fn is_cut_known(blocks: &Blocks, layout: &Layout, cut: Cut, stages: u32) -> bool {
-    !layout.stages.is_empty() || cut == Cut::Parameters || is_even(blocks, layout, cut, stages)
 }

@@ -43,6 +43,16 @@ impl ModelStates {
     }
 }
 
+/// Those of a rank on a stack.
+pub(super) fn states(elements: [f64; 2], replicas: &Replicas<'_>, machine: &Machine<'_>) -> ModelStates {
+    let recipe = machine.recipe;
+    let mut states = ModelStates::of(elements, replicas.parts(), replicas.zero, recipe);
+    if machine.stack.facts.casts_gathered && replicas.zero > 2 && recipe.master > 0.0 {
+        states.parameters = 0.0;
+    }
+    states
+}
+
 /// The bytes of each rank, in GiB.
 pub(super) fn memory(
     flow: &Flow,
@@ -61,13 +71,10 @@ fn of_rank(
     replicas: &Replicas<'_>,
     machine: &Machine<'_>,
 ) -> StageMemory {
-    let (recipe, facts) = (machine.recipe, &machine.stack.facts);
+    let facts = &machine.stack.facts;
     let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
     let elements = [own().map(|load| load.dense).sum::<f64>(), own().map(|load| load.experts).sum()];
-    let mut states = ModelStates::of(elements, replicas.parts(), replicas.zero, recipe);
-    if facts.casts_gathered && replicas.zero > 2 && recipe.master > 0.0 {
-        states.parameters = 0.0;
-    }
+    let states = states(elements, replicas, machine);
     let logits = own().map(|load| load.logits).sum::<f64>() * rank.in_flight;
     let activations = (rank.kept - logits).max(0.0);
     let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), replicas.zero, machine);

@@ -59,17 +59,23 @@ pub(super) fn flow(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: 
     Ok(Flow::of(few.iter().zip(&more).map(|(few, more)| few.further(more, rounds)).collect()))
 }
 
-/// A flow that no order of the schedule's kind beats. A rank begins when the first micro-batch can have reached its first
+/// A flow that no order of the schedule's kind beats, of stages with these seconds of F, I and W and bytes that a forward
+/// keeps. A rank begins when the first micro-batch can have reached its first
 /// stage, and then works without a pause. After its last input gradient those of all stages before it must follow, after its
 /// last whole backward the whole backwards: the rank that has the first stage ends no earlier. Each rank holds what as many
 /// forwards keep as the kind has on it at least.
-pub(super) fn least(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline) -> Flow {
+pub(super) fn least(
+    seconds: &[[f64; 3]],
+    kept: &[f64],
+    hops: &[f64],
+    kind: &ScheduleKind,
+    pipeline: &Pipeline,
+) -> Flow {
     let slices = f64::from(pipeline.slices);
-    let seconds: Vec<[f64; 3]> = loads.iter().map(Load::seconds).collect();
     let is_whole = kind.has_whole_backwards();
     // Seconds of the way of a slice through all stages before each, forward and backward.
-    let mut ways = vec![[0.0; 2]; loads.len()];
-    for stage in 1..loads.len() {
+    let mut ways = vec![[0.0; 2]; seconds.len()];
+    for stage in 1..seconds.len() {
         let [forward, backward] = ways[stage - 1];
         let [f, i, w] = seconds[stage - 1].map(|seconds| seconds / slices);
         let hop = if pipeline.ranks > 1 { hops[stage - 1] / slices } else { 0.0 };
@@ -89,7 +95,7 @@ pub(super) fn least(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline:
         let chained = if is_whole || first == 0 { work } else { work - weights };
         let behind = if is_whole || first == 0 { 0.0 } else { own[2] / slices };
         last = last.max(before + chained + after + behind);
-        let each = || stages.iter().map(|(stage, _)| loads[*stage].kept / slices);
+        let each = || stages.iter().map(|(stage, _)| kept[*stage] / slices);
         let kept = f64::from(kind.keeps(rank, pipeline)) * each().fold(f64::INFINITY, f64::min);
         let kept = each().fold(kept, f64::max);
         let idle = Idle { dependency: before, ..Idle::default() };

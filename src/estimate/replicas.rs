@@ -129,6 +129,27 @@ impl<'a> Replicas<'a> {
         Row { profile, times, talk: Exchange { gather, reduce: self.reduce(elements, f64::INFINITY) } }
     }
 
+    /// What parameters cost once a step in the mean of ranks that have so many elements in the mean, and work so many seconds
+    /// beside it: as if all went in one message of endless size. What is left beside compute is convex in both.
+    pub(super) fn least_exchange(&self, elements: [f64; 2], forward: f64, backward: f64) -> Exchange {
+        const ENDLESS: f64 = 1e15;
+        let rate = |of: &dyn Fn([f64; 2]) -> f64| {
+            [elements[0] * of([ENDLESS, 0.0]), elements[1] * of([0.0, ENDLESS])].into_iter().sum::<f64>() / ENDLESS
+        };
+        let reduce = if self.zero < 2 { rate(&|elements| self.reduce(elements, f64::INFINITY)) } else { 0.0 };
+        let gather = if matches!(self.zero, 1 | 2) { rate(&|elements| self.gather(elements, 1)) } else { 0.0 };
+        self.beside(reduce, gather, forward, backward)
+    }
+
+    /// What is left of sums and gathers beside compute.
+    fn beside(&self, reduce: f64, gather: f64, forward: f64, backward: f64) -> Exchange {
+        let hides_update = self.machine.stack.facts.hides_update;
+        Exchange {
+            reduce: self.left(reduce, backward),
+            gather: if hides_update { self.left(gather, forward) } else { gather },
+        }
+    }
+
     /// What a rank's parameters cost once a step. Gradients go in buckets beside `backward` seconds of the last
     /// micro-batch's backward, all but the last bucket; updated parts are gathered at once, or beside `forward` seconds of
     /// the next step's first forward where the stack does so, tensor by tensor or all at once.
@@ -140,10 +161,7 @@ impl<'a> Replicas<'a> {
         let gather = if matches!(self.zero, 1 | 2) { self.gather(elements, each) } else { 0.0 };
         let bytes = (elements[0] + elements[1]) * self.machine.recipe.wire;
         let last = reduce * (bucket / bytes.max(1.0)).min(1.0);
-        let hidden_update = self.machine.stack.facts.hides_update;
-        Exchange {
-            reduce: last + self.left(reduce - last, backward),
-            gather: if hidden_update { self.left(gather, forward) } else { gather },
-        }
+        let Exchange { reduce, gather } = self.beside(reduce - last, gather, forward, backward);
+        Exchange { reduce: last + reduce, gather }
     }
 }

@@ -7,7 +7,7 @@ use cost::{Cut, Profile, Seconds};
 use ir::costs::{BlockCosts, CallCosts, Lanes, ModelCosts};
 use ir::goal::{Layout, Recompute};
 use scheduler::cut::{CutError, balanced, check_starts, stage_runs};
-use scheduler::placement::Pipeline;
+use scheduler::placement::{Pipeline, Placement};
 use std::ops::Range;
 
 /// What a stage costs on one rank for one micro-batch.
@@ -72,7 +72,8 @@ pub(super) fn plus(sum: Seconds, more: &Seconds, times: f64) -> Seconds {
 }
 
 /// The first run of each stage: as the layout has it; else by parameters where the stack does so; else as many layers on each
-/// stage, if they divide; else balanced by time, at best where a rank has one stage.
+/// stage, if they divide; else balanced by the time of their kernels, at best in a chain: what is computed
+/// again moves no layer.
 ///
 /// # Errors
 /// The layout's starts do not fit the model, or it has fewer runs than stages.
@@ -97,12 +98,10 @@ pub(super) fn starts(blocks: &Blocks, layout: &Layout, cut: Cut, pipeline: &Pipe
             .map(|stage| if stage == 0 { 0 } else { blocks.outline.layers.start + stage * each })
             .collect());
     }
-    if pipeline.stages() == pipeline.ranks {
+    if pipeline.placement == Placement::Chain {
         return Ok(balanced(&costs(blocks), pipeline, None)?);
     }
-    let seconds = |profile: &Profile| [profile.f, profile.again, profile.i, profile.w].map(|part| part.total());
-    let weights = (0..blocks.outline.runs.len()).map(|run| seconds(profile(run)).iter().sum());
-    by_shares(&weights.collect::<Vec<f64>>(), stages)
+    by_shares(&(0..blocks.outline.runs.len()).map(|run| profile(run).work).collect::<Vec<f64>>(), stages)
 }
 
 /// A stage ends after the run with which the weights up to it reach its share, or when as many runs are left as stages.
@@ -125,11 +124,8 @@ fn by_shares(weights: &[f64], stages: usize) -> Result<Vec<usize>, Error> {
 
 /// The profiles as costs that can be cut.
 fn costs(blocks: &Blocks) -> ModelCosts {
-    let lanes = |compute| Lanes { compute, wire: 0.0 };
     let of = |profile: &Profile| BlockCosts {
-        f: lanes(profile.f.total()),
-        i: lanes(profile.again.total() + profile.i.total()),
-        w: lanes(profile.w.total()),
+        f: Lanes { compute: profile.work, wire: 0.0 },
         ..BlockCosts::default()
     };
     ModelCosts {
@@ -143,6 +139,19 @@ fn costs(blocks: &Blocks) -> ModelCosts {
 pub(super) fn loads(blocks: &Blocks, layout: &Layout, starts: &[usize], replicas: &Replicas<'_>) -> Vec<Load> {
     let most = most(layout);
     stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| load(blocks, runs, most, replicas)).collect()
+}
+
+/// Seconds of F, I and W of each stage, with nothing gathered, scattered or sent.
+pub(super) fn seconds(blocks: &Blocks, layout: &Layout, starts: &[usize]) -> Vec<[f64; 3]> {
+    let most = most(layout);
+    let of = |runs: Range<usize>| {
+        pieces(blocks, runs, most).fold([0.0; 3], |[f, i, w], Piece { profile, times, .. }| {
+            let times = times as f64;
+            let backward = profile.again.total() + profile.i.total();
+            [f + times * profile.f.total(), i + times * backward, w + times * profile.w.total()]
+        })
+    };
+    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(of).collect()
 }
 
 /// What all of a model costs, as if it were one stage.

@@ -21,31 +21,23 @@ const MOST_TOKENS: u64 = 1 << 28;
 const LAST_WAVE: f64 = 1e-3;
 
 impl Oracle for Costs<'_> {
-    /// Of degrees alone, the work over the peak; from the ZeRO stage on the model is planned.
+    /// Of degrees alone, the work over the peak; from the micro-batch on the model is planned.
     fn bound(&self, family: &Family, known: Bound, enough: f64) -> Option<Bound> {
+        let known = Floor { seconds: known.seconds, bytes: known.bytes };
         let floor = match family.level {
-            Level::Axes | Level::Batch => self.without_batch(family, enough)?,
-            level => {
-                // An order changes nothing of the mean rank; what is decided after it does.
-                let known = (level == Level::Pipeline).then_some(Floor { seconds: known.seconds, bytes: known.bytes });
-                let (fast, small) = (fastest(family), self.smallest(family));
-                let of = |fast: &Layout, small: &Layout| {
-                    self.desk.floor(fast, small, level >= Level::Pipeline, known, enough).ok()
-                };
-                let beside = of(&fast, &small)?;
-                // Gradients that are summed beside the backward go in buckets, those after it at once: either may be faster.
-                if level == Level::Pipeline && self.space.overlaps(&fast)[1].len() > 1 {
-                    let shown = |layout: &Layout| Layout { dp_overlap: Some(false), ..layout.clone() };
-                    let after = of(&shown(&fast), &shown(&small))?;
-                    Floor { seconds: beside.seconds.min(after.seconds), bytes: beside.bytes.min(after.bytes) }
-                } else {
-                    beside
-                }
+            Level::Axes => self.of_degrees(family),
+            Level::Batch => self.of_blocks(family, enough)?,
+            Level::Pipeline => Floor { seconds: self.desk.rough(&self.fastest(family)).ok()?, ..known },
+            Level::Shards => {
+                let (fast, small) = (self.fastest(family), self.smallest(family));
+                let mean = self.desk.mean(&fast, &small).ok()?;
+                if mean.seconds > enough { mean } else { self.desk.floor(&fast, &small, enough).ok()? }
             }
+            _ => self.desk.floor(&self.fastest(family), &self.smallest(family), enough).ok()?,
         };
         let Floor { mut seconds, bytes } = floor;
         if family.level == Level::Schedule && seconds <= enough {
-            seconds = seconds.max(self.desk.fastest(&fastest(family)).unwrap_or(0.0));
+            seconds = seconds.max(self.desk.fastest(&self.fastest(family)).unwrap_or(0.0));
         }
         Some(Bound { seconds, bytes })
     }
@@ -56,39 +48,55 @@ impl Oracle for Costs<'_> {
     }
 }
 
-/// Of a family's layouts one that no other is faster than. What is computed again is not moved to the host: only where that is
-/// decided does offload cost what it does.
-fn fastest(family: &Family) -> Layout {
-    let offload = family.layout.offload && family.level == Level::One;
-    let recompute = match &family.layout.recompute {
-        // Without names it is the usual ones, not none.
-        Recompute::Selective(taken) if taken.is_empty() && family.level < Level::One => Recompute::None,
-        decided => decided.clone(),
-    };
-    Layout { offload, recompute, ..family.layout.clone() }
-}
-
 impl Costs<'_> {
-    /// Of a family whose ZeRO stage is open: the work over the peak; if that does not rule it out and the micro-batch is
-    /// decided, that of micro-batches as large as can be. A micro-batch of n times as many sequences takes at most n times as
-    /// long, since waves of tiles, the share of a link's bandwidth and launches are so. (A test holds this against prices.)
-    fn without_batch(&self, family: &Family, enough: f64) -> Option<Floor> {
+    /// Of a family's layouts one that no other is faster than. What is computed again is not moved to the host: only where that
+    /// is decided does offload cost what it does.
+    fn fastest(&self, family: &Family) -> Layout {
+        let mut layout = family.layout.clone();
+        if family.level < Level::One {
+            layout.offload = false;
+            // Without names it is the usual ones, not none.
+            if matches!(&layout.recompute, Recompute::Selective(taken) if taken.is_empty()) {
+                layout.recompute = Recompute::None;
+            }
+        }
+        layout
+    }
+
+    /// The work over the peak.
+    fn of_degrees(&self, family: &Family) -> Floor {
         let layout = &family.layout;
-        let zero = if self.space.pin.has("zero") { layout.zero } else { 3 };
-        let machine = self.desk.machine(layout.devices());
         let decided = family.level == Level::Batch;
         let microbatches = if decided { self.space.global_batch / (layout.dp * layout.mbs) } else { 1 };
+        let zero = if self.space.pin.has("zero") { layout.zero } else { 3 };
+        let machine = self.desk.machine(layout.devices());
         let microbatches = u32::try_from(microbatches).unwrap_or(u32::MAX);
-        let floor = self.work.floor(layout, zero, self.space.global_batch, microbatches, &machine);
-        let room = machine.cluster.device.memory as f64;
-        if !decided || floor.seconds > enough || floor.bytes > room || self.space.batch.is_some() {
+        self.work.floor(layout, zero, self.space.global_batch, microbatches, &machine)
+    }
+
+    /// Of a family whose pipeline is open: the work over the peak; if that does not rule it out, that of micro-batches as large
+    /// as can be; then that of its own, under each stage of ZeRO. A micro-batch of n times as many sequences takes at most n
+    /// times as long, since waves of tiles, the share of a link's bandwidth and launches are so. (A test holds this against
+    /// prices.)
+    fn of_blocks(&self, family: &Family, enough: f64) -> Option<Floor> {
+        let layout = &family.layout;
+        let floor = self.of_degrees(family);
+        let room = self.desk.machine(layout.devices()).cluster.device.memory as f64;
+        if floor.seconds > enough || floor.bytes > room {
             return Some(floor);
         }
-        let most = MOST_TOKENS / (self.space.tokens * layout.ep).max(1);
-        let mbs = self.batches[self.batches.partition_point(|&batch| batch <= most).saturating_sub(1)];
-        let large = Layout { mbs, ..layout.clone() };
-        let seconds = self.desk.work_of(&large, layout.devices()).unwrap_or(0.0);
-        Some(Floor { seconds: floor.seconds.max(seconds * (1.0 - LAST_WAVE)), ..floor })
+        if self.space.batch.is_none() {
+            let most = MOST_TOKENS / (self.space.tokens * layout.ep).max(1);
+            let mbs = self.batches[self.batches.partition_point(|&batch| batch <= most).saturating_sub(1)];
+            let large = Layout { mbs, ..layout.clone() };
+            let seconds = self.desk.work_of(&large, layout.devices()).unwrap_or(0.0) * (1.0 - LAST_WAVE);
+            if seconds > enough {
+                return Some(Floor { seconds, ..floor });
+            }
+        }
+        let of = |part: Family| self.desk.mean(&self.fastest(&part), &self.smallest(&part)).ok();
+        let parts = self.space.shards(family).into_iter().filter_map(of);
+        parts.reduce(|a, b| Floor { seconds: a.seconds.min(b.seconds), bytes: a.bytes.min(b.bytes) })
     }
 
     /// Of a family's layouts the one that keeps least: all that is not decided yet is computed again, or lies with the host.

@@ -9,10 +9,12 @@ use ir::graph::Model;
 use ir::models::Batch;
 use ir::slices::slice;
 use ir::types::DType;
-use planner::search::{Order, Pin, Schedules, Space};
+use planner::search::{Order, Orders, Pin, Schedules, Space};
 use scheduler::optimal;
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::{Chunks, SCHEDULES, ScheduleKind};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most stages on a rank; more never were used, and each makes messages smaller.
 const MOST_CHUNKS: u32 = 16;
@@ -51,10 +53,19 @@ pub(super) fn space(
         offload: machine.cluster.device.host_bandwidth > 0.0,
         hides: [desk.stack().hides("tp"), desk.stack().hides("dp")],
         batch: desk.source().is_text().then(|| batch_of(&model)),
-        orders: Box::new(move |pp, microbatches| orders(pp, microbatches, schedule.as_deref(), slices)),
+        orders: remembered(move |pp, microbatches| orders(pp, microbatches, schedule.as_deref(), slices)),
         global_batch: request.global_batch,
         devices,
         pin,
+    })
+}
+
+/// Orders that are worked out once.
+fn remembered(orders: impl Fn(u64, u64) -> Vec<Order> + Send + Sync + 'static) -> Orders {
+    let known: Mutex<HashMap<(u64, u64), Arc<[Order]>>> = Mutex::default();
+    Box::new(move |pp, microbatches| {
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(known.entry((pp, microbatches)).or_insert_with(|| orders(pp, microbatches).into()))
     })
 }
 

@@ -80,7 +80,7 @@ impl Waiting {
         // The less is decided, the further is the best of a family from its bound: so a layout to compare with is found early.
         let grows = match family.level {
             Level::Axes | Level::Batch => 1.15,
-            Level::Shards => 1.05,
+            Level::Pipeline => 1.02,
             _ => 1.0,
         };
         Waiting { bound, guess: bound * grows, known, number, family }
@@ -210,7 +210,9 @@ fn round(heap: &mut BinaryHeap<Waiting>, threshold: f64) -> Vec<Waiting> {
 fn bounded(families: Vec<Family>, known: Bound, oracle: &impl Oracle, look: &Look<'_>) -> Vec<(f64, Bound, Family)> {
     let of = |family: Family| {
         let enough = if look.by_memory { f64::INFINITY } else { look.threshold };
-        let found = oracle.bound(&family, known, enough)?;
+        let Bound { seconds, bytes } = oracle.bound(&family, known, enough)?;
+        // What holds for a family holds for its parts.
+        let found = Bound { seconds: seconds.max(known.seconds), bytes: bytes.max(known.bytes) };
         let bound = (if look.by_memory { found.bytes } else { found.seconds }) * (1.0 - ROUNDING);
         let fits = look.memory.is_none_or(|memory| found.bytes * (1.0 - ROUNDING) <= memory);
         let is_of_use = || fits && bound <= look.threshold && look.best.threshold_of(&family) >= bound;

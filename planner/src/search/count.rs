@@ -1,7 +1,7 @@
 //! How many layouts a space has, without making them.
 
 use super::space::Space;
-use super::{Family, Level};
+use super::Family;
 use ir::goal::Recompute;
 use std::collections::HashMap;
 
@@ -15,14 +15,13 @@ pub fn count(space: &Space, axes: &[Family]) -> u64 {
             *batches.entry(part.layout.mbs).or_default() += 1;
         }
         let layout = &family.layout;
-        let shards = space.parts(&Family { level: Level::Batch, ..family.clone() }).len() as u64;
-        let offloads = if space.offload && !space.pin.has("offload") { 2 } else { 1 };
-        let switches = offloads * space.overlaps(layout).iter().map(|options| options.len() as u64).product::<u64>();
+        let shards = space.shards(family).len() as u64;
+        let hosts = if space.offload && !space.pin.has("offload") { 2 } else { 1 };
         for (mbs, alike) in batches {
             let microbatches = space.global_batch / (layout.dp * mbs);
             let key = (layout.pp, microbatches);
             let below = *pipelines.entry(key).or_insert_with(|| recomputed(space, layout.pp, microbatches));
-            sum = sum.saturating_add(alike.saturating_mul(shards * switches).saturating_mul(below));
+            sum = sum.saturating_add(alike.saturating_mul(shards * hosts).saturating_mul(below));
         }
     }
     sum

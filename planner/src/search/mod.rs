@@ -25,14 +25,12 @@ use std::sync::Arc;
 pub enum Level {
     /// Degrees: dp, tp, cp, pp, ep and etp.
     Axes,
-    /// Micro-batch, sequence parallelism, kind of context parallelism.
+    /// Micro-batch, sequence parallelism, kind of context parallelism, overlap of tensor-parallel communication.
     Batch,
-    /// ZeRO stage and the ranks that shard.
-    Shards,
     /// Order, stages per rank, and where they begin.
     Pipeline,
-    /// Overlap.
-    Switches,
+    /// ZeRO stage, the ranks that shard, overlap of data-parallel communication.
+    Shards,
     /// Which of its order's schedules.
     Schedule,
     /// Offload.

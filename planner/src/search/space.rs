@@ -29,7 +29,7 @@ pub struct Pin {
 }
 
 /// The orders of so many ranks and micro-batches.
-pub type Orders = Box<dyn Fn(u64, u64) -> Vec<Order> + Send + Sync>;
+pub type Orders = Box<dyn Fn(u64, u64) -> Arc<[Order]> + Send + Sync>;
 
 /// What a model and a job leave to choose.
 pub struct Space {
@@ -133,10 +133,9 @@ impl Space {
     pub fn parts(&self, family: &Family) -> Vec<Family> {
         match family.level {
             Level::Axes => self.batches(family),
-            Level::Batch => self.shards(family),
-            Level::Shards => self.pipelines(&family.layout),
-            Level::Pipeline => self.switches(family),
-            Level::Switches => schedules(family),
+            Level::Batch => self.pipelines(&family.layout),
+            Level::Pipeline => self.shards(family),
+            Level::Shards => schedules(family),
             Level::Schedule => self.hosts(family),
             Level::Host => self.recomputations(family),
             Level::Layers => self.layers_again(family),
@@ -156,11 +155,13 @@ impl Space {
         let sizes = sizes.into_iter().filter(|mbs| (self.global_batch / layout.dp).is_multiple_of(*mbs));
         let sps = self.pin.or("sp", &given.sp, if layout.tp > 1 { vec![false, true] } else { vec![false] });
         let kinds = self.pin.or("cp_kind", &given.cp_kind, self.context(layout));
+        let [overlaps, _] = self.overlaps(layout);
         let mut families = Vec::new();
         for mbs in sizes {
             for &sp in &sps {
                 for &cp_kind in &kinds {
-                    families.push(family.part(Layout { mbs, sp, cp_kind, ..layout.clone() }, Level::Batch));
+                    let with = |&tp_overlap| Layout { mbs, sp, cp_kind, tp_overlap, ..layout.clone() };
+                    families.extend(overlaps.iter().map(|overlap| family.part(with(overlap), Level::Batch)));
                 }
             }
         }
@@ -179,7 +180,8 @@ impl Space {
         kinds
     }
 
-    fn shards(&self, family: &Family) -> Vec<Family> {
+    /// With each ZeRO stage, each number of ranks that shard, and each overlap.
+    pub fn shards(&self, family: &Family) -> Vec<Family> {
         let layout = &family.layout;
         let replicas = layout.dp * layout.cp;
         let stages = if replicas > 1 { vec![0, 1, 2, 3] } else { vec![0] };
@@ -190,13 +192,15 @@ impl Space {
         }
         let (zeros, groups) =
             (self.pin.or("zero", &self.pin.layout.zero, stages), self.pin.or("shard", &self.pin.layout.shard, groups));
+        let [_, overlaps] = self.overlaps(layout);
         let mut families = Vec::new();
         for zero in zeros {
             for &shard in &groups {
                 if (zero > 0 || shard.is_none() || self.pin.has("shard"))
                     && shard.is_none_or(|s| replicas.is_multiple_of(s))
                 {
-                    families.push(family.part(Layout { zero, shard, ..layout.clone() }, Level::Shards));
+                    let with = |&dp_overlap| Layout { zero, shard, dp_overlap, ..layout.clone() };
+                    families.extend(overlaps.iter().map(|overlap| family.part(with(overlap), Level::Shards)));
                 }
             }
         }
@@ -206,13 +210,12 @@ impl Space {
     /// The orders of a layout's pipeline that its pins allow.
     pub(super) fn orders_of(&self, pp: u64, microbatches: u64) -> Vec<Order> {
         let given = &self.pin.layout;
-        let mut orders = (self.orders)(pp, microbatches);
-        orders.retain(|order| {
+        let is_allowed = |order: &&Order| {
             (!self.pin.has("schedule") || order.schedules.contains(&given.schedule.as_str()))
                 && (!self.pin.has("vp") || given.vp == Some(order.chunks))
                 && order.stages <= (self.layers[0] + 2 * self.layers[1]).max(1)
-        });
-        orders
+        };
+        (self.orders)(pp, microbatches).iter().filter(is_allowed).cloned().collect()
     }
 
     fn pipelines(&self, layout: &Layout) -> Vec<Family> {
@@ -247,13 +250,6 @@ impl Space {
             }
         }
         all
-    }
-
-    fn switches(&self, family: &Family) -> Vec<Family> {
-        let [tp, dp] = self.overlaps(&family.layout);
-        let pairs = tp.iter().flat_map(|&tp| dp.iter().map(move |&dp| (tp, dp)));
-        let with = |(tp_overlap, dp_overlap)| Layout { tp_overlap, dp_overlap, ..family.layout.clone() };
-        pairs.map(|pair| family.part(with(pair), Level::Switches)).collect()
     }
 
     /// Whether what forwards keep waits in the host's memory.

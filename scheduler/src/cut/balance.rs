@@ -64,11 +64,7 @@ struct Search<'a> {
 impl Search<'_> {
     /// Begins with shares as equal as single cuts can make them.
     fn new<'a>(weights: &[u128], on: &'a [Vec<u32>], ranks: u32, room: Option<&'a Room>) -> Search<'a> {
-        let mut before = vec![0];
-        before.extend(weights.iter().scan(0, |sum, weight| {
-            *sum += weight;
-            Some(*sum)
-        }));
+        let before = sums(weights);
         let (runs, stages) = (weights.len(), on.len());
         let mut best = vec![0];
         for stage in 1..stages {
@@ -179,21 +175,16 @@ impl Search<'_> {
 }
 
 /// Where each stage has a rank of its own: the smallest slowest stage; among those, the smallest sum of squares; among
-/// those, the earliest cuts. Exact, in time stages x runs^2. `best[k][i]` is the least of an objective for the runs from `i`
-/// in `k` stages.
+/// those, the earliest cuts. Exact.
 fn chain(weights: &[u128], stages: usize) -> Vec<usize> {
-    // Cut where the sums pass each equal share, no stage has more than a share and one run.
-    let heaviest = weights.iter().max().copied().unwrap_or(0);
-    let most = weights.iter().sum::<u128>() / stages as u128 + 1 + heaviest;
-    let longest = table(weights, stages, most, |stage, rest| stage.max(rest));
-    let limit = longest[stages][0].unwrap_or(u128::MAX);
-    let squares = table(weights, stages, limit, |stage, rest| stage * stage + rest);
+    let before = sums(weights);
+    let limit = least_limit(&before, weights, stages);
+    let squares = squares(&before, stages, limit);
     let mut starts = vec![0];
     for left in (1..stages).rev() {
         let from = starts[starts.len() - 1];
-        let mut stage = 0;
         for end in from + 1..=weights.len() - left {
-            stage += weights[end - 1];
+            let stage = before[end] - before[from];
             let whole = squares[left][end].filter(|_| stage <= limit).map(|rest| stage * stage + rest);
             if whole.is_some() && whole == squares[left + 1][from] {
                 starts.push(end);
@@ -204,22 +195,45 @@ fn chain(weights: &[u128], stages: usize) -> Vec<usize> {
     starts
 }
 
-/// With no stage above `most`.
-fn table(weights: &[u128], stages: usize, most: u128, join: impl Fn(u128, u128) -> u128) -> Vec<Vec<Option<u128>>> {
-    let runs = weights.len();
+/// Weight of the runs before each, and of all.
+fn sums(weights: &[u128]) -> Vec<u128> {
+    let sums = weights.iter().scan(0, |sum, weight| {
+        *sum += weight;
+        Some(*sum)
+    });
+    [0].into_iter().chain(sums).collect()
+}
+
+/// The least that no stage need be above: stages that each take as many runs as it lets them reach the end just so.
+fn least_limit(before: &[u128], weights: &[u128], stages: usize) -> u128 {
+    let (runs, total) = (weights.len(), before[weights.len()]);
+    let heaviest = weights.iter().max().copied().unwrap_or(0);
+    let reaches = |limit: u128| {
+        let next = |from: usize| before.partition_point(|&sum| sum <= before[from] + limit) - 1;
+        (0..stages).fold(0, |from, _| next(from)) == runs
+    };
+    // Cut where the sums pass each equal share, no stage has more than a share and one run.
+    let (mut low, mut high) = (heaviest.max(total.div_ceil(stages as u128)), total / stages as u128 + 1 + heaviest);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if reaches(middle) { high = middle } else { low = middle + 1 }
+    }
+    high
+}
+
+/// With no stage above the limit: `[k][i]` is the least sum of squares of the runs from `i` in `k` stages. Only where the
+/// stages before, and those after, can hold their runs is it worked out.
+fn squares(before: &[u128], stages: usize, limit: u128) -> Vec<Vec<Option<u128>>> {
+    let runs = before.len() - 1;
     let mut best = vec![vec![None; runs + 1]; stages + 1];
     best[0][runs] = Some(0);
     for count in 1..=stages {
-        for from in 0..=runs - count {
-            let mut stage = 0;
-            for end in from + 1..=runs {
-                stage += weights[end - 1];
-                if stage > most {
-                    break;
-                }
-                let whole = best[count - 1][end].map(|rest| join(stage, rest));
-                best[count][from] = [best[count][from], whole].into_iter().flatten().min();
-            }
+        let least = before.partition_point(|&sum| sum + count as u128 * limit < before[runs]).max(stages - count);
+        let most = before.partition_point(|&sum| sum <= (stages - count) as u128 * limit).min(runs + 1 - count);
+        for from in least..most {
+            let ends = from + 1..=before.partition_point(|&sum| sum <= before[from] + limit) - 1;
+            let square = |end: usize| (before[end] - before[from]).pow(2);
+            best[count][from] = ends.filter_map(|end| Some(best[count - 1][end]? + square(end))).min();
         }
     }
     best

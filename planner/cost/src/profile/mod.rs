@@ -59,6 +59,8 @@ pub struct Profile {
     pub w: Seconds,
     /// What is computed again before the input gradient.
     pub again: Seconds,
+    /// Seconds of the kernels of all three, whatever is computed again or waited for: what stages are balanced by.
+    pub work: f64,
     /// Bytes kept from the forward to the backward on the device.
     pub kept: f64,
     /// Of these, logits and what the loss keeps.
@@ -119,6 +121,7 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
         i: backward,
         w: w.device,
         again: again_cost.device,
+        work: f.device.total() + i.device.total() + w.device.total(),
         kept,
         logits: keep.logits,
         held_for_w: if layout.offload { 0.0 } else { held_for_w(&site) },
