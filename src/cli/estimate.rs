@@ -1,5 +1,6 @@
 //! `meshwright estimate`: what a step of a model would take on a cluster, without one.
 
+use super::job::{AFTER_STACK, JobFlags};
 use super::number::{count, percent, short, with_unit};
 use super::request::{Fields, from_json, resolve};
 use super::table::table;
@@ -42,49 +43,23 @@ pub(super) struct Estimate {
 
 #[derive(Args, Serialize)]
 struct Flags {
-    /// A preset (see `meshwright models`), a config.json or its folder, or a .ir file
-    model: Option<String>,
-    /// The hardware: a name (see `meshwright clusters`) or a TOML file [default: h100]
-    #[arg(long, value_name = "NAME")]
-    cluster: Option<String>,
-    /// The software: a name (see `meshwright stacks`) or a TOML file [default: megatron-core-2025]
-    #[arg(long, value_name = "NAME")]
-    stack: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    job: JobFlags,
     /// Devices; the layout's dp follows from it [default: those of the layout]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", display_order = AFTER_STACK)]
     gpus: Option<u64>,
-    /// Tokens per sequence
-    #[arg(long, value_name = "TOKENS")]
-    seq: Option<u64>,
-    /// Sequences per step, all ranks together
-    #[arg(long, value_name = "N")]
-    global_batch: Option<u64>,
-    /// Number formats: bf16, fp16, fp8-tensor, fp8-row, fp8-block, mxfp8, mxfp4, nvfp4, f32 [default: bf16]
-    #[arg(long, value_name = "RECIPE")]
-    precision: Option<String>,
-    /// Type of gradients, accumulated and on the wire [default: the stack's]
-    #[arg(long, value_name = "TYPE")]
-    grad_dtype: Option<String>,
-    /// Type of the master copy of parameters, or `none` [default: f32 where parameters are not]
-    #[arg(long, value_name = "TYPE")]
-    master: Option<String>,
-    /// adamw, momentum or sgd [default: adamw]
-    #[arg(long, value_name = "NAME")]
-    optimizer: Option<String>,
     /// dp, tp, pp, cp, ep, etp, vp, mbs, zero, shard, recompute, sp, schedule, group, slices, cp_kind, order, stages, offload,
     /// tp_overlap, dp_overlap [default: all devices in dp]
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<String>,
-    /// Tokens of each document of a sequence, parted by commas: attention stays within each
-    #[arg(long, value_name = "TOKENS", value_delimiter = ',')]
-    lengths: Option<Vec<u64>>,
 }
 
 impl Estimate {
     pub(super) fn run(self) -> Result<Answer, Error> {
         let fields = match &self.request {
             Some(path) => from_json::<EstimateRequest>(path)?,
-            None if self.flags.model.is_none() && self.layouts.is_none() => {
+            None if self.flags.job.model.is_none() && self.layouts.is_none() => {
                 return Err(Error::Usage("`estimate` needs a MODEL".into()));
             }
             None => Fields::new(),

@@ -9,6 +9,7 @@ mod drawing;
 mod estimate;
 mod explain;
 mod gpu_check;
+mod job;
 mod layout;
 mod measuring;
 mod memory;

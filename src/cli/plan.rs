@@ -1,5 +1,6 @@
 //! `meshwright plan`: the best layout of a model on a cluster.
 
+use super::job::{AFTER_STACK, JobFlags};
 use super::number::count;
 use super::request::{Fields, from_json, resolve};
 use super::{Answer, json, plan_text};
@@ -56,41 +57,15 @@ enum PlanFormat {
 
 #[derive(Args, Serialize)]
 struct Flags {
-    /// A preset (see `meshwright models`), a config.json or its folder, or a .ir file
-    model: Option<String>,
-    /// The hardware: a name (see `meshwright clusters`) or a TOML file [default: h100]
-    #[arg(long, value_name = "NAME")]
-    cluster: Option<String>,
-    /// The software: a name (see `meshwright stacks`) or a TOML file [default: megatron-core-2025]
-    #[arg(long, value_name = "NAME")]
-    stack: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    job: JobFlags,
     /// Devices: as many are used
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", display_order = AFTER_STACK)]
     gpus: Option<u64>,
     /// More may be used, up to so many
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", display_order = AFTER_STACK)]
     max_gpus: Option<u64>,
-    /// Tokens per sequence
-    #[arg(long, value_name = "TOKENS")]
-    seq: Option<u64>,
-    /// Sequences per step, all ranks together
-    #[arg(long, value_name = "N")]
-    global_batch: Option<u64>,
-    /// Number formats: bf16, fp16, fp8-tensor, fp8-row, fp8-block, mxfp8, mxfp4, nvfp4, f32 [default: bf16]
-    #[arg(long, value_name = "RECIPE")]
-    precision: Option<String>,
-    /// Type of gradients, accumulated and on the wire [default: the stack's]
-    #[arg(long, value_name = "TYPE")]
-    grad_dtype: Option<String>,
-    /// Type of the master copy of parameters, or `none` [default: f32 where parameters are not]
-    #[arg(long, value_name = "TYPE")]
-    master: Option<String>,
-    /// adamw, momentum or sgd [default: adamw]
-    #[arg(long, value_name = "NAME")]
-    optimizer: Option<String>,
-    /// Tokens of each document of a sequence, parted by commas: attention stays within each
-    #[arg(long, value_name = "TOKENS", value_delimiter = ',')]
-    lengths: Option<Vec<u64>>,
     /// What the layout must have: any of dp, tp, pp, cp, ep, etp, vp, mbs, zero, shard, recompute, sp, schedule, group, slices,
     /// cp_kind, order, stages, offload, tp_overlap, dp_overlap
     #[arg(long, value_name = "LAYOUT")]
@@ -129,7 +104,7 @@ impl Plan {
     pub(super) fn run(self) -> Result<Answer, Error> {
         let fields = match &self.request {
             Some(path) => from_json::<PlanRequest>(path)?,
-            None if self.flags.model.is_none() => return Err(Error::Usage("`plan` needs a MODEL".into())),
+            None if self.flags.job.model.is_none() => return Err(Error::Usage("`plan` needs a MODEL".into())),
             None => Fields::new(),
         };
         let request: PlanRequest = resolve(fields, &self.flags)?;
