@@ -1,10 +1,10 @@
 //! What is said in words, as tables.
 
-use super::escaped;
 use crate::estimate::EstimateReport;
 use crate::explain::brief::differences;
 use crate::explain::compare::worst;
 use crate::number::{count, gib, share, time};
+use scheduler::draw::escaped;
 
 /// The runners-up, numbered as in the plot.
 pub(super) fn alternatives(plan: &EstimateReport) -> String {
