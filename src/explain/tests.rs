@@ -33,7 +33,7 @@ fn try_all(estimator: &Estimator, request: &PlanRequest) -> Result<Found, Error>
 }
 
 fn request(model: &str, gpus: u64, global_batch: u64) -> PlanRequest {
-    PlanRequest { model: model.into(), gpus, seq: 4096, global_batch, ..PlanRequest::default() }
+    PlanRequest::new(model, "h100", gpus, 4096, global_batch)
 }
 
 fn planned(request: &PlanRequest) -> Planned {
