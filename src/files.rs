@@ -26,11 +26,14 @@ fn whole(file: impl Read) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
 }
 
-/// Writes a file whole or not at all: under another name, which it then loses.
+/// Writes a file whole or not at all: under another name, which it then loses. What is no file, such as a pipe, is written to.
 ///
 /// # Errors
 /// It cannot be written.
 pub fn write_text(path: &Path, text: &str) -> Result<(), Error> {
+    if path.metadata().is_ok_and(|there| !there.is_file()) {
+        return fs::write(path, text).map_err(|why| Error::file("write", path, &why));
+    }
     let new = beside(path);
     let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
     written.map_err(|why| {
