@@ -105,8 +105,12 @@ impl Plan {
             Planned::Best(plan) => Answer::done(printed(self.format, &estimator, &plan)?),
             Planned::Infeasible(answer) => {
                 let complaint = complaint(&answer);
-                let text =
-                    if self.format == PlanFormat::Json { json(&answer)? } else { plan_text::infeasible(&answer) };
+                let text = match self.format {
+                    PlanFormat::Table => plan_text::infeasible(&answer),
+                    PlanFormat::Json => json(&answer)?,
+                    PlanFormat::Ir => explain::annotated_closest(&answer)?,
+                    PlanFormat::Html => explain::page_of_clash(&estimator, &answer)?,
+                };
                 Answer { text, status: NOTHING_FITS, complaint: Some(complaint) }
             }
         };

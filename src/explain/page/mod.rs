@@ -2,8 +2,11 @@
 //! anywhere and needs no script; what the pointer rests on says what it is.
 
 mod bars;
+mod infeasible;
 mod scatter;
 mod tables;
+
+pub use infeasible::page_of_clash;
 
 use super::brief::brief;
 use super::compare::device_gib;
@@ -41,7 +44,7 @@ pub fn page(estimator: &Estimator, plan: &EstimateReport) -> Result<String, Erro
         ("binds", tables::binds(plan)),
         ("wishes", tables::wishes(plan)),
         ("timeline", timeline(estimator, plan)?),
-        ("search", tables::search(plan)),
+        ("search", tables::search(plan.search.as_ref())),
     ];
     let parts = parts.each_ref().map(|(name, text)| (*name, text.as_str()));
     Ok(draw::page(&title, STYLE, &filled(BODY, &parts)))
