@@ -57,6 +57,9 @@ fn trains_as_on_one_device(mesh: &str, sequences: u64) {
 
 #[test]
 fn experts_learn_and_lose_tokens() {
+    let [(_, tight), (_, roomy)] = ALONE.as_slice() else { panic!("two recipes") };
+    assert!(tight.dropped.iter().all(|share| (0.01..0.5).contains(share)), "{:?}", tight.dropped);
+    assert!(roomy.dropped.iter().zip(&tight.dropped).all(|(roomy, tight)| roomy < tight), "{:?}", roomy.dropped);
     for (recipe, alone) in ALONE.iter() {
         assert!(alone.losses[STEPS as usize - 1] < alone.losses[0], "{:?}", alone.losses);
         let sizes = |field: &str| {
