@@ -30,6 +30,7 @@ pub struct StepRecord {
     /// Norm of the whole gradient before clipping.
     pub grad_norm: f64,
     /// The share of choices of experts that were dropped because the expert was full; none of a model without experts.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped: Option<f64>,
     /// Learning rate of the step.
     pub lr: f64,
