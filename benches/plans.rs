@@ -15,11 +15,6 @@ struct Published {
     layout: &'static str,
 }
 
-fn request(model: &str, cluster: &str, gpus: u64, seq: u64, global_batch: u64) -> PlanRequest {
-    let (model, cluster) = (model.to_string(), cluster.to_string());
-    PlanRequest { model, cluster, gpus, seq, global_batch, ..PlanRequest::default() }
-}
-
 fn on(stack: &str, precision: &str, request: PlanRequest) -> PlanRequest {
     PlanRequest { stack: stack.into(), precision: precision.into(), ..request }
 }
@@ -29,37 +24,37 @@ fn on(stack: &str, precision: &str, request: PlanRequest) -> PlanRequest {
 const PUBLISHED: &[Published] = &[
     Published {
         name: "Llama 3 405B, 8,192 H100",
-        request: || request("llama3.1-405b", "h100", 8192, 8192, 2048),
+        request: || PlanRequest::new("llama3.1-405b", "h100", 8192, 8192, 2048),
         degrees: "tp=8,cp=1,pp=16",
         layout: "tp=8,cp=1,pp=16,vp=8,sp=true,zero=1,mbs=1",
     },
     Published {
         name: "Llama 3 405B, 16,384 H100",
-        request: || request("llama3.1-405b", "h100", 16384, 8192, 2048),
+        request: || PlanRequest::new("llama3.1-405b", "h100", 16384, 8192, 2048),
         degrees: "tp=8,cp=1,pp=16",
         layout: "tp=8,cp=1,pp=16,vp=8,sp=true,zero=1,mbs=1",
     },
     Published {
         name: "Llama 3 405B, 131,072 tokens, 16,384 H100",
-        request: || request("llama3.1-405b", "h100", 16384, 131_072, 128),
+        request: || PlanRequest::new("llama3.1-405b", "h100", 16384, 131_072, 128),
         degrees: "tp=8,cp=16,pp=16",
         layout: "tp=8,cp=16,pp=16,vp=8,sp=true,zero=1,mbs=1",
     },
     Published {
         name: "DeepSeek-V3, 2,048 H800",
-        request: || on("megatron-core-2025", "fp8-block", request("deepseek-v3", "h800", 2048, 4096, 15360)),
+        request: || on("megatron-core-2025", "fp8-block", PlanRequest::new("deepseek-v3", "h800", 2048, 4096, 15360)),
         degrees: "tp=1,cp=1,pp=16,ep=64",
         layout: "tp=1,pp=16,ep=64,zero=1,mbs=1,schedule=dualpipe,recompute=selective:layernorm+mla_up_proj",
     },
     Published {
         name: "GPT-3 175B, 768 A100",
-        request: || on("megatron-2022", "fp16", request("gpt3-175b", "a100", 768, 2048, 1536)),
+        request: || on("megatron-2022", "fp16", PlanRequest::new("gpt3-175b", "a100", 768, 2048, 1536)),
         degrees: "tp=8,pp=12",
         layout: "tp=8,pp=12,mbs=1,recompute=full",
     },
     Published {
         name: "MT-NLG 530B, 2,240 A100",
-        request: || on("megatron-2022", "fp16", request("megatron-530b", "a100", 2240, 2048, 1920)),
+        request: || on("megatron-2022", "fp16", PlanRequest::new("megatron-530b", "a100", 2240, 2048, 1920)),
         degrees: "tp=8,pp=35",
         layout: "tp=8,pp=35,vp=3,mbs=1,recompute=full",
     },
@@ -131,7 +126,7 @@ fn playbook() {
     for (model, billions) in [("playbook-1b", 1.3), ("playbook-8b", 8.9), ("playbook-80b", 80.0)] {
         let estimator = Estimator::new();
         for gpus in [8, 64, 512, 1024] {
-            let request = on("nanotron-2024", "bf16", request(model, "h100", gpus, 4096, 256.max(gpus)));
+            let request = on("nanotron-2024", "bf16", PlanRequest::new(model, "h100", gpus, 4096, 256.max(gpus)));
             let tried = recipe(billions, gpus);
             let tried = tried
                 .iter()
@@ -171,7 +166,7 @@ fn times() {
         ("deepseek-v3", "h800", 2048, 4096, 15360, ""),
     ];
     for (model, cluster, gpus, seq, batch, pin) in of {
-        let request = PlanRequest { pin: pin.into(), ..request(model, cluster, gpus, seq, batch) };
+        let request = PlanRequest { pin: pin.into(), ..PlanRequest::new(model, cluster, gpus, seq, batch) };
         let began = Instant::now();
         let Ok(found) = find(&Estimator::new(), &request, &|_| {}) else { continue };
         let pin = if pin.is_empty() { String::new() } else { format!(", {pin}") };

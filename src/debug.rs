@@ -9,6 +9,7 @@
 
 use ir::staged::Stage;
 use ir::text::{File, print};
+use std::fmt::Display;
 use std::time::Instant;
 
 /// What is said, and since when the current pass runs.
@@ -25,7 +26,7 @@ impl Debug {
     }
 
     /// Told how a search goes.
-    pub fn search(&self, line: &str) {
+    pub fn search(&self, line: &impl Display) {
         if self.level >= 3 {
             eprintln!("{:9.3} s  {line}", self.began.elapsed().as_secs_f64());
         }

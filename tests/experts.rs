@@ -3,24 +3,16 @@
 //! Which experts a token goes to is no continuous function: where two scores are nearly equal, rounding decides, and runs
 //! part. Few steps and few tokens keep such ties out; what is left of one shows as a difference on every mesh at once.
 
-#[path = "meshes/compare.rs"]
-mod compare;
-#[path = "meshes/record.rs"]
-mod record;
-#[path = "meshes/text.rs"]
-mod text;
-#[path = "meshes/trained.rs"]
-mod trained;
-#[path = "meshes/training.rs"]
-mod training;
+#[path = "meshes/mod.rs"]
+mod meshes;
 
-use compare::differences;
 use ir::models::{Experts, Latent, LlamaConfig, ModelConfig};
 use ir::ops::GroupLimit;
-use record::{Record, sgd};
+use meshes::compare::differences;
+use meshes::record::{Record, sgd};
+use meshes::trained::{alone, trained_on};
+use meshes::training::{HIDDEN, Recipe, model, models};
 use std::sync::LazyLock;
-use trained::{alone, trained_on};
-use training::{HIDDEN, Recipe, model, models};
 
 /// Sequences of a micro-batch on one device: four micro-batches a step.
 const SEQUENCES: u64 = 4;
@@ -65,6 +57,9 @@ fn trains_as_on_one_device(mesh: &str, sequences: u64) {
 
 #[test]
 fn experts_learn_and_lose_tokens() {
+    let [(_, tight), (_, roomy)] = ALONE.as_slice() else { panic!("two recipes") };
+    assert!(tight.dropped.iter().all(|share| (0.01..0.5).contains(share)), "{:?}", tight.dropped);
+    assert!(roomy.dropped.iter().zip(&tight.dropped).all(|(roomy, tight)| roomy < tight), "{:?}", roomy.dropped);
     for (recipe, alone) in ALONE.iter() {
         assert!(alone.losses[STEPS as usize - 1] < alone.losses[0], "{:?}", alone.losses);
         let sizes = |field: &str| {

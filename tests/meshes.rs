@@ -1,28 +1,20 @@
 //! Small models trained on real text: on every mesh the same numbers as on one device, and there those of the reference
 //! evaluator.
 
-#[path = "meshes/compare.rs"]
-mod compare;
-#[path = "meshes/record.rs"]
-mod record;
-#[path = "meshes/text.rs"]
-mod text;
-#[path = "meshes/trained.rs"]
-mod trained;
-#[path = "meshes/training.rs"]
-mod training;
+#[path = "meshes/mod.rs"]
+mod meshes;
 
-use compare::differences;
 use ir::differentiate::differentiate;
 use ir::models::{Experts, Gpt2Config, LlamaConfig, ModelConfig};
 use ir::optimizer::Optimizer;
-use record::{Record, Tensors, sgd};
+use meshes::compare::differences;
+use meshes::record::{Record, Tensors, sgd};
+use meshes::text::{Micro, SEQ, steps};
+use meshes::trained::{alone, trained_on};
+use meshes::training::{DEVIATION, HIDDEN, Recipe, SEED, model, models};
 use runtime::data::VOCAB;
 use runtime::reference::{MicroBatch, Reference, Tensor};
 use std::sync::LazyLock;
-use text::{Micro, SEQ, steps};
-use trained::{alone, trained_on};
-use training::{DEVIATION, HIDDEN, Recipe, SEED, model, models};
 
 /// Sequences of a micro-batch on one device: four micro-batches a step.
 const SEQUENCES: u64 = 4;

@@ -4,16 +4,8 @@ use meshwright::estimate::Estimator;
 use meshwright::plan::{Found, Objective, PlanRequest, find};
 
 fn request(model: &str, cluster: &str, gpus: u64, global_batch: u64, pin: &str) -> PlanRequest {
-    PlanRequest {
-        model: model.into(),
-        cluster: cluster.into(),
-        gpus,
-        seq: if model == "tiny-gpt2" { 256 } else { 512 },
-        global_batch,
-        pin: pin.into(),
-        top: 3,
-        ..PlanRequest::default()
-    }
+    let seq = if model == "tiny-gpt2" { 256 } else { 512 };
+    PlanRequest { pin: pin.into(), top: 3, ..PlanRequest::new(model, cluster, gpus, seq, global_batch) }
 }
 
 fn plan(estimator: &Estimator, request: &PlanRequest) -> Found {

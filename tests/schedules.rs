@@ -1,35 +1,27 @@
 //! Small models trained by every schedule, and in every placement: the same numbers as on one device.
 
-#[path = "meshes/compare.rs"]
-mod compare;
+#[path = "meshes/mod.rs"]
+mod meshes;
 #[path = "meshes/placed.rs"]
 mod placed;
 #[path = "equal/random.rs"]
 mod random;
-#[path = "meshes/record.rs"]
-mod record;
 #[path = "equal/rows.rs"]
 mod rows;
-#[path = "meshes/text.rs"]
-mod text;
-#[path = "meshes/trained.rs"]
-mod trained;
-#[path = "meshes/training.rs"]
-mod training;
 
-use compare::differences;
 use cost::CPU;
 use ir::models::{Gpt2Config, LlamaConfig, ModelConfig};
 use ir::optimizer::Optimizer;
 use ir::text::File;
+use meshes::compare::differences;
+use meshes::record::{Record, sgd};
+use meshes::trained::{alone, trained};
+use meshes::training::{self, Recipe, model, models, request};
 use meshwright::pipeline::compile;
 use placed::placed;
-use record::{Record, sgd};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::SCHEDULES;
 use std::sync::LazyLock;
-use trained::{alone, trained};
-use training::{Recipe, model, models, request};
 
 /// Sequences of a micro-batch: eight micro-batches a step, two per stage of two chains on four ranks.
 const SEQUENCES: u64 = 2;

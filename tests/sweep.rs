@@ -1,29 +1,21 @@
 //! What is planned, runs: the model is compiled under the plan's layout and verified, and a small model of its kind trains
 //! under a small layout of its kind as it does on one device.
 
-#[path = "meshes/compare.rs"]
-mod compare;
-#[path = "meshes/record.rs"]
-mod record;
-#[path = "meshes/text.rs"]
-mod text;
-#[path = "meshes/trained.rs"]
-mod trained;
-#[path = "meshes/training.rs"]
-mod training;
+#[path = "meshes/mod.rs"]
+mod meshes;
 
-use compare::differences;
 use ir::goal::{CpKind, Layout, Recompute};
 use ir::models::{Experts, LlamaConfig, ModelConfig, preset};
+use meshes::compare::differences;
+use meshes::record::{Record, sgd};
+use meshes::trained::{alone, trained_on};
+use meshes::training::{Recipe, models};
 use meshwright::compiling::{Compiling, compile_source};
 use meshwright::estimate::Estimator;
 use meshwright::layout::{missing, print};
 use meshwright::model_source::ModelSource;
 use meshwright::plan::{PlanRequest, find};
-use record::{Record, sgd};
 use std::collections::{BTreeMap, BTreeSet};
-use trained::{alone, trained_on};
-use training::{Recipe, models};
 
 /// Sequences of a micro-batch over all ranks: four micro-batches a step.
 const SEQUENCES: u64 = 4;
@@ -151,15 +143,7 @@ fn verified(model: &str, layout: &Layout, global_batch: u64) {
 
 /// Plans a model, and tries what was planned; whether anything fits.
 fn planned_runs(estimator: &Estimator, model: &str, cluster: &str, gpus: u64, trained: &mut Trained) -> bool {
-    let request = PlanRequest {
-        model: model.into(),
-        cluster: cluster.into(),
-        gpus,
-        seq: SEQ,
-        global_batch: gpus.max(256),
-        top: 1,
-        ..PlanRequest::default()
-    };
+    let request = PlanRequest { top: 1, ..PlanRequest::new(model, cluster, gpus, SEQ, gpus.max(256)) };
     let found = find(estimator, &request, &|_| {}).unwrap_or_else(|error| panic!("{request:?}: {error}"));
     let Some(best) = found.best.first() else { return false };
     assert!(found.search.proved_optimal, "{request:?}");

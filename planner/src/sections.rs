@@ -2,6 +2,7 @@
 
 use crate::assign::{Operand, Pin, ResultSite, instantiate};
 use crate::choose::choose;
+use crate::recover::recover;
 use ir::graph::{ArgKind, Block, SectionKind, Span, Stmt};
 use ir::ids::Value;
 use ir::mesh::{Axes, Mesh};
@@ -21,6 +22,15 @@ pub(crate) struct Site<'a> {
 /// What readers would like, per dim of a value.
 pub(crate) type Hints = HashMap<Value, Vec<Axes>>;
 
+/// What the rest of a block says of the values that a statement reads.
+#[derive(Default)]
+pub(crate) struct Known {
+    /// How often each value is read or returned, in all sections.
+    pub(crate) uses: HashMap<Value, usize>,
+    /// Of values that owe: how they lie where an earlier section has paid them.
+    pub(crate) paid: HashMap<Value, Type>,
+}
+
 impl Site<'_> {
     /// Decides all statements of a section. Where a result is pinned to another type than the natural one, a reshard
     /// follows.
@@ -28,10 +38,10 @@ impl Site<'_> {
     /// # Errors
     /// An op's rule does not fit its tensors: a fault.
     pub(crate) fn decide(&self, block: &mut Block, kind: SectionKind, hints: &Hints) -> Result<(), String> {
-        let uses = count_uses(block);
+        let known = Known { uses: count_uses(block), paid: self.paid_before(block, kind)? };
         let hints = self.spread_hints(block, kind, hints.clone())?;
         for stmt in std::mem::take(&mut block[kind].stmts) {
-            let decided = self.statement(block, stmt, &uses, &hints)?;
+            let decided = self.statement(block, stmt, &known, &hints)?;
             block[kind].stmts.extend(decided);
         }
         Ok(())
@@ -45,7 +55,7 @@ impl Site<'_> {
         &self,
         block: &mut Block,
         stmt: Stmt,
-        uses: &HashMap<Value, usize>,
+        known: &Known,
         hints: &Hints,
     ) -> Result<Vec<Stmt>, String> {
         let naturals = match &stmt.op {
@@ -53,20 +63,14 @@ impl Site<'_> {
                 stmt.operands.iter().map(|&v| collective.result_type(block.ty(v))).collect::<Result<Vec<_>, _>>()?
             }
             Op::Reshard => return Ok(vec![stmt]),
-            Op::Kernel(_) | Op::Made(_) => self.naturals(block, &stmt, uses, hints)?,
+            Op::Kernel(_) | Op::Made(_) => self.naturals(block, &stmt, known, hints)?,
         };
         Ok(settle(block, stmt, naturals))
     }
 
-    fn naturals(
-        &self,
-        block: &Block,
-        stmt: &Stmt,
-        uses: &HashMap<Value, usize>,
-        hints: &Hints,
-    ) -> Result<Vec<Type>, String> {
+    fn naturals(&self, block: &Block, stmt: &Stmt, known: &Known, hints: &Hints) -> Result<Vec<Type>, String> {
         let instance = instance_of(block, stmt)?.ok_or("a layout change has no rule")?;
-        let operands = operands(block, stmt, uses);
+        let operands = operands(block, stmt, &known.uses, &|value| known.paid.get(&value).unwrap_or(block.ty(value)));
         let site = |&v: &Value| {
             let hint = hints.get(&v).cloned().unwrap_or_else(|| vec![Axes::none(); block.ty(v).rank()]);
             ResultSite { ty: block.ty(v), pin: pin_of(block, stmt, v), hint }
@@ -74,6 +78,32 @@ impl Site<'_> {
         let results: Vec<ResultSite<'_>> = stmt.results.iter().map(site).collect();
         let assignment = choose(self.mesh, self.dims, &stmt.op, &instance, &operands, &results);
         Ok(results.iter().enumerate().map(|(r, result)| assignment.result_type(&instance, r, result.ty)).collect())
+    }
+
+    /// How values that owe will lie where F, or I, pays them and they grow no larger: a debt is paid once.
+    fn paid_before(&self, block: &Block, kind: SectionKind) -> Result<HashMap<Value, Type>, String> {
+        let earlier: &[SectionKind] = match kind {
+            SectionKind::I => &[SectionKind::F],
+            SectionKind::W => &[SectionKind::F, SectionKind::I],
+            SectionKind::F | SectionKind::U => &[],
+        };
+        let mut paid = HashMap::new();
+        let owes = |&value: &Value| block.ty(value).debt.is_some();
+        let stmts = earlier.iter().flat_map(|&kind| &block[kind].stmts);
+        for stmt in stmts.filter(|stmt| stmt.operands.iter().any(owes)) {
+            let lies = |value| paid.get(&value).unwrap_or(block.ty(value));
+            let wanted = match &stmt.op {
+                Op::Reshard => vec![block.ty(stmt.results[0]).clone()],
+                _ => wanted_types(self.mesh, block, stmt, &lies)?.unwrap_or_default(),
+            };
+            for (&value, ty) in stmt.operands.iter().zip(wanted) {
+                let is_smaller = ty.local_bytes(self.mesh) <= block.ty(value).local_bytes(self.mesh);
+                if owes(&value) && ty.debt.is_none() && is_smaller {
+                    paid.entry(value).or_insert(ty);
+                }
+            }
+        }
+        Ok(paid)
     }
 
     /// A wish for a result is a wish for the operands that share its letters.
@@ -118,10 +148,40 @@ pub(crate) fn instance_of(block: &Block, stmt: &Stmt) -> Result<Option<Instance>
     instantiate(def, &types(&stmt.operands), &types(&stmt.results)).map(Some)
 }
 
-/// The operands of a statement with what decides between them.
-pub(crate) fn operands<'b>(block: &'b Block, stmt: &Stmt, uses: &HashMap<Value, usize>) -> Vec<Operand<'b>> {
+/// The types that a statement needs of its operands; `None` for layout changes, which take any. Operands are read as `lies`
+/// says, unless the results owe what those must then owe themselves.
+///
+/// # Errors
+/// The op's own rule does not fit its tensors.
+pub(crate) fn wanted_types<'b>(
+    mesh: &Mesh,
+    block: &'b Block,
+    stmt: &Stmt,
+    lies: &dyn Fn(Value) -> &'b Type,
+) -> Result<Option<Vec<Type>>, String> {
+    let (Some(def), Some(instance)) = (stmt.op.def(), instance_of(block, stmt)?) else { return Ok(None) };
+    let results: Vec<&Type> = stmt.results.iter().map(|&v| block.ty(v)).collect();
+    let read = |lies: &dyn Fn(Value) -> &'b Type| {
+        let operands = operands(block, stmt, &HashMap::new(), lies);
+        let assignment = recover(mesh, def, &instance, &operands, &results);
+        let gives = |(r, ty): (usize, &&Type)| assignment.result_type(&instance, r, ty).debt == ty.debt;
+        let gives_results = results.iter().enumerate().all(gives);
+        let wanted = operands.iter().enumerate().map(|(i, operand)| assignment.operand_type(&instance, i, operand.ty));
+        (wanted.collect(), gives_results)
+    };
+    let (wanted, gives_results) = read(lies);
+    Ok(Some(if gives_results { wanted } else { read(&|value| block.ty(value)).0 }))
+}
+
+/// The operands of a statement, which lie as `lies` says, with what decides between them.
+fn operands<'b>(
+    block: &Block,
+    stmt: &Stmt,
+    uses: &HashMap<Value, usize>,
+    lies: &dyn Fn(Value) -> &'b Type,
+) -> Vec<Operand<'b>> {
     let param = |value| matches!(block.arg_kind(value), Some(ArgKind::Param | ArgKind::State));
-    let view = |&v: &Value| Operand { ty: block.ty(v), param: param(v), uses: uses.get(&v).copied().unwrap_or(1) };
+    let view = |&v: &Value| Operand { ty: lies(v), param: param(v), uses: uses.get(&v).copied().unwrap_or(1) };
     stmt.operands.iter().map(view).collect()
 }
 

@@ -2,13 +2,14 @@
 
 use cost::CPU;
 use ir::differentiate::differentiate;
-use ir::goal::{Goal, Layout};
+use ir::goal::{Goal, Layout, Recompute};
 use ir::graph::{ArgKind, Block, Model, SectionKind};
+use ir::ids::Value;
 use ir::models::{Batch, preset};
 use ir::ops::Op;
 use ir::optimizer::Optimizer;
 use ir::types::DType;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 fn planned(layout: Layout) -> Model {
     planned_preset("tiny-llama", layout)
@@ -146,4 +147,34 @@ fn gradients_of_experts_are_summed_over_their_copies_only() {
     };
     assert_eq!(owed("expert_up.grad"), ["edp"]);
     assert_eq!(owed("wq.grad"), ["edp", "ep"]);
+}
+
+#[test]
+fn each_sum_is_paid_once() {
+    let sequence = Layout { tp: 2, sp: true, ..Layout::default() };
+    let layouts = [
+        Layout { dp: 2, tp: 2, ..Layout::default() },
+        sequence.clone(),
+        Layout { cp: 2, ..sequence.clone() },
+        Layout { dp: 2, zero: 2, ..sequence.clone() },
+        Layout { tp: 4, recompute: Recompute::Full(None), ..sequence },
+    ];
+    for (name, layout) in
+        ["tiny-gpt2", "tiny-llama", "tiny-moe"].iter().flat_map(|name| layouts.iter().map(move |l| (name, l)))
+    {
+        let model = planned_preset(name, layout.clone());
+        for block in model.blocks.values() {
+            let sections = [SectionKind::F, SectionKind::I, SectionKind::W];
+            let stmts = sections.iter().flat_map(|&kind| &block[kind].stmts);
+            let mut payments: HashMap<Value, usize> = HashMap::new();
+            for stmt in stmts.filter(|stmt| matches!(stmt.op, Op::Collective(_))) {
+                let (from, to) = (stmt.operands[0], stmt.results[0]);
+                if block.ty(to).debt_axes().len() < block.ty(from).debt_axes().len() {
+                    *payments.entry(from).or_insert(0) += 1;
+                }
+            }
+            assert!(!payments.is_empty() || block.name == "embed", "{name} {layout:?}: {}", block.name);
+            assert!(payments.values().all(|&count| count == 1), "{name} {layout:?}: {}: {payments:?}", block.name);
+        }
+    }
 }

@@ -33,6 +33,8 @@ pub struct Site<'a> {
     pub operands: &'a [&'a Type],
     /// Types of the results.
     pub results: &'a [&'a Type],
+    /// Whether it stands in a forward: what is counted is counted there, once.
+    pub forward: bool,
 }
 
 /// When a statement runs. Random numbers depend on it.

@@ -29,6 +29,9 @@ pub struct StepRecord {
     pub loss: f64,
     /// Norm of the whole gradient before clipping.
     pub grad_norm: f64,
+    /// The share of choices of experts that were dropped because the expert was full; none of a model without experts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<f64>,
     /// Learning rate of the step.
     pub lr: f64,
     /// Tokens consumed since the start of the run.
@@ -204,6 +207,7 @@ mod tests {
             step,
             loss: 2.5,
             grad_norm: f64::NAN,
+            dropped: None,
             lr: 0.001,
             tokens_seen: 64,
             tokens_per_s: f64::INFINITY,

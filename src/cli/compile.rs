@@ -3,7 +3,7 @@
 use super::layout::LayoutFlags;
 use super::memory::memory_table;
 use super::number::bytes_of;
-use super::request::{Fields, from_json, resolve};
+use super::request::asked;
 use super::{TableFormat, prediction};
 use crate::compiling::{Compiling, compile_source};
 use crate::error::Error;
@@ -87,12 +87,8 @@ struct Flags {
 
 impl Compile {
     pub(super) fn run(self) -> Result<String, Error> {
-        let fields = match &self.request {
-            Some(path) => from_json::<Compiling>(path)?,
-            None if self.flags.model.is_none() => return Err(Error::Usage("`compile` needs a MODEL".into())),
-            None => Fields::new(),
-        };
-        let order: Compiling = resolve(fields, &self.flags)?;
+        let missing = self.flags.model.is_none().then_some("`compile` needs a MODEL");
+        let order: Compiling = asked(self.request.as_deref(), missing, &self.flags)?;
         let stop_after = self.stop_after.as_deref().map(known_pass).transpose()?;
         let source = ModelSource::open(&order.model)?;
         let mut dump = Dump::create(self.dump.as_deref())?;

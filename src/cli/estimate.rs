@@ -1,7 +1,9 @@
 //! `meshwright estimate`: what a step of a model would take on a cluster, without one.
 
+use super::job::{AFTER_STACK, JobFlags};
 use super::number::{count, percent, short, with_unit};
-use super::request::{Fields, from_json, resolve};
+use super::progress::SearchWatch;
+use super::request::asked;
 use super::table::table;
 use super::{Answer, TableFormat, json};
 use crate::error::Error;
@@ -12,7 +14,6 @@ use clap::Args;
 use ir::catalogue::Code;
 use serde::Serialize;
 use serde_json::json;
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 /// Predict step time and memory of a layout on a cluster
@@ -42,54 +43,23 @@ pub(super) struct Estimate {
 
 #[derive(Args, Serialize)]
 struct Flags {
-    /// A preset (see `meshwright models`), a config.json or its folder, or a .ir file
-    model: Option<String>,
-    /// The hardware: a name (see `meshwright clusters`) or a TOML file [default: h100]
-    #[arg(long, value_name = "NAME")]
-    cluster: Option<String>,
-    /// The software: a name (see `meshwright stacks`) or a TOML file [default: megatron-core-2025]
-    #[arg(long, value_name = "NAME")]
-    stack: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    job: JobFlags,
     /// Devices; the layout's dp follows from it [default: those of the layout]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", display_order = AFTER_STACK)]
     gpus: Option<u64>,
-    /// Tokens per sequence
-    #[arg(long, value_name = "TOKENS")]
-    seq: Option<u64>,
-    /// Sequences per step, all ranks together
-    #[arg(long, value_name = "N")]
-    global_batch: Option<u64>,
-    /// Number formats: bf16, fp16, fp8-tensor, fp8-row, fp8-block, mxfp8, mxfp4, nvfp4, f32 [default: bf16]
-    #[arg(long, value_name = "RECIPE")]
-    precision: Option<String>,
-    /// Type of gradients, accumulated and on the wire [default: the stack's]
-    #[arg(long, value_name = "TYPE")]
-    grad_dtype: Option<String>,
-    /// Type of the master copy of parameters, or `none` [default: f32 where parameters are not]
-    #[arg(long, value_name = "TYPE")]
-    master: Option<String>,
-    /// adamw, momentum or sgd [default: adamw]
-    #[arg(long, value_name = "NAME")]
-    optimizer: Option<String>,
     /// dp, tp, pp, cp, ep, etp, vp, mbs, zero, shard, recompute, sp, schedule, group, slices, cp_kind, order, stages, offload,
     /// tp_overlap, dp_overlap [default: all devices in dp]
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<String>,
-    /// Tokens of each document of a sequence, parted by commas: attention stays within each
-    #[arg(long, value_name = "TOKENS", value_delimiter = ',')]
-    lengths: Option<Vec<u64>>,
 }
 
 impl Estimate {
     pub(super) fn run(self) -> Result<Answer, Error> {
-        let fields = match &self.request {
-            Some(path) => from_json::<EstimateRequest>(path)?,
-            None if self.flags.model.is_none() && self.layouts.is_none() => {
-                return Err(Error::Usage("`estimate` needs a MODEL".into()));
-            }
-            None => Fields::new(),
-        };
-        let request: EstimateRequest = resolve(fields, &self.flags)?;
+        let is_named = self.flags.job.model.is_some() || self.layouts.is_some();
+        let missing = (!is_named).then_some("`estimate` needs a MODEL");
+        let request: EstimateRequest = asked(self.request.as_deref(), missing, &self.flags)?;
         match &self.layouts {
             Some(path) => many(&request, &read_text(path)?, self.format),
             None => {
@@ -107,7 +77,10 @@ fn many(base: &EstimateRequest, lines: &str, format: TableFormat) -> Result<Answ
         (1..).zip(lines.lines()).filter(|(_, line)| !line.trim().is_empty()).unzip();
     let requests: Vec<_> = lines.iter().map(|line| Line::parse(line).map(|line| line.over(base))).collect();
     let whole: Vec<EstimateRequest> = requests.iter().filter_map(|request| request.as_ref().ok().cloned()).collect();
-    let mut answers = estimate_all(&Estimator::new(), &whole, &|done| progress(done, whole.len())).into_iter();
+    let watch = SearchWatch::new();
+    let told = |done| watch.line(format_args!("{done} of {} layouts predicted", whole.len()));
+    let mut answers = estimate_all(&Estimator::new(), &whole, &told).into_iter();
+    watch.over();
     let answers = requests.into_iter().map(|request| request.and_then(|_| answers.next().unwrap_or_else(unanswered)));
     let answers: Vec<(&str, Result<EstimateReport, Error>)> = lines.into_iter().zip(answers).collect();
     let wrong = numbers.iter().zip(&answers).filter(|(_, (_, answer))| answer.as_ref().is_err_and(is_no_layout));
@@ -147,15 +120,6 @@ fn unanswered() -> Result<EstimateReport, Error> {
 fn refusal(line: &str, error: &Error) -> serde_json::Value {
     let code = error.code().map(|code| code.to_string());
     json!({"schema": "meshwright.plan/1", "status": "error", "line": line, "code": code, "error": error.to_string().trim_end()})
-}
-
-/// Tells a person who waits how far it is; a file does not want to know.
-fn progress(done: usize, all: usize) {
-    let mut stderr = std::io::stderr().lock();
-    if stderr.is_terminal() && (done.is_multiple_of(100) || done == all) {
-        let end = if done == all { "\n" } else { "" };
-        let _ = write!(stderr, "\r{done} of {all} layouts{end}");
-    }
 }
 
 /// The fastest first, what does not fit after what does; then what was refused.

@@ -1,13 +1,13 @@
 //! `meshwright explain PLAN.json`: why a plan is as it is, and why it is not another.
 
-use super::request::{Fields, from_json, resolve};
+use super::plan::{PlanFormat, printed};
+use super::request::asked;
 use super::{Answer, json, plan_text};
 use crate::error::Error;
 use crate::estimate::{EstimateReport, Estimator};
 use crate::explain::{self, Planned, read_plan, request_of};
-use crate::files::write_text;
 use crate::plan::{self, Found, PlanRequest, Search};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub(super) struct Explain {
     flags: Flags,
     /// How the answer is printed
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: PlanFormat,
     /// Where the answer goes; standard output if left out
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -52,46 +52,24 @@ struct Request {
     why_not: Option<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Format {
-    /// Text
-    #[default]
-    Table,
-    /// The plan, or the answer to --why-not
-    Json,
-    /// The model with the plan's shardings and collectives
-    Ir,
-    /// A page with pictures
-    Html,
-}
-
 impl Explain {
     pub(super) fn run(self) -> Result<Answer, Error> {
-        let fields = match &self.request {
-            Some(path) => from_json::<Request>(path)?,
-            None if self.flags.plan.is_none() => return Err(Error::Usage("`explain` needs a PLAN".into())),
-            None => Fields::new(),
-        };
-        let request: Request = resolve(fields, &self.flags)?;
+        let missing = self.flags.plan.is_none().then_some("`explain` needs a PLAN");
+        let request: Request = asked(self.request.as_deref(), missing, &self.flags)?;
         let estimator = Estimator::new();
         let plan = explained(&estimator, read_plan(&request.plan)?)?;
         let text = match (&request.why_not, self.format) {
-            (Some(_), Format::Html | Format::Ir) => {
+            (Some(_), PlanFormat::Html | PlanFormat::Ir) => {
                 return Err(Error::Usage("--why-not goes with --format table or json".into()));
             }
             (Some(pins), format) => {
                 let answer = explain::why_not(&estimator, &plan, pins, &find)?;
-                if format == Format::Json { json(&answer)? } else { plan_text::why_not(&plan, &answer) }
+                if format == PlanFormat::Json { json(&answer)? } else { plan_text::why_not(&plan, &answer) }
             }
-            (None, Format::Table) => plan_text::explanation(&plan),
-            (None, Format::Json) => json(&plan)?,
-            (None, Format::Ir) => explain::annotated(&plan)?,
-            (None, Format::Html) => explain::page(&estimator, &plan)?,
+            (None, PlanFormat::Table) => plan_text::explanation(&plan),
+            (None, format) => printed(format, &estimator, &plan)?,
         };
-        match &self.output {
-            None => Ok(Answer::done(text)),
-            Some(path) => write_text(path, &text).map(|()| Answer::done(String::new())),
-        }
+        Answer::done(text).put(self.output.as_deref())
     }
 }
 

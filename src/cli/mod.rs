@@ -9,6 +9,7 @@ mod drawing;
 mod estimate;
 mod explain;
 mod gpu_check;
+mod job;
 mod layout;
 mod measuring;
 mod memory;
@@ -29,6 +30,7 @@ mod table;
 mod train;
 
 use crate::error::Error;
+use crate::files::write_text;
 use crate::number;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::io::{ErrorKind, Write};
@@ -116,6 +118,9 @@ impl Cli {
     }
 }
 
+/// The exit status where what is asked for does not fit into memory.
+const NOTHING_FITS: u8 = 4;
+
 /// What a verb prints, and the status that the process ends with.
 struct Answer {
     text: String,
@@ -127,6 +132,13 @@ struct Answer {
 impl Answer {
     fn done(text: String) -> Answer {
         Answer { text, status: 0, complaint: None }
+    }
+
+    /// The answer with its text in the file that is asked for, if one is.
+    fn put(self, output: Option<&Path>) -> Result<Answer, Error> {
+        let Some(path) = output else { return Ok(self) };
+        write_text(path, &self.text)?;
+        Ok(Answer { text: String::new(), ..self })
     }
 }
 

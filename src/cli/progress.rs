@@ -7,6 +7,7 @@ use crate::train::{Progress, RunHeader};
 use indicatif::{ProgressBar, ProgressStyle};
 use ir::goal::Recompute;
 use runtime::metrics::{EvalRecord, StepRecord};
+use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -62,7 +63,8 @@ impl Watch {
     }
 }
 
-/// A search on the terminal: what it says last, beside the time it takes; with `MESHWRIGHT_DEBUG` all that it says.
+/// A search, or a list of things to predict, on the terminal: what it says last, beside the time it takes; with
+/// `MESHWRIGHT_DEBUG` all that it says.
 pub(super) struct SearchWatch {
     debug: Debug,
     spinner: Option<ProgressBar>,
@@ -77,11 +79,11 @@ impl SearchWatch {
         SearchWatch { debug: Debug::from_environment(), spinner }
     }
 
-    /// Told how the search goes.
-    pub(super) fn line(&self, text: &str) {
-        self.debug.search(text);
+    /// Told how the search goes. Nothing is made of it where nobody reads.
+    pub(super) fn line(&self, told: impl Display) {
+        self.debug.search(&told);
         if let Some(spinner) = &self.spinner {
-            spinner.set_message(text.to_string());
+            spinner.set_message(told.to_string());
             spinner.tick();
         }
     }

@@ -32,6 +32,21 @@ pub(super) fn from_toml<R: DeserializeOwned>(path: &Path) -> Result<Fields, Erro
     }
 }
 
+/// What is asked of a verb: the flags over the fields of a JSON file. Without a file, what is `missing` among the flags is
+/// what the verb cannot do without.
+pub(super) fn asked<R: DeserializeOwned>(
+    file: Option<&Path>,
+    missing: Option<&str>,
+    flags: &impl Serialize,
+) -> Result<R, Error> {
+    let fields = match (file, missing) {
+        (Some(path), _) => from_json::<R>(path)?,
+        (None, Some(missing)) => return Err(Error::Usage(missing.into())),
+        (None, None) => Fields::new(),
+    };
+    resolve(fields, flags)
+}
+
 /// The request of the fields under the flags; a flag that is not given is null and leaves its field alone.
 pub(super) fn resolve<R: DeserializeOwned>(mut fields: Fields, flags: &impl Serialize) -> Result<R, Error> {
     let flags = serde_json::to_value(flags).map_err(|_| {

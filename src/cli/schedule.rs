@@ -1,9 +1,9 @@
 //! `meshwright schedule`: one pipeline schedule, timed and drawn.
 
-use super::Answer;
 use super::drawing::{self, Compared, Drawn};
 use super::number::finite;
 use super::request::{Fields, from_json, resolve};
+use super::{Answer, NOTHING_FITS};
 use crate::error::Error;
 use crate::files::read_text;
 use clap::{Args, ValueEnum};
@@ -13,7 +13,6 @@ use scheduler::draw::{html, svg, trace};
 use scheduler::foreign::write_csv;
 use scheduler::report::{ScheduleReport, ScheduleRequest};
 use serde::Serialize;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Lay out one step of a pipeline: who does what when, the bubble, the memory of each rank
@@ -132,9 +131,6 @@ enum Format {
     Trace,
 }
 
-/// The exit status where the memory limit does not hold.
-const NOTHING_FITS: u8 = 4;
-
 impl Schedule {
     pub(super) fn run(self) -> Result<Answer, Error> {
         let mut request: ScheduleRequest = match (&self.request, &self.from) {
@@ -154,13 +150,7 @@ impl Schedule {
             Some(first) => (NOTHING_FITS, Some(over_limit(first, answer))),
             None => (0, None),
         };
-        match &self.output {
-            None => Ok(Answer { text, status, complaint }),
-            Some(path) => {
-                fs::write(path, text).map_err(|why| Error::file("write", path, &why))?;
-                Ok(Answer { text: String::new(), status, complaint })
-            }
-        }
+        Answer { text, status, complaint }.put(self.output.as_deref())
     }
 }
 

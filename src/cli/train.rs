@@ -1,7 +1,7 @@
 //! `meshwright train`: trains a model on text.
 
 use super::layout::LayoutFlags;
-use super::number::{count, finite, seconds};
+use super::number::{count, finite, seconds, share};
 use super::progress::Watch;
 use super::request::{Fields, from_json, from_toml, resolve};
 use super::{TableFormat, prediction, profile};
@@ -203,6 +203,12 @@ fn summary(report: &TrainReport) -> String {
     if let (Some(bigram), Some(below)) = (report.run.bigram_entropy, report.below_bigram) {
         let side = if below >= 0.0 { "below" } else { "above" };
         text += &format!("bigram entropy   {bigram:.4} nats per byte: the model is {:.4} {side} it\n", below.abs());
+    }
+    if let Some(dropped) = report.dropped {
+        text += &format!(
+            "dropped          {} of the experts' tokens, over the last steps: the expert was full\n",
+            share(dropped)
+        );
     }
     let saved = report.checkpoint.as_ref().and_then(|path| path.file_name());
     let saved = saved.map_or_else(String::new, |name| format!(", {}", name.display()));

@@ -1,11 +1,15 @@
 //! A plan as the model's text: every tensor with the sharding that the layout gives it, and the collectives that follow.
 
 use super::brief::differences;
+use super::compare::worst;
 use crate::compiling::{Compiling, compile_source};
 use crate::error::Error;
 use crate::estimate::EstimateReport;
 use crate::layout;
 use crate::model_source::ModelSource;
+use crate::number::gib;
+use crate::plan::Infeasible;
+use ir::catalogue::Code;
 use ir::goal::{CpKind, Layout, Recompute};
 use ir::text;
 
@@ -29,6 +33,20 @@ pub fn annotated(plan: &EstimateReport) -> Result<String, Error> {
     let beyond = differences(&sharded, &plan.layout);
     let note = if beyond.is_empty() { String::new() } else { format!("// Beyond the shardings: {beyond}\n") };
     Ok(note + &text::print(&file))
+}
+
+/// The layout that needs least of a request for which nothing fits, as [`annotated`] gives a plan; its head says so.
+///
+/// # Errors
+/// No such layout is known, the model is not there any more, or cannot be planned so.
+pub fn annotated_closest(answer: &Infeasible) -> Result<String, Error> {
+    let Some(closest) = &answer.closest else {
+        return Err(Error::input(Code::NothingFits, "no layout fits, and which needs least is not known")
+            .help("--format table says what clashes; a longer --deadline finds the layout that needs least"));
+    };
+    let needs = gib(worst(&closest.predicted).device);
+    Ok(format!("// Nothing fits. This is the layout that needs least: {needs} on its fullest device.\n")
+        + &annotated(closest)?)
 }
 
 /// The layout without what shards no tensor of the model's text, or is not in this version's compiler.

@@ -14,6 +14,9 @@ use std::sync::Arc;
 /// Doublings of the devices that are tried: 4096 times as many.
 const DOUBLINGS: u32 = 12;
 
+/// Steps from half as many devices to as many as are enough.
+const STEPS: u64 = 16;
+
 /// Something that was asked for.
 #[derive(Clone, PartialEq, Debug)]
 enum Constraint {
@@ -100,10 +103,12 @@ impl Trials<'_> {
         if pins.len() > 1 && ways.is_empty() {
             ways.extend(self.way([unpinned.clone()], |_| format!("without --pin {}", self.request.pin)));
         }
-        ways.extend(self.way(doubled(self.request), |request| format!("--gpus {}", request.gpus)));
+        ways.extend(
+            self.fewest(self.request).map(|found| self.told_way(found, |request| format!("--gpus {}", request.gpus))),
+        );
         if ways.is_empty() && !pins.is_empty() {
             let told = |request: &PlanRequest| format!("--gpus {} without --pin {}", request.gpus, self.request.pin);
-            ways.extend(self.way(doubled(&unpinned), told));
+            ways.extend(self.fewest(&unpinned).map(|found| self.told_way(found, told)));
         }
         ways.extend(self.way(self.eased(self.larger()), |request| format!("--cluster {}", request.cluster)));
         let halves = (1..=self.request.seq.ilog2()).map(|half| self.request.seq >> half);
@@ -118,10 +123,25 @@ impl Trials<'_> {
         requests: impl IntoIterator<Item = PlanRequest>,
         told: impl Fn(&PlanRequest) -> String,
     ) -> Option<WayOut> {
-        let (request, small) = self.first(requests)?;
+        self.first(requests).map(|found| self.told_way(found, told))
+    }
+
+    /// A request for which something fits, with a fast layout of it.
+    fn told_way(&self, found: (PlanRequest, EstimateReport), told: impl Fn(&PlanRequest) -> String) -> WayOut {
+        let (request, small) = found;
         let report = climbed(self.estimator, &request, small);
         let step_time_s = report.predicted.step_time_s;
-        Some(WayOut { change: told(&request), layout: brief(&report.layout), step_time_s })
+        WayOut { change: told(&request), layout: brief(&report.layout), step_time_s }
+    }
+
+    /// The request on the fewest devices on which something fits: twice as many and again, then fewer than those that are
+    /// enough, in sixteen steps at most.
+    fn fewest(&self, request: &PlanRequest) -> Option<(PlanRequest, EstimateReport)> {
+        let (enough, fit) = self.first(doubled(request))?;
+        let (few, many) = (enough.gpus / 2, enough.gpus);
+        let step = (many - few).div_ceil(STEPS);
+        let fewer = (1..STEPS).map(|steps| few + steps * step).take_while(|gpus| *gpus < many);
+        self.first(fewer.map(|gpus| on(request, gpus))).or(Some((enough, fit)))
     }
 
     /// Requests each of which is easier than the one before; none of them where the last is still too hard.
@@ -181,10 +201,10 @@ fn least(closest: Option<&EstimateReport>, own: f64) -> String {
 
 /// The request with more and more devices.
 fn doubled(request: &PlanRequest) -> impl Iterator<Item = PlanRequest> {
-    let more = |doublings: u32| {
-        let gpus = request.gpus.checked_mul(1 << doublings)?;
-        let max_gpus = request.max_gpus.map(|most| most.max(gpus));
-        Some(PlanRequest { gpus, max_gpus, ..request.clone() })
-    };
-    (1..=DOUBLINGS).filter_map(more)
+    (1..=DOUBLINGS).filter_map(|doublings| Some(on(request, request.gpus.checked_mul(1 << doublings)?)))
+}
+
+/// The request on so many devices.
+fn on(request: &PlanRequest, gpus: u64) -> PlanRequest {
+    PlanRequest { gpus, max_gpus: request.max_gpus.map(|most| most.max(gpus)), ..request.clone() }
 }

@@ -7,6 +7,7 @@ use crate::estimate::{EstimateReport, EstimateRequest, Estimator, estimate_all};
 use crate::layout::{parse_any, pinned, print};
 use crate::plan::PlanRequest;
 use ir::goal::{Layout, Recompute};
+use planner::search::divisors;
 
 /// Sizes of groups of experts that are tried; a model without experts has none.
 const EXPERTS: [u64; 3] = [1, 8, 64];
@@ -38,16 +39,9 @@ fn time(report: &EstimateReport) -> f64 {
 fn smallest(estimator: &Estimator, request: &PlanRequest) -> Result<Vec<EstimateRequest>, Error> {
     let offload = estimator.cluster(&request.cluster)?.device.host_bandwidth > 0.0;
     let devices = request.gpus;
-    let divisors: Vec<u64> =
-        (0..64).map(|power| 1u64 << power).filter(|power| devices.is_multiple_of(*power)).collect();
     let mut all: Vec<Layout> = Vec::new();
-    for (tp, pp) in divisors.iter().flat_map(|tp| divisors.iter().map(move |pp| (*tp, *pp))) {
-        for (cp, ep) in divisors.iter().flat_map(|cp| EXPERTS.map(|ep| (*cp, ep))) {
-            let others = tp.saturating_mul(pp).saturating_mul(cp);
-            if !devices.is_multiple_of(others) {
-                continue;
-            }
-            let dp = devices / others;
+    for [dp, tp, pp, cp] in shares(devices) {
+        for ep in EXPERTS {
             let free = Layout {
                 dp,
                 tp,
@@ -67,4 +61,11 @@ fn smallest(estimator: &Estimator, request: &PlanRequest) -> Result<Vec<Estimate
         }
     }
     Ok(all.iter().map(|layout| request.under(print(layout))).collect())
+}
+
+/// The ways to share out devices among dp, tp, pp and cp.
+fn shares(devices: u64) -> Vec<[u64; 4]> {
+    let parts = |all: u64| divisors(all).into_iter().map(move |part| (part, all / part));
+    let ways = parts(devices).flat_map(|(tp, rest)| parts(rest).map(move |(pp, rest)| (tp, pp, rest)));
+    ways.flat_map(|(tp, pp, rest)| parts(rest).map(move |(cp, dp)| [dp, tp, pp, cp])).collect()
 }

@@ -20,9 +20,9 @@ mod pool;
 mod why_not;
 mod wishes;
 
-pub use annotated::annotated;
+pub use annotated::{annotated, annotated_closest};
 pub use brief::{brief, differences};
-pub use page::page;
+pub use page::{page, page_of_clash};
 pub use plan_file::{SCHEMA_OF_A_PLAN, read_plan, request_of};
 pub use why_not::{WhyNot, why_not};
 

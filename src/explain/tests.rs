@@ -1,12 +1,13 @@
 //! Explanations of small plans, over layouts that a plain loop tries.
 
 use super::losses::TIE;
-use super::{Planned, brief, plan, why_not};
+use super::{Planned, annotated_closest, brief, page_of_clash, plan, why_not};
 use crate::accuracy::{read, score};
 use crate::error::Error;
 use crate::estimate::{EstimateReport, EstimateRequest, Estimator, estimate_all};
 use crate::layout::{pinned, pins};
-use crate::plan::{Found, Infeasible, PlanRequest, Search};
+use crate::plan::{Found, Infeasible, PlanRequest, Search, find};
+use ir::catalogue::Code;
 use std::collections::BTreeMap;
 
 /// All powers of two over dp, tp and pp, ZeRO 0, 1 and 3, with as little recomputation as fits.
@@ -33,7 +34,7 @@ fn try_all(estimator: &Estimator, request: &PlanRequest) -> Result<Found, Error>
 }
 
 fn request(model: &str, gpus: u64, global_batch: u64) -> PlanRequest {
-    PlanRequest { model: model.into(), gpus, seq: 4096, global_batch, ..PlanRequest::default() }
+    PlanRequest::new(model, "h100", gpus, 4096, global_batch)
 }
 
 fn planned(request: &PlanRequest) -> Planned {
@@ -116,6 +117,37 @@ fn a_pin_that_is_to_blame_is_the_first_way_out() {
         let without = format!("without {}", clash.constraint);
         assert!(answer.ways_out.iter().any(|way| way.change == without), "{without}: {:?}", answer.ways_out);
     }
+}
+
+#[test]
+fn a_way_out_takes_no_more_devices_than_it_must() {
+    let pin = "schedule=1f1b,offload=false,mbs=1,cp=1".to_string();
+    let asked = |gpus| PlanRequest { pin: pin.clone(), ..PlanRequest::new("llama3-8b", "v100", gpus, 2048, 60) };
+    let answer = infeasible(&asked(2));
+    let way = answer.ways_out.iter().find_map(|way| way.change.strip_prefix("--gpus ")).unwrap();
+    let enough: u64 = way.parse().unwrap();
+    assert!(!enough.is_power_of_two(), "{way}");
+    for gpus in 3..=enough {
+        let found = find(&Estimator::new(), &asked(gpus), &|_| {}).unwrap();
+        assert_eq!(found.best.is_empty(), gpus < enough, "on {gpus}");
+    }
+}
+
+#[test]
+fn that_nothing_fits_is_drawn_and_annotated() {
+    let answer = infeasible(&PlanRequest { pin: "tp=1".into(), ..request("llama3-70b", 8, 64) });
+    let closest = answer.closest.as_ref().unwrap();
+    let page = page_of_clash(&Estimator::new(), &answer).unwrap();
+    let told = answer.clash.iter().map(|clash| &clash.constraint).chain(answer.ways_out.iter().map(|way| &way.change));
+    for text in told.chain([&brief(&closest.layout).replace(',', ",<wbr>")]) {
+        assert!(page.contains(text.as_str()), "`{text}` is not in\n{page}");
+    }
+    assert!(page.contains("class=\"limit\"") && !page.contains("{{"), "{page}");
+    let text = annotated_closest(&answer).unwrap();
+    assert!(text.starts_with("// Nothing fits.") && text.contains("mesh @mesh"), "{text}");
+    let unknown = Infeasible { closest: None, ..answer };
+    assert!(page_of_clash(&Estimator::new(), &unknown).is_ok());
+    assert_eq!(annotated_closest(&unknown).unwrap_err().code(), Some(Code::NothingFits));
 }
 
 #[test]

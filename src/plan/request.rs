@@ -83,6 +83,12 @@ impl Default for PlanRequest {
 }
 
 impl PlanRequest {
+    /// What has no default: a model, a cluster and as many of its devices, tokens of a sequence, and sequences of a step.
+    pub fn new(model: &str, cluster: &str, gpus: u64, seq: u64, global_batch: u64) -> PlanRequest {
+        let (model, cluster) = (model.to_string(), cluster.to_string());
+        PlanRequest { model, cluster, gpus, seq, global_batch, ..PlanRequest::default() }
+    }
+
     /// The same job under a layout, to be predicted.
     pub fn under(&self, layout: String) -> EstimateRequest {
         EstimateRequest {

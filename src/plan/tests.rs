@@ -18,15 +18,8 @@ impl Dice {
 }
 
 fn request(model: &str, cluster: &str, gpus: u64, global_batch: u64, pin: &str) -> PlanRequest {
-    PlanRequest {
-        model: model.into(),
-        cluster: cluster.into(),
-        gpus,
-        seq: if model == "tiny-gpt2" { 256 } else { 512 },
-        global_batch,
-        pin: pin.into(),
-        ..PlanRequest::default()
-    }
+    let seq = if model == "tiny-gpt2" { 256 } else { 512 };
+    PlanRequest { pin: pin.into(), ..PlanRequest::new(model, cluster, gpus, seq, global_batch) }
 }
 
 /// A way from degrees to a single layout, as the dice fall; none where it ends before.

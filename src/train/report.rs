@@ -86,6 +86,10 @@ pub struct TrainReport {
     /// Mean over the valid labels of the last steps (a tenth of them, at least one), in nats per token; none if a run that
     /// went on did none of them and has no record of them.
     pub train_loss: Option<f64>,
+    /// The share of choices of experts in these steps that were dropped because the expert was full; none of a model without
+    /// experts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<f64>,
     /// Mean over the valid labels of the whole held-out part, in nats per token. An end of document is a token like any
     /// other; a label across the border of a chunk is ignored.
     pub valid_loss: f64,

@@ -98,6 +98,7 @@ impl Run<'_> {
         let path = metrics_path(&self.request.out);
         let before_last = steps - steps.div_ceil(10);
         let mut last_losses = losses(&path, before_last, done).map_err(|why| Error::file("read", &path, &why))?;
+        let mut last_dropped: Vec<f64> = Vec::new();
         let (mut training, mut valid_loss) = (0.0, 0.0);
         let due = |step: u64, every: u64| step > 0 && every > 0 && (step == steps || step.is_multiple_of(every));
         // A checkpoint is saved before the validation of its step, so that a resumed run begins with that.
@@ -107,6 +108,7 @@ impl Run<'_> {
                 training += record.step_time_s;
                 progress.step(&record);
                 last_losses.extend((step > before_last).then_some(record.loss));
+                last_dropped.extend(record.dropped.filter(|_| step > before_last));
                 if due(step, self.request.save_every) {
                     self.save(step)?;
                 }
@@ -120,6 +122,7 @@ impl Run<'_> {
             schema: SCHEMA,
             run: self.header.clone(),
             train_loss: mean(&last_losses),
+            dropped: mean(&last_dropped),
             valid_loss,
             below_bigram: self.header.bigram_entropy.map(|bigram| bigram - valid_loss),
             tokens,
@@ -139,7 +142,7 @@ impl Run<'_> {
         self.samples += self.request.global_batch;
         (input.lr, input.step) = (lr as f32, step);
         let data_wait_s = clock.elapsed().as_secs_f64();
-        let StepOutput { loss, grad_norm, .. } = self.machine.step(input).map_err(machine_error)?;
+        let StepOutput { loss, grad_norm, dropped, .. } = self.machine.step(input).map_err(machine_error)?;
         let step_time_s = clock.elapsed().as_secs_f64();
         self.measure.iter_mut().try_for_each(|measure| measure.step(step, &self.machine))?;
         let tokens = self.header.tokens_per_step();
@@ -148,6 +151,7 @@ impl Run<'_> {
             step,
             loss: f64::from(loss.ok_or_else(no_loss)?),
             grad_norm: f64::from(grad_norm.unwrap_or(f32::NAN)),
+            dropped,
             lr,
             tokens_seen: step * tokens,
             tokens_per_s,

@@ -12,13 +12,18 @@ const FLOOR: f64 = 1e-3;
 /// A gradient below this, relative to the largest in its block, is rounding: its parameter goes anywhere under AdamW.
 const NOISE: f64 = 1e-6;
 
-/// What differs: `loss`, `norm`, `gradient` or `parameter`, and by how much.
+/// What differs: `loss`, `norm`, `dropped`, `gradient` or `parameter`, and by how much.
 pub(crate) type Difference = (&'static str, String);
 
 /// All in which a run differs from the one that is right, after the same updates.
 pub(crate) fn differences(got: &Record, want: &Record, optimizer: &Optimizer) -> Vec<Difference> {
     let mut found = Vec::new();
-    for (check, got, want) in [("loss", &got.losses, &want.losses), ("norm", &got.norms, &want.norms)] {
+    let of_steps = [
+        ("loss", &got.losses, &want.losses),
+        ("norm", &got.norms, &want.norms),
+        ("dropped", &got.dropped, &want.dropped),
+    ];
+    for (check, got, want) in of_steps {
         found.extend(scalars(check, got, want));
     }
     found.extend(tensors("gradient", &got.gradients, &want.gradients, |name| {

@@ -18,6 +18,8 @@ pub(crate) struct Record {
     pub(crate) losses: Vec<f64>,
     /// Of every step, before clipping.
     pub(crate) norms: Vec<f64>,
+    /// Of every step: the share of choices of experts that were dropped, 0 where there are none.
+    pub(crate) dropped: Vec<f64>,
     /// Of the last step.
     pub(crate) gradients: Tensors,
     /// After the last step.
@@ -41,6 +43,7 @@ pub(crate) fn train(model: &Model, program: &Program, inputs: Vec<StepInput>) ->
     let mut record = Record::default();
     for input in inputs {
         let output = machine.step(input).map_err(|why| why.to_string())?;
+        record.dropped.push(output.dropped.unwrap_or(0.0));
         record.losses.push(f64::from(output.loss.ok_or("no loss")?));
         record.norms.push(f64::from(output.grad_norm.ok_or("no norm")?));
     }

@@ -3,7 +3,7 @@
 
 use crate::PlanError;
 use crate::assign::is_expandable;
-use crate::sections::{Hints, Site, count_uses, instance_of};
+use crate::sections::{Hints, Known, Site, count_uses, instance_of};
 use cost::Cluster;
 use ir::goal::Goal;
 use ir::graph::{Block, Model, SectionKind, Stmt};
@@ -79,9 +79,10 @@ fn expand(
     }
     stmt.operands.iter().for_each(|operand| *uses.entry(*operand).or_insert(1) -= 1);
     stmts.iter().flat_map(|stmt| &stmt.operands).for_each(|operand| *uses.entry(*operand).or_insert(0) += 1);
+    let known = Known { uses, ..Known::default() };
     let mut decided = Vec::new();
     for stmt in stmts {
-        decided.extend(site.statement(block, stmt, &uses, &Hints::new())?);
+        decided.extend(site.statement(block, stmt, &known, &Hints::new())?);
     }
     Ok(decided)
 }

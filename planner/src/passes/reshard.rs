@@ -5,8 +5,7 @@
 //! is not kept: W gathers again (Korthikanti et al. 2022, section 4.2.2).
 
 use crate::PlanError;
-use crate::recover::recover;
-use crate::sections::{instance_of, operands, reshard_stmt};
+use crate::sections::{reshard_stmt, wanted_types};
 use cost::Cluster;
 use ir::goal::Goal;
 use ir::graph::{Block, Model, SectionKind, Stmt};
@@ -14,7 +13,6 @@ use ir::ids::Value;
 use ir::mesh::Mesh;
 use ir::ops::Op;
 use ir::types::Type;
-use std::collections::HashMap;
 
 pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanError> {
     let mesh = model.mesh.clone();
@@ -43,6 +41,14 @@ impl Moved {
         self.0.retain(|(from, to, _)| to.local_bytes(mesh) <= block.ty(*from).local_bytes(mesh));
     }
 
+    /// The type of a value; of one that owes, that in which it is paid already.
+    fn lies<'t>(&'t self, block: &'t Block, value: Value) -> &'t Type {
+        let ty = block.ty(value);
+        let is_paid = |(from, to, _): &&(Value, Type, Value)| *from == value && to.debt.is_none();
+        let paid = if ty.debt.is_some() { self.0.iter().find(is_paid) } else { None };
+        paid.map_or(ty, |(_, to, _)| to)
+    }
+
     /// A store changes what an argument holds.
     pub(crate) fn forget_stored(&mut self, stmt: &Stmt) {
         self.0.retain(|(value, _, _)| !stmt.results.contains(value));
@@ -60,7 +66,7 @@ pub(crate) fn reshard_section(
     moved: &mut Moved,
 ) -> Result<(), String> {
     for mut stmt in std::mem::take(&mut block[kind].stmts) {
-        if let Some(wanted) = wanted_types(mesh, block, &stmt)? {
+        if let Some(wanted) = wanted_types(mesh, block, &stmt, &|value| moved.lies(block, value))? {
             for (place, ty) in wanted.into_iter().enumerate() {
                 stmt.operands[place] = in_layout(block, kind, stmt.operands[place], ty, moved);
             }
@@ -72,16 +78,6 @@ pub(crate) fn reshard_section(
         block[kind].stmts.push(stmt);
     }
     Ok(())
-}
-
-/// The types that the statement needs of its operands; `None` for layout changes, which take any.
-fn wanted_types(mesh: &Mesh, block: &Block, stmt: &Stmt) -> Result<Option<Vec<Type>>, String> {
-    let (Some(def), Some(instance)) = (stmt.op.def(), instance_of(block, stmt)?) else { return Ok(None) };
-    let operands = operands(block, stmt, &HashMap::new());
-    let results: Vec<&Type> = stmt.results.iter().map(|&v| block.ty(v)).collect();
-    let assignment = recover(mesh, def, &instance, &operands, &results);
-    let wanted = operands.iter().enumerate().map(|(i, operand)| assignment.operand_type(&instance, i, operand.ty));
-    Ok(Some(wanted.collect()))
 }
 
 /// The value in a layout: itself, what it has been moved to before, or the result of a reshard.

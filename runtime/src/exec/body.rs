@@ -7,7 +7,7 @@ use ir::graph::Stmt;
 use ir::ids::{Token, Value};
 use ir::mesh::Mesh;
 use ir::ops::Collective;
-use ir::program::{Body, BodyInstr, Source};
+use ir::program::{Body, BodyInstr, BodyKind, Source};
 use ir::types::Type;
 use std::ops::Range;
 use std::sync::Arc;
@@ -106,7 +106,9 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
         let name = stmt.op.name();
         let op = Body::kernel(stmt).ok_or_else(|| format!("`{name}` has no kernel"))?;
         let (operands, results) = (self.types(&stmt.operands), self.types(&stmt.results));
-        let site = Site { mesh: self.mesh, coordinates: &self.coordinates, operands: &operands, results: &results };
+        let forward = self.body.kind == BodyKind::F;
+        let site =
+            Site { mesh: self.mesh, coordinates: &self.coordinates, operands: &operands, results: &results, forward };
         self.compiled.kernels.push(backend.prepare(op, &site).map_err(|why| format!("`{name}`: {why}"))?);
         let kernel = self.compiled.kernels.len() - 1;
         let operands = self.places(values(&stmt.operands));

@@ -11,7 +11,7 @@ use super::tape::Tape;
 use super::worker::Worker;
 use crate::arena::Arena;
 use crate::backend::{Backend, Span};
-use crate::backends::cpu::Cpu;
+use crate::backends::cpu::{Cpu, Tally};
 use crate::comm::Stopped;
 use crate::comm::threads::{Fabric, Threads};
 use crate::state::{Part, Role, State, Whole, gather};
@@ -90,6 +90,8 @@ pub struct StepOutput {
     pub loss: Option<f32>,
     /// The norm of all gradients before clipping; none if the program reports no `norm`.
     pub grad_norm: Option<f32>,
+    /// The share of choices of experts that were dropped because the expert was full; none if none was chosen.
+    pub dropped: Option<f64>,
     /// All that the program reports, by name; `loss` is the sum over tokens.
     pub outs: BTreeMap<String, f32>,
 }
@@ -128,6 +130,8 @@ pub(super) struct Memory {
     names: Vec<Vec<String>>,
     /// What it has reported last.
     outs: Arc<[AtomicU32]>,
+    /// What its forwards have chosen of experts.
+    tally: Arc<Tally>,
 }
 
 /// The bits of a number that is none, as no kernel makes them.
@@ -304,6 +308,13 @@ impl Machine {
         self.memories.iter().flat_map(|memory| &memory.tapes).flatten().for_each(Tape::clear);
         self.began = Instant::now();
         self.ask(&Command::Run(row, Arc::new(input)))?;
+        // Where several ranks choose alike, all do.
+        let [chosen, dropped] = self
+            .memories
+            .iter()
+            .map(|memory| memory.tally.take())
+            .fold([0, 0], |sum, of| [0, 1].map(|at| sum[at] + of[at]));
+        let dropped = (chosen > 0).then(|| dropped as f64 / chosen as f64);
         let mut outs = BTreeMap::new();
         for Memory { names, outs: values, .. } in &self.memories {
             for (name, value) in names[row].iter().zip(values.iter()) {
@@ -311,7 +322,7 @@ impl Machine {
             }
         }
         let loss = outs.get("loss").map(|sum| sum / valid_tokens);
-        Ok(StepOutput { loss, grad_norm: outs.get("norm").copied(), outs })
+        Ok(StepOutput { loss, grad_norm: outs.get("norm").copied(), dropped, outs })
     }
 
     /// Tells all ranks the same and waits for all answers.
@@ -406,8 +417,8 @@ fn load_rank(
     let sheets: Arc<[Sheet<Threads>]> = sheets.into();
     let tapes = options.record.then(|| [Tape::new(&sheets), Tape::new(&sheets)]);
     let [tape, tape_beside] = tapes.clone().map_or([None, None], |tapes| tapes.map(Some));
-    let memory =
-        Memory { arena: backend.arena().clone(), sheets: sheets.clone(), tapes, held, names, outs: outs.clone() };
+    let (arena, tally) = (backend.arena().clone(), backend.tally().clone());
+    let memory = Memory { arena, sheets: sheets.clone(), tapes, held, names, outs: outs.clone(), tally };
     let [own, lanes_own] = kernels;
     if lanes {
         fabric.enter(1);

@@ -35,7 +35,7 @@ pub(super) fn starts(weights: &[u128], on: &[Vec<u32>], ranks: u32, room: Option
     }
     let mut search = Search::new(weights, on, ranks, room);
     search.improve();
-    search.all(&mut vec![0], &mut vec![Load::default(); ranks as usize], 0);
+    search.all(&mut vec![0], &mut vec![Load::default(); ranks as usize], Closed::default());
     search.best
 }
 
@@ -48,6 +48,19 @@ struct Load {
     bytes: u64,
     /// In halves of weights.
     weight: u128,
+}
+
+/// What the stages whose runs are settled come to.
+#[derive(Clone, Copy, Default)]
+struct Closed {
+    /// The most bytes above the limit.
+    above: u64,
+    /// The slowest rank, in halves of weights.
+    load: u128,
+    /// The slowest stage.
+    stage: u128,
+    /// All ranks together, in halves of weights.
+    loads: u128,
 }
 
 struct Search<'a> {
@@ -96,9 +109,17 @@ impl Search<'_> {
         }
     }
 
-    fn above(&self, loads: &[Load]) -> u64 {
-        let above = |load: &Load| self.room.map_or(0, |room| load.bytes.saturating_sub(room.limit));
-        loads.iter().map(above).max().unwrap_or(0)
+    /// Takes away what was [put](Search::put).
+    fn take(&self, loads: &mut [Load], stage: usize, part: Load) {
+        for &rank in &self.on[stage] {
+            let load = &mut loads[rank as usize];
+            *load = Load { bytes: load.bytes - part.bytes, weight: load.weight - part.weight };
+        }
+    }
+
+    /// Bytes above the limit.
+    fn above(&self, load: &Load) -> u64 {
+        self.room.map_or(0, |room| load.bytes.saturating_sub(room.limit))
     }
 
     fn score(&self, starts: &[usize]) -> Score {
@@ -110,7 +131,8 @@ impl Search<'_> {
         let ranks = loads.iter().map(|load| load.weight);
         let stages = stages.iter().map(|runs| self.weight(runs.start, runs.end));
         let squares = ranks.clone().chain(stages.clone()).map(|weight| weight * weight).sum();
-        (self.above(&loads), ranks.max().unwrap_or(0), stages.max().unwrap_or(0), squares)
+        let above = loads.iter().map(|load| self.above(load)).max().unwrap_or(0);
+        (above, ranks.max().unwrap_or(0), stages.max().unwrap_or(0), squares)
     }
 
     /// Moves single runs from one stage to another, all between them shifted, as long as that is better.
@@ -138,28 +160,39 @@ impl Search<'_> {
         whole.then(|| (self.score(&starts), starts)).map(|(score, starts)| (starts, score))
     }
 
-    /// All cuts that go on from `starts`, whose last stage is still open; `loads` and `slowest` are of the closed ones.
-    fn all(&mut self, starts: &mut Vec<usize>, loads: &mut Vec<Load>, slowest: u128) {
+    /// The others and a stage of these runs, which has been put on its ranks as this part of their loads.
+    fn closed(&self, others: Closed, loads: &[Load], (stage, from, to): (usize, usize, usize), part: Load) -> Closed {
+        let on = &self.on[stage];
+        let own = on.iter().map(|&rank| loads[rank as usize]);
+        Closed {
+            above: own.clone().map(|load| self.above(&load)).fold(others.above, u64::max),
+            load: own.map(|load| load.weight).fold(others.load, u128::max),
+            stage: others.stage.max(self.weight(from, to)),
+            loads: others.loads + part.weight * on.len() as u128,
+        }
+    }
+
+    /// All cuts that go on from `starts`, whose last stage is still open; `loads` and `others` are of the closed ones.
+    fn all(&mut self, starts: &mut Vec<usize>, loads: &mut [Load], others: Closed) {
         let (stage, from, runs) = (starts.len() - 1, starts[starts.len() - 1], self.before.len() - 1);
         let last = stage + 1 == self.on.len();
         let ends = if last { runs..=runs } else { from + 1..=runs - (self.on.len() - stage - 1) };
         for end in ends {
             self.steps += 1;
-            let before = loads.clone();
-            self.put(loads, stage, self.part(stage, from, end));
-            let (above, load) = (self.above(loads), loads.iter().map(|load| load.weight).max().unwrap_or(0));
-            let slow = slowest.max(self.weight(from, end));
-            let worse = (above, load, slow) >= (self.score.0, self.score.1, self.score.2);
-            let full = (above, load) > (self.score.0, self.score.1);
+            let part = self.part(stage, from, end);
+            self.put(loads, stage, part);
+            let closed = self.closed(others, loads, (stage, from, end), part);
+            let worse = (closed.above, closed.load, closed.stage) >= (self.score.0, self.score.1, self.score.2);
+            let full = (closed.above, closed.load) > (self.score.0, self.score.1);
             if !worse && last {
                 let score = self.score(starts);
                 (self.best, self.score) = (starts.clone(), score);
-            } else if !worse && self.may_hold(loads, above, end) {
+            } else if !worse && self.may_hold(&closed, end) {
                 starts.push(end);
-                self.all(starts, loads, slow);
+                self.all(starts, loads, closed);
                 starts.pop();
             }
-            *loads = before;
+            self.take(loads, stage, part);
             // A longer stage is slower still, and holds more.
             if full || self.steps >= STEPS {
                 break;
@@ -167,10 +200,11 @@ impl Search<'_> {
         }
     }
 
-    /// Whether the runs that are left fit on all ranks together, if none may be slower than the best cut's slowest.
-    fn may_hold(&self, loads: &[Load], above: u64, end: usize) -> bool {
-        let room: u128 = loads.iter().map(|load| self.score.1.saturating_sub(load.weight)).sum();
-        above < self.score.0 || 2 * self.weight(end, self.before.len() - 1) <= room
+    /// Whether the runs that are left fit on all ranks together, if none may be slower than the best cut's slowest; so far
+    /// none is, or there are fewer bytes above the limit.
+    fn may_hold(&self, closed: &Closed, end: usize) -> bool {
+        let all = self.score.1 * self.ranks as u128;
+        closed.above < self.score.0 || closed.loads + 2 * self.weight(end, self.before.len() - 1) <= all
     }
 }
 

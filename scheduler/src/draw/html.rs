@@ -1,9 +1,10 @@
 //! Pictures as one page: zoom, pan, and whatever the pointer rests on is explained. It loads nothing from anywhere.
 
+use super::page::{filled, page};
 use super::{Bar, Picture, Row, ink};
 use serde_json::{Value, json};
 
-const PAGE: &str = include_str!("html/page.html");
+const BODY: &str = include_str!("html/page.html");
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
 
@@ -15,18 +16,7 @@ pub fn html(pictures: &[Picture]) -> String {
     let data = json!({ "colours": colours, "pictures": pictures.iter().map(picture).collect::<Vec<_>>() });
     // No text may end the element that holds it.
     let data = data.to_string().replace('<', "\\u003c");
-    let title = titles.join(" / ").replace('&', "&amp;").replace('<', "&lt;");
-    let parts = [("{{title}}", title.as_str()), ("{{style}}", STYLE), ("{{script}}", SCRIPT), ("{{data}}", &data)];
-    let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + data.len());
-    let mut rest = PAGE;
-    while let Some(at) = rest.find("{{") {
-        page.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let (mark, text) = parts.iter().find(|(mark, _)| rest.starts_with(mark)).unwrap_or(&("{{", "{{"));
-        page.push_str(text);
-        rest = &rest[mark.len()..];
-    }
-    page + rest
+    page(&titles.join(" / "), STYLE, &filled(BODY, &[("script", SCRIPT), ("data", &data)]))
 }
 
 fn colour(hue: super::Hue) -> Value {

@@ -7,12 +7,14 @@ mod figures;
 mod html;
 mod ink;
 mod measured;
+mod page;
 mod svg;
 mod trace;
 
 pub use figures::verdict;
 pub use html::html;
 pub use measured::{MeasuredError, measured};
+pub use page::{escaped, filled, page};
 pub use svg::svg;
 pub use trace::trace;
 

@@ -1,9 +1,9 @@
 //! Time and memory as bars.
 
-use super::escaped;
 use crate::estimate::EstimateReport;
 use crate::explain::compare::{part_name, parts};
 use crate::number::{gib, percent, time as seconds};
+use scheduler::draw::escaped;
 
 /// Pixels of the widest bar.
 const WIDTH: f64 = 560.0;

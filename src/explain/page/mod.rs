@@ -2,8 +2,11 @@
 //! anywhere and needs no script; what the pointer rests on says what it is.
 
 mod bars;
+mod infeasible;
 mod scatter;
 mod tables;
+
+pub use infeasible::page_of_clash;
 
 use super::brief::brief;
 use super::compare::device_gib;
@@ -11,10 +14,10 @@ use crate::error::Error;
 use crate::estimate::{EstimateReport, EstimateRequest, Estimator};
 use crate::layout;
 use crate::number::{count, gib, percent, time};
-use scheduler::draw::{Picture, svg};
+use scheduler::draw::{self, Picture, escaped, filled, svg};
 use scheduler::report::report_telling;
 
-const PAGE: &str = include_str!("page.html");
+const BODY: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
 
 /// Bars up to which a schedule is drawn with several rounds of micro-batches.
@@ -27,9 +30,9 @@ const BARS: u64 = 2048;
 pub fn page(estimator: &Estimator, plan: &EstimateReport) -> Result<String, Error> {
     let cluster = estimator.cluster(&plan.inputs.cluster)?;
     let limit = device_gib(&cluster);
+    let title = format!("{} on {} x {}", plan.inputs.model, plan.mesh.devices, plan.inputs.cluster);
     let parts = [
-        ("title", escaped(&format!("{} on {} x {}", plan.inputs.model, plan.mesh.devices, plan.inputs.cluster))),
-        ("style", STYLE.to_string()),
+        ("title", escaped(&title)),
         ("layout", escaped(&brief(&plan.layout))),
         ("facts", facts(plan)),
         ("tiles", tiles(plan, limit)),
@@ -41,27 +44,10 @@ pub fn page(estimator: &Estimator, plan: &EstimateReport) -> Result<String, Erro
         ("binds", tables::binds(plan)),
         ("wishes", tables::wishes(plan)),
         ("timeline", timeline(estimator, plan)?),
-        ("search", tables::search(plan)),
+        ("search", tables::search(plan.search.as_ref())),
     ];
-    Ok(filled(&parts))
-}
-
-/// The page with its marks replaced; what replaces them is not looked at again.
-fn filled(parts: &[(&str, String)]) -> String {
-    let mut page = String::new();
-    let mut rest = PAGE;
-    while let Some((before, after)) = rest.split_once("{{") {
-        page.push_str(before);
-        let (mark, after) = after.split_once("}}").unwrap_or((after, ""));
-        page.push_str(parts.iter().find(|(name, _)| *name == mark).map_or("", |(_, text)| text));
-        rest = after;
-    }
-    page + rest
-}
-
-/// Text that stands for itself in HTML and SVG.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    let parts = parts.each_ref().map(|(name, text)| (*name, text.as_str()));
+    Ok(draw::page(&title, STYLE, &filled(BODY, &parts)))
 }
 
 /// The job in a line.

@@ -1,11 +1,11 @@
 //! The plan among its runners-up: time against memory.
 
 use super::bars::drawing;
-use super::escaped;
 use crate::estimate::{EstimateReport, Predicted};
 use crate::explain::brief::{brief, differences};
 use crate::explain::compare::worst;
 use crate::number::{gib, share, time};
+use scheduler::draw::escaped;
 
 /// Pixels of the plot, and around it.
 const SIZE: [f64; 2] = [760.0, 300.0];

@@ -1,10 +1,11 @@
 //! What is said in words, as tables.
 
-use super::escaped;
 use crate::estimate::EstimateReport;
 use crate::explain::brief::differences;
 use crate::explain::compare::worst;
 use crate::number::{count, gib, share, time};
+use crate::plan::{Infeasible, Search};
+use scheduler::draw::escaped;
 
 /// The runners-up, numbered as in the plot.
 pub(super) fn alternatives(plan: &EstimateReport) -> String {
@@ -55,9 +56,21 @@ pub(super) fn wishes(plan: &EstimateReport) -> String {
     table(&["with", "step", "saves", "best known layout then"], &wishes.map(row).collect::<Vec<_>>())
 }
 
+/// What clashes.
+pub(super) fn clash(answer: &Infeasible) -> String {
+    let rows: Vec<_> = answer.clash.iter().map(|clash| vec![clash.constraint.clone(), clash.says.clone()]).collect();
+    table(&["constraint", ""], &rows)
+}
+
+/// What would make something fit.
+pub(super) fn ways_out(answer: &Infeasible) -> String {
+    let row = |way: &crate::plan::WayOut| vec![way.change.clone(), time(way.step_time_s), way.layout.clone()];
+    table(&["change", "step", "layout then"], &answer.ways_out.iter().map(row).collect::<Vec<_>>())
+}
+
 /// How it was found.
-pub(super) fn search(plan: &EstimateReport) -> String {
-    let Some(search) = &plan.search else { return "<p>None: the layout was given.</p>".to_string() };
+pub(super) fn search(search: Option<&Search>) -> String {
+    let Some(search) = search else { return "<p>None: the layout was given.</p>".to_string() };
     let proved = if search.proved_optimal { "proved" } else { "not proved" };
     let rows = [
         ("layouts in the space", count(search.space as f64)),

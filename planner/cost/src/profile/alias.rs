@@ -23,24 +23,26 @@ pub(super) struct Alias {
 impl Alias {
     pub(super) fn of(block: &Block, keeps_gathered: bool) -> Alias {
         let mut alias = Alias::default();
-        alias.paid(block, keeps_gathered);
+        alias.kept(block, keeps_gathered);
         for section in [SectionKind::F, SectionKind::I] {
             alias.exchanged(block, section);
         }
         alias
     }
 
-    /// A sum of W that I has paid; what F has exchanged, and, where gathered inputs are kept, gathered: that is kept.
-    fn paid(&mut self, block: &Block, keeps_gathered: bool) {
+    /// What F has exchanged, and, where gathered inputs are kept, gathered: that is kept.
+    fn kept(&mut self, block: &Block, keeps_gathered: bool) {
         for stmt in &block[SectionKind::W].stmts {
             let operand = stmt.operands[0];
-            let done = match &stmt.op {
-                Op::Collective(Collective::AllReduce { .. }) => SectionKind::I,
-                Op::Collective(Collective::AllToAll { .. }) => SectionKind::F,
-                Op::Collective(Collective::AllGather { .. }) if keeps_gathered => SectionKind::F,
-                _ => continue,
+            let is_kept = match &stmt.op {
+                Op::Collective(Collective::AllToAll { .. }) => true,
+                Op::Collective(Collective::AllGather { .. }) => keeps_gathered,
+                _ => false,
             };
-            let (done, again) = (chain(block, done, operand), chain(block, SectionKind::W, operand));
+            if !is_kept {
+                continue;
+            }
+            let (done, again) = (chain(block, SectionKind::F, operand), chain(block, SectionKind::W, operand));
             for ((done, _), (again, _)) in done.iter().zip(&again) {
                 self.stands_for(again.results[0], done.results[0]);
             }

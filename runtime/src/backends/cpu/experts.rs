@@ -1,12 +1,13 @@
 //! Mixture of experts: choosing, sending, bringing back.
 
 use super::rows::last;
-use super::{Call, Run};
+use super::{Call, Run, Tally};
 use crate::arena::as_ints_mut;
 use crate::backend::Site;
 use ir::ops::{GroupLimit, TopK};
 use kernels::cpu::experts::{self, Routing};
 use kernels::cpu::top_k;
+use std::sync::Arc;
 
 pub(super) fn top_k(op: &TopK, site: &Site<'_>) -> Result<Run, String> {
     let (columns, k, biased) = (last(site)?, op.k as usize, site.operands.len() == 2);
@@ -64,15 +65,18 @@ fn with_counts(call: &mut Call<'_>, sizes: &Sizes, choices: usize, write: impl F
     *call.scratch = scratch;
 }
 
-pub(super) fn dispatch(site: &Site<'_>) -> Result<Run, String> {
+pub(super) fn dispatch(site: &Site<'_>, tally: &Arc<Tally>) -> Result<Run, String> {
     let rows = site.results[0];
     let sizes = Sizes::new(&site.operand(1)?, &site.result(0)?, site.origin(rows, rows.rank() - 3))?;
     let weighted = site.operands.len() == 3;
+    let tally = site.forward.then(|| tally.clone());
     Ok(Box::new(move |call, par| {
         let routing = sizes.routing(call.int(1), weighted.then(|| call.float(2)));
         let x = call.float(0);
         let [out, count] = call.outs();
-        experts::dispatch(x, sizes.h, &routing, out, as_ints_mut(count), par);
+        let count = as_ints_mut(count);
+        experts::dispatch(x, sizes.h, &routing, out, count, par);
+        tally.iter().for_each(|tally| tally.note(count, sizes.capacity));
     }))
 }
 

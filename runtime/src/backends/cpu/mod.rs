@@ -8,6 +8,7 @@ mod peak;
 mod pointwise;
 mod rearrange;
 mod rows;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -22,6 +23,7 @@ use kernels::cpu::elementwise::add_assign;
 use kernels::cpu::{Par, Source};
 pub use peak::peak;
 use std::sync::Arc;
+pub use tally::Tally;
 
 /// The processor, for one lane of one rank.
 pub struct Cpu {
@@ -31,6 +33,8 @@ pub struct Cpu {
     scratch: Vec<f32>,
     /// A result that is to be added.
     aside: Vec<f32>,
+    /// What was chosen of experts, on all lanes.
+    tally: Arc<Tally>,
 }
 
 /// A kernel with its shapes.
@@ -127,12 +131,17 @@ impl Cpu {
     /// If there is no memory at all.
     pub fn new(threads: usize) -> Cpu {
         let arena = Arc::new(Arena::new(0).expect("some memory"));
-        Cpu { arena, par: Par(threads.max(1)), scratch: Vec::new(), aside: Vec::new() }
+        Cpu { arena, par: Par(threads.max(1)), scratch: Vec::new(), aside: Vec::new(), tally: Arc::default() }
     }
 
     /// The memory, which peers may read and write too.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
+    }
+
+    /// What forwards have chosen of experts.
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.tally
     }
 }
 
@@ -145,7 +154,8 @@ impl Backend for Cpu {
     }
 
     fn lane(&self) -> Result<Cpu, String> {
-        Ok(Cpu { arena: self.arena.clone(), par: self.par, scratch: Vec::new(), aside: Vec::new() })
+        let (arena, tally) = (self.arena.clone(), self.tally.clone());
+        Ok(Cpu { arena, par: self.par, scratch: Vec::new(), aside: Vec::new(), tally })
     }
 
     fn prepare(&mut self, op: &KernelOp, site: &Site<'_>) -> Result<Kernel, String> {
@@ -162,11 +172,11 @@ impl Backend for Cpu {
             op if updated(op).is_empty() => InPlace::Never,
             op => InPlace::Updates(updated(op)),
         };
-        Ok(Kernel { run: closure(op, site)?, adds, place })
+        Ok(Kernel { run: closure(op, site, &self.tally)?, adds, place })
     }
 
     fn launch(&mut self, kernel: &mut Kernel, moment: Moment, operands: &[Span], results: &[Span], accumulate: bool) {
-        let Cpu { arena, par, scratch, aside } = self;
+        let Cpu { arena, par, scratch, aside, .. } = self;
         let is_there = lies_on_operand(kernel.place, operands, results) && kernel.place == InPlace::IsThere;
         if is_there && !accumulate {
             return;
@@ -225,7 +235,7 @@ fn lies_on_operand(place: InPlace, operands: &[Span], results: &[Span]) -> bool 
     found
 }
 
-fn closure(op: &KernelOp, site: &Site<'_>) -> Result<Run, String> {
+fn closure(op: &KernelOp, site: &Site<'_>, tally: &Arc<Tally>) -> Result<Run, String> {
     match op {
         KernelOp::Einsum(op) => contract::einsum(op, site),
         KernelOp::Reduce(op) => contract::reduce(op, site),
@@ -258,7 +268,7 @@ fn closure(op: &KernelOp, site: &Site<'_>) -> Result<Run, String> {
         KernelOp::TokenLoss(_) => Ok(tokens::token_loss()),
         KernelOp::TopK(op) => experts::top_k(op, site),
         KernelOp::TopKGrad(_) => experts::top_k_grad(site),
-        KernelOp::Dispatch(_) => experts::dispatch(site),
+        KernelOp::Dispatch(_) => experts::dispatch(site, tally),
         KernelOp::Combine(_) => experts::combine(site),
         KernelOp::CombineDw(_) => experts::combine_dw(site),
         KernelOp::SumSquares(_) => Ok(update::sum_squares()),

@@ -176,7 +176,7 @@ fn run(op: &KernelOp, mesh: &Mesh, given: &[Array<f64>], types: [&[Type]; 2], ho
             backend.write(span, &part(array, ty, &region(ty)));
         }
         let sides = types.map(|side| side.iter().collect::<Vec<_>>());
-        let site = Site { mesh, coordinates: &coordinates, operands: &sides[0], results: &sides[1] };
+        let site = Site { mesh, coordinates: &coordinates, operands: &sides[0], results: &sides[1], forward: true };
         let mut kernel = backend.prepare(op, &site).unwrap();
         backend.launch(&mut kernel, MOMENT, &operands, &results, false);
         if how == How::Added {

@@ -1,5 +1,6 @@
 //! SVG elements as text.
 
+use super::super::page::escaped;
 use super::super::{Hue, ink};
 use std::fmt::Write;
 
@@ -88,8 +89,4 @@ impl Pen {
 fn number(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_string()
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -320,8 +320,8 @@ fn einsum(bench: &mut Bench, equation: &str) -> Result<Found, Error> {
     let mut cuda = Cuda::new(&bench.device)?;
     cuda.reserve(end).map_err(Error::Program)?;
     let mesh = Mesh::default();
-    let site =
-        Site { mesh: &mesh, coordinates: &[], operands: &operands.iter().collect::<Vec<_>>(), results: &[&result] };
+    let operands: Vec<&Type> = operands.iter().collect();
+    let site = Site { mesh: &mesh, coordinates: &[], operands: &operands, results: &[&result], forward: true };
     let mut beside = cuda.lane().map_err(Error::Program)?;
     let mut kernel = beside.prepare(&KernelOp::Einsum(op), &site).map_err(Error::Program)?;
     let (a, b) = (bench.normals(spans[0].len, 1).to_vec(), bench.normals(spans[1].len, 2).to_vec());

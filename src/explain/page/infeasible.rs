@@ -1,0 +1,35 @@
+//! The page of a request for which nothing fits: the clash, what the layout that needs least holds, and the ways out.
+
+use super::{STYLE, bars, tables};
+use crate::error::Error;
+use crate::estimate::Estimator;
+use crate::explain::brief::brief;
+use crate::explain::compare::device_gib;
+use crate::plan::Infeasible;
+use scheduler::draw::{self, escaped, filled};
+
+const BODY: &str = include_str!("infeasible.html");
+
+/// The page of an answer that nothing fits.
+///
+/// # Errors
+/// The cluster is not there any more.
+pub fn page_of_clash(estimator: &Estimator, answer: &Infeasible) -> Result<String, Error> {
+    let limit = device_gib(&*estimator.cluster(&answer.inputs.cluster)?);
+    let title = format!("{} does not fit on {}", answer.inputs.model, answer.inputs.cluster);
+    let closest = match &answer.closest {
+        Some(report) => {
+            format!("<p class=\"layout\">{}</p>\n{}", escaped(&brief(&report.layout)), bars::memory(report, limit))
+        }
+        None => "<p>It is not known: the search was stopped before.</p>\n".to_string(),
+    };
+    let parts = [
+        ("title", escaped(&title)),
+        ("clash", tables::clash(answer)),
+        ("closest", closest),
+        ("ways", tables::ways_out(answer)),
+        ("search", tables::search(Some(&answer.search))),
+    ];
+    let parts = parts.each_ref().map(|(name, text)| (*name, text.as_str()));
+    Ok(draw::page(&title, STYLE, &filled(BODY, &parts)))
+}
