@@ -22,7 +22,7 @@ pub(super) struct Shape {
     sp: bool,
     /// Of each named dim, which degrees divide it, and whether it is 1.
     divides: Vec<(String, Vec<bool>)>,
-    /// Where ranks share an expert, all degrees: what is cheapest between attention's axes and the experts' goes by size.
+    /// Where ranks share an expert, all sizes: what is cheapest between attention's axes and the experts' goes by them.
     shared: Vec<u64>,
 }
 
@@ -53,13 +53,14 @@ impl Sizes {
             let divided = degrees.iter().map(|degree| size.is_multiple_of(*degree));
             (name.clone(), divided.chain([*size == 1]).collect())
         };
+        let axes = self.mesh.axes.values().map(|axis| axis.size);
         let places = |group: &ir::mesh::Group| group.axes.iter().map(|axis| axis.index()).collect();
         Shape {
             axes: self.mesh.axes.values().map(|axis| axis.name.clone()).collect(),
             groups: self.mesh.groups.iter().map(|group| (group.name.clone(), places(group))).collect(),
             sp: layout.sp,
             divides: self.dims.iter().map(of).collect(),
-            shared: if layout.etp > 1 { self.mesh.axes.values().map(|axis| axis.size).collect() } else { Vec::new() },
+            shared: if layout.etp > 1 { axes.chain(self.dims.values().copied()).collect() } else { Vec::new() },
         }
     }
 

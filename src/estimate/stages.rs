@@ -124,10 +124,7 @@ fn by_shares(weights: &[f64], stages: usize) -> Result<Vec<usize>, Error> {
 
 /// The profiles as costs that can be cut.
 fn costs(blocks: &Blocks) -> ModelCosts {
-    let of = |profile: &Profile| BlockCosts {
-        f: Lanes { compute: profile.work, wire: 0.0 },
-        ..BlockCosts::default()
-    };
+    let of = |profile: &Profile| BlockCosts { f: Lanes { compute: profile.work, wire: 0.0 }, ..BlockCosts::default() };
     ModelCosts {
         calls: blocks.outline.runs.iter().map(|&block| CallCosts { block, instances: 1 }).collect(),
         blocks: blocks.profiles.iter().map(of).collect(),

@@ -55,10 +55,6 @@ impl Costs<'_> {
         let mut layout = family.layout.clone();
         if family.level < Level::One {
             layout.offload = false;
-            // Without names it is the usual ones, not none.
-            if matches!(&layout.recompute, Recompute::Selective(taken) if taken.is_empty()) {
-                layout.recompute = Recompute::None;
-            }
         }
         layout
     }
@@ -109,14 +105,9 @@ impl Costs<'_> {
         if family.level < Level::Host && self.space.offload && !pin.has("offload") {
             layout.offload = true;
         }
-        layout.recompute = match (family.level, pin.has("recompute"), &pin.layout.recompute, layout.recompute) {
-            (Level::Modules(decided), _, _, Recompute::Selective(mut taken)) => {
-                taken.extend_from_slice(&self.space.modules[decided..]);
-                Recompute::Selective(taken)
-            }
-            (_, true, given, _) if *given != Recompute::Auto => given.clone(),
-            _ => Recompute::Full(None),
-        };
+        let given = &pin.layout.recompute;
+        let is_given = pin.has("recompute") && *given != Recompute::Auto;
+        layout.recompute = if is_given { given.clone() } else { Recompute::Full(None) };
         layout
     }
 }

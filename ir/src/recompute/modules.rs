@@ -75,18 +75,31 @@ impl Site<'_> {
         dropped.map(|(at, _)| at).collect()
     }
 
-    /// All between the compressed forms and attention: what makes its queries, keys and values, back to the norms.
+    /// All between the compressed forms and attention: what makes its queries, keys and values, back to the norms; nothing where
+    /// no product has made what they are made from.
     fn up_projections(&self) -> BTreeSet<usize> {
         let attention = self.stmts().iter().find(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_))));
         let mut wanted: Vec<Value> = attention.map_or(Vec::new(), |stmt| stmt.operands[..3].to_vec());
-        let mut found = BTreeSet::new();
+        let (mut found, mut is_compressed) = (BTreeSet::new(), false);
         while let Some(value) = wanted.pop() {
-            let maker = self.stmts().iter().position(|stmt| stmt.results.contains(&value) && !is_norm(&stmt.op));
-            if let Some(at) = maker.filter(|at| self.touches(&self.stmts()[*at], &["g"]) && found.insert(*at)) {
-                wanted.extend(&self.stmts()[at].operands);
+            let Some(at) = self.stmts().iter().position(|stmt| stmt.results.contains(&value)) else { continue };
+            let stmt = &self.stmts()[at];
+            if is_norm(&stmt.op) || !self.touches(stmt, &["g"]) {
+                is_compressed |= self.is_of_product(value);
+            } else if found.insert(at) {
+                wanted.extend(&stmt.operands);
             }
         }
-        found
+        if is_compressed { found } else { BTreeSet::new() }
+    }
+
+    /// Whether a product has made a value, which may have been moved and brought to a norm since.
+    fn is_of_product(&self, value: Value) -> bool {
+        let maker = self.stmts().iter().find(|stmt| stmt.results.contains(&value));
+        maker.is_some_and(|stmt| match &stmt.op {
+            Op::Kernel(KernelOp::Einsum(_)) => true,
+            op => (is_norm(op) || matches!(op, Op::Collective(_))) && self.is_of_product(stmt.operands[0]),
+        })
     }
 }
 

@@ -90,7 +90,7 @@ impl Best {
 
     /// The value above which a family is of no use because there is a better layout of the kind that all of it are.
     pub(super) fn threshold_of(&self, family: &Family) -> f64 {
-        let is_one_kind = matches!(family.level, Level::One | Level::Layers | Level::Modules(_));
+        let is_one_kind = matches!(family.level, Level::One | Level::Layers);
         let same = self.list.iter().find(|(kind, _)| is_one_kind && kind.is_of(&family.layout));
         same.map_or(f64::INFINITY, |(_, ranked)| self.value(ranked.price.seconds, ranked.price.bytes))
     }

@@ -136,7 +136,11 @@ pub fn search(space: &Space, axes: Vec<Family>, oracle: &impl Oracle, mut task: 
         };
         go_through(usual, &parts, oracle, &mut task, &mut known);
     }
-    let finished = go_through(axes, &|family| space.parts(family), oracle, &mut task, &mut known);
+    // What has been priced is not priced again.
+    let all = task.exhaustive;
+    let is_new = |part: &Family| all || part.level < Level::One || !is_usual(space, part);
+    let parts = |family: &Family| space.parts(family).into_iter().filter(is_new).collect();
+    let finished = go_through(axes, &parts, oracle, &mut task, &mut known);
     Outcome { best: known.best.ranked(), candidates: known.candidates, finished }
 }
 

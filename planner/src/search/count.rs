@@ -1,7 +1,7 @@
 //! How many layouts a space has, without making them.
 
-use super::space::Space;
 use super::Family;
+use super::space::Space;
 use ir::goal::Recompute;
 use std::collections::HashMap;
 

@@ -37,8 +37,6 @@ pub enum Level {
     Host,
     /// Some layers of each stage are computed again as a whole: how many is open.
     Layers,
-    /// Parts of each layer are computed again: of the modules only so many are decided.
-    Modules(usize),
     /// Everything: a single layout.
     One,
 }

@@ -139,7 +139,6 @@ impl Space {
             Level::Schedule => self.hosts(family),
             Level::Host => self.recomputations(family),
             Level::Layers => self.layers_again(family),
-            Level::Modules(decided) => self.modules_again(family, decided),
             Level::One => Vec::new(),
         }
     }
@@ -282,14 +281,22 @@ impl Space {
         let none = || family.part(with(Recompute::None), Level::One);
         let layers = || family.part(with(Recompute::Full(Some(1))), Level::Layers);
         match (self.pin.has("recompute"), &self.pin.layout.recompute) {
-            (true, Recompute::Auto) => vec![none(), family.part(with(Recompute::Selective(Vec::new())), Level::One), layers()],
+            (true, Recompute::Auto) => {
+                vec![none(), family.part(with(Recompute::Selective(Vec::new())), Level::One), layers()]
+            }
             (true, given) => vec![family.part(with(given.clone()), Level::One)],
-            (false, _) if self.modules.is_empty() => vec![none(), layers()],
             (false, _) => {
-                let modules = family.part(with(Recompute::Selective(Vec::new())), Level::Modules(0));
-                vec![none(), modules, layers()]
+                let some = (1..1_u32 << self.modules.len()).map(|set| self.modules_of(set));
+                let some = some.map(|modules| family.part(with(Recompute::Selective(modules)), Level::One));
+                [none()].into_iter().chain(some).chain([layers()]).collect()
             }
         }
+    }
+
+    /// The modules of a set, each of which is a bit. One more of them may take less time, where it hides communication.
+    fn modules_of(&self, set: u32) -> Vec<String> {
+        let named = self.modules.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1);
+        named.map(|(_, name)| name.clone()).collect()
     }
 
     fn layers_again(&self, family: &Family) -> Vec<Family> {
@@ -297,19 +304,6 @@ impl Space {
         some.chain([Recompute::Full(None)])
             .map(|recompute| family.part(Layout { recompute, ..family.layout.clone() }, Level::One))
             .collect()
-    }
-
-    /// With the next module and without; the empty set is none.
-    fn modules_again(&self, family: &Family, decided: usize) -> Vec<Family> {
-        let Recompute::Selective(taken) = &family.layout.recompute else { return Vec::new() };
-        let mut with = taken.clone();
-        with.push(self.modules[decided].clone());
-        let is_last = decided + 1 == self.modules.len();
-        let of = |set: Vec<String>| {
-            let layout = Layout { recompute: Recompute::Selective(set), ..family.layout.clone() };
-            family.part(layout, if is_last { Level::One } else { Level::Modules(decided + 1) })
-        };
-        [with, taken.clone()].into_iter().filter(|set| !(is_last && set.is_empty())).map(of).collect()
     }
 }
 
