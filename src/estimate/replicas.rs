@@ -8,7 +8,7 @@ use ir::goal::Layout;
 /// The ranks that hold the same parameters, and what they talk about.
 #[derive(Clone, Debug)]
 pub(super) struct Replicas<'a> {
-    machine: &'a Machine<'a>,
+    pub(super) machine: &'a Machine<'a>,
     /// The stage of ZeRO under which micro-batches run.
     pub(super) zero: u8,
     /// Whether communication hides behind compute.
@@ -59,11 +59,10 @@ impl<'a> Replicas<'a> {
         elements.into_iter().zip(self.groups).map(of).sum()
     }
 
-    /// Seconds in which parts of so many parameters come to all who share a copy; all at once, or each by itself.
-    fn gather(&self, elements: [f64; 2], each: usize) -> f64 {
-        let (parameter, each) = (self.machine.recipe.parameter, each.max(1) as f64);
+    /// Seconds in which parts of so many parameters come to all who share a copy.
+    fn gather(&self, elements: [f64; 2]) -> f64 {
         let of = |(elements, (shards, _)): (f64, (Group, Group))| {
-            each * self.machine.talk(Talk::AllGather, elements * parameter / each, shards)
+            self.machine.talk(Talk::AllGather, elements * self.machine.recipe.parameter, shards)
         };
         elements.into_iter().zip(self.groups).map(of).sum()
     }
@@ -86,7 +85,7 @@ impl<'a> Replicas<'a> {
             return [0.0; 2];
         }
         let elements = |profile: &Profile| [profile.dense, profile.experts];
-        let gather = |profile: &Profile| if self.zero > 2 { self.gather(elements(profile), 1) } else { 0.0 };
+        let gather = |profile: &Profile| if self.zero > 2 { self.gather(elements(profile)) } else { 0.0 };
         // Runs of one block follow each other: they are alike.
         let each = |of: &dyn Fn(&Profile) -> f64| {
             let mut seconds: Vec<f64> = Vec::with_capacity(runs.len());
@@ -115,15 +114,17 @@ impl<'a> Replicas<'a> {
     }
 
     /// What a rank's parameters cost once a step. Gradients go in buckets beside `backward` seconds of the last
-    /// micro-batch's backward, all but the last bucket; updated parts are gathered at once, or beside `forward` seconds of
-    /// the next step's first forward where the stack does so, tensor by tensor or all at once.
+    /// micro-batch's backward, all but the last bucket, which ends with the tensor that fills it; updated parts are gathered at once, or beside `forward` seconds of
+    /// the next step's first forward where the stack does so, and copied to their places.
     pub(super) fn exchange(&self, elements: [f64; 2], tensors: usize, forward: f64, backward: f64) -> Exchange {
-        // Only what is to be hidden is sent in parts.
-        let bucket = if self.hides { self.machine.stack.facts.bucket } else { f64::INFINITY };
-        let reduce = if self.zero < 2 { self.reduce(elements, bucket) } else { 0.0 };
-        let each = if self.machine.stack.facts.gathers_each { tensors } else { 1 };
-        let gather = if matches!(self.zero, 1 | 2) { self.gather(elements, each) } else { 0.0 };
         let bytes = (elements[0] + elements[1]) * self.machine.recipe.wire;
+        // Only what is to be hidden is sent in parts.
+        let bucket = self.machine.stack.facts.bucket + bytes / tensors.max(1) as f64;
+        let bucket = if self.hides { bucket } else { f64::INFINITY };
+        let reduce = if self.zero < 2 { self.reduce(elements, bucket) } else { 0.0 };
+        let [ranks, _] = self.parts();
+        let copies = if ranks > 1.0 { self.machine.stack.facts.part * tensors as f64 * ranks } else { 0.0 };
+        let gather = if matches!(self.zero, 1 | 2) { self.gather(elements) + copies } else { 0.0 };
         let last = reduce * (bucket / bytes.max(1.0)).min(1.0);
         let hidden_update = self.machine.stack.facts.hides_update;
         Exchange {

@@ -3,7 +3,7 @@
 use super::blocks::Blocks;
 use super::replicas::Replicas;
 use crate::error::Error;
-use cost::{Cut, Profile, Seconds};
+use cost::{Cut, Machine, Profile, Seconds};
 use ir::costs::{BlockCosts, CallCosts, Lanes, ModelCosts};
 use ir::goal::{Layout, Recompute};
 use scheduler::cut::{CutError, balanced, check_starts, stage_runs};
@@ -141,13 +141,12 @@ fn costs(blocks: &Blocks) -> ModelCosts {
 
 /// What each stage costs.
 pub(super) fn loads(blocks: &Blocks, layout: &Layout, starts: &[usize], replicas: &Replicas<'_>) -> Vec<Load> {
-    let most = most(layout);
-    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| load(blocks, runs, most, replicas)).collect()
+    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| load(blocks, runs, layout, replicas)).collect()
 }
 
 /// What all of a model costs, as if it were one stage.
 pub(super) fn run_loads(blocks: &Blocks, layout: &Layout, replicas: &Replicas<'_>) -> Load {
-    load(blocks, 0..blocks.outline.runs.len(), most(layout), replicas)
+    load(blocks, 0..blocks.outline.runs.len(), layout, replicas)
 }
 
 /// What each stage keeps and holds if all layers are computed again that can be; seconds of gathers and scatters are left out.
@@ -168,10 +167,20 @@ pub(super) fn layers_of(blocks: &Blocks) -> usize {
     blocks.outline.layers.len()
 }
 
-fn load(blocks: &Blocks, runs: Range<usize>, most: usize, replicas: &Replicas<'_>) -> Load {
-    let (mut load, of_stage) = sum(blocks, runs, most);
+fn load(blocks: &Blocks, runs: Range<usize>, layout: &Layout, replicas: &Replicas<'_>) -> Load {
+    let (mut load, of_stage) = sum(blocks, runs, most(layout));
     load.shards = replicas.shards(&of_stage);
+    let peer = peer(layout, replicas.machine);
+    if peer > 0.0 {
+        of_stage.iter().for_each(|profile| load.wait(profile, peer));
+    }
     load
+}
+
+/// Seconds of the CPU for each rank that a tensor-parallel collective joins.
+fn peer(layout: &Layout, machine: &Machine<'_>) -> f64 {
+    let is_on_nodes = machine.cluster.links[0].joins < layout.devices();
+    if layout.pp > 1 && is_on_nodes { machine.stack.facts.peer } else { 0.0 }
 }
 
 /// What a stage costs but for what is gathered and scattered, and the profiles of its runs.
@@ -208,6 +217,14 @@ impl Load {
         self.experts += profile.experts;
         self.largest = self.largest.max(profile.dense + profile.experts);
         self.boundary = profile.boundary;
+    }
+
+    /// Adds what the device waits for its CPU beyond the profile's `launch`, where the CPU has so much to do for each rank of a
+    /// collective.
+    fn wait(&mut self, profile: &Profile, peer: f64) {
+        let more = |part: usize| (profile.peers[part] * peer - profile.spare[part].max(0.0)).max(0.0);
+        self.f.launch += more(0);
+        self.i.launch += more(1);
     }
 }
 

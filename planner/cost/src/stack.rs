@@ -83,8 +83,9 @@ pub struct Facts {
     pub bucket: f64,
     /// Whether parameters that a step updates are gathered while the next forward runs.
     pub hides_update: bool,
-    /// Whether these are gathered one by one, and not together.
-    pub gathers_each: bool,
+    /// Seconds of the CPU for each part of a parameter that these are gathered from, where the stack copies part by part: as
+    /// many as parameters times ranks.
+    pub part: f64,
     /// Whether ZeRO-2 and 3 leave parameters and gradients whole while micro-batches accumulate, and sum once a step.
     pub accumulates_whole: bool,
     /// Whether ZeRO-3 cuts the master copies alone, and casts what it gathers: no 16-bit parameters are kept beside them.
@@ -95,6 +96,8 @@ pub struct Facts {
     pub cut: Cut,
     /// Seconds of a hop of the pipeline beside its message: what is said of its size, and the wait for both ends.
     pub hop: f64,
+    /// Seconds of the CPU for each rank that a tensor-parallel collective joins, in a pipeline over several nodes.
+    pub peer: f64,
     /// Parts of the device that communication takes while compute runs.
     pub comm_sms: f64,
     /// Bytes that quantising an element moves: what is read, the scale's pass, what is written, the transposed copy.
@@ -141,12 +144,13 @@ impl Default for Facts {
             wire_bytes: 4.0,
             bucket: 25.0 * MIB,
             hides_update: false,
-            gathers_each: false,
+            part: 0.0,
             accumulates_whole: false,
             casts_gathered: false,
             hierarchical: true,
             cut: Cut::default(),
             hop: 0.0,
+            peer: 0.0,
             comm_sms: 16.0,
             quantise: 6.0,
             grouped: 0.9,
