@@ -69,6 +69,7 @@ pub(super) fn line(record: &Value) -> Option<Line> {
         // Dense models are those of Hugging Face, compiled (enable_compile of the benchmarks' recipes).
         ("automodel", _) if record.pointer("/model_config/experts").is_none_or(Value::is_null) => "fsdp-compile",
         ("automodel", _) => "automodel-2026",
+        ("jax-2023", _) if text("notes").is_some_and(|notes| notes.contains("no TE")) => "jax-xla-2023",
         // NeMo 2 of 2025 runs Megatron-Core 0.10 and later.
         ("nemo", _) if is_late => "megatron-core-2025",
         _ => stack,

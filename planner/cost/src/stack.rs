@@ -65,6 +65,9 @@ pub struct Facts {
     /// What its CPU does for a kernel, in calls of the library: eager PyTorch makes views, allocates, and notes or runs the node
     /// of automatic differentiation around each.
     pub dispatches: f64,
+    /// What its CPU does for each part of a layer that is computed again, in calls of the library: states of random numbers are
+    /// saved and set, and a graph of its own is built and run.
+    pub checkpoint: f64,
     /// The best attention kernel that it has.
     pub attention: Kernel,
     /// Groups of ops that are one kernel, of [`Stack::GROUPS`].
@@ -135,6 +138,7 @@ impl Default for Facts {
         Facts {
             graphs: false,
             dispatches: 1.0,
+            checkpoint: 0.0,
             attention: Kernel::default(),
             fused: Vec::new(),
             saved: BTreeMap::new(),

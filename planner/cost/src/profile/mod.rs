@@ -106,7 +106,9 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
         [SectionKind::F, SectionKind::I, SectionKind::W].map(|kind| cost_of(&site, kind, &site.stmts(kind)));
     let keep = Keep::under(&site, &layout.recompute);
     let again = keep.again(&site);
-    let again_cost = cost_of(&site, SectionKind::F, &again);
+    let mut again_cost = cost_of(&site, SectionKind::F, &again);
+    let calls = modules::parts(&site, &layout.recompute) * machine.stack.facts.checkpoint;
+    again_cost.host += calls * machine.launch(site.has_experts);
     let flops = flops(&site, &site.stmts(SectionKind::F));
     let again_flops = self::flops(&site, &again);
     let [dense, experts] = parameters(&site);
