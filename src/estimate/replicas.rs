@@ -133,3 +133,36 @@ impl<'a> Replicas<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cost::{Cluster, Recipe, Stack};
+
+    fn exchange(stack: &Stack, zero: u8, tensors: usize) -> Exchange {
+        let cluster = Cluster::find("h100-p5-efa").unwrap();
+        let machine = Machine { cluster: &cluster, stack, recipe: &Recipe::bf16() };
+        let layout = Layout { dp: 64, zero, ..Layout::default() };
+        Replicas::new(&layout, 1, &machine).exchange([1e9, 0.0], tensors, 1.0, 10.0)
+    }
+
+    #[test]
+    fn parts_are_copied_one_by_one() {
+        let mut stack = Stack::find("nanotron-2024").unwrap();
+        let with = exchange(&stack, 1, 100).gather;
+        let part = std::mem::take(&mut stack.facts.part);
+        assert!((with - exchange(&stack, 1, 100).gather - 6400.0 * part).abs() < 1e-9);
+        assert_eq!(exchange(&stack, 0, 100).gather, 0.0);
+    }
+
+    /// Fewer tensors are larger ones, and so are the buckets that end with them: of a perfect overlap the last one shows.
+    #[test]
+    fn a_bucket_ends_with_the_tensor_that_fills_it() {
+        let mut stack = Stack::find("nanotron-2024").unwrap();
+        (stack.fitted.overlap.value, stack.facts.comm_sms) = (1.0, 0.0);
+        let all = |stack: &Stack, tensors| exchange(stack, 0, tensors).reduce;
+        assert!(all(&stack, 4) > 2.0 * all(&stack, 1000) && all(&stack, 1000) > 0.0);
+        stack.facts.hides.clear();
+        assert_eq!(all(&stack, 4), all(&stack, 1000));
+    }
+}

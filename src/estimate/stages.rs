@@ -231,6 +231,7 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cost::{Cluster, Recipe, Stack};
 
     /// 32 layers and a head of four times their products; nanotron leaves the last stage the head alone.
     #[test]
@@ -242,5 +243,24 @@ mod tests {
         assert_eq!(by_shares(&[1.0; 4], 4).unwrap(), [0, 1, 2, 3]);
         assert_eq!(by_shares(&[0.0, 0.0, 1.0], 3).unwrap(), [0, 1, 2]);
         assert!(by_shares(&[1.0; 2], 3).is_err());
+    }
+
+    /// Ten and twenty ranks at 0.2 s each: forward the CPU has 1 s to spare, backward the device waits for it already.
+    #[test]
+    fn the_device_waits_for_what_its_cpu_does_for_each_peer() {
+        let mut load = Load::default();
+        let profile = Profile { spare: [1.0, -0.5], peers: [10.0, 20.0], ..Profile::default() };
+        load.wait(&profile, 0.2);
+        assert_eq!((load.f.launch, load.i.launch), (1.0, 4.0));
+        load.wait(&profile, 0.05);
+        assert_eq!((load.f.launch, load.i.launch), (1.0, 5.0));
+    }
+
+    #[test]
+    fn peers_cost_in_pipelines_over_nodes_alone() {
+        let (cluster, stack) = (Cluster::find("h100-p5-efa").unwrap(), Stack::find("nanotron-2024").unwrap());
+        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+        let of = |dp, pp| peer(&Layout { dp, pp, tp: 2, ..Layout::default() }, &machine);
+        assert_eq!([of(2, 2), of(8, 1), of(4, 2)], [0.0, 0.0, stack.facts.peer]);
     }
 }
