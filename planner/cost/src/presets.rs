@@ -30,8 +30,8 @@ pub const CLUSTERS: &[Preset] = presets!("clusters":
 
 /// The stacks that are known by name. `--stack` left out means the first.
 pub const STACKS: &[Preset] = presets!("stacks":
-    "megatron-core-2025" "megatron-2022" "megatron-2019" "nanotron-2024" "fsdp-eager" "fsdp-compile" "automodel-2026"
-    "foundry-2023" "nemo" "jax-2023" "jax-xla-2023" "meshwright" "meshwright-threads");
+    "megatron-core-2025" "megatron-core-2026" "megatron-2022" "megatron-2019" "nanotron-2024" "fsdp-eager" "fsdp-compile"
+    "fsdp-compile-2026" "automodel-2026" "foundry-2023" "nemo" "jax-2023" "jax-xla-2023" "meshwright" "meshwright-threads");
 
 /// Why there is no cluster or stack.
 #[derive(Clone, PartialEq, Eq, Debug)]

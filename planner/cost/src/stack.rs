@@ -62,6 +62,8 @@ pub struct Constant {
 pub struct Facts {
     /// Kernels are replayed from graphs: launches cost nothing, but those of layers with experts.
     pub graphs: bool,
+    /// Whether these are replayed too.
+    pub expert_graphs: bool,
     /// What its CPU does for a kernel, in calls of the library: eager PyTorch makes views, allocates, and notes or runs the node
     /// of automatic differentiation around each.
     pub dispatches: f64,
@@ -137,6 +139,7 @@ impl Default for Facts {
     fn default() -> Facts {
         Facts {
             graphs: false,
+            expert_graphs: false,
             dispatches: 1.0,
             checkpoint: 0.0,
             attention: Kernel::default(),
