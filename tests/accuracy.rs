@@ -5,15 +5,17 @@ use meshwright::accuracy::{Summary, by_source, memory_by_source, rank_sets, read
 use meshwright::estimate::Estimator;
 
 /// Sources, and the most that the median and the 90th percentile of their errors in time may be.
-const TIME: [(&str, f64, f64); 11] = [
-    ("HF Ultra-Scale Playbook", 0.045, 0.24),
+const TIME: [(&str, f64, f64); 13] = [
+    ("HF Ultra-Scale Playbook", 0.033, 0.15),
     ("llm-foundry", 0.025, 0.09),
     ("NeMo docs / launcher", 0.04, 0.16),
-    ("torchtitan", 0.07, 0.29),
+    ("torchtitan", 0.045, 0.15),
     ("NeMo AutoModel performance summary", 0.09, 0.28),
-    ("NeMo AutoModel yaml comments", 0.12, 0.15),
-    ("JAX-Toolbox", 0.15, 0.27),
-    ("Megatron-Bridge performance summary", 0.07, 0.31),
+    ("NeMo AutoModel yaml comments", 0.1, 0.15),
+    ("JAX-Toolbox", 0.09, 0.17),
+    ("Megatron-Bridge performance summary", 0.065, 0.3),
+    ("Megatron-Bridge skills", 0.08, 0.21),
+    ("Megatron-Bridge verification cards", 0.03, 0.2),
     ("BigScience tr3m-1B3 (V100)", 0.04, 0.07),
     ("arXiv 2205.05198", 0.03, 0.08),
     ("Megatron-LM README/examples", 0.02, 0.06),
@@ -37,7 +39,7 @@ fn predictions_stay_as_near_as_they_are() {
     hold(&memory_by_source(&scored), &MEMORY);
     let choice = total(&rank_sets(&scored));
     assert!(choice.regret < 0.02 && choice.regret < choice.recipe / 2.0, "{choice:?}");
-    assert!(choice.spearman > 0.76, "{choice:?}");
+    assert!(choice.spearman > 0.83 && choice.reach > choice.spearman, "{choice:?}");
 }
 
 fn hold(found: &[Summary], bounds: &[(&str, f64, f64)]) {

@@ -133,25 +133,26 @@ fn checkpoints_cut_among_tensor_parallel_ranks_are_as_small_as_zero_r_says() {
 }
 
 /// Shoeybi et al. 2019 (Megatron-LM), figure 5: weak scaling on V100 from 39 TFLOP/s of one device, in per cent, with all
-/// activations computed again. Within a node to 8 points, on 32 of them to 12: sums over tp, and over nodes, take longer here.
+/// activations computed again, which the 39 count: NVIDIA's version 1.0 takes 1288 ms for the same step at 62.4 TFLOP/s, which
+/// is 8 operations for a parameter and a token (nv-adlr.github.io/MegatronLMV1).
 #[test]
 fn megatron_scales_on_v100_as_it_did() {
     let rows = [
-        ("1.2b", 40, 1536, 16, "tp=1", 8, 100.0, 8.0),
-        ("2.5b", 54, 1920, 20, "tp=2", 8, 94.0, 8.0),
-        ("4.2b", 64, 2304, 24, "tp=4", 8, 88.0, 8.0),
-        ("8.3b", 72, 3072, 32, "tp=8", 8, 81.0, 8.0),
-        ("8.3b", 72, 3072, 32, "tp=8,dp=64", 512, 76.0, 12.0),
+        ("1.2b", 40, 1536, 16, "tp=1", 8, 100.0),
+        ("2.5b", 54, 1920, 20, "tp=2", 8, 94.0),
+        ("4.2b", 64, 2304, 24, "tp=4", 8, 88.0),
+        ("8.3b", 72, 3072, 32, "tp=8", 8, 81.0),
+        ("8.3b", 72, 3072, 32, "tp=8,dp=64", 512, 76.0),
     ];
     let mut first = None;
-    for (name, layers, hidden, heads, layout, batch, theirs, points) in rows {
+    for (name, layers, hidden, heads, layout, batch, theirs) in rows {
         let model = Config::gpt(name, layers, hidden, heads);
         let layout = format!("{layout},mbs=8,recompute=full");
         let report = model.estimate(["v100-dgx2", "megatron-2019"], batch, &layout).predicted;
         let first = *first.get_or_insert(report.mfu);
-        assert!((125.0 * first / 39.0 - 1.0).abs() < 0.1, "{first}");
+        assert!((125.0 * first * 4.0 / 3.0 / 39.0 - 1.0).abs() < 0.05, "{first}");
         let ours = 100.0 * report.mfu / first;
-        assert!((ours - theirs).abs() <= points, "{name} {layout}: {ours:.1} %, not {theirs} %");
+        assert!((ours - theirs).abs() <= 4.0, "{name} {layout}: {ours:.1} %, not {theirs} %");
     }
 }
 

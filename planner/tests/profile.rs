@@ -334,6 +334,24 @@ fn launches_count_where_kernels_are_short() {
     assert_eq!(layer(&model, &layout, "megatron-core-2025").f.launch, 0.0, "graphs are replayed");
 }
 
+/// A checkpoint around each of two norms, one around all of the layer, none around a module that it lacks.
+#[test]
+fn what_is_computed_again_takes_time_of_the_cpu() {
+    let layout = Layout::default();
+    let model = llama(&layout);
+    let spare = |mode: &str, checkpoint: f64| {
+        let mut stack = Stack::find("fsdp-eager").expect("a preset");
+        stack.facts.checkpoint = checkpoint;
+        of_block(&model, "layer", &recomputing(&layout, mode), &stack).spare[1]
+    };
+    let launch = Stack::find("fsdp-eager").expect("a preset").fitted.launch_us.value * 1e-6;
+    for (mode, checkpoints) in [("none", 0.0), ("full", 1.0), ("selective:layernorm", 2.0), ("selective:mlp+moe", 1.0)]
+    {
+        let lost = (spare(mode, 0.0) - spare(mode, 10.0)) / launch;
+        assert!((lost - 10.0 * checkpoints).abs() < 1e-6, "{mode}: {lost} calls");
+    }
+}
+
 #[test]
 fn what_is_kept_may_wait_in_the_host() {
     let layout = Layout { offload: true, recompute: Recompute::Full(None), ..parallel(1, false) };

@@ -21,7 +21,7 @@ pub struct Fit {
 }
 
 /// Beyond it a run says no more: it went wrong in a way that the model does not know.
-const FAR: f64 = 0.35;
+pub(super) const FAR: f64 = 0.35;
 
 /// The first step of the search, and the one after which it ends, as shares of the intervals.
 const STEPS: [f64; 2] = [0.2, 0.004];

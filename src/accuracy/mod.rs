@@ -16,7 +16,7 @@ mod summary;
 
 pub use fit::{Fit, fit};
 pub use folds::{Fold, folds};
-pub use ranks::{RankSet, RankTotal, rank_sets, total};
+pub use ranks::{Misplaced, RankSet, RankTotal, rank_sets, total};
 pub use report::document;
 pub use runs::{MemoryKind, Run, read, write};
 pub use score::{Prediction, Scored, score};

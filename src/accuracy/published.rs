@@ -64,11 +64,17 @@ pub(super) fn line(record: &Value) -> Option<Line> {
     let is_late = text("date").is_some_and(|date| date >= "2025");
     let compiled = said.unwrap_or(source == "torchtitan" && is_late);
     let stack = match (stack, compiled) {
+        ("fsdp", true) if text("date").is_some_and(|date| date >= "2026") => "fsdp-compile-2026",
         ("fsdp", true) => "fsdp-compile",
         ("fsdp", false) => "fsdp-eager",
         // Dense models are those of Hugging Face, compiled (enable_compile of the benchmarks' recipes).
         ("automodel", _) if record.pointer("/model_config/experts").is_none_or(Value::is_null) => "fsdp-compile",
         ("automodel", _) => "automodel-2026",
+        ("jax-2023", _) if text("notes").is_some_and(|notes| notes.contains("no TE")) => "jax-xla-2023",
+        // Cards of 2026: those of performance recipes, with mock data.
+        ("megatron-core-2025", _) if text("id").is_some_and(|id| id.contains("/pretrain_performance/")) => {
+            "megatron-core-2026"
+        }
         // NeMo 2 of 2025 runs Megatron-Core 0.10 and later.
         ("nemo", _) if is_late => "megatron-core-2025",
         _ => stack,

@@ -1,5 +1,6 @@
 //! Choosing by prediction: layouts of one job, by what they were predicted and by what they reached.
 
+use super::fit::FAR;
 use super::score::Scored;
 use std::collections::BTreeMap;
 
@@ -16,6 +17,22 @@ pub struct RankSet {
     pub recipe: f64,
     /// Spearman's rank correlation of predicted and measured step time.
     pub spearman: f64,
+    /// The same if all were predicted as they were measured but those that are far off: by more than what a run can be that went
+    /// as the model knows.
+    pub reach: f64,
+    /// The layout that is farthest from its place.
+    pub farthest: Misplaced,
+}
+
+/// A layout and its places among those of its job, the fastest first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Misplaced {
+    /// The layout.
+    pub layout: String,
+    /// By what was measured, from 1.
+    pub measured: usize,
+    /// By what was predicted, from 1.
+    pub predicted: usize,
 }
 
 /// The sets of at least three layouts of the same job: source, model, devices, batch, sequence and number formats.
@@ -50,13 +67,25 @@ fn rank_set(name: String, rows: &[&Scored<'_>]) -> Option<RankSet> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by(|a, b| predicted[*a].total_cmp(&predicted[*b]));
     let chosen = order.iter().take(3).map(|row| measured[*row]).fold(f64::INFINITY, f64::min);
+    let is_far = |row: usize| (predicted[row] / measured[row]).ln().abs() > FAR;
+    let known: Vec<f64> = (0..rows.len()).map(|row| if is_far(row) { predicted[row] } else { measured[row] }).collect();
+    let (by_measure, by_model) = (ranks(&measured), ranks(&predicted));
+    let off = |row: &usize| (by_measure[*row] - by_model[*row]).abs();
+    let farthest = (0..rows.len()).max_by(|a, b| off(a).total_cmp(&off(b)))?;
+    let place = |ranks: &[f64]| ranks[farthest] as usize + 1;
     let plain = (0..rows.len()).min_by_key(|row| by_recipe(&rows[*row].run.request.layout))?;
     Some(RankSet {
         name,
         layouts: layouts.len(),
         regret: 1.0 - best / chosen,
         recipe: 1.0 - best / measured[plain],
-        spearman: correlation(&ranks(&predicted), &ranks(&measured)),
+        spearman: correlation(&by_model, &by_measure),
+        reach: correlation(&ranks(&known), &by_measure),
+        farthest: Misplaced {
+            layout: rows[farthest].run.request.layout.clone(),
+            measured: place(&by_measure),
+            predicted: place(&by_model),
+        },
     })
 }
 
@@ -98,12 +127,19 @@ pub struct RankTotal {
     pub recipe: f64,
     /// Mean correlation.
     pub spearman: f64,
+    /// What it could be.
+    pub reach: f64,
 }
 
 /// The means over sets; zeros of none.
 pub fn total(sets: &[RankSet]) -> RankTotal {
     let mean = |of: fn(&RankSet) -> f64| sets.iter().map(of).sum::<f64>() / sets.len().max(1) as f64;
-    RankTotal { regret: mean(|set| set.regret), recipe: mean(|set| set.recipe), spearman: mean(|set| set.spearman) }
+    RankTotal {
+        regret: mean(|set| set.regret),
+        recipe: mean(|set| set.recipe),
+        spearman: mean(|set| set.spearman),
+        reach: mean(|set| set.reach),
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The tables of accuracy as a document.
 
 use super::folds::Fold;
-use super::ranks::{rank_sets, total};
+use super::ranks::{RankSet, RankTotal, rank_sets, total};
 use super::score::Scored;
 use super::summary::{Summary, by_source, memory_by_source, summary};
 use cost::Stack;
@@ -58,15 +58,24 @@ fn choices(scored: &[Scored<'_>]) -> String {
     let mut text = String::from(
         "\n## Choosing\n\nLayouts of one job. `lost` is the share of the best throughput that is lost by running the three \
          layouts that are\npredicted fastest and keeping the best; `recipe` the same for the one layout of \"least tp x pp, \
-         then least pp, then largest\nmicro-batch\".\n\n| job | layouts | lost | recipe | Spearman |\n|---|---|---|---|---|\n",
+         then least pp, then largest\nmicro-batch\". `reach` is Spearman's correlation if all runs were predicted as they \
+         were measured but those that are off by\nmore than e^0.35: runs of one layout differ by as much, and no layout says \
+         which are slow.\n\n| job | layouts | lost | recipe | Spearman | reach | farthest from its place |\n\
+         |---|---|---|---|---|---|---|\n",
     );
     for set in &sets {
         let (lost, recipe) = (percent(set.regret), percent(set.recipe));
-        let _ = writeln!(text, "| {} | {} | {lost} | {recipe} | {:.2} |", set.name, set.layouts, set.spearman);
+        let RankSet { name, layouts, spearman, reach, farthest, .. } = set;
+        let _ = writeln!(
+            text,
+            "| {name} | {layouts} | {lost} | {recipe} | {spearman:.2} | {reach:.2} | {}: {}., predicted {}. |",
+            farthest.layout, farthest.measured, farthest.predicted
+        );
     }
     let mean = total(&sets);
     let (lost, recipe) = (percent(mean.regret), percent(mean.recipe));
-    let _ = writeln!(text, "| mean of {} | | {lost} | {recipe} | {:.2} |", sets.len(), mean.spearman);
+    let (count, RankTotal { spearman, reach, .. }) = (sets.len(), mean);
+    let _ = writeln!(text, "| mean of {count} | | {lost} | {recipe} | {spearman:.2} | {reach:.2} | |");
     text
 }
 

@@ -8,7 +8,7 @@ use ir::goal::Layout;
 /// The ranks that hold the same parameters, and what they talk about.
 #[derive(Clone, Debug)]
 pub(super) struct Replicas<'a> {
-    machine: &'a Machine<'a>,
+    pub(super) machine: &'a Machine<'a>,
     /// The stage of ZeRO under which micro-batches run.
     pub(super) zero: u8,
     /// Whether communication hides behind compute.
@@ -77,11 +77,10 @@ impl<'a> Replicas<'a> {
         elements.into_iter().zip(self.groups).map(of).sum()
     }
 
-    /// Seconds in which parts of so many parameters come to all who share a copy; all at once, or each by itself.
-    fn gather(&self, elements: [f64; 2], each: usize) -> f64 {
-        let (parameter, each) = (self.machine.recipe.parameter, each.max(1) as f64);
+    /// Seconds in which parts of so many parameters come to all who share a copy.
+    fn gather(&self, elements: [f64; 2]) -> f64 {
         let of = |(elements, (shards, _)): (f64, (Group, Group))| {
-            each * self.machine.talk(Talk::AllGather, elements * parameter / each, shards)
+            self.machine.talk(Talk::AllGather, elements * self.machine.recipe.parameter, shards)
         };
         elements.into_iter().zip(self.groups).map(of).sum()
     }
@@ -125,7 +124,7 @@ impl<'a> Replicas<'a> {
     /// Runs that follow each other and are alike.
     fn row<'p>(&self, profile: &'p Profile, times: usize) -> Row<'p> {
         let elements = [profile.dense, profile.experts];
-        let gather = if self.zero > 2 { self.gather(elements, 1) } else { 0.0 };
+        let gather = if self.zero > 2 { self.gather(elements) } else { 0.0 };
         Row { profile, times, talk: Exchange { gather, reduce: self.reduce(elements, f64::INFINITY) } }
     }
 
@@ -137,7 +136,7 @@ impl<'a> Replicas<'a> {
             [elements[0] * of([ENDLESS, 0.0]), elements[1] * of([0.0, ENDLESS])].into_iter().sum::<f64>() / ENDLESS
         };
         let reduce = if self.zero < 2 { rate(&|elements| self.reduce(elements, f64::INFINITY)) } else { 0.0 };
-        let gather = if matches!(self.zero, 1 | 2) { rate(&|elements| self.gather(elements, 1)) } else { 0.0 };
+        let gather = if matches!(self.zero, 1 | 2) { rate(&|elements| self.gather(elements)) } else { 0.0 };
         self.beside(reduce, gather, forward, backward)
     }
 
@@ -151,17 +150,52 @@ impl<'a> Replicas<'a> {
     }
 
     /// What a rank's parameters cost once a step. Gradients go in buckets beside `backward` seconds of the last
-    /// micro-batch's backward, all but the last bucket; updated parts are gathered at once, or beside `forward` seconds of
-    /// the next step's first forward where the stack does so, tensor by tensor or all at once.
+    /// micro-batch's backward, all but the last bucket, which ends with the tensor that fills it; updated parts are gathered at once, or beside `forward` seconds of
+    /// the next step's first forward where the stack does so, and copied to their places.
     pub(super) fn exchange(&self, elements: [f64; 2], tensors: usize, forward: f64, backward: f64) -> Exchange {
-        // Only what is to be hidden is sent in parts.
-        let bucket = if self.hides { self.machine.stack.facts.bucket } else { f64::INFINITY };
-        let reduce = if self.zero < 2 { self.reduce(elements, bucket) } else { 0.0 };
-        let each = if self.machine.stack.facts.gathers_each { tensors } else { 1 };
-        let gather = if matches!(self.zero, 1 | 2) { self.gather(elements, each) } else { 0.0 };
         let bytes = (elements[0] + elements[1]) * self.machine.recipe.wire;
+        // Only what is to be hidden is sent in parts.
+        let bucket = self.machine.stack.facts.bucket + bytes / tensors.max(1) as f64;
+        let bucket = if self.hides { bucket } else { f64::INFINITY };
+        let reduce = if self.zero < 2 { self.reduce(elements, bucket) } else { 0.0 };
+        let [ranks, _] = self.parts();
+        let copies = if ranks > 1.0 { self.machine.stack.facts.part * tensors as f64 * ranks } else { 0.0 };
+        let gather = if matches!(self.zero, 1 | 2) { self.gather(elements) + copies } else { 0.0 };
         let last = reduce * (bucket / bytes.max(1.0)).min(1.0);
         let Exchange { reduce, gather } = self.beside(reduce - last, gather, forward, backward);
         Exchange { reduce: last + reduce, gather }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cost::{Cluster, Recipe, Stack};
+
+    fn exchange(stack: &Stack, zero: u8, tensors: usize) -> Exchange {
+        let cluster = Cluster::find("h100-p5-efa").unwrap();
+        let machine = Machine { cluster: &cluster, stack, recipe: &Recipe::bf16() };
+        let layout = Layout { dp: 64, zero, ..Layout::default() };
+        Replicas::new(&layout, 1, &machine).exchange([1e9, 0.0], tensors, 1.0, 10.0)
+    }
+
+    #[test]
+    fn parts_are_copied_one_by_one() {
+        let mut stack = Stack::find("nanotron-2024").unwrap();
+        let with = exchange(&stack, 1, 100).gather;
+        let part = std::mem::take(&mut stack.facts.part);
+        assert!((with - exchange(&stack, 1, 100).gather - 6400.0 * part).abs() < 1e-9);
+        assert_eq!(exchange(&stack, 0, 100).gather, 0.0);
+    }
+
+    /// Fewer tensors are larger ones, and so are the buckets that end with them: of a perfect overlap the last one shows.
+    #[test]
+    fn a_bucket_ends_with_the_tensor_that_fills_it() {
+        let mut stack = Stack::find("nanotron-2024").unwrap();
+        (stack.fitted.overlap.value, stack.facts.comm_sms) = (1.0, 0.0);
+        let all = |stack: &Stack, tensors| exchange(stack, 0, tensors).reduce;
+        assert!(all(&stack, 4) > 2.0 * all(&stack, 1000) && all(&stack, 1000) > 0.0);
+        stack.facts.hides.clear();
+        assert_eq!(all(&stack, 4), all(&stack, 1000));
     }
 }

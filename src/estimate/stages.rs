@@ -3,7 +3,7 @@
 use super::blocks::{Blocks, Span};
 use super::replicas::Replicas;
 use crate::error::Error;
-use cost::{Cut, Profile, Seconds};
+use cost::{Cut, Machine, Profile, Seconds};
 use ir::costs::{BlockCosts, CallCosts, Lanes, ModelCosts};
 use ir::goal::{Layout, Recompute};
 use scheduler::cut::{CutError, balanced, check_starts, stage_runs};
@@ -134,8 +134,7 @@ fn costs(blocks: &Blocks) -> ModelCosts {
 
 /// What each stage costs.
 pub(super) fn loads(blocks: &Blocks, layout: &Layout, starts: &[usize], replicas: &Replicas<'_>) -> Vec<Load> {
-    let most = most(layout);
-    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| load(blocks, runs, most, replicas)).collect()
+    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| load(blocks, runs, layout, replicas)).collect()
 }
 
 /// Seconds of F, I and W of each stage, with nothing gathered, scattered or sent.
@@ -153,7 +152,7 @@ pub(super) fn seconds(blocks: &Blocks, layout: &Layout, starts: &[usize]) -> Vec
 
 /// What all of a model costs, as if it were one stage.
 pub(super) fn run_loads(blocks: &Blocks, layout: &Layout, replicas: &Replicas<'_>) -> Load {
-    load(blocks, 0..blocks.outline.runs.len(), most(layout), replicas)
+    load(blocks, 0..blocks.outline.runs.len(), layout, replicas)
 }
 
 /// What each stage keeps and holds if all layers are computed again that can be; seconds of gathers and scatters are left out.
@@ -174,9 +173,22 @@ pub(super) fn layers_of(blocks: &Blocks) -> usize {
     blocks.outline.layers.len()
 }
 
-fn load(blocks: &Blocks, runs: Range<usize>, most: usize, replicas: &Replicas<'_>) -> Load {
-    let pieces = pieces(blocks, runs.clone(), most).map(|piece| (piece.profile, piece.times));
-    Load { shards: replicas.shards(pieces), ..sum(blocks, runs, most) }
+fn load(blocks: &Blocks, runs: Range<usize>, layout: &Layout, replicas: &Replicas<'_>) -> Load {
+    let most = most(layout);
+    let pieces = || pieces(blocks, runs.clone(), most);
+    let shards = replicas.shards(pieces().map(|piece| (piece.profile, piece.times)));
+    let mut load = Load { shards, ..sum(blocks, runs.clone(), most) };
+    let peer = peer(layout, replicas.machine);
+    if peer > 0.0 {
+        pieces().for_each(|piece| load.wait(&piece, peer));
+    }
+    load
+}
+
+/// Seconds of the CPU for each rank that a tensor-parallel collective joins.
+fn peer(layout: &Layout, machine: &Machine<'_>) -> f64 {
+    let is_on_nodes = machine.cluster.links[0].joins < layout.devices();
+    if layout.pp > 1 && is_on_nodes { machine.stack.facts.peer } else { 0.0 }
 }
 
 /// Runs of a stage that follow each other and cost the same.
@@ -239,11 +251,21 @@ impl Load {
         self.dense += times * profile.dense;
         self.experts += times * profile.experts;
     }
+
+    /// Adds what the device waits for its CPU beyond the profiles' `launch`, where the CPU has so much to do for each rank of a
+    /// collective.
+    fn wait(&mut self, piece: &Piece<'_>, peer: f64) {
+        let Piece { profile, times, .. } = *piece;
+        let more = |part: usize| (profile.peers[part] * peer - profile.spare[part].max(0.0)).max(0.0);
+        self.f.launch += times as f64 * more(0);
+        self.i.launch += times as f64 * more(1);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cost::{Cluster, Recipe, Stack};
 
     /// 32 layers and a head of four times their products; nanotron leaves the last stage the head alone.
     #[test]
@@ -255,5 +277,24 @@ mod tests {
         assert_eq!(by_shares(&[1.0; 4], 4).unwrap(), [0, 1, 2, 3]);
         assert_eq!(by_shares(&[0.0, 0.0, 1.0], 3).unwrap(), [0, 1, 2]);
         assert!(by_shares(&[1.0; 2], 3).is_err());
+    }
+
+    /// Ten and twenty ranks at 0.2 s each: forward the CPU has 1 s to spare, backward the device waits for it already.
+    #[test]
+    fn the_device_waits_for_what_its_cpu_does_for_each_peer() {
+        let mut load = Load::default();
+        let profile = Profile { spare: [1.0, -0.5], peers: [10.0, 20.0], ..Profile::default() };
+        load.wait(&Piece { profile: &profile, tensors: 1, times: 1, is_whole: false }, 0.2);
+        assert_eq!((load.f.launch, load.i.launch), (1.0, 4.0));
+        load.wait(&Piece { profile: &profile, tensors: 1, times: 1, is_whole: false }, 0.05);
+        assert_eq!((load.f.launch, load.i.launch), (1.0, 5.0));
+    }
+
+    #[test]
+    fn peers_cost_in_pipelines_over_nodes_alone() {
+        let (cluster, stack) = (Cluster::find("h100-p5-efa").unwrap(), Stack::find("nanotron-2024").unwrap());
+        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+        let of = |dp, pp| peer(&Layout { dp, pp, tp: 2, ..Layout::default() }, &machine);
+        assert_eq!([of(2, 2), of(8, 1), of(4, 2)], [0.0, 0.0, stack.facts.peer]);
     }
 }

@@ -31,9 +31,9 @@ const BLOCK: f64 = 128.0;
 /// a mask of 1; backward dropout reads 2 and 1 and writes 2, softmax reads 2 and 2 and writes 2.
 const SCORE_BYTES: [f64; 2] = [9.0, 11.0];
 
-/// What mask and scale add where they are kernels of their own: a product and a sum, each reads and writes 2; backward the
-/// product's.
-const MASK_BYTES: [f64; 2] = [8.0, 4.0];
+/// What scale and mask add where they are kernels of their own: a quotient, a product and a difference, each reads and writes
+/// 2; backward the quotient's and the product's (Megatron-LM of 2019, mpu/transformer.py).
+const MASK_BYTES: [f64; 2] = [12.0, 8.0];
 
 impl AttentionShape {
     /// Operations: `2 (d + c)` for a pair of query and key forward; backward, where the scores are computed again, five

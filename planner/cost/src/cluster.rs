@@ -123,8 +123,8 @@ pub struct Link {
     pub pair: Option<f64>,
     /// Bytes per second of a sum that the switch takes; left out: it takes none.
     pub switch: Option<f64>,
-    /// The share of the bandwidth that a sum over a tree gets, by its bytes; left out: trees are not used.
-    pub tree: Option<Table>,
+    /// The share of the bandwidth that long sums over a tree get; left out: trees are not used.
+    pub tree: Option<f64>,
 }
 
 /// Equal devices and the levels of links between them, innermost first.

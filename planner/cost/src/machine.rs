@@ -93,9 +93,10 @@ impl Machine<'_> {
     }
 
     /// Seconds that the CPU needs to launch a kernel; 0 where graphs are replayed. What runs on as many rows as are sent to it
-    /// (`varies`) is in no graph.
+    /// (`varies`) is in a graph only where the stack has those of experts.
     pub fn launch(&self, varies: bool) -> f64 {
-        if self.stack.facts.graphs && !varies { 0.0 } else { self.stack.fitted.launch_us.value * 1e-6 }
+        let facts = &self.stack.facts;
+        if facts.graphs && (!varies || facts.expert_graphs) { 0.0 } else { self.stack.fitted.launch_us.value * 1e-6 }
     }
 
     /// How much longer compute takes while communication hides behind it: some of the parts that compute move bytes instead,
@@ -109,5 +110,23 @@ impl Machine<'_> {
     /// of n normal deviates.
     pub fn stragglers(&self, devices: u64) -> f64 {
         1.0 + self.stack.fitted.spread.value * (2.0 * (devices.max(1) as f64).ln()).sqrt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launches_of_what_is_in_no_graph_take_time() {
+        let cluster = Cluster::find("h100").unwrap();
+        let launches = |stack| {
+            let stack = Stack::find(stack).unwrap();
+            let machine = Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+            [machine.launch(false) > 0.0, machine.launch(true) > 0.0]
+        };
+        assert_eq!(launches("nanotron-2024"), [true, true]);
+        assert_eq!(launches("megatron-core-2025"), [false, true]);
+        assert_eq!(launches("megatron-core-2026"), [false, false]);
     }
 }

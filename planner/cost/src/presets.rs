@@ -30,8 +30,8 @@ pub const CLUSTERS: &[Preset] = presets!("clusters":
 
 /// The stacks that are known by name. `--stack` left out means the first.
 pub const STACKS: &[Preset] = presets!("stacks":
-    "megatron-core-2025" "megatron-2022" "megatron-2019" "nanotron-2024" "fsdp-eager" "fsdp-compile" "automodel-2026"
-    "foundry-2023" "nemo" "jax-2023" "meshwright" "meshwright-threads");
+    "megatron-core-2025" "megatron-core-2026" "megatron-2022" "megatron-2019" "nanotron-2024" "fsdp-eager" "fsdp-compile"
+    "fsdp-compile-2026" "automodel-2026" "foundry-2023" "nemo" "jax-2023" "jax-xla-2023" "meshwright" "meshwright-threads");
 
 /// Why there is no cluster or stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -245,8 +245,7 @@ fn check_link(level: usize, link: &Link, complaints: &mut Vec<String>) {
     for (key, value) in [("pair", link.pair), ("switch", link.switch)] {
         value.into_iter().for_each(|value| check(key, value, 1e6, 1e14, "bytes per second"));
     }
-    let tree = link.tree.iter().flat_map(|Table(rows)| rows);
-    tree.for_each(|row| check("tree", row[1], 0.01, 1.0, "a share of the bandwidth"));
+    link.tree.into_iter().for_each(|share| check("tree", share, 0.01, 1.0, "a share of the bandwidth"));
     let Table(rows) = &link.share;
     rows.iter().for_each(|row| check("share", row[1], 1e-4, 1.0, "a share of the bandwidth"));
     if !rows.windows(2).all(|pair| pair[0][0] < pair[1][0]) {

@@ -62,9 +62,14 @@ pub struct Constant {
 pub struct Facts {
     /// Kernels are replayed from graphs: launches cost nothing, but those of layers with experts.
     pub graphs: bool,
+    /// Whether these are replayed too.
+    pub expert_graphs: bool,
     /// What its CPU does for a kernel, in calls of the library: eager PyTorch makes views, allocates, and notes or runs the node
     /// of automatic differentiation around each.
     pub dispatches: f64,
+    /// What its CPU does for each part of a layer that is computed again, in calls of the library: states of random numbers are
+    /// saved and set, and a graph of its own is built and run.
+    pub checkpoint: f64,
     /// The best attention kernel that it has.
     pub attention: Kernel,
     /// Groups of ops that are one kernel, of [`Stack::GROUPS`].
@@ -83,8 +88,9 @@ pub struct Facts {
     pub bucket: f64,
     /// Whether parameters that a step updates are gathered while the next forward runs.
     pub hides_update: bool,
-    /// Whether these are gathered one by one, and not together.
-    pub gathers_each: bool,
+    /// Seconds of the CPU for each part of a parameter that these are gathered from, where the stack copies part by part: as
+    /// many as parameters times ranks.
+    pub part: f64,
     /// Whether ZeRO-2 and 3 leave parameters and gradients whole while micro-batches accumulate, and sum once a step.
     pub accumulates_whole: bool,
     /// Whether ZeRO-3 cuts the master copies alone, and casts what it gathers: no 16-bit parameters are kept beside them.
@@ -95,6 +101,8 @@ pub struct Facts {
     pub cut: Cut,
     /// Seconds of a hop of the pipeline beside its message: what is said of its size, and the wait for both ends.
     pub hop: f64,
+    /// Seconds of the CPU for each rank that a tensor-parallel collective joins, in a pipeline over several nodes.
+    pub peer: f64,
     /// Parts of the device that communication takes while compute runs.
     pub comm_sms: f64,
     /// Bytes that quantising an element moves: what is read, the scale's pass, what is written, the transposed copy.
@@ -131,7 +139,9 @@ impl Default for Facts {
     fn default() -> Facts {
         Facts {
             graphs: false,
+            expert_graphs: false,
             dispatches: 1.0,
+            checkpoint: 0.0,
             attention: Kernel::default(),
             fused: Vec::new(),
             saved: BTreeMap::new(),
@@ -141,12 +151,13 @@ impl Default for Facts {
             wire_bytes: 4.0,
             bucket: 25.0 * MIB,
             hides_update: false,
-            gathers_each: false,
+            part: 0.0,
             accumulates_whole: false,
             casts_gathered: false,
             hierarchical: true,
             cut: Cut::default(),
             hop: 0.0,
+            peer: 0.0,
             comm_sms: 16.0,
             quantise: 6.0,
             grouped: 0.9,

@@ -70,14 +70,24 @@ impl Level<'_> {
         (self.units - 1.0) * self.hop(bytes / self.units)
     }
 
-    /// All-reduce: a ring; a double tree, up and down (Sanders, Speck and Traeff 2009); or a sum in the switch.
+    /// All-reduce: a ring; a double tree, up and down; or a sum in the switch.
     fn reduce(&self, bytes: f64) -> f64 {
         let ring = 2.0 * self.gather(bytes);
-        let up_and_down = 2.0 * self.height() * self.link.latency;
-        let at = |bandwidth: f64| up_and_down + bytes / (bandwidth * self.share);
-        let tree = self.link.tree.as_ref().map(|share| at(self.link.bandwidth * share.at(bytes) / 2.0));
-        let switch = self.link.switch.map(|bandwidth| at(bandwidth * self.link.share.at(bytes)));
+        let switch =
+            self.link.switch.map(|rate| self.up_and_down() + bytes / (rate * self.link.share.at(bytes) * self.share));
+        let tree = self.link.tree.map(|share| self.tree(bytes / (self.link.bandwidth * self.share * share / 2.0)));
         ring.min(tree.unwrap_or(ring)).min(switch.unwrap_or(ring))
+    }
+
+    /// Seconds of a message of no bytes to the root of a tree and back.
+    fn up_and_down(&self) -> f64 {
+        2.0 * self.height() * self.link.latency
+    }
+
+    /// Seconds of a sum over a tree whose bytes take so many on a link. They go in pieces of the best size: more pieces fill the
+    /// levels sooner, but each waits for its hops (Sanders, Speck and Traeff 2009, section 2).
+    fn tree(&self, on_link: f64) -> f64 {
+        (on_link.sqrt() + self.up_and_down().sqrt()).powi(2)
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Waits {
     /// Copies within a rank.
     pub(super) copies: f64,
     pub(super) kernels: f64,
+    /// Ranks that tensor-parallel ones join.
+    pub(super) peers: f64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,6 +64,7 @@ pub(super) fn waits(
                 let hidden = hide(site, section, stmt, collective, products, &mut budget, seconds);
                 waits.behind_gemm += hidden;
                 waits.tp += seconds - hidden;
+                waits.peers += group.ranks as f64;
             }
             Axis::Cp if site.layout.cp_kind == CpKind::Ring => ring += seconds,
             Axis::Cp => waits.cp += seconds,

@@ -23,7 +23,7 @@ use ir::goal::Layout;
 use ir::graph::{ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
 use keep::{Keep, held_for_w};
-use section::{cost_of, waits_for_host};
+use section::{cost_of, spare};
 use site::Site;
 
 /// Seconds by what they go to.
@@ -69,6 +69,10 @@ pub struct Profile {
     pub held_for_w: f64,
     /// Bytes kept in the host's memory; 0 without `offload`.
     pub offloaded: f64,
+    /// Seconds by which the device works longer than its CPU, forward and backward; below 0, `launch` is what it waits.
+    pub spare: [f64; 2],
+    /// Ranks that tensor-parallel collectives join, each as often as it is joined, forward and backward.
+    pub peers: [f64; 2],
     /// The most bytes of inner values at once, what is made again among them.
     pub transient: f64,
     /// Elements of parameters on one rank, before ZeRO: those that all data-parallel ranks hold.
@@ -104,14 +108,17 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
         [SectionKind::F, SectionKind::I, SectionKind::W].map(|kind| cost_of(&site, kind, &site.stmts(kind)));
     let keep = Keep::under(&site, &layout.recompute);
     let again = keep.again(&site);
-    let again_cost = cost_of(&site, SectionKind::F, &again);
+    let mut again_cost = cost_of(&site, SectionKind::F, &again);
+    let calls = modules::parts(&site, &layout.recompute) * machine.stack.facts.checkpoint;
+    again_cost.host += calls * machine.launch(site.has_experts);
     let flops = flops(&site, &site.stmts(SectionKind::F));
     let again_flops = self::flops(&site, &again);
     let [dense, experts] = parameters(&site);
     let boundary = passed_on(block).map(|value| site.local.bytes(value)).sum();
     let (kept, offloaded) = if layout.offload { (0.0, keep.bytes) } else { (keep.bytes, 0.0) };
-    let mut forward = Seconds { launch: waits_for_host(&[f]), ..f.device };
-    let mut backward = Seconds { launch: waits_for_host(&[again_cost, i, w]), ..i.device };
+    let spare = [spare(&[f]), spare(&[again_cost, i, w])];
+    let mut forward = Seconds { launch: (-spare[0]).max(0.0), ..f.device };
+    let mut backward = Seconds { launch: (-spare[1]).max(0.0), ..i.device };
     let beside = again_cost.device.total() + w.device.total() + backward.total();
     backward.memory_bound += waits_for_copies(offloaded, beside, machine);
     forward.memory_bound += waits_for_copies(offloaded, forward.total(), machine);
@@ -126,6 +133,8 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
         logits: keep.logits,
         held_for_w: if layout.offload { 0.0 } else { held_for_w(&site) },
         offloaded,
+        spare,
+        peers: [f.peers, again_cost.peers + i.peers + w.peers],
         transient: keep.transient(&site),
         dense,
         experts,

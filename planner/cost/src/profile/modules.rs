@@ -2,10 +2,11 @@
 
 use super::site::Site;
 use ir::entity::EntitySet;
+use ir::goal::Recompute;
 use ir::graph::{SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{Collective, KernelOp, Op};
-use ir::recompute::of_module;
+use ir::recompute::{is_layer, of_module};
 use std::collections::BTreeSet;
 
 /// What is not kept, and the statements of F that run again for it.
@@ -33,6 +34,22 @@ pub(super) fn dropped(site: &Site<'_>, modules: &[String]) -> Dropped {
         }
     }
     dropped
+}
+
+/// How many parts of a block are computed again, each by itself: a norm is one, any other module, or all of the layer.
+pub(super) fn parts(site: &Site<'_>, recompute: &Recompute) -> f64 {
+    let of = |module: &String| match module.as_str() {
+        "core_attn" => usize::from(site.has_attention),
+        "layernorm" => of_module(site.block(), &site.local.model.dims, module).len(),
+        _ => of_module(site.block(), &site.local.model.dims, module).len().min(1),
+    };
+    match recompute {
+        _ if !is_layer(site.block()) => 0.0,
+        Recompute::None | Recompute::Auto => 0.0,
+        Recompute::Selective(modules) if modules.is_empty() => f64::from(u8::from(site.has_attention)),
+        Recompute::Selective(modules) => modules.iter().map(of).sum::<usize>() as f64,
+        Recompute::Full(_) => 1.0,
+    }
 }
 
 impl Dropped {

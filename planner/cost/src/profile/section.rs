@@ -14,11 +14,13 @@ pub(super) struct Cost {
     pub(super) device: Seconds,
     /// Of the CPU.
     pub(super) host: f64,
+    /// Ranks that tensor-parallel collectives join, each counted as often as it is joined.
+    pub(super) peers: f64,
 }
 
-/// What the device waits for its CPU when these run one after the other.
-pub(super) fn waits_for_host(costs: &[Cost]) -> f64 {
-    costs.iter().map(|cost| cost.host - cost.device.total()).sum::<f64>().max(0.0)
+/// Seconds by which the device works longer than its CPU when these run one after the other.
+pub(super) fn spare(costs: &[Cost]) -> f64 {
+    costs.iter().map(|cost| cost.device.total() - cost.host).sum()
 }
 
 /// What statements of a section take on one rank.
@@ -50,5 +52,5 @@ pub(super) fn cost_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) ->
     };
     let kernels = products.kernels() + moves.kernels + core.kernels + waits.kernels;
     let calls = kernels * site.machine.stack.facts.dispatches + products.of_experts();
-    Cost { device, host: calls * site.machine.launch(site.has_experts) }
+    Cost { device, host: calls * site.machine.launch(site.has_experts), peers: waits.peers }
 }

@@ -171,6 +171,17 @@ fn more_bytes_take_longer_and_levels_are_never_worse_than_one_ring() {
     }
 }
 
+/// 64 nodes: 6 levels up and down at 28 us a hop; the card sends every byte twice. A ring would take 126 hops.
+#[test]
+fn a_tree_takes_its_bytes_its_hops_and_what_filling_it_costs() {
+    let group = Group { ranks: 64, stride: 8 };
+    let time = |bytes| seconds("h100-p5-efa", &ideal(), Talk::AllReduce, bytes, group) - 6.5e-6;
+    let (bytes, hops) = (64e6 * 2.0 / (0.95 * 50e9), 12.0 * 28e-6_f64);
+    let filling = 2.0 * (bytes * hops).sqrt();
+    assert!((time(64e6) / (bytes + hops + filling) - 1.0).abs() < 1e-9);
+    assert!(time(8.0) < 1.01 * hops && time(64e9) < 1.03 * 1e3 * bytes);
+}
+
 #[test]
 fn a_group_of_one_says_nothing() {
     for talk in [Talk::AllReduce, Talk::AllGather, Talk::AllToAll, Talk::Send] {
