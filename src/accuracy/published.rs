@@ -19,7 +19,7 @@ const STACKS: [(&str, &str); 14] = [
     ("torchtitan", "fsdp"),
     ("fms-fsdp", "fsdp"),
     ("JAX-Toolbox", "jax-2023"),
-    ("BigScience tr3m-1B3 (V100)", "megatron-2022"),
+    ("BigScience tr3m-1B3 (V100)", "megatron-deepspeed-2021"),
     ("arXiv 2205.05198", "megatron-2022"),
 ];
 
@@ -63,8 +63,13 @@ pub(super) fn line(record: &Value) -> Option<Line> {
     let said = record.pointer("/overlap/torch.compile").and_then(Value::as_bool);
     let is_late = text("date").is_some_and(|date| date >= "2025");
     let compiled = said.unwrap_or(source == "torchtitan" && is_late);
+    let is_2025 = text("date").is_some_and(|date| date.starts_with("2025"));
+    let gpu = text("gpu")?;
     let stack = match (stack, compiled) {
-        ("fsdp", true) => "fsdp-compile",
+        ("fsdp", true) if is_2025 && (gpu.starts_with("B200") || gpu.starts_with("GB200")) => "fsdp-compile-2025",
+        ("fsdp", true) if is_late => "fsdp-compile",
+        // Until 2025 torchtitan compiled layers alone.
+        ("fsdp", true) => "fsdp-compile-2024",
         ("fsdp", false) => "fsdp-eager",
         // Dense models are those of Hugging Face, compiled (enable_compile of the benchmarks' recipes).
         ("automodel", _) if record.pointer("/model_config/experts").is_none_or(Value::is_null) => "fsdp-compile",
@@ -73,7 +78,6 @@ pub(super) fn line(record: &Value) -> Option<Line> {
         ("nemo", _) if is_late => "megatron-core-2025",
         _ => stack,
     };
-    let gpu = text("gpu")?;
     let cluster = CLUSTERS.iter().find(|(name, _)| gpu.starts_with(name))?.1;
     let cluster = if stack == "nanotron-2024" { "h100-p5-efa" } else { cluster };
     let regime = text("pb_regime").filter(|regime| *regime != "core");
@@ -82,7 +86,7 @@ pub(super) fn line(record: &Value) -> Option<Line> {
         source: regime.map_or(source.into(), |regime| format!("{source}, {regime}")),
         // The collection has cut these off by what came out.
         apart: regime.is_some(),
-        model: config(record.get("model_config")?, text("model")?, whole("seq_len")?)?,
+        model: config(record.get("model_config")?, text("model")?, whole("seq_len")?, dropout(source))?,
         cluster: cluster.into(),
         stack: stack.into(),
         gpus: whole("n_gpus")?,
@@ -117,6 +121,11 @@ fn memory(source: &str) -> MemoryKind {
         "torchtitan" => MemoryKind::Reserved,
         _ => MemoryKind::Allocated,
     }
+}
+
+/// Dropout of models of GPT's kind. BigScience's script leaves Megatron-LM's default.
+fn dropout(source: &str) -> f64 {
+    if source.starts_with("BigScience") { 0.1 } else { 0.0 }
 }
 
 /// The layout in the grammar of `--layout`.
@@ -179,7 +188,7 @@ fn recompute(said: &str, layers: u64) -> Option<Option<String>> {
 }
 
 /// The model as the `config.json` of a family that has its shape.
-fn config(shape: &Value, name: &str, seq: u64) -> Option<Value> {
+fn config(shape: &Value, name: &str, seq: u64, dropout: f64) -> Option<Value> {
     let whole = |key: &str| shape.get(key).and_then(Value::as_u64);
     let flag = |key: &str| shape.get(key).and_then(Value::as_bool);
     let (layers, hidden, heads) = (whole("layers")?, whole("hidden")?, whole("heads")?);
@@ -190,7 +199,7 @@ fn config(shape: &Value, name: &str, seq: u64) -> Option<Value> {
         return (kv_heads == heads && hidden == heads * whole("head_dim").unwrap_or(hidden / heads)).then(|| {
             json!({"model_type": "gpt2", "name": name, "n_embd": hidden, "n_layer": layers, "n_head": heads,
                    "n_inner": ffn, "n_positions": seq, "vocab_size": whole("vocab"), "tie_word_embeddings": tied,
-                   "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0})
+                   "resid_pdrop": dropout, "embd_pdrop": dropout, "attn_pdrop": dropout})
         });
     }
     let mut config = json!({"model_type": "llama", "name": name, "hidden_size": hidden, "num_hidden_layers": layers,

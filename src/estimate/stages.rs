@@ -35,16 +35,18 @@ pub(super) struct Load {
     pub(super) logits: f64,
     /// Bytes that wait for the weight gradient, once the input gradient is there.
     pub(super) held_for_w: f64,
-    /// The most bytes of inner values at once.
-    pub(super) transient: f64,
+    /// The most bytes of inner values at once: of a layer, of an end of the model.
+    pub(super) transient: [f64; 2],
     /// Elements of parameters that all data-parallel ranks hold.
     pub(super) dense: f64,
     /// Elements of experts.
     pub(super) experts: f64,
     /// How many parameters it has.
     pub(super) tensors: usize,
-    /// The most elements of one run's parameters.
-    pub(super) largest: f64,
+    /// The most elements of one run's parameters, of the same.
+    pub(super) largest: [f64; 2],
+    /// Elements of the parameters of all ends of the model that it has.
+    pub(super) ends: f64,
     /// Bytes given to the next stage.
     pub(super) boundary: f64,
 }
@@ -182,7 +184,7 @@ fn sum(blocks: &Blocks, runs: Range<usize>, most: usize) -> (Load, Vec<&Profile>
         let again = blocks.again.as_ref().filter(|_| blocks.outline.layers.contains(&run) && load.whole < most);
         load.whole += usize::from(again.is_some());
         let profile = &again.unwrap_or(&blocks.profiles)[blocks.outline.runs[run]];
-        load.add(profile);
+        load.add(profile, usize::from(!blocks.outline.layers.contains(&run)));
         load.tensors += blocks.outline.tensors[blocks.outline.runs[run]];
         of_stage.push(profile);
     }
@@ -195,7 +197,8 @@ fn sum(blocks: &Blocks, runs: Range<usize>, most: usize) -> (Load, Vec<&Profile>
 }
 
 impl Load {
-    fn add(&mut self, profile: &Profile) {
+    /// One more run: of a layer (0), of an end of the model (1).
+    fn add(&mut self, profile: &Profile, place: usize) {
         self.f = plus(self.f, &profile.f, 1.0);
         self.i = plus(self.i, &profile.i, 1.0);
         self.w = plus(self.w, &profile.w, 1.0);
@@ -203,10 +206,12 @@ impl Load {
         self.kept += profile.kept;
         self.logits += profile.logits;
         self.held_for_w += profile.held_for_w;
-        self.transient = self.transient.max(profile.transient);
+        self.transient[place] = self.transient[place].max(profile.transient);
         self.dense += profile.dense;
         self.experts += profile.experts;
-        self.largest = self.largest.max(profile.dense + profile.experts);
+        let elements = profile.dense + profile.experts;
+        self.largest[place] = self.largest[place].max(elements);
+        self.ends += place as f64 * elements;
         self.boundary = profile.boundary;
     }
 }
