@@ -72,6 +72,7 @@ fn of_rank(
     }
     let logits = own().map(|load| load.logits).sum::<f64>();
     let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), logits, replicas.zero, machine);
+    let buffers = buffers + waiting(rank, loads, facts.waiting);
     let logits = logits * rank.in_flight;
     let activations = (rank.kept - logits).max(0.0);
     let allocated = states.total() + activations + logits + buffers;
@@ -90,6 +91,13 @@ fn of_rank(
         reserved: reserved / GIB,
         device: device / GIB,
     }
+}
+
+/// Bytes of tensors that layers have given to sums over tp and that are held, of at most so many.
+fn waiting(rank: &Rank, loads: &[Load], most: f64) -> f64 {
+    let given = rank.stages.iter().map(|(stage, [forwards, ..])| forwards * loads[*stage].summed[0]).sum::<f64>();
+    let largest = rank.stages.iter().map(|(stage, _)| loads[*stage].summed[1]).fold(0.0, f64::max);
+    given.min(most) * largest
 }
 
 /// Bytes beside what is kept, a micro-batch's logits among that: inner values of the block under way, what the products'
@@ -142,6 +150,14 @@ mod tests {
         assert_eq!(within(layer, head(0.1e9), 0.0, logits, 3, &recipe), 6.0 * 525e6 + gathered);
         assert_eq!(within(layer, head(4.2e9), 1050e6, logits, 3, &recipe), 4.2e9 + gathered + 2.0 * 525e6);
         assert_eq!(within(layer, head(4.2e9), 0.0, logits, 0, &recipe), 4.2e9);
+    }
+
+    /// Two of each of 2 layers and 3 micro-batches: 12 tensors, if as many may wait.
+    #[test]
+    fn what_sums_have_read_waits_for_the_device() {
+        let loads = [Load { summed: [4.0, 1e6], ..Load::default() }];
+        let rank = Rank { stages: vec![(0, [3.0; 3])], ..Rank::default() };
+        assert_eq!([0.0, 10.0, 40.0].map(|most| waiting(&rank, &loads, most)), [0.0, 1e7, 1.2e7]);
     }
 
     #[test]

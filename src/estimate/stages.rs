@@ -43,6 +43,8 @@ pub(super) struct Load {
     pub(super) experts: f64,
     /// How many parameters it has.
     pub(super) tensors: usize,
+    /// How many tensors its layers give to sums over tp, and the bytes of the largest.
+    pub(super) summed: [f64; 2],
     /// The most elements of one run's parameters, of the same.
     pub(super) largest: [f64; 2],
     /// Elements of the parameters of all ends of the model that it has.
@@ -209,6 +211,9 @@ impl Load {
         self.transient[place] = self.transient[place].max(profile.transient);
         self.dense += profile.dense;
         self.experts += profile.experts;
+        if place == 0 {
+            self.summed = [self.summed[0] + profile.summed[0], self.summed[1].max(profile.summed[1])];
+        }
         let elements = profile.dense + profile.experts;
         self.largest[place] = self.largest[place].max(elements);
         self.ends += place as f64 * elements;

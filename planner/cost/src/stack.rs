@@ -111,6 +111,9 @@ pub struct Facts {
     pub update_bytes: f64,
     /// Bytes of the buffers through which gradients are summed, whatever the model.
     pub buffers: f64,
+    /// How many tensors that sums over tp read are held at most after it: the CPU is ahead of the device, and what
+    /// communication reads is free when the device is done with it.
+    pub waiting: f64,
     /// Bytes that the allocator reserves over those allocated.
     pub reserve: f64,
     /// Bytes of a process on the device before any tensor: CUDA's context and the libraries' code.
@@ -161,6 +164,7 @@ impl Default for Facts {
             adjacent_experts: false,
             update_bytes: 0.0,
             buffers: 0.0,
+            waiting: 0.0,
             reserve: 1.1,
             context: 512.0 * MIB,
             workspace: 32.0 * MIB,

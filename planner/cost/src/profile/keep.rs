@@ -16,21 +16,20 @@ use std::collections::BTreeSet;
 
 /// What a stack's `saved` may name: bytes that it keeps for an element beside what the graph reads, and what each has if left
 /// out.
-pub const SAVED: [(&str, &str); 13] = [
+pub const SAVED: [(&str, &str); 12] = [
     (MASK, "of an element that dropout sees; 1, its mask"),
     ("norm", "of an element that an RMS norm reads; 0"),
     ("rope", "of an element that is rotated; 0"),
     ("activation", "of an element that an activation or a product of two activations reads; 0"),
     ("loss", "of a logit, in its place; 4, its softmax in f32, where the loss is not fused, else 0"),
-    ("loss_within", "of a logit while the loss or its gradient is computed; 4, a copy in f32, where it is not fused, else 0"),
+    (
+        "loss_within",
+        "of a logit while the loss or its gradient is computed; 4, a copy in f32, where it is not fused, else 0",
+    ),
     ("loss_split", "the same, more of it where the vocabulary is cut over tp; 0"),
     ("operand", "of an element that only products read where these have 8 or 4 bits; that of their format"),
     ("attention", "0: `selective:op` computes attention again, since its list does not name the kernel; 1"),
     ("unread", "above 0: `selective:op` keeps what it does not compute again even where nothing reads it; 0"),
-    (
-        "gathered",
-        "of an element of a product's input that is gathered over tp, beside the part that is gathered again; 0",
-    ),
     ("whole", "above 0: such inputs stay whole and are not gathered again; 0"),
     ("partitioned", "above 0: the inputs of layers that are computed again are cut over tp; 0"),
 ];
@@ -125,8 +124,7 @@ impl Keep {
         let (of_loss, others): (Vec<_>, Vec<_>) = held.map(|(_, stmt)| stmt).partition(|stmt| is_loss(stmt));
         let of_loss: f64 = of_loss.into_iter().map(|stmt| site.beside(stmt)).sum();
         let others: f64 = others.into_iter().map(|stmt| site.beside(stmt)).sum();
-        let gathered: f64 = stmts.iter().map(|stmt| site.gathered(stmt)).sum();
-        let bytes = bytes + of_loss + others + gathered;
+        let bytes = bytes + of_loss + others;
         let whole = Whole { values: values.clone(), bytes };
         Keep { bytes, logits: logits + of_loss, values, again, whole }
     }
@@ -162,6 +160,18 @@ pub(super) fn held_for_w(site: &Site<'_>) -> f64 {
     let read: BTreeSet<Value> =
         read.filter(|&value| block.arg_kind(value).is_none_or(|kind| kind == ArgKind::Value)).collect();
     read.into_iter().map(|value| site.kept_bytes(value)).sum()
+}
+
+/// How many tensors the forward gives to sums over tp, and the bytes of the largest.
+pub(super) fn summed(site: &Site<'_>) -> [f64; 2] {
+    let is_sum = |stmt: &&Stmt| match &stmt.op {
+        Op::Collective(Collective::ReduceScatter { .. } | Collective::AllReduce { .. }) => {
+            site.is_tensor_parallel(stmt)
+        }
+        _ => false,
+    };
+    let sums = site.block()[SectionKind::F].stmts.iter().filter(is_sum);
+    sums.fold([0.0; 2], |[count, most], stmt| [count + 1.0, site.local.bytes(stmt.operands[0]).max(most)])
 }
 
 /// I and W as one: a weight's gradient as soon as what it reads is there, as automatic differentiation computes it.
@@ -224,9 +234,7 @@ impl Site<'_> {
             KernelOp::Binary(binary) if binary.equation.is_none() && binary.kind == ir::ops::BinaryKind::Mul => {
                 elements * self.saved("activation", 0.0)
             }
-            KernelOp::CrossEntropy(_) | KernelOp::SumExp(_) => {
-                elements * self.kept_for_loss()
-            }
+            KernelOp::CrossEntropy(_) | KernelOp::SumExp(_) => elements * self.kept_for_loss(),
             KernelOp::Attention(_) if !self.machine.has_flash() => {
                 let element = self.machine.recipe.activation;
                 attention::local(&self.local, stmt).map_or(0.0, |it| it.scores() * it.saved(element))
@@ -244,16 +252,6 @@ impl Site<'_> {
     fn within_loss(&self, logits: Value) -> f64 {
         let split = if self.local.is_cut(logits, "v") { self.saved("loss_split", 0.0) } else { 0.0 };
         self.local.elements(logits) * (self.saved("loss_within", if self.fusion.loss { 0.0 } else { 4.0 }) + split)
-    }
-
-    /// What a stack keeps of what a statement gathers over tp.
-    fn gathered(&self, stmt: &Stmt) -> f64 {
-        match &stmt.op {
-            Op::Collective(Collective::AllGather { .. }) if self.is_tensor_parallel(stmt) => {
-                self.local.elements(stmt.results[0]) * self.saved("gathered", 0.0)
-            }
-            _ => 0.0,
-        }
     }
 
     /// Bytes within a statement while it runs.

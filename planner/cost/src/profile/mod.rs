@@ -22,7 +22,7 @@ use crate::machine::Machine;
 use ir::goal::Layout;
 use ir::graph::{ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
-use keep::{Keep, held_for_w};
+use keep::{Keep, held_for_w, summed};
 use section::{cost_of, waits_for_host};
 use site::Site;
 
@@ -69,6 +69,8 @@ pub struct Profile {
     pub offloaded: f64,
     /// The most bytes of inner values at once, what is made again among them.
     pub transient: f64,
+    /// How many tensors the forward gives to sums over tp, and the bytes of the largest.
+    pub summed: [f64; 2],
     /// Elements of parameters on one rank, before ZeRO: those that all data-parallel ranks hold.
     pub dense: f64,
     /// The same of experts, which only the ranks outside ep share.
@@ -124,6 +126,7 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
         held_for_w: if layout.offload { 0.0 } else { held_for_w(&site) },
         offloaded,
         transient: keep.transient(&site),
+        summed: summed(&site),
         dense,
         experts,
         boundary,
