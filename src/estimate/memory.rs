@@ -72,14 +72,18 @@ fn of_rank(
     }
     let logits = own().map(|load| load.logits).sum::<f64>();
     let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), logits, replicas.zero, machine);
-    let buffers = buffers + waiting(rank, loads, facts.waiting);
     let logits = logits * rank.in_flight;
     let activations = (rank.kept - logits).max(0.0);
-    let allocated = states.total() + activations + logits + buffers;
-    let reserved = allocated * facts.reserve;
     let groups = [layout.dp * layout.cp, layout.tp, layout.pp, layout.cp, layout.ep];
     let communicators = groups.into_iter().filter(|&ranks| ranks > 1).count() as f64;
-    let device = reserved + facts.context + communicators * facts.communicator;
+    let before = facts.context + communicators * facts.communicator;
+    let needed = states.total() + activations + logits + buffers;
+    // What waits is waited for where there is no memory left.
+    let left = ((machine.cluster.device.memory as f64 - before) / facts.reserve - needed).max(0.0);
+    let waiting = waiting(rank, loads, facts.waiting).min(left);
+    let (allocated, buffers) = (needed + waiting, buffers + waiting);
+    let reserved = allocated * facts.reserve;
+    let device = reserved + before;
     StageMemory {
         parameters: states.parameters / GIB,
         gradients: states.gradients / GIB,
@@ -93,11 +97,11 @@ fn of_rank(
     }
 }
 
-/// Bytes of tensors that layers have given to sums over tp and that are held, of at most so many.
+/// Bytes of tensors that sums over tp have read and that are held: one of each layer that ran forward, at most so many.
 fn waiting(rank: &Rank, loads: &[Load], most: f64) -> f64 {
-    let given = rank.stages.iter().map(|(stage, [forwards, ..])| forwards * loads[*stage].summed[0]).sum::<f64>();
+    let layers = rank.stages.iter().map(|(stage, [forwards, ..])| forwards * loads[*stage].summed[0]).sum::<f64>();
     let largest = rank.stages.iter().map(|(stage, _)| loads[*stage].summed[1]).fold(0.0, f64::max);
-    given.min(most) * largest
+    layers.min(most) * largest
 }
 
 /// Bytes beside what is kept, a micro-batch's logits among that: inner values of the block under way, what the products'
@@ -152,7 +156,7 @@ mod tests {
         assert_eq!(within(layer, head(4.2e9), 0.0, logits, 0, &recipe), 4.2e9);
     }
 
-    /// Two of each of 2 layers and 3 micro-batches: 12 tensors, if as many may wait.
+    /// Of 4 layers and 3 micro-batches: 12 tensors, if as many may wait.
     #[test]
     fn what_sums_have_read_waits_for_the_device() {
         let loads = [Load { summed: [4.0, 1e6], ..Load::default() }];

@@ -43,7 +43,7 @@ pub(super) struct Load {
     pub(super) experts: f64,
     /// How many parameters it has.
     pub(super) tensors: usize,
-    /// How many tensors its layers give to sums over tp, and the bytes of the largest.
+    /// How many layers it has, and the bytes of the largest tensor that these give to a sum over tp.
     pub(super) summed: [f64; 2],
     /// The most elements of one run's parameters, of the same.
     pub(super) largest: [f64; 2],
@@ -212,7 +212,7 @@ impl Load {
         self.dense += profile.dense;
         self.experts += profile.experts;
         if place == 0 {
-            self.summed = [self.summed[0] + profile.summed[0], self.summed[1].max(profile.summed[1])];
+            self.summed = [self.summed[0] + 1.0, self.summed[1].max(profile.summed)];
         }
         let elements = profile.dense + profile.experts;
         self.largest[place] = self.largest[place].max(elements);

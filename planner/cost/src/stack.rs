@@ -111,8 +111,8 @@ pub struct Facts {
     pub update_bytes: f64,
     /// Bytes of the buffers through which gradients are summed, whatever the model.
     pub buffers: f64,
-    /// How many tensors that sums over tp read are held at most after it: the CPU is ahead of the device, and what
-    /// communication reads is free when the device is done with it.
+    /// How many tensors that sums over tp have read are held at most, one of each layer: the CPU is ahead of the device, and
+    /// what communication reads is free when the device is done with it.
     pub waiting: f64,
     /// Bytes that the allocator reserves over those allocated.
     pub reserve: f64,

@@ -162,16 +162,14 @@ pub(super) fn held_for_w(site: &Site<'_>) -> f64 {
     read.into_iter().map(|value| site.kept_bytes(value)).sum()
 }
 
-/// How many tensors the forward gives to sums over tp, and the bytes of the largest.
-pub(super) fn summed(site: &Site<'_>) -> [f64; 2] {
+/// Bytes of the largest tensor that the forward gives to a sum over tp.
+pub(super) fn summed(site: &Site<'_>) -> f64 {
     let is_sum = |stmt: &&Stmt| match &stmt.op {
-        Op::Collective(Collective::ReduceScatter { .. } | Collective::AllReduce { .. }) => {
-            site.is_tensor_parallel(stmt)
-        }
+        Op::Collective(Collective::ReduceScatter { .. } | Collective::AllReduce { .. }) => site.is_tensor_parallel(stmt),
         _ => false,
     };
     let sums = site.block()[SectionKind::F].stmts.iter().filter(is_sum);
-    sums.fold([0.0; 2], |[count, most], stmt| [count + 1.0, site.local.bytes(stmt.operands[0]).max(most)])
+    sums.map(|stmt| site.local.bytes(stmt.operands[0])).fold(0.0, f64::max)
 }
 
 /// I and W as one: a weight's gradient as soon as what it reads is there, as automatic differentiation computes it.

@@ -69,8 +69,8 @@ pub struct Profile {
     pub offloaded: f64,
     /// The most bytes of inner values at once, what is made again among them.
     pub transient: f64,
-    /// How many tensors the forward gives to sums over tp, and the bytes of the largest.
-    pub summed: [f64; 2],
+    /// Bytes of the largest tensor that the forward gives to a sum over tp.
+    pub summed: f64,
     /// Elements of parameters on one rank, before ZeRO: those that all data-parallel ranks hold.
     pub dense: f64,
     /// The same of experts, which only the ranks outside ep share.
