@@ -33,23 +33,23 @@ fn bf16() -> Recipe {
 }
 
 fn of_block(model: &Model, name: &str, layout: &Layout, stack: &Stack) -> Profile {
+    in_format(model, name, layout, stack, &bf16())
+}
+
+fn in_format(model: &Model, name: &str, layout: &Layout, stack: &Stack, recipe: &Recipe) -> Profile {
     static A100: std::sync::LazyLock<Cluster> =
         std::sync::LazyLock::new(|| Cluster::find("a100-80gb").expect("a preset"));
-    let cluster = &*A100;
-    let machine = Machine { cluster, stack, recipe: &bf16() };
+    let machine = Machine { cluster: &A100, stack, recipe };
     let block = model.blocks.values().find(|block| block.name == name).expect("the block");
     profile(model, block, layout, &machine)
 }
 
-fn in_format(model: &Model, block: &str, layout: &Layout, stack: &str, recipe: &Recipe) -> Profile {
-    let (stack, cluster) = (Stack::find(stack).expect("a preset"), Cluster::find("h100").expect("a preset"));
-    let machine = Machine { cluster: &cluster, stack: &stack, recipe };
-    let block = model.blocks.values().find(|it| it.name == block).expect("a block");
-    profile(model, block, layout, &machine)
+fn found(stack: &str) -> Stack {
+    Stack::find(stack).expect("a preset")
 }
 
 fn layer(model: &Model, layout: &Layout, stack: &str) -> Profile {
-    of_block(model, "layer", layout, &Stack::find(stack).expect("a preset"))
+    of_block(model, "layer", layout, &found(stack))
 }
 
 fn parallel(tp: u64, sp: bool) -> Layout {
@@ -312,7 +312,7 @@ fn what_only_products_read_is_kept_quantised() {
     let model = llama(&layout);
     let eight = Recipe { name: "fp8-block".to_string(), products: Format::F8, ..bf16() };
     let saves = |stack: &str| {
-        let kept = |recipe: &Recipe| in_format(&model, "layer", &layout, stack, recipe).kept;
+        let kept = |recipe: &Recipe| in_format(&model, "layer", &layout, &found(stack), recipe).kept;
         kept(&bf16()) - kept(&eight)
     };
     close(saves("megatron-core-2025"), 2048.0 * (2.0 * 4096.0 + 11008.0), 0.001);
@@ -327,7 +327,7 @@ fn per_op_recomputation_keeps_what_its_list_names() {
     let layout = recomputing(&parallel(1, false), "selective:op");
     let model = llama(&layout);
     let four = Recipe { name: "nvfp4".to_string(), products: Format::F4, ..bf16() };
-    let kept = |stack: &str, recipe: &Recipe| in_format(&model, "layer", &layout, stack, recipe).kept;
+    let kept = |stack: &str, recipe: &Recipe| in_format(&model, "layer", &layout, &found(stack), recipe).kept;
     let (tokens, h, f) = (2048.0, 4096.0, 11008.0);
     let (stream, sums) = (2.0 * tokens * h, 4.0 * tokens * 32.0);
     close(kept("fsdp-compile", &bf16()), 4.0 * stream + 2.0 * tokens * f + sums, 0.001);
@@ -343,7 +343,7 @@ fn a_loss_has_copies_of_its_logits() {
     let inner = |tp: u64, stack: &str| {
         let layout = parallel(tp, tp > 1);
         let logits = 2048.0 * 32000.0 / tp as f64;
-        in_format(&llama(&layout), "head", &layout, stack, &bf16()).transient / logits
+        of_block(&llama(&layout), "head", &layout, &found(stack)).transient / logits
     };
     close(inner(1, "fsdp-compile-2024"), 2.0 + 6.0, 0.05);
     close(inner(2, "fsdp-compile-2024"), 2.0 + 6.0 + 4.0, 0.1);

@@ -92,6 +92,8 @@ pub(super) fn line(record: &Value) -> Option<Line> {
         gpus: whole("n_gpus")?,
         seq: whole("seq_len")?,
         global_batch: whole("global_batch")?,
+        // Its recipe keeps gradients and moments in bf16 (moonlight_16b.py).
+        optimizer: text("model").filter(|model| model.starts_with("moonlight")).map(|_| "adamw-bf16".into()),
         precision: of(&PRECISIONS, text("precision")?)?.into(),
         layout: layout(record)?,
         step_time_s: printed(record, "step_time_s"),

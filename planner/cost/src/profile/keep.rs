@@ -165,7 +165,9 @@ pub(super) fn held_for_w(site: &Site<'_>) -> f64 {
 /// Bytes of the largest tensor that the forward gives to a sum over tp.
 pub(super) fn summed(site: &Site<'_>) -> f64 {
     let is_sum = |stmt: &&Stmt| match &stmt.op {
-        Op::Collective(Collective::ReduceScatter { .. } | Collective::AllReduce { .. }) => site.is_tensor_parallel(stmt),
+        Op::Collective(Collective::ReduceScatter { .. } | Collective::AllReduce { .. }) => {
+            site.is_tensor_parallel(stmt)
+        }
         _ => false,
     };
     let sums = site.block()[SectionKind::F].stmts.iter().filter(is_sum);
