@@ -63,13 +63,14 @@ pub(super) fn line(record: &Value) -> Option<Line> {
     let said = record.pointer("/overlap/torch.compile").and_then(Value::as_bool);
     let is_late = text("date").is_some_and(|date| date >= "2025");
     let compiled = said.unwrap_or(source == "torchtitan" && is_late);
-    let is_2025 = text("date").is_some_and(|date| date.starts_with("2025"));
     let gpu = text("gpu")?;
+    let is_blackwell = gpu.starts_with("B200") || gpu.starts_with("GB200");
+    let is_before = |year: &str| text("date").is_some_and(|date| date < year);
     let stack = match (stack, compiled) {
-        ("fsdp", true) if is_2025 && (gpu.starts_with("B200") || gpu.starts_with("GB200")) => "fsdp-compile-2025",
-        ("fsdp", true) if is_late => "fsdp-compile",
         // Until 2025 torchtitan compiled layers alone.
-        ("fsdp", true) => "fsdp-compile-2024",
+        ("fsdp", true) if is_before("2025") => "fsdp-compile-2024",
+        ("fsdp", true) if is_before("2026") && is_blackwell => "fsdp-compile-2025",
+        ("fsdp", true) => "fsdp-compile",
         ("fsdp", false) => "fsdp-eager",
         // Dense models are those of Hugging Face, compiled (enable_compile of the benchmarks' recipes).
         ("automodel", _) if record.pointer("/model_config/experts").is_none_or(Value::is_null) => "fsdp-compile",
@@ -267,6 +268,19 @@ mod tests {
         assert_eq!(line.layout, "mbs=16,tp=8,sp=true,zero=3,recompute=full,tp_overlap=true");
         assert_eq!((line.step_time_s, line.tokens_per_s_per_gpu), (None, Some(800.0)));
         assert_eq!(line.precision, "fp8-tensor");
+    }
+
+    #[test]
+    fn a_stack_is_of_its_year() {
+        let stack = |date: &str, gpu: &str| {
+            let mut record = record();
+            (record["date"], record["gpu"]) = (json!(date), json!(gpu));
+            line(&record).unwrap().stack
+        };
+        assert_eq!(stack("2024-12", "H100-SXM-80GB"), "fsdp-compile-2024");
+        assert_eq!(stack("2025-06", "H200-SXM-141GB"), "fsdp-compile");
+        assert_eq!(stack("2025", "B200-SXM-180GB"), "fsdp-compile-2025");
+        assert_eq!(stack("2026", "GB200-NVL72-186GB"), "fsdp-compile");
     }
 
     #[test]

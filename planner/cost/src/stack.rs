@@ -87,6 +87,8 @@ pub struct Facts {
     pub gathers_each: bool,
     /// Whether ZeRO-2 and 3 leave parameters and gradients whole while micro-batches accumulate, and sum once a step.
     pub accumulates_whole: bool,
+    /// Whether they do so in a pipeline alone.
+    pub pipelines_whole: bool,
     /// Whether ZeRO-3 cuts the master copies alone, and casts what it gathers: no 16-bit parameters are kept beside them.
     pub casts_gathered: bool,
     /// Whether ZeRO-3 keeps the parameters of the model's ends gathered through a step: they are the root module's.
@@ -152,6 +154,7 @@ impl Default for Facts {
             hides_update: false,
             gathers_each: false,
             accumulates_whole: false,
+            pipelines_whole: false,
             casts_gathered: false,
             keeps_ends: false,
             hierarchical: true,
