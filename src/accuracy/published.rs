@@ -19,7 +19,7 @@ const STACKS: [(&str, &str); 14] = [
     ("torchtitan", "fsdp"),
     ("fms-fsdp", "fsdp"),
     ("JAX-Toolbox", "jax-2023"),
-    ("BigScience tr3m-1B3 (V100)", "megatron-2022"),
+    ("BigScience tr3m-1B3 (V100)", "megatron-deepspeed-2021"),
     ("arXiv 2205.05198", "megatron-2022"),
 ];
 
@@ -63,8 +63,14 @@ pub(super) fn line(record: &Value) -> Option<Line> {
     let said = record.pointer("/overlap/torch.compile").and_then(Value::as_bool);
     let is_late = text("date").is_some_and(|date| date >= "2025");
     let compiled = said.unwrap_or(source == "torchtitan" && is_late);
+    let gpu = text("gpu")?;
+    let is_blackwell = gpu.starts_with("B200") || gpu.starts_with("GB200");
+    let is_before = |year: &str| text("date").is_some_and(|date| date < year);
     let stack = match (stack, compiled) {
-        ("fsdp", true) if text("date").is_some_and(|date| date >= "2026") => "fsdp-compile-2026",
+        // Until 2025 torchtitan compiled layers alone.
+        ("fsdp", true) if is_before("2025") => "fsdp-compile-2024",
+        ("fsdp", true) if is_before("2026") && is_blackwell => "fsdp-compile-2025",
+        ("fsdp", true) if !is_before("2026") => "fsdp-compile-2026",
         ("fsdp", true) => "fsdp-compile",
         ("fsdp", false) => "fsdp-eager",
         // Dense models are those of Hugging Face, compiled (enable_compile of the benchmarks' recipes).
@@ -79,7 +85,6 @@ pub(super) fn line(record: &Value) -> Option<Line> {
         ("nemo", _) if is_late => "megatron-core-2025",
         _ => stack,
     };
-    let gpu = text("gpu")?;
     let cluster = CLUSTERS.iter().find(|(name, _)| gpu.starts_with(name))?.1;
     let cluster = if stack == "nanotron-2024" { "h100-p5-efa" } else { cluster };
     let regime = text("pb_regime").filter(|regime| *regime != "core");
@@ -88,12 +93,14 @@ pub(super) fn line(record: &Value) -> Option<Line> {
         source: regime.map_or(source.into(), |regime| format!("{source}, {regime}")),
         // The collection has cut these off by what came out.
         apart: regime.is_some(),
-        model: config(record.get("model_config")?, text("model")?, whole("seq_len")?)?,
+        model: config(record.get("model_config")?, text("model")?, whole("seq_len")?, dropout(source))?,
         cluster: cluster.into(),
         stack: stack.into(),
         gpus: whole("n_gpus")?,
         seq: whole("seq_len")?,
         global_batch: whole("global_batch")?,
+        // Its recipe keeps gradients and moments in bf16 (moonlight_16b.py).
+        optimizer: text("model").filter(|model| model.starts_with("moonlight")).map(|_| "adamw-bf16".into()),
         precision: of(&PRECISIONS, text("precision")?)?.into(),
         layout: layout(record)?,
         step_time_s: printed(record, "step_time_s"),
@@ -123,6 +130,11 @@ fn memory(source: &str) -> MemoryKind {
         "torchtitan" => MemoryKind::Reserved,
         _ => MemoryKind::Allocated,
     }
+}
+
+/// Dropout of models of GPT's kind. BigScience's script leaves Megatron-LM's default.
+fn dropout(source: &str) -> f64 {
+    if source.starts_with("BigScience") { 0.1 } else { 0.0 }
 }
 
 /// The layout in the grammar of `--layout`.
@@ -185,7 +197,7 @@ fn recompute(said: &str, layers: u64) -> Option<Option<String>> {
 }
 
 /// The model as the `config.json` of a family that has its shape.
-fn config(shape: &Value, name: &str, seq: u64) -> Option<Value> {
+fn config(shape: &Value, name: &str, seq: u64, dropout: f64) -> Option<Value> {
     let whole = |key: &str| shape.get(key).and_then(Value::as_u64);
     let flag = |key: &str| shape.get(key).and_then(Value::as_bool);
     let (layers, hidden, heads) = (whole("layers")?, whole("hidden")?, whole("heads")?);
@@ -196,7 +208,7 @@ fn config(shape: &Value, name: &str, seq: u64) -> Option<Value> {
         return (kv_heads == heads && hidden == heads * whole("head_dim").unwrap_or(hidden / heads)).then(|| {
             json!({"model_type": "gpt2", "name": name, "n_embd": hidden, "n_layer": layers, "n_head": heads,
                    "n_inner": ffn, "n_positions": seq, "vocab_size": whole("vocab"), "tie_word_embeddings": tied,
-                   "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0})
+                   "resid_pdrop": dropout, "embd_pdrop": dropout, "attn_pdrop": dropout})
         });
     }
     let mut config = json!({"model_type": "llama", "name": name, "hidden_size": hidden, "num_hidden_layers": layers,
@@ -262,6 +274,19 @@ mod tests {
         assert_eq!(line.layout, "mbs=16,tp=8,sp=true,zero=3,recompute=full,tp_overlap=true");
         assert_eq!((line.step_time_s, line.tokens_per_s_per_gpu), (None, Some(800.0)));
         assert_eq!(line.precision, "fp8-tensor");
+    }
+
+    #[test]
+    fn a_stack_is_of_its_year() {
+        let stack = |date: &str, gpu: &str| {
+            let mut record = record();
+            (record["date"], record["gpu"]) = (json!(date), json!(gpu));
+            line(&record).unwrap().stack
+        };
+        assert_eq!(stack("2024-12", "H100-SXM-80GB"), "fsdp-compile-2024");
+        assert_eq!(stack("2025-06", "H200-SXM-141GB"), "fsdp-compile");
+        assert_eq!(stack("2025", "B200-SXM-180GB"), "fsdp-compile-2025");
+        assert_eq!(stack("2026", "GB200-NVL72-186GB"), "fsdp-compile-2026");
     }
 
     #[test]

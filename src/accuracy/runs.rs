@@ -60,6 +60,9 @@ pub(super) struct Line {
     pub seq: u64,
     pub global_batch: u64,
     pub precision: String,
+    /// As `--optimizer` has it; `adamw` where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optimizer: Option<String>,
     pub layout: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time_s: Option<f64>,
@@ -83,7 +86,7 @@ pub fn read(text: &str) -> Result<Vec<Run>, Error> {
         let wrong = |why: serde_json::Error| {
             Error::input(Code::BadOption, format!("line {}: {why}", number + 1)).help(
                 "a run has model, cluster, stack, gpus, seq, global_batch, precision, layout, and step_time_s or \
-                 tokens_per_s_per_gpu; optional are id, source, apart, memory_gib and memory",
+                 tokens_per_s_per_gpu; optional are id, source, apart, optimizer, memory_gib and memory",
             )
         };
         let value: Value = serde_json::from_str(line).map_err(wrong)?;
@@ -111,6 +114,7 @@ pub fn write(runs: &[Run]) -> Result<String, Error> {
         let name = names.entry(run.request.model.clone()).or_insert_with(|| format!("{}.{count}", run.model));
         models.insert(name.clone(), config);
     }
+    let standard = EstimateRequest::default();
     let mut text = serde_json::json!({ "models": models }).to_string() + "\n";
     for run in runs {
         let request = &run.request;
@@ -125,6 +129,7 @@ pub fn write(runs: &[Run]) -> Result<String, Error> {
             seq: request.seq,
             global_batch: request.global_batch,
             precision: request.precision.clone(),
+            optimizer: Some(request.optimizer.clone()).filter(|optimizer| *optimizer != standard.optimizer),
             layout: request.layout.clone(),
             step_time_s: Some((run.step_time_s * 1e6).round() / 1e6),
             tokens_per_s_per_gpu: None,
@@ -152,6 +157,7 @@ fn run(line: Line, models: &BTreeMap<String, Value>, number: usize) -> Result<Ru
         Error::input(Code::BadOption, format!("line {}: the run has no time", number + 1))
             .help("give step_time_s or tokens_per_s_per_gpu, above 0")
     })?;
+    let standard = EstimateRequest::default();
     Ok(Run {
         id: if line.id.is_empty() { format!("line {}", number + 1) } else { line.id },
         source: if line.source.is_empty() { "runs".into() } else { line.source },
@@ -165,8 +171,9 @@ fn run(line: Line, models: &BTreeMap<String, Value>, number: usize) -> Result<Ru
             seq: line.seq,
             global_batch: line.global_batch,
             precision: line.precision,
+            optimizer: line.optimizer.unwrap_or(standard.optimizer.clone()),
             layout: line.layout,
-            ..EstimateRequest::default()
+            ..standard
         },
         step_time_s: seconds,
         memory: line.memory_gib.map(|gib| (gib, line.memory)),

@@ -32,7 +32,7 @@ pub(super) struct JobFlags {
     /// Type of the master copy of parameters, or `none` [default: f32 where parameters are not]
     #[arg(long, value_name = "TYPE")]
     master: Option<String>,
-    /// adamw, momentum or sgd [default: adamw]
+    /// adamw, adamw-bf16 (with moments in bf16), momentum or sgd [default: adamw]
     #[arg(long, value_name = "NAME")]
     optimizer: Option<String>,
     /// Tokens of each document of a sequence, parted by commas: attention stays within each

@@ -122,7 +122,7 @@ impl<'a> Open<'a> {
         let mut small = memory_loads(self.small, starts);
         for (small, fast) in small.iter_mut().zip(&fast) {
             // What is computed again is among the inner values: there are at least as many of them as where nothing is.
-            small.transient = small.transient.min(fast.transient);
+            small.transient[0] = small.transient[0].min(fast.transient[0]);
         }
         let flow = order(&small);
         Floor { seconds, bytes: bytes(&flow, &small) }

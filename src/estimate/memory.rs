@@ -45,9 +45,11 @@ impl ModelStates {
 
 /// Those of a rank on a stack.
 pub(super) fn states(elements: [f64; 2], replicas: &Replicas<'_>, machine: &Machine<'_>) -> ModelStates {
-    let recipe = machine.recipe;
+    let (recipe, facts) = (machine.recipe, &machine.stack.facts);
     let mut states = ModelStates::of(elements, replicas.parts(), replicas.zero, recipe);
-    if machine.stack.facts.casts_gathered && replicas.zero > 2 && recipe.master > 0.0 {
+    let [dense, experts] = if replicas.zero > 0 { replicas.parts() } else { [1.0; 2] };
+    states.optimizer += facts.update_bytes * (elements[0] / dense + elements[1] / experts);
+    if facts.casts_gathered && replicas.zero > 2 && recipe.master > 0.0 {
         states.parameters = 0.0;
     }
     states
@@ -75,14 +77,20 @@ fn of_rank(
     let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
     let elements = [own().map(|load| load.dense).sum::<f64>(), own().map(|load| load.experts).sum()];
     let states = states(elements, replicas, machine);
-    let logits = own().map(|load| load.logits).sum::<f64>() * rank.in_flight;
+    let logits = own().map(|load| load.logits).sum::<f64>();
+    let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), logits, replicas.zero, machine);
+    let logits = logits * rank.in_flight;
     let activations = (rank.kept - logits).max(0.0);
-    let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), replicas.zero, machine);
-    let allocated = states.total() + activations + logits + buffers;
-    let reserved = allocated * facts.reserve;
     let groups = [layout.dp * layout.cp, layout.tp, layout.pp, layout.cp, layout.ep];
     let communicators = groups.into_iter().filter(|&ranks| ranks > 1).count() as f64;
-    let device = reserved + facts.context + communicators * facts.communicator;
+    let before = facts.context + communicators * facts.communicator;
+    let needed = states.total() + activations + logits + buffers;
+    // What waits is waited for where there is no memory left.
+    let left = ((machine.cluster.device.memory as f64 - before) / facts.reserve - needed).max(0.0);
+    let waiting = waiting(rank, loads, facts.waiting).min(left);
+    let (allocated, buffers) = (needed + waiting, buffers + waiting);
+    let reserved = allocated * facts.reserve;
+    let device = reserved + before;
     StageMemory {
         parameters: states.parameters / GIB,
         gradients: states.gradients / GIB,
@@ -96,15 +104,77 @@ fn of_rank(
     }
 }
 
-/// Bytes beside what is kept: inner values of the block under way, what the products' library keeps, messages to and from
-/// the neighbours (one in use, one under way), parameters that ZeRO-3 has gathered (the block under way and the next), and
-/// whole gradients of the block under way where only parts are kept.
-fn buffers(own: &[&Load], stages: usize, zero: u8, machine: &Machine<'_>) -> f64 {
-    let recipe = machine.recipe;
-    let most = |of: fn(&Load) -> f64| own.iter().map(|load| of(load)).fold(0.0, f64::max);
-    let messages = if stages > 1 { 4.0 * most(|load| load.boundary) } else { 0.0 };
-    let largest = most(|load| load.largest);
-    let gathered = if zero > 2 { 2.0 * largest * recipe.parameter } else { 0.0 };
-    let whole = if zero > 1 { largest * recipe.wire } else { 0.0 };
-    most(|load| load.transient) + machine.stack.facts.workspace + messages + gathered + whole
+/// Bytes of tensors that sums over tp have read and that are held: one of each layer that ran forward, at most so many.
+fn waiting(rank: &Rank, loads: &[Load], most: f64) -> f64 {
+    let layers = rank.stages.iter().map(|(stage, [forwards, ..])| forwards * loads[*stage].summed[0]).sum::<f64>();
+    let largest = rank.stages.iter().map(|(stage, _)| loads[*stage].summed[1]).fold(0.0, f64::max);
+    layers.min(most) * largest
+}
+
+/// Bytes beside what is kept, a micro-batch's logits among that: inner values of the block under way, what the products'
+/// library keeps, messages to and from the neighbours (one in use, one under way), buffers of sums, and what ZeRO-2 and 3
+/// hold whole.
+fn buffers(own: &[&Load], stages: usize, logits: f64, zero: u8, machine: &Machine<'_>) -> f64 {
+    let most = |of: &dyn Fn(&Load) -> f64| own.iter().map(|load| of(load)).fold(0.0, f64::max);
+    let messages = if stages > 1 { 4.0 * most(&|load| load.boundary) } else { 0.0 };
+    let [layer, end] = [0, 1].map(|place| Inner {
+        transient: most(&|load| load.transient[place]),
+        elements: most(&|load| load.largest[place]),
+    });
+    let facts = &machine.stack.facts;
+    let ends = if facts.keeps_ends { own.iter().map(|load| load.ends).sum() } else { 0.0 };
+    facts.workspace + facts.buffers + messages + within(layer, end, ends, logits, zero, machine.recipe)
+}
+
+/// The most that a kind of block has within, and the elements of its parameters.
+#[derive(Clone, Copy)]
+struct Inner {
+    transient: f64,
+    elements: f64,
+}
+
+/// The most inner values, with what is whole beside them. ZeRO-3 gathers the parameters of the block under way and of the next,
+/// a layer, and may keep those of the `ends`; while a layer's gradients are computed those of the one after it are summed. An
+/// end's inner values are gone by the time its own gradients are summed, from a copy on the wire; and its logits, which are
+/// kept, before layers go backward.
+fn within(layer: Inner, end: Inner, ends: f64, logits: f64, zero: u8, recipe: &Recipe) -> f64 {
+    let gathered = |elements: f64| if zero > 2 { (elements + layer.elements) * recipe.parameter } else { 0.0 };
+    let summed = |elements: f64, bytes: f64| if zero > 1 { elements * bytes } else { 0.0 };
+    let in_layer = layer.transient + gathered(ends + layer.elements) + summed(layer.elements, recipe.wire);
+    let in_end = end.transient.max(summed(end.elements, recipe.parameter + recipe.wire));
+    (in_layer - logits).max(in_end + gathered(ends.max(end.elements)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Llama's head of 128256 x 4096 under FSDP: its logits, or its gathered parameters with their gradients on the wire,
+    /// whichever is more; without ZeRO its logits alone.
+    #[test]
+    fn an_end_holds_its_inner_values_or_its_gradients() {
+        let (layer, logits) = (Inner { transient: 1e9, elements: 218e6 }, 2.1e9);
+        let head = |transient| Inner { transient, elements: 525e6 };
+        let recipe = Recipe::bf16();
+        let gathered = 2.0 * (525e6 + 218e6);
+        assert_eq!(within(layer, head(4.2e9), 0.0, logits, 3, &recipe), 4.2e9 + gathered);
+        assert_eq!(within(layer, head(0.1e9), 0.0, logits, 3, &recipe), 6.0 * 525e6 + gathered);
+        assert_eq!(within(layer, head(4.2e9), 1050e6, logits, 3, &recipe), 4.2e9 + gathered + 2.0 * 525e6);
+        assert_eq!(within(layer, head(4.2e9), 0.0, logits, 0, &recipe), 4.2e9);
+    }
+
+    /// Of 4 layers and 3 micro-batches: 12 tensors, if as many may wait.
+    #[test]
+    fn what_sums_have_read_waits_for_the_device() {
+        let loads = [Load { summed: [4.0, 1e6], ..Load::default() }];
+        let rank = Rank { stages: vec![(0, [3.0; 3])], ..Rank::default() };
+        assert_eq!([0.0, 10.0, 40.0].map(|most| waiting(&rank, &loads, most)), [0.0, 1e7, 1.2e7]);
+    }
+
+    #[test]
+    fn layers_go_backward_when_logits_are_gone() {
+        let (layer, none) = (Inner { transient: 3e9, elements: 1e8 }, Inner { transient: 0.0, elements: 0.0 });
+        assert_eq!(within(layer, none, 0.0, 2e9, 0, &Recipe::bf16()), 1e9);
+        assert_eq!(within(layer, none, 0.0, 0.0, 2, &Recipe::bf16()), 3e9 + 4e8);
+    }
 }

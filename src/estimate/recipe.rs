@@ -22,8 +22,8 @@ const RECIPES: [(&str, Format, f64, f64, f64); 9] = [
     ("f32", Format::F32, 4.0, 4.0, 0.0),
 ];
 
-/// The optimizers: name and bytes of the states of a parameter.
-const OPTIMIZERS: [(&str, f64); 3] = [("adamw", 8.0), ("momentum", 4.0), ("sgd", 0.0)];
+/// The optimizers: name and bytes of the states of a parameter; moments in bf16 as DeepSeek-V3 has them (section 3.3.2).
+const OPTIMIZERS: [(&str, f64); 4] = [("adamw", 8.0), ("adamw-bf16", 4.0), ("momentum", 4.0), ("sgd", 0.0)];
 
 /// The recipe of a precision, with what the stack and the user say of gradients and the master copy.
 ///

@@ -48,7 +48,8 @@ impl<'a> Replicas<'a> {
     pub(super) fn new(layout: &Layout, microbatches: u32, machine: &'a Machine<'a>) -> Replicas<'a> {
         let hides = layout.dp_overlap.unwrap_or(machine.stack.hides("dp"));
         let groups = [replicas(layout), expert_replicas(layout)].map(|group| sharded(group, layout.shard));
-        let stays_whole = machine.stack.facts.accumulates_whole && microbatches > 1;
+        let facts = &machine.stack.facts;
+        let stays_whole = microbatches > 1 && (facts.accumulates_whole || facts.pipelines_whole && layout.pp > 1);
         let zero = if stays_whole { layout.zero.min(1) } else { layout.zero };
         Replicas { machine, zero, hides, groups }
     }

@@ -28,7 +28,7 @@ pub struct EstimateRequest {
     pub grad_dtype: Option<String>,
     /// Type of the master copy of parameters, or `none`; left out: f32 where parameters are not.
     pub master: Option<String>,
-    /// `adamw`, `momentum` or `sgd`.
+    /// `adamw`, `adamw-bf16`, `momentum` or `sgd`.
     pub optimizer: String,
     /// The layout in the grammar of [`crate::layout`].
     pub layout: String,

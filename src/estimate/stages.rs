@@ -35,16 +35,20 @@ pub(super) struct Load {
     pub(super) logits: f64,
     /// Bytes that wait for the weight gradient, once the input gradient is there.
     pub(super) held_for_w: f64,
-    /// The most bytes of inner values at once.
-    pub(super) transient: f64,
+    /// The most bytes of inner values at once: of a layer, of an end of the model.
+    pub(super) transient: [f64; 2],
     /// Elements of parameters that all data-parallel ranks hold.
     pub(super) dense: f64,
     /// Elements of experts.
     pub(super) experts: f64,
     /// How many parameters it has.
     pub(super) tensors: usize,
-    /// The most elements of one run's parameters.
-    pub(super) largest: f64,
+    /// How many layers it has, and the bytes of the largest tensor that these give to a sum over tp.
+    pub(super) summed: [f64; 2],
+    /// The most elements of one run's parameters, of the same.
+    pub(super) largest: [f64; 2],
+    /// Elements of the parameters of all ends of the model that it has.
+    pub(super) ends: f64,
     /// Bytes given to the next stage.
     pub(super) boundary: f64,
 }
@@ -198,6 +202,8 @@ struct Piece<'a> {
     tensors: usize,
     /// How many runs there are.
     times: usize,
+    /// Whether they are layers (0) or ends of the model (1).
+    place: usize,
     /// Whether they are layers that are computed again as a whole.
     is_whole: bool,
 }
@@ -210,10 +216,10 @@ fn pieces<'a>(blocks: &'a Blocks, runs: Range<usize>, most: usize) -> impl Itera
         let again = blocks.again.as_ref().filter(|_| span.are_layers);
         let whole = again.map_or(0, |_| times.min(left));
         left -= whole;
-        let tensors = blocks.outline.tensors[span.block];
+        let (tensors, place) = (blocks.outline.tensors[span.block], usize::from(!span.are_layers));
         let some = |profiles: &'a [Profile], times: usize, is_whole: bool| {
             let profile = &profiles[span.block];
-            (times > 0).then_some(Piece { profile, tensors, times, is_whole })
+            (times > 0).then_some(Piece { profile, tensors, times, place, is_whole })
         };
         [again.and_then(|again| some(again, whole, true)), some(&blocks.profiles, times - whole, false)]
     };
@@ -234,13 +240,19 @@ fn sum(blocks: &Blocks, runs: Range<usize>, most: usize) -> Load {
 
 impl Load {
     fn add(&mut self, piece: &Piece<'_>) {
-        let Piece { profile, tensors, times, is_whole } = *piece;
+        let Piece { profile, tensors, times, place, is_whole } = *piece;
         self.whole += if is_whole { times } else { 0 };
         self.tensors += times * tensors;
-        self.largest = self.largest.max(profile.dense + profile.experts);
-        self.transient = self.transient.max(profile.transient);
+        let elements = profile.dense + profile.experts;
+        self.largest[place] = self.largest[place].max(elements);
+        self.transient[place] = self.transient[place].max(profile.transient);
         self.boundary = profile.boundary;
         let times = times as f64;
+        if place == 0 {
+            self.summed = [self.summed[0] + times, self.summed[1].max(profile.summed)];
+        } else {
+            self.ends += times * elements;
+        }
         self.f = plus(self.f, &profile.f, times);
         self.i = plus(self.i, &profile.i, times);
         self.w = plus(self.w, &profile.w, times);
@@ -284,9 +296,9 @@ mod tests {
     fn the_device_waits_for_what_its_cpu_does_for_each_peer() {
         let mut load = Load::default();
         let profile = Profile { spare: [1.0, -0.5], peers: [10.0, 20.0], ..Profile::default() };
-        load.wait(&Piece { profile: &profile, tensors: 1, times: 1, is_whole: false }, 0.2);
+        load.wait(&Piece { profile: &profile, tensors: 1, times: 1, place: 0, is_whole: false }, 0.2);
         assert_eq!((load.f.launch, load.i.launch), (1.0, 4.0));
-        load.wait(&Piece { profile: &profile, tensors: 1, times: 1, is_whole: false }, 0.05);
+        load.wait(&Piece { profile: &profile, tensors: 1, times: 1, place: 0, is_whole: false }, 0.05);
         assert_eq!((load.f.launch, load.i.launch), (1.0, 5.0));
     }
 

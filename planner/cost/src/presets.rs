@@ -30,8 +30,9 @@ pub const CLUSTERS: &[Preset] = presets!("clusters":
 
 /// The stacks that are known by name. `--stack` left out means the first.
 pub const STACKS: &[Preset] = presets!("stacks":
-    "megatron-core-2025" "megatron-core-2026" "megatron-2022" "megatron-2019" "nanotron-2024" "fsdp-eager" "fsdp-compile"
-    "fsdp-compile-2026" "automodel-2026" "foundry-2023" "nemo" "jax-2023" "jax-xla-2023" "meshwright" "meshwright-threads");
+    "megatron-core-2025" "megatron-core-2026" "megatron-2022" "megatron-deepspeed-2021" "megatron-2019" "nanotron-2024"
+    "fsdp-eager" "fsdp-compile" "fsdp-compile-2024" "fsdp-compile-2025" "fsdp-compile-2026" "automodel-2026" "foundry-2023"
+    "nemo" "jax-2023" "jax-xla-2023" "meshwright" "meshwright-threads");
 
 /// Why there is no cluster or stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -167,6 +168,9 @@ impl Stack {
         };
         range("grouped", facts.grouped, 0.01, 1.0, "a share");
         range("reserve", facts.reserve, 1.0, 3.0, "bytes reserved over bytes allocated");
+        range("update_bytes", facts.update_bytes, 0.0, 8.0, "bytes of an element");
+        range("waiting", facts.waiting, 0.0, 1024.0, "a number of tensors");
+        range("buffers", facts.buffers, 0.0, 1e12, "bytes");
         range("gradient_bytes", facts.gradient_bytes, 1.0, 8.0, "bytes of an element");
         range("wire_bytes", facts.wire_bytes, 1.0, 8.0, "bytes of an element");
         none_or(complaints, stack, Code::BadStack)

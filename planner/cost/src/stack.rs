@@ -93,8 +93,12 @@ pub struct Facts {
     pub part: f64,
     /// Whether ZeRO-2 and 3 leave parameters and gradients whole while micro-batches accumulate, and sum once a step.
     pub accumulates_whole: bool,
+    /// Whether they do so in a pipeline alone.
+    pub pipelines_whole: bool,
     /// Whether ZeRO-3 cuts the master copies alone, and casts what it gathers: no 16-bit parameters are kept beside them.
     pub casts_gathered: bool,
+    /// Whether ZeRO-3 keeps the parameters of the model's ends gathered through a step: they are the root module's.
+    pub keeps_ends: bool,
     /// Whether gathers and scatters go level by level where that takes less than one ring.
     pub hierarchical: bool,
     /// How it cuts the blocks into stages where the layout does not say.
@@ -113,6 +117,13 @@ pub struct Facts {
     pub once_per_node: bool,
     /// Whether a token's experts are neighbours, as the fake gates of benchmarks choose them.
     pub adjacent_experts: bool,
+    /// Bytes of an updated parameter beside its master copy and states: of its gradient in f32.
+    pub update_bytes: f64,
+    /// Bytes of the buffers through which gradients are summed, whatever the model.
+    pub buffers: f64,
+    /// How many tensors that sums over tp have read are held at most, one of each layer: the CPU is ahead of the device, and
+    /// what communication reads is free when the device is done with it.
+    pub waiting: f64,
     /// Bytes that the allocator reserves over those allocated.
     pub reserve: f64,
     /// Bytes of a process on the device before any tensor: CUDA's context and the libraries' code.
@@ -153,7 +164,9 @@ impl Default for Facts {
             hides_update: false,
             part: 0.0,
             accumulates_whole: false,
+            pipelines_whole: false,
             casts_gathered: false,
+            keeps_ends: false,
             hierarchical: true,
             cut: Cut::default(),
             hop: 0.0,
@@ -163,6 +176,9 @@ impl Default for Facts {
             grouped: 0.9,
             once_per_node: false,
             adjacent_experts: false,
+            update_bytes: 0.0,
+            buffers: 0.0,
+            waiting: 0.0,
             reserve: 1.1,
             context: 512.0 * MIB,
             workspace: 32.0 * MIB,

@@ -16,16 +16,20 @@ use std::collections::BTreeSet;
 
 /// What a stack's `saved` may name: bytes that it keeps for an element beside what the graph reads, and what each has if left
 /// out.
-pub const SAVED: [(&str, &str); 8] = [
+pub const SAVED: [(&str, &str); 12] = [
     (MASK, "of an element that dropout sees; 1, its mask"),
     ("norm", "of an element that an RMS norm reads; 0"),
     ("rope", "of an element that is rotated; 0"),
     ("activation", "of an element that an activation or a product of two activations reads; 0"),
-    ("loss", "of a logit; 4, its softmax in f32, where the loss is not fused, else 0"),
+    ("loss", "of a logit, in its place; 4, its softmax in f32, where the loss is not fused, else 0"),
     (
-        "gathered",
-        "of an element of a product's input that is gathered over tp, beside the part that is gathered again; 0",
+        "loss_within",
+        "of a logit while the loss or its gradient is computed; 4, a copy in f32, where it is not fused, else 0",
     ),
+    ("loss_split", "the same, more of it where the vocabulary is cut over tp; 0"),
+    ("operand", "of an element that only products read where these have 8 or 4 bits; that of their format"),
+    ("attention", "0: `selective:op` computes attention again, since its list does not name the kernel; 1"),
+    ("unread", "above 0: `selective:op` keeps what it does not compute again even where nothing reads it; 0"),
     ("whole", "above 0: such inputs stay whole and are not gathered again; 0"),
     ("partitioned", "above 0: the inputs of layers that are computed again are cut over tp; 0"),
 ];
@@ -61,7 +65,13 @@ impl Keep {
         match recompute {
             Recompute::None | Recompute::Auto => nothing,
             Recompute::Selective(modules) => {
-                Keep { whole: nothing.whole, ..Keep::without(site, dropped(site, modules)) }
+                let dropped = dropped(site, modules);
+                let made = dropped.values.clone();
+                let mut keep = Keep::without(site, dropped);
+                if site.saved("unread", 0.0) > 0.0 && modules.iter().any(|module| module == "op") {
+                    keep.bytes += unread(site, &made, &keep.values);
+                }
+                Keep { whole: nothing.whole, ..keep }
             }
             Recompute::Full(_) => {
                 let values: Vec<Value> = site.block().args_of(ArgKind::Value).collect();
@@ -99,9 +109,13 @@ impl Keep {
             } else if let Some(stmt) = stmt.filter(|stmt| is_view(stmt)) {
                 wanted.extend(&stmt.operands);
             } else if !stmt.is_some_and(|stmt| is_row_sum(site, stmt, value)) {
+                let is_logits = site.is_head() && site.local.has_dim(value, "v");
+                if is_logits && site.kept_for_loss() > 0.0 {
+                    continue;
+                }
                 values.insert(value);
                 bytes += site.kept_bytes(value);
-                if site.is_head() && site.local.has_dim(value, "v") {
+                if is_logits {
                     logits += site.local.bytes(value);
                 }
             }
@@ -110,8 +124,7 @@ impl Keep {
         let (of_loss, others): (Vec<_>, Vec<_>) = held.map(|(_, stmt)| stmt).partition(|stmt| is_loss(stmt));
         let of_loss: f64 = of_loss.into_iter().map(|stmt| site.beside(stmt)).sum();
         let others: f64 = others.into_iter().map(|stmt| site.beside(stmt)).sum();
-        let gathered: f64 = stmts.iter().map(|stmt| site.gathered(stmt)).sum();
-        let bytes = bytes + of_loss + others + gathered;
+        let bytes = bytes + of_loss + others;
         let whole = Whole { values: values.clone(), bytes };
         Keep { bytes, logits: logits + of_loss, values, again, whole }
     }
@@ -147,6 +160,18 @@ pub(super) fn held_for_w(site: &Site<'_>) -> f64 {
     let read: BTreeSet<Value> =
         read.filter(|&value| block.arg_kind(value).is_none_or(|kind| kind == ArgKind::Value)).collect();
     read.into_iter().map(|value| site.kept_bytes(value)).sum()
+}
+
+/// Bytes of the largest tensor that the forward gives to a sum over tp.
+pub(super) fn summed(site: &Site<'_>) -> f64 {
+    let is_sum = |stmt: &&Stmt| match &stmt.op {
+        Op::Collective(Collective::ReduceScatter { .. } | Collective::AllReduce { .. }) => {
+            site.is_tensor_parallel(stmt)
+        }
+        _ => false,
+    };
+    let sums = site.block()[SectionKind::F].stmts.iter().filter(is_sum);
+    sums.map(|stmt| site.local.bytes(stmt.operands[0])).fold(0.0, f64::max)
 }
 
 /// I and W as one: a weight's gradient as soon as what it reads is there, as automatic differentiation computes it.
@@ -186,7 +211,7 @@ impl Site<'_> {
             readers.all(|stmt| !stmt.operands.contains(&value) || is_product_or_gather(stmt))
         };
         if matches!(format, Format::F8 | Format::F4) && !self.is_head() && only_products() {
-            self.local.elements(value) * format.bytes()
+            self.local.elements(value) * self.saved("operand", format.bytes())
         } else {
             self.local.bytes(value)
         }
@@ -209,9 +234,7 @@ impl Site<'_> {
             KernelOp::Binary(binary) if binary.equation.is_none() && binary.kind == ir::ops::BinaryKind::Mul => {
                 elements * self.saved("activation", 0.0)
             }
-            KernelOp::CrossEntropy(_) | KernelOp::SumExp(_) => {
-                elements * self.saved("loss", if self.fusion.loss { 0.0 } else { 4.0 })
-            }
+            KernelOp::CrossEntropy(_) | KernelOp::SumExp(_) => elements * self.kept_for_loss(),
             KernelOp::Attention(_) if !self.machine.has_flash() => {
                 let element = self.machine.recipe.activation;
                 attention::local(&self.local, stmt).map_or(0.0, |it| it.scores() * it.saved(element))
@@ -220,14 +243,15 @@ impl Site<'_> {
         }
     }
 
-    /// What a stack keeps of what a statement gathers over tp.
-    fn gathered(&self, stmt: &Stmt) -> f64 {
-        match &stmt.op {
-            Op::Collective(Collective::AllGather { .. }) if self.is_tensor_parallel(stmt) => {
-                self.local.elements(stmt.results[0]) * self.saved("gathered", 0.0)
-            }
-            _ => 0.0,
-        }
+    /// Bytes of a logit that the loss keeps for its gradient, which then reads these in the logits' place.
+    fn kept_for_loss(&self) -> f64 {
+        self.saved("loss", if self.fusion.loss { 0.0 } else { 4.0 })
+    }
+
+    /// Bytes within a loss or its gradient while it runs.
+    fn within_loss(&self, logits: Value) -> f64 {
+        let split = if self.local.is_cut(logits, "v") { self.saved("loss_split", 0.0) } else { 0.0 };
+        self.local.elements(logits) * (self.saved("loss_within", if self.fusion.loss { 0.0 } else { 4.0 }) + split)
     }
 
     /// Bytes within a statement while it runs.
@@ -237,17 +261,27 @@ impl Site<'_> {
                 let element = self.machine.recipe.activation;
                 attention::local(&self.local, stmt).map_or(0.0, |it| it.inner(element))
             }
-            // Logits in f32 beside their softmax, on which the gradient is written later.
-            Op::Kernel(KernelOp::CrossEntropy(_) | KernelOp::SumExp(_)) if !self.fusion.loss => {
-                4.0 * self.local.elements(stmt.operands[0])
+            Op::Kernel(KernelOp::CrossEntropy(_) | KernelOp::SumExp(_) | KernelOp::CrossEntropyGrad(_)) => {
+                self.within_loss(stmt.operands[0])
             }
             _ => 0.0,
         }
     }
 }
 
+/// Bytes of products' results that are neither made again nor read.
+fn unread(site: &Site<'_>, made: &EntitySet<Value>, read: &EntitySet<Value>) -> f64 {
+    let products = site.block()[SectionKind::F].stmts.iter().filter(|stmt| is_product(stmt));
+    let results = products.flat_map(|stmt| &stmt.results);
+    results.filter(|value| !made.contains(**value) && !read.contains(**value)).map(|&it| site.local.bytes(it)).sum()
+}
+
+fn is_product(stmt: &Stmt) -> bool {
+    matches!(stmt.op, Op::Kernel(KernelOp::Einsum(_)))
+}
+
 fn is_product_or_gather(stmt: &Stmt) -> bool {
-    matches!(stmt.op, Op::Kernel(KernelOp::Einsum(_)) | Op::Collective(Collective::AllGather { .. }))
+    is_product(stmt) || matches!(stmt.op, Op::Collective(Collective::AllGather { .. }))
 }
 
 fn is_view(stmt: &Stmt) -> bool {

@@ -89,6 +89,11 @@ impl<'a> Local<'a> {
         self.dims(value).iter().any(|dim| self.is_named(dim, name))
     }
 
+    /// Whether a rank has a part of a value's dim with a name.
+    pub(super) fn is_cut(&self, value: Value, name: &str) -> bool {
+        self.dims(value).iter().any(|dim| self.is_named(dim, name) && self.size(dim) < self.logical_size(dim))
+    }
+
     /// How many data-parallel ranks the mesh has: those along the axes of ep that lie within dp.
     pub(super) fn data_ranks(&self) -> f64 {
         let axes = self.mesh().axes.values().filter(|axis| base(&axis.name) == "dp");

@@ -22,7 +22,7 @@ use crate::machine::Machine;
 use ir::goal::Layout;
 use ir::graph::{ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
-use keep::{Keep, held_for_w};
+use keep::{Keep, held_for_w, summed};
 use section::{cost_of, spare};
 use site::Site;
 
@@ -75,6 +75,8 @@ pub struct Profile {
     pub peers: [f64; 2],
     /// The most bytes of inner values at once, what is made again among them.
     pub transient: f64,
+    /// Bytes of the largest tensor that the forward gives to a sum over tp.
+    pub summed: f64,
     /// Elements of parameters on one rank, before ZeRO: those that all data-parallel ranks hold.
     pub dense: f64,
     /// The same of experts, which only the ranks outside ep share.
@@ -136,6 +138,7 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
         spare,
         peers: [f.peers, again_cost.peers + i.peers + w.peers],
         transient: keep.transient(&site),
+        summed: summed(&site),
         dense,
         experts,
         boundary,

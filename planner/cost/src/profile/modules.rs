@@ -1,6 +1,7 @@
 //! What selective recomputation computes again: modules by name, with the collectives around them.
 
 use super::site::Site;
+use crate::machine::Format;
 use ir::entity::EntitySet;
 use ir::goal::Recompute;
 use ir::graph::{SectionKind, Stmt};
@@ -29,6 +30,10 @@ pub(super) fn dropped(site: &Site<'_>, modules: &[String]) -> Dropped {
                 let at = with_collectives(site, at);
                 dropped.drop(site, &at);
                 dropped.again.extend(at);
+            }
+            "op" => {
+                dropped.drop(site, &at);
+                dropped.drop(site, &unlisted(site));
             }
             _ => dropped.drop(site, &at),
         }
@@ -60,6 +65,17 @@ impl Dropped {
             self.values.insert(value);
         }
     }
+}
+
+/// What the list of ops to keep does not name: products in 4 bits, and the kernel of attention on some devices.
+fn unlisted(site: &Site<'_>) -> BTreeSet<usize> {
+    let is_unlisted = |stmt: &Stmt| match &stmt.op {
+        Op::Kernel(KernelOp::Einsum(_)) => site.machine.recipe.products == Format::F4,
+        Op::Kernel(KernelOp::Attention(_)) => site.saved("attention", 1.0) == 0.0,
+        _ => false,
+    };
+    let stmts = site.block()[SectionKind::F].stmts.iter().enumerate();
+    stmts.filter(|(_, stmt)| is_unlisted(stmt)).map(|(at, _)| at).collect()
 }
 
 fn attention(site: &Site<'_>) -> BTreeSet<usize> {
