@@ -14,7 +14,7 @@ const TIME: [(&str, f64, f64); 13] = [
     ("NeMo AutoModel yaml comments", 0.1, 0.15),
     ("JAX-Toolbox", 0.09, 0.17),
     ("Megatron-Bridge performance summary", 0.065, 0.3),
-    ("Megatron-Bridge skills", 0.08, 0.21),
+    ("Megatron-Bridge skills", 0.085, 0.2),
     ("Megatron-Bridge verification cards", 0.03, 0.2),
     ("BigScience tr3m-1B3 (V100)", 0.04, 0.07),
     ("arXiv 2205.05198", 0.03, 0.08),

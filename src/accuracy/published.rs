@@ -70,7 +70,7 @@ pub(super) fn line(record: &Value) -> Option<Line> {
         // Until 2025 torchtitan compiled layers alone.
         ("fsdp", true) if is_before("2025") => "fsdp-compile-2024",
         ("fsdp", true) if is_before("2026") && is_blackwell => "fsdp-compile-2025",
-        ("fsdp", true) if !is_before("2026") => "fsdp-compile-2026",
+        ("fsdp", true) if text("date").is_some_and(|date| date >= "2026") => "fsdp-compile-2026",
         ("fsdp", true) => "fsdp-compile",
         ("fsdp", false) => "fsdp-eager",
         // Dense models are those of Hugging Face, compiled (enable_compile of the benchmarks' recipes).

@@ -76,8 +76,7 @@ pub(super) fn plus(sum: Seconds, more: &Seconds, times: f64) -> Seconds {
 }
 
 /// The first run of each stage: as the layout has it; else by parameters where the stack does so; else as many layers on each
-/// stage, if they divide; else balanced by the time of their kernels, at best in a chain: what is computed
-/// again moves no layer.
+/// stage, if they divide; else balanced by time, at best in a chain: what is computed again moves no layer.
 ///
 /// # Errors
 /// The layout's starts do not fit the model, or it has fewer runs than stages.

@@ -93,12 +93,12 @@ impl Site<'_> {
         if is_compressed { found } else { BTreeSet::new() }
     }
 
-    /// Whether a product has made a value, which may have been moved and brought to a norm since.
+    /// Whether a product has made a value, which may have been moved, cut and brought to a norm since.
     fn is_of_product(&self, value: Value) -> bool {
         let maker = self.stmts().iter().find(|stmt| stmt.results.contains(&value));
-        maker.is_some_and(|stmt| match &stmt.op {
-            Op::Kernel(KernelOp::Einsum(_)) => true,
-            op => (is_norm(op) || matches!(op, Op::Collective(_))) && self.is_of_product(stmt.operands[0]),
+        maker.is_some_and(|stmt| match (&stmt.op, stmt.operands.first()) {
+            (Op::Kernel(KernelOp::Einsum(_)), _) => true,
+            (_, source) => source.is_some_and(|&source| self.is_of_product(source)),
         })
     }
 }

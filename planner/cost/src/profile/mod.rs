@@ -59,7 +59,7 @@ pub struct Profile {
     pub w: Seconds,
     /// What is computed again before the input gradient.
     pub again: Seconds,
-    /// Seconds of the kernels of all three, whatever is computed again or waited for: what stages are balanced by.
+    /// Seconds of all three, where nothing is computed again or moved to the host: what stages are balanced by.
     pub work: f64,
     /// Bytes kept from the forward to the backward on the device.
     pub kept: f64,
@@ -130,7 +130,7 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
         i: backward,
         w: w.device,
         again: again_cost.device,
-        work: f.device.total() + i.device.total() + w.device.total(),
+        work: f.host.max(f.device.total()) + (i.host + w.host).max(i.device.total() + w.device.total()),
         kept,
         logits: keep.logits,
         held_for_w: if layout.offload { 0.0 } else { held_for_w(&site) },
