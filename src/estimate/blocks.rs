@@ -1,7 +1,7 @@
 //! The blocks of a model on one rank: planned once for all layouts that share the axes below pp, priced once for all that
 //! share what a block sees of the layout.
 
-use super::resize::{together, unplanned};
+use super::resize::{Unplanned, together};
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::plan_blocks;
@@ -78,7 +78,7 @@ pub(super) struct Blocks {
 /// # Errors
 /// The model cannot have this batch, or the layout does not fit it.
 pub(super) fn plan(source: &ModelSource, layout: &Layout, seq: u64, dtype: DType) -> Result<Planned, Error> {
-    let model = unplanned(source, &together(layout)?, seq, dtype)?;
+    let model = Unplanned::of(&together(layout)?, seq, dtype).model(source)?;
     Ok(Planned::of(plan_blocks(model, layout)?))
 }
 

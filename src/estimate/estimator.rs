@@ -8,7 +8,7 @@ use super::place::{check_slices, impossible, layout_on, neighbours};
 use super::replicas::Replicas;
 use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport};
 use super::request::EstimateRequest;
-use super::resize::{Shape, Sizes, unplanned};
+use super::resize::{DimSizes, Shape, Sizes, Unplanned};
 use super::stages::{Load, loads, starts};
 use super::step::{Step, step, tied};
 use crate::error::Error;
@@ -41,6 +41,8 @@ pub struct Estimator {
 struct Plans {
     sources: Memo<String, ModelSource>,
     planned: Memo<PlanKey, Planned>,
+    /// The sizes of a model's dims.
+    dims: Memo<(String, Unplanned), DimSizes>,
     /// One of each shape.
     shapes: Memo<(String, DType, Shape), Planned>,
 }
@@ -253,8 +255,9 @@ impl Estimator {
         let key = job.blocks_key()?;
         let Job { request, layout, machine, .. } = job;
         let dtype = key.plan.dtype();
-        let model = unplanned(job.source, &key.plan.layout, request.seq, dtype)?;
-        let sizes = Sizes::of(&key.plan.layout, &model)?;
+        let unplanned = Unplanned::of(&key.plan.layout, request.seq, dtype);
+        let dims = self.plans.dims.get(&(request.model.clone(), unplanned), || unplanned.dims(job.source))?;
+        let sizes = Sizes::of(&key.plan.layout, dims)?;
         let shape = (request.model.clone(), dtype, sizes.shape(layout));
         let known = self.plans.shapes.get(&shape, || plan(job.source, layout, request.seq, dtype))?;
         Ok(Blocks::of(&sizes.give(&known), layout, machine, request.attention_share()))

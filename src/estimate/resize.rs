@@ -12,6 +12,7 @@ use ir::mesh::Mesh;
 use ir::models::Batch;
 use ir::types::{DType, Dims, Type};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What a model's statements depend on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -30,17 +31,20 @@ pub(super) struct Shape {
 #[derive(Debug)]
 pub(super) struct Sizes {
     mesh: Mesh,
-    dims: BTreeMap<String, u64>,
+    dims: Arc<DimSizes>,
 }
 
+/// The sizes of named dims.
+pub(super) type DimSizes = BTreeMap<String, u64>;
+
 impl Sizes {
-    /// Those of the axes below pp, for a model built for them.
+    /// Those of the axes below pp, for a model of these dims.
     ///
     /// # Errors
     /// The degrees do not go together.
-    pub(super) fn of(layout: &Layout, model: &Model) -> Result<Sizes, Error> {
+    pub(super) fn of(layout: &Layout, dims: Arc<DimSizes>) -> Result<Sizes, Error> {
         let mesh = planner::mesh(layout).map_err(CompileError::from)?;
-        Ok(Sizes { mesh, dims: sizes(&model.dims) })
+        Ok(Sizes { mesh, dims })
     }
 
     /// What statements depend on under this layout.
@@ -82,6 +86,10 @@ impl Sizes {
         model.blocks.values_mut().flat_map(|block| block.values.values_mut()).for_each(|value| resize(&mut value.ty));
         model.params.values_mut().for_each(|param| resize(&mut param.ty));
         model.mesh.clone_from(&self.mesh);
+        // Nothing but the parts of shared parameters has changed of the outline.
+        if planned.outline.tied.is_empty() {
+            return Planned { model, outline: Arc::clone(&planned.outline) };
+        }
         Planned::of(model)
     }
 }
@@ -96,18 +104,42 @@ fn suffix_products(degrees: &[u64]) -> Vec<u64> {
     products.skip(1).collect()
 }
 
-fn sizes(dims: &Dims) -> BTreeMap<String, u64> {
+fn sizes(dims: &Dims) -> DimSizes {
     dims.values().map(|dim| (dim.name.clone(), dim.size)).collect()
 }
 
-/// The model of one micro-batch of the ranks of a layout without pp that work together, before it is planned.
-///
-/// # Errors
-/// The model cannot have this batch.
-pub(super) fn unplanned(source: &ModelSource, together: &Layout, seq: u64, dtype: DType) -> Result<Model, Error> {
-    let batch = Batch { batch: together.dp.saturating_mul(together.mbs), seq, dtype };
-    let cuts = together.cp * if together.sp { together.tp } else { 1 };
-    source.routed_in(cuts, seq).model(&batch)
+/// What a model depends on, before it is planned, of a layout without pp of ranks that work together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Unplanned {
+    batch: u64,
+    seq: u64,
+    /// The ranks that share a sequence, each of which routes its tokens by itself.
+    cuts: u64,
+    dtype: DType,
+}
+
+impl Unplanned {
+    pub(super) fn of(together: &Layout, seq: u64, dtype: DType) -> Unplanned {
+        let cuts = together.cp * if together.sp { together.tp } else { 1 };
+        Unplanned { batch: together.dp.saturating_mul(together.mbs), seq, cuts, dtype }
+    }
+
+    /// The model of one micro-batch of all of them.
+    ///
+    /// # Errors
+    /// The model cannot have this batch.
+    pub(super) fn model(&self, source: &ModelSource) -> Result<Model, Error> {
+        let Unplanned { batch, seq, cuts, dtype } = *self;
+        source.routed_in(cuts, seq).model(&Batch { batch, seq, dtype })
+    }
+
+    /// The sizes of its dims.
+    ///
+    /// # Errors
+    /// As [`Unplanned::model`].
+    pub(super) fn dims(&self, source: &ModelSource) -> Result<DimSizes, Error> {
+        Ok(sizes(&self.model(source)?.dims))
+    }
 }
 
 /// The axes below pp of a layout.
