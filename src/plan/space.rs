@@ -10,7 +10,6 @@ use ir::models::Batch;
 use ir::slices::slice;
 use ir::types::DType;
 use planner::search::{Order, Orders, Pin, Schedules, Space};
-use scheduler::optimal;
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::{Chunks, SCHEDULES, ScheduleKind};
 use std::collections::HashMap;
@@ -60,9 +59,12 @@ pub(super) fn space(
     })
 }
 
+/// By pipeline ranks and micro-batches.
+type Known = HashMap<(u64, u64), Arc<[Order]>>;
+
 /// Orders that are worked out once.
 fn remembered(orders: impl Fn(u64, u64) -> Vec<Order> + Send + Sync + 'static) -> Orders {
-    let known: Mutex<HashMap<(u64, u64), Arc<[Order]>>> = Mutex::default();
+    let known: Mutex<Known> = Mutex::default();
     Box::new(move |pp, microbatches| {
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(known.entry((pp, microbatches)).or_insert_with(|| orders(pp, microbatches).into()))
@@ -83,14 +85,14 @@ fn pin(text: &str) -> Result<Pin, Error> {
     Ok(Pin { layout, keys: layout::keys(text)?.into_iter().map(str::to_string).collect() })
 }
 
-/// How a pipeline of so many ranks can be run. One rank has nothing to order: its micro-batches follow each other. A search
-/// for the best order takes seconds for each layout and is in the space only where it is pinned. Slices of sequences run only
+/// How a pipeline of so many ranks can be run. One rank has nothing to order: its micro-batches follow each other. A kind that
+/// searches for its order takes seconds for each layout and is in the space only where it is pinned. Slices of sequences run only
 /// in models whose blocks go through them in turn.
 fn orders(pp: u64, microbatches: u64, schedule: Option<&str>, slices: bool) -> Vec<Order> {
     let (Ok(ranks), Ok(microbatches)) = (u32::try_from(pp), u32::try_from(microbatches)) else { return Vec::new() };
     let known = SCHEDULES.iter().filter(|kind| match schedule {
         Some(name) => kind.name == name,
-        None => kind.name != optimal::KIND && (ranks > 1 || kind.name == "1f1b"),
+        None => !kind.searches() && (ranks > 1 || kind.name == "1f1b"),
     });
     let mut orders: Vec<Order> = Vec::new();
     let mut alike: Vec<(Option<u32>, Pipeline, bool)> = Vec::new();

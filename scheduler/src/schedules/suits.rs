@@ -10,10 +10,18 @@ const WHOLE: [&str; 9] =
 /// Schedules whose order follows from costs.
 const BY_COSTS: [&str; 4] = ["zb-auto", "v-auto", "zb-v-greedy", crate::optimal::KIND];
 
+/// Schedules that are searched for.
+const SEARCHES: [&str; 2] = ["v-auto", crate::optimal::KIND];
+
 impl ScheduleKind {
     /// Whether the order is the same whatever actions take.
     pub fn has_fixed_order(&self) -> bool {
         !BY_COSTS.contains(&self.name)
+    }
+
+    /// Whether it tries many orders: on 32 ranks for seconds.
+    pub fn searches(&self) -> bool {
+        SEARCHES.contains(&self.name)
     }
 
     /// Whether the kind's constraint holds for a pipeline with its own groups.
