@@ -7,6 +7,9 @@ use meshwright::layout;
 use meshwright::plan::{PlanRequest, find};
 use std::time::Instant;
 
+/// Seconds after which the best so far will do.
+const MOST_SECONDS: f64 = 60.0;
+
 /// A training run that was published: what it is, where, and the degrees that the layout had; then all that is known of it.
 struct Published {
     name: &'static str,
@@ -101,7 +104,7 @@ fn published() {
             meshwright::estimate::EstimateRequest { gpus: Some(request.gpus), ..request.under(run.layout.into()) };
         let theirs = estimator.estimate(&theirs).ok();
         let fitted = best(&estimator, &PlanRequest { pin: run.degrees.into(), top: 1, ..request.clone() });
-        let found = find(&estimator, &PlanRequest { top: 20, ..request }, &|_| {}).ok();
+        let found = find(&estimator, &PlanRequest { top: 20, deadline: Some(MOST_SECONDS), ..request }, &|_| {}).ok();
         let ours = found.as_ref().and_then(|found| found.best.first());
         let seconds = |report: &EstimateReport| report.predicted.step_time_s;
         let before = found.as_ref().map_or(0, |found| {
@@ -166,7 +169,11 @@ fn times() {
         ("deepseek-v3", "h800", 2048, 4096, 15360, ""),
     ];
     for (model, cluster, gpus, seq, batch, pin) in of {
-        let request = PlanRequest { pin: pin.into(), ..PlanRequest::new(model, cluster, gpus, seq, batch) };
+        let request = PlanRequest {
+            pin: pin.into(),
+            deadline: Some(MOST_SECONDS),
+            ..PlanRequest::new(model, cluster, gpus, seq, batch)
+        };
         let began = Instant::now();
         let Ok(found) = find(&Estimator::new(), &request, &|_| {}) else { continue };
         let pin = if pin.is_empty() { String::new() } else { format!(", {pin}") };
