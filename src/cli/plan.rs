@@ -17,7 +17,8 @@ use std::path::PathBuf;
 /// Find the best layout for a model on a cluster
 ///
 /// All ways to share out the devices, all schedules, ZeRO stages, micro-batches and recomputations are searched by branch and
-/// bound on the cost model of `estimate`: the answer is the best there is, and says so where that is proved.
+/// bound on the cost model of `estimate`: the answer is the best there is, and says so where that is proved. Schedules that are
+/// themselves searched for (`optimal`, `v-auto`) are tried where they are pinned.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
