@@ -126,6 +126,11 @@ fn spans(blocks: &[usize], layers: &Range<usize>) -> Vec<Span> {
 }
 
 impl Blocks {
+    /// A figure of all runs.
+    pub(super) fn sum(&self, of: impl Fn(&Profile) -> f64) -> f64 {
+        self.outline.spans.iter().map(|span| span.runs.len() as f64 * of(&self.profiles[span.block])).sum()
+    }
+
     /// Prices the blocks of a planned model under a layout; attention looks at `share` of the pairs that one causal document
     /// has.
     pub(super) fn of(planned: &Planned, layout: &Layout, machine: &Machine<'_>, share: f64) -> Blocks {

@@ -2,12 +2,12 @@
 
 use super::blocks::Blocks;
 use super::estimator::{Estimator, Job, Staged};
-use super::floor::{Floor, Open, Work, is_even, work_of};
+use super::floor::{Floor, Open, Work, work_of};
 use super::memo::Memo;
 use super::memory::GIB;
 use super::request::EstimateRequest;
 use super::resize::together;
-use super::stages::starts;
+use super::stages::{is_even, starts};
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::CompileError;
@@ -16,6 +16,7 @@ use ir::goal::{CpKind, Layout, Recompute};
 use ir::recompute::MODULES;
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::predict::pipeline_of;
+use scheduler::schedules;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -187,7 +188,7 @@ impl<'e> Desk<'e> {
     /// Seconds of a step under a layout, if none is faster that computes more again or waits for the host, and else is the
     /// same: that is so where the order does not follow from costs, with which it could be luckier.
     pub(crate) fn fastest(&self, layout: &Layout) -> Option<f64> {
-        let (kind, _) = pipeline_of(layout, self.job(layout.clone()).microbatches).ok()?;
+        let kind = schedules::find(&layout.schedule).ok()?;
         if kind.has_fixed_order() { Some(self.price(layout).ok()?.seconds) } else { None }
     }
 

@@ -5,9 +5,9 @@ use super::estimator::Job;
 use super::memory::{memory, states};
 use super::pipeline::{Flow, least};
 use super::replicas::Replicas;
-use super::stages::{Load, layers_of, loads, memory_loads, run_loads, seconds};
+use super::stages::{Load, loads, memory_loads, run_loads, seconds};
 use super::step::step;
-use cost::{Cut, Format, Machine, Recipe};
+use cost::{Format, Machine, Recipe};
 use ir::goal::Layout;
 use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
@@ -143,16 +143,13 @@ pub(crate) struct Work {
 impl Work {
     /// Of a model planned for one device.
     pub(super) fn of(blocks: &Blocks, sequences: u64) -> Work {
-        let sum = |of: fn(&cost::Profile) -> f64| {
-            blocks.outline.runs.iter().map(|&run| of(&blocks.profiles[run])).sum::<f64>()
-        };
-        let (causal, whole) = (sum(|it| it.flops), sum(|it| it.flops_noncausal));
+        let (causal, whole) = (blocks.sum(|it| it.flops), blocks.sum(|it| it.flops_noncausal));
         let shared: f64 = blocks.outline.tied.iter().map(|tied| tied.elements * (tied.runs.len() - 1) as f64).sum();
         let attention = whole - causal;
         Work {
             products: 3.0 * (causal - attention) / sequences as f64,
             attention: 3.0 * attention / sequences as f64,
-            elements: [sum(|it| it.dense) - shared, sum(|it| it.experts)],
+            elements: [blocks.sum(|it| it.dense) - shared, blocks.sum(|it| it.experts)],
         }
     }
 
@@ -186,12 +183,5 @@ impl Work {
 /// Seconds of a rank that runs all blocks so many times, and what each step costs besides.
 pub(super) fn work_of(blocks: &Blocks, times: f64, machine: &Machine<'_>) -> f64 {
     let of = |profile: &cost::Profile| profile.f.total() + profile.i.total() + profile.w.total();
-    let once: f64 = blocks.outline.runs.iter().map(|&run| of(&blocks.profiles[run])).sum();
-    once * times + machine.stack.fitted.step_ms.value * 1e-3
-}
-
-/// Whether all stages have as many layers.
-pub(super) fn is_even(blocks: &Blocks, layout: &Layout, cut: Cut, stages: u32) -> bool {
-    let divides = layers_of(blocks).is_multiple_of(stages.max(1) as usize);
-    cut == Cut::Time && layout.stages.is_empty() && layers_of(blocks) > 0 && divides
+    blocks.sum(of) * times + machine.stack.fitted.step_ms.value * 1e-3
 }

@@ -87,7 +87,6 @@ pub(super) fn starts(blocks: &Blocks, layout: &Layout, cut: Cut, pipeline: &Pipe
         check_starts(&starts, pipeline, &costs(blocks))?;
         return Ok(starts);
     }
-    let layers = blocks.outline.layers.len();
     let profile = |run: usize| &blocks.profiles[blocks.outline.runs[run]];
     if cut == Cut::Parameters {
         // An embedding has no products.
@@ -95,8 +94,8 @@ pub(super) fn starts(blocks: &Blocks, layout: &Layout, cut: Cut, pipeline: &Pipe
             |run| if run < blocks.outline.layers.start { 0.0 } else { profile(run).dense + profile(run).experts };
         return by_shares(&(0..blocks.outline.runs.len()).map(weight).collect::<Vec<f64>>(), stages);
     }
-    if stages > 0 && layers > 0 && layers.is_multiple_of(stages) {
-        let each = layers / stages;
+    if is_even(blocks, layout, cut, pipeline.stages()) {
+        let each = blocks.outline.layers.len() / stages;
         return Ok((0..stages)
             .map(|stage| if stage == 0 { 0 } else { blocks.outline.layers.start + stage * each })
             .collect());
@@ -171,9 +170,11 @@ fn most(layout: &Layout) -> usize {
     }
 }
 
-/// How many layers there are between the ends.
-pub(super) fn layers_of(blocks: &Blocks) -> usize {
-    blocks.outline.layers.len()
+/// Whether all stages have as many layers.
+pub(super) fn is_even(blocks: &Blocks, layout: &Layout, cut: Cut, stages: u32) -> bool {
+    let layers = blocks.outline.layers.len();
+    let divides = layers > 0 && stages > 0 && layers.is_multiple_of(stages as usize);
+    cut == Cut::Time && layout.stages.is_empty() && divides
 }
 
 fn load(blocks: &Blocks, runs: Range<usize>, layout: &Layout, replicas: &Replicas<'_>) -> Load {

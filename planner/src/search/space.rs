@@ -154,7 +154,7 @@ impl Space {
         let sizes = sizes.into_iter().filter(|mbs| (self.global_batch / layout.dp).is_multiple_of(*mbs));
         let sps = self.pin.or("sp", &given.sp, if layout.tp > 1 { vec![false, true] } else { vec![false] });
         let kinds = self.pin.or("cp_kind", &given.cp_kind, self.context(layout));
-        let [overlaps, _] = self.overlaps(layout);
+        let overlaps = self.overlaps("tp_overlap", given.tp_overlap, self.hides[0] && layout.tp > 1);
         let mut families = Vec::new();
         for mbs in sizes {
             for &sp in &sps {
@@ -191,7 +191,7 @@ impl Space {
         }
         let (zeros, groups) =
             (self.pin.or("zero", &self.pin.layout.zero, stages), self.pin.or("shard", &self.pin.layout.shard, groups));
-        let [_, overlaps] = self.overlaps(layout);
+        let overlaps = self.overlaps("dp_overlap", self.pin.layout.dp_overlap, self.hides[1] && replicas > 1);
         let mut families = Vec::new();
         for zero in zeros {
             for &shard in &groups {
@@ -259,15 +259,9 @@ impl Space {
         hosts.map(|offload| family.part(with(offload), Level::Host)).collect()
     }
 
-    /// Overlap of tensor-parallel and of data-parallel communication: as the stack has it, or not.
-    pub fn overlaps(&self, layout: &Layout) -> [Vec<Option<bool>>; 2] {
-        let given = &self.pin.layout;
-        let open = |there: bool| if there { vec![None, Some(false)] } else { vec![None] };
-        let [tp, dp] = self.hides;
-        [
-            self.pin.or("tp_overlap", &given.tp_overlap, open(tp && layout.tp > 1)),
-            self.pin.or("dp_overlap", &given.dp_overlap, open(dp && layout.dp * layout.cp > 1)),
-        ]
+    /// Overlap of a kind of communication: as the stack has it, or, where it hides what there is, not.
+    fn overlaps(&self, key: &str, given: Option<bool>, hides: bool) -> Vec<Option<bool>> {
+        self.pin.or(key, &given, if hides { vec![None, Some(false)] } else { vec![None] })
     }
 
     /// Layers of the longest stage where all are as long as can be.
