@@ -79,12 +79,13 @@ pub(super) struct Blocks {
 /// The model cannot have this batch, or the layout does not fit it.
 pub(super) fn plan(source: &ModelSource, layout: &Layout, seq: u64, dtype: DType) -> Result<Planned, Error> {
     let model = Unplanned::of(&together(layout)?, seq, dtype).model(source)?;
-    Ok(Planned::of(plan_blocks(model, layout)?))
+    let model = plan_blocks(model, layout)?;
+    Ok(Planned { outline: Arc::new(Outline::of(&model)), model })
 }
 
-impl Planned {
-    /// A planned model with its outline.
-    pub(super) fn of(model: Model) -> Planned {
+impl Outline {
+    /// That of a planned model.
+    pub(super) fn of(model: &Model) -> Outline {
         let calls = || model.calls.iter().flat_map(|call| (0..call.instances()).map(move |instance| (call, instance)));
         let name = |block: &str, instances: u32, index: u32| match instances {
             1 => block.to_string(),
@@ -109,7 +110,7 @@ impl Planned {
         let (layers, parameters) = (ends..runs.len() - ends, model.parameter_count());
         let tensors = model.blocks.values().map(|block| block.args_of(ArgKind::Param).count()).collect();
         let spans = spans(&runs, &layers);
-        Planned { outline: Arc::new(Outline { layers, spans, tensors, tied, parameters, runs, names }), model }
+        Outline { layers, spans, tensors, tied, parameters, runs, names }
     }
 }
 
@@ -133,13 +134,19 @@ impl Blocks {
 
     /// Prices the blocks of a planned model under a layout; attention looks at `share` of the pairs that one causal document
     /// has.
-    pub(super) fn of(planned: &Planned, layout: &Layout, machine: &Machine<'_>, share: f64) -> Blocks {
+    pub(super) fn of(
+        model: &Model,
+        outline: &Arc<Outline>,
+        layout: &Layout,
+        machine: &Machine<'_>,
+        share: f64,
+    ) -> Blocks {
         let under = |recompute: Recompute| -> Vec<Profile> {
             let layout = Layout { recompute, ..layout.clone() };
-            let blocks = planned.model.blocks.values();
-            blocks.map(|block| masked(profile(&planned.model, block, &layout, machine), share)).collect()
+            let blocks = model.blocks.values();
+            blocks.map(|block| masked(profile(model, block, &layout, machine), share)).collect()
         };
-        let outline = Arc::clone(&planned.outline);
+        let outline = Arc::clone(outline);
         match layout.recompute {
             // The ends of the model are no layers.
             Recompute::Full(_) => {

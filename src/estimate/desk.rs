@@ -2,6 +2,7 @@
 
 use super::blocks::Blocks;
 use super::estimator::{Estimator, Job, Staged};
+use super::fitting::{Means, Ways};
 use super::floor::{Floor, Open, Work, work_of};
 use super::memo::Memo;
 use super::memory::GIB;
@@ -16,7 +17,7 @@ use ir::goal::{CpKind, Layout, Recompute};
 use ir::recompute::MODULES;
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::predict::pipeline_of;
-use scheduler::schedules;
+use scheduler::schedules::ScheduleKind;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -35,6 +36,19 @@ pub(crate) struct Desk<'e> {
     cuts: Memo<(BlockKey, u32, u32, Placement), Vec<usize>>,
     /// By what a pipeline sees of a layout.
     flows: Memo<(Layout, u64), Staged>,
+    /// Of blocks that keep all: how they can keep less.
+    ways: Memo<BlockKey, Ways>,
+    /// What of a layer may be computed again.
+    parts: Vec<Recompute>,
+}
+
+/// What a bound on a family is asked for.
+pub(crate) enum Ask<'a> {
+    /// Seconds, of layouts that fit in the memory there is, which they may do by these means, and whose order may be decided.
+    /// More than `enough` seconds need not be all that can be said.
+    Seconds { enough: f64, room: f64, means: Means, is_ordered: bool },
+    /// Seconds and bytes; no layout keeps less than this one.
+    Bytes(&'a Layout),
 }
 
 /// What a block sees of a layout.
@@ -73,8 +87,15 @@ impl<'e> Desk<'e> {
         let recipe = request.recipe(&stack)?;
         let shared = devices.iter().filter(|_| cluster.cores.is_some());
         let clusters = shared.map(|&devices| (devices, cluster.dealt(devices))).collect();
-        let (blocks, cuts, flows) = (Memo::default(), Memo::default(), Memo::default());
-        Ok(Desk { estimator, request, clusters, cluster, stack, recipe, source, blocks, cuts, flows })
+        let (blocks, cuts, flows, ways) = (Memo::default(), Memo::default(), Memo::default(), Memo::default());
+        let parts = Vec::new();
+        Ok(Desk { estimator, request, clusters, cluster, stack, recipe, source, blocks, cuts, flows, ways, parts })
+    }
+
+    /// The same where these parts of layers, or nothing, may be computed again.
+    #[must_use]
+    pub(crate) fn with_parts(self, parts: Vec<Recompute>) -> Desk<'e> {
+        Desk { parts, ..self }
     }
 
     /// The model.
@@ -132,25 +153,39 @@ impl<'e> Desk<'e> {
         let job = self.job(layout.clone());
         let (key, blocks) = self.blocks(&job)?;
         let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
-        let flow = (job.pipeline_layout(), key.rate);
-        let staged = self.flows.get(&flow, || {
-            let starts = self.starts(&job, key, &blocks, &pipeline)?;
-            job.staged(&blocks, &starts, kind, &pipeline)
-        })?;
+        let staged = self.staged(&job, key, &blocks, kind, &pipeline)?;
         let (step, memory) = job.step(&blocks, &staged);
         let bytes = memory.iter().map(|stage| stage.device * GIB).fold(0.0, f64::max);
         Ok(Floor { seconds: step.seconds, bytes })
     }
 
-    /// What no pipeline goes below of a layout that is as `fast`, but may do more than that to save memory, `small` at most.
+    /// Stages in the order of their schedule.
+    fn staged(
+        &self,
+        job: &Job<'_>,
+        key: BlockKey,
+        blocks: &Blocks,
+        kind: &ScheduleKind,
+        pipeline: &Pipeline,
+    ) -> Result<Arc<Staged>, Error> {
+        self.flows.get(&(job.pipeline_layout(), key.rate), || {
+            let starts = self.starts(job, key, blocks, pipeline)?;
+            job.staged(blocks, &starts, kind, pipeline)
+        })
+    }
+
+    /// What no pipeline goes below of a layout that is as fast as this one, but may do more than that to save memory.
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub(crate) fn mean(&self, fast: &Layout, small: &Layout) -> Result<Floor, Error> {
+    pub(crate) fn mean(&self, fast: &Layout, ask: &Ask<'_>) -> Result<Floor, Error> {
         let job = self.job(fast.clone());
-        let fast = self.blocks(&job)?.1;
-        let small = self.blocks(&self.job(small.clone()))?.1;
-        Ok(Open::of(&job, &fast, &small, false).mean())
+        let blocks = self.blocks(&job)?.1;
+        let small = match ask {
+            Ask::Bytes(small) => Some(self.blocks(&self.job((*small).clone()))?.1),
+            Ask::Seconds { .. } => None,
+        };
+        Ok(Open::of(&job, &blocks).mean(small.as_deref()))
     }
 
     /// Seconds of the work of a layout's stages and of the way through them, in a schedule of its order.
@@ -162,34 +197,72 @@ impl<'e> Desk<'e> {
         let (key, blocks) = self.blocks(&job)?;
         let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
         let starts = self.starts(&job, key, &blocks, &pipeline)?;
-        Ok(Open::of(&job, &blocks, &blocks, true).rough(&starts, kind, &pipeline))
+        Ok(Open::of(&job, &blocks).rough(&starts, kind, &pipeline))
     }
 
-    /// What no layout goes below that is as `fast`, but may do more than that to save memory, `small` at most: what is
-    /// computed again, or waits for the host, moves no stage. More than `enough` seconds need not be all that can be said.
+    /// What no layout goes below that is as fast as this one, but may do more than that to save memory: what is computed again,
+    /// or waits for the host, moves no stage.
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub(crate) fn floor(&self, fast: &Layout, small: &Layout, enough: f64) -> Result<Floor, Error> {
+    pub(crate) fn floor(&self, fast: &Layout, ask: &Ask<'_>) -> Result<Floor, Error> {
         let job = self.job(fast.clone());
-        let (key, fast_blocks) = self.blocks(&job)?;
+        let (key, blocks) = self.blocks(&job)?;
         let (kind, pipeline) = pipeline_of(fast, job.microbatches).map_err(CompileError::from)?;
-        let starts = self.starts(&job, key, &fast_blocks, &pipeline)?;
-        let is_one = fast == small;
-        let small_blocks = if is_one { Arc::clone(&fast_blocks) } else { self.blocks(&self.job(small.clone()))?.1 };
-        let open = Open::of(&job, &fast_blocks, &small_blocks, is_one);
-        let rough = open.rough(&starts, kind, &pipeline);
-        if rough > enough {
-            return Ok(Floor { seconds: rough, bytes: 0.0 });
+        let starts = self.starts(&job, key.clone(), &blocks, &pipeline)?;
+        let open = Open::of(&job, &blocks);
+        if let Ask::Seconds { enough, .. } = ask {
+            let rough = open.rough(&starts, kind, &pipeline);
+            if rough > *enough {
+                return Ok(Floor { seconds: rough, bytes: 0.0 });
+            }
         }
-        Ok(open.staged(&starts, kind, &pipeline, |loads| job.hops(loads, &pipeline)))
+        let mut staged = open.staged(&starts, kind, &pipeline, |loads| job.hops(loads, &pipeline));
+        let mut order = None;
+        if let Ask::Seconds { enough, is_ordered: true, .. } = ask
+            && staged.seconds <= *enough
+            && kind.has_fixed_order()
+        {
+            // The same with nothing computed again or moved: what is known of one serves all.
+            let plain = self.job(Layout { offload: false, recompute: Recompute::None, ..fast.clone() });
+            let (key, blocks) = self.blocks(&plain)?;
+            order = Some(self.staged(&plain, key, &blocks, kind, &pipeline)?);
+        }
+        let path = order.as_ref().and_then(|staged| staged.path());
+        if let Some(path) = path {
+            open.along(&mut staged, path);
+        }
+        let seconds = staged.seconds;
+        match ask {
+            Ask::Bytes(small) if *small == fast => Ok(Floor { seconds, bytes: staged.bytes() }),
+            Ask::Bytes(small) => {
+                let small = self.blocks(&self.job((*small).clone()))?.1;
+                Ok(Floor { seconds, bytes: open.least_bytes(&staged, &small, &starts, kind, &pipeline) })
+            }
+            Ask::Seconds { means, .. } if means.are_none() => Ok(Floor { seconds, bytes: staged.bytes() }),
+            Ask::Seconds { enough, room, means, .. } => {
+                let fits = means.hosts.contains(&false) && means.parts && staged.bytes() <= *room;
+                if fits || seconds > *enough {
+                    return Ok(Floor { seconds, bytes: 0.0 });
+                }
+                let ways = self.ways(&job, key, &blocks)?;
+                let fitted = open.fitted(&staged, &starts, (kind, &pipeline), path, (&ways, means), *room);
+                Ok(Floor { seconds: seconds.max(fitted), bytes: 0.0 })
+            }
+        }
     }
 
-    /// Seconds of a step under a layout, if none is faster that computes more again or waits for the host, and else is the
-    /// same: that is so where the order does not follow from costs, with which it could be luckier.
-    pub(crate) fn fastest(&self, layout: &Layout) -> Option<f64> {
-        let kind = schedules::find(&layout.schedule).ok()?;
-        if kind.has_fixed_order() { Some(self.price(layout).ok()?.seconds) } else { None }
+    /// How blocks that keep all can keep less.
+    fn ways(&self, job: &Job<'_>, key: BlockKey, all: &Blocks) -> Result<Arc<Ways>, Error> {
+        self.ways.get(&key, || {
+            let under = |recompute: &Recompute| {
+                let layout = Layout { recompute: recompute.clone(), ..job.layout.clone() };
+                self.blocks(&self.job(layout)).map(|(_, blocks)| blocks)
+            };
+            let parts: Vec<Arc<Blocks>> = self.parts.iter().map(under).collect::<Result<_, _>>()?;
+            let whole = under(&Recompute::Full(None))?;
+            Ok(Ways::of(all, &parts, &whole, &job.machine, self.request.lengths.is_empty()))
+        })
     }
 
     /// Seconds below which no step of so many devices is if its blocks take as long as in this layout.

@@ -1,14 +1,15 @@
 //! One request after the other, and what they share.
 
-use super::blocks::{Blocks, Planned, plan};
+use super::blocks::{Blocks, Outline, Planned, plan};
 use super::memo::Memo;
 use super::memory::memory;
+use super::path::Path;
 use super::pipeline::{Flow, drawn_costs, flow};
 use super::place::{check_slices, impossible, layout_on, neighbours};
 use super::replicas::Replicas;
 use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport};
 use super::request::EstimateRequest;
-use super::resize::{DimSizes, Shape, Sizes, Unplanned};
+use super::resize::{DimSizes, Shape, Sizes, Template, Unplanned};
 use super::stages::{Load, loads, starts};
 use super::step::{Step, step, tied};
 use crate::error::Error;
@@ -18,6 +19,7 @@ use crate::pipeline::CompileError;
 use crate::train::microbatches;
 use cost::{Cluster, Format, Machine, Recipe, Stack, Talk};
 use ir::goal::{Layout, Recompute};
+use ir::graph::Model;
 use ir::types::DType;
 use scheduler::placement::Pipeline;
 use scheduler::predict::pipeline_of;
@@ -44,7 +46,7 @@ struct Plans {
     /// The sizes of a model's dims.
     dims: Memo<(String, Unplanned), DimSizes>,
     /// One of each shape.
-    shapes: Memo<(String, DType, Shape), Planned>,
+    shapes: Memo<(String, DType, Shape), Template>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -94,6 +96,13 @@ pub(super) struct Staged {
     /// Seconds between each stage and the next.
     hops: Vec<f64>,
     flow: Flow,
+}
+
+impl Staged {
+    /// What the end follows from, if that is known.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.flow.path.as_ref()
+    }
 }
 
 /// A layout's step and memory, and what they follow from.
@@ -246,7 +255,7 @@ impl Estimator {
         self.blocks.get(key, || {
             let planned =
                 self.plans.planned.get(&key.plan, || plan(job.source, layout, request.seq, key.plan.dtype()))?;
-            Ok(Blocks::of(&planned, layout, machine, request.attention_share()))
+            Ok(Blocks::of(&planned.model, &planned.outline, layout, machine, request.attention_share()))
         })
     }
 
@@ -259,8 +268,10 @@ impl Estimator {
         let dims = self.plans.dims.get(&(request.model.clone(), unplanned), || unplanned.dims(job.source))?;
         let sizes = Sizes::of(&key.plan.layout, dims)?;
         let shape = (request.model.clone(), dtype, sizes.shape(layout));
-        let known = self.plans.shapes.get(&shape, || plan(job.source, layout, request.seq, dtype))?;
-        Ok(Blocks::of(&sizes.give(&known), layout, machine, request.attention_share()))
+        let make = || plan(job.source, layout, request.seq, dtype).map(Template::of);
+        let share = request.attention_share();
+        let price = |model: &Model, outline: &Arc<Outline>| Blocks::of(model, outline, layout, machine, share);
+        Ok(self.plans.shapes.get(&shape, make)?.in_sizes(&sizes, price))
     }
 
     /// The first run of each stage.

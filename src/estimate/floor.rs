@@ -2,8 +2,10 @@
 
 use super::blocks::{Blocks, Span};
 use super::estimator::Job;
+use super::fitting::{Fitting, Means, Ways};
 use super::memory::{memory, states};
-use super::pipeline::{Flow, least};
+use super::path::Path;
+use super::pipeline::{Flow, Least, least, least_of_ranks};
 use super::replicas::Replicas;
 use super::stages::{Load, loads, memory_loads, run_loads, seconds};
 use super::step::step;
@@ -21,29 +23,45 @@ pub(crate) struct Floor {
     pub(crate) bytes: f64,
 }
 
-/// A model's blocks under a layout, priced twice: where of all that is open what takes least time is chosen, and where what
-/// keeps least is.
+/// A model's blocks under a layout where of all that is open what takes least time is chosen.
 pub(super) struct Open<'a> {
     pub(super) layout: &'a Layout,
     pub(super) machine: &'a Machine<'a>,
     pub(super) microbatches: u32,
     pub(super) fast: &'a Blocks,
-    pub(super) small: &'a Blocks,
-    /// Whether both are the same because nothing is open.
-    pub(super) is_one: bool,
+}
+
+/// Stages in an order that no other beats.
+pub(super) struct Stages<'a> {
+    /// Seconds of the step.
+    pub(super) seconds: f64,
+    /// Bytes of each rank's device.
+    pub(super) device: Vec<f64>,
+    loads: Vec<Load>,
+    hops: Vec<f64>,
+    flow: Flow,
+    replicas: Replicas<'a>,
+}
+
+impl Stages<'_> {
+    /// Bytes of the fullest device.
+    pub(super) fn bytes(&self) -> f64 {
+        self.device.iter().copied().fold(0.0, f64::max)
+    }
 }
 
 impl<'a> Open<'a> {
-    /// The blocks of a job: of its layout, which is the fast one, and of the small one.
-    pub(super) fn of(job: &'a Job<'_>, fast: &'a Blocks, small: &'a Blocks, is_one: bool) -> Open<'a> {
+    /// The blocks of a job.
+    pub(super) fn of(job: &'a Job<'_>, fast: &'a Blocks) -> Open<'a> {
         let Job { layout, machine, microbatches, .. } = job;
-        Open { layout, machine, microbatches: *microbatches, fast, small, is_one }
+        Open { layout, machine, microbatches: *microbatches, fast }
     }
 
     /// Of any pipeline: the mean rank, or the one with most layers. Some rank works as long as the mean or longer, and the update of some rank is of as many
     /// elements as the mean or more; cutting a model into stages never hides more of what ZeRO gathers and scatters, and ranks
     /// do not exchange less in the mean than all of them as one, each with its share. Where they wait is not counted.
-    pub(super) fn mean(&self) -> Floor {
+    /// Of what is kept that counts which `small` blocks keep.
+    pub(super) fn mean(&self, small: Option<&Blocks>) -> Floor {
         let (layout, pp) = (self.layout, self.layout.pp as f64);
         let replicas = Replicas::new(layout, self.microbatches, self.machine);
         let load = run_loads(self.fast, layout, &replicas);
@@ -60,9 +78,7 @@ impl<'a> Open<'a> {
         let path = summed + super::step::optimizer(local, self.machine) + exchange.gather + fixed;
         let held = states(elements, &replicas, self.machine).total();
         let facts = &self.machine.stack.facts;
-        let profiles = self.small.again.as_ref().unwrap_or(&self.small.profiles);
-        let kept_of = |span: &Span| span.runs.len() as f64 * profiles[span.block].kept;
-        let kept = self.small.outline.spans.iter().map(kept_of).sum::<f64>() / pp;
+        let kept = small.map_or(0.0, kept_by_whole) / pp;
         Floor {
             seconds: path * self.machine.stragglers(layout.devices()),
             bytes: (held + kept) * facts.reserve + facts.context,
@@ -87,46 +103,101 @@ impl<'a> Open<'a> {
 
     /// Seconds of the stages that begin so, in a schedule, without messages, gathers and what follows the last backward.
     pub(super) fn rough(&self, starts: &[usize], kind: &ScheduleKind, pipeline: &Pipeline) -> f64 {
-        let seconds = seconds(self.fast, self.layout, starts);
-        let none = vec![0.0; seconds.len()];
-        let flow = least(&seconds, &none, &none, kind, pipeline);
-        let end = flow.ranks.iter().map(|rank| rank.end).fold(0.0, f64::max);
-        end * self.machine.stragglers(self.layout.devices())
+        let ranks = self.least_of_ranks(starts, kind, pipeline);
+        ranks.iter().map(Least::end).fold(0.0, f64::max) * self.machine.stragglers(self.layout.devices())
     }
 
-    /// Of the stages that begin so, in a schedule: its step and memory where each rank ends as early as any order lets it.
+    /// What no order beats on each rank, likewise.
+    fn least_of_ranks(&self, starts: &[usize], kind: &ScheduleKind, pipeline: &Pipeline) -> Vec<Least> {
+        let seconds = seconds(self.fast, self.layout, starts);
+        least_of_ranks(&seconds, &vec![0.0; seconds.len()], kind, pipeline)
+    }
+
+    /// The stages that begin so, in a schedule, where each rank ends as early as any order lets it.
     pub(super) fn staged(
         &self,
         starts: &[usize],
         kind: &ScheduleKind,
         pipeline: &Pipeline,
         hops: impl Fn(&mut [Load]) -> Vec<f64>,
-    ) -> Floor {
-        let (layout, machine) = (self.layout, self.machine);
-        let replicas = Replicas::new(layout, self.microbatches, machine);
-        let mut fast = loads(self.fast, layout, starts, &replicas);
-        let hops = hops(&mut fast);
-        let order = |loads: &[Load]| {
-            let kept: Vec<f64> = loads.iter().map(|load| load.kept).collect();
-            least(&loads.iter().map(Load::seconds).collect::<Vec<_>>(), &kept, &hops, kind, pipeline)
-        };
-        let flow = order(&fast);
-        let seconds = step(&flow, &fast, layout, &replicas, machine, 0.0).seconds;
-        let bytes = |flow: &Flow, loads: &[Load]| {
-            let stages = memory(flow, loads, layout, &replicas, machine);
-            stages.iter().map(|stage| stage.device).fold(0.0, f64::max) * super::memory::GIB
-        };
-        if self.is_one {
-            return Floor { seconds, bytes: bytes(&flow, &fast) };
+    ) -> Stages<'a> {
+        let replicas = Replicas::new(self.layout, self.microbatches, self.machine);
+        let mut loads = loads(self.fast, self.layout, starts, &replicas);
+        let hops = hops(&mut loads);
+        let flow = flow_of(&loads, &hops, kind, pipeline);
+        let seconds = step(&flow, &loads, self.layout, &replicas, self.machine, 0.0).seconds;
+        Stages { seconds, device: self.device(&flow, &loads, &replicas), loads, hops, flow, replicas }
+    }
+
+    /// Seconds of the step of these stages if the chain of actions is in their order that the end of some layout follows from
+    /// in the same order.
+    pub(super) fn along(&self, staged: &mut Stages<'_>, path: &Path) {
+        let seconds: Vec<[f64; 3]> = staged.loads.iter().map(Load::seconds).collect();
+        let end = path.seconds(&seconds, &staged.hops);
+        let rank = &mut staged.flow.ranks[path.rank];
+        if end > rank.end {
+            rank.idle.dependency += end - rank.end;
+            rank.end = end;
+            staged.seconds =
+                step(&staged.flow, &staged.loads, self.layout, &staged.replicas, self.machine, 0.0).seconds;
         }
-        let mut small = memory_loads(self.small, starts);
-        for (small, fast) in small.iter_mut().zip(&fast) {
+    }
+
+    fn device(&self, flow: &Flow, loads: &[Load], replicas: &Replicas<'_>) -> Vec<f64> {
+        let stages = memory(flow, loads, self.layout, replicas, self.machine);
+        stages.iter().map(|stage| stage.device * super::memory::GIB).collect()
+    }
+
+    /// Bytes of the fullest device where the same stages keep as little as `small` blocks do.
+    pub(super) fn least_bytes(
+        &self,
+        staged: &Stages<'_>,
+        small: &Blocks,
+        starts: &[usize],
+        kind: &ScheduleKind,
+        pipeline: &Pipeline,
+    ) -> f64 {
+        let mut small = memory_loads(small, starts);
+        for (small, fast) in small.iter_mut().zip(&staged.loads) {
             // What is computed again is among the inner values: there are at least as many of them as where nothing is.
             small.transient[0] = small.transient[0].min(fast.transient[0]);
         }
-        let flow = order(&small);
-        Floor { seconds, bytes: bytes(&flow, &small) }
+        let flow = flow_of(&small, &vec![0.0; small.len()], kind, pipeline);
+        self.device(&flow, &small, &staged.replicas).into_iter().fold(0.0, f64::max)
     }
+
+    /// Seconds of a step at least, if by some means every device has room; in an order that no cost moves with the chain that
+    /// its end follows from where all is kept.
+    pub(super) fn fitted(
+        &self,
+        staged: &Stages<'_>,
+        starts: &[usize],
+        (kind, pipeline): (&ScheduleKind, &Pipeline),
+        path: Option<&Path>,
+        (ways, means): (&Ways, &Means),
+        room: f64,
+    ) -> f64 {
+        let ranks = self.least_of_ranks(starts, kind, pipeline);
+        // What hides gathers and scatters takes longer with what is computed again.
+        let alone = |load: &Load| Load { shards: [0.0; 2], ..load.clone() }.seconds();
+        let alone: Vec<[f64; 3]> = staged.loads.iter().map(alone).collect();
+        let path = path.map(|path| (path, path.seconds(&alone, &staged.hops)));
+        let fitting = Fitting::new(self.fast, starts, (kind, pipeline), ranks, path, &staged.device, self.machine);
+        let fixed = self.machine.stack.fitted.step_ms.value * 1e-3;
+        (fitting.seconds(ways, means, room) + fixed) * self.machine.stragglers(self.layout.devices())
+    }
+}
+
+/// Stages in an order that no other beats.
+fn flow_of(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline) -> Flow {
+    let kept: Vec<f64> = loads.iter().map(|load| load.kept).collect();
+    least(&loads.iter().map(Load::seconds).collect::<Vec<_>>(), &kept, hops, kind, pipeline)
+}
+
+/// Bytes that all runs keep if all layers are computed again that can be.
+fn kept_by_whole(blocks: &Blocks) -> f64 {
+    let profiles = blocks.again.as_ref().unwrap_or(&blocks.profiles);
+    blocks.outline.spans.iter().map(|span| span.runs.len() as f64 * profiles[span.block].kept).sum()
 }
 
 /// The work of a sequence and the parameters of a model, which no layout changes.

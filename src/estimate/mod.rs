@@ -8,10 +8,12 @@
 mod blocks;
 mod desk;
 mod estimator;
+mod fitting;
 mod floor;
 mod many;
 mod memo;
 mod memory;
+mod path;
 mod pipeline;
 mod place;
 mod recipe;
@@ -22,8 +24,9 @@ mod resize;
 mod stages;
 mod step;
 
-pub(crate) use desk::Desk;
+pub(crate) use desk::{Ask, Desk};
 pub use estimator::Estimator;
+pub(crate) use fitting::Means;
 pub(crate) use floor::{Floor, Work};
 pub use many::{Line, estimate_all};
 pub use memory::ModelStates;

@@ -1,5 +1,6 @@
 //! The stages in the order of the layout's schedule, simulated.
 
+use super::path::Path;
 use super::stages::Load;
 use crate::error::Error;
 use crate::pipeline::CompileError;
@@ -17,6 +18,8 @@ pub(super) struct Flow {
     pub(super) ranks: Vec<Rank>,
     /// The idle share of the busiest rank.
     pub(super) bubble: f64,
+    /// What its end follows from, if that is known.
+    pub(super) path: Option<Path>,
 }
 
 /// What a rank does.
@@ -52,25 +55,43 @@ pub(super) fn flow(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: 
     let actions = u64::from(pipeline.stages()) * u64::from(microbatches) * u64::from(pipeline.slices);
     let of = |microbatches| ranks(loads, hops, kind, &Pipeline { microbatches, ..*pipeline });
     if actions <= SIMULATED || pipeline.group.is_some() || microbatches <= filled + round {
-        return Ok(Flow::of(of(microbatches)?));
+        let (ranks, path) = of(microbatches)?;
+        return Ok(Flow { path: Some(path), ..Flow::of(ranks) });
     }
     let rounds = f64::from((microbatches - filled) / round);
-    let (few, more) = (of(filled)?, of(filled + round)?);
-    Ok(Flow::of(few.iter().zip(&more).map(|(few, more)| few.further(more, rounds)).collect()))
+    let ((few, path), (more, longer)) = (of(filled)?, of(filled + round)?);
+    let ranks = few.iter().zip(&more).map(|(few, more)| few.further(more, rounds)).collect();
+    Ok(Flow { path: path.further(&longer, rounds), ..Flow::of(ranks) })
 }
 
-/// A flow that no order of the schedule's kind beats, of stages with these seconds of F, I and W and bytes that a forward
-/// keeps. A rank begins when the first micro-batch can have reached its first
-/// stage, and then works without a pause. After its last input gradient those of all stages before it must follow, after its
-/// last whole backward the whole backwards: the rank that has the first stage ends no earlier. Each rank holds what as many
-/// forwards keep as the kind has on it at least.
-pub(super) fn least(
+/// What no order of a schedule's kind beats on a rank.
+pub(super) struct Least {
+    /// The stages that it runs, and how often it runs their F, I and W.
+    pub(super) stages: Vec<(usize, [f64; 3])>,
+    /// When the first micro-batch can have reached its first stage.
+    before: f64,
+    /// Seconds in which it works.
+    work: f64,
+    /// When all that must follow its last backward can have ended.
+    chain: f64,
+}
+
+impl Least {
+    /// When a step with such a rank ends at the earliest.
+    pub(super) fn end(&self) -> f64 {
+        self.chain.max(self.before + self.work)
+    }
+}
+
+/// Each rank of a pipeline whose stages take these seconds for F, I and W: it begins when the first micro-batch can have
+/// reached its first stage, and then works without a pause. After its last input gradient those of all stages before it must
+/// follow, after its last whole backward the whole backwards.
+pub(super) fn least_of_ranks(
     seconds: &[[f64; 3]],
-    kept: &[f64],
     hops: &[f64],
     kind: &ScheduleKind,
     pipeline: &Pipeline,
-) -> Flow {
+) -> Vec<Least> {
     let slices = f64::from(pipeline.slices);
     let is_whole = kind.has_whole_backwards();
     // Seconds of the way of a slice through all stages before each, forward and backward.
@@ -81,26 +102,51 @@ pub(super) fn least(
         let hop = if pipeline.ranks > 1 { hops[stage - 1] / slices } else { 0.0 };
         ways[stage] = [forward + f + hop, backward + i + hop + if is_whole { w } else { 0.0 }];
     }
-    let mut ranks: Vec<Rank> = Vec::with_capacity(pipeline.ranks as usize);
-    let mut last = 0.0_f64;
-    for rank in 0..pipeline.ranks {
+    let of = |rank: u32| {
         let stages = runs_of(rank, pipeline);
         let parts = |part: usize| stages.iter().map(|(stage, runs)| seconds[*stage][part] * runs[part]).sum::<f64>();
         let weights = parts(2);
         let work = parts(0) + parts(1) + weights;
         let first = stages.iter().map(|(stage, _)| *stage).min().unwrap_or(0);
         let [before, after] = ways[first];
-        let own = &seconds[0];
         // The first stage's own weight gradient follows its last input gradient.
-        let chained = if is_whole || first == 0 { work } else { work - weights };
-        let behind = if is_whole || first == 0 { 0.0 } else { own[2] / slices };
-        last = last.max(before + chained + after + behind);
-        let each = || stages.iter().map(|(stage, _)| kept[*stage] / slices);
-        let kept = f64::from(kind.keeps(rank, pipeline)) * each().fold(f64::INFINITY, f64::min);
-        let kept = each().fold(kept, f64::max);
-        let idle = Idle { dependency: before, ..Idle::default() };
-        ranks.push(Rank { stages, end: before + work, idle, messages: 0.0, kept, in_flight: 0.0 });
-    }
+        let (chained, behind) =
+            if is_whole || first == 0 { (work, 0.0) } else { (work - weights, seconds[0][2] / slices) };
+        Least { stages, before, work, chain: before + chained + after + behind }
+    };
+    (0..pipeline.ranks).map(of).collect()
+}
+
+/// Bytes that a rank holds of what forwards keep: as many of them as the kind has on it at least.
+pub(super) fn least_kept(
+    rank: u32,
+    stages: &[(usize, [f64; 3])],
+    kept: &[f64],
+    kind: &ScheduleKind,
+    pipeline: &Pipeline,
+) -> f64 {
+    let each = || stages.iter().map(|(stage, _)| kept[*stage] / f64::from(pipeline.slices));
+    let all = f64::from(kind.keeps(rank, pipeline)) * each().fold(f64::INFINITY, f64::min);
+    each().fold(all, f64::max)
+}
+
+/// A flow that no order of the schedule's kind beats, of stages with these seconds of F, I and W and bytes that a forward
+/// keeps: the rank that has the first stage ends no earlier than what must follow the last backward of any.
+pub(super) fn least(
+    seconds: &[[f64; 3]],
+    kept: &[f64],
+    hops: &[f64],
+    kind: &ScheduleKind,
+    pipeline: &Pipeline,
+) -> Flow {
+    let ranks = least_of_ranks(seconds, hops, kind, pipeline);
+    let last = ranks.iter().map(|rank| rank.chain).fold(0.0, f64::max);
+    let of = |(rank, least): (u32, Least)| {
+        let kept = least_kept(rank, &least.stages, kept, kind, pipeline);
+        let idle = Idle { dependency: least.before, ..Idle::default() };
+        Rank { stages: least.stages, end: least.before + least.work, idle, messages: 0.0, kept, in_flight: 0.0 }
+    };
+    let mut ranks: Vec<Rank> = (0..).zip(ranks).map(of).collect();
     if let Some(rank) = ranks.first_mut().filter(|rank| rank.end < last) {
         rank.idle.dependency += last - rank.end;
         rank.end = last;
@@ -127,8 +173,8 @@ fn runs_of(rank: u32, pipeline: &Pipeline) -> Vec<(usize, [f64; 3])> {
     stages
 }
 
-/// What each rank does for all micro-batches of a pipeline.
-fn ranks(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline) -> Result<Vec<Rank>, Error> {
+/// What each rank does for all micro-batches of a pipeline, and what the end follows from.
+fn ranks(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline) -> Result<(Vec<Rank>, Path), Error> {
     let actions = u64::from(pipeline.stages()) * u64::from(pipeline.microbatches) * u64::from(pipeline.slices);
     if actions > limits::ACTIONS {
         let (runs, microbatches) = (u64::from(pipeline.stages()), pipeline.microbatches);
@@ -138,7 +184,8 @@ fn ranks(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline)
     let costs = costs(loads, hops, slices);
     let schedule = kind.make(&costs, pipeline).map_err(CompileError::Schedule)?;
     let timeline = simulate(&schedule, &costs).map_err(|why| CompileError::Schedule(why.to_string()))?;
-    Ok((0..timeline.rows.len()).map(|rank| Rank::of(&timeline, rank, hops, slices)).collect())
+    let ranks = (0..timeline.rows.len()).map(|rank| Rank::of(&timeline, rank, hops, slices)).collect();
+    Ok((ranks, Path::of(&timeline, loads.len(), slices)))
 }
 
 /// What an action of each stage takes, in seconds and bytes.
@@ -177,7 +224,7 @@ impl Flow {
     fn of(ranks: Vec<Rank>) -> Flow {
         let last = ranks.iter().map(|rank| rank.end).fold(0.0, f64::max);
         let busiest = ranks.iter().map(Rank::busy).fold(0.0, f64::max);
-        Flow { ranks, bubble: if last > 0.0 { 1.0 - busiest / last } else { 0.0 } }
+        Flow { ranks, bubble: if last > 0.0 { 1.0 - busiest / last } else { 0.0 }, path: None }
     }
 }
 
@@ -268,7 +315,7 @@ mod tests {
             for microbatches in [1502, 2048] {
                 let (kind, pipeline) = pipeline_of(&layout, microbatches).unwrap();
                 let ours = flow(&loads(), &[0.1; 3], kind, &pipeline).unwrap();
-                let all = Flow::of(ranks(&loads(), &[0.1; 3], kind, &pipeline).unwrap());
+                let all = Flow::of(ranks(&loads(), &[0.1; 3], kind, &pipeline).unwrap().0);
                 for (ours, all) in ours.ranks.iter().zip(&all.ranks) {
                     assert!((ours.end / all.end - 1.0).abs() < 1e-9, "{schedule}: {ours:?}, {all:?}");
                     assert!((ours.busy() / all.busy() - 1.0).abs() < 1e-9, "{schedule}: {ours:?}, {all:?}");

@@ -1,7 +1,7 @@
 //! A planned model in other sizes. Where the passes decide by which axes there are and what they divide, and by no size, two
 //! layouts that agree in these have the same statements, and one plan serves both.
 
-use super::blocks::Planned;
+use super::blocks::{Outline, Planned};
 use super::place::impossible;
 use crate::error::Error;
 use crate::model_source::ModelSource;
@@ -12,7 +12,7 @@ use ir::mesh::Mesh;
 use ir::models::Batch;
 use ir::types::{DType, Dims, Type};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a model's statements depend on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -68,12 +68,11 @@ impl Sizes {
         }
     }
 
-    /// A planned model of the same shape, in these sizes.
-    pub(super) fn give(&self, planned: &Planned) -> Planned {
-        let mut model = planned.model.clone();
+    /// Gives a planned model of the same shape these sizes.
+    fn give(&self, model: &mut Model) {
+        use ir::entity::EntityRef;
         let names: Vec<Option<u64>> = model.dims.values().map(|dim| self.dims.get(&dim.name).copied()).collect();
         let resize = |ty: &mut Type| {
-            use ir::entity::EntityRef;
             for dim in &mut ty.dims {
                 if let Some(size) = dim.name.and_then(|name| names[name.index()]) {
                     dim.size = size;
@@ -86,11 +85,35 @@ impl Sizes {
         model.blocks.values_mut().flat_map(|block| block.values.values_mut()).for_each(|value| resize(&mut value.ty));
         model.params.values_mut().for_each(|param| resize(&mut param.ty));
         model.mesh.clone_from(&self.mesh);
+    }
+}
+
+/// A planned model that stands for all of its shape.
+#[derive(Debug)]
+pub(super) struct Template {
+    planned: Planned,
+    /// Copies whose sizes are any.
+    copies: Mutex<Vec<Model>>,
+}
+
+impl Template {
+    /// One that has this model's shape.
+    pub(super) fn of(planned: Planned) -> Template {
+        Template { planned, copies: Mutex::default() }
+    }
+
+    /// What is done with the model in other sizes.
+    pub(super) fn in_sizes<T>(&self, sizes: &Sizes, then: impl FnOnce(&Model, &Arc<Outline>) -> T) -> T {
+        let copies = || self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let copy = copies().pop();
+        let mut model = copy.unwrap_or_else(|| self.planned.model.clone());
+        sizes.give(&mut model);
         // Nothing but the parts of shared parameters has changed of the outline.
-        if planned.outline.tied.is_empty() {
-            return Planned { model, outline: Arc::clone(&planned.outline) };
-        }
-        Planned::of(model)
+        let known = &self.planned.outline;
+        let outline = if known.tied.is_empty() { Arc::clone(known) } else { Arc::new(Outline::of(&model)) };
+        let result = then(&model, &outline);
+        copies().push(model);
+        result
     }
 }
 

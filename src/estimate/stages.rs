@@ -157,6 +157,28 @@ pub(super) fn run_loads(blocks: &Blocks, layout: &Layout, replicas: &Replicas<'_
     load(blocks, 0..blocks.outline.runs.len(), layout, replicas)
 }
 
+/// Runs of one block on a stage.
+pub(super) struct Count {
+    /// The block.
+    pub(super) block: usize,
+    /// How many.
+    pub(super) times: f64,
+    /// Whether they are layers.
+    pub(super) are_layers: bool,
+}
+
+/// The runs of each stage.
+pub(super) fn counts(blocks: &Blocks, starts: &[usize]) -> Vec<Vec<Count>> {
+    let of_stage = |runs: Range<usize>| {
+        let of_span = |span: &Span| {
+            let times = span.runs.end.min(runs.end).saturating_sub(span.runs.start.max(runs.start));
+            (times > 0).then_some(Count { block: span.block, times: times as f64, are_layers: span.are_layers })
+        };
+        blocks.outline.spans.iter().filter_map(of_span).collect()
+    };
+    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(of_stage).collect()
+}
+
 /// What each stage keeps and holds if all layers are computed again that can be; seconds of gathers and scatters are left out.
 pub(super) fn memory_loads(blocks: &Blocks, starts: &[usize]) -> Vec<Load> {
     stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| sum(blocks, runs, usize::MAX)).collect()

@@ -33,6 +33,7 @@ pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Se
     let desk = Desk::new(estimator, request.under(String::new()), &devices)?;
     let (work, modules) = desk.work()?;
     let space = space(request, &desk, devices, modules)?;
+    let desk = desk.with_parts(space.parts_again());
     let axes = space.axes();
     let counted = search::count(&space, &axes);
     if counted == 0 {

@@ -1,9 +1,9 @@
 //! The cost model as the search asks it.
 
-use crate::estimate::{Desk, Floor, Work};
+use crate::estimate::{Ask, Desk, Floor, Means, Work};
 use crate::layout;
 use ir::goal::{Layout, Recompute};
-use planner::search::{Bound, Family, Level, Oracle, Price, Space};
+use planner::search::{Bound, Family, Level, Limits, Oracle, Price, Space};
 
 /// Prices and bounds of the layouts of a space.
 pub(super) struct Costs<'a> {
@@ -22,24 +22,29 @@ const LAST_WAVE: f64 = 1e-3;
 
 impl Oracle for Costs<'_> {
     /// Of degrees alone, the work over the peak; from the micro-batch on the model is planned.
-    fn bound(&self, family: &Family, known: Bound, enough: f64) -> Option<Bound> {
+    fn bound(&self, family: &Family, known: Bound, limits: Limits) -> Option<Bound> {
         let known = Floor { seconds: known.seconds, bytes: known.bytes };
+        let enough = limits.seconds;
+        let small = self.smallest(family);
+        let ask = || match limits.bytes {
+            Some(room) => {
+                let is_ordered = family.level >= Level::Schedule;
+                Ask::Seconds { enough, room, means: self.means(family), is_ordered }
+            }
+            None => Ask::Bytes(&small),
+        };
         let floor = match family.level {
             Level::Axes => self.of_degrees(family),
-            Level::Batch => self.of_blocks(family, enough)?,
+            Level::Batch => self.of_blocks(family, limits)?,
             Level::Pipeline => Floor { seconds: self.desk.rough(&self.fastest(family)).ok()?, ..known },
             Level::Shards => {
-                let (fast, small) = (self.fastest(family), self.smallest(family));
-                let mean = self.desk.mean(&fast, &small).ok()?;
-                if mean.seconds > enough { mean } else { self.desk.floor(&fast, &small, enough).ok()? }
+                let fast = self.fastest(family);
+                let mean = self.desk.mean(&fast, &ask()).ok()?;
+                if mean.seconds > enough { mean } else { self.desk.floor(&fast, &ask()).ok()? }
             }
-            _ => self.desk.floor(&self.fastest(family), &self.smallest(family), enough).ok()?,
+            _ => self.desk.floor(&self.fastest(family), &ask()).ok()?,
         };
-        let Floor { mut seconds, bytes } = floor;
-        if family.level == Level::Schedule && seconds <= enough {
-            seconds = seconds.max(self.desk.fastest(&self.fastest(family)).unwrap_or(0.0));
-        }
-        Some(Bound { seconds, bytes })
+        Some(Bound { seconds: floor.seconds, bytes: floor.bytes })
     }
 
     fn price(&self, layout: &Layout) -> Option<Price> {
@@ -55,8 +60,28 @@ impl Costs<'_> {
         let mut layout = family.layout.clone();
         if family.level < Level::One {
             layout.offload = false;
+            layout.recompute = Recompute::None;
         }
         layout
+    }
+
+    /// What a family's layouts may do to fit.
+    fn means(&self, family: &Family) -> Means {
+        let (space, layout) = (self.space, &family.layout);
+        if family.level == Level::One {
+            return Means::NONE;
+        }
+        let longest = space.longest(layout).max(1) as u32;
+        let hosts = if family.level < Level::Host { space.hosts() } else { vec![layout.offload] };
+        let (parts, whole) = match &space.pin.layout.recompute {
+            _ if family.level == Level::Layers => (false, Some(1..=longest)),
+            Recompute::Full(layers) if space.pin.has("recompute") => {
+                (false, Some(layers.unwrap_or(longest)..=layers.unwrap_or(longest)))
+            }
+            Recompute::None | Recompute::Selective(_) if space.pin.has("recompute") => (true, None),
+            _ => (true, Some(1..=longest)),
+        };
+        Means { parts, whole, hosts }
     }
 
     /// The work over the peak.
@@ -74,10 +99,11 @@ impl Costs<'_> {
     /// as can be; then that of its own, under each stage of ZeRO. A micro-batch of n times as many sequences takes at most n
     /// times as long, since waves of tiles, the share of a link's bandwidth and launches are so. (A test holds this against
     /// prices.)
-    fn of_blocks(&self, family: &Family, enough: f64) -> Option<Floor> {
+    fn of_blocks(&self, family: &Family, limits: Limits) -> Option<Floor> {
         let layout = &family.layout;
         let floor = self.of_degrees(family);
         let room = self.desk.machine(layout.devices()).cluster.device.memory as f64;
+        let enough = limits.seconds;
         if floor.seconds > enough || floor.bytes > room {
             return Some(floor);
         }
@@ -90,7 +116,14 @@ impl Costs<'_> {
                 return Some(Floor { seconds, ..floor });
             }
         }
-        let of = |part: Family| self.desk.mean(&self.fastest(&part), &self.smallest(&part)).ok();
+        let of = |part: Family| {
+            let small = self.smallest(&part);
+            let ask = match limits.bytes {
+                Some(room) => Ask::Seconds { enough, room, means: Means::NONE, is_ordered: false },
+                None => Ask::Bytes(&small),
+            };
+            self.desk.mean(&self.fastest(&part), &ask).ok()
+        };
         let parts = self.space.shards(family).into_iter().filter_map(of);
         parts.reduce(|a, b| Floor { seconds: a.seconds.min(b.seconds), bytes: a.bytes.min(b.bytes) })
     }

@@ -5,7 +5,7 @@ use super::request::PlanRequest;
 use super::space::space;
 use crate::estimate::{Desk, EstimateRequest, Estimator};
 use crate::layout;
-use planner::search::{Bound, Family, Level, Oracle, Space, count, divisors};
+use planner::search::{Bound, Family, Level, Limits, Oracle, Space, count, divisors};
 
 /// Numbers that look random and are the same each time (Knuth's MMIX).
 struct Dice(u64);
@@ -52,6 +52,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         let desk = Desk::new(&estimator, request.under(String::new()), &[request.gpus]).unwrap();
         let (work, modules) = desk.work().unwrap();
         let space = space(&request, &desk, vec![request.gpus], modules).unwrap();
+        let desk = desk.with_parts(space.parts_again());
         let axes = space.axes();
         let costs = Costs { desk: &desk, work, space: &space, batches: divisors(request.global_batch) };
         let (mut dice, mut priced) = (Dice(7), 0);
@@ -69,11 +70,14 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
             assert!((price.seconds / seconds - 1.0).abs() < 1e-9, "{} {text}: {price:?}, {seconds}", request.model);
             let mut known = Bound { seconds: 0.0, bytes: 0.0 };
             for family in &way {
-                known = costs.bound(family, known, f64::INFINITY).unwrap();
+                known = costs.bound(family, known, Limits { seconds: f64::INFINITY, bytes: None }).unwrap();
+                // A device with just as much memory as the layout needs leaves little to choose.
+                let room = Limits { seconds: f64::INFINITY, bytes: Some(price.bytes) };
+                let fitting = costs.bound(family, known, room).unwrap();
                 let Bound { seconds, bytes } = known;
-                let at = format!("{} {:?} {text}: {seconds} {bytes}, {price:?}", request.model, family.level);
-                assert!(seconds <= price.seconds * (1.0 + 1e-9), "{at}");
-                assert!(bytes <= price.bytes * (1.0 + 1e-9), "{at}");
+                let at = format!("{} {:?} {text}: {known:?}, {fitting:?}, {price:?}", request.model, family.level);
+                assert!(seconds.max(fitting.seconds) <= price.seconds * (1.0 + 1e-9), "{at}");
+                assert!(bytes.max(fitting.bytes) <= price.bytes * (1.0 + 1e-9), "{at}");
             }
         }
         assert!(priced > 30, "{} {priced}", request.model);

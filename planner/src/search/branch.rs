@@ -10,7 +10,7 @@
 use super::best::{Best, Ranked};
 use super::space::Space;
 use super::usual::is_usual;
-use super::{Bound, Family, Level, Oracle, Price};
+use super::{Bound, Family, Level, Limits, Oracle, Price};
 use std::collections::BinaryHeap;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -212,9 +212,13 @@ fn round(heap: &mut BinaryHeap<Waiting>, threshold: f64) -> Vec<Waiting> {
 
 /// The families that can be, that have room and that may be of use, with the bound on what is to be small.
 fn bounded(families: Vec<Family>, known: Bound, oracle: &impl Oracle, look: &Look<'_>) -> Vec<(f64, Bound, Family)> {
+    let limits = if look.by_memory {
+        Limits { seconds: f64::INFINITY, bytes: None }
+    } else {
+        Limits { seconds: look.threshold, bytes: look.memory }
+    };
     let of = |family: Family| {
-        let enough = if look.by_memory { f64::INFINITY } else { look.threshold };
-        let Bound { seconds, bytes } = oracle.bound(&family, known, enough)?;
+        let Bound { seconds, bytes } = oracle.bound(&family, known, limits)?;
         // What holds for a family holds for its parts.
         let found = Bound { seconds: seconds.max(known.seconds), bytes: bytes.max(known.bytes) };
         let bound = (if look.by_memory { found.bytes } else { found.seconds }) * (1.0 - ROUNDING);

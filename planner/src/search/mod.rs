@@ -72,6 +72,15 @@ pub struct Bound {
     pub bytes: f64,
 }
 
+/// What is of no use.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Limits {
+    /// Seconds of a step above which a layout is of none; a bound with more need not be the best that is known.
+    pub seconds: f64,
+    /// Bytes of a device above which a layout is of none; none where the least memory is looked for.
+    pub bytes: Option<f64>,
+}
+
 /// What a layout takes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Price {
@@ -85,9 +94,8 @@ pub struct Price {
 
 /// What knows the costs.
 pub trait Oracle: Sync {
-    /// What no layout of a family goes below; `None`: none of them can be. `known` is so of a larger family. A bound with
-    /// more than `enough` seconds need not be the best that is known.
-    fn bound(&self, family: &Family, known: Bound, enough: f64) -> Option<Bound>;
+    /// What no layout of a family goes below that is of use; `None`: none of them can be. `known` is so of a larger family.
+    fn bound(&self, family: &Family, known: Bound, limits: Limits) -> Option<Bound>;
 
     /// What a layout takes; `None`: it cannot be.
     fn price(&self, layout: &Layout) -> Option<Price>;

@@ -136,7 +136,7 @@ impl Space {
             Level::Batch => self.pipelines(&family.layout),
             Level::Pipeline => self.shards(family),
             Level::Shards => schedules(family),
-            Level::Schedule => self.hosts(family),
+            Level::Schedule => self.with_hosts(family),
             Level::Host => self.recomputations(family),
             Level::Layers => self.layers_again(family),
             Level::One => Vec::new(),
@@ -252,11 +252,13 @@ impl Space {
     }
 
     /// Whether what forwards keep waits in the host's memory.
-    fn hosts(&self, family: &Family) -> Vec<Family> {
-        let open = if self.offload { vec![false, true] } else { vec![false] };
+    pub fn hosts(&self) -> Vec<bool> {
+        self.pin.or("offload", &self.pin.layout.offload, if self.offload { vec![false, true] } else { vec![false] })
+    }
+
+    fn with_hosts(&self, family: &Family) -> Vec<Family> {
         let with = |offload| Layout { offload, ..family.layout.clone() };
-        let hosts = self.pin.or("offload", &self.pin.layout.offload, open).into_iter();
-        hosts.map(|offload| family.part(with(offload), Level::Host)).collect()
+        self.hosts().into_iter().map(|offload| family.part(with(offload), Level::Host)).collect()
     }
 
     /// Overlap of a kind of communication: as the stack has it, or, where it hides what there is, not.
@@ -265,24 +267,31 @@ impl Space {
     }
 
     /// Layers of the longest stage where all are as long as can be.
-    pub(super) fn longest(&self, layout: &Layout) -> u64 {
+    pub fn longest(&self, layout: &Layout) -> u64 {
         let chunks = u64::from(layout.vp.unwrap_or(1));
         self.layers[0].div_ceil(layout.pp * chunks)
     }
 
     fn recomputations(&self, family: &Family) -> Vec<Family> {
-        let with = |recompute: Recompute| Layout { recompute, ..family.layout.clone() };
-        let none = || family.part(with(Recompute::None), Level::One);
-        let layers = || family.part(with(Recompute::Full(Some(1))), Level::Layers);
+        let with = |recompute, level| family.part(Layout { recompute, ..family.layout.clone() }, level);
+        let given = &self.pin.layout.recompute;
+        if self.pin.has("recompute") && matches!(given, Recompute::Full(_)) {
+            return vec![with(given.clone(), Level::One)];
+        }
+        let is_open = !self.pin.has("recompute") || *given == Recompute::Auto;
+        let parts = self.parts_again().into_iter().map(|recompute| with(recompute, Level::One));
+        parts.chain(is_open.then(|| with(Recompute::Full(Some(1)), Level::Layers))).collect()
+    }
+
+    /// What of a layer may be computed again, if not all of it: nothing, the core of attention, any modules.
+    pub fn parts_again(&self) -> Vec<Recompute> {
         match (self.pin.has("recompute"), &self.pin.layout.recompute) {
-            (true, Recompute::Auto) => {
-                vec![none(), family.part(with(Recompute::Selective(Vec::new())), Level::One), layers()]
-            }
-            (true, given) => vec![family.part(with(given.clone()), Level::One)],
+            (true, Recompute::Auto) => vec![Recompute::None, Recompute::Selective(Vec::new())],
+            (true, Recompute::Full(_)) => Vec::new(),
+            (true, given) => vec![given.clone()],
             (false, _) => {
-                let some = (1..1_u32 << self.modules.len()).map(|set| self.modules_of(set));
-                let some = some.map(|modules| family.part(with(Recompute::Selective(modules)), Level::One));
-                [none()].into_iter().chain(some).chain([layers()]).collect()
+                let some = (1..1_u32 << self.modules.len()).map(|set| Recompute::Selective(self.modules_of(set)));
+                [Recompute::None].into_iter().chain(some).collect()
             }
         }
     }

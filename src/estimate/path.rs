@@ -1,0 +1,130 @@
+//! The chain of actions that a step's end follows from. Under other times the same order takes at least as long as this chain
+//! does under them.
+
+use ir::schedule::Kind;
+use scheduler::simulate::{Slot, Timeline};
+
+/// The chain, as how often each stage runs on it.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Path {
+    /// The rank on which it ends.
+    pub(super) rank: usize,
+    /// How often the F, I and W of each stage are on it.
+    pub(super) runs: Vec<[f64; 3]>,
+    /// How often it goes from a stage to the next, or back.
+    hops: Vec<f64>,
+}
+
+impl Path {
+    /// The chain that ends last in a simulation of so many stages, whose actions are of a slice of a sequence each.
+    pub(super) fn of(timeline: &Timeline, stages: usize, slices: f64) -> Path {
+        let places = timeline.critical_path();
+        let mut path = Path {
+            rank: places.last().map_or(0, |place| place.rank as usize),
+            runs: vec![[0.0; 3]; stages],
+            hops: vec![0.0; stages.saturating_sub(1)],
+        };
+        for (at, place) in places.iter().enumerate() {
+            let slot = timeline.slot(*place);
+            path.add(slot, 1.0 / slices);
+            if at > 0 && places[at - 1].rank != place.rank {
+                path.hop(timeline.slot(places[at - 1]), slot, 1.0 / slices);
+            }
+        }
+        path
+    }
+
+    fn add(&mut self, slot: &Slot, times: f64) {
+        for item in slot.action.items() {
+            let Some(stage) = item.stage.map(|stage| stage as usize) else { continue };
+            let [f, i, w] = &mut self.runs[stage];
+            match item.kind {
+                Kind::F => *f += times,
+                Kind::I => *i += times,
+                Kind::W => *w += times,
+                Kind::B => (*i, *w) = (*i + times, *w + times),
+                _ => {}
+            }
+        }
+    }
+
+    /// Between neighbours: an F and one of the stage after, or gradients the other way.
+    fn hop(&mut self, from: &Slot, to: &Slot, times: f64) {
+        let stages = |slot: &Slot| slot.action.items().filter_map(|item| item.stage).collect::<Vec<u32>>();
+        let (from, to) = (stages(from), stages(to));
+        let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
+        let crossed = pairs.filter(|(from, to)| from.abs_diff(*to) == 1).map(|(from, to)| from.min(to)).min();
+        if let Some(hops) = crossed.and_then(|hop| self.hops.get_mut(hop as usize)) {
+            *hops += times;
+        }
+    }
+
+    /// The chain so many rounds later, if `more` is that of one; none if a round is not the same each time.
+    pub(super) fn further(&self, more: &Path, rounds: f64) -> Option<Path> {
+        if self.rank != more.rank {
+            return None;
+        }
+        let at = |few: &f64, more: &f64| (more >= few).then(|| few + (more - few) * rounds);
+        let runs = self
+            .runs
+            .iter()
+            .zip(&more.runs)
+            .map(|(few, more)| Some([at(&few[0], &more[0])?, at(&few[1], &more[1])?, at(&few[2], &more[2])?]));
+        let hops = self.hops.iter().zip(&more.hops).map(|(few, more)| at(few, more));
+        Some(Path { rank: self.rank, runs: runs.collect::<Option<_>>()?, hops: hops.collect::<Option<_>>()? })
+    }
+
+    /// Seconds of it where the F, I and W of each stage, and the hops, take so many.
+    pub(super) fn seconds(&self, stages: &[[f64; 3]], hops: &[f64]) -> f64 {
+        let runs = self
+            .runs
+            .iter()
+            .zip(stages)
+            .map(|(runs, seconds)| runs.iter().zip(seconds).map(|(a, b)| a * b).sum::<f64>());
+        runs.sum::<f64>() + self.hops.iter().zip(hops).map(|(times, seconds)| times * seconds).sum::<f64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ir::goal::Layout;
+    use scheduler::costs::StageCosts;
+    use scheduler::predict::pipeline_of;
+    use scheduler::simulate::simulate;
+
+    /// Of each schedule whose order no cost moves: its chain takes as long as the step, and under other times no longer than it.
+    #[test]
+    fn a_chain_is_as_long_as_its_step_and_no_longer_than_another() {
+        for schedule in ["1f1b", "gpipe", "zb-h1", "interleaved-1f1b", "interleaved-zb", "dualpipe", "zb-v"] {
+            let layout = Layout {
+                pp: 4,
+                vp: schedule.starts_with("inter").then_some(2),
+                schedule: schedule.into(),
+                ..Layout::default()
+            };
+            let (kind, pipeline) = pipeline_of(&layout, 12).unwrap();
+            let stages = pipeline.stages() as usize;
+            let costs = |slow: usize| {
+                let mut costs = StageCosts::uniform(stages as u32, 1.0, 1.3, 0.8, 0.1);
+                costs.i[slow] *= 1.7;
+                costs.comm[slow.min(stages - 2)] *= 3.0;
+                costs
+            };
+            let each = |costs: &StageCosts| -> Vec<[f64; 3]> {
+                (0..stages).map(|stage| [costs.f[stage], costs.i[stage], costs.w[stage]]).collect()
+            };
+            let run = |costs: &StageCosts| simulate(&kind.make(costs, &pipeline).unwrap(), costs).unwrap();
+            for slow in 0..stages {
+                let timeline = run(&costs(slow));
+                let path = Path::of(&timeline, stages, 1.0);
+                for other in 0..stages {
+                    let (costs, end) = (costs(other), run(&costs(other)).makespan);
+                    let chain = path.seconds(&each(&costs), &costs.comm);
+                    assert!(chain <= end * (1.0 + 1e-9), "{schedule} {slow} {other}: {chain} {end}");
+                    assert!(slow != other || (chain / end - 1.0).abs() < 1e-9, "{schedule} {slow}: {chain} {end}");
+                }
+            }
+        }
+    }
+}
