@@ -7,7 +7,6 @@ use super::stages::{Count, counts};
 use cost::{Machine, Profile};
 use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// What a family of layouts may do to fit.
@@ -15,15 +14,15 @@ use std::sync::Arc;
 pub(crate) struct Means {
     /// Whether nothing or parts of layers may be computed again.
     pub(crate) parts: bool,
-    /// How many layers of each stage may be computed again as a whole.
-    pub(crate) whole: Option<RangeInclusive<u32>>,
+    /// How many layers of each stage may be computed again as a whole; all, if it has fewer.
+    pub(crate) whole: Vec<u32>,
     /// Whether what is kept lies with the host: what of it is open.
     pub(crate) hosts: Vec<bool>,
 }
 
 impl Means {
     /// Those of a family in which all is decided.
-    pub(crate) const NONE: Means = Means { parts: false, whole: None, hosts: Vec::new() };
+    pub(crate) const NONE: Means = Means { parts: false, whole: Vec::new(), hosts: Vec::new() };
 
     /// Whether nothing is open.
     pub(super) fn are_none(&self) -> bool {
@@ -133,8 +132,8 @@ impl<'a> Fitting<'a> {
             let at = usize::from(hosted);
             let parts = if means.parts { ways.parts[at].as_slice() } else { &[] };
             let by_parts = parts.iter().filter_map(|way| self.under(|runs| sum_of(runs, way), room));
-            let whole = means.whole.clone().into_iter().flatten();
-            let by_whole = whole.filter_map(|most| self.under(|runs| whole_layers(runs, ways, hosted, most), room));
+            let whole = |most: &u32| self.under(|runs| whole_layers(runs, ways, hosted, *most), room);
+            let by_whole = means.whole.iter().filter_map(whole);
             by_parts.chain(by_whole).fold(f64::INFINITY, f64::min)
         };
         means.hosts.iter().map(of_host).fold(f64::INFINITY, f64::min)

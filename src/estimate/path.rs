@@ -1,7 +1,7 @@
 //! The chain of actions that a step's end follows from. Under other times the same order takes at least as long as this chain
 //! does under them.
 
-use ir::schedule::Kind;
+use ir::schedule::{Item, Kind};
 use scheduler::simulate::{Slot, Timeline};
 
 /// The chain, as how often each stage runs on it.
@@ -16,8 +16,9 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// The chain that ends last in a simulation of so many stages, whose actions are of a slice of a sequence each.
-    pub(super) fn of(timeline: &Timeline, stages: usize, slices: f64) -> Path {
+    /// The chain that ends last in a simulation of so many stages with these seconds between them, whose actions are of a
+    /// slice of a sequence each.
+    pub(super) fn of(timeline: &Timeline, stages: usize, hops: &[f64], slices: f64) -> Path {
         let places = timeline.critical_path();
         let mut path = Path {
             rank: places.last().map_or(0, |place| place.rank as usize),
@@ -28,7 +29,7 @@ impl Path {
             let slot = timeline.slot(*place);
             path.add(slot, 1.0 / slices);
             if at > 0 && places[at - 1].rank != place.rank {
-                path.hop(timeline.slot(places[at - 1]), slot, 1.0 / slices);
+                path.hop(timeline.slot(places[at - 1]), slot, hops, 1.0 / slices);
             }
         }
         path
@@ -48,14 +49,22 @@ impl Path {
         }
     }
 
-    /// Between neighbours: an F and one of the stage after, or gradients the other way.
-    fn hop(&mut self, from: &Slot, to: &Slot, times: f64) {
-        let stages = |slot: &Slot| slot.action.items().filter_map(|item| item.stage).collect::<Vec<u32>>();
-        let (from, to) = (stages(from), stages(to));
-        let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
-        let crossed = pairs.filter(|(from, to)| from.abs_diff(*to) == 1).map(|(from, to)| from.min(to)).min();
-        if let Some(hops) = crossed.and_then(|hop| self.hops.get_mut(hop as usize)) {
-            *hops += times;
+    /// From a stage to the next: what an F waits for is the F before it, what a gradient waits for the one after.
+    /// Where two things arrive, the later one counts.
+    fn hop(&mut self, from: &Slot, to: &Slot, seconds: &[f64], times: f64) {
+        let crossed = |to: Item| {
+            let (stage, is_forward) = (to.stage?, to.kind == Kind::F);
+            let before = if is_forward { stage.checked_sub(1)? } else { stage + 1 };
+            let made = |from: Item| {
+                from.stage == Some(before)
+                    && (from.kind == Kind::F) == is_forward
+                    && (from.microbatch, from.slice) == (to.microbatch, to.slice)
+            };
+            from.action.items().any(made).then_some(stage.min(before))
+        };
+        let crossed = to.action.items().filter_map(crossed).map(|hop| hop as usize);
+        if let Some(hop) = crossed.max_by(|&a, &b| seconds[a].total_cmp(&seconds[b])) {
+            self.hops[hop] += times;
         }
     }
 
@@ -117,7 +126,7 @@ mod tests {
             let run = |costs: &StageCosts| simulate(&kind.make(costs, &pipeline).unwrap(), costs).unwrap();
             for slow in 0..stages {
                 let timeline = run(&costs(slow));
-                let path = Path::of(&timeline, stages, 1.0);
+                let path = Path::of(&timeline, stages, &costs(slow).comm, 1.0);
                 for other in 0..stages {
                     let (costs, end) = (costs(other), run(&costs(other)).makespan);
                     let chain = path.seconds(&each(&costs), &costs.comm);

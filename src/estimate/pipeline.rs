@@ -185,7 +185,7 @@ fn ranks(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline)
     let schedule = kind.make(&costs, pipeline).map_err(CompileError::Schedule)?;
     let timeline = simulate(&schedule, &costs).map_err(|why| CompileError::Schedule(why.to_string()))?;
     let ranks = (0..timeline.rows.len()).map(|rank| Rank::of(&timeline, rank, hops, slices)).collect();
-    Ok((ranks, Path::of(&timeline, loads.len(), slices)))
+    Ok((ranks, Path::of(&timeline, loads.len(), hops, slices)))
 }
 
 /// What an action of each stage takes, in seconds and bytes.

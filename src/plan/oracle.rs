@@ -71,15 +71,13 @@ impl Costs<'_> {
         if family.level == Level::One {
             return Means::NONE;
         }
-        let longest = space.longest(layout).max(1) as u32;
         let hosts = if family.level < Level::Host { space.hosts() } else { vec![layout.offload] };
+        let some = || (1..space.longest(layout) as u32).chain([u32::MAX]).collect();
         let (parts, whole) = match &space.pin.layout.recompute {
-            _ if family.level == Level::Layers => (false, Some(1..=longest)),
-            Recompute::Full(layers) if space.pin.has("recompute") => {
-                (false, Some(layers.unwrap_or(longest)..=layers.unwrap_or(longest)))
-            }
-            Recompute::None | Recompute::Selective(_) if space.pin.has("recompute") => (true, None),
-            _ => (true, Some(1..=longest)),
+            _ if family.level == Level::Layers => (false, some()),
+            Recompute::Full(layers) if space.pin.has("recompute") => (false, vec![layers.unwrap_or(u32::MAX)]),
+            Recompute::None | Recompute::Selective(_) if space.pin.has("recompute") => (true, Vec::new()),
+            _ => (true, some()),
         };
         Means { parts, whole, hosts }
     }
