@@ -132,7 +132,7 @@ fn what_is_computed_again_is_the_same() {
         };
         let recipe = Recipe { config, steps: 3, ..recipe };
         let kept = trained_on(&recipe, "", SEQUENCES);
-        for again in ["full", "full:2", "selective:mlp", "selective:op+layernorm"] {
+        for again in ["full", "full:2", "selective:mlp", "selective:op+layernorm", "selective:n+fs+q+x1"] {
             let found = trained_on(&recipe, &format!("recompute={again}"), SEQUENCES);
             let same = |of: fn(&Record) -> &Tensors| of(&found) == of(&kept);
             assert_eq!(found.losses, kept.losses, "{} under {again}", title(&recipe));

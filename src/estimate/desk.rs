@@ -1,17 +1,17 @@
 //! A request for many layouts: its names are found once, and no report is made.
 
 use super::blocks::Blocks;
-use super::estimator::{Estimator, Job, Staged};
+use super::estimator::{Estimator, Job, Staged, Stepped};
 use super::floor::{Floor, Open, Work, work_of};
 use super::memo::Memo;
-use super::memory::GIB;
 use super::request::EstimateRequest;
 use super::resize::together;
 use super::stages::{is_even, starts};
+use super::tensors::{Tried, choices, fitting, fullest};
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::CompileError;
-use cost::{Cluster, Machine, Recipe, Stack};
+use cost::{Again, Cluster, Machine, Recipe, Stack};
 use ir::goal::{CpKind, Layout, Recompute};
 use ir::recompute::MODULES;
 use scheduler::placement::{Pipeline, Placement};
@@ -33,6 +33,8 @@ pub(crate) struct Desk<'e> {
     blocks: Memo<BlockKey, Result<Arc<Blocks>, Error>>,
     /// However layers are computed again.
     cuts: Memo<(BlockKey, u32, u32, Placement), Vec<usize>>,
+    /// What may be made again, by the runs of each block.
+    choices: Memo<(BlockKey, Vec<u64>), Vec<Again>>,
     /// By what a pipeline sees of a layout.
     flows: Memo<(Layout, u64), Staged>,
 }
@@ -73,8 +75,8 @@ impl<'e> Desk<'e> {
         let recipe = request.recipe(&stack)?;
         let shared = devices.iter().filter(|_| cluster.cores.is_some());
         let clusters = shared.map(|&devices| (devices, cluster.dealt(devices))).collect();
-        let (blocks, cuts, flows) = (Memo::default(), Memo::default(), Memo::default());
-        Ok(Desk { estimator, request, clusters, cluster, stack, recipe, source, blocks, cuts, flows })
+        let (blocks, cuts, choices, flows) = (Memo::default(), Memo::default(), Memo::default(), Memo::default());
+        Ok(Desk { estimator, request, clusters, cluster, stack, recipe, source, blocks, cuts, choices, flows })
     }
 
     /// The model.
@@ -129,17 +131,42 @@ impl<'e> Desk<'e> {
     /// # Errors
     /// The layout does not fit the model, or its schedule does not suit it.
     pub(crate) fn price(&self, layout: &Layout) -> Result<Floor, Error> {
-        let job = self.job(layout.clone());
-        let (key, blocks) = self.blocks(&job)?;
-        let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
+        self.stepped(&self.job(layout.clone())).map(|stepped| stepped.floor())
+    }
+
+    fn stepped(&self, job: &Job<'_>) -> Result<Stepped, Error> {
+        let (key, blocks) = self.blocks(job)?;
+        let (kind, pipeline) = pipeline_of(&job.layout, job.microbatches).map_err(CompileError::from)?;
         let flow = (job.pipeline_layout(), key.rate);
         let staged = self.flows.get(&flow, || {
-            let starts = self.starts(&job, key, &blocks, &pipeline)?;
+            let starts = self.starts(job, key, &blocks, &pipeline)?;
             job.staged(&blocks, &starts, kind, &pipeline)
         })?;
         let (step, memory) = job.step(&blocks, &staged);
-        let bytes = memory.iter().map(|stage| stage.device * GIB).fold(0.0, f64::max);
-        Ok(Floor { seconds: step.seconds, bytes })
+        Ok(Stepped { blocks, staged, step, memory })
+    }
+
+    /// With the fastest choice of single values to be made again that fits, where a layout does not fit without; nothing where
+    /// it does, or none fits.
+    ///
+    /// # Errors
+    /// As [`Desk::price`].
+    pub(crate) fn fitting(&self, layout: &Layout) -> Result<Option<(Layout, Floor)>, Error> {
+        let mut job = self.job(Layout { recompute: Recompute::None, ..layout.clone() });
+        let (none, room) = (self.stepped(&job)?, job.machine.cluster.device.memory as f64);
+        if none.floor().bytes <= room {
+            return Ok(None);
+        }
+        let runs = fullest(&none.staged, &none.memory, &none.blocks.outline);
+        let key = (BlockKey::of(&job.layout, &job.machine)?, runs.iter().map(|runs| runs.to_bits()).collect());
+        let choices = self.choices.get(&key, || {
+            self.estimator.planned_by_shape(&job).map(|planned| choices(&job, &planned, &runs))
+        })?;
+        fitting(&choices, none.floor().bytes, room, |recompute| {
+            job.layout.recompute = recompute;
+            let floor = self.stepped(&job)?.floor();
+            Ok(Tried { bytes: floor.bytes, of: (job.layout.clone(), floor) })
+        })
     }
 
     /// What no pipeline goes below of a layout that is as `fast`, but may do more than that to save memory, `small` at most.

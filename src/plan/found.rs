@@ -6,7 +6,6 @@ use super::request::{Objective, PlanRequest};
 use super::space::{none_serves, space};
 use crate::error::Error;
 use crate::estimate::{Desk, EstimateReport, Estimator};
-use crate::layout;
 use ir::catalogue::Code;
 use planner::search::{self, Outcome, Progress, Ranked, Task};
 use std::time::Instant;
@@ -63,7 +62,7 @@ pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Se
         run(request.top, Some(memory), request.objective == Objective::Memory, 0);
     let report = |ranked: &Ranked| {
         let gpus = Some(ranked.layout.devices());
-        estimator.estimate(&crate::estimate::EstimateRequest { gpus, ..request.under(layout::print(&ranked.layout)) })
+        estimator.estimate(&crate::estimate::EstimateRequest { gpus, ..request.under(ranked.price.text.clone()) })
     };
     let mut found = Found { best: Vec::new(), closest: None, search: so_far(candidates, finished) };
     if best.is_empty() {

@@ -43,8 +43,11 @@ impl Oracle for Costs<'_> {
     }
 
     fn price(&self, layout: &Layout) -> Option<Price> {
-        let Floor { seconds, bytes } = self.desk.price(layout).ok()?;
-        Some(Price { seconds, bytes, text: layout::print(layout) })
+        let (layout, Floor { seconds, bytes }) = match layout.recompute {
+            Recompute::Auto => self.desk.fitting(layout).ok()??,
+            _ => (layout.clone(), self.desk.price(layout).ok()?),
+        };
+        Some(Price { seconds, bytes, text: layout::print(&layout) })
     }
 }
 
@@ -55,6 +58,9 @@ impl Costs<'_> {
         let mut layout = family.layout.clone();
         if family.level < Level::One {
             layout.offload = false;
+        }
+        if layout.recompute == Recompute::Auto {
+            layout.recompute = Recompute::None;
         }
         layout
     }
@@ -99,6 +105,9 @@ impl Costs<'_> {
     fn smallest(&self, family: &Family) -> Layout {
         let mut layout = family.layout.clone();
         if family.level == Level::One {
+            if layout.recompute == Recompute::Auto {
+                layout.recompute = Recompute::Full(None);
+            }
             return layout;
         }
         let pin = &self.space.pin;

@@ -7,6 +7,7 @@ use crate::layout;
 use ir::catalogue::Code;
 use ir::graph::Model;
 use ir::models::Batch;
+use ir::recompute::check_names;
 use ir::slices::slice;
 use ir::types::DType;
 use planner::search::{Order, Orders, Pin, Schedules, Space};
@@ -34,6 +35,7 @@ pub(super) fn space(
     let pin = pin(&request.pin)?;
     let batch = Batch { batch: 1, seq: request.seq, dtype: DType::F32 };
     let model = desk.source().model(&batch)?;
+    check_names(&model, &pin.layout.recompute)?;
     let size = |name: &str| model.dims.values().find(|dim| dim.name == name).map(|dim| dim.size);
     let cut = model.dims.values().filter(|dim| ["g", "f", "u", "v"].contains(&dim.name.as_str()));
     let runs: u64 = model.calls.iter().map(|call| u64::from(call.instances())).sum();

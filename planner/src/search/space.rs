@@ -273,16 +273,16 @@ impl Space {
     fn recomputations(&self, family: &Family) -> Vec<Family> {
         let with = |recompute: Recompute| Layout { recompute, ..family.layout.clone() };
         let none = || family.part(with(Recompute::None), Level::One);
+        // The values that are made again follow from the memory: the oracle prices the fastest that fit, where none does not.
+        let values = || family.part(with(Recompute::Auto), Level::One);
         let layers = || family.part(with(Recompute::Full(Some(1))), Level::Layers);
         match (self.pin.has("recompute"), &self.pin.layout.recompute) {
-            (true, Recompute::Auto) => {
-                vec![none(), family.part(with(Recompute::Selective(Vec::new())), Level::One), layers()]
-            }
+            (true, Recompute::Auto) => vec![none(), values(), layers()],
             (true, given) => vec![family.part(with(given.clone()), Level::One)],
             (false, _) => {
                 let some = (1..1_u32 << self.modules.len()).map(|set| self.modules_of(set));
                 let some = some.map(|modules| family.part(with(Recompute::Selective(modules)), Level::One));
-                [none()].into_iter().chain(some).chain([layers()]).collect()
+                [none(), values()].into_iter().chain(some).chain([layers()]).collect()
             }
         }
     }
