@@ -159,9 +159,9 @@ impl<'e> Desk<'e> {
         }
         let runs = fullest(&none.staged, &none.memory, &none.blocks.outline);
         let key = (BlockKey::of(&job.layout, &job.machine)?, runs.iter().map(|runs| runs.to_bits()).collect());
-        let choices = self.choices.get(&key, || {
-            self.estimator.planned_by_shape(&job).map(|planned| choices(&job, &planned, &runs))
-        })?;
+        let choices = self
+            .choices
+            .get(&key, || self.estimator.planned_by_shape(&job).map(|planned| choices(&job, &planned, &runs)))?;
         fitting(&choices, none.floor().bytes, room, |recompute| {
             job.layout.recompute = recompute;
             let floor = self.stepped(&job)?.floor();

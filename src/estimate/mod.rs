@@ -30,5 +30,7 @@ pub use many::{Line, estimate_all};
 pub use memory::ModelStates;
 pub(crate) use place::pinned;
 pub use recipe::recipe;
-pub use report::{Comm, EstimateReport, MadeAgain, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport, TimeShares};
+pub use report::{
+    Comm, EstimateReport, MadeAgain, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport, TimeShares,
+};
 pub use request::EstimateRequest;

@@ -47,6 +47,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         request("deepseek-v2-lite", "h800", 16, 64, ""),
         PlanRequest { stack: "nanotron-2024".into(), ..request("llama3-8b", "h100", 16, 64, "") },
         PlanRequest { stack: "fsdp-eager".into(), ..request("tiny-llama", "h100", 6, 36, "") },
+        PlanRequest { seq: 16384, ..request("llama3-8b", "h100", 8, 32, "recompute=auto,cp=1") },
     ];
     for request in requests {
         let estimator = Estimator::new();

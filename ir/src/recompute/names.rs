@@ -29,7 +29,8 @@ pub fn of_value(block: &Block, name: &str) -> Option<usize> {
             matches!(stmt.op, Op::Kernel(_)) && stmt.results.iter().any(|&value| block.value_name(value) == name)
         })
     };
-    let within = || name.match_indices('.').filter(|(at, _)| is_of(block, &name[..*at])).find_map(|(at, _)| of(&name[at + 1..]));
+    let within =
+        || name.match_indices('.').filter(|(at, _)| is_of(block, &name[..*at])).find_map(|(at, _)| of(&name[at + 1..]));
     of(name).or_else(within)
 }
 
@@ -50,7 +51,10 @@ pub fn check_names(model: &Model, recompute: &Recompute) -> Result<(), UnknownNa
     let Some(name) = names.iter().find(|name| !is_known(name)) else { return Ok(()) };
     let modules = MODULES.iter().map(|(module, _)| module.to_string()).collect();
     let values = layers().map(|block| (format!("values of @{}", block.name), values(block)));
-    Err(UnknownName { name: name.clone(), known: [("modules".to_string(), modules)].into_iter().chain(values).collect() })
+    Err(UnknownName {
+        name: name.clone(),
+        known: [("modules".to_string(), modules)].into_iter().chain(values).collect(),
+    })
 }
 
 /// The first value of each statement that can be named.

@@ -49,6 +49,13 @@ pub(crate) struct Forward<'a> {
     pub(crate) seconds: &'a dyn Fn(&[usize]) -> f64,
 }
 
+impl Forward<'_> {
+    /// Bytes that the backward reads.
+    pub(crate) fn whole(&self) -> f64 {
+        self.wanted.iter().map(|&value| self.bytes[value]).sum()
+    }
+}
+
 /// A choice that no other is better than.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Point {
@@ -67,14 +74,21 @@ struct Part {
     last: usize,
 }
 
+impl Part {
+    fn figures(&self) -> [f64; 2] {
+        [self.bytes, self.seconds]
+    }
+}
+
 /// A set of values and steps that are open, each a bit while it is.
 type State = u128;
 
 /// Bits of a [`State`].
 const BITS: usize = 128;
 
-/// The best choices, from the fewest seconds to the fewest bytes; none for a block so wide that its states have no bits.
-pub(crate) fn best(forward: &Forward<'_>) -> Vec<Point> {
+/// The best choices, from the fewest seconds to the fewest bytes; none for a block so wide that its states have no bits. What
+/// saves less than `resolution` bytes over a faster choice is left out, unless it is the least; with 0, nothing is.
+pub(crate) fn best(forward: &Forward<'_>, resolution: f64) -> Vec<Point> {
     let Some(bits) = Bits::of(forward) else { return Vec::new() };
     let mut tree: Vec<(usize, usize)> = vec![(usize::MAX, 0)];
     let mut clusters = Clusters { forward, known: BTreeMap::new() };
@@ -89,7 +103,8 @@ pub(crate) fn best(forward: &Forward<'_>) -> Vec<Point> {
             Entry::Occupied(mut entry) => entry.get_mut().extend(parts),
         };
         for (state, parts) in states {
-            let kept: f64 = step.makes.iter().filter(|&&value| state & bits.values[value] != 0).map(|&it| forward.bytes[it]).sum();
+            let kept: f64 =
+                step.makes.iter().filter(|&&value| state & bits.values[value] != 0).map(|&it| forward.bytes[it]).sum();
             let plus = |bytes: f64| parts.iter().map(|part| Part { bytes: part.bytes + bytes, ..*part }).collect();
             let left = state & !makes;
             match step.choice {
@@ -109,17 +124,20 @@ pub(crate) fn best(forward: &Forward<'_>) -> Vec<Point> {
                 }
             }
         }
-        next.values_mut().for_each(prune);
+        next.values_mut().for_each(|parts| prune(parts, resolution, Part::figures));
         states = next;
     }
     let mut given = vec![true; forward.bytes.len()];
     forward.steps.iter().flat_map(|step| &step.makes).for_each(|&value| given[value] = false);
-    let mut all: Vec<Part> = states.into_iter().flat_map(|(state, parts)| {
-        let kept = (0..given.len()).filter(|&value| given[value] && state & bits.values[value] != 0);
-        let bytes: f64 = kept.map(|value| forward.bytes[value]).sum();
-        parts.into_iter().map(move |part| Part { bytes: part.bytes + bytes, ..part })
-    }).collect();
-    prune(&mut all);
+    let mut all: Vec<Part> = states
+        .into_iter()
+        .flat_map(|(state, parts)| {
+            let kept = (0..given.len()).filter(|&value| given[value] && state & bits.values[value] != 0);
+            let bytes: f64 = kept.map(|value| forward.bytes[value]).sum();
+            parts.into_iter().map(move |part| Part { bytes: part.bytes + bytes, ..part })
+        })
+        .collect();
+    prune(&mut all, resolution, Part::figures);
     let again = |mut place: usize| {
         let mut steps = Vec::new();
         while place > 0 {
@@ -128,16 +146,21 @@ pub(crate) fn best(forward: &Forward<'_>) -> Vec<Point> {
         }
         steps
     };
-    all.iter().rev().map(|part| Point { bytes: part.bytes, seconds: part.seconds, again: again(part.last) }).collect()
+    all.iter().map(|part| Point { bytes: part.bytes, seconds: part.seconds, again: again(part.last) }).collect()
 }
 
-/// Leaves what nothing is better than, by ascending bytes.
-fn prune(parts: &mut Vec<Part>) {
-    parts.sort_by(|a, b| a.bytes.total_cmp(&b.bytes).then(a.seconds.total_cmp(&b.seconds)));
-    let mut least = f64::INFINITY;
-    parts.retain(|part| {
-        let is_better = part.seconds < least;
-        least = least.min(part.seconds);
+/// Leaves what nothing is better than, from the fewest seconds on; `of` gives bytes and seconds.
+pub(crate) fn prune<T>(all: &mut Vec<T>, resolution: f64, of: impl Fn(&T) -> [f64; 2]) {
+    all.sort_by(|a, b| {
+        let ([a, s], [b, t]) = (of(a), of(b));
+        s.total_cmp(&t).then(a.total_cmp(&b))
+    });
+    let least = all.iter().map(|it| of(it)[0]).fold(f64::INFINITY, f64::min);
+    let mut last = f64::INFINITY;
+    all.retain(|it| {
+        let [bytes, _] = of(it);
+        let is_better = bytes < last - resolution || (bytes == least && least < last);
+        last = if is_better { bytes } else { last };
         is_better
     });
 }
@@ -175,7 +198,8 @@ struct Bits {
 impl Bits {
     fn of(forward: &Forward<'_>) -> Option<Bits> {
         let steps = &forward.steps;
-        let mut bits = Bits { values: vec![0; forward.bytes.len()], steps: vec![0; steps.len()], closed: vec![0; steps.len()] };
+        let mut bits =
+            Bits { values: vec![0; forward.bytes.len()], steps: vec![0; steps.len()], closed: vec![0; steps.len()] };
         let mut free: Vec<usize> = (0..BITS).rev().collect();
         let take = |bit: &mut State, free: &mut Vec<usize>| -> Option<()> {
             if *bit == 0 {
@@ -253,7 +277,8 @@ mod tests {
             }
             bytes += if again[at] { 0.0 } else { step.beside };
         }
-        bytes += [0, 1].into_iter().filter(|value| wanted.contains(value)).map(|value| forward.bytes[value]).sum::<f64>();
+        bytes +=
+            [0, 1].into_iter().filter(|value| wanted.contains(value)).map(|value| forward.bytes[value]).sum::<f64>();
         let of = |cluster: usize| -> Vec<usize> {
             (0..again.len()).filter(|&at| again[at] && forward.steps[at].cluster == cluster).collect()
         };
@@ -283,7 +308,15 @@ mod tests {
                 least = least.min(bytes);
                 is_better
             });
-            let found = best(&forward);
+            let rough = best(&forward, 1.5);
+            for &(bytes, seconds) in &all {
+                let near = |point: &Point| {
+                    point.bytes <= bytes + 1.5 * (forward.steps.len() + 1) as f64 && point.seconds <= seconds
+                };
+                assert!(rough.iter().any(near), "{bytes} {seconds}: {rough:?}");
+            }
+            assert_eq!(rough.last().map(|point| point.bytes), all.last().map(|it| it.0));
+            let found = best(&forward, 0.0);
             let figures: Vec<(f64, f64)> = found.iter().map(|point| (point.bytes, point.seconds)).collect();
             assert_eq!(figures, all);
             for point in &found {
@@ -297,7 +330,8 @@ mod tests {
 
     #[test]
     fn a_block_that_is_too_wide_has_no_answer() {
-        let forward = Forward { bytes: vec![1.0; 200], steps: Vec::new(), wanted: (0..200).collect(), seconds: &|_| 0.0 };
-        assert_eq!(best(&forward), []);
+        let forward =
+            Forward { bytes: vec![1.0; 200], steps: Vec::new(), wanted: (0..200).collect(), seconds: &|_| 0.0 };
+        assert_eq!(best(&forward, 0.0), []);
     }
 }

@@ -10,7 +10,9 @@ use ir::goal::{Goal, Recompute};
 use ir::graph::{Block, Model, SectionKind};
 use ir::ids::Value;
 use ir::ops::{KernelOp, Op};
-use ir::recompute::{add_variants, call_variants, check_names, is_layer, is_module, layers_again, of_module, of_value, recompute};
+use ir::recompute::{
+    add_variants, call_variants, check_names, is_layer, is_module, layers_again, of_module, of_value, recompute,
+};
 use ir::types::Dims;
 use std::collections::BTreeSet;
 

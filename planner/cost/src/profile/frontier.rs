@@ -1,7 +1,8 @@
 //! The best choices of values to be made again, over all kinds of layers of a model.
 
 use super::site::Site;
-use super::tensors;
+use super::tensors::{self, STEPS};
+use crate::knapsack::{Point, prune};
 use crate::machine::Machine;
 use ir::entity::EntityRef;
 use ir::goal::Layout;
@@ -20,11 +21,9 @@ pub struct Again {
     pub seconds: f64,
 }
 
-/// Values of some kinds of layers.
-#[derive(Clone)]
+/// A choice for each of some kinds of layers, by its place.
 struct Chosen {
-    /// By the place of a kind and the name of a value.
-    values: BTreeSet<(usize, String)>,
+    points: Vec<usize>,
     bytes: f64,
     seconds: f64,
 }
@@ -34,50 +33,46 @@ struct Chosen {
 pub fn frontier(model: &Model, runs: &[f64], layout: &Layout, machine: &Machine<'_>) -> Vec<Again> {
     let kinds = model.blocks.iter().filter(|(id, block)| is_layer(block) && runs[id.index()] > 0.0);
     let kinds: Vec<(&Block, f64)> = kinds.map(|(id, block)| (block, runs[id.index()])).collect();
-    let mut all = vec![Chosen { values: BTreeSet::new(), bytes: 0.0, seconds: 0.0 }];
-    for (kind, (block, runs)) in kinds.iter().enumerate() {
-        let found = tensors::frontier(&Site::new(model, block, layout, machine));
-        let with = |chosen: &Chosen| {
-            let of = |(point, names): &(crate::knapsack::Point, Vec<String>)| {
-                let named = names.iter().map(|name| (kind, name.clone()));
-                Chosen {
-                    values: chosen.values.iter().cloned().chain(named).collect(),
-                    bytes: chosen.bytes + runs * point.bytes,
-                    seconds: chosen.seconds + runs * point.seconds,
-                }
-            };
-            found.iter().map(of).collect::<Vec<Chosen>>()
+    let of = |&(block, _): &(&Block, f64)| tensors::frontier(&Site::new(model, block, layout, machine));
+    let found: Vec<Vec<(Point, Vec<String>)>> = kinds.iter().map(of).collect();
+    let mut all = vec![Chosen { points: Vec::new(), bytes: 0.0, seconds: 0.0 }];
+    for (points, (_, runs)) in found.iter().zip(&kinds) {
+        let mut pairs = Vec::with_capacity(all.len() * points.len());
+        for (before, chosen) in all.iter().enumerate() {
+            let sums =
+                points.iter().map(|(it, _)| [chosen.bytes + runs * it.bytes, chosen.seconds + runs * it.seconds]);
+            pairs.extend(sums.enumerate().map(|(at, figures)| (before, at, figures)));
+        }
+        let most = pairs.iter().map(|(.., [bytes, _])| *bytes).fold(0.0, f64::max);
+        prune(&mut pairs, most / STEPS, |(.., figures)| *figures);
+        let chosen = |(before, at, [bytes, seconds]): (usize, usize, [f64; 2])| {
+            let points = all[before].points.iter().copied().chain([at]).collect();
+            Chosen { points, bytes, seconds }
         };
-        all = pruned(all.iter().flat_map(with).collect());
+        all = pairs.into_iter().map(chosen).collect();
     }
     let blocks: Vec<&Block> = kinds.iter().map(|(block, _)| *block).collect();
-    let again = |chosen: Chosen| Again { names: names(&blocks, &chosen.values), bytes: chosen.bytes, seconds: chosen.seconds };
+    let again = |chosen: Chosen| {
+        let points = chosen.points.iter().zip(&found).map(|(&at, found)| &found[at].1);
+        let values = points.enumerate().flat_map(|(kind, names)| names.iter().map(move |name| (kind, name.as_str())));
+        Again { names: names(&blocks, &values.collect()), bytes: chosen.bytes, seconds: chosen.seconds }
+    };
     all.into_iter().map(again).collect()
-}
-
-/// What nothing is better than, from the fewest seconds on.
-fn pruned(mut all: Vec<Chosen>) -> Vec<Chosen> {
-    all.sort_by(|a, b| a.seconds.total_cmp(&b.seconds).then(a.bytes.total_cmp(&b.bytes)));
-    let mut least = f64::INFINITY;
-    all.retain(|chosen| {
-        let is_better = chosen.bytes < least;
-        least = least.min(chosen.bytes);
-        is_better
-    });
-    all
 }
 
 /// The names of values in the order of the forward: alone where all kinds that have it make it again and it is no module's,
 /// else with the block's.
-fn names(blocks: &[&Block], values: &BTreeSet<(usize, String)>) -> Vec<String> {
-    let mut ordered: Vec<&(usize, String)> = values.iter().collect();
+fn names(blocks: &[&Block], values: &BTreeSet<(usize, &str)>) -> Vec<String> {
+    let mut ordered: Vec<&(usize, &str)> = values.iter().collect();
     ordered.sort_by_key(|(kind, name)| (*kind, of_value(blocks[*kind], name)));
     let mut names: Vec<String> = Vec::new();
-    for (kind, name) in ordered {
-        let everywhere = blocks.iter().enumerate().all(|(other, block)| {
-            of_value(block, name).is_none() || values.contains(&(other, name.clone()))
-        });
-        let said = if everywhere && !is_module(name) { name.clone() } else { format!("{}.{name}", blocks[*kind].name) };
+    for &(kind, name) in ordered {
+        let everywhere = blocks
+            .iter()
+            .enumerate()
+            .all(|(other, block)| of_value(block, name).is_none() || values.contains(&(other, name)));
+        let said =
+            if everywhere && !is_module(name) { name.to_string() } else { format!("{}.{name}", blocks[kind].name) };
         if !names.contains(&said) {
             names.push(said);
         }

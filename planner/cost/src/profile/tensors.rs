@@ -11,30 +11,34 @@ use ir::ids::Value;
 use ir::ops::{Collective, Op};
 use std::collections::{BTreeSet, HashSet};
 
+/// Choices that differ by less than one part in so many of what is kept are as good as alike: predictions of memory are much
+/// less exact.
+pub(super) const STEPS: f64 = 256.0;
+
 /// Steps of a cluster: as many as a stack runs together, with the collectives that hide behind them.
 const MOST_TOGETHER: usize = 8;
 
-/// Statements of F that are one choice: one with a name, and what sums or exchanges its results.
+/// Statements of F that are one choice: one with a name, and what sums or exchanges its results, or gathers them to be kept.
 pub(super) struct Part {
     /// Their places.
     pub(super) stmts: Vec<usize>,
     pub(super) choice: Choice,
 }
 
-/// F in parts. What is gathered again where it is read is never kept, unless the stack keeps such inputs whole; nor is what a
-/// pass has put between the values of a statement.
+/// F in parts. What is gathered again where it is read is never kept, nor is what a pass has put between the values of a
+/// statement.
 pub(super) fn parts(site: &Site<'_>) -> Vec<Part> {
     let block = site.block();
     let later: HashSet<Value> = site.later.iter().copied().collect();
-    let whole = site.saved("whole", 0.0) > 0.0;
     let mut parts: Vec<Part> = Vec::new();
     for (at, stmt) in block[SectionKind::F].stmts.iter().enumerate() {
         let makes = |part: &&mut Part| {
             part.choice == Choice::Either
                 && part.stmts.iter().any(|&at| block[SectionKind::F].stmts[at].results.contains(&stmt.operands[0]))
         };
+        let is_read_later = stmt.results.iter().any(|value| later.contains(value));
         let joins = match &stmt.op {
-            Op::Collective(Collective::AllGather { .. }) => whole,
+            Op::Collective(Collective::AllGather { .. }) => is_read_later,
             Op::Collective(collective) => collective.communicates(),
             _ => false,
         };
@@ -42,7 +46,6 @@ pub(super) fn parts(site: &Site<'_>) -> Vec<Part> {
             part.stmts.push(at);
             continue;
         }
-        let is_read_later = stmt.results.iter().any(|value| later.contains(value));
         let is_named = || stmt.results.iter().any(|&value| name(site, value).is_some());
         let choice = match &stmt.op {
             _ if site.remade.contains_key(&stmt.results[0]) => Choice::View,
@@ -97,7 +100,7 @@ pub(super) fn frontier(site: &Site<'_>) -> Vec<(Point, Vec<String>)> {
         let names = names.map(str::to_string).collect();
         (point, names)
     };
-    best(&forward).into_iter().map(named).collect()
+    best(&forward, forward.whole() / STEPS).into_iter().map(named).collect()
 }
 
 /// Whether a value is kept from the forward: parameters and inputs are there anyway.
@@ -111,7 +114,8 @@ impl Part {
         let makes: BTreeSet<Value> = stmts().flat_map(|stmt| stmt.results.iter().copied()).collect();
         let sources = |value: &Value| site.remade.get(value).filter(|_| makes.contains(value)).cloned();
         let remade: Vec<Value> = makes.iter().filter_map(sources).flatten().collect();
-        let read: Vec<Value> = if remade.is_empty() { stmts().flat_map(|stmt| stmt.operands.iter().copied()).collect() } else { remade };
+        let read: Vec<Value> =
+            if remade.is_empty() { stmts().flat_map(|stmt| stmt.operands.iter().copied()).collect() } else { remade };
         let read: BTreeSet<Value> =
             read.into_iter().filter(|value| !makes.contains(value) && may_be_kept(site, *value)).collect();
         let places = |values: BTreeSet<Value>| values.into_iter().map(EntityRef::index).collect();
