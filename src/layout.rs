@@ -8,7 +8,6 @@ use ir::catalogue::Code;
 use ir::diag::nearest;
 use ir::goal::{CpKind, Layout, Recompute};
 use ir::limits;
-use ir::recompute::MODULES;
 use scheduler::schedules;
 
 /// The keys that may stand in a layout.
@@ -125,7 +124,7 @@ fn unusual(layout: &Layout) -> String {
     .concat()
 }
 
-/// Whether the layout can be compiled: nothing that is [`missing`], modules that there are, degrees that can be.
+/// Whether the layout can be compiled: nothing that is [`missing`], degrees that can be.
 ///
 /// # Errors
 /// It cannot.
@@ -137,14 +136,6 @@ pub fn check(layout: &Layout) -> Result<(), Error> {
     if let Some(shard) = layout.shard.filter(|&shard| layout.zero > 0 && !(layout.dp * layout.cp).is_multiple_of(shard))
     {
         return Err(wrong(format!("`shard={shard}` does not divide dp x cp = {}", layout.dp * layout.cp)));
-    }
-    if let Recompute::Selective(modules) = &layout.recompute {
-        let is_known = |module: &str| MODULES.iter().any(|(name, _)| *name == module);
-        if let Some(module) = modules.iter().find(|module| !is_known(module)) {
-            let names: Vec<&str> = MODULES.iter().map(|(name, _)| *name).collect();
-            return Err(wrong(format!("`recompute=selective:{module}`: there is no such module"))
-                .help(format!("modules: {}", names.join(", "))));
-        }
     }
     check_degrees(layout)
 }
@@ -171,7 +162,7 @@ pub fn missing(layout: &Layout) -> Vec<Missing> {
         lacks("cp_kind=ring".to_string(), "context parallelism by a ring", instead);
     }
     if layout.recompute == Recompute::Auto {
-        let instead = "say what is computed again: recompute=none, selective:MODULE+MODULE, full or full:N";
+        let instead = "say what is computed again: recompute=none, selective:NAME+NAME, full or full:N";
         lacks("recompute=auto".to_string(), "recomputation by a device's memory", instead);
     }
     if layout.offload {
@@ -384,7 +375,6 @@ mod tests {
             ("ep=0", "1 or more"),
             ("offload=true", "offload to the host"),
             ("recompute=auto", "by a device's memory"),
-            ("recompute=selective:mpl", "no such module"),
             ("dp=4,cp=2,zero=1,shard=2", "ZeRO within groups"),
             ("dp=4,zero=1,shard=3", "does not divide"),
             ("schedul=gpipe", "did you mean `schedule`"),

@@ -132,7 +132,7 @@ fn what_is_computed_again_is_the_same() {
         };
         let recipe = Recipe { config, steps: 3, ..recipe };
         let kept = trained_on(&recipe, "", SEQUENCES);
-        for again in ["full", "full:2", "selective:mlp", "selective:op+layernorm"] {
+        for again in ["full", "full:2", "selective:mlp", "selective:op+layernorm", "selective:n+q+x1+p"] {
             let found = trained_on(&recipe, &format!("recompute={again}"), SEQUENCES);
             let same = |of: fn(&Record) -> &Tensors| of(&found) == of(&kept);
             assert_eq!(found.losses, kept.losses, "{} under {again}", title(&recipe));
@@ -175,6 +175,8 @@ meshes! {
     layers_computed_again "dp=2,tp=2,sp=true,recompute=full" 8;
     first_layers_computed_again "pp=2,recompute=full:1" 4;
     modules_computed_again "tp=2,recompute=selective:mlp+layernorm" 4;
+    values_computed_again "dp=2,tp=2,sp=true,recompute=selective:n+q+x1+p" 8;
+    values_of_slices_computed_again "tp=2,pp=2,schedule=seq1f1b,recompute=selective:n+layer.q+p" 4;
     sharded_within_groups "dp=4,zero=3,shard=2" 4;
     context_parallel_by_heads "cp=2,tp=2,sp=true,cp_kind=ulysses" 4;
     slices_computed_again "tp=2,pp=2,schedule=seq1f1b,recompute=full,zero=2" 4;

@@ -47,7 +47,8 @@ pub enum Recompute {
     None,
     /// All of a layer but its input: of every layer, or of so many on each stage.
     Full(Option<u32>),
-    /// Parts of a layer, by the names of its modules; none named: the core of attention (Korthikanti et al. 2022).
+    /// Parts of a layer, by the names of its modules and of single values; none named: the core of attention (Korthikanti et
+    /// al. 2022).
     Selective(Vec<String>),
     /// As little as fits.
     Auto,
@@ -70,7 +71,7 @@ impl std::str::FromStr for Recompute {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Recompute, String> {
-        let wrong = || format!("`{text}` is none of none, full, full:N, selective, selective:MODULE+MODULE, auto");
+        let wrong = || format!("`{text}` is none of none, full, full:N, selective, selective:NAME+NAME, auto");
         match text.split_once(':') {
             None => match text {
                 "none" => Ok(Recompute::None),

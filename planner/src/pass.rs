@@ -8,6 +8,7 @@ use ir::experts::Unfolded;
 use ir::goal::Goal;
 use ir::graph::Model;
 use ir::limits;
+use ir::recompute::UnknownName;
 use ir::renumber::renumber;
 
 /// Why a model could not be planned.
@@ -72,6 +73,9 @@ pub enum PlanError {
     /// Experts cannot be shared out so.
     #[error(transparent)]
     Experts(#[from] Unfolded),
+    /// The layout names what is to be made again, and it is not there.
+    #[error(transparent)]
+    Recompute(#[from] UnknownName),
     /// No shardings that the rules allow fit into the memory.
     #[error("no sharding holds the model in {bytes} bytes on each device")]
     NoRoom {
@@ -97,6 +101,7 @@ impl Coded for PlanError {
             PlanError::NotDivisible { .. } => Some(Code::UnevenExact),
             PlanError::TooManyShards { .. } => Some(Code::AxesAboveDim),
             PlanError::Levels { .. } | PlanError::Experts(_) => Some(Code::ImpossibleDegrees),
+            PlanError::Recompute(error) => error.code(),
             PlanError::NoRoom { .. } => Some(Code::NoRoom),
             PlanError::Fault { .. } => None,
         }
@@ -120,6 +125,7 @@ impl Coded for PlanError {
             }
             PlanError::Levels { .. } => Some("choose degrees that fill whole levels".to_string()),
             PlanError::Experts(_) => Some("let ep x etp divide dp x cp x tp, each part within one of them".to_string()),
+            PlanError::Recompute(error) => error.help(),
             PlanError::NoRoom { .. } => {
                 Some("take more devices or smaller micro-batches, or state more --memory".to_string())
             }

@@ -1,13 +1,13 @@
 //! `meshwright estimate`: what a step of a model would take on a cluster, without one.
 
 use super::job::{AFTER_STACK, JobFlags};
-use super::number::{count, percent, short, with_unit};
+use super::number::{bytes, count, percent, short, with_unit};
 use super::progress::SearchWatch;
 use super::request::asked;
 use super::table::table;
 use super::{Answer, TableFormat, json};
 use crate::error::Error;
-use crate::estimate::{EstimateReport, EstimateRequest, Estimator, Line, StageMemory, estimate_all};
+use crate::estimate::{EstimateReport, EstimateRequest, Estimator, Line, MadeAgain, StageMemory, estimate_all};
 use crate::files::read_text;
 use crate::layout;
 use clap::Args;
@@ -177,7 +177,20 @@ pub(super) fn text(report: &EstimateReport) -> String {
         percent(predicted.hfu).trim(),
         percent(predicted.bubble).trim(),
     );
-    text + &times(report) + "\n" + &memory(report)
+    text + &times(report) + "\n" + &made_again(report) + &memory(report)
+}
+
+/// What layers make again by the names of values; nothing where they do not.
+fn made_again(report: &EstimateReport) -> String {
+    if report.made_again.is_empty() {
+        return String::new();
+    }
+    let row = |again: &MadeAgain| {
+        let kept = if again.bytes > 0.0 { bytes(again.bytes as u64) } else { "for others".to_string() };
+        [again.value.clone(), again.layer.clone(), kept, short(again.time_s)]
+    };
+    let rows: Vec<_> = report.made_again.iter().map(row).collect();
+    table(["MADE AGAIN", "OF", "NOT KEPT", "TIME"], &rows) + "\n"
 }
 
 /// Where the step goes, the most first.

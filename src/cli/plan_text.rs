@@ -83,11 +83,14 @@ fn runners_up(report: &EstimateReport) -> String {
     table(["RUNNERS-UP", "SLOWER", "MEMORY", "OTHERWISE", "IT LOST BY"], &rows) + note
 }
 
-/// The items of a layout, long lists by their ends: `stages=2,4,..,126`.
+/// The items of a layout, long lists by their ends: `stages=2,4,..,126`, `recompute=selective:a+q0+..+fp`.
 fn shortened(layout: &str) -> String {
-    let short = |item: String| match item.split(',').collect::<Vec<_>>().as_slice() {
-        [first, second, .., last] if item.len() > LONG_ITEM => format!("{first},{second},..,{last}"),
-        _ => item,
+    let short = |item: String| {
+        let list = if item.contains('+') { "+" } else { "," };
+        match item.split(list).collect::<Vec<_>>().as_slice() {
+            [first, second, .., last] if item.len() > LONG_ITEM => [first, second, "..", last].join(list),
+            _ => item,
+        }
     };
     layout::pins(layout).into_iter().map(short).collect::<Vec<_>>().join(",")
 }

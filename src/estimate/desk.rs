@@ -1,20 +1,19 @@
 //! A request for many layouts: its names are found once, and no report is made.
 
 use super::blocks::Blocks;
-use super::estimator::{Estimator, Job, Staged};
+use super::estimator::{Estimator, Job, Staged, Stepped};
 use super::fitting::{Means, Ways};
 use super::floor::{Floor, Open, Work, work_of};
 use super::memo::Memo;
-use super::memory::GIB;
 use super::request::EstimateRequest;
 use super::resize::together;
 use super::stages::{is_even, starts};
+use super::tensors::{Tried, choices, fitting, fullest};
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::CompileError;
-use cost::{Cluster, Machine, Recipe, Stack};
+use cost::{Again, Cluster, Machine, Recipe, Stack, frontier};
 use ir::goal::{CpKind, Layout, Recompute};
-use ir::recompute::MODULES;
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::predict::pipeline_of;
 use scheduler::schedules::ScheduleKind;
@@ -34,12 +33,12 @@ pub(crate) struct Desk<'e> {
     blocks: Memo<BlockKey, Result<Arc<Blocks>, Error>>,
     /// However layers are computed again.
     cuts: Memo<(BlockKey, u32, u32, Placement), Vec<usize>>,
+    /// What may be made again, by the runs of each block.
+    choices: Memo<(BlockKey, Vec<u64>), Vec<Again>>,
     /// By what a pipeline sees of a layout.
     flows: Memo<(Layout, u64), Staged>,
     /// Of blocks that keep all: how they can keep less.
     ways: Memo<BlockKey, Ways>,
-    /// What of a layer may be computed again.
-    parts: Vec<Recompute>,
 }
 
 /// What a bound on a family is asked for.
@@ -87,15 +86,9 @@ impl<'e> Desk<'e> {
         let recipe = request.recipe(&stack)?;
         let shared = devices.iter().filter(|_| cluster.cores.is_some());
         let clusters = shared.map(|&devices| (devices, cluster.dealt(devices))).collect();
-        let (blocks, cuts, flows, ways) = (Memo::default(), Memo::default(), Memo::default(), Memo::default());
-        let parts = Vec::new();
-        Ok(Desk { estimator, request, clusters, cluster, stack, recipe, source, blocks, cuts, flows, ways, parts })
-    }
-
-    /// The same where these parts of layers, or nothing, may be computed again.
-    #[must_use]
-    pub(crate) fn with_parts(self, parts: Vec<Recompute>) -> Desk<'e> {
-        Desk { parts, ..self }
+        let (blocks, cuts, choices) = (Memo::default(), Memo::default(), Memo::default());
+        let (flows, ways) = (Memo::default(), Memo::default());
+        Ok(Desk { estimator, request, clusters, cluster, stack, recipe, source, blocks, cuts, choices, flows, ways })
     }
 
     /// The model.
@@ -150,13 +143,38 @@ impl<'e> Desk<'e> {
     /// # Errors
     /// The layout does not fit the model, or its schedule does not suit it.
     pub(crate) fn price(&self, layout: &Layout) -> Result<Floor, Error> {
-        let job = self.job(layout.clone());
-        let (key, blocks) = self.blocks(&job)?;
-        let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
-        let staged = self.staged(&job, key, &blocks, kind, &pipeline)?;
+        self.stepped(&self.job(layout.clone())).map(|stepped| stepped.floor())
+    }
+
+    fn stepped(&self, job: &Job<'_>) -> Result<Stepped, Error> {
+        let (key, blocks) = self.blocks(job)?;
+        let (kind, pipeline) = pipeline_of(&job.layout, job.microbatches).map_err(CompileError::from)?;
+        let staged = self.staged(job, key, &blocks, kind, &pipeline)?;
         let (step, memory) = job.step(&blocks, &staged);
-        let bytes = memory.iter().map(|stage| stage.device * GIB).fold(0.0, f64::max);
-        Ok(Floor { seconds: step.seconds, bytes })
+        Ok(Stepped { blocks, staged, step, memory })
+    }
+
+    /// With the fastest choice of single values to be made again that fits, where a layout does not fit without; nothing where
+    /// it does, or none fits.
+    ///
+    /// # Errors
+    /// As [`Desk::price`].
+    pub(crate) fn fitting(&self, layout: &Layout) -> Result<Option<(Layout, Floor)>, Error> {
+        let mut job = self.job(Layout { recompute: Recompute::None, ..layout.clone() });
+        let (none, room) = (self.stepped(&job)?, job.machine.cluster.device.memory as f64);
+        if none.floor().bytes <= room {
+            return Ok(None);
+        }
+        let runs = fullest(&none.staged, &none.memory, &none.blocks.outline);
+        let key = (BlockKey::of(&job.layout, &job.machine)?, runs.iter().map(|runs| runs.to_bits()).collect());
+        let choices = self
+            .choices
+            .get(&key, || self.estimator.in_shape(&job, |model, _| choices(&job, model, &runs)))?;
+        fitting(&choices, none.floor().bytes, room, |recompute| {
+            job.layout.recompute = recompute;
+            let floor = self.stepped(&job)?.floor();
+            Ok(Tried { bytes: floor.bytes, of: (job.layout.clone(), floor) })
+        })
     }
 
     /// Stages in the order of their schedule.
@@ -255,12 +273,15 @@ impl<'e> Desk<'e> {
     /// How blocks that keep all can keep less.
     fn ways(&self, job: &Job<'_>, key: BlockKey, all: &Blocks) -> Result<Arc<Ways>, Error> {
         self.ways.get(&key, || {
-            let under = |recompute: &Recompute| {
-                let layout = Layout { recompute: recompute.clone(), ..job.layout.clone() };
-                self.blocks(&self.job(layout)).map(|(_, blocks)| blocks)
-            };
-            let parts: Vec<Arc<Blocks>> = self.parts.iter().map(under).collect::<Result<_, _>>()?;
-            let whole = under(&Recompute::Full(None))?;
+            let layout = Layout { recompute: Recompute::Full(None), ..job.layout.clone() };
+            let whole = self.blocks(&self.job(layout))?.1;
+            let parts = self.estimator.in_shape(job, |model, _| {
+                let of = |block: usize| {
+                    let alone: Vec<f64> = (0..all.profiles.len()).map(|at| f64::from(u8::from(at == block))).collect();
+                    frontier(model, &alone, &job.layout, &job.machine)
+                };
+                (0..all.profiles.len()).map(of).collect::<Vec<_>>()
+            })?;
             Ok(Ways::of(all, &parts, &whole, &job.machine, self.request.lengths.is_empty()))
         })
     }
@@ -277,30 +298,17 @@ impl<'e> Desk<'e> {
         Ok(work_of(&blocks, passes, &job.machine) * job.machine.stragglers(devices))
     }
 
-    /// The work of a sequence and the parameters, and the modules of a layer that keep less where they are computed again.
+    /// The work of a sequence and the parameters.
     ///
     /// # Errors
     /// The model cannot be planned for one device.
-    pub(crate) fn work(&self) -> Result<(Work, Vec<String>), Error> {
-        let of = |recompute: Recompute| {
-            let job = self.job(Layout { recompute, ..Layout::default() });
-            self.blocks(&job).map(|(_, blocks)| blocks)
-        };
-        let plain = self.estimator.priced_by_shape(&self.job(Layout::default()))?;
+    pub(crate) fn work(&self) -> Result<Work, Error> {
         let batch = match self.source() {
             ModelSource::Config { .. } => 1,
             ModelSource::Text { file, .. } => {
                 file.model.dims.values().find(|dim| dim.name == "b").map_or(1, |dim| dim.size)
             }
         };
-        let kept = |blocks: &Blocks| blocks.profiles.iter().map(|profile| profile.kept).sum::<f64>();
-        let mut modules = Vec::new();
-        for (module, _) in MODULES {
-            let again = of(Recompute::Selective(vec![module.to_string()]))?;
-            if kept(&again) < kept(&plain) {
-                modules.push(module.to_string());
-            }
-        }
-        Ok((Work::of(&plain, batch), modules))
+        Ok(Work::of(&self.estimator.priced_by_shape(&self.job(Layout::default()))?, batch))
     }
 }

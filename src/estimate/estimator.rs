@@ -1,25 +1,28 @@
 //! One request after the other, and what they share.
 
 use super::blocks::{Blocks, Outline, Planned, plan};
+use super::floor::Floor;
 use super::memo::Memo;
-use super::memory::memory;
+use super::memory::{fullest_device, memory};
 use super::path::Path;
 use super::pipeline::{Flow, drawn_costs, flow};
 use super::place::{check_slices, impossible, layout_on, neighbours};
 use super::replicas::Replicas;
-use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport};
+use super::report::{Comm, EstimateReport, MadeAgain, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport};
 use super::request::EstimateRequest;
 use super::resize::{DimSizes, Shape, Sizes, Template, Unplanned};
 use super::stages::{Load, loads, starts};
 use super::step::{Step, step, tied};
+use super::tensors::{Tried, choices, fitting, fullest};
 use crate::error::Error;
 use crate::machine_source;
 use crate::model_source::ModelSource;
 use crate::pipeline::CompileError;
 use crate::train::microbatches;
-use cost::{Cluster, Format, Machine, Recipe, Stack, Talk};
+use cost::{Cluster, Format, Machine, Recipe, Stack, Talk, made_again};
 use ir::goal::{Layout, Recompute};
-use ir::graph::Model;
+use ir::graph::{Block, Model};
+use ir::recompute::check_names;
 use ir::types::DType;
 use scheduler::placement::Pipeline;
 use scheduler::predict::pipeline_of;
@@ -92,10 +95,10 @@ struct FlowKey {
 
 /// Stages and their order.
 pub(super) struct Staged {
-    loads: Vec<Load>,
+    pub(super) loads: Vec<Load>,
     /// Seconds between each stage and the next.
     hops: Vec<f64>,
-    flow: Flow,
+    pub(super) flow: Flow,
 }
 
 impl Staged {
@@ -106,11 +109,18 @@ impl Staged {
 }
 
 /// A layout's step and memory, and what they follow from.
-struct Stepped {
-    blocks: Arc<Blocks>,
-    staged: Arc<Staged>,
-    step: Step,
-    memory: Vec<StageMemory>,
+pub(super) struct Stepped {
+    pub(super) blocks: Arc<Blocks>,
+    pub(super) staged: Arc<Staged>,
+    pub(super) step: Step,
+    pub(super) memory: Vec<StageMemory>,
+}
+
+impl Stepped {
+    /// Seconds of the step, and bytes of the fullest device.
+    pub(super) fn floor(&self) -> Floor {
+        Floor { seconds: self.step.seconds, bytes: fullest_device(&self.memory) }
+    }
 }
 
 /// What the names of a request stand for.
@@ -165,7 +175,8 @@ impl Estimator {
         self.stacks.get(&name.to_string(), || machine_source::stack(name))
     }
 
-    /// What a step of the request takes. With `recompute=auto`, under as little recomputation as fits.
+    /// What a step of the request takes. With `recompute=auto`, under the fastest recomputation that fits, which the report's
+    /// layout names.
     ///
     /// # Errors
     /// A name is not known, or the layout fits neither the devices nor the model.
@@ -221,19 +232,36 @@ impl Estimator {
         Ok((cluster, stack, source))
     }
 
-    /// Under the least recomputation that fits; if none does, under all.
+    /// Under none, or the fastest recomputation that fits: of single values, of so many layers, or of all; if nothing fits,
+    /// under all.
     fn least(&self, job: Job<'_>) -> Result<EstimateReport, Error> {
         let mut job = job;
+        job.layout.recompute = Recompute::None;
+        let (none, planned) = (self.stepped(&job)?, self.planned(&job, &job.blocks_key()?)?);
+        let runs = fullest(&none.staged, &none.memory, &planned.outline);
+        let report = job.report(&planned, none);
+        if report.predicted.fits {
+            return Ok(report);
+        }
+        let held = |report: &EstimateReport| fullest_device(&report.predicted.memory_gib.per_stage);
+        let choices = choices(&job, &planned.model, &runs);
+        let room = job.machine.cluster.device.memory as f64;
+        let values = fitting(&choices, held(&report), room, |recompute| {
+            job.layout.recompute = recompute;
+            self.predict(&job).map(|report| Tried { bytes: held(&report), of: report })
+        })?;
+        let layers = self.layers(job)?;
+        let time = |report: &EstimateReport| report.predicted.step_time_s;
+        let is_best = |values: &EstimateReport| !layers.predicted.fits || time(values) <= time(&layers);
+        Ok(values.filter(is_best).unwrap_or(layers))
+    }
+
+    /// With as few layers computed again as fit; if none do, with all.
+    fn layers(&self, mut job: Job<'_>) -> Result<EstimateReport, Error> {
         let mut under = |recompute: Recompute| {
             job.layout.recompute = recompute;
             self.predict(&job)
         };
-        for recompute in [Recompute::None, Recompute::Selective(Vec::new())] {
-            let report = under(recompute)?;
-            if report.predicted.fits {
-                return Ok(report);
-            }
-        }
         let all = under(Recompute::Full(None))?;
         if !all.predicted.fits {
             return Ok(all);
@@ -249,29 +277,47 @@ impl Estimator {
         Ok(best)
     }
 
+    /// The model on the layout's axes below pp.
+    fn planned(&self, job: &Job<'_>, key: &BlocksKey) -> Result<Arc<Planned>, Error> {
+        let Job { request, layout, source, .. } = job;
+        self.plans.planned.get(&key.plan, || plan(source, layout, request.seq, key.plan.dtype()))
+    }
+
     /// The model's blocks on the layout's axes below pp, and what they cost.
     fn priced(&self, job: &Job<'_>, key: &BlocksKey) -> Result<Arc<Blocks>, Error> {
         let Job { request, layout, machine, .. } = job;
         self.blocks.get(key, || {
-            let planned =
-                self.plans.planned.get(&key.plan, || plan(job.source, layout, request.seq, key.plan.dtype()))?;
+            let planned = self.planned(job, key)?;
+            check_names(&planned.model, &layout.recompute)?;
             Ok(Blocks::of(&planned.model, &planned.outline, layout, machine, request.attention_share()))
         })
     }
 
     /// As [`Estimator::priced`], by a plan of another layout where one of the same shape is known. Nothing is kept.
     pub(super) fn priced_by_shape(&self, job: &Job<'_>) -> Result<Blocks, Error> {
-        let key = job.blocks_key()?;
         let Job { request, layout, machine, .. } = job;
+        self.in_shape(job, |model, outline| {
+            check_names(model, &layout.recompute)?;
+            Ok(Blocks::of(model, outline, layout, machine, request.attention_share()))
+        })?
+    }
+
+    /// What is done with the model on the layout's axes below pp, by a plan of another layout where one of the same shape is
+    /// known.
+    pub(super) fn in_shape<T>(
+        &self,
+        job: &Job<'_>,
+        then: impl FnOnce(&Model, &Arc<Outline>) -> T,
+    ) -> Result<T, Error> {
+        let key = job.blocks_key()?;
+        let Job { request, layout, .. } = job;
         let dtype = key.plan.dtype();
         let unplanned = Unplanned::of(&key.plan.layout, request.seq, dtype);
         let dims = self.plans.dims.get(&(request.model.clone(), unplanned), || unplanned.dims(job.source))?;
         let sizes = Sizes::of(&key.plan.layout, dims)?;
         let shape = (request.model.clone(), dtype, sizes.shape(layout));
         let make = || plan(job.source, layout, request.seq, dtype).map(Template::of);
-        let share = request.attention_share();
-        let price = |model: &Model, outline: &Arc<Outline>| Blocks::of(model, outline, layout, machine, share);
-        Ok(self.plans.shapes.get(&shape, make)?.in_sizes(&sizes, price))
+        Ok(self.plans.shapes.get(&shape, make)?.in_sizes(&sizes, then))
     }
 
     /// The first run of each stage.
@@ -304,8 +350,8 @@ impl Estimator {
     }
 
     fn predict(&self, job: &Job<'_>) -> Result<EstimateReport, Error> {
-        let Stepped { blocks, staged, step, memory } = self.stepped(job)?;
-        Ok(job.report(&blocks, &staged, &step, memory))
+        let stepped = self.stepped(job)?;
+        Ok(job.report(&*self.planned(job, &job.blocks_key()?)?, stepped))
     }
 }
 
@@ -405,14 +451,15 @@ impl Job<'_> {
         if self.layout.pp < 2 { 0.0 } else { tied(apart.map(|tied| tied.elements).sum(), &self.layout, &self.machine) }
     }
 
-    fn report(&self, blocks: &Blocks, staged: &Staged, step: &Step, per_stage: Vec<StageMemory>) -> EstimateReport {
+    fn report(&self, planned: &Planned, stepped: Stepped) -> EstimateReport {
         let Job { request, layout, machine, .. } = self;
+        let Stepped { blocks, staged, step, memory: per_stage } = stepped;
         let Recipe { products, parameter, gradient, master, states, .. } = machine.recipe;
         let device = &machine.cluster.device;
         let peak = device.peak(*products).or(device.peak(Format::Half)).unwrap_or(device.flops_f32);
         let microbatches = f64::from(self.microbatches);
         let batches = microbatches * layout.dp as f64;
-        let work = Work::of(blocks, &staged.loads);
+        let work = Work::of(&blocks, &staged.loads);
         let rate = |flops: f64| flops * batches / (step.seconds * layout.devices() as f64 * peak);
         let tokens = (request.global_batch * request.seq) as f64;
         let [low, high] = machine.stack.residual.map(|log| step.seconds * log.exp());
@@ -420,7 +467,7 @@ impl Job<'_> {
         let worst_rank =
             (0..per_stage.len()).max_by(|&a, &b| per_stage[a].reserved.total_cmp(&per_stage[b].reserved)).unwrap_or(0);
         let memory = device.memory as f64;
-        let fits = per_stage.iter().all(|stage| stage.device * 1024.0 * 1024.0 * 1024.0 <= memory);
+        let fits = fullest_device(&per_stage) <= memory;
         EstimateReport {
             schema: SCHEMA.to_string(),
             tool_version: env!("CARGO_PKG_VERSION").to_string(),
@@ -428,7 +475,8 @@ impl Job<'_> {
             inputs: (*request).clone(),
             mesh: mesh(layout),
             layout: layout.clone(),
-            stages: staged.loads.iter().map(|load| self.stage(blocks, load)).collect(),
+            made_again: self.made_again(planned),
+            stages: staged.loads.iter().map(|load| self.stage(&blocks, load)).collect(),
             predicted: Predicted {
                 step_time_s: step.seconds,
                 interval_s: [low, high],
@@ -451,6 +499,17 @@ impl Job<'_> {
             search: None,
             why: None,
         }
+    }
+
+    /// What each kind of layer makes again by the names of values.
+    fn made_again(&self, planned: &Planned) -> Vec<MadeAgain> {
+        let model = &planned.model;
+        let of = |block: &Block| {
+            let values = made_again(model, block, &self.layout, &self.machine).into_iter();
+            let name = block.name.clone();
+            values.map(move |it| MadeAgain { layer: name.clone(), value: it.name, bytes: it.bytes, time_s: it.seconds })
+        };
+        model.blocks.values().flat_map(of).collect()
     }
 
     fn stage(&self, blocks: &Blocks, load: &Load) -> StageReport {

@@ -4,10 +4,9 @@ use super::blocks::Blocks;
 use super::path::Path;
 use super::pipeline::{Least, least_kept};
 use super::stages::{Count, counts};
-use cost::{Machine, Profile};
+use cost::{Again, Machine, Profile};
 use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
-use std::sync::Arc;
 
 /// What a family of layouts may do to fit.
 #[derive(Clone, Debug)]
@@ -33,22 +32,35 @@ impl Means {
 /// A run of a block: seconds beyond those where it keeps all on the device, and bytes that it keeps there.
 type Run = [f64; 2];
 
-/// The ways in which the runs of a model can keep less; each says what a run of each block is.
+/// Some of what a block keeps, to be made again: bytes, and the seconds that it takes.
+#[derive(Clone, Copy, Debug)]
+struct Saving {
+    block: usize,
+    bytes: f64,
+    seconds: f64,
+}
+
+/// The ways in which the runs of a model can keep less.
 #[derive(Debug)]
 pub(super) struct Ways {
-    /// By what of a layer is computed again, kept on the device, and with the host; without those that keep as much as
-    /// another and take as long.
-    parts: [Vec<Vec<Run>>; 2],
-    /// Whole layers.
+    /// By values that are made again, the least seconds for a byte first: what no choice of values is better than.
+    savings: Vec<Saving>,
+    /// A run of each block that is computed again as a whole, kept on the device, and with the host.
     whole: [Vec<Run>; 2],
-    /// With nothing computed again.
+    /// The same with nothing computed again.
     none: [Vec<Run>; 2],
 }
 
 impl Ways {
-    /// Those of blocks that keep all, by what they are where parts of layers are computed again, and whole ones. `waits`:
-    /// whether what a run waits for the host follows from its profile, as it does but where attention sees documents.
-    pub(super) fn of(all: &Blocks, parts: &[Arc<Blocks>], whole: &Blocks, machine: &Machine<'_>, waits: bool) -> Ways {
+    /// Those of blocks that keep all, by the choices of values of each, and by what they are computed again as a whole.
+    /// `waits`: whether what a run waits for the host follows from its profile, as it does but where attention sees documents.
+    pub(super) fn of(
+        all: &Blocks,
+        choices: &[Vec<Again>],
+        whole: &Blocks,
+        machine: &Machine<'_>,
+        waits: bool,
+    ) -> Ways {
         let way = |profiles: &[Profile], is_hosted: bool| -> Vec<Run> {
             let of = |(profile, all): (&Profile, &Profile)| {
                 let more = total(profile) - total(all);
@@ -59,12 +71,43 @@ impl Ways {
         };
         let again = whole.again.as_ref().unwrap_or(&whole.profiles);
         let both = [false, true];
+        let savings = choices.iter().enumerate().flat_map(|(block, choices)| savings(block, all, choices));
+        let mut savings: Vec<Saving> = savings.collect();
+        savings.sort_by(|a, b| (a.seconds / a.bytes).total_cmp(&(b.seconds / b.bytes)));
         Ways {
-            parts: both.map(|hosted| best(parts.iter().map(|blocks| way(&blocks.profiles, hosted)).collect())),
+            savings,
             whole: both.map(|hosted| way(again, hosted)),
             none: both.map(|hosted| way(&all.profiles, hosted)),
         }
     }
+}
+
+impl Ways {
+    /// Seconds that a micro-batch takes more on a stage, and bytes that it keeps less, after so many of the savings.
+    fn after(&self, runs: &[Count], share: f64) -> [f64; 2] {
+        let mut sum = [0.0; 2];
+        for (at, saving) in self.savings.iter().enumerate().take_while(|(at, _)| (*at as f64) < share) {
+            let times = runs.iter().filter(|run| run.block == saving.block).map(|run| run.times).sum::<f64>();
+            let part = times * (share - at as f64).min(1.0);
+            sum = [sum[0] + part * saving.seconds, sum[1] + part * saving.bytes];
+        }
+        sum
+    }
+}
+
+/// The lower hull of a block's choices, from all kept on.
+fn savings(block: usize, all: &Blocks, choices: &[Again]) -> Vec<Saving> {
+    let mut hull: Vec<[f64; 2]> = vec![[all.profiles[block].kept, 0.0]];
+    for choice in choices.iter().filter(|choice| choice.bytes < all.profiles[block].kept) {
+        let next = [choice.bytes, choice.seconds];
+        let slope = |from: &[f64; 2], to: &[f64; 2]| (to[1] - from[1]) / (from[0] - to[0]);
+        while hull.len() > 1 && slope(&hull[hull.len() - 2], &next) <= slope(&hull[hull.len() - 2], &hull[hull.len() - 1]) {
+            hull.pop();
+        }
+        hull.push(next);
+    }
+    let pairs = hull.windows(2);
+    pairs.map(|pair| Saving { block, bytes: pair[0][0] - pair[1][0], seconds: pair[1][1] - pair[0][1] }).collect()
 }
 
 fn total(profile: &Profile) -> f64 {
@@ -78,26 +121,13 @@ fn waits_for_host(profile: &Profile, machine: &Machine<'_>) -> f64 {
     (copy - profile.f.total()).max(0.0) + (copy - backward).max(0.0)
 }
 
-/// Those than which no other is as good in all.
-fn best(mut ways: Vec<Vec<Run>>) -> Vec<Vec<Run>> {
-    let seconds = |way: &Vec<Run>| way.iter().map(|[seconds, _]| seconds).sum::<f64>();
-    ways.sort_by(|a, b| seconds(a).total_cmp(&seconds(b)));
-    let mut best: Vec<Vec<Run>> = Vec::new();
-    for way in ways {
-        let is_as_good = |other: &Vec<Run>| other.iter().zip(&way).all(|(a, b)| a[0] <= b[0] && a[1] <= b[1]);
-        if !best.iter().any(is_as_good) {
-            best.push(way);
-        }
-    }
-    best
-}
-
 /// A pipeline whose stages keep all, to be asked what it takes if they keep less.
 pub(super) struct Fitting<'a> {
     kind: &'a ScheduleKind,
     pipeline: &'a Pipeline,
-    /// The runs of each stage.
+    /// The runs of each stage, and what they keep.
     counts: Vec<Vec<Count>>,
+    kept: Vec<f64>,
     /// What no order beats.
     ranks: Vec<Least>,
     /// What the end follows from in an order that no cost moves, and its seconds.
@@ -122,21 +152,72 @@ impl<'a> Fitting<'a> {
         let kept: Vec<f64> = counts.iter().map(|runs| sum(runs, |run| blocks.profiles[run.block].kept)).collect();
         let of_rank = |(rank, least): (u32, &Least)| least_kept(rank, &least.stages, &kept, kind, pipeline);
         let device = (0..).zip(&ranks).map(of_rank).zip(device).map(|(kept, device)| [*device, kept]).collect();
-        Fitting { kind, pipeline, counts, ranks, path, device, reserve: machine.stack.facts.reserve }
+        Fitting { kind, pipeline, counts, kept, ranks, path, device, reserve: machine.stack.facts.reserve }
     }
 
     /// Seconds until the last backward at least, by those means with which every device has `room` bytes or more; infinite
     /// where there are none.
     pub(super) fn seconds(&self, ways: &Ways, means: &Means, room: f64) -> f64 {
         let of_host = |&hosted: &bool| {
-            let at = usize::from(hosted);
-            let parts = if means.parts { ways.parts[at].as_slice() } else { &[] };
-            let by_parts = parts.iter().filter_map(|way| self.under(|runs| sum_of(runs, way), room));
+            let none = &ways.none[usize::from(hosted)];
+            let parts = match (means.parts, hosted) {
+                (false, _) => f64::INFINITY,
+                // With the host there is nothing left to be made again for.
+                (true, true) => self.under(|runs| sum_of(runs, none), room).unwrap_or(f64::INFINITY),
+                (true, false) => self.by_values(ways, room),
+            };
             let whole = |most: &u32| self.under(|runs| whole_layers(runs, ways, hosted, *most), room);
-            let by_whole = means.whole.iter().filter_map(whole);
-            by_parts.chain(by_whole).fold(f64::INFINITY, f64::min)
+            means.whole.iter().filter_map(whole).fold(parts, f64::min)
         };
         means.hosts.iter().map(of_host).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Seconds until the last backward at least, where values are made again: on each rank as few as it must. Where layers are
+    /// of one kind all make the same again, as many as the rank that must most.
+    fn by_values(&self, ways: &Ways, room: f64) -> f64 {
+        let (mut end, mut most) = (0.0_f64, 0.0_f64);
+        for ((rank, least), [device, kept]) in (0..).zip(&self.ranks).zip(&self.device) {
+            let free = (device * (1.0 - ROUNDING) - room) / self.reserve;
+            let Some(share) = self.share(rank, least, ways, kept - free) else { return f64::INFINITY };
+            most = most.max(share);
+            end = end.max(least.end() + self.more(least, ways, share));
+        }
+        if ways.savings.iter().any(|saving| saving.block != ways.savings[0].block) {
+            return end;
+        }
+        let all = self.ranks.iter().map(|least| least.end() + self.more(least, ways, most));
+        let of_stage = |(runs, counts): (&[f64; 3], &Vec<Count>)| runs[1] * ways.after(counts, most)[0];
+        let along = |path: &Path| path.runs.iter().zip(&self.counts).map(of_stage).sum::<f64>();
+        let chain = self.path.map_or(0.0, |(path, seconds)| seconds + along(path));
+        all.fold(end, f64::max).max(chain)
+    }
+
+    /// How many of the savings, and what part of the next, a rank needs to keep no more than so many bytes; none: all are too few.
+    fn share(&self, rank: u32, least: &Least, ways: &Ways, most: f64) -> Option<f64> {
+        let mut kept = vec![0.0; self.counts.len()];
+        let mut is_enough = |share: f64| {
+            for (stage, _) in &least.stages {
+                let [_, saved] = ways.after(&self.counts[*stage], share);
+                kept[*stage] = self.kept[*stage] - saved;
+            }
+            least_kept(rank, &least.stages, &kept, self.kind, self.pipeline) <= most
+        };
+        let all = ways.savings.len();
+        if !is_enough(all as f64) {
+            return None;
+        }
+        let whole = (0..all).collect::<Vec<_>>().partition_point(|&share| !is_enough(share as f64));
+        let (mut low, mut high) = ((whole as f64 - 1.0).max(0.0), whole as f64);
+        for _ in 0..HALVINGS {
+            let middle = (low + high) / 2.0;
+            if is_enough(middle) { high = middle } else { low = middle }
+        }
+        Some(low)
+    }
+
+    /// Seconds of a rank for so many savings.
+    fn more(&self, least: &Least, ways: &Ways, share: f64) -> f64 {
+        least.stages.iter().map(|(stage, runs)| runs[1] * ways.after(&self.counts[*stage], share)[0]).sum()
     }
 
     /// Seconds until the last backward at least, if stages take so many seconds more for a micro-batch and keep so many bytes,
@@ -159,6 +240,9 @@ impl<'a> Fitting<'a> {
         Some(self.path.map_or(end, |(path, seconds)| end.max(seconds + more(path))))
     }
 }
+
+/// How finely the part of a saving is worked out that is needed.
+const HALVINGS: usize = 8;
 
 /// Sums in another order count as this much less.
 const ROUNDING: f64 = 1e-9;

@@ -66,6 +66,11 @@ pub(super) fn memory(
     flow.ranks.iter().map(|rank| of_rank(rank, loads, layout, replicas, machine)).collect()
 }
 
+/// Bytes of the fullest device.
+pub(super) fn fullest_device(ranks: &[StageMemory]) -> f64 {
+    ranks.iter().map(|rank| rank.device * GIB).fold(0.0, f64::max)
+}
+
 fn of_rank(
     rank: &Rank,
     loads: &[Load],

@@ -23,6 +23,7 @@ mod request;
 mod resize;
 mod stages;
 mod step;
+mod tensors;
 
 pub(crate) use desk::{Ask, Desk};
 pub use estimator::Estimator;
@@ -32,5 +33,7 @@ pub use many::{Line, estimate_all};
 pub use memory::ModelStates;
 pub(crate) use place::pinned;
 pub use recipe::recipe;
-pub use report::{Comm, EstimateReport, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport, TimeShares};
+pub use report::{
+    Comm, EstimateReport, MadeAgain, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport, TimeShares,
+};
 pub use request::EstimateRequest;

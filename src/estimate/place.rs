@@ -4,8 +4,7 @@ use crate::error::Error;
 use crate::layout;
 use cost::Group;
 use ir::catalogue::Code;
-use ir::goal::{Layout, Recompute};
-use ir::recompute::MODULES;
+use ir::goal::Layout;
 use ir::slices::SliceError;
 use scheduler::schedules;
 
@@ -35,7 +34,6 @@ pub(super) fn layout_on(text: &str, gpus: Option<u64>) -> Result<Layout, Error> 
     }
     schedules::find(&layout.schedule)?;
     check_groups(&layout)?;
-    check_modules(&layout)?;
     Ok(layout)
 }
 
@@ -46,19 +44,7 @@ pub(super) fn layout_on(text: &str, gpus: Option<u64>) -> Result<Layout, Error> 
 pub(crate) fn pinned(text: &str) -> Result<Layout, Error> {
     let layout = layout::parse_any(text)?;
     schedules::find(&layout.schedule)?;
-    check_modules(&layout)?;
     Ok(layout)
-}
-
-/// What selective recomputation names must be a module.
-fn check_modules(layout: &Layout) -> Result<(), Error> {
-    let Recompute::Selective(modules) = &layout.recompute else { return Ok(()) };
-    let known = || MODULES.iter().map(|(name, _)| *name);
-    match modules.iter().find(|module| !known().any(|name| name == *module)) {
-        None => Ok(()),
-        Some(module) => Err(impossible(format!("recompute=selective:{module}: there is no such module"))
-            .help(format!("modules: {}", known().collect::<Vec<_>>().join(", ")))),
-    }
 }
 
 /// Groups over several axes must be made of whole ones.

@@ -22,6 +22,9 @@ pub struct EstimateReport {
     pub mesh: Mesh,
     /// The layout in full.
     pub layout: ir::goal::Layout,
+    /// What layers make again by the names of values, in the order of the forward.
+    #[serde(default)]
+    pub made_again: Vec<MadeAgain>,
     /// The stages in the order of the model.
     pub stages: Vec<StageReport>,
     /// What a step takes.
@@ -56,6 +59,19 @@ pub struct Mesh {
     pub ep: u64,
     /// Ranks that share an expert, of those below pp.
     pub etp: u64,
+}
+
+/// A value that the backward of a layer makes again instead of it being kept; of one micro-batch on one rank.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct MadeAgain {
+    /// The layer's block.
+    pub layer: String,
+    /// The value.
+    pub value: String,
+    /// Bytes that are not kept for it; 0: only others need it.
+    pub bytes: f64,
+    /// Seconds of making it by itself.
+    pub time_s: f64,
 }
 
 /// A pipeline stage.

@@ -6,7 +6,6 @@ use super::request::{Objective, PlanRequest};
 use super::space::{none_serves, space};
 use crate::error::Error;
 use crate::estimate::{Desk, EstimateReport, Estimator};
-use crate::layout;
 use ir::catalogue::Code;
 use planner::search::{self, Outcome, Progress, Ranked, Task};
 use std::time::Instant;
@@ -31,9 +30,8 @@ pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Se
     let began = Instant::now();
     let devices: Vec<u64> = (request.gpus..=request.max_gpus.unwrap_or(request.gpus)).collect();
     let desk = Desk::new(estimator, request.under(String::new()), &devices)?;
-    let (work, modules) = desk.work()?;
-    let space = space(request, &desk, devices, modules)?;
-    let desk = desk.with_parts(space.parts_again());
+    let work = desk.work()?;
+    let space = space(request, &desk, devices)?;
     let axes = space.axes();
     let counted = search::count(&space, &axes);
     if counted == 0 {
@@ -64,7 +62,7 @@ pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Se
         run(request.top, Some(memory), request.objective == Objective::Memory, 0);
     let report = |ranked: &Ranked| {
         let gpus = Some(ranked.layout.devices());
-        estimator.estimate(&crate::estimate::EstimateRequest { gpus, ..request.under(layout::print(&ranked.layout)) })
+        estimator.estimate(&crate::estimate::EstimateRequest { gpus, ..request.under(ranked.price.text.clone()) })
     };
     let mut found = Found { best: Vec::new(), closest: None, search: so_far(candidates, finished) };
     if best.is_empty() {

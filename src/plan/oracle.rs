@@ -48,8 +48,11 @@ impl Oracle for Costs<'_> {
     }
 
     fn price(&self, layout: &Layout) -> Option<Price> {
-        let Floor { seconds, bytes } = self.desk.price(layout).ok()?;
-        Some(Price { seconds, bytes, text: layout::print(layout) })
+        let (layout, Floor { seconds, bytes }) = match layout.recompute {
+            Recompute::Auto => self.desk.fitting(layout).ok()??,
+            _ => (layout.clone(), self.desk.price(layout).ok()?),
+        };
+        Some(Price { seconds, bytes, text: layout::print(&layout) })
     }
 }
 
@@ -62,6 +65,9 @@ impl Costs<'_> {
             layout.offload = false;
             layout.recompute = Recompute::None;
         }
+        if layout.recompute == Recompute::Auto {
+            layout.recompute = Recompute::None;
+        }
         layout
     }
 
@@ -69,7 +75,8 @@ impl Costs<'_> {
     fn means(&self, family: &Family) -> Means {
         let (space, layout) = (self.space, &family.layout);
         if family.level == Level::One {
-            return Means::NONE;
+            let parts = layout.recompute == Recompute::Auto;
+            return if parts { Means { parts, whole: Vec::new(), hosts: vec![layout.offload] } } else { Means::NONE };
         }
         let hosts = if family.level < Level::Host { space.hosts() } else { vec![layout.offload] };
         let some = || (1..space.longest(layout) as u32).chain([u32::MAX]).collect();
@@ -130,6 +137,9 @@ impl Costs<'_> {
     fn smallest(&self, family: &Family) -> Layout {
         let mut layout = family.layout.clone();
         if family.level == Level::One {
+            if layout.recompute == Recompute::Auto {
+                layout.recompute = Recompute::Full(None);
+            }
             return layout;
         }
         let pin = &self.space.pin;

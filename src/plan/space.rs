@@ -7,6 +7,7 @@ use crate::layout;
 use ir::catalogue::Code;
 use ir::graph::Model;
 use ir::models::Batch;
+use ir::recompute::check_names;
 use ir::slices::slice;
 use ir::types::DType;
 use planner::search::{Order, Orders, Pin, Schedules, Space};
@@ -25,15 +26,11 @@ const LARGEST_NODE: u64 = 1 << 32;
 ///
 /// # Errors
 /// The pins are no layout, or the model cannot be built.
-pub(super) fn space(
-    request: &PlanRequest,
-    desk: &Desk<'_>,
-    devices: Vec<u64>,
-    modules: Vec<String>,
-) -> Result<Space, Error> {
+pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, devices: Vec<u64>) -> Result<Space, Error> {
     let pin = pin(&request.pin)?;
     let batch = Batch { batch: 1, seq: request.seq, dtype: DType::F32 };
     let model = desk.source().model(&batch)?;
+    check_names(&model, &pin.layout.recompute)?;
     let size = |name: &str| model.dims.values().find(|dim| dim.name == name).map(|dim| dim.size);
     let cut = model.dims.values().filter(|dim| ["g", "f", "u", "v"].contains(&dim.name.as_str()));
     let runs: u64 = model.calls.iter().map(|call| u64::from(call.instances())).sum();
@@ -48,7 +45,6 @@ pub(super) fn space(
         experts: size("e").map(|number| [number, size("m").unwrap_or(1)]),
         layers: [runs - 2 * ends, ends],
         node: machine.cluster.links[0].joins.min(LARGEST_NODE),
-        modules,
         offload: machine.cluster.device.host_bandwidth > 0.0,
         hides: [desk.stack().hides("tp"), desk.stack().hides("dp")],
         batch: desk.source().is_text().then(|| batch_of(&model)),

@@ -10,9 +10,11 @@ use crate::ids::Value;
 use std::collections::{BTreeSet, HashMap};
 
 mod modules;
+mod names;
 mod variants;
 
 pub use modules::{MODULES, of_module};
+pub use names::{UnknownName, check_names, is_module, of_value};
 pub use variants::{add_variants, call_variants, layers_again};
 
 /// What follows the name of a value, or of a block of which a kept variant stays, that is made again.

@@ -3,6 +3,7 @@
 mod attention;
 mod cluster;
 mod flops;
+mod knapsack;
 mod machine;
 mod matmul;
 mod presets;
@@ -19,7 +20,7 @@ pub use flops::model_flops;
 pub use machine::{Format, Machine, Recipe};
 pub use presets::{CLUSTERS, Preset, PresetError, STACKS};
 pub use price::{local_type, seconds_of, seconds_of_change, seconds_of_section, seconds_of_stmt};
-pub use profile::{Profile, SAVED, Seconds, profile};
+pub use profile::{Again, MadeAgain, Profile, SAVED, Seconds, frontier, made_again, profile};
 pub use stack::{Constant, Cut, Facts, Fitted, Stack};
 pub use table::Table;
 pub use talk::{Group, Talk};

@@ -10,7 +10,9 @@ use ir::goal::{Goal, Recompute};
 use ir::graph::{Block, Model, SectionKind};
 use ir::ids::Value;
 use ir::ops::{KernelOp, Op};
-use ir::recompute::{add_variants, call_variants, is_layer, layers_again, of_module, recompute};
+use ir::recompute::{
+    add_variants, call_variants, check_names, is_layer, is_module, layers_again, of_module, of_value, recompute,
+};
 use ir::types::Dims;
 use std::collections::BTreeSet;
 
@@ -18,6 +20,7 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
     if model.is_settled() && model.has_mesh {
         return Ok(());
     }
+    check_names(model, &goal.layout.recompute)?;
     match &goal.layout.recompute {
         Recompute::None | Recompute::Auto | Recompute::Full(Some(0)) => {}
         Recompute::Full(Some(layers)) if *layers < layers_of(model) => {
@@ -29,9 +32,9 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
             }
         }
         Recompute::Full(_) => model.blocks.values_mut().filter(|block| is_layer(block)).for_each(full),
-        Recompute::Selective(modules) => {
+        Recompute::Selective(names) => {
             for block in model.blocks.values_mut().filter(|block| is_layer(block)) {
-                let again = selected(block, &model.dims, modules, goal);
+                let again = selected(block, &model.dims, names, goal);
                 recompute(block, &again);
             }
         }
@@ -50,15 +53,17 @@ fn full(block: &mut Block) {
     recompute(block, &all);
 }
 
-/// What the modules do not keep. Core attention is left out: its kernel keeps neither scores nor softmax.
-fn selected(block: &Block, dims: &Dims, modules: &[String], goal: &Goal) -> BTreeSet<usize> {
+/// What is not kept of modules and values of these names. Core attention is left out: its kernel keeps neither scores nor
+/// softmax.
+fn selected(block: &Block, dims: &Dims, names: &[String], goal: &Goal) -> BTreeSet<usize> {
     let mut again: BTreeSet<usize> = BTreeSet::new();
-    for module in modules {
-        let mut places = of_module(block, dims, module);
-        if module == "op" {
+    for name in names {
+        let mut places = of_module(block, dims, name);
+        if name == "op" {
             places.retain(|&place| !is_summed(block, dims, place, goal));
         }
         again.extend(places);
+        again.extend(of_value(block, name).filter(|_| !is_module(name)));
     }
     again
 }

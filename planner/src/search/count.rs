@@ -34,9 +34,8 @@ fn recomputed(space: &Space, pp: u64, microbatches: u64) -> u64 {
         let starts = space.starts(order.stages).len() as u64;
         let longest = space.layers[0].div_ceil((pp * u64::from(order.vp.unwrap_or(1))).max(1));
         let ways = match (space.pin.has("recompute"), &space.pin.layout.recompute) {
-            // None, some modules, and each number of layers.
-            (false, _) => 1 + ((1 << space.modules.len()) - 1) + longest,
-            (true, Recompute::Auto) => 2 + longest,
+            // None, single values, and each number of layers.
+            (false, _) | (true, Recompute::Auto) => 2 + longest,
             (true, _) => 1,
         };
         starts * ways * order.schedules.len() as u64

@@ -88,7 +88,7 @@ pub struct Price {
     pub seconds: f64,
     /// Bytes of the fullest device.
     pub bytes: f64,
-    /// The layout as it is written: equals fall by it.
+    /// The layout as it is written, with the values that `recompute=auto` makes again: equals fall by it.
     pub text: String,
 }
 

@@ -49,8 +49,6 @@ pub struct Space {
     pub layers: [u64; 2],
     /// Devices of a node.
     pub node: u64,
-    /// Modules of a layer that can be computed again and then keep less.
-    pub modules: Vec<String>,
     /// Whether devices can put what they keep into the host's memory.
     pub offload: bool,
     /// Whether the stack hides tensor-parallel and data-parallel communication: only then it can be told not to.
@@ -274,32 +272,15 @@ impl Space {
 
     fn recomputations(&self, family: &Family) -> Vec<Family> {
         let with = |recompute, level| family.part(Layout { recompute, ..family.layout.clone() }, level);
-        let given = &self.pin.layout.recompute;
-        if self.pin.has("recompute") && matches!(given, Recompute::Full(_)) {
-            return vec![with(given.clone(), Level::One)];
-        }
-        let is_open = !self.pin.has("recompute") || *given == Recompute::Auto;
-        let parts = self.parts_again().into_iter().map(|recompute| with(recompute, Level::One));
-        parts.chain(is_open.then(|| with(Recompute::Full(Some(1)), Level::Layers))).collect()
-    }
-
-    /// What of a layer may be computed again, if not all of it: nothing, the core of attention, any modules.
-    pub fn parts_again(&self) -> Vec<Recompute> {
         match (self.pin.has("recompute"), &self.pin.layout.recompute) {
-            (true, Recompute::Auto) => vec![Recompute::None, Recompute::Selective(Vec::new())],
-            (true, Recompute::Full(_)) => Vec::new(),
-            (true, given) => vec![given.clone()],
-            (false, _) => {
-                let some = (1..1_u32 << self.modules.len()).map(|set| Recompute::Selective(self.modules_of(set)));
-                [Recompute::None].into_iter().chain(some).collect()
+            // The values that are made again follow from the memory: the oracle prices the fastest that fit, where none does
+            // not. What modules make again is among them.
+            (false, _) | (true, Recompute::Auto) => {
+                let parts = [Recompute::None, Recompute::Auto].map(|recompute| with(recompute, Level::One));
+                parts.into_iter().chain([with(Recompute::Full(Some(1)), Level::Layers)]).collect()
             }
+            (true, given) => vec![with(given.clone(), Level::One)],
         }
-    }
-
-    /// The modules of a set, each of which is a bit. One more of them may take less time, where it hides communication.
-    fn modules_of(&self, set: u32) -> Vec<String> {
-        let named = self.modules.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1);
-        named.map(|(_, name)| name.clone()).collect()
     }
 
     fn layers_again(&self, family: &Family) -> Vec<Family> {

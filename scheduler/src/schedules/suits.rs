@@ -44,11 +44,15 @@ impl ScheduleKind {
         let behind = ranks - rank;
         match self.name {
             "gpipe" => microbatches,
-            "1f1b" => behind.min(microbatches),
-            "eager-1f1b" => (2 * behind - 1).min(microbatches),
+            "1f1b" | "zb-h1" => behind.min(microbatches),
+            "eager-1f1b" | "zb-h2" => (2 * behind - 1).min(microbatches),
+            "zb-v" => 2 * ranks.min(microbatches) - 1,
             // Groups have at least as many micro-batches as there are ranks, or all.
             "interleaved-1f1b" => {
                 (2 * behind - 1 + (chunks - 1) * ranks.min(microbatches)).min(microbatches.saturating_mul(chunks))
+            }
+            "interleaved-zb" => {
+                (behind + (chunks - 1) * ranks.min(microbatches)).min(microbatches.saturating_mul(chunks))
             }
             "looped-bfs" => microbatches.saturating_mul(chunks),
             _ => 1,

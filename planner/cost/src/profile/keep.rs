@@ -58,17 +58,17 @@ struct Whole {
 
 impl Keep {
     pub(super) fn under(site: &Site<'_>, recompute: &Recompute) -> Keep {
-        let nothing = Keep::without(site, Dropped::default());
+        let nothing = Keep::of_dropped(site, Dropped::default());
         if !is_layer(site.block()) {
             return nothing;
         }
         match recompute {
             Recompute::None | Recompute::Auto => nothing,
-            Recompute::Selective(modules) => {
-                let dropped = dropped(site, modules);
+            Recompute::Selective(names) => {
+                let dropped = dropped(site, names);
                 let made = dropped.values.clone();
-                let mut keep = Keep::without(site, dropped);
-                if site.saved("unread", 0.0) > 0.0 && modules.iter().any(|module| module == "op") {
+                let mut keep = Keep::of_dropped(site, dropped);
+                if site.saved("unread", 0.0) > 0.0 && names.iter().any(|name| name == "op") {
                     keep.bytes += unread(site, &made, &keep.values);
                 }
                 Keep { whole: nothing.whole, ..keep }
@@ -84,7 +84,7 @@ impl Keep {
     }
 
     /// All that I and W read, less what is dropped: what that is made from stays in its place.
-    fn without(site: &Site<'_>, dropped: Dropped) -> Keep {
+    pub(super) fn of_dropped(site: &Site<'_>, dropped: Dropped) -> Keep {
         let stmts = &site.block()[SectionKind::F].stmts;
         let mut makers: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
         for (at, stmt) in stmts.iter().enumerate() {
@@ -108,7 +108,7 @@ impl Keep {
                 wanted.extend(&stmts[at].operands);
             } else if let Some(stmt) = stmt.filter(|stmt| is_view(stmt)) {
                 wanted.extend(&stmt.operands);
-            } else if !stmt.is_some_and(|stmt| is_row_sum(site, stmt, value)) {
+            } else if !is_row_sum(site, stmt, value) {
                 let is_logits = site.is_head() && site.local.has_dim(value, "v");
                 if is_logits && site.kept_for_loss() > 0.0 {
                     continue;
@@ -127,6 +127,21 @@ impl Keep {
         let bytes = bytes + of_loss + others;
         let whole = Whole { values: values.clone(), bytes };
         Keep { bytes, logits: logits + of_loss, values, again, whole }
+    }
+
+    /// Bytes of a value of a layer, made by a statement or given, if it is kept.
+    pub(super) fn of_value(site: &Site<'_>, maker: Option<&Stmt>, value: Value) -> f64 {
+        if is_row_sum(site, maker, value) { 0.0 } else { site.kept_bytes(value) }
+    }
+
+    /// Whether a value is kept.
+    pub(super) fn has(&self, value: Value) -> bool {
+        self.values.contains(value)
+    }
+
+    /// Whether the statement of F at a place runs again.
+    pub(super) fn runs(&self, place: usize) -> bool {
+        self.again.contains(&place)
     }
 
     /// The statements of F that run again before the input gradient.
@@ -223,7 +238,7 @@ impl Site<'_> {
     }
 
     /// What a stack keeps of a statement beside what the graph reads.
-    fn beside(&self, stmt: &Stmt) -> f64 {
+    pub(super) fn beside(&self, stmt: &Stmt) -> f64 {
         let elements = self.local.elements(stmt.operands.first().copied().unwrap_or(stmt.results[0]));
         let Op::Kernel(op) = &stmt.op else { return 0.0 };
         match op {
@@ -293,9 +308,9 @@ fn is_loss(stmt: &Stmt) -> bool {
 }
 
 /// The log-sum-exp of an attention, which is kept only where the softmax is not.
-fn is_row_sum(site: &Site<'_>, stmt: &Stmt, value: Value) -> bool {
-    let is_attention = matches!(stmt.op, Op::Kernel(KernelOp::Attention(_)));
-    is_attention && !site.machine.has_flash() && value != attention::result(stmt)
+fn is_row_sum(site: &Site<'_>, maker: Option<&Stmt>, value: Value) -> bool {
+    let attention = maker.filter(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_))));
+    !site.machine.has_flash() && attention.is_some_and(|stmt| value != attention::result(stmt))
 }
 
 /// The most bytes at once of values that statements make, without those that are given away; a pointwise op writes on what

@@ -7,6 +7,7 @@
 mod alias;
 mod attention;
 mod collectives;
+mod frontier;
 mod fusion;
 mod keep;
 mod local;
@@ -15,13 +16,17 @@ mod pointwise;
 mod products;
 mod section;
 mod site;
+mod tensors;
 
+pub use frontier::{Again, frontier};
 pub use keep::SAVED;
+pub use tensors::MadeAgain;
 
 use crate::machine::Machine;
-use ir::goal::Layout;
+use ir::goal::{Layout, Recompute};
 use ir::graph::{ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
+use ir::recompute::is_layer;
 use keep::{Keep, held_for_w, summed};
 use section::{cost_of, spare};
 use site::Site;
@@ -146,6 +151,17 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
         flops_noncausal: flops.whole,
         again_flops: again_flops.causal,
         again_flops_noncausal: again_flops.whole,
+    }
+}
+
+/// The single values of a block that a layout makes again by their names, in the order of the forward; none of a block that is
+/// no layer.
+pub fn made_again(model: &Model, block: &Block, layout: &Layout, machine: &Machine<'_>) -> Vec<MadeAgain> {
+    match &layout.recompute {
+        Recompute::Selective(names) if is_layer(block) => {
+            tensors::made_again(&Site::new(model, block, layout, machine), names)
+        }
+        _ => Vec::new(),
     }
 }
 

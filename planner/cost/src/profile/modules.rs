@@ -1,13 +1,14 @@
-//! What selective recomputation computes again: modules by name, with the collectives around them.
+//! What selective recomputation computes again: modules and values by name, with the collectives around them.
 
 use super::site::Site;
+use super::tensors::results_of;
 use crate::machine::Format;
 use ir::entity::EntitySet;
 use ir::goal::Recompute;
 use ir::graph::{SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{Collective, KernelOp, Op};
-use ir::recompute::{is_layer, of_module};
+use ir::recompute::{is_layer, is_module, of_module, of_value};
 use std::collections::BTreeSet;
 
 /// What is not kept, and the statements of F that run again for it.
@@ -17,11 +18,16 @@ pub(super) struct Dropped {
     pub(super) again: BTreeSet<usize>,
 }
 
-/// What the modules do not keep; none named means the core of attention (Korthikanti et al. 2022, section 5).
-pub(super) fn dropped(site: &Site<'_>, modules: &[String]) -> Dropped {
+/// What is not kept of modules and values of these names; none named means the core of attention (Korthikanti et al. 2022,
+/// section 5).
+pub(super) fn dropped(site: &Site<'_>, names: &[String]) -> Dropped {
     let mut dropped = Dropped::default();
+    let places = named(site, names);
+    if !places.is_empty() {
+        dropped.values = results_of(site, &places);
+    }
     let core = ["core_attn".to_string()];
-    for module in if modules.is_empty() { &core[..] } else { modules } {
+    for module in if names.is_empty() { &core[..] } else { names } {
         let at = of_module(site.block(), &site.local.model.dims, module);
         match module.as_str() {
             "core_attn" if !site.machine.has_flash() => dropped.again.extend(attention(site)),
@@ -41,7 +47,13 @@ pub(super) fn dropped(site: &Site<'_>, modules: &[String]) -> Dropped {
     dropped
 }
 
-/// How many parts of a block are computed again, each by itself: a norm is one, any other module, or all of the layer.
+/// The statements of F, by place, that make the values among the names.
+fn named(site: &Site<'_>, names: &[String]) -> BTreeSet<usize> {
+    names.iter().filter(|name| !is_module(name)).filter_map(|name| of_value(site.block(), name)).collect()
+}
+
+/// How many parts of a block are computed again, each by itself: a norm is one, any other module, statements of single values
+/// that follow each other, or all of the layer.
 pub(super) fn parts(site: &Site<'_>, recompute: &Recompute) -> f64 {
     let of = |module: &String| match module.as_str() {
         "core_attn" => usize::from(site.has_attention),
@@ -52,9 +64,17 @@ pub(super) fn parts(site: &Site<'_>, recompute: &Recompute) -> f64 {
         _ if !is_layer(site.block()) => 0.0,
         Recompute::None | Recompute::Auto => 0.0,
         Recompute::Selective(modules) if modules.is_empty() => f64::from(u8::from(site.has_attention)),
-        Recompute::Selective(modules) => modules.iter().map(of).sum::<usize>() as f64,
+        Recompute::Selective(names) => (names.iter().map(of).sum::<usize>() + runs(site, &named(site, names))) as f64,
         Recompute::Full(_) => 1.0,
     }
+}
+
+/// How many times statements at these places follow others that are at none of them, what moves nothing aside.
+fn runs(site: &Site<'_>, places: &BTreeSet<usize>) -> usize {
+    let stmts = site.block()[SectionKind::F].stmts.iter().enumerate();
+    let kernels = stmts.filter(|(_, stmt)| matches!(&stmt.op, Op::Kernel(op) if !op.def().is_view()));
+    let again: Vec<bool> = [false].into_iter().chain(kernels.map(|(at, _)| places.contains(&at))).collect();
+    again.windows(2).filter(|pair| !pair[0] && pair[1]).count()
 }
 
 impl Dropped {

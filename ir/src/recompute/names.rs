@@ -1,0 +1,86 @@
+//! The names after `selective:`: modules, and single values of a layer's forward.
+
+use super::{MODULES, is_layer};
+use crate::catalogue::Code;
+use crate::diag::{Coded, nearest};
+use crate::goal::Recompute;
+use crate::graph::{Block, Model, SectionKind};
+use crate::ops::Op;
+use std::fmt;
+
+/// A name after `selective:` that is neither a module nor a value that the forward of a layer makes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnknownName {
+    name: String,
+    /// Names that would do, by what they are of.
+    known: Vec<(String, Vec<String>)>,
+}
+
+/// Whether a name is that of a module.
+pub fn is_module(name: &str) -> bool {
+    MODULES.iter().any(|(module, _)| *module == name)
+}
+
+/// The statement of `F`, by place, that makes the value of a name: `n` of any block, `layer.n` of the block `layer` or of its
+/// slices. What changes a layout has no name that stays.
+pub fn of_value(block: &Block, name: &str) -> Option<usize> {
+    let of = |name: &str| {
+        block[SectionKind::F].stmts.iter().position(|stmt| {
+            matches!(stmt.op, Op::Kernel(_)) && stmt.results.iter().any(|&value| block.value_name(value) == name)
+        })
+    };
+    let within =
+        || name.match_indices('.').filter(|(at, _)| is_of(block, &name[..*at])).find_map(|(at, _)| of(&name[at + 1..]));
+    of(name).or_else(within)
+}
+
+/// Whether a block has this name, or is a slice of the one that had.
+fn is_of(block: &Block, name: &str) -> bool {
+    let slice = |rest: &str| rest.strip_prefix('.').is_some_and(|number| number.parse::<u32>().is_ok());
+    block.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || slice(rest))
+}
+
+/// Whether all that is named is a module, or a value of the forward of some layer.
+///
+/// # Errors
+/// A name is neither.
+pub fn check_names(model: &Model, recompute: &Recompute) -> Result<(), UnknownName> {
+    let Recompute::Selective(names) = recompute else { return Ok(()) };
+    let layers = || model.blocks.values().filter(|block| is_layer(block));
+    let is_known = |name: &&String| is_module(name) || layers().any(|block| of_value(block, name).is_some());
+    let Some(name) = names.iter().find(|name| !is_known(name)) else { return Ok(()) };
+    let modules = MODULES.iter().map(|(module, _)| module.to_string()).collect();
+    let values = layers().map(|block| (format!("values of @{}", block.name), values(block)));
+    Err(UnknownName {
+        name: name.clone(),
+        known: [("modules".to_string(), modules)].into_iter().chain(values).collect(),
+    })
+}
+
+/// The first value of each statement that can be named.
+fn values(block: &Block) -> Vec<String> {
+    let kernels = block[SectionKind::F].stmts.iter().filter(|stmt| matches!(stmt.op, Op::Kernel(_)));
+    kernels.filter_map(|stmt| stmt.results.first()).map(|&value| block.value_name(value).to_string()).collect()
+}
+
+impl fmt::Display for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.name;
+        write!(f, "recompute=selective:{name}: no module is named so, and no value of the forward of a layer")
+    }
+}
+
+impl std::error::Error for UnknownName {}
+
+impl Coded for UnknownName {
+    fn code(&self) -> Option<Code> {
+        Some(Code::BadOption)
+    }
+
+    fn help(&self) -> Option<String> {
+        let names = self.known.iter().flat_map(|(_, names)| names).map(String::as_str);
+        let near = nearest(&self.name, names).map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+        let lists = self.known.iter().map(|(of, names)| format!("{of}: {}", names.join(", ")));
+        Some(format!("{near}{}", lists.collect::<Vec<_>>().join("; ")))
+    }
+}

@@ -1,0 +1,337 @@
+//! What of a block's forward is kept for its backward, made again there, or not there: all best choices.
+//!
+//! A value that is kept costs bytes, a step that runs again costs seconds, and what it reads must be kept or made again too
+//! (the integer program of Checkmate, Jain et al. 2020, where each value is made again at most once). Steps that a machine
+//! runs together, a cluster, have seconds of their own for each subset.
+//!
+//! Steps are gone through from the last to the first: what has been decided matters only by which values are wanted of earlier
+//! steps, and by which steps of a cluster run again that is not all decided. For each such state there is a list of the choices
+//! that no other is better than in bytes and seconds. The answer is exact.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+/// What may become of a step's values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Choice {
+    /// They are kept, or made again.
+    Either,
+    /// They are kept.
+    Keep,
+    /// They are made again, never kept.
+    Again,
+    /// They are seen through what the step reads, at no cost.
+    View,
+}
+
+/// Statements that are decided together.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) choice: Choice,
+    /// Values that it makes, and those of other steps or none that it reads.
+    pub(crate) makes: Vec<usize>,
+    pub(crate) reads: Vec<usize>,
+    /// Bytes that it keeps unless it runs again, beside its values.
+    pub(crate) beside: f64,
+    /// Steps of one cluster run together.
+    pub(crate) cluster: usize,
+}
+
+/// A block's forward.
+pub(crate) struct Forward<'a> {
+    /// Bytes of each value.
+    pub(crate) bytes: Vec<f64>,
+    /// In their order: a step reads what earlier ones make, or what none makes.
+    pub(crate) steps: Vec<Step>,
+    /// Values that the backward reads.
+    pub(crate) wanted: Vec<usize>,
+    /// Seconds of steps of one cluster, in their order.
+    pub(crate) seconds: &'a dyn Fn(&[usize]) -> f64,
+}
+
+impl Forward<'_> {
+    /// Bytes that the backward reads.
+    pub(crate) fn whole(&self) -> f64 {
+        self.wanted.iter().map(|&value| self.bytes[value]).sum()
+    }
+}
+
+/// A choice that no other is better than.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Point {
+    pub(crate) bytes: f64,
+    pub(crate) seconds: f64,
+    /// The steps that run again, ascending.
+    pub(crate) again: Vec<usize>,
+}
+
+/// A choice for the steps that have been gone through.
+#[derive(Clone, Copy)]
+struct Part {
+    bytes: f64,
+    seconds: f64,
+    /// The last step that runs again, as a place in the tree of them; 0: none does.
+    last: usize,
+}
+
+impl Part {
+    fn figures(&self) -> [f64; 2] {
+        [self.bytes, self.seconds]
+    }
+}
+
+/// A set of values and steps that are open, each a bit while it is.
+type State = u128;
+
+/// Bits of a [`State`].
+const BITS: usize = 128;
+
+/// The best choices, from the fewest seconds to the fewest bytes; none for a block so wide that its states have no bits. What
+/// saves less than `resolution` bytes over a faster choice is left out, unless it is the least; with 0, nothing is.
+pub(crate) fn best(forward: &Forward<'_>, resolution: f64) -> Vec<Point> {
+    let Some(bits) = Bits::of(forward) else { return Vec::new() };
+    let mut tree: Vec<(usize, usize)> = vec![(usize::MAX, 0)];
+    let mut clusters = Clusters { forward, known: BTreeMap::new() };
+    let wanted = forward.wanted.iter().fold(0, |state, &value| state | bits.values[value]);
+    let mut states = BTreeMap::from([(wanted, vec![Part { bytes: 0.0, seconds: 0.0, last: 0 }])]);
+    for (at, step) in forward.steps.iter().enumerate().rev() {
+        let makes: State = step.makes.iter().map(|&value| bits.values[value]).fold(0, |a, b| a | b);
+        let reads: State = step.reads.iter().map(|&value| bits.values[value]).fold(0, |a, b| a | b);
+        let mut next: BTreeMap<State, Vec<Part>> = BTreeMap::new();
+        let mut add = |state: State, parts: Vec<Part>| match next.entry(state & !bits.closed[at]) {
+            Entry::Vacant(entry) => drop(entry.insert(parts)),
+            Entry::Occupied(mut entry) => entry.get_mut().extend(parts),
+        };
+        for (state, parts) in states {
+            let kept: f64 =
+                step.makes.iter().filter(|&&value| state & bits.values[value] != 0).map(|&it| forward.bytes[it]).sum();
+            let plus = |bytes: f64| parts.iter().map(|part| Part { bytes: part.bytes + bytes, ..*part }).collect();
+            let left = state & !makes;
+            match step.choice {
+                _ if state & makes == 0 => add(state, plus(step.beside)),
+                Choice::View => add(left | reads, plus(step.beside)),
+                Choice::Keep => add(left, plus(kept + step.beside)),
+                Choice::Again | Choice::Either => {
+                    if step.choice == Choice::Either {
+                        add(left, plus(kept + step.beside));
+                    }
+                    let more = clusters.more(at, |other| state & bits.steps[other] != 0);
+                    let again = parts.iter().map(|part| {
+                        tree.push((at, part.last));
+                        Part { seconds: part.seconds + more, last: tree.len() - 1, ..*part }
+                    });
+                    add(left | reads | bits.steps[at], again.collect());
+                }
+            }
+        }
+        next.values_mut().for_each(|parts| prune(parts, resolution, Part::figures));
+        states = next;
+    }
+    let mut given = vec![true; forward.bytes.len()];
+    forward.steps.iter().flat_map(|step| &step.makes).for_each(|&value| given[value] = false);
+    let mut all: Vec<Part> = states
+        .into_iter()
+        .flat_map(|(state, parts)| {
+            let kept = (0..given.len()).filter(|&value| given[value] && state & bits.values[value] != 0);
+            let bytes: f64 = kept.map(|value| forward.bytes[value]).sum();
+            parts.into_iter().map(move |part| Part { bytes: part.bytes + bytes, ..part })
+        })
+        .collect();
+    prune(&mut all, resolution, Part::figures);
+    let again = |mut place: usize| {
+        let mut steps = Vec::new();
+        while place > 0 {
+            steps.push(tree[place].0);
+            place = tree[place].1;
+        }
+        steps
+    };
+    all.iter().map(|part| Point { bytes: part.bytes, seconds: part.seconds, again: again(part.last) }).collect()
+}
+
+/// Leaves what nothing is better than, from the fewest seconds on; `of` gives bytes and seconds.
+pub(crate) fn prune<T>(all: &mut Vec<T>, resolution: f64, of: impl Fn(&T) -> [f64; 2]) {
+    all.sort_by(|a, b| {
+        let ([a, s], [b, t]) = (of(a), of(b));
+        s.total_cmp(&t).then(a.total_cmp(&b))
+    });
+    let least = all.iter().map(|it| of(it)[0]).fold(f64::INFINITY, f64::min);
+    let mut last = f64::INFINITY;
+    all.retain(|it| {
+        let [bytes, _] = of(it);
+        let is_better = bytes < last - resolution || (bytes == least && least < last);
+        last = if is_better { bytes } else { last };
+        is_better
+    });
+}
+
+/// Seconds of clusters.
+struct Clusters<'a> {
+    forward: &'a Forward<'a>,
+    known: BTreeMap<Vec<usize>, f64>,
+}
+
+impl Clusters<'_> {
+    /// Seconds that a step adds to later ones of its cluster that run again.
+    fn more(&mut self, at: usize, runs: impl Fn(usize) -> bool) -> f64 {
+        let steps = &self.forward.steps;
+        let later = (at + 1..steps.len()).filter(|&other| steps[other].cluster == steps[at].cluster && runs(other));
+        let later: Vec<usize> = later.collect();
+        let with = [at].into_iter().chain(later.iter().copied()).collect();
+        self.of(with) - if later.is_empty() { 0.0 } else { self.of(later) }
+    }
+
+    fn of(&mut self, steps: Vec<usize>) -> f64 {
+        let forward = self.forward;
+        *self.known.entry(steps).or_insert_with_key(|steps| (forward.seconds)(steps))
+    }
+}
+
+/// The bit of each value and step while it is open; a bit serves several, one after the other.
+struct Bits {
+    values: Vec<State>,
+    steps: Vec<State>,
+    /// What no state has any more once a step has been gone through.
+    closed: Vec<State>,
+}
+
+impl Bits {
+    fn of(forward: &Forward<'_>) -> Option<Bits> {
+        let steps = &forward.steps;
+        let mut bits =
+            Bits { values: vec![0; forward.bytes.len()], steps: vec![0; steps.len()], closed: vec![0; steps.len()] };
+        let mut free: Vec<usize> = (0..BITS).rev().collect();
+        let take = |bit: &mut State, free: &mut Vec<usize>| -> Option<()> {
+            if *bit == 0 {
+                *bit = 1 << free.pop()?;
+            }
+            Some(())
+        };
+        for &value in &forward.wanted {
+            take(&mut bits.values[value], &mut free)?;
+        }
+        for (at, step) in steps.iter().enumerate().rev() {
+            for &value in &step.reads {
+                take(&mut bits.values[value], &mut free)?;
+            }
+            let mut cluster = (0..steps.len()).filter(|&other| steps[other].cluster == step.cluster);
+            if cluster.next() != Some(at) {
+                take(&mut bits.steps[at], &mut free)?;
+            } else {
+                bits.closed[at] = cluster.map(|other| bits.steps[other]).fold(0, |a, b| a | b);
+            }
+            let made = step.makes.iter().map(|&value| bits.values[value]).fold(0, |a, b| a | b);
+            let done = made | bits.closed[at];
+            free.extend((0..BITS).filter(|bit| done >> bit & 1 == 1));
+        }
+        Some(bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that look random and are the same each time (Knuth's MMIX).
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, most: u64) -> usize {
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            ((self.0 >> 33) % most) as usize
+        }
+    }
+
+    /// Steps of one or two values each, after two values that are given; now and then two or three neighbours are a cluster.
+    fn block(dice: &mut Dice) -> (Vec<f64>, Vec<Step>, Vec<usize>) {
+        let (mut bytes, mut steps) = (vec![3.0, 0.0], Vec::<Step>::new());
+        for at in 0..4 + dice.below(6) {
+            let reads = (0..1 + dice.below(2)).map(|_| dice.below(bytes.len() as u64)).collect();
+            let makes: Vec<usize> = (0..1 + dice.below(2)).map(|place| bytes.len() + place).collect();
+            bytes.extend(makes.iter().map(|_| dice.below(9) as f64));
+            let choice = match dice.below(8) {
+                0 => Choice::Keep,
+                1 => Choice::Again,
+                2 => Choice::View,
+                _ => Choice::Either,
+            };
+            let cluster = if at > 0 && dice.below(3) == 0 { steps[at - 1].cluster } else { at };
+            steps.push(Step { choice, makes, reads, beside: dice.below(3) as f64, cluster });
+        }
+        let wanted = (0..bytes.len()).filter(|_| dice.below(2) == 0).collect();
+        (bytes, steps, wanted)
+    }
+
+    /// What a choice takes: `run` are the steps that run again where what they make is wanted.
+    fn taken(forward: &Forward<'_>, run: u32) -> (f64, f64) {
+        let mut wanted = forward.wanted.clone();
+        let (mut bytes, mut again) = (0.0, vec![false; forward.steps.len()]);
+        for (at, step) in forward.steps.iter().enumerate().rev() {
+            let made: Vec<usize> = step.makes.iter().copied().filter(|value| wanted.contains(value)).collect();
+            let runs = step.choice == Choice::Again || (step.choice == Choice::Either && run >> at & 1 == 1);
+            again[at] = runs && !made.is_empty();
+            if !made.is_empty() && (runs || step.choice == Choice::View) {
+                wanted.extend(&step.reads);
+            } else {
+                bytes += made.iter().map(|&value| forward.bytes[value]).sum::<f64>();
+            }
+            bytes += if again[at] { 0.0 } else { step.beside };
+        }
+        bytes +=
+            [0, 1].into_iter().filter(|value| wanted.contains(value)).map(|value| forward.bytes[value]).sum::<f64>();
+        let of = |cluster: usize| -> Vec<usize> {
+            (0..again.len()).filter(|&at| again[at] && forward.steps[at].cluster == cluster).collect()
+        };
+        let clusters = (0..again.len()).map(of).filter(|steps| !steps.is_empty());
+        (bytes, clusters.map(|steps| (forward.seconds)(&steps)).sum())
+    }
+
+    /// The best of all choices of small blocks are those that are found.
+    #[test]
+    fn no_choice_is_left_out() {
+        let mut dice = Dice(1);
+        let mut sizes = Vec::new();
+        for _ in 0..400 {
+            let (bytes, steps, wanted) = block(&mut dice);
+            let salt = dice.below(1 << 20);
+            // Together they take less than each by itself.
+            let seconds = |steps: &[usize]| {
+                let each = steps.iter().map(|&at| 2.0 + ((salt >> at) % 7) as f64).sum::<f64>();
+                each - 0.5 * (steps.len() as f64 - 1.0).powi(2).min(2.0)
+            };
+            let forward = Forward { bytes, steps, wanted, seconds: &seconds };
+            let mut all: Vec<(f64, f64)> = (0..1 << forward.steps.len()).map(|run| taken(&forward, run)).collect();
+            all.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.total_cmp(&b.0)));
+            let mut least = f64::INFINITY;
+            all.retain(|&(bytes, _)| {
+                let is_better = bytes < least;
+                least = least.min(bytes);
+                is_better
+            });
+            let rough = best(&forward, 1.5);
+            for &(bytes, seconds) in &all {
+                let near = |point: &Point| {
+                    point.bytes <= bytes + 1.5 * (forward.steps.len() + 1) as f64 && point.seconds <= seconds
+                };
+                assert!(rough.iter().any(near), "{bytes} {seconds}: {rough:?}");
+            }
+            assert_eq!(rough.last().map(|point| point.bytes), all.last().map(|it| it.0));
+            let found = best(&forward, 0.0);
+            let figures: Vec<(f64, f64)> = found.iter().map(|point| (point.bytes, point.seconds)).collect();
+            assert_eq!(figures, all);
+            for point in &found {
+                let run = point.again.iter().map(|&at| 1 << at).sum();
+                assert_eq!(taken(&forward, run), (point.bytes, point.seconds));
+            }
+            sizes.push(found.len());
+        }
+        assert!(sizes.iter().any(|&size| size > 6), "{sizes:?}");
+    }
+
+    #[test]
+    fn a_block_that_is_too_wide_has_no_answer() {
+        let forward =
+            Forward { bytes: vec![1.0; 200], steps: Vec::new(), wanted: (0..200).collect(), seconds: &|_| 0.0 };
+        assert_eq!(best(&forward, 0.0), []);
+    }
+}

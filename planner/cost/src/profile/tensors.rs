@@ -1,0 +1,202 @@
+//! Single values that are made again: a block's forward as steps that keep what they make or run again.
+
+use super::keep::Keep;
+use super::modules::{Dropped, dropped};
+use super::section::{cost_of, spare};
+use super::site::Site;
+use crate::knapsack::{Choice, Forward, Point, Step, best};
+use ir::entity::{EntityRef, EntitySet};
+use ir::graph::{ArgKind, SectionKind, Stmt};
+use ir::ids::Value;
+use ir::ops::{Collective, Op};
+use std::collections::{BTreeSet, HashSet};
+
+/// Choices that differ by less than one part in so many of what is kept are as good as alike: predictions of memory are much
+/// less exact.
+pub(super) const STEPS: f64 = 256.0;
+
+/// Steps of a cluster: as many as a stack runs together, with the collectives that hide behind them.
+const MOST_TOGETHER: usize = 8;
+
+/// Statements of F that are one choice: one with a name, and what sums or exchanges its results, or gathers them to be kept.
+pub(super) struct Part {
+    /// Their places.
+    pub(super) stmts: Vec<usize>,
+    pub(super) choice: Choice,
+}
+
+/// F in parts. What is gathered again where it is read is never kept, nor is what a pass has put between the values of a
+/// statement.
+pub(super) fn parts(site: &Site<'_>) -> Vec<Part> {
+    let block = site.block();
+    let later: HashSet<Value> = site.later.iter().copied().collect();
+    let mut parts: Vec<Part> = Vec::new();
+    for (at, stmt) in block[SectionKind::F].stmts.iter().enumerate() {
+        let makes = |part: &&mut Part| {
+            part.choice == Choice::Either
+                && part.stmts.iter().any(|&at| block[SectionKind::F].stmts[at].results.contains(&stmt.operands[0]))
+        };
+        let is_read_later = stmt.results.iter().any(|value| later.contains(value));
+        let joins = match &stmt.op {
+            Op::Collective(Collective::AllGather { .. }) => is_read_later,
+            Op::Collective(collective) => collective.communicates(),
+            _ => false,
+        };
+        if joins && let Some(part) = parts.iter_mut().find(makes) {
+            part.stmts.push(at);
+            continue;
+        }
+        let is_named = || stmt.results.iter().any(|&value| name(site, value).is_some());
+        let choice = match &stmt.op {
+            _ if site.remade.contains_key(&stmt.results[0]) => Choice::View,
+            Op::Kernel(op) if op.def().is_view() => Choice::View,
+            Op::Kernel(_) if is_named() => Choice::Either,
+            _ if is_read_later => Choice::Keep,
+            _ => Choice::Again,
+        };
+        parts.push(Part { stmts: vec![at], choice });
+    }
+    parts
+}
+
+/// The name by which a layout can say a value: none for what a pass has numbered.
+fn name<'a>(site: &Site<'a>, value: Value) -> Option<&'a str> {
+    Some(site.block().value_name(value)).filter(|name| name.parse::<u32>().is_err())
+}
+
+/// What is not kept where the statements at these places run again: their results, and what is never kept.
+pub(super) fn results_of(site: &Site<'_>, places: &BTreeSet<usize>) -> EntitySet<Value> {
+    let stmts = &site.block()[SectionKind::F].stmts;
+    let runs = |part: &Part| part.choice == Choice::Again || part.stmts.iter().any(|at| places.contains(at));
+    let mut values = EntitySet::new();
+    for part in parts(site).iter().filter(|part| runs(part)) {
+        part.stmts.iter().flat_map(|&at| &stmts[at].results).for_each(|&value| {
+            values.insert(value);
+        });
+    }
+    values
+}
+
+/// The best choices of values to be made again, from the fewest seconds to the fewest bytes, each with the names of the values.
+pub(super) fn frontier(site: &Site<'_>) -> Vec<(Point, Vec<String>)> {
+    let parts = parts(site);
+    let seconds = Prices::of(site);
+    let of = |steps: &[usize]| seconds.seconds(&steps.iter().flat_map(|&at| parts[at].stmts.iter().copied()).collect());
+    let clusters = clusters(site, &parts, &of);
+    let step = |(part, cluster): (&Part, usize)| part.step(site, cluster);
+    let steps = parts.iter().zip(clusters).map(step).collect();
+    let values = site.block().values.keys();
+    let stmts = &site.block()[SectionKind::F].stmts;
+    let maker = |value: Value| stmts.iter().find(|stmt| stmt.results.contains(&value));
+    let forward = Forward {
+        bytes: values.map(|value| Keep::of_value(site, maker(value), value)).collect(),
+        steps,
+        wanted: site.later.iter().copied().filter(|&value| may_be_kept(site, value)).map(EntityRef::index).collect(),
+        seconds: &of,
+    };
+    let named = |point: Point| {
+        let chosen = point.again.iter().filter(|&&at| parts[at].choice == Choice::Either);
+        let names = chosen.filter_map(|&at| stmts[parts[at].stmts[0]].results.iter().find_map(|&it| name(site, it)));
+        let names = names.map(str::to_string).collect();
+        (point, names)
+    };
+    best(&forward, forward.whole() / STEPS).into_iter().map(named).collect()
+}
+
+/// Whether a value is kept from the forward: parameters and inputs are there anyway.
+fn may_be_kept(site: &Site<'_>, value: Value) -> bool {
+    matches!(site.block().arg_kind(value), None | Some(ArgKind::Value))
+}
+
+impl Part {
+    fn step(&self, site: &Site<'_>, cluster: usize) -> Step {
+        let stmts = || self.stmts.iter().map(|&at| &site.block()[SectionKind::F].stmts[at]);
+        let makes: BTreeSet<Value> = stmts().flat_map(|stmt| stmt.results.iter().copied()).collect();
+        let sources = |value: &Value| site.remade.get(value).filter(|_| makes.contains(value)).cloned();
+        let remade: Vec<Value> = makes.iter().filter_map(sources).flatten().collect();
+        let read: Vec<Value> =
+            if remade.is_empty() { stmts().flat_map(|stmt| stmt.operands.iter().copied()).collect() } else { remade };
+        let read: BTreeSet<Value> =
+            read.into_iter().filter(|value| !makes.contains(value) && may_be_kept(site, *value)).collect();
+        let places = |values: BTreeSet<Value>| values.into_iter().map(EntityRef::index).collect();
+        let beside = stmts().map(|stmt| site.beside(stmt)).sum();
+        Step { choice: self.choice, makes: places(makes), reads: places(read), beside, cluster }
+    }
+}
+
+/// What statements take when they run again: of the device, or, where its CPU is behind without them, of that.
+struct Prices<'s, 'a> {
+    site: &'s Site<'a>,
+    waits_for_cpu: bool,
+}
+
+impl<'s, 'a> Prices<'s, 'a> {
+    fn of(site: &'s Site<'a>) -> Prices<'s, 'a> {
+        let backward = [SectionKind::I, SectionKind::W].map(|kind| cost_of(site, kind, &site.stmts(kind)));
+        Prices { site, waits_for_cpu: spare(&backward) < 0.0 }
+    }
+
+    fn seconds(&self, places: &BTreeSet<usize>) -> f64 {
+        let stmts: Vec<&Stmt> = places.iter().map(|&at| &self.site.block()[SectionKind::F].stmts[at]).collect();
+        let cost = cost_of(self.site, SectionKind::F, &stmts);
+        if self.waits_for_cpu { cost.host } else { cost.device.total() }
+    }
+}
+
+/// The cluster of each part, by one of its parts: two that read or make the same and that take another time together than one
+/// after the other are in one.
+fn clusters(site: &Site<'_>, parts: &[Part], seconds: &dyn Fn(&[usize]) -> f64) -> Vec<usize> {
+    let stmts = &site.block()[SectionKind::F].stmts;
+    let touched = |part: &Part| -> BTreeSet<Value> {
+        let values = part.stmts.iter().flat_map(|&at| stmts[at].operands.iter().chain(&stmts[at].results));
+        values.copied().filter(|&value| may_be_kept(site, value)).collect()
+    };
+    let runs = |part: &Part| matches!(part.choice, Choice::Either | Choice::Again);
+    let all: Vec<BTreeSet<Value>> = parts.iter().map(touched).collect();
+    let alone: Vec<f64> = (0..parts.len()).map(|at| if runs(&parts[at]) { seconds(&[at]) } else { 0.0 }).collect();
+    let mut clusters: Vec<usize> = (0..parts.len()).collect();
+    for b in (0..parts.len()).filter(|&at| runs(&parts[at])) {
+        for a in (0..b).filter(|&at| runs(&parts[at]) && !all[at].is_disjoint(&all[b])) {
+            let (into, from) = (clusters[a], clusters[b]);
+            let size = clusters.iter().filter(|cluster| [into, from].contains(cluster)).count();
+            let apart = alone[a] + alone[b];
+            if into != from && size <= MOST_TOGETHER && (seconds(&[a, b]) - apart).abs() > 1e-9 * apart {
+                clusters.iter_mut().filter(|cluster| **cluster == from).for_each(|cluster| *cluster = into);
+            }
+        }
+    }
+    clusters
+}
+
+/// A value that is made again, in one run of a block.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MadeAgain {
+    /// Its name.
+    pub name: String,
+    /// Bytes of it, and of what its statement makes beside it, that are not kept.
+    pub bytes: f64,
+    /// Seconds of making it, if nothing else is made with it.
+    pub seconds: f64,
+}
+
+/// What a layout makes again by the names of values, in the order of the forward.
+pub(super) fn made_again(site: &Site<'_>, names: &[String]) -> Vec<MadeAgain> {
+    let keep = Keep::of_dropped(site, dropped(site, names));
+    let prices = Prices::of(site);
+    let stmts = &site.block()[SectionKind::F].stmts;
+    let whole = Keep::of_dropped(site, Dropped::default());
+    let of = |part: &Part| {
+        let runs = part.choice == Choice::Either && part.stmts.iter().any(|&at| keep.runs(at));
+        let name = stmts[part.stmts[0]].results.iter().find_map(|&value| name(site, value)).filter(|_| runs)?;
+        let saved = |stmt: &Stmt| {
+            let values = stmt.results.iter().filter(|&&value| whole.has(value));
+            values.map(|&value| Keep::of_value(site, Some(stmt), value)).sum::<f64>() + site.beside(stmt)
+        };
+        Some(MadeAgain {
+            name: name.to_string(),
+            bytes: part.stmts.iter().map(|&at| saved(&stmts[at])).sum(),
+            seconds: prices.seconds(&part.stmts.iter().copied().collect()),
+        })
+    };
+    parts(site).iter().filter_map(of).collect()
+}

@@ -1,0 +1,134 @@
+//! Single values that are made again: what a choice of them is said to take is what a block under it takes, and no module does
+//! better.
+
+use cost::{Again, Cluster, Machine, Profile, Recipe, Stack, frontier, made_again, profile};
+use ir::differentiate::differentiate;
+use ir::goal::{Goal, Layout, Recompute};
+use ir::graph::Model;
+use ir::models::{Batch, preset};
+use ir::optimizer::Optimizer;
+use ir::recompute::{MODULES, check_names, is_layer};
+use ir::types::DType;
+
+/// Tokens of each data-parallel rank: so many that no device waits for its CPU.
+const TOKENS: u64 = 16384;
+
+fn planned(name: &str, layout: &Layout) -> Model {
+    let seq = if name == "gpt2" { 1024 } else { TOKENS };
+    let batch = Batch { batch: layout.together().expect("shares").dp * TOKENS / seq, seq, dtype: DType::BF16 };
+    let model = preset(name).expect("a preset").config.build(&batch).expect("a model");
+    let model = differentiate(model, &Optimizer::default()).expect("a gradient");
+    let goal = Goal::of(layout.together().expect("shares"));
+    meshwright_planner::plan(model, &goal, &cost::CPU, None, &mut |_, _| {}).expect("a plan")
+}
+
+/// Models of one kind of layers and of two, layouts with collectives in layers and without, stacks that fuse and that do not.
+const JOBS: [(&str, &str, &str); 8] = [
+    ("llama3-8b", "", "megatron-core-2025"),
+    ("llama3-8b", "tp=4,sp=true", "megatron-core-2025"),
+    ("llama3-8b", "tp=2", "fsdp-eager"),
+    ("llama3-8b", "tp=2,sp=true,cp=2", "fsdp-compile"),
+    ("gpt2", "tp=2", "megatron-2022"),
+    ("mixtral-8x7b", "dp=4,ep=4", "megatron-core-2025"),
+    ("deepseek-v2-lite", "dp=4,ep=4", "megatron-core-2025"),
+    ("deepseek-v2-lite", "tp=2,sp=true", "nanotron-2024"),
+];
+
+fn layout(text: &str) -> Layout {
+    let mut layout = Layout::default();
+    for (key, value) in text.split(',').filter_map(|item| item.split_once('=')) {
+        match key {
+            "sp" => layout.sp = value == "true",
+            "dp" => layout.dp = value.parse().expect("a degree"),
+            "ep" => layout.ep = value.parse().expect("a degree"),
+            "cp" => layout.cp = value.parse().expect("a degree"),
+            _ => layout.tp = value.parse().expect("a degree"),
+        }
+    }
+    layout
+}
+
+/// A job's choices, and bytes and seconds of the backward of all its layers under a mode of recomputation.
+fn of_job(
+    (model, text, stack): (&str, &str, &str),
+    then: impl Fn(&[Again], &dyn Fn(&Recompute) -> [f64; 2], &str, &Model),
+) {
+    let (cluster, stack) = (Cluster::find("h100").expect("a preset"), Stack::find(stack).expect("a preset"));
+    let (recipe, layout) = (Recipe::bf16(), layout(text));
+    let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
+    let planned = planned(model, &layout);
+    let runs = vec![1.0; planned.blocks.len()];
+    let under = |recompute: &Recompute| {
+        let layout = Layout { recompute: recompute.clone(), ..layout.clone() };
+        let layers = planned.blocks.values().filter(|block| is_layer(block));
+        let profiles: Vec<Profile> = layers.map(|block| profile(&planned, block, &layout, &machine)).collect();
+        let backward = |it: &Profile| it.again.total() + it.i.total() + it.w.total();
+        [profiles.iter().map(|it| it.kept).sum(), profiles.iter().map(backward).sum()]
+    };
+    then(&frontier(&planned, &runs, &layout, &machine), &under, &format!("{model} {text} {}", stack.name), &planned);
+}
+
+fn selective(names: &[String]) -> Recompute {
+    if names.is_empty() { Recompute::None } else { Recompute::Selective(names.to_vec()) }
+}
+
+#[test]
+fn choices_take_what_they_say() {
+    for job in JOBS {
+        of_job(job, |choices, under, title, planned| {
+            assert!(choices.len() > 5 && choices[0].names.is_empty(), "{title}: {choices:?}");
+            let none = under(&Recompute::None)[1];
+            for Again { names, bytes, seconds } in choices {
+                let recompute = selective(names);
+                check_names(planned, &recompute).expect("names that there are");
+                let [kept, backward] = under(&recompute);
+                assert!((kept / bytes - 1.0).abs() < 1e-9, "{title} {names:?}: {kept} {bytes}");
+                let again = backward - none;
+                assert!((again - seconds).abs() <= 1e-6 * backward, "{title} {names:?}: {again} {seconds}");
+            }
+            for pair in choices.windows(2) {
+                assert!(pair[0].bytes > pair[1].bytes && pair[0].seconds < pair[1].seconds, "{title}");
+            }
+        });
+    }
+}
+
+/// Whatever modules are made again, or all of the layer: some choice of values keeps no more and takes no longer.
+#[test]
+fn no_modules_are_better_than_values() {
+    for job in JOBS {
+        of_job(job, |choices, under, title, _| {
+            let some = (0..1 << MODULES.len()).map(|set: u32| {
+                let named = MODULES.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1);
+                Recompute::Selective(named.map(|(_, (name, _))| name.to_string()).collect())
+            });
+            for recompute in some.chain([Recompute::None, Recompute::Full(None)]) {
+                let ([kept, backward], none) = (under(&recompute), under(&Recompute::None)[1]);
+                // Choices are listed by steps of 1/256 of what is kept without any.
+                let is_no_worse = |it: &Again| {
+                    it.bytes <= kept + choices[0].bytes / 256.0 && none + it.seconds <= backward * (1.0 + 1e-9)
+                };
+                assert!(choices.iter().any(is_no_worse), "{title} {recompute}: {kept} {backward} {:?}", choices.last());
+            }
+        });
+    }
+}
+
+/// Llama's layer keeps what matrices and attention give longest: the cheapest bytes are those of the activation's product.
+#[test]
+fn cheap_values_are_made_again_first() {
+    of_job(JOBS[0], |choices, _, title, planned| {
+        let first: Vec<&String> = choices.iter().take(4).flat_map(|it| &it.names).collect();
+        assert!(first.iter().all(|name| ["a", "n", "fp", "q", "k"].contains(&name.as_str())), "{title}: {first:?}");
+        let layout = Layout { recompute: selective(&["n".into(), "fp".into()]), ..Layout::default() };
+        let (cluster, stack) = (Cluster::find("h100").expect("a preset"), Stack::find(JOBS[0].2).expect("a preset"));
+        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+        let block = planned.blocks.values().find(|block| block.name == "layer").expect("a layer");
+        let made = made_again(planned, block, &layout, &machine);
+        let figures: Vec<(&str, f64)> = made.iter().map(|it| (it.name.as_str(), it.bytes)).collect();
+        // 4096 and 14336 numbers of a token in 2 bytes; the norm's reciprocal deviation in 4.
+        let tokens = TOKENS as f64;
+        assert_eq!(figures, [("n", tokens * (4096.0 * 2.0 + 4.0)), ("fp", tokens * 14336.0 * 2.0)]);
+        assert!(made.iter().all(|it| it.seconds > 0.0));
+    });
+}
