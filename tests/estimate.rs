@@ -1,5 +1,6 @@
 //! Predictions of layouts as a whole: parts sum to the whole, and what a change of layout must do, it does.
 
+use ir::recompute::MODULES;
 use meshwright::estimate::{EstimateReport, EstimateRequest, Estimator, Line, estimate_all};
 
 fn request(layout: &str) -> EstimateRequest {
@@ -102,6 +103,42 @@ fn automatic_recomputation_does_no_more_than_it_must() {
     assert!(none.predicted.step_time_s <= auto.predicted.step_time_s);
     assert!(auto.predicted.step_time_s <= all.predicted.step_time_s);
     assert_eq!(none.predicted.fits, none.predicted.step_time_s == auto.predicted.step_time_s);
+}
+
+/// Where a layout does not fit without, values that are chosen by memory are no slower than any one or two modules that fit,
+/// nor than whole layers.
+#[test]
+fn values_by_memory_are_as_fast_as_any_modules() {
+    let job = |model: &str, cluster: &str, stack: &str, gpus: u64, seq: u64, global_batch: u64, layout: &str| {
+        let [model, cluster, stack, layout] = [model, cluster, stack, layout].map(str::to_string);
+        EstimateRequest { model, cluster, stack, gpus: Some(gpus), seq, global_batch, layout, ..request("") }
+    };
+    let jobs = [
+        job("llama3-8b", "h100", "megatron-core-2025", 8, 16384, 16, "zero=3"),
+        job("llama3-8b", "h100", "fsdp-eager", 8, 8192, 16, "zero=3,mbs=2"),
+        job("llama3-8b", "h100", "fsdp-compile", 8, 8192, 32, "zero=3,mbs=4"),
+        job("llama2-13b", "a100-80gb", "fsdp-eager", 16, 4096, 64, "zero=3,mbs=4"),
+        job("mixtral-8x7b", "h100", "megatron-core-2025", 64, 4096, 256, "tp=2,sp=true,ep=8,pp=4,zero=1,mbs=4"),
+        job("deepseek-v2-lite", "h100", "megatron-core-2025", 8, 4096, 64, "ep=8,zero=1,mbs=8"),
+        job("deepseek-v3", "h100", "megatron-core-2026", 1024, 4096, 4096, "pp=16,ep=64,zero=1,mbs=4"),
+    ];
+    let modules: Vec<&str> = MODULES.iter().map(|(name, _)| *name).collect();
+    let pairs = modules.iter().flat_map(|a| modules.iter().map(move |b| format!("selective:{a}+{b}")));
+    let others: Vec<String> = pairs.chain(["full", "full:1", "full:2"].map(String::from)).collect();
+    let estimator = Estimator::new();
+    for job in jobs {
+        let under = |recompute: &str| {
+            let layout = format!("{},recompute={recompute}", job.layout);
+            estimator.estimate(&EstimateRequest { layout, ..job.clone() }).unwrap_or_else(|error| panic!("{error}"))
+        };
+        let (auto, title) = (under("auto"), format!("{} {}", job.model, job.stack));
+        assert!(auto.predicted.fits && !under("none").predicted.fits, "{title}");
+        assert!(!auto.made_again.is_empty() && auto.layout.recompute.to_string().contains(':'), "{title}");
+        for other in others.iter().map(|other| under(other)).filter(|other| other.predicted.fits) {
+            let times = [&auto, &other].map(|report| report.predicted.step_time_s);
+            assert!(times[0] <= times[1] * (1.0 + 1e-3), "{title} {}: {times:?}", other.layout.recompute);
+        }
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::memo::Memo;
 use super::request::EstimateRequest;
 use super::resize::together;
 use super::stages::{is_even, starts};
-use super::tensors::{Tried, choices, fitting, fullest};
+use super::tensors::{Tried, choices, crowded, fitting};
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::CompileError;
@@ -165,7 +165,7 @@ impl<'e> Desk<'e> {
         if none.floor().bytes <= room {
             return Ok(None);
         }
-        let runs = fullest(&none.staged, &none.memory, &none.blocks.outline);
+        let runs = crowded(&none.staged, &none.memory, &none.blocks.outline, room);
         let key = (BlockKey::of(&job.layout, &job.machine)?, runs.iter().map(|runs| runs.to_bits()).collect());
         let choices = self
             .choices

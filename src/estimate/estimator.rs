@@ -13,7 +13,7 @@ use super::request::EstimateRequest;
 use super::resize::{DimSizes, Shape, Sizes, Template, Unplanned};
 use super::stages::{Load, loads, starts};
 use super::step::{Step, step, tied};
-use super::tensors::{Tried, choices, fitting, fullest};
+use super::tensors::{Tried, choices, crowded, fitting};
 use crate::error::Error;
 use crate::machine_source;
 use crate::model_source::ModelSource;
@@ -238,14 +238,14 @@ impl Estimator {
         let mut job = job;
         job.layout.recompute = Recompute::None;
         let (none, planned) = (self.stepped(&job)?, self.planned(&job, &job.blocks_key()?)?);
-        let runs = fullest(&none.staged, &none.memory, &planned.outline);
+        let room = job.machine.cluster.device.memory as f64;
+        let runs = crowded(&none.staged, &none.memory, &planned.outline, room);
         let report = job.report(&planned, none);
         if report.predicted.fits {
             return Ok(report);
         }
         let held = |report: &EstimateReport| fullest_device(&report.predicted.memory_gib.per_stage);
         let choices = choices(&job, &planned.model, &runs);
-        let room = job.machine.cluster.device.memory as f64;
         let values = fitting(&choices, held(&report), room, |recompute| {
             job.layout.recompute = recompute;
             self.predict(&job).map(|report| Tried { bytes: held(&report), of: report })

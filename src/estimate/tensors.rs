@@ -2,18 +2,19 @@
 
 use super::blocks::Outline;
 use super::estimator::{Job, Staged};
+use super::memory::GIB;
 use super::report::StageMemory;
 use crate::error::Error;
 use cost::{Again, frontier};
 use ir::goal::Recompute;
 use ir::graph::Model;
 
-/// How many runs of each block, layers alone, lie on the pipeline rank whose device is fullest. One kind alone counts once,
-/// since its choices do not depend on how many there are.
-pub(super) fn fullest(staged: &Staged, memory: &[StageMemory], outline: &Outline) -> Vec<f64> {
+/// How many runs of each block, layers alone, lie on pipeline ranks whose devices have no `room` for what they hold. One kind
+/// alone counts once, since its choices do not depend on how many there are.
+pub(super) fn crowded(staged: &Staged, memory: &[StageMemory], outline: &Outline, room: f64) -> Vec<f64> {
     let mut runs = vec![0.0; outline.tensors.len()];
-    let rank = (0..memory.len()).max_by(|&a, &b| memory[a].device.total_cmp(&memory[b].device));
-    for (stage, _) in rank.iter().flat_map(|&rank| &staged.flow.ranks[rank].stages) {
+    let ranks = staged.flow.ranks.iter().zip(memory).filter(|(_, memory)| memory.device * GIB > room);
+    for (stage, _) in ranks.flat_map(|(rank, _)| &rank.stages) {
         let layers = staged.loads[*stage].runs.clone().filter(|run| outline.layers.contains(run));
         layers.for_each(|run| runs[outline.runs[run]] += 1.0);
     }

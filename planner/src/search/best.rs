@@ -55,9 +55,9 @@ fn degrees(layout: &Layout) -> [u64; 7] {
 fn recomputed(layout: &Layout) -> u8 {
     match layout.recompute {
         Recompute::None => 0,
-        Recompute::Selective(_) => 1,
+        // Of modules and of the values that memory asks for.
+        Recompute::Selective(_) | Recompute::Auto => 1,
         Recompute::Full(_) => 2,
-        Recompute::Auto => 3,
     }
 }
 

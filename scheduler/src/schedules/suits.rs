@@ -46,7 +46,7 @@ impl ScheduleKind {
             "gpipe" => microbatches,
             "1f1b" | "zb-h1" => behind.min(microbatches),
             "eager-1f1b" | "zb-h2" => (2 * behind - 1).min(microbatches),
-            "zb-v" => 2 * ranks.min(microbatches) - 1,
+            "zb-v" if microbatches >= 2 * ranks => 2 * ranks - 1,
             // Groups have at least as many micro-batches as there are ranks, or all.
             "interleaved-1f1b" => {
                 (2 * behind - 1 + (chunks - 1) * ranks.min(microbatches)).min(microbatches.saturating_mul(chunks))

@@ -112,10 +112,12 @@ impl Part {
     fn step(&self, site: &Site<'_>, cluster: usize) -> Step {
         let stmts = || self.stmts.iter().map(|&at| &site.block()[SectionKind::F].stmts[at]);
         let makes: BTreeSet<Value> = stmts().flat_map(|stmt| stmt.results.iter().copied()).collect();
-        let sources = |value: &Value| site.remade.get(value).filter(|_| makes.contains(value)).cloned();
-        let remade: Vec<Value> = makes.iter().filter_map(sources).flatten().collect();
-        let read: Vec<Value> =
-            if remade.is_empty() { stmts().flat_map(|stmt| stmt.operands.iter().copied()).collect() } else { remade };
+        // A kernel of the backward makes some values from others than their statement does.
+        let remade = || makes.iter().filter_map(|value| site.remade.get(value)).flatten().copied();
+        let read: Vec<Value> = match remade().next() {
+            Some(_) => remade().collect(),
+            None => stmts().flat_map(|stmt| stmt.operands.iter().copied()).collect(),
+        };
         let read: BTreeSet<Value> =
             read.into_iter().filter(|value| !makes.contains(value) && may_be_kept(site, *value)).collect();
         let places = |values: BTreeSet<Value>| values.into_iter().map(EntityRef::index).collect();
