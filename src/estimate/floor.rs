@@ -123,6 +123,8 @@ impl<'a> Open<'a> {
         for (small, fast) in small.iter_mut().zip(&fast) {
             // What is computed again is among the inner values: there are at least as many of them as where nothing is.
             small.transient[0] = small.transient[0].min(fast.transient[0]);
+            // Nor is it said how far the CPU is ahead.
+            small.summed = [0.0; 2];
         }
         let flow = order(&small);
         Floor { seconds, bytes: bytes(&flow, &small) }

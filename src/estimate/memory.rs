@@ -4,7 +4,7 @@ use super::pipeline::{Flow, Rank};
 use super::replicas::Replicas;
 use super::report::StageMemory;
 use super::stages::Load;
-use cost::{Machine, Recipe};
+use cost::{Format, Machine, Recipe};
 use ir::goal::Layout;
 
 /// Bytes of a GiB.
@@ -76,7 +76,8 @@ fn of_rank(
     let facts = &machine.stack.facts;
     let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
     let elements = [own().map(|load| load.dense).sum::<f64>(), own().map(|load| load.experts).sum()];
-    let states = states(elements, replicas, machine);
+    let mut states = states(elements, replicas, machine);
+    states.parameters += copies(elements, layout, replicas, machine);
     let logits = own().map(|load| load.logits).sum::<f64>();
     let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), logits, replicas.zero, machine);
     let logits = logits * rank.in_flight;
@@ -84,7 +85,9 @@ fn of_rank(
     let groups = [layout.dp * layout.cp, layout.tp, layout.pp, layout.cp, layout.ep];
     let communicators = groups.into_iter().filter(|&ranks| ranks > 1).count() as f64;
     let before = facts.context + communicators * facts.communicator;
-    let needed = states.total() + activations + logits + buffers;
+    let before_update = states.total() + activations + logits + buffers;
+    let needed = before_update.max(states.total() + updating(elements, replicas, machine.recipe));
+    let buffers = buffers + needed - before_update;
     // What waits is waited for where there is no memory left.
     let left = ((machine.cluster.device.memory as f64 - before) / facts.reserve - needed).max(0.0);
     let waiting = waiting(rank, loads, facts.waiting).min(left);
@@ -104,11 +107,43 @@ fn of_rank(
     }
 }
 
-/// Bytes of tensors that sums over tp have read and that are held: one of each layer that ran forward, at most so many.
+/// Bytes of parameters that are there twice: a rank's part beside the whole, where ZeRO-3 leaves them whole between
+/// micro-batches, and experts quantised for their products.
+fn copies(elements: [f64; 2], layout: &Layout, replicas: &Replicas<'_>, machine: &Machine<'_>) -> f64 {
+    let (recipe, facts) = (machine.recipe, &machine.stack.facts);
+    let [dense, experts] = replicas.parts();
+    // A single rank has no part.
+    let part = |elements: f64, ranks: f64| if ranks > 1.0 { elements / ranks } else { 0.0 };
+    let is_whole = layout.zero > 2 && replicas.zero < 3 && !facts.casts_gathered;
+    let parts = if is_whole { part(elements[0], dense) + part(elements[1], experts) } else { 0.0 };
+    let is_narrow = matches!(recipe.products, Format::F8 | Format::F4);
+    let quantised = if is_narrow { facts.quantised_experts * recipe.products.bytes() * elements[1] } else { 0.0 };
+    parts * recipe.parameter + quantised
+}
+
+/// Bytes of f32 copies of 16-bit states while a group of parameters is updated: experts are one, all else another.
+fn updating(elements: [f64; 2], replicas: &Replicas<'_>, recipe: &Recipe) -> f64 {
+    let [dense, experts] = if replicas.zero > 0 { replicas.parts() } else { [1.0; 2] };
+    recipe.widened * (elements[0] / dense).max(elements[1] / experts)
+}
+
+/// Bytes of tensors that sums over tp have read and that are held, since the CPU is ahead of the device: at most so many. It
+/// waits for the device with each message that it gets. So in a pipeline it is ahead from one micro-batch to the next only
+/// where the device has more to do than it; elsewhere while the first stage, which gets no messages forward, begins: the second
+/// message that this sends waits for the next stage, which is late in a first step.
 fn waiting(rank: &Rank, loads: &[Load], most: f64) -> f64 {
-    let layers = rank.stages.iter().map(|(stage, [forwards, ..])| forwards * loads[*stage].summed[0]).sum::<f64>();
-    let largest = rank.stages.iter().map(|(stage, _)| loads[*stage].summed[1]).fold(0.0, f64::max);
-    layers.min(most) * largest
+    let own = || rank.stages.iter().map(|(stage, [forwards, ..])| (&loads[*stage], *forwards));
+    let largest = own().map(|(load, _)| load.summed[1]).fold(0.0, f64::max);
+    let stages = loads.len() as f64;
+    let is_first = stages > 1.0 && rank.stages.iter().any(|(stage, _)| *stage == 0);
+    let begun = if is_first { (rank.in_flight - 2.0).max(0.0) } else { 0.0 };
+    let is_ahead = stages < 2.0 || own().map(|(load, forwards)| forwards * load.lag).sum::<f64>() > 0.0;
+    let ahead = |forwards: f64| match is_ahead {
+        true if forwards > stages => forwards,
+        true => begun.max(1.0),
+        false => begun,
+    };
+    own().map(|(load, forwards)| ahead(forwards) * load.summed[0]).sum::<f64>().min(most) * largest
 }
 
 /// Bytes beside what is kept, a micro-batch's logits among that: inner values of the block under way, what the products'
@@ -148,6 +183,7 @@ fn within(layer: Inner, end: Inner, ends: f64, logits: f64, zero: u8, recipe: &R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cost::{Cluster, Stack};
 
     /// Llama's head of 128256 x 4096 under FSDP: its logits, or its gathered parameters with their gradients on the wire,
     /// whichever is more; without ZeRO its logits alone.
@@ -163,12 +199,54 @@ mod tests {
         assert_eq!(within(layer, head(4.2e9), 0.0, logits, 0, &recipe), 4.2e9);
     }
 
-    /// Of 4 layers and 3 micro-batches: 12 tensors, if as many may wait.
+    /// Of 8 sums and 3 micro-batches: 24 tensors, if as many may wait; of the only one 8.
     #[test]
     fn what_sums_have_read_waits_for_the_device() {
-        let loads = [Load { summed: [4.0, 1e6], ..Load::default() }];
-        let rank = Rank { stages: vec![(0, [3.0; 3])], ..Rank::default() };
-        assert_eq!([0.0, 10.0, 40.0].map(|most| waiting(&rank, &loads, most)), [0.0, 1e7, 1.2e7]);
+        let loads = [Load { summed: [8.0, 1e6], ..Load::default() }];
+        let rank = |microbatches: f64| Rank { stages: vec![(0, [microbatches; 3])], ..Rank::default() };
+        assert_eq!([0.0, 10.0, 40.0].map(|most| waiting(&rank(3.0), &loads, most)), [0.0, 1e7, 2.4e7]);
+        assert_eq!(waiting(&rank(1.0), &loads, 40.0), 8e6);
+    }
+
+    /// Four stages of 2 sums: a slow device lets the CPU run ahead in many micro-batches, a fast one while the first stage begins.
+    #[test]
+    fn in_a_pipeline_what_waits_is_what_the_cpu_is_ahead() {
+        let tensors = |lag: f64, stage: usize, microbatches: f64| {
+            let loads: Vec<Load> = (0..4).map(|_| Load { summed: [2.0, 1.0], lag, ..Load::default() }).collect();
+            let in_flight = microbatches.min(4.0 - stage as f64);
+            let rank = Rank { stages: vec![(stage, [microbatches; 3])], in_flight, ..Rank::default() };
+            waiting(&rank, &loads, 40.0)
+        };
+        assert_eq!([tensors(1.0, 0, 32.0), tensors(1.0, 3, 32.0)], [40.0, 40.0]);
+        assert_eq!([tensors(-1.0, 0, 32.0), tensors(-1.0, 1, 32.0)], [4.0, 0.0]);
+        assert_eq!([tensors(1.0, 0, 4.0), tensors(1.0, 1, 4.0), tensors(-1.0, 0, 2.0)], [4.0, 2.0, 0.0]);
+    }
+
+    /// Of 8 ranks that hold the same dense parameters and experts of their own.
+    #[test]
+    fn states_of_a_group_are_widened_at_once() {
+        let (cluster, stack) = (Cluster::find("h100").unwrap(), Stack::find("megatron-core-2025").unwrap());
+        let recipe = Recipe { widened: 8.0, ..Recipe::bf16() };
+        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
+        let bytes = |zero| {
+            let layout = Layout { dp: 8, ep: 8, zero, ..Layout::default() };
+            updating([4e9, 1e9], &Replicas::new(&layout, 1, &machine), &recipe)
+        };
+        assert_eq!([bytes(0), bytes(1)], [32e9, 8e9]);
+    }
+
+    /// Of 32 ranks, 16 of which share out the experts.
+    #[test]
+    fn whole_parameters_lie_beside_their_parts() {
+        let (cluster, stack) = (Cluster::find("gb200-nvl72").unwrap(), Stack::find("automodel-2026").unwrap());
+        let layout = Layout { dp: 32, ep: 16, zero: 3, ..Layout::default() };
+        let bytes = |microbatches, products| {
+            let recipe = Recipe { products, ..Recipe::bf16() };
+            let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
+            copies([32e9, 2e9], &layout, &Replicas::new(&layout, microbatches, &machine), &machine)
+        };
+        assert_eq!([bytes(1, Format::Half), bytes(4, Format::Half)], [0.0, 2.0 * (1e9 + 1e9)]);
+        assert_eq!(bytes(1, Format::F8), 2.0625 * 2e9);
     }
 
     #[test]

@@ -117,6 +117,14 @@ pub struct Facts {
     pub once_per_node: bool,
     /// Whether a token's experts are neighbours, as the fake gates of benchmarks choose them.
     pub adjacent_experts: bool,
+    /// Whether experts weigh what lies between their products, so that the backward reads none of their results.
+    pub weighs_inside: bool,
+    /// How often an expert's parameter is kept as its products read it, where these have 8 or 4 bits: in one order and in the
+    /// other, with their scales.
+    pub quantised_experts: f64,
+    /// Whether of a bf16 parameter with 16-bit optimizer states the master copy is the 16 bits that it lacks, and its states are
+    /// there in f32 too while a group of parameters is updated.
+    pub precision_aware: bool,
     /// Bytes of an updated parameter beside its master copy and states: of its gradient in f32.
     pub update_bytes: f64,
     /// Bytes of the buffers through which gradients are summed, whatever the model.
@@ -176,6 +184,9 @@ impl Default for Facts {
             grouped: 0.9,
             once_per_node: false,
             adjacent_experts: false,
+            weighs_inside: false,
+            quantised_experts: 0.0,
+            precision_aware: false,
             update_bytes: 0.0,
             buffers: 0.0,
             waiting: 0.0,
