@@ -177,7 +177,18 @@ pub(super) fn text(report: &EstimateReport) -> String {
         percent(predicted.hfu).trim(),
         percent(predicted.bubble).trim(),
     );
-    text + &times(report) + "\n" + &memory(report)
+    text + &dropped(predicted.dropped) + &times(report) + "\n" + &memory(report)
+}
+
+/// What experts have no place for.
+fn dropped(share: Option<f64>) -> String {
+    match share {
+        None => String::new(),
+        Some(0.0) => "dropped   none of the experts' tokens\n\n".to_string(),
+        Some(share) => {
+            format!("dropped   {} of the experts' tokens, if all are chosen alike\n\n", percent(share).trim())
+        }
+    }
 }
 
 /// Where the step goes, the most first.

@@ -58,14 +58,16 @@ impl<'a> Open<'a> {
         let exchange = replicas.least_exchange(elements, forward, i + w);
         let summed = (work + exchange.reduce).max(self.fullest());
         let path = summed + super::step::optimizer(local, self.machine) + exchange.gather + fixed;
-        let held = states(elements, &replicas, self.machine).total();
+        let states = states(elements, &replicas, self.machine);
         let facts = &self.machine.stack.facts;
         let profiles = self.small.again.as_ref().unwrap_or(&self.small.profiles);
         let kept_of = |span: &Span| span.runs.len() as f64 * profiles[span.block].kept;
         let kept = self.small.outline.spans.iter().map(kept_of).sum::<f64>() / pp;
+        // A step's only backward may put gradients in the place of what it finds.
+        let replaced = if facts.frees_gradients && self.microbatches < 2 { kept.min(states.gradients) } else { 0.0 };
         Floor {
             seconds: path * self.machine.stragglers(layout.devices()),
-            bytes: (held + kept) * facts.reserve + facts.context,
+            bytes: (states.total() + kept - replaced) * facts.reserve + facts.context,
         }
     }
 

@@ -77,11 +77,18 @@ fn of_rank(
     let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
     let elements = [own().map(|load| load.dense).sum::<f64>(), own().map(|load| load.experts).sum()];
     let mut states = states(elements, replicas, machine);
-    states.parameters += copies(elements, layout, replicas, machine);
+    let whole = Whole::of(elements, layout, replicas, machine);
     let logits = own().map(|load| load.logits).sum::<f64>();
-    let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), logits, replicas.zero, machine);
+    let gathers = if whole.gathered > 0.0 { 2 } else { replicas.zero };
+    let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), logits, gathers, machine);
     let logits = logits * rank.in_flight;
     let activations = (rank.kept - logits).max(0.0);
+    states.parameters += whole.gathered + whole.copies;
+    states.gradients += whole.wide;
+    if facts.frees_gradients && rank.stages.iter().all(|(_, [forwards, ..])| *forwards <= 1.0) {
+        // What the only backward makes takes the place of what the forward left.
+        states.gradients = (states.gradients - activations - logits - whole.gathered).max(0.0);
+    }
     let groups = [layout.dp * layout.cp, layout.tp, layout.pp, layout.cp, layout.ep];
     let communicators = groups.into_iter().filter(|&ranks| ranks > 1).count() as f64;
     let before = facts.context + communicators * facts.communicator;
@@ -107,18 +114,38 @@ fn of_rank(
     }
 }
 
-/// Bytes of parameters that are there twice: a rank's part beside the whole, where ZeRO-3 leaves them whole between
-/// micro-batches, and experts quantised for their products.
-fn copies(elements: [f64; 2], layout: &Layout, replicas: &Replicas<'_>, machine: &Machine<'_>) -> f64 {
-    let (recipe, facts) = (machine.recipe, &machine.stack.facts);
-    let [dense, experts] = replicas.parts();
-    // A single rank has no part.
-    let part = |elements: f64, ranks: f64| if ranks > 1.0 { elements / ranks } else { 0.0 };
-    let is_whole = layout.zero > 2 && replicas.zero < 3 && !facts.casts_gathered;
-    let parts = if is_whole { part(elements[0], dense) + part(elements[1], experts) } else { 0.0 };
-    let is_narrow = matches!(recipe.products, Format::F8 | Format::F4);
-    let quantised = if is_narrow { facts.quantised_experts * recipe.products.bytes() * elements[1] } else { 0.0 };
-    parts * recipe.parameter + quantised
+/// Bytes beside the states, where what ZeRO-3 cuts stays whole for a time.
+#[derive(Clone, Copy, Default)]
+struct Whole {
+    /// Of parameters that a forward has gathered and the backward still finds.
+    gathered: f64,
+    /// Of parameters that are there twice: a rank's part beside the whole, and experts quantised for their products.
+    copies: f64,
+    /// Of gradients that wait for the last micro-batch in the format of the wire.
+    wide: f64,
+}
+
+impl Whole {
+    fn of(elements: [f64; 2], layout: &Layout, replicas: &Replicas<'_>, machine: &Machine<'_>) -> Whole {
+        let (recipe, facts) = (machine.recipe, &machine.stack.facts);
+        let is_narrow = matches!(recipe.products, Format::F8 | Format::F4);
+        let quantised = if is_narrow { facts.quantised_experts * recipe.products.bytes() * elements[1] } else { 0.0 };
+        let mut whole = Whole { copies: quantised, ..Whole::default() };
+        if layout.zero < 3 || facts.casts_gathered {
+            return whole;
+        }
+        // What no other rank holds is not cut.
+        let cut = replicas.parts().map(|ranks| ranks > 1.0);
+        let [dense, experts] = [0, 1].map(|kind| if cut[kind] { elements[kind] } else { 0.0 });
+        if replicas.zero < 3 {
+            let [dense_ranks, expert_ranks] = replicas.parts();
+            whole.copies += recipe.parameter * (dense / dense_ranks + experts / expert_ranks);
+            whole.wide = if facts.accumulates_wide { (recipe.wire - recipe.gradient).max(0.0) * dense } else { 0.0 };
+        } else if facts.keeps_gathered {
+            whole.gathered = recipe.parameter * (dense + experts);
+        }
+        whole
+    }
 }
 
 /// Bytes of f32 copies of 16-bit states while a group of parameters is updated: experts are one, all else another.
@@ -235,18 +262,21 @@ mod tests {
         assert_eq!([bytes(0), bytes(1)], [32e9, 8e9]);
     }
 
-    /// Of 32 ranks, 16 of which share out the experts.
+    /// Of 32 ranks, 16 of which share out the experts: while micro-batches accumulate all is whole, with gradients of all but
+    /// experts in f32; of one only what a forward has gathered.
     #[test]
     fn whole_parameters_lie_beside_their_parts() {
         let (cluster, stack) = (Cluster::find("gb200-nvl72").unwrap(), Stack::find("automodel-2026").unwrap());
-        let layout = Layout { dp: 32, ep: 16, zero: 3, ..Layout::default() };
-        let bytes = |microbatches, products| {
-            let recipe = Recipe { products, ..Recipe::bf16() };
+        let bytes = |ep, microbatches, products| {
+            let layout = Layout { dp: 32, ep, zero: 3, ..Layout::default() };
+            let recipe = Recipe { products, gradient: 2.0, ..Recipe::bf16() };
             let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
-            copies([32e9, 2e9], &layout, &Replicas::new(&layout, microbatches, &machine), &machine)
+            let whole = Whole::of([32e9, 2e9], &layout, &Replicas::new(&layout, microbatches, &machine), &machine);
+            [whole.gathered, whole.copies, whole.wide]
         };
-        assert_eq!([bytes(1, Format::Half), bytes(4, Format::Half)], [0.0, 2.0 * (1e9 + 1e9)]);
-        assert_eq!(bytes(1, Format::F8), 2.0625 * 2e9);
+        assert_eq!(bytes(16, 4, Format::Half), [0.0, 2.0 * (1e9 + 1e9), 2.0 * 32e9]);
+        assert_eq!(bytes(16, 1, Format::Half), [2.0 * 34e9, 0.0, 0.0]);
+        assert_eq!(bytes(32, 1, Format::F8), [2.0 * 32e9, 2.0625 * 2e9, 0.0]);
     }
 
     #[test]

@@ -95,6 +95,12 @@ pub struct Facts {
     pub accumulates_whole: bool,
     /// Whether they do so in a pipeline alone.
     pub pipelines_whole: bool,
+    /// Whether gradients of all but experts are then in the wire's format.
+    pub accumulates_wide: bool,
+    /// Whether ZeRO-3 leaves parameters that a forward has gathered whole until the backward.
+    pub keeps_gathered: bool,
+    /// Whether a step ends by freeing gradients, so that its first backward begins without any.
+    pub frees_gradients: bool,
     /// Whether ZeRO-3 cuts the master copies alone, and casts what it gathers: no 16-bit parameters are kept beside them.
     pub casts_gathered: bool,
     /// Whether ZeRO-3 keeps the parameters of the model's ends gathered through a step: they are the root module's.
@@ -117,6 +123,8 @@ pub struct Facts {
     pub once_per_node: bool,
     /// Whether a token's experts are neighbours, as the fake gates of benchmarks choose them.
     pub adjacent_experts: bool,
+    /// Whether experts drop tokens for which they have no place.
+    pub drops: bool,
     /// Whether experts weigh what lies between their products, so that the backward reads none of their results.
     pub weighs_inside: bool,
     /// How often an expert's parameter is kept as its products read it, where these have 8 or 4 bits: in one order and in the
@@ -172,6 +180,9 @@ impl Default for Facts {
             hides_update: false,
             part: 0.0,
             accumulates_whole: false,
+            accumulates_wide: false,
+            keeps_gathered: false,
+            frees_gradients: false,
             pipelines_whole: false,
             casts_gathered: false,
             keeps_ends: false,
@@ -184,6 +195,7 @@ impl Default for Facts {
             grouped: 0.9,
             once_per_node: false,
             adjacent_experts: false,
+            drops: false,
             weighs_inside: false,
             quantised_experts: 0.0,
             precision_aware: false,
