@@ -91,7 +91,7 @@ fn of_rank(
     }
     let groups = [layout.dp * layout.cp, layout.tp, layout.pp, layout.cp, layout.ep];
     let communicators = groups.into_iter().filter(|&ranks| ranks > 1).count() as f64;
-    let before = facts.context + communicators * facts.communicator;
+    let before = facts.context + (communicators + facts.communicators) * facts.communicator;
     let before_update = states.total() + activations + logits + buffers;
     let needed = before_update.max(states.total() + updating(elements, replicas, machine.recipe));
     let buffers = buffers + needed - before_update;
@@ -185,7 +185,10 @@ fn buffers(own: &[&Load], stages: usize, logits: f64, zero: u8, machine: &Machin
     });
     let facts = &machine.stack.facts;
     let ends = if facts.keeps_ends { own.iter().map(|load| load.ends).sum() } else { 0.0 };
-    facts.workspace + facts.buffers + messages + within(layer, end, ends, logits, zero, machine.recipe)
+    // No sum is of more than all gradients.
+    let sums =
+        facts.buffers.min(machine.recipe.parameter * own.iter().map(|load| load.dense + load.experts).sum::<f64>());
+    facts.workspace + sums + messages + within(layer, end, ends, logits, zero, machine.recipe)
 }
 
 /// The most that a kind of block has within, and the elements of its parameters.
@@ -277,6 +280,15 @@ mod tests {
         assert_eq!(bytes(16, 4, Format::Half), [0.0, 2.0 * (1e9 + 1e9), 2.0 * 32e9]);
         assert_eq!(bytes(16, 1, Format::Half), [2.0 * 34e9, 0.0, 0.0]);
         assert_eq!(bytes(32, 1, Format::F8), [2.0 * 32e9, 2.0625 * 2e9, 0.0]);
+    }
+
+    #[test]
+    fn sums_are_of_no_more_than_all_gradients() {
+        let (cluster, stack) = (Cluster::find("v100-dgx2").unwrap(), Stack::find("megatron-deepspeed-2021").unwrap());
+        let recipe = Recipe::bf16();
+        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
+        let bytes = |dense: f64| buffers(&[&Load { dense, ..Load::default() }], 1, 0.0, 0, &machine);
+        assert_eq!([1e8, 1e9].map(bytes), [2e8, 1e9].map(|sums| stack.facts.workspace + sums));
     }
 
     #[test]

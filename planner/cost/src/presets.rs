@@ -171,6 +171,7 @@ impl Stack {
         range("update_bytes", facts.update_bytes, 0.0, 8.0, "bytes of an element");
         range("quantised_experts", facts.quantised_experts, 0.0, 4.0, "copies");
         range("waiting", facts.waiting, 0.0, 1024.0, "a number of tensors");
+        range("communicators", facts.communicators, 0.0, 64.0, "a number of communicators");
         range("buffers", facts.buffers, 0.0, 1e12, "bytes");
         range("gradient_bytes", facts.gradient_bytes, 1.0, 8.0, "bytes of an element");
         range("wire_bytes", facts.wire_bytes, 1.0, 8.0, "bytes of an element");

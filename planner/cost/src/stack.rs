@@ -135,7 +135,7 @@ pub struct Facts {
     pub precision_aware: bool,
     /// Bytes of an updated parameter beside its master copy and states: of its gradient in f32.
     pub update_bytes: f64,
-    /// Bytes of the buffers through which gradients are summed, whatever the model.
+    /// Bytes of the buffers through which gradients are summed, unless all of these are less.
     pub buffers: f64,
     /// How many tensors that sums over tp have read are held at most, one of each layer: the CPU is ahead of the device, and
     /// what communication reads is free when the device is done with it.
@@ -148,6 +148,8 @@ pub struct Facts {
     pub workspace: f64,
     /// Bytes of a communicator's buffers on the device.
     pub communicator: f64,
+    /// How many it opens beside one for each axis.
+    pub communicators: f64,
 }
 
 /// What the stages of a pipeline share out evenly.
@@ -206,6 +208,7 @@ impl Default for Facts {
             context: 512.0 * MIB,
             workspace: 32.0 * MIB,
             communicator: 64.0 * MIB,
+            communicators: 0.0,
         }
     }
 }
