@@ -283,6 +283,20 @@ mod tests {
     }
 
     #[test]
+    fn the_only_backward_puts_gradients_in_the_place_of_what_it_finds() {
+        let (cluster, stack) = (Cluster::find("gb200-nvl72").unwrap(), Stack::find("automodel-2026").unwrap());
+        let recipe = Recipe { gradient: 2.0, ..Recipe::bf16() };
+        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
+        let (layout, loads) = (Layout::default(), [Load { dense: 1e9, ..Load::default() }]);
+        let gradients = |forwards: f64, kept: f64| {
+            let rank = Rank { stages: vec![(0, [forwards; 3])], kept, in_flight: 1.0, ..Rank::default() };
+            let replicas = Replicas::new(&layout, forwards as u32, &machine);
+            (of_rank(&rank, &loads, &layout, &replicas, &machine).gradients * GIB).round()
+        };
+        assert_eq!([gradients(1.0, 0.5e9), gradients(1.0, 3e9), gradients(2.0, 0.5e9)], [1.5e9, 0.0, 2e9]);
+    }
+
+    #[test]
     fn sums_are_of_no_more_than_all_gradients() {
         let (cluster, stack) = (Cluster::find("v100-dgx2").unwrap(), Stack::find("megatron-deepspeed-2021").unwrap());
         let recipe = Recipe::bf16();
