@@ -76,12 +76,14 @@ impl<'a> Open<'a> {
         let exchange = replicas.least_exchange(elements, forward, i + w);
         let summed = (work + exchange.reduce).max(self.fullest());
         let path = summed + super::step::optimizer(local, self.machine) + exchange.gather + fixed;
-        let held = states(elements, &replicas, self.machine).total();
+        let states = states(elements, &replicas, self.machine);
         let facts = &self.machine.stack.facts;
         let kept = small.map_or(0.0, kept_by_whole) / pp;
+        // A step's only backward may put gradients in the place of what it finds.
+        let replaced = if facts.frees_gradients && self.microbatches < 2 { kept.min(states.gradients) } else { 0.0 };
         Floor {
             seconds: path * self.machine.stragglers(layout.devices()),
-            bytes: (held + kept) * facts.reserve + facts.context,
+            bytes: (states.total() + kept - replaced) * facts.reserve + facts.context,
         }
     }
 
@@ -161,6 +163,8 @@ impl<'a> Open<'a> {
         for (small, fast) in small.iter_mut().zip(&staged.loads) {
             // What is computed again is among the inner values: there are at least as many of them as where nothing is.
             small.transient[0] = small.transient[0].min(fast.transient[0]);
+            // Nor is it said how far the CPU is ahead.
+            small.summed = [0.0; 2];
         }
         let flow = flow_of(&small, &vec![0.0; small.len()], kind, pipeline);
         self.device(&flow, &small, &staged.replicas).into_iter().fold(0.0, f64::max)
@@ -182,7 +186,10 @@ impl<'a> Open<'a> {
         let alone = |load: &Load| Load { shards: [0.0; 2], ..load.clone() }.seconds();
         let alone: Vec<[f64; 3]> = staged.loads.iter().map(alone).collect();
         let path = path.map(|path| (path, path.seconds(&alone, &staged.hops)));
-        let fitting = Fitting::new(self.fast, starts, (kind, pipeline), ranks, path, &staged.device, self.machine);
+        // Nor is it said how far the CPU is ahead.
+        let loads: Vec<Load> = staged.loads.iter().map(|load| Load { summed: [0.0; 2], ..load.clone() }).collect();
+        let device = self.device(&staged.flow, &loads, &staged.replicas);
+        let fitting = Fitting::new(self.fast, starts, (kind, pipeline), ranks, path, &device, self.machine);
         let fixed = self.machine.stack.fitted.step_ms.value * 1e-3;
         (fitting.seconds(ways, means, room) + fixed) * self.machine.stragglers(self.layout.devices())
     }
