@@ -81,6 +81,7 @@ pub(super) fn line(record: &Value) -> Option<Line> {
         ("megatron-core-2025", _) if text("id").is_some_and(|id| id.contains("/pretrain_performance/")) => {
             "megatron-core-2026"
         }
+        ("nemo", _) if is_before("2024-04") => "nemo-2024-01",
         // NeMo 2 of 2025 runs Megatron-Core 0.10 and later.
         ("nemo", _) if is_late => "megatron-core-2025",
         _ => stack,
