@@ -41,7 +41,7 @@ fn predictions_stay_as_near_as_they_are() {
     hold(&memory_by_source(&scored), &MEMORY);
     let choice = total(&rank_sets(&scored));
     assert!(choice.regret < 0.01 && choice.regret < choice.recipe / 2.0, "{choice:?}");
-    assert!(choice.spearman > 0.85 && choice.reach > choice.spearman, "{choice:?}");
+    assert!(choice.spearman > 0.86 && choice.reach > choice.spearman, "{choice:?}");
 }
 
 fn hold(found: &[Summary], bounds: &[(&str, f64, f64)]) {
