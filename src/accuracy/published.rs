@@ -81,6 +81,12 @@ pub(super) fn line(record: &Value) -> Option<Line> {
         ("megatron-core-2025", _) if text("id").is_some_and(|id| id.contains("/pretrain_performance/")) => {
             "megatron-core-2026"
         }
+        ("megatron-core-2025", _) if text("notes").is_some_and(|notes| notes.starts_with("tokendrop")) => {
+            "megatron-core-2025-drop"
+        }
+        ("megatron-core-2025", _) if record.pointer("/overlap/dispatcher").is_some_and(|it| it == "alltoall") => {
+            "megatron-core-2025-alltoall"
+        }
         ("nemo", _) if is_before("2024-04") => "nemo-2024-01",
         // NeMo 2 of 2025 runs Megatron-Core 0.10 and later.
         ("nemo", _) if is_late => "megatron-core-2025",
@@ -293,6 +299,18 @@ mod tests {
         assert_eq!(stack("2025-06", "H200-SXM-141GB"), "fsdp-compile");
         assert_eq!(stack("2025", "B200-SXM-180GB"), "fsdp-compile-2025");
         assert_eq!(stack("2026", "GB200-NVL72-186GB"), "fsdp-compile-2026");
+    }
+
+    #[test]
+    fn a_stack_exchanges_tokens_as_the_record_says() {
+        let mut record = record();
+        record["source_group"] = json!("Megatron-Bridge performance summary");
+        let stack = |record: &Value| line(record).unwrap().stack;
+        assert_eq!(stack(&record), "megatron-core-2025");
+        record["overlap"] = json!({"dispatcher": "alltoall"});
+        assert_eq!(stack(&record), "megatron-core-2025-alltoall");
+        record["notes"] = json!("tokendrop; second quantisation recipe");
+        assert_eq!(stack(&record), "megatron-core-2025-drop");
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub const CLUSTERS: &[Preset] = presets!("clusters":
 
 /// The stacks that are known by name. `--stack` left out means the first.
 pub const STACKS: &[Preset] = presets!("stacks":
-    "megatron-core-2025" "megatron-core-2026" "megatron-2022" "megatron-deepspeed-2021" "megatron-2019" "nanotron-2024"
+    "megatron-core-2025" "megatron-core-2025-alltoall" "megatron-core-2025-drop" "megatron-core-2026" "megatron-2022" "megatron-deepspeed-2021" "megatron-2019" "nanotron-2024"
     "fsdp-eager" "fsdp-compile" "fsdp-compile-2024" "fsdp-compile-2025" "fsdp-compile-2026" "automodel-2026" "foundry-2023"
     "nemo" "nemo-2024-01" "jax-2023" "jax-xla-2023" "meshwright" "meshwright-threads");
 
