@@ -1,35 +1,47 @@
 //! Clusters and stacks by preset or by file.
 
 use crate::error::Error;
-use cost::{Cluster, PresetError, Stack};
+use cost::{Cluster, Stack, StackFile};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The cluster of a name, or that of a TOML file.
 ///
 /// # Errors
 /// There is none of this name, or the file cannot be read or used.
 pub fn cluster(name: &str) -> Result<Cluster, Error> {
-    open(name, Cluster::find, Cluster::parse)
+    if is_path(name) {
+        return Cluster::parse(&text_of(Path::new(name))?).map_err(|why| Error::from(why).within(name));
+    }
+    Ok(Cluster::find(name)?)
 }
 
-/// The stack of a name, or that of a TOML file.
+/// The stack of a name, or that of a TOML file, which may begin from a preset or from a file whose path counts from its own
+/// folder.
 ///
 /// # Errors
-/// There is none of this name, or the file cannot be read or used.
+/// There is none of this name, or a file cannot be read or used.
 pub fn stack(name: &str) -> Result<Stack, Error> {
-    open(name, Stack::find, Stack::parse)
+    let mut folder = PathBuf::new();
+    let mut open = |name: &str| -> Result<StackFile, Error> {
+        if !is_path(name) {
+            return Ok(StackFile::preset(name)?);
+        }
+        let path = folder.join(name);
+        let text = text_of(&path)?;
+        folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        // However one path says it.
+        let place = fs::canonicalize(&path).unwrap_or(path);
+        Ok(StackFile { place: place.display().to_string(), text })
+    };
+    let file = open(name)?;
+    Stack::read(&file.text, &mut open).map_err(|why: Error| if is_path(name) { why.within(name) } else { why })
 }
 
-fn open<T>(
-    name: &str,
-    find: fn(&str) -> Result<T, PresetError>,
-    parse: fn(&str) -> Result<T, PresetError>,
-) -> Result<T, Error> {
-    let path = Path::new(name);
-    if name.ends_with(".toml") || name.contains(['/', '\\']) {
-        let text = fs::read_to_string(path).map_err(|why| Error::file("read", path, &why))?;
-        return parse(&text).map_err(|why| Error::from(why).within(name));
-    }
-    Ok(find(name)?)
+fn is_path(name: &str) -> bool {
+    name.ends_with(".toml") || name.contains(['/', '\\'])
+}
+
+fn text_of(path: &Path) -> Result<String, Error> {
+    fs::read_to_string(path).map_err(|why| Error::file("read", path, &why))
 }

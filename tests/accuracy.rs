@@ -5,20 +5,21 @@ use meshwright::accuracy::{Summary, by_source, memory_by_source, rank_sets, read
 use meshwright::estimate::Estimator;
 
 /// Sources, and the most that the median and the 90th percentile of their errors in time may be.
-const TIME: [(&str, f64, f64); 13] = [
+const TIME: [(&str, f64, f64); 14] = [
     ("HF Ultra-Scale Playbook", 0.033, 0.15),
-    ("llm-foundry", 0.025, 0.09),
-    ("NeMo docs / launcher", 0.04, 0.16),
-    ("torchtitan", 0.045, 0.15),
-    ("NeMo AutoModel performance summary", 0.09, 0.28),
-    ("NeMo AutoModel yaml comments", 0.1, 0.15),
-    ("JAX-Toolbox", 0.09, 0.17),
-    ("Megatron-Bridge performance summary", 0.065, 0.3),
-    ("Megatron-Bridge skills", 0.085, 0.2),
-    ("Megatron-Bridge verification cards", 0.03, 0.2),
-    ("BigScience tr3m-1B3 (V100)", 0.04, 0.07),
-    ("arXiv 2205.05198", 0.03, 0.08),
-    ("Megatron-LM README/examples", 0.02, 0.06),
+    ("HF Ultra-Scale Playbook, tp_internode", 0.3, 0.8),
+    ("llm-foundry", 0.02, 0.075),
+    ("NeMo docs / launcher", 0.03, 0.135),
+    ("torchtitan", 0.025, 0.18),
+    ("NeMo AutoModel performance summary", 0.085, 0.16),
+    ("NeMo AutoModel yaml comments", 0.09, 0.135),
+    ("JAX-Toolbox", 0.085, 0.165),
+    ("Megatron-Bridge performance summary", 0.055, 0.22),
+    ("Megatron-Bridge skills", 0.085, 0.175),
+    ("Megatron-Bridge verification cards", 0.02, 0.17),
+    ("BigScience tr3m-1B3 (V100)", 0.03, 0.055),
+    ("arXiv 2205.05198", 0.025, 0.065),
+    ("Megatron-LM README/examples", 0.015, 0.05),
 ];
 
 /// The same in memory.
@@ -40,8 +41,8 @@ fn predictions_stay_as_near_as_they_are() {
     hold(&by_source(&scored), &TIME);
     hold(&memory_by_source(&scored), &MEMORY);
     let choice = total(&rank_sets(&scored));
-    assert!(choice.regret < 0.02 && choice.regret < choice.recipe / 2.0, "{choice:?}");
-    assert!(choice.spearman > 0.82 && choice.reach > choice.spearman, "{choice:?}");
+    assert!(choice.regret < 0.01 && choice.regret < choice.recipe / 2.0, "{choice:?}");
+    assert!(choice.spearman > 0.86 && choice.reach > choice.spearman, "{choice:?}");
 }
 
 fn hold(found: &[Summary], bounds: &[(&str, f64, f64)]) {

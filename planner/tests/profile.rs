@@ -125,6 +125,27 @@ fn what_is_recomputed_is_paid_in_seconds_and_saved_in_bytes() {
     assert_eq!(head("full").kept, head("none").kept);
 }
 
+/// What is computed again ends before the product from f to h and the sum of its parts: nothing of the backward reads them.
+#[test]
+fn a_checkpoint_that_ends_early_leaves_out_the_last_product() {
+    let plain = parallel(2, true);
+    let (model, layout) = (llama(&plain), recomputing(&plain, "full"));
+    let again = |stops_early: bool| {
+        let mut stack = found("fsdp-eager");
+        stack.facts.stops_early = stops_early;
+        of_block(&model, "layer", &layout, &stack)
+    };
+    let (whole, early) = (again(false), again(true));
+    let products = 2.0 * 2048.0 * (4.0 * 4096.0 + 3.0 * 11008.0) * 4096.0;
+    let last = 2.0 * 2048.0 * 11008.0 * 4096.0;
+    assert_eq!(whole.again, whole.f);
+    close(whole.again_flops - early.again_flops, last, 1e-9);
+    close((whole.again.gemm - early.again.gemm) / whole.again.gemm, last / products, 0.1);
+    // Two gathers and one of two sums.
+    close(early.again.tp / whole.again.tp, 0.75, 0.02);
+    assert_eq!((whole.kept, whole.i, whole.w), (early.kept, early.i, early.w));
+}
+
 #[test]
 fn tensor_parallelism_divides_products_and_parameters() {
     let of = |tp, sp| {

@@ -11,7 +11,8 @@ use serde_json::json;
 /// List the stacks that are known by name, or print the file of one
 ///
 /// A stack is how well a framework uses a cluster. The first is meant where none is named; any other is given by a TOML file
-/// of the same form.
+/// of the same form. A file may begin from another, a preset or a path from its own folder (from = "fsdp-compile"), and state
+/// only its name, what it is, and what differs.
 #[derive(Args)]
 pub(super) struct Stacks {
     /// A preset, whose file is printed, or a file, which is checked and printed with all its figures

@@ -125,6 +125,9 @@ pub struct Link {
     pub switch: Option<f64>,
     /// The share of the bandwidth that long sums over a tree get; left out: trees are not used.
     pub tree: Option<f64>,
+    /// Seconds that each rank adds to a ring over this level that stands alone, beside its bytes; left out: what the hops of
+    /// its first part take.
+    pub step: Option<f64>,
 }
 
 /// Equal devices and the levels of links between them, innermost first.
@@ -220,8 +223,8 @@ impl Link {
     /// A level that joins all, and takes a message's bytes and one latency.
     pub fn plain(bandwidth: f64, latency: f64) -> Link {
         let (name, share) = (String::new(), Table::default());
-        let (start, message, pair, switch, tree) = (0.0, 0.0, None, None, None);
-        Link { name, joins: all(), bandwidth, latency, start, message, share, pair, switch, tree }
+        let (start, message, pair, switch, tree, step) = (0.0, 0.0, None, None, None, None);
+        Link { name, joins: all(), bandwidth, latency, start, message, share, pair, switch, tree, step }
     }
 }
 

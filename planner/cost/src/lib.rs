@@ -11,6 +11,7 @@ mod price;
 mod profile;
 mod routing;
 mod stack;
+mod stack_file;
 mod table;
 mod talk;
 mod wire;
@@ -24,6 +25,7 @@ pub use price::{local_type, seconds_of, seconds_of_change, seconds_of_section, s
 pub use profile::{Again, MadeAgain, Profile, SAVED, Seconds, frontier, made_again, profile};
 pub use routing::Routing;
 pub use stack::{Constant, Cut, Facts, Fitted, Stack};
+pub use stack_file::StackFile;
 pub use table::Table;
 pub use talk::{Group, Talk};
 pub use wire::{Traffic, seconds_of_message, seconds_of_sum};

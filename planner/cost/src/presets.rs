@@ -1,8 +1,6 @@
-//! Clusters and stacks by name, and what their files must say. Files are read elsewhere: here is text in, figures out.
+//! Clusters and stacks by name, and what a cluster's file must say. Files are read elsewhere: here is text in, figures out.
 
 use crate::cluster::{Cluster, Device, Link};
-use crate::profile::SAVED;
-use crate::stack::Stack;
 use crate::table::Table;
 use ir::catalogue::Code;
 use ir::diag::{Coded, nearest};
@@ -30,9 +28,9 @@ pub const CLUSTERS: &[Preset] = presets!("clusters":
 
 /// The stacks that are known by name. `--stack` left out means the first.
 pub const STACKS: &[Preset] = presets!("stacks":
-    "megatron-core-2025" "megatron-core-2026" "megatron-2022" "megatron-deepspeed-2021" "megatron-2019" "nanotron-2024"
+    "megatron-core-2025" "megatron-core-2025-alltoall" "megatron-core-2025-drop" "megatron-core-2026" "megatron-2022" "megatron-deepspeed-2021" "megatron-2019" "nanotron-2024"
     "fsdp-eager" "fsdp-compile" "fsdp-compile-2024" "fsdp-compile-2025" "fsdp-compile-2026" "automodel-2026" "foundry-2023"
-    "nemo" "jax-2023" "jax-xla-2023" "meshwright" "meshwright-threads");
+    "nemo" "nemo-2024-01" "jax-2023" "jax-xla-2023" "meshwright" "meshwright-threads");
 
 /// Why there is no cluster or stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,7 +59,7 @@ impl Coded for PresetError {
 }
 
 impl PresetError {
-    fn unknown(code: Code, what: &str, name: &str, known: &[&str]) -> PresetError {
+    pub(crate) fn unknown(code: Code, what: &str, name: &str, known: &[&str]) -> PresetError {
         let help = match nearest(name, known.iter().copied()) {
             Some(near) => {
                 format!("did you mean `{near}`? meshwright {what}s lists the presets; a file is named by its path")
@@ -71,8 +69,13 @@ impl PresetError {
         PresetError { code, message: format!("there is no {what} `{name}`"), help: Some(help) }
     }
 
-    fn wrong(code: Code, message: String) -> PresetError {
+    pub(crate) fn wrong(code: Code, message: String) -> PresetError {
         PresetError { code, message, help: None }
+    }
+
+    /// The same with the file that is wrong.
+    pub(crate) fn within(self, place: &str) -> PresetError {
+        PresetError { message: format!("{place}: {}", self.message), ..self }
     }
 }
 
@@ -117,78 +120,16 @@ impl Cluster {
     }
 }
 
-impl Stack {
-    /// The preset of a name.
-    ///
-    /// # Errors
-    /// There is none.
-    pub fn find(name: &str) -> Result<Stack, PresetError> {
-        match STACKS.iter().find(|preset| preset.name == name) {
-            Some(preset) => Stack::parse(preset.text),
-            None => {
-                let known: Vec<&str> = STACKS.iter().map(|preset| preset.name).collect();
-                Err(PresetError::unknown(Code::UnknownStack, "stack", name, &known))
-            }
-        }
-    }
-
-    /// The stack that a file's text describes.
-    ///
-    /// # Errors
-    /// The text is no TOML, lacks a constant, has an unknown key, or a figure out of its range.
-    pub fn parse(text: &str) -> Result<Stack, PresetError> {
-        let mut stack: Stack = toml::from_str(text).map_err(|why| told(Code::BadStack, &why))?;
-        let mut complaints = Vec::new();
-        for (name, constant) in stack.fitted.by_name() {
-            if !(0.0 <= constant.low && constant.low <= constant.value && constant.value <= constant.high) {
-                let (value, low, high) = (constant.value, constant.low, constant.high);
-                complaints.push(format!(
-                    "`fitted.{name}` is {value}, which does not lie between 0, low {low} and high {high}"
-                ));
-            }
-        }
-        let facts = &stack.facts;
-        let groups = facts.fused.iter().filter(|name| !Stack::GROUPS.contains(&name.as_str()));
-        complaints.extend(
-            groups.map(|name| format!("`facts.fused` has `{name}`, which is none of {}", Stack::GROUPS.join(", "))),
-        );
-        let axes = facts.hides.iter().filter(|name| !Stack::AXES.contains(&name.as_str()));
-        complaints.extend(
-            axes.map(|name| format!("`facts.hides` has `{name}`, which is none of {}", Stack::AXES.join(", "))),
-        );
-        for (name, &bytes) in &facts.saved {
-            if !SAVED.iter().any(|(known, _)| known == name) {
-                let known: Vec<&str> = SAVED.iter().map(|(known, _)| *known).collect();
-                complaints.push(format!("`facts.saved` has `{name}`, which is none of {}", known.join(", ")));
-            }
-            complaints.extend(out_of_range(&format!("facts.saved.{name}"), bytes, 0.0, 64.0, "bytes of an element"));
-        }
-        let mut range = |key: &str, value: f64, low: f64, high: f64, unit: &str| {
-            complaints.extend(out_of_range(&format!("facts.{key}"), value, low, high, unit));
-        };
-        range("grouped", facts.grouped, 0.01, 1.0, "a share");
-        range("reserve", facts.reserve, 1.0, 3.0, "bytes reserved over bytes allocated");
-        range("update_bytes", facts.update_bytes, 0.0, 8.0, "bytes of an element");
-        range("quantised_experts", facts.quantised_experts, 0.0, 4.0, "copies");
-        range("waiting", facts.waiting, 0.0, 1024.0, "a number of tensors");
-        range("communicators", facts.communicators, 0.0, 64.0, "a number of communicators");
-        range("buffers", facts.buffers, 0.0, 1e12, "bytes");
-        range("gradient_bytes", facts.gradient_bytes, 1.0, 8.0, "bytes of an element");
-        range("wire_bytes", facts.wire_bytes, 1.0, 8.0, "bytes of an element");
-        none_or(complaints, stack, Code::BadStack)
-    }
-}
-
 /// What TOML says is wrong, with its line and key.
-fn told(code: Code, why: &toml::de::Error) -> PresetError {
+pub(crate) fn told(code: Code, why: &toml::de::Error) -> PresetError {
     PresetError::wrong(code, why.to_string().trim_end().to_string())
 }
 
-fn none_or<T>(complaints: Vec<String>, value: T, code: Code) -> Result<T, PresetError> {
+pub(crate) fn none_or<T>(complaints: Vec<String>, value: T, code: Code) -> Result<T, PresetError> {
     if complaints.is_empty() { Ok(value) } else { Err(PresetError::wrong(code, complaints.join("\n"))) }
 }
 
-fn out_of_range(key: &str, value: f64, low: f64, high: f64, unit: &str) -> Option<String> {
+pub(crate) fn out_of_range(key: &str, value: f64, low: f64, high: f64, unit: &str) -> Option<String> {
     let is_in = (low..=high).contains(&value);
     let short = |figure: f64| if figure < 1e4 { figure.to_string() } else { format!("{figure:e}") };
     (!is_in).then(|| format!("`{key}` is {value}, expected {unit}: from {} to {}", short(low), short(high)))
@@ -252,6 +193,7 @@ fn check_link(level: usize, link: &Link, complaints: &mut Vec<String>) {
         value.into_iter().for_each(|value| check(key, value, 1e6, 1e14, "bytes per second"));
     }
     link.tree.into_iter().for_each(|share| check("tree", share, 0.01, 1.0, "a share of the bandwidth"));
+    link.step.into_iter().for_each(|seconds| check("step", seconds, 0.0, 0.1, "seconds"));
     let Table(rows) = &link.share;
     rows.iter().for_each(|row| check("share", row[1], 1e-4, 1.0, "a share of the bandwidth"));
     if !rows.windows(2).all(|pair| pair[0][0] < pair[1][0]) {

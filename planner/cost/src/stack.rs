@@ -70,6 +70,8 @@ pub struct Facts {
     /// What its CPU does for each part of a layer that is computed again, in calls of the library: states of random numbers are
     /// saved and set, and a graph of its own is built and run.
     pub checkpoint: f64,
+    /// Whether a layer that is computed again stops at the last value that its backward reads.
+    pub stops_early: bool,
     /// The best attention kernel that it has.
     pub attention: Kernel,
     /// Groups of ops that are one kernel, of [`Stack::GROUPS`].
@@ -171,6 +173,7 @@ impl Default for Facts {
             expert_graphs: false,
             dispatches: 1.0,
             checkpoint: 0.0,
+            stops_early: false,
             attention: Kernel::default(),
             fused: Vec::new(),
             saved: BTreeMap::new(),

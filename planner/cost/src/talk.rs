@@ -98,6 +98,16 @@ impl Machine<'_> {
     /// An all-reduce goes level by level. Gathers and scatters take one ring through all ranks, or go level by level where the
     /// stack can, whichever takes less. In an all-to-all what stays in a node and what leaves it go at the same time.
     pub fn talk(&self, talk: Talk, bytes: f64, group: Group) -> f64 {
+        self.talk_within(talk, bytes, group, |_| 0.0)
+    }
+
+    /// The same between the ranks of a layer, which wait for each other: a ring stands alone, where those of gradients follow
+    /// one on the other and fill its pauses.
+    pub fn talk_alone(&self, talk: Talk, bytes: f64, group: Group) -> f64 {
+        self.talk_within(talk, bytes, group, |level| level.link.step.unwrap_or(0.0))
+    }
+
+    fn talk_within(&self, talk: Talk, bytes: f64, group: Group, step: fn(&Level<'_>) -> f64) -> f64 {
         let levels = self.levels(group);
         let Some(outer) = levels.last().filter(|_| bytes > 0.0) else { return 0.0 };
         let start = self.cluster.links[0].start;
@@ -111,7 +121,7 @@ impl Machine<'_> {
                 start + each_to_each(&levels, bytes, group.ranks as f64, share)
             }
             Talk::AllGather | Talk::ReduceScatter => {
-                let flat = flat(&levels, bytes, group.ranks as f64);
+                let flat = flat(&levels, bytes, group.ranks as f64, step);
                 let staged = staged(&levels, bytes, Level::gather);
                 start + if self.stack.facts.hierarchical { flat.min(staged) } else { flat }
             }
@@ -149,15 +159,16 @@ fn staged<'a>(levels: &[Level<'a>], bytes: f64, seconds: fn(&Level<'a>, f64) -> 
 /// A hop of a ring between nodes over one of a tree: 4.0 of 8.5 us (NCCL's tuning table, protocol LL128).
 const RING_HOP: f64 = 0.47;
 
-/// One ring through all ranks, over as many links of each level as there are: its first part goes over all of them, and all
-/// others follow without a pause at the pace of the slowest level. Between nodes the ring has as many lanes as a node has ranks
-/// of the group.
-fn flat(levels: &[Level<'_>], bytes: f64, ranks: f64) -> f64 {
+/// One ring through all ranks, over as many links of each level as there are: its first part goes over all of them, or takes a
+/// `step` for each rank if that is more, and all others follow without a pause at the pace of the slowest level. Between nodes
+/// the ring has as many lanes as a node has ranks of the group.
+fn flat(levels: &[Level<'_>], bytes: f64, ranks: f64, step: fn(&Level<'_>) -> f64) -> f64 {
     let links = |level: &Level<'_>| ranks / level.within * (1.0 - 1.0 / level.units);
     let hop = |level: &Level<'_>| level.link.latency * if level.is_network { RING_HOP } else { 1.0 };
     let around: f64 = levels.iter().map(|level| links(level) * hop(level)).sum();
+    let steps = (ranks - 1.0) * levels.iter().map(step).fold(0.0, f64::max);
     let pace = |level: &Level<'_>| bytes / level.within / level.bandwidth(bytes / level.within);
-    around + (1.0 - 1.0 / ranks) * levels.iter().map(pace).fold(0.0, f64::max)
+    around.max(steps) + (1.0 - 1.0 / ranks) * levels.iter().map(pace).fold(0.0, f64::max)
 }
 
 /// Each rank's parts for the ranks of a level leave over its link: of rows that go to several the `share` for so many units.

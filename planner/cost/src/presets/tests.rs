@@ -1,6 +1,7 @@
 //! What presets and files of users say.
 
 use super::*;
+use crate::stack::Stack;
 
 fn preset(name: &str) -> &'static str {
     CLUSTERS.iter().chain(STACKS).find(|preset| preset.name == name).unwrap().text
@@ -34,9 +35,6 @@ fn every_preset_is_read_under_its_name_and_aliases_are_unique() {
     for preset in STACKS {
         let stack = Stack::parse(preset.text).unwrap();
         assert_eq!(stack.name, preset.name);
-        for (name, constant) in { stack.fitted }.by_name() {
-            assert!(preset.text.contains(&format!("\n{name} = {{")) && constant.low <= constant.high, "{name}");
-        }
     }
 }
 

@@ -92,8 +92,8 @@ fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) 
             let ranks = group.ranks as f64;
             (ranks - 1.0) * site.machine.talk(Talk::Send, before.max(after) / ranks, group)
         }
-        Collective::AllGather { .. } => site.machine.talk(Talk::AllGather, after, group),
-        Collective::ReduceScatter { .. } => site.machine.talk(Talk::ReduceScatter, before, group),
+        Collective::AllGather { .. } => site.machine.talk_alone(Talk::AllGather, after, group),
+        Collective::ReduceScatter { .. } => site.machine.talk_alone(Talk::ReduceScatter, before, group),
         Collective::AllReduce { .. } => site.machine.talk(Talk::AllReduce, before, group),
         Collective::AllToAll { over, .. } => {
             let over = site.alias.exchanges.get(&stmt.operands[0]).unwrap_or(over);

@@ -77,7 +77,7 @@ impl Keep {
                 let values: Vec<Value> = site.block().args_of(ArgKind::Value).collect();
                 let parts = if site.saved("partitioned", 0.0) > 0.0 && !site.layout.sp { site.layout.tp } else { 1 };
                 let bytes = values.iter().map(|&value| site.local.bytes(value)).sum::<f64>() / parts as f64;
-                let again = (0..site.block()[SectionKind::F].stmts.len()).collect();
+                let again = (0..again_until(site)).collect();
                 Keep { bytes, logits: 0.0, values: set(values.into_iter()), again, whole: nothing.whole }
             }
         }
@@ -282,6 +282,15 @@ impl Site<'_> {
             _ => 0.0,
         }
     }
+}
+
+/// How many statements of F run again where all of it is computed again: all, or those up to the last that makes what the
+/// backward reads, so that the product behind it does not run.
+fn again_until(site: &Site<'_>) -> usize {
+    let stmts = &site.block()[SectionKind::F].stmts;
+    let is_read = |stmt: &Stmt| stmt.results.iter().any(|value| site.later.contains(value));
+    let last = stmts.iter().rposition(is_read).filter(|_| site.machine.stack.facts.stops_early);
+    last.map_or(stmts.len(), |last| last + 1)
 }
 
 /// Bytes of products' results that are neither made again nor read.

@@ -130,6 +130,23 @@ fn collectives_are_no_slower_than_the_playbook_measured() {
     }
 }
 
+/// One that stands alone takes what the table says: its bytes, and a step for each rank.
+#[test]
+fn a_ring_that_stands_alone_waits_at_each_rank() {
+    let nanotron = Stack::find("nanotron-2024").unwrap();
+    let cluster = Cluster::find("h100-p5-efa").unwrap();
+    let machine = Machine { cluster: &cluster, stack: &nanotron, recipe: &Recipe::bf16() };
+    let rows = PLAYBOOK[1..].iter().map(|&(nodes, gather, _)| {
+        let ranks = 8 * nodes;
+        let wire = 256e6 * (ranks - 1) as f64 / ranks as f64;
+        (machine.talk_alone(Talk::AllGather, 256e6, Group { ranks, stride: 1 }), wire / (gather * 1e9))
+    });
+    let (most, mean) = factors(rows);
+    assert!(most < 1.35 && mean < 1.16, "{most} {mean}");
+    let node = Group { ranks: 8, stride: 1 };
+    assert_eq!(machine.talk_alone(Talk::AllGather, 1e6, node), machine.talk(Talk::AllGather, 1e6, node));
+}
+
 #[test]
 fn rings_of_a100_take_what_was_measured() {
     let group = Group { ranks: 8, stride: 1 };

@@ -1,0 +1,54 @@
+//! Files that begin from others.
+
+use super::*;
+use ir::diag::Coded;
+use std::collections::BTreeMap;
+
+/// A stack from files by name, the presets among them.
+fn read(files: &[(&str, &str)], first: &str) -> Result<Stack, PresetError> {
+    let files: BTreeMap<&str, &str> = files.iter().copied().collect();
+    Stack::read(files[first], &mut |name| match files.get(name) {
+        Some(text) => Ok(StackFile { place: name.into(), text: text.to_string() }),
+        None => StackFile::preset(name),
+    })
+}
+
+const MINE: &str = "name = \"mine\"\nabout = \"ours\"\nfrom = \"megatron-core-2026\"\n";
+
+#[test]
+fn what_a_file_states_is_its_own_and_the_rest_is_as_it_began() {
+    let yours = "name = \"yours\"\nabout = \"theirs\"\nfrom = \"mine\"\n[facts]\nhides = [\"dp\"]\n\
+                 [facts.saved]\nnorm = 2.0\n";
+    let mine =
+        format!("{MINE}[fitted]\nmatmul = {{ value = 0.8 }}\n[facts]\nbucket = 1e6\n[facts.saved]\nrope = 1.0\n");
+    let stack = read(&[("mine", &mine), ("yours", yours)], "yours").unwrap();
+    let (first, second) = (Stack::find("megatron-core-2025").unwrap(), Stack::find("megatron-core-2026").unwrap());
+    assert_eq!((stack.name.as_str(), stack.about.as_str()), ("yours", "theirs"));
+    let matmul = &stack.fitted.matmul;
+    assert_eq!([matmul.value, matmul.low, matmul.high], [0.8, first.fitted.matmul.low, first.fitted.matmul.high]);
+    assert_eq!((stack.fitted.overlap, stack.residual), (first.fitted.overlap, first.residual));
+    assert_eq!((stack.facts.bucket, &stack.facts.hides[..]), (1e6, &["dp".to_string()][..]));
+    assert_eq!((stack.facts.saved["norm"], stack.facts.saved["rope"]), (2.0, 1.0));
+    assert!(stack.facts.expert_graphs && second.facts.expert_graphs && !first.facts.expert_graphs);
+}
+
+#[test]
+fn what_is_wrong_with_it_is_told() {
+    let said = |files: &[(&str, &str)]| read(files, "mine").unwrap_err();
+    let unknown = said(&[("mine", "from = \"fsdp-compil\"")]);
+    assert_eq!(unknown.code(), Some(Code::UnknownStack));
+    assert!(unknown.help().unwrap().contains("`fsdp-compile`"), "{unknown}");
+    let circle = said(&[("mine", "from = \"yours\""), ("yours", "from = \"mine\"")]).to_string();
+    assert!(circle.contains("circle: yours begins from mine begins from yours"), "{circle}");
+    let number = said(&[("mine", "from = 3")]).to_string();
+    assert!(number.contains("`from` is 3, expected the name"), "{number}");
+    let unnamed = said(&[("mine", "from = \"nemo\"")]).to_string();
+    assert!(unnamed.contains("missing field `name`"), "{unnamed}");
+    let below =
+        said(&[("mine", MINE.replace("megatron-core-2026", "yours").as_str()), ("yours", "from =")]).to_string();
+    assert!(below.starts_with("yours: TOML parse error"), "{below}");
+    let key = said(&[("mine", &format!("{MINE}[facts]\nbuckets = 1e6\n"))]).to_string();
+    assert!(key.contains("unknown field `buckets`") && key.contains("facts"), "{key}");
+    let range = said(&[("mine", &format!("{MINE}[fitted]\nmatmul = {{ value = 2.0 }}\n"))]).to_string();
+    assert!(range.contains("`fitted.matmul` is 2"), "{range}");
+}
