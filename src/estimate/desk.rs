@@ -167,9 +167,8 @@ impl<'e> Desk<'e> {
         }
         let runs = crowded(&none.staged, &none.memory, &none.blocks.outline, room);
         let key = (BlockKey::of(&job.layout, &job.machine)?, runs.iter().map(|runs| runs.to_bits()).collect());
-        let choices = self
-            .choices
-            .get(&key, || self.estimator.in_shape(&job, |model, _| choices(&job, model, &runs)))?;
+        let choices =
+            self.choices.get(&key, || self.estimator.in_shape(&job, |model, _| choices(&job, model, &runs)))?;
         fitting(&choices, none.floor().bytes, room, |recompute| {
             job.layout.recompute = recompute;
             let floor = self.stepped(&job)?.floor();

@@ -304,11 +304,7 @@ impl Estimator {
 
     /// What is done with the model on the layout's axes below pp, by a plan of another layout where one of the same shape is
     /// known.
-    pub(super) fn in_shape<T>(
-        &self,
-        job: &Job<'_>,
-        then: impl FnOnce(&Model, &Arc<Outline>) -> T,
-    ) -> Result<T, Error> {
+    pub(super) fn in_shape<T>(&self, job: &Job<'_>, then: impl FnOnce(&Model, &Arc<Outline>) -> T) -> Result<T, Error> {
         let key = job.blocks_key()?;
         let Job { request, layout, .. } = job;
         let dtype = key.plan.dtype();

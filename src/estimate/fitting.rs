@@ -29,8 +29,9 @@ impl Means {
     }
 }
 
-/// A run of a block: seconds beyond those where it keeps all on the device, and bytes that it keeps there.
-type Run = [f64; 2];
+/// A run of a block: seconds of its forward and of its backward beyond those where it keeps all on the device, and bytes that
+/// it keeps there.
+type Run = [f64; 3];
 
 /// Some of what a block keeps, to be made again: bytes, and the seconds that it takes.
 #[derive(Clone, Copy, Debug)]
@@ -54,18 +55,12 @@ pub(super) struct Ways {
 impl Ways {
     /// Those of blocks that keep all, by the choices of values of each, and by what they are computed again as a whole.
     /// `waits`: whether what a run waits for the host follows from its profile, as it does but where attention sees documents.
-    pub(super) fn of(
-        all: &Blocks,
-        choices: &[Vec<Again>],
-        whole: &Blocks,
-        machine: &Machine<'_>,
-        waits: bool,
-    ) -> Ways {
+    pub(super) fn of(all: &Blocks, choices: &[Vec<Again>], whole: &Blocks, machine: &Machine<'_>, waits: bool) -> Ways {
         let way = |profiles: &[Profile], is_hosted: bool| -> Vec<Run> {
             let of = |(profile, all): (&Profile, &Profile)| {
-                let more = total(profile) - total(all);
-                let wait = if waits { waits_for_host(profile, machine) } else { 0.0 };
-                if is_hosted { [more + wait, 0.0] } else { [more, profile.kept] }
+                let more = [0, 1].map(|pass| passes(profile)[pass] - passes(all)[pass]);
+                let wait = if is_hosted && waits { waits_for_host(profile, machine) } else { [0.0; 2] };
+                [more[0] + wait[0], more[1] + wait[1], if is_hosted { 0.0 } else { profile.kept }]
             };
             profiles.iter().zip(&all.profiles).map(of).collect()
         };
@@ -101,7 +96,9 @@ fn savings(block: usize, all: &Blocks, choices: &[Again]) -> Vec<Saving> {
     for choice in choices.iter().filter(|choice| choice.bytes < all.profiles[block].kept) {
         let next = [choice.bytes, choice.seconds];
         let slope = |from: &[f64; 2], to: &[f64; 2]| (to[1] - from[1]) / (from[0] - to[0]);
-        while hull.len() > 1 && slope(&hull[hull.len() - 2], &next) <= slope(&hull[hull.len() - 2], &hull[hull.len() - 1]) {
+        while hull.len() > 1
+            && slope(&hull[hull.len() - 2], &next) <= slope(&hull[hull.len() - 2], &hull[hull.len() - 1])
+        {
             hull.pop();
         }
         hull.push(next);
@@ -110,15 +107,15 @@ fn savings(block: usize, all: &Blocks, choices: &[Again]) -> Vec<Saving> {
     pairs.map(|pair| Saving { block, bytes: pair[0][0] - pair[1][0], seconds: pair[1][1] - pair[0][1] }).collect()
 }
 
-fn total(profile: &Profile) -> f64 {
-    profile.f.total() + profile.again.total() + profile.i.total() + profile.w.total()
+/// Seconds of the forward and of the backward.
+fn passes(profile: &Profile) -> [f64; 2] {
+    [profile.f.total(), profile.again.total() + profile.i.total() + profile.w.total()]
 }
 
-/// Seconds that a run waits for copies of what it keeps, to the host beside the forward, and back beside the backward.
-fn waits_for_host(profile: &Profile, machine: &Machine<'_>) -> f64 {
+/// Seconds that the passes of a run wait for copies of what it keeps: to the host, and back.
+fn waits_for_host(profile: &Profile, machine: &Machine<'_>) -> [f64; 2] {
     let copy = profile.kept / machine.cluster.device.host_bandwidth;
-    let backward = profile.again.total() + profile.i.total() + profile.w.total();
-    (copy - profile.f.total()).max(0.0) + (copy - backward).max(0.0)
+    passes(profile).map(|beside| (copy - beside).max(0.0))
 }
 
 /// A pipeline whose stages keep all, to be asked what it takes if they keep less.
@@ -224,20 +221,20 @@ impl<'a> Fitting<'a> {
     /// and every device has room.
     fn under(&self, stage: impl Fn(&[Count]) -> Run, room: f64) -> Option<f64> {
         let stages: Vec<Run> = self.counts.iter().map(|runs| stage(runs)).collect();
-        let kept: Vec<f64> = stages.iter().map(|[_, kept]| *kept).collect();
+        let kept: Vec<f64> = stages.iter().map(|[.., kept]| *kept).collect();
+        let more = |runs: &[f64; 3], [forward, backward, _]: &Run| runs[0] * forward + runs[1] * backward;
         let mut end = 0.0_f64;
         for ((rank, least), [device, before]) in (0..).zip(&self.ranks).zip(&self.device) {
             let kept = least_kept(rank, &least.stages, &kept, self.kind, self.pipeline);
             if (device - self.reserve * (before - kept)) * (1.0 - ROUNDING) > room {
                 return None;
             }
-            let more = least.stages.iter().map(|(stage, runs)| runs[1] * stages[*stage][0]);
-            end = end.max(least.end() + more.sum::<f64>());
+            end = end.max(least.end() + least.stages.iter().map(|(at, runs)| more(runs, &stages[*at])).sum::<f64>());
         }
         // What takes less time makes the way through other stages shorter.
-        let end = end + stages.iter().map(|[more, _]| more.min(0.0)).sum::<f64>();
-        let more = |path: &Path| path.runs.iter().zip(&stages).map(|(runs, [more, _])| runs[1] * more).sum::<f64>();
-        Some(self.path.map_or(end, |(path, seconds)| end.max(seconds + more(path))))
+        let end = end + stages.iter().map(|[forward, backward, _]| forward.min(0.0) + backward.min(0.0)).sum::<f64>();
+        let along = |path: &Path| path.runs.iter().zip(&stages).map(|(runs, stage)| more(runs, stage)).sum::<f64>();
+        Some(self.path.map_or(end, |(path, seconds)| end.max(seconds + along(path))))
     }
 }
 
@@ -253,7 +250,7 @@ fn sum(runs: &[Count], of: impl Fn(&Count) -> f64) -> f64 {
 
 /// A stage whose runs are all as a way has them.
 fn sum_of(runs: &[Count], way: &[Run]) -> Run {
-    [sum(runs, |run| way[run.block][0]), sum(runs, |run| way[run.block][1])]
+    [0, 1, 2].map(|at| sum(runs, |run| way[run.block][at]))
 }
 
 /// A stage of whose layers so many are computed again, if it has as many: they save as much as any can, and cost as little.
@@ -263,6 +260,6 @@ fn whole_layers(runs: &[Count], ways: &Ways, hosted: bool, most: u32) -> Run {
     let again = layers().map(|run| run.times).sum::<f64>().min(f64::from(most));
     let least =
         |at: usize| layers().map(|run| whole[run.block][at] - none[run.block][at]).fold(f64::INFINITY, f64::min);
-    let [seconds, bytes] = sum_of(runs, none);
-    if again > 0.0 { [seconds + again * least(0), bytes + again * least(1)] } else { [seconds, bytes] }
+    let stage = sum_of(runs, none);
+    if again > 0.0 { [0, 1, 2].map(|at| stage[at] + again * least(at)) } else { stage }
 }
