@@ -307,6 +307,18 @@ mod tests {
     }
 
     #[test]
+    fn a_stack_exchanges_tokens_as_the_record_says() {
+        let mut record = record();
+        record["source_group"] = json!("Megatron-Bridge performance summary");
+        let stack = |record: &Value| line(record).unwrap().stack;
+        assert_eq!(stack(&record), "megatron-core-2025");
+        record["overlap"] = json!({"dispatcher": "alltoall"});
+        assert_eq!(stack(&record), "megatron-core-2025-alltoall");
+        record["notes"] = json!("tokendrop; second quantisation recipe");
+        assert_eq!(stack(&record), "megatron-core-2025-drop");
+    }
+
+    #[test]
     fn memory_is_in_gib() {
         let gib = |source: &str| {
             let mut record = record();
@@ -317,18 +329,6 @@ mod tests {
         assert_eq!(gib("torchtitan"), 50.0);
         let bytes = gib("Megatron-Bridge skills") * 1024.0 * 1024.0 * 1024.0;
         assert!((bytes - 50e9).abs() < 1.0, "{bytes}");
-    }
-
-    #[test]
-    fn a_stack_exchanges_tokens_as_the_record_says() {
-        let mut record = record();
-        record["source_group"] = json!("Megatron-Bridge performance summary");
-        let stack = |record: &Value| line(record).unwrap().stack;
-        assert_eq!(stack(&record), "megatron-core-2025");
-        record["overlap"] = json!({"dispatcher": "alltoall"});
-        assert_eq!(stack(&record), "megatron-core-2025-alltoall");
-        record["notes"] = json!("tokendrop; second quantisation recipe");
-        assert_eq!(stack(&record), "megatron-core-2025-drop");
     }
 
     #[test]
