@@ -11,7 +11,7 @@ use super::tensors::{Tried, choices, crowded, fitting};
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::CompileError;
-use cost::{Again, Cluster, Machine, Recipe, Stack};
+use cost::{Cluster, Frontier, Machine, Recipe, Stack};
 use ir::goal::{CpKind, Layout, Recompute};
 use ir::recompute::MODULES;
 use scheduler::placement::{Pipeline, Placement};
@@ -34,7 +34,7 @@ pub(crate) struct Desk<'e> {
     /// However layers are computed again.
     cuts: Memo<(BlockKey, u32, u32, Placement), Vec<usize>>,
     /// What may be made again, by the runs of each block.
-    choices: Memo<(BlockKey, Vec<u64>), Vec<Again>>,
+    choices: Memo<(BlockKey, Vec<u64>), Frontier>,
     /// By what a pipeline sees of a layout.
     flows: Memo<(Layout, u64), Staged>,
 }
