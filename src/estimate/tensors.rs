@@ -34,6 +34,9 @@ pub(super) struct Tried<T> {
     pub(super) bytes: f64,
 }
 
+/// What was tried, and the choice of each kind of layers.
+type Chosen<T> = (Tried<T>, Vec<usize>);
+
 /// The fastest choice of values with which devices have `room`, where so many bytes are held with none; nothing if none fits.
 ///
 /// # Errors
@@ -59,7 +62,7 @@ fn together<T>(
     none: f64,
     room: f64,
     under: &mut impl FnMut(&[usize]) -> Result<Tried<T>, Error>,
-) -> Result<Option<(Tried<T>, Vec<usize>)>, Error> {
+) -> Result<Option<Chosen<T>>, Error> {
     let Some(least) = best.len().checked_sub(1).filter(|&least| least > 0) else { return Ok(None) };
     let mut found = under(&best[least].choices)?;
     if found.bytes > room {
