@@ -1,7 +1,7 @@
 //! Single values that are made again: what a choice of them is said to take is what a block under it takes, and no module does
 //! better.
 
-use cost::{Again, Cluster, Machine, Profile, Recipe, Stack, frontier, made_again, profile};
+use cost::{Again, Cluster, Frontier, Machine, Profile, Recipe, Stack, frontier, made_again, profile};
 use ir::differentiate::differentiate;
 use ir::goal::{Goal, Layout, Recompute};
 use ir::graph::Model;
@@ -51,7 +51,7 @@ fn layout(text: &str) -> Layout {
 /// A job's choices, and bytes and seconds of the backward of all its layers under a mode of recomputation.
 fn of_job(
     (model, text, stack): (&str, &str, &str),
-    then: impl Fn(&[Again], &dyn Fn(&Recompute) -> [f64; 2], &str, &Model),
+    then: impl Fn(&Frontier, &dyn Fn(&Recompute) -> [f64; 2], &str, &Model),
 ) {
     let (cluster, stack) = (Cluster::find("h100").expect("a preset"), Stack::find(stack).expect("a preset"));
     let (recipe, layout) = (Recipe::bf16(), layout(text));
@@ -75,18 +75,20 @@ fn selective(names: &[String]) -> Recompute {
 #[test]
 fn choices_take_what_they_say() {
     for job in JOBS {
-        of_job(job, |choices, under, title, planned| {
-            assert!(choices.len() > 5 && choices[0].names.is_empty(), "{title}: {choices:?}");
+        of_job(job, |frontier, under, title, planned| {
+            let best = &frontier.best;
+            assert!(best.len() > 5 && frontier.names(&best[0].choices).is_empty(), "{title}: {best:?}");
             let none = under(&Recompute::None)[1];
-            for Again { names, bytes, seconds } in choices {
-                let recompute = selective(names);
+            for Again { choices, bytes, seconds } in best {
+                let names = frontier.names(choices);
+                let recompute = selective(&names);
                 check_names(planned, &recompute).expect("names that there are");
                 let [kept, backward] = under(&recompute);
                 assert!((kept / bytes - 1.0).abs() < 1e-9, "{title} {names:?}: {kept} {bytes}");
                 let again = backward - none;
                 assert!((again - seconds).abs() <= 1e-6 * backward, "{title} {names:?}: {again} {seconds}");
             }
-            for pair in choices.windows(2) {
+            for pair in best.windows(2) {
                 assert!(pair[0].bytes > pair[1].bytes && pair[0].seconds < pair[1].seconds, "{title}");
             }
         });
@@ -97,7 +99,8 @@ fn choices_take_what_they_say() {
 #[test]
 fn no_modules_are_better_than_values() {
     for job in JOBS {
-        of_job(job, |choices, under, title, _| {
+        of_job(job, |frontier, under, title, _| {
+            let choices = &frontier.best;
             let some = (0..1 << MODULES.len()).map(|set: u32| {
                 let named = MODULES.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1);
                 Recompute::Selective(named.map(|(_, (name, _))| name.to_string()).collect())
@@ -117,8 +120,8 @@ fn no_modules_are_better_than_values() {
 /// Llama's layer keeps what matrices and attention give longest: the cheapest bytes are those of the activation's product.
 #[test]
 fn cheap_values_are_made_again_first() {
-    of_job(JOBS[0], |choices, _, title, planned| {
-        let first: Vec<&String> = choices.iter().take(4).flat_map(|it| &it.names).collect();
+    of_job(JOBS[0], |frontier, _, title, planned| {
+        let first: Vec<String> = frontier.best.iter().take(4).flat_map(|it| frontier.names(&it.choices)).collect();
         assert!(first.iter().all(|name| ["a", "n", "fp", "q", "k"].contains(&name.as_str())), "{title}: {first:?}");
         let layout = Layout { recompute: selective(&["n".into(), "fp".into()]), ..Layout::default() };
         let (cluster, stack) = (Cluster::find("h100").expect("a preset"), Stack::find(JOBS[0].2).expect("a preset"));

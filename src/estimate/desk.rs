@@ -12,7 +12,7 @@ use super::tensors::{Tried, choices, crowded, fitting};
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::CompileError;
-use cost::{Again, Cluster, Machine, Recipe, Stack, frontier};
+use cost::{Cluster, Frontier, Machine, Recipe, Stack, frontier};
 use ir::goal::{CpKind, Layout, Recompute};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::predict::pipeline_of;
@@ -34,7 +34,7 @@ pub(crate) struct Desk<'e> {
     /// However layers are computed again.
     cuts: Memo<(BlockKey, u32, u32, Placement), Vec<usize>>,
     /// What may be made again, by the runs of each block.
-    choices: Memo<(BlockKey, Vec<u64>), Vec<Again>>,
+    choices: Memo<(BlockKey, Vec<u64>), Frontier>,
     /// By what a pipeline sees of a layout.
     flows: Memo<(Layout, u64), Staged>,
     /// Of blocks that keep all: how they can keep less.
@@ -277,7 +277,10 @@ impl<'e> Desk<'e> {
             let parts = self.estimator.in_shape(job, |model, _| {
                 let of = |block: usize| {
                     let alone: Vec<f64> = (0..all.profiles.len()).map(|at| f64::from(u8::from(at == block))).collect();
-                    frontier(model, &alone, &job.layout, &job.machine)
+                    let mut best = frontier(model, &alone, &job.layout, &job.machine).best;
+                    // Blocks that are no layers have no choices.
+                    best.retain(|again| !again.choices.is_empty());
+                    best
                 };
                 (0..all.profiles.len()).map(of).collect::<Vec<_>>()
             })?;

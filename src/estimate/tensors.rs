@@ -5,7 +5,7 @@ use super::estimator::{Job, Staged};
 use super::memory::GIB;
 use super::report::StageMemory;
 use crate::error::Error;
-use cost::{Again, frontier};
+use cost::{Again, Frontier, frontier};
 use ir::goal::Recompute;
 use ir::graph::Model;
 
@@ -24,13 +24,9 @@ pub(super) fn crowded(staged: &Staged, memory: &[StageMemory], outline: &Outline
     runs
 }
 
-/// The best choices of values for so many runs of each block, from none on to the fewest bytes.
-pub(super) fn choices(job: &Job<'_>, model: &Model, runs: &[f64]) -> Vec<Again> {
-    let mut choices = frontier(model, runs, &job.layout, &job.machine);
-    if let Some(first) = choices.first().filter(|first| !first.names.is_empty()) {
-        choices.insert(0, Again { names: Vec::new(), ..first.clone() });
-    }
-    choices
+/// The best choices of values for so many runs of each block.
+pub(super) fn choices(job: &Job<'_>, model: &Model, runs: &[f64]) -> Frontier {
+    frontier(model, runs, &job.layout, &job.machine)
 }
 
 /// A layout with a choice of values, and the bytes of its fullest device.
@@ -39,32 +35,68 @@ pub(super) struct Tried<T> {
     pub(super) bytes: f64,
 }
 
-/// The fastest of the choices with which devices have `room`, where so many bytes are held with none; nothing if none fits.
-/// What devices hold grows with what layers keep, nearly in proportion: that tells which choice to try next.
+/// What was tried, and the choice of each kind of layers.
+type Chosen<T> = (Tried<T>, Vec<usize>);
+
+/// The fastest choice of values with which devices have `room`, where so many bytes are held with none; nothing if none fits.
 ///
 /// # Errors
 /// A choice cannot be priced.
 pub(super) fn fitting<T>(
-    choices: &[Again],
+    frontier: &Frontier,
     none: f64,
     room: f64,
     mut under: impl FnMut(Recompute) -> Result<Tried<T>, Error>,
 ) -> Result<Option<T>, Error> {
-    let mut under = |at: usize| under(Recompute::Selective(choices[at].names.clone()));
-    let Some(least) = choices.len().checked_sub(1).filter(|&least| least > 0) else { return Ok(None) };
-    let mut best = under(least)?;
-    if best.bytes > room {
+    let mut under = |choices: &[usize]| under(Recompute::Selective(frontier.names(choices)));
+    let Some((mut best, choices)) = together(&frontier.best, none, room, &mut under)? else { return Ok(None) };
+    if choices.len() > 1 {
+        each(choices, &mut best, room, &mut under)?;
+    }
+    Ok(Some(best.of))
+}
+
+/// The first of the best choices for all kinds of layers that fits. What devices hold grows with what layers keep, nearly in
+/// proportion: that tells which one to try next.
+fn together<T>(
+    best: &[Again],
+    none: f64,
+    room: f64,
+    under: &mut impl FnMut(&[usize]) -> Result<Tried<T>, Error>,
+) -> Result<Option<Chosen<T>>, Error> {
+    let Some(least) = best.len().checked_sub(1).filter(|&least| least > 0) else { return Ok(None) };
+    let mut found = under(&best[least].choices)?;
+    if found.bytes > room {
         return Ok(None);
     }
     let (mut small, mut large, mut held) = (least, 0, none);
     while small - large > 1 {
-        let kept = |at: usize| choices[at].bytes;
-        let more = (room - best.bytes) / (held - best.bytes) * (kept(large) - kept(small));
-        let next = choices.partition_point(|choice| choice.bytes > kept(small) + more).clamp(large + 1, small - 1);
-        let tried = under(next)?;
-        if tried.bytes <= room { (best, small) = (tried, next) } else { (held, large) = (tried.bytes, next) }
+        let kept = |at: usize| best[at].bytes;
+        let more = (room - found.bytes) / (held - found.bytes) * (kept(large) - kept(small));
+        let next = best.partition_point(|again| again.bytes > kept(small) + more).clamp(large + 1, small - 1);
+        let tried = under(&best[next].choices)?;
+        if tried.bytes <= room { (found, small) = (tried, next) } else { (held, large) = (tried.bytes, next) }
     }
-    Ok(Some(best.of))
+    Ok(Some((found, best[small].choices.clone())))
+}
+
+/// Kinds of layers that lie on other ranks may have room left: of each the fastest choice with which all still fits.
+fn each<T>(
+    mut choices: Vec<usize>,
+    best: &mut Tried<T>,
+    room: f64,
+    under: &mut impl FnMut(&[usize]) -> Result<Tried<T>, Error>,
+) -> Result<(), Error> {
+    for kind in 0..choices.len() {
+        let (mut low, mut high) = (0, choices[kind]);
+        while low < high {
+            choices[kind] = (low + high) / 2;
+            let tried = under(&choices)?;
+            if tried.bytes <= room { (*best, high) = (tried, choices[kind]) } else { low = choices[kind] + 1 }
+        }
+        choices[kind] = high;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -72,7 +104,7 @@ mod tests {
     use super::*;
 
     fn choices(bytes: &[f64]) -> Vec<Again> {
-        let of = |(at, &bytes): (usize, &f64)| Again { names: vec![at.to_string()], bytes, seconds: at as f64 };
+        let of = |(at, &bytes): (usize, &f64)| Again { choices: vec![at], bytes, seconds: at as f64 };
         bytes.iter().enumerate().map(of).collect()
     }
 
@@ -83,21 +115,32 @@ mod tests {
         let held = |at: usize| 40.0 + 3.0 * kept[at];
         for room in [held(99), held(98), held(50) + 1.0, held(1), held(0) - 1.0] {
             let mut tries = 0;
-            let found = fitting(&choices(&kept), held(0), room, |again| {
+            let found = together(&choices(&kept), held(0), room, &mut |choices: &[usize]| {
                 tries += 1;
-                let at: usize = again.to_string().trim_start_matches("selective:").parse().unwrap();
-                Ok(Tried { of: at, bytes: held(at) })
+                Ok(Tried { of: (), bytes: held(choices[0]) })
             });
-            let wanted = (1..100).find(|&at| held(at) <= room);
-            assert_eq!(found.unwrap(), wanted);
+            let wanted = (1..100).find(|&at| held(at) <= room).map(|at| vec![at]);
+            assert_eq!(found.unwrap().map(|(_, choices)| choices), wanted);
             assert!(tries <= 4, "{tries}");
         }
     }
 
     #[test]
     fn nothing_may_fit() {
-        let tried = |_| Ok(Tried { of: (), bytes: 9.0 });
-        assert_eq!(fitting(&choices(&[3.0, 2.0]), 10.0, 8.0, tried).unwrap(), None);
-        assert_eq!(fitting(&choices(&[3.0]), 10.0, 9.5, tried).unwrap(), None);
+        let mut tried = |_: &[usize]| Ok(Tried { of: (), bytes: 9.0 });
+        assert!(together(&choices(&[3.0, 2.0]), 10.0, 8.0, &mut tried).unwrap().is_none());
+        assert!(together(&choices(&[3.0]), 10.0, 9.5, &mut tried).unwrap().is_none());
+    }
+
+    /// Two kinds on two ranks, each with what it keeps: both come as far as their own rank has room.
+    #[test]
+    fn each_kind_takes_the_room_of_its_rank() {
+        let held = |choices: &[usize]| f64::max(100.0 - choices[0] as f64, 60.0 - 2.0 * choices[1] as f64);
+        let mut best = Tried { of: vec![20, 20], bytes: held(&[20, 20]) };
+        each(vec![20, 20], &mut best, 85.0, &mut |choices: &[usize]| {
+            Ok(Tried { of: choices.to_vec(), bytes: held(choices) })
+        })
+        .unwrap();
+        assert_eq!(best.of, [15, 0]);
     }
 }

@@ -8,74 +8,86 @@ use ir::entity::EntityRef;
 use ir::goal::Layout;
 use ir::graph::{Block, Model};
 use ir::recompute::{is_layer, is_module, of_value};
-use std::collections::BTreeSet;
 
-/// Values that are made again, such that no others keep less and take less time.
+/// Values of a model's layers to be made again.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Frontier {
+    /// Kinds of layers.
+    kinds: Vec<Kind>,
+    /// The best choices for all kinds together, from the fewest seconds to the fewest bytes.
+    pub best: Vec<Again>,
+}
+
+/// A choice of values, such that no others keep less and take less time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Again {
-    /// Their names, as a layout has them after `selective:`; none: nothing is made again.
-    pub names: Vec<String>,
+    /// The place of each kind's choice among its best.
+    pub choices: Vec<usize>,
     /// Bytes that layers keep from the forward to the backward.
     pub bytes: f64,
     /// Seconds that it takes to make them.
     pub seconds: f64,
 }
 
-/// A choice for each of some kinds of layers, by its place.
-struct Chosen {
-    points: Vec<usize>,
-    bytes: f64,
-    seconds: f64,
+#[derive(Clone, PartialEq, Debug)]
+struct Kind {
+    block: String,
+    /// All values of its forward.
+    values: Vec<String>,
+    /// The values of its best choices, from the fewest seconds to the fewest bytes.
+    choices: Vec<Vec<String>>,
 }
 
-/// The best choices for so many runs of each block of a planned model, per micro-batch, from the fewest seconds to the fewest
-/// bytes; blocks that are no layers count for nothing. The layout's own recomputation does not matter.
-pub fn frontier(model: &Model, runs: &[f64], layout: &Layout, machine: &Machine<'_>) -> Vec<Again> {
-    let kinds = model.blocks.iter().filter(|(id, block)| is_layer(block) && runs[id.index()] > 0.0);
-    let kinds: Vec<(&Block, f64)> = kinds.map(|(id, block)| (block, runs[id.index()])).collect();
-    let of = |&(block, _): &(&Block, f64)| tensors::frontier(&Site::new(model, block, layout, machine));
-    let found: Vec<Vec<(Point, Vec<String>)>> = kinds.iter().map(of).collect();
-    let mut all = vec![Chosen { points: Vec::new(), bytes: 0.0, seconds: 0.0 }];
-    for (points, (_, runs)) in found.iter().zip(&kinds) {
-        let mut pairs = Vec::with_capacity(all.len() * points.len());
-        for (before, chosen) in all.iter().enumerate() {
-            let sums =
-                points.iter().map(|(it, _)| [chosen.bytes + runs * it.bytes, chosen.seconds + runs * it.seconds]);
-            pairs.extend(sums.enumerate().map(|(at, figures)| (before, at, figures)));
-        }
-        let most = pairs.iter().map(|(.., [bytes, _])| *bytes).fold(0.0, f64::max);
-        prune(&mut pairs, most / STEPS, |(.., figures)| *figures);
-        let chosen = |(before, at, [bytes, seconds]): (usize, usize, [f64; 2])| {
-            let points = all[before].points.iter().copied().chain([at]).collect();
-            Chosen { points, bytes, seconds }
-        };
-        all = pairs.into_iter().map(chosen).collect();
+/// The best choices for so many runs of each block of a planned model, per micro-batch; blocks that are no layers count for
+/// nothing. The layout's own recomputation does not matter.
+pub fn frontier(model: &Model, runs: &[f64], layout: &Layout, machine: &Machine<'_>) -> Frontier {
+    let mut frontier =
+        Frontier { kinds: Vec::new(), best: vec![Again { choices: Vec::new(), bytes: 0.0, seconds: 0.0 }] };
+    for (id, block) in model.blocks.iter().filter(|(id, block)| is_layer(block) && runs[id.index()] > 0.0) {
+        let (points, choices) = tensors::frontier(&Site::new(model, block, layout, machine)).into_iter().unzip();
+        frontier.best = with(&frontier.best, points, runs[id.index()]);
+        frontier.kinds.push(Kind { block: block.name.clone(), values: values(block), choices });
     }
-    let blocks: Vec<&Block> = kinds.iter().map(|(block, _)| *block).collect();
-    let again = |chosen: Chosen| {
-        let points = chosen.points.iter().zip(&found).map(|(&at, found)| &found[at].1);
-        let values = points.enumerate().flat_map(|(kind, names)| names.iter().map(move |name| (kind, name.as_str())));
-        Again { names: names(&blocks, &values.collect()), bytes: chosen.bytes, seconds: chosen.seconds }
+    frontier
+}
+
+/// Choices with one of another kind, which has so many runs.
+fn with(best: &[Again], points: Vec<Point>, runs: f64) -> Vec<Again> {
+    let mut pairs = Vec::with_capacity(best.len() * points.len());
+    for (before, again) in best.iter().enumerate() {
+        let sums = points.iter().map(|it| [again.bytes + runs * it.bytes, again.seconds + runs * it.seconds]);
+        pairs.extend(sums.enumerate().map(|(at, figures)| (before, at, figures)));
+    }
+    let most = pairs.iter().map(|(.., [bytes, _])| *bytes).fold(0.0, f64::max);
+    prune(&mut pairs, most / STEPS, |(.., figures)| *figures);
+    let again = |(before, at, [bytes, seconds]): (usize, usize, [f64; 2])| {
+        let choices = best[before].choices.iter().copied().chain([at]).collect();
+        Again { choices, bytes, seconds }
     };
-    all.into_iter().map(again).collect()
+    pairs.into_iter().map(again).collect()
 }
 
-/// The names of values in the order of the forward: alone where all kinds that have it make it again and it is no module's,
-/// else with the block's.
-fn names(blocks: &[&Block], values: &BTreeSet<(usize, &str)>) -> Vec<String> {
-    let mut ordered: Vec<&(usize, &str)> = values.iter().collect();
-    ordered.sort_by_key(|(kind, name)| (*kind, of_value(blocks[*kind], name)));
-    let mut names: Vec<String> = Vec::new();
-    for &(kind, name) in ordered {
-        let everywhere = blocks
-            .iter()
-            .enumerate()
-            .all(|(other, block)| of_value(block, name).is_none() || values.contains(&(other, name)));
-        let said =
-            if everywhere && !is_module(name) { name.to_string() } else { format!("{}.{name}", blocks[kind].name) };
-        if !names.contains(&said) {
-            names.push(said);
+fn values(block: &Block) -> Vec<String> {
+    let names = block.values.values().map(|value| &value.name);
+    names.filter(|name| of_value(block, name).is_some()).cloned().collect()
+}
+
+impl Frontier {
+    /// The names that a layout has after `selective:` for a choice of each kind, in the order of the forward: alone where all
+    /// kinds that have the value make it again and it is no module's, else with the block's.
+    pub fn names(&self, choices: &[usize]) -> Vec<String> {
+        let chosen = |kind: usize| &self.kinds[kind].choices[choices[kind]];
+        let mut names: Vec<String> = Vec::new();
+        for (kind, Kind { block, .. }) in self.kinds.iter().enumerate() {
+            for name in chosen(kind) {
+                let lacks = |other: usize| self.kinds[other].values.contains(name) && !chosen(other).contains(name);
+                let alone = !is_module(name) && !(0..self.kinds.len()).any(lacks);
+                let said = if alone { name.clone() } else { format!("{block}.{name}") };
+                if !names.contains(&said) {
+                    names.push(said);
+                }
+            }
         }
+        names
     }
-    names
 }
