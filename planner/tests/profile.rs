@@ -231,6 +231,25 @@ fn expert_parallelism_exchanges_tokens_and_divides_experts() {
     assert!(four.transient < 1.05 * alone.transient);
 }
 
+/// Of two choices a token's results, which only the gradient of their weights reads.
+#[test]
+fn experts_that_weigh_inside_keep_no_results() {
+    let config = &preset("mixtral-8x7b").expect("a preset").config;
+    for ep in [1, 4] {
+        let layout = Layout { dp: ep, ep, ..Layout::default() };
+        let model = planned(config.build(&Batch { batch: ep, ..BATCH }).expect("a model"), &layout);
+        let with = |weighs_inside: bool| {
+            let mut stack = found("megatron-core-2025");
+            stack.facts.weighs_inside = weighs_inside;
+            of_block(&model, "layer", &layout, &stack)
+        };
+        let (inside, outside) = (with(true), with(false));
+        close(outside.kept - inside.kept, 2.0 * 2048.0 * 4096.0 * 2.0, 1e-6);
+        assert!(inside.transient <= outside.transient);
+        assert_eq!((inside.f, inside.i), (outside.f, outside.i));
+    }
+}
+
 /// Where sequences are cut and routed in as many parts, ranks exchange their own tokens: an expert's work and a layer's
 /// exchanges are those of ranks with whole sequences, shared out; no rank gathers what all route.
 #[test]
@@ -254,6 +273,32 @@ fn ranks_that_cut_sequences_route_their_own_tokens() {
     }
     assert_eq!(folded.f.tp, folded.i.tp, "a gather and a sum for attention");
     assert!(shared.f.tp > folded.f.tp, "ranks that share experts gather their tokens");
+}
+
+/// Attention's and the MLP's, of a whole stream of 16 bits.
+#[test]
+fn a_layer_gives_two_tensors_to_sums() {
+    let of = |tp| {
+        let layout = parallel(tp, tp > 1);
+        let profile = layer(&llama(&layout), &layout, "nanotron-2024");
+        (profile.sums, profile.summed)
+    };
+    assert_eq!([of(1), of(8)], [(0.0, 0.0), (2.0, 2048.0 * 4096.0 * 2.0)]);
+}
+
+/// A fused softmax writes its cotangent on the one that it gets: one tensor of scores less.
+#[test]
+fn a_fused_softmax_is_in_place() {
+    let layout = parallel(8, true);
+    let model = gpt3(&layout);
+    let with = |is_fused: bool| {
+        let mut stack = found("megatron-2022");
+        stack.facts.fused.retain(|group| is_fused || group != "softmax");
+        of_block(&model, "layer", &layout, &stack).transient
+    };
+    let scores = 2.0 * 12.0 * 2048.0 * 2048.0;
+    let more = with(false) - with(true);
+    assert!(more > 0.0 && more <= scores, "{more} of {scores}");
 }
 
 #[test]

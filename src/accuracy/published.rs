@@ -105,7 +105,7 @@ pub(super) fn line(record: &Value) -> Option<Line> {
         layout: layout(record)?,
         step_time_s: printed(record, "step_time_s"),
         tokens_per_s_per_gpu: printed(record, "tokens_per_s_per_gpu"),
-        memory_gib: printed(record, "mem_gb"),
+        memory_gib: printed(record, "mem_gb").map(|figure| figure / unit(source)),
         memory: memory(source),
     })
     .filter(|line| line.step_time_s.is_some() || line.tokens_per_s_per_gpu.is_some())
@@ -130,6 +130,11 @@ fn memory(source: &str) -> MemoryKind {
         "torchtitan" => MemoryKind::Reserved,
         _ => MemoryKind::Allocated,
     }
+}
+
+/// How many of a source's units are a GiB: Megatron-Bridge divides by 1e9 (report_memory of training/utils/train_utils.py).
+fn unit(source: &str) -> f64 {
+    if source.starts_with("Megatron-Bridge") { 1.073_741_824 } else { 1.0 }
 }
 
 /// Dropout of models of GPT's kind. BigScience's script leaves Megatron-LM's default.
@@ -287,6 +292,19 @@ mod tests {
         assert_eq!(stack("2025-06", "H200-SXM-141GB"), "fsdp-compile");
         assert_eq!(stack("2025", "B200-SXM-180GB"), "fsdp-compile-2025");
         assert_eq!(stack("2026", "GB200-NVL72-186GB"), "fsdp-compile-2026");
+    }
+
+    #[test]
+    fn memory_is_in_gib() {
+        let gib = |source: &str| {
+            let mut record = record();
+            record["source_group"] = json!(source);
+            record["measured"]["mem_gb"] = json!(50.0);
+            line(&record).unwrap().memory_gib.unwrap()
+        };
+        assert_eq!(gib("torchtitan"), 50.0);
+        let bytes = gib("Megatron-Bridge skills") * 1024.0 * 1024.0 * 1024.0;
+        assert!((bytes - 50e9).abs() < 1.0, "{bytes}");
     }
 
     #[test]

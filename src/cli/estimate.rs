@@ -1,7 +1,7 @@
 //! `meshwright estimate`: what a step of a model would take on a cluster, without one.
 
 use super::job::{AFTER_STACK, JobFlags};
-use super::number::{bytes, count, percent, short, with_unit};
+use super::number::{bytes, count, percent, share, short, with_unit};
 use super::progress::SearchWatch;
 use super::request::asked;
 use super::table::table;
@@ -177,7 +177,7 @@ pub(super) fn text(report: &EstimateReport) -> String {
         percent(predicted.hfu).trim(),
         percent(predicted.bubble).trim(),
     );
-    text + &times(report) + "\n" + &made_again(report) + &memory(report)
+    text + &dropped(predicted.dropped) + &times(report) + "\n" + &made_again(report) + &memory(report)
 }
 
 /// What layers make again by the names of values; nothing where they do not.
@@ -191,6 +191,17 @@ fn made_again(report: &EstimateReport) -> String {
     };
     let rows: Vec<_> = report.made_again.iter().map(row).collect();
     table(["MADE AGAIN", "OF", "NOT KEPT", "TIME"], &rows) + "\n"
+}
+
+/// What experts have no place for.
+fn dropped(expected: Option<f64>) -> String {
+    let said = match expected {
+        None => return String::new(),
+        Some(0.0) => "none of the experts' tokens".to_string(),
+        Some(few) if few < 5e-4 => "less than 0.1 % of the experts' tokens, if all are chosen alike".to_string(),
+        Some(expected) => format!("{} of the experts' tokens, if all are chosen alike", share(expected)),
+    };
+    format!("dropped   {said}\n\n")
 }
 
 /// Where the step goes, the most first.
@@ -241,4 +252,17 @@ fn memory(report: &EstimateReport) -> String {
     ];
     let fits = if report.predicted.fits { "fits" } else { "does not fit" };
     table(head, &rows) + &format!("\nGiB; the device's memory: it {fits}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_is_said_of_models_with_experts() {
+        let lines = [None, Some(0.0), Some(3e-5), Some(0.0247)].map(dropped);
+        assert_eq!(lines[0], "");
+        assert_eq!(lines[1], "dropped   none of the experts' tokens\n\n");
+        assert!(lines[2].contains("less than 0.1 %") && lines[3].contains("2.5 %"), "{lines:?}");
+    }
 }

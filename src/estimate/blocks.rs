@@ -5,7 +5,7 @@ use super::resize::{Unplanned, together};
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::plan_blocks;
-use cost::{Machine, Profile, Seconds, profile};
+use cost::{Machine, Profile, Routing, Seconds, profile};
 use ir::entity::EntityRef;
 use ir::goal::{Layout, Recompute};
 use ir::graph::{ArgKind, Model, ParamInstance};
@@ -40,6 +40,8 @@ pub(super) struct Outline {
     pub(super) tied: Vec<Tied>,
     /// Elements of all parameters.
     pub(super) parameters: u64,
+    /// The share of choices of experts that is dropped where these have a capacity, in the mean of all layers with experts.
+    pub(super) dropped: Option<f64>,
 }
 
 /// Runs of one block that follow each other, all of them layers or none.
@@ -109,7 +111,11 @@ impl Planned {
         let (layers, parameters) = (ends..runs.len() - ends, model.parameter_count());
         let tensors = model.blocks.values().map(|block| block.args_of(ArgKind::Param).count()).collect();
         let spans = spans(&runs, &layers);
-        Planned { outline: Arc::new(Outline { layers, spans, tensors, tied, parameters, runs, names }), model }
+        let drops: Vec<_> = model.blocks.values().map(|block| Routing::of(block).map(|it| it.dropped())).collect();
+        let drops: Vec<f64> = runs.iter().filter_map(|&run| drops[run]).collect();
+        let dropped = (!drops.is_empty()).then(|| drops.iter().sum::<f64>() / drops.len() as f64);
+        let outline = Outline { layers, spans, tensors, tied, parameters, runs, names, dropped };
+        Planned { outline: Arc::new(outline), model }
     }
 }
 

@@ -474,6 +474,7 @@ impl Job<'_> {
                 bytes_per_parameter: parameter + gradient + master + states,
                 parameters: blocks.outline.parameters,
                 microbatches: self.microbatches,
+                dropped: blocks.outline.dropped.map(|share| if machine.stack.facts.drops { share } else { 0.0 }),
                 bubble: staged.flow.bubble,
                 time_s: shares,
                 exposed_comm_s: Comm { tp: shares.tp, cp: shares.cp, ep: shares.ep, dp: shares.dp, pp: shares.p2p },

@@ -58,14 +58,16 @@ impl<'a> Open<'a> {
         let exchange = replicas.least_exchange(elements, forward, i + w);
         let summed = (work + exchange.reduce).max(self.fullest());
         let path = summed + super::step::optimizer(local, self.machine) + exchange.gather + fixed;
-        let held = states(elements, &replicas, self.machine).total();
+        let states = states(elements, &replicas, self.machine);
         let facts = &self.machine.stack.facts;
         let profiles = self.small.again.as_ref().unwrap_or(&self.small.profiles);
         let kept_of = |span: &Span| span.runs.len() as f64 * profiles[span.block].kept;
         let kept = self.small.outline.spans.iter().map(kept_of).sum::<f64>() / pp;
+        // A step's only backward may put gradients in the place of what it finds.
+        let replaced = if facts.frees_gradients && self.microbatches < 2 { kept.min(states.gradients) } else { 0.0 };
         Floor {
             seconds: path * self.machine.stragglers(layout.devices()),
-            bytes: (held + kept) * facts.reserve + facts.context,
+            bytes: (states.total() + kept - replaced) * facts.reserve + facts.context,
         }
     }
 
@@ -123,6 +125,8 @@ impl<'a> Open<'a> {
         for (small, fast) in small.iter_mut().zip(&fast) {
             // What is computed again is among the inner values: there are at least as many of them as where nothing is.
             small.transient[0] = small.transient[0].min(fast.transient[0]);
+            // Nor is it said how far the CPU is ahead.
+            small.summed = [0.0; 2];
         }
         let flow = order(&small);
         Floor { seconds, bytes: bytes(&flow, &small) }

@@ -4,7 +4,7 @@ use super::pipeline::{Flow, Rank};
 use super::replicas::Replicas;
 use super::report::StageMemory;
 use super::stages::Load;
-use cost::{Machine, Recipe};
+use cost::{Format, Machine, Recipe};
 use ir::goal::Layout;
 
 /// Bytes of a GiB.
@@ -81,15 +81,25 @@ fn of_rank(
     let facts = &machine.stack.facts;
     let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
     let elements = [own().map(|load| load.dense).sum::<f64>(), own().map(|load| load.experts).sum()];
-    let states = states(elements, replicas, machine);
+    let mut states = states(elements, replicas, machine);
+    let whole = Whole::of(elements, layout, replicas, machine);
     let logits = own().map(|load| load.logits).sum::<f64>();
-    let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), logits, replicas.zero, machine);
+    let gathers = if whole.gathered > 0.0 { 2 } else { replicas.zero };
+    let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), logits, gathers, machine);
     let logits = logits * rank.in_flight;
     let activations = (rank.kept - logits).max(0.0);
+    states.parameters += whole.gathered + whole.copies;
+    states.gradients += whole.wide;
+    if facts.frees_gradients && rank.stages.iter().all(|(_, [forwards, ..])| *forwards <= 1.0) {
+        // What the only backward makes takes the place of what the forward left.
+        states.gradients = (states.gradients - activations - logits - whole.gathered).max(0.0);
+    }
     let groups = [layout.dp * layout.cp, layout.tp, layout.pp, layout.cp, layout.ep];
     let communicators = groups.into_iter().filter(|&ranks| ranks > 1).count() as f64;
-    let before = facts.context + communicators * facts.communicator;
-    let needed = states.total() + activations + logits + buffers;
+    let before = facts.context + (communicators + facts.communicators) * facts.communicator;
+    let before_update = states.total() + activations + logits + buffers;
+    let needed = before_update.max(states.total() + updating(elements, replicas, machine.recipe));
+    let buffers = buffers + needed - before_update;
     // What waits is waited for where there is no memory left.
     let left = ((machine.cluster.device.memory as f64 - before) / facts.reserve - needed).max(0.0);
     let waiting = waiting(rank, loads, facts.waiting).min(left);
@@ -109,11 +119,63 @@ fn of_rank(
     }
 }
 
-/// Bytes of tensors that sums over tp have read and that are held: one of each layer that ran forward, at most so many.
+/// Bytes beside the states, where what ZeRO-3 cuts stays whole for a time.
+#[derive(Clone, Copy, Default)]
+struct Whole {
+    /// Of parameters that a forward has gathered and the backward still finds.
+    gathered: f64,
+    /// Of parameters that are there twice: a rank's part beside the whole, and experts quantised for their products.
+    copies: f64,
+    /// Of gradients that wait for the last micro-batch in the format of the wire.
+    wide: f64,
+}
+
+impl Whole {
+    fn of(elements: [f64; 2], layout: &Layout, replicas: &Replicas<'_>, machine: &Machine<'_>) -> Whole {
+        let (recipe, facts) = (machine.recipe, &machine.stack.facts);
+        let is_narrow = matches!(recipe.products, Format::F8 | Format::F4);
+        let quantised = if is_narrow { facts.quantised_experts * recipe.products.bytes() * elements[1] } else { 0.0 };
+        let mut whole = Whole { copies: quantised, ..Whole::default() };
+        if layout.zero < 3 || facts.casts_gathered {
+            return whole;
+        }
+        // What no other rank holds is not cut.
+        let cut = replicas.parts().map(|ranks| ranks > 1.0);
+        let [dense, experts] = [0, 1].map(|kind| if cut[kind] { elements[kind] } else { 0.0 });
+        if replicas.zero < 3 {
+            let [dense_ranks, expert_ranks] = replicas.parts();
+            whole.copies += recipe.parameter * (dense / dense_ranks + experts / expert_ranks);
+            whole.wide = if facts.accumulates_wide { (recipe.wire - recipe.gradient).max(0.0) * dense } else { 0.0 };
+        } else if facts.keeps_gathered {
+            whole.gathered = recipe.parameter * (dense + experts);
+        }
+        whole
+    }
+}
+
+/// Bytes of f32 copies of 16-bit states while a group of parameters is updated: experts are one, all else another.
+fn updating(elements: [f64; 2], replicas: &Replicas<'_>, recipe: &Recipe) -> f64 {
+    let [dense, experts] = if replicas.zero > 0 { replicas.parts() } else { [1.0; 2] };
+    recipe.widened * (elements[0] / dense).max(elements[1] / experts)
+}
+
+/// Bytes of tensors that sums over tp have read and that are held, since the CPU is ahead of the device: at most so many. It
+/// waits for the device with each message that it gets. So in a pipeline it is ahead from one micro-batch to the next only
+/// where the device has more to do than it; elsewhere while the first stage, which gets no messages forward, begins: the second
+/// message that this sends waits for the next stage, which is late in a first step.
 fn waiting(rank: &Rank, loads: &[Load], most: f64) -> f64 {
-    let layers = rank.stages.iter().map(|(stage, [forwards, ..])| forwards * loads[*stage].summed[0]).sum::<f64>();
-    let largest = rank.stages.iter().map(|(stage, _)| loads[*stage].summed[1]).fold(0.0, f64::max);
-    layers.min(most) * largest
+    let own = || rank.stages.iter().map(|(stage, [forwards, ..])| (&loads[*stage], *forwards));
+    let largest = own().map(|(load, _)| load.summed[1]).fold(0.0, f64::max);
+    let stages = loads.len() as f64;
+    let is_first = stages > 1.0 && rank.stages.iter().any(|(stage, _)| *stage == 0);
+    let begun = if is_first { (rank.in_flight - 2.0).max(0.0) } else { 0.0 };
+    let is_ahead = stages < 2.0 || own().map(|(load, forwards)| forwards * load.lag).sum::<f64>() > 0.0;
+    let ahead = |forwards: f64| match is_ahead {
+        true if forwards > stages => forwards,
+        true => begun.max(1.0),
+        false => begun,
+    };
+    own().map(|(load, forwards)| ahead(forwards) * load.summed[0]).sum::<f64>().min(most) * largest
 }
 
 /// Bytes beside what is kept, a micro-batch's logits among that: inner values of the block under way, what the products'
@@ -128,7 +190,10 @@ fn buffers(own: &[&Load], stages: usize, logits: f64, zero: u8, machine: &Machin
     });
     let facts = &machine.stack.facts;
     let ends = if facts.keeps_ends { own.iter().map(|load| load.ends).sum() } else { 0.0 };
-    facts.workspace + facts.buffers + messages + within(layer, end, ends, logits, zero, machine.recipe)
+    // No sum is of more than all gradients.
+    let sums =
+        facts.buffers.min(machine.recipe.parameter * own.iter().map(|load| load.dense + load.experts).sum::<f64>());
+    facts.workspace + sums + messages + within(layer, end, ends, logits, zero, machine.recipe)
 }
 
 /// The most that a kind of block has within, and the elements of its parameters.
@@ -153,6 +218,7 @@ fn within(layer: Inner, end: Inner, ends: f64, logits: f64, zero: u8, recipe: &R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cost::{Cluster, Stack};
 
     /// Llama's head of 128256 x 4096 under FSDP: its logits, or its gathered parameters with their gradients on the wire,
     /// whichever is more; without ZeRO its logits alone.
@@ -168,12 +234,80 @@ mod tests {
         assert_eq!(within(layer, head(4.2e9), 0.0, logits, 0, &recipe), 4.2e9);
     }
 
-    /// Of 4 layers and 3 micro-batches: 12 tensors, if as many may wait.
+    /// Of 8 sums and 3 micro-batches: 24 tensors, if as many may wait; of the only one 8.
     #[test]
     fn what_sums_have_read_waits_for_the_device() {
-        let loads = [Load { summed: [4.0, 1e6], ..Load::default() }];
-        let rank = Rank { stages: vec![(0, [3.0; 3])], ..Rank::default() };
-        assert_eq!([0.0, 10.0, 40.0].map(|most| waiting(&rank, &loads, most)), [0.0, 1e7, 1.2e7]);
+        let loads = [Load { summed: [8.0, 1e6], ..Load::default() }];
+        let rank = |microbatches: f64| Rank { stages: vec![(0, [microbatches; 3])], ..Rank::default() };
+        assert_eq!([0.0, 10.0, 40.0].map(|most| waiting(&rank(3.0), &loads, most)), [0.0, 1e7, 2.4e7]);
+        assert_eq!(waiting(&rank(1.0), &loads, 40.0), 8e6);
+    }
+
+    /// Four stages of 2 sums: a slow device lets the CPU run ahead in many micro-batches, a fast one while the first stage begins.
+    #[test]
+    fn in_a_pipeline_what_waits_is_what_the_cpu_is_ahead() {
+        let tensors = |lag: f64, stage: usize, microbatches: f64| {
+            let loads: Vec<Load> = (0..4).map(|_| Load { summed: [2.0, 1.0], lag, ..Load::default() }).collect();
+            let in_flight = microbatches.min(4.0 - stage as f64);
+            let rank = Rank { stages: vec![(stage, [microbatches; 3])], in_flight, ..Rank::default() };
+            waiting(&rank, &loads, 40.0)
+        };
+        assert_eq!([tensors(1.0, 0, 32.0), tensors(1.0, 3, 32.0)], [40.0, 40.0]);
+        assert_eq!([tensors(-1.0, 0, 32.0), tensors(-1.0, 1, 32.0)], [4.0, 0.0]);
+        assert_eq!([tensors(1.0, 0, 4.0), tensors(1.0, 1, 4.0), tensors(-1.0, 0, 2.0)], [4.0, 2.0, 0.0]);
+    }
+
+    /// Of 8 ranks that hold the same dense parameters and experts of their own.
+    #[test]
+    fn states_of_a_group_are_widened_at_once() {
+        let (cluster, stack) = (Cluster::find("h100").unwrap(), Stack::find("megatron-core-2025").unwrap());
+        let recipe = Recipe { widened: 8.0, ..Recipe::bf16() };
+        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
+        let bytes = |zero| {
+            let layout = Layout { dp: 8, ep: 8, zero, ..Layout::default() };
+            updating([4e9, 1e9], &Replicas::new(&layout, 1, &machine), &recipe)
+        };
+        assert_eq!([bytes(0), bytes(1)], [32e9, 8e9]);
+    }
+
+    /// Of 32 ranks, 16 of which share out the experts: while micro-batches accumulate all is whole, with gradients of all but
+    /// experts in f32; of one only what a forward has gathered.
+    #[test]
+    fn whole_parameters_lie_beside_their_parts() {
+        let (cluster, stack) = (Cluster::find("gb200-nvl72").unwrap(), Stack::find("automodel-2026").unwrap());
+        let bytes = |ep, microbatches, products| {
+            let layout = Layout { dp: 32, ep, zero: 3, ..Layout::default() };
+            let recipe = Recipe { products, gradient: 2.0, ..Recipe::bf16() };
+            let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
+            let whole = Whole::of([32e9, 2e9], &layout, &Replicas::new(&layout, microbatches, &machine), &machine);
+            [whole.gathered, whole.copies, whole.wide]
+        };
+        assert_eq!(bytes(16, 4, Format::Half), [0.0, 2.0 * (1e9 + 1e9), 2.0 * 32e9]);
+        assert_eq!(bytes(16, 1, Format::Half), [2.0 * 34e9, 0.0, 0.0]);
+        assert_eq!(bytes(32, 1, Format::F8), [2.0 * 32e9, 2.0625 * 2e9, 0.0]);
+    }
+
+    #[test]
+    fn the_only_backward_puts_gradients_in_the_place_of_what_it_finds() {
+        let (cluster, stack) = (Cluster::find("gb200-nvl72").unwrap(), Stack::find("automodel-2026").unwrap());
+        let recipe = Recipe { gradient: 2.0, ..Recipe::bf16() };
+        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
+        let (layout, loads) = (Layout::default(), [Load { dense: 1e9, ..Load::default() }]);
+        let gradients = |forwards: f64, kept: f64| {
+            let rank = Rank { stages: vec![(0, [forwards; 3])], kept, in_flight: 1.0, ..Rank::default() };
+            let replicas = Replicas::new(&layout, forwards as u32, &machine);
+            (of_rank(&rank, &loads, &layout, &replicas, &machine).gradients * GIB).round()
+        };
+        assert_eq!([gradients(1.0, 0.5e9), gradients(1.0, 3e9), gradients(2.0, 0.5e9)], [1.5e9, 0.0, 2e9]);
+    }
+
+    #[test]
+    fn sums_are_of_no_more_than_all_gradients() {
+        let (cluster, stack) = (Cluster::find("v100-dgx2").unwrap(), Stack::find("megatron-deepspeed-2021").unwrap());
+        let recipe = Recipe::bf16();
+        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
+        let bytes = |dense: f64| buffers(&[&Load { dense, ..Load::default() }], 1, 0.0, 0, &machine);
+        assert_eq!([1e8, 1e9].map(bytes), [2e8, 1e9].map(|sums| stack.facts.workspace + sums));
     }
 
     #[test]

@@ -112,6 +112,10 @@ pub struct Predicted {
     pub parameters: u64,
     /// Micro-batches of a step.
     pub microbatches: u32,
+    /// The share of choices of experts that is expected to be dropped under a router that prefers none, 0 where the stack gives
+    /// experts no capacity; none of a model without experts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<f64>,
     /// The idle share of the pipeline's busiest rank until the last backward.
     pub bubble: f64,
     /// What the step goes to on the rank that ends last; sums to it.

@@ -43,8 +43,10 @@ pub(super) struct Load {
     pub(super) experts: f64,
     /// How many parameters it has.
     pub(super) tensors: usize,
-    /// How many layers it has, and the bytes of the largest tensor that these give to a sum over tp.
+    /// How many sums over tp its layers' forwards have, and the bytes of the largest tensor that these are given.
     pub(super) summed: [f64; 2],
+    /// Seconds by which the device works longer than its CPU, forward and backward together.
+    pub(super) lag: f64,
     /// The most elements of one run's parameters, of the same.
     pub(super) largest: [f64; 2],
     /// Elements of the parameters of all ends of the model that it has.
@@ -249,7 +251,7 @@ impl Load {
         self.boundary = profile.boundary;
         let times = times as f64;
         if place == 0 {
-            self.summed = [self.summed[0] + times, self.summed[1].max(profile.summed)];
+            self.summed = [self.summed[0] + times * profile.sums, self.summed[1].max(profile.summed)];
         } else {
             self.ends += times * elements;
         }
@@ -257,6 +259,7 @@ impl Load {
         self.i = plus(self.i, &profile.i, times);
         self.w = plus(self.w, &profile.w, times);
         self.again = plus(self.again, &profile.again, times);
+        self.lag += times * profile.spare.iter().sum::<f64>();
         self.kept += times * profile.kept;
         self.logits += times * profile.logits;
         self.held_for_w += times * profile.held_for_w;
@@ -271,6 +274,7 @@ impl Load {
         let more = |part: usize| (profile.peers[part] * peer - profile.spare[part].max(0.0)).max(0.0);
         self.f.launch += times as f64 * more(0);
         self.i.launch += times as f64 * more(1);
+        self.lag -= times as f64 * peer * profile.peers.iter().sum::<f64>();
     }
 }
 

@@ -79,11 +79,13 @@ impl After {
 }
 
 /// Seconds of an update of so many elements: gradients are read for the norm and again, master copies and states are read
-/// and written, parameters written; 34 bytes of an element in mixed precision with AdamW.
+/// and written, parameters written; 34 bytes of an element in mixed precision with AdamW. Copies of the states in f32 are
+/// written, read, written and read once more.
 pub(super) fn optimizer(elements: f64, machine: &Machine<'_>) -> f64 {
     let recipe = machine.recipe;
     let parameter = if recipe.master > 0.0 { recipe.parameter } else { 2.0 * recipe.parameter };
-    machine.copy(elements * (2.0 * recipe.gradient + 2.0 * (recipe.master + recipe.states) + parameter))
+    let states = 2.0 * (recipe.master + recipe.states) + 4.0 * recipe.widened;
+    machine.copy(elements * (2.0 * recipe.gradient + states + parameter))
 }
 
 /// Seconds in which the first and the last stage sum the gradients of parameters that both hold.

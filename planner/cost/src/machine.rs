@@ -46,6 +46,8 @@ pub struct Recipe {
     pub master: f64,
     /// Bytes of the optimizer's states of a parameter: 8 for two f32 moments.
     pub states: f64,
+    /// Bytes of f32 copies of these states of a parameter, while it is updated.
+    pub widened: f64,
     /// Bytes of an element of an activation.
     pub activation: f64,
 }
@@ -74,6 +76,7 @@ impl Recipe {
             wire: 4.0,
             master: 4.0,
             states: 8.0,
+            widened: 0.0,
             activation: 2.0,
         }
     }

@@ -169,7 +169,9 @@ impl Stack {
         range("grouped", facts.grouped, 0.01, 1.0, "a share");
         range("reserve", facts.reserve, 1.0, 3.0, "bytes reserved over bytes allocated");
         range("update_bytes", facts.update_bytes, 0.0, 8.0, "bytes of an element");
+        range("quantised_experts", facts.quantised_experts, 0.0, 4.0, "copies");
         range("waiting", facts.waiting, 0.0, 1024.0, "a number of tensors");
+        range("communicators", facts.communicators, 0.0, 64.0, "a number of communicators");
         range("buffers", facts.buffers, 0.0, 1e12, "bytes");
         range("gradient_bytes", facts.gradient_bytes, 1.0, 8.0, "bytes of an element");
         range("wire_bytes", facts.wire_bytes, 1.0, 8.0, "bytes of an element");

@@ -95,6 +95,12 @@ pub struct Facts {
     pub accumulates_whole: bool,
     /// Whether they do so in a pipeline alone.
     pub pipelines_whole: bool,
+    /// Whether gradients of all but experts are then in the wire's format.
+    pub accumulates_wide: bool,
+    /// Whether ZeRO-3 leaves parameters that a forward has gathered whole until the backward.
+    pub keeps_gathered: bool,
+    /// Whether a step ends by freeing gradients, so that its first backward begins without any.
+    pub frees_gradients: bool,
     /// Whether ZeRO-3 cuts the master copies alone, and casts what it gathers: no 16-bit parameters are kept beside them.
     pub casts_gathered: bool,
     /// Whether ZeRO-3 keeps the parameters of the model's ends gathered through a step: they are the root module's.
@@ -117,9 +123,19 @@ pub struct Facts {
     pub once_per_node: bool,
     /// Whether a token's experts are neighbours, as the fake gates of benchmarks choose them.
     pub adjacent_experts: bool,
+    /// Whether experts drop tokens for which they have no place.
+    pub drops: bool,
+    /// Whether experts weigh what lies between their products, so that the backward reads none of their results.
+    pub weighs_inside: bool,
+    /// How often an expert's parameter is kept as its products read it, where these have 8 or 4 bits: in one order and in the
+    /// other, with their scales.
+    pub quantised_experts: f64,
+    /// Whether of a bf16 parameter with 16-bit optimizer states the master copy is the 16 bits that it lacks, and its states are
+    /// there in f32 too while a group of parameters is updated.
+    pub precision_aware: bool,
     /// Bytes of an updated parameter beside its master copy and states: of its gradient in f32.
     pub update_bytes: f64,
-    /// Bytes of the buffers through which gradients are summed, whatever the model.
+    /// Bytes of the buffers through which gradients are summed, unless all of these are less.
     pub buffers: f64,
     /// How many tensors that sums over tp have read are held at most, one of each layer: the CPU is ahead of the device, and
     /// what communication reads is free when the device is done with it.
@@ -132,6 +148,8 @@ pub struct Facts {
     pub workspace: f64,
     /// Bytes of a communicator's buffers on the device.
     pub communicator: f64,
+    /// How many it opens beside one for each axis.
+    pub communicators: f64,
 }
 
 /// What the stages of a pipeline share out evenly.
@@ -164,6 +182,9 @@ impl Default for Facts {
             hides_update: false,
             part: 0.0,
             accumulates_whole: false,
+            accumulates_wide: false,
+            keeps_gathered: false,
+            frees_gradients: false,
             pipelines_whole: false,
             casts_gathered: false,
             keeps_ends: false,
@@ -176,6 +197,10 @@ impl Default for Facts {
             grouped: 0.9,
             once_per_node: false,
             adjacent_experts: false,
+            drops: false,
+            weighs_inside: false,
+            quantised_experts: 0.0,
+            precision_aware: false,
             update_bytes: 0.0,
             buffers: 0.0,
             waiting: 0.0,
@@ -183,6 +208,7 @@ impl Default for Facts {
             context: 512.0 * MIB,
             workspace: 32.0 * MIB,
             communicator: 64.0 * MIB,
+            communicators: 0.0,
         }
     }
 }

@@ -75,6 +75,23 @@ impl Alias {
     }
 }
 
+/// Results of experts as the gradient of their weights alone reads them: in the forward, and as the backward exchanges them.
+/// Where experts weigh what lies between their products, that gradient reads this instead.
+pub(super) fn weighed(block: &Block) -> EntitySet<Value> {
+    let backward = || [SectionKind::I, SectionKind::W].into_iter().flat_map(|section| &block[section].stmts);
+    let is_once = |value: Value| backward().filter(|stmt| stmt.operands.contains(&value)).count() == 1;
+    let mut weighed = EntitySet::new();
+    for stmt in backward().filter(|stmt| stmt.op.name() == "combine_dw") {
+        let mut next = Some(stmt.operands[1]);
+        while let Some(value) = next.filter(|&value| is_once(value)) {
+            weighed.insert(value);
+            let maker = backward().find(|stmt| stmt.results.contains(&value));
+            next = maker.filter(|stmt| matches!(stmt.op, Op::Collective(_))).map(|stmt| stmt.operands[0]);
+        }
+    }
+    weighed
+}
+
 /// The change of layout of a value in a section.
 fn change(block: &Block, section: SectionKind, value: Value) -> Option<(&Stmt, &Collective)> {
     block[section].stmts.iter().find_map(|stmt| match &stmt.op {

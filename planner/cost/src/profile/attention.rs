@@ -74,9 +74,10 @@ impl Attention {
         if self.dropout { 2.0 * element + 1.0 } else { element }
     }
 
-    /// Bytes of scores at once beside the saved ones: before the softmax, and in the backward their two cotangents.
-    pub(super) fn inner(&self, element: f64) -> f64 {
-        self.scores() * element * if self.backward { 2.0 } else { 1.0 }
+    /// Bytes of scores at once beside the saved ones: before the softmax, and in the backward their two cotangents, or one that
+    /// a fused softmax writes on (fused_kernels of Megatron-LM).
+    pub(super) fn inner(&self, element: f64, is_fused: bool) -> f64 {
+        self.scores() * element * if self.backward && !is_fused { 2.0 } else { 1.0 }
     }
 
     /// Seconds on one of the ranks among which sequences are cut, if any.

@@ -177,8 +177,8 @@ pub(super) fn held_for_w(site: &Site<'_>) -> f64 {
     read.into_iter().map(|value| site.kept_bytes(value)).sum()
 }
 
-/// Bytes of the largest tensor that the forward gives to a sum over tp.
-pub(super) fn summed(site: &Site<'_>) -> f64 {
+/// Bytes of the tensors that the forward gives to sums over tp.
+pub(super) fn summed(site: &Site<'_>) -> Vec<f64> {
     let is_sum = |stmt: &&Stmt| match &stmt.op {
         Op::Collective(Collective::ReduceScatter { .. } | Collective::AllReduce { .. }) => {
             site.is_tensor_parallel(stmt)
@@ -186,7 +186,7 @@ pub(super) fn summed(site: &Site<'_>) -> f64 {
         _ => false,
     };
     let sums = site.block()[SectionKind::F].stmts.iter().filter(is_sum);
-    sums.map(|stmt| site.local.bytes(stmt.operands[0])).fold(0.0, f64::max)
+    sums.map(|stmt| site.local.bytes(stmt.operands[0])).collect()
 }
 
 /// I and W as one: a weight's gradient as soon as what it reads is there, as automatic differentiation computes it.
@@ -274,7 +274,7 @@ impl Site<'_> {
         match &stmt.op {
             Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_)) if !self.machine.has_flash() => {
                 let element = self.machine.recipe.activation;
-                attention::local(&self.local, stmt).map_or(0.0, |it| it.inner(element))
+                attention::local(&self.local, stmt).map_or(0.0, |it| it.inner(element, self.fusion.softmax))
             }
             Op::Kernel(KernelOp::CrossEntropy(_) | KernelOp::SumExp(_) | KernelOp::CrossEntropyGrad(_)) => {
                 self.within_loss(stmt.operands[0])
@@ -318,7 +318,7 @@ fn is_row_sum(site: &Site<'_>, maker: Option<&Stmt>, value: Value) -> bool {
 fn most(site: &Site<'_>, stmts: &[&Stmt], given: &EntitySet<Value>, dying: &EntitySet<Value>) -> f64 {
     let mut last = vec![None; site.block().values.len()];
     for (at, stmt) in stmts.iter().enumerate() {
-        for &value in stmt.results.iter().filter(|_| !stmt.accumulate) {
+        for &value in stmt.results.iter().filter(|value| !stmt.accumulate && !site.unread.contains(**value)) {
             last[value.index()] = Some(at);
         }
         for &value in &stmt.operands {

@@ -82,6 +82,8 @@ pub struct Profile {
     pub transient: f64,
     /// Bytes of the largest tensor that the forward gives to a sum over tp.
     pub summed: f64,
+    /// How many such sums the forward has.
+    pub sums: f64,
     /// Elements of parameters on one rank, before ZeRO: those that all data-parallel ranks hold.
     pub dense: f64,
     /// The same of experts, which only the ranks outside ep share.
@@ -118,6 +120,7 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
     let mut again_cost = cost_of(&site, SectionKind::F, &again);
     let calls = modules::parts(&site, &layout.recompute) * machine.stack.facts.checkpoint;
     again_cost.host += calls * machine.launch(site.has_experts);
+    let summed = summed(&site);
     let flops = flops(&site, &site.stmts(SectionKind::F));
     let again_flops = self::flops(&site, &again);
     let [dense, experts] = parameters(&site);
@@ -143,7 +146,8 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
         spare,
         peers: [f.peers, again_cost.peers + i.peers + w.peers],
         transient: keep.transient(&site),
-        summed: summed(&site),
+        summed: summed.iter().copied().fold(0.0, f64::max),
+        sums: summed.len() as f64,
         dense,
         experts,
         boundary,

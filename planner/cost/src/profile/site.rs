@@ -1,9 +1,10 @@
 //! A block on a rank of a machine: what all parts of its profile look at.
 
-use super::alias::Alias;
+use super::alias::{Alias, weighed};
 use super::fusion::{Fusion, Role, role};
 use super::local::Local;
 use crate::machine::Machine;
+use ir::entity::EntitySet;
 use ir::goal::Layout;
 use ir::graph::{Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
@@ -22,6 +23,8 @@ pub(super) struct Site<'a> {
     pub(super) remade: HashMap<Value, Vec<Value>>,
     /// What is moved as it is named, and what is there already.
     pub(super) alias: Alias,
+    /// Of what the backward reads, what it does without.
+    pub(super) unread: EntitySet<Value>,
     pub(super) has_attention: bool,
     pub(super) has_experts: bool,
 }
@@ -38,10 +41,12 @@ impl<'a> Site<'a> {
             later: kept(block).forward,
             remade: remade(block, fusion),
             alias: Alias::default(),
+            unread: if machine.stack.facts.weighs_inside { weighed(block) } else { EntitySet::new() },
             has_attention: block[SectionKind::F].stmts.iter().any(is_attention),
             has_experts: block[SectionKind::F].stmts.iter().any(|stmt| stmt.op.name() == "dispatch"),
         };
         site.alias = Alias::of(block, site.saved("whole", 0.0) > 0.0);
+        site.later.retain(|value| !site.unread.contains(*value));
         for value in &mut site.later {
             *value = site.alias.instead.get(value).copied().unwrap_or(*value);
         }

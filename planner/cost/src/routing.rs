@@ -1,0 +1,63 @@
+//! Tokens that experts have no place for.
+
+use ir::graph::{Block, SectionKind};
+
+/// How tokens are dealt out to experts within a routing group.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Routing {
+    /// Tokens of a group.
+    pub tokens: u64,
+    /// Experts that a token chooses.
+    pub chosen: u64,
+    /// Experts.
+    pub experts: u64,
+    /// Tokens that one takes.
+    pub capacity: u64,
+}
+
+impl Routing {
+    /// That of a block; none where it has no experts.
+    pub fn of(block: &Block) -> Option<Routing> {
+        let dispatch = block[SectionKind::F].stmts.iter().find(|stmt| stmt.op.name() == "dispatch")?;
+        let sizes = |value| block.ty(value).dims.iter().rev().map(|dim| dim.size).collect::<Vec<u64>>();
+        // index [.., t, k], places [.., e, c, h].
+        let (index, places) = (sizes(dispatch.operands[1]), sizes(dispatch.results[0]));
+        Some(Routing { tokens: *index.get(1)?, chosen: index[0], experts: *places.get(2)?, capacity: places[1] })
+    }
+
+    /// The share of choices that is dropped, as it is to be expected where each token chooses for itself and all experts alike:
+    /// of n tokens X come to an expert, binomial with probability k/E, and it drops what exceeds its capacity C (Lepikhin et al.
+    /// 2020, section 2.2): E[max(X - C, 0)] / E[X].
+    pub fn dropped(&self) -> f64 {
+        let [n, k, experts, capacity] = [self.tokens, self.chosen, self.experts, self.capacity].map(|it| it as f64);
+        if capacity >= n || k >= experts {
+            return 1.0 - (capacity / n).min(1.0);
+        }
+        let odds = (k / (experts - k)).ln();
+        let (mut log, mut more) = (n * (1.0 - k / experts).ln(), 0.0);
+        for x in 1..=self.tokens {
+            let x = x as f64;
+            log += ((n - x + 1.0) / x).ln() + odds;
+            more += (x - capacity).max(0.0) * log.exp();
+        }
+        more * experts / (n * k)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two tokens with one of two experts each: of an expert that takes one, both come with probability 1/4.
+    #[test]
+    fn drops_are_what_exceeds_the_capacity() {
+        let of = |tokens, chosen, experts, capacity| Routing { tokens, chosen, experts, capacity }.dropped();
+        assert!((of(2, 1, 2, 1) - 0.25).abs() < 1e-12);
+        assert_eq!([of(2, 1, 2, 2), of(4, 2, 2, 1), of(4, 2, 2, 4)], [0.0, 0.75, 0.0]);
+        // Many tokens: normal, of which the mean excess is sigma over the root of 2 pi.
+        let (mean, share) = (256.0_f64, 8.0 / 128.0);
+        let normal = (mean * (1.0 - share) / (2.0 * std::f64::consts::PI)).sqrt() / mean;
+        assert!((of(4096, 8, 128, 256) / normal - 1.0).abs() < 0.01);
+        assert!(of(4096, 8, 128, 320) < 1e-4);
+    }
+}
