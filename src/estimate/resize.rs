@@ -172,3 +172,39 @@ impl Unplanned {
 pub(super) fn together(layout: &Layout) -> Result<Layout, Error> {
     layout.together().map_err(|why| impossible(why.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::estimate::{Desk, EstimateRequest, Estimator};
+    use crate::layout;
+    use crate::plan::PlanRequest;
+    use ir::goal::Layout;
+
+    /// Experts shared in all ways, in shapes that are met in another size first: prices are those of a plan of their own.
+    #[test]
+    fn a_plan_in_other_sizes_costs_what_its_own_plan_does() {
+        for (model, gpus) in [("deepseek-v2-lite", 64), ("tiny-moe", 24), ("mixtral-8x7b", 32)] {
+            let estimator = Estimator::new();
+            let job = PlanRequest::new(model, "h800", gpus, 512, 192);
+            let request = |layout: String| EstimateRequest { gpus: Some(gpus), ..job.under(layout) };
+            let desk = Desk::new(&estimator, request(String::new()), &[gpus]).unwrap();
+            let mut priced = 0;
+            for at in 0..600_u64 {
+                let pick = |from: &[u64], step: u64| from[(at * 7919 / step % from.len() as u64) as usize];
+                let (tp, cp) = (pick(&[1, 2, 4], 1), pick(&[1, 2, 3, 4], 3));
+                let (ep, etp) = (pick(&[1, 2, 4, 8], 5), pick(&[1, 2, 3, 4, 8], 7));
+                let (mbs, sp) = (pick(&[1, 2, 3], 11), pick(&[0, 1], 13) == 1 && tp > 1);
+                if !gpus.is_multiple_of(tp * cp) {
+                    continue;
+                }
+                let layout = Layout { dp: gpus / tp / cp, tp, cp, ep, etp, mbs, sp, ..Layout::default() };
+                let text = layout::print(&layout);
+                let Ok(told) = estimator.estimate(&request(text.clone())) else { continue };
+                let (ours, own) = (desk.price(&layout).unwrap().seconds, told.predicted.step_time_s);
+                assert!((ours / own - 1.0).abs() < 1e-9, "{model} {text}: {ours}, {own}");
+                priced += 1;
+            }
+            assert!(priced > 60, "{model} {priced}");
+        }
+    }
+}
