@@ -28,7 +28,7 @@ pub(super) struct Shape {
 }
 
 /// The sizes of a layout: of the mesh, and of the dims that depend on it.
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(super) struct Sizes {
     mesh: Mesh,
     dims: Arc<DimSizes>,
@@ -92,18 +92,23 @@ impl Sizes {
 #[derive(Debug)]
 pub(super) struct Template {
     planned: Planned,
+    /// Its own sizes.
+    sizes: Sizes,
     /// Copies whose sizes are any.
     copies: Mutex<Vec<Model>>,
 }
 
 impl Template {
-    /// One that has this model's shape.
-    pub(super) fn of(planned: Planned) -> Template {
-        Template { planned, copies: Mutex::default() }
+    /// One that has the shape of this model, which has these sizes.
+    pub(super) fn of(planned: Planned, sizes: Sizes) -> Template {
+        Template { planned, sizes, copies: Mutex::default() }
     }
 
-    /// What is done with the model in other sizes.
+    /// What is done with the model in these sizes. Most shapes of shared experts are met in one size alone: no copy is made.
     pub(super) fn in_sizes<T>(&self, sizes: &Sizes, then: impl FnOnce(&Model, &Arc<Outline>) -> T) -> T {
+        if self.sizes == *sizes {
+            return then(&self.planned.model, &self.planned.outline);
+        }
         let copies = || self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         let copy = copies().pop();
         let mut model = copy.unwrap_or_else(|| self.planned.model.clone());
