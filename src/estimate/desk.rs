@@ -2,17 +2,17 @@
 
 use super::blocks::Blocks;
 use super::estimator::{Estimator, Job, Staged, Stepped};
-use super::fitting::{Means, Ways};
+use super::fitting::{Means, Ways, hosted};
 use super::floor::{Floor, Open, Work, work_of};
 use super::memo::Memo;
 use super::request::EstimateRequest;
 use super::resize::together;
 use super::stages::{is_even, starts};
-use super::tensors::{Tried, choices, crowded, fitting};
+use super::tensors::{Tried, choices, choices_of_each, crowded, fastest, fitting};
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::CompileError;
-use cost::{Cluster, Frontier, Machine, Recipe, Stack, frontier};
+use cost::{Again, Cluster, Frontier, Machine, Recipe, Stack};
 use ir::goal::{CpKind, Layout, Recompute};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::predict::pipeline_of;
@@ -39,6 +39,8 @@ pub(crate) struct Desk<'e> {
     flows: Memo<(Layout, u64), Staged>,
     /// Of blocks that keep all: how they can keep less.
     ways: Memo<BlockKey, Ways>,
+    /// Of the same: the values that are best made again if the rest waits in the host's memory.
+    hosted: Memo<BlockKey, Vec<String>>,
 }
 
 /// What a bound on a family is asked for.
@@ -87,8 +89,22 @@ impl<'e> Desk<'e> {
         let shared = devices.iter().filter(|_| cluster.cores.is_some());
         let clusters = shared.map(|&devices| (devices, cluster.dealt(devices))).collect();
         let (blocks, cuts, choices) = (Memo::default(), Memo::default(), Memo::default());
-        let (flows, ways) = (Memo::default(), Memo::default());
-        Ok(Desk { estimator, request, clusters, cluster, stack, recipe, source, blocks, cuts, choices, flows, ways })
+        let (flows, ways, hosted) = (Memo::default(), Memo::default(), Memo::default());
+        Ok(Desk {
+            estimator,
+            request,
+            clusters,
+            cluster,
+            stack,
+            recipe,
+            source,
+            blocks,
+            cuts,
+            choices,
+            flows,
+            ways,
+            hosted,
+        })
     }
 
     /// The model.
@@ -155,11 +171,14 @@ impl<'e> Desk<'e> {
     }
 
     /// With the fastest choice of single values to be made again that fits, where a layout does not fit without; nothing where
-    /// it does, or none fits.
+    /// it does, or none fits. What is moved to the host always may be less: there the fastest choice of all.
     ///
     /// # Errors
     /// As [`Desk::price`].
     pub(crate) fn fitting(&self, layout: &Layout) -> Result<Option<(Layout, Floor)>, Error> {
+        if layout.offload {
+            return self.hosted(layout);
+        }
         let mut job = self.job(Layout { recompute: Recompute::None, ..layout.clone() });
         let (none, room) = (self.stepped(&job)?, job.machine.cluster.device.memory as f64);
         if none.floor().bytes <= room {
@@ -174,6 +193,22 @@ impl<'e> Desk<'e> {
             let floor = self.stepped(&job)?.floor();
             Ok(Tried { bytes: floor.bytes, of: (job.layout.clone(), floor) })
         })
+    }
+
+    fn hosted(&self, layout: &Layout) -> Result<Option<(Layout, Floor)>, Error> {
+        let plain = Layout { recompute: Recompute::None, offload: false, ..layout.clone() };
+        let (job, all) = (self.job(plain.clone()), self.blocks(&self.job(plain))?);
+        let names = self.hosted.get(&all.0, || {
+            let seconds =
+                |block: usize, again: &Again| hosted(&all.1.profiles[block], again, &job.machine).iter().sum::<f64>();
+            self.estimator.in_shape(&job, |model, _| fastest(&job, model, seconds))
+        })?;
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let layout = Layout { recompute: Recompute::Selective(names.to_vec()), ..layout.clone() };
+        let floor = self.price(&layout)?;
+        Ok(Some((layout, floor)))
     }
 
     /// Stages in the order of their schedule.
@@ -274,16 +309,7 @@ impl<'e> Desk<'e> {
         self.ways.get(&key, || {
             let layout = Layout { recompute: Recompute::Full(None), ..job.layout.clone() };
             let whole = self.blocks(&self.job(layout))?.1;
-            let parts = self.estimator.in_shape(job, |model, _| {
-                let of = |block: usize| {
-                    let alone: Vec<f64> = (0..all.profiles.len()).map(|at| f64::from(u8::from(at == block))).collect();
-                    let mut best = frontier(model, &alone, &job.layout, &job.machine).best;
-                    // Blocks that are no layers have no choices.
-                    best.retain(|again| !again.choices.is_empty());
-                    best
-                };
-                (0..all.profiles.len()).map(of).collect::<Vec<_>>()
-            })?;
+            let parts = self.estimator.in_shape(job, |model, _| choices_of_each(job, model))?;
             Ok(Ways::of(all, &parts, &whole, &job.machine, self.request.lengths.is_empty()))
         })
     }

@@ -31,7 +31,7 @@ impl Means {
 
 /// A run of a block: seconds of its forward and of its backward beyond those where it keeps all on the device, and bytes that
 /// it keeps there.
-type Run = [f64; 3];
+pub(super) type Run = [f64; 3];
 
 /// Some of what a block keeps, to be made again: bytes, and the seconds that it takes.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +46,8 @@ struct Saving {
 pub(super) struct Ways {
     /// By values that are made again, the least seconds for a byte first: what no choice of values is better than.
     savings: Vec<Saving>,
+    /// A run of each block with the host that takes no longer in either pass than by any choice of values.
+    hosted: Vec<Run>,
     /// A run of each block that is computed again as a whole, kept on the device, and with the host.
     whole: [Vec<Run>; 2],
     /// The same with nothing computed again.
@@ -66,14 +68,17 @@ impl Ways {
         };
         let again = whole.again.as_ref().unwrap_or(&whole.profiles);
         let both = [false, true];
+        let none = both.map(|hosted| way(&all.profiles, hosted));
+        let best_hosted = |(block, choices): (usize, &Vec<Again>)| {
+            let none = none[1][block];
+            let of = |again: &Again| if waits { hosted(&all.profiles[block], again, machine) } else { [0.0; 3] };
+            choices.iter().map(of).fold(none, |least, run| [0, 1, 2].map(|at| least[at].min(run[at])))
+        };
+        let hosted = choices.iter().enumerate().map(best_hosted).collect();
         let savings = choices.iter().enumerate().flat_map(|(block, choices)| savings(block, all, choices));
         let mut savings: Vec<Saving> = savings.collect();
         savings.sort_by(|a, b| (a.seconds / a.bytes).total_cmp(&(b.seconds / b.bytes)));
-        Ways {
-            savings,
-            whole: both.map(|hosted| way(again, hosted)),
-            none: both.map(|hosted| way(&all.profiles, hosted)),
-        }
+        Ways { savings, hosted, whole: both.map(|hosted| way(again, hosted)), none }
     }
 }
 
@@ -105,6 +110,13 @@ fn savings(block: usize, all: &Blocks, choices: &[Again]) -> Vec<Saving> {
     }
     let pairs = hull.windows(2);
     pairs.map(|pair| Saving { block, bytes: pair[0][0] - pair[1][0], seconds: pair[1][1] - pair[0][1] }).collect()
+}
+
+/// A run of a block that keeps all, if it makes some values again and has the rest wait in the host's memory.
+pub(super) fn hosted(all: &Profile, again: &Again, machine: &Machine<'_>) -> Run {
+    let [forward, backward] = passes(all);
+    let copy = again.bytes / machine.cluster.device.host_bandwidth;
+    [(copy - forward).max(0.0), again.seconds.max(copy - backward), 0.0]
 }
 
 /// Seconds of the forward and of the backward.
@@ -156,11 +168,9 @@ impl<'a> Fitting<'a> {
     /// where there are none.
     pub(super) fn seconds(&self, ways: &Ways, means: &Means, room: f64) -> f64 {
         let of_host = |&hosted: &bool| {
-            let none = &ways.none[usize::from(hosted)];
             let parts = match (means.parts, hosted) {
                 (false, _) => f64::INFINITY,
-                // With the host there is nothing left to be made again for.
-                (true, true) => self.under(|runs| sum_of(runs, none), room).unwrap_or(f64::INFINITY),
+                (true, true) => self.under(|runs| sum_of(runs, &ways.hosted), room).unwrap_or(f64::INFINITY),
                 (true, false) => self.by_values(ways, room),
             };
             let whole = |most: &u32| self.under(|runs| whole_layers(runs, ways, hosted, *most), room);

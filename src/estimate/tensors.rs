@@ -29,6 +29,30 @@ pub(super) fn choices(job: &Job<'_>, model: &Model, runs: &[f64]) -> Frontier {
     frontier(model, runs, &job.layout, &job.machine)
 }
 
+/// The best choices of values for a run of each block alone; none for those that are no layers.
+pub(super) fn choices_of_each(job: &Job<'_>, model: &Model) -> Vec<Vec<Again>> {
+    let of = |block: usize| {
+        let alone: Vec<f64> = (0..model.blocks.len()).map(|at| f64::from(u8::from(at == block))).collect();
+        let mut best = choices(job, model, &alone).best;
+        best.retain(|again| !again.choices.is_empty());
+        best
+    };
+    (0..model.blocks.len()).map(of).collect()
+}
+
+/// The names of the values of a choice for each kind of layers, of which each takes least by what `seconds` says of a block's
+/// choice.
+pub(super) fn fastest(job: &Job<'_>, model: &Model, seconds: impl Fn(usize, &Again) -> f64) -> Vec<String> {
+    let each = choices_of_each(job, model);
+    let runs: Vec<f64> = each.iter().map(|choices| f64::from(u8::from(!choices.is_empty()))).collect();
+    let of = |(block, choices): (usize, &Vec<Again>)| {
+        let least = choices.iter().min_by(|a, b| seconds(block, a).total_cmp(&seconds(block, b)))?;
+        Some(least.choices[0])
+    };
+    let chosen: Vec<usize> = each.iter().enumerate().filter_map(of).collect();
+    choices(job, model, &runs).names(&chosen)
+}
+
 /// A layout with a choice of values, and the bytes of its fullest device.
 pub(super) struct Tried<T> {
     pub(super) of: T,

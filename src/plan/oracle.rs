@@ -57,15 +57,12 @@ impl Oracle for Costs<'_> {
 }
 
 impl Costs<'_> {
-    /// Of a family's layouts one that no other is faster than. What is computed again is not moved to the host: only where that
-    /// is decided does offload cost what it does.
+    /// A layout that none of a family is faster than. What is computed again is not moved to the host: only where that is
+    /// decided does offload cost what it does.
     fn fastest(&self, family: &Family) -> Layout {
         let mut layout = family.layout.clone();
-        if family.level < Level::One {
+        if family.level < Level::One || layout.recompute == Recompute::Auto {
             layout.offload = false;
-            layout.recompute = Recompute::None;
-        }
-        if layout.recompute == Recompute::Auto {
             layout.recompute = Recompute::None;
         }
         layout

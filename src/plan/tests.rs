@@ -5,7 +5,7 @@ use super::request::PlanRequest;
 use super::space::space;
 use crate::estimate::{Desk, EstimateRequest, Estimator};
 use crate::layout;
-use ir::goal::Recompute;
+use ir::goal::{Layout, Recompute};
 use planner::search::{Bound, Family, Level, Limits, Oracle, Space, count, divisors};
 
 /// Numbers that look random and are the same each time (Knuth's MMIX).
@@ -104,5 +104,31 @@ fn a_space_has_as_many_layouts_as_are_counted() {
             open.extend(space.parts(&family));
         }
         assert_eq!(layouts, counted, "{model}");
+    }
+}
+
+/// Norms made again are bytes that nothing waits for: MT-NLG 530B with the host's memory is faster so than with all of it moved.
+#[test]
+fn values_are_made_again_where_copies_to_the_host_are_waited_for() {
+    let request =
+        PlanRequest { stack: "megatron-2022".into(), ..PlanRequest::new("megatron-530b", "a100", 2240, 2048, 1920) };
+    let estimator = Estimator::new();
+    let desk = Desk::new(&estimator, request.under(String::new()), &[request.gpus]).unwrap();
+    let layout = |recompute: Recompute| Layout {
+        dp: 16,
+        tp: 4,
+        pp: 35,
+        sp: true,
+        zero: 1,
+        offload: true,
+        recompute,
+        ..Layout::default()
+    };
+    let (_, floor) = desk.fitting(&layout(Recompute::Auto)).unwrap().unwrap();
+    let seconds = |recompute: Recompute| desk.price(&layout(recompute)).unwrap().seconds;
+    assert!(floor.seconds < seconds(Recompute::None));
+    for module in ["layernorm", "mlp", "core_attn"] {
+        let modules = seconds(Recompute::Selective(vec![module.to_string()]));
+        assert!(floor.seconds <= modules * (1.0 + 1e-9), "{module}: {modules} {floor:?}");
     }
 }
