@@ -5,7 +5,9 @@
 mod meshes;
 
 use ir::goal::{CpKind, Layout, Recompute};
-use ir::models::{Experts, LlamaConfig, ModelConfig, preset};
+use ir::models::{Batch, Experts, LlamaConfig, ModelConfig, preset};
+use ir::recompute::check_names;
+use ir::types::DType;
 use meshes::compare::differences;
 use meshes::record::{Record, sgd};
 use meshes::trained::{alone, trained_on};
@@ -89,6 +91,15 @@ fn small(layout: &Layout) -> Layout {
     }
 }
 
+/// What a small model can make again of what a layout names.
+fn known(config: &ModelConfig, recompute: &Recompute) -> Recompute {
+    let Recompute::Selective(names) = recompute else { return recompute.clone() };
+    let model = config.build(&Batch { batch: SEQUENCES, seq: 16, dtype: DType::F32 }).expect("a model");
+    let alone = |name: &String| Recompute::Selective(vec![name.clone()]);
+    let names: Vec<String> = names.iter().filter(|name| check_names(&model, &alone(name)).is_ok()).cloned().collect();
+    if names.is_empty() { Recompute::None } else { Recompute::Selective(names) }
+}
+
 /// A small model of a preset's kind.
 fn kind(name: &str) -> Recipe {
     let [ModelConfig::Llama(llama), gpt2] = models() else { panic!("a Llama and a GPT-2") };
@@ -113,7 +124,9 @@ struct Trained {
 impl Trained {
     /// Trains a small model of its kind under a small layout of its kind, and on one device.
     fn of_kind(&mut self, model: &str, layout: &Layout) {
-        let (recipe, mesh) = (kind(model), print(&small(&runnable(layout))));
+        let recipe = kind(model);
+        let small = small(&runnable(layout));
+        let mesh = print(&Layout { recompute: known(&recipe.config, &small.recompute), ..small });
         let family = format!("{:?}", recipe.config);
         if !self.done.insert(format!("{family} {mesh}")) {
             return;
