@@ -9,7 +9,7 @@ use ir::costs::ModelCosts;
 use ir::diag::{Coded, Diagnostics};
 use ir::differentiate::{DifferentiateError, differentiate, gradients};
 use ir::goal::{CpKind, Goal, Layout, Recompute};
-use ir::graph::Model;
+use ir::graph::{Model, Section, SectionKind};
 use ir::limits;
 use ir::optimizer::Optimizer;
 use ir::recompute::{call_variants, layers_again};
@@ -279,7 +279,10 @@ pub fn plan_blocks(model: Model, layout: &Layout) -> Result<Model, CompileError>
     let together = layout.together().map_err(planner::PlanError::from)?;
     // What is computed again and how attention communicates is priced beside the planned model.
     let together = Layout { recompute: Recompute::None, cp_kind: CpKind::AllGather, ..together };
-    let model = gradients(model)?;
+    let mut model = gradients(model)?;
+    // What is done once a step is numbers beside the blocks.
+    model.blocks.values_mut().for_each(|block| block[SectionKind::U] = Section::default());
+    model.step = None;
     Ok(planner::plan(model, &Goal::of(together), &CPU, None, &mut |_, _| {})?)
 }
 
