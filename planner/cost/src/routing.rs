@@ -27,7 +27,7 @@ impl Routing {
 
     /// The share of choices that is dropped, as it is to be expected where each token chooses for itself and all experts alike:
     /// of n tokens X come to an expert, binomial with probability k/E, and it drops what exceeds its capacity C (Lepikhin et al.
-    /// 2020, section 2.2): E[max(X - C, 0)] / E[X].
+    /// 2020, section 2.2): `E[max(X - C, 0)] / E[X]`.
     pub fn dropped(&self) -> f64 {
         let [n, k, experts, capacity] = [self.tokens, self.chosen, self.experts, self.capacity].map(|it| it as f64);
         if capacity >= n || k >= experts {
