@@ -40,8 +40,6 @@ pub(super) struct Outline {
     pub(super) tied: Vec<Tied>,
     /// Elements of all parameters.
     pub(super) parameters: u64,
-    /// The share of choices of experts that is dropped where these have a capacity, in the mean of all layers with experts.
-    pub(super) dropped: Option<f64>,
 }
 
 /// Runs of one block that follow each other, all of them layers or none.
@@ -53,6 +51,13 @@ pub(super) struct Span {
     pub(super) runs: Range<usize>,
     /// Whether they are layers.
     pub(super) are_layers: bool,
+}
+
+impl Span {
+    /// How many of them are among other runs.
+    pub(super) fn within(&self, runs: &Range<usize>) -> usize {
+        self.runs.end.min(runs.end).saturating_sub(self.runs.start.max(runs.start))
+    }
 }
 
 /// A parameter that several runs bind.
@@ -85,6 +90,16 @@ pub(super) fn plan(source: &ModelSource, layout: &Layout, seq: u64, dtype: DType
     Ok(Planned { outline: Arc::new(Outline::of(&model)), model })
 }
 
+impl Planned {
+    /// The share of choices of experts that is dropped, in the mean of all layers with experts, if these drop any.
+    pub(super) fn dropped(&self, drops: bool) -> Option<f64> {
+        let of = |routing: Routing| if drops { routing.dropped() } else { 0.0 };
+        let blocks: Vec<_> = self.model.blocks.values().map(|block| Routing::of(block).map(of)).collect();
+        let shares: Vec<f64> = self.outline.runs.iter().filter_map(|&run| blocks[run]).collect();
+        (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
+    }
+}
+
 impl Outline {
     /// That of a planned model.
     pub(super) fn of(model: &Model) -> Outline {
@@ -112,10 +127,7 @@ impl Outline {
         let (layers, parameters) = (ends..runs.len() - ends, model.parameter_count());
         let tensors = model.blocks.values().map(|block| block.args_of(ArgKind::Param).count()).collect();
         let spans = spans(&runs, &layers);
-        let drops: Vec<_> = model.blocks.values().map(|block| Routing::of(block).map(|it| it.dropped())).collect();
-        let drops: Vec<f64> = runs.iter().filter_map(|&run| drops[run]).collect();
-        let dropped = (!drops.is_empty()).then(|| drops.iter().sum::<f64>() / drops.len() as f64);
-        Outline { layers, spans, tensors, tied, parameters, runs, names, dropped }
+        Outline { layers, spans, tensors, tied, parameters, runs, names }
     }
 }
 

@@ -39,17 +39,19 @@ pub(crate) struct Desk<'e> {
     flows: Memo<(Layout, u64), Staged>,
     /// Of blocks that keep all: how they can keep less.
     ways: Memo<BlockKey, Ways>,
+    /// Of the same: what may be made again in a run of each.
+    each: Memo<BlockKey, Vec<Vec<Again>>>,
     /// Of the same: the values that are best made again if the rest waits in the host's memory.
     hosted: Memo<BlockKey, Vec<String>>,
 }
 
 /// What a bound on a family is asked for.
-pub(crate) enum Ask<'a> {
+pub(crate) enum Ask {
     /// Seconds, of layouts that fit in the memory there is, which they may do by these means, and whose order may be decided.
     /// More than `enough` seconds need not be all that can be said.
     Seconds { enough: f64, room: f64, means: Means, is_ordered: bool },
     /// Seconds and bytes; no layout keeps less than this one.
-    Bytes(&'a Layout),
+    Bytes(Layout),
 }
 
 /// What a block sees of a layout.
@@ -89,7 +91,7 @@ impl<'e> Desk<'e> {
         let shared = devices.iter().filter(|_| cluster.cores.is_some());
         let clusters = shared.map(|&devices| (devices, cluster.dealt(devices))).collect();
         let (blocks, cuts, choices) = (Memo::default(), Memo::default(), Memo::default());
-        let (flows, ways, hosted) = (Memo::default(), Memo::default(), Memo::default());
+        let (flows, ways, each, hosted) = (Memo::default(), Memo::default(), Memo::default(), Memo::default());
         Ok(Desk {
             estimator,
             request,
@@ -103,6 +105,7 @@ impl<'e> Desk<'e> {
             choices,
             flows,
             ways,
+            each,
             hosted,
         })
     }
@@ -195,13 +198,15 @@ impl<'e> Desk<'e> {
         })
     }
 
+    /// With the fastest choice of values to be made again where the rest waits in the host's memory; nothing where it is none.
     fn hosted(&self, layout: &Layout) -> Result<Option<(Layout, Floor)>, Error> {
-        let plain = Layout { recompute: Recompute::None, offload: false, ..layout.clone() };
-        let (job, all) = (self.job(plain.clone()), self.blocks(&self.job(plain))?);
-        let names = self.hosted.get(&all.0, || {
+        let job = self.job(Layout { recompute: Recompute::None, offload: false, ..layout.clone() });
+        let (key, all) = self.blocks(&job)?;
+        let names = self.hosted.get(&key, || {
+            let each = self.choices_of_each(&job, &key)?;
             let seconds =
-                |block: usize, again: &Again| hosted(&all.1.profiles[block], again, &job.machine).iter().sum::<f64>();
-            self.estimator.in_shape(&job, |model, _| fastest(&job, model, seconds))
+                |block: usize, again: &Again| hosted(&all.profiles[block], again, &job.machine).iter().sum::<f64>();
+            self.estimator.in_shape(&job, |model, _| fastest(&job, model, &each, seconds))
         })?;
         if names.is_empty() {
             return Ok(None);
@@ -226,17 +231,15 @@ impl<'e> Desk<'e> {
         })
     }
 
-    /// What no pipeline goes below of a layout that is as fast as this one, but may do more than that to save memory.
+    /// What no pipeline goes below of a layout that is as fast as one, but may do more than that to save memory: down to what a
+    /// small one keeps, or, without it, as much as there is to do.
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub(crate) fn mean(&self, fast: &Layout, ask: &Ask<'_>) -> Result<Floor, Error> {
+    pub(crate) fn mean(&self, fast: &Layout, small: Option<&Layout>) -> Result<Floor, Error> {
         let job = self.job(fast.clone());
         let blocks = self.blocks(&job)?.1;
-        let small = match ask {
-            Ask::Bytes(small) => Some(self.blocks(&self.job((*small).clone()))?.1),
-            Ask::Seconds { .. } => None,
-        };
+        let small = small.map(|small| self.blocks(&self.job(small.clone()))).transpose()?.map(|(_, blocks)| blocks);
         Ok(Open::of(&job, &blocks).mean(small.as_deref()))
     }
 
@@ -257,7 +260,7 @@ impl<'e> Desk<'e> {
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub(crate) fn floor(&self, fast: &Layout, ask: &Ask<'_>) -> Result<Floor, Error> {
+    pub(crate) fn floor(&self, fast: &Layout, ask: &Ask) -> Result<Floor, Error> {
         let job = self.job(fast.clone());
         let (key, blocks) = self.blocks(&job)?;
         let (kind, pipeline) = pipeline_of(fast, job.microbatches).map_err(CompileError::from)?;
@@ -286,9 +289,9 @@ impl<'e> Desk<'e> {
         }
         let seconds = staged.seconds;
         match ask {
-            Ask::Bytes(small) if *small == fast => Ok(Floor { seconds, bytes: staged.bytes() }),
+            Ask::Bytes(small) if small == fast => Ok(Floor { seconds, bytes: staged.bytes() }),
             Ask::Bytes(small) => {
-                let small = self.blocks(&self.job((*small).clone()))?.1;
+                let small = self.blocks(&self.job(small.clone()))?.1;
                 Ok(Floor { seconds, bytes: open.least_bytes(&staged, &small, &starts, kind, &pipeline) })
             }
             Ask::Seconds { means, .. } if means.are_none() => Ok(Floor { seconds, bytes: staged.bytes() }),
@@ -309,9 +312,14 @@ impl<'e> Desk<'e> {
         self.ways.get(&key, || {
             let layout = Layout { recompute: Recompute::Full(None), ..job.layout.clone() };
             let whole = self.blocks(&self.job(layout))?.1;
-            let parts = self.estimator.in_shape(job, |model, _| choices_of_each(job, model))?;
+            let parts = self.choices_of_each(job, &key)?;
             Ok(Ways::of(all, &parts, &whole, &job.machine, self.request.lengths.is_empty()))
         })
+    }
+
+    /// What may be made again in a run of each block.
+    fn choices_of_each(&self, job: &Job<'_>, key: &BlockKey) -> Result<Arc<Vec<Vec<Again>>>, Error> {
+        self.each.get(key, || self.estimator.in_shape(job, |model, _| choices_of_each(job, model)))
     }
 
     /// Seconds below which no step of so many devices is if its blocks take as long as in this layout.

@@ -485,7 +485,7 @@ impl Job<'_> {
                 bytes_per_parameter: parameter + gradient + master + states,
                 parameters: blocks.outline.parameters,
                 microbatches: self.microbatches,
-                dropped: blocks.outline.dropped.map(|share| if machine.stack.facts.drops { share } else { 0.0 }),
+                dropped: planned.dropped(machine.stack.facts.drops),
                 bubble: staged.flow.bubble,
                 time_s: shares,
                 exposed_comm_s: Comm { tp: shares.tp, cp: shares.cp, ep: shares.ep, dp: shares.dp, pp: shares.p2p },

@@ -80,9 +80,7 @@ impl Ways {
         savings.sort_by(|a, b| (a.seconds / a.bytes).total_cmp(&(b.seconds / b.bytes)));
         Ways { savings, hosted, whole: both.map(|hosted| way(again, hosted)), none }
     }
-}
 
-impl Ways {
     /// Seconds that a micro-batch takes more on a stage, and bytes that it keeps less, after so many of the savings.
     fn after(&self, runs: &[Count], share: f64) -> [f64; 2] {
         let mut sum = [0.0; 2];

@@ -57,10 +57,10 @@ impl<'a> Open<'a> {
         Open { layout, machine, microbatches: *microbatches, fast }
     }
 
-    /// Of any pipeline: the mean rank, or the one with most layers. Some rank works as long as the mean or longer, and the update of some rank is of as many
-    /// elements as the mean or more; cutting a model into stages never hides more of what ZeRO gathers and scatters, and ranks
-    /// do not exchange less in the mean than all of them as one, each with its share. Where they wait is not counted.
-    /// Of what is kept that counts which `small` blocks keep.
+    /// Of any pipeline: the mean rank, or the one with most layers. Some rank works as long as the mean or longer, and the
+    /// update of some rank is of as many elements as the mean or more; cutting a model into stages never hides more of what
+    /// ZeRO gathers and scatters, and ranks do not exchange less in the mean than all of them as one, each with its share.
+    /// Where they wait is not counted. Of what is kept that counts which `small` blocks keep.
     pub(super) fn mean(&self, small: Option<&Blocks>) -> Floor {
         let (layout, pp) = (self.layout, self.layout.pp as f64);
         let replicas = Replicas::new(layout, self.microbatches, self.machine);

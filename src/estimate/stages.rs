@@ -173,7 +173,7 @@ pub(super) struct Count {
 pub(super) fn counts(blocks: &Blocks, starts: &[usize]) -> Vec<Vec<Count>> {
     let of_stage = |runs: Range<usize>| {
         let of_span = |span: &Span| {
-            let times = span.runs.end.min(runs.end).saturating_sub(span.runs.start.max(runs.start));
+            let times = span.within(&runs);
             (times > 0).then_some(Count { block: span.block, times: times as f64, are_layers: span.are_layers })
         };
         blocks.outline.spans.iter().filter_map(of_span).collect()
@@ -236,7 +236,7 @@ struct Piece<'a> {
 fn pieces<'a>(blocks: &'a Blocks, runs: Range<usize>, most: usize) -> impl Iterator<Item = Piece<'a>> {
     let mut left = most;
     let of_span = move |span: &Span| {
-        let times = span.runs.end.min(runs.end).saturating_sub(span.runs.start.max(runs.start));
+        let times = span.within(&runs);
         let again = blocks.again.as_ref().filter(|_| span.are_layers);
         let whole = again.map_or(0, |_| times.min(left));
         left -= whole;

@@ -41,9 +41,13 @@ pub(super) fn choices_of_each(job: &Job<'_>, model: &Model) -> Vec<Vec<Again>> {
 }
 
 /// The names of the values of a choice for each kind of layers, of which each takes least by what `seconds` says of a block's
-/// choice.
-pub(super) fn fastest(job: &Job<'_>, model: &Model, seconds: impl Fn(usize, &Again) -> f64) -> Vec<String> {
-    let each = choices_of_each(job, model);
+/// choice; `each` are the choices of the blocks alone.
+pub(super) fn fastest(
+    job: &Job<'_>,
+    model: &Model,
+    each: &[Vec<Again>],
+    seconds: impl Fn(usize, &Again) -> f64,
+) -> Vec<String> {
     let runs: Vec<f64> = each.iter().map(|choices| f64::from(u8::from(!choices.is_empty()))).collect();
     let of = |(block, choices): (usize, &Vec<Again>)| {
         let least = choices.iter().min_by(|a, b| seconds(block, a).total_cmp(&seconds(block, b)))?;

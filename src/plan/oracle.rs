@@ -25,22 +25,20 @@ impl Oracle for Costs<'_> {
     fn bound(&self, family: &Family, known: Bound, limits: Limits) -> Option<Bound> {
         let known = Floor { seconds: known.seconds, bytes: known.bytes };
         let enough = limits.seconds;
-        let small = self.smallest(family);
         let ask = || match limits.bytes {
             Some(room) => {
                 let is_ordered = family.level >= Level::Schedule;
                 Ask::Seconds { enough, room, means: self.means(family), is_ordered }
             }
-            None => Ask::Bytes(&small),
+            None => Ask::Bytes(self.smallest(family)),
         };
         let floor = match family.level {
             Level::Axes => self.of_degrees(family),
             Level::Batch => self.of_blocks(family, limits)?,
             Level::Pipeline => Floor { seconds: self.desk.rough(&self.fastest(family)).ok()?, ..known },
             Level::Shards => {
-                let fast = self.fastest(family);
-                let mean = self.desk.mean(&fast, &ask()).ok()?;
-                if mean.seconds > enough { mean } else { self.desk.floor(&fast, &ask()).ok()? }
+                let mean = self.mean(family, limits)?;
+                if mean.seconds > enough { mean } else { self.desk.floor(&self.fastest(family), &ask()).ok()? }
             }
             _ => self.desk.floor(&self.fastest(family), &ask()).ok()?,
         };
@@ -118,16 +116,14 @@ impl Costs<'_> {
                 return Some(Floor { seconds, ..floor });
             }
         }
-        let of = |part: Family| {
-            let small = self.smallest(&part);
-            let ask = match limits.bytes {
-                Some(room) => Ask::Seconds { enough, room, means: Means::NONE, is_ordered: false },
-                None => Ask::Bytes(&small),
-            };
-            self.desk.mean(&self.fastest(&part), &ask).ok()
-        };
-        let parts = self.space.shards(family).into_iter().filter_map(of);
+        let parts = self.space.shards(family).into_iter().filter_map(|part| self.mean(&part, limits));
         parts.reduce(|a, b| Floor { seconds: a.seconds.min(b.seconds), bytes: a.bytes.min(b.bytes) })
+    }
+
+    /// Of the mean rank; what is kept counts only where memory is looked for.
+    fn mean(&self, family: &Family, limits: Limits) -> Option<Floor> {
+        let small = limits.bytes.is_none().then(|| self.smallest(family));
+        self.desk.mean(&self.fastest(family), small.as_ref()).ok()
     }
 
     /// Of a family's layouts the one that keeps least: all that is not decided yet is computed again, or lies with the host.
