@@ -7,6 +7,9 @@ use ir::mesh::{Axes, Mesh};
 use ir::ops::{Op, OpDef};
 use ir::rule::{Instance, Rule};
 use ir::types::{Debt, DebtKind, Type};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 
 /// Axes per letter, a passing debt, and the storage of pointwise ops.
 #[derive(Clone, PartialEq, Debug)]
@@ -105,10 +108,25 @@ pub(crate) fn reading_order(operands: &[Operand<'_>]) -> Vec<usize> {
 /// # Errors
 /// The op's own rule does not fit its tensors: a fault of the op.
 pub(crate) fn instantiate(def: &dyn OpDef, operands: &[&Type], results: &[&Type]) -> Result<Instance, String> {
-    let rule = def.rule(operands, results);
-    Rule::parse(&rule)
+    parsed(def.rule(operands, results))
         .and_then(|rule| rule.instantiate(operands, results))
         .map_err(|why| format!("rule of `{}`: {why}", def.name()))
+}
+
+thread_local! {
+    /// Rules that have been parsed, by their text: each is asked for again in every pass.
+    static RULES: RefCell<HashMap<String, Rc<Rule>>> = RefCell::default();
+}
+
+fn parsed(text: String) -> Result<Rc<Rule>, String> {
+    RULES.with_borrow_mut(|rules| {
+        if let Some(rule) = rules.get(&text) {
+            return Ok(Rc::clone(rule));
+        }
+        let rule = Rc::new(Rule::parse(&text)?);
+        rules.insert(text, Rc::clone(&rule));
+        Ok(rule)
+    })
 }
 
 /// Shares the axes of a dim among its letters: a compound's outer letter takes what divides it, once it is cut to single

@@ -9,8 +9,8 @@ use cost::{Machine, Profile, Routing, Seconds, profile};
 use ir::entity::EntityRef;
 use ir::goal::{Layout, Recompute};
 use ir::graph::{ArgKind, Model, ParamInstance};
+use ir::ids::{BlockId, Value};
 use ir::types::DType;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -112,17 +112,18 @@ impl Outline {
             .map(|(call, instance)| name(&model.blocks[call.block].name, call.instances(), call.index(instance)))
             .collect();
         let runs: Vec<usize> = calls().map(|(call, _)| call.block.index()).collect();
-        let mut binders: BTreeMap<ParamInstance, Tied> = BTreeMap::new();
+        let mut bound: Vec<(ParamInstance, usize, (BlockId, Value))> = Vec::new();
         for (number, (call, instance)) in calls().enumerate() {
-            let block = &model.blocks[call.block];
-            for (param, id) in block.args_of(ArgKind::Param).zip(model.call_params(call, instance)) {
-                let elements = block.ty(param).local_elements(&model.mesh) as f64;
-                let tied = binders.entry(id).or_insert(Tied { runs: Vec::new(), elements });
-                tied.runs.push(number);
-                tied.elements = tied.elements.max(elements);
-            }
+            let params = model.blocks[call.block].args_of(ArgKind::Param).map(|param| (call.block, param));
+            bound.extend(params.zip(model.call_params(call, instance)).map(|(param, id)| (id, number, param)));
         }
-        let tied = binders.into_values().filter(|tied| tied.runs.len() > 1).collect();
+        bound.sort_by_key(|(id, number, _)| (*id, *number));
+        let elements = |(block, param): (BlockId, Value)| model.blocks[block].ty(param).local_elements(&model.mesh) as f64;
+        let tied = bound.chunk_by(|a, b| a.0 == b.0).filter(|binders| binders.len() > 1).map(|binders| Tied {
+            runs: binders.iter().map(|(_, number, _)| *number).collect(),
+            elements: binders.iter().map(|(.., param)| elements(*param)).fold(0.0, f64::max),
+        });
+        let tied = tied.collect();
         let ends = usize::from(runs.len() > 2);
         let (layers, parameters) = (ends..runs.len() - ends, model.parameter_count());
         let tensors = model.blocks.values().map(|block| block.args_of(ArgKind::Param).count()).collect();
