@@ -33,7 +33,7 @@ impl Oracle for Costs<'_> {
             None => Ask::Bytes(self.smallest(family)),
         };
         let floor = match family.level {
-            Level::Axes => self.of_degrees(family),
+            Level::Axes => self.of_axes(family, limits),
             Level::Batch => self.of_blocks(family, limits)?,
             Level::Pipeline => Floor { seconds: self.desk.rough(&self.fastest(family)).ok()?, ..known },
             Level::Shards => {
@@ -95,24 +95,53 @@ impl Costs<'_> {
         self.work.floor(layout, zero, self.space.global_batch, microbatches, &machine)
     }
 
-    /// Of a family whose pipeline is open: the work over the peak; if that does not rule it out, that of micro-batches as large
-    /// as can be; then that of its own, under each stage of ZeRO. A micro-batch of n times as many sequences takes at most n
+    /// Of a family that is nothing but degrees: the work over the peak; if that does not rule it out, that of micro-batches as
+    /// large as can be, with all experts on each rank, with each on one rank, and as they are. In large micro-batches it never
+    /// helps to exchange rows, nor to cut an expert. (A test holds this against prices.)
+    fn of_axes(&self, family: &Family, limits: Limits) -> Floor {
+        let layout = &family.layout;
+        let floor = self.of_degrees(family);
+        if self.is_ruled_out(floor, layout, limits) || self.space.batch.is_some() {
+            return floor;
+        }
+        let mut seconds = floor.seconds;
+        for (ep, etp) in [(1, 1), (layout.ep, 1), (layout.ep, layout.etp)] {
+            let ways = self.space.ways(&Layout { ep, etp, ..layout.clone() });
+            let large = ways.iter().map(|way| self.of_large(way)).fold(f64::INFINITY, f64::min);
+            seconds = seconds.max(large);
+            if seconds > limits.seconds {
+                break;
+            }
+        }
+        Floor { seconds, ..floor }
+    }
+
+    fn is_ruled_out(&self, floor: Floor, layout: &Layout, limits: Limits) -> bool {
+        let room = self.desk.machine(layout.devices()).cluster.device.memory as f64;
+        floor.seconds > limits.seconds || floor.bytes > room
+    }
+
+    /// Seconds of the work of micro-batches as large as can be. A micro-batch of n times as many sequences takes at most n
     /// times as long, since waves of tiles, the share of a link's bandwidth and launches are so. (A test holds this against
     /// prices.)
+    fn of_large(&self, layout: &Layout) -> f64 {
+        let most = MOST_TOKENS / (self.space.tokens * layout.ep * layout.etp).max(1);
+        let mbs = self.batches[self.batches.partition_point(|&batch| batch <= most).saturating_sub(1)];
+        let large = Layout { mbs, ..layout.clone() };
+        self.desk.work_of(&large, layout.devices()).unwrap_or(0.0) * (1.0 - LAST_WAVE)
+    }
+
+    /// Of a family whose pipeline is open: the work over the peak; if that does not rule it out, that of micro-batches as large
+    /// as can be; then that of its own, under each stage of ZeRO.
     fn of_blocks(&self, family: &Family, limits: Limits) -> Option<Floor> {
         let layout = &family.layout;
         let floor = self.of_degrees(family);
-        let room = self.desk.machine(layout.devices()).cluster.device.memory as f64;
-        let enough = limits.seconds;
-        if floor.seconds > enough || floor.bytes > room {
+        if self.is_ruled_out(floor, layout, limits) {
             return Some(floor);
         }
         if self.space.batch.is_none() {
-            let most = MOST_TOKENS / (self.space.tokens * layout.ep).max(1);
-            let mbs = self.batches[self.batches.partition_point(|&batch| batch <= most).saturating_sub(1)];
-            let large = Layout { mbs, ..layout.clone() };
-            let seconds = self.desk.work_of(&large, layout.devices()).unwrap_or(0.0) * (1.0 - LAST_WAVE);
-            if seconds > enough {
+            let seconds = self.of_large(layout);
+            if seconds > limits.seconds {
                 return Some(Floor { seconds, ..floor });
             }
         }

@@ -83,10 +83,15 @@ fn pieces(mesh: &Mesh, before: &Dim, after: &Axes) -> u64 {
     shards(mesh, before.size, after).into_iter().map(met).max().unwrap_or(1)
 }
 
-/// First element and end of each shard of a dim that is not empty.
+/// First element and end of each shard of a dim that is not empty: of nested ceilings, the major axis first.
 fn shards(mesh: &Mesh, size: u64, axes: &Axes) -> Vec<(u64, u64)> {
-    let extents = mesh.peers(0, axes).into_iter().map(|rank| mesh.extent(size, axes, &mesh.coordinates(rank)));
-    extents.filter(|extent| extent.count > 0).map(|extent| (extent.origin, extent.origin + extent.count)).collect()
+    let (mut shards, mut bound) = (vec![(0, size)], size);
+    for axis in axes.iter() {
+        bound = bound.div_ceil(mesh.axes[axis].size);
+        let cut = |(start, end): (u64, u64)| (start..end).step_by(bound as usize).map(move |at| (at, end.min(at + bound)));
+        shards = shards.into_iter().flat_map(cut).collect();
+    }
+    shards
 }
 
 /// Seconds of a sum of equal tensors over n ranks that a link joins, as an `all_reduce`.

@@ -150,19 +150,25 @@ impl Space {
         };
         let sizes = self.pin.or("mbs", &given.mbs, open);
         let sizes = sizes.into_iter().filter(|mbs| (self.global_batch / layout.dp).is_multiple_of(*mbs));
+        let ways = self.ways(layout);
+        let with = |mbs| ways.iter().map(move |way| family.part(Layout { mbs, ..way.clone() }, Level::Batch));
+        sizes.flat_map(with).collect()
+    }
+
+    /// The layout in each way that ranks can share a sequence.
+    pub fn ways(&self, layout: &Layout) -> Vec<Layout> {
+        let given = &self.pin.layout;
         let sps = self.pin.or("sp", &given.sp, if layout.tp > 1 { vec![false, true] } else { vec![false] });
         let kinds = self.pin.or("cp_kind", &given.cp_kind, self.context(layout));
         let overlaps = self.overlaps("tp_overlap", given.tp_overlap, self.hides[0] && layout.tp > 1);
-        let mut families = Vec::new();
-        for mbs in sizes {
-            for &sp in &sps {
-                for &cp_kind in &kinds {
-                    let with = |&tp_overlap| Layout { mbs, sp, cp_kind, tp_overlap, ..layout.clone() };
-                    families.extend(overlaps.iter().map(|overlap| family.part(with(overlap), Level::Batch)));
-                }
+        let mut ways = Vec::new();
+        for &sp in &sps {
+            for &cp_kind in &kinds {
+                let with = |&tp_overlap| Layout { sp, cp_kind, tp_overlap, ..layout.clone() };
+                ways.extend(overlaps.iter().map(with));
             }
         }
-        families
+        ways
     }
 
     /// The kinds of context parallelism that a layout may have.
