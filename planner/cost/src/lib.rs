@@ -28,4 +28,4 @@ pub use stack::{Constant, Cut, Facts, Fitted, Stack};
 pub use stack_file::StackFile;
 pub use table::Table;
 pub use talk::{Group, Talk};
-pub use wire::{Traffic, seconds_of_message, seconds_of_sum};
+pub use wire::{Pattern, Traffic, pieces, seconds_of_message, seconds_of_sum};

@@ -17,35 +17,11 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// The traffic of a layout change of one tensor, from its types before and after.
-    ///
-    /// Among n ranks whose larger part has `b` bytes, `all_gather` and `reduce_scatter` get (n-1)/n b in ceil(log2 n)
-    /// messages by recursive doubling and halving, and `all_reduce`, which is one after the other, twice that (Thakur,
-    /// Rabenseifner and Gropp 2005, section 4). `all_to_all` exchanges pairs in n - 1 messages of b/n, or
-    /// passes on b/2 in each of ceil(log2 n) (Bruck et al. 1997), whichever is faster. A permute is one message with the
-    /// whole part, or one for each piece of it. `shard` and `owe` copy within the rank.
+    /// The traffic of a layout change of one tensor, from its types before and after: that of its [`Pattern`].
     pub fn of(cluster: &Cluster, mesh: &Mesh, change: &Collective, operand: &Type, result: &Type) -> Traffic {
-        let n = mesh.size(change.over());
-        let (larger, made) = (operand.local_bytes(mesh).max(result.local_bytes(mesh)), result.local_bytes(mesh));
-        let (larger, made, others) = (larger as f64, made as f64, n.saturating_sub(1) as f64);
-        let round = Traffic { wire: others / n as f64 * larger, messages: rounds(n), memory: 0.0 };
-        match change {
-            Collective::AllGather { .. } | Collective::ReduceScatter { .. } => round,
-            Collective::AllReduce { .. } => Traffic { wire: 2.0 * round.wire, messages: 2.0 * round.messages, ..round },
-            Collective::AllToAll { over, .. } => {
-                let pairs = Traffic { messages: others, ..round };
-                let passed_on = Traffic { wire: rounds(n) * larger / 2.0, ..round };
-                let seconds = |traffic: &Traffic| traffic.seconds(cluster, mesh, over);
-                if seconds(&passed_on) < seconds(&pairs) { passed_on } else { pairs }
-            }
-            Collective::Permute { .. } if n == 1 => Traffic::default(),
-            Collective::Permute { .. } => {
-                let dims = operand.dims.iter().zip(&result.dims);
-                let pieces: u64 = dims.map(|(before, after)| pieces(mesh, before, &after.axes)).product();
-                Traffic { wire: made, messages: pieces as f64, memory: 0.0 }
-            }
-            Collective::Shard { .. } | Collective::Owe { .. } => Traffic { memory: 2.0 * made, ..Traffic::default() },
-        }
+        let over = change.over();
+        let (before, after) = (operand.local_bytes(mesh), result.local_bytes(mesh));
+        Pattern::of(mesh, change, operand).traffic(cluster.link(mesh, over), mesh.size(over), before, after)
     }
 
     /// Two tensors in one transfer.
@@ -60,8 +36,67 @@ impl Traffic {
 
     /// Seconds of it between the ranks along these axes.
     pub fn seconds(&self, cluster: &Cluster, mesh: &Mesh, over: &Axes) -> f64 {
-        let Link { bandwidth, latency, .. } = cluster.link(mesh, over);
-        self.wire / bandwidth + self.messages * latency + self.memory / cluster.device.memory_bandwidth
+        self.seconds_on(cluster.link(mesh, over), cluster.device.memory_bandwidth)
+    }
+
+    /// Seconds of it between ranks that a link joins, whose memory has so many bytes per second.
+    pub fn seconds_on(&self, link: &Link, memory_bandwidth: f64) -> f64 {
+        self.wire / link.bandwidth + self.messages * link.latency + self.memory / memory_bandwidth
+    }
+}
+
+/// Who sends what to whom in a layout change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pattern {
+    /// Each gets its share of what all others have: `all_gather` and `reduce_scatter`.
+    Round,
+    /// The one and then the other: `all_reduce`.
+    Sum,
+    /// Each has a part for each: `all_to_all`.
+    Exchange,
+    /// Each gets its part whole or in so many pieces: a permute.
+    Pieces(u64),
+    /// Nobody sends: `shard` and `owe`.
+    Local,
+}
+
+impl Pattern {
+    fn of(mesh: &Mesh, change: &Collective, operand: &Type) -> Pattern {
+        match change {
+            Collective::AllGather { .. } | Collective::ReduceScatter { .. } => Pattern::Round,
+            Collective::AllReduce { .. } => Pattern::Sum,
+            Collective::AllToAll { .. } => Pattern::Exchange,
+            Collective::Permute { dims, .. } => {
+                let pieces = |(before, after): (&Dim, &Axes)| pieces(mesh, before.size, &before.axes, after);
+                Pattern::Pieces(operand.dims.iter().zip(dims).map(pieces).product())
+            }
+            Collective::Shard { .. } | Collective::Owe { .. } => Pattern::Local,
+        }
+    }
+
+    /// The traffic of it among n ranks that a link joins, each with so many bytes before and after.
+    ///
+    /// Where the larger part has `b` bytes, `all_gather` and `reduce_scatter` get (n-1)/n b in ceil(log2 n)
+    /// messages by recursive doubling and halving, and `all_reduce`, which is one after the other, twice that (Thakur,
+    /// Rabenseifner and Gropp 2005, section 4). `all_to_all` exchanges pairs in n - 1 messages of b/n, or
+    /// passes on b/2 in each of ceil(log2 n) (Bruck et al. 1997), whichever is faster. A permute is one message with the
+    /// whole part, or one for each piece of it. `shard` and `owe` copy within the rank.
+    pub fn traffic(self, link: &Link, n: u64, before: u64, after: u64) -> Traffic {
+        let (larger, made, others) = (before.max(after) as f64, after as f64, n.saturating_sub(1) as f64);
+        let round = Traffic { wire: others / n as f64 * larger, messages: rounds(n), memory: 0.0 };
+        match self {
+            Pattern::Round => round,
+            Pattern::Sum => Traffic { wire: 2.0 * round.wire, messages: 2.0 * round.messages, ..round },
+            Pattern::Exchange => {
+                let pairs = Traffic { messages: others, ..round };
+                let passed_on = Traffic { wire: rounds(n) * larger / 2.0, ..round };
+                let seconds = |traffic: &Traffic| traffic.wire / link.bandwidth + traffic.messages * link.latency;
+                if seconds(&passed_on) < seconds(&pairs) { passed_on } else { pairs }
+            }
+            Pattern::Pieces(_) if n == 1 => Traffic::default(),
+            Pattern::Pieces(pieces) => Traffic { wire: made, messages: pieces as f64, memory: 0.0 },
+            Pattern::Local => Traffic { memory: 2.0 * made, ..Traffic::default() },
+        }
     }
 }
 
@@ -70,17 +105,18 @@ fn rounds(n: u64) -> f64 {
     f64::from(n.max(1).next_power_of_two().ilog2())
 }
 
-/// From how many shards of a dim a new shard comes, at most. Shards of both kinds stand in the order of their index.
-fn pieces(mesh: &Mesh, before: &Dim, after: &Axes) -> u64 {
-    if before.axes == *after || (mesh.is_even(before.size, &before.axes) && mesh.is_even(before.size, after)) {
+/// From how many shards of a dim of this size a new shard comes, at most, when other axes cut it. Shards of both kinds stand
+/// in the order of their index.
+pub fn pieces(mesh: &Mesh, size: u64, before: &Axes, after: &Axes) -> u64 {
+    if before == after || (mesh.is_even(size, before) && mesh.is_even(size, after)) {
         return 1;
     }
-    let old = shards(mesh, before.size, &before.axes);
+    let old = shards(mesh, size, before);
     let met = |(start, end): (u64, u64)| {
         let (first, last) = (old.partition_point(|shard| shard.1 <= start), old.partition_point(|shard| shard.0 < end));
         (last - first) as u64
     };
-    shards(mesh, before.size, after).into_iter().map(met).max().unwrap_or(1)
+    shards(mesh, size, after).into_iter().map(met).max().unwrap_or(1)
 }
 
 /// First element and end of each shard of a dim that is not empty: of nested ceilings, the major axis first.
@@ -88,7 +124,8 @@ fn shards(mesh: &Mesh, size: u64, axes: &Axes) -> Vec<(u64, u64)> {
     let (mut shards, mut bound) = (vec![(0, size)], size);
     for axis in axes.iter() {
         bound = bound.div_ceil(mesh.axes[axis].size);
-        let cut = |(start, end): (u64, u64)| (start..end).step_by(bound as usize).map(move |at| (at, end.min(at + bound)));
+        let cut =
+            |(start, end): (u64, u64)| (start..end).step_by(bound as usize).map(move |at| (at, end.min(at + bound)));
         shards = shards.into_iter().flat_map(cut).collect();
     }
     shards

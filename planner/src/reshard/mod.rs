@@ -1,19 +1,23 @@
 //! Between any two layouts of a tensor: the cheapest sequence of collectives ([`cheapest`]), and the plain one that makes
 //! the tensor whole and cuts it again ([`plain`]).
 
+mod graph;
 pub(crate) mod layout;
+mod lists;
 mod moves;
 mod plain;
 mod search;
+#[cfg(test)]
+mod slow;
 pub(crate) mod table;
 
 pub use plain::plain;
 pub use search::cheapest;
 
 use cost::{Cluster, Traffic};
-use ir::mesh::Mesh;
+use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
-use ir::types::{Dims, Type};
+use ir::types::{Dim, Dims, Type};
 
 /// Where a tensor lies: what a change of its layout is priced and checked against.
 #[derive(Clone, Copy)]
@@ -39,6 +43,20 @@ pub struct Step {
     pub seconds: f64,
 }
 
+impl Step {
+    /// Seconds, and a nanosecond for the step itself: less than any message takes.
+    fn weight(&self) -> f64 {
+        self.seconds + STEP
+    }
+}
+
+const STEP: f64 = 1e-9;
+
+/// What is equal to a picosecond is equal: sums of the same terms in another order are.
+fn picoseconds(seconds: f64) -> u64 {
+    (seconds * 1e12).round() as u64
+}
+
 /// No sequence of collectives makes one type from the other: the sizes differ, or a maximum would have to be owed that is
 /// not owed yet.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -60,13 +78,15 @@ impl Site<'_> {
         Some(Step { change, ty, traffic, seconds })
     }
 
-    /// No dim has more shards than elements, an exact one even shards, one of unknown size none.
     fn holds(&self, ty: &Type) -> bool {
-        ty.dims.iter().all(|dim| {
-            let exact = dim.name.is_some_and(|name| self.dims[name].exact);
-            let counted = dim.count.is_some() && !dim.axes.is_empty();
-            self.mesh.size(&dim.axes) <= dim.size && !counted && (!exact || self.mesh.is_even(dim.size, &dim.axes))
-        })
+        ty.dims.iter().all(|dim| self.allows(dim, &dim.axes))
+    }
+
+    /// No dim has more shards than elements, an exact one even shards, one of unknown size none.
+    fn allows(&self, dim: &Dim, axes: &Axes) -> bool {
+        let exact = dim.name.is_some_and(|name| self.dims[name].exact);
+        let counted = dim.count.is_some() && !axes.is_empty();
+        self.mesh.size(axes) <= dim.size && !counted && (!exact || self.mesh.is_even(dim.size, axes))
     }
 
     fn no_way(&self, from: &Type, to: &Type) -> NoWay {

@@ -1,106 +1,164 @@
 //! All that one collective can do to a tensor.
 
-use super::{Site, Step};
-use ir::ids::AxisId;
-use ir::mesh::Axes;
-use ir::ops::Collective;
-use ir::types::Type;
+use super::graph::{Change, Form, Graph};
+use super::lists::{List, Set, subsets};
+use cost::Pattern;
 
-/// The steps from a type over the given axes that may stand on a cheapest way to the target, in a fixed order.
-///
-/// Left out is what cannot: to owe what the target does not. It would have to be paid, and all that can be done in between
-/// can be done without it.
-pub(super) fn moves(site: &Site<'_>, axes: &Axes, ty: &Type, to: &Type) -> Vec<Step> {
-    let free = axes.without(&ty.used_axes());
-    let mut changes = Vec::new();
-    reductions(ty, &mut changes);
-    gathers(ty, &mut changes);
-    exchanges(ty, &mut changes);
-    if ty.storage.is_empty() {
-        changes.extend(renamings(site, axes, ty).into_iter().map(|dims| Collective::permute(ty, dims)));
+impl Graph<'_> {
+    /// Shows the forms that one collective over the given axes makes of a form and that may stand on a cheapest way, and its
+    /// weight, in a fixed order. Only debts over the axes of `claims` are made.
+    ///
+    /// A search for a target claims what that owes, and no more. It would have to be paid, and all that can be done in
+    /// between can be done without it.
+    pub(super) fn moves(
+        &mut self,
+        axes: Set,
+        form: &Form,
+        claims: Set,
+        show: &mut impl FnMut(&Graph<'_>, Change, &Form, f64),
+    ) {
+        let (bytes, places) = (self.bytes(form), if self.is_stored(form) { self.rank() } else { 0 }..self.rank() + 1);
+        let free = axes & !self.cut_by(form) & !form.owed;
+        let mut from = Moves { graph: self, bytes, form: form.clone(), places, show };
+        from.reductions();
+        from.gathers();
+        from.exchanges();
+        from.renamings(axes);
+        from.shards(free);
+        from.debts(claims & free);
     }
-    for over in sequences(&free) {
-        changes.extend(places(ty).map(|dim| Collective::Shard { dim, over: over.clone() }));
-    }
-    let owed = to.debt_axes().intersection(&free);
-    changes.extend(subsets(&owed).map(|over| Collective::Owe { over }));
-    changes.into_iter().filter_map(|change| site.step(change, ty)).collect()
-}
 
-fn reductions(ty: &Type, changes: &mut Vec<Collective>) {
-    let debt = ty.debt_axes();
-    changes.extend(subsets(&debt).map(|over| Collective::AllReduce { over }));
-    for over in sequences(&debt) {
-        changes.extend(places(ty).map(|dim| Collective::ReduceScatter { dim, over: over.clone() }));
+    fn is_stored(&self, form: &Form) -> bool {
+        form.lists[self.rank()] != List::NONE
     }
 }
 
-fn gathers(ty: &Type, changes: &mut Vec<Collective>) {
-    changes.extend(minor_ends(&ty.storage).map(|over| Collective::AllGather { dim: None, over }));
-    for (dim, data) in ty.dims.iter().enumerate() {
-        changes.extend(minor_ends(&data.axes).map(|over| Collective::AllGather { dim: Some(dim), over }));
-    }
+struct Moves<'g, 'a, S> {
+    graph: &'g mut Graph<'a>,
+    /// Those of a rank.
+    bytes: u64,
+    /// That from which the moves go; changed while one is shown.
+    form: Form,
+    /// The dims and the storage that may change: while something is stored, only it.
+    places: std::ops::Range<usize>,
+    show: &'g mut S,
 }
 
-fn exchanges(ty: &Type, changes: &mut Vec<Collective>) {
-    for (from, data) in ty.dims.iter().enumerate() {
-        for over in minor_ends(&data.axes) {
-            let others = (0..ty.rank()).filter(|&to| to != from);
-            changes.extend(others.map(|to| Collective::AllToAll { from, to, over: over.clone() }));
+impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
+    /// Shows what has been made of the form, if it may be.
+    fn made(&mut self, change: Change, pattern: Pattern, over: Set) {
+        let Moves { graph, bytes, form, show, .. } = self;
+        if graph.holds(form) {
+            let weight = graph.weight(pattern, over, *bytes, graph.bytes(form));
+            show(graph, change, form, weight);
         }
     }
-}
 
-/// The dims and the storage.
-fn places(ty: &Type) -> impl Iterator<Item = Option<usize>> + use<> {
-    (0..ty.rank()).map(Some).chain([None])
-}
-
-/// The runs of axes that end at the minor end.
-fn minor_ends(axes: &Axes) -> impl Iterator<Item = Axes> {
-    (0..axes.len()).map(|start| axes.iter().skip(start).collect())
-}
-
-/// The choices of some of the axes, in their order.
-fn subsets(axes: &Axes) -> impl Iterator<Item = Axes> {
-    (1..1usize << axes.len()).map(|bits| {
-        let chosen = axes.iter().enumerate().filter(move |(place, _)| bits >> place & 1 == 1);
-        chosen.map(|(_, axis)| axis).collect()
-    })
-}
-
-/// The choices of some of the axes in all orders, shorter ones first.
-fn sequences(axes: &Axes) -> Vec<Axes> {
-    let mut all = vec![Axes::none()];
-    let mut next = 0;
-    while let Some(sequence) = all.get(next).cloned() {
-        all.extend(axes.without(&sequence).iter().map(|axis| longer(&sequence, axis)));
-        next += 1;
+    /// Shows the form with another sequence in one place.
+    fn replaced(&mut self, place: usize, list: List, change: Change, pattern: Pattern, over: Set) {
+        let old = std::mem::replace(&mut self.form.lists[place], list);
+        self.made(change, pattern, over);
+        self.form.lists[place] = old;
     }
-    all.split_off(1)
-}
 
-fn longer(axes: &Axes, axis: AxisId) -> Axes {
-    let mut axes = axes.clone();
-    axes.push(axis);
-    axes
-}
+    fn joined(&mut self, place: usize, more: List, start: usize) -> List {
+        let list = self.graph.lists.joined(self.form.lists[place], more, start);
+        self.graph.cut();
+        list
+    }
 
-/// The other ways to cut each dim into as many shards as it has.
-fn renamings(site: &Site<'_>, axes: &Axes, ty: &Type) -> Vec<Vec<Axes>> {
-    let usable = axes.without(&ty.debt_axes());
-    let mut all = vec![Vec::new()];
-    for dim in &ty.dims {
-        let shards = site.mesh.size(&dim.axes);
-        let mut longer = Vec::new();
-        for dims in &all {
-            let free = dims.iter().fold(usable.clone(), |free, taken| free.without(taken));
-            let cuts = std::iter::once(Axes::none()).chain(sequences(&free));
-            let equal = cuts.filter(|axes| site.mesh.size(axes) == shards);
-            longer.extend(equal.map(|axes| [dims.as_slice(), &[axes]].concat()));
+    fn reductions(&mut self) {
+        let (owed, max) = (self.form.owed, self.form.max);
+        for over in subsets(owed) {
+            self.owing(owed & !over, max);
+            self.made(Change::Reduce, Pattern::Sum, over);
         }
-        all = longer;
+        for &list in &*self.graph.lists.orders(owed) {
+            let over = self.graph.lists[list].set;
+            self.owing(owed & !over, max);
+            for place in self.places.clone() {
+                let longer = self.joined(place, list, 0);
+                self.replaced(place, longer, Change::Scatter(place), Pattern::Round, over);
+            }
+        }
+        self.owing(owed, max);
     }
-    all.retain(|dims| dims.iter().zip(&ty.dims).any(|(axes, dim)| *axes != dim.axes));
-    all
+
+    fn owing(&mut self, owed: Set, max: bool) {
+        (self.form.owed, self.form.max) = (owed, max && owed != 0);
+    }
+
+    fn gathers(&mut self) {
+        let rank = self.graph.rank();
+        for place in [rank].into_iter().chain(self.places.start..rank) {
+            let list = self.form.lists[place];
+            for kept in 0..self.graph.lists[list].axes.len() {
+                let (shorter, over) = self.minor_end(list, kept);
+                self.replaced(place, shorter, Change::Gather(place), Pattern::Round, over);
+            }
+        }
+    }
+
+    fn exchanges(&mut self) {
+        let dims = self.places.start..self.graph.rank();
+        for from in dims.clone() {
+            let list = self.form.lists[from];
+            for kept in 0..self.graph.lists[list].axes.len() {
+                let (shorter, over) = self.minor_end(list, kept);
+                self.form.lists[from] = shorter;
+                for to in dims.clone().filter(|&to| to != from) {
+                    let longer = self.joined(to, list, kept);
+                    self.replaced(to, longer, Change::Exchange(from, to), Pattern::Exchange, over);
+                }
+                self.form.lists[from] = list;
+            }
+        }
+    }
+
+    /// A sequence without its end behind the axes that are kept, and the end.
+    fn minor_end(&self, list: List, kept: usize) -> (List, Set) {
+        let lists = &self.graph.lists;
+        let shorter = lists.prefix(list, kept);
+        (shorter, lists[list].set & !lists[shorter].set)
+    }
+
+    /// The other ways to cut each dim into as many shards as it has.
+    fn renamings(&mut self, axes: Set) {
+        let rank = self.graph.rank();
+        if rank == 0 || self.places.start > 0 {
+            return;
+        }
+        let own = self.form.clone();
+        let own = &own.lists[..rank];
+        for dims in
+            self.graph.renamings(&self.form, axes & !self.form.owed).chunks_exact(rank).filter(|&dims| dims != own)
+        {
+            let ends = own.iter().zip(dims).filter(|(old, new)| old != new);
+            let over = ends.fold(0, |over, (&old, &new)| over | self.graph.lists.ends(old, new));
+            let pieces = self.graph.pieces(own, dims);
+            self.form.lists[..rank].copy_from_slice(dims);
+            self.made(Change::Permute, Pattern::Pieces(pieces), over);
+        }
+        self.form.lists[..rank].copy_from_slice(own);
+    }
+
+    fn shards(&mut self, free: Set) {
+        for &list in &*self.graph.lists.orders(free) {
+            let over = self.graph.lists[list].set;
+            for place in self.places.clone() {
+                let longer = self.joined(place, list, 0);
+                self.replaced(place, longer, Change::Shard(place), Pattern::Local, over);
+            }
+        }
+    }
+
+    /// A sum cannot be owed beside a maximum.
+    fn debts(&mut self, claims: Set) {
+        let (owed, max) = (self.form.owed, self.form.max);
+        for over in subsets(if max { 0 } else { claims }) {
+            self.owing(owed | over, false);
+            self.made(Change::Owe, Pattern::Local, over);
+        }
+        self.owing(owed, max);
+    }
 }

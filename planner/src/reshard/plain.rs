@@ -52,7 +52,7 @@ fn changes(from: &Type, to: &Type) -> Vec<Collective> {
 }
 
 /// The axes whose debt must be paid on any way.
-pub(super) fn due(from: &Type, to: &Type) -> Axes {
+fn due(from: &Type, to: &Type) -> Axes {
     let kind = |ty: &Type| ty.debt.as_ref().map(|debt| debt.kind);
     if kind(from) == kind(to) { from.debt_axes().without(&to.debt_axes()) } else { from.debt_axes() }
 }

@@ -1,108 +1,175 @@
 //! Uniform-cost search (A*, Hart, Nilsson and Raphael 1968) over the layouts of a tensor.
 
-use super::moves::moves;
-use super::plain::{due, plain};
-use super::{NoWay, Site, Step};
+use super::graph::{Change, Form, Graph, Multiplying};
+use super::lists::{self, List, Set};
+use super::plain::plain;
+use super::{NoWay, STEP, Site, Step, picoseconds};
 use cost::Link;
 use ir::mesh::Axes;
-use ir::types::{Debt, Type};
+use ir::ops::Collective;
+use ir::types::Type;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 /// The sequence of collectives that takes the least time from one layout to another, where each step counts a nanosecond
 /// more, so that of equally fast ones the shortest is found; of these the first in the fixed order of moves. It uses the axes of both layouts, and
-/// of those that neither has the `spare` ones: it may cut the tensor over them on the way, so that less is moved.
+/// of those that neither has the `spare` ones: it may cut the tensor over them on the way, so that less is moved. On a mesh of
+/// more than 64 axes it is the plain way.
 ///
 /// # Errors
 /// There is no way.
 pub fn cheapest(site: &Site<'_>, from: &Type, to: &Type, spare: &Axes) -> Result<Vec<Step>, NoWay> {
-    let axes = from.used_axes().union(&to.used_axes()).union(spare).sorted();
-    let most = plain(site, from, to)?.iter().map(weight).sum();
-    let mut search = Search { site, to, axes, most, nodes: Vec::new(), known: HashMap::new(), open: BinaryHeap::new() };
-    if let Some(step) = search.direct(from) {
-        return Ok(vec![step]);
+    let known = plain(site, from, to)?;
+    if site.mesh.axes.len() > lists::MOST {
+        return Ok(known);
     }
-    search.reach(from.clone(), 0.0, None);
-    while let Some(Reverse((_, place))) = search.open.pop() {
-        let node = &mut search.nodes[place];
-        if node.ty == *to {
-            return Ok(search.way_to(place));
-        }
-        if std::mem::replace(&mut node.followed, true) {
-            continue;
-        }
-        let so_far = node.so_far;
-        for step in moves(site, &search.axes, &node.ty, to) {
-            search.reach(step.ty.clone(), so_far + weight(&step), Some((place, step)));
-        }
+    let axes = from.used_axes().union(&to.used_axes()).union(spare);
+    let mut graph = Graph::new(*site, from);
+    let most = known.iter().map(Step::weight).sum();
+    let search = Search::new(&mut graph, lists::set(&axes), to, most);
+    let way = search.way(&mut graph, from).ok_or_else(|| site.no_way(from, to))?;
+    let mut steps: Vec<Step> = Vec::new();
+    for change in way {
+        let operand = steps.last().map_or(from, |step| &step.ty);
+        steps.push(site.step(change, operand).ok_or_else(|| site.no_way(from, to))?);
     }
-    Err(site.no_way(from, to))
+    Ok(steps)
 }
 
-/// Seconds, and a nanosecond for the step itself: less than any message takes.
-pub(super) fn weight(step: &Step) -> f64 {
-    step.seconds + STEP
+/// What the search holds to be the least weight of a way.
+#[cfg(test)]
+pub(super) fn estimate(site: &Site<'_>, from: &Type, to: &Type, axes: &Axes) -> f64 {
+    let mut graph = Graph::new(*site, from);
+    let mut search = Search::new(&mut graph, lists::set(axes), to, f64::INFINITY);
+    let from = graph.form_of(from);
+    search.remaining(&graph, &from)
 }
 
-const STEP: f64 = 1e-9;
-
-/// What is equal to a picosecond is equal: sums of the same terms in another order are.
-pub(super) fn picoseconds(seconds: f64) -> u64 {
-    (seconds * 1e12).round() as u64
-}
-
-/// What a layout is apart from the tensor that lies so.
-type Layout = (Vec<Axes>, Axes, Option<Debt>);
-
-struct Search<'a> {
-    site: &'a Site<'a>,
-    to: &'a Type,
-    axes: Axes,
-    /// The weight of a way that is known: none that is dearer matters.
-    most: f64,
+struct Search {
+    axes: Set,
+    to: Form,
+    /// Picoseconds of a way that is known: none that is dearer matters.
+    most: u64,
     nodes: Vec<Node>,
-    known: HashMap<Layout, usize>,
-    /// Weight so far and at least to come, and node; least first.
+    known: HashMap<Form, usize, Multiplying>,
+    /// Picoseconds so far and at least to come, and node; least first.
     open: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Of the whole tensor.
+    bytes: f64,
+    /// Seconds on the fastest link, and the shortest latency.
+    per_byte: f64,
+    latency: f64,
+    /// The share of the tensor that a rank has in the end.
+    end: f64,
+    /// Per sequence and place.
+    needs: Vec<Need>,
 }
 
 /// A layout that has been reached, and the last step of the best way to it.
 struct Node {
-    ty: Type,
+    form: Form,
     so_far: f64,
+    to_come: f64,
     /// Whether the steps from here have been followed, at this weight.
     followed: bool,
-    last: Option<(usize, Step)>,
+    last: Option<(usize, Change)>,
 }
 
-impl Search<'_> {
-    /// The one step that leads to the target, where it takes no more than any way must.
-    fn direct(&self, from: &Type) -> Option<Step> {
-        let arriving = moves(self.site, &self.axes, from, self.to).into_iter().filter(|step| step.ty == *self.to);
-        let step = arriving.min_by_key(|step| picoseconds(weight(step)))?;
-        (picoseconds(weight(&step)) <= picoseconds(self.to_come(from))).then_some(step)
+/// What a dim or the storage needs where c times as many shards are to become fewer: an all-gather or an all-to-all of its
+/// own, which gets (1 - 1/c) of what a rank holds in log2 c messages.
+struct Need {
+    /// 1 - 1/c, or 0.
+    fewer: f64,
+    messages: f64,
+    /// Whether some change must be, even where the number of shards is right: 1, or 0.
+    some: f64,
+}
+
+impl Search {
+    /// A search for the form of a type, over these axes, in at most so many seconds.
+    fn new(graph: &mut Graph<'_>, axes: Set, to: &Type, most: f64) -> Search {
+        let Site { mesh, cluster, .. } = graph.site;
+        let least_of = |of: fn(&Link) -> f64| cluster.links.iter().map(of).fold(f64::INFINITY, f64::min);
+        Search {
+            axes,
+            to: graph.form_of(to),
+            most: picoseconds(most),
+            nodes: Vec::new(),
+            known: HashMap::default(),
+            open: BinaryHeap::new(),
+            bytes: to.bytes() as f64,
+            per_byte: least_of(|link| 1.0 / link.bandwidth),
+            latency: least_of(|link| link.latency),
+            end: 1.0 / mesh.size(&to.sharded_axes()) as f64,
+            needs: Vec::new(),
+        }
     }
 
-    fn reach(&mut self, ty: Type, so_far: f64, last: Option<(usize, Step)>) {
-        let least = picoseconds(so_far + self.to_come(&ty));
-        if least > picoseconds(self.most) {
+    /// The cheapest way from the form of a type.
+    fn way(mut self, graph: &mut Graph<'_>, from: &Type) -> Option<Vec<Collective>> {
+        let from = graph.form_of(from);
+        if let Some(step) = self.direct(graph, &from) {
+            return Some(vec![step]);
+        }
+        self.reach(graph, &from, 0.0, None);
+        while let Some(Reverse((_, place))) = self.open.pop() {
+            let node = &mut self.nodes[place];
+            if node.form == self.to {
+                return Some(self.way_to(graph, place));
+            }
+            if std::mem::replace(&mut node.followed, true) {
+                continue;
+            }
+            let (form, so_far) = (node.form.clone(), node.so_far);
+            graph.moves(self.axes, &form, self.to.owed, &mut |graph, change, next, weight| {
+                self.reach(graph, next, so_far + weight, Some((place, change)));
+            });
+        }
+        None
+    }
+
+    /// The one step that leads to the target, where it takes no more than any way must.
+    fn direct(&mut self, graph: &mut Graph<'_>, from: &Form) -> Option<Collective> {
+        let mut best: Option<(u64, Collective)> = None;
+        graph.moves(self.axes, from, self.to.owed, &mut |graph, change, next, weight| {
+            let weight = picoseconds(weight);
+            if *next == self.to && best.as_ref().is_none_or(|(least, _)| weight < *least) {
+                best = Some((weight, graph.collective(change, from, next)));
+            }
+        });
+        let least = picoseconds(self.remaining(graph, from));
+        best.filter(|(weight, _)| *weight <= least).map(|(_, step)| step)
+    }
+
+    fn reach(&mut self, graph: &Graph<'_>, form: &Form, so_far: f64, last: Option<(usize, Change)>) {
+        let weight = picoseconds(so_far);
+        let known = self.known.get(form).copied();
+        if weight > self.most || known.is_some_and(|place| weight >= picoseconds(self.nodes[place].so_far)) {
             return;
         }
-        let layout = (ty.dims.iter().map(|dim| dim.axes.clone()).collect(), ty.storage.clone(), ty.debt.clone());
-        let new = Node { ty, so_far, followed: false, last };
-        let place = *self.known.entry(layout).or_insert(self.nodes.len());
-        match self.nodes.get_mut(place) {
-            None => self.nodes.push(new),
-            Some(node) if picoseconds(so_far) < picoseconds(node.so_far) => *node = new,
-            Some(_) => return,
+        let to_come = match known {
+            Some(place) => self.nodes[place].to_come,
+            None => self.remaining(graph, form),
+        };
+        let least = picoseconds(so_far + to_come);
+        if least > self.most {
+            return;
+        }
+        let new = Node { form: form.clone(), so_far, to_come, followed: false, last };
+        let place = known.unwrap_or(self.nodes.len());
+        if known.is_some() {
+            self.nodes[place] = new;
+        } else {
+            self.known.insert(form.clone(), place);
+            self.nodes.push(new);
         }
         self.open.push(Reverse((least, place)));
     }
 
-    fn way_to(mut self, mut node: usize) -> Vec<Step> {
+    fn way_to(&self, graph: &Graph<'_>, mut node: usize) -> Vec<Collective> {
         let mut steps = Vec::new();
-        while let Some((before, step)) = self.nodes[node].last.take() {
-            steps.push(step);
+        while let Some((before, change)) = self.nodes[node].last {
+            steps.push(graph.collective(change, &self.nodes[before].form, &self.nodes[node].form));
             node = before;
         }
         steps.reverse();
@@ -115,43 +182,49 @@ impl Search<'_> {
     /// over n' of them gets (1 - 1/n') of what the rank holds then, which is at least m, cut over all axes that neither cut
     /// the tensor now nor are still due. Of k such other ranks all payments get (1 - 1/n) m/k together; the gathers then get
     /// what is missing from m/(k n), and an all-reduce is no better. Payments have log2 n messages, gathers log2 of the
-    /// factor by which they make the share grow. What the dims need counts instead where it is more ([`Search::uncutting`]).
-    fn to_come(&self, ty: &Type) -> f64 {
-        if ty == self.to {
+    /// factor by which they make the share grow. What the dims need counts instead where it is more ([`Need`]): all of it
+    /// together, and at least a message where the axes alone differ.
+    fn remaining(&mut self, graph: &Graph<'_>, form: &Form) -> f64 {
+        if *form == self.to {
             return 0.0;
         }
-        let (mesh, cluster) = (self.site.mesh, self.site.cluster);
-        let due = due(ty, self.to);
-        let share = |ty: &Type| 1.0 / mesh.size(&ty.sharded_axes()) as f64;
-        let (now, end, n) = (share(ty), share(self.to), mesh.size(&due) as f64);
-        let others = mesh.size(&self.axes.without(&ty.sharded_axes()).without(&due)) as f64;
-        let least = if due.is_empty() { now } else { now / others };
-        let (fewer, messages) = self.uncutting(ty);
-        let wire = (1.0 - 1.0 / n) * least + (end - least / n).max(fewer * now / others / n);
-        let messages = n.log2() + (n * end / now).log2().max(messages);
-        let least_of = |of: fn(&Link) -> f64| cluster.links.iter().map(of).fold(f64::INFINITY, f64::min);
-        let seconds =
-            wire * ty.bytes() as f64 * least_of(|link| 1.0 / link.bandwidth) + messages * least_of(|link| link.latency);
+        let due = if form.max == self.to.max { form.owed & !self.to.owed } else { form.owed };
+        let sharded = graph.cut_by(form);
+        let size = |set: Set| graph.lists.size(set) as f64;
+        let (now, n, others) = (1.0 / size(sharded), size(due), size(self.axes & !sharded & !due));
+        let least = if n == 1.0 { now } else { now / others };
+        let (fewer, messages) = self.uncutting(graph, form);
+        let wire = (1.0 - 1.0 / n) * least + (self.end - least / n).max(fewer * now / others / n);
+        let messages = n.log2() + (n * self.end / now).log2().max(messages);
         // A little less, so that rounding does not make it too much.
-        seconds * (1.0 - 1e-12) + STEP
+        (wire * self.bytes * self.per_byte + messages * self.latency) * (1.0 - 1e-12) + STEP
     }
 
-    /// What the dims and the storage need where c times as many shards are to become fewer: each an all-gather or an
-    /// all-to-all of its own, which gets (1 - 1/c) of what a rank holds in log2 c messages. Where the axes alone differ, some
-    /// change must still be: a message. Gives the sum of (1 - 1/c), and the messages.
-    fn uncutting(&self, ty: &Type) -> (f64, f64) {
-        let dims = ty.dims.iter().zip(&self.to.dims).map(|(dim, to)| (&dim.axes, &to.axes));
+    /// What dims and storage need together: the sum of (1 - 1/c), and the messages.
+    fn uncutting(&mut self, graph: &Graph<'_>, form: &Form) -> (f64, f64) {
+        let mesh = graph.site.mesh;
+        while self.needs.len() < graph.lists.len() * form.lists.len() {
+            let (list, place) = (self.needs.len() / form.lists.len(), self.needs.len() % form.lists.len());
+            let (list, to) = (graph.lists.at(list), &graph.lists[self.to.lists[place]]);
+            let cutting = |axes: &Axes| -> Axes { axes.iter().filter(|&axis| mesh.axes[axis].size > 1).collect() };
+            let is_prefix = cutting(&list.axes).is_prefix_of(&cutting(&to.axes));
+            self.needs.push(Need::of(list.size, to.size, is_prefix));
+        }
+        let need = |(place, list): (usize, &List)| &self.needs[list.index() * form.lists.len() + place];
         let (mut fewer, mut messages, mut some) = (0.0, 0.0, 0.0);
-        for (axes, to) in dims.chain([(&ty.storage, &self.to.storage)]) {
-            let times = self.site.mesh.size(axes) as f64 / self.site.mesh.size(to) as f64;
-            if times > 1.0 {
-                fewer += 1.0 - 1.0 / times;
-                messages += times.log2().max(1.0);
-            }
-            if !axes.is_prefix_of(to) {
-                some = 1.0;
-            }
+        for need in form.lists.iter().enumerate().map(need) {
+            fewer += need.fewer;
+            messages += need.messages;
+            some = f64::max(some, need.some);
         }
         (fewer, f64::max(messages, some))
+    }
+}
+
+impl Need {
+    fn of(shards: u64, wanted: u64, is_prefix: bool) -> Need {
+        let times = shards as f64 / wanted as f64;
+        let (fewer, messages) = if times > 1.0 { (1.0 - 1.0 / times, times.log2().max(1.0)) } else { (0.0, 0.0) };
+        Need { fewer, messages, some: if is_prefix { 0.0 } else { 1.0 } }
     }
 }

@@ -3,45 +3,51 @@
 //! What [`cheapest`](super::cheapest) finds for one pair without spare axes, at the price of few: the same moves with the same
 //! weights.
 
+use super::graph::{Form, Graph, Multiplying};
 use super::layout::Layout;
-use super::moves::moves;
-use super::search::{picoseconds, weight};
-use super::{Site, Step};
+use super::lists::{List, Set, set};
+use super::{Site, picoseconds};
 use ir::mesh::Axes;
-use ir::types::{DebtKind, Type};
+use ir::types::Type;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 /// The layouts of a tensor that have been asked for or lie on a way, and what ways between them take.
 pub(crate) struct Table<'a> {
-    site: Site<'a>,
-    /// Whole, closed.
-    tensor: Type,
+    graph: Graph<'a>,
     /// Whether it may be stored on the way.
     stored: bool,
     layouts: Vec<Layout>,
-    places: HashMap<Layout, u32>,
+    forms: Vec<Form>,
+    places: HashMap<Form, u32, Multiplying>,
     /// Per layout: those that one step leads to, and its weight.
     steps: HashMap<u32, Vec<(u32, f64)>>,
     /// Per layout, and the axes that a way may use: seconds to each other.
-    rows: HashMap<(u32, Axes), Vec<f64>>,
+    rows: HashMap<(u32, Set), Vec<f64>>,
 }
 
 impl<'a> Table<'a> {
     /// The table of a tensor's type, which may be `stored` flat.
     pub(crate) fn new(site: Site<'a>, ty: &Type, stored: bool) -> Table<'a> {
-        let (layouts, places, steps, rows) = Default::default();
-        Table { site, tensor: ty.logical(), stored, layouts, places, steps, rows }
+        let (layouts, forms, places, steps, rows) = Default::default();
+        Table { graph: Graph::new(site, ty), stored, layouts, forms, places, steps, rows }
     }
 
     /// The number of a layout.
     pub(crate) fn place(&mut self, layout: &Layout) -> u32 {
-        if let Some(&place) = self.places.get(layout) {
+        let dims: Vec<&Axes> = layout.dims.iter().collect();
+        let form = self.graph.form(&dims, &layout.storage, &layout.owed, false);
+        self.place_of(&form)
+    }
+
+    fn place_of(&mut self, form: &Form) -> u32 {
+        if let Some(&place) = self.places.get(form) {
             return place;
         }
         let place = self.layouts.len() as u32;
-        self.layouts.push(layout.clone());
-        self.places.insert(layout.clone(), place);
+        self.layouts.push(self.graph.layout(form));
+        self.forms.push(form.clone());
+        self.places.insert(form.clone(), place);
         place
     }
 
@@ -52,7 +58,7 @@ impl<'a> Table<'a> {
 
     /// Bytes on a rank.
     pub(crate) fn bytes(&self, place: u32) -> u64 {
-        self.layout(place).bytes(&self.tensor, self.site.mesh)
+        self.graph.bytes(&self.forms[place as usize])
     }
 
     /// Seconds from one layout to another; infinite where no way leads.
@@ -60,19 +66,20 @@ impl<'a> Table<'a> {
         if from == to {
             return 0.0;
         }
-        let key = (from, self.used(from).union(&self.used(to)).sorted());
+        let key = (from, self.used(from) | self.used(to));
         if !self.rows.contains_key(&key) {
-            let row = self.row(from, &key.1);
-            self.rows.insert(key.clone(), row);
+            let row = self.row(from, key.1);
+            self.rows.insert(key, row);
         }
         self.rows[&key].get(to as usize).copied().unwrap_or(f64::INFINITY)
     }
 
-    fn used(&self, place: u32) -> Axes {
-        self.layout(place).used()
+    fn used(&self, place: u32) -> Set {
+        let form = &self.forms[place as usize];
+        self.graph.cut_by(form) | form.owed
     }
 
-    fn row(&mut self, from: u32, axes: &Axes) -> Vec<f64> {
+    fn row(&mut self, from: u32, axes: Set) -> Vec<f64> {
         let mut row = vec![f64::INFINITY; self.layouts.len()];
         let mut open = BinaryHeap::from([Reverse((0, from))]);
         row[from as usize] = 0.0;
@@ -85,7 +92,7 @@ impl<'a> Table<'a> {
             row.resize(self.layouts.len(), f64::INFINITY);
             for &(next, step) in &self.steps[&place] {
                 let weight = so_far + step;
-                if !self.used(next).iter().all(|axis| axes.contains(axis)) {
+                if self.used(next) & !axes != 0 {
                     continue;
                 }
                 if picoseconds(weight) < picoseconds(row[next as usize]) {
@@ -102,13 +109,15 @@ impl<'a> Table<'a> {
         if self.steps.contains_key(&place) {
             return;
         }
-        let axes = self.site.mesh.tensor_axes();
-        let owing = self.tensor.owing(DebtKind::Sum, &axes);
-        let ty = self.layout(place).on(&self.tensor);
-        let moves = moves(&self.site, &axes, &ty, &owing);
-        let may = |step: &Step| self.stored || step.ty.storage.is_empty();
-        let steps: Vec<Step> = moves.into_iter().filter(may).collect();
-        let steps = steps.iter().map(|step| (self.place(&Layout::of(&step.ty)), weight(step))).collect();
+        let axes = set(&self.graph.site.mesh.tensor_axes());
+        let (form, rank) = (self.forms[place as usize].clone(), self.graph.rank());
+        let mut found: Vec<(Form, f64)> = Vec::new();
+        self.graph.moves(axes, &form, axes, &mut |_, _, next, weight| {
+            if self.stored || next.lists[rank] == List::NONE {
+                found.push((next.clone(), weight));
+            }
+        });
+        let steps = found.iter().map(|(next, weight)| (self.place_of(next), *weight)).collect();
         self.steps.insert(place, steps);
     }
 }
@@ -116,8 +125,8 @@ impl<'a> Table<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reshard::cheapest;
     use crate::reshard::layout::Place;
+    use crate::reshard::{Step, cheapest};
     use cost::CPU;
     use ir::mesh::Mesh;
     use ir::types::{DType, Dims};
@@ -139,7 +148,7 @@ mod tests {
                 let ends = (table.place(from), table.place(to));
                 let seconds = table.seconds(ends.0, ends.1);
                 let way = cheapest(&site, &from.on(&ty), &to.on(&ty), &Axes::none());
-                let wanted = way.map_or(f64::INFINITY, |way| way.iter().map(weight).sum());
+                let wanted = way.map_or(f64::INFINITY, |way| way.iter().map(Step::weight).sum());
                 let off = (seconds - wanted).abs();
                 assert!(off.is_nan() || off <= 1e-9 * wanted, "{from:?} to {to:?}: {seconds}, not {wanted}");
             }

@@ -1,0 +1,232 @@
+//! The layouts of one tensor as the nodes of a graph, in numbers: what a search over many of them reads instead of types.
+
+use super::layout::Layout;
+use super::lists::{self, List, Lists, Set};
+use super::{STEP, Site};
+use cost::{Link, Pattern, pieces};
+use ir::mesh::Axes;
+use ir::ops::Collective;
+use ir::types::{DebtKind, Type};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::rc::Rc;
+
+/// A layout in numbers.
+#[derive(PartialEq, Eq, Hash, Debug)]
+pub(super) struct Form {
+    /// The sequence of each dim, and last that of the storage.
+    pub(super) lists: SmallVec<[List; 8]>,
+    /// Over which something is owed.
+    pub(super) owed: Set,
+    /// Whether that is a maximum.
+    pub(super) max: bool,
+}
+
+impl Clone for Form {
+    fn clone(&self) -> Form {
+        Form { lists: SmallVec::from_slice(&self.lists), ..*self }
+    }
+}
+
+/// What one collective does, but for its axes: they are in the forms before and after it. Dims by number; that of the
+/// storage is the rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Change {
+    Gather(usize),
+    Scatter(usize),
+    Reduce,
+    Exchange(usize, usize),
+    Permute,
+    Shard(usize),
+    Owe,
+}
+
+/// What a sequence makes of a dim.
+#[derive(Clone, Copy)]
+struct Cut {
+    /// The most elements of a shard.
+    bound: u64,
+    even: bool,
+    allowed: bool,
+}
+
+/// Into how many shards each dim is cut.
+type Shards = SmallVec<[u64; 8]>;
+
+/// The graph of a tensor.
+pub(super) struct Graph<'a> {
+    /// Where it lies.
+    pub(super) site: Site<'a>,
+    /// Whole, closed.
+    tensor: Type,
+    /// The sequences of axes that have occurred.
+    pub(super) lists: Lists,
+    /// Per sequence and dim.
+    cuts: Vec<Cut>,
+    /// Per axis: the level that joins the ranks along it and any of the axes inside it.
+    links: Vec<&'a Link>,
+    renamings: HashMap<(Shards, Set), Rc<[List]>>,
+    pieces: HashMap<(usize, List, List), u64>,
+}
+
+impl<'a> Graph<'a> {
+    /// That of a tensor, however it lies.
+    pub(super) fn new(site: Site<'a>, ty: &Type) -> Graph<'a> {
+        let links = site.mesh.axes.keys().map(|axis| site.cluster.link(site.mesh, &Axes::one(axis))).collect();
+        let (cuts, renamings, pieces) = Default::default();
+        let mut graph =
+            Graph { tensor: ty.logical(), lists: Lists::new(site.mesh), site, cuts, links, renamings, pieces };
+        graph.cut();
+        graph
+    }
+
+    /// The number of dims; also the place of the storage in [`Form::lists`].
+    pub(super) fn rank(&self) -> usize {
+        self.tensor.rank()
+    }
+
+    /// The form of a layout.
+    pub(super) fn form(&mut self, dims: &[&Axes], storage: &Axes, owed: &Axes, max: bool) -> Form {
+        let lists = dims.iter().copied().chain([storage]).map(|axes| self.lists.list(axes)).collect();
+        self.cut();
+        Form { lists, owed: lists::set(owed), max }
+    }
+
+    /// The form in which a type lies.
+    pub(super) fn form_of(&mut self, ty: &Type) -> Form {
+        let max = ty.debt.as_ref().is_some_and(|debt| debt.kind == DebtKind::Max);
+        let dims: Vec<&Axes> = ty.dims.iter().map(|dim| &dim.axes).collect();
+        self.form(&dims, &ty.storage, &ty.debt_axes(), max)
+    }
+
+    /// The layout of a form.
+    pub(super) fn layout(&self, form: &Form) -> Layout {
+        let mut dims: Vec<Axes> = form.lists.iter().map(|&list| self.lists[list].axes.clone()).collect();
+        let storage = dims.pop().unwrap_or_default();
+        Layout { dims, storage, owed: lists::axes(form.owed) }
+    }
+
+    /// The axes that stand on dims and storage.
+    pub(super) fn cut_by(&self, form: &Form) -> Set {
+        form.lists.iter().fold(0, |set, &list| set | self.lists[list].set)
+    }
+
+    /// The collective that makes one form of another.
+    pub(super) fn collective(&self, change: Change, before: &Form, after: &Form) -> Collective {
+        let dim = |place| (place < self.rank()).then_some(place);
+        let tail = |more: &Form, less: &Form, place: usize| -> Axes {
+            self.lists[more.lists[place]].axes.without(&self.lists[less.lists[place]].axes)
+        };
+        match change {
+            Change::Gather(place) => Collective::AllGather { dim: dim(place), over: tail(before, after, place) },
+            Change::Scatter(place) => Collective::ReduceScatter { dim: dim(place), over: tail(after, before, place) },
+            Change::Reduce => Collective::AllReduce { over: lists::axes(before.owed & !after.owed) },
+            Change::Exchange(from, to) => Collective::AllToAll { from, to, over: tail(before, after, from) },
+            Change::Permute => Collective::permute(&self.layout(before).on(&self.tensor), self.layout(after).dims),
+            Change::Shard(place) => Collective::Shard { dim: dim(place), over: tail(after, before, place) },
+            Change::Owe => Collective::Owe { over: lists::axes(after.owed & !before.owed) },
+        }
+    }
+
+    /// The most bytes that a rank holds.
+    pub(super) fn bytes(&self, form: &Form) -> u64 {
+        let bounds = form.lists[..self.rank()].iter().enumerate().map(|(dim, &list)| self.cut_of(dim, list).bound);
+        let elements: u64 = bounds.product();
+        elements.div_ceil(self.lists[form.lists[self.rank()]].size) * self.tensor.dtype.bytes()
+    }
+
+    /// The weight of a collective over these axes: seconds, and a nanosecond more.
+    pub(super) fn weight(&self, pattern: Pattern, over: Set, before: u64, after: u64) -> f64 {
+        let link = self.links[over.trailing_zeros() as usize];
+        let traffic = pattern.traffic(link, self.lists.size(over), before, after);
+        traffic.seconds_on(link, self.site.cluster.device.memory_bandwidth) + STEP
+    }
+
+    /// Whether the tensor may lie so on the mesh: as [`Site`] says of types.
+    pub(super) fn holds(&self, form: &Form) -> bool {
+        form.lists[..self.rank()].iter().enumerate().all(|(dim, &list)| self.cut_of(dim, list).allowed)
+    }
+
+    fn cut_of(&self, dim: usize, list: List) -> Cut {
+        self.cuts[list.index() * self.rank() + dim]
+    }
+
+    /// Looks at what the sequences that have come since make of the dims.
+    pub(super) fn cut(&mut self) {
+        let Some(known) = self.cuts.len().checked_div(self.rank()) else { return };
+        for list in self.lists.since(known) {
+            for dim in &self.tensor.dims {
+                let size = list.size;
+                let even = dim.size.is_multiple_of(size);
+                let allowed = self.site.allows(dim, &list.axes);
+                self.cuts.push(Cut { bound: dim.size.div_ceil(size), even, allowed });
+            }
+        }
+    }
+
+    /// The ways to cut each dim into as many shards as it has with the usable axes, one after the other.
+    pub(super) fn renamings(&mut self, form: &Form, usable: Set) -> Rc<[List]> {
+        let shards = form.lists[..self.rank()].iter().map(|&list| self.lists[list].size).collect();
+        let key = (shards, usable);
+        if let Some(known) = self.renamings.get(&key) {
+            return Rc::clone(known);
+        }
+        let mut all: Vec<(Set, Vec<List>)> = vec![(usable, Vec::new())];
+        for &shards in &key.0 {
+            let mut longer = Vec::new();
+            for (free, dims) in &all {
+                let orders = self.lists.orders(*free);
+                for &list in [List::NONE].iter().chain(&*orders).filter(|&&list| self.lists[list].size == shards) {
+                    longer.push((free & !self.lists[list].set, [dims.as_slice(), &[list]].concat()));
+                }
+            }
+            all = longer;
+        }
+        self.cut();
+        let renamings: Rc<[List]> = all.into_iter().flat_map(|(_, dims)| dims).collect();
+        self.renamings.insert(key, Rc::clone(&renamings));
+        renamings
+    }
+
+    /// From how many pieces a part comes where dims are cut otherwise.
+    pub(super) fn pieces(&mut self, before: &[List], after: &[List]) -> u64 {
+        let mut all = 1;
+        for (dim, (&old, &new)) in before.iter().zip(after).enumerate() {
+            if old == new || (self.cut_of(dim, old).even && self.cut_of(dim, new).even) {
+                continue;
+            }
+            let Graph { site, tensor, lists, pieces: known, .. } = self;
+            let count = || pieces(site.mesh, tensor.dims[dim].size, &lists[old].axes, &lists[new].axes);
+            all *= *known.entry((dim, old, new)).or_insert_with(count);
+        }
+        all
+    }
+}
+
+/// A hash by multiplication, for keys that nobody chooses to our harm.
+pub(super) type Multiplying = BuildHasherDefault<Product>;
+
+/// Both halves of the product of what has come so far and an odd number, with each word.
+#[derive(Default)]
+pub(super) struct Product(u64);
+
+impl Hasher for Product {
+    fn write(&mut self, bytes: &[u8]) {
+        for word in bytes.chunks(8) {
+            let mut whole = [0; 8];
+            whole[..word.len()].copy_from_slice(word);
+            self.write_u64(u64::from_le_bytes(whole));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        // 2^64 over the golden ratio, made odd (Knuth 1998, section 6.4).
+        let product = u128::from(self.0 ^ word) * 0x9E37_79B9_7F4A_7C15;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

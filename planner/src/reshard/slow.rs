@@ -1,0 +1,205 @@
+//! What the searches find, against shortest paths over types by every collective that can be said.
+
+use super::layout::{Layout, Place};
+use super::search::estimate;
+use super::table::Table;
+use super::{Site, Step, cheapest};
+use cost::{CPU, Cluster, Link};
+use ir::mesh::{Axes, Mesh};
+use ir::ops::Collective;
+use ir::types::{DType, DebtKind, Dim, DimName, Dims, Type};
+
+/// Each type that collectives make of the first one, and the least weight of a way to it: the nearest that is not done
+/// yet is followed, until all are (Dijkstra 1959).
+fn distances(site: &Site<'_>, from: &Type) -> Vec<(Type, f64)> {
+    let changes = changes(site.mesh, from);
+    let mut found: Vec<(Type, f64)> = vec![(from.clone(), 0.0)];
+    let mut done = vec![false];
+    loop {
+        let waiting = (0..found.len()).filter(|&place| !done[place]);
+        let Some(nearest) = waiting.min_by(|&a, &b| found[a].1.total_cmp(&found[b].1)) else { return found };
+        done[nearest] = true;
+        let (ty, so_far) = found[nearest].clone();
+        for step in changes.iter().filter_map(|change| site.step(change(&ty), &ty)) {
+            let weight = so_far + step.weight();
+            match found.iter_mut().find(|(known, _)| *known == step.ty) {
+                Some((_, least)) => *least = least.min(weight),
+                None => {
+                    found.push((step.ty, weight));
+                    done.push(false);
+                }
+            }
+        }
+    }
+}
+
+type Change = Box<dyn Fn(&Type) -> Collective>;
+
+/// Every collective over every sequence of axes; those that an operand does not permit are not told apart.
+fn changes(mesh: &Mesh, ty: &Type) -> Vec<Change> {
+    let mut lists = vec![Axes::none()];
+    for place in 0.. {
+        let Some(list) = lists.get(place).cloned() else { break };
+        let rest = mesh.tensor_axes().without(&list);
+        lists.extend(rest.iter().map(|axis| list.union(&Axes::one(axis))));
+    }
+    let mut all: Vec<Collective> = Vec::new();
+    let mut cuts = vec![Vec::new()];
+    for _ in 0..ty.rank() {
+        let longer = |cut: &Vec<Axes>| -> Vec<Vec<Axes>> {
+            let free = lists.iter().filter(|list| cut.iter().all(|taken| taken.is_disjoint(list)));
+            free.map(|list| [cut.as_slice(), std::slice::from_ref(list)].concat()).collect()
+        };
+        cuts = cuts.iter().flat_map(longer).collect();
+    }
+    for over in lists.into_iter().filter(|list| !list.is_empty()) {
+        for dim in (0..ty.rank()).map(Some).chain([None]) {
+            all.push(Collective::AllGather { dim, over: over.clone() });
+            all.push(Collective::ReduceScatter { dim, over: over.clone() });
+            all.push(Collective::Shard { dim, over: over.clone() });
+        }
+        for (from, to) in (0..ty.rank()).flat_map(|from| (0..ty.rank()).map(move |to| (from, to))) {
+            all.push(Collective::AllToAll { from, to, over: over.clone() });
+        }
+        all.extend([Collective::AllReduce { over: over.clone() }, Collective::Owe { over }]);
+    }
+    let fixed = all.into_iter().map(|change| Box::new(move |_: &Type| change.clone()) as Change);
+    let permutes =
+        cuts.into_iter().map(|dims| Box::new(move |ty: &Type| Collective::permute(ty, dims.clone())) as Change);
+    fixed.chain(permutes).collect()
+}
+
+/// SplitMix64 (Steele, Lea and Flood 2014).
+struct Random(u64);
+
+impl Random {
+    /// A number below `n`.
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) % n as u64) as usize
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+
+    /// A mesh of so many axes.
+    fn mesh(&mut self, axes: usize) -> Mesh {
+        let names = &["x", "y", "z", "w", "v"][..axes];
+        let axes: Vec<(&str, u64)> = names.iter().map(|&name| (name, self.of(&[2, 2, 3, 4]))).collect();
+        Mesh::new("m", &axes)
+    }
+
+    /// A whole tensor of so many dims, some of them exact.
+    fn tensor(&mut self, dims: &mut Dims, rank: usize) -> Type {
+        let mut dim = |_| {
+            let (size, exact) = (self.of(&[5, 12, 16, 64, 1024]), self.below(3) == 0);
+            let name = dims.push(DimName { name: "d".into(), size, exact, bounded: false });
+            Dim::named(dims, name)
+        };
+        let shape = (0..rank).map(&mut dim).collect();
+        Type::new(DType::BF16, shape)
+    }
+
+    /// A layout that a tensor may have.
+    fn layout(&mut self, site: &Site<'_>, ty: &Type) -> Layout {
+        loop {
+            let layout = self.anywhere(ty, site.mesh.tensor_axes());
+            if site.holds(&layout.on(ty)) {
+                return layout;
+            }
+        }
+    }
+
+    /// The axes in any order, each anywhere.
+    fn anywhere(&mut self, ty: &Type, mut rest: Axes) -> Layout {
+        let mut layout = Layout::whole(ty);
+        while !rest.is_empty() {
+            let axis = self.of(rest.as_slice());
+            rest = rest.without(&Axes::one(axis));
+            let place = match self.below(ty.rank() + 4) {
+                0 => Place::Whole,
+                1 => Place::Stored,
+                2 | 3 => Place::Owed,
+                place => Place::Dim(place - 4),
+            };
+            layout = layout.with(axis, place);
+        }
+        layout
+    }
+}
+
+/// Bytes decide between some ways, messages between others.
+fn clusters() -> [Cluster; 2] {
+    let slow = vec![Link { joins: 2, ..Link::plain(1e7, 1e-6) }, Link::plain(1e6, 2e-6)];
+    [CPU.clone(), Cluster { links: slow, ..CPU.clone() }]
+}
+
+fn is_equal(found: f64, wanted: f64) -> bool {
+    found == wanted || (found - wanted).abs() <= 1e-12
+}
+
+#[test]
+fn no_sequence_of_collectives_is_cheaper_and_no_estimate_too_high() {
+    let mut random = Random(7);
+    for (axes, rank) in [(2, 0), (2, 2), (2, 3), (3, 1), (3, 2), (3, 2), (3, 3), (4, 1), (4, 2)] {
+        for cluster in clusters() {
+            let (mesh, mut dims) = (random.mesh(axes), Dims::new());
+            let ty = random.tensor(&mut dims, rank);
+            let site = Site { mesh: &mesh, dims: &dims, cluster: &cluster };
+            let kind = random.of(&[DebtKind::Sum, DebtKind::Sum, DebtKind::Max]);
+            let from = random.layout(&site, &ty).on(&ty);
+            let from = from.owing(kind, &from.debt_axes());
+            let distances = distances(&site, &from);
+            for _ in 0..40 {
+                let (to, wanted) = &distances[random.below(distances.len())];
+                let way = cheapest(&site, &from, to, &mesh.tensor_axes()).expect("collectives lead there");
+                let found = way.iter().map(Step::weight).sum();
+                assert!(is_equal(found, *wanted), "{found}, not {wanted}, from {from:?} to {to:?} on {mesh:?}");
+                let estimate = estimate(&site, &from, to, &mesh.tensor_axes());
+                assert!(estimate <= *wanted, "at least {estimate}, not {wanted}, from {from:?} to {to:?} on {mesh:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_table_says_is_what_the_cheapest_way_takes() {
+    let mut random = Random(11);
+    for (axes, rank) in [(2, 2), (2, 3), (3, 1), (3, 2), (3, 3), (4, 2)] {
+        let (mesh, mut dims) = (random.mesh(axes), Dims::new());
+        let ty = random.tensor(&mut dims, rank);
+        for cluster in clusters() {
+            let site = Site { mesh: &mesh, dims: &dims, cluster: &cluster };
+            let mut table = Table::new(site, &ty, true);
+            let from = random.layout(&site, &ty);
+            for _ in 0..40 {
+                let to = random.layout(&site, &ty);
+                let ends = (table.place(&from), table.place(&to));
+                let wanted = table.seconds(ends.0, ends.1);
+                let way = cheapest(&site, &from.on(&ty), &to.on(&ty), &Axes::none());
+                let found = way.map_or(f64::INFINITY, |way| way.iter().map(Step::weight).sum());
+                assert!(
+                    is_equal(found, wanted),
+                    "{found}, not {wanted}, from {from:?} to {to:?} of {ty:?} on {mesh:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn an_axis_of_one_rank_asks_for_no_message() {
+    let (mesh, dims) = (Mesh::new("m", &[("x", 3), ("y", 1)]), Dims::new());
+    let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
+    let ty = Type::of(DType::F32, &[1024]);
+    let axes: Vec<Axes> = mesh.axes.keys().map(Axes::one).collect();
+    let mut from = ty.owing(DebtKind::Sum, &axes[0]);
+    from.dims[0].axes = axes[1].clone();
+    let to = ty.owing(DebtKind::Sum, &mesh.tensor_axes());
+    let way = cheapest(&site, &from, &to, &Axes::none()).expect("the plain one");
+    assert_eq!(way.iter().map(|step| step.traffic.messages).sum::<f64>(), 0.0);
+}
