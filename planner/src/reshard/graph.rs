@@ -1,5 +1,6 @@
 //! The layouts of one tensor as the nodes of a graph, in numbers: what a search over many of them reads instead of types.
 
+use super::hash::Multiplying;
 use super::layout::Layout;
 use super::lists::{self, List, Lists, Set};
 use super::{STEP, Site};
@@ -9,7 +10,6 @@ use ir::ops::Collective;
 use ir::types::{DebtKind, Type};
 use smallvec::SmallVec;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
 /// A layout in numbers.
@@ -66,8 +66,8 @@ pub(super) struct Graph<'a> {
     cuts: Vec<Cut>,
     /// Per axis: the level that joins the ranks along it and any of the axes inside it.
     links: Vec<&'a Link>,
-    renamings: HashMap<(Shards, Set), Rc<[List]>>,
-    pieces: HashMap<(usize, List, List), u64>,
+    renamings: HashMap<(Shards, Set), Rc<[List]>, Multiplying>,
+    pieces: HashMap<(usize, List, List), u64, Multiplying>,
 }
 
 impl<'a> Graph<'a> {
@@ -201,32 +201,5 @@ impl<'a> Graph<'a> {
             all *= *known.entry((dim, old, new)).or_insert_with(count);
         }
         all
-    }
-}
-
-/// A hash by multiplication, for keys that nobody chooses to our harm.
-pub(super) type Multiplying = BuildHasherDefault<Product>;
-
-/// Both halves of the product of what has come so far and an odd number, with each word.
-#[derive(Default)]
-pub(super) struct Product(u64);
-
-impl Hasher for Product {
-    fn write(&mut self, bytes: &[u8]) {
-        for word in bytes.chunks(8) {
-            let mut whole = [0; 8];
-            whole[..word.len()].copy_from_slice(word);
-            self.write_u64(u64::from_le_bytes(whole));
-        }
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        // 2^64 over the golden ratio, made odd (Knuth 1998, section 6.4).
-        let product = u128::from(self.0 ^ word) * 0x9E37_79B9_7F4A_7C15;
-        self.0 = product as u64 ^ (product >> 64) as u64;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }

@@ -1,5 +1,6 @@
 //! Sequences of axes, each made once and known by its number: a trie (Fredkin 1960).
 
+use super::hash::Multiplying;
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use std::collections::HashMap;
@@ -66,7 +67,7 @@ pub(super) struct Lists {
     all: Vec<Sequence>,
     /// Per sequence and axis: the one with that axis more, if it has been asked for.
     longer: Vec<Option<List>>,
-    orders: HashMap<Set, Rc<[List]>>,
+    orders: HashMap<Set, Rc<[List]>, Multiplying>,
 }
 
 impl Index<List> for Lists {
@@ -82,7 +83,7 @@ impl Lists {
     pub(super) fn new(mesh: &Mesh) -> Lists {
         let sizes: Vec<u64> = mesh.axes.values().map(|axis| axis.size).collect();
         let none = Sequence { axes: Axes::none(), set: 0, size: 1, shorter: List::NONE };
-        Lists { longer: vec![None; sizes.len()], all: vec![none], sizes, orders: HashMap::new() }
+        Lists { longer: vec![None; sizes.len()], all: vec![none], sizes, orders: HashMap::default() }
     }
 
     /// How many there are by now.

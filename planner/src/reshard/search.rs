@@ -1,6 +1,7 @@
 //! Uniform-cost search (A*, Hart, Nilsson and Raphael 1968) over the layouts of a tensor.
 
-use super::graph::{Change, Form, Graph, Multiplying};
+use super::graph::{Change, Form, Graph};
+use super::hash::Multiplying;
 use super::lists::{self, List, Set};
 use super::plain::plain;
 use super::{NoWay, STEP, Site, Step, picoseconds};
@@ -143,8 +144,11 @@ impl Search {
 
     fn reach(&mut self, graph: &Graph<'_>, form: &Form, so_far: f64, last: Option<(usize, Change)>) {
         let weight = picoseconds(so_far);
+        if weight > self.most {
+            return;
+        }
         let known = self.known.get(form).copied();
-        if weight > self.most || known.is_some_and(|place| weight >= picoseconds(self.nodes[place].so_far)) {
+        if known.is_some_and(|place| weight >= picoseconds(self.nodes[place].so_far)) {
             return;
         }
         let to_come = match known {

@@ -3,7 +3,8 @@
 //! What [`cheapest`](super::cheapest) finds for one pair without spare axes, at the price of few: the same moves with the same
 //! weights.
 
-use super::graph::{Form, Graph, Multiplying};
+use super::graph::{Form, Graph};
+use super::hash::Multiplying;
 use super::layout::Layout;
 use super::lists::{List, Set, set};
 use super::{Site, picoseconds};
