@@ -13,9 +13,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 /// The sequence of collectives that takes the least time from one layout to another, where each step counts a nanosecond
-/// more, so that of equally fast ones the shortest is found; of these the first in the fixed order of moves. It uses the axes of both layouts, and
-/// of those that neither has the `spare` ones: it may cut the tensor over them on the way, so that less is moved. On a mesh of
-/// more than 64 axes it is the plain way.
+/// more, so that of equally fast ones the shortest is found; of these the first in the fixed order of moves. It uses the
+/// axes of both layouts, and of those that neither has the `spare` ones: it may cut the tensor over them on the way, so
+/// that less is moved. On a mesh of more than 64 axes it is the plain way.
 ///
 /// # Errors
 /// There is no way.
@@ -28,7 +28,8 @@ pub fn cheapest(site: &Site<'_>, from: &Type, to: &Type, spare: &Axes) -> Result
     let mut graph = Graph::new(*site, from);
     let most = known.iter().map(Step::weight).sum();
     let search = Search::new(&mut graph, lists::set(&axes), to, most);
-    let way = search.way(&mut graph, from).ok_or_else(|| site.no_way(from, to))?;
+    let start = graph.form_of(from);
+    let way = search.way(&mut graph, &start).ok_or_else(|| site.no_way(from, to))?;
     let mut steps: Vec<Step> = Vec::new();
     for change in way {
         let operand = steps.last().map_or(from, |step| &step.ty);
@@ -82,7 +83,7 @@ struct Need {
     /// 1 - 1/c, or 0.
     fewer: f64,
     messages: f64,
-    /// Whether some change must be, even where the number of shards is right: 1, or 0.
+    /// A message where axes of several ranks must give way to others, even if the number of shards is right: 1, or 0.
     some: f64,
 }
 
@@ -106,13 +107,12 @@ impl Search {
         }
     }
 
-    /// The cheapest way from the form of a type.
-    fn way(mut self, graph: &mut Graph<'_>, from: &Type) -> Option<Vec<Collective>> {
-        let from = graph.form_of(from);
-        if let Some(step) = self.direct(graph, &from) {
+    /// The cheapest way from a form.
+    fn way(mut self, graph: &mut Graph<'_>, from: &Form) -> Option<Vec<Collective>> {
+        if let Some(step) = self.direct(graph, from) {
             return Some(vec![step]);
         }
-        self.reach(graph, &from, 0.0, None);
+        self.reach(graph, from, 0.0, None);
         while let Some(Reverse((_, place))) = self.open.pop() {
             let node = &mut self.nodes[place];
             if node.form == self.to {
@@ -131,17 +131,21 @@ impl Search {
 
     /// The one step that leads to the target, where it takes no more than any way must.
     fn direct(&mut self, graph: &mut Graph<'_>, from: &Form) -> Option<Collective> {
+        let least = picoseconds(self.remaining(graph, from));
         let mut best: Option<(u64, Collective)> = None;
         graph.moves(self.axes, from, self.to.owed, &mut |graph, change, next, weight| {
+            if *next != self.to {
+                return;
+            }
             let weight = picoseconds(weight);
-            if *next == self.to && best.as_ref().is_none_or(|(least, _)| weight < *least) {
+            if best.as_ref().is_none_or(|(best, _)| weight < *best) {
                 best = Some((weight, graph.collective(change, from, next)));
             }
         });
-        let least = picoseconds(self.remaining(graph, from));
         best.filter(|(weight, _)| *weight <= least).map(|(_, step)| step)
     }
 
+    /// Notes that a form has been reached with this weight, unless that is too much or no news.
     fn reach(&mut self, graph: &Graph<'_>, form: &Form, so_far: f64, last: Option<(usize, Change)>) {
         let weight = picoseconds(so_far);
         if weight > self.most {
