@@ -5,11 +5,14 @@
 //! with forwards that cannot come back: once the older ones are through, the oldest micro-batch left can always go on, and
 //! every limit that holds one forward of each stage will do.
 
+mod wakes;
+mod work;
+
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::Kind;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use wakes::Wakes;
+use work::{Next, Work};
 
 /// What a rank prefers.
 #[derive(Clone, Copy)]
@@ -32,158 +35,196 @@ impl Order {
     }
 }
 
-/// Each rank's actions: kind and stage, in the order of their micro-batches; and the longest time that a rank takes from
-/// its first start to its last end.
+/// What a rank does: kinds and chunks, in the order of their micro-batches.
+pub(crate) type Row = Vec<(Kind, u8)>;
+
+/// The longest time that a rank takes from its first start to its last end, and the rows; `None` once that time is known to
+/// be no less than `below`.
+///
+/// The pipeline is a chain or a V of two chunks.
 pub(crate) fn list(
     costs: &StageCosts,
     pipeline: &Pipeline,
     limit: &[f64],
     order: Order,
-) -> (f64, Vec<Vec<(Kind, usize)>>) {
-    let stages = pipeline.stages() as usize;
-    let rank = |rank| Rank { stages: pipeline.stages_of(rank, 0).map(|s| s as usize).collect(), ..Rank::default() };
-    let mut list = List {
-        costs,
-        limit,
-        order,
-        microbatches: pipeline.microbatches as usize,
-        rank_of: (0..pipeline.stages()).map(|stage| pipeline.rank(stage, 0) as usize).collect(),
-        forwards: vec![Vec::new(); stages],
-        backwards: vec![Vec::new(); stages],
-        ranks: (0..pipeline.ranks).map(rank).collect(),
-        wakes: BinaryHeap::new(),
-    };
-    (0..list.ranks.len()).for_each(|rank| list.wake(0.0, rank));
-    while let Some(Reverse((bits, rank))) = list.wakes.pop() {
-        list.look(rank, f64::from_bits(bits));
+    below: f64,
+) -> Option<(f64, Vec<Row>)> {
+    match pipeline.chunks {
+        1 => List::<2>::new(costs, pipeline, limit, order).run(below),
+        _ => List::<4>::new(costs, pipeline, limit, order).run(below),
     }
-    let span = list.ranks.iter().map(|rank| rank.now - rank.first).fold(0.0, f64::max);
-    (span, list.ranks.into_iter().map(|rank| rank.row).collect())
 }
 
-#[derive(Default)]
-struct Rank {
-    stages: Vec<usize>,
-    row: Vec<(Kind, usize)>,
+/// A rank with its `N` sorts of F and I.
+struct Rank<const N: usize> {
+    /// In the order of preference: of F those of the last stage first, of I those of the first.
+    work: [Work; N],
+    /// When the next of each arrives; infinite if what it needs has not begun, or there is no next one.
+    arrives: [f64; N],
+    started: [usize; N],
+    row: Row,
     first: f64,
     now: f64,
     held: f64,
-    /// Stages whose W can run, in the order of their I.
-    weights: VecDeque<usize>,
+    most: f64,
+    /// F of the first chunk without one of the second.
+    alone: f64,
+    /// Seconds of its work and of its gaps.
+    least: f64,
+    /// I in their order, and how many of their W have run.
+    backwards: Vec<u8>,
+    weights: usize,
 }
 
-struct List<'a> {
-    costs: &'a StageCosts,
-    limit: &'a [f64],
-    order: Order,
+struct List<const N: usize> {
     microbatches: usize,
-    rank_of: Vec<usize>,
-    /// Ends of the F and I of each stage.
-    forwards: Vec<Vec<f64>>,
-    backwards: Vec<Vec<f64>>,
-    ranks: Vec<Rank>,
-    /// When a rank may find work. Times are not negative, so their bits sort as they do.
-    wakes: BinaryHeap<Reverse<(u64, usize)>>,
+    patient: bool,
+    ranks: Vec<Rank<N>>,
+    /// Arrivals of the `microbatches` of each sort of work of each rank that are known, and how many are.
+    arrivals: Vec<f64>,
+    known: Vec<[usize; N]>,
+    wakes: Wakes,
 }
 
-impl List<'_> {
-    fn wake(&mut self, time: f64, rank: usize) {
-        self.wakes.push(Reverse((time.to_bits(), rank)));
-    }
-
-    /// Starts something on a rank, if it is free and there is something.
-    fn look(&mut self, rank: usize, time: f64) {
-        if self.ranks[rank].now > time {
-            return;
-        }
-        let fitting = || self.preferred(rank).filter(|&(kind, stage)| self.fits(rank, kind, stage));
-        let arrived_by =
-            |time: f64| fitting().find(|&(kind, stage)| self.arrival(kind, stage).is_some_and(|at| at <= time));
-        let weight = self.ranks[rank].weights.front().copied();
-        let next = arrived_by(time).or_else(|| {
-            let weight = weight?;
-            let held_up = self.order.patient && arrived_by((time + self.costs.w[weight]).next_down()).is_some();
-            (!held_up).then_some((Kind::W, weight))
-        });
-        if let Some((kind, stage)) = next {
-            self.start(rank, kind, stage, time);
-        }
-    }
-
-    /// A rank's F and I in the order of preference: of F those of the last stage first, of I those of the first.
-    fn preferred(&self, rank: usize) -> impl Iterator<Item = (Kind, usize)> {
-        let stages = &self.ranks[rank].stages;
-        let forwards = || stages.iter().rev().map(|&stage| (Kind::F, stage));
-        let backwards = stages.iter().map(|&stage| (Kind::I, stage));
-        let (before, after) = if self.order.forward { (Some(forwards()), None) } else { (None, Some(forwards())) };
-        before.into_iter().flatten().chain(backwards).chain(after.into_iter().flatten())
-    }
-
-    /// When a stage's next F or I has all that it needs; `None` if that has not begun, or there is no next one.
-    fn arrival(&self, kind: Kind, stage: usize) -> Option<f64> {
-        if kind == Kind::F {
-            let nth = self.forwards[stage].len();
-            return match stage.checked_sub(1) {
-                None => (nth < self.microbatches).then_some(0.0),
-                Some(before) => Some(self.forwards[before].get(nth)? + self.hop(before)),
-            };
-        }
-        let nth = self.backwards[stage].len();
-        let own = *self.forwards[stage].get(nth)?;
-        match self.backwards.get(stage + 1) {
-            None => Some(own),
-            Some(after) => Some(own.max(after.get(nth)? + self.hop(stage))),
-        }
-    }
-
-    /// Seconds between a stage and the next.
-    fn hop(&self, stage: usize) -> f64 {
-        if self.rank_of[stage] == self.rank_of[stage + 1] { 0.0 } else { self.costs.comm[stage] }
-    }
-
-    fn fits(&self, rank: usize, kind: Kind, stage: usize) -> bool {
-        let (Rank { held, stages, .. }, f) = (&self.ranks[rank], &self.costs.mem_f);
-        let within = |held: f64| held <= self.limit[rank] * (1.0 + ROUNDING);
-        match stages[..] {
-            _ if kind != Kind::F => true,
-            [first, second] if stage == first && self.order.eager => {
-                let alone = (self.forwards[first].len() - self.forwards[second].len()) as f64;
-                within(held + f[first]) && within((alone + 1.0) * f[first] + f[second])
+impl<const N: usize> List<N> {
+    fn new(costs: &StageCosts, pipeline: &Pipeline, limit: &[f64], order: Order) -> List<N> {
+        let (ranks, microbatches) = (pipeline.ranks, pipeline.microbatches as usize);
+        let rank = |rank: u32| {
+            let stages = pipeline.stages_of(rank, 0).map(|stage| stage as usize);
+            let seconds: f64 = stages.map(|stage| costs.f[stage] + costs.i[stage] + costs.w[stage]).sum();
+            Rank {
+                work: work::of_rank(costs, pipeline, order, rank),
+                arrives: [f64::INFINITY; N],
+                started: [0; N],
+                row: Vec::with_capacity(3 * N / 2 * microbatches),
+                first: 0.0,
+                now: 0.0,
+                held: 0.0,
+                most: limit[rank as usize] * (1.0 + ROUNDING),
+                alone: 0.0,
+                least: microbatches as f64 * seconds,
+                backwards: Vec::with_capacity(N / 2 * microbatches),
+                weights: 0,
             }
-            [first, second] if stage == first => within(held + f[first] + f[second]),
-            _ => within(held + f[stage]),
+        };
+        let mut list = List {
+            microbatches,
+            patient: order.patient,
+            ranks: (0..ranks).map(rank).collect(),
+            arrivals: vec![0.0; ranks as usize * N * microbatches],
+            known: vec![[0; N]; ranks as usize],
+            wakes: Wakes::new(ranks as usize),
+        };
+        let source = list.ranks[0].work.iter().position(|work| work.kind == Kind::F && work.chunk == 0);
+        if let Some(place) = source {
+            list.known[0][place] = microbatches;
+            list.ranks[0].arrives[place] = 0.0;
         }
+        list
     }
 
-    fn start(&mut self, rank: usize, kind: Kind, stage: usize, time: f64) {
-        let here = &mut self.ranks[rank];
-        if here.row.is_empty() {
-            here.first = time;
+    fn run(mut self, below: f64) -> Option<(f64, Vec<Row>)> {
+        let enough = below * (1.0 + ROUNDING);
+        if self.ranks.iter().any(|rank| rank.least > enough) {
+            return None;
         }
-        here.row.push((kind, stage));
-        let costs = self.costs;
-        let (seconds, memory, next) = match kind {
-            Kind::F => (costs.f[stage], costs.mem_f[stage], Some(stage + 1).filter(|&next| next < self.rank_of.len())),
-            Kind::I => (costs.i[stage], -costs.mem_i[stage], stage.checked_sub(1)),
-            _ => (costs.w[stage], -costs.mem_w[stage], None),
-        };
-        here.held += memory;
-        here.now = time + seconds;
-        let end = here.now;
-        match kind {
-            Kind::F => self.forwards[stage].push(end),
-            Kind::I => {
-                here.weights.push_back(stage);
-                self.backwards[stage].push(end);
+        while let Some((time, rank)) = self.wakes.first() {
+            self.look(rank, time);
+            if self.ranks[rank].least > enough {
+                return None;
+            }
+        }
+        let span = self.ranks.iter().map(|rank| rank.now - rank.first).fold(0.0, f64::max);
+        Some((span, self.ranks.into_iter().map(|rank| rank.row).collect()))
+    }
+
+    /// Starts something on a free rank, or has it wait until something arrives.
+    fn look(&mut self, rank: usize, time: f64) {
+        let here = &self.ranks[rank];
+        if let Some(place) = here.arrived_by(time) {
+            return self.start(rank, place, time);
+        }
+        let weight = here.backwards.get(here.weights).map(|&place| here.work[place as usize].weight[0]);
+        match weight {
+            Some(seconds) if !(self.patient && here.arrived_by((time + seconds).next_down()).is_some()) => {
+                self.weight(rank, time);
             }
             _ => {
-                here.weights.pop_front();
+                let fitting = (0..N).filter(|&place| here.fits(place));
+                self.wakes.set(rank, fitting.map(|place| here.arrives[place]).fold(f64::INFINITY, f64::min));
             }
         }
-        self.wake(end, rank);
-        if let Some(next) = next {
-            self.wake(end + self.hop(stage.min(next)), self.rank_of[next]);
+    }
+
+    fn start(&mut self, rank: usize, place: usize, time: f64) {
+        let microbatches = self.microbatches;
+        let here = &mut self.ranks[rank];
+        let work = here.work[place];
+        let end = here.run(work.kind, work.chunk, time, work.seconds, work.memory);
+        if work.kind == Kind::I {
+            here.backwards.push(place as u8);
+        } else {
+            here.alone += if work.chunk == 0 { 1.0 } else { -1.0 };
         }
+        here.started[place] += 1;
+        let nth = here.started[place];
+        here.arrives[place] = if nth < self.known[rank][place] {
+            self.arrivals[(rank * N + place) * microbatches + nth]
+        } else {
+            f64::INFINITY
+        };
+        self.wakes.set(rank, end);
+        if let Some(Next { rank: other, place, hop }) = work.next {
+            let arrival = end + hop;
+            let nth = self.known[other][place];
+            self.known[other][place] += 1;
+            self.arrivals[(other * N + place) * microbatches + nth] = arrival;
+            let there = &mut self.ranks[other];
+            if there.started[place] == nth {
+                there.arrives[place] = arrival;
+                if other != rank && self.wakes.of(other) > arrival && there.now <= time {
+                    self.wakes.set(other, arrival);
+                }
+            }
+        }
+    }
+
+    fn weight(&mut self, rank: usize, time: f64) {
+        let here = &mut self.ranks[rank];
+        let work = here.work[here.backwards[here.weights] as usize];
+        here.weights += 1;
+        let [seconds, memory] = work.weight;
+        let end = here.run(Kind::W, work.chunk, time, seconds, memory);
+        self.wakes.set(rank, end);
+    }
+}
+
+impl<const N: usize> Rank<N> {
+    /// The F or I preferred of those that fit and have arrived by a time.
+    #[inline]
+    fn arrived_by(&self, time: f64) -> Option<usize> {
+        (0..N).find(|&place| self.arrives[place] <= time && self.fits(place))
+    }
+
+    #[inline]
+    fn fits(&self, place: usize) -> bool {
+        let work = &self.work[place];
+        let ([room, beside], [first, second]) = (work.room, work.pairs);
+        self.held + room + beside <= self.most && (self.alone + 1.0) * first + second <= self.most
+    }
+
+    /// Runs something; gives its end.
+    #[inline]
+    fn run(&mut self, kind: Kind, chunk: u8, time: f64, seconds: f64, memory: f64) -> f64 {
+        if self.row.is_empty() {
+            self.first = time;
+        } else {
+            self.least += time - self.now;
+        }
+        self.row.push((kind, chunk));
+        self.held += memory;
+        self.now = time + seconds;
+        self.now
     }
 }
 

@@ -3,7 +3,7 @@
 mod build;
 
 use crate::costs::StageCosts;
-use crate::list::{Order, list};
+use crate::list::{self, Order, list};
 use crate::placement::Pipeline;
 use build::{Built, Rule, build};
 use ir::schedule::{Kind, Schedule};
@@ -42,9 +42,9 @@ pub(super) fn zb_auto(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedul
     let built = rules.map(|rule| build(costs, pipeline.microbatches, &limit, rule));
     let scarce = (0..ranks as usize).any(|rank| limit[rank] < f64::from(ranks) * costs.mem_f[rank] * (1.0 - ROUNDING));
     let orders = Order::all(pipeline).filter(|_| scarce);
-    let listed = orders.map(|order| {
-        let (span, rows) = list(costs, pipeline, &limit, order);
-        Built { span, rows: rows.into_iter().map(numbered).collect() }
+    let listed = orders.filter_map(|order| {
+        let (span, rows) = list(costs, pipeline, &limit, order, f64::INFINITY)?;
+        Some(Built { span, rows: rows.into_iter().map(numbered).collect() })
     });
     let better = |best: Built, next: Built| if next.span < best.span * (1.0 - ROUNDING) { next } else { best };
     let Built { rows, .. } = built.chain(listed).reduce(better).expect("there are eight rules");
@@ -53,9 +53,9 @@ pub(super) fn zb_auto(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedul
 }
 
 /// A row of a stage with its micro-batches: each kind counts up.
-fn numbered(row: Vec<(Kind, usize)>) -> Vec<(Kind, u32)> {
+fn numbered(row: list::Row) -> Vec<(Kind, u32)> {
     let mut count = [0; Kind::ALL.len()];
-    let number = |(kind, _): (Kind, usize)| {
+    let number = |(kind, _)|  {
         count[kind as usize] += 1;
         (kind, count[kind as usize] - 1)
     };

@@ -4,7 +4,7 @@ mod waves;
 
 use crate::block::{self, Pass, Row};
 use crate::costs::StageCosts;
-use crate::list::{Order, list};
+use crate::list::{self, Order, list};
 use crate::placement::Pipeline;
 use Pass::*;
 use ir::schedule::{Kind, Schedule};
@@ -66,29 +66,24 @@ impl<'a> V<'a> {
 
     /// The rows of the least span, and that span.
     pub(super) fn best(&self) -> (f64, Vec<Row>) {
-        let least = |found: &mut dyn Iterator<Item = (f64, Vec<Row>)>| {
-            found.reduce(|best, next| if next.0 < best.0 - self.epsilon { next } else { best })
-        };
         let both = [true, false];
         let pairs = || both.into_iter().flat_map(|a| both.map(|b| (a, b)));
         let waves = pairs().filter_map(|(before_i, before_f)| waves::waves(self, waves::Fill { before_i, before_f }));
-        let lists = Order::all(&self.pipeline).map(|order| {
-            let (span, rows) = list(self.costs, &self.pipeline, &self.limit, order);
-            (span, rows.into_iter().map(|row| self.passes(row)).collect())
-        });
-        least(&mut waves.map(|waves| (waves.span, waves.rows)))
-            .or_else(|| least(&mut { lists }))
-            .expect("list scheduling always ends")
+        waves
+            .map(|waves| (waves.span, waves.rows))
+            .reduce(|best, next| if next.0 < best.0 - self.epsilon { next } else { best })
+            .unwrap_or_else(|| self.listed())
     }
 
-    /// A row of kinds and stages as passes.
-    fn passes(&self, row: Vec<(Kind, usize)>) -> Row {
-        let [first, second] = [[F0, I0, W0], [F1, I1, W1]];
-        let pass = |(kind, stage)| {
-            let chunk = if stage < self.ranks { first } else { second };
-            chunk.into_iter().find(|pass| pass.kind() == kind)
-        };
-        row.into_iter().map(pass).collect()
+    /// The first of the least span of all orders of list scheduling.
+    fn listed(&self) -> (f64, Vec<Row>) {
+        let mut best = (f64::INFINITY, Vec::new());
+        for order in Order::all(&self.pipeline) {
+            let below = best.0 - self.epsilon;
+            let listed = list(self.costs, &self.pipeline, &self.limit, order, below);
+            best = listed.filter(|(span, _)| *span < below).unwrap_or(best);
+        }
+        (best.0, best.1.into_iter().map(passes).collect())
     }
 
     pub(super) fn seconds(&self, rank: usize, pass: Pass) -> f64 {
@@ -113,6 +108,16 @@ impl<'a> V<'a> {
     pub(super) fn fits(&self, rank: usize, held: f64) -> bool {
         held <= self.limit[rank] * (1.0 + ROUNDING)
     }
+}
+
+/// A row of kinds and chunks as passes.
+fn passes(row: list::Row) -> Row {
+    let [first, second] = [[F0, I0, W0], [F1, I1, W1]];
+    let pass = |(kind, chunk)| {
+        let passes = if chunk == 0 { first } else { second };
+        passes.into_iter().find(|pass| pass.kind() == kind)
+    };
+    row.into_iter().map(pass).collect()
 }
 
 /// Figures nearer to each other than this, of the larger, are the same: so their unit does not matter.
