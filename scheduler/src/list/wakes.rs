@@ -1,52 +1,43 @@
 //! Which rank is to be looked at next.
 
-/// A time for each rank, and the least of them: a tree whose nodes name the earlier of two.
+/// A time for each rank, and the earliest of them: a tree each of whose nodes holds the earlier of its two children.
 pub(super) struct Wakes {
-    times: Vec<f64>,
-    /// Node n has the children 2n and 2n + 1; the leaves, not stored, follow as the ranks.
-    earliest: Vec<u32>,
+    /// Node n has the children 2n and 2n + 1; the second half are the ranks. A time, which is not negative, in the upper bits
+    /// and a rank in the lower ones sort as the two.
+    nodes: Vec<u128>,
 }
 
 impl Wakes {
     /// All at time 0.
     pub(super) fn new(ranks: usize) -> Wakes {
         let leaves = ranks.next_power_of_two();
-        let mut times = vec![0.0; ranks];
-        times.resize(leaves, f64::INFINITY);
-        let mut wakes = Wakes { times, earliest: vec![0; leaves.max(2)] };
-        for node in (1..leaves).rev() {
-            wakes.earliest[node] = wakes.winner(node);
-        }
+        let mut wakes = Wakes { nodes: vec![u128::MAX; 2 * leaves] };
+        (0..ranks).for_each(|rank| wakes.set(rank, 0.0));
         wakes
-    }
-
-    fn child(&self, node: usize) -> u32 {
-        if node < self.times.len() { self.earliest[node] } else { (node - self.times.len()) as u32 }
-    }
-
-    fn winner(&self, node: usize) -> u32 {
-        let (a, b) = (self.child(2 * node), self.child(2 * node + 1));
-        if self.times[b as usize] < self.times[a as usize] { b } else { a }
     }
 
     /// The earliest time that is finite, and the first rank that has it.
     pub(super) fn first(&self) -> Option<(f64, usize)> {
-        let rank = if self.times.len() > 1 { self.earliest[1] as usize } else { 0 };
-        Some((self.times[rank], rank)).filter(|(time, _)| time.is_finite())
+        let time = f64::from_bits((self.nodes[1] >> 64) as u64);
+        time.is_finite().then_some((time, self.nodes[1] as u64 as usize))
     }
 
-    /// The time of a rank.
-    pub(super) fn of(&self, rank: usize) -> f64 {
-        self.times[rank]
-    }
-
-    /// Sets it.
+    /// Sets the time of a rank.
     pub(super) fn set(&mut self, rank: usize, time: f64) {
-        self.times[rank] = time;
-        let mut node = (self.times.len() + rank) / 2;
-        while node > 0 {
-            self.earliest[node] = self.winner(node);
+        let mut node = self.nodes.len() / 2 + rank;
+        let mut earliest = (u128::from(time.to_bits()) << 64) | rank as u128;
+        self.nodes[node] = earliest;
+        while node > 1 {
+            earliest = earliest.min(self.nodes[node ^ 1]);
             node /= 2;
+            self.nodes[node] = earliest;
+        }
+    }
+
+    /// Makes the time of a rank no later than another.
+    pub(super) fn hasten(&mut self, rank: usize, time: f64) {
+        if (self.nodes[self.nodes.len() / 2 + rank] >> 64) as u64 > time.to_bits() {
+            self.set(rank, time);
         }
     }
 }

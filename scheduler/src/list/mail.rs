@@ -1,0 +1,74 @@
+//! What ranks send each other: when the results that each sort of work needs arrive.
+
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+use ir::schedule::Kind;
+
+/// Arrivals at the `N` sorts of work of each rank, micro-batch after micro-batch.
+pub(super) struct Mail<const N: usize> {
+    /// By rank, sort and micro-batch; infinite where it is not known, and at the end.
+    arrivals: Vec<f64>,
+    /// One more than the micro-batches.
+    length: usize,
+    /// Where the results of each rank's work go.
+    ways: Vec<[Option<Way>; N]>,
+}
+
+/// The way of a result to the work that needs it.
+#[derive(Clone, Copy)]
+struct Way {
+    rank: usize,
+    sort: usize,
+    /// Seconds until it has arrived.
+    hop: f64,
+}
+
+impl<const N: usize> Mail<N> {
+    /// Nothing sent; the first stage has all that its F need. `sorts` are kind and chunk.
+    pub(super) fn new(costs: &StageCosts, pipeline: &Pipeline, sorts: &[(Kind, usize); N]) -> Mail<N> {
+        let (stages, ranks) = (pipeline.stages() as usize, pipeline.ranks as usize);
+        let rank_of: Vec<usize> = (0..pipeline.stages()).map(|stage| pipeline.rank(stage, 0) as usize).collect();
+        // An I needs its own F too, but what the next stage sends has needed it before.
+        let taker = |kind: Kind, stage: usize| match kind {
+            Kind::F if stage + 1 < stages => Some((Kind::F, stage + 1)),
+            Kind::F => Some((Kind::I, stage)),
+            _ => Some((Kind::I, stage.checked_sub(1)?)),
+        };
+        let mut ways = vec![[None; N]; ranks];
+        for stage in 0..stages {
+            for (sort, &(kind, _)) in sorts.iter().enumerate().filter(|(_, sort)| sort.1 == stage / ranks) {
+                let way = taker(kind, stage).and_then(|(kind, other)| {
+                    let (rank, chunk) = (rank_of[other], other / ranks);
+                    let hop = if rank == rank_of[stage] { 0.0 } else { costs.comm[stage.min(other)] };
+                    Some(Way { rank, sort: sorts.iter().position(|sort| *sort == (kind, chunk))?, hop })
+                });
+                ways[rank_of[stage]][sort] = way;
+            }
+        }
+        let length = pipeline.microbatches as usize + 1;
+        let mut arrivals = vec![f64::INFINITY; ranks * N * length];
+        if let Some(source) = sorts.iter().position(|sort| *sort == (Kind::F, 0)) {
+            arrivals[source * length..][..length - 1].fill(0.0);
+        }
+        Mail { arrivals, length, ways }
+    }
+
+    /// Arrivals for the first of each sort of work of a rank.
+    pub(super) fn first(&self, rank: usize) -> [f64; N] {
+        std::array::from_fn(|sort| self.arrival(rank, sort, 0))
+    }
+
+    /// The arrival for one; infinite if it is not known or there is no such one.
+    #[inline]
+    pub(super) fn arrival(&self, rank: usize, sort: usize, nth: usize) -> f64 {
+        self.arrivals[(rank * N + sort) * self.length + nth]
+    }
+
+    /// Sends the result of one that ends at a time: to which rank and sort, and when it arrives.
+    #[inline]
+    pub(super) fn send(&mut self, rank: usize, sort: usize, nth: usize, end: f64) -> Option<(usize, usize, f64)> {
+        let Way { rank, sort, hop } = self.ways[rank][sort]?;
+        self.arrivals[(rank * N + sort) * self.length + nth] = end + hop;
+        Some((rank, sort, end + hop))
+    }
+}

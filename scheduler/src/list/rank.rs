@@ -1,0 +1,175 @@
+//! A rank: what it can run, and what it has run.
+
+use super::{Order, ROUNDING, Row};
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+use ir::schedule::Kind;
+
+/// A rank with its `N` sorts of work, the F and the I of each of its stages, in the order of preference: of F those of the
+/// last stage first, of I those of the first.
+pub(super) struct Rank<const N: usize> {
+    /// When the next of each arrives; infinite if what it needs has not begun, or there is no next one.
+    pub arrives: [f64; N],
+    /// How many of each have started.
+    pub started: [usize; N],
+    /// Which of them fit beside what is held: a bit each.
+    fit: u32,
+    pub now: f64,
+    first: f64,
+    /// Seconds of all its work, and of its gaps so far.
+    pub least: f64,
+    held: f64,
+    limit: f64,
+    /// F of the first chunk that have none of the second yet.
+    alone: f64,
+    /// I that have run, and how many of their W.
+    backwards: Vec<u8>,
+    weights: usize,
+    /// What has run: sorts of work, and `N` more for the W of an I.
+    row: Vec<u8>,
+    /// Kind and chunk of each sort.
+    sorts: [(Kind, usize); N],
+    seconds: [f64; N],
+    /// By how much each changes what is held.
+    memory: [f64; N],
+    /// What must fit beside what is held for each to start: itself and, before an F that is not eager, one of the next chunk.
+    room: [[f64; N]; 2],
+    /// What must fit as well: so much for each F that is alone, this one included, and for one of the second chunk.
+    pairs: [[f64; N]; 2],
+    /// By how much each changes the number of F that are alone.
+    lonely: [f64; N],
+    /// Seconds and change of memory of the W that each leaves to do.
+    weight: [[f64; 2]; N],
+}
+
+impl<const N: usize> Rank<N> {
+    pub(super) fn new(costs: &StageCosts, pipeline: &Pipeline, limit: f64, order: Order, rank: u32) -> Rank<N> {
+        let own: Vec<usize> = pipeline.stages_of(rank, 0).map(|stage| stage as usize).collect();
+        let microbatches = pipeline.microbatches as usize;
+        let sorts = sorts::<N>(order);
+        let each = |f: &[f64], i: &[f64], sign: f64| {
+            sorts.map(|(kind, chunk)| if kind == Kind::F { f[own[chunk]] } else { sign * i[own[chunk]] })
+        };
+        let of_f = |value: &dyn Fn(usize) -> f64, else_: f64| {
+            sorts.map(|(kind, chunk)| if kind == Kind::F { value(chunk) } else { else_ })
+        };
+        let forward = |chunk: usize| costs.mem_f[own[chunk]];
+        let first = |chunk: usize| chunk == 0 && own.len() == 2;
+        let paired = |eager: bool, of: usize, other: f64| {
+            of_f(&|chunk| if first(chunk) && order.eager == eager { forward(of) } else { other }, other)
+        };
+        let seconds = own.iter().map(|&stage| costs.f[stage] + costs.i[stage] + costs.w[stage]).sum::<f64>();
+        let mut rank = Rank {
+            arrives: [f64::INFINITY; N],
+            started: [0; N],
+            fit: 0,
+            now: 0.0,
+            first: 0.0,
+            least: microbatches as f64 * seconds,
+            held: 0.0,
+            limit: limit * (1.0 + ROUNDING),
+            alone: 0.0,
+            backwards: Vec::with_capacity(N / 2 * microbatches),
+            weights: 0,
+            row: Vec::with_capacity(3 * N / 2 * microbatches),
+            sorts,
+            seconds: each(&costs.f, &costs.i, 1.0),
+            memory: each(&costs.mem_f, &costs.mem_i, -1.0),
+            room: [of_f(&forward, f64::NEG_INFINITY), paired(false, N / 2 - 1, 0.0)],
+            pairs: [paired(true, 0, 0.0), paired(true, N / 2 - 1, f64::NEG_INFINITY)],
+            lonely: of_f(&|chunk| if chunk == 0 { 1.0 } else { -1.0 }, 0.0),
+            weight: sorts.map(|(_, chunk)| [costs.w[own[chunk]], -costs.mem_w[own[chunk]]]),
+        };
+        rank.fit = rank.fitting();
+        rank
+    }
+
+    /// Which sorts of work fit: a bit each.
+    #[inline]
+    fn fitting(&self) -> u32 {
+        let ([room, beside], [first, second]) = (&self.room, &self.pairs);
+        let fits = |sort: usize| {
+            let held = self.held + room[sort] + beside[sort];
+            let pairs = (self.alone + 1.0) * first[sort] + second[sort];
+            (held <= self.limit) & (pairs <= self.limit)
+        };
+        (0..N).map(|sort| u32::from(fits(sort)) << sort).sum()
+    }
+
+    /// The work preferred of that which fits and has arrived by a time.
+    #[inline]
+    pub(super) fn arrived_by(&self, time: f64) -> Option<usize> {
+        let arrived: u32 = (0..N).map(|sort| u32::from(self.arrives[sort] <= time) << sort).sum();
+        let ready = arrived & self.fit;
+        (ready != 0).then_some(ready.trailing_zeros() as usize)
+    }
+
+    /// When something arrives that fits.
+    pub(super) fn next_arrival(&self) -> f64 {
+        let fitting = (0..N).filter(|sort| self.fit >> sort & 1 == 1).map(|sort| self.arrives[sort]);
+        fitting.fold(f64::INFINITY, f64::min)
+    }
+
+    /// Seconds of the next W, if one can run.
+    #[inline]
+    pub(super) fn next_weight(&self) -> Option<f64> {
+        self.backwards.get(self.weights).map(|&sort| self.weight[sort as usize][0])
+    }
+
+    /// Runs an F or I.
+    #[inline]
+    pub(super) fn start(&mut self, sort: usize, time: f64) {
+        if self.sorts[sort].0 == Kind::I {
+            self.backwards.push(sort as u8);
+        }
+        self.alone += self.lonely[sort];
+        self.started[sort] += 1;
+        self.run(sort, time, [self.seconds[sort], self.memory[sort]]);
+    }
+
+    /// Runs the next W.
+    #[inline]
+    pub(super) fn start_weight(&mut self, time: f64) {
+        let sort = self.backwards[self.weights] as usize;
+        self.weights += 1;
+        self.run(N + sort, time, self.weight[sort]);
+    }
+
+    #[inline]
+    fn run(&mut self, what: usize, time: f64, [seconds, memory]: [f64; 2]) {
+        if self.row.is_empty() {
+            self.first = time;
+            self.now = time;
+        }
+        self.least += time - self.now;
+        self.row.push(what as u8);
+        self.held += memory;
+        self.now = time + seconds;
+        self.fit = self.fitting();
+    }
+
+    /// From the first start to the last end.
+    pub(super) fn span(&self) -> f64 {
+        self.now - self.first
+    }
+
+    /// What it has run.
+    pub(super) fn row(&self) -> Row {
+        let action = |&what: &u8| {
+            let (kind, chunk) = self.sorts[what as usize % N];
+            (if (what as usize) < N { kind } else { Kind::W }, chunk as u8)
+        };
+        self.row.iter().map(action).collect()
+    }
+}
+
+/// Kind and chunk of each sort of work.
+pub(super) fn sorts<const N: usize>(order: Order) -> [(Kind, usize); N] {
+    let chunks = N / 2;
+    std::array::from_fn(|sort| match (order.forward, sort < chunks) {
+        (true, true) => (Kind::F, chunks - 1 - sort),
+        (true, false) => (Kind::I, sort - chunks),
+        (false, true) => (Kind::I, sort),
+        (false, false) => (Kind::F, N - 1 - sort),
+    })
+}
