@@ -18,18 +18,18 @@ use wakes::Wakes;
 
 /// What a rank prefers.
 #[derive(Clone, Copy)]
-pub(crate) struct Order {
+struct Order {
     /// No W that would hold up an F or I that is on its way.
-    pub patient: bool,
+    patient: bool,
     /// F before I.
-    pub forward: bool,
+    forward: bool,
     /// In a V, an F of the first chunk also where the room for one of the second has yet to be freed.
-    pub eager: bool,
+    eager: bool,
 }
 
 impl Order {
     /// All that make a difference in a pipeline.
-    pub(crate) fn all(pipeline: &Pipeline) -> impl Iterator<Item = Order> + use<> {
+    fn all(pipeline: &Pipeline) -> impl Iterator<Item = Order> + use<> {
         let both = [true, false];
         let eager = if pipeline.chunks > 1 { &[true, false][..] } else { &[false] };
         let pairs = both.into_iter().flat_map(move |patient| both.map(|forward| (patient, forward)));
@@ -40,21 +40,35 @@ impl Order {
 /// What a rank does: kinds and chunks, in the order of their micro-batches.
 pub(crate) type Row = Vec<(Kind, u8)>;
 
-/// The longest time that a rank takes from its first start to its last end, and the rows; `None` once that time is known to
-/// be no less than `below`.
-///
-/// The pipeline is a chain or a V of two chunks.
-pub(crate) fn list(
+/// What an order gives.
+pub(crate) struct Listed {
+    /// The longest time that a rank takes from its first start to its last end.
+    pub span: f64,
+    pub rows: Vec<Row>,
+}
+
+/// What the orders give in a chain or a V of two chunks, in their order. Those are left out whose span is more than [`FAR`]
+/// epsilons above `least` or above that of another: who takes the first of the least span, and differences below an epsilon
+/// for none, takes the same without them.
+pub(crate) fn lists(
     costs: &StageCosts,
     pipeline: &Pipeline,
     limit: &[f64],
-    order: Order,
-    below: f64,
-) -> Option<(f64, Vec<Row>)> {
-    match pipeline.chunks {
-        1 => List::<2>::new(costs, pipeline, limit, order).run(below),
-        _ => List::<4>::new(costs, pipeline, limit, order).run(below),
+    mut least: f64,
+    epsilon: f64,
+) -> impl Iterator<Item = Listed> + use<> {
+    let mut orders: Vec<(usize, Order)> = Order::all(pipeline).enumerate().collect();
+    orders.sort_by_key(|(_, order)| (order.eager, order.forward, order.patient)); // the best are mostly among the first
+    let mut found: Vec<Option<Listed>> = orders.iter().map(|_| None).collect();
+    for (at, order) in orders {
+        let enough = least + FAR * epsilon;
+        found[at] = match pipeline.chunks {
+            1 => List::<2>::new(costs, pipeline, limit, order).run(enough),
+            _ => List::<4>::new(costs, pipeline, limit, order).run(enough),
+        };
+        least = found[at].as_ref().map_or(least, |listed| listed.span.min(least));
     }
+    found.into_iter().flatten()
 }
 
 struct List<const N: usize> {
@@ -73,8 +87,9 @@ impl<const N: usize> List<N> {
         List { patient: order.patient, ranks, mail, wakes: Wakes::new(pipeline.ranks as usize) }
     }
 
-    fn run(mut self, below: f64) -> Option<(f64, Vec<Row>)> {
-        let enough = below * (1.0 + ROUNDING);
+    /// `None` once the span is known to be more than enough.
+    fn run(mut self, enough: f64) -> Option<Listed> {
+        let enough = enough * (1.0 + ROUNDING);
         if self.ranks.iter().any(|rank| rank.least > enough) {
             return None;
         }
@@ -85,7 +100,7 @@ impl<const N: usize> List<N> {
             }
         }
         let span = self.ranks.iter().map(Rank::span).fold(0.0, f64::max);
-        Some((span, self.ranks.iter().map(Rank::row).collect()))
+        Some(Listed { span, rows: self.ranks.iter().map(Rank::row).collect() })
     }
 
     /// Starts something on a free rank, or has it wait until something arrives.
@@ -119,3 +134,6 @@ impl<const N: usize> List<N> {
 
 /// Figures nearer to each other than this, of the larger, are the same.
 const ROUNDING: f64 = 1e-9;
+
+/// More than there are spans to choose from: so many differences below an epsilon in a row do not add up to it.
+const FAR: f64 = 100.0;

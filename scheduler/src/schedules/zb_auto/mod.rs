@@ -3,7 +3,7 @@
 mod build;
 
 use crate::costs::StageCosts;
-use crate::list::{self, Order, list};
+use crate::list::{self, Listed, lists};
 use crate::placement::Pipeline;
 use build::{Built, Rule, build};
 use ir::schedule::{Kind, Schedule};
@@ -40,14 +40,14 @@ pub(super) fn zb_auto(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedul
         })
     });
     let built = rules.map(|rule| build(costs, pipeline.microbatches, &limit, rule));
-    let scarce = (0..ranks as usize).any(|rank| limit[rank] < f64::from(ranks) * costs.mem_f[rank] * (1.0 - ROUNDING));
-    let orders = Order::all(pipeline).filter(|_| scarce);
-    let listed = orders.filter_map(|order| {
-        let (span, rows) = list(costs, pipeline, &limit, order, f64::INFINITY)?;
-        Some(Built { span, rows: rows.into_iter().map(numbered).collect() })
-    });
     let better = |best: Built, next: Built| if next.span < best.span * (1.0 - ROUNDING) { next } else { best };
-    let Built { rows, .. } = built.chain(listed).reduce(better).expect("there are eight rules");
+    let mut best = built.reduce(better).expect("there are eight rules");
+    if (0..ranks as usize).any(|rank| limit[rank] < f64::from(ranks) * costs.mem_f[rank] * (1.0 - ROUNDING)) {
+        let lists = lists(costs, pipeline, &limit, best.span, ROUNDING * best.span);
+        let numbered = |list: Listed| Built { span: list.span, rows: list.rows.into_iter().map(numbered).collect() };
+        best = lists.map(numbered).fold(best, better);
+    }
+    let rows = best.rows;
     let rows = rows.into_iter().enumerate().map(|(rank, row)| super::row_of(rank as u32, row)).collect();
     Ok(Schedule { name: "zb-auto".into(), rows })
 }
@@ -55,7 +55,7 @@ pub(super) fn zb_auto(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedul
 /// A row of a stage with its micro-batches: each kind counts up.
 fn numbered(row: list::Row) -> Vec<(Kind, u32)> {
     let mut count = [0; Kind::ALL.len()];
-    let number = |(kind, _)|  {
+    let number = |(kind, _)| {
         count[kind as usize] += 1;
         (kind, count[kind as usize] - 1)
     };

@@ -4,7 +4,7 @@ mod waves;
 
 use crate::block::{self, Pass, Row};
 use crate::costs::StageCosts;
-use crate::list::{self, Order, list};
+use crate::list::{self, lists};
 use crate::placement::Pipeline;
 use Pass::*;
 use ir::schedule::{Kind, Schedule};
@@ -66,24 +66,19 @@ impl<'a> V<'a> {
 
     /// The rows of the least span, and that span.
     pub(super) fn best(&self) -> (f64, Vec<Row>) {
-        let both = [true, false];
-        let pairs = || both.into_iter().flat_map(|a| both.map(|b| (a, b)));
-        let waves = pairs().filter_map(|(before_i, before_f)| waves::waves(self, waves::Fill { before_i, before_f }));
-        waves
+        waves::waves(self)
             .map(|waves| (waves.span, waves.rows))
-            .reduce(|best, next| if next.0 < best.0 - self.epsilon { next } else { best })
-            .unwrap_or_else(|| self.listed())
+            .or_else(|| {
+                let lists = lists(self.costs, &self.pipeline, &self.limit, f64::INFINITY, self.epsilon);
+                let (span, rows) = self.least(lists.map(|listed| (listed.span, listed.rows)))?;
+                Some((span, rows.into_iter().map(passes).collect()))
+            })
+            .expect("list scheduling always ends")
     }
 
-    /// The first of the least span of all orders of list scheduling.
-    fn listed(&self) -> (f64, Vec<Row>) {
-        let mut best = (f64::INFINITY, Vec::new());
-        for order in Order::all(&self.pipeline) {
-            let below = best.0 - self.epsilon;
-            let listed = list(self.costs, &self.pipeline, &self.limit, order, below);
-            best = listed.filter(|(span, _)| *span < below).unwrap_or(best);
-        }
-        (best.0, best.1.into_iter().map(passes).collect())
+    /// The first of the least span.
+    fn least<T>(&self, found: impl Iterator<Item = (f64, T)>) -> Option<(f64, T)> {
+        found.reduce(|best, next| if next.0 < best.0 - self.epsilon { next } else { best })
     }
 
     pub(super) fn seconds(&self, rank: usize, pass: Pass) -> f64 {

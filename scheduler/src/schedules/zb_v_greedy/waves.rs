@@ -21,14 +21,34 @@ pub(super) struct Waves {
     lag: Vec<f64>,
 }
 
-/// The rows of a variant, built anew with what the ranks idled the last time as slack, as long as that helps; `None` if
-/// the waves do not fit.
-pub(super) fn waves(v: &V, fill: Fill) -> Option<Waves> {
-    let mut best = Build::new(v, fill, None).run()?;
-    while let Some(next) = Build::new(v, fill, Some(&best.lag)).run().filter(|next| next.span < best.span - v.epsilon) {
-        best = next;
+/// The rows of the first variant of the least span; `None` if the waves do not fit.
+pub(super) fn waves(v: &V) -> Option<Waves> {
+    let mut start = Build::new(v);
+    start.first_forwards()?;
+    start.shares()?;
+    let both = [true, false];
+    let fills = both.into_iter().flat_map(|before_i| both.map(|before_f| Fill { before_i, before_f }));
+    let mut best: Option<Waves> = None;
+    for fill in fills {
+        let below = best.as_ref().map_or(f64::INFINITY, |best| best.span - v.epsilon);
+        if start.span() < below {
+            best = variant(&start, fill).filter(|next| next.span < below).or(best);
+        }
     }
-    Some(best)
+    best
+}
+
+/// The rows of a variant, built anew with what the ranks idled the last time as slack, as long as that helps.
+fn variant(start: &Build, fill: Fill) -> Option<Waves> {
+    let most = |lag: &[f64]| lag.iter().copied().fold(0.0, f64::max);
+    let mut best = Build { fill, ..start.clone() }.run(f64::INFINITY)?;
+    loop {
+        let spare = best.lag.iter().map(|lag| most(&best.lag) - lag).collect();
+        match (Build { fill, spare, ..start.clone() }).run(best.span - start.v.epsilon) {
+            Some(next) => best = next,
+            None => return Some(best),
+        }
+    }
 }
 
 #[derive(Clone, Default)]
@@ -44,6 +64,7 @@ struct Rank {
     weights: VecDeque<Pass>,
 }
 
+#[derive(Clone)]
 struct Build<'a> {
     v: &'a V<'a>,
     fill: Fill,
@@ -55,22 +76,23 @@ struct Build<'a> {
 }
 
 impl<'a> Build<'a> {
-    fn new(v: &'a V<'a>, fill: Fill, last: Option<&Vec<f64>>) -> Build<'a> {
+    fn new(v: &'a V<'a>) -> Build<'a> {
         let microbatches = v.microbatches as f64;
         let work: Vec<f64> = (0..v.ranks)
             .map(|rank| microbatches * Pass::ALL.iter().map(|&pass| v.seconds(rank, pass)).sum::<f64>())
             .collect();
         let most_work = work.iter().copied().fold(0.0, f64::max);
         let ranks = work.iter().map(|work| Rank { lag: work - most_work, ..Rank::default() }).collect();
-        let most = |lag: &Vec<f64>| lag.iter().copied().fold(0.0, f64::max);
-        let spare = last.map_or(vec![0.0; v.ranks], |last| last.iter().map(|lag| most(last) - lag).collect());
-        Build { v, fill, ranks, most_lag: 0.0, spare, most_work }
+        let fill = Fill { before_i: true, before_f: true };
+        Build { v, fill, ranks, most_lag: 0.0, spare: vec![0.0; v.ranks], most_work }
     }
 
-    fn run(mut self) -> Option<Waves> {
-        self.first_forwards()?;
-        self.shares()?;
+    /// `None` if the waves do not fit, or once the span is known not to be below a limit.
+    fn run(mut self, below: f64) -> Option<Waves> {
         for _ in 0..2 * self.v.microbatches {
+            if self.span() >= below {
+                return None;
+            }
             self.backwards()?;
             self.forwards()?;
         }
@@ -79,9 +101,13 @@ impl<'a> Build<'a> {
                 self.weight(rank)?;
             }
         }
-        let lag: Vec<f64> = self.ranks.iter().map(|rank| rank.lag).collect();
-        let span = self.most_work + self.most_lag;
-        Some(Waves { span, lag, rows: self.ranks.into_iter().map(|rank| rank.row).collect() })
+        let (span, lag) = (self.span(), self.ranks.iter().map(|rank| rank.lag).collect());
+        (span < below).then(|| Waves { span, lag, rows: self.ranks.into_iter().map(|rank| rank.row).collect() })
+    }
+
+    /// The span so far; it never falls.
+    fn span(&self) -> f64 {
+        self.most_work + self.most_lag
     }
 
     /// The first micro-batch down and up, and more F of chunk 0 on the ranks that wait for it.
