@@ -137,3 +137,30 @@ const ROUNDING: f64 = 1e-9;
 
 /// More than there are spans to choose from: so many differences below an epsilon in a row do not add up to it.
 const FAR: f64 = 100.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::Placement;
+
+    #[test]
+    fn only_what_cannot_be_the_least_is_left_out() {
+        for ranks in [1, 2, 3, 5, 8] {
+            for placement in [Placement::Chain, Placement::V] {
+                let pipeline = Pipeline { chunks: placement.chunks(), ..Pipeline::new(placement, ranks, 12) };
+                let mut costs = StageCosts::uniform(pipeline.stages(), 10.0, 11.0, 7.0, 1.0);
+                costs.f.iter_mut().step_by(3).for_each(|seconds| *seconds += 2.0);
+                let limit = vec![f64::from(ranks + 1); ranks as usize];
+                let spans = |least: f64, epsilon: f64| -> Vec<f64> {
+                    lists(&costs, &pipeline, &limit, least, epsilon).map(|listed| listed.span).collect()
+                };
+                let all = spans(f64::INFINITY, f64::INFINITY);
+                assert_eq!(all.len(), Order::all(&pipeline).count());
+                let least = all.iter().copied().fold(f64::INFINITY, f64::min);
+                let near = |spans: Vec<f64>| spans.into_iter().filter(|span| *span <= least).collect::<Vec<f64>>();
+                assert_eq!(near(spans(f64::INFINITY, 1e-9)), near(all), "{placement} on {ranks}");
+                assert!(spans(0.9 * least, 1e-9).is_empty(), "{placement} on {ranks}");
+            }
+        }
+    }
+}

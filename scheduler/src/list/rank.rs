@@ -50,13 +50,15 @@ impl<const N: usize> Rank<N> {
         let each = |f: &[f64], i: &[f64], sign: f64| {
             sorts.map(|(kind, chunk)| if kind == Kind::F { f[own[chunk]] } else { sign * i[own[chunk]] })
         };
-        let of_f = |value: &dyn Fn(usize) -> f64, else_: f64| {
-            sorts.map(|(kind, chunk)| if kind == Kind::F { value(chunk) } else { else_ })
+        let of_f = |value: &dyn Fn(usize) -> f64, otherwise: f64| {
+            sorts.map(|(kind, chunk)| if kind == Kind::F { value(chunk) } else { otherwise })
         };
         let forward = |chunk: usize| costs.mem_f[own[chunk]];
         let first = |chunk: usize| chunk == 0 && own.len() == 2;
-        let paired = |eager: bool, of: usize, other: f64| {
-            of_f(&|chunk| if first(chunk) && order.eager == eager { forward(of) } else { other }, other)
+        // What an F of the first of two chunks needs besides, eager or not.
+        let paired = |eager: bool, of: usize, otherwise: f64| {
+            let of_first = |chunk| if first(chunk) && order.eager == eager { forward(of) } else { otherwise };
+            of_f(&of_first, otherwise)
         };
         let seconds = own.iter().map(|&stage| costs.f[stage] + costs.i[stage] + costs.w[stage]).sum::<f64>();
         let mut rank = Rank {

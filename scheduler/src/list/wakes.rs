@@ -41,3 +41,29 @@ impl Wakes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rank_of_the_earliest_time_is_found() {
+        for ranks in 1..=9 {
+            let (mut wakes, mut times) = (Wakes::new(ranks), vec![0.0; ranks]);
+            for step in 0..200_usize {
+                let (rank, time) = (step * step % 31 % ranks, (step * 7 % 13) as f64 / 2.0);
+                let time = if step % 11 == 0 { f64::INFINITY } else { time };
+                if step % 3 == 0 {
+                    wakes.hasten(rank, time);
+                    times[rank] = time.min(times[rank]);
+                } else {
+                    wakes.set(rank, time);
+                    times[rank] = time;
+                }
+                let earliest = times.iter().copied().fold(f64::INFINITY, f64::min);
+                let first = times.iter().position(|time| *time == earliest && time.is_finite());
+                assert_eq!(wakes.first(), first.map(|rank| (earliest, rank)), "{ranks} ranks, step {step}");
+            }
+        }
+    }
+}
