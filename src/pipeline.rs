@@ -276,14 +276,31 @@ pub fn compile(
 /// # Errors
 /// The model has no gradient, or the layout does not fit it.
 pub fn plan_blocks(model: Model, layout: &Layout) -> Result<Model, CompileError> {
-    let together = layout.together().map_err(planner::PlanError::from)?;
-    // What is computed again and how attention communicates is priced beside the planned model.
-    let together = Layout { recompute: Recompute::None, cp_kind: CpKind::AllGather, ..together };
+    lower_blocks(mark_blocks(model, layout)?, layout)
+}
+
+/// The same as far as changes of layout are marked and not yet made collectives: until then sizes decide nothing but what
+/// divides.
+pub(crate) fn mark_blocks(model: Model, layout: &Layout) -> Result<Model, CompileError> {
     let mut model = gradients(model)?;
     // What is done once a step is numbers beside the blocks.
     model.blocks.values_mut().for_each(|block| block[SectionKind::U] = Section::default());
     model.step = None;
-    Ok(planner::plan(model, &Goal::of(together), &CPU, None, &mut |_, _| {})?)
+    Ok(planner::plan(model, &goal_of_blocks(layout)?, &CPU, Some(MARKED), &mut |_, _| {})?)
+}
+
+/// The rest of [`plan_blocks`].
+pub(crate) fn lower_blocks(marked: Model, layout: &Layout) -> Result<Model, CompileError> {
+    Ok(planner::plan_on(marked, &goal_of_blocks(layout)?, &CPU, MARKED)?)
+}
+
+/// The pass that marks changes of layout.
+const MARKED: &str = "reshard";
+
+/// What is computed again and how attention communicates is priced beside the planned model.
+fn goal_of_blocks(layout: &Layout) -> Result<Goal, CompileError> {
+    let together = layout.together().map_err(planner::PlanError::from)?;
+    Ok(Goal::of(Layout { recompute: Recompute::None, cp_kind: CpKind::AllGather, ..together }))
 }
 
 /// What the checker of programs finds is the pass's fault.

@@ -154,6 +154,14 @@ const fn pass(
     Pass { name, does, why_here, run }
 }
 
+impl Pass {
+    fn over(&self, mut model: Model, goal: &Goal, cluster: &Cluster) -> Result<Model, PlanError> {
+        (self.run)(&mut model, goal, cluster)?;
+        model.blocks.values_mut().chain(model.step.as_mut().map(|step| &mut step.graph)).for_each(renumber);
+        Ok(model)
+    }
+}
+
 /// The passes in order.
 pub const PASSES: &[Pass] = &[
     pass(
@@ -206,12 +214,22 @@ pub fn plan(
     observer: &mut Observer<'_>,
 ) -> Result<Model, PlanError> {
     for pass in PASSES {
-        (pass.run)(&mut model, goal, cluster)?;
-        model.blocks.values_mut().chain(model.step.as_mut().map(|step| &mut step.graph)).for_each(renumber);
+        model = pass.over(model, goal, cluster)?;
         observer(pass.name, &model);
         if stop_after == Some(pass.name) {
             break;
         }
+    }
+    Ok(model)
+}
+
+/// Runs the passes that follow `after` over a model that those up to it have planned.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_on(mut model: Model, goal: &Goal, cluster: &Cluster, after: &str) -> Result<Model, PlanError> {
+    for pass in PASSES.iter().skip_while(|pass| pass.name != after).skip(1) {
+        model = pass.over(model, goal, cluster)?;
     }
     Ok(model)
 }

@@ -312,8 +312,8 @@ impl Estimator {
         let dims = self.plans.dims.get(&(request.model.clone(), unplanned), || unplanned.dims(job.source))?;
         let sizes = Sizes::of(&key.plan.layout, dims)?;
         let shape = (request.model.clone(), dtype, sizes.shape(layout));
-        let make = || plan(job.source, layout, request.seq, dtype).map(|planned| Template::of(planned, sizes.clone()));
-        Ok(self.plans.shapes.get(&shape, make)?.in_sizes(&sizes, then))
+        let make = || Template::of(job.source, layout, unplanned, sizes.clone());
+        self.plans.shapes.get(&shape, make)?.in_sizes(layout, &sizes, then)
     }
 
     /// The first run of each stage.

@@ -1,17 +1,18 @@
 //! A planned model in other sizes. Where the passes decide by which axes there are and what they divide, and by no size, two
-//! layouts that agree in these have the same statements, and one plan serves both.
+//! layouts that agree in these have the same statements, and one plan serves both. Where experts take
+//! attention's axes, what is cheapest between both goes by sizes: there one plan serves both up to its collectives.
 
 use super::blocks::{Outline, Planned};
 use super::place::impossible;
 use crate::error::Error;
 use crate::model_source::ModelSource;
-use crate::pipeline::CompileError;
+use crate::pipeline::{CompileError, lower_blocks, mark_blocks, plan_blocks};
 use ir::goal::Layout;
 use ir::graph::Model;
 use ir::mesh::Mesh;
 use ir::models::Batch;
 use ir::types::{DType, Dims, Type};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a model's statements depend on.
@@ -23,8 +24,13 @@ pub(super) struct Shape {
     sp: bool,
     /// Of each named dim, which degrees divide it, and whether it is 1.
     divides: Vec<(String, Vec<bool>)>,
-    /// Where ranks share an expert, all sizes: what is cheapest between attention's axes and the experts' goes by them.
-    shared: Vec<u64>,
+    /// Whether experts take axes that attention has.
+    is_marked: bool,
+}
+
+/// Whether ranks share an expert, or experts lie on axes that cut attention: then sizes decide what is cheapest between both.
+fn is_marked(layout: &Layout) -> bool {
+    layout.etp > 1 || (layout.ep > 1 && layout.tp * layout.cp > 1)
 }
 
 /// The sizes of a layout: of the mesh, and of the dims that depend on it.
@@ -57,14 +63,13 @@ impl Sizes {
             let divided = degrees.iter().map(|degree| size.is_multiple_of(*degree));
             (name.clone(), divided.chain([*size == 1]).collect())
         };
-        let axes = self.mesh.axes.values().map(|axis| axis.size);
         let places = |group: &ir::mesh::Group| group.axes.iter().map(|axis| axis.index()).collect();
         Shape {
             axes: self.mesh.axes.values().map(|axis| axis.name.clone()).collect(),
             groups: self.mesh.groups.iter().map(|group| (group.name.clone(), places(group))).collect(),
             sp: layout.sp,
             divides: self.dims.iter().map(of).collect(),
-            shared: if layout.etp > 1 { axes.chain(self.dims.values().copied()).collect() } else { Vec::new() },
+            is_marked: is_marked(layout),
         }
     }
 
@@ -94,31 +99,71 @@ pub(super) struct Template {
     planned: Planned,
     /// Its own sizes.
     sizes: Sizes,
-    /// Copies whose sizes are any.
-    copies: Mutex<Vec<Model>>,
+    /// Whether its changes of layout are but marked: each size has its own collectives.
+    is_marked: bool,
+    /// Of planned models, copies whose sizes are any; of marked ones, those last met, with collectives.
+    copies: Mutex<VecDeque<(Sizes, Arc<Model>)>>,
 }
 
+/// Models kept of a marked one: what is asked for of a size is asked for in a row.
+const KEPT: usize = 4;
+
 impl Template {
-    /// One that has the shape of this model, which has these sizes.
-    pub(super) fn of(planned: Planned, sizes: Sizes) -> Template {
-        Template { planned, sizes, copies: Mutex::default() }
+    /// Of a model that has the sizes of a layout, planned as far as all of its shape agree.
+    ///
+    /// # Errors
+    /// The model cannot have this batch, or the layout does not fit it.
+    pub(super) fn of(
+        source: &ModelSource,
+        layout: &Layout,
+        unplanned: Unplanned,
+        sizes: Sizes,
+    ) -> Result<Template, Error> {
+        let model = unplanned.model(source)?;
+        let is_marked = is_marked(layout);
+        let model = if is_marked { mark_blocks(model, layout) } else { plan_blocks(model, layout) }?;
+        let planned = Planned { outline: Arc::new(Outline::of(&model)), model };
+        Ok(Template { planned, sizes, is_marked, copies: Mutex::default() })
     }
 
-    /// What is done with the model in these sizes. Most shapes of shared experts are met in one size alone: no copy is made.
-    pub(super) fn in_sizes<T>(&self, sizes: &Sizes, then: impl FnOnce(&Model, &Arc<Outline>) -> T) -> T {
-        if self.sizes == *sizes {
-            return then(&self.planned.model, &self.planned.outline);
+    /// What is done with the model of a layout that has these sizes.
+    ///
+    /// # Errors
+    /// A change of layout has no way: a fault of the planner.
+    pub(super) fn in_sizes<T>(
+        &self,
+        layout: &Layout,
+        sizes: &Sizes,
+        then: impl FnOnce(&Model, &Arc<Outline>) -> T,
+    ) -> Result<T, Error> {
+        let Planned { model: own, outline } = &self.planned;
+        if self.sizes == *sizes && !self.is_marked {
+            return Ok(then(own, outline));
         }
         let copies = || self.copies.lock().unwrap_or_else(PoisonError::into_inner);
-        let copy = copies().pop();
-        let mut model = copy.unwrap_or_else(|| self.planned.model.clone());
-        sizes.give(&mut model);
+        let model = if self.is_marked {
+            let known = copies().iter().find(|(known, _)| known == sizes).map(|(_, model)| Arc::clone(model));
+            known.map_or_else(|| lower_blocks(self.resized(own.clone(), sizes), layout).map(Arc::new), Ok)?
+        } else {
+            let copy = copies().pop_back().map(|(_, model)| model);
+            let copy = copy.and_then(Arc::into_inner).unwrap_or_else(|| own.clone());
+            Arc::new(self.resized(copy, sizes))
+        };
         // Nothing but the parts of shared parameters has changed of the outline.
-        let known = &self.planned.outline;
-        let outline = if known.tied.is_empty() { Arc::clone(known) } else { Arc::new(Outline::of(&model)) };
+        let outline = if outline.tied.is_empty() { Arc::clone(outline) } else { Arc::new(Outline::of(&model)) };
         let result = then(&model, &outline);
-        copies().push(model);
-        result
+        let mut copies = copies();
+        copies.retain(|(known, _)| !self.is_marked || known != sizes);
+        copies.push_back((sizes.clone(), model));
+        if self.is_marked && copies.len() > KEPT {
+            copies.pop_front();
+        }
+        Ok(result)
+    }
+
+    fn resized(&self, mut model: Model, sizes: &Sizes) -> Model {
+        sizes.give(&mut model);
+        model
     }
 }
 
