@@ -118,7 +118,8 @@ impl Outline {
             bound.extend(params.zip(model.call_params(call, instance)).map(|(param, id)| (id, number, param)));
         }
         bound.sort_by_key(|(id, number, _)| (*id, *number));
-        let elements = |(block, param): (BlockId, Value)| model.blocks[block].ty(param).local_elements(&model.mesh) as f64;
+        let elements =
+            |(block, param): (BlockId, Value)| model.blocks[block].ty(param).local_elements(&model.mesh) as f64;
         let tied = bound.chunk_by(|a, b| a.0 == b.0).filter(|binders| binders.len() > 1).map(|binders| Tied {
             runs: binders.iter().map(|(_, number, _)| *number).collect(),
             elements: binders.iter().map(|(.., param)| elements(*param)).fold(0.0, f64::max),

@@ -43,6 +43,8 @@ pub(crate) struct Desk<'e> {
     each: Memo<BlockKey, Vec<Vec<Again>>>,
     /// Of the same: the values that are best made again if the rest waits in the host's memory.
     hosted: Memo<BlockKey, Vec<String>>,
+    /// What no pipeline goes below.
+    means: Memo<Layout, Floor>,
 }
 
 /// What a bound on a family is asked for.
@@ -91,7 +93,8 @@ impl<'e> Desk<'e> {
         let shared = devices.iter().filter(|_| cluster.cores.is_some());
         let clusters = shared.map(|&devices| (devices, cluster.dealt(devices))).collect();
         let (blocks, cuts, choices) = (Memo::default(), Memo::default(), Memo::default());
-        let (flows, ways, each, hosted) = (Memo::default(), Memo::default(), Memo::default(), Memo::default());
+        let (flows, ways, each) = (Memo::default(), Memo::default(), Memo::default());
+        let (hosted, means) = (Memo::default(), Memo::default());
         Ok(Desk {
             estimator,
             request,
@@ -107,6 +110,7 @@ impl<'e> Desk<'e> {
             ways,
             each,
             hosted,
+            means,
         })
     }
 
@@ -237,10 +241,18 @@ impl<'e> Desk<'e> {
     /// # Errors
     /// As [`Desk::price`].
     pub(crate) fn mean(&self, fast: &Layout, small: Option<&Layout>) -> Result<Floor, Error> {
-        let job = self.job(fast.clone());
-        let blocks = self.blocks(&job)?.1;
-        let small = small.map(|small| self.blocks(&self.job(small.clone()))).transpose()?.map(|(_, blocks)| blocks);
-        Ok(Open::of(&job, &blocks).mean(small.as_deref()))
+        // Whatever the pipeline's order: what is known of one serves all.
+        let fast = Layout { schedule: String::new(), vp: None, stages: Vec::new(), ..fast.clone() };
+        let of = |small: Option<&Layout>| {
+            let job = self.job(fast.clone());
+            let blocks = self.blocks(&job)?.1;
+            let small = small.map(|small| self.blocks(&self.job(small.clone()))).transpose()?.map(|(_, blocks)| blocks);
+            Ok(Open::of(&job, &blocks).mean(small.as_deref()))
+        };
+        match small {
+            None => self.means.get(&fast, || of(None)).map(|floor| *floor),
+            small => of(small),
+        }
     }
 
     /// Seconds of the work of a layout's stages and of the way through them, in a schedule of its order.
@@ -272,7 +284,11 @@ impl<'e> Desk<'e> {
                 return Ok(Floor { seconds: rough, bytes: 0.0 });
             }
         }
-        let mut staged = open.staged(&starts, kind, &pipeline, |loads| job.hops(loads, &pipeline));
+        let within = match ask {
+            Ask::Seconds { enough, .. } => *enough,
+            Ask::Bytes(_) => f64::INFINITY,
+        };
+        let mut staged = open.staged(&starts, (kind, &pipeline), |loads| job.hops(loads, &pipeline), within);
         let mut order = None;
         if let Ask::Seconds { enough, is_ordered: true, .. } = ask
             && staged.seconds <= *enough
@@ -301,7 +317,7 @@ impl<'e> Desk<'e> {
                     return Ok(Floor { seconds, bytes: 0.0 });
                 }
                 let ways = self.ways(&job, key, &blocks)?;
-                let fitted = open.fitted(&staged, &starts, (kind, &pipeline), path, (&ways, means), *room);
+                let fitted = open.fitted(&staged, &starts, (kind, &pipeline), path, (&ways, means), (*room, within));
                 Ok(Floor { seconds: seconds.max(fitted), bytes: 0.0 })
             }
         }

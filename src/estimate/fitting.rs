@@ -2,8 +2,8 @@
 
 use super::blocks::Blocks;
 use super::path::Path;
-use super::pipeline::{Least, least_kept};
-use super::stages::{Count, counts};
+use super::pipeline::{Least, Returns, least_kept};
+use super::stages::Count;
 use cost::{Again, Machine, Profile};
 use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
@@ -130,38 +130,24 @@ fn waits_for_host(profile: &Profile, machine: &Machine<'_>) -> [f64; 2] {
 
 /// A pipeline whose stages keep all, to be asked what it takes if they keep less.
 pub(super) struct Fitting<'a> {
-    kind: &'a ScheduleKind,
-    pipeline: &'a Pipeline,
-    /// The runs of each stage, and what they keep.
-    counts: Vec<Vec<Count>>,
-    kept: Vec<f64>,
+    pub(super) pipeline: (&'a ScheduleKind, &'a Pipeline),
+    /// The runs of each stage.
+    pub(super) counts: Vec<Vec<Count>>,
+    /// Bytes that each stage keeps.
+    pub(super) kept: Vec<f64>,
     /// What no order beats.
-    ranks: Vec<Least>,
+    pub(super) ranks: Vec<Least>,
     /// What the end follows from in an order that no cost moves, and its seconds.
-    path: Option<(&'a Path, f64)>,
-    /// Bytes of each rank's device, and of what its forwards keep there.
-    device: Vec<[f64; 2]>,
-    reserve: f64,
+    pub(super) path: Option<(&'a Path, f64)>,
+    /// How long what is kept is kept.
+    pub(super) returns: Returns,
+    /// Bytes of each rank's device at least, and of what its forwards keep there.
+    pub(super) device: Vec<[f64; 2]>,
+    /// What the allocator takes for each byte.
+    pub(super) reserve: f64,
 }
 
-impl<'a> Fitting<'a> {
-    /// Stages that begin so, with what their ranks take and the bytes of their devices at least.
-    pub(super) fn new(
-        blocks: &Blocks,
-        starts: &[usize],
-        (kind, pipeline): (&'a ScheduleKind, &'a Pipeline),
-        ranks: Vec<Least>,
-        path: Option<(&'a Path, f64)>,
-        device: &[f64],
-        machine: &Machine<'_>,
-    ) -> Fitting<'a> {
-        let counts = counts(blocks, starts);
-        let kept: Vec<f64> = counts.iter().map(|runs| sum(runs, |run| blocks.profiles[run.block].kept)).collect();
-        let of_rank = |(rank, least): (u32, &Least)| least_kept(rank, &least.stages, &kept, kind, pipeline);
-        let device = (0..).zip(&ranks).map(of_rank).zip(device).map(|(kept, device)| [*device, kept]).collect();
-        Fitting { kind, pipeline, counts, kept, ranks, path, device, reserve: machine.stack.facts.reserve }
-    }
-
+impl Fitting<'_> {
     /// Seconds until the last backward at least, by those means with which every device has `room` bytes or more; infinite
     /// where there are none.
     pub(super) fn seconds(&self, ways: &Ways, means: &Means, room: f64) -> f64 {
@@ -205,7 +191,7 @@ impl<'a> Fitting<'a> {
                 let [_, saved] = ways.after(&self.counts[*stage], share);
                 kept[*stage] = self.kept[*stage] - saved;
             }
-            least_kept(rank, &least.stages, &kept, self.kind, self.pipeline) <= most
+            least_kept(rank, &least.stages, &kept, self.pipeline, (&self.returns, 0.0)) <= most
         };
         let all = ways.savings.len();
         if !is_enough(all as f64) {
@@ -231,16 +217,17 @@ impl<'a> Fitting<'a> {
         let stages: Vec<Run> = self.counts.iter().map(|runs| stage(runs)).collect();
         let kept: Vec<f64> = stages.iter().map(|[.., kept]| *kept).collect();
         let more = |runs: &[f64; 3], [forward, backward, _]: &Run| runs[0] * forward + runs[1] * backward;
+        // What takes less time makes the way through other stages shorter.
+        let shorter = stages.iter().map(|[forward, backward, _]| forward.min(0.0) + backward.min(0.0)).sum::<f64>();
         let mut end = 0.0_f64;
         for ((rank, least), [device, before]) in (0..).zip(&self.ranks).zip(&self.device) {
-            let kept = least_kept(rank, &least.stages, &kept, self.kind, self.pipeline);
+            let kept = least_kept(rank, &least.stages, &kept, self.pipeline, (&self.returns, shorter));
             if (device - self.reserve * (before - kept)) * (1.0 - ROUNDING) > room {
                 return None;
             }
             end = end.max(least.end() + least.stages.iter().map(|(at, runs)| more(runs, &stages[*at])).sum::<f64>());
         }
-        // What takes less time makes the way through other stages shorter.
-        let end = end + stages.iter().map(|[forward, backward, _]| forward.min(0.0) + backward.min(0.0)).sum::<f64>();
+        let end = end + shorter;
         let along = |path: &Path| path.runs.iter().zip(&stages).map(|(runs, stage)| more(runs, stage)).sum::<f64>();
         Some(self.path.map_or(end, |(path, seconds)| end.max(seconds + along(path))))
     }
@@ -252,7 +239,8 @@ const HALVINGS: usize = 8;
 /// Sums in another order count as this much less.
 const ROUNDING: f64 = 1e-9;
 
-fn sum(runs: &[Count], of: impl Fn(&Count) -> f64) -> f64 {
+/// The sum over all runs of a stage.
+pub(super) fn sum(runs: &[Count], of: impl Fn(&Count) -> f64) -> f64 {
     runs.iter().map(|run| run.times * of(run)).sum()
 }
 

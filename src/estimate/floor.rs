@@ -2,12 +2,12 @@
 
 use super::blocks::{Blocks, Span};
 use super::estimator::Job;
-use super::fitting::{Fitting, Means, Ways};
+use super::fitting::{Fitting, Means, Ways, sum};
 use super::memory::{memory, states};
 use super::path::Path;
-use super::pipeline::{Flow, Least, least, least_of_ranks};
+use super::pipeline::{Flow, Least, Returns, least, least_of_ranks};
 use super::replicas::Replicas;
-use super::stages::{Load, loads, memory_loads, run_loads, seconds};
+use super::stages::{Load, counts, loads, memory_loads, run_loads, seconds};
 use super::step::step;
 use cost::{Format, Machine, Recipe};
 use ir::goal::Layout;
@@ -115,18 +115,19 @@ impl<'a> Open<'a> {
         least_of_ranks(&seconds, &vec![0.0; seconds.len()], kind, pipeline)
     }
 
-    /// The stages that begin so, in a schedule, where each rank ends as early as any order lets it.
+    /// The stages that begin so, in a schedule, where each rank ends as early as any order lets it, and holds as little as any
+    /// that ends within so many seconds.
     pub(super) fn staged(
         &self,
         starts: &[usize],
-        kind: &ScheduleKind,
-        pipeline: &Pipeline,
+        (kind, pipeline): (&ScheduleKind, &Pipeline),
         hops: impl Fn(&mut [Load]) -> Vec<f64>,
+        within: f64,
     ) -> Stages<'a> {
         let replicas = Replicas::new(self.layout, self.microbatches, self.machine);
         let mut loads = loads(self.fast, self.layout, starts, &replicas);
         let hops = hops(&mut loads);
-        let flow = flow_of(&loads, &hops, kind, pipeline);
+        let flow = flow_of(&loads, &hops, (kind, pipeline), within);
         let seconds = step(&flow, &loads, self.layout, &replicas, self.machine, 0.0).seconds;
         Stages { seconds, device: self.device(&flow, &loads, &replicas), loads, hops, flow, replicas }
     }
@@ -166,12 +167,12 @@ impl<'a> Open<'a> {
             // Nor is it said how far the CPU is ahead.
             small.summed = [0.0; 2];
         }
-        let flow = flow_of(&small, &vec![0.0; small.len()], kind, pipeline);
+        let flow = flow_of(&small, &vec![0.0; small.len()], (kind, pipeline), f64::INFINITY);
         self.device(&flow, &small, &staged.replicas).into_iter().fold(0.0, f64::max)
     }
 
-    /// Seconds of a step at least, if by some means every device has room; in an order that no cost moves with the chain that
-    /// its end follows from where all is kept.
+    /// Seconds of a step at least, if by some means every device has room and it ends within so many seconds; in an order that no
+    /// cost moves with the chain that its end follows from where all is kept.
     pub(super) fn fitted(
         &self,
         staged: &Stages<'_>,
@@ -179,26 +180,31 @@ impl<'a> Open<'a> {
         (kind, pipeline): (&ScheduleKind, &Pipeline),
         path: Option<&Path>,
         (ways, means): (&Ways, &Means),
-        room: f64,
+        (room, within): (f64, f64),
     ) -> f64 {
         let ranks = self.least_of_ranks(starts, kind, pipeline);
         // What hides gathers and scatters takes longer with what is computed again.
         let alone = |load: &Load| Load { shards: [0.0; 2], ..load.clone() }.seconds();
         let alone: Vec<[f64; 3]> = staged.loads.iter().map(alone).collect();
         let path = path.map(|path| (path, path.seconds(&alone, &staged.hops)));
+        let returns = Returns::of(&alone, &vec![0.0; alone.len()], kind, pipeline, within);
         // Nor is it said how far the CPU is ahead.
         let loads: Vec<Load> = staged.loads.iter().map(|load| Load { summed: [0.0; 2], ..load.clone() }).collect();
         let device = self.device(&staged.flow, &loads, &staged.replicas);
-        let fitting = Fitting::new(self.fast, starts, (kind, pipeline), ranks, path, &device, self.machine);
+        let counts = counts(self.fast, starts);
+        let kept = counts.iter().map(|runs| sum(runs, |run| self.fast.profiles[run.block].kept)).collect();
+        let device = device.iter().zip(&staged.flow.ranks).map(|(device, rank)| [*device, rank.kept]).collect();
+        let reserve = self.machine.stack.facts.reserve;
+        let fitting = Fitting { pipeline: (kind, pipeline), counts, kept, ranks, path, returns, device, reserve };
         let fixed = self.machine.stack.fitted.step_ms.value * 1e-3;
         (fitting.seconds(ways, means, room) + fixed) * self.machine.stragglers(self.layout.devices())
     }
 }
 
 /// Stages in an order that no other beats.
-fn flow_of(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline) -> Flow {
+fn flow_of(loads: &[Load], hops: &[f64], pipeline: (&ScheduleKind, &Pipeline), within: f64) -> Flow {
     let kept: Vec<f64> = loads.iter().map(|load| load.kept).collect();
-    least(&loads.iter().map(Load::seconds).collect::<Vec<_>>(), &kept, hops, kind, pipeline)
+    least(&loads.iter().map(Load::seconds).collect::<Vec<_>>(), &kept, hops, pipeline, within)
 }
 
 /// Bytes that all runs keep if all layers are computed again that can be.

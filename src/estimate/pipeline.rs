@@ -49,19 +49,76 @@ const SIMULATED: u64 = 4096;
 /// The schedule does not suit the pipeline.
 pub(super) fn flow(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline) -> Result<Flow, Error> {
     let microbatches = pipeline.microbatches;
+    let of = |microbatches| ranks(loads, hops, kind, &Pipeline { microbatches, ..*pipeline });
+    let whole = || {
+        let (ranks, path) = of(microbatches)?;
+        Ok(Flow { path: Some(path), ..Flow::of(ranks) })
+    };
+    let Some((mut filled, round)) = repeated(pipeline) else { return whole() };
+    while filled + round < microbatches {
+        let rounds = f64::from((microbatches - filled) / round);
+        let ((few, path), (more, longer)) = (of(filled)?, of(filled + round)?);
+        let ranks: Vec<Rank> = few.iter().zip(&more).map(|(few, more)| few.further(more, rounds)).collect();
+        // Where each round takes away from what a rank waits, the pipeline is not full yet.
+        if ranks.iter().all(|rank| rank.waits() >= -ROUNDING * rank.end) {
+            return Ok(Flow { path: path.further(&longer, rounds), ..Flow::of(ranks) });
+        }
+        filled += 3 * round;
+    }
+    whole()
+}
+
+/// Sums in another order are equal up to this share.
+const ROUNDING: f64 = 1e-9;
+
+/// Of a pipeline that is not simulated whole: the micro-batches that fill it, and those of a round.
+fn repeated(pipeline: &Pipeline) -> Option<(u32, u32)> {
+    let microbatches = pipeline.microbatches;
     // Two chains share the micro-batches.
     let round = pipeline.ranks * if pipeline.placement == Placement::Bidirectional { 2 } else { 1 };
     let filled = 3 * round + microbatches % round;
     let actions = u64::from(pipeline.stages()) * u64::from(microbatches) * u64::from(pipeline.slices);
-    let of = |microbatches| ranks(loads, hops, kind, &Pipeline { microbatches, ..*pipeline });
-    if actions <= SIMULATED || pipeline.group.is_some() || microbatches <= filled + round {
-        let (ranks, path) = of(microbatches)?;
-        return Ok(Flow { path: Some(path), ..Flow::of(ranks) });
+    (actions > SIMULATED && pipeline.group.is_none() && microbatches > filled + round).then_some((filled, round))
+}
+
+/// How long what forwards keep is kept at least: what a rank holds in the mean of a step, and so at most, is what each of its
+/// stages keeps, times how often, times how long, over the seconds of the step (Little 1961).
+pub(super) struct Returns {
+    /// Seconds between the end of each stage's forward and the start of its backward.
+    seconds: Vec<f64>,
+    /// Seconds of the step at most.
+    within: f64,
+}
+
+impl Returns {
+    /// Of stages with these seconds of F, I and W, in steps of so many seconds or less. Of slices, and of pipelines that are not
+    /// simulated whole, nothing is said.
+    pub(super) fn of(
+        seconds: &[[f64; 3]],
+        hops: &[f64],
+        kind: &ScheduleKind,
+        pipeline: &Pipeline,
+        within: f64,
+    ) -> Returns {
+        let mut returns = vec![0.0; seconds.len()];
+        if pipeline.slices == 1 && repeated(pipeline).is_none() {
+            for stage in (1..seconds.len()).rev() {
+                let [f, i, w] = seconds[stage];
+                let hop = if pipeline.ranks > 1 { hops[stage - 1] } else { 0.0 };
+                returns[stage - 1] =
+                    returns[stage] + f + i + if kind.has_whole_backwards() { w } else { 0.0 } + 2.0 * hop;
+            }
+        }
+        Returns { seconds: returns, within }
     }
-    let rounds = f64::from((microbatches - filled) / round);
-    let ((few, path), (more, longer)) = (of(filled)?, of(filled + round)?);
-    let ranks = few.iter().zip(&more).map(|(few, more)| few.further(more, rounds)).collect();
-    Ok(Flow { path: path.further(&longer, rounds), ..Flow::of(ranks) })
+
+    /// Bytes that a rank holds in the mean, if the way to the last stage and back takes so many seconds `more`.
+    fn kept(&self, stages: &[(usize, [f64; 3])], kept: &[f64], more: f64) -> f64 {
+        let of = |(stage, [forwards, ..]): &(usize, [f64; 3])| {
+            forwards * kept[*stage] * (self.seconds[*stage] + more).max(0.0)
+        };
+        stages.iter().map(of).sum::<f64>() / self.within
+    }
 }
 
 /// What no order of a schedule's kind beats on a rank.
@@ -117,32 +174,34 @@ pub(super) fn least_of_ranks(
     (0..pipeline.ranks).map(of).collect()
 }
 
-/// Bytes that a rank holds of what forwards keep: as many of them as the kind has on it at least.
+/// Bytes that a rank holds of what forwards keep: as many of them as the kind has on it at least, or as many as return so late.
 pub(super) fn least_kept(
     rank: u32,
     stages: &[(usize, [f64; 3])],
     kept: &[f64],
-    kind: &ScheduleKind,
-    pipeline: &Pipeline,
+    (kind, pipeline): (&ScheduleKind, &Pipeline),
+    (returns, more): (&Returns, f64),
 ) -> f64 {
     let each = || stages.iter().map(|(stage, _)| kept[*stage] / f64::from(pipeline.slices));
     let all = f64::from(kind.keeps(rank, pipeline)) * each().fold(f64::INFINITY, f64::min);
-    each().fold(all, f64::max)
+    each().fold(all, f64::max).max(returns.kept(stages, kept, more))
 }
 
 /// A flow that no order of the schedule's kind beats, of stages with these seconds of F, I and W and bytes that a forward
-/// keeps: the rank that has the first stage ends no earlier than what must follow the last backward of any.
+/// keeps, in steps of so many seconds or less: the rank that has the first stage ends no earlier than what must follow the last
+/// backward of any.
 pub(super) fn least(
     seconds: &[[f64; 3]],
     kept: &[f64],
     hops: &[f64],
-    kind: &ScheduleKind,
-    pipeline: &Pipeline,
+    (kind, pipeline): (&ScheduleKind, &Pipeline),
+    within: f64,
 ) -> Flow {
     let ranks = least_of_ranks(seconds, hops, kind, pipeline);
+    let returns = Returns::of(seconds, hops, kind, pipeline, within);
     let last = ranks.iter().map(|rank| rank.chain).fold(0.0, f64::max);
     let of = |(rank, least): (u32, Least)| {
-        let kept = least_kept(rank, &least.stages, kept, kind, pipeline);
+        let kept = least_kept(rank, &least.stages, kept, (kind, pipeline), (&returns, 0.0));
         let idle = Idle { dependency: least.before, ..Idle::default() };
         Rank { stages: least.stages, end: least.before + least.work, idle, messages: 0.0, kept, in_flight: 0.0 }
     };
@@ -232,6 +291,11 @@ impl Rank {
     /// Seconds in which it works.
     pub(super) fn busy(&self) -> f64 {
         self.end - self.idle.dependency - self.idle.latency - self.idle.memory
+    }
+
+    /// Seconds that it waits before its last action ends.
+    fn waits(&self) -> f64 {
+        self.idle.dependency + self.idle.latency + self.idle.memory
     }
 
     /// The figures so many rounds later, if `more` are those of one.

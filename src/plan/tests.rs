@@ -45,6 +45,10 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         request("gpt2", "a100", 4, 24, ""),
         request("llama3-8b", "h100", 16, 32, ""),
         request("deepseek-v2-lite", "h800", 16, 64, ""),
+        request("mixtral-8x7b", "h100", 32, 64, ""),
+        PlanRequest { seq: 4096, ..request("deepseek-v2-lite", "h800", 64, 256, "") },
+        PlanRequest { seq: 4096, ..request("qwen3-30b-a3b", "h100", 32, 256, "") },
+        PlanRequest { seq: 4096, precision: "fp8-block".into(), ..request("deepseek-v3", "h800", 512, 3840, "") },
         PlanRequest { stack: "nanotron-2024".into(), ..request("llama3-8b", "h100", 16, 64, "") },
         PlanRequest { stack: "fsdp-eager".into(), ..request("tiny-llama", "h100", 6, 36, "") },
         PlanRequest { seq: 16384, ..request("llama3-8b", "h100", 8, 32, "recompute=auto,cp=1") },
@@ -57,7 +61,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         let axes = space.axes();
         let costs = Costs { desk: &desk, work, space: &space, batches: divisors(request.global_batch) };
         let (mut dice, mut priced) = (Dice(7), 0);
-        for _ in 0..60 {
+        for _ in 0..40 {
             let Some(way) = way(&space, &axes, &mut dice) else { continue };
             let one = &way[way.len() - 1].layout;
             let told = |text: &str| {
@@ -75,8 +79,8 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
             let mut known = Bound { seconds: 0.0, bytes: 0.0 };
             for family in &way {
                 known = costs.bound(family, known, Limits { seconds: f64::INFINITY, bytes: None }).unwrap();
-                // A device with just as much memory as the layout needs leaves little to choose.
-                let room = Limits { seconds: f64::INFINITY, bytes: Some(price.bytes) };
+                // A device with just as much memory as the layout needs, and just its time, leave little to choose.
+                let room = Limits { seconds: price.seconds * (1.0 + 1e-9), bytes: Some(price.bytes) };
                 let fitting = costs.bound(family, known, room).unwrap();
                 let Bound { seconds, bytes } = known;
                 let at = format!("{} {:?} {text}: {known:?}, {fitting:?}, {price:?}", request.model, family.level);
@@ -84,7 +88,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
                 assert!(bytes.max(fitting.bytes) <= price.bytes * (1.0 + 1e-9), "{at}");
             }
         }
-        assert!(priced > 30, "{} {priced}", request.model);
+        assert!(priced > 20, "{} {priced}", request.model);
     }
 }
 
