@@ -59,6 +59,12 @@ impl ScheduleKind {
         }
     }
 
+    /// Whether of many micro-batches each round, as many as there are ranks, is ordered as the one before it. Hanayo's
+    /// order returns after many rounds: on four ranks with four chunks after 17.
+    pub fn repeats_rounds(&self) -> bool {
+        self.has_fixed_order() && self.name != "hanayo"
+    }
+
     /// Whether no input gradient is given on before the weight gradient of its stage is done.
     pub fn has_whole_backwards(&self) -> bool {
         WHOLE.contains(&self.name)
