@@ -86,10 +86,20 @@ pub(super) fn search(search: Option<&Search>) -> String {
 /// The longest text that stays on its line: a time, a size, a choice.
 const SHORT: usize = 14;
 
-/// A cell; the items of a layout may stand on lines of their own.
+/// A cell; the items of a layout, and the values that it makes again, may stand on lines of their own.
 fn cell(text: &str) -> String {
     let class = if text.len() <= SHORT { " class=\"short\"" } else { "" };
-    format!("<td{class}>{}</td>", escaped(text).replace(',', ",<wbr>"))
+    let mut cell = String::new();
+    let (mut in_word, escaped) = (false, escaped(text));
+    for char in escaped.chars() {
+        cell.push(char);
+        // Not after a sign.
+        if char == ',' || (char == '+' && in_word) {
+            cell.push_str("<wbr>");
+        }
+        in_word = char.is_alphanumeric();
+    }
+    format!("<td{class}>{cell}</td>")
 }
 
 /// A table, where it has rows.
@@ -103,4 +113,15 @@ fn table(head: &[&str], rows: &[Vec<String>]) -> String {
         .collect();
     let head: String = head.iter().map(|name| format!("<th>{}</th>", escaped(name))).collect();
     format!("<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_may_be_broken_after_an_item_and_sums_may_not() {
+        assert_eq!(cell("dp=2,recompute=selective:a+n"), "<td>dp=2,<wbr>recompute=selective:a+<wbr>n</td>");
+        assert_eq!(cell("+7.0 GiB"), "<td class=\"short\">+7.0 GiB</td>");
+    }
 }
