@@ -8,6 +8,7 @@ use crate::estimate::{EstimateReport, EstimateRequest, Estimator, estimate_all};
 use crate::layout::{pinned, pins};
 use crate::plan::{Found, Infeasible, PlanRequest, Search, find};
 use ir::catalogue::Code;
+use ir::goal::Recompute;
 use std::collections::BTreeMap;
 
 /// All powers of two over dp, tp and pp, ZeRO 0, 1 and 3, with as little recomputation as fits.
@@ -131,6 +132,17 @@ fn a_way_out_takes_no_more_devices_than_it_must() {
         let found = find(&Estimator::new(), &asked(gpus), &|_| {}).unwrap();
         assert_eq!(found.best.is_empty(), gpus < enough, "on {gpus}");
     }
+}
+
+/// With all else pinned, more memory buys that fewer values are made again.
+#[test]
+fn more_memory_lets_layers_keep_more() {
+    let pin = "dp=8,tp=1,pp=1,zero=3".into();
+    let best = best(&PlanRequest { pin, seq: 16384, ..request("llama3-8b", 8, 8) });
+    assert!(matches!(best.layout.recompute, Recompute::Selective(_)), "{:?}", best.layout);
+    let wishes = &best.why.as_ref().unwrap().wishes;
+    let more = wishes.iter().find(|wish| wish.given.contains("a fifth more")).unwrap();
+    assert!(more.gain > 0.0 && more.layout.len() < brief(&best.layout).len(), "{more:?}");
 }
 
 #[test]

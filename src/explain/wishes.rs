@@ -1,7 +1,7 @@
 //! What more memory or a faster network would buy.
 //!
 //! The answer is the best of what is known, the layouts that were found and those near the best one, and so a gain that is had
-//! at least; another search is not made.
+//! at least: of these what is made again is chosen anew, another search is not made.
 
 use super::brief::{brief, holds};
 use super::compare::device_gib;
@@ -11,6 +11,7 @@ use crate::layout;
 use crate::number::gib;
 use crate::plan::{Objective, PlanRequest, Wish};
 use cost::{CLUSTERS, Cluster};
+use ir::goal::{Layout, Recompute};
 
 /// A fifth more.
 const A_FIFTH: f64 = 1.2;
@@ -31,9 +32,10 @@ pub(super) fn wishes(
     let now = known.map(|report| report.predicted.step_time_s).reduce(f64::min).unwrap_or(best.predicted.step_time_s);
     let on = |(cluster, given): (Cluster, String)| {
         let estimator = estimator.with_cluster(cluster.clone());
-        let asked: Vec<EstimateRequest> = std::iter::once(&best.layout)
-            .chain(pool.layouts())
-            .map(|layout| EstimateRequest { cluster: cluster.name.clone(), ..request.under(layout::print(layout)) })
+        let layouts = std::iter::once(&best.layout).chain(pool.layouts());
+        let asked: Vec<EstimateRequest> = layouts
+            .flat_map(|layout| std::iter::once(layout.clone()).chain(anew(layout, &request.pin)))
+            .map(|layout| EstimateRequest { cluster: cluster.name.clone(), ..request.under(layout::print(&layout)) })
             .collect();
         let then = estimate_all(&estimator, &asked, &|_| ()).into_iter().flatten();
         let then = then.filter(|report| report.predicted.fits && holds(&report.layout, &request.pin));
@@ -51,6 +53,12 @@ pub(super) fn wishes(
     let next = next_larger(A_FIFTH * own).map(|(memory, name)| more(memory, &format!("as on {name}")));
     let wished = [Some(more(A_FIFTH * own, "a fifth more")), next, Some(twice(cluster, best.mesh.devices))];
     wished.into_iter().flatten().filter_map(on).collect()
+}
+
+/// A layout with what is made again chosen anew, as other memory may ask for.
+fn anew(layout: &Layout, pin: &str) -> Option<Layout> {
+    let is_open = layout.recompute != Recompute::None && !layout.offload && !layout::says(pin, "recompute");
+    is_open.then(|| Layout { recompute: Recompute::Auto, ..layout.clone() })
 }
 
 /// The clusters that are known.
