@@ -1,6 +1,6 @@
 //! A planned model in other sizes. Where the passes decide by which axes there are and what they divide, and by no size, two
-//! layouts that agree in these have the same statements, and one plan serves both. Where experts take
-//! attention's axes, what is cheapest between both goes by sizes: there one plan serves both up to its collectives.
+//! layouts that agree in these have the same statements, and one plan serves both. Where experts take attention's axes, what
+//! is cheapest between both goes by sizes: there one plan serves both up to its collectives.
 
 use super::blocks::{Outline, Planned};
 use super::place::impossible;
@@ -13,7 +13,7 @@ use ir::mesh::Mesh;
 use ir::models::Batch;
 use ir::types::{DType, Dims, Type};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a model's statements depend on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -99,10 +99,16 @@ pub(super) struct Template {
     planned: Planned,
     /// Its own sizes.
     sizes: Sizes,
-    /// Whether its changes of layout are but marked: each size has its own collectives.
-    is_marked: bool,
-    /// Of planned models, copies whose sizes are any; of marked ones, those last met, with collectives.
-    copies: Mutex<VecDeque<(Sizes, Arc<Model>)>>,
+    others: Others,
+}
+
+/// The model of a template in other sizes.
+#[derive(Debug)]
+enum Others {
+    /// Copies of a planned one, whatever sizes they have now.
+    Resized(Mutex<Vec<Model>>),
+    /// Of one whose changes of layout are but marked: those last met, with the collectives of their sizes.
+    Lowered(Mutex<VecDeque<(Sizes, Arc<Model>)>>),
 }
 
 /// Models kept of a marked one: what is asked for of a size is asked for in a row.
@@ -120,10 +126,12 @@ impl Template {
         sizes: Sizes,
     ) -> Result<Template, Error> {
         let model = unplanned.model(source)?;
-        let is_marked = is_marked(layout);
-        let model = if is_marked { mark_blocks(model, layout) } else { plan_blocks(model, layout) }?;
-        let planned = Planned { outline: Arc::new(Outline::of(&model)), model };
-        Ok(Template { planned, sizes, is_marked, copies: Mutex::default() })
+        let (model, others) = if is_marked(layout) {
+            (mark_blocks(model, layout)?, Others::Lowered(Mutex::default()))
+        } else {
+            (plan_blocks(model, layout)?, Others::Resized(Mutex::default()))
+        };
+        Ok(Template { planned: Planned { outline: Arc::new(Outline::of(&model)), model }, sizes, others })
     }
 
     /// What is done with the model of a layout that has these sizes.
@@ -137,34 +145,50 @@ impl Template {
         then: impl FnOnce(&Model, &Arc<Outline>) -> T,
     ) -> Result<T, Error> {
         let Planned { model: own, outline } = &self.planned;
-        if self.sizes == *sizes && !self.is_marked {
-            return Ok(then(own, outline));
-        }
-        let copies = || self.copies.lock().unwrap_or_else(PoisonError::into_inner);
-        let model = if self.is_marked {
-            let known = copies().iter().find(|(known, _)| known == sizes).map(|(_, model)| Arc::clone(model));
-            known.map_or_else(|| lower_blocks(self.resized(own.clone(), sizes), layout).map(Arc::new), Ok)?
-        } else {
-            let copy = copies().pop_back().map(|(_, model)| model);
-            let copy = copy.and_then(Arc::into_inner).unwrap_or_else(|| own.clone());
-            Arc::new(self.resized(copy, sizes))
+        // Nothing but the parts of shared parameters is another in other sizes.
+        let outline_of = |model: &Model| match outline.tied.is_empty() {
+            true => Arc::clone(outline),
+            false => Arc::new(Outline::of(model)),
         };
-        // Nothing but the parts of shared parameters has changed of the outline.
-        let outline = if outline.tied.is_empty() { Arc::clone(outline) } else { Arc::new(Outline::of(&model)) };
-        let result = then(&model, &outline);
-        let mut copies = copies();
-        copies.retain(|(known, _)| !self.is_marked || known != sizes);
-        copies.push_back((sizes.clone(), model));
-        if self.is_marked && copies.len() > KEPT {
-            copies.pop_front();
+        match &self.others {
+            Others::Resized(_) if self.sizes == *sizes => Ok(then(own, outline)),
+            Others::Resized(copies) => {
+                let copy = locked(copies).pop();
+                let mut model = copy.unwrap_or_else(|| own.clone());
+                sizes.give(&mut model);
+                let result = then(&model, &outline_of(&model));
+                locked(copies).push(model);
+                Ok(result)
+            }
+            Others::Lowered(last) => {
+                let known = locked(last).iter().find(|(known, _)| known == sizes).map(|(_, model)| Arc::clone(model));
+                let model = known.map_or_else(|| self.lowered(layout, sizes, last), Ok)?;
+                Ok(then(&model, &outline_of(&model)))
+            }
         }
-        Ok(result)
     }
 
-    fn resized(&self, mut model: Model, sizes: &Sizes) -> Model {
+    /// A marked model in these sizes, with its collectives.
+    fn lowered(
+        &self,
+        layout: &Layout,
+        sizes: &Sizes,
+        last: &Mutex<VecDeque<(Sizes, Arc<Model>)>>,
+    ) -> Result<Arc<Model>, Error> {
+        let mut model = self.planned.model.clone();
         sizes.give(&mut model);
-        model
+        let model = Arc::new(lower_blocks(model, layout)?);
+        let mut last = locked(last);
+        last.push_back((sizes.clone(), Arc::clone(&model)));
+        if last.len() > KEPT {
+            last.pop_front();
+        }
+        Ok(model)
     }
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Products of the first n, for each n above 1.
