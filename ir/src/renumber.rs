@@ -1,26 +1,25 @@
 //! Gives the values of a block the ids that they have when its text is read back: in order of definition, and no id for a
 //! value that nothing defines. Later passes then do the same on a model and on its text.
 
-use crate::entity::{EntityRef, PrimaryMap, SecondaryMap};
-use crate::graph::Block;
+use crate::entity::{EntityRef, SecondaryMap};
+use crate::graph::{Block, ValueData};
 use crate::ids::Value;
 
 /// Renumbers the values of a block. Every value in use is defined in it.
 pub fn renumber(block: &mut Block) {
     let order = definitions(block);
+    let mut old: Vec<Option<ValueData>> =
+        std::mem::take(&mut block.values).into_iter().map(|(_, data)| Some(data)).collect();
     let mut new = SecondaryMap::with_default(Value::new(0));
-    for (place, &old) in order.iter().enumerate() {
-        new[old] = Value::new(place);
-    }
-    let mut values = PrimaryMap::new();
-    for &old in &order {
-        let mut data = block.values[old].clone();
-        for count in data.ty.dims.iter_mut().filter_map(|dim| dim.count.as_mut()) {
-            *count = new[*count];
+    for value in order {
+        if let Some(data) = old[value.index()].take() {
+            new[value] = block.values.push(data);
         }
-        values.push(data);
     }
-    block.values = values;
+    let dims = block.values.values_mut().flat_map(|data| &mut data.ty.dims);
+    for count in dims.filter_map(|dim| dim.count.as_mut()) {
+        *count = new[*count];
+    }
     for value in uses(block) {
         *value = new[*value];
     }
