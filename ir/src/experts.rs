@@ -84,6 +84,11 @@ impl Layout {
         Unfolded { dp, cp, tp, ep, etp, why }
     }
 
+    /// Whether experts are cut, or lie on axes that cut attention: not whole ones over data-parallel ranks alone.
+    pub fn has_folded_experts(&self) -> bool {
+        self.etp > 1 || (self.ep > 1 && self.tp * self.cp > 1)
+    }
+
     /// The layout of the ranks that work on one block together: without pp, without ZeRO, and of dp the part that holds
     /// different experts. Its micro-batch is that of these ranks.
     ///

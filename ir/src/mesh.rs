@@ -218,6 +218,20 @@ impl Mesh {
         extent
     }
 
+    /// The shards of a dim that are not empty, in the order of their index: [`Mesh::extent`] of all ranks along the axes.
+    pub fn extents(&self, size: u64, axes: &Axes) -> Vec<Extent> {
+        let (mut shards, mut bound) = (vec![Extent { origin: 0, count: size }], size);
+        for axis in axes.iter() {
+            bound = bound.div_ceil(self.axes[axis].size);
+            let cut = |Extent { origin, count }: Extent| {
+                let starts = (0..count).step_by(bound as usize);
+                starts.map(move |start| Extent { origin: origin + start, count: bound.min(count - start) })
+            };
+            shards = shards.into_iter().flat_map(cut).collect();
+        }
+        shards
+    }
+
     /// Whether the axes split a dim of this size without a remainder.
     pub fn is_even(&self, size: u64, axes: &Axes) -> bool {
         size.is_multiple_of(self.size(axes))
@@ -246,6 +260,8 @@ mod tests {
         let want = [(0, 2), (2, 2), (4, 0), (4, 2), (6, 1), (7, 0)];
         assert_eq!(shards, want.map(|(origin, count)| Extent { origin, count }));
         assert_eq!(mesh.bound(7, &axes), 2);
+        let some: Vec<_> = shards.into_iter().filter(|shard| shard.count > 0).collect();
+        assert_eq!(mesh.extents(7, &axes), some);
     }
 
     #[test]

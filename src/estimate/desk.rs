@@ -45,6 +45,8 @@ pub(crate) struct Desk<'e> {
     hosted: Memo<BlockKey, Vec<String>>,
     /// What no pipeline goes below.
     means: Memo<Layout, Floor>,
+    /// Seconds of the work of all devices.
+    works: Memo<Layout, f64>,
 }
 
 /// What a bound on a family is asked for.
@@ -92,9 +94,6 @@ impl<'e> Desk<'e> {
         let recipe = request.recipe(&stack)?;
         let shared = devices.iter().filter(|_| cluster.cores.is_some());
         let clusters = shared.map(|&devices| (devices, cluster.dealt(devices))).collect();
-        let (blocks, cuts, choices) = (Memo::default(), Memo::default(), Memo::default());
-        let (flows, ways, each) = (Memo::default(), Memo::default(), Memo::default());
-        let (hosted, means) = (Memo::default(), Memo::default());
         Ok(Desk {
             estimator,
             request,
@@ -103,14 +102,15 @@ impl<'e> Desk<'e> {
             stack,
             recipe,
             source,
-            blocks,
-            cuts,
-            choices,
-            flows,
-            ways,
-            each,
-            hosted,
-            means,
+            blocks: Memo::default(),
+            cuts: Memo::default(),
+            choices: Memo::default(),
+            flows: Memo::default(),
+            ways: Memo::default(),
+            each: Memo::default(),
+            hosted: Memo::default(),
+            means: Memo::default(),
+            works: Memo::default(),
         })
     }
 
@@ -338,16 +338,19 @@ impl<'e> Desk<'e> {
         self.each.get(key, || self.estimator.in_shape(job, |model, _| choices_of_each(job, model)))
     }
 
-    /// Seconds below which no step of so many devices is if its blocks take as long as in this layout.
+    /// Seconds below which no step is if blocks take as long as in this layout, whatever its pipeline.
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub(crate) fn work_of(&self, layout: &Layout, devices: u64) -> Result<f64, Error> {
-        let job = Job { machine: self.machine(devices), ..self.job(layout.clone()) };
-        let blocks = self.blocks(&job)?.1;
-        let sequences = self.request.global_batch as f64;
-        let passes = sequences / (layout.dp * layout.mbs * layout.pp) as f64;
-        Ok(work_of(&blocks, passes, &job.machine) * job.machine.stragglers(devices))
+    pub(crate) fn work_of(&self, layout: &Layout) -> Result<f64, Error> {
+        let layout = Layout { dp: layout.dp * layout.pp, pp: 1, ..layout.clone() };
+        let of = || {
+            let job = self.job(layout.clone());
+            let blocks = self.blocks(&job)?.1;
+            let passes = self.request.global_batch as f64 / (layout.dp * layout.mbs) as f64;
+            Ok(work_of(&blocks, passes, &job.machine) * job.machine.stragglers(layout.devices()))
+        };
+        self.works.get(&layout, of).map(|seconds| *seconds)
     }
 
     /// The work of a sequence and the parameters.

@@ -24,13 +24,8 @@ pub(super) struct Shape {
     sp: bool,
     /// Of each named dim, which degrees divide it, and whether it is 1.
     divides: Vec<(String, Vec<bool>)>,
-    /// Whether experts take axes that attention has.
-    is_marked: bool,
-}
-
-/// Whether ranks share an expert, or experts lie on axes that cut attention: then sizes decide what is cheapest between both.
-fn is_marked(layout: &Layout) -> bool {
-    layout.etp > 1 || (layout.ep > 1 && layout.tp * layout.cp > 1)
+    /// Whether experts take axes that attention has: then sizes decide what is cheapest between both.
+    folded: bool,
 }
 
 /// The sizes of a layout: of the mesh, and of the dims that depend on it.
@@ -69,7 +64,7 @@ impl Sizes {
             groups: self.mesh.groups.iter().map(|group| (group.name.clone(), places(group))).collect(),
             sp: layout.sp,
             divides: self.dims.iter().map(of).collect(),
-            is_marked: is_marked(layout),
+            folded: layout.has_folded_experts(),
         }
     }
 
@@ -126,7 +121,7 @@ impl Template {
         sizes: Sizes,
     ) -> Result<Template, Error> {
         let model = unplanned.model(source)?;
-        let (model, others) = if is_marked(layout) {
+        let (model, others) = if layout.has_folded_experts() {
             (mark_blocks(model, layout)?, Others::Lowered(Mutex::default()))
         } else {
             (plan_blocks(model, layout)?, Others::Resized(Mutex::default()))

@@ -135,14 +135,13 @@ impl Costs<'_> {
     /// formulas than these costs. There a larger one is counted a little less, and no more is said than some times what is true
     /// of whole experts on each rank. (A test holds this against prices.)
     fn of_large(&self, layout: &Layout) -> f64 {
-        let Layout { ep, etp, tp, cp, .. } = *layout;
         let large = self.large(layout);
-        if etp == 1 && (ep == 1 || tp * cp == 1) {
+        if !layout.has_folded_experts() {
             return large * (1.0 - LAST_WAVE);
         }
         let whole = self.space.ways(&Layout { ep: 1, etp: 1, ..layout.clone() });
         let whole = whole.iter().map(|way| self.large(way)).fold(f64::INFINITY, f64::min);
-        f64::min(large * OTHER_WAYS[usize::from(etp > 1)], whole * MOST_WAYS)
+        f64::min(large * OTHER_WAYS[usize::from(layout.etp > 1)], whole * MOST_WAYS)
     }
 
     /// Seconds of the work of micro-batches as large as can be, of whole batches where there is room for one.
@@ -154,7 +153,7 @@ impl Costs<'_> {
             times => times * all,
         };
         let large = Layout { mbs, ..layout.clone() };
-        self.desk.work_of(&large, layout.devices()).unwrap_or(0.0)
+        self.desk.work_of(&large).unwrap_or(0.0)
     }
 
     /// Of a family whose pipeline is open: the work over the peak; if that does not rule it out, that of micro-batches as large

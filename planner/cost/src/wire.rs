@@ -1,7 +1,7 @@
 //! What a layout change moves, and the seconds of it, by the formulas of the usual algorithms.
 
 use crate::cluster::{Cluster, Link};
-use ir::mesh::{Axes, Mesh};
+use ir::mesh::{Axes, Extent, Mesh};
 use ir::ops::Collective;
 use ir::types::{Dim, Type};
 
@@ -90,7 +90,7 @@ impl Pattern {
             Pattern::Exchange => {
                 let pairs = Traffic { messages: others, ..round };
                 let passed_on = Traffic { wire: rounds(n) * larger / 2.0, ..round };
-                let seconds = |traffic: &Traffic| traffic.wire / link.bandwidth + traffic.messages * link.latency;
+                let seconds = |traffic: &Traffic| traffic.seconds_on(link, f64::INFINITY);
                 if seconds(&passed_on) < seconds(&pairs) { passed_on } else { pairs }
             }
             Pattern::Pieces(_) if n == 1 => Traffic::default(),
@@ -111,24 +111,13 @@ pub fn pieces(mesh: &Mesh, size: u64, before: &Axes, after: &Axes) -> u64 {
     if before == after || (mesh.is_even(size, before) && mesh.is_even(size, after)) {
         return 1;
     }
-    let old = shards(mesh, size, before);
-    let met = |(start, end): (u64, u64)| {
-        let (first, last) = (old.partition_point(|shard| shard.1 <= start), old.partition_point(|shard| shard.0 < end));
-        (last - first) as u64
+    let old = mesh.extents(size, before);
+    let end = |shard: &Extent| shard.origin + shard.count;
+    let met = |new: Extent| {
+        let first = old.partition_point(|shard| end(shard) <= new.origin);
+        (old.partition_point(|shard| shard.origin < end(&new)) - first) as u64
     };
-    shards(mesh, size, after).into_iter().map(met).max().unwrap_or(1)
-}
-
-/// First element and end of each shard of a dim that is not empty: of nested ceilings, the major axis first.
-fn shards(mesh: &Mesh, size: u64, axes: &Axes) -> Vec<(u64, u64)> {
-    let (mut shards, mut bound) = (vec![(0, size)], size);
-    for axis in axes.iter() {
-        bound = bound.div_ceil(mesh.axes[axis].size);
-        let cut =
-            |(start, end): (u64, u64)| (start..end).step_by(bound as usize).map(move |at| (at, end.min(at + bound)));
-        shards = shards.into_iter().flat_map(cut).collect();
-    }
-    shards
+    mesh.extents(size, after).into_iter().map(met).max().unwrap_or(1)
 }
 
 /// Seconds of a sum of equal tensors over n ranks that a link joins, as an `all_reduce`.

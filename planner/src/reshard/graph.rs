@@ -1,6 +1,5 @@
 //! The layouts of one tensor as the nodes of a graph, in numbers: what a search over many of them reads instead of types.
 
-use super::hash::Multiplying;
 use super::layout::Layout;
 use super::lists::{self, List, Lists, Set};
 use super::{STEP, Site};
@@ -8,8 +7,8 @@ use cost::{Link, Pattern, pieces};
 use ir::mesh::Axes;
 use ir::ops::Collective;
 use ir::types::{DebtKind, Type};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::HashMap;
 use std::rc::Rc;
 
 /// A layout in numbers.
@@ -66,8 +65,8 @@ pub(super) struct Graph<'a> {
     cuts: Vec<Cut>,
     /// Per axis: the level that joins the ranks along it and any of the axes inside it.
     links: Vec<&'a Link>,
-    renamings: HashMap<(Shards, Set), Rc<[List]>, Multiplying>,
-    pieces: HashMap<(usize, List, List), u64, Multiplying>,
+    renamings: FxHashMap<(Shards, Set), Rc<[List]>>,
+    pieces: FxHashMap<(usize, List, List), u64>,
 }
 
 impl<'a> Graph<'a> {

@@ -1,9 +1,8 @@
 //! Sequences of axes, each made once and known by its number: a trie (Fredkin 1960).
 
-use super::hash::Multiplying;
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::ops::Index;
 use std::rc::Rc;
 
@@ -67,7 +66,7 @@ pub(super) struct Lists {
     all: Vec<Sequence>,
     /// Per sequence and axis: the one with that axis more, if it has been asked for.
     longer: Vec<Option<List>>,
-    orders: HashMap<Set, Rc<[List]>, Multiplying>,
+    orders: FxHashMap<Set, Rc<[List]>>,
 }
 
 impl Index<List> for Lists {
@@ -83,7 +82,7 @@ impl Lists {
     pub(super) fn new(mesh: &Mesh) -> Lists {
         let sizes: Vec<u64> = mesh.axes.values().map(|axis| axis.size).collect();
         let none = Sequence { axes: Axes::none(), set: 0, size: 1, shorter: List::NONE };
-        Lists { longer: vec![None; sizes.len()], all: vec![none], sizes, orders: HashMap::default() }
+        Lists { longer: vec![None; sizes.len()], all: vec![none], sizes, orders: FxHashMap::default() }
     }
 
     /// How many there are by now.

@@ -2,7 +2,6 @@
 //! the tensor whole and cuts it again ([`plain`]).
 
 mod graph;
-mod hash;
 pub(crate) mod layout;
 mod lists;
 mod moves;

@@ -1,7 +1,6 @@
 //! Uniform-cost search (A*, Hart, Nilsson and Raphael 1968) over the layouts of a tensor.
 
 use super::graph::{Change, Form, Graph};
-use super::hash::Multiplying;
 use super::lists::{self, List, Set};
 use super::plain::plain;
 use super::{NoWay, STEP, Site, Step, picoseconds};
@@ -9,8 +8,9 @@ use cost::Link;
 use ir::mesh::Axes;
 use ir::ops::Collective;
 use ir::types::Type;
+use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
 /// The sequence of collectives that takes the least time from one layout to another, where each step counts a nanosecond
 /// more, so that of equally fast ones the shortest is found; of these the first in the fixed order of moves. It uses the
@@ -53,7 +53,7 @@ struct Search {
     /// Picoseconds of a way that is known: none that is dearer matters.
     most: u64,
     nodes: Vec<Node>,
-    known: HashMap<Form, usize, Multiplying>,
+    known: FxHashMap<Form, usize>,
     /// Picoseconds so far and at least to come, and node; least first.
     open: BinaryHeap<Reverse<(u64, usize)>>,
     /// Of the whole tensor.
@@ -97,7 +97,7 @@ impl Search {
             to: graph.form_of(to),
             most: picoseconds(most),
             nodes: Vec::new(),
-            known: HashMap::default(),
+            known: FxHashMap::default(),
             open: BinaryHeap::new(),
             bytes: to.bytes() as f64,
             per_byte: least_of(|link| 1.0 / link.bandwidth),

@@ -4,12 +4,12 @@
 //! weights.
 
 use super::graph::{Form, Graph};
-use super::hash::Multiplying;
 use super::layout::Layout;
 use super::lists::{List, Set, set};
 use super::{Site, picoseconds};
 use ir::mesh::Axes;
 use ir::types::Type;
+use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
@@ -20,7 +20,7 @@ pub(crate) struct Table<'a> {
     stored: bool,
     layouts: Vec<Layout>,
     forms: Vec<Form>,
-    places: HashMap<Form, u32, Multiplying>,
+    places: FxHashMap<Form, u32>,
     /// Per layout: those that one step leads to, and its weight.
     steps: HashMap<u32, Vec<(u32, f64)>>,
     /// Per layout, and the axes that a way may use: seconds to each other.
