@@ -7,7 +7,7 @@ use std::hint::black_box;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use meshwright_scheduler::costs::StageCosts;
 use meshwright_scheduler::schedules::{find, split_backward};
-use meshwright_scheduler::simulate::simulate;
+use meshwright_scheduler::simulate::{Wiring, simulate};
 
 fn pipelines(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("simulate");
@@ -20,6 +20,10 @@ fn pipelines(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(actions as u64));
         group.bench_function(format!("{ranks} ranks x {microbatches} micro-batches"), |bench| {
             bench.iter(|| simulate(black_box(&schedule), &costs).unwrap().makespan);
+        });
+        let wiring = Wiring::of(&schedule, costs.f.len()).unwrap();
+        group.bench_function(format!("wired: {ranks} ranks x {microbatches} micro-batches"), |bench| {
+            bench.iter(|| black_box(&wiring).run(&costs).makespan());
         });
         let timeline = simulate(&schedule, &costs).unwrap();
         group.bench_function(format!("floor: {ranks} ranks x {microbatches} micro-batches"), |bench| {

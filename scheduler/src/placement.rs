@@ -40,7 +40,7 @@ impl fmt::Display for Placement {
 }
 
 /// A pipeline: what lies where, and how much goes through it in a step.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pipeline {
     /// Which rank holds which stage.
     pub placement: Placement,

@@ -231,7 +231,7 @@ impl<'e> Desk<'e> {
     ) -> Result<Arc<Staged>, Error> {
         self.flows.get(&(job.pipeline_layout(), key.rate), || {
             let starts = self.starts(job, key, blocks, pipeline)?;
-            job.staged(blocks, &starts, kind, pipeline)
+            job.staged(blocks, &starts, (kind, pipeline), self.estimator.orders())
         })
     }
 

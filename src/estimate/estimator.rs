@@ -4,6 +4,7 @@ use super::blocks::{Blocks, Outline, Planned, plan};
 use super::floor::Floor;
 use super::memo::Memo;
 use super::memory::{fullest_device, memory};
+use super::order::Orders;
 use super::path::Path;
 use super::pipeline::{Flow, drawn_costs, flow};
 use super::place::{check_slices, impossible, layout_on, neighbours};
@@ -50,6 +51,7 @@ struct Plans {
     dims: Memo<(String, Unplanned), DimSizes>,
     /// One of each shape.
     shapes: Memo<(String, DType, Shape), Template>,
+    orders: Orders,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -330,6 +332,11 @@ impl Estimator {
         self.cuts.get(&cut, || starts(blocks, &job.layout, by, pipeline))
     }
 
+    /// The orders that it keeps.
+    pub(super) fn orders(&self) -> &Orders {
+        &self.plans.orders
+    }
+
     /// The step, and the memory of each pipeline rank.
     fn stepped(&self, job: &Job<'_>) -> Result<Stepped, Error> {
         let key = job.blocks_key()?;
@@ -339,7 +346,7 @@ impl Estimator {
             let (kind, pipeline) = pipeline_of(&job.layout, job.microbatches).map_err(CompileError::from)?;
             check_slices(job.request.seq, pipeline.slices)?;
             let starts = self.starts(job, &key.blocks, &blocks, &pipeline)?;
-            job.staged(&blocks, &starts, kind, &pipeline)
+            job.staged(&blocks, &starts, (kind, &pipeline), self.orders())
         })?;
         let (step, memory) = job.step(&blocks, &staged);
         Ok(Stepped { blocks, staged, step, memory })
@@ -357,13 +364,13 @@ impl Job<'_> {
         &self,
         blocks: &Blocks,
         starts: &[usize],
-        kind: &ScheduleKind,
-        pipeline: &Pipeline,
+        (kind, pipeline): (&ScheduleKind, &Pipeline),
+        orders: &Orders,
     ) -> Result<Staged, Error> {
         let mut loads =
             loads(blocks, &self.layout, starts, &Replicas::new(&self.layout, self.microbatches, &self.machine));
         let hops = self.hops(&mut loads, pipeline);
-        let flow = flow(&loads, &hops, kind, pipeline)?;
+        let flow = flow(&loads, &hops, kind, pipeline, orders)?;
         Ok(Staged { loads, hops, flow })
     }
 

@@ -13,6 +13,7 @@ mod floor;
 mod many;
 mod memo;
 mod memory;
+mod order;
 mod path;
 mod pipeline;
 mod place;

@@ -1,8 +1,8 @@
 //! The chain of actions that a step's end follows from. Under other times the same order takes at least as long as this chain
 //! does under them.
 
-use ir::schedule::{Item, Kind};
-use scheduler::simulate::{Slot, Timeline};
+use ir::schedule::{Action, Kind};
+use scheduler::simulate::Run;
 
 /// The chain, as how often each stage runs on it.
 #[derive(Clone, PartialEq, Debug)]
@@ -12,31 +12,31 @@ pub(super) struct Path {
     /// How often the F, I and W of each stage are on it.
     pub(super) runs: Vec<[f64; 3]>,
     /// How often it goes from a stage to the next, or back.
-    hops: Vec<f64>,
+    pub(super) hops: Vec<f64>,
 }
 
 impl Path {
     /// The chain that ends last in a simulation of so many stages with these seconds between them, whose actions are of a
     /// slice of a sequence each.
-    pub(super) fn of(timeline: &Timeline, stages: usize, hops: &[f64], slices: f64) -> Path {
-        let places = timeline.critical_path();
+    pub(super) fn of(run: &Run<'_>, stages: usize, hops: &[f64], slices: f64) -> Path {
+        let times = 1.0 / slices;
         let mut path = Path {
-            rank: places.last().map_or(0, |place| place.rank as usize),
+            rank: run.critical_path().next().map_or(0, |last| run.action(last).0),
             runs: vec![[0.0; 3]; stages],
             hops: vec![0.0; stages.saturating_sub(1)],
         };
-        for (at, place) in places.iter().enumerate() {
-            let slot = timeline.slot(*place);
-            path.add(slot, 1.0 / slices);
-            if at > 0 && places[at - 1].rank != place.rank {
-                path.hop(timeline.slot(places[at - 1]), slot, hops, 1.0 / slices);
+        for at in run.critical_path() {
+            path.add(run.action(at).1, times);
+            // Where two things arrive, the later one counts.
+            if let Some(hop) = run.hops(at).max_by(|&a, &b| hops[a].total_cmp(&hops[b])) {
+                path.hops[hop] += times;
             }
         }
         path
     }
 
-    fn add(&mut self, slot: &Slot, times: f64) {
-        for item in slot.action.items() {
+    pub(super) fn add(&mut self, action: &Action, times: f64) {
+        for item in action.items() {
             let Some(stage) = item.stage.map(|stage| stage as usize) else { continue };
             let [f, i, w] = &mut self.runs[stage];
             match item.kind {
@@ -46,25 +46,6 @@ impl Path {
                 Kind::B => (*i, *w) = (*i + times, *w + times),
                 _ => {}
             }
-        }
-    }
-
-    /// From a stage to the next: what an F waits for is the F before it, what a gradient waits for the one after.
-    /// Where two things arrive, the later one counts.
-    fn hop(&mut self, from: &Slot, to: &Slot, seconds: &[f64], times: f64) {
-        let crossed = |to: Item| {
-            let (stage, is_forward) = (to.stage?, to.kind == Kind::F);
-            let before = if is_forward { stage.checked_sub(1)? } else { stage + 1 };
-            let made = |from: Item| {
-                from.stage == Some(before)
-                    && (from.kind == Kind::F) == is_forward
-                    && (from.microbatch, from.slice) == (to.microbatch, to.slice)
-            };
-            from.action.items().any(made).then_some(stage.min(before))
-        };
-        let crossed = to.action.items().filter_map(crossed).map(|hop| hop as usize);
-        if let Some(hop) = crossed.max_by(|&a, &b| seconds[a].total_cmp(&seconds[b])) {
-            self.hops[hop] += times;
         }
     }
 
@@ -100,7 +81,7 @@ mod tests {
     use ir::goal::Layout;
     use scheduler::costs::StageCosts;
     use scheduler::predict::pipeline_of;
-    use scheduler::simulate::simulate;
+    use scheduler::simulate::Wiring;
 
     /// Of each schedule whose order no cost moves: its chain takes as long as the step, and under other times no longer than it.
     #[test]
@@ -123,12 +104,11 @@ mod tests {
             let each = |costs: &StageCosts| -> Vec<[f64; 3]> {
                 (0..stages).map(|stage| [costs.f[stage], costs.i[stage], costs.w[stage]]).collect()
             };
-            let run = |costs: &StageCosts| simulate(&kind.make(costs, &pipeline).unwrap(), costs).unwrap();
+            let wiring = Wiring::of(&kind.make(&costs(0), &pipeline).unwrap(), stages).unwrap();
             for slow in 0..stages {
-                let timeline = run(&costs(slow));
-                let path = Path::of(&timeline, stages, &costs(slow).comm, 1.0);
+                let path = Path::of(&wiring.run(&costs(slow)), stages, &costs(slow).comm, 1.0);
                 for other in 0..stages {
-                    let (costs, end) = (costs(other), run(&costs(other)).makespan);
+                    let (costs, end) = (costs(other), wiring.run(&costs(other)).makespan());
                     let chain = path.seconds(&each(&costs), &costs.comm);
                     assert!(chain <= end * (1.0 + 1e-9), "{schedule} {slow} {other}: {chain} {end}");
                     assert!(slow != other || (chain / end - 1.0).abs() < 1e-9, "{schedule} {slow}: {chain} {end}");

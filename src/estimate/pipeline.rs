@@ -1,15 +1,15 @@
 //! The stages in the order of the layout's schedule, simulated.
 
+use super::order::Orders;
 use super::path::Path;
 use super::stages::Load;
 use crate::error::Error;
 use crate::pipeline::CompileError;
 use ir::limits;
-use ir::schedule::Kind;
 use scheduler::costs::{CostsFile, PerStage, StageCosts};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::ScheduleKind;
-use scheduler::simulate::{Idle, Timeline, simulate};
+use scheduler::simulate::Idle;
 
 /// A step of a pipeline, up to the last backward.
 #[derive(Debug)]
@@ -47,9 +47,15 @@ const SIMULATED: u64 = 4096;
 ///
 /// # Errors
 /// The schedule does not suit the pipeline.
-pub(super) fn flow(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline) -> Result<Flow, Error> {
+pub(super) fn flow(
+    loads: &[Load],
+    hops: &[f64],
+    kind: &ScheduleKind,
+    pipeline: &Pipeline,
+    orders: &Orders,
+) -> Result<Flow, Error> {
     let microbatches = pipeline.microbatches;
-    let of = |microbatches| ranks(loads, hops, kind, &Pipeline { microbatches, ..*pipeline });
+    let of = |microbatches| ranks(loads, hops, kind, &Pipeline { microbatches, ..*pipeline }, orders);
     let Some((filled, round)) = repeated(kind, pipeline) else {
         let (ranks, path) = of(microbatches)?;
         return Ok(Flow { path: Some(path), ..Flow::of(ranks) });
@@ -226,7 +232,13 @@ fn runs_of(rank: u32, pipeline: &Pipeline) -> Vec<(usize, [f64; 3])> {
 }
 
 /// What each rank does for all micro-batches of a pipeline, and what the end follows from.
-fn ranks(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline) -> Result<(Vec<Rank>, Path), Error> {
+fn ranks(
+    loads: &[Load],
+    hops: &[f64],
+    kind: &ScheduleKind,
+    pipeline: &Pipeline,
+    orders: &Orders,
+) -> Result<(Vec<Rank>, Path), Error> {
     let actions = u64::from(pipeline.stages()) * u64::from(pipeline.microbatches) * u64::from(pipeline.slices);
     if actions > limits::ACTIONS {
         let (runs, microbatches) = (u64::from(pipeline.stages()), pipeline.microbatches);
@@ -234,14 +246,11 @@ fn ranks(loads: &[Load], hops: &[f64], kind: &ScheduleKind, pipeline: &Pipeline)
     }
     let slices = f64::from(pipeline.slices);
     let costs = costs(loads, hops, slices);
-    let schedule = kind.make(&costs, pipeline).map_err(CompileError::Schedule)?;
-    let timeline = simulate(&schedule, &costs).map_err(|why| CompileError::Schedule(why.to_string()))?;
-    let ranks = (0..timeline.rows.len()).map(|rank| Rank::of(&timeline, rank, hops, slices)).collect();
-    Ok((ranks, Path::of(&timeline, loads.len(), hops, slices)))
+    Ok(orders.get(kind, pipeline, &costs)?.run(&costs, hops, slices))
 }
 
 /// What an action of each stage takes, in seconds and bytes.
-fn costs(loads: &[Load], hops: &[f64], slices: f64) -> StageCosts {
+pub(super) fn costs(loads: &[Load], hops: &[f64], slices: f64) -> StageCosts {
     let each = |of: &dyn Fn(&Load) -> f64| loads.iter().map(|load| of(load) / slices).collect::<Vec<f64>>();
     StageCosts {
         f: each(&|load| load.seconds()[0]),
@@ -308,39 +317,6 @@ impl Rank {
             in_flight: at(self.in_flight, more.in_flight),
         }
     }
-
-    fn of(timeline: &Timeline, rank: usize, hops: &[f64], slices: f64) -> Rank {
-        let (row, stages) = (&timeline.rows[rank], hops.len() + 1);
-        let mut runs = vec![[0.0; 3]; stages];
-        let (mut open, mut most) = (vec![0.0_f64; stages], vec![0.0_f64; stages]);
-        for item in row.iter().flat_map(|slot| slot.action.items()) {
-            let Some(stage) = item.stage.map(|stage| stage as usize) else { continue };
-            let [f, i, w] = &mut runs[stage];
-            match item.kind {
-                Kind::F => (*f, open[stage]) = (*f + 1.0 / slices, open[stage] + 1.0 / slices),
-                Kind::I => *i += 1.0 / slices,
-                Kind::W => (*w, open[stage]) = (*w + 1.0 / slices, open[stage] - 1.0 / slices),
-                Kind::B => {
-                    (*i, *w) = (*i + 1.0 / slices, *w + 1.0 / slices);
-                    open[stage] -= 1.0 / slices;
-                }
-                _ => {}
-            }
-            most[stage] = most[stage].max(open[stage]);
-        }
-        let stages: Vec<_> = runs.into_iter().enumerate().filter(|(_, runs)| runs[0] > 0.0).collect();
-        let hop = |hop: Option<usize>| hop.and_then(|hop| hops.get(hop)).copied().unwrap_or(0.0);
-        let messages =
-            stages.iter().map(|(stage, [f, i, _])| (f + i) / 2.0 * (hop(stage.checked_sub(1)) + hop(Some(*stage))));
-        Rank {
-            messages: messages.sum(),
-            in_flight: stages.last().map_or(0.0, |(stage, _)| most[*stage]),
-            stages,
-            end: row.last().map_or(0.0, |slot| slot.end),
-            idle: timeline.idle(rank),
-            kept: timeline.peak_memory[rank],
-        }
-    }
 }
 
 #[cfg(test)]
@@ -366,8 +342,8 @@ mod tests {
             let layout = Layout { pp: 4 / chunks, schedule: schedule.into(), ..Layout::default() };
             for microbatches in [1502, 2048] {
                 let (kind, pipeline) = pipeline_of(&layout, microbatches).unwrap();
-                let ours = flow(&loads(), &[0.1; 3], kind, &pipeline).unwrap();
-                let all = Flow::of(ranks(&loads(), &[0.1; 3], kind, &pipeline).unwrap().0);
+                let ours = flow(&loads(), &[0.1; 3], kind, &pipeline, &Orders::default()).unwrap();
+                let all = Flow::of(ranks(&loads(), &[0.1; 3], kind, &pipeline, &Orders::default()).unwrap().0);
                 for (ours, all) in ours.ranks.iter().zip(&all.ranks) {
                     assert!((ours.end / all.end - 1.0).abs() < 1e-9, "{schedule}: {ours:?}, {all:?}");
                     assert!((ours.busy() / all.busy() - 1.0).abs() < 1e-9, "{schedule}: {ours:?}, {all:?}");
@@ -390,8 +366,8 @@ mod tests {
             let layout = Layout { pp, vp, schedule: schedule.into(), ..Layout::default() };
             for hop in [0.1, 1.0] {
                 let (kind, pipeline) = pipeline_of(&layout, 3000).unwrap();
-                let ours = flow(&loads, &[hop; 15], kind, &pipeline).unwrap();
-                let all = Flow::of(ranks(&loads, &[hop; 15], kind, &pipeline).unwrap().0);
+                let ours = flow(&loads, &[hop; 15], kind, &pipeline, &Orders::default()).unwrap();
+                let all = Flow::of(ranks(&loads, &[hop; 15], kind, &pipeline, &Orders::default()).unwrap().0);
                 for (ours, all) in ours.ranks.iter().zip(&all.ranks) {
                     assert!((ours.end / all.end - 1.0).abs() < 0.01, "{schedule}: {ours:?}, {all:?}");
                 }

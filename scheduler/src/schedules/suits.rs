@@ -76,8 +76,24 @@ mod tests {
     use super::super::SCHEDULES;
     use crate::costs::StageCosts;
     use crate::optimal::KIND;
+    use crate::placement::Pipeline;
     use crate::simulate::simulate;
     use ir::schedule::Kind;
+
+    /// Costs that are the same on all stages, and costs that are nowhere the same.
+    fn others(pipeline: &Pipeline) -> [StageCosts; 2] {
+        let even = StageCosts::uniform(pipeline.stages(), 1.0, 0.7, 2.5, 0.0);
+        let mut uneven = StageCosts { fb: Some(1.1), ..even.clone() };
+        let fields =
+            [&mut uneven.f, &mut uneven.i, &mut uneven.w, &mut uneven.comm, &mut uneven.mem_i, &mut uneven.mem_w];
+        for (number, field) in (1..).zip(fields) {
+            for (stage, figure) in (1..).zip(field) {
+                *figure = f64::from((stage * 7 + number * 3) % 11) / 5.0;
+            }
+        }
+        uneven.mem_f = uneven.mem_i.iter().zip(&uneven.mem_w).map(|(i, w)| i + w).collect();
+        [even, uneven]
+    }
 
     #[test]
     fn what_suits_can_be_made_and_has_the_backwards_that_are_told() {
@@ -89,9 +105,10 @@ mod tests {
                     let made = kind.make(&costs, &pipeline);
                     assert_eq!(made.is_ok(), kind.suits(&pipeline), "{} {pipeline:?}", kind.name);
                     let Ok(schedule) = made else { continue };
-                    let other = StageCosts::uniform(pipeline.stages(), 1.0, 0.7, 2.5, 0.0);
-                    let same = kind.make(&other, &pipeline).unwrap().rows == schedule.rows;
-                    assert!(same || !kind.has_fixed_order(), "{} {pipeline:?}", kind.name);
+                    for other in others(&pipeline) {
+                        let same = kind.make(&other, &pipeline).unwrap().rows == schedule.rows;
+                        assert!(same || !kind.has_fixed_order(), "{} {pipeline:?}", kind.name);
+                    }
                     let timeline = simulate(&schedule, &costs).unwrap();
                     for (rank, peak) in timeline.peak_memory.iter().enumerate() {
                         let kept = f64::from(kind.keeps(rank as u32, &pipeline)) / f64::from(pipeline.slices);

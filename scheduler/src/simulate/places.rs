@@ -16,7 +16,7 @@ pub struct Place {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Need {
     pass: Pass,
-    cell: usize,
+    cell: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -37,37 +37,39 @@ impl Pass {
     }
 }
 
-/// The index: for each pass, places by (stage, micro-batch, slice).
+/// The index: places by (pass, stage, micro-batch, slice).
 pub(super) struct Places {
-    stages: usize,
     microbatches: usize,
     slices: usize,
-    by_pass: [Vec<Option<Place>>; 3],
+    /// Of each pass.
+    cells: usize,
+    by_number: Vec<Option<Place>>,
 }
 
 impl Places {
     /// Indexes a schedule of so many stages.
     pub(super) fn of(schedule: &Schedule, stages: usize) -> Result<Places, SimulateError> {
         let (mut count, mut extent) = (0, [0, 0, 1]);
-        for item in schedule.rows.iter().flatten().flat_map(Action::items) {
+        schedule.rows.iter().flatten().flat_map(Action::items).for_each(|item| {
             count += 1;
             for (most, index) in extent.iter_mut().zip([item.stage, item.microbatch, item.slice]) {
                 *most = index.map_or(*most, |index| (index as usize + 1).max(*most));
             }
-        }
+        });
         let [named, microbatches, slices] = extent;
         let cells = named.checked_mul(microbatches).and_then(|n| n.checked_mul(slices));
         let Some(cells) = cells.filter(|&cells| cells <= count) else {
             return Err(SimulateError::Incomplete { stages: named, microbatches, slices, items: count });
         };
-        let by_pass = [vec![None; cells], vec![None; cells], vec![None; cells]];
-        let mut places = Places { stages: named, microbatches, slices, by_pass };
+        let by_number = vec![None; 3 * cells];
+        let mut places = Places { microbatches, slices, cells, by_number };
         for (rank, row) in schedule.rows.iter().enumerate() {
             for (position, action) in row.iter().enumerate() {
-                for item in action.items() {
+                let place = Place { rank: rank as u32, position: position as u32 };
+                action.items().try_for_each(|item| {
                     let wrong = |why| SimulateError::Item { rank, position, item, why };
-                    places.add(item, Place { rank: rank as u32, position: position as u32 }, stages).map_err(wrong)?;
-                }
+                    places.add(item, place, stages).map_err(wrong)
+                })?;
             }
         }
         Ok(places)
@@ -80,7 +82,8 @@ impl Places {
         let Some(made) = self.made_by(item) else {
             return if Pass::of(item.kind).is_some() { Err("names no stage or no micro-batch") } else { Ok(()) };
         };
-        match self.by_pass[made.pass as usize][made.cell].replace(place) {
+        let number = self.number(made);
+        match self.by_number[number].replace(place) {
             Some(_) => Err("stands twice"),
             None => Ok(()),
         }
@@ -88,25 +91,29 @@ impl Places {
 
     /// Where what is needed is made; `None` if it stands in no row.
     pub(super) fn find(&self, need: Need) -> Option<Place> {
-        self.by_pass[need.pass as usize][need.cell]
+        self.by_number[self.number(need)]
     }
 
     /// How many different results there are.
     pub(super) fn len(&self) -> usize {
-        self.by_pass.iter().map(Vec::len).sum()
+        self.by_number.len()
+    }
+
+    /// How many cells a stage has.
+    fn per_stage(&self) -> u32 {
+        (self.microbatches * self.slices) as u32
     }
 
     /// The number of a result, below [`Places::len`].
     pub(super) fn number(&self, Need { pass, cell }: Need) -> usize {
-        pass as usize * self.by_pass[0].len() + cell
+        pass as usize * self.cells + cell as usize
     }
 
     /// What the neighbouring stage makes of a forward or of a gradient of the inputs; `None` at the end of the way.
     pub(super) fn taker(&self, Need { pass, cell }: Need) -> Option<Need> {
-        let per_stage = self.microbatches * self.slices;
         let cell = match pass {
-            Pass::Forward => Some(cell + per_stage).filter(|&cell| cell < self.by_pass[0].len()),
-            Pass::Backward => cell.checked_sub(per_stage),
+            Pass::Forward => Some(cell + self.per_stage()).filter(|&cell| (cell as usize) < self.cells),
+            Pass::Backward => cell.checked_sub(self.per_stage()),
             Pass::Weight => None,
         };
         cell.map(|cell| Need { pass, cell })
@@ -114,38 +121,36 @@ impl Places {
 
     /// What an item makes; `None` if it is not an F, I, W or B of a stage and a micro-batch.
     pub(super) fn made_by(&self, item: Item) -> Option<Need> {
-        let (stage, microbatch) = (item.stage? as usize, item.microbatch? as usize);
-        let cell = (stage * self.microbatches + microbatch) * self.slices + item.slice.unwrap_or(0) as usize;
-        Some(Need { pass: Pass::of(item.kind)?, cell })
+        let pass = Pass::of(item.kind)?;
+        let row = item.stage? as usize * self.microbatches + item.microbatch? as usize;
+        Some(Need { pass, cell: (row * self.slices) as u32 + item.slice.unwrap_or(0) })
     }
 
     /// An unfused item that would make what is needed.
     pub(super) fn maker(&self, Need { pass, cell }: Need) -> Item {
         let kind = if pass == Pass::Forward { Kind::F } else { Kind::I };
-        let (row, slice) = (cell / self.slices, (cell % self.slices) as u32);
+        let (row, slice) = (cell as usize / self.slices, (cell as usize % self.slices) as u32);
         let item = Item::new(kind, (row / self.microbatches) as u32, (row % self.microbatches) as u32);
         Item { slice: (self.slices > 1).then_some(slice), ..item }
     }
 
-    /// What an item needs, by the rules in the head of [`super`].
-    pub(super) fn needs(&self, item: Item) -> [Option<Need>; 3] {
-        let Some(Need { pass, cell }) = self.made_by(item) else { return [None; 3] };
-        let (stage, slice) = (item.stage.unwrap_or(0) as usize, item.slice.unwrap_or(0) as usize);
-        let per_stage = self.microbatches * self.slices;
-        let forward = |cell| Some(Need { pass: Pass::Forward, cell });
-        let backward = |cell| Some(Need { pass: Pass::Backward, cell });
+    /// What the item needs that makes this, by the rules in the head of [`super`].
+    pub(super) fn needs(&self, Need { pass, cell }: Need) -> [Option<Need>; 3] {
+        let (per_stage, slices) = (self.per_stage(), self.slices as u32);
+        let need = |pass: Pass, cell: u32| Some(Need { pass, cell });
+        let slice = if slices > 1 { cell % slices } else { 0 };
         match pass {
             Pass::Forward => [
-                if stage > 0 { forward(cell - per_stage) } else { None },
-                if slice > 0 { forward(cell - 1) } else { None },
+                if cell >= per_stage { need(pass, cell - per_stage) } else { None },
+                if slice > 0 { need(pass, cell - 1) } else { None },
                 None,
             ],
             Pass::Backward => [
-                forward(cell),
-                if stage + 1 < self.stages { backward(cell + per_stage) } else { None },
-                if slice + 1 < self.slices { backward(cell + 1) } else { None },
+                need(Pass::Forward, cell),
+                if ((cell + per_stage) as usize) < self.cells { need(pass, cell + per_stage) } else { None },
+                if slice + 1 < slices { need(pass, cell + 1) } else { None },
             ],
-            Pass::Weight => [backward(cell), None, None],
+            Pass::Weight => [need(Pass::Backward, cell), None, None],
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::deadlock::{Blocked, Deadlock, On, Stand};
 use super::places::{Need, Places};
-use super::{SimulateError, simulate};
+use super::{SimulateError, Wiring};
 use crate::costs::StageCosts;
 use ir::schedule::{Item, Schedule};
 use serde::{Deserialize, Serialize};
@@ -37,9 +37,9 @@ impl fmt::Display for Sends {
 /// Whether the rows can be run to their ends in the order given; how long messages take does not matter.
 ///
 /// # Errors
-/// As of [`simulate`]; with a [`Deadlock`] where ranks stand that send to each other.
+/// As of [`Wiring::of`]; with a [`Deadlock`] where ranks stand that send to each other.
 pub fn can_run(schedule: &Schedule, costs: &StageCosts, sends: Sends) -> Result<(), SimulateError> {
-    simulate(schedule, costs)?;
+    Wiring::of(schedule, costs.f.len())?;
     if sends == Sends::Async {
         return Ok(());
     }
@@ -79,7 +79,7 @@ fn script(schedule: &Schedule, places: &Places, rank: usize, sends: Sends) -> Ve
     for (at, action) in schedule.rows[rank].iter().enumerate() {
         let items = || action.items().filter_map(|item| Some((item, places.made_by(item)?)));
         let far = |need: Need| places.find(need).filter(|place| place.rank as usize != rank);
-        let received = items().flat_map(|(item, _)| places.needs(item)).flatten().filter_map(|need| {
+        let received = items().flat_map(|(_, made)| places.needs(made)).flatten().filter_map(|need| {
             let place = far(need)?;
             let from = schedule.rows[place.rank as usize][place.position as usize];
             let item = from.items().find(|&item| places.made_by(item) == Some(need))?;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::schedules;
+use ir::schedule::{Action, Kind};
 
 fn item(text: &str) -> Item {
     let (head, slice) = text.split_once(':').map_or((text, None), |(head, slice)| (head, slice.parse().ok()));

@@ -1,7 +1,7 @@
 //! What a simulation tells: times, bubble, memory, gaps and their reasons, the critical path.
 
-use super::Place;
-use ir::schedule::Action;
+use super::{Place, Run};
+use ir::schedule::{Action, Schedule};
 
 /// A schedule in time.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,8 +66,44 @@ pub struct Idle {
     pub barrier: f64,
 }
 
+impl Reason {
+    /// Why a rank that was free by then waited for what ended at `made`, memory aside.
+    pub(super) fn of_wait(made: f64, free: f64) -> Reason {
+        if made <= free { Reason::Latency } else { Reason::Dependency }
+    }
+}
+
+impl Idle {
+    /// A gap from when the rank was free to the start of its next action, for what ended at `made`.
+    pub(super) fn add(&mut self, reason: Reason, free: f64, made: f64, start: f64) {
+        let made = made.max(free);
+        if reason == Reason::Memory {
+            self.memory += start - free;
+        } else {
+            self.dependency += made - free;
+            self.latency += start - made;
+        }
+    }
+}
+
 impl Timeline {
-    pub(super) fn new(rows: Vec<Vec<Slot>>, peak_memory: Vec<f64>) -> Timeline {
+    /// That of a schedule's run.
+    pub(super) fn of(schedule: &Schedule, run: &Run<'_>) -> Timeline {
+        let mut rows: Vec<Vec<Slot>> = schedule.rows.iter().map(|row| Vec::with_capacity(row.len())).collect();
+        let mut places: Vec<Place> = Vec::with_capacity(run.timed().len());
+        for (rank, times) in run.timed() {
+            let row = &mut rows[rank];
+            let place = Place { rank: rank as u32, position: row.len() as u32 };
+            let since = row.last().map_or(0.0, |slot| slot.end);
+            let waited_on = times.reason.map(|reason| Wait { since, place: places[times.after as usize], reason });
+            let action = schedule.rows[rank][row.len()];
+            row.push(Slot { action, start: times.start, end: times.end, waited_on });
+            places.push(place);
+        }
+        Timeline::new(rows, run.peak_memory.clone())
+    }
+
+    fn new(rows: Vec<Vec<Slot>>, peak_memory: Vec<f64>) -> Timeline {
         let ends = rows.iter().filter_map(|row| Some((row.first()?.start, row.last()?.end)));
         let (makespan, span) =
             ends.fold((0.0_f64, 0.0_f64), |(makespan, span), (start, end)| (makespan.max(end), span.max(end - start)));
@@ -94,14 +130,8 @@ impl Timeline {
     pub fn idle(&self, rank: usize) -> Idle {
         let row = &self.rows[rank];
         let mut idle = Idle { barrier: self.makespan - row.last().map_or(0.0, |slot| slot.end), ..Idle::default() };
-        for (slot, wait) in row.iter().filter_map(|slot| Some((slot, slot.waited_on?))) {
-            let made = self.slot(wait.place).end.max(wait.since);
-            if wait.reason == Reason::Memory {
-                idle.memory += slot.start - wait.since;
-            } else {
-                idle.dependency += made - wait.since;
-                idle.latency += slot.start - made;
-            }
+        for (slot, Wait { since, place, reason }) in row.iter().filter_map(|slot| Some((slot, slot.waited_on?))) {
+            idle.add(reason, since, self.slot(place).end, slot.start);
         }
         idle
     }

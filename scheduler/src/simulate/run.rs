@@ -1,0 +1,168 @@
+//! A wiring under costs: when each action runs, what it waits for, what the ranks hold.
+
+use super::timeline::{Idle, Reason};
+use super::wiring::{Link, NONE, Wired, Wiring};
+use crate::costs::StageCosts;
+use ir::schedule::Action;
+
+/// The times of a wiring's actions under some costs.
+#[derive(Debug)]
+pub struct Run<'a> {
+    wiring: &'a Wiring,
+    times: Vec<Times>,
+    /// End of the last action of each rank.
+    pub ends: Vec<f64>,
+    /// The most memory each rank holds, in the unit of the costs.
+    pub peak_memory: Vec<f64>,
+}
+
+/// When an action runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) start: f64,
+    pub(super) end: f64,
+    /// What it starts after: what it waited for, else the action before it in its row; [`NONE`] if it is the first.
+    pub(super) after: u32,
+    /// Why the rank was idle before it; `None` if it was not.
+    pub(super) reason: Option<Reason>,
+}
+
+impl Wiring {
+    /// Runs the actions under costs of as many stages.
+    pub fn run(&self, costs: &StageCosts) -> Run<'_> {
+        let hops = self.hops(costs);
+        let (mut times, ends) = self.times(costs, &hops);
+        let memory: Vec<(f64, f64)> = self.sorts.iter().map(|sort| costs.memory(sort)).collect();
+        if let Some(limits) = &costs.limit {
+            self.blame_memory(&mut times, (&hops, &memory), limits);
+        }
+        let peak_memory = self.peak_memory(&memory);
+        Run { wiring: self, times, ends, peak_memory }
+    }
+
+    /// Seconds of each [`Link::hop`].
+    fn hops(&self, costs: &StageCosts) -> Vec<f64> {
+        let hops = (0..self.stages).map(|hop| costs.comm.get(hop).copied().unwrap_or(0.0));
+        std::iter::once(0.0).chain(hops).collect()
+    }
+
+    /// When each action runs, and when each rank ends.
+    fn times(&self, costs: &StageCosts, hops: &[f64]) -> (Vec<Times>, Vec<f64>) {
+        let seconds: Vec<f64> = self.sorts.iter().map(|sort| costs.seconds(sort)).collect();
+        let mut times: Vec<Times> = Vec::with_capacity(self.actions.len());
+        let mut last = vec![(NONE, 0.0_f64); self.ranks]; // of each rank: its last action, and when that ends
+        let mut links_start = 0;
+        for (at, wired) in self.actions.iter().enumerate() {
+            let last = &mut last[wired.rank as usize];
+            let (mut after, free) = *last;
+            let mut start = free;
+            for link in &self.links[links_start..wired.links_end as usize] {
+                let arrival = link.arrival(&times, hops);
+                if arrival > start {
+                    (start, after) = (arrival, link.from);
+                }
+            }
+            links_start = wired.links_end as usize;
+            let reason = (start > free).then(|| Reason::of_wait(times[after as usize].end, free));
+            let end = start + seconds[wired.sort as usize];
+            times.push(Times { start, end, after, reason });
+            *last = (at as u32, end);
+        }
+        (times, last.into_iter().map(|(_, end)| end).collect())
+    }
+
+    /// The most that each rank holds, where each sort of actions takes and frees so much.
+    fn peak_memory(&self, memory: &[(f64, f64)]) -> Vec<f64> {
+        let mut peak = vec![0.0_f64; self.ranks];
+        self.hold(memory, |rank, held| peak[rank] = peak[rank].max(held));
+        peak
+    }
+
+    /// Tells of each action its rank, and what that holds while it runs.
+    fn hold(&self, memory: &[(f64, f64)], mut tell: impl FnMut(usize, f64)) {
+        let mut held = vec![0.0; self.ranks];
+        for Wired { rank, sort, .. } in &self.actions {
+            let (held, (takes, frees)) = (&mut held[*rank as usize], memory[*sort as usize]);
+            tell(*rank as usize, *held + takes);
+            *held += takes - frees;
+        }
+    }
+
+    /// Memory is the reason of a gap if the rank's next F arrived before its end, but did not fit beside what was held.
+    fn blame_memory(&self, times: &mut [Times], (hops, memory): (&[f64], &[(f64, f64)]), limits: &[f64]) {
+        let mut held = Vec::with_capacity(times.len());
+        self.hold(memory, |_, with| held.push(with));
+        let mut next_f: Vec<Option<(f64, f64)>> = vec![None; self.ranks]; // when it arrived, what it takes
+        for (at, wired) in self.actions.iter().enumerate().rev() {
+            let rank = wired.rank as usize;
+            let Some(limit) = limits.get(rank) else { continue };
+            let (takes, _) = memory[wired.sort as usize];
+            if takes > 0.0 {
+                let arrivals = self.links(at).iter().map(|link| link.arrival(times, hops));
+                next_f[rank] = Some((arrivals.fold(0.0, f64::max), takes));
+            } else if times[at].reason.is_some()
+                && next_f[rank].is_some_and(|(arrived, takes)| {
+                    arrived < times[at].start && held[at] + takes > limit * (1.0 + 1e-9)
+                })
+            {
+                times[at].reason = Some(Reason::Memory);
+            }
+        }
+    }
+}
+
+impl Link {
+    /// When what it brings is there.
+    fn arrival(&self, times: &[Times], hops: &[f64]) -> f64 {
+        times[self.from as usize].end + hops[self.hop as usize]
+    }
+}
+
+impl Run<'_> {
+    /// The ranks and times of all actions.
+    pub(super) fn timed(&self) -> impl ExactSizeIterator<Item = (usize, &Times)> {
+        self.wiring.actions.iter().map(|wired| wired.rank as usize).zip(&self.times)
+    }
+
+    /// End of the last action, from time 0.
+    pub fn makespan(&self) -> f64 {
+        self.ends.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// Where the idle seconds of each rank go, as [`Timeline::idle`](super::Timeline::idle) tells.
+    pub fn idle(&self) -> Vec<Idle> {
+        let mut idle = vec![Idle::default(); self.wiring.ranks];
+        let mut free = vec![0.0; self.wiring.ranks];
+        for (rank, times) in self.timed() {
+            if let Some(reason) = times.reason {
+                idle[rank].add(reason, free[rank], self.times[times.after as usize].end, times.start);
+            }
+            free[rank] = times.end;
+        }
+        let makespan = self.makespan();
+        idle.iter_mut().zip(&self.ends).for_each(|(idle, end)| idle.barrier = makespan - end);
+        idle
+    }
+
+    /// The chain of actions that sets the makespan, last to first: each starts when the next one ends, or when the message of
+    /// the next one arrives.
+    pub fn critical_path(&self) -> impl Iterator<Item = usize> {
+        let makespan = self.makespan();
+        let ends_last = (0..self.times.len()).filter(|&at| self.times[at].end >= makespan);
+        let last = ends_last.min_by_key(|&at| (self.wiring.actions[at].rank, at));
+        std::iter::successors(last, |&at| Some(self.times[at].after).filter(|&at| at != NONE).map(|at| at as usize))
+    }
+
+    /// The rank of an action, and what it does, for whichever micro-batch.
+    pub fn action(&self, at: usize) -> (usize, &Action) {
+        self.wiring.action(at)
+    }
+
+    /// The hops by which the last thing that an action waited for came: of a pair there may be two, of others there is one;
+    /// none if it waited for nothing.
+    pub fn hops(&self, at: usize) -> impl Iterator<Item = usize> {
+        let Times { after, reason, .. } = self.times[at];
+        let links = if reason.is_some() { self.wiring.links(at) } else { &[] };
+        links.iter().filter(move |link| link.from == after).filter_map(|link| (link.hop as usize).checked_sub(1))
+    }
+}

@@ -1,0 +1,156 @@
+//! How a schedule is wired: each rank goes on for as long as what it needs has been made.
+
+use super::SimulateError;
+use super::deadlock::{Blocked, Deadlock, On, Stand};
+use super::places::{Need, Places};
+use super::wiring::{Link, NONE, Wired, Wiring};
+use ir::schedule::{Action, Item, Kind, Schedule};
+use std::collections::HashMap;
+
+/// A wiring in the making.
+pub(super) struct Wirer<'a> {
+    schedule: &'a Schedule,
+    places: Places,
+    /// How much of each row stands in the wiring.
+    done: Vec<usize>,
+    /// The action that makes each result, [`NONE`] before it stands in the wiring.
+    made: Vec<u32>,
+    sorts: Sorts,
+    wiring: Wiring,
+}
+
+impl<'a> Wirer<'a> {
+    pub(super) fn new(schedule: &'a Schedule, stages: usize) -> Result<Wirer<'a>, SimulateError> {
+        let places = Places::of(schedule, stages)?;
+        let (ranks, actions) = (schedule.rows.len(), schedule.rows.iter().map(Vec::len).sum());
+        let wiring = Wiring {
+            ranks,
+            stages,
+            actions: Vec::with_capacity(actions),
+            links: Vec::with_capacity(actions),
+            sorts: Vec::new(),
+        };
+        let (done, made) = (vec![0; ranks], vec![NONE; places.len()]);
+        Ok(Wirer { schedule, places, done, made, sorts: Sorts::new(stages), wiring })
+    }
+
+    pub(super) fn wire(mut self) -> Result<Wiring, SimulateError> {
+        let ranks = self.done.len();
+        let mut needs: Vec<Option<Need>> = vec![None; ranks];
+        let mut waiting: Vec<Vec<(usize, usize)>> = vec![Vec::new(); ranks]; // per producing rank: (position, who waits)
+        let mut ready: Vec<usize> = (0..ranks).rev().collect();
+        while let Some(rank) = ready.pop() {
+            needs[rank] = self.advance(rank);
+            if let Some(place) = needs[rank].and_then(|need| self.places.find(need)) {
+                waiting[place.rank as usize].push((place.position as usize, rank));
+            }
+            let done = self.done[rank];
+            waiting[rank].retain(|&(position, waiter)| {
+                if position < done {
+                    ready.push(waiter);
+                }
+                position >= done
+            });
+        }
+        if needs.iter().any(Option::is_some) {
+            return Err(self.deadlock(&needs).into());
+        }
+        self.wiring.links.shrink_to_fit();
+        Ok(self.wiring)
+    }
+
+    /// Wires the actions of a rank until its row ends or it needs what has not been made yet.
+    fn advance(&mut self, rank: usize) -> Option<Need> {
+        let schedule = self.schedule;
+        for action in &schedule.rows[rank][self.done[rank]..] {
+            let (links, at) = (self.wiring.links.len(), self.wiring.actions.len() as u32);
+            let makes = |item: &Item| Some((self.places.made_by(*item)?, hop(item)));
+            let (makes, is_forward) = match action {
+                Action::One(item) => ([makes(item), None], item.kind == Kind::F),
+                Action::Pair(a, b) => ([makes(a), makes(b)], a.kind == Kind::F || b.kind == Kind::F),
+            };
+            for (made, hop) in makes.into_iter().flatten() {
+                if let Some(need) = self.link(rank as u32, made, hop, is_forward) {
+                    self.wiring.links.truncate(links);
+                    return Some(need);
+                }
+            }
+            for (made, _) in makes.into_iter().flatten() {
+                self.made[self.places.number(made)] = at;
+            }
+            let sort = self.sorts.of(action, &mut self.wiring.sorts);
+            let links_end = self.wiring.links.len() as u32;
+            self.wiring.actions.push(Wired { rank: rank as u32, sort, links_end });
+            self.done[rank] += 1;
+        }
+        None
+    }
+
+    /// Links what makes this to what it needs, up to the first that has not been made; that, if there is one.
+    ///
+    /// What is made on its own rank is there when the rank is free, and holds up nothing. It is kept for forwards, of which
+    /// is asked when they could have run.
+    fn link(&mut self, rank: u32, made: Need, hop: u32, is_forward: bool) -> Option<Need> {
+        for need in self.places.needs(made).into_iter().flatten() {
+            let from = self.made[self.places.number(need)];
+            if from == NONE {
+                return Some(need);
+            }
+            if self.wiring.actions[from as usize].rank != rank {
+                self.wiring.links.push(Link { from, hop });
+            } else if is_forward {
+                self.wiring.links.push(Link { from, hop: 0 });
+            }
+        }
+        None
+    }
+
+    fn deadlock(&self, needs: &[Option<Need>]) -> Deadlock {
+        let next = |rank: usize| self.schedule.rows[rank].get(self.done[rank]).copied();
+        let blocked = |rank: usize| {
+            let need = needs[rank]?;
+            let place = self.places.find(need);
+            let action = place.map(|place| self.schedule.rows[place.rank as usize][place.position as usize]);
+            let makes = |item: &Item| self.places.made_by(*item) == Some(need);
+            let item = action.and_then(|action| action.items().find(makes));
+            let other = place.and_then(|place| Some((place.rank as usize, next(place.rank as usize)?)));
+            Some(Blocked { at: next(rank)?, on: On::Result(item.unwrap_or(self.places.maker(need))), other })
+        };
+        let stand =
+            |rank: usize| Stand { done: self.schedule.rows[rank][..self.done[rank]].to_vec(), blocked: blocked(rank) };
+        Deadlock { ranks: (0..self.done.len()).map(stand).collect() }
+    }
+}
+
+/// The [`Link::hop`] by which what comes from another rank reaches an item: to F from the stage before, else from the one
+/// after.
+fn hop(item: &Item) -> u32 {
+    item.stage.map_or(0, |stage| if item.kind == Kind::F { stage } else { stage + 1 })
+}
+
+/// The sorts of actions met so far: of single items by kind and stage, of pairs by those of both.
+struct Sorts {
+    stages: usize,
+    single: Vec<u32>,
+    pairs: HashMap<(usize, usize), u32>,
+}
+
+impl Sorts {
+    fn new(stages: usize) -> Sorts {
+        Sorts { stages, single: vec![NONE; Kind::ALL.len() * (stages + 1)], pairs: HashMap::new() }
+    }
+
+    /// The sort of an action, which is told among the others if it is the first of it.
+    fn of(&mut self, action: &Action, sorts: &mut Vec<Action>) -> u32 {
+        let number = |item: &Item| item.kind as usize * (self.stages + 1) + item.stage.map_or(0, |at| at as usize + 1);
+        let sort = match action {
+            Action::One(item) => &mut self.single[number(item)],
+            Action::Pair(a, b) => self.pairs.entry((number(a), number(b))).or_insert(NONE),
+        };
+        if *sort == NONE {
+            *sort = sorts.len() as u32;
+            sorts.push(*action);
+        }
+        *sort
+    }
+}

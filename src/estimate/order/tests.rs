@@ -1,0 +1,114 @@
+//! What is read from a wiring, against what is read from a timeline.
+
+use super::super::pipeline::costs;
+use super::super::stages::Load;
+use super::*;
+use cost::Seconds;
+use scheduler::schedules::SCHEDULES;
+use scheduler::simulate::{Slot, Timeline, simulate};
+
+/// Pipelines of a kind with all its choices.
+fn pipelines(kind: &ScheduleKind) -> Vec<Pipeline> {
+    let mut pipelines = Vec::new();
+    for (ranks, chunks) in [(1, None), (2, None), (4, None), (7, None), (2, Some(3)), (4, Some(4))] {
+        for microbatches in [1, 4, 9, 20] {
+            let own = kind.pipeline(ranks, chunks, microbatches).into_iter();
+            pipelines.extend(own.flat_map(|own| {
+                let chosen = [(None, None), (Some(ranks + 1), None), (None, Some(3))];
+                chosen.into_iter().filter_map(move |(group, slices)| kind.choose(own, group, slices).ok())
+            }));
+        }
+    }
+    pipelines
+}
+
+/// Stages of which one is slow, and what lies between them.
+fn stages(number: usize, slow: usize, hop: f64) -> (Vec<Load>, Vec<f64>) {
+    let load = |stage: usize| {
+        let seconds = |part: f64| Seconds { gemm: if stage == slow { 1.7 * part } else { part }, ..Seconds::default() };
+        let kept = 10.0 + stage as f64 / 3.0;
+        Load { f: seconds(1.0), i: seconds(1.3), w: seconds(0.8), kept, held_for_w: kept / 3.0, ..Load::default() }
+    };
+    let hops = (1..number).map(|stage| hop * if stage == slow { 9.0 } else { 1.0 + (stage % 3) as f64 });
+    ((0..number).map(load).collect(), hops.collect())
+}
+
+fn rank_of(timeline: &Timeline, rank: usize, hops: &[f64], slices: f64) -> Rank {
+    let mut tally = Tally::new(hops.len() + 1);
+    timeline.rows[rank].iter().for_each(|slot| tally.add(&slot.action, 1.0 / slices));
+    let lane = Lane::of(tally);
+    Rank {
+        messages: lane.messages(hops),
+        stages: lane.stages,
+        end: timeline.rows[rank].last().map_or(0.0, |slot| slot.end),
+        idle: timeline.idle(rank),
+        kept: timeline.peak_memory[rank],
+        in_flight: lane.in_flight,
+    }
+}
+
+fn path_of(timeline: &Timeline, stages: usize, hops: &[f64], slices: f64) -> Path {
+    let places = timeline.critical_path();
+    let rank = places.last().map_or(0, |place| place.rank as usize);
+    let mut path = Path { rank, runs: vec![[0.0; 3]; stages], hops: vec![0.0; stages - 1] };
+    for (at, place) in places.iter().enumerate() {
+        let slot = timeline.slot(*place);
+        path.add(&slot.action, 1.0 / slices);
+        if at > 0 && places[at - 1].rank != place.rank {
+            path.hops[crossed(timeline.slot(places[at - 1]), slot, hops)] += 1.0 / slices;
+        }
+    }
+    path
+}
+
+/// From a stage to the next: what an F waits for is the F before it, what a gradient waits for the one after.
+fn crossed(from: &Slot, to: &Slot, seconds: &[f64]) -> usize {
+    let crossed = |to: Item| {
+        let (stage, is_forward) = (to.stage?, to.kind == Kind::F);
+        let before = if is_forward { stage.checked_sub(1)? } else { stage + 1 };
+        let made = |from: Item| {
+            from.stage == Some(before)
+                && (from.kind == Kind::F) == is_forward
+                && (from.microbatch, from.slice) == (to.microbatch, to.slice)
+        };
+        from.action.items().any(made).then_some(stage.min(before) as usize)
+    };
+    to.action.items().filter_map(crossed).max_by(|&a, &b| seconds[a].total_cmp(&seconds[b])).unwrap()
+}
+
+/// For all kinds but those that search; an order that is kept serves all costs.
+#[test]
+fn a_run_tells_what_a_timeline_tells() {
+    for kind in SCHEDULES.iter().filter(|kind| !kind.searches()) {
+        let orders = Orders::default();
+        for pipeline in pipelines(kind).iter().filter(|pipeline| kind.suits(pipeline)) {
+            let (number, slices) = (pipeline.stages() as usize, f64::from(pipeline.slices));
+            for (slow, hop) in [(0, 0.0), (number / 2, 0.1), (number - 1, 0.25), (number, 1.5)] {
+                let (loads, hops) = stages(number, slow, hop);
+                let costs = costs(&loads, &hops, slices);
+                let made = kind.make(&costs, pipeline);
+                if made.is_err() && pipeline.group.is_some() {
+                    continue; // A group may be too large.
+                }
+                let timeline = simulate(&made.unwrap(), &costs).unwrap();
+                let ranks = (0..timeline.rows.len()).map(|rank| rank_of(&timeline, rank, &hops, slices)).collect();
+                let told = (ranks, path_of(&timeline, number, &hops, slices));
+                let order = orders.get(kind, pipeline, &costs).unwrap();
+                assert_eq!(order.run(&costs, &hops, slices), told, "{} {pipeline:?} {slow} {hop}", kind.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn so_many_orders_are_kept() {
+    let kind = scheduler::schedules::find("1f1b").unwrap();
+    let costs = StageCosts::uniform(4, 1.0, 1.0, 1.0, 0.0);
+    let orders = Orders::default();
+    let get = |microbatches| orders.get(kind, &kind.pipeline(4, None, microbatches).unwrap(), &costs).unwrap();
+    let first = get(8);
+    assert!(Arc::ptr_eq(&first, &get(8)));
+    (0..50).for_each(|more| drop(get(1000 + more)));
+    assert!(!Arc::ptr_eq(&first, &get(8)));
+    assert!(orders.known.lock().unwrap().actions <= KEPT);
+}
