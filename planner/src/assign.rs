@@ -7,8 +7,8 @@ use ir::mesh::{Axes, Mesh};
 use ir::ops::{Op, OpDef};
 use ir::rule::{Instance, Rule};
 use ir::types::{Debt, DebtKind, Type};
+use rustc_hash::FxHashMap;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Axes per letter, a passing debt, and the storage of pointwise ops.
@@ -115,7 +115,7 @@ pub(crate) fn instantiate(def: &dyn OpDef, operands: &[&Type], results: &[&Type]
 
 thread_local! {
     /// Rules that have been parsed, by their text: each is asked for again in every pass.
-    static RULES: RefCell<HashMap<String, Rc<Rule>>> = RefCell::default();
+    static RULES: RefCell<FxHashMap<String, Rc<Rule>>> = RefCell::default();
 }
 
 fn parsed(text: String) -> Result<Rc<Rule>, String> {

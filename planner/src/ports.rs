@@ -7,13 +7,13 @@ use ir::graph::{ArgKind, Model, ResultKind};
 use ir::ids::{BlockId, ModelValue, Value};
 use ir::types::Type;
 use petgraph::unionfind::UnionFind;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// The boundary types, decided as the blocks are planned.
 pub(crate) struct Ports {
     union: UnionFind<usize>,
-    index: HashMap<Port, usize>,
-    types: HashMap<usize, Type>,
+    index: FxHashMap<Port, usize>,
+    types: FxHashMap<usize, Type>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,7 +26,8 @@ enum Port {
 impl Ports {
     /// Joins what the calls connect.
     pub(crate) fn new(model: &Model) -> Ports {
-        let mut ports = Ports { union: UnionFind::new_empty(), index: HashMap::new(), types: HashMap::new() };
+        let mut ports =
+            Ports { union: UnionFind::new_empty(), index: FxHashMap::default(), types: FxHashMap::default() };
         for call in &model.calls {
             let block = &model.blocks[call.block];
             for (place, &value) in call.args.iter().enumerate() {

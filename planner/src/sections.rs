@@ -9,7 +9,7 @@ use ir::mesh::{Axes, Mesh};
 use ir::ops::{Op, Unary, UnaryKind};
 use ir::rule::Instance;
 use ir::types::{Dims, Type};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// What statements are decided against.
 pub(crate) struct Site<'a> {
@@ -20,15 +20,15 @@ pub(crate) struct Site<'a> {
 }
 
 /// What readers would like, per dim of a value.
-pub(crate) type Hints = HashMap<Value, Vec<Axes>>;
+pub(crate) type Hints = FxHashMap<Value, Vec<Axes>>;
 
 /// What the rest of a block says of the values that a statement reads.
 #[derive(Default)]
 pub(crate) struct Known {
     /// How often each value is read or returned, in all sections.
-    pub(crate) uses: HashMap<Value, usize>,
+    pub(crate) uses: FxHashMap<Value, usize>,
     /// Of values that owe: how they lie where an earlier section has paid them.
-    pub(crate) paid: HashMap<Value, Type>,
+    pub(crate) paid: FxHashMap<Value, Type>,
 }
 
 impl Site<'_> {
@@ -81,13 +81,13 @@ impl Site<'_> {
     }
 
     /// How values that owe will lie where F, or I, pays them and they grow no larger: a debt is paid once.
-    fn paid_before(&self, block: &Block, kind: SectionKind) -> Result<HashMap<Value, Type>, String> {
+    fn paid_before(&self, block: &Block, kind: SectionKind) -> Result<FxHashMap<Value, Type>, String> {
         let earlier: &[SectionKind] = match kind {
             SectionKind::I => &[SectionKind::F],
             SectionKind::W => &[SectionKind::F, SectionKind::I],
             SectionKind::F | SectionKind::U => &[],
         };
-        let mut paid = HashMap::new();
+        let mut paid = FxHashMap::default();
         let owes = |&value: &Value| block.ty(value).debt.is_some();
         let stmts = earlier.iter().flat_map(|&kind| &block[kind].stmts);
         for stmt in stmts.filter(|stmt| stmt.operands.iter().any(owes)) {
@@ -162,7 +162,7 @@ pub(crate) fn wanted_types<'b>(
     let (Some(def), Some(instance)) = (stmt.op.def(), instance_of(block, stmt)?) else { return Ok(None) };
     let results: Vec<&Type> = stmt.results.iter().map(|&v| block.ty(v)).collect();
     let read = |lies: &dyn Fn(Value) -> &'b Type| {
-        let operands = operands(block, stmt, &HashMap::new(), lies);
+        let operands = operands(block, stmt, &FxHashMap::default(), lies);
         let assignment = recover(mesh, def, &instance, &operands, &results);
         let gives = |(r, ty): (usize, &&Type)| assignment.result_type(&instance, r, ty).debt == ty.debt;
         let gives_results = results.iter().enumerate().all(gives);
@@ -177,7 +177,7 @@ pub(crate) fn wanted_types<'b>(
 fn operands<'b>(
     block: &Block,
     stmt: &Stmt,
-    uses: &HashMap<Value, usize>,
+    uses: &FxHashMap<Value, usize>,
     lies: &dyn Fn(Value) -> &'b Type,
 ) -> Vec<Operand<'b>> {
     let param = |value| matches!(block.arg_kind(value), Some(ArgKind::Param | ArgKind::State));
@@ -247,8 +247,8 @@ pub(crate) fn reshard_stmt(result: Value, operand: Value) -> Stmt {
 }
 
 /// How often each value is read or returned, in all sections.
-pub(crate) fn count_uses(block: &Block) -> HashMap<Value, usize> {
-    let mut uses = HashMap::new();
+pub(crate) fn count_uses(block: &Block) -> FxHashMap<Value, usize> {
+    let mut uses = FxHashMap::default();
     for section in &block.sections {
         let read = section.stmts.iter().flat_map(|stmt| &stmt.operands).chain(&section.ret);
         read.for_each(|&value| *uses.entry(value).or_insert(0) += 1);

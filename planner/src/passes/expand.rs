@@ -10,7 +10,7 @@ use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{Builder, Op};
 use ir::types::Type;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanError> {
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
@@ -61,7 +61,7 @@ fn expand(
     site: &Site<'_>,
     block: &mut Block,
     stmt: Stmt,
-    mut uses: HashMap<Value, usize>,
+    mut uses: FxHashMap<Value, usize>,
 ) -> Result<Vec<Stmt>, String> {
     let Some(def) = stmt.op.def() else { return Ok(vec![stmt]) };
     let mut builder = Builder::new(block);
@@ -82,7 +82,7 @@ fn expand(
     let known = Known { uses, ..Known::default() };
     let mut decided = Vec::new();
     for stmt in stmts {
-        decided.extend(site.statement(block, stmt, &known, &Hints::new())?);
+        decided.extend(site.statement(block, stmt, &known, &Hints::default())?);
     }
     Ok(decided)
 }

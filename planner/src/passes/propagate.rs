@@ -14,7 +14,7 @@ use ir::ids::{BlockId, Value};
 use ir::mesh::Axes;
 use ir::ops::{Op, Unary, UnaryKind};
 use ir::types::{DebtKind, Type};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanError> {
     if model.is_settled() {
@@ -48,7 +48,7 @@ pub(crate) fn finish(site: &Site<'_>, model: &mut Model) -> Result<(), String> {
     join_gradient_debts(model);
     for block in model.blocks.values_mut() {
         pay_gradients(block);
-        site.decide(block, SectionKind::U, &Hints::new())?;
+        site.decide(block, SectionKind::U, &Hints::default())?;
     }
     plan_step(site, model)
 }
@@ -73,7 +73,7 @@ fn plan_block(site: &Site<'_>, block: &mut Block, id: BlockId, ports: &mut Ports
         block.values[value].ty = ty.named_as(block.ty(value));
     }
     let returned: Vec<Value> = value_results(&block.results).iter().map(|&r| block[SectionKind::F].ret[r]).collect();
-    let mut hints = Hints::new();
+    let mut hints = Hints::default();
     for (place, &value) in returned.iter().enumerate() {
         if let Some(ty) = ports.result(id, place) {
             hints.insert(value, axes_of(ty));
@@ -130,7 +130,7 @@ fn plan_backward(site: &Site<'_>, block: &mut Block, id: BlockId, ports: &Ports)
         let moved = moved_to(block, SectionKind::I, value, ty);
         block[SectionKind::I].ret[place] = moved;
     }
-    site.decide(block, SectionKind::W, &Hints::new())
+    site.decide(block, SectionKind::W, &Hints::default())
 }
 
 /// The value in the wanted type: itself, or the result of a reshard at the end of the section.
@@ -146,13 +146,15 @@ fn moved_to(block: &mut Block, kind: SectionKind, value: Value, wanted: &Type) -
 
 /// A parameter of several blocks has one gradient: where one of them owes more, all do.
 fn join_gradient_debts(model: &mut Model) {
-    let mut owed: HashMap<(ir::ids::ParamId, u32), Axes> = HashMap::new();
+    let mut owed: FxHashMap<(ir::ids::ParamId, u32), Axes> = FxHashMap::default();
     let bindings = gradient_bindings(model);
     for (instances, id, gradient) in &bindings {
         let axes = model.blocks[*id].ty(*gradient).debt_axes();
         for instance in instances {
-            let all = owed.entry(*instance).or_default();
-            *all = all.union(&axes).sorted();
+            let all = owed.entry(*instance).or_insert_with(|| axes.clone());
+            if *all != axes {
+                *all = all.union(&axes);
+            }
         }
     }
     for (instances, id, gradient) in bindings {
@@ -236,7 +238,7 @@ fn plan_step(site: &Site<'_>, model: &mut Model) -> Result<(), String> {
     for value in args {
         step.graph.values[value].ty = step.graph.ty(value).owing(DebtKind::Sum, &owed);
     }
-    site.decide(&mut step.graph, SectionKind::F, &Hints::new())?;
+    site.decide(&mut step.graph, SectionKind::F, &Hints::default())?;
     for place in 0..step.graph[SectionKind::F].ret.len() {
         let value = step.graph[SectionKind::F].ret[place];
         let paid = step.graph.ty(value).owing(DebtKind::Sum, &Axes::none());

@@ -5,19 +5,19 @@ use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::mesh::Axes;
 use ir::ops::{Collective, Op};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Values of a block by other values.
 #[derive(Default)]
 pub(super) struct Alias {
     /// What is never there as such, by the value in its place.
-    pub(super) there: HashMap<Value, Value>,
+    pub(super) there: FxHashMap<Value, Value>,
     /// All-to-alls by their operands, with all axes over which these go on.
-    pub(super) exchanges: HashMap<Value, Axes>,
+    pub(super) exchanges: FxHashMap<Value, Axes>,
     /// The collectives with these results are part of another, or not needed.
     pub(super) free: EntitySet<Value>,
     /// Of what the plan keeps of F, what frameworks keep instead.
-    pub(super) instead: HashMap<Value, Value>,
+    pub(super) instead: FxHashMap<Value, Value>,
 }
 
 impl Alias {

@@ -10,7 +10,7 @@ use ir::graph::{Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::keep::kept;
 use ir::ops::{KernelOp, Op};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 pub(super) struct Site<'a> {
     pub(super) local: Local<'a>,
@@ -20,7 +20,7 @@ pub(super) struct Site<'a> {
     /// What I and W read of F.
     pub(super) later: Vec<Value>,
     /// Values of F that the backward's kernels make again from others, and these others.
-    pub(super) remade: HashMap<Value, Vec<Value>>,
+    pub(super) remade: FxHashMap<Value, Vec<Value>>,
     /// What is moved as it is named, and what is there already.
     pub(super) alias: Alias,
     /// Of what the backward reads, what it does without.
@@ -88,9 +88,9 @@ impl<'a> Site<'a> {
 
 /// Activations that a fused kernel of the backward makes from what the forward's read, so that nothing keeps them: those that
 /// only pointwise ops of I and W read.
-fn remade(block: &Block, fusion: Fusion) -> HashMap<Value, Vec<Value>> {
+fn remade(block: &Block, fusion: Fusion) -> FxHashMap<Value, Vec<Value>> {
     if !fusion.swiglu {
-        return HashMap::new();
+        return FxHashMap::default();
     }
     let backward = || block[SectionKind::I].stmts.iter().chain(&block[SectionKind::W].stmts);
     let only_pointwise = |value: Value| {

@@ -9,7 +9,8 @@ use ir::entity::{EntityRef, EntitySet};
 use ir::graph::{ArgKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{Collective, Op};
-use std::collections::{BTreeSet, HashSet};
+use rustc_hash::FxHashSet;
+use std::collections::BTreeSet;
 
 /// Choices that differ by less than one part in so many of what is kept are as good as alike: predictions of memory are much
 /// less exact.
@@ -29,7 +30,7 @@ pub(super) struct Part {
 /// statement.
 pub(super) fn parts(site: &Site<'_>) -> Vec<Part> {
     let block = site.block();
-    let later: HashSet<Value> = site.later.iter().copied().collect();
+    let later: FxHashSet<Value> = site.later.iter().copied().collect();
     let mut parts: Vec<Part> = Vec::new();
     for (at, stmt) in block[SectionKind::F].stmts.iter().enumerate() {
         let makes = |part: &&mut Part| {
