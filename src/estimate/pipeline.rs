@@ -42,8 +42,15 @@ pub(super) struct Rank {
 /// Actions up to which all micro-batches are simulated.
 const SIMULATED: u64 = 4096;
 
+/// Actions up to which that is done too where further rounds are not all the same.
+const UNSETTLED: u64 = 1 << 16;
+
+/// Seconds that differ by less of their sum are the same.
+const SAME: f64 = 1e-6;
+
 /// Orders and simulates the micro-batches of a step; `hops[s]` are the seconds between stages s and s + 1. Of many, only as
-/// many as fill the pipeline a few times: from then on each further round of them adds the same to every figure.
+/// many as fill the pipeline a few times: from then on each further round of them adds the same to every figure. Where stages
+/// are uneven, a slower one may hold up the others only after many rounds.
 ///
 /// # Errors
 /// The schedule does not suit the pipeline.
@@ -56,25 +63,50 @@ pub(super) fn flow(
 ) -> Result<Flow, Error> {
     let microbatches = pipeline.microbatches;
     let of = |microbatches| ranks(loads, hops, kind, &Pipeline { microbatches, ..*pipeline }, orders);
-    let Some((filled, round)) = repeated(kind, pipeline) else {
-        let (ranks, path) = of(microbatches)?;
-        return Ok(Flow { path: Some(path), ..Flow::of(ranks) });
-    };
-    let rounds = f64::from((microbatches - filled) / round);
-    let ((few, path), (more, longer)) = (of(filled)?, of(filled + round)?);
-    let ranks = few.iter().zip(&more).map(|(few, more)| few.further(more, rounds)).collect();
-    Ok(Flow { path: path.further(&longer, rounds), ..Flow::of(ranks) })
+    let whole = || of(microbatches).map(|(ranks, path)| Flow { path: Some(path), ..Flow::of(ranks) });
+    let Some((mut filled, round)) = repeated(kind, pipeline) else { return whole() };
+    loop {
+        let ((few, path), (more, longer)) = (of(filled)?, of(filled + round)?);
+        let next = 4 * filled - 3 * (filled % round);
+        let is_beyond = next + round >= microbatches;
+        if kind.repeats_rounds() && !is_settled(&few, &more) {
+            if is_beyond && actions(pipeline) <= UNSETTLED {
+                return whole();
+            }
+            if !is_beyond && actions(&Pipeline { microbatches: next, ..*pipeline }) <= UNSETTLED {
+                filled = next;
+                continue;
+            }
+        }
+        let rounds = f64::from((microbatches - filled) / round);
+        let ranks = few.iter().zip(&more).map(|(few, more)| few.further(more, rounds)).collect();
+        return Ok(Flow { path: path.further(&longer, rounds), ..Flow::of(ranks) });
+    }
+}
+
+/// Whether a further round takes all ranks as long, as it does once the slowest holds up all others; as long as a rank waits less
+/// with each round, it does not yet.
+fn is_settled(few: &[Rank], more: &[Rank]) -> bool {
+    let both = || few.iter().zip(more);
+    let longer = || both().map(|(few, more)| more.end - few.end);
+    let (least, most) = (longer().fold(f64::INFINITY, f64::min), longer().fold(0.0, f64::max));
+    let waits = |rank: &Rank| rank.end - rank.busy();
+    most - least <= SAME * most && both().all(|(few, more)| waits(more) - waits(few) >= -SAME * most)
+}
+
+fn actions(pipeline: &Pipeline) -> u64 {
+    u64::from(pipeline.stages()) * u64::from(pipeline.microbatches) * u64::from(pipeline.slices)
 }
 
 /// Of a pipeline that is not simulated whole: the micro-batches that fill it, and those of a round.
 fn repeated(kind: &ScheduleKind, pipeline: &Pipeline) -> Option<(u32, u32)> {
     let microbatches = pipeline.microbatches;
-    let actions = u64::from(pipeline.stages()) * u64::from(microbatches) * u64::from(pipeline.slices);
     let (simulated, rounds) = if kind.repeats_rounds() { (SIMULATED, 1) } else { (SIMULATED * LONG, LONG as u32) };
     // Two chains share the micro-batches.
     let round = pipeline.ranks * rounds * if pipeline.placement == Placement::Bidirectional { 2 } else { 1 };
     let filled = 3 * round + microbatches % round;
-    (actions > simulated && pipeline.group.is_none() && microbatches > filled + round).then_some((filled, round))
+    (actions(pipeline) > simulated && pipeline.group.is_none() && microbatches > filled + round)
+        .then_some((filled, round))
 }
 
 /// How many times as many of both where rounds are not alike.
@@ -239,8 +271,7 @@ fn ranks(
     pipeline: &Pipeline,
     orders: &Orders,
 ) -> Result<(Vec<Rank>, Path), Error> {
-    let actions = u64::from(pipeline.stages()) * u64::from(pipeline.microbatches) * u64::from(pipeline.slices);
-    if actions > limits::ACTIONS {
+    if actions(pipeline) > limits::ACTIONS {
         let (runs, microbatches) = (u64::from(pipeline.stages()), pipeline.microbatches);
         return Err(CompileError::TooManyActions { runs, microbatches }.into());
     }
@@ -351,6 +382,32 @@ mod tests {
                     assert_eq!(ours.in_flight, all.in_flight, "{schedule}");
                 }
                 assert!((ours.bubble - all.bubble).abs() < 1e-9);
+            }
+        }
+    }
+
+    /// The slowest stage holds up the others only after many rounds, which have slack until then.
+    #[test]
+    fn uneven_stages_are_as_if_all_had_been_simulated() {
+        let gemm =
+            |stage: usize| 1.0 + [0.0, 0.02, 0.01, 0.05, 0.03][stage * 7 % 5] + if stage == 9 { 0.06 } else { 0.0 };
+        let load = |stage: usize| {
+            let seconds = Seconds { gemm: gemm(stage), ..Seconds::default() };
+            Load { f: seconds, i: seconds, w: seconds, kept: 10.0, ..Load::default() }
+        };
+        let wide = ["grouped-interleaved", "interleaved-1f1b", "interleaved-zb"].map(|kind| (kind, 4, Some(4)));
+        let folded = ["zb-v", "v-half", "v-min", "1f1b-v", "dualpipe-v"].map(|kind| (kind, 8, None));
+        let deep = ["1f1b", "zb-h1", "zb-h2", "dualpipe", "chimera"].map(|kind| (kind, 16, None));
+        for (schedule, pp, vp) in wide.into_iter().chain(folded).chain(deep) {
+            let layout = Layout { pp, vp, schedule: schedule.into(), ..Layout::default() };
+            let (kind, pipeline) = pipeline_of(&layout, 640).unwrap();
+            let loads: Vec<Load> = (0..pipeline.stages() as usize).map(load).collect();
+            let hops = vec![0.01; loads.len() - 1];
+            let ours = flow(&loads, &hops, kind, &pipeline, &Orders::default()).unwrap();
+            let all = Flow::of(ranks(&loads, &hops, kind, &pipeline, &Orders::default()).unwrap().0);
+            for (ours, all) in ours.ranks.iter().zip(&all.ranks) {
+                assert!((ours.end / all.end - 1.0).abs() < 1e-5, "{schedule}: {ours:?}, {all:?}");
+                assert!(ours.idle.dependency > -1e-6 * ours.end, "{schedule}: {ours:?}");
             }
         }
     }
