@@ -27,10 +27,10 @@ pub(super) struct Exchange {
 }
 
 /// Runs that follow each other and are alike, and what the parameters of each talk about.
-struct Row<'a> {
-    profile: &'a Profile,
-    times: usize,
-    talk: Exchange,
+pub(super) struct Row<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) times: usize,
+    pub(super) talk: Exchange,
 }
 
 impl Row<'_> {
@@ -99,11 +99,12 @@ impl<'a> Replicas<'a> {
     /// Seconds per micro-batch of a stage with these runs that parts of parameters cost, with the forward and with the
     /// backward. ZeRO-3 gathers each block before its forward and again before its backward, the next one while a block
     /// computes, and both ZeRO-2 and 3 scatter its gradients; the first gather and the last scatter have nothing beside them.
-    pub(super) fn shards<'p>(&self, runs: impl Iterator<Item = (&'p Profile, usize)>) -> [f64; 2] {
+    /// What is gathered stays for the backward (`stays`) where nothing else is computed in between: on stages of one run.
+    pub(super) fn shards<'p>(&self, rows: impl Iterator<Item = Row<'p>>, stays: bool) -> [f64; 2] {
         if self.zero < 2 {
             return [0.0; 2];
         }
-        let rows: Vec<Row<'_>> = runs.map(|(profile, times)| self.row(profile, times)).collect();
+        let rows: Vec<Row<'_>> = rows.collect();
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return [0.0; 2] };
         let mut seconds = [first.talk.gather, first.talk.reduce];
         for (at, row) in rows.iter().enumerate() {
@@ -113,20 +114,24 @@ impl<'a> Replicas<'a> {
             for (times, before, after) in row.places(before, after) {
                 seconds[0] += times * self.left(after.gather, row.profile.f.total());
                 // The backward goes the other way: the block before is gathered, the one after has given its gradients.
-                seconds[1] += times * self.left(before.gather + after.reduce, backward);
+                let again = if stays { 0.0 } else { before.gather };
+                seconds[1] += times * self.left(again + after.reduce, backward);
             }
         }
-        if rows.len() > 1 || last.times > 1 {
+        if !stays {
             seconds[1] += last.talk.gather;
         }
         seconds
     }
 
-    /// Runs that follow each other and are alike.
-    fn row<'p>(&self, profile: &'p Profile, times: usize) -> Row<'p> {
-        let elements = [profile.dense, profile.experts];
-        let gather = if self.zero > 2 { self.gather(elements) } else { 0.0 };
-        Row { profile, times, talk: Exchange { gather, reduce: self.reduce(elements, f64::INFINITY) } }
+    /// What the parameters of a run of each block talk about, with nothing beside them, where each micro-batch needs it.
+    pub(super) fn exchanges(&self, profiles: &[Profile]) -> Vec<Exchange> {
+        let of = |profile: &Profile| {
+            let elements = [profile.dense, profile.experts];
+            let gather = if self.zero > 2 { self.gather(elements) } else { 0.0 };
+            Exchange { gather, reduce: self.reduce(elements, f64::INFINITY) }
+        };
+        if self.zero < 2 { vec![Exchange::default(); profiles.len()] } else { profiles.iter().map(of).collect() }
     }
 
     /// What parameters cost once a step in the mean of ranks that have so many elements in the mean, and work so many seconds

@@ -1,7 +1,7 @@
 //! A model's runs cut into stages, and what each stage costs for one micro-batch.
 
 use super::blocks::{Blocks, Span};
-use super::replicas::Replicas;
+use super::replicas::{Exchange, Replicas, Row};
 use crate::error::Error;
 use cost::{Cut, Machine, Profile, Seconds};
 use ir::costs::{BlockCosts, CallCosts, Lanes, ModelCosts};
@@ -138,7 +138,12 @@ fn costs(blocks: &Blocks) -> ModelCosts {
 
 /// What each stage costs.
 pub(super) fn loads(blocks: &Blocks, layout: &Layout, starts: &[usize], replicas: &Replicas<'_>) -> Vec<Load> {
-    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| load(blocks, runs, layout, replicas)).collect()
+    let exchanges = replicas.exchanges(&blocks.profiles);
+    let of = |runs: Range<usize>| {
+        let stays = runs.len() == 1;
+        load(blocks, runs, layout, (replicas, &exchanges), stays)
+    };
+    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(of).collect()
 }
 
 /// Seconds of F, I and W of each stage, with nothing gathered, scattered or sent.
@@ -154,9 +159,11 @@ pub(super) fn seconds(blocks: &Blocks, layout: &Layout, starts: &[usize]) -> Vec
     stage_runs(starts, blocks.outline.runs.len()).into_iter().map(of).collect()
 }
 
-/// What all of a model costs, as if it were one stage.
+/// What all of a model costs at least, as if it were one stage. Where there are several, each may be of one run.
 pub(super) fn run_loads(blocks: &Blocks, layout: &Layout, replicas: &Replicas<'_>) -> Load {
-    load(blocks, 0..blocks.outline.runs.len(), layout, replicas)
+    let (runs, exchanges) = (0..blocks.outline.runs.len(), replicas.exchanges(&blocks.profiles));
+    let stays = runs.len() == 1 || layout.pp > 1;
+    load(blocks, runs, layout, (replicas, &exchanges), stays)
 }
 
 /// Runs of one block on a stage.
@@ -201,10 +208,17 @@ pub(super) fn is_even(blocks: &Blocks, layout: &Layout, cut: Cut, stages: u32) -
     cut == Cut::Time && layout.stages.is_empty() && divides
 }
 
-fn load(blocks: &Blocks, runs: Range<usize>, layout: &Layout, replicas: &Replicas<'_>) -> Load {
+fn load(
+    blocks: &Blocks,
+    runs: Range<usize>,
+    layout: &Layout,
+    (replicas, exchanges): (&Replicas<'_>, &[Exchange]),
+    stays: bool,
+) -> Load {
     let most = most(layout);
     let pieces = || pieces(blocks, runs.clone(), most);
-    let shards = replicas.shards(pieces().map(|piece| (piece.profile, piece.times)));
+    let row = |Piece { profile, times, block, .. }| Row { profile, times, talk: exchanges[block] };
+    let shards = replicas.shards(pieces().map(row), stays);
     let mut load = Load { shards, ..sum(blocks, runs.clone(), most) };
     let peer = peer(layout, replicas.machine);
     if peer > 0.0 {
@@ -221,6 +235,7 @@ fn peer(layout: &Layout, machine: &Machine<'_>) -> f64 {
 
 /// Runs of a stage that follow each other and cost the same.
 struct Piece<'a> {
+    block: usize,
     profile: &'a Profile,
     /// How many parameters a run has.
     tensors: usize,
@@ -243,7 +258,7 @@ fn pieces<'a>(blocks: &'a Blocks, runs: Range<usize>, most: usize) -> impl Itera
         let (tensors, place) = (blocks.outline.tensors[span.block], usize::from(!span.are_layers));
         let some = |profiles: &'a [Profile], times: usize, is_whole: bool| {
             let profile = &profiles[span.block];
-            (times > 0).then_some(Piece { profile, tensors, times, place, is_whole })
+            (times > 0).then_some(Piece { block: span.block, profile, tensors, times, place, is_whole })
         };
         [again.and_then(|again| some(again, whole, true)), some(&blocks.profiles, times - whole, false)]
     };
@@ -264,7 +279,7 @@ fn sum(blocks: &Blocks, runs: Range<usize>, most: usize) -> Load {
 
 impl Load {
     fn add(&mut self, piece: &Piece<'_>) {
-        let Piece { profile, tensors, times, place, is_whole } = *piece;
+        let Piece { profile, tensors, times, place, is_whole, .. } = *piece;
         self.whole += if is_whole { times } else { 0 };
         self.tensors += times * tensors;
         let elements = profile.dense + profile.experts;
@@ -322,9 +337,9 @@ mod tests {
     fn the_device_waits_for_what_its_cpu_does_for_each_peer() {
         let mut load = Load::default();
         let profile = Profile { spare: [1.0, -0.5], peers: [10.0, 20.0], ..Profile::default() };
-        load.wait(&Piece { profile: &profile, tensors: 1, times: 1, place: 0, is_whole: false }, 0.2);
+        load.wait(&Piece { block: 0, profile: &profile, tensors: 1, times: 1, place: 0, is_whole: false }, 0.2);
         assert_eq!((load.f.launch, load.i.launch), (1.0, 4.0));
-        load.wait(&Piece { profile: &profile, tensors: 1, times: 1, place: 0, is_whole: false }, 0.05);
+        load.wait(&Piece { block: 0, profile: &profile, tensors: 1, times: 1, place: 0, is_whole: false }, 0.05);
         assert_eq!((load.f.launch, load.i.launch), (1.0, 5.0));
     }
 
