@@ -18,6 +18,7 @@ use meshwright::layout::{missing, print};
 use meshwright::model_source::ModelSource;
 use meshwright::plan::{PlanRequest, find};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 /// Sequences of a micro-batch over all ranks: four micro-batches a step.
 const SEQUENCES: u64 = 4;
@@ -195,13 +196,16 @@ fn published_layouts_run() {
 #[test]
 #[ignore = "long; run it by name in the release profile"]
 fn plans_of_a_sweep_run() {
-    let (estimator, mut trained) = (Estimator::new(), Trained::default());
+    let mut trained = Trained::default();
     let (mut fit, mut not) = (0, 0);
     for (model, sizes) in MODELS {
+        let estimator = Estimator::new();
         for cluster in CLUSTERS {
             for gpus in sizes {
+                let began = Instant::now();
                 let fits = planned_runs(&estimator, model, cluster, gpus, &mut trained);
-                eprintln!("{model} on {gpus} of {cluster}: {}", if fits { "runs" } else { "nothing fits" });
+                let (what, seconds) = (if fits { "runs" } else { "nothing fits" }, began.elapsed().as_secs_f64());
+                eprintln!("{model} on {gpus} of {cluster}: {what}, {seconds:.1} s");
                 if fits { fit += 1 } else { not += 1 }
             }
         }

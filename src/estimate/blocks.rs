@@ -2,6 +2,7 @@
 //! share what a block sees of the layout.
 
 use super::resize::{Unplanned, together};
+use super::stages::plus;
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::plan_blocks;
@@ -149,6 +150,24 @@ impl Blocks {
     /// A figure of all runs.
     pub(super) fn sum(&self, of: impl Fn(&Profile) -> f64) -> f64 {
         self.outline.spans.iter().map(|span| span.runs.len() as f64 * of(&self.profiles[span.block])).sum()
+    }
+
+    /// The same runs with a share of their seconds, and the ends of the model with as much of their inner values.
+    pub(super) fn part(&self, share: f64) -> Blocks {
+        let seconds = |of: &Seconds| plus(Seconds::default(), of, share);
+        let mut profiles: Vec<Profile> = self
+            .profiles
+            .iter()
+            .map(|of| {
+                let Profile { dense, experts, .. } = *of;
+                let (f, i, w, again) = (seconds(&of.f), seconds(&of.i), seconds(&of.w), seconds(&of.again));
+                Profile { f, i, w, again, dense, experts, ..Profile::default() }
+            })
+            .collect();
+        for end in self.outline.spans.iter().filter(|span| !span.are_layers) {
+            profiles[end.block].transient = share * self.profiles[end.block].transient;
+        }
+        Blocks { outline: Arc::clone(&self.outline), profiles, again: None }
     }
 
     /// Prices the blocks of a planned model under a layout; attention looks at `share` of the pairs that one causal document

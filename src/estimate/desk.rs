@@ -4,7 +4,7 @@ use super::blocks::Blocks;
 use super::estimator::{Estimator, Job, Staged, Stepped};
 use super::fitting::{Means, Ways, hosted};
 use super::floor::{Floor, Open, Work, work_of};
-use super::memo::Memo;
+use super::memo::{Memo, Once};
 use super::request::EstimateRequest;
 use super::resize::together;
 use super::stages::{is_even, starts};
@@ -30,23 +30,21 @@ pub(crate) struct Desk<'e> {
     stack: Arc<Stack>,
     recipe: Recipe,
     source: Arc<ModelSource>,
-    blocks: Memo<BlockKey, Result<Arc<Blocks>, Error>>,
+    blocks: Once<BlockKey, Result<Arc<Blocks>, Error>>,
     /// However layers are computed again.
     cuts: Memo<(BlockKey, u32, u32, Placement), Vec<usize>>,
     /// What may be made again, by the runs of each block.
-    choices: Memo<(BlockKey, Vec<u64>), Frontier>,
+    choices: Once<(BlockKey, Vec<u64>), Frontier>,
     /// By what a pipeline sees of a layout.
-    flows: Memo<(Layout, u64), Staged>,
+    flows: Once<(Layout, u64), Staged>,
     /// Of blocks that keep all: how they can keep less.
-    ways: Memo<BlockKey, Ways>,
+    ways: Once<BlockKey, Ways>,
     /// Of the same: what may be made again in a run of each.
-    each: Memo<BlockKey, Vec<Vec<Again>>>,
+    each: Once<BlockKey, Vec<Vec<Again>>>,
     /// Of the same: the values that are best made again if the rest waits in the host's memory.
-    hosted: Memo<BlockKey, Vec<String>>,
+    hosted: Once<BlockKey, Vec<String>>,
     /// What no pipeline goes below.
-    means: Memo<Layout, Floor>,
-    /// Seconds of the work of all devices.
-    works: Memo<Layout, f64>,
+    means: Memo<MeanKey, Floor>,
 }
 
 /// What a bound on a family is asked for.
@@ -83,6 +81,28 @@ impl BlockKey {
     }
 }
 
+/// What the mean rank sees of a layout: nothing of its pipeline's order, so that what is known of one serves all.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct MeanKey {
+    degrees: [u64; 7],
+    zero: u8,
+    shard: Option<u64>,
+    sp: bool,
+    cp_kind: CpKind,
+    offload: bool,
+    overlaps: [Option<bool>; 2],
+    recompute: Recompute,
+}
+
+impl MeanKey {
+    fn of(layout: &Layout) -> MeanKey {
+        let Layout { dp, tp, pp, cp, ep, etp, mbs, zero, shard, sp, cp_kind, offload, tp_overlap, dp_overlap, .. } =
+            *layout;
+        let (degrees, overlaps) = ([dp, tp, pp, cp, ep, etp, mbs], [tp_overlap, dp_overlap]);
+        MeanKey { degrees, zero, shard, sp, cp_kind, offload, overlaps, recompute: layout.recompute.clone() }
+    }
+}
+
 impl<'e> Desk<'e> {
     /// The desk of a request, on any of so many devices.
     ///
@@ -102,15 +122,14 @@ impl<'e> Desk<'e> {
             stack,
             recipe,
             source,
-            blocks: Memo::default(),
+            blocks: Once::default(),
             cuts: Memo::default(),
-            choices: Memo::default(),
-            flows: Memo::default(),
-            ways: Memo::default(),
-            each: Memo::default(),
-            hosted: Memo::default(),
+            choices: Once::default(),
+            flows: Once::default(),
+            ways: Once::default(),
+            each: Once::default(),
+            hosted: Once::default(),
             means: Memo::default(),
-            works: Memo::default(),
         })
     }
 
@@ -236,23 +255,36 @@ impl<'e> Desk<'e> {
     }
 
     /// What no pipeline goes below of a layout that is as fast as one, but may do more than that to save memory: down to what a
-    /// small one keeps, or, without it, as much as there is to do.
+    /// small one keeps, or, without it, as much as there is to do. No order cuts a sequence into more slices than so many.
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub(crate) fn mean(&self, fast: &Layout, small: Option<&Layout>) -> Result<Floor, Error> {
-        // Whatever the pipeline's order: what is known of one serves all.
-        let fast = Layout { schedule: String::new(), vp: None, stages: Vec::new(), ..fast.clone() };
+    pub(crate) fn mean(&self, fast: &Layout, small: Option<&Layout>, slices: u32) -> Result<Floor, Error> {
         let of = |small: Option<&Layout>| {
             let job = self.job(fast.clone());
             let blocks = self.blocks(&job)?.1;
             let small = small.map(|small| self.blocks(&self.job(small.clone()))).transpose()?.map(|(_, blocks)| blocks);
-            Ok(Open::of(&job, &blocks).mean(small.as_deref()))
+            Ok(Open::of(&job, &blocks).mean(small.as_deref(), slices))
         };
         match small {
-            None => self.means.get(&fast, || of(None)).map(|floor| *floor),
+            None => self.means.get(&MeanKey::of(fast), || of(None)).map(|floor| *floor),
             small => of(small),
         }
+    }
+
+    /// What no pipeline goes below of layouts whose micro-batches take a share of what this large one does.
+    ///
+    /// # Errors
+    /// As [`Desk::price`].
+    pub(crate) fn means_of_large(
+        &self,
+        fast: Vec<Layout>,
+        (large, share): (&Layout, f64),
+        slices: u32,
+    ) -> Result<Vec<Floor>, Error> {
+        let blocks = self.blocks(&self.job(large.clone()))?.1.part(share);
+        let of = |layout| Open::of(&self.job(layout), &blocks).mean(None, slices);
+        Ok(fast.into_iter().map(of).collect())
     }
 
     /// Seconds of the work of a layout's stages and of the way through them, in a schedule of its order.
@@ -338,19 +370,15 @@ impl<'e> Desk<'e> {
         self.each.get(key, || self.estimator.in_shape(job, |model, _| choices_of_each(job, model)))
     }
 
-    /// Seconds below which no step is if blocks take as long as in this layout, whatever its pipeline.
+    /// Seconds below which no step is if blocks take as long as in this layout without a pipeline, whatever pipeline it has.
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub(crate) fn work_of(&self, layout: &Layout) -> Result<f64, Error> {
-        let layout = Layout { dp: layout.dp * layout.pp, pp: 1, ..layout.clone() };
-        let of = || {
-            let job = self.job(layout.clone());
-            let blocks = self.blocks(&job)?.1;
-            let passes = self.request.global_batch as f64 / (layout.dp * layout.mbs) as f64;
-            Ok(work_of(&blocks, passes, &job.machine) * job.machine.stragglers(layout.devices()))
-        };
-        self.works.get(&layout, of).map(|seconds| *seconds)
+    pub(crate) fn work_of(&self, layout: Layout) -> Result<f64, Error> {
+        let job = self.job(layout);
+        let (layout, blocks) = (&job.layout, self.blocks(&job)?.1);
+        let passes = self.request.global_batch as f64 / (layout.dp * layout.mbs) as f64;
+        Ok(work_of(&blocks, passes, &job.machine) * job.machine.stragglers(layout.devices()))
     }
 
     /// The work of a sequence and the parameters.

@@ -2,7 +2,7 @@
 
 use super::blocks::{Blocks, Outline, Planned, plan};
 use super::floor::Floor;
-use super::memo::Memo;
+use super::memo::{Memo, Once};
 use super::memory::{fullest_device, memory};
 use super::order::Orders;
 use super::path::Path;
@@ -50,7 +50,7 @@ struct Plans {
     /// The sizes of a model's dims.
     dims: Memo<(String, Unplanned), DimSizes>,
     /// One of each shape.
-    shapes: Memo<(String, DType, Shape), Template>,
+    shapes: Once<(String, DType, Shape), Template>,
     orders: Orders,
 }
 

@@ -60,13 +60,15 @@ impl<'a> Open<'a> {
     /// Of any pipeline: the mean rank, or the one with most layers. Some rank works as long as the mean or longer, and the
     /// update of some rank is of as many elements as the mean or more; cutting a model into stages never hides more of what
     /// ZeRO gathers and scatters, and ranks do not exchange less in the mean than all of them as one, each with its share.
-    /// Where they wait is not counted. Of what is kept that counts which `small` blocks keep.
-    pub(super) fn mean(&self, small: Option<&Blocks>) -> Floor {
+    /// Where they wait is not counted, but that a micro-batch, in so many slices at most, goes through all of them. Of what is
+    /// kept that counts which `small` blocks keep.
+    pub(super) fn mean(&self, small: Option<&Blocks>, slices: u32) -> Floor {
         let (layout, pp) = (self.layout, self.layout.pp as f64);
         let replicas = Replicas::new(layout, self.microbatches, self.machine);
         let load = run_loads(self.fast, layout, &replicas);
         let microbatches = f64::from(self.microbatches);
-        let [forward, i, w] = load.seconds().map(|seconds| seconds / pp);
+        let whole = load.seconds();
+        let [forward, i, w] = whole.map(|seconds| seconds / pp);
         let work = microbatches * (forward + i + w);
         let elements = [load.dense / pp, load.experts / pp];
         let [dense, experts] = replicas.parts();
@@ -74,17 +76,34 @@ impl<'a> Open<'a> {
             if layout.zero > 0 { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
         let fixed = self.machine.stack.fitted.step_ms.value * 1e-3;
         let exchange = replicas.least_exchange(elements, forward, i + w);
-        let summed = (work + exchange.reduce).max(self.fullest());
+        let summed = (work + exchange.reduce).max(self.fullest()).max(self.through(whole, slices));
         let path = summed + super::step::optimizer(local, self.machine) + exchange.gather + fixed;
         let states = states(elements, &replicas, self.machine);
         let facts = &self.machine.stack.facts;
         let kept = small.map_or(0.0, kept_by_whole) / pp;
+        // Some rank has the block with most inner values.
+        let inner = self.fast.profiles.iter().map(|profile| profile.transient).fold(0.0, f64::max);
         // A step's only backward may put gradients in the place of what it finds.
         let replaced = if facts.frees_gradients && self.microbatches < 2 { kept.min(states.gradients) } else { 0.0 };
         Floor {
             seconds: path * self.machine.stragglers(layout.devices()),
-            bytes: (states.total() + kept - replaced) * facts.reserve + facts.context,
+            bytes: (states.total() + kept - replaced).max(inner) * facts.reserve + facts.context,
         }
+    }
+
+    /// Seconds until the last micro-batch is through, which takes so many for its forward, input and weight gradients. Whole it
+    /// goes forward and back. In q slices, which a chain of p ranks takes whole backwards of, each rank's m micro-batches wait
+    /// for the first slice to come through the ranks before it, and the last one goes back through them: with shares of the
+    /// work that let all end at once the step takes S/(q (1 - (1 - 1/(q m))^p)) of the seconds S of a micro-batch.
+    fn through(&self, whole: [f64; 3], slices: u32) -> f64 {
+        let [forward, i, w] = whole;
+        let once = forward + i;
+        if slices < 2 {
+            return once;
+        }
+        let (slices, microbatches) = (f64::from(slices), f64::from(self.microbatches));
+        let rest = (1.0 - 1.0 / (slices * microbatches)).powf(self.layout.pp as f64);
+        once.min((once + w) / (slices * (1.0 - rest)))
     }
 
     /// Seconds of the rank with most layers, which are whole: n on p ranks are n/p, rounded up, on one of them, or 2n/p on a pair
@@ -222,7 +241,24 @@ pub(crate) struct Work {
     attention: f64,
     /// Parameters that are no experts', and the experts'.
     elements: [f64; 2],
+    /// Bytes of the inner values of a sequence in the end of the model that has most.
+    inner: f64,
 }
+
+/// What degrees leave open of a layout.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Undecided {
+    /// The ZeRO stage that keeps least.
+    pub(crate) zero: u8,
+    /// Micro-batches of a step: no layout has fewer.
+    pub(crate) microbatches: u32,
+    /// Sequences of a micro-batch: no layout has fewer.
+    pub(crate) mbs: u64,
+}
+
+/// What ranks that share a sequence leave each other of its inner values at least: no more than cuts them is counted, and half
+/// of that.
+const SHARED_INNER: f64 = 0.5;
 
 impl Work {
     /// Of a model planned for one device.
@@ -230,23 +266,28 @@ impl Work {
         let (causal, whole) = (blocks.sum(|it| it.flops), blocks.sum(|it| it.flops_noncausal));
         let shared: f64 = blocks.outline.tied.iter().map(|tied| tied.elements * (tied.runs.len() - 1) as f64).sum();
         let attention = whole - causal;
+        let ends = blocks.outline.spans.iter().filter(|span| !span.are_layers);
         Work {
             products: 3.0 * (causal - attention) / sequences as f64,
             attention: 3.0 * attention / sequences as f64,
             elements: [blocks.sum(|it| it.dense) - shared, blocks.sum(|it| it.experts)],
+            inner: ends.map(|end| blocks.profiles[end.block].transient).fold(0.0, f64::max) / sequences as f64,
         }
     }
 
-    /// Of all layouts with these degrees: all devices at their full rate all the time, and the states of the mean rank. With
-    /// one micro-batch every stage of ZeRO is as asked for.
-    pub(crate) fn floor(
-        &self,
-        layout: &Layout,
-        zero: u8,
-        sequences: u64,
-        microbatches: u32,
-        machine: &Machine<'_>,
-    ) -> Floor {
+    /// Bytes of the inner values of a micro-batch of one sequence on a rank at least.
+    fn inner(&self, layout: &Layout) -> f64 {
+        self.inner * SHARED_INNER / (layout.tp * layout.cp) as f64
+    }
+
+    /// The most sequences of a micro-batch whose inner values have so much room.
+    pub(crate) fn most_sequences(&self, layout: &Layout, room: f64) -> u64 {
+        (room / self.inner(layout).max(1.0)) as u64
+    }
+
+    /// Of all layouts with these degrees: all devices at their full rate all the time, and the states of the mean rank, or the
+    /// inner values of a micro-batch. With one micro-batch every stage of ZeRO is as asked for.
+    pub(crate) fn floor(&self, layout: &Layout, open: Undecided, sequences: u64, machine: &Machine<'_>) -> Floor {
         let device = &machine.cluster.device;
         let Recipe { products, .. } = *machine.recipe;
         let rate = device.sustained(products).max(device.sustained(Format::Half)).max(device.sustained(Format::F32));
@@ -254,11 +295,12 @@ impl Work {
         let seconds = self.products / (rate * machine.stack.fitted.matmul.value) + self.attention / peak;
         let fixed = machine.stack.fitted.step_ms.value * 1e-3;
         let path = seconds * sequences as f64 / layout.devices() as f64 + fixed;
-        let layout = Layout { zero, ..layout.clone() };
-        let replicas = Replicas::new(&layout, microbatches, machine);
+        let layout = Layout { zero: open.zero, ..layout.clone() };
+        let replicas = Replicas::new(&layout, open.microbatches, machine);
         let dense = self.elements[0] / (layout.tp * layout.pp) as f64;
         let experts = self.elements[1] / (layout.ep * layout.etp * layout.pp) as f64;
-        let held = states([dense, experts], &replicas, machine).total();
+        let inner = self.inner(&layout) * open.mbs as f64;
+        let held = states([dense, experts], &replicas, machine).total().max(inner);
         let facts = &machine.stack.facts;
         Floor { seconds: path * machine.stragglers(layout.devices()), bytes: held * facts.reserve + facts.context }
     }

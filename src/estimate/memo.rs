@@ -1,29 +1,55 @@
-//! What is worked out once and kept, for many threads.
+//! What is worked out and kept, for many threads.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Values by key. Two threads that ask for the same at once may both work it out; one result stays.
+/// Values by key. Two threads that ask for the same at once may both work it out; one result stays: for what is soon made.
 #[derive(Debug)]
-pub(super) struct Memo<K, V> {
-    known: Mutex<HashMap<K, Arc<V>>>,
+pub(crate) struct Memo<K, V> {
+    known: Mutex<FxHashMap<K, Arc<V>>>,
 }
 
 impl<K, V> Default for Memo<K, V> {
     fn default() -> Memo<K, V> {
-        Memo { known: Mutex::new(HashMap::new()) }
+        Memo { known: Mutex::default() }
     }
 }
 
 impl<K: Hash + Eq + Clone, V> Memo<K, V> {
     /// The value of a key, made if it is not known. What fails is tried again when asked for again.
-    pub(super) fn get<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
+    pub(crate) fn get<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
         if let Some(value) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(key) {
             return Ok(Arc::clone(value));
         }
         let value = Arc::new(make()?);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Arc::clone(known.entry(key.clone()).or_insert(value)))
+    }
+}
+
+/// The same for values that are dear: who asks for one that another thread works out waits for it.
+#[derive(Debug)]
+pub(crate) struct Once<K, V> {
+    cells: Memo<K, Mutex<Option<Arc<V>>>>,
+}
+
+impl<K, V> Default for Once<K, V> {
+    fn default() -> Once<K, V> {
+        Once { cells: Memo::default() }
+    }
+}
+
+impl<K: Hash + Eq + Clone, V> Once<K, V> {
+    /// As [`Memo::get`].
+    pub(crate) fn get<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
+        let cell = self.cells.get(key, || Ok(Mutex::default()))?;
+        let mut value = cell.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(value) = &*value {
+            return Ok(Arc::clone(value));
+        }
+        let made = Arc::new(make()?);
+        *value = Some(Arc::clone(&made));
+        Ok(made)
     }
 }

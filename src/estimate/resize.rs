@@ -107,7 +107,7 @@ enum Others {
 }
 
 /// Models kept of a marked one: what is asked for of a size is asked for in a row.
-const KEPT: usize = 4;
+const KEPT: usize = 1;
 
 impl Template {
     /// Of a model that has the sizes of a layout, planned as far as all of its shape agree.

@@ -1,5 +1,6 @@
 //! What the search gives.
 
+use super::large::Large;
 use super::oracle::Costs;
 use super::report::Search;
 use super::request::{Objective, PlanRequest};
@@ -37,8 +38,7 @@ pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Se
     if counted == 0 {
         return Err(none_serves(request));
     }
-    let batches = search::divisors(request.global_batch);
-    let oracle = Costs { desk: &desk, work, space: &space, batches };
+    let oracle = Costs { desk: &desk, work, space: &space, large: Large::new(&desk, &space) };
     let is_late = || request.deadline.is_some_and(|deadline| began.elapsed().as_secs_f64() >= deadline);
     let so_far = |candidates: u64, proved_optimal: bool| Search {
         space: counted,

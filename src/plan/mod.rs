@@ -5,6 +5,7 @@
 //! (`found`); [`crate::explain`] says why each lost, what binds, and what more of it would buy (`report`).
 
 mod found;
+mod large;
 mod oracle;
 mod report;
 mod request;

@@ -1,6 +1,7 @@
 //! The cost model as the search asks it.
 
-use crate::estimate::{Ask, Desk, Floor, Means, Work};
+use super::large::Large;
+use crate::estimate::{Ask, Desk, Floor, Means, Undecided, Work};
 use crate::layout;
 use ir::goal::{Layout, Recompute};
 use planner::search::{Bound, Family, Level, Limits, Oracle, Price, Space};
@@ -10,23 +11,11 @@ pub(super) struct Costs<'a> {
     pub(super) desk: &'a Desk<'a>,
     pub(super) work: Work,
     pub(super) space: &'a Space,
-    /// Divisors of the global batch, ascending.
-    pub(super) batches: Vec<u64>,
+    pub(super) large: Large<'a>,
 }
 
-/// Tokens of a micro-batch that no device has room for, and that no size of a tensor is beyond limits with.
-const MOST_TOKENS: u64 = 1 << 28;
-
-/// What is said at least of large micro-batches whose experts lie on attention's axes, whole or cut. Of 13,500 layouts of five
-/// mixtures, drawn at random, none with whole experts takes less than 0.977 of what large micro-batches take, and none with cut
-/// ones less than 0.88, but where it takes three times as long as with whole experts on each rank.
-const OTHER_WAYS: [f64; 2] = [0.95, 0.85];
-
-/// And at most, as a multiple of what they take with whole experts on each rank.
-const MOST_WAYS: f64 = 2.0;
-
-/// What a still larger micro-batch could save of its last, partly filled wave of tiles: at this size there are 10^4 waves.
-const LAST_WAVE: f64 = 1e-3;
+/// Sums in another order count as this much less.
+const ROUNDING: f64 = 1e-9;
 
 impl Oracle for Costs<'_> {
     /// Of degrees alone, the work over the peak; from the micro-batch on the model is planned.
@@ -42,6 +31,7 @@ impl Oracle for Costs<'_> {
         };
         let floor = match family.level {
             Level::Axes => self.of_axes(family, limits),
+            Level::Ways => Floor { seconds: self.of_way(&family.layout), ..known },
             Level::Batch => self.of_blocks(family, limits)?,
             Level::Pipeline => Floor { seconds: self.desk.rough(&self.fastest(family)).ok()?, ..known },
             Level::Shards => {
@@ -92,92 +82,63 @@ impl Costs<'_> {
         Means { parts, whole, hosts }
     }
 
-    /// The work over the peak.
-    fn of_degrees(&self, family: &Family) -> Floor {
+    /// The work over the peak. Where memory counts, no micro-batch has more sequences than there is room for.
+    fn of_degrees(&self, family: &Family, limits: Limits) -> Floor {
         let layout = &family.layout;
-        let decided = family.level == Level::Batch;
-        let microbatches = if decided { self.space.global_batch / (layout.dp * layout.mbs) } else { 1 };
-        let zero = if self.space.pin.has("zero") { layout.zero } else { 3 };
+        let local = self.space.global_batch / layout.dp;
         let machine = self.desk.machine(layout.devices());
-        let microbatches = u32::try_from(microbatches).unwrap_or(u32::MAX);
-        self.work.floor(layout, zero, self.space.global_batch, microbatches, &machine)
+        let zero = if self.space.pin.has("zero") { layout.zero } else { 3 };
+        let (most, mbs) = match limits.bytes {
+            _ if family.level == Level::Batch => (layout.mbs, layout.mbs),
+            Some(room) => (self.work.most_sequences(layout, room).clamp(1, local), 1),
+            None => (local, 1),
+        };
+        let microbatches = u32::try_from(local.div_ceil(most)).unwrap_or(u32::MAX);
+        self.work.floor(layout, Undecided { zero, microbatches, mbs }, self.space.global_batch, &machine)
     }
 
-    /// Of a family that is nothing but degrees: the work over the peak; if that does not rule it out, that of large micro-batches
-    /// with all experts on each rank, with each on one rank, and as they are. In large micro-batches it never helps to exchange
-    /// rows, nor to cut an expert. (A test holds this against prices.)
+    fn is_ruled_out(&self, floor: Floor, limits: Limits) -> bool {
+        floor.seconds > limits.seconds || !has_room(&floor, limits)
+    }
+
+    /// Of a family that is nothing but degrees: the work over the peak; if that does not rule it out, that of large micro-batches.
     fn of_axes(&self, family: &Family, limits: Limits) -> Floor {
-        let layout = &family.layout;
-        let floor = self.of_degrees(family);
-        if self.is_ruled_out(floor, layout, limits) || self.space.batch.is_some() {
+        let floor = self.of_degrees(family, limits);
+        if self.is_ruled_out(floor, limits) || self.space.batch.is_some() {
             return floor;
         }
-        let mut seconds = floor.seconds;
-        for (ep, etp) in [(1, 1), (layout.ep, 1), (layout.ep, layout.etp)] {
-            let ways = self.space.ways(&Layout { ep, etp, ..layout.clone() });
-            seconds = seconds.max(ways.iter().map(|way| self.of_large(way)).fold(f64::INFINITY, f64::min));
-            if seconds > limits.seconds {
-                break;
-            }
-        }
-        Floor { seconds, ..floor }
+        let seconds = self.large.of_degrees(&family.layout, limits.seconds);
+        Floor { seconds: seconds.max(floor.seconds), ..floor }
     }
 
-    fn is_ruled_out(&self, floor: Floor, layout: &Layout, limits: Limits) -> bool {
-        let room = self.desk.machine(layout.devices()).cluster.device.memory as f64;
-        floor.seconds > limits.seconds || floor.bytes > room
+    /// Of a family whose ranks share a sequence in one way: the work of large micro-batches.
+    fn of_way(&self, layout: &Layout) -> f64 {
+        if self.space.batch.is_none() { self.large.of_way(layout) } else { 0.0 }
     }
 
-    /// Seconds of the work of micro-batches of all sizes at least: of one as large as can be. A micro-batch of n times as many
-    /// sequences takes at most n times as long, since waves of tiles, the share of a link's bandwidth and launches are so.
-    ///
-    /// Not so the ways between layouts of tokens and of experts that cut attention's axes: each size has its own, found by simpler
-    /// formulas than these costs. There a larger one is counted a little less, and no more is said than some times what is true
-    /// of whole experts on each rank. (A test holds this against prices.)
-    fn of_large(&self, layout: &Layout) -> f64 {
-        let large = self.large(layout);
-        if !layout.has_folded_experts() {
-            return large * (1.0 - LAST_WAVE);
-        }
-        let whole = self.space.ways(&Layout { ep: 1, etp: 1, ..layout.clone() });
-        let whole = whole.iter().map(|way| self.large(way)).fold(f64::INFINITY, f64::min);
-        f64::min(large * OTHER_WAYS[usize::from(layout.etp > 1)], whole * MOST_WAYS)
-    }
-
-    /// Seconds of the work of micro-batches as large as can be, of whole batches where there is room for one.
-    fn large(&self, layout: &Layout) -> f64 {
-        let most = MOST_TOKENS / (self.space.tokens * layout.ep * layout.etp).max(1);
-        let all = self.space.global_batch;
-        let mbs = match most / all {
-            0 => self.batches[self.batches.partition_point(|&batch| batch <= most).saturating_sub(1)],
-            times => times * all,
-        };
-        let large = Layout { mbs, ..layout.clone() };
-        self.desk.work_of(&large).unwrap_or(0.0)
-    }
-
-    /// Of a family whose pipeline is open: the work over the peak; if that does not rule it out, that of micro-batches as large
-    /// as can be; then that of its own, under each stage of ZeRO.
+    /// Of a family whose pipeline is open: the work over the peak; if that does not rule it out, that of large micro-batches with
+    /// each way to shard states; then that of its own micro-batch.
     fn of_blocks(&self, family: &Family, limits: Limits) -> Option<Floor> {
         let layout = &family.layout;
-        let floor = self.of_degrees(family);
-        if self.is_ruled_out(floor, layout, limits) {
+        let floor = self.of_degrees(family, limits);
+        if self.is_ruled_out(floor, limits) {
             return Some(floor);
         }
+        let shards = self.space.shards(family);
         if self.space.batch.is_none() {
-            let seconds = self.of_large(layout);
-            if seconds > limits.seconds {
-                return Some(Floor { seconds, ..floor });
+            let means = self.large.means(layout, shards.iter().map(|part| self.fastest(part)).collect())?;
+            let mean = least(means, limits)?;
+            if self.is_ruled_out(mean, limits) {
+                return Some(mean);
             }
         }
-        let parts = self.space.shards(family).into_iter().filter_map(|part| self.mean(&part, limits));
-        parts.reduce(|a, b| Floor { seconds: a.seconds.min(b.seconds), bytes: a.bytes.min(b.bytes) })
+        least(shards.into_iter().filter_map(|part| self.mean(&part, limits)), limits)
     }
 
     /// Of the mean rank; what is kept counts only where memory is looked for.
     fn mean(&self, family: &Family, limits: Limits) -> Option<Floor> {
         let small = limits.bytes.is_none().then(|| self.smallest(family));
-        self.desk.mean(&self.fastest(family), small.as_ref()).ok()
+        self.desk.mean(&self.fastest(family), small.as_ref(), self.space.slices).ok()
     }
 
     /// Of a family's layouts the one that keeps least: all that is not decided yet is computed again, or lies with the host.
@@ -198,4 +159,22 @@ impl Costs<'_> {
         layout.recompute = if is_given { given.clone() } else { Recompute::Full(None) };
         layout
     }
+}
+
+/// Whether a device has room.
+fn has_room(floor: &Floor, limits: Limits) -> bool {
+    limits.bytes.is_none_or(|room| floor.bytes * (1.0 - ROUNDING) <= room)
+}
+
+/// What none of some families goes below: seconds of those that there is room for, if there are any.
+fn least(floors: impl IntoIterator<Item = Floor>, limits: Limits) -> Option<Floor> {
+    let both = |a: Floor, b: Floor| {
+        let seconds = match (has_room(&a, limits), has_room(&b, limits)) {
+            (true, false) => a.seconds,
+            (false, true) => b.seconds,
+            _ => a.seconds.min(b.seconds),
+        };
+        Floor { seconds, bytes: a.bytes.min(b.bytes) }
+    };
+    floors.into_iter().reduce(both)
 }

@@ -48,6 +48,7 @@ pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, devices: Vec<u64>) -
         offload: machine.cluster.device.host_bandwidth > 0.0,
         hides: [desk.stack().hides("tp"), desk.stack().hides("dp")],
         batch: desk.source().is_text().then(|| batch_of(&model)),
+        slices: most_slices(schedule.as_deref(), slices).max(pin.layout.slices.unwrap_or(1)),
         orders: remembered(move |pp, microbatches| orders(pp, microbatches, schedule.as_deref(), slices)),
         global_batch: request.global_batch,
         devices,
@@ -115,6 +116,12 @@ fn orders(pp: u64, microbatches: u64, schedule: Option<&str>, slices: bool) -> V
         }
     }
     orders
+}
+
+/// The most slices that a schedule cuts sequences into by itself, where they can be.
+fn most_slices(schedule: Option<&str>, slices: bool) -> u32 {
+    let known = SCHEDULES.iter().filter(|kind| slices && schedule.is_none_or(|name| kind.name == name));
+    known.filter_map(|kind| kind.pipeline(1, None, 1).ok()).map(|pipeline| pipeline.slices).max().unwrap_or(1)
 }
 
 /// One more schedule of an order; those that keep least first. What keeps less than another does so on every rank.

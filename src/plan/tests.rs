@@ -1,12 +1,13 @@
 //! Bounds, prices and the count of the space, against the estimator and against all layouts.
 
+use super::large::Large;
 use super::oracle::Costs;
 use super::request::PlanRequest;
 use super::space::space;
 use crate::estimate::{Desk, EstimateRequest, Estimator};
 use crate::layout;
 use ir::goal::{Layout, Recompute};
-use planner::search::{Bound, Family, Level, Limits, Oracle, Space, count, divisors};
+use planner::search::{Bound, Family, Level, Limits, Oracle, Space, count};
 
 /// Numbers that look random and are the same each time (Knuth's MMIX).
 struct Dice(u64);
@@ -59,7 +60,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         let work = desk.work().unwrap();
         let space = space(&request, &desk, vec![request.gpus]).unwrap();
         let axes = space.axes();
-        let costs = Costs { desk: &desk, work, space: &space, batches: divisors(request.global_batch) };
+        let costs = Costs { desk: &desk, work, space: &space, large: Large::new(&desk, &space) };
         let (mut dice, mut priced) = (Dice(7), 0);
         for _ in 0..60 {
             let Some(way) = way(&space, &axes, &mut dice) else { continue };

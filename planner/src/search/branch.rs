@@ -8,14 +8,11 @@
 //! Usual layouts are gone through first (`usual`): they are few, and what is found among them rules out most of the rest.
 
 use super::best::{Best, Ranked};
+use super::cores::each;
 use super::space::Space;
 use super::usual::is_usual;
 use super::{Bound, Family, Level, Limits, Oracle, Price};
 use std::collections::BinaryHeap;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 /// Families of a round.
 const ROUND: usize = 64;
@@ -79,7 +76,7 @@ impl Waiting {
     fn new(bound: f64, known: Bound, number: u64, family: Family) -> Waiting {
         // The less is decided, the further is the best of a family from its bound: so a layout to compare with is found early.
         let grows = match family.level {
-            Level::Axes | Level::Batch => 1.15,
+            Level::Axes | Level::Ways | Level::Batch => 1.15,
             Level::Pipeline => 1.02,
             _ => 1.0,
         };
@@ -117,12 +114,6 @@ struct Look<'a> {
     exhaustive: bool,
     /// The value above which nothing is of use.
     threshold: f64,
-}
-
-/// What a family of a round gave.
-enum Found {
-    Parts(Vec<(f64, Bound, Family)>),
-    One(Option<Box<Ranked>>),
 }
 
 /// Finds the best layouts of the families of a space.
@@ -174,21 +165,21 @@ fn go_through(
         let Known { best, candidates } = known;
         let threshold = if exhaustive { f64::INFINITY } else { best.threshold() };
         let round = round(&mut heap, threshold);
-        for found in together(parts, oracle, Look { best, memory, by_memory, exhaustive, threshold }, &round) {
-            match found {
-                Found::Parts(parts) => {
-                    for (bound, known, family) in parts {
-                        number += 1;
-                        heap.push(Waiting::new(bound, known, number, family));
-                    }
+        let look = Look { best, memory, by_memory, exhaustive, threshold };
+        let asked: Vec<Question> =
+            each(&round, |waiting| look.questions(parts, waiting)).into_iter().flatten().collect();
+        let answers = each(&asked, |question| look.answer(oracle, question));
+        for (Question { family, is_priced, .. }, answer) in asked.into_iter().zip(answers) {
+            *candidates += u64::from(is_priced);
+            match answer {
+                Some(Answer::Bound(bound, known)) => {
+                    number += 1;
+                    heap.push(Waiting::new(bound, known, number, family));
                 }
-                Found::One(ranked) => {
-                    *candidates += 1;
-                    let has_room = |ranked: &Ranked| memory.is_none_or(|memory| ranked.price.bytes <= memory);
-                    if let Some(ranked) = ranked.filter(|ranked| has_room(ranked)) {
-                        best.offer(*ranked);
-                    }
+                Some(Answer::Price(price)) if memory.is_none_or(|memory| price.bytes <= memory) => {
+                    best.offer(Ranked { layout: family.layout, price });
                 }
+                _ => {}
             }
         }
         let value = |ranked: &Ranked| if by_memory { ranked.price.bytes } else { ranked.price.seconds };
@@ -210,55 +201,51 @@ fn round(heap: &mut BinaryHeap<Waiting>, threshold: f64) -> Vec<Waiting> {
     round
 }
 
-/// The families that can be, that have room and that may be of use, with the bound on what is to be small.
-fn bounded(families: Vec<Family>, known: Bound, oracle: &impl Oracle, look: &Look<'_>) -> Vec<(f64, Bound, Family)> {
-    let limits = if look.by_memory {
-        Limits { seconds: f64::INFINITY, bytes: None }
-    } else {
-        Limits { seconds: look.threshold, bytes: look.memory }
-    };
-    let of = |family: Family| {
-        let Bound { seconds, bytes } = oracle.bound(&family, known, limits)?;
-        // What holds for a family holds for its parts.
-        let found = Bound { seconds: seconds.max(known.seconds), bytes: bytes.max(known.bytes) };
-        let bound = (if look.by_memory { found.bytes } else { found.seconds }) * (1.0 - ROUNDING);
-        let fits = look.memory.is_none_or(|memory| found.bytes * (1.0 - ROUNDING) <= memory);
-        let is_of_use = || fits && bound <= look.threshold && look.best.threshold_of(&family) >= bound;
-        (look.exhaustive || is_of_use()).then_some((bound, found, family))
-    };
-    families.into_iter().filter_map(of).collect()
+/// What a round asks.
+struct Question {
+    family: Family,
+    /// What is known of a larger family.
+    known: Bound,
+    /// Whether a price is asked for, not a bound.
+    is_priced: bool,
 }
 
-/// What the families of a round give, on all cores, in the round's order.
-fn together(parts: &Parts<'_>, oracle: &impl Oracle, look: Look<'_>, round: &[Waiting]) -> Vec<Found> {
-    let one = |waiting: &Waiting| {
-        let family = &waiting.family;
-        if !look.exhaustive && look.best.threshold_of(family) < waiting.bound {
-            return Found::Parts(Vec::new());
+enum Answer {
+    /// On what is to be small, and all that is known.
+    Bound(f64, Bound),
+    Price(Price),
+}
+
+impl Look<'_> {
+    /// What is asked of a family that waits.
+    fn questions(&self, parts: &Parts<'_>, waiting: &Waiting) -> Vec<Question> {
+        let Waiting { family, known, bound, .. } = waiting;
+        let known = *known;
+        if !self.exhaustive && self.best.threshold_of(family) < *bound {
+            return Vec::new();
         }
-        if family.level == Level::One && waiting.bound != UNKNOWN {
-            let price: Option<Price> = oracle.price(&family.layout);
-            return Found::One(price.map(|price| Box::new(Ranked { layout: family.layout.clone(), price })));
+        if *bound == UNKNOWN || family.level == Level::One {
+            return vec![Question { family: family.clone(), known, is_priced: *bound != UNKNOWN }];
         }
-        let parts = if waiting.bound == UNKNOWN { vec![family.clone()] } else { parts(family) };
-        Found::Parts(bounded(parts, waiting.known, oracle, &look))
-    };
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(round.len());
-    if threads < 2 {
-        return round.iter().map(one).collect();
+        parts(family).into_iter().map(|family| Question { family, known, is_priced: false }).collect()
     }
-    let next = AtomicUsize::new(0);
-    let found: Vec<Mutex<Option<Found>>> = round.iter().map(|_| Mutex::new(None)).collect();
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(waiting) = round.get(at) else { break };
-                    *found[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(one(waiting));
-                }
-            });
+
+    /// The price, or the bound of a family that can be, that has room and that may be of use.
+    fn answer(&self, oracle: &impl Oracle, Question { family, known, is_priced }: &Question) -> Option<Answer> {
+        if *is_priced {
+            return oracle.price(&family.layout).map(Answer::Price);
         }
-    });
-    found.into_iter().filter_map(|found| found.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+        let limits = if self.by_memory {
+            Limits { seconds: f64::INFINITY, bytes: None }
+        } else {
+            Limits { seconds: self.threshold, bytes: self.memory }
+        };
+        let Bound { seconds, bytes } = oracle.bound(family, *known, limits)?;
+        // What holds for a family holds for its parts.
+        let found = Bound { seconds: seconds.max(known.seconds), bytes: bytes.max(known.bytes) };
+        let bound = (if self.by_memory { found.bytes } else { found.seconds }) * (1.0 - ROUNDING);
+        let fits = self.memory.is_none_or(|memory| found.bytes * (1.0 - ROUNDING) <= memory);
+        let is_of_use = || fits && bound <= self.threshold && self.best.threshold_of(family) >= bound;
+        (self.exhaustive || is_of_use()).then_some(Answer::Bound(bound, found))
+    }
 }

@@ -10,18 +10,15 @@ pub fn count(space: &Space, axes: &[Family]) -> u64 {
     let mut pipelines: HashMap<(u64, u64), u64> = HashMap::new();
     let mut sum = 0u64;
     for family in axes {
-        let mut batches: HashMap<u64, u64> = HashMap::new();
-        for part in space.parts(family) {
-            *batches.entry(part.layout.mbs).or_default() += 1;
-        }
         let layout = &family.layout;
         let shards = space.shards(family).len() as u64;
+        let ways = space.ways(layout).len() as u64;
         let hosts = if space.offload && !space.pin.has("offload") { 2 } else { 1 };
-        for (mbs, alike) in batches {
+        for mbs in space.sizes(layout) {
             let microbatches = space.global_batch / (layout.dp * mbs);
             let key = (layout.pp, microbatches);
             let below = *pipelines.entry(key).or_insert_with(|| recomputed(space, layout.pp, microbatches));
-            sum = sum.saturating_add(alike.saturating_mul(shards * hosts).saturating_mul(below));
+            sum = sum.saturating_add((ways * shards * hosts).saturating_mul(below));
         }
     }
     sum

@@ -6,6 +6,7 @@
 
 mod best;
 mod branch;
+mod cores;
 mod count;
 mod divisors;
 mod space;
@@ -25,7 +26,9 @@ use std::sync::Arc;
 pub enum Level {
     /// Degrees: dp, tp, cp, pp, ep and etp.
     Axes,
-    /// Micro-batch, sequence parallelism, kind of context parallelism, overlap of tensor-parallel communication.
+    /// How ranks share a sequence: sequence parallelism, kind of context parallelism, overlap of tensor-parallel communication.
+    Ways,
+    /// Micro-batch.
     Batch,
     /// Order, stages per rank, and where they begin.
     Pipeline,

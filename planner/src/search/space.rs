@@ -55,6 +55,8 @@ pub struct Space {
     pub hides: [bool; 2],
     /// The micro-batch of a model that states its own.
     pub batch: Option<u64>,
+    /// Slices that an order cuts a sequence into at most.
+    pub slices: u32,
     /// How pipelines can be run.
     pub orders: Orders,
     /// What must be.
@@ -130,7 +132,8 @@ impl Space {
     /// What a family is made of, one level further; empty for a single layout.
     pub fn parts(&self, family: &Family) -> Vec<Family> {
         match family.level {
-            Level::Axes => self.batches(family),
+            Level::Axes => self.ways(&family.layout).into_iter().map(|way| family.part(way, Level::Ways)).collect(),
+            Level::Ways => self.batches(family),
             Level::Batch => self.pipelines(&family.layout),
             Level::Pipeline => self.shards(family),
             Level::Shards => schedules(family),
@@ -142,17 +145,19 @@ impl Space {
     }
 
     fn batches(&self, family: &Family) -> Vec<Family> {
-        let layout = &family.layout;
-        let given = &self.pin.layout;
+        let with = |mbs| family.part(Layout { mbs, ..family.layout.clone() }, Level::Batch);
+        self.sizes(&family.layout).map(with).collect()
+    }
+
+    /// Sizes that micro-batches may have.
+    pub(super) fn sizes(&self, layout: &Layout) -> impl Iterator<Item = u64> + use<> {
+        let local = self.global_batch / layout.dp;
         let open = match self.batch {
             Some(batch) => vec![batch],
-            None => divisors(self.global_batch / layout.dp),
+            None => divisors(local),
         };
-        let sizes = self.pin.or("mbs", &given.mbs, open);
-        let sizes = sizes.into_iter().filter(|mbs| (self.global_batch / layout.dp).is_multiple_of(*mbs));
-        let ways = self.ways(layout);
-        let with = |mbs| ways.iter().map(move |way| family.part(Layout { mbs, ..way.clone() }, Level::Batch));
-        sizes.flat_map(with).collect()
+        let sizes = self.pin.or("mbs", &self.pin.layout.mbs, open);
+        sizes.into_iter().filter(move |mbs| local.is_multiple_of(*mbs))
     }
 
     /// The layout in each way that ranks can share a sequence.
