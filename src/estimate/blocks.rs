@@ -155,15 +155,12 @@ impl Blocks {
     /// The same runs with a share of their seconds, and the ends of the model with as much of their inner values.
     pub(super) fn part(&self, share: f64) -> Blocks {
         let seconds = |of: &Seconds| plus(Seconds::default(), of, share);
-        let mut profiles: Vec<Profile> = self
-            .profiles
-            .iter()
-            .map(|of| {
-                let Profile { dense, experts, .. } = *of;
-                let (f, i, w, again) = (seconds(&of.f), seconds(&of.i), seconds(&of.w), seconds(&of.again));
-                Profile { f, i, w, again, dense, experts, ..Profile::default() }
-            })
-            .collect();
+        let part = |of: &Profile| {
+            let Profile { dense, experts, .. } = *of;
+            let (f, i, w, again) = (seconds(&of.f), seconds(&of.i), seconds(&of.w), seconds(&of.again));
+            Profile { f, i, w, again, dense, experts, ..Profile::default() }
+        };
+        let mut profiles: Vec<Profile> = self.profiles.iter().map(part).collect();
         for end in self.outline.spans.iter().filter(|span| !span.are_layers) {
             profiles[end.block].transient = share * self.profiles[end.block].transient;
         }

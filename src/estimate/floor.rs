@@ -91,8 +91,8 @@ impl<'a> Open<'a> {
         }
     }
 
-    /// Seconds until the last micro-batch is through, which takes so many for its forward, input and weight gradients. Whole it
-    /// goes forward and back. In q slices, which a chain of p ranks takes whole backwards of, each rank's m micro-batches wait
+    /// Seconds until a micro-batch is through that takes so many for its forward, input and weight gradients. Whole it goes
+    /// forward and back. In q slices, which a chain of p ranks takes whole backwards of, each rank's m micro-batches wait
     /// for the first slice to come through the ranks before it, and the last one goes back through them: with shares of the
     /// work that let all end at once the step takes S/(q (1 - (1 - 1/(q m))^p)) of the seconds S of a micro-batch.
     fn through(&self, whole: [f64; 3], slices: u32) -> f64 {
@@ -256,8 +256,7 @@ pub(crate) struct Undecided {
     pub(crate) mbs: u64,
 }
 
-/// What ranks that share a sequence leave each other of its inner values at least: no more than cuts them is counted, and half
-/// of that.
+/// Ranks that share a sequence cut its inner values into as many parts at most; of a part this much is counted.
 const SHARED_INNER: f64 = 0.5;
 
 impl Work {

@@ -42,7 +42,7 @@ pub(super) struct Rank {
 /// Actions up to which all micro-batches are simulated.
 const SIMULATED: u64 = 4096;
 
-/// Actions up to which that is done too where further rounds are not all the same.
+/// Actions up to which more of them are simulated where further rounds are not all the same.
 const UNSETTLED: u64 = 1 << 16;
 
 /// Seconds that differ by less of their sum are the same.
@@ -67,7 +67,7 @@ pub(super) fn flow(
     let Some((mut filled, round)) = repeated(kind, pipeline) else { return whole() };
     loop {
         let ((few, path), (more, longer)) = (of(filled)?, of(filled + round)?);
-        let next = 4 * filled - 3 * (filled % round);
+        let next = 4 * filled - 3 * (filled % round); // four times as many rounds
         let is_beyond = next + round >= microbatches;
         if kind.repeats_rounds() && !is_settled(&few, &more) {
             if is_beyond && actions(pipeline) <= UNSETTLED {
