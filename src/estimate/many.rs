@@ -5,10 +5,9 @@ use super::report::EstimateReport;
 use super::request::EstimateRequest;
 use crate::error::Error;
 use ir::catalogue::Code;
+use planner::search::each;
 use serde::Deserialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 /// A line of `--layouts`: a layout, or an object with a layout and what differs from the rest of the request.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
@@ -74,24 +73,10 @@ pub fn estimate_all(
     requests: &[EstimateRequest],
     done: &(dyn Fn(usize) + Sync),
 ) -> Vec<Result<EstimateReport, Error>> {
-    let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let answers: Vec<Mutex<Option<Result<EstimateReport, Error>>>> =
-        requests.iter().map(|_| Mutex::new(None)).collect();
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(requests.len());
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(request) = requests.get(at) else { break };
-                    let answer = estimator.estimate(request);
-                    *answers[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
-                    done(finished.fetch_add(1, Ordering::Relaxed) + 1);
-                }
-            });
-        }
-    });
-    let missing = || Err(Error::fault("estimate", "a thread has left no answer"));
-    let take = |answer: Mutex<Option<_>>| answer.into_inner().unwrap_or_else(PoisonError::into_inner);
-    answers.into_iter().map(|answer| take(answer).unwrap_or_else(missing)).collect()
+    let finished = AtomicUsize::new(0);
+    each(requests, |request| {
+        let answer = estimator.estimate(request);
+        done(finished.fetch_add(1, Ordering::Relaxed) + 1);
+        answer
+    })
 }

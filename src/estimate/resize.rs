@@ -12,7 +12,7 @@ use ir::graph::Model;
 use ir::mesh::Mesh;
 use ir::models::Batch;
 use ir::types::{DType, Dims, Type};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a model's statements depend on.
@@ -102,12 +102,13 @@ pub(super) struct Template {
 enum Others {
     /// Copies of a planned one, whatever sizes they have now.
     Resized(Mutex<Vec<Model>>),
-    /// Of one whose changes of layout are but marked: those last met, with the collectives of their sizes.
-    Lowered(Mutex<VecDeque<(Sizes, Arc<Model>)>>),
+    /// Of one whose changes of layout are but marked: the one last met, with the collectives of its sizes. What is asked for of
+    /// a size is asked for in a row.
+    Lowered(Mutex<Lowered>),
 }
 
-/// Models kept of a marked one: what is asked for of a size is asked for in a row.
-const KEPT: usize = 1;
+/// A model with the collectives of its sizes, if there is one.
+type Lowered = Option<(Sizes, Arc<Model>)>;
 
 impl Template {
     /// Of a model that has the sizes of a layout, planned as far as all of its shape agree.
@@ -156,7 +157,8 @@ impl Template {
                 Ok(result)
             }
             Others::Lowered(last) => {
-                let known = locked(last).iter().find(|(known, _)| known == sizes).map(|(_, model)| Arc::clone(model));
+                let known =
+                    locked(last).as_ref().filter(|(known, _)| known == sizes).map(|(_, model)| Arc::clone(model));
                 let model = known.map_or_else(|| self.lowered(layout, sizes, last), Ok)?;
                 Ok(then(&model, &outline_of(&model)))
             }
@@ -164,20 +166,11 @@ impl Template {
     }
 
     /// A marked model in these sizes, with its collectives.
-    fn lowered(
-        &self,
-        layout: &Layout,
-        sizes: &Sizes,
-        last: &Mutex<VecDeque<(Sizes, Arc<Model>)>>,
-    ) -> Result<Arc<Model>, Error> {
+    fn lowered(&self, layout: &Layout, sizes: &Sizes, last: &Mutex<Lowered>) -> Result<Arc<Model>, Error> {
         let mut model = self.planned.model.clone();
         sizes.give(&mut model);
         let model = Arc::new(lower_blocks(model, layout)?);
-        let mut last = locked(last);
-        last.push_back((sizes.clone(), Arc::clone(&model)));
-        if last.len() > KEPT {
-            last.pop_front();
-        }
+        *locked(last) = Some((sizes.clone(), Arc::clone(&model)));
         Ok(model)
     }
 }

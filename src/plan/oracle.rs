@@ -4,7 +4,7 @@ use super::large::Large;
 use crate::estimate::{Ask, Desk, Floor, Means, Undecided, Work};
 use crate::layout;
 use ir::goal::{Layout, Recompute};
-use planner::search::{Bound, Family, Level, Limits, Oracle, Price, Space};
+use planner::search::{Bound, Family, Level, Limits, Oracle, Price, Space, has_room};
 
 /// Prices and bounds of the layouts of a space.
 pub(super) struct Costs<'a> {
@@ -13,9 +13,6 @@ pub(super) struct Costs<'a> {
     pub(super) space: &'a Space,
     pub(super) large: Large<'a>,
 }
-
-/// Sums in another order count as this much less.
-const ROUNDING: f64 = 1e-9;
 
 impl Oracle for Costs<'_> {
     /// Of degrees alone, the work over the peak; from the micro-batch on the model is planned.
@@ -98,7 +95,7 @@ impl Costs<'_> {
     }
 
     fn is_ruled_out(&self, floor: Floor, limits: Limits) -> bool {
-        floor.seconds > limits.seconds || !has_room(&floor, limits)
+        floor.seconds > limits.seconds || !has_room(floor.bytes, limits.bytes)
     }
 
     /// Of a family that is nothing but degrees: the work over the peak; if that does not rule it out, that of large micro-batches.
@@ -161,15 +158,10 @@ impl Costs<'_> {
     }
 }
 
-/// Whether a device has room.
-fn has_room(floor: &Floor, limits: Limits) -> bool {
-    limits.bytes.is_none_or(|room| floor.bytes * (1.0 - ROUNDING) <= room)
-}
-
 /// What none of some families goes below: seconds of those that there is room for, if there are any.
 fn least(floors: impl IntoIterator<Item = Floor>, limits: Limits) -> Option<Floor> {
     let both = |a: Floor, b: Floor| {
-        let seconds = match (has_room(&a, limits), has_room(&b, limits)) {
+        let seconds = match (has_room(a.bytes, limits.bytes), has_room(b.bytes, limits.bytes)) {
             (true, false) => a.seconds,
             (false, true) => b.seconds,
             _ => a.seconds.min(b.seconds),

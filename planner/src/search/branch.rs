@@ -244,8 +244,13 @@ impl Look<'_> {
         // What holds for a family holds for its parts.
         let found = Bound { seconds: seconds.max(known.seconds), bytes: bytes.max(known.bytes) };
         let bound = (if self.by_memory { found.bytes } else { found.seconds }) * (1.0 - ROUNDING);
-        let fits = self.memory.is_none_or(|memory| found.bytes * (1.0 - ROUNDING) <= memory);
+        let fits = has_room(found.bytes, self.memory);
         let is_of_use = || fits && bound <= self.threshold && self.best.threshold_of(family) >= bound;
         (self.exhaustive || is_of_use()).then_some(Answer::Bound(bound, found))
     }
+}
+
+/// Whether a bound of so many bytes leaves room in the memory that there is, if it counts.
+pub fn has_room(bytes: f64, memory: Option<f64>) -> bool {
+    memory.is_none_or(|memory| bytes * (1.0 - ROUNDING) <= memory)
 }

@@ -5,7 +5,7 @@ use std::thread;
 
 /// What a function gives for each of some items, in their order. Each core goes through a stretch of neighbours, which have much
 /// in common that two cores would wait for each other to work out, and then helps the others.
-pub(super) fn each<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub fn each<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let cores = thread::available_parallelism().map_or(1, usize::from).min(items.len());
     if cores < 2 {
         return items.iter().map(of).collect();

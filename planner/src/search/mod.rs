@@ -13,7 +13,8 @@ mod space;
 mod usual;
 
 pub use best::{Kind, Ranked};
-pub use branch::{Outcome, Progress, Task, search};
+pub use branch::{Outcome, Progress, Task, has_room, search};
+pub use cores::each;
 pub use count::count;
 pub use divisors::divisors;
 pub use space::{Order, Orders, Pin, Space};
