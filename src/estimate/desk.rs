@@ -197,11 +197,12 @@ impl<'e> Desk<'e> {
     }
 
     /// With the fastest choice of single values to be made again that fits, where a layout does not fit without; nothing where
-    /// it does, or none fits. What is moved to the host always may be less: there the fastest choice of all.
+    /// it does, or none fits, or it would take more than `enough` seconds. What is moved to the host always may be less: there
+    /// the fastest choice of all.
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub(crate) fn fitting(&self, layout: &Layout) -> Result<Option<(Layout, Floor)>, Error> {
+    pub(crate) fn fitting(&self, layout: &Layout, enough: f64) -> Result<Option<(Layout, Floor)>, Error> {
         if layout.offload {
             return self.hosted(layout);
         }
@@ -214,11 +215,15 @@ impl<'e> Desk<'e> {
         let key = (BlockKey::of(&job.layout, &job.machine)?, runs.iter().map(|runs| runs.to_bits()).collect());
         let choices =
             self.choices.get(&key, || self.estimator.in_shape(&job, |model, _| choices(&job, model, &runs)))?;
-        fitting(&choices, none.floor().bytes, room, |recompute| {
+        let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
+        let longer = Open::of(&job, &none.blocks).longer(&none.staged.starts(), kind, &pipeline);
+        let under = |recompute: Recompute| {
             job.layout.recompute = recompute;
             let floor = self.stepped(&job)?.floor();
             Ok(Tried { bytes: floor.bytes, of: (job.layout.clone(), floor) })
-        })
+        };
+        let is_too_slow = |chosen: &[usize]| longer.seconds(|block| choices.seconds(chosen, block)) > enough;
+        fitting(&choices, none.floor().bytes, room, under, is_too_slow)
     }
 
     /// With the fastest choice of values to be made again where the rest waits in the host's memory; nothing where it is none.

@@ -104,6 +104,11 @@ pub(super) struct Staged {
 }
 
 impl Staged {
+    /// The first run of each stage.
+    pub(super) fn starts(&self) -> Vec<usize> {
+        self.loads.iter().map(|load| load.runs.start).collect()
+    }
+
     /// What the end follows from, if that is known.
     pub(super) fn path(&self) -> Option<&Path> {
         self.flow.path.as_ref()
@@ -248,10 +253,11 @@ impl Estimator {
         }
         let held = |report: &EstimateReport| fullest_device(&report.predicted.memory_gib.per_stage);
         let choices = choices(&job, &planned.model, &runs);
-        let values = fitting(&choices, held(&report), room, |recompute| {
+        let under = |recompute: Recompute| {
             job.layout.recompute = recompute;
             self.predict(&job).map(|report| Tried { bytes: held(&report), of: report })
-        })?;
+        };
+        let values = fitting(&choices, held(&report), room, under, |_| false)?;
         let layers = self.layers(job)?;
         let time = |report: &EstimateReport| report.predicted.step_time_s;
         let is_best = |values: &EstimateReport| !layers.predicted.fits || time(values) <= time(&layers);

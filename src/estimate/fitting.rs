@@ -46,6 +46,8 @@ struct Saving {
 pub(super) struct Ways {
     /// By values that are made again, the least seconds for a byte first: what no choice of values is better than.
     savings: Vec<Saving>,
+    /// The same of each kind of layers.
+    kinds: Vec<Vec<Saving>>,
     /// A run of each block with the host that takes no longer in either pass than by any choice of values.
     hosted: Vec<Run>,
     /// A run of each block that is computed again as a whole, kept on the device, and with the host.
@@ -75,22 +77,29 @@ impl Ways {
             choices.iter().map(of).fold(none, |least, run| [0, 1, 2].map(|at| least[at].min(run[at])))
         };
         let hosted = choices.iter().enumerate().map(best_hosted).collect();
-        let savings = choices.iter().enumerate().flat_map(|(block, choices)| savings(block, all, choices));
-        let mut savings: Vec<Saving> = savings.collect();
+        let kinds = choices.iter().enumerate().map(|(block, choices)| savings(block, all, choices));
+        let kinds: Vec<Vec<Saving>> = kinds.filter(|savings| !savings.is_empty()).collect();
+        let mut savings = kinds.concat();
         savings.sort_by(|a, b| (a.seconds / a.bytes).total_cmp(&(b.seconds / b.bytes)));
-        Ways { savings, hosted, whole: both.map(|hosted| way(again, hosted)), none }
+        Ways { savings, kinds, hosted, whole: both.map(|hosted| way(again, hosted)), none }
     }
 
-    /// Seconds that a micro-batch takes more on a stage, and bytes that it keeps less, after so many of the savings.
-    fn after(&self, runs: &[Count], share: f64) -> [f64; 2] {
-        let mut sum = [0.0; 2];
-        for (at, saving) in self.savings.iter().enumerate().take_while(|(at, _)| (*at as f64) < share) {
-            let times = runs.iter().filter(|run| run.block == saving.block).map(|run| run.times).sum::<f64>();
-            let part = times * (share - at as f64).min(1.0);
-            sum = [sum[0] + part * saving.seconds, sum[1] + part * saving.bytes];
-        }
-        sum
+    /// Bytes that a stage keeps less after all savings of all kinds of layers but one.
+    fn all_but(&self, kind: usize, runs: &[Count]) -> f64 {
+        let others = self.kinds.iter().enumerate().filter(|(other, _)| *other != kind);
+        others.map(|(_, savings)| after(savings, runs, savings.len() as f64)[1]).sum()
     }
+}
+
+/// Seconds that a micro-batch takes more on a stage, and bytes that it keeps less, after so many of some savings.
+fn after(savings: &[Saving], runs: &[Count], share: f64) -> [f64; 2] {
+    let mut sum = [0.0; 2];
+    for (at, saving) in savings.iter().enumerate().take_while(|(at, _)| (*at as f64) < share) {
+        let times = runs.iter().filter(|run| run.block == saving.block).map(|run| run.times).sum::<f64>();
+        let part = times * (share - at as f64).min(1.0);
+        sum = [sum[0] + part * saving.seconds, sum[1] + part * saving.bytes];
+    }
+    sum
 }
 
 /// The lower hull of a block's choices, from all kept on.
@@ -163,42 +172,57 @@ impl Fitting<'_> {
         means.hosts.iter().map(of_host).fold(f64::INFINITY, f64::min)
     }
 
-    /// Seconds until the last backward at least, where values are made again: on each rank as few as it must. Where layers are
-    /// of one kind all make the same again, as many as the rank that must most.
+    /// Seconds until the last backward at least, where values are made again: on each rank as few as it must. Layers of one kind
+    /// all make the same again: as many as the rank that must most, even where those of all other kinds make all again.
     fn by_values(&self, ways: &Ways, room: f64) -> f64 {
-        let (mut end, mut most) = (0.0_f64, 0.0_f64);
+        let (mut end, mut most) = (0.0_f64, vec![0.0_f64; ways.kinds.len()]);
         for ((rank, least), [device, kept]) in (0..).zip(&self.ranks).zip(&self.device) {
             let free = (device * (1.0 - ROUNDING) - room) / self.reserve;
-            let Some(share) = self.share(rank, least, ways, kept - free) else { return f64::INFINITY };
-            most = most.max(share);
-            end = end.max(least.end() + self.more(least, ways, share));
+            let share = |savings: &[Saving], rest: &dyn Fn(&[Count]) -> f64| {
+                self.share((rank, least), savings, rest, kept - free)
+            };
+            let Some(together) = share(&ways.savings, &|_| 0.0) else { return f64::INFINITY };
+            end = end.max(least.end() + self.more(least, |runs| after(&ways.savings, runs, together)[0]));
+            for (kind, most) in most.iter_mut().enumerate() {
+                let rest = |runs: &[Count]| ways.all_but(kind, runs);
+                *most = most.max(share(&ways.kinds[kind], &rest).unwrap_or(0.0));
+            }
         }
-        if ways.savings.iter().any(|saving| saving.block != ways.savings[0].block) {
-            return end;
-        }
-        let all = self.ranks.iter().map(|least| least.end() + self.more(least, ways, most));
-        let of_stage = |(runs, counts): (&[f64; 3], &Vec<Count>)| runs[1] * ways.after(counts, most)[0];
+        let stage = |runs: &[Count]| -> f64 {
+            ways.kinds.iter().zip(&most).map(|(savings, most)| after(savings, runs, *most)[0]).sum()
+        };
+        let all = self.ranks.iter().map(|least| least.end() + self.more(least, stage));
+        let of_stage = |(runs, counts): (&[f64; 3], &Vec<Count>)| runs[1] * stage(counts);
         let along = |path: &Path| path.runs.iter().zip(&self.counts).map(of_stage).sum::<f64>();
         let chain = self.path.map_or(0.0, |(path, seconds)| seconds + along(path));
         all.fold(end, f64::max).max(chain)
     }
 
-    /// How many of the savings, and what part of the next, a rank needs to keep no more than so many bytes; none: all are too few.
-    fn share(&self, rank: u32, least: &Least, ways: &Ways, most: f64) -> Option<f64> {
+    /// How many of some savings, and what part of the next, a rank needs beside the `rest` that it saves to keep no more than so
+    /// many bytes; none: all are too few.
+    fn share(
+        &self,
+        (rank, least): (u32, &Least),
+        savings: &[Saving],
+        rest: &dyn Fn(&[Count]) -> f64,
+        most: f64,
+    ) -> Option<f64> {
         let mut kept = vec![0.0; self.counts.len()];
         let mut is_enough = |share: f64| {
             for (stage, _) in &least.stages {
-                let [_, saved] = ways.after(&self.counts[*stage], share);
-                kept[*stage] = self.kept[*stage] - saved;
+                let counts = &self.counts[*stage];
+                kept[*stage] = self.kept[*stage] - rest(counts) - after(savings, counts, share)[1];
             }
             least_kept(rank, &least.stages, &kept, self.pipeline, (&self.returns, 0.0)) <= most
         };
-        let all = ways.savings.len();
-        if !is_enough(all as f64) {
+        if is_enough(0.0) {
+            return Some(0.0);
+        }
+        if !is_enough(savings.len() as f64) {
             return None;
         }
-        let whole = (0..all).collect::<Vec<_>>().partition_point(|&share| !is_enough(share as f64));
-        let (mut low, mut high) = ((whole as f64 - 1.0).max(0.0), whole as f64);
+        let whole = (0..savings.len()).collect::<Vec<_>>().partition_point(|&share| !is_enough(share as f64));
+        let (mut low, mut high) = (whole as f64 - 1.0, whole as f64);
         for _ in 0..HALVINGS {
             let middle = (low + high) / 2.0;
             if is_enough(middle) { high = middle } else { low = middle }
@@ -206,9 +230,9 @@ impl Fitting<'_> {
         Some(low)
     }
 
-    /// Seconds of a rank for so many savings.
-    fn more(&self, least: &Least, ways: &Ways, share: f64) -> f64 {
-        least.stages.iter().map(|(stage, runs)| runs[1] * ways.after(&self.counts[*stage], share)[0]).sum()
+    /// Seconds of a rank whose stages take so many more for a micro-batch.
+    fn more(&self, least: &Least, stage: impl Fn(&[Count]) -> f64) -> f64 {
+        least.stages.iter().map(|(at, runs)| runs[1] * stage(&self.counts[*at])).sum()
     }
 
     /// Seconds until the last backward at least, if stages take so many seconds more for a micro-batch and keep so many bytes,
@@ -237,7 +261,7 @@ impl Fitting<'_> {
 const HALVINGS: usize = 8;
 
 /// Sums in another order count as this much less.
-const ROUNDING: f64 = 1e-9;
+pub(super) const ROUNDING: f64 = 1e-9;
 
 /// The sum over all runs of a stage.
 pub(super) fn sum(runs: &[Count], of: impl Fn(&Count) -> f64) -> f64 {

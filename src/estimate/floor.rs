@@ -2,12 +2,12 @@
 
 use super::blocks::{Blocks, Span};
 use super::estimator::Job;
-use super::fitting::{Fitting, Means, Ways, sum};
+use super::fitting::{Fitting, Means, ROUNDING, Ways, sum};
 use super::memory::{memory, states};
 use super::path::Path;
 use super::pipeline::{Flow, Least, Returns, least, least_of_ranks};
 use super::replicas::Replicas;
-use super::stages::{Load, counts, loads, memory_loads, run_loads, seconds};
+use super::stages::{Count, Load, counts, loads, memory_loads, run_loads, seconds};
 use super::step::step;
 use cost::{Format, Machine, Recipe};
 use ir::goal::Layout;
@@ -41,6 +41,26 @@ pub(super) struct Stages<'a> {
     hops: Vec<f64>,
     flow: Flow,
     replicas: Replicas<'a>,
+}
+
+/// Stages that keep all, to be asked what they take if they make some of it again.
+pub(super) struct Longer {
+    /// What no order beats on each rank.
+    ranks: Vec<Least>,
+    /// The runs of each stage.
+    counts: Vec<Vec<Count>>,
+    /// By how much slower than others the slowest of the devices is.
+    stragglers: f64,
+}
+
+impl Longer {
+    /// Seconds of a step at least, if the backward of a run of each block takes so many more.
+    pub(super) fn seconds(&self, more: impl Fn(usize) -> f64) -> f64 {
+        let stages: Vec<f64> = self.counts.iter().map(|runs| sum(runs, |run| more(run.block))).collect();
+        let end =
+            |least: &Least| least.end() + least.stages.iter().map(|(at, runs)| runs[1] * stages[*at]).sum::<f64>();
+        self.ranks.iter().map(end).fold(0.0, f64::max) * self.stragglers * (1.0 - ROUNDING)
+    }
 }
 
 impl Stages<'_> {
@@ -126,6 +146,12 @@ impl<'a> Open<'a> {
     pub(super) fn rough(&self, starts: &[usize], kind: &ScheduleKind, pipeline: &Pipeline) -> f64 {
         let ranks = self.least_of_ranks(starts, kind, pipeline);
         ranks.iter().map(Least::end).fold(0.0, f64::max) * self.machine.stragglers(self.layout.devices())
+    }
+
+    /// The stages that begin so, to be asked what they take if they make values again.
+    pub(super) fn longer(&self, starts: &[usize], kind: &ScheduleKind, pipeline: &Pipeline) -> Longer {
+        let (ranks, counts) = (self.least_of_ranks(starts, kind, pipeline), counts(self.fast, starts));
+        Longer { ranks, counts, stragglers: self.machine.stragglers(self.layout.devices()) }
     }
 
     /// What no order beats on each rank, likewise.

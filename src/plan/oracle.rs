@@ -40,9 +40,9 @@ impl Oracle for Costs<'_> {
         Some(Bound { seconds: floor.seconds, bytes: floor.bytes })
     }
 
-    fn price(&self, layout: &Layout) -> Option<Price> {
+    fn price(&self, layout: &Layout, limits: Limits) -> Option<Price> {
         let (layout, Floor { seconds, bytes }) = match layout.recompute {
-            Recompute::Auto => self.desk.fitting(layout).ok()??,
+            Recompute::Auto => self.desk.fitting(layout, limits.seconds).ok()??,
             _ => (layout.clone(), self.desk.price(layout).ok()?),
         };
         Some(Price { seconds, bytes, text: layout::print(&layout) })

@@ -68,18 +68,21 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
             let told = |text: &str| {
                 estimator.estimate(&EstimateRequest { gpus: Some(request.gpus), ..request.under(text.to_string()) })
             };
-            let Some(price) = costs.price(one) else {
+            let unlimited = Limits { seconds: f64::INFINITY, bytes: None };
+            let Some(price) = costs.price(one, unlimited) else {
                 let text = layout::print(one);
                 assert!(one.recompute == Recompute::Auto || told(&text).is_err(), "{} {text}", request.model);
                 continue;
             };
             priced += 1;
+            // What is just of use is not given up.
+            assert_eq!(costs.price(one, Limits { seconds: price.seconds, ..unlimited }).as_ref(), Some(&price));
             let text = &price.text;
             let seconds = told(text).unwrap().predicted.step_time_s;
             assert!((price.seconds / seconds - 1.0).abs() < 1e-9, "{} {text}: {price:?}, {seconds}", request.model);
             let mut known = Bound { seconds: 0.0, bytes: 0.0 };
             for family in &way {
-                known = costs.bound(family, known, Limits { seconds: f64::INFINITY, bytes: None }).unwrap();
+                known = costs.bound(family, known, unlimited).unwrap();
                 // A device with just as much memory as the layout needs, and just its time, leave little to choose.
                 let room = Limits { seconds: price.seconds * (1.0 + 1e-9), bytes: Some(price.bytes) };
                 let fitting = costs.bound(family, known, room).unwrap();
@@ -129,7 +132,7 @@ fn values_are_made_again_where_copies_to_the_host_are_waited_for() {
         recompute,
         ..Layout::default()
     };
-    let (_, floor) = desk.fitting(&layout(Recompute::Auto)).unwrap().unwrap();
+    let (_, floor) = desk.fitting(&layout(Recompute::Auto), f64::INFINITY).unwrap().unwrap();
     let seconds = |recompute: Recompute| desk.price(&layout(recompute)).unwrap().seconds;
     assert!(floor.seconds < seconds(Recompute::None));
     for module in ["layernorm", "mlp", "core_attn"] {

@@ -1,6 +1,6 @@
 //! Branch and bound, what promises most first.
 //!
-//! Families wait in a heap. A round takes as many as [`ROUND`] of the best, whatever the number of threads, cuts each into
+//! Families wait in a heap. A round takes as many as [`ROUND`] of the best ([`FIRST_ROUND`] at first), whatever the number of threads, cuts each into
 //! parts and bounds these, or prices it if it is a single layout; then what was found is noted in the order of the round. So
 //! answer and counts do not depend on threads. A family is dropped when its bound is above the worst layout that is still
 //! wanted, or above the memory that there is; with neither, every layout is priced.
@@ -16,6 +16,10 @@ use std::collections::BinaryHeap;
 
 /// Families of a round.
 const ROUND: usize = 64;
+
+/// Families of a round that have no bound yet: what is found of some rules out none of the others, so that cores need not wait
+/// for each other.
+const FIRST_ROUND: usize = 4096;
 
 /// The bound of a family that has not been looked at.
 const UNKNOWN: f64 = f64::NEG_INFINITY;
@@ -190,8 +194,10 @@ fn go_through(
 
 /// The next families whose bound is not above the threshold.
 fn round(heap: &mut BinaryHeap<Waiting>, threshold: f64) -> Vec<Waiting> {
-    let mut round = Vec::with_capacity(ROUND);
-    while round.len() < ROUND
+    let are_new = heap.peek().is_some_and(|next| next.bound == UNKNOWN);
+    let most = if are_new { FIRST_ROUND } else { ROUND };
+    let mut round = Vec::new();
+    while round.len() < most
         && let Some(next) = heap.pop()
     {
         if next.bound <= threshold {
@@ -232,14 +238,14 @@ impl Look<'_> {
 
     /// The price, or the bound of a family that can be, that has room and that may be of use.
     fn answer(&self, oracle: &impl Oracle, Question { family, known, is_priced }: &Question) -> Option<Answer> {
-        if *is_priced {
-            return oracle.price(&family.layout).map(Answer::Price);
-        }
         let limits = if self.by_memory {
             Limits { seconds: f64::INFINITY, bytes: None }
         } else {
             Limits { seconds: self.threshold, bytes: self.memory }
         };
+        if *is_priced {
+            return oracle.price(&family.layout, limits).map(Answer::Price);
+        }
         let Bound { seconds, bytes } = oracle.bound(family, *known, limits)?;
         // What holds for a family holds for its parts.
         let found = Bound { seconds: seconds.max(known.seconds), bytes: bytes.max(known.bytes) };

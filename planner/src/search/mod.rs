@@ -101,6 +101,6 @@ pub trait Oracle: Sync {
     /// What no layout of a family goes below that is of use; `None`: none of them can be. `known` is so of a larger family.
     fn bound(&self, family: &Family, known: Bound, limits: Limits) -> Option<Bound>;
 
-    /// What a layout takes; `None`: it cannot be.
-    fn price(&self, layout: &Layout) -> Option<Price>;
+    /// What a layout takes; `None`: it cannot be, or is known to be of no use.
+    fn price(&self, layout: &Layout, limits: Limits) -> Option<Price>;
 }

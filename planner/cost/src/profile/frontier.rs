@@ -7,13 +7,15 @@ use crate::machine::Machine;
 use ir::entity::EntityRef;
 use ir::goal::Layout;
 use ir::graph::{Block, Model};
+use ir::ids::BlockId;
 use ir::recompute::{is_layer, is_module, of_value};
 
 /// Values of a model's layers to be made again.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Frontier {
     /// Kinds of layers.
-    kinds: Vec<Kind>,
+    pub kinds: Vec<Kind>,
+    names: Vec<Names>,
     /// The best choices for all kinds together, from the fewest seconds to the fewest bytes.
     pub best: Vec<Again>,
 }
@@ -29,24 +31,42 @@ pub struct Again {
     pub seconds: f64,
 }
 
+/// A kind of layers, and its best choices, from the fewest seconds to the fewest bytes.
 #[derive(Clone, PartialEq, Debug)]
-struct Kind {
+pub struct Kind {
+    /// The block.
+    pub block: BlockId,
+    /// How many runs of it there are.
+    pub runs: f64,
+    /// Bytes that a layer keeps from the forward to the backward under each choice.
+    pub bytes: Vec<f64>,
+    /// Seconds that it takes to make the rest again.
+    pub seconds: Vec<f64>,
+}
+
+/// What a kind of layers has its choices by.
+#[derive(Clone, PartialEq, Debug)]
+struct Names {
     block: String,
     /// All values of its forward.
     values: Vec<String>,
-    /// The values of its best choices, from the fewest seconds to the fewest bytes.
+    /// The values of each choice.
     choices: Vec<Vec<String>>,
 }
 
 /// The best choices for so many runs of each block of a planned model, per micro-batch; blocks that are no layers count for
 /// nothing. The layout's own recomputation does not matter.
 pub fn frontier(model: &Model, runs: &[f64], layout: &Layout, machine: &Machine<'_>) -> Frontier {
-    let mut frontier =
-        Frontier { kinds: Vec::new(), best: vec![Again { choices: Vec::new(), bytes: 0.0, seconds: 0.0 }] };
+    let nothing = Again { choices: Vec::new(), bytes: 0.0, seconds: 0.0 };
+    let mut frontier = Frontier { kinds: Vec::new(), names: Vec::new(), best: vec![nothing] };
     for (id, block) in model.blocks.iter().filter(|(id, block)| is_layer(block) && runs[id.index()] > 0.0) {
-        let (points, choices) = tensors::frontier(&Site::new(model, block, layout, machine)).into_iter().unzip();
-        frontier.best = with(&frontier.best, points, runs[id.index()]);
-        frontier.kinds.push(Kind { block: block.name.clone(), values: values(block), choices });
+        let (points, choices): (Vec<Point>, _) =
+            tensors::frontier(&Site::new(model, block, layout, machine)).into_iter().unzip();
+        let (bytes, seconds) = points.iter().map(|point| (point.bytes, point.seconds)).unzip();
+        let runs = runs[id.index()];
+        frontier.kinds.push(Kind { block: id, runs, bytes, seconds });
+        frontier.names.push(Names { block: block.name.clone(), values: values(block), choices });
+        frontier.best = with(&frontier.best, points, runs);
     }
     frontier
 }
@@ -73,15 +93,21 @@ fn values(block: &Block) -> Vec<String> {
 }
 
 impl Frontier {
+    /// Seconds that a run of a block makes values again under a choice of each kind; none if it has no choice.
+    pub fn seconds(&self, choices: &[usize], block: usize) -> f64 {
+        let own = self.kinds.iter().zip(choices).filter(|(kind, _)| kind.block.index() == block);
+        own.map(|(kind, &choice)| kind.seconds[choice]).sum()
+    }
+
     /// The names that a layout has after `selective:` for a choice of each kind, in the order of the forward: alone where all
     /// kinds that have the value make it again and it is no module's, else with the block's.
     pub fn names(&self, choices: &[usize]) -> Vec<String> {
-        let chosen = |kind: usize| &self.kinds[kind].choices[choices[kind]];
+        let chosen = |kind: usize| &self.names[kind].choices[choices[kind]];
         let mut names: Vec<String> = Vec::new();
-        for (kind, Kind { block, .. }) in self.kinds.iter().enumerate() {
+        for (kind, Names { block, .. }) in self.names.iter().enumerate() {
             for name in chosen(kind) {
-                let lacks = |other: usize| self.kinds[other].values.contains(name) && !chosen(other).contains(name);
-                let alone = !is_module(name) && !(0..self.kinds.len()).any(lacks);
+                let lacks = |other: usize| self.names[other].values.contains(name) && !chosen(other).contains(name);
+                let alone = !is_module(name) && !(0..self.names.len()).any(lacks);
                 let said = if alone { name.clone() } else { format!("{block}.{name}") };
                 if !names.contains(&said) {
                     names.push(said);

@@ -18,7 +18,7 @@ mod section;
 mod site;
 mod tensors;
 
-pub use frontier::{Again, Frontier, frontier};
+pub use frontier::{Again, Frontier, Kind, frontier};
 pub use keep::SAVED;
 pub use tensors::MadeAgain;
 
