@@ -184,8 +184,8 @@ impl Fitting<'_> {
             let Some(together) = share(&ways.savings, &|_| 0.0) else { return f64::INFINITY };
             end = end.max(least.end() + self.more(least, |runs| after(&ways.savings, runs, together)[0]));
             for (kind, most) in most.iter_mut().enumerate() {
-                let rest = |runs: &[Count]| ways.all_but(kind, runs);
-                *most = most.max(share(&ways.kinds[kind], &rest).unwrap_or(0.0));
+                let alone = || share(&ways.kinds[kind], &|runs| ways.all_but(kind, runs)).unwrap_or(0.0);
+                *most = most.max(if ways.kinds.len() > 1 { alone() } else { together });
             }
         }
         let stage = |runs: &[Count]| -> f64 {
