@@ -6,7 +6,7 @@ use super::blocks::{Outline, Planned};
 use super::place::impossible;
 use crate::error::Error;
 use crate::model_source::ModelSource;
-use crate::pipeline::{CompileError, lower_blocks, mark_blocks, plan_blocks};
+use crate::pipeline::{CompileError, lower_blocks, mark_blocks, mark_experts, plan_blocks};
 use ir::goal::Layout;
 use ir::graph::Model;
 use ir::mesh::Mesh;
@@ -14,6 +14,15 @@ use ir::models::Batch;
 use ir::types::{DType, Dims, Type};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What of a model is planned.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Part {
+    /// All blocks.
+    All,
+    /// Those with experts, where these take axes that attention has.
+    Experts,
+}
 
 /// What a model's statements depend on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -111,7 +120,7 @@ enum Others {
 type Lowered = Option<(Sizes, Arc<Model>)>;
 
 impl Template {
-    /// Of a model that has the sizes of a layout, planned as far as all of its shape agree.
+    /// Of a part of a model that has the sizes of a layout, planned as far as all of its shape agree.
     ///
     /// # Errors
     /// The model cannot have this batch, or the layout does not fit it.
@@ -120,12 +129,15 @@ impl Template {
         layout: &Layout,
         unplanned: Unplanned,
         sizes: Sizes,
+        part: Part,
     ) -> Result<Template, Error> {
         let model = unplanned.model(source)?;
-        let (model, others) = if layout.has_folded_experts() {
-            (mark_blocks(model, layout)?, Others::Lowered(Mutex::default()))
-        } else {
-            (plan_blocks(model, layout)?, Others::Resized(Mutex::default()))
+        let (model, others) = match part {
+            Part::Experts => (mark_experts(model, layout)?, Others::Lowered(Mutex::default())),
+            Part::All if layout.has_folded_experts() => {
+                (mark_blocks(model, layout)?, Others::Lowered(Mutex::default()))
+            }
+            Part::All => (plan_blocks(model, layout)?, Others::Resized(Mutex::default())),
         };
         Ok(Template { planned: Planned { outline: Arc::new(Outline::of(&model)), model }, sizes, others })
     }
