@@ -173,8 +173,7 @@ impl<'e> Desk<'e> {
 
     /// Prices the blocks. Of a model that is built, those without experts see nothing of how experts share out ranks.
     fn priced(&self, job: &Job<'_>) -> Result<Blocks, Error> {
-        let is_built = matches!(job.source, ModelSource::Config { .. });
-        if !is_built || !job.layout.has_folded_experts() {
+        if !job.source.is_built() || !job.layout.has_folded_experts() {
             return self.estimator.priced_by_shape(job, Which::All);
         }
         let whole = self.job(Layout { ep: 1, etp: 1, ..job.layout.clone() });

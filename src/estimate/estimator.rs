@@ -11,7 +11,8 @@ use super::place::{check_slices, impossible, layout_on, neighbours};
 use super::replicas::Replicas;
 use super::report::{Comm, EstimateReport, MadeAgain, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport};
 use super::request::EstimateRequest;
-use super::resize::{DimSizes, Part, Shape, Sizes, Template, Unplanned};
+use super::resize::{DimSizes, Part, Sizes, Template, Unplanned};
+use super::shape::Shape;
 use super::stages::{Load, loads, starts};
 use super::step::{Step, step, tied};
 use super::tensors::{Tried, choices, crowded, fitting};
@@ -324,7 +325,7 @@ impl Estimator {
         let unplanned = Unplanned::of(&key.plan.layout, request.seq, dtype);
         let dims = self.plans.dims.get(&(request.model.clone(), unplanned), || unplanned.dims(job.source))?;
         let sizes = Sizes::of(&key.plan.layout, dims)?;
-        let shape = (request.model.clone(), dtype, sizes.shape(layout), part);
+        let shape = (request.model.clone(), dtype, sizes.shape(layout, job.source.is_built()), part);
         let make = || Template::of(job.source, layout, unplanned, sizes.clone(), part);
         self.plans.shapes.get(&shape, make)?.in_sizes(layout, &sizes, then)
     }
