@@ -73,6 +73,11 @@ impl ModelSource {
         }
     }
 
+    /// Whether its blocks are built from a configuration.
+    pub fn is_built(&self) -> bool {
+        matches!(self, ModelSource::Config { .. })
+    }
+
     /// The model at level 1. A text has the batch that it states.
     ///
     /// # Errors

@@ -3,12 +3,12 @@
 //! Level to level, each with its own type and text: `Model` (what, then where), `Staged` (in which parts), `Schedule`
 //! (when), `Program` (for each class of ranks, what to do). A file that already stands at a level goes on from there.
 
-use cost::{CPU, Cluster};
+use cost::{CPU, Cluster, Routing};
 use ir::catalogue::Code;
 use ir::costs::ModelCosts;
 use ir::diag::{Coded, Diagnostics};
 use ir::differentiate::{DifferentiateError, differentiate, gradients};
-use ir::goal::{CpKind, Goal, Layout, Recompute};
+use ir::goal::{CpKind, Goal, Layout, Recompute, SeedRule, SeedTarget};
 use ir::graph::{Model, Section, SectionKind};
 use ir::limits;
 use ir::optimizer::Optimizer;
@@ -282,11 +282,26 @@ pub fn plan_blocks(model: Model, layout: &Layout) -> Result<Model, CompileError>
 /// The same as far as changes of layout are marked and not yet made collectives: until then sizes decide nothing but what
 /// divides.
 pub(crate) fn mark_blocks(model: Model, layout: &Layout) -> Result<Model, CompileError> {
+    mark(model, &goal_of_blocks(layout)?)
+}
+
+/// The same of the blocks with experts alone; of the others the arguments are left. What these would tell the next blocks is
+/// stated: what blocks pass on is shared out among data-parallel ranks as the model's inputs are.
+pub(crate) fn mark_experts(mut model: Model, layout: &Layout) -> Result<Model, CompileError> {
+    for block in model.blocks.values_mut().filter(|block| Routing::of(block).is_none()) {
+        (block.results, block.sections) = Default::default();
+    }
+    let mut goal = goal_of_blocks(layout)?;
+    goal.rules.push(SeedRule { axis: "dp".to_string(), dims: vec!["b".to_string()], on: SeedTarget::Values });
+    mark(model, &goal)
+}
+
+fn mark(model: Model, goal: &Goal) -> Result<Model, CompileError> {
     let mut model = gradients(model)?;
     // What is done once a step is numbers beside the blocks.
     model.blocks.values_mut().for_each(|block| block[SectionKind::U] = Section::default());
     model.step = None;
-    Ok(planner::plan(model, &goal_of_blocks(layout)?, &CPU, Some(MARKED), &mut |_, _| {})?)
+    Ok(planner::plan(model, goal, &CPU, Some(MARKED), &mut |_, _| {})?)
 }
 
 /// The rest of [`plan_blocks`].

@@ -9,7 +9,7 @@ use crate::pipeline::plan_blocks;
 use cost::{Machine, Profile, Routing, Seconds, profile};
 use ir::entity::EntityRef;
 use ir::goal::{Layout, Recompute};
-use ir::graph::{ArgKind, Model, ParamInstance};
+use ir::graph::{ArgKind, Block, Model, ParamInstance};
 use ir::ids::{BlockId, Value};
 use ir::types::DType;
 use std::ops::Range;
@@ -79,6 +79,17 @@ pub(super) struct Blocks {
     pub(super) profiles: Vec<Profile>,
     /// The same where all of a layer is computed again, if the layout has layers of both kinds.
     pub(super) again: Option<Vec<Profile>>,
+}
+
+/// The blocks that are priced.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Which<'a> {
+    /// All.
+    All,
+    /// Those without experts; the others cost nothing.
+    Others,
+    /// Those with experts; the others cost what is known.
+    Experts(&'a Blocks),
 }
 
 /// Plans a model on the axes below pp. A `.ir` file has the batch that it states.
@@ -167,7 +178,7 @@ impl Blocks {
         Blocks { outline: Arc::clone(&self.outline), profiles, again: None }
     }
 
-    /// Prices the blocks of a planned model under a layout; attention looks at `share` of the pairs that one causal document
+    /// Prices such blocks of a planned model under a layout; attention looks at `share` of the pairs that one causal document
     /// has.
     pub(super) fn of(
         model: &Model,
@@ -175,20 +186,25 @@ impl Blocks {
         layout: &Layout,
         machine: &Machine<'_>,
         share: f64,
+        which: Which<'_>,
     ) -> Blocks {
-        let under = |recompute: Recompute| -> Vec<Profile> {
+        let under = |recompute: Recompute, known: &dyn Fn(&Blocks) -> &[Profile]| -> Vec<Profile> {
             let layout = Layout { recompute, ..layout.clone() };
-            let blocks = model.blocks.values();
-            blocks.map(|block| masked(profile(model, block, &layout, machine), share)).collect()
+            let of = |(id, block): (BlockId, &Block)| match (which, Routing::of(block)) {
+                (Which::Others, Some(_)) => Profile::default(),
+                (Which::Experts(others), None) => known(others)[id.index()].clone(),
+                _ => masked(profile(model, block, &layout, machine), share),
+            };
+            model.blocks.iter().map(of).collect()
         };
-        let outline = Arc::clone(outline);
-        match layout.recompute {
+        let again = || under(Recompute::Full(None), &|others| others.again.as_deref().unwrap_or_default());
+        let (recompute, again) = match &layout.recompute {
             // The ends of the model are no layers.
-            Recompute::Full(_) => {
-                Blocks { outline, profiles: under(Recompute::None), again: Some(under(Recompute::Full(None))) }
-            }
-            ref other => Blocks { outline, profiles: under(other.clone()), again: None },
-        }
+            Recompute::Full(_) => (Recompute::None, Some(again())),
+            other => (other.clone(), None),
+        };
+        let profiles = under(recompute, &|others| &others.profiles);
+        Blocks { outline: Arc::clone(outline), profiles, again }
     }
 }
 

@@ -1,12 +1,12 @@
 //! A request for many layouts: its names are found once, and no report is made.
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, Which};
 use super::estimator::{Estimator, Job, Staged, Stepped};
 use super::fitting::{Means, Ways, hosted};
 use super::floor::{Floor, Open, Work, work_of};
 use super::memo::{Memo, Once};
 use super::request::EstimateRequest;
-use super::resize::together;
+use super::resize::{Part, together};
 use super::stages::{is_even, starts};
 use super::tensors::{Tried, choices, choices_of_each, crowded, fastest, fitting};
 use crate::error::Error;
@@ -31,6 +31,8 @@ pub(crate) struct Desk<'e> {
     recipe: Recipe,
     source: Arc<ModelSource>,
     blocks: Once<BlockKey, Result<Arc<Blocks>, Error>>,
+    /// Those without experts alone, where experts are whole.
+    others: Once<BlockKey, Result<Arc<Blocks>, Error>>,
     /// However layers are computed again.
     cuts: Memo<(BlockKey, u32, u32, Placement), Vec<usize>>,
     /// What may be made again, by the runs of each block.
@@ -123,6 +125,7 @@ impl<'e> Desk<'e> {
             recipe,
             source,
             blocks: Once::default(),
+            others: Once::default(),
             cuts: Memo::default(),
             choices: Once::default(),
             flows: Once::default(),
@@ -163,9 +166,20 @@ impl<'e> Desk<'e> {
     /// What blocks cost under a layout. A plan that fails does so once.
     fn blocks(&self, job: &Job<'_>) -> Result<(BlockKey, Arc<Blocks>), Error> {
         let key = BlockKey::of(&job.layout, &job.machine)?;
-        let make = || Ok::<_, Error>(self.estimator.priced_by_shape(job).map(Arc::new));
+        let make = || Ok::<_, Error>(self.priced(job).map(Arc::new));
         let known = Result::clone(&*self.blocks.get(&key, make)?);
         known.map(|blocks| (key, blocks))
+    }
+
+    /// Prices the blocks. Of a model that is built, those without experts see nothing of how experts share out ranks.
+    fn priced(&self, job: &Job<'_>) -> Result<Blocks, Error> {
+        if !job.source.is_built() || !job.layout.has_folded_experts() {
+            return self.estimator.priced_by_shape(job, Which::All);
+        }
+        let whole = self.job(Layout { ep: 1, etp: 1, ..job.layout.clone() });
+        let make = || Ok::<_, Error>(self.estimator.priced_by_shape(&whole, Which::Others).map(Arc::new));
+        let others = Result::clone(&*self.others.get(&BlockKey::of(&whole.layout, &whole.machine)?, make)?)?;
+        self.estimator.priced_by_shape(job, Which::Experts(&others))
     }
 
     /// The first run of each stage; worked out once where it is not all the same.
@@ -213,8 +227,9 @@ impl<'e> Desk<'e> {
         }
         let runs = crowded(&none.staged, &none.memory, &none.blocks.outline, room);
         let key = (BlockKey::of(&job.layout, &job.machine)?, runs.iter().map(|runs| runs.to_bits()).collect());
-        let choices =
-            self.choices.get(&key, || self.estimator.in_shape(&job, |model, _| choices(&job, model, &runs)))?;
+        let choices = self
+            .choices
+            .get(&key, || self.estimator.in_shape(&job, Part::All, |model, _| choices(&job, model, &runs)))?;
         let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
         let longer = Open::of(&job, &none.blocks).longer(&none.staged.starts(), kind, &pipeline);
         let under = |recompute: Recompute| {
@@ -234,7 +249,7 @@ impl<'e> Desk<'e> {
             let each = self.choices_of_each(&job, &key)?;
             let seconds =
                 |block: usize, again: &Again| hosted(&all.profiles[block], again, &job.machine).iter().sum::<f64>();
-            self.estimator.in_shape(&job, |model, _| fastest(&job, model, &each, seconds))
+            self.estimator.in_shape(&job, Part::All, |model, _| fastest(&job, model, &each, seconds))
         })?;
         if names.is_empty() {
             return Ok(None);
@@ -372,7 +387,7 @@ impl<'e> Desk<'e> {
 
     /// What may be made again in a run of each block.
     fn choices_of_each(&self, job: &Job<'_>, key: &BlockKey) -> Result<Arc<Vec<Vec<Again>>>, Error> {
-        self.each.get(key, || self.estimator.in_shape(job, |model, _| choices_of_each(job, model)))
+        self.each.get(key, || self.estimator.in_shape(job, Part::All, |model, _| choices_of_each(job, model)))
     }
 
     /// Seconds below which no step is if blocks take as long as in this layout without a pipeline, whatever pipeline it has.
@@ -397,6 +412,6 @@ impl<'e> Desk<'e> {
                 file.model.dims.values().find(|dim| dim.name == "b").map_or(1, |dim| dim.size)
             }
         };
-        Ok(Work::of(&self.estimator.priced_by_shape(&self.job(Layout::default()))?, batch))
+        Ok(Work::of(&self.estimator.priced_by_shape(&self.job(Layout::default()), Which::All)?, batch))
     }
 }

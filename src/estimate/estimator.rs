@@ -1,6 +1,6 @@
 //! One request after the other, and what they share.
 
-use super::blocks::{Blocks, Outline, Planned, plan};
+use super::blocks::{Blocks, Outline, Planned, Which, plan};
 use super::floor::Floor;
 use super::memo::{Memo, Once};
 use super::memory::{fullest_device, memory};
@@ -11,7 +11,8 @@ use super::place::{check_slices, impossible, layout_on, neighbours};
 use super::replicas::Replicas;
 use super::report::{Comm, EstimateReport, MadeAgain, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport};
 use super::request::EstimateRequest;
-use super::resize::{DimSizes, Shape, Sizes, Template, Unplanned};
+use super::resize::{DimSizes, Part, Sizes, Template, Unplanned};
+use super::shape::Shape;
 use super::stages::{Load, loads, starts};
 use super::step::{Step, step, tied};
 use super::tensors::{Tried, choices, crowded, fitting};
@@ -50,7 +51,7 @@ struct Plans {
     /// The sizes of a model's dims.
     dims: Memo<(String, Unplanned), DimSizes>,
     /// One of each shape.
-    shapes: Once<(String, DType, Shape), Template>,
+    shapes: Once<(String, DType, Shape, Part), Template>,
     orders: Orders,
 }
 
@@ -297,30 +298,41 @@ impl Estimator {
         self.blocks.get(key, || {
             let planned = self.planned(job, key)?;
             check_names(&planned.model, &layout.recompute)?;
-            Ok(Blocks::of(&planned.model, &planned.outline, layout, machine, request.attention_share()))
+            let share = request.attention_share();
+            Ok(Blocks::of(&planned.model, &planned.outline, layout, machine, share, Which::All))
         })
     }
 
-    /// As [`Estimator::priced`], by a plan of another layout where one of the same shape is known. Nothing is kept.
-    pub(super) fn priced_by_shape(&self, job: &Job<'_>) -> Result<Blocks, Error> {
+    /// As [`Estimator::priced`] of such blocks, by a plan of another layout where one of the same shape is known. Nothing is
+    /// kept.
+    pub(super) fn priced_by_shape(&self, job: &Job<'_>, which: Which<'_>) -> Result<Blocks, Error> {
         let Job { request, layout, machine, .. } = job;
-        self.in_shape(job, |model, outline| {
-            check_names(model, &layout.recompute)?;
-            Ok(Blocks::of(model, outline, layout, machine, request.attention_share()))
+        let part = if let Which::Experts(_) = which { Part::Experts } else { Part::All };
+        self.in_shape(job, part, |model, outline| {
+            // What the blocks with experts do not have others may have, which have been asked.
+            if part == Part::All {
+                check_names(model, &layout.recompute)?;
+            }
+            Ok(Blocks::of(model, outline, layout, machine, request.attention_share(), which))
         })?
     }
 
-    /// What is done with the model on the layout's axes below pp, by a plan of another layout where one of the same shape is
-    /// known.
-    pub(super) fn in_shape<T>(&self, job: &Job<'_>, then: impl FnOnce(&Model, &Arc<Outline>) -> T) -> Result<T, Error> {
+    /// What is done with a part of the model on the layout's axes below pp, by a plan of another layout where one of the same
+    /// shape is known.
+    pub(super) fn in_shape<T>(
+        &self,
+        job: &Job<'_>,
+        part: Part,
+        then: impl FnOnce(&Model, &Arc<Outline>) -> T,
+    ) -> Result<T, Error> {
         let key = job.blocks_key()?;
         let Job { request, layout, .. } = job;
         let dtype = key.plan.dtype();
         let unplanned = Unplanned::of(&key.plan.layout, request.seq, dtype);
         let dims = self.plans.dims.get(&(request.model.clone(), unplanned), || unplanned.dims(job.source))?;
         let sizes = Sizes::of(&key.plan.layout, dims)?;
-        let shape = (request.model.clone(), dtype, sizes.shape(layout));
-        let make = || Template::of(job.source, layout, unplanned, sizes.clone());
+        let shape = (request.model.clone(), dtype, sizes.shape(layout, job.source.is_built()), part);
+        let make = || Template::of(job.source, layout, unplanned, sizes.clone(), part);
         self.plans.shapes.get(&shape, make)?.in_sizes(layout, &sizes, then)
     }
 

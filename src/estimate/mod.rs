@@ -22,6 +22,7 @@ mod replicas;
 mod report;
 mod request;
 mod resize;
+mod shape;
 mod stages;
 mod step;
 mod tensors;

@@ -4,9 +4,10 @@
 
 use super::blocks::{Outline, Planned};
 use super::place::impossible;
+use super::shape::Shape;
 use crate::error::Error;
 use crate::model_source::ModelSource;
-use crate::pipeline::{CompileError, lower_blocks, mark_blocks, plan_blocks};
+use crate::pipeline::{CompileError, lower_blocks, mark_blocks, mark_experts, plan_blocks};
 use ir::goal::Layout;
 use ir::graph::Model;
 use ir::mesh::Mesh;
@@ -15,17 +16,13 @@ use ir::types::{DType, Dims, Type};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a model's statements depend on.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Shape {
-    /// The axes of the mesh.
-    axes: Vec<String>,
-    groups: Vec<(String, Vec<usize>)>,
-    sp: bool,
-    /// Of each named dim, which degrees divide it, and whether it is 1.
-    divides: Vec<(String, Vec<bool>)>,
-    /// Whether experts take axes that attention has: then sizes decide what is cheapest between both.
-    folded: bool,
+/// What of a model is planned.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Part {
+    /// All blocks.
+    All,
+    /// Those with experts, where these take axes that attention has.
+    Experts,
 }
 
 /// The sizes of a layout: of the mesh, and of the dims that depend on it.
@@ -48,24 +45,9 @@ impl Sizes {
         Ok(Sizes { mesh, dims })
     }
 
-    /// What statements depend on under this layout.
-    pub(super) fn shape(&self, layout: &Layout) -> Shape {
-        use ir::entity::EntityRef;
-        let mut degrees: Vec<u64> = self.mesh.axes.values().map(|axis| axis.size).collect();
-        let all: Vec<u64> = (0..degrees.len()).flat_map(|from| suffix_products(&degrees[from..])).collect();
-        degrees.extend(all);
-        let of = |(name, size): (&String, &u64)| {
-            let divided = degrees.iter().map(|degree| size.is_multiple_of(*degree));
-            (name.clone(), divided.chain([*size == 1]).collect())
-        };
-        let places = |group: &ir::mesh::Group| group.axes.iter().map(|axis| axis.index()).collect();
-        Shape {
-            axes: self.mesh.axes.values().map(|axis| axis.name.clone()).collect(),
-            groups: self.mesh.groups.iter().map(|group| (group.name.clone(), places(group))).collect(),
-            sp: layout.sp,
-            divides: self.dims.iter().map(of).collect(),
-            folded: layout.has_folded_experts(),
-        }
+    /// What statements depend on under this layout, of a model that is built or any.
+    pub(super) fn shape(&self, layout: &Layout, is_built: bool) -> Shape {
+        Shape::of(layout, &self.mesh, &self.dims, is_built)
     }
 
     /// Gives a planned model of the same shape these sizes.
@@ -111,7 +93,7 @@ enum Others {
 type Lowered = Option<(Sizes, Arc<Model>)>;
 
 impl Template {
-    /// Of a model that has the sizes of a layout, planned as far as all of its shape agree.
+    /// Of a part of a model that has the sizes of a layout, planned as far as all of its shape agree.
     ///
     /// # Errors
     /// The model cannot have this batch, or the layout does not fit it.
@@ -120,12 +102,15 @@ impl Template {
         layout: &Layout,
         unplanned: Unplanned,
         sizes: Sizes,
+        part: Part,
     ) -> Result<Template, Error> {
         let model = unplanned.model(source)?;
-        let (model, others) = if layout.has_folded_experts() {
-            (mark_blocks(model, layout)?, Others::Lowered(Mutex::default()))
-        } else {
-            (plan_blocks(model, layout)?, Others::Resized(Mutex::default()))
+        let (model, others) = match part {
+            Part::Experts => (mark_experts(model, layout)?, Others::Lowered(Mutex::default())),
+            Part::All if layout.has_folded_experts() => {
+                (mark_blocks(model, layout)?, Others::Lowered(Mutex::default()))
+            }
+            Part::All => (plan_blocks(model, layout)?, Others::Resized(Mutex::default())),
         };
         Ok(Template { planned: Planned { outline: Arc::new(Outline::of(&model)), model }, sizes, others })
     }
@@ -179,16 +164,6 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Products of the first n, for each n above 1.
-fn suffix_products(degrees: &[u64]) -> Vec<u64> {
-    let mut product = 1;
-    let products = degrees.iter().map(|degree| {
-        product *= degree;
-        product
-    });
-    products.skip(1).collect()
-}
-
 fn sizes(dims: &Dims) -> DimSizes {
     dims.values().map(|dim| (dim.name.clone(), dim.size)).collect()
 }
@@ -240,9 +215,10 @@ mod tests {
     use crate::estimate::{Desk, EstimateRequest, Estimator};
     use crate::layout;
     use crate::plan::PlanRequest;
-    use ir::goal::Layout;
+    use ir::goal::{CpKind, Layout, Recompute};
 
-    /// Experts shared in all ways, in shapes that are met in another size first: prices are those of a plan of their own.
+    /// Experts shared in all ways, in shapes that are met in another size first, with all that a block sees of a layout: prices
+    /// are those of a plan of their own.
     #[test]
     fn a_plan_in_other_sizes_costs_what_its_own_plan_does() {
         for (model, gpus) in [("deepseek-v2-lite", 64), ("tiny-moe", 24), ("mixtral-8x7b", 32)] {
@@ -256,10 +232,18 @@ mod tests {
                 let (tp, cp) = (pick(&[1, 2, 4], 1), pick(&[1, 2, 3, 4], 3));
                 let (ep, etp) = (pick(&[1, 2, 4, 8], 5), pick(&[1, 2, 3, 4, 8], 7));
                 let (mbs, sp) = (pick(&[1, 2, 3], 11), pick(&[0, 1], 13) == 1 && tp > 1);
+                let (offload, cp_kind) = (pick(&[0, 1], 17) == 1, pick(&[0, 1], 19));
+                let recompute = match pick(&[0, 1, 2], 23) {
+                    0 => Recompute::None,
+                    1 => Recompute::Full(None),
+                    _ => Recompute::Selective(["mlp", "layernorm"].map(str::to_string).to_vec()),
+                };
                 if !gpus.is_multiple_of(tp * cp) {
                     continue;
                 }
-                let layout = Layout { dp: gpus / tp / cp, tp, cp, ep, etp, mbs, sp, ..Layout::default() };
+                let cp_kind = [CpKind::AllGather, CpKind::Ring][cp_kind as usize];
+                let ways = Layout { sp, offload, cp_kind, recompute, ..Layout::default() };
+                let layout = Layout { dp: gpus / tp / cp, tp, cp, ep, etp, mbs, ..ways };
                 let text = layout::print(&layout);
                 let Ok(told) = estimator.estimate(&request(text.clone())) else { continue };
                 let (ours, own) = (desk.price(&layout).unwrap().seconds, told.predicted.step_time_s);

@@ -1,0 +1,84 @@
+//! What the statements of a planned model depend on.
+
+use super::resize::DimSizes;
+use ir::entity::EntityRef;
+use ir::goal::Layout;
+use ir::mesh::{Axes, Group, Mesh};
+use std::collections::BTreeMap;
+
+/// What layouts and sizes agree in that have the same statements.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Shape {
+    /// The axes of the mesh.
+    axes: Vec<String>,
+    groups: Vec<(String, Vec<usize>)>,
+    sp: bool,
+    /// Of named dims, what the passes ask of their sizes.
+    answers: Vec<(String, Vec<bool>)>,
+    /// Whether experts take axes that attention has: then sizes decide what is cheapest between both.
+    folded: bool,
+}
+
+impl Shape {
+    /// That of a layout on its mesh, for dims of these sizes: those of a model that is built, or of any.
+    pub(super) fn of(layout: &Layout, mesh: &Mesh, dims: &DimSizes, is_built: bool) -> Shape {
+        let places = |group: &Group| group.axes.iter().map(|axis| axis.index()).collect();
+        let folded = layout.has_folded_experts();
+        Shape {
+            axes: mesh.axes.values().map(|axis| axis.name.clone()).collect(),
+            groups: mesh.groups.iter().map(|group| (group.name.clone(), places(group))).collect(),
+            sp: layout.sp,
+            answers: if folded && is_built { of_marks(layout, mesh, dims) } else { of_all(mesh, dims) },
+            folded,
+        }
+    }
+}
+
+/// Which degrees divide each dim, alone and with those that follow, and whether it is 1.
+fn of_all(mesh: &Mesh, dims: &DimSizes) -> Vec<(String, Vec<bool>)> {
+    let degrees: Vec<u64> = mesh.axes.values().map(|axis| axis.size).collect();
+    let products = products(&degrees);
+    let of = |(name, size): (&String, &u64)| {
+        let divided = products.iter().map(|product| size.is_multiple_of(*product));
+        (name.clone(), divided.chain([*size == 1]).collect())
+    };
+    dims.iter().map(of).collect()
+}
+
+/// What is asked until changes of layout are marked, in a model that is built. Rules put axes on dims, and statements carry them
+/// from a dim to the same dim, or from sequences to the groups that these are split into and their tokens (`reshape`); to no
+/// other. What is asked is of axes that follow each other there, or of none: whether they cut a dim evenly, into no more parts
+/// than it has elements, or into just as many, where what is left goes to the dim within it. A sum that is owed is dealt out
+/// to experts before it is paid if these have no more places than there are tokens.
+fn of_marks(layout: &Layout, mesh: &Mesh, dims: &DimSizes) -> Vec<(String, Vec<bool>)> {
+    let mut cut: BTreeMap<String, Axes> = BTreeMap::new();
+    for rule in layout.seed_rules() {
+        let axes = mesh.lookup(&rule.axis).unwrap_or_default();
+        for dim in rule.dims {
+            let all = cut.entry(dim).or_default();
+            *all = all.union(&axes);
+        }
+    }
+    let sequence = cut.get("s").cloned().unwrap_or_default();
+    cut.extend(["q", "t"].map(|dim| (dim.to_string(), sequence.clone())));
+    let asked = |(dim, axes): (String, Axes)| {
+        let size = *dims.get(&dim)?;
+        let degrees: Vec<u64> = axes.iter().map(|axis| mesh.axes[axis].size).collect();
+        let parts = products(&degrees).into_iter().chain([1]);
+        Some((dim, parts.flat_map(|parts| [size.is_multiple_of(parts), size >= parts, size <= parts]).collect()))
+    };
+    let size = |dim: &str| dims.get(dim).copied().unwrap_or(1);
+    let places = ("c".to_string(), vec![size("e").saturating_mul(size("c")) > size("t")]);
+    cut.into_iter().filter_map(asked).chain([places]).collect()
+}
+
+/// Products of degrees that follow each other.
+fn products(degrees: &[u64]) -> Vec<u64> {
+    let from = |first: usize| {
+        degrees[first..].iter().scan(1, |product, degree| {
+            *product *= degree;
+            Some(*product)
+        })
+    };
+    (0..degrees.len()).flat_map(from).collect()
+}
