@@ -18,6 +18,7 @@ use ir::slices::{SliceError, slice};
 use ir::staged::Staged;
 use ir::text::File;
 use ir::verify::{self, program::Violation};
+use planner::reshard::Ways;
 use scheduler::check;
 use scheduler::cut::{CutError, costs_of, cut, cut_at, starts_named, starts_of};
 use scheduler::emit::{EmitError, emit};
@@ -276,7 +277,7 @@ pub fn compile(
 /// # Errors
 /// The model has no gradient, or the layout does not fit it.
 pub fn plan_blocks(model: Model, layout: &Layout) -> Result<Model, CompileError> {
-    lower_blocks(mark_blocks(model, layout)?, layout)
+    lower_blocks(mark_blocks(model, layout)?, layout, &Ways::default())
 }
 
 /// The same as far as changes of layout are marked and not yet made collectives: until then sizes decide nothing but what
@@ -304,9 +305,9 @@ fn mark(model: Model, goal: &Goal) -> Result<Model, CompileError> {
     Ok(planner::plan(model, goal, &CPU, Some(MARKED), &mut |_, _| {})?)
 }
 
-/// The rest of [`plan_blocks`].
-pub(crate) fn lower_blocks(marked: Model, layout: &Layout) -> Result<Model, CompileError> {
-    Ok(planner::plan_on(marked, &goal_of_blocks(layout)?, &CPU, MARKED)?)
+/// The rest of [`plan_blocks`], by ways between layouts that other models have taken.
+pub(crate) fn lower_blocks(marked: Model, layout: &Layout, ways: &Ways) -> Result<Model, CompileError> {
+    Ok(planner::finish(marked, &goal_of_blocks(layout)?, &CPU, ways)?)
 }
 
 /// The pass that marks changes of layout.

@@ -15,5 +15,5 @@ pub mod search;
 mod sections;
 pub mod shard;
 
-pub use pass::{Observer, PASSES, Pass, PlanError, plan, plan_on};
+pub use pass::{Observer, PASSES, Pass, PlanError, finish, plan};
 pub use passes::refine::mesh;

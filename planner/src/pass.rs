@@ -1,6 +1,7 @@
 //! The passes as a table, and the runner.
 
 use crate::passes::{collectives, expand, propagate, recompute, refine, reshard, seed, shard};
+use crate::reshard::Ways;
 use cost::Cluster;
 use ir::catalogue::Code;
 use ir::diag::Coded;
@@ -157,8 +158,7 @@ const fn pass(
 impl Pass {
     fn over(&self, mut model: Model, goal: &Goal, cluster: &Cluster) -> Result<Model, PlanError> {
         (self.run)(&mut model, goal, cluster)?;
-        model.blocks.values_mut().chain(model.step.as_mut().map(|step| &mut step.graph)).for_each(renumber);
-        Ok(model)
+        Ok(renumbered(model))
     }
 }
 
@@ -223,13 +223,17 @@ pub fn plan(
     Ok(model)
 }
 
-/// Runs the passes that follow `after` over a model that those up to it have planned.
+/// Runs the last pass over a model that those before it have planned, by ways between layouts that others have taken on the same
+/// cluster.
 ///
 /// # Errors
 /// As [`plan`].
-pub fn plan_on(mut model: Model, goal: &Goal, cluster: &Cluster, after: &str) -> Result<Model, PlanError> {
-    for pass in PASSES.iter().skip_while(|pass| pass.name != after).skip(1) {
-        model = pass.over(model, goal, cluster)?;
-    }
-    Ok(model)
+pub fn finish(mut model: Model, goal: &Goal, cluster: &Cluster, ways: &Ways) -> Result<Model, PlanError> {
+    collectives::run_by(ways, &mut model, goal, cluster)?;
+    Ok(renumbered(model))
+}
+
+fn renumbered(mut model: Model) -> Model {
+    model.blocks.values_mut().chain(model.step.as_mut().map(|step| &mut step.graph)).for_each(renumber);
+    model
 }

@@ -26,6 +26,7 @@ use ir::goal::{Layout, Recompute};
 use ir::graph::{Block, Model};
 use ir::recompute::check_names;
 use ir::types::DType;
+use planner::reshard::Ways;
 use scheduler::placement::Pipeline;
 use scheduler::predict::pipeline_of;
 use scheduler::report::ScheduleRequest;
@@ -53,6 +54,8 @@ struct Plans {
     /// One of each shape.
     shapes: Once<(String, DType, Shape, Part), Template>,
     orders: Orders,
+    /// Of marked models.
+    ways: Ways,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -333,7 +336,7 @@ impl Estimator {
         let sizes = Sizes::of(&key.plan.layout, dims)?;
         let shape = (request.model.clone(), dtype, sizes.shape(layout, job.source.is_built()), part);
         let make = || Template::of(job.source, layout, unplanned, sizes.clone(), part);
-        self.plans.shapes.get(&shape, make)?.in_sizes(layout, &sizes, then)
+        self.plans.shapes.get(&shape, make)?.in_sizes(layout, &sizes, &self.plans.ways, then)
     }
 
     /// The first run of each stage.

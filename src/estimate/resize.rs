@@ -13,6 +13,7 @@ use ir::graph::Model;
 use ir::mesh::Mesh;
 use ir::models::Batch;
 use ir::types::{DType, Dims, Type};
+use planner::reshard::Ways;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -115,7 +116,7 @@ impl Template {
         Ok(Template { planned: Planned { outline: Arc::new(Outline::of(&model)), model }, sizes, others })
     }
 
-    /// What is done with the model of a layout that has these sizes.
+    /// What is done with the model of a layout that has these sizes; changes of layout go by ways that others have taken.
     ///
     /// # Errors
     /// A change of layout has no way: a fault of the planner.
@@ -123,6 +124,7 @@ impl Template {
         &self,
         layout: &Layout,
         sizes: &Sizes,
+        ways: &Ways,
         then: impl FnOnce(&Model, &Arc<Outline>) -> T,
     ) -> Result<T, Error> {
         let Planned { model: own, outline } = &self.planned;
@@ -144,17 +146,17 @@ impl Template {
             Others::Lowered(last) => {
                 let known =
                     locked(last).as_ref().filter(|(known, _)| known == sizes).map(|(_, model)| Arc::clone(model));
-                let model = known.map_or_else(|| self.lowered(layout, sizes, last), Ok)?;
+                let model = known.map_or_else(|| self.lowered(layout, sizes, ways, last), Ok)?;
                 Ok(then(&model, &outline_of(&model)))
             }
         }
     }
 
     /// A marked model in these sizes, with its collectives.
-    fn lowered(&self, layout: &Layout, sizes: &Sizes, last: &Mutex<Lowered>) -> Result<Arc<Model>, Error> {
+    fn lowered(&self, layout: &Layout, sizes: &Sizes, ways: &Ways, last: &Mutex<Lowered>) -> Result<Arc<Model>, Error> {
         let mut model = self.planned.model.clone();
         sizes.give(&mut model);
-        let model = Arc::new(lower_blocks(model, layout)?);
+        let model = Arc::new(lower_blocks(model, layout, ways)?);
         *locked(last) = Some((sizes.clone(), Arc::clone(&model)));
         Ok(model)
     }

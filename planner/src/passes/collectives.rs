@@ -4,19 +4,24 @@
 //! again would part what shares a bucket.
 
 use crate::PlanError;
-use crate::reshard::{Site, Step, cheapest};
+use crate::reshard::{Site, Step, Ways};
 use cost::Cluster;
 use ir::goal::Goal;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Span, Stmt};
 use ir::ids::Value;
-use ir::mesh::{Axes, Mesh};
+use ir::mesh::Mesh;
 use ir::ops::Op;
 use ir::types::{DebtKind, Type};
 
 pub(crate) fn run(model: &mut Model, goal: &Goal, cluster: &Cluster) -> Result<(), PlanError> {
+    run_by(&Ways::default(), model, goal, cluster)
+}
+
+/// The same by ways that other models on the cluster have taken.
+pub(crate) fn run_by(known: &Ways, model: &mut Model, goal: &Goal, cluster: &Cluster) -> Result<(), PlanError> {
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let site = Site { mesh: &mesh, dims: &dims, cluster };
-    let mut ways = Ways { site, found: Vec::new() };
+    let mut ways = Found { site, known, found: Vec::new() };
     let step = model.step.as_mut().map(|step| &mut step.graph);
     for block in model.blocks.values_mut().chain(step) {
         for kind in SectionKind::ALL {
@@ -28,18 +33,19 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, cluster: &Cluster) -> Result<(
 }
 
 /// The ways that have been found, from one type to another: the sections of a block ask for the same ones.
-struct Ways<'a> {
+struct Found<'a> {
     site: Site<'a>,
+    known: &'a Ways,
     found: Vec<(Type, Type, Vec<Step>)>,
 }
 
-impl Ways<'_> {
+impl Found<'_> {
     fn way(&mut self, from: &Type, to: &Type) -> Result<Vec<Step>, String> {
         let known = self.found.iter().find(|(f, t, _)| is_alike(f, from) && is_alike(t, to));
         if let Some((_, _, way)) = known {
             return Ok(way.clone());
         }
-        let way = cheapest(&self.site, from, to, &Axes::none()).map_err(|why| why.to_string())?;
+        let way = self.known.cheapest(&self.site, from, to).map_err(|why| why.to_string())?;
         self.found.push((from.clone(), to.clone(), way.clone()));
         Ok(way)
     }
@@ -50,7 +56,7 @@ fn is_alike(a: &Type, b: &Type) -> bool {
     a == b && a.dims.iter().zip(&b.dims).all(|(a, b)| a.name == b.name)
 }
 
-fn lower_section(ways: &mut Ways<'_>, block: &mut Block, kind: SectionKind) -> Result<(), String> {
+fn lower_section(ways: &mut Found<'_>, block: &mut Block, kind: SectionKind) -> Result<(), String> {
     let mut stmts: Vec<Stmt> = Vec::new();
     for stmt in std::mem::take(&mut block[kind].stmts) {
         let lowered = if stmt.op == Op::Reshard { lower(ways, block, &stmts, &stmt)? } else { vec![stmt] };
@@ -61,7 +67,7 @@ fn lower_section(ways: &mut Ways<'_>, block: &mut Block, kind: SectionKind) -> R
 }
 
 /// The steps of one reshard. Where two ways begin alike, the second goes on from what the first has made.
-fn lower(ways: &mut Ways<'_>, block: &mut Block, before: &[Stmt], stmt: &Stmt) -> Result<Vec<Stmt>, String> {
+fn lower(ways: &mut Found<'_>, block: &mut Block, before: &[Stmt], stmt: &Stmt) -> Result<Vec<Stmt>, String> {
     let (from, to) = (stmt.operands[0], stmt.results[0]);
     let way = ways.way(block.ty(from), block.ty(to))?;
     let (mut stmts, mut value) = (Vec::new(), from);

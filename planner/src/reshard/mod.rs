@@ -1,5 +1,5 @@
 //! Between any two layouts of a tensor: the cheapest sequence of collectives ([`cheapest`]), and the plain one that makes
-//! the tensor whole and cuts it again ([`plain`]).
+//! the tensor whole and cuts it again ([`plain`]). What tensors of many sizes take is found once for all ([`Ways`]).
 
 mod graph;
 pub(crate) mod layout;
@@ -10,9 +10,11 @@ mod search;
 #[cfg(test)]
 mod slow;
 pub(crate) mod table;
+mod ways;
 
 pub use plain::plain;
 pub use search::cheapest;
+pub use ways::Ways;
 
 use cost::{Cluster, Traffic};
 use ir::mesh::{Axes, Mesh};

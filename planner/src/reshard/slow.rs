@@ -3,7 +3,7 @@
 use super::layout::{Layout, Place};
 use super::search::estimate;
 use super::table::Table;
-use super::{Site, Step, cheapest};
+use super::{Site, Step, Ways, cheapest};
 use cost::{CPU, Cluster, Link};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
@@ -202,4 +202,38 @@ fn an_axis_of_one_rank_asks_for_no_message() {
     let to = ty.owing(DebtKind::Sum, &mesh.tensor_axes());
     let way = cheapest(&site, &from, &to, &Axes::none()).expect("the plain one");
     assert_eq!(way.iter().map(|step| step.traffic.messages).sum::<f64>(), 0.0);
+}
+
+/// Where cuts are even; elsewhere each size is asked for by itself.
+#[test]
+fn what_fewer_and_more_bytes_take_takes_least_between() {
+    let mut random = Random(13);
+    for (axes, rank) in [(2, 2), (2, 3), (3, 1), (3, 2), (3, 3), (4, 2)] {
+        for cluster in clusters() {
+            let (mesh, mut dims) = (random.mesh(axes), Dims::new());
+            let ty = random.tensor(&mut dims, rank);
+            let site = Site { mesh: &mesh, dims: &dims, cluster: &cluster };
+            let ways = Ways::default();
+            for _ in 0..10 {
+                let (from, to) = (random.layout(&site, &ty), random.layout(&site, &ty));
+                for _ in 0..20 {
+                    let times = 1 << random.below(17);
+                    let sized = |layout: &Layout| {
+                        let mut ty = layout.on(&ty);
+                        ty.dims.iter_mut().take(1).for_each(|dim| dim.size *= 48 * times);
+                        ty.dims.iter_mut().skip(1).for_each(|dim| dim.size *= 48);
+                        ty
+                    };
+                    let way = |way: Result<Vec<Step>, _>| way.map(|way| way.iter().map(Step::weight).sum()).ok();
+                    let wanted: Option<f64> = way(cheapest(&site, &sized(&from), &sized(&to), &Axes::none()));
+                    let found = way(ways.cheapest(&site, &sized(&from), &sized(&to)));
+                    let is_least = found.zip(wanted).is_none_or(|(found, wanted)| is_equal(found, wanted));
+                    assert!(
+                        is_least && found.is_some() == wanted.is_some(),
+                        "{found:?}, not {wanted:?}: {from:?} {to:?}"
+                    );
+                }
+            }
+        }
+    }
 }
