@@ -275,16 +275,23 @@ impl<'e> Desk<'e> {
     }
 
     /// What no pipeline goes below of a layout that is as fast as one, but may do more than that to save memory: down to what a
-    /// small one keeps, or, without it, as much as there is to do. No order cuts a sequence into more slices than so many.
+    /// small one keeps, or, without it, as much as there is to do. No order cuts a sequence into more slices than so many. Without
+    /// `room`, which is always the same where none is small, nothing is said of seconds.
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub(crate) fn mean(&self, fast: &Layout, small: Option<&Layout>, slices: u32) -> Result<Floor, Error> {
+    pub(crate) fn mean(
+        &self,
+        fast: &Layout,
+        small: Option<&Layout>,
+        slices: u32,
+        room: Option<f64>,
+    ) -> Result<Floor, Error> {
         let of = |small: Option<&Layout>| {
             let job = self.job(fast.clone());
             let blocks = self.blocks(&job)?.1;
             let small = small.map(|small| self.blocks(&self.job(small.clone()))).transpose()?.map(|(_, blocks)| blocks);
-            Ok(Open::of(&job, &blocks).mean(small.as_deref(), slices))
+            Ok(Open::of(&job, &blocks).mean(small.as_deref(), slices, room))
         };
         match small {
             None => self.means.get(&MeanKey::of(fast), || of(None)).map(|floor| *floor),
@@ -301,9 +308,10 @@ impl<'e> Desk<'e> {
         fast: Vec<Layout>,
         (large, share): (&Layout, f64),
         slices: u32,
+        room: Option<f64>,
     ) -> Result<Vec<Floor>, Error> {
         let blocks = self.blocks(&self.job(large.clone()))?.1.part(share);
-        let of = |layout| Open::of(&self.job(layout), &blocks).mean(None, slices);
+        let of = |layout| Open::of(&self.job(layout), &blocks).mean(None, slices, room);
         Ok(fast.into_iter().map(of).collect())
     }
 

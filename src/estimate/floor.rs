@@ -11,6 +11,7 @@ use super::stages::{Count, Load, counts, loads, memory_loads, run_loads, seconds
 use super::step::step;
 use cost::{Format, Machine, Recipe};
 use ir::goal::Layout;
+use planner::search::has_room;
 use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
 
@@ -81,16 +82,21 @@ impl<'a> Open<'a> {
     /// update of some rank is of as many elements as the mean or more; cutting a model into stages never hides more of what
     /// ZeRO gathers and scatters, and ranks do not exchange less in the mean than all of them as one, each with its share.
     /// Where they wait is not counted, but that a micro-batch, in so many slices at most, goes through all of them. Of what is
-    /// kept that counts which `small` blocks keep.
-    pub(super) fn mean(&self, small: Option<&Blocks>, slices: u32) -> Floor {
+    /// kept that counts which `small` blocks keep. Where there is no `room` for it, nothing is said of seconds.
+    pub(super) fn mean(&self, small: Option<&Blocks>, slices: u32, room: Option<f64>) -> Floor {
         let (layout, pp) = (self.layout, self.layout.pp as f64);
         let replicas = Replicas::new(layout, self.microbatches, self.machine);
+        let all = &memory_loads(self.fast, &[0])[0];
+        let elements = [all.dense / pp, all.experts / pp];
+        let bytes = self.mean_bytes(elements, small, &replicas);
+        if !has_room(bytes, room) {
+            return Floor { seconds: 0.0, bytes };
+        }
         let load = run_loads(self.fast, layout, &replicas);
         let microbatches = f64::from(self.microbatches);
         let whole = load.seconds();
         let [forward, i, w] = whole.map(|seconds| seconds / pp);
         let work = microbatches * (forward + i + w);
-        let elements = [load.dense / pp, load.experts / pp];
         let [dense, experts] = replicas.parts();
         let local =
             if layout.zero > 0 { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
@@ -98,17 +104,19 @@ impl<'a> Open<'a> {
         let exchange = replicas.least_exchange(elements, forward, i + w);
         let summed = (work + exchange.reduce).max(self.fullest()).max(self.through(whole, slices));
         let path = summed + super::step::optimizer(local, self.machine) + exchange.gather + fixed;
-        let states = states(elements, &replicas, self.machine);
+        Floor { seconds: path * self.machine.stragglers(layout.devices()), bytes }
+    }
+
+    /// Bytes of the mean rank, which has so many elements.
+    fn mean_bytes(&self, elements: [f64; 2], small: Option<&Blocks>, replicas: &Replicas<'_>) -> f64 {
+        let states = states(elements, replicas, self.machine);
         let facts = &self.machine.stack.facts;
-        let kept = small.map_or(0.0, kept_by_whole) / pp;
+        let kept = small.map_or(0.0, kept_by_whole) / self.layout.pp as f64;
         // Some rank has the block with most inner values.
         let inner = self.fast.profiles.iter().map(|profile| profile.transient).fold(0.0, f64::max);
         // A step's only backward may put gradients in the place of what it finds.
         let replaced = if facts.frees_gradients && self.microbatches < 2 { kept.min(states.gradients) } else { 0.0 };
-        Floor {
-            seconds: path * self.machine.stragglers(layout.devices()),
-            bytes: (states.total() + kept - replaced).max(inner) * facts.reserve + facts.context,
-        }
+        (states.total() + kept - replaced).max(inner) * facts.reserve + facts.context
     }
 
     /// Seconds until a micro-batch is through that takes so many for its forward, input and weight gradients. Whole it goes

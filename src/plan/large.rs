@@ -106,10 +106,10 @@ impl<'a> Large<'a> {
     }
 
     /// What no pipeline goes below of each of some layouts that differ in how they shard states.
-    pub(super) fn means(&self, layout: &Layout, shards: Vec<Layout>) -> Option<Vec<Floor>> {
+    pub(super) fn means(&self, layout: &Layout, shards: Vec<Layout>, room: Option<f64>) -> Option<Vec<Floor>> {
         let large = self.large(layout);
         let share = self.work(layout).share * layout.mbs as f64 / large.mbs as f64;
-        self.desk.means_of_large(shards, (&large, share), self.space.slices).ok()
+        self.desk.means_of_large(shards, (&large, share), self.space.slices, room).ok()
     }
 
     fn work(&self, layout: &Layout) -> Work {

@@ -33,7 +33,11 @@ impl Oracle for Costs<'_> {
             Level::Pipeline => Floor { seconds: self.desk.rough(&self.fastest(family)).ok()?, ..known },
             Level::Shards => {
                 let mean = self.mean(family, limits)?;
-                if mean.seconds > enough { mean } else { self.desk.floor(&self.fastest(family), &ask()).ok()? }
+                if self.is_ruled_out(mean, limits) {
+                    mean
+                } else {
+                    self.desk.floor(&self.fastest(family), &ask()).ok()?
+                }
             }
             _ => self.desk.floor(&self.fastest(family), &ask()).ok()?,
         };
@@ -123,7 +127,8 @@ impl Costs<'_> {
         }
         let shards = self.space.shards(family);
         if self.space.batch.is_none() {
-            let means = self.large.means(layout, shards.iter().map(|part| self.fastest(part)).collect())?;
+            let fast = shards.iter().map(|part| self.fastest(part)).collect();
+            let means = self.large.means(layout, fast, limits.bytes)?;
             let mean = least(means, limits)?;
             if self.is_ruled_out(mean, limits) {
                 return Some(mean);
@@ -135,7 +140,7 @@ impl Costs<'_> {
     /// Of the mean rank; what is kept counts only where memory is looked for.
     fn mean(&self, family: &Family, limits: Limits) -> Option<Floor> {
         let small = limits.bytes.is_none().then(|| self.smallest(family));
-        self.desk.mean(&self.fastest(family), small.as_ref(), self.space.slices).ok()
+        self.desk.mean(&self.fastest(family), small.as_ref(), self.space.slices, limits.bytes).ok()
     }
 
     /// Of a family's layouts the one that keeps least: all that is not decided yet is computed again, or lies with the host.
