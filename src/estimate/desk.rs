@@ -4,16 +4,17 @@ use super::blocks::{Blocks, Which};
 use super::estimator::{Estimator, Job, Staged, Stepped};
 use super::fitting::{Means, Ways, hosted};
 use super::floor::{Floor, Open, Work, work_of};
+use super::keys::{BlockKey, MeanKey};
 use super::memo::{Memo, Once};
 use super::request::EstimateRequest;
-use super::resize::{Part, together};
+use super::resize::Part;
 use super::stages::{is_even, starts};
 use super::tensors::{Tried, choices, choices_of_each, crowded, fastest, fitting};
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::CompileError;
 use cost::{Again, Cluster, Frontier, Machine, Recipe, Stack};
-use ir::goal::{CpKind, Layout, Recompute};
+use ir::goal::{Layout, Recompute};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::predict::pipeline_of;
 use scheduler::schedules::ScheduleKind;
@@ -56,53 +57,6 @@ pub(crate) enum Ask {
     Seconds { enough: f64, room: f64, means: Means, is_ordered: bool },
     /// Seconds and bytes; no layout keeps less than this one.
     Bytes(Layout),
-}
-
-/// What a block sees of a layout.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct BlockKey {
-    degrees: [u64; 6],
-    sp: bool,
-    cp_kind: CpKind,
-    offload: bool,
-    tp_overlap: Option<bool>,
-    recompute: Recompute,
-    rate: u64,
-}
-
-impl BlockKey {
-    fn of(layout: &Layout, machine: &Machine<'_>) -> Result<BlockKey, Error> {
-        let Layout { tp, cp, ep, etp, mbs, sp, cp_kind, offload, tp_overlap, .. } = *layout;
-        let dp = if ep * etp == 1 { 1 } else { together(layout)?.dp };
-        let recompute = match &layout.recompute {
-            Recompute::Full(_) => Recompute::Full(None),
-            other => other.clone(),
-        };
-        let rate = machine.cluster.device.flops_f32.to_bits();
-        Ok(BlockKey { degrees: [dp, tp, cp, ep, etp, mbs], sp, cp_kind, offload, tp_overlap, recompute, rate })
-    }
-}
-
-/// What the mean rank sees of a layout: nothing of its pipeline's order, so that what is known of one serves all.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct MeanKey {
-    degrees: [u64; 7],
-    zero: u8,
-    shard: Option<u64>,
-    sp: bool,
-    cp_kind: CpKind,
-    offload: bool,
-    overlaps: [Option<bool>; 2],
-    recompute: Recompute,
-}
-
-impl MeanKey {
-    fn of(layout: &Layout) -> MeanKey {
-        let Layout { dp, tp, pp, cp, ep, etp, mbs, zero, shard, sp, cp_kind, offload, tp_overlap, dp_overlap, .. } =
-            *layout;
-        let (degrees, overlaps) = ([dp, tp, pp, cp, ep, etp, mbs], [tp_overlap, dp_overlap]);
-        MeanKey { degrees, zero, shard, sp, cp_kind, offload, overlaps, recompute: layout.recompute.clone() }
-    }
 }
 
 impl<'e> Desk<'e> {
@@ -189,7 +143,7 @@ impl<'e> Desk<'e> {
         if !layout.stages.is_empty() || is_even(blocks, layout, by, pipeline.stages()) {
             return starts(blocks, layout, by, pipeline);
         }
-        let key = BlockKey { recompute: Recompute::None, offload: false, ..key };
+        let key = key.keeping_all();
         let key = (key, pipeline.ranks, pipeline.chunks, pipeline.placement);
         Ok(self.cuts.get(&key, || starts(blocks, layout, by, pipeline))?.to_vec())
     }

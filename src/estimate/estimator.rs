@@ -2,12 +2,13 @@
 
 use super::blocks::{Blocks, Outline, Planned, Which, plan};
 use super::floor::Floor;
+use super::keys::{BlocksKey, CutKey, FlowKey, PlanKey};
 use super::memo::{Memo, Once};
 use super::memory::{fullest_device, memory};
 use super::order::Orders;
 use super::path::Path;
 use super::pipeline::{Flow, drawn_costs, flow};
-use super::place::{check_slices, impossible, layout_on, neighbours};
+use super::place::{check_slices, impossible, layout_on, neighbours, spread};
 use super::replicas::Replicas;
 use super::report::{Comm, EstimateReport, MadeAgain, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport};
 use super::request::EstimateRequest;
@@ -56,47 +57,6 @@ struct Plans {
     orders: Orders,
     /// Of marked models.
     ways: Ways,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct PlanKey {
-    model: String,
-    /// The axes below pp, and nothing else.
-    layout: Layout,
-    seq: u64,
-    half: bool,
-}
-
-impl PlanKey {
-    /// The type that blocks are built in.
-    fn dtype(&self) -> DType {
-        if self.half { DType::BF16 } else { DType::F32 }
-    }
-}
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct BlocksKey {
-    plan: PlanKey,
-    /// The layout as a block sees it.
-    layout: Layout,
-    cluster: String,
-    /// Of a device, which may have several cores.
-    rate: u64,
-    stack: String,
-    /// Formats and documents, as the request has them.
-    formats: [String; 4],
-    lengths: Vec<u64>,
-}
-
-/// Blocks, pipeline ranks, stages on each, schedule, and stages that are given.
-type CutKey = (BlocksKey, u64, Option<u32>, String, Vec<u32>);
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct FlowKey {
-    blocks: BlocksKey,
-    /// The layout as a pipeline sees it.
-    layout: Layout,
-    microbatches: u32,
 }
 
 /// Stages and their order.
@@ -417,6 +377,7 @@ impl Job<'_> {
         let request = self.request;
         let word = |word: &Option<String>| word.clone().unwrap_or_default();
         Ok(BlocksKey {
+            spread: spread(&self.layout, dp),
             layout: Layout { tp_overlap, cp_kind, offload, recompute, ..below.clone() },
             plan: PlanKey {
                 model: request.model.clone(),

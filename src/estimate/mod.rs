@@ -10,6 +10,7 @@ mod desk;
 mod estimator;
 mod fitting;
 mod floor;
+mod keys;
 mod many;
 mod memo;
 mod memory;

@@ -98,6 +98,12 @@ impl Costs<'_> {
         self.work.floor(layout, Undecided { zero, microbatches, mbs }, self.space.global_batch, &machine)
     }
 
+    /// Whether large micro-batches say something: of a model that states none, with ranks in the usual order, where it makes no
+    /// difference whether stages or data-parallel ranks lie around a block's ranks.
+    fn has_large(&self) -> bool {
+        self.space.batch.is_none() && !self.space.pin.has("order")
+    }
+
     fn is_ruled_out(&self, floor: Floor, limits: Limits) -> bool {
         floor.seconds > limits.seconds || !has_room(floor.bytes, limits.bytes)
     }
@@ -105,7 +111,7 @@ impl Costs<'_> {
     /// Of a family that is nothing but degrees: the work over the peak; if that does not rule it out, that of large micro-batches.
     fn of_axes(&self, family: &Family, limits: Limits) -> Floor {
         let floor = self.of_degrees(family, limits);
-        if self.is_ruled_out(floor, limits) || self.space.batch.is_some() {
+        if self.is_ruled_out(floor, limits) || !self.has_large() {
             return floor;
         }
         let seconds = self.large.of_degrees(&family.layout, limits.seconds);
@@ -114,7 +120,7 @@ impl Costs<'_> {
 
     /// Of a family whose ranks share a sequence in one way: the work of large micro-batches.
     fn of_way(&self, layout: &Layout) -> f64 {
-        if self.space.batch.is_none() { self.large.of_way(layout) } else { 0.0 }
+        if self.has_large() { self.large.of_way(layout) } else { 0.0 }
     }
 
     /// Of a family whose pipeline is open: the work over the peak; if that does not rule it out, that of large micro-batches with
@@ -126,7 +132,7 @@ impl Costs<'_> {
             return Some(floor);
         }
         let shards = self.space.shards(family);
-        if self.space.batch.is_none() {
+        if self.has_large() {
             let fast = shards.iter().map(|part| self.fastest(part)).collect();
             let means = self.large.means(layout, fast, limits.bytes)?;
             let mean = least(means, limits)?;
