@@ -5,7 +5,7 @@
 //! reshards like any others, which become all-to-alls.
 
 use crate::PlanError;
-use ir::goal::{CpKind, Goal, SeedTarget};
+use ir::goal::{CpKind, Goal, Layout, SeedTarget};
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::mesh::Axes;
 use ir::ops::{KernelOp, Op};
@@ -34,8 +34,7 @@ pub(crate) fn attend_by_heads(model: &mut Model, goal: &Goal) -> Result<(), Plan
             let outside = of_params.fold(Axes::none(), |all, axes| all.union(&axes));
             let inside = outside.union(&cp);
             if !model.mesh.is_even(dim.size, &inside) {
-                let (axis, degree, size) = ("cp".to_string(), model.mesh.size(&inside), dim.size);
-                return Err(PlanError::NotDivisible { axis, degree, dim: name, size });
+                return Err(uneven([model.mesh.size(&outside), model.mesh.size(&cp)], name, dim.size));
             }
             pin(block, &model.dims, &stmt, &[(SEQUENCE, Axes::none()), (HEADS, inside)]);
             for reader in readers(block, &stmt) {
@@ -44,6 +43,23 @@ pub(crate) fn attend_by_heads(model: &mut Model, goal: &Goal) -> Result<(), Plan
         }
     }
     Ok(())
+}
+
+/// Whether the keys' heads of a built model can be cut as its layout says.
+///
+/// # Errors
+/// There are too few heads.
+pub fn check_heads(dims: &Dims, layout: &Layout) -> Result<(), PlanError> {
+    let Layout { tp, cp, cp_kind, .. } = *layout;
+    let cut = dims.values().filter(|_| cp > 1 && cp_kind == CpKind::Ulysses).find(|dim| dim.name == "g");
+    let too_few = cut.filter(|dim| !dim.size.is_multiple_of(tp * cp));
+    too_few.map_or(Ok(()), |dim| Err(uneven([tp, cp], dim.name.clone(), dim.size)))
+}
+
+/// Heads that tp has already cut are not cut evenly by cp.
+fn uneven([tp, cp]: [u64; 2], dim: String, size: u64) -> PlanError {
+    let axis = if tp > 1 { "tp x cp" } else { "cp" };
+    PlanError::NotDivisible { axis: axis.to_string(), degree: tp * cp, dim, size }
 }
 
 fn attentions(block: &Block) -> Vec<Stmt> {

@@ -15,5 +15,6 @@ pub mod search;
 mod sections;
 pub mod shard;
 
+pub use heads::check_heads;
 pub use pass::{Observer, PASSES, Pass, PlanError, finish, plan};
 pub use passes::refine::mesh;

@@ -5,12 +5,13 @@ use super::resize::{Unplanned, together};
 use super::stages::plus;
 use crate::error::Error;
 use crate::model_source::ModelSource;
-use crate::pipeline::plan_blocks;
+use crate::pipeline::{CompileError, plan_blocks};
 use cost::{Machine, Profile, Routing, Seconds, profile};
 use ir::entity::EntityRef;
 use ir::goal::{Layout, Recompute};
 use ir::graph::{ArgKind, Block, Model, ParamInstance};
 use ir::ids::{BlockId, Value};
+use ir::recompute::check_names;
 use ir::types::DType;
 use std::ops::Range;
 use std::sync::Arc;
@@ -100,6 +101,15 @@ pub(super) fn plan(source: &ModelSource, layout: &Layout, seq: u64, dtype: DType
     let model = Unplanned::of(&together(layout)?, seq, dtype).model(source)?;
     let model = plan_blocks(model, layout)?;
     Ok(Planned { outline: Arc::new(Outline::of(&model)), model })
+}
+
+/// Whether a planned model has what its layout asks for beside the plan: values to be made again, and heads to be cut.
+///
+/// # Errors
+/// It has not.
+pub(super) fn check(model: &Model, layout: &Layout) -> Result<(), Error> {
+    check_names(model, &layout.recompute)?;
+    Ok(planner::check_heads(&model.dims, layout).map_err(CompileError::from)?)
 }
 
 impl Planned {

@@ -1,6 +1,6 @@
 //! One request after the other, and what they share.
 
-use super::blocks::{Blocks, Outline, Planned, Which, plan};
+use super::blocks::{Blocks, Outline, Planned, Which, check, plan};
 use super::floor::Floor;
 use super::keys::{BlocksKey, CutKey, FlowKey, PlanKey};
 use super::memo::{Memo, Once};
@@ -25,7 +25,6 @@ use crate::train::microbatches;
 use cost::{Cluster, Format, Machine, Recipe, Stack, Talk, made_again};
 use ir::goal::{Layout, Recompute};
 use ir::graph::{Block, Model};
-use ir::recompute::check_names;
 use ir::types::DType;
 use planner::reshard::Ways;
 use scheduler::placement::Pipeline;
@@ -260,7 +259,7 @@ impl Estimator {
         let Job { request, layout, machine, .. } = job;
         self.blocks.get(key, || {
             let planned = self.planned(job, key)?;
-            check_names(&planned.model, &layout.recompute)?;
+            check(&planned.model, layout)?;
             let share = request.attention_share();
             Ok(Blocks::of(&planned.model, &planned.outline, layout, machine, share, Which::All))
         })
@@ -274,7 +273,7 @@ impl Estimator {
         self.in_shape(job, part, |model, outline| {
             // What the blocks with experts do not have others may have, which have been asked.
             if part == Part::All {
-                check_names(model, &layout.recompute)?;
+                check(model, layout)?;
             }
             Ok(Blocks::of(model, outline, layout, machine, request.attention_share(), which))
         })?

@@ -40,7 +40,7 @@ pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, devices: Vec<u64>) -
     let slices = slice(&model, 2).is_ok();
     Ok(Space {
         tensor: cut.map(|dim| (dim.size, dim.exact)).collect(),
-        heads: size("g").unwrap_or(1) * size("r").unwrap_or(1),
+        heads: size("g").unwrap_or(1),
         tokens: size("s").unwrap_or(request.seq),
         experts: size("e").map(|number| [number, size("m").unwrap_or(1)]),
         layers: [runs - 2 * ends, ends],

@@ -1,12 +1,13 @@
 //! Bounds, prices and the count of the space, against the estimator and against all layouts.
 
+use super::found::find;
 use super::large::Large;
 use super::oracle::Costs;
 use super::request::PlanRequest;
 use super::space::space;
 use crate::estimate::{Desk, EstimateRequest, Estimator};
 use crate::layout;
-use ir::goal::{Layout, Recompute};
+use ir::goal::{CpKind, Layout, Recompute};
 use planner::search::{Bound, Family, Level, Limits, Oracle, Space, count};
 
 /// Numbers that look random and are the same each time (Knuth's MMIX).
@@ -139,4 +140,28 @@ fn values_are_made_again_where_copies_to_the_host_are_waited_for() {
         let modules = seconds(Recompute::Selective(vec![module.to_string()]));
         assert!(floor.seconds <= modules * (1.0 + 1e-9), "{module}: {modules} {floor:?}");
     }
+}
+
+/// A program cuts keys over cp by heads, of which it needs as many as there are ranks, beside those that tp has taken: where
+/// there are queries enough, but too few keys, nothing is planned or predicted.
+#[test]
+fn heads_that_no_program_cuts_are_not_planned() {
+    let estimator = Estimator::new();
+    for (degrees, can_be) in [("cp=4,tp=2", true), ("cp=8,tp=2", false), ("cp=16,tp=1", false)] {
+        let pin = format!("{degrees},pp=1,cp_kind=ulysses");
+        let request = request("mixtral-8x7b", "b200", 16, 16, &pin);
+        let found = find(&estimator, &request, &|_| {});
+        assert_eq!(found.is_ok_and(|found| !found.best.is_empty()), can_be, "{pin}");
+        let told = estimator.estimate(&EstimateRequest { gpus: Some(16), ..request.under(pin.clone()) });
+        assert_eq!(told.is_ok(), can_be, "{pin}");
+    }
+    let space = |pin: &str| {
+        let request = request("mixtral-8x7b", "b200", 16, 16, pin);
+        let desk = Desk::new(&estimator, request.under(String::new()), &[16]).unwrap();
+        let space = space(&request, &desk, vec![16]).unwrap();
+        let ways = |family: &Family| space.ways(&family.layout);
+        space.axes().iter().flat_map(ways).filter(|way| way.cp_kind == CpKind::Ulysses).count()
+    };
+    assert!(space("cp=8") > 0);
+    assert_eq!(space("cp=16"), 0);
 }

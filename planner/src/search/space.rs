@@ -39,7 +39,7 @@ pub struct Space {
     pub global_batch: u64,
     /// Sizes of dims that tp cuts, and whether each must be cut evenly.
     pub tensor: Vec<(u64, bool)>,
-    /// Query heads: Ulysses cuts them over cp beside tp.
+    /// Heads of keys: Ulysses cuts them over cp beside tp.
     pub heads: u64,
     /// Tokens of a sequence.
     pub tokens: u64,
