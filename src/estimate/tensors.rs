@@ -76,12 +76,17 @@ fn with(choices: &[usize], kind: usize, at: usize) -> Vec<usize> {
     choices
 }
 
+/// What was tried, and the choice of each kind of layers.
+type Chosen<T> = (Tried<T>, Vec<usize>);
+
+/// What a choice of each kind of layers takes.
+type Under<'a, T> = dyn FnMut(&[usize]) -> Result<Tried<T>, Error> + 'a;
+
 /// Choices that are tried, one for each kind of layers.
 struct Trial<'a, T> {
     /// What devices have room for.
     room: f64,
-    /// What a choice takes.
-    under: &'a mut dyn FnMut(&[usize]) -> Result<Tried<T>, Error>,
+    under: &'a mut Under<'a, T>,
     /// Whether a choice, and all that make no less again, are of no use.
     is_too_slow: &'a dyn Fn(&[usize]) -> bool,
 }
@@ -146,7 +151,7 @@ impl<T: Clone> Trial<'_, T> {
         none: f64,
         last: Tried<T>,
         from: &[usize],
-    ) -> Result<Option<(Tried<T>, Vec<usize>)>, Error> {
+    ) -> Result<Option<Chosen<T>>, Error> {
         let is_before = |again: &Again| again.choices.iter().zip(from).any(|(own, from)| own < from);
         let begin = best.iter().rposition(is_before).unwrap_or(0);
         let kept: Vec<f64> = best.iter().map(|again| again.bytes).collect();
