@@ -127,7 +127,8 @@ pub(super) fn infeasible(answer: &Infeasible) -> String {
     let mut text =
         format!("{} does not fit on {}: nothing that was asked for leaves a layout\n\n", inputs.model, inputs.cluster);
     text += "WHAT CLASHES: without any one of these, something fits\n";
-    text.extend(clash.iter().map(|clash| hung(&format!("{:<17}", clash.constraint), &clash.says)));
+    let width = clash.iter().map(|clash| clash.constraint.len() + 2).fold(17, usize::max);
+    text.extend(clash.iter().map(|clash| hung(&format!("{:<width$}", clash.constraint), &clash.says)));
     text.push('\n');
     if ways_out.is_empty() {
         return text + "No way out was found.\n";
