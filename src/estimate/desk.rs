@@ -13,7 +13,7 @@ use super::tensors::{Tried, choices, choices_of_each, crowded, fastest, fitting}
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::CompileError;
-use cost::{Again, Cluster, Frontier, Machine, Recipe, Stack};
+use cost::{Again, Cluster, Frontier, Machine, Profile, Recipe, Stack};
 use ir::goal::{Layout, Recompute};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::predict::pipeline_of;
@@ -125,7 +125,8 @@ impl<'e> Desk<'e> {
         known.map(|blocks| (key, blocks))
     }
 
-    /// Prices the blocks. Of a model that is built, those without experts see nothing of how experts share out ranks.
+    /// Prices the blocks. Of a model that is built, those without experts see nothing of how experts share out ranks, but where
+    /// they exchange parts: there finer axes may find another way.
     fn priced(&self, job: &Job<'_>) -> Result<Blocks, Error> {
         if !job.source.is_built() || !job.layout.has_folded_experts() {
             return self.estimator.priced_by_shape(job, Which::All);
@@ -133,7 +134,9 @@ impl<'e> Desk<'e> {
         let whole = self.job(Layout { ep: 1, etp: 1, ..job.layout.clone() });
         let make = || Ok::<_, Error>(self.estimator.priced_by_shape(&whole, Which::Others).map(Arc::new));
         let others = Result::clone(&*self.others.get(&BlockKey::of(&whole.layout, &whole.machine)?, make)?)?;
-        self.estimator.priced_by_shape(job, Which::Experts(&others))
+        let exchanges = |of: &Profile| of.f.ep + of.i.ep + of.w.ep > 0.0;
+        let which = if others.profiles.iter().any(exchanges) { Which::All } else { Which::Experts(&others) };
+        self.estimator.priced_by_shape(job, which)
     }
 
     /// The first run of each stage; worked out once where it is not all the same.

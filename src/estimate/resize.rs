@@ -255,4 +255,17 @@ mod tests {
             assert!(priced > 60, "{model} {priced}");
         }
     }
+
+    /// A dense layer exchanges parts of its sequences over tp: on the finer axes that experts leave it finds another way.
+    #[test]
+    fn blocks_that_exchange_parts_are_planned_with_the_axes_of_experts() {
+        let estimator = Estimator::new();
+        let job = PlanRequest::new("deepseek-v3", "h800", 512, 4096, 3840);
+        let layout = "dp=1,tp=128,pp=2,cp=2,ep=8,sp=true,mbs=15,cp_kind=ring";
+        let request = EstimateRequest { gpus: Some(512), ..job.under(layout.to_string()) };
+        let told = estimator.estimate(&request).unwrap().predicted.step_time_s;
+        let desk = Desk::new(&estimator, request, &[512]).unwrap();
+        let ours = desk.price(&layout::parse_any(layout).unwrap()).unwrap().seconds;
+        assert!((ours / told - 1.0).abs() < 1e-9, "{ours}, {told}");
+    }
 }
