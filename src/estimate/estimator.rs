@@ -2,13 +2,13 @@
 
 use super::blocks::{Blocks, Outline, Planned, Which, check, plan};
 use super::floor::Floor;
-use super::keys::{BlocksKey, CutKey, FlowKey, PlanKey};
+use super::keys::{BlocksKey, CutKey, FlowKey, PlanKey, of_profiles, spreads};
 use super::memo::{Memo, Once};
 use super::memory::{fullest_device, memory};
 use super::order::Orders;
 use super::path::Path;
 use super::pipeline::{Flow, drawn_costs, flow};
-use super::place::{check_slices, impossible, layout_on, neighbours, spread};
+use super::place::{check_slices, impossible, layout_on, neighbours};
 use super::replicas::Replicas;
 use super::report::{Comm, EstimateReport, MadeAgain, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport};
 use super::request::EstimateRequest;
@@ -368,15 +368,11 @@ impl Job<'_> {
         let together = self.layout.together().map_err(|why| impossible(why.to_string()))?;
         let Layout { dp, tp, cp, ep, etp, sp, mbs, order, .. } = together;
         let below = Layout { dp, tp, cp, ep, etp, sp, mbs, order, ..Layout::default() };
-        // However many layers are computed again, their profiles are the same.
-        let recompute = match recompute {
-            Recompute::Full(_) => Recompute::Full(None),
-            other => other.clone(),
-        };
+        let recompute = of_profiles(recompute);
         let request = self.request;
         let word = |word: &Option<String>| word.clone().unwrap_or_default();
         Ok(BlocksKey {
-            spread: spread(&self.layout, dp),
+            spread: spreads(&self.layout, dp),
             layout: Layout { tp_overlap, cp_kind, offload, recompute, ..below.clone() },
             plan: PlanKey {
                 model: request.model.clone(),

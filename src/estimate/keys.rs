@@ -1,11 +1,23 @@
 //! What parts of a prediction depend on, so that what is known of one layout serves all that agree in it.
 
-use super::place::spread;
 use super::resize::together;
 use crate::error::Error;
-use cost::Machine;
+use cost::{Machine, spread};
 use ir::goal::{CpKind, Layout, Recompute};
 use ir::types::DType;
+
+/// How far apart the ranks lie that work on a block together, of which so many are data-parallel.
+pub(super) fn spreads(layout: &Layout, together: u64) -> [u64; 3] {
+    ["tp", "cp", "dp"].map(|axis| spread(layout, axis, together))
+}
+
+/// What profiles depend on of what is computed again: they are the same however many layers are.
+pub(super) fn of_profiles(recompute: &Recompute) -> Recompute {
+    match recompute {
+        Recompute::Full(_) => Recompute::Full(None),
+        other => other.clone(),
+    }
+}
 
 /// What a block sees of a layout.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -29,12 +41,9 @@ impl BlockKey {
     pub(super) fn of(layout: &Layout, machine: &Machine<'_>) -> Result<BlockKey, Error> {
         let Layout { tp, cp, ep, etp, mbs, sp, cp_kind, offload, tp_overlap, .. } = *layout;
         let dp = if ep * etp == 1 { 1 } else { together(layout)?.dp };
-        let recompute = match &layout.recompute {
-            Recompute::Full(_) => Recompute::Full(None),
-            other => other.clone(),
-        };
+        let recompute = of_profiles(&layout.recompute);
         let rate = machine.cluster.device.flops_f32.to_bits();
-        let (degrees, spread) = ([dp, tp, cp, ep, etp, mbs], spread(layout, dp));
+        let (degrees, spread) = ([dp, tp, cp, ep, etp, mbs], spreads(layout, dp));
         Ok(BlockKey { degrees, spread, sp, cp_kind, offload, tp_overlap, recompute, rate })
     }
 

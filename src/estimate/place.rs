@@ -80,17 +80,6 @@ pub(super) fn stride(layout: &Layout, axis: &str) -> u64 {
     inner.filter_map(|name| layout.degree(name)).product()
 }
 
-/// How many times further apart neighbours on tp, cp and dp are than among the ranks alone that work on a block together, of
-/// which so many are data-parallel: other ranks lie between them where the order puts pp or dp further inside.
-pub(super) fn spread(layout: &Layout, together: u64) -> [u64; 3] {
-    let others = |name: &String| match name.as_str() {
-        "pp" => layout.pp,
-        "dp" => (layout.dp / together).max(1),
-        _ => 1,
-    };
-    ["tp", "cp", "dp"].map(|axis| layout.order.iter().skip_while(|name| *name != axis).skip(1).map(others).product())
-}
-
 /// The ranks that hold the same dense parameters: those of dp and cp.
 pub(super) fn replicas(layout: &Layout) -> Group {
     Group { ranks: layout.dp * layout.cp, stride: least_stride(layout, &["dp", "cp"]) }

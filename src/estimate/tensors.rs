@@ -135,6 +135,9 @@ impl<T: Clone> Trial<'_, T> {
         last: &Tried<T>,
     ) -> Result<Option<usize>, Error> {
         let kind = commonest(kinds);
+        if least[kind] == 0 {
+            return Ok(Some(0));
+        }
         let kept = &kinds[kind].bytes[..=least[kind]];
         let under = |trial: &mut Self, at: usize| (trial.under)(&with(least, kind, at));
         let is_too_slow = |trial: &Self, at: usize| (trial.is_too_slow)(&with(&vec![0; kinds.len()], kind, at));
@@ -281,7 +284,7 @@ mod tests {
                 let find = |trial: &mut Trial<'_, Vec<usize>>| trial.fitting(&kinds, &choices(&kept), held(0));
                 let (found, tries) = trial(room, of, is_too_slow, find);
                 let found = found.map(|tried| tried.of[0]);
-                assert!(found == wanted || (found.is_none() && enough < wanted.unwrap()), "{found:?} {wanted:?}");
+                assert_eq!(found, wanted.filter(|&wanted| wanted <= enough));
                 assert!(tries <= 4, "{tries}");
             }
         }
@@ -312,6 +315,19 @@ mod tests {
         assert_eq!(each(&|_| false), Some(vec![15, 0]));
         assert_eq!(each(&|choices| choices[0] > 15), Some(vec![15, 0]));
         assert_eq!(each(&|choices| choices[0] > 10), None);
+    }
+
+    /// The commonest kind may have no choice: it always makes none again.
+    #[test]
+    fn a_kind_may_have_no_choice() {
+        let kinds = [kind(0, 9.0, vec![5.0]), kind(1, 1.0, vec![40.0, 30.0, 20.0])];
+        let both: Vec<Again> = (0..3)
+            .map(|at| Again { choices: vec![0, at], bytes: 45.0 - 10.0 * at as f64, seconds: at as f64 })
+            .collect();
+        let held = |choices: &[usize]| 50.0 - 10.0 * choices[1] as f64;
+        let is_too_slow = |choices: &[usize]| choices.iter().zip(&kinds).any(|(&at, kind)| kind.seconds[at] > 2.0);
+        let (found, _) = trial(40.0, held, is_too_slow, |trial| trial.fitting(&kinds, &both, 50.0));
+        assert_eq!(found.map(|found| found.of), Some(vec![0, 1]));
     }
 
     /// The commoner of two kinds on the same ranks is held to what it must do at least, and given up where that is too slow.

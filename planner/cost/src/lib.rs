@@ -27,5 +27,5 @@ pub use routing::Routing;
 pub use stack::{Constant, Cut, Facts, Fitted, Stack};
 pub use stack_file::StackFile;
 pub use table::Table;
-pub use talk::{Group, Talk};
+pub use talk::{Group, Talk, spread};
 pub use wire::{Pattern, Traffic, pieces, seconds_of_message, seconds_of_sum};

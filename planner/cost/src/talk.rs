@@ -2,6 +2,7 @@
 
 use crate::cluster::Link;
 use crate::machine::Machine;
+use ir::goal::Layout;
 
 /// Which ranks talk: `ranks` of them, each `stride` ranks after the one before, innermost rank order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -10,6 +11,17 @@ pub struct Group {
     pub ranks: u64,
     /// The distance between neighbours.
     pub stride: u64,
+}
+
+/// How many times further apart neighbours on an axis are than among the ranks alone that work on a block together, of which so
+/// many are data-parallel: other ranks lie between them where the layout's order puts pp or dp further inside.
+pub fn spread(layout: &Layout, axis: &str, together: u64) -> u64 {
+    let others = |name: &String| match name.as_str() {
+        "pp" => layout.pp,
+        "dp" => (layout.dp / together).max(1),
+        _ => 1,
+    };
+    layout.order.iter().skip_while(|name| *name != axis).skip(1).map(others).product()
 }
 
 /// What they do. Bytes are those of the whole tensor on one rank: the input of a reduce-scatter, the output of an all-gather.

@@ -1,9 +1,9 @@
 //! Branch and bound, what promises most first.
 //!
-//! Families wait in a heap. A round takes as many as [`ROUND`] of the best ([`FIRST_ROUND`] at first), whatever the number of threads, cuts each into
-//! parts and bounds these, or prices it if it is a single layout; then what was found is noted in the order of the round. So
-//! answer and counts do not depend on threads. A family is dropped when its bound is above the worst layout that is still
-//! wanted, or above the memory that there is; with neither, every layout is priced.
+//! Families wait in a heap. A round takes as many as [`ROUND`] of the best ([`FIRST_ROUND`] at first), whatever the number of
+//! threads, cuts each into parts and bounds these, or prices it if it is a single layout; then what was found is noted in the
+//! order of the round. So answer and counts do not depend on threads. A family is dropped when its bound is above the worst
+//! layout that is still wanted, or above the memory that there is; with neither, every layout is priced.
 //!
 //! Usual layouts are gone through first (`usual`): they are few, and what is found among them rules out most of the rest.
 

@@ -3,7 +3,7 @@
 use super::local::base;
 use super::products::Products;
 use super::site::Site;
-use crate::talk::{Group, Talk};
+use crate::talk::{Group, Talk, spread};
 use ir::goal::CpKind;
 use ir::graph::{ArgKind, SectionKind, Stmt};
 use ir::ids::Value;
@@ -183,15 +183,8 @@ impl Site<'_> {
         let mesh = self.local.mesh();
         let Some(inner) = over.iter().max() else { return Group { ranks: 1, stride: 1 } };
         let within: u64 = mesh.axes.iter().filter(|(axis, _)| *axis > inner).map(|(_, axis)| axis.size).product();
-        let order = &self.layout.order;
-        let place = order.iter().position(|name| name == base(&mesh.axes[inner].name));
-        let behind = place.map_or(&[][..], |place| &order[place + 1..]);
-        let left_out = behind.iter().map(|name| match name.as_str() {
-            "pp" => self.layout.pp,
-            "dp" => (self.layout.dp as f64 / self.local.data_ranks()).max(1.0) as u64,
-            _ => 1,
-        });
-        Group { ranks: mesh.size(over), stride: within * left_out.product::<u64>() }
+        let spread = spread(self.layout, base(&mesh.axes[inner].name), self.local.data_ranks() as u64);
+        Group { ranks: mesh.size(over), stride: within * spread }
     }
 
     /// The ranks along the axes of cp; `None` where there are none.
