@@ -111,13 +111,14 @@ pub fn pieces(mesh: &Mesh, size: u64, before: &Axes, after: &Axes) -> u64 {
     if before == after || (mesh.is_even(size, before) && mesh.is_even(size, after)) {
         return 1;
     }
-    let old = mesh.extents(size, before);
-    let end = |shard: &Extent| shard.origin + shard.count;
-    let met = |new: Extent| {
-        let first = old.partition_point(|shard| end(shard) <= new.origin);
-        (old.partition_point(|shard| shard.origin < end(&new)) - first) as u64
-    };
-    mesh.extents(size, after).into_iter().map(met).max().unwrap_or(1)
+    let (old, end) = (mesh.extents(size, before), |shard: &Extent| shard.origin + shard.count);
+    let (mut first, mut last, mut most) = (0, 0, 1);
+    for new in mesh.extents(size, after) {
+        first += old[first..].iter().take_while(|shard| end(shard) <= new.origin).count();
+        last += old[last..].iter().take_while(|shard| shard.origin < end(&new)).count();
+        most = most.max(last - first);
+    }
+    most as u64
 }
 
 /// Seconds of a sum of equal tensors over n ranks that a link joins, as an `all_reduce`.

@@ -139,7 +139,7 @@ fn clusters() -> [Cluster; 2] {
 }
 
 fn is_equal(found: f64, wanted: f64) -> bool {
-    found == wanted || (found - wanted).abs() <= 1e-12
+    found == wanted || (found - wanted).abs() <= 1e-12 * wanted.max(1.0)
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn an_axis_of_one_rank_asks_for_no_message() {
     assert_eq!(way.iter().map(|step| step.traffic.messages).sum::<f64>(), 0.0);
 }
 
-/// Where cuts are even; elsewhere each size is asked for by itself.
+/// Where cuts are even, but for those of dims that have one size; elsewhere each size is asked for by itself.
 #[test]
 fn what_fewer_and_more_bytes_take_takes_least_between() {
     let mut random = Random(13);
@@ -214,6 +214,7 @@ fn what_fewer_and_more_bytes_take_takes_least_between() {
             let ty = random.tensor(&mut dims, rank);
             let site = Site { mesh: &mesh, dims: &dims, cluster: &cluster };
             let ways = Ways::default();
+            let others = [1, 48][random.below(2)];
             for _ in 0..10 {
                 let (from, to) = (random.layout(&site, &ty), random.layout(&site, &ty));
                 for _ in 0..20 {
@@ -221,7 +222,7 @@ fn what_fewer_and_more_bytes_take_takes_least_between() {
                     let sized = |layout: &Layout| {
                         let mut ty = layout.on(&ty);
                         ty.dims.iter_mut().take(1).for_each(|dim| dim.size *= 48 * times);
-                        ty.dims.iter_mut().skip(1).for_each(|dim| dim.size *= 48);
+                        ty.dims.iter_mut().skip(1).for_each(|dim| dim.size *= others);
                         ty
                     };
                     let way = |way: Result<Vec<Step>, _>| way.map(|way| way.iter().map(Step::weight).sum()).ok();

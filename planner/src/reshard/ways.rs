@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Ways that have been found on one cluster, for many threads.
 ///
-/// Where all cuts that can be are even, each step of a way, by the one algorithm or the other, takes seconds that grow evenly
-/// with the bytes of the tensor. A way that takes least for fewer bytes and for more does so for all between: how much longer
-/// another takes grows evenly too, and is nowhere negative if it is not so at the ends.
+/// Where all cuts that can be are even, but for those of dims that have one size, each step of a way, by the one algorithm or
+/// the other, takes seconds that grow evenly with the bytes of the tensor. A way that takes least for fewer bytes and for more
+/// does so for all between: how much longer another takes grows evenly too, and is nowhere negative if it is not so at the ends.
 #[derive(Debug, Default)]
 pub struct Ways {
     known: Mutex<FxHashMap<Question, Known>>,
@@ -23,7 +23,7 @@ pub struct Ways {
 /// By the bytes of the tensor.
 type Known = BTreeMap<u64, Arc<Way>>;
 
-/// What is asked for a way, but for sizes.
+/// What is asked for a way, but for the sizes of dims that are cut evenly.
 #[derive(PartialEq, Eq, Hash, Debug)]
 struct Question {
     /// The axes of both layouts: their sizes, and the bandwidth and the latency of their links.
@@ -31,9 +31,17 @@ struct Question {
     dtype: DType,
     /// The axes of each dim, and of the storage, before and after.
     dims: Vec<[Axes; 2]>,
-    /// Into how many parts each dim can be cut: a bit for each number that there is.
-    cuts: Vec<u64>,
+    cuts: Vec<Cuts>,
     debts: [Option<Debt>; 2],
+}
+
+/// Into how many parts a dim can be cut.
+#[derive(PartialEq, Eq, Hash, Debug)]
+enum Cuts {
+    /// Evenly into all of these that it has elements for: a bit for each number that there is.
+    Even(u64),
+    /// Not so: it has this size, and may be uneven or not.
+    Sized(u64, bool),
 }
 
 /// What is done, and in how many messages, which tells by which algorithm.
@@ -73,11 +81,13 @@ impl Ways {
 }
 
 impl Question {
-    /// None where a cut would not be even, or a size is not known.
+    /// None where a size is not known, or parts of the storage would not be even.
     fn of(site: &Site<'_>, from: &Type, to: &Type) -> Option<Question> {
         let used = from.used_axes().union(&to.used_axes());
         let parts = products(used.iter().map(|axis| site.mesh.axes[axis].size))?;
-        let elements: u64 = from.dims.iter().map(|dim| dim.size).product();
+        let cuts = from.dims.iter().map(|dim| Cuts::of(dim, &parts, site)).collect::<Option<Vec<Cuts>>>()?;
+        let even = from.dims.iter().zip(&cuts).filter(|(_, cuts)| matches!(cuts, Cuts::Even(_)));
+        let elements: u64 = even.map(|(dim, _)| dim.size).product();
         if !elements.is_multiple_of(site.mesh.size(&used)) {
             return None;
         }
@@ -90,7 +100,7 @@ impl Question {
             axes: used.iter().map(axis).collect(),
             dtype: from.dtype,
             dims: dims.chain([[from.storage.clone(), to.storage.clone()]]).collect(),
-            cuts: from.dims.iter().map(|dim| cuts(dim, &parts)).collect::<Option<_>>()?,
+            cuts,
             debts: [from.debt.clone(), to.debt.clone()],
         })
     }
@@ -106,11 +116,15 @@ fn products(sizes: impl Iterator<Item = u64>) -> Option<Vec<u64>> {
     (products.len() <= 64).then(|| products.into_iter().collect())
 }
 
-/// Into which of these numbers of parts a dim can be cut, if all that can be are even.
-fn cuts(dim: &Dim, parts: &[u64]) -> Option<u64> {
-    let fit = parts.partition_point(|&parts| parts <= dim.size);
-    let is_even = parts[..fit].iter().all(|&parts| dim.size.is_multiple_of(parts));
-    (is_even && dim.count.is_none()).then(|| parts[..fit].iter().enumerate().map(|(at, _)| 1 << at).sum())
+impl Cuts {
+    /// Into these numbers of parts; none of a dim of unknown size.
+    fn of(dim: &Dim, parts: &[u64], site: &Site<'_>) -> Option<Cuts> {
+        let fit = parts.partition_point(|&parts| parts <= dim.size);
+        let is_even = parts[..fit].iter().all(|&parts| dim.size.is_multiple_of(parts));
+        let even = || Cuts::Even(parts[..fit].iter().enumerate().map(|(at, _)| 1 << at).sum());
+        let sized = || Cuts::Sized(dim.size, dim.name.is_some_and(|name| site.dims[name].exact));
+        dim.count.is_none().then(|| if is_even { even() } else { sized() })
+    }
 }
 
 impl Way {
