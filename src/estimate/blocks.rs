@@ -82,6 +82,9 @@ pub(super) struct Blocks {
     pub(super) again: Option<Vec<Profile>>,
 }
 
+/// Kernels of a small micro-batch for each of a large one: another way between layouts may have fewer.
+const LAUNCHED: f64 = 0.9;
+
 /// The blocks that are priced.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Which<'a> {
@@ -173,12 +176,16 @@ impl Blocks {
         self.outline.spans.iter().map(|span| span.runs.len() as f64 * of(&self.profiles[span.block])).sum()
     }
 
-    /// The same runs with a share of their seconds, and the ends of the model with as much of their inner values.
+    /// The same runs with a share of what they take of a device, and the ends of the model with as much of their inner values.
+    /// Their kernels are launched one by one as before.
     pub(super) fn part(&self, share: f64) -> Blocks {
-        let seconds = |of: &Seconds| plus(Seconds::default(), of, share);
+        let seconds = |of: &Seconds| plus(Seconds::default(), &Seconds { launch: 0.0, ..*of }, share);
         let part = |of: &Profile| {
             let Profile { dense, experts, .. } = *of;
-            let (f, i, w, again) = (seconds(&of.f), seconds(&of.i), seconds(&of.w), seconds(&of.again));
+            let [mut f, mut i, w, again] = [&of.f, &of.i, &of.w, &of.again].map(seconds);
+            let [forward, backward] = of.launches().map(|host| host * LAUNCHED);
+            f.launch = (forward - f.total()).max(0.0);
+            i.launch = (backward - i.total() - w.total() - again.total()).max(0.0);
             Profile { f, i, w, again, dense, experts, ..Profile::default() }
         };
         let mut profiles: Vec<Profile> = self.profiles.iter().map(part).collect();

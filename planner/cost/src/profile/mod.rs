@@ -108,6 +108,14 @@ impl Seconds {
     }
 }
 
+impl Profile {
+    /// Seconds that the CPU launches kernels, forward and backward.
+    pub fn launches(&self) -> [f64; 2] {
+        let device = |parts: &[Seconds]| parts.iter().map(|part| part.total() - part.launch).sum::<f64>();
+        [device(&[self.f]) - self.spare[0], device(&[self.i, self.w, self.again]) - self.spare[1]]
+    }
+}
+
 /// The profile of a block of a planned model under a layout's recomputation. The model's mesh has the axes below pp without
 /// data parallelism proper: ep, cp and tp; its batch is that of one micro-batch of the ranks of one ep group.
 /// `Recompute::Auto` counts as none, and `Recompute::Full` as all of the block, however many blocks it says.
