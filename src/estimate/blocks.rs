@@ -82,8 +82,9 @@ pub(super) struct Blocks {
     pub(super) again: Option<Vec<Profile>>,
 }
 
-/// Kernels of a small micro-batch for each of a large one: another way between layouts may have fewer.
-const LAUNCHED: f64 = 0.9;
+/// Launches of a small micro-batch for each of a large one at least: its ways between layouts may have fewer. (Of 21,000 layouts
+/// of nine models, drawn at random, none has fewer than 0.918, and without experts on attention's axes all have as many.)
+const LAUNCHED: f64 = 0.85;
 
 /// The blocks that are priced.
 #[derive(Clone, Copy, Debug)]
