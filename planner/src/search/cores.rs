@@ -1,24 +1,25 @@
 //! Work for all cores.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// What a function gives for each of some items, in their order. Each core goes through a stretch of neighbours, which have much
-/// in common that two cores would wait for each other to work out, and then helps the others.
+/// in common that two cores would wait for each other to work out, and then helps the others from the far end of theirs.
 pub fn each<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let cores = thread::available_parallelism().map_or(1, usize::from).min(items.len());
     if cores < 2 {
         return items.iter().map(of).collect();
     }
-    let stretch = items.len().div_ceil(cores);
-    let next: Vec<AtomicUsize> = (0..cores).map(|core| AtomicUsize::new(core * stretch)).collect();
-    let go = |core: usize| {
+    let bound = |core: usize| core * items.len() / cores;
+    let left: Vec<_> = (0..cores).map(|core| Mutex::new(bound(core)..bound(core + 1))).collect();
+    let next = |core: usize, from: usize| {
+        let mut left = left[from].lock().unwrap_or_else(PoisonError::into_inner);
+        if core == from { left.next() } else { left.next_back() }
+    };
+    let go = &|core: usize| {
         let mut given = Vec::new();
-        for own in (0..cores).map(|step| (core + step) % cores) {
-            let end = ((own + 1) * stretch).min(items.len());
-            while let at = next[own].fetch_add(1, Ordering::Relaxed)
-                && at < end
-            {
+        for from in (0..cores).map(|step| (core + step) % cores) {
+            while let Some(at) = next(core, from) {
                 given.push((at, of(&items[at])));
             }
         }

@@ -83,8 +83,9 @@ impl Space {
         let axes = |layout| Family { layout, level: Level::Axes, schedules: Arc::clone(&open) };
         for &devices in &self.devices {
             for tp in self.pin.or("tp", &self.pin.layout.tp, divisors(devices)) {
-                for pp in self.pin.or("pp", &self.pin.layout.pp, divisors(devices)) {
-                    for cp in self.pin.or("cp", &self.pin.layout.cp, divisors(devices)) {
+                for cp in self.pin.or("cp", &self.pin.layout.cp, divisors(devices)) {
+                    // Those that follow each other differ in pp and dp, which blocks see nothing of: one core asks for all.
+                    for pp in self.pin.or("pp", &self.pin.layout.pp, divisors(devices)) {
                         let Some(used) = tp.checked_mul(pp).and_then(|used| used.checked_mul(cp)) else { continue };
                         if devices.is_multiple_of(used) {
                             let layout = Layout { tp, pp, cp, dp: devices / used, ..self.start() };
