@@ -29,9 +29,9 @@ impl Means {
     }
 }
 
-/// A run of a block: seconds of its forward and of its backward beyond those where it keeps all on the device, and bytes that
-/// it keeps there.
-pub(super) type Run = [f64; 3];
+/// A run of a block: seconds of its forward and of its backward beyond those where it keeps all on the device, bytes that it
+/// keeps there, and seconds that come to the one or the other.
+pub(super) type Run = [f64; 4];
 
 /// Some of what a block keeps, to be made again: bytes, and the seconds that it takes.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ pub(super) struct Ways {
     savings: Vec<Saving>,
     /// The same of each kind of layers.
     kinds: Vec<Vec<Saving>>,
-    /// A run of each block with the host that takes no longer in either pass than by any choice of values.
+    /// A run of each block with the host that takes no longer in either pass, nor in both, than by any choice of values.
     hosted: Vec<Run>,
     /// A run of each block that is computed again as a whole, kept on the device, and with the host.
     whole: [Vec<Run>; 2],
@@ -64,7 +64,7 @@ impl Ways {
             let of = |(profile, all): (&Profile, &Profile)| {
                 let more = [0, 1].map(|pass| passes(profile)[pass] - passes(all)[pass]);
                 let wait = if is_hosted && waits { waits_for_host(profile, machine) } else { [0.0; 2] };
-                [more[0] + wait[0], more[1] + wait[1], if is_hosted { 0.0 } else { profile.kept }]
+                [more[0] + wait[0], more[1] + wait[1], if is_hosted { 0.0 } else { profile.kept }, 0.0]
             };
             profiles.iter().zip(&all.profiles).map(of).collect()
         };
@@ -73,8 +73,13 @@ impl Ways {
         let none = both.map(|hosted| way(&all.profiles, hosted));
         let best_hosted = |(block, choices): (usize, &Vec<Again>)| {
             let none = none[1][block];
-            let of = |again: &Again| if waits { hosted(&all.profiles[block], again, machine) } else { [0.0; 3] };
-            choices.iter().map(of).fold(none, |least, run| [0, 1, 2].map(|at| least[at].min(run[at])))
+            let of = |again: &Again| if waits { hosted(&all.profiles[block], again, machine) } else { [0.0; 4] };
+            let both = |run: &Run| run[0] + run[1];
+            let least = choices.iter().map(of).fold([none, none], |[each, sum], run| {
+                [[0, 1, 2, 3].map(|at| each[at].min(run[at])), if both(&run) < both(&sum) { run } else { sum }]
+            });
+            let [[forward, backward, kept, _], sum] = least;
+            [forward, backward, kept, both(&sum) - forward - backward]
         };
         let hosted = choices.iter().enumerate().map(best_hosted).collect();
         let kinds = choices.iter().enumerate().map(|(block, choices)| savings(block, all, choices));
@@ -123,7 +128,7 @@ fn savings(block: usize, all: &Blocks, choices: &[Again]) -> Vec<Saving> {
 pub(super) fn hosted(all: &Profile, again: &Again, machine: &Machine<'_>) -> Run {
     let [forward, backward] = passes(all);
     let copy = again.bytes / machine.cluster.device.host_bandwidth;
-    [(copy - forward).max(0.0), again.seconds.max(copy - backward), 0.0]
+    [(copy - forward).max(0.0), again.seconds.max(copy - backward), 0.0, 0.0]
 }
 
 /// Seconds of the forward and of the backward.
@@ -146,6 +151,8 @@ pub(super) struct Fitting<'a> {
     pub(super) kept: Vec<f64>,
     /// What no order beats.
     pub(super) ranks: Vec<Least>,
+    /// Seconds in which each rank's gradients are summed after its last backward.
+    pub(super) reduce: Vec<f64>,
     /// What the end follows from in an order that no cost moves, and its seconds.
     pub(super) path: Option<(&'a Path, f64)>,
     /// How long what is kept is kept.
@@ -157,7 +164,7 @@ pub(super) struct Fitting<'a> {
 }
 
 impl Fitting<'_> {
-    /// Seconds until the last backward at least, by those means with which every device has `room` bytes or more; infinite
+    /// Seconds until all gradients are summed at least, by those means with which every device has `room` bytes or more; infinite
     /// where there are none.
     pub(super) fn seconds(&self, ways: &Ways, means: &Means, room: f64) -> f64 {
         let of_host = |&hosted: &bool| {
@@ -172,17 +179,17 @@ impl Fitting<'_> {
         means.hosts.iter().map(of_host).fold(f64::INFINITY, f64::min)
     }
 
-    /// Seconds until the last backward at least, where values are made again: on each rank as few as it must. Layers of one kind
+    /// Seconds until all gradients are summed at least, where values are made again: on each rank as few as it must. Layers of one kind
     /// all make the same again: as many as the rank that must most, even where those of all other kinds make all again.
     fn by_values(&self, ways: &Ways, room: f64) -> f64 {
         let (mut end, mut most) = (0.0_f64, vec![0.0_f64; ways.kinds.len()]);
-        for ((rank, least), [device, kept]) in (0..).zip(&self.ranks).zip(&self.device) {
+        for ((rank, least, reduce), [device, kept]) in self.all_ranks().zip(&self.device) {
             let free = (device * (1.0 - ROUNDING) - room) / self.reserve;
             let share = |savings: &[Saving], rest: &dyn Fn(&[Count]) -> f64| {
                 self.share((rank, least), savings, rest, kept - free)
             };
             let Some(together) = share(&ways.savings, &|_| 0.0) else { return f64::INFINITY };
-            end = end.max(least.end() + self.more(least, |runs| after(&ways.savings, runs, together)[0]));
+            end = end.max(least.end() + self.more(least, |runs| after(&ways.savings, runs, together)[0]) + reduce);
             for (kind, most) in most.iter_mut().enumerate() {
                 let alone = || share(&ways.kinds[kind], &|runs| ways.all_but(kind, runs)).unwrap_or(0.0);
                 *most = most.max(if ways.kinds.len() > 1 { alone() } else { together });
@@ -191,10 +198,10 @@ impl Fitting<'_> {
         let stage = |runs: &[Count]| -> f64 {
             ways.kinds.iter().zip(&most).map(|(savings, most)| after(savings, runs, *most)[0]).sum()
         };
-        let all = self.ranks.iter().map(|least| least.end() + self.more(least, stage));
+        let all = self.all_ranks().map(|(_, least, reduce)| least.end() + self.more(least, stage) + reduce);
         let of_stage = |(runs, counts): (&[f64; 3], &Vec<Count>)| runs[1] * stage(counts);
         let along = |path: &Path| path.runs.iter().zip(&self.counts).map(of_stage).sum::<f64>();
-        let chain = self.path.map_or(0.0, |(path, seconds)| seconds + along(path));
+        let chain = self.path.map_or(0.0, |(path, seconds)| seconds + along(path) + self.reduce[path.rank]);
         all.fold(end, f64::max).max(chain)
     }
 
@@ -230,30 +237,38 @@ impl Fitting<'_> {
         Some(low)
     }
 
+    /// The ranks by number, each with the seconds in which its gradients are summed.
+    fn all_ranks(&self) -> impl Iterator<Item = (u32, &Least, f64)> {
+        (0..).zip(&self.ranks).zip(&self.reduce).map(|((rank, least), reduce)| (rank, least, *reduce))
+    }
+
     /// Seconds of a rank whose stages take so many more for a micro-batch.
     fn more(&self, least: &Least, stage: impl Fn(&[Count]) -> f64) -> f64 {
         least.stages.iter().map(|(at, runs)| runs[1] * stage(&self.counts[*at])).sum()
     }
 
-    /// Seconds until the last backward at least, if stages take so many seconds more for a micro-batch and keep so many bytes,
+    /// Seconds until all gradients are summed at least, if stages take so many seconds more for a micro-batch and keep so many bytes,
     /// and every device has room.
     fn under(&self, stage: impl Fn(&[Count]) -> Run, room: f64) -> Option<f64> {
         let stages: Vec<Run> = self.counts.iter().map(|runs| stage(runs)).collect();
-        let kept: Vec<f64> = stages.iter().map(|[.., kept]| *kept).collect();
-        let more = |runs: &[f64; 3], [forward, backward, _]: &Run| runs[0] * forward + runs[1] * backward;
+        let kept: Vec<f64> = stages.iter().map(|[_, _, kept, _]| *kept).collect();
+        let more = |runs: &[f64; 3], [forward, backward, _, either]: &Run| {
+            runs[0] * forward + runs[1] * backward + runs[0].min(runs[1]) * either
+        };
         // What takes less time makes the way through other stages shorter.
-        let shorter = stages.iter().map(|[forward, backward, _]| forward.min(0.0) + backward.min(0.0)).sum::<f64>();
+        let shorter = stages.iter().map(|[forward, backward, ..]| forward.min(0.0) + backward.min(0.0)).sum::<f64>();
         let mut end = 0.0_f64;
-        for ((rank, least), [device, before]) in (0..).zip(&self.ranks).zip(&self.device) {
+        for ((rank, least, reduce), [device, before]) in self.all_ranks().zip(&self.device) {
             let kept = least_kept(rank, &least.stages, &kept, self.pipeline, (&self.returns, shorter));
             if (device - self.reserve * (before - kept)) * (1.0 - ROUNDING) > room {
                 return None;
             }
-            end = end.max(least.end() + least.stages.iter().map(|(at, runs)| more(runs, &stages[*at])).sum::<f64>());
+            let longer = least.stages.iter().map(|(at, runs)| more(runs, &stages[*at])).sum::<f64>();
+            end = end.max(least.end() + longer + reduce);
         }
         let end = end + shorter;
         let along = |path: &Path| path.runs.iter().zip(&stages).map(|(runs, stage)| more(runs, stage)).sum::<f64>();
-        Some(self.path.map_or(end, |(path, seconds)| end.max(seconds + along(path))))
+        Some(self.path.map_or(end, |(path, seconds)| end.max(seconds + along(path) + self.reduce[path.rank])))
     }
 }
 
@@ -270,7 +285,7 @@ pub(super) fn sum(runs: &[Count], of: impl Fn(&Count) -> f64) -> f64 {
 
 /// A stage whose runs are all as a way has them.
 fn sum_of(runs: &[Count], way: &[Run]) -> Run {
-    [0, 1, 2].map(|at| sum(runs, |run| way[run.block][at]))
+    [0, 1, 2, 3].map(|at| sum(runs, |run| way[run.block][at]))
 }
 
 /// A stage of whose layers so many are computed again, if it has as many: they save as much as any can, and cost as little.
@@ -281,5 +296,5 @@ fn whole_layers(runs: &[Count], ways: &Ways, hosted: bool, most: u32) -> Run {
     let least =
         |at: usize| layers().map(|run| whole[run.block][at] - none[run.block][at]).fold(f64::INFINITY, f64::min);
     let stage = sum_of(runs, none);
-    if again > 0.0 { [0, 1, 2].map(|at| stage[at] + again * least(at)) } else { stage }
+    if again > 0.0 { [0, 1, 2, 3].map(|at| stage[at] + again * least(at)) } else { stage }
 }

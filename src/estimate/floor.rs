@@ -8,7 +8,7 @@ use super::path::Path;
 use super::pipeline::{Flow, Least, Returns, least, least_of_ranks};
 use super::replicas::Replicas;
 use super::stages::{Count, Load, counts, loads, memory_loads, run_loads, seconds};
-use super::step::step;
+use super::step::{LeastAfter, step};
 use cost::{Format, Machine, Recipe};
 use ir::goal::Layout;
 use planner::search::has_room;
@@ -248,9 +248,12 @@ impl<'a> Open<'a> {
         let kept = counts.iter().map(|runs| sum(runs, |run| self.fast.profiles[run.block].kept)).collect();
         let device = device.iter().zip(&staged.flow.ranks).map(|(device, rank)| [*device, rank.kept]).collect();
         let reserve = self.machine.stack.facts.reserve;
-        let fitting = Fitting { pipeline: (kind, pipeline), counts, kept, ranks, path, returns, device, reserve };
+        let LeastAfter { reduce, update } =
+            LeastAfter::of(&staged.flow, &staged.loads, self.layout, &staged.replicas, self.machine);
+        let fitting =
+            Fitting { pipeline: (kind, pipeline), counts, kept, ranks, reduce, path, returns, device, reserve };
         let fixed = self.machine.stack.fitted.step_ms.value * 1e-3;
-        (fitting.seconds(ways, means, room) + fixed) * self.machine.stragglers(self.layout.devices())
+        (fitting.seconds(ways, means, room) + update + fixed) * self.machine.stragglers(self.layout.devices())
     }
 }
 

@@ -47,6 +47,30 @@ pub(super) fn step(
     Step { seconds, shares }
 }
 
+/// What follows the last backwards at least, however long they take.
+pub(super) struct LeastAfter {
+    /// Seconds in which each rank's gradients are summed.
+    pub(super) reduce: Vec<f64>,
+    /// Seconds of the update.
+    pub(super) update: f64,
+}
+
+impl LeastAfter {
+    /// That of a flow.
+    pub(super) fn of(
+        flow: &Flow,
+        loads: &[Load],
+        layout: &Layout,
+        replicas: &Replicas<'_>,
+        machine: &Machine<'_>,
+    ) -> LeastAfter {
+        let of = |rank| After::beside([f64::INFINITY; 2], rank, loads, layout, replicas, machine);
+        let ranks: Vec<After> = flow.ranks.iter().map(of).collect();
+        let update = ranks.iter().map(After::update).fold(0.0, f64::max);
+        LeastAfter { reduce: ranks.iter().map(|after| after.exchange.reduce).collect(), update }
+    }
+}
+
 /// What follows a rank's last backward.
 struct After {
     exchange: Exchange,
@@ -55,10 +79,22 @@ struct After {
 
 impl After {
     fn of(rank: &Rank, loads: &[Load], layout: &Layout, replicas: &Replicas<'_>, machine: &Machine<'_>) -> After {
+        let own = || rank.stages.iter().map(|(stage, _)| loads[*stage].seconds());
+        let (forward, backward) = (own().map(|[f, ..]| f).sum(), own().map(|[_, i, w]| i + w).sum());
+        After::beside([forward, backward], rank, loads, layout, replicas, machine)
+    }
+
+    /// The same beside so many seconds of a forward and a backward.
+    fn beside(
+        [forward, backward]: [f64; 2],
+        rank: &Rank,
+        loads: &[Load],
+        layout: &Layout,
+        replicas: &Replicas<'_>,
+        machine: &Machine<'_>,
+    ) -> After {
         let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
         let elements = [own().map(|load| load.dense).sum(), own().map(|load| load.experts).sum()];
-        let forward = own().map(|load| load.seconds()[0]).sum();
-        let backward = own().map(|load| load.seconds()[1] + load.seconds()[2]).sum();
         let [dense, experts] = replicas.parts();
         let cut = layout.zero > 0;
         let local = if cut { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
