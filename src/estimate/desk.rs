@@ -188,7 +188,7 @@ impl<'e> Desk<'e> {
             .choices
             .get(&key, || self.estimator.in_shape(&job, Part::All, |model, _| choices(&job, model, &runs)))?;
         let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
-        let longer = Open::of(&job, &none.blocks).longer(&none.staged.starts(), kind, &pipeline);
+        let longer = Open::of(&job, &none.blocks).longer(&none.staged, kind, &pipeline);
         let under = |recompute: Recompute| {
             job.layout.recompute = recompute;
             let floor = self.stepped(&job)?.floor();

@@ -1,7 +1,7 @@
 //! What no layout of a family goes below: the same step and memory with a flow that no order beats.
 
 use super::blocks::{Blocks, Span};
-use super::estimator::Job;
+use super::estimator::{Job, Staged};
 use super::fitting::{Fitting, Means, ROUNDING, Ways, sum};
 use super::memory::{memory, states};
 use super::path::Path;
@@ -50,6 +50,10 @@ pub(super) struct Longer {
     ranks: Vec<Least>,
     /// The runs of each stage.
     counts: Vec<Vec<Count>>,
+    /// What follows the last backwards.
+    after: LeastAfter,
+    /// Seconds that a step takes besides.
+    fixed: f64,
     /// By how much slower than others the slowest of the devices is.
     stragglers: f64,
 }
@@ -58,9 +62,10 @@ impl Longer {
     /// Seconds of a step at least, if the backward of a run of each block takes so many more.
     pub(super) fn seconds(&self, more: impl Fn(usize) -> f64) -> f64 {
         let stages: Vec<f64> = self.counts.iter().map(|runs| sum(runs, |run| more(run.block))).collect();
-        let end =
-            |least: &Least| least.end() + least.stages.iter().map(|(at, runs)| runs[1] * stages[*at]).sum::<f64>();
-        self.ranks.iter().map(end).fold(0.0, f64::max) * self.stragglers * (1.0 - ROUNDING)
+        let longer = |least: &Least| least.stages.iter().map(|(at, runs)| runs[1] * stages[*at]).sum::<f64>();
+        let end = |(least, reduce): (&Least, &f64)| least.end() + longer(least) + reduce;
+        let summed = self.ranks.iter().zip(&self.after.reduce).map(end).fold(0.0, f64::max);
+        (summed + self.after.update + self.fixed) * self.stragglers * (1.0 - ROUNDING)
     }
 }
 
@@ -100,10 +105,9 @@ impl<'a> Open<'a> {
         let [dense, experts] = replicas.parts();
         let local =
             if layout.zero > 0 { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
-        let fixed = self.machine.stack.fitted.step_ms.value * 1e-3;
         let exchange = replicas.least_exchange(elements, forward, i + w);
         let summed = (work + exchange.reduce).max(self.fullest()).max(self.through(whole, slices));
-        let path = summed + super::step::optimizer(local, self.machine) + exchange.gather + fixed;
+        let path = summed + super::step::optimizer(local, self.machine) + exchange.gather + self.fixed();
         Floor { seconds: path * self.machine.stragglers(layout.devices()), bytes }
     }
 
@@ -156,10 +160,27 @@ impl<'a> Open<'a> {
         ranks.iter().map(Least::end).fold(0.0, f64::max) * self.machine.stragglers(self.layout.devices())
     }
 
-    /// The stages that begin so, to be asked what they take if they make values again.
-    pub(super) fn longer(&self, starts: &[usize], kind: &ScheduleKind, pipeline: &Pipeline) -> Longer {
-        let (ranks, counts) = (self.least_of_ranks(starts, kind, pipeline), counts(self.fast, starts));
-        Longer { ranks, counts, stragglers: self.machine.stragglers(self.layout.devices()) }
+    /// Stages that keep all, to be asked what they take if they make values again.
+    pub(super) fn longer(&self, staged: &Staged, kind: &ScheduleKind, pipeline: &Pipeline) -> Longer {
+        let starts = staged.starts();
+        Longer {
+            ranks: self.least_of_ranks(&starts, kind, pipeline),
+            counts: counts(self.fast, &starts),
+            after: self.least_after(&staged.flow, &staged.loads),
+            fixed: self.fixed(),
+            stragglers: self.machine.stragglers(self.layout.devices()),
+        }
+    }
+
+    /// What follows the last backwards of a flow at least.
+    fn least_after(&self, flow: &Flow, loads: &[Load]) -> LeastAfter {
+        let replicas = Replicas::new(self.layout, self.microbatches, self.machine);
+        LeastAfter::of(flow, loads, self.layout, &replicas, self.machine)
+    }
+
+    /// Seconds that any step takes besides.
+    fn fixed(&self) -> f64 {
+        self.machine.stack.fitted.step_ms.value * 1e-3
     }
 
     /// What no order beats on each rank, likewise.
@@ -248,12 +269,10 @@ impl<'a> Open<'a> {
         let kept = counts.iter().map(|runs| sum(runs, |run| self.fast.profiles[run.block].kept)).collect();
         let device = device.iter().zip(&staged.flow.ranks).map(|(device, rank)| [*device, rank.kept]).collect();
         let reserve = self.machine.stack.facts.reserve;
-        let LeastAfter { reduce, update } =
-            LeastAfter::of(&staged.flow, &staged.loads, self.layout, &staged.replicas, self.machine);
+        let LeastAfter { reduce, update } = self.least_after(&staged.flow, &staged.loads);
         let fitting =
             Fitting { pipeline: (kind, pipeline), counts, kept, ranks, reduce, path, returns, device, reserve };
-        let fixed = self.machine.stack.fitted.step_ms.value * 1e-3;
-        (fitting.seconds(ways, means, room) + update + fixed) * self.machine.stragglers(self.layout.devices())
+        (fitting.seconds(ways, means, room) + update + self.fixed()) * self.machine.stragglers(self.layout.devices())
     }
 }
 
