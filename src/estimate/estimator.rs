@@ -37,8 +37,14 @@ use std::sync::Arc;
 #[derive(Default)]
 pub struct Estimator {
     plans: Arc<Plans>,
+    prices: Arc<Prices>,
     clusters: Memo<String, Cluster>,
-    stacks: Memo<String, Stack>,
+    stacks: Arc<Memo<String, Stack>>,
+}
+
+/// What depends on cluster and stack by their names, but not on how much memory devices have.
+#[derive(Default)]
+struct Prices {
     blocks: Memo<BlocksKey, Blocks>,
     cuts: Memo<CutKey, Vec<usize>>,
     flows: Memo<FlowKey, Staged>,
@@ -127,6 +133,19 @@ impl Estimator {
         let name = cluster.name.clone();
         let Ok(_) = other.clusters.get(&name, || Ok::<_, std::convert::Infallible>(cluster));
         other
+    }
+
+    /// One that shares all prices, and gives each device of the cluster of a name so many bytes of memory.
+    ///
+    /// # Errors
+    /// As [`Estimator::cluster`].
+    pub(crate) fn with_memory(&self, name: &str, bytes: u64) -> Result<Estimator, Error> {
+        let mut cluster = Cluster::clone(&*self.cluster(name)?);
+        cluster.device.memory = bytes;
+        let (plans, prices, stacks) = (self.plans.clone(), self.prices.clone(), self.stacks.clone());
+        let other = Estimator { plans, prices, stacks, clusters: Memo::default() };
+        let Ok(_) = other.clusters.get(&name.to_string(), || Ok::<_, std::convert::Infallible>(cluster));
+        Ok(other)
     }
 
     /// The cluster of a name: one that it was given, a preset, or a file.
@@ -257,7 +276,7 @@ impl Estimator {
     /// The model's blocks on the layout's axes below pp, and what they cost.
     fn priced(&self, job: &Job<'_>, key: &BlocksKey) -> Result<Arc<Blocks>, Error> {
         let Job { request, layout, machine, .. } = job;
-        self.blocks.get(key, || {
+        self.prices.blocks.get(key, || {
             let planned = self.planned(job, key)?;
             check(&planned.model, layout)?;
             let share = request.attention_share();
@@ -309,7 +328,7 @@ impl Estimator {
         let Layout { pp, vp, schedule, stages, .. } = &job.layout;
         let cut = (key.clone(), *pp, *vp, schedule.clone(), stages.clone());
         let by = job.machine.stack.facts.cut;
-        self.cuts.get(&cut, || starts(blocks, &job.layout, by, pipeline))
+        self.prices.cuts.get(&cut, || starts(blocks, &job.layout, by, pipeline))
     }
 
     /// The orders that it keeps.
@@ -322,7 +341,7 @@ impl Estimator {
         let key = job.blocks_key()?;
         let blocks = self.priced(job, &key)?;
         let key = FlowKey { blocks: key, layout: job.pipeline_layout(), microbatches: job.microbatches };
-        let staged = self.flows.get(&key, || {
+        let staged = self.prices.flows.get(&key, || {
             let (kind, pipeline) = pipeline_of(&job.layout, job.microbatches).map_err(CompileError::from)?;
             check_slices(job.request.seq, pipeline.slices)?;
             let starts = self.starts(job, &key.blocks, &blocks, &pipeline)?;

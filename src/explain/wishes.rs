@@ -30,12 +30,11 @@ pub(super) fn wishes(
     // Of a layout that was given and not searched for, what is better without any wish counts for none.
     let known = std::iter::once(best).chain(pool.reports()).filter(|report| report.predicted.fits);
     let now = known.map(|report| report.predicted.step_time_s).reduce(f64::min).unwrap_or(best.predicted.step_time_s);
-    let on = |(cluster, given): (Cluster, String)| {
-        let estimator = estimator.with_cluster(cluster.clone());
+    let on = |(estimator, cluster, given): (Estimator, String, String)| {
         let layouts = std::iter::once(&best.layout).chain(pool.layouts());
         let asked: Vec<EstimateRequest> = layouts
             .flat_map(|layout| std::iter::once(layout.clone()).chain(anew(layout, &request.pin)))
-            .map(|layout| EstimateRequest { cluster: cluster.name.clone(), ..request.under(layout::print(&layout)) })
+            .map(|layout| EstimateRequest { cluster: cluster.clone(), ..request.under(layout::print(&layout)) })
             .collect();
         let then = estimate_all(&estimator, &asked, &|_| ()).into_iter().flatten();
         let then = then.filter(|report| report.predicted.fits && holds(&report.layout, &request.pin));
@@ -45,13 +44,13 @@ pub(super) fn wishes(
     };
     let own = device_gib(cluster);
     let more = |memory: f64, why: &str| {
-        let mut larger = cluster.clone();
-        larger.name = format!("{}, {}", cluster.name, gib(memory));
-        larger.device.memory = (memory * 1024.0_f64.powi(3)) as u64;
-        (larger, format!("memory {}, {why}", gib(memory)))
+        let larger = estimator.with_memory(&request.cluster, (memory * 1024.0_f64.powi(3)) as u64).ok()?;
+        Some((larger, request.cluster.clone(), format!("memory {}, {why}", gib(memory))))
     };
-    let next = next_larger(A_FIFTH * own).map(|(memory, name)| more(memory, &format!("as on {name}")));
-    let wished = [Some(more(A_FIFTH * own, "a fifth more")), next, Some(twice(cluster, best.mesh.devices))];
+    let next = next_larger(A_FIFTH * own).and_then(|(memory, name)| more(memory, &format!("as on {name}")));
+    let (faster, given) = twice(cluster, best.mesh.devices);
+    let network = (estimator.with_cluster(faster.clone()), faster.name, given);
+    let wished = [more(A_FIFTH * own, "a fifth more"), next, Some(network)];
     wished.into_iter().flatten().filter_map(on).collect()
 }
 
