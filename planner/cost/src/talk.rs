@@ -3,6 +3,7 @@
 use crate::cluster::Link;
 use crate::machine::Machine;
 use ir::goal::Layout;
+use smallvec::SmallVec;
 
 /// Which ranks talk: `ranks` of them, each `stride` ranks after the one before, innermost rank order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -49,6 +50,9 @@ pub enum Talk {
 /// Bytes that one level of a collective works on while the other works on those before: fits the all-reduce of two nodes in
 /// the table of `h100-p5-efa`, which takes the sum of its levels at 16 MiB and little more than the slower one at 8 GiB.
 const SLICE: f64 = 64e6;
+
+/// Those of a group, innermost first.
+type Levels<'a> = SmallVec<[Level<'a>; 4]>;
 
 /// What a group has of a level: units that talk over its links, each of so many ranks of the group.
 struct Level<'a> {
@@ -142,9 +146,9 @@ impl Machine<'_> {
     }
 
     /// The levels that a group uses, innermost first. A level's unit has the greatest divisor of the group's ranks that fits.
-    fn levels(&self, group: Group) -> Vec<Level<'_>> {
+    fn levels(&self, group: Group) -> Levels<'_> {
         let mut within = 1;
-        let mut levels = Vec::new();
+        let mut levels = Levels::new();
         for (index, link) in self.cluster.links.iter().enumerate() {
             let is_last = index + 1 == self.cluster.links.len();
             let fits = if is_last { group.ranks } else { (link.joins / group.stride.max(1)).clamp(1, group.ranks) };
@@ -163,9 +167,9 @@ impl Machine<'_> {
 
 /// Level by level: each works on what the levels within it leave to a rank. They overlap, a slice at a time.
 fn staged<'a>(levels: &[Level<'a>], bytes: f64, seconds: fn(&Level<'a>, f64) -> f64) -> f64 {
-    let of: Vec<f64> = levels.iter().map(|level| seconds(level, bytes / level.within)).collect();
-    let most = of.iter().copied().fold(0.0, f64::max);
-    most + (of.iter().sum::<f64>() - most) / (bytes / SLICE).max(1.0)
+    let of = levels.iter().map(|level| seconds(level, bytes / level.within));
+    let (all, most) = of.fold((0.0, 0.0), |(all, most), seconds| (all + seconds, f64::max(most, seconds)));
+    most + (all - most) / (bytes / SLICE).max(1.0)
 }
 
 /// A hop of a ring between nodes over one of a tree: 4.0 of 8.5 us (NCCL's tuning table, protocol LL128).
