@@ -124,8 +124,11 @@ impl Machine<'_> {
     }
 
     fn talk_within(&self, talk: Talk, bytes: f64, group: Group, step: fn(&Level<'_>) -> f64) -> f64 {
+        if bytes <= 0.0 {
+            return 0.0;
+        }
         let levels = self.levels(group);
-        let Some(outer) = levels.last().filter(|_| bytes > 0.0) else { return 0.0 };
+        let Some(outer) = levels.last() else { return 0.0 };
         let start = self.cluster.links[0].start;
         match talk {
             Talk::Send => {

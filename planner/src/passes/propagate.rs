@@ -9,7 +9,7 @@ use crate::ports::{Ports, passed, value_results};
 use crate::sections::{Hints, Site, made, reshard_stmt};
 use cost::Cluster;
 use ir::goal::Goal;
-use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
+use ir::graph::{ArgKind, Block, Model, ParamInstance, SectionKind, Stmt};
 use ir::ids::{BlockId, Value};
 use ir::mesh::Axes;
 use ir::ops::{Op, Unary, UnaryKind};
@@ -146,7 +146,7 @@ fn moved_to(block: &mut Block, kind: SectionKind, value: Value, wanted: &Type) -
 
 /// A parameter of several blocks has one gradient: where one of them owes more, all do.
 fn join_gradient_debts(model: &mut Model) {
-    let mut owed: FxHashMap<(ir::ids::ParamId, u32), Axes> = FxHashMap::default();
+    let mut owed: FxHashMap<ParamInstance, Axes> = FxHashMap::default();
     let bindings = gradient_bindings(model);
     for (instances, id, gradient) in &bindings {
         let axes = model.blocks[*id].ty(*gradient).debt_axes();
@@ -166,17 +166,17 @@ fn join_gradient_debts(model: &mut Model) {
     }
 }
 
-type Binding = (Vec<(ir::ids::ParamId, u32)>, BlockId, Value);
+type Binding = (Vec<ParamInstance>, BlockId, Value);
 
 fn gradient_bindings(model: &Model) -> Vec<Binding> {
     let mut bindings: Vec<Binding> = Vec::new();
     for (id, block) in &model.blocks {
+        let calls = model.calls.iter().filter(|call| call.block == id);
+        let bound: Vec<Vec<ParamInstance>> =
+            calls.flat_map(|call| (0..call.instances()).map(move |i| model.call_params(call, i))).collect();
         for (place, param) in block.args_of(ArgKind::Param).enumerate() {
             let Some(gradient) = block.gradient_of(param) else { continue };
-            let calls = model.calls.iter().filter(|call| call.block == id);
-            let instances = calls.flat_map(|call| {
-                (0..call.instances()).filter_map(move |i| model.call_params(call, i).get(place).copied())
-            });
+            let instances = bound.iter().filter_map(|params| params.get(place).copied());
             bindings.push((instances.collect(), id, gradient));
         }
     }
