@@ -194,7 +194,7 @@ impl<'e> Desk<'e> {
             let floor = self.stepped(&job)?.floor();
             Ok(Tried { bytes: floor.bytes, of: (job.layout.clone(), floor) })
         };
-        let is_too_slow = |chosen: &[usize]| longer.seconds(|block| choices.seconds(chosen, block)) > enough;
+        let is_too_slow = |chosen: &[usize]| longer.seconds(|block| choices.least(chosen, block)) > enough;
         fitting(&choices, none.floor().bytes, room, under, is_too_slow)
     }
 
@@ -204,8 +204,9 @@ impl<'e> Desk<'e> {
         let (key, all) = self.blocks(&job)?;
         let names = self.hosted.get(&key, || {
             let each = self.choices_of_each(&job, &key)?;
-            let seconds =
-                |block: usize, again: &Again| hosted(&all.profiles[block], again, &job.machine).iter().sum::<f64>();
+            let seconds = |block: usize, again: &Again| {
+                hosted(&all.profiles[block], [again.bytes, again.seconds], &job.machine).iter().sum::<f64>()
+            };
             self.estimator.in_shape(&job, Part::All, |model, _| fastest(&job, model, &each, seconds))
         })?;
         if names.is_empty() {

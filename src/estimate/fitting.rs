@@ -73,7 +73,9 @@ impl Ways {
         let none = both.map(|hosted| way(&all.profiles, hosted));
         let best_hosted = |(block, choices): (usize, &Vec<Again>)| {
             let none = none[1][block];
-            let of = |again: &Again| if waits { hosted(&all.profiles[block], again, machine) } else { [0.0; 4] };
+            let of = |again: &Again| {
+                if waits { hosted(&all.profiles[block], [again.bytes, again.least], machine) } else { [0.0; 4] }
+            };
             let both = |run: &Run| run[0] + run[1];
             let least = choices.iter().map(of).fold([none, none], |[each, sum], run| {
                 [[0, 1, 2, 3].map(|at| each[at].min(run[at])), if both(&run) < both(&sum) { run } else { sum }]
@@ -111,7 +113,7 @@ fn after(savings: &[Saving], runs: &[Count], share: f64) -> [f64; 2] {
 fn savings(block: usize, all: &Blocks, choices: &[Again]) -> Vec<Saving> {
     let mut hull: Vec<[f64; 2]> = vec![[all.profiles[block].kept, 0.0]];
     for choice in choices.iter().filter(|choice| choice.bytes < all.profiles[block].kept) {
-        let next = [choice.bytes, choice.seconds];
+        let next = [choice.bytes, choice.least];
         let slope = |from: &[f64; 2], to: &[f64; 2]| (to[1] - from[1]) / (from[0] - to[0]);
         while hull.len() > 1
             && slope(&hull[hull.len() - 2], &next) <= slope(&hull[hull.len() - 2], &hull[hull.len() - 1])
@@ -124,11 +126,11 @@ fn savings(block: usize, all: &Blocks, choices: &[Again]) -> Vec<Saving> {
     pairs.map(|pair| Saving { block, bytes: pair[0][0] - pair[1][0], seconds: pair[1][1] - pair[0][1] }).collect()
 }
 
-/// A run of a block that keeps all, if it makes some values again and has the rest wait in the host's memory.
-pub(super) fn hosted(all: &Profile, again: &Again, machine: &Machine<'_>) -> Run {
+/// A run of a block that keeps all, if it makes some values again in so many seconds and has the rest wait in the host's memory.
+pub(super) fn hosted(all: &Profile, [rest, again]: [f64; 2], machine: &Machine<'_>) -> Run {
     let [forward, backward] = passes(all);
-    let copy = again.bytes / machine.cluster.device.host_bandwidth;
-    [(copy - forward).max(0.0), again.seconds.max(copy - backward), 0.0, 0.0]
+    let copy = rest / machine.cluster.device.host_bandwidth;
+    [(copy - forward).max(0.0), again.max(copy - backward), 0.0, 0.0]
 }
 
 /// Seconds of the forward and of the backward.
@@ -183,13 +185,13 @@ impl Fitting<'_> {
     /// all make the same again: as many as the rank that must most, even where those of all other kinds make all again.
     fn by_values(&self, ways: &Ways, room: f64) -> f64 {
         let (mut end, mut most) = (0.0_f64, vec![0.0_f64; ways.kinds.len()]);
-        for ((rank, least, reduce), [device, kept]) in self.all_ranks().zip(&self.device) {
+        for ((rank, least, summed), [device, kept]) in self.all_ranks().zip(&self.device) {
             let free = (device * (1.0 - ROUNDING) - room) / self.reserve;
             let share = |savings: &[Saving], rest: &dyn Fn(&[Count]) -> f64| {
                 self.share((rank, least), savings, rest, kept - free)
             };
             let Some(together) = share(&ways.savings, &|_| 0.0) else { return f64::INFINITY };
-            end = end.max(least.end() + self.more(least, |runs| after(&ways.savings, runs, together)[0]) + reduce);
+            end = end.max(summed + self.more(least, |runs| after(&ways.savings, runs, together)[0]));
             for (kind, most) in most.iter_mut().enumerate() {
                 let alone = || share(&ways.kinds[kind], &|runs| ways.all_but(kind, runs)).unwrap_or(0.0);
                 *most = most.max(if ways.kinds.len() > 1 { alone() } else { together });
@@ -198,7 +200,7 @@ impl Fitting<'_> {
         let stage = |runs: &[Count]| -> f64 {
             ways.kinds.iter().zip(&most).map(|(savings, most)| after(savings, runs, *most)[0]).sum()
         };
-        let all = self.all_ranks().map(|(_, least, reduce)| least.end() + self.more(least, stage) + reduce);
+        let all = self.all_ranks().map(|(_, least, summed)| summed + self.more(least, stage));
         let of_stage = |(runs, counts): (&[f64; 3], &Vec<Count>)| runs[1] * stage(counts);
         let along = |path: &Path| path.runs.iter().zip(&self.counts).map(of_stage).sum::<f64>();
         let chain = self.path.map_or(0.0, |(path, seconds)| seconds + along(path) + self.reduce[path.rank]);
@@ -237,9 +239,10 @@ impl Fitting<'_> {
         Some(low)
     }
 
-    /// The ranks by number, each with the seconds in which its gradients are summed.
+    /// The ranks by number, each with the time when gradients are summed at the earliest.
     fn all_ranks(&self) -> impl Iterator<Item = (u32, &Least, f64)> {
-        (0..).zip(&self.ranks).zip(&self.reduce).map(|((rank, least), reduce)| (rank, least, *reduce))
+        let summed = |((rank, least), own): ((u32, _), &f64)| (rank, least, Least::summed(least, *own, self.reduce[0]));
+        (0..).zip(&self.ranks).zip(&self.reduce).map(summed)
     }
 
     /// Seconds of a rank whose stages take so many more for a micro-batch.
@@ -258,13 +261,13 @@ impl Fitting<'_> {
         // What takes less time makes the way through other stages shorter.
         let shorter = stages.iter().map(|[forward, backward, ..]| forward.min(0.0) + backward.min(0.0)).sum::<f64>();
         let mut end = 0.0_f64;
-        for ((rank, least, reduce), [device, before]) in self.all_ranks().zip(&self.device) {
+        for ((rank, least, summed), [device, before]) in self.all_ranks().zip(&self.device) {
             let kept = least_kept(rank, &least.stages, &kept, self.pipeline, (&self.returns, shorter));
             if (device - self.reserve * (before - kept)) * (1.0 - ROUNDING) > room {
                 return None;
             }
             let longer = least.stages.iter().map(|(at, runs)| more(runs, &stages[*at])).sum::<f64>();
-            end = end.max(least.end() + longer + reduce);
+            end = end.max(summed + longer);
         }
         let end = end + shorter;
         let along = |path: &Path| path.runs.iter().zip(&stages).map(|(runs, stage)| more(runs, stage)).sum::<f64>();

@@ -63,9 +63,10 @@ impl Longer {
     pub(super) fn seconds(&self, more: impl Fn(usize) -> f64) -> f64 {
         let stages: Vec<f64> = self.counts.iter().map(|runs| sum(runs, |run| more(run.block))).collect();
         let longer = |least: &Least| least.stages.iter().map(|(at, runs)| runs[1] * stages[*at]).sum::<f64>();
-        let end = |(least, reduce): (&Least, &f64)| least.end() + longer(least) + reduce;
-        let summed = self.ranks.iter().zip(&self.after.reduce).map(end).fold(0.0, f64::max);
-        (summed + self.after.update + self.fixed) * self.stragglers * (1.0 - ROUNDING)
+        let LeastAfter { reduce, update } = &self.after;
+        let summed = |(least, own): (&Least, &f64)| least.summed(*own, reduce[0]) + longer(least);
+        let summed = self.ranks.iter().zip(reduce).map(summed).fold(0.0, f64::max);
+        (summed + update + self.fixed) * self.stragglers * (1.0 - ROUNDING)
     }
 }
 

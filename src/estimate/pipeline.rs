@@ -171,6 +171,11 @@ impl Least {
     pub(super) fn end(&self) -> f64 {
         self.chain.max(self.before + self.work)
     }
+
+    /// The same if it takes so many seconds to sum the gradients of this rank, and of the first one, where all chains end.
+    pub(super) fn summed(&self, own: f64, first: f64) -> f64 {
+        (self.chain + first).max(self.before + self.work + own)
+    }
 }
 
 /// Each rank of a pipeline whose stages take these seconds for F, I and W: it begins when the first micro-batch can have

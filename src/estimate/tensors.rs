@@ -244,7 +244,7 @@ mod tests {
     use ir::ids::BlockId;
 
     fn choices(bytes: &[f64]) -> Vec<Again> {
-        let of = |(at, &bytes): (usize, &f64)| Again { choices: vec![at], bytes, seconds: at as f64 };
+        let of = |(at, &bytes): (usize, &f64)| Again { choices: vec![at], bytes, seconds: at as f64, least: at as f64 };
         bytes.iter().enumerate().map(of).collect()
     }
 
@@ -266,8 +266,8 @@ mod tests {
 
     /// A kind of layers.
     fn kind(at: usize, runs: f64, bytes: Vec<f64>) -> Kind {
-        let seconds = (0..bytes.len()).map(|at| at as f64).collect();
-        Kind { block: BlockId::new(at), runs, bytes, seconds }
+        let seconds: Vec<f64> = (0..bytes.len()).map(|at| at as f64).collect();
+        Kind { block: BlockId::new(at), runs, bytes, least: seconds.clone(), seconds }
     }
 
     /// Held: 40 and three times what is kept. The first choice that fits is found, in few steps; nothing where it is too slow.
@@ -306,7 +306,12 @@ mod tests {
         let held = |choices: &[usize]| f64::max(100.0 - choices[0] as f64, 60.0 - 2.0 * choices[1] as f64);
         let kinds = [1.0, 2.0].map(|each| kind(0, each, (0..21).map(|at| 100.0 - each * f64::from(at)).collect()));
         let both: Vec<Again> = (0..21)
-            .map(|at| Again { choices: vec![at; 2], bytes: 300.0 - 3.0 * at as f64, seconds: at as f64 })
+            .map(|at| Again {
+                choices: vec![at; 2],
+                bytes: 300.0 - 3.0 * at as f64,
+                seconds: at as f64,
+                least: at as f64,
+            })
             .collect();
         let each = |is_too_slow: &dyn Fn(&[usize]) -> bool| {
             let find = |trial: &mut Trial<'_, Vec<usize>>| trial.fitting(&kinds, &both, held(&[0, 0]));
@@ -322,7 +327,12 @@ mod tests {
     fn a_kind_may_have_no_choice() {
         let kinds = [kind(0, 9.0, vec![5.0]), kind(1, 1.0, vec![40.0, 30.0, 20.0])];
         let both: Vec<Again> = (0..3)
-            .map(|at| Again { choices: vec![0, at], bytes: 45.0 - 10.0 * at as f64, seconds: at as f64 })
+            .map(|at| Again {
+                choices: vec![0, at],
+                bytes: 45.0 - 10.0 * at as f64,
+                seconds: at as f64,
+                least: at as f64,
+            })
             .collect();
         let held = |choices: &[usize]| 50.0 - 10.0 * choices[1] as f64;
         let is_too_slow = |choices: &[usize]| choices.iter().zip(&kinds).any(|(&at, kind)| kind.seconds[at] > 2.0);
@@ -339,7 +349,12 @@ mod tests {
         ];
         let held = |choices: &[usize]| 220.0 - 2.0 * choices[0] as f64 - 9.0 * choices[1] as f64;
         let both: Vec<Again> = (0..21)
-            .map(|at| Again { choices: vec![at / 2, at], bytes: held(&[at / 2, at]), seconds: at as f64 })
+            .map(|at| Again {
+                choices: vec![at / 2, at],
+                bytes: held(&[at / 2, at]),
+                seconds: at as f64,
+                least: at as f64,
+            })
             .collect();
         let find = |enough: usize| {
             let is_too_slow = |choices: &[usize]| choices[1] > enough;

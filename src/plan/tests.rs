@@ -5,7 +5,7 @@ use super::large::Large;
 use super::oracle::Costs;
 use super::request::PlanRequest;
 use super::space::space;
-use crate::estimate::{Desk, EstimateRequest, Estimator};
+use crate::estimate::{Ask, Desk, EstimateRequest, Estimator, Floor, Means};
 use crate::layout;
 use ir::goal::{CpKind, Layout, Recompute};
 use planner::search::{Bound, Family, Level, Limits, Oracle, Space, count};
@@ -51,6 +51,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         PlanRequest { seq: 4096, ..request("deepseek-v2-lite", "h800", 64, 256, "") },
         PlanRequest { seq: 4096, ..request("qwen3-30b-a3b", "h100", 32, 256, "") },
         PlanRequest { seq: 4096, precision: "fp8-block".into(), ..request("deepseek-v3", "h800", 512, 3840, "") },
+        PlanRequest { seq: 1024, ..request("deepseek-v3", "b200", 512, 512, "") },
         PlanRequest { stack: "nanotron-2024".into(), ..request("llama3-8b", "h100", 16, 64, "") },
         PlanRequest { stack: "fsdp-eager".into(), ..request("tiny-llama", "h100", 6, 36, "") },
         PlanRequest { seq: 16384, ..request("llama3-8b", "h100", 8, 32, "recompute=auto,cp=1") },
@@ -94,6 +95,31 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
             }
         }
         assert!(priced > 30, "{} {priced}", request.model);
+    }
+}
+
+/// The least room and time that a layout fits in: where chains of stages end on the first rank, whose gradients are fewer than
+/// those of the last; and where values are made again together in less time than one after the other, for more hides what is
+/// sent beside it.
+#[test]
+fn a_layout_fits_where_it_fits() {
+    let chained = "dp=8,tp=2,pp=2,cp=2,ep=4,etp=4,sp=true,zero=1,mbs=2,schedule=looped-bfs,vp=14,cp_kind=ulysses,shard=4,\
+        recompute=full,tp_overlap=false";
+    let together = "dp=2,tp=2,pp=2,cp=4,ep=4,etp=4,sp=false,zero=0,mbs=128,schedule=zb-h1,stages=26,\
+        recompute=selective:a+q0+q1+q+o+p+x1+n+ex+eg+eu+ep";
+    let whole = Means { parts: false, whole: vec![u32::MAX], hosts: vec![false] };
+    let parts = Means { parts: true, whole: Vec::new(), hosts: vec![false] };
+    let cases = [("deepseek-v2-lite", "h800", 64, chained, whole), ("qwen3-30b-a3b", "h100", 32, together, parts)];
+    for (model, cluster, gpus, text, means) in cases {
+        let request = PlanRequest { seq: 4096, ..request(model, cluster, gpus, 256, "") };
+        let estimator = Estimator::new();
+        let desk = Desk::new(&estimator, request.under(String::new()), &[gpus]).unwrap();
+        let layout = layout::parse_any(text).unwrap();
+        let Floor { seconds, bytes } = desk.price(&layout).unwrap();
+        let ask = Ask::Seconds { enough: seconds * (1.0 + 1e-9), room: bytes, means, is_ordered: true };
+        let floor = desk.floor(&Layout { recompute: Recompute::None, ..layout }, &ask).unwrap();
+        assert!(floor.seconds <= seconds * (1.0 + 1e-9), "{model}: {floor:?} {seconds}");
+        assert!(floor.seconds > 0.95 * seconds, "{model}: {floor:?} {seconds}");
     }
 }
 

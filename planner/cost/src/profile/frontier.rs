@@ -1,8 +1,8 @@
 //! The best choices of values to be made again, over all kinds of layers of a model.
 
 use super::site::Site;
-use super::tensors::{self, STEPS};
-use crate::knapsack::{Point, prune};
+use super::tensors::{self, Chosen, STEPS};
+use crate::knapsack::prune;
 use crate::machine::Machine;
 use ir::entity::EntityRef;
 use ir::goal::Layout;
@@ -29,6 +29,8 @@ pub struct Again {
     pub bytes: f64,
     /// Seconds that it takes to make them.
     pub seconds: f64,
+    /// Seconds that these, and all choices that keep less, take at least.
+    pub least: f64,
 }
 
 /// A kind of layers, and its best choices, from the fewest seconds to the fewest bytes.
@@ -42,6 +44,8 @@ pub struct Kind {
     pub bytes: Vec<f64>,
     /// Seconds that it takes to make the rest again.
     pub seconds: Vec<f64>,
+    /// Seconds that it takes at least under this choice, and under all that keep less.
+    pub least: Vec<f64>,
 }
 
 /// What a kind of layers has its choices by.
@@ -57,32 +61,33 @@ struct Names {
 /// The best choices for so many runs of each block of a planned model, per micro-batch; blocks that are no layers count for
 /// nothing. The layout's own recomputation does not matter.
 pub fn frontier(model: &Model, runs: &[f64], layout: &Layout, machine: &Machine<'_>) -> Frontier {
-    let nothing = Again { choices: Vec::new(), bytes: 0.0, seconds: 0.0 };
+    let nothing = Again { choices: Vec::new(), bytes: 0.0, seconds: 0.0, least: 0.0 };
     let mut frontier = Frontier { kinds: Vec::new(), names: Vec::new(), best: vec![nothing] };
     for (id, block) in model.blocks.iter().filter(|(id, block)| is_layer(block) && runs[id.index()] > 0.0) {
-        let (points, choices): (Vec<Point>, _) =
-            tensors::frontier(&Site::new(model, block, layout, machine)).into_iter().unzip();
-        let (bytes, seconds) = points.iter().map(|point| (point.bytes, point.seconds)).unzip();
+        let chosen = tensors::frontier(&Site::new(model, block, layout, machine));
         let runs = runs[id.index()];
-        frontier.kinds.push(Kind { block: id, runs, bytes, seconds });
+        frontier.best = with(&frontier.best, &chosen, runs);
+        let of = |figure: fn(&Chosen) -> f64| chosen.iter().map(figure).collect();
+        let (bytes, seconds, least) = (of(|it| it.bytes), of(|it| it.seconds), of(|it| it.least));
+        frontier.kinds.push(Kind { block: id, runs, bytes, seconds, least });
+        let choices = chosen.into_iter().map(|choice| choice.names).collect();
         frontier.names.push(Names { block: block.name.clone(), values: values(block), choices });
-        frontier.best = with(&frontier.best, points, runs);
     }
     frontier
 }
 
 /// Choices with one of another kind, which has so many runs.
-fn with(best: &[Again], points: Vec<Point>, runs: f64) -> Vec<Again> {
-    let mut pairs = Vec::with_capacity(best.len() * points.len());
+fn with(best: &[Again], chosen: &[Chosen], runs: f64) -> Vec<Again> {
+    let mut pairs = Vec::with_capacity(best.len() * chosen.len());
     for (before, again) in best.iter().enumerate() {
-        let sums = points.iter().map(|it| [again.bytes + runs * it.bytes, again.seconds + runs * it.seconds]);
+        let sums = chosen.iter().map(|it| [again.bytes + runs * it.bytes, again.seconds + runs * it.seconds]);
         pairs.extend(sums.enumerate().map(|(at, figures)| (before, at, figures)));
     }
     let most = pairs.iter().map(|(.., [bytes, _])| *bytes).fold(0.0, f64::max);
     prune(&mut pairs, most / STEPS, |(.., figures)| *figures);
     let again = |(before, at, [bytes, seconds]): (usize, usize, [f64; 2])| {
         let choices = best[before].choices.iter().copied().chain([at]).collect();
-        Again { choices, bytes, seconds }
+        Again { choices, bytes, seconds, least: best[before].least + runs * chosen[at].least }
     };
     pairs.into_iter().map(again).collect()
 }
@@ -93,10 +98,11 @@ fn values(block: &Block) -> Vec<String> {
 }
 
 impl Frontier {
-    /// Seconds that a run of a block makes values again under a choice of each kind; none if it has no choice.
-    pub fn seconds(&self, choices: &[usize], block: usize) -> f64 {
+    /// Seconds that a run of a block makes values again at least under a choice of each kind, and where it keeps less; none if it
+    /// has no choice.
+    pub fn least(&self, choices: &[usize], block: usize) -> f64 {
         let own = self.kinds.iter().zip(choices).filter(|(kind, _)| kind.block.index() == block);
-        own.map(|(kind, &choice)| kind.seconds[choice]).sum()
+        own.map(|(kind, &choice)| kind.least[choice]).sum()
     }
 
     /// The names that a layout has after `selective:` for a choice of each kind, in the order of the forward: alone where all

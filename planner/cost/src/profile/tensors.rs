@@ -16,6 +16,9 @@ use std::collections::BTreeSet;
 /// less exact.
 pub(super) const STEPS: f64 = 256.0;
 
+/// Sums that differ by less, of the larger, are the same.
+const SAME: f64 = 1e-9;
+
 /// Steps of a cluster: as many as a stack runs together, with the collectives that hide behind them.
 const MOST_TOGETHER: usize = 8;
 
@@ -78,8 +81,19 @@ pub(super) fn results_of(site: &Site<'_>, places: &BTreeSet<usize>) -> EntitySet
     values
 }
 
-/// The best choices of values to be made again, from the fewest seconds to the fewest bytes, each with the names of the values.
-pub(super) fn frontier(site: &Site<'_>) -> Vec<(Point, Vec<String>)> {
+/// Values to be made again, by their names.
+pub(super) struct Chosen {
+    pub(super) names: Vec<String>,
+    /// Bytes that are kept.
+    pub(super) bytes: f64,
+    /// Seconds of making the rest, cluster by cluster.
+    pub(super) seconds: f64,
+    /// What these, and all that keep less, take at least together.
+    pub(super) least: f64,
+}
+
+/// The best choices of values to be made again, from the fewest seconds to the fewest bytes.
+pub(super) fn frontier(site: &Site<'_>) -> Vec<Chosen> {
     let parts = parts(site);
     let seconds = Prices::of(site);
     let of = |steps: &[usize]| seconds.seconds(&steps.iter().flat_map(|&at| parts[at].stmts.iter().copied()).collect());
@@ -95,13 +109,14 @@ pub(super) fn frontier(site: &Site<'_>) -> Vec<(Point, Vec<String>)> {
         wanted: site.later.iter().copied().filter(|&value| may_be_kept(site, value)).map(EntityRef::index).collect(),
         seconds: &of,
     };
-    let named = |point: Point| {
-        let chosen = point.again.iter().filter(|&&at| parts[at].choice == Choice::Either);
+    let named = |Point { bytes, seconds, again }: Point| {
+        let chosen = again.iter().filter(|&&at| parts[at].choice == Choice::Either);
         let names = chosen.filter_map(|&at| stmts[parts[at].stmts[0]].results.iter().find_map(|&it| name(site, it)));
-        let names = names.map(str::to_string).collect();
-        (point, names)
+        Chosen { names: names.map(str::to_string).collect(), bytes, seconds, least: seconds }
     };
-    best(&forward, forward.whole() / STEPS).into_iter().map(named).collect()
+    let mut all: Vec<Chosen> = best(&forward, forward.whole() / STEPS).into_iter().map(named).collect();
+    seconds.together(&mut all);
+    all
 }
 
 /// Whether a value is kept from the forward: parameters and inputs are there anyway.
@@ -139,9 +154,31 @@ impl<'s, 'a> Prices<'s, 'a> {
         Prices { site, waits_for_cpu: spare(&backward) < 0.0 }
     }
 
+    /// Notes what choices take at least. More products hide more of what is sent beside them, also across clusters: most where
+    /// all is made again. Where even that takes no less than its clusters, no choice does.
+    fn together(&self, all: &mut [Chosen]) {
+        let of = |choice: &Chosen| {
+            let again = Keep::of_dropped(self.site, dropped(self.site, &choice.names));
+            let stmts = again.again(self.site).into_iter();
+            self.of_stmts(&stmts.collect::<Vec<_>>()).min(choice.seconds)
+        };
+        if all.last().is_none_or(|last| of(last) >= last.seconds * (1.0 - SAME)) {
+            return;
+        }
+        let mut least = f64::INFINITY;
+        for choice in all.iter_mut().rev().filter(|choice| !choice.names.is_empty()) {
+            least = least.min(of(choice));
+            choice.least = least;
+        }
+    }
+
     fn seconds(&self, places: &BTreeSet<usize>) -> f64 {
         let stmts: Vec<&Stmt> = places.iter().map(|&at| &self.site.block()[SectionKind::F].stmts[at]).collect();
-        let cost = cost_of(self.site, SectionKind::F, &stmts);
+        self.of_stmts(&stmts)
+    }
+
+    fn of_stmts(&self, stmts: &[&Stmt]) -> f64 {
+        let cost = cost_of(self.site, SectionKind::F, stmts);
         if self.waits_for_cpu { cost.host } else { cost.device.total() }
     }
 }
