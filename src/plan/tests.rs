@@ -104,7 +104,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
 #[test]
 fn a_layout_fits_where_it_fits() {
     let chained = "dp=8,tp=2,pp=2,cp=2,ep=4,etp=4,sp=true,zero=1,mbs=2,schedule=looped-bfs,vp=14,cp_kind=ulysses,shard=4,\
-        recompute=full,tp_overlap=false";
+        recompute=full,tp_overlap=false,stages=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27";
     let together = "dp=2,tp=2,pp=2,cp=4,ep=4,etp=4,sp=false,zero=0,mbs=128,schedule=zb-h1,stages=26,\
         recompute=selective:a+q0+q1+q+o+p+x1+n+ex+eg+eu+ep";
     let whole = Means { parts: false, whole: vec![u32::MAX], hosts: vec![false] };
