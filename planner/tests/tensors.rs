@@ -79,7 +79,7 @@ fn choices_take_what_they_say() {
             let best = &frontier.best;
             assert!(best.len() > 5 && frontier.names(&best[0].choices).is_empty(), "{title}: {best:?}");
             let none = under(&Recompute::None)[1];
-            for Again { choices, bytes, seconds } in best {
+            for Again { choices, bytes, seconds, least } in best {
                 let names = frontier.names(choices);
                 let recompute = selective(&names);
                 check_names(planned, &recompute).expect("names that there are");
@@ -87,6 +87,7 @@ fn choices_take_what_they_say() {
                 assert!((kept / bytes - 1.0).abs() < 1e-9, "{title} {names:?}: {kept} {bytes}");
                 let again = backward - none;
                 assert!((again - seconds).abs() <= 1e-6 * backward, "{title} {names:?}: {again} {seconds}");
+                assert!((least - seconds).abs() <= 1e-6 * backward, "{title} {names:?}: {least} {seconds}");
             }
             for pair in best.windows(2) {
                 assert!(pair[0].bytes > pair[1].bytes && pair[0].seconds < pair[1].seconds, "{title}");
