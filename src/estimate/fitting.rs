@@ -166,8 +166,8 @@ pub(super) struct Fitting<'a> {
 }
 
 impl Fitting<'_> {
-    /// Seconds until all gradients are summed at least, by those means with which every device has `room` bytes or more; infinite
-    /// where there are none.
+    /// Seconds until all gradients are summed at least, by those means with which every device has `room` bytes or more;
+    /// infinite where there are none.
     pub(super) fn seconds(&self, ways: &Ways, means: &Means, room: f64) -> f64 {
         let of_host = |&hosted: &bool| {
             let parts = match (means.parts, hosted) {
@@ -181,8 +181,8 @@ impl Fitting<'_> {
         means.hosts.iter().map(of_host).fold(f64::INFINITY, f64::min)
     }
 
-    /// Seconds until all gradients are summed at least, where values are made again: on each rank as few as it must. Layers of one kind
-    /// all make the same again: as many as the rank that must most, even where those of all other kinds make all again.
+    /// Seconds until all gradients are summed at least, where values are made again: on each rank as few as it must. Layers of
+    /// one kind all make the same again: as many as the rank that must most, even where those of all other kinds make all again.
     fn by_values(&self, ways: &Ways, room: f64) -> f64 {
         let (mut end, mut most) = (0.0_f64, vec![0.0_f64; ways.kinds.len()]);
         for ((rank, least, summed), [device, kept]) in self.all_ranks().zip(&self.device) {
@@ -250,8 +250,8 @@ impl Fitting<'_> {
         least.stages.iter().map(|(at, runs)| runs[1] * stage(&self.counts[*at])).sum()
     }
 
-    /// Seconds until all gradients are summed at least, if stages take so many seconds more for a micro-batch and keep so many bytes,
-    /// and every device has room.
+    /// Seconds until all gradients are summed at least, if stages take so many seconds more for a micro-batch and keep so many
+    /// bytes, and every device has room.
     fn under(&self, stage: impl Fn(&[Count]) -> Run, room: f64) -> Option<f64> {
         let stages: Vec<Run> = self.counts.iter().map(|runs| stage(runs)).collect();
         let kept: Vec<f64> = stages.iter().map(|[_, _, kept, _]| *kept).collect();
