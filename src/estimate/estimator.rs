@@ -120,19 +120,15 @@ impl Estimator {
     /// One that shares the planned models, and takes this stack under its name.
     #[must_use]
     pub fn with_stack(&self, stack: Stack) -> Estimator {
-        let other = Estimator { plans: Arc::clone(&self.plans), ..Estimator::default() };
-        let name = stack.name.clone();
-        let Ok(_) = other.stacks.get(&name, || Ok::<_, std::convert::Infallible>(stack));
-        other
+        let stacks = Arc::new(Memo::with(stack.name.clone(), stack));
+        Estimator { plans: self.plans.clone(), stacks, ..Estimator::default() }
     }
 
     /// One that shares the planned models, and takes this cluster under its name.
     #[must_use]
     pub fn with_cluster(&self, cluster: Cluster) -> Estimator {
-        let other = Estimator { plans: Arc::clone(&self.plans), ..Estimator::default() };
-        let name = cluster.name.clone();
-        let Ok(_) = other.clusters.get(&name, || Ok::<_, std::convert::Infallible>(cluster));
-        other
+        let clusters = Memo::with(cluster.name.clone(), cluster);
+        Estimator { plans: self.plans.clone(), clusters, ..Estimator::default() }
     }
 
     /// One that shares all prices, and gives each device of the cluster of a name so many bytes of memory.
@@ -143,9 +139,7 @@ impl Estimator {
         let mut cluster = Cluster::clone(&*self.cluster(name)?);
         cluster.device.memory = bytes;
         let (plans, prices, stacks) = (self.plans.clone(), self.prices.clone(), self.stacks.clone());
-        let other = Estimator { plans, prices, stacks, clusters: Memo::default() };
-        let Ok(_) = other.clusters.get(&name.to_string(), || Ok::<_, std::convert::Infallible>(cluster));
-        Ok(other)
+        Ok(Estimator { plans, prices, stacks, clusters: Memo::with(name.to_string(), cluster) })
     }
 
     /// The cluster of a name: one that it was given, a preset, or a file.

@@ -247,7 +247,7 @@ impl Fitting<'_> {
 
     /// Seconds of a rank whose stages take so many more for a micro-batch.
     fn more(&self, least: &Least, stage: impl Fn(&[Count]) -> f64) -> f64 {
-        least.stages.iter().map(|(at, runs)| runs[1] * stage(&self.counts[*at])).sum()
+        least.longer(|at| stage(&self.counts[at]))
     }
 
     /// Seconds until all gradients are summed at least, if stages take so many seconds more for a micro-batch and keep so many

@@ -62,9 +62,8 @@ impl Longer {
     /// Seconds of a step at least, if the backward of a run of each block takes so many more.
     pub(super) fn seconds(&self, more: impl Fn(usize) -> f64) -> f64 {
         let stages: Vec<f64> = self.counts.iter().map(|runs| sum(runs, |run| more(run.block))).collect();
-        let longer = |least: &Least| least.stages.iter().map(|(at, runs)| runs[1] * stages[*at]).sum::<f64>();
         let LeastAfter { reduce, update } = &self.after;
-        let summed = |(least, own): (&Least, &f64)| least.summed(*own, reduce[0]) + longer(least);
+        let summed = |(least, own): (&Least, &f64)| least.summed(*own, reduce[0]) + least.longer(|at| stages[at]);
         let summed = self.ranks.iter().zip(reduce).map(summed).fold(0.0, f64::max);
         (summed + update + self.fixed) * self.stragglers * (1.0 - ROUNDING)
     }
@@ -108,7 +107,7 @@ impl<'a> Open<'a> {
             if layout.zero > 0 { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
         let exchange = replicas.least_exchange(elements, forward, i + w);
         let summed = (work + exchange.reduce).max(self.fullest()).max(self.through(whole, slices));
-        let path = summed + super::step::optimizer(local, self.machine) + exchange.gather + self.fixed();
+        let path = summed + super::step::optimizer(local, self.machine) + exchange.gather + self.machine.fixed();
         Floor { seconds: path * self.machine.stragglers(layout.devices()), bytes }
     }
 
@@ -163,25 +162,19 @@ impl<'a> Open<'a> {
 
     /// Stages that keep all, to be asked what they take if they make values again.
     pub(super) fn longer(&self, staged: &Staged, kind: &ScheduleKind, pipeline: &Pipeline) -> Longer {
-        let starts = staged.starts();
+        let (starts, replicas) = (staged.starts(), Replicas::new(self.layout, self.microbatches, self.machine));
         Longer {
             ranks: self.least_of_ranks(&starts, kind, pipeline),
             counts: counts(self.fast, &starts),
-            after: self.least_after(&staged.flow, &staged.loads),
-            fixed: self.fixed(),
+            after: self.least_after(&staged.flow, &staged.loads, &replicas),
+            fixed: self.machine.fixed(),
             stragglers: self.machine.stragglers(self.layout.devices()),
         }
     }
 
     /// What follows the last backwards of a flow at least.
-    fn least_after(&self, flow: &Flow, loads: &[Load]) -> LeastAfter {
-        let replicas = Replicas::new(self.layout, self.microbatches, self.machine);
-        LeastAfter::of(flow, loads, self.layout, &replicas, self.machine)
-    }
-
-    /// Seconds that any step takes besides.
-    fn fixed(&self) -> f64 {
-        self.machine.stack.fitted.step_ms.value * 1e-3
+    fn least_after(&self, flow: &Flow, loads: &[Load], replicas: &Replicas<'_>) -> LeastAfter {
+        LeastAfter::of(flow, loads, self.layout, replicas, self.machine)
     }
 
     /// What no order beats on each rank, likewise.
@@ -270,10 +263,11 @@ impl<'a> Open<'a> {
         let kept = counts.iter().map(|runs| sum(runs, |run| self.fast.profiles[run.block].kept)).collect();
         let device = device.iter().zip(&staged.flow.ranks).map(|(device, rank)| [*device, rank.kept]).collect();
         let reserve = self.machine.stack.facts.reserve;
-        let LeastAfter { reduce, update } = self.least_after(&staged.flow, &staged.loads);
+        let LeastAfter { reduce, update } = self.least_after(&staged.flow, &staged.loads, &staged.replicas);
         let fitting =
             Fitting { pipeline: (kind, pipeline), counts, kept, ranks, reduce, path, returns, device, reserve };
-        (fitting.seconds(ways, means, room) + update + self.fixed()) * self.machine.stragglers(self.layout.devices())
+        (fitting.seconds(ways, means, room) + update + self.machine.fixed())
+            * self.machine.stragglers(self.layout.devices())
     }
 }
 
@@ -349,8 +343,7 @@ impl Work {
         let rate = device.sustained(products).max(device.sustained(Format::Half)).max(device.sustained(Format::F32));
         let peak = device.flops_bf16.max(device.flops_f32);
         let seconds = self.products / (rate * machine.stack.fitted.matmul.value) + self.attention / peak;
-        let fixed = machine.stack.fitted.step_ms.value * 1e-3;
-        let path = seconds * sequences as f64 / layout.devices() as f64 + fixed;
+        let path = seconds * sequences as f64 / layout.devices() as f64 + machine.fixed();
         let layout = Layout { zero: open.zero, ..layout.clone() };
         let replicas = Replicas::new(&layout, open.microbatches, machine);
         let dense = self.elements[0] / (layout.tp * layout.pp) as f64;
@@ -365,5 +358,5 @@ impl Work {
 /// Seconds of a rank that runs all blocks so many times, and what each step costs besides.
 pub(super) fn work_of(blocks: &Blocks, times: f64, machine: &Machine<'_>) -> f64 {
     let of = |profile: &cost::Profile| profile.f.total() + profile.i.total() + profile.w.total();
-    blocks.sum(of) * times + machine.stack.fitted.step_ms.value * 1e-3
+    blocks.sum(of) * times + machine.fixed()
 }

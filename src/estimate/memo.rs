@@ -17,6 +17,11 @@ impl<K, V> Default for Memo<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V> Memo<K, V> {
+    /// One that knows a value.
+    pub(crate) fn with(key: K, value: V) -> Memo<K, V> {
+        Memo { known: Mutex::new([(key, Arc::new(value))].into_iter().collect()) }
+    }
+
     /// The value of a key, made if it is not known. What fails is tried again when asked for again.
     pub(crate) fn get<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
         if let Some(value) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(key) {

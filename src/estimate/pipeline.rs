@@ -169,12 +169,17 @@ pub(super) struct Least {
 impl Least {
     /// When a step with such a rank ends at the earliest.
     pub(super) fn end(&self) -> f64 {
-        self.chain.max(self.before + self.work)
+        self.summed(0.0, 0.0)
     }
 
     /// The same if it takes so many seconds to sum the gradients of this rank, and of the first one, where all chains end.
     pub(super) fn summed(&self, own: f64, first: f64) -> f64 {
         (self.chain + first).max(self.before + self.work + own)
+    }
+
+    /// Seconds that its backwards take more, if that of each of its stages does so for a micro-batch.
+    pub(super) fn longer(&self, stage: impl Fn(usize) -> f64) -> f64 {
+        self.stages.iter().map(|(at, runs)| runs[1] * stage(*at)).sum()
     }
 }
 

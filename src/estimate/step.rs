@@ -32,7 +32,7 @@ pub(super) fn step(
     let (last, summed) = ends().enumerate().fold((0, 0.0), |most, at| if at.1 > most.1 { at } else { most });
     let updated = after.iter().map(After::update).fold(0.0, f64::max);
     let work = summed + tied + updated;
-    let fixed = machine.stack.fitted.step_ms.value * 1e-3;
+    let fixed = machine.fixed();
     let path = (work + fixed) * machine.stragglers(layout.devices());
     let each = (layout.devices() / layout.pp.max(1)) as f64;
     let all = flow.ranks.iter().zip(&after).map(|(rank, after)| each * (rank.busy() + rank.messages + after.work()));

@@ -243,8 +243,13 @@ mod tests {
     use ir::entity::EntityRef;
     use ir::ids::BlockId;
 
+    /// A choice of so many seconds.
+    fn again(choices: Vec<usize>, bytes: f64, seconds: usize) -> Again {
+        Again { choices, bytes, seconds: seconds as f64, least: seconds as f64 }
+    }
+
     fn choices(bytes: &[f64]) -> Vec<Again> {
-        let of = |(at, &bytes): (usize, &f64)| Again { choices: vec![at], bytes, seconds: at as f64, least: at as f64 };
+        let of = |(at, &bytes): (usize, &f64)| again(vec![at], bytes, at);
         bytes.iter().enumerate().map(of).collect()
     }
 
@@ -305,14 +310,7 @@ mod tests {
     fn each_kind_takes_the_room_of_its_rank() {
         let held = |choices: &[usize]| f64::max(100.0 - choices[0] as f64, 60.0 - 2.0 * choices[1] as f64);
         let kinds = [1.0, 2.0].map(|each| kind(0, each, (0..21).map(|at| 100.0 - each * f64::from(at)).collect()));
-        let both: Vec<Again> = (0..21)
-            .map(|at| Again {
-                choices: vec![at; 2],
-                bytes: 300.0 - 3.0 * at as f64,
-                seconds: at as f64,
-                least: at as f64,
-            })
-            .collect();
+        let both: Vec<Again> = (0..21).map(|at| again(vec![at; 2], 300.0 - 3.0 * at as f64, at)).collect();
         let each = |is_too_slow: &dyn Fn(&[usize]) -> bool| {
             let find = |trial: &mut Trial<'_, Vec<usize>>| trial.fitting(&kinds, &both, held(&[0, 0]));
             trial(85.0, held, is_too_slow, find).0.map(|best| best.of)
@@ -326,14 +324,7 @@ mod tests {
     #[test]
     fn a_kind_may_have_no_choice() {
         let kinds = [kind(0, 9.0, vec![5.0]), kind(1, 1.0, vec![40.0, 30.0, 20.0])];
-        let both: Vec<Again> = (0..3)
-            .map(|at| Again {
-                choices: vec![0, at],
-                bytes: 45.0 - 10.0 * at as f64,
-                seconds: at as f64,
-                least: at as f64,
-            })
-            .collect();
+        let both: Vec<Again> = (0..3).map(|at| again(vec![0, at], 45.0 - 10.0 * at as f64, at)).collect();
         let held = |choices: &[usize]| 50.0 - 10.0 * choices[1] as f64;
         let is_too_slow = |choices: &[usize]| choices.iter().zip(&kinds).any(|(&at, kind)| kind.seconds[at] > 2.0);
         let (found, _) = trial(40.0, held, is_too_slow, |trial| trial.fitting(&kinds, &both, 50.0));
@@ -348,14 +339,7 @@ mod tests {
             kind(1, 9.0, (0..21).map(|at| 200.0 - f64::from(at)).collect()),
         ];
         let held = |choices: &[usize]| 220.0 - 2.0 * choices[0] as f64 - 9.0 * choices[1] as f64;
-        let both: Vec<Again> = (0..21)
-            .map(|at| Again {
-                choices: vec![at / 2, at],
-                bytes: held(&[at / 2, at]),
-                seconds: at as f64,
-                least: at as f64,
-            })
-            .collect();
+        let both: Vec<Again> = (0..21).map(|at| again(vec![at / 2, at], held(&[at / 2, at]), at)).collect();
         let find = |enough: usize| {
             let is_too_slow = |choices: &[usize]| choices[1] > enough;
             trial(100.0, held, is_too_slow, |trial| trial.fitting(&kinds, &both, held(&[0, 0])))

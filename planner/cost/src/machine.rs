@@ -109,6 +109,11 @@ impl Machine<'_> {
         1.0 / (1.0 - share.min(0.5))
     }
 
+    /// Seconds that any step takes besides.
+    pub fn fixed(&self) -> f64 {
+        self.stack.fitted.step_ms.value * 1e-3
+    }
+
     /// Factor on the time of a step of n devices that wait for the slowest: `1 + spread sqrt(2 ln n)`, the expected greatest
     /// of n normal deviates.
     pub fn stragglers(&self, devices: u64) -> f64 {

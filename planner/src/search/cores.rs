@@ -7,3 +7,16 @@ use rayon::prelude::*;
 pub fn each<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
     items.par_iter().map(&of).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::each;
+
+    #[test]
+    fn what_is_given_is_in_the_order_of_the_items() {
+        for count in [0, 1, 2, 3, 7, 1000] {
+            let items: Vec<usize> = (0..count).collect();
+            assert_eq!(each(&items, |item| item * item), items.iter().map(|item| item * item).collect::<Vec<_>>());
+        }
+    }
+}

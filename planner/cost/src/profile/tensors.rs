@@ -158,9 +158,8 @@ impl<'s, 'a> Prices<'s, 'a> {
     /// all is made again. Where even that takes no less than its clusters, no choice does.
     fn together(&self, all: &mut [Chosen]) {
         let of = |choice: &Chosen| {
-            let again = Keep::of_dropped(self.site, dropped(self.site, &choice.names));
-            let stmts = again.again(self.site).into_iter();
-            self.of_stmts(&stmts.collect::<Vec<_>>()).min(choice.seconds)
+            let again = Keep::of_dropped(self.site, dropped(self.site, &choice.names)).again(self.site);
+            self.of_stmts(&again).min(choice.seconds)
         };
         if all.last().is_none_or(|last| of(last) >= last.seconds * (1.0 - SAME)) {
             return;
@@ -200,7 +199,7 @@ fn clusters(site: &Site<'_>, parts: &[Part], seconds: &dyn Fn(&[usize]) -> f64) 
             let (into, from) = (clusters[a], clusters[b]);
             let size = clusters.iter().filter(|cluster| [into, from].contains(cluster)).count();
             let apart = alone[a] + alone[b];
-            if into != from && size <= MOST_TOGETHER && (seconds(&[a, b]) - apart).abs() > 1e-9 * apart {
+            if into != from && size <= MOST_TOGETHER && (seconds(&[a, b]) - apart).abs() > SAME * apart {
                 clusters.iter_mut().filter(|cluster| **cluster == from).for_each(|cluster| *cluster = into);
             }
         }
