@@ -11,14 +11,17 @@ use ir::differentiate::{DifferentiateError, differentiate, gradients};
 use ir::goal::{CpKind, Goal, Layout, Recompute, SeedRule, SeedTarget};
 use ir::graph::{Model, Section, SectionKind};
 use ir::limits;
+use ir::mesh::Mesh;
+use ir::ops::Collective;
 use ir::optimizer::Optimizer;
 use ir::recompute::{call_variants, layers_again};
 use ir::schedule::{Action, Schedule};
 use ir::slices::{SliceError, slice};
 use ir::staged::Staged;
 use ir::text::File;
+use ir::types::{Dims, Type};
 use ir::verify::{self, program::Violation};
-use planner::reshard::Ways;
+use planner::reshard::{Site, Ways};
 use scheduler::check;
 use scheduler::cut::{CutError, costs_of, cut, cut_at, starts_named, starts_of};
 use scheduler::emit::{EmitError, emit};
@@ -308,6 +311,16 @@ fn mark(model: Model, goal: &Goal) -> Result<Model, CompileError> {
 /// The rest of [`plan_blocks`], by ways between layouts that other models have taken.
 pub(crate) fn lower_blocks(marked: Model, layout: &Layout, ways: &Ways) -> Result<Model, CompileError> {
     Ok(planner::finish(marked, &goal_of_blocks(layout)?, &CPU, ways)?)
+}
+
+/// The ways that [`lower_blocks`] takes between layouts.
+pub(crate) fn ways_of_blocks(
+    changes: impl Iterator<Item = [Type; 2]>,
+    mesh: &Mesh,
+    dims: &Dims,
+    known: &Ways,
+) -> Result<Vec<Vec<Collective>>, CompileError> {
+    Ok(planner::ways(changes, &Site { mesh, dims, cluster: &CPU }, known)?)
 }
 
 /// The pass that marks changes of layout.

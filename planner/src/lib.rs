@@ -17,4 +17,5 @@ pub mod shard;
 
 pub use heads::check_heads;
 pub use pass::{Observer, PASSES, Pass, PlanError, finish, plan};
+pub use passes::collectives::{marked, ways};
 pub use passes::refine::mesh;

@@ -12,6 +12,7 @@ use crate::plan::{Infeasible, PlanRequest, Search, find};
 use clap::{Args, ValueEnum};
 use ir::catalogue::Code;
 use serde::Serialize;
+use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 
 /// Find the best layout for a model on a cluster
@@ -99,7 +100,8 @@ impl Plan {
     pub(super) fn run(self) -> Result<Answer, Error> {
         let missing = self.flags.job.model.is_none().then_some("`plan` needs a MODEL");
         let request: PlanRequest = asked(self.request.as_deref(), missing, &self.flags)?;
-        let (estimator, watch) = (Estimator::new(), SearchWatch::new());
+        // The process ends with the answer: what has been worked out is not given back piece by piece.
+        let (estimator, watch) = (ManuallyDrop::new(Estimator::new()), SearchWatch::new());
         let found = find(&estimator, &request, &|search| watch.line(told(search)));
         watch.over();
         let answer = match explain::plan(&estimator, &request, found?)? {

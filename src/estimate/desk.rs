@@ -125,18 +125,36 @@ impl<'e> Desk<'e> {
         known.map(|blocks| (key, blocks))
     }
 
-    /// Prices the blocks. Of a model that is built, those without experts see nothing of how experts share out ranks, but where
-    /// they exchange parts: there finer axes may find another way.
+    /// Prices the blocks.
     fn priced(&self, job: &Job<'_>) -> Result<Blocks, Error> {
+        let others = self.others(job)?;
+        self.estimator.priced_by_shape(job, others.as_deref().map_or(Which::All, Which::Experts))
+    }
+
+    /// The blocks without experts, priced, where they see nothing of how experts share out ranks: in a model that is built, but
+    /// where they exchange parts; there finer axes may find another way.
+    fn others(&self, job: &Job<'_>) -> Result<Option<Arc<Blocks>>, Error> {
         if !job.source.is_built() || !job.layout.has_folded_experts() {
-            return self.estimator.priced_by_shape(job, Which::All);
+            return Ok(None);
         }
         let whole = self.job(Layout { ep: 1, etp: 1, ..job.layout.clone() });
         let make = || Ok::<_, Error>(self.estimator.priced_by_shape(&whole, Which::Others).map(Arc::new));
         let others = Result::clone(&*self.others.get(&BlockKey::of(&whole.layout, &whole.machine)?, make)?)?;
         let exchanges = |of: &Profile| of.f.ep + of.i.ep + of.w.ep > 0.0;
-        let which = if others.profiles.iter().any(exchanges) { Which::All } else { Which::Experts(&others) };
-        self.estimator.priced_by_shape(job, which)
+        Ok((!others.profiles.iter().any(exchanges)).then_some(others))
+    }
+
+    /// Whether the blocks whose changes of layout go by sizes have the same statements in these layouts.
+    ///
+    /// # Errors
+    /// As [`Desk::price`].
+    pub(crate) fn have_same_statements(&self, one: Layout, other: Layout) -> Result<bool, Error> {
+        let plan = |layout: Layout| {
+            let job = self.job(layout);
+            let part = if self.others(&job)?.is_some() { Part::Experts } else { Part::All };
+            Ok::<_, Error>(self.estimator.planned_by_shape(&job, part)?.0)
+        };
+        Ok(Arc::ptr_eq(&plan(one)?, &plan(other)?))
     }
 
     /// The first run of each stage; worked out once where it is not all the same.
@@ -263,14 +281,14 @@ impl<'e> Desk<'e> {
     /// As [`Desk::price`].
     pub(crate) fn means_of_large(
         &self,
-        fast: Vec<Layout>,
+        fast: &[Layout],
         (large, share): (&Layout, f64),
         slices: u32,
         room: Option<f64>,
     ) -> Result<Vec<Floor>, Error> {
         let blocks = self.blocks(&self.job(large.clone()))?.1.part(share);
-        let of = |layout| Open::of(&self.job(layout), &blocks).mean(None, slices, room);
-        Ok(fast.into_iter().map(of).collect())
+        let of = |layout: &Layout| Open::of(&self.job(layout.clone()), &blocks).mean(None, slices, room);
+        Ok(fast.iter().map(of).collect())
     }
 
     /// Seconds of the work of a layout's stages and of the way through them, in a schedule of its order.

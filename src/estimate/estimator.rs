@@ -12,7 +12,7 @@ use super::place::{check_slices, impossible, layout_on, neighbours};
 use super::replicas::Replicas;
 use super::report::{Comm, EstimateReport, MadeAgain, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport};
 use super::request::EstimateRequest;
-use super::resize::{DimSizes, Part, Sizes, Template, Unplanned};
+use super::resize::{DimSizes, Part, Plan, Sizes, Template, Unplanned};
 use super::shape::Shape;
 use super::stages::{Load, loads, starts};
 use super::step::{Step, step, tied};
@@ -217,48 +217,51 @@ impl Estimator {
 
     /// Under none, or the fastest recomputation that fits: of single values, of so many layers, or of all; if nothing fits,
     /// under all.
-    fn least(&self, job: Job<'_>) -> Result<EstimateReport, Error> {
-        let mut job = job;
+    fn least(&self, mut job: Job<'_>) -> Result<EstimateReport, Error> {
         job.layout.recompute = Recompute::None;
         let (none, planned) = (self.stepped(&job)?, self.planned(&job, &job.blocks_key()?)?);
         let room = job.machine.cluster.device.memory as f64;
-        let runs = crowded(&none.staged, &none.memory, &planned.outline, room);
-        let report = job.report(&planned, none);
-        if report.predicted.fits {
-            return Ok(report);
+        let held = none.floor().bytes;
+        if held <= room {
+            return Ok(job.report(&planned, none));
         }
-        let held = |report: &EstimateReport| fullest_device(&report.predicted.memory_gib.per_stage);
+        let runs = crowded(&none.staged, &none.memory, &planned.outline, room);
         let choices = choices(&job, &planned.model, &runs);
         let under = |recompute: Recompute| {
-            job.layout.recompute = recompute;
-            self.predict(&job).map(|report| Tried { bytes: held(&report), of: report })
+            let floor = self.under(&mut job, &recompute)?.floor();
+            Ok(Tried { bytes: floor.bytes, of: (recompute, floor) })
         };
-        let values = fitting(&choices, held(&report), room, under, |_| false)?;
-        let layers = self.layers(job)?;
-        let time = |report: &EstimateReport| report.predicted.step_time_s;
-        let is_best = |values: &EstimateReport| !layers.predicted.fits || time(values) <= time(&layers);
-        Ok(values.filter(is_best).unwrap_or(layers))
+        let values = fitting(&choices, held, room, under, |_| false)?;
+        let (whole, layers) = self.layers(&mut job, room)?;
+        let is_best = |values: &Floor| layers.bytes > room || values.seconds <= layers.seconds;
+        let best = values.filter(|(_, floor)| is_best(floor)).map_or(whole, |(recompute, _)| recompute);
+        let stepped = self.under(&mut job, &best)?;
+        Ok(job.report(&planned, stepped))
     }
 
     /// With as few layers computed again as fit; if none do, with all.
-    fn layers(&self, mut job: Job<'_>) -> Result<EstimateReport, Error> {
-        let mut under = |recompute: Recompute| {
-            job.layout.recompute = recompute;
-            self.predict(&job)
-        };
-        let all = under(Recompute::Full(None))?;
-        if !all.predicted.fits {
-            return Ok(all);
+    fn layers(&self, job: &mut Job<'_>, room: f64) -> Result<(Recompute, Floor), Error> {
+        let all = self.under(job, &Recompute::Full(None))?;
+        let mut best = (Recompute::Full(None), all.floor());
+        if best.1.bytes > room {
+            return Ok(best);
         }
         // One layer more frees memory on every stage: the least number that fits lies between none and all.
-        let most = all.stages.iter().map(|stage| stage.whole).max().unwrap_or(0);
-        let (mut low, mut best, mut high) = (0, all, most as u32);
+        let most = all.staged.loads.iter().map(|load| load.whole).max().unwrap_or(0);
+        let (mut low, mut high) = (0, most as u32);
         while high - low > 1 {
             let middle = low + (high - low) / 2;
-            let report = under(Recompute::Full(Some(middle)))?;
-            if report.predicted.fits { (best, high) = (report, middle) } else { low = middle }
+            let recompute = Recompute::Full(Some(middle));
+            let floor = self.under(job, &recompute)?.floor();
+            if floor.bytes <= room { (best, high) = ((recompute, floor), middle) } else { low = middle }
         }
         Ok(best)
+    }
+
+    /// The step of a job under a recomputation, which it keeps.
+    fn under(&self, job: &mut Job<'_>, recompute: &Recompute) -> Result<Stepped, Error> {
+        job.layout.recompute.clone_from(recompute);
+        self.stepped(job)
     }
 
     /// The model on the layout's axes below pp.
@@ -300,6 +303,12 @@ impl Estimator {
         part: Part,
         then: impl FnOnce(&Model, &Arc<Outline>) -> T,
     ) -> Result<T, Error> {
+        let (plan, sizes) = self.planned_by_shape(job, part)?;
+        Ok(plan.in_sizes(&sizes, then))
+    }
+
+    /// That plan, which two layouts share if they have the same statements, changes of layout among them; and the sizes.
+    pub(super) fn planned_by_shape(&self, job: &Job<'_>, part: Part) -> Result<(Arc<Plan>, Sizes), Error> {
         let key = job.blocks_key()?;
         let Job { request, layout, .. } = job;
         let dtype = key.plan.dtype();
@@ -307,8 +316,9 @@ impl Estimator {
         let dims = self.plans.dims.get(&(request.model.clone(), unplanned), || unplanned.dims(job.source))?;
         let sizes = Sizes::of(&key.plan.layout, dims)?;
         let shape = (request.model.clone(), dtype, sizes.shape(layout, job.source.is_built()), part);
-        let make = || Template::of(job.source, layout, unplanned, sizes.clone(), part);
-        self.plans.shapes.get(&shape, make)?.in_sizes(layout, &sizes, &self.plans.ways, then)
+        let make = || Template::of(job.source, layout, unplanned, part);
+        let plan = self.plans.shapes.get(&shape, make)?.plan(layout, &sizes, &self.plans.ways)?;
+        Ok((plan, sizes))
     }
 
     /// The first run of each stage.

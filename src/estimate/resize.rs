@@ -3,19 +3,23 @@
 //! is cheapest between both goes by sizes: there one plan serves both up to its collectives.
 
 use super::blocks::{Outline, Planned};
+use super::memo::Memo;
 use super::place::impossible;
 use super::shape::Shape;
 use crate::error::Error;
 use crate::model_source::ModelSource;
-use crate::pipeline::{CompileError, lower_blocks, mark_blocks, mark_experts, plan_blocks};
+use crate::pipeline::{CompileError, lower_blocks, mark_blocks, mark_experts, ways_of_blocks};
+use ir::entity::SecondaryMap;
 use ir::goal::Layout;
 use ir::graph::Model;
+use ir::ids::DimId;
 use ir::mesh::Mesh;
 use ir::models::Batch;
-use ir::types::{DType, Dims, Type};
+use ir::ops::Collective;
+use ir::types::{DType, DimName, Dims, Type};
 use planner::reshard::Ways;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What of a model is planned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -51,47 +55,52 @@ impl Sizes {
         Shape::of(layout, &self.mesh, &self.dims, is_built)
     }
 
+    /// Those of named dims, of a planned model of the same shape.
+    fn of_dims(&self, dims: &Dims) -> SecondaryMap<DimId, Option<u64>> {
+        let size = |dim: &DimName| self.dims.get(&dim.name).copied();
+        dims.iter().map(|(id, dim)| (id, size(dim))).collect()
+    }
+
     /// Gives a planned model of the same shape these sizes.
     fn give(&self, model: &mut Model) {
-        use ir::entity::EntityRef;
-        let names: Vec<Option<u64>> = model.dims.values().map(|dim| self.dims.get(&dim.name).copied()).collect();
-        let resize = |ty: &mut Type| {
-            for dim in &mut ty.dims {
-                if let Some(size) = dim.name.and_then(|name| names[name.index()]) {
-                    dim.size = size;
-                }
-            }
-        };
-        for (dim, size) in model.dims.values_mut().zip(&names) {
-            dim.size = size.unwrap_or(dim.size);
+        let of = self.of_dims(&model.dims);
+        for (id, dim) in &mut model.dims {
+            dim.size = of[id].unwrap_or(dim.size);
         }
-        model.blocks.values_mut().flat_map(|block| block.values.values_mut()).for_each(|value| resize(&mut value.ty));
-        model.params.values_mut().for_each(|param| resize(&mut param.ty));
+        model
+            .blocks
+            .values_mut()
+            .flat_map(|block| block.values.values_mut())
+            .for_each(|value| resize(&mut value.ty, &of));
+        model.params.values_mut().for_each(|param| resize(&mut param.ty, &of));
         model.mesh.clone_from(&self.mesh);
+    }
+}
+
+fn resize(ty: &mut Type, to: &SecondaryMap<DimId, Option<u64>>) {
+    for dim in &mut ty.dims {
+        dim.size = dim.name.and_then(|name| to[name]).unwrap_or(dim.size);
     }
 }
 
 /// A planned model that stands for all of its shape.
 #[derive(Debug)]
 pub(super) struct Template {
-    planned: Planned,
-    /// Its own sizes.
-    sizes: Sizes,
-    others: Others,
+    /// Planned up to its changes of layout where these go by sizes, else to the end.
+    model: Model,
+    /// The changes of layout that are marked, each once.
+    marked: Vec<[Type; 2]>,
+    /// The whole plans, by the ways that the marked changes go.
+    plans: Memo<Vec<Vec<Collective>>, Plan>,
 }
 
-/// The model of a template in other sizes.
+/// A model planned to the end, in any sizes in which its changes of layout go the same ways.
 #[derive(Debug)]
-enum Others {
-    /// Copies of a planned one, whatever sizes they have now.
-    Resized(Mutex<Vec<Model>>),
-    /// Of one whose changes of layout are but marked: the one last met, with the collectives of its sizes. What is asked for of
-    /// a size is asked for in a row.
-    Lowered(Mutex<Lowered>),
+pub(super) struct Plan {
+    planned: Planned,
+    /// Copies, whatever sizes they have now.
+    copies: Mutex<Vec<Model>>,
 }
-
-/// A model with the collectives of its sizes, if there is one.
-type Lowered = Option<(Sizes, Arc<Model>)>;
 
 impl Template {
     /// Of a part of a model that has the sizes of a layout, planned as far as all of its shape agree.
@@ -102,68 +111,59 @@ impl Template {
         source: &ModelSource,
         layout: &Layout,
         unplanned: Unplanned,
-        sizes: Sizes,
         part: Part,
     ) -> Result<Template, Error> {
         let model = unplanned.model(source)?;
-        let (model, others) = match part {
-            Part::Experts => (mark_experts(model, layout)?, Others::Lowered(Mutex::default())),
-            Part::All if layout.has_folded_experts() => {
-                (mark_blocks(model, layout)?, Others::Lowered(Mutex::default()))
-            }
-            Part::All => (plan_blocks(model, layout)?, Others::Resized(Mutex::default())),
+        let model = match part {
+            Part::Experts => mark_experts(model, layout)?,
+            Part::All => mark_blocks(model, layout)?,
         };
-        Ok(Template { planned: Planned { outline: Arc::new(Outline::of(&model)), model }, sizes, others })
+        Ok(Template { marked: planner::marked(&model), model, plans: Memo::default() })
     }
 
-    /// What is done with the model of a layout that has these sizes; changes of layout go by ways that others have taken.
+    /// The whole plan in these sizes; changes of layout go by ways that others have taken.
     ///
     /// # Errors
     /// A change of layout has no way: a fault of the planner.
-    pub(super) fn in_sizes<T>(
-        &self,
-        layout: &Layout,
-        sizes: &Sizes,
-        ways: &Ways,
-        then: impl FnOnce(&Model, &Arc<Outline>) -> T,
-    ) -> Result<T, Error> {
-        let Planned { model: own, outline } = &self.planned;
-        // Nothing but the parts of shared parameters is another in other sizes.
-        let outline_of = |model: &Model| match outline.tied.is_empty() {
-            true => Arc::clone(outline),
-            false => Arc::new(Outline::of(model)),
-        };
-        match &self.others {
-            Others::Resized(_) if self.sizes == *sizes => Ok(then(own, outline)),
-            Others::Resized(copies) => {
-                let copy = locked(copies).pop();
-                let mut model = copy.unwrap_or_else(|| own.clone());
-                sizes.give(&mut model);
-                let result = then(&model, &outline_of(&model));
-                locked(copies).push(model);
-                Ok(result)
-            }
-            Others::Lowered(last) => {
-                let known =
-                    locked(last).as_ref().filter(|(known, _)| known == sizes).map(|(_, model)| Arc::clone(model));
-                let model = known.map_or_else(|| self.lowered(layout, sizes, ways, last), Ok)?;
-                Ok(then(&model, &outline_of(&model)))
-            }
-        }
+    pub(super) fn plan(&self, layout: &Layout, sizes: &Sizes, ways: &Ways) -> Result<Arc<Plan>, Error> {
+        let marked = self.ways(sizes, ways)?;
+        self.plans.get(&marked, || {
+            let mut model = self.model.clone();
+            sizes.give(&mut model);
+            let model = if marked.is_empty() { model } else { lower_blocks(model, layout, ways)? };
+            Ok(Plan { planned: Planned { outline: Arc::new(Outline::of(&model)), model }, copies: Mutex::default() })
+        })
     }
 
-    /// A marked model in these sizes, with its collectives.
-    fn lowered(&self, layout: &Layout, sizes: &Sizes, ways: &Ways, last: &Mutex<Lowered>) -> Result<Arc<Model>, Error> {
-        let mut model = self.planned.model.clone();
-        sizes.give(&mut model);
-        let model = Arc::new(lower_blocks(model, layout, ways)?);
-        *locked(last) = Some((sizes.clone(), Arc::clone(&model)));
-        Ok(model)
+    /// The ways of the marked changes in these sizes.
+    fn ways(&self, sizes: &Sizes, known: &Ways) -> Result<Vec<Vec<Collective>>, Error> {
+        let of = sizes.of_dims(&self.model.dims);
+        let in_sizes = |change: &[Type; 2]| {
+            let mut change = change.clone();
+            change.iter_mut().for_each(|ty| resize(ty, &of));
+            change
+        };
+        let marked = self.marked.iter().map(in_sizes);
+        Ok(ways_of_blocks(marked, &sizes.mesh, &self.model.dims, known)?)
     }
 }
 
-fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+impl Plan {
+    /// What is done with the model in some sizes.
+    pub(super) fn in_sizes<T>(&self, sizes: &Sizes, then: impl FnOnce(&Model, &Arc<Outline>) -> T) -> T {
+        let copies = || self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let copy = copies().pop();
+        let mut model = copy.unwrap_or_else(|| self.planned.model.clone());
+        sizes.give(&mut model);
+        // Nothing but the parts of shared parameters is another in other sizes.
+        let outline = match self.planned.outline.tied.is_empty() {
+            true => Arc::clone(&self.planned.outline),
+            false => Arc::new(Outline::of(&model)),
+        };
+        let result = then(&model, &outline);
+        copies().push(model);
+        result
+    }
 }
 
 fn sizes(dims: &Dims) -> DimSizes {

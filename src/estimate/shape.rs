@@ -28,7 +28,7 @@ impl Shape {
             axes: mesh.axes.values().map(|axis| axis.name.clone()).collect(),
             groups: mesh.groups.iter().map(|group| (group.name.clone(), places(group))).collect(),
             sp: layout.sp,
-            answers: if folded && is_built { of_marks(layout, mesh, dims) } else { of_all(mesh, dims) },
+            answers: if is_built { of_marks(layout, mesh, dims) } else { of_all(mesh, dims) },
             folded,
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! A micro-batch of n times as many sequences takes at most n times as long, since waves of tiles, the share of a link's
 //! bandwidth and launches are so. Not so the ways between layouts of tokens and of experts that cut attention's axes: each size
-//! has its own, found by simpler formulas than these costs. There a larger one is counted a little less, and no more is said
-//! than some times what is true of whole experts on each rank. (A test holds all of this against prices.)
+//! has its own, found by simpler formulas than these costs. Where they are others, or not asked for, a larger one is counted a
+//! little less, and no more is said than some times what is true of whole experts on each rank. (A test holds all of this
+//! against prices.)
 
 use crate::estimate::{Desk, Floor, Once};
 use ir::goal::{CpKind, Layout};
@@ -25,6 +26,10 @@ const MOST_WAYS: f64 = 2.0;
 /// groups faster than on smaller ones.
 const FEWER_RANKS: f64 = 0.95;
 
+/// What is said at least of ranks that share a layer or a sequence by what fewer of them take, with whole experts. (Of the
+/// degrees of twelve models on 64 and 512 devices of five clusters none takes less than 0.983 of what fewer do.)
+const FEWER_TOGETHER: f64 = 0.95;
+
 /// If experts on one rank each, cut into a few parts, take so many times what whole ones do, those in more parts or on more ranks
 /// take as many times that as follows. (Of the degrees of three mixtures none takes less than 1.64 times.)
 const TOO_SMALL: f64 = 2.0 * OTHER_WAYS[1];
@@ -41,6 +46,10 @@ pub(super) struct Large<'a> {
     batches: Vec<u64>,
     ways: Once<Way, Work>,
     degrees: Once<Degrees, f64>,
+    /// By what fewer ranks take.
+    fewer: Once<[u64; 3], f64>,
+    /// Whether micro-batches have the ways between layouts that large ones do.
+    alike: Once<(Way, u64), bool>,
 }
 
 /// Ranks that hold other tokens, tp, cp, ep and etp: whether the former are data-parallel or stages makes no difference.
@@ -62,17 +71,27 @@ fn degrees(layout: &Layout) -> Degrees {
     [layout.dp * layout.pp, layout.tp, layout.cp, layout.ep, layout.etp]
 }
 
+fn way(layout: &Layout) -> Way {
+    (degrees(layout), layout.sp, layout.cp_kind, layout.tp_overlap)
+}
+
 impl<'a> Large<'a> {
     pub(super) fn new(desk: &'a Desk<'a>, space: &'a Space) -> Large<'a> {
         let batches = divisors(space.global_batch);
-        Large { desk, space, batches, ways: Once::default(), degrees: Once::default() }
+        let (ways, degrees, fewer, alike) = Default::default();
+        Large { desk, space, batches, ways, degrees, fewer, alike }
     }
 
     /// Seconds of the work of all layouts with these degrees at least; more than `enough` need not be all that can be said. In
-    /// large micro-batches it never helps to exchange rows, nor to cut an expert: whole experts are asked first, on each rank,
-    /// then on ever more of them, then whether they are cut too small.
+    /// large micro-batches it never helps to cut layers or sequences, to exchange rows, nor to cut an expert: whole experts are
+    /// asked first, on each rank, of ever more ranks that share a layer; then on ever more of them, then whether they are cut too
+    /// small.
     pub(super) fn of_degrees(&self, layout: &Layout, enough: f64) -> f64 {
         let with = |ep, etp| self.with(&Layout { ep, etp, ..layout.clone() });
+        let fewer = self.of_fewer(layout, enough);
+        if fewer > enough {
+            return fewer;
+        }
         let whole = with(1, 1);
         let mut seconds = whole;
         for ep in divisors(layout.ep) {
@@ -89,11 +108,34 @@ impl<'a> Large<'a> {
         if seconds > enough { seconds } else { seconds.max(with(layout.ep, layout.etp)) }
     }
 
+    /// What whole experts take at least by what they take where fewer ranks share a layer or a sequence.
+    fn of_fewer(&self, layout: &Layout, enough: f64) -> f64 {
+        let Layout { dp, tp, cp, pp, .. } = *layout;
+        let pin = &self.space.pin;
+        let climb = || {
+            let mut seconds = 0.0;
+            for less in pin.or("tp", &tp, divisors(tp)) {
+                for fewer in pin.or("cp", &cp, divisors(cp)) {
+                    if seconds <= enough && less * fewer < tp * cp {
+                        let dp = dp * pp * (tp / less) * (cp / fewer);
+                        let layout = Layout { dp, pp: 1, tp: less, cp: fewer, ep: 1, etp: 1, ..layout.clone() };
+                        seconds = f64::max(seconds, FEWER_TOGETHER * self.with(&layout));
+                    }
+                }
+            }
+            Ok::<_, Infallible>(seconds)
+        };
+        let Ok(seconds) = self.fewer.get(&[dp * pp, tp, cp], climb);
+        *seconds
+    }
+
     /// Seconds of the work of layouts with just these degrees, in the way of sharing a sequence that takes least.
     fn with(&self, layout: &Layout) -> f64 {
         let of = || {
             let ways = self.space.ways(layout);
-            Ok::<_, Infallible>(ways.iter().map(|way| self.of_way(way)).fold(f64::INFINITY, f64::min))
+            // What a stack can hide takes no longer than what it is told not to hide.
+            let hidden = ways.iter().filter(|way| way.tp_overlap == ways[0].tp_overlap);
+            Ok::<_, Infallible>(hidden.map(|way| self.of_way(way)).fold(f64::INFINITY, f64::min))
         };
         let Ok(seconds) = self.degrees.get(&degrees(layout), of);
         *seconds
@@ -105,20 +147,42 @@ impl<'a> Large<'a> {
         seconds * share
     }
 
-    /// What no pipeline goes below of each of some layouts that differ in how they shard states.
-    pub(super) fn means(&self, layout: &Layout, shards: Vec<Layout>, room: Option<f64>) -> Option<Vec<Floor>> {
+    /// What a figure of layouts, by a large micro-batch and the part of it that is said to be true of theirs, says at least. What
+    /// rules none of them out need not be all that can be said.
+    pub(super) fn least(
+        &self,
+        layout: &Layout,
+        of: impl Fn(&Layout, f64) -> Option<Floor>,
+        is_ruled_out: impl Fn(Floor) -> bool,
+    ) -> Option<Floor> {
         let large = self.large(layout);
-        let share = self.work(layout).share * layout.mbs as f64 / large.mbs as f64;
-        self.desk.means_of_large(shards, (&large, share), self.space.slices, room).ok()
+        let part = |share: f64| of(&large, share * layout.mbs as f64 / large.mbs as f64);
+        let some = part(self.work(layout).share)?;
+        if is_ruled_out(some) || !layout.has_folded_experts() {
+            return Some(some);
+        }
+        let all = part(1.0 - LAST_WAVE)?;
+        Some(if is_ruled_out(all) && self.has_ways_of(layout, &large) { all } else { some })
+    }
+
+    /// Whether a micro-batch takes the ways between layouts that a larger one does.
+    fn has_ways_of(&self, layout: &Layout, large: &Layout) -> bool {
+        let of = || {
+            let own = Layout { mbs: layout.mbs, ..large.clone() };
+            Ok::<_, Infallible>(
+                own.mbs <= large.mbs && self.desk.have_same_statements(own, large.clone()).unwrap_or(false),
+            )
+        };
+        let Ok(has) = self.alike.get(&(way(layout), layout.mbs), of);
+        *has
     }
 
     fn work(&self, layout: &Layout) -> Work {
-        let way = (degrees(layout), layout.sp, layout.cp_kind, layout.tp_overlap);
         let of = || {
             let seconds = self.seconds(layout);
             Ok::<_, Infallible>(Work { seconds, share: self.share(layout, seconds) })
         };
-        let Ok(work) = self.ways.get(&way, of);
+        let Ok(work) = self.ways.get(&way(layout), of);
         *work
     }
 

@@ -133,9 +133,12 @@ impl Costs<'_> {
         }
         let shards = self.space.shards(family);
         if self.has_large() {
-            let fast = shards.iter().map(|part| self.fastest(part)).collect();
-            let means = self.large.means(layout, fast, limits.bytes)?;
-            let mean = least(means, limits)?;
+            let fast: Vec<Layout> = shards.iter().map(|part| self.fastest(part)).collect();
+            let of = |large: &Layout, share| {
+                let means = self.desk.means_of_large(&fast, (large, share), self.space.slices, limits.bytes);
+                least(means.ok()?, limits)
+            };
+            let mean = self.large.least(layout, of, |mean| self.is_ruled_out(mean, limits))?;
             if self.is_ruled_out(mean, limits) {
                 return Some(mean);
             }

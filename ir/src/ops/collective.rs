@@ -10,7 +10,7 @@ use crate::mesh::{Axes, Mesh};
 use crate::types::{DebtKind, Type};
 
 /// A change of layout. The tensor stays the same.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Collective {
     /// Takes axes off the minor end of a dim (or off the storage).
     AllGather {

@@ -10,7 +10,7 @@ use ir::goal::Goal;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Span, Stmt};
 use ir::ids::Value;
 use ir::mesh::Mesh;
-use ir::ops::Op;
+use ir::ops::{Collective, Op};
 use ir::types::{DebtKind, Type};
 
 pub(crate) fn run(model: &mut Model, goal: &Goal, cluster: &Cluster) -> Result<(), PlanError> {
@@ -25,11 +25,46 @@ pub(crate) fn run_by(known: &Ways, model: &mut Model, goal: &Goal, cluster: &Clu
     let step = model.step.as_mut().map(|step| &mut step.graph);
     for block in model.blocks.values_mut().chain(step) {
         for kind in SectionKind::ALL {
-            lower_section(&mut ways, block, kind).map_err(|why| PlanError::Fault { pass: "collectives", why })?;
+            lower_section(&mut ways, block, kind).map_err(fault)?;
         }
         combine(block, &mesh, goal.bucket_bytes);
     }
     Ok(())
+}
+
+/// The changes of layout that a model marks, each once.
+pub fn marked(model: &Model) -> Vec<[Type; 2]> {
+    let mut changes: Vec<[Type; 2]> = Vec::new();
+    for block in model.blocks.values() {
+        let stmts = block.sections.iter().flat_map(|section| &section.stmts);
+        for stmt in stmts.filter(|stmt| stmt.op == Op::Reshard) {
+            let change = [stmt.operands[0], stmt.results[0]].map(|value| block.ty(value).clone());
+            if !changes.iter().any(|known| known.iter().zip(&change).all(|(a, b)| is_alike(a, b))) {
+                changes.push(change);
+            }
+        }
+    }
+    changes
+}
+
+/// The ways that these changes of layout become.
+///
+/// # Errors
+/// One has no way.
+pub fn ways(
+    changes: impl Iterator<Item = [Type; 2]>,
+    site: &Site<'_>,
+    known: &Ways,
+) -> Result<Vec<Vec<Collective>>, PlanError> {
+    let way = |[from, to]: [Type; 2]| {
+        let steps = known.cheapest(site, &from, &to).map_err(|why| fault(why.to_string()))?;
+        Ok(steps.into_iter().map(|step| step.change).collect())
+    };
+    changes.map(way).collect()
+}
+
+fn fault(why: String) -> PlanError {
+    PlanError::Fault { pass: "collectives", why }
 }
 
 /// The ways that have been found, from one type to another: the sections of a block ask for the same ones.

@@ -170,8 +170,10 @@ fn go_through(
         let threshold = if exhaustive { f64::INFINITY } else { best.threshold() };
         let round = round(&mut heap, threshold);
         let look = Look { best, memory, by_memory, exhaustive, threshold };
-        let asked: Vec<Question> =
+        let mut asked: Vec<Question> =
             each(&round, |waiting| look.questions(parts, waiting)).into_iter().flatten().collect();
+        // Prices take longest: no core is to begin one when the others are through.
+        asked.sort_by_key(|question| !question.is_priced);
         let answers = each(&asked, |question| look.answer(oracle, question));
         for (Question { family, is_priced, .. }, answer) in asked.into_iter().zip(answers) {
             *candidates += u64::from(is_priced);

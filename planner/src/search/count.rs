@@ -1,13 +1,21 @@
 //! How many layouts a space has, without making them.
 
 use super::Family;
+use super::cores::each;
 use super::space::Space;
 use ir::goal::Recompute;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// The layouts of a space. Degrees and micro-batches are gone through; all below is counted.
 pub fn count(space: &Space, axes: &[Family]) -> u64 {
-    let mut pipelines: HashMap<(u64, u64), u64> = HashMap::new();
+    let ranks: Vec<u64> = axes.iter().map(|family| family.layout.pp).collect::<BTreeSet<u64>>().into_iter().collect();
+    let of = |&pp: &u64| of_ranks(space, axes.iter().filter(|family| family.layout.pp == pp));
+    each(&ranks, of).into_iter().fold(0, u64::saturating_add)
+}
+
+/// Those with as many pipeline ranks.
+fn of_ranks<'a>(space: &Space, axes: impl Iterator<Item = &'a Family>) -> u64 {
+    let mut pipelines: HashMap<u64, u64> = HashMap::new();
     let mut sum = 0u64;
     for family in axes {
         let layout = &family.layout;
@@ -16,8 +24,8 @@ pub fn count(space: &Space, axes: &[Family]) -> u64 {
         let hosts = if space.offload && !space.pin.has("offload") { 2 } else { 1 };
         for mbs in space.sizes(layout) {
             let microbatches = space.global_batch / (layout.dp * mbs);
-            let key = (layout.pp, microbatches);
-            let below = *pipelines.entry(key).or_insert_with(|| recomputed(space, layout.pp, microbatches));
+            let of = || recomputed(space, layout.pp, microbatches);
+            let below = *pipelines.entry(microbatches).or_insert_with(of);
             sum = sum.saturating_add((ways * shards * hosts).saturating_mul(below));
         }
     }

@@ -1,5 +1,6 @@
 //! The space of layouts: what there is to choose at each level.
 
+use super::cores::each;
 use super::divisors::divisors;
 use super::{Family, Level, Schedules};
 use ir::goal::{CpKind, Layout, Recompute};
@@ -70,7 +71,7 @@ impl Pin {
     }
 
     /// The given value, or those that are open.
-    fn or<T: Clone>(&self, key: &str, given: &T, open: Vec<T>) -> Vec<T> {
+    pub fn or<T: Clone>(&self, key: &str, given: &T, open: Vec<T>) -> Vec<T> {
         if self.has(key) { vec![given.clone()] } else { open }
     }
 }
@@ -78,20 +79,24 @@ impl Pin {
 impl Space {
     /// The families of degrees.
     pub fn axes(&self) -> Vec<Family> {
+        let tps = |&devices: &u64| self.pin.or("tp", &self.pin.layout.tp, divisors(devices)).into_iter();
+        let starts: Vec<[u64; 2]> =
+            self.devices.iter().flat_map(|devices| tps(devices).map(|tp| [*devices, tp])).collect();
+        each(&starts, |&[devices, tp]| self.axes_of(devices, tp)).into_iter().flatten().collect()
+    }
+
+    /// Those of so many devices with one degree of tp.
+    fn axes_of(&self, devices: u64, tp: u64) -> Vec<Family> {
         let mut families = Vec::new();
         let open: Schedules = Arc::from([]);
         let axes = |layout| Family { layout, level: Level::Axes, schedules: Arc::clone(&open) };
-        for &devices in &self.devices {
-            for tp in self.pin.or("tp", &self.pin.layout.tp, divisors(devices)) {
-                for cp in self.pin.or("cp", &self.pin.layout.cp, divisors(devices)) {
-                    // Those that follow each other differ in pp and dp, which blocks see nothing of: one core asks for all.
-                    for pp in self.pin.or("pp", &self.pin.layout.pp, divisors(devices)) {
-                        let Some(used) = tp.checked_mul(pp).and_then(|used| used.checked_mul(cp)) else { continue };
-                        if devices.is_multiple_of(used) {
-                            let layout = Layout { tp, pp, cp, dp: devices / used, ..self.start() };
-                            families.extend(self.experts_of(&layout).map(axes));
-                        }
-                    }
+        for cp in self.pin.or("cp", &self.pin.layout.cp, divisors(devices)) {
+            // Those that follow each other differ in pp and dp, which blocks see nothing of: one core asks for all.
+            for pp in self.pin.or("pp", &self.pin.layout.pp, divisors(devices)) {
+                let Some(used) = tp.checked_mul(pp).and_then(|used| used.checked_mul(cp)) else { continue };
+                if devices.is_multiple_of(used) {
+                    let layout = Layout { tp, pp, cp, dp: devices / used, ..self.start() };
+                    families.extend(self.experts_of(&layout).map(axes));
                 }
             }
         }
