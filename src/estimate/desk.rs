@@ -267,7 +267,7 @@ impl<'e> Desk<'e> {
             let job = self.job(fast.clone());
             let blocks = self.blocks(&job)?.1;
             let small = small.map(|small| self.blocks(&self.job(small.clone()))).transpose()?.map(|(_, blocks)| blocks);
-            Ok(Open::of(&job, &blocks).mean(small.as_deref(), slices, room))
+            Ok(Open::of(&job, &blocks).mean(small.as_deref(), slices, room, f64::INFINITY))
         };
         match small {
             None => self.means.get(&MeanKey::of(fast), || of(None)).map(|floor| *floor),
@@ -275,7 +275,8 @@ impl<'e> Desk<'e> {
         }
     }
 
-    /// What no pipeline goes below of layouts whose micro-batches take a share of what this large one does.
+    /// What no pipeline goes below of layouts whose micro-batches take a share of what this large one does; more than `enough`
+    /// seconds need not be all that can be said.
     ///
     /// # Errors
     /// As [`Desk::price`].
@@ -284,10 +285,10 @@ impl<'e> Desk<'e> {
         fast: &[Layout],
         (large, share): (&Layout, f64),
         slices: u32,
-        room: Option<f64>,
+        (room, enough): (Option<f64>, f64),
     ) -> Result<Vec<Floor>, Error> {
         let blocks = self.blocks(&self.job(large.clone()))?.1.part(share);
-        let of = |layout: &Layout| Open::of(&self.job(layout.clone()), &blocks).mean(None, slices, room);
+        let of = |layout: &Layout| Open::of(&self.job(layout.clone()), &blocks).mean(None, slices, room, enough);
         Ok(fast.iter().map(of).collect())
     }
 

@@ -71,7 +71,7 @@ pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Se
         found.search = so_far(candidates + least.candidates, finished);
         return Ok(found);
     }
-    found.best = best.iter().map(report).collect::<Result<_, _>>()?;
+    found.best = search::each(&best, report).into_iter().collect::<Result<_, _>>()?;
     found.search.days = days(&found.best[0], request);
     found.search.seconds = began.elapsed().as_secs_f64();
     Ok(found)

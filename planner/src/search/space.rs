@@ -91,7 +91,6 @@ impl Space {
         let open: Schedules = Arc::from([]);
         let axes = |layout| Family { layout, level: Level::Axes, schedules: Arc::clone(&open) };
         for cp in self.pin.or("cp", &self.pin.layout.cp, divisors(devices)) {
-            // Those that follow each other differ in pp and dp, which blocks see nothing of: one core asks for all.
             for pp in self.pin.or("pp", &self.pin.layout.pp, divisors(devices)) {
                 let Some(used) = tp.checked_mul(pp).and_then(|used| used.checked_mul(cp)) else { continue };
                 if devices.is_multiple_of(used) {
@@ -100,6 +99,8 @@ impl Space {
                 }
             }
         }
+        // Blocks see nothing of pp and dp: those that differ in these alone follow each other, so that one core asks for all.
+        families.sort_by_key(|Family { layout, .. }| (layout.cp, layout.ep, layout.etp));
         families
     }
 
