@@ -203,7 +203,7 @@ impl<T: Clone> Trial<'_, T> {
 
     /// The first that fits of some choices that keep ever less, of which the first holds so many bytes and does not, and the last
     /// does. What devices hold grows with what layers keep, nearly in proportion: that tells which one to try next. Where it has
-    /// erred to one side twice, the middle is next.
+    /// erred to one side more than once, the next is twice as far from there each time.
     fn first(
         &mut self,
         kept: &[f64],
@@ -221,11 +221,9 @@ impl<T: Clone> Trial<'_, T> {
                 return Ok(Some((found, small)));
             }
             let more = (self.room - found.bytes) / (held - found.bytes) * (kept[large] - kept[small]);
-            let next = if side.abs() < 2 {
-                kept.partition_point(|&bytes| bytes > kept[small] + more)
-            } else {
-                (large + small) / 2
-            };
+            let told = kept.partition_point(|&bytes| bytes > kept[small] + more);
+            let far = 1 << side.unsigned_abs().saturating_sub(1);
+            let next = if side > 0 { told.min(small.saturating_sub(far)) } else { told.max(large + far) };
             let next = next.clamp(large + 1, small - 1);
             let tried = under(self, next)?;
             if tried.bytes <= self.room {
