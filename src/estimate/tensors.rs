@@ -139,9 +139,13 @@ impl<T: Clone> Trial<'_, T> {
             return Ok(Some(0));
         }
         let kept = &kinds[kind].bytes[..=least[kind]];
+        // All others keep least already.
+        let frees = |kind: usize| kinds[kind].runs * (kinds[kind].bytes[0] - kinds[kind].bytes[least[kind]]);
+        let share = frees(kind) / (0..kinds.len()).map(frees).sum::<f64>();
+        let held = last.bytes + (none - last.bytes) * share;
         let under = |trial: &mut Self, at: usize| (trial.under)(&with(least, kind, at));
         let is_too_slow = |trial: &Self, at: usize| (trial.is_too_slow)(&with(&vec![0; kinds.len()], kind, at));
-        let Some((_, at)) = self.first(kept, none, last.clone(), under, is_too_slow)? else { return Ok(None) };
+        let Some((_, at)) = self.first(kept, held, last.clone(), under, is_too_slow)? else { return Ok(None) };
         // That nothing fits where this kind makes none again is not known.
         let is_free = at == 1 && (self.under)(&with(least, kind, 0))?.bytes <= self.room;
         Ok(Some(if is_free { 0 } else { at }))
