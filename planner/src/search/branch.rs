@@ -170,10 +170,9 @@ fn go_through(
         let threshold = if exhaustive { f64::INFINITY } else { best.threshold() };
         let round = round(&mut heap, threshold);
         let look = Look { best, memory, by_memory, exhaustive, threshold };
-        let asked: Vec<Question> =
-            each(&round, |waiting| look.questions(parts, waiting)).into_iter().flatten().collect();
-        let answers = look.answers(oracle, &asked);
-        for (Question { family, is_priced, .. }, answer) in asked.into_iter().zip(answers) {
+        let asked: Vec<Vec<Question>> = each(&round, |waiting| look.questions(parts, waiting));
+        let answers = look.answers(oracle, &asked.iter().flatten().collect::<Vec<&Question>>());
+        for (Question { family, is_priced, .. }, answer) in asked.into_iter().flatten().zip(answers) {
             *candidates += u64::from(is_priced);
             match answer {
                 Some(Answer::Bound(bound, known)) => {
@@ -238,15 +237,15 @@ impl Look<'_> {
 
     /// What is answered to each. Prices take longest: no core is to begin one when the others are through, nor two those of the
     /// same pipeline, which would wait for each other's.
-    fn answers(&self, oracle: &impl Oracle, asked: &[Question]) -> Vec<Option<Answer>> {
+    fn answers(&self, oracle: &impl Oracle, asked: &[&Question]) -> Vec<Option<Answer>> {
         let mut order: Vec<usize> = (0..asked.len()).collect();
         order.sort_by_key(|&at| {
-            let Question { family: Family { layout, .. }, is_priced, .. } = &asked[at];
+            let Question { family: Family { layout, .. }, is_priced, .. } = asked[at];
             let pipeline = (&layout.schedule, layout.pp, layout.mbs, &layout.stages);
             (!is_priced, is_priced.then_some(pipeline))
         });
         let mut answers: Vec<Option<Answer>> = asked.iter().map(|_| None).collect();
-        for (&at, answer) in order.iter().zip(each(&order, |&at| self.answer(oracle, &asked[at]))) {
+        for (&at, answer) in order.iter().zip(each(&order, |&at| self.answer(oracle, asked[at]))) {
             answers[at] = answer;
         }
         answers
