@@ -1,6 +1,6 @@
-//! A planned model in other sizes. Where the passes decide by which axes there are and what they divide, and by no size, two
-//! layouts that agree in these have the same statements, and one plan serves both. Where experts take attention's axes, what
-//! is cheapest between both goes by sizes: there one plan serves both up to its collectives.
+//! A planned model in other sizes. The passes decide by which axes there are and what they divide, and by no size, until changes
+//! of layout are marked: two layouts that agree in these have the same statements, and one plan serves both so far. What is
+//! cheapest between two layouts goes by sizes: sizes whose changes go the same ways share the whole plan.
 
 use super::blocks::{Outline, Planned};
 use super::memo::Memo;
@@ -67,11 +67,8 @@ impl Sizes {
         for (id, dim) in &mut model.dims {
             dim.size = of[id].unwrap_or(dim.size);
         }
-        model
-            .blocks
-            .values_mut()
-            .flat_map(|block| block.values.values_mut())
-            .for_each(|value| resize(&mut value.ty, &of));
+        let values = model.blocks.values_mut().flat_map(|block| block.values.values_mut());
+        values.for_each(|value| resize(&mut value.ty, &of));
         model.params.values_mut().for_each(|param| resize(&mut param.ty, &of));
         model.mesh.clone_from(&self.mesh);
     }
@@ -86,7 +83,7 @@ fn resize(ty: &mut Type, to: &SecondaryMap<DimId, Option<u64>>) {
 /// A planned model that stands for all of its shape.
 #[derive(Debug)]
 pub(super) struct Template {
-    /// Planned up to its changes of layout where these go by sizes, else to the end.
+    /// Planned up to its changes of layout.
     model: Model,
     /// The changes of layout that are marked, each once.
     marked: Vec<[Type; 2]>,
@@ -130,7 +127,7 @@ impl Template {
         self.plans.get(&marked, || {
             let mut model = self.model.clone();
             sizes.give(&mut model);
-            let model = if marked.is_empty() { model } else { lower_blocks(model, layout, ways)? };
+            let model = lower_blocks(model, layout, ways)?;
             Ok(Plan { planned: Planned { outline: Arc::new(Outline::of(&model)), model }, copies: Mutex::default() })
         })
     }

@@ -1,4 +1,4 @@
-//! What the statements of a planned model depend on.
+//! What the statements of a planned model depend on, but for what its changes of layout become.
 
 use super::resize::DimSizes;
 use ir::entity::EntityRef;
@@ -6,7 +6,7 @@ use ir::goal::Layout;
 use ir::mesh::{Axes, Group, Mesh};
 use std::collections::BTreeMap;
 
-/// What layouts and sizes agree in that have the same statements.
+/// What layouts and sizes agree in that have the same statements until changes of layout are marked.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Shape {
     /// The axes of the mesh.
@@ -15,21 +15,17 @@ pub(super) struct Shape {
     sp: bool,
     /// Of named dims, what the passes ask of their sizes.
     answers: Vec<(String, Vec<bool>)>,
-    /// Whether experts take axes that attention has: then sizes decide what is cheapest between both.
-    folded: bool,
 }
 
 impl Shape {
     /// That of a layout on its mesh, for dims of these sizes: those of a model that is built, or of any.
     pub(super) fn of(layout: &Layout, mesh: &Mesh, dims: &DimSizes, is_built: bool) -> Shape {
         let places = |group: &Group| group.axes.iter().map(|axis| axis.index()).collect();
-        let folded = layout.has_folded_experts();
         Shape {
             axes: mesh.axes.values().map(|axis| axis.name.clone()).collect(),
             groups: mesh.groups.iter().map(|group| (group.name.clone(), places(group))).collect(),
             sp: layout.sp,
             answers: if is_built { of_marks(layout, mesh, dims) } else { of_all(mesh, dims) },
-            folded,
         }
     }
 }
