@@ -8,8 +8,8 @@ use ir::goal::Recompute;
 const SCHEDULES: [&str; 4] = ["1f1b", "zb-h1", "interleaved-1f1b", "interleaved-zb"];
 
 /// Whether all that is decided of a family is usual or pinned: layers shared within a node, one sequence a micro-batch, whole
-/// sequences, whole experts, ZeRO-1, 1F1B on equal stages, nothing made again or whole layers or the values that memory asks for, all else as the stack
-/// has it.
+/// sequences, whole experts, ZeRO-1, 1F1B on equal stages, nothing made again or whole layers or the values that memory asks
+/// for, all else as the stack has it.
 pub(super) fn is_usual(space: &Space, family: &Family) -> bool {
     let (layout, level) = (&family.layout, family.level);
     let zero = u8::from(layout.dp * layout.cp > 1);
