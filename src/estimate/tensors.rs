@@ -112,14 +112,20 @@ impl<T: Clone> Trial<'_, T> {
     /// The fastest choice, of kinds with these best choices, alone and together.
     fn fitting(&mut self, kinds: &[Kind], best: &[Again], none: f64) -> Result<Option<Tried<T>>, Error> {
         let Some(least) = best.last().filter(|_| best.len() > 1) else { return Ok(None) };
+        let (kind, zero) = (commonest(kinds), vec![0; kinds.len()]);
+        // Where the first choice of the commonest kind takes too long, it makes none again, whatever the others do.
+        let makes_none = kinds.len() > 1 && least.choices[kind] > 0 && (self.is_too_slow)(&with(&zero, kind, 1));
+        if makes_none && (self.under)(&with(&least.choices, kind, 0))?.bytes > self.room {
+            return Ok(None);
+        }
         let last = (self.under)(&least.choices)?;
         if last.bytes > self.room {
             return Ok(None);
         }
-        let mut from = vec![0; kinds.len()];
-        if kinds.len() > 1 {
+        let mut from = zero;
+        if kinds.len() > 1 && !makes_none {
             let Some(at) = self.commonest(kinds, &least.choices, none, &last)? else { return Ok(None) };
-            from[commonest(kinds)] = at;
+            from[kind] = at;
         }
         let Some((found, choices)) = self.together(best, none, last, &from)? else { return Ok(None) };
         if kinds.len() > 1 { self.each(kinds, found, choices, &from) } else { Ok(Some(found)) }
@@ -331,6 +337,18 @@ mod tests {
         let is_too_slow = |choices: &[usize]| choices.iter().zip(&kinds).any(|(&at, kind)| kind.seconds[at] > 2.0);
         let (found, _) = trial(40.0, held, is_too_slow, |trial| trial.fitting(&kinds, &both, 50.0));
         assert_eq!(found.map(|found| found.of), Some(vec![0, 1]));
+    }
+
+    /// The commonest kind may have no time to make any again: then the other one makes room.
+    #[test]
+    fn the_commonest_kind_may_make_none_again() {
+        let kinds = [kind(0, 1.0, vec![40.0, 30.0, 20.0]), kind(1, 9.0, vec![5.0, 4.0, 3.0])];
+        let held = |choices: &[usize]| 50.0 - 10.0 * choices[0] as f64 - choices[1] as f64;
+        let both: Vec<Again> = (0..3).map(|at| again(vec![at; 2], held(&[at; 2]), at)).collect();
+        let is_too_slow = |choices: &[usize]| choices[1] > 0;
+        let find = |room: f64| trial(room, held, is_too_slow, |trial| trial.fitting(&kinds, &both, 50.0)).0;
+        assert_eq!(find(40.0).map(|found| found.of), Some(vec![1, 0]));
+        assert!(find(29.0).is_none());
     }
 
     /// The commoner of two kinds on the same ranks is held to what it must do at least, and given up where that is too slow.
