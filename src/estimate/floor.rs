@@ -215,8 +215,7 @@ impl<'a> Open<'a> {
         let end = path.seconds(&seconds, &staged.hops);
         let rank = &mut staged.flow.ranks[path.rank];
         if end > rank.end {
-            rank.idle.dependency += end - rank.end;
-            rank.end = end;
+            rank.wait_until(end);
             staged.seconds =
                 step(&staged.flow, &staged.loads, self.layout, &staged.replicas, self.machine, 0.0).seconds;
         }

@@ -79,7 +79,12 @@ pub(super) fn flow(
             }
         }
         let rounds = f64::from((microbatches - filled) / round);
-        let ranks = few.iter().zip(&more).map(|(few, more)| few.further(more, rounds)).collect();
+        let mut ranks: Vec<Rank> = few.iter().zip(&more).map(|(few, more)| few.further(more, rounds)).collect();
+        // Rounds that are not alike may add up to less than there is to do.
+        let seconds: Vec<[f64; 3]> = loads.iter().map(Load::seconds).collect();
+        let least = least_of_ranks(&seconds, hops, kind, pipeline);
+        ranks.iter_mut().zip(&least).for_each(|(rank, least)| rank.wait_until(least.before + least.work));
+        last_to_end(&mut ranks, &least);
         return Ok(Flow { path: path.further(&longer, rounds), ..Flow::of(ranks) });
     }
 }
@@ -242,18 +247,21 @@ pub(super) fn least(
 ) -> Flow {
     let ranks = least_of_ranks(seconds, hops, kind, pipeline);
     let returns = Returns::of(seconds, hops, kind, pipeline, within);
-    let last = ranks.iter().map(|rank| rank.chain).fold(0.0, f64::max);
-    let of = |(rank, least): (u32, Least)| {
+    let of = |(rank, least): (u32, &Least)| {
         let kept = least_kept(rank, &least.stages, kept, (kind, pipeline), (&returns, 0.0));
         let idle = Idle { dependency: least.before, ..Idle::default() };
-        Rank { stages: least.stages, end: least.before + least.work, idle, messages: 0.0, kept, in_flight: 0.0 }
+        let (stages, end) = (least.stages.clone(), least.before + least.work);
+        Rank { stages, end, idle, messages: 0.0, kept, in_flight: 0.0 }
     };
-    let mut ranks: Vec<Rank> = (0..).zip(ranks).map(of).collect();
-    if let Some(rank) = ranks.first_mut().filter(|rank| rank.end < last) {
-        rank.idle.dependency += last - rank.end;
-        rank.end = last;
-    }
-    Flow::of(ranks)
+    let mut flow: Vec<Rank> = (0..).zip(&ranks).map(of).collect();
+    last_to_end(&mut flow, &ranks);
+    Flow::of(flow)
+}
+
+/// The rank that has the first stage waits for what must follow the last backward of any.
+fn last_to_end(ranks: &mut [Rank], least: &[Least]) {
+    let last = least.iter().map(|rank| rank.chain).fold(0.0, f64::max);
+    ranks.first_mut().into_iter().for_each(|rank| rank.wait_until(last));
 }
 
 /// The stages of a rank with how often it runs their F, I and W. Two chains share the micro-batches.
@@ -336,6 +344,12 @@ impl Rank {
     /// Seconds in which it works.
     pub(super) fn busy(&self) -> f64 {
         self.end - self.idle.dependency - self.idle.latency - self.idle.memory
+    }
+
+    /// Ends no earlier than so.
+    pub(super) fn wait_until(&mut self, end: f64) {
+        self.idle.dependency += (end - self.end).max(0.0);
+        self.end = self.end.max(end);
     }
 
     /// The figures so many rounds later, if `more` are those of one.
