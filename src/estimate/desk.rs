@@ -267,7 +267,7 @@ impl<'e> Desk<'e> {
             let job = self.job(fast.clone());
             let blocks = self.blocks(&job)?.1;
             let small = small.map(|small| self.blocks(&self.job(small.clone()))).transpose()?.map(|(_, blocks)| blocks);
-            Ok(Open::of(&job, &blocks).mean(small.as_deref(), slices, room, f64::INFINITY))
+            Ok(Open::of(&job, &blocks).mean(small.as_deref(), slices, room))
         };
         match small {
             None => self.means.get(&MeanKey::of(fast), || of(None)).map(|floor| *floor),
@@ -275,8 +275,7 @@ impl<'e> Desk<'e> {
         }
     }
 
-    /// What no pipeline goes below of layouts whose micro-batches take a share of what this large one does; more than `enough`
-    /// seconds need not be all that can be said.
+    /// What no pipeline goes below of layouts whose micro-batches take a share of what this large one does.
     ///
     /// # Errors
     /// As [`Desk::price`].
@@ -285,10 +284,10 @@ impl<'e> Desk<'e> {
         fast: &[Layout],
         (large, share): (&Layout, f64),
         slices: u32,
-        (room, enough): (Option<f64>, f64),
+        room: Option<f64>,
     ) -> Result<Vec<Floor>, Error> {
         let blocks = self.blocks(&self.job(large.clone()))?.1.part(share);
-        let of = |layout: &Layout| Open::of(&self.job(layout.clone()), &blocks).mean(None, slices, room, enough);
+        let of = |layout: &Layout| Open::of(&self.job(layout.clone()), &blocks).mean(None, slices, room);
         Ok(fast.iter().map(of).collect())
     }
 

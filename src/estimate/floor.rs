@@ -87,9 +87,8 @@ impl<'a> Open<'a> {
     /// update of some rank is of as many elements as the mean or more; cutting a model into stages never hides more of what
     /// ZeRO gathers and scatters, and ranks do not exchange less in the mean than all of them as one, each with its share.
     /// Where they wait is not counted, but that a micro-batch, in so many slices at most, goes through all of them. Of what is
-    /// kept that counts which `small` blocks keep. Where there is no `room` for it, nothing is said of seconds; more than `enough`
-    /// of them need not be all that can be said.
-    pub(super) fn mean(&self, small: Option<&Blocks>, slices: u32, room: Option<f64>, enough: f64) -> Floor {
+    /// kept that counts which `small` blocks keep. Where there is no `room` for it, nothing is said of seconds.
+    pub(super) fn mean(&self, small: Option<&Blocks>, slices: u32, room: Option<f64>) -> Floor {
         let (layout, pp) = (self.layout, self.layout.pp as f64);
         let replicas = Replicas::new(layout, self.microbatches, self.machine);
         let all = &memory_loads(self.fast, &[0])[0];
@@ -103,20 +102,13 @@ impl<'a> Open<'a> {
         let whole = load.seconds();
         let [forward, i, w] = whole.map(|seconds| seconds / pp);
         let work = microbatches * (forward + i + w);
-        let least = work.max(self.fullest()).max(self.through(whole, slices));
-        let step = |path: f64| Floor {
-            seconds: (path + self.machine.fixed()) * self.machine.stragglers(layout.devices()),
-            bytes,
-        };
-        if step(least).seconds > enough {
-            return step(least);
-        }
         let [dense, experts] = replicas.parts();
         let local =
             if layout.zero > 0 { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
         let exchange = replicas.least_exchange(elements, forward, i + w);
-        let summed = least.max(work + exchange.reduce);
-        step(summed + super::step::optimizer(local, self.machine) + exchange.gather)
+        let summed = (work + exchange.reduce).max(self.fullest()).max(self.through(whole, slices));
+        let path = summed + super::step::optimizer(local, self.machine) + exchange.gather + self.machine.fixed();
+        Floor { seconds: path * self.machine.stragglers(layout.devices()), bytes }
     }
 
     /// Bytes of the mean rank, which has so many elements.

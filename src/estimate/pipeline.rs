@@ -82,9 +82,7 @@ pub(super) fn flow(
         let mut ranks: Vec<Rank> = few.iter().zip(&more).map(|(few, more)| few.further(more, rounds)).collect();
         // Rounds that are not alike may add up to less than there is to do.
         let seconds: Vec<[f64; 3]> = loads.iter().map(Load::seconds).collect();
-        let least = least_of_ranks(&seconds, hops, kind, pipeline);
-        ranks.iter_mut().zip(&least).for_each(|(rank, least)| rank.wait_until(least.before + least.work));
-        last_to_end(&mut ranks, &least);
+        hold(&mut ranks, &least_of_ranks(&seconds, hops, kind, pipeline));
         return Ok(Flow { path: path.further(&longer, rounds), ..Flow::of(ranks) });
     }
 }
@@ -254,14 +252,20 @@ pub(super) fn least(
         Rank { stages, end, idle, messages: 0.0, kept, in_flight: 0.0 }
     };
     let mut flow: Vec<Rank> = (0..).zip(&ranks).map(of).collect();
-    last_to_end(&mut flow, &ranks);
+    hold(&mut flow, &ranks);
     Flow::of(flow)
 }
 
-/// The rank that has the first stage waits for what must follow the last backward of any.
-fn last_to_end(ranks: &mut [Rank], least: &[Least]) {
-    let last = least.iter().map(|rank| rank.chain).fold(0.0, f64::max);
-    ranks.first_mut().into_iter().for_each(|rank| rank.wait_until(last));
+/// No rank ends before its work can be done, nor the one that has the first stage before what must follow the last backward of
+/// any.
+fn hold(ranks: &mut [Rank], least: &[Least]) {
+    let last = least.iter().map(|least| least.chain).fold(0.0, f64::max);
+    for (rank, least) in ranks.iter_mut().zip(least) {
+        rank.wait_until(least.before + least.work);
+    }
+    if let Some(first) = ranks.first_mut() {
+        first.wait_until(last);
+    }
 }
 
 /// The stages of a rank with how often it runs their F, I and W. Two chains share the micro-batches.

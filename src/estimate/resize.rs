@@ -31,7 +31,7 @@ pub(super) enum Part {
 }
 
 /// The sizes of a layout: of the mesh, and of the dims that depend on it.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Debug)]
 pub(super) struct Sizes {
     mesh: Mesh,
     dims: Arc<DimSizes>,

@@ -135,8 +135,7 @@ impl Costs<'_> {
         if self.has_large() {
             let fast: Vec<Layout> = shards.iter().map(|part| self.fastest(part)).collect();
             let of = |large: &Layout, share| {
-                let within = (limits.bytes, limits.seconds);
-                let means = self.desk.means_of_large(&fast, (large, share), self.space.slices, within);
+                let means = self.desk.means_of_large(&fast, (large, share), self.space.slices, limits.bytes);
                 least(means.ok()?, limits)
             };
             let mean = self.large.least(layout, of, |mean| self.is_ruled_out(mean, limits))?;
