@@ -5,12 +5,12 @@
 //! order of the round. So answer and counts do not depend on threads. A family is dropped when its bound is above the worst
 //! layout that is still wanted, or above the memory that there is; with neither, every layout is priced.
 //!
-//! Usual layouts are gone through first (`usual`): they are few, and what is found among them rules out most of the rest.
+//! Some layouts are gone through first (`region`): they are few, and what is found among them rules out most of the rest.
 
 use super::best::{Best, Ranked};
 use super::cores::each;
+use super::region::Region;
 use super::space::Space;
-use super::usual::is_usual;
 use super::{Bound, Family, Level, Limits, Oracle, Price};
 use std::collections::BinaryHeap;
 
@@ -120,23 +120,26 @@ struct Look<'a> {
     threshold: f64,
 }
 
-/// Finds the best layouts of the families of a space.
+/// Finds the best layouts of the families of a space: first among the usual ones, then near the best that is known as long as
+/// there is a better one, then among all.
 pub fn search(space: &Space, axes: Vec<Family>, oracle: &impl Oracle, mut task: Task<'_>) -> Outcome {
     let mut known = Known { best: Best::new(task.wanted, task.by_memory), candidates: 0 };
-    if !task.exhaustive {
-        let usual = axes.iter().filter(|family| is_usual(space, family)).cloned().collect();
-        let parts = |family: &Family| {
-            let parts = space.parts(family).into_iter();
-            parts.filter(|part| is_usual(space, part)).collect()
-        };
-        go_through(usual, &parts, oracle, &mut task, &mut known);
+    let mut gone: Vec<Region> = Vec::new();
+    let mut next = if task.exhaustive { Region::All } else { Region::Usual };
+    loop {
+        // What has been priced is not priced again.
+        let is_new = |part: &Family| part.level < Level::One || !gone.iter().any(|region| region.holds(space, part));
+        let is_next = |part: &Family| next.holds(space, part) && is_new(part);
+        let families = axes.iter().filter(|family| is_next(family)).cloned().collect();
+        let parts = |family: &Family| space.parts(family).into_iter().filter(is_next).collect();
+        let finished = go_through(families, &parts, oracle, &mut task, &mut known);
+        if next == Region::All {
+            return Outcome { best: known.best.ranked(), candidates: known.candidates, finished };
+        }
+        gone.push(next);
+        let near = known.best.first().map(|best| Region::Near(best.layout.clone()));
+        next = near.filter(|near| !gone.contains(near)).unwrap_or(Region::All);
     }
-    // What has been priced is not priced again.
-    let all = task.exhaustive;
-    let is_new = |part: &Family| all || part.level < Level::One || !is_usual(space, part);
-    let parts = |family: &Family| space.parts(family).into_iter().filter(is_new).collect();
-    let finished = go_through(axes, &parts, oracle, &mut task, &mut known);
-    Outcome { best: known.best.ranked(), candidates: known.candidates, finished }
 }
 
 /// What is known so far.

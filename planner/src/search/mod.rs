@@ -9,8 +9,8 @@ mod branch;
 mod cores;
 mod count;
 mod divisors;
+mod region;
 mod space;
-mod usual;
 
 pub use best::{Kind, Ranked};
 pub use branch::{Outcome, Progress, Task, has_room, search};

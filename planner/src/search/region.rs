@@ -1,0 +1,142 @@
+//! Parts of a space that are gone through before the rest: what is found there rules out most of it.
+
+use super::space::Space;
+use super::{Family, Level};
+use ir::goal::{Layout, Recompute};
+
+/// Orders of one forward and one backward in turn: backwards whole or split, one stage on a rank or several.
+const SCHEDULES: [&str; 4] = ["1f1b", "zb-h1", "interleaved-1f1b", "interleaved-zb"];
+
+/// Some layouts. A family of which some are among them has nothing decided that they do not have.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Region {
+    /// Those that most runs have.
+    Usual,
+    /// Those that differ from one in a single choice, by whatever means they then fit.
+    Near(Layout),
+    /// All.
+    All,
+}
+
+impl Region {
+    /// Whether all that is decided of a family is as these layouts have it.
+    pub(super) fn holds(&self, space: &Space, family: &Family) -> bool {
+        match self {
+            Region::Usual => is_usual(space, family),
+            Region::Near(centre) => is_near(centre, family),
+            Region::All => true,
+        }
+    }
+}
+
+/// Whether all that is decided of a family is usual or pinned: layers shared within a node, one sequence a micro-batch, whole
+/// sequences, whole experts, ZeRO-1, 1F1B on equal stages, nothing made again or whole layers or the values that memory asks
+/// for, all else as the stack has it.
+fn is_usual(space: &Space, family: &Family) -> bool {
+    let (layout, level) = (&family.layout, family.level);
+    let zero = u8::from(layout.dp * layout.cp > 1);
+    let order = || family.schedules.iter().any(|name| SCHEDULES.contains(name));
+    let usual = [
+        ("tp", layout.tp <= space.node),
+        ("cp", layout.cp == 1),
+        ("etp", layout.etp == 1),
+        ("mbs", level < Level::Batch || layout.mbs == space.batch.unwrap_or(1)),
+        ("zero", level < Level::Shards || layout.zero == zero),
+        ("shard", layout.shard.is_none()),
+        ("schedule", level < Level::Pipeline || order()),
+        ("schedule", level < Level::Schedule || SCHEDULES.contains(&layout.schedule.as_str())),
+        ("stages", layout.stages.is_empty()),
+        ("tp_overlap", layout.tp_overlap.is_none()),
+        ("dp_overlap", layout.dp_overlap.is_none()),
+        ("recompute", !matches!(layout.recompute, Recompute::Selective(_))),
+    ];
+    usual.into_iter().all(|(key, is_usual)| is_usual || space.pin.has(key))
+}
+
+/// Whether no more than one choice that is decided of a family is another than a layout's. What is made again or moved to the
+/// host follows from the room that there is, and so counts for none; nor does dp, which is what other degrees leave.
+fn is_near(centre: &Layout, Family { layout, level, schedules }: &Family) -> bool {
+    let by = |decided: Level, is_same: bool| *level >= decided && !is_same;
+    let shards = |it: &Layout| (it.zero, it.shard, it.dp_overlap);
+    let order =
+        || schedules.contains(&centre.schedule.as_str()) && (layout.vp, &layout.stages) == (centre.vp, &centre.stages);
+    let others = [
+        layout.tp != centre.tp || by(Level::Ways, (layout.sp, layout.tp_overlap) == (centre.sp, centre.tp_overlap)),
+        layout.cp != centre.cp || by(Level::Ways, layout.cp_kind == centre.cp_kind),
+        layout.ep != centre.ep,
+        layout.etp != centre.etp,
+        by(Level::Batch, layout.mbs == centre.mbs),
+        layout.pp != centre.pp
+            || by(Level::Pipeline, order())
+            || by(Level::Schedule, layout.schedule == centre.schedule),
+        by(Level::Shards, shards(layout) == shards(centre)),
+    ];
+    others.into_iter().filter(|is_other| *is_other).count() < 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::{Order, Pin};
+
+    fn space() -> Space {
+        let order = |schedules: &[&'static str], vp: Option<u32>, stages| Order {
+            schedules: schedules.into(),
+            vp,
+            chunks: vp.unwrap_or(1),
+            stages,
+        };
+        Space {
+            devices: vec![4],
+            global_batch: 8,
+            tensor: vec![(4, true)],
+            heads: 4,
+            tokens: 16,
+            experts: Some([2, 8]),
+            layers: [6, 1],
+            node: 2,
+            offload: true,
+            hides: [false, true],
+            batch: None,
+            slices: 1,
+            orders: Box::new(move |pp, _| match pp {
+                1 => [order(&["1f1b"], None, 1)].into(),
+                _ => [order(&["zb-h1", "1f1b"], None, pp), order(&["interleaved-1f1b"], Some(2), 2 * pp)].into(),
+            }),
+            pin: Pin::default(),
+        }
+    }
+
+    /// The layouts that families are made of, those left out that a region does not hold.
+    fn layouts(space: &Space, region: &Region, families: Vec<Family>) -> Vec<Layout> {
+        let of = |family: Family| match family.level {
+            _ if !region.holds(space, &family) => Vec::new(),
+            Level::One => vec![family.layout],
+            _ => layouts(space, region, space.parts(&family)),
+        };
+        families.into_iter().flat_map(of).collect()
+    }
+
+    #[test]
+    fn a_family_is_left_out_only_with_all_its_layouts() {
+        let space = space();
+        let all = layouts(&space, &Region::All, space.axes());
+        let one = |layout: &Layout| Family {
+            layout: layout.clone(),
+            level: Level::One,
+            schedules: [named(&layout.schedule)].into(),
+        };
+        let centres = all.iter().step_by(all.len() / 20).map(|centre| Region::Near(centre.clone()));
+        for region in centres.chain([Region::Usual]) {
+            let within: Vec<&Layout> = all.iter().filter(|layout| region.holds(&space, &one(layout))).collect();
+            assert!(within.len() > 1 && within.len() < all.len() / 2, "{region:?} has {}", within.len());
+            assert_eq!(layouts(&space, &region, space.axes()).iter().collect::<Vec<_>>(), within, "{region:?}");
+        }
+    }
+
+    /// The schedule of this name, for good.
+    fn named(name: &str) -> &'static str {
+        let known = ["1f1b", "zb-h1", "interleaved-1f1b"];
+        known.into_iter().find(|known| *known == name).unwrap()
+    }
+}
