@@ -6,6 +6,7 @@ use super::fitting::{Means, Ways, hosted};
 use super::floor::{Floor, Open, Work, work_of};
 use super::keys::{BlockKey, MeanKey};
 use super::memo::{Memo, Once};
+use super::replicas::Replicas;
 use super::request::EstimateRequest;
 use super::resize::Part;
 use super::stages::{is_even, starts};
@@ -115,6 +116,12 @@ impl<'e> Desk<'e> {
             microbatches: u32::try_from(microbatches).unwrap_or(u32::MAX),
             layout,
         }
+    }
+
+    /// The stage of ZeRO under which a layout's micro-batches run.
+    pub(crate) fn zero(&self, layout: &Layout) -> u8 {
+        let job = self.job(layout.clone());
+        Replicas::new(&job.layout, job.microbatches, &job.machine).zero
     }
 
     /// What blocks cost under a layout. A plan that fails does so once.
@@ -270,7 +277,7 @@ impl<'e> Desk<'e> {
             Ok(Open::of(&job, &blocks).mean(small.as_deref(), slices, room))
         };
         match small {
-            None => self.means.get(&MeanKey::of(fast), || of(None)).map(|floor| *floor),
+            None => self.means.get(&MeanKey::of(fast, self.zero(fast)), || of(None)).map(|floor| *floor),
             small => of(small),
         }
     }
@@ -314,7 +321,10 @@ impl<'e> Desk<'e> {
         let (kind, pipeline) = pipeline_of(fast, job.microbatches).map_err(CompileError::from)?;
         let starts = self.starts(&job, key.clone(), &blocks, &pipeline)?;
         let open = Open::of(&job, &blocks);
-        if let Ask::Seconds { enough, .. } = ask {
+        // Where all is kept, that is known from before the shards were decided.
+        if let Ask::Seconds { enough, .. } = ask
+            && fast.recompute != Recompute::None
+        {
             let rough = open.rough(&starts, kind, &pipeline);
             if rough > *enough {
                 return Ok(Floor { seconds: rough, bytes: 0.0 });

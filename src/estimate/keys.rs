@@ -67,10 +67,9 @@ pub(super) struct MeanKey {
 }
 
 impl MeanKey {
-    /// That of a layout.
-    pub(super) fn of(layout: &Layout) -> MeanKey {
-        let Layout { dp, tp, pp, cp, ep, etp, mbs, zero, shard, sp, cp_kind, offload, tp_overlap, dp_overlap, .. } =
-            *layout;
+    /// That of a layout whose micro-batches run under a stage of ZeRO.
+    pub(super) fn of(layout: &Layout, zero: u8) -> MeanKey {
+        let Layout { dp, tp, pp, cp, ep, etp, mbs, shard, sp, cp_kind, offload, tp_overlap, dp_overlap, .. } = *layout;
         let (degrees, overlaps) = ([dp, tp, pp, cp, ep, etp, mbs], [tp_overlap, dp_overlap]);
         MeanKey { degrees, zero, shard, sp, cp_kind, offload, overlaps, recompute: layout.recompute.clone() }
     }

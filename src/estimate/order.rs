@@ -26,7 +26,7 @@ struct Known {
 }
 
 /// Actions up to which orders are kept, of some 20 bytes each.
-const KEPT: usize = 1 << 18;
+const KEPT: usize = 1 << 20;
 
 impl Orders {
     /// The order of a schedule's kind on a pipeline under these costs. Where one more than can be kept is asked for, all are
