@@ -109,6 +109,27 @@ fn after(savings: &[Saving], runs: &[Count], share: f64) -> [f64; 2] {
     sum
 }
 
+/// Bytes that a stage keeps less after each of some savings.
+struct Saved(Vec<f64>);
+
+impl Saved {
+    fn of(savings: &[Saving], runs: &[Count]) -> Saved {
+        let mut sum = 0.0;
+        let after = |saving: &Saving| {
+            sum += runs.iter().filter(|run| run.block == saving.block).map(|run| run.times * saving.bytes).sum::<f64>();
+            sum
+        };
+        Saved([0.0].into_iter().chain(savings.iter().map(after)).collect())
+    }
+
+    /// After so many of them, and a part of the next.
+    fn after(&self, share: f64) -> f64 {
+        let (whole, part) = (share as usize, share.fract());
+        let next = self.0.get(whole + 1).map_or(0.0, |next| next - self.0[whole]);
+        self.0[whole] + part * next
+    }
+}
+
 /// The lower hull of a block's choices, from all kept on.
 fn savings(block: usize, all: &Blocks, choices: &[Again]) -> Vec<Saving> {
     let mut hull: Vec<[f64; 2]> = vec![[all.profiles[block].kept, 0.0]];
@@ -217,11 +238,13 @@ impl Fitting<'_> {
         most: f64,
     ) -> Option<f64> {
         let mut kept = vec![0.0; self.counts.len()];
+        let stage = |(at, _): &(usize, _)| {
+            let counts = &self.counts[*at];
+            (*at, self.kept[*at] - rest(counts), Saved::of(savings, counts))
+        };
+        let stages: Vec<(usize, f64, Saved)> = least.stages.iter().map(stage).collect();
         let mut is_enough = |share: f64| {
-            for (stage, _) in &least.stages {
-                let counts = &self.counts[*stage];
-                kept[*stage] = self.kept[*stage] - rest(counts) - after(savings, counts, share)[1];
-            }
+            stages.iter().for_each(|(at, before, saved)| kept[*at] = before - saved.after(share));
             least_kept(rank, &least.stages, &kept, self.pipeline, (&self.returns, 0.0)) <= most
         };
         if is_enough(0.0) {

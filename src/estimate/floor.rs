@@ -184,7 +184,7 @@ impl<'a> Open<'a> {
     }
 
     /// The stages that begin so, in a schedule, where each rank ends as early as any order lets it, and holds as little as any
-    /// that ends within so many seconds.
+    /// that ends within so many seconds; if none does, nothing is said of what it holds.
     pub(super) fn staged(
         &self,
         starts: &[usize],
@@ -197,7 +197,8 @@ impl<'a> Open<'a> {
         let hops = hops(&mut loads);
         let flow = flow_of(&loads, &hops, (kind, pipeline), within);
         let seconds = step(&flow, &loads, self.layout, &replicas, self.machine, 0.0).seconds;
-        Stages { seconds, device: self.device(&flow, &loads, &replicas), loads, hops, flow, replicas }
+        let device = if seconds > within { Vec::new() } else { self.device(&flow, &loads, &replicas) };
+        Stages { seconds, device, loads, hops, flow, replicas }
     }
 
     /// Seconds of the step of these stages if the chain of actions is in their order that the end of some layout follows from
@@ -251,8 +252,7 @@ impl<'a> Open<'a> {
     ) -> f64 {
         let ranks = self.least_of_ranks(starts, kind, pipeline);
         // What hides gathers and scatters takes longer with what is computed again.
-        let alone = |load: &Load| Load { shards: [0.0; 2], ..load.clone() }.seconds();
-        let alone: Vec<[f64; 3]> = staged.loads.iter().map(alone).collect();
+        let alone: Vec<[f64; 3]> = staged.loads.iter().map(|load| load.with_shards([0.0; 2])).collect();
         let path = path.map(|path| (path, path.seconds(&alone, &staged.hops)));
         let returns = Returns::of(&alone, &vec![0.0; alone.len()], kind, pipeline, within);
         // Nor is it said how far the CPU is ahead.

@@ -58,7 +58,11 @@ pub(super) struct Load {
 impl Load {
     /// Seconds of a forward, an input gradient with what is computed again for it, and a weight gradient.
     pub(super) fn seconds(&self) -> [f64; 3] {
-        let [forward, backward] = self.shards;
+        self.with_shards(self.shards)
+    }
+
+    /// The same if shards of parameters and gradients took so many.
+    pub(super) fn with_shards(&self, [forward, backward]: [f64; 2]) -> [f64; 3] {
         let (f, i) = (self.f.total() + forward, self.again.total() + self.i.total() + backward);
         [f + self.messages, i + self.messages, self.w.total()]
     }
