@@ -1,6 +1,6 @@
 //! Branch and bound, what promises most first.
 //!
-//! Families wait in a heap. A round takes as many as [`ROUND`] of the best ([`FIRST_ROUND`] at first), whatever the number of
+//! Families wait in a heap. A round takes as many as [`ROUND`] of the best (at first more, or fewer), whatever the number of
 //! threads, cuts each into parts and bounds these, or prices it if it is a single layout; then what was found is noted in the
 //! order of the round. So answer and counts do not depend on threads. A family is dropped when its bound is above the worst
 //! layout that is still wanted, or above the memory that there is; with neither, every layout is priced.
@@ -20,6 +20,9 @@ const ROUND: usize = 64;
 /// Families of a round that have no bound yet: what is found of some rules out none of the others, so that cores need not wait
 /// for each other.
 const FIRST_ROUND: usize = 4096;
+
+/// Families of a round while no layout is known that fits: nothing is ruled out until one is.
+const DIVE: usize = 16;
 
 /// The bound of a family that has not been looked at.
 const UNKNOWN: f64 = f64::NEG_INFINITY;
@@ -171,7 +174,8 @@ fn go_through(
         }
         let Known { best, candidates } = known;
         let threshold = if exhaustive { f64::INFINITY } else { best.threshold() };
-        let round = round(&mut heap, threshold);
+        let most = if exhaustive || threshold.is_finite() { ROUND } else { DIVE };
+        let round = round(&mut heap, most, threshold);
         let look = Look { best, memory, by_memory, exhaustive, threshold };
         let asked: Vec<Vec<Question>> = each(&round, |waiting| look.questions(parts, waiting));
         let answers = look.answers(oracle, &asked.iter().flatten().collect::<Vec<&Question>>());
@@ -194,10 +198,10 @@ fn go_through(
     true
 }
 
-/// The next families whose bound is not above the threshold.
-fn round(heap: &mut BinaryHeap<Waiting>, threshold: f64) -> Vec<Waiting> {
+/// The next families whose bound is not above the threshold: so many at most, or of those that have none [`FIRST_ROUND`].
+fn round(heap: &mut BinaryHeap<Waiting>, most: usize, threshold: f64) -> Vec<Waiting> {
     let are_new = heap.peek().is_some_and(|next| next.bound == UNKNOWN);
-    let most = if are_new { FIRST_ROUND } else { ROUND };
+    let most = if are_new { FIRST_ROUND } else { most };
     let mut round = Vec::new();
     while round.len() < most
         && let Some(next) = heap.pop()
