@@ -433,7 +433,15 @@ impl Job<'_> {
         let goes_on = self.machine.stack.hides("p2p") && pipeline.stages() > pipeline.ranks;
         let shown = if goes_on { 1.0 - self.machine.stack.fitted.overlap.value } else { 1.0 };
         let neighbours = neighbours(&self.layout);
-        let send = |load: &Load| shown * (facts.hop + self.machine.talk(Talk::Send, load.boundary, neighbours));
+        // Most stages send as much.
+        let mut last = (f64::NAN, 0.0);
+        let send = |load: &Load| {
+            if load.boundary != last.0 {
+                let seconds = self.machine.talk(Talk::Send, load.boundary, neighbours);
+                last = (load.boundary, shown * (facts.hop + seconds));
+            }
+            last.1
+        };
         let mut hops: Vec<f64> = loads.iter().take(loads.len() - 1).map(send).collect();
         if facts.hop > 0.0 {
             for (stage, load) in loads.iter_mut().enumerate() {

@@ -54,6 +54,8 @@ pub(super) struct Ways {
     whole: [Vec<Run>; 2],
     /// The same with nothing computed again.
     none: [Vec<Run>; 2],
+    /// Whether layers that are computed again take no less in either pass, and keep no more.
+    ascends: [bool; 2],
 }
 
 impl Ways {
@@ -88,7 +90,10 @@ impl Ways {
         let kinds: Vec<Vec<Saving>> = kinds.filter(|savings| !savings.is_empty()).collect();
         let mut savings = kinds.concat();
         savings.sort_by(|a, b| (a.seconds / a.bytes).total_cmp(&(b.seconds / b.bytes)));
-        Ways { savings, kinds, hosted, whole: both.map(|hosted| way(again, hosted)), none }
+        let whole = both.map(|hosted| way(again, hosted));
+        let is_more = |(whole, none): (&Run, &Run)| whole[0] >= none[0] && whole[1] >= none[1] && whole[2] <= none[2];
+        let ascends = [0, 1].map(|hosted| whole[hosted].iter().zip(&none[hosted]).all(is_more));
+        Ways { savings, kinds, hosted, whole, none, ascends }
     }
 
     /// Bytes that a stage keeps less after all savings of all kinds of layers but one.
@@ -197,7 +202,13 @@ impl Fitting<'_> {
                 (true, false) => self.by_values(ways, room),
             };
             let whole = |most: &u32| self.under(|runs| whole_layers(runs, ways, hosted, *most), room);
-            means.whole.iter().filter_map(whole).fold(parts, f64::min)
+            let all = &means.whole[..];
+            // The fewest that fit take least.
+            let some = match ways.ascends[usize::from(hosted)] {
+                true => all[all.partition_point(|most| whole(most).is_none())..].iter().take(1),
+                false => all.iter().take(all.len()),
+            };
+            some.filter_map(whole).fold(parts, f64::min)
         };
         means.hosts.iter().map(of_host).fold(f64::INFINITY, f64::min)
     }

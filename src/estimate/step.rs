@@ -27,7 +27,7 @@ pub(super) fn step(
     machine: &Machine<'_>,
     tied: f64,
 ) -> Step {
-    let after: Vec<After> = flow.ranks.iter().map(|rank| After::of(rank, loads, layout, replicas, machine)).collect();
+    let after = After::of(flow.ranks.iter().map(|rank| Own::of(rank, loads)), layout, replicas, machine);
     let ends = || flow.ranks.iter().zip(&after).map(|(rank, after)| rank.end + after.exchange.reduce);
     let (last, summed) = ends().enumerate().fold((0, 0.0), |most, at| if at.1 > most.1 { at } else { most });
     let updated = after.iter().map(After::update).fold(0.0, f64::max);
@@ -64,41 +64,69 @@ impl LeastAfter {
         replicas: &Replicas<'_>,
         machine: &Machine<'_>,
     ) -> LeastAfter {
-        let of = |rank| After::beside([f64::INFINITY; 2], rank, loads, layout, replicas, machine);
-        let ranks: Vec<After> = flow.ranks.iter().map(of).collect();
+        let of = |rank| Own::of(rank, loads).beside([f64::INFINITY; 2]);
+        let ranks = After::of(flow.ranks.iter().map(of), layout, replicas, machine);
         let update = ranks.iter().map(After::update).fold(0.0, f64::max);
         LeastAfter { reduce: ranks.iter().map(|after| after.exchange.reduce).collect(), update }
     }
 }
 
+/// What of a rank's stages counts for what follows its last backward.
+#[derive(Clone, Copy, PartialEq)]
+struct Own {
+    /// Elements of dense parameters and of experts.
+    elements: [f64; 2],
+    /// How many parameters there are.
+    tensors: usize,
+    /// Seconds of a forward and of a backward.
+    beside: [f64; 2],
+}
+
+impl Own {
+    fn of(rank: &Rank, loads: &[Load]) -> Own {
+        let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
+        let seconds = || own().map(Load::seconds);
+        Own {
+            elements: [own().map(|load| load.dense).sum(), own().map(|load| load.experts).sum()],
+            tensors: own().map(|load| load.tensors).sum(),
+            beside: [seconds().map(|[f, ..]| f).sum(), seconds().map(|[_, i, w]| i + w).sum()],
+        }
+    }
+
+    /// The same beside so many seconds of a forward and a backward.
+    fn beside(self, beside: [f64; 2]) -> Own {
+        Own { beside, ..self }
+    }
+}
+
 /// What follows a rank's last backward.
+#[derive(Clone, Copy)]
 struct After {
     exchange: Exchange,
     optimizer: f64,
 }
 
 impl After {
-    fn of(rank: &Rank, loads: &[Load], layout: &Layout, replicas: &Replicas<'_>, machine: &Machine<'_>) -> After {
-        let own = || rank.stages.iter().map(|(stage, _)| loads[*stage].seconds());
-        let (forward, backward) = (own().map(|[f, ..]| f).sum(), own().map(|[_, i, w]| i + w).sum());
-        After::beside([forward, backward], rank, loads, layout, replicas, machine)
-    }
-
-    /// The same beside so many seconds of a forward and a backward.
-    fn beside(
-        [forward, backward]: [f64; 2],
-        rank: &Rank,
-        loads: &[Load],
+    /// Of each rank; most are as the one before.
+    fn of(
+        ranks: impl Iterator<Item = Own>,
         layout: &Layout,
         replicas: &Replicas<'_>,
         machine: &Machine<'_>,
-    ) -> After {
-        let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
-        let elements = [own().map(|load| load.dense).sum(), own().map(|load| load.experts).sum()];
+    ) -> Vec<After> {
+        let mut last: Option<(Own, After)> = None;
+        let of = |own: Own| match last {
+            Some((same, after)) if same == own => after,
+            _ => last.insert((own, After::of_rank(own, layout, replicas, machine))).1,
+        };
+        ranks.map(of).collect()
+    }
+
+    fn of_rank(own: Own, layout: &Layout, replicas: &Replicas<'_>, machine: &Machine<'_>) -> After {
+        let Own { elements, tensors, beside: [forward, backward] } = own;
         let [dense, experts] = replicas.parts();
         let cut = layout.zero > 0;
         let local = if cut { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
-        let tensors = own().map(|load| load.tensors).sum();
         After {
             exchange: replicas.exchange(elements, tensors, forward, backward),
             optimizer: optimizer(local, machine),
