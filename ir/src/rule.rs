@@ -7,6 +7,7 @@
 
 use crate::mesh::{Axes, Mesh};
 use crate::types::{Debt, DebtKind, Type};
+use smallvec::{SmallVec, smallvec};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Mark {
@@ -44,8 +45,11 @@ pub struct Letter {
     pub marked_whole: bool,
 }
 
-/// The letters of each dim of one tensor: one a dim, more in a compound.
-pub type TensorLetters = Vec<Vec<usize>>;
+/// The letters of a dim: one, more in a compound.
+pub type DimLetters = SmallVec<[usize; 2]>;
+
+/// The letters of each dim of one tensor.
+pub type TensorLetters = Vec<DimLetters>;
 
 /// A rule instantiated for the tensors at hand.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -170,14 +174,14 @@ impl Instance {
         }
         let run_length = ty.rank() - fixed;
         let mut sizes = ty.dims.iter().map(|dim| dim.size);
-        let mut dims = Vec::new();
+        let mut dims = TensorLetters::with_capacity(ty.rank());
         for term in terms {
             let mut next = || sizes.next().unwrap_or(0);
             match term {
-                Term::Letter(name, mark) => dims.push(vec![self.letter(name, next(), *mark)?]),
+                Term::Letter(name, mark) => dims.push(smallvec![self.letter(name, next(), *mark)?]),
                 Term::Run(name, mark) => {
                     for place in 0..run_length {
-                        dims.push(vec![self.letter(&format!("{name}.{place}"), next(), *mark)?]);
+                        dims.push(smallvec![self.letter_of_run(name, place, next(), *mark)?]);
                     }
                 }
                 Term::Fixed(size) => {
@@ -185,7 +189,7 @@ impl Instance {
                         return Err(format!("wants a dim of {size}"));
                     }
                     let name = format!("{size}#{}", self.letters.len());
-                    dims.push(vec![self.letter(&name, *size, Mark { whole: true, debt: None })?]);
+                    dims.push(smallvec![self.letter(&name, *size, Mark { whole: true, debt: None })?]);
                 }
                 Term::Compound(names) => dims.push(self.compound(names, next())?),
             }
@@ -195,18 +199,32 @@ impl Instance {
 
     fn letter(&mut self, name: &str, size: u64, mark: Mark) -> Result<usize, String> {
         let found = self.letters.iter().position(|letter| letter.name == name);
-        let index = found.unwrap_or_else(|| {
-            let name = name.to_string();
-            self.letters.push(Letter { name, size, debt: None, whole: false, marked_whole: false });
-            self.letters.len() - 1
-        });
+        let index = found.unwrap_or_else(|| self.push(name.to_string(), size));
+        self.mark(index, size, mark)
+    }
+
+    /// The letter of a run at a place.
+    fn letter_of_run(&mut self, run: &str, place: usize, size: u64, mark: Mark) -> Result<usize, String> {
+        let is_here = |name: &str| name.strip_prefix(run)?.strip_prefix('.')?.parse().ok();
+        let found = self.letters.iter().position(|letter| is_here(&letter.name) == Some(place));
+        let index = found.unwrap_or_else(|| self.push(format!("{run}.{place}"), size));
+        self.mark(index, size, mark)
+    }
+
+    fn push(&mut self, name: String, size: u64) -> usize {
+        self.letters.push(Letter { name, size, debt: None, whole: false, marked_whole: false });
+        self.letters.len() - 1
+    }
+
+    /// A letter once more, of this size.
+    fn mark(&mut self, index: usize, size: u64, mark: Mark) -> Result<usize, String> {
         let letter = &mut self.letters[index];
         // Size 0 is a part of a compound that is not known yet.
         if letter.size == 0 {
             letter.size = size;
         }
         if letter.size != size && size != 0 {
-            return Err(format!("`{name}` is {} in one place and {size} in another", letter.size));
+            return Err(format!("`{}` is {} in one place and {size} in another", letter.name, letter.size));
         }
         letter.debt = letter.debt.or(mark.debt);
         letter.whole |= mark.whole;
@@ -214,8 +232,9 @@ impl Instance {
         Ok(index)
     }
 
-    fn compound(&mut self, names: &[String], size: u64) -> Result<Vec<usize>, String> {
-        let letters = names.iter().map(|name| self.letter(name, 0, Mark::default())).collect::<Result<Vec<_>, _>>()?;
+    fn compound(&mut self, names: &[String], size: u64) -> Result<DimLetters, String> {
+        let letters =
+            names.iter().map(|name| self.letter(name, 0, Mark::default())).collect::<Result<DimLetters, _>>()?;
         let product: u64 = letters.iter().map(|&l| self.letters[l].size).product();
         if product != 0 && product != size {
             return Err(format!("`({})` is {product}, not {size}", names.join(" ")));
@@ -235,7 +254,7 @@ impl Instance {
 
     /// The axes of each dim of a tensor when the letters are sharded so.
     pub fn dim_axes(&self, tensor: &TensorLetters, axes: &[Axes]) -> Vec<Axes> {
-        let join = |letters: &Vec<usize>| letters.iter().fold(Axes::none(), |all, &letter| all.union(&axes[letter]));
+        let join = |letters: &DimLetters| letters.iter().fold(Axes::none(), |all, &letter| all.union(&axes[letter]));
         tensor.iter().map(join).collect()
     }
 

@@ -107,21 +107,23 @@ impl<'e> Desk<'e> {
         Machine { cluster, stack: &self.stack, recipe: &self.recipe }
     }
 
+    fn microbatches(&self, layout: &Layout) -> u32 {
+        u32::try_from(self.request.global_batch / (layout.dp * layout.mbs)).unwrap_or(u32::MAX)
+    }
+
     fn job(&self, layout: Layout) -> Job<'_> {
-        let microbatches = self.request.global_batch / (layout.dp * layout.mbs);
         Job {
             request: &self.request,
             machine: self.machine(layout.devices()),
             source: &self.source,
-            microbatches: u32::try_from(microbatches).unwrap_or(u32::MAX),
+            microbatches: self.microbatches(&layout),
             layout,
         }
     }
 
     /// The stage of ZeRO under which a layout's micro-batches run.
     pub(crate) fn zero(&self, layout: &Layout) -> u8 {
-        let job = self.job(layout.clone());
-        Replicas::new(&job.layout, job.microbatches, &job.machine).zero
+        Replicas::new(layout, self.microbatches(layout), &self.machine(layout.devices())).zero
     }
 
     /// What blocks cost under a layout. A plan that fails does so once.

@@ -7,6 +7,7 @@ use super::stages::Count;
 use cost::{Again, Machine, Profile};
 use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
+use smallvec::SmallVec;
 
 /// What a family of layouts may do to fit.
 #[derive(Clone, Debug)]
@@ -287,8 +288,8 @@ impl Fitting<'_> {
     /// Seconds until all gradients are summed at least, if stages take so many seconds more for a micro-batch and keep so many
     /// bytes, and every device has room.
     fn under(&self, stage: impl Fn(&[Count]) -> Run, room: f64) -> Option<f64> {
-        let stages: Vec<Run> = self.counts.iter().map(|runs| stage(runs)).collect();
-        let kept: Vec<f64> = stages.iter().map(|[_, _, kept, _]| *kept).collect();
+        let stages: SmallVec<[Run; 16]> = self.counts.iter().map(|runs| stage(runs)).collect();
+        let kept: SmallVec<[f64; 16]> = stages.iter().map(|[_, _, kept, _]| *kept).collect();
         let more = |runs: &[f64; 3], [forward, backward, _, either]: &Run| {
             runs[0] * forward + runs[1] * backward + runs[0].min(runs[1]) * either
         };

@@ -219,6 +219,7 @@ fn within(layer: Inner, end: Inner, ends: f64, logits: f64, zero: u8, recipe: &R
 mod tests {
     use super::*;
     use cost::{Cluster, Stack};
+    use smallvec::smallvec;
 
     /// Llama's head of 128256 x 4096 under FSDP: its logits, or its gathered parameters with their gradients on the wire,
     /// whichever is more; without ZeRO its logits alone.
@@ -238,7 +239,7 @@ mod tests {
     #[test]
     fn what_sums_have_read_waits_for_the_device() {
         let loads = [Load { summed: [8.0, 1e6], ..Load::default() }];
-        let rank = |microbatches: f64| Rank { stages: vec![(0, [microbatches; 3])], ..Rank::default() };
+        let rank = |microbatches: f64| Rank { stages: smallvec![(0, [microbatches; 3])], ..Rank::default() };
         assert_eq!([0.0, 10.0, 40.0].map(|most| waiting(&rank(3.0), &loads, most)), [0.0, 1e7, 2.4e7]);
         assert_eq!(waiting(&rank(1.0), &loads, 40.0), 8e6);
     }
@@ -249,7 +250,7 @@ mod tests {
         let tensors = |lag: f64, stage: usize, microbatches: f64| {
             let loads: Vec<Load> = (0..4).map(|_| Load { summed: [2.0, 1.0], lag, ..Load::default() }).collect();
             let in_flight = microbatches.min(4.0 - stage as f64);
-            let rank = Rank { stages: vec![(stage, [microbatches; 3])], in_flight, ..Rank::default() };
+            let rank = Rank { stages: smallvec![(stage, [microbatches; 3])], in_flight, ..Rank::default() };
             waiting(&rank, &loads, 40.0)
         };
         assert_eq!([tensors(1.0, 0, 32.0), tensors(1.0, 3, 32.0)], [40.0, 40.0]);
@@ -294,7 +295,7 @@ mod tests {
         let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
         let (layout, loads) = (Layout::default(), [Load { dense: 1e9, ..Load::default() }]);
         let gradients = |forwards: f64, kept: f64| {
-            let rank = Rank { stages: vec![(0, [forwards; 3])], kept, in_flight: 1.0, ..Rank::default() };
+            let rank = Rank { stages: smallvec![(0, [forwards; 3])], kept, in_flight: 1.0, ..Rank::default() };
             let replicas = Replicas::new(&layout, forwards as u32, &machine);
             (of_rank(&rank, &loads, &layout, &replicas, &machine).gradients * GIB).round()
         };

@@ -1,7 +1,7 @@
 //! Orders of micro-batches, wired to be simulated; those that no cost moves are worked out once.
 
 use super::path::Path;
-use super::pipeline::Rank;
+use super::pipeline::{Rank, Runs};
 use crate::error::Error;
 use crate::pipeline::CompileError;
 use ir::schedule::{Action, Item, Kind};
@@ -74,8 +74,8 @@ pub(super) struct Order {
 
 /// What a rank does.
 struct Lane {
-    /// The stages that it runs, and how often it runs their F, I and W.
-    stages: Vec<(usize, [f64; 3])>,
+    /// The stages that it runs.
+    stages: Runs,
     /// The most micro-batches in flight of the last of them.
     in_flight: f64,
 }
@@ -106,7 +106,7 @@ impl Order {
 
 impl Lane {
     fn of(tally: Tally) -> Lane {
-        let stages: Vec<_> = tally.runs.into_iter().enumerate().filter(|(_, runs)| runs[0] > 0.0).collect();
+        let stages: Runs = tally.runs.into_iter().enumerate().filter(|(_, runs)| runs[0] > 0.0).collect();
         Lane { in_flight: stages.last().map_or(0.0, |(stage, _)| tally.most[*stage]), stages }
     }
 

@@ -10,6 +10,7 @@ use scheduler::costs::{CostsFile, PerStage, StageCosts};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::ScheduleKind;
 use scheduler::simulate::Idle;
+use smallvec::SmallVec;
 
 /// A step of a pipeline, up to the last backward.
 #[derive(Debug)]
@@ -22,11 +23,14 @@ pub(super) struct Flow {
     pub(super) path: Option<Path>,
 }
 
+/// Stages, and how often a rank runs their F, I and W: most have one or two.
+pub(super) type Runs = SmallVec<[(usize, [f64; 3]); 2]>;
+
 /// What a rank does.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Rank {
-    /// The stages that it runs, and how often it runs their F, I and W.
-    pub(super) stages: Vec<(usize, [f64; 3])>,
+    /// The stages that it runs.
+    pub(super) stages: Runs,
     /// When its last action ends.
     pub(super) end: f64,
     /// Where it waits.
@@ -159,8 +163,8 @@ impl Returns {
 
 /// What no order of a schedule's kind beats on a rank.
 pub(super) struct Least {
-    /// The stages that it runs, and how often it runs their F, I and W.
-    pub(super) stages: Vec<(usize, [f64; 3])>,
+    /// The stages that it runs.
+    pub(super) stages: Runs,
     /// When the first micro-batch can have reached its first stage.
     before: f64,
     /// Seconds in which it works.
@@ -269,14 +273,14 @@ fn hold(ranks: &mut [Rank], least: &[Least]) {
 }
 
 /// The stages of a rank with how often it runs their F, I and W. Two chains share the micro-batches.
-fn runs_of(rank: u32, pipeline: &Pipeline) -> Vec<(usize, [f64; 3])> {
+fn runs_of(rank: u32, pipeline: &Pipeline) -> Runs {
     let microbatches = f64::from(pipeline.microbatches);
     if pipeline.placement != Placement::Bidirectional {
         return pipeline.stages_of(rank, 0).map(|stage| (stage as usize, [microbatches; 3])).collect();
     }
     let down = f64::from(pipeline.microbatches.div_ceil(2));
     let pair = [(rank as usize, down), ((pipeline.ranks - 1 - rank) as usize, microbatches - down)];
-    let mut stages: Vec<(usize, [f64; 3])> = Vec::new();
+    let mut stages = Runs::new();
     for (stage, runs) in pair.into_iter().filter(|(_, runs)| *runs > 0.0) {
         match stages.iter_mut().find(|(other, _)| *other == stage) {
             Some((_, both)) => both.iter_mut().for_each(|both| *both += runs),

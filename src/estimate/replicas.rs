@@ -4,6 +4,7 @@
 use super::place::{expert_replicas, replicas, sharded};
 use cost::{Group, Machine, Profile, Talk};
 use ir::goal::Layout;
+use smallvec::SmallVec;
 
 /// The ranks that hold the same parameters, and what they talk about.
 #[derive(Clone, Debug)]
@@ -104,7 +105,7 @@ impl<'a> Replicas<'a> {
         if self.zero < 2 {
             return [0.0; 2];
         }
-        let rows: Vec<Row<'_>> = rows.collect();
+        let rows: SmallVec<[Row<'_>; 4]> = rows.collect();
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return [0.0; 2] };
         let mut seconds = [first.talk.gather, first.talk.reduce];
         for (at, row) in rows.iter().enumerate() {

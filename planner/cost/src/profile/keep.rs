@@ -337,10 +337,12 @@ fn most(site: &Site<'_>, stmts: &[&Stmt], given: &EntitySet<Value>, dying: &Enti
         }
     }
     let (mut live, mut most) = (0.0f64, 0.0f64);
+    let mut touched: Vec<Value> = Vec::new();
     for (at, stmt) in stmts.iter().enumerate() {
         let made = stmt.results.iter().filter(|value| last[value.index()].is_some() && !given.contains(**value));
         let made: f64 = made.map(|&value| site.bytes(value)).sum();
-        let mut touched: Vec<Value> = stmt.operands.iter().chain(&stmt.results).copied().collect();
+        touched.clear();
+        touched.extend(stmt.operands.iter().chain(&stmt.results));
         touched.sort_unstable();
         touched.dedup();
         touched.retain(|value| last[value.index()] == Some(at) && !given.contains(*value));

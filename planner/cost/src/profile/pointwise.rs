@@ -8,6 +8,7 @@ use ir::entity::EntitySet;
 use ir::graph::{SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{KernelOp, Op};
+use smallvec::{SmallVec, smallvec};
 
 /// Kernels and the bytes that they move.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -109,15 +110,15 @@ fn kernels(site: &Site<'_>, op: &str) -> f64 {
 
 /// A run of neighbouring pointwise statements as the kernels that the stack makes of them: those that read one another, or
 /// read the same, are together where the stack joins their roles.
-fn groups(site: &Site<'_>, stmts: &[&Stmt], run: &[(usize, Role)]) -> Vec<Vec<usize>> {
-    let mut groups: Vec<Vec<(usize, Role)>> = Vec::new();
+fn groups(site: &Site<'_>, stmts: &[&Stmt], run: &[(usize, Role)]) -> Vec<Group> {
+    let mut groups: Vec<SmallVec<[(usize, Role); 8]>> = Vec::new();
     for &(at, role) in run {
         let near = |&(other, other_role): &(usize, Role)| {
             let theirs = stmts[other].operands.iter().chain(&stmts[other].results);
             site.fusion.joins(role, other_role)
                 && theirs.into_iter().any(|value| stmts[at].operands.contains(value) && site.is_large(*value))
         };
-        let mut joined = vec![(at, role)];
+        let mut joined = smallvec![(at, role)];
         groups.retain_mut(|group| {
             let meets = group.iter().any(near);
             if meets {
@@ -129,6 +130,9 @@ fn groups(site: &Site<'_>, stmts: &[&Stmt], run: &[(usize, Role)]) -> Vec<Vec<us
     }
     groups.into_iter().map(|group| group.into_iter().map(|(at, _)| at).collect()).collect()
 }
+
+/// The places of the statements of a kernel.
+type Group = SmallVec<[usize; 8]>;
 
 /// What is read of a section's values beyond a kernel.
 struct Outside {
@@ -159,7 +163,7 @@ impl Outside {
     /// What a kernel reads that it does not make, and writes that others read; masks of dropout.
     fn bytes(&self, site: &Site<'_>, stmts: &[&Stmt], group: &[usize]) -> f64 {
         let made = |value: Value| group.iter().any(|&at| stmts[at].results.contains(&value));
-        let mut read: Vec<Value> = Vec::new();
+        let mut read: SmallVec<[Value; 8]> = SmallVec::new();
         for &value in group.iter().flat_map(|&at| &stmts[at].operands) {
             let sources = site.remade.get(&value).map_or(std::slice::from_ref(&value), Vec::as_slice);
             for &source in sources.iter().filter(|&&source| !made(source)) {
