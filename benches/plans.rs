@@ -7,6 +7,10 @@ use meshwright::layout;
 use meshwright::plan::{PlanRequest, find};
 use std::time::Instant;
 
+/// The program's own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Seconds after which the best so far will do.
 const MOST_SECONDS: f64 = 60.0;
 

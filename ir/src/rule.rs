@@ -205,8 +205,8 @@ impl Instance {
 
     /// The letter of a run at a place.
     fn letter_of_run(&mut self, run: &str, place: usize, size: u64, mark: Mark) -> Result<usize, String> {
-        let is_here = |name: &str| name.strip_prefix(run)?.strip_prefix('.')?.parse().ok();
-        let found = self.letters.iter().position(|letter| is_here(&letter.name) == Some(place));
+        let place_of = |letter: &Letter| letter.name.strip_prefix(run)?.strip_prefix('.')?.parse().ok();
+        let found = self.letters.iter().position(|letter| place_of(letter) == Some(place));
         let index = found.unwrap_or_else(|| self.push(format!("{run}.{place}"), size));
         self.mark(index, size, mark)
     }

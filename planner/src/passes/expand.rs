@@ -46,7 +46,8 @@ fn must_expand(block: &Block, stmt: &Stmt) -> Result<bool, String> {
     let types = |values: &[Value]| values.iter().map(|&v| block.ty(v)).collect::<Vec<&Type>>();
     let (operands, results) = (types(&stmt.operands), types(&stmt.results));
     let cut = |tensor: &ir::rule::TensorLetters, ty: &Type| {
-        let whole = |letters: &ir::rule::DimLetters| letters.iter().any(|&letter| instance.letters[letter].marked_whole);
+        let whole =
+            |letters: &ir::rule::DimLetters| letters.iter().any(|&letter| instance.letters[letter].marked_whole);
         tensor.iter().zip(&ty.dims).any(|(letters, dim)| whole(letters) && !dim.axes.is_empty())
     };
     // A result that keeps the letter decides; without one the operands do.

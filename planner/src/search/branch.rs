@@ -140,7 +140,7 @@ pub fn search(space: &Space, axes: Vec<Family>, oracle: &impl Oracle, mut task: 
             return Outcome { best: known.best.ranked(), candidates: known.candidates, finished };
         }
         gone.push(next);
-        let near = known.best.first().map(|best| Region::Near(best.layout.clone()));
+        let near = known.best.first().map(|best| Region::near(&best.layout));
         next = near.filter(|near| !gone.contains(near)).unwrap_or(Region::All);
     }
 }

@@ -12,13 +12,18 @@ const SCHEDULES: [&str; 4] = ["1f1b", "zb-h1", "interleaved-1f1b", "interleaved-
 pub(super) enum Region {
     /// Those that most runs have.
     Usual,
-    /// Those that differ from one in a single choice, by whatever means they then fit.
+    /// Those that differ from one in a single choice, by whatever means both fit.
     Near(Layout),
     /// All.
     All,
 }
 
 impl Region {
+    /// The one around a layout.
+    pub(super) fn near(layout: &Layout) -> Region {
+        Region::Near(Layout { recompute: Recompute::None, offload: false, ..layout.clone() })
+    }
+
     /// Whether all that is decided of a family is as these layouts have it.
     pub(super) fn holds(&self, space: &Space, family: &Family) -> bool {
         match self {
@@ -126,7 +131,7 @@ mod tests {
             level: Level::One,
             schedules: [named(&layout.schedule)].into(),
         };
-        let centres = all.iter().step_by(all.len() / 20).map(|centre| Region::Near(centre.clone()));
+        let centres = all.iter().step_by(all.len() / 20).map(Region::near);
         for region in centres.chain([Region::Usual]) {
             let within: Vec<&Layout> = all.iter().filter(|layout| region.holds(&space, &one(layout))).collect();
             assert!(within.len() > 1 && within.len() < all.len() / 2, "{region:?} has {}", within.len());
