@@ -2,7 +2,7 @@
 
 use ir::graph::{Block, Model, Stmt};
 use ir::ops::{Collective, Op};
-use ir::rule::{Instance, Rule, TensorLetters, holds};
+use ir::rule::{DimLetters, Instance, Rule, TensorLetters, holds};
 use ir::types::Type;
 use scheduler::placement::{Pipeline, Placement};
 use std::collections::{BTreeMap, BTreeSet};
@@ -142,7 +142,7 @@ const REQUIRED: [&str; 36] = [
 
 /// The dim that is this letter alone (or begins with it) is cut.
 fn cuts(tensor: &TensorLetters, ty: &Type, letter: usize) -> bool {
-    let mine = |letters: &Vec<usize>| letters.first() == Some(&letter);
+    let mine = |letters: &DimLetters| letters.first() == Some(&letter);
     tensor.iter().zip(&ty.dims).any(|(letters, dim)| mine(letters) && !dim.axes.is_empty())
 }
 

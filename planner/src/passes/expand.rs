@@ -9,6 +9,7 @@ use ir::goal::Goal;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{Builder, Op};
+use ir::rule::{DimLetters, TensorLetters};
 use ir::types::Type;
 use rustc_hash::FxHashMap;
 
@@ -45,9 +46,8 @@ fn must_expand(block: &Block, stmt: &Stmt) -> Result<bool, String> {
     let (Op::Kernel(_), Some(instance)) = (&stmt.op, instance_of(block, stmt)?) else { return Ok(true) };
     let types = |values: &[Value]| values.iter().map(|&v| block.ty(v)).collect::<Vec<&Type>>();
     let (operands, results) = (types(&stmt.operands), types(&stmt.results));
-    let cut = |tensor: &ir::rule::TensorLetters, ty: &Type| {
-        let whole =
-            |letters: &ir::rule::DimLetters| letters.iter().any(|&letter| instance.letters[letter].marked_whole);
+    let cut = |tensor: &TensorLetters, ty: &Type| {
+        let whole = |letters: &DimLetters| letters.iter().any(|&letter| instance.letters[letter].marked_whole);
         tensor.iter().zip(&ty.dims).any(|(letters, dim)| whole(letters) && !dim.axes.is_empty())
     };
     // A result that keeps the letter decides; without one the operands do.

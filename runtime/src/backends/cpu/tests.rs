@@ -8,7 +8,7 @@ use crate::reference::{Array, Context, Tensor as Dense, ops::evaluate};
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::*;
-use ir::rule::Rule;
+use ir::rule::{Rule, TensorLetters};
 use ir::types::{DType, DebtKind, Dim, Type};
 use kernels::cpu::dropout::{normal, uniform};
 
@@ -210,7 +210,7 @@ fn sharded(op: &KernelOp, letter: usize, types: [&[Type]; 2]) -> Option<[Vec<Typ
     let rule = Rule::parse(&op.def().rule(&sides[0], &sides[1])).unwrap().instantiate(&sides[0], &sides[1]).unwrap();
     let mut axes = vec![Axes::none(); rule.letters.len()];
     *axes.get_mut(letter)? = Axes::one(AxisId::from_u32(0));
-    let on = |ty: &Type, letters: &Vec<Vec<usize>>| {
+    let on = |ty: &Type, letters: &TensorLetters| {
         let mut ty = ty.clone();
         ty.dims.iter_mut().zip(rule.dim_axes(letters, &axes)).for_each(|(dim, axes)| dim.axes = axes);
         ty
