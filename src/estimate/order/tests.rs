@@ -108,7 +108,7 @@ fn so_many_orders_are_kept() {
     let get = |microbatches| orders.get(kind, &kind.pipeline(4, None, microbatches).unwrap(), &costs).unwrap();
     let first = get(8);
     assert!(Arc::ptr_eq(&first, &get(8)));
-    (0..50).for_each(|more| drop(get(1000 + more)));
+    (0..KEPT as u32 / 8000 + 1).for_each(|more| drop(get(1000 + more))); // of 8,000 actions or more
     assert!(!Arc::ptr_eq(&first, &get(8)));
     assert!(orders.known.lock().unwrap().actions <= KEPT);
 }
