@@ -104,36 +104,32 @@ impl Ways {
     }
 }
 
-/// Seconds that a micro-batch takes more on a stage, and bytes that it keeps less, after so many of some savings.
-fn after(savings: &[Saving], runs: &[Count], share: f64) -> [f64; 2] {
-    let mut sum = [0.0; 2];
-    for (at, saving) in savings.iter().enumerate().take_while(|(at, _)| (*at as f64) < share) {
-        let times = runs.iter().filter(|run| run.block == saving.block).map(|run| run.times).sum::<f64>();
-        let part = times * (share - at as f64).min(1.0);
-        sum = [sum[0] + part * saving.seconds, sum[1] + part * saving.bytes];
-    }
-    sum
-}
-
-/// Bytes that a stage keeps less after each of some savings.
-struct Saved(Vec<f64>);
+/// Seconds that a micro-batch takes more on a stage, and bytes that it keeps less, after each of some savings.
+struct Saved(Vec<[f64; 2]>);
 
 impl Saved {
     fn of(savings: &[Saving], runs: &[Count]) -> Saved {
-        let mut sum = 0.0;
+        let mut sum = [0.0; 2];
         let after = |saving: &Saving| {
-            sum += runs.iter().filter(|run| run.block == saving.block).map(|run| run.times * saving.bytes).sum::<f64>();
+            let times = runs.iter().filter(|run| run.block == saving.block).map(|run| run.times).sum::<f64>();
+            sum = [sum[0] + times * saving.seconds, sum[1] + times * saving.bytes];
             sum
         };
-        Saved([0.0].into_iter().chain(savings.iter().map(after)).collect())
+        Saved([[0.0; 2]].into_iter().chain(savings.iter().map(after)).collect())
     }
 
     /// After so many of them, and a part of the next.
-    fn after(&self, share: f64) -> f64 {
+    fn after(&self, share: f64) -> [f64; 2] {
         let (whole, part) = (share as usize, share.fract());
-        let next = self.0.get(whole + 1).map_or(0.0, |next| next - self.0[whole]);
-        self.0[whole] + part * next
+        let before = self.0[whole];
+        let next = self.0.get(whole + 1).unwrap_or(&before);
+        [0, 1].map(|at| before[at] + part * (next[at] - before[at]))
     }
+}
+
+/// The same after so many of some savings.
+fn after(savings: &[Saving], runs: &[Count], share: f64) -> [f64; 2] {
+    Saved::of(savings, runs).after(share)
 }
 
 /// The lower hull of a block's choices, from all kept on.
@@ -203,13 +199,13 @@ impl Fitting<'_> {
                 (true, false) => self.by_values(ways, room),
             };
             let whole = |most: &u32| self.under(|runs| whole_layers(runs, ways, hosted, *most), room);
-            let all = &means.whole[..];
-            // The fewest that fit take least.
-            let some = match ways.ascends[usize::from(hosted)] {
-                true => all[all.partition_point(|most| whole(most).is_none())..].iter().take(1),
-                false => all.iter().take(all.len()),
-            };
-            some.filter_map(whole).fold(parts, f64::min)
+            let mut some = &means.whole[..];
+            if ways.ascends[usize::from(hosted)] {
+                // The fewest that fit take least.
+                let fewest = some.partition_point(|most| whole(most).is_none());
+                some = &some[fewest..some.len().min(fewest + 1)];
+            }
+            some.iter().filter_map(whole).fold(parts, f64::min)
         };
         means.hosts.iter().map(of_host).fold(f64::INFINITY, f64::min)
     }
@@ -256,7 +252,7 @@ impl Fitting<'_> {
         };
         let stages: Vec<(usize, f64, Saved)> = least.stages.iter().map(stage).collect();
         let mut is_enough = |share: f64| {
-            stages.iter().for_each(|(at, before, saved)| kept[*at] = before - saved.after(share));
+            stages.iter().for_each(|(at, before, saved)| kept[*at] = before - saved.after(share)[1]);
             least_kept(rank, &least.stages, &kept, self.pipeline, (&self.returns, 0.0)) <= most
         };
         if is_enough(0.0) {

@@ -56,7 +56,7 @@ pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Se
         let mut tell = |it: Progress| progress(&so_far(before + it.candidates, false));
         let exhaustive = request.exhaustive && memory.is_some();
         let task = Task { wanted, memory, by_memory, exhaustive, stop: &is_late, progress: &mut tell };
-        search::search(&space, axes.clone(), &oracle, task)
+        search::search(&space, &axes, &oracle, task)
     };
     let Outcome { best, candidates, finished } =
         run(request.top, Some(memory), request.objective == Objective::Memory, 0);

@@ -125,7 +125,7 @@ struct Look<'a> {
 
 /// Finds the best layouts of the families of a space: first among the usual ones, then near the best that is known as long as
 /// there is a better one, then among all.
-pub fn search(space: &Space, axes: Vec<Family>, oracle: &impl Oracle, mut task: Task<'_>) -> Outcome {
+pub fn search(space: &Space, axes: &[Family], oracle: &impl Oracle, mut task: Task<'_>) -> Outcome {
     let mut known = Known { best: Best::new(task.wanted, task.by_memory), candidates: 0 };
     let mut gone: Vec<Region> = Vec::new();
     let mut next = if task.exhaustive { Region::All } else { Region::Usual };
