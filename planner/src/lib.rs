@@ -14,6 +14,7 @@ pub mod reshard;
 pub mod search;
 mod sections;
 pub mod shard;
+mod sums;
 
 pub use heads::check_heads;
 pub use pass::{Observer, PASSES, Pass, PlanError, finish, plan};

@@ -3,6 +3,7 @@
 use crate::assign::{Operand, Pin, ResultSite, instantiate};
 use crate::choose::choose;
 use crate::recover::recover;
+use crate::sums;
 use ir::graph::{ArgKind, Block, SectionKind, Span, Stmt};
 use ir::ids::Value;
 use ir::mesh::{Axes, Mesh};
@@ -40,11 +41,13 @@ impl Site<'_> {
     pub(crate) fn decide(&self, block: &mut Block, kind: SectionKind, hints: &Hints) -> Result<(), String> {
         let known = Known { uses: count_uses(block), paid: self.paid_before(block, kind)? };
         let hints = self.spread_hints(block, kind, hints.clone())?;
-        for stmt in std::mem::take(&mut block[kind].stmts) {
+        let mut stmts = std::mem::take(&mut block[kind].stmts).into_iter();
+        loop {
+            sums::regroup(block, stmts.as_mut_slice(), &known.uses);
+            let Some(stmt) = stmts.next() else { return Ok(()) };
             let decided = self.statement(block, stmt, &known, &hints)?;
             block[kind].stmts.extend(decided);
         }
-        Ok(())
     }
 
     /// Decides one statement; gives it and the reshards that its pins ask for.

@@ -51,6 +51,11 @@ pub trait OpDef: Debug {
         Vec::new()
     }
 
+    /// Whether the result is the sum of the operands.
+    fn is_sum(&self) -> bool {
+        false
+    }
+
     /// Emits the cotangents of the operands that are needed.
     ///
     /// # Errors

@@ -322,6 +322,10 @@ impl OpDef for Binary {
         self.equation.as_ref().map_or_else(|| "*, * -> *".to_string(), |equation| equation.rule("+"))
     }
 
+    fn is_sum(&self) -> bool {
+        self.kind == BinaryKind::Add && self.equation.is_none()
+    }
+
     fn linear(&self, _: usize) -> Vec<Vec<usize>> {
         match self.kind {
             BinaryKind::Add | BinaryKind::Sub => vec![vec![0, 1]],

@@ -1,0 +1,58 @@
+//! Sums of more than two: what owes the same is added first, so that it is paid once.
+
+use ir::graph::{Block, Stmt};
+use ir::ids::Value;
+use ir::mesh::Axes;
+use rustc_hash::FxHashMap;
+
+/// Where the next statements add up three or more values, of which several owe the same, has them add those first.
+pub(crate) fn regroup(block: &Block, next: &mut [Stmt], uses: &FxHashMap<Value, usize>) {
+    let chain = chain(block, next, uses);
+    if chain.len() < 2 {
+        return;
+    }
+    let mut groups: Vec<(Axes, Vec<Value>)> = Vec::new();
+    for value in terms(chain) {
+        let owed = block.ty(value).debt_axes();
+        match groups.iter_mut().find(|(axes, _)| *axes == owed) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((owed, vec![value])),
+        }
+    }
+    if groups.iter().all(|(owed, values)| owed.is_empty() || values.len() == 1) {
+        return;
+    }
+    let mut stmts = chain.iter_mut();
+    let mut add = |left: Value, right: Value| {
+        let Some(stmt) = stmts.next() else { return left };
+        stmt.operands = vec![left, right];
+        stmt.results[0]
+    };
+    let sums: Vec<Value> = groups.into_iter().filter_map(|(_, values)| values.into_iter().reduce(&mut add)).collect();
+    sums.into_iter().reduce(&mut add);
+}
+
+/// The statements at the front that each add to what the one before gives, which nothing else reads and nothing fixes.
+fn chain<'s>(block: &Block, next: &'s mut [Stmt], uses: &FxHashMap<Value, usize>) -> &'s mut [Stmt] {
+    let is_sum =
+        |stmt: &Stmt| !stmt.accumulate && stmt.operands.len() == 2 && stmt.op.def().is_some_and(|def| def.is_sum());
+    let passes_on = |stmt: &Stmt, to: &Stmt| {
+        let sum = stmt.results[0];
+        let is_open = block.ty(sum).dims.iter().all(|dim| dim.open);
+        is_open && uses.get(&sum) == Some(&1) && to.operands.contains(&sum)
+    };
+    let mut length = usize::from(next.first().is_some_and(is_sum));
+    while (1..next.len()).contains(&length) && is_sum(&next[length]) && passes_on(&next[length - 1], &next[length]) {
+        length += 1;
+    }
+    &mut next[..length]
+}
+
+/// What a chain adds up, in its order.
+fn terms(chain: &[Stmt]) -> Vec<Value> {
+    let mut terms = chain[0].operands.clone();
+    for pair in chain.windows(2) {
+        terms.extend(pair[1].operands.iter().filter(|&&value| value != pair[0].results[0]));
+    }
+    terms
+}
