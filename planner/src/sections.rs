@@ -176,6 +176,20 @@ pub(crate) fn wanted_types<'b>(
     Ok(Some(if gives_results { wanted } else { read(&|value| block.ty(value)).0 }))
 }
 
+/// The type of its one operand from which a statement gives its one result in this type; `None` where none does.
+///
+/// # Errors
+/// The op's own rule does not fit its tensors.
+pub(crate) fn operand_for(mesh: &Mesh, block: &Block, stmt: &Stmt, ty: &Type) -> Result<Option<Type>, String> {
+    let (Some(def), Some(instance)) = (stmt.op.def(), instance_of(block, stmt)?) else { return Ok(None) };
+    let operands = operands(block, stmt, &FxHashMap::default(), &|value| block.ty(value));
+    let assignment = recover(mesh, def, &instance, &operands, &[ty]);
+    let may_be_cut = |letter: usize| !instance.letters[letter].whole || assignment.letters[letter].is_empty();
+    let is_legal = (0..instance.letters.len()).all(may_be_cut) && instance.compounds_hold(&assignment.letters, mesh);
+    let gives = is_legal && assignment.result_type(&instance, 0, ty) == *ty;
+    Ok(gives.then(|| assignment.operand_type(&instance, 0, operands[0].ty)))
+}
+
 /// The operands of a statement, which lie as `lies` says, with what decides between them.
 fn operands<'b>(
     block: &Block,

@@ -2,10 +2,11 @@
 //!
 //! One reshard serves all readers in the same section; what I has gathered serves W too (it runs right after, or the value
 //! crosses). What F has paid or cut serves the backward, for it is no larger than what it was made of; what F has gathered
-//! is not kept: W gathers again (Korthikanti et al. 2022, section 4.2.2).
+//! is not kept: W gathers again (Korthikanti et al. 2022, section 4.2.2). What only repeats something smaller is not moved: the
+//! smaller is, and is repeated where it then lies.
 
 use crate::PlanError;
-use crate::sections::{reshard_stmt, wanted_types};
+use crate::sections::{count_uses, operand_for, reshard_stmt, wanted_types};
 use cost::Cluster;
 use ir::goal::Goal;
 use ir::graph::{Block, Model, SectionKind, Stmt};
@@ -22,36 +23,57 @@ pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanEr
         for kind in SectionKind::ALL {
             match kind {
                 SectionKind::I => moved.drop_gathered(block, &mesh),
-                SectionKind::U => moved = Moved::default(),
+                SectionKind::U => moved.there.clear(),
                 SectionKind::F | SectionKind::W => {}
             }
             reshard_section(&mesh, block, kind, &mut moved).map_err(|why| PlanError::Fault { pass: "reshard", why })?;
         }
+        drop_unread(block, &moved.repeated);
     }
     Ok(())
 }
 
-/// What has been resharded so far: (value, in which layout, result).
+/// Takes out values that nothing reads now that they are made in another layout; the first of these takes the name.
+fn drop_unread(block: &mut Block, repeated: &[(Value, Value)]) {
+    if repeated.is_empty() {
+        return;
+    }
+    let uses = count_uses(block);
+    for &(value, instead) in repeated.iter().filter(|(value, _)| !uses.contains_key(value)) {
+        block.sections.iter_mut().for_each(|section| section.stmts.retain(|stmt| stmt.results != [value]));
+        let name = std::mem::take(&mut block.values[value].name);
+        if !name.is_empty() {
+            block.values[instead].name = name;
+        }
+    }
+}
+
+/// What has been resharded so far.
 #[derive(Default)]
-pub(crate) struct Moved(Vec<(Value, Type, Value)>);
+pub(crate) struct Moved {
+    /// (value, in which layout, result).
+    there: Vec<(Value, Type, Value)>,
+    /// (value, result) where the result was not moved but made like the value.
+    repeated: Vec<(Value, Value)>,
+}
 
 impl Moved {
     /// What the backward shall not find: what is larger than what it was made of.
     pub(crate) fn drop_gathered(&mut self, block: &Block, mesh: &Mesh) {
-        self.0.retain(|(from, to, _)| to.local_bytes(mesh) <= block.ty(*from).local_bytes(mesh));
+        self.there.retain(|(from, to, _)| to.local_bytes(mesh) <= block.ty(*from).local_bytes(mesh));
     }
 
     /// The type of a value; of one that owes, that in which it is paid already.
     fn lies<'t>(&'t self, block: &'t Block, value: Value) -> &'t Type {
         let ty = block.ty(value);
         let is_paid = |(from, to, _): &&(Value, Type, Value)| *from == value && to.debt.is_none();
-        let paid = if ty.debt.is_some() { self.0.iter().find(is_paid) } else { None };
+        let paid = if ty.debt.is_some() { self.there.iter().find(is_paid) } else { None };
         paid.map_or(ty, |(_, to, _)| to)
     }
 
     /// A store changes what an argument holds.
     pub(crate) fn forget_stored(&mut self, stmt: &Stmt) {
-        self.0.retain(|(value, _, _)| !stmt.results.contains(value));
+        self.there.retain(|(value, _, _)| !stmt.results.contains(value));
     }
 }
 
@@ -68,15 +90,44 @@ pub(crate) fn reshard_section(
     for mut stmt in std::mem::take(&mut block[kind].stmts) {
         if let Some(wanted) = wanted_types(mesh, block, &stmt, &|value| moved.lies(block, value))? {
             for (place, ty) in wanted.into_iter().enumerate() {
+                repeat(mesh, block, kind, stmt.operands[place], &ty, moved)?;
                 stmt.operands[place] = in_layout(block, kind, stmt.operands[place], ty, moved);
             }
         }
         if stmt.op == Op::Reshard {
-            moved.0.push((stmt.operands[0], block.ty(stmt.results[0]).clone(), stmt.results[0]));
+            moved.there.push((stmt.operands[0], block.ty(stmt.results[0]).clone(), stmt.results[0]));
         }
         moved.forget_stored(&stmt);
         block[kind].stmts.push(stmt);
     }
+    Ok(())
+}
+
+/// Where a value that must be moved only repeats a smaller one: moves that, and repeats it.
+fn repeat(
+    mesh: &Mesh,
+    block: &mut Block,
+    kind: SectionKind,
+    value: Value,
+    ty: &Type,
+    moved: &mut Moved,
+) -> Result<(), String> {
+    if block.ty(value) == ty || moved.there.iter().any(|(from, to, _)| *from == value && to == ty) {
+        return Ok(());
+    }
+    let Some(maker) = block[kind].stmts.iter().find(|stmt| stmt.results == [value]) else { return Ok(()) };
+    let &[operand] = maker.operands.as_slice() else { return Ok(()) };
+    if maker.accumulate || block.ty(operand).bytes() >= block.ty(value).bytes() {
+        return Ok(());
+    }
+    let Some(wanted) = operand_for(mesh, block, maker, ty)? else { return Ok(()) };
+    let maker = maker.clone();
+    repeat(mesh, block, kind, operand, &wanted, moved)?;
+    let operands = vec![in_layout(block, kind, operand, wanted, moved)];
+    let result = block.add_value("", ty.clone());
+    block[kind].stmts.push(Stmt { results: vec![result], operands, ..maker });
+    moved.there.push((value, ty.clone(), result));
+    moved.repeated.push((value, result));
     Ok(())
 }
 
@@ -85,11 +136,11 @@ pub(crate) fn in_layout(block: &mut Block, kind: SectionKind, value: Value, ty: 
     if *block.ty(value) == ty {
         return value;
     }
-    if let Some((_, _, result)) = moved.0.iter().find(|(from, to, _)| *from == value && *to == ty) {
+    if let Some((_, _, result)) = moved.there.iter().find(|(from, to, _)| *from == value && *to == ty) {
         return *result;
     }
     let result = block.add_value("", ty.clone());
     block[kind].stmts.push(reshard_stmt(result, value));
-    moved.0.push((value, ty, result));
+    moved.there.push((value, ty, result));
     result
 }
