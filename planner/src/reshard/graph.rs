@@ -6,7 +6,7 @@ use super::{STEP, Site};
 use cost::{Link, Pattern, pieces};
 use ir::mesh::Axes;
 use ir::ops::Collective;
-use ir::types::{DebtKind, Type};
+use ir::types::{DebtKind, Dim, Type};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -67,17 +67,35 @@ pub(super) struct Graph<'a> {
     links: Vec<&'a Link>,
     renamings: FxHashMap<(Shards, Set), Rc<[List]>>,
     pieces: FxHashMap<(usize, List, List), u64>,
+    /// Dims of which one is as good as another, ascending.
+    alike: Vec<usize>,
 }
 
 impl<'a> Graph<'a> {
     /// That of a tensor, however it lies.
     pub(super) fn new(site: Site<'a>, ty: &Type) -> Graph<'a> {
         let links = site.mesh.axes.keys().map(|axis| site.cluster.link(site.mesh, &Axes::one(axis))).collect();
-        let (cuts, renamings, pieces) = Default::default();
+        let (cuts, renamings, pieces, alike) = Default::default();
         let mut graph =
-            Graph { tensor: ty.logical(), lists: Lists::new(site.mesh), site, cuts, links, renamings, pieces };
+            Graph { tensor: ty.logical(), lists: Lists::new(site.mesh), site, cuts, links, renamings, pieces, alike };
         graph.cut();
         graph
+    }
+
+    /// For a search from one form to another over these axes: dims that neither cuts, and that all axes together cut evenly,
+    /// can change places in any way between the two.
+    pub(super) fn find_alike(&mut self, from: &Form, to: &Form, axes: Set) {
+        let all = lists::axes(axes);
+        let Graph { site, tensor, .. } = self;
+        let is_even = |dim: &Dim| site.mesh.is_even(dim.size, &all) && site.allows(dim, &all);
+        let is_open = |&dim: &usize| [from, to].iter().all(|form| form.lists[dim] == List::NONE);
+        self.alike = (0..tensor.rank()).filter(|dim| is_open(dim) && is_even(&tensor.dims[*dim])).collect();
+    }
+
+    /// Whether another dim that is not cut yet would do as well, and comes first.
+    pub(super) fn is_spare(&self, form: &Form, dim: usize) -> bool {
+        let mut open = self.alike.iter().filter(|&&dim| form.lists[dim] == List::NONE);
+        self.alike.contains(&dim) && open.next().is_some_and(|&first| first < dim)
     }
 
     /// The number of dims; also the place of the storage in [`Form::lists`].

@@ -3,6 +3,7 @@
 use super::graph::{Change, Form, Graph};
 use super::lists::{List, Set, subsets};
 use cost::Pattern;
+use smallvec::SmallVec;
 
 impl Graph<'_> {
     /// Shows the forms that one collective over the given axes makes of a form and that may stand on a cheapest way, and its
@@ -33,6 +34,8 @@ impl Graph<'_> {
     }
 }
 
+type Targets = SmallVec<[usize; 8]>;
+
 struct Moves<'g, 'a, S> {
     graph: &'g mut Graph<'a>,
     /// Those of a rank.
@@ -61,6 +64,11 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
         self.form.lists[place] = old;
     }
 
+    /// The dims and the storage that axes may be put on.
+    fn targets(&self) -> Targets {
+        self.places.clone().filter(|&place| !self.graph.is_spare(&self.form, place)).collect()
+    }
+
     fn joined(&mut self, place: usize, more: List, start: usize) -> List {
         let list = self.graph.lists.joined(self.form.lists[place], more, start);
         self.graph.cut();
@@ -73,10 +81,11 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
             self.owing(owed & !over, max);
             self.made(Change::Reduce, Pattern::Sum, over);
         }
+        let targets = self.targets();
         for &list in &*self.graph.lists.orders(owed) {
             let over = self.graph.lists[list].set;
             self.owing(owed & !over, max);
-            for place in self.places.clone() {
+            for &place in &targets {
                 let longer = self.joined(place, list, 0);
                 self.replaced(place, longer, Change::Scatter(place), Pattern::Round, over);
             }
@@ -106,7 +115,7 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
             for kept in 0..self.graph.lists[list].axes.len() {
                 let (shorter, over) = self.minor_end(list, kept);
                 self.form.lists[from] = shorter;
-                for to in dims.clone().filter(|&to| to != from) {
+                for to in self.targets().into_iter().filter(|&to| to != from && dims.contains(&to)) {
                     let longer = self.joined(to, list, kept);
                     self.replaced(to, longer, Change::Exchange(from, to), Pattern::Exchange, over);
                 }
@@ -143,9 +152,10 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
     }
 
     fn shards(&mut self, free: Set) {
+        let targets = self.targets();
         for &list in &*self.graph.lists.orders(free) {
             let over = self.graph.lists[list].set;
-            for place in self.places.clone() {
+            for &place in &targets {
                 let longer = self.joined(place, list, 0);
                 self.replaced(place, longer, Change::Shard(place), Pattern::Local, over);
             }

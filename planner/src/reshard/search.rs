@@ -29,6 +29,7 @@ pub fn cheapest(site: &Site<'_>, from: &Type, to: &Type, spare: &Axes) -> Result
     let most = known.iter().map(Step::weight).sum();
     let search = Search::new(&mut graph, lists::set(&axes), to, most);
     let start = graph.form_of(from);
+    graph.find_alike(&start, &search.to, search.axes);
     let way = search.way(&mut graph, &start).ok_or_else(|| site.no_way(from, to))?;
     let mut steps: Vec<Step> = Vec::new();
     for change in way {
