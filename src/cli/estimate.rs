@@ -143,7 +143,7 @@ fn ranking(answers: Vec<(&str, Result<EstimateReport, Error>)>) -> String {
                 short(predicted.step_time_s),
                 count(predicted.tokens_per_s_per_gpu),
                 percent(predicted.mfu).trim().to_string(),
-                format!("{:.1}", predicted.memory_gib.total),
+                format!("{:.1}", predicted.fullest().device),
                 if predicted.fits { "yes" } else { "no" }.to_string(),
                 report.inputs.layout.clone(),
             ]

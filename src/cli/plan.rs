@@ -141,7 +141,7 @@ fn complaint(answer: &Infeasible) -> Error {
     let least = answer
         .closest
         .as_ref()
-        .map_or_else(String::new, |closest| format!("; the least needs {:.1} GiB", closest.predicted.memory_gib.total));
+        .map_or_else(String::new, |closest| format!("; the least needs {:.1} GiB", closest.predicted.fullest().device));
     let help = match answer.ways_out.first() {
         Some(way) => format!("the cheapest way out: {}", way.change),
         None => "more devices (--gpus), fewer pins, or a smaller batch or sequence".to_string(),

@@ -72,7 +72,7 @@ fn runners_up(report: &EstimateReport) -> String {
         [
             time(other.predicted.step_time_s),
             slower,
-            gib(other.predicted.memory_gib.total),
+            gib(other.predicted.fullest().device),
             shortened(&differences(&report.layout, &other.layout)),
             lost.map_or_else(String::new, |lost| lost.because.clone()),
         ]
@@ -156,7 +156,7 @@ pub(super) fn why_not(plan: &EstimateReport, answer: &WhyNot) -> String {
             .collect::<Vec<_>>()
     };
     let seconds = changes(time, &answer.seconds, plan.predicted.step_time_s);
-    let memory = changes(gib, &answer.gib, plan.predicted.memory_gib.total);
+    let memory = changes(gib, &answer.gib, plan.predicted.fullest().device);
     for (head, rows) in [("TIME THAT IT TAKES MORE OR LESS", seconds), ("MEMORY OF THE FULLEST DEVICE", memory)] {
         if !rows.is_empty() {
             text += &format!("\n{}", table([head, ""], &rows));

@@ -210,6 +210,13 @@ pub struct StageMemory {
     pub device: f64,
 }
 
+impl Predicted {
+    /// What the device of the rank that holds most does.
+    pub fn fullest(&self) -> StageMemory {
+        self.memory_gib.per_stage.get(self.memory_gib.worst_rank).copied().unwrap_or_default()
+    }
+}
+
 impl TimeShares {
     /// All by name, in a fixed order.
     pub fn by_name(&self) -> [(&'static str, f64); 14] {

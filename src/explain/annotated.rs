@@ -1,7 +1,6 @@
 //! A plan as the model's text: every tensor with the sharding that the layout gives it, and the collectives that follow.
 
 use super::brief::differences;
-use super::compare::worst;
 use crate::compiling::{Compiling, compile_source};
 use crate::error::Error;
 use crate::estimate::EstimateReport;
@@ -44,7 +43,7 @@ pub fn annotated_closest(answer: &Infeasible) -> Result<String, Error> {
         return Err(Error::input(Code::NothingFits, "no layout fits, and which needs least is not known")
             .help("--format table says what clashes; a longer --deadline finds the layout that needs least"));
     };
-    let needs = gib(worst(&closest.predicted).device);
+    let needs = gib(closest.predicted.fullest().device);
     Ok(format!("// Nothing fits. This is the layout that needs least: {needs} on its fullest device.\n")
         + &annotated(closest)?)
 }

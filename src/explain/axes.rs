@@ -1,7 +1,7 @@
 //! What each part of the layout costs and saves.
 
 use super::brief::{differences, said};
-use super::compare::{ALIKE, misfit, pace, worst};
+use super::compare::{ALIKE, misfit, pace};
 use super::pool::Pool;
 use crate::estimate::{EstimateReport, Predicted};
 use crate::number::{gib, share, time};
@@ -83,7 +83,7 @@ fn note(key: &str, best: &EstimateReport, other: &EstimateReport, cluster: &Clus
     let (here, there) = (&best.predicted, &other.predicted);
     let against = differences(&best.layout, &other.layout);
     let saves_s = there.step_time_s - here.step_time_s;
-    let saves_gib = worst(there).device - worst(here).device;
+    let saves_gib = there.fullest().device - here.fullest().device;
     let verdict = match (here.fits, there.fits) {
         (_, false) => misfit(here, there, cluster),
         (false, true) => format!("would fit, and be {}", pace(here, there)),
@@ -118,7 +118,7 @@ fn alone(key: &str, best: &EstimateReport, pool: &Pool) -> Option<AxisNote> {
 
 /// What the other holds more or less, where times alone do not decide.
 fn held(here: &Predicted, there: &Predicted) -> String {
-    let more = worst(there).device - worst(here).device;
+    let more = there.fullest().device - here.fullest().device;
     // A tenth of a GiB is what is printed.
     if (there.step_time_s / here.step_time_s - 1.0).abs() >= ALIKE || more.abs() < 0.1 {
         return String::new();

@@ -1,7 +1,7 @@
 //! The limits that a layout touches.
 
 use super::brief::differences;
-use super::compare::{device_gib, parts, worst};
+use super::compare::{device_gib, parts};
 use super::losses::TIE;
 use super::pool::Pool;
 use crate::estimate::EstimateReport;
@@ -38,7 +38,7 @@ pub(super) fn binds(best: &EstimateReport, pool: &Pool, cluster: &Cluster, wishe
 
 /// How full the fullest device is, of what, and whether more would help.
 fn memory(best: &EstimateReport, cluster: &Cluster, wishes: &[Wish]) -> Bind {
-    let memory = worst(&best.predicted);
+    let memory = best.predicted.fullest();
     let mut held = parts(memory);
     held.sort_by(|a, b| b.1.total_cmp(&a.1));
     let held: Vec<String> = held.iter().take(3).map(|(what, size)| format!("{what} {}", gib(*size))).collect();

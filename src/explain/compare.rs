@@ -57,7 +57,7 @@ pub(super) fn seconds(from: &Predicted, to: &Predicted) -> Vec<Change> {
 
 /// By how many GiB the parts of the worst rank's memory differ, the largest difference first.
 pub(super) fn memory(from: &Predicted, to: &Predicted) -> Vec<Change> {
-    let pairs = parts(worst(from)).into_iter().zip(parts(worst(to)));
+    let pairs = parts(from.fullest()).into_iter().zip(parts(to.fullest()));
     let mut changes: Vec<Change> = pairs.map(|((what, from), (_, to))| Change { what, by: to - from }).collect();
     changes.sort_by(|a, b| b.by.abs().total_cmp(&a.by.abs()));
     changes
@@ -75,11 +75,6 @@ pub(super) fn parts(memory: StageMemory) -> [(&'static str, f64); 6] {
     ]
 }
 
-/// The memory of the rank that holds most.
-pub(super) fn worst(predicted: &Predicted) -> StageMemory {
-    predicted.memory_gib.per_stage.get(predicted.memory_gib.worst_rank).copied().unwrap_or_default()
-}
-
 /// GiB of a device of the cluster.
 pub(super) fn device_gib(cluster: &Cluster) -> f64 {
     cluster.device.memory as f64 / 1024.0_f64.powi(3)
@@ -89,7 +84,7 @@ pub(super) fn device_gib(cluster: &Cluster) -> f64 {
 pub(super) fn misfit(best: &Predicted, other: &Predicted, cluster: &Cluster) -> String {
     let grown = memory(best, other).into_iter().find(|change| change.by > 0.0);
     let grown = grown.map_or_else(String::new, |change| format!(" ({} +{})", change.what, gib(change.by)));
-    format!("would not fit: a device would hold {} of {}{grown}", gib(worst(other).device), gib(device_gib(cluster)))
+    format!("would not fit: a device would hold {} of {}{grown}", gib(other.fullest().device), gib(device_gib(cluster)))
 }
 
 /// How the other layout's time compares: `6.1 % slower: waiting in the pipeline +1.20 s, though recomputation -0.30 s`.
@@ -124,7 +119,7 @@ pub(super) fn better<'a>(a: &'a EstimateReport, b: &'a EstimateReport) -> &'a Es
     let (x, y) = (&a.predicted, &b.predicted);
     let first = match (x.fits, y.fits) {
         (true, true) => x.step_time_s <= y.step_time_s,
-        (false, false) => worst(x).device <= worst(y).device,
+        (false, false) => x.fullest().device <= y.fullest().device,
         (fits, _) => fits,
     };
     if first { a } else { b }

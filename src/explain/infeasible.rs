@@ -1,7 +1,7 @@
 //! Nothing fits: which constraints clash, and what would make something fit.
 
 use super::brief::brief;
-use super::compare::{device_gib, worst};
+use super::compare::device_gib;
 use super::least::{climbed, fitting};
 use crate::error::Error;
 use crate::estimate::{EstimateReport, Estimator, SCHEMA};
@@ -192,7 +192,7 @@ impl Trials<'_> {
 fn least(closest: Option<&EstimateReport>, own: f64) -> String {
     match closest {
         Some(report) => {
-            let memory = worst(&report.predicted).device;
+            let memory = report.predicted.fullest().device;
             format!("{}, which needs least, holds {} on a device of {}", brief(&report.layout), gib(memory), gib(own))
         }
         None => "no layout is below it".to_string(),

@@ -1,6 +1,6 @@
 //! Why the runners-up lost.
 
-use super::compare::{memory, pace, seconds, worst};
+use super::compare::{memory, pace, seconds};
 use crate::estimate::{EstimateReport, Predicted};
 use crate::number::{gib, time};
 use crate::plan::{Alternative, Loss, Objective};
@@ -41,14 +41,14 @@ pub(super) fn loss(best: &Predicted, other: &Predicted, residual: [f64; 2], obje
 fn because(best: &Predicted, other: &Predicted) -> String {
     match seconds(best, other).into_iter().find(|change| change.by > 0.0) {
         Some(change) if other.step_time_s > best.step_time_s => format!("{} +{}", change.what, time(change.by)),
-        _ if worst(other).device > worst(best).device => format!("as fast, {}", heavier(best, other)),
+        _ if other.fullest().device > best.fullest().device => format!("as fast, {}", heavier(best, other)),
         _ => pace(best, other),
     }
 }
 
 /// The part of the memory that grew most.
 fn heavier(best: &Predicted, other: &Predicted) -> String {
-    let more = worst(other).device - worst(best).device;
+    let more = other.fullest().device - best.fullest().device;
     let grown = memory(best, other).into_iter().find(|change| change.by > 0.0);
     let grown = grown.map_or_else(String::new, |change| format!(", {} +{}", change.what, gib(change.by)));
     format!("{} more on a device{grown}", gib(more))

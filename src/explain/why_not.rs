@@ -2,7 +2,7 @@
 
 use super::Find;
 use super::brief::{brief, differences};
-use super::compare::{ALIKE, memory, misfit, pace, seconds, worst};
+use super::compare::{ALIKE, memory, misfit, pace, seconds};
 use super::losses::loss;
 use super::plan_file::request_of;
 use crate::error::Error;
@@ -73,7 +73,7 @@ pub fn why_not(estimator: &Estimator, plan: &EstimateReport, pins: &str, find: &
     let residual = estimator.stack(&request.stack)?.residual;
     let changed = differences(&plan.layout, &other.layout);
     let lost = loss(&plan.predicted, &other.predicted, residual, Objective::Time);
-    let more = worst(&other.predicted).device - worst(&plan.predicted).device;
+    let more = other.predicted.fullest().device - plan.predicted.fullest().device;
     let (verdict, says) = match lost.slower {
         _ if changed.is_empty() => ("same", "the plan has it".to_string()),
         slower if slower.abs() < ALIKE => {

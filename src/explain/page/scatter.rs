@@ -3,7 +3,6 @@
 use super::bars::drawing;
 use crate::estimate::{EstimateReport, Predicted};
 use crate::explain::brief::{brief, differences};
-use crate::explain::compare::worst;
 use crate::number::{gib, share, time};
 use scheduler::draw::escaped;
 
@@ -27,9 +26,9 @@ pub(super) fn runners_up(plan: &EstimateReport, limit: f64) -> String {
     if plan.alternatives.is_empty() {
         return String::new();
     }
-    let at = |predicted: &Predicted| [worst(predicted).device, predicted.step_time_s];
+    let at = |predicted: &Predicted| [predicted.fullest().device, predicted.step_time_s];
     let told = |what: &str, predicted: &Predicted| {
-        format!("{what}: {}, {} on a device", time(predicted.step_time_s), gib(worst(predicted).device))
+        format!("{what}: {}, {} on a device", time(predicted.step_time_s), gib(predicted.fullest().device))
     };
     let best = Point { name: PLAN.into(), says: told(&brief(&plan.layout), &plan.predicted), at: at(&plan.predicted) };
     let others = plan.alternatives.iter().enumerate().map(|(place, other)| Point {

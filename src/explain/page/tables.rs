@@ -2,7 +2,6 @@
 
 use crate::estimate::EstimateReport;
 use crate::explain::brief::differences;
-use crate::explain::compare::worst;
 use crate::number::{count, gib, share, time};
 use crate::plan::{Infeasible, Search};
 use scheduler::draw::escaped;
@@ -17,7 +16,7 @@ pub(super) fn alternatives(plan: &EstimateReport) -> String {
             differences(&plan.layout, &other.layout),
             time(other.predicted.step_time_s),
             slower,
-            gib(worst(&other.predicted).device),
+            gib(other.predicted.fullest().device),
             lost.map_or_else(String::new, |lost| lost.because.clone()),
         ]
     };
