@@ -136,6 +136,23 @@ fn expert_parallel_layer_exchanges_tokens_twice_each_way() {
     }
 }
 
+/// One key serves all heads and is gathered before it is repeated; gradients that owe the same are added before they are paid.
+#[test]
+fn latent_attention_gathers_what_is_small_and_scatters_each_sum_once() {
+    let model = planned_preset("deepseek-v2-lite", Layout { tp: 2, sp: true, ..Layout::default() });
+    // Tokens, latent keys and values, and the key for the heads; tokens for the feed-forward net.
+    assert_eq!(collectives(&model, "dense", SectionKind::F), counts(&[("all_gather tp", 4), ("reduce_scatter tp", 2)]));
+    assert_eq!(collectives(&model, "dense", SectionKind::I), counts(&[("all_gather tp", 2), ("reduce_scatter tp", 4)]));
+}
+
+/// What shared experts and experts on ranks of tp read is gathered once, and what they give is one sum; beside the tokens go
+/// the choices and their weights.
+#[test]
+fn tokens_are_gathered_once_for_all_experts() {
+    let model = planned_preset("deepseek-v2-lite", Layout { tp: 2, ep: 2, sp: true, ..Layout::default() });
+    assert_eq!(collectives(&model, "layer", SectionKind::F), counts(&[("all_gather tp", 6), ("reduce_scatter tp", 2)]));
+}
+
 #[test]
 fn gradients_of_experts_are_summed_over_their_copies_only() {
     let model = planned_preset("tiny-moe", Layout { dp: 4, tp: 2, ep: 2, etp: 2, ..Layout::default() });

@@ -2,8 +2,8 @@
 //!
 //! One reshard serves all readers in the same section; what I has gathered serves W too (it runs right after, or the value
 //! crosses). What F has paid or cut serves the backward, for it is no larger than what it was made of; what F has gathered
-//! is not kept: W gathers again (Korthikanti et al. 2022, section 4.2.2). What only repeats something smaller is not moved: the
-//! smaller is, and is repeated where it then lies.
+//! is not kept: W gathers again (Korthikanti et al. 2022, section 4.2.2). What only repeats something smaller, or is a view of
+//! something, is not moved but made anew: that is moved, which is less, or serves others too.
 
 use crate::PlanError;
 use crate::sections::{count_uses, operand_for, reshard_stmt, wanted_types};
@@ -28,18 +28,18 @@ pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanEr
             }
             reshard_section(&mesh, block, kind, &mut moved).map_err(|why| PlanError::Fault { pass: "reshard", why })?;
         }
-        drop_unread(block, &moved.repeated);
+        drop_unread(block, &moved.anew);
     }
     Ok(())
 }
 
 /// Takes out values that nothing reads now that they are made in another layout; the first of these takes the name.
-fn drop_unread(block: &mut Block, repeated: &[(Value, Value)]) {
-    if repeated.is_empty() {
+fn drop_unread(block: &mut Block, anew: &[(Value, Value)]) {
+    if anew.is_empty() {
         return;
     }
     let uses = count_uses(block);
-    for &(value, instead) in repeated.iter().filter(|(value, _)| !uses.contains_key(value)) {
+    for &(value, instead) in anew.iter().filter(|(value, _)| !uses.contains_key(value)) {
         block.sections.iter_mut().for_each(|section| section.stmts.retain(|stmt| stmt.results != [value]));
         let name = std::mem::take(&mut block.values[value].name);
         if !name.is_empty() {
@@ -54,7 +54,7 @@ pub(crate) struct Moved {
     /// (value, in which layout, result).
     there: Vec<(Value, Type, Value)>,
     /// (value, result) where the result was not moved but made like the value.
-    repeated: Vec<(Value, Value)>,
+    anew: Vec<(Value, Value)>,
 }
 
 impl Moved {
@@ -90,7 +90,7 @@ pub(crate) fn reshard_section(
     for mut stmt in std::mem::take(&mut block[kind].stmts) {
         if let Some(wanted) = wanted_types(mesh, block, &stmt, &|value| moved.lies(block, value))? {
             for (place, ty) in wanted.into_iter().enumerate() {
-                repeat(mesh, block, kind, stmt.operands[place], &ty, moved)?;
+                make_anew(mesh, block, kind, stmt.operands[place], &ty, moved)?;
                 stmt.operands[place] = in_layout(block, kind, stmt.operands[place], ty, moved);
             }
         }
@@ -103,8 +103,9 @@ pub(crate) fn reshard_section(
     Ok(())
 }
 
-/// Where a value that must be moved only repeats a smaller one: moves that, and repeats it.
-fn repeat(
+/// Where a value that must be moved only repeats a smaller one, or is a view: moves that, and makes the value anew. Not in U,
+/// where what it was made of may have been stored to since.
+fn make_anew(
     mesh: &Mesh,
     block: &mut Block,
     kind: SectionKind,
@@ -112,22 +113,24 @@ fn repeat(
     ty: &Type,
     moved: &mut Moved,
 ) -> Result<(), String> {
-    if block.ty(value) == ty || moved.there.iter().any(|(from, to, _)| *from == value && to == ty) {
+    let is_there = block.ty(value) == ty || moved.there.iter().any(|(from, to, _)| *from == value && to == ty);
+    if is_there || kind == SectionKind::U {
         return Ok(());
     }
     let Some(maker) = block[kind].stmts.iter().find(|stmt| stmt.results == [value]) else { return Ok(()) };
     let &[operand] = maker.operands.as_slice() else { return Ok(()) };
-    if maker.accumulate || block.ty(operand).bytes() >= block.ty(value).bytes() {
+    let is_view = maker.op.def().is_some_and(|def| def.is_view());
+    if maker.accumulate || !(is_view || block.ty(operand).bytes() < block.ty(value).bytes()) {
         return Ok(());
     }
     let Some(wanted) = operand_for(mesh, block, maker, ty)? else { return Ok(()) };
     let maker = maker.clone();
-    repeat(mesh, block, kind, operand, &wanted, moved)?;
+    make_anew(mesh, block, kind, operand, &wanted, moved)?;
     let operands = vec![in_layout(block, kind, operand, wanted, moved)];
     let result = block.add_value("", ty.clone());
     block[kind].stmts.push(Stmt { results: vec![result], operands, ..maker });
     moved.there.push((value, ty.clone(), result));
-    moved.repeated.push((value, result));
+    moved.anew.push((value, result));
     Ok(())
 }
 
