@@ -4,8 +4,9 @@ use super::blocks::{Blocks, Outline, Planned, Which, check, plan};
 use super::floor::Floor;
 use super::keys::{BlocksKey, CutKey, FlowKey, PlanKey, of_profiles, spreads};
 use super::memo::{Memo, Once};
-use super::memory::{fullest_device, memory};
+use super::memory::fullest_device;
 use super::order::Orders;
+use super::ordered::Ordered;
 use super::path::Path;
 use super::pipeline::{Flow, drawn_costs, flow};
 use super::place::{check_slices, impossible, layout_on, neighbours};
@@ -15,7 +16,7 @@ use super::request::EstimateRequest;
 use super::resize::{DimSizes, Part, Plan, Sizes, Template, Unplanned};
 use super::shape::Shape;
 use super::stages::{Load, loads, starts};
-use super::step::{Step, step, tied};
+use super::step::{Step, tied};
 use super::tensors::{Tried, choices, crowded, fitting};
 use crate::error::Error;
 use crate::machine_source;
@@ -382,8 +383,8 @@ impl Job<'_> {
         let Job { layout, machine, .. } = self;
         let replicas = Replicas::new(layout, self.microbatches, machine);
         let Staged { loads, flow, .. } = staged;
-        let step = step(flow, loads, layout, &replicas, machine, self.tied(blocks, loads));
-        (step, memory(flow, loads, layout, &replicas, machine))
+        let ordered = Ordered { layout, replicas: &replicas, loads, flow };
+        (ordered.step(self.tied(blocks, loads)), ordered.memory())
     }
 
     fn blocks_key(&self) -> Result<BlocksKey, Error> {

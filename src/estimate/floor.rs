@@ -3,12 +3,13 @@
 use super::blocks::{Blocks, Span};
 use super::estimator::{Job, Staged};
 use super::fitting::{Fitting, Means, ROUNDING, Ways, sum};
-use super::memory::{memory, states};
+use super::memory::states;
+use super::ordered::Ordered;
 use super::path::Path;
 use super::pipeline::{Flow, Least, Returns, least, least_of_ranks};
 use super::replicas::Replicas;
 use super::stages::{Count, Load, counts, loads, memory_loads, run_loads, seconds};
-use super::step::{LeastAfter, step};
+use super::step::LeastAfter;
 use cost::{Format, Machine, Recipe};
 use ir::goal::Layout;
 use planner::search::has_room;
@@ -113,7 +114,7 @@ impl<'a> Open<'a> {
 
     /// Bytes of the mean rank, which has so many elements.
     fn mean_bytes(&self, elements: [f64; 2], small: Option<&Blocks>, replicas: &Replicas<'_>) -> f64 {
-        let states = states(elements, replicas, self.machine);
+        let states = states(elements, replicas);
         let facts = &self.machine.stack.facts;
         let kept = small.map_or(0.0, kept_by_whole) / self.layout.pp as f64;
         // Some rank has the block with most inner values.
@@ -166,15 +167,10 @@ impl<'a> Open<'a> {
         Longer {
             ranks: self.least_of_ranks(&starts, kind, pipeline),
             counts: counts(self.fast, &starts),
-            after: self.least_after(&staged.flow, &staged.loads, &replicas),
+            after: self.ordered(&staged.flow, &staged.loads, &replicas).least_after(),
             fixed: self.machine.fixed(),
             stragglers: self.machine.stragglers(self.layout.devices()),
         }
-    }
-
-    /// What follows the last backwards of a flow at least.
-    fn least_after(&self, flow: &Flow, loads: &[Load], replicas: &Replicas<'_>) -> LeastAfter {
-        LeastAfter::of(flow, loads, self.layout, replicas, self.machine)
     }
 
     /// What no order beats on each rank, likewise.
@@ -196,7 +192,7 @@ impl<'a> Open<'a> {
         let mut loads = loads(self.fast, self.layout, starts, &replicas);
         let hops = hops(&mut loads);
         let flow = flow_of(&loads, &hops, (kind, pipeline), within);
-        let seconds = step(&flow, &loads, self.layout, &replicas, self.machine, 0.0).seconds;
+        let seconds = self.ordered(&flow, &loads, &replicas).step(0.0).seconds;
         let device = if seconds > within { Vec::new() } else { self.device(&flow, &loads, &replicas) };
         Stages { seconds, device, loads, hops, flow, replicas }
     }
@@ -209,13 +205,17 @@ impl<'a> Open<'a> {
         let rank = &mut staged.flow.ranks[path.rank];
         if end > rank.end {
             rank.wait_until(end);
-            staged.seconds =
-                step(&staged.flow, &staged.loads, self.layout, &staged.replicas, self.machine, 0.0).seconds;
+            staged.seconds = self.ordered(&staged.flow, &staged.loads, &staged.replicas).step(0.0).seconds;
         }
     }
 
+    /// Stages of the layout in their order.
+    fn ordered<'o>(&'o self, flow: &'o Flow, loads: &'o [Load], replicas: &'o Replicas<'o>) -> Ordered<'o> {
+        Ordered { layout: self.layout, replicas, loads, flow }
+    }
+
     fn device(&self, flow: &Flow, loads: &[Load], replicas: &Replicas<'_>) -> Vec<f64> {
-        let stages = memory(flow, loads, self.layout, replicas, self.machine);
+        let stages = self.ordered(flow, loads, replicas).memory();
         stages.iter().map(|stage| stage.device * super::memory::GIB).collect()
     }
 
@@ -262,7 +262,7 @@ impl<'a> Open<'a> {
         let kept = counts.iter().map(|runs| sum(runs, |run| self.fast.profiles[run.block].kept)).collect();
         let device = device.iter().zip(&staged.flow.ranks).map(|(device, rank)| [*device, rank.kept]).collect();
         let reserve = self.machine.stack.facts.reserve;
-        let LeastAfter { reduce, update } = self.least_after(&staged.flow, &staged.loads, &staged.replicas);
+        let LeastAfter { reduce, update } = self.ordered(&staged.flow, &staged.loads, &staged.replicas).least_after();
         let fitting =
             Fitting { pipeline: (kind, pipeline), counts, kept, ranks, reduce, path, returns, device, reserve };
         (fitting.seconds(ways, means, room) + update + self.machine.fixed())
@@ -348,7 +348,7 @@ impl Work {
         let dense = self.elements[0] / (layout.tp * layout.pp) as f64;
         let experts = self.elements[1] / (layout.ep * layout.etp * layout.pp) as f64;
         let inner = self.inner(&layout) * open.mbs as f64;
-        let held = states([dense, experts], &replicas, machine).total().max(inner);
+        let held = states([dense, experts], &replicas).total().max(inner);
         let facts = &machine.stack.facts;
         Floor { seconds: path * machine.stragglers(layout.devices()), bytes: held * facts.reserve + facts.context }
     }

@@ -1,6 +1,7 @@
 //! What each pipeline rank holds when it holds most.
 
-use super::pipeline::{Flow, Rank};
+use super::ordered::Ordered;
+use super::pipeline::Rank;
 use super::replicas::Replicas;
 use super::report::StageMemory;
 use super::stages::Load;
@@ -44,8 +45,8 @@ impl ModelStates {
 }
 
 /// Those of a rank on a stack.
-pub(super) fn states(elements: [f64; 2], replicas: &Replicas<'_>, machine: &Machine<'_>) -> ModelStates {
-    let (recipe, facts) = (machine.recipe, &machine.stack.facts);
+pub(super) fn states(elements: [f64; 2], replicas: &Replicas<'_>) -> ModelStates {
+    let (recipe, facts) = (replicas.machine.recipe, &replicas.machine.stack.facts);
     let mut states = ModelStates::of(elements, replicas.parts(), replicas.zero, recipe);
     let [dense, experts] = if replicas.zero > 0 { replicas.parts() } else { [1.0; 2] };
     states.optimizer += facts.update_bytes * (elements[0] / dense + elements[1] / experts);
@@ -55,67 +56,59 @@ pub(super) fn states(elements: [f64; 2], replicas: &Replicas<'_>, machine: &Mach
     states
 }
 
-/// The bytes of each rank, in GiB.
-pub(super) fn memory(
-    flow: &Flow,
-    loads: &[Load],
-    layout: &Layout,
-    replicas: &Replicas<'_>,
-    machine: &Machine<'_>,
-) -> Vec<StageMemory> {
-    flow.ranks.iter().map(|rank| of_rank(rank, loads, layout, replicas, machine)).collect()
-}
-
 /// Bytes of the fullest device.
 pub(super) fn fullest_device(ranks: &[StageMemory]) -> f64 {
     ranks.iter().map(|rank| rank.device * GIB).fold(0.0, f64::max)
 }
 
-fn of_rank(
-    rank: &Rank,
-    loads: &[Load],
-    layout: &Layout,
-    replicas: &Replicas<'_>,
-    machine: &Machine<'_>,
-) -> StageMemory {
-    let facts = &machine.stack.facts;
-    let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
-    let elements = [own().map(|load| load.dense).sum::<f64>(), own().map(|load| load.experts).sum()];
-    let mut states = states(elements, replicas, machine);
-    let whole = Whole::of(elements, layout, replicas, machine);
-    let logits = own().map(|load| load.logits).sum::<f64>();
-    let gathers = if whole.gathered > 0.0 { 2 } else { replicas.zero };
-    let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), logits, gathers, machine);
-    let logits = logits * rank.in_flight;
-    let activations = (rank.kept - logits).max(0.0);
-    states.parameters += whole.gathered + whole.copies;
-    states.gradients += whole.wide;
-    if facts.frees_gradients && rank.stages.iter().all(|(_, [forwards, ..])| *forwards <= 1.0) {
-        // What the only backward makes takes the place of what the forward left.
-        states.gradients = (states.gradients - activations - logits - whole.gathered).max(0.0);
+impl Ordered<'_> {
+    /// The bytes of each rank, in GiB.
+    pub(super) fn memory(&self) -> Vec<StageMemory> {
+        self.flow.ranks.iter().map(|rank| self.memory_of(rank)).collect()
     }
-    let groups = [layout.dp * layout.cp, layout.tp, layout.pp, layout.cp, layout.ep];
-    let communicators = groups.into_iter().filter(|&ranks| ranks > 1).count() as f64;
-    let before = facts.context + (communicators + facts.communicators) * facts.communicator;
-    let before_update = states.total() + activations + logits + buffers;
-    let needed = before_update.max(states.total() + updating(elements, replicas, machine.recipe));
-    let buffers = buffers + needed - before_update;
-    // What waits is waited for where there is no memory left.
-    let left = ((machine.cluster.device.memory as f64 - before) / facts.reserve - needed).max(0.0);
-    let waiting = waiting(rank, loads, facts.waiting).min(left);
-    let (allocated, buffers) = (needed + waiting, buffers + waiting);
-    let reserved = allocated * facts.reserve;
-    let device = reserved + before;
-    StageMemory {
-        parameters: states.parameters / GIB,
-        gradients: states.gradients / GIB,
-        optimizer: states.optimizer / GIB,
-        activations: activations / GIB,
-        logits: logits / GIB,
-        buffers: buffers / GIB,
-        allocated: allocated / GIB,
-        reserved: reserved / GIB,
-        device: device / GIB,
+
+    fn memory_of(&self, rank: &Rank) -> StageMemory {
+        let Ordered { layout, replicas, loads, .. } = *self;
+        let machine = replicas.machine;
+        let facts = &machine.stack.facts;
+        let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
+        let elements = [own().map(|load| load.dense).sum::<f64>(), own().map(|load| load.experts).sum()];
+        let mut states = states(elements, replicas);
+        let whole = Whole::of(elements, layout, replicas);
+        let logits = own().map(|load| load.logits).sum::<f64>();
+        let gathers = if whole.gathered > 0.0 { 2 } else { replicas.zero };
+        let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), logits, gathers, machine);
+        let logits = logits * rank.in_flight;
+        let activations = (rank.kept - logits).max(0.0);
+        states.parameters += whole.gathered + whole.copies;
+        states.gradients += whole.wide;
+        if facts.frees_gradients && rank.stages.iter().all(|(_, [forwards, ..])| *forwards <= 1.0) {
+            // What the only backward makes takes the place of what the forward left.
+            states.gradients = (states.gradients - activations - logits - whole.gathered).max(0.0);
+        }
+        let groups = [layout.dp * layout.cp, layout.tp, layout.pp, layout.cp, layout.ep];
+        let communicators = groups.into_iter().filter(|&ranks| ranks > 1).count() as f64;
+        let before = facts.context + (communicators + facts.communicators) * facts.communicator;
+        let before_update = states.total() + activations + logits + buffers;
+        let needed = before_update.max(states.total() + updating(elements, replicas, machine.recipe));
+        let buffers = buffers + needed - before_update;
+        // What waits is waited for where there is no memory left.
+        let left = ((machine.cluster.device.memory as f64 - before) / facts.reserve - needed).max(0.0);
+        let waiting = waiting(rank, loads, facts.waiting).min(left);
+        let (allocated, buffers) = (needed + waiting, buffers + waiting);
+        let reserved = allocated * facts.reserve;
+        let device = reserved + before;
+        StageMemory {
+            parameters: states.parameters / GIB,
+            gradients: states.gradients / GIB,
+            optimizer: states.optimizer / GIB,
+            activations: activations / GIB,
+            logits: logits / GIB,
+            buffers: buffers / GIB,
+            allocated: allocated / GIB,
+            reserved: reserved / GIB,
+            device: device / GIB,
+        }
     }
 }
 
@@ -131,8 +124,8 @@ struct Whole {
 }
 
 impl Whole {
-    fn of(elements: [f64; 2], layout: &Layout, replicas: &Replicas<'_>, machine: &Machine<'_>) -> Whole {
-        let (recipe, facts) = (machine.recipe, &machine.stack.facts);
+    fn of(elements: [f64; 2], layout: &Layout, replicas: &Replicas<'_>) -> Whole {
+        let (recipe, facts) = (replicas.machine.recipe, &replicas.machine.stack.facts);
         let is_narrow = matches!(recipe.products, Format::F8 | Format::F4);
         let quantised = if is_narrow { facts.quantised_experts * recipe.products.bytes() * elements[1] } else { 0.0 };
         let mut whole = Whole { copies: quantised, ..Whole::default() };
@@ -217,6 +210,7 @@ fn within(layer: Inner, end: Inner, ends: f64, logits: f64, zero: u8, recipe: &R
 
 #[cfg(test)]
 mod tests {
+    use super::super::pipeline::Flow;
     use super::*;
     use cost::{Cluster, Stack};
     use smallvec::smallvec;
@@ -280,7 +274,7 @@ mod tests {
             let layout = Layout { dp: 32, ep, zero: 3, ..Layout::default() };
             let recipe = Recipe { products, gradient: 2.0, ..Recipe::bf16() };
             let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
-            let whole = Whole::of([32e9, 2e9], &layout, &Replicas::new(&layout, microbatches, &machine), &machine);
+            let whole = Whole::of([32e9, 2e9], &layout, &Replicas::new(&layout, microbatches, &machine));
             [whole.gathered, whole.copies, whole.wide]
         };
         assert_eq!(bytes(16, 4, Format::Half), [0.0, 2.0 * (1e9 + 1e9), 2.0 * 32e9]);
@@ -296,8 +290,12 @@ mod tests {
         let (layout, loads) = (Layout::default(), [Load { dense: 1e9, ..Load::default() }]);
         let gradients = |forwards: f64, kept: f64| {
             let rank = Rank { stages: smallvec![(0, [forwards; 3])], kept, in_flight: 1.0, ..Rank::default() };
-            let replicas = Replicas::new(&layout, forwards as u32, &machine);
-            (of_rank(&rank, &loads, &layout, &replicas, &machine).gradients * GIB).round()
+            let (replicas, flow) = (
+                Replicas::new(&layout, forwards as u32, &machine),
+                Flow { ranks: vec![rank], bubble: 0.0, path: None },
+            );
+            let ordered = Ordered { layout: &layout, replicas: &replicas, loads: &loads, flow: &flow };
+            (ordered.memory()[0].gradients * GIB).round()
         };
         assert_eq!([gradients(1.0, 0.5e9), gradients(1.0, 3e9), gradients(2.0, 0.5e9)], [1.5e9, 0.0, 2e9]);
     }

@@ -15,6 +15,7 @@ mod many;
 mod memo;
 mod memory;
 mod order;
+mod ordered;
 mod path;
 mod pipeline;
 mod place;

@@ -1,7 +1,8 @@
 //! From the parts to a step: the last rank whose gradients are summed, the update that follows, and what each second of it
 //! goes to.
 
-use super::pipeline::{Flow, Rank};
+use super::ordered::Ordered;
+use super::pipeline::Rank;
 use super::replicas::{Exchange, Replicas};
 use super::report::TimeShares;
 use super::stages::{Load, plus};
@@ -17,58 +18,57 @@ pub(super) struct Step {
     pub(super) shares: TimeShares,
 }
 
-/// The step of a flow. The norm of the gradients joins all ranks before the update; after it each updates what it holds, and
-/// the slowest ends the step. Devices differ, and all wait for the slowest; and where they share cores, they wait for these.
-pub(super) fn step(
-    flow: &Flow,
-    loads: &[Load],
-    layout: &Layout,
-    replicas: &Replicas<'_>,
-    machine: &Machine<'_>,
-    tied: f64,
-) -> Step {
-    let after = After::of(flow.ranks.iter().map(|rank| Own::of(rank, loads)), layout, replicas, machine);
-    let ends = || flow.ranks.iter().zip(&after).map(|(rank, after)| rank.end + after.exchange.reduce);
-    let (last, summed) = ends().enumerate().fold((0, 0.0), |most, at| if at.1 > most.1 { at } else { most });
-    let updated = after.iter().map(After::update).fold(0.0, f64::max);
-    let work = summed + tied + updated;
-    let fixed = machine.fixed();
-    let path = (work + fixed) * machine.stragglers(layout.devices());
-    let each = (layout.devices() / layout.pp.max(1)) as f64;
-    let all = flow.ranks.iter().zip(&after).map(|(rank, after)| each * (rank.busy() + rank.messages + after.work()));
-    // However many devices work at once, a core does the work of one at a time.
-    let seconds = machine.cluster.cores.map_or(path, |cores| path.max(all.sum::<f64>() / cores as f64 + fixed));
-    let mut shares = shares(&flow.ranks[last], loads);
-    shares.dp += after[last].exchange.reduce + after[last].exchange.gather + tied;
-    shares.optimizer = after[last].optimizer;
-    shares.bubble += updated - after[last].update();
-    shares.cores = seconds - path;
-    shares.other = path - work;
-    Step { seconds, shares }
+impl Ordered<'_> {
+    /// The step, if it takes so many seconds to sum `tied` gradients. The norm of the gradients joins all ranks before the
+    /// update; after it each updates what it holds, and the slowest ends the step. Devices differ, and all wait for the slowest;
+    /// and where they share cores, they wait for these.
+    pub(super) fn step(&self, tied: f64) -> Step {
+        let Ordered { layout, replicas: Replicas { machine, .. }, loads, flow } = *self;
+        let after = self.after(flow.ranks.iter().map(|rank| Own::of(rank, loads)));
+        let ends = || flow.ranks.iter().zip(&after).map(|(rank, after)| rank.end + after.exchange.reduce);
+        let (last, summed) = ends().enumerate().fold((0, 0.0), |most, at| if at.1 > most.1 { at } else { most });
+        let updated = after.iter().map(After::update).fold(0.0, f64::max);
+        let work = summed + tied + updated;
+        let fixed = machine.fixed();
+        let path = (work + fixed) * machine.stragglers(layout.devices());
+        let each = (layout.devices() / layout.pp.max(1)) as f64;
+        let all =
+            flow.ranks.iter().zip(&after).map(|(rank, after)| each * (rank.busy() + rank.messages + after.work()));
+        // However many devices work at once, a core does the work of one at a time.
+        let seconds = machine.cluster.cores.map_or(path, |cores| path.max(all.sum::<f64>() / cores as f64 + fixed));
+        let mut shares = shares(&flow.ranks[last], loads);
+        shares.dp += after[last].exchange.reduce + after[last].exchange.gather + tied;
+        shares.optimizer = after[last].optimizer;
+        shares.bubble += updated - after[last].update();
+        shares.cores = seconds - path;
+        shares.other = path - work;
+        Step { seconds, shares }
+    }
+
+    /// What follows the last backwards at least, however long they take.
+    pub(super) fn least_after(&self) -> LeastAfter {
+        let ranks = self.after(self.flow.ranks.iter().map(|rank| Own::of(rank, self.loads).beside([f64::INFINITY; 2])));
+        let update = ranks.iter().map(After::update).fold(0.0, f64::max);
+        LeastAfter { reduce: ranks.iter().map(|after| after.exchange.reduce).collect(), update }
+    }
+
+    /// What follows the last backward of each rank; most are as the one before.
+    fn after(&self, ranks: impl Iterator<Item = Own>) -> Vec<After> {
+        let mut last: Option<(Own, After)> = None;
+        let of = |own: Own| match last {
+            Some((same, after)) if same == own => after,
+            _ => last.insert((own, After::of(own, self.layout, self.replicas))).1,
+        };
+        ranks.map(of).collect()
+    }
 }
 
-/// What follows the last backwards at least, however long they take.
+/// What follows the last backwards at least.
 pub(super) struct LeastAfter {
     /// Seconds in which each rank's gradients are summed.
     pub(super) reduce: Vec<f64>,
     /// Seconds of the update.
     pub(super) update: f64,
-}
-
-impl LeastAfter {
-    /// That of a flow.
-    pub(super) fn of(
-        flow: &Flow,
-        loads: &[Load],
-        layout: &Layout,
-        replicas: &Replicas<'_>,
-        machine: &Machine<'_>,
-    ) -> LeastAfter {
-        let of = |rank| Own::of(rank, loads).beside([f64::INFINITY; 2]);
-        let ranks = After::of(flow.ranks.iter().map(of), layout, replicas, machine);
-        let update = ranks.iter().map(After::update).fold(0.0, f64::max);
-        LeastAfter { reduce: ranks.iter().map(|after| after.exchange.reduce).collect(), update }
-    }
 }
 
 /// What of a rank's stages counts for what follows its last backward.
@@ -107,29 +107,14 @@ struct After {
 }
 
 impl After {
-    /// Of each rank; most are as the one before.
-    fn of(
-        ranks: impl Iterator<Item = Own>,
-        layout: &Layout,
-        replicas: &Replicas<'_>,
-        machine: &Machine<'_>,
-    ) -> Vec<After> {
-        let mut last: Option<(Own, After)> = None;
-        let of = |own: Own| match last {
-            Some((same, after)) if same == own => after,
-            _ => last.insert((own, After::of_rank(own, layout, replicas, machine))).1,
-        };
-        ranks.map(of).collect()
-    }
-
-    fn of_rank(own: Own, layout: &Layout, replicas: &Replicas<'_>, machine: &Machine<'_>) -> After {
+    fn of(own: Own, layout: &Layout, replicas: &Replicas<'_>) -> After {
         let Own { elements, tensors, beside: [forward, backward] } = own;
         let [dense, experts] = replicas.parts();
         let cut = layout.zero > 0;
         let local = if cut { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
         After {
             exchange: replicas.exchange(elements, tensors, forward, backward),
-            optimizer: optimizer(local, machine),
+            optimizer: optimizer(local, replicas.machine),
         }
     }
 

@@ -1,0 +1,19 @@
+//! Stages in their order: what the time (`step`) and the memory (`memory`) of a step follow from.
+
+use super::pipeline::Flow;
+use super::replicas::Replicas;
+use super::stages::Load;
+use ir::goal::Layout;
+
+/// Stages in the order in which their ranks run them.
+#[derive(Clone, Copy)]
+pub(super) struct Ordered<'a> {
+    /// The layout.
+    pub(super) layout: &'a Layout,
+    /// The data-parallel ranks.
+    pub(super) replicas: &'a Replicas<'a>,
+    /// The stages.
+    pub(super) loads: &'a [Load],
+    /// What ranks do until their last backward.
+    pub(super) flow: &'a Flow,
+}
