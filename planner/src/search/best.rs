@@ -71,13 +71,15 @@ impl Best {
         if self.by_memory { bytes } else { seconds }
     }
 
+    /// By what is to be small; of equals one that leaves the host alone comes first, then what is less of the other.
     fn compare(&self, a: &Ranked, b: &Ranked) -> Ordering {
         let key = |ranked: &Ranked| {
             let Price { seconds, bytes, .. } = ranked.price;
             if self.by_memory { [bytes, seconds] } else { [seconds, bytes] }
         };
         let ([a0, a1], [b0, b1]) = (key(a), key(b));
-        a0.total_cmp(&b0).then(a1.total_cmp(&b1)).then_with(|| a.price.text.cmp(&b.price.text))
+        let host = || a.layout.offload.cmp(&b.layout.offload);
+        a0.total_cmp(&b0).then_with(host).then(a1.total_cmp(&b1)).then_with(|| a.price.text.cmp(&b.price.text))
     }
 
     /// The value above which nothing is of use.
@@ -123,5 +125,27 @@ impl Best {
     /// The best of all.
     pub(super) fn first(&self) -> Option<&Ranked> {
         self.list.first().map(|(_, ranked)| ranked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_equals_the_one_that_leaves_the_host_alone_is_best() {
+        let ranked = |offload: bool, seconds: f64, bytes: f64| Ranked {
+            layout: Layout { offload, ..Layout::default() },
+            price: Price { seconds, bytes, text: format!("offload={offload}") },
+        };
+        let first = |by_memory: bool, offered: [Ranked; 2]| {
+            let mut best = Best::new(1, by_memory);
+            offered.into_iter().for_each(|ranked| best.offer(ranked));
+            best.first().is_some_and(|best| best.layout.offload)
+        };
+        assert!(!first(false, [ranked(true, 1.0, 1.0), ranked(false, 1.0, 2.0)]));
+        assert!(!first(true, [ranked(true, 1.0, 2.0), ranked(false, 2.0, 2.0)]));
+        assert!(first(false, [ranked(true, 0.9, 1.0), ranked(false, 1.0, 2.0)]));
+        assert!(first(true, [ranked(true, 1.0, 1.0), ranked(false, 1.0, 2.0)]));
     }
 }
