@@ -33,16 +33,24 @@ pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanEr
     Ok(())
 }
 
-/// Takes out values that nothing reads now that they are made in another layout; the first of these takes the name.
+/// Takes out values that nothing reads now that they are made in another layout, the last first, for it may be all that reads
+/// the one before; what was made first instead takes the name.
 fn drop_unread(block: &mut Block, anew: &[(Value, Value)]) {
     if anew.is_empty() {
         return;
     }
-    let uses = count_uses(block);
-    for &(value, instead) in anew.iter().filter(|(value, _)| !uses.contains_key(value)) {
-        block.sections.iter_mut().for_each(|section| section.stmts.retain(|stmt| stmt.results != [value]));
+    let mut uses = count_uses(block);
+    for &(value, _) in anew.iter().rev() {
+        if uses.get(&value).is_some_and(|&uses| uses > 0) {
+            continue;
+        }
+        for section in &mut block.sections {
+            let made = section.stmts.extract_if(.., |stmt| stmt.results == [value]);
+            made.flat_map(|stmt| stmt.operands).for_each(|operand| *uses.entry(operand).or_default() -= 1);
+        }
         let name = std::mem::take(&mut block.values[value].name);
-        if !name.is_empty() {
+        let first = anew.iter().find(|(other, _)| *other == value);
+        if let Some(&(_, instead)) = first.filter(|_| !name.is_empty()) {
             block.values[instead].name = name;
         }
     }
