@@ -9,6 +9,10 @@ use meshwright_scheduler::costs::StageCosts;
 use meshwright_scheduler::schedules::{find, split_backward};
 use meshwright_scheduler::simulate::{Wiring, simulate};
 
+/// The program's own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn pipelines(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("simulate");
     for (ranks, microbatches) in [(8, 24), (32, 256)] {
