@@ -135,8 +135,7 @@ pub(crate) fn choose(
     };
     // A sum or product of equals can stay owed and is then paid where it is read, once. But where more is computed from an
     // operand than its own size, each rank would compute on the whole of what it owes a part of. A view computes nothing.
-    let is_view = op.def().is_some_and(|def| def.is_view());
-    if !instance.pointwise && !is_view {
+    if !instance.pointwise && !op.is_view() {
         wishes(&mut choice);
     }
     let storage = pointwise_storage(instance, &operand_types, results, &choice.taken);

@@ -42,12 +42,14 @@ impl Site<'_> {
         let known = Known { uses: count_uses(block), paid: self.paid_before(block, kind)? };
         let hints = self.spread_hints(block, kind, hints.clone())?;
         let mut stmts = std::mem::take(&mut block[kind].stmts).into_iter();
-        loop {
-            sums::regroup(block, stmts.as_mut_slice(), &known.uses);
-            let Some(stmt) = stmts.next() else { return Ok(()) };
-            let decided = self.statement(block, stmt, &known, &hints)?;
-            block[kind].stmts.extend(decided);
+        while !stmts.as_slice().is_empty() {
+            let grouped = sums::regroup(block, stmts.as_mut_slice(), &known.uses);
+            for stmt in stmts.by_ref().take(grouped.max(1)) {
+                let decided = self.statement(block, stmt, &known, &hints)?;
+                block[kind].stmts.extend(decided);
+            }
         }
+        Ok(())
     }
 
     /// Decides one statement; gives it and the reshards that its pins ask for.

@@ -5,11 +5,13 @@ use ir::ids::Value;
 use ir::mesh::Axes;
 use rustc_hash::FxHashMap;
 
-/// Where the next statements add up three or more values, of which several owe the same, has them add those first.
-pub(crate) fn regroup(block: &Block, next: &mut [Stmt], uses: &FxHashMap<Value, usize>) {
+/// Where the next statements add up three or more values, of which several owe the same, has them add those first. Says how
+/// many statements add up.
+pub(crate) fn regroup(block: &Block, next: &mut [Stmt], uses: &FxHashMap<Value, usize>) -> usize {
     let chain = chain(block, next, uses);
-    if chain.len() < 2 {
-        return;
+    let length = chain.len();
+    if length < 2 {
+        return length;
     }
     let mut groups: Vec<(Axes, Vec<Value>)> = Vec::new();
     for value in terms(chain) {
@@ -20,7 +22,7 @@ pub(crate) fn regroup(block: &Block, next: &mut [Stmt], uses: &FxHashMap<Value, 
         }
     }
     if groups.iter().all(|(owed, values)| owed.is_empty() || values.len() == 1) {
-        return;
+        return length;
     }
     let mut stmts = chain.iter_mut();
     let mut add = |left: Value, right: Value| {
@@ -30,6 +32,7 @@ pub(crate) fn regroup(block: &Block, next: &mut [Stmt], uses: &FxHashMap<Value, 
     };
     let sums: Vec<Value> = groups.into_iter().filter_map(|(_, values)| values.into_iter().reduce(&mut add)).collect();
     sums.into_iter().reduce(&mut add);
+    length
 }
 
 /// The statements at the front that each add to what the one before gives, which nothing else reads and nothing fixes.

@@ -211,7 +211,7 @@ pub struct StageMemory {
 }
 
 impl Predicted {
-    /// What the device of the rank that holds most does.
+    /// What the rank that holds most holds.
     pub fn fullest(&self) -> StageMemory {
         self.memory_gib.per_stage.get(self.memory_gib.worst_rank).copied().unwrap_or_default()
     }

@@ -149,6 +149,11 @@ impl Op {
         }
     }
 
+    /// Whether the op shows its operand's bytes in their order: [`OpDef::is_view`].
+    pub fn is_view(&self) -> bool {
+        self.def().is_some_and(|def| def.is_view())
+    }
+
     /// The name in the text form.
     pub fn name(&self) -> &'static str {
         match self {

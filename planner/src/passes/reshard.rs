@@ -79,6 +79,12 @@ impl Moved {
         paid.map_or(ty, |(_, to, _)| to)
     }
 
+    /// What a value has been moved to, or made as, in a layout.
+    fn result(&self, value: Value, ty: &Type) -> Option<Value> {
+        let (_, _, result) = self.there.iter().find(|(from, to, _)| *from == value && to == ty)?;
+        Some(*result)
+    }
+
     /// A store changes what an argument holds.
     pub(crate) fn forget_stored(&mut self, stmt: &Stmt) {
         self.there.retain(|(value, _, _)| !stmt.results.contains(value));
@@ -121,14 +127,12 @@ fn make_anew(
     ty: &Type,
     moved: &mut Moved,
 ) -> Result<(), String> {
-    let is_there = block.ty(value) == ty || moved.there.iter().any(|(from, to, _)| *from == value && to == ty);
-    if is_there || kind == SectionKind::U {
+    if kind == SectionKind::U || block.ty(value) == ty || moved.result(value, ty).is_some() {
         return Ok(());
     }
     let Some(maker) = block[kind].stmts.iter().find(|stmt| stmt.results == [value]) else { return Ok(()) };
     let &[operand] = maker.operands.as_slice() else { return Ok(()) };
-    let is_view = maker.op.def().is_some_and(|def| def.is_view());
-    if maker.accumulate || !(is_view || block.ty(operand).bytes() < block.ty(value).bytes()) {
+    if maker.accumulate || !(maker.op.is_view() || block.ty(operand).bytes() < block.ty(value).bytes()) {
         return Ok(());
     }
     let Some(wanted) = operand_for(mesh, block, maker, ty)? else { return Ok(()) };
@@ -147,8 +151,8 @@ pub(crate) fn in_layout(block: &mut Block, kind: SectionKind, value: Value, ty: 
     if *block.ty(value) == ty {
         return value;
     }
-    if let Some((_, _, result)) = moved.there.iter().find(|(from, to, _)| *from == value && *to == ty) {
-        return *result;
+    if let Some(result) = moved.result(value, &ty) {
+        return result;
     }
     let result = block.add_value("", ty.clone());
     block[kind].stmts.push(reshard_stmt(result, value));

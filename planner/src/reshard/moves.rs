@@ -34,8 +34,6 @@ impl Graph<'_> {
     }
 }
 
-type Targets = SmallVec<[usize; 8]>;
-
 struct Moves<'g, 'a, S> {
     graph: &'g mut Graph<'a>,
     /// Those of a rank.
@@ -65,7 +63,7 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
     }
 
     /// The dims and the storage that axes may be put on.
-    fn targets(&self) -> Targets {
+    fn targets(&self) -> SmallVec<[usize; 8]> {
         self.places.clone().filter(|&place| !self.graph.is_spare(&self.form, place)).collect()
     }
 

@@ -290,7 +290,7 @@ impl<'a> Builder<'a> {
     fn hold_results(&mut self, id: BlockId, kind: SectionKind, place: usize, node: Node, found: &[Strategy]) {
         let (block, mesh) = (&self.model.blocks[id], self.prices.site.mesh);
         let stmt = &block[kind].stmts[place];
-        if stmt.accumulate || stmt.op.def().is_some_and(|def| def.is_view()) {
+        if stmt.accumulate || stmt.op.is_view() {
             return;
         }
         for (at, &value) in stmt.results.iter().enumerate() {

@@ -106,7 +106,7 @@ impl Keep {
             } else if let Some(at) = maker.filter(|_| dropped.values.contains(value)) {
                 again.insert(at);
                 wanted.extend(&stmts[at].operands);
-            } else if let Some(stmt) = stmt.filter(|stmt| is_view(stmt)) {
+            } else if let Some(stmt) = stmt.filter(|stmt| stmt.op.is_view()) {
                 wanted.extend(&stmt.operands);
             } else if !is_row_sum(site, stmt, value) {
                 let is_logits = site.is_head() && site.local.has_dim(value, "v");
@@ -308,10 +308,6 @@ fn is_product_or_gather(stmt: &Stmt) -> bool {
     is_product(stmt) || matches!(stmt.op, Op::Collective(Collective::AllGather { .. }))
 }
 
-fn is_view(stmt: &Stmt) -> bool {
-    stmt.op.def().is_some_and(|def| def.is_view())
-}
-
 fn is_loss(stmt: &Stmt) -> bool {
     matches!(stmt.op, Op::Kernel(KernelOp::CrossEntropy(_) | KernelOp::SumExp(_)))
 }
@@ -347,7 +343,7 @@ fn most(site: &Site<'_>, stmts: &[&Stmt], given: &EntitySet<Value>, dying: &Enti
         touched.dedup();
         touched.retain(|value| last[value.index()] == Some(at) && !given.contains(*value));
         let dead: f64 = touched.iter().map(|&value| site.bytes(value)).sum();
-        let in_place = role(site.block(), stmt).is_some() || is_view(stmt);
+        let in_place = role(site.block(), stmt).is_some() || stmt.op.is_view();
         most = most.max(live + made - if in_place { dead } else { 0.0 } + site.within(stmt));
         live += made - dead;
     }
