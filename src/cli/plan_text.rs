@@ -144,8 +144,8 @@ pub(super) fn why_not(plan: &EstimateReport, answer: &WhyNot) -> String {
         (Some(layout), Some(predicted)) => format!("{layout}: {}", time(predicted.step_time_s)),
         _ => "no layout".to_string(),
     };
-    text += &format!("{:<10}{found}\n", answer.asked);
-    text += &hung(&format!("{:<10}", answer.verdict), &answer.says);
+    text += &format!("{:<9} {found}\n", answer.asked);
+    text += &hung(&format!("{:<9} ", answer.verdict), &answer.says);
     if answer.lost.as_ref().is_some_and(|lost| lost.tie) && answer.verdict == "slower" {
         text += "          nearer than predictions tell layouts apart: where it matters, measure both\n";
     }
