@@ -9,10 +9,12 @@ mod execute;
 mod layouts;
 #[path = "reshard/sequences.rs"]
 mod sequences;
+#[path = "reshard/shardy.rs"]
+mod shardy;
 
 use cost::{CPU, Cluster, Link};
 use ir::mesh::{Axes, Mesh};
-use ir::types::{DebtKind, Dims, Type};
+use ir::types::{DType, DebtKind, Dim, DimName, Dims, Type};
 use layouts::layouts;
 use planner::reshard::{NoWay, Site, Step, cheapest, plain};
 use sequences::Sequences;
@@ -57,7 +59,7 @@ fn check(sizes: &[u64], kinds: &[DebtKind], stride: usize) {
 }
 
 fn same_cost(way: &Result<Vec<Step>, NoWay>, best: f64, (from, to): (&Type, &Type)) {
-    let cost = way.as_ref().map_or(f64::INFINITY, |steps| steps.iter().map(sequences::cost_of).sum());
+    let cost = way.as_ref().map_or(f64::INFINITY, |steps| steps.iter().map(Step::weight).sum());
     // Ways that differ by less than some picoseconds are equal.
     let equal = cost == best || (cost - best).abs() <= 1e-6 * best + 5e-12;
     assert!(equal, "{cost} instead of {best} from {from:?} to {to:?}: {way:?}");
@@ -89,6 +91,72 @@ fn three_axes_in_full() {
     check(&[2, 2, 2], &[DebtKind::Sum], 1);
 }
 
+/// On more axes a search takes seconds.
+const FEW_AXES: usize = 5;
+
+fn bytes(steps: &[Step]) -> f64 {
+    steps.iter().map(|step| step.traffic.wire).sum()
+}
+
+/// At sizes where bandwidth decides, with axes that are not used on the way or without them.
+#[test]
+fn shardy_never_sends_less() {
+    let dims = Dims::default();
+    for merged in [false, true] {
+        for (case, [from, to], mesh) in shardy::cases(24, merged) {
+            let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
+            let spare = (mesh.axes.len() <= FEW_AXES).then(|| mesh.tensor_axes());
+            for spare in [Axes::none()].into_iter().chain(spare) {
+                let steps = cheapest(&site, &from, &to, &spare).expect("sums can always be owed");
+                let (ours, theirs) = (bytes(&steps), case.bytes());
+                assert!(ours <= theirs * (1.0 + 1e-9), "{}: {ours} bytes, not {theirs}: {steps:?}", case.name);
+            }
+        }
+    }
+}
+
+/// Also where dims are as small as in the cases, so that they cannot be cut much, and another dim, which cannot be cut, is large.
+#[test]
+fn shardy_never_sends_less_of_small_dims() {
+    let mut dims = Dims::new();
+    let prime = dims.push(DimName { name: "p".into(), size: 1_048_583, exact: true, bounded: false });
+    let is_legal = |(case, _, mesh): &(shardy::Case, [Type; 2], Mesh)| case.is_legal() && mesh.axes.len() <= FEW_AXES;
+    for (case, mut ends, mesh) in shardy::cases(0, false).into_iter().filter(is_legal) {
+        ends.iter_mut().for_each(|ty| ty.dims.push(Dim::named(&dims, prime)));
+        let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
+        let steps = cheapest(&site, &ends[0], &ends[1], &Axes::none()).expect("sums can always be owed");
+        let (ours, theirs) = (bytes(&steps), case.bytes() * 1_048_583.0);
+        assert!(ours <= theirs * (1.0 + 1e-9), "{}: {ours} bytes, not {theirs}: {steps:?}", case.name);
+    }
+}
+
+#[test]
+fn the_plain_way_never_sends_less_where_bandwidth_decides() {
+    let dims = Dims::default();
+    for sizes in [&[2, 4][..], &[2, 2, 2]] {
+        let mesh = mesh(sizes);
+        let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
+        let layouts = layouts(&mesh, &[1 << 13, 1 << 14], &[DebtKind::Sum]);
+        for (from, to) in pairs(&layouts, if sizes.len() == 2 { 1 } else { 97 }) {
+            let (from, to) = (&layouts[from], &layouts[to]);
+            let best = cheapest(&site, from, to, &mesh.tensor_axes()).expect("a way");
+            let naive = plain(&site, from, to).expect("sums can always be owed");
+            assert!(bytes(&best) <= bytes(&naive), "from {from:?} to {to:?}: {best:?}");
+        }
+    }
+}
+
+#[test]
+fn a_slice_of_several_dims_is_one_step_and_sends_nothing() {
+    let (mesh, dims) = (mesh(&[2, 4]), Dims::default());
+    let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
+    let from = Type::of(DType::F32, &[4096, 4096]);
+    let mut to = from.clone();
+    to.dims.iter_mut().zip(mesh.axes.keys()).for_each(|(dim, axis)| dim.axes = Axes::one(axis));
+    let steps = cheapest(&site, &from, &to, &mesh.tensor_axes()).expect("a way");
+    assert_eq!((steps.len(), bytes(&steps)), (1, 0.0), "{steps:?}");
+}
+
 #[test]
 fn the_plain_way_arrives_too_and_is_never_faster() {
     let (mesh, dims) = (mesh(&[2, 4]), Dims::default());
@@ -99,7 +167,7 @@ fn the_plain_way_arrives_too_and_is_never_faster() {
         let (from, to) = (layouts[from].clone(), layouts[to].clone());
         let steps = plain(&site, &from, &to).expect("sums can always be owed");
         let best = cheapest(&site, &from, &to, &Axes::none()).expect("a way");
-        let cost = |steps: &[Step]| steps.iter().map(sequences::cost_of).sum::<f64>();
+        let cost = |steps: &[Step]| steps.iter().map(Step::weight).sum::<f64>();
         assert!(cost(&best) <= cost(&steps) + 1e-12, "from {from:?} to {to:?}");
         ways.push((from, to, steps));
     }

@@ -4,17 +4,20 @@ use cost::Traffic;
 use ir::mesh::Axes;
 use ir::ops::Collective;
 use ir::types::Type;
-use planner::reshard::{Site, Step};
+use planner::reshard::Site;
 
 /// The least cost between any two layouts.
 pub(crate) struct Sequences(Vec<Vec<f64>>);
 
-/// What is least: seconds, and of equal seconds the number of steps, which count as a nanosecond each.
-pub(crate) fn cost_of(step: &Step) -> f64 {
-    step.seconds + STEP
+/// The cost of a change: seconds that ranks wait for each other, and a nanosecond for each step but a local slice, which
+/// costs a picosecond.
+pub(crate) fn cost_of(change: &Collective, seconds: f64) -> f64 {
+    match change {
+        Collective::Shard { .. } => 1e-12,
+        Collective::Owe { .. } => 1e-9,
+        _ => seconds + 1e-9,
+    }
 }
-
-const STEP: f64 = 1e-9;
 
 impl Sequences {
     /// Of sequences through these layouts, of any length: the least cost of those of one step more, until none is cheaper.
@@ -51,11 +54,12 @@ fn changes(site: &Site<'_>, layouts: &[Type]) -> Vec<Collective> {
     }
     let mut all = Vec::new();
     for over in lists.iter().filter(|list| !list.is_empty()) {
-        all.extend([Collective::AllReduce { over: over.clone() }, Collective::Owe { over: over.clone() }]);
+        all.push(Collective::AllReduce { over: over.clone() });
         for dim in [None, Some(0), Some(1)] {
             all.push(Collective::AllGather { dim, over: over.clone() });
             all.push(Collective::ReduceScatter { dim, over: over.clone() });
-            all.push(Collective::Shard { dim, over: over.clone() });
+            all.push(Collective::shard(dim, over.clone()));
+            all.push(Collective::Owe { dim, over: over.clone() });
         }
         all.extend([(0, 1), (1, 0)].map(|(from, to)| Collective::AllToAll { from, to, over: over.clone() }));
     }
@@ -91,7 +95,7 @@ fn edges(site: &Site<'_>, layouts: &[Type], changes: &[Collective], ty: &Type) -
         let result = change.result_type(ty).ok()?;
         let to = layouts.iter().position(|layout| *layout == result)?;
         let traffic = Traffic::of(site.cluster, site.mesh, change, ty, &result);
-        Some((to, traffic.seconds(site.cluster, site.mesh, change.over()) + STEP))
+        Some((to, cost_of(change, traffic.seconds(site.cluster, site.mesh, change.over()))))
     };
     changes.iter().filter_map(edge).collect()
 }

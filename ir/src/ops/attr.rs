@@ -150,10 +150,18 @@ impl Attrs {
     /// # Errors
     /// It is missing or no such list.
     pub fn axes_list(&mut self, name: &str) -> Result<Vec<Axes>, String> {
+        self.optional_axes_list(name)?.ok_or_else(|| format!("`{name}=[..]` is missing"))
+    }
+
+    /// A list of axes, if it is there.
+    ///
+    /// # Errors
+    /// It is no such list.
+    pub fn optional_axes_list(&mut self, name: &str) -> Result<Option<Vec<Axes>>, String> {
         match self.take(name) {
-            Some(Attr::List(list)) => Ok(list),
+            Some(Attr::List(list)) => Ok(Some(list)),
             Some(_) => Err(format!("`{name}` must be axes per dim: {name}=[{{tp}}, {{}}]")),
-            None => Err(format!("`{name}=[..]` is missing")),
+            None => Ok(None),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Layout changes: what moves data between ranks, and the two that only drop some of it (`shard`) or claim a debt (`owe`).
+//! Layout changes: what moves data between ranks, and the two that each rank does alone: `shard` drops some of the data,
+//! `owe` makes a pending sum.
 //!
 //! A collective adds or removes axes at the minor end of a dim; only a permute puts them in another order. `over` is in the
 //! order of the dim, major to minor; without `dim` it is about storage: `f32[h, f]/{dp}`. A tensor in storage keeps the
@@ -40,24 +41,27 @@ pub enum Collective {
         /// The axes that move.
         over: Axes,
     },
-    /// Hands blocks from rank to rank: other axes, or the same in another order, cut each dim into as many shards as
-    /// before. Where all blocks are even, each rank's new block comes whole from one rank, and each rank sends one; where
-    /// blocks are uneven, it comes in pieces from the few that have them.
+    /// Hands blocks from rank to rank: other axes, or the same in another order, cut the tensor into as many shards as
+    /// before. Where each dim has as many shards as before and all are even, each rank's new block comes whole from one rank,
+    /// and each rank sends one; elsewhere it comes in pieces from the few that have them.
     Permute {
         /// The axes of each dim afterwards.
         dims: Vec<Axes>,
         /// The axes along which blocks move, in mesh order: those from the first on that differs, before and afterwards.
         over: Axes,
     },
-    /// Keeps the rank's own part: puts axes on the minor end of a dim (or on the storage). Moves nothing.
+    /// Keeps the rank's own part: puts axes on the minor end of dims (or on the storage). Moves nothing.
     Shard {
-        /// The dim; `None` is the storage.
-        dim: Option<usize>,
-        /// The axes that come.
+        /// The axes that each dim gains, up to the last dim that gains some; no dim at all is the storage.
+        dims: Vec<Axes>,
+        /// The axes that come, dim after dim.
         over: Axes,
     },
-    /// Keeps the value on the first rank along the axes and zero on the others, so that a sum over them is owed.
+    /// Makes a pending sum without moving anything: keeps the value on the first rank along the axes and zero on the others,
+    /// or takes axes off the minor end of a dim, where each rank has its own part and zero for those of the others.
     Owe {
+        /// The dim that loses the axes; `None` where they are not on the tensor.
+        dim: Option<usize>,
         /// The axes that will be owed.
         over: Axes,
     },
@@ -72,6 +76,20 @@ impl Collective {
     pub fn permute(operand: &Type, dims: Vec<Axes>) -> Collective {
         let over = moving_axes(operand, &dims);
         Collective::Permute { dims, over }
+    }
+
+    /// The local slice of one dim, or of the storage.
+    pub fn shard(dim: Option<usize>, over: Axes) -> Collective {
+        let mut dims = vec![Axes::none(); dim.map_or(0, |dim| dim + 1)];
+        dims.iter_mut().last().into_iter().for_each(|last| *last = over.clone());
+        Collective::Shard { dims, over }
+    }
+
+    /// The local slice of several dims at once: the axes that each gains.
+    pub fn slice(mut dims: Vec<Axes>) -> Collective {
+        let len = dims.iter().rposition(|axes| !axes.is_empty()).map_or(0, |last| last + 1);
+        dims.truncate(len);
+        Collective::Shard { over: all_of(&dims), dims }
     }
 
     /// The name in the text form.
@@ -96,7 +114,7 @@ impl Collective {
             | Collective::AllToAll { over, .. }
             | Collective::Permute { over, .. }
             | Collective::Shard { over, .. }
-            | Collective::Owe { over } => over,
+            | Collective::Owe { over, .. } => over,
         }
     }
 
@@ -121,25 +139,34 @@ impl Collective {
                 Collective::AllToAll { from, to, over }
             }
             "collective_permute" => Collective::Permute { dims: attrs.axes_list("dims")?, over },
-            "shard" => Collective::Shard { dim: dim()?, over },
-            _ => Collective::Owe { over },
+            "shard" => match (dim()?, attrs.optional_axes_list("dims")?) {
+                (None, Some(dims)) if all_of(&dims) == over => Collective::slice(dims),
+                (None, Some(_)) => return Err("`over` must be the axes of `dims`, dim after dim".to_string()),
+                (Some(_), Some(_)) => return Err("`dim` and `dims` exclude each other".to_string()),
+                (dim, None) => Collective::shard(dim, over),
+            },
+            _ => Collective::Owe { dim: dim()?, over },
         })
     }
 
     /// The attributes in the text form.
     pub fn attrs(&self) -> Vec<(&'static str, Attr)> {
         let mut attrs = Vec::new();
+        let of_dim = |dim: usize| ("dim", Attr::int(dim as u64));
         match self {
-            Collective::AllGather { dim, .. }
-            | Collective::ReduceScatter { dim, .. }
-            | Collective::Shard { dim, .. } => {
-                attrs.extend(dim.map(|dim| ("dim", Attr::int(dim as u64))));
+            Collective::AllGather { dim, .. } | Collective::ReduceScatter { dim, .. } | Collective::Owe { dim, .. } => {
+                attrs.extend(dim.map(of_dim))
             }
+            Collective::Shard { dims, .. } => match dims.iter().rposition(|axes| !axes.is_empty()) {
+                None => {}
+                Some(dim) if dims[..dim].iter().all(Axes::is_empty) => attrs.push(of_dim(dim)),
+                Some(_) => attrs.push(("dims", Attr::List(dims.clone()))),
+            },
             Collective::AllToAll { from, to, .. } => {
                 attrs.extend([("from", Attr::int(*from as u64)), ("to", Attr::int(*to as u64))]);
             }
             Collective::Permute { dims, .. } => attrs.push(("dims", Attr::List(dims.clone()))),
-            Collective::AllReduce { .. } | Collective::Owe { .. } => {}
+            Collective::AllReduce { .. } => {}
         }
         attrs.push(("over", Attr::Axes(self.over().clone())));
         attrs
@@ -164,8 +191,11 @@ impl Collective {
                 put_axes(&mut ty, Some(*to), over)?;
             }
             Collective::Permute { dims, over } => permute(&mut ty, dims, over)?,
-            Collective::Shard { dim, over } => put_axes(&mut ty, *dim, over)?,
-            Collective::Owe { over } => owe(&mut ty, over)?,
+            Collective::Shard { dims, over } => slice(&mut ty, dims, over)?,
+            Collective::Owe { dim, over } => {
+                dim.map_or(Ok(()), |dim| take_axes(place(&mut ty, Some(dim))?, over))?;
+                owe(&mut ty, over)?;
+            }
         }
         let stored = !(operand.storage.is_empty() && ty.storage.is_empty());
         if stored && ty.dims.iter().zip(&operand.dims).any(|(a, b)| a.axes != b.axes) {
@@ -177,16 +207,15 @@ impl Collective {
     /// Whether the sizes of the axes permit the change of an operand that [`Collective::result_type`] takes.
     ///
     /// # Errors
-    /// A permute would cut a dim into more or fewer shards.
+    /// A permute would cut the tensor into more or fewer shards.
     pub fn check_sizes(&self, mesh: &Mesh, operand: &Type) -> Result<(), String> {
         let Collective::Permute { dims, .. } = self else { return Ok(()) };
-        let shards = operand.dims.iter().map(|dim| mesh.size(&dim.axes));
-        match shards.zip(dims).enumerate().find(|(_, (before, after))| *before != mesh.size(after)) {
-            None => Ok(()),
-            Some((dim, (before, after))) => {
-                Err(format!("dim {dim} is cut into {before} shards, and would be into {}", mesh.size(after)))
-            }
+        let before: u64 = operand.dims.iter().map(|dim| mesh.size(&dim.axes)).product();
+        let after: u64 = dims.iter().map(|axes| mesh.size(axes)).product();
+        if before == after || dims.len() != operand.rank() {
+            return Ok(());
         }
+        Err(format!("the tensor is cut into {before} shards, and would be into {after}"))
     }
 }
 
@@ -218,6 +247,18 @@ fn put_axes(ty: &mut Type, dim: Option<usize>, over: &Axes) -> Result<(), String
     let axes = place(ty, dim)?;
     *axes = axes.union(over);
     Ok(())
+}
+
+fn slice(ty: &mut Type, dims: &[Axes], over: &Axes) -> Result<(), String> {
+    if dims.is_empty() {
+        return put_axes(ty, None, over);
+    }
+    let mut gains = dims.iter().enumerate().filter(|(_, axes)| !axes.is_empty());
+    gains.try_for_each(|(dim, axes)| put_axes(ty, Some(dim), axes))
+}
+
+fn all_of(dims: &[Axes]) -> Axes {
+    dims.iter().fold(Axes::none(), |all, axes| all.union(axes))
 }
 
 fn pay(ty: &mut Type, over: &Axes) -> Result<(), String> {

@@ -108,7 +108,8 @@ fn rounds(n: u64) -> f64 {
 /// From how many shards of a dim of this size a new shard comes, at most, when other axes cut it. Shards of both kinds stand
 /// in the order of their index.
 pub fn pieces(mesh: &Mesh, size: u64, before: &Axes, after: &Axes) -> u64 {
-    if before == after || (mesh.is_even(size, before) && mesh.is_even(size, after)) {
+    let alike = mesh.size(before) == mesh.size(after);
+    if before == after || (alike && mesh.is_even(size, before) && mesh.is_even(size, after)) {
         return 1;
     }
     let (old, end) = (mesh.extents(size, before), |shard: &Extent| shard.origin + shard.count);
@@ -198,7 +199,7 @@ mod tests {
     fn a_local_slice_takes_memory_only() {
         let mesh = Mesh::new("m", &[("x", 4)]);
         let whole = sharded(1000, &Axes::none());
-        let shard = Collective::Shard { dim: Some(0), over: mesh.tensor_axes() };
+        let shard = Collective::shard(Some(0), mesh.tensor_axes());
         assert_eq!(seconds(&mesh, &shard, &whole), 2000.0 / CPU.device.memory_bandwidth);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::layout::Layout;
 use super::lists::{self, List, Lists, Set};
-use super::{STEP, Site};
+use super::{SLICE, STEP, Site};
 use cost::{Link, Pattern, pieces};
 use ir::mesh::Axes;
 use ir::ops::Collective;
@@ -39,6 +39,7 @@ pub(super) enum Change {
     Permute,
     Shard(usize),
     Owe,
+    Unshard(usize),
 }
 
 /// What a sequence makes of a dim.
@@ -69,27 +70,41 @@ pub(super) struct Graph<'a> {
     pieces: FxHashMap<(usize, List, List), u64>,
     /// Dims of which one is as good as another, ascending.
     alike: Vec<usize>,
+    /// The sequences of the dims that a search is for, if it has many axes.
+    aim: Vec<List>,
+}
+
+/// The most dims that a permute is looked for to, where they need not have as many shards each.
+const MOST_RENAMINGS: u64 = 128;
+
+/// In how many ways so many axes stand on so many dims, if all do.
+fn arrangements(axes: u32, dims: u32) -> u64 {
+    let dims = u64::from(dims);
+    (0..u64::from(axes)).try_fold(1u64, |all, axis| all.checked_mul(dims + axis)).unwrap_or(u64::MAX)
 }
 
 impl<'a> Graph<'a> {
     /// That of a tensor, however it lies.
     pub(super) fn new(site: Site<'a>, ty: &Type) -> Graph<'a> {
         let links = site.mesh.axes.keys().map(|axis| site.cluster.link(site.mesh, &Axes::one(axis))).collect();
-        let (cuts, renamings, pieces, alike) = Default::default();
-        let mut graph =
-            Graph { tensor: ty.logical(), lists: Lists::new(site.mesh), site, cuts, links, renamings, pieces, alike };
+        let (cuts, renamings, pieces, alike, aim) = Default::default();
+        let (tensor, lists) = (ty.logical(), Lists::new(site.mesh));
+        let mut graph = Graph { tensor, lists, site, cuts, links, renamings, pieces, alike, aim };
         graph.cut();
         graph
     }
 
-    /// For a search from one form to another over these axes: dims that neither cuts, and that all axes together cut evenly,
-    /// can change places in any way between the two.
-    pub(super) fn find_alike(&mut self, from: &Form, to: &Form, axes: Set) {
+    /// For a search from one form to another over these axes. Dims that neither cuts, and that all axes together cut evenly,
+    /// can change places in any way between the two. Of permutes to be tried, those that lead to the target are not left out.
+    pub(super) fn set_ends(&mut self, from: &Form, to: &Form, axes: Set) {
         let all = lists::axes(axes);
         let Graph { site, tensor, .. } = self;
         let is_even = |dim: &Dim| site.mesh.is_even(dim.size, &all) && site.allows(dim, &all);
         let is_open = |&dim: &usize| [from, to].iter().all(|form| form.lists[dim] == List::NONE);
         self.alike = (0..tensor.rank()).filter(|dim| is_open(dim) && is_even(&tensor.dims[*dim])).collect();
+        if arrangements(axes.count_ones(), self.rank() as u32) > MOST_RENAMINGS {
+            self.aim = to.lists[..self.rank()].to_vec();
+        }
     }
 
     /// Whether another dim that is not cut yet would do as well, and comes first.
@@ -141,8 +156,9 @@ impl<'a> Graph<'a> {
             Change::Reduce => Collective::AllReduce { over: lists::axes(before.owed & !after.owed) },
             Change::Exchange(from, to) => Collective::AllToAll { from, to, over: tail(before, after, from) },
             Change::Permute => Collective::permute(&self.layout(before).on(&self.tensor), self.layout(after).dims),
-            Change::Shard(place) => Collective::Shard { dim: dim(place), over: tail(after, before, place) },
-            Change::Owe => Collective::Owe { over: lists::axes(after.owed & !before.owed) },
+            Change::Shard(place) => Collective::shard(dim(place), tail(after, before, place)),
+            Change::Owe => Collective::Owe { dim: None, over: lists::axes(after.owed & !before.owed) },
+            Change::Unshard(place) => Collective::Owe { dim: dim(place), over: tail(before, after, place) },
         }
     }
 
@@ -153,11 +169,17 @@ impl<'a> Graph<'a> {
         elements.div_ceil(self.lists[form.lists[self.rank()]].size) * self.tensor.dtype.bytes()
     }
 
-    /// The weight of a collective over these axes: seconds, and a nanosecond more.
-    pub(super) fn weight(&self, pattern: Pattern, over: Set, before: u64, after: u64) -> f64 {
-        let link = self.links[over.trailing_zeros() as usize];
-        let traffic = pattern.traffic(link, self.lists.size(over), before, after);
-        traffic.seconds_on(link, self.site.cluster.device.memory_bandwidth) + STEP
+    /// The weight of a change over these axes, as [`Step::weight`](super::Step::weight) of its collective.
+    pub(super) fn weight(&self, change: Change, pattern: Pattern, over: Set, before: u64, after: u64) -> f64 {
+        match change {
+            Change::Shard(_) => SLICE,
+            Change::Owe | Change::Unshard(_) => STEP,
+            _ => {
+                let link = self.links[over.trailing_zeros() as usize];
+                let traffic = pattern.traffic(link, self.lists.size(over), before, after);
+                traffic.seconds_on(link, self.site.cluster.device.memory_bandwidth) + STEP
+            }
+        }
     }
 
     /// Whether the tensor may lie so on the mesh: as [`Site`] says of types.
@@ -182,35 +204,81 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The ways to cut each dim into as many shards as it has with the usable axes, one after the other.
+    /// The dims that one permute over usable axes leads to, one after the other: all that cut the tensor into as many shards,
+    /// or where those are too many, those that cut each dim into as many.
     pub(super) fn renamings(&mut self, form: &Form, usable: Set) -> Rc<[List]> {
-        let shards = form.lists[..self.rank()].iter().map(|&list| self.lists[list].size).collect();
-        let key = (shards, usable);
+        let shards: Shards = form.lists[..self.rank()].iter().map(|&list| self.lists[list].size).collect();
+        if arrangements(usable.count_ones(), self.rank() as u32) <= MOST_RENAMINGS {
+            return self.spreads(shards.iter().product(), usable);
+        }
+        self.cached((shards, usable), |graph, shards, all| {
+            for &shards in shards {
+                *all = graph.longer(all, |size, _| size == shards);
+            }
+        })
+    }
+
+    /// The dims of the target, each with more axes at the minor end to be gathered afterwards, that one permute leads to.
+    pub(super) fn aims(&mut self, form: &Form, usable: Set) -> Vec<List> {
+        let (rank, aim) = (self.rank(), self.aim.clone());
+        let set = aim.iter().fold(0, |set, &list| set | self.lists[list].set);
+        let shards =
+            |graph: &Graph<'_>, lists: &[List]| lists.iter().map(|&list| graph.lists[list].size).product::<u64>();
+        let (now, then) = (shards(self, &form.lists[..rank]), shards(self, &aim));
+        if aim.is_empty() || set & !usable != 0 || !now.is_multiple_of(then) {
+            return Vec::new();
+        }
+        let ends = self.spreads(now / then, usable & !set);
+        let joined = ends.iter().zip(aim.iter().cycle()).map(|(&end, &list)| self.lists.joined(list, end, 0)).collect();
+        self.cut();
+        joined
+    }
+
+    /// The sequences of free axes on all dims that together cut into so many shards.
+    fn spreads(&mut self, shards: u64, free: Set) -> Rc<[List]> {
+        self.cached((Shards::from_slice(&[shards]), free), |graph, shards, all| {
+            for _ in 0..graph.rank() {
+                *all = graph.longer(all, |size, so_far| shards[0].is_multiple_of(size * so_far));
+            }
+            all.retain(|(_, dims)| dims.iter().map(|&list| graph.lists[list].size).product::<u64>() == shards[0]);
+        })
+    }
+
+    fn cached(
+        &mut self,
+        key: (Shards, Set),
+        find: impl FnOnce(&mut Graph<'a>, &[u64], &mut Vec<(Set, Vec<List>)>),
+    ) -> Rc<[List]> {
         if let Some(known) = self.renamings.get(&key) {
             return Rc::clone(known);
         }
-        let mut all: Vec<(Set, Vec<List>)> = vec![(usable, Vec::new())];
-        for &shards in &key.0 {
-            let mut longer = Vec::new();
-            for (free, dims) in &all {
-                let orders = self.lists.orders(*free);
-                for &list in [List::NONE].iter().chain(&*orders).filter(|&&list| self.lists[list].size == shards) {
-                    longer.push((free & !self.lists[list].set, [dims.as_slice(), &[list]].concat()));
-                }
-            }
-            all = longer;
-        }
+        let mut all = vec![(key.1, Vec::new())];
+        find(self, &key.0, &mut all);
         self.cut();
         let renamings: Rc<[List]> = all.into_iter().flat_map(|(_, dims)| dims).collect();
         self.renamings.insert(key, Rc::clone(&renamings));
         renamings
     }
 
+    /// The sequences of some dims, each with one more of free axes, if the number of its shards fits those before.
+    fn longer(&mut self, all: &[(Set, Vec<List>)], fits: impl Fn(u64, u64) -> bool) -> Vec<(Set, Vec<List>)> {
+        let mut longer = Vec::new();
+        for (free, dims) in all {
+            let so_far = dims.iter().map(|&list| self.lists[list].size).product();
+            let orders = self.lists.orders(*free);
+            for &list in [List::NONE].iter().chain(&*orders).filter(|&&list| fits(self.lists[list].size, so_far)) {
+                longer.push((free & !self.lists[list].set, [dims.as_slice(), &[list]].concat()));
+            }
+        }
+        longer
+    }
+
     /// From how many pieces a part comes where dims are cut otherwise.
     pub(super) fn pieces(&mut self, before: &[List], after: &[List]) -> u64 {
         let mut all = 1;
         for (dim, (&old, &new)) in before.iter().zip(after).enumerate() {
-            if old == new || (self.cut_of(dim, old).even && self.cut_of(dim, new).even) {
+            let alike = || self.lists[old].size == self.lists[new].size;
+            if old == new || (alike() && self.cut_of(dim, old).even && self.cut_of(dim, new).even) {
                 continue;
             }
             let Graph { site, tensor, lists, pieces: known, .. } = self;

@@ -46,13 +46,20 @@ pub struct Step {
 }
 
 impl Step {
-    /// Seconds, and a nanosecond for the step itself: less than any message takes.
-    fn weight(&self) -> f64 {
-        self.seconds + STEP
+    /// The weight in a search for the least: seconds that ranks wait for each other, and a nanosecond for the step itself, which
+    /// is less than any message takes. A local slice weighs a picosecond however large it is: consecutive slices are one step,
+    /// and bytes that are sliced off early need not be sent.
+    pub fn weight(&self) -> f64 {
+        match &self.change {
+            Collective::Shard { .. } => SLICE,
+            Collective::Owe { .. } => STEP,
+            _ => self.seconds + STEP,
+        }
     }
 }
 
 const STEP: f64 = 1e-9;
+const SLICE: f64 = 1e-12;
 
 /// What is equal to a picosecond is equal: sums of the same terms in another order are.
 fn picoseconds(seconds: f64) -> u64 {

@@ -7,10 +7,9 @@ use smallvec::SmallVec;
 
 impl Graph<'_> {
     /// Shows the forms that one collective over the given axes makes of a form and that may stand on a cheapest way, and its
-    /// weight, in a fixed order. Only debts over the axes of `claims` are made.
-    ///
-    /// A search for a target claims what that owes, and no more. It would have to be paid, and all that can be done in
-    /// between can be done without it.
+    /// weight, in a fixed order. Of debts that only one rank has to give for, those over the axes of `claims` are made: a search
+    /// for a target claims what that owes, and no more. It would have to be paid, and all that can be done in between can be
+    /// done without it.
     pub(super) fn moves(
         &mut self,
         axes: Set,
@@ -27,6 +26,7 @@ impl Graph<'_> {
         from.renamings(axes);
         from.shards(free);
         from.debts(claims & free);
+        from.unshards(axes);
     }
 
     fn is_stored(&self, form: &Form) -> bool {
@@ -50,7 +50,7 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
     fn made(&mut self, change: Change, pattern: Pattern, over: Set) {
         let Moves { graph, bytes, form, show, .. } = self;
         if graph.holds(form) {
-            let weight = graph.weight(pattern, over, *bytes, graph.bytes(form));
+            let weight = graph.weight(change, pattern, over, *bytes, graph.bytes(form));
             show(graph, change, form, weight);
         }
     }
@@ -129,7 +129,7 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
         (shorter, lists[list].set & !lists[shorter].set)
     }
 
-    /// The other ways to cut each dim into as many shards as it has.
+    /// Other axes on the dims that cut the tensor into as many shards.
     fn renamings(&mut self, axes: Set) {
         let rank = self.graph.rank();
         if rank == 0 || self.places.start > 0 {
@@ -137,9 +137,9 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
         }
         let own = self.form.clone();
         let own = &own.lists[..rank];
-        for dims in
-            self.graph.renamings(&self.form, axes & !self.form.owed).chunks_exact(rank).filter(|&dims| dims != own)
-        {
+        let usable = axes & !self.form.owed;
+        let (all, aims) = (self.graph.renamings(&self.form, usable), self.graph.aims(&self.form, usable));
+        for dims in all.chunks_exact(rank).chain(aims.chunks_exact(rank)).filter(|&dims| dims != own) {
             let ends = own.iter().zip(dims).filter(|(old, new)| old != new);
             let over = ends.fold(0, |over, (&old, &new)| over | self.graph.lists.ends(old, new));
             let pieces = self.graph.pieces(own, dims);
@@ -158,6 +158,22 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
                 self.replaced(place, longer, Change::Shard(place), Pattern::Local, over);
             }
         }
+    }
+
+    /// A rank's own part of a dim among zeros is its part of a sum. Paid at once, that leads from a dim to the storage.
+    fn unshards(&mut self, axes: Set) {
+        let (owed, max) = (self.form.owed, self.form.max);
+        for place in if max { 0..0 } else { self.places.start..self.graph.rank() } {
+            let list = self.form.lists[place];
+            for kept in 0..self.graph.lists[list].axes.len() {
+                let (shorter, over) = self.minor_end(list, kept);
+                if over & !axes == 0 {
+                    self.owing(owed | over, false);
+                    self.replaced(place, shorter, Change::Unshard(place), Pattern::Local, over);
+                }
+            }
+        }
+        self.owing(owed, max);
     }
 
     /// A sum cannot be owed beside a maximum.

@@ -26,28 +26,19 @@ pub fn plain(site: &Site<'_>, from: &Type, to: &Type) -> Result<Vec<Step>, NoWay
 }
 
 fn changes(from: &Type, to: &Type) -> Vec<Collective> {
-    let mut changes = Vec::new();
-    let mut add = |axes: &Axes, change: fn(Option<usize>, Axes) -> Collective, dim: Option<usize>| {
-        if !axes.is_empty() {
-            changes.push(change(dim, axes.clone()));
-        }
-    };
-    let gather = |dim, over| Collective::AllGather { dim, over };
-    let shard = |dim, over| Collective::Shard { dim, over };
-    let differs = |dim: usize| from.dims[dim].axes != to.dims[dim].axes;
-    let dims: Vec<usize> = (0..from.rank().min(to.rank())).filter(|&dim| differs(dim)).collect();
-    let stored = from.storage != to.storage || !dims.is_empty();
-    if stored {
-        add(&from.storage, gather, None);
-    }
-    add(&due(from, to), |_, over| Collective::AllReduce { over }, None);
-    dims.iter().for_each(|&dim| add(&from.dims[dim].axes, gather, Some(dim)));
-    dims.iter().for_each(|&dim| add(&to.dims[dim].axes, shard, Some(dim)));
-    if stored {
-        add(&to.storage, shard, None);
-    }
+    let rank = from.rank().min(to.rank());
+    let differs: Vec<bool> = (0..rank).map(|dim| from.dims[dim].axes != to.dims[dim].axes).collect();
+    let stored = from.storage != to.storage || differs.contains(&true);
+    let storage = |ty: &Type| if stored { ty.storage.clone() } else { Axes::none() };
+    let moved = |ty: &Type, dim: usize| if differs[dim] { ty.dims[dim].axes.clone() } else { Axes::none() };
     let kept = from.debt_axes().without(&due(from, to));
-    add(&to.debt_axes().without(&kept), |_, over| Collective::Owe { over }, None);
+    let mut changes = vec![Collective::AllGather { dim: None, over: storage(from) }];
+    changes.push(Collective::AllReduce { over: due(from, to) });
+    changes.extend((0..rank).map(|dim| Collective::AllGather { dim: Some(dim), over: moved(from, dim) }));
+    changes.push(Collective::slice((0..rank).map(|dim| moved(to, dim)).collect()));
+    changes.push(Collective::shard(None, storage(to)));
+    changes.push(Collective::Owe { dim: None, over: to.debt_axes().without(&kept) });
+    changes.retain(|change| !change.over().is_empty());
     changes
 }
 

@@ -3,7 +3,7 @@
 use super::graph::{Change, Form, Graph};
 use super::lists::{self, List, Set};
 use super::plain::plain;
-use super::{NoWay, STEP, Site, Step, picoseconds};
+use super::{NoWay, SLICE, STEP, Site, Step, picoseconds};
 use cost::Link;
 use ir::mesh::Axes;
 use ir::ops::Collective;
@@ -12,8 +12,8 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The sequence of collectives that takes the least time from one layout to another, where each step counts a nanosecond
-/// more, so that of equally fast ones the shortest is found; of these the first in the fixed order of moves. It uses the
+/// The sequence of collectives from one layout to another in which ranks wait least for each other: of least
+/// [weight](Step::weight), and of several the first in the fixed order of moves. Consecutive slices are one step. It uses the
 /// axes of both layouts, and of those that neither has the `spare` ones: it may cut the tensor over them on the way, so
 /// that less is moved. On a mesh of more than 64 axes it is the plain way.
 ///
@@ -26,17 +26,38 @@ pub fn cheapest(site: &Site<'_>, from: &Type, to: &Type, spare: &Axes) -> Result
     }
     let axes = from.used_axes().union(&to.used_axes()).union(spare);
     let mut graph = Graph::new(*site, from);
-    let most = known.iter().map(Step::weight).sum();
+    // The search goes dim by dim where the naive path has one slice.
+    let most = known.iter().map(Step::weight).sum::<f64>() + SLICE * from.rank() as f64;
     let search = Search::new(&mut graph, lists::set(&axes), to, most);
     let start = graph.form_of(from);
-    graph.find_alike(&start, &search.to, search.axes);
+    graph.set_ends(&start, &search.to, search.axes);
     let way = search.way(&mut graph, &start).ok_or_else(|| site.no_way(from, to))?;
     let mut steps: Vec<Step> = Vec::new();
-    for change in way {
+    for change in merged(way) {
         let operand = steps.last().map_or(from, |step| &step.ty);
         steps.push(site.step(change, operand).ok_or_else(|| site.no_way(from, to))?);
     }
     Ok(steps)
+}
+
+/// The same steps with consecutive slices of dims as one.
+fn merged(way: Vec<Collective>) -> Vec<Collective> {
+    let mut all: Vec<Collective> = Vec::new();
+    for change in way {
+        match (all.last_mut(), change) {
+            (Some(Collective::Shard { dims: before, .. }), Collective::Shard { dims, .. })
+                if !before.is_empty() && !dims.is_empty() =>
+            {
+                let of = |dims: &[Axes], dim: usize| dims.get(dim).cloned().unwrap_or_default();
+                let both = |dim| of(before, dim).union(&of(&dims, dim));
+                let slice = Collective::slice((0..before.len().max(dims.len())).map(both).collect());
+                all.pop();
+                all.push(slice);
+            }
+            (_, change) => all.push(change),
+        }
+    }
+    all
 }
 
 /// What the search holds to be the least weight of a way.
@@ -192,21 +213,26 @@ impl Search {
     /// the tensor now nor are still due. Of k such other ranks all payments get (1 - 1/n) m/k together; the gathers then get
     /// what is missing from m/(k n), and an all-reduce is no better. Payments have log2 n messages, gathers log2 of the
     /// factor by which they make the share grow. What the dims need counts instead where it is more ([`Need`]): all of it
-    /// together, and at least a message where the axes alone differ.
+    /// together, and at least a message where the axes alone differ. A permute gets a whole share and does for all dims what
+    /// is due, in as many messages as it has pieces: no fewer than log2 of what they need. A sum over c ranks that is to be made lets the share grow
+    /// by c for nothing, in any dim: the gathers make up for a c-th of t, and dims may need nothing.
     fn remaining(&mut self, graph: &Graph<'_>, form: &Form) -> f64 {
         if *form == self.to {
             return 0.0;
         }
         let due = if form.max == self.to.max { form.owed & !self.to.owed } else { form.owed };
+        let claimed = if self.to.max { 0 } else { self.to.owed };
         let sharded = graph.cut_by(form);
         let size = |set: Set| graph.lists.size(set) as f64;
         let (now, n, others) = (1.0 / size(sharded), size(due), size(self.axes & !sharded & !due));
         let least = if n == 1.0 { now } else { now / others };
-        let (fewer, messages) = self.uncutting(graph, form);
-        let wire = (1.0 - 1.0 / n) * least + (self.end - least / n).max(fewer * now / others / n);
-        let messages = n.log2() + (n * self.end / now).log2().max(messages);
+        let end = self.end / size(claimed);
+        let (fewer, messages) = if claimed == 0 { self.uncutting(graph, form) } else { (0.0, 0.0) };
+        let wire = (1.0 - 1.0 / n) * least + (end - least / n).max(fewer.min(1.0) * now / others / n);
+        let messages = n.log2() + (n * end / now).log2().max(messages);
         // A little less, so that rounding does not make it too much.
-        (wire * self.bytes * self.per_byte + messages * self.latency) * (1.0 - 1e-12) + STEP
+        let seconds = (wire * self.bytes * self.per_byte + messages * self.latency) * (1.0 - 1e-12);
+        seconds + if seconds > 0.0 { STEP } else { SLICE }
     }
 
     /// What dims and storage need together: the sum of (1 - 1/c), and the messages.

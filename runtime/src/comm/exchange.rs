@@ -109,7 +109,7 @@ fn plan_tensor(
             let me = ranks.iter().position(|&peer| peer == rank).unwrap_or(0);
             return Ok(reduction(ranks.len(), me, own.len(), kind, SPLIT_FROM));
         }
-        (Collective::Owe { over }, _) if mesh.index_along(over, &mesh.coordinates(rank as u64)) > 0 => {
+        (Collective::Owe { dim: None, over }, _) if mesh.index_along(over, &mesh.coordinates(rank as u64)) > 0 => {
             return Ok(TensorPlan { len: own.len(), zero: true, ..TensorPlan::default() });
         }
         _ => {}
@@ -121,7 +121,8 @@ fn plan_tensor(
     let peers = ranks.iter().enumerate().filter(|(_, peer)| gives(**peer));
     let blocks = peers.filter_map(|(peer, &rank)| block(peer, &region(ty, rank), &own));
     let combine = kind.filter(|_| matches!(change, Collective::ReduceScatter { .. }));
-    Ok(TensorPlan { len: own.len(), combine, moves: blocks.collect(), ..TensorPlan::default() })
+    let zero = matches!(change, Collective::Owe { dim: Some(_), .. });
+    Ok(TensorPlan { len: own.len(), combine, zero, moves: blocks.collect(), ..TensorPlan::default() })
 }
 
 /// Whether a rank may be given to by a peer in a permute. Each block lies on as many ranks as before: they stand along the

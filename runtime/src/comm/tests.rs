@@ -118,10 +118,16 @@ fn expected(from: &Type, to: &Type, change: &Collective, mesh: &Mesh, rank: usiz
         }
     }
     let coordinates = mesh.coordinates(rank as u64);
-    if let Collective::Owe { over } = change
-        && mesh.index_along(over, &coordinates) > 0
-    {
-        whole.fill(0.0);
+    match change {
+        Collective::Owe { dim: None, over } if mesh.index_along(over, &coordinates) > 0 => whole.fill(0.0),
+        Collective::Owe { dim: Some(_), .. } => {
+            let own = Region::of(from, mesh, &coordinates);
+            let mut part = vec![0.0; own.len()];
+            cut(&whole, from, &own, &mut part);
+            whole.fill(0.0);
+            assemble(&part, from, &own, &mut whole);
+        }
+        _ => {}
     }
     let region = Region::of(to, mesh, &coordinates);
     let mut part = vec![0.0; region.len()];
@@ -166,11 +172,11 @@ fn gathers_and_shards_undo_each_other() {
             for size in [1, 2, 7, 12] {
                 let (kept, over) = all.split_at(kept);
                 let gather = Collective::AllGather { dim: Some(1), over: axes(over) };
-                let shard = Collective::Shard { dim: Some(1), over: axes(over) };
+                let shard = Collective::shard(Some(1), axes(over));
                 check(&mesh, &gather, &[ty(&[(3, &[]), (size, &all), (2, &[])], &[], None)]);
                 check(&mesh, &shard, &[ty(&[(3, &[]), (size, kept), (2, &[])], &[], None)]);
                 let gather = Collective::AllGather { dim: None, over: axes(over) };
-                let shard = Collective::Shard { dim: None, over: axes(over) };
+                let shard = Collective::shard(None, axes(over));
                 check(&mesh, &gather, &[ty(&[(3, &[]), (size, &[])], &all, None)]);
                 check(&mesh, &shard, &[ty(&[(3, &[]), (size, &[])], kept, None)]);
             }
@@ -260,8 +266,43 @@ fn a_permute_gives_whole_even_blocks_once() {
 #[test]
 fn owing_leaves_the_value_on_one_rank() {
     for mesh in meshes() {
-        check(&mesh, &Collective::Owe { over: axes(&[0]) }, &[ty(&[(4, &[])], &[], None)]);
-        check(&mesh, &Collective::Owe { over: mesh.tensor_axes() }, &[ty(&[], &[], None)]);
+        check(&mesh, &Collective::Owe { dim: None, over: axes(&[0]) }, &[ty(&[(4, &[])], &[], None)]);
+        check(&mesh, &Collective::Owe { dim: None, over: mesh.tensor_axes() }, &[ty(&[], &[], None)]);
+    }
+}
+
+#[test]
+fn a_part_of_a_dim_is_a_part_of_a_sum() {
+    for mesh in meshes() {
+        let all: Vec<usize> = (0..mesh.axes.len()).collect();
+        for kept in 0..all.len() {
+            let owe = Collective::Owe { dim: Some(1), over: axes(&all[kept..]) };
+            for size in [1, 7, 12] {
+                check(&mesh, &owe, &[ty(&[(3, &[]), (size, &all), (2, &[])], &[], None)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn several_dims_are_sliced_at_once() {
+    let mesh = Mesh::new("m", &[("a", 2), ("b", 3), ("c", 2)]);
+    let slice = Collective::slice(vec![axes(&[2]), axes(&[]), axes(&[1])]);
+    check(&mesh, &slice, &[ty(&[(7, &[0]), (2, &[]), (5, &[])], &[], None)]);
+}
+
+#[test]
+fn blocks_go_to_other_shards_in_pieces() {
+    let mesh = Mesh::new("m", &[("a", 4), ("b", 2), ("c", 3)]);
+    for sizes in [[8, 8, 12], [5, 7, 6]] {
+        for (before, after) in
+            [([&[0][..], &[1], &[]], [&[1][..], &[0], &[]]), ([&[2, 1], &[], &[]], [&[1], &[], &[2]])]
+        {
+            let of = |lists: [&[usize]; 3]| lists.map(axes).to_vec();
+            let dims = [0, 1, 2].map(|dim| (sizes[dim], before[dim]));
+            let from = ty(&dims, &[], None);
+            check(&mesh, &Collective::permute(&from, of(after)), &[from]);
+        }
     }
 }
 
