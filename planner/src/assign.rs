@@ -3,6 +3,7 @@
 //! [`choose`](crate::choose) decides it from the operands (used by `propagate` and `expand`);
 //! [`recover`](crate::recover) reads it back from the types (used by `reshard`).
 
+use crate::sections::Hint;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Op, OpDef};
 use ir::rule::{Instance, Rule};
@@ -36,6 +37,8 @@ pub(crate) struct Passing {
 pub(crate) struct Pin {
     /// Per dim: the axes it must have; `None` is open.
     pub(crate) dims: Vec<Option<Axes>>,
+    /// Per dim that is open: the axes that it must at least have, first.
+    pub(crate) least: Vec<Axes>,
     /// The debt it must have; `None` is open.
     pub(crate) debt: Option<Option<Debt>>,
     /// The storage it must have; `None` is open.
@@ -46,23 +49,31 @@ impl Pin {
     /// Everything is as the type says.
     pub(crate) fn closed(ty: &Type) -> Pin {
         let dims = ty.dims.iter().map(|dim| Some(dim.axes.clone())).collect();
-        Pin { dims, debt: Some(ty.debt.clone()), storage: Some(ty.storage.clone()) }
+        Pin { dims, least: Vec::new(), debt: Some(ty.debt.clone()), storage: Some(ty.storage.clone()) }
     }
 
     /// What the type says where it is not open: the debt counts only if no dim is open, and scalars are open.
     pub(crate) fn stated(ty: &Type) -> Pin {
         let dims: Vec<_> = ty.dims.iter().map(|dim| (!dim.open).then(|| dim.axes.clone())).collect();
         let whole = !dims.is_empty() && dims.iter().all(Option::is_some);
-        Pin { debt: whole.then(|| ty.debt.clone()), storage: whole.then(|| ty.storage.clone()), dims }
+        let least = ty.dims.iter().map(|dim| if dim.open { dim.axes.clone() } else { Axes::none() }).collect();
+        Pin { least, debt: whole.then(|| ty.debt.clone()), storage: whole.then(|| ty.storage.clone()), dims }
     }
 
     /// The type that holds the pin and is otherwise the natural one, as far as its axes are left free.
     pub(crate) fn apply(&self, natural: &Type) -> Type {
         let mut ty = natural.clone();
-        let pinned = self.dims.iter().flatten().fold(Axes::none(), |all, axes| all.union(axes));
-        for (dim, pin) in ty.dims.iter_mut().zip(&self.dims) {
-            dim.axes =
-                pin.clone().unwrap_or_else(|| dim.axes.iter().take_while(|&axis| !pinned.contains(axis)).collect());
+        let pinned = self.dims.iter().flatten().chain(&self.least).fold(Axes::none(), |all, axes| all.union(axes));
+        for (place, (dim, pin)) in ty.dims.iter_mut().zip(&self.dims).enumerate() {
+            let least = self.least.get(place).cloned().unwrap_or_default();
+            let free = |axes: &Axes, from: usize| -> Axes {
+                axes.iter()
+                    .take(from)
+                    .chain(axes.iter().skip(from).take_while(|&axis| !pinned.contains(axis)))
+                    .collect()
+            };
+            let natural = if least.is_prefix_of(&dim.axes) { free(&dim.axes, least.len()) } else { least };
+            dim.axes = pin.clone().unwrap_or(natural);
         }
         if let Some(storage) = &self.storage {
             ty.storage = storage.clone();
@@ -92,8 +103,8 @@ pub(crate) struct ResultSite<'a> {
     pub(crate) ty: &'a Type,
     /// What is fixed.
     pub(crate) pin: Pin,
-    /// What its readers would like, per dim.
-    pub(crate) hint: Vec<Axes>,
+    /// How it is wanted where nothing is fixed.
+    pub(crate) hint: Hint,
 }
 
 /// Parameters go before other operands, then the earlier one.

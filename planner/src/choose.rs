@@ -1,8 +1,8 @@
 //! Decides how a statement is sharded, from its operands, its pins and its readers' wishes.
 //!
-//! Conflicts: when one axis meets two letters the pin wins, then the parameter's sharding, then the letter that the results
-//! keep, then the earlier operand. Debts pass through linear ops and sums of equally pending values where that makes them no
-//! dearer; else they are paid before the op.
+//! Conflicts: when one axis meets two letters the pin wins, then what has spread to a result, then the parameter's sharding,
+//! then the letter that the results keep, then the earlier operand. Debts pass through linear ops and sums of equally pending
+//! values where that makes them no dearer; else they are paid before the op.
 
 use crate::assign::{Assignment, Operand, Passing, ResultSite, is_expandable, reading_order, split};
 use ir::mesh::{Axes, Mesh};
@@ -65,6 +65,28 @@ impl Choice<'_> {
             .fold(Axes::none(), |all, (_, dim)| all.union(&dim.axes))
     }
 
+    /// What has spread to the results goes before what operands bring, but for axes that would leave a pending reduction:
+    /// those of factors that some result lacks, and what operands owe. It is reduced later, for less.
+    fn adopt_found(&mut self, operands: &[Operand<'_>], results: &[ResultSite<'_>]) {
+        let mut summed = Axes::none();
+        for (index, (tensor, operand)) in self.instance.operands.iter().zip(operands).enumerate() {
+            let kept = self.kept_elsewhere(operands, index);
+            summed = summed.union(&operand.ty.debt_axes());
+            for (letters, dim) in tensor.iter().zip(&operand.ty.dims) {
+                if letters.iter().any(|&letter| !self.is_kept(letter)) {
+                    summed = summed.union(&dim.axes.without(&kept));
+                }
+            }
+        }
+        for (tensor, result) in self.instance.results.iter().zip(results).filter(|(_, result)| result.hint.found) {
+            let free = |axes: &Axes| Some(axes.iter().take_while(|&axis| !summed.contains(axis)).collect());
+            self.adopt_tensor(tensor, &result.hint.axes.iter().map(free).collect::<Vec<_>>());
+            for (letters, _) in tensor.iter().zip(&result.hint.tied).filter(|(_, tied)| **tied) {
+                letters.iter().for_each(|&letter| self.locked[letter] = true);
+            }
+        }
+    }
+
     fn adopt_tensor(&mut self, tensor: &TensorLetters, dims: &[Option<Axes>]) {
         for (letters, axes) in tensor.iter().zip(dims) {
             let Some(axes) = axes else { continue };
@@ -116,6 +138,10 @@ pub(crate) fn choose(
             letters.iter().for_each(|&letter| choice.locked[letter] = true);
         }
     }
+    for (tensor, result) in instance.results.iter().zip(results) {
+        choice.adopt_tensor(tensor, &result.pin.least.iter().cloned().map(Some).collect::<Vec<_>>());
+    }
+    choice.adopt_found(operands, results);
     for index in reading_order(operands) {
         let kept = choice.kept_elsewhere(operands, index);
         let dims = instance.operands[index].iter().zip(&operands[index].ty.dims);
@@ -129,7 +155,7 @@ pub(crate) fn choose(
     }
     let wishes = |choice: &mut Choice<'_>| {
         for (tensor, result) in instance.results.iter().zip(results) {
-            let wished: Vec<_> = result.hint.iter().cloned().map(Some).collect();
+            let wished: Vec<_> = result.hint.axes.iter().cloned().map(Some).collect();
             choice.adopt_tensor(tensor, &wished);
         }
     };

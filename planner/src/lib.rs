@@ -14,6 +14,7 @@ pub mod reshard;
 pub mod search;
 mod sections;
 pub mod shard;
+mod spread;
 mod sums;
 
 pub use heads::check_heads;

@@ -20,8 +20,26 @@ pub(crate) struct Site<'a> {
     pub(crate) dims: &'a Dims,
 }
 
-/// What readers would like, per dim of a value.
-pub(crate) type Hints = FxHashMap<Value, Vec<Axes>>;
+/// How a value is wanted where nothing states it.
+#[derive(Clone, Default)]
+pub(crate) struct Hint {
+    /// Per dim.
+    pub(crate) axes: Vec<Axes>,
+    /// Whether axes have spread there: then they go before what operands bring, else they are what readers would like.
+    pub(crate) found: bool,
+    /// Per dim: equals want different axes there, so that it gets no more. Empty where there is none.
+    pub(crate) tied: Vec<bool>,
+}
+
+impl Hint {
+    /// What readers would like.
+    pub(crate) fn wish(axes: Vec<Axes>) -> Hint {
+        Hint { axes, found: false, tied: Vec::new() }
+    }
+}
+
+/// Of values, how they are wanted.
+pub(crate) type Hints = FxHashMap<Value, Hint>;
 
 /// What the rest of a block says of the values that a statement reads.
 #[derive(Default)]
@@ -67,7 +85,10 @@ impl Site<'_> {
             Op::Collective(collective) => {
                 stmt.operands.iter().map(|&v| collective.result_type(block.ty(v))).collect::<Result<Vec<_>, _>>()?
             }
-            Op::Reshard => return Ok(vec![stmt]),
+            Op::Reshard => {
+                close_reshard(block, &stmt, hints);
+                return Ok(vec![stmt]);
+            }
             Op::Kernel(_) | Op::Made(_) => self.naturals(block, &stmt, known, hints)?,
         };
         Ok(settle(block, stmt, naturals))
@@ -77,7 +98,8 @@ impl Site<'_> {
         let instance = instance_of(block, stmt)?.ok_or("a layout change has no rule")?;
         let operands = operands(block, stmt, &known.uses, &|value| known.paid.get(&value).unwrap_or(block.ty(value)));
         let site = |&v: &Value| {
-            let hint = hints.get(&v).cloned().unwrap_or_else(|| vec![Axes::none(); block.ty(v).rank()]);
+            let nothing = || Hint::wish(vec![Axes::none(); block.ty(v).rank()]);
+            let hint = hints.get(&v).cloned().unwrap_or_else(nothing);
             ResultSite { ty: block.ty(v), pin: pin_of(block, stmt, v), hint }
         };
         let results: Vec<ResultSite<'_>> = stmt.results.iter().map(site).collect();
@@ -119,7 +141,7 @@ impl Site<'_> {
             for (tensor, &value) in instance.operands.iter().zip(&stmt.operands) {
                 let hint = instance.dim_axes(tensor, &letters);
                 if hint.iter().any(|axes| !axes.is_empty()) {
-                    hints.entry(value).or_insert(hint);
+                    hints.entry(value).or_insert_with(|| Hint::wish(hint));
                 }
             }
         }
@@ -130,8 +152,11 @@ impl Site<'_> {
 /// The axes that the wishes for the results mean for the letters that may be cut; the first wish counts.
 fn wished_letters(instance: &Instance, stmt: &Stmt, hints: &Hints) -> Vec<Axes> {
     let mut letters = vec![Axes::none(); instance.letters.len()];
-    let hinted =
-        instance.results.iter().zip(&stmt.results).filter_map(|(t, v)| hints.get(v).map(|hint| t.iter().zip(hint)));
+    let hinted = instance
+        .results
+        .iter()
+        .zip(&stmt.results)
+        .filter_map(|(t, v)| hints.get(v).map(|hint| t.iter().zip(&hint.axes)));
     for (dim_letters, axes) in hinted.flatten() {
         if let [letter] = dim_letters.as_slice()
             && !instance.letters[*letter].whole
@@ -141,6 +166,20 @@ fn wished_letters(instance: &Instance, stmt: &Stmt, hints: &Hints) -> Vec<Axes> 
         }
     }
     letters
+}
+
+/// Decides what a reshard that someone has written leaves open: what has spread there, else as its operand.
+fn close_reshard(block: &mut Block, stmt: &Stmt, hints: &Hints) {
+    let (result, operand) = (stmt.results[0], stmt.operands[0]);
+    let mut ty = block.ty(result).clone();
+    for place in (0..ty.rank()).filter(|&place| block.ty(result).dims[place].open) {
+        let found = hints.get(&result).map(|hint| hint.axes[place].clone());
+        ty.dims[place].axes = found.filter(|axes| !axes.is_empty()).unwrap_or_else(|| {
+            let (own, used) = (&block.ty(operand).dims[place].axes, ty.used_axes());
+            own.iter().take_while(|&axis| !used.contains(axis)).collect()
+        });
+    }
+    block.values[result].ty = ty.closed();
 }
 
 /// The rule of a statement for its tensors; `None` for a layout change, which has none.

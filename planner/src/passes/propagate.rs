@@ -1,12 +1,15 @@
-//! `propagate`: carries shardings along the rules, block by block in the order of the calls, through all sections.
+//! `propagate`: carries shardings along the rules, first in all directions through all forwards until nothing changes
+//! ([`crate::spread`]), then block by block in the order of the calls, through all sections.
 //!
 //! Afterwards every type is closed, and every statement's results are what its rule gives for some layout of its operands.
 //! A result that is pinned to something else (a block boundary, a file's own words, an argument that is stored to) gets a
 //! `reshard` of its own; operands that lie otherwise are the pass `reshard`'s work.
 
 use crate::PlanError;
+use crate::passes::seed;
 use crate::ports::{Ports, passed, value_results};
-use crate::sections::{Hints, Site, made, reshard_stmt};
+use crate::sections::{Hint, Hints, Site, made, reshard_stmt};
+use crate::spread::{Spread, spread};
 use cost::Cluster;
 use ir::goal::Goal;
 use ir::graph::{ArgKind, Block, Model, ParamInstance, SectionKind, Stmt};
@@ -25,15 +28,18 @@ pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanEr
 
 fn propagate(model: &mut Model) -> Result<(), String> {
     let mut ports = Ports::new(model);
-    state_ports(model, &mut ports);
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let site = Site { mesh: &mesh, dims: &dims };
+    let spread = spread(&site, model, &ports)?;
+    spread.state_ports(model, &mut ports);
+    spread.declare(model, &ports);
+    seed::bind(model, |_, _| Axes::none());
     let mut order: Vec<BlockId> = model.calls.iter().map(|call| call.block).collect();
     order.extend(model.blocks.keys());
     let mut done: Vec<BlockId> = Vec::new();
     for id in order {
         if !done.contains(&id) {
-            plan_block(&site, &mut model.blocks[id], id, &mut ports)?;
+            plan_block(&site, &mut model.blocks[id], id, &mut ports, &spread)?;
             done.push(id);
         }
     }
@@ -53,31 +59,22 @@ pub(crate) fn finish(site: &Site<'_>, model: &mut Model) -> Result<(), String> {
     plan_step(site, model)
 }
 
-/// What the arguments state is the first word on the boundaries.
-fn state_ports(model: &Model, ports: &mut Ports) {
-    for (id, block) in &model.blocks {
-        for (place, (value, kind)) in passed(block).into_iter().enumerate() {
-            let ty = block.ty(value);
-            let stated = kind == ArgKind::Input || ty.dims.iter().any(|dim| !dim.open);
-            if stated && ports.argument(id, place).is_none() {
-                ports.set_argument(id, place, ty.clone());
-            }
-        }
+fn plan_block(
+    site: &Site<'_>,
+    block: &mut Block,
+    id: BlockId,
+    ports: &mut Ports,
+    spread: &Spread,
+) -> Result<(), String> {
+    let hints = spread.hints(id, block);
+    for arg in block.args.clone() {
+        let ty = spread.argument(id, arg.value).unwrap_or(block.ty(arg.value)).closed();
+        block.values[arg.value].ty = ty.named_as(block.ty(arg.value));
     }
-}
-
-fn plan_block(site: &Site<'_>, block: &mut Block, id: BlockId, ports: &mut Ports) -> Result<(), String> {
     for (place, (value, _)) in passed(block).into_iter().enumerate() {
         let ty = ports.argument(id, place).unwrap_or(block.ty(value)).closed();
         ports.set_argument(id, place, ty.clone());
         block.values[value].ty = ty.named_as(block.ty(value));
-    }
-    let returned: Vec<Value> = value_results(&block.results).iter().map(|&r| block[SectionKind::F].ret[r]).collect();
-    let mut hints = Hints::default();
-    for (place, &value) in returned.iter().enumerate() {
-        if let Some(ty) = ports.result(id, place) {
-            hints.insert(value, axes_of(ty));
-        }
     }
     site.decide(block, SectionKind::F, &hints)?;
     return_values(block, id, ports);
@@ -99,15 +96,16 @@ fn return_values(block: &mut Block, id: BlockId, ports: &mut Ports) {
     }
 }
 
-/// `stated` where it is closed, else what is natural and free.
+/// `stated` where it is closed, else what is natural and free, at least what is stated.
 fn fill(stated: &Type, natural: &Type) -> Type {
     let mut ty = stated.clone();
     for (place, dim) in natural.dims.iter().enumerate() {
-        let used = ty.sharded_axes().union(&ty.debt_axes());
-        if ty.dims[place].open {
-            let free: Axes = dim.axes.iter().take_while(|&axis| !used.contains(axis)).collect();
-            (ty.dims[place].axes, ty.dims[place].open) = (free, false);
+        let (used, least) = (ty.used_axes(), &mut ty.dims[place]);
+        if least.open && least.axes.is_prefix_of(&dim.axes) {
+            let more = dim.axes.iter().skip(least.axes.len()).take_while(|&axis| !used.contains(axis));
+            least.axes = least.axes.iter().chain(more).collect();
         }
+        least.open = false;
     }
     ty
 }
@@ -124,7 +122,7 @@ fn plan_backward(site: &Site<'_>, block: &mut Block, id: BlockId, ports: &Ports)
     let args: Vec<Value> = block.differentiable_args().collect();
     let wanted: Vec<Type> = args.iter().map(|&arg| block.ty(arg).owing(DebtKind::Sum, &Axes::none())).collect();
     let returned = block[SectionKind::I].ret.clone();
-    let hints = returned.iter().copied().zip(wanted.iter().map(axes_of)).collect();
+    let hints = returned.iter().copied().zip(wanted.iter().map(|ty| Hint::wish(axes_of(ty)))).collect();
     site.decide(block, SectionKind::I, &hints)?;
     for (place, (value, ty)) in returned.into_iter().zip(&wanted).enumerate() {
         let moved = moved_to(block, SectionKind::I, value, ty);

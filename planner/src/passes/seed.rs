@@ -27,11 +27,12 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
     }
     let group = zero_group(&model.mesh, goal);
     let stored = |from: u8| if goal.layout.zero >= from { group.clone() } else { Axes::none() };
-    for param in model.params.values_mut() {
-        param.ty = param.ty.closed();
-        store(&mut param.ty, &stored(3));
+    // What the rules do not name stays whole; what a file with its own mesh leaves open is decided by `propagate`.
+    if goal.layout.devices() > 1 || model.mesh.tensor_axes().is_empty() {
+        model.params.values_mut().for_each(|param| param.ty = param.ty.closed());
+        model.inputs.iter_mut().for_each(|input| input.ty = input.ty.closed());
     }
-    model.inputs.iter_mut().for_each(|input| input.ty = input.ty.closed());
+    model.params.values_mut().for_each(|param| store(&mut param.ty, &stored(3)));
     bind(model, |_, _| stored(1));
     model.blocks.values_mut().for_each(|block| store_gradients(block, &stored(2)));
     attend_by_heads(model, goal)
