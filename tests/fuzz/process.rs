@@ -1,0 +1,218 @@
+//! The built binary as a process with limits, and what may be said of how it ended.
+
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+use wait4::Wait4;
+
+/// Seconds within which every request is answered on an idle machine of [`CORES`] cores.
+const SECONDS: u64 = 20;
+/// Cores whose time [`SECONDS`] are.
+const CORES: u64 = 2;
+/// How much longer a build without full optimisation takes.
+const SLOWER: u64 = if cfg!(debug_assertions) { 4 } else { 1 };
+/// Seconds that a process may wait, for a busy machine gives it little time.
+const PATIENCE: u64 = 6 * SECONDS * SLOWER;
+/// Bytes of memory that a request may take.
+const MEMORY: u64 = 2 << 30;
+/// Kibibytes of addresses, so that a request without a bound harms nobody.
+const ADDRESSES: u64 = 16 << 20;
+
+/// A folder that is gone when it is dropped, unless it is kept.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// An empty folder below the build's own.
+    pub(crate) fn new(name: &str) -> Folder {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        drop(fs::remove_dir_all(&path));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Leaves it for a reader.
+    pub(crate) fn keep(self) -> PathBuf {
+        let path = self.0.clone();
+        std::mem::forget(self);
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// How a process ended.
+pub(crate) struct Ended {
+    status: ExitStatus,
+    /// All that it printed.
+    pub(crate) stdout: String,
+    /// Its messages.
+    pub(crate) stderr: String,
+    peak: u64,
+    cpu: Duration,
+    wall: Duration,
+    is_interrupted: bool,
+}
+
+/// The binary with the arguments in the folder, under limits of time and memory.
+pub(crate) fn run(folder: &Path, args: &[String]) -> Ended {
+    start(folder, args, &[]).end()
+}
+
+/// A process that has not been waited for.
+pub(crate) struct Started {
+    child: Child,
+    folder: PathBuf,
+    began: Instant,
+    may_be_long: bool,
+}
+
+/// Starts what [`run`] runs, with variables of the environment.
+pub(crate) fn start(folder: &Path, args: &[String], env: &[(&str, String)]) -> Started {
+    let out = |name: &str| File::create(folder.join(name)).unwrap();
+    let may_be_long = args.first().is_some_and(|verb| verb == "train");
+    let settings: Vec<String> = env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let child = Command::new("sh")
+        .args(["-c", &limits(may_be_long)])
+        .arg("env")
+        .args(settings)
+        .arg(env!("CARGO_BIN_EXE_meshwright"))
+        .args(args)
+        .current_dir(folder)
+        .env_remove("COLUMNS")
+        .stdin(Stdio::null())
+        .stdout(out(STDOUT))
+        .stderr(out(STDERR))
+        .spawn()
+        .unwrap();
+    Started { child, folder: folder.into(), began: Instant::now(), may_be_long }
+}
+
+impl Started {
+    /// Sends a signal to the process, by the signal's name.
+    pub(crate) fn signal(&self, name: &str) {
+        signal(self.child.id(), name);
+    }
+
+    /// Waits for its end. A training run may be as long as it likes, if it ends when it is interrupted.
+    pub(crate) fn end(self) -> Ended {
+        let interrupt = (Duration::from_secs(SECONDS * SLOWER), "INT");
+        let kill = (Duration::from_secs(PATIENCE), "KILL");
+        let alarms = if self.may_be_long { vec![interrupt, kill] } else { vec![kill] };
+        let (ended, end) = mpsc::channel::<()>();
+        let process = self.child.id();
+        let watch = thread::spawn(move || {
+            let late = |&(after, name): &(Duration, &str)| {
+                let is_late = end.recv_timeout(after) == Err(RecvTimeoutError::Timeout);
+                if is_late {
+                    signal(process, name);
+                }
+                is_late
+            };
+            alarms.iter().take_while(|&alarm| late(alarm)).count()
+        });
+        let used = self.child.wait4().unwrap();
+        drop(ended);
+        let is_interrupted = watch.join().unwrap() > 0 && self.may_be_long;
+        let text = |name: &str| String::from_utf8_lossy(&fs::read(self.folder.join(name)).unwrap()).into_owned();
+        Ended {
+            status: used.status,
+            stdout: text(STDOUT),
+            stderr: text(STDERR),
+            peak: used.rusage.maxrss,
+            cpu: used.rusage.utime + used.rusage.stime,
+            wall: self.began.elapsed(),
+            is_interrupted,
+        }
+    }
+}
+
+/// What the shell does to run a command under limits.
+fn limits(may_be_long: bool) -> String {
+    let cpu = if may_be_long { String::new() } else { format!("ulimit -t {}; ", CORES * SECONDS * SLOWER) };
+    format!("ulimit -v {ADDRESSES}; {cpu}exec \"$0\" \"$@\"")
+}
+
+/// Sends a signal by its name.
+fn signal(process: u32, name: &str) {
+    drop(Command::new("kill").args(["-s", name, &process.to_string()]).stderr(Stdio::null()).status());
+}
+
+/// Exit status of a run that was interrupted.
+const INTERRUPTED: i32 = 130;
+const STDOUT: &str = ".stdout";
+const STDERR: &str = ".stderr";
+
+impl Ended {
+    /// The exit status, if no signal ended it.
+    pub(crate) fn code(&self) -> Option<i32> {
+        self.status.code()
+    }
+
+    /// How long it ran.
+    pub(crate) fn wall(&self) -> Duration {
+        self.wall
+    }
+
+    /// Whether it ended by the signal, or with the status that says so.
+    pub(crate) fn ended_by(&self, number: i32) -> bool {
+        self.status.signal() == Some(number) || self.code() == Some(128 + number)
+    }
+
+    /// The code of its first message.
+    pub(crate) fn error_code(&self) -> &str {
+        self.stderr.split(['[', ']']).find(|word| word.starts_with("MW")).unwrap_or("none")
+    }
+
+    /// Whether a promise is broken: a panic, an internal fault, a hang, too much memory, a message without a code, an
+    /// answer that is not a number.
+    pub(crate) fn judged(&self) -> Result<(), String> {
+        let broken = |what: String| Err(format!("{what}\n{}", first_lines(&self.stderr)));
+        if self.stderr.contains("panicked at") {
+            return broken("it panics".into());
+        }
+        if self.peak > MEMORY {
+            return broken(format!("it took {} MiB", self.peak >> 20));
+        }
+        match (self.code(), self.status.signal()) {
+            (Some(INTERRUPTED), _) | (None, Some(2)) if self.is_interrupted => Ok(()),
+            (None, Some(9)) => broken(format!("no end after {:.0?} ({:.0?} of CPU)", self.wall, self.cpu)),
+            (None, Some(24)) => broken(format!("no end after {:.0?} of CPU", self.cpu)),
+            (None, signal) => broken(format!("it ends with signal {}", signal.unwrap_or(0))),
+            (Some(0), _) if !self.is_numbers() => broken("its answer has NaN or infinity".into()),
+            (Some(0), _) => Ok(()),
+            (Some(1 | 2 | 5 | 6), _) if self.has_code() => Ok(()),
+            (Some(4), _) if self.has_code() || !self.stdout.is_empty() => Ok(()),
+            (Some(3), _) => broken("it takes the input for an internal fault".into()),
+            (Some(code), _) => broken(format!("exit status {code} without a message that has a code")),
+        }
+    }
+
+    fn has_code(&self) -> bool {
+        self.stderr.contains("error[MW")
+    }
+
+    fn is_numbers(&self) -> bool {
+        let words = self.stdout.split(|c: char| c.is_whitespace() || ",:=()".contains(c));
+        words.clone().take(WORDS).all(|word| !matches!(word, "NaN" | "inf" | "-inf"))
+    }
+}
+
+/// Words of an answer that are looked at.
+const WORDS: usize = 1_000_000;
+
+fn first_lines(text: &str) -> String {
+    text.lines().take(6).map(|line| line.chars().take(300).collect::<String>() + "\n").collect()
+}
