@@ -62,9 +62,8 @@ pub fn cut_at(model: &Model, starts: &[usize], pipeline: &Pipeline, costs: &Mode
 /// # Errors
 /// More stages than runs, or none of either.
 pub fn balanced(costs: &ModelCosts, pipeline: &Pipeline, room: Option<&Room>) -> Result<Vec<usize>, CutError> {
-    let weights: Vec<u128> = costs.runs().map(picoseconds).collect();
     let slices = costs.run_slices();
-    let weights: Vec<u128> = weights.chunks(slices).map(|run| run.iter().sum()).collect();
+    let weights: Vec<u128> = weights(costs).chunks(slices).map(|run| run.iter().sum()).collect();
     let (stages, runs) = (pipeline.stages(), weights.len());
     if runs == 0 {
         return Err(CutError::Empty);
@@ -184,9 +183,13 @@ fn to_picosecond(seconds: f64) -> f64 {
     (seconds * 1e12).round() / 1e12
 }
 
+/// Seconds of the runs in picoseconds, or in a larger unit in which the sum stays below 2^60: its square then fits.
 /// Whole numbers, so that equal blocks weigh the same and ties are ties.
-fn picoseconds(block: &BlockCosts) -> u128 {
-    ((block.f.total() + block.i.total() + block.w.total()) * 1e12).round() as u128
+fn weights(costs: &ModelCosts) -> Vec<u128> {
+    let seconds = |block: &BlockCosts| block.f.total() + block.i.total() + block.w.total();
+    let all: f64 = costs.runs().map(seconds).sum();
+    let scale = (2f64.powi(60) / all).min(1e12);
+    costs.runs().map(|block| (seconds(block) * scale).round() as u128).collect()
 }
 
 fn staged(model: &Model, starts: &[usize], pipeline: &Pipeline, costs: &ModelCosts) -> Staged {
