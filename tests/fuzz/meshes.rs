@@ -33,10 +33,10 @@ fn meshes() {
 
 /// At most 16 devices.
 fn mesh(random: &mut Random) -> String {
-    let mut left = *random.pick(&[2, 4, 6, 8, 12, 16]);
+    let mut left: u64 = *random.pick(&[2, 4, 6, 8, 12, 16]);
     let mut items = Vec::new();
     for (axis, most) in [("tp", 4), ("pp", 4), ("cp", 4), ("dp", 16)] {
-        let degrees: Vec<u64> = (1..=left.min(most)).filter(|degree| left % degree == 0).collect();
+        let degrees: Vec<u64> = (1..=left.min(most)).filter(|degree| left.is_multiple_of(*degree)).collect();
         let degree = if axis == "dp" { left } else { *random.pick(&degrees) };
         left /= degree;
         if degree > 1 {
@@ -78,7 +78,8 @@ fn compared(folder: &Path, mesh: &str) -> Result<String, String> {
         return Err(format!("{} figures against {}", many.len(), one.len()));
     }
     for ((name, expected), (_, found)) in one.iter().zip(&many) {
-        if !((expected - found).abs() <= TOLERANCE * expected.abs().max(1.0)) {
+        let is_near = (expected - found).abs() <= TOLERANCE * expected.abs().max(1.0);
+        if !is_near {
             return Err(format!("{name} is {found} where one device has {expected}"));
         }
     }
