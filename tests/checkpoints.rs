@@ -131,3 +131,24 @@ fn a_full_disk_leaves_what_was_there() {
     folder.answer("train --resume b");
     assert_eq!(losses(&folder.read("b/metrics.jsonl")), losses(&folder.read("a/metrics.jsonl")));
 }
+
+/// YaRN's factor of attention scores is `0.1 ln(factor) + 1`: 17 digits, of which a careless reader misses the last bit.
+#[test]
+fn a_run_with_yarn_goes_on() {
+    let folder = Folder::new();
+    folder.write("text.txt", &runs::text());
+    for factor in ["4.0", "16.0", "32.0", "40.0"] {
+        let scaling = format!(
+            r#"{{"rope_type": "yarn", "factor": {factor}, "original_max_position_embeddings": 16, "beta_fast": 32, "beta_slow": 1}}"#
+        );
+        let config = format!(
+            r#"{{"model_type": "llama", "vocab_size": 257, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1,
+            "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 64, "rope_scaling": {scaling}}}"#
+        );
+        folder.write("config.json", &config);
+        let options = "--data text.txt --seq 16 --global-batch 4 --steps 2 --save-every 1 --eval-batches 1";
+        folder.answer(&format!("train config.json {options} --out yarn-{factor}"));
+        let answer = folder.answer(&format!("train --resume yarn-{factor} --steps 3"));
+        assert!(answer.contains("resumed   after step 2"), "{answer}");
+    }
+}

@@ -202,10 +202,13 @@ pub(super) fn cannot_be_read(why: &io::Error) -> String {
     }
 }
 
-/// Adds the values that differ, of objects field by field.
+/// Adds the values that differ, of objects field by field. A field that one side lacks is no difference, since versions differ
+/// in what they write. Two objects without a common field are two variants of an enum, tagged by their fields.
 fn compare(path: &str, saved: &Value, now: &Value, found: &mut Vec<Difference>) {
     match (saved, now) {
-        (Value::Object(saved), Value::Object(now)) => {
+        (Value::Object(saved), Value::Object(now))
+            if saved.is_empty() || now.is_empty() || now.keys().any(|field| saved.contains_key(field)) =>
+        {
             for (field, now) in now {
                 let path = if path.is_empty() { field.clone() } else { format!("{path}.{field}") };
                 saved.get(field).into_iter().for_each(|saved| compare(&path, saved, now, found));
@@ -245,6 +248,11 @@ mod tests {
         };
         assert_eq!(manifest.differences(&now, 7), [difference("model.layers", "4", "6")]);
         assert_eq!(manifest.differences(&json!({"seq": "x"}), 8)[1], difference("seed", "7", "8"));
+        let variant = |name: &str| json!({ "model": { "scaling": { name: { "factor": 2.0 } } } });
+        let scaled = Manifest { fixed: variant("Linear"), ..manifest.clone() };
+        assert_eq!(scaled.differences(&variant("Linear"), 7), []);
+        let [linear, yarn] = [r#"{"Linear":{"factor":2.0}}"#, r#"{"Yarn":{"factor":2.0}}"#];
+        assert_eq!(scaled.differences(&variant("Yarn"), 7), [difference("model.scaling", linear, yarn)]);
         let text = serde_json::to_string(&manifest).unwrap();
         assert_eq!(serde_json::from_str::<Manifest>(&text).unwrap(), manifest);
     }
