@@ -26,6 +26,7 @@ pub mod catalogue;
 pub mod costs;
 pub mod diag;
 pub mod differentiate;
+pub mod evaluation;
 pub mod experts;
 pub mod expr;
 pub mod goal;

@@ -26,7 +26,21 @@ pub(super) struct Watch {
     bigram: Option<f64>,
     /// Time of validations, which says nothing of the time that steps take.
     evaluation: Duration,
-    evaluation_began: Option<Instant>,
+    validation: Option<Validation>,
+}
+
+/// A validation that goes on.
+struct Validation {
+    began: Instant,
+    batches: u64,
+    /// On a terminal, after the last step.
+    bar: Option<ProgressBar>,
+}
+
+/// A bar on standard error, if that is a terminal.
+fn bar(length: u64, template: &str) -> Option<ProgressBar> {
+    let style = ProgressStyle::with_template(template).ok().filter(|_| std::io::stderr().is_terminal());
+    style.map(|style| ProgressBar::new(length).with_style(style))
 }
 
 impl Watch {
@@ -42,7 +56,7 @@ impl Watch {
             last_line: None,
             bigram: None,
             evaluation: Duration::ZERO,
-            evaluation_began: None,
+            validation: None,
         }
     }
 
@@ -103,10 +117,7 @@ impl Progress for Watch {
         }
         (self.steps, self.done) = (run.steps, run.done);
         (self.bigram, self.started) = (run.bigram_entropy, Instant::now());
-        if std::io::stderr().is_terminal() {
-            let style = ProgressStyle::with_template("{bar:24} step {pos}/{len}  {msg}");
-            self.bar = style.ok().map(|style| ProgressBar::new(run.steps).with_style(style));
-        }
+        self.bar = bar(run.steps, "{bar:24} step {pos}/{len}  {msg}");
     }
 
     fn step(&mut self, record: &StepRecord) {
@@ -125,12 +136,39 @@ impl Progress for Watch {
         }
     }
 
-    fn evaluating(&mut self, _: u64) {
-        self.evaluation_began = Some(Instant::now());
+    fn evaluating(&mut self, batches: u64) {
+        // After the last step there is no bar of the steps.
+        let template = "{bar:24} validation {pos}/{len}  {msg}";
+        let bar = if self.bar.is_none() { bar(batches, template) } else { None };
+        self.validation = Some(Validation { began: Instant::now(), batches, bar });
+    }
+
+    fn batch_evaluated(&mut self, done: u64) {
+        let Some(Validation { began, batches, bar }) = &self.validation else { return };
+        let took = began.elapsed();
+        let left = seconds(took.as_secs_f64() / done as f64 * (batches - done) as f64) + " left";
+        match (&self.bar, bar) {
+            (Some(steps), _) => steps.set_message(format!("validation {done}/{batches}  {left}")),
+            (None, Some(bar)) => {
+                bar.set_message(left);
+                bar.set_position(done);
+            }
+            (None, None) => {
+                let long_ago = self.last_line.is_none_or(|last| last.elapsed() >= LINE_EVERY);
+                if done < *batches && took >= LINE_EVERY && long_ago {
+                    let line = format!("validation {done}/{batches}  {left}");
+                    self.line(&line);
+                    self.last_line = Some(Instant::now());
+                }
+            }
+        }
     }
 
     fn evaluated(&mut self, record: &EvalRecord) {
-        self.evaluation += self.evaluation_began.take().map_or(Duration::ZERO, |began| began.elapsed());
+        if let Some(Validation { began, bar, .. }) = self.validation.take() {
+            self.evaluation += began.elapsed();
+            bar.inspect(ProgressBar::finish_and_clear);
+        }
         let against = self.bigram.map_or_else(String::new, |bigram| format!("  (bigram {bigram:.4})"));
         self.line(&format!("step {}/{}  validation loss {:.4}{against}", record.step, self.steps, record.valid_loss));
     }

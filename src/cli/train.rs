@@ -107,9 +107,12 @@ struct Flags {
     /// Steps between validations; 0: only at the end [default: 100]
     #[arg(long, value_name = "STEPS")]
     eval_every: Option<u64>,
-    /// Batches of a validation between steps; the one at the end takes the whole held-out part [default: 4]
+    /// Batches of a validation between steps [default: 4]
     #[arg(long, value_name = "N")]
     eval_batches: Option<u64>,
+    /// Batches of the validation at the end, spread over the held-out text; 0: all of it [default: 256]
+    #[arg(long, value_name = "N")]
+    final_eval_batches: Option<u64>,
     /// Steps between checkpoints, with one after the last step; 0: none [default: 0]
     #[arg(long, value_name = "STEPS")]
     save_every: Option<u64>,
@@ -119,10 +122,10 @@ struct Flags {
     /// Go on from a checkpoint, or from the newest one of a run's folder [default without PATH: --out]
     ///
     /// Other options are those of that run (its run.toml, unless --config or --request is given); flags win. What may
-    /// change: all of the layout, --steps, learning rate, --weight-decay, --clip, --eval-*, --save-every, --keep-last and
-    /// --out. What may not, and is checked: the model, the text, --valid-fraction, --seq, --global-batch, --optimizer,
-    /// --precision and --seed. On the same layout the run is the unbroken one, bit by bit; on another up to rounding. Later
-    /// checkpoints in the same folder are dropped when the next one has been saved
+    /// change: all of the layout, --steps, learning rate, --weight-decay, --clip, --eval-*, --final-eval-batches,
+    /// --save-every, --keep-last and --out. What may not, and is checked: the model, the text, --valid-fraction, --seq,
+    /// --global-batch, --optimizer, --precision and --seed. On the same layout the run is the unbroken one, bit by bit; on
+    /// another up to rounding. Later checkpoints in the same folder are dropped when the next one has been saved
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "")]
     resume: Option<String>,
     /// Where run.toml, metrics.jsonl and checkpoints go [default: out]
@@ -196,10 +199,13 @@ fn summary(report: &TrainReport) -> String {
     if let Some(loss) = report.train_loss {
         text += &format!("train loss       {loss:.4} nats per token, over the last steps\n");
     }
-    text += &format!(
-        "validation loss  {:.4} nats per token, over the whole held-out part, ends of documents included\n",
-        report.valid_loss
-    );
+    let part = if report.valid_share < 1.0 {
+        format!("{} of the held-out part (--final-eval-batches)", share(report.valid_share))
+    } else {
+        "the whole held-out part".to_string()
+    };
+    text +=
+        &format!("validation loss  {:.4} nats per token, over {part}, ends of documents included\n", report.valid_loss);
     if let (Some(bigram), Some(below)) = (report.run.bigram_entropy, report.below_bigram) {
         let side = if below >= 0.0 { "below" } else { "above" };
         text += &format!("bigram entropy   {bigram:.4} nats per byte: the model is {:.4} {side} it\n", below.abs());

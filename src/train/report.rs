@@ -15,6 +15,10 @@ pub trait Progress {
     fn step(&mut self, step: &StepRecord);
     /// A validation begins, of so many batches.
     fn evaluating(&mut self, batches: u64);
+    /// So many of its batches are done.
+    fn batch_evaluated(&mut self, done: u64) {
+        let _ = done;
+    }
     /// A validation is done.
     fn evaluated(&mut self, eval: &EvalRecord);
 }
@@ -90,9 +94,11 @@ pub struct TrainReport {
     /// experts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped: Option<f64>,
-    /// Mean over the valid labels of the whole held-out part, in nats per token. An end of document is a token like any
-    /// other; a label across the border of a chunk is ignored.
+    /// Mean over the valid labels of the held-out part, in nats per token. An end of document is a token like any other; a
+    /// label across the border of a chunk is ignored.
     pub valid_loss: f64,
+    /// The share of the held-out part that `valid_loss` was measured on.
+    pub valid_share: f64,
     /// `bigram_entropy - valid_loss`: what the model knows beyond pairs of bytes.
     pub below_bigram: Option<f64>,
     /// Tokens trained on, since the run was resumed.

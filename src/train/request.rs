@@ -63,8 +63,10 @@ pub struct TrainRequest {
     pub backend: String,
     /// Steps from one validation to the next; 0: only at the end.
     pub eval_every: u64,
-    /// Batches of a validation between steps, each as large as a step's; the one at the end takes the whole held-out part.
+    /// Batches of a validation between steps, each as large as a step's.
     pub eval_batches: u64,
+    /// At most so many batches of the validation at the end, spread over the held-out part; 0: all of it.
+    pub final_eval_batches: u64,
     /// Steps from one checkpoint to the next, and one after the last step; 0: none.
     pub save_every: u64,
     /// Checkpoints that stay: the newest ones.
@@ -113,6 +115,7 @@ impl Default for TrainRequest {
             backend: "cpu".into(),
             eval_every: 100,
             eval_batches: 4,
+            final_eval_batches: 256,
             save_every: 0,
             keep_last: 3,
             resume: None,

@@ -12,6 +12,7 @@ use super::room;
 use crate::error::Error;
 use cost::CPU;
 use ir::catalogue::Code;
+use ir::evaluation::evaluation;
 use ir::goal::Layout;
 use ir::graph::Model;
 use ir::program::Program;
@@ -99,7 +100,7 @@ impl Run<'_> {
         let before_last = steps - steps.div_ceil(10);
         let mut last_losses = losses(&path, before_last, done).map_err(|why| Error::file("read", &path, &why))?;
         let mut last_dropped: Vec<f64> = Vec::new();
-        let (mut training, mut valid_loss) = (0.0, 0.0);
+        let (mut training, mut valid_loss, mut valid_share) = (0.0, 0.0, 0.0);
         let due = |step: u64, every: u64| step > 0 && every > 0 && (step == steps || step.is_multiple_of(every));
         // A checkpoint is saved before the validation of its step, so that a resumed run begins with that.
         for step in done..=steps {
@@ -114,7 +115,7 @@ impl Run<'_> {
                 }
             }
             if step == steps || due(step, self.request.eval_every) {
-                valid_loss = self.evaluate(step, progress)?;
+                (valid_loss, valid_share) = self.evaluate(step, progress)?;
             }
         }
         let tokens = (steps - done) * self.header.tokens_per_step();
@@ -124,6 +125,7 @@ impl Run<'_> {
             train_loss: mean(&last_losses),
             dropped: mean(&last_dropped),
             valid_loss,
+            valid_share,
             below_bigram: self.header.bigram_entropy.map(|bigram| bigram - valid_loss),
             tokens,
             tokens_per_s: if tokens == 0 { 0.0 } else { tokens as f64 / training },
@@ -187,12 +189,18 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The mean loss over the valid held-out labels: some batches between steps, spread over the part, all after the last.
-    fn evaluate(&mut self, step: u64, progress: &mut dyn Progress) -> Result<f64, Error> {
+    /// The mean loss over valid held-out labels, and the share of the held-out part that it is over: as many batches as the
+    /// request has between steps and after the last, spread over the part.
+    fn evaluate(&mut self, step: u64, progress: &mut dyn Progress) -> Result<(f64, f64), Error> {
         let batch = u64::from(self.microbatches) * self.feed.sequences;
         let windows = self.samplers.valid.windows();
         let all = windows.div_ceil(batch);
-        let batches = if step == self.request.steps { all } else { all.min(self.request.eval_batches.max(1)) };
+        let most = match step == self.request.steps {
+            true if self.request.final_eval_batches == 0 => all,
+            true => self.request.final_eval_batches,
+            false => self.request.eval_batches.max(1),
+        };
+        let batches = all.min(most);
         progress.evaluating(batches);
         let (mut sum, mut tokens) = (0.0, 0);
         for number in 0..batches {
@@ -202,12 +210,13 @@ impl Run<'_> {
             let output = self.machine.eval(input).map_err(machine_error)?;
             sum += f64::from(output.loss.ok_or_else(no_loss)?) * valid.max(1) as f64;
             tokens += valid;
+            progress.batch_evaluated(number + 1);
         }
         let record = EvalRecord { step, valid_loss: sum / tokens.max(1) as f64 };
         self.metrics.eval(&record).map_err(|why| Error::file("write", &metrics_path(&self.request.out), &why))?;
         progress.evaluated(&record);
         if record.valid_loss.is_finite() {
-            Ok(record.valid_loss)
+            Ok((record.valid_loss, batches as f64 / all.max(1) as f64))
         } else {
             Err(not_finite(step, record.valid_loss, 0.0))
         }
@@ -238,12 +247,12 @@ fn load(compiled: &File, request: &TrainRequest, microbatches: u32) -> Result<(M
     Ok((Machine::load(&compiled.model, program, &options).map_err(machine_error)?, measure))
 }
 
-/// What evaluates: the forwards of a training program, checked as that one was.
+/// What evaluates: the forwards of a training program without dropout, checked as that one was.
 fn forward_only(model: &Model, staged: &Staged, training: &Program, microbatches: u32) -> Result<Program, Error> {
     let fault = |why: &dyn Display| Error::fault("emit", why);
     let mut forward = emit_forward(model, staged, microbatches, &CPU).map_err(|why| fault(&why))?;
     memory(model, &mut forward, Some(training));
-    let found = verify::program::check(model, &forward, None).err();
+    let found = verify::program::check(&evaluation(model), &forward, None).err();
     found.and_then(|found| found.into_iter().next()).map_or(Ok(forward), |first| Err(fault(&first)))
 }
 

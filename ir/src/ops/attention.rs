@@ -140,6 +140,11 @@ impl OpDef for Attention {
         Some(Attention { piece: Some(piece), ..self.clone() }.into())
     }
 
+    /// Without dropout.
+    fn in_evaluation(&self) -> Option<Op> {
+        self.dropout.as_ref().map(|_| Attention { dropout: None, ..self.clone() }.into())
+    }
+
     /// `2 b s t g r (d + c)` for the scores and the weighted sum of values; half of it if causal.
     fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
         let (pairs, d, c) = pairs_and_heads(self.causal, self.piece, operands[0], operands[1], operands[2]);

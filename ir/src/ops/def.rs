@@ -104,6 +104,11 @@ pub trait OpDef: Debug {
         None
     }
 
+    /// The op that stands for this one where a model is evaluated, not trained; `None`: the same.
+    fn in_evaluation(&self) -> Option<Op> {
+        None
+    }
+
     /// Whether backward sections do the op again rather than keep its result: it is a copy of operands that are held anyway.
     fn is_done_again(&self) -> bool {
         false

@@ -77,6 +77,11 @@ impl OpDef for Dropout {
         Some(Dropout { piece: Some(piece), ..self.clone() }.into())
     }
 
+    /// Keeps every element.
+    fn in_evaluation(&self) -> Option<Op> {
+        Some(Dropout { p: 0.0, ..self.clone() }.into())
+    }
+
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
         Ok(vec![Some(b.one(self.clone(), &[dy])?)])

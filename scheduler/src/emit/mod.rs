@@ -14,6 +14,7 @@ use cost::Cluster;
 use finish::Members;
 pub(crate) use flow::runs_of;
 use flow::{Flow, Holders};
+use ir::evaluation::evaluation;
 use ir::graph::{Model, SectionKind};
 use ir::program::{BodyKind, Class, Program};
 use ir::schedule::{Action, Item, Kind, Schedule};
@@ -128,7 +129,7 @@ pub fn emit(
     program(model, staged, &schedule.rows, microbatches, bodies, &schedule.name)
 }
 
-/// The program of an evaluation: forwards of all micro-batches and the sums of their losses.
+/// The program of an evaluation: forwards of all micro-batches, without dropout, and the sums of their losses.
 ///
 /// # Errors
 /// As [`emit`].
@@ -138,6 +139,7 @@ pub fn emit_forward(
     microbatches: u32,
     cluster: &Cluster,
 ) -> Result<Program, EmitError> {
+    let model = &evaluation(model);
     let mut rows: Vec<Vec<Action>> = vec![Vec::new(); pipeline_ranks(model) as usize];
     // One after the other as they follow from each other: a micro-batch is a stage behind the one before it.
     for wave in 0..microbatches + staged.stages.len() as u32 {
