@@ -11,7 +11,8 @@ use ir::ops::GroupLimit;
 use meshes::compare::differences;
 use meshes::record::{Record, sgd};
 use meshes::trained::{alone, trained_on};
-use meshes::training::{HIDDEN, Recipe, model, models};
+use meshes::training::{HIDDEN, Recipe, compiled, inputs, model, models};
+use runtime::exec::{Machine, Options};
 use std::sync::LazyLock;
 
 /// Sequences of a micro-batch on one device: four micro-batches a step.
@@ -68,6 +69,32 @@ fn experts_learn_and_lose_tokens() {
             param.map(|param| param.ty.sizes())
         };
         assert_eq!(sizes("expert_up"), Some(vec![6, HIDDEN, 20]));
+    }
+}
+
+/// Logits of some hundreds: scores of sigmoids are 0 or 1, and of some tokens all are 0. No gradient is lost for that, with
+/// weights that are made to add up to 1 or not, nor by the gate of a shared expert.
+#[test]
+fn a_router_may_be_sure() {
+    let deepseek = recipes().remove(1);
+    for (renormalise, shared_gate) in [(true, false), (false, true)] {
+        let ModelConfig::Llama(mut config) = deepseek.config.clone() else { panic!("a Llama") };
+        let experts = config.experts.take().expect("experts");
+        config.experts = Some(Experts { renormalise, shared_gate, ..experts });
+        let recipe = Recipe { config: ModelConfig::Llama(config), steps: 1, ..deepseek.clone() };
+        let file = compiled(&recipe, "", SEQUENCES);
+        let program = file.program.as_ref().expect("a program");
+        let mut machine = Machine::load(&file.model, program, &Options::default()).expect("a machine");
+        let sharp = |name: &str| name.ends_with(".router") || name.ends_with(".shared_share");
+        let params = machine.export_params().expect("parameters").into_iter().filter(|(name, _)| sharp(name));
+        let sharper = params.map(|(name, whole)| (name, whole.data.iter().map(|x| 1e3 * x).collect()));
+        machine.import_params(sharper.collect()).expect("the model's parameters");
+        let output = machine.step(inputs(&file.model, &recipe).remove(0)).expect("a step");
+        let (loss, norm) = (output.loss.expect("a loss"), output.grad_norm.expect("a norm"));
+        assert!(loss.is_finite() && norm.is_finite() && norm > 0.0, "{renormalise}: loss {loss}, norm {norm}");
+        for (name, gradient) in machine.gradients().expect("gradients") {
+            assert!(gradient.data.iter().all(|x| x.is_finite()), "{renormalise}: {name}");
+        }
     }
 }
 

@@ -50,6 +50,7 @@ fn elementwise() -> Vec<Case> {
         Rsqrt,
         Recip,
         Square,
+        Sigmoid,
         Silu,
         Gelu,
         GeluErf,
@@ -66,6 +67,7 @@ fn elementwise() -> Vec<Case> {
         BinaryKind::Mul,
         BinaryKind::Div,
         BinaryKind::Max,
+        BinaryKind::SigmoidGrad,
         BinaryKind::SiluGrad,
         BinaryKind::GeluGrad,
         BinaryKind::GeluErfGrad,
@@ -289,10 +291,11 @@ fn rules_fit_and_linear_operands_exist() {
 }
 
 /// Ops whose cotangent nobody asks for: gradients, updates, and what exists only after differentiation.
-const WITHOUT_GRADIENT: [&str; 23] = [
+const WITHOUT_GRADIENT: [&str; 24] = [
     "reduce_max",
     "at_most",
     "max",
+    "sigmoid_grad",
     "silu_grad",
     "gelu_grad",
     "gelu_erf_grad",

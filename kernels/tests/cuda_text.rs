@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const UNARY: [Unary; 14] = [
+const UNARY: [Unary; 15] = [
     Unary::Neg,
     Unary::Exp,
     Unary::Log,
@@ -19,6 +19,7 @@ const UNARY: [Unary; 14] = [
     Unary::Rsqrt,
     Unary::Recip,
     Unary::Square,
+    Unary::Sigmoid,
     Unary::Silu,
     Unary::Gelu,
     Unary::GeluErf,
@@ -28,12 +29,13 @@ const UNARY: [Unary; 14] = [
     Unary::AtMost(0.3),
 ];
 
-const BINARY: [Binary; 9] = [
+const BINARY: [Binary; 10] = [
     Binary::Add,
     Binary::Sub,
     Binary::Mul,
     Binary::Div,
     Binary::Max,
+    Binary::SigmoidGrad,
     Binary::SiluGrad,
     Binary::GeluGrad,
     Binary::GeluErfGrad,
@@ -58,7 +60,9 @@ struct Case {
 
 /// Numbers that a function of this name is defined for, with some at its edges.
 fn numbers(n: usize, seed: u32, positive: bool, element: Element) -> Vec<f32> {
-    let edges = [0.0, -0.0, 1.0, -100.0, 100.0, 1e-39, f32::INFINITY, f32::NAN];
+    let finite =
+        [0.0, 1.0, 20.0, 88.0, 89.0, 100.0, 1e10, 1e20, 1e30, f32::MAX, 1e-20, f32::MIN_POSITIVE, 1e-39, 1e-45];
+    let edges = finite.into_iter().flat_map(|x: f32| [x, -x]).chain([f32::INFINITY, f32::NEG_INFINITY, f32::NAN]);
     let mut x: Vec<f32> = (0..n as u64).map(|i| normal([seed, 5], i) * 1.6).collect();
     if seed.is_multiple_of(2) {
         x.iter_mut().zip(edges).for_each(|(x, edge)| *x = edge);
@@ -74,7 +78,9 @@ fn rounded(x: f32, element: Element) -> f32 {
     }
     let below = f32::from_bits(x.to_bits() & 0xffff_0000);
     let above = f32::from_bits((x.to_bits() & 0xffff_0000).wrapping_add(0x1_0000));
-    let (down, up) = ((f64::from(x) - f64::from(below)).abs(), (f64::from(above) - f64::from(x)).abs());
+    // What lies behind the largest number is infinite, and rounded to as if it were the next.
+    let next = if above.is_finite() { f64::from(above) } else { 2f64.powi(128).copysign(f64::from(x)) };
+    let (down, up) = ((f64::from(x) - f64::from(below)).abs(), (next - f64::from(x)).abs());
     let even = below.to_bits() & 0x1_0000 == 0;
     if down < up || (down == up && even) { below } else { above }
 }

@@ -13,8 +13,10 @@ const ARCHITECTURES: [&str; 2] = ["sm_80", "sm_90"];
 const REGISTERS: u32 = 64;
 
 fn programs() -> Vec<Program> {
-    use Binary::{Add, Div, GeluErfGrad, GeluGrad, Max, Mul, ReluSquaredGrad, SiluGrad, Sub};
-    use Unary::{AtMost, Exp, Gelu, GeluErf, Log, Neg, Recip, ReluSquared, Rsqrt, Scale, Shift, Silu, Sqrt, Square};
+    use Binary::{Add, Div, GeluErfGrad, GeluGrad, Max, Mul, ReluSquaredGrad, SigmoidGrad, SiluGrad, Sub};
+    use Unary::{
+        AtMost, Exp, Gelu, GeluErf, Log, Neg, Recip, ReluSquared, Rsqrt, Scale, Shift, Sigmoid, Silu, Sqrt, Square,
+    };
     let unary = [
         Neg,
         Exp,
@@ -23,6 +25,7 @@ fn programs() -> Vec<Program> {
         Rsqrt,
         Recip,
         Square,
+        Sigmoid,
         Silu,
         Gelu,
         GeluErf,
@@ -31,7 +34,7 @@ fn programs() -> Vec<Program> {
         Shift(-1e-30),
         AtMost(0.3),
     ];
-    let binary = [Add, Sub, Mul, Div, Max, SiluGrad, GeluGrad, GeluErfGrad, ReluSquaredGrad];
+    let binary = [Add, Sub, Mul, Div, Max, SigmoidGrad, SiluGrad, GeluGrad, GeluErfGrad, ReluSquaredGrad];
     let walk = Access::Strided(Strides { dims: vec![(3, 1), (5, 0), (7, 3)], offset: 2 });
     let long = Access::Strided(Strides { dims: vec![(1 << 20, 1), (1 << 20, 1 << 20)], offset: 1 << 40 });
     let of = |element| {

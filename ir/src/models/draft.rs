@@ -191,11 +191,7 @@ impl Body<'_> {
     /// # Errors
     /// There is no such operand.
     pub(super) fn sigmoid(&mut self, y: &str, x: &str) -> Result<(), String> {
-        let [negative, exp, sum] = ["neg", "exp", "sum"].map(|part| format!("{y}_{part}"));
-        self.op(&[&negative], Unary(UnaryKind::Neg), &[x])?;
-        self.op(&[&exp], Unary(UnaryKind::Exp), &[&negative])?;
-        self.op(&[&sum], Unary(UnaryKind::Shift(1.0)), &[&exp])?;
-        self.op(&[y], Unary(UnaryKind::Recip), &[&sum])
+        self.op(&[y], Unary(UnaryKind::Sigmoid), &[x])
     }
 
     /// `y = by x`

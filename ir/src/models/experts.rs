@@ -4,9 +4,15 @@
 use super::config::{ConfigError, invalid, positive};
 use super::draft::{Body, Weight};
 use super::feed_forward::gated;
-use crate::ops::{Binary, BinaryKind, Combine, Dispatch, Einsum, GroupLimit, Reduce, Reshape, Softmax, TopK};
+use crate::ops::{
+    Binary, BinaryKind, Combine, Dispatch, Einsum, GroupLimit, Reduce, Reshape, Softmax, TopK, Unary, UnaryKind,
+};
 use crate::types::DebtKind;
 use serde::Serialize;
+
+/// Added to the sum of the scores of a token's experts, which sigmoids of very negative logits leave at 0; the constant of
+/// `modeling_deepseek_v3.py` in Hugging Face's `transformers`. A softmax has no such sum.
+const LEAST_SUM: f64 = 1e-20;
 
 /// The experts of a layer.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -163,8 +169,13 @@ impl Experts {
         let mut last = value;
         if self.renormalise {
             b.op(&["score_sum"], Reduce::new(DebtKind::Sum, "b q t k -> b q t")?, &[last])?;
+            let mut sum = "score_sum";
+            if self.sigmoid {
+                b.op(&["score_floor"], Unary(UnaryKind::Shift(LEAST_SUM)), &[sum])?;
+                sum = "score_floor";
+            }
             let share = if scaled { "score_share" } else { "weight" };
-            b.op(&[share], Binary::spread(BinaryKind::Div, "b q t k, b q t -> b q t k")?, &[last, "score_sum"])?;
+            b.op(&[share], Binary::spread(BinaryKind::Div, "b q t k, b q t -> b q t k")?, &[last, sum])?;
             last = share;
         }
         if scaled { b.scale("weight", self.scale, last) } else { Ok(()) }

@@ -24,6 +24,8 @@ pub enum UnaryKind {
     Recip,
     /// `x x`
     Square,
+    /// `1 / (1 + e^-x)`
+    Sigmoid,
     /// `x / (1 + e^-x)`
     Silu,
     /// GELU, tanh form (Hendrycks and Gimpel 2016, the form of GPT-2).
@@ -64,6 +66,7 @@ impl Unary {
         "at_most",
         "cast",
         "relu_squared",
+        "sigmoid",
     ];
 
     pub(super) fn parse(name: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Unary, String> {
@@ -75,6 +78,7 @@ impl Unary {
             "rsqrt" => UnaryKind::Rsqrt,
             "recip" => UnaryKind::Recip,
             "square" => UnaryKind::Square,
+            "sigmoid" => UnaryKind::Sigmoid,
             "silu" => UnaryKind::Silu,
             "gelu" => UnaryKind::Gelu,
             "gelu_erf" => UnaryKind::GeluErf,
@@ -113,6 +117,7 @@ impl OpDef for Unary {
             UnaryKind::AtMost(_) => 12,
             UnaryKind::Cast(_) => 13,
             UnaryKind::ReluSquared => 14,
+            UnaryKind::Sigmoid => 15,
         };
         Unary::NAMES[place]
     }
@@ -172,16 +177,17 @@ impl OpDef for Unary {
                 let ratio = b.one(Binary::of(BinaryKind::Div), &[y, x])?;
                 b.one(Binary::of(BinaryKind::Mul), &[half, ratio])?
             }
-            // d (1/x) = -dy y^2
+            // d (1/x) = -dy y y: a square alone may overflow.
             UnaryKind::Recip => {
-                let square = unary(UnaryKind::Square, y)?;
-                let negative = b.one(Unary(UnaryKind::Neg), &[dy])?;
-                b.one(Binary::of(BinaryKind::Mul), &[negative, square])?
+                let negative = unary(UnaryKind::Neg, dy)?;
+                let once = b.one(Binary::of(BinaryKind::Mul), &[negative, y])?;
+                b.one(Binary::of(BinaryKind::Mul), &[once, y])?
             }
             UnaryKind::Square => {
                 let double = unary(UnaryKind::Scale(2.0), dy)?;
                 b.one(Binary::of(BinaryKind::Mul), &[double, x])?
             }
+            UnaryKind::Sigmoid => b.one(Binary::of(BinaryKind::SigmoidGrad), &[y, dy])?,
             UnaryKind::Silu => b.one(Binary::of(BinaryKind::SiluGrad), &[x, dy])?,
             UnaryKind::Gelu => b.one(Binary::of(BinaryKind::GeluGrad), &[x, dy])?,
             UnaryKind::GeluErf => b.one(Binary::of(BinaryKind::GeluErfGrad), &[x, dy])?,
@@ -205,6 +211,8 @@ pub enum BinaryKind {
     Div,
     /// `max(a, b)`
     Max,
+    /// Cotangent of `sigmoid` from its result and dy.
+    SigmoidGrad,
     /// Cotangent of `silu` from (x, dy).
     SiluGrad,
     /// Cotangent of `gelu` from (x, dy).
@@ -226,10 +234,20 @@ pub struct Binary {
 
 impl Binary {
     /// The names of the functions.
-    pub const NAMES: &'static [&'static str] =
-        &["add", "sub", "mul", "div", "max", "silu_grad", "gelu_grad", "gelu_erf_grad", "relu_squared_grad"];
+    pub const NAMES: &'static [&'static str] = &[
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "max",
+        "silu_grad",
+        "gelu_grad",
+        "gelu_erf_grad",
+        "relu_squared_grad",
+        "sigmoid_grad",
+    ];
 
-    const KINDS: [BinaryKind; 9] = [
+    const KINDS: [BinaryKind; 10] = [
         BinaryKind::Add,
         BinaryKind::Sub,
         BinaryKind::Mul,
@@ -239,6 +257,7 @@ impl Binary {
         BinaryKind::GeluGrad,
         BinaryKind::GeluErfGrad,
         BinaryKind::ReluSquaredGrad,
+        BinaryKind::SigmoidGrad,
     ];
 
     /// On operands of the same dims.
@@ -331,7 +350,11 @@ impl OpDef for Binary {
             BinaryKind::Add | BinaryKind::Sub => vec![vec![0, 1]],
             BinaryKind::Mul => vec![vec![0], vec![1]],
             BinaryKind::Div => vec![vec![0]],
-            BinaryKind::SiluGrad | BinaryKind::GeluGrad | BinaryKind::GeluErfGrad | BinaryKind::ReluSquaredGrad => {
+            BinaryKind::SigmoidGrad
+            | BinaryKind::SiluGrad
+            | BinaryKind::GeluGrad
+            | BinaryKind::GeluErfGrad
+            | BinaryKind::ReluSquaredGrad => {
                 vec![vec![1]]
             }
             BinaryKind::Max => Vec::new(),

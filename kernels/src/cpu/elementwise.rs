@@ -25,6 +25,8 @@ pub enum Unary {
     Recip,
     /// `x^2`
     Square,
+    /// `1 / (1 + e^-x)`
+    Sigmoid,
     /// `x sigmoid(x)`
     Silu,
     /// GELU in its tanh form, GPT-2's `gelu_new`: `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`
@@ -54,6 +56,8 @@ pub enum Binary {
     Div,
     /// The larger one.
     Max,
+    /// `b` times the derivative of [`Unary::Sigmoid`] where its result is `a`.
+    SigmoidGrad,
     /// `b` times the derivative of [`Unary::Silu`] at `a`.
     SiluGrad,
     /// `b` times the derivative of [`Unary::Gelu`] at `a`.
@@ -154,10 +158,11 @@ macro_rules! with_binary {
             Binary::Mul => with_binary!(@ $f, a, b, a * b, $body),
             Binary::Div => with_binary!(@ $f, a, b, a / b, $body),
             Binary::Max => with_binary!(@ $f, a, b, if a > b || a.is_nan() { a } else { b }, $body),
+            Binary::SigmoidGrad => with_binary!(@ $f, a, b, b * (a * (1.0 - a)), $body),
             Binary::SiluGrad => with_binary!(@ $f, a, b, b * silu_slope(a), $body),
             Binary::GeluGrad => with_binary!(@ $f, a, b, b * gelu_slope(a), $body),
             Binary::GeluErfGrad => with_binary!(@ $f, a, b, b * gelu_erf_slope(a), $body),
-            Binary::ReluSquaredGrad => with_binary!(@ $f, a, b, b * (2.0 * relu(a)), $body),
+            Binary::ReluSquaredGrad => with_binary!(@ $f, a, b, 2.0 * (b * relu(a)), $body),
         }
     };
     (@ $f:ident, $a:ident, $b:ident, $value:expr, $body:expr) => {{
@@ -179,6 +184,7 @@ simd! {
             Unary::Rsqrt => map(x, out, #[inline(always)] |x| 1.0 / x.sqrt()),
             Unary::Recip => map(x, out, #[inline(always)] |x| 1.0 / x),
             Unary::Square => map(x, out, #[inline(always)] |x| x * x),
+            Unary::Sigmoid => map(x, out, sigmoid),
             Unary::Silu => map(x, out, #[inline(always)] |x| x * sigmoid(x)),
             Unary::Gelu => map(x, out, #[inline(always)] |x| x * sigmoid(gelu_argument(x))),
             Unary::GeluErf => map(x, out, #[inline(always)] |x| x * normal_cdf(x)),
@@ -254,8 +260,11 @@ fn silu_slope(x: f32) -> f32 {
     s * (1.0 + x * (1.0 - s))
 }
 
+/// Beyond 32 the slope is 0 or 1 to the last bit, and the square of a large argument would overflow.
 #[inline(always)]
 fn gelu_slope(x: f32) -> f32 {
+    let x = if x < -32.0 { -32.0 } else { x };
+    let x = if x > 32.0 { 32.0 } else { x };
     let s = sigmoid(gelu_argument(x));
     s + x * s * (1.0 - s) * TWO_SQRT_2_OVER_PI * (1.0 + 3.0 * 0.044_715 * x * x)
 }

@@ -20,6 +20,10 @@ fn gelu(x: f64) -> f64 {
     0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)).tanh())
 }
 
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
 fn silu(x: f64) -> f64 {
     x / (1.0 + (-x).exp())
 }
@@ -35,7 +39,7 @@ fn slope(f: fn(f64) -> f64, x: f64) -> f64 {
 #[test]
 fn unary_functions() {
     type Case = (Unary, fn(f64) -> f64);
-    let cases: [Case; 14] = [
+    let cases: [Case; 15] = [
         (Unary::Neg, |x| -x),
         (Unary::Exp, f64::exp),
         (Unary::Log, f64::ln),
@@ -43,6 +47,7 @@ fn unary_functions() {
         (Unary::Rsqrt, |x| 1.0 / x.sqrt()),
         (Unary::Recip, |x| 1.0 / x),
         (Unary::Square, |x| x * x),
+        (Unary::Sigmoid, sigmoid),
         (Unary::Silu, silu),
         (Unary::Gelu, gelu),
         (Unary::GeluErf, gelu_erf),
@@ -78,12 +83,13 @@ fn activations_far_out() {
 #[test]
 fn binary_functions() {
     type Case = (Binary, fn(f64, f64) -> f64);
-    let cases: [Case; 9] = [
+    let cases: [Case; 10] = [
         (Binary::Add, |a, b| a + b),
         (Binary::Sub, |a, b| a - b),
         (Binary::Mul, |a, b| a * b),
         (Binary::Div, |a, b| a / b),
         (Binary::Max, f64::max),
+        (Binary::SigmoidGrad, |y, dy| dy * y * (1.0 - y)),
         (Binary::SiluGrad, |x, dy| dy * slope(silu, x)),
         (Binary::GeluGrad, |x, dy| dy * slope(gelu, x)),
         (Binary::GeluErfGrad, |x, dy| dy * slope(gelu_erf, x)),
@@ -160,6 +166,7 @@ fn unary_in_place() {
         Unary::Rsqrt,
         Unary::Recip,
         Unary::Square,
+        Unary::Sigmoid,
         Unary::Silu,
         Unary::Gelu,
         Unary::GeluErf,
@@ -176,12 +183,13 @@ fn unary_in_place() {
     }
 }
 
-const BINARY: [Binary; 9] = [
+const BINARY: [Binary; 10] = [
     Binary::Add,
     Binary::Sub,
     Binary::Mul,
     Binary::Div,
     Binary::Max,
+    Binary::SigmoidGrad,
     Binary::SiluGrad,
     Binary::GeluGrad,
     Binary::GeluErfGrad,

@@ -121,6 +121,9 @@ simd! {
             let (x, y) = (&x[row * cols..][..cols], &mut y[row * cols..][..cols]);
             let square = sum(x, #[inline(always)] |v| v * v);
             *rstd = 1.0 / (square / cols as f32 + eps).sqrt();
+            if !square.is_finite() {
+                *rstd = wide_rstd(x, 0.0, eps);
+            }
             for ((y, &x), &gamma) in y.iter_mut().zip(x).zip(gamma) {
                 *y = x * *rstd * gamma;
             }
@@ -136,7 +139,10 @@ simd! {
                 *dx = dy * gamma;
             }
             let inner = sum2(x, dx, #[inline(always)] |x, g| x * g);
-            let c = inner / cols as f32 * rstd * rstd;
+            let mut c = inner / cols as f32 * rstd * rstd;
+            if !inner.is_finite() {
+                c = wide_share(x, dx, 0.0, rstd) as f32;
+            }
             for (dx, &x) in dx.iter_mut().zip(x) {
                 *dx = rstd * (*dx - x * c);
             }
@@ -155,10 +161,16 @@ simd! {
         let cols = gamma.len();
         for (row, (mean, rstd)) in mean.iter_mut().zip(rstd).enumerate() {
             let (x, y) = (&x[row * cols..][..cols], &mut y[row * cols..][..cols]);
-            *mean = sum(x, #[inline(always)] |v| v) / cols as f32;
-            let center = *mean;
+            let first = sum(x, #[inline(always)] |v| v) / cols as f32;
+            // A mean is off by its rounding, which is all that a large and even row would leave of itself.
+            let center = first + sum(x, #[inline(always)] |v| v - first) / cols as f32;
+            *mean = center;
             let square = sum(x, #[inline(always)] |v| (v - center) * (v - center));
             *rstd = 1.0 / (square / cols as f32 + eps).sqrt();
+            if !square.is_finite() {
+                [*mean, *rstd] = wide_layer_row(x, gamma, beta, eps, y);
+                continue;
+            }
             for (((y, &x), &gamma), &beta) in y.iter_mut().zip(x).zip(gamma).zip(beta) {
                 *y = (x - center) * *rstd * gamma + beta;
             }
@@ -175,17 +187,60 @@ simd! {
             }
             let g = sum(dx, #[inline(always)] |g| g) / cols as f32;
             let gn = sum2(x, dx, #[inline(always)] |x, g| (x - mean) * g) / cols as f32 * rstd * rstd;
+            if !(g.is_finite() && gn.is_finite()) {
+                wide_layer_dx_row(x, mean, rstd, dx);
+                continue;
+            }
             for (dx, &x) in dx.iter_mut().zip(x) {
                 *dx = rstd * (*dx - g - (x - mean) * gn);
             }
         }
     }
 
-    /// `out += dy (x - mean) rstd`
+    /// `out += dy ((x - mean) rstd)`: what is normed does not overflow, its product with `dy` alone may.
     fn add_scaled(x: &[f32], mean: f32, rstd: f32, dy: &[f32], out: &mut [f32]) {
         for ((out, &x), &dy) in out.iter_mut().zip(x).zip(dy) {
-            *out += dy * (x - mean) * rstd;
+            *out += dy * ((x - mean) * rstd);
         }
+    }
+}
+
+/// The mean of `f` over a row in double precision: for rows whose sums overflow in single.
+fn wide_mean(n: usize, f: impl Fn(usize) -> f64) -> f64 {
+    (0..n).map(f).sum::<f64>() / n as f64
+}
+
+#[cold]
+fn wide_rstd(x: &[f32], mean: f64, eps: f32) -> f32 {
+    let square = wide_mean(x.len(), |i| (f64::from(x[i]) - mean).powi(2));
+    (1.0 / (square + f64::from(eps)).sqrt()) as f32
+}
+
+/// `rstd^2 mean(g (x - mean))`
+#[cold]
+fn wide_share(x: &[f32], g: &[f32], mean: f32, rstd: f32) -> f64 {
+    let rstd = f64::from(rstd);
+    wide_mean(x.len(), |i| f64::from(g[i]) * ((f64::from(x[i]) - f64::from(mean)) * rstd)) * rstd
+}
+
+/// A row of [`layer_norm`]; gives its mean and rstd.
+#[cold]
+fn wide_layer_row(x: &[f32], gamma: &[f32], beta: &[f32], eps: f32, y: &mut [f32]) -> [f32; 2] {
+    let mean = wide_mean(x.len(), |i| f64::from(x[i]));
+    let rstd = wide_rstd(x, mean, eps);
+    for (((y, &x), &gamma), &beta) in y.iter_mut().zip(x).zip(gamma).zip(beta) {
+        *y = ((f64::from(x) - mean) * f64::from(rstd) * f64::from(gamma) + f64::from(beta)) as f32;
+    }
+    [mean as f32, rstd]
+}
+
+/// A row of [`layer_norm_dx`], from `g` in `dx`.
+#[cold]
+fn wide_layer_dx_row(x: &[f32], mean: f32, rstd: f32, dx: &mut [f32]) {
+    let g = wide_mean(x.len(), |i| f64::from(dx[i]));
+    let share = wide_share(x, dx, mean, rstd);
+    for (dx, &x) in dx.iter_mut().zip(x) {
+        *dx = (f64::from(rstd) * (f64::from(*dx) - g - (f64::from(x) - f64::from(mean)) * share)) as f32;
     }
 }
 

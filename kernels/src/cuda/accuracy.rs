@@ -71,7 +71,7 @@ pub fn unary(op: Unary) -> Bound {
         Unary::Exp => (3, Floor::Result),
         // Near 1 the logarithm cancels.
         Unary::Log => (3, Floor::Number(0.5)),
-        Unary::Silu | Unary::Gelu => (6, Floor::Result),
+        Unary::Sigmoid | Unary::Silu | Unary::Gelu => (6, Floor::Result),
         // The processor's distribution function holds 2e-6, 17 units.
         Unary::GeluErf => (23, Floor::Number(1.0)),
         Unary::Neg
@@ -92,9 +92,8 @@ pub fn binary(op: Binary) -> Bound {
     let units = match op {
         Binary::SiluGrad | Binary::GeluErfGrad => 32,
         Binary::GeluGrad => 64,
-        Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Max | Binary::ReluSquaredGrad => {
-            return Bound::EXACT;
-        }
+        Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Max => return Bound::EXACT,
+        Binary::SigmoidGrad | Binary::ReluSquaredGrad => return Bound::EXACT,
     };
     Bound { units, floor: Floor::Second }
 }

@@ -27,6 +27,7 @@ FUNCTION float unary_sqrt(float x) { return sqrtf(x); }
 FUNCTION float unary_rsqrt(float x) { return 1.0f / sqrtf(x); }
 FUNCTION float unary_recip(float x) { return 1.0f / x; }
 FUNCTION float unary_square(float x) { return x * x; }
+FUNCTION float unary_sigmoid(float x) { return sigmoid(x); }
 FUNCTION float unary_silu(float x) { return x * sigmoid(x); }
 FUNCTION float unary_gelu(float x) { return x * sigmoid(gelu_argument(x)); }
 FUNCTION float unary_gelu_erf(float x) { return x * normcdff(x); }
@@ -42,18 +43,24 @@ FUNCTION float binary_mul(float a, float b) { return a * b; }
 FUNCTION float binary_div(float a, float b) { return a / b; }
 FUNCTION float binary_max(float a, float b) { return a > b || a != a ? a : b; }
 
+// From the result of the sigmoid.
+FUNCTION float binary_sigmoid_grad(float y, float dy) { return dy * (y * (1.0f - y)); }
+
 FUNCTION float binary_silu_grad(float x, float dy) {
     float s = sigmoid(x);
     return dy * (s * (1.0f + x * (1.0f - s)));
 }
 
+// Beyond 32 the slope is 0 or 1 to the last bit, and the square of a large argument would overflow.
 FUNCTION float binary_gelu_grad(float x, float dy) {
+    x = x < -32.0f ? -32.0f : x;
+    x = x > 32.0f ? 32.0f : x;
     float s = sigmoid(gelu_argument(x));
     return dy * (s + x * s * (1.0f - s) * 1.5957692f * (1.0f + 3.0f * 0.044715f * x * x));
 }
 
 // The factor is 1 / sqrt(2 pi).
-FUNCTION float binary_relu_squared_grad(float x, float dy) { return dy * (2.0f * relu(x)); }
+FUNCTION float binary_relu_squared_grad(float x, float dy) { return 2.0f * (dy * relu(x)); }
 FUNCTION float binary_gelu_erf_grad(float x, float dy) {
     return dy * (normcdff(x) + x * 0.3989423f * expf(-0.5f * x * x));
 }

@@ -27,11 +27,23 @@ fn dims(sizes: &[u64]) -> Vec<Dim> {
 
 fn cases() -> Vec<Case> {
     use UnaryKind::*;
-    let unary =
-        [Neg, Exp, Square, Silu, Gelu, GeluErf, ReluSquared, Scale(2.5), Shift(0.5), AtMost(0.1), Cast(DType::F32)];
+    let unary = [
+        Neg,
+        Exp,
+        Square,
+        Sigmoid,
+        Silu,
+        Gelu,
+        GeluErf,
+        ReluSquared,
+        Scale(2.5),
+        Shift(0.5),
+        AtMost(0.1),
+        Cast(DType::F32),
+    ];
     let positive = [Log, Sqrt, Rsqrt, Recip];
-    use BinaryKind::{Add, Div, GeluErfGrad, GeluGrad, Max, Mul, ReluSquaredGrad, SiluGrad, Sub};
-    let binary = [Add, Sub, Mul, Max, SiluGrad, GeluGrad, GeluErfGrad, ReluSquaredGrad];
+    use BinaryKind::{Add, Div, GeluErfGrad, GeluGrad, Max, Mul, ReluSquaredGrad, SigmoidGrad, SiluGrad, Sub};
+    let binary = [Add, Sub, Mul, Max, SigmoidGrad, SiluGrad, GeluGrad, GeluErfGrad, ReluSquaredGrad];
     let eq = |text| Equation::parse(text).unwrap();
     let heads: [&[u64]; 7] = [&[3, 4, 2, 3, 6], &[3, 5, 2, 6], &[3, 5, 2, 4], &[3, 4], &[3, 5], &[3, 4], &[3, 5]];
     let (out, lse): (&[u64], &[u64]) = (&[3, 4, 2, 3, 4], &[3, 4, 2, 3]);

@@ -25,7 +25,7 @@ fn planned(op: &KernelOp, operands: &[Type], results: &[Type]) -> Result<Plan, S
 
 #[test]
 fn elementwise_plans_compute_their_ops() {
-    use BinaryKind::{Add, Div, GeluErfGrad, GeluGrad, Max, Mul, ReluSquaredGrad, SiluGrad, Sub};
+    use BinaryKind::{Add, Div, GeluErfGrad, GeluGrad, Max, Mul, ReluSquaredGrad, SigmoidGrad, SiluGrad, Sub};
     use UnaryKind::*;
     let unary = [
         Neg,
@@ -35,6 +35,7 @@ fn elementwise_plans_compute_their_ops() {
         Rsqrt,
         Recip,
         Square,
+        Sigmoid,
         Silu,
         Gelu,
         GeluErf,
@@ -49,7 +50,7 @@ fn elementwise_plans_compute_their_ops() {
     let eq = |text| Equation::parse(text).unwrap();
     let mut cases: Vec<(Op, Vec<&[u64]>)> =
         unary.into_iter().map(|kind| (Unary(kind).into(), vec![&[4u64, 5][..]])).collect();
-    let binary = [Add, Sub, Mul, Div, Max, SiluGrad, GeluGrad, GeluErfGrad, ReluSquaredGrad];
+    let binary = [Add, Sub, Mul, Div, Max, SigmoidGrad, SiluGrad, GeluGrad, GeluErfGrad, ReluSquaredGrad];
     cases.extend(binary.into_iter().map(|kind| (Binary::of(kind).into(), same.to_vec())));
     cases.extend([
         (spread(Div, "a b, b -> a b"), vec![&[4u64, 5][..], &[5]]),

@@ -41,14 +41,32 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<Row>) {
     }
 }
 
-fn unary() -> [Unary; 14] {
-    use Unary::{AtMost, Exp, Gelu, GeluErf, Log, Neg, Recip, ReluSquared, Rsqrt, Scale, Shift, Silu, Sqrt, Square};
-    [Neg, Exp, Log, Sqrt, Rsqrt, Recip, Square, Silu, Gelu, GeluErf, ReluSquared, Scale(0.1), Shift(-3.7), AtMost(0.3)]
+fn unary() -> [Unary; 15] {
+    use Unary::{
+        AtMost, Exp, Gelu, GeluErf, Log, Neg, Recip, ReluSquared, Rsqrt, Scale, Shift, Sigmoid, Silu, Sqrt, Square,
+    };
+    [
+        Neg,
+        Exp,
+        Log,
+        Sqrt,
+        Rsqrt,
+        Recip,
+        Square,
+        Sigmoid,
+        Silu,
+        Gelu,
+        GeluErf,
+        ReluSquared,
+        Scale(0.1),
+        Shift(-3.7),
+        AtMost(0.3),
+    ]
 }
 
-fn binary() -> [Binary; 9] {
-    use Binary::{Add, Div, GeluErfGrad, GeluGrad, Max, Mul, ReluSquaredGrad, SiluGrad, Sub};
-    [Add, Sub, Mul, Div, Max, SiluGrad, GeluGrad, GeluErfGrad, ReluSquaredGrad]
+fn binary() -> [Binary; 10] {
+    use Binary::{Add, Div, GeluErfGrad, GeluGrad, Max, Mul, ReluSquaredGrad, SigmoidGrad, SiluGrad, Sub};
+    [Add, Sub, Mul, Div, Max, SigmoidGrad, SiluGrad, GeluGrad, GeluErfGrad, ReluSquaredGrad]
 }
 
 /// A matrix of nearly so many elements, read along its columns, and their number.
