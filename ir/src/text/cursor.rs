@@ -4,7 +4,7 @@ use super::lex::{Kind, Token, lex};
 use crate::catalogue::Code;
 use crate::diag::{Diagnostic, Diagnostics, nearest};
 use crate::graph::{Model, Span};
-use crate::ids::Value;
+use crate::ids::{BlockId, DimId, ModelValue, Value};
 use crate::types::Type;
 use cranelift_entity::PrimaryMap;
 use std::collections::{HashMap, HashSet};
@@ -39,6 +39,16 @@ impl Scope {
     }
 }
 
+/// What has been read so far, by name: looking through the model for each would take quadratic time.
+#[derive(Default)]
+pub(super) struct Known {
+    pub(super) dims: HashMap<String, DimId>,
+    pub(super) blocks: HashMap<String, BlockId>,
+    pub(super) values: HashMap<String, ModelValue>,
+    /// Names and fields.
+    pub(super) params: HashSet<(String, Option<String>)>,
+}
+
 /// A parser over one file.
 pub(super) struct Parser<'s> {
     tokens: Vec<Token<'s>>,
@@ -48,6 +58,7 @@ pub(super) struct Parser<'s> {
     pub(super) diags: Diagnostics,
     /// What has been read so far.
     pub(super) model: Model,
+    pub(super) known: Known,
     pub(super) scope: Scope,
     /// Comments that stand where none are kept: they move to the head of the file.
     pub(super) loose_comments: Vec<String>,
@@ -67,6 +78,7 @@ impl<'s> Parser<'s> {
             end,
             diags,
             model: Model::default(),
+            known: Known::default(),
             scope: Scope::default(),
             loose_comments: Vec::new(),
             failed_names: HashSet::new(),

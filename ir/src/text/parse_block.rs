@@ -29,7 +29,7 @@ impl Parser<'_> {
         let name_span = self.span();
         let name = self.take(Kind::At, "the block's name")?;
         self.scope = Scope::default();
-        if self.model.blocks.values().any(|block| block.name == name) {
+        if self.known.blocks.contains_key(name) {
             return Err(self.fail(Code::Redefinition, name_span, format!("there is a block `@{name}` already")));
         }
         self.failed_names.insert(name.to_string());
@@ -46,7 +46,8 @@ impl Parser<'_> {
         block.values = std::mem::take(&mut self.scope.values);
         block.comments.extend(self.loose_comments.drain(loose..));
         self.failed_names.remove(name);
-        self.model.blocks.push(block);
+        let id = self.model.blocks.push(block);
+        self.known.blocks.insert(name.to_string(), id);
         Ok(())
     }
 

@@ -191,7 +191,7 @@ impl Parser<'_> {
         self.list("]", |p| {
             let span = p.span();
             let name = p.take(Kind::Ident, "a dim")?;
-            if p.model.dims.values().any(|dim| dim.name == name) {
+            if p.known.dims.contains_key(name) {
                 return Err(p.fail(Code::Redefinition, span, format!("there is a dim `{name}` already")));
             }
             let exact = p.eat("exact");
@@ -203,7 +203,8 @@ impl Parser<'_> {
             if size == 0 {
                 return Err(p.fail(Code::BadNumber, span, format!("`{name}` is empty")));
             }
-            p.model.dims.push(DimName { name: name.to_string(), size, exact, bounded });
+            let id = p.model.dims.push(DimName { name: name.to_string(), size, exact, bounded });
+            p.known.dims.insert(name.to_string(), id);
             Ok(())
         })?;
         self.no_more()

@@ -24,8 +24,8 @@ impl<'s> Parser<'s> {
                 field = Some(self.take(Kind::Ident, "a field")?.to_string());
             }
         }
-        let again = self.model.params.values().any(|p| p.name == name && (p.field.is_none() || p.field == field));
-        if again {
+        let known = &self.known.params;
+        if known.contains(&(name.clone(), None)) || known.contains(&(name.clone(), field.clone())) {
             let span = self.since(start);
             return Err(self.fail(Code::Redefinition, span, format!("there is a parameter `%{name}` already")));
         }
@@ -37,6 +37,7 @@ impl<'s> Parser<'s> {
             self.param_attr(&mut param)?;
         }
         param.span = self.since(start);
+        self.known.params.insert((param.name.clone(), param.field.clone()));
         self.model.params.push(param);
         self.no_more()
     }
@@ -124,16 +125,17 @@ impl<'s> Parser<'s> {
     }
 
     fn define_model_value(&mut self, name: &str, span: Span) -> Parsed<ModelValue> {
-        if self.model.values.values().any(|known| known == name) {
+        if self.known.values.contains_key(name) {
             return Err(self.fail(Code::Redefinition, span, format!("`%{name}` is defined already")));
         }
-        Ok(self.model.values.push(name.to_string()))
+        let value = self.model.values.push(name.to_string());
+        self.known.values.insert(name.to_string(), value);
+        Ok(value)
     }
 
     /// The model's value of a name.
     pub(super) fn model_value(&mut self, name: &str, span: Span) -> Parsed<ModelValue> {
-        let found = self.model.values.iter().find(|(_, known)| *known == name).map(|(value, _)| value);
-        if let Some(value) = found {
+        if let Some(&value) = self.known.values.get(name) {
             return Ok(value);
         }
         if self.scope.poisoned.contains(name) {
@@ -146,8 +148,7 @@ impl<'s> Parser<'s> {
 
     /// The block of a name.
     pub(super) fn block_named(&mut self, name: &str, span: Span) -> Parsed<BlockId> {
-        let found = self.model.blocks.iter().find(|(_, block)| block.name == name).map(|(id, _)| id);
-        if let Some(id) = found {
+        if let Some(&id) = self.known.blocks.get(name) {
             return Ok(id);
         }
         if self.failed_names.contains(name) {

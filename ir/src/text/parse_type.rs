@@ -79,8 +79,7 @@ impl Parser<'_> {
     fn named_dim(&mut self) -> Parsed<Dim> {
         let span = self.span();
         let name = self.take(Kind::Ident, "a dim")?;
-        let found = self.model.dims.iter().find(|(_, dim)| dim.name == name).map(|(id, _)| id);
-        match found {
+        match self.known.dims.get(name).copied() {
             Some(id) => Ok(Dim::named(&self.model.dims, id)),
             None => {
                 let known: Vec<String> = self.model.dims.values().map(|dim| dim.name.clone()).collect();

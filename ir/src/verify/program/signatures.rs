@@ -1,13 +1,15 @@
 //! What rows pass and take: `signature`, `classes`.
 
 use super::Violation;
-use crate::graph::{ArgKind, Model};
+use crate::graph::{ArgKind, Model, ParamInstance};
 use crate::ids::{Reg, Value};
 use crate::program::{Body, Class, Instr, Program, Source, Transfer};
 use crate::types::{DType, Type};
+use std::collections::HashSet;
 
 pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut Vec<Violation>) {
     let class = &program.classes[index];
+    let held: HashSet<&ParamInstance> = class.params.iter().collect();
     let ty = |reg: Reg| class.regs.get(reg).and_then(|data| data.ty.as_ref());
     for (at, instr) in class.instrs.iter().enumerate() {
         let fault = match instr {
@@ -42,7 +44,7 @@ pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut 
             && let Some(call) = model.calls.get(*call)
             && program.bodies.get(*body).is_some_and(|body| body.block.is_some())
         {
-            let lacking = model.call_params(call, *instance).into_iter().find(|param| !class.params.contains(param));
+            let lacking = model.call_params(call, *instance).into_iter().find(|param| !held.contains(param));
             let text = |(param, instance)| format!("%{} is not held", model.params[param].instance_name(instance));
             found.extend(lacking.map(|param| Violation::in_row("classes", index, at, text(param))));
         }

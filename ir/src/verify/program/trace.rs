@@ -33,11 +33,44 @@ struct Rank {
     shared: HashSet<ParamInstance>,
 }
 
+/// The ranks whose runs bind each parameter, and those that have a gradient of it.
+#[derive(Default)]
+struct Holders {
+    bind: BTreeMap<ParamInstance, BTreeSet<u32>>,
+    have_gradient: BTreeMap<ParamInstance, BTreeSet<u32>>,
+}
+
+impl Holders {
+    fn of(model: &Model, program: &Program) -> Holders {
+        let mut holders = Holders::default();
+        for rank in 0..pipeline_ranks(model) {
+            let Some((_, class)) = class_of(program, rank) else { continue };
+            let mut seen = HashSet::new();
+            for instr in &class.instrs {
+                let Instr::Run { body, call, instance, .. } = instr else { continue };
+                let Some(block) = program.bodies[*body].block.map(|id| &model.blocks[id]) else { continue };
+                if !seen.insert((*call, *instance)) {
+                    continue;
+                }
+                let params = model.call_params(&model.calls[*call], *instance);
+                for (value, param) in block.args_of(ArgKind::Param).zip(params) {
+                    holders.bind.entry(param).or_default().insert(rank);
+                    if block.gradient_of(value).is_some() {
+                        holders.have_gradient.entry(param).or_default().insert(rank);
+                    }
+                }
+            }
+        }
+        holders
+    }
+}
+
 struct Trace<'a> {
     model: &'a Model,
     program: &'a Program,
     order: &'a Order,
     reads: Reads,
+    holders: Holders,
     ranks: Vec<Rank>,
     sent: HashMap<At, Parts>,
     count: BTreeMap<(BodyKind, RunId, Option<u32>), u32>,
@@ -52,6 +85,7 @@ pub(super) fn check(model: &Model, program: &Program, order: &Order, found: &mut
         program,
         order,
         reads: Reads::new(model),
+        holders: Holders::of(model, program),
         ranks,
         sent: HashMap::new(),
         count: BTreeMap::new(),
@@ -303,25 +337,12 @@ impl Trace<'_> {
     /// Gradients that R reads are summed over all ranks that hold one.
     fn holders_summed(&mut self, read: &[ParamInstance]) {
         for &(param, instance) in read {
-            let holders = self.holders((param, instance), true);
-            if holders.len() > 1 && !self.rank().summed.contains(&(param, instance)) {
+            let holders = self.holders.have_gradient.get(&(param, instance)).map_or(0, BTreeSet::len);
+            if holders > 1 && !self.rank().summed.contains(&(param, instance)) {
                 let name = self.model.params[param].instance_name(instance);
                 self.say("missing-collective", &format!("the gradient of %{name} is not summed over its holders"));
             }
         }
-    }
-
-    /// The ranks whose runs bind the parameter, or have a gradient of it.
-    fn holders(&self, param: ParamInstance, gradient: bool) -> BTreeSet<u32> {
-        let model = self.model;
-        let binds = |instr: &Instr| {
-            let Instr::Run { body, call, instance, .. } = instr else { return false };
-            let Some(block) = self.program.bodies[*body].block.map(|id| &model.blocks[id]) else { return false };
-            let values = block.args_of(ArgKind::Param).zip(model.call_params(&model.calls[*call], *instance));
-            values.into_iter().any(|(v, p)| p == param && (!gradient || block.gradient_of(v).is_some()))
-        };
-        let held = |rank: &u32| class_of(self.program, *rank).is_some_and(|(_, class)| class.instrs.iter().any(binds));
-        (0..pipeline_ranks(model)).filter(held).collect()
     }
 
     /// What must have run by the end.
@@ -351,7 +372,7 @@ impl Trace<'_> {
         let updated: Vec<(u32, ParamInstance)> =
             (0..).zip(&self.ranks).flat_map(|(r, s)| s.updated.iter().map(move |&p| (r, p))).collect();
         for (owner, param) in updated {
-            for rank in self.holders(param, false) {
+            for &rank in self.holders.bind.get(&param).into_iter().flatten() {
                 let fresh = rank == owner || self.ranks[rank as usize].shared.contains(&param);
                 if !fresh {
                     let name = self.model.params[param.0].instance_name(param.1);
