@@ -20,9 +20,19 @@ use scale::Scale;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+/// The most characters that are drawn: lines grow with the ranks as their number does.
+const MOST_CHARACTERS: usize = 20_000_000;
+
 /// Draws a timeline in lines of at most `width` characters (more only if one cell is wider), with ANSI colours if asked.
 pub fn grid(timeline: &Timeline, width: usize, colour: bool) -> String {
     let scale = Scale::of(timeline);
+    let ranks = timeline.rows.len();
+    if ranks.saturating_mul(scale.columns) > MOST_CHARACTERS {
+        let columns = scale.columns;
+        return format!(
+            "{ranks} ranks x {columns} columns are not drawn: --format json, html and trace tell every action\n"
+        );
+    }
     let prefix = prefix(timeline);
     let lines = lines(timeline, &scale, true);
     let block = scale.block(width.saturating_sub(prefix));

@@ -29,6 +29,32 @@ pub enum Objective {
     Span,
 }
 
+/// How long a search may take, and who is told how it goes.
+#[derive(Clone, Copy)]
+pub struct Patience<'a> {
+    /// When to stop; `None`: when all is tried.
+    pub deadline: Option<Instant>,
+    /// Is told lines for people who look inside.
+    pub log: &'a (dyn Fn(&str) + Sync),
+}
+
+impl Patience<'static> {
+    /// No deadline, and nobody to tell.
+    pub const ENDLESS: Patience<'static> = Patience { deadline: None, log: &|_| {} };
+}
+
+impl Patience<'_> {
+    /// Whether the deadline is over.
+    pub fn is_over(&self) -> bool {
+        is_over(self.deadline)
+    }
+}
+
+/// Whether a deadline is over.
+pub(crate) fn is_over(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
+}
+
 /// A schedule to be found.
 #[derive(Clone, Copy, Debug)]
 pub struct Problem<'a> {

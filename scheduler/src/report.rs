@@ -5,8 +5,8 @@ use crate::costs::{CostsError, CostsFile, StageCosts};
 use crate::limits::{first_below, least_limit};
 use crate::optimal::{self, Answer};
 use crate::placement::{Pipeline, Placement};
-use crate::problem::{Backward, Objective, Problem};
-use crate::schedules::bound::{Bound, lower_bound};
+use crate::problem::{Backward, Objective, Patience, Problem};
+use crate::schedules::bound::{Bound, lower_bound_within, meets};
 use crate::schedules::{ScheduleKind, UnknownSchedule, find, split_backward};
 use crate::simulate::{Sends, SimulateError, Timeline, can_run, simulate};
 use ir::schedule::{Action, Kind, Schedule};
@@ -35,7 +35,7 @@ pub struct ScheduleRequest {
     pub backward: Backward,
     /// What the lower bound is of.
     pub objective: Objective,
-    /// Seconds after which a search ends with the best so far; `None`: after a fixed amount of work.
+    /// Seconds after which the answer is there, a search ending with the best so far; `None`: after a fixed amount of work.
     pub deadline: Option<f64>,
     /// How ranks send: an order that cannot be run so is an error. Times are those of asynchronous sends.
     pub sends: Sends,
@@ -200,6 +200,9 @@ fn lines(violations: &[Violation]) -> String {
 /// The most stages times micro-batches times slices, so that a slip of the pen does not take all memory.
 const MOST_CELLS: u64 = 1 << 20;
 
+/// Seconds for each action that it takes to check, time and tell an order once it is found.
+const AFTER_SEARCH: f64 = 2e-6;
+
 /// The longest search, in seconds: a week.
 const LONGEST: f64 = 604_800.0;
 
@@ -219,7 +222,11 @@ pub fn report_telling(
     let kind = find(&request.kind)?;
     let pipeline = pipeline(request, kind)?;
     let costs = request.costs.resolve(pipeline.stages(), request.stages)?;
-    let deadline = request.deadline.map(|seconds| clock + Duration::from_secs_f64(seconds));
+    let deadline = request.deadline.map(|seconds| {
+        let actions =
+            f64::from(pipeline.stages()) * f64::from(pipeline.microbatches) * f64::from(pipeline.slices) * 3.0;
+        clock + Duration::from_secs_f64((seconds - actions * AFTER_SEARCH).max(seconds / 4.0))
+    });
     let (objective, backward) = (request.objective, request.backward);
     let problem = Problem { costs: &costs, pipeline: &pipeline, objective, backward, deadline };
     let made = make(request, kind, &problem, log)?;
@@ -235,7 +242,7 @@ pub fn report_telling(
     };
     let lower_bound = made.bound.unwrap_or_else(|| bound(&problem, reached, over_limit.is_empty()));
     let gap = if reached > 0.0 { ((reached - lower_bound) / reached).max(0.0) } else { 0.0 };
-    let optimal = over_limit.is_empty() && (made.optimal || gap < 1e-9);
+    let optimal = over_limit.is_empty() && (made.optimal || meets(reached, lower_bound, &costs, &pipeline));
     let report = ScheduleReport {
         kind: kind.name.into(),
         stages: request.stages,
@@ -336,7 +343,8 @@ fn make(
         });
     }
     let constraint = |why| Error::Constraint { kind: kind.name, why };
-    let schedule = match kind.make(problem.costs, problem.pipeline) {
+    let patience = Patience { deadline: problem.deadline, log };
+    let schedule = match kind.make_within(problem.costs, problem.pipeline, &patience) {
         Ok(schedule) => schedule,
         Err(_) if below_least(problem.costs, problem.pipeline).is_some() => return Ok(Made::least(problem)),
         Err(why) => return Err(constraint(why)),
@@ -349,7 +357,8 @@ fn make(
         }
         Backward::Fused | Backward::Auto => schedule,
     };
-    Ok(Made { schedule, engine: "rule", bound: None, optimal: false, deterministic: true })
+    let deterministic = problem.deadline.is_none() || !kind.searches();
+    Ok(Made { schedule, engine: "rule", bound: None, optimal: false, deterministic })
 }
 
 /// The best bound there is; where the limits are broken, one without regard to them.
@@ -357,7 +366,8 @@ fn bound(problem: &Problem, reached: f64, holds: bool) -> f64 {
     if holds && problem.pipeline.slices == 1 {
         return optimal::lower_bound(problem, reached);
     }
-    let Bound { makespan, span } = lower_bound(problem.costs, problem.pipeline, problem.backward == Backward::Fused);
+    let fused = problem.backward == Backward::Fused;
+    let Bound { makespan, span } = lower_bound_within(problem.costs, problem.pipeline, fused, problem.deadline);
     match problem.objective {
         Objective::Makespan => makespan,
         Objective::Span => span,

@@ -6,7 +6,7 @@ use crate::files::read_text;
 use ir::catalogue::Code;
 use ir::schedule::Schedule;
 use scheduler::costs::{CostsFile, PerStage, StageCosts};
-use scheduler::draw::{Picture, measured, verdict};
+use scheduler::draw::{Picture, measured, precise, verdict};
 use scheduler::foreign::{Foreign, read_csv, read_report, report_foreign};
 use scheduler::grid::grid;
 use scheduler::report::{ScheduleReport, ScheduleRequest, report_telling};
@@ -183,19 +183,19 @@ fn grid_of(drawn: &Drawn, to_screen: bool) -> String {
     let width = asked.or_else(seen).unwrap_or(WIDTH);
     let colour = terminal && std::env::var_os("NO_COLOR").is_none();
     let answer = &drawn.report;
-    let peak = answer.peak_memory.iter().map(f64::to_string).collect::<Vec<_>>().join(" ");
+    let peak = answer.peak_memory.iter().map(|&peak| precise(peak)).collect::<Vec<_>>().join(" ");
     let unit = &answer.unit;
     let (name, reached) = answer.reached();
+    let (reached, bound) = (precise(reached), precise(answer.lower_bound));
     let verdict = verdict(answer);
     let notes: String = drawn.notes.iter().map(|note| format!("note          {note}\n")).collect();
     format!(
-        "{}\n{}: {} stages, {} micro-batches\n{name:<13} {reached} {unit}, lower bound {} {unit}: {verdict}\n\
+        "{}\n{}: {} stages, {} micro-batches\n{name:<13} {reached} {unit}, lower bound {bound} {unit}: {verdict}\n\
          bubble        {:.1} %\npeak memory   {peak} by rank, in forward activations of a stage unless costs say otherwise\n{notes}",
         grid(&drawn.timeline, width, colour),
         drawn.name,
         answer.stages,
         answer.microbatches,
-        answer.lower_bound,
         100.0 * answer.bubble,
     )
 }

@@ -80,7 +80,8 @@ struct Flags {
     /// What the lower bound and the gap are of [default: makespan]
     #[arg(long, value_parser = ["makespan", "span"])]
     objective: Option<String>,
-    /// Seconds after which the search of `optimal` ends with the best so far [default: after a fixed amount of work]
+    /// Seconds after which the answer is there: the searches of `optimal` and `v-auto` end with the best so far [default: after
+    /// a fixed amount of work]
     #[arg(long, value_name = "SECONDS", value_parser = finite)]
     deadline: Option<f64>,
     /// Whether a send waits for its receiver: no; with the receives of the next action as one batch; one by one. The

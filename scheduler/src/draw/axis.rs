@@ -16,7 +16,18 @@ pub(crate) fn label(time: f64, step: f64) -> String {
 /// A whole number as it is, any other to six digits.
 pub(crate) fn figure(value: f64) -> String {
     let short = || format!("{value:.5e}").parse().unwrap_or(value);
-    if value.fract() == 0.0 { value } else { short() }.to_string()
+    bounded(if value.fract() == 0.0 { value } else { short() })
+}
+
+/// A number to twelve digits, as many as the sums of a schedule are good for.
+pub fn precise(value: f64) -> String {
+    bounded(format!("{value:.11e}").parse().unwrap_or(value))
+}
+
+/// Numbers that would take too many digits have a power of ten.
+fn bounded(value: f64) -> String {
+    let size = value.abs();
+    if size == 0.0 || (1e-6..1e15).contains(&size) { value.to_string() } else { format!("{value:e}") }
 }
 
 #[cfg(test)]
@@ -31,5 +42,6 @@ mod tests {
             (figure(2.0 / 3.0), figure(1456749.0), figure(0.0)),
             ("0.666667".into(), "1456749".into(), "0".into())
         );
+        assert_eq!([0.1 + 0.2, 33.0, 1e200, 2.5e-9].map(precise), ["0.3", "33", "1e200", "2.5e-9"]);
     }
 }

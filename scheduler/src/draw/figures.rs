@@ -13,7 +13,11 @@ pub(super) fn title(report: &ScheduleReport) -> String {
 pub fn verdict(report: &ScheduleReport) -> String {
     match report.status {
         Status::Optimal => "no order is faster".to_string(),
-        Status::Feasible => format!("at most {:.1} % above the best", 100.0 * report.gap / (1.0 - report.gap)),
+        Status::Feasible => {
+            let above = 100.0 * report.gap / (1.0 - report.gap);
+            let above = if above >= 0.05 { format!("{above:.1}") } else { figure(above) };
+            format!("at most {above} % above the best")
+        }
         Status::Infeasible => "above the memory limit".to_string(),
     }
 }

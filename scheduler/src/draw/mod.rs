@@ -11,6 +11,7 @@ mod page;
 mod svg;
 mod trace;
 
+pub use axis::precise;
 pub use figures::verdict;
 pub use html::html;
 pub use measured::{MeasuredError, measured};

@@ -14,7 +14,7 @@ use crate::check::{Law, Violation, check};
 use crate::costs::{CostsError, CostsFile, StageCosts};
 use crate::problem::Objective;
 use crate::report::{ScheduleReport, Status};
-use crate::schedules::bound::{Bound, lower_bound};
+use crate::schedules::bound::{Bound, lower_bound, meets};
 use crate::simulate::{Timeline, simulate};
 use ir::schedule::{Action, Schedule};
 use place::Laid;
@@ -102,7 +102,8 @@ pub fn report_foreign(
         Objective::Span => (timeline.span, bound.span),
     };
     let gap = if reached > 0.0 { ((reached - lower_bound) / reached).max(0.0) } else { 0.0 };
-    let optimal = memory.is_empty() && gap < 1e-9;
+    let met = laid.pipeline().map_or(reached <= lower_bound, |pipeline| meets(reached, lower_bound, &costs, pipeline));
+    let optimal = memory.is_empty() && met;
     let report = ScheduleReport {
         kind: "foreign".into(),
         stages: laid.ranks(),

@@ -4,27 +4,34 @@ use super::Instance;
 use super::shop::Shop;
 use super::windows::Windows;
 use crate::problem::{Backward, Objective, Problem};
-use crate::schedules::bound::lower_bound;
+use crate::schedules::bound::{lower_bound_within, meets, rounding};
 use std::time::Instant;
 
 /// The most operations for which windows are made: a fraction of a second.
 const MOST_OPERATIONS: usize = 1_000;
 
-/// No order of the instance has a smaller value; `value` is that of some order.
-pub(super) fn of(problem: &Problem, instance: &Instance, value: f64) -> f64 {
-    let plain = lower_bound(problem.costs, problem.pipeline, problem.backward == Backward::Fused);
+/// No order of the problem has a smaller value; `value` is that of some order. Without its operations they are listed where
+/// they are looked at.
+pub(super) fn of(problem: &Problem, instance: Option<&Instance>, value: f64) -> f64 {
+    let fused = problem.backward == Backward::Fused;
+    let plain = lower_bound_within(problem.costs, problem.pipeline, fused, problem.deadline);
     let plain = match problem.objective {
         Objective::Makespan => plain.makespan,
         Objective::Span => plain.span,
     };
-    let plain = plain.max(super::periodic::memory_bound(problem).unwrap_or(0.0));
-    if value <= plain * (1.0 + 1e-9) || instance.operations.len() > MOST_OPERATIONS {
+    let rounding = rounding(problem.costs, problem.pipeline);
+    let plain = plain.max(super::periodic::memory_bound(problem).unwrap_or(0.0) * (1.0 - rounding));
+    let operations =
+        problem.pipeline.stages() as usize * problem.pipeline.microbatches as usize * if fused { 2 } else { 3 };
+    if meets(value, plain, problem.costs, problem.pipeline) || operations > MOST_OPERATIONS {
         return plain;
     }
+    let listed = instance.is_none().then(|| Instance::new(problem));
+    let Some(instance) = instance.or(listed.as_ref()) else { return plain };
     let shop = Shop::new(problem, instance, value);
-    let low = (plain / shop.unit - 1e-6).ceil() as i64;
+    let low = shop.units_within(plain);
     let high = (value / shop.unit - 1e-6).ceil() as i64;
-    plain.max(smallest(&shop, low, high, problem.deadline) as f64 * shop.unit)
+    plain.max(smallest(&shop, low, high, problem.deadline) as f64 * shop.unit * (1.0 - rounding))
 }
 
 /// The smallest target from `low` to `high` whose windows are not empty, or one below it where the deadline comes first.

@@ -2,7 +2,7 @@
 
 use super::Instance;
 use crate::placement::Pipeline;
-use crate::problem::{Objective, Problem};
+use crate::problem::{Objective, Problem, is_over};
 use crate::simulate::{Timeline, simulate};
 use ir::schedule::Schedule;
 use std::time::Instant;
@@ -53,11 +53,6 @@ impl Budget {
     pub fn late(&self) -> bool {
         is_over(self.deadline)
     }
-}
-
-/// Whether a deadline is over.
-pub(super) fn is_over(deadline: Option<Instant>) -> bool {
-    deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }
 
 /// An order that holds the limits.

@@ -7,12 +7,14 @@
 //! Where an F and a backward are quicker as an overlapped pair, a rank may wait some time for the later of the two.
 
 use super::{Instance, Step};
+use crate::problem::is_over;
 use ir::schedule::{Kind, Schedule};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 /// Orders with different numbers of micro-batches in flight on a rank, with W as soon or as late as may be, and with pairs
-/// for which a rank waits not at all or as long as they save, or without pairs.
-pub(super) fn orders(instance: &Instance) -> impl Iterator<Item = Schedule> {
+/// for which a rank waits not at all or as long as they save, or without pairs. None that is not ready by the deadline.
+pub(super) fn orders(instance: &Instance, deadline: Option<Instant>) -> impl Iterator<Item = Schedule> {
     let microbatches = instance.operations.last().map_or(0, |operation| operation.microbatch + 1);
     let ranks = instance.of_rank.len();
     let mut flights = vec![microbatches, 2 * ranks, ranks + 1, ranks, ranks.div_ceil(2) + 1];
@@ -21,7 +23,7 @@ pub(super) fn orders(instance: &Instance) -> impl Iterator<Item = Schedule> {
     let waits = if instance.pair.is_some() { &[None, Some(0.0), Some(1.0)][..] } else { &[None] };
     let variants = flights.into_iter().flat_map(|flight| [(flight, true), (flight, false)]);
     let variants = variants.flat_map(move |(flight, late)| waits.iter().map(move |&wait| (flight, late, wait)));
-    variants.filter_map(|(flight, late, wait)| Listing::new(instance, flight, late, wait).run())
+    variants.filter_map(move |(flight, late, wait)| Listing::new(instance, flight, late, wait).run(deadline))
 }
 
 struct Listing<'a> {
@@ -75,11 +77,14 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// The rows; `None` if a limit has no room for one micro-batch.
-    fn run(mut self) -> Option<Schedule> {
+    /// The rows; `None` if a limit has no room for one micro-batch, or the deadline is over.
+    fn run(mut self, deadline: Option<Instant>) -> Option<Schedule> {
         while self.queues.iter().flatten().any(|queue| !queue.is_empty()) {
             let next = (0..self.orders.len()).filter_map(|rank| self.next(rank));
             self.place(next.min_by(|a, b| a.start.total_cmp(&b.start))?);
+            if is_over(deadline) {
+                return None;
+            }
         }
         Some(self.instance.schedule(&self.orders))
     }

@@ -27,6 +27,7 @@ pub use instance::{Instance, Operation, Step};
 pub use periodic::Periodic;
 
 use crate::problem::Problem;
+use crate::schedules::bound::meets;
 use crate::simulate::{Timeline, simulate};
 use ir::schedule::Schedule;
 use shop::Shop;
@@ -68,9 +69,9 @@ pub const KIND: &str = "optimal";
 /// The engines, in the order in which they are tried. Each is given the best order and bound of those before it.
 const ENGINES: &[&dyn Engine] = &[&periodic::Periodic, &exact::Exact, &ilp::Ilp];
 
-/// How far value and bound may be apart, relative to the value, and meet: rounding of sums where the costs are multiples
-/// of a common unit,
-const EXACT: f64 = 1e-9;
+/// How far value and bound may be apart, relative to the value, for engines to search no more: rounding of sums where the
+/// costs are multiples of a common unit,
+const EXACT: f64 = 1e-12;
 
 /// and where they were rounded to one.
 const ROUNDED: f64 = 1e-6;
@@ -89,8 +90,8 @@ const WORK_WITH_PAIRS: u64 = 300_000;
 /// No order holds the limits.
 pub fn solve(problem: &Problem, log: &(dyn Fn(&str) + Sync)) -> Result<Answer, Infeasible> {
     let instance = Instance::new(problem);
-    let mut best = start::best(problem, &instance)?;
-    let mut bound = bound::of(problem, &instance, best.value);
+    let mut best = start::best(problem, &instance, log)?;
+    let mut bound = bound::of(problem, Some(&instance), best.value);
     let tolerance = if Shop::new(problem, &instance, best.value).exact { EXACT } else { ROUNDED };
     let work = if instance.pair.is_some() { WORK_WITH_PAIRS } else { WORK };
     let budget = Budget { work, deadline: problem.deadline };
@@ -113,14 +114,14 @@ pub fn solve(problem: &Problem, log: &(dyn Fn(&str) + Sync)) -> Result<Answer, I
         value: best.value,
         bound: bound.min(best.value),
         engine: best.by,
-        optimal: best.value <= bound + tolerance * best.value,
+        optimal: meets(best.value, bound, problem.costs, problem.pipeline),
         deterministic: problem.deadline.is_none(),
     })
 }
 
 /// A bound that knows of the memory limits; `value` is that of some order.
 pub fn lower_bound(problem: &Problem, value: f64) -> f64 {
-    bound::of(problem, &Instance::new(problem), value)
+    bound::of(problem, None, value)
 }
 
 /// Some order: one micro-batch after the other. None takes less memory.

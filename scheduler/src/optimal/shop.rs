@@ -61,11 +61,16 @@ const MOST_UNITS: f64 = (1_u64 << 28) as f64;
 impl Shop {
     /// The shop of an instance; `value` is that of some order.
     pub(super) fn new(problem: &Problem, instance: &Instance, value: f64) -> Shop {
+        Shop::in_units(problem, instance, value, MOST_UNITS)
+    }
+
+    /// The same, the value of that order being at most so many units.
+    pub(super) fn in_units(problem: &Problem, instance: &Instance, value: f64, most: f64) -> Shop {
         let operations = &instance.operations;
         let seconds = operations.iter().map(|operation| operation.seconds);
         let lags = operations.iter().flat_map(|operation| operation.after.iter().map(|&(_, lag)| lag));
         let times: Vec<f64> = seconds.chain(lags).chain(instance.pair).collect();
-        let time = Unit::of(&times, value / MOST_UNITS);
+        let time = Unit::of(&times, value / most);
         let kept = operations.iter().flat_map(|operation| [operation.takes, operation.frees]);
         let finite = instance.limit.iter().copied().filter(|limit| limit.is_finite());
         let kept: Vec<f64> = kept.chain(finite).collect();
@@ -96,7 +101,8 @@ impl Shop {
             shop.pair_up(problem, instance);
         }
         if problem.objective == Objective::Span {
-            shop.origin = (0..shop.of_rank.len()).map(|rank| shop.first(rank, problem, instance)).collect();
+            let heads = shop.heads();
+            shop.origin = (0..shop.of_rank.len()).map(|rank| shop.first(rank, &heads, problem, instance)).collect();
         }
         shop
     }
@@ -138,13 +144,19 @@ impl Shop {
         self.pair.is_some_and(|pair| pair < self.long[forward] + self.long[backward] + weights)
     }
 
+    /// The most units that a bound says of the shop: where durations are rounded down, no part of a unit is known.
+    pub(super) fn units_within(&self, bound: f64) -> i64 {
+        let units = bound / self.unit;
+        if self.exact { (units - 1e-6).ceil() as i64 } else { units.floor() as i64 }
+    }
+
     /// How many operations there are.
     pub(super) fn len(&self) -> usize {
         self.long.len()
     }
 
     /// What a rank starts with: where one chain runs, the F of the first micro-batch on the rank's first stage.
-    fn first(&self, rank: usize, problem: &Problem, instance: &Instance) -> Origin {
+    fn first(&self, rank: usize, heads: &[i64], problem: &Problem, instance: &Instance) -> Origin {
         let operations = &instance.operations;
         let entry = |index: usize| {
             let same = |(from, _): &(usize, f64)| operations[*from].stage == operations[index].stage;
@@ -155,13 +167,17 @@ impl Shop {
             return Origin::FirstOf(firsts);
         }
         firsts.sort_by_key(|&index| operations[index].stage);
-        Origin::At(firsts.first().map_or(0, |&index| self.head(index)))
+        Origin::At(firsts.first().map_or(0, |&index| heads[index]))
     }
 
-    /// The longest way to the start of an operation.
-    fn head(&self, index: usize) -> i64 {
-        let ways = self.after[index].iter().map(|&(from, lag)| self.head(from) + self.long[from] + lag);
-        ways.max().unwrap_or(0)
+    /// The longest way to the start of each operation; each stands behind all that it needs.
+    fn heads(&self) -> Vec<i64> {
+        let mut heads: Vec<i64> = Vec::with_capacity(self.len());
+        for after in &self.after {
+            let ways = after.iter().map(|&(from, lag)| heads[from] + self.long[from] + lag);
+            heads.push(ways.max().unwrap_or(0));
+        }
+        heads
     }
 
     /// The value of an order in units; `None` if it cannot be run, or if its spans count from what it runs first.

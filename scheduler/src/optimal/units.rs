@@ -34,17 +34,17 @@ impl Unit {
 
     fn measures(&self, x: f64) -> bool {
         let units = x / self.size;
-        (units - units.round()).abs() <= NEAR.min(units.abs() * 1e-9 + 1e-12)
+        (units - units.round()).abs() <= NEAR.min(units.abs() * 1e-13)
     }
 
     /// The most whole units that a number holds.
     pub(super) fn floor(&self, x: f64) -> i64 {
-        (x / self.size + NEAR).floor() as i64
+        (x / self.size + if self.exact { NEAR } else { 0.0 }).floor() as i64
     }
 
     /// The least whole units that hold a number.
     pub(super) fn ceil(&self, x: f64) -> i64 {
-        (x / self.size - NEAR).ceil() as i64
+        (x / self.size - if self.exact { NEAR } else { 0.0 }).ceil() as i64
     }
 }
 

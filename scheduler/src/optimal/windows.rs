@@ -11,9 +11,9 @@
 //! An overlapped pair is taken as pieces of its operations one after another (see [`Pieces`]): starts, ends and precedences
 //! here are those of pieces.
 
-use super::engine::is_over;
 use super::pieces::Pieces;
 use super::shop::{Origin, Shop};
+use crate::problem::is_over;
 use std::time::Instant;
 
 /// No order is within the target.
@@ -338,6 +338,20 @@ mod tests {
         let (objective, backward, deadline) = (Objective::Makespan, Backward::Split, None);
         let problem = Problem { costs: &costs, pipeline: &pipeline, objective, backward, deadline };
         Shop::new(&problem, &Instance::new(&problem), 100.0)
+    }
+
+    /// A coarse unit rounds durations down: what it says of orders is said of fewer.
+    #[test]
+    fn a_coarse_shop_is_small() {
+        let costs = StageCosts { f: vec![1e7, 1.0], ..StageCosts::uniform(2, 1.0, 2.0, 3.0, 0.0) };
+        let pipeline = Pipeline::new(Placement::Chain, 2, 2);
+        let (objective, backward, deadline) = (Objective::Makespan, Backward::Split, None);
+        let problem = Problem { costs: &costs, pipeline: &pipeline, objective, backward, deadline };
+        let instance = Instance::new(&problem);
+        let (fine, coarse) = (Shop::new(&problem, &instance, 2e7), Shop::in_units(&problem, &instance, 2e7, 1000.0));
+        assert_eq!((fine.unit, fine.exact, fine.long[0]), (1.0, true, 10_000_000));
+        assert_eq!((coarse.unit, coarse.exact, coarse.long[0], coarse.long[1]), (2e4, false, 500, 0));
+        assert_eq!((fine.units_within(10.5), coarse.units_within(3.9e4)), (11, 1));
     }
 
     #[test]

@@ -132,3 +132,44 @@ fn what_cannot_be_is_said() {
     let costs = CostsFile { f: crate::costs::PerStage::Each(vec![1.0]), ..CostsFile::default() };
     assert_eq!(message(ScheduleRequest { costs, ..good }), "`f` lists 1 numbers, but there are 4 stages");
 }
+
+/// Of four stages one takes 10^9 ms: gpipe and 1f1b differ by 5 ms of 8 x 10^9, which is no rounding. No bound lies above the
+/// better one, and the worse one is not called the best.
+#[test]
+fn a_small_difference_is_one() {
+    use crate::costs::PerStage::{All, Each};
+    let costs = CostsFile {
+        f: Each(vec![1.0, 1e9, 1.0, 1.0]),
+        i: Each(vec![1.0, 1.0, 1.2, 1.0]),
+        w: Each(vec![0.8, 1.0, 1.0, 0.5]),
+        comm: All(0.1),
+        ..CostsFile::default()
+    };
+    let of = |kind: &str| {
+        let request = ScheduleRequest { costs: costs.clone(), ..uniform(kind, 4, 8, [1.; 4]) };
+        report(&request).unwrap().0
+    };
+    let (gpipe, other) = (of("gpipe"), of("1f1b"));
+    assert!(other.makespan < gpipe.makespan - 1.0, "{} {}", other.makespan, gpipe.makespan);
+    assert!(!gpipe.optimal && gpipe.status == Status::Feasible && gpipe.gap > 0.0);
+    assert!(gpipe.lower_bound <= other.makespan, "{} {}", gpipe.lower_bound, other.makespan);
+}
+
+/// Twenty thousand stages are no harder than many micro-batches: nothing looks at each pair of ranks.
+#[test]
+fn a_long_pipeline_is_told() {
+    let (long, _) = report(&uniform("1f1b", 20_000, 2, [1., 1., 1., 0.])).unwrap();
+    assert_eq!((long.makespan, long.lower_bound <= long.makespan), (60_003.0, true));
+    let one = ScheduleRequest { backward: Backward::Fused, ..uniform("gpipe", 20_000, 1, [1., 1., 1., 0.5]) };
+    assert_eq!(report(&one).unwrap().0.status, Status::Optimal);
+}
+
+/// At the deadline a search has what it began with.
+#[test]
+fn a_search_ends_at_its_deadline() {
+    let asked = |kind: &str| ScheduleRequest { deadline: Some(0.0), ..uniform(kind, 8, 24, [1., 1.2, 0.9, 0.1]) };
+    let (searched, _) = report(&asked("v-auto")).unwrap();
+    let (greedy, _) = report(&asked("zb-v-greedy")).unwrap();
+    assert_eq!((&searched.order, searched.deterministic), (&greedy.order, false));
+    assert!(greedy.deterministic && report(&asked("optimal")).unwrap().0.status != Status::Infeasible);
+}

@@ -10,11 +10,16 @@
 //! `way to G + j x (seconds of G) + way from G`. Tails likewise, with the W of G where nothing need follow them.
 
 mod one_rank;
+mod rounding;
 mod way;
+
+pub use rounding::{meets, rounding};
 
 use crate::costs::StageCosts;
 use crate::placement::{Pipeline, Placement};
+use crate::problem::is_over;
 use one_rank::{Job, least_end};
+use std::time::Instant;
 use way::{Shares, Way};
 
 /// No order of the actions takes less.
@@ -26,6 +31,12 @@ pub struct Bound {
     pub span: f64,
 }
 
+/// Most steps of other ranks that the steps of the ranks are compared with: a second of work, all of a thousand ranks.
+const MOST_STEPS: usize = 4_000_000;
+
+/// The fewest ranks that are looked at.
+const LEAST_RANKS: usize = 3;
+
 /// A bound without regard to memory.
 ///
 /// The makespan is bounded by the jobs of each rank with their whole heads and tails; the span by the jobs of a rank
@@ -34,16 +45,48 @@ pub struct Bound {
 /// With `fused` backwards each I is i + w long and no W is left to follow. An overlapped pair takes `fb` for its two: of
 /// that one share is reckoned for the F, the rest for the B, shared out on each rank so that its work is the most.
 pub fn lower_bound(costs: &StageCosts, pipeline: &Pipeline, fused: bool) -> Bound {
+    lower_bound_within(costs, pipeline, fused, None)
+}
+
+/// The same. In a long pipeline, or until a deadline, not all ranks are looked at: the bound is then lower, and holds.
+pub fn lower_bound_within(costs: &StageCosts, pipeline: &Pipeline, fused: bool, deadline: Option<Instant>) -> Bound {
     let shares: Vec<Shares> = (0..pipeline.ranks).map(|rank| Shares::of(costs, pipeline, rank)).collect();
     let way = |(first, units)| Way::of(costs, pipeline, fused, &shares, first, units);
     let ways: Vec<Way> = directions(pipeline).map(way).collect();
     let mut bound = Bound { makespan: 0.0, span: 0.0 };
-    for rank in 0..pipeline.ranks {
+    for (nth, rank) in looked_at(costs, pipeline).into_iter().enumerate() {
+        if nth >= LEAST_RANKS && is_over(deadline) {
+            break;
+        }
         let least = |whole| least_end(ways.iter().flat_map(|way| jobs(way, rank, whole)).collect());
         bound.makespan = bound.makespan.max(least(true));
         bound.span = bound.span.max(least(false));
     }
-    bound
+    // Sums are rounded: no order's own sum may be below the bound for that.
+    let known = 1.0 - rounding(costs, pipeline);
+    Bound { makespan: bound.makespan * known, span: bound.span * known }
+}
+
+/// The ranks to look at, those of the most work first. Of too many, half are those, and half lie evenly apart.
+fn looked_at(costs: &StageCosts, pipeline: &Pipeline) -> Vec<u32> {
+    let ranks = pipeline.ranks;
+    let own = pipeline.chunks as usize;
+    let steps = own.saturating_mul(costs.f.len()).saturating_mul(4).max(1);
+    let most = (MOST_STEPS / steps).max(LEAST_RANKS);
+    let last = pipeline.microbatches.saturating_sub(1); // in two chains it goes up
+    let work = |rank: u32| {
+        let stages = [0, last].into_iter().flat_map(|microbatch| pipeline.stages_of(rank, microbatch));
+        stages.map(|stage| stage as usize).map(|s| costs.f[s] + costs.i[s] + costs.w[s]).sum::<f64>()
+    };
+    let mut all: Vec<(f64, u32)> = (0..ranks).map(|rank| (work(rank), rank)).collect();
+    all.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut chosen: Vec<u32> = all.into_iter().map(|(_, rank)| rank).collect();
+    if chosen.len() > most {
+        chosen.truncate(most.div_ceil(2));
+        let apart = most as u64 / 2;
+        chosen.extend((0..apart).map(|n| (n * u64::from(ranks - 1) / apart.saturating_sub(1).max(1)) as u32));
+    }
+    chosen
 }
 
 /// What a rank does for one direction: within the whole way, or within the part between its own first and last step.

@@ -32,6 +32,7 @@ mod zb_v_greedy;
 
 use crate::costs::StageCosts;
 use crate::placement::{Pipeline, Placement};
+use crate::problem::Patience;
 use ir::schedule::{Action, Item, Kind, Schedule};
 pub use table::SCHEDULES;
 
@@ -54,7 +55,16 @@ pub struct ScheduleKind {
     pub chunks: Chunks,
     /// What else may be chosen.
     pub choice: Choice,
-    make: fn(&StageCosts, &Pipeline) -> Result<Schedule, String>,
+    make: Make,
+}
+
+/// What makes the rows of a kind.
+#[derive(Clone, Copy, Debug)]
+enum Make {
+    /// A rule: quick for any pipeline.
+    Rule(fn(&StageCosts, &Pipeline) -> Result<Schedule, String>),
+    /// A search, which ends with the best so far.
+    Search(fn(&StageCosts, &Pipeline, &Patience<'_>) -> Result<Schedule, String>),
 }
 
 /// How many stages a kind allows on a rank.
@@ -138,6 +148,19 @@ impl ScheduleKind {
     /// # Errors
     /// A constraint of the kind fails.
     pub fn make(&self, costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+        self.make_within(costs, pipeline, &Patience::ENDLESS)
+    }
+
+    /// The same, by a search that has so much patience.
+    ///
+    /// # Errors
+    /// A constraint of the kind fails.
+    pub fn make_within(
+        &self,
+        costs: &StageCosts,
+        pipeline: &Pipeline,
+        patience: &Patience<'_>,
+    ) -> Result<Schedule, String> {
         if !self.lies(pipeline.placement) {
             return Err(format!("its stages lie as a {}, not as a {}", self.placement, pipeline.placement));
         }
@@ -145,7 +168,10 @@ impl ScheduleKind {
         if costs.stages() != stages {
             return Err(format!("a {} on {ranks} ranks has {stages} stages, not {}", self.placement, costs.stages()));
         }
-        (self.make)(costs, pipeline)
+        match self.make {
+            Make::Rule(make) => make(costs, pipeline),
+            Make::Search(make) => make(costs, pipeline, patience),
+        }
     }
 }
 

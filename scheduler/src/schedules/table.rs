@@ -1,6 +1,6 @@
 //! The table of schedules: a row each, with its formulas in the notation of [`super`].
 
-use super::{Choice, Chunks, ScheduleKind};
+use super::{Choice, Chunks, Make, ScheduleKind};
 use super::{
     chimera, dualpipe, dualpipe_v, eager_1f1b, gpipe, grouped_interleaved, hanayo, interleaved_1f1b, interleaved_zb,
     looped_bfs, one_f_one_b, one_f_one_b_v, optimal, seq1f1b, v_auto, v_half, v_min, zb_auto, zb_h1, zb_h2, zb_v,
@@ -19,7 +19,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::Chain,
         chunks: Chunks::Just(1),
         choice: Choice::Neither,
-        make: gpipe::gpipe,
+        make: Make::Rule(gpipe::gpipe),
     },
     ScheduleKind {
         name: "1f1b",
@@ -30,7 +30,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::Chain,
         chunks: Chunks::Just(1),
         choice: Choice::Neither,
-        make: one_f_one_b::one_f_one_b,
+        make: Make::Rule(one_f_one_b::one_f_one_b),
     },
     ScheduleKind {
         name: "eager-1f1b",
@@ -41,7 +41,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::Chain,
         chunks: Chunks::Just(1),
         choice: Choice::Neither,
-        make: eager_1f1b::eager_1f1b,
+        make: Make::Rule(eager_1f1b::eager_1f1b),
     },
     ScheduleKind {
         name: "interleaved-1f1b",
@@ -52,7 +52,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::Loop,
         chunks: Chunks::From(2),
         choice: Choice::Group,
-        make: interleaved_1f1b::interleaved_1f1b,
+        make: Make::Rule(interleaved_1f1b::interleaved_1f1b),
     },
     ScheduleKind {
         name: "looped-bfs",
@@ -63,7 +63,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::Loop,
         chunks: Chunks::From(2),
         choice: Choice::Neither,
-        make: looped_bfs::looped_bfs,
+        make: Make::Rule(looped_bfs::looped_bfs),
     },
     ScheduleKind {
         name: "zb-h1",
@@ -74,7 +74,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::Chain,
         chunks: Chunks::Just(1),
         choice: Choice::Neither,
-        make: zb_h1::zb_h1,
+        make: Make::Rule(zb_h1::zb_h1),
     },
     ScheduleKind {
         name: "zb-h2",
@@ -85,7 +85,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::Chain,
         chunks: Chunks::Just(1),
         choice: Choice::Neither,
-        make: zb_h2::zb_h2,
+        make: Make::Rule(zb_h2::zb_h2),
     },
     ScheduleKind {
         name: "interleaved-zb",
@@ -96,7 +96,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::Loop,
         chunks: Chunks::From(2),
         choice: Choice::Group,
-        make: interleaved_zb::interleaved_zb,
+        make: Make::Rule(interleaved_zb::interleaved_zb),
     },
     ScheduleKind {
         name: "dualpipe",
@@ -107,7 +107,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::Bidirectional,
         chunks: Chunks::Just(2),
         choice: Choice::Neither,
-        make: dualpipe::dualpipe,
+        make: Make::Rule(dualpipe::dualpipe),
     },
     ScheduleKind {
         name: "dualpipe-v",
@@ -118,7 +118,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::V,
         chunks: Chunks::Just(2),
         choice: Choice::Neither,
-        make: dualpipe_v::dualpipe_v,
+        make: Make::Rule(dualpipe_v::dualpipe_v),
     },
     ScheduleKind {
         name: "chimera",
@@ -129,7 +129,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::Bidirectional,
         chunks: Chunks::Just(2),
         choice: Choice::Neither,
-        make: chimera::chimera,
+        make: Make::Rule(chimera::chimera),
     },
     ScheduleKind {
         name: "seq1f1b",
@@ -140,7 +140,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::Chain,
         chunks: Chunks::Just(1),
         choice: Choice::Slices,
-        make: seq1f1b::seq1f1b,
+        make: Make::Rule(seq1f1b::seq1f1b),
     },
     ScheduleKind {
         name: "grouped-interleaved",
@@ -151,7 +151,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::Loop,
         chunks: Chunks::From(2),
         choice: Choice::Group,
-        make: grouped_interleaved::grouped_interleaved,
+        make: Make::Rule(grouped_interleaved::grouped_interleaved),
     },
     ScheduleKind {
         name: "hanayo",
@@ -162,7 +162,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::V,
         chunks: Chunks::From(2),
         choice: Choice::Neither,
-        make: hanayo::hanayo,
+        make: Make::Rule(hanayo::hanayo),
     },
     ScheduleKind {
         name: "zb-auto",
@@ -173,7 +173,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::Chain,
         chunks: Chunks::Just(1),
         choice: Choice::Neither,
-        make: zb_auto::zb_auto,
+        make: Make::Rule(zb_auto::zb_auto),
     },
     ScheduleKind {
         name: "zb-v",
@@ -184,7 +184,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::V,
         chunks: Chunks::Just(2),
         choice: Choice::Neither,
-        make: zb_v::zb_v,
+        make: Make::Rule(zb_v::zb_v),
     },
     ScheduleKind {
         name: "zb-v-greedy",
@@ -195,7 +195,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::V,
         chunks: Chunks::Just(2),
         choice: Choice::Neither,
-        make: zb_v_greedy::zb_v_greedy,
+        make: Make::Rule(zb_v_greedy::zb_v_greedy),
     },
     ScheduleKind {
         name: "v-half",
@@ -206,7 +206,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::V,
         chunks: Chunks::Just(2),
         choice: Choice::Neither,
-        make: v_half::v_half,
+        make: Make::Rule(v_half::v_half),
     },
     ScheduleKind {
         name: "v-min",
@@ -217,7 +217,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::V,
         chunks: Chunks::Just(2),
         choice: Choice::Neither,
-        make: v_min::v_min,
+        make: Make::Rule(v_min::v_min),
     },
     ScheduleKind {
         name: "1f1b-v",
@@ -228,7 +228,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::V,
         chunks: Chunks::Just(2),
         choice: Choice::Neither,
-        make: one_f_one_b_v::one_f_one_b_v,
+        make: Make::Rule(one_f_one_b_v::one_f_one_b_v),
     },
     ScheduleKind {
         name: "v-auto",
@@ -239,7 +239,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::V,
         chunks: Chunks::Just(2),
         choice: Choice::Neither,
-        make: v_auto::v_auto,
+        make: Make::Search(v_auto::v_auto),
     },
     ScheduleKind {
         name: crate::optimal::KIND,
@@ -250,6 +250,6 @@ pub const SCHEDULES: &[ScheduleKind] = &[
         placement: Placement::Chain,
         chunks: Chunks::From(1),
         choice: Choice::Neither,
-        make: optimal::optimal,
+        make: Make::Rule(optimal::optimal),
     },
 ];

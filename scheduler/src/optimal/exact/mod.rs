@@ -13,6 +13,9 @@ pub(super) struct Exact;
 /// The most operations of a problem: the pairs of a rank are all looked at.
 const MOST_OPERATIONS: usize = 3_500;
 
+/// Most starts of all operations together: the solver keeps some bytes for each. Where there are more, the unit is coarser.
+const MOST_STARTS: f64 = 16e6;
+
 /// Work that the first questions may take; each round of questions may take four times as much as the one before.
 const FIRST_ROUND: u64 = 100_000;
 
@@ -30,7 +33,11 @@ impl Engine for Exact {
 
     fn search(&self, task: &Task) -> Found {
         let most = task.best.map_or_else(|| all_in_a_row(task.instance), |best| best.value);
-        let shop = Shop::new(task.problem, task.instance, most);
+        let mut shop = Shop::new(task.problem, task.instance, most);
+        let units = MOST_STARTS / shop.len().max(1) as f64;
+        if most / shop.unit > units {
+            shop = Shop::in_units(task.problem, task.instance, most, units);
+        }
         let mut search = Search::new(task, &shop);
         search.run();
         Found { better: search.better, bound: search.low as f64 * shop.unit }
@@ -50,7 +57,7 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(task: &'a Task<'a>, shop: &'a Shop) -> Search<'a> {
-        let low = whole(task.bound, shop);
+        let low = shop.units_within(task.bound);
         let high =
             task.best.map_or_else(|| whole(all_in_a_row(task.instance), shop) + 1, |best| whole(best.value, shop));
         Search { task, shop, budget: task.budget, low, high: high.max(low), better: None }

@@ -10,8 +10,8 @@ use crate::problem::{Backward, Objective, Problem};
 fn solved(costs: &StageCosts, pipeline: &Pipeline, objective: Objective) -> (f64, f64) {
     let problem = Problem { costs, pipeline, objective, backward: Backward::Split, deadline: None };
     let instance = Instance::new(&problem);
-    let best = start::best(&problem, &instance).unwrap();
-    let bound = bound::of(&problem, &instance, best.value);
+    let best = start::best(&problem, &instance, &|_| {}).unwrap();
+    let bound = bound::of(&problem, Some(&instance), best.value);
     let budget = Budget { work: 1_000_000, deadline: None };
     let task = Task {
         problem: &problem,

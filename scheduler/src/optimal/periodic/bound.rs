@@ -31,21 +31,27 @@ pub(in crate::optimal) fn chain(problem: &Problem) -> Option<f64> {
         return None;
     }
     let fused = problem.backward == Backward::Fused;
-    let head = |rank: usize| (0..rank).map(|s| costs.f[s] + costs.comm[s]).sum::<f64>();
+    let ranks = pipeline.ranks as usize;
+    let (mut heads, mut trips) = (vec![0.0; ranks], vec![0.0; ranks]);
+    for rank in 1..ranks {
+        heads[rank] = heads[rank - 1] + costs.f[rank - 1] + costs.comm[rank - 1];
+    }
+    for below in (1..ranks).rev() {
+        let backward = if fused { costs.i[below] + costs.w[below] } else { costs.i[below] };
+        trips[below - 1] = trips[below] + costs.f[below] + backward + 2.0 * costs.comm[below - 1];
+    }
     let bound = |rank: usize| {
-        let span = rank_span(costs, pipeline, rank, limits[rank], fused);
-        if problem.objective == Objective::Makespan { head(rank) + span } else { span }
+        let span = rank_span(costs, pipeline, rank, (limits[rank], trips[rank]), fused);
+        if problem.objective == Objective::Makespan { heads[rank] + span } else { span }
     };
     Some((0..pipeline.ranks as usize).map(bound).fold(0.0, f64::max))
 }
 
-/// The span of one rank, at least.
-fn rank_span(costs: &StageCosts, pipeline: &Pipeline, rank: usize, limit: f64, fused: bool) -> f64 {
+/// The span of one rank, at least; `trip` are the seconds of all F and I below, with their hops.
+fn rank_span(costs: &StageCosts, pipeline: &Pipeline, rank: usize, (limit, trip): (f64, f64), fused: bool) -> f64 {
     let backward = |s: usize| if fused { costs.i[s] + costs.w[s] } else { costs.i[s] };
     let (f, i, w) = (costs.f[rank], backward(rank), if fused { 0.0 } else { costs.w[rank] });
     let m = f64::from(pipeline.microbatches);
-    let below = rank + 1..costs.f.len();
-    let trip: f64 = below.map(|s| costs.f[s] + backward(s) + 2.0 * costs.comm[s - 1]).sum();
     let most = fitting(limit, costs.mem_f[rank]).min(m).max(1.0);
 
     let start = (f + trip - most * f).max(0.0);

@@ -8,9 +8,12 @@ use super::zb_v_greedy::V;
 use crate::block::{self, PERIOD, Pass, Row, ends, first_slots, peak, relabel_weights, repeat, squeeze};
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
+use crate::problem::Patience;
 use Pass::*;
 use ir::schedule::{Kind, Schedule};
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Instant;
 
 /// The adaptive V (arXiv 2405.15362, appendix A): of all building blocks whose peak memory the limit allows, and of the
 /// order that [zb-v-greedy](super::zb_v_greedy) gives, that of the least span with the stages' costs.
@@ -25,18 +28,26 @@ use std::collections::HashSet;
 /// rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 0I1 3W2 0I2 0W1 0W2
 /// rank 1  1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 1I1 2I2 1I2 2W1 1W1 2W2 1W2
 /// ```
-pub(super) fn v_auto(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+pub(super) fn v_auto(costs: &StageCosts, pipeline: &Pipeline, patience: &Patience<'_>) -> Result<Schedule, String> {
     let v = V::new(costs, pipeline)?;
     let (span, greedy) = v.best();
-    let best = v.best_of_blocks().filter(|(least, _)| *least <= span + v.epsilon).map_or(greedy, |(_, rows)| rows);
+    (patience.log)(&format!("v-auto: span {span} by zb-v-greedy"));
+    let best =
+        v.best_of_blocks(patience).filter(|(least, _)| *least <= span + v.epsilon).map_or(greedy, |(_, rows)| rows);
     Ok(block::schedule("v-auto", &best, false))
 }
+
+/// Building blocks between two lines of progress.
+const TOLD_EVERY: u64 = 64;
 
 /// The slots of each rank's passes, modulo the period.
 type Block = Vec<[usize; PERIOD]>;
 
-/// All blocks of so many ranks.
-fn blocks(ranks: usize) -> impl Iterator<Item = Block> {
+/// What makes a block: the slots of rank 0, and by how many slots F of chunk 0 moves on, first for so many ranks, then.
+type Seed = ([usize; 4], (usize, usize, usize));
+
+/// The seeds of all blocks of so many ranks, and the blocks: those of many ranks are too large to be kept.
+fn blocks(ranks: usize) -> impl Iterator<Item = (Seed, Block)> {
     let slots = 1..PERIOD;
     let firsts = slots.clone().flat_map(move |f1| {
         let slots = slots.clone();
@@ -51,12 +62,20 @@ fn blocks(ranks: usize) -> impl Iterator<Item = Block> {
     });
     let steps: Vec<_> = steps.collect();
     let mut seen = HashSet::new();
-    let all = firsts.flat_map(move |slots| steps.clone().into_iter().filter_map(move |step| block(slots, step, ranks)));
-    all.filter(move |block| seen.insert(block.clone()))
+    let seeds = firsts.flat_map(move |slots| steps.clone().into_iter().map(move |step| (slots, step)));
+    let all = seeds.filter_map(move |seed| Some((seed, block(seed, ranks)?)));
+    all.filter(move |(_, block)| seen.insert([0, 1].map(|salt| fingerprint(salt, block))))
+}
+
+/// Two of these tell blocks apart: that both are those of another has a chance of 2^-128.
+fn fingerprint(salt: u64, block: &Block) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (salt, block).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The block whose F of chunk 0 moves on by `first` slots for `length` ranks, then by `then`; `None` where passes meet.
-fn block(mut slots: [usize; 4], (first, then, length): (usize, usize, usize), ranks: usize) -> Option<Block> {
+fn block((mut slots, (first, then, length)): Seed, ranks: usize) -> Option<Block> {
     let mut block = vec![with_weights(slots)?];
     for rank in 0..ranks.saturating_sub(1) {
         let step = if rank < length { first } else { then };
@@ -84,16 +103,19 @@ fn with_weights(slots: [usize; 4]) -> Option<[usize; PERIOD]> {
     Some([slots[0], slots[1], slots[2], slots[3], w1, w0])
 }
 
-/// A block as rows of all micro-batches; `None` if more than `most` chunk activations are held, or it cannot be made.
-fn rows(block: &Block, microbatches: usize, most: i32) -> Option<Vec<Row>> {
+/// A block as rows of all micro-batches; `None` if more than `most` chunk activations are held, it cannot be made, or the
+/// deadline is over.
+fn rows(block: &Block, microbatches: usize, most: i32, patience: &Patience<'_>) -> Option<Vec<Row>> {
+    let in_time = |rows: Vec<Row>| (!patience.is_over()).then_some(rows);
     let ranks = block.len();
     let enough = microbatches.max(2 * ranks); // what the warm-up takes for granted
-    let rows = repeat(&first_slots(block), enough);
+    let rows = in_time(repeat(&first_slots(block), enough))?;
     let mut limit = highest(&rows);
     if limit > 2 * ranks as i32 || microbatches == enough && limit > most {
         return None;
     }
-    let rows = squeeze(&warm_up::rebuilt(squeeze(&rows)?, enough))?;
+    let rows = in_time(squeeze(&rows)?)?;
+    let rows = squeeze(&in_time(warm_up::rebuilt(rows, enough))?)?;
     let held = highest(&rows);
     let mut rows = Some(rows).filter(|_| held <= limit)?;
     if microbatches < enough {
@@ -107,7 +129,7 @@ fn rows(block: &Block, microbatches: usize, most: i32) -> Option<Vec<Row>> {
             return None;
         }
     }
-    let mut rows = cool_down::rebuilt(rows, microbatches)?;
+    let mut rows = in_time(cool_down::rebuilt(rows, microbatches)?)?;
     fill::fill(&mut rows);
     rows.iter_mut().for_each(relabel_weights);
     let whole = rows.iter().all(|row| row.iter().flatten().count() == PERIOD * microbatches);
@@ -133,20 +155,33 @@ impl V<'_> {
     /// The rows of the block of the least span, and that span; `None` if none fits.
     ///
     /// Past 2p micro-batches each more takes a rank at least the time of its passes. So all blocks are tried with 2p, and
-    /// in the order of their spans with all, until the rest cannot be better.
-    fn best_of_blocks(&self) -> Option<(f64, Vec<Row>)> {
+    /// in the order of their spans with all, until the rest cannot be better. What is tried first may take half of the time.
+    fn best_of_blocks(&self, patience: &Patience<'_>) -> Option<(f64, Vec<Row>)> {
         let few = self.microbatches.min(2 * self.ranks);
-        let span = |block: Block| Some((self.span(&rows(&block, few, self.chunks())?)?, block));
-        let mut tried: Vec<(f64, Block)> = blocks(self.ranks).filter_map(span).collect();
+        let half = patience.deadline.map(|deadline| {
+            let now = Instant::now();
+            now + deadline.saturating_duration_since(now) / 2
+        });
+        let first = if few < self.microbatches { Patience { deadline: half, ..*patience } } else { *patience };
+        let tried = (1..).zip(blocks(self.ranks)).take_while(|_| !first.is_over());
+        let span = |(number, (seed, block)): (u64, (Seed, Block))| {
+            if number.is_multiple_of(TOLD_EVERY) {
+                (patience.log)(&format!("v-auto: {number} building blocks tried"));
+            }
+            Some((self.span(&rows(&block, few, self.chunks(), &first)?)?, seed))
+        };
+        let mut tried: Vec<(f64, Seed)> = tried.filter_map(span).collect();
         tried.sort_by(|a, b| a.0.total_cmp(&b.0));
         let work = |rank| Pass::ALL.iter().map(|&pass| self.seconds(rank, pass)).sum::<f64>();
         let least_more = (self.microbatches - few) as f64 * (0..self.ranks).map(work).fold(0.0, f64::max);
         let mut best: Option<(f64, Vec<Row>)> = None;
-        for (span, block) in tried {
-            if best.as_ref().is_some_and(|(least, _)| span + least_more >= least - self.epsilon) {
+        for (span, seed) in tried {
+            if patience.is_over() || best.as_ref().is_some_and(|(least, _)| span + least_more >= least - self.epsilon) {
                 break;
             }
-            if let Some(rows) = rows(&block, self.microbatches, self.chunks()).filter(|rows| self.allows(rows))
+            let rows =
+                block(seed, self.ranks).and_then(|block| rows(&block, self.microbatches, self.chunks(), patience));
+            if let Some(rows) = rows.filter(|rows| self.allows(rows))
                 && let Some(span) = self.span(&rows)
                 && best.as_ref().is_none_or(|(least, _)| span < least - self.epsilon)
             {

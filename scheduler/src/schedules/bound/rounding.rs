@@ -1,0 +1,48 @@
+//! How far sums of costs may be off by rounding.
+
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+
+/// The largest relative error of a sum of these costs along a way through a pipeline; 0 where no sum is rounded.
+///
+/// A sum of n numbers that are not negative is off by n units of the last place at most. Nothing is rounded if all costs are
+/// multiples of one power of two, and their sum over all actions is less than 2^53 of it.
+pub fn rounding(costs: &StageCosts, pipeline: &Pipeline) -> f64 {
+    let times = || costs.f.iter().chain(&costs.i).chain(&costs.w).chain(&costs.comm).chain(&costs.fb).copied();
+    let units = f64::from(pipeline.microbatches) * f64::from(pipeline.slices);
+    let all = times().sum::<f64>() * 2.0 * (units + 1.0);
+    let unit = times().filter(|&time| time != 0.0).map(lowest_bit).fold(f64::INFINITY, f64::min);
+    if all == 0.0 || all / unit < 2f64.powi(53) {
+        return 0.0;
+    }
+    let summands = 8.0 * costs.f.len() as f64 + 6.0 * f64::from(pipeline.chunks) * units + 64.0;
+    summands * f64::EPSILON
+}
+
+/// Whether a value meets a bound: what is between them is rounding.
+pub fn meets(value: f64, bound: f64, costs: &StageCosts, pipeline: &Pipeline) -> bool {
+    value <= bound * (1.0 + 4.0 * rounding(costs, pipeline).max(f64::EPSILON))
+}
+
+/// The value of the lowest bit that is set in a number.
+fn lowest_bit(number: f64) -> f64 {
+    let mantissa = number.to_bits() & ((1 << 52) - 1);
+    let exponent = ((number.to_bits() >> 52) & 0x7ff) as i32;
+    let (mantissa, exponent) = if exponent == 0 { (mantissa, 1) } else { (mantissa | 1 << 52, exponent) };
+    2f64.powi(exponent - 1075 + mantissa.trailing_zeros() as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::Placement;
+
+    #[test]
+    fn sums_of_small_multiples_are_exact() {
+        assert_eq!([1.0, 6.0, 0.75, 5e-324].map(lowest_bit), [1.0, 2.0, 0.25, 5e-324]);
+        let pipeline = Pipeline::new(Placement::Chain, 4, 8);
+        let of = |f| rounding(&StageCosts::uniform(4, f, 1.0, 0.5, 0.25), &pipeline);
+        assert_eq!([of(1.0), of(3.25), of(1e9)], [0.0; 3]);
+        assert!(of(0.1) > 0.0 && of(0.1) < 1e-13 && of(1e16) > 0.0);
+    }
+}
