@@ -29,6 +29,7 @@ pub(crate) fn bytes(n: u64) -> String {
 
 fn three_digits(n: f64) -> String {
     match n {
+        n if n >= 1e9 => format!("{n:.2e}"),
         n if n >= 99.95 => format!("{n:.0}"),
         n if n >= 9.995 => format!("{n:.1}"),
         n => format!("{n:.2}"),
@@ -63,10 +64,14 @@ pub(super) fn bytes_of(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Seconds from which hours are told as a power of ten.
+const LONG: u64 = 3_600_000_000_000;
+
 /// `7.2 s`, `2m 31s`, `1h 02m`.
 pub(crate) fn seconds(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match whole {
+        LONG.. => format!("{:.2e} h", seconds / 3600.0),
         0..60 => format!("{seconds:.1} s"),
         60..3600 => format!("{}m {:02}s", whole / 60, whole % 60),
         _ => format!("{}h {:02}m", whole / 3600, whole / 60 % 60),
@@ -90,12 +95,25 @@ pub(crate) fn short(time: f64) -> String {
 /// `6.1 %`, `17 %`.
 pub(crate) fn share(share: f64) -> String {
     let percent = 100.0 * share;
-    if percent.abs() < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+    match percent.abs() {
+        size if size < 9.95 => format!("{percent:.1} %"),
+        size if size < 1e9 => format!("{percent:.0} %"),
+        _ => format!("{percent:.2e} %"),
+    }
 }
 
 /// `76.3 GiB`; `7.4 MiB` of what would be 0.0.
 pub(crate) fn gib(gib: f64) -> String {
-    if gib.abs() < 0.05 { format!("{:.1} MiB", 1024.0 * gib) } else { format!("{gib:.1} GiB") }
+    match gib.abs() {
+        size if size < 0.05 => format!("{:.1} MiB", 1024.0 * gib),
+        size if size < 1e9 => format!("{gib:.1} GiB"),
+        _ => format!("{gib:.2e} GiB"),
+    }
+}
+
+/// `12.3`; a power of ten where that is long.
+pub(crate) fn tenths(number: f64) -> String {
+    if number.abs() < 1e9 { format!("{number:.1}") } else { format!("{number:.2e}") }
 }
 
 #[cfg(test)]
@@ -128,5 +146,13 @@ mod tests {
         );
         assert_eq!([0, 950, 12_345, 2_412_096].map(bytes), ["0 B", "950 B", "12.3 kB", "2.41 MB"]);
         assert_eq!([7.21, 151.0, 3725.0].map(seconds), ["7.2 s", "2m 31s", "1h 02m"]);
+    }
+
+    #[test]
+    fn no_number_is_long() {
+        for n in [1e9, 1e30, 1e308, f64::MAX] {
+            let texts = [count(n), with_unit(n, "B/s"), time(n), seconds(n), share(n), gib(n), tenths(n), short(n)];
+            texts.iter().for_each(|text| assert!(text.len() < 32, "{text}"));
+        }
     }
 }

@@ -99,6 +99,30 @@ fn a_plan_is_explained_from_its_file() {
     assert!(slower >= 0.0 && (told - slower).abs() < 1e-9, "{asked}");
 }
 
+/// What no machine does is no plan.
+#[test]
+fn an_absurd_plan_is_refused() {
+    let folder = Folder::new("absurd");
+    folder.answer(&format!("{TINY} --format json -o plan.json"));
+    let plan: Value = serde_json::from_str(&folder.read("plan.json")).unwrap();
+    let spoil = |path: &str, number: f64| {
+        let mut spoiled = plan.clone();
+        *spoiled.pointer_mut(path).expect(path) = number.into();
+        std::fs::write(folder.0.join("spoiled.json"), spoiled.to_string()).unwrap();
+        let refused = folder.run("explain spoiled.json");
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(1), "{path} {number}: {message}");
+        assert!(message.contains("MW0830") && message.contains("not between"), "{path} {number}: {message}");
+    };
+    for seconds in [0.0, -0.0, 1e308, 5e-324] {
+        spoil("/predicted/step_time_s", seconds);
+        spoil("/alternatives/0/predicted/step_time_s", seconds);
+    }
+    spoil("/predicted/time_s/gemm", -1.0);
+    spoil("/predicted/memory_gib/per_stage/0/device", -3.0);
+    spoil("/predicted/memory_gib/per_stage/0/activations", 1e300);
+}
+
 #[test]
 fn a_page_holds_all_that_it_shows() {
     let folder = Folder::new("page");

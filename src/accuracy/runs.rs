@@ -151,12 +151,22 @@ fn run(line: Line, models: &BTreeMap<String, Value>, number: usize) -> Result<Ru
             (name.to_string(), config.to_string())
         }
     };
-    let tokens = (line.global_batch * line.seq) as f64 / line.gpus.max(1) as f64;
+    let tokens = line.global_batch as f64 * line.seq as f64 / line.gpus.max(1) as f64;
     let seconds = line.step_time_s.or(line.tokens_per_s_per_gpu.map(|rate| tokens / rate));
     let seconds = seconds.filter(|seconds| *seconds > 0.0 && seconds.is_finite()).ok_or_else(|| {
         Error::input(Code::BadOption, format!("line {}: the run has no time", number + 1))
             .help("give step_time_s or tokens_per_s_per_gpu, above 0")
     })?;
+    let absurd = |name: &str, value: f64, unit: &str| {
+        Error::input(Code::BadOption, format!("line {}: {name} is {value:e} {unit}", number + 1))
+            .help("times are in seconds, 1e-9 to 1e9, and memory in GiB, 1e-6 to 1e6")
+    };
+    if !(1e-9..=1e9).contains(&seconds) {
+        return Err(absurd("the time of a step", seconds, "s"));
+    }
+    if let Some(gib) = line.memory_gib.filter(|gib| !(1e-6..=1e6).contains(gib)) {
+        return Err(absurd("the memory of a device", gib, "GiB"));
+    }
     let standard = EstimateRequest::default();
     Ok(Run {
         id: if line.id.is_empty() { format!("line {}", number + 1) } else { line.id },
@@ -193,6 +203,15 @@ mod tests {
         assert_eq!((runs[0].step_time_s, runs[0].id.as_str(), runs[0].request.gpus), (2.0, "line 1", Some(8)));
         let message = read(&RUN.replace('\n', "").replace("8192.0", "0.0")).unwrap_err().to_string();
         assert!(message.contains("line 1: the run has no time"), "{message}");
+    }
+
+    #[test]
+    fn what_no_machine_measures_is_refused() {
+        let run = RUN.replace('\n', "");
+        let time = |time: &str| read(&run.replace(r#""tokens_per_s_per_gpu":8192.0"#, time)).unwrap_err().to_string();
+        assert!(time(r#""step_time_s":5e-324"#).contains("line 1: the time of a step is 5e-324 s"));
+        assert!(time(r#""step_time_s":1e10"#).contains("the time of a step"));
+        assert!(time(r#""step_time_s":1.0,"memory_gib":1e-308"#).contains("the memory of a device is 1e-308 GiB"));
     }
 
     #[test]

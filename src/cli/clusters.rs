@@ -3,6 +3,7 @@
 use super::TableFormat;
 use super::number::{bytes, with_unit};
 use super::table::table;
+use super::toml_text;
 use crate::error::Error;
 use crate::machine_source;
 use clap::Args;
@@ -28,7 +29,7 @@ impl Clusters {
             let file = CLUSTERS.iter().find(|preset| preset.name == cluster.name && !name.ends_with(".toml"));
             return match (self.format, file) {
                 (TableFormat::Table, Some(preset)) => Ok(preset.text.to_string()),
-                (TableFormat::Table, None) => toml::to_string(&cluster).map_err(|why| Error::fault("clusters", why)),
+                (TableFormat::Table, None) => toml_text::text("clusters", &cluster),
                 (TableFormat::Json, _) => super::json(&cluster),
             };
         }

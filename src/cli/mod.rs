@@ -27,6 +27,7 @@ mod schedules;
 mod schema;
 mod stacks;
 mod table;
+mod toml_text;
 mod train;
 
 use crate::error::Error;

@@ -5,7 +5,7 @@ use super::table::table;
 use crate::estimate::EstimateReport;
 use crate::explain::{WhyNot, brief, differences};
 use crate::layout;
-use crate::number::{count, gib, seconds, share, time};
+use crate::number::{count, gib, seconds, share, tenths, time};
 use crate::plan::{Alternative, Infeasible, Search, Why};
 
 /// Columns of a choice.
@@ -111,7 +111,7 @@ fn search(search: &Search) -> String {
         (true, false) => format!("none of them with {pin} is better by this cost model"),
         (false, _) => "the best until the deadline".to_string(),
     };
-    let days = days.map_or_else(String::new, |days| format!("\ndays      {days:.1} for the tokens asked for"));
+    let days = days.map_or_else(String::new, |days| format!("\ndays      {} for the tokens asked for", tenths(days)));
     format!(
         "search    {} layouts: {} predicted, {} ruled out by bounds, in {}; {verdict}{days}\n",
         count(space as f64),

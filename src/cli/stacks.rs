@@ -2,6 +2,7 @@
 
 use super::TableFormat;
 use super::table::table;
+use super::toml_text;
 use crate::error::Error;
 use crate::machine_source;
 use clap::Args;
@@ -29,7 +30,7 @@ impl Stacks {
             let file = STACKS.iter().find(|preset| preset.name == *name);
             return match (self.format, file) {
                 (TableFormat::Table, Some(preset)) => Ok(preset.text.to_string()),
-                (TableFormat::Table, None) => toml::to_string(&stack).map_err(|why| Error::fault("stacks", why)),
+                (TableFormat::Table, None) => toml_text::text("stacks", &stack),
                 (TableFormat::Json, _) => super::json(&stack),
             };
         }

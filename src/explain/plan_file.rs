@@ -1,12 +1,13 @@
 //! Plans in files.
 
 use crate::error::Error;
-use crate::estimate::{EstimateReport, SCHEMA};
+use crate::estimate::{Comm, EstimateReport, Predicted, SCHEMA, StageMemory};
 use crate::files::read_text;
 use crate::layout;
 use crate::plan::PlanRequest;
 use ir::catalogue::Code;
 use serde_json::Value;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// The JSON schema of a plan file.
@@ -42,7 +43,38 @@ pub fn read_plan(path: &Path) -> Result<EstimateReport, Error> {
     let plan: EstimateReport = serde_json::from_value(value).map_err(|why| is_none(why.to_string()))?;
     // What is drawn and compared counts on degrees that can be.
     layout::parse_any(&layout::print(&plan.layout)).map_err(|why| is_none(why.message()))?;
-    Ok(plan)
+    let others = plan.alternatives.iter().map(|other| &other.predicted);
+    match std::iter::once(&plan.predicted).chain(others).find_map(absurd) {
+        Some(why) => Err(is_none(why)),
+        None => Ok(plan),
+    }
+}
+
+/// Seconds that a step can take: from a nanosecond to thirty years.
+const STEP: RangeInclusive<f64> = 1e-9..=1e9;
+
+/// GiB that a device can hold.
+const HELD: RangeInclusive<f64> = 0.0..=1e9;
+
+/// What of a prediction cannot be.
+fn absurd(predicted: &Predicted) -> Option<String> {
+    let Predicted { step_time_s, interval_s, ref time_s, ref exposed_comm_s, ref memory_gib, .. } = *predicted;
+    let wrong = |name: &str, value: f64, range: &RangeInclusive<f64>| {
+        let (low, high) = (range.start(), range.end());
+        (!range.contains(&value)).then(|| format!("`{name}` is {value:e}, not between {low:e} and {high:e}"))
+    };
+    let Comm { tp, cp, ep, dp, pp } = *exposed_comm_s;
+    // What is left over after the parts of a step may be below 0 by rounding.
+    let part = -1e-6 * step_time_s..=1e9;
+    let parts = time_s.by_name().into_iter().chain([("exposed_comm_s", tp + cp + ep + dp + pp)]);
+    let held = memory_gib.per_stage.iter().flat_map(|stage| {
+        let StageMemory { parameters, gradients, optimizer, activations, buffers, device, .. } = *stage;
+        [parameters, gradients, optimizer, activations, buffers, device]
+    });
+    wrong("step_time_s", step_time_s, &STEP)
+        .or_else(|| interval_s.into_iter().find_map(|seconds| wrong("interval_s", seconds, &STEP)))
+        .or_else(|| parts.into_iter().find_map(|(name, seconds)| wrong(name, seconds, &part)))
+        .or_else(|| held.chain([memory_gib.total]).find_map(|gib| wrong("memory_gib", gib, &HELD)))
 }
 
 /// The request that a plan answers.

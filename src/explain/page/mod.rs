@@ -13,7 +13,7 @@ use super::compare::device_gib;
 use crate::error::Error;
 use crate::estimate::{EstimateReport, EstimateRequest, Estimator};
 use crate::layout;
-use crate::number::{count, gib, percent, time};
+use crate::number::{count, gib, percent, tenths, time};
 use scheduler::draw::{self, Picture, escaped, filled, svg};
 use scheduler::report::report_telling;
 
@@ -80,7 +80,7 @@ fn tiles(plan: &EstimateReport, limit: f64) -> String {
         ("memory of the fullest device", gib(device), format!("of {}", gib(limit))),
         ("pipeline bubble", percent(predicted.bubble).trim().to_string(), "idle share of the busiest rank".to_string()),
     ];
-    tiles.extend(days.map(|days| ("days", format!("{days:.1}"), "for the tokens asked for".to_string())));
+    tiles.extend(days.map(|days| ("days", tenths(days), "for the tokens asked for".to_string())));
     let tile = |(name, value, more): (&str, String, String)| {
         format!(
             "<div class=\"tile\"><span>{name}</span><b>{}</b><small>{}</small></div>\n",
