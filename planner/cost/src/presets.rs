@@ -165,17 +165,17 @@ fn check_device(device: &Device, complaints: &mut Vec<String>) {
     check("matmul.depth", matmul.depth, 0.0, 1e5, "steps of k");
     check("matmul.tiles", matmul.tiles.len() as f64, 1.0, 64.0, "a number of tiles");
     for tile in &matmul.tiles {
-        check("matmul.tiles", tile[0].min(tile[1]), 1.0, 4096.0, "rows and columns of a tile");
+        tile[..2].iter().for_each(|&side| check("matmul.tiles", side, 1.0, 4096.0, "rows and columns of a tile"));
         check("matmul.tiles", tile[2], 0.01, 1.0, "a share of the full rate");
     }
     for (kernel, rates) in &device.attention {
         let key = format!("attention.{kernel:?}").to_lowercase();
-        rates
-            .forward
-            .0
-            .iter()
-            .chain(&rates.backward.0)
-            .for_each(|row| check(&key, row[1], 0.01, 1.0, "a share of the peak"));
+        for (part, Table(rows)) in [("forward", &rates.forward), ("backward", &rates.backward)] {
+            for [size, share] in rows {
+                check(&format!("{key}.{part}"), *size, 1.0, 1e6, "the size of a head");
+                check(&format!("{key}.{part}"), *share, 0.01, 1.0, "a share of the peak");
+            }
+        }
         rates.half.iter().for_each(|&half| check(&format!("{key}.half"), half, 0.0, 1e5, "a number of keys"));
     }
 }
@@ -195,7 +195,10 @@ fn check_link(level: usize, link: &Link, complaints: &mut Vec<String>) {
     link.tree.into_iter().for_each(|share| check("tree", share, 0.01, 1.0, "a share of the bandwidth"));
     link.step.into_iter().for_each(|seconds| check("step", seconds, 0.0, 0.1, "seconds"));
     let Table(rows) = &link.share;
-    rows.iter().for_each(|row| check("share", row[1], 1e-4, 1.0, "a share of the bandwidth"));
+    for [bytes, share] in rows {
+        check("share", *bytes, 1.0, 1e15, "bytes of a message");
+        check("share", *share, 1e-4, 1.0, "a share of the bandwidth");
+    }
     if !rows.windows(2).all(|pair| pair[0][0] < pair[1][0]) {
         complaints.push(format!("`links[{level}].share` must go by increasing bytes"));
     }

@@ -1,6 +1,6 @@
 //! What a stack's file must say. It may begin from another (`from = "fsdp-compile"`) and state only what differs.
 
-use crate::presets::{PresetError, STACKS, none_or, out_of_range, told};
+use crate::presets::{PresetError, STACKS, none_or, told};
 use crate::profile::SAVED;
 use crate::stack::Stack;
 use ir::catalogue::Code;
@@ -101,15 +101,8 @@ fn wrong(message: String) -> PresetError {
 }
 
 /// A stack whose figures are within their ranges.
-fn checked(mut stack: Stack) -> Result<Stack, PresetError> {
-    let mut complaints = Vec::new();
-    for (name, constant) in stack.fitted.by_name() {
-        if !(0.0 <= constant.low && constant.low <= constant.value && constant.value <= constant.high) {
-            let (value, low, high) = (constant.value, constant.low, constant.high);
-            complaints
-                .push(format!("`fitted.{name}` is {value}, which does not lie between 0, low {low} and high {high}"));
-        }
-    }
+fn checked(stack: Stack) -> Result<Stack, PresetError> {
+    let mut complaints = ranges::complaints(&stack);
     let facts = &stack.facts;
     let groups = facts.fused.iter().filter(|name| !Stack::GROUPS.contains(&name.as_str()));
     complaints.extend(
@@ -118,27 +111,12 @@ fn checked(mut stack: Stack) -> Result<Stack, PresetError> {
     let axes = facts.hides.iter().filter(|name| !Stack::AXES.contains(&name.as_str()));
     complaints
         .extend(axes.map(|name| format!("`facts.hides` has `{name}`, which is none of {}", Stack::AXES.join(", "))));
-    for (name, &bytes) in &facts.saved {
-        if !SAVED.iter().any(|(known, _)| known == name) {
-            let known: Vec<&str> = SAVED.iter().map(|(known, _)| *known).collect();
-            complaints.push(format!("`facts.saved` has `{name}`, which is none of {}", known.join(", ")));
-        }
-        complaints.extend(out_of_range(&format!("facts.saved.{name}"), bytes, 0.0, 64.0, "bytes of an element"));
-    }
-    let mut range = |key: &str, value: f64, low: f64, high: f64, unit: &str| {
-        complaints.extend(out_of_range(&format!("facts.{key}"), value, low, high, unit));
-    };
-    range("grouped", facts.grouped, 0.01, 1.0, "a share");
-    range("reserve", facts.reserve, 1.0, 3.0, "bytes reserved over bytes allocated");
-    range("update_bytes", facts.update_bytes, 0.0, 8.0, "bytes of an element");
-    range("quantised_experts", facts.quantised_experts, 0.0, 4.0, "copies");
-    range("waiting", facts.waiting, 0.0, 1024.0, "a number of tensors");
-    range("communicators", facts.communicators, 0.0, 64.0, "a number of communicators");
-    range("buffers", facts.buffers, 0.0, 1e12, "bytes");
-    range("gradient_bytes", facts.gradient_bytes, 1.0, 8.0, "bytes of an element");
-    range("wire_bytes", facts.wire_bytes, 1.0, 8.0, "bytes of an element");
+    let unknown = facts.saved.keys().filter(|name| !SAVED.iter().any(|(known, _)| known == name));
+    let known: Vec<&str> = SAVED.iter().map(|(known, _)| *known).collect();
+    complaints.extend(unknown.map(|name| format!("`facts.saved` has `{name}`, which is none of {}", known.join(", "))));
     none_or(complaints, stack, Code::BadStack)
 }
 
+mod ranges;
 #[cfg(test)]
 mod tests;

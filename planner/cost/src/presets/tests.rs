@@ -78,3 +78,49 @@ fn a_short_file_is_enough() {
     assert_eq!((cluster.links[0].joins, cluster.device.sms), (u64::MAX, 1));
     assert!(cluster.device.sustained(crate::machine::Format::Half) < 1e14);
 }
+
+/// Paths to all numbers of a file, from its tables inwards.
+fn numbers(value: &toml::Value, path: &[String], found: &mut Vec<Vec<String>>) {
+    let mut within = |key: String, value: &toml::Value| numbers(value, &[path, &[key]].concat(), found);
+    match value {
+        toml::Value::Table(table) => table.iter().for_each(|(key, value)| within(key.clone(), value)),
+        toml::Value::Array(list) => list.iter().enumerate().for_each(|(at, value)| within(at.to_string(), value)),
+        toml::Value::Float(_) | toml::Value::Integer(_) => found.push(path.to_vec()),
+        _ => {}
+    }
+}
+
+/// The number at a path.
+fn at<'a>(value: &'a mut toml::Value, path: &[String]) -> &'a mut toml::Value {
+    path.iter().fold(value, |value, key| match value {
+        toml::Value::Array(list) => &mut list[key.parse::<usize>().unwrap()],
+        value => &mut value[key.as_str()],
+    })
+}
+
+/// Every number of a file, each in turn, is no number, infinite, or far below what it can be: none of it is taken, and what is
+/// said names the key.
+#[test]
+fn no_figure_is_taken_that_cannot_be() {
+    let more = "joins = 1048576\npair = 1e9\nstep = 1e-5\n";
+    let mut cluster: toml::Value = toml::from_str(&format!("{}\n{more}", preset("b200"))).unwrap();
+    cluster.as_table_mut().unwrap().insert("cores".into(), 8.into());
+    Cluster::parse(&toml::to_string(&cluster).unwrap()).unwrap();
+    let stack = toml::Value::try_from(Stack::parse(preset("automodel-2026")).unwrap()).unwrap();
+    for (value, is_cluster) in [(cluster, true), (stack, false)] {
+        let mut paths = Vec::new();
+        numbers(&value, &[], &mut paths);
+        assert!(paths.len() > 40, "{paths:?}");
+        for path in &paths {
+            for figure in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1e9] {
+                let mut wrong = value.clone();
+                *at(&mut wrong, path) = toml::Value::Float(figure);
+                let text = toml::to_string(&wrong).unwrap();
+                let said = if is_cluster { Cluster::parse(&text).err() } else { Stack::parse(&text).err() };
+                let said = said.unwrap_or_else(|| panic!("{path:?} = {figure} is taken")).to_string();
+                let key = path.iter().rev().find(|key| key.parse::<usize>().is_err()).unwrap();
+                assert!(said.contains(key.as_str()), "{path:?} = {figure}: {said}");
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Between which figures each of a stack's must lie: those of any software on any hardware, so that a slip of the unit is told.
+
+use crate::presets::out_of_range;
+use crate::stack::Stack;
+
+/// A figure by its key, the least and the most that it can be, and its unit.
+type Range = (&'static str, f64, f64, f64, &'static str);
+
+/// The most bytes that a stack keeps of anything on a device.
+const BYTES: f64 = 1e12;
+
+/// What is wrong with the figures of a stack.
+pub(super) fn complaints(stack: &Stack) -> Vec<String> {
+    let mut stack = stack.clone();
+    let mut found = Vec::new();
+    let fitted = stack.fitted.by_name().map(|(name, constant)| (name, *constant));
+    for ((name, constant), (least, most, unit)) in fitted.into_iter().zip(FITTED) {
+        let (value, low, high) = (constant.value, constant.low, constant.high);
+        let each = [("value", value), ("low", low), ("high", high)];
+        found.extend(each.iter().filter_map(|(part, figure)| {
+            out_of_range(
+                &format!("fitted.{name}.{part}"),
+                *figure,
+                if *part == "low" { 0.0 } else { least },
+                most,
+                unit,
+            )
+        }));
+        if !(low <= value && value <= high) {
+            found.push(format!("`fitted.{name}` is {value}, which does not lie between 0, low {low} and high {high}"));
+        }
+    }
+    let of_facts =
+        |(key, value, least, most, unit): Range| out_of_range(&format!("facts.{key}"), value, least, most, unit);
+    found.extend(facts(&stack).into_iter().filter_map(of_facts));
+    let saved = stack.facts.saved.iter();
+    found.extend(saved.filter_map(|(name, &bytes)| {
+        out_of_range(&format!("facts.saved.{name}"), bytes, 0.0, 64.0, "bytes of an element")
+    }));
+    let [low, high] = stack.residual;
+    let logarithms = [low, high].into_iter();
+    found
+        .extend(logarithms.filter_map(|log| out_of_range("residual", log, -5.0, 5.0, "natural logarithms of a ratio")));
+    if low > high {
+        found.push(format!("`residual` is [{low}, {high}], expected the lower one first"));
+    }
+    found
+}
+
+/// The least and the most of each fitted constant, and its unit, in the order of [`Fitted::by_name`](crate::Fitted::by_name).
+const FITTED: [(f64, f64, &str); 8] = [
+    (0.01, 2.0, "a share of the rate"),
+    (0.01, 2.0, "a share of the rate"),
+    (0.01, 100.0, "bytes moved over bytes needed"),
+    (0.0, 1e4, "microseconds"),
+    (0.0, 1e6, "milliseconds"),
+    (0.01, 2.0, "a share of the bandwidth"),
+    (0.0, 1.0, "a share of the communication"),
+    (0.0, 1.0, "a share of the step"),
+];
+
+/// The figures of what is known of the code.
+fn facts(stack: &Stack) -> [Range; 20] {
+    let facts = &stack.facts;
+    [
+        ("dispatches", facts.dispatches, 0.0, 1e4, "calls of the library"),
+        ("checkpoint", facts.checkpoint, 0.0, 1e6, "calls of the library"),
+        ("gradient_bytes", facts.gradient_bytes, 1.0, 8.0, "bytes of an element"),
+        ("wire_bytes", facts.wire_bytes, 1.0, 8.0, "bytes of an element"),
+        ("bucket", facts.bucket, 1.0, BYTES, "bytes"),
+        ("part", facts.part, 0.0, 1.0, "seconds"),
+        ("hop", facts.hop, 0.0, 1.0, "seconds"),
+        ("peer", facts.peer, 0.0, 1.0, "seconds"),
+        ("comm_sms", facts.comm_sms, 0.0, 1e4, "parts of a device"),
+        ("quantise", facts.quantise, 0.0, 1e3, "bytes of an element"),
+        ("grouped", facts.grouped, 0.01, 1.0, "a share"),
+        ("quantised_experts", facts.quantised_experts, 0.0, 4.0, "copies"),
+        ("update_bytes", facts.update_bytes, 0.0, 8.0, "bytes of an element"),
+        ("buffers", facts.buffers, 0.0, BYTES, "bytes"),
+        ("waiting", facts.waiting, 0.0, 1024.0, "a number of tensors"),
+        ("reserve", facts.reserve, 1.0, 3.0, "bytes reserved over bytes allocated"),
+        ("context", facts.context, 0.0, BYTES, "bytes"),
+        ("workspace", facts.workspace, 0.0, BYTES, "bytes"),
+        ("communicator", facts.communicator, 0.0, BYTES, "bytes"),
+        ("communicators", facts.communicators, 0.0, 64.0, "a number of communicators"),
+    ]
+}
