@@ -107,6 +107,25 @@ pub fn compile_source(
     compile(source, file, &request, observer)
 }
 
+/// Checks that a text compiles as it stands: on one device, or on the mesh that it states.
+///
+/// # Errors
+/// As [`compile_source`].
+pub(crate) fn check_text(source: &ModelSource) -> Result<(), Error> {
+    let ModelSource::Text { file, .. } = source else { return Ok(()) };
+    let order = Compiling::default();
+    let layout = order.layout()?;
+    let microbatches = order_microbatches(&order, file, &layout)?;
+    let request = CompileRequest {
+        microbatches,
+        goal: goal(&order, layout, microbatches)?,
+        optimizer: Optimizer::default(),
+        stop_after: Some("emit".to_string()),
+    };
+    let compiled = pipeline::compile(file.as_ref().clone(), &request, &CPU, &mut |_, _| ());
+    compiled.map(drop).map_err(|error| told(source, error))
+}
+
 /// What is wanted of the planner.
 fn goal(order: &Compiling, layout: Layout, microbatches: u32) -> Result<Goal, Error> {
     match order.shard.as_str() {

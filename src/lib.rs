@@ -7,6 +7,7 @@ pub mod accuracy;
 pub mod calibrate;
 pub mod cli;
 pub mod compiling;
+pub mod deadline;
 pub mod debug;
 pub mod error;
 pub mod estimate;

@@ -4,9 +4,10 @@ use crate::error::Error;
 use crate::files::read_text;
 use ir::catalogue::Code;
 use ir::diag::nearest;
-use ir::graph::Model;
+use ir::graph::{Block, Model, Section, SectionKind};
 use ir::models::{Batch, ModelConfig, from_config, preset, presets};
 use ir::text;
+use ir::verify::verify_stated;
 use std::path::{Path, PathBuf};
 
 /// A model before its batch is known.
@@ -46,7 +47,9 @@ impl ModelSource {
         let source = read_text(&path)?;
         let from = path.display().to_string();
         if path.extension().is_some_and(|extension| extension == "ir") {
-            return match text::parse(&source) {
+            // Every subcommand opens a text here, so that none counts, plans or runs a model that the verifier refuses.
+            let checked = text::parse(&source).and_then(|file| verify_stated(&file.model).map(|()| file));
+            return match checked {
                 Ok(file) => Ok(ModelSource::Text { from, source, file: Box::new(file) }),
                 Err(diagnostics) => Err(Error::Diagnostics { file: from, source, diagnostics }),
             };
@@ -71,6 +74,31 @@ impl ModelSource {
                 ModelSource::Text { from: from.clone(), source: source.clone(), file: file.clone() }
             }
         }
+    }
+
+    /// Checks that the mesh and the gradients are open, for those who decide both for one layout after another.
+    ///
+    /// # Errors
+    /// The text states its own mesh, or its own gradients.
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        let ModelSource::Text { from, file, .. } = self else { return Ok(()) };
+        let refused = |what: String, help: &str| Err(Error::input(Code::ConflictingOptions, what).help(help));
+        if file.model.has_mesh {
+            let mesh = &file.model.mesh.name;
+            return refused(
+                format!("{from} states its own mesh `@{mesh}`, and a prediction needs the mesh open"),
+                "leave out the `mesh` line and the axes of the types; `compile` takes the file as it is",
+            );
+        }
+        let sections = [SectionKind::I, SectionKind::W, SectionKind::U];
+        let states = |block: &Block| sections.iter().any(|&kind| block[kind] != Section::default());
+        if file.model.is_differentiated() || file.model.blocks.values().any(states) {
+            return refused(
+                format!("{from} states its own gradients, and a prediction derives them"),
+                "leave out the sections I, W and U and the `step`; `compile` takes the file as it is",
+            );
+        }
+        Ok(())
     }
 
     /// Whether its blocks are built from a configuration.

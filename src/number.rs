@@ -52,6 +52,9 @@ pub(crate) fn finite(text: &str) -> Result<f64, String> {
     if number.is_finite() { Ok(number) } else { Err("it must be a finite number".to_string()) }
 }
 
+/// More bytes no device has.
+const MOST_BYTES: f64 = 1e15;
+
 /// Reads `8GiB`, `80GB`, `512MiB`, `4096`: bytes, with a power of 1024 or of 1000.
 pub(super) fn bytes_of(text: &str) -> Result<u64, String> {
     let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -59,8 +62,10 @@ pub(super) fn bytes_of(text: &str) -> Result<u64, String> {
     let (letter, base) = unit.strip_suffix('i').map_or((unit, 1000.0), |letter| (letter, 1024.0));
     let power = ["", "k", "m", "g", "t"].iter().position(|known| letter.eq_ignore_ascii_case(known));
     match power {
-        Some(power) if number > 0.0 => Ok((number * f64::powi(base, power as i32)) as u64),
-        _ => Err("it is bytes, such as 8GiB, 80GB or 4096".to_string()),
+        Some(power) if number > 0.0 && number * f64::powi(base, power as i32) <= MOST_BYTES => {
+            Ok((number * f64::powi(base, power as i32)) as u64)
+        }
+        _ => Err("it is bytes, such as 8GiB, 80GB or 4096, and 1e15 at most".to_string()),
     }
 }
 
@@ -130,7 +135,7 @@ mod tests {
     fn bytes_have_units() {
         let read = ["8GiB", "80GB", "1.5MiB", "4096", "2kb"].map(|text| bytes_of(text).unwrap());
         assert_eq!(read, [8 << 30, 80_000_000_000, 3 << 19, 4096, 2000]);
-        assert!(["", "GiB", "8XB", "-1GB", "8G8"].iter().all(|text| bytes_of(text).is_err()));
+        assert!(["", "GiB", "8XB", "-1GB", "8G8", "1e300TB"].iter().all(|text| bytes_of(text).is_err()));
     }
 
     #[test]

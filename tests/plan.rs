@@ -131,3 +131,51 @@ fn what_cannot_be_is_refused() {
     }
     assert!(refused(request("tiny-lama", "h100", 8, 8, "")).contains("tiny-llama"));
 }
+
+/// Where nothing fits, the search for what needs least is bounded by what degrees leave a device to hold, before any model is
+/// planned for them: it goes through hundreds of experts on 64 devices.
+#[test]
+fn that_nothing_fits_is_known_soon() {
+    let estimator = Estimator::new();
+    for (model, gpus, seq, global_batch) in [("deepseek-v3", 64, 4096, 512), ("gpt3-175b", 24, 2048, 384)] {
+        let deadline = Some(60.0);
+        let request = PlanRequest { deadline, ..PlanRequest::new(model, "h100", gpus, seq, global_batch) };
+        let found = plan(&estimator, &request);
+        assert!(found.best.is_empty() && found.search.proved_optimal && found.closest_is_least, "{:?}", found.search);
+        assert!(found.closest.is_some_and(|closest| !closest.predicted.fits));
+    }
+}
+
+/// A search that was stopped gives no verdict, and stops in time: while it lists and counts what there is, too.
+#[test]
+fn a_deadline_is_kept_and_proves_nothing() {
+    let estimator = Estimator::new();
+    let heads = r#"{"model_type": "llama", "vocab_size": 128256, "max_position_embeddings": 1000000, "hidden_size": 5765760,
+        "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 720720,
+        "num_key_value_heads": 720720, "tie_word_embeddings": false}"#;
+    let many = PlanRequest::new(heads, "h100", 720_720, 720_720, 720_720);
+    let some = PlanRequest { max_gpus: Some(1 << 20), ..PlanRequest::new("llama3-8b", "h100", 1, 8192, 1024) };
+    for (request, seconds) in [(&many, 1.0), (&some, 1.0), (&some, 1e-6)] {
+        let began = std::time::Instant::now();
+        let found = plan(&estimator, &PlanRequest { deadline: Some(seconds), ..request.clone() });
+        assert!(began.elapsed().as_secs_f64() < seconds + 4.0, "{seconds}: {:?}", began.elapsed());
+        assert!(!found.search.proved_optimal && !found.search.deterministic, "{seconds}: {:?}", found.search);
+    }
+}
+
+/// Any number of devices up to a million: it is searched by halves, and the most are not always the best.
+#[test]
+fn the_number_of_devices_may_be_open() {
+    let estimator = Estimator::new();
+    let asked = |gpus, max_gpus| PlanRequest { max_gpus, ..request("tiny-llama", "h100", gpus, 12, "cp=1,pp=1") };
+    // Heads and sequences are not shared by more.
+    let alone = (1..=64).filter_map(|gpus| find(&estimator, &asked(gpus, None), &|_| {}).ok());
+    let times: Vec<f64> = alone.map(|found| found.best[0].predicted.step_time_s).collect();
+    let fastest = times.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!(times.len() > 5);
+    for most in [64, 1 << 20] {
+        let found = plan(&estimator, &asked(1, Some(most)));
+        assert_eq!(found.best[0].predicted.step_time_s, fastest, "up to {most}");
+        assert!(found.search.proved_optimal);
+    }
+}

@@ -277,6 +277,10 @@ catalogue! {
         "Every layout that the pins allow needs more memory on some rank than a device has. The answer says which constraints clash, and what would make something fit.";
         "meshwright plan llama3-70b --cluster h100 --gpus 1 --seq 4096 --global-batch 8 --pin mbs=1";
         "Use more devices, take pins away, or make batch or sequence smaller.";
+    408 NotFinished "a search that was stopped before its answer":
+        "The deadline came before a layout was found that fits, and before it was shown that none does. The layout that needs least memory of those looked at is told, if there is one.";
+        "meshwright plan llama3-8b --gpus 1 --max-gpus 1000 --seq 8192 --global-batch 1024 --deadline 1e-9 --format ir";
+        "Give a longer deadline, or none; pins make the search smaller.";
     410 NoRoom "no sharding that fits into the memory":
         "With --shard auto the shardings are chosen so that parameters, gradients, optimizer state and what the backward reads fit into the memory of a device. However they are cut over these axes, it is too much.";
         "meshwright compile tiny-llama --mesh dp=2 --shard auto --memory 1MB";

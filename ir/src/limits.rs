@@ -4,6 +4,9 @@
 /// Devices of a mesh. The largest published runs use some 10^5.
 pub const DEVICES: u64 = 1 << 20;
 
+/// Sequences of a step, all ranks together. The largest published batches have some 10^5.
+pub const SEQUENCES: u64 = 1 << 32;
+
 /// Elements of a tensor. The largest parameter of Llama 3.1 405B has 2^31; bytes of many tensors still add up in 64 bits.
 pub const ELEMENTS: u64 = 1 << 48;
 

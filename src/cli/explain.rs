@@ -1,12 +1,14 @@
 //! `meshwright explain PLAN.json`: why a plan is as it is, and why it is not another.
 
+use super::number::finite;
 use super::plan::{PlanFormat, printed};
 use super::request::asked;
 use super::{Answer, json, plan_text};
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::estimate::{EstimateReport, Estimator};
 use crate::explain::{self, Planned, read_plan, request_of};
-use crate::plan::{self, Found, PlanRequest, Search};
+use crate::plan::{self, Found, PlanRequest};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -41,6 +43,9 @@ struct Flags {
     /// Why not so: the best layout that has this beside the plan's own pins, against the plan
     #[arg(long, value_name = "LAYOUT")]
     why_not: Option<String>,
+    /// Answer after so many seconds, with what is known by then
+    #[arg(long, value_name = "S", value_parser = finite)]
+    deadline: Option<f64>,
 }
 
 /// What to explain.
@@ -50,20 +55,22 @@ struct Request {
     plan: PathBuf,
     #[serde(default)]
     why_not: Option<String>,
+    #[serde(default)]
+    deadline: Option<f64>,
 }
 
 impl Explain {
     pub(super) fn run(self) -> Result<Answer, Error> {
         let missing = self.flags.plan.is_none().then_some("`explain` needs a PLAN");
         let request: Request = asked(self.request.as_deref(), missing, &self.flags)?;
-        let estimator = Estimator::new();
-        let plan = explained(&estimator, read_plan(&request.plan)?)?;
+        let (estimator, deadline) = (Estimator::new(), Deadline::asked(request.deadline)?);
+        let plan = explained(&estimator, read_plan(&request.plan)?, deadline)?;
         let text = match (&request.why_not, self.format) {
             (Some(_), PlanFormat::Html | PlanFormat::Ir) => {
                 return Err(Error::Usage("--why-not goes with --format table or json".into()));
             }
             (Some(pins), format) => {
-                let answer = explain::why_not(&estimator, &plan, pins, &find)?;
+                let answer = explain::why_not(&estimator, &plan, pins, (&find, &deadline))?;
                 if format == PlanFormat::Json { json(&answer)? } else { plan_text::why_not(&plan, &answer) }
             }
             (None, PlanFormat::Table) => plan_text::explanation(&plan),
@@ -79,13 +86,13 @@ fn find(estimator: &Estimator, request: &PlanRequest) -> Result<Found, Error> {
 }
 
 /// The plan with its explanation: a layout that was given, by `estimate`, is explained against those near it.
-fn explained(estimator: &Estimator, plan: EstimateReport) -> Result<EstimateReport, Error> {
+fn explained(estimator: &Estimator, plan: EstimateReport, deadline: Deadline) -> Result<EstimateReport, Error> {
     if plan.why.is_some() {
         return Ok(plan);
     }
     let request = request_of(&plan);
     let searched = plan.search.clone();
-    let found = Found { best: vec![plan], closest: None, search: Search::default() };
+    let found = Found { best: vec![plan], deadline, ..Found::default() };
     match explain::plan(estimator, &request, found)? {
         Planned::Best(best) => Ok(EstimateReport { search: searched, ..*best }),
         Planned::Infeasible(_) => Err(Error::fault("explain", "a layout that was given is lost")),

@@ -1,7 +1,7 @@
 //! `meshwright plan`: the best layout of a model on a cluster.
 
 use super::job::{AFTER_STACK, JobFlags};
-use super::number::count;
+use super::number::{count, finite};
 use super::progress::SearchWatch;
 use super::request::asked;
 use super::{Answer, NOTHING_FITS, json, plan_text};
@@ -75,15 +75,15 @@ struct Flags {
     /// What is to be small [default: time]
     #[arg(long, value_name = "time|memory")]
     objective: Option<ObjectiveFlag>,
-    /// Answer after so many seconds with the best so far
-    #[arg(long, value_name = "S")]
+    /// Answer after so many seconds, with the best so far
+    #[arg(long, value_name = "S", value_parser = finite)]
     deadline: Option<f64>,
     /// Predict every layout, rule out none by a bound: slow, to check the search
     #[arg(long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     exhaustive: bool,
     /// Tokens to train on: says how many days that takes
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = finite)]
     tokens: Option<f64>,
 }
 
@@ -114,7 +114,8 @@ impl Plan {
                     PlanFormat::Ir => explain::annotated_closest(&answer)?,
                     PlanFormat::Html => explain::page_of_clash(&estimator, &answer)?,
                 };
-                Answer { text, status: NOTHING_FITS, complaint: Some(complaint) }
+                let status = if answer.is_known() { NOTHING_FITS } else { complaint.status() };
+                Answer { text, status, complaint: Some(complaint) }
             }
         };
         answer.put(self.output.as_deref())
@@ -136,12 +137,21 @@ fn told(search: &Search) -> String {
     format!("{} of {} layouts predicted", count(search.candidates as f64), count(search.space as f64))
 }
 
-/// What is said beside the answer that nothing fits.
+/// What is said beside the answer that nothing fits, or that it is not known.
 fn complaint(answer: &Infeasible) -> Error {
-    let least = answer
-        .closest
-        .as_ref()
-        .map_or_else(String::new, |closest| format!("; the least needs {:.1} GiB", closest.predicted.fullest().device));
+    let closest = answer.closest.as_ref();
+    let needs = closest.map(|closest| format!("{:.1} GiB", closest.predicted.fullest().device));
+    if !answer.is_known() {
+        let least = needs.map_or_else(String::new, |needs| format!(" (the least of them needs {needs})"));
+        let looked = count(answer.search.candidates as f64);
+        return Error::Failed {
+            code: Code::NotFinished,
+            message: format!("whether any layout fits is not known so far: {looked} were predicted{least}"),
+            help: "a longer --deadline, or none, finishes the search; --pin makes it smaller".to_string(),
+        };
+    }
+    let which = if answer.closest_is_least { "the least" } else { "the least of those looked at" };
+    let least = needs.map_or_else(String::new, |needs| format!("; {which} needs {needs}"));
     let help = match answer.ways_out.first() {
         Some(way) => format!("the cheapest way out: {}", way.change),
         None => "more devices (--gpus), fewer pins, or a smaller batch or sequence".to_string(),

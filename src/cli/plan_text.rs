@@ -22,9 +22,12 @@ pub(super) fn plan(report: &EstimateReport) -> String {
 /// Why the layout is the best, without its figures.
 pub(super) fn explanation(report: &EstimateReport) -> String {
     let mut parts = Vec::new();
-    if let Some(why) = &report.why {
-        parts.push(axes(why));
-        parts.push(binds(why));
+    match &report.why {
+        Some(why) => {
+            parts.push(axes(why));
+            parts.push(binds(why));
+        }
+        None => parts.push("WHY THIS LAYOUT: the deadline left no time to compare it with others\n".to_string()),
     }
     if !report.alternatives.is_empty() {
         parts.push(runners_up(report));
@@ -105,36 +108,56 @@ fn wishes(why: &Why) -> String {
 
 /// How the layout was found.
 fn search(search: &Search) -> String {
-    let Search { space, candidates, pruned, seconds: took, proved_optimal, ref pin, days, .. } = *search;
+    let Search { space, has_more, candidates, pruned, seconds: took, proved_optimal, ref pin, days, .. } = *search;
     let verdict = match (proved_optimal, pin.is_empty()) {
         (true, true) => "none of them is better by this cost model".to_string(),
         (true, false) => format!("none of them with {pin} is better by this cost model"),
-        (false, _) => "the best until the deadline".to_string(),
+        (false, _) => "stopped by the deadline".to_string(),
     };
     let days = days.map_or_else(String::new, |days| format!("\ndays      {} for the tokens asked for", tenths(days)));
+    // What an unfinished search has not predicted was not ruled out.
+    let rest = if proved_optimal { format!(", {} ruled out by bounds", count(pruned as f64)) } else { String::new() };
     format!(
-        "search    {} layouts: {} predicted, {} ruled out by bounds, in {}; {verdict}{days}\n",
+        "search    {}{} layouts: {} predicted{rest}, in {}; {verdict}{days}\n",
+        if has_more { "more than " } else { "" },
         count(space as f64),
         count(candidates as f64),
-        count(pruned as f64),
         seconds(took)
     )
 }
 
-/// The clash and the ways out.
+/// The clash and the ways out; or how far a search came that was not finished.
 pub(super) fn infeasible(answer: &Infeasible) -> String {
     let Infeasible { inputs, clash, ways_out, .. } = answer;
+    if !answer.is_known() {
+        return unknown(answer);
+    }
     let mut text =
         format!("{} does not fit on {}: nothing that was asked for leaves a layout\n\n", inputs.model, inputs.cluster);
-    text += "WHAT CLASHES: without any one of these, something fits\n";
-    let width = clash.iter().map(|clash| clash.constraint.len() + 2).fold(17, usize::max);
-    text.extend(clash.iter().map(|clash| hung(&format!("{:<width$}", clash.constraint), &clash.says)));
-    text.push('\n');
+    if clash.is_empty() {
+        text += "WHAT CLASHES: the deadline left no time to find out\n\n";
+    } else {
+        text += "WHAT CLASHES: without any one of these, something fits\n";
+        let width = clash.iter().map(|clash| clash.constraint.len() + 2).fold(17, usize::max);
+        text.extend(clash.iter().map(|clash| hung(&format!("{:<width$}", clash.constraint), &clash.says)));
+        text.push('\n');
+    }
     if ways_out.is_empty() {
         return text + "No way out was found.\n";
     }
     let row = |way: &crate::plan::WayOut| [way.change.clone(), time(way.step_time_s), way.layout.clone()];
     text + &table(["WAY OUT", "STEP", "LAYOUT"], &ways_out.iter().map(row).collect::<Vec<_>>())
+}
+
+/// How far a search came that found nothing that fits until its deadline.
+fn unknown(answer: &Infeasible) -> String {
+    let Infeasible { inputs, closest, search: found, .. } = answer;
+    let mut text = format!("whether {} fits on {} is not known so far\n\n", inputs.model, inputs.cluster);
+    if let Some(closest) = closest {
+        let needs = gib(closest.predicted.fullest().device);
+        text += &format!("closest   {}: {needs} on its fullest device\n", brief(&closest.layout));
+    }
+    text + &search(found)
 }
 
 /// The answer to `--why-not`.

@@ -127,6 +127,19 @@ impl Planned {
 }
 
 impl Outline {
+    /// The blocks that layers run, and how many run each.
+    pub(super) fn layers_by_block(&self) -> Vec<(usize, u64)> {
+        let mut all: Vec<(usize, u64)> = Vec::new();
+        for span in self.spans.iter().filter(|span| span.are_layers) {
+            let runs = span.runs.len() as u64;
+            match all.iter_mut().find(|(block, _)| *block == span.block) {
+                Some((_, sum)) => *sum += runs,
+                None => all.push((span.block, runs)),
+            }
+        }
+        all
+    }
+
     /// That of a planned model.
     pub(super) fn of(model: &Model) -> Outline {
         let calls = || model.calls.iter().flat_map(|call| (0..call.instances()).map(move |instance| (call, instance)));

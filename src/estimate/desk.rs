@@ -3,7 +3,7 @@
 use super::blocks::{Blocks, Which};
 use super::estimator::{Estimator, Job, Staged, Stepped};
 use super::fitting::{Means, Ways, hosted};
-use super::floor::{Floor, Open, Work, work_of};
+use super::floor::{Floor, Open, work_of};
 use super::keys::{BlockKey, MeanKey};
 use super::memo::{Memo, Once};
 use super::replicas::Replicas;
@@ -11,6 +11,7 @@ use super::request::EstimateRequest;
 use super::resize::Part;
 use super::stages::{is_even, starts};
 use super::tensors::{Tried, choices, choices_of_each, crowded, fastest, fitting};
+use super::work::Work;
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::CompileError;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 pub(crate) struct Desk<'e> {
     estimator: &'e Estimator,
     request: EstimateRequest,
-    /// By the number of devices, where these share cores.
+    /// By the cores of each device, where devices share them.
     clusters: HashMap<u64, Cluster>,
     cluster: Arc<Cluster>,
     stack: Arc<Stack>,
@@ -56,25 +57,27 @@ pub(crate) enum Ask {
     /// Seconds, of layouts that fit in the memory there is, which they may do by these means, and whose order may be decided.
     /// More than `enough` seconds need not be all that can be said.
     Seconds { enough: f64, room: f64, means: Means, is_ordered: bool },
-    /// Seconds and bytes; no layout keeps less than this one.
-    Bytes(Layout),
+    /// Seconds and bytes of the layout itself.
+    Bytes,
 }
 
 impl<'e> Desk<'e> {
-    /// The desk of a request, on any of so many devices.
+    /// The desk of a request, on any number of devices from the least to the most.
     ///
     /// # Errors
     /// A name is not known, or a size is 0.
-    pub(crate) fn new(estimator: &'e Estimator, request: EstimateRequest, devices: &[u64]) -> Result<Desk<'e>, Error> {
+    pub(crate) fn new(
+        estimator: &'e Estimator,
+        request: EstimateRequest,
+        devices: [u64; 2],
+    ) -> Result<Desk<'e>, Error> {
         request.check()?;
         let (cluster, stack, source) = estimator.named(&request)?;
         let recipe = request.recipe(&stack)?;
-        let shared = devices.iter().filter(|_| cluster.cores.is_some());
-        let clusters = shared.map(|&devices| (devices, cluster.dealt(devices))).collect();
         Ok(Desk {
             estimator,
             request,
-            clusters,
+            clusters: dealt(&cluster, devices),
             cluster,
             stack,
             recipe,
@@ -103,7 +106,7 @@ impl<'e> Desk<'e> {
 
     /// So many devices of the cluster, as the stack uses them.
     pub(crate) fn machine(&self, devices: u64) -> Machine<'_> {
-        let cluster = self.clusters.get(&devices).unwrap_or(&self.cluster);
+        let cluster = self.clusters.get(&self.cluster.cores_each(devices)).unwrap_or(&self.cluster);
         Machine { cluster, stack: &self.stack, recipe: &self.recipe }
     }
 
@@ -259,29 +262,48 @@ impl<'e> Desk<'e> {
         })
     }
 
-    /// What no pipeline goes below of a layout that is as fast as one, but may do more than that to save memory: down to what a
-    /// small one keeps, or, without it, as much as there is to do. No order cuts a sequence into more slices than so many. Without
-    /// `room`, which is always the same where none is small, nothing is said of seconds.
+    /// What no pipeline goes below of a layout that is as fast as one, but may do as much as there is to save memory. No order
+    /// cuts a sequence into more slices than so many. Without `room`, which is always the same, nothing is said of seconds.
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub(crate) fn mean(
-        &self,
-        fast: &Layout,
-        small: Option<&Layout>,
-        slices: u32,
-        room: Option<f64>,
-    ) -> Result<Floor, Error> {
-        let of = |small: Option<&Layout>| {
+    pub(crate) fn mean(&self, fast: &Layout, slices: u32, room: Option<f64>) -> Result<Floor, Error> {
+        let of = || {
             let job = self.job(fast.clone());
             let blocks = self.blocks(&job)?.1;
-            let small = small.map(|small| self.blocks(&self.job(small.clone()))).transpose()?.map(|(_, blocks)| blocks);
-            Ok(Open::of(&job, &blocks).mean(small.as_deref(), slices, room))
+            Ok(Open::of(&job, &blocks).mean(slices, room))
         };
-        match small {
-            None => self.means.get(&MeanKey::of(fast, self.zero(fast)), || of(None)).map(|floor| *floor),
-            small => of(small),
+        self.means.get(&MeanKey::of(fast, self.zero(fast)), of).map(|floor| *floor)
+    }
+
+    /// Bytes that no pipeline goes below, with however many micro-batches, of layouts that differ in how states are sharded, and
+    /// keep no less than a small one.
+    ///
+    /// # Errors
+    /// As [`Desk::price`].
+    pub(crate) fn least_of_any(&self, small: &Layout, shards: &[Layout]) -> Result<f64, Error> {
+        let small = self.blocks(&self.job(small.clone()))?.1;
+        let mut least = f64::INFINITY;
+        for layout in shards {
+            // With one micro-batch every stage of ZeRO is as asked for.
+            let job = Job { microbatches: 1, ..self.job(layout.clone()) };
+            least = least.min(Open::of(&job, &self.blocks(&job)?.1).least_of_any(&small));
         }
+        Ok(least)
+    }
+
+    /// Bytes that no layout goes below which has the stages of a fast one, keeps no less than a small one, and shards its states
+    /// as one of some does.
+    ///
+    /// # Errors
+    /// As [`Desk::price`].
+    pub(crate) fn least_bytes(&self, fast: &Layout, small: &Layout, shards: &[Layout]) -> Result<f64, Error> {
+        let job = self.job(fast.clone());
+        let (key, blocks) = self.blocks(&job)?;
+        let (kind, pipeline) = pipeline_of(fast, job.microbatches).map_err(CompileError::from)?;
+        let starts = self.starts(&job, key, &blocks, &pipeline)?;
+        let small = self.blocks(&self.job(small.clone()))?.1;
+        Ok(Open::of(&job, &blocks).least_bytes(&small, &starts, (kind, &pipeline), shards))
     }
 
     /// What no pipeline goes below of layouts whose micro-batches take a share of what this large one does.
@@ -296,7 +318,7 @@ impl<'e> Desk<'e> {
         room: Option<f64>,
     ) -> Result<Vec<Floor>, Error> {
         let blocks = self.blocks(&self.job(large.clone()))?.1.part(share);
-        let of = |layout: &Layout| Open::of(&self.job(layout.clone()), &blocks).mean(None, slices, room);
+        let of = |layout: &Layout| Open::of(&self.job(layout.clone()), &blocks).mean(slices, room);
         Ok(fast.iter().map(of).collect())
     }
 
@@ -334,7 +356,7 @@ impl<'e> Desk<'e> {
         }
         let within = match ask {
             Ask::Seconds { enough, .. } => *enough,
-            Ask::Bytes(_) => f64::INFINITY,
+            Ask::Bytes => f64::INFINITY,
         };
         let mut staged = open.staged(&starts, (kind, &pipeline), |loads| job.hops(loads, &pipeline), within);
         let mut order = None;
@@ -353,11 +375,7 @@ impl<'e> Desk<'e> {
         }
         let seconds = staged.seconds;
         match ask {
-            Ask::Bytes(small) if small == fast => Ok(Floor { seconds, bytes: staged.bytes() }),
-            Ask::Bytes(small) => {
-                let small = self.blocks(&self.job(small.clone()))?.1;
-                Ok(Floor { seconds, bytes: open.least_bytes(&staged, &small, &starts, kind, &pipeline) })
-            }
+            Ask::Bytes => Ok(Floor { seconds, bytes: staged.bytes() }),
             Ask::Seconds { means, .. } if means.are_none() => Ok(Floor { seconds, bytes: staged.bytes() }),
             Ask::Seconds { enough, room, means, .. } => {
                 let fits = means.hosts.contains(&false) && means.parts && staged.bytes() <= *room;
@@ -410,4 +428,17 @@ impl<'e> Desk<'e> {
         };
         Ok(Work::of(&self.estimator.priced_by_shape(&self.job(Layout::default()), Which::All)?, batch))
     }
+}
+
+/// A cluster whose devices share cores, as any number of devices from the least to the most share them.
+fn dealt(cluster: &Cluster, [least, most]: [u64; 2]) -> HashMap<u64, Cluster> {
+    let mut clusters = HashMap::new();
+    let mut devices = least;
+    while let Some(cores) = cluster.cores.filter(|_| devices <= most) {
+        let each = cluster.cores_each(devices);
+        clusters.entry(each).or_insert_with(|| cluster.dealt(devices));
+        // The next that leaves each device fewer.
+        devices = if each > 1 { cores / each + 1 } else { most + 1 };
+    }
+    clusters
 }

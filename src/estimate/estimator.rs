@@ -18,6 +18,7 @@ use super::shape::Shape;
 use super::stages::{Load, loads, starts};
 use super::step::{Step, tied};
 use super::tensors::{Tried, choices, crowded, fitting};
+use crate::compiling::check_text;
 use crate::error::Error;
 use crate::machine_source;
 use crate::model_source::ModelSource;
@@ -212,7 +213,13 @@ impl Estimator {
     /// What the names of a request stand for.
     pub(super) fn named(&self, request: &EstimateRequest) -> Result<Named, Error> {
         let (cluster, stack) = (self.cluster(&request.cluster)?, self.stack(&request.stack)?);
-        let source = self.plans.sources.get(&request.model, || ModelSource::open(&request.model))?;
+        let open = || {
+            let source = ModelSource::open(&request.model)?;
+            // What does not compile is refused as `compile` refuses it; then what does, but states what is decided here.
+            check_text(&source)?;
+            source.check_open().map(|()| source)
+        };
+        let source = self.plans.sources.get(&request.model, open)?;
         Ok((cluster, stack, source))
     }
 
@@ -473,7 +480,7 @@ impl Job<'_> {
         let batches = microbatches * layout.dp as f64;
         let work = Work::of(&blocks, &staged.loads);
         let rate = |flops: f64| flops * batches / (step.seconds * layout.devices() as f64 * peak);
-        let tokens = (request.global_batch * request.seq) as f64;
+        let tokens = request.global_batch as f64 * request.seq as f64;
         let [low, high] = machine.stack.residual.map(|log| step.seconds * log.exp());
         let shares = step.shares;
         let worst_rank =

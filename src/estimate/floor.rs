@@ -10,7 +10,7 @@ use super::pipeline::{Flow, Least, Returns, least, least_of_ranks};
 use super::replicas::Replicas;
 use super::stages::{Count, Load, counts, loads, memory_loads, run_loads, seconds};
 use super::step::LeastAfter;
-use cost::{Format, Machine, Recipe};
+use cost::Machine;
 use ir::goal::Layout;
 use planner::search::has_room;
 use scheduler::placement::Pipeline;
@@ -86,15 +86,16 @@ impl<'a> Open<'a> {
 
     /// Of any pipeline: the mean rank, or the one with most layers. Some rank works as long as the mean or longer, and the
     /// update of some rank is of as many elements as the mean or more; cutting a model into stages never hides more of what
+    /// Of any pipeline: the mean rank, or the one with most layers. Some rank works as long as the mean or longer, and the
+    /// update of some rank is of as many elements as the mean or more; cutting a model into stages never hides more of what
     /// ZeRO gathers and scatters, and ranks do not exchange less in the mean than all of them as one, each with its share.
-    /// Where they wait is not counted, but that a micro-batch, in so many slices at most, goes through all of them. Of what is
-    /// kept that counts which `small` blocks keep. Where there is no `room` for it, nothing is said of seconds.
-    pub(super) fn mean(&self, small: Option<&Blocks>, slices: u32, room: Option<f64>) -> Floor {
+    /// Where they wait is not counted, but that a micro-batch, in so many slices at most, goes through all of them, nor is
+    /// what is kept. Where there is no `room` for the rest, nothing is said of seconds.
+    pub(super) fn mean(&self, slices: u32, room: Option<f64>) -> Floor {
         let (layout, pp) = (self.layout, self.layout.pp as f64);
         let replicas = Replicas::new(layout, self.microbatches, self.machine);
-        let all = &memory_loads(self.fast, &[0])[0];
-        let elements = [all.dense / pp, all.experts / pp];
-        let bytes = self.mean_bytes(elements, small, &replicas);
+        let elements = self.mean_elements();
+        let bytes = self.mean_bytes(elements, None, &replicas);
         if !has_room(bytes, room) {
             return Floor { seconds: 0.0, bytes };
         }
@@ -112,8 +113,14 @@ impl<'a> Open<'a> {
         Floor { seconds: path * self.machine.stragglers(layout.devices()), bytes }
     }
 
-    /// Bytes of the mean rank, which has so many elements.
-    fn mean_bytes(&self, elements: [f64; 2], small: Option<&Blocks>, replicas: &Replicas<'_>) -> f64 {
+    /// Elements of the mean rank: dense ones and those of experts.
+    pub(super) fn mean_elements(&self) -> [f64; 2] {
+        let all = &memory_loads(self.fast, &[0])[0];
+        [all.dense, all.experts].map(|elements| elements / self.layout.pp as f64)
+    }
+
+    /// Bytes of the mean rank, which has so many elements, and keeps what `small` blocks do.
+    pub(super) fn mean_bytes(&self, elements: [f64; 2], small: Option<&Blocks>, replicas: &Replicas<'_>) -> f64 {
         let states = states(elements, replicas);
         let facts = &self.machine.stack.facts;
         let kept = small.map_or(0.0, kept_by_whole) / self.layout.pp as f64;
@@ -219,26 +226,6 @@ impl<'a> Open<'a> {
         stages.iter().map(|stage| stage.device * super::memory::GIB).collect()
     }
 
-    /// Bytes of the fullest device where the same stages keep as little as `small` blocks do.
-    pub(super) fn least_bytes(
-        &self,
-        staged: &Stages<'_>,
-        small: &Blocks,
-        starts: &[usize],
-        kind: &ScheduleKind,
-        pipeline: &Pipeline,
-    ) -> f64 {
-        let mut small = memory_loads(small, starts);
-        for (small, fast) in small.iter_mut().zip(&staged.loads) {
-            // What is computed again is among the inner values: there are at least as many of them as where nothing is.
-            small.transient[0] = small.transient[0].min(fast.transient[0]);
-            // Nor is it said how far the CPU is ahead.
-            small.summed = [0.0; 2];
-        }
-        let flow = flow_of(&small, &vec![0.0; small.len()], (kind, pipeline), f64::INFINITY);
-        self.device(&flow, &small, &staged.replicas).into_iter().fold(0.0, f64::max)
-    }
-
     /// Seconds of a step at least, if by some means every device has room and it ends within so many seconds; in an order that no
     /// cost moves with the chain that its end follows from where all is kept.
     pub(super) fn fitted(
@@ -271,7 +258,7 @@ impl<'a> Open<'a> {
 }
 
 /// Stages in an order that no other beats.
-fn flow_of(loads: &[Load], hops: &[f64], pipeline: (&ScheduleKind, &Pipeline), within: f64) -> Flow {
+pub(super) fn flow_of(loads: &[Load], hops: &[f64], pipeline: (&ScheduleKind, &Pipeline), within: f64) -> Flow {
     let kept: Vec<f64> = loads.iter().map(|load| load.kept).collect();
     least(&loads.iter().map(Load::seconds).collect::<Vec<_>>(), &kept, hops, pipeline, within)
 }
@@ -280,78 +267,6 @@ fn flow_of(loads: &[Load], hops: &[f64], pipeline: (&ScheduleKind, &Pipeline), w
 fn kept_by_whole(blocks: &Blocks) -> f64 {
     let profiles = blocks.again.as_ref().unwrap_or(&blocks.profiles);
     blocks.outline.spans.iter().map(|span| span.runs.len() as f64 * profiles[span.block].kept).sum()
-}
-
-/// The work of a sequence and the parameters of a model, which no layout changes.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Work {
-    /// FLOPs of a sequence's products, forward and backward.
-    products: f64,
-    /// Of its attention.
-    attention: f64,
-    /// Parameters that are no experts', and the experts'.
-    elements: [f64; 2],
-    /// Bytes of the inner values of a sequence in the end of the model that has most.
-    inner: f64,
-}
-
-/// What degrees leave open of a layout.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Undecided {
-    /// The ZeRO stage that keeps least.
-    pub(crate) zero: u8,
-    /// Micro-batches of a step: no layout has fewer.
-    pub(crate) microbatches: u32,
-    /// Sequences of a micro-batch: no layout has fewer.
-    pub(crate) mbs: u64,
-}
-
-/// Ranks that share a sequence cut its inner values into as many parts at most; of a part this much is counted.
-const SHARED_INNER: f64 = 0.5;
-
-impl Work {
-    /// Of a model planned for one device.
-    pub(super) fn of(blocks: &Blocks, sequences: u64) -> Work {
-        let (causal, whole) = (blocks.sum(|it| it.flops), blocks.sum(|it| it.flops_noncausal));
-        let shared: f64 = blocks.outline.tied.iter().map(|tied| tied.elements * (tied.runs.len() - 1) as f64).sum();
-        let attention = whole - causal;
-        let ends = blocks.outline.spans.iter().filter(|span| !span.are_layers);
-        Work {
-            products: 3.0 * (causal - attention) / sequences as f64,
-            attention: 3.0 * attention / sequences as f64,
-            elements: [blocks.sum(|it| it.dense) - shared, blocks.sum(|it| it.experts)],
-            inner: ends.map(|end| blocks.profiles[end.block].transient).fold(0.0, f64::max) / sequences as f64,
-        }
-    }
-
-    /// Bytes of the inner values of a micro-batch of one sequence on a rank at least.
-    fn inner(&self, layout: &Layout) -> f64 {
-        self.inner * SHARED_INNER / (layout.tp * layout.cp) as f64
-    }
-
-    /// The most sequences of a micro-batch whose inner values have so much room.
-    pub(crate) fn most_sequences(&self, layout: &Layout, room: f64) -> u64 {
-        (room / self.inner(layout).max(1.0)) as u64
-    }
-
-    /// Of all layouts with these degrees: all devices at their full rate all the time, and the states of the mean rank, or the
-    /// inner values of a micro-batch. With one micro-batch every stage of ZeRO is as asked for.
-    pub(crate) fn floor(&self, layout: &Layout, open: Undecided, sequences: u64, machine: &Machine<'_>) -> Floor {
-        let device = &machine.cluster.device;
-        let Recipe { products, .. } = *machine.recipe;
-        let rate = device.sustained(products).max(device.sustained(Format::Half)).max(device.sustained(Format::F32));
-        let peak = device.flops_bf16.max(device.flops_f32);
-        let seconds = self.products / (rate * machine.stack.fitted.matmul.value) + self.attention / peak;
-        let path = seconds * sequences as f64 / layout.devices() as f64 + machine.fixed();
-        let layout = Layout { zero: open.zero, ..layout.clone() };
-        let replicas = Replicas::new(&layout, open.microbatches, machine);
-        let dense = self.elements[0] / (layout.tp * layout.pp) as f64;
-        let experts = self.elements[1] / (layout.ep * layout.etp * layout.pp) as f64;
-        let inner = self.inner(&layout) * open.mbs as f64;
-        let held = states([dense, experts], &replicas).total().max(inner);
-        let facts = &machine.stack.facts;
-        Floor { seconds: path * machine.stragglers(layout.devices()), bytes: held * facts.reserve + facts.context }
-    }
 }
 
 /// Seconds of a rank that runs all blocks so many times, and what each step costs besides.

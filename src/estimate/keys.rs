@@ -142,7 +142,7 @@ mod tests {
         };
         let requests = layouts.map(|layout| request(layout, 16)).into_iter().chain([request("dp=2,tp=2", 4)]);
         let shared = Estimator::new();
-        let desk = Desk::new(&shared, request("", 16), &[16]).unwrap();
+        let desk = Desk::new(&shared, request("", 16), [16; 2]).unwrap();
         for request in requests {
             let seconds = |of: &Estimator| of.estimate(&request).unwrap().predicted.step_time_s;
             let alone = seconds(&Estimator::new());

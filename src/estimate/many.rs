@@ -3,6 +3,7 @@
 use super::estimator::Estimator;
 use super::report::EstimateReport;
 use super::request::EstimateRequest;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use ir::catalogue::Code;
 use planner::search::each;
@@ -79,4 +80,13 @@ pub fn estimate_all(
         done(finished.fetch_add(1, Ordering::Relaxed) + 1);
         answer
     })
+}
+
+/// Predicts all requests, in their order, until a deadline: of those that it leaves no time for there is nothing.
+pub(crate) fn estimate_until(
+    estimator: &Estimator,
+    requests: &[EstimateRequest],
+    deadline: &Deadline,
+) -> Vec<Option<Result<EstimateReport, Error>>> {
+    each(requests, |request| (!deadline.is_over()).then(|| estimator.estimate(request)))
 }

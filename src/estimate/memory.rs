@@ -1,5 +1,6 @@
 //! What each pipeline rank holds when it holds most.
 
+use super::least::communicators;
 use super::ordered::Ordered;
 use super::pipeline::Rank;
 use super::replicas::Replicas;
@@ -86,9 +87,7 @@ impl Ordered<'_> {
             // What the only backward makes takes the place of what the forward left.
             states.gradients = (states.gradients - activations - logits - whole.gathered).max(0.0);
         }
-        let groups = [layout.dp * layout.cp, layout.tp, layout.pp, layout.cp, layout.ep];
-        let communicators = groups.into_iter().filter(|&ranks| ranks > 1).count() as f64;
-        let before = facts.context + (communicators + facts.communicators) * facts.communicator;
+        let before = facts.context + communicators(layout, machine);
         let before_update = states.total() + activations + logits + buffers;
         let needed = before_update.max(states.total() + updating(elements, replicas, machine.recipe));
         let buffers = buffers + needed - before_update;
@@ -190,17 +189,17 @@ fn buffers(own: &[&Load], stages: usize, logits: f64, zero: u8, machine: &Machin
 }
 
 /// The most that a kind of block has within, and the elements of its parameters.
-#[derive(Clone, Copy)]
-struct Inner {
-    transient: f64,
-    elements: f64,
+#[derive(Clone, Copy, Default)]
+pub(super) struct Inner {
+    pub(super) transient: f64,
+    pub(super) elements: f64,
 }
 
 /// The most inner values, with what is whole beside them. ZeRO-3 gathers the parameters of the block under way and of the next,
 /// a layer, and may keep those of the `ends`; while a layer's gradients are computed those of the one after it are summed. An
 /// end's inner values are gone by the time its own gradients are summed, from a copy on the wire; and its logits, which are
 /// kept, before layers go backward.
-fn within(layer: Inner, end: Inner, ends: f64, logits: f64, zero: u8, recipe: &Recipe) -> f64 {
+pub(super) fn within(layer: Inner, end: Inner, ends: f64, logits: f64, zero: u8, recipe: &Recipe) -> f64 {
     let gathered = |elements: f64| if zero > 2 { (elements + layer.elements) * recipe.parameter } else { 0.0 };
     let summed = |elements: f64, bytes: f64| if zero > 1 { elements * bytes } else { 0.0 };
     let in_layer = layer.transient + gathered(ends + layer.elements) + summed(layer.elements, recipe.wire);

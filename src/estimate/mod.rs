@@ -11,6 +11,7 @@ mod estimator;
 mod fitting;
 mod floor;
 mod keys;
+mod least;
 mod many;
 mod memo;
 mod memory;
@@ -28,11 +29,13 @@ mod shape;
 mod stages;
 mod step;
 mod tensors;
+mod work;
 
 pub(crate) use desk::{Ask, Desk};
 pub use estimator::Estimator;
 pub(crate) use fitting::Means;
-pub(crate) use floor::{Floor, Undecided, Work};
+pub(crate) use floor::Floor;
+pub(crate) use many::estimate_until;
 pub use many::{Line, estimate_all};
 pub(crate) use memo::Once;
 pub use memory::ModelStates;
@@ -42,3 +45,5 @@ pub use report::{
     Comm, EstimateReport, MadeAgain, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport, TimeShares,
 };
 pub use request::EstimateRequest;
+pub(crate) use request::check_size;
+pub(crate) use work::{Undecided, Work};

@@ -4,6 +4,7 @@ use super::recipe;
 use crate::error::Error;
 use cost::{Recipe, Stack};
 use ir::catalogue::Code;
+use ir::limits;
 use serde::{Deserialize, Serialize};
 
 /// A model under a layout on a cluster. What is left out has its default.
@@ -56,20 +57,23 @@ impl Default for EstimateRequest {
 }
 
 impl EstimateRequest {
-    /// Whether sizes that nothing can be said without are there.
+    /// Whether sizes that nothing can be said without are there, and within what can be counted.
     ///
     /// # Errors
-    /// One of them is 0.
+    /// One of them is 0 or too large.
     pub(super) fn check(&self) -> Result<(), Error> {
-        for (name, size) in [("seq", self.seq), ("global-batch", self.global_batch), ("gpus", self.gpus.unwrap_or(1))] {
-            if size == 0 {
-                return Err(Error::input(Code::BadOption, format!("`--{name}` is 0 or left out"))
-                    .help(format!("--{name} takes a whole number of 1 or more")));
+        check_size("seq", self.seq, limits::ELEMENTS)?;
+        check_size("global-batch", self.global_batch, limits::SEQUENCES)?;
+        check_size("gpus", self.gpus.unwrap_or(1), limits::DEVICES)?;
+        let wrong = |message: String| {
+            Err(Error::input(Code::BadOption, message)
+                .help(format!("give the tokens of each document, from 1 to --seq {}", self.seq)))
+        };
+        match self.lengths.iter().find(|&&length| length == 0 || length > self.seq) {
+            Some(0) => wrong("`--lengths` has a document of 0 tokens".to_string()),
+            Some(length) => {
+                wrong(format!("`--lengths` has a document of {length} tokens in sequences of {}", self.seq))
             }
-        }
-        match self.lengths.iter().find(|&&length| length == 0) {
-            Some(_) => Err(Error::input(Code::BadOption, "`--lengths` has a document of 0 tokens")
-                .help("give the tokens of each document, 1 or more")),
             None => Ok(()),
         }
     }
@@ -84,16 +88,27 @@ impl EstimateRequest {
     }
 
     /// Pairs of query and key that are looked at under the documents' masks, relative to one causal document: a document of
-    /// n tokens has n (n + 1) / 2 of them; longer ones are cut at the length of a sequence.
+    /// n tokens has n (n + 1) / 2 of them.
     pub(super) fn attention_share(&self) -> f64 {
-        let pairs = |n: u64| n as f64 * (n as f64 + 1.0) / 2.0;
-        let of = |&length: &u64| (length / self.seq) as f64 * pairs(self.seq) + pairs(length % self.seq);
-        let tokens: u64 = self.lengths.iter().sum();
-        if tokens == 0 {
-            return 1.0;
-        }
-        self.lengths.iter().map(of).sum::<f64>() / (tokens as f64 / self.seq as f64 * pairs(self.seq))
+        let pairs = |n: f64| n * (n + 1.0) / 2.0;
+        let (seq, lengths) = (self.seq as f64, || self.lengths.iter().map(|&length| length as f64));
+        let tokens: f64 = lengths().sum();
+        if tokens == 0.0 { 1.0 } else { lengths().map(pairs).sum::<f64>() / (tokens / seq * pairs(seq)) }
     }
+}
+
+/// Whether a size that an option states is at least 1 and not above a limit.
+///
+/// # Errors
+/// It is not.
+pub(crate) fn check_size(option: &str, size: u64, most: u64) -> Result<(), Error> {
+    let told = match size {
+        0 => "0 or left out".to_string(),
+        _ if size > most => format!("{size}, more than {most}"),
+        _ => return Ok(()),
+    };
+    Err(Error::input(Code::BadOption, format!("`--{option}` is {told}"))
+        .help(format!("--{option} takes a whole number from 1 to {most}")))
 }
 
 #[cfg(test)]
@@ -105,9 +120,21 @@ mod tests {
         let share = |lengths: &[u64]| {
             EstimateRequest { seq: 100, lengths: lengths.to_vec(), ..EstimateRequest::default() }.attention_share()
         };
-        assert_eq!([share(&[]), share(&[100]), share(&[300])], [1.0, 1.0, 1.0]);
+        assert_eq!([share(&[]), share(&[100]), share(&[100; 3])], [1.0, 1.0, 1.0]);
         // Two halves: 2 x 50 x 51 of 100 x 101.
         assert!((share(&[50, 50]) - 5100.0 / 10100.0).abs() < 1e-12);
         assert!(share(&[10; 10]) < share(&[50, 50]));
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_counted_are_refused() {
+        let base = EstimateRequest { seq: 100, global_batch: 8, ..EstimateRequest::default() };
+        let said = |request: EstimateRequest| request.check().unwrap_err().to_string();
+        assert!(base.check().is_ok());
+        assert!(said(EstimateRequest { global_batch: 1 << 63, ..base.clone() }).contains("--global-batch"));
+        assert!(said(EstimateRequest { seq: u64::MAX, ..base.clone() }).contains("--seq"));
+        assert!(said(EstimateRequest { gpus: Some(u64::MAX), ..base.clone() }).contains("--gpus"));
+        assert!(said(EstimateRequest { lengths: vec![u64::MAX, 2], ..base.clone() }).contains("in sequences of 100"));
+        assert!(said(EstimateRequest { lengths: vec![0], ..base }).contains("of 0 tokens"));
     }
 }

@@ -224,7 +224,7 @@ mod tests {
             let estimator = Estimator::new();
             let job = PlanRequest::new(model, "h800", gpus, 512, 192);
             let request = |layout: String| EstimateRequest { gpus: Some(gpus), ..job.under(layout) };
-            let desk = Desk::new(&estimator, request(String::new()), &[gpus]).unwrap();
+            let desk = Desk::new(&estimator, request(String::new()), [gpus; 2]).unwrap();
             let mut priced = 0;
             for at in 0..600_u64 {
                 let pick = |from: &[u64], step: u64| from[(at * 7919 / step % from.len() as u64) as usize];
@@ -261,7 +261,7 @@ mod tests {
         let layout = "dp=1,tp=128,pp=2,cp=2,ep=8,sp=true,mbs=15,cp_kind=ring";
         let request = EstimateRequest { gpus: Some(512), ..job.under(layout.to_string()) };
         let told = estimator.estimate(&request).unwrap().predicted.step_time_s;
-        let desk = Desk::new(&estimator, request, &[512]).unwrap();
+        let desk = Desk::new(&estimator, request, [512; 2]).unwrap();
         let ours = desk.price(&layout::parse_any(layout).unwrap()).unwrap().seconds;
         assert!((ours / told - 1.0).abs() < 1e-9, "{ours}, {told}");
     }

@@ -40,11 +40,18 @@ pub fn annotated(plan: &EstimateReport) -> Result<String, Error> {
 /// No such layout is known, the model is not there any more, or cannot be planned so.
 pub fn annotated_closest(answer: &Infeasible) -> Result<String, Error> {
     let Some(closest) = &answer.closest else {
-        return Err(Error::input(Code::NothingFits, "no layout fits, and which needs least is not known")
-            .help("--format table says what clashes; a longer --deadline finds the layout that needs least"));
+        let help = "--format table says more; a longer --deadline finds the layout that needs least";
+        if answer.is_known() {
+            let message = "no layout fits, and which needs least is not known";
+            return Err(Error::input(Code::NothingFits, message).help(help));
+        }
+        let message = "no layout was found until the deadline".to_string();
+        return Err(Error::Failed { code: Code::NotFinished, message, help: help.to_string() });
     };
     let needs = gib(closest.predicted.fullest().device);
-    Ok(format!("// Nothing fits. This is the layout that needs least: {needs} on its fullest device.\n")
+    let fits = if answer.is_known() { "Nothing fits." } else { "Whether anything fits is not known so far." };
+    let least = if answer.closest_is_least { "least" } else { "least of those looked at" };
+    Ok(format!("// {fits} This is the layout that needs {least}: {needs} on its fullest device.\n")
         + &annotated(closest)?)
 }
 

@@ -2,13 +2,15 @@
 
 use super::brief::brief;
 use super::compare::device_gib;
-use super::least::{climbed, fitting};
+use super::least::{Stopped, climbed, fitting};
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::estimate::{EstimateReport, Estimator, SCHEMA};
 use crate::layout::pins;
 use crate::number::gib;
 use crate::plan::{Clash, Infeasible, PlanRequest, Search, WayOut};
 use cost::Cluster;
+use ir::limits;
 use std::sync::Arc;
 
 /// Doublings of the devices that are tried: 4096 times as many.
@@ -26,27 +28,44 @@ enum Constraint {
     Memory,
 }
 
-/// The clash and the ways out: of each weaker request the layouts that need least are predicted, no search is made.
+/// The layout that needs least memory of those that were looked at.
+pub(super) struct Closest {
+    /// It, if there is one.
+    pub(super) report: Option<EstimateReport>,
+    /// Whether no layout needs less.
+    pub(super) is_least: bool,
+}
+
+/// The clash and the ways out: of each weaker request the layouts that need least are predicted, no search is made. Where it is
+/// not known that nothing fits, nothing clashes.
 ///
 /// # Errors
 /// The cluster is not known.
 pub(super) fn explain(
     estimator: &Estimator,
     request: &PlanRequest,
-    closest: Option<EstimateReport>,
+    closest: Closest,
     search: Search,
+    deadline: &Deadline,
 ) -> Result<Infeasible, Error> {
     let cluster = estimator.cluster(&request.cluster)?;
-    let trials = Trials { estimator, request, cluster };
-    let clash = trials.clash().iter().map(|constraint| trials.told(constraint, closest.as_ref())).collect();
+    let trials = Trials { estimator, request, cluster, deadline };
+    let is_known = search.proved_optimal;
+    let clash = if is_known { trials.clash().unwrap_or_default() } else { Vec::new() };
+    let mut ways_out = Vec::new();
+    if is_known {
+        // What was found until the deadline holds without the rest.
+        let _ = trials.ways_out(&mut ways_out);
+    }
     Ok(Infeasible {
         schema: SCHEMA.to_string(),
         tool_version: env!("CARGO_PKG_VERSION").to_string(),
-        status: "infeasible".to_string(),
+        status: if is_known { "infeasible" } else { "unknown" }.to_string(),
         inputs: request.under(request.pin.clone()),
-        clash,
-        ways_out: trials.ways_out(),
-        closest: closest.map(Box::new),
+        clash: clash.iter().map(|constraint| trials.told(constraint, &closest)).collect(),
+        ways_out,
+        closest_is_least: closest.is_least,
+        closest: closest.report.map(Box::new),
         search,
     })
 }
@@ -56,23 +75,27 @@ struct Trials<'a> {
     estimator: &'a Estimator,
     request: &'a PlanRequest,
     cluster: Arc<Cluster>,
+    deadline: &'a Deadline,
 }
+
+/// A request for which something fits, with a layout that does.
+type Fit = (PlanRequest, EstimateReport);
 
 impl Trials<'_> {
     /// A smallest set of constraints that clash: each is dropped in turn, and stays dropped where still nothing fits without
     /// it. The memory is one of them in any case: without it all that is legal fits.
-    fn clash(&self) -> Vec<Constraint> {
+    fn clash(&self) -> Result<Vec<Constraint>, Stopped> {
         let pins = pins(&self.request.pin).into_iter().map(Constraint::Pin);
         let (mut kept, mut dropped): (Vec<Constraint>, Vec<Constraint>) = (Vec::new(), Vec::new());
         for constraint in pins.chain([Constraint::Sequence, Constraint::Gpus]) {
             dropped.push(constraint.clone());
-            if self.first(self.without(&dropped)).is_some() {
+            if self.first(self.without(&dropped))?.is_some() {
                 dropped.pop();
                 kept.push(constraint);
             }
         }
         kept.push(Constraint::Memory);
-        kept
+        Ok(kept)
     }
 
     /// The request without these constraints: with more and more devices, where their number is one of them.
@@ -88,33 +111,31 @@ impl Trials<'_> {
 
     /// What would make something fit: pins that are dropped cost nothing and come first, then more devices, larger ones, and
     /// last a shorter sequence, which is another job.
-    fn ways_out(&self) -> Vec<WayOut> {
+    fn ways_out(&self, ways: &mut Vec<WayOut>) -> Result<(), Stopped> {
         let pins = pins(&self.request.pin);
         let without = |kept: Vec<&String>| {
             let pin = kept.into_iter().cloned().collect::<Vec<_>>().join(",");
             PlanRequest { pin, ..self.request.clone() }
         };
-        let mut ways = Vec::new();
         for pin in &pins {
             let one = without(pins.iter().filter(|other| *other != pin).collect());
-            ways.extend(self.way([one], |_| format!("without --pin {pin}")));
+            ways.extend(self.way([one], |_| format!("without --pin {pin}"))?);
         }
         let unpinned = without(Vec::new());
         if pins.len() > 1 && ways.is_empty() {
-            ways.extend(self.way([unpinned.clone()], |_| format!("without --pin {}", self.request.pin)));
+            ways.extend(self.way([unpinned.clone()], |_| format!("without --pin {}", self.request.pin))?);
         }
-        ways.extend(
-            self.fewest(self.request).map(|found| self.told_way(found, |request| format!("--gpus {}", request.gpus))),
-        );
+        let fewest = self.fewest(self.request)?;
+        ways.extend(fewest.map(|found| self.told_way(found, |request| format!("--gpus {}", request.gpus))));
         if ways.is_empty() && !pins.is_empty() {
             let told = |request: &PlanRequest| format!("--gpus {} without --pin {}", request.gpus, self.request.pin);
-            ways.extend(self.fewest(&unpinned).map(|found| self.told_way(found, told)));
+            ways.extend(self.fewest(&unpinned)?.map(|found| self.told_way(found, told)));
         }
-        ways.extend(self.way(self.eased(self.larger()), |request| format!("--cluster {}", request.cluster)));
+        ways.extend(self.way(self.eased(self.larger())?, |request| format!("--cluster {}", request.cluster))?);
         let halves = (1..=self.request.seq.ilog2()).map(|half| self.request.seq >> half);
         let shorter = halves.map(|seq| PlanRequest { seq, ..self.request.clone() });
-        ways.extend(self.way(self.eased(shorter.collect()), |request| format!("--seq {}", request.seq)));
-        ways
+        ways.extend(self.way(self.eased(shorter.collect())?, |request| format!("--seq {}", request.seq))?);
+        Ok(())
     }
 
     /// The first of these requests for which something fits, with a fast layout of it.
@@ -122,32 +143,32 @@ impl Trials<'_> {
         &self,
         requests: impl IntoIterator<Item = PlanRequest>,
         told: impl Fn(&PlanRequest) -> String,
-    ) -> Option<WayOut> {
-        self.first(requests).map(|found| self.told_way(found, told))
+    ) -> Result<Option<WayOut>, Stopped> {
+        Ok(self.first(requests)?.map(|found| self.told_way(found, told)))
     }
 
     /// A request for which something fits, with a fast layout of it.
-    fn told_way(&self, found: (PlanRequest, EstimateReport), told: impl Fn(&PlanRequest) -> String) -> WayOut {
+    fn told_way(&self, found: Fit, told: impl Fn(&PlanRequest) -> String) -> WayOut {
         let (request, small) = found;
-        let report = climbed(self.estimator, &request, small);
+        let report = climbed(self.estimator, &request, small, self.deadline);
         let step_time_s = report.predicted.step_time_s;
         WayOut { change: told(&request), layout: brief(&report.layout), step_time_s }
     }
 
     /// The request on the fewest devices on which something fits: twice as many and again, then fewer than those that are
     /// enough, in sixteen steps at most.
-    fn fewest(&self, request: &PlanRequest) -> Option<(PlanRequest, EstimateReport)> {
-        let (enough, fit) = self.first(doubled(request))?;
+    fn fewest(&self, request: &PlanRequest) -> Result<Option<Fit>, Stopped> {
+        let Some((enough, fit)) = self.first(doubled(request))? else { return Ok(None) };
         let (few, many) = (enough.gpus / 2, enough.gpus);
         let step = (many - few).div_ceil(STEPS);
         let fewer = (1..STEPS).map(|steps| few + steps * step).take_while(|gpus| *gpus < many);
-        self.first(fewer.map(|gpus| on(request, gpus))).or(Some((enough, fit)))
+        Ok(self.first(fewer.map(|gpus| on(request, gpus)))?.or(Some((enough, fit))))
     }
 
     /// Requests each of which is easier than the one before; none of them where the last is still too hard.
-    fn eased(&self, requests: Vec<PlanRequest>) -> Vec<PlanRequest> {
-        let last = requests.last().and_then(|last| fitting(self.estimator, last));
-        if last.is_some() { requests } else { Vec::new() }
+    fn eased(&self, requests: Vec<PlanRequest>) -> Result<Vec<PlanRequest>, Stopped> {
+        let Some(last) = requests.last() else { return Ok(requests) };
+        Ok(if fitting(self.estimator, last, self.deadline)?.is_some() { requests } else { Vec::new() })
     }
 
     /// The request on presets whose devices have more memory, the least first.
@@ -159,18 +180,22 @@ impl Trials<'_> {
     }
 
     /// The first of these requests for which something fits.
-    fn first(&self, requests: impl IntoIterator<Item = PlanRequest>) -> Option<(PlanRequest, EstimateReport)> {
-        let mut requests = requests.into_iter();
-        requests.find_map(|request| fitting(self.estimator, &request).map(|report| (request, report)))
+    fn first(&self, requests: impl IntoIterator<Item = PlanRequest>) -> Result<Option<Fit>, Stopped> {
+        for request in requests {
+            if let Some(report) = fitting(self.estimator, &request, self.deadline)? {
+                return Ok(Some((request, report)));
+            }
+        }
+        Ok(None)
     }
 
-    fn told(&self, constraint: &Constraint, closest: Option<&EstimateReport>) -> Clash {
+    fn told(&self, constraint: &Constraint, closest: &Closest) -> Clash {
         let PlanRequest { gpus, seq, .. } = *self.request;
         let own = device_gib(&self.cluster);
         let (constraint, says) = match constraint {
             Constraint::Pin(pin) => (format!("--pin {pin}"), "without it something fits".to_string()),
             Constraint::Sequence => (format!("--seq {seq}"), "activations grow with it".to_string()),
-            Constraint::Gpus => (format!("--gpus {gpus}"), self.devices(closest)),
+            Constraint::Gpus => (format!("--gpus {gpus}"), self.devices(closest.report.as_ref())),
             Constraint::Memory => (format!("memory {}", gib(own)), least(closest, own)),
         };
         Clash { constraint, says }
@@ -189,19 +214,21 @@ impl Trials<'_> {
 }
 
 /// What the layout that needs least holds.
-fn least(closest: Option<&EstimateReport>, own: f64) -> String {
-    match closest {
+fn least(closest: &Closest, own: f64) -> String {
+    match &closest.report {
         Some(report) => {
             let memory = report.predicted.fullest().device;
-            format!("{}, which needs least, holds {} on a device of {}", brief(&report.layout), gib(memory), gib(own))
+            let least = if closest.is_least { "which needs least" } else { "which needs least of those looked at" };
+            format!("{}, {least}, holds {} on a device of {}", brief(&report.layout), gib(memory), gib(own))
         }
-        None => "no layout is below it".to_string(),
+        None => "which layout needs least is not known".to_string(),
     }
 }
 
 /// The request with more and more devices.
 fn doubled(request: &PlanRequest) -> impl Iterator<Item = PlanRequest> {
-    (1..=DOUBLINGS).filter_map(|doublings| Some(on(request, request.gpus.checked_mul(1 << doublings)?)))
+    let more = (1..=DOUBLINGS).filter_map(|doublings| request.gpus.checked_mul(1 << doublings));
+    more.take_while(|gpus| *gpus <= limits::DEVICES).map(|gpus| on(request, gpus))
 }
 
 /// The request on so many devices.

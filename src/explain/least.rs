@@ -2,31 +2,64 @@
 
 use super::brief::holds;
 use super::pool::Pool;
+use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::estimate::{EstimateReport, EstimateRequest, Estimator, estimate_all};
+use crate::estimate::{Desk, EstimateReport, EstimateRequest, Estimator, Undecided, estimate_until};
 use crate::layout::{parse_any, pinned, print};
 use crate::plan::PlanRequest;
 use ir::goal::{Layout, Recompute};
-use planner::search::divisors;
+use planner::search::{divisors, has_room};
 
 /// Sizes of groups of experts that are tried; a model without experts has none.
 const EXPERTS: [u64; 3] = [1, 8, 64];
 
-/// A fast layout of a request, if anything fits: of those that need least the fastest, and from there by single changes, each
-/// of which is faster. Under each way to share out the devices that layout needs least which cuts all states, computes all
-/// again and keeps what is left with the host.
-pub(super) fn fitting(estimator: &Estimator, request: &PlanRequest) -> Option<EstimateReport> {
-    let asked = smallest(estimator, request).ok()?;
-    let fit = estimate_all(estimator, &asked, &|_| ()).into_iter().flatten().filter(|report| report.predicted.fits);
-    fit.min_by(|a, b| time(a).total_cmp(&time(b)))
+/// The deadline came before it was known whether anything fits.
+pub(super) struct Stopped;
+
+/// A fast layout of a request, if anything fits: of those that need least the fastest that is known at the deadline. Under each
+/// way to share out the devices that layout needs least which cuts all states, computes all again and keeps what is left with
+/// the host.
+pub(super) fn fitting(
+    estimator: &Estimator,
+    request: &PlanRequest,
+    deadline: &Deadline,
+) -> Result<Option<EstimateReport>, Stopped> {
+    let Ok(asked) = smallest(estimator, request) else { return Ok(None) };
+    let answers = estimate_until(estimator, &asked, deadline);
+    let is_whole = answers.iter().all(Option::is_some);
+    let fit = answers.into_iter().flatten().flatten().filter(|report| report.predicted.fits);
+    match fit.min_by(|a, b| time(a).total_cmp(&time(b))) {
+        None if !is_whole => Err(Stopped),
+        fit => Ok(fit),
+    }
 }
 
-/// A layout reached from this one by single changes, each of which is faster; the last has no faster one near.
-pub(super) fn climbed(estimator: &Estimator, request: &PlanRequest, from: EstimateReport) -> EstimateReport {
-    let pool = Pool::around(estimator, request, &from, &[]);
+/// A layout that fits on some number of devices of a request, if one is found until the deadline: more are likelier to do.
+pub(super) fn any(estimator: &Estimator, request: &PlanRequest, deadline: &Deadline) -> Option<EstimateReport> {
+    let [least, most] = request.devices();
+    let round = 1 << most.ilog2();
+    let mut tried: Vec<u64> = [round, most, least].into_iter().filter(|devices| *devices >= least).collect();
+    tried.dedup();
+    let on = |gpus| PlanRequest { gpus, max_gpus: None, ..request.clone() };
+    let small = tried.into_iter().find_map(|gpus| {
+        let request = on(gpus);
+        fitting(estimator, &request, deadline).ok().flatten().map(|small| (request, small))
+    });
+    small.map(|(request, small)| climbed(estimator, &request, small, deadline))
+}
+
+/// A layout reached from this one by single changes, each of which is faster; the last has no faster one near, or is the best at
+/// the deadline.
+pub(super) fn climbed(
+    estimator: &Estimator,
+    request: &PlanRequest,
+    from: EstimateReport,
+    deadline: &Deadline,
+) -> EstimateReport {
+    let Some(pool) = Pool::around(estimator, request, &from, &[], deadline) else { return from };
     let faster = pool.reports().filter(|report| report.predicted.fits && time(report) < time(&from));
     match faster.min_by(|a, b| time(a).total_cmp(&time(b))) {
-        Some(next) => climbed(estimator, request, next.clone()),
+        Some(next) => climbed(estimator, request, next.clone(), deadline),
         None => from,
     }
 }
@@ -35,10 +68,18 @@ fn time(report: &EstimateReport) -> f64 {
     report.predicted.step_time_s
 }
 
-/// For each way to share out the devices, the layout that needs least, with what is pinned.
+/// For each way to share out the devices, the layout that needs least, with what is pinned: those whose states have room.
 fn smallest(estimator: &Estimator, request: &PlanRequest) -> Result<Vec<EstimateRequest>, Error> {
-    let offload = estimator.cluster(&request.cluster)?.device.host_bandwidth > 0.0;
     let devices = request.gpus;
+    let desk = Desk::new(estimator, request.under(String::new()), [devices; 2])?;
+    let (work, machine) = (desk.work()?, desk.machine(devices));
+    let device = &machine.cluster.device;
+    let offload = device.host_bandwidth > 0.0;
+    let fits = |layout: &Layout| {
+        let open = Undecided { zero: Some(layout.zero), microbatches: 1, mbs: layout.mbs };
+        let least = || work.floor(layout, open, request.global_batch, &machine).bytes;
+        layout.fold().is_ok() && has_room(least(), Some(device.memory as f64))
+    };
     let mut all: Vec<Layout> = Vec::new();
     for [dp, tp, pp, cp] in shares(devices) {
         for ep in EXPERTS {
@@ -60,7 +101,7 @@ fn smallest(estimator: &Estimator, request: &PlanRequest) -> Result<Vec<Estimate
             }
         }
     }
-    Ok(all.iter().map(|layout| request.under(print(layout))).collect())
+    Ok(all.iter().filter(|layout| fits(layout)).map(|layout| request.under(print(layout))).collect())
 }
 
 /// The ways to share out devices among dp, tp, pp and cp.

@@ -26,9 +26,10 @@ pub use page::{page, page_of_clash};
 pub use plan_file::{SCHEMA_OF_A_PLAN, read_plan, request_of};
 pub use why_not::{WhyNot, why_not};
 
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::estimate::{EstimateReport, Estimator};
-use crate::plan::{Found, Infeasible, Objective, PlanRequest, Why};
+use crate::plan::{Found, Infeasible, Objective, PlanRequest, Search, Why};
 use pool::Pool;
 use serde::Serialize;
 
@@ -41,40 +42,51 @@ pub type Find<'a> = dyn Fn(&Estimator, &PlanRequest) -> Result<Found, Error> + '
 pub enum Planned {
     /// The best layout, explained.
     Best(Box<EstimateReport>),
-    /// Nothing fits.
+    /// Nothing fits, or nothing that does was found until the deadline.
     Infeasible(Box<Infeasible>),
 }
 
 /// What was found, explained: layouts near the best one are predicted, or where nothing fits those that need least of weaker
-/// requests. Nothing is searched for again.
+/// requests. Nothing is searched for again. What the deadline leaves no time for is left out.
 ///
 /// # Errors
 /// The cluster or the stack is not known.
 pub fn plan(estimator: &Estimator, request: &PlanRequest, found: Found) -> Result<Planned, Error> {
-    let Found { best, closest, search } = found;
+    let Found { best, closest, closest_is_least, search, deadline } = found;
     let mut ranked = best.into_iter();
     // A search that was stopped before it found anything has not shown that nothing fits.
-    let stopped = || if search.proved_optimal { None } else { least::fitting(estimator, request) };
-    let first = ranked.next().or_else(|| stopped().map(|small| least::climbed(estimator, request, small)));
-    let Some(mut best) = first else {
-        let answer = infeasible::explain(estimator, request, closest, search)?;
+    let stopped = || if search.proved_optimal { None } else { least::any(estimator, request, &deadline) };
+    let Some(mut best) = ranked.next().or_else(stopped) else {
+        let closest = infeasible::Closest { report: closest, is_least: closest_is_least };
+        let answer = infeasible::explain(estimator, request, closest, search, &deadline)?;
         return Ok(Planned::Infeasible(Box::new(answer)));
     };
     let others: Vec<EstimateReport> = ranked.collect();
-    let cluster = estimator.cluster(&request.cluster)?;
     let residual = estimator.stack(&request.stack)?.residual;
-    let pool = Pool::around(estimator, request, &best, &others);
-    let is_best = search.proved_optimal && search.objective == Objective::Time;
-    let pool = if is_best { pool.inside(&best) } else { pool };
-    let wishes = wishes::wishes(estimator, request, &cluster, &best, &pool);
-    best.why = Some(Why {
-        axes: axes::axes(&best, &pool, &cluster),
-        binds: binds::binds(&best, &pool, &cluster, &wishes),
-        wishes,
-    });
+    best.why = why(estimator, request, &best, &others, (&search, &deadline))?;
     best.alternatives = losses::losses(&best, others, residual, search.objective);
     best.search = Some(search);
     Ok(Planned::Best(Box::new(best)))
+}
+
+/// Why a layout is the best that is known; nothing if the deadline comes before all of it is.
+fn why(
+    estimator: &Estimator,
+    request: &PlanRequest,
+    best: &EstimateReport,
+    others: &[EstimateReport],
+    (search, deadline): (&Search, &Deadline),
+) -> Result<Option<Why>, Error> {
+    let cluster = estimator.cluster(&request.cluster)?;
+    let Some(pool) = Pool::around(estimator, request, best, others, deadline) else { return Ok(None) };
+    let is_best = search.proved_optimal && search.objective == Objective::Time;
+    let pool = if is_best { pool.inside(best) } else { pool };
+    let wishes = wishes::wishes(estimator, request, &cluster, best, &pool, deadline);
+    Ok(wishes.map(|wishes| Why {
+        axes: axes::axes(best, &pool, &cluster),
+        binds: binds::binds(best, &pool, &cluster, &wishes),
+        wishes,
+    }))
 }
 
 #[cfg(test)]

@@ -37,8 +37,16 @@ pub fn read_plan(path: &Path) -> Result<EstimateReport, Error> {
     if schema != SCHEMA {
         return Err(is_none("it does not say `\"schema\": \"meshwright.plan/1\"`".to_string()));
     }
-    if value.get("status").and_then(Value::as_str) == Some("infeasible") {
-        return Err(is_none("it says that nothing fits".to_string()).help("plan again with one of its `ways_out`"));
+    match value.get("status").and_then(Value::as_str) {
+        Some("infeasible") => {
+            return Err(is_none("it says that nothing fits".to_string()).help("plan again with one of its `ways_out`"));
+        }
+        Some("unknown") => {
+            return Err(
+                is_none("its search found none until the deadline".to_string()).help("plan with a longer --deadline")
+            );
+        }
+        _ => {}
     }
     let plan: EstimateReport = serde_json::from_value(value).map_err(|why| is_none(why.to_string()))?;
     // What is drawn and compared counts on degrees that can be.

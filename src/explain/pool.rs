@@ -3,8 +3,9 @@
 use super::brief::holds;
 use super::compare::better;
 use super::near::{Near, near};
+use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::estimate::{EstimateReport, EstimateRequest, Estimator, estimate_all};
+use crate::estimate::{EstimateReport, EstimateRequest, Estimator, estimate_until};
 use crate::layout;
 use crate::plan::PlanRequest;
 use ir::goal::Layout;
@@ -20,17 +21,18 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Predicts what is near the best layout.
+    /// Predicts what is near the best layout; nothing if the deadline comes before all of it is known.
     pub(super) fn around(
         estimator: &Estimator,
         request: &PlanRequest,
         best: &EstimateReport,
         others: &[EstimateReport],
-    ) -> Pool {
+        deadline: &Deadline,
+    ) -> Option<Pool> {
         let near = near(&best.layout, request.global_batch);
         let asked: Vec<EstimateRequest> = near.iter().map(|near| request.under(layout::print(&near.layout))).collect();
-        let answers = estimate_all(estimator, &asked, &|_| ());
-        Pool { near: near.into_iter().zip(answers).collect(), others: others.to_vec(), pins: request.pin.clone() }
+        let answers: Vec<_> = estimate_until(estimator, &asked, deadline).into_iter().collect::<Option<_>>()?;
+        Some(Pool { near: near.into_iter().zip(answers).collect(), others: others.to_vec(), pins: request.pin.clone() })
     }
 
     /// Without what a search has proved to be no layout of its space: what fits, has the pins and is faster than its best.

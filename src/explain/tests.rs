@@ -3,6 +3,7 @@
 use super::losses::TIE;
 use super::{Planned, annotated_closest, brief, page_of_clash, plan, why_not};
 use crate::accuracy::{read, score};
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::estimate::{EstimateReport, EstimateRequest, Estimator, estimate_all};
 use crate::layout::{pinned, pins};
@@ -30,8 +31,9 @@ fn try_all(estimator: &Estimator, request: &PlanRequest) -> Result<Found, Error>
     all.sort_by(|a, b| a.predicted.step_time_s.total_cmp(&b.predicted.step_time_s));
     let (best, not): (Vec<_>, Vec<_>) = all.into_iter().partition(|report| report.predicted.fits);
     let closest = not.into_iter().min_by(|a, b| a.predicted.memory_gib.total.total_cmp(&b.predicted.memory_gib.total));
-    let search = Search { pin: request.pin.clone(), ..Search::default() };
-    Ok(Found { best: best.into_iter().take(request.top).collect(), closest, search })
+    let search = Search { pin: request.pin.clone(), proved_optimal: best.is_empty(), ..Search::default() };
+    let best = best.into_iter().take(request.top).collect();
+    Ok(Found { best, closest, closest_is_least: true, search, ..Found::default() })
 }
 
 fn request(model: &str, gpus: u64, global_batch: u64) -> PlanRequest {
@@ -166,14 +168,17 @@ fn that_nothing_fits_is_drawn_and_annotated() {
 fn why_not_compares_with_the_best_that_has_it() {
     let estimator = Estimator::new();
     let best = best(&request("llama3-8b", 8, 64));
-    let slower = why_not(&estimator, &best, "pp=8", &try_all).unwrap();
+    let slower = why_not(&estimator, &best, "pp=8", (&try_all, &Deadline::default())).unwrap();
     assert_eq!((slower.verdict, slower.lost.is_some_and(|lost| lost.slower > 0.1)), ("slower", true));
     let grown = slower.predicted.unwrap().step_time_s - best.predicted.step_time_s;
     assert!((slower.seconds.iter().map(|(_, by)| by).sum::<f64>() - grown).abs() < 1e-9);
     let own = format!("tp={}", best.layout.tp);
-    assert_eq!(why_not(&estimator, &best, &own, &try_all).unwrap().verdict, "same");
-    assert_eq!(why_not(&estimator, &best, "tp=1,pp=1,zero=0", &try_all).unwrap().verdict, "does not fit");
-    assert!(why_not(&estimator, &best, "tp=none", &try_all).is_err());
+    assert_eq!(why_not(&estimator, &best, &own, (&try_all, &Deadline::default())).unwrap().verdict, "same");
+    assert_eq!(
+        why_not(&estimator, &best, "tp=1,pp=1,zero=0", (&try_all, &Deadline::default())).unwrap().verdict,
+        "does not fit"
+    );
+    assert!(why_not(&estimator, &best, "tp=none", (&try_all, &Deadline::default())).is_err());
 }
 
 /// What [`TIE`] says of published runs.

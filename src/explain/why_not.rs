@@ -5,6 +5,7 @@ use super::brief::{brief, differences};
 use super::compare::{ALIKE, memory, misfit, pace, seconds};
 use super::losses::loss;
 use super::plan_file::request_of;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::estimate::{EstimateReport, Estimator, Predicted};
 use crate::layout::pinned;
@@ -17,7 +18,7 @@ use serde::Serialize;
 pub struct WhyNot {
     /// What was asked for.
     pub asked: String,
-    /// `slower`, `same`, `does not fit` or `impossible`.
+    /// `slower`, `same`, `does not fit`, `impossible`, or `unknown` where the search was stopped before it found any.
     pub verdict: &'static str,
     /// In words.
     pub says: String,
@@ -33,14 +34,20 @@ pub struct WhyNot {
     pub gib: Vec<(&'static str, f64)>,
 }
 
-/// The best layout that has these pins beside the plan's own, against the plan.
+/// The best layout that has these pins beside the plan's own, or the best that is known at the deadline, against the plan.
 ///
 /// # Errors
 /// The pins are no layout, or the cluster or the stack of the plan is not known.
-pub fn why_not(estimator: &Estimator, plan: &EstimateReport, pins: &str, find: &Find<'_>) -> Result<WhyNot, Error> {
+pub fn why_not(
+    estimator: &Estimator,
+    plan: &EstimateReport,
+    pins: &str,
+    (find, deadline): (&Find<'_>, &Deadline),
+) -> Result<WhyNot, Error> {
     crate::layout::parse_any(pins)?;
     let asked = request_of(plan);
-    let request = PlanRequest { pin: pinned(&asked.pin, pins), top: 1, ..asked };
+    let deadline = deadline.left().map(|left| left.max(f64::MIN_POSITIVE));
+    let request = PlanRequest { pin: pinned(&asked.pin, pins), top: 1, deadline, ..asked };
     let cluster = estimator.cluster(&request.cluster)?;
     let answer = |verdict, says: String, other: Option<&EstimateReport>| WhyNot {
         asked: pins.to_string(),
@@ -56,19 +63,16 @@ pub fn why_not(estimator: &Estimator, plan: &EstimateReport, pins: &str, find: &
         Ok(found) => found,
         Err(error) => return Ok(answer("impossible", error.message(), None)),
     };
+    let is_proved = found.search.proved_optimal;
     let Some(other) = found.best.first() else {
         let closest = found.closest.as_ref();
-        let says = closest.map_or_else(
-            || "nothing fits".to_string(),
-            |closest| {
-                format!(
-                    "{} needs least, and {}",
-                    brief(&closest.layout),
-                    misfit(&plan.predicted, &closest.predicted, &cluster)
-                )
-            },
-        );
-        return Ok(answer("does not fit", says, closest));
+        let told = |closest: &EstimateReport| {
+            let least = if found.closest_is_least { "needs least" } else { "needs least of those looked at" };
+            let misfit = misfit(&plan.predicted, &closest.predicted, &cluster);
+            format!("{} {least}, and {misfit}", brief(&closest.layout))
+        };
+        let says = closest.map_or_else(|| "nothing was found that fits".to_string(), told);
+        return Ok(answer(if is_proved { "does not fit" } else { "unknown" }, says, closest));
     };
     let residual = estimator.stack(&request.stack)?.residual;
     let changed = differences(&plan.layout, &other.layout);
@@ -84,7 +88,8 @@ pub fn why_not(estimator: &Estimator, plan: &EstimateReport, pins: &str, find: &
             format!("{changed} is {}; it holds {} on a device", pace(&plan.predicted, &other.predicted), signed(more)),
         ),
     };
-    Ok(WhyNot { lost: Some(lost), ..answer(verdict, says, Some(other)) })
+    let until = if is_proved { "" } else { "; it is the best that was found until the deadline" };
+    Ok(WhyNot { lost: Some(lost), ..answer(verdict, says + until, Some(other)) })
 }
 
 fn told(changes: Vec<super::compare::Change>) -> Vec<(&'static str, f64)> {

@@ -6,7 +6,8 @@
 use super::brief::{brief, holds};
 use super::compare::device_gib;
 use super::pool::Pool;
-use crate::estimate::{EstimateReport, EstimateRequest, Estimator, estimate_all};
+use crate::deadline::Deadline;
+use crate::estimate::{EstimateReport, EstimateRequest, Estimator, estimate_until};
 use crate::layout;
 use crate::number::gib;
 use crate::plan::{Objective, PlanRequest, Wish};
@@ -16,16 +17,18 @@ use ir::goal::{Layout, Recompute};
 /// A fifth more.
 const A_FIFTH: f64 = 1.2;
 
-/// The wishes of a request for time: a fifth more memory, the next larger device's, and twice the network.
+/// The wishes of a request for time: a fifth more memory, the next larger device's, and twice the network. Nothing if the
+/// deadline comes before all of them are known.
 pub(super) fn wishes(
     estimator: &Estimator,
     request: &PlanRequest,
     cluster: &Cluster,
     best: &EstimateReport,
     pool: &Pool,
-) -> Vec<Wish> {
+    deadline: &Deadline,
+) -> Option<Vec<Wish>> {
     if request.objective != Objective::Time {
-        return Vec::new();
+        return Some(Vec::new());
     }
     // Of a layout that was given and not searched for, what is better without any wish counts for none.
     let known = std::iter::once(best).chain(pool.reports()).filter(|report| report.predicted.fits);
@@ -36,7 +39,7 @@ pub(super) fn wishes(
             .flat_map(|layout| std::iter::once(layout.clone()).chain(anew(layout, &request.pin)))
             .map(|layout| EstimateRequest { cluster: cluster.clone(), ..request.under(layout::print(&layout)) })
             .collect();
-        let then = estimate_all(&estimator, &asked, &|_| ()).into_iter().flatten();
+        let then = estimate_until(&estimator, &asked, deadline).into_iter().flatten().flatten();
         let then = then.filter(|report| report.predicted.fits && holds(&report.layout, &request.pin));
         let then = then.min_by(|a, b| a.predicted.step_time_s.total_cmp(&b.predicted.step_time_s))?;
         let step_time_s = then.predicted.step_time_s;
@@ -51,7 +54,9 @@ pub(super) fn wishes(
     let (faster, given) = twice(cluster, best.mesh.devices);
     let network = (estimator.with_cluster(faster.clone()), faster.name, given);
     let wished = [more(A_FIFTH * own, "a fifth more"), next, Some(network)];
-    wished.into_iter().flatten().filter_map(on).collect()
+    let wishes = wished.into_iter().flatten().filter_map(on).collect();
+    // The best of a part may be no better than what is known without the wish.
+    if deadline.is_over() { None } else { Some(wishes) }
 }
 
 /// A layout with what is made again chosen anew, as other memory may ask for.

@@ -5,45 +5,58 @@ use super::oracle::Costs;
 use super::report::Search;
 use super::request::{Objective, PlanRequest};
 use super::space::{none_serves, space};
+use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::estimate::{Desk, EstimateReport, Estimator};
+use crate::estimate::{Desk, EstimateReport, EstimateRequest, Estimator, check_size};
 use ir::catalogue::Code;
-use planner::search::{self, Outcome, Progress, Ranked, Task};
+use ir::limits;
+use planner::search::{self, Counted, Outcome, Progress, Ranked, Task};
 use std::time::Instant;
 
 /// What was found.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Found {
-    /// Layouts that fit, the best first; empty: nothing fits.
+    /// Layouts that fit, the best first; empty: nothing fits, if the search was finished.
     pub best: Vec<EstimateReport>,
-    /// Where nothing fits: the layout that needs least memory.
+    /// Where none was found that fits: the layout that needs least memory of those that were looked at.
     pub closest: Option<EstimateReport>,
+    /// Whether no layout needs less memory than that one.
+    pub closest_is_least: bool,
     /// How it was found.
     pub search: Search,
+    /// Until when the whole answer is wanted.
+    pub deadline: Deadline,
 }
+
+/// The share of the time that the search may take: the rest is for what is said of what it finds.
+const SEARCH: f64 = 0.8;
+
+/// The share of that in which layouts are counted.
+const COUNT: f64 = 0.2;
 
 /// The best layouts of a request; `progress` is told of what is known so far.
 ///
 /// # Errors
-/// A name is not known, pins contradict each other, or no layout serves so many devices.
+/// A name is not known, a size lies out of its range, pins contradict each other, or no layout serves so many devices.
 pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Search) + Sync)) -> Result<Found, Error> {
     check(request)?;
-    let began = Instant::now();
-    let devices: Vec<u64> = (request.gpus..=request.max_gpus.unwrap_or(request.gpus)).collect();
-    let desk = Desk::new(estimator, request.under(String::new()), &devices)?;
+    let (began, deadline) = (Instant::now(), Deadline::asked(request.deadline)?);
+    let until = deadline.share(SEARCH);
+    let desk = Desk::new(estimator, request.under(String::new()), request.devices())?;
     let work = desk.work()?;
-    let space = space(request, &desk, devices)?;
-    let axes = space.axes();
-    let counted = search::count(&space, &axes);
-    if counted == 0 {
+    let space = space(request, &desk, until)?;
+    let roots = space.roots();
+    let counting = until.share(COUNT);
+    let counted = search::count(&space, &roots, &|| counting.is_over());
+    if counted == (Counted { layouts: 0, is_all: true }) {
         return Err(none_serves(request));
     }
     let oracle = Costs { desk: &desk, work, space: &space, large: Large::new(&desk, &space) };
-    let is_late = || request.deadline.is_some_and(|deadline| began.elapsed().as_secs_f64() >= deadline);
     let so_far = |candidates: u64, proved_optimal: bool| Search {
-        space: counted,
+        space: counted.layouts,
+        has_more: !counted.is_all,
         candidates,
-        pruned: counted.saturating_sub(candidates),
+        pruned: counted.layouts.saturating_sub(candidates),
         seconds: began.elapsed().as_secs_f64(),
         proved_optimal,
         deterministic: request.deadline.is_none(),
@@ -55,19 +68,23 @@ pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Se
     let run = |wanted: usize, memory: Option<f64>, by_memory: bool, before: u64| {
         let mut tell = |it: Progress| progress(&so_far(before + it.candidates, false));
         let exhaustive = request.exhaustive && memory.is_some();
-        let task = Task { wanted, memory, by_memory, exhaustive, stop: &is_late, progress: &mut tell };
-        search::search(&space, &axes, &oracle, task)
+        let task = Task { wanted, memory, by_memory, exhaustive, progress: &mut tell };
+        search::search(&space, &roots, &oracle, task)
     };
     let Outcome { best, candidates, finished } =
         run(request.top, Some(memory), request.objective == Objective::Memory, 0);
     let report = |ranked: &Ranked| {
         let gpus = Some(ranked.layout.devices());
-        estimator.estimate(&crate::estimate::EstimateRequest { gpus, ..request.under(ranked.price.text.clone()) })
+        estimator.estimate(&EstimateRequest { gpus, ..request.under(ranked.price.text.clone()) })
     };
-    let mut found = Found { best: Vec::new(), closest: None, search: so_far(candidates, finished) };
+    let mut found = Found { search: so_far(candidates, finished), deadline, ..Found::default() };
     if best.is_empty() {
         let least = run(1, None, true, candidates);
+        if least.finished && least.best.is_empty() {
+            return Err(none_can_be(estimator, request));
+        }
         found.closest = least.best.first().map(report).transpose()?;
+        found.closest_is_least = least.finished;
         found.search = so_far(candidates + least.candidates, finished);
         return Ok(found);
     }
@@ -77,35 +94,39 @@ pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Se
     Ok(found)
 }
 
+/// Why no layout can be: what is said of the plainest one, or that none serves.
+fn none_can_be(estimator: &Estimator, request: &PlanRequest) -> Error {
+    let plain = EstimateRequest { gpus: Some(request.gpus), ..request.under(request.pin.clone()) };
+    estimator.estimate(&plain).err().unwrap_or_else(|| none_serves(request))
+}
+
 /// Days in which a layout has seen the tokens that are to be trained on.
 fn days(best: &EstimateReport, request: &PlanRequest) -> Option<f64> {
     let speed = best.predicted.tokens_per_s_per_gpu * best.layout.devices() as f64;
     request.tokens.map(|tokens| tokens / speed / 86400.0)
 }
 
+/// More tokens than are trained on.
+const MOST_TOKENS: f64 = 1e20;
+
 /// Whether numbers are in their range.
 fn check(request: &PlanRequest) -> Result<(), Error> {
     let wrong = |message: String, help: &str| Err(Error::input(Code::BadOption, message).help(help));
-    if request.gpus == 0 {
-        return wrong("`--gpus` is 0 or left out".into(), "--gpus takes the number of devices that there are");
-    }
-    match request.max_gpus {
-        Some(most) if most < request.gpus => {
+    check_size("gpus", request.gpus, limits::DEVICES)?;
+    if let Some(most) = request.max_gpus {
+        check_size("max-gpus", most, limits::DEVICES)?;
+        if most < request.gpus {
             return wrong(
                 format!("--max-gpus {most} is less than --gpus {}", request.gpus),
                 "--max-gpus takes the most devices that may be used",
             );
         }
-        _ => {}
     }
     if request.top == 0 {
         return wrong("`--top` is 0".into(), "--top takes how many layouts are wanted, the best one included");
     }
-    match [request.deadline, request.tokens].into_iter().flatten().find(|number| !(*number > 0.0 && number.is_finite()))
-    {
-        Some(number) => {
-            wrong(format!("{number} is no number of seconds or tokens"), "--deadline and --tokens are above 0")
-        }
+    match request.tokens.filter(|tokens| !(*tokens > 0.0 && *tokens <= MOST_TOKENS)) {
+        Some(tokens) => wrong(format!("{tokens:e} is no number of tokens"), "--tokens is above 0, and 1e20 at most"),
         None => Ok(()),
     }
 }

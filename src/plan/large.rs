@@ -95,13 +95,13 @@ impl<'a> Large<'a> {
         let whole = with(1, 1);
         let mut seconds = whole;
         for ep in divisors(layout.ep) {
-            if seconds > enough {
+            if seconds > enough || (self.space.stop)() {
                 return seconds;
             }
             let fewer = if ep < layout.ep { FEWER_RANKS } else { 1.0 };
             seconds = seconds.max(fewer * with(ep, 1));
         }
-        let is_too_small = |&etp: &u64| with(1, etp) > TOO_SMALL * whole;
+        let is_too_small = |&etp: &u64| !(self.space.stop)() && with(1, etp) > TOO_SMALL * whole;
         if seconds <= enough && divisors(layout.etp).iter().any(is_too_small) {
             seconds = seconds.max(TIMES_TOO_SMALL * whole);
         }
@@ -116,7 +116,7 @@ impl<'a> Large<'a> {
             let mut seconds = 0.0;
             for less in pin.or("tp", &tp, divisors(tp)) {
                 for fewer in pin.or("cp", &cp, divisors(cp)) {
-                    if seconds <= enough && less * fewer < tp * cp {
+                    if seconds <= enough && less * fewer < tp * cp && !(self.space.stop)() {
                         let dp = dp * pp * (tp / less) * (cp / fewer);
                         let layout = Layout { dp, pp: 1, tp: less, cp: fewer, ep: 1, etp: 1, ..layout.clone() };
                         seconds = f64::max(seconds, FEWER_TOGETHER * self.with(&layout));
@@ -204,7 +204,8 @@ impl<'a> Large<'a> {
     /// On one pipeline rank, with micro-batches as large as can be: of as many sequences as there are devices, or a multiple of
     /// it, where there is room, so that all degrees divide them.
     fn large(&self, layout: &Layout) -> Layout {
-        let most = MOST_TOKENS / (self.space.tokens * layout.ep * layout.etp).max(1);
+        let experts = layout.ep.saturating_mul(layout.etp);
+        let most = MOST_TOKENS / self.space.tokens.saturating_mul(experts).max(1);
         let all = layout.devices();
         let mbs = match most / all {
             0 => self.batches[self.batches.partition_point(|&batch| batch <= most).saturating_sub(1)],

@@ -18,15 +18,15 @@ impl Oracle for Costs<'_> {
     /// Of degrees alone, the work over the peak; from the micro-batch on the model is planned.
     fn bound(&self, family: &Family, known: Bound, limits: Limits) -> Option<Bound> {
         let known = Floor { seconds: known.seconds, bytes: known.bytes };
-        let enough = limits.seconds;
-        let ask = || match limits.bytes {
-            Some(room) => {
-                let is_ordered = family.level >= Level::Schedule;
-                Ask::Seconds { enough, room, means: self.means(family), is_ordered }
-            }
-            None => Ask::Bytes(self.smallest(family)),
+        let Some(room) = limits.bytes else {
+            return Some(Bound { seconds: 0.0, bytes: self.least_bytes(family, known.bytes)? });
+        };
+        let ask = || {
+            let is_ordered = family.level >= Level::Schedule;
+            Ask::Seconds { enough: limits.seconds, room, means: self.means(family), is_ordered }
         };
         let floor = match family.level {
+            Level::Devices | Level::Degrees => self.of_degrees(family, limits),
             Level::Axes => self.of_axes(family, limits),
             Level::Ways => Floor { seconds: self.of_way(&family.layout), ..known },
             Level::Batch => self.of_blocks(family, limits)?,
@@ -83,19 +83,57 @@ impl Costs<'_> {
         Means { parts, whole, hosts }
     }
 
+    /// Bytes that no layout of a family goes below. Of degrees alone, the states; from the micro-batch on the model is planned.
+    fn least_bytes(&self, family: &Family, known: f64) -> Option<f64> {
+        let (fast, small) = (self.fastest(family), self.smallest(family));
+        let of_shards = |shards: &[Layout]| self.desk.least_bytes(&fast, &small, shards).ok();
+        let limits = Limits { seconds: f64::INFINITY, bytes: None };
+        match family.level {
+            Level::Devices | Level::Degrees | Level::Axes => Some(self.of_degrees(family, limits).bytes),
+            Level::Ways => {
+                // More sequences a micro-batch take no less: those that take least are planned for all.
+                let mbs = self.space.sizes(&family.layout).min()?;
+                let few = Family { layout: Layout { mbs, ..family.layout.clone() }, ..family.clone() };
+                self.least_of_any(&few).map(|least| least.max(known))
+            }
+            Level::Batch => Some(self.of_degrees(family, limits).bytes.max(known)),
+            Level::Pipeline => {
+                let shards = self.shards(family).into_iter().map(|part| part.layout);
+                of_shards(&shards.collect::<Vec<_>>())
+            }
+            Level::One if fast == small => self.desk.floor(&fast, &Ask::Bytes).ok().map(|floor| floor.bytes),
+            _ => of_shards(std::slice::from_ref(&fast)),
+        }
+    }
+
+    /// Bytes that none of a family goes below in any pipeline, and with any number of micro-batches.
+    fn least_of_any(&self, family: &Family) -> Option<f64> {
+        let shards = self.shards(family).into_iter().map(|part| self.fastest(&part));
+        self.desk.least_of_any(&self.smallest(family), &shards.collect::<Vec<_>>()).ok()
+    }
+
     /// The work over the peak. Where memory counts, no micro-batch has more sequences than there is room for.
     fn of_degrees(&self, family: &Family, limits: Limits) -> Floor {
-        let layout = &family.layout;
-        let local = self.space.global_batch / layout.dp;
+        let (layout, sequences) = (&family.layout, self.space.global_batch);
+        if family.level == Level::Devices {
+            return self.work.of_devices(family.devices, sequences, &self.desk.machine(family.devices[0]));
+        }
+        let local = sequences / layout.dp;
         let machine = self.desk.machine(layout.devices());
-        let zero = if self.space.pin.has("zero") { layout.zero } else { 3 };
+        let zero = self.space.pin.has("zero").then_some(layout.zero);
         let (most, mbs) = match limits.bytes {
             _ if family.level == Level::Batch => (layout.mbs, layout.mbs),
             Some(room) => (self.work.most_sequences(layout, room).clamp(1, local), 1),
             None => (local, 1),
         };
         let microbatches = u32::try_from(local.div_ceil(most)).unwrap_or(u32::MAX);
-        self.work.floor(layout, Undecided { zero, microbatches, mbs }, self.space.global_batch, &machine)
+        let open = Undecided { zero, microbatches, mbs };
+        if family.level == Level::Degrees && self.space.experts.is_some() {
+            // No rank holds less of the experts than if all ranks cut each of them.
+            let cut = Layout { ep: 1, etp: layout.dp * layout.cp * layout.tp, ..layout.clone() };
+            return self.work.floor(&cut, open, sequences, &machine);
+        }
+        self.work.floor(layout, open, sequences, &machine)
     }
 
     /// Whether large micro-batches say something: of a model that states none, with ranks in the usual order, where it makes no
@@ -161,10 +199,9 @@ impl Costs<'_> {
         all.into_iter().filter(is_new).collect()
     }
 
-    /// Of the mean rank; what is kept counts only where memory is looked for.
+    /// Of the mean rank; what is kept does not count.
     fn mean(&self, family: &Family, limits: Limits) -> Option<Floor> {
-        let small = limits.bytes.is_none().then(|| self.smallest(family));
-        self.desk.mean(&self.fastest(family), small.as_ref(), self.space.slices, limits.bytes).ok()
+        self.desk.mean(&self.fastest(family), self.space.slices, limits.bytes).ok()
     }
 
     /// Of a family's layouts the one that keeps least: all that is not decided yet is computed again, or lies with the host.

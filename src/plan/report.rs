@@ -10,13 +10,16 @@ use serde::{Deserialize, Serialize};
 pub struct Search {
     /// Layouts of the space before anything was ruled out.
     pub space: u64,
+    /// Whether the space has more: it is too large, or the time was too short, to count them all.
+    #[serde(default)]
+    pub has_more: bool,
     /// Layouts whose step was predicted.
     pub candidates: u64,
     /// Layouts ruled out by a bound on time or memory, or as copies of another.
     pub pruned: u64,
     /// Seconds on the clock.
     pub seconds: f64,
-    /// Whether no layout of the space is better, by the cost model.
+    /// Whether the search was finished: no layout of the space is better, by the cost model, or none fits.
     pub proved_optimal: bool,
     /// Whether the same request gives the same answer on every machine: not under a deadline.
     pub deterministic: bool,
@@ -103,22 +106,24 @@ pub struct Wish {
     pub gain: f64,
 }
 
-/// Nothing fits.
+/// Nothing fits, or nothing that does was found until the deadline.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Infeasible {
     /// The version of the form.
     pub schema: String,
     /// The version of this program.
     pub tool_version: String,
-    /// `infeasible`.
+    /// `infeasible`; `unknown` where the search was not finished.
     pub status: String,
     /// What was asked for.
     pub inputs: EstimateRequest,
-    /// The layout that needs least memory, if any is legal.
+    /// The layout that needs least memory of those that were looked at, if any was.
     pub closest: Option<Box<EstimateReport>>,
-    /// The smallest set of constraints that clash.
+    /// Whether no layout needs less than that one.
+    pub closest_is_least: bool,
+    /// The smallest set of constraints that clash; empty where that is not known.
     pub clash: Vec<Clash>,
-    /// What would make it fit, the cheapest first.
+    /// What would make it fit, the cheapest first: all that was found until the deadline.
     pub ways_out: Vec<WayOut>,
     /// How it was searched.
     pub search: Search,
@@ -142,4 +147,11 @@ pub struct WayOut {
     pub layout: String,
     /// Seconds of its step.
     pub step_time_s: f64,
+}
+
+impl Infeasible {
+    /// Whether it is known that nothing fits.
+    pub fn is_known(&self) -> bool {
+        self.search.proved_optimal
+    }
 }

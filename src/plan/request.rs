@@ -48,7 +48,7 @@ pub struct PlanRequest {
     pub top: usize,
     /// What is to be small.
     pub objective: Objective,
-    /// Seconds after which the search answers with what it has; its answer then depends on the machine.
+    /// Seconds within which there is an answer, with what is known by then: it depends on the machine.
     pub deadline: Option<f64>,
     /// Every layout is predicted, none is ruled out by a bound.
     pub exhaustive: bool,
@@ -87,6 +87,11 @@ impl PlanRequest {
     pub fn new(model: &str, cluster: &str, gpus: u64, seq: u64, global_batch: u64) -> PlanRequest {
         let (model, cluster) = (model.to_string(), cluster.to_string());
         PlanRequest { model, cluster, gpus, seq, global_batch, ..PlanRequest::default() }
+    }
+
+    /// The least and the most devices that may be used.
+    pub fn devices(&self) -> [u64; 2] {
+        [self.gpus, self.max_gpus.unwrap_or(self.gpus)]
     }
 
     /// The same job under a layout, to be predicted.

@@ -1,6 +1,7 @@
 //! What a request leaves to choose.
 
 use super::request::PlanRequest;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::estimate::{Desk, pinned};
 use crate::layout;
@@ -22,11 +23,11 @@ const MOST_CHUNKS: u32 = 16;
 /// Where one level of links joins all devices, there are no nodes.
 const LARGEST_NODE: u64 = 1 << 32;
 
-/// The space of a request.
+/// The space of a request, which is searched until a deadline.
 ///
 /// # Errors
 /// The pins are no layout, or the model cannot be built.
-pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, devices: Vec<u64>) -> Result<Space, Error> {
+pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, until: Deadline) -> Result<Space, Error> {
     let pin = pin(&request.pin)?;
     let batch = Batch { batch: 1, seq: request.seq, dtype: DType::F32 };
     let model = desk.source().model(&batch)?;
@@ -35,7 +36,7 @@ pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, devices: Vec<u64>) -
     let cut = model.dims.values().filter(|dim| ["g", "f", "u", "v"].contains(&dim.name.as_str()));
     let runs: u64 = model.calls.iter().map(|call| u64::from(call.instances())).sum();
     let ends = u64::from(runs > 2);
-    let machine = desk.machine(devices.first().copied().unwrap_or(1));
+    let machine = desk.machine(request.gpus);
     let schedule = pin.has("schedule").then(|| pin.layout.schedule.clone());
     let slices = slice(&model, 2).is_ok();
     Ok(Space {
@@ -51,8 +52,9 @@ pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, devices: Vec<u64>) -
         slices: most_slices(schedule.as_deref(), slices).max(pin.layout.slices.unwrap_or(1)),
         orders: remembered(move |pp, microbatches| orders(pp, microbatches, schedule.as_deref(), slices)),
         global_batch: request.global_batch,
-        devices,
+        devices: request.devices(),
         pin,
+        stop: Box::new(move || until.is_over()),
     })
 }
 

@@ -5,6 +5,7 @@ use super::large::Large;
 use super::oracle::Costs;
 use super::request::PlanRequest;
 use super::space::space;
+use crate::deadline::Deadline;
 use crate::estimate::{Ask, Desk, EstimateRequest, Estimator, Floor, Means};
 use crate::layout;
 use ir::goal::{CpKind, Layout, Recompute};
@@ -58,14 +59,19 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
     ];
     for request in requests {
         let estimator = Estimator::new();
-        let desk = Desk::new(&estimator, request.under(String::new()), &[request.gpus]).unwrap();
+        let desk = Desk::new(&estimator, request.under(String::new()), [request.gpus; 2]).unwrap();
         let work = desk.work().unwrap();
-        let space = space(&request, &desk, vec![request.gpus]).unwrap();
-        let axes = space.axes();
+        let space = space(&request, &desk, Deadline::default()).unwrap();
+        let axes = space.roots();
         let costs = Costs { desk: &desk, work, space: &space, large: Large::new(&desk, &space) };
         let (mut dice, mut priced) = (Dice(7), 0);
         for _ in 0..60 {
-            let Some(way) = way(&space, &axes, &mut dice) else { continue };
+            let Some(mut way) = way(&space, &axes, &mut dice) else { continue };
+            // Before its degrees are known, and those of its experts.
+            let first = way[0].clone();
+            let degrees = Layout { ep: 1, etp: 1, ..first.layout.clone() };
+            way.insert(0, Family { layout: degrees, level: Level::Degrees, ..first.clone() });
+            way.insert(0, Family { level: Level::Devices, devices: [1, request.gpus], ..first });
             let one = &way[way.len() - 1].layout;
             let told = |text: &str| {
                 estimator.estimate(&EstimateRequest { gpus: Some(request.gpus), ..request.under(text.to_string()) })
@@ -113,7 +119,7 @@ fn a_layout_fits_where_it_fits() {
     for (model, cluster, gpus, text, means) in cases {
         let request = PlanRequest { seq: 4096, ..request(model, cluster, gpus, 256, "") };
         let estimator = Estimator::new();
-        let desk = Desk::new(&estimator, request.under(String::new()), &[gpus]).unwrap();
+        let desk = Desk::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
         let layout = layout::parse_any(text).unwrap();
         let Floor { seconds, bytes } = desk.price(&layout).unwrap();
         let ask = Ask::Seconds { enough: seconds * (1.0 + 1e-9), room: bytes, means, is_ordered: true };
@@ -129,16 +135,16 @@ fn a_space_has_as_many_layouts_as_are_counted() {
     for (model, gpus, pin) in [("tiny-llama", 4, ""), ("tiny-moe", 4, "zero=1,mbs=1"), ("gpt2", 2, "recompute=auto")] {
         let request = request(model, "h100", gpus, 8, pin);
         let estimator = Estimator::new();
-        let desk = Desk::new(&estimator, request.under(String::new()), &[gpus]).unwrap();
-        let space = space(&request, &desk, vec![gpus]).unwrap();
+        let desk = Desk::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
+        let space = space(&request, &desk, Deadline::default()).unwrap();
         let mut layouts = 0;
-        let mut open = space.axes();
-        let counted = count(&space, &open);
+        let mut open = space.roots();
+        let counted = count(&space, &open, &|| false);
         while let Some(family) = open.pop() {
             layouts += u64::from(family.level == Level::One);
             open.extend(space.parts(&family));
         }
-        assert_eq!(layouts, counted, "{model}");
+        assert_eq!((layouts, counted.is_all), (counted.layouts, true), "{model}");
     }
 }
 
@@ -148,7 +154,7 @@ fn values_are_made_again_where_copies_to_the_host_are_waited_for() {
     let request =
         PlanRequest { stack: "megatron-2022".into(), ..PlanRequest::new("megatron-530b", "a100", 2240, 2048, 1920) };
     let estimator = Estimator::new();
-    let desk = Desk::new(&estimator, request.under(String::new()), &[request.gpus]).unwrap();
+    let desk = Desk::new(&estimator, request.under(String::new()), [request.gpus; 2]).unwrap();
     let layout = |recompute: Recompute| Layout {
         dp: 16,
         tp: 4,
@@ -183,10 +189,10 @@ fn heads_that_no_program_cuts_are_not_planned() {
     }
     let space = |pin: &str| {
         let request = request("mixtral-8x7b", "b200", 16, 16, pin);
-        let desk = Desk::new(&estimator, request.under(String::new()), &[16]).unwrap();
-        let space = space(&request, &desk, vec![16]).unwrap();
+        let desk = Desk::new(&estimator, request.under(String::new()), [16; 2]).unwrap();
+        let space = space(&request, &desk, Deadline::default()).unwrap();
         let ways = |family: &Family| space.ways(&family.layout);
-        space.axes().iter().flat_map(ways).filter(|way| way.cp_kind == CpKind::Ulysses).count()
+        space.roots().iter().flat_map(ways).filter(|way| way.cp_kind == CpKind::Ulysses).count()
     };
     assert!(space("cp=8") > 0);
     assert_eq!(space("cp=16"), 0);

@@ -66,16 +66,16 @@ impl Best {
         Best { by_memory, wanted: wanted.max(1), list: Vec::new() }
     }
 
-    /// What is to be small.
+    /// What is to be small: seconds, or whole bytes, of which sums in another order have as many.
     fn value(&self, seconds: f64, bytes: f64) -> f64 {
-        if self.by_memory { bytes } else { seconds }
+        if self.by_memory { bytes.round() } else { seconds }
     }
 
     /// By what is to be small; of equals one that leaves the host alone comes first, then what is less of the other.
     fn compare(&self, a: &Ranked, b: &Ranked) -> Ordering {
         let key = |ranked: &Ranked| {
             let Price { seconds, bytes, .. } = ranked.price;
-            if self.by_memory { [bytes, seconds] } else { [seconds, bytes] }
+            if self.by_memory { [bytes.round(), seconds] } else { [seconds, bytes] }
         };
         let ([a0, a1], [b0, b1]) = (key(a), key(b));
         let host = || a.layout.offload.cmp(&b.layout.offload);
@@ -97,6 +97,13 @@ impl Best {
         same.map_or(f64::INFINITY, |(_, ranked)| self.value(ranked.price.seconds, ranked.price.bytes))
     }
 
+    /// The layout that all of a family must beat: the one of the only kind that the family has, or the last that is wanted.
+    pub(super) fn rival(&self, family: &Family) -> Option<&Ranked> {
+        let is_one_kind = matches!(family.level, Level::One | Level::Layers);
+        let same = self.list.iter().find(|(kind, _)| is_one_kind && kind.is_of(&family.layout));
+        same.or(self.list.get(self.wanted - 1)).map(|(_, ranked)| ranked)
+    }
+
     /// Takes a layout in if it is of use.
     pub(super) fn offer(&mut self, ranked: Ranked) {
         let kind = Kind::of(&ranked.layout);
@@ -111,10 +118,9 @@ impl Best {
         self.list.insert(at, (kind, ranked));
         self.list.truncate(self.wanted);
         let threshold = self.threshold();
-        self.list.retain(|(_, ranked)| {
-            let Price { seconds, bytes, .. } = ranked.price;
-            (if self.by_memory { bytes } else { seconds }) <= threshold
-        });
+        let mut list = std::mem::take(&mut self.list);
+        list.retain(|(_, ranked)| self.value(ranked.price.seconds, ranked.price.bytes) <= threshold);
+        self.list = list;
     }
 
     /// The best first.

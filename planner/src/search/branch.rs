@@ -30,6 +30,9 @@ const UNKNOWN: f64 = f64::NEG_INFINITY;
 /// Bounds are sums in another order than prices: they count as this much less.
 const ROUNDING: f64 = 1e-9;
 
+/// A layout with fewer bytes by less than this has as many when they are rounded.
+const NEARLY_HALF: f64 = 0.499;
+
 /// What is looked for.
 pub struct Task<'a> {
     /// How many layouts are wanted.
@@ -40,8 +43,6 @@ pub struct Task<'a> {
     pub by_memory: bool,
     /// Whether nothing is ruled out by a bound.
     pub exhaustive: bool,
-    /// Whether to stop and answer with what there is.
-    pub stop: &'a (dyn Fn() -> bool + Sync),
     /// Told after each round.
     pub progress: &'a mut dyn FnMut(Progress),
 }
@@ -83,7 +84,7 @@ impl Waiting {
     fn new(bound: f64, known: Bound, number: u64, family: Family) -> Waiting {
         // The less is decided, the further is the best of a family from its bound: so a layout to compare with is found early.
         let grows = match family.level {
-            Level::Axes | Level::Ways | Level::Batch => 1.15,
+            Level::Devices | Level::Degrees | Level::Axes | Level::Ways | Level::Batch => 1.15,
             Level::Pipeline => 1.02,
             _ => 1.0,
         };
@@ -121,22 +122,28 @@ struct Look<'a> {
     exhaustive: bool,
     /// The value above which nothing is of use.
     threshold: f64,
+    /// Whether no layout is known that fits, though the usual ones have been gone through: perhaps none does.
+    is_doubted: bool,
+    stop: &'a (dyn Fn() -> bool + Send + Sync),
 }
 
 /// Finds the best layouts of the families of a space: first among the usual ones, then near the best that is known as long as
 /// there is a better one, then among all.
-pub fn search(space: &Space, axes: &[Family], oracle: &impl Oracle, mut task: Task<'_>) -> Outcome {
+pub fn search(space: &Space, roots: &[Family], oracle: &impl Oracle, mut task: Task<'_>) -> Outcome {
     let mut known = Known { best: Best::new(task.wanted, task.by_memory), candidates: 0 };
     let mut gone: Vec<Region> = Vec::new();
     let mut next = if task.exhaustive { Region::All } else { Region::Usual };
+    let skips_shown = task.by_memory && !task.exhaustive;
     loop {
         // What has been priced is not priced again.
         let is_new = |part: &Family| part.level < Level::One || !gone.iter().any(|region| region.holds(space, part));
-        let is_next = |part: &Family| next.holds(space, part) && is_new(part);
-        let families = axes.iter().filter(|family| is_next(family)).cloned().collect();
+        let is_needless = |part: &Family| skips_shown && space.shows(&part.layout);
+        let is_next = |part: &Family| next.holds(space, part) && is_new(part) && !is_needless(part);
+        let families = roots.iter().filter(|family| is_next(family)).cloned().collect();
         let parts = |family: &Family| space.parts(family).into_iter().filter(is_next).collect();
-        let finished = go_through(families, &parts, oracle, &mut task, &mut known);
-        if next == Region::All {
+        let pass = Pass { parts: &parts, is_first: gone.is_empty(), stop: &*space.stop };
+        let finished = go_through(families, &pass, oracle, &mut task, &mut known);
+        if next == Region::All || !finished {
             return Outcome { best: known.best.ranked(), candidates: known.candidates, finished };
         }
         gone.push(next);
@@ -154,29 +161,36 @@ struct Known {
 /// What a family is made of.
 type Parts<'a> = dyn Fn(&Family) -> Vec<Family> + Sync + 'a;
 
+/// A way through some families.
+struct Pass<'a> {
+    parts: &'a Parts<'a>,
+    /// Whether none went before.
+    is_first: bool,
+    stop: &'a (dyn Fn() -> bool + Send + Sync),
+}
+
 /// Goes through families until none is left that could be better; says whether it came so far.
 fn go_through(
-    axes: Vec<Family>,
-    parts: &Parts<'_>,
+    families: Vec<Family>,
+    pass: &Pass<'_>,
     oracle: &impl Oracle,
     task: &mut Task<'_>,
     known: &mut Known,
 ) -> bool {
     let (mut heap, mut number) = (BinaryHeap::new(), 0);
-    for family in axes {
+    let Pass { parts, is_first, stop } = *pass;
+    for family in families {
         number += 1;
         heap.push(Waiting::new(UNKNOWN, Bound { seconds: 0.0, bytes: 0.0 }, number, family));
     }
     let Task { memory, by_memory, exhaustive, .. } = *task;
     while !heap.is_empty() {
-        if (task.stop)() {
-            return false;
-        }
         let Known { best, candidates } = known;
         let threshold = if exhaustive { f64::INFINITY } else { best.threshold() };
         let most = if exhaustive || threshold.is_finite() { ROUND } else { DIVE };
         let round = round(&mut heap, most, threshold);
-        let look = Look { best, memory, by_memory, exhaustive, threshold };
+        let is_doubted = memory.is_some() && !by_memory && !exhaustive && !is_first && best.first().is_none();
+        let look = Look { best, memory, by_memory, exhaustive, threshold, is_doubted, stop };
         let asked: Vec<Vec<Question>> = each(&round, |waiting| look.questions(parts, waiting));
         let answers = look.answers(oracle, &asked.iter().flatten().collect::<Vec<&Question>>());
         for (Question { family, is_priced, .. }, answer) in asked.into_iter().flatten().zip(answers) {
@@ -194,8 +208,12 @@ fn go_through(
         }
         let value = |ranked: &Ranked| if by_memory { ranked.price.bytes } else { ranked.price.seconds };
         (task.progress)(Progress { candidates: *candidates, open: heap.len(), best: best.first().map(value) });
+        // What was asked after the stop has no answer.
+        if stop() {
+            return false;
+        }
     }
-    true
+    !stop()
 }
 
 /// The next families whose bound is not above the threshold: so many at most, or of those that have none [`FIRST_ROUND`].
@@ -252,7 +270,8 @@ impl Look<'_> {
             (!is_priced, is_priced.then_some(pipeline))
         });
         let mut answers: Vec<Option<Answer>> = asked.iter().map(|_| None).collect();
-        for (&at, answer) in order.iter().zip(each(&order, |&at| self.answer(oracle, asked[at]))) {
+        let answer = |&at: &usize| if (self.stop)() { None } else { self.answer(oracle, asked[at]) };
+        for (&at, answer) in order.iter().zip(each(&order, answer)) {
             answers[at] = answer;
         }
         answers
@@ -273,8 +292,33 @@ impl Look<'_> {
         let found = Bound { seconds: seconds.max(known.seconds), bytes: bytes.max(known.bytes) };
         let bound = (if self.by_memory { found.bytes } else { found.seconds }) * (1.0 - ROUNDING);
         let fits = has_room(found.bytes, self.memory);
-        let is_of_use = || fits && bound <= self.threshold && self.best.threshold_of(family) >= bound;
-        (self.exhaustive || is_of_use()).then_some(Answer::Bound(bound, found))
+        let is_of_use =
+            || fits && bound.is_finite() && bound <= self.threshold && self.best.threshold_of(family) >= bound;
+        let is_ruled_out = || self.has_no_room(oracle, family, found) || self.is_beaten(oracle, family, found);
+        (self.exhaustive || is_of_use() && !is_ruled_out()).then_some(Answer::Bound(bound, found))
+    }
+
+    /// Whether none of a family has room, where it is doubted that any layout has: bounds on time say little of memory.
+    fn has_no_room(&self, oracle: &impl Oracle, family: &Family, known: Bound) -> bool {
+        let limits = Limits { seconds: f64::INFINITY, bytes: None };
+        let least = || oracle.bound(family, known, limits).map(|bound| bound.bytes);
+        self.is_doubted && least().is_none_or(|bytes| !has_room(bytes, self.memory))
+    }
+
+    /// Whether none of a family, which needs as much memory as the layout that it must beat, is better by what falls next.
+    fn is_beaten(&self, oracle: &impl Oracle, family: &Family, found: Bound) -> bool {
+        let Some(rival) = self.best.rival(family).filter(|_| self.by_memory) else { return false };
+        let Price { seconds, bytes, .. } = rival.price;
+        if found.bytes < bytes.round() - NEARLY_HALF {
+            return false;
+        }
+        let is_hosted = family.level >= Level::Host && family.layout.offload;
+        if is_hosted != rival.layout.offload {
+            return is_hosted;
+        }
+        let limits = Limits { seconds, bytes: Some(bytes.round() + 1.0) };
+        let bound = oracle.bound(family, Bound { seconds: 0.0, bytes: 0.0 }, limits);
+        bound.is_none_or(|bound| bound.seconds * (1.0 - ROUNDING) > seconds)
     }
 }
 

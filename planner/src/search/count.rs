@@ -1,28 +1,80 @@
 //! How many layouts a space has, without making them.
 
-use super::Family;
 use super::cores::each;
 use super::space::Space;
+use super::{Family, Level};
 use ir::goal::Recompute;
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
-/// The layouts of a space. Degrees and micro-batches are gone through; all below is counted.
-pub fn count(space: &Space, axes: &[Family]) -> u64 {
-    let ranks: Vec<u64> = axes.iter().map(|family| family.layout.pp).collect::<BTreeSet<u64>>().into_iter().collect();
-    let of = |&pp: &u64| of_ranks(space, axes.iter().filter(|family| family.layout.pp == pp));
-    each(&ranks, of).into_iter().fold(0, u64::saturating_add)
+/// Families of degrees that are counted; of larger spaces it is known that they have more.
+const COUNTED: usize = 1 << 17;
+
+/// How many layouts a space has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counted {
+    /// Layouts.
+    pub layouts: u64,
+    /// Whether these are all.
+    pub is_all: bool,
+}
+
+/// The layouts of a space with these roots, as far as they are counted until `stop`. Degrees and micro-batches are gone through;
+/// all below is counted.
+pub fn count(space: &Space, roots: &[Family], stop: &(dyn Fn() -> bool + Sync)) -> Counted {
+    let listed = Listed::of(space, roots, stop);
+    let ranks: BTreeSet<u64> = listed.families.iter().map(|family| family.layout.pp).collect();
+    let ranks: Vec<u64> = ranks.into_iter().collect();
+    let of = |&pp: &u64| of_ranks(space, listed.families.iter().filter(|family| family.layout.pp == pp), stop);
+    let layouts = each(&ranks, of).into_iter().fold(0, u64::saturating_add);
+    Counted { layouts, is_all: listed.is_all && !stop() }
+}
+
+/// Families of all degrees.
+struct Listed<'a> {
+    families: Vec<Cow<'a, Family>>,
+    is_all: bool,
+}
+
+impl<'a> Listed<'a> {
+    /// Those that some are made of: as many as are counted, or all.
+    fn of(space: &Space, roots: &'a [Family], stop: &(dyn Fn() -> bool + Sync)) -> Listed<'a> {
+        let mut listed = Listed { families: Vec::new(), is_all: true };
+        // The last is the next: as many families wait as halves of the devices, or degrees of one number of them.
+        let mut open: Vec<Cow<'a, Family>> = roots.iter().rev().map(Cow::Borrowed).collect();
+        while let Some(family) = open.pop() {
+            if listed.families.len() >= COUNTED || stop() {
+                listed.is_all = false;
+                break;
+            }
+            match family.level {
+                Level::Devices | Level::Degrees => {
+                    open.extend(space.parts(&family).into_iter().rev().map(Cow::Owned));
+                }
+                _ => listed.families.push(family),
+            }
+        }
+        listed
+    }
 }
 
 /// Those with as many pipeline ranks.
-fn of_ranks<'a>(space: &Space, axes: impl Iterator<Item = &'a Family>) -> u64 {
+fn of_ranks<'a>(
+    space: &Space,
+    families: impl Iterator<Item = &'a Cow<'a, Family>>,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> u64 {
     let mut pipelines: HashMap<u64, u64> = HashMap::new();
     let mut sum = 0u64;
-    for family in axes {
+    for family in families {
         let layout = &family.layout;
         let shards = space.shards(family).len() as u64;
         let ways = space.ways(layout).len() as u64;
         let hosts = if space.offload && !space.pin.has("offload") { 2 } else { 1 };
         for mbs in space.sizes(layout) {
+            if stop() {
+                return sum;
+            }
             let microbatches = space.global_batch / (layout.dp * mbs);
             let of = || recomputed(space, layout.pp, microbatches);
             let below = *pipelines.entry(microbatches).or_insert_with(of);

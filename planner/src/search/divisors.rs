@@ -1,11 +1,26 @@
 //! Divisors.
 
-/// All divisors of a number, ascending; of 0 there are none.
+/// All divisors of a number, ascending; of 0 there are none. Prime factors are divided out as they are found: it takes as long as
+/// there are numbers up to the square root of what is left.
 pub fn divisors(number: u64) -> Vec<u64> {
-    let small = (1..).take_while(|n| n * n <= number).filter(|&n| number.is_multiple_of(n));
-    let mut all: Vec<u64> = small.flat_map(|n| [n, number / n]).collect();
+    if number == 0 {
+        return Vec::new();
+    }
+    let (mut all, mut left, mut factor) = (vec![1], number, 2u64);
+    while left > 1 {
+        if factor.checked_mul(factor).is_none_or(|square| square > left) {
+            factor = left;
+        }
+        let (known, mut power) = (all.len(), 1);
+        while left.is_multiple_of(factor) {
+            (left, power) = (left / factor, power * factor);
+            all.extend_from_within(..known);
+            let new = all.len() - known;
+            all[new..].iter_mut().for_each(|divisor| *divisor *= power);
+        }
+        factor += 1;
+    }
     all.sort_unstable();
-    all.dedup();
     all
 }
 
@@ -19,5 +34,10 @@ mod tests {
         assert_eq!(divisors(49), [1, 7, 49]);
         assert_eq!(divisors(1), [1]);
         assert!(divisors(0).is_empty());
+        for number in 1..500 {
+            assert_eq!(divisors(number), (1..=number).filter(|&n| number.is_multiple_of(n)).collect::<Vec<_>>());
+        }
+        assert_eq!(divisors(720_720).len(), 240);
+        assert_eq!(divisors((1 << 32) - 5), [1, (1 << 32) - 5]);
     }
 }

@@ -15,9 +15,9 @@ mod space;
 pub use best::{Kind, Ranked};
 pub use branch::{Outcome, Progress, Task, has_room, search};
 pub use cores::each;
-pub use count::count;
+pub use count::{Counted, count};
 pub use divisors::divisors;
-pub use space::{Order, Orders, Pin, Space};
+pub use space::{Order, Orders, Pin, Space, Stop};
 
 use ir::goal::Layout;
 use std::sync::Arc;
@@ -25,7 +25,11 @@ use std::sync::Arc;
 /// How far a family's layouts are decided; each level decides what those before it have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
-    /// Degrees: dp, tp, cp, pp, ep and etp.
+    /// Nothing but between which numbers of devices it uses.
+    Devices,
+    /// Degrees without those of experts: dp, tp, cp and pp.
+    Degrees,
+    /// All degrees: ep and etp too.
     Axes,
     /// How ranks share a sequence: sequence parallelism, kind of context parallelism, overlap of tensor-parallel communication.
     Ways,
@@ -53,6 +57,8 @@ pub struct Family {
     pub layout: Layout,
     /// What of it is decided.
     pub level: Level,
+    /// The least and the most devices of its layouts.
+    pub devices: [u64; 2],
     /// Its order's schedules, once the pipeline is decided; until one is chosen the first stands in the layout.
     pub schedules: Schedules,
 }
@@ -63,7 +69,7 @@ pub type Schedules = Arc<[&'static str]>;
 impl Family {
     /// A part of this one.
     fn part(&self, layout: Layout, level: Level) -> Family {
-        Family { layout, level, schedules: Arc::clone(&self.schedules) }
+        Family { layout, level, devices: self.devices, schedules: Arc::clone(&self.schedules) }
     }
 }
 
@@ -81,7 +87,8 @@ pub struct Bound {
 pub struct Limits {
     /// Seconds of a step above which a layout is of none; a bound with more need not be the best that is known.
     pub seconds: f64,
-    /// Bytes of a device above which a layout is of none; none where the least memory is looked for.
+    /// Bytes of a device above which a layout is of none; none where the least memory is looked for: then a bound says nothing
+    /// of seconds.
     pub bytes: Option<f64>,
 }
 

@@ -60,18 +60,19 @@ fn is_usual(space: &Space, family: &Family) -> bool {
 
 /// Whether no more than one choice that is decided of a family is another than a layout's. What is made again or moved to the
 /// host follows from the room that there is, and so counts for none; nor does dp, which is what other degrees leave.
-fn is_near(centre: &Layout, Family { layout, level, schedules }: &Family) -> bool {
+fn is_near(centre: &Layout, Family { layout, level, schedules, .. }: &Family) -> bool {
     let by = |decided: Level, is_same: bool| *level >= decided && !is_same;
     let shards = |it: &Layout| (it.zero, it.shard, it.dp_overlap);
     let order =
         || schedules.contains(&centre.schedule.as_str()) && (layout.vp, &layout.stages) == (centre.vp, &centre.stages);
     let others = [
-        layout.tp != centre.tp || by(Level::Ways, (layout.sp, layout.tp_overlap) == (centre.sp, centre.tp_overlap)),
-        layout.cp != centre.cp || by(Level::Ways, layout.cp_kind == centre.cp_kind),
-        layout.ep != centre.ep,
-        layout.etp != centre.etp,
+        by(Level::Degrees, layout.tp == centre.tp)
+            || by(Level::Ways, (layout.sp, layout.tp_overlap) == (centre.sp, centre.tp_overlap)),
+        by(Level::Degrees, layout.cp == centre.cp) || by(Level::Ways, layout.cp_kind == centre.cp_kind),
+        by(Level::Axes, layout.ep == centre.ep),
+        by(Level::Axes, layout.etp == centre.etp),
         by(Level::Batch, layout.mbs == centre.mbs),
-        layout.pp != centre.pp
+        by(Level::Degrees, layout.pp == centre.pp)
             || by(Level::Pipeline, order())
             || by(Level::Schedule, layout.schedule == centre.schedule),
         by(Level::Shards, shards(layout) == shards(centre)),
@@ -92,7 +93,7 @@ mod tests {
             stages,
         };
         Space {
-            devices: vec![4],
+            devices: [4; 2],
             global_batch: 8,
             tensor: vec![(4, true)],
             heads: 4,
@@ -109,6 +110,7 @@ mod tests {
                 _ => [order(&["zb-h1", "1f1b"], None, pp), order(&["interleaved-1f1b"], Some(2), 2 * pp)].into(),
             }),
             pin: Pin::default(),
+            stop: Box::new(|| false),
         }
     }
 
@@ -122,20 +124,29 @@ mod tests {
         families.into_iter().flat_map(of).collect()
     }
 
+    /// Where their number is open the same layouts come out, of each number of devices.
+    #[test]
+    fn layouts_are_listed_by_halves_of_the_devices() {
+        let all = |devices| layouts(&Space { devices, ..space() }, &Region::All, Space { devices, ..space() }.roots());
+        let each: Vec<Layout> = (1..=6).flat_map(|devices| all([devices; 2])).collect();
+        assert!(each.len() > 1000 && all([1, 6]) == each);
+    }
+
     #[test]
     fn a_family_is_left_out_only_with_all_its_layouts() {
         let space = space();
-        let all = layouts(&space, &Region::All, space.axes());
+        let all = layouts(&space, &Region::All, space.roots());
         let one = |layout: &Layout| Family {
             layout: layout.clone(),
             level: Level::One,
+            devices: space.devices,
             schedules: [named(&layout.schedule)].into(),
         };
         let centres = all.iter().step_by(all.len() / 20).map(Region::near);
         for region in centres.chain([Region::Usual]) {
             let within: Vec<&Layout> = all.iter().filter(|layout| region.holds(&space, &one(layout))).collect();
             assert!(within.len() > 1 && within.len() < all.len() / 2, "{region:?} has {}", within.len());
-            assert_eq!(layouts(&space, &region, space.axes()).iter().collect::<Vec<_>>(), within, "{region:?}");
+            assert_eq!(layouts(&space, &region, space.roots()).iter().collect::<Vec<_>>(), within, "{region:?}");
         }
     }
 

@@ -32,10 +32,19 @@ pub struct Pin {
 /// The orders of so many ranks and micro-batches.
 pub type Orders = Box<dyn Fn(u64, u64) -> Arc<[Order]> + Send + Sync>;
 
+/// Whether to stop and answer with what there is.
+pub type Stop = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// Degrees that are listed at once with those of experts; where there are more, experts are shared out family by family.
+const LISTED: usize = 1 << 17;
+
+/// Numbers of devices whose degrees are listed at once.
+const FEW: u64 = 16;
+
 /// What a model and a job leave to choose.
 pub struct Space {
-    /// How many devices there may be.
-    pub devices: Vec<u64>,
+    /// The least and the most devices that there may be.
+    pub devices: [u64; 2],
     /// Sequences per step.
     pub global_batch: u64,
     /// Sizes of dims that tp cuts, and whether each must be cut evenly.
@@ -62,6 +71,8 @@ pub struct Space {
     pub orders: Orders,
     /// What must be.
     pub pin: Pin,
+    /// Asked while families are listed, counted and searched: what was listed up to a stop is not all.
+    pub stop: Stop,
 }
 
 impl Pin {
@@ -77,31 +88,87 @@ impl Pin {
 }
 
 impl Space {
-    /// The families of degrees.
-    pub fn axes(&self) -> Vec<Family> {
-        let tps = |&devices: &u64| self.pin.or("tp", &self.pin.layout.tp, divisors(devices)).into_iter();
-        let starts: Vec<[u64; 2]> =
-            self.devices.iter().flat_map(|devices| tps(devices).map(|tp| [*devices, tp])).collect();
-        each(&starts, |&[devices, tp]| self.axes_of(devices, tp)).into_iter().flatten().collect()
+    /// The families that a search begins with: degrees, or, where the number of devices is open, all of it.
+    pub fn roots(&self) -> Vec<Family> {
+        let [least, most] = self.devices;
+        if least == most {
+            return self.degrees_on(least);
+        }
+        let most = most.min(self.most_devices());
+        let of = |devices| Family { layout: self.start(), level: Level::Devices, devices, schedules: Arc::from([]) };
+        if least > most { Vec::new() } else { vec![of([least, most])] }
     }
 
-    /// Those of so many devices with one degree of tp.
-    fn axes_of(&self, devices: u64, tp: u64) -> Vec<Family> {
-        let mut families = Vec::new();
-        let open: Schedules = Arc::from([]);
-        let axes = |layout| Family { layout, level: Level::Axes, schedules: Arc::clone(&open) };
-        for cp in self.pin.or("cp", &self.pin.layout.cp, divisors(devices)) {
-            for pp in self.pin.or("pp", &self.pin.layout.pp, divisors(devices)) {
+    /// More devices than the largest degrees share.
+    fn most_devices(&self) -> u64 {
+        let given = &self.pin.layout;
+        let of = |key: &str, pinned: u64, most: u64| if self.pin.has(key) { pinned } else { most };
+        let dp = of("dp", given.dp, self.global_batch);
+        let tp = of("tp", given.tp, self.tensor.iter().map(|(size, _)| *size).min().unwrap_or(u64::MAX));
+        let pp = of("pp", given.pp, self.layers[0].max(1));
+        let cp = of("cp", given.cp, self.tokens);
+        dp.saturating_mul(tp).saturating_mul(pp).saturating_mul(cp)
+    }
+
+    /// The two halves of some numbers of devices; of a few the degrees.
+    fn halves(&self, [least, most]: [u64; 2]) -> Vec<Family> {
+        if most - least < FEW {
+            return (least..=most).flat_map(|devices| self.degrees_on(devices)).collect();
+        }
+        let middle = least + (most - least) / 2;
+        let half = |devices| Family { layout: self.start(), level: Level::Devices, devices, schedules: Arc::from([]) };
+        vec![half([least, middle]), half([middle + 1, most])]
+    }
+
+    /// The families of degrees of so many devices: with the degrees of experts, where these are not too many.
+    pub(super) fn degrees_on(&self, devices: u64) -> Vec<Family> {
+        let tps = self.pin.or("tp", &self.pin.layout.tp, divisors(devices));
+        let some: Vec<Vec<Layout>> = each(&tps, |&tp| self.shares_of(devices, tp));
+        let pairs =
+            if self.experts.is_some() { self.experts_of(&Layout { dp: devices, ..self.start() }).count() } else { 1 };
+        if some.iter().map(Vec::len).sum::<usize>().saturating_mul(pairs) > LISTED {
+            let open = |layout| self.family(layout, Level::Degrees);
+            return some.into_iter().flatten().map(open).collect();
+        }
+        let all = |layouts: &Vec<Layout>| -> Vec<Family> {
+            let mut families: Vec<Family> = layouts.iter().flat_map(|layout| self.with_experts(layout)).collect();
+            // Blocks see nothing of pp and dp: those that differ in these alone follow each other, so that one core asks for all.
+            families.sort_by_key(|Family { layout, .. }| (layout.cp, layout.ep, layout.etp));
+            families
+        };
+        some.iter().flat_map(all).collect()
+    }
+
+    /// A family of which no more than degrees are decided.
+    fn family(&self, layout: Layout, level: Level) -> Family {
+        let devices = [layout.devices(); 2];
+        Family { layout, level, devices, schedules: Arc::from([]) }
+    }
+
+    /// The degrees of so many devices with one of tp that can be, experts aside.
+    fn shares_of(&self, devices: u64, tp: u64) -> Vec<Layout> {
+        let mut shares = Vec::new();
+        let divides = |&(size, exact): &(u64, bool)| if exact { size.is_multiple_of(tp) } else { tp <= size };
+        if tp == 0 || !self.tensor.iter().all(divides) {
+            return shares;
+        }
+        let cps = self.pin.or("cp", &self.pin.layout.cp, divisors(devices)).into_iter();
+        let pps = self.pin.or("pp", &self.pin.layout.pp, divisors(devices)).into_iter();
+        let pps: Vec<u64> = pps.filter(|pp| *pp <= self.layers[0].max(1)).collect();
+        for cp in cps.filter(|cp| *cp <= self.tokens) {
+            if (self.stop)() {
+                return shares;
+            }
+            for &pp in &pps {
                 let Some(used) = tp.checked_mul(pp).and_then(|used| used.checked_mul(cp)) else { continue };
-                if devices.is_multiple_of(used) {
-                    let layout = Layout { tp, pp, cp, dp: devices / used, ..self.start() };
-                    families.extend(self.experts_of(&layout).map(axes));
+                let dp = if devices.is_multiple_of(used) { devices / used } else { continue };
+                let is_pinned_so = !self.pin.has("dp") || self.pin.layout.dp == dp;
+                if self.global_batch.is_multiple_of(dp) && is_pinned_so {
+                    shares.push(Layout { tp, pp, cp, dp, ..self.start() });
                 }
             }
         }
-        // Blocks see nothing of pp and dp: those that differ in these alone follow each other, so that one core asks for all.
-        families.sort_by_key(|Family { layout, .. }| (layout.cp, layout.ep, layout.etp));
-        families
+        shares
     }
 
     /// A layout of which nothing but the pins is decided.
@@ -114,24 +181,25 @@ impl Space {
         layout
     }
 
-    /// The layouts with the degrees of experts, if the degrees can be.
+    /// The families of degrees with those of experts.
+    fn with_experts(&self, layout: &Layout) -> impl Iterator<Item = Family> + use<'_> {
+        self.experts_of(layout).map(|layout| self.family(layout, Level::Axes))
+    }
+
+    /// The layout with the degrees of experts.
     fn experts_of(&self, layout: &Layout) -> impl Iterator<Item = Layout> + use<> {
-        let Layout { dp, tp, cp, pp, .. } = *layout;
-        let divides = |&(size, exact): &(u64, bool)| if exact { size.is_multiple_of(tp) } else { tp <= size };
-        let can_be = self.tensor.iter().all(divides)
-            && cp <= self.tokens
-            && pp <= self.layers[0].max(1)
-            && self.global_batch.is_multiple_of(dp)
-            && (!self.pin.has("dp") || self.pin.layout.dp == dp);
+        let Layout { dp, tp, cp, .. } = *layout;
         let ranks = if self.experts.is_some() { dp * cp * tp } else { 1 };
         let [number, width] = self.experts.unwrap_or([1, 1]);
-        let eps = self.pin.or("ep", &self.pin.layout.ep, divisors(ranks));
-        let etps = self.pin.or("etp", &self.pin.layout.etp, divisors(ranks));
-        let pairs = eps.into_iter().flat_map(move |ep| etps.clone().into_iter().map(move |etp| (ep, etp)));
-        let fits = move |&(ep, etp): &(u64, u64)| can_be && number.is_multiple_of(ep) && etp <= width;
+        let eps = self.pin.or("ep", &self.pin.layout.ep, divisors(ranks)).into_iter();
+        let etps = self.pin.or("etp", &self.pin.layout.etp, divisors(ranks)).into_iter();
+        let etps: Vec<u64> = etps.filter(|etp| *etp <= width).collect();
+        let pairs = eps
+            .filter(move |ep| number.is_multiple_of(*ep))
+            .flat_map(move |ep| etps.clone().into_iter().map(move |etp| (ep, etp)));
         let layout = layout.clone();
         pairs
-            .filter(fits)
+            .filter(move |(ep, etp)| ep.checked_mul(*etp).is_some_and(|cut| ranks.is_multiple_of(cut)))
             .map(move |(ep, etp)| Layout { ep, etp, ..layout.clone() })
             .filter(|layout| layout.fold().is_ok())
     }
@@ -139,9 +207,11 @@ impl Space {
     /// What a family is made of, one level further; empty for a single layout.
     pub fn parts(&self, family: &Family) -> Vec<Family> {
         match family.level {
+            Level::Devices => self.halves(family.devices),
+            Level::Degrees => self.with_experts(&family.layout).collect(),
             Level::Axes => self.ways(&family.layout).into_iter().map(|way| family.part(way, Level::Ways)).collect(),
             Level::Ways => self.batches(family),
-            Level::Batch => self.pipelines(&family.layout),
+            Level::Batch => self.pipelines(family),
             Level::Pipeline => self.shards(family),
             Level::Shards => schedules(family),
             Level::Schedule => self.with_hosts(family),
@@ -157,7 +227,7 @@ impl Space {
     }
 
     /// Sizes that micro-batches may have.
-    pub(super) fn sizes(&self, layout: &Layout) -> impl Iterator<Item = u64> + use<> {
+    pub fn sizes(&self, layout: &Layout) -> impl Iterator<Item = u64> + use<> {
         let local = self.global_batch / layout.dp;
         let open = match self.batch {
             Some(batch) => vec![batch],
@@ -233,14 +303,16 @@ impl Space {
         (self.orders)(pp, microbatches).iter().filter(is_allowed).cloned().collect()
     }
 
-    fn pipelines(&self, layout: &Layout) -> Vec<Family> {
+    fn pipelines(&self, family: &Family) -> Vec<Family> {
+        let layout = &family.layout;
         let microbatches = self.global_batch / (layout.dp * layout.mbs);
         let mut families = Vec::new();
         for order in self.orders_of(layout.pp, microbatches) {
             for stages in self.starts(order.stages) {
                 let (schedule, vp) = (order.schedules[0].to_string(), order.vp);
                 let layout = Layout { schedule, vp, stages, ..layout.clone() };
-                families.push(Family { layout, level: Level::Pipeline, schedules: Arc::clone(&order.schedules) });
+                let (level, devices, schedules) = (Level::Pipeline, family.devices, Arc::clone(&order.schedules));
+                families.push(Family { layout, level, devices, schedules });
             }
         }
         families
@@ -280,6 +352,13 @@ impl Space {
     /// Overlap of a kind of communication: as the stack has it, or, where it hides what there is, not.
     fn overlaps(&self, key: &str, given: Option<bool>, hides: bool) -> Vec<Option<bool>> {
         self.pin.or(key, &given, if hides { vec![None, Some(false)] } else { vec![None] })
+    }
+
+    /// Whether a layout shows communication that the stack would hide, unless it is pinned to: that takes no less memory, and no
+    /// less time.
+    pub(super) fn shows(&self, layout: &Layout) -> bool {
+        let is_shown = |key: &str, overlap: Option<bool>| overlap == Some(false) && !self.pin.has(key);
+        is_shown("tp_overlap", layout.tp_overlap) || is_shown("dp_overlap", layout.dp_overlap)
     }
 
     /// Layers of the longest stage where all are as long as can be.

@@ -10,13 +10,25 @@ use scheduler::draw::{self, escaped, filled};
 
 const BODY: &str = include_str!("infeasible.html");
 
-/// The page of an answer that nothing fits.
+/// The page of an answer that nothing fits, or that it is not known.
 ///
 /// # Errors
 /// The cluster is not there any more.
 pub fn page_of_clash(estimator: &Estimator, answer: &Infeasible) -> Result<String, Error> {
     let limit = device_gib(&*estimator.cluster(&answer.inputs.cluster)?);
-    let title = format!("{} does not fit on {}", answer.inputs.model, answer.inputs.cluster);
+    let (model, cluster) = (&answer.inputs.model, &answer.inputs.cluster);
+    let (title, verdict) = match answer.is_known() {
+        true => (format!("{model} does not fit on {cluster}"), "Nothing that was asked for leaves a layout."),
+        false => (
+            format!("Whether {model} fits on {cluster} is not known so far"),
+            "The search was stopped by its deadline before it found a layout that fits.",
+        ),
+    };
+    let least = if answer.closest_is_least {
+        "The layout that needs least"
+    } else {
+        "The layout that needs least of those looked at"
+    };
     let closest = match &answer.closest {
         Some(report) => {
             format!("<p class=\"layout\">{}</p>\n{}", escaped(&brief(&report.layout)), bars::memory(report, limit))
@@ -25,6 +37,8 @@ pub fn page_of_clash(estimator: &Estimator, answer: &Infeasible) -> Result<Strin
     };
     let parts = [
         ("title", escaped(&title)),
+        ("verdict", verdict.to_string()),
+        ("least", least.to_string()),
         ("clash", tables::clash(answer)),
         ("closest", closest),
         ("ways", tables::ways_out(answer)),

@@ -57,8 +57,11 @@ pub(super) fn wishes(plan: &EstimateReport) -> String {
 
 /// What clashes.
 pub(super) fn clash(answer: &Infeasible) -> String {
+    if answer.clash.is_empty() {
+        return "<p>That is not known: the deadline came before.</p>\n".to_string();
+    }
     let rows: Vec<_> = answer.clash.iter().map(|clash| vec![clash.constraint.clone(), clash.says.clone()]).collect();
-    table(&["constraint", ""], &rows)
+    "<p>Without any one of these, something fits.</p>\n".to_string() + &table(&["constraint", ""], &rows)
 }
 
 /// What would make something fit.
@@ -72,7 +75,10 @@ pub(super) fn search(search: Option<&Search>) -> String {
     let Some(search) = search else { return "<p>None: the layout was given.</p>".to_string() };
     let proved = if search.proved_optimal { "proved" } else { "not proved" };
     let rows = [
-        ("layouts in the space", count(search.space as f64)),
+        (
+            "layouts in the space",
+            if search.has_more { "more than " } else { "" }.to_string() + &count(search.space as f64),
+        ),
         ("predicted", count(search.candidates as f64)),
         ("ruled out by bounds, or as copies", count(search.pruned as f64)),
         ("seconds", format!("{:.2}", search.seconds)),

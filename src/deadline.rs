@@ -1,0 +1,60 @@
+//! Until when an answer is wanted.
+
+use crate::error::Error;
+use ir::catalogue::Code;
+use std::time::{Duration, Instant};
+
+/// The moment from which on an answer is given with what is known by then; without one, never.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// So many seconds from here. More seconds than a clock counts are no deadline.
+    pub fn after(seconds: Option<f64>) -> Deadline {
+        let wait = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        Deadline(wait.and_then(|wait| Instant::now().checked_add(wait)))
+    }
+
+    /// As many seconds from here as `--deadline` says.
+    ///
+    /// # Errors
+    /// They are not above 0.
+    pub fn asked(seconds: Option<f64>) -> Result<Deadline, Error> {
+        match seconds.filter(|seconds| !(*seconds > 0.0 && seconds.is_finite())) {
+            Some(seconds) => Err(Error::input(Code::BadOption, format!("{seconds} is no number of seconds"))
+                .help("--deadline is above 0")),
+            None => Ok(Deadline::after(seconds)),
+        }
+    }
+
+    /// Whether it is over.
+    pub fn is_over(&self) -> bool {
+        self.0.is_some_and(|moment| Instant::now() >= moment)
+    }
+
+    /// Seconds that are left; `None`: there is no deadline.
+    pub fn left(&self) -> Option<f64> {
+        self.0.map(|moment| moment.saturating_duration_since(Instant::now()).as_secs_f64())
+    }
+
+    /// The deadline of a part that may take this share of the time that is left.
+    #[must_use]
+    pub fn share(&self, share: f64) -> Deadline {
+        Deadline::after(self.left().map(|left| left * share))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_is_over_when_its_seconds_are() {
+        assert!(Deadline::after(Some(0.0)).is_over());
+        let hour = Deadline::after(Some(3600.0));
+        assert!(!hour.is_over() && hour.share(0.5).left().is_some_and(|left| (1790.0..=1800.0).contains(&left)));
+        for never in [Deadline::default(), Deadline::after(None), Deadline::after(Some(1e300))] {
+            assert!(!never.is_over() && never.left().is_none() && never.share(0.5) == never);
+        }
+    }
+}
