@@ -162,7 +162,7 @@ catalogue! {
         "param %layer[2].w: f32[h, h] init=normal(0.02)\n%y = repeat i in 0..3 @layer(%x; %layer[i])";
         "Shorten the range, or declare more.";
     114 TooLarge "sizes beyond all bounds":
-        "A tensor has at most 2^48 elements, a mesh 2^20 devices, a parameter array 1024 elements, and a model runs at most 1024 blocks. Above that nothing real lies, and counts would overflow.";
+        "A tensor has at most 2^48 elements, a mesh 2^20 devices, a parameter array 1024 elements, a model runs at most 1024 blocks, and a text has 2^25 words. Above that nothing real lies, and counts would overflow.";
         "meshwright compile tiny-llama --seq 18446744073709551615";
         "Make the size smaller; one digit too many is soon written.";
     115 NoGradient "a model that has no gradient":
@@ -374,7 +374,7 @@ catalogue! {
         "let input = StepInput { microbatches: Vec::new(), valid_tokens: 1, loss_scale: 1.0, lr: 0.1, step: 1 };";
         "Give what the program takes; the machine is as before.";
     710 TooLittleMemory "a run that needs more memory than there is":
-        "All devices are threads of one process, so that what they hold comes from one memory: parameters, gradients, optimizer state and activations of all ranks.";
+        "All devices are threads of one process, so that what they hold comes from one memory: parameters, gradients, optimizer state and activations of all ranks; the text is there too. What counts is what the machine has free, and the limits on the process (ulimit, cgroups). Any other command says the same where the system gives it no more.";
         "let request = TrainRequest { model: \"llama2-7b\".into(), mesh: \"dp=512\".into(), global_batch: 512, ..training() };";
         "Use a smaller model, sequence or micro-batch, or fewer data-parallel ranks.";
     720 CheckpointMissing "no checkpoint where one was asked for":
@@ -401,6 +401,10 @@ catalogue! {
         "Two runs at once in one folder would write over each other's records and checkpoints. The folder has a file `run.lock`, which a run keeps locked as long as it lives; a lock of a process that has ended holds nobody up.";
         "let code = train(&request, &mut Quiet).unwrap_err().code(); // the file is locked";
         "Wait until the other run has ended, or choose another --out.";
+    726 RunEnded "a run that a signal has ended":
+        "SIGINT (Ctrl-C), SIGTERM or SIGHUP asked the run to end. It finished the step under way and saved a checkpoint; the exit status is 128 and the signal's number. A second signal ends the process at once.";
+        "let code = train(&request, &mut Ending).unwrap_err().code(); // asked to end behind the first step";
+        "Go on with --resume, as the message says.";
     730 NoGpu "no GPU that can be used":
         "The cuda backend needs an NVIDIA GPU with its driver, and NVRTC and cuBLASLt of the CUDA 13 toolkit. They are looked for when they are first used, by the names that the message lists, wherever the system's loader looks.";
         "Device::open(usize::MAX).map(drop).unwrap_err().code()";

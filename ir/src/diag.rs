@@ -214,14 +214,18 @@ fn place(source: &str, span: Span) -> Option<Place> {
     })
 }
 
-/// All that is wrong, in the order in which it was found.
+/// All that is wrong, in the order in which it was found; of very much the first, and how much more there is.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Diagnostics(pub Vec<Diagnostic>);
+pub struct Diagnostics(pub Vec<Diagnostic>, usize);
 
 impl Diagnostics {
     /// Adds one.
     pub fn push(&mut self, diagnostic: Diagnostic) {
-        self.0.push(diagnostic);
+        if self.0.len() < MOST_KEPT {
+            self.0.push(diagnostic);
+        } else {
+            self.1 += 1;
+        }
     }
 
     /// Whether nothing is wrong.
@@ -245,7 +249,7 @@ impl Diagnostics {
     pub fn render(&self, file: &str, source: &str) -> String {
         let shown = self.0.iter().take(MOST_SHOWN).map(|diagnostic| diagnostic.render(file, source));
         let mut report = shown.collect::<Vec<_>>().join("\n");
-        if let Some(more @ 1..) = self.0.len().checked_sub(MOST_SHOWN) {
+        if let Some(more @ 1..) = (self.0.len() + self.1).checked_sub(MOST_SHOWN) {
             // `write!` to a string cannot fail.
             let _ = writeln!(report, "\nand {more} more errors");
         }
@@ -255,6 +259,9 @@ impl Diagnostics {
 
 /// More than anyone reads in one go.
 const MOST_SHOWN: usize = 50;
+
+/// Those that are kept: more than are shown, since they are shown in the order of the text.
+const MOST_KEPT: usize = 1000;
 
 impl Coded for Diagnostics {
     /// That of the first.
@@ -269,7 +276,7 @@ impl Coded for Diagnostics {
 
 impl From<Diagnostic> for Diagnostics {
     fn from(diagnostic: Diagnostic) -> Diagnostics {
-        Diagnostics(vec![diagnostic])
+        Diagnostics(vec![diagnostic], 0)
     }
 }
 
@@ -334,10 +341,11 @@ mod tests {
 
     #[test]
     fn of_very_many_errors_the_first_are_shown() {
-        let all = Diagnostics(vec![Diagnostic::new(Code::UnknownOp, "what"); 1000]);
+        let mut all = Diagnostics::default();
+        (0..5000).for_each(|_| all.push(Diagnostic::new(Code::UnknownOp, "what")));
         let report = all.render("", "");
-        assert_eq!(report.matches("error[MW0101]").count(), MOST_SHOWN);
-        assert!(report.ends_with("\nand 950 more errors\n"), "{report}");
+        assert_eq!((all.0.len(), report.matches("error[MW0101]").count()), (MOST_KEPT, MOST_SHOWN));
+        assert!(report.ends_with("\nand 4950 more errors\n"), "{report}");
     }
 
     #[test]

@@ -17,5 +17,9 @@ pub const RUNS: u32 = 1 << 10;
 /// Runs of blocks times micro-batches of a step: the length of all rows of a program together.
 pub const ACTIONS: u64 = 1 << 16;
 
+/// Words, signs and comments of a text, a comment counted as some. The program of 2^16 actions has half as many; the lists
+/// of a parser stay below 1 GiB.
+pub const TOKENS: usize = 1 << 25;
+
 /// Operators and parentheses of one rank expression, which bounds the depth of its tree.
 pub const OPERATORS: u32 = 64;

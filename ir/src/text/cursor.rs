@@ -1,6 +1,6 @@
 //! The parser's hand on the tokens: look, take, expect, and say what was expected.
 
-use super::lex::{Kind, Token, lex};
+use super::lex::{Kind, Token, Tokens, lex};
 use crate::catalogue::Code;
 use crate::diag::{Diagnostic, Diagnostics, nearest};
 use crate::graph::{Model, Span};
@@ -51,7 +51,8 @@ pub(super) struct Known {
 
 /// A parser over one file.
 pub(super) struct Parser<'s> {
-    tokens: Vec<Token<'s>>,
+    source: &'s str,
+    tokens: Tokens<'s>,
     at: usize,
     /// Where the item at hand ends.
     end: usize,
@@ -71,8 +72,9 @@ pub(super) struct Parser<'s> {
 impl<'s> Parser<'s> {
     pub(super) fn new(source: &'s str) -> Parser<'s> {
         let (tokens, diags) = lex(source);
-        let end = tokens.len() - 1;
+        let end = tokens.all.len() - 1;
         Parser {
+            source,
             tokens,
             at: 0,
             end,
@@ -88,7 +90,17 @@ impl<'s> Parser<'s> {
 
     /// All tokens, the last of kind `End`.
     pub(super) fn tokens(&self) -> &[Token<'s>] {
-        &self.tokens
+        &self.tokens.all
+    }
+
+    /// The place of a token.
+    pub(super) fn span_of(&self, token: usize) -> Span {
+        self.tokens.all[token].span(self.source)
+    }
+
+    /// The comments behind the last item.
+    pub(super) fn trailing_comments(&mut self) -> Vec<String> {
+        self.tokens.comments.remove(&(self.tokens.all.len() - 1)).unwrap_or_default()
     }
 
     /// Restricts the parser to some tokens.
@@ -108,15 +120,15 @@ impl<'s> Parser<'s> {
 
     /// The token at hand and those after it.
     pub(super) fn ahead(&self, by: usize) -> Option<&Token<'s>> {
-        self.tokens.get(self.at + by).filter(|_| self.at + by < self.end)
+        self.tokens.all.get(self.at + by).filter(|_| self.at + by < self.end)
     }
 
     /// The place of the token at hand, or the end of the last.
     pub(super) fn span(&self) -> Span {
         match self.ahead(0) {
-            Some(token) => token.span,
+            Some(token) => token.span(self.source),
             None if self.at > 0 => {
-                let end = self.tokens[self.at - 1].span.end;
+                let end = self.span_of(self.at - 1).end;
                 Span { start: end.saturating_sub(1), end }
             }
             None => Span::default(),
@@ -125,7 +137,7 @@ impl<'s> Parser<'s> {
 
     /// From a place to the end of the last token taken.
     pub(super) fn since(&self, start: Span) -> Span {
-        let end = self.tokens[self.at.saturating_sub(1)].span.end;
+        let end = self.span_of(self.at.saturating_sub(1)).end;
         Span { start: start.start, end: end.max(start.end) }
     }
 
@@ -133,14 +145,17 @@ impl<'s> Parser<'s> {
     pub(super) fn bump(&mut self) -> &'s str {
         let comments = self.take_comments();
         self.loose_comments.extend(comments);
-        let text = self.tokens[self.at].text;
+        let text = self.tokens.all[self.at].text;
         self.at += 1;
         text
     }
 
     /// The comments before the token at hand.
     pub(super) fn take_comments(&mut self) -> Vec<String> {
-        if self.done() { Vec::new() } else { std::mem::take(&mut self.tokens[self.at].comments) }
+        if self.done() || self.tokens.comments.is_empty() {
+            return Vec::new();
+        }
+        self.tokens.comments.remove(&self.at).unwrap_or_default()
     }
 
     /// Whether the token at hand is of this kind.

@@ -1,8 +1,12 @@
 //! Tokens. A comment belongs to the token that follows it; one that stands behind something, to the first of its line.
+//!
+//! A text of brackets has a token for each byte, so a token is small, and there are at most [`TOKENS`] of them.
 
 use crate::catalogue::Code;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::graph::Span;
+use crate::limits::TOKENS;
+use std::collections::HashMap;
 
 /// What a token is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,18 +34,37 @@ pub(super) enum Kind {
 }
 
 /// A token.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Token<'s> {
     pub(super) kind: Kind,
     /// Without sigil or quotes.
     pub(super) text: &'s str,
-    pub(super) span: Span,
-    /// The comment lines before it, without `//`.
-    pub(super) comments: Vec<String>,
     /// Nothing stands before it on its line.
     pub(super) first: bool,
     /// It stands at the very start of its line.
     pub(super) flush: bool,
+}
+
+impl Token<'_> {
+    /// Its place in the source that it was read from, with sigil or quotes.
+    pub(super) fn span(&self, source: &str) -> Span {
+        let start = self.text.as_ptr().addr() - source.as_ptr().addr();
+        let (before, behind) = match self.kind {
+            Kind::Value | Kind::At | Kind::Coordinate => (1, 0),
+            Kind::Str => (1, 1),
+            _ => (0, 0),
+        };
+        Span { start: (start - before) as u32, end: (start + self.text.len() + behind) as u32 }
+    }
+}
+
+/// The tokens of a source.
+#[derive(Default)]
+pub(super) struct Tokens<'s> {
+    /// The last is of kind `End`.
+    pub(super) all: Vec<Token<'s>>,
+    /// The comment lines before a token, without `//`, by the token's number.
+    pub(super) comments: HashMap<usize, Vec<String>>,
 }
 
 const LONG: [&str; 4] = ["->", "+=", "<=", ".."];
@@ -50,23 +73,33 @@ const SHORT: &str = "(){}[],;:=+-*/|?.";
 struct Lexer<'s> {
     source: &'s str,
     at: usize,
-    tokens: Vec<Token<'s>>,
+    tokens: Tokens<'s>,
+    /// Those that no token has yet.
     comments: Vec<String>,
+    /// How many tokens and comments there are.
+    count: usize,
     line_start: usize,
     /// The first token of the line, if it has one yet.
     first: Option<usize>,
     diags: Diagnostics,
 }
 
-/// The tokens of a source, the last of kind `End`, and what is no token.
-pub(super) fn lex(source: &str) -> (Vec<Token<'_>>, Diagnostics) {
-    let diags = Diagnostics::default();
-    let mut lexer =
-        Lexer { source, at: 0, tokens: Vec::new(), comments: Vec::new(), line_start: 0, first: None, diags };
-    while lexer.at < source.len() {
+/// The tokens of a source and what is no token. Of a source with too many there are none.
+pub(super) fn lex(source: &str) -> (Tokens<'_>, Diagnostics) {
+    let (tokens, diags) = (Tokens::default(), Diagnostics::default());
+    let mut lexer = Lexer { source, at: 0, tokens, comments: Vec::new(), count: 0, line_start: 0, first: None, diags };
+    while lexer.at < source.len() && lexer.count < TOKENS {
         lexer.step();
     }
-    lexer.push(Kind::End, source.len(), "");
+    if lexer.at < source.len() {
+        let message = format!("a text has at most {TOKENS} words, signs and comments");
+        lexer.diags = Diagnostic::new(Code::TooLarge, message)
+            .at(Span { start: lexer.at as u32, end: lexer.at as u32 + 1 })
+            .into();
+        lexer.tokens = Tokens::default();
+    }
+    lexer.at = source.len();
+    lexer.push(Kind::End, source.len(), &source[source.len()..]);
     (lexer.tokens, lexer.diags)
 }
 
@@ -104,17 +137,14 @@ impl<'s> Lexer<'s> {
     }
 
     fn push(&mut self, kind: Kind, end: usize, text: &'s str) {
-        let span = Span { start: self.at as u32, end: end as u32 };
-        let token = Token {
-            kind,
-            text,
-            span,
-            comments: std::mem::take(&mut self.comments),
-            first: self.first.is_none(),
-            flush: self.at == self.line_start,
-        };
-        self.first.get_or_insert(self.tokens.len());
-        self.tokens.push(token);
+        let token = Token { kind, text, first: self.first.is_none(), flush: self.at == self.line_start };
+        let number = self.tokens.all.len();
+        self.first.get_or_insert(number);
+        if !self.comments.is_empty() {
+            self.tokens.comments.insert(number, std::mem::take(&mut self.comments));
+        }
+        self.tokens.all.push(token);
+        self.count += 1;
         self.at = end;
     }
 
@@ -123,9 +153,11 @@ impl<'s> Lexer<'s> {
         self.at += line.len();
         let text = line.trim_start_matches('/').trim().to_string();
         match self.first {
-            Some(first) => self.tokens[first].comments.push(text),
+            Some(first) => self.tokens.comments.entry(first).or_default().push(text),
             None => self.comments.push(text),
         }
+        // It takes as much memory as some tokens.
+        self.count += 4;
     }
 
     fn string(&mut self) {
@@ -212,7 +244,7 @@ mod tests {
     use super::*;
 
     fn kinds(source: &str) -> Vec<(Kind, &str)> {
-        lex(source).0.iter().map(|token| (token.kind, token.text)).collect()
+        lex(source).0.all.iter().map(|token| (token.kind, token.text)).collect()
     }
 
     #[test]
@@ -244,7 +276,23 @@ mod tests {
     #[test]
     fn a_comment_belongs_to_the_line_it_stands_on_or_before() {
         let (tokens, _) = lex("a b // one\n// two\nc");
-        let comments: Vec<&[String]> = tokens.iter().map(|token| token.comments.as_slice()).collect();
-        assert_eq!(comments, [&["one".to_string()][..], &[], &["two".to_string()], &[]]);
+        assert_eq!(tokens.comments, HashMap::from([(0, vec!["one".to_string()]), (2, vec!["two".to_string()])]));
+    }
+
+    #[test]
+    fn a_token_knows_its_place() {
+        let source = "%x = f(\"a b\", @g, $tp) -> 12 ";
+        let (tokens, _) = lex(source);
+        let spans = tokens.all.iter().map(|token| token.span(source));
+        let texts: Vec<&str> = spans.map(|span| &source[span.start as usize..span.end as usize]).collect();
+        assert_eq!(texts, ["%x", "=", "f", "(", "\"a b\"", ",", "@g", ",", "$tp", ")", "->", "12", ""]);
+    }
+
+    #[test]
+    fn a_text_of_too_many_tokens_is_refused_at_once() {
+        let source = "[".repeat(TOKENS + 1);
+        let (tokens, diags) = lex(&source);
+        assert_eq!((tokens.all.len(), diags.0.len(), diags.0[0].code), (1, 1, Code::TooLarge));
+        assert!(size_of::<Token<'_>>() <= 24, "{}", size_of::<Token<'_>>());
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn parse(source: &str) -> Result<File, Diagnostics> {
     let mut model = std::mem::take(&mut parser.model);
     head.append(&mut parser.loose_comments);
     model.comments = head;
-    model.trailing_comments = parser.tokens().last().map_or_else(Vec::new, |end| end.comments.clone());
+    model.trailing_comments = parser.trailing_comments();
     let Later { staged, schedule, program } = later;
     std::mem::take(&mut parser.diags).into_result(File { model, staged, schedule, program })
 }
@@ -81,8 +81,11 @@ impl Parser<'_> {
                 starts.push((word, place));
                 depth = 0;
             } else if token.flush && depth == 0 && token.kind != Kind::End {
-                strangers.push((token.span, token.text));
-                starts.push((STRANGER, place));
+                strangers.push(place);
+                // Of one after the other, one stands for all.
+                if starts.last().is_none_or(|(word, _)| *word != STRANGER) {
+                    starts.push((STRANGER, place));
+                }
             }
             match (token.kind, token.text) {
                 (Kind::Punct, "(" | "[" | "{") => depth += 1,
@@ -92,10 +95,11 @@ impl Parser<'_> {
         }
         let end = self.tokens().len() - 1;
         if end > 0 && starts.first().is_none_or(|(_, place)| *place > 0) {
-            strangers.push((self.tokens()[0].span, self.tokens()[0].text));
+            strangers.push(0);
         }
         let words: Vec<String> = ITEMS.iter().map(|(word, _)| word.to_string()).collect();
-        for (span, text) in strangers {
+        for place in strangers {
+            let (span, text) = (self.span_of(place), self.tokens()[place].text);
             self.unknown(Code::UnknownItem, span, format!("a file has no `{text}`"), text, &words);
         }
         let ends: Vec<usize> = starts.iter().skip(1).map(|(_, place)| *place).chain([end]).collect();

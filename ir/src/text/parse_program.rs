@@ -140,7 +140,7 @@ impl Parser<'_> {
         let places = places.unwrap_or_default();
         places
             .into_iter()
-            .map(|place| (self.tokens()[place].text, self.tokens()[place].span))
+            .map(|place| (self.tokens()[place].text, self.span_of(place)))
             .collect::<Vec<_>>()
             .into_iter()
             .map(|(name, span)| self.lookup(name, span))

@@ -53,7 +53,11 @@ impl Search<'_> {
         thread::scope(|scope| {
             for seed in 1..threads {
                 let mut clock = clock.clone();
-                scope.spawn(move || improve(net, above, self.shared, &mut clock, self.margin, seed as u64));
+                let improve = move || improve(net, above, self.shared, &mut clock, self.margin, seed as u64);
+                // Where the system has no more threads, fewer look.
+                if thread::Builder::new().spawn_scoped(scope, improve).is_err() {
+                    break;
+                }
             }
             let bound = self.prove(net, above, reduced.bound.max(unlimited), clock, threads <= 1);
             self.shared.finish();
