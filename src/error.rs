@@ -45,6 +45,17 @@ pub enum Error {
         /// How to go on.
         help: String,
     },
+    /// A signal ended a run, which goes on when it is resumed.
+    Ended {
+        /// Its code.
+        code: Code,
+        /// The signal's number.
+        signal: u8,
+        /// How far the run has come.
+        message: String,
+        /// How to go on.
+        help: String,
+    },
     /// A run failed, and would again if it were started as it was.
     Hopeless {
         /// Its code.
@@ -73,7 +84,10 @@ impl Error {
             ErrorKind::AlreadyExists | ErrorKind::NotADirectory => "a file is in the way: name a folder, or move it",
             ErrorKind::IsADirectory => "that is a folder: name a file",
             ErrorKind::InvalidData => "give a text file in UTF-8",
-            ErrorKind::StorageFull => "make room, or name another place",
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room, or name another place",
+            ErrorKind::Unsupported | ErrorKind::WouldBlock => "name a file; where `-` may stand, it is standard input",
+            ErrorKind::FileTooLarge if what == "read" => "take out what is not needed, or name another file",
+            ErrorKind::FileTooLarge => "raise the limit on the size of files (ulimit -f), or name another place",
             _ => "check the path and its permissions",
         };
         Error::input(Code::FileUnreadable, format!("cannot {what} {}: {source}", path.display())).help(help)
@@ -101,7 +115,10 @@ impl Error {
     pub fn code(&self) -> Option<Code> {
         match self {
             Error::Diagnostics { diagnostics, .. } => diagnostics.code(),
-            Error::Input { code, .. } | Error::Failed { code, .. } | Error::Hopeless { code, .. } => Some(*code),
+            Error::Input { code, .. }
+            | Error::Failed { code, .. }
+            | Error::Ended { code, .. }
+            | Error::Hopeless { code, .. } => Some(*code),
             Error::Usage(_) => Some(Code::BadUsage),
             Error::Fault { .. } => None,
         }
@@ -110,9 +127,10 @@ impl Error {
     /// What is wrong, in one line, without code and help.
     pub fn message(&self) -> String {
         match self {
-            Error::Input { message, .. } | Error::Failed { message, .. } | Error::Hopeless { message, .. } => {
-                message.clone()
-            }
+            Error::Input { message, .. }
+            | Error::Failed { message, .. }
+            | Error::Ended { message, .. }
+            | Error::Hopeless { message, .. } => message.clone(),
             Error::Usage(message) => message.clone(),
             Error::Fault { pass, why } => format!("fault of ours in `{pass}`: {why}"),
             Error::Diagnostics { .. } => self.to_string().lines().next().unwrap_or_default().to_string(),
@@ -126,6 +144,8 @@ impl Error {
             Error::Usage(_) => 2,
             Error::Fault { .. } => 3,
             Error::Failed { .. } => 5,
+            // As a shell reports a process that the signal has ended.
+            Error::Ended { signal, .. } => 128 + signal,
             Error::Hopeless { .. } => 6,
         }
     }
@@ -148,9 +168,9 @@ impl fmt::Display for Error {
                 "error: fault of ours in `{pass}`: {why}\n      = help: your input is not to blame; please report it \
                  with the command and the input"
             ),
-            Error::Failed { code, message, help } | Error::Hopeless { code, message, help } => {
-                coded(f, *code, message, Some(help))
-            }
+            Error::Failed { code, message, help }
+            | Error::Ended { code, message, help, .. }
+            | Error::Hopeless { code, message, help } => coded(f, *code, message, Some(help)),
         }
     }
 }

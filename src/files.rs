@@ -1,45 +1,48 @@
 //! Text files of the user's, read and written whole.
 
 use crate::error::Error;
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use runtime::files;
+use std::io::{self, Write};
+use std::path::Path;
 
-/// No text that is read whole is larger: a level of Llama 3.1 405B on a large mesh prints as some megabytes.
-const MOST_BYTES: u64 = 1 << 28;
+/// No text that is read whole is larger: a level of Llama 3.1 405B on a large mesh prints as some megabytes. The readers of
+/// all formats stay below 2 GiB of memory for any text of this size.
+pub const MOST_TEXT: u64 = 1 << 26;
 
-/// The text of a file; `-` is standard input.
+/// The same of what people write: options, requests, clusters, stacks and configurations, which have some kilobytes.
+pub const MOST_SETTINGS: u64 = 1 << 22;
+
+/// The text of a file that the program has printed, or may have; `-` is standard input.
 ///
 /// # Errors
-/// It cannot be read, is no UTF-8, or does not end.
+/// It cannot be read, is no regular file, no UTF-8, or too large.
 pub fn read_text(path: &Path) -> Result<String, Error> {
-    let text = if path == Path::new("-") { whole(io::stdin().lock()) } else { File::open(path).and_then(whole) };
+    read(path, MOST_TEXT)
+}
+
+/// The text of a file that someone has written; `-` is standard input.
+///
+/// # Errors
+/// It cannot be read, is no regular file, no UTF-8, or too large.
+pub fn read_settings(path: &Path) -> Result<String, Error> {
+    read(path, MOST_SETTINGS)
+}
+
+fn read(path: &Path, limit: u64) -> Result<String, Error> {
+    let standard = path == Path::new("-");
+    let bytes = if standard { files::read_all(io::stdin().lock(), limit) } else { files::read(path, limit) };
+    let text = bytes.and_then(|bytes| {
+        String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
+    });
     text.map_err(|why| Error::file("read", path, &why))
 }
 
-fn whole(file: impl Read) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {} MiB", MOST_BYTES >> 20)));
-    }
-    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
-}
-
-/// Writes a file whole or not at all: under another name, which it then loses. What is no file, such as a pipe, is written to.
+/// Writes a file whole or not at all. What is no file, such as a pipe, is written to.
 ///
 /// # Errors
 /// It cannot be written.
 pub fn write_text(path: &Path, text: &str) -> Result<(), Error> {
-    if path.exists() && !path.is_file() {
-        return fs::write(path, text).map_err(|why| Error::file("write", path, &why));
-    }
-    let new = beside(path);
-    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
-    written.map_err(|why| {
-        let _ = fs::remove_file(&new);
-        Error::file("write", path, &why)
-    })
+    files::write(path, |out| out.write_all(text.as_bytes())).map_err(|why| Error::file("write", path, &why))
 }
 
 /// Finds out before long work whether [`write_text`] could write there.
@@ -47,37 +50,5 @@ pub fn write_text(path: &Path, text: &str) -> Result<(), Error> {
 /// # Errors
 /// It could not.
 pub fn check_writable(path: &Path) -> Result<(), Error> {
-    if path.is_dir() {
-        return Err(Error::file("write", path, &io::Error::from(io::ErrorKind::IsADirectory)));
-    }
-    if path.exists() && !path.is_file() {
-        // Opening a pipe to see would end it for who reads.
-        return Ok(());
-    }
-    let new = beside(path);
-    let made = File::create(&new).and_then(|_| fs::remove_file(&new));
-    made.map_err(|why| Error::file("write", path, &why))
-}
-
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    PathBuf::from(name)
-}
-
-#[cfg(all(test, unix))]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::FileTypeExt;
-    use std::os::unix::net::UnixListener;
-
-    #[test]
-    fn what_is_no_file_is_not_replaced() {
-        let path = std::env::temp_dir().join(format!("meshwright-files-{}", std::process::id()));
-        let _socket = UnixListener::bind(&path).unwrap();
-        assert!(check_writable(&path).is_ok());
-        assert!(write_text(&path, "text").is_err(), "a socket cannot be opened");
-        assert!(path.metadata().unwrap().file_type().is_socket());
-        fs::remove_file(&path).unwrap();
-    }
+    files::check_writable(path).map_err(|why| Error::file("write", path, &why))
 }

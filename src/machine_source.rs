@@ -1,6 +1,7 @@
 //! Clusters and stacks by preset or by file.
 
 use crate::error::Error;
+use crate::files::read_settings;
 use cost::{Cluster, Stack, StackFile};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// There is none of this name, or the file cannot be read or used.
 pub fn cluster(name: &str) -> Result<Cluster, Error> {
     if is_path(name) {
-        return Cluster::parse(&text_of(Path::new(name))?).map_err(|why| Error::from(why).within(name));
+        return Cluster::parse(&read_settings(Path::new(name))?).map_err(|why| Error::from(why).within(name));
     }
     Ok(Cluster::find(name)?)
 }
@@ -28,7 +29,7 @@ pub fn stack(name: &str) -> Result<Stack, Error> {
             return Ok(StackFile::preset(name)?);
         }
         let path = folder.join(name);
-        let text = text_of(&path)?;
+        let text = read_settings(&path)?;
         folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
         // However one path says it.
         let place = fs::canonicalize(&path).unwrap_or(path);
@@ -40,8 +41,4 @@ pub fn stack(name: &str) -> Result<Stack, Error> {
 
 fn is_path(name: &str) -> bool {
     name.ends_with(".toml") || name.contains(['/', '\\'])
-}
-
-fn text_of(path: &Path) -> Result<String, Error> {
-    fs::read_to_string(path).map_err(|why| Error::file("read", path, &why))
 }

@@ -1,8 +1,11 @@
 //! The command line; see [`meshwright::cli`].
 
+use mimalloc::MiMalloc;
+use runtime::memory::Guarded;
+
 /// Plans are made of many small, short-lived lists: a sixth faster than with the C library's.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Guarded<MiMalloc> = Guarded::new(MiMalloc, signal_hook::low_level::exit);
 
 fn main() -> std::process::ExitCode {
     meshwright::cli::main()

@@ -1,7 +1,7 @@
 //! What MODEL on the command line may be: a preset, a `config.json` or the folder it lies in, or a `.ir` file.
 
 use crate::error::Error;
-use crate::files::read_text;
+use crate::files::{read_settings, read_text};
 use ir::catalogue::Code;
 use ir::diag::nearest;
 use ir::graph::{Block, Model, Section, SectionKind};
@@ -44,9 +44,9 @@ impl ModelSource {
             return Ok(ModelSource::Config { from: "the configuration".into(), config: Box::new(config) });
         }
         let path = file_of(name)?;
-        let source = read_text(&path)?;
         let from = path.display().to_string();
         if path.extension().is_some_and(|extension| extension == "ir") {
+            let source = read_text(&path)?;
             // Every subcommand opens a text here, so that none counts, plans or runs a model that the verifier refuses.
             let checked = text::parse(&source).and_then(|file| verify_stated(&file.model).map(|()| file));
             return match checked {
@@ -54,7 +54,7 @@ impl ModelSource {
                 Err(diagnostics) => Err(Error::Diagnostics { file: from, source, diagnostics }),
             };
         }
-        let config = from_config(&source).map_err(|why| Error::from(why).within(&from))?;
+        let config = from_config(&read_settings(&path)?).map_err(|why| Error::from(why).within(&from))?;
         Ok(ModelSource::Config { from, config: Box::new(config) })
     }
 

@@ -221,11 +221,16 @@ pub struct Diagnostics(pub Vec<Diagnostic>, usize);
 impl Diagnostics {
     /// Adds one.
     pub fn push(&mut self, diagnostic: Diagnostic) {
-        if self.0.len() < MOST_KEPT {
-            self.0.push(diagnostic);
-        } else {
+        if self.is_full() {
             self.1 += 1;
+        } else {
+            self.0.push(diagnostic);
         }
+    }
+
+    /// Whether what is added is counted and no more.
+    pub fn is_full(&self) -> bool {
+        self.0.len() == MOST_KEPT
     }
 
     /// Whether nothing is wrong.

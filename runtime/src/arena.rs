@@ -1,6 +1,7 @@
 //! A rank's memory on the host: one block, in which the program gives every tensor its place.
 
 use crate::backend::Span;
+use crate::memory;
 use ir::arena::ALIGNMENT;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -28,7 +29,7 @@ impl Arena {
         let layout = layout.and_then(|bytes| Layout::from_size_align(bytes, alignment).ok());
         let layout = layout.ok_or_else(|| format!("{bytes} bytes are more than can be addressed"))?;
         // SAFETY: the size is not zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) });
+        let start = NonNull::new(memory::granted(|| unsafe { alloc_zeroed(layout) }));
         let start = start.ok_or_else(|| format!("there is no memory for {bytes} bytes"))?;
         Ok(Arena { start, layout })
     }

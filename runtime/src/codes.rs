@@ -14,6 +14,7 @@ impl Coded for DataError {
             DataError::Missing { .. } | DataError::Unreadable { .. } | DataError::NotAFile { .. } => Code::DataMissing,
             DataError::EmptyFolder { .. } | DataError::NoText { .. } => Code::DataEmpty,
             DataError::TooLittle { .. } => Code::DataTooSmall,
+            DataError::TooLarge { .. } => Code::TooLittleMemory,
             DataError::EmptySequence | DataError::Fraction { .. } => Code::BadOption,
         })
     }
@@ -25,6 +26,7 @@ impl Coded for DataError {
             DataError::NotAFile { .. } => "name a text file or a folder of text files",
             DataError::EmptyFolder { .. } => "put text files in it",
             DataError::NoText { .. } => "give UTF-8 text",
+            DataError::TooLarge { .. } => "name a part of it",
             DataError::TooLittle { .. } => "add text, shorten the sequence or change the held-out fraction",
             DataError::EmptySequence => "ask for a sequence length of at least 1",
             DataError::Fraction { .. } => "0.1 holds out a tenth of the text",
@@ -47,6 +49,7 @@ impl Coded for Error {
     fn code(&self) -> Option<Code> {
         match self {
             Error::Load(_) => Some(Code::ProgramInvalid),
+            Error::Resources(_) => Some(Code::TooLittleMemory),
             Error::Input(_) => Some(Code::InputMismatch),
             Error::Stopped(stopped) => stopped.code(),
         }
@@ -55,6 +58,9 @@ impl Coded for Error {
     fn help(&self) -> Option<String> {
         match self {
             Error::Load(_) => Some("compile the program again from its model".to_string()),
+            Error::Resources(_) => Some(
+                "use fewer devices, or raise the limits of the process (ulimit -v, ulimit -u, a cgroup)".to_string(),
+            ),
             Error::Input(_) => Some("give what the program takes; the machine is as before".to_string()),
             Error::Stopped(stopped) => stopped.help(),
         }
@@ -68,7 +74,9 @@ impl Coded for checkpoint::Error {
             checkpoint::Error::Damaged { .. } => Some(Code::CheckpointDamaged),
             checkpoint::Error::Version { .. } => Some(Code::CheckpointVersion),
             checkpoint::Error::Mismatch { .. } => Some(Code::CheckpointMismatch),
-            checkpoint::Error::Unwritable { .. } => Some(Code::CheckpointUnwritable),
+            checkpoint::Error::Unwritable { .. } | checkpoint::Error::Unremoved { .. } => {
+                Some(Code::CheckpointUnwritable)
+            }
             checkpoint::Error::Machine(error) => error.code(),
         }
     }
@@ -80,6 +88,7 @@ impl Coded for checkpoint::Error {
             checkpoint::Error::Version { .. } => "resume with the version that wrote it",
             checkpoint::Error::Mismatch { .. } => "go on as the run began, or start anew elsewhere",
             checkpoint::Error::Unwritable { .. } => "make room; older checkpoints are as they were",
+            checkpoint::Error::Unremoved { .. } => "check the folder's permissions, and remove them yourself",
             checkpoint::Error::Machine(error) => return error.help(),
         };
         Some(help.to_string())

@@ -1,4 +1,20 @@
-//! Which processor core a rank's thread runs on.
+//! Threads: which processor core a rank's runs on, and whether there are as many as are wanted.
+
+use std::thread::{Builder, scope};
+
+/// Whether the system gives so many threads at a time. Those that wait for each other would wait for ever for one that it
+/// does not give.
+pub(crate) fn check_threads(count: usize) -> Result<(), String> {
+    let gate = std::sync::RwLock::new(());
+    let closed = gate.write();
+    let given = scope(|scope| {
+        let idle = || drop(gate.read());
+        let started = (0..count).try_for_each(|_| Builder::new().spawn_scoped(scope, idle).map(drop));
+        drop(closed);
+        started
+    });
+    given.map_err(|why| format!("the system gives no {count} threads: {why}"))
+}
 
 /// Keeps the calling thread, that of this rank of so many, on one core, where every core gets as many ranks, more than one;
 /// they are dealt out in turn. Left to the system, ranks that a meeting wakes gather on one core while another has nothing to

@@ -1,10 +1,11 @@
 //! `metrics.jsonl`: a header, then a record per step and per evaluation, one line each. A number that is not finite is
 //! written as null.
 
+use crate::files;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 
 /// Name and version of the record format.
 pub const SCHEMA: &str = "meshwright.metrics/1";
@@ -79,11 +80,21 @@ struct Place {
     valid_loss: Option<f64>,
 }
 
+impl Place {
+    /// Whether it is a header of this schema.
+    fn is_header(&self) -> bool {
+        self.step.is_none() && self.schema.as_deref() == Some(SCHEMA)
+    }
+}
+
 /// An open `metrics.jsonl`. Every record is in the file when its call returns, and never by halves unless the system
 /// stops.
 #[derive(Debug)]
 pub struct MetricsWriter {
     file: File,
+    path: PathBuf,
+    /// What a user should know of the file that was there.
+    notes: Vec<String>,
 }
 
 impl MetricsWriter {
@@ -92,28 +103,48 @@ impl MetricsWriter {
     /// # Errors
     /// The file cannot be created or written.
     pub fn create(path: &Path, header: &Header) -> io::Result<Self> {
-        let mut writer = Self { file: File::create(path)? };
+        let file = files::edit(path)?;
+        let steps = Lines::new(&file)
+            .filter(|line| matches!(line, Ok(Line { place: Some(Place { step: Some(_), loss: Some(_), .. }), .. })));
+        let notes = match steps.count() {
+            0 => Vec::new(),
+            steps => vec![format!("the records of {steps} steps of an earlier run in {} are replaced", path.display())],
+        };
+        file.set_len(0)?;
+        let mut writer = Self { file, path: path.to_path_buf(), notes };
+        writer.file.rewind()?;
         writer.write(&HeaderRecord { schema: SCHEMA, header })?;
         Ok(writer)
     }
 
     /// Goes on after `last_step`: keeps the records of steps up to it and of evaluations before it, and drops what follows,
-    /// such as steps done after the checkpoint or a line torn by a crash. Starts anew where there is no file of this schema.
+    /// such as steps done after the checkpoint or a line torn by a crash. Where another line is no record, or the header is
+    /// missing, the file as it was is kept under another name.
     ///
     /// # Errors
     /// The file cannot be read or written.
     pub fn resume(path: &Path, header: &Header, last_step: u64) -> io::Result<Self> {
-        let mut file = match OpenOptions::new().read(true).write(true).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::create(path, header),
-            opened => opened?,
-        };
-        let kept = bytes_up_to(&mut BufReader::new(&mut file), last_step)?;
-        if kept == 0 {
+        let mut file = files::edit(path)?;
+        let found = Found::of(&file, last_step)?;
+        if found.lines == 0 {
             return Self::create(path, header);
         }
-        file.set_len(kept)?;
+        let mut notes = Vec::new();
+        if let Some(why) = found.fault() {
+            let aside = set_aside(path)?;
+            notes.push(format!("{}: {why}; the file as it was is {}", path.display(), aside.display()));
+        }
+        match found.prefix {
+            Some(kept) => file.set_len(kept)?,
+            None => file = rewrite(path, &file, header, last_step, found.has_header)?,
+        }
         file.seek(SeekFrom::End(0))?;
-        Ok(Self { file })
+        Ok(Self { file, path: path.to_path_buf(), notes })
+    }
+
+    /// What a user should know of the file that was there: a sentence each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Sees that all records are on the disk.
@@ -127,7 +158,7 @@ impl MetricsWriter {
     /// Appends the record of a step.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written, or is no longer there.
     pub fn step(&mut self, record: &StepRecord) -> io::Result<()> {
         self.write(record)
     }
@@ -135,7 +166,7 @@ impl MetricsWriter {
     /// Appends the record of an evaluation.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written, or is no longer there.
     pub fn eval(&mut self, record: &EvalRecord) -> io::Result<()> {
         self.write(record)
     }
@@ -143,8 +174,26 @@ impl MetricsWriter {
     fn write(&mut self, record: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
-        self.file.write_all(&line)
+        self.file.write_all(&line)?;
+        if is_at(&self.file, &self.path)? {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::NotFound, "it was removed or replaced while the run wrote to it"))
     }
+}
+
+/// Whether an open file is the one of this name.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let own = file.metadata()?;
+    Ok(fs::metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())))
+}
+
+/// Whether there is a file of this name: only Unix numbers files.
+#[cfg(not(unix))]
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    file.metadata().map(|_| path.exists())
 }
 
 /// The losses of the steps `after + 1 ..= last_step` that a file has; none where there is no file.
@@ -152,13 +201,13 @@ impl MetricsWriter {
 /// # Errors
 /// The file cannot be read.
 pub fn losses(path: &Path, after: u64, last_step: u64) -> io::Result<Vec<f64>> {
-    let file = match File::open(path) {
+    let file = match files::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         opened => opened?,
     };
     let mut losses = Vec::new();
-    for line in BufReader::new(file).lines() {
-        if let Ok(Place { step: Some(step), loss: Some(loss), .. }) = serde_json::from_str(&line?)
+    for line in Lines::new(&file) {
+        if let Some(Place { step: Some(step), loss: Some(loss), .. }) = line?.place
             && step > after
             && step <= last_step
         {
@@ -168,23 +217,153 @@ pub fn losses(path: &Path, after: u64, last_step: u64) -> io::Result<Vec<f64>> {
     Ok(losses)
 }
 
-/// Length of the header, the records of steps up to `last_step` and those of evaluations before it; 0 without a header.
-fn bytes_up_to(file: &mut impl BufRead, last_step: u64) -> io::Result<u64> {
-    let mut kept = 0;
-    let mut line = Vec::new();
-    while file.read_until(b'\n', &mut line)? > 0 {
-        let whole = line.ends_with(b"\n");
-        let keep = serde_json::from_slice::<Place>(&line).is_ok_and(|place| match place.step {
-            Some(step) => kept > 0 && (step < last_step || step == last_step && place.valid_loss.is_none()),
-            None => kept == 0 && place.schema.as_deref() == Some(SCHEMA),
-        });
-        if !(whole && keep) {
-            break;
+/// No line of ours is longer; of one that is, only so many bytes are looked at.
+const LONGEST: u64 = 1 << 16;
+
+/// A line of a file.
+struct Line {
+    text: Vec<u8>,
+    /// How many bytes it has, with its end.
+    bytes: u64,
+    /// Whether it has an end.
+    whole: bool,
+    /// What it says, if it is a header or a record.
+    place: Option<Place>,
+}
+
+impl Line {
+    /// Whether a run that goes on after `last_step` keeps it; none if it is no record of ours.
+    fn is_kept(&self, last_step: u64) -> Option<bool> {
+        let place = self.place.as_ref()?;
+        match place.step {
+            Some(step) => Some(step < last_step || step == last_step && place.valid_loss.is_none()),
+            None => place.is_header().then_some(true),
         }
-        kept += line.len() as u64;
-        line.clear();
     }
-    Ok(kept)
+}
+
+/// The lines of a file from its start.
+struct Lines<'a>(BufReader<&'a File>, bool);
+
+impl<'a> Lines<'a> {
+    fn new(file: &'a File) -> Lines<'a> {
+        Lines(BufReader::new(file), false)
+    }
+
+    fn read(&mut self) -> io::Result<Option<Line>> {
+        if !std::mem::replace(&mut self.1, true) {
+            self.0.rewind()?;
+        }
+        let mut text = Vec::new();
+        let mut bytes = (&mut self.0).take(LONGEST).read_until(b'\n', &mut text)? as u64;
+        let mut whole = text.ends_with(b"\n");
+        if bytes == LONGEST && !whole {
+            let rest = self.0.skip_until(b'\n')? as u64;
+            bytes += rest;
+            // A line that long is no record, wherever it ends.
+            whole = true;
+        }
+        let place = serde_json::from_slice(&text).ok();
+        Ok((bytes > 0).then_some(Line { text, bytes, whole, place }))
+    }
+}
+
+impl Iterator for Lines<'_> {
+    type Item = io::Result<Line>;
+
+    fn next(&mut self) -> Option<io::Result<Line>> {
+        self.read().transpose()
+    }
+}
+
+/// What a file holds for a run that goes on.
+#[derive(Default)]
+struct Found {
+    lines: u64,
+    has_header: bool,
+    /// How many lines are no records, and the number of the first.
+    strange: u64,
+    first_strange: u64,
+    /// The length of what is kept where that is the start of the file.
+    prefix: Option<u64>,
+}
+
+impl Found {
+    fn of(file: &File, last_step: u64) -> io::Result<Found> {
+        let mut found = Found { prefix: Some(0), ..Found::default() };
+        let mut dropped = false;
+        for line in Lines::new(file) {
+            let line = line?;
+            // Only the last line can lack an end: a crash tore it.
+            if !line.whole {
+                break;
+            }
+            found.lines += 1;
+            match line.is_kept(last_step) {
+                Some(true) if dropped => found.prefix = None,
+                Some(true) => found.prefix = found.prefix.map(|kept| kept + line.bytes),
+                Some(false) => dropped = true,
+                None => {
+                    dropped = true;
+                    found.strange += 1;
+                    found.first_strange = found.first_strange.max(u64::from(found.strange == 1) * found.lines);
+                }
+            }
+            found.has_header |= found.lines == 1 && line.place.as_ref().is_some_and(Place::is_header);
+        }
+        if found.strange == found.lines || !found.has_header {
+            found.prefix = None;
+        }
+        Ok(found)
+    }
+
+    /// What is wrong with it.
+    fn fault(&self) -> Option<String> {
+        match (self.strange, self.has_header) {
+            (0, true) => None,
+            (0, false) => Some("it has no header".to_string()),
+            (1, _) => Some(format!("line {} is no record and was left out", self.first_strange)),
+            (strange, _) => Some(format!(
+                "{strange} lines are no records and were left out, the first is line {}",
+                self.first_strange
+            )),
+        }
+    }
+}
+
+/// Copies a file to a name beside it that is free.
+fn set_aside(path: &Path) -> io::Result<PathBuf> {
+    let mut number = 1;
+    loop {
+        let aside = path.with_extension(format!("damaged-{number}.jsonl"));
+        match File::create_new(&aside) {
+            Ok(mut copy) => {
+                io::copy(&mut files::open(path)?, &mut copy)?;
+                copy.sync_all()?;
+                return Ok(aside);
+            }
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(why) => return Err(why),
+        }
+    }
+}
+
+/// Writes the file anew with what is kept of it, behind a header.
+fn rewrite(path: &Path, old: &File, header: &Header, last_step: u64, has_header: bool) -> io::Result<File> {
+    files::replace(path, |out| {
+        if !has_header {
+            serde_json::to_writer(&mut *out, &HeaderRecord { schema: SCHEMA, header })?;
+            out.write_all(b"\n")?;
+        }
+        for line in Lines::new(old) {
+            let line = line?;
+            if line.whole && line.is_kept(last_step) == Some(true) {
+                out.write_all(&line.text)?;
+            }
+        }
+        Ok(())
+    })?;
+    files::edit(path)
 }
 
 #[cfg(test)]
@@ -266,15 +445,80 @@ mod tests {
         fs::remove_file(path).unwrap();
     }
 
+    /// What is kept of a text on resuming after step 5, the notes, and what was set aside.
+    fn resumed(name: &str, text: &str) -> (Vec<Value>, Vec<String>, Option<String>) {
+        let path = file(name);
+        let aside = path.with_extension("damaged-1.jsonl");
+        fs::write(&path, text).unwrap();
+        let mut writer = MetricsWriter::resume(&path, &header(), 5).unwrap();
+        writer.step(&record(6)).unwrap();
+        let found = (lines(&path), writer.notes().to_vec(), fs::read_to_string(&aside).ok());
+        fs::remove_file(path).unwrap();
+        let _ = fs::remove_file(aside);
+        found
+    }
+
     #[test]
-    fn resuming_without_a_header_starts_anew() {
-        let path = file("anew");
-        fs::write(&path, "{\"step\":1}\n").unwrap();
-        MetricsWriter::resume(&path, &header(), 5).unwrap();
+    fn resuming_without_a_file_starts_anew() {
+        let (lines, notes, aside) = resumed("anew", "");
+        assert_eq!((&lines[0]["schema"], lines.len(), notes.len(), aside), (&SCHEMA.into(), 2, 0, None));
+    }
+
+    #[test]
+    fn a_line_that_is_no_record_costs_no_other_and_is_kept_aside() {
+        let head = format!("{{\"schema\":\"{SCHEMA}\",\"params\":7}}\n");
+        let body = "{\"step\":1}\n{\"step\":2}\ngarbled\n{\"step\":4}\n{\"step\":6}\n{\"step\":5}\n{\"step\":";
+        let steps = |lines: &[Value]| lines[1..].iter().map(|line| line["step"].as_u64().unwrap()).collect::<Vec<_>>();
+        let long = format!("{head}{}{}\n{{\"step\":3}}\n", "{\"step\":1}\n", " ".repeat(3 * LONGEST as usize));
+        for (text, why, kept) in [
+            (format!("{head}{body}"), "line 4 is no record", vec![1, 2, 4, 5, 6]),
+            (
+                format!("\u{feff}{head}{body}"),
+                "2 lines are no records and were left out, the first is line 1",
+                vec![1, 2, 4, 5, 6],
+            ),
+            (body[..22].to_string(), "it has no header", vec![1, 2, 6]),
+            (format!("{head}{{\"step\":1}}\n\0\0\0\n"), "line 3 is no record", vec![1, 6]),
+            (long, "line 3 is no record", vec![1, 3, 6]),
+        ] {
+            let (lines, notes, aside) = resumed("strange", &text);
+            assert_eq!((steps(&lines), &lines[0]["schema"]), (kept, &SCHEMA.into()), "{text}");
+            assert!(notes.len() == 1 && notes[0].contains(why), "{notes:?}");
+            assert_eq!(aside.as_deref(), Some(&text[..]));
+        }
+        let (lines, notes, aside) = resumed("torn", &format!("{head}{{\"step\":1}}\n{{\"step\":2"));
+        assert_eq!((steps(&lines), notes.len(), aside), (vec![1, 6], 0, None));
+    }
+
+    #[test]
+    fn a_new_run_says_what_it_replaces() {
+        let path = file("replaced");
+        let mut writer = MetricsWriter::create(&path, &header()).unwrap();
+        assert!(writer.notes().is_empty());
+        (1..=3).for_each(|step| writer.step(&record(step)).unwrap());
+        let writer = MetricsWriter::create(&path, &header()).unwrap();
+        assert!(writer.notes()[0].contains("the records of 3 steps"), "{:?}", writer.notes());
         assert_eq!(lines(&path).len(), 1);
-        fs::remove_file(&path).unwrap();
-        MetricsWriter::resume(&path, &header(), 5).unwrap();
-        assert_eq!(lines(&path)[0]["schema"], SCHEMA);
+        fs::remove_file(path).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_is_taken_away_is_missed() {
+        let path = file("away");
+        for moved in [false, true] {
+            let mut writer = MetricsWriter::create(&path, &header()).unwrap();
+            writer.step(&record(1)).unwrap();
+            if moved {
+                fs::rename(&path, path.with_extension("moved")).unwrap();
+                fs::write(&path, "another").unwrap();
+            } else {
+                fs::remove_file(&path).unwrap();
+            }
+            let why = writer.step(&record(2)).unwrap_err();
+            assert!(why.to_string().contains("removed or replaced"), "{why}");
+        }
+        fs::remove_file(path.with_extension("moved")).unwrap();
         fs::remove_file(path).unwrap();
     }
 }

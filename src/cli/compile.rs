@@ -1,5 +1,6 @@
 //! `meshwright compile`: a model, or a dump of any level, to what each rank does.
 
+use super::dump::Dump;
 use super::layout::LayoutFlags;
 use super::memory::memory_table;
 use super::number::bytes_of;
@@ -16,9 +17,8 @@ use ir::catalogue::Code;
 use ir::diag::nearest;
 use ir::text;
 use serde::Serialize;
-use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Compile a model for a mesh and print the level that is reached
 ///
@@ -91,11 +91,14 @@ impl Compile {
         let order: Compiling = asked(self.request.as_deref(), missing, &self.flags)?;
         let stop_after = self.stop_after.as_deref().map(known_pass).transpose()?;
         let source = ModelSource::open(&order.model)?;
-        let mut dump = Dump::create(self.dump.as_deref())?;
-        let file = compile_source(&source, &order, stop_after, &mut |pass, file| dump.write(pass, file))?;
-        let memory = memory_table(&file);
-        dump.write_memory(memory.as_deref());
-        let written = dump.finish()?;
+        let mut dump = self.dump.as_deref().map(Dump::create).transpose()?;
+        let told = &mut |pass: &str, file: &text::File| dump.iter_mut().for_each(|dump| dump.write(pass, file));
+        let compiled = compile_source(&source, &order, stop_after, told);
+        let memory = compiled.as_ref().ok().and_then(memory_table);
+        memory.iter().for_each(|table| dump.iter_mut().for_each(|dump| dump.write_memory(table)));
+        // Where a pass fails, those before it are what one wants to see.
+        let written = dump.map(Dump::finish).transpose();
+        let (file, written) = (compiled?, written?);
         if self.predict {
             let (step, trace) = predict(&file, &CPU)?;
             self.trace.iter().try_for_each(|path| write_trace(&trace, path))?;
@@ -103,7 +106,7 @@ impl Compile {
         }
         // It goes beside the answer, which stays text in the language of the IR.
         let _ = memory.map(|table| write!(std::io::stderr().lock(), "{table}"));
-        if self.dump.is_some() { Ok(written) } else { Ok(text::print(&file)) }
+        Ok(written.unwrap_or_else(|| text::print(&file)))
     }
 }
 
@@ -117,47 +120,4 @@ fn known_pass(name: &str) -> Result<&'static str, Error> {
         Error::input(Code::UnknownPass, format!("there is no pass `{name}`"))
             .help(format!("{near}the passes are, in order: {known}"))
     })
-}
-
-/// A folder that gets a file per pass. What goes wrong is told at the end.
-struct Dump<'a> {
-    folder: Option<&'a Path>,
-    written: Vec<PathBuf>,
-    failed: Option<Error>,
-}
-
-impl Dump<'_> {
-    fn create(folder: Option<&Path>) -> Result<Dump<'_>, Error> {
-        if let Some(folder) = folder {
-            fs::create_dir_all(folder).map_err(|why| Error::file("create", folder, &why))?;
-        }
-        Ok(Dump { folder, written: Vec::new(), failed: None })
-    }
-
-    /// Writes what a pass has made. The number is the pass's place among all, so that a dump that goes on from a file
-    /// gives its files the same names.
-    fn write(&mut self, pass: &str, file: &text::File) {
-        let Some(folder) = self.folder else { return };
-        let place = pipeline::passes().iter().position(|row| row.name == pass).unwrap_or(0);
-        self.text(folder.join(format!("{:02}-{pass}.ir", place + 1)), &text::print(file));
-    }
-
-    /// Writes the table of memory.
-    fn write_memory(&mut self, table: Option<&str>) {
-        if let (Some(folder), Some(table)) = (self.folder, table) {
-            self.text(folder.join("memory.txt"), table);
-        }
-    }
-
-    fn text(&mut self, path: PathBuf, text: &str) {
-        match fs::write(&path, text) {
-            Ok(()) => self.written.push(path),
-            Err(why) => self.failed = self.failed.take().or(Some(Error::file("write", &path, &why))),
-        }
-    }
-
-    fn finish(self) -> Result<String, Error> {
-        let lines = self.written.iter().map(|path| format!("{}\n", path.display()));
-        self.failed.map_or_else(|| Ok(lines.collect()), Err)
-    }
 }

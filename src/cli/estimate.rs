@@ -70,11 +70,21 @@ impl Estimate {
     }
 }
 
+/// The most lines of a file: an answer takes some kilobytes.
+const MOST_LINES: usize = 1 << 16;
+
+/// The most refused lines of which a table tells why.
+const MOST_SHOWN: usize = 50;
+
 /// The answers to all lines of a file that are not blank. A layout that is refused is an answer; a line that is no layout is
 /// answered too, and then complained of.
 fn many(base: &EstimateRequest, lines: &str, format: TableFormat) -> Result<Answer, Error> {
     let (numbers, lines): (Vec<usize>, Vec<&str>) =
-        (1..).zip(lines.lines()).filter(|(_, line)| !line.trim().is_empty()).unzip();
+        (1..).zip(lines.lines()).filter(|(_, line)| !line.trim().is_empty()).take(MOST_LINES + 1).unzip();
+    if lines.len() > MOST_LINES {
+        let message = format!("the file has more than {MOST_LINES} lines with a layout");
+        return Err(Error::input(Code::RequestUnreadable, message).help("split it into several files"));
+    }
     let requests: Vec<_> = lines.iter().map(|line| Line::parse(line).map(|line| line.over(base))).collect();
     let whole: Vec<EstimateRequest> = requests.iter().filter_map(|request| request.as_ref().ok().cloned()).collect();
     let watch = SearchWatch::new();
@@ -85,11 +95,15 @@ fn many(base: &EstimateRequest, lines: &str, format: TableFormat) -> Result<Answ
     let answers: Vec<(&str, Result<EstimateReport, Error>)> = lines.into_iter().zip(answers).collect();
     let wrong = numbers.iter().zip(&answers).filter(|(_, (_, answer))| answer.as_ref().is_err_and(is_no_layout));
     let wrong: Vec<String> = wrong.map(|(number, _)| number.to_string()).collect();
+    let shown = wrong[..wrong.len().min(MOST_SHOWN)].join(", ");
     let text = if format == TableFormat::Table { ranking(answers) } else { json_lines(answers)? };
     if wrong.is_empty() {
         return Ok(Answer::done(text));
     }
-    let message = format!("of the lines of the file, these are no layout: {}", wrong.join(", "));
+    let message = match wrong.len().saturating_sub(MOST_SHOWN) {
+        0 => format!("of the lines of the file, these are no layout: {shown}"),
+        more => format!("of the lines of the file, these are no layout: {shown} and {more} more"),
+    };
     let complaint = Error::input(Code::RequestUnreadable, message).help("the answer says of each why");
     Ok(Answer { text, status: complaint.status(), complaint: Some(complaint) })
 }
@@ -124,12 +138,16 @@ fn refusal(line: &str, error: &Error) -> serde_json::Value {
 
 /// The fastest first, what does not fit after what does; then what was refused.
 fn ranking(answers: Vec<(&str, Result<EstimateReport, Error>)>) -> String {
-    let (mut reports, mut refused) = (Vec::new(), String::new());
-    for (line, answer) in answers {
+    let (mut reports, mut refused, mut more) = (Vec::new(), String::new(), 0);
+    for (at, (line, answer)) in answers.into_iter().enumerate() {
         match answer {
             Ok(report) => reports.push(report),
-            Err(error) => refused += &format!("{line}\n{error}"),
+            Err(error) if at - reports.len() < MOST_SHOWN => refused += &format!("{line}\n{error}"),
+            Err(_) => more += 1,
         }
+    }
+    if more > 0 {
+        refused += &format!("and {more} more lines are refused\n");
     }
     reports.sort_by(|a, b| {
         let key = |report: &EstimateReport| -report.predicted.tokens_per_s_per_gpu;

@@ -6,6 +6,7 @@ mod clusters;
 mod codes;
 mod compile;
 mod drawing;
+mod dump;
 mod estimate;
 mod explain;
 mod gpu_check;
@@ -25,6 +26,7 @@ mod reshard;
 mod schedule;
 mod schedules;
 mod schema;
+mod signals;
 mod stacks;
 mod table;
 mod toml_text;
@@ -54,7 +56,7 @@ Examples:
   meshwright schedule --stages 4 --microbatches 8 --kind 1f1b  see a pipeline schedule
 
 Exit status: 0 done, 1 the input is wrong, 2 usage, 3 a fault of ours, 4 a schedule above its memory limit or no layout that fits,
-5 a run failed and may be restarted, 6 a run failed and must not be.")]
+5 a run failed and may be restarted, 6 a run failed and must not be; 129, 130, 143: SIGHUP, SIGINT or SIGTERM ended it.")]
 struct Cli {
     /// Explain the code of an error message; without one, list all codes
     #[arg(long, value_name = "CODE", num_args = 0..=1, default_missing_value = codes::LIST)]
@@ -145,6 +147,7 @@ impl Answer {
 
 /// Runs the command line of this process and gives the status that it ends with.
 pub fn main() -> ExitCode {
+    signals::hear_file_limit();
     match guarded(answer) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {

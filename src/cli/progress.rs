@@ -2,8 +2,9 @@
 //! and of a search.
 
 use super::number::{count, seconds};
+use super::signals::Signals;
 use crate::debug::Debug;
-use crate::train::{Progress, RunHeader};
+use crate::train::{Progress, RunHeader, Signal};
 use indicatif::{ProgressBar, ProgressStyle};
 use ir::goal::Recompute;
 use runtime::metrics::{EvalRecord, StepRecord};
@@ -27,6 +28,8 @@ pub(super) struct Watch {
     /// Time of validations, which says nothing of the time that steps take.
     evaluation: Duration,
     validation: Option<Validation>,
+    /// Watched from the first step on: before it, a signal ends the process, and nothing is lost.
+    signals: Option<Signals>,
 }
 
 /// A validation that goes on.
@@ -57,6 +60,7 @@ impl Watch {
             bigram: None,
             evaluation: Duration::ZERO,
             validation: None,
+            signals: None,
         }
     }
 
@@ -115,6 +119,7 @@ impl Progress for Watch {
         for line in head(run) {
             self.line(&line);
         }
+        self.signals = Some(Signals::watch());
         (self.steps, self.done) = (run.steps, run.done);
         (self.bigram, self.started) = (run.bigram_entropy, Instant::now());
         self.bar = bar(run.steps, "{bar:24} step {pos}/{len}  {msg}");
@@ -171,6 +176,14 @@ impl Progress for Watch {
         }
         let against = self.bigram.map_or_else(String::new, |bigram| format!("  (bigram {bigram:.4})"));
         self.line(&format!("step {}/{}  validation loss {:.4}{against}", record.step, self.steps, record.valid_loss));
+    }
+
+    fn noted(&mut self, note: &str) {
+        self.line(&format!("note      {note}"));
+    }
+
+    fn asked_to_end(&self) -> Option<Signal> {
+        self.signals.as_ref().and_then(Signals::seen)
     }
 }
 

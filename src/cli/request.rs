@@ -1,7 +1,7 @@
 //! From a file and flags to a request: both are maps from field to value, and the flags win.
 
 use crate::error::Error;
-use crate::files::read_text;
+use crate::files::read_settings;
 use ir::catalogue::Code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,7 +13,7 @@ pub(super) type Fields = Map<String, Value>;
 
 /// The fields of a JSON request; `-` is standard input. They must be those of `R`.
 pub(super) fn from_json<R: DeserializeOwned>(path: &Path) -> Result<Fields, Error> {
-    let text = read_text(path)?;
+    let text = read_settings(path)?;
     let malformed = |why: serde_json::Error| malformed(path, &why.to_string());
     serde_json::from_str::<R>(&text).map_err(malformed)?;
     serde_json::from_str(&text).map_err(malformed)
@@ -21,7 +21,7 @@ pub(super) fn from_json<R: DeserializeOwned>(path: &Path) -> Result<Fields, Erro
 
 /// The fields of a `run.toml`. They must be those of `R`.
 pub(super) fn from_toml<R: DeserializeOwned>(path: &Path) -> Result<Fields, Error> {
-    let text = read_text(path)?;
+    let text = read_settings(path)?;
     let malformed = |why: toml::de::Error| malformed(path, &why.to_string());
     toml::from_str::<R>(&text).map_err(malformed)?;
     let fields: Fields = toml::from_str(&text).map_err(malformed)?;

@@ -1,5 +1,6 @@
 //! Checkpoints of a training run: which one it goes on from, and what must be as it was then.
 
+use super::outputs::go_on;
 use super::request::TrainRequest;
 use super::run::machine_error;
 use crate::error::Error;
@@ -22,8 +23,8 @@ pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &TextDat
     json!({
         "model": model,
         "data": {
-            "train_tokens": data.train.tokens().len(),
-            "valid_tokens": data.valid.tokens().len(),
+            "train_tokens": data.train.tokens(),
+            "valid_tokens": data.valid.tokens(),
             "crc32": format!("{:08x}", data.checksum()),
         },
         "valid_fraction": request.valid_fraction,
@@ -55,6 +56,10 @@ pub(super) fn find(request: &TrainRequest, fixed: &Value) -> Result<Option<Check
         return Err(Error::input(Code::BadOption, message).help("steps count from the start of the run: give more"));
     }
     checkpoint.verify().map_err(refused)?;
+    if let Some(why) = checkpoint.manifest.position.fault(request.global_batch) {
+        let file = checkpoint::MANIFEST.to_string();
+        return Err(refused(checkpoint::Error::Damaged { checkpoint: checkpoint.path, file, why }));
+    }
     Ok(Some(checkpoint))
 }
 
@@ -85,9 +90,17 @@ pub(super) fn refused(error: checkpoint::Error) -> Error {
             return Error::input(code, message)
                 .help("leave out --resume to start at the first step; a model stands before --resume");
         }
-        checkpoint::Error::Unwritable { .. } => {
-            let help = "older checkpoints are as they were: make room, then --resume goes on from the last one";
-            return Error::Failed { code, message, help: help.into() };
+        checkpoint::Error::Unwritable { checkpoint, .. } => {
+            let out = run_of(&checkpoint);
+            let help = match out.is_dir() {
+                true => format!("make room, or see to the folder and its permissions; then {}", go_on(&out)),
+                false => "leave the folder in its place while a run writes there; start the run again".into(),
+            };
+            return Error::Failed { code, message, help };
+        }
+        checkpoint::Error::Unremoved { checkpoint, .. } => {
+            let help = format!("see to the folder and its permissions; then {}", go_on(&run_of(&checkpoint)));
+            return Error::Failed { code, message, help };
         }
         checkpoint::Error::Machine(error) => return machine_error(error),
         checkpoint::Error::Damaged { checkpoint, .. } => match Checkpoint::older(&checkpoint) {

@@ -1,8 +1,10 @@
 //! One run at a time in a folder.
 
+use super::outputs::at_start;
 use crate::error::Error;
 use ir::catalogue::Code;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use runtime::files;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
@@ -21,11 +23,10 @@ impl Lock {
     /// # Errors
     /// Another run has it, or the system refuses.
     pub(super) fn take(out: &Path) -> Result<Lock, Error> {
-        fs::create_dir_all(out).map_err(|why| Error::file("create", out, &why))?;
+        fs::create_dir_all(out).map_err(|why| at_start("create", out, &why))?;
         let path = out.join(NAME);
-        let refused = |why: io::Error| Error::file("lock", &path, &why);
-        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let mut file = open.map_err(refused)?;
+        let refused = |why: io::Error| at_start("lock", &path, &why);
+        let mut file = files::edit(&path).map_err(refused)?;
         match file.try_lock() {
             Ok(()) => write_own(&mut file).map_err(refused)?,
             Err(TryLockError::WouldBlock) => return Err(taken(out, &mut file)),

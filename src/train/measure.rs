@@ -1,16 +1,17 @@
 //! What a run is measured by, where that is asked for: the trace of a step, and all steps added up.
 
+use super::outputs::unwritable;
 use super::report::ProfileReport;
 use super::request::TrainRequest;
 use crate::error::Error;
-use crate::predicting::write_trace;
 use cost::model_flops;
+use ir::catalogue::Code;
 use ir::graph::Model;
 use ir::program::Program;
 use runtime::backends::cpu::peak;
 use runtime::exec::Machine;
-use runtime::trace::{Peak, Profile};
-use std::path::PathBuf;
+use runtime::trace::{self, Peak, Profile, Trace};
+use std::path::{Path, PathBuf};
 
 /// The measurements of a run.
 pub(super) struct Measure {
@@ -22,6 +23,8 @@ pub(super) struct Measure {
     profile: Option<(Profile, Peak)>,
     /// The step of `--trace`, and where it goes.
     trace: Option<(u64, PathBuf)>,
+    /// The trace of that step, until it is written.
+    unwritten: Option<Trace>,
     /// Threads that compute at once.
     threads: usize,
     /// The next step is the first of several, and warms up.
@@ -43,27 +46,39 @@ impl Measure {
         if !request.profile && trace.is_none() {
             return Ok(None);
         }
-        let peak = request.profile.then(|| peak(threads)).transpose().map_err(|why| Error::fault("peak", why))?;
+        let peak = request.profile.then(|| peak(threads)).transpose();
+        let peak = peak.map_err(|why| {
+            let message = format!("this machine cannot be measured: {why}");
+            Error::input(Code::TooLittleMemory, message).help("leave out --profile, or raise the limit (ulimit -u)")
+        })?;
         let profile = peak.map(|peak| (Profile::default(), peak));
         let flops = model_flops(model) * f64::from(program.microbatches);
         let (model, program, cold) = (model.clone(), program.clone(), request.steps > 1);
-        Ok(Some(Measure { model, program, flops, profile, trace, threads, cold }))
+        Ok(Some(Measure { model, program, flops, profile, trace, unwritten: None, threads, cold }))
     }
 
     /// Takes a step that has just been done.
-    ///
-    /// # Errors
-    /// The trace cannot be written.
-    pub(super) fn step(&mut self, step: u64, machine: &Machine) -> Result<(), Error> {
+    pub(super) fn step(&mut self, step: u64, machine: &Machine) {
         let wanted = self.trace.as_ref().is_some_and(|(wanted, _)| *wanted == step);
         let cold = std::mem::take(&mut self.cold);
         let profiled = self.profile.as_mut().filter(|_| !cold);
         if !wanted && profiled.is_none() {
-            return Ok(());
+            return;
         }
         let trace = machine.trace(&self.model, &self.program);
         profiled.into_iter().for_each(|(profile, _)| profile.add(&trace));
-        self.trace.iter().filter(|_| wanted).try_for_each(|(_, path)| write_trace(&trace, path))
+        self.unwritten = wanted.then_some(trace).or(self.unwritten.take());
+    }
+
+    /// Writes the trace, if there is one that is not written.
+    ///
+    /// # Errors
+    /// It cannot be written; the next call tries again.
+    pub(super) fn write(&mut self, out: &Path) -> Result<(), Error> {
+        let (Some(trace), Some((_, path))) = (&self.unwritten, &self.trace) else { return Ok(()) };
+        trace::write(trace, path).map_err(|why| unwritable("write", path, out, &why))?;
+        self.unwritten = None;
+        Ok(())
     }
 
     /// Model FLOPs utilisation of a step of so many seconds; none without a measured peak.

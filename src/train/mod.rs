@@ -7,8 +7,10 @@
 mod backend;
 mod checkpoint;
 mod feed;
+mod free;
 mod lock;
 mod measure;
+mod outputs;
 mod prepare;
 mod report;
 mod request;
@@ -16,8 +18,8 @@ mod room;
 mod run;
 
 pub use backend::{check_ops, no_gpu};
+pub use free::free_memory;
 pub use prepare::predict;
-pub use report::{ProfileReport, Progress, Quiet, RunHeader, TrainReport};
+pub use report::{ProfileReport, Progress, Quiet, RunHeader, Signal, TrainReport};
 pub use request::{TrainRequest, check_precision, microbatches};
-pub use room::free_memory;
 pub use run::train;

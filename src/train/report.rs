@@ -21,6 +21,46 @@ pub trait Progress {
     }
     /// A validation is done.
     fn evaluated(&mut self, eval: &EvalRecord);
+    /// Something that a user should know has been seen; the run goes on.
+    fn noted(&mut self, _note: &str) {}
+    /// Whether the run is asked to end before its last step; it then saves a checkpoint.
+    fn asked_to_end(&self) -> Option<Signal> {
+        None
+    }
+}
+
+/// A signal that asks a run to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signal {
+    /// The terminal is gone.
+    Hangup,
+    /// Ctrl-C.
+    Interrupt,
+    /// What `kill` sends, and schedulers of jobs.
+    Terminate,
+}
+
+impl Signal {
+    /// All of them.
+    pub const ALL: [Signal; 3] = [Signal::Hangup, Signal::Interrupt, Signal::Terminate];
+
+    /// Its number, the same on all Unix systems.
+    pub fn number(self) -> u8 {
+        match self {
+            Signal::Hangup => 1,
+            Signal::Interrupt => 2,
+            Signal::Terminate => 15,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Signal::Hangup => "SIGHUP",
+            Signal::Interrupt => "SIGINT",
+            Signal::Terminate => "SIGTERM",
+        }
+    }
 }
 
 /// Progress that nobody watches.

@@ -5,10 +5,11 @@ use super::checkpoint::{find, fixed, is_in, refused};
 use super::feed::Feed;
 use super::lock::Lock;
 use super::measure::Measure;
+use super::outputs::{go_on, metrics_path, outputs, unwritable};
 use super::prepare::{Prepared, prepare};
-use super::report::{Progress, RunHeader, TrainReport};
+use super::report::{Progress, RunHeader, Signal, TrainReport};
 use super::request::TrainRequest;
-use super::room;
+use super::room::{self, Room};
 use crate::error::Error;
 use cost::CPU;
 use ir::catalogue::Code;
@@ -19,19 +20,20 @@ use ir::program::Program;
 use ir::staged::{Stage, Staged};
 use ir::text::File;
 use ir::verify;
-use runtime::checkpoint::{Checkpoint, Position, Save, clean, save};
+use runtime::checkpoint::{Position, Save, save};
 use runtime::data::bigram::bigram_entropy;
 use runtime::data::sampler::Sampler;
 use runtime::data::text::TextData;
 use runtime::exec::{self, Machine, Options, StepOutput};
-use runtime::metrics::{EvalRecord, Header, MetricsWriter, StepRecord, losses};
+use runtime::memory::run_has_begun;
+use runtime::metrics::{EvalRecord, MetricsWriter, StepRecord, losses};
 use scheduler::emit::emit_forward;
 use scheduler::memory::memory;
 use serde_json::Value;
 use std::fmt::Display;
-use std::fs;
+use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// The schema of a [`TrainReport`].
@@ -45,8 +47,8 @@ const SCHEMA: &str = "meshwright.train/1";
 /// written.
 pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
     let Prepared { request, source, layout, compiled, feed, microbatches } = prepare(request)?;
-    check(&compiled, &request)?;
-    let data = TextData::load(&request.data, request.valid_fraction)?;
+    let room = check(&compiled, &request)?;
+    let data = TextData::load(&request.data, request.valid_fraction, room.left)?;
     let samplers = Samplers {
         train: Sampler::new(&data.train, feed.seq as usize, request.seed)?,
         valid: Sampler::in_order(&data.valid, feed.seq as usize)?,
@@ -54,17 +56,22 @@ pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<Trai
     let fixed = fixed(&request, &source, &data);
     let _lock = Lock::take(&request.out)?;
     let from = find(&request, &fixed)?;
-    let (mut machine, measure) = load(&compiled, &request, microbatches)?;
+    run_has_begun();
+    let room = room.arenas.saturating_add(room.left.saturating_sub(data.bytes()));
+    let (mut machine, measure) = load(&compiled, &request, microbatches, room)?;
     from.iter().try_for_each(|from| from.load(&mut machine)).map_err(refused)?;
     let mut header = header(&request, layout, &compiled, &data, &feed, microbatches);
     header.done = from.as_ref().map_or(0, |from| from.manifest.position.step);
     header.resumed = from.as_ref().map(|from| from.path.clone());
     let metrics = outputs(&request, header.parameters, from.as_ref())?;
     let samples = from.as_ref().map_or(0, |from| from.manifest.position.consumed_samples);
-    let checkpoint = None;
+    let saved = from.filter(|from| is_in(from, &request.out)).map(|from| (from.manifest.position.step, from.path));
     let mut run =
-        Run { request, feed, samplers, machine, measure, metrics, microbatches, header, fixed, samples, checkpoint };
-    run.go(progress)
+        Run { request, feed, samplers, machine, measure, metrics, microbatches, header, fixed, samples, saved };
+    let report = run.go(progress)?;
+    // Whatever the steps and the checkpoints were worth is on the disk.
+    run.measure.as_mut().map_or(Ok(()), |measure| measure.write(&run.request.out))?;
+    Ok(report)
 }
 
 /// Where samples come from.
@@ -87,13 +94,14 @@ struct Run<'a> {
     fixed: Value,
     /// Samples consumed.
     samples: u64,
-    /// The last checkpoint saved.
-    checkpoint: Option<PathBuf>,
+    /// The last checkpoint in the run's folder, with its step.
+    saved: Option<(u64, PathBuf)>,
 }
 
 impl Run<'_> {
     fn go(&mut self, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
         progress.started(&self.header);
+        self.metrics.notes().iter().for_each(|note| progress.noted(note));
         let clock = Instant::now();
         let (steps, done) = (self.request.steps, self.header.done);
         let path = metrics_path(&self.request.out);
@@ -113,6 +121,8 @@ impl Run<'_> {
                 if due(step, self.request.save_every) {
                     self.save(step)?;
                 }
+                self.write_trace(progress);
+                self.heed(step, progress)?;
             }
             if step == steps || due(step, self.request.eval_every) {
                 (valid_loss, valid_share) = self.evaluate(step, progress)?;
@@ -130,7 +140,7 @@ impl Run<'_> {
             tokens,
             tokens_per_s: if tokens == 0 { 0.0 } else { tokens as f64 / training },
             seconds: clock.elapsed().as_secs_f64(),
-            checkpoint: self.checkpoint.clone(),
+            checkpoint: self.saved.as_ref().filter(|(step, _)| *step > done).map(|(_, path)| path.clone()),
             out: self.request.out.clone(),
             profile: self.measure.as_ref().and_then(Measure::report),
         })
@@ -146,7 +156,7 @@ impl Run<'_> {
         let data_wait_s = clock.elapsed().as_secs_f64();
         let StepOutput { loss, grad_norm, dropped, .. } = self.machine.step(input).map_err(machine_error)?;
         let step_time_s = clock.elapsed().as_secs_f64();
-        self.measure.iter_mut().try_for_each(|measure| measure.step(step, &self.machine))?;
+        self.measure.iter_mut().for_each(|measure| measure.step(step, &self.machine));
         let tokens = self.header.tokens_per_step();
         let tokens_per_s = tokens as f64 / step_time_s;
         let record = StepRecord {
@@ -164,7 +174,7 @@ impl Run<'_> {
             mem_peak_bytes: self.machine.arena_bytes().into_iter().max(),
             skipped: false,
         };
-        self.metrics.step(&record).map_err(|why| Error::file("write", &metrics_path(&self.request.out), &why))?;
+        self.metrics.step(&record).map_err(|why| self.no_metrics(&why))?;
         if !record.loss.is_finite() || grad_norm.is_some_and(|norm| !norm.is_finite()) {
             return Err(not_finite(step, record.loss, record.grad_norm));
         }
@@ -174,7 +184,7 @@ impl Run<'_> {
     /// Saves a checkpoint, behind the records of all its steps.
     fn save(&mut self, step: u64) -> Result<(), Error> {
         let out = &self.request.out;
-        self.metrics.sync().map_err(|why| Error::file("write", &metrics_path(out), &why))?;
+        self.metrics.sync().map_err(|why| self.no_metrics(&why))?;
         let seed = self.request.seed;
         let position = Position {
             step,
@@ -185,8 +195,29 @@ impl Run<'_> {
         };
         let keep_last = usize::try_from(self.request.keep_last).unwrap_or(usize::MAX);
         let order = Save { run: out, position, fixed: &self.fixed, keep_last };
-        self.checkpoint = Some(save(&mut self.machine, &order).map_err(refused)?);
+        self.saved = Some((step, save(&mut self.machine, &order).map_err(refused)?));
         Ok(())
+    }
+
+    /// Ends the run behind a step, with a checkpoint, if it is asked to.
+    fn heed(&mut self, step: u64, progress: &dyn Progress) -> Result<(), Error> {
+        let Some(signal) = progress.asked_to_end() else { return Ok(()) };
+        if self.saved.as_ref().is_none_or(|(saved, _)| *saved != step) {
+            self.save(step)?;
+        }
+        Err(ended(signal, step, &self.request))
+    }
+
+    /// Writes the trace, if it is there. One that cannot be written costs no step: the end of the run tries again.
+    fn write_trace(&mut self, progress: &mut dyn Progress) {
+        let Some(measure) = &mut self.measure else { return };
+        if let Err(why) = measure.write(&self.request.out) {
+            progress.noted(&format!("{}; the run goes on and tries again at its end", why.message()));
+        }
+    }
+
+    fn no_metrics(&self, why: &io::Error) -> Error {
+        unwritable("write", &metrics_path(&self.request.out), &self.request.out, why)
     }
 
     /// The mean loss over valid held-out labels, and the share of the held-out part that it is over: as many batches as the
@@ -204,6 +235,7 @@ impl Run<'_> {
         progress.evaluating(batches);
         let (mut sum, mut tokens) = (0.0, 0);
         for number in 0..batches {
+            self.heed(step, progress)?;
             let input =
                 self.feed.step(&self.samplers.valid, number * all / batches * batch, self.microbatches, windows);
             let valid = input.valid_tokens;
@@ -213,7 +245,7 @@ impl Run<'_> {
             progress.batch_evaluated(number + 1);
         }
         let record = EvalRecord { step, valid_loss: sum / tokens.max(1) as f64 };
-        self.metrics.eval(&record).map_err(|why| Error::file("write", &metrics_path(&self.request.out), &why))?;
+        self.metrics.eval(&record).map_err(|why| self.no_metrics(&why))?;
         progress.evaluated(&record);
         if record.valid_loss.is_finite() {
             Ok((record.valid_loss, batches as f64 / all.max(1) as f64))
@@ -223,17 +255,22 @@ impl Run<'_> {
     }
 }
 
-/// Whether the machine has room for what was compiled, and the backend its ops.
-fn check(compiled: &File, request: &TrainRequest) -> Result<(), Error> {
-    compiled.program.iter().try_for_each(|program| {
-        room::check(&compiled.model, program)?;
-        check_ops(&request.backend, program)
-    })
+/// Whether the machine has room for what was compiled, and the backend its ops. Gives the bytes that are left.
+fn check(compiled: &File, request: &TrainRequest) -> Result<Room, Error> {
+    let program = compiled.program.as_ref().ok_or_else(|| Error::fault("compile", "there is no program"))?;
+    let room = room::check(&compiled.model, program)?;
+    check_ops(&request.backend, program)?;
+    Ok(room)
 }
 
 /// The machine for a compiled file, with its forward-only program beside it, and what it is measured by. The cores are dealt
 /// out evenly to devices.
-fn load(compiled: &File, request: &TrainRequest, microbatches: u32) -> Result<(Machine, Option<Measure>), Error> {
+fn load(
+    compiled: &File,
+    request: &TrainRequest,
+    microbatches: u32,
+    room: u64,
+) -> Result<(Machine, Option<Measure>), Error> {
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
     };
@@ -243,7 +280,7 @@ fn load(compiled: &File, request: &TrainRequest, microbatches: u32) -> Result<(M
     let threads = (cores / devices).max(1);
     let measure = Measure::new(request, &compiled.model, program, cores.min(threads * devices))?;
     let record = measure.is_some();
-    let options = Options { seed: request.seed, threads, evaluation: Some(&forward), lanes: None, record };
+    let options = Options { seed: request.seed, threads, evaluation: Some(&forward), lanes: None, record, room };
     Ok((Machine::load(&compiled.model, program, &options).map_err(machine_error)?, measure))
 }
 
@@ -282,8 +319,8 @@ fn header(
         resumed: None,
         data: request.data.clone(),
         documents: data.documents as u64,
-        train_tokens: data.train.tokens().len() as u64,
-        valid_tokens: data.valid.tokens().len() as u64,
+        train_tokens: data.train.tokens() as u64,
+        valid_tokens: data.valid.tokens() as u64,
         bigram_entropy: bigram_entropy(&data.train, &data.valid),
     }
 }
@@ -318,38 +355,9 @@ fn blocks(model: &Model, stage: &Stage) -> String {
     blocks.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// The output folder with `run.toml`, and the open `metrics.jsonl`, which goes on where the run does.
-fn outputs(request: &TrainRequest, params: u64, from: Option<&Checkpoint>) -> Result<MetricsWriter, Error> {
-    let out = &request.out;
-    clean(out).map_err(|why| Error::file("clear", out, &why))?;
-    let config = toml::to_string(request).map_err(|why| Error::input(Code::BadOption, format!("run.toml: {why}")))?;
-    let config_hash = format!("{:016x}", fnv1a(config.as_bytes()));
-    let header = Header { config_hash, version: env!("CARGO_PKG_VERSION").into(), params };
-    let path = metrics_path(out);
-    let metrics = match from.filter(|from| is_in(from, out)) {
-        Some(from) => MetricsWriter::resume(&path, &header, from.manifest.position.step),
-        None => MetricsWriter::create(&path, &header),
-    };
-    let metrics = metrics.map_err(|why| Error::file("write", &path, &why))?;
-    // At once in its place: a resumed run takes its options from it.
-    let (path, new) = (out.join("run.toml"), out.join("run.toml.new"));
-    let written = fs::write(&new, &config).and_then(|()| fs::rename(&new, &path));
-    written.map_err(|why| Error::file("write", &path, &why))?;
-    Ok(metrics)
-}
-
 /// The mean, if there is one.
 fn mean(numbers: &[f64]) -> Option<f64> {
     (!numbers.is_empty()).then(|| numbers.iter().sum::<f64>() / numbers.len() as f64)
-}
-
-fn metrics_path(out: &Path) -> PathBuf {
-    out.join("metrics.jsonl")
-}
-
-/// FNV-1a, 64 bits (Fowler, Noll, Vo), with its published offset and prime.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 fn no_loss() -> Error {
@@ -365,7 +373,18 @@ pub(super) fn machine_error(error: exec::Error) -> Error {
             help: "the run may be started again as it was, or with --resume".into(),
         },
         exec::Error::Load(why) => Error::fault("load", why),
+        exec::Error::Resources(_) => error.into(),
         exec::Error::Input(why) => Error::fault("feed", why),
+    }
+}
+
+/// The end of a run that a signal asked for.
+fn ended(signal: Signal, step: u64, request: &TrainRequest) -> Error {
+    Error::Ended {
+        code: Code::RunEnded,
+        signal: signal.number(),
+        message: format!("{} ended the run after step {step} of {}", signal.name(), request.steps),
+        help: go_on(&request.out),
     }
 }
 

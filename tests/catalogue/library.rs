@@ -11,13 +11,14 @@ use ir::text::{File, parse};
 use ir::verify::{verify, verify_planned};
 use meshwright::compiling::{Compiling, compile_source};
 use meshwright::model_source::ModelSource;
-use meshwright::train::{Quiet, TrainRequest, check_ops, train};
+use meshwright::train::{Progress, Quiet, RunHeader, Signal, TrainRequest, check_ops, train};
 use runtime::arena::Arena;
 use runtime::backends::cuda::device::Device;
 use runtime::checkpoint::{Position, Save, save};
 use runtime::comm::threads::Fabric;
 use runtime::comm::{Awaited, Communicator};
 use runtime::exec::{Machine, Options, StepInput};
+use runtime::metrics::{EvalRecord, StepRecord};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -46,6 +47,7 @@ pub(crate) const CALLS: &[Call] = &[
     call(Code::InputMismatch, input_mismatch),
     call(Code::CheckpointUnwritable, checkpoint_unwritable),
     call(Code::RunInUse, run_in_use),
+    call(Code::RunEnded, run_ended),
     call(Code::NoGpu, no_gpu),
     call(Code::OpWithoutGpuKernel, op_without_gpu_kernel),
     #[cfg(target_os = "linux")]
@@ -188,6 +190,28 @@ fn run_in_use() -> Option<Code> {
     let code = train(&request, &mut Quiet).unwrap_err().code(); // the file is locked
     std::fs::remove_dir_all(&out).unwrap();
     code
+}
+
+/// Asks a run to end at once.
+struct Ending;
+
+impl Progress for Ending {
+    fn started(&mut self, _: &RunHeader) {}
+    fn step(&mut self, _: &StepRecord) {}
+    fn evaluating(&mut self, _: u64) {}
+    fn evaluated(&mut self, _: &EvalRecord) {}
+    fn asked_to_end(&self) -> Option<Signal> {
+        Some(Signal::Terminate)
+    }
+}
+
+fn run_ended() -> Option<Code> {
+    let out = std::env::temp_dir().join(format!("meshwright-ended-{}", std::process::id()));
+    let request = TrainRequest { out: out.clone(), ..training() };
+    let code = train(&request, &mut Ending).unwrap_err().code(); // asked to end behind the first step
+    let checkpoints = runtime::checkpoint::list(&out).unwrap();
+    std::fs::remove_dir_all(&out).unwrap();
+    code.filter(|_| checkpoints.len() == 1 && checkpoints[0].0 == 1)
 }
 
 fn no_gpu() -> Option<Code> {

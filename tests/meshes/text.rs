@@ -16,7 +16,7 @@ pub(crate) type Micro = BTreeMap<&'static str, Vec<i32>>;
 /// The micro-batches of each step, every one of so many sequences.
 pub(crate) fn steps(steps: u64, sequences: u64) -> Vec<Vec<Micro>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE");
-    let text = TextData::load(&path, 0.0).expect("the licence is a text");
+    let text = TextData::load(&path, 0.0, u64::MAX).expect("the licence is a text");
     let sampler = Sampler::new(&text.train, SEQ as usize, 0).expect("it is longer than a sequence");
     assert!(GLOBAL_BATCH.is_multiple_of(sequences), "micro-batches of {sequences} do not make {GLOBAL_BATCH}");
     let step = |step: u64| {

@@ -280,6 +280,10 @@ impl<'s> Parser<'s> {
 
     /// Reports an unknown name with the nearest or all of the known ones.
     pub(super) fn unknown(&mut self, code: Code, span: Span, message: String, name: &str, known: &[String]) -> Failed {
+        // A long list of names is not compared with each of a million that nobody is told of.
+        if self.diags.is_full() {
+            return self.fail(code, span, message);
+        }
         let help = match nearest(name, known.iter().map(String::as_str)) {
             Some(near) => format!("did you mean `{near}`?"),
             None if known.is_empty() => "there are none".to_string(),

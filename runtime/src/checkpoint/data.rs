@@ -2,6 +2,7 @@
 //! elements, little-endian), written and read piece by piece, so that no file needs to be in memory.
 
 use super::manifest::DataFile;
+use crate::files;
 use crc32fast::Hasher;
 use safetensors::tensor::{Metadata, TensorInfo};
 use safetensors::{Dtype, SafeTensorError};
@@ -14,6 +15,9 @@ const ELEMENT: usize = 4;
 
 /// Bytes of the header's length, and what the header is aligned to.
 const LENGTH: usize = 8;
+
+/// No header is longer: the bound of the format's own reader.
+const MOST_HEADER: u64 = 100_000_000;
 
 /// Bytes that are read or written at a time.
 const PIECE: usize = 1 << 20;
@@ -62,12 +66,12 @@ fn header(entries: &[Entry<'_>]) -> Result<Vec<u8>, SafeTensorError> {
 
 /// Why a data file is not as the manifest says; none if it is.
 pub(super) fn fault(folder: &Path, record: &DataFile) -> io::Result<Option<String>> {
-    let mut file = File::open(folder.join(&record.name))?;
+    let file = files::open_in(folder, &record.name)?;
     let bytes = file.metadata()?.len();
     if bytes != record.bytes {
         return Ok(Some(format!("has {bytes} bytes, not {}", record.bytes)));
     }
-    let (mut hasher, mut piece) = (Hasher::new(), vec![0; PIECE]);
+    let (mut hasher, mut piece, mut file) = (Hasher::new(), vec![0; PIECE], file.take(bytes));
     loop {
         match file.read(&mut piece)? {
             0 => break,
@@ -91,26 +95,34 @@ impl Reader {
     ///
     /// # Errors
     /// The system refuses, or the header is broken.
-    pub(super) fn open(path: &Path) -> io::Result<Reader> {
-        let mut file = File::open(path)?;
+    pub(super) fn open(folder: &Path, name: &str) -> io::Result<Reader> {
+        let mut file = files::open_in(folder, name)?;
         let mut length = [0; LENGTH];
         file.read_exact(&mut length)?;
         let length = u64::from_le_bytes(length);
         if length > file.metadata()?.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        if length > MOST_HEADER {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("its header has {length} bytes")));
+        }
         let mut header = vec![0; length as usize];
         file.read_exact(&mut header)?;
-        Ok(Reader { file, header: serde_json::from_slice(&header)?, start: LENGTH as u64 + length })
+        let header = serde_json::from_slice(&header)?;
+        Ok(Reader { file, header, start: LENGTH as u64 + length })
     }
 
-    /// Elements `first .. first + count` of an entry.
+    /// Elements `first .. first + count` of an entry of this shape.
     ///
     /// # Errors
     /// There is no such entry of f32, it is shorter, or the system refuses.
-    pub(super) fn read(&mut self, key: &str, first: usize, count: usize) -> io::Result<Vec<f32>> {
-        let broken = || io::Error::new(io::ErrorKind::InvalidData, format!("there is no whole `{key}` of f32"));
-        let info = self.header.info(key).filter(|info| info.dtype == Dtype::F32).ok_or_else(broken)?;
+    pub(super) fn read(&mut self, key: &str, shape: &[u64], first: usize, count: usize) -> io::Result<Vec<f32>> {
+        let broken =
+            || io::Error::new(io::ErrorKind::InvalidData, format!("there is no whole `{key}` of f32 {shape:?}"));
+        let same = |info: &&TensorInfo| {
+            info.dtype == Dtype::F32 && info.shape.iter().map(|&size| size as u64).eq(shape.iter().copied())
+        };
+        let info = self.header.info(key).filter(same).ok_or_else(broken)?;
         let (begin, end) = info.data_offsets;
         if (first + count) * ELEMENT > end - begin {
             return Err(broken());
@@ -175,10 +187,11 @@ mod tests {
         let read = file.tensor("w[0:2,3:6]").unwrap();
         assert_eq!((read.shape(), read.data()), (&[2, 3][..], &a.map(f32::to_le_bytes).concat()[..]));
 
-        let mut reader = Reader::open(&path).unwrap();
-        assert_eq!(reader.read("w[0:2,3:6]", 2, 3).unwrap(), a[2..5]);
-        assert_eq!(reader.read("b", 0, 1).unwrap(), b);
-        assert!(reader.read("b", 0, 2).is_err() && reader.read("c", 0, 1).is_err());
+        let mut reader = Reader::open(&folder.0, "x").unwrap();
+        assert_eq!(reader.read("w[0:2,3:6]", &[2, 3], 2, 3).unwrap(), a[2..5]);
+        assert_eq!(reader.read("b", &[], 0, 1).unwrap(), b);
+        assert!(reader.read("b", &[], 0, 2).is_err() && reader.read("c", &[], 0, 1).is_err());
+        assert!(reader.read("w[0:2,3:6]", &[3, 2], 2, 3).is_err(), "the header has another shape");
 
         assert_eq!(fault(&folder.0, &record).unwrap(), None);
         for bit in 0..bytes.len() * 8 {

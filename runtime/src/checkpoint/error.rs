@@ -48,6 +48,14 @@ pub enum Error {
         /// The file or folder, and what the system said.
         why: String,
     },
+    /// The system refuses to remove older checkpoints.
+    #[error("the checkpoint {} is saved, but older ones cannot be removed: {why}", checkpoint.display())]
+    Unremoved {
+        /// The checkpoint's folder.
+        checkpoint: PathBuf,
+        /// What the system said.
+        why: String,
+    },
     /// A rank failed.
     #[error(transparent)]
     Machine(#[from] exec::Error),

@@ -38,7 +38,8 @@ pub fn list(run: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut found = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        found.extend(step_of(&path).map(|step| (step, path)));
+        let step = step_of(&path).filter(|_| path.is_dir());
+        found.extend(step.map(|step| (step, path)));
     }
     found.sort();
     Ok(found)
@@ -69,7 +70,7 @@ pub(super) fn find(path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(list(path)?.pop().map(|(_, newest)| newest))
 }
 
-/// Removes what a killed process left half written or half deleted.
+/// Removes what a killed process left half written or half deleted. A file of such a name is none of ours.
 ///
 /// # Errors
 /// The system refuses.
@@ -81,7 +82,7 @@ pub fn clean(run: &Path) -> io::Result<()> {
     for entry in entries {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with(STEP) && name.ends_with(PARTIAL) {
+        if name.starts_with(STEP) && name.ends_with(PARTIAL) && !fs::symlink_metadata(&path)?.is_file() {
             fs::remove_dir_all(&path)?;
         }
     }
@@ -106,19 +107,39 @@ pub(super) fn publish(checkpoint: &Path) -> io::Result<()> {
     sync(&run)
 }
 
-/// Keeps the last checkpoints up to a step, so many, and no later ones: those are of a past that the run did not have.
+/// Keeps the last `keep_last` checkpoints up to a step, and no later ones: those are of a past that the run did not have.
 ///
 /// # Errors
 /// The system refuses.
 pub(super) fn rotate(run: &Path, step: u64, keep_last: usize) -> io::Result<()> {
-    let (mut gone, later): (Vec<_>, Vec<_>) = list(run)?.into_iter().partition(|(other, _)| *other <= step);
-    gone.truncate(gone.len().saturating_sub(keep_last));
-    for (_, path) in gone.into_iter().chain(later) {
+    let later = list(run)?.into_iter().filter(|(other, _)| *other > step).map(|(_, path)| path);
+    remove(older(run, step, keep_last)?.into_iter().chain(later))?;
+    sync(run)
+}
+
+/// Removes the checkpoints before the last `keep_last` up to a step, as a run does that is killed before it has done so.
+///
+/// # Errors
+/// The system refuses.
+pub fn prune(run: &Path, step: u64, keep_last: usize) -> io::Result<()> {
+    remove(older(run, step, keep_last)?)
+}
+
+/// The checkpoints before the last `keep_last` up to a step.
+fn older(run: &Path, step: u64, keep_last: usize) -> io::Result<Vec<PathBuf>> {
+    let mut older = list(run)?;
+    older.retain(|(other, _)| *other <= step);
+    older.truncate(older.len().saturating_sub(keep_last));
+    Ok(older.into_iter().map(|(_, path)| path).collect())
+}
+
+fn remove(checkpoints: impl IntoIterator<Item = PathBuf>) -> io::Result<()> {
+    for path in checkpoints {
         let partial = partial(&path);
         fs::rename(&path, &partial)?;
         fs::remove_dir_all(&partial)?;
     }
-    sync(run)
+    Ok(())
 }
 
 /// Sees that the names in a folder are on the disk. Only Unix opens folders for that.
@@ -127,7 +148,7 @@ fn sync(folder: &Path) -> io::Result<()> {
 }
 
 /// The step that the name of a checkpoint says.
-fn step_of(path: &Path) -> Option<u64> {
+pub(super) fn step_of(path: &Path) -> Option<u64> {
     let digits = path.file_name()?.to_str()?.strip_prefix(STEP)?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
@@ -155,6 +176,8 @@ mod tests {
         }
         make(&run.0.join("step-x"), "");
         assert_eq!(steps(&run.0), [7, 8, 9, 10, 123_456_789]);
+        prune(&run.0, 9, 2).unwrap();
+        assert_eq!(steps(&run.0), [8, 9, 10, 123_456_789]);
         rotate(&run.0, 10, 3).unwrap();
         assert_eq!(steps(&run.0), [8, 9, 10]);
         rotate(&run.0, 9, 1).unwrap();
@@ -176,8 +199,11 @@ mod tests {
         }
         make(&partial(&of_step(&run.0, 6)), "half");
         make(&path.with_extension("old.partial"), "half");
+        let files = ["step-3.partial", "step-00000007"].map(|name| run.0.join(name));
+        files.iter().for_each(|file| fs::write(file, "of the user").unwrap());
         assert_eq!(steps(&run.0), [5]);
         clean(&run.0).unwrap();
-        assert_eq!(fs::read_dir(&run.0).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(&run.0).unwrap().count(), 3);
+        assert!(files.iter().all(|file| file.is_file()));
     }
 }

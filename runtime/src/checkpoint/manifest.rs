@@ -4,12 +4,14 @@
 use super::data::checksum;
 use super::error::{Difference, Error};
 use super::shard::Shard;
+use crate::files;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Component, Path};
 
 /// Name and version of the format.
 pub const SCHEMA: &str = "meshwright.checkpoint/1";
@@ -19,6 +21,12 @@ pub const MANIFEST: &str = "manifest.json";
 
 /// The name of the file with its checksum.
 const SUM: &str = "manifest.crc32";
+
+/// The most bytes of a manifest: room for a million shards. Reading one takes some twenty times its size at worst.
+const MOST_BYTES: u64 = 1 << 26;
+
+/// The most bytes of a checksum's file, which has nine.
+const MOST_SUM: u64 = 1 << 20;
 
 /// What a checkpoint holds.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -109,7 +117,8 @@ impl Manifest {
         let damaged = |file: &str, why: String| {
             Err(Error::Damaged { checkpoint: folder.to_path_buf(), file: file.to_string(), why })
         };
-        let text = match fs::read(folder.join(MANIFEST)) {
+        let read = |name, limit| files::read_all(files::open_in(folder, name)?, limit);
+        let text = match read(MANIFEST, MOST_BYTES) {
             Ok(text) => text,
             Err(why) => return damaged(MANIFEST, cannot_be_read(&why)),
         };
@@ -121,8 +130,8 @@ impl Manifest {
             Ok(_) => {}
             Err(why) => return damaged(MANIFEST, format!("is no manifest: {why}")),
         }
-        let want = match fs::read_to_string(folder.join(SUM)) {
-            Ok(sum) => sum.trim().to_string(),
+        let want = match read(SUM, MOST_SUM) {
+            Ok(sum) => String::from_utf8_lossy(&sum).trim().to_string(),
             Err(why) => return damaged(SUM, cannot_be_read(&why)),
         };
         let sum = checksum(&text);
@@ -144,7 +153,14 @@ impl Manifest {
     /// The system refuses.
     pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(self)?;
+        if text.len() as u64 >= MOST_BYTES {
+            text = serde_json::to_vec(self)?;
+        }
         text.push(b'\n');
+        if text.len() as u64 > MOST_BYTES {
+            let why = format!("{MANIFEST} would have {} bytes, but only {MOST_BYTES} can be read again", text.len());
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+        }
         let sum = checksum(&text) + "\n";
         for (name, bytes) in [(MANIFEST, &text[..]), (SUM, sum.as_bytes())] {
             let mut file = File::create(folder.join(name))?;
@@ -174,24 +190,49 @@ impl Manifest {
         found
     }
 
-    /// Why the shards do not make up the tensors.
+    /// Why a file lies elsewhere, or the shards do not make up the tensors.
     fn fault(&self) -> Option<String> {
+        if let Some(file) = self.files.iter().find(|file| !is_plain(&file.name)) {
+            return Some(format!("names a file outside of its folder: `{}`", file.name));
+        }
         self.tensors().into_iter().find_map(|(name, stored)| {
+            let Some(all) = stored.elements() else {
+                return Some(format!("has sizes of `{name}` that cannot be: {:?}", stored.sizes));
+            };
             let bad = |held: &&StoredShard| !held.shard.fits(&stored.sizes) || held.file >= self.files.len();
             if let Some(held) = stored.shards.iter().find(bad) {
                 return Some(format!("has a shard of `{name}` that cannot be: {:?}", held.shard));
             }
-            let (held, all) = (stored.shards.iter().map(|held| held.shard.elements()).sum::<u64>(), stored.elements());
+            let held = stored.shards.iter().fold(0u64, |sum, held| sum.saturating_add(held.shard.elements()));
             (held != all).then(|| format!("has {held} of the {all} elements of `{name}`"))
         })
     }
 }
 
-impl Stored {
-    /// How many elements the tensor has.
-    pub fn elements(&self) -> u64 {
-        self.sizes.iter().product()
+impl Position {
+    /// Why no run with this global batch can have come so far: every step takes as many samples, and an epoch at least one.
+    pub fn fault(&self, global_batch: u64) -> Option<String> {
+        let Position { step, consumed_samples, epoch, .. } = *self;
+        if step == 0 || step.checked_mul(global_batch) != Some(consumed_samples) {
+            return Some(format!("has {consumed_samples} samples in {step} steps of {global_batch}"));
+        }
+        (epoch > consumed_samples).then(|| format!("has epoch {epoch} after {consumed_samples} samples"))
     }
+}
+
+impl Stored {
+    /// How many elements the tensor has; none if that cannot be counted.
+    fn elements(&self) -> Option<u64> {
+        let elements = self.sizes.iter().try_fold(1u64, |all, &size| all.checked_mul(size));
+        elements.filter(|&elements| elements <= ir::limits::ELEMENTS)
+    }
+}
+
+/// Whether a name is one of a file in the folder itself.
+fn is_plain(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    let first = matches!(parts.next(), Some(Component::Normal(part)) if part == OsStr::new(name));
+    first && parts.next().is_none() && !name.contains(['\\', '\0'])
 }
 
 /// Of a file that the system does not give: `is missing`, or why.
@@ -276,5 +317,27 @@ mod tests {
         assert!(manifest(&stored).fault().unwrap().contains("cannot be"));
         stored.shards[1] = held(2);
         assert_eq!(manifest(&stored).fault(), None);
+        for sizes in [vec![u64::MAX, 2], vec![1 << 32, 1 << 32]] {
+            let why = manifest(&Stored { sizes, shards: Vec::new() }).fault().unwrap();
+            assert!(why.contains("sizes of `w` that cannot be"), "{why}");
+        }
+        for name in ["", ".", "..", "../a", "/etc/hostname", "b/a", "a/", "b\\a", "a\0"] {
+            let files = vec![DataFile { name: name.into(), ..files[0].clone() }];
+            let why = Manifest { files, ..manifest(&stored) }.fault().unwrap();
+            assert!(why.contains("outside of its folder"), "{name}: {why}");
+        }
+    }
+
+    #[test]
+    fn counters_that_no_run_has_are_a_fault() {
+        let position = |step, consumed_samples, epoch| {
+            Position { step, consumed_samples, epoch, shuffle_seed: 0, rng_key: 0 }.fault(16)
+        };
+        assert_eq!(position(5, 80, 2), None);
+        for (step, samples, epoch) in
+            [(0, 0, 0), (2, u64::MAX, 0), (2, 1 << 63, 0), (u64::MAX, 16, 0), (5, 81, 2), (5, 80, u64::MAX)]
+        {
+            assert!(position(step, samples, epoch).is_some(), "{step} {samples} {epoch}");
+        }
     }
 }

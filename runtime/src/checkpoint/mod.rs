@@ -26,7 +26,7 @@ mod testing;
 mod write;
 
 pub use error::{Difference, Error};
-pub use folder::{clean, list, run_of};
+pub use folder::{clean, list, prune, run_of};
 pub use manifest::{DataFile, MANIFEST, Manifest, Parameter, Position, SCHEMA, Stored, StoredShard};
 pub use read::Checkpoint;
 pub use shard::Shard;

@@ -3,8 +3,8 @@
 use super::data::{Reader, fault};
 use super::deal::{Held, held};
 use super::error::{Difference, Error};
-use super::folder::{find, list, run_of};
-use super::manifest::{DataFile, Manifest, Stored, StoredShard, cannot_be_read};
+use super::folder::{find, list, run_of, step_of};
+use super::manifest::{DataFile, MANIFEST, Manifest, Stored, StoredShard, cannot_be_read};
 use super::shard::Shard;
 use crate::exec::Kept;
 use crate::exec::Machine;
@@ -34,7 +34,12 @@ impl Checkpoint {
         let missing = || Error::Missing { path: path.to_path_buf() };
         let path = find(path).ok().flatten().ok_or_else(missing)?;
         let manifest = Arc::new(Manifest::read(&path)?);
-        Ok(Checkpoint { path, manifest })
+        let step = manifest.position.step;
+        let checkpoint = Checkpoint { path, manifest };
+        match step_of(&checkpoint.path) {
+            Some(named) if named != step => Err(checkpoint.damaged(MANIFEST, format!("is that of step {step}"))),
+            _ => Ok(checkpoint),
+        }
     }
 
     /// Reads all data files and compares them with their checksums, several at a time.
@@ -51,8 +56,12 @@ impl Checkpoint {
         };
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get()).min(files.len());
         let faults = thread::scope(|scope| {
-            let threads: Vec<_> = (0..cores).map(|_| scope.spawn(check)).collect();
-            threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect::<Vec<_>>()
+            // Where the system has no more threads, this one reads all that is left.
+            let more = (1..cores).map_while(|_| thread::Builder::new().spawn_scoped(scope, check).ok());
+            let threads: Vec<_> = more.collect();
+            let own = check();
+            let others = threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default());
+            own.into_iter().chain(others).collect::<Vec<_>>()
         });
         match faults.into_iter().min_by(|(a, _), (b, _)| a.name.cmp(&b.name)) {
             Some((file, why)) => Err(self.damaged(&file.name, why)),
@@ -132,12 +141,13 @@ impl Checkpoint {
             let refused = |why| self.damaged(&record.name, cannot_be_read(&why));
             let reader = match readers.entry(*file) {
                 Entry::Occupied(open) => open.into_mut(),
-                Entry::Vacant(free) => free.insert(Reader::open(&self.path.join(&record.name)).map_err(refused)?),
+                Entry::Vacant(free) => free.insert(Reader::open(&self.path, &record.name).map_err(refused)?),
             };
             let first = held.place(&both.offset);
             let last_index: Vec<u64> = both.offset.iter().zip(&both.shape).map(|(o, s)| o + s - 1).collect();
             let count = held.place(&last_index) + 1 - first;
-            let data = reader.read(&held.key(name, &stored.sizes), first, count).map_err(refused)?;
+            let key = held.key(name, &stored.sizes);
+            let data = reader.read(&key, &held.shape, first, count).map_err(refused)?;
             let dims: Vec<usize> = both.shape.iter().map(|&size| size as usize).collect();
             let from = View { offset: 0, strides: &held.strides() };
             let to = View { offset: shard.place(&both.offset), strides: &shard.strides() };
@@ -148,7 +158,7 @@ impl Checkpoint {
             return Ok(());
         }
         let why = format!("has {found} of the {} elements of `{}`", shard.elements(), shard.key(name, &stored.sizes));
-        Err(self.damaged(super::MANIFEST, why))
+        Err(self.damaged(MANIFEST, why))
     }
 
     fn damaged(&self, file: &str, why: String) -> Error {

@@ -29,7 +29,7 @@ pub struct Save<'a> {
 /// Saves the parameters and states of a machine as the checkpoint of its step, then removes older ones. Gives its path.
 ///
 /// # Errors
-/// The system refuses, when all checkpoints are as before; or a rank failed earlier.
+/// The system refuses, when all checkpoints are as before or only older ones are left; or a rank failed earlier.
 pub fn save(machine: &mut Machine, save: &Save<'_>) -> Result<PathBuf, Error> {
     let checkpoint = of_step(save.run, save.position.step);
     let folder = partial(&checkpoint);
@@ -38,13 +38,16 @@ pub fn save(machine: &mut Machine, save: &Save<'_>) -> Result<PathBuf, Error> {
         let _ = fs::remove_dir_all(&folder);
         Error::Unwritable { checkpoint: checkpoint.clone(), why: why.to_string() }
     };
-    fs::create_dir_all(&folder).map_err(refused)?;
+    // Only this folder: where that of the run is gone, someone has removed it.
+    fs::create_dir(&folder).or_else(|why| if folder.is_dir() { Ok(()) } else { Err(why) }).map_err(refused)?;
     let ranks = deal(&machine.visit(|_, kept| held(kept.slots()))?);
     let files = write_files(machine, &ranks, &folder)?.into_iter().collect::<io::Result<Vec<_>>>().map_err(refused)?;
     let manifest = manifest(save, &ranks, files);
     manifest.write(&folder).and_then(|()| publish(&checkpoint)).map_err(refused)?;
-    rotate(save.run, save.position.step, save.keep_last).map_err(refused)?;
-    Ok(checkpoint)
+    match rotate(save.run, save.position.step, save.keep_last) {
+        Ok(()) => Ok(checkpoint),
+        Err(why) => Err(Error::Unremoved { checkpoint, why: why.to_string() }),
+    }
 }
 
 /// Lets every rank that has something to write do so, all at once: a file each, in the order of ranks.

@@ -28,8 +28,7 @@ pub fn bigram_entropy(train: &Part, valid: &Part) -> Option<f64> {
 fn pair_counts(part: &Part) -> Vec<u64> {
     let mut counts = vec![0; BYTES * BYTES];
     for segment in part.segments() {
-        let bytes = segment.strip_suffix(&[END_OF_DOCUMENT]).unwrap_or(segment);
-        for pair in bytes.windows(2) {
+        for pair in segment.bytes.windows(2) {
             counts[usize::from(pair[0]) * BYTES + usize::from(pair[1])] += 1;
         }
     }
@@ -38,17 +37,10 @@ fn pair_counts(part: &Part) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Role;
     use super::*;
 
     fn part(documents: &[&[u8]]) -> Part {
-        let mut part = Part::new(Role::Training, "test".into());
-        for document in documents {
-            part.open();
-            part.extend(document);
-            part.end_document();
-        }
-        part
+        Part::whole(documents)
     }
 
     fn assert_near(entropy: Option<f64>, expected: f64) {

@@ -11,7 +11,9 @@ pub mod text;
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Number of distinct tokens: 256 bytes and [`END_OF_DOCUMENT`].
 pub const VOCAB: usize = 257;
@@ -40,53 +42,91 @@ impl fmt::Display for Role {
 /// One side of the split: a stream of tokens cut into segments.
 ///
 /// A segment is a run of adjacent bytes of one document, closed by [`END_OF_DOCUMENT`] where the document ends.
-/// Nothing in a segment says anything about another, so neither attention nor labels cross a border.
+/// Nothing in a segment says anything about another, so neither attention nor labels cross a border. The bytes stay where
+/// the documents have them: both parts together take little more memory than the text.
 #[derive(Clone, Debug)]
 pub struct Part {
     role: Role,
     path: PathBuf,
-    tokens: Vec<u16>,
-    starts: Vec<usize>,
+    documents: Arc<[Vec<u8>]>,
+    segments: Vec<Place>,
+    tokens: usize,
+}
+
+/// Where a segment is.
+#[derive(Clone, Debug)]
+struct Place {
+    /// Its first token, in the stream.
+    start: usize,
+    document: usize,
+    /// Its bytes, in the document.
+    bytes: Range<usize>,
+}
+
+/// Tokens that belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment<'a> {
+    /// Its first token, in the stream.
+    pub start: usize,
+    /// The tokens but for the end of the document.
+    pub bytes: &'a [u8],
+    /// Whether the document ends here, which one more token says.
+    pub ends: bool,
+}
+
+impl Segment<'_> {
+    /// How many tokens it has.
+    pub fn tokens(&self) -> usize {
+        self.bytes.len() + usize::from(self.ends)
+    }
+
+    /// The token at a place of the segment.
+    pub fn token(&self, place: usize) -> Option<u16> {
+        let end = (self.ends && place == self.bytes.len()).then_some(END_OF_DOCUMENT);
+        self.bytes.get(place).map(|&byte| u16::from(byte)).or(end)
+    }
 }
 
 impl Part {
-    pub(crate) fn new(role: Role, path: PathBuf) -> Self {
-        Self { role, path, tokens: Vec::new(), starts: Vec::new() }
+    pub(crate) fn new(role: Role, path: PathBuf, documents: Arc<[Vec<u8>]>) -> Self {
+        Self { role, path, documents, segments: Vec::new(), tokens: 0 }
     }
 
-    /// Opens a segment; bytes must follow.
-    pub(crate) fn open(&mut self) {
-        self.starts.push(self.tokens.len());
+    /// Appends a segment: some bytes of a document.
+    pub(crate) fn push(&mut self, document: usize, bytes: Range<usize>) {
+        self.segments.push(Place { start: self.tokens, document, bytes });
+        self.tokens += self.segment(self.segments.len() - 1).tokens();
     }
 
-    /// Appends bytes to the open segment.
-    pub(crate) fn extend(&mut self, bytes: &[u8]) {
-        self.tokens.extend(bytes.iter().map(|&byte| u16::from(byte)));
-    }
-
-    /// Ends the document whose last bytes were appended.
-    pub(crate) fn end_document(&mut self) {
-        self.tokens.push(END_OF_DOCUMENT);
-    }
-
-    /// The whole stream, each token below [`VOCAB`].
-    pub fn tokens(&self) -> &[u16] {
-        &self.tokens
+    /// How many tokens the stream has.
+    pub fn tokens(&self) -> usize {
+        self.tokens
     }
 
     /// The segments in stream order, none empty.
-    pub fn segments(&self) -> impl Iterator<Item = &[u16]> {
-        (0..self.starts.len()).map(|i| &self.tokens[self.starts[i]..self.segment_end(i)])
+    pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
+        (0..self.segments.len()).map(|number| self.segment(number))
     }
 
-    /// Index of the segment that holds the token at `at`.
+    /// The segment of this number.
+    fn segment(&self, number: usize) -> Segment<'_> {
+        let Place { start, document, bytes } = &self.segments[number];
+        let whole = &self.documents[*document];
+        Segment { start: *start, bytes: &whole[bytes.clone()], ends: bytes.end == whole.len() }
+    }
+
+    /// Number of the segment that holds the token at `at`.
     fn segment_of(&self, at: usize) -> usize {
-        self.starts.partition_point(|&start| start <= at) - 1
+        self.segments.partition_point(|segment| segment.start <= at) - 1
     }
 
-    /// Place after the last token of `segment`.
-    fn segment_end(&self, segment: usize) -> usize {
-        self.starts.get(segment + 1).copied().unwrap_or(self.tokens.len())
+    /// Part of whole documents.
+    #[cfg(test)]
+    pub(crate) fn whole(documents: &[&[u8]]) -> Part {
+        let documents: Arc<[Vec<u8>]> = documents.iter().map(|document| document.to_vec()).collect();
+        let mut part = Part::new(Role::Training, "test".into(), documents.clone());
+        documents.iter().enumerate().for_each(|(number, document)| part.push(number, 0..document.len()));
+        part
     }
 }
 
@@ -133,6 +173,16 @@ pub enum DataError {
         /// Files looked at.
         files: usize,
     },
+    /// There is no memory for the text.
+    #[error("the text at {} has {:.1} GiB, more than there is memory for ({:.1} GiB)", path.display(), gib(*bytes), gib(*room))]
+    TooLarge {
+        /// The path asked for.
+        path: PathBuf,
+        /// Bytes of all text files.
+        bytes: u64,
+        /// The bytes that the process may still take.
+        room: u64,
+    },
     /// A part is shorter than one sequence and its last label.
     #[error(
         "too little text at {}: the {role} part has {tokens} tokens, one sequence of {seq} needs {}",
@@ -158,6 +208,10 @@ pub enum DataError {
         /// The fraction asked for.
         fraction: f64,
     },
+}
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
 }
 
 /// One step of SplitMix64 from state `z` (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014):

@@ -57,7 +57,7 @@ impl<'a> Sampler<'a> {
         if seq == 0 {
             return Err(DataError::EmptySequence);
         }
-        let tokens = part.tokens.len();
+        let tokens = part.tokens;
         if tokens <= seq {
             return Err(DataError::TooLittle { path: part.path.clone(), role: part.role, tokens, seq });
         }
@@ -89,18 +89,18 @@ impl<'a> Sampler<'a> {
 
     fn push(&self, window: u64, batch: &mut Batch) {
         let first = window as usize * self.seq;
-        let mut segment = self.part.segment_of(first);
-        let mut end = self.part.segment_end(segment);
+        let mut place = self.part.segment_of(first);
+        let mut segment = self.part.segment(place);
         let (mut number, mut position) = (0, 0);
         for at in first..first + self.seq {
-            if at == end {
-                segment += 1;
-                end = self.part.segment_end(segment);
+            if at == segment.start + segment.tokens() {
+                place += 1;
+                segment = self.part.segment(place);
                 (number, position) = (number + 1, 0);
             }
-            let label = if at + 1 == end { -1 } else { i32::from(self.part.tokens[at + 1]) };
-            batch.tokens.push(i32::from(self.part.tokens[at]));
-            batch.labels.push(label);
+            let token = |at: usize| segment.token(at - segment.start).map_or(-1, i32::from);
+            batch.tokens.push(token(at));
+            batch.labels.push(token(at + 1));
             batch.positions.push(position);
             batch.segments.push(number);
             position += 1;
@@ -137,13 +137,7 @@ mod tests {
     use super::*;
 
     fn part(documents: &[&[u8]]) -> Part {
-        let mut part = Part::new(Role::Training, "test".into());
-        for document in documents {
-            part.open();
-            part.extend(document);
-            part.end_document();
-        }
-        part
+        Part::whole(documents)
     }
 
     fn numbers(count: usize) -> Part {
@@ -167,11 +161,8 @@ mod tests {
 
     #[test]
     fn a_run_cut_off_inside_a_document_has_no_label_either() {
-        let mut part = Part::new(Role::Training, "test".into());
-        for run in [b"ab", b"cd"] {
-            part.open();
-            part.extend(run);
-        }
+        let mut part = Part::new(Role::Training, "test".into(), vec![b"abcd!".to_vec()].into());
+        [0..2, 2..4].into_iter().for_each(|run| part.push(0, run));
         let mut batch = Batch::default();
         Sampler::in_order(&part, 3).unwrap().fill(0, 1, &mut batch);
         assert_eq!(batch.labels, [98, -1, 100]);

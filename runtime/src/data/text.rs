@@ -1,10 +1,12 @@
 //! Text files to a training part and a held-out part of byte tokens.
 
-use super::{DataError, Part, Role, mix};
+use super::{DataError, END_OF_DOCUMENT, Part, Role, mix};
+use crate::{files, memory};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Share of the bytes that is held out when nothing else is asked for.
 pub const DEFAULT_VALID_FRACTION: f64 = 0.1;
@@ -37,35 +39,60 @@ impl TextData {
     ///
     /// Files are taken in the order of their paths. Hidden entries, folders named `target` or that hold the outputs of a
     /// run, symbolic links and binary files below the folder are left out. Held-out chunks are chosen by their content alone, so file names and
-    /// order do not matter; one chunk always stays for training.
+    /// order do not matter; one chunk always stays for training. The text takes its own size of memory, which must not be
+    /// more than `room`.
     ///
     /// # Errors
     /// Every [`DataError`] but those of a sequence length, which the sampler knows.
-    pub fn load(path: &Path, valid_fraction: f64) -> Result<Self, DataError> {
+    pub fn load(path: &Path, valid_fraction: f64, room: u64) -> Result<Self, DataError> {
         if !(0.0..1.0).contains(&valid_fraction) {
             return Err(DataError::Fraction { fraction: valid_fraction });
         }
         let files = find_files(path)?;
-        let mut documents = Vec::new();
+        let mut texts = Vec::new();
         for file in &files {
-            let bytes = read_text(file).map_err(unreadable(file))?;
-            documents.extend(bytes.filter(|bytes| !bytes.is_empty()));
+            let bytes = text_bytes(file).map_err(unreadable(file))?;
+            texts.extend((bytes > 0).then_some((file, bytes)));
         }
-        if documents.is_empty() {
+        if texts.is_empty() {
             return Err(DataError::NoText { path: path.into(), files: files.len() });
         }
+        let bytes = texts.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
+        let too_large = |room| DataError::TooLarge { path: path.into(), bytes, room };
+        if bytes > room {
+            return Err(too_large(room));
+        }
+        let mut documents = Vec::new();
+        for (file, bytes) in texts {
+            let read = read(file, bytes).map_err(unreadable(file))?;
+            documents
+                .push(read.ok_or_else(|| too_large(documents.iter().map(|read: &Vec<u8>| read.len() as u64).sum()))?);
+        }
         let held_out = hold_out(&documents, valid_fraction);
+        let documents: Arc<[Vec<u8>]> = documents.into();
         let (train, valid) = split(path, &documents, &held_out);
         Ok(Self { train, valid, documents: documents.len(), skipped: files.len() - documents.len() })
     }
 }
 
 impl TextData {
+    /// The bytes of the text, each a token.
+    pub fn bytes(&self) -> u64 {
+        (self.train.tokens() + self.valid.tokens() - self.documents) as u64
+    }
+
     /// The CRC-32 of all tokens, those to learn from first: which text it is, wherever it lies.
     pub fn checksum(&self) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
-        for token in self.train.tokens().iter().chain(self.valid.tokens()) {
-            hasher.update(&token.to_le_bytes());
+        let mut piece = Vec::with_capacity(2 * CHUNK);
+        for segment in self.train.segments().chain(self.valid.segments()) {
+            for bytes in segment.bytes.chunks(CHUNK) {
+                piece.clear();
+                piece.extend(bytes.iter().flat_map(|&byte| u16::from(byte).to_le_bytes()));
+                hasher.update(&piece);
+            }
+            let end = segment.ends.then_some(END_OF_DOCUMENT.to_le_bytes());
+            end.iter().for_each(|end| hasher.update(end));
         }
         hasher.finalize()
     }
@@ -112,16 +139,23 @@ fn find_files(path: &Path) -> Result<Vec<PathBuf>, DataError> {
     Ok(files)
 }
 
-/// The bytes of a file, or `None` where its head is not text; the rest of a binary file is not read.
-fn read_text(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let mut file = File::open(path)?;
-    let mut bytes = Vec::new();
-    file.by_ref().take(HEAD).read_to_end(&mut bytes)?;
-    if !is_text(&bytes) {
+/// How many bytes of text a file has: none where its head is not text.
+fn text_bytes(path: &Path) -> io::Result<u64> {
+    let file = files::open(path)?;
+    let bytes = file.metadata()?.len();
+    let mut head = Vec::new();
+    file.take(HEAD.min(bytes)).read_to_end(&mut head)?;
+    Ok(if is_text(&head) { bytes } else { 0 })
+}
+
+/// The bytes of a file, as many as it had when it was found; none if there is no memory for them.
+fn read(path: &Path, bytes: u64) -> io::Result<Option<Vec<u8>>> {
+    let (file, mut read) = (files::open(path)?, Vec::new());
+    if !memory::granted(|| read.try_reserve_exact(usize::try_from(bytes).unwrap_or(usize::MAX)).is_ok()) {
         return Ok(None);
     }
-    file.read_to_end(&mut bytes)?;
-    Ok(Some(bytes))
+    file.take(bytes).read_to_end(&mut read)?;
+    Ok(Some(read))
 }
 
 /// No NUL, and at most a third of the bytes are not UTF-8: the rule of Perl's `-T` (perldoc perlfunc, -X).
@@ -158,24 +192,19 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 /// Deals the chunks out; adjacent chunks of a document on the same side are one segment.
-fn split(path: &Path, documents: &[Vec<u8>], held_out: &[bool]) -> (Part, Part) {
-    let mut train = Part::new(Role::Training, path.into());
-    let mut valid = Part::new(Role::HeldOut, path.into());
-    let mut sides = held_out.iter().copied();
-    for document in documents {
-        let mut last = None;
-        for (bytes, held) in document.chunks(CHUNK).zip(&mut sides) {
-            let part = if held { &mut valid } else { &mut train };
-            if last != Some(held) {
-                part.open();
-            }
-            part.extend(bytes);
-            last = Some(held);
-        }
-        match last {
-            Some(true) => valid.end_document(),
-            Some(false) => train.end_document(),
-            None => {}
+fn split(path: &Path, documents: &Arc<[Vec<u8>]>, held_out: &[bool]) -> (Part, Part) {
+    let mut train = Part::new(Role::Training, path.into(), documents.clone());
+    let mut valid = Part::new(Role::HeldOut, path.into(), documents.clone());
+    let mut sides = held_out;
+    for (number, document) in documents.iter().enumerate() {
+        let (own, others) = sides.split_at(document.len().div_ceil(CHUNK));
+        sides = others;
+        let mut first = 0;
+        for run in own.chunk_by(|one, next| one == next) {
+            let end = (first + run.len() * CHUNK).min(document.len());
+            let part = if run[0] { &mut valid } else { &mut train };
+            part.push(number, first..end);
+            first = end;
         }
     }
     (train, valid)
@@ -183,7 +212,7 @@ fn split(path: &Path, documents: &[Vec<u8>], held_out: &[bool]) -> (Part, Part) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::END_OF_DOCUMENT;
+    use super::super::Segment;
     use super::*;
 
     /// A folder of its own for a test, removed when it ends.
@@ -217,12 +246,15 @@ mod tests {
     }
 
     /// The chunks of a part, sorted, without the document ends.
-    fn chunks(part: &Part) -> Vec<Vec<u16>> {
-        let bytes = |segment: &[u16]| segment.iter().copied().filter(|&t| t != END_OF_DOCUMENT).collect::<Vec<_>>();
-        let mut chunks: Vec<Vec<u16>> =
-            part.segments().flat_map(|s| bytes(s).chunks(CHUNK).map(<[u16]>::to_vec).collect::<Vec<_>>()).collect();
+    fn chunks(part: &Part) -> Vec<Vec<u8>> {
+        let mut chunks: Vec<Vec<u8>> =
+            part.segments().flat_map(|s| s.bytes.chunks(CHUNK).map(<[u8]>::to_vec)).collect();
         chunks.sort();
         chunks
+    }
+
+    fn tokens(part: &Part) -> Vec<u16> {
+        part.segments().flat_map(|segment| (0..segment.tokens()).filter_map(move |at| segment.token(at))).collect()
     }
 
     #[test]
@@ -231,11 +263,11 @@ mod tests {
         for i in 0..20 {
             folder.write(&format!("{i}.txt"), &document(i, 10));
         }
-        let data = TextData::load(&folder.0, 0.1).unwrap();
+        let data = TextData::load(&folder.0, 0.1, u64::MAX).unwrap();
         let (train, valid) = (chunks(&data.train), chunks(&data.valid));
         assert_eq!((train.len(), valid.len()), (180, 20));
         assert!(valid.iter().all(|chunk| train.binary_search(chunk).is_err()));
-        let ends = |part: &Part| part.tokens().iter().filter(|&&t| t == END_OF_DOCUMENT).count();
+        let ends = |part: &Part| part.segments().filter(|segment| segment.ends).count();
         assert_eq!(ends(&data.train) + ends(&data.valid), 20);
         // Representative: the 20 chunks come from many documents.
         let mut from: Vec<_> = valid.iter().map(|chunk| chunk[..4].to_vec()).collect();
@@ -250,18 +282,20 @@ mod tests {
             one.write(&format!("{i:02}"), &document(i, 3));
             other.write(&format!("sub/{:02}", 11 - i), &document(i, 3));
         }
-        let [one, other] = [&one, &other].map(|folder| TextData::load(&folder.0, 0.25).unwrap());
+        let [one, other] = [&one, &other].map(|folder| TextData::load(&folder.0, 0.25, u64::MAX).unwrap());
         assert_eq!(chunks(&one.valid), chunks(&other.valid));
-        assert_ne!(one.train.tokens(), other.train.tokens());
+        assert_ne!(tokens(&one.train), tokens(&other.train));
     }
 
     #[test]
     fn segments_end_where_a_document_or_a_run_ends() {
-        let documents = [vec![b'a'; 3 * CHUNK], vec![b'b'; 2]];
+        let documents: Arc<[Vec<u8>]> = vec![vec![b'a'; 3 * CHUNK], vec![b'b'; 2]].into();
         let (train, valid) = split(Path::new("x"), &documents, &[false, false, true, false]);
-        assert_eq!(train.segments().map(<[u16]>::len).collect::<Vec<_>>(), [2 * CHUNK, 3]);
-        assert_eq!(train.segments().last().unwrap(), [98, 98, END_OF_DOCUMENT]);
-        assert_eq!(valid.segments().map(<[u16]>::len).collect::<Vec<_>>(), [CHUNK + 1]);
+        let lengths = |part: &Part| part.segments().map(|segment| segment.tokens()).collect::<Vec<_>>();
+        assert_eq!((lengths(&train), lengths(&valid)), (vec![2 * CHUNK, 3], vec![CHUNK + 1]));
+        assert_eq!((train.tokens(), valid.tokens()), (2 * CHUNK + 3, CHUNK + 1));
+        assert_eq!(train.segments().last(), Some(Segment { start: 2 * CHUNK, bytes: b"bb", ends: true }));
+        assert_eq!(tokens(&train)[2 * CHUNK..], [98, 98, END_OF_DOCUMENT]);
     }
 
     #[test]
@@ -277,11 +311,13 @@ mod tests {
         folder.write("latin.bin", &[0xff, b'a', 0xfe]);
         #[cfg(unix)]
         std::os::unix::fs::symlink(folder.0.join("a.txt"), folder.0.join("link")).unwrap();
-        let data = TextData::load(&folder.0, 0.0).unwrap();
+        let data = TextData::load(&folder.0, 0.0, u64::MAX).unwrap();
         let expected: Vec<u16> = "\u{e9}t\u{e9}".bytes().map(u16::from).chain([256, 116, 119, 111, 256]).collect();
-        assert_eq!(data.train.tokens(), expected);
+        assert_eq!(tokens(&data.train), expected);
         assert_eq!((data.documents, data.skipped), (2, 3));
-        assert!(data.valid.tokens().is_empty());
+        assert_eq!(data.valid.tokens(), 0);
+        let whole: Vec<u8> = expected.into_iter().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(data.checksum(), crc32fast::hash(&whole));
     }
 
     #[test]
@@ -292,31 +328,44 @@ mod tests {
         let mut bytes = vec![b'a'; HEAD as usize];
         bytes.push(0);
         let file = folder.write("late", &bytes);
-        assert_eq!(TextData::load(&file, 0.0).unwrap().train.tokens().len(), bytes.len() + 1);
+        assert_eq!(TextData::load(&file, 0.0, u64::MAX).unwrap().train.tokens(), bytes.len() + 1);
         bytes[HEAD as usize - 1] = 0;
         fs::write(&file, &bytes).unwrap();
-        assert!(matches!(TextData::load(&file, 0.0), Err(DataError::NoText { files: 1, .. })));
+        assert!(matches!(TextData::load(&file, 0.0, u64::MAX), Err(DataError::NoText { files: 1, .. })));
     }
 
     #[test]
     fn one_chunk_stays_for_training() {
         let folder = Folder::new("stays");
         let file = folder.write("same.txt", &vec![b'a'; 2 * CHUNK]);
-        let data = TextData::load(&file, 0.99).unwrap();
+        let data = TextData::load(&file, 0.99, u64::MAX).unwrap();
         assert_eq!((data.train.segments().count(), data.valid.segments().count()), (1, 1));
+    }
+
+    #[test]
+    fn text_beyond_the_room_is_refused_before_it_is_read() {
+        let folder = Folder::new("room");
+        folder.write("a", &[b'a'; 3000]);
+        folder.write("b", &[b'b'; 2000]);
+        folder.write("weights", &[0; 9000]);
+        assert_eq!(TextData::load(&folder.0, 0.0, 5000).unwrap().train.tokens(), 5002);
+        assert!(matches!(
+            TextData::load(&folder.0, 0.0, 4999),
+            Err(DataError::TooLarge { bytes: 5000, room: 4999, .. })
+        ));
     }
 
     #[test]
     fn each_fault_has_its_error() {
         let folder = Folder::new("faults");
-        let load = |path: &Path| TextData::load(path, 0.1).unwrap_err();
+        let load = |path: &Path| TextData::load(path, 0.1, u64::MAX).unwrap_err();
         assert!(matches!(load(&folder.0), DataError::EmptyFolder { .. }));
         assert!(matches!(load(&folder.0.join("none")), DataError::Missing { .. }));
         let file = folder.write("binary", b"\0");
         assert!(matches!(load(&folder.0), DataError::NoText { files: 1, .. }));
         assert!(matches!(load(&file.join("below")), DataError::Unreadable { .. } | DataError::Missing { .. }));
         for fraction in [-0.1, 1.0, f64::NAN] {
-            assert!(matches!(TextData::load(&file, fraction), Err(DataError::Fraction { .. })));
+            assert!(matches!(TextData::load(&file, fraction, u64::MAX), Err(DataError::Fraction { .. })));
         }
         #[cfg(unix)]
         assert!(matches!(load(Path::new("/dev/null")), DataError::NotAFile { .. }));

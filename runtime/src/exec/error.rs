@@ -8,6 +8,9 @@ pub enum Error {
     /// The program cannot be loaded: it is broken, or the backend lacks what it needs.
     #[error("the program does not load: {0}")]
     Load(String),
+    /// The system gives no memory or no thread for a rank.
+    #[error("{0}")]
+    Resources(String),
     /// What the caller gave does not fit the model; the machine is as before.
     #[error("{0}")]
     Input(String),

@@ -78,7 +78,7 @@ impl<B: Backend + 'static, C: Communicator> Beside<B, C> {
         let (orders, given) = sync_channel(berths.max(1));
         let own = comm.hand(Hand::Lane);
         let thread = std::thread::Builder::new().name(name).spawn(move || lane.serve(&own, &given));
-        let thread = Some(thread.map_err(|why| format!("no thread for its lane: {why}"))?);
+        let thread = Some(thread.map_err(|why| format!("its lane gets no thread: {why}"))?);
         Ok(Beside::Apart(Apart { orders: Some(orders), done, thread, comm: comm.hand(Hand::Row), tape }))
     }
 

@@ -14,13 +14,14 @@ use crate::backend::{Backend, Span};
 use crate::backends::cpu::{Cpu, Tally};
 use crate::comm::Stopped;
 use crate::comm::threads::{Fabric, Threads};
+use crate::memory;
 use crate::state::{Part, Role, State, Whole, gather};
 use crate::trace::Trace;
 use ir::arena::ALIGNMENT;
 use ir::graph::Model;
 use ir::ids::ModelValue;
 use ir::mesh::Mesh;
-use ir::program::Program;
+use ir::program::{Class, Program};
 use ir::types::Type;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,11 +42,13 @@ pub struct Options<'a> {
     pub lanes: Option<bool>,
     /// Whether each step is noted, for [`Machine::trace`].
     pub record: bool,
+    /// Bytes that all ranks together may take.
+    pub room: u64,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Options { seed: 0, threads: 1, evaluation: None, lanes: None, record: false }
+        Options { seed: 0, threads: 1, evaluation: None, lanes: None, record: false, room: u64::MAX }
     }
 }
 
@@ -175,14 +178,21 @@ impl Machine {
         let lanes = options.lanes.unwrap_or(cores > devices * options.threads);
         let fabric = Fabric::new(devices, lanes);
         let (mut workers, mut memories) = (Vec::new(), Vec::new());
+        let taken = memory::taken();
         for rank in 0..devices {
-            let at = |why| Error::Load(format!("rank {rank}: {why}"));
+            let at = |why| match why {
+                Refused::Program(why) => Error::Load(format!("rank {rank}: {why}")),
+                Refused::System(why) => Error::Resources(format!("rank {rank}: {why}")),
+            };
             let (worker, memory) = load_rank(model, &programs, options, (rank, &fabric, lanes)).map_err(at)?;
             workers.push(worker);
             memories.push(memory);
+            if rank + 1 == LOOKED_AT {
+                check_room(model, program, memory::taken().saturating_sub(taken), options.room)?;
+            }
         }
         let catalogue = catalogue(&workers);
-        let named = |(rank, worker)| Rank::start(rank, devices, worker).map_err(Error::Load);
+        let named = |(rank, worker)| Rank::start(rank, devices, worker).map_err(Error::Resources);
         let mut machine = Machine {
             mesh: model.mesh.clone(),
             training: Feeds::of(model, program)?,
@@ -385,12 +395,49 @@ fn catalogue(workers: &[CpuWorker]) -> BTreeMap<String, u64> {
     slots.filter(|slot| slot.role != Role::Gradient).map(|slot| (slot.name.clone(), slot.ty.elements())).collect()
 }
 
+/// The number of ranks after which what all will take is looked at: what they are made ready with grows with the groups
+/// that they exchange in.
+const LOOKED_AT: usize = 8;
+
+/// Refuses a program of whose ranks the first few have taken so much that all would take more than there is. Their arenas
+/// are not among it: nothing has been written there.
+fn check_room(model: &Model, program: &Program, taken: u64, room: u64) -> Result<(), Error> {
+    let devices = model.mesh.devices();
+    let stages = model.mesh.pipeline().map_or(1, |pp| model.mesh.axes[pp].size);
+    let arena = |class: &Class| class.arena.as_ref().map_or(0, |arena| arena.bytes);
+    let of_class = |class: &Class| arena(class).saturating_mul(class.ranks.len() as u64 * (devices / stages));
+    let arenas = program.classes.iter().map(of_class).fold(0, u64::saturating_add);
+    let needed = arenas.saturating_add((taken / LOOKED_AT as u64).saturating_mul(devices));
+    if needed <= room {
+        return Ok(());
+    }
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    let (needed, room) = (gib(needed), gib(room));
+    Err(Error::Resources(format!(
+        "the run needs {needed:.1} GiB of memory for its devices ({devices}), {room:.1} GiB are free"
+    )))
+}
+
+/// Why a rank cannot be made ready.
+enum Refused {
+    /// Its program is broken.
+    Program(String),
+    /// There is no memory or no thread for it.
+    System(String),
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Refused {
+        Refused::Program(why)
+    }
+}
+
 fn load_rank(
     model: &Model,
     programs: &[&Program],
     options: &Options<'_>,
     (rank, fabric, lanes): (usize, &Arc<Fabric>, bool),
-) -> Result<(CpuWorker, Memory), String> {
+) -> Result<(CpuWorker, Memory), Refused> {
     let coordinates = model.mesh.coordinates(rank as u64);
     let mut bytes = 0;
     for program in programs {
@@ -398,7 +445,7 @@ fn load_rank(
         bytes = bytes.max(arena.map_or(0, |arena| arena.bytes));
     }
     let mut backend = Cpu::new(options.threads);
-    backend.reserve(bytes as usize)?;
+    backend.reserve(bytes as usize).map_err(Refused::System)?;
     let (mut lane, mut state) = (backend.lane()?, State::default());
     let mut comm = fabric.end(rank, backend.arena().clone());
     let backends = [&mut backend, &mut lane];
@@ -425,7 +472,8 @@ fn load_rank(
     }
     let thread = lanes.then(|| format!("lane {rank}"));
     let beside =
-        Beside::new(sheets.clone(), Hands { backend: lane, kernels: lanes_own, tape: tape_beside }, &comm, thread)?;
+        Beside::new(sheets.clone(), Hands { backend: lane, kernels: lanes_own, tape: tape_beside }, &comm, thread)
+            .map_err(Refused::System)?;
     let (hands, seed) = (Hands { backend, kernels: own, tape }, options.seed);
     Ok((Worker { state, sheets, hands, comm, beside, seed, posts, fed, outs }, memory))
 }

@@ -101,7 +101,7 @@ impl Rank {
             reports.close();
         };
         let thread = std::thread::Builder::new().name(format!("rank {rank}")).spawn(work);
-        let thread = Some(thread.map_err(|why| format!("no thread: {why}"))?);
+        let thread = Some(thread.map_err(|why| format!("rank {rank} of {ranks} gets no thread: {why}"))?);
         Ok(Rank { commands, answers, thread })
     }
 

@@ -9,6 +9,7 @@ mod collectives;
 mod pointwise;
 mod products;
 
+use crate::cores::check_threads;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -83,6 +84,7 @@ pub struct Sum {
 /// There is no memory for it, or a kernel cannot be had.
 pub fn measure(tell: &mut dyn FnMut(&str)) -> Result<Measured, String> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    check_threads(cores)?;
     tell("matrix products");
     let products = products::all(cores)?;
     let start = products::least(cores)?;

@@ -4,29 +4,17 @@
 //! `f` that are bound to the events around them. Source: "Trace Event Format", Duca and Sinclair, 2016.
 
 use super::{Event, Flow, Place, Trace, Track};
+use crate::files;
 use serde_json::{Map, Value, json};
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
-/// Writes a trace to a file, under another name at first, so that a file of this name is whole.
+/// Writes a trace to a file, whole or not at all.
 ///
 /// # Errors
 /// The file cannot be written.
 pub fn write(trace: &Trace, path: &Path) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".part");
-    let part = path.with_file_name(name);
-    let mut out = BufWriter::new(File::create(&part)?);
-    let written = write_to(trace, &mut out).and_then(|()| out.flush());
-    match written {
-        Ok(()) => fs::rename(&part, path),
-        Err(why) => {
-            // What is there is of no use; that it cannot be removed says nothing new.
-            let _ = fs::remove_file(&part);
-            Err(why)
-        }
-    }
+    files::write(path, |out| write_to(trace, out))
 }
 
 /// Writes the text of a trace, an event a line.

@@ -1,5 +1,6 @@
 //! What this machine can do: the best of some large matrix products and additions on all threads that a run uses.
 
+use crate::cores::check_threads;
 use crate::trace::Peak;
 use kernels::cpu::Par;
 use kernels::cpu::einsum::Einsum;
@@ -19,8 +20,9 @@ const TRY: Duration = Duration::from_millis(250);
 /// Measures for about half a second, on so many threads at once.
 ///
 /// # Errors
-/// There is no matrix product.
+/// The system gives no threads.
 pub fn peak(threads: usize) -> Result<Peak, String> {
+    check_threads(threads)?;
     let letters = ["mk", "kn", "mn"].map(|letters| letters.chars().collect::<Vec<_>>());
     let plan = Einsum::new(&letters[0], &letters[1], &letters[2], &[PRODUCT; 2], &[PRODUCT; 2])?;
     let plan = &plan;

@@ -1,0 +1,278 @@
+//! Files by name. What is read is a regular file, and no more of it than a limit; what is written has its name when all of
+//! it is there.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+pub use tempfile::TempDir as Draft;
+use tempfile::{Builder, NamedTempFile};
+
+/// Opens a regular file, or what a link to one means. A pipe, a device or a socket is refused: reading it might wait for
+/// another process, or never end.
+///
+/// # Errors
+/// The system refuses, or it is no regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    checked(path, &fs::metadata(path)?, OpenOptions::new().read(true), true)
+}
+
+/// Opens a regular file of a folder. A link is refused too, since it may lead out of the folder.
+///
+/// # Errors
+/// The system refuses, or it is no regular file.
+pub fn open_in(folder: &Path, name: &str) -> io::Result<File> {
+    let path = folder.join(name);
+    checked(&path, &fs::symlink_metadata(&path)?, OpenOptions::new().read(true), false)
+}
+
+/// Opens a regular file for reading and writing, and makes an empty one where there is none.
+///
+/// # Errors
+/// The system refuses, or it is no regular file.
+pub fn edit(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    match fs::metadata(path) {
+        Ok(found) => checked(path, &found, &mut options, true),
+        Err(why) if why.kind() == ErrorKind::NotFound => options.create(true).truncate(false).open(path),
+        Err(why) => Err(why),
+    }
+}
+
+/// Opens what was found to be regular. Another process may have put something else there since, so the open file is asked
+/// too, and opening it must not wait.
+#[cfg_attr(not(unix), expect(unused_variables, reason = "elsewhere no flag says so"))]
+fn checked(path: &Path, found: &Metadata, options: &mut OpenOptions, follow: bool) -> io::Result<File> {
+    regular(found)?;
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = if follow { flags } else { flags | OFlags::NOFOLLOW };
+        options.custom_flags(flags.bits() as i32);
+    }
+    let file = options.open(path)?;
+    regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn regular(found: &Metadata) -> io::Result<()> {
+    if found.is_file() {
+        return Ok(());
+    }
+    if found.is_dir() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    Err(io::Error::new(ErrorKind::Unsupported, format!("it is {}, not a file", kind(found))))
+}
+
+#[cfg(unix)]
+fn kind(found: &Metadata) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    let kind = found.file_type();
+    match () {
+        () if kind.is_symlink() => "a symbolic link",
+        () if kind.is_fifo() => "a pipe",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    }
+}
+
+#[cfg(not(unix))]
+fn kind(found: &Metadata) -> &'static str {
+    if found.is_symlink() { "a symbolic link" } else { "a device" }
+}
+
+/// All bytes of a regular file.
+///
+/// # Errors
+/// It cannot be read, is no regular file, or is larger than the limit.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_all(open(path)?, limit)
+}
+
+/// All bytes that a reader has.
+///
+/// # Errors
+/// It cannot be read, or has more than the limit.
+pub fn read_all(file: impl Read, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::new(ErrorKind::FileTooLarge, format!("it is larger than {} MiB", limit >> 20)));
+    }
+    Ok(bytes)
+}
+
+/// Writes a file whole or not at all: under a name that no other file has, which it then loses. A link stays, and the file
+/// that it means is replaced. A file that is replaced hands its permissions on.
+///
+/// # Errors
+/// It cannot be written. Then what was there is as before.
+pub fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> io::Result<()> {
+    let target = meant(path)?;
+    let new = beside(&target)?;
+    if let Ok(old) = fs::metadata(&target) {
+        regular(&old)?;
+        // A file system without permissions has none to hand on.
+        let _ = new.as_file().set_permissions(old.permissions());
+    }
+    let mut out = BufWriter::new(new.as_file());
+    write(&mut out)?;
+    out.flush()?;
+    drop(out);
+    new.persist(&target).map(drop).map_err(|why| why.error)
+}
+
+/// The same, but what is there and is no file, such as a pipe, is written to.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write(path: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => {
+            let file = OpenOptions::new().write(true).open(path)?;
+            let mut out = BufWriter::new(&file);
+            write(&mut out)?;
+            out.flush()
+        }
+        _ => replace(path, write),
+    }
+}
+
+/// Finds out before long work whether [`write()`] could write there.
+///
+/// # Errors
+/// It could not.
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        // Opening a pipe to see would end it for who reads.
+        Ok(found) if !found.is_file() => Ok(()),
+        _ => beside(&meant(path)?).map(drop),
+    }
+}
+
+/// A new folder in another. It is gone when it is dropped.
+///
+/// # Errors
+/// The system refuses.
+pub fn draft(folder: &Path) -> io::Result<Draft> {
+    let mut builder = Builder::new();
+    builder.prefix(".meshwright-").suffix(".new");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
+    builder.tempdir_in(folder).map_err(plain)
+}
+
+/// A new file in the folder of another. It is gone when it is dropped.
+fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = Builder::new();
+    builder.prefix(".meshwright-").suffix(".new");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder).map_err(plain)
+}
+
+/// The error of the system without the name of the temporary file, which says nothing to a user.
+fn plain(why: io::Error) -> io::Error {
+    let text = why.to_string();
+    text.split_once(" at path ").map_or(why.kind().into(), |(said, _)| io::Error::new(why.kind(), said))
+}
+
+/// As many links follow each other on Linux.
+const LINKS: usize = 40;
+
+/// The path that links lead to, where nothing needs to be yet.
+fn meant(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_path_buf();
+    for _ in 0..LINKS {
+        match fs::read_link(&path) {
+            Ok(next) => path = path.parent().unwrap_or(Path::new("")).join(next),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("its symbolic links go round in a circle"))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
+    use std::process::Command;
+
+    fn text(path: &Path, text: &str) -> io::Result<()> {
+        replace(path, |out| out.write_all(text.as_bytes()))
+    }
+
+    #[test]
+    fn only_regular_files_are_opened_and_nothing_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, pipe, socket, link) = (
+            folder.path().join("file"),
+            folder.path().join("pipe"),
+            folder.path().join("socket"),
+            folder.path().join("link"),
+        );
+        fs::write(&file, "12345").unwrap();
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let _socket = UnixListener::bind(&socket).unwrap();
+        symlink(&file, &link).unwrap();
+        assert_eq!(read(&link, 5).unwrap(), b"12345");
+        assert_eq!(read(&file, 4).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        for (path, what) in [(&pipe, "a pipe"), (&socket, "a socket"), (&PathBuf::from("/dev/zero"), "a device")] {
+            assert!(check_writable(path).is_ok(), "{}", path.display());
+            for refused in [open(path), edit(path)] {
+                assert!(refused.unwrap_err().to_string().contains(what), "{}", path.display());
+            }
+            assert!(text(path, "").is_err() && path.exists(), "{}", path.display());
+        }
+        assert!(write(&socket, |_| Ok(())).is_err() && socket.exists(), "a socket cannot be opened");
+        write(Path::new("/dev/null"), |out| out.write_all(b"text")).unwrap();
+        for refused in [open(folder.path()).map(drop), check_writable(folder.path())] {
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::IsADirectory);
+        }
+        assert!(open_in(folder.path(), "file").is_ok());
+        assert!(open_in(folder.path(), "link").unwrap_err().to_string().contains("a symbolic link"));
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_keeps_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("elsewhere")).unwrap();
+        symlink("elsewhere/target", at("link")).unwrap();
+        fs::write(at("link.new"), "of the user").unwrap();
+        text(&at("link"), "first").unwrap();
+        fs::set_permissions(at("elsewhere/target"), Permissions::from_mode(0o640)).unwrap();
+        text(&at("link"), "second").unwrap();
+        assert!(replace(&at("link"), |_| Err(io::Error::other("full"))).is_err());
+        assert!(at("link").is_symlink());
+        assert_eq!(fs::read_to_string(at("elsewhere/target")).unwrap(), "second");
+        assert_eq!(fs::metadata(at("elsewhere/target")).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_to_string(at("link.new")).unwrap(), "of the user");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count() + fs::read_dir(at("elsewhere")).unwrap().count(), 4);
+        symlink("round", at("round")).unwrap();
+        assert!(text(&at("round"), "").is_err());
+        let why = text(&at("none/file"), "").unwrap_err();
+        assert_eq!(why.to_string(), io::Error::from_raw_os_error(2).to_string());
+    }
+
+    #[test]
+    fn many_writers_of_one_name_all_succeed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("answer");
+        std::thread::scope(|scope| {
+            let write = || (0..50).try_for_each(|n| text(&path, &format!("{n}").repeat(1000)));
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(write)).collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+        });
+        let content = fs::read_to_string(&path).unwrap();
+        assert!(content == "49".repeat(1000), "{} bytes", content.len());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,113 @@
+//! What a run writes beside checkpoints: `run.toml` and `metrics.jsonl`; and why it cannot.
+
+use super::checkpoint::is_in;
+use super::request::TrainRequest;
+use crate::error::Error;
+use ir::catalogue::Code;
+use runtime::checkpoint::{Checkpoint, clean, list, prune};
+use runtime::files;
+use runtime::metrics::{Header, MetricsWriter};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// The output folder with `run.toml`, and the open `metrics.jsonl`, which goes on where the run does.
+///
+/// # Errors
+/// They cannot be written.
+pub(super) fn outputs(request: &TrainRequest, params: u64, from: Option<&Checkpoint>) -> Result<MetricsWriter, Error> {
+    let out = &request.out;
+    let from = from.filter(|from| is_in(from, out)).map(|from| from.manifest.position.step);
+    let keep_last = usize::try_from(request.keep_last).unwrap_or(usize::MAX);
+    let cleaned = clean(out).and_then(|()| from.map_or(Ok(()), |step| prune(out, step, keep_last)));
+    cleaned.map_err(|why| at_start("clear", out, &why))?;
+    let config = toml::to_string(request).map_err(|why| Error::input(Code::BadOption, format!("run.toml: {why}")))?;
+    let config_hash = format!("{:016x}", fnv1a(config.as_bytes()));
+    let header = Header { config_hash, version: env!("CARGO_PKG_VERSION").into(), params };
+    let path = metrics_path(out);
+    let metrics = match from {
+        Some(step) => MetricsWriter::resume(&path, &header, step),
+        None => MetricsWriter::create(&path, &header),
+    };
+    let metrics = metrics.map_err(|why| at_start("write", &path, &why))?;
+    // At once in its place: a resumed run takes its options from it.
+    let path = out.join("run.toml");
+    let written = files::replace(&path, |out| out.write_all(config.as_bytes()));
+    written.map_err(|why| at_start("write", &path, &why))?;
+    Ok(metrics)
+}
+
+pub(super) fn metrics_path(out: &Path) -> PathBuf {
+    out.join("metrics.jsonl")
+}
+
+/// An output that cannot be written before the first step: the input is wrong where it names a place that cannot be had.
+pub(super) fn at_start(what: &str, path: &Path, why: &io::Error) -> Error {
+    match why.kind() {
+        ErrorKind::NotFound
+        | ErrorKind::PermissionDenied
+        | ErrorKind::AlreadyExists
+        | ErrorKind::NotADirectory
+        | ErrorKind::IsADirectory
+        | ErrorKind::ReadOnlyFilesystem
+        | ErrorKind::Unsupported => Error::file(what, path, why),
+        _ => unwritable(what, path, path.parent().unwrap_or(path), why),
+    }
+}
+
+/// An output of a run that cannot be written: when that is mended, the run goes on from its last checkpoint.
+pub(super) fn unwritable(what: &str, path: &Path, out: &Path, why: &io::Error) -> Error {
+    let message = format!("cannot {what} {}: {why}", path.display());
+    Error::Failed { code: Code::FileUnreadable, message, help: format!("{}, then {}", mended(why), go_on(out)) }
+}
+
+/// What makes it possible to write again.
+fn mended(why: &io::Error) -> &'static str {
+    match why.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room",
+        ErrorKind::FileTooLarge => "raise the limit on the size of files (ulimit -f)",
+        ErrorKind::NotFound => "leave the folder in its place while a run writes there",
+        _ => "see to the folder and its permissions",
+    }
+}
+
+/// How a run goes on: from its newest checkpoint, if it has one.
+pub(super) fn go_on(out: &Path) -> String {
+    match list(out).ok().and_then(|mut all| all.pop()) {
+        Some((step, _)) => format!("meshwright train --resume {} goes on after step {step}", quoted(out)),
+        None => "start the run again: it has no checkpoint".into(),
+    }
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+/// FNV-1a, 64 bits (Fowler, Noll, Vo), with its published offset and prime.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_goes_on_can_be_pasted() {
+        for (path, text) in [("out/1", "out/1"), ("my run", "'my run'"), ("it's", r"'it'\''s'"), ("a;b", "'a;b'")] {
+            assert_eq!(quoted(Path::new(path)), text);
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_no_fault_of_the_input_and_a_wrong_name_is() {
+        let status = |kind: ErrorKind| at_start("write", Path::new("none/run.toml"), &kind.into()).status();
+        assert_eq!([ErrorKind::StorageFull, ErrorKind::FileTooLarge, ErrorKind::Other].map(status), [5, 5, 5]);
+        assert_eq!(
+            [ErrorKind::NotADirectory, ErrorKind::PermissionDenied, ErrorKind::Unsupported].map(status),
+            [1, 1, 1]
+        );
+    }
+}
