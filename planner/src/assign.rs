@@ -4,6 +4,7 @@
 //! [`recover`](crate::recover) reads it back from the types (used by `reshard`).
 
 use crate::sections::Hint;
+use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Op, OpDef};
 use ir::rule::{Instance, Rule};
@@ -39,6 +40,8 @@ pub(crate) struct Pin {
     pub(crate) dims: Vec<Option<Axes>>,
     /// Per dim that is open: the axes that it must at least have, first.
     pub(crate) least: Vec<Axes>,
+    /// Whether someone has stated it of a value that is not stored to.
+    pub(crate) is_stated: bool,
     /// The debt it must have; `None` is open.
     pub(crate) debt: Option<Option<Debt>>,
     /// The storage it must have; `None` is open.
@@ -49,7 +52,8 @@ impl Pin {
     /// Everything is as the type says.
     pub(crate) fn closed(ty: &Type) -> Pin {
         let dims = ty.dims.iter().map(|dim| Some(dim.axes.clone())).collect();
-        Pin { dims, least: Vec::new(), debt: Some(ty.debt.clone()), storage: Some(ty.storage.clone()) }
+        let least = Vec::new();
+        Pin { dims, least, is_stated: false, debt: Some(ty.debt.clone()), storage: Some(ty.storage.clone()) }
     }
 
     /// What the type says where it is not open: the debt counts only if no dim is open, and scalars are open.
@@ -57,7 +61,24 @@ impl Pin {
         let dims: Vec<_> = ty.dims.iter().map(|dim| (!dim.open).then(|| dim.axes.clone())).collect();
         let whole = !dims.is_empty() && dims.iter().all(Option::is_some);
         let least = ty.dims.iter().map(|dim| if dim.open { dim.axes.clone() } else { Axes::none() }).collect();
-        Pin { least, debt: whole.then(|| ty.debt.clone()), storage: whole.then(|| ty.storage.clone()), dims }
+        Pin {
+            least,
+            is_stated: true,
+            debt: whole.then(|| ty.debt.clone()),
+            storage: whole.then(|| ty.storage.clone()),
+            dims,
+        }
+    }
+
+    /// The axes that a dim must have.
+    pub(crate) fn of(&self, place: usize) -> Axes {
+        let open = || self.least.get(place).cloned().unwrap_or_default();
+        self.dims.get(place).cloned().flatten().unwrap_or_else(open)
+    }
+
+    /// Whether a dim must have the axis.
+    pub(crate) fn has(&self, axis: AxisId) -> bool {
+        (0..self.dims.len()).any(|place| self.of(place).contains(axis))
     }
 
     /// The type that holds the pin and is otherwise the natural one, as far as its axes are left free.

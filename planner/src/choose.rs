@@ -1,10 +1,11 @@
 //! Decides how a statement is sharded, from its operands, its pins and its readers' wishes.
 //!
-//! Conflicts: when one axis meets two letters the pin wins, then what has spread to a result, then the parameter's sharding,
-//! then the letter that the results keep, then the earlier operand. Debts pass through linear ops and sums of equally pending
-//! values where that makes them no dearer; else they are paid before the op.
+//! Conflicts: when one axis meets two letters the pin wins (or holds afterwards, see [`crate::pending`]), then what has spread
+//! to a result, then the parameter's sharding, then the letter that the results keep, then the earlier operand. Debts pass
+//! through linear ops and sums of equally pending values where that makes them no dearer; else they are paid before the op.
 
 use crate::assign::{Assignment, Operand, Passing, ResultSite, is_expandable, reading_order, split};
+use crate::pending::Contest;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Op;
 use ir::rule::{Instance, Letter, TensorLetters, holds};
@@ -65,19 +66,38 @@ impl Choice<'_> {
             .fold(Axes::none(), |all, (_, dim)| all.union(&dim.axes))
     }
 
-    /// What has spread to the results goes before what operands bring, but for axes that would leave a pending reduction:
-    /// those of factors that some result lacks, and what operands owe. It is reduced later, for less.
-    fn adopt_found(&mut self, operands: &[Operand<'_>], results: &[ResultSite<'_>]) {
-        let mut summed = Axes::none();
+    /// The axes of operands on factors that some result lacks, where no other operand has them on a factor that is kept.
+    fn contracted(&self, operands: &[Operand<'_>]) -> Axes {
+        let mut contracted = Axes::none();
         for (index, (tensor, operand)) in self.instance.operands.iter().zip(operands).enumerate() {
             let kept = self.kept_elsewhere(operands, index);
-            summed = summed.union(&operand.ty.debt_axes());
             for (letters, dim) in tensor.iter().zip(&operand.ty.dims) {
                 if letters.iter().any(|&letter| !self.is_kept(letter)) {
-                    summed = summed.union(&dim.axes.without(&kept));
+                    contracted = contracted.union(&dim.axes.without(&kept));
                 }
             }
         }
+        contracted
+    }
+
+    /// What is pinned goes first, but for axes that are to leave a sum.
+    fn adopt_pinned(&mut self, results: &[ResultSite<'_>], pending: &Axes) {
+        let free = |axes: &Axes| axes.iter().take_while(|&axis| !pending.contains(axis)).collect::<Axes>();
+        for (tensor, result) in self.instance.results.iter().zip(results) {
+            let pinned: Vec<_> = result.pin.dims.iter().map(|axes| axes.as_ref().map(free)).collect();
+            self.adopt_tensor(tensor, &pinned);
+            for (letters, _) in tensor.iter().zip(&result.pin.dims).filter(|(_, pin)| pin.is_some()) {
+                letters.iter().for_each(|&letter| self.locked[letter] = true);
+            }
+        }
+        for (tensor, result) in self.instance.results.iter().zip(results) {
+            self.adopt_tensor(tensor, &result.pin.least.iter().map(|axes| Some(free(axes))).collect::<Vec<_>>());
+        }
+    }
+
+    /// What has spread to the results goes before what operands bring, but for axes that would leave a pending reduction:
+    /// contracted ones, and what operands owe. It is reduced later, for less.
+    fn adopt_found(&mut self, results: &[ResultSite<'_>], summed: &Axes) {
         for (tensor, result) in self.instance.results.iter().zip(results).filter(|(_, result)| result.hint.found) {
             let free = |axes: &Axes| Some(axes.iter().take_while(|&axis| !summed.contains(axis)).collect());
             self.adopt_tensor(tensor, &result.hint.axes.iter().map(free).collect::<Vec<_>>());
@@ -132,16 +152,11 @@ pub(crate) fn choose(
         letters: vec![Axes::none(); count],
         taken: Axes::none(),
     };
-    for (tensor, result) in instance.results.iter().zip(results) {
-        choice.adopt_tensor(tensor, &result.pin.dims);
-        for (letters, _) in tensor.iter().zip(&result.pin.dims).filter(|(_, pin)| pin.is_some()) {
-            letters.iter().for_each(|&letter| choice.locked[letter] = true);
-        }
-    }
-    for (tensor, result) in instance.results.iter().zip(results) {
-        choice.adopt_tensor(tensor, &result.pin.least.iter().cloned().map(Some).collect::<Vec<_>>());
-    }
-    choice.adopt_found(operands, results);
+    let contracted = choice.contracted(operands);
+    let pending = Contest { mesh, instance, operands, results }.left_pending(&contracted);
+    choice.adopt_pinned(results, &pending);
+    let owed = operand_types.iter().fold(contracted, |all, ty| all.union(&ty.debt_axes()));
+    choice.adopt_found(results, &owed);
     for index in reading_order(operands) {
         let kept = choice.kept_elsewhere(operands, index);
         let dims = instance.operands[index].iter().zip(&operands[index].ty.dims);

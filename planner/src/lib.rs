@@ -8,6 +8,7 @@ mod choose;
 mod heads;
 mod pass;
 mod passes;
+mod pending;
 mod ports;
 mod recover;
 pub mod reshard;
