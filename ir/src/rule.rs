@@ -1,7 +1,7 @@
 //! Sharding rules: einsum-like strings that say which dims of an op's tensors are the same letter.
 //!
 //! `"*m k+, k+ n -> *m n"`: a matmul. `+` (or `+max`): sharding the letter leaves a sum (a maximum) pending on every result
-//! that lacks it. `!`: the letter must stay whole. `*x`: a run of dims. `(i j)`: one dim made of two. A number: a dim of
+//! that lacks it. `!`: the letter must stay whole. `*x`: a run of dims. `(i j)`: one dim made of two, `i=2` with its size. A number: a dim of
 //! fixed size that no axis splits. An unmarked letter that a result lacks must stay whole; a letter that an operand lacks
 //! means that the operand is replicated there; letters of results only are free.
 
@@ -19,7 +19,8 @@ struct Mark {
 enum Term {
     Letter(String, Mark),
     Run(String, Mark),
-    Compound(Vec<String>),
+    /// Each with its size, if it is stated, else 0.
+    Compound(Vec<(String, u64)>),
     Fixed(u64),
 }
 
@@ -123,10 +124,10 @@ fn parse_tensor(text: &str) -> Result<Vec<Term>, String> {
     let mut words = text.split_whitespace();
     while let Some(word) = words.next() {
         if let Some(first) = word.strip_prefix('(') {
-            let mut letters = vec![first.to_string()];
+            let mut letters = vec![sized(first)];
             loop {
                 let next = words.next().ok_or_else(|| format!("`(` without `)` in `{text}`"))?;
-                letters.push(next.trim_end_matches(')').to_string());
+                letters.push(sized(next.trim_end_matches(')')));
                 if next.ends_with(')') {
                     break;
                 }
@@ -139,6 +140,11 @@ fn parse_tensor(text: &str) -> Result<Vec<Term>, String> {
         }
     }
     Ok(terms)
+}
+
+fn sized(word: &str) -> (String, u64) {
+    let (name, size) = word.split_once('=').unwrap_or((word, ""));
+    (name.to_string(), size.parse().unwrap_or(0))
 }
 
 fn parse_letter(word: &str) -> Term {
@@ -232,11 +238,14 @@ impl Instance {
         Ok(index)
     }
 
-    fn compound(&mut self, names: &[String], size: u64) -> Result<DimLetters, String> {
-        let letters =
-            names.iter().map(|name| self.letter(name, 0, Mark::default())).collect::<Result<DimLetters, _>>()?;
+    fn compound(&mut self, names: &[(String, u64)], size: u64) -> Result<DimLetters, String> {
+        let letters = names
+            .iter()
+            .map(|(name, size)| self.letter(name, *size, Mark::default()))
+            .collect::<Result<DimLetters, _>>()?;
         let product: u64 = letters.iter().map(|&l| self.letters[l].size).product();
         if product != 0 && product != size {
+            let names: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
             return Err(format!("`({})` is {product}, not {size}", names.join(" ")));
         }
         Ok(letters)

@@ -99,8 +99,8 @@ fn shapes() -> Vec<Case> {
         case(max, &[&f(&[2, 3])], &[&f(&[2])], (0, i(&[2, 3]), "float")),
         case(broadcast, &[&f(&[2])], &[&f(&[2, 3])], (0, f(&[2, 3]), "rank 2")),
         case(Permute::new("a b c -> c a b").unwrap(), &[&f(&[2, 3, 4])], &[&f(&[4, 2, 3])], (0, f(&[2]), "rank 1")),
-        case(merge, &[&i(&[2, 3, 4, 5])], &[&i(&[2, 12, 5])], (0, i(&[2, 12, 5]), "neither merges")),
-        case(split, &[&f(&[6, 4])], &[&f(&[2, 3, 4])], (0, f(&[4, 6]), "neither merges")),
+        case(merge, &[&i(&[2, 3, 4, 5])], &[&i(&[2, 12, 5])], (0, i(&[2, 13, 5]), "elements")),
+        case(split, &[&f(&[6, 4])], &[&f(&[2, 3, 4])], (0, f(&[4, 5]), "elements")),
         case(slice, &[&i(&[2, 4])], &[&i(&[2, 3])], (0, i(&[2, 3]), "not a range")),
         case(pad, &[&f(&[2, 4])], &[&f(&[5, 4])], (0, f(&[]), "no dim 0")),
         case(
@@ -110,6 +110,31 @@ fn shapes() -> Vec<Case> {
             (1, f(&[3, 1]), "more than dim 1"),
         ),
     ]
+}
+
+fn selections() -> Vec<Case> {
+    let frame = Frame { dim: 1, size: 3, stride: 2, dilation: 1 };
+    let [all, shared] = [Selected { dim: 1, batch: 0 }, Selected { dim: 2, batch: 1 }];
+    let (x, windows, whole) = (f(&[2, 7, 5]), f(&[2, 3, 3, 5]), Dim::sized(7));
+    let (index, taken, start) = (i(&[4, 3]), f(&[2, 4, 3, 5]), i(&[]));
+    let (y, lists, listed) = (f(&[3, 2, 7, 5]), i(&[3, 4]), f(&[3, 2, 4, 5]));
+    let (slice, pad) = (DynamicSlice { dim: 1, length: 2 }, DynamicPad { dim: 1, whole: whole.clone() });
+    let compare = [CompareKind::Less, CompareKind::LessEqual, CompareKind::Equal];
+    let mut cases = vec![
+        case(Reverse { dim: 1 }, &[&x], &[&x], (0, f(&[2]), "no dim 1")),
+        case(Windows { frame }, &[&x], &[&windows], (0, f(&[2, 2, 5]), "fits")),
+        case(Fold { frame, whole: whole.clone() }, &[&windows], &[&x], (0, f(&[2, 2, 3, 5]), "windows")),
+        case(Take { at: all }, &[&x, &index], &[&taken], (1, f(&[4, 3]), "`index`")),
+        case(Take { at: shared }, &[&y, &lists], &[&listed], (1, i(&[2, 4]), "first 1 dims")),
+        case(ScatterAdd { at: all, whole: whole.clone() }, &[&taken, &index], &[&x], (1, i(&[3, 4]), "indices")),
+        case(ScatterAdd { at: shared, whole }, &[&listed, &lists], &[&y], (0, f(&[3]), "no dim 2")),
+        case(slice, &[&x, &start], &[&f(&[2, 2, 5])], (1, i(&[1]), "`start`")),
+        case(pad, &[&f(&[2, 2, 5]), &start], &[&x], (0, f(&[2, 8, 5]), "range")),
+        case(Select { not: false }, &[&i(&[2, 3]), &f(&[2, 3]), &f(&[2, 3])], &[&f(&[2, 3])], (2, f(&[3]), "`b`")),
+        case(Select { not: true }, &[&i(&[2, 3]), &f(&[2, 3])], &[&f(&[2, 3])], (0, f(&[2, 3]), "`mask`")),
+    ];
+    cases.extend(compare.map(|kind| case(Compare(kind), &[&x, &x], &[&i(&[2, 7, 5])], (1, i(&[2, 7, 5]), "`b`"))));
+    cases
 }
 
 fn norms() -> Vec<Case> {
@@ -217,7 +242,10 @@ fn updates() -> Vec<Case> {
 }
 
 fn cases() -> Vec<Case> {
-    [elementwise(), shapes(), norms(), heads(), vocabulary(), experts(), updates()].into_iter().flatten().collect()
+    [elementwise(), shapes(), selections(), norms(), heads(), vocabulary(), experts(), updates()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn refs(types: &[Type]) -> Vec<&Type> {
@@ -291,7 +319,10 @@ fn rules_fit_and_linear_operands_exist() {
 }
 
 /// Ops whose cotangent nobody asks for: gradients, updates, and what exists only after differentiation.
-const WITHOUT_GRADIENT: [&str; 24] = [
+const WITHOUT_GRADIENT: [&str; 27] = [
+    "less",
+    "less_equal",
+    "equal",
     "reduce_max",
     "at_most",
     "max",
@@ -409,8 +440,10 @@ fn reshape_keeps_the_dims_around_its_group() {
     assert_eq!(rule(&[2, 3, 4, 5], &[2, 12, 5]), "m0 i0 i1 n0 -> m0 (i0 i1) n0");
     assert_eq!(rule(&[24], &[2, 3, 4]), "(i0 i1 i2) -> i0 i1 i2");
     let refused = |from: &[u64], to: &[u64]| Reshape { dims: dims(to) }.infer(&[&f(from)]).is_err();
-    assert!(refused(&[2, 3], &[3, 2]) && refused(&[2, 3, 4], &[3, 8]) && refused(&[2, 3], &[2, 3]));
-    assert!(refused(&[1], &[]) && refused(&[2, 2, 3, 3], &[4, 9]) && refused(&[u64::MAX, 4], &[7]));
+    assert!(refused(&[2, 3], &[7]) && refused(&[2, 3], &[2]) && refused(&[], &[2]));
+    assert!(refused(&[u64::MAX, 4], &[7]) && refused(&[u64::MAX, 4], &[4, u64::MAX]));
+    let taken = |from: &[u64], to: &[u64]| Reshape { dims: dims(to) }.infer(&[&f(from)]).is_ok();
+    assert!(taken(&[2, 3], &[3, 2]) && taken(&[1], &[]) && taken(&[2, 2, 3, 3], &[4, 9]));
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod cross_entropy;
 mod def;
 mod dispatch;
 mod dropout;
+mod dynamic_slice;
 mod einsum;
 mod elementwise;
 mod embedding;
@@ -19,15 +20,20 @@ mod layer_norm;
 mod operands;
 mod piece;
 mod reduce;
+mod regroup;
+mod reverse;
 mod rms_norm;
 mod rope;
 mod rowwise;
+mod select;
 mod shape;
 mod slice;
 mod softmax;
+mod take;
 mod top_k;
 mod update;
 mod vocabulary;
+mod windows;
 
 pub use attention::{Attention, AttentionGrad};
 pub use attr::{Attr, Attrs};
@@ -37,6 +43,7 @@ pub use cross_entropy::{CrossEntropy, CrossEntropyGrad};
 pub use def::{Builder, Cotangents, OpDef, Shapes};
 pub use dispatch::{Combine, CombineDw, Dispatch};
 pub use dropout::Dropout;
+pub use dynamic_slice::{DynamicPad, DynamicSlice};
 pub use einsum::Einsum;
 pub use elementwise::{Binary, BinaryKind, Unary, UnaryKind};
 pub use embedding::{Embedding, EmbeddingGrad};
@@ -44,14 +51,18 @@ pub use equation::Equation;
 pub use layer_norm::{LayerNorm, LayerNormDgamma, LayerNormDx};
 pub use piece::Piece;
 pub use reduce::{Broadcast, Reduce};
+pub use reverse::Reverse;
 pub use rms_norm::{RmsNorm, RmsNormDgamma, RmsNormDx};
 pub use rope::{Rope, Scaling};
+pub use select::{Compare, CompareKind, Select};
 pub use shape::{Permute, Reshape};
 pub use slice::{Concat, Pad, Slice};
 pub use softmax::{Softmax, SoftmaxGrad};
+pub use take::{ScatterAdd, Selected, Take};
 pub use top_k::{GroupLimit, TopK, TopKGrad};
 pub use update::{AdamW, Sgd, SumSquares};
 pub use vocabulary::{Pick, SumExp, TokenLoss};
+pub use windows::{Fold, Frame, Windows};
 
 use crate::types::Type;
 
@@ -103,7 +114,8 @@ macro_rules! ops {
 ops! {
     kernel:
         Einsum, Unary, Binary, Reduce, Broadcast,
-        Permute, Reshape, Slice, Concat, Pad,
+        Permute, Reshape, Slice, Concat, Pad, Reverse, Windows, Fold,
+        Take, ScatterAdd, DynamicSlice, DynamicPad, Compare, Select,
         RmsNorm, RmsNormDx, RmsNormDgamma, LayerNorm, LayerNormDx, LayerNormDgamma,
         Softmax, SoftmaxGrad, Rope, Attention, AttentionGrad, Dropout,
         Embedding, EmbeddingGrad, CrossEntropy, CrossEntropyGrad, SumExp, Pick, TokenLoss,

@@ -1,5 +1,6 @@
 //! `permute` and `reshape`: the same elements under other dims.
 
+use super::regroup::{Group, groups};
 use super::{Attr, Attrs, Builder, Cotangents, Equation, OpDef, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{Dim, Type};
@@ -67,7 +68,8 @@ impl OpDef for Permute {
     }
 }
 
-/// Merges adjacent dims into one, or splits one into adjacent dims. The stated result type gives the dims.
+/// The same elements in the same order under other dims: merges adjacent dims, splits dims, adds and drops dims of one. The
+/// stated result type gives the dims.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reshape {
     /// The dims of the result, logical.
@@ -84,29 +86,6 @@ impl Reshape {
     }
 }
 
-/// Where `short` has one dim for several adjacent dims of `long`.
-fn merged_at(long: &[Dim], short: &[Dim]) -> Option<usize> {
-    let parts = (long.len() + 1).checked_sub(short.len()).filter(|&parts| parts > 1)?;
-    let same = |a: &[Dim], b: &[Dim]| a.iter().map(|dim| dim.size).eq(b.iter().map(|dim| dim.size));
-    (0..short.len()).find(|&at| {
-        let product = long[at..at + parts].iter().try_fold(1u64, |product, dim| product.checked_mul(dim.size));
-        same(&long[..at], &short[..at])
-            && product == Some(short[at].size)
-            && same(&long[at + parts..], &short[at + 1..])
-    })
-}
-
-/// The letters of both sides, the several first: `m0 i0 i1 n0` and `m0 (i0 i1) n0`.
-fn grouped_letters(long: &[Dim], short: &[Dim]) -> Option<(String, String)> {
-    let at = merged_at(long, short)?;
-    let parts = long.len() + 1 - short.len();
-    let numbered = |letter: &str, count: usize| (0..count).map(|i| format!("{letter}{i}")).collect::<Vec<_>>();
-    let (before, group, after) = (numbered("m", at), numbered("i", parts), numbered("n", short.len() - at - 1));
-    let compound = vec![format!("({})", group.join(" "))];
-    let line = |middle| [before.clone(), middle, after.clone()].concat().join(" ");
-    Some((line(group), line(compound)))
-}
-
 impl OpDef for Reshape {
     fn name(&self) -> &'static str {
         "reshape"
@@ -114,24 +93,23 @@ impl OpDef for Reshape {
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x] = operands::take(operands, "x")?;
-        let (long, short) = if x.rank() > self.dims.len() { (&x.dims, &self.dims) } else { (&self.dims, &x.dims) };
-        let Some(at) = merged_at(long, short) else {
-            let to: Vec<u64> = self.dims.iter().map(|dim| dim.size).collect();
-            let from = x.sizes();
-            return Err(format!("{from:?} to {to:?} neither merges adjacent dims into one nor splits one"));
-        };
-        let group = &long[at..long.len() + 1 + at - short.len()];
-        if group.iter().chain([&short[at]]).any(|dim| dim.count.is_some()) {
+        let (from, to) = (x.sizes(), Type::new(x.dtype, self.dims.clone()).sizes());
+        let elements = |sizes: &[u64]| sizes.iter().try_fold(1u64, |all, &size| all.checked_mul(size));
+        if elements(&from).is_none() || elements(&from) != elements(&to) {
+            return Err(format!("{from:?} and {to:?} have not the same number of elements"));
+        }
+        let is_counted = |dims: &[Dim]| dims.iter().any(|dim| dim.count.is_some());
+        let changes = |group: &&Group| !group.is_one_dim();
+        let groups = groups(&from, &to);
+        let mut changed = groups.iter().filter(changes);
+        if changed.any(|group| is_counted(&x.dims[group.from.clone()]) || is_counted(&self.dims[group.to.clone()])) {
             return Err("a dim whose size only the run knows can be neither merged nor split".to_string());
         }
         Ok(vec![Type::new(x.dtype, self.dims.clone())])
     }
 
-    fn rule(&self, operands: &[&Type], _: &[&Type]) -> String {
-        let from = &operands[0].dims;
-        let merge = grouped_letters(from, &self.dims).map(|(long, short)| format!("{long} -> {short}"));
-        let split = || grouped_letters(&self.dims, from).map(|(long, short)| format!("{short} -> {long}"));
-        merge.or_else(split).unwrap_or_else(|| "*m! -> *n!".to_string())
+    fn rule(&self, operands: &[&Type], results: &[&Type]) -> String {
+        super::regroup::rule(&operands[0].sizes(), &results[0].sizes())
     }
 
     fn linear(&self, _: usize) -> Vec<Vec<usize>> {

@@ -5,13 +5,13 @@ use crate::ids::Value;
 use crate::types::{Dim, Type};
 
 /// The letters of a tensor of this rank with one letter at `dim`: `m0 i0! m2`.
-fn letters(rank: usize, dim: usize, cut: &str) -> String {
+pub(super) fn letters(rank: usize, dim: usize, cut: &str) -> String {
     let letter = |place| if place == dim { format!("{cut}!") } else { format!("m{place}") };
     (0..rank).map(letter).collect::<Vec<_>>().join(" ")
 }
 
 /// The dim of an operand that is cut or joined.
-fn cut_dim(x: &Type, dim: usize) -> Result<&Dim, String> {
+pub(super) fn cut_dim(x: &Type, dim: usize) -> Result<&Dim, String> {
     match x.dims.get(dim) {
         None => Err(format!("there is no dim {dim}; the rank is {}", x.rank())),
         Some(cut) if cut.count.is_some() => Err(format!("the size of dim {dim} is known only to the run")),
@@ -20,14 +20,14 @@ fn cut_dim(x: &Type, dim: usize) -> Result<&Dim, String> {
 }
 
 /// The operand's type with another size in one dim.
-fn resized(x: &Type, dim: usize, size: u64) -> Type {
+pub(super) fn resized(x: &Type, dim: usize, size: u64) -> Type {
     let mut ty = x.logical();
     ty.dims[dim] = Dim::sized(size);
     ty
 }
 
 /// Appends a statement whose result is a cotangent of `x`: it has the names of its dims.
-fn cotangent(b: &mut Builder<'_>, op: impl Into<Op>, dy: Value, x: Value) -> Result<Value, String> {
+pub(super) fn cotangent(b: &mut Builder<'_>, op: impl Into<Op>, dy: Value, x: Value) -> Result<Value, String> {
     let dims = b.ty(x).logical().dims;
     let dx = b.one(op, &[dy])?;
     b.block.values[dx].ty.dims = dims;

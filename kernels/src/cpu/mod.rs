@@ -23,10 +23,12 @@ pub mod optimizer;
 mod par;
 pub mod reduce;
 pub mod rope;
+pub mod select;
 pub mod shape;
 mod simd;
 pub mod softmax;
 mod source;
+pub mod take;
 mod team;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -31,6 +31,21 @@ pub fn add_strided(src: &[f32], from: View<'_>, dst: &mut [f32], to: View<'_>, d
     strided(src, from, dst, to, dims, |d, s| *d += s);
 }
 
+/// `dst[m, i, h] = src[m, n - 1 - i, h]`.
+///
+/// # Panics
+/// If the slices differ in length.
+pub fn reverse(src: &[f32], n: usize, inner: usize, dst: &mut [f32]) {
+    assert_eq!(src.len(), dst.len(), "as many elements");
+    if src.is_empty() {
+        return;
+    }
+    for (src, dst) in src.chunks_exact(n * inner).zip(dst.chunks_exact_mut(n * inner)) {
+        let rows = src.chunks_exact(inner).zip(dst.chunks_exact_mut(inner).rev());
+        rows.for_each(|(src, dst)| dst.copy_from_slice(src));
+    }
+}
+
 /// Sets every element to `value`.
 pub fn fill<T: Copy>(dst: &mut [T], value: T) {
     dst.fill(value);
@@ -140,6 +155,14 @@ mod tests {
                 check(&permuted, dense, crossed);
             }
         }
+    }
+
+    #[test]
+    fn rows_turn_round() {
+        let src: Vec<f32> = (0..12).map(|i| i as f32).collect();
+        let mut dst = vec![0.0; 12];
+        reverse(&src, 3, 2, &mut dst);
+        assert_eq!(dst, [4.0, 5.0, 2.0, 3.0, 0.0, 1.0, 10.0, 11.0, 8.0, 9.0, 6.0, 7.0]);
     }
 
     #[test]

@@ -67,6 +67,7 @@ fn int(name: &'static str, value: u64) -> (&'static str, Attr) {
 /// Ops that have a gradient, on shapes without two equal sizes where they allow it.
 pub(crate) fn differentiable() -> Vec<Case> {
     let dropout = [float("p", 0.4), ("path", Attr::Str("p".to_string()))];
+    let frame = [int("dim", 1), int("size", 3), int("stride", 2), int("dilation", 2)];
     let mut cases = vec![
         case("einsum", &[eq("b s h, h g d -> b s g d")], &[Real(&[2, 3, 4]), Real(&[4, 5, 6])], &[]),
         case("einsum", &[eq("e a k, b e k -> b a e")], &[Real(&[2, 3, 4]), Real(&[5, 2, 4])], &[]),
@@ -78,6 +79,17 @@ pub(crate) fn differentiable() -> Vec<Case> {
         case("permute", &[eq("a b c -> c a b")], &[Real(&[2, 3, 4])], &[]),
         case("reshape", &[], &[Real(&[2, 3, 4])], &[2, 12]),
         case("reshape", &[], &[Real(&[2, 12])], &[2, 3, 4]),
+        case("reshape", &[], &[Real(&[2, 3, 4, 5])], &[6, 20]),
+        case("reverse", &[int("dim", 1)], &[Real(&[2, 3, 4])], &[]),
+        case("windows", &frame, &[Real(&[2, 9, 3])], &[]),
+        case("fold", &frame, &[Real(&[2, 3, 3, 2])], &[2, 9, 2]),
+        case("take", &[int("dim", 1)], &[Real(&[2, 5, 3]), Int(&[4], -1, 6)], &[]),
+        case("take", &[int("dim", 2), int("batch", 1)], &[Real(&[2, 3, 5, 2]), Int(&[2, 4], -1, 6)], &[]),
+        case("scatter_add", &[int("dim", 1)], &[Real(&[2, 4, 3]), Int(&[4], -1, 6)], &[2, 5, 3]),
+        case("dynamic_slice", &[int("dim", 1), int("length", 2)], &[Real(&[2, 5, 3]), Int(&[], 0, 5)], &[]),
+        case("dynamic_pad", &[int("dim", 1)], &[Real(&[2, 2, 3]), Int(&[], 0, 5)], &[2, 5, 3]),
+        case("select", &[], &[Int(&[3, 4], 0, 2), Real(&[3, 4]), Real(&[3, 4])], &[]),
+        case("select", &[("not", Attr::flag(true))], &[Int(&[3, 4], 0, 2), Real(&[3, 4])], &[]),
         case("slice", &[int("dim", 1), int("start", 1), int("length", 2)], &[Real(&[2, 5, 3])], &[]),
         case("concat", &[int("dim", 1)], &[Real(&[2, 1, 3]), Real(&[2, 4, 3])], &[]),
         case("pad", &[int("dim", 1), int("before", 2), int("after", 1)], &[Real(&[2, 3, 4])], &[]),
@@ -136,6 +148,11 @@ fn attention_operands() -> [Operand; 7] {
     let tensors = [Real(&[2, 3, 2, 2, 4]), Real(&[2, 5, 2, 4]), Real(&[2, 5, 2, 3])];
     let [q, k, v] = tensors;
     [q, k, v, Int(&[2, 3], 0, 5), Int(&[2, 5], 0, 5), Int(&[2, 3], 0, 2), Int(&[2, 5], 0, 2)]
+}
+
+/// Ops whose results are integers, which have no cotangent.
+pub(crate) fn comparisons() -> Vec<Case> {
+    ["less", "less_equal", "equal"].map(|name| case(name, &[], &[Real(&[3, 4]), Real(&[3, 4])], &[])).into()
 }
 
 /// Ops that have none: gradients themselves, updates, maxima, pieces of expansions.

@@ -1,6 +1,6 @@
 //! Each op in a block of its own: its float operands are parameters, the loss is a weighted sum of its first result.
 
-use super::cases::{Case, differentiable, without_gradient};
+use super::cases::{Case, comparisons, differentiable, without_gradient};
 use super::{assert_gradients, reals};
 use ir::differentiate::differentiate;
 use ir::graph::{Arg, ArgKind, Block, Call, Init, Model, ModelInput, Param, ParamIndex, ParamRef, ResultKind};
@@ -103,7 +103,8 @@ fn every_op_is_differentiated_here_or_has_no_gradient() {
         let why = result.err().unwrap_or_else(|| panic!("`{}` has a gradient: test it", case.op.name()));
         assert!(why.to_string().contains("no gradient"), "{why}");
     }
-    let covered: BTreeSet<&str> = differentiable().iter().chain(&refused).map(|case| case.op.name()).collect();
+    let all = differentiable().into_iter().chain(refused).chain(comparisons());
+    let covered: BTreeSet<&str> = all.map(|case| case.op.name()).collect();
     assert_eq!(covered, ir::ops::names().into_iter().collect::<BTreeSet<_>>());
 }
 

@@ -8,6 +8,7 @@ mod peak;
 mod pointwise;
 mod rearrange;
 mod rows;
+mod select;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -248,6 +249,15 @@ fn closure(op: &KernelOp, site: &Site<'_>, tally: &Arc<Tally>) -> Result<Run, St
         KernelOp::Slice(op) => rearrange::slice(op, site),
         KernelOp::Concat(op) => rearrange::concat(op, site),
         KernelOp::Pad(op) => rearrange::pad(op, site),
+        KernelOp::Reverse(op) => rearrange::reverse(op, site),
+        KernelOp::Windows(op) => rearrange::windows(op, site),
+        KernelOp::Fold(op) => rearrange::fold(op, site),
+        KernelOp::Take(op) => select::take(op, site),
+        KernelOp::ScatterAdd(op) => select::scatter_add(op, site),
+        KernelOp::DynamicSlice(op) => select::dynamic_slice(op, site),
+        KernelOp::DynamicPad(op) => select::dynamic_pad(op, site),
+        KernelOp::Compare(op) => Ok(select::compare(op, site)),
+        KernelOp::Select(op) => Ok(select::select(op, site)),
         KernelOp::RmsNorm(op) => Ok(rows::rms_norm(op)),
         KernelOp::RmsNormDx(_) => Ok(rows::rms_norm_dx()),
         KernelOp::RmsNormDgamma(_) => Ok(rows::rms_norm_dgamma()),

@@ -1,10 +1,10 @@
-//! Copies: broadcast, permute, reshape, slice, concatenate, pad.
+//! Copies: broadcast, permute, reshape, slice, concatenate, pad, reverse, windows.
 
 use super::Run;
 use super::sizes::{row_major, strides_in};
 use crate::backend::Site;
-use ir::ops::{Broadcast, Concat, Equation, Pad, Permute, Slice};
-use kernels::cpu::shape::{View, copy_strided};
+use ir::ops::{Broadcast, Concat, Equation, Fold, Frame, Pad, Permute, Reverse, Slice, Windows};
+use kernels::cpu::shape::{self, View, add_strided, copy_strided};
 
 pub(super) fn broadcast(op: &Broadcast, site: &Site<'_>) -> Result<Run, String> {
     by_letters(&op.equation, site)
@@ -73,5 +73,42 @@ pub(super) fn pad(op: &Pad, site: &Site<'_>) -> Result<Run, String> {
         if !sizes.contains(&0) {
             copy_strided(x, View { offset: 0, strides: &from }, out, View { offset, strides: &to }, &sizes);
         }
+    }))
+}
+
+pub(super) fn reverse(op: &Reverse, site: &Site<'_>) -> Result<Run, String> {
+    let sizes = site.operand(0)?;
+    let (n, inner) = (sizes[op.dim], sizes[op.dim + 1..].iter().product());
+    Ok(Box::new(move |call, _| {
+        let x = call.float(0);
+        shape::reverse(x, n, inner, call.out());
+    }))
+}
+
+/// The strides of a dense tensor of these sizes along its windows.
+fn along(frame: Frame, sizes: &[usize]) -> Vec<usize> {
+    let (mut strides, dim) = (row_major(sizes), frame.dim);
+    let steps = [frame.stride, frame.dilation].map(|step| step as usize * strides[dim]);
+    strides.splice(dim..=dim, steps);
+    strides
+}
+
+pub(super) fn windows(op: &Windows, site: &Site<'_>) -> Result<Run, String> {
+    let (from, sizes) = (along(op.frame, &site.operand(0)?), site.result(0)?);
+    let to = row_major(&sizes);
+    Ok(Box::new(move |call, _| {
+        let x = call.float(0);
+        copy_strided(x, View { offset: 0, strides: &from }, call.out(), View { offset: 0, strides: &to }, &sizes);
+    }))
+}
+
+pub(super) fn fold(op: &Fold, site: &Site<'_>) -> Result<Run, String> {
+    let (sizes, to) = (site.operand(0)?, along(op.frame, &site.result(0)?));
+    let from = row_major(&sizes);
+    Ok(Box::new(move |call, _| {
+        let y = call.float(0);
+        let out = call.out();
+        out.fill(0.0);
+        add_strided(y, View { offset: 0, strides: &from }, out, View { offset: 0, strides: &to }, &sizes);
     }))
 }

@@ -5,6 +5,7 @@ mod dense;
 mod elementwise;
 mod experts;
 mod norm;
+mod select;
 mod token;
 mod update;
 
@@ -82,6 +83,7 @@ impl<'a, R: Real> Operands<'a, R> {
 /// Ops with integers among their results.
 fn routed<R: Real>(op: &KernelOp, o: Operands<'_, R>, dims: &[Vec<usize>]) -> Result<Option<Vec<Array<R>>>, String> {
     let (reals, ints) = match op {
+        KernelOp::Compare(op) => return select::compare(op.0, o.0[0], o.0[1]).map(|mask| Some(vec![Array::Int(mask)])),
         KernelOp::TopK(op) => experts::top_k(op, o.real(0)?, o.optional(1)?, &dims[0]),
         KernelOp::Dispatch(_) => experts::dispatch(o.real(0)?, o.int(1)?, o.optional(2)?, dims),
         _ => return Ok(None),
@@ -106,6 +108,20 @@ fn kernel<R: Real>(
         KernelOp::Slice(op) => vec![dense::slice(o.real(0)?, op.dim, op.start as usize, &dims[0])],
         KernelOp::Concat(op) => vec![dense::concat(&o.reals()?, op.dim, &dims[0])],
         KernelOp::Pad(op) => vec![dense::pad(o.real(0)?, op.dim, op.before as usize, &dims[0])],
+        KernelOp::Reverse(op) => vec![select::reverse(o.real(0)?, op.dim)],
+        KernelOp::Windows(op) => vec![select::windows(o.real(0)?, op.frame, &dims[0])],
+        KernelOp::Fold(op) => vec![select::fold(o.real(0)?, op.frame, &dims[0])],
+        KernelOp::Take(op) => vec![select::take(o.real(0)?, o.int(1)?, op.at, &dims[0])],
+        KernelOp::ScatterAdd(op) => vec![select::scatter_add(o.real(0)?, o.int(1)?, op.at, &dims[0])],
+        KernelOp::DynamicSlice(op) => {
+            let (x, start) = (o.real(0)?, o.int(1)?.data[0]);
+            vec![dense::slice(x, op.dim, select::begin(start, dims[0][op.dim], x.dims[op.dim]), &dims[0])]
+        }
+        KernelOp::DynamicPad(op) => {
+            let (y, start) = (o.real(0)?, o.int(1)?.data[0]);
+            vec![dense::pad(y, op.dim, select::begin(start, y.dims[op.dim], dims[0][op.dim]), &dims[0])]
+        }
+        KernelOp::Select(op) => vec![select::select(o.int(0)?, op.not, o.real(1)?, o.optional(2)?)],
         KernelOp::RmsNorm(op) => norm::rms_norm(o.real(0)?, o.real(1)?, op.eps).into(),
         KernelOp::RmsNormDx(_) => vec![norm::rms_norm_dx(o.real(0)?, o.real(1)?, o.real(2)?, o.real(3)?)],
         KernelOp::RmsNormDgamma(_) => vec![norm::rms_norm_dgamma(o.real(0)?, o.real(1)?, o.real(2)?)],
@@ -139,7 +155,9 @@ fn kernel<R: Real>(
         KernelOp::TopKGrad(_) => vec![experts::top_k_grad(o.int(0)?, o.real(1)?, &dims[0])],
         KernelOp::Combine(_) => vec![experts::combine(o.real(0)?, o.int(1)?, o.optional(2)?, &dims[0])],
         KernelOp::CombineDw(_) => vec![experts::combine_dw(o.real(0)?, o.real(1)?, o.int(2)?)],
-        KernelOp::TopK(_) | KernelOp::Dispatch(_) => return Err("its results are not all floats".to_string()),
+        KernelOp::TopK(_) | KernelOp::Dispatch(_) | KernelOp::Compare(_) => {
+            return Err("its results are not all floats".to_string());
+        }
         KernelOp::Dropout(op) => vec![update::dropout(o.real(0)?, op, context)],
         KernelOp::SumSquares(_) => vec![update::sum_squares(o.real(0)?)],
         KernelOp::AdamW(op) => update::adamw(op, &o.reals()?),

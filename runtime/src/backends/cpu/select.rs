@@ -1,0 +1,98 @@
+//! What numbers of the run select: entries by index, ranges, elements by a mask.
+
+use super::Run;
+use super::sizes::row_major;
+use crate::arena::as_ints_mut;
+use crate::backend::Site;
+use ir::ops::{Compare, CompareKind, DynamicPad, DynamicSlice, ScatterAdd, Select, Selected, Take};
+use ir::types::DType;
+use kernels::cpu::select;
+use kernels::cpu::shape::{View, copy_strided};
+use kernels::cpu::take::{self, Selection};
+
+/// The sizes of a selection from a tensor of these local sizes by an index of those.
+fn selection(at: Selected, whole: &[usize], index: &[usize], origin: i64) -> Selection {
+    let Selected { dim, batch } = at;
+    let product = |sizes: &[usize]| sizes.iter().product();
+    Selection {
+        batches: product(&whole[..batch]),
+        outer: product(&whole[batch..dim]),
+        len: whole[dim],
+        picks: product(&index[batch..]),
+        inner: product(&whole[dim + 1..]),
+        origin,
+    }
+}
+
+pub(super) fn take(op: &Take, site: &Site<'_>) -> Result<Run, String> {
+    let origin = site.origin(site.operands[0], op.at.dim);
+    let of = selection(op.at, &site.operand(0)?, &site.operand(1)?, origin);
+    Ok(Box::new(move |call, par| take::take(call.float(0), call.int(1), of, call.out(), par)))
+}
+
+pub(super) fn scatter_add(op: &ScatterAdd, site: &Site<'_>) -> Result<Run, String> {
+    let origin = site.origin(site.results[0], op.at.dim);
+    let of = selection(op.at, &site.result(0)?, &site.operand(1)?, origin);
+    Ok(Box::new(move |call, _| take::scatter_add(call.float(0), call.int(1), of, call.out())))
+}
+
+/// Where a range of `length` begins in a dim of `size`.
+fn begin(start: i32, length: usize, size: usize) -> usize {
+    usize::try_from(start).unwrap_or(0).min(size - length)
+}
+
+pub(super) fn dynamic_slice(op: &DynamicSlice, site: &Site<'_>) -> Result<Run, String> {
+    let (whole, sizes, dim) = (site.operand(0)?, site.result(0)?, op.dim);
+    let (from, to) = (row_major(&whole), row_major(&sizes));
+    Ok(Box::new(move |call, _| {
+        let (x, start) = (call.float(0), begin(call.int(1)[0], sizes[dim], whole[dim]));
+        if !sizes.contains(&0) {
+            let from = View { offset: start * from[dim], strides: &from };
+            copy_strided(x, from, call.out(), View { offset: 0, strides: &to }, &sizes);
+        }
+    }))
+}
+
+pub(super) fn dynamic_pad(op: &DynamicPad, site: &Site<'_>) -> Result<Run, String> {
+    let (whole, sizes, dim) = (site.result(0)?, site.operand(0)?, op.dim);
+    let (from, to) = (row_major(&sizes), row_major(&whole));
+    Ok(Box::new(move |call, _| {
+        let (y, start) = (call.float(0), begin(call.int(1)[0], sizes[dim], whole[dim]));
+        let out = call.out();
+        out.fill(0.0);
+        if !sizes.contains(&0) {
+            let to = View { offset: start * to[dim], strides: &to };
+            copy_strided(y, View { offset: 0, strides: &from }, out, to, &sizes);
+        }
+    }))
+}
+
+pub(super) fn compare(op: &Compare, site: &Site<'_>) -> Run {
+    let kind = op.0;
+    if site.operands[0].dtype == DType::I32 {
+        return Box::new(move |call, _| {
+            let (a, b) = (call.int(0), call.int(1));
+            select::compare(a, b, as_ints_mut(call.out()), |a, b| holds(kind, a, b));
+        });
+    }
+    Box::new(move |call, _| {
+        let (a, b) = (call.float(0), call.float(1));
+        select::compare(a, b, as_ints_mut(call.out()), |a, b| holds(kind, a, b));
+    })
+}
+
+fn holds<T: PartialOrd>(kind: CompareKind, a: T, b: T) -> bool {
+    match kind {
+        CompareKind::Less => a < b,
+        CompareKind::LessEqual => a <= b,
+        CompareKind::Equal => a == b,
+    }
+}
+
+pub(super) fn select(op: &Select, site: &Site<'_>) -> Run {
+    let (not, has_other) = (op.not, site.operands.len() == 3);
+    Box::new(move |call, _| {
+        let (mask, a, b) = (call.int(0), call.float(1), has_other.then(|| call.float(2)));
+        select::select(mask, not, a, b, call.out());
+    })
+}
