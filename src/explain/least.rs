@@ -9,6 +9,7 @@ use crate::layout::{parse_any, pinned, print};
 use crate::plan::PlanRequest;
 use ir::goal::{Layout, Recompute};
 use planner::search::{divisors, has_room};
+use std::collections::HashSet;
 
 /// Sizes of groups of experts that are tried; a model without experts has none.
 const EXPERTS: [u64; 3] = [1, 8, 64];
@@ -24,7 +25,11 @@ pub(super) fn fitting(
     request: &PlanRequest,
     deadline: &Deadline,
 ) -> Result<Option<EstimateReport>, Stopped> {
-    let Ok(asked) = smallest(estimator, request) else { return Ok(None) };
+    let asked = match smallest(estimator, request, deadline) {
+        Ok(Some(asked)) => asked,
+        Ok(None) => return Err(Stopped),
+        Err(_) => return Ok(None),
+    };
     let answers = estimate_until(estimator, &asked, deadline);
     let is_whole = answers.iter().all(Option::is_some);
     let fit = answers.into_iter().flatten().flatten().filter(|report| report.predicted.fits);
@@ -69,7 +74,12 @@ fn time(report: &EstimateReport) -> f64 {
 }
 
 /// For each way to share out the devices, the layout that needs least, with what is pinned: those whose states have room.
-fn smallest(estimator: &Estimator, request: &PlanRequest) -> Result<Vec<EstimateRequest>, Error> {
+/// Nothing if the deadline comes before all of them are listed.
+fn smallest(
+    estimator: &Estimator,
+    request: &PlanRequest,
+    deadline: &Deadline,
+) -> Result<Option<Vec<EstimateRequest>>, Error> {
     let devices = request.gpus;
     let desk = Desk::new(estimator, request.under(String::new()), [devices; 2])?;
     let (work, machine) = (desk.work()?, desk.machine(devices));
@@ -80,8 +90,11 @@ fn smallest(estimator: &Estimator, request: &PlanRequest) -> Result<Vec<Estimate
         let least = || work.floor(layout, open, request.global_batch, &machine).bytes;
         layout.fold().is_ok() && has_room(least(), Some(device.memory as f64))
     };
-    let mut all: Vec<Layout> = Vec::new();
+    let (mut asked, mut known) = (Vec::new(), HashSet::new());
     for [dp, tp, pp, cp] in shares(devices) {
+        if deadline.is_over() {
+            return Ok(None);
+        }
         for ep in EXPERTS {
             let free = Layout {
                 dp,
@@ -96,12 +109,13 @@ fn smallest(estimator: &Estimator, request: &PlanRequest) -> Result<Vec<Estimate
                 ..Layout::default()
             };
             let layout = parse_any(&pinned(&print(&free), &request.pin))?;
-            if layout.devices() == devices && holds(&layout, &request.pin) && !all.contains(&layout) {
-                all.push(layout);
+            let is_asked = layout.devices() == devices && holds(&layout, &request.pin) && fits(&layout);
+            if is_asked && known.insert(layout.clone()) {
+                asked.push(request.under(print(&layout)));
             }
         }
     }
-    Ok(all.iter().filter(|layout| fits(layout)).map(|layout| request.under(print(layout))).collect())
+    Ok(Some(asked))
 }
 
 /// The ways to share out devices among dp, tp, pp and cp.

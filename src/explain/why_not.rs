@@ -71,7 +71,8 @@ pub fn why_not(
             let misfit = misfit(&plan.predicted, &closest.predicted, &cluster);
             format!("{} {least}, and {misfit}", brief(&closest.layout))
         };
-        let says = closest.map_or_else(|| "nothing was found that fits".to_string(), told);
+        let none = if is_proved { "nothing fits" } else { "nothing was found that fits until the deadline" };
+        let says = closest.map_or_else(|| none.to_string(), told);
         return Ok(answer(if is_proved { "does not fit" } else { "unknown" }, says, closest));
     };
     let residual = estimator.stack(&request.stack)?.residual;

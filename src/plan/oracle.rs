@@ -101,6 +101,11 @@ impl Costs<'_> {
                 let shards = self.shards(family).into_iter().map(|part| part.layout);
                 of_shards(&shards.collect::<Vec<_>>())
             }
+            // Values are chosen to fit on the device, or not at all.
+            Level::One if family.layout.recompute == Recompute::Auto && !family.layout.offload => {
+                let room = self.desk.machine(fast.devices()).cluster.device.memory as f64;
+                of_shards(std::slice::from_ref(&fast)).filter(|bytes| has_room(*bytes, Some(room)))
+            }
             Level::One if fast == small => self.desk.floor(&fast, &Ask::Bytes).ok().map(|floor| floor.bytes),
             _ => of_shards(std::slice::from_ref(&fast)),
         }
