@@ -9,6 +9,7 @@
 //! 5. each row ends R N U, and has no other R, N or U.
 
 use crate::costs::StageCosts;
+use crate::draw::precise;
 use crate::placement::Pipeline;
 use ir::schedule::{Action, Item, Kind, Schedule};
 use petgraph::algo::kosaraju_scc;
@@ -259,6 +260,7 @@ fn memory(rank: usize, row: &[Action], costs: &StageCosts, found: &mut Vec<Viola
     for (at, action) in row.iter().enumerate() {
         held += action.items().map(|item| kept(&item, true)).sum::<f64>();
         if held > limit + 1e-9 * limit {
+            let (held, limit) = (precise(held), precise(limit));
             let text = format!("{action} brings the memory held to {held}, over the limit of {limit}");
             found.push(Violation { law: Law::Memory, rank, position: Some(at), text });
             return;

@@ -2,6 +2,7 @@
 
 use crate::check::{Law, Violation, check_pipeline};
 use crate::costs::{CostsError, CostsFile, StageCosts};
+use crate::draw::precise;
 use crate::limits::{first_below, least_limit};
 use crate::optimal::{self, Answer};
 use crate::placement::{Pipeline, Placement};
@@ -378,7 +379,7 @@ fn bound(problem: &Problem, reached: f64, holds: bool) -> f64 {
 fn below_least(costs: &StageCosts, pipeline: &Pipeline) -> Option<String> {
     let least = least_limit(costs, pipeline);
     let rank = first_below(&least, costs.limit.as_deref())?;
-    Some(format!("rank {rank}: no order holds less than {} at a time", least[rank]))
+    Some(format!("rank {rank}: no order holds less than {} at a time", precise(least[rank])))
 }
 
 /// Where the rows break the memory limit; anything else wrong with them is an error.

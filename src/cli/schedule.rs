@@ -9,7 +9,7 @@ use crate::files::read_text;
 use clap::{Args, ValueEnum};
 use ir::catalogue::Code;
 use scheduler::costs::{CostsFile, PerStage};
-use scheduler::draw::{html, svg, trace};
+use scheduler::draw::{html, precise, svg, trace};
 use scheduler::foreign::write_csv;
 use scheduler::report::{ScheduleReport, ScheduleRequest};
 use serde::Serialize;
@@ -177,8 +177,8 @@ impl Schedule {
 /// Said beside an answer that breaks the memory limit.
 fn over_limit(first: &str, answer: &ScheduleReport) -> Error {
     let most = |numbers: &[f64]| numbers.iter().copied().fold(0.0, f64::max);
-    let own = format!("--memory-limit {} is enough for this order", most(&answer.peak_memory));
-    let least = answer.least_limit.iter().map(|least| format!(", {} the least for any", most(least)));
+    let own = format!("--memory-limit {} is enough for this order", precise(most(&answer.peak_memory)));
+    let least = answer.least_limit.iter().map(|least| format!(", {} the least for any", precise(most(least))));
     Error::input(Code::MemoryLimit, first).help(format!("{own}{}", least.collect::<String>()))
 }
 

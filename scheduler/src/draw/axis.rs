@@ -9,6 +9,9 @@ pub(crate) fn step(least: f64) -> f64 {
 
 /// A multiple of a step, without the digits that rounding adds.
 pub(crate) fn label(time: f64, step: f64) -> String {
+    if step >= 1e15 {
+        return format!("{time:e}");
+    }
     let decimals = (-step.log10().floor()).clamp(0.0, 12.0) as usize;
     format!("{time:.decimals$}")
 }
@@ -42,6 +45,7 @@ mod tests {
             (figure(2.0 / 3.0), figure(1456749.0), figure(0.0)),
             ("0.666667".into(), "1456749".into(), "0".into())
         );
+        assert_eq!((label(2e15, 1e15), label(3e200, 1e199)), ("2e15".into(), "3e200".into()));
         assert_eq!([0.1 + 0.2, 33.0, 1e200, 2.5e-9].map(precise), ["0.3", "33", "1e200", "2.5e-9"]);
     }
 }

@@ -10,11 +10,14 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// Why a trace cannot be drawn.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum MeasuredError {
     /// It is no JSON of this form.
     #[error("no trace in Chrome's format: {0}")]
     Form(String),
+    /// A run is at a time that no trace has.
+    #[error("the trace has `{0}` at {1:e} us for {2:e} us, which cannot be")]
+    Time(String, f64, f64),
     /// It has no run of a block.
     #[error("the trace has no run of a section F, I, W or B of a block")]
     Empty,
@@ -47,6 +50,9 @@ struct Args {
     microbatch: Option<u32>,
 }
 
+/// The latest time of a trace, in microseconds: beyond the age of any clock.
+const LATEST: f64 = 1e18;
+
 /// Reads a trace as a picture with times in `unit`; its first bar starts at 0.
 ///
 /// # Errors
@@ -58,6 +64,9 @@ pub fn measured(text: &str, name: &str, unit: &str) -> Result<Picture, MeasuredE
     let mut ranks: BTreeMap<u64, (u64, Vec<Bar>)> = BTreeMap::new();
     for event in file.events.iter().filter(|event| event.ph == "X") {
         let Some(bar) = bar(event, scale) else { continue };
+        if event.ts.abs() > LATEST || !(0.0..=LATEST).contains(&event.dur) {
+            return Err(MeasuredError::Time(event.name.clone(), event.ts, event.dur));
+        }
         let rank = event.args.stage.map_or(event.pid, u64::from);
         let (process, bars) = ranks.entry(rank).or_insert((event.pid, Vec::new()));
         if event.pid < *process {

@@ -163,4 +163,6 @@ fn runs_of_a_measured_step_become_bars() {
     assert_eq!((bars(&picture.rows[1]), picture.makespan), (vec![("B0".into(), 50.0, 100.0)], 100.0));
     assert_eq!(measured(r#"{"traceEvents":[]}"#, "x", "s"), Err(MeasuredError::Empty));
     assert!(matches!(measured("[]", "x", "s"), Err(MeasuredError::Form(_))));
+    let late = r#"{"traceEvents":[{"ph":"X","name":"0F0","ts":1e80,"dur":1}]}"#;
+    assert!(matches!(measured(late, "x", "s"), Err(MeasuredError::Time(..))));
 }
