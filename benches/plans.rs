@@ -134,6 +134,8 @@ fn playbook() {
         let estimator = Estimator::new();
         for gpus in [8, 64, 512, 1024] {
             let request = on("nanotron-2024", "bf16", PlanRequest::new(model, "h100", gpus, 4096, 256.max(gpus)));
+            // The procedure has ZeRO-3, the stack has not.
+            let request = PlanRequest { beyond_stack: true, ..request };
             let tried = recipe(billions, gpus);
             let tried = tried
                 .iter()

@@ -4,6 +4,7 @@
 //! it on text. The command line ([`cli`]) is a thin shell over these.
 
 pub mod accuracy;
+mod beyond;
 pub mod calibrate;
 pub mod cli;
 pub mod compiling;

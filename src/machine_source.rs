@@ -3,6 +3,9 @@
 use crate::error::Error;
 use crate::files::read_settings;
 use cost::{Cluster, Stack, StackFile};
+use ir::catalogue::Code;
+use ir::diag::nearest;
+use scheduler::schedules::SCHEDULES;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -36,7 +39,20 @@ pub fn stack(name: &str) -> Result<Stack, Error> {
         Ok(StackFile { place: place.display().to_string(), text })
     };
     let file = open(name)?;
-    Stack::read(&file.text, &mut open).map_err(|why: Error| if is_path(name) { why.within(name) } else { why })
+    let stack = Stack::read(&file.text, &mut open).and_then(with_known_schedules);
+    stack.map_err(|why: Error| if is_path(name) { why.within(name) } else { why })
+}
+
+/// A stack all of whose schedules there are.
+fn with_known_schedules(stack: Stack) -> Result<Stack, Error> {
+    let known = || SCHEDULES.iter().map(|kind| kind.name);
+    let mut schedules = stack.supports.schedules.iter().flatten();
+    let Some(unknown) = schedules.find(|name| known().all(|kind| kind != name.as_str())) else { return Ok(stack) };
+    let help = match nearest(unknown, known()) {
+        Some(near) => format!("did you mean `{near}`? meshwright schedules lists them"),
+        None => format!("the schedules are {}", known().collect::<Vec<_>>().join(", ")),
+    };
+    Err(Error::input(Code::BadStack, format!("`supports.schedules` has `{unknown}`, which is no schedule")).help(help))
 }
 
 fn is_path(name: &str) -> bool {

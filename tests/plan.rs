@@ -5,7 +5,9 @@ use meshwright::plan::{Found, Objective, PlanRequest, find};
 
 fn request(model: &str, cluster: &str, gpus: u64, global_batch: u64, pin: &str) -> PlanRequest {
     let seq = if model == "tiny-gpt2" { 256 } else { 512 };
-    PlanRequest { pin: pin.into(), top: 3, ..PlanRequest::new(model, cluster, gpus, seq, global_batch) }
+    // Zero-bubble schedules are pinned that the stack does not support.
+    let beyond_stack = pin.contains("schedule=zb");
+    PlanRequest { pin: pin.into(), top: 3, beyond_stack, ..PlanRequest::new(model, cluster, gpus, seq, global_batch) }
 }
 
 fn plan(estimator: &Estimator, request: &PlanRequest) -> Found {
@@ -40,7 +42,8 @@ fn the_search_is_as_good_as_trying_all() {
     for (model, cluster) in [("tiny-llama", "h100"), ("tiny-moe", "h800"), ("gpt2", "v100")] {
         for gpus in [4, 8] {
             for pin in PINS {
-                let request = request(model, cluster, gpus, 8, pin);
+                let mut request = request(model, cluster, gpus, 8, pin);
+                request.beyond_stack |= gpus == 8;
                 let all = PlanRequest { exhaustive: true, ..request.clone() };
                 match (find(&estimator, &request, &|_| {}), find(&estimator, &all, &|_| {})) {
                     (Ok(found), Ok(all)) => {
@@ -67,8 +70,9 @@ fn the_search_is_as_good_as_trying_all_where_memory_binds() {
         ("llama3-8b", 4, "tp=1,schedule=1f1b,mbs=1,zero=1,offload=false"),
         ("llama3-8b", 1, "mbs=1,offload=false"),
     ] {
-        for objective in [Objective::Time, Objective::Memory] {
-            let request = PlanRequest { seq: 4096, objective, ..request(model, "a100", gpus, 8, pin) };
+        for (objective, beyond_stack) in [(Objective::Time, false), (Objective::Time, true), (Objective::Memory, false)]
+        {
+            let request = PlanRequest { seq: 4096, objective, beyond_stack, ..request(model, "a100", gpus, 8, pin) };
             let all = PlanRequest { exhaustive: true, ..request.clone() };
             assert_eq!(answer(&plan(&estimator, &request)), answer(&plan(&estimator, &all)), "{request:?}");
         }
@@ -177,5 +181,94 @@ fn the_number_of_devices_may_be_open() {
         let found = plan(&estimator, &asked(1, Some(most)));
         assert_eq!(found.best[0].predicted.step_time_s, fastest, "up to {most}");
         assert!(found.search.proved_optimal);
+    }
+}
+
+fn text(found: &Found) -> String {
+    meshwright::layout::print(&found.best[0].layout)
+}
+
+/// Within the stack unless what lies beyond is asked for: its schedules, modules and ZeRO stages.
+#[test]
+fn a_plan_is_within_its_stack() {
+    let estimator = Estimator::new();
+    let on = |stack: &str, pin: &str, seq: u64, beyond_stack: bool| {
+        let request = request("llama3-8b", "h100", 8, 64, pin);
+        plan(&estimator, &PlanRequest { stack: stack.into(), seq, beyond_stack, ..request })
+    };
+    for (stack, pin) in
+        [("megatron-core-2025", "pp=4"), ("nanotron-2024", ""), ("foundry-2023", ""), ("fsdp-eager", "pp=2")]
+    {
+        for report in &on(stack, pin, 4096, false).best {
+            assert_eq!(report.beyond_stack, Vec::<String>::new(), "{stack}");
+        }
+    }
+    let narrow = on("megatron-core-2025", "pp=4", 4096, false);
+    let wide = on("megatron-core-2025", "pp=4", 4096, true);
+    assert!(text(&narrow).contains("1f1b"), "{}", text(&narrow));
+    assert!(wide.best[0].predicted.step_time_s < narrow.best[0].predicted.step_time_s);
+    // Where memory asks for it, modules are recomputed, and no single values.
+    let modules = text(&on("megatron-core-2025", "dp=8,zero=3,mbs=2", 8192, false));
+    let values = text(&on("megatron-core-2025", "dp=8,zero=3,mbs=2", 8192, true));
+    assert!(modules.contains("recompute=") && values.contains("recompute=selective:"), "{modules} {values}");
+    assert_ne!(modules, values);
+}
+
+/// What forwards keep is offloaded only where nothing else fits, and no more than the host's memory holds.
+#[test]
+fn activations_are_offloaded_where_nothing_else_fits() {
+    let estimator = Estimator::new();
+    let on = |gpus: u64, pin: &str, seq: u64, global_batch: u64| {
+        let request = request("llama3-70b", "h100", gpus, global_batch, pin);
+        plan(&estimator, &PlanRequest { stack: "megatron-core-2026".into(), seq, ..request })
+    };
+    let roomy = on(64, "tp=8,mbs=1,cp=1", 8192, 64);
+    assert!(roomy.best.iter().all(|report| !report.layout.offload && report.predicted.offloaded() == 0.0));
+    let crowded = on(32, "tp=4,pp=1,cp=1,mbs=1,recompute=full", 131_072, 64);
+    for report in crowded.best.iter().filter(|report| report.layout.offload) {
+        let memory = &report.predicted.memory_gib;
+        assert!(report.predicted.offloaded() <= memory.host_capacity.unwrap(), "{report:?}");
+    }
+    assert!(crowded.best.iter().any(|report| report.layout.offload), "{:?}", crowded.closest);
+    // Nobody has as much memory beside a device as this keeps.
+    let pin = "dp=8,tp=1,pp=8,cp=1,mbs=8,offload=true,recompute=none,schedule=1f1b,zero=1";
+    let request = PlanRequest { seq: 8192, ..request("llama3-70b", "h100", 64, 512, pin) };
+    let request = PlanRequest { stack: "megatron-core-2026".into(), ..request };
+    assert!(find(&estimator, &request, &|_| {}).map_or(true, |found| found.best.is_empty()));
+}
+
+/// A share of each device stays free.
+#[test]
+fn plans_leave_a_margin() {
+    let estimator = Estimator::new();
+    let with = |memory_margin: f64| {
+        let request = request("llama3-8b", "h100", 8, 64, "tp=1,pp=1,cp=1,zero=1,recompute=auto");
+        let request = PlanRequest { seq: 8192, memory_margin, beyond_stack: true, ..request };
+        plan(&estimator, &request).best[0].predicted.clone()
+    };
+    for margin in [0.0, 0.05, 0.2] {
+        let predicted = with(margin);
+        let memory = &predicted.memory_gib;
+        assert!((memory.usable / memory.capacity - (1.0 - margin)).abs() < 1e-9, "{memory:?}");
+        assert!(predicted.fullest().device <= memory.usable, "{margin}: {memory:?}");
+    }
+    assert!(with(0.2).step_time_s > with(0.0).step_time_s);
+    let wrong = PlanRequest { memory_margin: 1.0, ..request("tiny-llama", "h100", 8, 8, "") };
+    assert!(find(&estimator, &wrong, &|_| {}).unwrap_err().to_string().contains("--memory-margin"));
+}
+
+#[test]
+fn pins_beyond_the_stack_are_refused() {
+    let refused = |pin: &str| {
+        let request = PlanRequest { pin: pin.into(), ..PlanRequest::new("tiny-llama", "h100", 8, 512, 8) };
+        find(&Estimator::new(), &request, &|_| {}).unwrap_err().to_string()
+    };
+    for (pin, part) in [
+        ("schedule=zb-v", "megatron-core-2025 does not support it: it has 1f1b, interleaved-1f1b"),
+        ("recompute=selective:op", "`recompute=selective:op` is pinned"),
+        ("offload=true", "megatron-core-2026"),
+    ] {
+        let message = refused(pin);
+        assert!(message.contains(part) && message.contains("--beyond-stack"), "{message}");
     }
 }

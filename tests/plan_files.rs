@@ -141,7 +141,9 @@ fn a_page_holds_all_that_it_shows() {
 fn a_plan_is_run() {
     let folder = Folder::new("train");
     std::fs::write(folder.0.join("text.txt"), "the quick brown fox jumps over the lazy dog. ".repeat(200)).unwrap();
-    folder.answer(&format!("{TINY} --pin dp=2,pp=2,recompute=none,zero=1,offload=true --format json -o as-it-is.json"));
+    folder.answer(&format!(
+        "{TINY} --pin dp=2,pp=2,recompute=none,zero=1,offload=true --beyond-stack --format json -o as-it-is.json"
+    ));
     let refused = folder.run("train --plan as-it-is.json --data text.txt --steps 1");
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1), "{message}");

@@ -281,6 +281,10 @@ catalogue! {
         "The deadline came before a layout was found that fits, and before it was shown that none does. The layout that needs least memory of those looked at is told, if there is one.";
         "meshwright plan llama3-8b --gpus 1 --max-gpus 1000 --seq 8192 --global-batch 1024 --deadline 1e-9 --format ir";
         "Give a longer deadline, or none; pins make the search smaller.";
+    409 BeyondStack "a pin that the stack does not support":
+        "A stack's file says what the framework has: degrees, schedules of pipelines, modules that it recomputes, ZeRO stages and the rest, in its table `supports`. A plan stays within, so that it can be run; a pin of something else cannot be kept.";
+        "meshwright plan tiny-llama --cluster h100 --gpus 8 --seq 128 --global-batch 8 --pin schedule=zb-v";
+        "Pin what the stack has, take a stack that has it, or add --beyond-stack to plan as if it had.";
     410 NoRoom "no sharding that fits into the memory":
         "With --shard auto the shardings are chosen so that parameters, gradients, optimizer state and what the backward reads fit into the memory of a device. However they are cut over these axes, it is too much.";
         "meshwright compile tiny-llama --mesh dp=2 --shard auto --memory 1MB";

@@ -183,6 +183,8 @@ fn run(line: Line, models: &BTreeMap<String, Value>, number: usize) -> Result<Ru
             precision: line.precision,
             optimizer: line.optimizer.unwrap_or(standard.optimizer.clone()),
             layout: line.layout,
+            // It ran: what is left free says nothing.
+            memory_margin: 0.0,
             ..standard
         },
         step_time_s: seconds,

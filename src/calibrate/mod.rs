@@ -15,6 +15,7 @@ pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
     let peak = best.max(product.rate);
     let moved = measured.sum_bandwidth.max(measured.pointwise_bandwidth);
     Cluster {
+        host: None,
         name: "this-machine".into(),
         aliases: Vec::new(),
         about: format!("threads on {} cores, measured by `meshwright calibrate`", measured.cores),

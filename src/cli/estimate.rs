@@ -195,7 +195,18 @@ pub(super) fn text(report: &EstimateReport) -> String {
         percent(predicted.hfu).trim(),
         percent(predicted.bubble).trim(),
     );
-    text + &dropped(predicted.dropped) + &times(report) + "\n" + &made_again(report) + &memory(report)
+    text + &beyond(report) + &dropped(predicted.dropped) + &times(report) + "\n" + &made_again(report) + &memory(report)
+}
+
+/// What of the layout the stack does not support, unless that is meant.
+fn beyond(report: &EstimateReport) -> String {
+    if report.beyond_stack.is_empty() {
+        return String::new();
+    }
+    let (items, stack) = (report.beyond_stack.join(", "), &report.inputs.stack);
+    format!(
+        "warning   {stack} does not support {items}: the figures are as if it did (--beyond-stack: that is meant)\n\n"
+    )
 }
 
 /// What layers make again by the names of values; nothing where they do not.
@@ -268,8 +279,35 @@ fn memory(report: &EstimateReport) -> String {
         "RESERVED",
         "DEVICE",
     ];
-    let fits = if report.predicted.fits { "fits" } else { "does not fit" };
-    table(head, &rows) + &format!("\nGiB; the device's memory: it {fits}\n")
+    table(head, &rows) + &format!("\nGiB; {}\n{}", verdict(report), offloaded(report))
+}
+
+/// Whether the fullest device has room, and what the margin makes of it.
+fn verdict(report: &EstimateReport) -> String {
+    let (memory, held) = (&report.predicted.memory_gib, report.predicted.fullest().device);
+    let free = share(report.inputs.memory_margin);
+    let (capacity, usable) = (memory.capacity, memory.usable);
+    let fits = if held <= usable {
+        "it fits".to_string()
+    } else if held <= capacity {
+        format!("it fits only without {free} left free (--memory-margin)")
+    } else {
+        "it does not fit".to_string()
+    };
+    let of = if usable < capacity { format!(", {usable:.2} with {free} left free") } else { String::new() };
+    format!("a device has {capacity:.2}{of}: {fits}")
+}
+
+/// What waits in the host's memory; nothing where nothing is offloaded.
+fn offloaded(report: &EstimateReport) -> String {
+    let (held, capacity) = (report.predicted.offloaded(), report.predicted.memory_gib.host_capacity);
+    let of = match capacity {
+        _ if held == 0.0 => return String::new(),
+        Some(capacity) if held <= capacity => format!("of {capacity:.2} that each has there: it fits"),
+        Some(capacity) => format!("of {capacity:.2} that each has there: it does not fit"),
+        None => "the cluster does not say how much there is (host.memory)".to_string(),
+    };
+    format!("offloaded to the host's memory, most of a device: {held:.2}, {of}\n")
 }
 
 #[cfg(test)]

@@ -38,4 +38,11 @@ pub(super) struct JobFlags {
     /// Tokens of each document of a sequence, parted by commas: attention stays within each
     #[arg(long, value_name = "TOKENS", value_delimiter = ',')]
     lengths: Option<Vec<u64>>,
+    /// The share of a device's memory that stays free [default: 0.05]
+    #[arg(long, value_name = "SHARE", value_parser = crate::number::finite)]
+    memory_margin: Option<f64>,
+    /// Layouts may have what the stack does not support: see its file (`meshwright stacks NAME`)
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    beyond_stack: bool,
 }

@@ -35,7 +35,7 @@ pub(super) fn explanation(report: &EstimateReport) -> String {
     if let Some(why) = report.why.as_ref().filter(|why| !why.wishes.is_empty()) {
         parts.push(wishes(why));
     }
-    parts.extend(report.search.as_ref().map(search));
+    parts.extend(report.search.as_ref().map(|found| search(found) + &beyond(report, found)));
     parts.join("\n")
 }
 
@@ -52,7 +52,7 @@ fn axes(why: &Why) -> String {
             told = &note.choice;
         }
         if !note.says.is_empty() {
-            text += &hung(&format!("{:17}", ""), &format!("{}: {}", note.against, note.says));
+            text += &hung(&format!("{:17}", ""), &format!("{}: {}", shortened(&note.against), note.says));
         }
     }
     text
@@ -124,6 +124,13 @@ fn search(search: &Search) -> String {
         count(candidates as f64),
         seconds(took)
     )
+}
+
+/// What a layout that the stack does not support would save.
+fn beyond(report: &EstimateReport, search: &Search) -> String {
+    let Some(other) = &search.beyond else { return String::new() };
+    let (stack, otherwise) = (&report.inputs.stack, shortened(&differences(&report.layout, &other.layout)));
+    format!("beyond    {} less with {otherwise}, which {stack} does not support: --beyond-stack\n", share(other.gain))
 }
 
 /// The clash and the ways out; or how far a search came that was not finished.

@@ -252,6 +252,7 @@ fn masked(profile: Profile, share: f64) -> Profile {
         work: profile.work - attention * (1.0 - share),
         flops: less(profile.flops, profile.flops_noncausal),
         again_flops: less(profile.again_flops, profile.again_flops_noncausal),
+        executed: [profile.executed[0], profile.executed[1] * share],
         ..profile
     }
 }

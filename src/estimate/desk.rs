@@ -6,6 +6,7 @@ use super::fitting::{Means, Ways, hosted};
 use super::floor::{Floor, Open, work_of};
 use super::keys::{BlockKey, MeanKey};
 use super::memo::{Memo, Once};
+use super::memory::fullest_host;
 use super::replicas::Replicas;
 use super::request::EstimateRequest;
 use super::resize::Part;
@@ -16,6 +17,7 @@ use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::CompileError;
 use cost::{Again, Cluster, Frontier, Machine, Profile, Recipe, Stack};
+use ir::catalogue::Code;
 use ir::goal::{Layout, Recompute};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::predict::pipeline_of;
@@ -73,7 +75,9 @@ impl<'e> Desk<'e> {
     ) -> Result<Desk<'e>, Error> {
         request.check()?;
         let (cluster, stack, source) = estimator.named(&request)?;
+        let stack = request.allowed(stack);
         let recipe = request.recipe(&stack)?;
+        let cluster = Arc::new(cluster.with_margin(request.memory_margin));
         Ok(Desk {
             estimator,
             request,
@@ -97,6 +101,12 @@ impl<'e> Desk<'e> {
     /// The model.
     pub(crate) fn source(&self) -> &ModelSource {
         &self.source
+    }
+
+    /// Whether devices can offload: to a host whose memory is known.
+    pub(crate) fn offloads(&self) -> bool {
+        let has_host = self.cluster.device.host_bandwidth > 0.0 && self.cluster.host.is_some();
+        has_host && self.stack.supports.offload != Some(false)
     }
 
     /// The software.
@@ -184,9 +194,15 @@ impl<'e> Desk<'e> {
     /// Seconds of a step under a layout, and bytes of the fullest device.
     ///
     /// # Errors
-    /// The layout does not fit the model, or its schedule does not suit it.
+    /// The layout does not fit the model, its schedule does not suit it, or the host's memory does not hold what is offloaded.
     pub(crate) fn price(&self, layout: &Layout) -> Result<Floor, Error> {
-        self.stepped(&self.job(layout.clone())).map(|stepped| stepped.floor())
+        let job = self.job(layout.clone());
+        let stepped = self.stepped(&job)?;
+        if stepped.fits_host(job.machine.cluster) {
+            return Ok(stepped.floor());
+        }
+        Err(Error::input(Code::NothingFits, "the host's memory does not hold what is offloaded")
+            .help("recompute more of it, or leave out offload=true"))
     }
 
     fn stepped(&self, job: &Job<'_>) -> Result<Stepped, Error> {
@@ -212,11 +228,8 @@ impl<'e> Desk<'e> {
         if none.floor().bytes <= room {
             return Ok(None);
         }
-        let runs = crowded(&none.staged, &none.memory, &none.blocks.outline, room);
-        let key = (BlockKey::of(&job.layout, &job.machine)?, runs.iter().map(|runs| runs.to_bits()).collect());
-        let choices = self
-            .choices
-            .get(&key, || self.estimator.in_shape(&job, Part::All, |model, _| choices(&job, model, &runs)))?;
+        let runs = crowded(&none.staged, &none.memory, |rank| rank.device, &none.blocks.outline, room);
+        let choices = self.choices(&job, &runs)?;
         let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
         let longer = Open::of(&job, &none.blocks).longer(&none.staged, kind, &pipeline);
         let under = |recompute: Recompute| {
@@ -228,7 +241,14 @@ impl<'e> Desk<'e> {
         fitting(&choices, none.floor().bytes, room, under, is_too_slow)
     }
 
-    /// With the fastest choice of values to be made again where the rest waits in the host's memory; nothing where it is none.
+    /// The best choices of values for so many runs of each block.
+    fn choices(&self, job: &Job<'_>, runs: &[f64]) -> Result<Arc<Frontier>, Error> {
+        let key = (BlockKey::of(&job.layout, &job.machine)?, runs.iter().map(|runs| runs.to_bits()).collect());
+        self.choices.get(&key, || self.estimator.in_shape(job, Part::All, |model, _| choices(job, model, runs)))
+    }
+
+    /// With the fastest choice of values to be recomputed where the rest is offloaded, and the host's memory holds it; nothing
+    /// where it is none.
     fn hosted(&self, layout: &Layout) -> Result<Option<(Layout, Floor)>, Error> {
         let job = self.job(Layout { recompute: Recompute::None, offload: false, ..layout.clone() });
         let (key, all) = self.blocks(&job)?;
@@ -239,12 +259,29 @@ impl<'e> Desk<'e> {
             };
             self.estimator.in_shape(&job, Part::All, |model, _| fastest(&job, model, &each, seconds))
         })?;
-        if names.is_empty() {
+        let mut job = self.job(Layout { recompute: Recompute::None, ..layout.clone() });
+        let mut under = |recompute: Recompute| {
+            job.layout.recompute = recompute;
+            let stepped = self.stepped(&job)?;
+            Ok::<_, Error>((
+                Tried { bytes: fullest_host(&stepped.memory), of: (job.layout.clone(), stepped.floor()) },
+                stepped,
+            ))
+        };
+        let room = self.machine(layout.devices()).cluster.host_memory().unwrap_or(f64::INFINITY);
+        if !names.is_empty() {
+            let fastest = under(Recompute::Selective(names.to_vec()))?.0;
+            if fastest.bytes <= room {
+                return Ok(Some(fastest.of));
+            }
+        }
+        let (none, stepped) = under(Recompute::None)?;
+        if none.bytes <= room {
             return Ok(None);
         }
-        let layout = Layout { recompute: Recompute::Selective(names.to_vec()), ..layout.clone() };
-        let floor = self.price(&layout)?;
-        Ok(Some((layout, floor)))
+        let runs = crowded(&stepped.staged, &stepped.memory, |rank| rank.host, &stepped.blocks.outline, room);
+        let choices = self.choices(&self.job(none.of.0.clone()), &runs)?;
+        fitting(&choices, none.bytes, room, |recompute| Ok(under(recompute)?.0), |_| false)
     }
 
     /// Stages in the order of their schedule.

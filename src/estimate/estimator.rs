@@ -4,7 +4,7 @@ use super::blocks::{Blocks, Outline, Planned, Which, check, plan};
 use super::floor::Floor;
 use super::keys::{BlocksKey, CutKey, FlowKey, PlanKey, of_profiles, spreads};
 use super::memo::{Memo, Once};
-use super::memory::fullest_device;
+use super::memory::{GIB, fullest_device, holds, host_holds};
 use super::order::Orders;
 use super::ordered::Ordered;
 use super::path::Path;
@@ -17,7 +17,7 @@ use super::resize::{DimSizes, Part, Plan, Sizes, Template, Unplanned};
 use super::shape::Shape;
 use super::stages::{Load, loads, starts};
 use super::step::{Step, tied};
-use super::tensors::{Tried, choices, crowded, fitting};
+use crate::beyond::beyond;
 use crate::compiling::check_text;
 use crate::error::Error;
 use crate::machine_source;
@@ -95,6 +95,11 @@ pub(super) struct Stepped {
 }
 
 impl Stepped {
+    /// Whether the host's memory holds what is offloaded.
+    pub(super) fn fits_host(&self, cluster: &Cluster) -> bool {
+        host_holds(cluster, &self.memory)
+    }
+
     /// Seconds of the step, and bytes of the fullest device.
     pub(super) fn floor(&self) -> Floor {
         Floor { seconds: self.step.seconds, bytes: fullest_device(&self.memory) }
@@ -203,9 +208,10 @@ impl Estimator {
         request.check()?;
         let layout = layout_on(&request.layout, request.gpus)?;
         let (cluster, stack, source) = self.named(request)?;
+        let stack = request.allowed(stack);
         let recipe = request.recipe(&stack)?;
         let microbatches = microbatches(request.global_batch, layout.dp.saturating_mul(layout.mbs))?;
-        let cluster = cluster.dealt(layout.devices());
+        let cluster = cluster.dealt(layout.devices()).with_margin(request.memory_margin);
         let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
         then(Job { request, layout, machine, source: &source, microbatches })
     }
@@ -223,57 +229,14 @@ impl Estimator {
         Ok((cluster, stack, source))
     }
 
-    /// Under none, or the fastest recomputation that fits: of single values, of so many layers, or of all; if nothing fits,
-    /// under all.
-    fn least(&self, mut job: Job<'_>) -> Result<EstimateReport, Error> {
-        job.layout.recompute = Recompute::None;
-        let (none, planned) = (self.stepped(&job)?, self.planned(&job, &job.blocks_key()?)?);
-        let room = job.machine.cluster.device.memory as f64;
-        let held = none.floor().bytes;
-        if held <= room {
-            return Ok(job.report(&planned, none));
-        }
-        let runs = crowded(&none.staged, &none.memory, &planned.outline, room);
-        let choices = choices(&job, &planned.model, &runs);
-        let under = |recompute: Recompute| {
-            let floor = self.under(&mut job, &recompute)?.floor();
-            Ok(Tried { bytes: floor.bytes, of: (recompute, floor) })
-        };
-        let values = fitting(&choices, held, room, under, |_| false)?;
-        let (whole, layers) = self.layers(&mut job, room)?;
-        let is_best = |values: &Floor| layers.bytes > room || values.seconds <= layers.seconds;
-        let best = values.filter(|(_, floor)| is_best(floor)).map_or(whole, |(recompute, _)| recompute);
-        let stepped = self.under(&mut job, &best)?;
-        Ok(job.report(&planned, stepped))
-    }
-
-    /// With as few layers computed again as fit; if none do, with all.
-    fn layers(&self, job: &mut Job<'_>, room: f64) -> Result<(Recompute, Floor), Error> {
-        let all = self.under(job, &Recompute::Full(None))?;
-        let mut best = (Recompute::Full(None), all.floor());
-        if best.1.bytes > room {
-            return Ok(best);
-        }
-        // One layer more frees memory on every stage: the least number that fits lies between none and all.
-        let most = all.staged.loads.iter().map(|load| load.whole).max().unwrap_or(0);
-        let (mut low, mut high) = (0, most as u32);
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            let recompute = Recompute::Full(Some(middle));
-            let floor = self.under(job, &recompute)?.floor();
-            if floor.bytes <= room { (best, high) = ((recompute, floor), middle) } else { low = middle }
-        }
-        Ok(best)
-    }
-
     /// The step of a job under a recomputation, which it keeps.
-    fn under(&self, job: &mut Job<'_>, recompute: &Recompute) -> Result<Stepped, Error> {
+    pub(super) fn under(&self, job: &mut Job<'_>, recompute: &Recompute) -> Result<Stepped, Error> {
         job.layout.recompute.clone_from(recompute);
         self.stepped(job)
     }
 
     /// The model on the layout's axes below pp.
-    fn planned(&self, job: &Job<'_>, key: &BlocksKey) -> Result<Arc<Planned>, Error> {
+    pub(super) fn planned(&self, job: &Job<'_>, key: &BlocksKey) -> Result<Arc<Planned>, Error> {
         let Job { request, layout, source, .. } = job;
         self.plans.planned.get(&key.plan, || plan(source, layout, request.seq, key.plan.dtype()))
     }
@@ -349,7 +312,7 @@ impl Estimator {
     }
 
     /// The step, and the memory of each pipeline rank.
-    fn stepped(&self, job: &Job<'_>) -> Result<Stepped, Error> {
+    pub(super) fn stepped(&self, job: &Job<'_>) -> Result<Stepped, Error> {
         let key = job.blocks_key()?;
         let blocks = self.priced(job, &key)?;
         let key = FlowKey { blocks: key, layout: job.pipeline_layout(), microbatches: job.microbatches };
@@ -394,7 +357,7 @@ impl Job<'_> {
         (ordered.step(self.tied(blocks, loads)), ordered.memory())
     }
 
-    fn blocks_key(&self) -> Result<BlocksKey, Error> {
+    pub(super) fn blocks_key(&self) -> Result<BlocksKey, Error> {
         let Layout { tp_overlap, cp_kind, offload, ref recompute, .. } = self.layout;
         let together = self.layout.together().map_err(|why| impossible(why.to_string()))?;
         let Layout { dp, tp, cp, ep, etp, sp, mbs, order, .. } = together;
@@ -470,7 +433,7 @@ impl Job<'_> {
         if self.layout.pp < 2 { 0.0 } else { tied(apart.map(|tied| tied.elements).sum(), &self.layout, &self.machine) }
     }
 
-    fn report(&self, planned: &Planned, stepped: Stepped) -> EstimateReport {
+    pub(super) fn report(&self, planned: &Planned, stepped: Stepped) -> EstimateReport {
         let Job { request, layout, machine, .. } = self;
         let Stepped { blocks, staged, step, memory: per_stage } = stepped;
         let Recipe { products, parameter, gradient, master, states, .. } = machine.recipe;
@@ -485,8 +448,8 @@ impl Job<'_> {
         let shares = step.shares;
         let worst_rank =
             (0..per_stage.len()).max_by(|&a, &b| per_stage[a].reserved.total_cmp(&per_stage[b].reserved)).unwrap_or(0);
-        let memory = device.memory as f64;
-        let fits = fullest_device(&per_stage) <= memory;
+        let usable = device.memory as f64 / GIB;
+        let fits = holds(machine.cluster, &per_stage);
         EstimateReport {
             schema: SCHEMA.to_string(),
             tool_version: env!("CARGO_PKG_VERSION").to_string(),
@@ -494,6 +457,7 @@ impl Job<'_> {
             inputs: (*request).clone(),
             mesh: mesh(layout),
             layout: layout.clone(),
+            beyond_stack: beyond(layout, machine.stack),
             made_again: self.made_again(planned),
             stages: staged.loads.iter().map(|load| self.stage(&blocks, load)).collect(),
             predicted: Predicted {
@@ -502,7 +466,7 @@ impl Job<'_> {
                 tokens_per_s_per_gpu: tokens / (step.seconds * layout.devices() as f64),
                 mfu: rate(work.causal),
                 mfu_noncausal: rate(work.whole),
-                hfu: rate(work.whole + work.again),
+                hfu: rate(work.executed),
                 flops_per_token: work.causal * batches / tokens,
                 peak_flops: peak,
                 bytes_per_parameter: parameter + gradient + master + states,
@@ -512,7 +476,14 @@ impl Job<'_> {
                 bubble: staged.flow.bubble,
                 time_s: shares,
                 exposed_comm_s: Comm { tp: shares.tp, cp: shares.cp, ep: shares.ep, dp: shares.dp, pp: shares.p2p },
-                memory_gib: Memory { total: per_stage[worst_rank].reserved, worst_rank, per_stage },
+                memory_gib: Memory {
+                    total: per_stage[worst_rank].reserved,
+                    worst_rank,
+                    capacity: usable / (1.0 - request.memory_margin),
+                    usable,
+                    host_capacity: machine.cluster.host_memory().map(|memory| memory / GIB),
+                    per_stage,
+                },
                 fits,
             },
             alternatives: Vec::new(),
@@ -554,13 +525,13 @@ struct Work {
     causal: f64,
     /// Attention whole.
     whole: f64,
-    /// Of what is computed again, attention whole.
-    again: f64,
+    /// That kernels execute, with what is computed again.
+    executed: f64,
 }
 
 impl Work {
     fn of(blocks: &Blocks, loads: &[Load]) -> Work {
-        let mut work = Work { causal: 0.0, whole: 0.0, again: 0.0 };
+        let mut work = Work { causal: 0.0, whole: 0.0, executed: 0.0 };
         for load in loads {
             let mut whole = load.whole;
             for run in load.runs.clone() {
@@ -570,7 +541,7 @@ impl Work {
                 work.whole += 3.0 * profile.flops_noncausal;
                 let again = blocks.again.as_ref().filter(|_| blocks.outline.layers.contains(&run) && whole > 0);
                 whole -= usize::from(again.is_some());
-                work.again += again.unwrap_or(&blocks.profiles)[block].again_flops_noncausal;
+                work.executed += again.unwrap_or(&blocks.profiles)[block].executed.iter().sum::<f64>();
             }
         }
         work

@@ -6,7 +6,7 @@ use super::pipeline::Rank;
 use super::replicas::Replicas;
 use super::report::StageMemory;
 use super::stages::Load;
-use cost::{Format, Machine, Recipe};
+use cost::{Cluster, Format, Machine, Recipe};
 use ir::goal::Layout;
 
 /// Bytes of a GiB.
@@ -62,6 +62,22 @@ pub(super) fn fullest_device(ranks: &[StageMemory]) -> f64 {
     ranks.iter().map(|rank| rank.device * GIB).fold(0.0, f64::max)
 }
 
+/// Bytes that a device has in the host's memory at most.
+pub(super) fn fullest_host(ranks: &[StageMemory]) -> f64 {
+    ranks.iter().map(|rank| rank.host * GIB).fold(0.0, f64::max)
+}
+
+/// Whether a cluster's devices, and the host's memory beside them, hold so much. Of a host of which nothing is known it is not
+/// asked.
+pub(super) fn holds(cluster: &Cluster, ranks: &[StageMemory]) -> bool {
+    fullest_device(ranks) <= cluster.device.memory as f64 && host_holds(cluster, ranks)
+}
+
+/// Whether the host's memory holds what each device offloads.
+pub(super) fn host_holds(cluster: &Cluster, ranks: &[StageMemory]) -> bool {
+    cluster.host_memory().is_none_or(|memory| fullest_host(ranks) <= memory)
+}
+
 impl Ordered<'_> {
     /// The bytes of each rank, in GiB.
     pub(super) fn memory(&self) -> Vec<StageMemory> {
@@ -107,6 +123,7 @@ impl Ordered<'_> {
             allocated: allocated / GIB,
             reserved: reserved / GIB,
             device: device / GIB,
+            host: rank.offloaded / GIB,
         }
     }
 }
@@ -211,7 +228,7 @@ pub(super) fn within(layer: Inner, end: Inner, ends: f64, logits: f64, zero: u8,
 mod tests {
     use super::super::pipeline::Flow;
     use super::*;
-    use cost::{Cluster, Stack};
+    use cost::Stack;
     use smallvec::smallvec;
 
     /// Llama's head of 128256 x 4096 under FSDP: its logits, or its gathered parameters with their gradients on the wire,

@@ -5,6 +5,7 @@
 //! ordered and simulated (`pipeline`); what data-parallel ranks exchange is added by numbers (`replicas`), as is memory
 //! (`memory`); all of it together is a step (`step`) and a [`EstimateReport`]. An [`Estimator`] keeps what layouts share.
 
+mod auto;
 mod blocks;
 mod desk;
 mod estimator;
@@ -44,6 +45,6 @@ pub use recipe::recipe;
 pub use report::{
     Comm, EstimateReport, MadeAgain, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport, TimeShares,
 };
-pub use request::EstimateRequest;
 pub(crate) use request::check_size;
+pub use request::{EstimateRequest, MEMORY_MARGIN};
 pub(crate) use work::{Undecided, Work};

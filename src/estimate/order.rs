@@ -98,7 +98,7 @@ impl Order {
         let figures = run.ends.iter().zip(run.idle()).zip(&run.peak_memory);
         let rank = |(lane, ((&end, idle), &kept)): (&Lane, _)| {
             let Lane { ref stages, in_flight } = *lane;
-            Rank { stages: stages.clone(), end, idle, messages: lane.messages(hops), kept, in_flight }
+            Rank { stages: stages.clone(), end, idle, messages: lane.messages(hops), kept, in_flight, offloaded: 0.0 }
         };
         (self.lanes.iter().zip(figures).map(rank).collect(), Path::of(&run, costs.f.len(), hops, slices))
     }

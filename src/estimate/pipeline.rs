@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 pub(super) struct Flow {
     /// Of each rank.
     pub(super) ranks: Vec<Rank>,
-    /// The idle share of the busiest rank.
+    /// The idle share of the ranks in the mean.
     pub(super) bubble: f64,
     /// What its end follows from, if that is known.
     pub(super) path: Option<Path>,
@@ -37,8 +37,10 @@ pub(super) struct Rank {
     pub(super) idle: Idle,
     /// Seconds of the messages that it sends and gets, half of each.
     pub(super) messages: f64,
-    /// The most bytes that forwards keep at once.
+    /// The most bytes that forwards keep at once on the device.
     pub(super) kept: f64,
+    /// The same in the host's memory, where activations are offloaded.
+    pub(super) offloaded: f64,
     /// The most micro-batches in flight of the last stage that it has.
     pub(super) in_flight: f64,
 }
@@ -59,6 +61,18 @@ const SAME: f64 = 1e-6;
 /// # Errors
 /// The schedule does not suit the pipeline.
 pub(super) fn flow(
+    loads: &[Load],
+    hops: &[f64],
+    kind: &ScheduleKind,
+    pipeline: &Pipeline,
+    orders: &Orders,
+) -> Result<Flow, Error> {
+    let flow = simulated(loads, hops, kind, pipeline, orders)?;
+    Ok(if loads.iter().any(|load| load.offloaded > 0.0) { flow.offloaded() } else { flow })
+}
+
+/// The same, with all that forwards keep on the device.
+fn simulated(
     loads: &[Load],
     hops: &[f64],
     kind: &ScheduleKind,
@@ -253,7 +267,7 @@ pub(super) fn least(
         let kept = least_kept(rank, &least.stages, kept, (kind, pipeline), (&returns, 0.0));
         let idle = Idle { dependency: least.before, ..Idle::default() };
         let (stages, end) = (least.stages.clone(), least.before + least.work);
-        Rank { stages, end, idle, messages: 0.0, kept, in_flight: 0.0 }
+        Rank { stages, end, idle, kept, ..Rank::default() }
     };
     let mut flow: Vec<Rank> = (0..).zip(&ranks).map(of).collect();
     hold(&mut flow, &ranks);
@@ -316,9 +330,9 @@ pub(super) fn costs(loads: &[Load], hops: &[f64], slices: f64) -> StageCosts {
         i: each(&|load| load.seconds()[1]),
         w: each(&|load| load.seconds()[2]),
         comm: hops.iter().map(|hop| hop / slices).collect(),
-        mem_f: each(&|load| load.kept),
-        mem_i: each(&|load| load.kept - load.held_for_w.min(load.kept)),
-        mem_w: each(&|load| load.held_for_w.min(load.kept)),
+        mem_f: each(&Load::saved),
+        mem_i: each(&|load| load.saved() - load.held_for_w.min(load.saved())),
+        mem_w: each(&|load| load.held_for_w.min(load.saved())),
         ..StageCosts::uniform(loads.len() as u32, 0.0, 0.0, 0.0, 0.0)
     }
 }
@@ -343,8 +357,16 @@ pub(super) fn drawn_costs(loads: &[Load], hops: &[f64], slices: f64) -> CostsFil
 impl Flow {
     fn of(ranks: Vec<Rank>) -> Flow {
         let last = ranks.iter().map(|rank| rank.end).fold(0.0, f64::max);
-        let busiest = ranks.iter().map(Rank::busy).fold(0.0, f64::max);
-        Flow { ranks, bubble: if last > 0.0 { 1.0 - busiest / last } else { 0.0 }, path: None }
+        let busy = ranks.iter().map(Rank::busy).sum::<f64>() / ranks.len().max(1) as f64;
+        Flow { ranks, bubble: if last > 0.0 { 1.0 - busy / last } else { 0.0 }, path: None }
+    }
+}
+
+impl Flow {
+    /// The same where all that forwards keep waits in the host's memory.
+    fn offloaded(mut self) -> Flow {
+        self.ranks.iter_mut().for_each(|rank| rank.offloaded = std::mem::take(&mut rank.kept));
+        self
     }
 }
 
@@ -380,6 +402,7 @@ impl Rank {
             messages: at(self.messages, more.messages),
             // A peak never falls with more micro-batches.
             kept: at(self.kept, more.kept).max(self.kept),
+            offloaded: 0.0,
             in_flight: at(self.in_flight, more.in_flight),
         }
     }

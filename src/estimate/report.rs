@@ -22,6 +22,9 @@ pub struct EstimateReport {
     pub mesh: Mesh,
     /// The layout in full.
     pub layout: ir::goal::Layout,
+    /// What of the layout the stack does not support: `schedule=zb-v`.
+    #[serde(default)]
+    pub beyond_stack: Vec<String>,
     /// What layers make again by the names of values, in the order of the forward.
     #[serde(default)]
     pub made_again: Vec<MadeAgain>,
@@ -100,7 +103,8 @@ pub struct Predicted {
     pub mfu: f64,
     /// The same with attention whole.
     pub mfu_noncausal: f64,
-    /// As `mfu_noncausal`, with what is computed again (Korthikanti et al. 2022, section 6).
+    /// FLOPs per second that kernels execute, with what is computed again, over the peak: causal flash attention without what the
+    /// mask hides.
     pub hfu: f64,
     /// Model FLOPs of a token, forward and backward, causal attention halved.
     pub flops_per_token: f64,
@@ -116,7 +120,7 @@ pub struct Predicted {
     /// experts no capacity; none of a model without experts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<f64>,
-    /// The idle share of the pipeline's busiest rank until the last backward.
+    /// The idle share of the pipeline's ranks until the last backward, in the mean.
     pub bubble: f64,
     /// What the step goes to on the rank that ends last; sums to it.
     pub time_s: TimeShares,
@@ -124,7 +128,7 @@ pub struct Predicted {
     pub exposed_comm_s: Comm,
     /// What devices hold.
     pub memory_gib: Memory,
-    /// Whether it fits on the devices.
+    /// Whether it fits on the devices and leaves the margin free, and what is offloaded in the host's memory.
     pub fits: bool,
 }
 
@@ -183,6 +187,15 @@ pub struct Memory {
     pub total: f64,
     /// That rank of the pipeline.
     pub worst_rank: usize,
+    /// What a device has.
+    #[serde(default)]
+    pub capacity: f64,
+    /// What of it may be used: the rest is the margin.
+    #[serde(default)]
+    pub usable: f64,
+    /// What of a node's host memory each of its devices has; none: not known.
+    #[serde(default)]
+    pub host_capacity: Option<f64>,
     /// Of each rank of the pipeline.
     pub per_stage: Vec<StageMemory>,
 }
@@ -208,9 +221,17 @@ pub struct StageMemory {
     pub reserved: f64,
     /// With CUDA's context and the communicators' buffers.
     pub device: f64,
+    /// What forwards keep for backwards in the host's memory; 0 without `offload`.
+    #[serde(default)]
+    pub host: f64,
 }
 
 impl Predicted {
+    /// The most that a device has in the host's memory.
+    pub fn offloaded(&self) -> f64 {
+        self.memory_gib.per_stage.iter().map(|stage| stage.host).fold(0.0, f64::max)
+    }
+
     /// What the rank that holds most holds.
     pub fn fullest(&self) -> StageMemory {
         self.memory_gib.per_stage.get(self.memory_gib.worst_rank).copied().unwrap_or_default()

@@ -29,8 +29,10 @@ pub(super) struct Load {
     pub(super) messages: f64,
     /// Seconds of parameters gathered, and gradients scattered, that nothing hides: with the forward, with the backward.
     pub(super) shards: [f64; 2],
-    /// Bytes kept from the forward to the backward.
+    /// Bytes kept from the forward to the backward on the device.
     pub(super) kept: f64,
+    /// The same in the host's memory, instead.
+    pub(super) offloaded: f64,
     /// Of these, logits and what the loss keeps.
     pub(super) logits: f64,
     /// Bytes that wait for the weight gradient, once the input gradient is there.
@@ -65,6 +67,11 @@ impl Load {
     pub(super) fn with_shards(&self, [forward, backward]: [f64; 2]) -> [f64; 3] {
         let (f, i) = (self.f.total() + forward, self.again.total() + self.i.total() + backward);
         [f + self.messages, i + self.messages, self.w.total()]
+    }
+
+    /// Bytes kept from the forward to the backward, wherever they are.
+    pub(super) fn saved(&self) -> f64 {
+        self.kept + self.offloaded
     }
 }
 
@@ -302,6 +309,7 @@ impl Load {
         self.again = plus(self.again, &profile.again, times);
         self.lag += times * profile.spare.iter().sum::<f64>();
         self.kept += times * profile.kept;
+        self.offloaded += times * profile.offloaded;
         self.logits += times * profile.logits;
         self.held_for_w += times * profile.held_for_w;
         self.dense += times * profile.dense;

@@ -9,11 +9,17 @@ use cost::{Again, Frontier, Kind, frontier};
 use ir::goal::Recompute;
 use ir::graph::Model;
 
-/// How many runs of each block, layers alone, lie on pipeline ranks whose devices have no `room` for what they hold. One kind
+/// How many runs of each block, layers alone, lie on pipeline ranks that hold more GiB than there is `room` for, in bytes. One kind
 /// alone counts once, since its choices do not depend on how many there are.
-pub(super) fn crowded(staged: &Staged, memory: &[StageMemory], outline: &Outline, room: f64) -> Vec<f64> {
+pub(super) fn crowded(
+    staged: &Staged,
+    memory: &[StageMemory],
+    held: impl Fn(&StageMemory) -> f64,
+    outline: &Outline,
+    room: f64,
+) -> Vec<f64> {
     let mut runs = vec![0.0; outline.tensors.len()];
-    let ranks = staged.flow.ranks.iter().zip(memory).filter(|(_, memory)| memory.device * GIB > room);
+    let ranks = staged.flow.ranks.iter().zip(memory).filter(|(_, memory)| held(memory) * GIB > room);
     for (stage, _) in ranks.flat_map(|(rank, _)| &rank.stages) {
         let layers = staged.loads[*stage].runs.clone().filter(|run| outline.layers.contains(run));
         layers.for_each(|run| runs[outline.runs[run]] += 1.0);
@@ -54,7 +60,9 @@ pub(super) fn fastest(
         Some(least.choices[0])
     };
     let chosen: Vec<usize> = each.iter().enumerate().filter_map(of).collect();
-    choices(job, model, &runs).names(&chosen)
+    let all = choices(job, model, &runs);
+    // What is best for one kind of layers alone is no set of all.
+    if all.is_of_sets() { Vec::new() } else { all.names(&chosen) }
 }
 
 /// A layout with a choice of values, and the bytes of its fullest device.

@@ -6,17 +6,16 @@ use super::pool::Pool;
 use crate::estimate::{EstimateReport, Predicted};
 use crate::number::{gib, share, time};
 use crate::plan::AxisNote;
-use cost::Cluster;
 use ir::goal::Layout;
 
 /// A note for each choice of the layout against having less of it, and one against having more, where that can be.
-pub(super) fn axes(best: &EstimateReport, pool: &Pool, cluster: &Cluster) -> Vec<AxisNote> {
+pub(super) fn axes(best: &EstimateReport, pool: &Pool) -> Vec<AxisNote> {
     let mut notes = vec![rest(best)];
     for key in KEYS {
         let sides = [false, true].map(|more| pool.without(key, more));
         for (more, other) in [false, true].into_iter().zip(sides) {
             match other {
-                Some(other) => notes.push(note(key, best, other, cluster)),
+                Some(other) => notes.push(note(key, best, other)),
                 None if !more && has(key, &best.layout) => notes.extend(alone(key, best, pool)),
                 None => {}
             }
@@ -29,7 +28,7 @@ pub(super) fn axes(best: &EstimateReport, pool: &Pool, cluster: &Cluster) -> Vec
 }
 
 /// Choices in the order in which they are told.
-const KEYS: [&str; 17] = [
+pub(super) const KEYS: [&str; 17] = [
     "tp",
     "sp",
     "cp",
@@ -79,13 +78,13 @@ fn has(key: &str, layout: &Layout) -> bool {
     }
 }
 
-fn note(key: &str, best: &EstimateReport, other: &EstimateReport, cluster: &Cluster) -> AxisNote {
+fn note(key: &str, best: &EstimateReport, other: &EstimateReport) -> AxisNote {
     let (here, there) = (&best.predicted, &other.predicted);
     let against = differences(&best.layout, &other.layout);
     let saves_s = there.step_time_s - here.step_time_s;
     let saves_gib = there.fullest().device - here.fullest().device;
     let verdict = match (here.fits, there.fits) {
-        (_, false) => misfit(here, there, cluster),
+        (_, false) => misfit(here, there),
         (false, true) => format!("would fit, and be {}", pace(here, there)),
         (true, true) => pace(here, there),
     };

@@ -1,6 +1,6 @@
 //! Two predictions of one job, in words.
 
-use crate::estimate::{EstimateReport, Predicted, StageMemory};
+use crate::estimate::{EstimateReport, Memory, Predicted, StageMemory};
 use crate::number::{gib, share, time};
 use cost::Cluster;
 
@@ -81,10 +81,23 @@ pub(super) fn device_gib(cluster: &Cluster) -> f64 {
 }
 
 /// Why the other layout does not fit: `it would not fit: 93.1 GiB of 79.1, optimizer states +9.2 GiB`.
-pub(super) fn misfit(best: &Predicted, other: &Predicted, cluster: &Cluster) -> String {
-    let grown = memory(best, other).into_iter().find(|change| change.by > 0.0);
-    let grown = grown.map_or_else(String::new, |change| format!(" ({} +{})", change.what, gib(change.by)));
-    format!("would not fit: a device would hold {} of {}{grown}", gib(other.fullest().device), gib(device_gib(cluster)))
+pub(super) fn misfit(best: &Predicted, other: &Predicted) -> String {
+    let (held, offloaded) = (other.fullest().device, other.offloaded());
+    let Memory { usable, host_capacity, .. } = other.memory_gib;
+    match host_capacity.filter(|capacity| held <= usable && offloaded > *capacity) {
+        Some(capacity) => {
+            format!(
+                "would not fit: a device would offload {} of the {} that it has there",
+                gib(offloaded),
+                gib(capacity)
+            )
+        }
+        None => {
+            let grown = memory(best, other).into_iter().find(|change| change.by > 0.0);
+            let grown = grown.map_or_else(String::new, |change| format!(" ({} +{})", change.what, gib(change.by)));
+            format!("would not fit: a device would hold {} of {}{grown}", gib(held), gib(usable))
+        }
+    }
 }
 
 /// How the other layout's time compares: `6.1 % slower: waiting in the pipeline +1.20 s, though recomputation -0.30 s`.

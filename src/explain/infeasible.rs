@@ -7,7 +7,7 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::estimate::{EstimateReport, Estimator, SCHEMA};
 use crate::layout::pins;
-use crate::number::gib;
+use crate::number::{gib, share};
 use crate::plan::{Clash, Infeasible, PlanRequest, Search, WayOut};
 use cost::Cluster;
 use ir::limits;
@@ -109,8 +109,8 @@ impl Trials<'_> {
         if dropped.contains(&Constraint::Gpus) { doubled(&request).collect() } else { vec![request] }
     }
 
-    /// What would make something fit: pins that are dropped cost nothing and come first, then more devices, larger ones, and
-    /// last a shorter sequence, which is another job.
+    /// What would make something fit: pins that are dropped cost nothing and come first, then more devices, no margin, what the
+    /// stack does not support, larger devices, and last a shorter sequence, which is another job.
     fn ways_out(&self, ways: &mut Vec<WayOut>) -> Result<(), Stopped> {
         let pins = pins(&self.request.pin);
         let without = |kept: Vec<&String>| {
@@ -130,6 +130,15 @@ impl Trials<'_> {
         if ways.is_empty() && !pins.is_empty() {
             let told = |request: &PlanRequest| format!("--gpus {} without --pin {}", request.gpus, self.request.pin);
             ways.extend(self.fewest(&unpinned)?.map(|found| self.told_way(found, told)));
+        }
+        let PlanRequest { memory_margin, beyond_stack, .. } = *self.request;
+        if memory_margin > 0.0 {
+            let full = PlanRequest { memory_margin: 0.0, ..self.request.clone() };
+            ways.extend(self.way([full], |_| "--memory-margin 0".to_string())?);
+        }
+        if !beyond_stack {
+            let wide = PlanRequest { beyond_stack: true, ..self.request.clone() };
+            ways.extend(self.way([wide], |_| "--beyond-stack".to_string())?);
         }
         ways.extend(self.way(self.eased(self.larger())?, |request| format!("--cluster {}", request.cluster))?);
         let halves = (1..=self.request.seq.ilog2()).map(|half| self.request.seq >> half);
@@ -196,7 +205,12 @@ impl Trials<'_> {
             Constraint::Pin(pin) => (format!("--pin {pin}"), "without it something fits".to_string()),
             Constraint::Sequence => (format!("--seq {seq}"), "activations grow with it".to_string()),
             Constraint::Gpus => (format!("--gpus {gpus}"), self.devices(closest.report.as_ref())),
-            Constraint::Memory => (format!("memory {}", gib(own)), least(closest, own)),
+            Constraint::Memory => {
+                let margin = self.request.memory_margin;
+                let free =
+                    if margin > 0.0 { format!(", of which {} stays free", share(margin)) } else { String::new() };
+                (format!("memory {}", gib(own)), least(closest, own) + &free)
+            }
         };
         Clash { constraint, says }
     }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::estimate::{Desk, EstimateReport, EstimateRequest, Estimator, Undecided, estimate_until};
 use crate::layout::{parse_any, pinned, print};
 use crate::plan::PlanRequest;
-use ir::goal::{Layout, Recompute};
+use ir::goal::{CpKind, Layout, Recompute};
 use planner::search::{divisors, has_room};
 use std::collections::HashSet;
 
@@ -17,26 +17,30 @@ const EXPERTS: [u64; 3] = [1, 8, 64];
 /// The deadline came before it was known whether anything fits.
 pub(super) struct Stopped;
 
-/// A fast layout of a request, if anything fits: of those that need least the fastest that is known at the deadline. Under each
-/// way to share out the devices that layout needs least which cuts all states, computes all again and keeps what is left with
-/// the host.
+/// A fast layout of a request, if anything fits: of those that need least the fastest that is known at the deadline. For each
+/// parallel configuration that layout needs least which shards all states and recomputes all; where none of them fits, with what
+/// is left offloaded.
 pub(super) fn fitting(
     estimator: &Estimator,
     request: &PlanRequest,
     deadline: &Deadline,
 ) -> Result<Option<EstimateReport>, Stopped> {
-    let asked = match smallest(estimator, request, deadline) {
-        Ok(Some(asked)) => asked,
-        Ok(None) => return Err(Stopped),
-        Err(_) => return Ok(None),
-    };
-    let answers = estimate_until(estimator, &asked, deadline);
-    let is_whole = answers.iter().all(Option::is_some);
-    let fit = answers.into_iter().flatten().flatten().filter(|report| report.predicted.fits);
-    match fit.min_by(|a, b| time(a).total_cmp(&time(b))) {
-        None if !is_whole => Err(Stopped),
-        fit => Ok(fit),
+    for offload in [false, true] {
+        let asked = match smallest(estimator, request, offload, deadline) {
+            Ok(Some(asked)) => asked,
+            Ok(None) => return Err(Stopped),
+            Err(_) => return Ok(None),
+        };
+        let answers = estimate_until(estimator, &asked, deadline);
+        let is_whole = answers.iter().all(Option::is_some);
+        let fit = answers.into_iter().flatten().flatten().filter(|report| report.predicted.fits);
+        match fit.min_by(|a, b| time(a).total_cmp(&time(b))) {
+            Some(fit) => return Ok(Some(fit)),
+            None if !is_whole => return Err(Stopped),
+            None => {}
+        }
     }
+    Ok(None)
 }
 
 /// A layout that fits on some number of devices of a request, if one is found until the deadline: more are likelier to do.
@@ -73,18 +77,28 @@ fn time(report: &EstimateReport) -> f64 {
     report.predicted.step_time_s
 }
 
-/// For each way to share out the devices, the layout that needs least, with what is pinned: those whose states have room.
-/// Nothing if the deadline comes before all of them are listed.
+/// For each way to share out the devices, the layout that needs least, with what is pinned, within the stack: those whose states
+/// have room. None with offload where the cluster or the stack has none. Nothing if the deadline comes before all of them are
+/// listed.
 fn smallest(
     estimator: &Estimator,
     request: &PlanRequest,
+    offload: bool,
     deadline: &Deadline,
 ) -> Result<Option<Vec<EstimateRequest>>, Error> {
     let devices = request.gpus;
     let desk = Desk::new(estimator, request.under(String::new()), [devices; 2])?;
     let (work, machine) = (desk.work()?, desk.machine(devices));
+    let supports = &desk.stack().supports;
+    if offload && !desk.offloads() {
+        return Ok(Some(Vec::new()));
+    }
+    let zero = (0..=3).rev().find(|stage| supports.zero(*stage)).unwrap_or(0);
+    let whole = supports.recomputes("full");
+    let cp_kind = [CpKind::AllGather, CpKind::Ring, CpKind::Ulysses].into_iter().find(|kind| supports.cp_kind(*kind));
+    let plain = |name: &&str| supports.schedule(name);
+    let schedule = ["1f1b", "gpipe"].into_iter().find(plain).unwrap_or("1f1b").to_string();
     let device = &machine.cluster.device;
-    let offload = device.host_bandwidth > 0.0;
     let fits = |layout: &Layout| {
         let open = Undecided { zero: Some(layout.zero), microbatches: 1, mbs: layout.mbs };
         let least = || work.floor(layout, open, request.global_batch, &machine).bytes;
@@ -102,13 +116,19 @@ fn smallest(
                 pp,
                 cp,
                 ep,
-                sp: tp > 1,
-                zero: if dp * cp > 1 { 3 } else { 0 },
-                recompute: Recompute::Full(None),
+                sp: tp > 1 && supports.sp != Some(false),
+                zero: if dp * cp > 1 { zero } else { 0 },
+                cp_kind: cp_kind.filter(|_| cp > 1).unwrap_or_default(),
+                schedule: schedule.clone(),
+                recompute: if whole { Recompute::Full(None) } else { Recompute::Auto },
                 offload,
                 ..Layout::default()
             };
             let layout = parse_any(&pinned(&print(&free), &request.pin))?;
+            let degrees = [("tp", tp), ("pp", pp), ("cp", cp), ("ep", ep)];
+            if !degrees.into_iter().all(|(key, degree)| degree == 1 || supports.degree(key)) {
+                continue;
+            }
             let is_asked = layout.devices() == devices && holds(&layout, &request.pin) && fits(&layout);
             if is_asked && known.insert(layout.clone()) {
                 asked.push(request.under(print(&layout)));

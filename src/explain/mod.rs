@@ -29,7 +29,7 @@ pub use why_not::{WhyNot, why_not};
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::estimate::{EstimateReport, Estimator};
-use crate::plan::{Found, Infeasible, Objective, PlanRequest, Search, Why};
+use crate::plan::{self, Explorer, Found, Infeasible, Objective, PlanRequest, Search, Why};
 use pool::Pool;
 use serde::Serialize;
 
@@ -46,13 +46,13 @@ pub enum Planned {
     Infeasible(Box<Infeasible>),
 }
 
-/// What was found, explained: layouts near the best one are predicted, or where nothing fits those that need least of weaker
-/// requests. Nothing is searched for again. What the deadline leaves no time for is left out.
+/// What was found, explained: the best layout with each other choice, or where nothing fits those that need least of weaker
+/// requests. What the deadline leaves no time for is left out.
 ///
 /// # Errors
 /// The cluster or the stack is not known.
 pub fn plan(estimator: &Estimator, request: &PlanRequest, found: Found) -> Result<Planned, Error> {
-    let Found { best, closest, closest_is_least, search, deadline } = found;
+    let Found { best, closest, closest_is_least, mut search, deadline } = found;
     let mut ranked = best.into_iter();
     // A search that was stopped before it found anything has not shown that nothing fits.
     let stopped = || if search.proved_optimal { None } else { least::any(estimator, request, &deadline) };
@@ -63,6 +63,9 @@ pub fn plan(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resul
     };
     let others: Vec<EstimateReport> = ranked.collect();
     let residual = estimator.stack(&request.stack)?.residual;
+    if search.proved_optimal && search.objective == Objective::Time {
+        search.beyond = plan::beyond(estimator, request, &best, deadline)?;
+    }
     best.why = why(estimator, request, &best, &others, (&search, &deadline))?;
     best.alternatives = losses::losses(&best, others, residual, search.objective);
     best.search = Some(search);
@@ -79,11 +82,16 @@ fn why(
 ) -> Result<Option<Why>, Error> {
     let cluster = estimator.cluster(&request.cluster)?;
     let Some(pool) = Pool::around(estimator, request, best, others, deadline) else { return Ok(None) };
-    let is_best = search.proved_optimal && search.objective == Objective::Time;
-    let pool = if is_best { pool.inside(best) } else { pool };
+    let pool = pool.with_runners_up();
+    let pool = if search.proved_optimal && search.objective == Objective::Time {
+        let explorer = Explorer::new(estimator, request, best.mesh.devices, *deadline)?;
+        pool.inside(best).explored(&explorer, best)
+    } else {
+        pool
+    };
     let wishes = wishes::wishes(estimator, request, &cluster, best, &pool, deadline);
     Ok(wishes.map(|wishes| Why {
-        axes: axes::axes(best, &pool, &cluster),
+        axes: axes::axes(best, &pool),
         binds: binds::binds(best, &pool, &cluster, &wishes),
         wishes,
     }))

@@ -101,6 +101,8 @@ pub fn request_of(plan: &EstimateReport) -> PlanRequest {
         master: inputs.master,
         optimizer: inputs.optimizer,
         lengths: inputs.lengths,
+        memory_margin: inputs.memory_margin,
+        beyond_stack: inputs.beyond_stack,
         pin: search.pin,
         objective: search.objective,
         ..PlanRequest::default()

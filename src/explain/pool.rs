@@ -1,14 +1,19 @@
 //! Predictions of layouts near the best one.
 
-use super::brief::holds;
-use super::compare::better;
+use super::axes::KEYS;
+use super::brief::{holds, said};
+use super::compare::{ALIKE, better};
 use super::near::{Near, near};
+use crate::beyond::beyond;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::estimate::{EstimateReport, EstimateRequest, Estimator, estimate_until};
 use crate::layout;
-use crate::plan::PlanRequest;
+use crate::plan::{Explorer, PlanRequest};
 use ir::goal::Layout;
+
+/// Where no layout near the best one fits with a choice, one that takes so many times its time is looked for.
+const MOST_SLOWER: f64 = 4.0;
 
 /// What is known beside the best layout.
 pub(super) struct Pool {
@@ -29,7 +34,10 @@ impl Pool {
         others: &[EstimateReport],
         deadline: &Deadline,
     ) -> Option<Pool> {
-        let near = near(&best.layout, request.global_batch);
+        let mut near = near(&best.layout, request.global_batch);
+        if let Some(stack) = estimator.stack(&request.stack).ok().filter(|_| !request.beyond_stack) {
+            near.retain(|near| beyond(&near.layout, &stack).is_empty());
+        }
         let asked: Vec<EstimateRequest> = near.iter().map(|near| request.under(layout::print(&near.layout))).collect();
         let answers: Vec<_> = estimate_until(estimator, &asked, deadline).into_iter().collect::<Option<_>>()?;
         Some(Pool { near: near.into_iter().zip(answers).collect(), others: others.to_vec(), pins: request.pin.clone() })
@@ -43,6 +51,39 @@ impl Pool {
             report.predicted.fits && holds(&report.layout, &pins) && time(report) < time(best)
         };
         self.near.retain(|(_, answer)| !answer.as_ref().is_ok_and(outside));
+        self
+    }
+
+    /// With the runners-up among what has another choice, so that no note says less of it than they do.
+    pub(super) fn with_runners_up(mut self) -> Pool {
+        for (key, more) in KEYS.into_iter().flat_map(|key| [(key, false), (key, true)]) {
+            let Some(choice) = self.without(key, more).map(|known| said(&known.layout, key)) else { continue };
+            let have = self.others.iter().filter(|other| said(&other.layout, key) == choice);
+            let have: Vec<EstimateReport> = have.cloned().collect();
+            self.near
+                .extend(have.into_iter().map(|other| (Near { key, more, layout: other.layout.clone() }, Ok(other))));
+        }
+        self
+    }
+
+    /// With the best layout of each choice that the best one does not have: what is near is no more than the first guess.
+    pub(super) fn explored(mut self, explorer: &Explorer<'_>, best: &EstimateReport) -> Pool {
+        for (key, more) in KEYS.into_iter().flat_map(|key| [(key, false), (key, true)]) {
+            let Some(known) = self.without(key, more).filter(|_| !self.is_pinned(key)) else { continue };
+            let pin = said(&known.layout, key);
+            // No pin says that a choice is left to the stack; without offload nothing fits where it is proposed.
+            if matches!(key, "stages" | "offload") || ["=all", "=default"].iter().any(|end| pin.ends_with(end)) {
+                continue;
+            }
+            let below = if known.predicted.fits {
+                known.predicted.step_time_s * (1.0 - ALIKE)
+            } else {
+                best.predicted.step_time_s * MOST_SLOWER
+            };
+            if let Some(other) = explorer.better(&pin, best.layout.offload, below) {
+                self.near.push((Near { key, more, layout: other.layout.clone() }, Ok(other)));
+            }
+        }
         self
     }
 

@@ -140,7 +140,7 @@ fn a_way_out_takes_no_more_devices_than_it_must() {
 #[test]
 fn more_memory_lets_layers_keep_more() {
     let pin = "dp=8,tp=1,pp=1,zero=3".into();
-    let best = best(&PlanRequest { pin, seq: 16384, ..request("llama3-8b", 8, 8) });
+    let best = best(&PlanRequest { pin, seq: 16384, beyond_stack: true, ..request("llama3-8b", 8, 8) });
     assert!(matches!(best.layout.recompute, Recompute::Selective(_)), "{:?}", best.layout);
     let wishes = &best.why.as_ref().unwrap().wishes;
     let more = wishes.iter().find(|wish| wish.given.contains("a fifth more")).unwrap();

@@ -48,7 +48,6 @@ pub fn why_not(
     let asked = request_of(plan);
     let deadline = deadline.left().map(|left| left.max(f64::MIN_POSITIVE));
     let request = PlanRequest { pin: pinned(&asked.pin, pins), top: 1, deadline, ..asked };
-    let cluster = estimator.cluster(&request.cluster)?;
     let answer = |verdict, says: String, other: Option<&EstimateReport>| WhyNot {
         asked: pins.to_string(),
         verdict,
@@ -68,7 +67,7 @@ pub fn why_not(
         let closest = found.closest.as_ref();
         let told = |closest: &EstimateReport| {
             let least = if found.closest_is_least { "needs least" } else { "needs least of those looked at" };
-            let misfit = misfit(&plan.predicted, &closest.predicted, &cluster);
+            let misfit = misfit(&plan.predicted, &closest.predicted);
             format!("{} {least}, and {misfit}", brief(&closest.layout))
         };
         let none = if is_proved { "nothing fits" } else { "nothing was found that fits until the deadline" };

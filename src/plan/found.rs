@@ -7,7 +7,8 @@ use super::request::{Objective, PlanRequest};
 use super::space::{none_serves, space};
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::estimate::{Desk, EstimateReport, EstimateRequest, Estimator, check_size};
+use crate::estimate::{Desk, EstimateReport, EstimateRequest, Estimator, Work, check_size};
+use crate::layout;
 use ir::catalogue::Code;
 use ir::limits;
 use planner::search::{self, Counted, Outcome, Progress, Ranked, Task};
@@ -44,54 +45,88 @@ pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Se
     let until = deadline.share(SEARCH);
     let desk = Desk::new(estimator, request.under(String::new()), request.devices())?;
     let work = desk.work()?;
-    let space = space(request, &desk, until)?;
-    let roots = space.roots();
-    let counting = until.share(COUNT);
-    let counted = search::count(&space, &roots, &|| counting.is_over());
-    if counted == (Counted { layouts: 0, is_all: true }) {
-        return Err(none_serves(request));
+    let scope = Scope { estimator, request, desk: &desk, work, began, deadline, until, progress };
+    // What is offloaded takes the host's memory and its links: only where nothing else fits.
+    if !desk.offloads() || layout::says(&request.pin, "offload") {
+        return scope.search(false, true);
     }
-    let oracle = Costs { desk: &desk, work, space: &space, large: Large::new(&desk, &space) };
-    let so_far = |candidates: u64, proved_optimal: bool| Search {
-        space: counted.layouts,
-        has_more: !counted.is_all,
-        candidates,
-        pruned: counted.layouts.saturating_sub(candidates),
-        seconds: began.elapsed().as_secs_f64(),
-        proved_optimal,
-        deterministic: request.deadline.is_none(),
-        pin: request.pin.clone(),
-        objective: request.objective,
-        days: None,
-    };
-    let memory = desk.machine(request.gpus).cluster.device.memory as f64;
-    let run = |wanted: usize, memory: Option<f64>, by_memory: bool, before: u64| {
-        let mut tell = |it: Progress| progress(&so_far(before + it.candidates, false));
-        let exhaustive = request.exhaustive && memory.is_some();
-        let task = Task { wanted, memory, by_memory, exhaustive, progress: &mut tell };
-        search::search(&space, &roots, &oracle, task)
-    };
-    let Outcome { best, candidates, finished } =
-        run(request.top, Some(memory), request.objective == Objective::Memory, 0);
-    let report = |ranked: &Ranked| {
-        let gpus = Some(ranked.layout.devices());
-        estimator.estimate(&EstimateRequest { gpus, ..request.under(ranked.price.text.clone()) })
-    };
-    let mut found = Found { search: so_far(candidates, finished), deadline, ..Found::default() };
-    if best.is_empty() {
-        let least = run(1, None, true, candidates);
-        if least.finished && least.best.is_empty() {
-            return Err(none_can_be(estimator, request));
-        }
-        found.closest = least.best.first().map(report).transpose()?;
-        found.closest_is_least = least.finished;
-        found.search = so_far(candidates + least.candidates, finished);
+    let found = scope.search(false, false)?;
+    if !found.best.is_empty() || !found.search.proved_optimal {
         return Ok(found);
     }
-    found.best = search::each(&best, report).into_iter().collect::<Result<_, _>>()?;
-    found.search.days = days(&found.best[0], request);
-    found.search.seconds = began.elapsed().as_secs_f64();
-    Ok(found)
+    // Where no host holds what any layout offloads, what needs least keeps all on the device.
+    scope.search(true, true).or_else(|_| scope.search(false, true))
+}
+
+/// What searches of one request share.
+struct Scope<'a> {
+    estimator: &'a Estimator,
+    request: &'a PlanRequest,
+    desk: &'a Desk<'a>,
+    work: Work,
+    began: Instant,
+    deadline: Deadline,
+    until: Deadline,
+    progress: &'a (dyn Fn(&Search) + Sync),
+}
+
+impl Scope<'_> {
+    /// The best layouts, with activations offloaded or not; where nothing fits, if that is asked for, the one that needs least.
+    fn search(&self, offload: bool, asks_least: bool) -> Result<Found, Error> {
+        let Scope { estimator, request, desk, work, began, deadline, until, progress } = *self;
+        let space = space(request, desk, until, offload)?;
+        let roots = space.roots();
+        let counting = until.share(COUNT);
+        let counted = search::count(&space, &roots, &|| counting.is_over());
+        if counted == (Counted { layouts: 0, is_all: true }) {
+            return Err(none_serves(request));
+        }
+        let oracle = Costs { desk, work, space: &space, large: Large::new(desk, &space) };
+        let so_far = |candidates: u64, proved_optimal: bool| Search {
+            space: counted.layouts,
+            has_more: !counted.is_all,
+            candidates,
+            pruned: counted.layouts.saturating_sub(candidates),
+            seconds: began.elapsed().as_secs_f64(),
+            proved_optimal,
+            deterministic: request.deadline.is_none(),
+            pin: request.pin.clone(),
+            objective: request.objective,
+            days: None,
+            beyond: None,
+        };
+        let memory = desk.machine(request.gpus).cluster.device.memory as f64;
+        let run = |wanted: usize, memory: Option<f64>, by_memory: bool, before: u64| {
+            let mut tell = |it: Progress| progress(&so_far(before + it.candidates, false));
+            let exhaustive = request.exhaustive && memory.is_some();
+            let task = Task { wanted, memory, by_memory, exhaustive, below: f64::INFINITY, progress: &mut tell };
+            search::search(&space, &roots, &oracle, task)
+        };
+        let Outcome { best, candidates, finished } =
+            run(request.top, Some(memory), request.objective == Objective::Memory, 0);
+        let report = |ranked: &Ranked| {
+            let gpus = Some(ranked.layout.devices());
+            estimator.estimate(&EstimateRequest { gpus, ..request.under(ranked.price.text.clone()) })
+        };
+        let mut found = Found { search: so_far(candidates, finished), deadline, ..Found::default() };
+        if best.is_empty() && finished && !asks_least {
+            return Ok(found);
+        }
+        if best.is_empty() {
+            let least = run(1, None, true, candidates);
+            if least.finished && least.best.is_empty() {
+                return Err(none_can_be(estimator, request));
+            }
+            found.closest = least.best.first().map(report).transpose()?;
+            found.closest_is_least = least.finished;
+            found.search = so_far(candidates + least.candidates, finished);
+            return Ok(found);
+        }
+        found.best = search::each(&best, report).into_iter().collect::<Result<_, _>>()?;
+        found.search.days = days(&found.best[0], request);
+        found.search.seconds = began.elapsed().as_secs_f64();
+        Ok(found)
+    }
 }
 
 /// Why no layout can be: what is said of the plainest one, or that none serves.

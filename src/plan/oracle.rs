@@ -74,11 +74,13 @@ impl Costs<'_> {
         }
         let hosts = if family.level < Level::Host { space.hosts() } else { vec![layout.offload] };
         let some = || (1..space.longest(layout) as u32).chain([u32::MAX]).collect();
-        let (parts, whole) = match &space.pin.layout.recompute {
+        let (parts, whole) = match (&space.pin.layout.recompute, space.choices.recompute) {
             _ if family.level == Level::Layers => (false, some()),
-            Recompute::Full(layers) if space.pin.has("recompute") => (false, vec![layers.unwrap_or(u32::MAX)]),
-            Recompute::None | Recompute::Selective(_) if space.pin.has("recompute") => (true, Vec::new()),
-            _ => (true, some()),
+            (Recompute::Full(layers), _) if space.pin.has("recompute") => (false, vec![layers.unwrap_or(u32::MAX)]),
+            (Recompute::None | Recompute::Selective(_), _) if space.pin.has("recompute") => (true, Vec::new()),
+            (_, [.., true]) => (true, some()),
+            (_, [_, true, false]) => (true, vec![u32::MAX]),
+            (_, [_, false, false]) => (true, Vec::new()),
         };
         Means { parts, whole, hosts }
     }

@@ -29,6 +29,20 @@ pub struct Search {
     pub objective: Objective,
     /// Days to train on the tokens asked for.
     pub days: Option<f64>,
+    /// A faster layout of the same degrees and micro-batch that the stack does not support.
+    #[serde(default)]
+    pub beyond: Option<Beyond>,
+}
+
+/// A layout that the stack does not support.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Beyond {
+    /// The layout in full.
+    pub layout: Layout,
+    /// Seconds of its step.
+    pub step_time_s: f64,
+    /// The time that it saves, of the plan's.
+    pub gain: f64,
 }
 
 /// A layout that is not the best.

@@ -54,11 +54,16 @@ pub struct PlanRequest {
     pub exhaustive: bool,
     /// Tokens to train on in all: the plan says how many days.
     pub tokens: Option<f64>,
+    /// The share of a device's memory that stays free.
+    pub memory_margin: f64,
+    /// Whether layouts may have what the stack does not support.
+    pub beyond_stack: bool,
 }
 
 impl Default for PlanRequest {
     fn default() -> PlanRequest {
-        let EstimateRequest { model, cluster, stack, precision, optimizer, .. } = EstimateRequest::default();
+        let EstimateRequest { model, cluster, stack, precision, optimizer, memory_margin, .. } =
+            EstimateRequest::default();
         PlanRequest {
             model,
             cluster,
@@ -78,6 +83,8 @@ impl Default for PlanRequest {
             deadline: None,
             exhaustive: false,
             tokens: None,
+            memory_margin,
+            beyond_stack: false,
         }
     }
 }
@@ -109,6 +116,8 @@ impl PlanRequest {
             optimizer: self.optimizer.clone(),
             layout,
             lengths: self.lengths.clone(),
+            memory_margin: self.memory_margin,
+            beyond_stack: self.beyond_stack,
         }
     }
 }

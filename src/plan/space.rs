@@ -1,17 +1,19 @@
 //! What a request leaves to choose.
 
 use super::request::PlanRequest;
+use crate::beyond::check_pins;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::estimate::{Desk, pinned};
 use crate::layout;
+use cost::Supports;
 use ir::catalogue::Code;
 use ir::graph::Model;
 use ir::models::Batch;
 use ir::recompute::check_names;
 use ir::slices::slice;
 use ir::types::DType;
-use planner::search::{Order, Orders, Pin, Schedules, Space};
+use planner::search::{Choices, Order, Orders, Pin, Schedules, Space};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::{Chunks, SCHEDULES, ScheduleKind};
 use std::collections::HashMap;
@@ -23,15 +25,17 @@ const MOST_CHUNKS: u32 = 16;
 /// Where one level of links joins all devices, there are no nodes.
 const LARGEST_NODE: u64 = 1 << 32;
 
-/// The space of a request, which is searched until a deadline.
+/// The space of a request, which is searched until a deadline, with all that forwards keep on the device or all of it offloaded,
+/// where that is not pinned.
 ///
 /// # Errors
-/// The pins are no layout, or the model cannot be built.
-pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, until: Deadline) -> Result<Space, Error> {
+/// The pins are no layout, or beyond the stack, or the model cannot be built.
+pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, until: Deadline, offload: bool) -> Result<Space, Error> {
     let pin = pin(&request.pin)?;
     let batch = Batch { batch: 1, seq: request.seq, dtype: DType::F32 };
     let model = desk.source().model(&batch)?;
     check_names(&model, &pin.layout.recompute)?;
+    check_pins(&request.pin, desk.stack())?;
     let size = |name: &str| model.dims.values().find(|dim| dim.name == name).map(|dim| dim.size);
     let cut = model.dims.values().filter(|dim| ["g", "f", "u", "v"].contains(&dim.name.as_str()));
     let runs: u64 = model.calls.iter().map(|call| u64::from(call.instances())).sum();
@@ -39,6 +43,8 @@ pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, until: Deadline) -> 
     let machine = desk.machine(request.gpus);
     let schedule = pin.has("schedule").then(|| pin.layout.schedule.clone());
     let slices = slice(&model, 2).is_ok();
+    let supports = desk.stack().supports.clone();
+    let choices = choices(&supports);
     Ok(Space {
         tensor: cut.map(|dim| (dim.size, dim.exact)).collect(),
         heads: size("g").unwrap_or(1),
@@ -46,16 +52,33 @@ pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, until: Deadline) -> 
         experts: size("e").map(|number| [number, size("m").unwrap_or(1)]),
         layers: [runs - 2 * ends, ends],
         node: machine.cluster.links[0].joins.min(LARGEST_NODE),
-        offload: machine.cluster.device.host_bandwidth > 0.0,
+        offload,
         hides: [desk.stack().hides("tp"), desk.stack().hides("dp")],
         batch: desk.source().is_text().then(|| batch_of(&model)),
-        slices: most_slices(schedule.as_deref(), slices).max(pin.layout.slices.unwrap_or(1)),
-        orders: remembered(move |pp, microbatches| orders(pp, microbatches, schedule.as_deref(), slices)),
+        slices: most_slices(schedule.as_deref(), slices, &supports).max(pin.layout.slices.unwrap_or(1)),
+        orders: remembered(move |pp, microbatches| orders(pp, microbatches, (schedule.as_deref(), &supports), slices)),
+        choices,
         global_batch: request.global_batch,
         devices: request.devices(),
         pin,
         stop: Box::new(move || until.is_over()),
     })
+}
+
+/// What a stack leaves to choose.
+fn choices(supports: &Supports) -> Choices {
+    let all = Choices::default();
+    let [parts, whole, some] =
+        [supports.recomputes_parts(), supports.recomputes("full"), supports.recomputes("full:n")];
+    Choices {
+        degrees: ["tp", "cp", "pp", "ep", "etp"].map(|key| supports.degree(key)),
+        sp: supports.sp != Some(false),
+        cp_kinds: all.cp_kinds.into_iter().filter(|kind| supports.cp_kind(*kind)).collect(),
+        zero: all.zero.into_iter().filter(|stage| supports.zero(*stage)).collect(),
+        shard: supports.shard != Some(false),
+        stages: supports.stages != Some(false),
+        recompute: [parts, whole, some],
+    }
 }
 
 /// By pipeline ranks and micro-batches.
@@ -87,11 +110,12 @@ fn pin(text: &str) -> Result<Pin, Error> {
 /// How a pipeline of so many ranks can be run. One rank has nothing to order: its micro-batches follow each other. A kind that
 /// searches for its order takes seconds for each layout and is in the space only where it is pinned. Slices of sequences run only
 /// in models whose blocks go through them in turn.
-fn orders(pp: u64, microbatches: u64, schedule: Option<&str>, slices: bool) -> Vec<Order> {
+fn orders(pp: u64, microbatches: u64, (schedule, supports): (Option<&str>, &Supports), slices: bool) -> Vec<Order> {
     let (Ok(ranks), Ok(microbatches)) = (u32::try_from(pp), u32::try_from(microbatches)) else { return Vec::new() };
     let known = SCHEDULES.iter().filter(|kind| match schedule {
         Some(name) => kind.name == name,
-        None => !kind.searches() && (ranks > 1 || kind.name == "1f1b"),
+        None if ranks == 1 => kind.name == "1f1b",
+        None => !kind.searches() && supports.schedule(kind.name),
     });
     let mut orders: Vec<Order> = Vec::new();
     let mut alike: Vec<(Option<u32>, Pipeline, bool)> = Vec::new();
@@ -121,8 +145,9 @@ fn orders(pp: u64, microbatches: u64, schedule: Option<&str>, slices: bool) -> V
 }
 
 /// The most slices that a schedule cuts sequences into by itself, where they can be.
-fn most_slices(schedule: Option<&str>, slices: bool) -> u32 {
-    let known = SCHEDULES.iter().filter(|kind| slices && schedule.is_none_or(|name| kind.name == name));
+fn most_slices(schedule: Option<&str>, slices: bool, supports: &Supports) -> u32 {
+    let is_open = |kind: &ScheduleKind| schedule.map_or(supports.schedule(kind.name), |name| kind.name == name);
+    let known = SCHEDULES.iter().filter(|kind| slices && is_open(kind));
     known.filter_map(|kind| kind.pipeline(1, None, 1).ok()).map(|pipeline| pipeline.slices).max().unwrap_or(1)
 }
 

@@ -49,6 +49,12 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         request("llama3-8b", "h100", 16, 32, ""),
         request("deepseek-v2-lite", "h800", 16, 64, ""),
         request("mixtral-8x7b", "h100", 32, 64, ""),
+        PlanRequest { beyond_stack: true, ..request("llama3-8b", "h100", 16, 32, "") },
+        PlanRequest { beyond_stack: true, ..request("mixtral-8x7b", "h100", 32, 64, "") },
+        PlanRequest {
+            stack: "megatron-core-2026".into(),
+            ..request("deepseek-v2-lite", "h800", 16, 64, "offload=true")
+        },
         PlanRequest { seq: 4096, ..request("deepseek-v2-lite", "h800", 64, 256, "") },
         PlanRequest { seq: 4096, ..request("qwen3-30b-a3b", "h100", 32, 256, "") },
         PlanRequest { seq: 4096, precision: "fp8-block".into(), ..request("deepseek-v3", "h800", 512, 3840, "") },
@@ -56,12 +62,13 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         PlanRequest { stack: "nanotron-2024".into(), ..request("llama3-8b", "h100", 16, 64, "") },
         PlanRequest { stack: "fsdp-eager".into(), ..request("tiny-llama", "h100", 6, 36, "") },
         PlanRequest { seq: 16384, ..request("llama3-8b", "h100", 8, 32, "recompute=auto,cp=1") },
+        PlanRequest { seq: 16384, beyond_stack: true, ..request("llama3-8b", "h100", 8, 32, "recompute=auto,cp=1") },
     ];
     for request in requests {
         let estimator = Estimator::new();
         let desk = Desk::new(&estimator, request.under(String::new()), [request.gpus; 2]).unwrap();
         let work = desk.work().unwrap();
-        let space = space(&request, &desk, Deadline::default()).unwrap();
+        let space = space(&request, &desk, Deadline::default(), false).unwrap();
         let axes = space.roots();
         let costs = Costs { desk: &desk, work, space: &space, large: Large::new(&desk, &space) };
         let (mut dice, mut priced) = (Dice(7), 0);
@@ -117,7 +124,7 @@ fn a_layout_fits_where_it_fits() {
     let parts = Means { parts: true, whole: Vec::new(), hosts: vec![false] };
     let cases = [("deepseek-v2-lite", "h800", 64, chained, whole), ("qwen3-30b-a3b", "h100", 32, together, parts)];
     for (model, cluster, gpus, text, means) in cases {
-        let request = PlanRequest { seq: 4096, ..request(model, cluster, gpus, 256, "") };
+        let request = PlanRequest { seq: 4096, beyond_stack: true, ..request(model, cluster, gpus, 256, "") };
         let estimator = Estimator::new();
         let desk = Desk::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
         let layout = layout::parse_any(text).unwrap();
@@ -136,7 +143,7 @@ fn a_space_has_as_many_layouts_as_are_counted() {
         let request = request(model, "h100", gpus, 8, pin);
         let estimator = Estimator::new();
         let desk = Desk::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
-        let space = space(&request, &desk, Deadline::default()).unwrap();
+        let space = space(&request, &desk, Deadline::default(), false).unwrap();
         let mut layouts = 0;
         let mut open = space.roots();
         let counted = count(&space, &open, &|| false);
@@ -151,8 +158,11 @@ fn a_space_has_as_many_layouts_as_are_counted() {
 /// Norms made again are bytes that nothing waits for: MT-NLG 530B with the host's memory is faster so than with all of it moved.
 #[test]
 fn values_are_made_again_where_copies_to_the_host_are_waited_for() {
-    let request =
-        PlanRequest { stack: "megatron-2022".into(), ..PlanRequest::new("megatron-530b", "a100", 2240, 2048, 1920) };
+    let request = PlanRequest {
+        stack: "megatron-2022".into(),
+        beyond_stack: true,
+        ..PlanRequest::new("megatron-530b", "a100", 2240, 2048, 1920)
+    };
     let estimator = Estimator::new();
     let desk = Desk::new(&estimator, request.under(String::new()), [request.gpus; 2]).unwrap();
     let layout = |recompute: Recompute| Layout {
@@ -190,7 +200,7 @@ fn heads_that_no_program_cuts_are_not_planned() {
     let space = |pin: &str| {
         let request = request("mixtral-8x7b", "b200", 16, 16, pin);
         let desk = Desk::new(&estimator, request.under(String::new()), [16; 2]).unwrap();
-        let space = space(&request, &desk, Deadline::default()).unwrap();
+        let space = space(&request, &desk, Deadline::default(), false).unwrap();
         let ways = |family: &Family| space.ways(&family.layout);
         space.roots().iter().flat_map(ways).filter(|way| way.cp_kind == CpKind::Ulysses).count()
     };

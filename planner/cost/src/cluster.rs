@@ -146,8 +146,20 @@ pub struct Cluster {
     pub cores: Option<u64>,
     /// Each of its devices.
     pub device: Device,
+    /// The host's memory of a node; left out: not known.
+    pub host: Option<Host>,
     /// The levels, innermost first; at least one.
     pub links: Vec<Link>,
+}
+
+/// The memory beside a node's host processors, into which devices offload.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Bytes.
+    pub memory: f64,
+    /// Devices that share it.
+    pub devices: u64,
 }
 
 /// Virtual devices in one process, one core each. Constants, so that no answer depends on the machine it is computed on.
@@ -209,6 +221,19 @@ impl Cluster {
         }
         dealt.cores = self.cores.map(|cores| cores / each);
         dealt
+    }
+
+    /// The cluster whose devices leave a share of their memory free.
+    #[must_use]
+    pub fn with_margin(&self, share: f64) -> Cluster {
+        let mut cluster = self.clone();
+        cluster.device.memory = (self.device.memory as f64 * (1.0 - share)) as u64;
+        cluster
+    }
+
+    /// Bytes of the host's memory for each device; none: nothing is known of it.
+    pub fn host_memory(&self) -> Option<f64> {
+        self.host.map(|host| host.memory / host.devices as f64)
     }
 
     /// The innermost level that joins all ranks of a group over these axes.

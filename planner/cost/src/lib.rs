@@ -12,12 +12,13 @@ mod profile;
 mod routing;
 mod stack;
 mod stack_file;
+mod supports;
 mod table;
 mod talk;
 mod wire;
 
 pub use attention::AttentionShape;
-pub use cluster::{Attention, CPU, Cluster, Device, Kernel, Link, Matmul};
+pub use cluster::{Attention, CPU, Cluster, Device, Host, Kernel, Link, Matmul};
 pub use flops::model_flops;
 pub use machine::{Format, Machine, Recipe};
 pub use presets::{CLUSTERS, Preset, PresetError, STACKS};
@@ -26,6 +27,7 @@ pub use profile::{Again, Frontier, Kind, MadeAgain, Profile, SAVED, Seconds, fro
 pub use routing::Routing;
 pub use stack::{Constant, Cut, Facts, Fitted, Stack};
 pub use stack_file::StackFile;
+pub use supports::Supports;
 pub use table::Table;
 pub use talk::{Group, Talk, spread};
 pub use wire::{Pattern, Traffic, pieces, seconds_of_message, seconds_of_sum};

@@ -1,6 +1,7 @@
 //! The software: how well a framework uses the hardware. A file of `planner/cost/stacks/`.
 
 use crate::cluster::Kernel;
+use crate::supports::Supports;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -17,6 +18,9 @@ pub struct Stack {
     /// What is known of its code.
     #[serde(default)]
     pub facts: Facts,
+    /// What it has of what a layout may choose.
+    #[serde(default)]
+    pub supports: Supports,
     /// Natural logarithms of measured over predicted step time that a tenth, and nine tenths, of the runs stay below.
     #[serde(default = "unfitted")]
     pub residual: [f64; 2],

@@ -114,6 +114,7 @@ fn checked(stack: Stack) -> Result<Stack, PresetError> {
     let unknown = facts.saved.keys().filter(|name| !SAVED.iter().any(|(known, _)| known == name));
     let known: Vec<&str> = SAVED.iter().map(|(known, _)| *known).collect();
     complaints.extend(unknown.map(|name| format!("`facts.saved` has `{name}`, which is none of {}", known.join(", "))));
+    stack.supports.check(&mut complaints);
     none_or(complaints, stack, Code::BadStack)
 }
 

@@ -43,6 +43,8 @@ pub struct Task<'a> {
     pub by_memory: bool,
     /// Whether nothing is ruled out by a bound.
     pub exhaustive: bool,
+    /// What is known already: seconds, or bytes where these are to be small, above which nothing is of use.
+    pub below: f64,
     /// Told after each round.
     pub progress: &'a mut dyn FnMut(Progress),
 }
@@ -132,7 +134,9 @@ struct Look<'a> {
 pub fn search(space: &Space, roots: &[Family], oracle: &impl Oracle, mut task: Task<'_>) -> Outcome {
     let mut known = Known { best: Best::new(task.wanted, task.by_memory), candidates: 0 };
     let mut gone: Vec<Region> = Vec::new();
-    let mut next = if task.exhaustive { Region::All } else { Region::Usual };
+    // What is known rules out as much as what would be found first.
+    let is_known = task.below.is_finite();
+    let mut next = if task.exhaustive || is_known { Region::All } else { Region::Usual };
     let skips_shown = task.by_memory && !task.exhaustive;
     loop {
         // What has been priced is not priced again.
@@ -183,10 +187,10 @@ fn go_through(
         number += 1;
         heap.push(Waiting::new(UNKNOWN, Bound { seconds: 0.0, bytes: 0.0 }, number, family));
     }
-    let Task { memory, by_memory, exhaustive, .. } = *task;
+    let Task { memory, by_memory, exhaustive, below, .. } = *task;
     while !heap.is_empty() {
         let Known { best, candidates } = known;
-        let threshold = if exhaustive { f64::INFINITY } else { best.threshold() };
+        let threshold = if exhaustive { f64::INFINITY } else { best.threshold().min(below) };
         let most = if exhaustive || threshold.is_finite() { ROUND } else { DIVE };
         let round = round(&mut heap, most, threshold);
         let is_doubted = memory.is_some() && !by_memory && !exhaustive && !is_first && best.first().is_none();

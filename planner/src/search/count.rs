@@ -70,7 +70,6 @@ fn of_ranks<'a>(
         let layout = &family.layout;
         let shards = space.shards(family).len() as u64;
         let ways = space.ways(layout).len() as u64;
-        let hosts = if space.offload && !space.pin.has("offload") { 2 } else { 1 };
         for mbs in space.sizes(layout) {
             if stop() {
                 return sum;
@@ -78,7 +77,7 @@ fn of_ranks<'a>(
             let microbatches = space.global_batch / (layout.dp * mbs);
             let of = || recomputed(space, layout.pp, microbatches);
             let below = *pipelines.entry(microbatches).or_insert_with(of);
-            sum = sum.saturating_add((ways * shards * hosts).saturating_mul(below));
+            sum = sum.saturating_add((ways * shards).saturating_mul(below));
         }
     }
     sum
@@ -91,8 +90,11 @@ fn recomputed(space: &Space, pp: u64, microbatches: u64) -> u64 {
         let starts = space.starts(order.stages).len() as u64;
         let longest = space.layers[0].div_ceil((pp * u64::from(order.vp.unwrap_or(1))).max(1));
         let ways = match (space.pin.has("recompute"), &space.pin.layout.recompute) {
-            // None, single values, and each number of layers.
-            (false, _) | (true, Recompute::Auto) => 2 + longest,
+            // None, parts of layers, and each number of layers or all.
+            (false, _) | (true, Recompute::Auto) => {
+                let [parts, whole, some] = space.choices.recompute;
+                1 + u64::from(parts) + if some { longest } else { u64::from(whole) }
+            }
             (true, _) => 1,
         };
         starts * ways * order.schedules.len() as u64

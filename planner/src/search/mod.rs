@@ -17,7 +17,7 @@ pub use branch::{Outcome, Progress, Task, has_room, search};
 pub use cores::each;
 pub use count::{Counted, count};
 pub use divisors::divisors;
-pub use space::{Order, Orders, Pin, Space, Stop};
+pub use space::{Choices, Order, Orders, Pin, Space, Stop};
 
 use ir::goal::Layout;
 use std::sync::Arc;

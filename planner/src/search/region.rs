@@ -39,7 +39,7 @@ impl Region {
 /// for, all else as the stack has it.
 fn is_usual(space: &Space, family: &Family) -> bool {
     let (layout, level) = (&family.layout, family.level);
-    let zero = u8::from(layout.dp * layout.cp > 1);
+    let zero = space.usual_zero(layout);
     let order = || family.schedules.iter().any(|name| SCHEDULES.contains(name));
     let usual = [
         ("tp", layout.tp <= space.node),
@@ -83,7 +83,7 @@ fn is_near(centre: &Layout, Family { layout, level, schedules, .. }: &Family) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::search::{Order, Pin};
+    use crate::search::{Choices, Order, Pin};
 
     fn space() -> Space {
         let order = |schedules: &[&'static str], vp: Option<u32>, stages| Order {
@@ -109,6 +109,7 @@ mod tests {
                 1 => [order(&["1f1b"], None, 1)].into(),
                 _ => [order(&["zb-h1", "1f1b"], None, pp), order(&["interleaved-1f1b"], Some(2), 2 * pp)].into(),
             }),
+            choices: Choices::default(),
             pin: Pin::default(),
             stop: Box::new(|| false),
         }

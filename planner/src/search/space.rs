@@ -20,6 +20,40 @@ pub struct Order {
     pub stages: u64,
 }
 
+/// What of a layout may be chosen.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Choices {
+    /// Whether tp, cp, pp, ep and etp may be more than 1.
+    pub degrees: [bool; 5],
+    /// Whether tensor-parallel ranks may share sequences.
+    pub sp: bool,
+    /// Kinds of context parallelism.
+    pub cp_kinds: Vec<CpKind>,
+    /// ZeRO stages where there are several data-parallel ranks, ascending.
+    pub zero: Vec<u8>,
+    /// Whether groups of data-parallel ranks may shard.
+    pub shard: bool,
+    /// Whether stages may begin where the layout says.
+    pub stages: bool,
+    /// Whether parts of layers may be recomputed, all layers, and some layers of each stage.
+    pub recompute: [bool; 3],
+}
+
+impl Default for Choices {
+    /// All.
+    fn default() -> Choices {
+        Choices {
+            degrees: [true; 5],
+            sp: true,
+            cp_kinds: vec![CpKind::AllGather, CpKind::Ring, CpKind::Ulysses],
+            zero: vec![0, 1, 2, 3],
+            shard: true,
+            stages: true,
+            recompute: [true; 3],
+        }
+    }
+}
+
 /// What a layout must have.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Pin {
@@ -59,7 +93,7 @@ pub struct Space {
     pub layers: [u64; 2],
     /// Devices of a node.
     pub node: u64,
-    /// Whether devices can put what they keep into the host's memory.
+    /// Whether what forwards keep is offloaded, where that is not pinned.
     pub offload: bool,
     /// Whether the stack hides tensor-parallel and data-parallel communication: only then it can be told not to.
     pub hides: [bool; 2],
@@ -69,6 +103,8 @@ pub struct Space {
     pub slices: u32,
     /// How pipelines can be run.
     pub orders: Orders,
+    /// What may be chosen where it is not pinned.
+    pub choices: Choices,
     /// What must be.
     pub pin: Pin,
     /// Asked while families are listed, counted and searched: what was listed up to a stop is not all.
@@ -122,7 +158,7 @@ impl Space {
 
     /// The families of degrees of so many devices: with the degrees of experts, where these are not too many.
     pub(super) fn degrees_on(&self, devices: u64) -> Vec<Family> {
-        let tps = self.pin.or("tp", &self.pin.layout.tp, divisors(devices));
+        let tps = self.degrees(0, "tp", self.pin.layout.tp, devices);
         let some: Vec<Vec<Layout>> = each(&tps, |&tp| self.shares_of(devices, tp));
         let pairs =
             if self.experts.is_some() { self.experts_of(&Layout { dp: devices, ..self.start() }).count() } else { 1 };
@@ -152,8 +188,8 @@ impl Space {
         if tp == 0 || !self.tensor.iter().all(divides) {
             return shares;
         }
-        let cps = self.pin.or("cp", &self.pin.layout.cp, divisors(devices)).into_iter();
-        let pps = self.pin.or("pp", &self.pin.layout.pp, divisors(devices)).into_iter();
+        let cps = self.degrees(1, "cp", self.pin.layout.cp, devices).into_iter();
+        let pps = self.degrees(2, "pp", self.pin.layout.pp, devices).into_iter();
         let pps: Vec<u64> = pps.filter(|pp| *pp <= self.layers[0].max(1)).collect();
         for cp in cps.filter(|cp| *cp <= self.tokens) {
             if (self.stop)() {
@@ -169,6 +205,21 @@ impl Space {
             }
         }
         shares
+    }
+
+    /// The values that a degree may have on so many ranks.
+    fn degrees(&self, place: usize, key: &str, given: u64, ranks: u64) -> Vec<u64> {
+        self.pin.or(key, &given, if self.choices.degrees[place] { divisors(ranks) } else { vec![1] })
+    }
+
+    /// The ZeRO stage that most runs have.
+    pub(super) fn usual_zero(&self, layout: &Layout) -> u8 {
+        let stages = &self.choices.zero;
+        match layout.dp * layout.cp {
+            1 => 0,
+            _ if stages.contains(&1) => 1,
+            _ => stages.last().copied().unwrap_or(0),
+        }
     }
 
     /// A layout of which nothing but the pins is decided.
@@ -191,8 +242,8 @@ impl Space {
         let Layout { dp, tp, cp, .. } = *layout;
         let ranks = if self.experts.is_some() { dp * cp * tp } else { 1 };
         let [number, width] = self.experts.unwrap_or([1, 1]);
-        let eps = self.pin.or("ep", &self.pin.layout.ep, divisors(ranks)).into_iter();
-        let etps = self.pin.or("etp", &self.pin.layout.etp, divisors(ranks)).into_iter();
+        let eps = self.degrees(3, "ep", self.pin.layout.ep, ranks).into_iter();
+        let etps = self.degrees(4, "etp", self.pin.layout.etp, ranks).into_iter();
         let etps: Vec<u64> = etps.filter(|etp| *etp <= width).collect();
         let pairs = eps
             .filter(move |ep| number.is_multiple_of(*ep))
@@ -240,7 +291,11 @@ impl Space {
     /// The layout in each way that ranks can share a sequence.
     pub fn ways(&self, layout: &Layout) -> Vec<Layout> {
         let given = &self.pin.layout;
-        let sps = self.pin.or("sp", &given.sp, if layout.tp > 1 { vec![false, true] } else { vec![false] });
+        let sps = self.pin.or(
+            "sp",
+            &given.sp,
+            if layout.tp > 1 && self.choices.sp { vec![false, true] } else { vec![false] },
+        );
         let kinds = self.pin.or("cp_kind", &given.cp_kind, self.context(layout));
         let overlaps = self.overlaps("tp_overlap", given.tp_overlap, self.hides[0] && layout.tp > 1);
         let mut ways = Vec::new();
@@ -258,21 +313,19 @@ impl Space {
         if layout.cp == 1 {
             return vec![CpKind::default()];
         }
-        let mut kinds = vec![CpKind::AllGather, CpKind::Ring];
-        if self.heads.is_multiple_of(layout.cp * layout.tp) {
-            kinds.push(CpKind::Ulysses);
-        }
-        kinds
+        let by_heads = self.heads.is_multiple_of(layout.cp * layout.tp);
+        let kinds = self.choices.cp_kinds.iter().filter(|kind| by_heads || **kind != CpKind::Ulysses);
+        kinds.copied().collect()
     }
 
     /// With each ZeRO stage, each number of ranks that shard, and each overlap.
     pub fn shards(&self, family: &Family) -> Vec<Family> {
         let layout = &family.layout;
         let replicas = layout.dp * layout.cp;
-        let stages = if replicas > 1 { vec![0, 1, 2, 3] } else { vec![0] };
+        let stages = if replicas > 1 { self.choices.zero.clone() } else { vec![0] };
         let near = (self.node / layout.tp.min(self.node)).max(1);
         let mut groups = vec![None];
-        if near > 1 && near < replicas && replicas.is_multiple_of(near) {
+        if self.choices.shard && near > 1 && near < replicas && replicas.is_multiple_of(near) {
             groups.push(Some(near));
         }
         let (zeros, groups) =
@@ -326,6 +379,9 @@ impl Space {
         }
         let [layers, before] = self.layers;
         let mut all = vec![Vec::new()];
+        if !self.choices.stages {
+            return all;
+        }
         for (first, last) in [(1, 1), (0, 1), (1, 0), (0, 2), (1, 2), (2, 1), (2, 0), (2, 2)] {
             let whole = layers + first + last;
             let each = whole / stages;
@@ -341,7 +397,7 @@ impl Space {
 
     /// Whether what forwards keep waits in the host's memory.
     pub fn hosts(&self) -> Vec<bool> {
-        self.pin.or("offload", &self.pin.layout.offload, if self.offload { vec![false, true] } else { vec![false] })
+        self.pin.or("offload", &self.pin.layout.offload, vec![self.offload])
     }
 
     fn with_hosts(&self, family: &Family) -> Vec<Family> {
@@ -373,8 +429,15 @@ impl Space {
             // The values that are made again follow from the memory: the oracle prices the fastest that fit, where none does
             // not. What modules make again is among them.
             (false, _) | (true, Recompute::Auto) => {
-                let parts = [Recompute::None, Recompute::Auto].map(|recompute| with(recompute, Level::One));
-                parts.into_iter().chain([with(Recompute::Full(Some(1)), Level::Layers)]).collect()
+                let [parts, whole, some] = self.choices.recompute;
+                let mut families = vec![with(Recompute::None, Level::One)];
+                families.extend(parts.then(|| with(Recompute::Auto, Level::One)));
+                families.extend(match (whole, some) {
+                    (_, true) => Some(with(Recompute::Full(Some(1)), Level::Layers)),
+                    (true, false) => Some(with(Recompute::Full(None), Level::One)),
+                    (false, false) => None,
+                });
+                families
             }
             (true, given) => vec![with(given.clone(), Level::One)],
         }

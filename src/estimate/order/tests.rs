@@ -38,6 +38,7 @@ fn rank_of(timeline: &Timeline, rank: usize, hops: &[f64], slices: f64) -> Rank 
     timeline.rows[rank].iter().for_each(|slot| tally.add(&slot.action, 1.0 / slices));
     let lane = Lane::of(tally);
     Rank {
+        offloaded: 0.0,
         messages: lane.messages(hops),
         stages: lane.stages,
         end: timeline.rows[rank].last().map_or(0.0, |slot| slot.end),

@@ -78,7 +78,11 @@ fn tiles(plan: &EstimateReport, limit: f64) -> String {
             format!("with what is computed again: {}", percent(predicted.hfu).trim()),
         ),
         ("memory of the fullest device", gib(device), format!("of {}", gib(limit))),
-        ("pipeline bubble", percent(predicted.bubble).trim().to_string(), "idle share of the busiest rank".to_string()),
+        (
+            "pipeline bubble",
+            percent(predicted.bubble).trim().to_string(),
+            "idle share of the ranks in the mean".to_string(),
+        ),
     ];
     tiles.extend(days.map(|days| ("days", tenths(days), "for the tokens asked for".to_string())));
     let tile = |(name, value, more): (&str, String, String)| {

@@ -134,6 +134,18 @@ impl Attention {
     }
 }
 
+/// FLOPs that its kernels execute for a forward, and for the backward of one: with the scores in memory two products and four, of
+/// all pairs; flash attention computes only pairs that the mask leaves, and the scores once more in the backward (Dao 2023).
+pub(super) fn executed(attention: &Attention, is_flash: bool) -> [f64; 2] {
+    let AttentionShape { batch, heads, queries, keys, d, c, share, .. } = attention.shape;
+    let pairs = 2.0 * batch * heads * queries * keys;
+    if is_flash {
+        [pairs * share * (d + c), pairs * share * (3.0 * d + 2.0 * c)]
+    } else {
+        [pairs * (d + c), pairs * 2.0 * (d + c)]
+    }
+}
+
 /// The value that an attention gives.
 pub(super) fn result(stmt: &Stmt) -> Value {
     stmt.results[0]

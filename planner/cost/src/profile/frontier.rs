@@ -1,5 +1,6 @@
 //! The best choices of values to be made again, over all kinds of layers of a model.
 
+use super::module_sets;
 use super::site::Site;
 use super::tensors::{self, Chosen, STEPS};
 use crate::knapsack::prune;
@@ -16,6 +17,8 @@ pub struct Frontier {
     /// Kinds of layers.
     pub kinds: Vec<Kind>,
     names: Vec<Names>,
+    /// Where a choice is of all layers at once: what a run of each block takes at least under it, and under all that keep less.
+    sets: Vec<(BlockId, Vec<f64>)>,
     /// The best choices for all kinds together, from the fewest seconds to the fewest bytes.
     pub best: Vec<Again>,
 }
@@ -59,10 +62,13 @@ struct Names {
 }
 
 /// The best choices for so many runs of each block of a planned model, per micro-batch; blocks that are no layers count for
-/// nothing. The layout's own recomputation does not matter.
+/// nothing. The layout's own recomputation does not matter. Where the stack recomputes no single values, choices are sets of its
+/// modules.
 pub fn frontier(model: &Model, runs: &[f64], layout: &Layout, machine: &Machine<'_>) -> Frontier {
-    let nothing = Again { choices: Vec::new(), bytes: 0.0, seconds: 0.0, least: 0.0 };
-    let mut frontier = Frontier { kinds: Vec::new(), names: Vec::new(), best: vec![nothing] };
+    if let Some(modules) = machine.stack.supports.modules() {
+        return module_sets::frontier(model, runs, layout, machine, &modules);
+    }
+    let mut frontier = Frontier::none();
     for (id, block) in model.blocks.iter().filter(|(id, block)| is_layer(block) && runs[id.index()] > 0.0) {
         let chosen = tensors::frontier(&Site::new(model, block, layout, machine));
         let runs = runs[id.index()];
@@ -98,9 +104,34 @@ fn values(block: &Block) -> Vec<String> {
 }
 
 impl Frontier {
+    /// Of no layers.
+    pub(super) fn none() -> Frontier {
+        let nothing = Again { choices: Vec::new(), bytes: 0.0, seconds: 0.0, least: 0.0 };
+        Frontier { kinds: Vec::new(), names: Vec::new(), sets: Vec::new(), best: vec![nothing] }
+    }
+
+    /// Of choices for all layers at once, by their names.
+    pub(super) fn of_sets(
+        kind: Kind,
+        choices: Vec<Vec<String>>,
+        sets: Vec<(BlockId, Vec<f64>)>,
+        best: Vec<Again>,
+    ) -> Frontier {
+        let names = Names { block: String::new(), values: Vec::new(), choices };
+        Frontier { kinds: vec![kind], names: vec![names], sets, best }
+    }
+
+    /// Whether a choice is of all layers at once.
+    pub fn is_of_sets(&self) -> bool {
+        !self.sets.is_empty()
+    }
+
     /// Seconds that a run of a block makes values again at least under a choice of each kind, and where it keeps less; none if it
     /// has no choice.
     pub fn least(&self, choices: &[usize], block: usize) -> f64 {
+        if self.is_of_sets() {
+            return self.sets.iter().filter(|(of, _)| of.index() == block).map(|(_, least)| least[choices[0]]).sum();
+        }
         let own = self.kinds.iter().zip(choices).filter(|(kind, _)| kind.block.index() == block);
         own.map(|(kind, &choice)| kind.least[choice]).sum()
     }
@@ -109,6 +140,9 @@ impl Frontier {
     /// kinds that have the value make it again and it is no module's, else with the block's.
     pub fn names(&self, choices: &[usize]) -> Vec<String> {
         let chosen = |kind: usize| &self.names[kind].choices[choices[kind]];
+        if self.is_of_sets() {
+            return chosen(0).clone();
+        }
         let mut names: Vec<String> = Vec::new();
         for (kind, Names { block, .. }) in self.names.iter().enumerate() {
             for name in chosen(kind) {

@@ -11,6 +11,7 @@ mod frontier;
 mod fusion;
 mod keep;
 mod local;
+mod module_sets;
 mod modules;
 mod pointwise;
 mod products;
@@ -70,7 +71,8 @@ pub struct Profile {
     pub kept: f64,
     /// Of these, logits and what the loss keeps.
     pub logits: f64,
-    /// Bytes that the weight gradient reads of what the forward and the input gradient leave it on the device.
+    /// Bytes that the weight gradient reads of what the forward and the input gradient leave it, on the device or in the host's
+    /// memory.
     pub held_for_w: f64,
     /// Bytes kept in the host's memory; 0 without `offload`.
     pub offloaded: f64,
@@ -99,6 +101,9 @@ pub struct Profile {
     pub again_flops: f64,
     /// The same with attention whole.
     pub again_flops_noncausal: f64,
+    /// FLOPs that kernels execute, forward and backward, with what is computed again: of products, and of attention, whose flash
+    /// kernels skip what a causal mask hides and compute scores again in the backward.
+    pub executed: [f64; 2],
 }
 
 impl Seconds {
@@ -149,7 +154,7 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
         work: f.host.max(f.device.total()) + (i.host + w.host).max(i.device.total() + w.device.total()),
         kept,
         logits: keep.logits,
-        held_for_w: if layout.offload { 0.0 } else { held_for_w(&site) },
+        held_for_w: held_for_w(&site),
         offloaded,
         spare,
         peers: [f.peers, again_cost.peers + i.peers + w.peers],
@@ -163,6 +168,7 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
         flops_noncausal: flops.whole,
         again_flops: again_flops.causal,
         again_flops_noncausal: again_flops.whole,
+        executed: executed(&flops, &again_flops),
     }
 }
 
@@ -199,26 +205,47 @@ fn parameters(site: &Site<'_>) -> [f64; 2] {
     elements
 }
 
+#[derive(Default)]
 struct Flops {
     causal: f64,
     whole: f64,
+    /// Of products alone.
+    products: f64,
+    /// That kernels of attention execute: forward, and backward for such a forward.
+    attention: [f64; 2],
 }
 
 /// FLOPs of products and attention on whole tensors, for one of the data-parallel ranks that the mesh has.
 fn flops(site: &Site<'_>, stmts: &[&Stmt]) -> Flops {
-    let mut flops = Flops { causal: 0.0, whole: 0.0 };
+    let mut flops = Flops::default();
     for stmt in stmts {
         if let Some(shape) = products::logical(&site.local, stmt) {
             let of = 2.0 * shape.batch * shape.m * shape.n * shape.k;
             flops.causal += of;
             flops.whole += of;
+            flops.products += of;
         } else if let Some(attention) = attention::logical(&site.local, stmt) {
             let shape = attention.shape;
             let whole = 2.0 * shape.batch * shape.heads * shape.queries * shape.keys * (shape.d + shape.c);
             flops.causal += if attention.causal { whole / 2.0 } else { whole };
             flops.whole += whole;
+            let [forward, backward] = attention::executed(&attention, site.machine.has_flash());
+            flops.attention[0] += forward;
+            flops.attention[1] += backward;
         }
     }
     let ranks = site.local.data_ranks();
-    Flops { causal: flops.causal / ranks, whole: flops.whole / ranks }
+    let Flops { causal, whole, products, attention } = flops;
+    Flops {
+        causal: causal / ranks,
+        whole: whole / ranks,
+        products: products / ranks,
+        attention: attention.map(|of| of / ranks),
+    }
+}
+
+/// FLOPs that kernels execute for a forward, its backward, which has two products for each, and for what is computed again.
+fn executed(own: &Flops, again: &Flops) -> [f64; 2] {
+    let [forward, backward] = own.attention;
+    [3.0 * own.products + again.products, forward + backward + again.attention[0]]
 }

@@ -143,13 +143,13 @@ impl Part {
 }
 
 /// What statements take when they run again: of the device, or, where its CPU is behind without them, of that.
-struct Prices<'s, 'a> {
+pub(super) struct Prices<'s, 'a> {
     site: &'s Site<'a>,
     waits_for_cpu: bool,
 }
 
 impl<'s, 'a> Prices<'s, 'a> {
-    fn of(site: &'s Site<'a>) -> Prices<'s, 'a> {
+    pub(super) fn of(site: &'s Site<'a>) -> Prices<'s, 'a> {
         let backward = [SectionKind::I, SectionKind::W].map(|kind| cost_of(site, kind, &site.stmts(kind)));
         Prices { site, waits_for_cpu: spare(&backward) < 0.0 }
     }
@@ -176,7 +176,8 @@ impl<'s, 'a> Prices<'s, 'a> {
         self.of_stmts(&stmts)
     }
 
-    fn of_stmts(&self, stmts: &[&Stmt]) -> f64 {
+    /// Seconds of some statements of F.
+    pub(super) fn of_stmts(&self, stmts: &[&Stmt]) -> f64 {
         let cost = cost_of(self.site, SectionKind::F, stmts);
         if self.waits_for_cpu { cost.host } else { cost.device.total() }
     }

@@ -1,0 +1,96 @@
+//! Searches beside a plan: the best layout with another choice, and what lies beyond the stack.
+
+use super::large::Large;
+use super::oracle::Costs;
+use super::report::Beyond;
+use super::request::PlanRequest;
+use super::space::space;
+use crate::deadline::Deadline;
+use crate::error::Error;
+use crate::estimate::{Desk, EstimateReport, EstimateRequest, Estimator, Work};
+use crate::layout;
+use cost::Supports;
+use ir::goal::Layout;
+use planner::search::{self, Task};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Rounds of all such searches of a plan after which they stop with what they have, whatever the machine.
+const MOST_ROUNDS: u32 = 300;
+
+/// A gain from which on it is told that a better layout lies beyond the stack.
+const WORTH_TELLING: f64 = 0.005;
+
+/// The job of a plan, to be asked for layouts.
+pub(crate) struct Explorer<'a> {
+    estimator: &'a Estimator,
+    request: PlanRequest,
+    desk: Desk<'a>,
+    work: Work,
+    /// Until when it is to answer.
+    until: Deadline,
+    /// How many rounds its searches have had.
+    rounds: Arc<AtomicU32>,
+}
+
+impl<'a> Explorer<'a> {
+    /// Of a request on as many devices as a plan has, until its deadline.
+    ///
+    /// # Errors
+    /// As [`find`](super::find).
+    pub(crate) fn new(
+        estimator: &'a Estimator,
+        request: &PlanRequest,
+        devices: u64,
+        until: Deadline,
+    ) -> Result<Explorer<'a>, Error> {
+        let request = PlanRequest { gpus: devices, max_gpus: None, ..request.clone() };
+        let desk = Desk::new(estimator, request.under(String::new()), [devices; 2])?;
+        let work = desk.work()?;
+        Ok(Explorer { estimator, request, desk, work, until, rounds: Arc::default() })
+    }
+
+    /// The best layout with these pins beside the request's that takes less than so many seconds; none where there is none, or
+    /// none was found in time.
+    pub(crate) fn better(&self, pins: &str, offload: bool, below: f64) -> Option<EstimateReport> {
+        let pin = layout::pinned(&self.request.pin, pins);
+        let request = PlanRequest { pin, ..self.request.clone() };
+        let mut space = space(&request, &self.desk, self.until, offload).ok()?;
+        let (until, rounds) = (self.until, Arc::clone(&self.rounds));
+        space.stop = Box::new(move || until.is_over() || rounds.load(Ordering::Relaxed) >= MOST_ROUNDS);
+        let roots = space.roots();
+        let oracle = Costs { desk: &self.desk, work: self.work, space: &space, large: Large::new(&self.desk, &space) };
+        let memory = self.desk.machine(request.gpus).cluster.device.memory as f64;
+        let mut round = |_| {
+            self.rounds.fetch_add(1, Ordering::Relaxed);
+        };
+        let task =
+            Task { wanted: 1, memory: Some(memory), by_memory: false, exhaustive: false, below, progress: &mut round };
+        let found = search::search(&space, &roots, &oracle, task);
+        let best = found.best.first().filter(|best| best.price.seconds < below)?;
+        let asked = EstimateRequest { gpus: Some(request.gpus), ..request.under(best.price.text.clone()) };
+        self.estimator.estimate(&asked).ok()
+    }
+}
+
+/// The best layout of a plan's degrees and micro-batch that the stack does not support, if it is worth telling.
+pub(crate) fn beyond(
+    estimator: &Estimator,
+    request: &PlanRequest,
+    best: &EstimateReport,
+    until: Deadline,
+) -> Result<Option<Beyond>, Error> {
+    if request.beyond_stack || estimator.stack(&request.stack)?.supports == Supports::default() {
+        return Ok(None);
+    }
+    let wide = PlanRequest { beyond_stack: true, ..request.clone() };
+    let explorer = Explorer::new(estimator, &wide, best.mesh.devices, until)?;
+    let Layout { dp, tp, pp, cp, ep, etp, mbs, offload, .. } = best.layout;
+    let pins = format!("dp={dp},tp={tp},pp={pp},cp={cp},ep={ep},etp={etp},mbs={mbs}");
+    let seconds = best.predicted.step_time_s;
+    let other = explorer.better(&pins, offload, seconds * (1.0 - WORTH_TELLING));
+    Ok(other.map(|other| {
+        let step_time_s = other.predicted.step_time_s;
+        Beyond { layout: other.layout, step_time_s, gain: 1.0 - step_time_s / seconds }
+    }))
+}
