@@ -45,7 +45,7 @@ pub(super) fn check(model: &Model, program: &Program) -> Result<Room, Error> {
     let addresses = needed.saturating_add(2 * devices * STACK);
     let (free, room) = (free_memory().unwrap_or(u64::MAX), free_addresses().unwrap_or(u64::MAX));
     if needed > free || addresses > room {
-        let (needed, free) = (gib(needed), gib(free.min(room)));
+        let [needed, free] = if needed > free { [needed, free] } else { [addresses, room] }.map(gib);
         let message = format!("the run needs {needed} GiB of memory for its devices ({devices}), {free} GiB are free");
         return Err(Error::input(Code::TooLittleMemory, message)
             .help("take a smaller model, sequence or micro-batch, or fewer data-parallel devices"));

@@ -255,6 +255,11 @@ fn limits_of_the_process_are_seen_before_the_run() {
     let (status, message) = run(&folder, "ulimit -v 6000000", &format!("{} --out a", TRAIN.replace("config", "long")));
     assert_eq!(status, Some(1), "{message}");
     assert!(message.contains("error[MW0710]: the run needs "), "{message}");
+    // Arenas of 256 MB; what threads take beside them counts too.
+    let many = TRAIN.replace("--global-batch 4", "--global-batch 1024 --mesh dp=1024");
+    let (status, message) = run(&folder, "ulimit -v 6000000", &format!("{many} --out a"));
+    assert_eq!(status, Some(1), "{message}");
+    assert!(message.contains("for its devices (1024)"), "{message}");
     let large = fs::File::create(folder.path("text.txt")).unwrap();
     std::io::Write::write_all(&mut &large, &[b'a'; 8192]).unwrap();
     large.set_len(7 << 30).unwrap();
