@@ -5,7 +5,7 @@ use crate::files::{read_settings, read_text};
 use ir::catalogue::Code;
 use ir::diag::nearest;
 use ir::graph::{Block, Model, Section, SectionKind};
-use ir::models::{Batch, ModelConfig, from_config, preset, presets};
+use ir::models::{Batch, ModelConfig, preset, presets, read_config};
 use ir::text;
 use ir::verify::verify_stated;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,8 @@ pub enum ModelSource {
         from: String,
         /// The configuration.
         config: Box<ModelConfig>,
+        /// Keys of its file that mean nothing.
+        unknown: Vec<String>,
     },
     /// A text in the language of the IR, with its own batch, at any level.
     Text {
@@ -37,11 +39,12 @@ impl ModelSource {
     /// There is none, or the file is wrong.
     pub fn open(name: &str) -> Result<ModelSource, Error> {
         if let Some(preset) = preset(name) {
-            return Ok(ModelSource::Config { from: name.to_string(), config: Box::new(preset.config.clone()) });
+            let (from, config) = (name.to_string(), Box::new(preset.config.clone()));
+            return Ok(ModelSource::Config { from, config, unknown: Vec::new() });
         }
         if name.starts_with('{') {
-            let config = from_config(name)?;
-            return Ok(ModelSource::Config { from: "the configuration".into(), config: Box::new(config) });
+            let (config, unknown) = read_config(name)?;
+            return Ok(ModelSource::Config { from: "the configuration".into(), config: Box::new(config), unknown });
         }
         let path = file_of(name)?;
         let from = path.display().to_string();
@@ -54,8 +57,8 @@ impl ModelSource {
                 Err(diagnostics) => Err(Error::Diagnostics { file: from, source, diagnostics }),
             };
         }
-        let config = from_config(&read_settings(&path)?).map_err(|why| Error::from(why).within(&from))?;
-        Ok(ModelSource::Config { from, config: Box::new(config) })
+        let (config, unknown) = read_config(&read_settings(&path)?).map_err(|why| Error::from(why).within(&from))?;
+        Ok(ModelSource::Config { from, config: Box::new(config), unknown })
     }
 
     /// Whether it is a text of the user's.
@@ -67,9 +70,11 @@ impl ModelSource {
     #[must_use]
     pub fn routed_in(&self, groups: u64, seq: u64) -> ModelSource {
         match self {
-            ModelSource::Config { from, config } => {
-                ModelSource::Config { from: from.clone(), config: Box::new(config.routed_in(groups, seq)) }
-            }
+            ModelSource::Config { from, config, unknown } => ModelSource::Config {
+                from: from.clone(),
+                config: Box::new(config.routed_in(groups, seq)),
+                unknown: unknown.clone(),
+            },
             ModelSource::Text { from, source, file } => {
                 ModelSource::Text { from: from.clone(), source: source.clone(), file: file.clone() }
             }
@@ -112,7 +117,9 @@ impl ModelSource {
     /// The configuration cannot have this batch.
     pub fn model(&self, batch: &Batch) -> Result<Model, Error> {
         match self {
-            ModelSource::Config { from, config } => config.build(batch).map_err(|why| Error::from(why).within(from)),
+            ModelSource::Config { from, config, .. } => {
+                config.build(batch).map_err(|why| Error::from(why).within(from))
+            }
             ModelSource::Text { file, .. } => Ok(file.model.clone()),
         }
     }

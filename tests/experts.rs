@@ -23,7 +23,7 @@ const STEPS: u64 = 3;
 fn recipes() -> Vec<Recipe> {
     let [ModelConfig::Llama(plain), _] = models() else { panic!("the first is a Llama") };
     let mixtral = LlamaConfig {
-        experts: Some(Experts { group: Some(4), ..Experts::softmax(6, 2, 20) }),
+        experts: Some(Experts { group: Some(4), capacity: Some(1.0), ..Experts::softmax(6, 2, 20) }),
         layers: 2,
         ..plain.clone()
     };
@@ -37,7 +37,7 @@ fn recipes() -> Vec<Recipe> {
             bias: true,
             limit: Some(GroupLimit { groups: 3, from: 2, by: 2 }),
             scale: 2.5,
-            capacity: 3.0,
+            capacity: Some(3.0),
             ..Experts::softmax(6, 2, 20)
         }),
         ..plain

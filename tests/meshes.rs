@@ -95,7 +95,7 @@ fn reference_batch(micro: &Micro) -> MicroBatch<f64> {
 /// two experts equally, rounding chooses between them.
 fn experts() -> Recipe {
     let ModelConfig::Llama(preset) = models()[0].clone() else { panic!("a Llama comes first") };
-    let experts = Experts { capacity: 1.5, group: Some(4), ..Experts::softmax(4, 2, 24) };
+    let experts = Experts { capacity: Some(1.5), group: Some(4), ..Experts::softmax(4, 2, 24) };
     let config = ModelConfig::Llama(LlamaConfig { experts: Some(experts), layers: 2, ..preset });
     Recipe { config, optimizer: sgd(), lr: 0.1, steps: 6 }
 }

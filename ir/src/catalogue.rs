@@ -226,8 +226,8 @@ catalogue! {
         "model @m(%x: input f32[b{dp}, h]) {\n%x: input f32[b, h{dp}]; %clip: const f32[], %lr: const f32[], %step: const f32[], %w: param f32[h, h],";
         "Make the call and the head of the block agree.";
     301 ConfigMissingField "a field that is missing":
-        "A model's config.json lacks a field that its family needs.";
-        "{\"model_type\": \"llama\", \"hidden_size\": 64}";
+        "A model's config.json lacks a field that has no default: the family, or what the stated kind of rotary positions needs.";
+        "{\"hidden_size\": 64, \"num_hidden_layers\": 2}";
         "Add the field; it has no default.";
     302 ConfigContradiction "fields that contradict each other":
         "Two sizes cannot both hold, such as a hidden size that the heads do not divide, or a sequence longer than the table of positions.";
@@ -238,9 +238,9 @@ catalogue! {
         "{\"model_type\": \"mamba\"}";
         "Use a supported family, or write the model as a .ir file.";
     304 UnsupportedOption "a model option that is not supported":
-        "The family is known, but the config asks for a variant that the builder does not have. It would be wrong to leave it out in silence.";
-        "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, \"sliding_window\": 4096}";
-        "Turn the option off if the model permits it.";
+        "The family is known, but the config asks for a variant that the builder does not have, has a key that only another family reads, or one that is nearly a key. It would be wrong to leave it out in silence. docs/config-keys.md lists all keys.";
+        "{\"model_type\": \"llama\", \"hidden_size\": 64, \"hidden_act\": \"relu2\"}";
+        "Take the key out, or give it a value that is supported, if the model permits it.";
     305 ConfigSyntax "a config that cannot be read":
         "The file is no JSON object, or a field has the wrong type.";
         "{\"model_type\": \"llama\", \"vocab_size\": 257, \"hidden_size\": \"big\"}";

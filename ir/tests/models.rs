@@ -1,8 +1,10 @@
 //! Model families: published sizes, configurations read and refused, structure of what is built.
 
-use meshwright_ir::graph::{ArgKind, Init, Model, SectionKind};
-use meshwright_ir::models::{Batch, ConfigError, ModelConfig, from_config, preset, presets};
-use meshwright_ir::ops::{Dropout, KernelOp, Op, Rope, Scaling};
+use meshwright_ir::graph::{ArgKind, Init, Model, SectionKind, Stmt};
+use meshwright_ir::models::{
+    Batch, ConfigError, Experts, LlamaConfig, ModelConfig, from_config, preset, presets, read_config,
+};
+use meshwright_ir::ops::{Dropout, GroupLimit, KernelOp, Op, Rope, Scaling};
 use meshwright_ir::types::DType;
 use serde_json::{Value, json};
 
@@ -170,9 +172,7 @@ fn scaled_frequencies_are_read() {
 
 #[test]
 fn what_is_wrong_is_named() {
-    let mut missing = llama();
-    missing.as_object_mut().unwrap().remove("intermediate_size");
-    assert_eq!(from_config(&missing.to_string()), Err(ConfigError::Missing { field: "intermediate_size" }));
+    assert_eq!(from_config("{}"), Err(ConfigError::Missing { field: "model_type" }));
     let said = |field: &str, value: Value| with(llama(), field, value).unwrap_err().to_string();
     let cases = [
         (said("hidden_size", json!(25)), "`hidden_size` 25 is not divisible by `num_attention_heads` 6"),
@@ -181,7 +181,7 @@ fn what_is_wrong_is_named() {
         (said("num_attention_heads", json!(0)), "`num_attention_heads`: must be at least 1"),
         (said("head_dim", json!(5)), "`head_dim`: 5 is odd"),
         (said("model_type", json!("mamba")), "no builder for `model_type` `mamba`"),
-        (said("sliding_window", json!(512)), "`sliding_window`: a window of 512 is not supported"),
+        (said("sliding_window", json!(512)), "`sliding_window`: 512 is not supported: `LlamaConfig` does not read it"),
         (
             said("rope_scaling", json!({"rope_type": "longrope"})),
             "`rope_scaling`: longrope is not supported, only default, linear, llama3 and yarn",
@@ -190,13 +190,15 @@ fn what_is_wrong_is_named() {
         (said("rope_scaling", json!({"rope_type": "llama3", "factor": 8.0})), "`low_freq_factor` is missing"),
         (said("rope_scaling", json!({"type": "linear", "factor": 0.5})), "`rope_scaling`: the factor 0.5"),
         (said("vocab_size", json!("many")), "`vocab_size`: invalid type"),
-        (said("hidden_act", json!("relu")), "`hidden_act`: relu is not supported, only silu"),
+        (said("hidden_act", json!("relu")), "`hidden_act`: relu is not supported with a gate, only silu"),
     ];
     for (message, part) in cases {
         assert!(message.contains(part), "{message}");
     }
-    let mistral = with(llama(), "model_type", json!("mistral")).unwrap_err().to_string();
-    assert!(mistral.contains("a window of 4096"), "{mistral}");
+    // Rotary positions have no turns below the base 1, nor norms below 0.
+    assert!(said("rope_theta", json!(-1.0)).contains("`rope_theta`: -1 must be above 0"));
+    assert!(said("rms_norm_eps", json!(-1.0)).contains("`rms_norm_eps`"));
+    assert!(said("pad_token_id", json!(128)).contains("`pad_token_id`: 128 is none of 128 tokens"));
     assert!(matches!(from_config("[1]"), Err(ConfigError::Json(_))));
     assert!(matches!(from_config("{"), Err(ConfigError::Json(_))));
 }
@@ -208,4 +210,208 @@ fn batches_that_do_not_fit_are_refused() {
     assert!(error.contains("1025") && error.contains("1024"), "{error}");
     assert!(gpt2.build(&Batch { batch: 0, ..BATCH }).is_err());
     assert!(gpt2.build(&Batch { dtype: DType::I32, ..BATCH }).is_err());
+}
+
+fn read(file: Value) -> LlamaConfig {
+    match from_config(&file.to_string()) {
+        Ok(ModelConfig::Llama(config)) => config,
+        other => panic!("{file}: {other:?}"),
+    }
+}
+
+fn of(family: &str, more: Value) -> Value {
+    joined(json!({"model_type": family}), more)
+}
+
+fn joined(mut file: Value, more: Value) -> Value {
+    let Value::Object(more) = more else { panic!("an object") };
+    file.as_object_mut().expect("an object").extend(more);
+    file
+}
+
+/// What `MixtralConfig()`, `Qwen3MoeConfig()`, `DeepseekV2Config()` and `DeepseekV3Config()` say of themselves.
+#[test]
+fn absent_keys_are_the_defaults_of_the_classes() {
+    let mixtral = read(of("mixtral", json!({})));
+    assert_eq!((mixtral.rope_theta, mixtral.norm_eps, mixtral.window), (1e6, 1e-5, None));
+    let experts = |config: &LlamaConfig| config.experts.clone().expect("experts");
+    assert_eq!(experts(&mixtral), Experts::softmax(8, 2, 14_336));
+    let qwen = read(of("qwen3_moe", json!({})));
+    assert_eq!((qwen.hidden, qwen.heads, qwen.kv_heads, qwen.head), (2048, 32, 4, 64));
+    assert_eq!(experts(&qwen), Experts { renormalise: false, ..Experts::softmax(128, 8, 768) });
+    let second = read(of("deepseek_v2", json!({"num_experts_per_tok": 6})));
+    let softmax = Experts { shared: 2 * 1407, renormalise: false, ..Experts::softmax(64, 6, 1407) };
+    assert_eq!(experts(&second), softmax);
+    let third = read(of("deepseek_v3", json!({})));
+    let limit = Some(GroupLimit { groups: 8, from: 4, by: 2 });
+    let sigmoid = Experts {
+        shared: 2048,
+        dense_layers: 3,
+        sigmoid: true,
+        bias: true,
+        limit,
+        scale: 2.5,
+        ..Experts::softmax(256, 8, 2048)
+    };
+    assert_eq!(experts(&third), sigmoid);
+    assert_eq!((third.kv_heads, third.layers, third.tied), (128, 61, false));
+    let Ok(ModelConfig::Gpt2(gpt2)) = from_config(r#"{"model_type": "gpt2"}"#) else { panic!("a GPT-2") };
+    assert_eq!([gpt2.attention_dropout, gpt2.residual_dropout, gpt2.embedding_dropout], [0.1; 3]);
+    assert_eq!((gpt2.feed_forward, gpt2.positions, gpt2.tied), (3072, Some(1024), true));
+}
+
+#[test]
+fn one_thing_under_several_names() {
+    // Version 5 of `transformers` writes Qwen3-MoE so.
+    let qwen = read(of("qwen3_moe", json!({"num_local_experts": 12})));
+    assert_eq!(qwen.experts.map(|experts| experts.experts), Some(12));
+    let third = read(of("deepseek_v3", json!({"num_local_experts": 16, "num_mtp_layers": 2})));
+    assert_eq!(third.experts.map(|experts| experts.experts), Some(16));
+    let both = of("qwen3_moe", json!({"num_local_experts": 12, "num_experts": 16})).to_string();
+    assert!(matches!(from_config(&both), Err(ConfigError::Invalid { field, .. }) if field == "num_experts"));
+}
+
+#[test]
+fn keys_without_meaning_are_told_and_slips_refused() {
+    let (_, unknown) =
+        read_config(&of("llama", json!({"my_tag": 1, "rope_scaling": {"type": "default", "by": "us"}})).to_string())
+            .unwrap();
+    assert_eq!(unknown, ["my_tag", "rope_scaling.by"]);
+    let said = |family: &str, more: Value| from_config(&of(family, more).to_string()).unwrap_err().to_string();
+    for (family, more, part) in [
+        ("llama", json!({"rope_thetha": 1.0}), "did you mean `rope_theta`?"),
+        ("llama", json!({"num_experts": 8}), "`num_experts`: 8 is not supported: `LlamaConfig` does not read it"),
+        ("llama", json!({"hidden_act": "relu2"}), "relu2 is not supported with a gate"),
+        ("llama", json!({"partial_rotary_factor": 0.5}), "0.5 is not supported, only 1.0"),
+        ("llama", json!({"layer_types": ["sliding_attention"]}), "only full_attention"),
+        ("mistral", json!({"attention_bias": true}), "`attention_bias`: true is not supported, only false"),
+        ("mixtral", json!({"router_jitter_noise": 0.1}), "`router_jitter_noise`"),
+        ("mixtral", json!({"output_router_logits": true}), "`output_router_logits`"),
+        ("qwen2", json!({"qkv_bias": false}), "the class always has a bias"),
+        ("qwen3_moe", json!({"decoder_sparse_step": 2}), "layers without experts are supported in front only"),
+        ("qwen2_moe", json!({"mlp_only_layers": [0, 2]}), "layers without experts are supported in front only"),
+        ("deepseek_v2", json!({"num_experts_per_tok": 2, "norm_topk_prob": true}), "`norm_topk_prob`"),
+        ("deepseek_v2", json!({"num_experts_per_tok": 2, "scoring_func": "sigmoid"}), "only softmax"),
+        ("deepseek_v2", json!({"num_experts_per_tok": 2, "topk_method": "noaux_tc"}), "only greedy and"),
+        ("deepseek_v2", json!({}), "`num_experts_per_tok` is missing"),
+        ("deepseek_v3", json!({"topk_method": "greedy"}), "only noaux_tc"),
+        ("deepseek_v3", json!({"scoring_func": "softmax"}), "only sigmoid"),
+        ("deepseek_v3", json!({"n_group": 256, "topk_group": 8}), "do not go with 8 open groups of 1 experts"),
+        ("deepseek_v3", json!({"num_key_value_heads": 8}), "only as many as the 128 query heads"),
+        ("gpt2", json!({"scale_attn_by_inverse_layer_idx": true}), "`scale_attn_by_inverse_layer_idx`"),
+    ] {
+        let message = said(family, more.clone());
+        assert!(message.contains(part), "{family} {more}: {message}");
+    }
+    // What turns nothing on is no fault, whoever has the key.
+    for (family, more) in [
+        (
+            "llama",
+            json!({"use_sliding_window": false, "sliding_window": null, "norm_topk_prob": false, "moe_layer_freq": 1}),
+        ),
+        ("qwen2", json!({"attention_bias": true, "output_router_logits": false})),
+        (
+            "deepseek_v3",
+            json!({"scoring_func": "sigmoid", "topk_method": "noaux_tc", "aux_loss_alpha": 0.001, "head_dim": 64}),
+        ),
+    ] {
+        assert_eq!(read_config(&of(family, more).to_string()).map(|(_, unknown)| unknown), Ok(Vec::new()), "{family}");
+    }
+}
+
+#[test]
+fn layers_in_front_have_no_experts() {
+    let dense = |more: Value| {
+        let config = read(of("qwen3_moe", joined(json!({"num_hidden_layers": 4}), more)));
+        config.experts.map_or(config.layers, |experts| experts.dense_layers)
+    };
+    assert_eq!(dense(json!({})), 0);
+    assert_eq!(dense(json!({"mlp_only_layers": [1, 0, 9]})), 2);
+    assert_eq!(dense(json!({"decoder_sparse_step": 4})), 3);
+    assert_eq!(dense(json!({"decoder_sparse_step": 4, "mlp_only_layers": [3]})), 4);
+    assert_eq!(dense(json!({"num_experts": 0})), 4);
+    assert!(read(of("deepseek_v3", json!({"first_k_dense_replace": 61}))).experts.is_none());
+}
+
+#[test]
+fn a_window_bounds_the_sequence() {
+    let model = |file: Value, seq: u64| {
+        let config = from_config(&file.to_string()).unwrap();
+        config.build(&Batch { seq, ..BATCH }).map(|_| ()).map_err(|why| why.to_string())
+    };
+    let mistral = |window: Value| {
+        let mut file = llama();
+        file["model_type"] = json!("mistral");
+        file["sliding_window"] = window;
+        file
+    };
+    assert_eq!(model(mistral(json!(16)), 16), Ok(()));
+    assert_eq!(model(mistral(json!(null)), 17), Ok(()));
+    let why = model(mistral(json!(16)), 17).unwrap_err();
+    assert!(why.contains("sequences of 17 tokens are longer than the window of 16"), "{why}");
+    // Qwen's counts where it is used, in layers that have one.
+    let small = json!({"sliding_window": 16, "num_hidden_layers": 4});
+    let qwen = |more: Value| read(of("qwen2", joined(small.clone(), more))).window;
+    assert_eq!(qwen(json!({})), None);
+    assert_eq!(qwen(json!({"use_sliding_window": true})), None);
+    assert_eq!(qwen(json!({"use_sliding_window": true, "max_window_layers": 2})), Some(16));
+    assert_eq!(qwen(json!({"use_sliding_window": true, "layer_types": ["sliding_attention"]})), Some(16));
+}
+
+/// `_compute_yarn_parameters` and `yarn_apply_mscale` of `transformers` at the factor 4.
+#[test]
+fn yarn_scales_scores() {
+    let grown = 0.1 * 4f64.ln() + 1.0;
+    let factors = |family: &str, rope: Value| {
+        let rope = joined(json!({"rope_type": "yarn", "factor": 4.0}), rope);
+        let config = read(of(family, json!({"rope_parameters": rope})));
+        (config.score_factor, config.turned_factor)
+    };
+    assert_eq!(factors("llama", json!({})), (grown * grown, 1.0));
+    assert_eq!(factors("llama", json!({"attention_factor": 0.5})), (0.25, 1.0));
+    assert_eq!(factors("llama", json!({"mscale": 1.0, "mscale_all_dim": 1.0})), (1.0, 1.0));
+    // 0 is as good as absent.
+    assert_eq!(factors("llama", json!({"mscale": 1.0, "mscale_all_dim": 0})), (grown * grown, 1.0));
+    assert_eq!(factors("deepseek_v3", json!({"mscale": 1.0, "mscale_all_dim": 1.0})), (grown * grown, 1.0));
+    assert_eq!(factors("deepseek_v3", json!({"mscale": 1.0, "mscale_all_dim": 0})), (1.0, grown * grown));
+    let scaling = |more: Value| {
+        let rope = joined(json!({"type": "yarn", "factor": null}), more);
+        read(of("llama", json!({"max_position_embeddings": 512, "rope_scaling": rope}))).rope_scaling
+    };
+    let yarn = |factor, context, fractional| Some(Scaling::Yarn { factor, low: 1.0, high: 32.0, context, fractional });
+    assert_eq!(scaling(json!({"original_max_position_embeddings": 128})), yarn(4.0, 128, false));
+    assert_eq!(scaling(json!({"beta_fast": null, "beta_slow": 0, "truncate": false})), yarn(1.0, 512, true));
+}
+
+/// DeepSeek's code leaves the norms of latent vectors at the default of their class.
+#[test]
+fn norms_of_latent_vectors_have_an_eps_of_their_own() {
+    let small = json!({"num_hidden_layers": 1, "first_k_dense_replace": 1, "rms_norm_eps": 1e-5});
+    let model = from_config(&of("deepseek_v3", small).to_string()).unwrap().build(&BATCH).unwrap();
+    let layer = model.blocks.values().find(|block| block.name == "layer").unwrap();
+    let eps = |stmt: &Stmt| match &stmt.op {
+        Op::Kernel(KernelOp::RmsNorm(norm)) => Some((layer.values[stmt.results[0]].name.clone(), norm.eps)),
+        _ => None,
+    };
+    let found: Vec<(String, f64)> = layer[SectionKind::F].stmts.iter().filter_map(eps).collect();
+    let want = [("a", 1e-5), ("cq", 1e-6), ("ckv", 1e-6), ("n", 1e-5)];
+    assert_eq!(found, want.map(|(name, eps)| (name.to_string(), eps)));
+}
+
+#[test]
+fn experts_take_all_that_come_unless_a_capacity_is_stated() {
+    let places = |config: &ModelConfig| {
+        let model = config.build(&BATCH).unwrap();
+        model.dims.values().find(|dim| dim.name == "c").map(|dim| dim.size)
+    };
+    let mixtral = from_config(&of("mixtral", json!({})).to_string()).unwrap();
+    assert_eq!(places(&mixtral), Some(16));
+    assert_eq!(places(&mixtral.routed_in(4, 16)), Some(4));
+    let stated = from_config(&of("mixtral", json!({"capacity_factor": 2.0})).to_string()).unwrap();
+    // Two of eight experts for each of 16 tokens, twice.
+    assert_eq!(places(&stated), Some(8));
+    for preset in presets().filter(|preset| preset.name != "tiny-moe") {
+        let ModelConfig::Llama(LlamaConfig { experts: Some(experts), .. }) = &preset.config else { continue };
+        assert_eq!(experts.capacity, None, "{}", preset.name);
+    }
 }

@@ -187,8 +187,13 @@ fn vocabulary() -> Vec<Case> {
     let (logits, labels, row) = (bf16(&[2, 3, 9]), i(&[2, 3]), f(&[2, 3]));
     let rows = Dim::sized(9);
     vec![
-        case(Embedding, &[&labels, &f(&[9, 4])], &[&f(&[2, 3, 4])], (0, row.clone(), "`ids`")),
-        case(EmbeddingGrad { rows }, &[&labels, &f(&[2, 3, 4])], &[&f(&[9, 4])], (1, f(&[2, 4]), "`ids`")),
+        case(Embedding::default(), &[&labels, &f(&[9, 4])], &[&f(&[2, 3, 4])], (0, row.clone(), "`ids`")),
+        case(
+            EmbeddingGrad { rows, pad: Some(3) },
+            &[&labels, &f(&[2, 3, 4])],
+            &[&f(&[9, 4])],
+            (1, f(&[2, 4]), "`ids`"),
+        ),
         case(CrossEntropy, &[&logits, &labels], &[&f(&[]), &row], (1, row.clone(), "`labels`")),
         case(CrossEntropyGrad, &[&logits, &labels, &row, &f(&[])], &[&logits], (3, f(&[1]), "`dloss`")),
         case(SumExp, &[&logits, &row], &[&row], (1, bf16(&[2, 3]), "`max`")),

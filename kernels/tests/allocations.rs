@@ -213,7 +213,7 @@ fn tokens() {
     let mut table = vec![0.0; 200 * COLS];
     check("embedding", |par| {
         embedding(&labels, &table, COLS, 0, &mut out, par);
-        embedding_grad(&labels, &out, COLS, 0, &mut table, true);
+        embedding_grad(&labels, &out, COLS, (0, None), &mut table, true);
     });
 }
 

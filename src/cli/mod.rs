@@ -11,6 +11,7 @@ mod estimate;
 mod explain;
 mod gpu_check;
 mod job;
+mod keys;
 mod layout;
 mod measuring;
 mod memory;

@@ -1,6 +1,7 @@
 //! `meshwright models`: the table of presets.
 
 use super::TableFormat;
+use super::keys;
 use super::number::count;
 use super::table::table;
 use crate::error::Error;
@@ -14,6 +15,9 @@ use serde_json::json;
 /// Any other model of their families is given by its config.json.
 #[derive(Args)]
 pub(super) struct Models {
+    /// Show what is done about each key of a config.json instead
+    #[arg(long)]
+    keys: bool,
     /// How the answer is printed
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
@@ -21,6 +25,9 @@ pub(super) struct Models {
 
 impl Models {
     pub(super) fn run(self) -> Result<String, Error> {
+        if self.keys {
+            return keys::print(self.format);
+        }
         let parameters: Vec<u64> = presets().map(parameters).collect::<Result<_, _>>()?;
         let presets = presets().zip(parameters);
         match self.format {

@@ -1,10 +1,10 @@
 //! What a person sees of a training run: a head, a bar that moves (plain lines where there is no terminal), validations;
 //! and of a search.
 
-use super::number::{count, seconds};
+use super::number::{count, seconds, share};
 use super::signals::Signals;
 use crate::debug::Debug;
-use crate::train::{Progress, RunHeader, Signal};
+use crate::train::{Progress, Routed, RunHeader, Signal};
 use indicatif::{ProgressBar, ProgressStyle};
 use ir::goal::Recompute;
 use runtime::metrics::{EvalRecord, StepRecord};
@@ -127,8 +127,10 @@ impl Progress for Watch {
 
     fn step(&mut self, record: &StepRecord) {
         let done = record.step;
-        let state =
-            format!("loss {:.4}  {} tokens/s  {} left", record.loss, count(record.tokens_per_s), self.time_left(done));
+        let dropped = record.dropped.filter(|dropped| *dropped > 0.0);
+        let dropped = dropped.map_or_else(String::new, |dropped| format!("  dropped {}", share(dropped)));
+        let (speed, left) = (count(record.tokens_per_s), self.time_left(done));
+        let state = format!("loss {:.4}{dropped}  {speed} tokens/s  {left} left", record.loss);
         if let Some(bar) = self.bar.take_if(|_| done == self.steps) {
             bar.finish_and_clear();
         }
@@ -187,6 +189,17 @@ impl Progress for Watch {
     }
 }
 
+/// How tokens find their experts, and whether any can be dropped.
+fn routing(routed: &Routed) -> String {
+    let Routed { experts, chosen, group, capacity, expected, .. } = *routed;
+    let dropped = if capacity >= group {
+        "no choice is dropped".to_string()
+    } else {
+        format!("further choices are dropped, {} if all experts are chosen alike", share(expected))
+    };
+    format!("experts   {chosen} of {experts} for a token, each takes {capacity} of a group's {group} tokens: {dropped}")
+}
+
 fn head(run: &RunHeader) -> Vec<String> {
     let layout = &run.layout;
     let devices = if run.devices == 1 { "1 device".to_string() } else { format!("{} devices", run.devices) };
@@ -211,6 +224,10 @@ fn head(run: &RunHeader) -> Vec<String> {
         lines.push(format!("schedule  {}, {} micro-batches", layout.schedule, run.microbatches));
         let stages = run.stages.iter().enumerate();
         lines.extend(stages.map(|(stage, blocks)| format!("  stage {stage}: {blocks}")));
+    }
+    lines.extend(run.routing.as_ref().map(routing));
+    if !run.unknown_keys.is_empty() {
+        lines.push(format!("unknown   keys of its configuration that mean nothing: {}", run.unknown_keys.join(", ")));
     }
     lines.push(format!(
         "step      {} sequences of {} tokens = {} tokens, in {} micro-batch{}",

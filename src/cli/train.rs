@@ -210,11 +210,16 @@ fn summary(report: &TrainReport) -> String {
         let side = if below >= 0.0 { "below" } else { "above" };
         text += &format!("bigram entropy   {bigram:.4} nats per byte: the model is {:.4} {side} it\n", below.abs());
     }
-    if let Some(dropped) = report.dropped {
-        text += &format!(
-            "dropped          {} of the experts' tokens, over the last steps: the expert was full\n",
-            share(dropped)
-        );
+    if let (Some(last), Some([dropped, choices])) = (report.dropped, report.dropped_choices) {
+        text += &match dropped {
+            0 => format!("dropped          none of {} choices of experts\n", count(choices as f64)),
+            _ => format!(
+                "dropped          {} of {} choices of experts, whose expert was full; {} over the last steps\n",
+                count(dropped as f64),
+                count(choices as f64),
+                share(last)
+            ),
+        };
     }
     let saved = report.checkpoint.as_ref().and_then(|path| path.file_name());
     let saved = saved.map_or_else(String::new, |name| format!(", {}", name.display()));

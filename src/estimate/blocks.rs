@@ -6,7 +6,7 @@ use super::stages::plus;
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline::{CompileError, plan_blocks};
-use cost::{Machine, Profile, Routing, Seconds, profile};
+use cost::{Machine, Profile, Routing, Seconds, Stack, profile};
 use ir::entity::EntityRef;
 use ir::goal::{Layout, Recompute};
 use ir::graph::{ArgKind, Block, Model, ParamInstance};
@@ -118,8 +118,12 @@ pub(super) fn check(model: &Model, layout: &Layout) -> Result<(), Error> {
 
 impl Planned {
     /// The share of choices of experts that is dropped, in the mean of all layers with experts, if these drop any.
-    pub(super) fn dropped(&self, drops: bool) -> Option<f64> {
-        let of = |routing: Routing| if drops { routing.dropped() } else { 0.0 };
+    pub(super) fn dropped(&self, stack: &Stack) -> Option<f64> {
+        let of = |routing: Routing| match (stack.facts.drops, stack.facts.pads_experts) {
+            (false, _) => 0.0,
+            (true, false) if routing.capacity >= routing.tokens => routing.even().dropped(),
+            (true, _) => routing.dropped(),
+        };
         let blocks: Vec<_> = self.model.blocks.values().map(|block| Routing::of(block).map(of)).collect();
         let shares: Vec<f64> = self.outline.runs.iter().filter_map(|&run| blocks[run]).collect();
         (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)

@@ -472,7 +472,7 @@ impl Job<'_> {
                 bytes_per_parameter: parameter + gradient + master + states,
                 parameters: blocks.outline.parameters,
                 microbatches: self.microbatches,
-                dropped: planned.dropped(machine.stack.facts.drops),
+                dropped: planned.dropped(machine.stack),
                 bubble: staged.flow.bubble,
                 time_s: shares,
                 exposed_comm_s: Comm { tp: shares.tp, cp: shares.cp, ep: shares.ep, dp: shares.dp, pp: shares.p2p },

@@ -20,6 +20,6 @@ mod run;
 pub use backend::{check_ops, no_gpu};
 pub use free::free_memory;
 pub use prepare::predict;
-pub use report::{ProfileReport, Progress, Quiet, RunHeader, Signal, TrainReport};
+pub use report::{ProfileReport, Progress, Quiet, Routed, RunHeader, Signal, TrainReport};
 pub use request::{TrainRequest, check_precision, microbatches};
 pub use run::train;

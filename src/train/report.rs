@@ -80,6 +80,12 @@ pub struct RunHeader {
     pub model: String,
     /// Its parameters.
     pub parameters: u64,
+    /// How it deals tokens out to experts; none of a model without them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routing: Option<Routed>,
+    /// Keys of its `config.json` that mean nothing to any family.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unknown_keys: Vec<String>,
     /// Virtual devices, each a thread.
     pub devices: u64,
     /// The axes of the mesh in rank order, innermost last: `pp=2 dp=2 tp=2`.
@@ -119,6 +125,23 @@ impl RunHeader {
     }
 }
 
+/// How tokens are dealt out to experts.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Routed {
+    /// Experts of a layer.
+    pub experts: u64,
+    /// Experts that a token chooses.
+    pub chosen: u64,
+    /// Tokens that are dealt out together.
+    pub group: u64,
+    /// Tokens of a group that an expert takes; choices beyond it are dropped.
+    pub capacity: u64,
+    /// The share of choices that is dropped where all experts are chosen alike.
+    pub expected: f64,
+    /// Choices of a step, of all layers.
+    pub choices: u64,
+}
+
 /// How a run ended: `train --format json`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct TrainReport {
@@ -134,6 +157,9 @@ pub struct TrainReport {
     /// experts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped: Option<f64>,
+    /// How many choices of experts were dropped since the run was resumed, and of how many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped_choices: Option<[u64; 2]>,
     /// Mean over the valid labels of the held-out part, in nats per token. An end of document is a token like any other; a
     /// label across the border of a chunk is ignored.
     pub valid_loss: f64,

@@ -7,15 +7,16 @@ use super::lock::Lock;
 use super::measure::Measure;
 use super::outputs::{go_on, metrics_path, outputs, unwritable};
 use super::prepare::{Prepared, prepare};
-use super::report::{Progress, RunHeader, Signal, TrainReport};
+use super::report::{Progress, Routed, RunHeader, Signal, TrainReport};
 use super::request::TrainRequest;
 use super::room::{self, Room};
 use crate::error::Error;
-use cost::CPU;
+use crate::model_source::ModelSource;
+use cost::{CPU, Routing};
 use ir::catalogue::Code;
 use ir::evaluation::evaluation;
 use ir::goal::Layout;
-use ir::graph::Model;
+use ir::graph::{Call, Model};
 use ir::program::Program;
 use ir::staged::{Stage, Staged};
 use ir::text::File;
@@ -62,6 +63,9 @@ pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<Trai
     from.iter().try_for_each(|from| from.load(&mut machine)).map_err(refused)?;
     let mut header = header(&request, layout, &compiled, &data, &feed, microbatches);
     header.done = from.as_ref().map_or(0, |from| from.manifest.position.step);
+    if let ModelSource::Config { unknown, .. } = source {
+        header.unknown_keys = unknown;
+    }
     header.resumed = from.as_ref().map(|from| from.path.clone());
     let metrics = outputs(&request, header.parameters, from.as_ref())?;
     let samples = from.as_ref().map_or(0, |from| from.manifest.position.consumed_samples);
@@ -108,7 +112,7 @@ impl Run<'_> {
         let before_last = steps - steps.div_ceil(10);
         let mut last_losses = losses(&path, before_last, done).map_err(|why| Error::file("read", &path, &why))?;
         let mut last_dropped: Vec<f64> = Vec::new();
-        let (mut training, mut valid_loss, mut valid_share) = (0.0, 0.0, 0.0);
+        let (mut training, mut valid_loss, mut valid_share, mut dropped_steps) = (0.0, 0.0, 0.0, 0.0);
         let due = |step: u64, every: u64| step > 0 && every > 0 && (step == steps || step.is_multiple_of(every));
         // A checkpoint is saved before the validation of its step, so that a resumed run begins with that.
         for step in done..=steps {
@@ -117,6 +121,7 @@ impl Run<'_> {
                 training += record.step_time_s;
                 progress.step(&record);
                 last_losses.extend((step > before_last).then_some(record.loss));
+                dropped_steps += record.dropped.unwrap_or(0.0);
                 last_dropped.extend(record.dropped.filter(|_| step > before_last));
                 if due(step, self.request.save_every) {
                     self.save(step)?;
@@ -134,6 +139,9 @@ impl Run<'_> {
             run: self.header.clone(),
             train_loss: mean(&last_losses),
             dropped: mean(&last_dropped),
+            dropped_choices: self.header.routing.map(|Routed { choices, .. }| {
+                [(dropped_steps * choices as f64).round() as u64, (steps - done) * choices]
+            }),
             valid_loss,
             valid_share,
             below_bigram: self.header.bigram_entropy.map(|bigram| bigram - valid_loss),
@@ -307,6 +315,8 @@ fn header(
     RunHeader {
         model: request.model.clone(),
         parameters: model.parameter_count(),
+        routing: routed(model, request.global_batch * feed.seq),
+        unknown_keys: Vec::new(),
         devices: model.mesh.devices(),
         mesh: axes.join(" "),
         layout,
@@ -323,6 +333,18 @@ fn header(
         valid_tokens: data.valid.tokens() as u64,
         bigram_entropy: bigram_entropy(&data.train, &data.valid),
     }
+}
+
+/// How a model deals out the tokens of a step, of which there are so many, if it has experts.
+fn routed(model: &Model, tokens: u64) -> Option<Routed> {
+    let of = |call: &Call| Routing::of(&model.blocks[call.block]).map(|routing| (routing, u64::from(call.instances())));
+    // The slices of a sequence are calls of their own.
+    let mut layers = model.calls.iter().filter(|call| call.slice.is_none_or(|slice| slice == 0)).filter_map(of);
+    let (routing, first) = layers.next()?;
+    let count = first + layers.map(|(_, count)| count).sum::<u64>();
+    let Routing { tokens: group, chosen, experts, capacity } = routing;
+    let choices = tokens.saturating_mul(chosen).saturating_mul(count);
+    Some(Routed { experts, chosen, group, capacity, expected: routing.dropped(), choices })
 }
 
 /// The blocks of each stage: `embed, layer[0..3]`. Those of all slices of a sequence are one.

@@ -102,7 +102,7 @@ impl<'a> BlockMaker<'a> {
     }
 
     pub(crate) fn embed(&mut self, ids: Value, table: Value) -> Made<Value> {
-        self.builder.one(Embedding, &[ids, table])
+        self.builder.one(Embedding::default(), &[ids, table])
     }
 
     /// Carries a `[b, s, h]` tensor through about `count` random steps and back to `[b, s, h]`.

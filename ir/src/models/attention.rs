@@ -7,6 +7,10 @@ use super::llama::LlamaConfig;
 use crate::ops::{Attention, Binary, BinaryKind, Broadcast, Concat, Einsum, Equation, RmsNorm, Rope};
 use serde::Serialize;
 
+/// Added to the mean square in the norms of latent vectors. DeepSeek's code leaves these norms at the default of their class,
+/// whatever a configuration says of the others.
+const LATENT_NORM: RmsNorm = RmsNorm { eps: 1e-6 };
+
 /// Multi-head latent attention: queries, keys and values grow out of small vectors, and positions turn a part of their own.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Latent {
@@ -67,23 +71,26 @@ impl Latent {
 
     /// `q`, `k` and `v` of `a`.
     fn heads(&self, config: &LlamaConfig, b: &mut Body<'_>) -> Result<(), String> {
-        let norm = RmsNorm { eps: config.norm_eps };
         let (query, from) = if self.query_rank.is_some() { ("cq", "lq") } else { ("a", "h") };
         if self.query_rank.is_some() {
             b.op(&["cq0"], Einsum::new("b s h, h lq -> b s lq")?, &["a", "wdq"])?;
-            b.op(&["cq", "cq_rstd"], norm.clone(), &["cq0", "q_norm"])?;
+            b.op(&["cq", "cq_rstd"], LATENT_NORM, &["cq0", "q_norm"])?;
         }
         for (y, w, d) in [("qn", "wqn", "dn"), ("qr0", "wqr", "dr")] {
             b.op(&[y], Einsum::new(&format!("b s {from}, {from} g r {d} -> b s g r {d}"))?, &[query, w])?;
         }
         b.op(&["ckv0"], Einsum::new("b s h, h lk -> b s lk")?, &["a", "wdkv"])?;
-        b.op(&["ckv", "ckv_rstd"], norm, &["ckv0", "kv_norm"])?;
+        b.op(&["ckv", "ckv_rstd"], LATENT_NORM, &["ckv0", "kv_norm"])?;
         for (y, w, d) in [("kn", "wkn", "dn"), ("v", "wv", "dv")] {
             b.op(&[y], Einsum::new(&format!("b s lk, lk g {d} -> b s g {d}"))?, &["ckv", w])?;
         }
         b.op(&["kr0"], Einsum::new("b s h, h dr -> b s dr")?, &["a", "wkr"])?;
-        for (turned, plain) in [("qr", "qr0"), ("kr1", "kr0")] {
+        let scaled = config.turned_factor != 1.0;
+        for (turned, plain) in [(if scaled { "qr1" } else { "qr" }, "qr0"), ("kr1", "kr0")] {
             b.op(&[turned], config.rope(), &[plain, "pos"])?;
+        }
+        if scaled {
+            b.scale("qr", config.turned_factor, "qr1")?;
         }
         let to_heads = Broadcast { equation: Equation::parse("b s dr -> b s g dr")?, free: b.dims("g") };
         b.op(&["kr"], to_heads, &["kr1"])?;

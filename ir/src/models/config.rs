@@ -1,6 +1,7 @@
 //! A model's configuration as published: the fields of `config.json`, read and checked.
 
 use super::gpt2::{self, Gpt2Config};
+use super::keys::{self, Key};
 use super::llama::{self, LlamaConfig};
 use super::read_llama;
 use crate::catalogue::Code;
@@ -10,7 +11,7 @@ use crate::types::DType;
 use crate::verify::verify_sizes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::fmt;
 
 /// What one micro-batch holds, over all data-parallel ranks.
@@ -55,6 +56,13 @@ pub enum ConfigError {
         /// Positions of the model.
         positions: u64,
     },
+    /// Sequences that are longer than what attention looks back over.
+    BeyondWindow {
+        /// Tokens per sequence.
+        seq: u64,
+        /// Tokens of the window.
+        window: u64,
+    },
     /// Sizes that make a tensor or a depth beyond all bounds.
     TooLarge(String),
     /// A `model_type` without a builder.
@@ -62,7 +70,7 @@ pub enum ConfigError {
     /// A value that is right, but that no builder supports.
     Unsupported {
         /// The name of the field.
-        field: &'static str,
+        field: String,
         /// What is not supported, and what is.
         why: String,
     },
@@ -79,12 +87,14 @@ impl fmt::Display for ConfigError {
             ConfigError::TooLong { seq, positions } => {
                 write!(f, "sequences of {seq} tokens do not fit the model's {positions} positions")
             }
+            ConfigError::BeyondWindow { seq, window } => write!(
+                f,
+                "`sliding_window`: sequences of {seq} tokens are longer than the window of {window}, and attention within a \
+                 window is not supported"
+            ),
             ConfigError::UnknownFamily(found) => {
-                write!(
-                    f,
-                    "there is no builder for `model_type` `{found}`; there are {}, gpt2",
-                    read_llama::FAMILIES.join(", ")
-                )
+                let families: Vec<&str> = keys::FAMILIES.iter().map(|family| family.name).collect();
+                write!(f, "there is no builder for `model_type` `{found}`; there are {}", families.join(", "))
             }
             ConfigError::Unsupported { field, why } => write!(f, "`{field}`: {why}"),
         }
@@ -102,7 +112,7 @@ impl Coded for ConfigError {
             ConfigError::Contradiction(_) | ConfigError::TooLong { .. } => Code::ConfigContradiction,
             ConfigError::TooLarge(_) => Code::TooLarge,
             ConfigError::UnknownFamily(_) => Code::UnsupportedFamily,
-            ConfigError::Unsupported { .. } => Code::UnsupportedOption,
+            ConfigError::Unsupported { .. } | ConfigError::BeyondWindow { .. } => Code::UnsupportedOption,
         })
     }
 
@@ -116,9 +126,16 @@ impl Coded for ConfigError {
             ConfigError::TooLong { positions, .. } => {
                 return Some(format!("use sequences of at most {positions} tokens"));
             }
+            ConfigError::BeyondWindow { window, .. } => {
+                return Some(format!(
+                    "use sequences of at most {window} tokens, or set `sliding_window` to null for whole attention"
+                ));
+            }
             ConfigError::TooLarge(_) => "make the sizes of the model, of a micro-batch or of a sequence smaller",
             ConfigError::UnknownFamily(_) => "use one of those, or write the model as a .ir file",
-            ConfigError::Unsupported { .. } => "turn the option off if the model permits it",
+            ConfigError::Unsupported { .. } => {
+                "take the key out, or give it a value that docs/config-keys.md allows, if the model permits it"
+            }
         };
         Some(help.to_string())
     }
@@ -127,6 +144,7 @@ impl Coded for ConfigError {
 /// The configuration of a model of a known family.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(tag = "family", rename_all = "lowercase")]
+#[expect(clippy::large_enum_variant, reason = "presets are constants, which cannot hold a box; there are few of them")]
 pub enum ModelConfig {
     /// LLaMA and what shares its blocks: Mistral without a sliding window, Qwen, DeepSeek, with experts or without.
     Llama(LlamaConfig),
@@ -186,52 +204,70 @@ impl ModelConfig {
 /// # Errors
 /// Everything in [`ConfigError`].
 pub fn from_config(json: &str) -> Result<ModelConfig, ConfigError> {
-    let value: Value = serde_json::from_str(json).map_err(|why| ConfigError::Json(why.to_string()))?;
-    let fields = Fields::new(&value)?;
-    let family: String = fields.required("model_type")?;
-    match family.as_str() {
-        "gpt2" => gpt2::read(&fields).map(ModelConfig::Gpt2),
-        known if read_llama::FAMILIES.contains(&known) => read_llama::read(known, &fields).map(ModelConfig::Llama),
-        _ => Err(ConfigError::UnknownFamily(family)),
-    }
+    read_config(json).map(|(config, _)| config)
 }
 
-/// The fields of a JSON object. `null` counts as absent.
-pub(super) struct Fields<'a>(&'a serde_json::Map<String, Value>);
+/// The same, and the keys that mean nothing to any family.
+///
+/// # Errors
+/// Everything in [`ConfigError`].
+pub fn read_config(json: &str) -> Result<(ModelConfig, Vec<String>), ConfigError> {
+    let value: Value = serde_json::from_str(json).map_err(|why| ConfigError::Json(why.to_string()))?;
+    let file = value.as_object().ok_or_else(|| ConfigError::Json("it is another kind of value".to_string()))?;
+    let named = file.get("model_type").ok_or(ConfigError::Missing { field: "model_type" })?;
+    let named = named.as_str().ok_or_else(|| invalid("model_type", format!("{named} is no string")))?;
+    let Some(family) = keys::FAMILIES.iter().find(|family| family.name == named) else {
+        return Err(ConfigError::UnknownFamily(named.to_string()));
+    };
+    let (fields, mut unknown) = Fields::new(family.name, file)?;
+    let config = match family.name {
+        "gpt2" => gpt2::read(&fields).map(ModelConfig::Gpt2),
+        _ => read_llama::read(&fields, &mut unknown).map(ModelConfig::Llama),
+    }?;
+    Ok((config, unknown))
+}
 
-impl<'a> Fields<'a> {
-    pub(super) fn new(value: &'a Value) -> Result<Fields<'a>, ConfigError> {
-        value.as_object().map(Fields).ok_or_else(|| ConfigError::Json("it is another kind of value".to_string()))
+/// The keys of a file that are read, with the defaults of its family.
+pub(super) struct Fields {
+    /// The family.
+    pub(super) family: &'static str,
+    stated: Map<String, Value>,
+}
+
+impl Fields {
+    /// Those of a file, and its keys that no family has.
+    pub(super) fn new(family: &'static str, file: &Map<String, Value>) -> Result<(Fields, Vec<String>), ConfigError> {
+        let (stated, unknown) = keys::check(family, file)?;
+        Ok((Fields { family, stated }, unknown))
     }
 
-    /// Whether a field is there, be it `null`.
-    pub(super) fn states(&self, field: &str) -> bool {
-        self.0.contains_key(field)
+    /// Whether a key is there, be it `null`.
+    pub(super) fn states(&self, key: &str) -> bool {
+        self.stated.contains_key(key)
     }
 
-    /// A field that may be absent.
-    pub(super) fn optional<T: DeserializeOwned>(&self, field: &'static str) -> Result<Option<T>, ConfigError> {
-        match self.0.get(field) {
+    /// The value of a key, or that of its absence.
+    pub(super) fn get<T: DeserializeOwned>(&self, key: &'static str) -> Result<T, ConfigError> {
+        let absent = || keys::key(self.family, key).and_then(Key::absent);
+        let value = self.stated.get(key).cloned().or_else(absent).ok_or(ConfigError::Missing { field: key })?;
+        T::deserialize(value).map_err(|why| invalid(key, why.to_string()))
+    }
+
+    /// The value of a key that may be `null` or absent.
+    pub(super) fn optional<T: DeserializeOwned>(&self, key: &'static str) -> Result<Option<T>, ConfigError> {
+        let absent = || keys::key(self.family, key).and_then(Key::absent);
+        match self.stated.get(key).cloned().or_else(absent) {
             None | Some(Value::Null) => Ok(None),
-            Some(value) => T::deserialize(value).map(Some).map_err(|why| invalid(field, why.to_string())),
+            Some(value) => T::deserialize(value).map(Some).map_err(|why| invalid(key, why.to_string())),
         }
     }
 
-    /// A field that must be there.
-    pub(super) fn required<T: DeserializeOwned>(&self, field: &'static str) -> Result<T, ConfigError> {
-        self.optional(field)?.ok_or(ConfigError::Missing { field })
-    }
-
-    /// A field with a default.
-    pub(super) fn or<T: DeserializeOwned>(&self, field: &'static str, default: T) -> Result<T, ConfigError> {
-        Ok(self.optional(field)?.unwrap_or(default))
-    }
-
-    /// The object under a name, if it is there.
-    pub(super) fn object(&self, field: &'static str) -> Result<Option<Fields<'a>>, ConfigError> {
-        match self.0.get(field) {
+    /// The object under a key, if it is there and holds anything.
+    pub(super) fn object(&self, key: &'static str) -> Result<Option<&Map<String, Value>>, ConfigError> {
+        match self.stated.get(key) {
             None | Some(Value::Null) => Ok(None),
-            Some(value) => Fields::new(value).map(Some).map_err(|_| invalid(field, "must be an object".to_string())),
+            Some(Value::Object(object)) => Ok((!object.is_empty()).then_some(object)),
+            Some(_) => Err(invalid(key, "must be an object".to_string())),
         }
     }
 }
@@ -246,14 +282,15 @@ pub(super) fn positive(field: &str, size: u64) -> Result<(), ConfigError> {
     if size == 0 { Err(invalid(field, "must be at least 1".to_string())) } else { Ok(()) }
 }
 
-/// A field that must have the one value that is supported.
-pub(super) fn only<T: PartialEq + fmt::Display>(
-    field: &'static str,
-    found: &T,
-    supported: T,
-) -> Result<(), ConfigError> {
-    if *found == supported {
+/// A number that must be finite and not below 0.
+pub(super) fn not_negative(field: &str, number: f64) -> Result<(), ConfigError> {
+    if number.is_finite() && number >= 0.0 {
         return Ok(());
     }
-    Err(ConfigError::Unsupported { field, why: format!("{found} is not supported, only {supported}") })
+    Err(invalid(field, format!("{number} must be finite and not negative")))
+}
+
+/// A value that is right, but not supported.
+pub(super) fn unsupported(field: &str, why: String) -> ConfigError {
+    ConfigError::Unsupported { field: field.to_string(), why }
 }

@@ -39,9 +39,9 @@ pub struct Experts {
     pub renormalise: bool,
     /// What weights are multiplied by.
     pub scale: f64,
-    /// How many tokens an expert takes, over how many it would if all were chosen alike; what comes after is dropped. The
-    /// number of experts over that of a token's is enough for all that may come.
-    pub capacity: f64,
+    /// How many tokens an expert takes, over how many it would if all were chosen alike; what comes after is dropped. None:
+    /// all that come.
+    pub capacity: Option<f64>,
     /// Tokens of a routing group, each dealt out by itself; none: those of a sequence.
     pub group: Option<u64>,
 }
@@ -61,7 +61,7 @@ impl Experts {
             limit: None,
             renormalise: true,
             scale: 1.0,
-            capacity: 1.0,
+            capacity: None,
             group: None,
         }
     }
@@ -78,8 +78,8 @@ impl Experts {
             let why = format!("{} of {layers} layers leave none for experts", self.dense_layers);
             return Err(invalid("first_k_dense_replace", why));
         }
-        if !self.capacity.is_finite() || self.capacity <= 0.0 {
-            return Err(invalid("capacity_factor", format!("{} must be above 0", self.capacity)));
+        if let Some(capacity) = self.capacity.filter(|capacity| !capacity.is_finite() || *capacity <= 0.0) {
+            return Err(invalid("capacity_factor", format!("{capacity} must be above 0")));
         }
         positive("routing_group", self.group.unwrap_or(1))
     }
@@ -94,7 +94,8 @@ impl Experts {
             return Err(ConfigError::Contradiction(why));
         }
         let alike = (self.chosen * group) as f64 / self.experts as f64;
-        let capacity = ((self.capacity * alike).ceil() as u64).clamp(1, group);
+        // A token goes to an expert at most once, so that no more come than there are tokens in the group.
+        let capacity = self.capacity.map_or(group, |factor| ((factor * alike).ceil() as u64).clamp(1, group));
         let mut dims = vec![
             ("q", seq / group),
             ("t", group),

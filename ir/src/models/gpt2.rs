@@ -1,7 +1,7 @@
 //! GPT-2: learned positions, layer norms, biases, GELU, tied embeddings. Radford et al. 2019; the original order of norms of
 //! Vaswani et al. 2017 by `post_norm`.
 
-use super::config::{Batch, ConfigError, Fields, invalid, only, positive};
+use super::config::{Batch, ConfigError, Fields, invalid, not_negative, positive, unsupported};
 use super::draft::{Body, Draft, Weight};
 use crate::graph::{ArgKind, Model, ResultKind};
 use crate::ops::{
@@ -42,44 +42,36 @@ pub struct Gpt2Config {
     pub deviation: f64,
 }
 
-/// Reads a `config.json`; defaults are those of `GPT2Config` in `transformers`, but dropout is off where it is not stated.
-/// `post_norm` is an addition.
-pub(super) fn read(fields: &Fields<'_>) -> Result<Gpt2Config, ConfigError> {
-    refuse_options(fields)?;
-    let hidden: u64 = fields.required("n_embd")?;
-    let activation: String = fields.or("activation_function", "gelu_new".to_string())?;
+/// Reads a `config.json`.
+pub(super) fn read(fields: &Fields) -> Result<Gpt2Config, ConfigError> {
+    let hidden: u64 = fields.get("n_embd")?;
+    let activation: String = fields.get("activation_function")?;
     let exact_gelu = match activation.as_str() {
         "gelu" => true,
         "gelu_new" | "gelu_pytorch_tanh" => false,
         _ => {
             let why = format!("`{activation}` is not supported, only `gelu` and `gelu_new`");
-            return Err(ConfigError::Unsupported { field: "activation_function", why });
+            return Err(unsupported("activation_function", why));
         }
     };
     let config = Gpt2Config {
-        vocabulary: fields.required("vocab_size")?,
-        positions: Some(fields.required("n_positions")?),
+        vocabulary: fields.get("vocab_size")?,
+        positions: Some(fields.get("n_positions")?),
         hidden,
-        feed_forward: fields.or("n_inner", hidden.saturating_mul(4))?,
-        layers: fields.required("n_layer")?,
-        heads: fields.required("n_head")?,
-        norm_eps: fields.or("layer_norm_epsilon", 1e-5)?,
+        feed_forward: fields.optional("n_inner")?.unwrap_or(hidden.saturating_mul(4)),
+        layers: fields.get("n_layer")?,
+        heads: fields.get("n_head")?,
+        norm_eps: fields.get("layer_norm_epsilon")?,
         exact_gelu,
-        post_norm: fields.or("post_norm", false)?,
-        attention_dropout: fields.or("attn_pdrop", 0.0)?,
-        residual_dropout: fields.or("resid_pdrop", 0.0)?,
-        embedding_dropout: fields.or("embd_pdrop", 0.0)?,
-        tied: fields.or("tie_word_embeddings", true)?,
-        deviation: fields.or("initializer_range", 0.02)?,
+        post_norm: fields.get("post_norm")?,
+        attention_dropout: fields.get("attn_pdrop")?,
+        residual_dropout: fields.get("resid_pdrop")?,
+        embedding_dropout: fields.get("embd_pdrop")?,
+        tied: fields.get("tie_word_embeddings")?,
+        deviation: fields.get("initializer_range")?,
     };
     check(&config)?;
     Ok(config)
-}
-
-fn refuse_options(fields: &Fields<'_>) -> Result<(), ConfigError> {
-    only("scale_attn_weights", &fields.or("scale_attn_weights", true)?, true)?;
-    only("scale_attn_by_inverse_layer_idx", &fields.or("scale_attn_by_inverse_layer_idx", false)?, false)?;
-    only("add_cross_attention", &fields.or("add_cross_attention", false)?, false)
 }
 
 fn check(config: &Gpt2Config) -> Result<(), ConfigError> {
@@ -98,6 +90,8 @@ fn check(config: &Gpt2Config) -> Result<(), ConfigError> {
         let why = format!("`n_embd` {} is not divisible by `n_head` {}", config.hidden, config.heads);
         return Err(ConfigError::Contradiction(why));
     }
+    not_negative("layer_norm_epsilon", config.norm_eps)?;
+    not_negative("initializer_range", config.deviation)?;
     let probabilities = [
         ("attn_pdrop", config.attention_dropout),
         ("resid_pdrop", config.residual_dropout),
@@ -143,8 +137,8 @@ fn blocks(config: &Gpt2Config, batch: &Batch) -> Result<Model, String> {
 
     let args = [("tok", ArgKind::Input, ids.clone()), ("pos", ArgKind::Input, ids.clone())];
     let embed = draft.block("embed", &args, &embedding, &[ResultKind::Value], |b| {
-        b.op(&["tok_emb"], Embedding, &["tok", "wte"])?;
-        b.op(&["pos_emb"], Embedding, &["pos", "wpe"])?;
+        b.op(&["tok_emb"], Embedding::default(), &["tok", "wte"])?;
+        b.op(&["pos_emb"], Embedding::default(), &["pos", "wpe"])?;
         b.op(&["x"], Binary::of(BinaryKind::Add), &["tok_emb", "pos_emb"])?;
         let x = dropped(b, config.embedding_dropout, "x", "embed")?;
         Ok(vec![b.value(&x)?])

@@ -3,7 +3,7 @@
 //! and 2025 (Qwen2, Qwen3), Parmar et al. 2024 (Nemotron-4), DeepSeek-AI 2024 (DeepSeek-V2, V3).
 
 use super::attention::{self, Latent};
-use super::config::{Batch, ConfigError, invalid, positive};
+use super::config::{Batch, ConfigError, invalid, not_negative, positive};
 use super::draft::{Draft, Weight};
 use super::experts::Experts;
 use super::feed_forward;
@@ -39,6 +39,12 @@ pub struct LlamaConfig {
     pub rope_scaling: Option<Scaling>,
     /// What attention scores are multiplied by beside the inverse root of the head size (YaRN).
     pub score_factor: f64,
+    /// What of them comes from the turned part of latent attention is multiplied by this, too (YaRN); 1 without that.
+    pub turned_factor: f64,
+    /// Tokens that attention looks back over in some layer; sequences must not be longer. None: all.
+    pub window: Option<u64>,
+    /// The token that fills up sequences: its row of the embedding learns nothing from where it stands.
+    pub pad: Option<u64>,
     /// The head's matrix is the embedding table.
     pub tied: bool,
     /// Queries, keys and values have a bias (Qwen2).
@@ -90,6 +96,12 @@ impl LlamaConfig {
                 self.heads, self.kv_heads
             )));
         }
+        if let Some(pad) = self.pad.filter(|pad| *pad >= self.vocabulary) {
+            return Err(invalid("pad_token_id", format!("{pad} is none of {} tokens", self.vocabulary)));
+        }
+        positive("sliding_window", self.window.unwrap_or(1))?;
+        not_negative("rms_norm_eps", self.norm_eps)?;
+        not_negative("initializer_range", self.deviation)?;
         if self.latent.is_none() && !self.head.is_multiple_of(2) {
             return Err(invalid("head_dim", format!("{} is odd; rotary positions turn pairs", self.head)));
         }
@@ -117,6 +129,9 @@ impl LlamaConfig {
 /// The model of a configuration.
 pub(super) fn build(config: &LlamaConfig, batch: &Batch) -> Result<Model, ConfigError> {
     config.check()?;
+    if let Some(window) = config.window.filter(|&window| batch.seq > window) {
+        return Err(ConfigError::BeyondWindow { seq: batch.seq, window });
+    }
     let draft = Draft::new("llama", batch, &config.dims(batch.seq)?);
     blocks(config, draft).map_err(ConfigError::Contradiction)
 }
@@ -127,7 +142,7 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, String> {
     draft.declare(&embedding);
     let args = [("tok", ArgKind::Input, ids.clone())];
     let embed = draft.block("embed", &args, &embedding, &[ResultKind::Value], |b| {
-        b.op(&["x"], Embedding, &["tok", "emb"])?;
+        b.op(&["x"], Embedding { pad: config.pad }, &["tok", "emb"])?;
         Ok(vec![b.value("x")?])
     })?;
     draft.call("x", embed, None, &["tok"], &["emb"]);

@@ -1,96 +1,116 @@
 //! The `config.json` of LLaMA's family, under the names that each `model_type` has for the same things.
 
 use super::attention::Latent;
-use super::config::{ConfigError, Fields, only, positive};
+use super::config::{ConfigError, Fields, invalid, positive, unsupported};
 use super::experts::Experts;
 use super::llama::LlamaConfig;
-use crate::ops::{GroupLimit, Scaling};
+use super::read_rope::rotary;
+use crate::ops::GroupLimit;
 
-/// The values of `model_type` that are of this family.
-pub(super) const FAMILIES: [&str; 9] =
-    ["llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3"];
-
-/// Reads a `config.json` of a family; defaults are those of its class in `transformers`. `hidden_act` may be `relu2`, for a
-/// feed-forward net without a gate; `capacity_factor` and `routing_group` are additions. Layers that predict further tokens
-/// (`num_nextn_predict_layers`) are left out, as `transformers` does.
-pub(super) fn read(family: &str, fields: &Fields<'_>) -> Result<LlamaConfig, ConfigError> {
-    let gated = refuse_options(family, fields)?;
-    let hidden = fields.required("hidden_size")?;
-    let heads = fields.required("num_attention_heads")?;
+/// Reads a `config.json` of a family. Keys inside that no family has join `unknown`.
+pub(super) fn read(fields: &Fields, unknown: &mut Vec<String>) -> Result<LlamaConfig, ConfigError> {
+    let family = fields.family;
+    let gated = gate(fields)?;
+    let (hidden, heads, layers) =
+        (fields.get("hidden_size")?, fields.get("num_attention_heads")?, fields.get("num_hidden_layers")?);
     let latent = if family.starts_with("deepseek") { Some(latent(fields)?) } else { None };
-    let experts = experts(family, fields)?;
-    let rotary = rotary(fields, latent.is_some())?;
-    let head = match (fields.optional("head_dim")?, &latent) {
-        (_, Some(latent)) => latent.plain.saturating_add(latent.turned),
-        (Some(head), None) => head,
-        // The default of these classes; those of the others divide.
-        (None, None) if family.starts_with("qwen3") => 128,
-        (None, None) => head_size(hidden, heads)?,
+    let rotary = rotary(fields, latent.is_some(), unknown)?;
+    let head = match &latent {
+        Some(latent) => latent.plain.saturating_add(latent.turned),
+        None => match fields.optional("head_dim")? {
+            Some(head) => head,
+            None => head_size(hidden, heads)?,
+        },
     };
     let config = LlamaConfig {
-        vocabulary: fields.required("vocab_size")?,
+        vocabulary: fields.get("vocab_size")?,
         hidden,
         // Mixtral has no other size than that of its experts.
-        feed_forward: fields.required("intermediate_size")?,
+        feed_forward: fields.get("intermediate_size")?,
         gated,
-        layers: fields.required("num_hidden_layers")?,
+        layers,
         heads,
-        // The default of `LlamaConfig`; those of the other classes are the counts of one published model.
-        kv_heads: match &latent {
-            Some(_) => heads,
-            None if family == "llama" => fields.or("num_key_value_heads", heads)?,
-            None => fields.required("num_key_value_heads")?,
-        },
+        kv_heads: kv_heads(fields, heads, latent.is_some())?,
         head,
-        norm_eps: fields.or("rms_norm_eps", if family == "mixtral" { 1e-5 } else { 1e-6 })?,
+        norm_eps: fields.get("rms_norm_eps")?,
         rope_theta: rotary.theta,
         rope_scaling: rotary.scaling,
         score_factor: rotary.score_factor,
-        tied: fields.or("tie_word_embeddings", false)?,
-        qkv_bias: family.starts_with("qwen2") && fields.or("qkv_bias", true)?,
+        turned_factor: rotary.turned_factor,
+        window: window(fields, layers)?,
+        pad: pad(fields)?,
+        tied: fields.get("tie_word_embeddings")?,
+        qkv_bias: family == "qwen2" || (family == "qwen2_moe" && fields.get("qkv_bias")?),
         qk_norm: family.starts_with("qwen3"),
-        deviation: fields.or("initializer_range", 0.02)?,
+        deviation: fields.get("initializer_range")?,
         latent,
-        experts,
+        experts: experts(fields, layers)?,
     };
     config.check()?;
     Ok(config)
 }
 
-/// Refuses what is not supported; whether the feed-forward net has a gate.
-fn refuse_options(family: &str, fields: &Fields<'_>) -> Result<bool, ConfigError> {
-    let activation: String = fields.or("hidden_act", "silu".to_string())?;
-    let gated = activation != "relu2" || family != "llama";
-    if gated {
-        only("hidden_act", &activation, "silu".to_string())?;
+/// Whether the feed-forward net has a gate. In the class it always has; `relu2` without one is Nemotron's.
+fn gate(fields: &Fields) -> Result<bool, ConfigError> {
+    if fields.family != "llama" {
+        return Ok(true);
     }
-    only("attention_dropout", &fields.or("attention_dropout", 0.0)?, 0.0)?;
-    only("mlp_bias", &fields.or("mlp_bias", false)?, false)?;
-    if !family.starts_with("qwen2") {
-        only("attention_bias", &fields.or("attention_bias", false)?, false)?;
+    let (activation, gated): (String, bool) = (fields.get("hidden_act")?, fields.get("mlp_gate")?);
+    match (activation.as_str(), gated) {
+        ("silu", true) => Ok(true),
+        ("relu2", false) => Ok(false),
+        (_, true) => Err(unsupported("hidden_act", format!("{activation} is not supported with a gate, only silu"))),
+        (_, false) => {
+            Err(unsupported("hidden_act", format!("{activation} is not supported without a gate, only relu2")))
+        }
     }
-    only("decoder_sparse_step", &fields.or("decoder_sparse_step", 1)?, 1)?;
-    only("moe_layer_freq", &fields.or("moe_layer_freq", 1)?, 1)?;
-    if !fields.or("mlp_only_layers", Vec::<u32>::new())?.is_empty() {
-        let why = "layers without experts are supported in front only".to_string();
-        return Err(ConfigError::Unsupported { field: "mlp_only_layers", why });
-    }
-    refuse_window(family, fields).map(|()| gated)
 }
 
-/// Qwen states a window that counts only where `use_sliding_window` says so; `MistralConfig` has one of 4096 where the file
-/// does not state it.
-fn refuse_window(family: &str, fields: &Fields<'_>) -> Result<(), ConfigError> {
-    if family.starts_with("qwen") {
-        return only("use_sliding_window", &fields.or("use_sliding_window", false)?, false);
+/// The token that fills up sequences; a negative one counts from the end of the vocabulary.
+fn pad(fields: &Fields) -> Result<Option<u64>, ConfigError> {
+    let Some(stated) = fields.optional::<i64>("pad_token_id")? else { return Ok(None) };
+    let vocabulary: u64 = fields.get("vocab_size")?;
+    let from_end = || vocabulary.checked_sub(stated.unsigned_abs());
+    let pad = if stated < 0 { from_end() } else { Some(stated.unsigned_abs()) };
+    pad.map(Some).ok_or_else(|| invalid("pad_token_id", format!("{stated} is none of {vocabulary} tokens")))
+}
+
+/// Key and value heads. Under latent attention each query head has its own, and where none are stated that is meant.
+fn kv_heads(fields: &Fields, heads: u64, latent: bool) -> Result<u64, ConfigError> {
+    if latent && !fields.states("num_key_value_heads") {
+        return Ok(heads);
     }
-    let default = (family == "mistral" && !fields.states("sliding_window")).then_some(4096);
-    match fields.optional("sliding_window")?.or(default) {
-        None => Ok(()),
-        Some::<u64>(window) => {
-            let why = format!("a window of {window} is not supported; null means full attention");
-            Err(ConfigError::Unsupported { field: "sliding_window", why })
+    let stated = fields.optional("num_key_value_heads")?.unwrap_or(heads);
+    if latent && stated != heads {
+        let why = format!("{stated} is not supported, only as many as the {heads} query heads");
+        return Err(unsupported("num_key_value_heads", why));
+    }
+    Ok(stated)
+}
+
+/// The tokens that attention looks back over, in any layer; none: all. Mistral and Mixtral have one window for all layers,
+/// Qwen's counts only where `use_sliding_window` says so, for some layers.
+fn window(fields: &Fields, layers: u32) -> Result<Option<u64>, ConfigError> {
+    let kinds: Option<Vec<String>> = fields.optional("layer_types")?;
+    let other = |kinds: &Vec<String>| kinds.iter().find(|kind| *kind != "full_attention").cloned();
+    let stated = match fields.family {
+        "mistral" | "mixtral" => fields.optional("sliding_window")?,
+        "qwen2" | "qwen3" | "qwen2_moe" | "qwen3_moe" if fields.get("use_sliding_window")? => {
+            let before: u64 = fields.optional("max_window_layers")?.unwrap_or(0);
+            let some = match fields.family {
+                "qwen3_moe" => true,
+                _ if kinds.is_some() => kinds.as_ref().is_some_and(|kinds| other(kinds).is_some()),
+                "qwen2_moe" => before > 0,
+                _ => before < u64::from(layers),
+            };
+            let window: Option<u64> = fields.optional("sliding_window")?;
+            return Ok(window.filter(|_| some));
         }
+        _ => None,
+    };
+    match kinds.as_ref().and_then(other) {
+        Some(kind) => Err(unsupported("layer_types", format!("{kind} is not supported, only full_attention"))),
+        None => Ok(stated),
     }
 }
 
@@ -103,135 +123,125 @@ fn head_size(hidden: u64, heads: u64) -> Result<u64, ConfigError> {
     Ok(hidden / heads)
 }
 
-fn latent(fields: &Fields<'_>) -> Result<Latent, ConfigError> {
+fn latent(fields: &Fields) -> Result<Latent, ConfigError> {
     Ok(Latent {
         query_rank: fields.optional("q_lora_rank")?,
-        key_rank: fields.required("kv_lora_rank")?,
-        plain: fields.required("qk_nope_head_dim")?,
-        turned: fields.required("qk_rope_head_dim")?,
-        value: fields.required("v_head_dim")?,
+        key_rank: fields.get("kv_lora_rank")?,
+        plain: fields.get("qk_nope_head_dim")?,
+        turned: fields.get("qk_rope_head_dim")?,
+        value: fields.get("v_head_dim")?,
     })
 }
 
-/// The experts of a family that has them.
-fn experts(family: &str, fields: &Fields<'_>) -> Result<Option<Experts>, ConfigError> {
-    let chosen = || fields.required("num_experts_per_tok");
-    let size = || fields.required("moe_intermediate_size");
-    let plain = match family {
-        "mixtral" => {
-            let experts = Experts::softmax(fields.required("num_local_experts")?, chosen()?, 0);
-            Experts { feed_forward: fields.required("intermediate_size")?, ..experts }
+/// The experts of a family that has them; none if no layer does.
+fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError> {
+    let softmax = |experts: &'static str, size: &'static str| {
+        Ok(Experts::softmax(fields.get(experts)?, fields.get("num_experts_per_tok")?, fields.get(size)?))
+    };
+    let plain = match fields.family {
+        "mixtral" => softmax("num_local_experts", "intermediate_size")?,
+        "qwen2_moe" | "qwen3_moe" => {
+            let dense_layers = dense_in_front(fields, layers)?;
+            if dense_layers >= layers {
+                return Ok(None);
+            }
+            let second = fields.family == "qwen2_moe";
+            Experts {
+                dense_layers,
+                shared: if second { fields.get("shared_expert_intermediate_size")? } else { 0 },
+                shared_gate: second,
+                renormalise: fields.get("norm_topk_prob")?,
+                ..softmax("num_experts", "moe_intermediate_size")?
+            }
         }
-        "qwen2_moe" | "qwen3_moe" => Experts {
-            shared: if family == "qwen2_moe" { fields.required("shared_expert_intermediate_size")? } else { 0 },
-            shared_gate: family == "qwen2_moe",
-            renormalise: fields.or("norm_topk_prob", false)?,
-            ..Experts::softmax(fields.required("num_experts")?, chosen()?, size()?)
-        },
-        "deepseek_v2" | "deepseek_v3" => deepseek(family, fields, size()?, chosen()?)?,
+        "deepseek_v2" | "deepseek_v3" => {
+            let dense_layers = fields.get("first_k_dense_replace")?;
+            if dense_layers >= layers {
+                return Ok(None);
+            }
+            Experts { dense_layers, ..deepseek(fields, softmax("n_routed_experts", "moe_intermediate_size")?)? }
+        }
         _ => return Ok(None),
     };
-    let capacity = fields.or("capacity_factor", plain.capacity)?;
-    Ok(Some(Experts { capacity, group: fields.optional("routing_group")?, ..plain }))
+    let (capacity, group) = (fields.optional("capacity_factor")?, fields.optional("routing_group")?);
+    Ok(Some(Experts { capacity, group, ..plain }))
 }
 
-fn deepseek(family: &str, fields: &Fields<'_>, size: u64, chosen: u64) -> Result<Experts, ConfigError> {
-    let third = family == "deepseek_v3";
-    let scores: String = fields.or("scoring_func", if third { "sigmoid" } else { "softmax" }.to_string())?;
-    if !["sigmoid", "softmax"].contains(&scores.as_str()) {
-        let why = format!("{scores} is not supported, only softmax and sigmoid");
-        return Err(ConfigError::Unsupported { field: "scoring_func", why });
+/// How many layers of a Qwen have no experts, which must be the first ones: those that `mlp_only_layers` names, and all but
+/// each one of `decoder_sparse_step`.
+fn dense_in_front(fields: &Fields, layers: u32) -> Result<u32, ConfigError> {
+    let (step, experts): (u64, u64) = (fields.get("decoder_sparse_step")?, fields.get("num_experts")?);
+    positive("decoder_sparse_step", step)?;
+    if experts == 0 {
+        return Ok(layers);
     }
-    let method: String = fields.or("topk_method", if third { "noaux_tc" } else { "greedy" }.to_string())?;
-    let groups: u64 = fields.or("n_group", 1)?;
-    let from = fields.or("topk_group", groups)?;
-    let limit = match method.as_str() {
-        "greedy" => None,
-        "group_limited_greedy" => Some(GroupLimit { groups, from, by: 1 }),
-        "noaux_tc" => Some(GroupLimit { groups, from, by: 2 }),
-        _ => {
-            let why = format!("{method} is not supported, only greedy, group_limited_greedy and noaux_tc");
-            return Err(ConfigError::Unsupported { field: "topk_method", why });
+    let front_only =
+        |field: &str| Err(unsupported(field, "layers without experts are supported in front only".to_string()));
+    if step > 1 && step < u64::from(layers) {
+        return front_only("decoder_sparse_step");
+    }
+    let only: Vec<u32> = fields.optional("mlp_only_layers")?.unwrap_or_default();
+    let mut front = step.saturating_sub(1).min(u64::from(layers)) as u32;
+    while front < layers && only.contains(&front) {
+        front += 1;
+    }
+    if only.iter().any(|layer| (front..layers).contains(layer)) {
+        return front_only("mlp_only_layers");
+    }
+    Ok(front)
+}
+
+/// What DeepSeek's experts have beside those of `plain`.
+fn deepseek(fields: &Fields, plain: Experts) -> Result<Experts, ConfigError> {
+    let third = fields.family == "deepseek_v3";
+    let group = |by| -> Result<Option<GroupLimit>, ConfigError> {
+        Ok(Some(GroupLimit { groups: fields.get("n_group")?, from: fields.get("topk_group")?, by }))
+    };
+    let limit = if third {
+        group(2)?
+    } else {
+        match fields.get::<String>("topk_method")?.as_str() {
+            "greedy" => None,
+            "group_limited_greedy" => group(1)?,
+            method => {
+                let why = format!("{method} is not supported, only greedy and group_limited_greedy");
+                return Err(unsupported("topk_method", why));
+            }
         }
     };
+    if let Some(limit) = limit {
+        check_limit(&limit, &plain)?;
+    }
+    let shared: u64 = fields.get("n_shared_experts")?;
     Ok(Experts {
-        shared: fields.or("n_shared_experts", 0u64)?.saturating_mul(size),
-        dense_layers: fields.or("first_k_dense_replace", 0)?,
-        sigmoid: scores == "sigmoid",
-        bias: method == "noaux_tc",
+        shared: shared.saturating_mul(plain.feed_forward),
+        sigmoid: third,
+        bias: third,
         limit: limit.filter(|limit| limit.groups > 1),
-        renormalise: fields.or("norm_topk_prob", third)?,
-        scale: fields.or("routed_scaling_factor", 1.0)?,
-        ..Experts::softmax(fields.required("n_routed_experts")?, chosen, size)
+        renormalise: third && fields.get("norm_topk_prob")?,
+        scale: fields.get("routed_scaling_factor")?,
+        ..plain
     })
 }
 
-/// How queries and keys turn.
-struct Rotary {
-    theta: f64,
-    scaling: Option<Scaling>,
-    score_factor: f64,
-}
-
-/// The base of the frequencies and how they are scaled: `rope_theta` and `rope_scaling`, or in newer files both in
-/// `rope_parameters`. Where a file has both, `rope_scaling` counts, as in `transformers`.
-fn rotary(fields: &Fields<'_>, latent: bool) -> Result<Rotary, ConfigError> {
-    let theta = fields.or("rope_theta", 10_000.0)?;
-    for field in ["rope_scaling", "rope_parameters"] {
-        if let Some(rope) = fields.object(field)? {
-            let scaling = scaling(field, &rope)?;
-            let score_factor = match scaling {
-                Some(Scaling::Yarn { factor, .. }) => yarn_scores(&rope, factor, latent)?,
-                _ => 1.0,
-            };
-            return Ok(Rotary { theta: rope.or("rope_theta", theta)?, scaling, score_factor });
-        }
+/// Whether a token finds its experts in the groups that are open to it.
+fn check_limit(limit: &GroupLimit, experts: &Experts) -> Result<(), ConfigError> {
+    let GroupLimit { groups, from, by } = *limit;
+    positive("n_group", groups)?;
+    if !experts.experts.is_multiple_of(groups) {
+        let why = format!("`n_group` {groups} does not divide {} experts", experts.experts);
+        return Err(ConfigError::Contradiction(why));
     }
-    Ok(Rotary { theta, scaling: None, score_factor: 1.0 })
-}
-
-/// The kind stands under `rope_type`, in older files under `type`.
-fn scaling(field: &'static str, rope: &Fields<'_>) -> Result<Option<Scaling>, ConfigError> {
-    let kind: String = match rope.optional("rope_type")? {
-        Some(kind) => kind,
-        None => rope.or("type", "default".to_string())?,
-    };
-    match kind.as_str() {
-        "default" => Ok(None),
-        "linear" => Ok(Some(Scaling::Linear { factor: rope.required("factor")? })),
-        "llama3" => Ok(Some(Scaling::Llama3 {
-            factor: rope.required("factor")?,
-            low: rope.required("low_freq_factor")?,
-            high: rope.required("high_freq_factor")?,
-            context: rope.required("original_max_position_embeddings")?,
-        })),
-        "yarn" => Ok(Some(Scaling::Yarn {
-            factor: rope.required("factor")?,
-            low: rope.or("beta_slow", 1.0)?,
-            high: rope.or("beta_fast", 32.0)?,
-            context: rope.required("original_max_position_embeddings")?,
-        })),
-        _ => {
-            let why = format!("{kind} is not supported, only default, linear, llama3 and yarn");
-            Err(ConfigError::Unsupported { field, why })
-        }
+    let size = experts.experts / groups;
+    if !(1..=groups).contains(&from) {
+        return Err(invalid("topk_group", format!("{from} of {groups} groups cannot be open")));
     }
-}
-
-/// What YaRN multiplies attention scores by, as `_compute_yarn_parameters` and `DeepseekV3Attention` in `transformers` do.
-/// Where only a part of a head turns, a factor on that part alone is not supported.
-fn yarn_scores(rope: &Fields<'_>, factor: f64, latent: bool) -> Result<f64, ConfigError> {
-    let grown = |by: f64| 0.1 * by * factor.max(1.0).ln() + 1.0;
-    let (by, all): (Option<f64>, Option<f64>) = (rope.optional("mscale")?, rope.optional("mscale_all_dim")?);
-    let on_turned = match (rope.optional("attention_factor")?, by, all) {
-        (Some(given), ..) => given,
-        (None, Some(by), Some(all)) => grown(by) / grown(all),
-        _ => grown(1.0),
-    };
-    if !latent {
-        return Ok(on_turned * on_turned);
+    if size < by || from.saturating_mul(size) < experts.chosen {
+        let why = format!(
+            "`num_experts_per_tok` {} and scores of {by} do not go with {from} open groups of {size} experts",
+            experts.chosen
+        );
+        return Err(ConfigError::Contradiction(why));
     }
-    only("mscale", &on_turned, 1.0)?;
-    let all = grown(all.unwrap_or(0.0));
-    Ok(all * all)
+    Ok(())
 }

@@ -1,26 +1,33 @@
-//! `embedding(%ids, %table)`: rows of a table, and the gradient that adds rows up.
+//! `embedding(%ids, %table, pad=0)`: rows of a table, and the gradient that adds rows up.
 
-use super::{Attrs, Builder, Cotangents, OpDef, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{DType, Dim, Type};
 
 /// `(ids i32[*m], table [v, h]) -> y [*m, h]`: the row of each id. On a rank with a part of `v`, ids outside of it give
 /// zeros, so that the sum over ranks is right.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Embedding;
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Embedding {
+    /// An id that fills up sequences: its row learns nothing from where it stands.
+    pub pad: Option<u64>,
+}
 
 impl Embedding {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["embedding"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<Embedding, String> {
-        Ok(Embedding)
+    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Embedding, String> {
+        Ok(Embedding { pad: attrs.optional_int("pad")? })
     }
 }
 
 impl OpDef for Embedding {
     fn name(&self) -> &'static str {
         "embedding"
+    }
+
+    fn attrs(&self) -> Vec<(&'static str, Attr)> {
+        self.pad.map(|pad| ("pad", Attr::int(pad))).into_iter().collect()
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
@@ -40,7 +47,7 @@ impl OpDef for Embedding {
         let (Some(dy), true) = (call.given[0], call.needed[1]) else { return Ok(vec![None; 2]) };
         let (ids, table) = (call.operands[0], b.ty(call.operands[1]).logical());
         let [rows, _] = operands::dims("table", &table, "v, h")?;
-        Ok(vec![None, Some(b.one(EmbeddingGrad { rows: rows.clone() }, &[ids, dy])?)])
+        Ok(vec![None, Some(b.one(EmbeddingGrad { rows: rows.clone(), pad: self.pad }, &[ids, dy])?)])
     }
 
     fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
@@ -53,28 +60,34 @@ impl OpDef for Embedding {
     }
 }
 
-/// `embedding_grad(%ids, %dy)`: `(ids i32[*m], dy [*m, h]) -> [v, h]`, at each row the sum of the dy of its ids. The stated
+/// `embedding_grad(%ids, %dy, pad=0)`: `(ids i32[*m], dy [*m, h]) -> [v, h]`, at each row the sum of the dy of its ids. The stated
 /// result type gives v.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EmbeddingGrad {
     /// The first dim of the table, logical.
     pub rows: Dim,
+    /// The id that is left out.
+    pub pad: Option<u64>,
 }
 
 impl EmbeddingGrad {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["embedding_grad"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, shapes: &Shapes<'_>) -> Result<EmbeddingGrad, String> {
+    pub(super) fn parse(_: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> Result<EmbeddingGrad, String> {
         let table = shapes.results.first().ok_or("has no result")?.logical();
         let [rows, _] = operands::dims("the result", &table, "v, h")?;
-        Ok(EmbeddingGrad { rows: rows.clone() })
+        Ok(EmbeddingGrad { rows: rows.clone(), pad: attrs.optional_int("pad")? })
     }
 }
 
 impl OpDef for EmbeddingGrad {
     fn name(&self) -> &'static str {
         "embedding_grad"
+    }
+
+    fn attrs(&self) -> Vec<(&'static str, Attr)> {
+        self.pad.map(|pad| ("pad", Attr::int(pad))).into_iter().collect()
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {

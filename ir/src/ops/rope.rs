@@ -1,6 +1,6 @@
 //! `rope(%x, %pos, theta=10000.0)`: rotary position embedding (Su et al. 2021) in the rotate-half convention of Llama, with
 //! `scaling="linear", factor=2.0`, `scaling="llama3", factor=8.0, low=1.0, high=4.0, context=8192` or
-//! `scaling="yarn", factor=40.0, low=1.0, high=32.0, context=4096` for longer contexts.
+//! `scaling="yarn", factor=40.0, low=1.0, high=32.0, context=4096` for longer contexts, the last with `fractional=true` too.
 
 use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
 use crate::ids::Value;
@@ -42,8 +42,8 @@ pub enum Scaling {
         /// Tokens of the context before scaling.
         context: u64,
     },
-    /// As `Llama3`, but in between the part goes by the number of the pair, not by its turns, and the bounds are rounded
-    /// outwards to whole pairs (Peng et al. 2023, YaRN, section 3.2). What that does to attention scores is not the op's.
+    /// As `Llama3`, but in between the part goes by the number of the pair, not by its turns (Peng et al. 2023, YaRN, section
+    /// 3.2). What that does to attention scores is not the op's.
     Yarn {
         /// What low frequencies are divided by; at least 1.
         factor: f64,
@@ -53,6 +53,8 @@ pub enum Scaling {
         high: f64,
         /// Tokens of the context before scaling.
         context: u64,
+        /// The bounds stay between pairs; else they are rounded outwards to whole pairs.
+        fractional: bool,
     },
 }
 
@@ -65,7 +67,7 @@ impl Scaling {
             "llama3" | "yarn" => {
                 let (low, high, context) = (attrs.float("low")?, attrs.float("high")?, attrs.int("context")?);
                 Ok(Some(if kind == "yarn" {
-                    Scaling::Yarn { factor, low, high, context }
+                    Scaling::Yarn { factor, low, high, context, fractional: attrs.flag("fractional")? }
                 } else {
                     Scaling::Llama3 { factor, low, high, context }
                 }))
@@ -74,14 +76,22 @@ impl Scaling {
         }
     }
 
+    /// What low frequencies are divided by.
+    pub fn factor(&self) -> f64 {
+        let (Scaling::Linear { factor } | Scaling::Llama3 { factor, .. } | Scaling::Yarn { factor, .. }) = *self;
+        factor
+    }
+
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
         let kind = |name: &str, factor| vec![("scaling", Attr::Str(name.to_string())), ("factor", Attr::Float(factor))];
         match *self {
             Scaling::Linear { factor } => kind("linear", factor),
-            Scaling::Llama3 { factor, low, high, context } | Scaling::Yarn { factor, low, high, context } => {
+            Scaling::Llama3 { factor, low, high, context } | Scaling::Yarn { factor, low, high, context, .. } => {
                 let name = if matches!(self, Scaling::Yarn { .. }) { "yarn" } else { "llama3" };
                 let mut attrs = kind(name, factor);
                 attrs.extend([("low", Attr::Float(low)), ("high", Attr::Float(high)), ("context", Attr::int(context))]);
+                let fractional = matches!(self, Scaling::Yarn { fractional: true, .. });
+                attrs.extend(fractional.then(|| ("fractional", Attr::flag(true))));
                 attrs
             }
         }
@@ -92,7 +102,7 @@ impl Scaling {
     /// # Errors
     /// What is wrong with them.
     pub fn check(&self) -> Result<(), String> {
-        let (Scaling::Linear { factor } | Scaling::Llama3 { factor, .. } | Scaling::Yarn { factor, .. }) = *self;
+        let factor = self.factor();
         if !factor.is_finite() || factor < 1.0 {
             return Err(format!("the factor {factor} must be at least 1"));
         }
@@ -113,12 +123,17 @@ impl Scaling {
     fn apply(&self, frequency: f64, i: usize, d: usize, theta: f64) -> f64 {
         match *self {
             Scaling::Linear { factor } => frequency / factor,
-            Scaling::Yarn { factor, low, high, context } => {
+            Scaling::Yarn { factor, low, high, context, fractional } => {
                 // The pair that makes so many turns, if pairs were dense.
                 let pair = |turns: f64| d as f64 * (context as f64 / (turns * TAU)).ln() / (2.0 * theta.ln());
-                let first = pair(high).floor().max(0.0);
-                let last = pair(low).ceil().min(d as f64 - 1.0);
-                let lowered = ((i as f64 - first) / (last - first).max(0.001)).clamp(0.0, 1.0);
+                let [mut first, mut last] = [pair(high), pair(low)];
+                if !fractional {
+                    (first, last) = (first.floor(), last.ceil());
+                }
+                (first, last) = (first.max(0.0), last.min(d as f64 - 1.0));
+                // Where no pair makes a whole turn the last bound comes first, and no frequency is lowered.
+                let between = if first == last { 0.001 } else { last - first };
+                let lowered = ((i as f64 - first) / between).clamp(0.0, 1.0);
                 lowered * frequency / factor + (1.0 - lowered) * frequency
             }
             Scaling::Llama3 { factor, low, high, context } => {
@@ -236,9 +251,17 @@ mod tests {
     /// last that is kept, of pair 4 half is lowered, pair 6 is the first that is lowered whole.
     #[test]
     fn yarn_lowers_by_the_number_of_the_pair() {
-        let scaling = Some(Scaling::Yarn { factor: 4.0, low: 1.0, high: 32.0, context: 4096 });
-        let op = Rope { theta: 1e4, scaling, inverse: false };
-        assert_frequencies(&op, 16, &[(2, 0.1), (4, 0.01 * 0.625), (6, 0.001 / 4.0), (7, 10f64.powf(-3.5) / 4.0)]);
+        let scaling = |context, fractional| {
+            let scaling = Scaling::Yarn { factor: 4.0, low: 1.0, high: 32.0, context, fractional };
+            Rope { theta: 1e4, scaling: Some(scaling), inverse: false }
+        };
+        let rounded = scaling(4096, false);
+        assert_frequencies(&rounded, 16, &[(2, 0.1), (4, 0.01 * 0.625), (6, 0.001 / 4.0), (7, 10f64.powf(-3.5) / 4.0)]);
+        // Without rounding (4 - 2.618060) / (5.628360 - 2.618060) of pair 4 is lowered.
+        let between = 0.01 * (1.0 - 0.75 * 0.459_070_463_849_4);
+        assert_frequencies(&scaling(4096, true), 16, &[(2, 0.1), (4, between), (6, 0.001 / 4.0)]);
+        // Of 6 tokens none makes a turn.
+        assert_frequencies(&scaling(6, false), 16, &[(0, 1.0), (2, 0.1), (6, 0.001)]);
     }
 
     #[test]

@@ -20,17 +20,25 @@ pub fn embedding(ids: &[i32], table: &[f32], h: usize, origin: i64, out: &mut [f
     });
 }
 
-/// The gradient of [`embedding`] by the table: `dtable[ids[i] - origin] += dy[i]`, from zero unless `accumulate`.
+/// The gradient of [`embedding`] by the table: `dtable[ids[i] - origin] += dy[i]`, from zero unless `accumulate`. Ids that are
+/// `pad` are left out.
 ///
 /// # Panics
 /// If `dy` has not `h` elements per id.
-pub fn embedding_grad(ids: &[i32], dy: &[f32], h: usize, origin: i64, dtable: &mut [f32], accumulate: bool) {
+pub fn embedding_grad(
+    ids: &[i32],
+    dy: &[f32],
+    h: usize,
+    (origin, pad): (i64, Option<i32>),
+    dtable: &mut [f32],
+    accumulate: bool,
+) {
     assert_eq!(dy.len(), ids.len() * h, "dy is ids x h");
     if !accumulate {
         dtable.fill(0.0);
     }
     for (&id, dy) in ids.iter().zip(dy.chunks_exact(h.max(1))) {
-        if let Some(start) = row(id, origin, h, dtable.len()) {
+        if let Some(start) = row(id, origin, h, dtable.len()).filter(|_| Some(id) != pad) {
             add_rows(dy, &mut dtable[start..start + h]);
         }
     }
@@ -55,20 +63,21 @@ mod tests {
             let mut out = vec![f32::NAN; n * h];
             let mut dtable = vec![1.0; v * h];
             embedding(&ids, &table, h, origin, &mut out, Par(2));
-            embedding_grad(&ids, &dy, h, origin, &mut dtable, true);
+            let pad = Some(5);
+            embedding_grad(&ids, &dy, h, (origin, pad), &mut dtable, true);
             let mut expected = vec![1.0f32; v * h];
             for (i, &id) in ids.iter().enumerate() {
                 let row = i64::from(id) - origin;
                 for j in 0..h {
                     let inside = (0..v as i64).contains(&row).then(|| row as usize * h + j);
                     assert_eq!(out[i * h + j], inside.map_or(0.0, |at| table[at]));
-                    if let Some(at) = inside {
+                    if let Some(at) = inside.filter(|_| Some(id) != pad) {
                         expected[at] += dy[i * h + j];
                     }
                 }
             }
             assert_eq!(dtable, expected);
-            embedding_grad(&[], &[], h, origin, &mut dtable, false);
+            embedding_grad(&[], &[], h, (origin, None), &mut dtable, false);
             assert!(dtable.iter().all(|v| *v == 0.0));
         }
     }

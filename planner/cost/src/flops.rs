@@ -1,5 +1,6 @@
 //! FLOPs that a model needs, wherever it runs.
 
+use crate::routing::Routing;
 use ir::graph::{Block, Model, SectionKind};
 use ir::ops::{KernelOp, Op};
 use ir::types::Type;
@@ -10,26 +11,35 @@ use ir::types::Type;
 /// PaLM, appendix B). Causal attention counts the half of the pairs that it looks at. What is computed again counts once.
 pub fn model_flops(model: &Model) -> f64 {
     let of_call =
-        |call: &ir::graph::Call| f64::from(call.instances()) * forward_flops(&model.blocks[call.block]) as f64;
+        |call: &ir::graph::Call| f64::from(call.instances()) * forward_flops(model, &model.blocks[call.block]);
     3.0 * model.calls.iter().map(of_call).sum::<f64>()
 }
 
-fn forward_flops(block: &Block) -> u64 {
+/// Without those of experts' empty places.
+fn forward_flops(model: &Model, block: &Block) -> f64 {
+    let filled = Routing::of(block).map_or(1.0, |routing| routing.filled());
+    let has_places = |stmt: &ir::graph::Stmt| stmt.operands.iter().any(|&value| takes_places(model, block.ty(value)));
     let flops = |stmt: &ir::graph::Stmt| match &stmt.op {
         Op::Kernel(op @ (KernelOp::Einsum(_) | KernelOp::Attention(_))) => {
             let logical = |values: &[_]| values.iter().map(|&v| block.ty(v).logical()).collect::<Vec<Type>>();
             let (operands, results) = (logical(&stmt.operands), logical(&stmt.results));
-            op.def().flops(&operands.iter().collect::<Vec<_>>(), &results.iter().collect::<Vec<_>>())
+            let flops = op.def().flops(&operands.iter().collect::<Vec<_>>(), &results.iter().collect::<Vec<_>>());
+            flops as f64 * if has_places(stmt) { filled } else { 1.0 }
         }
-        _ => 0,
+        _ => 0.0,
     };
     block[SectionKind::F].stmts.iter().map(flops).sum()
+}
+
+/// Whether a tensor has the dim of experts' places.
+fn takes_places(model: &Model, ty: &Type) -> bool {
+    ty.dims.iter().any(|dim| dim.name.is_some_and(|id| model.dims[id].name == "c"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ir::models::{Batch, preset};
+    use ir::models::{Batch, Experts, LlamaConfig, ModelConfig, preset};
     use ir::types::DType;
 
     /// Six FLOPs per token and weight that multiplies, and 12 layers x heads x head size x pairs, of which half are seen.
@@ -44,5 +54,17 @@ mod tests {
         let (tokens, width) = (256.0, 256.0);
         let attention = 4.0 * 12.0 * width * 2.0 * 128.0 * 128.0 / 2.0;
         assert_eq!(model_flops(&model), 6.0 * weights * tokens + attention);
+    }
+
+    /// However many places experts have.
+    #[test]
+    fn empty_places_of_experts_are_no_work() {
+        let batch = Batch { batch: 2, seq: 128, dtype: DType::F32 };
+        let Some(ModelConfig::Llama(tiny)) = preset("tiny-moe").map(|preset| preset.config.clone()) else { panic!() };
+        let flops = |capacity| {
+            let experts = tiny.experts.clone().map(|experts| Experts { capacity, ..experts });
+            model_flops(&ModelConfig::Llama(LlamaConfig { experts, ..tiny.clone() }).build(&batch).unwrap())
+        };
+        assert_eq!([Some(2.0), None].map(flops), [flops(Some(1.0)); 2]);
     }
 }

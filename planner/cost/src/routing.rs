@@ -25,6 +25,20 @@ impl Routing {
         Some(Routing { tokens: *index.get(1)?, chosen: index[0], experts: *places.get(2)?, capacity: places[1] })
     }
 
+    /// The share of places that tokens take when all experts get as many; the rest is there for uneven choices.
+    pub fn filled(&self) -> f64 {
+        let [choices, places] = [[self.tokens, self.chosen], [self.experts, self.capacity]];
+        let product = |of: [u64; 2]| of[0] as f64 * of[1] as f64;
+        (product(choices) / product(places)).min(1.0)
+    }
+
+    /// The same with places for as many tokens as come to an expert when all get as many.
+    #[must_use]
+    pub fn even(self) -> Routing {
+        let share = (self.tokens as f64 * self.chosen as f64 / self.experts as f64).ceil();
+        Routing { capacity: (share as u64).clamp(1, self.tokens.max(1)), ..self }
+    }
+
     /// The share of choices that is dropped, as it is to be expected where each token chooses for itself and all experts alike:
     /// of n tokens X come to an expert, binomial with probability k/E, and it drops what exceeds its capacity C (Lepikhin et al.
     /// 2020, section 2.2): `E[max(X - C, 0)] / E[X]`.
@@ -59,5 +73,14 @@ mod tests {
         let normal = (mean * (1.0 - share) / (2.0 * std::f64::consts::PI)).sqrt() / mean;
         assert!((of(4096, 8, 128, 256) / normal - 1.0).abs() < 0.01);
         assert!(of(4096, 8, 128, 320) < 1e-4);
+    }
+
+    #[test]
+    fn even_experts_have_a_place_for_each_choice() {
+        let all = Routing { tokens: 32, chosen: 2, experts: 8, capacity: 32 };
+        assert_eq!((all.filled(), all.dropped()), (0.25, 0.0));
+        let even = all.even();
+        assert_eq!((even.capacity, even.filled()), (8, 1.0));
+        assert!(even.dropped() > 0.1);
     }
 }

@@ -131,6 +131,9 @@ pub struct Facts {
     pub adjacent_experts: bool,
     /// Whether experts drop tokens for which they have no place.
     pub drops: bool,
+    /// Whether experts compute and hold empty places too. Else they are priced at what tokens take of them, and where `drops`
+    /// says that they have a capacity though the model states none, it is their even share.
+    pub pads_experts: bool,
     /// Whether experts weigh what lies between their products, so that the backward reads none of their results.
     pub weighs_inside: bool,
     /// How often an expert's parameter is kept as its products read it, where these have 8 or 4 bits: in one order and in the
@@ -205,6 +208,7 @@ impl Default for Facts {
             once_per_node: false,
             adjacent_experts: false,
             drops: false,
+            pads_experts: false,
             weighs_inside: false,
             quantised_experts: 0.0,
             precision_aware: false,

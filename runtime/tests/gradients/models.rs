@@ -73,7 +73,7 @@ fn whole_models_follow_central_differences() {
     let tied = LLAMA.replace("false", "true");
     let dropped = dropped();
     let qwen3 = LLAMA.replace("\"llama\"", "\"qwen3\", \"head_dim\": 2");
-    let squared = LLAMA.replace("silu", "relu2");
+    let squared = LLAMA.replace("\"silu\"", "\"relu2\", \"mlp_gate\": false");
     for (what, config) in [
         ("llama", LLAMA),
         ("tied llama", &tied),

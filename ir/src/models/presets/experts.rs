@@ -1,4 +1,4 @@
-//! Mixtures of experts. The capacity is what experts take if all are chosen alike, as the authors' trainers aim at.
+//! Mixtures of experts. None of them was published with a capacity: experts take what comes.
 
 use super::Preset;
 use super::llama::LLAMA3_8B;

@@ -32,7 +32,7 @@ pub(super) const PRESETS: &[Preset] = &[
         context: 256,
         // As much work for a token as in tiny-llama's feed-forward net: 2 experts of half its size.
         config: ModelConfig::Llama(LlamaConfig {
-            experts: Some(Experts { capacity: 2.0, group: Some(32), ..Experts::softmax(8, 2, 256) }),
+            experts: Some(Experts { capacity: Some(2.0), group: Some(32), ..Experts::softmax(8, 2, 256) }),
             ..TINY_LLAMA
         }),
     },

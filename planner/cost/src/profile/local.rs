@@ -1,8 +1,9 @@
 //! What one rank holds of the values of a block.
 
 use crate::machine::Recipe;
+use crate::routing::Routing;
 use ir::entity::EntityRef;
-use ir::graph::{Block, Model, SectionKind};
+use ir::graph::{Block, Model};
 use ir::ids::Value;
 use ir::mesh::Mesh;
 use ir::types::{DType, Dim};
@@ -13,13 +14,16 @@ pub(super) struct Local<'a> {
     pub(super) block: &'a Block,
     pub(super) recipe: &'a Recipe,
     elements: Vec<f64>,
-    filled: f64,
+    /// The share of experts' places that counts on a rank, and on the whole.
+    filled: [f64; 2],
 }
 
 impl<'a> Local<'a> {
-    pub(super) fn new(model: &'a Model, block: &'a Block, recipe: &'a Recipe) -> Local<'a> {
-        let mut local = Local { model, block, recipe, elements: Vec::new(), filled: 1.0 };
-        local.filled = local.filled();
+    /// With `pads` empty places of experts are computed and held like any other.
+    pub(super) fn new(model: &'a Model, block: &'a Block, recipe: &'a Recipe, pads: bool) -> Local<'a> {
+        let mut local = Local { model, block, recipe, elements: Vec::new(), filled: [1.0; 2] };
+        let filled = Routing::of(block).map_or(1.0, |routing| routing.filled());
+        local.filled = [if pads { 1.0 } else { filled }, filled];
         local.elements = block.values.keys().map(|value| local.sizes(value).product()).collect();
         local
     }
@@ -33,32 +37,20 @@ impl<'a> Local<'a> {
         &self.block.ty(value).dims
     }
 
-    /// The size of a dim on one rank. Of the places that experts have for tokens only those count that tokens take.
+    /// The size of a dim on one rank. Of the places that experts have for tokens only those count that tokens take, unless
+    /// the others are computed too.
     pub(super) fn size(&self, dim: &Dim) -> f64 {
         let bound = self.mesh().bound(dim.size, &dim.axes) as f64;
-        if self.is_named(dim, "c") { bound * self.filled } else { bound }
+        if self.is_named(dim, "c") { bound * self.filled[0] } else { bound }
     }
 
-    /// The same of the whole tensor.
+    /// The same of the whole tensor, without empty places: what the model needs.
     pub(super) fn logical_size(&self, dim: &Dim) -> f64 {
-        if self.is_named(dim, "c") { dim.size as f64 * self.filled } else { dim.size as f64 }
+        if self.is_named(dim, "c") { dim.size as f64 * self.filled[1] } else { dim.size as f64 }
     }
 
     fn sizes(&self, value: Value) -> impl Iterator<Item = f64> + '_ {
         self.dims(value).iter().map(|dim| self.size(dim))
-    }
-
-    /// The share of the experts' places that tokens take when all experts get as many: a token's choices over the places that
-    /// there are for it; the rest is there for uneven choices.
-    fn filled(&self) -> f64 {
-        let dispatch = self.block[SectionKind::F].stmts.iter().find(|stmt| stmt.op.name() == "dispatch");
-        let Some(dispatch) = dispatch else { return 1.0 };
-        let logical = |value: Value, last: usize| {
-            self.dims(value).iter().rev().take(last).map(|dim| dim.size as f64).product::<f64>()
-        };
-        // index [.., t, k] of a group, places [.., e, c, h] for it.
-        let (choices, width) = (logical(dispatch.operands[1], 2), logical(dispatch.results[0], 1));
-        (choices * width / logical(dispatch.results[0], 3)).min(1.0)
     }
 
     /// Elements on one rank.

@@ -34,7 +34,7 @@ impl<'a> Site<'a> {
         let fusion = Fusion::of(machine.stack);
         let is_attention = |stmt: &Stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_)));
         let mut site = Site {
-            local: Local::new(model, block, machine.recipe),
+            local: Local::new(model, block, machine.recipe, machine.stack.facts.pads_experts),
             layout,
             machine,
             fusion,

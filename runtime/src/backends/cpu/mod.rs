@@ -270,7 +270,7 @@ fn closure(op: &KernelOp, site: &Site<'_>, tally: &Arc<Tally>) -> Result<Run, St
         KernelOp::Attention(op) => attend::attention(op, site),
         KernelOp::AttentionGrad(op) => attend::attention_grad(op, site),
         KernelOp::Embedding(_) => tokens::embedding(site),
-        KernelOp::EmbeddingGrad(_) => tokens::embedding_grad(site),
+        KernelOp::EmbeddingGrad(op) => tokens::embedding_grad(site, op),
         KernelOp::CrossEntropy(_) => tokens::cross_entropy(site),
         KernelOp::CrossEntropyGrad(_) => tokens::cross_entropy_grad(site),
         KernelOp::SumExp(_) => tokens::sum_exp(site),

@@ -54,7 +54,7 @@ fn cases() -> Vec<Case> {
     // Of the three pairs, one is kept, one is between, one is scaled.
     let by_wavelength = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 100 };
     let dispatch = Dispatch { experts: Dim::sized(6), capacity: Dim::sized(2) };
-    let by_pair = Scaling::Yarn { factor: 8.0, low: 1.0, high: 4.0, context: 100 };
+    let by_pair = |fractional| Scaling::Yarn { factor: 8.0, low: 1.0, high: 4.0, context: 100, fractional };
     let adamw = AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1 };
     let mut cases: Vec<Case> = unary.into_iter().map(|kind| case(Unary(kind), &[&[4, 5]], &[])).collect();
     cases.extend(positive.into_iter().map(|kind| case(Unary(kind), &[&[4, 5]], &[])));
@@ -85,7 +85,8 @@ fn cases() -> Vec<Case> {
         case(rope(None, false), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
         case(rope(Some(Scaling::Linear { factor: 2.0 }), true), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
         case(rope(Some(by_wavelength), false), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
-        case(rope(Some(by_pair), false), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
+        case(rope(Some(by_pair(false)), false), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
+        case(rope(Some(by_pair(true)), true), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
         case(Attention { scale: 0.4, causal: true, dropout: None, piece: None }, &heads, &[3, 4, 5, 6]),
         case(Attention { scale: 0.4, causal: false, dropout: weights.clone(), piece: None }, &heads, &[3, 4, 5, 6]),
         case(AttentionGrad { scale: 0.4, causal: false, dropout: None, piece: None }, &backward, &[6, 7, 8, 9]),
@@ -98,8 +99,9 @@ fn cases() -> Vec<Case> {
         case(AttentionGrad { scale: 0.4, causal: true, dropout: weights, piece }, &backward, &[6, 7, 8, 9]),
         case(Dropout { p: 0.4, path: "here".to_string(), piece }, &[&[3, 4, 5]], &[]),
         case(Dropout { p: 0.4, path: "here".to_string(), piece: None }, &[&[3, 4, 5]], &[]),
-        case(Embedding, &[&[3, 4], &[7, 5]], &[0]),
-        case(EmbeddingGrad { rows: Dim::sized(7) }, &[&[3, 4], &[3, 4, 5]], &[0]),
+        case(Embedding::default(), &[&[3, 4], &[7, 5]], &[0]),
+        case(EmbeddingGrad { rows: Dim::sized(7), pad: None }, &[&[3, 4], &[3, 4, 5]], &[0]),
+        case(EmbeddingGrad { rows: Dim::sized(7), pad: Some(1) }, &[&[3, 4], &[3, 4, 5]], &[0]),
         case(CrossEntropy, &[&[3, 4, 7], &[3, 4]], &[1]),
         case(CrossEntropyGrad, &[&[3, 4, 7], &[3, 4], &[3, 4], &[]], &[1]),
         case(SumExp, &[&[3, 4, 7], &[3, 4]], &[]),

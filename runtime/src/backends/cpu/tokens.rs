@@ -3,6 +3,7 @@
 use super::Run;
 use super::rows::last;
 use crate::backend::Site;
+use ir::ops::EmbeddingGrad;
 use kernels::cpu::cross_entropy::{self, Shard};
 use kernels::cpu::embedding;
 
@@ -12,12 +13,13 @@ pub(super) fn embedding(site: &Site<'_>) -> Result<Run, String> {
     Ok(Box::new(move |call, par| embedding::embedding(call.int(0), call.float(1), h, origin, call.out(), par)))
 }
 
-pub(super) fn embedding_grad(site: &Site<'_>) -> Result<Run, String> {
+pub(super) fn embedding_grad(site: &Site<'_>, op: &EmbeddingGrad) -> Result<Run, String> {
     let (table, origin) = (site.result(0)?, site.origin(site.results[0], 0));
     let h = table[1];
+    let pad = op.pad.and_then(|pad| i32::try_from(pad).ok());
     Ok(Box::new(move |call, _| {
         let accumulate = call.accumulate;
-        embedding::embedding_grad(call.int(0), call.float(1), h, origin, call.out(), accumulate);
+        embedding::embedding_grad(call.int(0), call.float(1), h, (origin, pad), call.out(), accumulate);
     }))
 }
 

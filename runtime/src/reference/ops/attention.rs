@@ -15,9 +15,11 @@ fn inverse_frequency(op: &Rope, i: usize, d: usize) -> f64 {
     match op.scaling {
         None => plain,
         Some(Scaling::Linear { factor }) => plain / factor,
-        Some(Scaling::Yarn { factor, low, high, context }) => {
+        Some(Scaling::Yarn { factor, low, high, context, fractional }) => {
             let bound = |turns: f64| (context as f64 / (turns * 2.0 * PI)).ln() * d as f64 / (2.0 * op.theta.ln());
-            let (first, last) = (bound(high).floor().max(0.0), bound(low).ceil().min(d as f64 - 1.0));
+            let round = |bound: f64, to: fn(f64) -> f64| if fractional { bound } else { to(bound) };
+            let first = round(bound(high), f64::floor).max(0.0);
+            let last = round(bound(low), f64::ceil).min(d as f64 - 1.0);
             let ramp = (i as f64 - first) / (if first == last { 0.001 } else { last - first });
             let kept = 1.0 - ramp.clamp(0.0, 1.0);
             plain / factor * (1.0 - kept) + plain * kept

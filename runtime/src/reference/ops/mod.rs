@@ -144,7 +144,7 @@ fn kernel<R: Real>(
             o.attention(op.scale, op.causal, dropout)?.backward(o.real(3)?, o.real(4)?, o.real(5)?).into()
         }
         KernelOp::Embedding(_) => vec![token::embedding(o.int(0)?, o.real(1)?, &dims[0])],
-        KernelOp::EmbeddingGrad(_) => vec![token::embedding_grad(o.int(0)?, o.real(1)?, &dims[0])],
+        KernelOp::EmbeddingGrad(op) => vec![token::embedding_grad(o.int(0)?, o.real(1)?, &dims[0], op.pad)],
         KernelOp::CrossEntropy(_) => token::cross_entropy(o.real(0)?, o.int(1)?).into(),
         KernelOp::CrossEntropyGrad(_) => {
             vec![token::cross_entropy_grad(o.real(0)?, o.int(1)?, o.real(2)?, o.real(3)?)]

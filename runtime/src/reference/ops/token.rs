@@ -17,12 +17,17 @@ pub(super) fn embedding<R: Real>(ids: &Tensor<i32>, table: &Tensor<R>, dims: &[u
     Tensor::from_fn(dims, at)
 }
 
-/// The sum of the rows of dy at each id: the cotangent of the table.
-pub(super) fn embedding_grad<R: Real>(ids: &Tensor<i32>, dy: &Tensor<R>, dims: &[usize]) -> Tensor<R> {
+/// The sum of the rows of dy at each id: the cotangent of the table. That of the id `pad` stays zero.
+pub(super) fn embedding_grad<R: Real>(
+    ids: &Tensor<i32>,
+    dy: &Tensor<R>,
+    dims: &[usize],
+    pad: Option<u64>,
+) -> Tensor<R> {
     let (v, h) = (dims[0], dims[1]);
     let mut out = Tensor::zeros(dims);
     for (i, &dy) in dy.data.iter().enumerate() {
-        if let Some(id) = place(ids.data[i / h], v) {
+        if let Some(id) = place(ids.data[i / h], v).filter(|&id| Some(id as u64) != pad) {
             out.data[id * h + i % h] += dy;
         }
     }

@@ -1,0 +1,115 @@
+//! Rotary positions as a `config.json` states them: `rope_theta` and `rope_scaling`, or in newer files both in
+//! `rope_parameters`.
+
+use super::config::{ConfigError, Fields, invalid, unsupported};
+use super::keys::ROPE;
+use crate::ops::Scaling;
+
+/// How queries and keys turn.
+pub(super) struct Rotary {
+    /// The base of the frequencies.
+    pub(super) theta: f64,
+    /// How they are scaled.
+    pub(super) scaling: Option<Scaling>,
+    /// What all scores are multiplied by.
+    pub(super) score_factor: f64,
+    /// What the scores of the turned part alone are multiplied by.
+    pub(super) turned_factor: f64,
+}
+
+/// Reads them as `transformers` does: where a file has both objects, `rope_scaling` counts. Keys that no class has join
+/// `unknown`.
+pub(super) fn rotary(fields: &Fields, latent: bool, unknown: &mut Vec<String>) -> Result<Rotary, ConfigError> {
+    let theta: f64 = fields.get("rope_theta")?;
+    let mut rotary = Rotary { theta, scaling: None, score_factor: 1.0, turned_factor: 1.0 };
+    for field in ["rope_scaling", "rope_parameters"] {
+        let Some(object) = fields.object(field)? else { continue };
+        let (rope, more) = Fields::new(ROPE, object)?;
+        unknown.extend(more.into_iter().map(|key| format!("{field}.{key}")));
+        rotary.theta = rope.optional("rope_theta")?.unwrap_or(theta);
+        rotary.scaling = scaling(field, fields, &rope)?;
+        let factor = rotary.scaling.map(|scaling| scaling.factor());
+        if let Some(factor) = factor {
+            let all = all_dims(&rope, factor)?;
+            let turned = if let Some(Scaling::Yarn { .. }) = rotary.scaling { turned(&rope, factor)? } else { 1.0 };
+            [rotary.score_factor, rotary.turned_factor] = if latent { [all, turned] } else { [turned, 1.0] };
+        }
+        break;
+    }
+    let yarn = matches!(rotary.scaling, Some(Scaling::Yarn { .. }));
+    if !rotary.theta.is_finite() || rotary.theta <= if yarn { 1.0 } else { 0.0 } {
+        return Err(invalid("rope_theta", format!("{} must be above {}", rotary.theta, u8::from(yarn))));
+    }
+    Ok(rotary)
+}
+
+fn scaling(field: &'static str, fields: &Fields, rope: &Fields) -> Result<Option<Scaling>, ConfigError> {
+    let kind: String = rope.get(if rope.states("rope_type") { "rope_type" } else { "type" })?;
+    let context = || -> Result<u64, ConfigError> {
+        if fields.states("original_max_position_embeddings") {
+            return fields.get("original_max_position_embeddings");
+        }
+        if rope.states("original_max_position_embeddings") {
+            return rope.get("original_max_position_embeddings");
+        }
+        fields.get("max_position_embeddings")
+    };
+    match kind.as_str() {
+        "default" => Ok(None),
+        "linear" => Ok(Some(Scaling::Linear { factor: rope.get("factor")? })),
+        "llama3" => Ok(Some(Scaling::Llama3 {
+            factor: rope.get("factor")?,
+            low: rope.get("low_freq_factor")?,
+            high: rope.get("high_freq_factor")?,
+            context: context()?,
+        })),
+        "yarn" => {
+            let context = context()?;
+            let factor = match rope.optional("factor")? {
+                None if rope.states("factor") => fields.get::<u64>("max_position_embeddings")? as f64 / context as f64,
+                None => rope.get("factor")?,
+                Some(factor) => factor,
+            };
+            let turns = |key, default| Ok(rope.optional(key)?.filter(|turns| *turns != 0.0).unwrap_or(default));
+            let truncate: Option<bool> = rope.optional("truncate")?;
+            Ok(Some(Scaling::Yarn {
+                factor,
+                low: turns("beta_slow", 1.0)?,
+                high: turns("beta_fast", 32.0)?,
+                context,
+                fractional: !truncate.unwrap_or(false),
+            }))
+        }
+        _ => {
+            let why = format!("{kind} is not supported, only default, linear, llama3 and yarn");
+            Err(unsupported(field, why))
+        }
+    }
+}
+
+/// How much larger what has more positions is made, by so much.
+fn grown(factor: f64, by: f64) -> f64 {
+    if factor <= 1.0 { 1.0 } else { 0.1 * by * factor.ln() + 1.0 }
+}
+
+/// A number that is neither absent nor 0.
+fn stated(rope: &Fields, key: &'static str) -> Result<Option<f64>, ConfigError> {
+    Ok(rope.optional(key)?.filter(|number| *number != 0.0))
+}
+
+/// What YaRN multiplies the scores of what turns by, as `_compute_yarn_parameters` in `transformers` does: queries and keys
+/// have a factor each.
+fn turned(rope: &Fields, factor: f64) -> Result<f64, ConfigError> {
+    let on_each = match (rope.optional("attention_factor")?, stated(rope, "mscale")?, stated(rope, "mscale_all_dim")?) {
+        (Some(given), ..) => given,
+        (None, Some(by), Some(all)) => grown(factor, by) / grown(factor, all),
+        _ => grown(factor, 1.0),
+    };
+    Ok(on_each * on_each)
+}
+
+/// What latent attention multiplies all scores by, as `yarn_apply_mscale` in `transformers` does for any kind of scaling.
+fn all_dims(rope: &Fields, factor: f64) -> Result<f64, ConfigError> {
+    let by = stated(rope, "mscale_all_dim")?.map_or(1.0, |by| grown(factor, by));
+    Ok(by * by)
+}
