@@ -1,0 +1,204 @@
+//! Models of `transformers` on five layouts: losses, gradients and updates are those of PyTorch.
+//!
+//! `tests/transformers/compare.py` makes the cases and runs this test on them.
+
+use cost::CPU;
+use ir::goal::Goal;
+use ir::graph::Model;
+use ir::models::{Batch, from_config};
+use ir::optimizer::Optimizer;
+use ir::text::File;
+use ir::types::DType;
+use meshwright::layout;
+use meshwright::pipeline::{CompileRequest, compile};
+use runtime::exec::{Input, Machine, Options, StepInput};
+use runtime::state::Whole;
+use safetensors::SafeTensors;
+use scheduler::memory::memory;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Sequences of a micro-batch over all ranks.
+const MICRO: u64 = 2;
+/// What losses and norms may be off, relative.
+const SCALAR: f64 = 1e-5;
+/// What tensors may be off, relative to their norm: rounding in f32, in another order.
+const TENSOR: f64 = 2e-5;
+/// What the norm of a tensor counts for at least, relative to the largest of all.
+const FLOOR: f64 = 5e-3;
+
+type Tensors = BTreeMap<String, Vec<f32>>;
+
+/// What PyTorch made of a case.
+#[derive(Deserialize)]
+struct Case {
+    sequences: u64,
+    seq: u64,
+    lr: f32,
+    optimizer: Optimizer,
+    losses: Vec<f64>,
+    norms: Vec<f64>,
+    layouts: Vec<String>,
+}
+
+/// The tensors of a case, by kind and name.
+struct Stored {
+    floats: Tensors,
+    ints: BTreeMap<String, Vec<i32>>,
+}
+
+#[test]
+#[ignore = "needs the cases of tests/transformers/compare.py"]
+fn models_are_those_of_transformers() {
+    let folder = std::env::var("MESHWRIGHT_TRANSFORMERS").expect("the folder that compare.py has written");
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder).expect("a folder").map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "no cases");
+    let (mut wrong, mut runs) = (Vec::new(), 0);
+    let mut worst = [0.0_f64; 4];
+    for path in &paths {
+        let name = path.file_name().unwrap().display().to_string();
+        let case: Case = serde_json::from_str(&read(path, "case.json")).expect("a case");
+        let stored = Stored::read(path);
+        for layout in &case.layouts {
+            runs += 1;
+            match run(path, &case, &stored, layout) {
+                Ok(off) => {
+                    for (worst, off) in worst.iter_mut().zip(off) {
+                        *worst = worst.max(off);
+                    }
+                }
+                Err(why) => wrong.push(format!("{name} on `{layout}`: {why}")),
+            }
+        }
+    }
+    let [losses, norms, gradients, parameters] = worst;
+    println!("{runs} runs of {} cases; losses are off by at most {losses:.1e}, norms by {norms:.1e},", paths.len());
+    println!("gradients by {gradients:.1e} and parameters by {parameters:.1e} of their norms");
+    assert!(wrong.is_empty(), "{} of {runs} runs differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn read(path: &Path, name: &str) -> String {
+    fs::read_to_string(path.join(name)).unwrap_or_else(|why| panic!("{}/{name}: {why}", path.display()))
+}
+
+impl Stored {
+    fn read(path: &Path) -> Stored {
+        let bytes = fs::read(path.join("tensors.safetensors")).expect("tensors");
+        let tensors = SafeTensors::deserialize(&bytes).expect("a safetensors file");
+        let (mut floats, mut ints) = (BTreeMap::new(), BTreeMap::new());
+        for (name, view) in tensors.tensors() {
+            let words = view.data().chunks_exact(4).map(|word| <[u8; 4]>::try_from(word).unwrap());
+            match view.dtype() {
+                safetensors::Dtype::F32 => drop(floats.insert(name, words.map(f32::from_le_bytes).collect())),
+                safetensors::Dtype::I32 => drop(ints.insert(name, words.map(i32::from_le_bytes).collect())),
+                other => panic!("`{name}` is {other:?}"),
+            }
+        }
+        Stored { floats, ints }
+    }
+
+    /// The tensors of a kind.
+    fn kind(&self, kind: &str) -> Tensors {
+        let of = |(name, data): (&String, &Vec<f32>)| Some((name.strip_prefix(kind)?.to_string(), data.clone()));
+        self.floats.iter().filter_map(of).collect()
+    }
+}
+
+/// How far a run is off: losses, norms, gradients, parameters.
+fn run(path: &Path, case: &Case, stored: &Stored, layout: &str) -> Result<[f64; 4], String> {
+    let file = compiled(&read(path, "config.json"), case, layout)?;
+    let mut program = file.program.clone().ok_or("no program")?;
+    memory(&file.model, &mut program, None);
+    let mut machine = Machine::load(&file.model, &program, &Options::default()).map_err(|why| why.to_string())?;
+    let before = stored.kind("before/");
+    let own = machine.export_params().map_err(|why| why.to_string())?;
+    if !own.keys().eq(before.keys()) {
+        return Err(format!("has the parameters {:?}, not {:?}", own.keys(), before.keys()));
+    }
+    machine.import_params(before).map_err(|why| why.to_string())?;
+    let mut off = [0.0_f64; 4];
+    for (step, (loss, norm)) in case.losses.iter().zip(&case.norms).enumerate() {
+        let output = machine.step(input(&file.model, case, stored, step)).map_err(|why| why.to_string())?;
+        off[0] = off[0].max(scalar("the loss", step, output.loss, *loss)?);
+        off[1] = off[1].max(scalar("the norm", step, output.grad_norm, *norm)?);
+        if output.dropped.is_some_and(|dropped| dropped > 0.0) {
+            return Err("choices of experts were dropped".to_string());
+        }
+        if step == 0 {
+            off[2] = tensors(
+                "the gradient",
+                &machine.gradients().map_err(|why| why.to_string())?,
+                &stored.kind("gradient/"),
+            )?;
+        }
+    }
+    off[3] =
+        tensors("the parameter", &machine.export_params().map_err(|why| why.to_string())?, &stored.kind("after/"))?;
+    Ok(off)
+}
+
+fn compiled(config: &str, case: &Case, layout: &str) -> Result<File, String> {
+    let config = from_config(config).map_err(|why| why.to_string())?;
+    let batch = Batch { batch: MICRO, seq: case.seq, dtype: DType::F32 };
+    let model = config.build(&batch).map_err(|why| why.to_string())?;
+    let request = CompileRequest {
+        goal: Goal::of(layout::parse(layout).map_err(|why| why.to_string())?),
+        optimizer: case.optimizer.clone(),
+        microbatches: (case.sequences / MICRO) as u32,
+        stop_after: None,
+    };
+    compile(model.into(), &request, &CPU, &mut |_, _| {}).map_err(|why| why.to_string())
+}
+
+/// What a step is fed: each sequence is one document.
+fn input(model: &Model, case: &Case, stored: &Stored, step: usize) -> StepInput {
+    let tokens = (MICRO * case.seq) as usize;
+    let labels = &stored.ints[&format!("lab.{step}")];
+    let of = |name: &str, micro: usize| match name {
+        "pos" => (0..tokens).map(|at| (at as u64 % case.seq) as i32).collect(),
+        "seg" => vec![0; tokens],
+        _ => stored.ints[&format!("{name}.{step}")][micro * tokens..(micro + 1) * tokens].to_vec(),
+    };
+    let micro = |micro: usize| {
+        let named = |value| (value, Input::Ints(of(&model.values[value], micro)));
+        model.inputs.iter().map(|given| named(given.value)).collect()
+    };
+    StepInput {
+        microbatches: (0..(case.sequences / MICRO) as usize).map(micro).collect(),
+        valid_tokens: labels.iter().filter(|&&label| label >= 0).count() as u64,
+        loss_scale: 1.0,
+        lr: case.lr,
+        step: step as u64 + 1,
+    }
+}
+
+fn scalar(what: &str, step: usize, got: Option<f32>, want: f64) -> Result<f64, String> {
+    let got = f64::from(got.ok_or("nothing was reported")?);
+    let off = ((got - want) / want).abs();
+    if off <= SCALAR { Ok(off) } else { Err(format!("{what} of step {} is {got}, not {want}", step + 1)) }
+}
+
+/// The most that a tensor is off, relative to its norm.
+fn tensors(what: &str, got: &BTreeMap<String, Whole>, want: &Tensors) -> Result<f64, String> {
+    let norm = |data: &mut dyn Iterator<Item = f64>| data.map(|x| x * x).sum::<f64>().sqrt();
+    let norms: BTreeMap<_, _> =
+        want.iter().map(|(name, data)| (name, norm(&mut data.iter().map(|&x| f64::from(x))))).collect();
+    let largest = norms.values().copied().fold(0.0, f64::max);
+    let mut worst = 0.0_f64;
+    for (name, data) in want {
+        let found = &got.get(name).ok_or_else(|| format!("there is no {what} of `{name}`"))?.data;
+        if found.len() != data.len() {
+            return Err(format!("{what} of `{name}` has {} elements, not {}", found.len(), data.len()));
+        }
+        let difference = norm(&mut found.iter().zip(data).map(|(&a, &b)| f64::from(a) - f64::from(b)));
+        let off = difference / norms[name].max(FLOOR * largest);
+        if off.is_nan() || off > TENSOR {
+            return Err(format!("{what} of `{name}` is off by {off:.1e} of its norm"));
+        }
+        worst = worst.max(off);
+    }
+    Ok(worst)
+}

@@ -1,0 +1,160 @@
+"""Compares losses, gradients and updates with those of transformers on PyTorch, family by family and layout by layout.
+
+Small models of the real classes get random weights and train three steps. Their configurations, weights, tokens and results
+go to a folder, and the test `tests/transformers.rs` runs the same from there on five layouts each. The table of keys is held
+against the real classes, too. Nothing is downloaded.
+
+    python3 -m pip install -r tests/transformers/requirements.txt
+    python3 tests/transformers/compare.py
+"""
+
+import argparse
+import copy
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch
+from safetensors.torch import save_file
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, logging
+
+import cases
+import table
+import weights
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SEQUENCES, SEQ, STEPS, LR = 8, 16, 3, 3e-3
+# A larger eps than in practice: else a gradient that is 0 but for rounding moves its parameter by a whole step.
+ADAMW = dict(name="adamw", beta1=0.9, beta2=0.95, eps=1e-5, weight_decay=0.1, clip=1.0)
+
+
+def model_of(name, family, options):
+    torch.manual_seed(sum(map(ord, name)))
+    model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[family](**copy.deepcopy(options)))
+    for key, parameter in model.named_parameters():
+        # Gains about 1, the rest about 0; large enough that every part of a layer counts.
+        mean = 1.0 if parameter.dim() == 1 and "norm" in key + ("norm" if "ln_" in key else "") and "bias" not in key else 0.0
+        torch.nn.init.normal_(parameter, mean=mean, std=0.2)
+    with torch.no_grad():
+        for key, buffer in model.named_buffers():
+            if key.endswith("e_score_correction_bias"):
+                buffer.copy_(torch.randn_like(buffer) * 0.2)
+        if name.endswith(("far-router", "far-gate")):
+            far(model)
+    return model.eval()
+
+
+def far(model):
+    """Logits of routers, and of the gate of a shared expert, lie below -88, where the exponential of f32 ends."""
+    model.model.embed_tokens.weight.abs_().mul_(8.0)
+    for layer in model.model.layers:
+        layer.post_attention_layernorm.weight.fill_(1.0)
+        for part in ("gate", "shared_expert_gate"):
+            gate = getattr(layer.mlp, part, None)
+            if gate is not None and (part == "shared_expert_gate" or not hasattr(layer.mlp, "shared_expert_gate")):
+                gate.weight.mul_(0.1).sub_(5.5)
+
+
+def trained(model):
+    """Losses and norms of all steps, gradients of the first, weights after the last, and the tokens."""
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    vectors = [p for p in model.parameters() if p.dim() < 2]
+    groups = [dict(params=matrices, weight_decay=ADAMW["weight_decay"]), dict(params=vectors, weight_decay=0.0)]
+    betas = (ADAMW["beta1"], ADAMW["beta2"])
+    optimizer = torch.optim.AdamW(groups, lr=LR, betas=betas, eps=ADAMW["eps"])
+    generator = torch.Generator().manual_seed(1)
+    losses, norms, first, tokens = [], [], {}, {}
+    for step in range(STEPS):
+        ids = torch.randint(0, model.config.vocab_size, (SEQUENCES, SEQ + 1), generator=generator)
+        inputs, labels = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
+        # Samples differ in how many labels count.
+        for row in range(SEQUENCES):
+            labels[row, : row % 4] = -1
+        tokens[f"tok.{step}"], tokens[f"lab.{step}"] = inputs.int(), labels.int()
+        logits = model(input_ids=inputs, use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten().long(), ignore_index=-1)
+        optimizer.zero_grad()
+        loss.backward()
+        if step == 0:
+            first = {key: torch.zeros_like(p) if p.grad is None else p.grad.clone() for key, p in model.named_parameters()}
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), ADAMW["clip"]).item())
+        losses.append(loss.item())
+        optimizer.step()
+    return losses, norms, first, tokens
+
+
+def snapshot(model):
+    return {key: tensor.detach().clone() for key, tensor in [*model.named_parameters(), *model.named_buffers()]}
+
+
+def write(folder, name, family, options):
+    model = model_of(name, family, options)
+    before = snapshot(model)
+    losses, norms, gradients, tokens = trained(model)
+    tensors = dict(tokens)
+    for kind, of in [("before", before), ("after", snapshot(model)), ("gradient", with_buffers(gradients, before))]:
+        tensors.update({f"{kind}/{key}": tensor for key, tensor in weights.renamed(model.config, of).items()})
+    for key in [key for key in tensors if key.startswith("gradient/") and key.endswith("router_bias")]:
+        del tensors[key]
+    layouts = cases.EXPERTS if any(key.endswith(".router") for key in tensors) else cases.DENSE
+    record = dict(sequences=SEQUENCES, seq=SEQ, steps=STEPS, lr=LR, optimizer=ADAMW, losses=losses, norms=norms, layouts=layouts)
+    for suffix, config in configs(name, model.config):
+        path = os.path.join(folder, name + suffix)
+        os.makedirs(path)
+        with open(os.path.join(path, "config.json"), "w") as file:
+            json.dump(config, file)
+        with open(os.path.join(path, "case.json"), "w") as file:
+            json.dump(record, file)
+        save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, os.path.join(path, "tensors.safetensors"))
+
+
+def with_buffers(gradients, before):
+    """Names that the mapping looks for, though they have no gradient."""
+    return {**{key: tensor for key, tensor in before.items() if key not in gradients}, **gradients}
+
+
+def configs(name, config):
+    """The files that say the same: as the class writes it, with keys left to their defaults, and as older versions did."""
+    saved = json.loads(config.to_json_string())
+    # Where ranks share a sequence, each deals out its own tokens; nothing is dropped, so that it does not matter.
+    grouped = dict(saved, routing_group=SEQ // 4) if "num_experts_per_tok" in saved else saved
+    yield "", grouped
+    if name in cases.DEFAULTED:
+        yield "-defaults", {key: value for key, value in saved.items() if key not in cases.DEFAULTED[name]}
+    if name in cases.OLDER:
+        rope = dict(grouped["rope_parameters"])
+        older = dict(grouped, rope_theta=rope.pop("rope_theta"), rope_scaling=None)
+        del older["rope_parameters"]
+        if rope["rope_type"] != "default":
+            older["rope_scaling"] = dict(rope, type=rope.pop("rope_type"))
+        yield "-older", older
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--binary", default=os.path.join(ROOT, "target", "debug", "meshwright"))
+    arguments.add_argument("--only", default="", help="cases whose name has this in it")
+    arguments.add_argument("--keep", help="write the cases into this folder, and leave them there")
+    options = arguments.parse_args()
+    logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    chosen = [case for case in cases.CASES if options.only in case[0]]
+    wrong = table.check(options.binary, cases.CASES)
+    for line in wrong:
+        print(f"table: {line}")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.keep or scratch
+        for name, family, given in chosen:
+            write(folder, name, family, given)
+        print(f"{len(os.listdir(folder))} cases written", flush=True)
+        command = ["cargo", "test", "--locked", "--test", "transformers", "--", "--ignored", "--nocapture"]
+        run = subprocess.run(command, cwd=ROOT, env=dict(os.environ, MESHWRIGHT_TRANSFORMERS=folder))
+    sys.exit(1 if wrong or run.returncode else 0)
+
+
+if __name__ == "__main__":
+    main()
