@@ -1,10 +1,12 @@
 //! Block boundaries: which arguments and results must have one type, since values pass between them.
 //!
 //! A model value joins the result that makes it with every argument that takes it; a repeated call joins each carried
-//! argument with the result that feeds it.
+//! argument with the result that feeds it. A layer's block and its variant, which may take its place when stages are known,
+//! have all boundaries in common.
 
 use ir::graph::{ArgKind, Model, ResultKind};
 use ir::ids::{BlockId, ModelValue, Value};
+use ir::recompute::variants_of;
 use ir::types::Type;
 use petgraph::unionfind::UnionFind;
 use rustc_hash::FxHashMap;
@@ -44,11 +46,12 @@ impl Ports {
             }
         }
         for (id, block) in &model.blocks {
+            let like = variants_of(model, id).map_or(id, |[kept, _]| kept);
             for place in 0..passed(block).len() {
-                ports.port(Port::Argument(id, place));
+                ports.join(Port::Argument(id, place), Port::Argument(like, place));
             }
             for place in 0..value_results(&block.results).len() {
-                ports.port(Port::Result(id, place));
+                ports.join(Port::Result(id, place), Port::Result(like, place));
             }
         }
         ports

@@ -15,7 +15,7 @@ mod variants;
 
 pub use modules::{MODULES, of_module};
 pub use names::{UnknownName, check_names, is_module, of_value};
-pub use variants::{add_variants, call_variants, layers_again};
+pub use variants::{add_variants, call_variants, calls_of, layers_again, variants_of};
 
 /// What follows the name of a value, or of a block of which a kept variant stays, that is made again.
 pub const AGAIN: &str = ".again";

@@ -45,8 +45,14 @@ pub fn call_variants(model: &mut Model, layers: u32, starts: &[usize]) {
     }
 }
 
+/// The calls of a block, and of its variant where it has one: all of them may come to call either when stages are known.
+pub fn calls_of(model: &Model, id: BlockId) -> impl Iterator<Item = &Call> + '_ {
+    let blocks = variants_of(model, id).unwrap_or([id; 2]);
+    model.calls.iter().filter(move |call| blocks.contains(&call.block))
+}
+
 /// A layer's block and its variant, given either.
-fn variants_of(model: &Model, id: BlockId) -> Option<[BlockId; 2]> {
+pub fn variants_of(model: &Model, id: BlockId) -> Option<[BlockId; 2]> {
     let name = &model.blocks[id].name;
     let kept = name.strip_suffix(AGAIN).unwrap_or(name);
     let find = |name: &str| model.blocks.iter().find(|(_, block)| block.name == name).map(|(id, _)| id);

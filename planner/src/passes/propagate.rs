@@ -16,6 +16,7 @@ use ir::graph::{ArgKind, Block, Model, ParamInstance, SectionKind, Stmt};
 use ir::ids::{BlockId, Value};
 use ir::mesh::Axes;
 use ir::ops::{Op, Unary, UnaryKind};
+use ir::recompute::calls_of;
 use ir::types::{DebtKind, Type};
 use rustc_hash::FxHashMap;
 
@@ -169,7 +170,7 @@ type Binding = (Vec<ParamInstance>, BlockId, Value);
 fn gradient_bindings(model: &Model) -> Vec<Binding> {
     let mut bindings: Vec<Binding> = Vec::new();
     for (id, block) in &model.blocks {
-        let calls = model.calls.iter().filter(|call| call.block == id);
+        let calls = calls_of(model, id);
         let bound: Vec<Vec<ParamInstance>> =
             calls.flat_map(|call| (0..call.instances()).map(move |i| model.call_params(call, i))).collect();
         for (place, param) in block.args_of(ArgKind::Param).enumerate() {

@@ -12,6 +12,7 @@ use ir::goal::{Goal, SeedRule, SeedTarget, Sharding};
 use ir::graph::{ArgKind, Block, Model};
 use ir::ids::{BlockId, Value};
 use ir::mesh::{Axes, Mesh};
+use ir::recompute::calls_of;
 use ir::types::{Dims, Type};
 
 pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), PlanError> {
@@ -25,6 +26,11 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
         bind(model, |_, _| Axes::none());
         return Ok(());
     }
+    close(model, goal)
+}
+
+/// Closes what is declared, parameters and inputs with all that follows them, as the rules leave it.
+pub(crate) fn close(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
     let group = zero_group(&model.mesh, goal);
     let stored = |from: u8| if goal.layout.zero >= from { group.clone() } else { Axes::none() };
     // What the rules do not name stays whole; what a file with its own mesh leaves open is decided by `propagate`.
@@ -134,7 +140,7 @@ fn shard(
 
 /// Parameters and inputs of a block get the types of their declarations.
 fn bind_params(model: &mut Model, id: BlockId) {
-    let Some(call) = model.calls.iter().find(|call| call.block == id) else { return };
+    let Some(call) = calls_of(model, id).next() else { return close_params(&mut model.blocks[id]) };
     let params = model.call_params(call, 0);
     let inputs: Vec<Option<Type>> = call
         .args
@@ -148,6 +154,13 @@ fn bind_params(model: &mut Model, id: BlockId) {
     let fed: Vec<(Value, Type)> = values.zip(inputs).filter_map(|(arg, ty)| ty.map(|ty| (arg.value, ty))).collect();
     for (value, ty) in bound.into_iter().chain(fed) {
         block.values[value].ty = Type { dims: renamed(&ty, block.ty(value)), ..ty };
+    }
+}
+
+/// Parameters of a block that no call reaches lie as the block itself says.
+fn close_params(block: &mut Block) {
+    for param in block.args_of(ArgKind::Param).collect::<Vec<_>>() {
+        block.values[param].ty = block.ty(param).closed();
     }
 }
 

@@ -1,14 +1,19 @@
 //! `shard`: with `--shard auto`, decides all that seeds leave open by its cost; else it does nothing.
 
 use crate::PlanError;
+use crate::passes::seed;
 use crate::shard;
 use cost::Cluster;
 use ir::goal::{Goal, Sharding};
 use ir::graph::Model;
 
 pub(crate) fn run(model: &mut Model, goal: &Goal, cluster: &Cluster) -> Result<(), PlanError> {
-    match goal.sharding {
-        Sharding::Auto { .. } => shard::decide(model, goal, cluster).map(|_| ()),
-        Sharding::Rules => Ok(()),
+    if let Sharding::Auto { .. } = goal.sharding
+        && !model.is_settled()
+        && shard::decide(model, goal, cluster)?.is_none()
+    {
+        // Nothing is to be decided by cost: `propagate` carries on what is stated.
+        seed::close(model, goal)?;
     }
+    Ok(())
 }

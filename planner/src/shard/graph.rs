@@ -344,7 +344,9 @@ pub(super) fn boundary(ports: &Ports, id: BlockId, block: &Block, kind: SectionK
             let place = |arg| passed.iter().position(|&value| value == arg);
             let cotangent = |place| Lying::Cotangent(ports.of_argument(id, place));
             let args = block.differentiable_args().enumerate();
-            args.filter_map(|(at, arg)| place(arg).map(|place| (at, cotangent(place)))).collect()
+            // Of a block that no loss depends on, `I` returns nothing.
+            let returned = args.take(block[kind].ret.len());
+            returned.filter_map(|(at, arg)| place(arg).map(|place| (at, cotangent(place)))).collect()
         }
         SectionKind::W | SectionKind::U => Vec::new(),
     }

@@ -9,6 +9,7 @@ use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
 use ir::ids::{BlockId, ParamId, Value};
 use ir::mesh::Axes;
+use ir::recompute;
 use ir::types::Type;
 use petgraph::unionfind::UnionFind;
 
@@ -58,7 +59,7 @@ impl Classes {
 }
 
 fn calls_of(model: &Model, block: BlockId) -> impl Iterator<Item = Vec<(ParamId, u32)>> + '_ {
-    model.calls.iter().filter(move |call| call.block == block).map(|call| model.call_params(call, 0))
+    recompute::calls_of(model, block).map(|call| model.call_params(call, 0))
 }
 
 /// What is known of a class of parameters.
@@ -171,9 +172,11 @@ pub(super) fn bytes(prices: &Prices<'_>, model: &Model, class: &Class, weights: 
         block.gradient_of(param).map(|gradient| kept.layout.bytes(block.ty(gradient), mesh))
     });
     one += gradient.unwrap_or(0);
-    for &(id, param) in &class.taken {
+    // Each block that takes a parameter names its states, which are there once.
+    let of_block = |&(id, param): &(BlockId, Value)| -> u64 {
         let block = &model.blocks[id];
-        one += states(block, param).map(|state| kept.updated().bytes(block.ty(state), mesh)).sum::<u64>();
-    }
+        states(block, param).map(|state| kept.updated().bytes(block.ty(state), mesh)).sum()
+    };
+    one += class.taken.iter().map(of_block).max().unwrap_or(0);
     one.saturating_mul(weights.held(class.instances))
 }

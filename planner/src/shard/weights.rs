@@ -2,6 +2,7 @@
 
 use ir::graph::Model;
 use ir::ids::BlockId;
+use ir::recompute::variants_of;
 
 /// The runs of blocks on one rank.
 pub(super) struct Weights {
@@ -13,11 +14,8 @@ pub(super) struct Weights {
 impl Weights {
     /// The calls of a model on a mesh, in steps of so many micro-batches.
     pub(super) fn of(model: &Model, microbatches: u32) -> Weights {
-        let runs = model.blocks.keys().map(|id| {
-            let calls = model.calls.iter().filter(|call| call.block == id);
-            (id, calls.map(|call| u64::from(call.instances())).sum::<u64>().max(1))
-        });
         let stages = model.mesh.pipeline().map_or(1, |axis| model.mesh.axes[axis].size);
+        let runs = model.blocks.keys().map(|id| (id, runs(model, id, stages)));
         Weights { runs: runs.collect(), stages, microbatches: u64::from(microbatches.max(1)) }
     }
 
@@ -45,4 +43,16 @@ impl Weights {
     pub(super) fn kept(&self, block: BlockId) -> u64 {
         self.held(self.of_block(block)) * self.stages.min(self.microbatches)
     }
+}
+
+/// The runs of a block. Of a layer with variants each stage computes as many again as are called so before there are stages.
+fn runs(model: &Model, id: BlockId, stages: u64) -> u64 {
+    let count = |block: BlockId| -> u64 {
+        let calls = model.calls.iter().filter(|call| call.block == block);
+        calls.map(|call| u64::from(call.instances())).sum()
+    };
+    let Some([kept, again]) = variants_of(model, id) else { return count(id).max(1) };
+    let all = count(kept) + count(again);
+    let many = all.min(count(again).saturating_mul(stages));
+    if id == again { many.max(1) } else { (all - many).max(1) }
 }
