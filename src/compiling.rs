@@ -9,7 +9,7 @@ use crate::train::{TrainRequest, microbatches};
 use cost::CPU;
 use ir::catalogue::Code;
 use ir::diag::Diagnostic;
-use ir::goal::{Goal, Layout};
+use ir::goal::{Goal, Layout, Sharding};
 use ir::graph::Model;
 use ir::models::Batch;
 use ir::optimizer::Optimizer;
@@ -17,7 +17,9 @@ use ir::schedule::Schedule;
 use ir::text::File;
 use ir::types::DType;
 use planner::PlanError;
+use planner::shard::Watch;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// What to compile. What is left out has its default.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -46,6 +48,8 @@ pub struct Compiling {
     pub shard: String,
     /// Bytes of a device under `auto`; if left out, what the cluster's devices have.
     pub memory: Option<u64>,
+    /// Seconds that the search of `auto` may take; if left out, a fixed amount of work.
+    pub deadline: Option<f64>,
 }
 
 impl Default for Compiling {
@@ -62,6 +66,7 @@ impl Default for Compiling {
             precision: "f32".into(),
             shard: "rules".into(),
             memory: None,
+            deadline: None,
         }
     }
 }
@@ -94,6 +99,19 @@ pub fn compile_source(
     stop_after: Option<&str>,
     observer: &mut Observer<'_>,
 ) -> Result<File, Error> {
+    compile_source_watched(source, order, stop_after, (observer, &mut |_| {}))
+}
+
+/// The same, and `watch` is told how the search for shardings goes.
+///
+/// # Errors
+/// As [`compile_source`].
+pub fn compile_source_watched(
+    source: &ModelSource,
+    order: &Compiling,
+    stop_after: Option<&str>,
+    told: (&mut Observer<'_>, &mut Watch<'_>),
+) -> Result<File, Error> {
     let dtype = dtype(&order.precision)?;
     let layout = order.layout()?;
     let file = open(source, &layout, order.seq, dtype)?;
@@ -104,7 +122,7 @@ pub fn compile_source(
         optimizer: Optimizer::default(),
         stop_after: stop_after.map(str::to_string),
     };
-    compile(source, file, &request, observer)
+    compile_watched(source, file, &request, told)
 }
 
 /// Checks that a text compiles as it stands: on one device, or on the mesh that it states.
@@ -129,16 +147,31 @@ pub(crate) fn check_text(source: &ModelSource) -> Result<(), Error> {
 /// What is wanted of the planner.
 fn goal(order: &Compiling, layout: Layout, microbatches: u32) -> Result<Goal, Error> {
     match order.shard.as_str() {
+        "rules" if order.deadline.is_some() => {
+            let message = "`--deadline` bounds the search of `--shard auto`, and there is none";
+            Err(Error::input(Code::ConflictingOptions, message).help("add --shard auto, or leave it out"))
+        }
         "rules" => Ok(Goal::of(layout)),
         "auto" if layout.sp => {
             let message = "`sp` seeds a rule, where `--shard auto` decides by itself";
             Err(Error::input(Code::ConflictingOptions, message).help("leave out one of the two"))
         }
-        "auto" => Ok(Goal::auto(layout, order.memory, microbatches)),
+        "auto" => {
+            let (memory, deadline) = (order.memory, order.deadline.map(deadline).transpose()?);
+            Ok(Goal { sharding: Sharding::Auto { memory, microbatches, deadline }, ..Goal::auto(layout, None, 1) })
+        }
         other => {
             Err(Error::input(Code::BadOption, format!("`--shard {other}`: it is rules or auto")).help("--shard auto"))
         }
     }
+}
+
+fn deadline(seconds: f64) -> Result<Duration, Error> {
+    let wrong = || {
+        let message = format!("`--deadline {seconds}`: it is a number of seconds above 0");
+        Error::input(Code::BadOption, message).help("--deadline 60")
+    };
+    Duration::try_from_secs_f64(seconds).ok().filter(|deadline| !deadline.is_zero()).ok_or_else(wrong)
 }
 
 /// The type of parameters and activations that a precision means. bf16 plans and prints; training refuses it.
@@ -175,12 +208,21 @@ pub fn compile(
     request: &CompileRequest,
     observer: &mut Observer<'_>,
 ) -> Result<File, Error> {
+    compile_watched(source, file, request, (observer, &mut |_| {}))
+}
+
+fn compile_watched(
+    source: &ModelSource,
+    file: File,
+    request: &CompileRequest,
+    (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
+) -> Result<File, Error> {
     let mut debug = Debug::from_environment();
     let mut observe = |pass: &'static str, file: &File| {
         debug.pass(pass, file);
         observer(pass, file);
     };
-    pipeline::compile(file, request, &CPU, &mut observe).map_err(|error| told(source, error))
+    pipeline::compile_watched(file, request, &CPU, (&mut observe, watch)).map_err(|error| told(source, error))
 }
 
 /// A schedule in the file says how many micro-batches there are; else the global batch does, over the sequences of one.

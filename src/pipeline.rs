@@ -22,6 +22,7 @@ use ir::text::File;
 use ir::types::{Dims, Type};
 use ir::verify::{self, program::Violation};
 use planner::reshard::{Site, Ways};
+use planner::shard::Watch;
 use scheduler::check;
 use scheduler::cut::{CutError, costs_of, cut, cut_at, starts_named, starts_of};
 use scheduler::emit::{EmitError, emit};
@@ -197,10 +198,23 @@ pub fn passes() -> Vec<PassInfo> {
 /// # Errors
 /// The model is wrong, the goal does not fit it, or a checker finds a fault of ours.
 pub fn compile(
-    mut file: File,
+    file: File,
     request: &CompileRequest,
     cluster: &Cluster,
     observer: &mut Observer<'_>,
+) -> Result<File, CompileError> {
+    compile_watched(file, request, cluster, (observer, &mut |_| {}))
+}
+
+/// The same, and `watch` is told how the search for shardings goes.
+///
+/// # Errors
+/// As [`compile`].
+pub(crate) fn compile_watched(
+    mut file: File,
+    request: &CompileRequest,
+    cluster: &Cluster,
+    (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
 ) -> Result<File, CompileError> {
     let stop = |pass: &str| request.stop_after.as_deref() == Some(pass);
     schedules::find(&request.goal.layout.schedule)?;
@@ -221,7 +235,8 @@ pub fn compile(
         return Ok(file);
     }
     let stop_after = request.stop_after.as_deref();
-    file.model = plan(file.model, &request.goal, cluster, stop_after, observer).map_err(|error| match error {
+    let told = (&mut *observer, watch);
+    file.model = plan(file.model, &request.goal, cluster, stop_after, told).map_err(|error| match error {
         // Where the file states all layouts, the passes could only repair what can be repaired.
         CompileError::Misplanned { found, .. } if stated => CompileError::Model(found),
         error => error,
@@ -354,15 +369,16 @@ fn plan(
     goal: &Goal,
     cluster: &Cluster,
     stop_after: Option<&str>,
-    observer: &mut Observer<'_>,
+    (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
 ) -> Result<Model, CompileError> {
     let mut broken = None;
-    let planned = planner::plan(model, goal, cluster, stop_after, &mut |pass, model| {
+    let mut check = |pass: &'static str, model: &Model| {
         if broken.is_none() {
             broken = checked(pass, model).err();
             observer(pass, &File { model: model.clone(), ..File::default() });
         }
-    })?;
+    };
+    let planned = planner::plan_watched(model, goal, cluster, stop_after, (&mut check, watch))?;
     broken.map_or(Ok(planned), Err)
 }
 

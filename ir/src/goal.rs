@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 /// Where a seed rule applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -266,6 +267,9 @@ pub enum Sharding {
         memory: Option<u64>,
         /// Micro-batches of a step: gradients are exchanged once for all of them.
         microbatches: u32,
+        /// How long the search may take; left out: a fixed amount of work.
+        #[serde(default)]
+        deadline: Option<Duration>,
     },
 }
 
@@ -278,6 +282,10 @@ impl Goal {
 
     /// The goal that seeds nothing: all that a file leaves open is decided by cost.
     pub fn auto(layout: Layout, memory: Option<u64>, microbatches: u32) -> Goal {
-        Goal { rules: Vec::new(), sharding: Sharding::Auto { memory, microbatches }, ..Goal::of(layout) }
+        Goal {
+            rules: Vec::new(),
+            sharding: Sharding::Auto { memory, microbatches, deadline: None },
+            ..Goal::of(layout)
+        }
     }
 }

@@ -29,7 +29,8 @@ fn main() {
         let goal = Goal::auto(Layout { dp, tp, cp, ..Layout::default() }, Some(u64::MAX), 1);
         let mut model = plan(model, &goal, &cluster, Some("seed"), &mut |_, _| {}).expect("a mesh");
         let clock = Instant::now();
-        let decided = shard::decide(&mut model, &goal, &cluster).expect("shardings").expect("something to decide");
+        let decided =
+            shard::decide(&mut model, &goal, &cluster, &mut |_| {}).expect("shardings").expect("something to decide");
         let seconds = clock.elapsed().as_secs_f64();
         let proof = if decided.is_proved { "proved".to_string() } else { format!("bound {:.6}", decided.bound) };
         println!(

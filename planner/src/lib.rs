@@ -19,6 +19,6 @@ mod spread;
 mod sums;
 
 pub use heads::check_heads;
-pub use pass::{Observer, PASSES, Pass, PlanError, finish, plan};
+pub use pass::{Observer, PASSES, Pass, PlanError, finish, plan, plan_watched};
 pub use passes::collectives::{marked, ways};
 pub use passes::refine::mesh;

@@ -2,6 +2,7 @@
 
 use crate::passes::{collectives, expand, propagate, recompute, refine, reshard, seed, shard};
 use crate::reshard::Ways;
+use crate::shard::Watch;
 use cost::Cluster;
 use ir::catalogue::Code;
 use ir::diag::Coded;
@@ -78,10 +79,12 @@ pub enum PlanError {
     #[error(transparent)]
     Recompute(#[from] UnknownName),
     /// No shardings that the rules allow fit into the memory.
-    #[error("no sharding holds the model in {bytes} bytes on each device")]
+    #[error("no sharding {} the model in {bytes} bytes on each device", held(.is_proved))]
     NoRoom {
         /// Bytes of a device.
         bytes: u64,
+        /// Whether there is none; else none was found.
+        is_proved: bool,
     },
     /// A fault of ours.
     #[error("fault in pass `{pass}`: {why}")]
@@ -91,6 +94,10 @@ pub enum PlanError {
         /// What it met.
         why: String,
     },
+}
+
+fn held(is_proved: &bool) -> &'static str {
+    if *is_proved { "holds" } else { "was found that holds" }
 }
 
 impl Coded for PlanError {
@@ -143,7 +150,15 @@ pub struct Pass {
     pub does: &'static str,
     /// Why it stands where it stands.
     pub why_here: &'static str,
-    run: fn(&mut Model, &Goal, &Cluster) -> Result<(), PlanError>,
+    run: Run,
+}
+
+/// What a pass does to a model.
+enum Run {
+    /// Without a word.
+    Silent(fn(&mut Model, &Goal, &Cluster) -> Result<(), PlanError>),
+    /// And says how a long search goes.
+    Watched(fn(&mut Model, &Goal, &Cluster, &mut Watch<'_>) -> Result<(), PlanError>),
 }
 
 const fn pass(
@@ -152,12 +167,21 @@ const fn pass(
     why_here: &'static str,
     run: fn(&mut Model, &Goal, &Cluster) -> Result<(), PlanError>,
 ) -> Pass {
-    Pass { name, does, why_here, run }
+    Pass { name, does, why_here, run: Run::Silent(run) }
 }
 
 impl Pass {
-    fn over(&self, mut model: Model, goal: &Goal, cluster: &Cluster) -> Result<Model, PlanError> {
-        (self.run)(&mut model, goal, cluster)?;
+    fn over(
+        &self,
+        mut model: Model,
+        goal: &Goal,
+        cluster: &Cluster,
+        watch: &mut Watch<'_>,
+    ) -> Result<Model, PlanError> {
+        match self.run {
+            Run::Silent(run) => run(&mut model, goal, cluster)?,
+            Run::Watched(run) => run(&mut model, goal, cluster, watch)?,
+        }
         Ok(renumbered(model))
     }
 }
@@ -172,12 +196,12 @@ pub const PASSES: &[Pass] = &[
     ),
     pass("refine", "make the mesh; split axes at link levels", "before all that names its axes", refine::run),
     pass("seed", "write pins and rules, open the rest", "before propagate: it spreads what stands here", seed::run),
-    pass(
-        "shard",
-        "with --shard auto: decide every type by its cost",
-        "after seed: what stands there holds",
-        shard::run,
-    ),
+    Pass {
+        name: "shard",
+        does: "with --shard auto: decide every type by its cost",
+        why_here: "after seed: what stands there holds",
+        run: Run::Watched(shard::run),
+    },
     pass("propagate", "carry shardings along the rules", "needs the seeds; decides every type", propagate::run),
     pass(
         "expand",
@@ -207,14 +231,28 @@ pub type Observer<'a> = dyn FnMut(&'static str, &Model) + 'a;
 /// # Errors
 /// The goal does not fit the model, or a fault of a pass.
 pub fn plan(
-    mut model: Model,
+    model: Model,
     goal: &Goal,
     cluster: &Cluster,
     stop_after: Option<&str>,
     observer: &mut Observer<'_>,
 ) -> Result<Model, PlanError> {
+    plan_watched(model, goal, cluster, stop_after, (observer, &mut |_| {}))
+}
+
+/// The same, and `watch` is told how the search for shardings goes.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_watched(
+    mut model: Model,
+    goal: &Goal,
+    cluster: &Cluster,
+    stop_after: Option<&str>,
+    (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
+) -> Result<Model, PlanError> {
     for pass in PASSES {
-        model = pass.over(model, goal, cluster)?;
+        model = pass.over(model, goal, cluster, watch)?;
         observer(pass.name, &model);
         if stop_after == Some(pass.name) {
             break;

@@ -30,7 +30,7 @@ fn on_mesh(model: Model, layout: &Layout) -> Model {
 /// The model with its shardings decided within a device's memory, and all collectives. The verifiers accept it.
 fn sharded(mut model: Model, cluster: &Cluster, memory: u64, microbatches: u32) -> (Model, Decided) {
     let goal = Goal::auto(Layout::default(), Some(memory), microbatches);
-    let decided = decide(&mut model, &goal, cluster).expect("shardings").expect("something to decide");
+    let decided = decide(&mut model, &goal, cluster, &mut |_| {}).expect("shardings").expect("something to decide");
     assert!(decided.is_proved && decided.bound <= decided.seconds && decided.peak <= memory, "{decided:?}");
     verify::verify(&model).expect("what is done once a step is not laid out yet, all else is");
     let model = meshwright_planner::plan(model, &goal, cluster, None, &mut |_, _| {}).expect("a plan");

@@ -3,10 +3,11 @@
 use super::dump::Dump;
 use super::layout::LayoutFlags;
 use super::memory::memory_table;
-use super::number::bytes_of;
+use super::number::{bytes_of, short};
+use super::progress::SearchWatch;
 use super::request::asked;
 use super::{TableFormat, prediction};
-use crate::compiling::{Compiling, compile_source};
+use crate::compiling::{Compiling, compile_source_watched};
 use crate::error::Error;
 use crate::model_source::ModelSource;
 use crate::pipeline;
@@ -16,6 +17,7 @@ use cost::CPU;
 use ir::catalogue::Code;
 use ir::diag::nearest;
 use ir::text;
+use planner::shard::Decided;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
@@ -83,6 +85,9 @@ struct Flags {
     /// With --shard auto: memory of a device, such as 8GiB or 80GB [default: the cluster's]
     #[arg(long, value_name = "BYTES", value_parser = bytes_of)]
     memory: Option<u64>,
+    /// With --shard auto: answer after so many seconds with the best so far [default: after a fixed amount of work]
+    #[arg(long, value_name = "SECONDS")]
+    deadline: Option<f64>,
 }
 
 impl Compile {
@@ -92,8 +97,14 @@ impl Compile {
         let stop_after = self.stop_after.as_deref().map(known_pass).transpose()?;
         let source = ModelSource::open(&order.model)?;
         let mut dump = self.dump.as_deref().map(Dump::create).transpose()?;
-        let told = &mut |pass: &str, file: &text::File| dump.iter_mut().for_each(|dump| dump.write(pass, file));
-        let compiled = compile_source(&source, &order, stop_after, told);
+        let (watch, mut decided) = (SearchWatch::new(), None);
+        let mut hear = |so_far: &Decided| {
+            watch.line(format!("shardings so far: {}", short(so_far.seconds)));
+            decided = Some(*so_far);
+        };
+        let told = &mut |pass: &'static str, file: &text::File| dump.iter_mut().for_each(|dump| dump.write(pass, file));
+        let compiled = compile_source_watched(&source, &order, stop_after, (told, &mut hear));
+        watch.over();
         let memory = compiled.as_ref().ok().and_then(memory_table);
         memory.iter().for_each(|table| dump.iter_mut().for_each(|dump| dump.write_memory(table)));
         // Where a pass fails, those before it are what one wants to see.
@@ -104,10 +115,21 @@ impl Compile {
             self.trace.iter().try_for_each(|path| write_trace(&trace, path))?;
             return prediction::print(&step, self.format);
         }
+        if let Some(decided) = decided {
+            let _ = writeln!(std::io::stderr().lock(), "{}", sharded(&decided));
+        }
         // It goes beside the answer, which stays text in the language of the IR.
         let _ = memory.map(|table| write!(std::io::stderr().lock(), "{table}"));
         Ok(written.unwrap_or_else(|| text::print(&file)))
     }
+}
+
+/// What the search for shardings came to.
+fn sharded(decided: &Decided) -> String {
+    let (least, gap) = (short(decided.bound), 100.0 * decided.gap());
+    let proof =
+        if decided.is_proved { "optimal".to_string() } else { format!("gap {gap:.1} %: none takes less than {least}") };
+    format!("shardings  {} a step by the sum of their costs, {proof}", short(decided.seconds))
 }
 
 /// The pass of a name.

@@ -2,15 +2,15 @@
 
 use crate::PlanError;
 use crate::passes::seed;
-use crate::shard;
+use crate::shard::{self, Watch};
 use cost::Cluster;
 use ir::goal::{Goal, Sharding};
 use ir::graph::Model;
 
-pub(crate) fn run(model: &mut Model, goal: &Goal, cluster: &Cluster) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, goal: &Goal, cluster: &Cluster, watch: &mut Watch<'_>) -> Result<(), PlanError> {
     if let Sharding::Auto { .. } = goal.sharding
         && !model.is_settled()
-        && shard::decide(model, goal, cluster)?.is_none()
+        && shard::decide(model, goal, cluster, watch)?.is_none()
     {
         // Nothing is to be decided by cost: `propagate` carries on what is stated.
         seed::close(model, goal)?;

@@ -1,7 +1,9 @@
 //! Between any two layouts of a tensor: the cheapest sequence of collectives ([`cheapest`]), and the plain one that makes
 //! the tensor whole and cuts it again ([`plain`]). What tensors of many sizes take is found once for all ([`Ways`]).
 
+mod fuse;
 mod graph;
+pub(crate) mod hops;
 pub(crate) mod layout;
 mod lists;
 mod moves;

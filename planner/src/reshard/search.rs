@@ -1,5 +1,6 @@
 //! Uniform-cost search (A*, Hart, Nilsson and Raphael 1968) over the layouts of a tensor.
 
+use super::fuse::{self, Fused};
 use super::graph::{Change, Form, Graph};
 use super::lists::{self, List, Set};
 use super::plain::plain;
@@ -15,7 +16,8 @@ use std::collections::BinaryHeap;
 /// The sequence of collectives from one layout to another in which ranks wait least for each other: of least
 /// [weight](Step::weight), and of several the first in the fixed order of moves. Consecutive slices are one step. It uses the
 /// axes of both layouts, and of those that neither has the `spare` ones: it may cut the tensor over them on the way, so
-/// that less is moved. On a mesh of more than 64 axes it is the plain way.
+/// that less is moved. Over more than a few axes those that stand side by side before and afterwards move as one; where they
+/// are still too many, or the mesh has more than 64, it is the plain way.
 ///
 /// # Errors
 /// There is no way.
@@ -25,6 +27,16 @@ pub fn cheapest(site: &Site<'_>, from: &Type, to: &Type, spare: &Axes) -> Result
         return Ok(known);
     }
     let axes = from.used_axes().union(&to.used_axes()).union(spare);
+    if axes.len() > fuse::MOST {
+        let fused = Fused::of(site, from, to);
+        let small = Site { mesh: &fused.mesh, ..*site };
+        if fused.mesh.axes.len() > fuse::MOST {
+            return Ok(known);
+        }
+        let steps = fused.steps(site, from, cheapest(&small, &fused.ends[0], &fused.ends[1], &Axes::none())?);
+        let seconds = |steps: &[Step]| steps.iter().map(Step::weight).sum::<f64>();
+        return Ok(steps.filter(|steps| seconds(steps) <= seconds(&known)).unwrap_or(known));
+    }
     let mut graph = Graph::new(*site, from);
     // The search goes dim by dim where the naive path has one slice.
     let most = known.iter().map(Step::weight).sum::<f64>() + SLICE * from.rank() as f64;

@@ -176,7 +176,7 @@ fn what_a_table_says_is_what_the_cheapest_way_takes() {
         let ty = random.tensor(&mut dims, rank);
         for cluster in clusters() {
             let site = Site { mesh: &mesh, dims: &dims, cluster: &cluster };
-            let mut table = Table::new(site, &ty, true);
+            let mut table = Table::new(site, &ty, true, None);
             let from = random.layout(&site, &ty);
             for _ in 0..40 {
                 let to = random.layout(&site, &ty);

@@ -1,9 +1,10 @@
 //! Seconds between all layouts of one tensor, by shortest paths from one layout to all others (Dijkstra 1959).
 //!
 //! What [`cheapest`](super::cheapest) finds for one pair without spare axes, at the price of few: the same moves with the same
-//! weights.
+//! weights. On meshes of more axes than a graph of all layouts can have, one natural path is priced instead ([`Fare`]).
 
 use super::graph::{Form, Graph};
+use super::hops::Fare;
 use super::layout::Layout;
 use super::lists::{List, Set, set};
 use super::{Site, picoseconds};
@@ -12,10 +13,14 @@ use ir::types::Type;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::rc::Rc;
 
 /// The layouts of a tensor that have been asked for or lie on a way, and what ways between them take.
 pub(crate) struct Table<'a> {
     graph: Graph<'a>,
+    ty: Type,
+    /// By what a path is priced where the shortest is not searched.
+    fare: Option<Rc<Fare<'a>>>,
     /// Whether it may be stored on the way.
     stored: bool,
     layouts: Vec<Layout>,
@@ -28,10 +33,10 @@ pub(crate) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// The table of a tensor's type, which may be `stored` flat.
-    pub(crate) fn new(site: Site<'a>, ty: &Type, stored: bool) -> Table<'a> {
+    /// The table of a tensor's type, which may be `stored` flat; by shortest paths if there is no `fare`.
+    pub(crate) fn new(site: Site<'a>, ty: &Type, stored: bool, fare: Option<Rc<Fare<'a>>>) -> Table<'a> {
         let (layouts, forms, places, steps, rows) = Default::default();
-        Table { graph: Graph::new(site, ty), stored, layouts, forms, places, steps, rows }
+        Table { graph: Graph::new(site, ty), ty: ty.logical(), fare, stored, layouts, forms, places, steps, rows }
     }
 
     /// The number of a layout.
@@ -66,6 +71,9 @@ impl<'a> Table<'a> {
     pub(crate) fn seconds(&mut self, from: u32, to: u32) -> f64 {
         if from == to {
             return 0.0;
+        }
+        if let Some(fare) = &self.fare {
+            return fare.seconds(&self.ty, self.layout(from), self.layout(to));
         }
         let key = (from, self.used(from) | self.used(to));
         if !self.rows.contains_key(&key) {
@@ -137,7 +145,7 @@ mod tests {
         let (mesh, dims) = (Mesh::new("m", &[("x", 2), ("y", 4)]), Dims::new());
         let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
         let ty = Type::of(DType::F32, &[512, 4096]);
-        let mut table = Table::new(site, &ty, true);
+        let mut table = Table::new(site, &ty, true, None);
         let axis = |name: &str| mesh.lookup(name).unwrap().as_slice()[0];
         let places = [Place::Whole, Place::Dim(0), Place::Dim(1), Place::Owed, Place::Stored];
         let layouts: Vec<Layout> = places

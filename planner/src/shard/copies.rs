@@ -34,7 +34,7 @@ pub(super) struct Reader {
 
 /// Adds the changes of layout between the values of a block and their readers.
 pub(super) fn connect(
-    builder: &mut Builder<'_>,
+    builder: &mut Builder<'_, '_>,
     id: BlockId,
     homes: &HashMap<Value, Home>,
     readers: Vec<(Value, Reader)>,
@@ -59,26 +59,30 @@ pub(super) fn connect(
 }
 
 /// A reader takes the value from where it lies.
-pub(super) fn join(builder: &mut Builder<'_>, weight: f64, home: &Home, reader: Node, wants: &[u32]) {
-    let table = builder.prices.table(home.tensor);
-    builder.problem.join(home.node, reader, |i, j| weight * table.seconds(home.layouts[i], wants[j]));
+pub(super) fn join(builder: &mut Builder<'_, '_>, weight: f64, home: &Home, reader: Node, wants: &[u32]) {
+    let seconds = builder.prices.between(home.tensor, &home.layouts, wants);
+    builder.problem.join(home.node, reader, |i, j| weight * seconds[i * wants.len() + j]);
 }
 
 /// Readers take the value from where it lies, or from a copy in one other layout.
-fn shared(builder: &mut Builder<'_>, weight: f64, home: &Home, readers: &[Reader]) {
+fn shared(builder: &mut Builder<'_, '_>, weight: f64, home: &Home, readers: &[Reader]) {
     let pairs = pairs(builder, home, readers);
-    let table = builder.prices.table(home.tensor);
     let node = builder.problem.node(vec![0.0; pairs.len()]);
+    let moved: Vec<f64> =
+        pairs.iter().map(|&(from, copy)| builder.prices.between(home.tensor, &[from], &[copy])[0]).collect();
     builder.problem.join(home.node, node, |i, j| match pairs[j] {
         (from, _) if from != home.layouts[i] => f64::INFINITY,
-        (from, copy) => weight * table.seconds(from, copy),
+        _ => weight * moved[j],
     });
+    let froms: Vec<u32> = pairs.iter().map(|&(from, _)| from).collect();
     for reader in readers {
+        let seconds = builder.prices.between(home.tensor, &froms, &reader.wants);
         builder.problem.join(node, reader.node, |i, j| match pairs[i] {
             (_, copy) if copy == reader.wants[j] => 0.0,
-            (from, _) => weight * table.seconds(from, reader.wants[j]),
+            _ => weight * seconds[i * reader.wants.len() + j],
         });
     }
+    let table = builder.prices.table(home.tensor);
     let bytes = pairs.iter().map(|&(from, copy)| if from == copy { 0 } else { table.bytes(copy) }).collect();
     let ticks = || readers.iter().map(|reader| reader.tick);
     if let (Some(first), Some(last)) = (ticks().min(), ticks().max()) {
@@ -86,8 +90,9 @@ fn shared(builder: &mut Builder<'_>, weight: f64, home: &Home, readers: &[Reader
     }
 }
 
-/// The pairs of a home and a second layout that some reader may want: one axis stands elsewhere, or some are whole instead.
-fn pairs(builder: &mut Builder<'_>, home: &Home, readers: &[Reader]) -> Vec<(u32, u32)> {
+/// The pairs of a home and a second layout that some reader may want: one axis, or several from one place to another, stand
+/// elsewhere, or some are whole instead.
+fn pairs(builder: &mut Builder<'_, '_>, home: &Home, readers: &[Reader]) -> Vec<(u32, u32)> {
     let distinct = |all: &[u32]| {
         let mut all = all.to_vec();
         all.sort_unstable();
@@ -101,7 +106,8 @@ fn pairs(builder: &mut Builder<'_>, home: &Home, readers: &[Reader]) -> Vec<(u32
     let is_near = |from: u32, to: u32| {
         let places = axes.iter().map(|axis| (table.layout(from).place(axis), table.layout(to).place(axis)));
         let differ: Vec<(Place, Place)> = places.filter(|(a, b)| a != b).collect();
-        differ.len() == 1 || (!differ.is_empty() && differ.iter().all(|(_, to)| *to == Place::Whole))
+        let is_one = differ.windows(2).all(|two| two[0] == two[1]);
+        !differ.is_empty() && (is_one || differ.iter().all(|(_, to)| *to == Place::Whole))
     };
     let itself = homes.iter().map(|&from| (from, from));
     let moved = homes.iter().flat_map(|&from| wanted.iter().map(move |&to| (from, to)));

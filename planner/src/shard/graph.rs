@@ -6,9 +6,9 @@ use super::params::{self, Class, Classes, Kept};
 use super::prices::Prices;
 use super::problem::{Node, Problem};
 use super::strategy::{Strategy, strategies};
-use super::turns::Fixed;
+use super::turns::{Before, Turn};
 use super::weights::Weights;
-use super::{copies, lies};
+use super::{Task, copies, lies};
 use crate::ports::{Ports, passed, value_results};
 use crate::reshard::layout::Layout;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
@@ -43,32 +43,43 @@ pub(super) struct Meaning {
 pub(super) const DECIDED: [SectionKind; 3] = [SectionKind::F, SectionKind::I, SectionKind::W];
 
 /// A problem as it grows.
-pub(super) struct Builder<'a> {
+pub(super) struct Builder<'a, 'p> {
     pub(super) model: &'a Model,
     pub(super) ports: &'a Ports,
     pub(super) classes: &'a Classes,
     pub(super) weights: Weights,
-    pub(super) prices: Prices<'a>,
+    pub(super) prices: &'a mut Prices<'p>,
     pub(super) problem: Problem,
     pub(super) meaning: Meaning,
-    fixed: Fixed,
+    turn: &'a Turn,
+    before: Option<&'a Before>,
     /// The tick of each statement.
     ticks: HashMap<(BlockId, SectionKind, usize), u32>,
     last: u32,
 }
 
-impl<'a> Builder<'a> {
+impl<'a, 'p> Builder<'a, 'p> {
     pub(super) fn new(
-        model: &'a Model,
-        ports: &'a Ports,
-        classes: &'a Classes,
+        task: Task<'a>,
         weights: Weights,
-        prices: Prices<'a>,
-        fixed: Fixed,
-    ) -> Builder<'a> {
+        prices: &'a mut Prices<'p>,
+        (turn, before): (&'a Turn, Option<&'a Before>),
+    ) -> Builder<'a, 'p> {
+        let Task { model, ports, classes, .. } = task;
         let (problem, meaning) = (Problem::default(), Meaning::default());
-        let mut builder =
-            Builder { model, ports, classes, weights, prices, problem, meaning, fixed, ticks: HashMap::new(), last: 0 };
+        let mut builder = Builder {
+            model,
+            ports,
+            classes,
+            weights,
+            prices,
+            problem,
+            meaning,
+            turn,
+            before,
+            ticks: HashMap::new(),
+            last: 0,
+        };
         builder.count_ticks();
         builder.stated_ports();
         builder
@@ -115,10 +126,11 @@ impl<'a> Builder<'a> {
     pub(super) fn params(&mut self, zero: &Axes) {
         let found: Vec<(usize, Class)> = params::classes(self.model, self.classes);
         for (number, class) in &found {
-            let ways = self.fixed.keep_params(*number, params::ways(&self.prices, self.model, class, zero));
-            let costs = |way| params::seconds(&mut self.prices, self.model, class, &self.weights, way);
+            let before = self.before.and_then(|before| before.params.get(number));
+            let ways = params::ways(self.prices, self.model, class, zero, self.turn, before);
+            let costs = |way| params::seconds(self.prices, self.model, class, &self.weights, way);
             let node = self.problem.node(ways.iter().map(costs).collect());
-            let bytes = ways.iter().map(|way| params::bytes(&self.prices, self.model, class, &self.weights, way));
+            let bytes = ways.iter().map(|way| params::bytes(self.prices, self.model, class, &self.weights, way));
             self.problem.hold(node, 0..self.last + 1, bytes.collect());
             self.meaning.params.insert(*number, (node, ways));
         }
@@ -180,9 +192,10 @@ impl<'a> Builder<'a> {
     /// The node of something that lies by itself, and its layouts in the block at hand.
     fn lying(&mut self, what: Lying, ty: &Type) -> Home {
         let (mesh, dims) = (self.prices.site.mesh, self.prices.site.dims);
-        let (problem, fixed) = (&mut self.problem, &self.fixed);
+        let (problem, turn) = (&mut self.problem, self.turn);
+        let before = self.before.and_then(|before| before.lying.get(&what));
         let (node, layouts) = self.meaning.lying.entry(what).or_insert_with(|| {
-            let layouts = fixed.keep_lying(what, lies::layouts(mesh, dims, ty));
+            let layouts = lies::layouts(mesh, dims, ty, turn, before);
             (problem.node(vec![0.0; layouts.len()]), layouts)
         });
         let (node, layouts) = (*node, layouts.clone());
@@ -205,9 +218,8 @@ impl<'a> Builder<'a> {
     ) -> Result<(), String> {
         let block = &self.model.blocks[id];
         let stmt = &block[kind].stmts[place];
-        let kept =
-            |operands: &[Layout], results: &[Layout]| self.fixed.keeps_stmt((id, kind, place), operands, results);
-        let found = strategies(&self.prices, block, stmt, kept)?;
+        let before = self.before.and_then(|before| before.stmts.get(&(id, kind, place)));
+        let found = strategies(self.prices, block, stmt, self.turn, before)?;
         let runs = self.weights.step(id);
         let node = self.problem.node(found.iter().map(|strategy| runs * strategy.seconds).collect());
         let tick = self.tick(id, kind, place);
@@ -256,13 +268,16 @@ impl<'a> Builder<'a> {
             return;
         };
         let (step, once) = (self.weights.step(id), self.weights.runs(id));
-        let (ty, prices) = (block.ty(value), &mut self.prices);
-        self.problem.join(node, *param, |strategy, way| {
-            let (natural, kept) = (&natural[strategy], &ways[way]);
+        let (ty, prices) = (block.ty(value), &mut *self.prices);
+        let (kinds, of_strategy) = distinct(natural);
+        let mut reduced = |natural: &Layout, kept: &Kept| {
             let owed = natural.owed.without(&kept.layout.used());
             let added = Layout { owed, ..kept.layout.clone() };
             step * prices.way(ty, natural, &added) + once * prices.way(ty, &added, &kept.updated())
-        });
+        };
+        let pairs = kinds.iter().flat_map(|&natural| ways.iter().map(move |kept| (natural, kept)));
+        let table: Vec<f64> = pairs.map(|(natural, kept)| reduced(natural, kept)).collect();
+        self.problem.join(node, *param, |strategy, way| table[of_strategy[strategy] * ways.len() + way]);
     }
 
     /// What a block returns lies where its boundary says.
@@ -325,6 +340,20 @@ impl<'a> Builder<'a> {
             self.problem.hold(home.node, first.unwrap_or(last)..last + 1, bytes);
         }
     }
+}
+
+/// The different ones of some layouts, and which of these each is.
+fn distinct(layouts: &[Layout]) -> (Vec<&Layout>, Vec<usize>) {
+    let mut known: HashMap<&Layout, usize> = HashMap::new();
+    let mut kinds = Vec::new();
+    let number = |layout| {
+        *known.entry(layout).or_insert_with(|| {
+            kinds.push(layout);
+            kinds.len() - 1
+        })
+    };
+    let of_each = layouts.iter().map(number).collect();
+    (kinds, of_each)
 }
 
 /// Whether a file states anything about where a value lies.

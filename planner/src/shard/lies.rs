@@ -1,24 +1,48 @@
 //! Where a tensor may lie when nothing is owed on it.
 
+use super::turns::Turn;
 use crate::reshard::layout::{Layout, Place};
+use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::types::{Dims, Type};
 
-/// All layouts of a tensor that hold what its type states: a dim that is not open has the axes that stand there. In dims that
-/// are cut over several axes these stand in mesh order.
-pub(super) fn layouts(mesh: &Mesh, dims: &Dims, ty: &Type) -> Vec<Layout> {
+/// All layouts of a tensor that hold what its type states, in a turn and given where its axes were before: a dim that is not
+/// open has the axes that stand there. In dims that are cut over several axes these stand in mesh order.
+pub(super) fn layouts(mesh: &Mesh, dims: &Dims, ty: &Type, turn: &Turn, before: Option<&Layout>) -> Vec<Layout> {
     let stated = Layout { owed: Axes::none(), ..Layout::of(ty) };
     let free = mesh.tensor_axes().without(&stated.used());
-    let mut found = vec![stated];
-    for axis in free.iter() {
-        let cut = |layout: &Layout| {
-            let open = (0..ty.rank()).filter(|&dim| ty.dims[dim].open).map(Place::Dim);
-            let places = std::iter::once(Place::Whole).chain(open);
-            places.map(|place| layout.with(axis, place)).filter(|layout| is_legal(mesh, dims, ty, layout)).collect()
+    let is_open = |place: Place| matches!(place, Place::Dim(dim) if ty.dims[dim].open);
+    let was = |axis| before.map_or(Place::Whole, |before| before.place(axis));
+    let fixed = free.iter().filter(|&axis| turn.fixed.contains(axis) && is_open(was(axis)));
+    let mut found: Vec<Vec<(AxisId, Place)>> = vec![fixed.map(|axis| (axis, was(axis))).collect()];
+    for unit in &turn.units {
+        let open = (0..ty.rank()).filter(|&dim| ty.dims[dim].open).map(Place::Dim);
+        let places: Vec<Place> = std::iter::once(Place::Whole).chain(open).collect();
+        let unit = unit.intersection(&free);
+        let cut = |places_of: &Vec<(AxisId, Place)>, place: Place| -> Vec<(AxisId, Place)> {
+            places_of.iter().copied().chain(unit.iter().map(|axis| (axis, place))).collect()
         };
-        found = found.iter().flat_map(|layout| -> Vec<Layout> { cut(layout) }).collect();
+        let legal = |places: &Vec<(AxisId, Place)>| is_legal(mesh, dims, ty, &on_places(&stated, places));
+        let next = |known: &Vec<(AxisId, Place)>| places.iter().map(|&place| cut(known, place)).collect::<Vec<_>>();
+        found = found.iter().flat_map(next).filter(legal).collect();
     }
-    found
+    let mut layouts: Vec<Layout> = found.iter().map(|places| on_places(&stated, places)).collect();
+    layouts.extend(before.filter(|before| !layouts.contains(before) && holds(before, ty)).cloned());
+    if layouts.is_empty() { vec![stated] } else { layouts }
+}
+
+/// Axes at their places, in mesh order behind what is stated.
+fn on_places(stated: &Layout, places: &[(AxisId, Place)]) -> Layout {
+    let mut places = places.to_vec();
+    places.sort_by_key(|(axis, _)| *axis);
+    places.iter().fold(stated.clone(), |layout, &(axis, place)| layout.with(axis, place))
+}
+
+/// Whether a layout is as the type states where it is not open.
+fn holds(layout: &Layout, ty: &Type) -> bool {
+    let stated =
+        |(axes, dim): (&Axes, &ir::types::Dim)| if dim.open { dim.axes.is_prefix_of(axes) } else { *axes == dim.axes };
+    layout.owed.is_empty() && layout.storage == ty.storage && layout.dims.iter().zip(&ty.dims).all(stated)
 }
 
 /// No dim has more shards than elements, an exact one even shards, one of unknown size none.

@@ -4,14 +4,19 @@
 //!
 //! Seconds are those of ops on local shapes, times the runs of their block, and of the cheapest ways between layouts. A value
 //! that the backward reads is held by every run of its block; parameters, gradients and states are held all the time.
+//! Meshes of many axes are decided in turns ([`search`]), with a bound from smaller problems ([`bound`]).
 
 mod apply;
+mod bound;
 mod copies;
 mod graph;
 mod lies;
 mod params;
 mod prices;
 mod problem;
+mod search;
+mod sizes;
+mod start;
 mod strategy;
 #[cfg(test)]
 mod tests;
@@ -31,10 +36,11 @@ use ir::ops::Op;
 use params::Classes;
 use prices::Prices;
 use problem::Problem;
-use solver::Status;
-use solver::assign::{Assignment, Budget, Solution};
+use search::{PAIRS, Search};
+use solver::assign::{Assignment, Budget, Deadline, Solution};
+use start::propagated;
 use std::rc::Rc;
-use turns::{Fixed, turns};
+use turns::{Before, Turn};
 use weights::Weights;
 
 /// What deciding the shardings of a model came to.
@@ -42,7 +48,7 @@ use weights::Weights;
 pub struct Decided {
     /// Seconds of a step by the costs that were added up.
     pub seconds: f64,
-    /// No choice of the same strategies takes less; 0 where axes were decided in turns.
+    /// No choice takes less; 0 where there was no time to find a bound.
     pub bound: f64,
     /// Whether the two are proved to be equal.
     pub is_proved: bool,
@@ -52,75 +58,113 @@ pub struct Decided {
     pub nodes: usize,
 }
 
+impl Decided {
+    /// How far the seconds may be above the least, relative to them.
+    pub fn gap(&self) -> f64 {
+        if self.is_proved { 0.0 } else { (self.seconds - self.bound) / self.seconds.max(f64::MIN_POSITIVE) }
+    }
+}
+
+/// Told of the best choice so far, whose bound is not known yet, and of the answer.
+pub type Watch<'a> = dyn FnMut(&Decided) + 'a;
+
 /// Decides what a differentiated model with a mesh leaves open, and writes it; `None` where there is nothing to decide.
 ///
 /// # Errors
 /// No choice fits into the memory, or a fault.
-pub fn decide(model: &mut Model, goal: &Goal, cluster: &Cluster) -> Result<Option<Decided>, PlanError> {
-    let Sharding::Auto { memory, microbatches } = goal.sharding else { return Ok(None) };
+pub fn decide(
+    model: &mut Model,
+    goal: &Goal,
+    cluster: &Cluster,
+    watch: &mut Watch<'_>,
+) -> Result<Option<Decided>, PlanError> {
+    let Sharding::Auto { memory, microbatches, deadline } = goal.sharding else { return Ok(None) };
     if model.is_settled() || model.mesh.tensor_axes().is_empty() || has_changes(model) {
         return Ok(None);
     }
+    let end = Deadline::after(deadline);
     let fault = |why| PlanError::Fault { pass: "shard", why };
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let (ports, classes) = (Ports::new(model), Classes::of(model));
     let axes = |name| mesh.lookup(name).unwrap_or_default();
     let zero = if goal.layout.zero >= 1 { axes("dp").union(&axes("cp")) } else { Axes::none() };
     let limit = memory.unwrap_or(cluster.device.memory);
-    let task = Task { model, ports: &ports, classes: &classes, microbatches, zero };
-    let mut prices = Prices::new(Site { mesh: &mesh, dims: &dims, cluster });
-    let turns = turns(&mesh.tensor_axes());
-    let mut best: Option<Found> = None;
-    for (turn, fixed) in turns.iter().chain(turns.iter().skip(1)).take(2 * turns.len() - 1).enumerate() {
-        // Axes that have not been decided yet may still cut what is too much.
-        let undecided = if turn + 1 < turns.len() { mesh.size(fixed) } else { 1 };
-        let before = best.as_ref().map(|found| (Rc::clone(&found.meaning), found.solution.choice.clone()));
-        let fixed = Fixed { axes: fixed.clone(), before };
-        let (found, known) = task.solve(prices, fixed, limit.saturating_mul(undecided)).map_err(fault)?;
-        prices = known;
-        best = Some(found).filter(|found| !found.solution.choice.is_empty()).or(best);
-    }
-    let Some(Found { solution, meaning, peak, nodes }) = best.filter(|found| found.peak <= limit) else {
-        return Err(PlanError::NoRoom { bytes: limit });
+    let task = Task { model, ports: &ports, classes: &classes, microbatches, zero: &zero };
+    let rules = propagated(model, goal, cluster, (&ports, &classes));
+    let prices = Prices::new(Site { mesh: &mesh, dims: &dims, cluster });
+    let search = Search { task: &task, prices, limit, end, watch: &mut *watch, best: None, spent: 0, most: PAIRS };
+    let (best, bound) = search.run(rules).map_err(fault)?;
+    let Some(Found { solution, meaning, peak, nodes, .. }) = best.filter(|found| found.peak <= limit) else {
+        return Err(PlanError::NoRoom { bytes: limit, is_proved: bound == f64::INFINITY });
     };
     let chosen = Chosen { meaning: &meaning, ports: &ports, classes: &classes, choice: &solution.choice };
     chosen.write(model).map_err(fault)?;
-    let at_once = turns.len() == 1;
-    let (bound, is_proved) = if at_once { (solution.bound, solution.status == Status::Optimal) } else { (0.0, false) };
-    Ok(Some(Decided { seconds: solution.cost, bound, is_proved, peak, nodes }))
+    let (seconds, bound) = (solution.cost, bound.clamp(0.0, solution.cost));
+    let decided = Decided { seconds, bound, is_proved: seconds - bound <= PROVED * seconds, peak, nodes };
+    watch(&decided);
+    Ok(Some(decided))
 }
 
+/// Rounding of a proof, relative to the seconds.
+const PROVED: f64 = 1e-8;
+
 /// What is decided of a model.
+#[derive(Clone, Copy)]
 struct Task<'a> {
     model: &'a Model,
     ports: &'a Ports,
     classes: &'a Classes,
     microbatches: u32,
     /// Over which states must be stored.
-    zero: Axes,
+    zero: &'a Axes,
 }
 
 /// An answer, and what its choices mean.
+#[derive(Clone)]
 struct Found {
     solution: Solution,
     meaning: Rc<Meaning>,
     peak: u64,
     nodes: usize,
+    /// Pairs of choices in the tables of the problem.
+    pairs: usize,
 }
 
-impl<'a> Task<'a> {
-    /// Decides all axes but the fixed ones; gives the prices back.
-    fn solve(&self, prices: Prices<'a>, fixed: Fixed, limit: u64) -> Result<(Found, Prices<'a>), String> {
+impl Found {
+    /// What the axes do, for later turns; nothing where there is no answer.
+    fn before(&self) -> Before {
+        let (meaning, choice) = (&self.meaning, &self.solution.choice);
+        if choice.is_empty() {
+            return Before::default();
+        }
+        let stmts = meaning.stmts.iter().map(|(key, (node, all))| (*key, all[choice[*node]].assignment.clone()));
+        let lying = meaning.lying.iter().map(|(key, (node, all))| (*key, all[choice[*node]].clone()));
+        let params = meaning.params.iter().map(|(key, (node, all))| (*key, all[choice[*node]].clone()));
+        Before { stmts: stmts.collect(), lying: lying.collect(), params: params.collect() }
+    }
+}
+
+impl Task<'_> {
+    /// Decides the axes of a turn, within a budget.
+    fn solve(
+        &self,
+        prices: &mut Prices<'_>,
+        turn: &Turn,
+        before: Option<&Before>,
+        limit: u64,
+        budget: &Budget,
+    ) -> Result<Option<Found>, String> {
         let weights = Weights::of(self.model, self.microbatches);
-        let mut builder = Builder::new(self.model, self.ports, self.classes, weights, prices, fixed);
-        builder.params(&self.zero);
+        let mut builder = Builder::new(*self, weights, prices, (turn, before));
+        builder.params(self.zero);
         for id in self.model.blocks.keys() {
             builder.block(id)?;
         }
-        let Builder { mut problem, meaning, prices, .. } = builder;
+        let Builder { mut problem, meaning, .. } = builder;
         problem.limit = limit;
-        let (solution, peak) = solve(&problem);
-        Ok((Found { solution, meaning: Rc::new(meaning), peak, nodes: problem.costs.len() }, prices))
+        let pairs = problem.edges.values().map(Vec::len).sum();
+        let (solution, peak) = solve(&problem, budget);
+        Ok(Some(Found { solution, meaning: Rc::new(meaning), peak, nodes: problem.costs.len(), pairs }))
     }
 }
 
@@ -131,7 +175,7 @@ fn has_changes(model: &Model) -> bool {
 }
 
 /// The best choices, and the most bytes that they hold at once.
-fn solve(problem: &Problem) -> (Solution, u64) {
+fn solve(problem: &Problem, budget: &Budget) -> (Solution, u64) {
     let mut assignment = Assignment::new();
     let nodes: Vec<_> = problem.costs.iter().map(|costs| assignment.node(costs.clone())).collect();
     for (&(a, b), table) in &problem.edges {
@@ -141,7 +185,7 @@ fn solve(problem: &Problem) -> (Solution, u64) {
         assignment.load(nodes[load.node], load.when.clone(), load.bytes.clone());
     }
     assignment.limit(problem.limit);
-    let solution = assignment.solve(&Budget::default());
+    let solution = assignment.solve(budget);
     let peak = if solution.choice.is_empty() { 0 } else { assignment.peak(&solution.choice) };
     (solution, peak)
 }

@@ -3,6 +3,7 @@
 
 use super::lies;
 use super::prices::Prices;
+use super::turns::Turn;
 use super::weights::Weights;
 use crate::reshard::layout::Layout;
 use ir::entity::EntityRef;
@@ -96,26 +97,47 @@ pub(super) fn classes(model: &Model, classes: &Classes) -> Vec<(usize, Class)> {
     found
 }
 
-/// The ways to keep a class: its own layouts, and for each its states stored over any of the axes that are left; over `zero`
-/// where these are.
-pub(super) fn ways(prices: &Prices<'_>, model: &Model, class: &Class, zero: &Axes) -> Vec<Kept> {
+/// The ways to keep a class in a turn, given how it was kept before: its own layouts, and for each its states stored over any
+/// of the axes that are left; over `zero` where these are.
+pub(super) fn ways(
+    prices: &Prices<'_>,
+    model: &Model,
+    class: &Class,
+    zero: &Axes,
+    turn: &Turn,
+    before: Option<&Kept>,
+) -> Vec<Kept> {
     let (mesh, dims) = (prices.site.mesh, prices.site.dims);
     let stated = stated_storage(model, class);
+    let has_states = class.taken.iter().any(|&(id, param)| states(&model.blocks[id], param).next().is_some());
     let mut found = Vec::new();
-    for layout in lies::layouts(mesh, dims, &class.ty) {
-        let left: Vec<_> = mesh.tensor_axes().without(&layout.used()).iter().collect();
-        let has_states = class.taken.iter().any(|&(id, param)| states(&model.blocks[id], param).next().is_some());
-        let subsets = if has_states { 1usize << left.len() } else { 1 };
-        for bits in 0..subsets {
-            let states: Axes = left.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, &a)| a).collect();
-            let forced = zero.iter().filter(|&axis| has_states && left.contains(&axis));
+    for layout in lies::layouts(mesh, dims, &class.ty, turn, before.map(|before| &before.layout)) {
+        let left = mesh.tensor_axes().without(&layout.used());
+        for states in stored(&left, turn, before, has_states) {
+            let forced = zero.iter().filter(|&axis| has_states && left.contains(axis) && turn.decides(axis));
             let holds = stated.as_ref().is_none_or(|stated| *stated == states);
             if holds && forced.into_iter().all(|axis| states.contains(axis)) {
                 found.push(Kept { layout: layout.clone(), states });
             }
         }
     }
+    found.extend(before.filter(|before| !found.contains(before)).cloned());
     found
+}
+
+/// The axes over which states may be stored: as before where they stay, of each unit all that are left or none.
+fn stored(left: &Axes, turn: &Turn, before: Option<&Kept>, has_states: bool) -> Vec<Axes> {
+    let stays = before.map_or_else(Axes::none, |before| before.states.intersection(&turn.fixed).intersection(left));
+    if !has_states {
+        return vec![stays];
+    }
+    let units: Vec<Axes> =
+        turn.units.iter().map(|unit| unit.intersection(left)).filter(|unit| !unit.is_empty()).collect();
+    let chosen = |bits: usize| {
+        let units = units.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1);
+        units.fold(stays.clone(), |all, (_, unit)| all.union(unit)).sorted()
+    };
+    (0..1usize << units.len()).map(chosen).collect()
 }
 
 /// What the file states of the storage of states.

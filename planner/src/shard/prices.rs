@@ -2,6 +2,7 @@
 
 use crate::passes::expand::expand_section;
 use crate::passes::reshard::{Moved, reshard_section};
+use crate::reshard::hops::{Fare, Least};
 use crate::reshard::layout::Layout;
 use crate::reshard::table::Table;
 use crate::reshard::{Site, cheapest};
@@ -12,7 +13,9 @@ use ir::ids::Value;
 use ir::mesh::Axes;
 use ir::ops::{Op, OpDef};
 use ir::types::{DType, Type};
+use rustc_hash::FxHashMap;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// What tells the ways of two tensors apart: element type, per dim its size and whether it must be cut evenly or not at all,
 /// and whether it may be stored.
@@ -24,12 +27,41 @@ pub(super) struct Prices<'a> {
     pub(super) site: Site<'a>,
     tables: Vec<Table<'a>>,
     known: HashMap<Key, usize>,
+    /// By what changes of layout are priced on many axes.
+    fare: Option<Rc<Fare<'a>>>,
+    /// The parts of the costs that count in a lower bound.
+    shares: Option<Shares>,
 }
+
+/// What some of the axes are asked for where the others are taken to shard everything evenly.
+#[derive(Clone, Copy)]
+pub(super) struct Shares {
+    /// What changes of sharding cost.
+    pub(super) least: Least,
+    /// The part of the compute that these axes answer for.
+    pub(super) compute: f64,
+}
+
+/// The most axes on which all layouts of a tensor are searched.
+const SEARCHED: usize = 3;
 
 impl<'a> Prices<'a> {
     /// No price yet.
     pub(super) fn new(site: Site<'a>) -> Prices<'a> {
-        Prices { site, tables: Vec::new(), known: HashMap::new() }
+        let many = site.mesh.tensor_axes().len() > SEARCHED;
+        let fare = many.then(|| Rc::new(Fare::new(site.mesh, site.cluster)));
+        Prices { site, tables: Vec::new(), known: HashMap::new(), fare, shares: None }
+    }
+
+    /// Prices that add up, over groups of axes, to no more than what any choice costs.
+    pub(super) fn relaxed(site: Site<'a>, shares: Shares) -> Prices<'a> {
+        let fare = Some(Rc::new(Fare::least(site.mesh, site.cluster, shares.least)));
+        Prices { fare, shares: Some(shares), ..Prices::new(site) }
+    }
+
+    /// Whether these are prices of a lower bound.
+    pub(super) fn is_relaxed(&self) -> bool {
+        self.shares.is_some()
     }
 
     /// The table of all tensors like this one; those `stored` may lie flat.
@@ -38,7 +70,7 @@ impl<'a> Prices<'a> {
         let dims = ty.dims.iter().map(|dim| (dim.size, dim.name.is_some_and(exact), dim.count.is_some()));
         let key = (ty.dtype, dims.collect(), stored);
         *self.known.entry(key).or_insert_with(|| {
-            self.tables.push(Table::new(self.site, ty, stored));
+            self.tables.push(Table::new(self.site, ty, stored, self.fare.clone()));
             self.tables.len() - 1
         })
     }
@@ -55,7 +87,16 @@ impl<'a> Prices<'a> {
         let device = &self.site.cluster.device;
         let moved = results.iter().map(Type::bytes).sum::<u64>() as f64;
         let added = if accumulate { moved / device.memory_bandwidth } else { 0.0 };
-        added + seconds_of(device, def, &operands.iter().collect::<Vec<_>>(), &results.iter().collect::<Vec<_>>())
+        let own = seconds_of(device, def, &operands.iter().collect::<Vec<_>>(), &results.iter().collect::<Vec<_>>());
+        (added + own) * self.shares.map_or(1.0, |shares| shares.compute / shares.least.others)
+    }
+
+    /// Seconds from each of some layouts of a tensor, by number, to each of others, row by row.
+    pub(super) fn between(&mut self, tensor: usize, from: &[u32], to: &[u32]) -> Vec<f64> {
+        let table = &mut self.tables[tensor];
+        let mut known: FxHashMap<(u32, u32), f64> = FxHashMap::default();
+        let pairs = from.iter().flat_map(|&from| to.iter().map(move |&to| (from, to)));
+        pairs.map(|pair| *known.entry(pair).or_insert_with(|| table.seconds(pair.0, pair.1))).collect()
     }
 
     /// Seconds of the graph that takes the place of a statement whose tensors lie so.
@@ -63,6 +104,9 @@ impl<'a> Prices<'a> {
     /// # Errors
     /// It has none, or none that works so.
     pub(super) fn expanded(&self, stmt: &Stmt, operands: &[Type], results: &[Type]) -> Result<f64, String> {
+        if self.is_relaxed() {
+            return Ok(0.0);
+        }
         let mut block = Block::default();
         let mut add = |types: &[Type]| types.iter().map(|ty| block.add_value("", ty.clone())).collect::<Vec<Value>>();
         let (operands, results) = (add(operands), add(results));
@@ -91,6 +135,6 @@ impl<'a> Prices<'a> {
         let tensor = self.tensor(ty, true);
         let table = self.table(tensor);
         let (from, to) = (table.place(from), table.place(to));
-        table.seconds(from, to)
+        self.between(tensor, &[from], &[to])[0]
     }
 }

@@ -1,13 +1,13 @@
 //! The ways to run a statement on a mesh: each axis cuts a letter of the op's rule, or passes on a sum that operands owe, or
-//! does nothing.
+//! does nothing. Axes of one unit do the same.
 
 use super::prices::Prices;
+use super::turns::Turn;
 use crate::assign::{Assignment, Passing, is_expandable};
 use crate::choose::exact_letters;
 use crate::reshard::layout::Layout;
 use crate::sections::instance_of;
 use ir::graph::{Block, Stmt};
-use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Op, OpDef};
 use ir::rule::Instance;
@@ -22,9 +22,11 @@ pub(crate) struct Strategy {
     pub(crate) results: Vec<Layout>,
     /// Seconds on one rank.
     pub(crate) seconds: f64,
+    /// What each axis does.
+    pub(crate) assignment: Assignment,
 }
 
-/// The ways to run a statement that are wanted, by how its operands and its results lie.
+/// The ways to run a statement in a turn, given what its axes did before.
 ///
 /// # Errors
 /// The op's rule does not fit its tensors: a fault.
@@ -32,23 +34,23 @@ pub(super) fn strategies(
     prices: &Prices<'_>,
     block: &Block,
     stmt: &Stmt,
-    wanted: impl Fn(&[Layout], &[Layout]) -> bool,
+    turn: &Turn,
+    before: Option<&Assignment>,
 ) -> Result<Vec<Strategy>, String> {
     let instance = instance_of(block, stmt)?.ok_or("a layout change has no rule")?;
     let def = stmt.op.def().ok_or("a layout change has no rule")?;
     let (mesh, dims) = (prices.site.mesh, prices.site.dims);
     let types = |values: &[_]| values.iter().map(|&value| block.ty(value)).collect::<Vec<&Type>>();
     let (operands, results) = (types(&stmt.operands), types(&stmt.results));
-    let rule = Rules::of(mesh, dims, &stmt.op, &instance, &operands, &results);
-    let mut found = Vec::new();
-    for assignment in rule.assignments(def, operands.len()) {
+    let rule = Rules::of(prices, &stmt.op, &instance, &operands, &results);
+    let mut found: Vec<Strategy> = Vec::new();
+    for assignment in rule.assignments(def, operands.len(), turn, before) {
         let operand = |(at, ty): (usize, &&Type)| assignment.operand_type(&instance, at, ty);
         let result = |(at, ty): (usize, &&Type)| assignment.result_type(&instance, at, ty).closed();
         let reads: Vec<Type> = operands.iter().enumerate().map(operand).collect();
         let gives: Vec<Type> = results.iter().enumerate().map(result).collect();
         let layouts = |types: &[Type]| types.iter().map(Layout::of).collect::<Vec<Layout>>();
-        let (lie, come) = (layouts(&reads), layouts(&gives));
-        if !reads.iter().chain(&gives).all(|ty| may_lie(mesh, dims, ty)) || !wanted(&lie, &come) {
+        if !reads.iter().chain(&gives).all(|ty| may_lie(mesh, dims, ty)) {
             continue;
         }
         let seconds = if must_expand(&stmt.op, &instance, &assignment) {
@@ -56,7 +58,8 @@ pub(super) fn strategies(
         } else {
             Some(prices.op(def, &reads, &gives, stmt.accumulate))
         };
-        found.extend(seconds.map(|seconds| Strategy { operands: lie, results: come, seconds }));
+        let (operands, results) = (layouts(&reads), layouts(&gives));
+        found.extend(seconds.map(|seconds| Strategy { operands, results, seconds, assignment }));
     }
     if found.is_empty() { Err(format!("`{}` cannot be run in any way", def.name())) } else { Ok(found) }
 }
@@ -84,17 +87,19 @@ struct Rules<'a> {
     exact: Vec<bool>,
     /// Which letters may be cut.
     free: Vec<bool>,
+    /// Whether inner letters of a dim may be cut before outer ones.
+    is_relaxed: bool,
+}
+
+/// What the axes do that have been looked at.
+#[derive(Clone)]
+struct Partial {
+    letters: Vec<Axes>,
+    passing: Axes,
 }
 
 impl<'a> Rules<'a> {
-    fn of(
-        mesh: &'a Mesh,
-        dims: &Dims,
-        op: &Op,
-        instance: &'a Instance,
-        operands: &[&Type],
-        results: &[&Type],
-    ) -> Rules<'a> {
+    fn of(prices: &Prices<'a>, op: &Op, instance: &'a Instance, operands: &[&Type], results: &[&Type]) -> Rules<'a> {
         let counted: Vec<usize> = (instance.operands.iter().zip(operands))
             .chain(instance.results.iter().zip(results))
             .flat_map(|(tensor, ty)| tensor.iter().zip(&ty.dims))
@@ -105,50 +110,65 @@ impl<'a> Rules<'a> {
             (!letter.whole || (letter.marked_whole && is_expandable(op))) && !counted.contains(&at)
         };
         let free = instance.letters.iter().enumerate().map(may).collect();
-        Rules { mesh, instance, exact: exact_letters(instance, dims, operands, results), free }
+        let exact = exact_letters(instance, prices.site.dims, operands, results);
+        Rules { mesh: prices.site.mesh, instance, exact, free, is_relaxed: prices.is_relaxed() }
     }
 
-    /// All assignments: without a passing sum first, then for each group of operands that may owe one together.
-    fn assignments(&self, def: &dyn OpDef, operands: usize) -> Vec<Assignment> {
-        let axes: Vec<AxisId> = self.mesh.tensor_axes().iter().collect();
+    /// All assignments of a turn: without a passing sum first, then for each group of operands that may owe one together; and
+    /// that from before, if it is none of them.
+    fn assignments(
+        &self,
+        def: &dyn OpDef,
+        operands: usize,
+        turn: &Turn,
+        before: Option<&Assignment>,
+    ) -> Vec<Assignment> {
+        let stays = |axes: &Axes| axes.intersection(&turn.fixed);
+        let letters = match before {
+            Some(before) => before.letters.iter().map(stays).collect(),
+            None => vec![Axes::none(); self.instance.letters.len()],
+        };
+        let passes = before.and_then(|before| before.passing.as_ref());
+        let passing = passes.map_or_else(Axes::none, |passing| stays(&passing.debt.axes));
+        let start = Partial { letters, passing };
         let mut found = Vec::new();
-        let start = vec![Axes::none(); self.instance.letters.len()];
-        self.extend(&axes, &start, &Axes::none(), None, &mut found);
-        for group in def.linear(operands) {
-            self.extend(&axes, &start, &Axes::none(), Some(&group), &mut found);
+        if start.passing.is_empty() {
+            self.extend(&turn.units, &start, None, &mut found);
         }
+        for group in def.linear(operands) {
+            let fits = |passing: &Passing| start.passing.is_empty() || passing.operands == group;
+            if passes.is_none_or(fits) {
+                self.extend(&turn.units, &start, Some(&group), &mut found);
+            }
+        }
+        found.extend(before.filter(|before| !found.contains(before)).cloned());
         found
     }
 
-    fn extend(
-        &self,
-        axes: &[AxisId],
-        letters: &[Axes],
-        passing: &Axes,
-        group: Option<&Vec<usize>>,
-        found: &mut Vec<Assignment>,
-    ) {
-        let Some((&axis, rest)) = axes.split_first() else {
-            if group.is_none() == passing.is_empty() && self.instance.compounds_hold(letters, self.mesh) {
-                let debt = Debt { kind: DebtKind::Sum, axes: passing.clone() };
+    fn extend(&self, units: &[Axes], so_far: &Partial, group: Option<&Vec<usize>>, found: &mut Vec<Assignment>) {
+        let Some((unit, rest)) = units.split_first() else {
+            let holds = || self.is_relaxed || self.instance.compounds_hold(&so_far.letters, self.mesh);
+            if group.is_none() == so_far.passing.is_empty() && holds() {
+                let debt = Debt { kind: DebtKind::Sum, axes: so_far.passing.clone() };
                 let passing = group.map(|group| Passing { operands: group.clone(), debt });
-                found.push(Assignment { letters: letters.to_vec(), passing, storage: Axes::none() });
+                found.push(Assignment { letters: so_far.letters.clone(), passing, storage: Axes::none() });
             }
             return;
         };
-        self.extend(rest, letters, passing, group, found);
-        for letter in 0..letters.len() {
-            let longer = letters[letter].union(&Axes::one(axis));
+        self.extend(rest, so_far, group, found);
+        for letter in 0..so_far.letters.len() {
+            let longer = so_far.letters[letter].union(unit).sorted();
             let size = self.instance.letters[letter].size;
             let fits = self.mesh.size(&longer) <= size && (!self.exact[letter] || self.mesh.is_even(size, &longer));
             if self.free[letter] && fits {
-                let mut letters = letters.to_vec();
-                letters[letter] = longer;
-                self.extend(rest, &letters, passing, group, found);
+                let mut next = so_far.clone();
+                next.letters[letter] = longer;
+                self.extend(rest, &next, group, found);
             }
         }
         if group.is_some() {
-            self.extend(rest, letters, &passing.union(&Axes::one(axis)), group, found);
+            let next = Partial { passing: so_far.passing.union(unit).sorted(), ..so_far.clone() };
+            self.extend(rest, &next, group, found);
         }
     }
 }

@@ -6,6 +6,7 @@ use ir::differentiate::differentiate;
 use ir::goal::Layout;
 use ir::mesh::Mesh;
 use ir::optimizer::Optimizer;
+use solver::Status;
 
 /// A chain with a branch, of sizes that make now the one and now the other cut cheap.
 fn chain(b: u64, h: u64, f: u64, mesh: &Mesh) -> Model {
@@ -30,7 +31,11 @@ fn problem(model: &Model, microbatches: u32) -> Problem {
     let (ports, classes) = (Ports::new(model), Classes::of(model));
     let site = Site { mesh: &model.mesh, dims: &model.dims, cluster: &CPU };
     let weights = Weights::of(model, microbatches);
-    let mut builder = Builder::new(model, &ports, &classes, weights, Prices::new(site), Fixed::default());
+    let (all, mut prices) = (model.mesh.tensor_axes(), Prices::new(site));
+    let turn = Turn::of(all.iter().map(Axes::one).collect(), &all);
+    let zero = Axes::none();
+    let task = Task { model, ports: &ports, classes: &classes, microbatches, zero: &zero };
+    let mut builder = Builder::new(task, weights, &mut prices, (&turn, None));
     builder.params(&Axes::none());
     for id in model.blocks.keys() {
         builder.block(id).unwrap();
@@ -81,7 +86,7 @@ fn the_answer_is_the_least_of_all_choices() {
         let mut problem = problem(&model, 2);
         for limit in [u64::MAX, (h * f * 16) * 3 / 4] {
             problem.limit = limit;
-            let ((found, _), wanted) = (solve(&problem), least(&problem));
+            let ((found, _), wanted) = (solve(&problem, &Budget::default()), least(&problem));
             let same = (found.cost - wanted).abs() <= 1e-6 * wanted;
             assert!(same || found.cost == wanted, "{b} {h} {f} in {limit}: {} instead of {wanted}", found.cost);
             assert_eq!(found.status == Status::Infeasible, wanted.is_infinite());
@@ -94,10 +99,87 @@ fn what_is_chosen_is_written_down() {
     let mesh = Mesh::new("m", &[("x", 2)]);
     let mut model = chain(1 << 20, 1, 1, &mesh);
     let goal = Goal::auto(Layout::default(), None, 2);
-    let decided = decide(&mut model, &goal, &CPU).unwrap().unwrap();
+    let decided = decide(&mut model, &goal, &CPU, &mut |_| {}).unwrap().unwrap();
     assert!(decided.is_proved && decided.bound <= decided.seconds, "{decided:?}");
     assert!(model.is_settled());
     let block = model.blocks.values().next().unwrap();
     assert_eq!(block.ty(block.find("y").unwrap()).dims[0].axes, mesh.tensor_axes(), "the batch is cut");
     assert!(model.params.values().all(|param| param.ty.sharded_axes().is_empty()), "the weight is whole");
+}
+
+/// An einsum whose operands shard its contracted letters in conflict, and whose result is open.
+fn conflict(rng: &mut u64, axes: usize) -> Model {
+    let mut draw = |below: u64| {
+        *rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*rng >> 33) % below
+    };
+    let sizes: Vec<(String, u64)> = (0..axes).map(|axis| (format!("x{axis}"), 2)).collect();
+    let letters = ["a", "b", "c", "d"];
+    let dims: Vec<String> = letters.iter().map(|letter| format!("{letter}={}", 16 << (2 * draw(3)))).collect();
+    let mut sharded = |names: [&str; 3]| -> String {
+        let mut cut: Vec<Vec<&str>> = vec![Vec::new(); 3];
+        for (axis, _) in &sizes {
+            let at = draw(4) as usize;
+            cut.get_mut(at).into_iter().for_each(|axes| axes.push(axis));
+        }
+        let dim = |(name, axes): (&&str, &Vec<&str>)| match axes.is_empty() {
+            true => (*name).to_string(),
+            false => format!("{name}{{{}}}", axes.join(",")),
+        };
+        names.iter().zip(&cut).map(dim).collect::<Vec<_>>().join(", ")
+    };
+    let (left, right) = (sharded(["a", "c", "b"]), sharded(["c", "b", "d"]));
+    let mesh: Vec<String> = sizes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    let text = format!(
+        "mesh @m = [{}]\ndims [{}]\nmodel @t(%p: input f32[{left}], %q: input f32[{right}]) {{\n %z = call @b(%p, %q)\n}}\n\
+         block @b(%p: input f32[{left}], %q: input f32[{right}]) -> f32[a{{?}}, d{{?}}] {{\n\
+         %y: f32[a{{?}}, c{{?}}, d{{?}}] = einsum(%p, %q, eq=\"a c b, c b d -> a c d\")\n\
+         %g: f32[a{{?}}, c{{?}}, d{{?}}] = gelu(%y)\n %z: f32[a{{?}}, d{{?}}] = reduce_sum(%g, eq=\"a c d -> a d\")\n\
+         return %z\n}}",
+        mesh.join(", "),
+        dims.join(", ")
+    );
+    let model = ir::text::parse(&text).unwrap_or_else(|why| panic!("{why}\n{text}")).model;
+    differentiate(model, &Optimizer::default()).unwrap()
+}
+
+#[test]
+fn turns_find_nearly_what_all_axes_at_once_do() {
+    let (mut rng, mut worst, mut sum, mut cases) = (7, 0.0f64, 0.0, 0);
+    for axes in [3, 4] {
+        for _ in 0..6 {
+            let model = conflict(&mut rng, axes);
+            let (ports, classes) = (Ports::new(&model), Classes::of(&model));
+            let zero = Axes::none();
+            let task = Task { model: &model, ports: &ports, classes: &classes, microbatches: 1, zero: &zero };
+            let site = Site { mesh: &model.mesh, dims: &model.dims, cluster: &CPU };
+            let goal = Goal::auto(Layout::default(), None, 1);
+            let search = |pairs: f64| {
+                let rules = propagated(&model, &goal, &CPU, (&ports, &classes));
+                let prices = Prices::new(site);
+                let watch: &mut Watch<'_> = &mut |_| {};
+                let search = Search {
+                    task: &task,
+                    prices,
+                    limit: u64::MAX,
+                    end: Deadline::after(None),
+                    watch,
+                    best: None,
+                    spent: 0,
+                    most: pairs,
+                };
+                let (found, bound) = search.run(rules).unwrap();
+                (found.unwrap().solution.cost, bound)
+            };
+            let (least, proved) = search(f64::INFINITY);
+            assert!(least - proved <= 1e-8 * least, "all axes at once are not proved: {proved} of {least}");
+            let (turns, bound) = search(sizes::pairs(&model, 2));
+            assert!(bound <= least * (1.0 + 1e-9), "a bound of {bound} above {least}");
+            assert!(turns >= least * (1.0 - 1e-9));
+            println!("{axes} axes: {:.4} of the least, bound {:.4}", turns / least, bound / least);
+            (worst, sum, cases) = (worst.max(turns / least), sum + turns / least, cases + 1);
+        }
+    }
+    println!("worst {worst}, mean {}", sum / f64::from(cases));
+    assert!(worst <= 1.05 && sum / f64::from(cases) <= 1.005, "worst {worst}, mean {}", sum / f64::from(cases));
 }

@@ -1,8 +1,24 @@
 //! When to stop.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::problem::Budget;
+
+/// When several searches together are to be over.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// So long from now on; never, where no time is given.
+    pub fn after(time: Option<Duration>) -> Deadline {
+        Deadline(time.and_then(|time| Instant::now().checked_add(time)))
+    }
+
+    /// The time that is left, where there is an end.
+    pub fn left(self) -> Option<Duration> {
+        self.0.map(|end| end.saturating_duration_since(Instant::now()))
+    }
+}
 
 /// What is left of a budget.
 #[derive(Clone, Debug)]

@@ -21,4 +21,5 @@ mod search;
 mod shared;
 mod solve;
 
+pub use clock::Deadline;
 pub use problem::{Assignment, Budget, Node, Solution};

@@ -1,0 +1,224 @@
+//! Seconds from one sharding to another on meshes of many axes, where the graph of all shardings is too large to search: one
+//! natural path is priced, in time that grows with the axes and dims alone.
+//!
+//! The path undoes the storage, slices, reduces, exchanges, gathers and stores again, each kind of change once for all axes
+//! that change alike. Where axes would have to give way inside of others, a permute comes on top.
+
+use super::STEP;
+use super::layout::{Layout, Place};
+use cost::{Cluster, Link, Pattern};
+use ir::ids::AxisId;
+use ir::mesh::{Axes, Mesh};
+use ir::types::Type;
+
+/// What a path is priced by.
+pub(crate) struct Fare<'a> {
+    mesh: &'a Mesh,
+    /// Per axis.
+    links: Vec<Link>,
+    memory_bandwidth: f64,
+    /// Where costs are a lower bound.
+    least: Option<Least>,
+}
+
+/// Costs over some axes that are nowhere above their part of those of any path.
+#[derive(Clone, Copy)]
+pub(crate) struct Least {
+    /// Devices along the other axes, which are taken to shard every tensor evenly.
+    pub(crate) others: f64,
+    /// Of an all-to-all this part counts.
+    pub(crate) exchange: f64,
+    /// Of a message that may serve all axes at once, and gathers nothing, this part counts.
+    pub(crate) message: f64,
+}
+
+impl<'a> Fare<'a> {
+    /// The costs of collectives on a cluster.
+    pub(crate) fn new(mesh: &'a Mesh, cluster: &Cluster) -> Fare<'a> {
+        let links = mesh.axes.keys().map(|axis| cluster.link(mesh, &Axes::one(axis)).clone()).collect();
+        Fare { mesh, links, memory_bandwidth: cluster.device.memory_bandwidth, least: None }
+    }
+
+    /// Costs that are nowhere above those of any path: every byte goes over the fastest link, copies are free.
+    pub(crate) fn least(mesh: &'a Mesh, cluster: &Cluster, least: Least) -> Fare<'a> {
+        let fastest = cluster.links.iter().map(|link| link.bandwidth).fold(f64::MIN_POSITIVE, f64::max);
+        let latency = cluster.links.iter().map(|link| link.latency).fold(f64::INFINITY, f64::min);
+        let links = mesh.axes.keys().map(|_| Link::plain(fastest, latency)).collect();
+        Fare { mesh, links, memory_bandwidth: f64::INFINITY, least: Some(least) }
+    }
+
+    /// Seconds from one sharding of a tensor to another.
+    pub(crate) fn seconds(&self, ty: &Type, from: &Layout, to: &Layout) -> f64 {
+        if from == to {
+            return 0.0;
+        }
+        let renamed = self.renaming(ty, from, to);
+        Path::new(self, ty, from, to).seconds().min(renamed)
+    }
+
+    /// One permute, where only the names of the axes change.
+    fn renaming(&self, ty: &Type, from: &Layout, to: &Layout) -> f64 {
+        let size = |axes: &Axes| self.mesh.size(axes);
+        let same = from.dims.iter().zip(&to.dims).all(|(old, new)| size(old) == size(new));
+        if !same || from.owed != to.owed || !from.storage.is_empty() || !to.storage.is_empty() {
+            return f64::INFINITY;
+        }
+        let changed = from.dims.iter().zip(&to.dims).filter(|(old, new)| old != new);
+        let over: Axes = changed.fold(Axes::none(), |all, (old, new)| all.union(old).union(new));
+        let bytes = from.bytes(ty, self.mesh);
+        self.price(Pattern::Pieces(1), &over, bytes, bytes)
+    }
+
+    fn price(&self, pattern: Pattern, over: &Axes, before: u64, after: u64) -> f64 {
+        let Some(outermost) = over.iter().min() else { return 0.0 };
+        let (link, n) = (&self.links[outermost.as_u32() as usize], self.mesh.size(over));
+        if pattern == Pattern::Local {
+            // Nobody waits for another.
+            return if self.least.is_none() { STEP } else { 0.0 };
+        }
+        let traffic = pattern.traffic(link, n, before, after);
+        let Some(least) = self.least else { return traffic.seconds_on(link, self.memory_bandwidth) + STEP };
+        let moved = (1.0 - 1.0 / n as f64) * before as f64 * least.exchange;
+        let wire = if pattern == Pattern::Exchange { moved } else { traffic.wire };
+        // Each axis of a reduction halves its messages by itself; other changes may be one permute of all axes.
+        let messages = match pattern {
+            Pattern::Sum => (n as f64).log2() + least.message,
+            Pattern::Round if after <= before => (n as f64).log2(),
+            _ => least.message,
+        };
+        wire / link.bandwidth / least.others + messages * link.latency
+    }
+}
+
+/// A path while it is walked.
+struct Path<'p, 'a> {
+    fare: &'p Fare<'a>,
+    ty: &'p Type,
+    to: &'p Layout,
+    /// Where each axis is, and where it is to be.
+    axes: Vec<(AxisId, Place, Place)>,
+    /// Into how many shards each dim is cut so far.
+    shards: Vec<u64>,
+    /// Into how many parts the local elements.
+    stored: u64,
+    seconds: f64,
+    /// Whether axes that go stand inside of those that stay.
+    is_mixed: bool,
+}
+
+impl<'p, 'a> Path<'p, 'a> {
+    fn new(fare: &'p Fare<'a>, ty: &'p Type, from: &'p Layout, to: &'p Layout) -> Path<'p, 'a> {
+        let axes = fare.mesh.tensor_axes();
+        let axes = axes.iter().map(|axis| (axis, from.place(axis), to.place(axis))).collect();
+        let shards = from.dims.iter().map(|axes| fare.mesh.size(axes)).collect();
+        let mixed = |(old, new): (&Axes, &Axes)| {
+            let stay = old.intersection(new);
+            !(stay.is_prefix_of(old) && stay.is_prefix_of(new))
+        };
+        let is_mixed = fare.least.is_none() && from.dims.iter().zip(&to.dims).any(mixed);
+        let stored = fare.mesh.size(&from.storage);
+        Path { fare, ty, to, axes, shards, stored, seconds: 0.0, is_mixed }
+    }
+
+    fn seconds(mut self) -> f64 {
+        self.unstore();
+        let dims = 0..self.ty.rank();
+        let sliced = self.over(|from, to| from == Place::Whole && matches!(to, Place::Dim(_)));
+        self.go(Pattern::Local, &sliced);
+        for dim in dims.clone() {
+            let over = self.over(|from, to| from == Place::Owed && to == Place::Dim(dim));
+            self.go(Pattern::Round, &over);
+        }
+        let summed = self.over(|from, to| from == Place::Owed && to == Place::Whole);
+        self.go(Pattern::Sum, &summed);
+        self.exchange();
+        for dim in dims {
+            let over = self.over(|from, to| from == Place::Dim(dim) && to != from && to != Place::Owed);
+            self.go(Pattern::Round, &over);
+        }
+        let owing = self.over(|from, to| from != to && to == Place::Owed);
+        self.go(Pattern::Local, &owing);
+        self.store();
+        self.seconds
+    }
+
+    /// What is stored is gathered, unless it only comes to be stored over more axes.
+    fn unstore(&mut self) {
+        let on_dim = |place: &Place| matches!(place, Place::Dim(_));
+        let dims_stay = self.axes.iter().all(|(_, from, to)| from == to || !(on_dim(from) || on_dim(to)));
+        let grows = self.axes.iter().all(|(_, from, to)| *from != Place::Stored || *to == Place::Stored);
+        if !(dims_stay && grows) {
+            let over = self.over(|from, _| from == Place::Stored);
+            let before = self.bytes();
+            self.stored = 1;
+            self.walk(Pattern::Round, &over, before);
+            let stored = self.axes.iter_mut().filter(|(axis, ..)| over.contains(*axis));
+            stored.for_each(|(_, from, _)| *from = Place::Whole);
+        }
+    }
+
+    /// Axes that go from one dim to another, those of each two dims together; one permute where they stand in the way.
+    fn exchange(&mut self) {
+        if self.is_mixed {
+            let over = self.over(|from, to| from != to || matches!(from, Place::Dim(_)));
+            let bytes = self.bytes();
+            self.walk(Pattern::Pieces(1), &over, bytes);
+        }
+        for a in 0..self.ty.rank() {
+            for b in 0..self.ty.rank() {
+                let over = self.over(|from, to| a != b && from == Place::Dim(a) && to == Place::Dim(b));
+                self.go(Pattern::Exchange, &over);
+            }
+        }
+    }
+
+    fn store(&mut self) {
+        let scattered = self.over(|from, to| from == Place::Owed && to == Place::Stored);
+        self.go(Pattern::Round, &scattered);
+        let sliced = self.over(|from, to| from != to && to == Place::Stored);
+        self.go(Pattern::Local, &sliced);
+        debug_assert!(self.axes.iter().all(|(_, from, to)| from == to), "{:?}", self.to);
+    }
+
+    fn over(&self, changes: impl Fn(Place, Place) -> bool) -> Axes {
+        self.axes.iter().filter(|(_, from, to)| changes(*from, *to)).map(|(axis, ..)| *axis).collect()
+    }
+
+    /// Takes one collective that brings all of these axes to where they are to be; gathered ones that are to be elsewhere are
+    /// whole first.
+    fn go(&mut self, pattern: Pattern, over: &Axes) {
+        if over.is_empty() {
+            return;
+        }
+        let before = self.bytes();
+        for axis in over.iter() {
+            let size = self.fare.mesh.axes[axis].size;
+            let Some((_, from, to)) = self.axes.iter_mut().find(|(known, ..)| *known == axis) else { continue };
+            let gathered = pattern == Pattern::Round && matches!(from, Place::Dim(_));
+            let next = if gathered { Place::Whole } else { *to };
+            match *from {
+                Place::Dim(dim) => self.shards[dim] /= size,
+                Place::Stored => self.stored /= size,
+                Place::Whole | Place::Owed => {}
+            }
+            match next {
+                Place::Dim(dim) => self.shards[dim] *= size,
+                Place::Stored => self.stored *= size,
+                Place::Whole | Place::Owed => {}
+            }
+            *from = next;
+        }
+        self.walk(pattern, over, before);
+    }
+
+    fn walk(&mut self, pattern: Pattern, over: &Axes, before: u64) {
+        self.seconds += self.fare.price(pattern, over, before, self.bytes());
+    }
+
+    /// The most bytes that a rank has so far.
+    fn bytes(&self) -> u64 {
+        let elements: u64 =
+            self.ty.dims.iter().zip(&self.shards).map(|(dim, shards)| dim.size.div_ceil(*shards)).product();
+        elements.div_ceil(self.stored) * self.ty.dtype.bytes()
+    }
+}

@@ -1,0 +1,65 @@
+//! A lower bound on what any choice costs, where the axes are too many to be decided at once.
+//!
+//! The axes fall into groups, and each group has a problem of its own in which the others shard every tensor and all compute
+//! evenly, for nothing. An equal part of the compute counts in each of them, and so does what its own axes communicate. A
+//! collective over axes of several groups moves at least what they move one by one of tensors that all others shard: of an
+//! all-to-all that holds for a part ([`exchange`]), and of messages for those of reductions. So the least costs of the groups add up to no more than any choice.
+
+use super::Task;
+use super::prices::{Prices, Shares};
+use super::turns::Turn;
+use crate::reshard::Site;
+use crate::reshard::hops::Least;
+use ir::graph::Model;
+use ir::mesh::{Axes, Mesh};
+use ir::types::{Debt, Type};
+use solver::assign::Budget;
+
+/// No choice costs less; `None` where there was no time for it. Each group is decided within a budget.
+///
+/// # Errors
+/// An op's rule does not fit its tensors: a fault.
+pub(super) fn bound(task: &Task<'_>, site: Site<'_>, at_once: usize, budget: &Budget) -> Result<Option<f64>, String> {
+    let (mesh, all) = (site.mesh, site.mesh.tensor_axes());
+    let groups: Vec<Axes> = all.as_slice().chunks(at_once).map(|group| group.iter().copied().collect()).collect();
+    let (exchange, message) = (exchange(mesh, &all, &groups), 1.0 / all.len() as f64);
+    let mut sum = 0.0;
+    for group in &groups {
+        let others = mesh.size(&all) as f64 / mesh.size(group) as f64;
+        let least = Least { others, exchange, message };
+        let mut prices = Prices::relaxed(site, Shares { least, compute: 1.0 / groups.len() as f64 });
+        let model = on_group(task.model, group);
+        let turn = Turn { units: group.iter().map(Axes::one).collect(), fixed: Axes::none() };
+        let relaxed = Task { model: &model, ..*task };
+        let Some(found) = relaxed.solve(&mut prices, &turn, None, u64::MAX, budget)? else { return Ok(None) };
+        sum += found.solution.bound.max(0.0);
+    }
+    Ok(Some(sum))
+}
+
+/// The part of an all-to-all over some axes that all its parts over groups of them have together at least: over n ranks it
+/// moves 1 - 1/n of what a rank holds.
+fn exchange(mesh: &Mesh, all: &Axes, groups: &[Axes]) -> f64 {
+    let moved = |axes: &Axes| 1.0 - 1.0 / mesh.size(axes) as f64;
+    let parts: f64 = groups.iter().map(moved).sum();
+    (moved(all) / parts.max(f64::MIN_POSITIVE)).min(1.0)
+}
+
+/// A model of which only the axes of a group shard anything.
+fn on_group(model: &Model, group: &Axes) -> Model {
+    let mut model = model.clone();
+    let params = model.params.values_mut().map(|param| &mut param.ty);
+    let inputs = model.inputs.iter_mut().map(|input| &mut input.ty);
+    let values = model.blocks.values_mut().flat_map(|block| block.values.values_mut()).map(|data| &mut data.ty);
+    for ty in params.chain(inputs).chain(values) {
+        keep(ty, group);
+    }
+    model
+}
+
+fn keep(ty: &mut Type, group: &Axes) {
+    ty.storage = ty.storage.intersection(group);
+    ty.dims.iter_mut().for_each(|dim| dim.axes = dim.axes.intersection(group));
+    let left = ty.debt.as_ref().map(|debt| Debt { axes: debt.axes.intersection(group), ..debt.clone() });
+    ty.debt = left.filter(|debt| !debt.axes.is_empty());
+}

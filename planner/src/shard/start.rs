@@ -1,0 +1,82 @@
+//! The answer of the rules as a start: what `propagate` makes of the same model, read back from its types.
+
+use super::graph::{DECIDED, Lying, boundary};
+use super::params::{Classes, Kept};
+use super::turns::Before;
+use crate::assign::{Assignment, Operand};
+use crate::passes::{propagate, seed};
+use crate::ports::{Ports, passed, value_results};
+use crate::recover::recover;
+use crate::reshard::layout::Layout;
+use crate::sections::instance_of;
+use cost::Cluster;
+use ir::goal::Goal;
+use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
+use ir::ids::BlockId;
+use ir::mesh::Axes;
+use ir::types::Type;
+
+/// What all axes do where nothing is decided by cost; `None` where the rules do not fit the model.
+pub(super) fn propagated(
+    model: &Model,
+    goal: &Goal,
+    cluster: &Cluster,
+    (ports, classes): (&Ports, &Classes),
+) -> Option<Before> {
+    let (mut planned, rules) = (model.clone(), Goal::of(goal.layout.clone()));
+    seed::run(&mut planned, &rules, cluster).ok()?;
+    propagate::run(&mut planned, &rules, cluster).ok()?;
+    let mut before = Before::default();
+    for (id, block) in &model.blocks {
+        let types = &planned.blocks[id];
+        for kind in DECIDED {
+            for (place, stmt) in block[kind].stmts.iter().enumerate() {
+                let assignment = assignment(&planned, types, stmt)?;
+                before.stmts.insert((id, kind, place), assignment);
+            }
+        }
+        boundaries(&mut before, ports, id, types);
+        for param in block.args_of(ArgKind::Param) {
+            let Some(class) = classes.passed(model, id, param).map(|param| classes.class(param)) else { continue };
+            let state = block.args_of(ArgKind::State).find(|&state| block.owner_of(state) == Some(param));
+            let states = state.map_or_else(Axes::none, |state| types.ty(state).storage.sorted());
+            before.params.entry(class).or_insert_with(|| Kept { layout: plain(types.ty(param)), states });
+        }
+    }
+    Some(before)
+}
+
+/// Where values that pass between blocks, and their cotangents, lie.
+fn boundaries(before: &mut Before, ports: &Ports, id: BlockId, block: &Block) {
+    for (place, (value, _)) in passed(block).into_iter().enumerate() {
+        before.lying.insert(Lying::Port(ports.of_argument(id, place)), plain(block.ty(value)));
+    }
+    for kind in DECIDED {
+        for (at, what) in boundary(ports, id, block, kind) {
+            before.lying.insert(what, plain(block.ty(block[kind].ret[at])));
+        }
+    }
+    let (places, results) = (value_results(&block.results), block.differentiable_results());
+    for (&cotangent, (result, _)) in block[SectionKind::I].args.iter().zip(results) {
+        if let Some(place) = places.iter().position(|&place| place == result) {
+            before.lying.insert(Lying::Cotangent(ports.of_result(id, place)), plain(block.ty(cotangent)));
+        }
+    }
+}
+
+/// The layout of a type, whole as far as it is partial or stored.
+fn plain(ty: &Type) -> Layout {
+    Layout { storage: Axes::none(), owed: Axes::none(), ..Layout::of(ty) }
+}
+
+fn assignment(model: &Model, block: &Block, stmt: &Stmt) -> Option<Assignment> {
+    let (instance, def) = (instance_of(block, stmt).ok()??, stmt.op.def()?);
+    let operand = |&value: &_| {
+        let param = matches!(block.arg_kind(value), Some(ArgKind::Param | ArgKind::State));
+        Operand { ty: block.ty(value), param, uses: 1 }
+    };
+    let operands: Vec<Operand<'_>> = stmt.operands.iter().map(operand).collect();
+    let results: Vec<&Type> = stmt.results.iter().map(|&value| block.ty(value)).collect();
+    let assignment = recover(&model.mesh, def, &instance, &operands, &results);
+    Some(Assignment { storage: Axes::none(), ..assignment })
+}
