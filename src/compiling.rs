@@ -6,6 +6,7 @@ use crate::layout;
 use crate::model_source::ModelSource;
 use crate::pipeline::{self, CompileError, CompileRequest, Observer};
 use crate::train::{TrainRequest, microbatches};
+use crate::within;
 use cost::CPU;
 use ir::catalogue::Code;
 use ir::diag::Diagnostic;
@@ -222,7 +223,7 @@ fn compile_watched(
         debug.pass(pass, file);
         observer(pass, file);
     };
-    pipeline::compile_watched(file, request, &CPU, (&mut observe, watch)).map_err(|error| told(source, error))
+    within::compile(file, request, &CPU, (&mut observe, watch)).map_err(|error| told(source, error))
 }
 
 /// A schedule in the file says how many micro-batches there are; else the global batch does, over the sequences of one.

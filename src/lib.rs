@@ -23,3 +23,4 @@ pub mod plan;
 pub mod predicting;
 pub mod reshard;
 pub mod train;
+mod within;

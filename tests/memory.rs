@@ -1,5 +1,6 @@
 //! How well arenas are filled: on every mesh at most a twentieth more than the most that is there at once.
 
+use ir::catalogue::Code;
 use meshwright::compiling::{Compiling, compile_source};
 use meshwright::model_source::ModelSource;
 use scheduler::memory::report;
@@ -50,6 +51,37 @@ fn small_models_waste_little() {
         "dp=2,tp=2,pp=2,sp=true,zero=1",
     ];
     ["tiny-llama", "tiny-gpt2"].into_iter().for_each(|model| waste_little(model, &meshes));
+}
+
+/// The largest arena under shardings decided by cost within this memory; `None` where none are found.
+fn by_cost(model: &str, mesh: &str, memory: Option<u64>) -> Option<u64> {
+    let source = ModelSource::open(model).expect("a preset");
+    let (mesh, shard) = (mesh.to_string(), "auto".to_string());
+    let order = Compiling { mesh, shard, memory, seq: 64, ..Compiling::default() };
+    let file = match compile_source(&source, &order, None, &mut |_, _| {}) {
+        Ok(file) => file,
+        Err(why) => {
+            assert_eq!(why.code(), Some(Code::NoRoom), "{model} {mesh}: {why}", mesh = order.mesh);
+            return None;
+        }
+    };
+    let classes = report(&file.model, file.program.as_ref().expect("a program"));
+    classes.iter().map(|class| class.arena).max()
+}
+
+#[test]
+fn the_memory_that_is_stated_holds_for_arenas() {
+    let (mut fitted, mut asked) = (0, 0);
+    for (model, mesh) in [("tiny-llama", "dp=2,tp=2"), ("tiny-gpt2", "dp=2"), ("tiny-llama", "dp=2,pp=2")] {
+        let free = by_cost(model, mesh, None).expect("memory enough");
+        for percent in [99, 96, 90, 80] {
+            let limit = free / 100 * percent;
+            let held = by_cost(model, mesh, Some(limit));
+            assert!(held.is_none_or(|held| held <= limit), "{model} {mesh}: {held:?} in {limit}");
+            (fitted, asked) = (fitted + usize::from(held.is_some()), asked + 1);
+        }
+    }
+    assert!(2 * fitted >= asked, "only {fitted} of {asked} fit");
 }
 
 /// The bytes of the largest arena, and of what the first stage keeps of a micro-batch and holds from step to step.

@@ -1,0 +1,112 @@
+//! A program within the memory that `--memory` promises. The search for shardings counts what lives long; what an arena holds
+//! beyond that is known when it is laid out. Then the search gets less by as much, until the arenas fit.
+
+use crate::pipeline::{self, CompileError, CompileRequest, Observer};
+use cost::Cluster;
+use ir::goal::{Goal, Sharding};
+use ir::text::File;
+use planner::PlanError;
+use planner::shard::{Decided, Watch};
+use std::time::{Duration, Instant};
+
+/// How often the search gets less memory.
+const ROUNDS: u32 = 8;
+
+/// The least by which a round takes memory away, relative to the limit.
+const LEAST: u64 = 500;
+
+/// The part of a deadline that each round gets of what is left.
+const SHARE: f64 = 0.6;
+
+/// Compiles as [`pipeline::compile_watched`], with no arena above the memory of a device where shardings are decided by cost.
+///
+/// # Errors
+/// As there; and no shardings are found whose arenas fit.
+pub(crate) fn compile(
+    file: File,
+    request: &CompileRequest,
+    cluster: &Cluster,
+    (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
+) -> Result<File, CompileError> {
+    let limit = match request.goal.sharding {
+        Sharding::Auto { memory, .. } if is_decided(&file, request) => memory.unwrap_or(cluster.device.memory),
+        _ => return pipeline::compile_watched(file, request, cluster, (observer, watch)),
+    };
+    let mut rounds = Rounds::new(request, limit);
+    for round in 1..=ROUNDS {
+        let request = rounds.request(request);
+        let (mut seen, mut held) = (Vec::new(), None);
+        let whole = CompileRequest { stop_after: None, ..request.clone() };
+        let mut see = |pass: &'static str, file: &File| seen.push((pass, file.clone()));
+        let mut hear = |so_far: &Decided| {
+            held = Some(so_far.peak);
+            watch(so_far);
+        };
+        let made = pipeline::compile_watched(file.clone(), &whole, cluster, (&mut see, &mut hear));
+        match made {
+            Err(CompileError::Plan(PlanError::NoRoom { .. })) if round > 1 => break,
+            Err(CompileError::Plan(PlanError::NoRoom { .. })) => {
+                seen.iter().for_each(|(pass, file)| observer(pass, file));
+                return made;
+            }
+            _ => {}
+        }
+        let arena = made.as_ref().map_or(0, arena);
+        if arena > limit {
+            let Some(held) = held else { break };
+            rounds.take(held, (arena - limit).max(u64::from(round) * limit / LEAST));
+            continue;
+        }
+        if request.stop_after.is_some() {
+            return pipeline::compile_watched(file, &request, cluster, (observer, &mut |_| {}));
+        }
+        seen.iter().for_each(|(pass, file)| observer(pass, file));
+        return made;
+    }
+    Err(PlanError::NoRoom { bytes: limit, is_proved: false }.into())
+}
+
+/// Whether the file leaves shardings open and the request goes on until they are decided.
+fn is_decided(file: &File, request: &CompileRequest) -> bool {
+    let passes = pipeline::passes();
+    let place = |name: &str| passes.iter().position(|pass| pass.name == name);
+    let reached = request.stop_after.as_deref().is_none_or(|stop| place(stop) >= place("shard"));
+    reached && !(file.model.has_mesh && file.model.is_settled())
+}
+
+/// The bytes of the largest arena.
+fn arena(file: &File) -> u64 {
+    let classes = file.program.iter().flat_map(|program| program.classes.iter());
+    classes.filter_map(|class| class.arena.as_ref()).map(|arena| arena.bytes).max().unwrap_or(0)
+}
+
+/// What the search gets in each round.
+struct Rounds {
+    memory: u64,
+    deadline: Option<Duration>,
+    began: Instant,
+}
+
+impl Rounds {
+    fn new(request: &CompileRequest, limit: u64) -> Rounds {
+        let deadline = match request.goal.sharding {
+            Sharding::Auto { deadline, .. } => deadline,
+            Sharding::Rules => None,
+        };
+        Rounds { memory: limit, deadline, began: Instant::now() }
+    }
+
+    fn request(&self, request: &CompileRequest) -> CompileRequest {
+        let mut goal: Goal = request.goal.clone();
+        if let Sharding::Auto { memory, deadline, .. } = &mut goal.sharding {
+            *memory = Some(self.memory);
+            *deadline = self.deadline.map(|deadline| deadline.saturating_sub(self.began.elapsed()).mul_f64(SHARE));
+        }
+        CompileRequest { goal, ..request.clone() }
+    }
+
+    /// Less than a round has used.
+    fn take(&mut self, held: u64, excess: u64) {
+        self.memory = self.memory.min(held).saturating_sub(excess);
+    }
+}
