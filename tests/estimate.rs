@@ -261,5 +261,5 @@ fn hardware_flops_are_those_that_are_executed() {
 fn the_bubble_is_the_idle_share_in_the_mean() {
     let predicted = estimate(&Estimator::new(), "dp=2,pp=8").predicted;
     let filled = 7.0 / (32.0 + 7.0);
-    assert!(predicted.bubble > filled && predicted.bubble < filled + 0.2, "{}", predicted.bubble);
+    assert!(predicted.bubble > filled && predicted.bubble < filled + 0.25, "{}", predicted.bubble);
 }

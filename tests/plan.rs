@@ -163,7 +163,8 @@ fn a_deadline_is_kept_and_proves_nothing() {
         let began = std::time::Instant::now();
         let found = plan(&estimator, &PlanRequest { deadline: Some(seconds), ..request.clone() });
         assert!(began.elapsed().as_secs_f64() < seconds + 4.0, "{seconds}: {:?}", began.elapsed());
-        assert!(!found.search.proved_optimal && !found.search.deterministic, "{seconds}: {:?}", found.search);
+        assert!(!found.search.deterministic, "{seconds}: {:?}", found.search);
+        assert!(!found.search.proved_optimal || found.search.seconds < seconds, "{seconds}: {:?}", found.search);
     }
 }
 

@@ -5,7 +5,7 @@ use ir::differentiate::differentiate;
 use ir::goal::{Goal, Layout};
 use ir::graph::{Block, Model, SectionKind};
 use ir::ids::Value;
-use ir::models::{Batch, preset};
+use ir::models::{Batch, ModelConfig, preset};
 use ir::ops::Op;
 use ir::optimizer::Optimizer;
 use ir::types::DType;
@@ -87,7 +87,9 @@ fn few_tokens_and_large_matrices_are_split_by_column_and_row() {
     let halves = BTreeMap::from([("all_gather", 2), ("reduce_scatter", 2)]);
     assert_eq!(collectives(layer, SectionKind::F), halves);
     assert_eq!(collectives(layer, SectionKind::I), halves);
-    assert_eq!(cut(&model, layer, "x"), "s");
+    // The stream is whole between layers: slices send nothing, and W need not gather what attention has read.
+    assert_eq!(cut(&model, layer, "x"), "");
+    assert_eq!(collectives(layer, SectionKind::W).get("all_gather"), Some(&1));
 
     // What is stated holds: the stream is whole, and so two all-reduces stand in each pass.
     let mut stated = opened("llama3-8b", 1, 512, &layout);
@@ -136,7 +138,13 @@ fn in_little_memory_parameters_are_cut_and_gathered() {
 fn experts_are_shared_out_and_tokens_exchanged() {
     let layout = Layout { dp: 8, ..Layout::default() };
     let h100 = Cluster::find(H100).unwrap();
-    let (model, _) = sharded(opened("mixtral-8x7b", 8, 1024, &layout), &h100, u64::MAX, 4);
+    let ModelConfig::Llama(mut config) = preset("mixtral-8x7b").expect("a preset").config.clone() else {
+        panic!("a Llama")
+    };
+    // With places for all tokens that may come, an exchange would move as much as a gather of the tokens.
+    config.experts.as_mut().expect("experts").capacity = Some(1.25);
+    let model = ModelConfig::Llama(config).build(&Batch { batch: 8, seq: 1024, dtype: DType::F32 }).expect("a model");
+    let (model, _) = sharded(on_mesh(model, &layout), &h100, u64::MAX, 4);
     let layer = block(&model, "layer");
     assert_eq!(cut(&model, layer, "expert_up"), "e");
     for kind in [SectionKind::F, SectionKind::I] {

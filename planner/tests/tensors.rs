@@ -48,12 +48,19 @@ fn layout(text: &str) -> Layout {
     layout
 }
 
+/// A stack that recomputes any value.
+fn of_values(name: &str) -> Stack {
+    let mut stack = Stack::find(name).expect("a preset");
+    stack.supports.recompute = None;
+    stack
+}
+
 /// A job's choices, and bytes and seconds of the backward of all its layers under a mode of recomputation.
 fn of_job(
     (model, text, stack): (&str, &str, &str),
     then: impl Fn(&Frontier, &dyn Fn(&Recompute) -> [f64; 2], &str, &Model),
 ) {
-    let (cluster, stack) = (Cluster::find("h100").expect("a preset"), Stack::find(stack).expect("a preset"));
+    let (cluster, stack) = (Cluster::find("h100").expect("a preset"), of_values(stack));
     let (recipe, layout) = (Recipe::bf16(), layout(text));
     let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
     let planned = planned(model, &layout);
@@ -125,7 +132,7 @@ fn cheap_values_are_made_again_first() {
         let first: Vec<String> = frontier.best.iter().take(4).flat_map(|it| frontier.names(&it.choices)).collect();
         assert!(first.iter().all(|name| ["a", "n", "fp", "q", "k"].contains(&name.as_str())), "{title}: {first:?}");
         let layout = Layout { recompute: selective(&["n".into(), "fp".into()]), ..Layout::default() };
-        let (cluster, stack) = (Cluster::find("h100").expect("a preset"), Stack::find(JOBS[0].2).expect("a preset"));
+        let (cluster, stack) = (Cluster::find("h100").expect("a preset"), of_values(JOBS[0].2));
         let machine = Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
         let block = planned.blocks.values().find(|block| block.name == "layer").expect("a layer");
         let made = made_again(planned, block, &layout, &machine);

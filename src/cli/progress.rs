@@ -116,10 +116,10 @@ impl SearchWatch {
 
 impl Progress for Watch {
     fn started(&mut self, run: &RunHeader) {
+        self.signals = Some(Signals::watch());
         for line in head(run) {
             self.line(&line);
         }
-        self.signals = Some(Signals::watch());
         (self.steps, self.done) = (run.steps, run.done);
         (self.bigram, self.started) = (run.bigram_entropy, Instant::now());
         self.bar = bar(run.steps, "{bar:24} step {pos}/{len}  {msg}");

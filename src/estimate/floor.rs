@@ -86,8 +86,6 @@ impl<'a> Open<'a> {
 
     /// Of any pipeline: the mean rank, or the one with most layers. Some rank works as long as the mean or longer, and the
     /// update of some rank is of as many elements as the mean or more; cutting a model into stages never hides more of what
-    /// Of any pipeline: the mean rank, or the one with most layers. Some rank works as long as the mean or longer, and the
-    /// update of some rank is of as many elements as the mean or more; cutting a model into stages never hides more of what
     /// ZeRO gathers and scatters, and ranks do not exchange less in the mean than all of them as one, each with its share.
     /// Where they wait is not counted, but that a micro-batch, in so many slices at most, goes through all of them, nor is
     /// what is kept. Where there is no `room` for the rest, nothing is said of seconds.

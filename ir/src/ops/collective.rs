@@ -8,7 +8,7 @@
 
 use super::{Attr, Attrs};
 use crate::mesh::{Axes, Mesh};
-use crate::types::{DebtKind, Type};
+use crate::types::{DebtKind, Dim, Type};
 
 /// A change of layout. The tensor stays the same.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -71,6 +71,17 @@ impl Collective {
     /// The names.
     pub const NAMES: [&'static str; 7] =
         ["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "collective_permute", "shard", "owe"];
+
+    /// Whether it moves shards of a tensor from one dim to another: as an all-to-all, or as a permute that changes how many
+    /// shards a dim has.
+    pub fn exchanges(&self, operand: &Type, mesh: &Mesh) -> bool {
+        let changes = |(before, after): (&Dim, &Axes)| mesh.size(&before.axes) != mesh.size(after);
+        match self {
+            Collective::AllToAll { .. } => true,
+            Collective::Permute { dims, .. } => operand.dims.iter().zip(dims).any(changes),
+            _ => false,
+        }
+    }
 
     /// The permute that gives the dims of a tensor these axes.
     pub fn permute(operand: &Type, dims: Vec<Axes>) -> Collective {

@@ -260,8 +260,8 @@ mod tests {
         // Without rounding (4 - 2.618060) / (5.628360 - 2.618060) of pair 4 is lowered.
         let between = 0.01 * (1.0 - 0.75 * 0.459_070_463_849_4);
         assert_frequencies(&scaling(4096, true), 16, &[(2, 0.1), (4, between), (6, 0.001 / 4.0)]);
-        // Of 6 tokens none makes a turn.
-        assert_frequencies(&scaling(6, false), 16, &[(0, 1.0), (2, 0.1), (6, 0.001)]);
+        // The last bound comes before the first pair, and none is lowered.
+        assert_frequencies(&scaling(1, false), 16, &[(0, 1.0), (2, 0.1), (6, 0.001)]);
     }
 
     #[test]

@@ -10,6 +10,12 @@ use ir::types::{Debt, Type};
 /// The most axes over which all sequences of collectives are searched: their orders grow as factorials.
 pub(super) const MOST: usize = 4;
 
+/// The same without spare ones.
+pub(super) const MOST_USED: usize = 5;
+
+/// The same of fused axes, without spare ones.
+pub(super) const MOST_FUSED: usize = 7;
+
 /// A change of sharding on a mesh of fused axes.
 pub(super) struct Fused {
     /// The fused axes.

@@ -27,20 +27,31 @@ pub fn cheapest(site: &Site<'_>, from: &Type, to: &Type, spare: &Axes) -> Result
         return Ok(known);
     }
     let axes = from.used_axes().union(&to.used_axes()).union(spare);
-    if axes.len() > fuse::MOST {
-        let fused = Fused::of(site, from, to);
-        let small = Site { mesh: &fused.mesh, ..*site };
-        if fused.mesh.axes.len() > fuse::MOST {
-            return Ok(known);
-        }
-        let steps = fused.steps(site, from, cheapest(&small, &fused.ends[0], &fused.ends[1], &Axes::none())?);
-        let seconds = |steps: &[Step]| steps.iter().map(Step::weight).sum::<f64>();
-        return Ok(steps.filter(|steps| seconds(steps) <= seconds(&known)).unwrap_or(known));
+    if axes.len() <= fuse::MOST {
+        return searched(site, from, to, &axes, &known);
     }
+    let used = from.used_axes().union(&to.used_axes());
+    if used.len() <= fuse::MOST_USED {
+        return searched(site, from, to, &used, &known);
+    }
+    let fused = Fused::of(site, from, to);
+    if fused.mesh.axes.len() > fuse::MOST_FUSED {
+        return Ok(known);
+    }
+    let (small, [from_fused, to_fused]) = (Site { mesh: &fused.mesh, ..*site }, &fused.ends);
+    let axes = from_fused.used_axes().union(&to_fused.used_axes());
+    let found = searched(&small, from_fused, to_fused, &axes, &plain(&small, from_fused, to_fused)?)?;
+    let steps = fused.steps(site, from, found);
+    let seconds = |steps: &[Step]| steps.iter().map(Step::weight).sum::<f64>();
+    Ok(steps.filter(|steps| seconds(steps) <= seconds(&known)).unwrap_or(known))
+}
+
+/// The best of all sequences over these axes; `known` is one.
+fn searched(site: &Site<'_>, from: &Type, to: &Type, axes: &Axes, known: &[Step]) -> Result<Vec<Step>, NoWay> {
     let mut graph = Graph::new(*site, from);
     // The search goes dim by dim where the naive path has one slice.
     let most = known.iter().map(Step::weight).sum::<f64>() + SLICE * from.rank() as f64;
-    let search = Search::new(&mut graph, lists::set(&axes), to, most);
+    let search = Search::new(&mut graph, lists::set(axes), to, most);
     let start = graph.form_of(from);
     graph.set_ends(&start, &search.to, search.axes);
     let way = search.way(&mut graph, &start).ok_or_else(|| site.no_way(from, to))?;

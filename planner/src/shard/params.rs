@@ -113,11 +113,18 @@ pub(super) fn ways(
     let mut found = Vec::new();
     for layout in lies::layouts(mesh, dims, &class.ty, turn, before.map(|before| &before.layout)) {
         let left = mesh.tensor_axes().without(&layout.used());
+        if let Some(states) = &stated {
+            // A unit of axes may be more than the file states.
+            if states.iter().all(|axis| left.contains(axis)) {
+                found.push(Kept { layout, states: states.clone() });
+            }
+            continue;
+        }
+        let forced: Axes = zero.iter().filter(|&axis| has_states && left.contains(axis)).collect();
         for states in stored(&left, turn, before, has_states) {
-            let forced = zero.iter().filter(|&axis| has_states && left.contains(axis) && turn.decides(axis));
-            let holds = stated.as_ref().is_none_or(|stated| *stated == states);
-            if holds && forced.into_iter().all(|axis| states.contains(axis)) {
-                found.push(Kept { layout: layout.clone(), states });
+            let kept = Kept { layout: layout.clone(), states: states.union(&forced).sorted() };
+            if !found.contains(&kept) {
+                found.push(kept);
             }
         }
     }

@@ -46,15 +46,22 @@ struct Agreement {
 }
 
 impl Step {
-    /// A step over tensors: operands, then results.
-    pub(super) fn new(instance: Instance, tensors: Vec<usize>, exact: Vec<bool>, expandable: bool) -> Step {
+    /// A step over tensors: operands, then results. Its op may be expanded, or a view.
+    pub(super) fn new(
+        instance: Instance,
+        tensors: Vec<usize>,
+        exact: Vec<bool>,
+        [expandable, is_view]: [bool; 2],
+    ) -> Step {
         let all = || instance.operands.iter().chain(&instance.results);
         let everywhere = |factor: usize| all().all(|tensor| holds(tensor, factor));
         let same_factors = (0..instance.letters.len()).all(everywhere);
         let [operand] = instance.operands.as_slice() else {
             return Step { tensors, exact, expandable, same_factors, repeats: false, instance };
         };
-        let repeats = instance.results.iter().flatten().flatten().any(|&factor| !holds(operand, factor));
+        // A view repeats nothing: a factor that a reshape adds has one element.
+        let is_new = |&factor: &usize| !holds(operand, factor);
+        let repeats = !is_view && instance.results.iter().flatten().flatten().any(is_new);
         Step { tensors, exact, expandable, same_factors, repeats, instance }
     }
 

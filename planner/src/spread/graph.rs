@@ -168,7 +168,7 @@ impl Graph {
     fn join(&mut self, from: usize, to: usize, ty: &Type) -> Result<(), String> {
         let instance = Rule::parse("* -> *").and_then(|rule| rule.instantiate(&[ty], &[ty]))?;
         let exact = vec![false; instance.letters.len()];
-        self.steps.push(Step::new(instance, vec![from, to], exact, false));
+        self.steps.push(Step::new(instance, vec![from, to], exact, [false, true]));
         Ok(())
     }
 
@@ -183,7 +183,7 @@ impl Graph {
         let (operands, results) = (types(&stmt.operands), types(&stmt.results));
         let instance: Instance = instantiate(def, &operands, &results)?;
         let exact = exact_letters(&instance, site.dims, &operands, &results);
-        self.steps.push(Step::new(instance, tensors, exact, is_expandable(&stmt.op)));
+        self.steps.push(Step::new(instance, tensors, exact, [is_expandable(&stmt.op), stmt.op.is_view()]));
         Ok(())
     }
 }

@@ -111,7 +111,7 @@ pub(crate) fn differentiable() -> Vec<Case> {
         case("combine", &[], &[y, index], &[]),
         case("combine", &[], &[y, index, Real(&[2, 5, 2])], &[]),
     ]);
-    for name in ["neg", "exp", "square", "silu", "gelu", "gelu_erf", "relu_squared"] {
+    for name in ["neg", "exp", "square", "sigmoid", "silu", "gelu", "gelu_erf", "relu_squared"] {
         cases.push(case(name, &[], &[Real(&[3, 4])], &[]));
     }
     for name in ["log", "sqrt", "rsqrt", "recip"] {
@@ -169,6 +169,7 @@ pub(crate) fn without_gradient() -> Vec<Case> {
     vec![
         case("at_most", &[float("max", 0.5)], &[x], &[]),
         case("max", &[], &[x, x], &[]),
+        case("sigmoid_grad", &[], &[x, x], &[]),
         case("silu_grad", &[], &[x, x], &[]),
         case("gelu_grad", &[], &[x, x], &[]),
         case("gelu_erf_grad", &[], &[x, x], &[]),

@@ -3,7 +3,7 @@
 use ir::entity::EntitySet;
 use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
-use ir::mesh::Axes;
+use ir::mesh::{Axes, Mesh};
 use ir::ops::{Collective, Op};
 use rustc_hash::FxHashMap;
 
@@ -21,23 +21,22 @@ pub(super) struct Alias {
 }
 
 impl Alias {
-    pub(super) fn of(block: &Block, keeps_gathered: bool) -> Alias {
+    pub(super) fn of(block: &Block, mesh: &Mesh, keeps_gathered: bool) -> Alias {
         let mut alias = Alias::default();
-        alias.kept(block, keeps_gathered);
+        alias.kept(block, mesh, keeps_gathered);
         for section in [SectionKind::F, SectionKind::I] {
-            alias.exchanged(block, section);
+            alias.exchanged(block, mesh, section);
         }
         alias
     }
 
     /// What F has exchanged, and, where gathered inputs are kept, gathered: that is kept.
-    fn kept(&mut self, block: &Block, keeps_gathered: bool) {
+    fn kept(&mut self, block: &Block, mesh: &Mesh, keeps_gathered: bool) {
         for stmt in &block[SectionKind::W].stmts {
             let operand = stmt.operands[0];
             let is_kept = match &stmt.op {
-                Op::Collective(Collective::AllToAll { .. }) => true,
                 Op::Collective(Collective::AllGather { .. }) => keeps_gathered,
-                _ => false,
+                _ => is_exchange(block, mesh, stmt),
             };
             if !is_kept {
                 continue;
@@ -46,15 +45,19 @@ impl Alias {
             for ((done, _), (again, _)) in done.iter().zip(&again) {
                 self.stands_for(again.results[0], done.results[0]);
             }
-            if let Some((last, Collective::AllToAll { .. } | Collective::AllGather { .. })) = done.last() {
+            let last =
+                done.last().map(|&(last, collective)| (last, matches!(collective, Collective::AllGather { .. })));
+            if let Some((last, gathers)) = last
+                && (gathers || is_exchange(block, mesh, last))
+            {
                 self.instead.insert(operand, last.results[0]);
             }
         }
     }
 
     /// Exchanges over one axis after the other are one over all of them: the first is priced, the others are not.
-    fn exchanged(&mut self, block: &Block, section: SectionKind) {
-        let is_exchange = |stmt: &Stmt| matches!(stmt.op, Op::Collective(Collective::AllToAll { .. }));
+    fn exchanged(&mut self, block: &Block, mesh: &Mesh, section: SectionKind) {
+        let is_exchange = |stmt: &Stmt| is_exchange(block, mesh, stmt);
         for stmt in block[section].stmts.iter().filter(|stmt| is_exchange(stmt)) {
             if self.free.contains(stmt.results[0]) {
                 continue;
@@ -73,6 +76,10 @@ impl Alias {
         self.free.insert(result);
         self.there.insert(result, value);
     }
+}
+
+fn is_exchange(block: &Block, mesh: &Mesh, stmt: &Stmt) -> bool {
+    matches!(&stmt.op, Op::Collective(collective) if collective.exchanges(block.ty(stmt.operands[0]), mesh))
 }
 
 /// Results of experts as the gradient of their weights alone reads them: in the forward, and as the backward exchanges them.

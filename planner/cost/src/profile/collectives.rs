@@ -59,7 +59,7 @@ pub(super) fn waits(
         waits.kernels += 1.0;
         let group = site.group(collective.over());
         let seconds = seconds(site, stmt, collective, group);
-        match site.axis(collective) {
+        match site.axis(stmt, collective) {
             Axis::Tp => {
                 let hidden = hide(site, section, stmt, collective, products, &mut budget, seconds);
                 waits.behind_gemm += hidden;
@@ -86,7 +86,7 @@ pub(super) fn waits(
 fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) -> f64 {
     let bytes = |values: &[Value]| values.iter().map(|&value| site.local.bytes(value)).sum::<f64>();
     let (before, after) = (bytes(&stmt.operands), bytes(&stmt.results));
-    let is_ring = site.axis(collective) == Axis::Cp && site.layout.cp_kind == CpKind::Ring;
+    let is_ring = site.axis(stmt, collective) == Axis::Cp && site.layout.cp_kind == CpKind::Ring;
     match collective {
         Collective::AllGather { .. } | Collective::ReduceScatter { .. } if is_ring => {
             let ranks = group.ranks as f64;
@@ -95,11 +95,11 @@ fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) 
         Collective::AllGather { .. } => site.machine.talk_alone(Talk::AllGather, after, group),
         Collective::ReduceScatter { .. } => site.machine.talk_alone(Talk::ReduceScatter, before, group),
         Collective::AllReduce { .. } => site.machine.talk(Talk::AllReduce, before, group),
-        Collective::AllToAll { over, .. } => {
+        Collective::AllToAll { over, .. } | Collective::Permute { over, .. } if site.exchanges(stmt, collective) => {
             let over = site.alias.exchanges.get(&stmt.operands[0]).unwrap_or(over);
             site.machine.talk(exchange(site), before, site.group(over))
         }
-        Collective::Permute { .. } => site.machine.talk(Talk::Send, after, group),
+        Collective::AllToAll { .. } | Collective::Permute { .. } => site.machine.talk(Talk::Send, after, group),
         Collective::Shard { .. } | Collective::Owe { .. } => 0.0,
     }
 }
@@ -158,15 +158,19 @@ impl Site<'_> {
         let Op::Collective(collective) = &stmt.op else { return false };
         let fed = self.block().arg_kind(stmt.operands[0]) == Some(ArgKind::Input);
         let by_heads =
-            self.layout.cp_kind == CpKind::Ulysses && self.has_attention && self.axis(collective) == Axis::Cp;
+            self.layout.cp_kind == CpKind::Ulysses && self.has_attention && self.axis(stmt, collective) == Axis::Cp;
         fed || by_heads || self.alias.free.contains(stmt.results[0])
     }
 
+    fn exchanges(&self, stmt: &Stmt, collective: &Collective) -> bool {
+        collective.exchanges(self.block().ty(stmt.operands[0]), self.local.mesh())
+    }
+
     /// Exchanges are those of experts; all else is told by the names of the axes.
-    fn axis(&self, collective: &Collective) -> Axis {
+    fn axis(&self, stmt: &Stmt, collective: &Collective) -> Axis {
         let mut names = collective.over().iter().map(|axis| base(&self.local.mesh().axes[axis].name));
         match collective {
-            Collective::AllToAll { .. } => Axis::Ep,
+            _ if self.exchanges(stmt, collective) => Axis::Ep,
             _ if names.clone().any(|name| name == "dp") => Axis::Ep,
             _ if names.any(|name| name == "cp") => Axis::Cp,
             _ => Axis::Tp,
@@ -175,7 +179,7 @@ impl Site<'_> {
 
     /// Whether a statement is a collective between the ranks that share layers.
     pub(super) fn is_tensor_parallel(&self, stmt: &Stmt) -> bool {
-        matches!(&stmt.op, Op::Collective(collective) if self.axis(collective) == Axis::Tp)
+        matches!(&stmt.op, Op::Collective(collective) if self.axis(stmt, collective) == Axis::Tp)
     }
 
     /// The ranks along the axes, within all ranks of the layout: axes that the mesh leaves out lie between its own.

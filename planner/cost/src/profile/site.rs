@@ -45,7 +45,7 @@ impl<'a> Site<'a> {
             has_attention: block[SectionKind::F].stmts.iter().any(is_attention),
             has_experts: block[SectionKind::F].stmts.iter().any(|stmt| stmt.op.name() == "dispatch"),
         };
-        site.alias = Alias::of(block, site.saved("whole", 0.0) > 0.0);
+        site.alias = Alias::of(block, site.local.mesh(), site.saved("whole", 0.0) > 0.0);
         site.later.retain(|value| !site.unread.contains(*value));
         for value in &mut site.later {
             *value = site.alias.instead.get(value).copied().unwrap_or(*value);
