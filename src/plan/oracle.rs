@@ -183,8 +183,9 @@ impl Costs<'_> {
                 let means = self.desk.means_of_large(&fast, (large, share), self.space.slices, limits.bytes);
                 least(means.ok()?, limits)
             };
-            let mean = self.large.least(layout, of, |mean| self.is_ruled_out(mean, limits))?;
-            if self.is_ruled_out(mean, limits) {
+            // A large micro-batch that cannot be planned says nothing.
+            let mean = self.large.least(layout, of, |mean| self.is_ruled_out(mean, limits));
+            if let Some(mean) = mean.filter(|mean| self.is_ruled_out(*mean, limits)) {
                 return Some(mean);
             }
         }

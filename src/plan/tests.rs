@@ -97,10 +97,16 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
             assert!((price.seconds / seconds - 1.0).abs() < 1e-9, "{} {text}: {price:?}, {seconds}", request.model);
             let mut known = Bound { seconds: 0.0, bytes: 0.0 };
             for family in &way {
-                known = costs.bound(family, known, unlimited).unwrap();
+                let bound = |known, limits| {
+                    let none = || {
+                        panic!("{} {:?} {text} has no bound within {limits:?}: {price:?}", request.model, family.level)
+                    };
+                    costs.bound(family, known, limits).unwrap_or_else(none)
+                };
+                known = bound(known, unlimited);
                 // A device with just as much memory as the layout needs, and just its time, leave little to choose.
                 let room = Limits { seconds: price.seconds * (1.0 + 1e-9), bytes: Some(price.bytes) };
-                let fitting = costs.bound(family, known, room).unwrap();
+                let fitting = bound(known, room);
                 let Bound { seconds, bytes } = known;
                 let at = format!("{} {:?} {text}: {known:?}, {fitting:?}, {price:?}", request.model, family.level);
                 assert!(seconds.max(fitting.seconds) <= price.seconds * (1.0 + 1e-9), "{at}");

@@ -5,7 +5,7 @@ use super::params::Kept;
 use crate::assign::Assignment;
 use crate::reshard::layout::Layout;
 use ir::graph::SectionKind;
-use ir::ids::{AxisId, BlockId};
+use ir::ids::BlockId;
 use ir::mesh::Axes;
 use std::collections::HashMap;
 
@@ -23,11 +23,6 @@ impl Turn {
     pub(super) fn of(units: Vec<Axes>, all: &Axes) -> Turn {
         let decided = units.iter().fold(Axes::none(), |decided, unit| decided.union(unit));
         Turn { units, fixed: all.without(&decided) }
-    }
-
-    /// Whether an axis is decided or stays: it is not left out.
-    pub(super) fn decides(&self, axis: AxisId) -> bool {
-        self.fixed.contains(axis) || self.units.iter().any(|unit| unit.contains(axis))
     }
 }
 
