@@ -4,7 +4,7 @@
 //!
 //! Seconds are those of ops on local shapes, times the runs of their block, and of the cheapest ways between layouts. A value
 //! that the backward reads is held by every run of its block; parameters, gradients and states are held all the time.
-//! Meshes of many axes are decided in turns ([`search`]), with a bound from smaller problems ([`bound`]).
+//! Meshes of many axes are decided in turns (`search`), with a bound from smaller problems (`bound`).
 
 mod apply;
 mod bound;
