@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Cases of a fuzzer that is told neither a number nor a time.
+/// Failures that the message of a fuzzer shows.
 const FAILURES_SHOWN: usize = 8;
 
 /// The cases to run: `MESHWRIGHT_FIRST`, and `MESHWRIGHT_CASES` of them or as many as `MESHWRIGHT_SECONDS` have room for.

@@ -42,7 +42,6 @@ struct Flag {
 fn flags() {
     let help = Folder::new("fuzz-flags-help");
     let known: Vec<Vec<Flag>> = COMMANDS.iter().map(|(command, _)| known(help.path(), command)).collect();
-    let layout_keys = ["dp", "tp", "pp", "cp", "ep", "etp", "vp", "mbs", "zero", "shard", "group", "slices"];
     Cases::asked(CASES).run("flags", 2, |case| {
         let mut random = Random::new(case);
         let at = random.below(COMMANDS.len());
@@ -52,7 +51,7 @@ fn flags() {
             let flag = random.pick(&known[at]);
             if bound.split(' ').next() != Some(flag.name.as_str()) {
                 without(&mut args, &flag.name);
-                args.extend(given(&mut random, flag, &layout_keys));
+                args.extend(given(&mut random, flag));
             }
         }
         args.extend(words(bound));
@@ -126,15 +125,15 @@ fn possible(line: &str) -> Vec<String> {
 }
 
 /// The flag as words of the command line.
-fn given(random: &mut Random, flag: &Flag, layout_keys: &[&str]) -> Vec<String> {
+fn given(random: &mut Random, flag: &Flag) -> Vec<String> {
     let Some(takes) = &flag.takes else { return vec![flag.name.clone()] };
     if random.chance(3) {
         return vec![flag.name.clone()];
     }
-    vec![format!("{}={}", flag.name, value(random, flag, takes, layout_keys))]
+    vec![format!("{}={}", flag.name, value(random, flag, takes))]
 }
 
-fn value(random: &mut Random, flag: &Flag, takes: &str, layout_keys: &[&str]) -> String {
+fn value(random: &mut Random, flag: &Flag, takes: &str) -> String {
     if random.chance(6) {
         return (*random.pick(&ABSURD)).into();
     }
@@ -143,7 +142,7 @@ fn value(random: &mut Random, flag: &Flag, takes: &str, layout_keys: &[&str]) ->
     }
     match (flag.name.as_str(), takes) {
         (_, "LAYOUT") if flag.name == "--from" || flag.name == "--to" => sharding(random),
-        (_, "LAYOUT") => layout(random, layout_keys),
+        (_, "LAYOUT") => layout(random),
         ("--cluster", _) => (*random.pick(&["h100", "cpu", "a100-80gb", "b200", "text.txt"])).into(),
         ("--stack", _) => {
             (*random.pick(&["megatron-core-2025", "meshwright-threads", "fsdp-eager", "text.txt"])).into()
@@ -184,6 +183,8 @@ const ABSURD: [&str; 16] = [
     "--",
     ",,=",
 ];
+/// Keys of a layout whose values are numbers.
+const LAYOUT_KEYS: [&str; 12] = ["dp", "tp", "pp", "cp", "ep", "etp", "vp", "mbs", "zero", "shard", "group", "slices"];
 const SCHEDULES: [&str; 10] =
     ["gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-auto", "zb-v", "v-auto", "chimera", "dualpipe", "optimal"];
 const TYPES: [&str; 8] = ["f32", "bf16", "fp16", "fp8-tensor", "fp8-block", "mxfp8", "none", "i32"];
@@ -200,7 +201,7 @@ fn number(random: &mut Random) -> String {
     }
 }
 
-fn layout(random: &mut Random, keys: &[&str]) -> String {
+fn layout(random: &mut Random) -> String {
     let item = |random: &mut Random| match random.below(8) {
         0 => format!("schedule={}", random.pick(&SCHEDULES)),
         1 => format!(
@@ -211,7 +212,7 @@ fn layout(random: &mut Random, keys: &[&str]) -> String {
         3 => format!("cp_kind={}", random.pick(&["allgather", "ulysses", "ring"])),
         _ => format!(
             "{}={}",
-            random.pick(keys),
+            random.pick(&LAYOUT_KEYS),
             if random.chance(90) { random.between(1, 8).to_string() } else { number(random) }
         ),
     };

@@ -15,9 +15,9 @@ const CASES: u64 = 120;
 #[test]
 fn inputs() {
     let seeds = seeds::all();
+    let kinds = kinds(&seeds);
     Cases::asked(CASES).run("inputs", 2, |case| {
         let mut random = Random::new(case);
-        let kinds = kinds(&seeds);
         let kind = *random.pick(&kinds);
         let alike: Vec<&Seed> = seeds.iter().filter(|seed| seed.kind == kind).collect();
         let seed = *random.pick(&alike);
