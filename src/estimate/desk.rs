@@ -35,6 +35,12 @@ pub(crate) struct Desk<'e> {
     stack: Arc<Stack>,
     recipe: Recipe,
     source: Arc<ModelSource>,
+    known: Arc<Known>,
+}
+
+/// What is worked out of a request, whatever its pins and however many devices it may have.
+#[derive(Default)]
+pub(super) struct Known {
     blocks: Once<BlockKey, Result<Arc<Blocks>, Error>>,
     /// Those without experts alone, where experts are whole.
     others: Once<BlockKey, Result<Arc<Blocks>, Error>>,
@@ -78,24 +84,8 @@ impl<'e> Desk<'e> {
         let stack = request.allowed(stack);
         let recipe = request.recipe(&stack)?;
         let cluster = Arc::new(cluster.with_margin(request.memory_margin));
-        Ok(Desk {
-            estimator,
-            request,
-            clusters: dealt(&cluster, devices),
-            cluster,
-            stack,
-            recipe,
-            source,
-            blocks: Once::default(),
-            others: Once::default(),
-            cuts: Memo::default(),
-            choices: Once::default(),
-            flows: Once::default(),
-            ways: Once::default(),
-            each: Once::default(),
-            hosted: Once::default(),
-            means: Memo::default(),
-        })
+        let (clusters, known) = (dealt(&cluster, devices), estimator.known(&request));
+        Ok(Desk { estimator, request, clusters, cluster, stack, recipe, source, known })
     }
 
     /// The model.
@@ -142,9 +132,16 @@ impl<'e> Desk<'e> {
     /// What blocks cost under a layout. A plan that fails does so once.
     fn blocks(&self, job: &Job<'_>) -> Result<(BlockKey, Arc<Blocks>), Error> {
         let key = BlockKey::of(&job.layout, &job.machine)?;
-        let make = || Ok::<_, Error>(self.priced(job).map(Arc::new));
-        let known = Result::clone(&*self.blocks.get(&key, make)?);
+        let make = || Ok::<_, Error>(self.among(&key).map_or_else(|| self.priced(job), Ok).map(Arc::new));
+        let known = Result::clone(&*self.known.blocks.get(&key, make)?);
         known.map(|blocks| (key, blocks))
+    }
+
+    /// What blocks that keep all cost, if that is known from where whole layers are computed again.
+    fn among(&self, key: &BlockKey) -> Option<Blocks> {
+        let whole = self.known.blocks.known(&key.with_whole_layers()?)?;
+        let Blocks { outline, profiles, .. } = &**whole.as_ref().as_ref().ok()?;
+        Some(Blocks { outline: Arc::clone(outline), profiles: profiles.clone(), again: None })
     }
 
     /// Prices the blocks.
@@ -161,7 +158,7 @@ impl<'e> Desk<'e> {
         }
         let whole = self.job(Layout { ep: 1, etp: 1, ..job.layout.clone() });
         let make = || Ok::<_, Error>(self.estimator.priced_by_shape(&whole, Which::Others).map(Arc::new));
-        let others = Result::clone(&*self.others.get(&BlockKey::of(&whole.layout, &whole.machine)?, make)?)?;
+        let others = Result::clone(&*self.known.others.get(&BlockKey::of(&whole.layout, &whole.machine)?, make)?)?;
         let exchanges = |of: &Profile| of.f.ep + of.i.ep + of.w.ep > 0.0;
         Ok((!others.profiles.iter().any(exchanges)).then_some(others))
     }
@@ -188,7 +185,7 @@ impl<'e> Desk<'e> {
         }
         let key = key.keeping_all();
         let key = (key, pipeline.ranks, pipeline.chunks, pipeline.placement);
-        Ok(self.cuts.get(&key, || starts(blocks, layout, by, pipeline))?.to_vec())
+        Ok(self.known.cuts.get(&key, || starts(blocks, layout, by, pipeline))?.to_vec())
     }
 
     /// Seconds of a step under a layout, and bytes of the fullest device.
@@ -244,7 +241,7 @@ impl<'e> Desk<'e> {
     /// The best choices of values for so many runs of each block.
     fn choices(&self, job: &Job<'_>, runs: &[f64]) -> Result<Arc<Frontier>, Error> {
         let key = (BlockKey::of(&job.layout, &job.machine)?, runs.iter().map(|runs| runs.to_bits()).collect());
-        self.choices.get(&key, || self.estimator.in_shape(job, Part::All, |model, _| choices(job, model, runs)))
+        self.known.choices.get(&key, || self.estimator.in_shape(job, Part::All, |model, _| choices(job, model, runs)))
     }
 
     /// With the fastest choice of values to be recomputed where the rest is offloaded, and the host's memory holds it; nothing
@@ -252,7 +249,7 @@ impl<'e> Desk<'e> {
     fn hosted(&self, layout: &Layout) -> Result<Option<(Layout, Floor)>, Error> {
         let job = self.job(Layout { recompute: Recompute::None, offload: false, ..layout.clone() });
         let (key, all) = self.blocks(&job)?;
-        let names = self.hosted.get(&key, || {
+        let names = self.known.hosted.get(&key, || {
             let each = self.choices_of_each(&job, &key)?;
             let seconds = |block: usize, again: &Again| {
                 hosted(&all.profiles[block], [again.bytes, again.seconds], &job.machine).iter().sum::<f64>()
@@ -293,7 +290,7 @@ impl<'e> Desk<'e> {
         kind: &ScheduleKind,
         pipeline: &Pipeline,
     ) -> Result<Arc<Staged>, Error> {
-        self.flows.get(&(job.pipeline_layout(), key.rate), || {
+        self.known.flows.get(&(job.pipeline_layout(), key.rate), || {
             let starts = self.starts(job, key, blocks, pipeline)?;
             job.staged(blocks, &starts, (kind, pipeline), self.estimator.orders())
         })
@@ -310,7 +307,7 @@ impl<'e> Desk<'e> {
             let blocks = self.blocks(&job)?.1;
             Ok(Open::of(&job, &blocks).mean(slices, room))
         };
-        self.means.get(&MeanKey::of(fast, self.zero(fast)), of).map(|floor| *floor)
+        self.known.means.get(&MeanKey::of(fast, self.zero(fast), slices), of).map(|floor| *floor)
     }
 
     /// Bytes that no pipeline goes below, with however many micro-batches, of layouts that differ in how states are sharded, and
@@ -428,7 +425,7 @@ impl<'e> Desk<'e> {
 
     /// How blocks that keep all can keep less.
     fn ways(&self, job: &Job<'_>, key: BlockKey, all: &Blocks) -> Result<Arc<Ways>, Error> {
-        self.ways.get(&key, || {
+        self.known.ways.get(&key, || {
             let layout = Layout { recompute: Recompute::Full(None), ..job.layout.clone() };
             let whole = self.blocks(&self.job(layout))?.1;
             let parts = self.choices_of_each(job, &key)?;
@@ -438,7 +435,7 @@ impl<'e> Desk<'e> {
 
     /// What may be made again in a run of each block.
     fn choices_of_each(&self, job: &Job<'_>, key: &BlockKey) -> Result<Arc<Vec<Vec<Again>>>, Error> {
-        self.each.get(key, || self.estimator.in_shape(job, Part::All, |model, _| choices_of_each(job, model)))
+        self.known.each.get(key, || self.estimator.in_shape(job, Part::All, |model, _| choices_of_each(job, model)))
     }
 
     /// Seconds below which no step is if blocks take as long as in this layout without a pipeline, whatever pipeline it has.

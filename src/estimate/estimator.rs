@@ -1,6 +1,7 @@
 //! One request after the other, and what they share.
 
 use super::blocks::{Blocks, Outline, Planned, Which, check, plan};
+use super::desk::Known;
 use super::floor::Floor;
 use super::keys::{BlocksKey, CutKey, FlowKey, PlanKey, of_profiles, spreads};
 use super::memo::{Memo, Once};
@@ -33,7 +34,7 @@ use scheduler::placement::Pipeline;
 use scheduler::predict::pipeline_of;
 use scheduler::report::ScheduleRequest;
 use scheduler::schedules::ScheduleKind;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Predicts steps. What layouts have in common is worked out once: keep it for many, and share it among threads.
 #[derive(Default)]
@@ -42,6 +43,8 @@ pub struct Estimator {
     prices: Arc<Prices>,
     clusters: Memo<String, Cluster>,
     stacks: Arc<Memo<String, Stack>>,
+    /// What desks have worked out of the last request for many layouts.
+    last: Mutex<Option<(EstimateRequest, Arc<Known>)>>,
 }
 
 /// What depends on cluster and stack by their names, but not on how much memory devices have.
@@ -146,7 +149,17 @@ impl Estimator {
         let mut cluster = Cluster::clone(&*self.cluster(name)?);
         cluster.device.memory = bytes;
         let (plans, prices, stacks) = (self.plans.clone(), self.prices.clone(), self.stacks.clone());
-        Ok(Estimator { plans, prices, stacks, clusters: Memo::with(name.to_string(), cluster) })
+        let clusters = Memo::with(name.to_string(), cluster);
+        Ok(Estimator { plans, prices, stacks, clusters, last: Mutex::default() })
+    }
+
+    /// What desks have worked out of a request: of one after another that are the same, all of it.
+    pub(super) fn known(&self, request: &EstimateRequest) -> Arc<Known> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_none_or(|(of, _)| of != request) {
+            *last = Some((request.clone(), Arc::default()));
+        }
+        last.as_ref().map(|(_, known)| Arc::clone(known)).unwrap_or_default()
     }
 
     /// The cluster of a name: one that it was given, a preset, or a file.

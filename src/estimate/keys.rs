@@ -47,6 +47,12 @@ impl BlockKey {
         Ok(BlockKey { degrees, spread, sp, cp_kind, offload, tp_overlap, recompute, rate })
     }
 
+    /// The same where whole layers are computed again, if nothing is.
+    pub(super) fn with_whole_layers(&self) -> Option<BlockKey> {
+        let whole = || BlockKey { recompute: Recompute::Full(None), ..self.clone() };
+        (self.recompute == Recompute::None).then(whole)
+    }
+
     /// The same where all is kept on the device.
     pub(super) fn keeping_all(self) -> BlockKey {
         BlockKey { recompute: Recompute::None, offload: false, ..self }
@@ -64,14 +70,16 @@ pub(super) struct MeanKey {
     offload: bool,
     overlaps: [Option<bool>; 2],
     recompute: Recompute,
+    /// Into how many slices orders may cut a sequence.
+    slices: u32,
 }
 
 impl MeanKey {
-    /// That of a layout whose micro-batches run under a stage of ZeRO.
-    pub(super) fn of(layout: &Layout, zero: u8) -> MeanKey {
+    /// That of a layout whose micro-batches run under a stage of ZeRO, in orders that cut a sequence into at most so many slices.
+    pub(super) fn of(layout: &Layout, zero: u8, slices: u32) -> MeanKey {
         let Layout { dp, tp, pp, cp, ep, etp, mbs, shard, sp, cp_kind, offload, tp_overlap, dp_overlap, .. } = *layout;
         let (degrees, overlaps) = ([dp, tp, pp, cp, ep, etp, mbs], [tp_overlap, dp_overlap]);
-        MeanKey { degrees, zero, shard, sp, cp_kind, offload, overlaps, recompute: layout.recompute.clone() }
+        MeanKey { degrees, zero, shard, sp, cp_kind, offload, overlaps, recompute: layout.recompute.clone(), slices }
     }
 }
 

@@ -22,10 +22,15 @@ impl<K: Hash + Eq + Clone, V> Memo<K, V> {
         Memo { known: Mutex::new([(key, Arc::new(value))].into_iter().collect()) }
     }
 
+    /// The value of a key, if it is known.
+    fn known(&self, key: &K) -> Option<Arc<V>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
     /// The value of a key, made if it is not known. What fails is tried again when asked for again.
     pub(crate) fn get<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
-        if let Some(value) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(key) {
-            return Ok(Arc::clone(value));
+        if let Some(value) = self.known(key) {
+            return Ok(value);
         }
         let value = Arc::new(make()?);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,6 +51,13 @@ impl<K, V> Default for Once<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V> Once<K, V> {
+    /// The value of a key, if it has been made.
+    pub(crate) fn known(&self, key: &K) -> Option<Arc<V>> {
+        let cell = self.cells.known(key)?;
+        let value = cell.lock().unwrap_or_else(PoisonError::into_inner);
+        value.clone()
+    }
+
     /// As [`Memo::get`].
     pub(crate) fn get<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
         let cell = self.cells.get(key, || Ok(Mutex::default()))?;

@@ -232,7 +232,11 @@ fn least(closest: &Closest, own: f64) -> String {
     match &closest.report {
         Some(report) => {
             let memory = report.predicted.fullest().device;
-            let least = if closest.is_least { "which needs least" } else { "which needs least of those looked at" };
+            let least = if closest.is_least {
+                "which needs least to within 2 %"
+            } else {
+                "which needs least of those looked at"
+            };
             format!("{}, {least}, holds {} on a device of {}", brief(&report.layout), gib(memory), gib(own))
         }
         None => "which layout needs least is not known".to_string(),

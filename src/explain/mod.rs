@@ -63,10 +63,10 @@ pub fn plan(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resul
     };
     let others: Vec<EstimateReport> = ranked.collect();
     let residual = estimator.stack(&request.stack)?.residual;
+    best.why = why(estimator, request, &best, &others, (&search, &deadline))?;
     if search.proved_optimal && search.objective == Objective::Time {
         search.beyond = plan::beyond(estimator, request, &best, deadline)?;
     }
-    best.why = why(estimator, request, &best, &others, (&search, &deadline))?;
     best.alternatives = losses::losses(&best, others, residual, search.objective);
     best.search = Some(search);
     Ok(Planned::Best(Box::new(best)))

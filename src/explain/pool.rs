@@ -15,6 +15,9 @@ use ir::goal::Layout;
 /// Where no layout near the best one fits with a choice, one that takes so many times its time is looked for.
 const MOST_SLOWER: f64 = 4.0;
 
+/// The keys of which each choice makes a layout of another [kind](planner::search::Kind).
+const KINDS: [&str; 7] = ["tp", "cp", "pp", "ep", "etp", "zero", "mbs"];
+
 /// What is known beside the best layout.
 pub(super) struct Pool {
     /// Layouts that change one choice of the best one.
@@ -68,23 +71,31 @@ impl Pool {
 
     /// With the best layout of each choice that the best one does not have: what is near is no more than the first guess.
     pub(super) fn explored(mut self, explorer: &Explorer<'_>, best: &EstimateReport) -> Pool {
-        for (key, more) in KEYS.into_iter().flat_map(|key| [(key, false), (key, true)]) {
-            let Some(known) = self.without(key, more).filter(|_| !self.is_pinned(key)) else { continue };
-            let pin = said(&known.layout, key);
-            // No pin says that a choice is left to the stack; without offload nothing fits where it is proposed.
-            if matches!(key, "stages" | "offload") || ["=all", "=default"].iter().any(|end| pin.ends_with(end)) {
-                continue;
-            }
+        let sides = KEYS.into_iter().flat_map(|key| [(key, false), (key, true)]);
+        for (key, more) in sides {
+            let Some((pin, known)) = self.open(key, more) else { continue };
             let below = if known.predicted.fits {
                 known.predicted.step_time_s * (1.0 - ALIKE)
             } else {
                 best.predicted.step_time_s * MOST_SLOWER
             };
-            if let Some(other) = explorer.better(&pin, best.layout.offload, below) {
+            let around = Some(known.layout.clone());
+            if let Some(other) = explorer.better(&pin, best.layout.offload, below, around) {
                 self.near.push((Near { key, more, layout: other.layout.clone() }, Ok(other)));
             }
         }
         self
+    }
+
+    /// The choice that is known on this side of a key, as a pin, if a better layout may have it.
+    fn open(&self, key: &str, more: bool) -> Option<(String, &EstimateReport)> {
+        let known = self.without(key, more).filter(|_| !self.is_pinned(key))?;
+        let pin = said(&known.layout, key);
+        // Runners-up are the best of their kind: the first with a choice that makes another kind is the best that has it.
+        let is_proved = KINDS.contains(&key) && self.others.iter().any(|other| said(&other.layout, key) == pin);
+        // No pin says that a choice is left to the stack; without offload nothing fits where it is proposed.
+        let is_none = matches!(key, "stages" | "offload") || ["=all", "=default"].iter().any(|end| pin.ends_with(end));
+        (!is_proved && !is_none).then_some((pin, known))
     }
 
     /// The best layout that changes this choice to more or to less of it, whether or not it may.

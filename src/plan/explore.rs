@@ -12,11 +12,6 @@ use crate::layout;
 use cost::Supports;
 use ir::goal::Layout;
 use planner::search::{self, Task};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// Rounds of all such searches of a plan after which they stop with what they have, whatever the machine.
-const MOST_ROUNDS: u32 = 300;
 
 /// A gain from which on it is told that a better layout lies beyond the stack.
 const WORTH_TELLING: f64 = 0.005;
@@ -29,8 +24,6 @@ pub(crate) struct Explorer<'a> {
     work: Work,
     /// Until when it is to answer.
     until: Deadline,
-    /// How many rounds its searches have had.
-    rounds: Arc<AtomicU32>,
 }
 
 impl<'a> Explorer<'a> {
@@ -47,25 +40,34 @@ impl<'a> Explorer<'a> {
         let request = PlanRequest { gpus: devices, max_gpus: None, ..request.clone() };
         let desk = Desk::new(estimator, request.under(String::new()), [devices; 2])?;
         let work = desk.work()?;
-        Ok(Explorer { estimator, request, desk, work, until, rounds: Arc::default() })
+        Ok(Explorer { estimator, request, desk, work, until })
     }
 
-    /// The best layout with these pins beside the request's that takes less than so many seconds; none where there is none, or
-    /// none was found in time.
-    pub(crate) fn better(&self, pins: &str, offload: bool, below: f64) -> Option<EstimateReport> {
+    /// The best layout with these pins beside the request's that takes less than so many seconds, of all or of those around one;
+    /// none where there is none, or none was found in time.
+    pub(crate) fn better(
+        &self,
+        pins: &str,
+        offload: bool,
+        below: f64,
+        around: Option<Layout>,
+    ) -> Option<EstimateReport> {
         let pin = layout::pinned(&self.request.pin, pins);
         let request = PlanRequest { pin, ..self.request.clone() };
-        let mut space = space(&request, &self.desk, self.until, offload).ok()?;
-        let (until, rounds) = (self.until, Arc::clone(&self.rounds));
-        space.stop = Box::new(move || until.is_over() || rounds.load(Ordering::Relaxed) >= MOST_ROUNDS);
+        let space = space(&request, &self.desk, self.until, offload).ok()?;
         let roots = space.roots();
         let oracle = Costs { desk: &self.desk, work: self.work, space: &space, large: Large::new(&self.desk, &space) };
-        let memory = self.desk.machine(request.gpus).cluster.device.memory as f64;
-        let mut round = |_| {
-            self.rounds.fetch_add(1, Ordering::Relaxed);
+        let memory = Some(self.desk.machine(request.gpus).cluster.device.memory as f64);
+        let task = Task {
+            wanted: 1,
+            memory,
+            by_memory: false,
+            exhaustive: false,
+            below,
+            gap: 0.0,
+            around,
+            progress: &mut |_| (),
         };
-        let task =
-            Task { wanted: 1, memory: Some(memory), by_memory: false, exhaustive: false, below, progress: &mut round };
         let found = search::search(&space, &roots, &oracle, task);
         let best = found.best.first().filter(|best| best.price.seconds < below)?;
         let asked = EstimateRequest { gpus: Some(request.gpus), ..request.under(best.price.text.clone()) };
@@ -88,7 +90,7 @@ pub(crate) fn beyond(
     let Layout { dp, tp, pp, cp, ep, etp, mbs, offload, .. } = best.layout;
     let pins = format!("dp={dp},tp={tp},pp={pp},cp={cp},ep={ep},etp={etp},mbs={mbs}");
     let seconds = best.predicted.step_time_s;
-    let other = explorer.better(&pins, offload, seconds * (1.0 - WORTH_TELLING));
+    let other = explorer.better(&pins, offload, seconds * (1.0 - WORTH_TELLING), None);
     Ok(other.map(|other| {
         let step_time_s = other.predicted.step_time_s;
         Beyond { layout: other.layout, step_time_s, gain: 1.0 - step_time_s / seconds }

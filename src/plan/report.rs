@@ -133,7 +133,7 @@ pub struct Infeasible {
     pub inputs: EstimateRequest,
     /// The layout that needs least memory of those that were looked at, if any was.
     pub closest: Option<Box<EstimateReport>>,
-    /// Whether no layout needs less than that one.
+    /// Whether no layout needs less than 98 % of its memory.
     pub closest_is_least: bool,
     /// The smallest set of constraints that clash; empty where that is not known.
     pub clash: Vec<Clash>,

@@ -12,6 +12,7 @@ use super::cores::each;
 use super::region::Region;
 use super::space::Space;
 use super::{Bound, Family, Level, Limits, Oracle, Price};
+use ir::goal::Layout;
 use std::collections::BinaryHeap;
 
 /// Families of a round.
@@ -45,6 +46,10 @@ pub struct Task<'a> {
     pub exhaustive: bool,
     /// What is known already: seconds, or bytes where these are to be small, above which nothing is of use.
     pub below: f64,
+    /// The share by which another layout must be better than those that are found to be looked for.
+    pub gap: f64,
+    /// A layout around which alone is looked, and around what is found there as long as that is better; none: everywhere.
+    pub around: Option<Layout>,
     /// Told after each round.
     pub progress: &'a mut dyn FnMut(Progress),
 }
@@ -136,7 +141,11 @@ pub fn search(space: &Space, roots: &[Family], oracle: &impl Oracle, mut task: T
     let mut gone: Vec<Region> = Vec::new();
     // What is known rules out as much as what would be found first.
     let is_known = task.below.is_finite();
-    let mut next = if task.exhaustive || is_known { Region::All } else { Region::Usual };
+    let mut next = match &task.around {
+        Some(centre) => Region::near(centre),
+        None if task.exhaustive || is_known => Region::All,
+        None => Region::Usual,
+    };
     let skips_shown = task.by_memory && !task.exhaustive;
     loop {
         // What has been priced is not priced again.
@@ -147,12 +156,18 @@ pub fn search(space: &Space, roots: &[Family], oracle: &impl Oracle, mut task: T
         let parts = |family: &Family| space.parts(family).into_iter().filter(is_next).collect();
         let pass = Pass { parts: &parts, is_first: gone.is_empty(), stop: &*space.stop };
         let finished = go_through(families, &pass, oracle, &mut task, &mut known);
-        if next == Region::All || !finished {
-            return Outcome { best: known.best.ranked(), candidates: known.candidates, finished };
-        }
+        let is_all = next == Region::All;
         gone.push(next);
         let near = known.best.first().map(|best| Region::near(&best.layout));
-        next = near.filter(|near| !gone.contains(near)).unwrap_or(Region::All);
+        let rest = if task.around.is_some() { Region::Usual } else { Region::All };
+        let open = near.into_iter().chain([rest]).find(|region| !gone.contains(region));
+        match open.filter(|_| finished && !is_all) {
+            Some(region) => next = region,
+            None => {
+                let Known { best, candidates } = known;
+                return Outcome { best: best.ranked(), candidates, finished: finished && is_all };
+            }
+        }
     }
 }
 
@@ -187,10 +202,10 @@ fn go_through(
         number += 1;
         heap.push(Waiting::new(UNKNOWN, Bound { seconds: 0.0, bytes: 0.0 }, number, family));
     }
-    let Task { memory, by_memory, exhaustive, below, .. } = *task;
+    let Task { memory, by_memory, exhaustive, below, gap, .. } = *task;
     while !heap.is_empty() {
         let Known { best, candidates } = known;
-        let threshold = if exhaustive { f64::INFINITY } else { best.threshold().min(below) };
+        let threshold = if exhaustive { f64::INFINITY } else { (best.threshold() * (1.0 - gap)).min(below) };
         let most = if exhaustive || threshold.is_finite() { ROUND } else { DIVE };
         let round = round(&mut heap, most, threshold);
         let is_doubted = memory.is_some() && !by_memory && !exhaustive && !is_first && best.first().is_none();
