@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::layout;
 use cost::{STACKS, Stack};
 use ir::catalogue::Code;
-use ir::goal::{CpKind, Layout};
+use ir::goal::Layout;
 
 /// The items of a layout that a stack does not support, as they are written: `schedule=zb-v`. What changes nothing, as the
 /// schedule where there is one stage, is none of them.
@@ -36,21 +36,13 @@ pub(crate) fn beyond(layout: &Layout, stack: &Stack) -> Vec<String> {
     lacks(format!("schedule={schedule}"), pp > 1 && supports.degree("pp"), supports.schedule(schedule));
     lacks("sp=true".to_string(), tp > 1 && sp, supports.sp != Some(false));
     lacks(format!("zero={zero}"), replicas > 1, supports.zero(zero));
-    lacks(format!("cp_kind={}", kind(cp_kind)), cp > 1 && supports.degree("cp"), supports.cp_kind(cp_kind));
+    lacks(format!("cp_kind={}", cp_kind.name()), cp > 1 && supports.degree("cp"), supports.cp_kind(cp_kind));
     let groups = shard.filter(|&shard| zero > 0 && shard < replicas);
     lacks(format!("shard={}", shard.unwrap_or(0)), groups.is_some(), supports.shard != Some(false));
     lacks("stages".to_string(), !stages.is_empty(), supports.stages != Some(false));
     lacks("offload=true".to_string(), offload, supports.offload != Some(false));
     lacks(format!("recompute={recompute}"), true, supports.lacks(recompute).is_empty());
     items
-}
-
-fn kind(kind: CpKind) -> &'static str {
-    match kind {
-        CpKind::Ring => "ring",
-        CpKind::AllGather => "allgather",
-        CpKind::Ulysses => "ulysses",
-    }
 }
 
 /// Refuses pins of what a stack does not support.

@@ -114,7 +114,7 @@ fn unusual(layout: &Layout) -> String {
     let said = |key: &str, value: String, is: bool| if is { format!(",{key}={value}") } else { String::new() };
     let overlap = |value: Option<bool>| value.map_or_else(String::new, |value| value.to_string());
     [
-        said("cp_kind", cp_kind(layout.cp_kind).to_string(), layout.cp_kind != default.cp_kind),
+        said("cp_kind", layout.cp_kind.name().to_string(), layout.cp_kind != default.cp_kind),
         said("shard", layout.shard.unwrap_or(0).to_string(), layout.shard.is_some()),
         said("recompute", layout.recompute.to_string(), layout.recompute != default.recompute),
         said("offload", layout.offload.to_string(), layout.offload),
@@ -262,7 +262,7 @@ fn set(layout: &mut Layout, key: &str, values: &[&str]) -> Result<(), Error> {
         "cp" => layout.cp = number(key, value)?,
         "ep" => layout.ep = number(key, value)?,
         "etp" => layout.etp = number(key, value)?,
-        "cp_kind" => layout.cp_kind = one_of(key, value, &CP_KINDS)?,
+        "cp_kind" => layout.cp_kind = one_of(key, value, &CpKind::ALL)?,
         "shard" => layout.shard = Some(number(key, value)?),
         "recompute" => layout.recompute = value.parse().map_err(|why| wrong(format!("`recompute`: {why}")))?,
         "offload" => layout.offload = truth(key, value)?,
@@ -285,14 +285,6 @@ fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, Error> {
 
 fn truth(key: &str, value: &str) -> Result<bool, Error> {
     value.parse().map_err(|_| wrong(format!("`{key}={value}`: it is true or false")))
-}
-
-/// The ways of context parallelism by name.
-const CP_KINDS: [(&str, CpKind); 3] =
-    [("ring", CpKind::Ring), ("allgather", CpKind::AllGather), ("ulysses", CpKind::Ulysses)];
-
-fn cp_kind(kind: CpKind) -> &'static str {
-    CP_KINDS.iter().find(|(_, other)| *other == kind).map_or("", |(name, _)| name)
 }
 
 fn one_of<T: Copy>(key: &str, value: &str, all: &[(&str, T)]) -> Result<T, Error> {

@@ -40,6 +40,21 @@ pub enum CpKind {
     Ulysses,
 }
 
+impl CpKind {
+    /// All, by name.
+    pub const ALL: [(&str, CpKind); 3] =
+        [("ring", CpKind::Ring), ("allgather", CpKind::AllGather), ("ulysses", CpKind::Ulysses)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            CpKind::Ring => "ring",
+            CpKind::AllGather => "allgather",
+            CpKind::Ulysses => "ulysses",
+        }
+    }
+}
+
 /// What is computed again in the backward instead of being kept.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Recompute {

@@ -1,7 +1,7 @@
 //! Layouts in few words.
 
 use crate::layout::{keys, parse_any};
-use ir::goal::{CpKind, Layout, Recompute};
+use ir::goal::{Layout, Recompute};
 
 /// What a layout says that is not as always: `dp=8,tp=4,sp=true,zero=1`.
 pub fn brief(layout: &Layout) -> String {
@@ -38,11 +38,6 @@ fn values(layout: &Layout) -> Vec<(&'static str, String)> {
     let Layout { dp, tp, pp, cp, ep, etp, cp_kind, sp, zero, shard, ref recompute, offload, mbs, .. } = *layout;
     let or = |value: Option<u32>| value.map_or_else(|| "1".to_string(), |value| value.to_string());
     let overlap = |value: Option<bool>| value.map_or_else(|| "default".to_string(), |value| value.to_string());
-    let kind = match cp_kind {
-        CpKind::Ring => "ring",
-        CpKind::AllGather => "allgather",
-        CpKind::Ulysses => "ulysses",
-    };
     let stages: Vec<String> = layout.stages.iter().map(u32::to_string).collect();
     vec![
         ("dp", dp.to_string()),
@@ -59,7 +54,7 @@ fn values(layout: &Layout) -> Vec<(&'static str, String)> {
         ("vp", or(layout.vp)),
         ("group", or(layout.group)),
         ("slices", or(layout.slices)),
-        ("cp_kind", kind.to_string()),
+        ("cp_kind", cp_kind.name().to_string()),
         ("recompute", recompute.to_string()),
         ("offload", offload.to_string()),
         ("tp_overlap", overlap(layout.tp_overlap)),

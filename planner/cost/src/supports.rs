@@ -17,7 +17,7 @@ pub struct Supports {
     pub recompute: Option<Vec<String>>,
     /// Stages of ZeRO where there are data-parallel ranks.
     pub zero: Option<Vec<u8>>,
-    /// Kinds of context parallelism, of [`Supports::CP_KINDS`].
+    /// Kinds of context parallelism, by name.
     pub cp_kind: Option<Vec<String>>,
     /// Sequence parallelism beside tensor parallelism.
     pub sp: Option<bool>,
@@ -32,9 +32,6 @@ pub struct Supports {
 impl Supports {
     /// The degrees beside dp.
     pub const DEGREES: [&str; 5] = ["tp", "pp", "cp", "ep", "etp"];
-
-    /// Kinds of context parallelism.
-    pub const CP_KINDS: [&str; 3] = ["ring", "allgather", "ulysses"];
 
     /// What may be recomputed beside modules: all layers, some layers of each stage, single values by name.
     pub const RECOMPUTE: [&str; 3] = ["full", "full:n", "values"];
@@ -86,12 +83,7 @@ impl Supports {
 
     /// Whether a kind of context parallelism may be.
     pub fn cp_kind(&self, kind: CpKind) -> bool {
-        let name = match kind {
-            CpKind::Ring => "ring",
-            CpKind::AllGather => "allgather",
-            CpKind::Ulysses => "ulysses",
-        };
-        has(self.cp_kind.as_ref(), name)
+        has(self.cp_kind.as_ref(), kind.name())
     }
 
     /// Complains of words that mean nothing. Schedules are known elsewhere.
@@ -103,7 +95,7 @@ impl Supports {
             complaints.extend(said);
         };
         known("degrees", self.degrees.as_ref(), &Supports::DEGREES);
-        known("cp_kind", self.cp_kind.as_ref(), &Supports::CP_KINDS);
+        known("cp_kind", self.cp_kind.as_ref(), &CpKind::ALL.map(|(name, _)| name));
         let modules = MODULES.iter().map(|(module, _)| *module);
         known("recompute", self.recompute.as_ref(), &modules.chain(Supports::RECOMPUTE).collect::<Vec<_>>());
         let stages = self.zero.iter().flatten();

@@ -1,5 +1,6 @@
 //! Seconds of a section's collectives, and what of them nothing hides.
 
+use super::alias::is_exchange;
 use super::local::base;
 use super::products::Products;
 use super::site::Site;
@@ -95,7 +96,9 @@ fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) 
         Collective::AllGather { .. } => site.machine.talk_alone(Talk::AllGather, after, group),
         Collective::ReduceScatter { .. } => site.machine.talk_alone(Talk::ReduceScatter, before, group),
         Collective::AllReduce { .. } => site.machine.talk(Talk::AllReduce, before, group),
-        Collective::AllToAll { over, .. } | Collective::Permute { over, .. } if site.exchanges(stmt, collective) => {
+        Collective::AllToAll { over, .. } | Collective::Permute { over, .. }
+            if is_exchange(site.block(), site.local.mesh(), stmt) =>
+        {
             let over = site.alias.exchanges.get(&stmt.operands[0]).unwrap_or(over);
             site.machine.talk(exchange(site), before, site.group(over))
         }
@@ -162,15 +165,11 @@ impl Site<'_> {
         fed || by_heads || self.alias.free.contains(stmt.results[0])
     }
 
-    fn exchanges(&self, stmt: &Stmt, collective: &Collective) -> bool {
-        collective.exchanges(self.block().ty(stmt.operands[0]), self.local.mesh())
-    }
-
     /// Exchanges are those of experts; all else is told by the names of the axes.
     fn axis(&self, stmt: &Stmt, collective: &Collective) -> Axis {
         let mut names = collective.over().iter().map(|axis| base(&self.local.mesh().axes[axis].name));
         match collective {
-            _ if self.exchanges(stmt, collective) => Axis::Ep,
+            _ if is_exchange(self.block(), self.local.mesh(), stmt) => Axis::Ep,
             _ if names.clone().any(|name| name == "dp") => Axis::Ep,
             _ if names.any(|name| name == "cp") => Axis::Cp,
             _ => Axis::Tp,

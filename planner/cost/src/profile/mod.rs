@@ -143,8 +143,9 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
     let mut forward = Seconds { launch: (-spare[0]).max(0.0), ..f.device };
     let mut backward = Seconds { launch: (-spare[1]).max(0.0), ..i.device };
     let beside = again_cost.device.total() + w.device.total() + backward.total();
-    backward.memory_bound += waits_for_copies(offloaded, beside, machine);
-    forward.memory_bound += waits_for_copies(offloaded, forward.total(), machine);
+    let copies = [waits_for_copies(offloaded, forward.total(), machine), waits_for_copies(offloaded, beside, machine)];
+    forward.memory_bound += copies[0];
+    backward.memory_bound += copies[1];
     Profile {
         name: block.name.clone(),
         f: forward,
@@ -156,7 +157,7 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
         logits: keep.logits,
         held_for_w: held_for_w(&site),
         offloaded,
-        spare,
+        spare: [spare[0] + copies[0], spare[1] + copies[1]],
         peers: [f.peers, again_cost.peers + i.peers + w.peers],
         transient: keep.transient(&site),
         summed: summed.iter().copied().fold(0.0, f64::max),
