@@ -20,9 +20,13 @@ thread_local! {
     static IDLE: RefCell<Vec<Helper>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `a` on this thread and `b` on a helper, and waits for both. A panic of either goes on here.
+/// Runs `a` on this thread and `b` on a helper, and waits for both. A panic of either goes on here. Where the process may start
+/// no more threads, `b` runs on this one too.
 pub(super) fn join<A: FnOnce(), B: FnOnce() + Send>(a: A, b: B) {
-    let helper = IDLE.with_borrow_mut(Vec::pop).unwrap_or_else(Helper::start);
+    let Some(helper) = IDLE.with_borrow_mut(Vec::pop).or_else(Helper::start) else {
+        a();
+        return b();
+    };
     let mut b = Some(b);
     // SAFETY: `request` waits for the end of the work, and `b` outlives it.
     let request = unsafe { helper.ask(Work { run: run::<B>, data: (&raw mut b).cast() }) };
@@ -115,12 +119,12 @@ struct Helper {
 }
 
 impl Helper {
-    fn start() -> Helper {
+    fn start() -> Option<Helper> {
         let slots = UnsafeCell::new(Slots { work: None, owner: None, panic: None });
         let desk = Arc::new(Desk { state: AtomicU8::new(DONE), slots });
         let served = desk.clone();
-        let thread = thread::spawn(move || served.serve()).thread().clone();
-        Helper { desk, thread }
+        let thread = thread::Builder::new().spawn(move || served.serve()).ok()?.thread().clone();
+        Some(Helper { desk, thread })
     }
 
     /// Hands over work, which lasts until the request has been dropped.
