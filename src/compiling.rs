@@ -139,7 +139,7 @@ pub(crate) fn check_text(source: &ModelSource) -> Result<(), Error> {
         microbatches,
         goal: goal(&order, layout, microbatches)?,
         optimizer: Optimizer::default(),
-        stop_after: Some("emit".to_string()),
+        stop_after: Some("codegen".to_string()),
     };
     let compiled = pipeline::compile(file.as_ref().clone(), &request, &CPU, &mut |_, _| ());
     compiled.map(drop).map_err(|error| told(source, error))
@@ -260,7 +260,7 @@ fn told(source: &ModelSource, error: CompileError) -> Error {
         CompileError::Misplanned { pass, found } => return Error::fault(*pass, found),
         CompileError::Differentiate(_) => "differentiate",
         CompileError::Model(_) => "build",
-        CompileError::Emit(_) | CompileError::Program(_) => "emit",
+        CompileError::Emit(_) | CompileError::Program(_) => "codegen",
         _ => return error.into(),
     };
     match (source, error) {

@@ -8,7 +8,7 @@ use ir::catalogue::Code;
 use ir::costs::ModelCosts;
 use ir::diag::{Coded, Diagnostics};
 use ir::differentiate::{DifferentiateError, differentiate, gradients};
-use ir::goal::{CpKind, Goal, Layout, Recompute, SeedRule, SeedTarget};
+use ir::goal::{AnnotationRule, AnnotationTarget, CpKind, Goal, Layout, Recompute};
 use ir::graph::{Model, Section, SectionKind};
 use ir::limits;
 use ir::mesh::Mesh;
@@ -186,10 +186,14 @@ pub fn passes() -> Vec<PassInfo> {
         row("differentiate", "add the sections I, W, U and the step graph", "the planner must see all"),
     ];
     rows.extend(planner::PASSES.iter().map(|pass| row(pass.name, pass.does, pass.why_here)));
-    rows.push(row("cut", "cut the calls into stages of equal cost", "needs local shapes"));
+    rows.push(row("partition", "cut the calls into stages of equal cost", "needs local shapes"));
     rows.push(row("schedule", "order every F, I, W on every pipeline rank", "needs the stages' costs"));
-    rows.push(row("emit", "write bodies, rows and classes", "needs all of it"));
-    rows.push(row("memory", "give every tensor its place in its rank's arena", "last: needs the lives of all tensors"));
+    rows.push(row("codegen", "write bodies, rows and classes", "needs all of it"));
+    rows.push(row(
+        "assign_buffers",
+        "give every tensor its place in its rank's arena",
+        "last: needs the lives of all tensors",
+    ));
     rows
 }
 
@@ -251,8 +255,8 @@ pub(crate) fn compile_watched(
         None => cut_model(&mut file.model, request, &mut costs, cluster)?,
     };
     file.staged = Some(staged.clone());
-    observer("cut", &file);
-    if stop("cut") {
+    observer("partition", &file);
+    if stop("partition") {
         return Ok(file);
     }
     let schedule = match file.schedule.take() {
@@ -275,15 +279,15 @@ pub(crate) fn compile_watched(
         }
         None => {
             let program = emit(&file.model, &staged, &schedule, request.microbatches, cluster)?;
-            found_by("emit", verify::program::check(&file.model, &program, None))?;
+            found_by("codegen", verify::program::check(&file.model, &program, None))?;
             file.program = Some(program);
-            observer("emit", &file);
+            observer("codegen", &file);
         }
     }
-    if let Some(program) = file.program.as_mut().filter(|program| !stop("emit") && !program.has_places()) {
+    if let Some(program) = file.program.as_mut().filter(|program| !stop("codegen") && !program.has_places()) {
         memory(&file.model, program, None);
-        found_by("memory", verify::program::check_places(&file.model, program, None))?;
-        observer("memory", &file);
+        found_by("assign_buffers", verify::program::check_places(&file.model, program, None))?;
+        observer("assign_buffers", &file);
     }
     Ok(file)
 }
@@ -311,7 +315,11 @@ pub(crate) fn mark_experts(mut model: Model, layout: &Layout) -> Result<Model, C
         (block.results, block.sections) = Default::default();
     }
     let mut goal = goal_of_blocks(layout)?;
-    goal.rules.push(SeedRule { axis: "dp".to_string(), dims: vec!["b".to_string()], on: SeedTarget::Values });
+    goal.rules.push(AnnotationRule {
+        axis: "dp".to_string(),
+        dims: vec!["b".to_string()],
+        on: AnnotationTarget::Values,
+    });
     mark(model, &goal)
 }
 
@@ -398,7 +406,7 @@ fn lines(found: &[impl ToString]) -> String {
 /// The verifiers run after every pass; what they find is the pass's fault. Until `reshard` has run, operands may lie
 /// otherwise than their ops need them.
 fn checked(pass: &'static str, model: &Model) -> Result<(), CompileError> {
-    let laid_out = ["reshard", "collectives", "cut"].contains(&pass);
+    let laid_out = ["reshard", "collectives", "partition"].contains(&pass);
     let found = if laid_out { verify::verify_planned(model) } else { verify::verify(model) };
     found.map_err(|found| CompileError::Misplanned { pass, found })
 }
@@ -419,7 +427,7 @@ fn cut_model(
     let Some(layers) = layers_again(model) else { return Ok(staged) };
     let starts = starts_of(&staged);
     call_variants(model, layers, &starts);
-    checked("cut", model)?;
+    checked("partition", model)?;
     *costs = model_costs(model, cluster, request.microbatches);
     Ok(cut_at(model, &starts, &pipeline, costs)?)
 }

@@ -218,7 +218,7 @@ fn a_dump_goes_on_from_where_it_stands() {
         let again = folder.answer(&format!("compile all/{name} {batch}"));
         assert!(again == folder.read(&format!("all/{last}")), "{name} ends elsewhere");
     }
-    let stopped = folder.answer(&format!("compile tiny-llama --mesh dp=2,tp=2,pp=2 {batch} --stop-after seed"));
+    let stopped = folder.answer(&format!("compile tiny-llama --mesh dp=2,tp=2,pp=2 {batch} --stop-after annotate"));
     assert_eq!(stopped, folder.read(&format!("all/{}", names[3])));
 }
 

@@ -53,7 +53,7 @@ fn all_levels(model: &str, layouts: &[&str]) {
         let runs = |name: &&str| *name != "slice" || mesh.contains("seq1f1b");
         let all: Vec<&str> = passes().iter().map(|pass| pass.name).filter(runs).collect();
         assert_eq!(reached, all, "{model} on `{mesh}`: the passes that are told of");
-        let seeded = all.iter().position(|&pass| pass == "seed").expect("a pass");
+        let seeded = all.iter().position(|&pass| pass == "annotate").expect("a pass");
         let schedule = Some(order.layout().expect("a layout").schedule);
         let bare = Compiling { mesh: String::new(), schedule, ..order.clone() };
         for level in 0..compiled.dumps.len() {

@@ -133,8 +133,8 @@ fn gradients_that_are_not_summed_over_data_parallel_ranks() {
 
 #[test]
 fn a_norm_that_counts_whole_parameters_on_every_rank() {
-    let is_owe = |collective: &Collective| matches!(collective, Collective::Owe { .. });
-    breaks_a_sum(TENSOR, |model| skip(block(model, "layer"), SectionKind::U, is_owe), &["norm"]);
+    let is_to_partial = |collective: &Collective| matches!(collective, Collective::ToPartial { .. });
+    breaks_a_sum(TENSOR, |model| skip(block(model, "layer"), SectionKind::U, is_to_partial), &["norm"]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ mod shardy;
 
 use cost::{CPU, Cluster, Link};
 use ir::mesh::{Axes, Mesh};
-use ir::types::{DType, DebtKind, Dim, DimName, Dims, Type};
+use ir::types::{DType, Dim, DimName, Dims, PartialKind, Type};
 use layouts::layouts;
 use planner::reshard::{NoWay, Site, Step, cheapest, plain};
 use sequences::Sequences;
@@ -40,7 +40,7 @@ fn pairs(layouts: &[Type], stride: usize) -> impl Iterator<Item = (usize, usize)
 }
 
 /// Checks pairs of layouts on a mesh: the costs against all sequences on both clusters, and what the ranks get.
-fn check(sizes: &[u64], kinds: &[DebtKind], stride: usize) {
+fn check(sizes: &[u64], kinds: &[PartialKind], stride: usize) {
     let (mesh, dims) = (mesh(sizes), Dims::default());
     for shape in SIZES {
         let layouts = layouts(&mesh, &shape, kinds);
@@ -67,28 +67,28 @@ fn same_cost(way: &Result<Vec<Step>, NoWay>, best: f64, (from, to): (&Type, &Typ
 
 #[test]
 fn one_axis() {
-    check(&[2], &[DebtKind::Sum, DebtKind::Max], 1);
+    check(&[2], &[PartialKind::Sum, PartialKind::Max], 1);
 }
 
 #[test]
 fn two_equal_axes() {
-    check(&[2, 2], &[DebtKind::Sum, DebtKind::Max], 1);
+    check(&[2, 2], &[PartialKind::Sum, PartialKind::Max], 1);
 }
 
 #[test]
 fn two_axes() {
-    check(&[2, 4], &[DebtKind::Sum], 1);
+    check(&[2, 4], &[PartialKind::Sum], 1);
 }
 
 #[test]
 fn three_axes() {
-    check(&[2, 2, 2], &[DebtKind::Sum], 61);
+    check(&[2, 2, 2], &[PartialKind::Sum], 61);
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn three_axes_in_full() {
-    check(&[2, 2, 2], &[DebtKind::Sum], 1);
+    check(&[2, 2, 2], &[PartialKind::Sum], 1);
 }
 
 /// On more axes a search takes seconds.
@@ -119,7 +119,7 @@ fn shardy_never_sends_less() {
 #[test]
 fn shardy_never_sends_less_of_small_dims() {
     let mut dims = Dims::new();
-    let prime = dims.push(DimName { name: "p".into(), size: 1_048_583, exact: true, bounded: false });
+    let prime = dims.push(DimName { name: "p".into(), size: 1_048_583, indivisible: true, bounded: false });
     let is_legal = |(case, _, mesh): &(shardy::Case, [Type; 2], Mesh)| case.is_legal() && mesh.axes.len() <= FEW_AXES;
     for (case, mut ends, mesh) in shardy::cases(0, false).into_iter().filter(is_legal) {
         ends.iter_mut().for_each(|ty| ty.dims.push(Dim::named(&dims, prime)));
@@ -136,7 +136,7 @@ fn the_plain_way_never_sends_less_where_bandwidth_decides() {
     for sizes in [&[2, 4][..], &[2, 2, 2]] {
         let mesh = mesh(sizes);
         let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
-        let layouts = layouts(&mesh, &[1 << 13, 1 << 14], &[DebtKind::Sum]);
+        let layouts = layouts(&mesh, &[1 << 13, 1 << 14], &[PartialKind::Sum]);
         for (from, to) in pairs(&layouts, if sizes.len() == 2 { 1 } else { 97 }) {
             let (from, to) = (&layouts[from], &layouts[to]);
             let best = cheapest(&site, from, to, &mesh.tensor_axes()).expect("a way");
@@ -161,7 +161,7 @@ fn a_slice_of_several_dims_is_one_step_and_sends_nothing() {
 fn the_plain_way_arrives_too_and_is_never_faster() {
     let (mesh, dims) = (mesh(&[2, 4]), Dims::default());
     let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
-    let layouts = layouts(&mesh, &[5, 7], &[DebtKind::Sum]);
+    let layouts = layouts(&mesh, &[5, 7], &[PartialKind::Sum]);
     let mut ways = Vec::new();
     for (from, to) in pairs(&layouts, 3) {
         let (from, to) = (layouts[from].clone(), layouts[to].clone());

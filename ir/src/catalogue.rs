@@ -181,7 +181,7 @@ catalogue! {
         "The storage axes cut what a rank holds after the dims are sharded, so they must be other axes.";
         "block @same(%x: f32[b]; %w: param f32[h{dp}, f]/{dp}) -> f32[b] {";
         "Use the axis in one place.";
-    204 UnevenExact "an exact dim that the axes do not divide":
+    204 UnevenIndivisible "an exact dim that the axes do not divide":
         "Heads and experts cannot be cut: a dim marked `exact` must be a multiple of the product of its axes. All other dims may be uneven.";
         "meshwright compile tiny-llama --mesh tp=3";
         "Choose a degree that divides the dim.";
@@ -207,9 +207,9 @@ catalogue! {
         "Pay it first, with all_reduce or reduce_scatter, or state what is owed.";
     210 BadCollective "a collective that does not fit":
         "A collective takes axes from, or puts axes on, the minor end of a dim, and pays only what is owed; a permute leaves each dim as many shards as it has. The result's type follows.";
-                "%1: f32[b{dp}, h] = shard(%y.d, dim=1, over={dp})";
+                "%1: f32[b{dp}, h] = all_slice(%y.d, dim=1, over={dp})";
         "Name the dim and the axes that the operand has, and the type that follows.";
-    211 UnknownSeedDim "a seed rule with an unknown dim":
+    211 UnknownAnnotatedDim "a seed rule with an unknown dim":
         "A rule such as `tp: g, f, v` names dims of the `dims` table, which all shardings start from.";
         "meshwright compile model.ir --mesh dp=2\ndims [n=8, c=16]";
         "Name the dims as the built models do: b, s, g, f, v.";
@@ -331,7 +331,7 @@ catalogue! {
         "Correct the cell that the message names.";
     601 ProgramInvalid "a program that breaks an invariant":
         "The program checker runs all rows symbolically: registers, messages, bundles and collectives must match, and all that the model says be done once. A program made here that fails is a fault of ours.";
-        "run @only.I call=0 instance=0 microbatch=1 (%only.l.d:1; %only.F:1) keep %only.I:1\nfree %only.l.d:1, %only.F:1\nfree %only.I:1";
+        "run @only.I call=0 instance=0 microbatch=1 (%only.l.d:1; %only.F:1) save %only.I:1\nfree %only.l.d:1, %only.F:1\nfree %only.I:1";
         "Correct the program, or leave it out to have it made anew.";
     603 NotPlanned "a model that is not planned":
         "A program is made of a differentiated model whose shardings are closed and whose collectives are placed.";

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Where a seed rule applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum SeedTarget {
+pub enum AnnotationTarget {
     /// The model's inputs.
     Inputs,
     /// Parameters.
@@ -18,13 +18,13 @@ pub enum SeedTarget {
 
 /// `tp: g, f, v`: an axis shards every dim of one of the names.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct SeedRule {
+pub struct AnnotationRule {
     /// The axis or group.
     pub axis: String,
     /// The names of the dims.
     pub dims: Vec<String>,
     /// On which tensors.
-    pub on: SeedTarget,
+    pub on: AnnotationTarget,
 }
 
 /// How attention sees the keys and values of other context-parallel ranks.
@@ -226,25 +226,27 @@ impl Layout {
     /// The rules of this layout on a transformer: batch over dp, sequences over cp, heads, feed-forward and vocabulary over
     /// tp (Shoeybi et al. 2019), and with `sp` the sequence between the matmuls too (Korthikanti et al. 2022); experts over
     /// ep, and their feed-forward over etp. Where several rules shard a dim, the first is major.
-    pub fn seed_rules(&self) -> Vec<SeedRule> {
-        let rule = |axis: &str, dims: &[&str], on| SeedRule {
+    pub fn seed_rules(&self) -> Vec<AnnotationRule> {
+        let rule = |axis: &str, dims: &[&str], on| AnnotationRule {
             axis: axis.to_string(),
             dims: dims.iter().map(|dim| dim.to_string()).collect(),
             on,
         };
-        let mut rules =
-            vec![rule("dp", &["b"], SeedTarget::Inputs), rule("tp", &["g", "f", "u", "v"], SeedTarget::Params)];
+        let mut rules = vec![
+            rule("dp", &["b"], AnnotationTarget::Inputs),
+            rule("tp", &["g", "f", "u", "v"], AnnotationTarget::Params),
+        ];
         if self.cp > 1 {
-            rules.extend([SeedTarget::Inputs, SeedTarget::Values].map(|on| rule("cp", &["s"], on)));
+            rules.extend([AnnotationTarget::Inputs, AnnotationTarget::Values].map(|on| rule("cp", &["s"], on)));
         }
         if self.sp {
-            rules.push(rule("tp", &["s"], SeedTarget::Values));
+            rules.push(rule("tp", &["s"], AnnotationTarget::Values));
         }
         if self.ep > 1 {
-            rules.push(rule("ep", &["e"], SeedTarget::Params));
+            rules.push(rule("ep", &["e"], AnnotationTarget::Params));
         }
         if self.etp > 1 {
-            rules.push(rule("etp", &["m"], SeedTarget::Params));
+            rules.push(rule("etp", &["m"], AnnotationTarget::Params));
         }
         rules
     }
@@ -259,7 +261,7 @@ pub struct Goal {
     /// The layout.
     pub layout: Layout,
     /// What seeds the shardings.
-    pub rules: Vec<SeedRule>,
+    pub rules: Vec<AnnotationRule>,
     /// The number of devices within each link level, innermost first: axes are split so that each lies in one level.
     pub levels: Vec<u64>,
     /// The most bytes of a gradient bucket.

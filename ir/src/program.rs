@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! program @train microbatches=1 {
-//!   body @layer.F(%x: f32[b<=4{dp}, s, h]; %w1: param f32[h, f<=8{tp}]) -> (%7) keep (%x, %3) {
+//!   body @layer.F(%x: f32[b<=4{dp}, s, h]; %w1: param f32[h, f<=8{tp}]) -> (%7) save (%x, %3) {
 //!     %3: f32[b<=4{dp}, s, h] = rms_norm(%x, ..)
 //!     %t0 = start all_reduce(%6, over={tp})
 //!     %7: f32[b<=4{dp}, s, h] = wait %t0
@@ -15,7 +15,7 @@
 //!   class 0..1 {
 //!     holds %emb, %layer[0], %layer[1]
 //!     %tok:0 = feed %tok microbatch=0
-//!     %x.0:0 = run @embed.F call=0 instance=0 microbatch=0 (%tok:0) keep %embed.0.F:0
+//!     %x.0:0 = run @embed.F call=0 instance=0 microbatch=0 (%tok:0) save %embed.0.F:0
 //!     %t0 = start send(%x.0:0, peer=$pp+1, tag=0)
 //!     wait %t0
 //!     free %tok:0
@@ -131,7 +131,7 @@ pub enum Source {
     /// From the row, in order.
     Row,
     /// From the bundle of an earlier section of the same instance and micro-batch (or, in `U`, of `R`).
-    Kept,
+    Saved,
     /// The parameter that the call binds.
     Param,
     /// A state of such a parameter.
@@ -259,7 +259,7 @@ pub enum Instr {
         microbatch: u32,
     },
     /// The cotangent of the losses: loss_scale / valid tokens, the same for all.
-    Seed {
+    LossGrad {
         /// Where.
         out: Reg,
     },

@@ -6,12 +6,12 @@
 //! means that the operand is replicated there; letters of results only are free.
 
 use crate::mesh::{Axes, Mesh};
-use crate::types::{Debt, DebtKind, Type};
+use crate::types::{Partial, PartialKind, Type};
 use smallvec::{SmallVec, smallvec};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Mark {
-    debt: Option<DebtKind>,
+    partial: Option<PartialKind>,
     whole: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct Letter {
     /// Its size.
     pub size: u64,
     /// What sharding it leaves on the results that lack it.
-    pub debt: Option<DebtKind>,
+    pub partial: Option<PartialKind>,
     /// No axis may split it.
     pub whole: bool,
     /// It is whole because of a `!` or a fixed size, not because a result lacks it.
@@ -155,10 +155,10 @@ fn parse_letter(word: &str) -> Term {
         name = rest;
     }
     if let Some(rest) = name.strip_suffix("+max") {
-        mark.debt = Some(DebtKind::Max);
+        mark.partial = Some(PartialKind::Max);
         name = rest;
     } else if let Some(rest) = name.strip_suffix('+') {
-        mark.debt = Some(DebtKind::Sum);
+        mark.partial = Some(PartialKind::Sum);
         name = rest;
     }
     match name.strip_prefix('*') {
@@ -195,7 +195,7 @@ impl Instance {
                         return Err(format!("wants a dim of {size}"));
                     }
                     let name = format!("{size}#{}", self.letters.len());
-                    dims.push(smallvec![self.letter(&name, *size, Mark { whole: true, debt: None })?]);
+                    dims.push(smallvec![self.letter(&name, *size, Mark { whole: true, partial: None })?]);
                 }
                 Term::Compound(names) => dims.push(self.compound(names, next())?),
             }
@@ -218,7 +218,7 @@ impl Instance {
     }
 
     fn push(&mut self, name: String, size: u64) -> usize {
-        self.letters.push(Letter { name, size, debt: None, whole: false, marked_whole: false });
+        self.letters.push(Letter { name, size, partial: None, whole: false, marked_whole: false });
         self.letters.len() - 1
     }
 
@@ -232,7 +232,7 @@ impl Instance {
         if letter.size != size && size != 0 {
             return Err(format!("`{}` is {} in one place and {size} in another", letter.name, letter.size));
         }
-        letter.debt = letter.debt.or(mark.debt);
+        letter.partial = letter.partial.or(mark.partial);
         letter.whole |= mark.whole;
         letter.marked_whole |= mark.whole;
         Ok(index)
@@ -257,7 +257,7 @@ impl Instance {
             let read = self.operands.iter().any(|tensor| holds(tensor, index));
             let lacking = self.results.iter().any(|tensor| !holds(tensor, index));
             let letter = &mut self.letters[index];
-            letter.whole |= read && lacking && letter.debt.is_none();
+            letter.whole |= read && lacking && letter.partial.is_none();
         }
     }
 
@@ -268,15 +268,16 @@ impl Instance {
     }
 
     /// The debts that sharding the letters so leaves on a result.
-    pub fn debt(&self, result: usize, axes: &[Axes]) -> Option<Debt> {
-        let mut debt: Option<Debt> = None;
+    pub fn partial(&self, result: usize, axes: &[Axes]) -> Option<Partial> {
+        let mut partial: Option<Partial> = None;
         for (index, letter) in self.letters.iter().enumerate() {
-            if let (Some(kind), false) = (letter.debt, holds(&self.results[result], index) || axes[index].is_empty()) {
-                let owed = debt.map_or_else(Axes::none, |debt| debt.axes).union(&axes[index]).sorted();
-                debt = Some(Debt { kind, axes: owed });
+            if let (Some(kind), false) = (letter.partial, holds(&self.results[result], index) || axes[index].is_empty())
+            {
+                let unreduced = partial.map_or_else(Axes::none, |partial| partial.axes).union(&axes[index]).sorted();
+                partial = Some(Partial { kind, axes: unreduced });
             }
         }
-        debt
+        partial
     }
 
     /// Whether the letters of a compound may be sharded so (LANGUAGE law of `(i j)`): the axes on every letter but the
@@ -316,7 +317,7 @@ mod tests {
         let k = matmul.letters.iter().position(|l| l.name == "k").unwrap();
         let mut axes = vec![Axes::none(); matmul.letters.len()];
         axes[k] = Axes::one(AxisId::new(0));
-        assert_eq!(matmul.debt(0, &axes), Some(Debt { kind: DebtKind::Sum, axes: axes[k].clone() }));
+        assert_eq!(matmul.partial(0, &axes), Some(Partial { kind: PartialKind::Sum, axes: axes[k].clone() }));
         assert!(!matmul.letters[k].whole && !matmul.pointwise);
     }
 

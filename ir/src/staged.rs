@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! staged @llama {
-//!   stage 0 rank 0: @embed, @layer[0..2] f=0.0012 i=0.0011 w=0.001 kept=73728 crossing=8192 state=1048576
-//!   stage 1 rank 1: @layer[2..4], @head  f=0.0014 i=0.0013 w=0.001 kept=90112 crossing=8192 state=1048576
+//!   stage 0 rank 0: @embed, @layer[0..2] f=0.0012 i=0.0011 w=0.001 saved=73728 saved_for_w=8192 state=1048576
+//!   stage 1 rank 1: @layer[2..4], @head  f=0.0014 i=0.0013 w=0.001 saved=90112 saved_for_w=8192 state=1048576
 //! }
 //! ```
 //!

@@ -71,7 +71,7 @@ pub struct DimName {
     /// Its size, or its bound where the size is known only to the run.
     pub size: u64,
     /// Must be divided evenly by whatever shards it (heads, experts).
-    pub exact: bool,
+    pub indivisible: bool,
     /// Declared with `<=`.
     pub bounded: bool,
 }
@@ -114,7 +114,7 @@ impl PartialEq for Dim {
 
 /// What kind of reduction is pending.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum DebtKind {
+pub enum PartialKind {
     /// A sum: `+{tp}`.
     Sum,
     /// A maximum: `max{tp}`.
@@ -123,9 +123,9 @@ pub enum DebtKind {
 
 /// A reduction that is still owed over some axes (kept in mesh order).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Debt {
+pub struct Partial {
     /// Sum or maximum; one kind at a time.
-    pub kind: DebtKind,
+    pub kind: PartialKind,
     /// Over these axes; never empty.
     pub axes: Axes,
 }
@@ -150,7 +150,7 @@ pub struct Type {
     /// Storage axes: the local elements, row-major, cut into equal runs, the last padded.
     pub storage: Axes,
     /// What is owed.
-    pub debt: Option<Debt>,
+    pub partial: Option<Partial>,
     /// Where it lies.
     pub space: Space,
 }
@@ -158,7 +158,7 @@ pub struct Type {
 impl Type {
     /// A tensor of these dims, nothing owed, on the device.
     pub fn new(dtype: DType, dims: Vec<Dim>) -> Type {
-        Type { dtype, dims, storage: Axes::none(), debt: None, space: Space::Device }
+        Type { dtype, dims, storage: Axes::none(), partial: None, space: Space::Device }
     }
 
     /// A tensor of unnamed, unsharded dims.
@@ -194,7 +194,7 @@ impl Type {
     /// The same tensor unsharded, closed and with nothing owed: what it means.
     pub fn logical(&self) -> Type {
         let dims = self.dims.iter().map(|dim| Dim { axes: Axes::none(), open: false, ..dim.clone() }).collect();
-        Type { storage: Axes::none(), debt: None, dims, ..self.clone() }
+        Type { storage: Axes::none(), partial: None, dims, ..self.clone() }
     }
 
     /// The same type with no dim open.
@@ -223,18 +223,18 @@ impl Type {
 
     /// The axes on dims and storage and of the debt, in mesh order.
     pub fn used_axes(&self) -> Axes {
-        self.sharded_axes().union(&self.debt_axes()).sorted()
+        self.sharded_axes().union(&self.partial_axes()).sorted()
     }
 
     /// The axes of the debt; none where nothing is owed.
-    pub fn debt_axes(&self) -> Axes {
-        self.debt.as_ref().map_or_else(Axes::none, |debt| debt.axes.clone())
+    pub fn partial_axes(&self) -> Axes {
+        self.partial.as_ref().map_or_else(Axes::none, |partial| partial.axes.clone())
     }
 
     /// The same type with another debt; an empty list of axes means none.
-    pub fn owing(&self, kind: DebtKind, axes: &Axes) -> Type {
-        let debt = (!axes.is_empty()).then(|| Debt { kind, axes: axes.sorted() });
-        Type { debt, ..self.clone() }
+    pub fn partial_over(&self, kind: PartialKind, axes: &Axes) -> Type {
+        let partial = (!axes.is_empty()).then(|| Partial { kind, axes: axes.sorted() });
+        Type { partial, ..self.clone() }
     }
 
     /// The local bounds of the dims on a mesh (before storage cuts them).

@@ -81,7 +81,7 @@ fn a_llama_layer_keeps_heads_apart() {
     assert_eq!(sizes("wk"), [4096, 8, 128]);
     assert_eq!(sizes("wo"), [8, 4, 128, 4096]);
     assert_eq!(sizes("x"), [2, 16, 4096]);
-    let exact: Vec<&str> = model.dims.values().filter(|dim| dim.exact).map(|dim| dim.name.as_str()).collect();
+    let exact: Vec<&str> = model.dims.values().filter(|dim| dim.indivisible).map(|dim| dim.name.as_str()).collect();
     assert_eq!(exact, ["g", "r"]);
     assert_eq!(model.calls[1].instances(), 32);
 }

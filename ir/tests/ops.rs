@@ -7,7 +7,7 @@ use meshwright_ir::ids::{AxisId, Value};
 use meshwright_ir::mesh::Axes;
 use meshwright_ir::ops::*;
 use meshwright_ir::rule::{Instance, Rule};
-use meshwright_ir::types::{DType, DebtKind, Dim, Type};
+use meshwright_ir::types::{DType, Dim, PartialKind, Type};
 use std::collections::BTreeSet;
 
 /// An op on operands that fit, and what is wrong when one of them is replaced.
@@ -81,8 +81,8 @@ fn elementwise() -> Vec<Case> {
 }
 
 fn shapes() -> Vec<Case> {
-    let sum = Reduce::new(DebtKind::Sum, "a b c -> b").unwrap();
-    let max = Reduce::new(DebtKind::Max, "a b -> a").unwrap();
+    let sum = Reduce::new(PartialKind::Sum, "a b c -> b").unwrap();
+    let max = Reduce::new(PartialKind::Max, "a b -> a").unwrap();
     let broadcast = Broadcast { equation: Equation::parse("a -> a b").unwrap(), free: dims(&[3]) };
     let merge = Reshape { dims: dims(&[2, 12, 5]) };
     let split = Reshape { dims: dims(&[2, 3, 4]) };
@@ -426,7 +426,7 @@ fn expansions_give_the_same_types_without_whole_dims() {
 }
 
 #[test]
-fn attention_grad_owes_sums_for_queries() {
+fn attention_grad_is_partial_for_queries() {
     let case = heads().remove(3);
     let instance = instance(&case);
     for (name, owes) in [("b", false), ("s", true), ("g", false), ("r", true)] {
@@ -434,8 +434,8 @@ fn attention_grad_owes_sums_for_queries() {
         let mut axes = vec![Axes::none(); instance.letters.len()];
         axes[letter] = Axes::one(AxisId::new(0));
         assert!(!instance.letters[letter].whole, "{name}");
-        let debts = [0, 1, 2].map(|result| instance.debt(result, &axes).is_some());
-        assert_eq!(debts, [false, owes, owes], "{name}");
+        let partials = [0, 1, 2].map(|result| instance.partial(result, &axes).is_some());
+        assert_eq!(partials, [false, owes, owes], "{name}");
     }
 }
 

@@ -27,7 +27,7 @@ fn main() {
         let model = preset(name).expect("a preset").config.build(&batch).expect("a model");
         let model = differentiate(model, &Optimizer::default()).expect("a gradient");
         let goal = Goal::auto(Layout { dp, tp, cp, ..Layout::default() }, Some(u64::MAX), 1);
-        let mut model = plan(model, &goal, &cluster, Some("seed"), &mut |_, _| {}).expect("a mesh");
+        let mut model = plan(model, &goal, &cluster, Some("annotate"), &mut |_, _| {}).expect("a mesh");
         let clock = Instant::now();
         let decided =
             shard::decide(&mut model, &goal, &cluster, &mut |_| {}).expect("shardings").expect("something to decide");

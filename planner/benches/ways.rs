@@ -4,7 +4,7 @@
 
 use cost::CPU;
 use ir::mesh::{Axes, Mesh};
-use ir::types::{DType, DebtKind, Dims, Type};
+use ir::types::{DType, Dims, PartialKind, Type};
 use meshwright_planner::reshard::{Site, cheapest};
 use std::hint::black_box;
 use std::time::Instant;
@@ -39,11 +39,11 @@ fn main() {
 
 /// The type with these axes: a letter is one.
 fn lying(mesh: &Mesh, places: [&str; 6]) -> Type {
-    let [dims @ .., owed] = places.map(|axes| -> Axes {
+    let [dims @ .., unreduced] = places.map(|axes| -> Axes {
         let names: Vec<String> = axes.chars().map(String::from).collect();
         names.iter().filter_map(|name| mesh.lookup(name)).flat_map(|axes| axes.as_slice().to_vec()).collect()
     });
-    let mut ty = Type::of(DType::BF16, &SIZES).owing(DebtKind::Sum, &owed);
+    let mut ty = Type::of(DType::BF16, &SIZES).partial_over(PartialKind::Sum, &unreduced);
     for (dim, axes) in ty.dims.iter_mut().zip(dims) {
         dim.axes = axes;
     }

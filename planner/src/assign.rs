@@ -8,7 +8,7 @@ use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Op, OpDef};
 use ir::rule::{Instance, Rule};
-use ir::types::{Debt, DebtKind, Type};
+use ir::types::{Partial, PartialKind, Type};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ pub(crate) struct Passing {
     /// The operands that owe it, together.
     pub(crate) operands: Vec<usize>,
     /// What they owe.
-    pub(crate) debt: Debt,
+    pub(crate) partial: Partial,
 }
 
 /// What is fixed of a result before its statement is decided.
@@ -43,7 +43,7 @@ pub(crate) struct Pin {
     /// Whether someone has stated it of a value that is not stored to.
     pub(crate) is_stated: bool,
     /// The debt it must have; `None` is open.
-    pub(crate) debt: Option<Option<Debt>>,
+    pub(crate) partial: Option<Option<Partial>>,
     /// The storage it must have; `None` is open.
     pub(crate) storage: Option<Axes>,
 }
@@ -53,7 +53,7 @@ impl Pin {
     pub(crate) fn closed(ty: &Type) -> Pin {
         let dims = ty.dims.iter().map(|dim| Some(dim.axes.clone())).collect();
         let least = Vec::new();
-        Pin { dims, least, is_stated: false, debt: Some(ty.debt.clone()), storage: Some(ty.storage.clone()) }
+        Pin { dims, least, is_stated: false, partial: Some(ty.partial.clone()), storage: Some(ty.storage.clone()) }
     }
 
     /// What the type says where it is not open: the debt counts only if no dim is open, and scalars are open.
@@ -64,7 +64,7 @@ impl Pin {
         Pin {
             least,
             is_stated: true,
-            debt: whole.then(|| ty.debt.clone()),
+            partial: whole.then(|| ty.partial.clone()),
             storage: whole.then(|| ty.storage.clone()),
             dims,
         }
@@ -99,9 +99,9 @@ impl Pin {
         if let Some(storage) = &self.storage {
             ty.storage = storage.clone();
         }
-        match (&self.debt, &natural.debt) {
-            (Some(debt), _) => ty.debt = debt.clone(),
-            (None, Some(debt)) => ty = ty.owing(debt.kind, &debt.axes.without(&ty.sharded_axes())),
+        match (&self.partial, &natural.partial) {
+            (Some(partial), _) => ty.partial = partial.clone(),
+            (None, Some(partial)) => ty = ty.partial_over(partial.kind, &partial.axes.without(&ty.sharded_axes())),
             (None, None) => {}
         }
         ty
@@ -192,7 +192,7 @@ impl Assignment {
         let tensor = &instance.operands[index];
         let passes = self.passing.as_ref().filter(|passing| passing.operands.contains(&index));
         let storage = if tensor.is_empty() { Axes::none() } else { self.storage.clone() };
-        let mut ty = Type { storage, debt: passes.map(|passing| passing.debt.clone()), ..current.clone() };
+        let mut ty = Type { storage, partial: passes.map(|passing| passing.partial.clone()), ..current.clone() };
         for (dim, axes) in ty.dims.iter_mut().zip(instance.dim_axes(tensor, &self.letters)) {
             (dim.axes, dim.open) = (axes, false);
         }
@@ -208,16 +208,16 @@ impl Assignment {
         for (dim, axes) in ty.dims.iter_mut().zip(instance.dim_axes(tensor, &self.letters)) {
             dim.axes = axes;
         }
-        let own = instance.debt(index, &self.letters);
-        let mut axes = own.as_ref().map_or_else(Axes::none, |debt| debt.axes.clone());
+        let own = instance.partial(index, &self.letters);
+        let mut axes = own.as_ref().map_or_else(Axes::none, |partial| partial.axes.clone());
         if let Some(passing) = &self.passing {
-            axes = axes.union(&passing.debt.axes);
+            axes = axes.union(&passing.partial.axes);
         }
         // A reduction of a stored tensor leaves its storage axes pending too.
-        if instance.pointwise && tensor.is_empty() && instance.letters.iter().any(|letter| letter.debt.is_some()) {
+        if instance.pointwise && tensor.is_empty() && instance.letters.iter().any(|letter| letter.partial.is_some()) {
             axes = axes.union(&self.storage);
         }
-        ty.owing(own.map_or(DebtKind::Sum, |debt| debt.kind), &axes)
+        ty.partial_over(own.map_or(PartialKind::Sum, |partial| partial.kind), &axes)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Decides how a statement is sharded, from its operands, its pins and its readers' wishes.
 //!
 //! Conflicts: when one axis meets two letters the pin wins (or holds afterwards, see [`crate::pending`]), then what has spread
-//! to a result, then the parameter's sharding, then the letter that the results keep, then the earlier operand. Debts pass
+//! to a result, then the parameter's sharding, then the letter that the results keep, then the earlier operand. Partials pass
 //! through linear ops and sums of equally pending values where that makes them no dearer; else they are paid before the op.
 
 use crate::assign::{Assignment, Operand, Passing, ResultSite, is_expandable, reading_order, split};
@@ -9,12 +9,12 @@ use crate::pending::Contest;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Op;
 use ir::rule::{Instance, Letter, TensorLetters, holds};
-use ir::types::{Debt, DebtKind, Dims, Type};
+use ir::types::{Dims, Partial, PartialKind, Type};
 
 struct Choice<'a> {
     mesh: &'a Mesh,
     instance: &'a Instance,
-    exact: Vec<bool>,
+    indivisible: Vec<bool>,
     expandable: bool,
     locked: Vec<bool>,
     letters: Vec<Axes>,
@@ -35,7 +35,8 @@ impl Choice<'_> {
         for axis in axes.iter().skip(self.letters[letter].len()).collect::<Vec<_>>() {
             let longer = self.letters[letter].union(&Axes::one(axis));
             let size = self.instance.letters[letter].size;
-            let fits = self.mesh.size(&longer) <= size && (!self.exact[letter] || self.mesh.is_even(size, &longer));
+            let fits =
+                self.mesh.size(&longer) <= size && (!self.indivisible[letter] || self.mesh.is_even(size, &longer));
             if self.taken.contains(axis) || !fits {
                 break;
             }
@@ -118,17 +119,22 @@ impl Choice<'_> {
 }
 
 /// Whether each letter stands for a dim that must be cut evenly.
-pub(crate) fn exact_letters(instance: &Instance, dims: &Dims, operands: &[&Type], results: &[&Type]) -> Vec<bool> {
-    let mut exact = vec![false; instance.letters.len()];
+pub(crate) fn indivisible_letters(
+    instance: &Instance,
+    dims: &Dims,
+    operands: &[&Type],
+    results: &[&Type],
+) -> Vec<bool> {
+    let mut indivisible = vec![false; instance.letters.len()];
     let tensors = instance.operands.iter().zip(operands).chain(instance.results.iter().zip(results));
     for (tensor, ty) in tensors {
         for (letters, dim) in tensor.iter().zip(&ty.dims) {
             if let (Some(name), [letter]) = (dim.name, letters.as_slice()) {
-                exact[*letter] |= dims[name].exact;
+                indivisible[*letter] |= dims[name].indivisible;
             }
         }
     }
-    exact
+    indivisible
 }
 
 /// Decides how a statement is sharded.
@@ -146,7 +152,7 @@ pub(crate) fn choose(
     let mut choice = Choice {
         mesh,
         instance,
-        exact: exact_letters(instance, dims, &operand_types, &result_types),
+        indivisible: indivisible_letters(instance, dims, &operand_types, &result_types),
         expandable: is_expandable(op),
         locked: vec![false; count],
         letters: vec![Axes::none(); count],
@@ -155,8 +161,8 @@ pub(crate) fn choose(
     let contracted = choice.contracted(operands);
     let pending = Contest { mesh, instance, operands, results }.left_pending(&contracted);
     choice.adopt_pinned(results, &pending);
-    let owed = operand_types.iter().fold(contracted, |all, ty| all.union(&ty.debt_axes()));
-    choice.adopt_found(results, &owed);
+    let unreduced = operand_types.iter().fold(contracted, |all, ty| all.union(&ty.partial_axes()));
+    choice.adopt_found(results, &unreduced);
     for index in reading_order(operands) {
         let kept = choice.kept_elsewhere(operands, index);
         let dims = instance.operands[index].iter().zip(&operands[index].ty.dims);
@@ -182,7 +188,8 @@ pub(crate) fn choose(
     let storage = pointwise_storage(instance, &operand_types, results, &choice.taken);
     choice.taken = choice.taken.union(&storage);
     let passing = choose_passing(op, instance, operands, &choice.letters, &choice.taken, &result_types);
-    choice.taken = choice.taken.union(&passing.as_ref().map_or_else(Axes::none, |passing| passing.debt.axes.clone()));
+    choice.taken =
+        choice.taken.union(&passing.as_ref().map_or_else(Axes::none, |passing| passing.partial.axes.clone()));
     wishes(&mut choice);
     Assignment { letters: choice.letters, passing, storage }
 }
@@ -205,11 +212,12 @@ fn choose_passing(
     used: &Axes,
     results: &[&Type],
 ) -> Option<Passing> {
-    if (0..results.len()).any(|r| instance.debt(r, letters).is_some_and(|debt| debt.kind == DebtKind::Max)) {
+    if (0..results.len()).any(|r| instance.partial(r, letters).is_some_and(|partial| partial.kind == PartialKind::Max))
+    {
         return None;
     }
-    let sums = |index: usize| match &operands[index].ty.debt {
-        Some(Debt { kind: DebtKind::Sum, axes }) => axes.without(used),
+    let sums = |index: usize| match &operands[index].ty.partial {
+        Some(Partial { kind: PartialKind::Sum, axes }) => axes.without(used),
         _ => Axes::none(),
     };
     let grown = results.iter().map(|ty| ty.elements()).sum::<u64>();
@@ -224,8 +232,8 @@ fn choose_passing(
             [] => Axes::none(),
         };
         if !axes.is_empty() {
-            let debt = Debt { kind: DebtKind::Sum, axes: axes.sorted() };
-            return Some(Passing { operands: group, debt });
+            let partial = Partial { kind: PartialKind::Sum, axes: axes.sorted() };
+            return Some(Passing { operands: group, partial });
         }
     }
     None

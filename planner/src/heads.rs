@@ -5,7 +5,7 @@
 //! reshards like any others, which become all-to-alls.
 
 use crate::PlanError;
-use ir::goal::{CpKind, Goal, Layout, SeedTarget};
+use ir::goal::{AnnotationTarget, CpKind, Goal, Layout};
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::mesh::Axes;
 use ir::ops::{KernelOp, Op};
@@ -25,7 +25,7 @@ pub(crate) fn attend_by_heads(model: &mut Model, goal: &Goal) -> Result<(), Plan
     }
     let lookup = |name: &str| model.mesh.lookup(name).unwrap_or_default();
     let cp = lookup("cp");
-    let rules = || goal.rules.iter().filter(|rule| rule.on == SeedTarget::Params);
+    let rules = || goal.rules.iter().filter(|rule| rule.on == AnnotationTarget::Params);
     for block in model.blocks.values_mut() {
         for stmt in attentions(block) {
             let dim = &block.ty(stmt.results[0]).dims[HEADS];

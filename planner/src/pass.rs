@@ -1,6 +1,6 @@
 //! The passes as a table, and the runner.
 
-use crate::passes::{collectives, expand, propagate, recompute, refine, reshard, seed, shard};
+use crate::passes::{annotate, build_mesh, collectives, decompose, propagate, recompute, reshard, shard};
 use crate::reshard::Ways;
 use crate::shard::Watch;
 use cost::Cluster;
@@ -105,8 +105,8 @@ impl Coded for PlanError {
         match self {
             PlanError::OwnMesh { .. } => Some(Code::ConflictingOptions),
             PlanError::UnknownAxis { .. } => Some(Code::UnknownAxis),
-            PlanError::UnknownDim { .. } => Some(Code::UnknownSeedDim),
-            PlanError::NotDivisible { .. } => Some(Code::UnevenExact),
+            PlanError::UnknownDim { .. } => Some(Code::UnknownAnnotatedDim),
+            PlanError::NotDivisible { .. } => Some(Code::UnevenIndivisible),
             PlanError::TooManyShards { .. } => Some(Code::AxesAboveDim),
             PlanError::Levels { .. } | PlanError::Experts(_) => Some(Code::ImpossibleDegrees),
             PlanError::Recompute(error) => error.code(),
@@ -194,25 +194,30 @@ pub const PASSES: &[Pass] = &[
         "first: copies are sharded as all else is",
         recompute::run,
     ),
-    pass("refine", "make the mesh; split axes at link levels", "before all that names its axes", refine::run),
-    pass("seed", "write pins and rules, open the rest", "before propagate: it spreads what stands here", seed::run),
+    pass("build_mesh", "make the mesh; split axes at link levels", "before all that names its axes", build_mesh::run),
+    pass(
+        "annotate",
+        "write pins and rules, open the rest",
+        "before propagate: it spreads what stands here",
+        annotate::run,
+    ),
     Pass {
         name: "shard",
         does: "with --shard auto: decide every type by its cost",
-        why_here: "after seed: what stands there holds",
+        why_here: "after annotate: what stands there holds",
         run: Run::Watched(shard::run),
     },
-    pass("propagate", "carry shardings along the rules", "needs the seeds; decides every type", propagate::run),
+    pass("propagate", "carry shardings along the rules", "needs the annotations; decides every type", propagate::run),
     pass(
-        "expand",
-        "put graphs in the place of made ops and of ops with a cut `!` dim",
+        "decompose",
+        "replace composite ops, and ops whose `!` dim is sharded, by graphs of simpler ops",
         "after propagate: only then is it known what is cut",
-        expand::run,
+        decompose::run,
     ),
     pass(
         "reshard",
         "insert a reshard where an op needs another layout",
-        "after expand: the last statements are in place",
+        "after decompose: the last statements are in place",
         reshard::run,
     ),
     pass(

@@ -6,7 +6,7 @@ use crate::assign::{Operand, ResultSite};
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::rule::{DimLetters, Instance, TensorLetters, holds};
-use ir::types::{DebtKind, Type};
+use ir::types::{PartialKind, Type};
 
 /// A statement whose pins may meet contracted factors.
 pub(crate) struct Contest<'a> {
@@ -53,7 +53,7 @@ impl Contest<'_> {
     fn leaves_sum(&self, factor: usize) -> bool {
         let letter = &self.instance.letters[factor];
         let is_kept = self.instance.results.iter().all(|tensor| holds(tensor, factor));
-        !is_kept && !letter.whole && letter.debt == Some(DebtKind::Sum)
+        !is_kept && !letter.whole && letter.partial == Some(PartialKind::Sum)
     }
 
     /// What moves where operands give up the axis on contracted factors: among devices where they get it on a pinned one,

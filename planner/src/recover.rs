@@ -5,7 +5,7 @@ use crate::assign::{Assignment, Operand, Passing, reading_order, split};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::OpDef;
 use ir::rule::{Instance, Letter, holds};
-use ir::types::{Debt, DebtKind, Type};
+use ir::types::{Partial, PartialKind, Type};
 
 /// Reads back how a decided statement is sharded.
 pub(crate) fn recover(
@@ -26,25 +26,26 @@ pub(crate) fn recover(
         }
     }
     let storage = if instance.pointwise { recover_storage(instance, &operands, results) } else { Axes::none() };
-    let Some((place, debt)) = results.iter().enumerate().find_map(|(i, ty)| ty.debt.clone().map(|debt| (i, debt)))
+    let Some((place, partial)) =
+        results.iter().enumerate().find_map(|(i, ty)| ty.partial.clone().map(|partial| (i, partial)))
     else {
         return Assignment { letters, passing: None, storage };
     };
-    let owing = contracted(instance, place, &debt);
+    let unreduced = contracted(instance, place, &partial);
     // What the letters of another result leave pending here is explained already.
-    let explained = owing.iter().fold(storage.clone(), |all, &letter| all.union(&letters[letter]));
-    let mut left = debt.axes.without(&explained);
+    let explained = unreduced.iter().fold(storage.clone(), |all, &letter| all.union(&letters[letter]));
+    let mut left = partial.axes.without(&explained);
     let wished = order.iter().flat_map(|&index| instance.operands[index].iter().zip(&operands[index].dims));
     for (dim_letters, dim) in wished {
         if let [letter] = dim_letters.as_slice()
-            && owing.contains(letter)
+            && unreduced.contains(letter)
         {
             take_axes(mesh, instance, *letter, &dim.axes, &mut letters, &mut left);
         }
     }
-    let passing = recover_passing(def, &operands, &debt, &mut left);
+    let passing = recover_passing(def, &operands, &partial, &mut left);
     // A debt that nothing brings: the first letters that may owe it are cut.
-    for &letter in &owing {
+    for &letter in &unreduced {
         let all = left.clone();
         take_axes(mesh, instance, letter, &all, &mut letters, &mut left);
     }
@@ -60,8 +61,8 @@ fn recover_storage(instance: &Instance, operands: &[&Type], results: &[&Type]) -
 }
 
 /// The letters that leave this debt on the result when they are sharded.
-fn contracted(instance: &Instance, result: usize, debt: &Debt) -> Vec<usize> {
-    let owes = |letter: &Letter| letter.debt == Some(debt.kind) && !letter.whole;
+fn contracted(instance: &Instance, result: usize, partial: &Partial) -> Vec<usize> {
+    let owes = |letter: &Letter| letter.partial == Some(partial.kind) && !letter.whole;
     let letters = 0..instance.letters.len();
     letters.filter(|&l| owes(&instance.letters[l]) && !holds(&instance.results[result], l)).collect()
 }
@@ -77,13 +78,14 @@ fn take_axes(mesh: &Mesh, instance: &Instance, letter: usize, axes: &Axes, lette
     }
 }
 
-fn recover_passing(def: &dyn OpDef, operands: &[&Type], debt: &Debt, left: &mut Axes) -> Option<Passing> {
-    if debt.kind == DebtKind::Max || left.is_empty() {
+fn recover_passing(def: &dyn OpDef, operands: &[&Type], partial: &Partial, left: &mut Axes) -> Option<Passing> {
+    if partial.kind == PartialKind::Max || left.is_empty() {
         return None;
     }
-    let brings = |index: &usize| operands[*index].debt.as_ref().is_some_and(|d| d.kind == DebtKind::Sum);
+    let brings = |index: &usize| operands[*index].partial.as_ref().is_some_and(|d| d.kind == PartialKind::Sum);
     let group = def.linear(operands.len()).into_iter().find(|group| group.iter().any(brings))?;
-    let axes = if group.len() == 1 { left.intersection(&operands[group[0]].debt_axes()) } else { left.clone() };
+    let axes = if group.len() == 1 { left.intersection(&operands[group[0]].partial_axes()) } else { left.clone() };
     *left = left.without(&axes);
-    (!axes.is_empty()).then(|| Passing { operands: group, debt: Debt { kind: DebtKind::Sum, axes: axes.sorted() } })
+    (!axes.is_empty())
+        .then(|| Passing { operands: group, partial: Partial { kind: PartialKind::Sum, axes: axes.sorted() } })
 }

@@ -47,7 +47,7 @@ pub(crate) struct Known {
     /// How often each value is read or returned, in all sections.
     pub(crate) uses: FxHashMap<Value, usize>,
     /// Of values that owe: how they lie where an earlier section has paid them.
-    pub(crate) paid: FxHashMap<Value, Type>,
+    pub(crate) reduced: FxHashMap<Value, Type>,
 }
 
 impl Site<'_> {
@@ -57,7 +57,7 @@ impl Site<'_> {
     /// # Errors
     /// An op's rule does not fit its tensors: a fault.
     pub(crate) fn decide(&self, block: &mut Block, kind: SectionKind, hints: &Hints) -> Result<(), String> {
-        let known = Known { uses: count_uses(block), paid: self.paid_before(block, kind)? };
+        let known = Known { uses: count_uses(block), reduced: self.reduced_before(block, kind)? };
         let hints = self.spread_hints(block, kind, hints.clone())?;
         let mut stmts = std::mem::take(&mut block[kind].stmts).into_iter();
         while !stmts.as_slice().is_empty() {
@@ -96,7 +96,8 @@ impl Site<'_> {
 
     fn naturals(&self, block: &Block, stmt: &Stmt, known: &Known, hints: &Hints) -> Result<Vec<Type>, String> {
         let instance = instance_of(block, stmt)?.ok_or("a layout change has no rule")?;
-        let operands = operands(block, stmt, &known.uses, &|value| known.paid.get(&value).unwrap_or(block.ty(value)));
+        let operands =
+            operands(block, stmt, &known.uses, &|value| known.reduced.get(&value).unwrap_or(block.ty(value)));
         let site = |&v: &Value| {
             let nothing = || Hint::wish(vec![Axes::none(); block.ty(v).rank()]);
             let hint = hints.get(&v).cloned().unwrap_or_else(nothing);
@@ -108,29 +109,29 @@ impl Site<'_> {
     }
 
     /// How values that owe will lie where F, or I, pays them and they grow no larger: a debt is paid once.
-    fn paid_before(&self, block: &Block, kind: SectionKind) -> Result<FxHashMap<Value, Type>, String> {
+    fn reduced_before(&self, block: &Block, kind: SectionKind) -> Result<FxHashMap<Value, Type>, String> {
         let earlier: &[SectionKind] = match kind {
             SectionKind::I => &[SectionKind::F],
             SectionKind::W => &[SectionKind::F, SectionKind::I],
             SectionKind::F | SectionKind::U => &[],
         };
-        let mut paid = FxHashMap::default();
-        let owes = |&value: &Value| block.ty(value).debt.is_some();
+        let mut reduced = FxHashMap::default();
+        let owes = |&value: &Value| block.ty(value).partial.is_some();
         let stmts = earlier.iter().flat_map(|&kind| &block[kind].stmts);
         for stmt in stmts.filter(|stmt| stmt.operands.iter().any(owes)) {
-            let lies = |value| paid.get(&value).unwrap_or(block.ty(value));
+            let lies = |value| reduced.get(&value).unwrap_or(block.ty(value));
             let wanted = match &stmt.op {
                 Op::Reshard => vec![block.ty(stmt.results[0]).clone()],
                 _ => wanted_types(self.mesh, block, stmt, &lies)?.unwrap_or_default(),
             };
             for (&value, ty) in stmt.operands.iter().zip(wanted) {
                 let is_smaller = ty.local_bytes(self.mesh) <= block.ty(value).local_bytes(self.mesh);
-                if owes(&value) && ty.debt.is_none() && is_smaller {
-                    paid.entry(value).or_insert(ty);
+                if owes(&value) && ty.partial.is_none() && is_smaller {
+                    reduced.entry(value).or_insert(ty);
                 }
             }
         }
-        Ok(paid)
+        Ok(reduced)
     }
 
     /// A wish for a result is a wish for the operands that share its letters.
@@ -208,7 +209,7 @@ pub(crate) fn wanted_types<'b>(
     let read = |lies: &dyn Fn(Value) -> &'b Type| {
         let operands = operands(block, stmt, &FxHashMap::default(), lies);
         let assignment = recover(mesh, def, &instance, &operands, &results);
-        let gives = |(r, ty): (usize, &&Type)| assignment.result_type(&instance, r, ty).debt == ty.debt;
+        let gives = |(r, ty): (usize, &&Type)| assignment.result_type(&instance, r, ty).partial == ty.partial;
         let gives_results = results.iter().enumerate().all(gives);
         let wanted = operands.iter().enumerate().map(|(i, operand)| assignment.operand_type(&instance, i, operand.ty));
         (wanted.collect(), gives_results)
@@ -249,7 +250,7 @@ fn pin_of(block: &Block, stmt: &Stmt, value: Value) -> Pin {
     if stmt.accumulate {
         let (own, owner) = (block.ty(value), block.owner_of(value).map(|owner| block.ty(owner)));
         let storage = if own.storage.is_empty() { owner.unwrap_or(own) } else { own }.storage.clone();
-        return Pin { debt: None, storage: Some(storage), ..Pin::closed(owner.unwrap_or(own)) };
+        return Pin { partial: None, storage: Some(storage), ..Pin::closed(owner.unwrap_or(own)) };
     }
     if block.arg_kind(value).is_some() { Pin::closed(block.ty(value)) } else { Pin::stated(block.ty(value)) }
 }

@@ -15,13 +15,13 @@ pub(crate) fn regroup(block: &Block, next: &mut [Stmt], uses: &FxHashMap<Value, 
     }
     let mut groups: Vec<(Axes, Vec<Value>)> = Vec::new();
     for value in terms(chain) {
-        let owed = block.ty(value).debt_axes();
-        match groups.iter_mut().find(|(axes, _)| *axes == owed) {
+        let unreduced = block.ty(value).partial_axes();
+        match groups.iter_mut().find(|(axes, _)| *axes == unreduced) {
             Some((_, values)) => values.push(value),
-            None => groups.push((owed, vec![value])),
+            None => groups.push((unreduced, vec![value])),
         }
     }
-    if groups.iter().all(|(owed, values)| owed.is_empty() || values.len() == 1) {
+    if groups.iter().all(|(unreduced, values)| unreduced.is_empty() || values.len() == 1) {
         return length;
     }
     let mut stmts = chain.iter_mut();

@@ -104,7 +104,7 @@ fn context_parallel_layer_gathers_keys_and_values() {
     let layer = block(&model, "layer");
     for param in layer.args_of(ArgKind::Param) {
         let gradient = layer.gradient_of(param).expect("a gradient");
-        assert_eq!(layer.ty(gradient).debt_axes(), model.mesh.tensor_axes(), "{}", layer.value_name(gradient));
+        assert_eq!(layer.ty(gradient).partial_axes(), model.mesh.tensor_axes(), "{}", layer.value_name(gradient));
     }
 }
 
@@ -157,13 +157,13 @@ fn tokens_are_gathered_once_for_all_experts() {
 fn gradients_of_experts_are_summed_over_their_copies_only() {
     let model = planned_preset("tiny-moe", Layout { dp: 4, tp: 2, ep: 2, etp: 2, ..Layout::default() });
     let layer = block(&model, "layer");
-    let owed = |name: &str| {
+    let unreduced = |name: &str| {
         let gradient = layer.find(name).expect("a gradient");
-        let axes = layer.ty(gradient).debt_axes();
+        let axes = layer.ty(gradient).partial_axes();
         axes.iter().map(|axis| model.mesh.axes[axis].name.clone()).collect::<Vec<_>>()
     };
-    assert_eq!(owed("expert_up.grad"), ["edp"]);
-    assert_eq!(owed("wq.grad"), ["edp", "ep"]);
+    assert_eq!(unreduced("expert_up.grad"), ["edp"]);
+    assert_eq!(unreduced("wq.grad"), ["edp", "ep"]);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn each_sum_is_paid_once() {
             let mut payments: HashMap<Value, usize> = HashMap::new();
             for stmt in stmts.filter(|stmt| matches!(stmt.op, Op::Collective(_))) {
                 let (from, to) = (stmt.operands[0], stmt.results[0]);
-                if block.ty(to).debt_axes().len() < block.ty(from).debt_axes().len() {
+                if block.ty(to).partial_axes().len() < block.ty(from).partial_axes().len() {
                     *payments.entry(from).or_insert(0) += 1;
                 }
             }

@@ -24,7 +24,7 @@ fn opened(name: &str, batch: u64, seq: u64, layout: &Layout) -> Model {
 fn on_mesh(model: Model, layout: &Layout) -> Model {
     let model = differentiate(model, &Optimizer::default()).expect("a gradient");
     let goal = Goal::auto(layout.clone(), None, 1);
-    meshwright_planner::plan(model, &goal, &CPU, Some("seed"), &mut |_, _| {}).expect("a mesh")
+    meshwright_planner::plan(model, &goal, &CPU, Some("annotate"), &mut |_, _| {}).expect("a mesh")
 }
 
 /// The model with its shardings decided within a device's memory, and all collectives. The verifiers accept it.
@@ -113,7 +113,7 @@ fn many_tokens_and_small_matrices_are_split_by_batch() {
         assert_eq!(collectives(layer, kind), BTreeMap::new(), "{kind:?}");
     }
     let gradient = layer.gradient_of(layer.find("gate").unwrap()).unwrap();
-    assert_eq!(layer.ty(gradient).debt_axes(), model.mesh.tensor_axes(), "gradients are summed once a step");
+    assert_eq!(layer.ty(gradient).partial_axes(), model.mesh.tensor_axes(), "gradients are summed once a step");
 }
 
 #[test]

@@ -156,7 +156,7 @@ pub fn name(model: &Model, (param, instance): ParamInstance, role: &Role) -> Str
 
 /// Whether a rank's part counts when a tensor is put together: one rank for each part, all ranks that owe a share of a sum.
 pub(crate) fn counts(mesh: &Mesh, ty: &Type, coordinates: &[u64]) -> bool {
-    let telling = ty.sharded_axes().union(&ty.debt_axes());
+    let telling = ty.sharded_axes().union(&ty.partial_axes());
     mesh.tensor_axes()
         .without(&telling)
         .iter()

@@ -132,13 +132,28 @@ fn sharded(decided: &Decided) -> String {
     format!("shardings  {} a step by the sum of their costs, {proof}", short(decided.seconds))
 }
 
+/// Passes by the names that they had, and by those that they have.
+const RENAMED_PASSES: [(&str, &str); 6] = [
+    ("refine", "build_mesh"),
+    ("seed", "annotate"),
+    ("expand", "decompose"),
+    ("cut", "partition"),
+    ("emit", "codegen"),
+    ("memory", "assign_buffers"),
+];
+
 /// The pass of a name.
 fn known_pass(name: &str) -> Result<&'static str, Error> {
     let passes = pipeline::passes();
     let names = || passes.iter().map(|pass| pass.name);
     names().find(|pass| *pass == name).ok_or_else(|| {
         let known = names().collect::<Vec<_>>().join(", ");
-        let near = nearest(name, names()).map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+        let renamed = RENAMED_PASSES.iter().find(|(old, _)| *old == name);
+        let near = match (renamed, nearest(name, names())) {
+            (Some((old, now)), _) => format!("`{old}` is now `{now}`; "),
+            (None, Some(near)) => format!("did you mean `{near}`? "),
+            (None, None) => String::new(),
+        };
         Error::input(Code::UnknownPass, format!("there is no pass `{name}`"))
             .help(format!("{near}the passes are, in order: {known}"))
     })

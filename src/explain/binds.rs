@@ -24,7 +24,7 @@ pub(super) fn binds(best: &EstimateReport, pool: &Pool, cluster: &Cluster, wishe
         // Nothing is legal whatever is computed again.
         let layout = Layout { recompute: best.layout.recompute.clone(), ..layout.clone() };
         let limit = match error.code() {
-            Some(Code::UnevenExact) => "heads",
+            Some(Code::UnevenIndivisible) => "heads",
             Some(Code::BatchDoesNotDivide) => "batch",
             _ => key,
         };

@@ -46,7 +46,7 @@ pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, until: Deadline, off
     let supports = desk.stack().supports.clone();
     let choices = choices(&supports);
     Ok(Space {
-        tensor: cut.map(|dim| (dim.size, dim.exact)).collect(),
+        tensor: cut.map(|dim| (dim.size, dim.indivisible)).collect(),
         heads: size("g").unwrap_or(1),
         tokens: size("s").unwrap_or(request.seq),
         experts: size("e").map(|number| [number, size("m").unwrap_or(1)]),

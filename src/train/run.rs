@@ -294,7 +294,7 @@ fn load(
 
 /// What evaluates: the forwards of a training program without dropout, checked as that one was.
 fn forward_only(model: &Model, staged: &Staged, training: &Program, microbatches: u32) -> Result<Program, Error> {
-    let fault = |why: &dyn Display| Error::fault("emit", why);
+    let fault = |why: &dyn Display| Error::fault("codegen", why);
     let mut forward = emit_forward(model, staged, microbatches, &CPU).map_err(|why| fault(&why))?;
     memory(model, &mut forward, Some(training));
     let found = verify::program::check(&evaluation(model), &forward, None).err();

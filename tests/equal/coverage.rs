@@ -38,7 +38,7 @@ impl Coverage {
                 self.statement(block, stmt);
                 let computes = matches!(stmt.op, Op::Kernel(_));
                 pending |=
-                    computes && stmt.operands.iter().any(|&v| block.ty(v).debt.is_some() && block.ty(v).rank() > 0);
+                    computes && stmt.operands.iter().any(|&v| block.ty(v).partial.is_some() && block.ty(v).rank() > 0);
             }
         }
         self.pending += usize::from(pending);

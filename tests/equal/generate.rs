@@ -11,7 +11,7 @@ use ir::ids::{BlockId, ModelValue, Value};
 use ir::mesh::{Axes, Mesh};
 use ir::optimizer::{Optimizer, OptimizerKind};
 use ir::schedule::Schedule;
-use ir::types::{DType, DebtKind, Type};
+use ir::types::{DType, PartialKind, Type};
 use scheduler::costs::StageCosts;
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules;
@@ -288,7 +288,7 @@ pub(crate) fn pin(r: &mut Random, model: &mut Model) {
         let returned = block[SectionKind::F].ret.clone();
         let made: Vec<Value> = block[SectionKind::F].stmts.iter().flat_map(|stmt| stmt.results.clone()).collect();
         for value in args.iter().chain(&made) {
-            let (closed, owing) = (r.chance(50), r.chance(20));
+            let (closed, unreduced) = (r.chance(50), r.chance(20));
             let ty = &mut block.values[*value].ty;
             ty.dims.iter_mut().for_each(|dim| dim.open = true);
             if ty.rank() == 0 || returned.contains(value) || !r.chance(40) {
@@ -296,7 +296,7 @@ pub(crate) fn pin(r: &mut Random, model: &mut Model) {
             }
             shard(r, &mesh, ty);
             ty.dims.iter_mut().for_each(|dim| dim.open = !closed && dim.axes.is_empty());
-            if closed && owing {
+            if closed && unreduced {
                 owe(r, &mesh, ty);
             }
         }
@@ -348,6 +348,6 @@ fn owe(r: &mut Random, mesh: &Mesh, ty: &mut Type) {
     let free = mesh.tensor_axes().without(&ty.sharded_axes());
     if !free.is_empty() {
         let axis = *r.pick(free.as_slice());
-        *ty = ty.owing(DebtKind::Sum, &Axes::one(axis));
+        *ty = ty.partial_over(PartialKind::Sum, &Axes::one(axis));
     }
 }

@@ -10,7 +10,7 @@ use ir::ops::{
     Embedding, Equation, GroupLimit, LayerNorm, Pad, Permute, Reduce, Reshape, RmsNorm, Rope, Scaling, Slice, Softmax,
     TopK, Unary, UnaryKind,
 };
-use ir::types::{DType, DebtKind, Dim, Type};
+use ir::types::{DType, Dim, PartialKind, Type};
 
 /// The sizes that all blocks of a case share.
 #[derive(Clone, Copy, Debug)]
@@ -255,7 +255,7 @@ impl<'a> BlockMaker<'a> {
         let kept: Vec<&str> =
             x.dims.iter().enumerate().filter(|(i, _)| *i != gone).map(|(_, (letter, _))| letter.as_str()).collect();
         let eq = format!("{} -> {}", x.letters(), kept.join(" "));
-        let sum = self.builder.one(Reduce::new(DebtKind::Sum, &eq)?, &[x.value])?;
+        let sum = self.builder.one(Reduce::new(PartialKind::Sum, &eq)?, &[x.value])?;
         let mean = self.one(UnaryKind::Scale(1.0 / x.dims[gone].1 as f64), sum)?;
         let value = if self.random.chance(50) {
             let equation = Equation::parse(&format!("{} -> {}", kept.join(" "), x.letters()))?;
@@ -490,7 +490,7 @@ impl<'a> BlockMaker<'a> {
     pub(crate) fn loss(&mut self, x: Value, labels: Value, table: Option<Value>) -> Made<Value> {
         if table.is_none() && self.random.chance(25) {
             let square = self.one(UnaryKind::Square, x)?;
-            return self.builder.one(Reduce::new(DebtKind::Sum, "b s h -> ()")?, &[square]);
+            return self.builder.one(Reduce::new(PartialKind::Sum, "b s h -> ()")?, &[square]);
         }
         let (w, eq) = match table {
             Some(table) => (table, "b s h, v h -> b s v"),

@@ -32,7 +32,7 @@ pub(crate) fn generate(seed: u64) -> Case {
 
 /// Dim 1 of what blocks pass and are fed is the sequence.
 fn name_sequence(model: &mut Model, size: u64) {
-    let name = Some(model.dims.push(DimName { name: "s".to_string(), size, exact: false, bounded: false }));
+    let name = Some(model.dims.push(DimName { name: "s".to_string(), size, indivisible: false, bounded: false }));
     model.inputs.iter_mut().for_each(|input| input.ty.dims[1].name = name);
     for block in model.blocks.values_mut() {
         let passed: Vec<Value> = block.args_of(ArgKind::Value).chain(block.args_of(ArgKind::Input)).collect();

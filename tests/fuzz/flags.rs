@@ -188,7 +188,8 @@ const LAYOUT_KEYS: [&str; 12] = ["dp", "tp", "pp", "cp", "ep", "etp", "vp", "mbs
 const SCHEDULES: [&str; 10] =
     ["gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-auto", "zb-v", "v-auto", "chimera", "dualpipe", "optimal"];
 const TYPES: [&str; 8] = ["f32", "bf16", "fp16", "fp8-tensor", "fp8-block", "mxfp8", "none", "i32"];
-const PASSES: [&str; 8] = ["differentiate", "seed", "shard", "propagate", "collectives", "cut", "schedule", "emit"];
+const PASSES: [&str; 8] =
+    ["differentiate", "annotate", "shard", "propagate", "collectives", "partition", "schedule", "codegen"];
 const FILES: [&str; 8] = ["text.txt", "config.json", "runs.jsonl", "order.csv", "missing/file", ".", "out.txt", "new"];
 
 /// Mostly small, now and then a size of real models, rarely much.

@@ -90,7 +90,9 @@ fn levels(folder: &Path) -> Vec<Seed> {
         &format!("plan model.ir {JOB} --deadline 2"),
     ];
     let mut seeds = vec![Seed::one("ir", "model.ir", fs::read(example).unwrap(), &whole)];
-    for pass in ["differentiate", "seed", "propagate", "collectives", "cut", "schedule", "emit", "memory"] {
+    for pass in
+        ["differentiate", "annotate", "propagate", "collectives", "partition", "schedule", "codegen", "assign_buffers"]
+    {
         let text = answer(folder, &format!("compile model.ir --mesh dp=2,tp=2,pp=2 --stop-after {pass}"));
         seeds.push(Seed::one("ir", "model.ir", text, &["compile model.ir", whole[2], whole[3]]));
     }

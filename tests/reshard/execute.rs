@@ -3,7 +3,7 @@
 use ir::entity::EntityRef;
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
-use ir::types::{DebtKind, Type};
+use ir::types::{PartialKind, Type};
 use planner::reshard::Step;
 use runtime::backend::{Backend, Span};
 use runtime::backends::cpu::Cpu;
@@ -42,9 +42,9 @@ pub(crate) fn check(mesh: &Mesh, ways: &[Way]) {
     });
     for (place, way) in ways.iter().enumerate() {
         for rank in 0..results.len() {
-            let peers = mesh.peers(rank as u64, &way.1.debt_axes());
+            let peers = mesh.peers(rank as u64, &way.1.partial_axes());
             let parts = peers.into_iter().map(|peer| results[peer as usize][place].as_slice());
-            let got = combined(parts, way.1.debt.as_ref().map(|debt| debt.kind));
+            let got = combined(parts, way.1.partial.as_ref().map(|partial| partial.kind));
             let want = cut(mesh, &way.1, &logical(mesh, &way.0), rank);
             assert_eq!(got, want, "rank {rank} from {:?} to {:?} by {:?}", way.0, way.1, way.2);
         }
@@ -77,21 +77,21 @@ fn result(mesh: &Mesh, (from, _, steps): &Way, rank: usize, cpu: &mut Cpu, end: 
 
 /// The tensor that a rank has a part of: it differs along the axes of the debt only. Whole numbers, so that sums are exact.
 fn partial(mesh: &Mesh, ty: &Type, rank: usize) -> Vec<f32> {
-    let share = mesh.index_along(&ty.debt_axes(), &mesh.coordinates(rank as u64));
+    let share = mesh.index_along(&ty.partial_axes(), &mesh.coordinates(rank as u64));
     (0..ty.elements()).map(|i| ((i * 7919 + share * 104_729) % 1009) as f32).collect()
 }
 
 /// What the partial tensors mean together.
 fn logical(mesh: &Mesh, ty: &Type) -> Vec<f32> {
     let partials: Vec<Vec<f32>> =
-        mesh.peers(0, &ty.debt_axes()).into_iter().map(|rank| partial(mesh, ty, rank as usize)).collect();
-    combined(partials.iter().map(Vec::as_slice), ty.debt.as_ref().map(|debt| debt.kind))
+        mesh.peers(0, &ty.partial_axes()).into_iter().map(|rank| partial(mesh, ty, rank as usize)).collect();
+    combined(partials.iter().map(Vec::as_slice), ty.partial.as_ref().map(|partial| partial.kind))
 }
 
-fn combined<'a>(mut parts: impl Iterator<Item = &'a [f32]>, kind: Option<DebtKind>) -> Vec<f32> {
+fn combined<'a>(mut parts: impl Iterator<Item = &'a [f32]>, kind: Option<PartialKind>) -> Vec<f32> {
     let first = parts.next().expect("a rank is its own peer").to_vec();
     parts.fold(first, |mut all, part| {
-        let add = |a: f32, b: f32| if kind == Some(DebtKind::Max) { a.max(b) } else { a + b };
+        let add = |a: f32, b: f32| if kind == Some(PartialKind::Max) { a.max(b) } else { a + b };
         all.iter_mut().zip(part).for_each(|(a, &b)| *a = add(*a, b));
         all
     })

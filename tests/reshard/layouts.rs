@@ -2,10 +2,10 @@
 
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
-use ir::types::{DType, DebtKind, Type};
+use ir::types::{DType, PartialKind, Type};
 
 /// Every way to lie: each axis on a dim, on the storage, owed or unused, in all orders. No dim has more shards than elements.
-pub(crate) fn layouts(mesh: &Mesh, shape: &[u64], kinds: &[DebtKind]) -> Vec<Type> {
+pub(crate) fn layouts(mesh: &Mesh, shape: &[u64], kinds: &[PartialKind]) -> Vec<Type> {
     let mut all = Vec::new();
     for &kind in kinds {
         let mut some = vec![Type::of(DType::F32, shape)];
@@ -19,8 +19,8 @@ pub(crate) fn layouts(mesh: &Mesh, shape: &[u64], kinds: &[DebtKind]) -> Vec<Typ
 }
 
 /// The type with one axis more, in every place.
-fn with(ty: &Type, axis: AxisId, kind: DebtKind) -> Vec<Type> {
-    let mut all = vec![ty.clone(), ty.owing(kind, &ty.debt_axes().union(&Axes::one(axis)))];
+fn with(ty: &Type, axis: AxisId, kind: PartialKind) -> Vec<Type> {
+    let mut all = vec![ty.clone(), ty.partial_over(kind, &ty.partial_axes().union(&Axes::one(axis)))];
     for dim in 0..ty.rank() {
         for axes in inserted(&ty.dims[dim].axes, axis) {
             let mut more = ty.clone();

@@ -13,8 +13,8 @@ pub(crate) struct Sequences(Vec<Vec<f64>>);
 /// costs a picosecond.
 pub(crate) fn cost_of(change: &Collective, seconds: f64) -> f64 {
     match change {
-        Collective::Shard { .. } => 1e-12,
-        Collective::Owe { .. } => 1e-9,
+        Collective::AllSlice { .. } => 1e-12,
+        Collective::ToPartial { .. } => 1e-9,
         _ => seconds + 1e-9,
     }
 }
@@ -58,8 +58,8 @@ fn changes(site: &Site<'_>, layouts: &[Type]) -> Vec<Collective> {
         for dim in [None, Some(0), Some(1)] {
             all.push(Collective::AllGather { dim, over: over.clone() });
             all.push(Collective::ReduceScatter { dim, over: over.clone() });
-            all.push(Collective::shard(dim, over.clone()));
-            all.push(Collective::Owe { dim, over: over.clone() });
+            all.push(Collective::all_slice(dim, over.clone()));
+            all.push(Collective::ToPartial { dim, over: over.clone() });
         }
         all.extend([(0, 1), (1, 0)].map(|(from, to)| Collective::AllToAll { from, to, over: over.clone() }));
     }

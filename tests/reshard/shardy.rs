@@ -1,7 +1,7 @@
 //! What Shardy does in its own cases of resharding, as a table, and the bytes of it.
 
 use ir::mesh::{Axes, Mesh};
-use ir::types::{DType, DebtKind, Type};
+use ir::types::{DType, PartialKind, Type};
 
 const TABLE: &str = include_str!("shardy.txt");
 
@@ -112,5 +112,5 @@ fn ty(mesh: &Mesh, shape: &[u64], layout: &str) -> Type {
     let dims: Vec<&str> = dims.split_inclusive('}').collect();
     assert_eq!(dims.len(), shape.len(), "{layout}");
     ty.dims.iter_mut().zip(dims).for_each(|(dim, list)| dim.axes = axes(list));
-    ty.owing(DebtKind::Sum, &axes(pending))
+    ty.partial_over(PartialKind::Sum, &axes(pending))
 }

@@ -50,8 +50,8 @@ impl Draft {
     pub(super) fn new(name: &str, batch: &Batch, dims: &[(&str, u64)]) -> Draft {
         let mut model = Model { name: name.to_string(), ..Model::default() };
         for &(name, size) in [("b", batch.batch), ("s", batch.seq)].iter().chain(dims) {
-            let exact = matches!(name, "g" | "r" | "e");
-            model.dims.push(DimName { name: name.to_string(), size, exact, bounded: false });
+            let indivisible = matches!(name, "g" | "r" | "e");
+            model.dims.push(DimName { name: name.to_string(), size, indivisible, bounded: false });
         }
         let mut draft = Draft { model, dtype: batch.dtype };
         for name in ["tok", "lab", "pos", "seg"] {

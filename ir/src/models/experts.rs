@@ -7,7 +7,7 @@ use super::feed_forward::gated;
 use crate::ops::{
     Binary, BinaryKind, Combine, Dispatch, Einsum, GroupLimit, Reduce, Reshape, Softmax, TopK, Unary, UnaryKind,
 };
-use crate::types::DebtKind;
+use crate::types::PartialKind;
 use serde::Serialize;
 
 /// Added to the sum of the scores of a token's experts, which sigmoids of very negative logits leave at 0; the constant of
@@ -169,7 +169,7 @@ impl Experts {
         b.op(&[value, "chosen"], top_k, scores)?;
         let mut last = value;
         if self.renormalise {
-            b.op(&["score_sum"], Reduce::new(DebtKind::Sum, "b q t k -> b q t")?, &[last])?;
+            b.op(&["score_sum"], Reduce::new(PartialKind::Sum, "b q t k -> b q t")?, &[last])?;
             let mut sum = "score_sum";
             if self.sigmoid {
                 b.op(&["score_floor"], Unary(UnaryKind::Shift(LEAST_SUM)), &[sum])?;

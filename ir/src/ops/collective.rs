@@ -8,7 +8,7 @@
 
 use super::{Attr, Attrs};
 use crate::mesh::{Axes, Mesh};
-use crate::types::{DebtKind, Dim, Type};
+use crate::types::{Dim, PartialKind, Type};
 
 /// A change of layout. The tensor stays the same.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -51,7 +51,7 @@ pub enum Collective {
         over: Axes,
     },
     /// Keeps the rank's own part: puts axes on the minor end of dims (or on the storage). Moves nothing.
-    Shard {
+    AllSlice {
         /// The axes that each dim gains, up to the last dim that gains some; no dim at all is the storage.
         dims: Vec<Axes>,
         /// The axes that come, dim after dim.
@@ -59,7 +59,7 @@ pub enum Collective {
     },
     /// Makes a pending sum without moving anything: keeps the value on the first rank along the axes and zero on the others,
     /// or takes axes off the minor end of a dim, where each rank has its own part and zero for those of the others.
-    Owe {
+    ToPartial {
         /// The dim that loses the axes; `None` where they are not on the tensor.
         dim: Option<usize>,
         /// The axes that will be owed.
@@ -70,7 +70,7 @@ pub enum Collective {
 impl Collective {
     /// The names.
     pub const NAMES: [&'static str; 7] =
-        ["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "collective_permute", "shard", "owe"];
+        ["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "collective_permute", "all_slice", "to_partial"];
 
     /// Whether it moves shards of a tensor from one dim to another: as an all-to-all, or as a permute that changes how many
     /// shards a dim has.
@@ -90,17 +90,17 @@ impl Collective {
     }
 
     /// The local slice of one dim, or of the storage.
-    pub fn shard(dim: Option<usize>, over: Axes) -> Collective {
+    pub fn all_slice(dim: Option<usize>, over: Axes) -> Collective {
         let mut dims = vec![Axes::none(); dim.map_or(0, |dim| dim + 1)];
         dims.iter_mut().last().into_iter().for_each(|last| *last = over.clone());
-        Collective::Shard { dims, over }
+        Collective::AllSlice { dims, over }
     }
 
     /// The local slice of several dims at once: the axes that each gains.
     pub fn slice(mut dims: Vec<Axes>) -> Collective {
         let len = dims.iter().rposition(|axes| !axes.is_empty()).map_or(0, |last| last + 1);
         dims.truncate(len);
-        Collective::Shard { over: all_of(&dims), dims }
+        Collective::AllSlice { over: all_of(&dims), dims }
     }
 
     /// The name in the text form.
@@ -111,8 +111,8 @@ impl Collective {
             Collective::AllReduce { .. } => "all_reduce",
             Collective::AllToAll { .. } => "all_to_all",
             Collective::Permute { .. } => "collective_permute",
-            Collective::Shard { .. } => "shard",
-            Collective::Owe { .. } => "owe",
+            Collective::AllSlice { .. } => "all_slice",
+            Collective::ToPartial { .. } => "to_partial",
         }
     }
 
@@ -124,14 +124,14 @@ impl Collective {
             | Collective::AllReduce { over }
             | Collective::AllToAll { over, .. }
             | Collective::Permute { over, .. }
-            | Collective::Shard { over, .. }
-            | Collective::Owe { over, .. } => over,
+            | Collective::AllSlice { over, .. }
+            | Collective::ToPartial { over, .. } => over,
         }
     }
 
     /// Whether ranks must meet for it.
     pub fn communicates(&self) -> bool {
-        !matches!(self, Collective::Shard { .. } | Collective::Owe { .. })
+        !matches!(self, Collective::AllSlice { .. } | Collective::ToPartial { .. })
     }
 
     pub(super) fn parse(name: &str, attrs: &mut Attrs) -> Option<Result<Collective, String>> {
@@ -150,13 +150,13 @@ impl Collective {
                 Collective::AllToAll { from, to, over }
             }
             "collective_permute" => Collective::Permute { dims: attrs.axes_list("dims")?, over },
-            "shard" => match (dim()?, attrs.optional_axes_list("dims")?) {
+            "all_slice" => match (dim()?, attrs.optional_axes_list("dims")?) {
                 (None, Some(dims)) if all_of(&dims) == over => Collective::slice(dims),
                 (None, Some(_)) => return Err("`over` must be the axes of `dims`, dim after dim".to_string()),
                 (Some(_), Some(_)) => return Err("`dim` and `dims` exclude each other".to_string()),
-                (dim, None) => Collective::shard(dim, over),
+                (dim, None) => Collective::all_slice(dim, over),
             },
-            _ => Collective::Owe { dim: dim()?, over },
+            _ => Collective::ToPartial { dim: dim()?, over },
         })
     }
 
@@ -165,10 +165,10 @@ impl Collective {
         let mut attrs = Vec::new();
         let of_dim = |dim: usize| ("dim", Attr::int(dim as u64));
         match self {
-            Collective::AllGather { dim, .. } | Collective::ReduceScatter { dim, .. } | Collective::Owe { dim, .. } => {
-                attrs.extend(dim.map(of_dim))
-            }
-            Collective::Shard { dims, .. } => match dims.iter().rposition(|axes| !axes.is_empty()) {
+            Collective::AllGather { dim, .. }
+            | Collective::ReduceScatter { dim, .. }
+            | Collective::ToPartial { dim, .. } => attrs.extend(dim.map(of_dim)),
+            Collective::AllSlice { dims, .. } => match dims.iter().rposition(|axes| !axes.is_empty()) {
                 None => {}
                 Some(dim) if dims[..dim].iter().all(Axes::is_empty) => attrs.push(of_dim(dim)),
                 Some(_) => attrs.push(("dims", Attr::List(dims.clone()))),
@@ -202,8 +202,8 @@ impl Collective {
                 put_axes(&mut ty, Some(*to), over)?;
             }
             Collective::Permute { dims, over } => permute(&mut ty, dims, over)?,
-            Collective::Shard { dims, over } => slice(&mut ty, dims, over)?,
-            Collective::Owe { dim, over } => {
+            Collective::AllSlice { dims, over } => slice(&mut ty, dims, over)?,
+            Collective::ToPartial { dim, over } => {
                 dim.map_or(Ok(()), |dim| take_axes(place(&mut ty, Some(dim))?, over))?;
                 owe(&mut ty, over)?;
             }
@@ -273,22 +273,22 @@ fn all_of(dims: &[Axes]) -> Axes {
 }
 
 fn pay(ty: &mut Type, over: &Axes) -> Result<(), String> {
-    let Some(debt) = ty.debt.clone() else { return Err("nothing is owed".to_string()) };
-    if over.iter().any(|axis| !debt.axes.contains(axis)) {
+    let Some(partial) = ty.partial.clone() else { return Err("nothing is owed".to_string()) };
+    if over.iter().any(|axis| !partial.axes.contains(axis)) {
         return Err("not all of the axes are owed".to_string());
     }
-    *ty = ty.owing(debt.kind, &debt.axes.without(over));
+    *ty = ty.partial_over(partial.kind, &partial.axes.without(over));
     Ok(())
 }
 
 fn owe(ty: &mut Type, over: &Axes) -> Result<(), String> {
-    if ty.debt.as_ref().is_some_and(|debt| debt.kind == DebtKind::Max) {
+    if ty.partial.as_ref().is_some_and(|partial| partial.kind == PartialKind::Max) {
         return Err("a maximum is pending; a sum cannot be owed beside it".to_string());
     }
     if !over.is_disjoint(&ty.used_axes()) {
         return Err("the tensor already has one of the axes".to_string());
     }
-    *ty = ty.owing(DebtKind::Sum, &ty.debt_axes().union(over));
+    *ty = ty.partial_over(PartialKind::Sum, &ty.partial_axes().union(over));
     Ok(())
 }
 
@@ -301,7 +301,7 @@ fn permute(ty: &mut Type, dims: &[Axes], over: &Axes) -> Result<(), String> {
             "`over` must be the axes from the first that differs on, before and after, in mesh order".to_string()
         );
     }
-    let mut taken = ty.storage.union(&ty.debt_axes());
+    let mut taken = ty.storage.union(&ty.partial_axes());
     for (dim, axes) in ty.dims.iter_mut().zip(dims) {
         if !axes.is_disjoint(&taken) {
             return Err("an axis would stand twice in the type".to_string());

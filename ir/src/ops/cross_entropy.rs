@@ -5,7 +5,7 @@ use super::{
     rowwise::Rowwise,
 };
 use crate::ids::Value;
-use crate::types::{DType, DebtKind, Type};
+use crate::types::{DType, PartialKind, Type};
 
 /// `(logits [*m, v], labels i32[*m]) -> loss f32[], lse f32[*m]`: `lse` is the natural log of the sum of exponentials of a
 /// row, `loss` the SUM of `lse - logits[label]` over the rows whose label is not ignored.
@@ -22,7 +22,7 @@ impl CrossEntropy {
 
     fn graph(&self, b: &mut Builder<'_>, logits: Value, labels: Value) -> Result<Vec<Value>, String> {
         let mut rows = Rowwise::new(b, logits);
-        let max = rows.reduce(DebtKind::Max, logits)?;
+        let max = rows.reduce(PartialKind::Max, logits)?;
         let max = rows.cast(max, DType::F32)?;
         let sum = b.one(SumExp, &[logits, max])?;
         let log = b.one(Unary(UnaryKind::Log), &[sum])?;

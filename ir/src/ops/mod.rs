@@ -74,7 +74,7 @@ macro_rules! ops {
 
         /// An op that is a graph of others; the pass `expand` puts the graph in its place.
         #[derive(Clone, PartialEq, Debug)]
-        pub enum MadeOp { $(#[doc = concat!("See [`", stringify!($made), "`].")] $made($made)),* }
+        pub enum CompositeOp { $(#[doc = concat!("See [`", stringify!($made), "`].")] $made($made)),* }
 
         impl KernelOp {
             /// The facts of the op.
@@ -83,10 +83,10 @@ macro_rules! ops {
             }
         }
 
-        impl MadeOp {
+        impl CompositeOp {
             /// The facts of the op.
             pub fn def(&self) -> &dyn OpDef {
-                match self { $(MadeOp::$made(op) => op),* }
+                match self { $(CompositeOp::$made(op) => op),* }
             }
         }
 
@@ -94,7 +94,7 @@ macro_rules! ops {
             fn from(op: $kernel) -> Op { Op::Kernel(KernelOp::$kernel(op)) }
         })*
         $(impl From<$made> for Op {
-            fn from(op: $made) -> Op { Op::Made(MadeOp::$made(op)) }
+            fn from(op: $made) -> Op { Op::Made(CompositeOp::$made(op)) }
         })*
 
         /// The names of all ops that are not collectives, in the order of the list.
@@ -130,7 +130,7 @@ pub enum Op {
     /// Has a kernel.
     Kernel(KernelOp),
     /// A graph of other ops.
-    Made(MadeOp),
+    Made(CompositeOp),
     /// Moves or regroups data between ranks.
     Collective(Collective),
     /// From the operand's layout to the stated one; the pass `collectives` puts collectives in its place.

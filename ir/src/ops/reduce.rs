@@ -2,13 +2,13 @@
 
 use super::{Attr, Attrs, Builder, Cotangents, Equation, OpDef, Shapes};
 use crate::ids::Value;
-use crate::types::{DebtKind, Dim, Type};
+use crate::types::{Dim, PartialKind, Type};
 
 /// A sum or a maximum over some dims.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reduce {
     /// Sum or maximum.
-    pub kind: DebtKind,
+    pub kind: PartialKind,
     /// One operand; the letters that the result lacks are reduced. The result keeps the operand's order.
     pub equation: Equation,
 }
@@ -19,14 +19,14 @@ impl Reduce {
 
     /// A sum.
     pub fn sum(equation: Equation) -> Reduce {
-        Reduce { kind: DebtKind::Sum, equation }
+        Reduce { kind: PartialKind::Sum, equation }
     }
 
     /// From an equation as text.
     ///
     /// # Errors
     /// The text is no equation of one operand whose letters the result keeps in order.
-    pub fn new(kind: DebtKind, text: &str) -> Result<Reduce, String> {
+    pub fn new(kind: PartialKind, text: &str) -> Result<Reduce, String> {
         let equation = Equation::parse(text)?;
         let kept: Vec<_> = equation.operands[0].iter().filter(|l| equation.result.contains(l)).cloned().collect();
         if equation.operands.len() != 1 || kept != equation.result {
@@ -36,14 +36,14 @@ impl Reduce {
     }
 
     pub(super) fn parse(name: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Reduce, String> {
-        let kind = if name == "reduce_sum" { DebtKind::Sum } else { DebtKind::Max };
+        let kind = if name == "reduce_sum" { PartialKind::Sum } else { PartialKind::Max };
         Reduce::new(kind, &attrs.string("eq")?)
     }
 }
 
 impl OpDef for Reduce {
     fn name(&self) -> &'static str {
-        Reduce::NAMES[usize::from(self.kind == DebtKind::Max)]
+        Reduce::NAMES[usize::from(self.kind == PartialKind::Max)]
     }
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
@@ -59,16 +59,16 @@ impl OpDef for Reduce {
     }
 
     fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
-        self.equation.rule(if self.kind == DebtKind::Sum { "+" } else { "+max" })
+        self.equation.rule(if self.kind == PartialKind::Sum { "+" } else { "+max" })
     }
 
     fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        if self.kind == DebtKind::Sum { vec![vec![0]] } else { Vec::new() }
+        if self.kind == PartialKind::Sum { vec![vec![0]] } else { Vec::new() }
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
-        if self.kind == DebtKind::Max {
+        if self.kind == PartialKind::Max {
             return Err("`reduce_max` has no gradient".to_string());
         }
         let equation =

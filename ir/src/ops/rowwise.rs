@@ -2,7 +2,7 @@
 
 use super::{Binary, BinaryKind, Builder, Reduce, Unary, UnaryKind};
 use crate::ids::Value;
-use crate::types::{DType, DebtKind};
+use crate::types::{DType, PartialKind};
 
 /// Builds on tensors `[rows.., n]`, `[rows..]` and `[n]`.
 pub(super) struct Rowwise<'b, 'a> {
@@ -51,7 +51,7 @@ impl<'b, 'a> Rowwise<'b, 'a> {
     }
 
     /// The sum or maximum of each row.
-    pub(super) fn reduce(&mut self, kind: DebtKind, x: Value) -> Result<Value, String> {
+    pub(super) fn reduce(&mut self, kind: PartialKind, x: Value) -> Result<Value, String> {
         let rows = &self.rows;
         self.b.one(Reduce::new(kind, &format!("{rows} n -> {rows}"))?, &[x])
     }
@@ -59,7 +59,7 @@ impl<'b, 'a> Rowwise<'b, 'a> {
     /// The mean of each row.
     pub(super) fn mean(&mut self, x: Value) -> Result<Value, String> {
         let (size, _) = self.last(x);
-        let sum = self.reduce(DebtKind::Sum, x)?;
+        let sum = self.reduce(PartialKind::Sum, x)?;
         self.unary(UnaryKind::Scale(1.0 / size as f64), sum)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Attrs, BinaryKind, Builder, Cotangents, OpDef, Shapes, UnaryKind, operands, rowwise::Rowwise};
 use crate::ids::Value;
-use crate::types::{DType, DebtKind, Type};
+use crate::types::{DType, PartialKind, Type};
 
 /// `y = exp(x - max x) / sum exp(x - max x)` over the last dim.
 #[derive(Clone, PartialEq, Debug)]
@@ -20,10 +20,10 @@ impl Softmax {
         let mut rows = Rowwise::new(b, x);
         let (_, dtype) = rows.last(x);
         let x = rows.cast(x, DType::F32)?;
-        let max = rows.reduce(DebtKind::Max, x)?;
+        let max = rows.reduce(PartialKind::Max, x)?;
         let shifted = rows.with_row(BinaryKind::Sub, x, max)?;
         let exp = rows.unary(UnaryKind::Exp, shifted)?;
-        let sum = rows.reduce(DebtKind::Sum, exp)?;
+        let sum = rows.reduce(PartialKind::Sum, exp)?;
         let y = rows.with_row(BinaryKind::Div, exp, sum)?;
         Ok(vec![rows.cast(y, dtype)?])
     }
@@ -82,7 +82,7 @@ impl SoftmaxGrad {
         let y = rows.cast(y, DType::F32)?;
         let dy = rows.cast(dy, DType::F32)?;
         let product = rows.binary(BinaryKind::Mul, y, dy)?;
-        let sum = rows.reduce(DebtKind::Sum, product)?;
+        let sum = rows.reduce(PartialKind::Sum, product)?;
         let centred = rows.with_row(BinaryKind::Sub, dy, sum)?;
         let dx = rows.binary(BinaryKind::Mul, y, centred)?;
         Ok(vec![rows.cast(dx, dtype)?])

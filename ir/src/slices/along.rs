@@ -5,7 +5,7 @@ use crate::graph::{ArgKind, Block, ResultKind, SectionKind, Stmt};
 use crate::ids::Value;
 use crate::ops::OpDef;
 use crate::rule::{Instance, Rule, holds};
-use crate::types::{DebtKind, Type};
+use crate::types::{PartialKind, Type};
 use std::collections::{HashMap, HashSet};
 
 /// What an operand is on a slice.
@@ -111,7 +111,7 @@ impl Along {
                 self.dim.insert(result, dim);
             } else if holds(dims, letter) {
                 return Err("merges the sequence with another dim".to_string());
-            } else if instance.letters[letter].debt == Some(DebtKind::Sum) {
+            } else if instance.letters[letter].partial == Some(PartialKind::Sum) {
                 self.sums.insert(result);
             } else {
                 return Err("gives what only the whole sequence determines".to_string());

@@ -121,7 +121,7 @@ pub fn slice(model: &Model, slices: u32) -> Result<Model, SliceError> {
     let mut sliced = Model { values: PrimaryMap::new(), calls: Vec::new(), blocks: PrimaryMap::new(), ..model.clone() };
     let is_free = sliced.dims.values().all(|dim| dim.name != "t");
     let whole =
-        is_free.then(|| sliced.dims.push(DimName { name: "t".to_string(), size, exact: false, bounded: false }));
+        is_free.then(|| sliced.dims.push(DimName { name: "t".to_string(), size, indivisible: false, bounded: false }));
     let length = size / u64::from(slices);
     sliced.dims[dim].size = length;
     let cut = Cut { dim, whole, size, length, slices };

@@ -1,6 +1,7 @@
 //! The parser's hand on the tokens: look, take, expect, and say what was expected.
 
 use super::lex::{Kind, Token, Tokens, lex};
+use super::retired::renamed;
 use crate::catalogue::Code;
 use crate::diag::{Diagnostic, Diagnostics, nearest};
 use crate::graph::{Model, Span};
@@ -275,7 +276,12 @@ impl<'s> Parser<'s> {
             Some(token) => format!("`{}{}`", sigil(token.kind), token.text),
             None => "the end".to_string(),
         };
-        self.fail(Code::UnexpectedToken, self.span(), format!("expected {what}, found {found}"))
+        let mut diagnostic =
+            Diagnostic::new(Code::UnexpectedToken, format!("expected {what}, found {found}")).at(self.span());
+        if let Some(help) = self.ahead(0).and_then(|token| renamed(token.text)) {
+            diagnostic = diagnostic.help(help);
+        }
+        self.report(diagnostic)
     }
 
     /// Reports an unknown name with the nearest or all of the known ones.
@@ -284,11 +290,12 @@ impl<'s> Parser<'s> {
         if self.diags.is_full() {
             return self.fail(code, span, message);
         }
-        let help = match nearest(name, known.iter().map(String::as_str)) {
+        let known = || match nearest(name, known.iter().map(String::as_str)) {
             Some(near) => format!("did you mean `{near}`?"),
             None if known.is_empty() => "there are none".to_string(),
             None => format!("there are {}", known.join(", ")),
         };
+        let help = renamed(name).unwrap_or_else(known);
         self.report(Diagnostic::new(code, message).at(span).help(help))
     }
 }

@@ -19,6 +19,7 @@ mod print;
 mod print_block;
 mod print_file;
 mod print_program;
+mod retired;
 
 pub use print::Printer;
 

@@ -188,7 +188,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `dims [b=8, g exact=8, c<=64]`
+    /// `dims [b=8, g indivisible=8, c<=64]`
     fn dims(&mut self) -> Parsed<()> {
         self.expect("dims")?;
         self.expect("[")?;
@@ -198,7 +198,7 @@ impl Parser<'_> {
             if p.known.dims.contains_key(name) {
                 return Err(p.fail(Code::Redefinition, span, format!("there is a dim `{name}` already")));
             }
-            let exact = p.eat("exact");
+            let indivisible = p.eat("indivisible");
             let bounded = p.eat("<=");
             if !bounded {
                 p.expect("=")?;
@@ -207,7 +207,7 @@ impl Parser<'_> {
             if size == 0 {
                 return Err(p.fail(Code::BadNumber, span, format!("`{name}` is empty")));
             }
-            let id = p.model.dims.push(DimName { name: name.to_string(), size, exact, bounded });
+            let id = p.model.dims.push(DimName { name: name.to_string(), size, indivisible, bounded });
             p.known.dims.insert(name.to_string(), id);
             Ok(())
         })?;

@@ -10,7 +10,7 @@ use cranelift_entity::PrimaryMap;
 
 /// The words of sources.
 pub(super) const SOURCES: [(Source, &str); 5] = [
-    (Source::Kept, "kept"),
+    (Source::Saved, "saved"),
     (Source::Param, "param"),
     (Source::State, "state"),
     (Source::Gradient, "grad"),
@@ -41,7 +41,7 @@ impl Parser<'_> {
         Ok(program)
     }
 
-    /// `body @layer.F(%x: type; %w: param type) -> (%y) keep (%x) { instructions }`
+    /// `body @layer.F(%x: type; %w: param type) -> (%y) save (%x) { instructions }`
     fn body(&mut self) -> Parsed<Body> {
         self.expect("body")?;
         let (name, kind, block) = self.body_name()?;
@@ -49,7 +49,7 @@ impl Parser<'_> {
         self.expect("(")?;
         let args = self.body_args()?;
         let results_at = if self.eat("->") { Some(self.body_values()?) } else { None };
-        let keeps_at = if self.eat("keep") { Some(self.body_values()?) } else { None };
+        let keeps_at = if self.eat("save") { Some(self.body_values()?) } else { None };
         self.expect("{")?;
         let mut instrs = Vec::new();
         let mut failed = false;

@@ -28,7 +28,7 @@ impl<'s> Parser<'s> {
         let ranks = self.range()?;
         self.expect("{")?;
         let mut params = Vec::new();
-        while self.eat("holds") {
+        while self.eat("params") {
             params.extend(self.held_list()?);
         }
         let mut row = Row { regs: PrimaryMap::new(), names: HashMap::new(), coming: HashMap::new() };
@@ -98,14 +98,14 @@ impl<'s> Parser<'s> {
         self.expect("=")?;
         match () {
             () if self.at("feed") => self.feed(row, &names),
-            () if self.eat("seed") => {
-                Ok(Instr::Seed { out: self.new_reg(row, &names, Some(Type::scalar(DType::F32)))? })
+            () if self.eat("loss_grad") => {
+                Ok(Instr::LossGrad { out: self.new_reg(row, &names, Some(Type::scalar(DType::F32)))? })
             }
             () if self.at("run") => self.run(program, row, None, &names),
             () if self.at("start") && self.ahead_is(1, "run") => self.start_run(program, row, &names),
             () if self.at("start") => self.start(row, &names),
             () if self.at("wait") => self.wait(row, &names),
-            () => Err(self.expected("`feed`, `seed`, `run`, `start` or `wait`")),
+            () => Err(self.expected("`feed`, `loss_grad`, `run`, `start` or `wait`")),
         }
     }
 
@@ -149,7 +149,7 @@ impl<'s> Parser<'s> {
         self.run(program, row, Some(token), &results.to_vec())
     }
 
-    /// `%y:0 = run @layer.F call=1 instance=0 microbatch=0 (%x:0; %bundle) keep %layer.0.F:0`
+    /// `%y:0 = run @layer.F call=1 instance=0 microbatch=0 (%x:0; %bundle) save %layer.0.F:0`
     fn run(&mut self, program: &Program, row: &mut Row, token: Option<Token>, names: &Names<'s>) -> Parsed<Instr> {
         let start = self.span();
         self.expect("run")?;
@@ -161,7 +161,7 @@ impl<'s> Parser<'s> {
         let args = self.regs(row)?;
         let bundles = if self.eat(";") { self.regs(row)? } else { Vec::new() };
         self.expect(")")?;
-        let keep = if self.eat("keep") {
+        let keep = if self.eat("save") {
             let kept = self.values()?;
             Some(self.new_reg(row, &kept, None)?)
         } else {

@@ -25,7 +25,7 @@ impl Parser<'_> {
         Ok(Staged { name, stages })
     }
 
-    /// `stage 0 rank 0: @embed, @layer[0..2] f=0.0012 kept=73728`
+    /// `stage 0 rank 0: @embed, @layer[0..2] f=0.0012 saved=73728`
     fn stage(&mut self, number: usize, next: &mut Next) -> Parsed<Stage> {
         self.expect("stage")?;
         self.numbered(number, "stage")?;
@@ -67,11 +67,11 @@ impl Parser<'_> {
             "f" => cost.f = self.float("seconds")?,
             "i" => cost.i = self.float("seconds")?,
             "w" => cost.w = self.float("seconds")?,
-            "kept" => cost.kept = self.int("bytes")?,
-            "crossing" => cost.crossing = self.int("bytes")?,
+            "saved" => cost.kept = self.int("bytes")?,
+            "saved_for_w" => cost.crossing = self.int("bytes")?,
             "state" => cost.state = self.int("bytes")?,
             _ => {
-                let known = ["f", "i", "w", "kept", "crossing", "state"].map(str::to_string);
+                let known = ["f", "i", "w", "saved", "saved_for_w", "state"].map(str::to_string);
                 let message = format!("a stage has no `{name}`");
                 return Err(self.unknown(Code::UnknownAttribute, span, message, name, &known));
             }

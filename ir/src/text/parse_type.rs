@@ -10,7 +10,7 @@ use crate::ids::Value;
 use crate::limits;
 use crate::mesh::Axes;
 use crate::ops::Attr;
-use crate::types::{DType, Debt, DebtKind, Dim, Space, Type};
+use crate::types::{DType, Dim, Partial, PartialKind, Space, Type};
 
 impl Parser<'_> {
     /// `bf16[b{dp}, s, h]/{dp}+{tp}@host`
@@ -20,18 +20,18 @@ impl Parser<'_> {
         let dims = self.list("]", Parser::dim)?;
         let storage = if self.eat("/") { self.closed_axes()? } else { Axes::none() };
         let kind = match () {
-            () if self.eat("+") => Some(DebtKind::Sum),
+            () if self.eat("+") => Some(PartialKind::Sum),
             () if self.at("max") && self.ahead_is(1, "{") => {
                 self.bump();
-                Some(DebtKind::Max)
+                Some(PartialKind::Max)
             }
             () => None,
         };
-        let debt = match kind {
-            Some(kind) => Some(Debt { kind, axes: self.closed_axes()?.sorted() }),
+        let partial = match kind {
+            Some(kind) => Some(Partial { kind, axes: self.closed_axes()?.sorted() }),
             None => None,
         };
-        Ok(Type { dtype, dims, storage, debt, space: self.space()? })
+        Ok(Type { dtype, dims, storage, partial, space: self.space()? })
     }
 
     fn dtype(&mut self) -> Parsed<DType> {

@@ -5,7 +5,7 @@ use crate::graph::{Model, Stmt, ValueData};
 use crate::ids::{DimId, Value};
 use crate::mesh::{Axes, Mesh};
 use crate::ops::{Attr, Op};
-use crate::types::{DebtKind, Dim, Dims, Space, Type};
+use crate::types::{Dim, Dims, PartialKind, Space, Type};
 use cranelift_entity::PrimaryMap;
 
 /// The values that a statement names.
@@ -64,9 +64,9 @@ impl<'a> Printer<'a> {
         if !ty.storage.is_empty() {
             text += &format!("/{}", self.axes(&ty.storage));
         }
-        if let Some(debt) = &ty.debt {
-            let sign = if debt.kind == DebtKind::Sum { "+" } else { "max" };
-            text += &format!("{sign}{}", self.axes(&debt.axes));
+        if let Some(partial) = &ty.partial {
+            let sign = if partial.kind == PartialKind::Sum { "+" } else { "max" };
+            text += &format!("{sign}{}", self.axes(&partial.axes));
         }
         if ty.space == Space::Host {
             text += "@host";

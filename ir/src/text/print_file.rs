@@ -51,8 +51,8 @@ fn print_mesh(mesh: &Mesh) -> String {
 
 fn print_dims(dims: &Dims) -> String {
     let dims = dims.values().map(|dim| {
-        let exact = if dim.exact { " exact" } else { "" };
-        format!("{}{exact}{}{}", dim.name, if dim.bounded { "<=" } else { "=" }, dim.size)
+        let indivisible = if dim.indivisible { " indivisible" } else { "" };
+        format!("{}{indivisible}{}{}", dim.name, if dim.bounded { "<=" } else { "=" }, dim.size)
     });
     wrap("dims [", &dims.collect::<Vec<_>>(), "]", "") + "\n"
 }
@@ -133,7 +133,7 @@ fn print_stage(model: &Model, number: usize, stage: &Stage) -> String {
     let parts: Vec<String> = stage.parts.iter().map(part).collect();
     let cost = &stage.cost;
     let seconds = [("f", cost.f), ("i", cost.i), ("w", cost.w)].map(|(name, s)| format!("{name}={}", print_float(s)));
-    let bytes = format!("kept={} crossing={} state={}", cost.kept, cost.crossing, cost.state);
+    let bytes = format!("saved={} saved_for_w={} state={}", cost.kept, cost.crossing, cost.state);
     let ranks: Vec<String> = stage.ranks.iter().map(u32::to_string).collect();
     format!("  stage {number} rank {}: {} {} {bytes}\n", ranks.join("+"), parts.join(", "), seconds.join(" "))
 }

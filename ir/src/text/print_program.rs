@@ -33,7 +33,7 @@ impl Printer<'_> {
             tail += &format!(" -> ({})", print_values(&body.results, &body.values));
         }
         if !body.keeps.is_empty() {
-            tail += &format!(" keep ({})", print_values(&body.keeps, &body.values));
+            tail += &format!(" save ({})", print_values(&body.keeps, &body.values));
         }
         let head = wrap(&format!("  body @{}(", body.name), &args, &format!("{tail} {{"), "  ");
         let instrs: String = body.instrs.iter().map(|instr| self.body_instr(body, instr)).collect();
@@ -59,7 +59,7 @@ impl Printer<'_> {
     fn class(&self, model: &Model, program: &Program, class: &Class) -> String {
         let mut text = format!("  class {}..{} {{\n", class.ranks.start, class.ranks.end);
         if !class.params.is_empty() {
-            text += &(wrap("    holds ", &print_held(model, &class.params), "", "    ").trim_end().to_string() + "\n");
+            text += &(wrap("    params ", &print_held(model, &class.params), "", "    ").trim_end().to_string() + "\n");
         }
         text += &class.arena.as_ref().map_or_else(String::new, |arena| print_arena(model, arena));
         for (index, instr) in class.instrs.iter().enumerate() {
@@ -77,7 +77,7 @@ impl Printer<'_> {
             Instr::Feed { out, input, microbatch } => {
                 format!("{} = feed %{} microbatch={microbatch}", reg(*out), model.values[*input])
             }
-            Instr::Seed { out } => format!("{} = seed", reg(*out)),
+            Instr::LossGrad { out } => format!("{} = loss_grad", reg(*out)),
             Instr::Run { token, body, call, instance, microbatch, first, args, bundles, results, keep } => {
                 let left = match (token, results.is_empty()) {
                     (None, true) => String::new(),
@@ -88,7 +88,7 @@ impl Printer<'_> {
                 let microbatch = microbatch.map_or(String::new(), |number| format!(" microbatch={number}"));
                 let first = if *first { " first" } else { "" };
                 let bundles = if bundles.is_empty() { String::new() } else { format!("; {}", regs(bundles)) };
-                let keep = keep.map_or(String::new(), |keep| format!(" keep {}", reg(keep)));
+                let keep = keep.map_or(String::new(), |keep| format!(" save {}", reg(keep)));
                 let name = &program.bodies[*body].name;
                 let args = regs(args);
                 format!("{left}run @{name} call={call} instance={instance}{microbatch}{first} ({args}{bundles}){keep}")

@@ -44,11 +44,11 @@
 
 mod arena;
 mod bodies;
-mod debts;
 mod held;
 mod meetings;
 mod memory;
 mod origin;
+mod partials;
 mod registers;
 mod signatures;
 mod statements;

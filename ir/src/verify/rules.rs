@@ -17,7 +17,7 @@ use crate::mesh::Axes;
 use crate::ops::{Collective, Op, OpDef};
 use crate::rule::{Instance, Rule, holds};
 use crate::text::Printer;
-use crate::types::{Debt, DebtKind, Type};
+use crate::types::{Partial, PartialKind, Type};
 
 use super::sharding::is_closed;
 use std::collections::HashMap;
@@ -139,7 +139,7 @@ impl<'a> Checker<'a> {
         let storage = self.storage(&ruled)?;
         let passed = self.passed(&ruled, &axes)?;
         for result in 0..ruled.results.len() {
-            self.owed(&ruled, result, &axes, &storage, &passed)?;
+            self.unreduced(&ruled, result, &axes, &storage, &passed)?;
         }
         Ok(())
     }
@@ -216,37 +216,40 @@ impl<'a> Checker<'a> {
 
     /// The axes of the sums that pass through (invariant 4).
     fn passed(&self, ruled: &Ruled<'_>, axes: &[Axes]) -> Result<Axes, Wrong> {
-        let debts: Vec<Option<&Debt>> = ruled.operands.iter().map(|ty| ty.debt.as_ref()).collect();
-        let owing: Vec<usize> = (0..debts.len()).filter(|&place| debts[place].is_some()).collect();
-        let Some((&first, debt)) = owing.first().and_then(|first| Some((first, debts[*first]?))) else {
+        let partials: Vec<Option<&Partial>> = ruled.operands.iter().map(|ty| ty.partial.as_ref()).collect();
+        let unreduced: Vec<usize> = (0..partials.len()).filter(|&place| partials[place].is_some()).collect();
+        let Some((&first, partial)) = unreduced.first().and_then(|first| Some((first, partials[*first]?))) else {
             return Ok(Axes::none());
         };
         let (value, name) = (self.stmt.operands[first], self.name(self.stmt.operands[first]));
-        let sum = self.printer().axes(&debt.axes);
+        let sum = self.printer().axes(&partial.axes);
         let refuse = |message: String| Wrong {
             operand: Some(value),
             help: Some(format!("pay it first: all_reduce(%{name}, over={sum})")),
             ..Wrong::new(Code::PendingSum, message)
         };
         let op = ruled.def.name();
-        if debt.kind == DebtKind::Max {
+        if partial.kind == PartialKind::Max {
             return Err(refuse(format!("`{op}` needs the whole maximum, but `%{name}` still owes one over {sum}")));
         }
-        let linear = ruled.def.linear(debts.len());
-        if !linear.iter().any(|group| group.iter().all(|place| owing.contains(place)) && group.len() == owing.len()) {
+        let linear = ruled.def.linear(partials.len());
+        if !linear
+            .iter()
+            .any(|group| group.iter().all(|place| unreduced.contains(place)) && group.len() == unreduced.len())
+        {
             return Err(refuse(format!("`{op}` needs the whole sum, but `%{name}` still owes one over {sum}")));
         }
-        if owing.iter().any(|&place| debts[place] != Some(debt)) {
+        if unreduced.iter().any(|&place| partials[place] != Some(partial)) {
             return Err(refuse(format!("the operands of `{op}` owe different sums")));
         }
-        if axes.iter().any(|letter| !letter.is_disjoint(&debt.axes)) {
+        if axes.iter().any(|letter| !letter.is_disjoint(&partial.axes)) {
             return Err(refuse(format!("`%{name}` owes a sum over {sum}, over which `{op}` is sharded too")));
         }
-        Ok(debt.axes.clone())
+        Ok(partial.axes.clone())
     }
 
     /// What a result owes is what it states (invariant 5).
-    fn owed(
+    fn unreduced(
         &self,
         ruled: &Ruled<'_>,
         result: usize,
@@ -257,20 +260,20 @@ impl<'a> Checker<'a> {
         let letters = &ruled.instance.letters;
         let lacks = |index: &usize| !holds(&ruled.instance.results[result], *index);
         let marked: Vec<usize> =
-            (0..letters.len()).filter(lacks).filter(|&index| letters[index].debt.is_some()).collect();
+            (0..letters.len()).filter(lacks).filter(|&index| letters[index].partial.is_some()).collect();
         let sharded = marked.iter().filter(|&&index| !axes[index].is_empty());
-        let kinds: Vec<DebtKind> = sharded.filter_map(|&index| letters[index].debt).collect();
+        let kinds: Vec<PartialKind> = sharded.filter_map(|&index| letters[index].partial).collect();
         let mut left = marked.iter().fold(passed.clone(), |all, &index| all.union(&axes[index]));
         if ruled.instance.pointwise && !marked.is_empty() {
             left = left.union(storage);
         }
-        let kind = kinds.first().copied().unwrap_or(DebtKind::Sum);
-        if kinds.iter().any(|&other| other != kind) || (kind == DebtKind::Max && !passed.is_empty()) {
+        let kind = kinds.first().copied().unwrap_or(PartialKind::Sum);
+        if kinds.iter().any(|&other| other != kind) || (kind == PartialKind::Max && !passed.is_empty()) {
             let message = format!("`{}` would leave a sum and a maximum on one result", ruled.def.name());
             return Err(Wrong::new(Code::PendingSum, message));
         }
-        let want = ruled.results[result].owing(kind, &left);
-        if want.debt != ruled.results[result].debt {
+        let want = ruled.results[result].partial_over(kind, &left);
+        if want.partial != ruled.results[result].partial {
             let print = |ty: &Type| self.printer().ty(ty, &self.block.values);
             let name = self.name(self.stmt.results[result]);
             let message =

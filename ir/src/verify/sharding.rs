@@ -57,8 +57,8 @@ fn check_type(model: &Model, ty: &Type, (span, name, text): Stated<'_>, found: &
         found.push(diag.label(text).subject(format!("%{name}: {text}")));
     };
     let on_dims = ty.dims.iter().flat_map(|dim| dim.axes.iter());
-    let debt = ty.debt_axes();
-    let all: Vec<_> = on_dims.clone().chain(ty.storage.iter()).chain(debt.iter()).collect();
+    let partial = ty.partial_axes();
+    let all: Vec<_> = on_dims.clone().chain(ty.storage.iter()).chain(partial.iter()).collect();
     if all.iter().any(|axis| axis.index() >= model.mesh.axes.len()) {
         return report(Code::UnknownAxis, "an axis is not on the mesh".to_string());
     }
@@ -95,8 +95,11 @@ fn check_dim(model: &Model, dim: &Dim) -> Result<(), (Code, String)> {
     if shards > dim.size {
         return Err((Code::AxesAboveDim, format!("{axes} has {shards} shards, more than the elements of `{name}`")));
     }
-    if data.is_some_and(|data| data.exact) && !dim.size.is_multiple_of(shards) {
-        return Err((Code::UnevenExact, format!("{axes} has {shards} shards, which do not divide `{name}` (exact)")));
+    if data.is_some_and(|data| data.indivisible) && !dim.size.is_multiple_of(shards) {
+        return Err((
+            Code::UnevenIndivisible,
+            format!("{axes} has {shards} shards, which do not divide `{name}` (exact)"),
+        ));
     }
     Ok(())
 }

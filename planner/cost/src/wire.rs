@@ -70,7 +70,7 @@ impl Pattern {
                 let pieces = |(before, after): (&Dim, &Axes)| pieces(mesh, before.size, &before.axes, after);
                 Pattern::Pieces(operand.dims.iter().zip(dims).map(pieces).product())
             }
-            Collective::Shard { .. } | Collective::Owe { .. } => Pattern::Local,
+            Collective::AllSlice { .. } | Collective::ToPartial { .. } => Pattern::Local,
         }
     }
 
@@ -137,7 +137,7 @@ pub fn seconds_of_message(link: &Link, bytes: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::cluster::CPU;
-    use ir::types::{DType, DebtKind};
+    use ir::types::{DType, PartialKind};
 
     fn cluster() -> Cluster {
         Cluster { links: vec![Link { joins: 8, ..Link::plain(1e9, 1e-6) }], ..CPU.clone() }
@@ -159,10 +159,10 @@ mod tests {
         for size in [1, 4] {
             let mesh = Mesh::new("m", &[("x", size)]);
             let over = mesh.tensor_axes();
-            let (cut, owing) = (sharded(1_000_000, &over), sharded(1_000_000, &Axes::none()));
+            let (cut, unreduced) = (sharded(1_000_000, &over), sharded(1_000_000, &Axes::none()));
             let gather = seconds(&mesh, &Collective::AllGather { dim: Some(0), over: over.clone() }, &cut);
             let reduce = Collective::AllReduce { over: over.clone() };
-            let reduce = seconds(&mesh, &reduce, &owing.owing(DebtKind::Sum, &over));
+            let reduce = seconds(&mesh, &reduce, &unreduced.partial_over(PartialKind::Sum, &over));
             assert_eq!((gather, reduce), if size == 4 { (3e-3 + 2e-6, 6e-3 + 4e-6) } else { (0.0, 0.0) });
         }
     }
@@ -199,7 +199,7 @@ mod tests {
     fn a_local_slice_takes_memory_only() {
         let mesh = Mesh::new("m", &[("x", 4)]);
         let whole = sharded(1000, &Axes::none());
-        let shard = Collective::shard(Some(0), mesh.tensor_axes());
+        let shard = Collective::all_slice(Some(0), mesh.tensor_axes());
         assert_eq!(seconds(&mesh, &shard, &whole), 2000.0 / CPU.device.memory_bandwidth);
     }
 }

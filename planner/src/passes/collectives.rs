@@ -11,7 +11,7 @@ use ir::graph::{ArgKind, Block, Model, SectionKind, Span, Stmt};
 use ir::ids::Value;
 use ir::mesh::Mesh;
 use ir::ops::{Collective, Op};
-use ir::types::{DebtKind, Type};
+use ir::types::{PartialKind, Type};
 
 pub(crate) fn run(model: &mut Model, goal: &Goal, cluster: &Cluster) -> Result<(), PlanError> {
     run_by(&Ways::default(), model, goal, cluster)
@@ -167,12 +167,13 @@ fn is_arg(block: &Block, value: Value) -> bool {
 
 fn buckets(block: &Block, mesh: &Mesh, stmts: Vec<Stmt>, limit: u64) -> Vec<Stmt> {
     let bytes = |stmt: &Stmt| stmt.operands.iter().map(|&v| block.ty(v).local_bytes(mesh)).sum::<u64>();
-    let kind = |stmt: &Stmt| stmt.operands.first().and_then(|&v| block.ty(v).debt.clone()).map(|debt| debt.kind);
-    let mut buckets: Vec<(Stmt, u64, Option<DebtKind>)> = Vec::new();
+    let kind =
+        |stmt: &Stmt| stmt.operands.first().and_then(|&v| block.ty(v).partial.clone()).map(|partial| partial.kind);
+    let mut buckets: Vec<(Stmt, u64, Option<PartialKind>)> = Vec::new();
     for stmt in stmts {
-        let (size, owed) = (bytes(&stmt), kind(&stmt));
-        let fits = |(bucket, filled, bucket_owed): &&mut (Stmt, u64, Option<DebtKind>)| {
-            bucket.op == stmt.op && *bucket_owed == owed && *filled + size <= limit
+        let (size, unreduced) = (bytes(&stmt), kind(&stmt));
+        let fits = |(bucket, filled, bucket_partial): &&mut (Stmt, u64, Option<PartialKind>)| {
+            bucket.op == stmt.op && *bucket_partial == unreduced && *filled + size <= limit
         };
         match buckets.iter_mut().find(fits) {
             Some((bucket, filled, _)) => {
@@ -180,7 +181,7 @@ fn buckets(block: &Block, mesh: &Mesh, stmts: Vec<Stmt>, limit: u64) -> Vec<Stmt
                 bucket.operands.extend(stmt.operands);
                 *filled += size;
             }
-            None => buckets.push((stmt, size, owed)),
+            None => buckets.push((stmt, size, unreduced)),
         }
     }
     buckets.into_iter().map(|(stmt, _, _)| stmt).collect()

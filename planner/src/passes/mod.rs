@@ -1,10 +1,10 @@
 //! One pass, one file.
 
+pub(crate) mod annotate;
+pub(crate) mod build_mesh;
 pub(crate) mod collectives;
-pub(crate) mod expand;
+pub(crate) mod decompose;
 pub(crate) mod propagate;
 pub(crate) mod recompute;
-pub(crate) mod refine;
 pub(crate) mod reshard;
-pub(crate) mod seed;
 pub(crate) mod shard;

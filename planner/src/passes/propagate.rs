@@ -6,7 +6,7 @@
 //! `reshard` of its own; operands that lie otherwise are the pass `reshard`'s work.
 
 use crate::PlanError;
-use crate::passes::seed;
+use crate::passes::annotate;
 use crate::ports::{Ports, passed, value_results};
 use crate::sections::{Hint, Hints, Site, made, reshard_stmt};
 use crate::spread::{Spread, spread};
@@ -17,7 +17,7 @@ use ir::ids::{BlockId, Value};
 use ir::mesh::Axes;
 use ir::ops::{Op, Unary, UnaryKind};
 use ir::recompute::calls_of;
-use ir::types::{DebtKind, Type};
+use ir::types::{PartialKind, Type};
 use rustc_hash::FxHashMap;
 
 pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanError> {
@@ -34,7 +34,7 @@ fn propagate(model: &mut Model) -> Result<(), String> {
     let spread = spread(&site, model, &ports)?;
     spread.state_ports(model, &mut ports);
     spread.declare(model, &ports);
-    seed::bind(model, |_, _| Axes::none());
+    annotate::bind(model, |_, _| Axes::none());
     let mut order: Vec<BlockId> = model.calls.iter().map(|call| call.block).collect();
     order.extend(model.blocks.keys());
     let mut done: Vec<BlockId> = Vec::new();
@@ -52,7 +52,7 @@ fn propagate(model: &mut Model) -> Result<(), String> {
 /// # Errors
 /// An op's rule does not fit its tensors: a fault.
 pub(crate) fn finish(site: &Site<'_>, model: &mut Model) -> Result<(), String> {
-    join_gradient_debts(model);
+    join_partial_gradients(model);
     for block in model.blocks.values_mut() {
         pay_gradients(block);
         site.decide(block, SectionKind::U, &Hints::default())?;
@@ -89,7 +89,7 @@ fn return_values(block: &mut Block, id: BlockId, ports: &mut Ports) {
         let natural = block.ty(value).clone();
         let wanted = match ports.result(id, place) {
             Some(stated) => fill(stated, &natural),
-            None => natural.owing(DebtKind::Sum, &Axes::none()),
+            None => natural.partial_over(PartialKind::Sum, &Axes::none()),
         };
         ports.set_result(id, place, wanted.clone());
         let moved = moved_to(block, SectionKind::F, value, &wanted);
@@ -117,11 +117,12 @@ fn plan_backward(site: &Site<'_>, block: &mut Block, id: BlockId, ports: &Ports)
     for (cotangent, (result, primal)) in block[SectionKind::I].args.clone().into_iter().zip(results) {
         let place = places.iter().position(|&r| r == result);
         let ty = place.and_then(|place| ports.result(id, place)).cloned().unwrap_or_else(|| block.ty(primal).logical());
-        let paid = ty.owing(DebtKind::Sum, &Axes::none());
-        block.values[cotangent].ty = paid.closed().named_as(block.ty(cotangent));
+        let reduced = ty.partial_over(PartialKind::Sum, &Axes::none());
+        block.values[cotangent].ty = reduced.closed().named_as(block.ty(cotangent));
     }
     let args: Vec<Value> = block.differentiable_args().collect();
-    let wanted: Vec<Type> = args.iter().map(|&arg| block.ty(arg).owing(DebtKind::Sum, &Axes::none())).collect();
+    let wanted: Vec<Type> =
+        args.iter().map(|&arg| block.ty(arg).partial_over(PartialKind::Sum, &Axes::none())).collect();
     let returned = block[SectionKind::I].ret.clone();
     let hints = returned.iter().copied().zip(wanted.iter().map(|ty| Hint::wish(axes_of(ty)))).collect();
     site.decide(block, SectionKind::I, &hints)?;
@@ -144,23 +145,23 @@ fn moved_to(block: &mut Block, kind: SectionKind, value: Value, wanted: &Type) -
 }
 
 /// A parameter of several blocks has one gradient: where one of them owes more, all do.
-fn join_gradient_debts(model: &mut Model) {
-    let mut owed: FxHashMap<ParamInstance, Axes> = FxHashMap::default();
+fn join_partial_gradients(model: &mut Model) {
+    let mut unreduced: FxHashMap<ParamInstance, Axes> = FxHashMap::default();
     let bindings = gradient_bindings(model);
     for (instances, id, gradient) in &bindings {
-        let axes = model.blocks[*id].ty(*gradient).debt_axes();
+        let axes = model.blocks[*id].ty(*gradient).partial_axes();
         for instance in instances {
-            let all = owed.entry(*instance).or_insert_with(|| axes.clone());
+            let all = unreduced.entry(*instance).or_insert_with(|| axes.clone());
             if *all != axes {
                 *all = all.union(&axes);
             }
         }
     }
     for (instances, id, gradient) in bindings {
-        let all = instances.iter().fold(Axes::none(), |all, instance| all.union(&owed[instance])).sorted();
+        let all = instances.iter().fold(Axes::none(), |all, instance| all.union(&unreduced[instance])).sorted();
         let block = &mut model.blocks[id];
-        if block.ty(gradient).debt_axes() != all {
-            owe_gradient(block, gradient, &all);
+        if block.ty(gradient).partial_axes() != all {
+            partial_gradient(block, gradient, &all);
         }
     }
 }
@@ -182,14 +183,14 @@ fn gradient_bindings(model: &Model) -> Vec<Binding> {
     bindings
 }
 
-fn owe_gradient(block: &mut Block, gradient: Value, axes: &Axes) {
+fn partial_gradient(block: &mut Block, gradient: Value, axes: &Axes) {
     let section = &block[SectionKind::W];
     let Some(place) = section.stmts.iter().position(|stmt| stmt.results.contains(&gradient)) else { return };
     let accumulated = block.values[gradient].ty.clone();
     let natural = made(block, gradient, &accumulated);
-    let moved = block.add_value("", natural.owing(DebtKind::Sum, axes));
+    let moved = block.add_value("", natural.partial_over(PartialKind::Sum, axes));
     let fresh = block.add_value("", natural);
-    block.values[gradient].ty = accumulated.owing(DebtKind::Sum, axes);
+    block.values[gradient].ty = accumulated.partial_over(PartialKind::Sum, axes);
     let stmts = &mut block[SectionKind::W].stmts;
     stmts[place].results = vec![fresh];
     stmts[place].accumulate = false;
@@ -201,7 +202,7 @@ fn owe_gradient(block: &mut Block, gradient: Value, axes: &Axes) {
 /// `U` begins by paying the gradients, each into the layout of its parameter's state.
 fn pay_gradients(block: &mut Block) {
     let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
-    let mut paid = Vec::new();
+    let mut reduced = Vec::new();
     for param in params {
         let Some(gradient) = block.gradient_of(param) else { continue };
         if !block[SectionKind::U].stmts.iter().any(|stmt| stmt.operands.contains(&gradient)) {
@@ -209,7 +210,7 @@ fn pay_gradients(block: &mut Block) {
         }
         let states = block.args_of(ArgKind::State).filter(|&state| block.owner_of(state) == Some(param));
         let storage = states.map(|state| block.ty(state).storage.clone()).next().unwrap_or_default();
-        let wanted = Type { storage, ..block.ty(gradient).owing(DebtKind::Sum, &Axes::none()) };
+        let wanted = Type { storage, ..block.ty(gradient).partial_over(PartialKind::Sum, &Axes::none()) };
         if wanted == *block.ty(gradient) {
             continue;
         }
@@ -217,31 +218,31 @@ fn pay_gradients(block: &mut Block) {
         for stmt in &mut block[SectionKind::U].stmts {
             stmt.operands.iter_mut().filter(|operand| **operand == gradient).for_each(|operand| *operand = whole);
         }
-        paid.push(reshard_stmt(whole, gradient));
+        reduced.push(reshard_stmt(whole, gradient));
     }
-    block[SectionKind::U].stmts.splice(0..0, paid);
+    block[SectionKind::U].stmts.splice(0..0, reduced);
 }
 
 /// The sums that blocks give to the step graph owe the same, so that they add up and are paid once.
 fn plan_step(site: &Site<'_>, model: &mut Model) -> Result<(), String> {
-    let returns = |block: &Block| block[SectionKind::U].ret.first().map(|&value| block.ty(value).debt_axes());
-    let owed = model.blocks.values().filter_map(returns).fold(Axes::none(), |all, axes| all.union(&axes)).sorted();
+    let returns = |block: &Block| block[SectionKind::U].ret.first().map(|&value| block.ty(value).partial_axes());
+    let unreduced = model.blocks.values().filter_map(returns).fold(Axes::none(), |all, axes| all.union(&axes)).sorted();
     for block in model.blocks.values_mut() {
         let Some(&value) = block[SectionKind::U].ret.first() else { continue };
-        let wanted = block.ty(value).owing(DebtKind::Sum, &owed);
+        let wanted = block.ty(value).partial_over(PartialKind::Sum, &unreduced);
         let moved = moved_to(block, SectionKind::U, value, &wanted);
         block[SectionKind::U].ret[0] = moved;
     }
     let Some(step) = &mut model.step else { return Ok(()) };
     let args: Vec<Value> = step.graph.args.iter().map(|arg| arg.value).collect();
     for value in args {
-        step.graph.values[value].ty = step.graph.ty(value).owing(DebtKind::Sum, &owed);
+        step.graph.values[value].ty = step.graph.ty(value).partial_over(PartialKind::Sum, &unreduced);
     }
     site.decide(&mut step.graph, SectionKind::F, &Hints::default())?;
     for place in 0..step.graph[SectionKind::F].ret.len() {
         let value = step.graph[SectionKind::F].ret[place];
-        let paid = step.graph.ty(value).owing(DebtKind::Sum, &Axes::none());
-        let moved = moved_to(&mut step.graph, SectionKind::F, value, &paid);
+        let reduced = step.graph.ty(value).partial_over(PartialKind::Sum, &Axes::none());
+        let moved = moved_to(&mut step.graph, SectionKind::F, value, &reduced);
         step.graph[SectionKind::F].ret[place] = moved;
     }
     Ok(())

@@ -74,9 +74,9 @@ impl Moved {
     /// The type of a value; of one that owes, that in which it is paid already.
     fn lies<'t>(&'t self, block: &'t Block, value: Value) -> &'t Type {
         let ty = block.ty(value);
-        let is_paid = |(from, to, _): &&(Value, Type, Value)| *from == value && to.debt.is_none();
-        let paid = if ty.debt.is_some() { self.there.iter().find(is_paid) } else { None };
-        paid.map_or(ty, |(_, to, _)| to)
+        let is_reduced = |(from, to, _): &&(Value, Type, Value)| *from == value && to.partial.is_none();
+        let reduced = if ty.partial.is_some() { self.there.iter().find(is_reduced) } else { None };
+        reduced.map_or(ty, |(_, to, _)| to)
     }
 
     /// What a value has been moved to, or made as, in a layout.

@@ -1,7 +1,7 @@
 //! `shard`: with `--shard auto`, decides all that seeds leave open by its cost; else it does nothing.
 
 use crate::PlanError;
-use crate::passes::seed;
+use crate::passes::annotate;
 use crate::shard::{self, Watch};
 use cost::Cluster;
 use ir::goal::{Goal, Sharding};
@@ -13,7 +13,7 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, cluster: &Cluster, watch: &mut
         && shard::decide(model, goal, cluster, watch)?.is_none()
     {
         // Nothing is to be decided by cost: `propagate` carries on what is stated.
-        seed::close(model, goal)?;
+        annotate::close(model, goal)?;
     }
     Ok(())
 }

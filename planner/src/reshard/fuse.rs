@@ -5,7 +5,7 @@ use super::{Site, Step};
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
-use ir::types::{Debt, Type};
+use ir::types::{Partial, Type};
 
 /// The most axes over which all sequences of collectives are searched: their orders grow as factorials.
 pub(super) const MOST: usize = 4;
@@ -32,15 +32,15 @@ pub(super) struct Fused {
 #[derive(Clone, Copy, PartialEq)]
 enum Spot {
     Whole,
-    Owed,
+    Partial,
     /// The dim, or the rank for the storage, and the place there.
     At(usize, usize),
 }
 
 impl Spot {
     fn of(ty: &Type, axis: AxisId) -> Spot {
-        if ty.debt_axes().contains(axis) {
-            return Spot::Owed;
+        if ty.partial_axes().contains(axis) {
+            return Spot::Partial;
         }
         let lists = ty.dims.iter().map(|dim| &dim.axes).chain([&ty.storage]).enumerate();
         let mut spots =
@@ -111,10 +111,12 @@ impl Fused {
                 let whole = |(front, axes): (&Axes, &Axes)| front.union(&list(axes));
                 Collective::permute(operand, self.fronts.iter().zip(&dims).map(whole).collect())
             }
-            Collective::Shard { dims, over } if dims.is_empty() => Collective::shard(None, list(&over)),
-            Collective::Shard { dims, .. } => Collective::slice(dims.iter().map(list).collect()),
-            Collective::Owe { dim: None, over } => Collective::Owe { dim: None, over: list(&over).sorted() },
-            Collective::Owe { dim, over } => Collective::Owe { dim, over: list(&over) },
+            Collective::AllSlice { dims, over } if dims.is_empty() => Collective::all_slice(None, list(&over)),
+            Collective::AllSlice { dims, .. } => Collective::slice(dims.iter().map(list).collect()),
+            Collective::ToPartial { dim: None, over } => {
+                Collective::ToPartial { dim: None, over: list(&over).sorted() }
+            }
+            Collective::ToPartial { dim, over } => Collective::ToPartial { dim, over: list(&over) },
         }
     }
 }
@@ -139,7 +141,8 @@ fn on_parts(site: &Site<'_>, ty: &Type, parts: &[Axes], fronts: &[Axes]) -> Type
         dim.size /= site.mesh.size(front);
         dim.axes = fused(&dim.axes);
     }
-    small.debt = ty.debt.as_ref().map(|debt| Debt { axes: fused(&debt.axes).sorted(), ..debt.clone() });
+    small.partial =
+        ty.partial.as_ref().map(|partial| Partial { axes: fused(&partial.axes).sorted(), ..partial.clone() });
     small
 }
 
@@ -164,10 +167,10 @@ mod tests {
             axes.iter().zip(places).fold(whole, |layout, (&axis, place)| layout.with(axis, place)).on(&ty)
         };
         let [a, b, c] = [0, 1, 2].map(Place::Dim);
-        let (whole, owed) = (Place::Whole, Place::Owed);
+        let (whole, unreduced) = (Place::Whole, Place::Partial);
         let cases = [
             ([a, a, b, b, b, c, c, c], [a, a, c, c, c, b, b, b]),
-            ([owed, owed, owed, owed, a, a, a, b], [b, b, b, b, a, a, a, c]),
+            ([unreduced, unreduced, unreduced, unreduced, a, a, a, b], [b, b, b, b, a, a, a, c]),
             ([whole; 8], [a, a, a, b, b, b, c, c]),
             ([a, a, a, a, b, b, b, b], [whole; 8]),
         ];

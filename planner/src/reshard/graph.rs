@@ -6,7 +6,7 @@ use super::{SLICE, STEP, Site};
 use cost::{Link, Pattern, pieces};
 use ir::mesh::Axes;
 use ir::ops::Collective;
-use ir::types::{DebtKind, Dim, Type};
+use ir::types::{Dim, PartialKind, Type};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ pub(super) struct Form {
     /// The sequence of each dim, and last that of the storage.
     pub(super) lists: SmallVec<[List; 8]>,
     /// Over which something is owed.
-    pub(super) owed: Set,
+    pub(super) unreduced: Set,
     /// Whether that is a maximum.
     pub(super) max: bool,
 }
@@ -37,8 +37,8 @@ pub(super) enum Change {
     Reduce,
     Exchange(usize, usize),
     Permute,
-    Shard(usize),
-    Owe,
+    AllSlice(usize),
+    ToPartial,
     Unshard(usize),
 }
 
@@ -119,24 +119,24 @@ impl<'a> Graph<'a> {
     }
 
     /// The form of a layout.
-    pub(super) fn form(&mut self, dims: &[&Axes], storage: &Axes, owed: &Axes, max: bool) -> Form {
+    pub(super) fn form(&mut self, dims: &[&Axes], storage: &Axes, unreduced: &Axes, max: bool) -> Form {
         let lists = dims.iter().copied().chain([storage]).map(|axes| self.lists.list(axes)).collect();
         self.cut();
-        Form { lists, owed: lists::set(owed), max }
+        Form { lists, unreduced: lists::set(unreduced), max }
     }
 
     /// The form in which a type lies.
     pub(super) fn form_of(&mut self, ty: &Type) -> Form {
-        let max = ty.debt.as_ref().is_some_and(|debt| debt.kind == DebtKind::Max);
+        let max = ty.partial.as_ref().is_some_and(|partial| partial.kind == PartialKind::Max);
         let dims: Vec<&Axes> = ty.dims.iter().map(|dim| &dim.axes).collect();
-        self.form(&dims, &ty.storage, &ty.debt_axes(), max)
+        self.form(&dims, &ty.storage, &ty.partial_axes(), max)
     }
 
     /// The layout of a form.
     pub(super) fn layout(&self, form: &Form) -> Layout {
         let mut dims: Vec<Axes> = form.lists.iter().map(|&list| self.lists[list].axes.clone()).collect();
         let storage = dims.pop().unwrap_or_default();
-        Layout { dims, storage, owed: lists::axes(form.owed) }
+        Layout { dims, storage, unreduced: lists::axes(form.unreduced) }
     }
 
     /// The axes that stand on dims and storage.
@@ -153,12 +153,14 @@ impl<'a> Graph<'a> {
         match change {
             Change::Gather(place) => Collective::AllGather { dim: dim(place), over: tail(before, after, place) },
             Change::Scatter(place) => Collective::ReduceScatter { dim: dim(place), over: tail(after, before, place) },
-            Change::Reduce => Collective::AllReduce { over: lists::axes(before.owed & !after.owed) },
+            Change::Reduce => Collective::AllReduce { over: lists::axes(before.unreduced & !after.unreduced) },
             Change::Exchange(from, to) => Collective::AllToAll { from, to, over: tail(before, after, from) },
             Change::Permute => Collective::permute(&self.layout(before).on(&self.tensor), self.layout(after).dims),
-            Change::Shard(place) => Collective::shard(dim(place), tail(after, before, place)),
-            Change::Owe => Collective::Owe { dim: None, over: lists::axes(after.owed & !before.owed) },
-            Change::Unshard(place) => Collective::Owe { dim: dim(place), over: tail(before, after, place) },
+            Change::AllSlice(place) => Collective::all_slice(dim(place), tail(after, before, place)),
+            Change::ToPartial => {
+                Collective::ToPartial { dim: None, over: lists::axes(after.unreduced & !before.unreduced) }
+            }
+            Change::Unshard(place) => Collective::ToPartial { dim: dim(place), over: tail(before, after, place) },
         }
     }
 
@@ -172,8 +174,8 @@ impl<'a> Graph<'a> {
     /// The weight of a change over these axes, as [`Step::weight`](super::Step::weight) of its collective.
     pub(super) fn weight(&self, change: Change, pattern: Pattern, over: Set, before: u64, after: u64) -> f64 {
         match change {
-            Change::Shard(_) => SLICE,
-            Change::Owe | Change::Unshard(_) => STEP,
+            Change::AllSlice(_) => SLICE,
+            Change::ToPartial | Change::Unshard(_) => STEP,
             _ => {
                 let link = self.links[over.trailing_zeros() as usize];
                 let traffic = pattern.traffic(link, self.lists.size(over), before, after);

@@ -60,7 +60,7 @@ impl<'a> Fare<'a> {
     fn renaming(&self, ty: &Type, from: &Layout, to: &Layout) -> f64 {
         let size = |axes: &Axes| self.mesh.size(axes);
         let same = from.dims.iter().zip(&to.dims).all(|(old, new)| size(old) == size(new));
-        if !same || from.owed != to.owed || !from.storage.is_empty() || !to.storage.is_empty() {
+        if !same || from.unreduced != to.unreduced || !from.storage.is_empty() || !to.storage.is_empty() {
             return f64::INFINITY;
         }
         let changed = from.dims.iter().zip(&to.dims).filter(|(old, new)| old != new);
@@ -126,18 +126,18 @@ impl<'p, 'a> Path<'p, 'a> {
         let sliced = self.over(|from, to| from == Place::Whole && matches!(to, Place::Dim(_)));
         self.go(Pattern::Local, &sliced);
         for dim in dims.clone() {
-            let over = self.over(|from, to| from == Place::Owed && to == Place::Dim(dim));
+            let over = self.over(|from, to| from == Place::Partial && to == Place::Dim(dim));
             self.go(Pattern::Round, &over);
         }
-        let summed = self.over(|from, to| from == Place::Owed && to == Place::Whole);
+        let summed = self.over(|from, to| from == Place::Partial && to == Place::Whole);
         self.go(Pattern::Sum, &summed);
         self.exchange();
         for dim in dims {
-            let over = self.over(|from, to| from == Place::Dim(dim) && to != from && to != Place::Owed);
+            let over = self.over(|from, to| from == Place::Dim(dim) && to != from && to != Place::Partial);
             self.go(Pattern::Round, &over);
         }
-        let owing = self.over(|from, to| from != to && to == Place::Owed);
-        self.go(Pattern::Local, &owing);
+        let unreduced = self.over(|from, to| from != to && to == Place::Partial);
+        self.go(Pattern::Local, &unreduced);
         self.store();
         self.seconds
     }
@@ -173,7 +173,7 @@ impl<'p, 'a> Path<'p, 'a> {
     }
 
     fn store(&mut self) {
-        let scattered = self.over(|from, to| from == Place::Owed && to == Place::Stored);
+        let scattered = self.over(|from, to| from == Place::Partial && to == Place::Stored);
         self.go(Pattern::Round, &scattered);
         let sliced = self.over(|from, to| from != to && to == Place::Stored);
         self.go(Pattern::Local, &sliced);
@@ -199,12 +199,12 @@ impl<'p, 'a> Path<'p, 'a> {
             match *from {
                 Place::Dim(dim) => self.shards[dim] /= size,
                 Place::Stored => self.stored /= size,
-                Place::Whole | Place::Owed => {}
+                Place::Whole | Place::Partial => {}
             }
             match next {
                 Place::Dim(dim) => self.shards[dim] *= size,
                 Place::Stored => self.stored *= size,
-                Place::Whole | Place::Owed => {}
+                Place::Whole | Place::Partial => {}
             }
             *from = next;
         }

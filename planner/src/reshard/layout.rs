@@ -2,7 +2,7 @@
 
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
-use ir::types::{DebtKind, Type};
+use ir::types::{PartialKind, Type};
 
 /// The axes of each dim, of the storage, and of the sum that is owed.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -12,7 +12,7 @@ pub(crate) struct Layout {
     /// Over which the local elements are cut into runs.
     pub(crate) storage: Axes,
     /// In mesh order.
-    pub(crate) owed: Axes,
+    pub(crate) unreduced: Axes,
 }
 
 /// Where an axis stands on a tensor.
@@ -25,24 +25,25 @@ pub(crate) enum Place {
     /// On the storage.
     Stored,
     /// Each of its ranks has a part of a sum.
-    Owed,
+    Partial,
 }
 
 impl Layout {
     /// That of a type; a maximum that is owed counts as a sum.
     pub(crate) fn of(ty: &Type) -> Layout {
         let dims = ty.dims.iter().map(|dim| dim.axes.clone()).collect();
-        Layout { dims, storage: ty.storage.clone(), owed: ty.debt_axes() }
+        Layout { dims, storage: ty.storage.clone(), unreduced: ty.partial_axes() }
     }
 
     /// Whole on all ranks.
     pub(crate) fn whole(ty: &Type) -> Layout {
-        Layout { dims: vec![Axes::none(); ty.rank()], storage: Axes::none(), owed: Axes::none() }
+        Layout { dims: vec![Axes::none(); ty.rank()], storage: Axes::none(), unreduced: Axes::none() }
     }
 
     /// The type of a tensor that lies so, closed.
     pub(crate) fn on(&self, ty: &Type) -> Type {
-        let mut ty = Type { storage: self.storage.clone(), ..ty.closed() }.owing(DebtKind::Sum, &self.owed);
+        let mut ty =
+            Type { storage: self.storage.clone(), ..ty.closed() }.partial_over(PartialKind::Sum, &self.unreduced);
         for (dim, axes) in ty.dims.iter_mut().zip(&self.dims) {
             dim.axes = axes.clone();
         }
@@ -54,8 +55,8 @@ impl Layout {
         if self.storage.contains(axis) {
             return Place::Stored;
         }
-        if self.owed.contains(axis) {
-            return Place::Owed;
+        if self.unreduced.contains(axis) {
+            return Place::Partial;
         }
         self.dims.iter().position(|axes| axes.contains(axis)).map_or(Place::Whole, Place::Dim)
     }
@@ -67,14 +68,14 @@ impl Layout {
             Place::Whole => {}
             Place::Dim(dim) => layout.dims[dim].push(axis),
             Place::Stored => layout.storage.push(axis),
-            Place::Owed => layout.owed = layout.owed.union(&Axes::one(axis)).sorted(),
+            Place::Partial => layout.unreduced = layout.unreduced.union(&Axes::one(axis)).sorted(),
         }
         layout
     }
 
     /// The axes that stand somewhere.
     pub(crate) fn used(&self) -> Axes {
-        self.dims.iter().fold(self.storage.union(&self.owed), |all, axes| all.union(axes))
+        self.dims.iter().fold(self.storage.union(&self.unreduced), |all, axes| all.union(axes))
     }
 
     /// The most bytes that a rank holds of a tensor that lies so.

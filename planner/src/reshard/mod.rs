@@ -53,8 +53,8 @@ impl Step {
     /// and bytes that are sliced off early need not be sent.
     pub fn weight(&self) -> f64 {
         match &self.change {
-            Collective::Shard { .. } => SLICE,
-            Collective::Owe { .. } => STEP,
+            Collective::AllSlice { .. } => SLICE,
+            Collective::ToPartial { .. } => STEP,
             _ => self.seconds + STEP,
         }
     }
@@ -95,9 +95,9 @@ impl Site<'_> {
 
     /// No dim has more shards than elements, an exact one even shards, one of unknown size none.
     fn allows(&self, dim: &Dim, axes: &Axes) -> bool {
-        let exact = dim.name.is_some_and(|name| self.dims[name].exact);
+        let indivisible = dim.name.is_some_and(|name| self.dims[name].indivisible);
         let counted = dim.count.is_some() && !axes.is_empty();
-        self.mesh.size(axes) <= dim.size && !counted && (!exact || self.mesh.is_even(dim.size, axes))
+        self.mesh.size(axes) <= dim.size && !counted && (!indivisible || self.mesh.is_even(dim.size, axes))
     }
 
     fn no_way(&self, from: &Type, to: &Type) -> NoWay {

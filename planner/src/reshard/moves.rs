@@ -18,14 +18,14 @@ impl Graph<'_> {
         show: &mut impl FnMut(&Graph<'_>, Change, &Form, f64),
     ) {
         let (bytes, places) = (self.bytes(form), if self.is_stored(form) { self.rank() } else { 0 }..self.rank() + 1);
-        let free = axes & !self.cut_by(form) & !form.owed;
+        let free = axes & !self.cut_by(form) & !form.unreduced;
         let mut from = Moves { graph: self, bytes, form: form.clone(), places, show };
         from.reductions();
         from.gathers();
         from.exchanges();
         from.renamings(axes);
         from.shards(free);
-        from.debts(claims & free);
+        from.partials(claims & free);
         from.unshards(axes);
     }
 
@@ -74,25 +74,25 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
     }
 
     fn reductions(&mut self) {
-        let (owed, max) = (self.form.owed, self.form.max);
-        for over in subsets(owed) {
-            self.owing(owed & !over, max);
+        let (unreduced, max) = (self.form.unreduced, self.form.max);
+        for over in subsets(unreduced) {
+            self.set_unreduced(unreduced & !over, max);
             self.made(Change::Reduce, Pattern::Sum, over);
         }
         let targets = self.targets();
-        for &list in &*self.graph.lists.orders(owed) {
+        for &list in &*self.graph.lists.orders(unreduced) {
             let over = self.graph.lists[list].set;
-            self.owing(owed & !over, max);
+            self.set_unreduced(unreduced & !over, max);
             for &place in &targets {
                 let longer = self.joined(place, list, 0);
                 self.replaced(place, longer, Change::Scatter(place), Pattern::Round, over);
             }
         }
-        self.owing(owed, max);
+        self.set_unreduced(unreduced, max);
     }
 
-    fn owing(&mut self, owed: Set, max: bool) {
-        (self.form.owed, self.form.max) = (owed, max && owed != 0);
+    fn set_unreduced(&mut self, unreduced: Set, max: bool) {
+        (self.form.unreduced, self.form.max) = (unreduced, max && unreduced != 0);
     }
 
     fn gathers(&mut self) {
@@ -137,7 +137,7 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
         }
         let own = self.form.clone();
         let own = &own.lists[..rank];
-        let usable = axes & !self.form.owed;
+        let usable = axes & !self.form.unreduced;
         let (all, aims) = (self.graph.renamings(&self.form, usable), self.graph.aims(&self.form, usable));
         for dims in all.chunks_exact(rank).chain(aims.chunks_exact(rank)).filter(|&dims| dims != own) {
             let ends = own.iter().zip(dims).filter(|(old, new)| old != new);
@@ -155,34 +155,34 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
             let over = self.graph.lists[list].set;
             for &place in &targets {
                 let longer = self.joined(place, list, 0);
-                self.replaced(place, longer, Change::Shard(place), Pattern::Local, over);
+                self.replaced(place, longer, Change::AllSlice(place), Pattern::Local, over);
             }
         }
     }
 
     /// A rank's own part of a dim among zeros is its part of a sum. Paid at once, that leads from a dim to the storage.
     fn unshards(&mut self, axes: Set) {
-        let (owed, max) = (self.form.owed, self.form.max);
+        let (unreduced, max) = (self.form.unreduced, self.form.max);
         for place in if max { 0..0 } else { self.places.start..self.graph.rank() } {
             let list = self.form.lists[place];
             for kept in 0..self.graph.lists[list].axes.len() {
                 let (shorter, over) = self.minor_end(list, kept);
                 if over & !axes == 0 {
-                    self.owing(owed | over, false);
+                    self.set_unreduced(unreduced | over, false);
                     self.replaced(place, shorter, Change::Unshard(place), Pattern::Local, over);
                 }
             }
         }
-        self.owing(owed, max);
+        self.set_unreduced(unreduced, max);
     }
 
     /// A sum cannot be owed beside a maximum.
-    fn debts(&mut self, claims: Set) {
-        let (owed, max) = (self.form.owed, self.form.max);
+    fn partials(&mut self, claims: Set) {
+        let (unreduced, max) = (self.form.unreduced, self.form.max);
         for over in subsets(if max { 0 } else { claims }) {
-            self.owing(owed | over, false);
-            self.made(Change::Owe, Pattern::Local, over);
+            self.set_unreduced(unreduced | over, false);
+            self.made(Change::ToPartial, Pattern::Local, over);
         }
-        self.owing(owed, max);
+        self.set_unreduced(unreduced, max);
     }
 }

@@ -31,19 +31,19 @@ fn changes(from: &Type, to: &Type) -> Vec<Collective> {
     let stored = from.storage != to.storage || differs.contains(&true);
     let storage = |ty: &Type| if stored { ty.storage.clone() } else { Axes::none() };
     let moved = |ty: &Type, dim: usize| if differs[dim] { ty.dims[dim].axes.clone() } else { Axes::none() };
-    let kept = from.debt_axes().without(&due(from, to));
+    let kept = from.partial_axes().without(&due(from, to));
     let mut changes = vec![Collective::AllGather { dim: None, over: storage(from) }];
     changes.push(Collective::AllReduce { over: due(from, to) });
     changes.extend((0..rank).map(|dim| Collective::AllGather { dim: Some(dim), over: moved(from, dim) }));
     changes.push(Collective::slice((0..rank).map(|dim| moved(to, dim)).collect()));
-    changes.push(Collective::shard(None, storage(to)));
-    changes.push(Collective::Owe { dim: None, over: to.debt_axes().without(&kept) });
+    changes.push(Collective::all_slice(None, storage(to)));
+    changes.push(Collective::ToPartial { dim: None, over: to.partial_axes().without(&kept) });
     changes.retain(|change| !change.over().is_empty());
     changes
 }
 
 /// The axes whose debt must be paid on any way.
 fn due(from: &Type, to: &Type) -> Axes {
-    let kind = |ty: &Type| ty.debt.as_ref().map(|debt| debt.kind);
-    if kind(from) == kind(to) { from.debt_axes().without(&to.debt_axes()) } else { from.debt_axes() }
+    let kind = |ty: &Type| ty.partial.as_ref().map(|partial| partial.kind);
+    if kind(from) == kind(to) { from.partial_axes().without(&to.partial_axes()) } else { from.partial_axes() }
 }

@@ -68,7 +68,7 @@ fn merged(way: Vec<Collective>) -> Vec<Collective> {
     let mut all: Vec<Collective> = Vec::new();
     for change in way {
         match (all.last_mut(), change) {
-            (Some(Collective::Shard { dims: before, .. }), Collective::Shard { dims, .. })
+            (Some(Collective::AllSlice { dims: before, .. }), Collective::AllSlice { dims, .. })
                 if !before.is_empty() && !dims.is_empty() =>
             {
                 let of = |dims: &[Axes], dim: usize| dims.get(dim).cloned().unwrap_or_default();
@@ -167,7 +167,7 @@ impl Search {
                 continue;
             }
             let (form, so_far) = (node.form.clone(), node.so_far);
-            graph.moves(self.axes, &form, self.to.owed, &mut |graph, change, next, weight| {
+            graph.moves(self.axes, &form, self.to.unreduced, &mut |graph, change, next, weight| {
                 self.reach(graph, next, so_far + weight, Some((place, change)));
             });
         }
@@ -178,7 +178,7 @@ impl Search {
     fn direct(&mut self, graph: &mut Graph<'_>, from: &Form) -> Option<Collective> {
         let least = picoseconds(self.remaining(graph, from));
         let mut best: Option<(u64, Collective)> = None;
-        graph.moves(self.axes, from, self.to.owed, &mut |graph, change, next, weight| {
+        graph.moves(self.axes, from, self.to.unreduced, &mut |graph, change, next, weight| {
             if *next != self.to {
                 return;
             }
@@ -243,8 +243,8 @@ impl Search {
         if *form == self.to {
             return 0.0;
         }
-        let due = if form.max == self.to.max { form.owed & !self.to.owed } else { form.owed };
-        let claimed = if self.to.max { 0 } else { self.to.owed };
+        let due = if form.max == self.to.max { form.unreduced & !self.to.unreduced } else { form.unreduced };
+        let claimed = if self.to.max { 0 } else { self.to.unreduced };
         let sharded = graph.cut_by(form);
         let size = |set: Set| graph.lists.size(set) as f64;
         let (now, n, others) = (1.0 / size(sharded), size(due), size(self.axes & !sharded & !due));

@@ -7,7 +7,7 @@ use super::{Site, Step, Ways, cheapest};
 use cost::{CPU, Cluster, Link};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
-use ir::types::{DType, DebtKind, Dim, DimName, Dims, Type};
+use ir::types::{DType, Dim, DimName, Dims, PartialKind, Type};
 
 /// Each type that collectives make of the first one, and the least weight of a way to it: the nearest that is not done
 /// yet is followed, until all are (Dijkstra 1959).
@@ -56,8 +56,8 @@ fn changes(mesh: &Mesh, ty: &Type) -> Vec<Change> {
         for dim in (0..ty.rank()).map(Some).chain([None]) {
             all.push(Collective::AllGather { dim, over: over.clone() });
             all.push(Collective::ReduceScatter { dim, over: over.clone() });
-            all.push(Collective::shard(dim, over.clone()));
-            all.push(Collective::Owe { dim, over: over.clone() });
+            all.push(Collective::all_slice(dim, over.clone()));
+            all.push(Collective::ToPartial { dim, over: over.clone() });
         }
         for (from, to) in (0..ty.rank()).flat_map(|from| (0..ty.rank()).map(move |to| (from, to))) {
             all.push(Collective::AllToAll { from, to, over: over.clone() });
@@ -97,8 +97,8 @@ impl Random {
     /// A whole tensor of so many dims, some of them exact.
     fn tensor(&mut self, dims: &mut Dims, rank: usize) -> Type {
         let mut dim = |_| {
-            let (size, exact) = (self.of(&[5, 12, 16, 64, 1024]), self.below(3) == 0);
-            let name = dims.push(DimName { name: "d".into(), size, exact, bounded: false });
+            let (size, indivisible) = (self.of(&[5, 12, 16, 64, 1024]), self.below(3) == 0);
+            let name = dims.push(DimName { name: "d".into(), size, indivisible, bounded: false });
             Dim::named(dims, name)
         };
         let shape = (0..rank).map(&mut dim).collect();
@@ -124,7 +124,7 @@ impl Random {
             let place = match self.below(ty.rank() + 4) {
                 0 => Place::Whole,
                 1 => Place::Stored,
-                2 | 3 => Place::Owed,
+                2 | 3 => Place::Partial,
                 place => Place::Dim(place - 4),
             };
             layout = layout.with(axis, place);
@@ -152,9 +152,9 @@ fn no_sequence_of_collectives_is_cheaper_and_no_estimate_too_high() {
             let (mesh, mut dims) = (random.mesh(axes), Dims::new());
             let ty = random.tensor(&mut dims, rank);
             let site = Site { mesh: &mesh, dims: &dims, cluster: &cluster };
-            let kind = random.of(&[DebtKind::Sum, DebtKind::Sum, DebtKind::Max]);
+            let kind = random.of(&[PartialKind::Sum, PartialKind::Sum, PartialKind::Max]);
             let from = random.layout(&site, &ty).on(&ty);
-            let from = from.owing(kind, &from.debt_axes());
+            let from = from.partial_over(kind, &from.partial_axes());
             let distances = distances(&site, &from);
             for _ in 0..40 {
                 let (to, wanted) = &distances[random.below(distances.len())];
@@ -199,9 +199,9 @@ fn an_axis_of_one_rank_asks_for_no_message() {
     let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
     let ty = Type::of(DType::F32, &[1024]);
     let axes: Vec<Axes> = mesh.axes.keys().map(Axes::one).collect();
-    let mut from = ty.owing(DebtKind::Sum, &axes[0]);
+    let mut from = ty.partial_over(PartialKind::Sum, &axes[0]);
     from.dims[0].axes = axes[1].clone();
-    let to = ty.owing(DebtKind::Sum, &mesh.tensor_axes());
+    let to = ty.partial_over(PartialKind::Sum, &mesh.tensor_axes());
     let way = cheapest(&site, &from, &to, &Axes::none()).expect("the plain one");
     assert_eq!(way.iter().map(|step| step.traffic.messages).sum::<f64>(), 0.0);
 }

@@ -42,7 +42,7 @@ impl<'a> Table<'a> {
     /// The number of a layout.
     pub(crate) fn place(&mut self, layout: &Layout) -> u32 {
         let dims: Vec<&Axes> = layout.dims.iter().collect();
-        let form = self.graph.form(&dims, &layout.storage, &layout.owed, false);
+        let form = self.graph.form(&dims, &layout.storage, &layout.unreduced, false);
         self.place_of(&form)
     }
 
@@ -85,7 +85,7 @@ impl<'a> Table<'a> {
 
     fn used(&self, place: u32) -> Set {
         let form = &self.forms[place as usize];
-        self.graph.cut_by(form) | form.owed
+        self.graph.cut_by(form) | form.unreduced
     }
 
     fn row(&mut self, from: u32, axes: Set) -> Vec<f64> {
@@ -147,7 +147,7 @@ mod tests {
         let ty = Type::of(DType::F32, &[512, 4096]);
         let mut table = Table::new(site, &ty, true, None);
         let axis = |name: &str| mesh.lookup(name).unwrap().as_slice()[0];
-        let places = [Place::Whole, Place::Dim(0), Place::Dim(1), Place::Owed, Place::Stored];
+        let places = [Place::Whole, Place::Dim(0), Place::Dim(1), Place::Partial, Place::Stored];
         let layouts: Vec<Layout> = places
             .iter()
             .flat_map(|&x| places.map(|y| Layout::whole(&ty).with(axis("x"), x).with(axis("y"), y)))

@@ -4,7 +4,7 @@ use super::{NoWay, Site, Step, cheapest};
 use ir::ids::AxisId;
 use ir::mesh::Axes;
 use ir::ops::Collective;
-use ir::types::{DType, Debt, Dim, Type};
+use ir::types::{DType, Dim, Partial, Type};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -32,7 +32,7 @@ struct Question {
     /// The axes of each dim, and of the storage, before and after.
     dims: Vec<[Axes; 2]>,
     cuts: Vec<Cuts>,
-    debts: [Option<Debt>; 2],
+    partials: [Option<Partial>; 2],
 }
 
 /// Into how many parts a dim can be cut.
@@ -101,7 +101,7 @@ impl Question {
             dtype: from.dtype,
             dims: dims.chain([[from.storage.clone(), to.storage.clone()]]).collect(),
             cuts,
-            debts: [from.debt.clone(), to.debt.clone()],
+            partials: [from.partial.clone(), to.partial.clone()],
         })
     }
 }
@@ -122,7 +122,7 @@ impl Cuts {
         let fit = parts.partition_point(|&parts| parts <= dim.size);
         let is_even = parts[..fit].iter().all(|&parts| dim.size.is_multiple_of(parts));
         let even = || Cuts::Even(parts[..fit].iter().enumerate().map(|(at, _)| 1 << at).sum());
-        let sized = || Cuts::Sized(dim.size, dim.name.is_some_and(|name| site.dims[name].exact));
+        let sized = || Cuts::Sized(dim.size, dim.name.is_some_and(|name| site.dims[name].indivisible));
         dim.count.is_none().then(|| if is_even { even() } else { sized() })
     }
 }

@@ -184,7 +184,8 @@ impl Space {
     /// The degrees of so many devices with one of tp that can be, experts aside.
     fn shares_of(&self, devices: u64, tp: u64) -> Vec<Layout> {
         let mut shares = Vec::new();
-        let divides = |&(size, exact): &(u64, bool)| if exact { size.is_multiple_of(tp) } else { tp <= size };
+        let divides =
+            |&(size, indivisible): &(u64, bool)| if indivisible { size.is_multiple_of(tp) } else { tp <= size };
         if tp == 0 || !self.tensor.iter().all(divides) {
             return shares;
         }

@@ -3,9 +3,9 @@
 use super::graph::{DECIDED, Lying, Meaning, boundary};
 use super::params::Classes;
 use super::strategy::Strategy;
+use crate::passes::annotate;
 use crate::passes::propagate;
 use crate::passes::reshard::{Moved, in_layout};
-use crate::passes::seed;
 use crate::ports::{Ports, passed, value_results};
 use crate::reshard::layout::Layout;
 use crate::sections::{Site, settle};
@@ -66,7 +66,7 @@ impl Chosen<'_> {
                 Some((id, param, ways[self.choice[*node]].states.clone()))
             })
             .collect();
-        seed::bind(model, |id, param| {
+        annotate::bind(model, |id, param| {
             let found = states.iter().find(|(block, value, _)| (*block, *value) == (id, param));
             found.map_or_else(Axes::none, |(_, _, states)| states.clone())
         });

@@ -12,7 +12,7 @@ use crate::reshard::Site;
 use crate::reshard::hops::Least;
 use ir::graph::Model;
 use ir::mesh::{Axes, Mesh};
-use ir::types::{Debt, Type};
+use ir::types::{Partial, Type};
 use solver::assign::Budget;
 
 /// No choice costs less; `None` where there was no time for it. Each group is decided within a budget.
@@ -60,6 +60,6 @@ fn on_group(model: &Model, group: &Axes) -> Model {
 fn keep(ty: &mut Type, group: &Axes) {
     ty.storage = ty.storage.intersection(group);
     ty.dims.iter_mut().for_each(|dim| dim.axes = dim.axes.intersection(group));
-    let left = ty.debt.as_ref().map(|debt| Debt { axes: debt.axes.intersection(group), ..debt.clone() });
-    ty.debt = left.filter(|debt| !debt.axes.is_empty());
+    let left = ty.partial.as_ref().map(|partial| Partial { axes: partial.axes.intersection(group), ..partial.clone() });
+    ty.partial = left.filter(|partial| !partial.axes.is_empty());
 }

@@ -271,8 +271,8 @@ impl<'a, 'p> Builder<'a, 'p> {
         let (ty, prices) = (block.ty(value), &mut *self.prices);
         let (kinds, of_strategy) = distinct(natural);
         let mut reduced = |natural: &Layout, kept: &Kept| {
-            let owed = natural.owed.without(&kept.layout.used());
-            let added = Layout { owed, ..kept.layout.clone() };
+            let unreduced = natural.unreduced.without(&kept.layout.used());
+            let added = Layout { unreduced, ..kept.layout.clone() };
             step * prices.way(ty, natural, &added) + once * prices.way(ty, &added, &kept.updated())
         };
         let pairs = kinds.iter().flat_map(|&natural| ways.iter().map(move |kept| (natural, kept)));

@@ -9,7 +9,7 @@ use ir::types::{Dims, Type};
 /// All layouts of a tensor that hold what its type states, in a turn and given where its axes were before: a dim that is not
 /// open has the axes that stand there. In dims that are cut over several axes these stand in mesh order.
 pub(super) fn layouts(mesh: &Mesh, dims: &Dims, ty: &Type, turn: &Turn, before: Option<&Layout>) -> Vec<Layout> {
-    let stated = Layout { owed: Axes::none(), ..Layout::of(ty) };
+    let stated = Layout { unreduced: Axes::none(), ..Layout::of(ty) };
     let free = mesh.tensor_axes().without(&stated.used());
     let is_open = |place: Place| matches!(place, Place::Dim(dim) if ty.dims[dim].open);
     let was = |axis| before.map_or(Place::Whole, |before| before.place(axis));
@@ -42,14 +42,14 @@ fn on_places(stated: &Layout, places: &[(AxisId, Place)]) -> Layout {
 fn holds(layout: &Layout, ty: &Type) -> bool {
     let stated =
         |(axes, dim): (&Axes, &ir::types::Dim)| if dim.open { dim.axes.is_prefix_of(axes) } else { *axes == dim.axes };
-    layout.owed.is_empty() && layout.storage == ty.storage && layout.dims.iter().zip(&ty.dims).all(stated)
+    layout.unreduced.is_empty() && layout.storage == ty.storage && layout.dims.iter().zip(&ty.dims).all(stated)
 }
 
 /// No dim has more shards than elements, an exact one even shards, one of unknown size none.
 fn is_legal(mesh: &Mesh, dims: &Dims, ty: &Type, layout: &Layout) -> bool {
     ty.dims.iter().zip(&layout.dims).all(|(dim, axes)| {
-        let exact = dim.name.is_some_and(|name| dims[name].exact);
+        let indivisible = dim.name.is_some_and(|name| dims[name].indivisible);
         let counted = dim.count.is_some() && !axes.is_empty();
-        mesh.size(axes) <= dim.size && !counted && (!exact || mesh.is_even(dim.size, axes))
+        mesh.size(axes) <= dim.size && !counted && (!indivisible || mesh.is_even(dim.size, axes))
     })
 }

@@ -1,6 +1,6 @@
 //! Seconds of ops and of changes of layout, each asked for once.
 
-use crate::passes::expand::expand_section;
+use crate::passes::decompose::expand_section;
 use crate::passes::reshard::{Moved, reshard_section};
 use crate::reshard::hops::{Fare, Least};
 use crate::reshard::layout::Layout;
@@ -66,8 +66,8 @@ impl<'a> Prices<'a> {
 
     /// The table of all tensors like this one; those `stored` may lie flat.
     pub(super) fn tensor(&mut self, ty: &Type, stored: bool) -> usize {
-        let exact = |name| self.site.dims[name].exact;
-        let dims = ty.dims.iter().map(|dim| (dim.size, dim.name.is_some_and(exact), dim.count.is_some()));
+        let indivisible = |name| self.site.dims[name].indivisible;
+        let dims = ty.dims.iter().map(|dim| (dim.size, dim.name.is_some_and(indivisible), dim.count.is_some()));
         let key = (ty.dtype, dims.collect(), stored);
         *self.known.entry(key).or_insert_with(|| {
             self.tables.push(Table::new(self.site, ty, stored, self.fare.clone()));

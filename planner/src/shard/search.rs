@@ -269,13 +269,13 @@ fn does(before: &Before, axis: AxisId) -> Vec<usize> {
     let at = |place: Place| match place {
         Place::Whole => 0,
         Place::Stored => 1,
-        Place::Owed => 2,
+        Place::Partial => 2,
         Place::Dim(dim) => 3 + dim,
     };
     let mut stmts: Vec<_> = before.stmts.iter().collect();
     stmts.sort_by_key(|(key, _)| **key);
     let of_stmts = stmts.into_iter().map(|(_, assignment)| {
-        let passes = assignment.passing.as_ref().is_some_and(|passing| passing.debt.axes.contains(axis));
+        let passes = assignment.passing.as_ref().is_some_and(|passing| passing.partial.axes.contains(axis));
         let letter = assignment.letters.iter().position(|axes| axes.contains(axis));
         if passes { 1 } else { letter.map_or(0, |letter| 2 + letter) }
     });

@@ -4,7 +4,7 @@ use super::graph::{DECIDED, Lying, boundary};
 use super::params::{Classes, Kept};
 use super::turns::Before;
 use crate::assign::{Assignment, Operand};
-use crate::passes::{propagate, seed};
+use crate::passes::{annotate, propagate};
 use crate::ports::{Ports, passed, value_results};
 use crate::recover::recover;
 use crate::reshard::layout::Layout;
@@ -24,7 +24,7 @@ pub(super) fn propagated(
     (ports, classes): (&Ports, &Classes),
 ) -> Option<Before> {
     let (mut planned, rules) = (model.clone(), Goal::of(goal.layout.clone()));
-    seed::run(&mut planned, &rules, cluster).ok()?;
+    annotate::run(&mut planned, &rules, cluster).ok()?;
     propagate::run(&mut planned, &rules, cluster).ok()?;
     let mut before = Before::default();
     for (id, block) in &model.blocks {
@@ -66,7 +66,7 @@ fn boundaries(before: &mut Before, ports: &Ports, id: BlockId, block: &Block) {
 
 /// The layout of a type, whole as far as it is partial or stored.
 fn plain(ty: &Type) -> Layout {
-    Layout { storage: Axes::none(), owed: Axes::none(), ..Layout::of(ty) }
+    Layout { storage: Axes::none(), unreduced: Axes::none(), ..Layout::of(ty) }
 }
 
 fn assignment(model: &Model, block: &Block, stmt: &Stmt) -> Option<Assignment> {

@@ -4,14 +4,14 @@
 use super::prices::Prices;
 use super::turns::Turn;
 use crate::assign::{Assignment, Passing, is_expandable};
-use crate::choose::exact_letters;
+use crate::choose::indivisible_letters;
 use crate::reshard::layout::Layout;
 use crate::sections::instance_of;
 use ir::graph::{Block, Stmt};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Op, OpDef};
 use ir::rule::Instance;
-use ir::types::{Debt, DebtKind, Dims, Type};
+use ir::types::{Dims, Partial, PartialKind, Type};
 
 /// One way to run a statement.
 #[derive(Clone, Debug)]
@@ -67,11 +67,11 @@ pub(super) fn strategies(
 /// Whether a tensor may lie so: a maximum is never owed between statements here.
 fn may_lie(mesh: &Mesh, dims: &Dims, ty: &Type) -> bool {
     let holds = |dim: &ir::types::Dim| {
-        let exact = dim.name.is_some_and(|name| dims[name].exact);
-        mesh.size(&dim.axes) <= dim.size && (!exact || mesh.is_even(dim.size, &dim.axes))
+        let indivisible = dim.name.is_some_and(|name| dims[name].indivisible);
+        mesh.size(&dim.axes) <= dim.size && (!indivisible || mesh.is_even(dim.size, &dim.axes))
     };
-    let sum = |debt: &Debt| debt.kind == DebtKind::Sum && debt.axes.is_disjoint(&ty.sharded_axes());
-    ty.dims.iter().all(holds) && ty.debt.as_ref().is_none_or(sum)
+    let sum = |partial: &Partial| partial.kind == PartialKind::Sum && partial.axes.is_disjoint(&ty.sharded_axes());
+    ty.dims.iter().all(holds) && ty.partial.as_ref().is_none_or(sum)
 }
 
 /// Whether the op is put together of smaller ones: it is made of others, or cut where it must be whole.
@@ -84,7 +84,7 @@ fn must_expand(op: &Op, instance: &Instance, assignment: &Assignment) -> bool {
 struct Rules<'a> {
     mesh: &'a Mesh,
     instance: &'a Instance,
-    exact: Vec<bool>,
+    indivisible: Vec<bool>,
     /// Which letters may be cut.
     free: Vec<bool>,
     /// Whether inner letters of a dim may be cut before outer ones.
@@ -93,7 +93,7 @@ struct Rules<'a> {
 
 /// What the axes do that have been looked at.
 #[derive(Clone)]
-struct Partial {
+struct Prefix {
     letters: Vec<Axes>,
     passing: Axes,
 }
@@ -110,8 +110,8 @@ impl<'a> Rules<'a> {
             (!letter.whole || (letter.marked_whole && is_expandable(op))) && !counted.contains(&at)
         };
         let free = instance.letters.iter().enumerate().map(may).collect();
-        let exact = exact_letters(instance, prices.site.dims, operands, results);
-        Rules { mesh: prices.site.mesh, instance, exact, free, is_relaxed: prices.is_relaxed() }
+        let indivisible = indivisible_letters(instance, prices.site.dims, operands, results);
+        Rules { mesh: prices.site.mesh, instance, indivisible, free, is_relaxed: prices.is_relaxed() }
     }
 
     /// All assignments of a turn: without a passing sum first, then for each group of operands that may owe one together; and
@@ -129,8 +129,8 @@ impl<'a> Rules<'a> {
             None => vec![Axes::none(); self.instance.letters.len()],
         };
         let passes = before.and_then(|before| before.passing.as_ref());
-        let passing = passes.map_or_else(Axes::none, |passing| stays(&passing.debt.axes));
-        let start = Partial { letters, passing };
+        let passing = passes.map_or_else(Axes::none, |passing| stays(&passing.partial.axes));
+        let start = Prefix { letters, passing };
         let mut found = Vec::new();
         if start.passing.is_empty() {
             self.extend(&turn.units, &start, None, &mut found);
@@ -145,12 +145,12 @@ impl<'a> Rules<'a> {
         found
     }
 
-    fn extend(&self, units: &[Axes], so_far: &Partial, group: Option<&Vec<usize>>, found: &mut Vec<Assignment>) {
+    fn extend(&self, units: &[Axes], so_far: &Prefix, group: Option<&Vec<usize>>, found: &mut Vec<Assignment>) {
         let Some((unit, rest)) = units.split_first() else {
             let holds = || self.is_relaxed || self.instance.compounds_hold(&so_far.letters, self.mesh);
             if group.is_none() == so_far.passing.is_empty() && holds() {
-                let debt = Debt { kind: DebtKind::Sum, axes: so_far.passing.clone() };
-                let passing = group.map(|group| Passing { operands: group.clone(), debt });
+                let partial = Partial { kind: PartialKind::Sum, axes: so_far.passing.clone() };
+                let passing = group.map(|group| Passing { operands: group.clone(), partial });
                 found.push(Assignment { letters: so_far.letters.clone(), passing, storage: Axes::none() });
             }
             return;
@@ -159,7 +159,8 @@ impl<'a> Rules<'a> {
         for letter in 0..so_far.letters.len() {
             let longer = so_far.letters[letter].union(unit).sorted();
             let size = self.instance.letters[letter].size;
-            let fits = self.mesh.size(&longer) <= size && (!self.exact[letter] || self.mesh.is_even(size, &longer));
+            let fits =
+                self.mesh.size(&longer) <= size && (!self.indivisible[letter] || self.mesh.is_even(size, &longer));
             if self.free[letter] && fits {
                 let mut next = so_far.clone();
                 next.letters[letter] = longer;
@@ -167,7 +168,7 @@ impl<'a> Rules<'a> {
             }
         }
         if group.is_some() {
-            let next = Partial { passing: so_far.passing.union(unit).sorted(), ..so_far.clone() };
+            let next = Prefix { passing: so_far.passing.union(unit).sorted(), ..so_far.clone() };
             self.extend(rest, &next, group, found);
         }
     }

@@ -27,7 +27,7 @@ pub(super) struct Step {
     /// Operands, then results.
     pub(super) tensors: Vec<usize>,
     instance: Instance,
-    exact: Vec<bool>,
+    indivisible: Vec<bool>,
     expandable: bool,
     same_factors: bool,
     repeats: bool,
@@ -50,19 +50,19 @@ impl Step {
     pub(super) fn new(
         instance: Instance,
         tensors: Vec<usize>,
-        exact: Vec<bool>,
+        indivisible: Vec<bool>,
         [expandable, is_view]: [bool; 2],
     ) -> Step {
         let all = || instance.operands.iter().chain(&instance.results);
         let everywhere = |factor: usize| all().all(|tensor| holds(tensor, factor));
         let same_factors = (0..instance.letters.len()).all(everywhere);
         let [operand] = instance.operands.as_slice() else {
-            return Step { tensors, exact, expandable, same_factors, repeats: false, instance };
+            return Step { tensors, indivisible, expandable, same_factors, repeats: false, instance };
         };
         // A view repeats nothing: a factor that a reshape adds has one element.
         let is_new = |&factor: &usize| !holds(operand, factor);
         let repeats = !is_view && instance.results.iter().flatten().flatten().any(is_new);
-        Step { tensors, exact, expandable, same_factors, repeats, instance }
+        Step { tensors, indivisible, expandable, same_factors, repeats, instance }
     }
 
     /// Lets the tensors agree; gives those that changed.
@@ -230,7 +230,7 @@ impl Step {
 
     fn fits(&self, mesh: &Mesh, factor: usize, now: &[Axes]) -> bool {
         let (size, axes) = (self.instance.letters[factor].size, &now[factor]);
-        let is_even = || !self.exact[factor] || mesh.is_even(size, axes);
+        let is_even = || !self.indivisible[factor] || mesh.is_even(size, axes);
         mesh.size(axes) <= size && is_even() && self.instance.compounds_hold(now, mesh)
     }
 }

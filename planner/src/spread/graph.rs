@@ -2,7 +2,7 @@
 
 use super::factors::Step;
 use crate::assign::{instantiate, is_expandable};
-use crate::choose::exact_letters;
+use crate::choose::indivisible_letters;
 use crate::ports::{Ports, passed, value_results};
 use crate::sections::Site;
 use ir::entity::EntityRef;
@@ -167,8 +167,8 @@ impl Graph {
     /// A boundary or a reshard: both sides are the same tensor.
     fn join(&mut self, from: usize, to: usize, ty: &Type) -> Result<(), String> {
         let instance = Rule::parse("* -> *").and_then(|rule| rule.instantiate(&[ty], &[ty]))?;
-        let exact = vec![false; instance.letters.len()];
-        self.steps.push(Step::new(instance, vec![from, to], exact, [false, true]));
+        let indivisible = vec![false; instance.letters.len()];
+        self.steps.push(Step::new(instance, vec![from, to], indivisible, [false, true]));
         Ok(())
     }
 
@@ -182,8 +182,8 @@ impl Graph {
         let types = |values: &[Value]| values.iter().map(|&value| block.ty(value)).collect::<Vec<&Type>>();
         let (operands, results) = (types(&stmt.operands), types(&stmt.results));
         let instance: Instance = instantiate(def, &operands, &results)?;
-        let exact = exact_letters(&instance, site.dims, &operands, &results);
-        self.steps.push(Step::new(instance, tensors, exact, [is_expandable(&stmt.op), stmt.op.is_view()]));
+        let indivisible = indivisible_letters(&instance, site.dims, &operands, &results);
+        self.steps.push(Step::new(instance, tensors, indivisible, [is_expandable(&stmt.op), stmt.op.is_view()]));
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use super::exchange::{Exchange, Move, TensorPlan};
 use crate::arena::Arena;
 use crate::backend::Span;
-use ir::types::DebtKind;
+use ir::types::PartialKind;
 use kernels::cpu::shape::{View, add_strided, copy_strided};
 
 /// Where the tensors of one peer lie.
@@ -84,7 +84,7 @@ impl TensorPlan {
     /// Nobody else reads or writes the piece in the result, and nobody writes it in the sources.
     unsafe fn reduce_in_place<'a>(
         &self,
-        kind: DebtKind,
+        kind: PartialKind,
         source: impl Fn(usize) -> (&'a Arena, Span),
         (arena, result): (&'a Arena, Span),
         scratch: &mut Vec<f32>,
@@ -100,8 +100,8 @@ impl TensorPlan {
                 let theirs = unsafe { arena.floats(part(span, at, len)) };
                 match (scratch.is_empty(), kind) {
                     (true, _) => scratch.extend_from_slice(theirs),
-                    (false, DebtKind::Sum) => scratch.iter_mut().zip(theirs).for_each(|(a, &b)| *a += b),
-                    (false, DebtKind::Max) => scratch.iter_mut().zip(theirs).for_each(|(a, &b)| *a = a.max(b)),
+                    (false, PartialKind::Sum) => scratch.iter_mut().zip(theirs).for_each(|(a, &b)| *a += b),
+                    (false, PartialKind::Max) => scratch.iter_mut().zip(theirs).for_each(|(a, &b)| *a = a.max(b)),
                 }
             }
             // SAFETY: as the caller says, and no slice of the sources lives.
@@ -118,13 +118,13 @@ fn part(span: Span, start: usize, len: usize) -> Span {
 
 impl Move {
     /// Copies, adds or takes the maximum of the block; `scratch` grows as needed.
-    fn apply(&self, combine: Option<DebtKind>, from: &[f32], to: &mut [f32], scratch: &mut Vec<f32>) {
+    fn apply(&self, combine: Option<PartialKind>, from: &[f32], to: &mut [f32], scratch: &mut Vec<f32>) {
         let source = View { offset: self.from, strides: &self.from_strides };
         let target = View { offset: self.to, strides: &self.to_strides };
         match combine {
             None => copy_strided(from, source, to, target, &self.sizes),
-            Some(DebtKind::Sum) => add_strided(from, source, to, target, &self.sizes),
-            Some(DebtKind::Max) => {
+            Some(PartialKind::Sum) => add_strided(from, source, to, target, &self.sizes),
+            Some(PartialKind::Max) => {
                 // Blocks that are combined cover a contiguous part of the result: its strides are those of the block.
                 let len = self.sizes.iter().product();
                 scratch.resize(len, 0.0);

@@ -7,7 +7,7 @@
 use super::region::{Region, row_major};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
-use ir::types::{DebtKind, Type};
+use ir::types::{PartialKind, Type};
 
 /// A block of a peer's tensor that goes into the rank's own.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,7 +32,7 @@ pub struct TensorPlan {
     /// Elements of the result.
     pub len: usize,
     /// How blocks that fall on the same place are combined; `None`: no two do.
-    pub combine: Option<DebtKind>,
+    pub combine: Option<PartialKind>,
     /// The result is zero where no block falls.
     pub zero: bool,
     /// The result may lie on the source: each rank reads of the others only the piece of a sum that it makes.
@@ -71,7 +71,7 @@ impl Exchange {
 
     /// The sum of dense tensors of `len` elements over ranks, in place, for the one at place `me` of the list.
     pub fn sum(ranks: Vec<usize>, me: usize, len: usize) -> Exchange {
-        let tensors = vec![TensorPlan { in_place: true, ..reduction(ranks.len(), me, len, DebtKind::Sum, 0) }];
+        let tensors = vec![TensorPlan { in_place: true, ..reduction(ranks.len(), me, len, PartialKind::Sum, 0) }];
         Exchange { ranks, tensors }
     }
 
@@ -103,13 +103,15 @@ fn plan_tensor(
         if stored { region.as_run() } else { region }
     };
     let own = region(&result, rank);
-    let kind = ty.debt.as_ref().map(|debt| debt.kind);
+    let kind = ty.partial.as_ref().map(|partial| partial.kind);
     match (change, kind) {
         (Collective::AllReduce { .. }, Some(kind)) => {
             let me = ranks.iter().position(|&peer| peer == rank).unwrap_or(0);
             return Ok(reduction(ranks.len(), me, own.len(), kind, SPLIT_FROM));
         }
-        (Collective::Owe { dim: None, over }, _) if mesh.index_along(over, &mesh.coordinates(rank as u64)) > 0 => {
+        (Collective::ToPartial { dim: None, over }, _)
+            if mesh.index_along(over, &mesh.coordinates(rank as u64)) > 0 =>
+        {
             return Ok(TensorPlan { len: own.len(), zero: true, ..TensorPlan::default() });
         }
         _ => {}
@@ -121,7 +123,7 @@ fn plan_tensor(
     let peers = ranks.iter().enumerate().filter(|(_, peer)| gives(**peer));
     let blocks = peers.filter_map(|(peer, &rank)| block(peer, &region(ty, rank), &own));
     let combine = kind.filter(|_| matches!(change, Collective::ReduceScatter { .. }));
-    let zero = matches!(change, Collective::Owe { dim: Some(_), .. });
+    let zero = matches!(change, Collective::ToPartial { dim: Some(_), .. });
     Ok(TensorPlan { len: own.len(), combine, zero, moves: blocks.collect(), ..TensorPlan::default() })
 }
 
@@ -154,7 +156,7 @@ fn contiguous(peer: usize, start: usize, end: usize) -> Move {
 
 /// A reduction of dense tensors: whole on every rank, or from `split_from` elements on each rank its piece, and then the
 /// pieces of the others.
-fn reduction(peers: usize, me: usize, len: usize, kind: DebtKind, split_from: usize) -> TensorPlan {
+fn reduction(peers: usize, me: usize, len: usize, kind: PartialKind, split_from: usize) -> TensorPlan {
     let bounds = |piece: usize| (piece * len / peers, (piece + 1) * len / peers);
     let splits = peers > 1 && len >= split_from;
     let (start, end) = if splits { bounds(me) } else { (0, len) };

@@ -1,7 +1,7 @@
 //! Which part of a tensor a rank holds: a box of the whole, of which storage axes may leave a run of its elements.
 
 use ir::mesh::{Extent, Mesh};
-use ir::types::{DebtKind, Type};
+use ir::types::{PartialKind, Type};
 
 /// A rank's part of a tensor.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -119,7 +119,7 @@ pub fn cut<T: Copy>(whole: &[T], ty: &Type, region: &Region, part: &mut [T]) {
 /// # Panics
 /// If a slice has not the size that the type says.
 pub fn assemble(part: &[f32], ty: &Type, region: &Region, whole: &mut [f32]) {
-    let adds = ty.debt.as_ref().is_some_and(|debt| debt.kind == DebtKind::Sum);
+    let adds = ty.partial.as_ref().is_some_and(|partial| partial.kind == PartialKind::Sum);
     for piece in pieces(ty, region) {
         let (part, whole) = (&part[piece.part..][..piece.len], &mut whole[piece.whole..][..piece.len]);
         match adds {

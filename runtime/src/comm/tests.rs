@@ -8,7 +8,7 @@ use ir::entity::EntityRef;
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
-use ir::types::{DType, DebtKind, Type};
+use ir::types::{DType, PartialKind, Type};
 
 /// Bytes of a rank's arena.
 const ARENA: usize = 1 << 20;
@@ -94,33 +94,33 @@ fn axes(ids: &[usize]) -> Axes {
 }
 
 /// A type from (size, axes) per dim, storage axes and a debt.
-fn ty(dims: &[(u64, &[usize])], storage: &[usize], debt: Option<(DebtKind, &[usize])>) -> Type {
+fn ty(dims: &[(u64, &[usize])], storage: &[usize], partial: Option<(PartialKind, &[usize])>) -> Type {
     let mut ty = Type::of(DType::F32, &dims.iter().map(|dim| dim.0).collect::<Vec<_>>());
     ty.dims.iter_mut().zip(dims).for_each(|(dim, given)| dim.axes = axes(given.1));
     ty.storage = axes(storage);
-    debt.map_or(ty.clone(), |(kind, over)| ty.owing(kind, &axes(over)))
+    partial.map_or(ty.clone(), |(kind, over)| ty.partial_over(kind, &axes(over)))
 }
 
 /// What a rank contributes to a tensor: different along the axes of the debt only.
 fn partial(ty: &Type, mesh: &Mesh, rank: usize) -> Vec<f32> {
-    let share = mesh.index_along(&ty.debt_axes(), &mesh.coordinates(rank as u64));
+    let share = mesh.index_along(&ty.partial_axes(), &mesh.coordinates(rank as u64));
     (0..ty.elements()).map(|i| ((i * 7 + share * 13) % 31) as f32).collect()
 }
 
 /// The definition: what was owed over `paid` is combined, and the rank's part is cut out.
 fn expected(from: &Type, to: &Type, change: &Collective, mesh: &Mesh, rank: usize) -> Vec<f32> {
-    let paid = from.debt_axes().without(&to.debt_axes());
-    let peers = mesh.peers(rank as u64, &paid);
+    let reduced = from.partial_axes().without(&to.partial_axes());
+    let peers = mesh.peers(rank as u64, &reduced);
     let mut whole = partial(from, mesh, peers[0] as usize);
     for &peer in &peers[1..] {
         for (a, b) in whole.iter_mut().zip(partial(from, mesh, peer as usize)) {
-            *a = if from.debt.as_ref().unwrap().kind == DebtKind::Sum { *a + b } else { a.max(b) };
+            *a = if from.partial.as_ref().unwrap().kind == PartialKind::Sum { *a + b } else { a.max(b) };
         }
     }
     let coordinates = mesh.coordinates(rank as u64);
     match change {
-        Collective::Owe { dim: None, over } if mesh.index_along(over, &coordinates) > 0 => whole.fill(0.0),
-        Collective::Owe { dim: Some(_), .. } => {
+        Collective::ToPartial { dim: None, over } if mesh.index_along(over, &coordinates) > 0 => whole.fill(0.0),
+        Collective::ToPartial { dim: Some(_), .. } => {
             let own = Region::of(from, mesh, &coordinates);
             let mut part = vec![0.0; own.len()];
             cut(&whole, from, &own, &mut part);
@@ -172,11 +172,11 @@ fn gathers_and_shards_undo_each_other() {
             for size in [1, 2, 7, 12] {
                 let (kept, over) = all.split_at(kept);
                 let gather = Collective::AllGather { dim: Some(1), over: axes(over) };
-                let shard = Collective::shard(Some(1), axes(over));
+                let shard = Collective::all_slice(Some(1), axes(over));
                 check(&mesh, &gather, &[ty(&[(3, &[]), (size, &all), (2, &[])], &[], None)]);
                 check(&mesh, &shard, &[ty(&[(3, &[]), (size, kept), (2, &[])], &[], None)]);
                 let gather = Collective::AllGather { dim: None, over: axes(over) };
-                let shard = Collective::shard(None, axes(over));
+                let shard = Collective::all_slice(None, axes(over));
                 check(&mesh, &gather, &[ty(&[(3, &[]), (size, &[])], &all, None)]);
                 check(&mesh, &shard, &[ty(&[(3, &[]), (size, &[])], kept, None)]);
             }
@@ -185,21 +185,21 @@ fn gathers_and_shards_undo_each_other() {
 }
 
 #[test]
-fn reductions_pay_what_is_owed() {
+fn reductions_sum_what_is_partial() {
     for mesh in meshes() {
         let all: Vec<usize> = (0..mesh.axes.len()).collect();
-        for kind in [DebtKind::Sum, DebtKind::Max] {
+        for kind in [PartialKind::Sum, PartialKind::Max] {
             for over in [&all[..], &all[..1], &all[all.len() - 1..]] {
-                let owed = Some((kind, &all[..]));
+                let unreduced = Some((kind, &all[..]));
                 let reduce = Collective::AllReduce { over: axes(over) };
-                check(&mesh, &reduce, &[ty(&[(3, &[]), (5, &[])], &[], owed), ty(&[], &[], owed)]);
-                check(&mesh, &reduce, &[ty(&[(9001, &[])], &[], owed), ty(&[(2, &[])], &[], owed)]);
+                check(&mesh, &reduce, &[ty(&[(3, &[]), (5, &[])], &[], unreduced), ty(&[], &[], unreduced)]);
+                check(&mesh, &reduce, &[ty(&[(9001, &[])], &[], unreduced), ty(&[(2, &[])], &[], unreduced)]);
                 for dim in [Some(1), None] {
                     let scatter = Collective::ReduceScatter { dim, over: axes(over) };
                     check(
                         &mesh,
                         &scatter,
-                        &[ty(&[(3, &[]), (5, &[])], &[], owed), ty(&[(2, &[]), (4, &[])], &[], owed)],
+                        &[ty(&[(3, &[]), (5, &[])], &[], unreduced), ty(&[(2, &[]), (4, &[])], &[], unreduced)],
                     );
                 }
             }
@@ -242,8 +242,8 @@ fn blocks_change_hands() {
             check(&two, &change, &[from]);
         }
     }
-    let owing = ty(&[(6, a), (3, none)], &[], Some((DebtKind::Sum, b)));
-    check(&two, &Collective::permute(&owing, vec![axes(c), axes(none)]), &[owing]);
+    let unreduced = ty(&[(6, a), (3, none)], &[], Some((PartialKind::Sum, b)));
+    check(&two, &Collective::permute(&unreduced, vec![axes(c), axes(none)]), &[unreduced]);
 }
 
 #[test]
@@ -264,10 +264,10 @@ fn a_permute_gives_whole_even_blocks_once() {
 }
 
 #[test]
-fn owing_leaves_the_value_on_one_rank() {
+fn to_partial_leaves_the_value_on_one_rank() {
     for mesh in meshes() {
-        check(&mesh, &Collective::Owe { dim: None, over: axes(&[0]) }, &[ty(&[(4, &[])], &[], None)]);
-        check(&mesh, &Collective::Owe { dim: None, over: mesh.tensor_axes() }, &[ty(&[], &[], None)]);
+        check(&mesh, &Collective::ToPartial { dim: None, over: axes(&[0]) }, &[ty(&[(4, &[])], &[], None)]);
+        check(&mesh, &Collective::ToPartial { dim: None, over: mesh.tensor_axes() }, &[ty(&[], &[], None)]);
     }
 }
 
@@ -276,7 +276,7 @@ fn a_part_of_a_dim_is_a_part_of_a_sum() {
     for mesh in meshes() {
         let all: Vec<usize> = (0..mesh.axes.len()).collect();
         for kept in 0..all.len() {
-            let owe = Collective::Owe { dim: Some(1), over: axes(&all[kept..]) };
+            let owe = Collective::ToPartial { dim: Some(1), over: axes(&all[kept..]) };
             for size in [1, 7, 12] {
                 check(&mesh, &owe, &[ty(&[(3, &[]), (size, &all), (2, &[])], &[], None)]);
             }
@@ -309,7 +309,7 @@ fn blocks_go_to_other_shards_in_pieces() {
 #[test]
 fn storage_stays_while_sums_are_paid_but_dims_may_not_change() {
     let mesh = Mesh::new("m", &[("a", 2), ("b", 2)]);
-    let stored = ty(&[(5, &[]), (3, &[])], &[0], Some((DebtKind::Sum, &[1])));
+    let stored = ty(&[(5, &[]), (3, &[])], &[0], Some((PartialKind::Sum, &[1])));
     check(&mesh, &Collective::AllReduce { over: axes(&[1]) }, &[stored]);
     let stored = ty(&[(5, &[1])], &[0], None);
     let gather = Collective::AllGather { dim: Some(0), over: axes(&[1]) };

@@ -142,11 +142,11 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
     fn instr(&mut self, at: usize, instr: &'l Instr) -> Result<(), String> {
         match instr {
             Instr::Feed { out, input, microbatch } => self.feed(at, *out, *input, *microbatch)?,
-            Instr::Seed { out } => {
+            Instr::LossGrad { out } => {
                 let place = self.places.one(at)?;
                 self.places.set(*out, place);
                 let to = self.span(*out)?;
-                self.sheet.actions.push(Action::Seed { to });
+                self.sheet.actions.push(Action::LossGrad { to });
             }
             Instr::Run { token, .. } => {
                 let run = self.run(at, instr)?;

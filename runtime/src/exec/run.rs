@@ -59,7 +59,9 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
             let name = &binding.body.values[arg.value].name;
             let at = match arg.source {
                 Source::Row => self.places.register(*args.next().ok_or_else(|| format!("%{name} is not given"))?)?,
-                Source::Kept => self.places.kept(bundles, arg.value).ok_or_else(|| format!("no bundle has %{name}"))?,
+                Source::Saved => {
+                    self.places.kept(bundles, arg.value).ok_or_else(|| format!("no bundle has %{name}"))?
+                }
                 Source::Param | Source::State | Source::Gradient => {
                     let (owner, role) = binding.tensor(arg.value)?;
                     let at = self.places.held(owner, &role).map_err(|why| format!("%{name}: {why}"))?;

@@ -30,7 +30,7 @@ pub(super) enum Action<C: Communicator> {
     /// Cuts the rank's part out of an input.
     Feed { to: Span, input: ModelValue, microbatch: usize, pieces: Vec<Piece> },
     /// The cotangent of the losses.
-    Seed { to: Span },
+    LossGrad { to: Span },
     /// Runs a body.
     Run(usize),
     /// Starts to run a body.

@@ -13,7 +13,7 @@ use ir::ids::*;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::*;
 use ir::program::*;
-use ir::types::{DType, DebtKind, Dim, Type};
+use ir::types::{DType, Dim, PartialKind, Type};
 use std::collections::BTreeMap;
 
 const SIZES: [u64; 3] = [5, 3, 7];
@@ -21,11 +21,11 @@ const MICROBATCHES: u32 = 3;
 const LR: f32 = 0.1;
 
 /// A type of dims b, k or n (by place in `SIZES`) on a mesh: b over `dp`, n over `tp`, a sum owed over the axes named.
-fn ty(mesh: &Mesh, dims: &[usize], owed: &[&str]) -> Type {
+fn ty(mesh: &Mesh, dims: &[usize], unreduced: &[&str]) -> Type {
     let axes = |name: &str| mesh.lookup(name).unwrap_or_default();
     let dim = |&d: &usize| Dim { axes: axes(["dp", "", "tp"][d]), ..Dim::sized(SIZES[d]) };
     let ty = Type::new(DType::F32, dims.iter().map(dim).collect());
-    ty.owing(DebtKind::Sum, &owed.iter().fold(Axes::none(), |all, name| all.union(&axes(name))))
+    ty.partial_over(PartialKind::Sum, &unreduced.iter().fold(Axes::none(), |all, name| all.union(&axes(name))))
 }
 
 fn stmt(op: impl Into<Op>, operands: &[Value], results: &[Value]) -> BodyInstr {
@@ -39,7 +39,7 @@ fn stmt(op: impl Into<Op>, operands: &[Value], results: &[Value]) -> BodyInstr {
     })
 }
 
-fn pay(over: Axes, operand: Value, result: Value) -> Vec<BodyInstr> {
+fn reduced_over(over: Axes, operand: Value, result: Value) -> Vec<BodyInstr> {
     if over.is_empty() {
         return vec![stmt(Unary(UnaryKind::Scale(1.0)), &[operand], &[result])];
     }
@@ -82,7 +82,7 @@ impl Built {
 }
 
 fn build(mesh: Mesh) -> Built {
-    let ty = |dims: &[usize], owed: &[&str]| ty(&mesh, dims, owed);
+    let ty = |dims: &[usize], unreduced: &[&str]| ty(&mesh, dims, unreduced);
     let (dp, tp) = (mesh.lookup("dp").unwrap_or_default(), mesh.lookup("tp").unwrap_or_default());
     let mut model = Model { mesh: mesh.clone(), ..Model::default() };
     let x_in = model.values.push("x".to_string());
@@ -118,13 +118,13 @@ fn build(mesh: Mesh) -> Built {
     ]
     .map(|(name, ty)| square.add_value(name, ty));
     let mut step = Block::default();
-    let [sum, all, norm, factor, owed, paid] = [
+    let [sum, all, norm, factor, unreduced, reduced] = [
         ("sum", ty(&[], &["tp"])),
         ("all", ty(&[], &[])),
         ("norm", ty(&[], &[])),
         ("clip", ty(&[], &[])),
-        ("owed", ty(&[], &["dp", "tp"])),
-        ("paid", ty(&[], &[])),
+        ("unreduced", ty(&[], &["dp", "tp"])),
+        ("reduced", ty(&[], &[])),
     ]
     .map(|(name, ty)| step.add_value(name, ty));
 
@@ -145,22 +145,22 @@ fn build(mesh: Mesh) -> Built {
 
     let mut built = Built { model, bodies: PrimaryMap::new(), ids: BTreeMap::new() };
     use BodyKind::*;
-    use Source::{Gradient, Kept, Row, Scalar};
+    use Source::{Gradient, Row, Saved, Scalar};
     let eq = |text| Einsum::new(text).unwrap();
     let (lin, sqr) = (Some(linear_id), Some(square_id));
     let product = stmt(eq("b k, k n -> b n"), &[x, w], &[y]);
     built.body(("lF", F, lin), &linear, &[(x, Row), (w, Source::Param)], vec![product], [&[y], &[x]]);
-    built.body(("lI", I, lin), &linear, &[(dy, Row), (x, Kept)], vec![], [&[], &[x, dy]]);
+    built.body(("lI", I, lin), &linear, &[(dy, Row), (x, Saved)], vec![], [&[], &[x, dy]]);
     let mut dw = stmt(eq("b k, b n -> k n"), &[x, dy], &[grad]);
     if let BodyInstr::Compute(stmt) = &mut dw {
         stmt.accumulate = true;
     }
-    built.body(("lW", W, lin), &linear, &[(x, Kept), (dy, Kept), (grad, Gradient)], vec![dw], [&[], &[]]);
-    let mut reduce = pay(dp.clone(), grad, g);
+    built.body(("lW", W, lin), &linear, &[(x, Saved), (dy, Saved), (grad, Gradient)], vec![dw], [&[], &[]]);
+    let mut reduce = reduced_over(dp.clone(), grad, g);
     reduce.push(stmt(SumSquares, &[g], &[sq]));
     built.body(("lR", R, lin), &linear, &[(grad, Gradient)], reduce, [&[sq], &[g]]);
     let update = stmt(Sgd { momentum: 0.0, weight_decay: 0.0 }, &[w, g, clip, lr], &[w]);
-    let args = [(g, Kept), (w, Source::Param), (clip, Scalar), (lr, Scalar)];
+    let args = [(g, Saved), (w, Source::Param), (clip, Scalar), (lr, Scalar)];
     built.body(("lU", U, lin), &linear, &args, vec![update], [&[], &[]]);
     let squares = stmt(eq("b n, b n -> ()"), &[z, z], &[loss]);
     built.body(("sF", F, sqr), &square, &[(z, Row)], vec![squares], [&[loss], &[z]]);
@@ -170,12 +170,13 @@ fn build(mesh: Mesh) -> Built {
         stmt(Unary(UnaryKind::Scale(2.0)), &[half], &[dz]),
         BodyInstr::Free(vec![half]),
     ];
-    built.body(("sI", I, sqr), &square, &[(dloss, Row), (z, Kept)], back, [&[dz], &[]]);
-    let mut clipping = pay(tp.clone(), sum, all);
+    built.body(("sI", I, sqr), &square, &[(dloss, Row), (z, Saved)], back, [&[dz], &[]]);
+    let mut clipping = reduced_over(tp.clone(), sum, all);
     clipping.push(stmt(Unary(UnaryKind::Sqrt), &[all], &[norm]));
     clipping.push(stmt(Unary(UnaryKind::AtMost(0.5)), &[norm], &[factor]));
     built.body(("step", N, None), &step, &[(sum, Row)], clipping, [&[norm, factor], &[]]);
-    built.body(("loss", N, None), &step, &[(owed, Row)], pay(dp.union(&tp), owed, paid), [&[paid], &[]]);
+    let summing = reduced_over(dp.union(&tp), unreduced, reduced);
+    built.body(("loss", N, None), &step, &[(unreduced, Row)], summing, [&[reduced], &[]]);
     built
 }
 
@@ -264,7 +265,7 @@ fn program(built: &Built) -> Program {
                     None => total = Some(loss[0]),
                 }
                 let out = row.reg("seed", Some(Type::scalar(DType::F32)));
-                row.instrs.push(Instr::Seed { out });
+                row.instrs.push(Instr::LossGrad { out });
                 dy = Some(row.run("sI", at, &[out], &[z.unwrap()]).0[0]);
             }
             if !first {
@@ -401,7 +402,7 @@ fn start_reductions(class: &mut Class, of: BodyId) {
     class.instrs.insert(at + 1, Instr::Wait { token: waited, result: None });
     // Something for the row to do in between.
     let x = class.regs.push(RegData { name: "idle".to_string(), ty: Some(Type::scalar(DType::F32)) });
-    class.instrs.insert(at + 1, Instr::Seed { out: x });
+    class.instrs.insert(at + 1, Instr::LossGrad { out: x });
 }
 
 #[test]
@@ -466,7 +467,7 @@ fn broken_programs_do_not_load() {
         matches!(Machine::load(&built.model, &program, &Options::default()), Err(Error::Load(_)))
     };
     assert!(refused(&|program| program.classes.clear()));
-    assert!(refused(&|program| program.bodies[built.ids["lU"]].args[2].source = Source::Kept));
+    assert!(refused(&|program| program.bodies[built.ids["lU"]].args[2].source = Source::Saved));
     let to_nowhere = Instr::Wait { token: Token::new(99), result: None };
     assert!(refused(&|program| program.classes[0].instrs.push(to_nowhere.clone())));
     assert!(refused(&|program| {

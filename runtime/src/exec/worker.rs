@@ -58,7 +58,7 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
                 Input::Ints(whole) => feed(backend, as_floats(whole), pieces, *to, &mut self.fed),
                 Input::Floats(whole) => feed(backend, whole, pieces, *to, &mut self.fed),
             },
-            Action::Seed { to } => backend.write(*to, &[input.loss_cotangent()]),
+            Action::LossGrad { to } => backend.write(*to, &[input.loss_cotangent()]),
             Action::Run(run) => {
                 let play = Play::new(&self.sheets, row, *run, self.seed, input.step);
                 return self.play(play);

@@ -95,7 +95,7 @@ pub fn instr_site(model: &Model, program: &Program, class: &Class, at: usize) ->
     let bytes = |reg: ir::ids::Reg| class.regs[reg].ty.as_ref().map_or(0, |ty| ty.local_bytes(&model.mesh));
     let pipeline = model.mesh.pipeline().map_or_else(String::new, |pp| model.mesh.axes[pp].name.clone());
     match &class.instrs[at] {
-        Instr::Run { .. } | Instr::Seed { .. } | Instr::Out { .. } | Instr::Free(_) => None,
+        Instr::Run { .. } | Instr::LossGrad { .. } | Instr::Out { .. } | Instr::Free(_) => None,
         Instr::Feed { out, .. } => {
             Some(Site { bytes: 2 * bytes(*out), ..Site::plain(format!("feed {}", reg(*out)), "feed", Kind::Memory) })
         }

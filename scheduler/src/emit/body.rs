@@ -11,7 +11,7 @@ use ir::mesh::{Axes, Mesh};
 use ir::ops::{Collective, Op};
 use ir::program::{Body, BodyArg, BodyInstr, BodyKind, Source};
 use ir::schedule::{Action, Kind};
-use ir::types::{DebtKind, Type};
+use ir::types::{PartialKind, Type};
 use std::collections::{HashMap, HashSet};
 
 /// The bodies of one block; none where there is nothing to do.
@@ -121,22 +121,23 @@ impl Bodies {
         if let Some((id, _)) = found {
             return id;
         }
-        let over = ty.debt_axes();
+        let over = ty.partial_axes();
         let mut values = PrimaryMap::new();
-        let owing: Value = values.push(ValueData { name: name.to_string(), ty: ty.clone() });
-        let paid = values.push(ValueData { name: "sum".to_string(), ty: ty.owing(DebtKind::Sum, &Axes::none()) });
+        let unreduced: Value = values.push(ValueData { name: name.to_string(), ty: ty.clone() });
+        let reduced =
+            values.push(ValueData { name: "sum".to_string(), ty: ty.partial_over(PartialKind::Sum, &Axes::none()) });
         let token = Token::from_u32(0);
         self.all.push(Body {
             name: format!("{name}.N"),
             block: None,
             kind: BodyKind::N,
             values,
-            args: vec![BodyArg { value: owing, source: Source::Row }],
+            args: vec![BodyArg { value: unreduced, source: Source::Row }],
             instrs: vec![
-                BodyInstr::Start { token, collective: Collective::AllReduce { over }, operands: vec![owing] },
-                BodyInstr::Wait { token, results: vec![paid] },
+                BodyInstr::Start { token, collective: Collective::AllReduce { over }, operands: vec![unreduced] },
+                BodyInstr::Wait { token, results: vec![reduced] },
             ],
-            results: vec![paid],
+            results: vec![reduced],
             keeps: Vec::new(),
             frame: None,
         })
@@ -235,7 +236,7 @@ fn arguments(block: &Block, part: &Part<'_>) -> Vec<BodyArg> {
         Some(ArgKind::State) => Source::State,
         Some(ArgKind::Const) => Source::Scalar,
         _ if gradients.contains(&value) => Source::Gradient,
-        _ => Source::Kept,
+        _ => Source::Saved,
     };
     let made: HashSet<Value> = results(part.stmts.iter().copied()).collect();
     let own: HashSet<Value> = part.args.iter().copied().collect();

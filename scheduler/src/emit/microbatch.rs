@@ -155,7 +155,7 @@ impl Row<'_> {
                 None => {
                     let name = format!("{}.{}:{mb}", run.name, block.value_name(value));
                     let out = self.reg(name, Some(block.ty(value)));
-                    self.instrs.push(Instr::Seed { out });
+                    self.instrs.push(Instr::LossGrad { out });
                     out
                 }
             });

@@ -293,15 +293,15 @@ impl<'a> Row<'a> {
 
     /// Pays what the totals owe, sums them over the ranks that have them, and gives them out.
     pub(super) fn give_totals(&mut self, bodies: &mut Bodies, ranks: &BTreeMap<String, Vec<u32>>) {
-        let mut paid: BTreeMap<String, Reg> = BTreeMap::new();
+        let mut reduced: BTreeMap<String, Reg> = BTreeMap::new();
         for (name, reg) in std::mem::take(&mut self.totals) {
             let reg = self.pay(&name, reg, bodies);
-            match paid.get(&name) {
+            match reduced.get(&name) {
                 Some(&into) => self.add(into, reg),
-                None => drop(paid.insert(name, reg)),
+                None => drop(reduced.insert(name, reg)),
             }
         }
-        for (name, reg) in paid {
+        for (name, reg) in reduced {
             self.sum(reg, &ranks[&name]);
             self.instrs.push(Instr::Out { name, reg });
             self.release(reg);
@@ -317,7 +317,7 @@ impl<'a> Row<'a> {
     }
 
     fn pay(&mut self, name: &str, reg: Reg, bodies: &mut Bodies) -> Reg {
-        let Some(ty) = self.regs[reg].ty.clone().filter(|ty| ty.debt.is_some()) else { return reg };
+        let Some(ty) = self.regs[reg].ty.clone().filter(|ty| ty.partial.is_some()) else { return reg };
         let body = bodies.paying(name, &ty);
         let results = bodies.all[body].results.clone();
         let result = self.reg(name.to_string(), Some(&bodies.all[body].values[results[0]].ty));

@@ -53,7 +53,7 @@ fn bindings(model: &Model, body: &Body) -> Vec<(usize, Role, Value)> {
             Source::Param => (arg.value, Role::Param),
             Source::Gradient => (block.owner_of(arg.value)?, Role::Gradient),
             Source::State => (block.owner_of(arg.value)?, Role::State(suffix())),
-            Source::Row | Source::Kept | Source::Scalar => return None,
+            Source::Row | Source::Saved | Source::Scalar => return None,
         };
         Some((params.iter().position(|&param| param == owner)?, role, arg.value))
     };

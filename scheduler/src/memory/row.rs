@@ -72,7 +72,7 @@ pub(super) fn needs(model: &Model, program: &Program, layouts: &Layouts, class: 
 impl Walk<'_> {
     fn step(&mut self, instr: &Instr) -> Vec<At> {
         match instr {
-            Instr::Feed { out, .. } | Instr::Seed { out } => {
+            Instr::Feed { out, .. } | Instr::LossGrad { out } => {
                 let part = self.fresh(*out);
                 self.put(*out, Some(part));
                 vec![At::Part(part)]
@@ -238,7 +238,7 @@ impl Walk<'_> {
             let find = |value| {
                 keeps().find_map(|(bundle, keeps)| Some((bundle, keeps.iter().position(|&other| other == value)?)))
             };
-            args_of.iter().map(|arg| find(arg.value).filter(|_| arg.source == Source::Kept)).collect()
+            args_of.iter().map(|arg| find(arg.value).filter(|_| arg.source == Source::Saved)).collect()
         });
         let mut rows = args.iter();
         let mut part = |(arg, place): (&ir::program::BodyArg, &InBundle)| match arg.source {

@@ -99,7 +99,7 @@ impl Sharing<'_> {
         self.fits(result, operand)
             && !(is_result && class.result.is_some())
             && class.arg.is_none_or(|arg| {
-                let lasts = matches!(self.sources[arg], Some(Source::Row | Source::Kept | Source::Param));
+                let lasts = matches!(self.sources[arg], Some(Source::Row | Source::Saved | Source::Param));
                 lasts && !is_result && !self.stored.contains(&arg)
             })
     }

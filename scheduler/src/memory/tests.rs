@@ -137,7 +137,7 @@ fn views_and_elementwise_results_lie_on_what_dies() {
 #[test]
 fn what_is_kept_is_not_written_on() {
     // `%2` is kept, its view `%3` is not: `%4` must go elsewhere.
-    let (frame, place) = frame(CHAIN, "-> (%y) keep (%2)");
+    let (frame, place) = frame(CHAIN, "-> (%y) save (%2)");
     assert_eq!((frame.slot, frame.scratch), (128, 0));
     assert!(["1", "2", "3"].iter().all(|name| place(name) == Place::Slot(0)), "{frame:?}");
     assert!(["4", "5", "y"].iter().all(|name| place(name) == Place::Row), "{frame:?}");
@@ -145,7 +145,7 @@ fn what_is_kept_is_not_written_on() {
 
 #[test]
 fn a_result_that_is_a_view_of_an_argument_has_its_own_place() {
-    let (frame, place) = frame("  %1: f32[32] = reshape(%x)\n  %y: f32[b, h] = reshape(%1)", "-> (%y) keep (%1)");
+    let (frame, place) = frame("  %1: f32[32] = reshape(%x)\n  %y: f32[b, h] = reshape(%1)", "-> (%y) save (%1)");
     assert!(matches!(place("1"), Place::Same(_)), "{frame:?}");
     assert_eq!(place("y"), Place::Row);
 }

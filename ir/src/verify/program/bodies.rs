@@ -1,7 +1,7 @@
 //! Values of bodies: `undefined`, `redefined`, `read-after-free`, `double-free`, `leak`, `in-flight`, `token`, and the types
 //! of layout changes: `collective-type`.
 
-use super::{Violation, debts};
+use super::{Violation, partials};
 use crate::graph::Model;
 use crate::ids::{BodyId, Token, Value};
 use crate::mesh::Mesh;
@@ -34,7 +34,7 @@ pub(super) fn check(model: &Model, id: BodyId, body: &Body, found: &mut Vec<Viol
                 stmt.results.iter().for_each(|&value| state.define(value, stmt.accumulate, &mut say));
                 if Body::kernel(stmt).is_none() {
                     say("signature", format!("`{}` has no kernel", stmt.op.name()));
-                } else if let Some((what, text)) = debts::check(body, stmt) {
+                } else if let Some((what, text)) = partials::check(body, stmt) {
                     say(what, text);
                 }
             }
@@ -93,7 +93,7 @@ impl State<'_> {
         let right = match self.sources.get(&value) {
             Some(Source::Gradient) => accumulate && self.body.kind.accumulates(),
             Some(Source::Param | Source::State) => !accumulate && self.body.kind == BodyKind::U,
-            Some(Source::Row | Source::Kept | Source::Scalar) => false,
+            Some(Source::Row | Source::Saved | Source::Scalar) => false,
             None => !accumulate && !self.defined.contains(&value) && self.body.values.get(value).is_some(),
         };
         if !right {

@@ -86,7 +86,7 @@ fn run<'a>(model: &'a Model, program: &'a Program, instr: &Instr) -> Uses<'a> {
                 uses.reads.insert(Held::Scalar(name(arg.value)));
                 None
             }
-            Source::Row | Source::Kept => None,
+            Source::Row | Source::Saved => None,
         };
         let place = owner.and_then(|owner| params.iter().position(|&param| param == owner));
         let Some(&param) = place.and_then(|place| bound.get(place)) else { continue };

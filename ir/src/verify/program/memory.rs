@@ -41,7 +41,7 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
             regs.insert(*reg, HashMap::from([(None, heap.allocate(ty, model))]));
         };
         match instr {
-            Instr::Feed { out, .. } | Instr::Seed { out } => define(&mut heap, &mut regs, out),
+            Instr::Feed { out, .. } | Instr::LossGrad { out } => define(&mut heap, &mut regs, out),
             Instr::Start { token, transfer: Transfer::Recv { ty, .. }, .. } => {
                 flying.insert(*token, vec![heap.allocate(Some(ty), model)]);
             }
@@ -120,7 +120,7 @@ impl Heap {
     fn run(&mut self, model: &Model, body: &Body, args: &[Reg], bundles: &[Reg], regs: &Held) -> HashMap<Value, usize> {
         let rows = body.args.iter().filter(|arg| arg.source == Source::Row).zip(args);
         let mut env: HashMap<Value, usize> = rows.map(|(arg, reg)| (arg.value, regs[reg][&None])).collect();
-        for arg in body.args.iter().filter(|arg| arg.source == Source::Kept) {
+        for arg in body.args.iter().filter(|arg| arg.source == Source::Saved) {
             env.extend(
                 bundles.iter().find_map(|reg| regs[reg].get(&Some(arg.value))).map(|&buffer| (arg.value, buffer)),
             );
@@ -186,6 +186,6 @@ fn owner(block: &Block, value: Value, source: Source) -> Option<Value> {
     match source {
         Source::Param => Some(value),
         Source::State | Source::Gradient => block.owner_of(value),
-        Source::Row | Source::Kept | Source::Scalar => None,
+        Source::Row | Source::Saved | Source::Scalar => None,
     }
 }

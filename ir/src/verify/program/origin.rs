@@ -14,7 +14,7 @@ pub(super) enum Atom {
         input: ModelValue,
         microbatch: u32,
     },
-    Seed,
+    LossGrad,
     Result {
         run: RunId,
         result: usize,
@@ -46,7 +46,7 @@ impl Atom {
             Atom::Input { microbatch, .. } | Atom::Result { microbatch, .. } | Atom::Cotangent { microbatch, .. } => {
                 Some(microbatch)
             }
-            Atom::Seed | Atom::Returned { .. } | Atom::Step { .. } => None,
+            Atom::LossGrad | Atom::Returned { .. } | Atom::Step { .. } => None,
         }
     }
 }
@@ -112,7 +112,7 @@ impl Reads {
         let block = &model.blocks[model.calls[run.0].block];
         let parts = |(result, _)| {
             if block.results[result] == ResultKind::Loss {
-                return Parts::from([Atom::Seed]);
+                return Parts::from([Atom::LossGrad]);
             }
             let readers = self.readers.get(&(run, result)).into_iter().flatten();
             readers.map(|&(run, arg)| Atom::Cotangent { run, arg, microbatch }).collect()

@@ -17,8 +17,8 @@ pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut 
                 let declared = model.inputs.iter().find(|i| i.value == *input).map(|i| &i.ty);
                 (declared.is_none() || ty(*out) != declared).then(|| "an input is fed as what it is not".to_string())
             }
-            Instr::Seed { out } => {
-                let scalar = |ty: &Type| ty.rank() == 0 && ty.dtype == DType::F32 && ty.debt.is_none();
+            Instr::LossGrad { out } => {
+                let scalar = |ty: &Type| ty.rank() == 0 && ty.dtype == DType::F32 && ty.partial.is_none();
                 (!ty(*out).is_some_and(scalar)).then(|| "the cotangent of a loss is an f32 scalar".to_string())
             }
             Instr::Add { into, from } => {
@@ -33,8 +33,8 @@ pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut 
                 (!right).then(|| "a receive must give a register of its type".to_string())
             }
             Instr::Out { reg, .. } => {
-                let paid = ty(*reg).is_some_and(|ty| ty.debt.is_none());
-                (!paid).then(|| "a value is given out that still owes".to_string())
+                let reduced = ty(*reg).is_some_and(|ty| ty.partial.is_none());
+                (!reduced).then(|| "a value is given out that still owes".to_string())
             }
             Instr::Run { .. } => run(model, program, class, instr),
             Instr::Start { .. } | Instr::Wait { .. } | Instr::Free(_) => None,

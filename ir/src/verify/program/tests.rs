@@ -8,7 +8,7 @@ use crate::ids::{AxisId, BlockId, ModelValue, Reg, Token, Value};
 use crate::mesh::{Axes, Mesh};
 use crate::ops::{Collective, Op, Reduce, Unary, UnaryKind};
 use crate::program::{Body, BodyArg, BodyInstr, BodyKind, Instr, RegData, Source, Transfer};
-use crate::types::{DType, DebtKind, Type};
+use crate::types::{DType, PartialKind, Type};
 
 fn stmt(result: Value, op: impl Into<Op>, operand: Value) -> Stmt {
     let (results, operands, comments) = (vec![result], vec![operand], Vec::new());
@@ -26,8 +26,8 @@ fn sharded() -> Type {
     ty
 }
 
-fn owing() -> Type {
-    Type::scalar(DType::F32).owing(DebtKind::Sum, &dp())
+fn partial_scalar() -> Type {
+    Type::scalar(DType::F32).partial_over(PartialKind::Sum, &dp())
 }
 
 /// `loss = sum(2 x)` in two blocks, on pp=2, dp=2.
@@ -42,9 +42,9 @@ fn model() -> Model {
         model.blocks.push(block)
     };
     let double = Unary(UnaryKind::Scale(2.0)).into();
-    let sum = Reduce::new(DebtKind::Sum, "b h -> ()").unwrap().into();
+    let sum = Reduce::new(PartialKind::Sum, "b h -> ()").unwrap().into();
     let first = block("a", ArgKind::Input, ResultKind::Value, double, sharded());
-    let second = block("b", ArgKind::Value, ResultKind::Loss, sum, owing());
+    let second = block("b", ArgKind::Value, ResultKind::Loss, sum, partial_scalar());
     let [x, y] = ["x", "y"].map(|name| model.values.push(name.to_string()));
     model.inputs.push(ModelInput { value: x, kind: ArgKind::Input, ty: sharded() });
     for (block, args, results) in [(first, vec![x], vec![y]), (second, vec![y], vec![])] {
@@ -73,7 +73,7 @@ fn body(model: &Model, block: usize) -> Body {
 
 fn paying() -> Body {
     let mut values = PrimaryMap::new();
-    let loss = values.push(ValueData { name: "loss".to_string(), ty: owing() });
+    let loss = values.push(ValueData { name: "loss".to_string(), ty: partial_scalar() });
     let sum = values.push(ValueData { name: "sum".to_string(), ty: Type::scalar(DType::F32) });
     let (token, collective) = (Token::new(0), Collective::AllReduce { over: dp() });
     Body {
@@ -148,12 +148,12 @@ fn program(model: &Model) -> Program {
         Instr::Out { name: "loss".to_string(), reg: r4 },
         Instr::Free(vec![r0, r1, r2, r3, r4]),
     ]);
-    let owed = [sharded(), owing(), sharded(), owing(), Type::scalar(DType::F32)];
+    let unreduced = [sharded(), partial_scalar(), sharded(), partial_scalar(), Type::scalar(DType::F32)];
     Program {
         name: "p".to_string(),
         microbatches: 2,
         bodies: [body(model, 0), body(model, 1), paying()].into_iter().collect(),
-        classes: vec![class(0, &[sharded(), sharded(), sharded(), sharded()], first), class(1, &owed, second)],
+        classes: vec![class(0, &[sharded(), sharded(), sharded(), sharded()], first), class(1, &unreduced, second)],
     }
 }
 
@@ -209,7 +209,7 @@ const BROKEN: &[(&str, Break)] = &[
             stmt.op = Unary(UnaryKind::Scale(3.0)).into();
         }
     }),
-    ("missing-collective", |p| p.bodies[BodyId::new(1)].values[Value::new(1)].ty.debt = None),
+    ("missing-collective", |p| p.bodies[BodyId::new(1)].values[Value::new(1)].ty.partial = None),
     ("collective-type", |p| {
         let over = Axes::one(AxisId::new(0));
         if let BodyInstr::Start { collective, .. } = &mut p.bodies[BodyId::new(2)].instrs[0] {

@@ -131,7 +131,7 @@ impl Trace<'_> {
     fn step(&mut self, instr: &Instr) {
         match instr {
             &Instr::Feed { out, input, microbatch } => self.set(out, Parts::from([Atom::Input { input, microbatch }])),
-            &Instr::Seed { out } => self.set(out, Parts::from([Atom::Seed])),
+            &Instr::LossGrad { out } => self.set(out, Parts::from([Atom::LossGrad])),
             Instr::Run { .. } => self.run(instr),
             Instr::Start { token, transfer, operand } => self.start(*token, transfer, *operand),
             Instr::Wait { token, result } => self.wait(*token, *result),
@@ -288,7 +288,7 @@ impl Trace<'_> {
             }
         }
         let holds = |value| given.iter().any(|bundle| program.bodies[bundle.body].keeps.contains(&value));
-        if let Some(arg) = body.args.iter().find(|arg| arg.source == Source::Kept && !holds(arg.value)) {
+        if let Some(arg) = body.args.iter().find(|arg| arg.source == Source::Saved && !holds(arg.value)) {
             let name = &body.values[arg.value].name;
             self.say("wrong-bundle", &format!("no bundle has %{name}, which `@{}` reads", body.name));
         }

@@ -103,7 +103,7 @@ fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) 
             site.machine.talk(exchange(site), before, site.group(over))
         }
         Collective::AllToAll { .. } | Collective::Permute { .. } => site.machine.talk(Talk::Send, after, group),
-        Collective::Shard { .. } | Collective::Owe { .. } => 0.0,
+        Collective::AllSlice { .. } | Collective::ToPartial { .. } => 0.0,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Run;
 use crate::backend::Site;
 use ir::ops::{Einsum, Reduce};
-use ir::types::DebtKind;
+use ir::types::PartialKind;
 use kernels::cpu::{einsum, reduce};
 
 pub(super) fn einsum(op: &Einsum, site: &Site<'_>) -> Result<Run, String> {
@@ -36,8 +36,8 @@ pub(super) fn reduce(op: &Reduce, site: &Site<'_>) -> Result<Run, String> {
     let sizes = site.operand(0)?;
     let keep: Vec<bool> = op.equation.operands[0].iter().map(|l| op.equation.result.contains(l)).collect();
     let kind = match op.kind {
-        DebtKind::Sum => reduce::Reduction::Sum,
-        DebtKind::Max => reduce::Reduction::Max,
+        PartialKind::Sum => reduce::Reduction::Sum,
+        PartialKind::Max => reduce::Reduction::Max,
     };
     Ok(Box::new(move |call, par| reduce::reduce(kind, call.float(0), &sizes, &keep, call.out(), par)))
 }

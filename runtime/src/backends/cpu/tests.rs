@@ -9,7 +9,7 @@ use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::*;
 use ir::rule::{Rule, TensorLetters};
-use ir::types::{DType, DebtKind, Dim, Type};
+use ir::types::{DType, Dim, PartialKind, Type};
 use kernels::cpu::dropout::{normal, uniform};
 
 const MOMENT: Moment = Moment { seed: 5, step: 2, microbatch: 3, index: 4 };
@@ -63,8 +63,8 @@ fn cases() -> Vec<Case> {
         case(Binary::spread(Div, "a b, b -> a b").unwrap(), &[&[4, 5], &[5]], &[]),
         case(Einsum::new("b s h, h g d -> b s g d").unwrap(), &[&[3, 4, 5], &[5, 2, 3]], &[]),
         case(Einsum::new("a b -> b").unwrap(), &[&[4, 5]], &[]),
-        case(Reduce::new(DebtKind::Sum, "a b c -> b").unwrap(), &[&[3, 4, 5]], &[]),
-        case(Reduce::new(DebtKind::Max, "a b c -> a c").unwrap(), &[&[3, 4, 5]], &[]),
+        case(Reduce::new(PartialKind::Sum, "a b c -> b").unwrap(), &[&[3, 4, 5]], &[]),
+        case(Reduce::new(PartialKind::Max, "a b c -> a c").unwrap(), &[&[3, 4, 5]], &[]),
         case(Broadcast { equation: eq("b -> a b c"), free: dims(&[3, 7]) }, &[&[4]], &[]),
         case(Permute::new("a b c -> c a b").unwrap(), &[&[3, 4, 5]], &[]),
         case(Reshape { dims: dims(&[3, 20]) }, &[&[3, 4, 5]], &[]),
@@ -224,7 +224,7 @@ fn run(op: &KernelOp, mesh: &Mesh, given: &[Array<f64>], types: [&[Type]; 2], ho
             backend.launch(&mut kernel, MOMENT, &operands, &results, true);
         }
         for ((&result, ty), whole) in results.iter().zip(types[1]).zip(&mut wholes) {
-            let counts = rank == 0 || !ty.sharded_axes().is_empty() || ty.debt.is_some();
+            let counts = rank == 0 || !ty.sharded_axes().is_empty() || ty.partial.is_some();
             if counts {
                 let mut made = vec![0.0; result.len];
                 backend.read(result, &mut made);
@@ -256,15 +256,15 @@ fn sharded(op: &KernelOp, letter: usize, types: [&[Type]; 2]) -> Option<[Vec<Typ
         ty.dims.iter_mut().zip(rule.dim_axes(letters, &axes)).for_each(|(dim, axes)| dim.axes = axes);
         ty
     };
-    let whole = rule.letters[letter].whole || rule.letters[letter].debt == Some(DebtKind::Max);
+    let whole = rule.letters[letter].whole || rule.letters[letter].partial == Some(PartialKind::Max);
     let mesh = Mesh::new("m", &[("a", 3)]);
     if whole || !rule.compounds_hold(&axes, &mesh) {
         return Some(types.map(<[Type]>::to_vec));
     }
     let operands = types[0].iter().zip(&rule.operands).map(|(ty, letters)| on(ty, letters)).collect();
     let results = types[1].iter().zip(&rule.results).enumerate().map(|(place, (ty, letters))| {
-        let debt = rule.debt(place, &axes);
-        Type { debt, ..on(ty, letters) }
+        let partial = rule.partial(place, &axes);
+        Type { partial, ..on(ty, letters) }
     });
     Some([operands, results.collect()])
 }

@@ -3,7 +3,7 @@
 use crate::reference::real::Real;
 use crate::reference::tensor::{Tensor, strides, walk};
 use ir::ops::Equation;
-use ir::types::DebtKind;
+use ir::types::PartialKind;
 
 /// How far a tensor with these letters and dims moves along each letter of a box; 0 along those that it lacks.
 pub(super) fn places(letters: &[String], of: &[String], dims: &[usize]) -> Vec<usize> {
@@ -58,12 +58,12 @@ fn multiply_add<R: Real>([a, b]: [&[R]; 2], out: &mut [R], size: usize, at: [usi
 }
 
 /// The sum or the maximum over the letters that the result lacks.
-pub(super) fn reduce<R: Real>(kind: DebtKind, eq: &Equation, x: &Tensor<R>, dims: &[usize]) -> Tensor<R> {
+pub(super) fn reduce<R: Real>(kind: PartialKind, eq: &Equation, x: &Tensor<R>, dims: &[usize]) -> Tensor<R> {
     let (letters, sizes) = letters_of(eq, &[x], dims);
     let (from, to) = (places(&letters, &eq.operands[0], &x.dims), places(&letters, &eq.result, dims));
     let (start, join): (R, fn(R, R) -> R) = match kind {
-        DebtKind::Sum => (R::zero(), |a, b| a + b),
-        DebtKind::Max => (R::of(f64::NEG_INFINITY), R::max),
+        PartialKind::Sum => (R::zero(), |a, b| a + b),
+        PartialKind::Max => (R::of(f64::NEG_INFINITY), R::max),
     };
     let mut out = Tensor::filled(dims, start);
     walk(&sizes, [&from, &to], [0; 2], &mut |[i, o]| out.data[o] = join(out.data[o], x.data[i]));

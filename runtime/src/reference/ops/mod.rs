@@ -12,7 +12,7 @@ mod update;
 use super::real::Real;
 use super::tensor::{Array, Tensor};
 use attention::{Attention, Dropped};
-use ir::ops::{KernelOp, MadeOp, Op};
+use ir::ops::{CompositeOp, KernelOp, Op};
 
 /// Where in a run a statement stands: what random numbers depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -43,7 +43,7 @@ pub fn evaluate<R: Real>(
             Some(results) => return Ok(results),
             None => kernel(op, Operands(operands), dims, context)?,
         },
-        Op::Made(MadeOp::ClipFactor(op)) => vec![elementwise::clip_factor(op.max, operands[0].real()?)],
+        Op::Made(CompositeOp::ClipFactor(op)) => vec![elementwise::clip_factor(op.max, operands[0].real()?)],
         Op::Collective(_) | Op::Reshard => return Ok(operands.iter().map(|&operand| operand.clone()).collect()),
     };
     Ok(results.into_iter().map(Array::Real).collect())

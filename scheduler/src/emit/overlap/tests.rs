@@ -84,7 +84,7 @@ I(%x.d: f32[n, n]):
   return %x.d
 W:
 U:
-  %s: f32[n, n]/{dp} = shard(%w, over={dp})
+  %s: f32[n, n]/{dp} = all_slice(%w, over={dp})
   %o: f32[n, n]      = silu(%w)
   %n: f32[n, n]/{dp} = scale(%s, by=2.0)
   %w: f32[n, n]      = all_gather(%n, over={dp})

@@ -212,7 +212,7 @@ fn a_dropped_layout_change_is_found() {
     let body = retyped.bodies.values_mut().find(|body| body.name == "top.R").unwrap();
     for instr in &mut body.instrs {
         if let BodyInstr::Wait { results, .. } = instr {
-            body.values[results[0]].ty.debt = body.values[body.args[0].value].ty.debt.clone();
+            body.values[results[0]].ty.partial = body.values[body.args[0].value].ty.partial.clone();
         }
     }
     assert!(names(&model, &retyped).contains(&"collective-type"));

@@ -9,7 +9,7 @@ use ir::ids::{AxisId, Value};
 use ir::mesh::Axes;
 use ir::ops::{AdamW, Broadcast, Collective, Einsum, Equation, Op, Reduce, SumSquares, Unary, UnaryKind};
 use ir::program::{BodyInstr, Source};
-use ir::types::{DebtKind, Dim, Type};
+use ir::types::{Dim, PartialKind, Type};
 
 /// `loss = sum(x w)`, x f32[4{dp}, 3], w f32[3, 5]; the gradient of w is reduced in `U`.
 pub(super) fn model() -> Model {
@@ -22,7 +22,7 @@ pub(super) fn model() -> Model {
         ty
     };
     let (w_type, scalar) = (Type::of(DType::F32, &[3, 5]), Type::scalar(DType::F32));
-    let owing = |ty: &Type| ty.owing(DebtKind::Sum, &over);
+    let unreduced = |ty: &Type| ty.partial_over(PartialKind::Sum, &over);
     let mut block = Block { name: "top".to_string(), results: vec![ResultKind::Loss], ..Block::default() };
     let arg = |block: &mut Block, name: &str, kind, ty: &Type| {
         let value = block.add_value(name, ty.clone());
@@ -35,16 +35,16 @@ pub(super) fn model() -> Model {
     let [m, v] = ["w.m", "w.v"].map(|name| arg(&mut block, name, ArgKind::State, &w_type));
 
     let [y, dy] = ["y", "y.d"].map(|name| block.add_value(name, sharded(&[4, 5])));
-    let loss = block.add_value("loss", owing(&scalar));
+    let loss = block.add_value("loss", unreduced(&scalar));
     let dloss = block.add_value("loss.d", scalar.clone());
-    let grad = block.add_value("w.grad", owing(&w_type));
-    let paid = block.add_value("paid", w_type.clone());
+    let grad = block.add_value("w.grad", unreduced(&w_type));
+    let reduced = block.add_value("paid", w_type.clone());
     let sq = block.add_value("sq", scalar.clone());
     let einsum = |text| Einsum::new(text).unwrap();
     let spread = Broadcast { equation: Equation::parse("() -> b f").unwrap(), free: [4, 5].map(Dim::sized).to_vec() };
     block[SectionKind::F].stmts = vec![
         stmt(&[y], einsum("b h, h f -> b f"), &[x, w]),
-        stmt(&[loss], Reduce::new(DebtKind::Sum, "b f -> ()").unwrap(), &[y]),
+        stmt(&[loss], Reduce::new(PartialKind::Sum, "b f -> ()").unwrap(), &[y]),
     ];
     block[SectionKind::F].ret = vec![loss];
     block[SectionKind::I].args = vec![dloss];
@@ -54,9 +54,9 @@ pub(super) fn model() -> Model {
     ];
     let adamw = AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.0 };
     block[SectionKind::U].stmts = vec![
-        stmt(&[paid], Op::Collective(Collective::AllReduce { over: over.clone() }), &[grad]),
-        stmt(&[sq], SumSquares, &[paid]),
-        stmt(&[w, m, v], adamw, &[w, paid, m, v, clip, lr, step]),
+        stmt(&[reduced], Op::Collective(Collective::AllReduce { over: over.clone() }), &[grad]),
+        stmt(&[sq], SumSquares, &[reduced]),
+        stmt(&[w, m, v], adamw, &[w, reduced, m, v, clip, lr, step]),
     ];
     block[SectionKind::U].ret = vec![sq];
     let block = model.blocks.push(block);
@@ -104,6 +104,6 @@ fn layout_changes_become_transfers_and_the_loss_is_paid() {
     let names = |name| body(name).keeps.iter().map(|&v| body(name).values[v].name.clone()).collect::<Vec<_>>();
     assert_eq!([names("top.F"), names("top.B"), names("top.R")], [vec!["x"], vec![], vec!["paid"]]);
     let sources: Vec<Source> = body("top.U").args.iter().map(|arg| arg.source).collect();
-    use Source::{Kept, Param, Scalar, State};
-    assert_eq!(sources, [Param, Kept, State, State, Scalar, Scalar, Scalar]);
+    use Source::{Param, Saved, Scalar, State};
+    assert_eq!(sources, [Param, Saved, State, State, Scalar, Scalar, Scalar]);
 }

@@ -100,7 +100,7 @@ fn needed(model: &Model, program: &Program, class: &Class) -> (Needed, BTreeSet<
                     scalars.insert(body.values[arg.value].name.clone());
                     continue;
                 }
-                Source::Row | Source::Kept => continue,
+                Source::Row | Source::Saved => continue,
             };
             let place = owner.and_then(|owner| params.iter().position(|&param| param == owner));
             if let Some(&(param, instance)) = place.and_then(|place| bound.get(place)) {

@@ -92,7 +92,7 @@ impl Walk<'_> {
     /// How many places an instruction states.
     fn wanted(&self, instr: &Instr) -> usize {
         match instr {
-            Instr::Feed { .. } | Instr::Seed { .. } | Instr::Add { .. } => 1,
+            Instr::Feed { .. } | Instr::LossGrad { .. } | Instr::Add { .. } => 1,
             Instr::Start { transfer: Transfer::Recv { .. } | Transfer::Sum { .. }, .. } => 1,
             Instr::Run { body, results, keep, .. } => {
                 results.len() + usize::from(keep.is_some()) + usize::from(self.bodies[*body].frame.scratch > 0)
@@ -126,7 +126,7 @@ impl Walk<'_> {
 
     fn step(&mut self, instr: &Instr, at: &[u64]) {
         match instr {
-            Instr::Feed { out, .. } | Instr::Seed { out } => {
+            Instr::Feed { out, .. } | Instr::LossGrad { out } => {
                 let tensor = self.register(at[0], *out);
                 self.put(*out, vec![(None, tensor)]);
             }
@@ -257,7 +257,7 @@ impl Walk<'_> {
         for arg in &places.body.args {
             let tensor = match arg.source {
                 Source::Row => rows.next().and_then(|&reg| self.tensor(reg)),
-                Source::Kept => kept(arg.value),
+                Source::Saved => kept(arg.value),
                 _ => None,
             };
             found.extend(tensor.map(|tensor| (arg.value, tensor)));

@@ -18,7 +18,7 @@ block @lin(%x: f32[b, h]; %w: param f32[h, h]) -> f32[b, h] {
   return %y
 }
 program @train microbatches=2 {
-  body @lin.F(%x: f32[b, h]; %w: param f32[h, h]) -> (%y) keep (%x, %1) {
+  body @lin.F(%x: f32[b, h]; %w: param f32[h, h]) -> (%y) save (%x, %1) {
     %1: f32[b, h] = einsum(%x, %w, eq="b h, h f -> b f")
     %2: f32[b, h] = silu(%1)
     %3: f32[b, h] = neg(%2)
@@ -28,15 +28,15 @@ program @train microbatches=2 {
     frame slot 128 scratch 128 %1 slot+0, %2 scratch+0, %3 = %2, %y row
   }
   class 0..1 {
-    holds %w
+    params %w
     memory 1408 %w 0
     %x:0 = feed %x microbatch=0 at 256
-    %y:0 = run @lin.F call=0 instance=0 microbatch=0 (%x:0) keep %lin.F:0 at 384, 512, 640
-    %y:1 = run @lin.F call=0 instance=0 microbatch=1 (%y:0) keep %lin.F:1 at 768, 896, 640
+    %y:0 = run @lin.F call=0 instance=0 microbatch=0 (%x:0) save %lin.F:0 at 384, 512, 640
+    %y:1 = run @lin.F call=0 instance=0 microbatch=1 (%y:0) save %lin.F:1 at 768, 896, 640
     %y:0 += %y:1 at 640
     free %x:0, %lin.F:0
     %x:1 = feed %x microbatch=1 at 256
-    %t0, %y:2 = start run @lin.F call=0 instance=0 microbatch=1 (%x:1) keep %lin.F:2 at 1024, 1152, 1280
+    %t0, %y:2 = start run @lin.F call=0 instance=0 microbatch=1 (%x:1) save %lin.F:2 at 1024, 1152, 1280
     %t1 = start sum(%y:0, ranks=[0]) at 640
     wait %t1
     wait %t0

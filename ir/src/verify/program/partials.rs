@@ -1,0 +1,93 @@
+//! Shapes, layouts and pending reductions of one statement, by its op's rule: `shape`, `layout`, `missing-collective`.
+
+use crate::graph::Stmt;
+use crate::mesh::Axes;
+use crate::program::Body;
+use crate::rule::{Instance, Rule, TensorLetters};
+use crate::types::{DType, Partial, PartialKind, Type};
+
+type Fault = (&'static str, String);
+
+/// The first fault of a statement.
+pub(super) fn check(body: &Body, stmt: &Stmt) -> Option<Fault> {
+    let types = |values: &[_]| values.iter().map(|&v| &body.values[v].ty).collect::<Vec<&Type>>();
+    check_types(stmt, &types(&stmt.operands), &types(&stmt.results)).err().map(|(what, text)| {
+        let results: Vec<String> = stmt.results.iter().map(|&v| format!("%{}", body.values[v].name)).collect();
+        (what, format!("{} = {}: {text}", results.join(", "), stmt.op.name()))
+    })
+}
+
+fn check_types(stmt: &Stmt, operands: &[&Type], results: &[&Type]) -> Result<(), Fault> {
+    let Some(op) = stmt.op.def() else { return Ok(()) };
+    let inferred = op.infer(operands).map_err(|why| ("shape", why))?;
+    // A gradient is accumulated in f32, whatever the op computes in.
+    let summed = |ty: &Type| if stmt.accumulate { Type { dtype: DType::F32, ..ty.clone() } } else { ty.clone() };
+    if inferred.len() != results.len() || !inferred.iter().zip(results).all(|(a, b)| summed(a).same_tensor(b)) {
+        return Err(("shape", "the results are not those of the op".to_string()));
+    }
+    let rule = Rule::parse(&op.rule(operands, results)).map_err(|why| ("layout", why))?;
+    let instance = rule.instantiate(operands, results).map_err(|why| ("shape", why))?;
+    let axes = letter_axes(&instance, operands, results)?;
+    let incoming = incoming(&op.linear(operands.len()), operands)?;
+    for (place, result) in results.iter().enumerate() {
+        let made = instance.partial(place, &axes);
+        let over_storage = stored_sum(&instance, place, operands);
+        let unreduced = [made, over_storage, incoming.clone()].into_iter().flatten().try_fold(None, join)?;
+        if unreduced != result.partial {
+            let text = "what is pending on the result does not stand in its type".to_string();
+            return Err(("missing-collective", text));
+        }
+    }
+    Ok(())
+}
+
+fn join(sum: Option<Partial>, partial: Partial) -> Result<Option<Partial>, Fault> {
+    let Some(sum) = sum else { return Ok(Some(partial)) };
+    if sum.kind != partial.kind {
+        return Err(("missing-collective", "a sum and a maximum are pending at once".to_string()));
+    }
+    Ok(Some(Partial { kind: sum.kind, axes: sum.axes.union(&partial.axes).sorted() }))
+}
+
+/// The axes of each letter, equal wherever it stands on a dim of its own.
+fn letter_axes(instance: &Instance, operands: &[&Type], results: &[&Type]) -> Result<Vec<Axes>, Fault> {
+    let mut axes: Vec<Option<Axes>> = vec![None; instance.letters.len()];
+    let tensors = instance.operands.iter().zip(operands).chain(instance.results.iter().zip(results));
+    for (letters, ty) in tensors {
+        for (dim, letters) in ty.dims.iter().zip(letters) {
+            let &[letter] = letters.as_slice() else { continue };
+            let known = axes[letter].get_or_insert_with(|| dim.axes.clone());
+            let facts = &instance.letters[letter];
+            if *known != dim.axes {
+                return Err(("layout", format!("`{}` is sharded in two ways", facts.name)));
+            }
+            if facts.whole && !dim.axes.is_empty() {
+                return Err(("layout", format!("`{}` must be whole", facts.name)));
+            }
+        }
+    }
+    Ok(axes.into_iter().map(Option::unwrap_or_default).collect())
+}
+
+/// What the operands owe: all of one linear group the same, all others nothing.
+fn incoming(linear: &[Vec<usize>], operands: &[&Type]) -> Result<Option<Partial>, Fault> {
+    let unreduced: Vec<usize> = (0..operands.len()).filter(|&i| operands[i].partial.is_some()).collect();
+    let Some(&first) = unreduced.first() else { return Ok(None) };
+    let partial = operands[first].partial.clone();
+    let sum = partial.as_ref().is_some_and(|partial| partial.kind == PartialKind::Sum);
+    let equal = unreduced.iter().all(|&i| operands[i].partial == partial);
+    if sum && equal && linear.contains(&unreduced) {
+        return Ok(partial);
+    }
+    Err(("missing-collective", "an operand is still pending where the op is not linear".to_string()))
+}
+
+/// A reduction of a stored tensor leaves its sum pending over the storage axes too.
+fn stored_sum(instance: &Instance, result: usize, operands: &[&Type]) -> Option<Partial> {
+    let reduced = |letters: &TensorLetters| {
+        let lacking = letters.iter().flatten().find(|l| !crate::rule::holds(&instance.results[result], **l));
+        lacking.and_then(|&letter| instance.letters[letter].partial)
+    };
+    let stored = instance.operands.iter().zip(operands).find(|(_, ty)| !ty.storage.is_empty());
+    stored.and_then(|(letters, ty)| reduced(letters).map(|kind| Partial { kind, axes: ty.storage.sorted() }))
+}

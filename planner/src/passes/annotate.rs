@@ -1,0 +1,201 @@
+//! `seed`: writes what is known before any rule is followed.
+//!
+//! A rule `tp: g, f, v` shards every dim of one of these names on its kind of tensor. What a file with its own mesh states
+//! for the forward holds as a pin. Gradients and optimizer state follow their parameter; what ZeRO shares out among replicas is
+//! stored over the axes of dp and cp that do not shard it: states from stage 1 on, gradients from 2 on, parameters under 3
+//! (Rajbhandari et al. 2020). All other dims stay open. A model with no open dim has been through here.
+
+use crate::PlanError;
+use crate::heads::attend_by_heads;
+use cost::Cluster;
+use ir::goal::{AnnotationRule, AnnotationTarget, Goal, Sharding};
+use ir::graph::{ArgKind, Block, Model};
+use ir::ids::{BlockId, Value};
+use ir::mesh::{Axes, Mesh};
+use ir::recompute::calls_of;
+use ir::types::{Dims, Type};
+
+pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), PlanError> {
+    if model.is_settled() {
+        return Ok(());
+    }
+    if goal.layout.devices() > 1 {
+        seed_rules(model, goal)?;
+    }
+    if let Sharding::Auto { .. } = goal.sharding {
+        bind(model, |_, _| Axes::none());
+        return Ok(());
+    }
+    close(model, goal)
+}
+
+/// Closes what is declared, parameters and inputs with all that follows them, as the rules leave it.
+pub(crate) fn close(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
+    let group = zero_group(&model.mesh, goal);
+    let stored = |from: u8| if goal.layout.zero >= from { group.clone() } else { Axes::none() };
+    // What the rules do not name stays whole; what a file with its own mesh leaves open is decided by `propagate`.
+    if goal.layout.devices() > 1 || model.mesh.tensor_axes().is_empty() {
+        model.params.values_mut().for_each(|param| param.ty = param.ty.closed());
+        model.inputs.iter_mut().for_each(|input| input.ty = input.ty.closed());
+    }
+    model.params.values_mut().for_each(|param| store(&mut param.ty, &stored(3)));
+    bind(model, |_, _| stored(1));
+    model.blocks.values_mut().for_each(|block| store_gradients(block, &stored(2)));
+    attend_by_heads(model, goal)
+}
+
+/// Gives arguments the types of what is passed for them, and states those of their parameters, stored over the axes that
+/// `zero` says of a parameter of a block.
+pub(crate) fn bind(model: &mut Model, zero: impl Fn(BlockId, Value) -> Axes) {
+    for id in model.blocks.keys().collect::<Vec<_>>() {
+        bind_params(model, id);
+        follow_params(&mut model.blocks[id], |param| zero(id, param));
+    }
+}
+
+/// The axes over which ZeRO shards: all of dp and cp, or the innermost of dp that make up a group.
+fn zero_group(mesh: &Mesh, goal: &Goal) -> Axes {
+    let axes = |name| mesh.lookup(name).unwrap_or_default();
+    let Some(shard) = goal.layout.shard.filter(|&shard| shard < goal.layout.dp * goal.layout.cp) else {
+        return axes("dp").union(&axes("cp"));
+    };
+    let dp: Vec<_> = axes("dp").iter().collect();
+    let inner = |count: usize| dp[dp.len() - count..].iter().copied().collect::<Axes>();
+    (0..=dp.len()).map(inner).find(|group| mesh.size(group) >= shard).unwrap_or_default()
+}
+
+fn seed_rules(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
+    let rules = goal
+        .rules
+        .iter()
+        .filter(|rule| goal.layout.degree(&rule.axis).is_none_or(|degree| degree > 1))
+        .map(|rule| check_rule(model, rule))
+        .collect::<Result<Vec<_>, _>>()?;
+    let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
+    let seed = |ty: &mut Type, on: AnnotationTarget| -> Result<(), PlanError> {
+        let open: Vec<bool> = ty.dims.iter().map(|dim| dim.open).collect();
+        for (rule, axes) in rules.iter().filter(|(rule, _)| rule.on == on) {
+            shard(ty, &open, rule, axes, &mesh, &dims)?;
+        }
+        Ok(())
+    };
+    for input in &mut model.inputs {
+        seed(&mut input.ty, AnnotationTarget::Inputs)?;
+    }
+    for param in model.params.values_mut() {
+        seed(&mut param.ty, AnnotationTarget::Params)?;
+    }
+    for block in model.blocks.values_mut() {
+        for arg in block.args.clone() {
+            if arg.kind == ArgKind::Value {
+                seed(&mut block.values[arg.value].ty, AnnotationTarget::Values)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_rule<'a>(model: &Model, rule: &'a AnnotationRule) -> Result<(&'a AnnotationRule, Axes), PlanError> {
+    let known = || model.mesh.axes.values().map(|axis| axis.name.clone()).collect::<Vec<_>>().join(", ");
+    let axes = model
+        .mesh
+        .lookup(&rule.axis)
+        .ok_or_else(|| PlanError::UnknownAxis { name: rule.axis.clone(), known: known() })?;
+    let has = |name: &String| model.dims.values().any(|dim| dim.name == *name);
+    if rule.dims.iter().any(has) {
+        return Ok((rule, axes));
+    }
+    let known = model.dims.values().map(|dim| dim.name.clone()).collect::<Vec<_>>().join(", ");
+    let names = rule.dims.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
+    Err(PlanError::UnknownDim { names, known })
+}
+
+/// Puts the rule's axes on the dims of its names that were open, behind those of earlier rules.
+fn shard(
+    ty: &mut Type,
+    open: &[bool],
+    rule: &AnnotationRule,
+    axes: &Axes,
+    mesh: &Mesh,
+    dims: &Dims,
+) -> Result<(), PlanError> {
+    let used = ty.sharded_axes();
+    for (dim, _) in ty.dims.iter_mut().zip(open).filter(|(_, open)| **open) {
+        let Some(name) = dim.name.map(|name| &dims[name]) else { continue };
+        if !rule.dims.contains(&name.name) || !used.is_disjoint(axes) {
+            continue;
+        }
+        let all = dim.axes.union(axes);
+        let (axis, degree, dim_name, size) = (rule.axis.clone(), mesh.size(&all), name.name.clone(), dim.size);
+        if name.indivisible && !mesh.is_even(size, &all) {
+            return Err(PlanError::NotDivisible { axis, degree, dim: dim_name, size });
+        }
+        if degree > size {
+            return Err(PlanError::TooManyShards { axis, degree, dim: dim_name, size });
+        }
+        (dim.axes, dim.open) = (all, false);
+    }
+    Ok(())
+}
+
+/// Parameters and inputs of a block get the types of their declarations.
+fn bind_params(model: &mut Model, id: BlockId) {
+    let Some(call) = calls_of(model, id).next() else { return close_params(&mut model.blocks[id]) };
+    let params = model.call_params(call, 0);
+    let inputs: Vec<Option<Type>> = call
+        .args
+        .iter()
+        .map(|value| model.inputs.iter().find(|input| input.value == *value).map(|input| input.ty.clone()))
+        .collect();
+    let block = &mut model.blocks[id];
+    let types: Vec<Type> = params.iter().map(|&(param, _)| model.params[param].ty.clone()).collect();
+    let bound: Vec<(Value, Type)> = block.args_of(ArgKind::Param).zip(types).collect();
+    let values = block.args.iter().filter(|arg| matches!(arg.kind, ArgKind::Value | ArgKind::Input));
+    let fed: Vec<(Value, Type)> = values.zip(inputs).filter_map(|(arg, ty)| ty.map(|ty| (arg.value, ty))).collect();
+    for (value, ty) in bound.into_iter().chain(fed) {
+        block.values[value].ty = Type { dims: renamed(&ty, block.ty(value)), ..ty };
+    }
+}
+
+/// Parameters of a block that no call reaches lie as the block itself says.
+fn close_params(block: &mut Block) {
+    for param in block.args_of(ArgKind::Param).collect::<Vec<_>>() {
+        block.values[param].ty = block.ty(param).closed();
+    }
+}
+
+/// The dims of `ty` under the names that the block uses.
+fn renamed(ty: &Type, named: &Type) -> Vec<ir::types::Dim> {
+    let pairs = ty.dims.iter().zip(&named.dims);
+    pairs.map(|(dim, own)| ir::types::Dim { name: own.name.or(dim.name), ..dim.clone() }).collect()
+}
+
+/// Stores over those of the axes that are free, unless the type says itself how it is stored.
+fn store(ty: &mut Type, axes: &Axes) {
+    if ty.storage.is_empty() && ty.rank() > 0 {
+        ty.storage = axes.without(&ty.sharded_axes());
+    }
+}
+
+/// States lie as their parameters do, and are stored over the ZeRO axes where these are free.
+fn follow_params(block: &mut Block, zero: impl Fn(Value) -> Axes) {
+    for state in block.args_of(ArgKind::State).collect::<Vec<_>>() {
+        let Some(owner) = block.owner_of(state) else { continue };
+        let stated = block.ty(state);
+        let mut ty = Type { dtype: stated.dtype, storage: stated.storage.clone(), ..block.ty(owner).clone() };
+        store(&mut ty, &zero(owner));
+        block.values[state].ty = ty;
+    }
+}
+
+/// Gradients, which lie as their parameters do, may be stored otherwise.
+fn store_gradients(block: &mut Block, axes: &Axes) {
+    for param in block.args_of(ArgKind::Param).collect::<Vec<_>>() {
+        let Some(gradient) = block.gradient_of(param) else { continue };
+        let used = block.ty(param).sharded_axes();
+        let ty = &mut block.values[gradient].ty;
+        if ty.storage.is_empty() && ty.rank() > 0 {
+            ty.storage = axes.without(&used);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `expand`: puts graphs of smaller ops in the place of made ops, and of ops whose `!` dim is sharded (softmax,
+//! cross-entropy and norms over a sharded vocabulary or hidden dim).
+
+use crate::PlanError;
+use crate::assign::is_expandable;
+use crate::sections::{Hints, Known, Site, count_uses, instance_of};
+use cost::Cluster;
+use ir::goal::Goal;
+use ir::graph::{Block, Model, SectionKind, Stmt};
+use ir::ids::Value;
+use ir::ops::{Builder, Op};
+use ir::rule::{DimLetters, TensorLetters};
+use ir::types::Type;
+use rustc_hash::FxHashMap;
+
+pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanError> {
+    let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
+    let site = Site { mesh: &mesh, dims: &dims };
+    let step = model.step.as_mut().map(|step| &mut step.graph);
+    for block in model.blocks.values_mut().chain(step) {
+        for kind in SectionKind::ALL {
+            expand_section(&site, block, kind).map_err(|why| PlanError::Fault { pass: "decompose", why })?;
+        }
+    }
+    Ok(())
+}
+
+/// Expands the statements of a section that must be.
+///
+/// # Errors
+/// An op has no expansion.
+pub(crate) fn expand_section(site: &Site<'_>, block: &mut Block, kind: SectionKind) -> Result<(), String> {
+    let uses = count_uses(block);
+    for stmt in std::mem::take(&mut block[kind].stmts) {
+        let decided = if must_expand(block, &stmt)? { expand(site, block, stmt, uses.clone())? } else { vec![stmt] };
+        block[kind].stmts.extend(decided);
+    }
+    Ok(())
+}
+
+/// A made op, or one whose operand is sharded on a `!` letter that the planner left in place.
+fn must_expand(block: &Block, stmt: &Stmt) -> Result<bool, String> {
+    if !is_expandable(&stmt.op) {
+        return Ok(false);
+    }
+    let (Op::Kernel(_), Some(instance)) = (&stmt.op, instance_of(block, stmt)?) else { return Ok(true) };
+    let types = |values: &[Value]| values.iter().map(|&v| block.ty(v)).collect::<Vec<&Type>>();
+    let (operands, results) = (types(&stmt.operands), types(&stmt.results));
+    let cut = |tensor: &TensorLetters, ty: &Type| {
+        let whole = |letters: &DimLetters| letters.iter().any(|&letter| instance.letters[letter].marked_whole);
+        tensor.iter().zip(&ty.dims).any(|(letters, dim)| whole(letters) && !dim.axes.is_empty())
+    };
+    // A result that keeps the letter decides; without one the operands do.
+    let kept = instance.results.iter().zip(&results).any(|(tensor, ty)| cut(tensor, ty));
+    let reads = || instance.operands.iter().zip(&operands).any(|(tensor, ty)| cut(tensor, ty));
+    let keeps_letter = instance.results.iter().flatten().flatten().any(|&l| instance.letters[l].marked_whole);
+    Ok(kept || (!keeps_letter && reads()))
+}
+
+/// Decides the graph that takes the place of a statement; `uses` counts what the whole block reads, the statement included.
+fn expand(
+    site: &Site<'_>,
+    block: &mut Block,
+    stmt: Stmt,
+    mut uses: FxHashMap<Value, usize>,
+) -> Result<Vec<Stmt>, String> {
+    let Some(def) = stmt.op.def() else { return Ok(vec![stmt]) };
+    let mut builder = Builder::new(block);
+    let made = def.expand(&mut builder, &stmt.operands).unwrap_or_else(|| Err("has no expansion".to_string()))?;
+    let mut stmts = builder.stmts;
+    for (&from, &to) in made.iter().zip(&stmt.results) {
+        rename(&mut stmts, from, to);
+    }
+    if let Some(first) = stmts.first_mut() {
+        first.comments = stmt.comments.clone();
+    }
+    let own: Vec<Value> = stmts.iter().flat_map(|stmt| stmt.results.clone()).collect();
+    for &value in own.iter().filter(|value| !stmt.results.contains(value)) {
+        block.values[value].ty.dims.iter_mut().for_each(|dim| dim.open = true);
+    }
+    stmt.operands.iter().for_each(|operand| *uses.entry(*operand).or_insert(1) -= 1);
+    stmts.iter().flat_map(|stmt| &stmt.operands).for_each(|operand| *uses.entry(*operand).or_insert(0) += 1);
+    let known = Known { uses, ..Known::default() };
+    let mut decided = Vec::new();
+    for stmt in stmts {
+        decided.extend(site.statement(block, stmt, &known, &Hints::default())?);
+    }
+    Ok(decided)
+}
+
+fn rename(stmts: &mut [Stmt], from: Value, to: Value) {
+    for stmt in stmts {
+        stmt.results.iter_mut().chain(&mut stmt.operands).filter(|value| **value == from).for_each(|value| *value = to);
+    }
+}
