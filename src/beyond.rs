@@ -69,11 +69,11 @@ pub(crate) fn check_pins(pins: &str, stack: &Stack) -> Result<(), Error> {
     let others = STACKS.iter().filter_map(|preset| Stack::find(preset.name).ok());
     let others: Vec<String> = others.filter(has).map(|other| other.name).collect();
     let have = match others.as_slice() {
-        [] => "no preset of a stack has it".to_string(),
-        some => format!("it is in the stacks {}", some.join(", ")),
+        [] => "no preset stack supports it".to_string(),
+        some => format!("the stacks {} support it", some.join(", ")),
     };
     let message = format!("`{item}` is pinned, but {} does not support it{}", stack.name, supported(key, stack));
-    Err(Error::input(Code::BeyondStack, message).help(format!("{have}; --beyond-stack plans it all the same")))
+    Err(Error::input(Code::BeyondStack, message).help(format!("{have}; --beyond-stack plans with it anyway")))
 }
 
 /// What a stack has instead.

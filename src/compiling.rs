@@ -149,12 +149,12 @@ pub(crate) fn check_text(source: &ModelSource) -> Result<(), Error> {
 fn goal(order: &Compiling, layout: Layout, microbatches: u32) -> Result<Goal, Error> {
     match order.shard.as_str() {
         "rules" if order.deadline.is_some() => {
-            let message = "`--deadline` bounds the search of `--shard auto`, and there is none";
-            Err(Error::input(Code::ConflictingOptions, message).help("add --shard auto, or leave it out"))
+            let message = "`--deadline` requires --shard auto";
+            Err(Error::input(Code::ConflictingOptions, message).help("add --shard auto, or leave out --deadline"))
         }
         "rules" => Ok(Goal::of(layout)),
         "auto" if layout.sp => {
-            let message = "`sp` seeds a rule, where `--shard auto` decides by itself";
+            let message = "`sp` conflicts with `--shard auto`, which chooses all shardings itself";
             Err(Error::input(Code::ConflictingOptions, message).help("leave out one of the two"))
         }
         "auto" => {
@@ -162,14 +162,15 @@ fn goal(order: &Compiling, layout: Layout, microbatches: u32) -> Result<Goal, Er
             Ok(Goal { sharding: Sharding::Auto { memory, microbatches, deadline }, ..Goal::auto(layout, None, 1) })
         }
         other => {
-            Err(Error::input(Code::BadOption, format!("`--shard {other}`: it is rules or auto")).help("--shard auto"))
+            Err(Error::input(Code::BadOption, format!("`--shard {other}`: it must be rules or auto"))
+                .help("--shard auto"))
         }
     }
 }
 
 fn deadline(seconds: f64) -> Result<Duration, Error> {
     let wrong = || {
-        let message = format!("`--deadline {seconds}`: it is a number of seconds above 0");
+        let message = format!("`--deadline {seconds}`: it must be a number of seconds above 0");
         Error::input(Code::BadOption, message).help("--deadline 60")
     };
     Duration::try_from_secs_f64(seconds).ok().filter(|deadline| !deadline.is_zero()).ok_or_else(wrong)

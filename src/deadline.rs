@@ -21,8 +21,10 @@ impl Deadline {
     /// They are not above 0.
     pub fn asked(seconds: Option<f64>) -> Result<Deadline, Error> {
         match seconds.filter(|seconds| !(*seconds > 0.0 && seconds.is_finite())) {
-            Some(seconds) => Err(Error::input(Code::BadOption, format!("{seconds} is no number of seconds"))
-                .help("--deadline is above 0")),
+            Some(seconds) => {
+                Err(Error::input(Code::BadOption, format!("`--deadline {seconds}` is not a number of seconds"))
+                    .help("--deadline must be above 0"))
+            }
             None => Ok(Deadline::after(seconds)),
         }
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, for all verbs: the message that is printed and the status with which the process ends.
+//! What can go wrong, for all subcommands: the message that is printed and the status with which the process ends.
 
 use ir::catalogue::Code;
 use ir::diag::{Coded, Diagnostic, Diagnostics};
@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Why a verb has no answer.
+/// Why a subcommand has no answer.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Error {
     /// A file of the user's is wrong, in places.
@@ -29,7 +29,7 @@ pub enum Error {
     },
     /// The command line is not understood.
     Usage(String),
-    /// A fault of ours.
+    /// An internal error.
     Fault {
         /// The pass or part that broke its word.
         pass: String,
@@ -73,7 +73,7 @@ impl Error {
         Error::Input { code, message: message.into(), help: None }
     }
 
-    /// A fault of ours.
+    /// An internal error.
     pub fn fault(pass: impl Into<String>, why: impl fmt::Display) -> Error {
         Error::Fault { pass: pass.into(), why: why.to_string() }
     }
@@ -83,11 +83,13 @@ impl Error {
         let help = match source.kind() {
             ErrorKind::AlreadyExists | ErrorKind::NotADirectory => "a file is in the way: name a folder, or move it",
             ErrorKind::IsADirectory => "that is a folder: name a file",
-            ErrorKind::InvalidData => "give a text file in UTF-8",
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room, or name another place",
-            ErrorKind::Unsupported | ErrorKind::WouldBlock => "name a file; where `-` may stand, it is standard input",
-            ErrorKind::FileTooLarge if what == "read" => "take out what is not needed, or name another file",
-            ErrorKind::FileTooLarge => "raise the limit on the size of files (ulimit -f), or name another place",
+            ErrorKind::InvalidData => "give a UTF-8 text file",
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free disk space, or choose another path",
+            ErrorKind::Unsupported | ErrorKind::WouldBlock => {
+                "name a file; where `-` is accepted, it means standard input"
+            }
+            ErrorKind::FileTooLarge if what == "read" => "make the file smaller, or name another file",
+            ErrorKind::FileTooLarge => "raise the limit on the size of files (ulimit -f), or choose another path",
             _ => "check the path and its permissions",
         };
         Error::input(Code::FileUnreadable, format!("cannot {what} {}: {source}", path.display())).help(help)
@@ -111,7 +113,7 @@ impl Error {
         }
     }
 
-    /// The code under which it is explained; `None` for a fault of ours.
+    /// The code under which it is explained; `None` for an internal error.
     pub fn code(&self) -> Option<Code> {
         match self {
             Error::Diagnostics { diagnostics, .. } => diagnostics.code(),
@@ -132,7 +134,7 @@ impl Error {
             | Error::Ended { message, .. }
             | Error::Hopeless { message, .. } => message.clone(),
             Error::Usage(message) => message.clone(),
-            Error::Fault { pass, why } => format!("fault of ours in `{pass}`: {why}"),
+            Error::Fault { pass, why } => format!("internal error in {pass}: {why}"),
             Error::Diagnostics { .. } => self.to_string().lines().next().unwrap_or_default().to_string(),
         }
     }
@@ -161,12 +163,12 @@ impl fmt::Display for Error {
                 f,
                 Code::BadUsage,
                 message,
-                Some("meshwright --help lists the verbs, and VERB --help their options"),
+                Some("meshwright --help lists the subcommands, and SUBCOMMAND --help their options"),
             ),
             Error::Fault { pass, why } => writeln!(
                 f,
-                "error: fault of ours in `{pass}`: {why}\n      = help: your input is not to blame; please report it \
-                 with the command and the input"
+                "error: internal error in {pass}: {why}\n      = help: this is a bug in meshwright; please report it with \
+                 the command and the input"
             ),
             Error::Failed { code, message, help }
             | Error::Ended { code, message, help, .. }

@@ -32,7 +32,7 @@ fn read(path: &Path, limit: u64) -> Result<String, Error> {
     let standard = path == Path::new("-");
     let bytes = if standard { files::read_all(io::stdin().lock(), limit) } else { files::read(path, limit) };
     let text = bytes.and_then(|bytes| {
-        String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
+        String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
     });
     text.map_err(|why| Error::file("read", path, &why))
 }

@@ -159,20 +159,20 @@ pub fn missing(layout: &Layout) -> Vec<Missing> {
         |said: String, what: &'static str, instead: &'static str| missing.push(Missing { said, what, instead });
     if layout.cp > 1 && layout.cp_kind == CpKind::Ring {
         let instead = "cp_kind=allgather or cp_kind=ulysses: the numbers are the same";
-        lacks("cp_kind=ring".to_string(), "context parallelism by a ring", instead);
+        lacks("cp_kind=ring".to_string(), "ring context parallelism", instead);
     }
     if layout.recompute == Recompute::Auto {
-        let instead = "say what is computed again: recompute=none, selective:NAME+NAME, full or full:N";
-        lacks("recompute=auto".to_string(), "recomputation by a device's memory", instead);
+        let instead = "name what to recompute: recompute=none, selective:NAME+NAME, full or full:N";
+        lacks("recompute=auto".to_string(), "recomputation chosen by device memory", instead);
     }
     if layout.offload {
-        let instead = "leave it out; recompute=full keeps least";
-        lacks("offload=true".to_string(), "offload to the host", instead);
+        let instead = "leave it out; recompute=full needs the least activation memory";
+        lacks("offload=true".to_string(), "activation offload to the host", instead);
     }
     let in_groups = layout.shard.filter(|&shard| layout.zero > 0 && shard != layout.dp * layout.cp);
     if let Some(shard) = in_groups.filter(|_| layout.cp > 1 || layout.ep > 1) {
         let instead = "leave it out: ZeRO then shards among all dp x cp ranks";
-        lacks(format!("shard={shard}"), "ZeRO within groups beside context or expert parallelism", instead);
+        lacks(format!("shard={shard}"), "ZeRO within groups, together with context or expert parallelism", instead);
     }
     missing
 }
@@ -223,7 +223,7 @@ fn check_starts(layout: &Layout) -> Result<(), Error> {
     }
     let vp = layout.vp.map_or_else(String::new, |vp| format!(",vp={vp}"));
     Err(wrong(format!(
-        "`stages` names the first block run of each stage but the first: {starts} of them for pp={}{vp},schedule={}, not {}",
+        "`stages` lists the first block of each stage but the first: {starts} of them for pp={}{vp},schedule={}, not {}",
         layout.pp,
         layout.schedule,
         layout.stages.len()
@@ -280,24 +280,24 @@ fn set(layout: &mut Layout, key: &str, values: &[&str]) -> Result<(), Error> {
 }
 
 fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, Error> {
-    value.parse().map_err(|_| wrong(format!("`{key}={value}` is no whole number in its range")))
+    value.parse().map_err(|_| wrong(format!("`{key}={value}` is not a whole number in its range")))
 }
 
 fn truth(key: &str, value: &str) -> Result<bool, Error> {
-    value.parse().map_err(|_| wrong(format!("`{key}={value}`: it is true or false")))
+    value.parse().map_err(|_| wrong(format!("`{key}={value}`: it must be true or false")))
 }
 
 fn one_of<T: Copy>(key: &str, value: &str, all: &[(&str, T)]) -> Result<T, Error> {
     all.iter().find(|(name, _)| *name == value).map(|(_, it)| *it).ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-        wrong(format!("`{key}={value}`: it is one of {}", names.join(", ")))
+        wrong(format!("`{key}={value}`: it must be one of {}", names.join(", ")))
     })
 }
 
 fn unknown(key: &str) -> Error {
     let help = match nearest(key, KEYS) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("a layout has {}", KEYS.join(", ")),
+        None => format!("the keys of a layout are {}", KEYS.join(", ")),
     };
     wrong(format!("there is no `{key}` in a layout")).help(help)
 }
@@ -362,11 +362,11 @@ mod tests {
             ("vp=0", "1 or more"),
             ("order=pp,dp", "each of pp, dp, cp and tp once"),
             ("pp=2,stages=1,2", "1 of them for pp=2"),
-            ("cp=2,cp_kind=ring", "context parallelism by a ring"),
+            ("cp=2,cp_kind=ring", "ring context parallelism"),
             ("cp=2,order=pp,dp,tp", "each of pp, dp, cp and tp once"),
             ("ep=0", "1 or more"),
-            ("offload=true", "offload to the host"),
-            ("recompute=auto", "by a device's memory"),
+            ("offload=true", "activation offload to the host"),
+            ("recompute=auto", "chosen by device memory"),
             ("dp=4,cp=2,zero=1,shard=2", "ZeRO within groups"),
             ("dp=4,zero=1,shard=3", "does not divide"),
             ("schedul=gpipe", "did you mean `schedule`"),

@@ -52,7 +52,8 @@ fn with_known_schedules(stack: Stack) -> Result<Stack, Error> {
         Some(near) => format!("did you mean `{near}`? meshwright schedules lists them"),
         None => format!("the schedules are {}", known().collect::<Vec<_>>().join(", ")),
     };
-    Err(Error::input(Code::BadStack, format!("`supports.schedules` has `{unknown}`, which is no schedule")).help(help))
+    Err(Error::input(Code::BadStack, format!("`supports.schedules` has `{unknown}`, which is not a schedule"))
+        .help(help))
 }
 
 fn is_path(name: &str) -> bool {

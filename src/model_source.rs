@@ -91,7 +91,7 @@ impl ModelSource {
         if file.model.has_mesh {
             let mesh = &file.model.mesh.name;
             return refused(
-                format!("{from} states its own mesh `@{mesh}`, and a prediction needs the mesh open"),
+                format!("{from} defines its own mesh `@{mesh}`, but a prediction chooses the mesh"),
                 "leave out the `mesh` line and the axes of the types; `compile` takes the file as it is",
             );
         }
@@ -99,7 +99,7 @@ impl ModelSource {
         let states = |block: &Block| sections.iter().any(|&kind| block[kind] != Section::default());
         if file.model.is_differentiated() || file.model.blocks.values().any(states) {
             return refused(
-                format!("{from} states its own gradients, and a prediction derives them"),
+                format!("{from} defines its own gradients, but a prediction derives them"),
                 "leave out the sections I, W and U and the `step`; `compile` takes the file as it is",
             );
         }
@@ -133,7 +133,7 @@ fn file_of(name: &str) -> Result<PathBuf, Error> {
         return if inside.is_file() {
             Ok(inside)
         } else {
-            Err(Error::input(Code::UnknownModel, format!("the folder {name} holds no config.json"))
+            Err(Error::input(Code::UnknownModel, format!("the folder {name} has no config.json"))
                 .help("name a folder as `transformers` saves it, a config.json, a .ir file or a preset"))
         };
     }

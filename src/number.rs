@@ -65,7 +65,7 @@ pub(super) fn bytes_of(text: &str) -> Result<u64, String> {
         Some(power) if number > 0.0 && number * f64::powi(base, power as i32) <= MOST_BYTES => {
             Ok((number * f64::powi(base, power as i32)) as u64)
         }
-        _ => Err("it is bytes, such as 8GiB, 80GB or 4096, and 1e15 at most".to_string()),
+        _ => Err("it must be a number of bytes, such as 8GiB, 80GB or 4096, and at most 1e15".to_string()),
     }
 }
 

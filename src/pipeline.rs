@@ -69,7 +69,7 @@ pub enum CompileError {
     #[error("{0}")]
     Schedule(String),
     /// The model runs other slices of its sequences than the schedule.
-    #[error("the schedule runs sequences in {wanted} slices, the model in {has}")]
+    #[error("the schedule splits sequences into {wanted} slices, the model into {has}")]
     Slices {
         /// Slices of the schedule.
         wanted: u32,
@@ -77,7 +77,7 @@ pub enum CompileError {
         has: u32,
     },
     /// More actions than are scheduled.
-    #[error("{runs} runs of blocks x {microbatches} micro-batches are more than {most}", most = limits::ACTIONS)]
+    #[error("{runs} block instances x {microbatches} micro-batches are more than {most}", most = limits::ACTIONS)]
     TooManyActions {
         /// Runs of blocks of the model.
         runs: u64,
@@ -85,24 +85,24 @@ pub enum CompileError {
         microbatches: u32,
     },
     /// The rows of the schedule that the file brings are wrong.
-    #[error("the schedule is wrong: {}", lines(.0))]
+    #[error("invalid schedule: {}", lines(.0))]
     Rows(Vec<check::Violation>),
     /// No program can be made.
     #[error(transparent)]
     Emit(#[from] EmitError),
     /// The program that the file brings is wrong.
-    #[error("the program is wrong: {}", lines(.0))]
+    #[error("invalid program: {}", lines(.0))]
     Program(Vec<Violation>),
-    /// The verifiers refuse what a pass has made: a fault of ours.
-    #[error("fault in pass `{pass}`: {found}")]
+    /// The verifiers refuse what a pass has made: an internal error.
+    #[error("pass `{pass}` made an invalid result: {found}")]
     Misplanned {
         /// The pass.
         pass: &'static str,
         /// What is wrong with it.
         found: Diagnostics,
     },
-    /// A checker refuses what a pass has made: a fault of ours.
-    #[error("fault in pass `{pass}`: {why}")]
+    /// A checker refuses what a pass has made: an internal error.
+    #[error("pass `{pass}` made an invalid result: {why}")]
     Fault {
         /// The pass.
         pass: &'static str,
@@ -150,12 +150,12 @@ impl Coded for CompileError {
             CompileError::UnknownSchedule(error) => error.help(),
             CompileError::Schedule(_) => Some("meshwright schedules lists the constraints".to_string()),
             CompileError::Slices { has, .. } => Some(format!(
-                "a model is cut before it is differentiated: give it as it was, or a schedule of {has} slices"
+                "slicing precedes differentiation: give the undifferentiated model, or a schedule with {has} slices"
             )),
-            CompileError::TooManyActions { .. } => Some("larger micro-batches (--mbs) make fewer of them".to_string()),
+            CompileError::TooManyActions { .. } => Some("use larger micro-batches (--mbs)".to_string()),
             CompileError::Rows(found) => found.first().and_then(Coded::help),
             CompileError::Emit(error) => error.help(),
-            CompileError::Program(_) => Some("correct the program, or leave it out to have it made anew".to_string()),
+            CompileError::Program(_) => Some("correct the program, or omit it to regenerate it".to_string()),
             CompileError::Misplanned { .. } | CompileError::Fault { .. } => None,
         }
     }
@@ -180,19 +180,19 @@ pub fn passes() -> Vec<PassInfo> {
     let mut rows = vec![
         row(
             "slice",
-            "cut sequences into the slices that the schedule runs",
-            "first: what slices pass on has a gradient",
+            "split sequences into the slices of the schedule",
+            "first: values passed between slices need gradients",
         ),
         row("differentiate", "add the sections I, W, U and the step graph", "the planner must see all"),
     ];
     rows.extend(planner::PASSES.iter().map(|pass| row(pass.name, pass.does, pass.why_here)));
-    rows.push(row("partition", "cut the calls into stages of equal cost", "needs local shapes"));
+    rows.push(row("partition", "partition the calls into stages of equal cost", "needs local shapes"));
     rows.push(row("schedule", "order every F, I, W on every pipeline rank", "needs the stages' costs"));
-    rows.push(row("codegen", "write bodies, rows and classes", "needs all of it"));
+    rows.push(row("codegen", "generate the program of each class of ranks", "needs the schedule"));
     rows.push(row(
         "assign_buffers",
-        "give every tensor its place in its rank's arena",
-        "last: needs the lives of all tensors",
+        "assign every tensor an offset in its rank's arena",
+        "last: needs the live ranges of all tensors",
     ));
     rows
 }
@@ -449,7 +449,7 @@ fn schedule(
         if ours.ranks != ranks {
             let text = |ranks: &[u32]| ranks.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
             let (is, wanted) = (text(&ours.ranks), text(&ranks));
-            let why = format!("stage {stage} lies on rank {is}, but `{}` has it on rank {wanted}", kind.name);
+            let why = format!("stage {stage} is on rank {is}, but `{}` places it on rank {wanted}", kind.name);
             return Err(CompileError::Schedule(why));
         }
     }

@@ -76,8 +76,11 @@ pub fn reshard(request: &ReshardRequest) -> Result<ReshardReport, Error> {
     let cluster: &Cluster = &CPU;
     let site = Site { mesh: &model.mesh, dims: &model.dims, cluster };
     let no_way = |_| {
-        Error::input(Code::BadOption, "no collective makes what is owed in `--to` of what is there")
-            .help("a maximum cannot be owed anew; a sum can")
+        Error::input(
+            Code::BadOption,
+            "`--to` is partial over an axis that `--from` is not; no collective produces that",
+        )
+        .help("a max-reduction cannot be deferred; only sums can become partial")
     };
     let best = cheapest(&site, &from, &to, &model.mesh.tensor_axes()).map_err(no_way)?;
     let plain = plain(&site, &from, &to).map_err(no_way)?;
@@ -142,13 +145,14 @@ fn read(request: &ReshardRequest) -> Result<(Model, Type, Type), Error> {
     }
     let types: Vec<Type> =
         model.blocks.values().flat_map(|block| block.args.iter().map(|arg| block.ty(arg.value))).cloned().collect();
-    let [from, to] = <[Type; 2]>::try_from(types).map_err(|_| bad("a layout has braces and names only".to_string()))?;
+    let [from, to] = <[Type; 2]>::try_from(types)
+        .map_err(|_| bad("a sharding consists of braces and axis names only".to_string()))?;
     let bytes = shape.iter().try_fold(from.dtype.bytes(), |all, &size| all.checked_mul(size));
     if bytes.is_none_or(|bytes| bytes > MOST_BYTES) || shape.len() > MOST_DIMS {
         return Err(bad(format!("`--shape` has more than {MOST_DIMS} dims or {MOST_BYTES} bytes")));
     }
     if [&from, &to].iter().any(|ty| ty.dims.iter().any(|dim| dim.open)) {
-        return Err(bad("a layout states all axes: no `?` stands in it".to_string()));
+        return Err(bad("a sharding names all axes: `?` is not allowed".to_string()));
     }
     verify(&model).map_err(wrong)?;
     Ok((model, from, to))
@@ -182,7 +186,10 @@ fn typed(dtype: &str, shape: &[u64], flag: &str, layout: &str) -> Result<String,
     }
     let braces = |dim: &String| dim.is_empty() || (dim.starts_with('{') && dim.ends_with('}'));
     if dims.len() != shape.len() || !dims.iter().all(braces) {
-        return Err(bad(format!("`{flag} {layout}` is not the axes in braces of each of {} dims", shape.len())));
+        return Err(bad(format!(
+            "`{flag} {layout}` does not give the axes in braces for each of {} dims",
+            shape.len()
+        )));
     }
     let dims: Vec<String> = shape.iter().zip(dims).map(|(size, axes)| format!("{size}{axes}")).collect();
     Ok(format!("{dtype}[{}]{rest}", dims.join(", ")))

@@ -126,7 +126,7 @@ fn a_full_disk_leaves_what_was_there() {
     let output = std::process::Command::new("sh").args(["-c", &script]).current_dir(folder.path("")).output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(5), "{message}");
-    for part in ["MW0723", "b/step-00000006 cannot be written: ", "--resume b goes on after step 4"] {
+    for part in ["MW0723", "b/step-00000006 cannot be written: ", "--resume b resumes after step 4"] {
         assert!(message.contains(part), "no `{part}` in {message}");
     }
     assert_eq!(folder.steps("b"), [2, 4]);

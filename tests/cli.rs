@@ -183,8 +183,7 @@ fn train_prints_its_plan_its_progress_and_its_result() {
     let folder = Folder::new();
     folder.write("text.txt", &some_text());
     let text = folder.answer(&format!("{TINY} --mesh pp=2"));
-    for part in
-        ["model     tiny-gpt2", "stage 1: ", "yardstick", "step 3/3", "validation loss", "bigram entropy", "out"]
+    for part in ["model     tiny-gpt2", "stage 1: ", "baseline  ", "step 3/3", "validation loss", "baseline   ", "out"]
     {
         assert!(text.contains(part), "no `{part}` in\n{text}");
     }

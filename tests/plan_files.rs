@@ -89,7 +89,7 @@ fn a_plan_is_explained_from_its_file() {
     for note in plan["why"]["axes"].as_array().unwrap() {
         assert!(text.contains(note["choice"].as_str().unwrap()), "{note}\n{text}");
     }
-    assert!(text.contains("WHAT BINDS") && text.contains("RUNNERS-UP"), "{text}");
+    assert!(text.contains("BINDING CONSTRAINTS") && text.contains("ALTERNATIVES"), "{text}");
     let again: Value = serde_json::from_str(&folder.answer("explain plan.json --format json")).unwrap();
     assert_eq!(again, plan);
     let asked: Value = serde_json::from_str(&folder.answer("explain plan.json --why-not pp=4 --format json")).unwrap();
@@ -130,7 +130,7 @@ fn a_page_holds_all_that_it_shows() {
     let page = folder.answer("explain plan.json --format html");
     assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
     assert!(!page.contains("{{") && !page.contains("<script") && !page.contains("src="), "it loads nothing");
-    for part in ["what the step goes to", "what each pipeline rank holds", "time of a step against memory"] {
+    for part in ["step time by category", "memory of each pipeline rank", "step time against memory"] {
         assert!(page.contains(&format!("aria-label=\"{part}\"")), "{part}");
     }
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());

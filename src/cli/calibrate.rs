@@ -14,35 +14,36 @@ use std::path::{Path, PathBuf};
 
 /// Measure this machine, or fit a stack to measured runs
 ///
-/// Without --from, kernels and communication of virtual devices are timed for some ten seconds; what was found is shown, and
-/// written as a cluster that `estimate --cluster FILE --stack meshwright-threads` reads. Measure while nothing else runs.
+/// Without --from, kernels and communication of virtual devices are timed for about ten seconds. The results are shown, and
+/// written as a cluster file for `estimate --cluster FILE --stack meshwright-threads`. Measure on an idle machine.
 ///
-/// With --from, a line of the file is a run: {"model": .., "cluster": .., "stack": .., "gpus": .., "seq": .., "global_batch": ..,
-/// "precision": .., "layout": .., "step_time_s": ..}. The constants of the stack are searched within their intervals.
+/// With --from, each line of the file is a run: {"model": .., "cluster": .., "stack": .., "gpus": .., "seq": ..,
+/// "global_batch": .., "precision": .., "layout": .., "step_time_s": ..}. The constants of the stack are
+/// fitted within their intervals.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   meshwright calibrate -o here.toml                          measure this machine
-  meshwright calibrate --from runs.jsonl                     how near the presets come
+  meshwright calibrate --from runs.jsonl                     prediction error of the presets
   meshwright calibrate --from runs.jsonl -o stack.toml       fit the stack of the runs
   meshwright calibrate --from runs.jsonl --report accuracy.md")]
 pub(super) struct Calibrate {
-    /// The runs, one JSON object a line
+    /// File of measured runs, one JSON object per line
     #[arg(long, value_name = "FILE.jsonl")]
     from: Option<PathBuf>,
-    /// Take only the runs on this stack
+    /// Use only the runs on this stack
     #[arg(long)]
     stack: Option<String>,
-    /// Write the cluster to this file; with --from: fit, and write the stack
+    /// Write the cluster to this file; with --from: fit the stack and write it
     #[arg(short, long, value_name = "FILE.toml")]
     output: Option<PathBuf>,
-    /// Write the tables of errors to this file
+    /// Write the error tables to this file
     #[arg(long, value_name = "FILE.md")]
     report: Option<PathBuf>,
-    /// Write the runs that were taken to this file, in the form that --from reads
+    /// Write the runs that are used to this file, in the format of --from
     #[arg(long, value_name = "FILE.jsonl")]
     runs: Option<PathBuf>,
-    /// Print each run
+    /// List every run
     #[arg(long)]
     list: bool,
 }
@@ -56,8 +57,8 @@ impl Calibrate {
         let mut runs = accuracy::read(&read_text(from)?)?;
         runs.retain(|run| self.stack.as_ref().is_none_or(|stack| *stack == run.request.stack));
         if runs.is_empty() {
-            return Err(Error::input(Code::BadOption, format!("{} has no runs to take", from.display()))
-                .help("name a file with runs, and a stack that they ran on"));
+            return Err(Error::input(Code::BadOption, format!("{} has no runs to use", from.display()))
+                .help("name a file with runs, and a stack that occurs in it"));
         }
         if let Some(path) = &self.runs {
             write_text(path, &accuracy::write(&runs)?)?;
@@ -86,9 +87,9 @@ impl Calibrate {
         match given.into_iter().find(|(_, given)| *given) {
             None => Ok(()),
             Some((option, _)) => {
-                let message = format!("`{option}` is about runs, and without --from none are read");
+                let message = format!("`{option}` requires --from");
                 Err(Error::input(Code::ConflictingOptions, message).help(format!(
-                    "name the runs with --from FILE.jsonl, or leave {option} out to measure this machine"
+                    "give the runs with --from FILE.jsonl, or leave out {option} to measure this machine"
                 )))
             }
         }
@@ -111,7 +112,7 @@ fn fitted(estimator: &Estimator, runs: &[Run], path: &Path) -> Result<String, Er
     let [stack] = stacks.as_slice() else {
         let names: Vec<&str> = stacks.iter().map(|stack| stack.name.as_str()).collect();
         return Err(Error::input(Code::BadOption, format!("the runs are on {}", names.join(", ")))
-            .help("choose one with --stack: a fit is of one stack"));
+            .help("choose one with --stack: only one stack can be fitted"));
     };
     let Fit { stack: fit, error, rows, at_end } =
         accuracy::fit(estimator, stack, &runs.iter().filter(|run| !run.apart).collect::<Vec<_>>());
@@ -120,15 +121,15 @@ fn fitted(estimator: &Estimator, runs: &[Run], path: &Path) -> Result<String, Er
     let folds = accuracy::folds(estimator, std::slice::from_ref(&fit), runs);
     let mut constants = fit.fitted;
     let rows_of = constants.by_name().map(|(name, constant)| {
-        let end = if at_end.contains(&name) { "at an end of its interval" } else { "" };
+        let end = if at_end.contains(&name) { "at a bound of its interval" } else { "" };
         [name, &format!("{}", constant.value), &format!("{}", constant.low), &format!("{}", constant.high), end]
             .map(String::from)
     });
     let [low, high] = fit.residual.map(f64::exp);
     let seen: Vec<Summary> = folds.into_iter().map(|fold| fold.summary).collect();
     Ok(format!(
-        "stack {} fitted to {rows} runs: mean error {:.1} %; nine tenths of measurements lie below {high:.3} and a tenth below \
-         {low:.3} times the prediction\n\n{}\nErrors on runs that the fit has not seen:\n\n{}",
+        "stack {} fitted to {rows} runs: mean error {:.1} %; measured / predicted time: 10th percentile {low:.3}, 90th \
+         percentile {high:.3}\n\n{}\nErrors on held-out runs:\n\n{}",
         fit.name,
         error * 100.0,
         table(["CONSTANT", "VALUE", "LOW", "HIGH", ""], &rows_of),
@@ -150,7 +151,7 @@ fn summed_up(rows: &[Summary]) -> String {
         ]
     };
     let rows: Vec<_> = rows.iter().map(row).collect();
-    table(["SOURCE", "RUNS", "REFUSED", "MEDIAN", "P90", "BIAS", "INSIDE"], &rows)
+    table(["SOURCE", "RUNS", "REFUSED", "MEDIAN", "P90", "BIAS", "IN INTERVAL"], &rows)
 }
 
 fn listed(scored: &[Scored<'_>]) -> String {

@@ -10,14 +10,14 @@ use clap::Args;
 use cost::{CLUSTERS, Cluster};
 use serde_json::json;
 
-/// List the clusters that are known by name, or print the file of one
+/// List the preset clusters, or print the file of one
 ///
-/// Any other cluster is given by a TOML file of the same form.
+/// Other clusters are TOML files of the same form.
 #[derive(Args)]
 pub(super) struct Clusters {
-    /// A preset, whose file is printed, or a file, which is checked and printed with all its figures
+    /// Preset to print, or file to check and print with all its figures
     name: Option<String>,
-    /// How the answer is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
 }
@@ -36,7 +36,7 @@ impl Clusters {
         let all = CLUSTERS.iter().map(|preset| Cluster::parse(preset.text)).collect::<Result<Vec<_>, _>>()?;
         match self.format {
             TableFormat::Table => {
-                let head = ["CLUSTER", "ALSO", "BF16", "MEMORY", "NODE", "WHAT IT IS"];
+                let head = ["CLUSTER", "ALIASES", "BF16", "MEMORY", "NODE", "DESCRIPTION"];
                 Ok(table(head, &all.iter().map(row).collect::<Vec<_>>()))
             }
             TableFormat::Json => super::json(&all.iter().map(summary).collect::<Vec<_>>()),

@@ -17,7 +17,7 @@ pub(super) fn run(name: &str, format: TableFormat) -> Result<String, Error> {
         (Some(code), TableFormat::Json) => super::json(&row(code.entry())),
         (None, TableFormat::Table) if name == LIST => {
             let rows: Vec<_> = CATALOGUE.iter().map(|entry| [entry.code.to_string(), entry.title.into()]).collect();
-            Ok(table(["CODE", "WHAT IT IS"], &rows))
+            Ok(table(["CODE", "TITLE"], &rows))
         }
         (None, TableFormat::Json) if name == LIST => super::json(&CATALOGUE.iter().map(row).collect::<Vec<_>>()),
         (None, _) => Err(unknown(name)),

@@ -22,11 +22,11 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Compile a model for a mesh and print the level that is reached
+/// Compile a model for a mesh and print its IR
 ///
-/// The answer is text in the language of the IR: the model with its shardings and collectives, its stages, the schedule,
-/// and the program of every class of ranks. Any of it fed back goes on from where it stands. With places in memory, standard
-/// error gets a table of what each rank holds.
+/// The IR text has the model with its shardings and collectives, its stages, the schedule, and the program of every class of
+/// ranks. Compiling a printed IR continues from its level. Once buffers are assigned, standard error shows the memory of
+/// each rank.
 #[derive(Args)]
 #[command(
     allow_negative_numbers = true,
@@ -45,19 +45,19 @@ pub(super) struct Compile {
     /// Stop after this pass: see `meshwright passes`
     #[arg(long, value_name = "PASS")]
     stop_after: Option<String>,
-    /// Write a numbered file per pass, and `memory.txt`, into this folder instead of printing the last
+    /// Write one numbered file per pass, and `memory.txt`, into this folder instead of printing the last IR
     #[arg(long, value_name = "DIR")]
     dump: Option<PathBuf>,
-    /// Print what a step would take by the cost model instead: by the stages' costs, and by a run of the program on clocks
+    /// Print the predicted step time instead: from the stages' costs, and from a simulation of the per-rank program
     #[arg(long, conflicts_with = "stop_after")]
     predict: bool,
     /// With --predict: write the predicted step to this file, for ui.perfetto.dev
     #[arg(long, value_name = "FILE", requires = "predict")]
     trace: Option<PathBuf>,
-    /// With --predict: how the answer is printed
+    /// With --predict: output format
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
-    /// JSON with the same fields (`-`: standard input); flags win over it
+    /// Read the options from a JSON file (`-`: standard input); flags override it
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
 }
@@ -72,20 +72,20 @@ struct Flags {
     /// Tokens per sequence; a .ir file states its own [default: 128]
     #[arg(long, value_name = "TOKENS")]
     seq: Option<u64>,
-    /// Sequences per step, all ranks together [default: two micro-batches per pipeline stage]
+    /// Sequences per step, over all ranks [default: two micro-batches per pipeline stage]
     #[arg(long, value_name = "N")]
     global_batch: Option<u64>,
     /// Type of parameters and compute: f32 or bf16 [default: f32]
     #[arg(long, value_name = "TYPE")]
     precision: Option<String>,
-    /// What decides how tensors are cut: rules for transformers, or auto for the least time within the memory, of any model
+    /// How to choose shardings: rules (for transformers), or auto (least time within the memory, for any model)
     /// [default: rules]
     #[arg(long, value_name = "BY")]
     shard: Option<String>,
-    /// With --shard auto: memory of a device, such as 8GiB or 80GB [default: the cluster's]
+    /// With --shard auto: memory per device, such as 8GiB or 80GB [default: the cluster's]
     #[arg(long, value_name = "BYTES", value_parser = bytes_of)]
     memory: Option<u64>,
-    /// With --shard auto: answer after so many seconds with the best so far [default: after a fixed amount of work]
+    /// With --shard auto: stop after this many seconds with the best shardings found [default: a fixed amount of work]
     #[arg(long, value_name = "SECONDS")]
     deadline: Option<f64>,
 }
@@ -127,9 +127,8 @@ impl Compile {
 /// What the search for shardings came to.
 fn sharded(decided: &Decided) -> String {
     let (least, gap) = (short(decided.bound), 100.0 * decided.gap());
-    let proof =
-        if decided.is_proved { "optimal".to_string() } else { format!("gap {gap:.1} %: none takes less than {least}") };
-    format!("shardings  {} a step by the sum of their costs, {proof}", short(decided.seconds))
+    let proof = if decided.is_proved { "optimal".to_string() } else { format!("gap {gap:.1} %, lower bound {least}") };
+    format!("shardings  {} per step (sum of costs), {proof}", short(decided.seconds))
 }
 
 /// Passes by the names that they had, and by those that they have.

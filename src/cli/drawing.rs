@@ -45,8 +45,8 @@ impl Drawn {
     pub(super) fn from_file(path: &Path, request: &ScheduleRequest) -> Result<Drawn, Error> {
         let text = read_text(path)?;
         if is_trace(&text) {
-            let message = format!("{}: a trace tells when things ran, not in which order they should", path.display());
-            return Err(Error::input(Code::ForeignSchedule, message).help("give it to --compare"));
+            let message = format!("{}: a trace records times, not a schedule", path.display());
+            return Err(Error::input(Code::ForeignSchedule, message).help("pass it to --compare"));
         }
         Drawn::from_text(path, &text, request)
     }
@@ -119,7 +119,7 @@ impl Compared {
         }
         let mut drawn = Drawn::of_kind(&request)?;
         if share != 1.0 {
-            drawn.notes.push(format!("each stage takes {share} times as much, so that the model is the same"));
+            drawn.notes.push(format!("stage costs are scaled by {share}, so that the model is the same"));
         }
         Ok(Compared::Schedule(Box::new(drawn)))
     }
@@ -167,9 +167,7 @@ pub(super) fn grids(drawn: &Drawn, compared: Option<Compared>, to_screen: bool) 
     match compared {
         None => Ok(first),
         Some(Compared::Schedule(second)) => Ok(format!("{first}\n{}", grid_of(&second, to_screen))),
-        Some(Compared::Trace(_)) => {
-            Err(Error::Usage("a trace can be compared in --format svg and html, not in a grid".into()))
-        }
+        Some(Compared::Trace(_)) => Err(Error::Usage("comparing with a trace requires --format svg or html".into())),
     }
 }
 
@@ -191,7 +189,7 @@ fn grid_of(drawn: &Drawn, to_screen: bool) -> String {
     let notes: String = drawn.notes.iter().map(|note| format!("note          {note}\n")).collect();
     format!(
         "{}\n{}: {} stages, {} micro-batches\n{name:<13} {reached} {unit}, lower bound {bound} {unit}: {verdict}\n\
-         bubble        {:.1} %\npeak memory   {peak} by rank, in forward activations of a stage unless costs say otherwise\n{notes}",
+         bubble        {:.1} %\npeak memory   {peak} per rank, in forward activations of a stage unless costs differ\n{notes}",
         grid(&drawn.timeline, width, colour),
         drawn.name,
         answer.stages,

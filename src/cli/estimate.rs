@@ -18,8 +18,8 @@ use std::path::PathBuf;
 
 /// Predict step time and memory of a layout on a cluster
 ///
-/// Nothing runs: the model is planned for one rank, its kernels and collectives are priced on the cluster as the stack uses
-/// it, and the schedule is simulated. A layout that does not fit into memory is an answer too.
+/// Nothing is executed: the cost model estimates the kernels and collectives of one rank, and the schedule is simulated.
+/// Layouts that do not fit into memory are predicted too.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -33,10 +33,10 @@ pub(super) struct Estimate {
     /// Predict each line of this file instead (`-`: standard input): a layout, or {\"layout\": .., \"model\": .., \"gpus\": ..}
     #[arg(long, value_name = "FILE", conflicts_with = "layout")]
     layouts: Option<PathBuf>,
-    /// How the answer is printed; with --layouts, `json` is a line for each
+    /// Output format; with --layouts, `json` prints one line per layout
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
-    /// JSON with the same fields (`-`: standard input); flags win over it
+    /// Read the options from a JSON file (`-`: standard input); flags override it
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
 }
@@ -46,11 +46,11 @@ struct Flags {
     #[command(flatten)]
     #[serde(flatten)]
     job: JobFlags,
-    /// Devices; the layout's dp follows from it [default: those of the layout]
+    /// Number of devices; dp follows from it if left out [default: those of the layout]
     #[arg(long, value_name = "N", display_order = AFTER_STACK)]
     gpus: Option<u64>,
-    /// dp, tp, pp, cp, ep, etp, vp, mbs, zero, shard, recompute, sp, schedule, group, slices, cp_kind, order, stages, offload,
-    /// tp_overlap, dp_overlap [default: all devices in dp]
+    /// Layout: any of dp, tp, pp, cp, ep, etp, vp, mbs, zero, shard, recompute, sp, schedule, group, slices, cp_kind, order,
+    /// stages, offload, tp_overlap, dp_overlap [default: all devices in dp]
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<String>,
 }
@@ -82,7 +82,7 @@ fn many(base: &EstimateRequest, lines: &str, format: TableFormat) -> Result<Answ
     let (numbers, lines): (Vec<usize>, Vec<&str>) =
         (1..).zip(lines.lines()).filter(|(_, line)| !line.trim().is_empty()).take(MOST_LINES + 1).unzip();
     if lines.len() > MOST_LINES {
-        let message = format!("the file has more than {MOST_LINES} lines with a layout");
+        let message = format!("the file has more than {MOST_LINES} layouts");
         return Err(Error::input(Code::RequestUnreadable, message).help("split it into several files"));
     }
     let requests: Vec<_> = lines.iter().map(|line| Line::parse(line).map(|line| line.over(base))).collect();
@@ -101,10 +101,10 @@ fn many(base: &EstimateRequest, lines: &str, format: TableFormat) -> Result<Answ
         return Ok(Answer::done(text));
     }
     let message = match wrong.len().saturating_sub(MOST_SHOWN) {
-        0 => format!("of the lines of the file, these are no layout: {shown}"),
-        more => format!("of the lines of the file, these are no layout: {shown} and {more} more"),
+        0 => format!("lines that are not a layout: {shown}"),
+        more => format!("lines that are not a layout: {shown} and {more} more"),
     };
-    let complaint = Error::input(Code::RequestUnreadable, message).help("the answer says of each why");
+    let complaint = Error::input(Code::RequestUnreadable, message).help("the answer gives the reason for each line");
     Ok(Answer { text, status: complaint.status(), complaint: Some(complaint) })
 }
 
@@ -147,7 +147,7 @@ fn ranking(answers: Vec<(&str, Result<EstimateReport, Error>)>) -> String {
         }
     }
     if more > 0 {
-        refused += &format!("and {more} more lines are refused\n");
+        refused += &format!("{more} more lines are refused\n");
     }
     reports.sort_by(|a, b| {
         let key = |report: &EstimateReport| -report.predicted.tokens_per_s_per_gpu;
@@ -178,7 +178,7 @@ pub(super) fn text(report: &EstimateReport) -> String {
         "model     {}, {} parameters, {:.0} bytes each\n\
          cluster   {}, {} devices, stack {}, {}\n\
          layout    {}\n\
-         step      {} (80 % of runs: {low} to {high}), {} tokens/s per device\n\
+         step      {} (80 % interval {low} to {high}), {} tokens/s per device\n\
          mfu       {} of {}, hfu {}, bubble {}\n\n",
         inputs.model,
         count(predicted.parameters as f64),
@@ -205,7 +205,7 @@ fn beyond(report: &EstimateReport) -> String {
     }
     let (items, stack) = (report.beyond_stack.join(", "), &report.inputs.stack);
     format!(
-        "warning   {stack} does not support {items}: the figures are as if it did (--beyond-stack: that is meant)\n\n"
+        "warning   {stack} does not support {items}; the figures assume that it does (--beyond-stack hides this warning)\n\n"
     )
 }
 
@@ -215,22 +215,22 @@ fn made_again(report: &EstimateReport) -> String {
         return String::new();
     }
     let row = |again: &MadeAgain| {
-        let kept = if again.bytes > 0.0 { bytes(again.bytes as u64) } else { "for others".to_string() };
+        let kept = if again.bytes > 0.0 { bytes(again.bytes as u64) } else { "(shared)".to_string() };
         [again.value.clone(), again.layer.clone(), kept, short(again.time_s)]
     };
     let rows: Vec<_> = report.made_again.iter().map(row).collect();
-    table(["MADE AGAIN", "OF", "NOT KEPT", "TIME"], &rows) + "\n"
+    table(["RECOMPUTED", "LAYER", "SAVED", "COST"], &rows) + "\n"
 }
 
 /// What experts have no place for.
 fn dropped(expected: Option<f64>) -> String {
     let said = match expected {
         None => return String::new(),
-        Some(0.0) => "none of the experts' tokens".to_string(),
-        Some(few) if few < 5e-4 => "less than 0.1 % of the experts' tokens, if all are chosen alike".to_string(),
-        Some(expected) => format!("{} of the experts' tokens, if all are chosen alike", share(expected)),
+        Some(0.0) => "0 %".to_string(),
+        Some(few) if few < 5e-4 => "less than 0.1 % (uniform routing)".to_string(),
+        Some(expected) => format!("{} (uniform routing)", share(expected)),
     };
-    format!("dropped   {said}\n\n")
+    format!("expected token drop  {said}\n\n")
 }
 
 /// Where the step goes, the most first.
@@ -290,11 +290,12 @@ fn verdict(report: &EstimateReport) -> String {
     let fits = if held <= usable {
         "it fits".to_string()
     } else if held <= capacity {
-        format!("it fits only without {free} left free (--memory-margin)")
+        format!("it fits only with less than {free} left free (--memory-margin)")
     } else {
         "it does not fit".to_string()
     };
-    let of = if usable < capacity { format!(", {usable:.2} with {free} left free") } else { String::new() };
+    let of =
+        if usable < capacity { format!(", {usable:.2} of it usable with {free} left free") } else { String::new() };
     format!("a device has {capacity:.2}{of}: {fits}")
 }
 
@@ -303,11 +304,11 @@ fn offloaded(report: &EstimateReport) -> String {
     let (held, capacity) = (report.predicted.offloaded(), report.predicted.memory_gib.host_capacity);
     let of = match capacity {
         _ if held == 0.0 => return String::new(),
-        Some(capacity) if held <= capacity => format!("of {capacity:.2} that each has there: it fits"),
-        Some(capacity) => format!("of {capacity:.2} that each has there: it does not fit"),
-        None => "the cluster does not say how much there is (host.memory)".to_string(),
+        Some(capacity) if held <= capacity => format!("of {capacity:.2} available per device: it fits"),
+        Some(capacity) => format!("of {capacity:.2} available per device: it does not fit"),
+        None => "capacity unknown: the cluster file has no host.memory".to_string(),
     };
-    format!("offloaded to the host's memory, most of a device: {held:.2}, {of}\n")
+    format!("offloaded to host memory, on the worst device: {held:.2}, {of}\n")
 }
 
 #[cfg(test)]
@@ -318,7 +319,7 @@ mod tests {
     fn what_is_dropped_is_said_of_models_with_experts() {
         let lines = [None, Some(0.0), Some(3e-5), Some(0.0247)].map(dropped);
         assert_eq!(lines[0], "");
-        assert_eq!(lines[1], "dropped   none of the experts' tokens\n\n");
+        assert_eq!(lines[1], "expected token drop  0 %\n\n");
         assert!(lines[2].contains("less than 0.1 %") && lines[3].contains("2.5 %"), "{lines:?}");
     }
 }

@@ -13,7 +13,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Explain a plan: what each choice costs and saves, why others lost, what binds, what more would buy
+/// Explain a plan: its choices, the alternatives, the binding constraints, and what more memory or bandwidth would save
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -25,25 +25,25 @@ Examples:
 pub(super) struct Explain {
     #[command(flatten)]
     flags: Flags,
-    /// How the answer is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: PlanFormat,
-    /// Where the answer goes; standard output if left out
+    /// Write the answer to this file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// JSON with the same fields (`-`: standard input); flags win over it
+    /// Read the options from a JSON file (`-`: standard input); flags override it
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
 }
 
 #[derive(Args, Serialize)]
 struct Flags {
-    /// A file of `plan --format json`, or of `estimate` (`-`: standard input)
+    /// Plan file of `plan --format json` or `estimate --format json` (`-`: standard input)
     plan: Option<PathBuf>,
-    /// Why not so: the best layout that has this beside the plan's own pins, against the plan
+    /// Compare the plan with the best configuration that also has these pins
     #[arg(long, value_name = "LAYOUT")]
     why_not: Option<String>,
-    /// Answer after so many seconds, with what is known by then
+    /// Stop after this many seconds and return what is known
     #[arg(long, value_name = "S", value_parser = finite)]
     deadline: Option<f64>,
 }
@@ -67,7 +67,7 @@ impl Explain {
         let plan = explained(&estimator, read_plan(&request.plan)?, deadline)?;
         let text = match (&request.why_not, self.format) {
             (Some(_), PlanFormat::Html | PlanFormat::Ir) => {
-                return Err(Error::Usage("--why-not goes with --format table or json".into()));
+                return Err(Error::Usage("--why-not requires --format table or json".into()));
             }
             (Some(pins), format) => {
                 let answer = explain::why_not(&estimator, &plan, pins, (&find, &deadline))?;

@@ -10,19 +10,19 @@ use runtime::backends::cuda::check::{Report, Row, check};
 use runtime::backends::cuda::device::Properties;
 use std::fmt::Write;
 
-/// Run all kernels on a GPU and compare them with this processor's
+/// Run all kernels on a GPU and compare the results with the CPU's
 ///
-/// Errors are relative; each bound follows from the arithmetic. Rates are the best of several timings, shares those of the
-/// peak at the device's highest clock. Ends with 1 if there is no GPU, with 3 if a check fails.
+/// Errors are relative; each bound follows from the arithmetic. Rates are the best of several timings, shares are of the peak
+/// at the device's highest clock. The exit status is 1 if there is no GPU, 3 if a check fails.
 #[derive(Args)]
 pub(super) struct GpuCheck {
-    /// Which GPU, from 0
+    /// Index of the GPU
     #[arg(long, value_name = "N", default_value_t = 0)]
     device: usize,
-    /// Only what is small: results, and no rates to speak of
+    /// Check small sizes only; their rates are not meaningful
     #[arg(long)]
     quick: bool,
-    /// How the answer is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
 }
@@ -41,7 +41,7 @@ impl GpuCheck {
 fn text(report: &Report) -> String {
     let rows: Vec<[String; 7]> = report.rows.iter().map(cells).collect();
     let mut text =
-        head(&report.device) + &table(["WHAT", "SHAPE", "ERROR", "BOUND", "RATE", "OF PEAK", "RESULT"], &rows);
+        head(&report.device) + &table(["CHECK", "SHAPE", "ERROR", "BOUND", "RATE", "OF PEAK", "RESULT"], &rows);
     for row in &report.rows {
         if let Some(note) = &row.note {
             let _ = writeln!(text, "{}, {}: {note}", row.what, row.shape);
@@ -49,7 +49,7 @@ fn text(report: &Report) -> String {
     }
     let wrong = report.rows.iter().filter(|row| !row.right).count();
     let _ = match wrong {
-        0 => writeln!(text, "\nall {} checks are right", rows.len()),
+        0 => writeln!(text, "\nall {} checks pass", rows.len()),
         _ => writeln!(text, "\n{wrong} of {} checks FAIL", rows.len()),
     };
     text

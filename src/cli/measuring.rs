@@ -23,7 +23,7 @@ pub(super) fn run(output: Option<&Path>) -> Result<String, Error> {
     };
     let measured = measure(&mut tell).map_err(|why| {
         Error::input(Code::TooLittleMemory, format!("this machine cannot be measured: {why}"))
-            .help("end what takes its memory, and try again")
+            .help("stop the processes that use its memory, and try again")
     })?;
     let cluster = cluster(&measured, free_memory().map_or(MEMORY, |bytes| bytes / measured.cores));
     let text = toml::to_string(&cluster).map_err(|why| Error::fault("calibrate", why))?;
@@ -48,7 +48,7 @@ fn told(measured: &Measured, cluster: &Cluster) -> String {
         |what: String, time: f64, rate: f64, unit: &str| rows.push([what, short(time), with_unit(rate, unit)]);
     for one in &measured.products {
         let flops = 2.0 * (one.m * one.n * one.k) as f64;
-        row(format!("product {}x{}, depth {}", one.m, one.n, one.k), one.seconds, flops / one.seconds, "FLOP/s");
+        row(format!("matmul {}x{}, depth {}", one.m, one.n, one.k), one.seconds, flops / one.seconds, "FLOP/s");
     }
     for one in &measured.attention {
         let pairs = (one.heads * one.length) as f64 * (one.length as f64 + 1.0) / 2.0;
@@ -66,9 +66,9 @@ fn told(measured: &Measured, cluster: &Cluster) -> String {
     }
     let device = &cluster.device;
     format!(
-        "{}\ncores     {}\nproducts  {} at best, {} sustained, start {}\nmemory    {}, kernels get {:.0} % of it\n\
-         sums      {} from each to each, start {}\n",
-        table(["WHAT", "TIME", "RATE"], &rows),
+        "{}\ncores     {}\nmatmul    {} at best, {} sustained, launch {}\nmemory    {}, kernels reach {:.0} % of it\n\
+         sums      {} between each two ranks, latency {}\n",
+        table(["OPERATION", "TIME", "RATE"], &rows),
         measured.cores,
         with_unit(device.flops_f32, "FLOP/s"),
         with_unit(device.flops_f32 * device.matmul.f32, "FLOP/s"),

@@ -9,7 +9,18 @@ use scheduler::memory::{ClassReport, report};
 /// places.
 pub(super) fn memory_table(file: &File) -> Option<String> {
     let program = file.program.as_ref().filter(|program| program.has_places())?;
-    let head = ["ranks", "arena", "bound", "waste", "parameters", "gradients", "states", "kept", "boundary", "scratch"];
+    let head = [
+        "ranks",
+        "arena",
+        "lower bound",
+        "fragmentation",
+        "parameters",
+        "gradients",
+        "optimizer",
+        "activations",
+        "stage I/O",
+        "scratch",
+    ];
     let rows: Vec<_> = report(&file.model, program).iter().map(row).collect();
     Some(table(head, &rows))
 }

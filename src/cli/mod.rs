@@ -1,4 +1,4 @@
-//! The command line: a thin shell over the library. A verb is a file; it gives its answer as text, or an error with the
+//! The command line: a thin shell over the library. A subcommand is a file; it gives its answer as text, or an error with the
 //! status that the process ends with.
 
 mod calibrate;
@@ -43,26 +43,27 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-/// Meshwright compiles the definition of a model into a program for many devices, and runs it.
+/// Compile a model definition into a program for many devices, and run it
 #[derive(Parser)]
 #[command(name = "meshwright", version, arg_required_else_help = true, args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
 Examples:
-  meshwright train tiny-llama --data .                         train a small model on the text at hand
+  meshwright train tiny-llama --data .                         train a small model on the text files here
   meshwright train tiny-llama --data . --mesh dp=2,tp=2,pp=2   the same on eight virtual devices
-  meshwright compile gpt2 --mesh dp=2,tp=2 --dump ir           see what every pass does
-  meshwright compile gpt2 --mesh dp=2,tp=2 --predict           what a step would take
-  meshwright plan llama3-8b --gpus 64 --seq 8192 --global-batch 128   the best layout on 64 H100
-  meshwright estimate llama3-8b --gpus 8 --seq 8192 --global-batch 64 --layout tp=2,zero=1   what it would take on 8 H100
-  meshwright schedule --stages 4 --microbatches 8 --kind 1f1b  see a pipeline schedule
+  meshwright compile gpt2 --mesh dp=2,tp=2 --dump ir           write the IR after every pass
+  meshwright compile gpt2 --mesh dp=2,tp=2 --predict           predict the step time
+  meshwright plan llama3-8b --gpus 64 --seq 8192 --global-batch 128   find the best layout on 64 H100
+  meshwright estimate llama3-8b --gpus 8 --seq 8192 --global-batch 64 --layout tp=2,zero=1   predict time and memory on 8 H100
+  meshwright schedule --stages 4 --microbatches 8 --kind 1f1b  draw a pipeline schedule
 
-Exit status: 0 done, 1 the input is wrong, 2 usage, 3 a fault of ours, 4 a schedule above its memory limit or no layout that fits,
-5 a run failed and may be restarted, 6 a run failed and must not be; 129, 130, 143: SIGHUP, SIGINT or SIGTERM ended it.")]
+Exit status: 0 success, 1 invalid input, 2 usage error, 3 internal error, 4 memory limit exceeded or no layout fits,
+5 run failed or search stopped, may be restarted, 6 run failed, must not be restarted unchanged; 129, 130, 143: ended by
+SIGHUP, SIGINT or SIGTERM.")]
 struct Cli {
-    /// Explain the code of an error message; without one, list all codes
+    /// Explain an error code; without one, list all codes
     #[arg(long, value_name = "CODE", num_args = 0..=1, default_missing_value = codes::LIST)]
     explain: Option<String>,
-    /// How an explanation is printed
+    /// Output format of the explanation
     #[arg(long, value_enum, default_value_t, requires = "explain")]
     format: TableFormat,
     #[command(subcommand)]
@@ -117,7 +118,7 @@ impl Cli {
             (None, Some(Verb::Stacks(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Passes(verb))) => verb.run().map(Answer::done),
             (None, Some(Verb::Schema(verb))) => verb.run().map(Answer::done),
-            (None, None) => Err(Error::Usage("no verb is given".into())),
+            (None, None) => Err(Error::Usage("no subcommand is given".into())),
         }
     }
 }
@@ -125,7 +126,7 @@ impl Cli {
 /// The exit status where what is asked for does not fit into memory.
 const NOTHING_FITS: u8 = 4;
 
-/// What a verb prints, and the status that the process ends with.
+/// What a subcommand prints, and the status that the process ends with.
 struct Answer {
     text: String,
     status: u8,
@@ -194,7 +195,7 @@ fn usage(told: &clap::Error) -> String {
 /// The last panic of any thread, as `file:line: message`.
 static LAST_PANIC: Mutex<Option<(String, String)>> = Mutex::new(None);
 
-/// Runs `f`; a panic becomes a fault of ours.
+/// Runs `f`; a panic becomes an internal error.
 fn guarded<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     panic::set_hook(Box::new(|info| {
         let place = info.location().map_or_else(String::new, |place| format!("{}:{}", place.file(), place.line()));
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_a_fault_of_ours() {
+    fn a_panic_is_an_internal_error() {
         let error = guarded(|| -> Result<(), Error> { panic!("lost the thread") }).unwrap_err();
         let _ = panic::take_hook();
         assert_eq!(error.status(), 3);

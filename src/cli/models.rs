@@ -10,15 +10,15 @@ use ir::models::{Batch, Preset, presets};
 use ir::types::DType;
 use serde_json::json;
 
-/// List the models that are known by name
+/// List the preset models
 ///
-/// Any other model of their families is given by its config.json.
+/// Other models of the same families are given by their config.json.
 #[derive(Args)]
 pub(super) struct Models {
-    /// Show what is done about each key of a config.json instead
+    /// Show how each key of a config.json is handled instead
     #[arg(long)]
     keys: bool,
-    /// How the answer is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
 }
@@ -38,7 +38,7 @@ impl Models {
                         [p.name.into(), p.config.family().into(), count(n as f64), context, p.about.into()]
                     })
                     .collect();
-                Ok(table(["MODEL", "FAMILY", "PARAMETERS", "CONTEXT", "WHAT IT IS"], &rows))
+                Ok(table(["MODEL", "FAMILY", "PARAMETERS", "CONTEXT", "DESCRIPTION"], &rows))
             }
             TableFormat::Json => {
                 let rows = presets.map(|(p, n)| {

@@ -10,7 +10,7 @@ use serde_json::json;
 /// List the passes from a model to its program, in order
 #[derive(Args)]
 pub(super) struct Passes {
-    /// How the answer is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
 }
@@ -21,7 +21,7 @@ impl Passes {
         match self.format {
             TableFormat::Table => {
                 let rows: Vec<_> = passes.iter().map(|p| [p.name, p.does, p.why_here].map(str::to_string)).collect();
-                Ok(table(["PASS", "WHAT IT DOES", "WHY IT STANDS HERE"], &rows))
+                Ok(table(["PASS", "DESCRIPTION", "WHY HERE"], &rows))
             }
             TableFormat::Json => {
                 let rows = passes.iter().map(|p| json!({"name": p.name, "does": p.does, "why_here": p.why_here}));

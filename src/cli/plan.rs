@@ -17,9 +17,9 @@ use std::path::PathBuf;
 
 /// Find the best layout for a model on a cluster
 ///
-/// All ways to share out the devices, all schedules, ZeRO stages, micro-batches and recomputations are searched by branch and
-/// bound on the cost model of `estimate`: the answer is the best there is, and says so where that is proved. Schedules that are
-/// themselves searched for (`optimal`, `v-auto`) are tried where they are pinned.
+/// Branch and bound over all parallel degrees, schedules, ZeRO stages, micro-batch sizes and recompute choices, on the cost
+/// model of `estimate`. The answer says whether it is proved optimal. Schedules that need a search of their own (`optimal`,
+/// `v-auto`) are tried only if pinned.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -29,13 +29,13 @@ Examples:
 pub(super) struct Plan {
     #[command(flatten)]
     flags: Flags,
-    /// How the answer is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: PlanFormat,
-    /// JSON with the same fields (`-`: standard input); flags win over it
+    /// Read the options from a JSON file (`-`: standard input); flags override it
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
-    /// Write the answer into this file
+    /// Write the answer to this file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -43,14 +43,14 @@ pub(super) struct Plan {
 /// How a plan is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum PlanFormat {
-    /// A text for reading
+    /// Text
     #[default]
     Table,
-    /// All figures, in JSON; those of a plan as `meshwright.plan/1`
+    /// JSON with all figures; a plan as `meshwright.plan/1`
     Json,
-    /// The model with the layout's shardings and collectives
+    /// IR of the model with the layout's shardings and collectives
     Ir,
-    /// A page with pictures
+    /// Web page with charts
     Html,
 }
 
@@ -59,30 +59,30 @@ struct Flags {
     #[command(flatten)]
     #[serde(flatten)]
     job: JobFlags,
-    /// Devices: as many are used
+    /// Number of devices
     #[arg(long, value_name = "N", display_order = AFTER_STACK)]
     gpus: Option<u64>,
-    /// More may be used, up to so many
+    /// Upper limit if more devices help
     #[arg(long, value_name = "N", display_order = AFTER_STACK)]
     max_gpus: Option<u64>,
-    /// What the layout must have: any of dp, tp, pp, cp, ep, etp, vp, mbs, zero, shard, recompute, sp, schedule, group, slices,
-    /// cp_kind, order, stages, offload, tp_overlap, dp_overlap
+    /// Options that the layout must have: any of dp, tp, pp, cp, ep, etp, vp, mbs, zero, shard, recompute, sp, schedule, group,
+    /// slices, cp_kind, order, stages, offload, tp_overlap, dp_overlap
     #[arg(long, value_name = "LAYOUT")]
     pin: Option<String>,
-    /// How many layouts are shown, no two alike in degrees, schedule, ZeRO, micro-batch and recomputation [default: 5]
+    /// Number of layouts to show, no two alike in degrees, schedule, ZeRO, micro-batch and recomputation [default: 5]
     #[arg(long, value_name = "K")]
     top: Option<usize>,
-    /// What is to be small [default: time]
+    /// Objective to minimise [default: time]
     #[arg(long, value_name = "time|memory")]
     objective: Option<ObjectiveFlag>,
-    /// Answer after so many seconds, with the best so far
+    /// Stop after this many seconds and return the best configuration found
     #[arg(long, value_name = "S", value_parser = finite)]
     deadline: Option<f64>,
-    /// Predict every layout, rule out none by a bound: slow, to check the search
+    /// Predict every layout without pruning: slow, to check the search
     #[arg(long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     exhaustive: bool,
-    /// Tokens to train on: says how many days that takes
+    /// Number of tokens to train on, to report the days this takes
     #[arg(long, value_name = "N", value_parser = finite)]
     tokens: Option<f64>,
 }
@@ -90,9 +90,9 @@ struct Flags {
 #[derive(Clone, Copy, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum ObjectiveFlag {
-    /// The time of a step
+    /// Step time
     Time,
-    /// The memory of the worst rank
+    /// Memory of the worst rank
     Memory,
 }
 
@@ -142,19 +142,19 @@ fn complaint(answer: &Infeasible) -> Error {
     let closest = answer.closest.as_ref();
     let needs = closest.map(|closest| format!("{:.1} GiB", closest.predicted.fullest().device));
     if !answer.is_known() {
-        let least = needs.map_or_else(String::new, |needs| format!(" (the least of them needs {needs})"));
+        let least = needs.map_or_else(String::new, |needs| format!(" (the smallest needs {needs})"));
         let looked = count(answer.search.candidates as f64);
         return Error::Failed {
             code: Code::NotFinished,
-            message: format!("whether any layout fits is not known so far: {looked} were predicted{least}"),
-            help: "a longer --deadline, or none, finishes the search; --pin makes it smaller".to_string(),
+            message: format!("not known yet whether any layout fits: {looked} predicted{least}"),
+            help: "a longer --deadline, or none, finishes the search; --pin narrows it".to_string(),
         };
     }
-    let which = if answer.closest_is_least { "the least" } else { "the least of those looked at" };
+    let which = if answer.closest_is_least { "the smallest" } else { "the smallest of those evaluated" };
     let least = needs.map_or_else(String::new, |needs| format!("; {which} needs {needs}"));
     let help = match answer.ways_out.first() {
-        Some(way) => format!("the cheapest way out: {}", way.change),
-        None => "more devices (--gpus), fewer pins, or a smaller batch or sequence".to_string(),
+        Some(way) => format!("the cheapest fix: {}", way.change),
+        None => "use more devices (--gpus), fewer pins, or a smaller batch or sequence".to_string(),
     };
     Error::input(Code::NothingFits, format!("no layout fits{least}")).help(help)
 }

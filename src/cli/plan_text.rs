@@ -27,7 +27,9 @@ pub(super) fn explanation(report: &EstimateReport) -> String {
             parts.push(axes(why));
             parts.push(binds(why));
         }
-        None => parts.push("WHY THIS LAYOUT: the deadline left no time to compare it with others\n".to_string()),
+        None => {
+            parts.push("WHY THIS LAYOUT: no time was left before the deadline to compare it with others\n".to_string())
+        }
     }
     if !report.alternatives.is_empty() {
         parts.push(runners_up(report));
@@ -60,8 +62,11 @@ fn axes(why: &Why) -> String {
 
 fn binds(why: &Why) -> String {
     let binds = why.binds.iter().map(|bind| hung(&format!("{:<15}", bind.limit), &bind.says));
-    "WHAT BINDS\n".to_string() + &binds.collect::<String>()
+    "BINDING CONSTRAINTS\n".to_string() + &binds.collect::<String>()
 }
+
+/// What is said of a difference that predictions cannot tell.
+const TIE: &str = "within prediction error: benchmark both if the difference matters";
 
 /// Characters up to which an item of a layout stands whole in a table.
 const LONG_ITEM: usize = 24;
@@ -82,8 +87,8 @@ fn runners_up(report: &EstimateReport) -> String {
     };
     let rows: Vec<_> = report.alternatives.iter().map(row).collect();
     let tie = report.alternatives.iter().filter_map(|other| other.lost.as_ref()).any(|lost| lost.tie);
-    let note = if tie { "~ nearer than predictions tell layouts apart: where it matters, measure both\n" } else { "" };
-    table(["RUNNERS-UP", "SLOWER", "MEMORY", "OTHERWISE", "IT LOST BY"], &rows) + note
+    let note = if tie { format!("~ {TIE}\n") } else { String::new() };
+    table(["ALTERNATIVES", "SLOWER", "MEMORY", "DIFFERENCE", "WHY"], &rows) + &note
 }
 
 /// The items of a layout, long lists by their ends: `stages=2,4,..,126`, `recompute=selective:a+q0+..+fp`.
@@ -103,20 +108,20 @@ fn wishes(why: &Why) -> String {
         let saved = if wish.gain > 0.0 { share(wish.gain) } else { "nothing".to_string() };
         [wish.given.clone(), time(wish.step_time_s), saved, wish.layout.clone()]
     };
-    table(["WITH", "STEP", "SAVES", "BEST KNOWN LAYOUT THEN"], &why.wishes.iter().map(row).collect::<Vec<_>>())
+    table(["IF", "STEP", "SAVES", "BEST CONFIG FOUND"], &why.wishes.iter().map(row).collect::<Vec<_>>())
 }
 
 /// How the layout was found.
 fn search(search: &Search) -> String {
     let Search { space, has_more, candidates, pruned, seconds: took, proved_optimal, ref pin, days, .. } = *search;
     let verdict = match (proved_optimal, pin.is_empty()) {
-        (true, true) => "none of them is better by this cost model".to_string(),
-        (true, false) => format!("none of them with {pin} is better by this cost model"),
+        (true, true) => "optimal under this cost model".to_string(),
+        (true, false) => format!("optimal with {pin} under this cost model"),
         (false, _) => "stopped by the deadline".to_string(),
     };
-    let days = days.map_or_else(String::new, |days| format!("\ndays      {} for the tokens asked for", tenths(days)));
+    let days = days.map_or_else(String::new, |days| format!("\ndays      {} for the requested tokens", tenths(days)));
     // What an unfinished search has not predicted was not ruled out.
-    let rest = if proved_optimal { format!(", {} ruled out by bounds", count(pruned as f64)) } else { String::new() };
+    let rest = if proved_optimal { format!(", {} pruned by bounds", count(pruned as f64)) } else { String::new() };
     format!(
         "search    {}{} layouts: {} predicted{rest}, in {}; {verdict}{days}\n",
         if has_more { "more than " } else { "" },
@@ -130,7 +135,10 @@ fn search(search: &Search) -> String {
 fn beyond(report: &EstimateReport, search: &Search) -> String {
     let Some(other) = &search.beyond else { return String::new() };
     let (stack, otherwise) = (&report.inputs.stack, shortened(&differences(&report.layout, &other.layout)));
-    format!("beyond    {} less with {otherwise}, which {stack} does not support: --beyond-stack\n", share(other.gain))
+    format!(
+        "beyond    {otherwise} would save {}, but {stack} does not support it (--beyond-stack)\n",
+        share(other.gain)
+    )
 }
 
 /// The clash and the ways out; or how far a search came that was not finished.
@@ -140,29 +148,29 @@ pub(super) fn infeasible(answer: &Infeasible) -> String {
         return unknown(answer);
     }
     let mut text =
-        format!("{} does not fit on {}: nothing that was asked for leaves a layout\n\n", inputs.model, inputs.cluster);
+        format!("{} does not fit on {}: no configuration satisfies the request\n\n", inputs.model, inputs.cluster);
     if clash.is_empty() {
-        text += "WHAT CLASHES: the deadline left no time to find out\n\n";
+        text += "CONFLICT: not determined before the deadline\n\n";
     } else {
-        text += "WHAT CLASHES: without any one of these, something fits\n";
+        text += "CONFLICT: dropping any one of these makes the request feasible\n";
         let width = clash.iter().map(|clash| clash.constraint.len() + 2).fold(17, usize::max);
         text.extend(clash.iter().map(|clash| hung(&format!("{:<width$}", clash.constraint), &clash.says)));
         text.push('\n');
     }
     if ways_out.is_empty() {
-        return text + "No way out was found.\n";
+        return text + "No single change makes it fit.\n";
     }
     let row = |way: &crate::plan::WayOut| [way.change.clone(), time(way.step_time_s), way.layout.clone()];
-    text + &table(["WAY OUT", "STEP", "LAYOUT"], &ways_out.iter().map(row).collect::<Vec<_>>())
+    text + &table(["FIX", "STEP", "CONFIG"], &ways_out.iter().map(row).collect::<Vec<_>>())
 }
 
 /// How far a search came that found nothing that fits until its deadline.
 fn unknown(answer: &Infeasible) -> String {
     let Infeasible { inputs, closest, search: found, .. } = answer;
-    let mut text = format!("whether {} fits on {} is not known so far\n\n", inputs.model, inputs.cluster);
+    let mut text = format!("not known yet whether {} fits on {}\n\n", inputs.model, inputs.cluster);
     if let Some(closest) = closest {
         let needs = gib(closest.predicted.fullest().device);
-        text += &format!("closest   {}: {needs} on its fullest device\n", brief(&closest.layout));
+        text += &format!("closest   {}: {needs} on its worst rank\n", brief(&closest.layout));
     }
     text + &search(found)
 }
@@ -177,7 +185,7 @@ pub(super) fn why_not(plan: &EstimateReport, answer: &WhyNot) -> String {
     text += &format!("{:<9} {found}\n", answer.asked);
     text += &hung(&format!("{:<9} ", answer.verdict), &answer.says);
     if answer.lost.as_ref().is_some_and(|lost| lost.tie) && answer.verdict == "slower" {
-        text += "          nearer than predictions tell layouts apart: where it matters, measure both\n";
+        text += &format!("          {TIE}\n");
     }
     let changes = |unit: fn(f64) -> String, changes: &[(&'static str, f64)], whole: f64| {
         // What is less than a thousandth of the plan's figure is not told.
@@ -187,7 +195,7 @@ pub(super) fn why_not(plan: &EstimateReport, answer: &WhyNot) -> String {
     };
     let seconds = changes(time, &answer.seconds, plan.predicted.step_time_s);
     let memory = changes(gib, &answer.gib, plan.predicted.fullest().device);
-    for (head, rows) in [("TIME THAT IT TAKES MORE OR LESS", seconds), ("MEMORY OF THE FULLEST DEVICE", memory)] {
+    for (head, rows) in [("STEP TIME CHANGE", seconds), ("MEMORY CHANGE ON THE WORST RANK", memory)] {
         if !rows.is_empty() {
             text += &format!("\n{}", table([head, ""], &rows));
         }

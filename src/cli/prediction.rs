@@ -1,4 +1,4 @@
-//! A predicted step, as verbs print it.
+//! A predicted step, as subcommands print it.
 
 use super::TableFormat;
 use super::number::{count, percent, short};
@@ -16,15 +16,15 @@ fn text(step: &StepPrediction) -> String {
     let StepPrediction { cluster, devices, microbatches, schedule_s, program_s, ratio, mfu, .. } = step;
     let mut text = format!(
         "cluster   {cluster}, {devices} device{}, {microbatches} micro-batch{}\n\
-         stages    {}: costs of stages in the order of the schedule, then the update\n\
-         program   {}: the program of every rank, on clocks; {ratio:.3} of the stages' time\n",
+         stages    {} (stage costs in schedule order, then the update)\n\
+         simulated {} (per-rank program; {ratio:.3}x of the stage estimate)\n",
         if *devices == 1 { "" } else { "s" },
         if *microbatches == 1 { "" } else { "es" },
         short(*schedule_s),
         short(*program_s),
     );
     if let (Some(tokens), Some(speed)) = (step.tokens, step.tokens_per_s) {
-        text += &format!("speed     {} tokens/s, {} tokens a step\n", count(speed), count(tokens as f64));
+        text += &format!("speed     {} tokens/s, {} tokens per step\n", count(speed), count(tokens as f64));
     }
     text += &format!("mfu       {:.1} %\n\n", 100.0 * mfu);
     text + &shares("where the step goes", &step.shares)

@@ -16,8 +16,8 @@ const OPERANDS: usize = 3;
 pub(super) fn text(profile: &ProfileReport) -> String {
     let ProfileReport { steps, step_s, ranks, peak, model_flops_per_s, .. } = profile;
     let mut text = format!(
-        "\npeak             {:.0} GFLOP/s, {:.1} GB/s: a matrix product and a sum on all cores, just before the run\n\
-         measured         {steps} step{} of {} on {ranks} rank{}; {:.0} GFLOP/s of the model's products: mfu {:.1} %\n\n",
+        "\npeak             {:.0} GFLOP/s, {:.1} GB/s (matmul and sum on all cores, measured before the run)\n\
+         measured         {steps} step{} of {} on {ranks} rank{}; {:.0} GFLOP/s in the model's matmuls, mfu {:.1} %\n\n",
         peak.flops / 1e9,
         peak.bandwidth / 1e9,
         if *steps == 1 { "" } else { "s" },

@@ -128,7 +128,7 @@ impl Progress for Watch {
     fn step(&mut self, record: &StepRecord) {
         let done = record.step;
         let dropped = record.dropped.filter(|dropped| *dropped > 0.0);
-        let dropped = dropped.map_or_else(String::new, |dropped| format!("  dropped {}", share(dropped)));
+        let dropped = dropped.map_or_else(String::new, |dropped| format!("  token drop {}", share(dropped)));
         let (speed, left) = (count(record.tokens_per_s), self.time_left(done));
         let state = format!("loss {:.4}{dropped}  {speed} tokens/s  {left} left", record.loss);
         if let Some(bar) = self.bar.take_if(|_| done == self.steps) {
@@ -176,7 +176,7 @@ impl Progress for Watch {
             self.evaluation += began.elapsed();
             bar.inspect(ProgressBar::finish_and_clear);
         }
-        let against = self.bigram.map_or_else(String::new, |bigram| format!("  (bigram {bigram:.4})"));
+        let against = self.bigram.map_or_else(String::new, |bigram| format!("  (baseline {bigram:.4})"));
         self.line(&format!("step {}/{}  validation loss {:.4}{against}", record.step, self.steps, record.valid_loss));
     }
 
@@ -193,11 +193,13 @@ impl Progress for Watch {
 fn routing(routed: &Routed) -> String {
     let Routed { experts, chosen, group, capacity, expected, .. } = *routed;
     let dropped = if capacity >= group {
-        "no choice is dropped".to_string()
+        "no tokens are dropped".to_string()
     } else {
-        format!("further choices are dropped, {} if all experts are chosen alike", share(expected))
+        format!("expected token drop {} (uniform routing)", share(expected))
     };
-    format!("experts   {chosen} of {experts} for a token, each takes {capacity} of a group's {group} tokens: {dropped}")
+    format!(
+        "experts   top {chosen} of {experts}, capacity {capacity} of the {group} tokens of a routing group: {dropped}"
+    )
 }
 
 fn head(run: &RunHeader) -> Vec<String> {
@@ -227,7 +229,7 @@ fn head(run: &RunHeader) -> Vec<String> {
     }
     lines.extend(run.routing.as_ref().map(routing));
     if !run.unknown_keys.is_empty() {
-        lines.push(format!("unknown   keys of its configuration that mean nothing: {}", run.unknown_keys.join(", ")));
+        lines.push(format!("unknown   configuration keys that are ignored: {}", run.unknown_keys.join(", ")));
     }
     lines.push(format!(
         "step      {} sequences of {} tokens = {} tokens, in {} micro-batch{}",
@@ -241,14 +243,14 @@ fn head(run: &RunHeader) -> Vec<String> {
         lines.push(format!("resumed   after step {} of {}, from {}", run.done, run.steps, from.display()));
     }
     lines.push(format!(
-        "data      {}: {} documents, {} bytes to learn from, {} held out",
+        "data      {}: {} documents, {} bytes for training, {} held out",
         run.data.display(),
         run.documents,
         count(run.train_tokens as f64),
         count(run.valid_tokens as f64)
     ));
     if let Some(bigram) = run.bigram_entropy {
-        lines.push(format!("yardstick {bigram:.4} nats per byte: the held-out text under pairs of bytes"));
+        lines.push(format!("baseline  {bigram:.4} nats/byte (byte-bigram model on the held-out text)"));
     }
     lines
 }

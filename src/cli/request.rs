@@ -32,8 +32,8 @@ pub(super) fn from_toml<R: DeserializeOwned>(path: &Path) -> Result<Fields, Erro
     }
 }
 
-/// What is asked of a verb: the flags over the fields of a JSON file. Without a file, what is `missing` among the flags is
-/// what the verb cannot do without.
+/// The request of a subcommand: the flags over the fields of a JSON file. Without a file, what is `missing` among the flags is
+/// what the subcommand cannot do without.
 pub(super) fn asked<R: DeserializeOwned>(
     file: Option<&Path>,
     missing: Option<&str>,
@@ -50,8 +50,8 @@ pub(super) fn asked<R: DeserializeOwned>(
 /// The request of the fields under the flags; a flag that is not given is null and leaves its field alone.
 pub(super) fn resolve<R: DeserializeOwned>(mut fields: Fields, flags: &impl Serialize) -> Result<R, Error> {
     let flags = serde_json::to_value(flags).map_err(|_| {
-        Error::input(Code::BadOption, "a path on the command line is no text in UTF-8")
-            .help("rename the file or folder: run.toml could not hold its name")
+        Error::input(Code::BadOption, "a path on the command line is not UTF-8 text")
+            .help("rename the file or folder: run.toml cannot store its name")
     })?;
     if let Value::Object(flags) = flags {
         fields.extend(flags.into_iter().filter(|(_, value)| !value.is_null()));
@@ -62,7 +62,7 @@ pub(super) fn resolve<R: DeserializeOwned>(mut fields: Fields, flags: &impl Seri
 
 fn malformed(path: &Path, why: &str) -> Error {
     Error::input(Code::RequestUnreadable, format!("{}: {}", path.display(), why.trim_end()))
-        .help("the fields are named as the long options, with `_` for `-`; the verb's --help lists them")
+        .help("the fields are named like the long options, with `_` for `-`; the subcommand's --help lists them")
 }
 
 #[cfg(test)]

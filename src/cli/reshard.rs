@@ -7,10 +7,10 @@ use crate::error::Error;
 use crate::reshard::{ReshardReport, ReshardRequest, Way, reshard};
 use clap::Args;
 
-/// Find the cheapest sequence of collectives between two layouts of a tensor
+/// Find the cheapest sequence of collectives between two shardings of a tensor
 ///
-/// A layout is the axes of each dim in braces, major to minor; then `/{..}` what cuts its storage, and `+{..}` what a sum
-/// is owed over (`max{..}`: a maximum).
+/// A sharding lists the mesh axes of each dim in braces, major to minor; then `/{..}` the flat-shard axes, and `+{..}` the axes
+/// over which the tensor is a partial sum (`max{..}`: a partial maximum).
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -18,22 +18,22 @@ Examples:
   meshwright reshard --mesh dp=4,tp=2 --shape 4096,4096 --dtype bf16 --from '{},{tp}+{dp}' --to '{},{tp}/{dp}'
   meshwright reshard --mesh x=2,y=2 --shape 5,7 --from '{x,y},{}' --to '{y,x},{}' --format json")]
 pub(super) struct Reshard {
-    /// The axes of the mesh, in rank order
+    /// Mesh axes, in rank order
     #[arg(long, value_name = "AXIS=SIZE,..")]
     mesh: String,
-    /// The sizes of the tensor
+    /// Shape of the tensor
     #[arg(long, value_name = "SIZE,..")]
     shape: String,
-    /// The layout that is there
+    /// Source sharding
     #[arg(long, value_name = "LAYOUT")]
     from: String,
-    /// The layout that is wanted
+    /// Target sharding
     #[arg(long, value_name = "LAYOUT")]
     to: String,
-    /// The type of its elements
+    /// Element type
     #[arg(long, default_value = "f32")]
     dtype: String,
-    /// How the answer is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
 }
@@ -62,7 +62,7 @@ fn drawn(report: &ReshardReport) -> String {
         format!("{steps}, {} bytes to each rank, {}", count(way.bytes as f64), time(way.seconds))
     };
     format!(
-        "{}\ntotal    {}\nplainly  {}: gathered whole and cut again\n",
+        "{}\ntotal    {}\nnaive    {}: all-gather, then slice\n",
         table(["STEP", "TYPE", "BYTES", "TIME"], &rows),
         total(&report.cheapest),
         total(&report.plain),

@@ -15,9 +15,11 @@ use scheduler::report::{ScheduleReport, ScheduleRequest};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Lay out one step of a pipeline: who does what when, the bubble, the memory of each rank
+/// Simulate and draw one pipeline schedule, with its bubble and the memory of each rank
 ///
-/// F is a forward, I the gradient of the inputs, W that of the weights, B the two in one. Times have any unit.
+/// Actions: F is a forward, I the gradient of the inputs, W the gradient of the weights, B both fused. G gathers parameters,
+/// D drops them, R reduces gradients, N is the global norm, U the update, O offloads activations, L loads them back. Times
+/// are in any unit.
 #[derive(Args)]
 #[command(
     allow_negative_numbers = true,
@@ -34,19 +36,19 @@ pub(super) struct Schedule {
     flags: Flags,
     #[command(flatten)]
     costs: Costs,
-    /// JSON with the fields of the request (`-`: standard input); flags win over it
+    /// Read the options from a JSON file (`-`: standard input); flags override it
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
-    /// Take the order from a file: CSV as torch.distributed.pipelining dumps it, or JSON of --format json
+    /// Read the order from a file: CSV of torch.distributed.pipelining, or JSON of --format json
     #[arg(long, value_name = "FILE", conflicts_with_all = ["request", "stages", "microbatches", "kind", "chunks", "placement", "backward", "group", "slices", "deadline"])]
     from: Option<PathBuf>,
-    /// Draw another one below it on the same time axis: a kind, a file as --from takes it, or a trace of `train`
+    /// Draw a second schedule below on the same time axis: a kind, a file as for --from, or a trace of `train`
     #[arg(long, value_name = "KIND|FILE")]
     compare: Option<String>,
-    /// How the answer is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// Where the answer goes; standard output if left out
+    /// Write the answer to this file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -56,36 +58,37 @@ struct Flags {
     /// Pipeline ranks
     #[arg(long, value_name = "P")]
     stages: Option<u32>,
-    /// Micro-batches of a step
+    /// Micro-batches per step
     #[arg(long, value_name = "M")]
     microbatches: Option<u32>,
-    /// The schedule: see `meshwright schedules`
+    /// Schedule kind: see `meshwright schedules`
     #[arg(long)]
     kind: Option<String>,
-    /// Stages per rank [default: as the kind has it]
+    /// Stages per rank [default: depends on the kind]
     #[arg(long, value_name = "V")]
     chunks: Option<u32>,
-    /// Micro-batches of a group in interleaved kinds [default: as the kind has it]
+    /// Micro-batches per group in interleaved kinds [default: depends on the kind]
     #[arg(long, value_name = "N")]
     group: Option<u32>,
-    /// Slices of a micro-batch's sequence in sliced kinds; costs are those of a slice [default: as the kind has it]
+    /// Sequence slices per micro-batch in sliced kinds; costs are per slice [default: depends on the kind]
     #[arg(long, value_name = "Q")]
     slices: Option<u32>,
-    /// Which rank holds which stage [default: as the kind has it]
+    /// Placement of stages on ranks [default: depends on the kind]
     #[arg(long, value_parser = ["chain", "loop", "v", "bidirectional"])]
     placement: Option<String>,
-    /// Whether I and W run as one [default: as the kind has it]
+    /// Whether I and W are fused into one backward [default: depends on the kind]
     #[arg(long, value_parser = ["auto", "fused", "split"])]
     backward: Option<String>,
-    /// What the lower bound and the gap are of [default: makespan]
+    /// Objective: makespan (first action of all ranks to the last) or span (longest time from a rank's first action to its
+    /// last) [default: makespan]
     #[arg(long, value_parser = ["makespan", "span"])]
     objective: Option<String>,
-    /// Seconds after which the answer is there: the searches of `optimal` and `v-auto` end with the best so far [default: after
-    /// a fixed amount of work]
+    /// Stop the searches of `optimal` and `v-auto` after this many seconds, with the best order found [default: a fixed amount
+    /// of work]
     #[arg(long, value_name = "SECONDS", value_parser = finite)]
     deadline: Option<f64>,
-    /// Whether a send waits for its receiver: no; with the receives of the next action as one batch; one by one. The
-    /// order is checked for deadlocks; times are those of async [default: async]
+    /// Whether a send blocks until it is received: no (async), together with the next receives (batched), or each alone
+    /// (blocking). Checks for deadlocks; times are those of async [default: async]
     #[arg(long, value_parser = ["async", "batched", "blocking"])]
     sends: Option<String>,
 }
@@ -95,19 +98,19 @@ struct Costs {
     /// Time of a forward [default: 1]
     #[arg(long, value_name = "TIME", value_parser = finite)]
     f: Option<f64>,
-    /// Time of a gradient of the inputs [default: 1]
+    /// Time of the gradient of the inputs [default: 1]
     #[arg(long, value_name = "TIME", value_parser = finite)]
     i: Option<f64>,
-    /// Time of a gradient of the weights [default: 1]
+    /// Time of the gradient of the weights [default: 1]
     #[arg(long, value_name = "TIME", value_parser = finite)]
     w: Option<f64>,
     /// Time of an overlapped pair of F and B [default: the sum]
     #[arg(long, value_name = "TIME", value_parser = finite)]
     fb: Option<f64>,
-    /// Time of a hop between ranks [default: 0]
+    /// Time of a point-to-point transfer between ranks [default: 0]
     #[arg(long, value_name = "TIME", value_parser = finite)]
     comm: Option<f64>,
-    /// What a rank may hold, in forward activations: a number, or one per rank
+    /// Activation memory limit per rank, in forward passes: one number, or one per rank
     #[arg(long, value_name = "X|X,Y,..", value_delimiter = ',', value_parser = finite)]
     memory_limit: Vec<f64>,
     /// JSON with costs per stage: {"unit","f","i","w","fb","comm","mem_f","mem_i","mem_w","limit"}
@@ -117,18 +120,18 @@ struct Costs {
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum Format {
-    /// A line per rank, time from left to right
+    /// Text: one line per rank, time from left to right
     #[default]
     Grid,
-    /// All figures and the order
+    /// JSON with all figures and the order
     Json,
-    /// The order, as torch.distributed.pipelining loads it
+    /// CSV of the order, as torch.distributed.pipelining loads it
     Csv,
-    /// A picture, with what each rank holds
+    /// Drawing, with the memory of each rank
     Svg,
-    /// A page to look around in
+    /// Interactive web page
     Html,
-    /// A trace for ui.perfetto.dev
+    /// Trace for ui.perfetto.dev
     Trace,
 }
 
@@ -165,7 +168,7 @@ impl Schedule {
             (Format::Svg, compared) => Ok(svg(&pictures(compared))),
             (Format::Html, compared) => Ok(html(&pictures(compared))),
             (Format::Json | Format::Csv | Format::Trace, Some(_)) => {
-                Err(Error::Usage("--compare goes with --format grid, svg or html".into()))
+                Err(Error::Usage("--compare requires --format grid, svg or html".into()))
             }
             (Format::Json, None) => super::json(&drawn.report),
             (Format::Csv, None) => Ok(write_csv(&drawn.schedule())?),
@@ -177,8 +180,11 @@ impl Schedule {
 /// Said beside an answer that breaks the memory limit.
 fn over_limit(first: &str, answer: &ScheduleReport) -> Error {
     let most = |numbers: &[f64]| numbers.iter().copied().fold(0.0, f64::max);
-    let own = format!("--memory-limit {} is enough for this order", precise(most(&answer.peak_memory)));
-    let least = answer.least_limit.iter().map(|least| format!(", {} the least for any", precise(most(least))));
+    let own = format!("this order needs --memory-limit {}", precise(most(&answer.peak_memory)));
+    let least = answer
+        .least_limit
+        .iter()
+        .map(|least| format!("; the smallest limit for any order is {}", precise(most(least))));
     Error::input(Code::MemoryLimit, first).help(format!("{own}{}", least.collect::<String>()))
 }
 

@@ -9,11 +9,12 @@ use serde_json::json;
 
 /// List the pipeline schedules, with their bubble, memory and constraints
 ///
-/// p ranks, rank r, v stages on each, m micro-batches, groups of g (--group), q slices (--slices); f, i, w, fb are the times
-/// of F, I, W and of an overlapped F and B, of one stage and slice; memory counts forward activations of these.
+/// Symbols: p ranks, rank r, v stages per rank, m micro-batches, groups of g (--group), q slices (--slices). f, i, w, fb are
+/// the times of F, I, W and an overlapped F and B of one stage and slice. Memory is in forward activations of one stage and
+/// slice.
 #[derive(Args)]
 pub(super) struct Schedules {
-    /// How the answer is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
 }
@@ -26,7 +27,7 @@ impl Schedules {
                     .iter()
                     .map(|k| [k.name, k.does, k.bubble, k.memory, k.constraint].map(str::to_string))
                     .collect();
-                Ok(table(["KIND", "WHAT IT DOES", "BUBBLE", "MEMORY OF RANK R", "CONSTRAINT"], &rows))
+                Ok(table(["KIND", "DESCRIPTION", "BUBBLE", "MEMORY OF RANK R", "CONSTRAINT"], &rows))
             }
             TableFormat::Json => {
                 let rows = SCHEDULES.iter().map(|k| {

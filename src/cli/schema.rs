@@ -4,13 +4,13 @@ use crate::error::Error;
 use crate::explain::SCHEMA_OF_A_PLAN;
 use clap::{Args, ValueEnum};
 
-/// Print the JSON schema of a file that meshwright writes
+/// Print the JSON schema of a file written by meshwright
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   meshwright schema plan > plan.schema.json")]
 pub(super) struct Schema {
-    /// The file
+    /// Kind of file
     #[arg(value_enum)]
     of: Of,
 }

@@ -9,16 +9,16 @@ use clap::Args;
 use cost::{STACKS, Stack};
 use serde_json::json;
 
-/// List the stacks that are known by name, or print the file of one
+/// List the preset stacks, or print the file of one
 ///
-/// A stack is how well a framework uses a cluster. The first is meant where none is named; any other is given by a TOML file
-/// of the same form. A file may begin from another, a preset or a path from its own folder (from = "fsdp-compile"), and state
-/// only its name, what it is, and what differs.
+/// A stack describes how well a framework uses a cluster. The first preset is the default; other stacks are TOML files of the
+/// same form. A file may extend another, a preset or a path relative to its own folder (from = "fsdp-compile"); it then gives
+/// only its name, its description, and what differs.
 #[derive(Args)]
 pub(super) struct Stacks {
-    /// A preset, whose file is printed, or a file, which is checked and printed with all its figures
+    /// Preset to print, or file to check and print with all its figures
     name: Option<String>,
-    /// How the answer is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
 }
@@ -38,7 +38,7 @@ impl Stacks {
         match self.format {
             TableFormat::Table => {
                 let rows: Vec<_> = all.into_iter().map(|stack| [stack.name, stack.about]).collect();
-                Ok(table(["STACK", "WHAT IT IS"], &rows))
+                Ok(table(["STACK", "DESCRIPTION"], &rows))
             }
             TableFormat::Json => {
                 let rows = all.into_iter().map(|stack| json!({"name": stack.name, "about": stack.about}));

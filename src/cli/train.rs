@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 
 /// Train a model on text, on virtual devices: one thread each, in this process
 ///
-/// Text is read byte by byte: 256 bytes and an end of document make the vocabulary. Part of it is held out; the validation
-/// loss is the mean over the held-out tokens, ends of documents among them, in nats. It is printed beside what a table of
-/// byte pairs would score on the same text.
+/// Tokens are bytes: the vocabulary is the 256 bytes and an end of document. Part of the text is held out. The validation loss
+/// is the mean over the held-out tokens, ends of documents included, in nats. Its baseline is a byte-bigram model on the same
+/// text.
 #[derive(Args)]
 #[command(
     allow_negative_numbers = true,
@@ -40,16 +40,16 @@ Examples:
 pub(super) struct Train {
     #[command(flatten)]
     flags: Flags,
-    /// A run.toml whose fields are these options, with `_` for `-`; flags win over it
+    /// Read the options from a run.toml, with `_` for `-`; flags override it
     #[arg(long, value_name = "FILE", conflicts_with = "request")]
     config: Option<PathBuf>,
-    /// The same as JSON (`-`: standard input)
+    /// Read the options from a JSON file (`-`: standard input); flags override it
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
-    /// A plan of `meshwright plan --format json`: its model, layout, sequence length and global batch; flags win over it
+    /// Run a plan of `meshwright plan --format json`: its model, layout, sequence length and global batch; flags override it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "request", "resume"])]
     plan: Option<PathBuf>,
-    /// How the answer is printed; with json, progress goes to standard error
+    /// Output format; with json, progress goes to standard error
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
 }
@@ -61,10 +61,10 @@ struct Flags {
     #[command(flatten)]
     #[serde(flatten)]
     layout: LayoutFlags,
-    /// A text file, or a folder of them [default: .]
+    /// Text file, or folder of text files [default: .]
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
-    /// The share of the text that is held out [default: 0.1]
+    /// Share of the text to hold out for validation [default: 0.1]
     #[arg(long, value_name = "X", value_parser = finite)]
     valid_fraction: Option<f64>,
     /// Optimizer steps
@@ -73,7 +73,7 @@ struct Flags {
     /// Tokens per sequence [default: 128]
     #[arg(long, value_name = "TOKENS")]
     seq: Option<u64>,
-    /// Sequences per step, all ranks together [default: 16]
+    /// Sequences per step, over all ranks [default: 16]
     #[arg(long, value_name = "N")]
     global_batch: Option<u64>,
     /// Learning rate after warm-up
@@ -85,23 +85,22 @@ struct Flags {
     /// Steps of linear warm-up
     #[arg(long, value_name = "STEPS")]
     warmup: Option<u64>,
-    /// Update rule: adamw or sgd [default: adamw]
+    /// Optimizer: adamw or sgd [default: adamw]
     #[arg(long, value_name = "RULE")]
     optimizer: Option<String>,
     /// Weight decay [default: 0.1]
     #[arg(long, value_name = "X", value_parser = finite)]
     weight_decay: Option<f64>,
-    /// Bound of the gradient norm; 0: none [default: 1]
+    /// Gradient-norm clipping threshold; 0: no clipping [default: 1]
     #[arg(long, value_name = "NORM", value_parser = finite)]
     clip: Option<f64>,
-    /// What initial parameters and the order of the data are drawn from [default: 0]
+    /// Random seed of the initial parameters and of the data order [default: 0]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Type of parameters and compute: f32 [default: f32]
     #[arg(long, value_name = "TYPE")]
     precision: Option<String>,
-    /// What computes: cpu; cuda for an NVIDIA GPU; null, which runs nothing and tells what a step would take by the cost model
-    /// [default: cpu]
+    /// Backend: cpu, cuda (NVIDIA GPU), or null (only predict the step time by the cost model) [default: cpu]
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
     /// Steps between validations; 0: only at the end [default: 100]
@@ -116,29 +115,29 @@ struct Flags {
     /// Steps between checkpoints, with one after the last step; 0: none [default: 0]
     #[arg(long, value_name = "STEPS")]
     save_every: Option<u64>,
-    /// Checkpoints that stay, the newest ones [default: 3]
+    /// Number of newest checkpoints to retain [default: 3]
     #[arg(long, value_name = "N")]
     keep_last: Option<u64>,
-    /// Go on from a checkpoint, or from the newest one of a run's folder [default without PATH: --out]
+    /// Resume from a checkpoint, or from the newest one in a run's folder [default without PATH: --out]
     ///
-    /// Other options are those of that run (its run.toml, unless --config or --request is given); flags win. What may
-    /// change: all of the layout, --steps, learning rate, --weight-decay, --clip, --eval-*, --final-eval-batches,
-    /// --save-every, --keep-last and --out. What may not, and is checked: the model, the text, --valid-fraction, --seq,
-    /// --global-batch, --optimizer, --precision and --seed. On the same layout the run is the unbroken one, bit by bit; on
-    /// another up to rounding. Later checkpoints in the same folder are dropped when the next one has been saved
+    /// Other options come from that run (its run.toml, unless --config or --request is given); flags override them. These may
+    /// change: the layout, --steps, learning rate, --weight-decay, --clip, --eval-*, --final-eval-batches, --save-every,
+    /// --keep-last and --out. These may not, which is checked: the model, the text, --valid-fraction, --seq, --global-batch,
+    /// --optimizer, --precision and --seed. On the same layout a resumed run is bit-identical to an uninterrupted one;
+    /// on another layout it is equal up to rounding. Later checkpoints in that folder are deleted once the next one is saved
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "")]
     resume: Option<String>,
-    /// Where run.toml, metrics.jsonl and checkpoints go [default: out]
+    /// Output folder of run.toml, metrics.jsonl and checkpoints [default: out]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Measure where the time goes, by op and by what is waited for, and print it at the end; `mfu` in metrics.jsonl then
-    /// is the share of the peak, measured at the start, that the model's matrix products and attention make
+    /// Profile the run by op and by wait reason, and print the profile at the end; `mfu` in metrics.jsonl is then relative to
+    /// the peak measured at the start
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     profile: Option<bool>,
-    /// Write one step in time to this file, for ui.perfetto.dev
+    /// Write the trace of one step to this file, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// The step that --trace shows [default: the last]
+    /// Step that --trace records [default: the last]
     #[arg(long, value_name = "STEP")]
     trace_step: Option<u64>,
 }
@@ -208,13 +207,16 @@ fn summary(report: &TrainReport) -> String {
         &format!("validation loss  {:.4} nats per token, over {part}, ends of documents included\n", report.valid_loss);
     if let (Some(bigram), Some(below)) = (report.run.bigram_entropy, report.below_bigram) {
         let side = if below >= 0.0 { "below" } else { "above" };
-        text += &format!("bigram entropy   {bigram:.4} nats per byte: the model is {:.4} {side} it\n", below.abs());
+        text += &format!(
+            "baseline         {bigram:.4} nats/byte (byte-bigram model): the loss is {:.4} {side} it\n",
+            below.abs()
+        );
     }
     if let (Some(last), Some([dropped, choices])) = (report.dropped, report.dropped_choices) {
         text += &match dropped {
-            0 => format!("dropped          none of {} choices of experts\n", count(choices as f64)),
+            0 => format!("token drop       none of {} expert assignments\n", count(choices as f64)),
             _ => format!(
-                "dropped          {} of {} choices of experts, whose expert was full; {} over the last steps\n",
+                "token drop       {} of {} expert assignments, above the capacity; {} over the last steps\n",
                 count(dropped as f64),
                 count(choices as f64),
                 share(last)

@@ -198,8 +198,8 @@ impl<'e> Desk<'e> {
         if stepped.fits_host(job.machine.cluster) {
             return Ok(stepped.floor());
         }
-        Err(Error::input(Code::NothingFits, "the host's memory does not hold what is offloaded")
-            .help("recompute more of it, or leave out offload=true"))
+        Err(Error::input(Code::NothingFits, "the offloaded activations do not fit into host memory")
+            .help("recompute more, or leave out offload=true"))
     }
 
     fn stepped(&self, job: &Job<'_>) -> Result<Stepped, Error> {

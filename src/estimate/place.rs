@@ -26,7 +26,7 @@ pub(super) fn layout_on(text: &str, gpus: Option<u64>) -> Result<Layout, Error> 
                 "dp={dp} x tp={tp} x pp={pp} x cp={cp} is {} devices, not {gpus}",
                 layout.devices()
             ))
-            .help("leave out dp to have it derived, or choose degrees whose product is --gpus"));
+            .help("leave out dp to derive it, or choose degrees whose product is --gpus"));
         }
     }
     if layout.schedule == "1f1b" && layout.vp.is_some_and(|vp| vp > 1) {
@@ -52,7 +52,7 @@ fn check_groups(layout: &Layout) -> Result<(), Error> {
     let Layout { dp, tp, cp, ep, etp, shard, .. } = *layout;
     if !(dp * cp * tp).is_multiple_of(ep.saturating_mul(etp)) {
         return Err(impossible(format!("ep={ep} x etp={etp} does not divide dp={dp} x cp={cp} x tp={tp}"))
-            .help("a group of experts lies over dp, cp and tp: its size must divide theirs"));
+            .help("ep x etp must divide dp x cp x tp"));
     }
     let replicas = dp * cp;
     match shard {

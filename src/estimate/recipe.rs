@@ -79,7 +79,7 @@ fn bytes_of(option: &str, dtype: &str) -> Result<f64, Error> {
 
 fn unknown(option: &str, name: &str, known: &[&str]) -> Error {
     let near = nearest(name, known.iter().copied()).map_or_else(String::new, |near| format!("did you mean `{near}`? "));
-    Error::input(Code::PrecisionRefused, format!("`{option} {name}` is not known"))
+    Error::input(Code::PrecisionRefused, format!("`{option} {name}` is unknown"))
         .help(format!("{near}{option} is one of {}", known.join(", ")))
 }
 

@@ -77,7 +77,7 @@ impl EstimateRequest {
         check_size("global-batch", self.global_batch, limits::SEQUENCES)?;
         check_size("gpus", self.gpus.unwrap_or(1), limits::DEVICES)?;
         if !(0.0..1.0).contains(&self.memory_margin) {
-            let message = format!("`--memory-margin` is {}, and no share from 0 up to 1", self.memory_margin);
+            let message = format!("`--memory-margin` is {}, not a share from 0 up to 1", self.memory_margin);
             return Err(Error::input(Code::BadOption, message).help("give a share: 0.05 leaves 5 % of a device free"));
         }
         let wrong = |message: String| {
@@ -127,7 +127,7 @@ impl EstimateRequest {
 /// It is not.
 pub(crate) fn check_size(option: &str, size: u64, most: u64) -> Result<(), Error> {
     let told = match size {
-        0 => "0 or left out".to_string(),
+        0 => "0 or missing".to_string(),
         _ if size > most => format!("{size}, more than {most}"),
         _ => return Ok(()),
     };

@@ -40,19 +40,18 @@ pub fn annotated(plan: &EstimateReport) -> Result<String, Error> {
 /// No such layout is known, the model is not there any more, or cannot be planned so.
 pub fn annotated_closest(answer: &Infeasible) -> Result<String, Error> {
     let Some(closest) = &answer.closest else {
-        let help = "--format table says more; a longer --deadline finds the layout that needs least";
+        let help = "see --format table; a longer --deadline finds the smallest layout";
         if answer.is_known() {
-            let message = "no layout fits, and which needs least is not known";
+            let message = "no layout fits, and the smallest is not known";
             return Err(Error::input(Code::NothingFits, message).help(help));
         }
-        let message = "no layout was found until the deadline".to_string();
+        let message = "no layout was found before the deadline".to_string();
         return Err(Error::Failed { code: Code::NotFinished, message, help: help.to_string() });
     };
     let needs = gib(closest.predicted.fullest().device);
-    let fits = if answer.is_known() { "Nothing fits." } else { "Whether anything fits is not known so far." };
-    let least = if answer.closest_is_least { "least" } else { "least of those looked at" };
-    Ok(format!("// {fits} This is the layout that needs {least}: {needs} on its fullest device.\n")
-        + &annotated(closest)?)
+    let fits = if answer.is_known() { "Nothing fits." } else { "It is not known yet whether anything fits." };
+    let least = if answer.closest_is_least { "the smallest layout" } else { "the smallest layout of those evaluated" };
+    Ok(format!("// {fits} This is {least}: {needs} on its worst rank.\n") + &annotated(closest)?)
 }
 
 /// The layout without what shards no tensor of the model's text, or is not in this version's compiler.

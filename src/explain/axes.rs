@@ -59,8 +59,8 @@ fn rest(best: &EstimateReport) -> AxisNote {
         costs_s: costs("zero", &best.predicted),
         saves_gib: None,
         means: match dp {
-            1 => "the other degrees leave no data-parallel ranks".into(),
-            _ => format!("what the other degrees leave: {dp} groups with a copy of the model each, and {each} a step"),
+            1 => "no data parallelism: the other degrees use all devices".into(),
+            _ => format!("{dp} data-parallel replicas of the model, each with {each} per step"),
         },
         says: String::new(),
     }
@@ -85,7 +85,7 @@ fn note(key: &str, best: &EstimateReport, other: &EstimateReport) -> AxisNote {
     let saves_gib = there.fullest().device - here.fullest().device;
     let verdict = match (here.fits, there.fits) {
         (_, false) => misfit(here, there),
-        (false, true) => format!("would fit, and be {}", pace(here, there)),
+        (false, true) => format!("would fit, and is {}", pace(here, there)),
         (true, true) => pace(here, there),
     };
     let memory = if there.fits { held(here, there) } else { String::new() };
@@ -122,7 +122,7 @@ fn held(here: &Predicted, there: &Predicted) -> String {
     if (there.step_time_s / here.step_time_s - 1.0).abs() >= ALIKE || more.abs() < 0.1 {
         return String::new();
     }
-    format!(", and it holds {} {}", gib(more.abs()), if more > 0.0 { "more" } else { "less" })
+    format!(", using {} {} memory", gib(more.abs()), if more > 0.0 { "more" } else { "less" })
 }
 
 /// Seconds that the step spends on the choice.
@@ -149,42 +149,44 @@ fn meaning(key: &str, best: &EstimateReport) -> String {
     let comm = &predicted.exposed_comm_s;
     let Layout { tp, cp, pp, ep, etp, zero, mbs, .. } = *layout;
     match key {
-        "tp" if tp == 1 => "matrices stay whole".into(),
-        "tp" => format!("each matrix is cut over {tp} devices{}", spent(comm.tp, "exposed communication")),
-        "sp" if layout.sp => "between matrices, activations are cut along the sequence over tp".into(),
-        "sp" => "between matrices, every rank of tp holds all activations".into(),
-        "cp" if cp == 1 => "sequences stay whole".into(),
-        "cp" => format!("each sequence is cut over {cp} devices{}", spent(comm.cp, "exposed communication")),
-        "cp_kind" => "how ranks of cp see each other's keys and values".into(),
+        "tp" if tp == 1 => "matrices are not sharded".into(),
+        "tp" => format!("each matrix is sharded over {tp} devices{}", spent(comm.tp, "exposed communication")),
+        "sp" if layout.sp => "between matmuls, activations are sharded over tp along the sequence".into(),
+        "sp" => "between matmuls, activations are replicated over tp".into(),
+        "cp" if cp == 1 => "sequences are not sharded".into(),
+        "cp" => format!("each sequence is sharded over {cp} devices{}", spent(comm.cp, "exposed communication")),
+        "cp_kind" => "how cp ranks exchange keys and values".into(),
         "pp" if pp == 1 => "every rank has all layers".into(),
         "pp" => {
-            let bubble = spent(predicted.time_s.bubble + comm.pp, "waiting and messages");
-            format!("the layers lie on {pp} ranks, one after the other{bubble}")
+            let bubble = spent(predicted.time_s.bubble + comm.pp, "waiting and pipeline communication");
+            format!("the layers are partitioned over {pp} pipeline ranks{bubble}")
         }
         "vp" => match layout.vp.unwrap_or(1) {
-            1 => "each rank has one piece of the model".into(),
-            vp => format!("each rank has {vp} pieces of the model, so that the pipeline fills sooner"),
+            1 => "each rank has one model chunk".into(),
+            vp => format!("each rank has {vp} model chunks, so that the pipeline fills sooner"),
         },
-        "schedule" => "the order of forwards and backwards".into(),
-        "stages" => "where the model is cut into stages".into(),
-        "ep" => format!("the experts lie on {ep} ranks{}", spent(comm.ep, "exposed communication")),
-        "etp" => format!("each expert is cut over {etp} devices"),
-        "zero" => format!("{}{}", sharded(zero), spent(comm.dp, "exposed exchange")),
-        "shard" => "parameters and states are cut within groups of data-parallel ranks".into(),
-        "mbs" => format!("{} at a time, {}", of(mbs, "sequence"), of(predicted.microbatches.into(), "micro-batch")),
-        "recompute" => format!("computed again in the backward{}", spent(predicted.time_s.recompute, "that takes")),
-        "offload" => "activations wait in the host's memory".into(),
-        _ => "communication hides behind compute, or does not".into(),
+        "schedule" => "the order of forward and backward passes".into(),
+        "stages" => "where the model is partitioned into stages".into(),
+        "ep" => format!("the experts are distributed over {ep} ranks{}", spent(comm.ep, "exposed communication")),
+        "etp" => format!("each expert is sharded over {etp} devices"),
+        "zero" => format!("{}{}", sharded(zero), spent(comm.dp, "exposed communication")),
+        "shard" => "parameters and states are sharded within groups of data-parallel ranks".into(),
+        "mbs" => {
+            format!("{} per micro-batch, {}", of(mbs, "sequence"), of(predicted.microbatches.into(), "micro-batch"))
+        }
+        "recompute" => format!("recomputed in the backward{}", spent(predicted.time_s.recompute, "which takes")),
+        "offload" => "activations are offloaded to host memory".into(),
+        _ => "whether communication overlaps with compute".into(),
     }
 }
 
 /// What a ZeRO stage cuts.
 fn sharded(zero: u8) -> &'static str {
     match zero {
-        0 => "every data-parallel rank holds all optimizer states",
-        1 => "optimizer states are cut over the data-parallel ranks",
-        2 => "optimizer states and gradients are cut over the data-parallel ranks",
-        _ => "parameters, gradients and optimizer states are cut over the data-parallel ranks",
+        0 => "optimizer states are replicated on every data-parallel rank",
+        1 => "optimizer states are sharded over the data-parallel ranks",
+        2 => "optimizer states and gradients are sharded over the data-parallel ranks",
+        _ => "parameters, gradients and optimizer states are sharded over the data-parallel ranks",
     }
 }
 

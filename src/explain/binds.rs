@@ -44,9 +44,9 @@ fn memory(best: &EstimateReport, cluster: &Cluster, wishes: &[Wish]) -> Bind {
     let held: Vec<String> = held.iter().take(3).map(|(what, size)| format!("{what} {}", gib(*size))).collect();
     let gain = wishes.iter().filter(|wish| wish.given.starts_with("memory")).map(|wish| wish.gain).fold(0.0, f64::max);
     let more = if gain > 0.0 {
-        format!("more of it would save up to {}", share(gain))
+        format!("more memory would save up to {}", share(gain))
     } else {
-        "more of it would not help".into()
+        "more memory would not help".into()
     };
     let more = if best.predicted.fits { more } else { "it does not fit".to_string() };
     let rank = best.predicted.memory_gib.worst_rank;
@@ -55,7 +55,7 @@ fn memory(best: &EstimateReport, cluster: &Cluster, wishes: &[Wish]) -> Bind {
     Bind {
         limit: "memory".into(),
         says: format!(
-            "pipeline rank {rank} holds {} of {} ({full}), most of it {}; {more}",
+            "pipeline rank {rank} uses {} of {} ({full}), mostly {}; {more}",
             gib(memory.device),
             gib(all),
             held.join(", ")
@@ -70,7 +70,7 @@ fn network(best: &EstimateReport, cluster: &Cluster) -> Option<Bind> {
     (tp == inner.joins).then(|| Bind {
         limit: "network".into(),
         says: format!(
-            "tp={tp} fills the {} devices that {} joins; beyond it {} would carry it",
+            "tp={tp} uses all {} devices connected by {}; a larger tp would communicate over {}",
             inner.joins, inner.name, outer.name
         ),
     })
@@ -86,15 +86,12 @@ fn batch(best: &EstimateReport) -> Option<Bind> {
     let says = if stages > 1 && microbatches < MICROBATCHES_PER_STAGE * stages && waits {
         format!(
             "{batch} sequences make {microbatches} micro-batches for {stages} pipeline ranks: waiting takes {}, {} of the step; \
-             a larger batch would fill it",
+             a larger global batch would reduce it",
             time(predicted.time_s.bubble),
             share(predicted.time_s.bubble / predicted.step_time_s)
         )
     } else if microbatches == 1 && layout.mbs == 1 && layout.dp > 1 {
-        format!(
-            "each of {} data-parallel ranks has one of the {batch} sequences: there are no more to share out",
-            layout.dp
-        )
+        format!("each of {} data-parallel ranks has one of the {batch} sequences: dp cannot grow", layout.dp)
     } else {
         return None;
     };

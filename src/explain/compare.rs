@@ -14,20 +14,20 @@ pub(super) struct Change {
 /// A part of a step in words.
 pub(super) fn part_name(part: &str) -> &'static str {
     match part {
-        "gemm" => "matrix products",
+        "gemm" => "matmuls",
         "attention" => "attention",
         "memory_bound" => "memory-bound kernels",
         "recompute" => "recomputation",
         "tp" => "tensor-parallel communication",
         "cp" => "context-parallel communication",
         "ep" => "expert-parallel communication",
-        "dp" => "exchange of gradients and parameters",
-        "p2p" => "messages between stages",
+        "dp" => "data-parallel communication",
+        "p2p" => "pipeline communication",
         "bubble" => "waiting in the pipeline",
-        "optimizer" => "the optimizer",
+        "optimizer" => "optimizer",
         "launch" => "kernel launches",
         "cores" => "waiting for a core",
-        _ => "fixed costs and the slowest device",
+        _ => "fixed overhead and stragglers",
     }
 }
 
@@ -80,14 +80,14 @@ pub(super) fn device_gib(cluster: &Cluster) -> f64 {
     cluster.device.memory as f64 / 1024.0_f64.powi(3)
 }
 
-/// Why the other layout does not fit: `it would not fit: 93.1 GiB of 79.1, optimizer states +9.2 GiB`.
+/// Why the other layout does not fit: `would not fit: needs 93.1 GiB of 79.1 GiB per device (..)`.
 pub(super) fn misfit(best: &Predicted, other: &Predicted) -> String {
     let (held, offloaded) = (other.fullest().device, other.offloaded());
     let Memory { usable, host_capacity, .. } = other.memory_gib;
     match host_capacity.filter(|capacity| held <= usable && offloaded > *capacity) {
         Some(capacity) => {
             format!(
-                "would not fit: a device would offload {} of the {} that it has there",
+                "would not fit: {} offloaded per device, {} of host memory available",
                 gib(offloaded),
                 gib(capacity)
             )
@@ -95,7 +95,7 @@ pub(super) fn misfit(best: &Predicted, other: &Predicted) -> String {
         None => {
             let grown = memory(best, other).into_iter().find(|change| change.by > 0.0);
             let grown = grown.map_or_else(String::new, |change| format!(" ({} +{})", change.what, gib(change.by)));
-            format!("would not fit: a device would hold {} of {}{grown}", gib(held), gib(usable))
+            format!("would not fit: needs {} of {} per device{grown}", gib(held), gib(usable))
         }
     }
 }
@@ -110,7 +110,7 @@ pub(super) fn pace(best: &Predicted, other: &Predicted) -> String {
     };
     let changes = seconds(best, other);
     let with = |grows: bool| changes.iter().find(|change| (change.by * sign > 0.0) == grows && change.by != 0.0);
-    let told = if slower.abs() < ALIKE { "as fast".to_string() } else { told_share(slower) };
+    let told = if slower.abs() < ALIKE { "equally fast".to_string() } else { told_share(slower) };
     let reason =
         with(true).filter(|_| slower.abs() >= ALIKE).map_or_else(String::new, |change| format!(": {}", said(change)));
     // What goes the other way is told where it is a good part of the difference.

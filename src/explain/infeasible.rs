@@ -202,13 +202,18 @@ impl Trials<'_> {
         let PlanRequest { gpus, seq, .. } = *self.request;
         let own = device_gib(&self.cluster);
         let (constraint, says) = match constraint {
-            Constraint::Pin(pin) => (format!("--pin {pin}"), "without it something fits".to_string()),
-            Constraint::Sequence => (format!("--seq {seq}"), "activations grow with it".to_string()),
+            Constraint::Pin(pin) => (format!("--pin {pin}"), "the request is feasible without this pin".to_string()),
+            Constraint::Sequence => {
+                (format!("--seq {seq}"), "activation memory grows with the sequence length".to_string())
+            }
             Constraint::Gpus => (format!("--gpus {gpus}"), self.devices(closest.report.as_ref())),
             Constraint::Memory => {
                 let margin = self.request.memory_margin;
-                let free =
-                    if margin > 0.0 { format!(", of which {} stays free", share(margin)) } else { String::new() };
+                let free = if margin > 0.0 {
+                    format!(", with {} left free (--memory-margin)", share(margin))
+                } else {
+                    String::new()
+                };
                 (format!("memory {}", gib(own)), least(closest, own) + &free)
             }
         };
@@ -221,9 +226,9 @@ impl Trials<'_> {
         let states = closest.map(|report| {
             let bytes = report.predicted.parameters as f64 * report.predicted.bytes_per_parameter;
             let states = gib(bytes / 1024.0_f64.powi(3));
-            format!("; parameters, gradients and optimizer states alone are {states}, if each is held once")
+            format!("; parameters, gradients and optimizer states alone need {states}, without any replication")
         });
-        format!("together they hold {}{}", gib(all), states.unwrap_or_default())
+        format!("the devices have {} in total{}", gib(all), states.unwrap_or_default())
     }
 }
 
@@ -232,14 +237,11 @@ fn least(closest: &Closest, own: f64) -> String {
     match &closest.report {
         Some(report) => {
             let memory = report.predicted.fullest().device;
-            let least = if closest.is_least {
-                "which needs least to within 2 %"
-            } else {
-                "which needs least of those looked at"
-            };
-            format!("{}, {least}, holds {} on a device of {}", brief(&report.layout), gib(memory), gib(own))
+            let least =
+                if closest.is_least { "the smallest (to within 2 %)" } else { "the smallest of those evaluated" };
+            format!("{}, {least}, needs {} on a device of {}", brief(&report.layout), gib(memory), gib(own))
         }
-        None => "which layout needs least is not known".to_string(),
+        None => "the smallest layout is not known".to_string(),
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn loss(best: &Predicted, other: &Predicted, residual: [f64; 2], obje
 fn because(best: &Predicted, other: &Predicted) -> String {
     match seconds(best, other).into_iter().find(|change| change.by > 0.0) {
         Some(change) if other.step_time_s > best.step_time_s => format!("{} +{}", change.what, time(change.by)),
-        _ if other.fullest().device > best.fullest().device => format!("as fast, {}", heavier(best, other)),
+        _ if other.fullest().device > best.fullest().device => format!("equally fast, {}", heavier(best, other)),
         _ => pace(best, other),
     }
 }
@@ -51,5 +51,5 @@ fn heavier(best: &Predicted, other: &Predicted) -> String {
     let more = other.fullest().device - best.fullest().device;
     let grown = memory(best, other).into_iter().find(|change| change.by > 0.0);
     let grown = grown.map_or_else(String::new, |change| format!(", {} +{}", change.what, gib(change.by)));
-    format!("{} more on a device{grown}", gib(more))
+    format!("{} more per device{grown}", gib(more))
 }

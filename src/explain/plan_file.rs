@@ -21,7 +21,7 @@ pub fn read_plan(path: &Path) -> Result<EstimateReport, Error> {
     let text = read_text(path)?;
     let place = path.display().to_string();
     let is_none = |why: String| {
-        Error::input(Code::NoPlan, format!("{place} is no plan: {why}"))
+        Error::input(Code::NoPlan, format!("{place} is not a plan: {why}"))
             .help("meshwright plan MODEL .. --format json -o FILE writes one")
     };
     let value: Value = serde_json::from_str(&text).map_err(|why| is_none(why.to_string()))?;
@@ -30,12 +30,12 @@ pub fn read_plan(path: &Path) -> Result<EstimateReport, Error> {
         let version = value.get("tool_version").and_then(Value::as_str).unwrap_or("another version");
         return Err(Error::input(
             Code::PlanVersion,
-            format!("{place} has the form {schema}; this version reads {SCHEMA}"),
+            format!("{place} has the schema {schema}; this version reads {SCHEMA}"),
         )
-        .help(format!("make the plan again, or read it with meshwright {version}")));
+        .help(format!("plan again, or read it with meshwright {version}")));
     }
     if schema != SCHEMA {
-        return Err(is_none("it does not say `\"schema\": \"meshwright.plan/1\"`".to_string()));
+        return Err(is_none("it lacks `\"schema\": \"meshwright.plan/1\"`".to_string()));
     }
     match value.get("status").and_then(Value::as_str) {
         Some("infeasible") => {
@@ -43,7 +43,7 @@ pub fn read_plan(path: &Path) -> Result<EstimateReport, Error> {
         }
         Some("unknown") => {
             return Err(
-                is_none("its search found none until the deadline".to_string()).help("plan with a longer --deadline")
+                is_none("its search found none before the deadline".to_string()).help("plan with a longer --deadline")
             );
         }
         _ => {}

@@ -66,11 +66,15 @@ pub fn why_not(
     let Some(other) = found.best.first() else {
         let closest = found.closest.as_ref();
         let told = |closest: &EstimateReport| {
-            let least = if found.closest_is_least { "needs least" } else { "needs least of those looked at" };
+            let least = if found.closest_is_least {
+                "needs the least memory"
+            } else {
+                "needs the least memory of those evaluated"
+            };
             let misfit = misfit(&plan.predicted, &closest.predicted);
-            format!("{} {least}, and {misfit}", brief(&closest.layout))
+            format!("{} {least} and {misfit}", brief(&closest.layout))
         };
-        let none = if is_proved { "nothing fits" } else { "nothing was found that fits until the deadline" };
+        let none = if is_proved { "nothing fits" } else { "nothing that fits was found before the deadline" };
         let says = closest.map_or_else(|| none.to_string(), told);
         return Ok(answer(if is_proved { "does not fit" } else { "unknown" }, says, closest));
     };
@@ -79,16 +83,20 @@ pub fn why_not(
     let lost = loss(&plan.predicted, &other.predicted, residual, Objective::Time);
     let more = other.predicted.fullest().device - plan.predicted.fullest().device;
     let (verdict, says) = match lost.slower {
-        _ if changed.is_empty() => ("same", "the plan has it".to_string()),
+        _ if changed.is_empty() => ("same", "the plan already has it".to_string()),
         slower if slower.abs() < ALIKE => {
-            ("same", format!("{changed} is as fast, and holds {} on a device", signed(more)))
+            ("same", format!("{changed} is equally fast and uses {} memory per device", signed(more)))
         }
         _ => (
             "slower",
-            format!("{changed} is {}; it holds {} on a device", pace(&plan.predicted, &other.predicted), signed(more)),
+            format!(
+                "{changed} is {}; it uses {} memory per device",
+                pace(&plan.predicted, &other.predicted),
+                signed(more)
+            ),
         ),
     };
-    let until = if is_proved { "" } else { "; it is the best that was found until the deadline" };
+    let until = if is_proved { "" } else { "; it is the best found before the deadline" };
     Ok(WhyNot { lost: Some(lost), ..answer(verdict, says + until, Some(other)) })
 }
 

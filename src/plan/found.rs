@@ -158,15 +158,17 @@ fn check(request: &PlanRequest) -> Result<(), Error> {
         if most < request.gpus {
             return wrong(
                 format!("--max-gpus {most} is less than --gpus {}", request.gpus),
-                "--max-gpus takes the most devices that may be used",
+                "--max-gpus is the upper limit on devices",
             );
         }
     }
     if request.top == 0 {
-        return wrong("`--top` is 0".into(), "--top takes how many layouts are wanted, the best one included");
+        return wrong("`--top` is 0".into(), "--top is the number of layouts to show, including the best");
     }
     match request.tokens.filter(|tokens| !(*tokens > 0.0 && *tokens <= MOST_TOKENS)) {
-        Some(tokens) => wrong(format!("{tokens:e} is no number of tokens"), "--tokens is above 0, and 1e20 at most"),
+        Some(tokens) => {
+            wrong(format!("`--tokens {tokens:e}` is out of range"), "--tokens must be above 0, and at most 1e20")
+        }
         None => Ok(()),
     }
 }

@@ -172,6 +172,8 @@ pub(super) fn none_serves(request: &PlanRequest) -> Error {
         "no layout of {gpus} devices serves {}{pins} and a global batch of {}",
         request.model, request.global_batch
     );
-    Error::input(Code::NoLayout, message)
-        .help("dp x tp x cp x pp are all devices, dp x mbs divides the batch, tp the heads, ep the experts: change --gpus, --global-batch or --pin")
+    Error::input(Code::NoLayout, message).help(
+        "dp x tp x cp x pp must equal the number of devices, dp x mbs must divide the batch, tp the heads, ep the \
+              experts: change --gpus, --global-batch or --pin",
+    )
 }

@@ -53,7 +53,8 @@ pub(super) fn find(request: &TrainRequest, fixed: &Value) -> Result<Option<Check
     let done = checkpoint.manifest.position.step;
     if done > request.steps {
         let message = format!("`steps` is {}, but {} has done {done}", request.steps, checkpoint.path.display());
-        return Err(Error::input(Code::BadOption, message).help("steps count from the start of the run: give more"));
+        return Err(Error::input(Code::BadOption, message)
+            .help("--steps counts from the start of the run: give a larger number"));
     }
     checkpoint.verify().map_err(refused)?;
     if let Some(why) = checkpoint.manifest.position.fault(request.global_batch) {
@@ -74,8 +75,8 @@ fn alone(out: &Path) -> Result<(), Error> {
     match list(out).map_err(|why| Error::file("read", out, &why))?.pop() {
         None => Ok(()),
         Some((_, newest)) => {
-            let message = format!("{} holds checkpoints of an earlier run", out.display());
-            let help = format!("--resume {} goes on from its last one; or choose another --out", newest.display());
+            let message = format!("{} contains checkpoints of an earlier run", out.display());
+            let help = format!("--resume {} resumes from the last one; or choose another --out", newest.display());
             Err(Error::input(Code::RunHasCheckpoints, message).help(help))
         }
     }
@@ -88,28 +89,28 @@ pub(super) fn refused(error: checkpoint::Error) -> Error {
     let help = match error {
         checkpoint::Error::Missing { .. } => {
             return Error::input(code, message)
-                .help("leave out --resume to start at the first step; a model stands before --resume");
+                .help("leave out --resume to start at the first step; put the model before --resume");
         }
         checkpoint::Error::Unwritable { checkpoint, .. } => {
             let out = run_of(&checkpoint);
             let help = match out.is_dir() {
-                true => format!("make room, or see to the folder and its permissions; then {}", go_on(&out)),
-                false => "leave the folder in its place while a run writes there; start the run again".into(),
+                true => format!("free disk space, or check the folder and its permissions; then {}", go_on(&out)),
+                false => "do not move the folder while a run writes to it; start the run again".into(),
             };
             return Error::Failed { code, message, help };
         }
         checkpoint::Error::Unremoved { checkpoint, .. } => {
-            let help = format!("see to the folder and its permissions; then {}", go_on(&run_of(&checkpoint)));
+            let help = format!("check the folder and its permissions; then {}", go_on(&run_of(&checkpoint)));
             return Error::Failed { code, message, help };
         }
         checkpoint::Error::Machine(error) => return machine_error(error),
         checkpoint::Error::Damaged { checkpoint, .. } => match Checkpoint::older(&checkpoint) {
-            Some(older) => format!("an older one is whole: meshwright train --resume {}", older.path.display()),
-            None => "there is no older one that is whole: start anew with another --out".into(),
+            Some(older) => format!("an older checkpoint is intact: meshwright train --resume {}", older.path.display()),
+            None => "no older checkpoint is intact: start over with another --out".into(),
         },
         checkpoint::Error::Version { .. } => "resume with the version that wrote it".into(),
         checkpoint::Error::Mismatch { .. } => {
-            "go on as the run began (--resume alone takes its options), or start anew with another --out".into()
+            "resume with the options of the run (--resume alone uses them), or start over with another --out".into()
         }
     };
     Error::Hopeless { code, message, help }

@@ -40,14 +40,14 @@ impl Feed {
     pub(super) fn of(model: &Model) -> Result<Feed, Error> {
         let shape = model.inputs.first().map(|input| input.ty.dims.iter().map(|dim| dim.size).collect::<Vec<_>>());
         let Some([sequences, seq]) = shape.as_deref() else {
-            return Err(not_text("its first input is not of the shape [sequences, tokens]".into()));
+            return Err(not_text("its first input does not have the shape [sequences, tokens]".into()));
         };
         let (sequences, seq) = (*sequences, *seq);
         let mut inputs = Vec::new();
         for input in &model.inputs {
             let name = &model.values[input.value];
             let field = FIELDS.iter().find(|(field, _)| field == name);
-            let (_, field) = field.ok_or_else(|| not_text(format!("text has nothing to feed `%{name}`")))?;
+            let (_, field) = field.ok_or_else(|| not_text(format!("text provides no input for `%{name}`")))?;
             if input.ty.dtype != DType::I32 || input.ty.sizes() != [sequences, seq] {
                 return Err(not_text(format!("`%{name}` is not i32[{sequences}, {seq}]")));
             }

@@ -52,7 +52,7 @@ fn taken(out: &Path, file: &mut File) -> Error {
         _ => "another process".to_string(),
     };
     Error::input(Code::RunInUse, format!("{whose} is training in {}", out.display()))
-        .help("wait until it has ended, or choose another --out")
+        .help("wait until it ends, or choose another --out")
 }
 
 #[cfg(test)]

@@ -63,17 +63,17 @@ pub(super) fn unwritable(what: &str, path: &Path, out: &Path, why: &io::Error) -
 /// What makes it possible to write again.
 fn mended(why: &io::Error) -> &'static str {
     match why.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free disk space",
         ErrorKind::FileTooLarge => "raise the limit on the size of files (ulimit -f)",
-        ErrorKind::NotFound => "leave the folder in its place while a run writes there",
-        _ => "see to the folder and its permissions",
+        ErrorKind::NotFound => "do not move the folder while a run writes to it",
+        _ => "check the folder and its permissions",
     }
 }
 
 /// How a run goes on: from its newest checkpoint, if it has one.
 pub(super) fn go_on(out: &Path) -> String {
     match list(out).ok().and_then(|mut all| all.pop()) {
-        Some((step, _)) => format!("meshwright train --resume {} goes on after step {step}", quoted(out)),
+        Some((step, _)) => format!("meshwright train --resume {} resumes after step {step}", quoted(out)),
         None => "start the run again: it has no checkpoint".into(),
     }
 }

@@ -175,7 +175,7 @@ impl TrainRequest {
         let mut optimizer = match self.optimizer.as_str() {
             "adamw" => Optimizer::default(),
             "sgd" => Optimizer { kind: OptimizerKind::Sgd { momentum: 0.0, weight_decay: 0.0 }, clip },
-            other => return Err(option(format!("there is no optimizer `{other}`")).help("it is adamw or sgd")),
+            other => return Err(option(format!("there is no optimizer `{other}`")).help("--optimizer is adamw or sgd")),
         };
         match &mut optimizer.kind {
             OptimizerKind::AdamW { weight_decay, .. } | OptimizerKind::Sgd { weight_decay, .. } => {
@@ -194,7 +194,7 @@ impl TrainRequest {
         match folder {
             Some(folder) if !folder.is_dir() => {
                 let message = format!("cannot write a trace into {}: there is no such folder", folder.display());
-                Err(Error::input(Code::FileUnreadable, message).help("make the folder, or correct --trace"))
+                Err(Error::input(Code::FileUnreadable, message).help("create the folder, or correct --trace"))
             }
             _ => Ok(()),
         }
@@ -233,7 +233,7 @@ fn check_backend(backend: &str) -> Result<(), Error> {
     if BACKENDS.contains(&backend) {
         return Ok(());
     }
-    let help = "cpu runs every device as a thread of this process, cuda wants a GPU, null only predicts a step";
+    let help = "cpu runs every device as a thread of this process, cuda needs a GPU, null only predicts a step";
     Err(option(format!("there is no backend `{backend}`")).help(help))
 }
 
@@ -279,7 +279,7 @@ fn default_mbs(global_batch: u64, layout: &Layout) -> u64 {
 }
 
 fn option(message: String) -> Error {
-    Error::input(Code::BadOption, message).help("meshwright train --help shows what each option may be")
+    Error::input(Code::BadOption, message).help("meshwright train --help lists the options and their values")
 }
 
 #[cfg(test)]

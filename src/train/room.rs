@@ -33,8 +33,8 @@ pub(super) struct Room {
 pub(super) fn check(model: &Model, program: &Program) -> Result<Room, Error> {
     let devices = model.mesh.devices();
     if devices > MOST_DEVICES {
-        let message = format!("{devices} devices are more threads than a run may have: {MOST_DEVICES}");
-        return Err(Error::input(Code::BadOption, message).help("use a smaller mesh; `compile` takes any"));
+        let message = format!("{devices} devices exceed the limit of {MOST_DEVICES} per run");
+        return Err(Error::input(Code::BadOption, message).help("use a smaller mesh; `compile` has no such limit"));
     }
     let stages = model.mesh.pipeline().map_or(1, |pp| model.mesh.axes[pp].size);
     let arena = |class: &Class| class.arena.as_ref().map_or(0, |arena| arena.bytes);
@@ -46,7 +46,8 @@ pub(super) fn check(model: &Model, program: &Program) -> Result<Room, Error> {
     let (free, room) = (free_memory().unwrap_or(u64::MAX), free_addresses().unwrap_or(u64::MAX));
     if needed > free || addresses > room {
         let [needed, free] = if needed > free { [needed, free] } else { [addresses, room] }.map(gib);
-        let message = format!("the run needs {needed} GiB of memory for its devices ({devices}), {free} GiB are free");
+        let message =
+            format!("the run needs {needed} GiB of memory for its devices ({devices}), but only {free} GiB are free");
         return Err(Error::input(Code::TooLittleMemory, message)
             .help("take a smaller model, sequence or micro-batch, or fewer data-parallel devices"));
     }

@@ -220,7 +220,7 @@ impl Run<'_> {
     fn write_trace(&mut self, progress: &mut dyn Progress) {
         let Some(measure) = &mut self.measure else { return };
         if let Err(why) = measure.write(&self.request.out) {
-            progress.noted(&format!("{}; the run goes on and tries again at its end", why.message()));
+            progress.noted(&format!("{}; the run continues and retries at its end", why.message()));
         }
     }
 
@@ -392,7 +392,7 @@ pub(super) fn machine_error(error: exec::Error) -> Error {
         exec::Error::Stopped(stopped) => Error::Failed {
             code: Code::RankFailed,
             message: stopped.to_string(),
-            help: "the run may be started again as it was, or with --resume".into(),
+            help: "restart the run unchanged, or with --resume".into(),
         },
         exec::Error::Load(why) => Error::fault("load", why),
         exec::Error::Resources(_) => error.into(),
@@ -414,6 +414,6 @@ fn not_finite(step: u64, loss: f64, norm: f64) -> Error {
     Error::Hopeless {
         code: Code::NotFinite,
         message: format!("step {step}: the loss is {loss}, the gradient norm {norm}"),
-        help: "lower --lr, lengthen --warmup or set --clip; the run would end the same way again".into(),
+        help: "lower --lr, lengthen --warmup or set --clip; an unchanged run would fail the same way".into(),
     }
 }

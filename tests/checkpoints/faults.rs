@@ -71,7 +71,7 @@ fn a_signal_ends_a_run_behind_its_step_and_the_run_goes_on() {
         assert_eq!(status, Some(128 + number), "{message}");
         let step = folder.steps("a").pop().unwrap();
         assert!(message.contains(&format!("error[MW0726]: SIG{name} ended the run after step {step} of")), "{message}");
-        assert!(message.contains(&format!("meshwright train --resume a goes on after step {step}")), "{message}");
+        assert!(message.contains(&format!("meshwright train --resume a resumes after step {step}")), "{message}");
         let answer = folder.answer(&format!("train --resume a --steps {}", step + 1));
         assert!(answer.contains(&format!("resumed   after step {step} of")), "{answer}");
     }
@@ -125,7 +125,7 @@ fn a_full_disk_costs_the_trace_and_no_step() {
         run(&folder, ":", &format!("{TRAIN} --steps 3 --save-every 9 --trace-step 2 --trace /dev/full --out a"));
     assert_eq!(status, Some(5), "{message}");
     assert!(message.contains("error[MW0801]: cannot write /dev/full: No space left"), "{message}");
-    assert!(message.contains("make room, then meshwright train --resume a goes on after step 3"), "{message}");
+    assert!(message.contains("free disk space, then meshwright train --resume a resumes after step 3"), "{message}");
     assert_eq!((folder.steps("a"), folder.read("a/metrics.jsonl").lines().count()), (vec![3], 5));
 }
 

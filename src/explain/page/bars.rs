@@ -35,7 +35,7 @@ pub(super) fn time(plan: &EstimateReport) -> String {
         )
     };
     let bars: String = shares.iter().enumerate().map(bar).collect();
-    drawing("what the step goes to", LEFT + WIDTH + 160.0, ROW * shares.len() as f64 + 6.0, &bars)
+    drawing("step time by category", LEFT + WIDTH + 160.0, ROW * shares.len() as f64 + 6.0, &bars)
 }
 
 /// Whether a part of the step is work, communication, or neither.
@@ -76,13 +76,13 @@ pub(super) fn memory(plan: &EstimateReport, limit: f64) -> String {
     }
     let (end, at) = (40.0 + ROW * ranks.len() as f64, left + limit * scale);
     text += &format!(
-        "<line class=\"limit\" x1=\"{at:.1}\" y1=\"26\" x2=\"{at:.1}\" y2=\"{end:.0}\"><title>a device has {}</title></line>\
-         <text class=\"limit-name\" x=\"{at:.1}\" y=\"{:.0}\">a device has {}</text>",
+        "<line class=\"limit\" x1=\"{at:.1}\" y1=\"26\" x2=\"{at:.1}\" y2=\"{end:.0}\"><title>device memory {}</title></line>\
+         <text class=\"limit-name\" x=\"{at:.1}\" y=\"{:.0}\">device memory {}</text>",
         gib(limit),
         end + 14.0,
         gib(limit)
     );
-    drawing("what each pipeline rank holds", LEFT + WIDTH + 160.0, end + 22.0, &text)
+    drawing("memory of each pipeline rank", LEFT + WIDTH + 160.0, end + 22.0, &text)
 }
 
 /// What is on the device beside what is allocated.

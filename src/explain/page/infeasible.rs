@@ -18,22 +18,18 @@ pub fn page_of_clash(estimator: &Estimator, answer: &Infeasible) -> Result<Strin
     let limit = device_gib(&*estimator.cluster(&answer.inputs.cluster)?);
     let (model, cluster) = (&answer.inputs.model, &answer.inputs.cluster);
     let (title, verdict) = match answer.is_known() {
-        true => (format!("{model} does not fit on {cluster}"), "Nothing that was asked for leaves a layout."),
+        true => (format!("{model} does not fit on {cluster}"), "No configuration satisfies the request."),
         false => (
-            format!("Whether {model} fits on {cluster} is not known so far"),
+            format!("Not known yet whether {model} fits on {cluster}"),
             "The search was stopped by its deadline before it found a layout that fits.",
         ),
     };
-    let least = if answer.closest_is_least {
-        "The layout that needs least"
-    } else {
-        "The layout that needs least of those looked at"
-    };
+    let least = if answer.closest_is_least { "Smallest layout" } else { "Smallest layout of those evaluated" };
     let closest = match &answer.closest {
         Some(report) => {
             format!("<p class=\"layout\">{}</p>\n{}", escaped(&brief(&report.layout)), bars::memory(report, limit))
         }
-        None => "<p>It is not known: the search was stopped before.</p>\n".to_string(),
+        None => "<p>Not known: the search was stopped by its deadline.</p>\n".to_string(),
     };
     let parts = [
         ("title", escaped(&title)),

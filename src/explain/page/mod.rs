@@ -55,7 +55,7 @@ fn facts(plan: &EstimateReport) -> String {
     let EstimateRequest { seq, global_batch, ref stack, ref precision, .. } = plan.inputs;
     let parameters = count(plan.predicted.parameters as f64);
     escaped(&format!(
-        "{parameters} parameters, {global_batch} sequences of {seq} tokens a step, stack {stack}, {precision}"
+        "{parameters} parameters, {global_batch} sequences of {seq} tokens per step, stack {stack}, {precision}"
     ))
 }
 
@@ -66,25 +66,25 @@ fn tiles(plan: &EstimateReport, limit: f64) -> String {
     let device = predicted.memory_gib.per_stage.iter().map(|stage| stage.device).fold(0.0, f64::max);
     let days = plan.search.as_ref().and_then(|search| search.days);
     let mut tiles = vec![
-        ("step", time(predicted.step_time_s), format!("80 % of runs: {low} to {high}")),
+        ("step", time(predicted.step_time_s), format!("80 % interval {low} to {high}")),
         (
             "tokens/s per device",
             count(predicted.tokens_per_s_per_gpu),
-            format!("{} in all", count(predicted.tokens_per_s_per_gpu * plan.mesh.devices as f64)),
+            format!("{} in total", count(predicted.tokens_per_s_per_gpu * plan.mesh.devices as f64)),
         ),
         (
             "MFU",
             percent(predicted.mfu).trim().to_string(),
-            format!("with what is computed again: {}", percent(predicted.hfu).trim()),
+            format!("with recomputation (HFU): {}", percent(predicted.hfu).trim()),
         ),
-        ("memory of the fullest device", gib(device), format!("of {}", gib(limit))),
+        ("memory of the worst rank", gib(device), format!("of {}", gib(limit))),
         (
             "pipeline bubble",
             percent(predicted.bubble).trim().to_string(),
-            "idle share of the ranks in the mean".to_string(),
+            "average idle share of the ranks".to_string(),
         ),
     ];
-    tiles.extend(days.map(|days| ("days", tenths(days), "for the tokens asked for".to_string())));
+    tiles.extend(days.map(|days| ("days", tenths(days), "for the requested tokens".to_string())));
     let tile = |(name, value, more): (&str, String, String)| {
         format!(
             "<div class=\"tile\"><span>{name}</span><b>{}</b><small>{}</small></div>\n",
@@ -111,7 +111,7 @@ fn timeline(estimator: &Estimator, plan: &EstimateReport) -> Result<String, Erro
     let all = plan.predicted.microbatches;
     let note = if request.microbatches < all {
         format!(
-            "<p>A step of {} of the {all} micro-batches: warm-up and cool-down are those of the whole step.</p>",
+            "<p>A step of {} of the {all} micro-batches; warm-up and cool-down are those of the full step.</p>",
             request.microbatches
         )
     } else {

@@ -28,7 +28,7 @@ pub(super) fn runners_up(plan: &EstimateReport, limit: f64) -> String {
     }
     let at = |predicted: &Predicted| [predicted.fullest().device, predicted.step_time_s];
     let told = |what: &str, predicted: &Predicted| {
-        format!("{what}: {}, {} on a device", time(predicted.step_time_s), gib(predicted.fullest().device))
+        format!("{what}: {}, {} per device", time(predicted.step_time_s), gib(predicted.fullest().device))
     };
     let best = Point { name: PLAN.into(), says: told(&brief(&plan.layout), &plan.predicted), at: at(&plan.predicted) };
     let others = plan.alternatives.iter().enumerate().map(|(place, other)| Point {
@@ -63,8 +63,8 @@ pub(super) fn runners_up(plan: &EstimateReport, limit: f64) -> String {
         );
     }
     text += &format!(
-        "<line class=\"limit\" x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{:.0}\"><title>a device has {}</title></line>\
-         <text class=\"limit-name\" x=\"{at:.1}\" y=\"{:.0}\">a device has {}</text>\n",
+        "<line class=\"limit\" x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{:.0}\"><title>device memory {}</title></line>\
+         <text class=\"limit-name\" x=\"{at:.1}\" y=\"{:.0}\">device memory {}</text>\n",
         TOP + SIZE[1],
         gib(limit),
         TOP - 8.0,
@@ -83,11 +83,11 @@ pub(super) fn runners_up(plan: &EstimateReport, limit: f64) -> String {
         )
     }));
     text += &format!(
-        "<text class=\"middle\" x=\"{:.0}\" y=\"{:.0}\">memory of the fullest device; how much slower than the plan, P</text>",
+        "<text class=\"middle\" x=\"{:.0}\" y=\"{:.0}\">memory of the worst rank; slowdown relative to the plan, P</text>",
         LEFT + SIZE[0] / 2.0,
         TOP + SIZE[1] + 38.0
     );
-    drawing("time of a step against memory", LEFT + SIZE[0] + 60.0, TOP + SIZE[1] + 46.0, &text)
+    drawing("step time against memory", LEFT + SIZE[0] + 60.0, TOP + SIZE[1] + 46.0, &text)
 }
 
 /// How much slower than the plan: `+1.2 %`.

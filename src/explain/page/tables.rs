@@ -21,7 +21,7 @@ pub(super) fn alternatives(plan: &EstimateReport) -> String {
         ]
     };
     let rows: Vec<_> = plan.alternatives.iter().enumerate().map(row).collect();
-    table(&["", "otherwise", "step", "slower", "memory", "it lost by"], &rows)
+    table(&["", "difference", "step", "slower", "memory", "why"], &rows)
 }
 
 /// Each choice and how others compare.
@@ -36,7 +36,7 @@ pub(super) fn why(plan: &EstimateReport) -> String {
             vec![choice.to_string(), means.to_string(), note.against.clone(), note.says.clone()]
         })
         .collect();
-    table(&["choice", "what it means", "instead", "that would be"], &rows)
+    table(&["choice", "meaning", "alternative", "effect"], &rows)
 }
 
 /// The limits.
@@ -52,22 +52,22 @@ pub(super) fn wishes(plan: &EstimateReport) -> String {
         let saved = if wish.gain > 0.0 { share(wish.gain) } else { "nothing".to_string() };
         vec![wish.given.clone(), time(wish.step_time_s), saved, wish.layout.clone()]
     };
-    table(&["with", "step", "saves", "best known layout then"], &wishes.map(row).collect::<Vec<_>>())
+    table(&["if", "step", "saves", "best config found"], &wishes.map(row).collect::<Vec<_>>())
 }
 
 /// What clashes.
 pub(super) fn clash(answer: &Infeasible) -> String {
     if answer.clash.is_empty() {
-        return "<p>That is not known: the deadline came before.</p>\n".to_string();
+        return "<p>Not determined before the deadline.</p>\n".to_string();
     }
     let rows: Vec<_> = answer.clash.iter().map(|clash| vec![clash.constraint.clone(), clash.says.clone()]).collect();
-    "<p>Without any one of these, something fits.</p>\n".to_string() + &table(&["constraint", ""], &rows)
+    "<p>Dropping any one of these makes the request feasible.</p>\n".to_string() + &table(&["constraint", ""], &rows)
 }
 
 /// What would make something fit.
 pub(super) fn ways_out(answer: &Infeasible) -> String {
     let row = |way: &crate::plan::WayOut| vec![way.change.clone(), time(way.step_time_s), way.layout.clone()];
-    table(&["change", "step", "layout then"], &answer.ways_out.iter().map(row).collect::<Vec<_>>())
+    table(&["fix", "step", "config"], &answer.ways_out.iter().map(row).collect::<Vec<_>>())
 }
 
 /// How it was found.
@@ -76,14 +76,14 @@ pub(super) fn search(search: Option<&Search>) -> String {
     let proved = if search.proved_optimal { "proved" } else { "not proved" };
     let rows = [
         (
-            "layouts in the space",
+            "layouts in the search space",
             if search.has_more { "more than " } else { "" }.to_string() + &count(search.space as f64),
         ),
         ("predicted", count(search.candidates as f64)),
-        ("ruled out by bounds, or as copies", count(search.pruned as f64)),
+        ("pruned by bounds, or as duplicates", count(search.pruned as f64)),
         ("seconds", format!("{:.2}", search.seconds)),
-        ("the best of the space by this cost model", proved.to_string()),
-        ("had to have", if search.pin.is_empty() { "nothing".to_string() } else { search.pin.clone() }),
+        ("optimal under this cost model", proved.to_string()),
+        ("pinned", if search.pin.is_empty() { "nothing".to_string() } else { search.pin.clone() }),
     ];
     table(&["search", ""], &rows.map(|(name, value)| vec![name.to_string(), value]))
 }
