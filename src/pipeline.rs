@@ -21,7 +21,7 @@ use ir::staged::Staged;
 use ir::text::File;
 use ir::types::{Dims, Type};
 use ir::verify::{self, program::Violation};
-use planner::reshard::{Site, Ways};
+use planner::reshard::{ReshardCache, Site};
 use planner::shard::Watch;
 use scheduler::check;
 use scheduler::cut::{CutError, costs_of, cut, cut_at, starts_named, starts_of};
@@ -299,7 +299,7 @@ pub(crate) fn compile_watched(
 /// # Errors
 /// The model has no gradient, or the layout does not fit it.
 pub fn plan_blocks(model: Model, layout: &Layout) -> Result<Model, CompileError> {
-    lower_blocks(mark_blocks(model, layout)?, layout, &Ways::default())
+    lower_blocks(mark_blocks(model, layout)?, layout, &ReshardCache::default())
 }
 
 /// The same as far as changes of layout are marked and not yet made collectives: until then sizes decide nothing but what
@@ -332,7 +332,7 @@ fn mark(model: Model, goal: &Goal) -> Result<Model, CompileError> {
 }
 
 /// The rest of [`plan_blocks`], by ways between layouts that other models have taken.
-pub(crate) fn lower_blocks(marked: Model, layout: &Layout, ways: &Ways) -> Result<Model, CompileError> {
+pub(crate) fn lower_blocks(marked: Model, layout: &Layout, ways: &ReshardCache) -> Result<Model, CompileError> {
     Ok(planner::finish(marked, &goal_of_blocks(layout)?, &CPU, ways)?)
 }
 
@@ -341,7 +341,7 @@ pub(crate) fn ways_of_blocks(
     changes: impl Iterator<Item = [Type; 2]>,
     mesh: &Mesh,
     dims: &Dims,
-    known: &Ways,
+    known: &ReshardCache,
 ) -> Result<Vec<Vec<Collective>>, CompileError> {
     Ok(planner::ways(changes, &Site { mesh, dims, cluster: &CPU }, known)?)
 }

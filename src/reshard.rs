@@ -8,7 +8,7 @@ use ir::ops::Op;
 use ir::text::{Printer, parse};
 use ir::types::Type;
 use ir::verify::verify;
-use planner::reshard::{Site, Step, cheapest, plain};
+use planner::reshard::{Site, Step, cheapest, naive};
 use serde::Serialize;
 
 /// What is asked.
@@ -83,7 +83,7 @@ pub fn reshard(request: &ReshardRequest) -> Result<ReshardReport, Error> {
         .help("a max-reduction cannot be deferred; only sums can become partial")
     };
     let best = cheapest(&site, &from, &to, &model.mesh.tensor_axes()).map_err(no_way)?;
-    let plain = plain(&site, &from, &to).map_err(no_way)?;
+    let plain = naive(&site, &from, &to).map_err(no_way)?;
     let printed = |ty| Printer::new(&model).ty(ty, &Default::default());
     Ok(ReshardReport {
         from: printed(&from),

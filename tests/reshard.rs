@@ -16,7 +16,7 @@ use cost::{CPU, Cluster, Link};
 use ir::mesh::{Axes, Mesh};
 use ir::types::{DType, Dim, DimName, Dims, PartialKind, Type};
 use layouts::layouts;
-use planner::reshard::{NoWay, Site, Step, cheapest, plain};
+use planner::reshard::{NoWay, Site, Step, cheapest, naive};
 use sequences::Sequences;
 use std::sync::LazyLock;
 
@@ -140,7 +140,7 @@ fn the_plain_way_never_sends_less_where_bandwidth_decides() {
         for (from, to) in pairs(&layouts, if sizes.len() == 2 { 1 } else { 97 }) {
             let (from, to) = (&layouts[from], &layouts[to]);
             let best = cheapest(&site, from, to, &mesh.tensor_axes()).expect("a way");
-            let naive = plain(&site, from, to).expect("sums can always be owed");
+            let naive = naive(&site, from, to).expect("sums can always be owed");
             assert!(bytes(&best) <= bytes(&naive), "from {from:?} to {to:?}: {best:?}");
         }
     }
@@ -165,7 +165,7 @@ fn the_plain_way_arrives_too_and_is_never_faster() {
     let mut ways = Vec::new();
     for (from, to) in pairs(&layouts, 3) {
         let (from, to) = (layouts[from].clone(), layouts[to].clone());
-        let steps = plain(&site, &from, &to).expect("sums can always be owed");
+        let steps = naive(&site, &from, &to).expect("sums can always be owed");
         let best = cheapest(&site, &from, &to, &Axes::none()).expect("a way");
         let cost = |steps: &[Step]| steps.iter().map(Step::weight).sum::<f64>();
         assert!(cost(&best) <= cost(&steps) + 1e-12, "from {from:?} to {to:?}");

@@ -1,6 +1,6 @@
-//! How long it takes to find the cheapest way between two layouts of a tensor.
+//! Benchmark of the search for the cheapest reshard path between two shardings of a tensor.
 //!
-//! `cargo bench -p meshwright-planner --bench ways` prints a line for each pair: the median of many searches.
+//! `cargo bench -p meshwright-planner --bench ways` prints a line per pair: the median of many searches.
 
 use cost::CPU;
 use ir::mesh::{Axes, Mesh};
@@ -9,8 +9,7 @@ use meshwright_planner::reshard::{Site, cheapest};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Of the tokens that experts have computed, before and after they go back to their groups: the axes of each dim, then
-/// those over which a sum is owed.
+/// Expert outputs before and after they return to their groups: the axes of each dim, then the axes of the partial sum.
 const PAIRS: [[[&str; 6]; 2]; 6] = [
     [["x", "y", "", "", "", "z"], ["x", "y", "", "", "", ""]],
     [["", "", "x", "", "", "yz"], ["", "", "", "", "", ""]],
@@ -37,7 +36,7 @@ fn main() {
     }
 }
 
-/// The type with these axes: a letter is one.
+/// Type with these axes; each letter is one axis.
 fn lying(mesh: &Mesh, places: [&str; 6]) -> Type {
     let [dims @ .., unreduced] = places.map(|axes| -> Axes {
         let names: Vec<String> = axes.chars().map(String::from).collect();

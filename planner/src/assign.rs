@@ -1,7 +1,7 @@
-//! How one statement is sharded: axes for each letter of its rule, and a debt that passes through.
+//! Factor assignment of one statement: mesh axes per factor of its rule, and a pass-through partial sum.
 //!
-//! [`choose`](crate::choose) decides it from the operands (used by `propagate` and `expand`);
-//! [`recover`](crate::recover) reads it back from the types (used by `reshard`).
+//! [`choose`](crate::choose) decides the assignment from the operands, for `propagate` and `decompose`.
+//! [`recover`](crate::recover) infers the assignment from the types, for `reshard`.
 
 use crate::sections::Hint;
 use ir::ids::AxisId;
@@ -13,50 +13,50 @@ use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Axes per letter, a passing debt, and the storage of pointwise ops.
+/// Axes per factor, a pass-through partial, and the storage of pointwise ops.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Assignment {
-    /// Per letter of the rule.
-    pub(crate) letters: Vec<Axes>,
-    /// What operands bring and the results keep.
+    /// Mesh axes of each factor of the rule.
+    pub(crate) factors: Vec<Axes>,
+    /// Partial that the operands have and the results retain.
     pub(crate) passing: Option<Passing>,
-    /// Of all tensors of a pointwise op.
+    /// Storage axes, common to all tensors of a pointwise op.
     pub(crate) storage: Axes,
 }
 
-/// A debt that operands bring and the result keeps.
+/// Partial that operands have and the result retains.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Passing {
-    /// The operands that owe it, together.
+    /// Indices of the operands that are partial.
     pub(crate) operands: Vec<usize>,
-    /// What they owe.
+    /// Kind and axes of the partial.
     pub(crate) partial: Partial,
 }
 
-/// What is fixed of a result before its statement is decided.
+/// Constraints on a result, known before its statement is decided.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Pin {
-    /// Per dim: the axes it must have; `None` is open.
+    /// Required axes per dim; `None` is open.
     pub(crate) dims: Vec<Option<Axes>>,
-    /// Per dim that is open: the axes that it must at least have, first.
+    /// Required leading axes per open dim.
     pub(crate) least: Vec<Axes>,
-    /// Whether someone has stated it of a value that is not stored to.
+    /// True if the constraint is written in the file, and the value is no target of a store.
     pub(crate) is_stated: bool,
-    /// The debt it must have; `None` is open.
+    /// Required partial; `None` is open.
     pub(crate) partial: Option<Option<Partial>>,
-    /// The storage it must have; `None` is open.
+    /// Required storage axes; `None` is open.
     pub(crate) storage: Option<Axes>,
 }
 
 impl Pin {
-    /// Everything is as the type says.
+    /// Pin that requires the type exactly.
     pub(crate) fn closed(ty: &Type) -> Pin {
         let dims = ty.dims.iter().map(|dim| Some(dim.axes.clone())).collect();
         let least = Vec::new();
         Pin { dims, least, is_stated: false, partial: Some(ty.partial.clone()), storage: Some(ty.storage.clone()) }
     }
 
-    /// What the type says where it is not open: the debt counts only if no dim is open, and scalars are open.
+    /// Pin of the closed parts of a type. The partial is pinned only if no dim is open; scalars are open.
     pub(crate) fn stated(ty: &Type) -> Pin {
         let dims: Vec<_> = ty.dims.iter().map(|dim| (!dim.open).then(|| dim.axes.clone())).collect();
         let whole = !dims.is_empty() && dims.iter().all(Option::is_some);
@@ -70,18 +70,18 @@ impl Pin {
         }
     }
 
-    /// The axes that a dim must have.
+    /// Required axes of a dim.
     pub(crate) fn of(&self, place: usize) -> Axes {
         let open = || self.least.get(place).cloned().unwrap_or_default();
         self.dims.get(place).cloned().flatten().unwrap_or_else(open)
     }
 
-    /// Whether a dim must have the axis.
+    /// Returns whether a dim is required to have the axis.
     pub(crate) fn has(&self, axis: AxisId) -> bool {
         (0..self.dims.len()).any(|place| self.of(place).contains(axis))
     }
 
-    /// The type that holds the pin and is otherwise the natural one, as far as its axes are left free.
+    /// Type that satisfies the pin and otherwise follows `natural`, except for axes that the pin already uses.
     pub(crate) fn apply(&self, natural: &Type) -> Type {
         let mut ty = natural.clone();
         let pinned = self.dims.iter().flatten().chain(&self.least).fold(Axes::none(), |all, axes| all.union(axes));
@@ -108,37 +108,37 @@ impl Pin {
     }
 }
 
-/// One operand as `choose` sees it.
+/// Operand of a statement, as input of `choose`.
 pub(crate) struct Operand<'a> {
-    /// Its type, closed.
+    /// Closed type of the operand.
     pub(crate) ty: &'a Type,
-    /// Whether it is a parameter or a state: its sharding goes before others'.
+    /// True if the operand is a parameter or optimizer state, whose sharding takes precedence.
     pub(crate) param: bool,
-    /// How often the value is read in all.
+    /// Number of reads of the value in the entire block.
     pub(crate) uses: usize,
 }
 
-/// One result as `choose` sees it.
+/// Result of a statement, as input of `choose`.
 pub(crate) struct ResultSite<'a> {
-    /// Its type: the sizes count, and where it is pinned the axes.
+    /// Type of the result: its sizes, and its axes where pinned.
     pub(crate) ty: &'a Type,
-    /// What is fixed.
+    /// Constraints on the result.
     pub(crate) pin: Pin,
-    /// How it is wanted where nothing is fixed.
+    /// Preferred sharding where nothing is pinned.
     pub(crate) hint: Hint,
 }
 
-/// Parameters go before other operands, then the earlier one.
+/// Operand indices by precedence: parameters first, then by position.
 pub(crate) fn reading_order(operands: &[Operand<'_>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..operands.len()).collect();
     order.sort_by_key(|&index| !operands[index].param);
     order
 }
 
-/// The rule of a statement for its tensors.
+/// Instantiates a statement's rule for its tensors.
 ///
 /// # Errors
-/// The op's own rule does not fit its tensors: a fault of the op.
+/// The op's own rule does not fit its tensors, which is a bug in the op.
 pub(crate) fn instantiate(def: &dyn OpDef, operands: &[&Type], results: &[&Type]) -> Result<Instance, String> {
     parsed(def.rule(operands, results))
         .and_then(|rule| rule.instantiate(operands, results))
@@ -146,7 +146,7 @@ pub(crate) fn instantiate(def: &dyn OpDef, operands: &[&Type], results: &[&Type]
 }
 
 thread_local! {
-    /// Rules that have been parsed, by their text: each is asked for again in every pass.
+    /// Cache of parsed rules, by rule text; every pass needs them.
     static RULES: RefCell<FxHashMap<String, Rc<Rule>>> = RefCell::default();
 }
 
@@ -161,24 +161,24 @@ fn parsed(text: String) -> Result<Rc<Rule>, String> {
     })
 }
 
-/// Shares the axes of a dim among its letters: a compound's outer letter takes what divides it, once it is cut to single
-/// indices the next takes the rest.
-pub(crate) fn split(mesh: &Mesh, instance: &Instance, letters: &[usize], axes: &Axes) -> Vec<(usize, Axes)> {
+/// Splits the axes of a dim among its factors. In a compound dim the outer factor takes the axes that divide it. Once
+/// the outer factor is split into single indices, the next factor takes the remaining axes.
+pub(crate) fn split(mesh: &Mesh, instance: &Instance, factors: &[usize], axes: &Axes) -> Vec<(usize, Axes)> {
     let mut rest = axes.iter().peekable();
     let mut shares = Vec::new();
-    for (place, &letter) in letters.iter().enumerate() {
-        let size = instance.letters[letter].size;
+    for (place, &factor) in factors.iter().enumerate() {
+        let size = instance.letters[factor].size;
         let mut share = Axes::none();
         while let Some(&axis) = rest.peek() {
             let longer = share.union(&Axes::one(axis));
-            if place + 1 < letters.len() && !mesh.is_even(size, &longer) {
+            if place + 1 < factors.len() && !mesh.is_even(size, &longer) {
                 break;
             }
             share = longer;
             rest.next();
         }
         let complete = mesh.size(&share) == size;
-        shares.push((letter, share));
+        shares.push((factor, share));
         if !complete {
             break;
         }
@@ -187,41 +187,41 @@ pub(crate) fn split(mesh: &Mesh, instance: &Instance, letters: &[usize], axes: &
 }
 
 impl Assignment {
-    /// The type that an operand must have.
+    /// Required type of an operand.
     pub(crate) fn operand_type(&self, instance: &Instance, index: usize, current: &Type) -> Type {
         let tensor = &instance.operands[index];
         let passes = self.passing.as_ref().filter(|passing| passing.operands.contains(&index));
         let storage = if tensor.is_empty() { Axes::none() } else { self.storage.clone() };
         let mut ty = Type { storage, partial: passes.map(|passing| passing.partial.clone()), ..current.clone() };
-        for (dim, axes) in ty.dims.iter_mut().zip(instance.dim_axes(tensor, &self.letters)) {
+        for (dim, axes) in ty.dims.iter_mut().zip(instance.dim_axes(tensor, &self.factors)) {
             (dim.axes, dim.open) = (axes, false);
         }
         ty
     }
 
-    /// The type that a result has.
+    /// Natural type of a result.
     pub(crate) fn result_type(&self, instance: &Instance, index: usize, stated: &Type) -> Type {
         let tensor = &instance.results[index];
         let stored = instance.pointwise && !tensor.is_empty();
         let storage = if stored { self.storage.clone() } else { Axes::none() };
         let mut ty = Type { storage, ..stated.logical() };
-        for (dim, axes) in ty.dims.iter_mut().zip(instance.dim_axes(tensor, &self.letters)) {
+        for (dim, axes) in ty.dims.iter_mut().zip(instance.dim_axes(tensor, &self.factors)) {
             dim.axes = axes;
         }
-        let own = instance.partial(index, &self.letters);
+        let own = instance.partial(index, &self.factors);
         let mut axes = own.as_ref().map_or_else(Axes::none, |partial| partial.axes.clone());
         if let Some(passing) = &self.passing {
             axes = axes.union(&passing.partial.axes);
         }
-        // A reduction of a stored tensor leaves its storage axes pending too.
-        if instance.pointwise && tensor.is_empty() && instance.letters.iter().any(|letter| letter.partial.is_some()) {
+        // A reduction of a flat-sharded tensor is also partial over the storage axes.
+        if instance.pointwise && tensor.is_empty() && instance.letters.iter().any(|factor| factor.partial.is_some()) {
             axes = axes.union(&self.storage);
         }
         ty.partial_over(own.map_or(PartialKind::Sum, |partial| partial.kind), &axes)
     }
 }
 
-/// Whether sharding a `!` letter of the op is dealt with by expanding it.
+/// Returns whether decomposition can handle a sharded `!` factor of the op.
 pub(crate) fn is_expandable(op: &Op) -> bool {
     match op {
         Op::Kernel(op) => op.def().expands_when_cut(),

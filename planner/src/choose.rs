@@ -1,8 +1,9 @@
-//! Decides how a statement is sharded, from its operands, its pins and its readers' wishes.
+//! Chooses a statement's factor assignment from its operands, its pins and its readers' preferences.
 //!
-//! Conflicts: when one axis meets two letters the pin wins (or holds afterwards, see [`crate::pending`]), then what has spread
-//! to a result, then the parameter's sharding, then the letter that the results keep, then the earlier operand. Partials pass
-//! through linear ops and sums of equally pending values where that makes them no dearer; else they are paid before the op.
+//! If one axis meets two factors, the precedence is: (1) the pin, or a reshard to the pin afterwards (see
+//! [`crate::pending`]); (2) a sharding propagated to a result; (3) the parameter's sharding; (4) a factor that the
+//! results have; (5) the earlier operand. Partial operands pass through linear ops, and through sums of equally partial
+//! values, if that is no more expensive. All other partial operands are reduced before the op.
 
 use crate::assign::{Assignment, Operand, Passing, ResultSite, is_expandable, reading_order, split};
 use crate::pending::Contest;
@@ -17,63 +18,64 @@ struct Choice<'a> {
     indivisible: Vec<bool>,
     expandable: bool,
     locked: Vec<bool>,
-    letters: Vec<Axes>,
+    factors: Vec<Axes>,
     taken: Axes,
 }
 
 impl Choice<'_> {
-    fn may_split(&self, letter: usize) -> bool {
-        let Letter { whole, marked_whole, .. } = self.instance.letters[letter];
-        !self.locked[letter] && (!whole || (marked_whole && self.expandable))
+    fn may_split(&self, factor: usize) -> bool {
+        let Letter { whole, marked_whole, .. } = self.instance.letters[factor];
+        !self.locked[factor] && (!whole || (marked_whole && self.expandable))
     }
 
-    /// Puts more axes on a letter, as far as they are free and legal.
-    fn adopt(&mut self, letter: usize, axes: &Axes) {
-        if !self.may_split(letter) || !self.letters[letter].is_prefix_of(axes) {
+    /// Adds axes to a factor as long as the axes are free and legal.
+    fn adopt(&mut self, factor: usize, axes: &Axes) {
+        if !self.may_split(factor) || !self.factors[factor].is_prefix_of(axes) {
             return;
         }
-        for axis in axes.iter().skip(self.letters[letter].len()).collect::<Vec<_>>() {
-            let longer = self.letters[letter].union(&Axes::one(axis));
-            let size = self.instance.letters[letter].size;
+        for axis in axes.iter().skip(self.factors[factor].len()).collect::<Vec<_>>() {
+            let longer = self.factors[factor].union(&Axes::one(axis));
+            let size = self.instance.letters[factor].size;
             let fits =
-                self.mesh.size(&longer) <= size && (!self.indivisible[letter] || self.mesh.is_even(size, &longer));
+                self.mesh.size(&longer) <= size && (!self.indivisible[factor] || self.mesh.is_even(size, &longer));
             if self.taken.contains(axis) || !fits {
                 break;
             }
-            self.letters[letter] = longer;
+            self.factors[factor] = longer;
             self.taken.push(axis);
-            if !self.instance.compounds_hold(&self.letters, self.mesh) {
-                self.letters[letter].pop();
+            if !self.instance.compounds_hold(&self.factors, self.mesh) {
+                self.factors[factor].pop();
                 self.taken.pop();
                 break;
             }
         }
     }
 
-    /// Whether all results have the letter.
-    fn is_kept(&self, letter: usize) -> bool {
-        self.instance.results.iter().all(|tensor| holds(tensor, letter))
+    /// Returns whether all results have the factor.
+    fn is_kept(&self, factor: usize) -> bool {
+        self.instance.results.iter().all(|tensor| holds(tensor, factor))
     }
 
-    /// The axes that other operands have on letters that the results keep; none where one of the two is a parameter, which
-    /// is not moved. So tokens stay where they are, and what experts made of them comes back (`combine`).
+    /// Axes that other operands have on factors of the results. The set is empty if either operand is a parameter,
+    /// since parameters are not moved. Tokens therefore stay on their ranks, and expert outputs return to them
+    /// (`combine`).
     fn kept_elsewhere(&self, operands: &[Operand<'_>], index: usize) -> Axes {
         if operands[index].param {
             return Axes::none();
         }
         let others = (0..operands.len()).filter(|&other| other != index && !operands[other].param);
         let dims = others.flat_map(|other| self.instance.operands[other].iter().zip(&operands[other].ty.dims));
-        dims.filter(|(letters, _)| letters.iter().any(|&letter| self.is_kept(letter) && self.may_split(letter)))
+        dims.filter(|(factors, _)| factors.iter().any(|&factor| self.is_kept(factor) && self.may_split(factor)))
             .fold(Axes::none(), |all, (_, dim)| all.union(&dim.axes))
     }
 
-    /// The axes of operands on factors that some result lacks, where no other operand has them on a factor that is kept.
+    /// Axes of operands on factors that some result lacks, unless another operand has them on a factor of all results.
     fn contracted(&self, operands: &[Operand<'_>]) -> Axes {
         let mut contracted = Axes::none();
         for (index, (tensor, operand)) in self.instance.operands.iter().zip(operands).enumerate() {
             let kept = self.kept_elsewhere(operands, index);
-            for (letters, dim) in tensor.iter().zip(&operand.ty.dims) {
-                if letters.iter().any(|&letter| !self.is_kept(letter)) {
+            for (factors, dim) in tensor.iter().zip(&operand.ty.dims) {
+                if factors.iter().any(|&factor| !self.is_kept(factor)) {
                     contracted = contracted.union(&dim.axes.without(&kept));
                 }
             }
@@ -81,14 +83,14 @@ impl Choice<'_> {
         contracted
     }
 
-    /// What is pinned goes first, but for axes that are to leave a sum.
+    /// Adopts the pinned axes first, except those that are to stay partial.
     fn adopt_pinned(&mut self, results: &[ResultSite<'_>], pending: &Axes) {
         let free = |axes: &Axes| axes.iter().take_while(|&axis| !pending.contains(axis)).collect::<Axes>();
         for (tensor, result) in self.instance.results.iter().zip(results) {
             let pinned: Vec<_> = result.pin.dims.iter().map(|axes| axes.as_ref().map(free)).collect();
             self.adopt_tensor(tensor, &pinned);
-            for (letters, _) in tensor.iter().zip(&result.pin.dims).filter(|(_, pin)| pin.is_some()) {
-                letters.iter().for_each(|&letter| self.locked[letter] = true);
+            for (factors, _) in tensor.iter().zip(&result.pin.dims).filter(|(_, pin)| pin.is_some()) {
+                factors.iter().for_each(|&factor| self.locked[factor] = true);
             }
         }
         for (tensor, result) in self.instance.results.iter().zip(results) {
@@ -96,30 +98,30 @@ impl Choice<'_> {
         }
     }
 
-    /// What has spread to the results goes before what operands bring, but for axes that would leave a pending reduction:
-    /// contracted ones, and what operands owe. It is reduced later, for less.
+    /// Adopts axes propagated to the results before those of operands. Axes that would leave a partial result are
+    /// skipped: contracted axes, and axes that operands are partial over. A later reduction is cheaper.
     fn adopt_found(&mut self, results: &[ResultSite<'_>], summed: &Axes) {
         for (tensor, result) in self.instance.results.iter().zip(results).filter(|(_, result)| result.hint.found) {
             let free = |axes: &Axes| Some(axes.iter().take_while(|&axis| !summed.contains(axis)).collect());
             self.adopt_tensor(tensor, &result.hint.axes.iter().map(free).collect::<Vec<_>>());
-            for (letters, _) in tensor.iter().zip(&result.hint.tied).filter(|(_, tied)| **tied) {
-                letters.iter().for_each(|&letter| self.locked[letter] = true);
+            for (factors, _) in tensor.iter().zip(&result.hint.tied).filter(|(_, tied)| **tied) {
+                factors.iter().for_each(|&factor| self.locked[factor] = true);
             }
         }
     }
 
     fn adopt_tensor(&mut self, tensor: &TensorLetters, dims: &[Option<Axes>]) {
-        for (letters, axes) in tensor.iter().zip(dims) {
+        for (factors, axes) in tensor.iter().zip(dims) {
             let Some(axes) = axes else { continue };
-            for (letter, axes) in split(self.mesh, self.instance, letters, axes) {
-                self.adopt(letter, &axes);
+            for (factor, axes) in split(self.mesh, self.instance, factors, axes) {
+                self.adopt(factor, &axes);
             }
         }
     }
 }
 
-/// Whether each letter stands for a dim that must be cut evenly.
-pub(crate) fn indivisible_letters(
+/// Returns whether each factor represents an indivisible dim.
+pub(crate) fn indivisible_factors(
     instance: &Instance,
     dims: &Dims,
     operands: &[&Type],
@@ -128,16 +130,16 @@ pub(crate) fn indivisible_letters(
     let mut indivisible = vec![false; instance.letters.len()];
     let tensors = instance.operands.iter().zip(operands).chain(instance.results.iter().zip(results));
     for (tensor, ty) in tensors {
-        for (letters, dim) in tensor.iter().zip(&ty.dims) {
-            if let (Some(name), [letter]) = (dim.name, letters.as_slice()) {
-                indivisible[*letter] |= dims[name].indivisible;
+        for (factors, dim) in tensor.iter().zip(&ty.dims) {
+            if let (Some(name), [factor]) = (dim.name, factors.as_slice()) {
+                indivisible[*factor] |= dims[name].indivisible;
             }
         }
     }
     indivisible
 }
 
-/// Decides how a statement is sharded.
+/// Chooses a statement's factor assignment.
 pub(crate) fn choose(
     mesh: &Mesh,
     dims: &Dims,
@@ -152,10 +154,10 @@ pub(crate) fn choose(
     let mut choice = Choice {
         mesh,
         instance,
-        indivisible: indivisible_letters(instance, dims, &operand_types, &result_types),
+        indivisible: indivisible_factors(instance, dims, &operand_types, &result_types),
         expandable: is_expandable(op),
         locked: vec![false; count],
-        letters: vec![Axes::none(); count],
+        factors: vec![Axes::none(); count],
         taken: Axes::none(),
     };
     let contracted = choice.contracted(operands);
@@ -167,8 +169,8 @@ pub(crate) fn choose(
         let kept = choice.kept_elsewhere(operands, index);
         let dims = instance.operands[index].iter().zip(&operands[index].ty.dims);
         let wished: Vec<_> = dims
-            .map(|(letters, dim)| {
-                let yields = letters.iter().all(|&letter| !choice.is_kept(letter));
+            .map(|(factors, dim)| {
+                let yields = factors.iter().all(|&factor| !choice.is_kept(factor));
                 Some(dim.axes.iter().take_while(|&axis| !yields || !kept.contains(axis)).collect())
             })
             .collect();
@@ -180,21 +182,23 @@ pub(crate) fn choose(
             choice.adopt_tensor(tensor, &wished);
         }
     };
-    // A sum or product of equals can stay owed and is then paid where it is read, once. But where more is computed from an
-    // operand than its own size, each rank would compute on the whole of what it owes a part of. A view computes nothing.
+    // A sum or product of equally partial values can stay partial and is reduced once, at its reader. An op that does
+    // more work than its operand's size would make every rank compute on the full partial tensor. A view computes
+    // nothing.
     if !instance.pointwise && !op.is_view() {
         wishes(&mut choice);
     }
     let storage = pointwise_storage(instance, &operand_types, results, &choice.taken);
     choice.taken = choice.taken.union(&storage);
-    let passing = choose_passing(op, instance, operands, &choice.letters, &choice.taken, &result_types);
+    let passing = choose_passing(op, instance, operands, &choice.factors, &choice.taken, &result_types);
     choice.taken =
         choice.taken.union(&passing.as_ref().map_or_else(Axes::none, |passing| passing.partial.axes.clone()));
     wishes(&mut choice);
-    Assignment { letters: choice.letters, passing, storage }
+    Assignment { factors: choice.factors, passing, storage }
 }
 
-/// A pointwise op works on any storage, equal on all: that of a pinned result, else of the first stored operand.
+/// Storage axes of a pointwise op, equal on all its tensors: those of a pinned result, else of the first flat-sharded
+/// operand.
 fn pointwise_storage(instance: &Instance, operands: &[&Type], results: &[ResultSite<'_>], taken: &Axes) -> Axes {
     if !instance.pointwise {
         return Axes::none();
@@ -208,11 +212,11 @@ fn choose_passing(
     op: &Op,
     instance: &Instance,
     operands: &[Operand<'_>],
-    letters: &[Axes],
+    factors: &[Axes],
     used: &Axes,
     results: &[&Type],
 ) -> Option<Passing> {
-    if (0..results.len()).any(|r| instance.partial(r, letters).is_some_and(|partial| partial.kind == PartialKind::Max))
+    if (0..results.len()).any(|r| instance.partial(r, factors).is_some_and(|partial| partial.kind == PartialKind::Max))
     {
         return None;
     }
@@ -223,7 +227,7 @@ fn choose_passing(
     let grown = results.iter().map(|ty| ty.elements()).sum::<u64>();
     for group in op.def().map(|def| def.linear(operands.len())).unwrap_or_default() {
         let axes = match group.as_slice() {
-            // A scalar costs the same to pay once more or less: what one owes, all owe.
+            // Reducing one more scalar costs nothing extra: if one scalar is partial, all are.
             _ if group.len() > 1 && grown == 1 => {
                 group.iter().fold(Axes::none(), |all, &index| all.union(&sums(index)))
             }

@@ -1,8 +1,8 @@
-//! Attention by heads (Jacobs et al. 2023, DeepSpeed Ulysses): a sequence that is cut over cp is whole within attention, and the
-//! heads are cut instead.
+//! Attention sharded by heads (Jacobs et al. 2023, DeepSpeed Ulysses). A sequence sharded over cp is unsharded within
+//! attention, and the heads are sharded instead.
 //!
-//! What attention and its gradient give is pinned to heads, what is made of that to the sequence again. Between the two lie
-//! reshards like any others, which become all-to-alls.
+//! The outputs of attention and its gradient are pinned to heads; values computed from them are pinned to the sequence.
+//! The reshards between the two become all-to-alls.
 
 use crate::PlanError;
 use ir::goal::{AnnotationTarget, CpKind, Goal, Layout};
@@ -11,14 +11,14 @@ use ir::mesh::Axes;
 use ir::ops::{KernelOp, Op};
 use ir::types::{Dims, Type};
 
-/// The dims of queries, keys and values along the sequence and over heads.
+/// Dims of queries, keys and values: the sequence and the heads.
 const SEQUENCE: usize = 1;
 const HEADS: usize = 2;
 
-/// Pins attention to heads where the layout says so.
+/// Pins attention to heads if the configuration asks for it.
 ///
 /// # Errors
-/// There are too few heads.
+/// The model has too few heads.
 pub(crate) fn attend_by_heads(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
     if goal.layout.cp <= 1 || goal.layout.cp_kind != CpKind::Ulysses {
         return Ok(());
@@ -45,10 +45,10 @@ pub(crate) fn attend_by_heads(model: &mut Model, goal: &Goal) -> Result<(), Plan
     Ok(())
 }
 
-/// Whether the keys' heads of a built model can be cut as its layout says.
+/// Checks that the configuration's cp degree divides the key heads of a built model.
 ///
 /// # Errors
-/// There are too few heads.
+/// The model has too few heads.
 pub fn check_heads(dims: &Dims, layout: &Layout) -> Result<(), PlanError> {
     let Layout { tp, cp, cp_kind, .. } = *layout;
     let cut = dims.values().filter(|_| cp > 1 && cp_kind == CpKind::Ulysses).find(|dim| dim.name == "g");
@@ -56,7 +56,7 @@ pub fn check_heads(dims: &Dims, layout: &Layout) -> Result<(), PlanError> {
     too_few.map_or(Ok(()), |dim| Err(uneven([tp, cp], dim.name.clone(), dim.size)))
 }
 
-/// Heads that tp has already cut are not cut evenly by cp.
+/// Error for heads that tp and cp together do not divide.
 fn uneven([tp, cp]: [u64; 2], dim: String, size: u64) -> PlanError {
     let axis = if tp > 1 { "tp x cp" } else { "cp" };
     PlanError::NotDivisible { axis: axis.to_string(), degree: tp * cp, dim, size }
@@ -68,7 +68,7 @@ fn attentions(block: &Block) -> Vec<Stmt> {
     block.sections.iter().flat_map(|section| &section.stmts).filter(is_attention).cloned().collect()
 }
 
-/// The statements of F and I that read what one gives, but for attention's own gradient.
+/// Statements of F and I that read the statement's results, except attention's own gradient.
 fn readers(block: &Block, made: &Stmt) -> Vec<Stmt> {
     let sections = [SectionKind::F, SectionKind::I].into_iter().flat_map(|kind| &block[kind].stmts);
     let reads = |stmt: &&Stmt| {
@@ -78,7 +78,7 @@ fn readers(block: &Block, made: &Stmt) -> Vec<Stmt> {
     sections.filter(reads).cloned().collect()
 }
 
-/// Decides the dims of what a statement gives that are still open.
+/// Pins the open dims of a statement's results.
 fn pin(block: &mut Block, dims: &Dims, stmt: &Stmt, pins: &[(usize, Axes)]) {
     for &result in &stmt.results {
         let ty: &mut Type = &mut block.values[result].ty;

@@ -1,7 +1,8 @@
-//! WHERE: which axes shard which dims, and the collectives that follow from it.
+//! Sharding planner: which mesh axes shard which dims, and which collectives follow.
 //!
-//! Level 1 in, level 1 out: the passes of [`PASSES`] run in order over a differentiated model. After the last one every
-//! sharding is closed, every statement obeys its op's rule, and each change of layout is a collective.
+//! The passes of [`PASSES`] run in order over a differentiated model at level 1 and return a model at level 1. After
+//! the last pass every sharding is closed. Every statement obeys its op's rule, and each reshard is a sequence of
+//! collectives.
 
 mod assign;
 mod choose;

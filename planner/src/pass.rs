@@ -1,7 +1,7 @@
-//! The passes as a table, and the runner.
+//! Pass table and pass runner.
 
 use crate::passes::{annotate, build_mesh, collectives, decompose, propagate, recompute, reshard, shard};
-use crate::reshard::Ways;
+use crate::reshard::ReshardCache;
 use crate::shard::Watch;
 use cost::Cluster;
 use ir::catalogue::Code;
@@ -13,91 +13,91 @@ use ir::limits;
 use ir::recompute::UnknownName;
 use ir::renumber::renumber;
 
-/// Why a model could not be planned.
+/// Error that stops planning.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlanError {
-    /// A degree is asked for on a mesh that the file already has.
+    /// The request asks for a degree, but the file already has a mesh.
     #[error("the file brings its own mesh `@{mesh}`; it takes no other")]
     OwnMesh {
-        /// The file's mesh.
+        /// Name of the file's mesh.
         mesh: String,
     },
-    /// A seed rule or an order names what is not there.
+    /// An annotation rule or a rank order names an unknown axis.
     #[error("there is no axis `{name}`; the mesh has {known}")]
     UnknownAxis {
-        /// The name.
+        /// The unknown name.
         name: String,
         /// The axes of the mesh.
         known: String,
     },
-    /// A seed rule names a dim that the model has not.
+    /// An annotation rule names a dim that the model does not have.
     #[error("no dim is named {names}; the model has {known}")]
     UnknownDim {
-        /// The names that would do.
+        /// The rule's names.
         names: String,
         /// The dims of the model.
         known: String,
     },
-    /// An exact dim would be cut unevenly.
-    #[error("`{axis}` = {degree} does not divide dim `{dim}` = {size}, which must be cut evenly")]
+    /// The axis does not divide an indivisible dim.
+    #[error("`{axis}` = {degree} does not divide dim `{dim}` = {size}, which must be split evenly")]
     NotDivisible {
-        /// The axis or group.
+        /// The axis or axis group.
         axis: String,
-        /// Its size.
+        /// Size of the axis.
         degree: u64,
-        /// The dim.
+        /// Name of the dim.
         dim: String,
-        /// Its size.
+        /// Size of the dim.
         size: u64,
     },
-    /// More shards than elements.
+    /// The axis has more ranks than the dim has elements.
     #[error("`{axis}` = {degree} is more than dim `{dim}` has elements ({size})")]
     TooManyShards {
-        /// The axis or group.
+        /// The axis or axis group.
         axis: String,
-        /// Its size.
+        /// Size of the axis.
         degree: u64,
-        /// The dim.
+        /// Name of the dim.
         dim: String,
-        /// Its size.
+        /// Size of the dim.
         size: u64,
     },
-    /// A degree that cannot be made of whole link levels.
-    #[error("`{axis}` = {degree} does not fit the link levels {levels:?}: a level is filled by whole axes")]
+    /// A degree does not factor into complete link levels.
+    #[error("`{axis}` = {degree} does not fit the link levels {levels:?}: each level must consist of complete axes")]
     Levels {
-        /// The axis.
+        /// Name of the axis.
         axis: String,
-        /// Its size.
+        /// Size of the axis.
         degree: u64,
-        /// Devices within each level.
+        /// Number of devices within each level.
         levels: Vec<u64>,
     },
-    /// Experts cannot be shared out so.
+    /// The expert degrees do not fit the other degrees.
     #[error(transparent)]
     Experts(#[from] Unfolded),
-    /// The layout names what is to be made again, and it is not there.
+    /// The configuration recomputes a name that the model does not have.
     #[error(transparent)]
     Recompute(#[from] UnknownName),
-    /// No shardings that the rules allow fit into the memory.
-    #[error("no sharding {} the model in {bytes} bytes on each device", held(.is_proved))]
+    /// Every sharding that the rules allow exceeds the memory budget.
+    #[error("out of memory: {} {bytes} bytes per device", shortage(.is_proved))]
     NoRoom {
-        /// Bytes of a device.
+        /// Memory budget per device, in bytes.
         bytes: u64,
-        /// Whether there is none; else none was found.
+        /// True if infeasibility is proved; `false` if the search found no sharding in its budget.
         is_proved: bool,
     },
-    /// A fault of ours.
-    #[error("fault in pass `{pass}`: {why}")]
+    /// Internal error.
+    #[error("internal error in pass `{pass}`: {why}")]
     Fault {
-        /// The pass.
+        /// Name of the pass.
         pass: &'static str,
-        /// What it met.
+        /// Description of the failure.
         why: String,
     },
 }
 
-fn held(is_proved: &bool) -> &'static str {
-    if *is_proved { "holds" } else { "was found that holds" }
+fn shortage(is_proved: &bool) -> &'static str {
+    if *is_proved { "every sharding needs more than" } else { "no sharding was found within" }
 }
 
 impl Coded for PlanError {
@@ -120,7 +120,7 @@ impl Coded for PlanError {
             PlanError::OwnMesh { .. } => Some("leave out --mesh, or the file's `mesh` line".to_string()),
             PlanError::UnknownAxis { .. } => Some("use an axis of the mesh".to_string()),
             PlanError::UnknownDim { .. } => Some(
-                "leave out the degree that cuts it, or name dims as built models do: b, s, g, f, u, v, of experts e, m"
+                "omit the degree that shards it, or use the dim names of built models: b, s, g, f, u, v; for experts e, m"
                     .to_string(),
             ),
             PlanError::NotDivisible { axis, size, .. } => {
@@ -131,33 +131,33 @@ impl Coded for PlanError {
             PlanError::TooManyShards { axis, size, .. } => {
                 Some(format!("choose a degree of `{axis}` of at most {size}"))
             }
-            PlanError::Levels { .. } => Some("choose degrees that fill whole levels".to_string()),
+            PlanError::Levels { .. } => Some("choose degrees that fill complete levels".to_string()),
             PlanError::Experts(_) => Some("let ep x etp divide dp x cp x tp, each part within one of them".to_string()),
             PlanError::Recompute(error) => error.help(),
             PlanError::NoRoom { .. } => {
-                Some("take more devices or smaller micro-batches, or state more --memory".to_string())
+                Some("use more devices or smaller micro-batches, or raise --memory".to_string())
             }
             PlanError::Fault { .. } => None,
         }
     }
 }
 
-/// A step from level 1 to level 1.
+/// A transformation from level 1 to level 1.
 pub struct Pass {
-    /// Its name: the file, `--stop-after`, the dump, the folder of cases.
+    /// Pass name, used by `--stop-after`, the dumps and the folder of test cases.
     pub name: &'static str,
-    /// What it does.
+    /// Summary of the transformation.
     pub does: &'static str,
-    /// Why it stands where it stands.
+    /// Reason for the position in [`PASSES`].
     pub why_here: &'static str,
     run: Run,
 }
 
-/// What a pass does to a model.
+/// Entry point of a pass.
 enum Run {
-    /// Without a word.
+    /// Reports no progress.
     Silent(fn(&mut Model, &Goal, &Cluster) -> Result<(), PlanError>),
-    /// And says how a long search goes.
+    /// Reports the progress of a long search.
     Watched(fn(&mut Model, &Goal, &Cluster, &mut Watch<'_>) -> Result<(), PlanError>),
 }
 
@@ -186,55 +186,65 @@ impl Pass {
     }
 }
 
-/// The passes in order.
+/// All passes, in execution order.
 pub const PASSES: &[Pass] = &[
     pass(
         "recompute",
-        "copy into the backward what is made again there",
-        "first: copies are sharded as all else is",
+        "copy the recomputed statements into the backward",
+        "first: later passes shard the copies like other statements",
         recompute::run,
     ),
-    pass("build_mesh", "make the mesh; split axes at link levels", "before all that names its axes", build_mesh::run),
+    pass(
+        "build_mesh",
+        "build the mesh; split axes at link levels",
+        "before every pass that names mesh axes",
+        build_mesh::run,
+    ),
     pass(
         "annotate",
         "write pins and rules, open the rest",
-        "before propagate: it spreads what stands here",
+        "before propagate, which spreads the annotations",
         annotate::run,
     ),
     Pass {
         name: "shard",
         does: "with --shard auto: decide every type by its cost",
-        why_here: "after annotate: what stands there holds",
+        why_here: "after annotate: annotations are constraints",
         run: Run::Watched(shard::run),
     },
-    pass("propagate", "carry shardings along the rules", "needs the annotations; decides every type", propagate::run),
+    pass(
+        "propagate",
+        "propagate shardings along the rules",
+        "needs the annotations; decides every type",
+        propagate::run,
+    ),
     pass(
         "decompose",
         "replace composite ops, and ops whose `!` dim is sharded, by graphs of simpler ops",
-        "after propagate: only then is it known what is cut",
+        "after propagate, which decides the sharded dims",
         decompose::run,
     ),
     pass(
         "reshard",
-        "insert a reshard where an op needs another layout",
-        "after decompose: the last statements are in place",
+        "insert a reshard where an op needs another sharding",
+        "after decompose, which adds the last statements",
         reshard::run,
     ),
     pass(
         "collectives",
-        "make each reshard the cheapest collectives; combine gradients into buckets",
-        "last: all layouts are known",
+        "replace each reshard by its cheapest collectives; combine gradients into buckets",
+        "last: all shardings are known",
         collectives::run,
     ),
 ];
 
-/// Told of each pass that has run.
+/// Callback that receives each pass's name and the model after that pass.
 pub type Observer<'a> = dyn FnMut(&'static str, &Model) + 'a;
 
-/// Runs the passes, as far as `stop_after` if given; the cluster prices the ways between layouts.
+/// Runs the passes up to and including `stop_after`. `cluster` supplies the cost of reshards.
 ///
 /// # Errors
-/// The goal does not fit the model, or a fault of a pass.
+/// The goal does not fit the model, or a pass has an internal error.
 pub fn plan(
     model: Model,
     goal: &Goal,
@@ -245,10 +255,10 @@ pub fn plan(
     plan_watched(model, goal, cluster, stop_after, (observer, &mut |_| {}))
 }
 
-/// The same, and `watch` is told how the search for shardings goes.
+/// Runs the passes as [`plan`] does and reports the sharding search to `watch`.
 ///
 /// # Errors
-/// As [`plan`].
+/// Same as [`plan`].
 pub fn plan_watched(
     mut model: Model,
     goal: &Goal,
@@ -266,12 +276,12 @@ pub fn plan_watched(
     Ok(model)
 }
 
-/// Runs the last pass over a model that those before it have planned, by ways between layouts that others have taken on the same
-/// cluster.
+/// Runs the last pass over a model that all earlier passes have planned. `ways` caches reshard paths of other models on
+/// the same cluster.
 ///
 /// # Errors
-/// As [`plan`].
-pub fn finish(mut model: Model, goal: &Goal, cluster: &Cluster, ways: &Ways) -> Result<Model, PlanError> {
+/// Same as [`plan`].
+pub fn finish(mut model: Model, goal: &Goal, cluster: &Cluster, ways: &ReshardCache) -> Result<Model, PlanError> {
     collectives::run_by(ways, &mut model, goal, cluster)?;
     Ok(renumbered(model))
 }

@@ -1,6 +1,6 @@
-//! Where a pinned result has an axis that operands have on a contracted factor: either the operands are resharded, or the sum
-//! stays pending and the result is resharded. That which moves fewer bytes is done; the pin holds either way. In forwards
-//! alone: what a backward exchanges, several of its statements read.
+//! Decides an axis that a pinned result and a contracted factor of the operands both use. Either the operands are
+//! resharded, or the sum stays partial and the result is resharded. The option that moves fewer bytes wins; the pin
+//! holds either way. Only forwards are decided here, since several statements of a backward read one exchanged value.
 
 use crate::assign::{Operand, ResultSite};
 use ir::ids::AxisId;
@@ -8,20 +8,20 @@ use ir::mesh::{Axes, Mesh};
 use ir::rule::{DimLetters, Instance, TensorLetters, holds};
 use ir::types::{PartialKind, Type};
 
-/// A statement whose pins may meet contracted factors.
+/// Statement whose pins may use axes of contracted factors.
 pub(crate) struct Contest<'a> {
     /// The mesh.
     pub(crate) mesh: &'a Mesh,
-    /// Its rule.
+    /// Rule instance of the statement.
     pub(crate) instance: &'a Instance,
-    /// Its operands.
+    /// Operands of the statement.
     pub(crate) operands: &'a [Operand<'a>],
-    /// Its results.
+    /// Results of the statement.
     pub(crate) results: &'a [ResultSite<'a>],
 }
 
 impl Contest<'_> {
-    /// Of these axes, on contracted factors of operands, those that stay there though a result is pinned to them.
+    /// Contracted axes that stay on the operands although a result is pinned to them.
     pub(crate) fn left_pending(&self, contracted: &Axes) -> Axes {
         contracted.iter().filter(|&axis| self.stays(axis)).collect()
     }
@@ -34,53 +34,62 @@ impl Contest<'_> {
         is_pinned && !summed.is_empty() && self.bytes_pending(axis, &summed) < self.bytes_moved(axis, &pinned)
     }
 
-    /// The factors with the axis: of operands those that leave a sum, or of pinned results.
+    /// Factors with the axis: contracted factors of operands if `summed`, else factors of pinned results.
     fn factors(&self, axis: AxisId, summed: bool) -> DimLetters {
         if summed {
-            let dims = self.operands.iter().zip(&self.instance.operands).flat_map(|(operand, letters)| {
-                operand.ty.dims.iter().zip(letters).filter(|(dim, _)| dim.axes.contains(axis))
+            let dims = self.operands.iter().zip(&self.instance.operands).flat_map(|(operand, dim_factors)| {
+                operand.ty.dims.iter().zip(dim_factors).filter(|(dim, _)| dim.axes.contains(axis))
             });
-            return dims.flat_map(|(_, letters)| letters.iter().copied()).filter(|&l| self.leaves_sum(l)).collect();
+            return dims
+                .flat_map(|(_, dim_factors)| dim_factors.iter().copied())
+                .filter(|&l| self.leaves_sum(l))
+                .collect();
         }
-        let dims = self.results.iter().zip(&self.instance.results).flat_map(|(result, letters)| {
-            (0..letters.len())
+        let dims = self.results.iter().zip(&self.instance.results).flat_map(|(result, dim_factors)| {
+            (0..dim_factors.len())
                 .filter(move |&place| result.pin.of(place).contains(axis))
-                .map(move |place| &letters[place])
+                .map(move |place| &dim_factors[place])
         });
-        dims.flat_map(|letters| letters.iter().copied()).collect()
+        dims.flat_map(|dim_factors| dim_factors.iter().copied()).collect()
     }
 
     fn leaves_sum(&self, factor: usize) -> bool {
-        let letter = &self.instance.letters[factor];
+        let spec = &self.instance.letters[factor];
         let is_kept = self.instance.results.iter().all(|tensor| holds(tensor, factor));
-        !is_kept && !letter.whole && letter.partial == Some(PartialKind::Sum)
+        !is_kept && !spec.whole && spec.partial == Some(PartialKind::Sum)
     }
 
-    /// What moves where operands give up the axis on contracted factors: among devices where they get it on a pinned one,
-    /// else all is gathered.
+    /// Bytes moved if the operands release the axis from contracted factors. An operand that regains the axis on a
+    /// pinned factor is exchanged; any other is gathered.
     fn bytes_moved(&self, axis: AxisId, pinned: &[usize]) -> u64 {
-        let gives_up = |letters: &DimLetters| letters.iter().any(|&factor| self.leaves_sum(factor));
+        let gives_up = |dim_factors: &DimLetters| dim_factors.iter().any(|&factor| self.leaves_sum(factor));
         self.bytes_of_operands(axis, gives_up, pinned)
     }
 
-    /// What moves where the sum is reduced later: the results, and operands that have the axis on a factor that is kept.
+    /// Bytes moved if the sum is reduced later: the results, and operands with the axis on a factor of all results.
     fn bytes_pending(&self, axis: AxisId, summed: &[usize]) -> u64 {
         let results = self.results.iter().filter(|result| result.pin.has(axis));
-        let gives_up = |letters: &DimLetters| letters.iter().all(|&factor| !self.leaves_sum(factor));
+        let gives_up = |dim_factors: &DimLetters| dim_factors.iter().all(|&factor| !self.leaves_sum(factor));
         let reduced: u64 = results.map(|result| self.local(&result.pin.apply(result.ty)) * self.devices(axis)).sum();
         reduced + self.bytes_of_operands(axis, gives_up, summed)
     }
 
     fn bytes_of_operands(&self, axis: AxisId, gives_up: impl Fn(&DimLetters) -> bool, onto: &[usize]) -> u64 {
-        let moved = |letters: &TensorLetters, ty: &Type| {
-            let has = |(dim, letters): (&ir::types::Dim, &DimLetters)| dim.axes.contains(axis) && gives_up(letters);
-            if !ty.dims.iter().zip(letters).any(has) {
+        let moved = |dim_factors: &TensorLetters, ty: &Type| {
+            let has =
+                |(dim, dim_factors): (&ir::types::Dim, &DimLetters)| dim.axes.contains(axis) && gives_up(dim_factors);
+            if !ty.dims.iter().zip(dim_factors).any(has) {
                 return 0;
             }
-            let stays_sharded = onto.iter().any(|&factor| holds(letters, factor));
+            let stays_sharded = onto.iter().any(|&factor| holds(dim_factors, factor));
             self.local(ty) * if stays_sharded { 1 } else { self.devices(axis) }
         };
-        self.instance.operands.iter().zip(self.operands).map(|(letters, operand)| moved(letters, operand.ty)).sum()
+        self.instance
+            .operands
+            .iter()
+            .zip(self.operands)
+            .map(|(dim_factors, operand)| moved(dim_factors, operand.ty))
+            .sum()
     }
 
     fn local(&self, ty: &Type) -> u64 {

@@ -1,8 +1,8 @@
-//! Block boundaries: which arguments and results must have one type, since values pass between them.
+//! Block signatures: the arguments and results that must have one type because values pass between blocks.
 //!
-//! A model value joins the result that makes it with every argument that takes it; a repeated call joins each carried
-//! argument with the result that feeds it. A layer's block and its variant, which may take its place when stages are known,
-//! have all boundaries in common.
+//! A model value joins the result that produces it with every argument that receives it. A repeated call joins each
+//! carried argument with the result that feeds it. A layer's block and its variant share all boundaries, since the
+//! variant may replace the block once stages are known.
 
 use ir::graph::{ArgKind, Model, ResultKind};
 use ir::ids::{BlockId, ModelValue, Value};
@@ -11,7 +11,7 @@ use ir::types::Type;
 use petgraph::unionfind::UnionFind;
 use rustc_hash::FxHashMap;
 
-/// The boundary types, decided as the blocks are planned.
+/// Boundary types, decided while the blocks are planned.
 pub(crate) struct Ports {
     union: UnionFind<usize>,
     index: FxHashMap<Port, usize>,
@@ -26,7 +26,7 @@ enum Port {
 }
 
 impl Ports {
-    /// Joins what the calls connect.
+    /// Joins the arguments and results that calls connect.
     pub(crate) fn new(model: &Model) -> Ports {
         let mut ports =
             Ports { union: UnionFind::new_empty(), index: FxHashMap::default(), types: FxHashMap::default() };
@@ -71,51 +71,51 @@ impl Ports {
         self.union.find(self.index[&port])
     }
 
-    /// Which type an argument has: equal for all that must have the same.
+    /// Type class of an argument; members of a class share one type.
     pub(crate) fn of_argument(&self, block: BlockId, place: usize) -> usize {
         self.root(Port::Argument(block, place))
     }
 
-    /// Which type a value result has.
+    /// Type class of a value result.
     pub(crate) fn of_result(&self, block: BlockId, place: usize) -> usize {
         self.root(Port::Result(block, place))
     }
 
-    /// Which type a value of the model has, if a call takes or makes it.
+    /// Type class of a model value, if a call takes or produces it.
     pub(crate) fn of_value(&self, value: ModelValue) -> Option<usize> {
         self.index.get(&Port::Model(value)).map(|&port| self.union.find(port))
     }
 
-    /// The type of an argument (a value or an input, by place), if it is decided.
+    /// Type of an argument (a value or an input, by position), if decided.
     pub(crate) fn argument(&self, block: BlockId, place: usize) -> Option<&Type> {
         self.types.get(&self.root(Port::Argument(block, place)))
     }
 
-    /// Decides the type of an argument.
+    /// Sets the type of an argument.
     pub(crate) fn set_argument(&mut self, block: BlockId, place: usize, ty: Type) {
         let root = self.root(Port::Argument(block, place));
         self.types.insert(root, ty);
     }
 
-    /// The type of a value result (by place among them), if it is decided.
+    /// Type of a value result (by position among value results), if decided.
     pub(crate) fn result(&self, block: BlockId, place: usize) -> Option<&Type> {
         self.types.get(&self.root(Port::Result(block, place)))
     }
 
-    /// Decides the type of a value result.
+    /// Sets the type of a value result.
     pub(crate) fn set_result(&mut self, block: BlockId, place: usize, ty: Type) {
         let root = self.root(Port::Result(block, place));
         self.types.insert(root, ty);
     }
 }
 
-/// The arguments that calls pass: values and inputs.
+/// Arguments that calls pass: values and inputs.
 pub(crate) fn passed(block: &ir::graph::Block) -> Vec<(Value, ArgKind)> {
     let passed = |kind| matches!(kind, ArgKind::Value | ArgKind::Input);
     block.args.iter().filter(|arg| passed(arg.kind)).map(|arg| (arg.value, arg.kind)).collect()
 }
 
-/// The places in the block's results of those that calls receive.
+/// Positions of the results that calls receive.
 pub(crate) fn value_results(results: &[ResultKind]) -> Vec<usize> {
     (0..results.len()).filter(|&place| results[place] == ResultKind::Value).collect()
 }

@@ -1,5 +1,5 @@
-//! Reads back from the types how a decided statement is sharded: a function of the text alone, so that a dump goes on as
-//! the model in memory does.
+//! Infers a decided statement's factor assignment from its types. The result depends on the text alone, so a reparsed
+//! dump continues exactly as the model in memory.
 
 use crate::assign::{Assignment, Operand, Passing, reading_order, split};
 use ir::mesh::{Axes, Mesh};
@@ -7,7 +7,7 @@ use ir::ops::OpDef;
 use ir::rule::{Instance, Letter, holds};
 use ir::types::{Partial, PartialKind, Type};
 
-/// Reads back how a decided statement is sharded.
+/// Infers the factor assignment of a decided statement.
 pub(crate) fn recover(
     mesh: &Mesh,
     def: &dyn OpDef,
@@ -17,11 +17,11 @@ pub(crate) fn recover(
 ) -> Assignment {
     let order = reading_order(operands);
     let operands: Vec<&Type> = operands.iter().map(|operand| operand.ty).collect();
-    let mut letters = vec![Axes::none(); instance.letters.len()];
+    let mut factors = vec![Axes::none(); instance.letters.len()];
     for (tensor, ty) in instance.results.iter().zip(results) {
-        for (dim_letters, dim) in tensor.iter().zip(&ty.dims) {
-            for (letter, axes) in split(mesh, instance, dim_letters, &dim.axes) {
-                letters[letter] = axes;
+        for (dim_factors, dim) in tensor.iter().zip(&ty.dims) {
+            for (factor, axes) in split(mesh, instance, dim_factors, &dim.axes) {
+                factors[factor] = axes;
             }
         }
     }
@@ -29,27 +29,27 @@ pub(crate) fn recover(
     let Some((place, partial)) =
         results.iter().enumerate().find_map(|(i, ty)| ty.partial.clone().map(|partial| (i, partial)))
     else {
-        return Assignment { letters, passing: None, storage };
+        return Assignment { factors, passing: None, storage };
     };
     let unreduced = contracted(instance, place, &partial);
-    // What the letters of another result leave pending here is explained already.
-    let explained = unreduced.iter().fold(storage.clone(), |all, &letter| all.union(&letters[letter]));
+    // Axes already explained by contracted factors of another result.
+    let explained = unreduced.iter().fold(storage.clone(), |all, &factor| all.union(&factors[factor]));
     let mut left = partial.axes.without(&explained);
     let wished = order.iter().flat_map(|&index| instance.operands[index].iter().zip(&operands[index].dims));
-    for (dim_letters, dim) in wished {
-        if let [letter] = dim_letters.as_slice()
-            && unreduced.contains(letter)
+    for (dim_factors, dim) in wished {
+        if let [factor] = dim_factors.as_slice()
+            && unreduced.contains(factor)
         {
-            take_axes(mesh, instance, *letter, &dim.axes, &mut letters, &mut left);
+            take_axes(mesh, instance, *factor, &dim.axes, &mut factors, &mut left);
         }
     }
     let passing = recover_passing(def, &operands, &partial, &mut left);
-    // A debt that nothing brings: the first letters that may owe it are cut.
-    for &letter in &unreduced {
+    // A partial result without partial operands: shard the first factors whose contraction produces it.
+    for &factor in &unreduced {
         let all = left.clone();
-        take_axes(mesh, instance, letter, &all, &mut letters, &mut left);
+        take_axes(mesh, instance, factor, &all, &mut factors, &mut left);
     }
-    Assignment { letters, passing, storage }
+    Assignment { factors, passing, storage }
 }
 
 fn recover_storage(instance: &Instance, operands: &[&Type], results: &[&Type]) -> Axes {
@@ -60,19 +60,19 @@ fn recover_storage(instance: &Instance, operands: &[&Type], results: &[&Type]) -
     }
 }
 
-/// The letters that leave this debt on the result when they are sharded.
+/// Factors whose sharding leaves the result partial in this way.
 fn contracted(instance: &Instance, result: usize, partial: &Partial) -> Vec<usize> {
-    let owes = |letter: &Letter| letter.partial == Some(partial.kind) && !letter.whole;
-    let letters = 0..instance.letters.len();
-    letters.filter(|&l| owes(&instance.letters[l]) && !holds(&instance.results[result], l)).collect()
+    let owes = |factor: &Letter| factor.partial == Some(partial.kind) && !factor.whole;
+    let factors = 0..instance.letters.len();
+    factors.filter(|&l| owes(&instance.letters[l]) && !holds(&instance.results[result], l)).collect()
 }
 
-/// Moves those of the axes that are left, and fit, to a letter.
-fn take_axes(mesh: &Mesh, instance: &Instance, letter: usize, axes: &Axes, letters: &mut [Axes], left: &mut Axes) {
+/// Moves the remaining axes that fit to a factor.
+fn take_axes(mesh: &Mesh, instance: &Instance, factor: usize, axes: &Axes, factors: &mut [Axes], left: &mut Axes) {
     for axis in axes.intersection(left).iter() {
-        let longer = letters[letter].union(&Axes::one(axis));
-        if mesh.size(&longer) <= instance.letters[letter].size {
-            letters[letter] = longer;
+        let longer = factors[factor].union(&Axes::one(axis));
+        if mesh.size(&longer) <= instance.letters[factor].size {
+            factors[factor] = longer;
             *left = left.without(&Axes::one(axis));
         }
     }

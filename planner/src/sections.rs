@@ -1,4 +1,4 @@
-//! Deciding the statements of a section, one after the other.
+//! Decides the statements of a section in order.
 
 use crate::assign::{Operand, Pin, ResultSite, instantiate};
 use crate::choose::choose;
@@ -12,7 +12,7 @@ use ir::rule::Instance;
 use ir::types::{Dims, Type};
 use rustc_hash::FxHashMap;
 
-/// What statements are decided against.
+/// Mesh and dims of the statements.
 pub(crate) struct Site<'a> {
     /// The mesh.
     pub(crate) mesh: &'a Mesh,
@@ -20,42 +20,43 @@ pub(crate) struct Site<'a> {
     pub(crate) dims: &'a Dims,
 }
 
-/// How a value is wanted where nothing states it.
+/// Preferred sharding of a value that nothing pins.
 #[derive(Clone, Default)]
 pub(crate) struct Hint {
-    /// Per dim.
+    /// Preferred axes per dim.
     pub(crate) axes: Vec<Axes>,
-    /// Whether axes have spread there: then they go before what operands bring, else they are what readers would like.
+    /// True if propagation found the axes, which then precede those of operands. If `false`, the axes are the readers'
+    /// preference.
     pub(crate) found: bool,
-    /// Per dim: equals want different axes there, so that it gets no more. Empty where there is none.
+    /// Per dim: whether equally weighted tensors disagree, so that the dim gets no more axes. Empty if there is no tie.
     pub(crate) tied: Vec<bool>,
 }
 
 impl Hint {
-    /// What readers would like.
+    /// Hint from the readers' preference.
     pub(crate) fn wish(axes: Vec<Axes>) -> Hint {
         Hint { axes, found: false, tied: Vec::new() }
     }
 }
 
-/// Of values, how they are wanted.
+/// Hints by value.
 pub(crate) type Hints = FxHashMap<Value, Hint>;
 
-/// What the rest of a block says of the values that a statement reads.
+/// Facts about a statement's operands from the rest of its block.
 #[derive(Default)]
 pub(crate) struct Known {
-    /// How often each value is read or returned, in all sections.
+    /// Number of reads and returns of each value, in all sections.
     pub(crate) uses: FxHashMap<Value, usize>,
-    /// Of values that owe: how they lie where an earlier section has paid them.
+    /// Type of each partial value after an earlier section has reduced it.
     pub(crate) reduced: FxHashMap<Value, Type>,
 }
 
 impl Site<'_> {
-    /// Decides all statements of a section. Where a result is pinned to another type than the natural one, a reshard
-    /// follows.
+    /// Decides all statements of a section. A reshard follows each result whose pinned type differs from its natural
+    /// type.
     ///
     /// # Errors
-    /// An op's rule does not fit its tensors: a fault.
+    /// An op's rule does not fit its tensors, which is an internal error.
     pub(crate) fn decide(&self, block: &mut Block, kind: SectionKind, hints: &Hints) -> Result<(), String> {
         let known = Known { uses: count_uses(block), reduced: self.reduced_before(block, kind)? };
         let hints = self.spread_hints(block, kind, hints.clone())?;
@@ -70,7 +71,7 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Decides one statement; gives it and the reshards that its pins ask for.
+    /// Decides one statement and returns it with the reshards that its pins require.
     ///
     /// # Errors
     /// The op's rule does not fit its tensors.
@@ -95,7 +96,7 @@ impl Site<'_> {
     }
 
     fn naturals(&self, block: &Block, stmt: &Stmt, known: &Known, hints: &Hints) -> Result<Vec<Type>, String> {
-        let instance = instance_of(block, stmt)?.ok_or("a layout change has no rule")?;
+        let instance = instance_of(block, stmt)?.ok_or("a collective has no rule")?;
         let operands =
             operands(block, stmt, &known.uses, &|value| known.reduced.get(&value).unwrap_or(block.ty(value)));
         let site = |&v: &Value| {
@@ -108,7 +109,7 @@ impl Site<'_> {
         Ok(results.iter().enumerate().map(|(r, result)| assignment.result_type(&instance, r, result.ty)).collect())
     }
 
-    /// How values that owe will lie where F, or I, pays them and they grow no larger: a debt is paid once.
+    /// Types of partial values that F, or I, reduces without making them larger: each partial is reduced once.
     fn reduced_before(&self, block: &Block, kind: SectionKind) -> Result<FxHashMap<Value, Type>, String> {
         let earlier: &[SectionKind] = match kind {
             SectionKind::I => &[SectionKind::F],
@@ -134,13 +135,13 @@ impl Site<'_> {
         Ok(reduced)
     }
 
-    /// A wish for a result is a wish for the operands that share its letters.
+    /// Propagates a preference for a result to the operands that share its factors.
     fn spread_hints(&self, block: &Block, kind: SectionKind, mut hints: Hints) -> Result<Hints, String> {
         for stmt in block[kind].stmts.iter().rev() {
             let Some(instance) = instance_of(block, stmt)? else { continue };
-            let letters = wished_letters(&instance, stmt, &hints);
+            let factors = wished_factors(&instance, stmt, &hints);
             for (tensor, &value) in instance.operands.iter().zip(&stmt.operands) {
-                let hint = instance.dim_axes(tensor, &letters);
+                let hint = instance.dim_axes(tensor, &factors);
                 if hint.iter().any(|axes| !axes.is_empty()) {
                     hints.entry(value).or_insert_with(|| Hint::wish(hint));
                 }
@@ -150,26 +151,27 @@ impl Site<'_> {
     }
 }
 
-/// The axes that the wishes for the results mean for the letters that may be cut; the first wish counts.
-fn wished_letters(instance: &Instance, stmt: &Stmt, hints: &Hints) -> Vec<Axes> {
-    let mut letters = vec![Axes::none(); instance.letters.len()];
+/// Axes per factor that follow from the preferences for the results. Only factors that may be sharded get axes; the
+/// first preference wins.
+fn wished_factors(instance: &Instance, stmt: &Stmt, hints: &Hints) -> Vec<Axes> {
+    let mut factors = vec![Axes::none(); instance.letters.len()];
     let hinted = instance
         .results
         .iter()
         .zip(&stmt.results)
         .filter_map(|(t, v)| hints.get(v).map(|hint| t.iter().zip(&hint.axes)));
-    for (dim_letters, axes) in hinted.flatten() {
-        if let [letter] = dim_letters.as_slice()
-            && !instance.letters[*letter].whole
-            && letters[*letter].is_empty()
+    for (dim_factors, axes) in hinted.flatten() {
+        if let [factor] = dim_factors.as_slice()
+            && !instance.letters[*factor].whole
+            && factors[*factor].is_empty()
         {
-            letters[*letter] = axes.clone();
+            factors[*factor] = axes.clone();
         }
     }
-    letters
+    factors
 }
 
-/// Decides what a reshard that someone has written leaves open: what has spread there, else as its operand.
+/// Closes a reshard written in the file: the propagated axes, else those of its operand.
 fn close_reshard(block: &mut Block, stmt: &Stmt, hints: &Hints) {
     let (result, operand) = (stmt.results[0], stmt.operands[0]);
     let mut ty = block.ty(result).clone();
@@ -183,7 +185,7 @@ fn close_reshard(block: &mut Block, stmt: &Stmt, hints: &Hints) {
     block.values[result].ty = ty.closed();
 }
 
-/// The rule of a statement for its tensors; `None` for a layout change, which has none.
+/// Instantiates a statement's rule; `None` for a collective, which has no rule.
 ///
 /// # Errors
 /// The op's own rule does not fit its tensors.
@@ -193,8 +195,8 @@ pub(crate) fn instance_of(block: &Block, stmt: &Stmt) -> Result<Option<Instance>
     instantiate(def, &types(&stmt.operands), &types(&stmt.results)).map(Some)
 }
 
-/// The types that a statement needs of its operands; `None` for layout changes, which take any. Operands are read as `lies`
-/// says, unless the results owe what those must then owe themselves.
+/// Operand types that a statement requires; `None` for collectives, which accept any type. `lies` gives the current
+/// type of each operand. An operand stays partial if the results are partial over the same axes.
 ///
 /// # Errors
 /// The op's own rule does not fit its tensors.
@@ -218,7 +220,7 @@ pub(crate) fn wanted_types<'b>(
     Ok(Some(if gives_results { wanted } else { read(&|value| block.ty(value)).0 }))
 }
 
-/// The type of its one operand from which a statement gives its one result in this type; `None` where none does.
+/// Type of the only operand that makes the only result have type `ty`; `None` if there is no such type.
 ///
 /// # Errors
 /// The op's own rule does not fit its tensors.
@@ -226,13 +228,13 @@ pub(crate) fn operand_for(mesh: &Mesh, block: &Block, stmt: &Stmt, ty: &Type) ->
     let (Some(def), Some(instance)) = (stmt.op.def(), instance_of(block, stmt)?) else { return Ok(None) };
     let operands = operands(block, stmt, &FxHashMap::default(), &|value| block.ty(value));
     let assignment = recover(mesh, def, &instance, &operands, &[ty]);
-    let may_be_cut = |letter: usize| !instance.letters[letter].whole || assignment.letters[letter].is_empty();
-    let is_legal = (0..instance.letters.len()).all(may_be_cut) && instance.compounds_hold(&assignment.letters, mesh);
+    let may_be_cut = |factor: usize| !instance.letters[factor].whole || assignment.factors[factor].is_empty();
+    let is_legal = (0..instance.letters.len()).all(may_be_cut) && instance.compounds_hold(&assignment.factors, mesh);
     let gives = is_legal && assignment.result_type(&instance, 0, ty) == *ty;
     Ok(gives.then(|| assignment.operand_type(&instance, 0, operands[0].ty)))
 }
 
-/// The operands of a statement, which lie as `lies` says, with what decides between them.
+/// Operands of a statement with the facts that `choose` uses; `lies` gives their current types.
 fn operands<'b>(
     block: &Block,
     stmt: &Stmt,
@@ -244,8 +246,8 @@ fn operands<'b>(
     stmt.operands.iter().map(view).collect()
 }
 
-/// What is fixed of a result. A gradient lies as its parameter does but for its own storage, its debt is open; what stores
-/// into an argument has the argument's type.
+/// Constraints on a result. A gradient follows its parameter except for its own storage, and its partial is open. A
+/// value stored to an argument has the argument's type.
 fn pin_of(block: &Block, stmt: &Stmt, value: Value) -> Pin {
     if stmt.accumulate {
         let (own, owner) = (block.ty(value), block.owner_of(value).map(|owner| block.ty(owner)));
@@ -255,7 +257,8 @@ fn pin_of(block: &Block, stmt: &Stmt, value: Value) -> Pin {
     if block.arg_kind(value).is_some() { Pin::closed(block.ty(value)) } else { Pin::stated(block.ty(value)) }
 }
 
-/// Gives the results their natural types, or has the statement make new values and reshards them to the pinned ones.
+/// Gives the results their natural types. If a pinned type differs, the statement writes a new value and a reshard
+/// follows.
 pub(crate) fn settle(block: &mut Block, mut stmt: Stmt, naturals: Vec<Type>) -> Vec<Stmt> {
     let mut after = Vec::new();
     for (place, natural) in naturals.into_iter().enumerate() {
@@ -272,7 +275,7 @@ pub(crate) fn settle(block: &mut Block, mut stmt: Stmt, naturals: Vec<Type>) -> 
         stmt.results[place] = fresh;
         block.values[value].ty = wanted.clone();
         if stmt.accumulate {
-            // Only a kernel adds in place, so the reshard needs one after it.
+            // Only a kernel accumulates in place, so another statement must follow the reshard.
             let wanted = made(block, value, &wanted);
             let moved = block.add_value("", wanted);
             after.push(reshard_stmt(moved, fresh));
@@ -286,14 +289,14 @@ pub(crate) fn settle(block: &mut Block, mut stmt: Stmt, naturals: Vec<Type>) -> 
     std::iter::once(stmt).chain(after).collect()
 }
 
-/// The type of a micro-batch's gradient where the accumulated one has this type: it comes in the parameter's own numbers, and
-/// so it is sent.
+/// Type of one micro-batch's gradient for an accumulated gradient of this type. Its element type is the parameter's,
+/// which is also the type sent over the network.
 pub(crate) fn made(block: &Block, gradient: Value, accumulated: &Type) -> Type {
     let dtype = block.owner_of(gradient).map_or(accumulated.dtype, |param| block.ty(param).dtype);
     Type { dtype, ..accumulated.clone() }
 }
 
-/// `%result = reshard(%operand)`.
+/// Statement `%result = reshard(%operand)`.
 pub(crate) fn reshard_stmt(result: Value, operand: Value) -> Stmt {
     Stmt {
         results: vec![result],
@@ -305,7 +308,7 @@ pub(crate) fn reshard_stmt(result: Value, operand: Value) -> Stmt {
     }
 }
 
-/// How often each value is read or returned, in all sections.
+/// Number of reads and returns of each value, in all sections.
 pub(crate) fn count_uses(block: &Block) -> FxHashMap<Value, usize> {
     let mut uses = FxHashMap::default();
     for section in &block.sections {

@@ -1,12 +1,12 @@
-//! Sums of more than two: what owes the same is added first, so that it is paid once.
+//! Reassociation of sums of three or more terms: equally partial terms are added first and reduced once.
 
 use ir::graph::{Block, Stmt};
 use ir::ids::Value;
 use ir::mesh::Axes;
 use rustc_hash::FxHashMap;
 
-/// Where the next statements add up three or more values, of which several owe the same, has them add those first. Says how
-/// many statements add up.
+/// Reassociates the leading chain of additions so that equally partial terms are added first. Returns the number of
+/// statements in the chain.
 pub(crate) fn regroup(block: &Block, next: &mut [Stmt], uses: &FxHashMap<Value, usize>) -> usize {
     let chain = chain(block, next, uses);
     let length = chain.len();
@@ -35,7 +35,8 @@ pub(crate) fn regroup(block: &Block, next: &mut [Stmt], uses: &FxHashMap<Value, 
     length
 }
 
-/// The statements at the front that each add to what the one before gives, which nothing else reads and nothing fixes.
+/// Leading statements that each add to the previous result, where no other statement reads the result and no pin
+/// constrains it.
 fn chain<'s>(block: &Block, next: &'s mut [Stmt], uses: &FxHashMap<Value, usize>) -> &'s mut [Stmt] {
     let is_sum =
         |stmt: &Stmt| !stmt.accumulate && stmt.operands.len() == 2 && stmt.op.def().is_some_and(|def| def.is_sum());
@@ -51,7 +52,7 @@ fn chain<'s>(block: &Block, next: &'s mut [Stmt], uses: &FxHashMap<Value, usize>
     &mut next[..length]
 }
 
-/// What a chain adds up, in its order.
+/// Terms of a chain, in order.
 fn terms(chain: &[Stmt]) -> Vec<Value> {
     let mut terms = chain[0].operands.clone();
     for pair in chain.windows(2) {

@@ -1,4 +1,4 @@
-//! The default rules give the layouts of Megatron-LM: which collectives stand where in a Llama layer.
+//! The default rules give the shardings of Megatron-LM: tests of the collectives in a Llama layer.
 
 use cost::CPU;
 use ir::differentiate::differentiate;
@@ -26,7 +26,7 @@ fn block<'m>(model: &'m Model, name: &str) -> &'m Block {
     model.blocks.values().find(|block| block.name == name).expect("the block")
 }
 
-/// How often each collective that communicates over each axis stands in a section: `all_reduce tp` -> 2.
+/// Number of collectives per kind and axes in a section: `all_reduce tp` -> 2.
 fn collectives(model: &Model, name: &str, kind: SectionKind) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for stmt in &block(model, name)[kind].stmts {
@@ -58,7 +58,7 @@ fn sequence_parallel_layer_gathers_and_scatters() {
     let both = counts(&[("all_gather tp", 2), ("reduce_scatter tp", 2)]);
     assert_eq!(collectives(&model, "layer", SectionKind::F), both);
     assert_eq!(collectives(&model, "layer", SectionKind::I), both);
-    // W gathers the inputs of the column-parallel matmuls again instead of keeping them.
+    // W gathers the inputs of the column-parallel matmuls again instead of saving them.
     assert_eq!(collectives(&model, "layer", SectionKind::W), counts(&[("all_gather tp", 2)]));
 }
 
@@ -67,7 +67,7 @@ fn gradients_are_reduced_in_buckets_after_the_last_microbatch() {
     let model = planned(Layout { dp: 2, tp: 2, ..Layout::default() });
     assert_eq!(collectives(&model, "layer", SectionKind::U), counts(&[("all_reduce dp", 1)]));
     let model = planned(Layout { dp: 2, tp: 2, sp: true, ..Layout::default() });
-    // The norms' gradients are owed over tp too.
+    // The norms' gradients are partial over tp too.
     let apart = counts(&[("all_reduce dp", 1), ("all_reduce dp,tp", 1)]);
     assert_eq!(collectives(&model, "layer", SectionKind::U), apart);
 }
@@ -100,7 +100,7 @@ fn context_parallel_layer_gathers_keys_and_values() {
     let both = counts(&[("all_gather cp", 4), ("reduce_scatter cp", 2)]);
     assert_eq!(collectives(&model, "layer", SectionKind::I), both);
     assert_eq!(collectives(&model, "layer", SectionKind::W), counts(&[]));
-    // Every rank has seen a part of the tokens: gradients owe their sum.
+    // Every rank has part of the tokens, so gradients are partial sums.
     let layer = block(&model, "layer");
     for param in layer.args_of(ArgKind::Param) {
         let gradient = layer.gradient_of(param).expect("a gradient");
@@ -136,7 +136,8 @@ fn expert_parallel_layer_exchanges_tokens_twice_each_way() {
     }
 }
 
-/// One key serves all heads and is gathered before it is repeated; gradients that owe the same are added before they are paid.
+/// One key serves all heads and is gathered before it is broadcast; equally partial gradients are added and reduced
+/// once.
 #[test]
 fn latent_attention_gathers_what_is_small_and_scatters_each_sum_once() {
     let model = planned_preset("deepseek-v2-lite", Layout { tp: 2, sp: true, ..Layout::default() });

@@ -1,4 +1,4 @@
-//! With no rule of thumb, costs alone lead to the layouts that people have found.
+//! Cost-based sharding, without rules, finds the published shardings.
 
 use cost::{CPU, Cluster};
 use ir::differentiate::differentiate;
@@ -42,7 +42,7 @@ fn block<'m>(model: &'m Model, name: &str) -> &'m Block {
     model.blocks.values().find(|block| block.name == name).expect("the block")
 }
 
-/// How often each collective stands in a section; of integers, which are positions, none is counted.
+/// Number of collectives per kind in a section, without those of integers (positions).
 fn collectives(block: &Block, kind: SectionKind) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     for stmt in &block[kind].stmts {
@@ -56,15 +56,15 @@ fn collectives(block: &Block, kind: SectionKind) -> BTreeMap<&'static str, usize
     counts
 }
 
-/// The dims of a value that are cut, by their names.
+/// Names of the sharded dims of a value.
 fn cut(model: &Model, block: &Block, name: &str) -> String {
     let ty = block.ty(block.find(name).unwrap_or_else(|| panic!("a value `{name}`")));
     let cut = ty.dims.iter().filter(|dim| !dim.axes.is_empty());
     cut.filter_map(|dim| dim.name).map(|name| model.dims[name].name.as_str()).collect()
 }
 
-/// Whether each is cut as Shoeybi et al. 2019 cut it: the first matrices of attention and of the feed-forward net by columns,
-/// the last by rows.
+/// Returns whether the weights are sharded as in Shoeybi et al. 2019: the first matrices of attention and of the feed-forward
+/// net by columns, the last by rows.
 fn is_column_row(model: &Model, layer: &Block) -> bool {
     let wanted = [("wq", "g"), ("wk", "g"), ("wv", "g"), ("wo", "g"), ("gate", "f"), ("up", "f"), ("down", "f")];
     wanted.iter().all(|(name, dim)| cut(model, layer, name) == *dim)
@@ -87,10 +87,10 @@ fn few_tokens_and_large_matrices_are_split_by_column_and_row() {
     let halves = BTreeMap::from([("all_gather", 2), ("reduce_scatter", 2)]);
     assert_eq!(collectives(layer, SectionKind::F), halves);
     assert_eq!(collectives(layer, SectionKind::I), halves);
-    // The stream is whole between layers, since slices send nothing.
+    // The stream is unsharded between layers, since slices send nothing.
     assert_eq!(cut(&model, layer, "x"), "");
 
-    // What is stated holds: the stream is whole, and so two all-reduces stand in each pass.
+    // Stated shardings are constraints: the stream is unsharded, so each pass has two all-reduces.
     let mut stated = opened("llama3-8b", 1, 512, &layout);
     pin_whole(&mut stated, "layer", "x");
     let (model, pinned) = sharded(stated, &h100, u64::MAX, 4);

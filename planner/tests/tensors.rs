@@ -1,5 +1,5 @@
-//! Single values that are made again: what a choice of them is said to take is what a block under it takes, and no module does
-//! better.
+//! Recomputation of single values: the predicted cost of a choice equals the cost of a block under it, and no choice of
+//! modules is better.
 
 use cost::{Again, Cluster, Frontier, Machine, Profile, Recipe, Stack, frontier, made_again, profile};
 use ir::differentiate::differentiate;
@@ -103,7 +103,8 @@ fn choices_take_what_they_say() {
     }
 }
 
-/// Whatever modules are made again, or all of the layer: some choice of values keeps no more and takes no longer.
+/// For any recomputed modules, or an entirely recomputed layer, some choice of values saves no more and takes no
+/// longer.
 #[test]
 fn no_modules_are_better_than_values() {
     for job in JOBS {

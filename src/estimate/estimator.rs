@@ -29,7 +29,7 @@ use cost::{Cluster, Format, Machine, Recipe, Stack, Talk, made_again};
 use ir::goal::{Layout, Recompute};
 use ir::graph::{Block, Model};
 use ir::types::DType;
-use planner::reshard::Ways;
+use planner::reshard::ReshardCache;
 use scheduler::placement::Pipeline;
 use scheduler::predict::pipeline_of;
 use scheduler::report::ScheduleRequest;
@@ -66,7 +66,7 @@ struct Plans {
     shapes: Once<(String, DType, Shape, Part), Template>,
     orders: Orders,
     /// Of marked models.
-    ways: Ways,
+    ways: ReshardCache,
 }
 
 /// Stages and their order.

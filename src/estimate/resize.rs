@@ -17,7 +17,7 @@ use ir::mesh::Mesh;
 use ir::models::Batch;
 use ir::ops::Collective;
 use ir::types::{DType, DimName, Dims, Type};
-use planner::reshard::Ways;
+use planner::reshard::ReshardCache;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -122,7 +122,7 @@ impl Template {
     ///
     /// # Errors
     /// A change of layout has no way: a fault of the planner.
-    pub(super) fn plan(&self, layout: &Layout, sizes: &Sizes, ways: &Ways) -> Result<Arc<Plan>, Error> {
+    pub(super) fn plan(&self, layout: &Layout, sizes: &Sizes, ways: &ReshardCache) -> Result<Arc<Plan>, Error> {
         let marked = self.ways(sizes, ways)?;
         self.plans.get(&marked, || {
             let mut model = self.model.clone();
@@ -133,7 +133,7 @@ impl Template {
     }
 
     /// The ways of the marked changes in these sizes.
-    fn ways(&self, sizes: &Sizes, known: &Ways) -> Result<Vec<Vec<Collective>>, Error> {
+    fn ways(&self, sizes: &Sizes, known: &ReshardCache) -> Result<Vec<Vec<Collective>>, Error> {
         let of = sizes.of_dims(&self.model.dims);
         let in_sizes = |change: &[Type; 2]| {
             let mut change = change.clone();

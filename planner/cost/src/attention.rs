@@ -1,49 +1,49 @@
-//! Seconds of attention.
+//! Time of attention kernels.
 
 use crate::cluster::{Attention, Kernel};
 use crate::machine::{Format, Machine};
 
-/// The heads and lengths of one attention on one rank.
+/// Shape of one attention on one rank.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AttentionShape {
-    /// Sequences.
+    /// Number of sequences.
     pub batch: f64,
-    /// Query heads.
+    /// Number of query heads.
     pub heads: f64,
-    /// Key and value heads.
+    /// Number of key and value heads.
     pub kv_heads: f64,
-    /// Queries of a sequence that this rank has.
+    /// Queries per sequence on this rank.
     pub queries: f64,
-    /// Keys that they look at, before any mask.
+    /// Keys per query, before any mask.
     pub keys: f64,
-    /// Size of a head of queries and keys.
+    /// Head size of queries and keys.
     pub d: f64,
-    /// Size of a head of values.
+    /// Head size of values.
     pub c: f64,
-    /// The share of the pairs of query and key that is looked at: `(1 + 1/s)/2` for a causal mask.
+    /// Unmasked fraction of the query-key pairs: `(1 + 1/s)/2` for a causal mask.
     pub share: f64,
 }
 
-/// Rows of queries, or of keys backward, that one part of the device works on (Dao 2023, section 3.3).
+/// Rows of queries (of keys in the backward) per thread block (Dao 2023, section 3.3).
 const BLOCK: f64 = 128.0;
 
-/// Bytes that softmax and dropout move for a score where it lies in memory: softmax reads and writes 2, dropout 2 and 2 and
-/// a mask of 1; backward dropout reads 2 and 1 and writes 2, softmax reads 2 and 2 and writes 2.
+/// Bytes that softmax and dropout move per score if scores are in memory. Forward: softmax reads and writes 2, dropout
+/// 2 and 2 and a mask of 1. Backward: dropout reads 2 and 1 and writes 2, softmax reads 2 and 2 and writes 2.
 const SCORE_BYTES: [f64; 2] = [9.0, 11.0];
 
-/// What scale and mask add where they are kernels of their own: a quotient, a product and a difference, each reads and writes
-/// 2; backward the quotient's and the product's (Megatron-LM of 2019, mpu/transformer.py).
+/// Extra bytes if scale and mask are separate kernels: a quotient, a product and a difference, each reads and writes 2.
+/// In the backward, the quotient's and the product's (Megatron-LM of 2019, mpu/transformer.py).
 const MASK_BYTES: [f64; 2] = [12.0, 8.0];
 
 impl AttentionShape {
-    /// Operations: `2 (d + c)` for a pair of query and key forward; backward, where the scores are computed again, five
+    /// Operations: `2 (d + c)` per query-key pair in the forward. The backward recomputes the scores and has five
     /// products, `2 (3 d + 2 c)` (Dao 2023, section 4.1: 2.5 times the forward).
     pub fn flops(&self, backward: bool) -> f64 {
         let pairs = self.batch * self.heads * self.queries * self.keys * self.share;
         pairs * 2.0 * if backward { 3.0 * self.d + 2.0 * self.c } else { self.d + self.c }
     }
 
-    /// Bytes of queries, keys, values and result in half precision; backward, their gradients too.
+    /// Bytes of queries, keys, values and result in half precision; in the backward also their gradients.
     fn bytes(&self, backward: bool) -> f64 {
         let queries = self.heads * self.queries * (self.d + self.c);
         let keys = self.kv_heads * self.keys * (self.d + self.c);
@@ -63,13 +63,13 @@ impl Machine<'_> {
         }
     }
 
-    /// Whether scores never lie in memory.
+    /// Returns whether attention never stores scores in memory.
     pub fn has_flash(&self) -> bool {
         self.attention_kernel().is_some()
     }
 
-    /// The best kernel that both the stack and the device have; on a device that is younger than all of the stack's, its own
-    /// simplest, which comes with its libraries.
+    /// Best kernel that both stack and device support. If the device is newer than all of the stack's kernels, its own
+    /// simplest kernel is used, which comes with the device's libraries.
     fn attention_kernel(&self) -> Option<&Attention> {
         let best = self.stack.facts.attention;
         let on_device = &self.cluster.device.attention;
@@ -79,8 +79,8 @@ impl Machine<'_> {
         on_device.range(..=best).next_back().or_else(|| on_device.iter().next()).map(|(_, rates)| rates)
     }
 
-    /// Operations over the kernel's rate for heads of this size and sequences of this length, which is shared by as many parts
-    /// of the device as there are blocks.
+    /// Operations over the kernel's rate for this head size and sequence length. The rate is scaled by the
+    /// multiprocessors in use, one per block.
     fn flash(&self, shape: &AttentionShape, backward: bool, kernel: &Attention) -> f64 {
         let device = &self.cluster.device;
         let [forward_half, backward_half] = kernel.half;
@@ -97,7 +97,7 @@ impl Machine<'_> {
         (device.start + shape.flops(backward) / rate).max(self.copy(shape.bytes(backward)))
     }
 
-    /// Products with all scores in memory, softmax and dropout between them.
+    /// Products with all scores in memory, with softmax and dropout between them.
     fn unfused(&self, shape: &AttentionShape, backward: bool) -> f64 {
         let AttentionShape { batch, heads, queries, keys, d, c, .. } = *shape;
         let product = |m, n, k| self.matmul(batch * heads, m, n, k, Format::Half, false);

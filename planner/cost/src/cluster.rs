@@ -1,4 +1,4 @@
-//! The hardware: what a device does per second, and what joins devices. A file of `planner/cost/clusters/`.
+//! Hardware description: device throughput and links. A file of `planner/cost/clusters/`.
 
 use crate::machine::Format;
 use crate::table::Table;
@@ -12,169 +12,171 @@ use std::sync::LazyLock;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
-    /// As its maker says it.
+    /// Name given by its manufacturer.
     #[serde(default)]
     pub name: String,
-    /// Peak floating-point operations per second on f32 operands; also of integers, and of types that it widens.
+    /// Peak floating-point operations per second on f32 operands; also used for integers and for widened types.
     pub flops_f32: f64,
-    /// The same on bf16 operands.
+    /// Peak operations per second on bf16 operands.
     pub flops_bf16: f64,
-    /// The same on 8-bit operands; left out: it has none.
+    /// Peak operations per second on 8-bit operands; omitted if unsupported.
     pub flops_f8: Option<f64>,
-    /// The same on 4-bit operands; left out: it has none.
+    /// Peak operations per second on 4-bit operands; omitted if unsupported.
     pub flops_f4: Option<f64>,
-    /// Bytes per second between its memory and its cores.
+    /// Memory bandwidth in bytes per second.
     pub memory_bandwidth: f64,
-    /// The share of it that a long kernel gets.
+    /// Fraction of the memory bandwidth that a long kernel reaches.
     #[serde(default = "most")]
     pub memory_share: f64,
-    /// Bytes of memory that a program can have.
+    /// Usable memory in bytes.
     pub memory: u64,
-    /// Bytes per second to the host's memory and as many back; 0: none is known.
+    /// Bandwidth to host memory in bytes per second, per direction; 0 if unknown.
     #[serde(default)]
     pub host_bandwidth: f64,
-    /// Seconds from the start of a kernel until all cores are busy, and from when the first is not until its end.
+    /// Seconds of ramp-up and ramp-down of a kernel: from its start until all cores are busy, and from the first idle
+    /// core to its end.
     #[serde(default)]
     pub start: f64,
-    /// Parts that work on tiles of their own: streaming multiprocessors.
+    /// Number of streaming multiprocessors, or other parts with tiles of their own.
     #[serde(default = "one")]
     pub sms: u64,
-    /// How it multiplies matrices.
+    /// Matrix multiplication parameters.
     #[serde(default)]
     pub matmul: Matmul,
-    /// How fast its attention kernels are.
+    /// Speeds of its attention kernels.
     #[serde(default)]
     pub attention: BTreeMap<Kernel, Attention>,
 }
 
-/// How a device multiplies matrices.
+/// Matrix multiplication parameters of a device.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Matmul {
-    /// The share of the peak that products of long rows sustain, full tiles on all parts: on f32 operands.
+    /// Fraction of the peak that large products sustain, with full tiles on all parts, on f32 operands.
     pub f32: f64,
-    /// On bf16 and fp16 operands.
+    /// Fraction of the peak on bf16 and fp16 operands.
     pub half: f64,
-    /// On 8-bit operands.
+    /// Fraction of the peak on 8-bit operands.
     pub f8: f64,
-    /// On 4-bit operands.
+    /// Fraction of the peak on 4-bit operands.
     pub f4: f64,
-    /// The share of that rate that is left after seconds of computing, when the clock has sunk to stay within the power.
+    /// Fraction of that rate that remains after seconds of computing, once the power limit lowers the clock.
     pub power: f64,
-    /// Steps of k that filling and emptying a tile costs.
+    /// Cost of filling and draining a tile, in steps of k.
     pub depth: f64,
-    /// Tiles that a part works on: rows, columns, and the share of the full rate that such a tile reaches.
+    /// Tile sizes of a part: rows, columns, and the fraction of the full rate that the tile reaches.
     pub tiles: Vec<[f64; 3]>,
 }
 
-/// An implementation of attention. A stack names the best that it has; a device lists those that run on it.
+/// Implementation of attention. A stack names its best one; a device lists those that run on it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kernel {
     /// Two products and a softmax, with the scores in memory.
     Unfused,
-    /// Dao et al. 2022.
+    /// FlashAttention (Dao et al. 2022).
     Flash1,
-    /// Dao 2023.
+    /// FlashAttention-2 (Dao 2023).
     #[default]
     Flash2,
-    /// That of cuDNN 9.
+    /// Attention of cuDNN 9.
     Cudnn,
-    /// Shah et al. 2024.
+    /// FlashAttention-3 (Shah et al. 2024).
     Flash3,
 }
 
-/// The speed of an attention kernel on a device.
+/// Speed of an attention kernel on a device.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attention {
-    /// Share of the bf16 peak forward on endless sequences, by the size of a head.
+    /// Forward fraction of the bf16 peak in the limit of long sequences, by head size.
     pub forward: Table,
-    /// The same backward.
+    /// Backward fraction of the bf16 peak, by head size.
     pub backward: Table,
-    /// How many keys a query looks at where half of that share is reached: forward, backward.
+    /// Number of keys per query at which half of that fraction is reached: forward, backward.
     pub half: [f64; 2],
 }
 
-/// A level of the network.
+/// Level of the network.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// What it is.
+    /// Name of the interconnect.
     #[serde(default)]
     pub name: String,
-    /// How many consecutive ranks it joins; left out: all, as the last level does.
+    /// Number of consecutive ranks joined; omitted for all ranks, as on the last level.
     #[serde(default = "all", skip_serializing_if = "is_all")]
     pub joins: u64,
-    /// Bytes per second that a device sends while it receives as many.
+    /// Bytes per second that a device sends while it receives at the same rate.
     pub bandwidth: f64,
-    /// Seconds of one hop of no bytes.
+    /// Seconds of an empty one-hop message.
     pub latency: f64,
     /// Seconds until a collective begins.
     #[serde(default)]
     pub start: f64,
-    /// Seconds that each peer costs a sender beside the bytes, where it sends to many at once.
+    /// Extra seconds per peer for a sender with many peers.
     #[serde(default)]
     pub message: f64,
-    /// The share of the bandwidth that a message gets, by its bytes.
+    /// Fraction of the bandwidth by message size in bytes.
     #[serde(default)]
     pub share: Table,
-    /// Bytes per second that a device sends to a single peer; left out: all of its bandwidth.
+    /// Bytes per second to a single peer; omitted if equal to the full bandwidth.
     pub pair: Option<f64>,
-    /// Bytes per second of a sum that the switch takes; left out: it takes none.
+    /// Bytes per second of an in-switch reduction; omitted if unsupported.
     pub switch: Option<f64>,
-    /// The share of the bandwidth that long sums over a tree get; left out: trees are not used.
+    /// Fraction of the bandwidth that long tree reductions reach; omitted if trees are not used.
     pub tree: Option<f64>,
-    /// Seconds that each rank adds to a ring over this level that stands alone, beside its bytes; left out: what the hops of
-    /// its first part take.
+    /// Seconds that each rank adds to an isolated ring over this level, in addition to its bytes; omitted if the hops
+    /// of the ring's first part determine the time.
     pub step: Option<f64>,
 }
 
-/// Equal devices and the levels of links between them, innermost first.
+/// Equal devices and the link levels between them, innermost first.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
-    /// Its name, as `--cluster` says it.
+    /// Name, as given to `--cluster`.
     pub name: String,
-    /// Other names of it.
+    /// Aliases.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// One line on it.
+    /// One-line description.
     #[serde(default)]
     pub about: String,
-    /// Processor cores that its devices share, each a device's worth of compute; left out: each device has its own.
+    /// Processor cores that the devices share, each core with one device's compute; omitted if each device has its own.
     pub cores: Option<u64>,
-    /// Each of its devices.
+    /// Parameters of each device.
     pub device: Device,
-    /// The host's memory of a node; left out: not known.
+    /// Host memory of a node; omitted if unknown.
     pub host: Option<Host>,
-    /// The levels, innermost first; at least one.
+    /// Link levels, innermost first; at least one.
     pub links: Vec<Link>,
 }
 
-/// The memory beside a node's host processors, into which devices offload.
+/// Host memory of a node, the target of activation offload.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Bytes.
+    /// Capacity in bytes.
     pub memory: f64,
-    /// Devices that share it.
+    /// Number of devices that share the memory.
     pub devices: u64,
 }
 
-/// Virtual devices in one process, one core each. Constants, so that no answer depends on the machine it is computed on.
+/// Virtual devices in one process, one core each. The constants are fixed, so that no answer depends on the machine
+/// that computes it.
 pub static CPU: LazyLock<Cluster> =
     LazyLock::new(|| toml::from_str(include_str!("../clusters/cpu.toml")).expect("a test reads every preset"));
 
 impl Default for Matmul {
-    /// What large products get on the accelerators of the presets, without tiles.
+    /// Values for large products on the accelerators of the presets, without tiles.
     fn default() -> Matmul {
         Matmul { f32: 0.8, half: 0.8, f8: 0.7, f4: 0.6, power: 1.0, depth: 0.0, tiles: vec![[1.0, 1.0, 1.0]] }
     }
 }
 
 impl Device {
-    /// Peak operations per second on operands of a type.
+    /// Peak operations per second on operands of a dtype.
     pub fn flops(&self, dtype: DType) -> f64 {
         match dtype {
             DType::BF16 => self.flops_bf16,
@@ -182,7 +184,7 @@ impl Device {
         }
     }
 
-    /// Peak operations per second on operands of a format; none: it cannot multiply them.
+    /// Peak operations per second on operands of a format; `None` if unsupported.
     pub fn peak(&self, format: Format) -> Option<f64> {
         match format {
             Format::F32 => Some(self.flops_f32),
@@ -192,7 +194,8 @@ impl Device {
         }
     }
 
-    /// Operations per second that large products sustain in a long step. Formats that it lacks are widened to half precision.
+    /// Operations per second that large products sustain in a long step. Unsupported formats are widened to half
+    /// precision.
     pub fn sustained(&self, format: Format) -> f64 {
         let share = match format {
             Format::F32 => self.matmul.f32,
@@ -205,12 +208,13 @@ impl Device {
 }
 
 impl Cluster {
-    /// Cores that each of so many devices has to itself: 1 where there are no more than devices, or where none are shared.
+    /// Cores per device for a number of devices: 1 if there are at most as many cores as devices, or if no cores are
+    /// shared.
     pub fn cores_each(&self, devices: u64) -> u64 {
         self.cores.map_or(1, |cores| (cores / devices.max(1)).max(1))
     }
 
-    /// The cluster with each device as fast as its cores, where there are more of these than devices.
+    /// Cluster whose devices combine several cores each, if there are more cores than devices.
     #[must_use]
     pub fn dealt(&self, devices: u64) -> Cluster {
         let each = self.cores_each(devices);
@@ -223,7 +227,7 @@ impl Cluster {
         dealt
     }
 
-    /// The cluster whose devices leave a share of their memory free.
+    /// Cluster whose devices leave a fraction of their memory free.
     #[must_use]
     pub fn with_margin(&self, share: f64) -> Cluster {
         let mut cluster = self.clone();
@@ -231,12 +235,12 @@ impl Cluster {
         cluster
     }
 
-    /// Bytes of the host's memory for each device; none: nothing is known of it.
+    /// Host memory per device in bytes; `None` if unknown.
     pub fn host_memory(&self) -> Option<f64> {
         self.host.map(|host| host.memory / host.devices as f64)
     }
 
-    /// The innermost level that joins all ranks of a group over these axes.
+    /// Innermost level that joins all ranks of a group over these axes.
     pub fn link(&self, mesh: &Mesh, axes: &Axes) -> &Link {
         let span = |axis| mesh.axes.keys().filter(|&inner| inner >= axis).map(|inner| mesh.axes[inner].size).product();
         let reach: u64 = axes.iter().map(span).max().unwrap_or(1);
@@ -245,7 +249,7 @@ impl Cluster {
 }
 
 impl Link {
-    /// A level that joins all, and takes a message's bytes and one latency.
+    /// Level that joins all ranks, with a bandwidth and a latency only.
     pub fn plain(bandwidth: f64, latency: f64) -> Link {
         let (name, share) = (String::new(), Table::default());
         let (start, message, pair, switch, tree, step) = (0.0, 0.0, None, None, None, None);
@@ -253,7 +257,7 @@ impl Link {
     }
 }
 
-/// The share of the memory's bandwidth where nobody has measured it: H100's, as its preset has it.
+/// Default fraction of the memory bandwidth, as in the preset of the H100.
 fn most() -> f64 {
     0.895
 }
@@ -266,7 +270,7 @@ fn all() -> u64 {
     u64::MAX
 }
 
-/// TOML has no numbers of more than 63 bits.
+/// TOML integers have at most 63 bits.
 fn is_all(joins: &u64) -> bool {
     *joins == all()
 }

@@ -1,4 +1,4 @@
-//! FLOPs that a model needs, wherever it runs.
+//! FLOPs of a model, independent of hardware and sharding.
 
 use crate::routing::Routing;
 use ir::graph::{Block, Model, SectionKind};
@@ -7,15 +7,15 @@ use ir::types::Type;
 
 /// FLOPs of all matrix products and attentions of one micro-batch, forward and backward, all ranks together.
 ///
-/// Each product of the forward has two in the backward, one per operand: three times the forward (Chowdhery et al. 2022,
-/// PaLM, appendix B). Causal attention counts the half of the pairs that it looks at. What is computed again counts once.
+/// Each product of the forward has two in the backward, one per operand: three times the forward (Chowdhery et al.
+/// 2022, PaLM, appendix B). Causal attention counts only unmasked pairs. Recomputation is not counted.
 pub fn model_flops(model: &Model) -> f64 {
     let of_call =
         |call: &ir::graph::Call| f64::from(call.instances()) * forward_flops(model, &model.blocks[call.block]);
     3.0 * model.calls.iter().map(of_call).sum::<f64>()
 }
 
-/// Without those of experts' empty places.
+/// FLOPs of the forward, without padding of experts.
 fn forward_flops(model: &Model, block: &Block) -> f64 {
     let filled = Routing::of(block).map_or(1.0, |routing| routing.filled());
     let has_places = |stmt: &ir::graph::Stmt| stmt.operands.iter().any(|&value| takes_places(model, block.ty(value)));
@@ -31,7 +31,7 @@ fn forward_flops(model: &Model, block: &Block) -> f64 {
     block[SectionKind::F].stmts.iter().map(flops).sum()
 }
 
-/// Whether a tensor has the dim of experts' places.
+/// Returns whether a tensor has the capacity dim of experts.
 fn takes_places(model: &Model, ty: &Type) -> bool {
     ty.dims.iter().any(|dim| dim.name.is_some_and(|id| model.dims[id].name == "c"))
 }

@@ -1,26 +1,26 @@
-//! What of a block's forward is kept for its backward, made again there, or not there: all best choices.
+//! Pareto frontier of recomputation in a block: which values of the forward are saved for the backward.
 //!
-//! A value that is kept costs bytes, a step that runs again costs seconds, and what it reads must be kept or made again too
-//! (the integer program of Checkmate, Jain et al. 2020, where each value is made again at most once). Steps that a machine
-//! runs together, a cluster, have seconds of their own for each subset.
+//! A saved value costs bytes, and a recomputed step costs seconds. The inputs of a recomputed step must be saved or
+//! recomputed too (the integer program of Checkmate, Jain et al. 2020, with each value recomputed at most once). Steps
+//! that run together on a machine form a cluster, which has its own seconds per subset.
 //!
-//! Steps are gone through from the last to the first: what has been decided matters only by which values are wanted of earlier
-//! steps, and by which steps of a cluster run again that is not all decided. For each such state there is a list of the choices
-//! that no other is better than in bytes and seconds. The answer is exact.
+//! Dynamic program over the steps, from last to first. The state is the set of values of earlier steps that are needed,
+//! and the recomputed steps of clusters that are not fully decided. Each state has a Pareto list of bytes and seconds.
+//! The result is exact.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// What may become of a step's values.
+/// Options of a step's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Choice {
-    /// They are kept, or made again.
+    /// Saved or recomputed.
     Either,
-    /// They are kept.
+    /// Always saved.
     Keep,
-    /// They are made again, never kept.
+    /// Recomputed, never saved.
     Again,
-    /// They are seen through what the step reads, at no cost.
+    /// View of the step's inputs, at no cost.
     View,
 }
 
@@ -28,24 +28,24 @@ pub(crate) enum Choice {
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) choice: Choice,
-    /// Values that it makes, and those of other steps or none that it reads.
+    /// Values that the step produces, and values that it reads.
     pub(crate) makes: Vec<usize>,
     pub(crate) reads: Vec<usize>,
-    /// Bytes that it keeps unless it runs again, beside its values.
+    /// Bytes that the step saves in addition to its values, unless it is recomputed.
     pub(crate) beside: f64,
-    /// Steps of one cluster run together.
+    /// Cluster number; steps of one cluster run together.
     pub(crate) cluster: usize,
 }
 
-/// A block's forward.
+/// Forward of a block.
 pub(crate) struct Forward<'a> {
     /// Bytes of each value.
     pub(crate) bytes: Vec<f64>,
-    /// In their order: a step reads what earlier ones make, or what none makes.
+    /// Steps in order: a step reads values of earlier steps, or inputs.
     pub(crate) steps: Vec<Step>,
     /// Values that the backward reads.
     pub(crate) wanted: Vec<usize>,
-    /// Seconds of steps of one cluster, in their order.
+    /// Seconds of steps of one cluster, in order.
     pub(crate) seconds: &'a dyn Fn(&[usize]) -> f64,
 }
 
@@ -56,21 +56,21 @@ impl Forward<'_> {
     }
 }
 
-/// A choice that no other is better than.
+/// Pareto-optimal choice.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Point {
     pub(crate) bytes: f64,
     pub(crate) seconds: f64,
-    /// The steps that run again, ascending.
+    /// Recomputed steps, ascending.
     pub(crate) again: Vec<usize>,
 }
 
-/// A choice for the steps that have been gone through.
+/// Choice for the steps processed so far.
 #[derive(Clone, Copy)]
 struct Part {
     bytes: f64,
     seconds: f64,
-    /// The last step that runs again, as a place in the tree of them; 0: none does.
+    /// Last recomputed step, as an index into the tree of choices; 0 if there is none.
     last: usize,
 }
 
@@ -80,14 +80,15 @@ impl Part {
     }
 }
 
-/// A set of values and steps that are open, each a bit while it is.
+/// Set of undecided values and steps, one bit each.
 type State = u128;
 
 /// Bits of a [`State`].
 const BITS: usize = 128;
 
-/// The best choices, from the fewest seconds to the fewest bytes; none for a block so wide that its states have no bits. What
-/// saves less than `resolution` bytes over a faster choice is left out, unless it is the least; with 0, nothing is.
+/// Pareto-optimal choices, from the fewest seconds to the fewest bytes; empty if a block needs more than [`BITS`]
+/// bits. Choices that save less than `resolution` bytes over a faster choice are dropped, except the smallest. With
+/// `resolution` 0 no choice is dropped.
 pub(crate) fn best(forward: &Forward<'_>, resolution: f64) -> Vec<Point> {
     let Some(bits) = Bits::of(forward) else { return Vec::new() };
     let mut tree: Vec<(usize, usize)> = vec![(usize::MAX, 0)];
@@ -149,7 +150,7 @@ pub(crate) fn best(forward: &Forward<'_>, resolution: f64) -> Vec<Point> {
     all.iter().map(|part| Point { bytes: part.bytes, seconds: part.seconds, again: again(part.last) }).collect()
 }
 
-/// Leaves what nothing is better than, from the fewest seconds on; `of` gives bytes and seconds.
+/// Removes dominated entries, in order of seconds; `of` gives bytes and seconds.
 pub(crate) fn prune<T>(all: &mut Vec<T>, resolution: f64, of: impl Fn(&T) -> [f64; 2]) {
     all.sort_by(|a, b| {
         let ([a, s], [b, t]) = (of(a), of(b));
@@ -165,14 +166,14 @@ pub(crate) fn prune<T>(all: &mut Vec<T>, resolution: f64, of: impl Fn(&T) -> [f6
     });
 }
 
-/// Seconds of clusters.
+/// Times of clusters, in seconds.
 struct Clusters<'a> {
     forward: &'a Forward<'a>,
     known: BTreeMap<Vec<usize>, f64>,
 }
 
 impl Clusters<'_> {
-    /// Seconds that a step adds to later ones of its cluster that run again.
+    /// Seconds that a recomputed step adds to later recomputed steps of its cluster.
     fn more(&mut self, at: usize, runs: impl Fn(usize) -> bool) -> f64 {
         let steps = &self.forward.steps;
         let later = (at + 1..steps.len()).filter(|&other| steps[other].cluster == steps[at].cluster && runs(other));
@@ -187,11 +188,11 @@ impl Clusters<'_> {
     }
 }
 
-/// The bit of each value and step while it is open; a bit serves several, one after the other.
+/// Bit of each value and step while undecided; bits are reused.
 struct Bits {
     values: Vec<State>,
     steps: Vec<State>,
-    /// What no state has any more once a step has been gone through.
+    /// Bits that are cleared after a step.
     closed: Vec<State>,
 }
 

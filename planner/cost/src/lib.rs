@@ -1,4 +1,4 @@
-//! What a computation takes on a cluster: seconds of an op, a section and a collective. Decides nothing.
+//! Cost model: time of an op, a section and a collective on a cluster. This crate makes no decisions.
 
 mod attention;
 mod cluster;

@@ -1,59 +1,60 @@
-//! A cluster as a framework uses it: seconds of kernels and collectives. Everything that prices goes through here.
+//! Cost model of a cluster under a framework: seconds of kernels and collectives. All estimates use it.
 
 use crate::cluster::Cluster;
 use crate::stack::Stack;
 
-/// A cluster, a stack on it, and the number formats of the run.
+/// A cluster, a stack on it, and the precision recipe of the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine<'a> {
-    /// The hardware.
+    /// Hardware description.
     pub cluster: &'a Cluster,
-    /// The software.
+    /// Software description.
     pub stack: &'a Stack,
-    /// What each tensor is made of.
+    /// Number formats of the tensors.
     pub recipe: &'a Recipe,
 }
 
-/// The format of the operands of matrix products.
+/// Format of the operands of matrix products.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// 32 bits.
     F32,
     /// bf16 or fp16.
     Half,
-    /// 8 bits, one scale for a tensor, a row, or a block.
+    /// 8 bits, with one scale per tensor, row or block.
     F8,
     /// 4 bits.
     F4,
 }
 
-/// Number formats of a run, by the bytes of an element (Micikevicius et al. 2018; DeepSeek-V3, section 3.3).
+/// Precision recipe: number formats of a run, in bytes per element (Micikevicius et al. 2018; DeepSeek-V3, section
+/// 3.3).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Recipe {
-    /// As `--precision` says it: bf16, fp16, fp8-tensor, fp8-block, mxfp8, nvfp4, f32.
+    /// Name, as given to `--precision`: bf16, fp16, fp8-tensor, fp8-block, mxfp8, nvfp4, f32.
     pub name: String,
-    /// Of the products of the layers' matrices; attention, head and norms stay in half precision.
+    /// Format of the layers' matrix products; attention, head and norms stay in half precision.
     pub products: Format,
-    /// Whether a scale is of a block within a row: the transposed copy of an operand is then quantised by itself.
+    /// True if scales are per block within a row, so that the transposed copy of an operand is quantised separately.
     pub blocks: bool,
-    /// Bytes of a parameter as kernels read it.
+    /// Bytes of a parameter as read by kernels.
     pub parameter: f64,
     /// Bytes of an accumulated gradient.
     pub gradient: f64,
-    /// Bytes of a gradient on the wire.
+    /// Bytes of a communicated gradient.
     pub wire: f64,
-    /// Bytes of the master copy of a parameter; 0: none.
+    /// Bytes of the master copy of a parameter; 0 without a master copy.
     pub master: f64,
-    /// Bytes of the optimizer's states of a parameter: 8 for two f32 moments.
+    /// Bytes of a parameter's optimizer states: 8 for two f32 moments.
     pub states: f64,
-    /// Bytes of f32 copies of these states of a parameter, while it is updated.
+    /// Bytes of temporary f32 copies of a parameter's states during its update.
     pub widened: f64,
     /// Bytes of an element of an activation.
     pub activation: f64,
 }
 
 impl Format {
-    /// Bytes of an element.
+    /// Bytes per element.
     pub fn bytes(self) -> f64 {
         match self {
             Format::F32 => 4.0,
@@ -83,39 +84,39 @@ impl Recipe {
 }
 
 impl Machine<'_> {
-    /// Seconds of a kernel that reads and writes so many bytes and computes little, as the stack's fused groups go: times its
-    /// `traffic`.
+    /// Seconds of a memory-bound kernel of the stack's fused groups: its bytes times the stack's `traffic`, over the
+    /// memory bandwidth.
     pub fn memory_bound(&self, bytes: f64) -> f64 {
         self.copy(bytes * self.stack.fitted.traffic.value)
     }
 
-    /// Seconds of a kernel that reads and writes so many bytes, neither more nor less.
+    /// Seconds of a kernel that moves exactly these bytes.
     pub fn copy(&self, bytes: f64) -> f64 {
         let device = &self.cluster.device;
         if bytes > 0.0 { device.start + bytes / (device.memory_bandwidth * device.memory_share) } else { 0.0 }
     }
 
-    /// Seconds that the CPU needs to launch a kernel; 0 where graphs are replayed. What runs on as many rows as are sent to it
-    /// (`varies`) is in a graph only where the stack has those of experts.
+    /// CPU seconds per kernel launch; 0 under graph replay. Kernels whose row count `varies` are in a graph only if the
+    /// stack has graphs for experts.
     pub fn launch(&self, varies: bool) -> f64 {
         let facts = &self.stack.facts;
         if facts.graphs && (!varies || facts.expert_graphs) { 0.0 } else { self.stack.fitted.launch_us.value * 1e-6 }
     }
 
-    /// How much longer compute takes while communication hides behind it: some of the parts that compute move bytes instead,
-    /// `1 / (1 - comm_sms / sms)`.
+    /// Slowdown of compute under overlapped communication, which occupies some of the multiprocessors: `1 / (1 -
+    /// comm_sms / sms)`.
     pub fn contention(&self) -> f64 {
         let share = self.stack.facts.comm_sms / self.cluster.device.sms.max(1) as f64;
         1.0 / (1.0 - share.min(0.5))
     }
 
-    /// Seconds that any step takes besides.
+    /// Constant seconds per step.
     pub fn fixed(&self) -> f64 {
         self.stack.fitted.step_ms.value * 1e-3
     }
 
-    /// Factor on the time of a step of n devices that wait for the slowest: `1 + spread sqrt(2 ln n)`, the expected greatest
-    /// of n normal deviates.
+    /// Straggler factor on the time of a step of n devices: `1 + spread sqrt(2 ln n)`, from the expected maximum of n
+    /// normal deviates.
     pub fn stragglers(&self, devices: u64) -> f64 {
         1.0 + self.stack.fitted.spread.value * (2.0 * (devices.max(1) as f64).ln()).sqrt()
     }

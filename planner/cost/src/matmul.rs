@@ -1,20 +1,21 @@
-//! Seconds of matrix products, by tiles, waves, depth and bytes.
+//! Time of matrix products, from tiles, waves, depth and bytes.
 
 use crate::machine::{Format, Machine};
 
-/// Into how many parts k may be cut, each on tiles of its own.
+/// Split-k factors; each part of k has tiles of its own.
 const SPLITS: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
 
-/// Bytes of an element that is read twice more in half precision, for its scale along the other dimension and for its cast.
+/// Bytes of an element that is read twice more in half precision: for its scale along the other dimension, and for its
+/// cast.
 const TRANSPOSED: f64 = 4.0;
 
 impl Machine<'_> {
-    /// Seconds of `batch` products of m x k and k x n matrices; `accumulate`: the result is added to one of f32.
+    /// Seconds of `batch` products of m x k and k x n matrices. With `accumulate` the result is added to an f32 result.
     ///
-    /// The longer of computing and of moving bytes. Compute comes in waves of as many tiles as the device has parts, each as
-    /// long as `k + depth` steps; the library takes the best of its tiles and of cutting k. The rate is that which long runs
-    /// sustain, times the stack's `matmul`. Formats below 16 bits pay for quantising the m x k operand, once forward and once
-    /// for the input gradient; weights are quantised once a step, and a weight gradient (`accumulate`) finds both done.
+    /// The time is the maximum of compute time and memory time. Compute runs in waves of one tile per multiprocessor,
+    /// each of `k + depth` steps; the library uses the best of its tiles and split-k factors. The rate is the sustained
+    /// rate times the stack's `matmul`. Formats below 16 bits also quantise the m x k operand, once forward and once
+    /// for the input gradient. Weights are quantised once a step, and a weight gradient (`accumulate`) reuses both.
     pub fn matmul(&self, batch: f64, m: f64, n: f64, k: f64, format: Format, accumulate: bool) -> f64 {
         if batch * m * n * k <= 0.0 {
             return 0.0;
@@ -35,13 +36,13 @@ impl Machine<'_> {
         device.start + compute.max(bytes / bandwidth) + quantise
     }
 
-    /// Seconds of products of equal shape with different weights, as experts have them, in one kernel: those of a batch, over
-    /// the quality of the stack's grouped kernel.
+    /// Seconds of a grouped product of equal shapes with different weights, as for experts: the time of a batch over
+    /// the efficiency of the stack's grouped kernel.
     pub fn grouped_matmul(&self, groups: f64, m: f64, n: f64, k: f64, format: Format, accumulate: bool) -> f64 {
         self.matmul(groups, m, n, k, format, accumulate) / self.stack.facts.grouped
     }
 
-    /// Seconds of the waves of tiles of products of depth k, of the tile that takes least.
+    /// Seconds of the waves of products of depth k, for the fastest tile.
     fn waves(&self, batch: f64, m: f64, n: f64, k: f64, format: Format) -> f64 {
         let device = &self.cluster.device;
         let rate = device.sustained(format) * self.stack.fitted.matmul.value / device.sms as f64;
@@ -123,9 +124,9 @@ mod tests {
                 assert!(time(m, format) <= time(2.0 * m, format), "{m}");
             }
         }
-        // One row reads the whole matrix, however few operations that is.
+        // One row reads the entire matrix for very few operations.
         assert!(time(1.0, Format::Half) > 2.0 * 4096.0 * 4096.0 / cluster.device.memory_bandwidth);
-        // A result in f32 that is added to is read and written.
+        // An accumulated f32 result is read and written.
         let thin = |accumulate| machine.matmul(1.0, 8192.0, 8192.0, 64.0, Format::Half, accumulate);
         assert!(thin(true) > 1.5 * thin(false));
     }

@@ -1,4 +1,4 @@
-//! Seconds of statements and sections on local shapes.
+//! Time of statements and sections on local shapes.
 
 use crate::cluster::{Cluster, Device};
 use crate::wire::Traffic;
@@ -9,7 +9,8 @@ use ir::mesh::Mesh;
 use ir::ops::{Collective, Op, OpDef};
 use ir::types::{Dim, Type};
 
-/// What one rank holds of a tensor, as a type of its own: each dim at its local bound, stored tensors as one run.
+/// Local type of a tensor on one rank: each dim at the size of its largest shard, flat-sharded tensors as one
+/// contiguous range.
 pub fn local_type(ty: &Type, mesh: &Mesh) -> Type {
     if !ty.storage.is_empty() {
         return Type::of(ty.dtype, &[ty.local_elements(mesh)]);
@@ -21,7 +22,7 @@ pub fn local_type(ty: &Type, mesh: &Mesh) -> Type {
     local
 }
 
-/// Seconds of an op on tensors of one rank: the longer of computing and of moving bytes.
+/// Seconds of an op on one rank's tensors: the maximum of compute time and memory time.
 pub fn seconds_of(device: &Device, op: &dyn OpDef, operands: &[&Type], results: &[&Type]) -> f64 {
     let dtype = operands.iter().chain(results).map(|ty| ty.dtype).find(|dtype| dtype.is_float());
     let peak = dtype.map_or(device.flops_f32, |dtype| device.flops(dtype));
@@ -29,7 +30,8 @@ pub fn seconds_of(device: &Device, op: &dyn OpDef, operands: &[&Type], results: 
     compute.max(op.bytes(operands, results) as f64 / device.memory_bandwidth)
 }
 
-/// Seconds of a statement on a mesh, among values with sharded types. A `reshard` that no pass has replaced takes nothing.
+/// Seconds of a statement on a mesh, for values with sharded types. A `reshard` that no pass has replaced costs
+/// nothing.
 pub fn seconds_of_stmt(cluster: &Cluster, mesh: &Mesh, values: &PrimaryMap<Value, ValueData>, stmt: &Stmt) -> f64 {
     let types = |of: &[Value]| of.iter().map(|&v| &values[v].ty).collect::<Vec<_>>();
     let (operands, results) = (types(&stmt.operands), types(&stmt.results));
@@ -47,7 +49,7 @@ pub fn seconds_of_stmt(cluster: &Cluster, mesh: &Mesh, values: &PrimaryMap<Value
     }
 }
 
-/// Seconds of a layout change of tensors with sharded types, those of a bucket together.
+/// Seconds of a collective on tensors with sharded types; the tensors of a bucket are sent together.
 pub fn seconds_of_change(
     cluster: &Cluster,
     mesh: &Mesh,
@@ -60,7 +62,7 @@ pub fn seconds_of_change(
     traffic.fold(Traffic::default(), Traffic::beside).seconds(cluster, mesh, collective.over())
 }
 
-/// Seconds of a section of a block on one rank, one statement after the other.
+/// Seconds of a block's section on one rank, with all statements in sequence.
 pub fn seconds_of_section(cluster: &Cluster, mesh: &Mesh, block: &Block, section: SectionKind) -> f64 {
     block[section].stmts.iter().map(|stmt| seconds_of_stmt(cluster, mesh, &block.values, stmt)).sum()
 }

@@ -1,22 +1,22 @@
-//! Tokens that experts have no place for.
+//! Expert capacity and token dropping.
 
 use ir::graph::{Block, SectionKind};
 
-/// How tokens are dealt out to experts within a routing group.
+/// Token routing within a routing group.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Routing {
-    /// Tokens of a group.
+    /// Tokens per group.
     pub tokens: u64,
-    /// Experts that a token chooses.
+    /// Experts per token.
     pub chosen: u64,
-    /// Experts.
+    /// Number of experts.
     pub experts: u64,
-    /// Tokens that one takes.
+    /// Tokens per expert (capacity).
     pub capacity: u64,
 }
 
 impl Routing {
-    /// That of a block; none where it has no experts.
+    /// Routing of a block; `None` without experts.
     pub fn of(block: &Block) -> Option<Routing> {
         let dispatch = block[SectionKind::F].stmts.iter().find(|stmt| stmt.op.name() == "dispatch")?;
         let sizes = |value| block.ty(value).dims.iter().rev().map(|dim| dim.size).collect::<Vec<u64>>();
@@ -25,22 +25,22 @@ impl Routing {
         Some(Routing { tokens: *index.get(1)?, chosen: index[0], experts: *places.get(2)?, capacity: places[1] })
     }
 
-    /// The share of places that tokens take when all experts get as many; the rest is there for uneven choices.
+    /// Fraction of the capacity that is used under uniform routing; the rest absorbs imbalance.
     pub fn filled(&self) -> f64 {
         let [choices, places] = [[self.tokens, self.chosen], [self.experts, self.capacity]];
         let product = |of: [u64; 2]| of[0] as f64 * of[1] as f64;
         (product(choices) / product(places)).min(1.0)
     }
 
-    /// The same with places for as many tokens as come to an expert when all get as many.
+    /// Routing with the capacity of uniform routing.
     #[must_use]
     pub fn even(self) -> Routing {
         let share = (self.tokens as f64 * self.chosen as f64 / self.experts as f64).ceil();
         Routing { capacity: (share as u64).clamp(1, self.tokens.max(1)), ..self }
     }
 
-    /// The share of choices that is dropped, as it is to be expected where each token chooses for itself and all experts alike:
-    /// of n tokens X come to an expert, binomial with probability k/E, and it drops what exceeds its capacity C (Lepikhin et al.
+    /// Expected fraction of dropped choices, if tokens choose independently and uniformly. X of n tokens choose an
+    /// expert, binomial with probability k/E, and the expert drops the excess over its capacity C (Lepikhin et al.
     /// 2020, section 2.2): `E[max(X - C, 0)] / E[X]`.
     pub fn dropped(&self) -> f64 {
         let [n, k, experts, capacity] = [self.tokens, self.chosen, self.experts, self.capacity].map(|it| it as f64);

@@ -1,175 +1,179 @@
-//! The software: how well a framework uses the hardware. A file of `planner/cost/stacks/`.
+//! Software description: how well a framework uses the hardware. A file of `planner/cost/stacks/`.
 
 use crate::cluster::Kernel;
 use crate::supports::Supports;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A framework in a version.
+/// Framework profile of one version.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stack {
-    /// As `--stack` says it.
+    /// Name, as given to `--stack`.
     pub name: String,
-    /// One line on it, and where its facts are from.
+    /// One-line description, with the sources of its facts.
     pub about: String,
-    /// What is fitted to measured runs.
+    /// Constants fitted to measured runs.
     pub fitted: Fitted,
-    /// What is known of its code.
+    /// Properties of the framework's code.
     #[serde(default)]
     pub facts: Facts,
-    /// What it has of what a layout may choose.
+    /// Supported configuration options.
     #[serde(default)]
     pub supports: Supports,
-    /// Natural logarithms of measured over predicted step time that a tenth, and nine tenths, of the runs stay below.
+    /// 10 % and 90 % quantiles of the natural logarithm of measured over predicted step time.
     #[serde(default = "unfitted")]
     pub residual: [f64; 2],
 }
 
-/// The constants of a stack that are fitted to measured runs. There are no others.
+/// Constants of a stack that are fitted to measured runs. There are no others.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fitted {
-    /// Share of the rate that the device's large products sustain.
+    /// Fraction of the device's sustained matrix-product rate.
     pub matmul: Constant,
-    /// Share of the rate of the device's attention kernel.
+    /// Fraction of the rate of the device's attention kernel.
     pub attention: Constant,
-    /// Bytes that elementwise kernels move, over those of the stack's fused groups.
+    /// Ratio of the bytes that elementwise kernels move to those of the stack's fused groups.
     pub traffic: Constant,
-    /// Microseconds of the CPU for a kernel.
+    /// CPU time per kernel launch, in microseconds.
     pub launch_us: Constant,
-    /// Milliseconds of each step that grow with nothing.
+    /// Constant time per step, in milliseconds.
     pub step_ms: Constant,
-    /// Share of the bandwidth between nodes.
+    /// Fraction of the bandwidth between nodes.
     pub network: Constant,
-    /// Share of the communication that can be hidden which is.
+    /// Fraction of the hideable communication that is hidden.
     pub overlap: Constant,
-    /// Standard deviation of a device's step over its mean.
+    /// Standard deviation of a device's step time over its mean (jitter).
     pub spread: Constant,
 }
 
-/// A fitted figure and the interval that physics leaves it.
+/// Fitted value with its physical interval.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Constant {
-    /// The figure.
+    /// Fitted value.
     pub value: f64,
-    /// The least that it can be.
+    /// Lower limit.
     pub low: f64,
-    /// The most that it can be.
+    /// Upper limit.
     pub high: f64,
 }
 
-/// What is known of a framework's code.
+/// Properties of a framework's code.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Facts {
-    /// Kernels are replayed from graphs: launches cost nothing, but those of layers with experts.
+    /// True if kernels are replayed from CUDA graphs, without launch cost except in layers with experts.
     pub graphs: bool,
-    /// Whether these are replayed too.
+    /// True if layers with experts are replayed too.
     pub expert_graphs: bool,
-    /// What its CPU does for a kernel, in calls of the library: eager PyTorch makes views, allocates, and notes or runs the node
-    /// of automatic differentiation around each.
+    /// CPU work per kernel, in library calls: eager PyTorch creates views, allocates, and records or runs an autograd
+    /// node around each kernel.
     pub dispatches: f64,
-    /// What its CPU does for each part of a layer that is computed again, in calls of the library: states of random numbers are
-    /// saved and set, and a graph of its own is built and run.
+    /// CPU work per recomputed part of a layer, in library calls: the framework saves and restores random states, and
+    /// builds and runs a separate graph.
     pub checkpoint: f64,
-    /// Whether a layer that is computed again stops at the last value that its backward reads.
+    /// True if recomputation of a layer stops at the last value that the layer's backward reads.
     pub stops_early: bool,
-    /// The best attention kernel that it has.
+    /// Best attention kernel.
     pub attention: Kernel,
-    /// Groups of ops that are one kernel, of [`Stack::GROUPS`].
+    /// Groups of ops fused into one kernel, from [`Stack::GROUPS`].
     pub fused: Vec<String>,
-    /// What it keeps for the backward beyond what the graph reads: bytes for an element of an op's result, by op.
+    /// Extra bytes saved for the backward per element of an op's result, by op.
     pub saved: BTreeMap<String, f64>,
-    /// Which communication hides behind compute, of [`Stack::AXES`].
+    /// Communication that overlaps with compute, from [`Stack::AXES`].
     pub hides: Vec<String>,
-    /// Bytes of an accumulated gradient.
+    /// Bytes per element of an accumulated gradient.
     pub gradient_bytes: f64,
-    /// Whether a 16-bit parameter has neither a master copy nor wider optimizer states.
+    /// True if a 16-bit parameter has neither a master copy nor wider optimizer states.
     pub pure: bool,
-    /// Bytes of a gradient on the wire.
+    /// Bytes per element of a communicated gradient.
     pub wire_bytes: f64,
-    /// Bytes of gradients that are reduced together.
+    /// Size of a gradient bucket in bytes.
     pub bucket: f64,
-    /// Whether parameters that a step updates are gathered while the next forward runs.
+    /// True if the gather of updated parameters overlaps with the next forward.
     pub hides_update: bool,
-    /// Seconds of the CPU for each part of a parameter that these are gathered from, where the stack copies part by part: as
-    /// many as parameters times ranks.
+    /// CPU seconds per gathered part of a parameter, for stacks that copy part by part; the number of parts is
+    /// parameters times ranks.
     pub part: f64,
-    /// Whether ZeRO-2 and 3 leave parameters and gradients whole while micro-batches accumulate, and sum once a step.
+    /// True if ZeRO-2 and 3 leave parameters and gradients unsharded during gradient accumulation, and reduce once a
+    /// step.
     pub accumulates_whole: bool,
-    /// Whether they do so in a pipeline alone.
+    /// True if they do so in a pipeline only.
     pub pipelines_whole: bool,
-    /// Whether gradients of all but experts are then in the wire's format.
+    /// True if gradients other than those of experts then have the communication dtype.
     pub accumulates_wide: bool,
-    /// Whether ZeRO-3 leaves parameters that a forward has gathered whole until the backward.
+    /// True if ZeRO-3 retains parameters gathered by a forward until the backward.
     pub keeps_gathered: bool,
-    /// Whether a step ends by freeing gradients, so that its first backward begins without any.
+    /// True if a step ends by freeing gradients, so that the next backward begins without any.
     pub frees_gradients: bool,
-    /// Whether ZeRO-3 cuts the master copies alone, and casts what it gathers: no 16-bit parameters are kept beside them.
+    /// True if ZeRO-3 shards only the master copies and casts after the gather, so that no 16-bit parameters are
+    /// stored.
     pub casts_gathered: bool,
-    /// Whether ZeRO-3 keeps the parameters of the model's ends gathered through a step: they are the root module's.
+    /// True if ZeRO-3 retains the gathered parameters of the model's ends through a step, as members of the root
+    /// module.
     pub keeps_ends: bool,
-    /// Whether gathers and scatters go level by level where that takes less than one ring.
+    /// True if all-gathers and reduce-scatters run level by level if that is faster than one ring.
     pub hierarchical: bool,
-    /// How it cuts the blocks into stages where the layout does not say.
+    /// Partition of the blocks into stages, if the configuration does not set it.
     pub cut: Cut,
-    /// Seconds of a hop of the pipeline beside its message: what is said of its size, and the wait for both ends.
+    /// Seconds of a pipeline hop in addition to its message: the exchange of sizes, and the wait for both ends.
     pub hop: f64,
-    /// Seconds of the CPU for each rank that a tensor-parallel collective joins, in a pipeline over several nodes.
+    /// CPU seconds per rank of a tensor-parallel collective, in a pipeline over several nodes.
     pub peer: f64,
-    /// Parts of the device that communication takes while compute runs.
+    /// Number of streaming multiprocessors that communication occupies during compute.
     pub comm_sms: f64,
-    /// Bytes that quantising an element moves: what is read, the scale's pass, what is written, the transposed copy.
+    /// Bytes moved to quantise an element: the read, the scale's pass, the write, the transposed copy.
     pub quantise: f64,
-    /// Speed of the products of experts over that of one batch of products of the same shapes.
+    /// Speed of grouped expert products relative to one batch of products of the same shapes.
     pub grouped: f64,
-    /// Whether a token goes to a node, and to a rank, once, however many of its experts are there.
+    /// True if a token is sent to each node, and to each rank, at most once, for any number of its experts there.
     pub once_per_node: bool,
-    /// Whether a token's experts are neighbours, as the fake gates of benchmarks choose them.
+    /// True if a token's experts are neighbours, as with the fake gates of benchmarks.
     pub adjacent_experts: bool,
-    /// Whether experts drop tokens for which they have no place.
+    /// True if experts drop tokens above their capacity.
     pub drops: bool,
-    /// Whether experts compute and hold empty places too. Else they are priced at what tokens take of them, and where `drops`
-    /// says that they have a capacity though the model states none, it is their even share.
+    /// True if experts compute and store padding up to their capacity. If not, experts are costed at the tokens they
+    /// receive. If `drops` is set but the model states no capacity, the capacity is an even share.
     pub pads_experts: bool,
-    /// Whether experts weigh what lies between their products, so that the backward reads none of their results.
+    /// True if routing weights are applied between an expert's products, so that the backward reads none of the
+    /// experts' results.
     pub weighs_inside: bool,
-    /// How often an expert's parameter is kept as its products read it, where these have 8 or 4 bits: in one order and in the
-    /// other, with their scales.
+    /// Number of stored copies of an expert's parameter in its 8-bit or 4-bit format: row and column order, with
+    /// scales.
     pub quantised_experts: f64,
-    /// Whether of a bf16 parameter with 16-bit optimizer states the master copy is the 16 bits that it lacks, and its states are
-    /// there in f32 too while a group of parameters is updated.
+    /// True if the master copy of a bf16 parameter with 16-bit optimizer states stores only the 16 missing bits. Its
+    /// states then exist also in f32 while a group of parameters is updated.
     pub precision_aware: bool,
-    /// Bytes of an updated parameter beside its master copy and states: of its gradient in f32.
+    /// Bytes per updated parameter in addition to its master copy and states: its gradient in f32.
     pub update_bytes: f64,
-    /// Bytes of the buffers through which gradients are summed, unless all of these are less.
+    /// Bytes of the gradient reduction buffers; an upper limit if all gradients are smaller.
     pub buffers: f64,
-    /// How many tensors that sums over tp have read are held at most, one of each layer: the CPU is ahead of the device, and
-    /// what communication reads is free when the device is done with it.
+    /// Largest number of tensors held after tensor-parallel reductions have read them, one per layer. The CPU is ahead
+    /// of the device, and a communicated buffer is freed only when the device is done.
     pub waiting: f64,
-    /// Bytes that the allocator reserves over those allocated.
+    /// Bytes that the allocator reserves in addition to the allocated ones.
     pub reserve: f64,
-    /// Bytes of a process on the device before any tensor: CUDA's context and the libraries' code.
+    /// Bytes of a process on the device before any tensor: the CUDA context and the libraries' code.
     pub context: f64,
-    /// Bytes that the libraries of matrix products keep.
+    /// Workspace of the matrix product libraries in bytes.
     pub workspace: f64,
-    /// Bytes of a communicator's buffers on the device.
+    /// Device buffers of a communicator in bytes.
     pub communicator: f64,
-    /// How many it opens beside one for each axis.
+    /// Number of communicators in addition to one per axis.
     pub communicators: f64,
 }
 
-/// What the stages of a pipeline share out evenly.
+/// Quantity that is balanced among pipeline stages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cut {
-    /// Seconds.
+    /// Time in seconds.
     #[default]
     Time,
-    /// Parameters of matrix products: a stage ends after the block with which the sum of all up to it reaches its share, and
-    /// earlier where only one block is left for each later stage.
+    /// Parameters of matrix products. A stage ends after the block at which the cumulative sum reaches its share, or
+    /// earlier if only one block remains per later stage.
     Parameters,
 }
 
@@ -227,10 +231,10 @@ impl Default for Facts {
 const MIB: f64 = 1024.0 * 1024.0;
 
 impl Stack {
-    /// Groups of ops that a stack may have as one kernel: the norm; SwiGLU or another gate with its product; bias and GeLU;
-    /// bias, dropout and residual sum; residual sum and norm; the rotation; softmax with mask and scale; the loss with its
-    /// softmax; the products of q, k and v, and of gate and up, as one; the embedding with its sum; routing, permutation;
-    /// weight gradients with their sum over micro-batches; the optimizer over all parameters.
+    /// Groups of ops that a stack may fuse into one kernel: the norm; SwiGLU or another gate with its product; bias and
+    /// GeLU; bias, dropout and residual sum; residual sum and norm; the rotation; softmax with mask and scale; the loss
+    /// with its softmax; the products of q, k and v, and of gate and up, as one; the embedding with its sum; routing,
+    /// permutation; weight gradients with their sum over micro-batches; the optimizer over all parameters.
     pub const GROUPS: [&str; 16] = [
         "norm",
         "swiglu",
@@ -253,19 +257,19 @@ impl Stack {
     /// Kinds of communication that a stack may hide; `tp_backward` is that of tp behind the other gradient's product.
     pub const AXES: [&str; 6] = ["tp", "tp_backward", "dp", "cp", "ep", "p2p"];
 
-    /// Whether a group of ops is one kernel.
+    /// Returns whether a group of ops is one kernel.
     pub fn fuses(&self, group: &str) -> bool {
         self.facts.fused.iter().any(|fused| fused == group)
     }
 
-    /// Whether communication over an axis hides behind compute.
+    /// Returns whether communication over an axis overlaps with compute.
     pub fn hides(&self, axis: &str) -> bool {
         self.facts.hides.iter().any(|hidden| hidden == axis)
     }
 }
 
 impl Fitted {
-    /// The constants by name, in a fixed order.
+    /// Constants by name, in a fixed order.
     pub fn by_name(&mut self) -> [(&'static str, &mut Constant); 8] {
         [
             ("matmul", &mut self.matmul),
@@ -280,7 +284,7 @@ impl Fitted {
     }
 }
 
-/// Before any fit: from a tenth less to a quarter more.
+/// Default interval before any fit: from 10 % below to 25 % above.
 fn unfitted() -> [f64; 2] {
     [-0.105, 0.223]
 }

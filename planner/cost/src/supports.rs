@@ -1,63 +1,63 @@
-//! What a framework has of what a layout may choose: the table `[supports]` of a stack's file.
+//! Configuration options that a framework supports: the table `[supports]` of a stack's file.
 
 use crate::presets::out_of_range;
 use ir::goal::{CpKind, Recompute};
 use ir::recompute::{MODULES, is_module};
 use serde::{Deserialize, Serialize};
 
-/// What a framework has. A key that its file leaves out, where it does not begin from another file, limits nothing.
+/// Options that a framework supports. A missing key limits nothing, unless the file extends another file.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Supports {
-    /// Degrees that may be more than 1 beside dp, of [`Supports::DEGREES`].
+    /// Degrees other than dp that may exceed 1, from [`Supports::DEGREES`].
     pub degrees: Option<Vec<String>>,
-    /// Schedules of pipelines, as `meshwright schedules` names them.
+    /// Pipeline schedules, by their names in `meshwright schedules`.
     pub schedules: Option<Vec<String>>,
-    /// What may be recomputed: modules by name, or of [`Supports::RECOMPUTE`].
+    /// Supported recomputation: module names, or words of [`Supports::RECOMPUTE`].
     pub recompute: Option<Vec<String>>,
-    /// Stages of ZeRO where there are data-parallel ranks.
+    /// ZeRO stages with several data-parallel ranks.
     pub zero: Option<Vec<u8>>,
     /// Kinds of context parallelism, by name.
     pub cp_kind: Option<Vec<String>>,
-    /// Sequence parallelism beside tensor parallelism.
+    /// Sequence parallelism in combination with tensor parallelism.
     pub sp: Option<bool>,
     /// ZeRO within groups of data-parallel ranks.
     pub shard: Option<bool>,
-    /// Stages that begin where the layout says.
+    /// Stage boundaries set by the configuration.
     pub stages: Option<bool>,
-    /// Activations offloaded to the host's memory.
+    /// Activation offload to host memory.
     pub offload: Option<bool>,
 }
 
 impl Supports {
-    /// The degrees beside dp.
+    /// Degrees other than dp.
     pub const DEGREES: [&str; 5] = ["tp", "pp", "cp", "ep", "etp"];
 
-    /// What may be recomputed beside modules: all layers, some layers of each stage, single values by name.
+    /// Recomputation other than of modules: all layers, some layers of each stage, single values by name.
     pub const RECOMPUTE: [&str; 3] = ["full", "full:n", "values"];
 
-    /// Whether a degree may be more than 1.
+    /// Returns whether a degree may exceed 1.
     pub fn degree(&self, key: &str) -> bool {
         has(self.degrees.as_ref(), key)
     }
 
-    /// Whether pipelines may run in a schedule.
+    /// Returns whether a pipeline schedule is supported.
     pub fn schedule(&self, name: &str) -> bool {
         has(self.schedules.as_ref(), name)
     }
 
-    /// Whether a module, or what a word of [`Supports::RECOMPUTE`] says, may be recomputed.
+    /// Returns whether a module, or a word of [`Supports::RECOMPUTE`], is supported for recomputation.
     pub fn recomputes(&self, word: &str) -> bool {
         has(self.recompute.as_ref(), word)
     }
 
-    /// The modules that may be recomputed where single values may not; none: values may.
+    /// Modules that may be recomputed if single values may not; `None` if single values may.
     pub fn modules(&self) -> Option<Vec<&str>> {
         let words = self.recompute.as_ref().filter(|words| !words.iter().any(|word| word == "values"))?;
         Some(words.iter().map(String::as_str).filter(|word| is_module(word)).collect())
     }
 
-    /// Whether parts of layers may be recomputed.
+    /// Returns whether parts of layers may be recomputed.
     pub fn recomputes_parts(&self) -> bool {
         self.modules().is_none_or(|modules| !modules.is_empty())
     }
@@ -76,17 +76,17 @@ impl Supports {
         words.into_iter().filter(|word| !self.recomputes(word)).map(str::to_string).collect()
     }
 
-    /// Whether a stage of ZeRO may be.
+    /// Returns whether a ZeRO stage is supported.
     pub fn zero(&self, stage: u8) -> bool {
         self.zero.as_ref().is_none_or(|stages| stages.contains(&stage))
     }
 
-    /// Whether a kind of context parallelism may be.
+    /// Returns whether a kind of context parallelism is supported.
     pub fn cp_kind(&self, kind: CpKind) -> bool {
         has(self.cp_kind.as_ref(), kind.name())
     }
 
-    /// Complains of words that mean nothing. Schedules are known elsewhere.
+    /// Reports unknown words. Schedule names are checked elsewhere.
     pub(crate) fn check(&self, complaints: &mut Vec<String>) {
         let mut known = |key: &str, words: Option<&Vec<String>>, known: &[&str]| {
             let unknown = words.into_iter().flatten().filter(|word| !known.contains(&word.as_str()));

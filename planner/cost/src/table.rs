@@ -1,15 +1,15 @@
-//! Small tables of measured figures.
+//! Interpolated tables of measured values.
 
 use serde::{Deserialize, Serialize};
 
-/// Pairs of a size and a figure, by increasing size. Between two sizes the figure is interpolated over the logarithm of the
-/// size; beyond the ends it stays. Without any pair it is 1 everywhere.
+/// Pairs of size and value, by increasing size. Values are interpolated over the logarithm of the size and are constant
+/// beyond the ends. An empty table is 1 everywhere.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Table(pub Vec<[f64; 2]>);
 
 impl Table {
-    /// The figure at a size.
+    /// Value at a size.
     pub fn at(&self, size: f64) -> f64 {
         let after = self.0.partition_point(|&[at, _]| at <= size);
         match (after.checked_sub(1).map(|before| self.0[before]), self.0.get(after)) {

@@ -1,21 +1,22 @@
-//! Seconds of collectives on groups of ranks over the levels of a cluster.
+//! Collective time on groups of ranks over the link levels of a cluster.
 
 use crate::cluster::Link;
 use crate::machine::Machine;
 use ir::goal::Layout;
 use smallvec::SmallVec;
 
-/// Which ranks talk: `ranks` of them, each `stride` ranks after the one before, innermost rank order.
+/// Replica group: `ranks` ranks, each `stride` ranks after the previous one, in rank order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Group {
-    /// How many.
+    /// Number of ranks.
     pub ranks: u64,
-    /// The distance between neighbours.
+    /// Distance between neighbours, in ranks.
     pub stride: u64,
 }
 
-/// How many times further apart neighbours on an axis are than among the ranks alone that work on a block together, of which so
-/// many are data-parallel: other ranks lie between them where the layout's order puts pp or dp further inside.
+/// Factor by which neighbours on an axis are further apart than among the ranks of one block alone, of which `together`
+/// are data-parallel. The rank order may place pp or dp inside the axis, so that other ranks are between the
+/// neighbours.
 pub fn spread(layout: &Layout, axis: &str, together: u64) -> u64 {
     let others = |name: &String| match name.as_str() {
         "pp" => layout.pp,
@@ -25,68 +26,70 @@ pub fn spread(layout: &Layout, axis: &str, together: u64) -> u64 {
     layout.order.iter().skip_while(|name| *name != axis).skip(1).map(others).product()
 }
 
-/// What they do. Bytes are those of the whole tensor on one rank: the input of a reduce-scatter, the output of an all-gather.
+/// Kind of collective. Bytes are those of the full tensor on one rank: the input of a reduce-scatter, the output of an
+/// all-gather.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Talk {
-    /// Sum, to all.
+    /// Sum, returned to all ranks.
     AllReduce,
-    /// Parts to all.
+    /// Concatenation of all parts, returned to all ranks.
     AllGather,
-    /// Sum, a part to each.
+    /// Sum, with one part returned to each rank.
     ReduceScatter,
-    /// Each to each; bytes are those that a rank has, its own part among them.
+    /// Exchange of parts between all ranks; bytes are those of one rank, its own part included.
     AllToAll,
-    /// The same of rows of which each goes to several experts: to a node once, and on within it, to a rank once (DeepEP).
+    /// MoE dispatch or combine: each row is sent to several experts, once per node, and once per rank within the node
+    /// (DeepEP).
     Exchange {
-        /// To how many.
+        /// Number of experts per row.
         copies: u64,
-        /// Of how many these are neighbours; 0: they lie anywhere.
+        /// Number of these experts that are neighbours; 0 for experts anywhere.
         adjacent: u64,
     },
-    /// One to the next.
+    /// Point-to-point message.
     Send,
 }
 
-/// Bytes that one level of a collective works on while the other works on those before: fits the all-reduce of two nodes in
-/// the table of `h100-p5-efa`, which takes the sum of its levels at 16 MiB and little more than the slower one at 8 GiB.
+/// Slice size in bytes for overlapping the levels of a collective. Fitted to the all-reduce of two nodes in the table
+/// of `h100-p5-efa`, which takes the sum of its levels at 16 MiB and little more than the slower level at 8 GiB.
 const SLICE: f64 = 64e6;
 
-/// Those of a group, innermost first.
+/// Levels of a group, innermost first.
 type Levels<'a> = SmallVec<[Level<'a>; 4]>;
 
-/// What a group has of a level: units that talk over its links, each of so many ranks of the group.
+/// Part of a group at one level: units that communicate over its links, each of several ranks of the group.
 struct Level<'a> {
     link: &'a Link,
     units: f64,
     within: f64,
-    /// Whether it lies between nodes.
+    /// True if the level is between nodes.
     is_network: bool,
-    /// The share of the link's bandwidth that the stack reaches.
+    /// Fraction of the link's bandwidth that the stack reaches.
     share: f64,
 }
 
 impl Level<'_> {
-    /// Seconds of a hop of a message.
+    /// Seconds of one hop of a message.
     fn hop(&self, bytes: f64) -> f64 {
         self.link.latency + bytes / self.bandwidth(bytes)
     }
 
-    /// Bytes per second of a device that sends messages of this size.
+    /// Bandwidth of a device at this message size, in bytes per second.
     fn bandwidth(&self, message: f64) -> f64 {
         self.link.bandwidth * self.share * self.link.share.at(message)
     }
 
-    /// Hops from the leaves of a tree to its root.
+    /// Number of hops from the leaves of a tree to its root.
     fn height(&self) -> f64 {
         self.units.log2().ceil()
     }
 
-    /// All-gather or reduce-scatter over its units of `bytes` that a rank of each takes part with: a ring.
+    /// Ring all-gather or reduce-scatter over the level's units, with `bytes` per participating rank.
     fn gather(&self, bytes: f64) -> f64 {
         (self.units - 1.0) * self.hop(bytes / self.units)
     }
 
-    /// All-reduce: a ring; a double tree, up and down; or a sum in the switch.
+    /// All-reduce by a ring, by a double tree (up and down), or by a reduction in the switch.
     fn reduce(&self, bytes: f64) -> f64 {
         let ring = 2.0 * self.gather(bytes);
         let switch =
@@ -95,30 +98,32 @@ impl Level<'_> {
         ring.min(tree.unwrap_or(ring)).min(switch.unwrap_or(ring))
     }
 
-    /// Seconds of a message of no bytes to the root of a tree and back.
+    /// Latency of an empty message to the root of a tree and back, in seconds.
     fn up_and_down(&self) -> f64 {
         2.0 * self.height() * self.link.latency
     }
 
-    /// Seconds of a sum over a tree whose bytes take so many on a link. They go in pieces of the best size: more pieces fill the
-    /// levels sooner, but each waits for its hops (Sanders, Speck and Traeff 2009, section 2).
+    /// Seconds of a tree all-reduce whose bytes take `on_link` seconds on a link. The message is split into pieces of
+    /// the best size: more pieces fill the levels sooner, but each piece waits for its hops (Sanders, Speck and Traeff
+    /// 2009, section 2).
     fn tree(&self, on_link: f64) -> f64 {
         (on_link.sqrt() + self.up_and_down().sqrt()).powi(2)
     }
 }
 
 impl Machine<'_> {
-    /// Seconds of a collective of so many bytes on a group, when nothing else uses its links. All groups of this kind run at
-    /// once, each device over its own share of its node's network cards.
+    /// Collective time in seconds for `bytes` on a group, if no other traffic uses its links. All groups of this kind
+    /// run at the same time, each device with its own share of its node's network cards.
     ///
-    /// An all-reduce goes level by level. Gathers and scatters take one ring through all ranks, or go level by level where the
-    /// stack can, whichever takes less. In an all-to-all what stays in a node and what leaves it go at the same time.
+    /// An all-reduce runs level by level. All-gathers and reduce-scatters use one ring through all ranks or, if the
+    /// stack can, run level by level, whichever takes less. In an all-to-all, traffic within a node and traffic between
+    /// nodes overlap.
     pub fn talk(&self, talk: Talk, bytes: f64, group: Group) -> f64 {
         self.talk_within(talk, bytes, group, |_| 0.0)
     }
 
-    /// The same between the ranks of a layer, which wait for each other: a ring stands alone, where those of gradients follow
-    /// one on the other and fill its pauses.
+    /// Collective time between the ranks of a layer, which wait for each other. Such a ring runs alone, whereas
+    /// consecutive gradient rings fill each other's pauses.
     pub fn talk_alone(&self, talk: Talk, bytes: f64, group: Group) -> f64 {
         self.talk_within(talk, bytes, group, |level| level.link.step.unwrap_or(0.0))
     }
@@ -148,7 +153,8 @@ impl Machine<'_> {
         }
     }
 
-    /// The levels that a group uses, innermost first. A level's unit has the greatest divisor of the group's ranks that fits.
+    /// Levels that a group uses, innermost first. A level's unit is the greatest divisor of the group's rank count that
+    /// fits.
     fn levels(&self, group: Group) -> Levels<'_> {
         let mut within = 1;
         let mut levels = Levels::new();
@@ -168,19 +174,20 @@ impl Machine<'_> {
     }
 }
 
-/// Level by level: each works on what the levels within it leave to a rank. They overlap, a slice at a time.
+/// Hierarchical collective: each level processes the data that inner levels leave to a rank. The levels overlap, one
+/// slice at a time.
 fn staged<'a>(levels: &[Level<'a>], bytes: f64, seconds: fn(&Level<'a>, f64) -> f64) -> f64 {
     let of = levels.iter().map(|level| seconds(level, bytes / level.within));
     let (all, most) = of.fold((0.0, 0.0), |(all, most), seconds| (all + seconds, f64::max(most, seconds)));
     most + (all - most) / (bytes / SLICE).max(1.0)
 }
 
-/// A hop of a ring between nodes over one of a tree: 4.0 of 8.5 us (NCCL's tuning table, protocol LL128).
+/// Latency of a ring hop between nodes relative to a tree hop: 4.0 of 8.5 us (NCCL's tuning table, protocol LL128).
 const RING_HOP: f64 = 0.47;
 
-/// One ring through all ranks, over as many links of each level as there are: its first part goes over all of them, or takes a
-/// `step` for each rank if that is more, and all others follow without a pause at the pace of the slowest level. Between nodes
-/// the ring has as many lanes as a node has ranks of the group.
+/// One ring through all ranks, over all parallel links of each level. Its first part uses all links, or takes a `step`
+/// per rank if that is more. The other parts follow without a pause at the pace of the slowest level. Between nodes the
+/// ring has as many lanes as the node has ranks of the group.
 fn flat(levels: &[Level<'_>], bytes: f64, ranks: f64, step: fn(&Level<'_>) -> f64) -> f64 {
     let links = |level: &Level<'_>| ranks / level.within * (1.0 - 1.0 / level.units);
     let hop = |level: &Level<'_>| level.link.latency * if level.is_network { RING_HOP } else { 1.0 };
@@ -190,7 +197,8 @@ fn flat(levels: &[Level<'_>], bytes: f64, ranks: f64, step: fn(&Level<'_>) -> f6
     around.max(steps) + (1.0 - 1.0 / ranks) * levels.iter().map(pace).fold(0.0, f64::max)
 }
 
-/// Each rank's parts for the ranks of a level leave over its link: of rows that go to several the `share` for so many units.
+/// All-to-all: each rank's parts for the ranks of a level leave over the level's link. `share` gives the fraction of
+/// rows that are sent, for a number of units.
 fn each_to_each(levels: &[Level<'_>], bytes: f64, ranks: f64, share: impl Fn(f64) -> f64) -> f64 {
     let seconds = levels.iter().map(|level| {
         let peers = (level.units - 1.0) * level.within;
@@ -200,8 +208,8 @@ fn each_to_each(levels: &[Level<'_>], bytes: f64, ranks: f64, share: impl Fn(f64
     seconds.fold(0.0, f64::max)
 }
 
-/// Of so many copies of a row for experts on n units, the share that is left when each unit gets one: of experts anywhere
-/// `n (1 - (1 - 1/n)^copies)` in the mean, of neighbours as many units as they lie on.
+/// Fraction of `copies` copies of a row for experts on n units that remains if each unit receives one copy. Experts
+/// anywhere reach `n (1 - (1 - 1/n)^copies)` units in the mean; neighbouring experts reach the units that contain them.
 fn reached(units: f64, copies: f64, adjacent: f64) -> f64 {
     let units = match adjacent {
         0.0 => units * (1.0 - (1.0 - 1.0 / units).powf(copies)),

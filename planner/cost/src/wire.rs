@@ -1,30 +1,30 @@
-//! What a layout change moves, and the seconds of it, by the formulas of the usual algorithms.
+//! Traffic and time of one collective, by the formulas of the usual algorithms.
 
 use crate::cluster::{Cluster, Link};
 use ir::mesh::{Axes, Extent, Mesh};
 use ir::ops::Collective;
 use ir::types::{Dim, Type};
 
-/// What a layout change asks of one rank.
+/// Traffic of one rank in a collective.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Traffic {
-    /// Bytes that it gets from its peers; it sends as many at the same time.
+    /// Bytes received from peers, which equal the bytes sent at the same time.
     pub wire: f64,
-    /// Messages that it waits for, one after the other.
+    /// Number of consecutive messages that the rank waits for.
     pub messages: f64,
-    /// Bytes that it reads and writes in its own memory where no peer takes part.
+    /// Bytes read and written in the rank's own memory, if no peer takes part.
     pub memory: f64,
 }
 
 impl Traffic {
-    /// The traffic of a layout change of one tensor, from its types before and after: that of its [`Pattern`].
+    /// Traffic of a collective on one tensor, from the types before and after, by its [`Pattern`].
     pub fn of(cluster: &Cluster, mesh: &Mesh, change: &Collective, operand: &Type, result: &Type) -> Traffic {
         let over = change.over();
         let (before, after) = (operand.local_bytes(mesh), result.local_bytes(mesh));
         Pattern::of(mesh, change, operand).traffic(cluster.link(mesh, over), mesh.size(over), before, after)
     }
 
-    /// Two tensors in one transfer.
+    /// Traffic of two tensors in one transfer.
     #[must_use]
     pub fn beside(self, other: Traffic) -> Traffic {
         Traffic {
@@ -34,29 +34,29 @@ impl Traffic {
         }
     }
 
-    /// Seconds of it between the ranks along these axes.
+    /// Seconds between the ranks along these axes.
     pub fn seconds(&self, cluster: &Cluster, mesh: &Mesh, over: &Axes) -> f64 {
         self.seconds_on(cluster.link(mesh, over), cluster.device.memory_bandwidth)
     }
 
-    /// Seconds of it between ranks that a link joins, whose memory has so many bytes per second.
+    /// Seconds between ranks joined by a link, with a memory bandwidth in bytes per second.
     pub fn seconds_on(&self, link: &Link, memory_bandwidth: f64) -> f64 {
         self.wire / link.bandwidth + self.messages * link.latency + self.memory / memory_bandwidth
     }
 }
 
-/// Who sends what to whom in a layout change.
+/// Communication pattern of a collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pattern {
-    /// Each gets its share of what all others have: `all_gather` and `reduce_scatter`.
+    /// Each rank receives its share of the data of all others: `all_gather` and `reduce_scatter`.
     Round,
-    /// The one and then the other: `all_reduce`.
+    /// A reduce-scatter followed by an all-gather: `all_reduce`.
     Sum,
-    /// Each has a part for each: `all_to_all`.
+    /// Each rank has a part for each other rank: `all_to_all`.
     Exchange,
-    /// Each gets its part whole or in so many pieces: a permute.
+    /// Each rank receives its part in this number of pieces: a permute.
     Pieces(u64),
-    /// Nobody sends: `shard` and `owe`.
+    /// Local operation without communication: `all_slice` and `to_partial`.
     Local,
 }
 
@@ -74,13 +74,13 @@ impl Pattern {
         }
     }
 
-    /// The traffic of it among n ranks that a link joins, each with so many bytes before and after.
+    /// Traffic of the pattern among n ranks joined by a link, with the given bytes per rank before and after.
     ///
-    /// Where the larger part has `b` bytes, `all_gather` and `reduce_scatter` get (n-1)/n b in ceil(log2 n)
-    /// messages by recursive doubling and halving, and `all_reduce`, which is one after the other, twice that (Thakur,
-    /// Rabenseifner and Gropp 2005, section 4). `all_to_all` exchanges pairs in n - 1 messages of b/n, or
-    /// passes on b/2 in each of ceil(log2 n) (Bruck et al. 1997), whichever is faster. A permute is one message with the
-    /// whole part, or one for each piece of it. `shard` and `owe` copy within the rank.
+    /// Let the larger part have `b` bytes. `all_gather` and `reduce_scatter` receive (n-1)/n b in ceil(log2 n) messages
+    /// by recursive doubling and halving. `all_reduce`, which runs one after the other, receives twice that (Thakur,
+    /// Rabenseifner and Gropp 2005, section 4). `all_to_all` exchanges pairs in n - 1 messages of b/n, or passes on b/2
+    /// in each of ceil(log2 n) messages (Bruck et al. 1997), whichever is faster. A permute is one message with the
+    /// entire part, or one message per piece. `all_slice` and `to_partial` copy within the rank.
     pub fn traffic(self, link: &Link, n: u64, before: u64, after: u64) -> Traffic {
         let (larger, made, others) = (before.max(after) as f64, after as f64, n.saturating_sub(1) as f64);
         let round = Traffic { wire: others / n as f64 * larger, messages: rounds(n), memory: 0.0 };
@@ -100,13 +100,13 @@ impl Pattern {
     }
 }
 
-/// How often n ranks must talk until each knows of all.
+/// Number of communication rounds after which each of n ranks has data from all.
 fn rounds(n: u64) -> f64 {
     f64::from(n.max(1).next_power_of_two().ilog2())
 }
 
-/// From how many shards of a dim of this size a new shard comes, at most, when other axes cut it. Shards of both kinds stand
-/// in the order of their index.
+/// Largest number of old shards that a new shard of a dim overlaps, if other axes shard the dim. Shards of both kinds
+/// are in index order.
 pub fn pieces(mesh: &Mesh, size: u64, before: &Axes, after: &Axes) -> u64 {
     let alike = mesh.size(before) == mesh.size(after);
     if before == after || (alike && mesh.is_even(size, before) && mesh.is_even(size, after)) {
@@ -122,7 +122,7 @@ pub fn pieces(mesh: &Mesh, size: u64, before: &Axes, after: &Axes) -> u64 {
     most as u64
 }
 
-/// Seconds of a sum of equal tensors over n ranks that a link joins, as an `all_reduce`.
+/// Seconds of an `all_reduce` of equal tensors over n ranks joined by a link.
 pub fn seconds_of_sum(link: &Link, bytes: u64, n: u64) -> f64 {
     let wire = 2.0 * n.saturating_sub(1) as f64 / n.max(1) as f64 * bytes as f64;
     wire / link.bandwidth + 2.0 * rounds(n) * link.latency

@@ -1,4 +1,4 @@
-//! Abstract optimisation: programs of 0/1, integer and real variables, and assignments with pairwise costs. Knows no tensor.
+//! Optimisation solvers, independent of tensors: mixed-integer linear programs, and assignments with pairwise costs.
 
 pub mod assign;
 #[cfg(not(feature = "highs"))]

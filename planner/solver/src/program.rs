@@ -142,7 +142,7 @@ impl Program {
         self.columns.iter().zip(values).map(|(column, value)| column.cost * value).sum()
     }
 
-    /// Whether an assignment of all variables keeps all bounds, rows and integrality, up to rounding.
+    /// Returns whether an assignment of all variables keeps all bounds, rows and integrality, up to rounding.
     pub fn holds(&self, values: &[f64]) -> bool {
         let column = |(column, &value): (&Column, &f64)| {
             let slack = SLACK * value.abs().max(1.0);

@@ -1,9 +1,10 @@
-//! `seed`: writes what is known before any rule is followed.
+//! `annotate`: writes the shardings that are known before any rule is applied.
 //!
-//! A rule `tp: g, f, v` shards every dim of one of these names on its kind of tensor. What a file with its own mesh states
-//! for the forward holds as a pin. Gradients and optimizer state follow their parameter; what ZeRO shares out among replicas is
-//! stored over the axes of dp and cp that do not shard it: states from stage 1 on, gradients from 2 on, parameters under 3
-//! (Rajbhandari et al. 2020). All other dims stay open. A model with no open dim has been through here.
+//! A rule `tp: g, f, v` shards every dim of one of these names on its kind of tensor. In a file with its own mesh, the
+//! forward's stated types are pins. Gradients and optimizer states follow their parameter. ZeRO stores them
+//! flat-sharded over the axes of dp and cp that do not shard the parameter: states from stage 1, gradients from stage
+//! 2, parameters at stage 3 (Rajbhandari et al. 2020). All other dims stay open. A model without open dims is
+//! unchanged.
 
 use crate::PlanError;
 use crate::heads::attend_by_heads;
@@ -29,11 +30,11 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
     close(model, goal)
 }
 
-/// Closes what is declared, parameters and inputs with all that follows them, as the rules leave it.
+/// Closes the declared parameters and inputs, and the values that follow them, as the rules leave them.
 pub(crate) fn close(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
     let group = zero_group(&model.mesh, goal);
     let stored = |from: u8| if goal.layout.zero >= from { group.clone() } else { Axes::none() };
-    // What the rules do not name stays whole; what a file with its own mesh leaves open is decided by `propagate`.
+    // Dims that no rule names stay unsharded; `propagate` decides the open dims of a file with its own mesh.
     if goal.layout.devices() > 1 || model.mesh.tensor_axes().is_empty() {
         model.params.values_mut().for_each(|param| param.ty = param.ty.closed());
         model.inputs.iter_mut().for_each(|input| input.ty = input.ty.closed());
@@ -44,8 +45,8 @@ pub(crate) fn close(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
     attend_by_heads(model, goal)
 }
 
-/// Gives arguments the types of what is passed for them, and states those of their parameters, stored over the axes that
-/// `zero` says of a parameter of a block.
+/// Copies declared types to the arguments, and parameter types to gradients and states. `zero` gives the storage axes
+/// of a block's parameter.
 pub(crate) fn bind(model: &mut Model, zero: impl Fn(BlockId, Value) -> Axes) {
     for id in model.blocks.keys().collect::<Vec<_>>() {
         bind_params(model, id);
@@ -53,7 +54,7 @@ pub(crate) fn bind(model: &mut Model, zero: impl Fn(BlockId, Value) -> Axes) {
     }
 }
 
-/// The axes over which ZeRO shards: all of dp and cp, or the innermost of dp that make up a group.
+/// Axes over which ZeRO shards: all of dp and cp, or the innermost dp axes that form a group.
 fn zero_group(mesh: &Mesh, goal: &Goal) -> Axes {
     let axes = |name| mesh.lookup(name).unwrap_or_default();
     let Some(shard) = goal.layout.shard.filter(|&shard| shard < goal.layout.dp * goal.layout.cp) else {
@@ -110,7 +111,7 @@ fn check_rule<'a>(model: &Model, rule: &'a AnnotationRule) -> Result<(&'a Annota
     Err(PlanError::UnknownDim { names, known })
 }
 
-/// Puts the rule's axes on the dims of its names that were open, behind those of earlier rules.
+/// Adds the rule's axes to the open dims of its names, after the axes of earlier rules.
 fn shard(
     ty: &mut Type,
     open: &[bool],
@@ -138,7 +139,7 @@ fn shard(
     Ok(())
 }
 
-/// Parameters and inputs of a block get the types of their declarations.
+/// Copies the declared types to a block's parameters and inputs.
 fn bind_params(model: &mut Model, id: BlockId) {
     let Some(call) = calls_of(model, id).next() else { return close_params(&mut model.blocks[id]) };
     let params = model.call_params(call, 0);
@@ -157,27 +158,27 @@ fn bind_params(model: &mut Model, id: BlockId) {
     }
 }
 
-/// Parameters of a block that no call reaches lie as the block itself says.
+/// Closes parameters of a block that no call reaches.
 fn close_params(block: &mut Block) {
     for param in block.args_of(ArgKind::Param).collect::<Vec<_>>() {
         block.values[param].ty = block.ty(param).closed();
     }
 }
 
-/// The dims of `ty` under the names that the block uses.
+/// Dims of `ty` with the block's dim names.
 fn renamed(ty: &Type, named: &Type) -> Vec<ir::types::Dim> {
     let pairs = ty.dims.iter().zip(&named.dims);
     pairs.map(|(dim, own)| ir::types::Dim { name: own.name.or(dim.name), ..dim.clone() }).collect()
 }
 
-/// Stores over those of the axes that are free, unless the type says itself how it is stored.
+/// Adds those storage axes that are free, unless the type states its storage.
 fn store(ty: &mut Type, axes: &Axes) {
     if ty.storage.is_empty() && ty.rank() > 0 {
         ty.storage = axes.without(&ty.sharded_axes());
     }
 }
 
-/// States lie as their parameters do, and are stored over the ZeRO axes where these are free.
+/// Gives states their parameter's sharding, stored flat over the free ZeRO axes.
 fn follow_params(block: &mut Block, zero: impl Fn(Value) -> Axes) {
     for state in block.args_of(ArgKind::State).collect::<Vec<_>>() {
         let Some(owner) = block.owner_of(state) else { continue };
@@ -188,7 +189,7 @@ fn follow_params(block: &mut Block, zero: impl Fn(Value) -> Axes) {
     }
 }
 
-/// Gradients, which lie as their parameters do, may be stored otherwise.
+/// Gives gradients their own storage axes; their sharding is the parameter's.
 fn store_gradients(block: &mut Block, axes: &Axes) {
     for param in block.args_of(ArgKind::Param).collect::<Vec<_>>() {
         let Some(gradient) = block.gradient_of(param) else { continue };

@@ -1,9 +1,9 @@
-//! `refine`: makes the mesh that the layout asks for, each atomic axis within one link level.
+//! `build_mesh`: builds the mesh of a configuration, with each atomic axis within one link level.
 //!
-//! An axis that spans levels is split, and its name becomes a group: tp = 16 on nodes of 8 devices is
-//! `tp=[tp1, tp0]` with tp1 = 2 between nodes and tp0 = 8 within one. So is one of which experts take a part: `dp=[edp, ep]`,
-//! and dp where ZeRO shards within groups of neighbours.
-//! Axes of size 1 are left out. A file that brings its own mesh takes no other.
+//! An axis that spans levels is split, and its name becomes a group: tp = 16 on nodes of 8 devices is `tp=[tp1, tp0]`
+//! with tp1 = 2 between nodes and tp0 = 8 within a node. An axis that experts share is also split (`dp=[edp, ep]`), as
+//! is dp if ZeRO shards within groups of neighbours. Axes of size 1 are omitted. A file with its own mesh accepts no
+//! other mesh.
 
 use crate::PlanError;
 use cost::Cluster;
@@ -26,12 +26,12 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
     Ok(())
 }
 
-/// The error for a name in the rank order that is none of the axes that a layout has.
+/// Error for a name in the rank order that is no axis of a configuration.
 fn unknown(name: &str) -> PlanError {
     PlanError::UnknownAxis { name: name.to_string(), known: Layout::AXES.join(", ") }
 }
 
-/// Without a mesh line all shardings are open.
+/// Opens all shardings of a file without a mesh line.
 fn open(model: &mut Model) {
     let blocks = model.blocks.values_mut().chain(model.step.as_mut().map(|step| &mut step.graph));
     let values = blocks.flat_map(|block| block.values.values_mut()).map(|data| &mut data.ty);
@@ -40,29 +40,29 @@ fn open(model: &mut Model) {
     values.chain(params).chain(inputs).flat_map(|ty| &mut ty.dims).for_each(|dim| dim.open = true);
 }
 
-/// A run of neighbours along an axis.
+/// Contiguous part of an axis.
 struct Part {
     axis: &'static str,
     role: Role,
     size: u64,
 }
 
-/// The mesh of a layout on links of one level.
+/// Builds the mesh of a configuration on links of one level.
 ///
 /// # Errors
-/// Its experts cannot be shared out, or its order names an axis that there is not.
+/// The expert degrees do not fit, or the rank order names an unknown axis.
 pub fn mesh(layout: &Layout) -> Result<Mesh, PlanError> {
     on_levels(layout, &[])
 }
 
-/// The mesh of a layout on links whose levels hold so many devices each (innermost first).
+/// Builds the mesh on links whose levels have `levels` devices, innermost first.
 fn on_levels(layout: &Layout, levels: &[u64]) -> Result<Mesh, PlanError> {
     let (folded, mut inner) = (layout.fold()?, 1);
     let mut parts: Vec<Part> = Vec::new();
     for name in layout.order.iter().rev() {
         let axis = *Layout::AXES.iter().find(|axis| *axis == name).ok_or_else(|| unknown(name))?;
         if axis == PIPELINE {
-            // It stays atomic: stages talk to neighbours only, whatever links lie between.
+            // The axis stays atomic: stages communicate with neighbours only, whatever links are between them.
             parts.extend((layout.pp > 1).then_some(Part { axis, role: Role::Copies, size: layout.pp }));
             inner *= layout.pp;
         }
@@ -79,8 +79,8 @@ fn on_levels(layout: &Layout, levels: &[u64]) -> Result<Mesh, PlanError> {
     Ok(named(&parts))
 }
 
-/// The mesh of the parts, outermost first. A part that is all of its axis, or within dp all of ep or all that ep leaves, has
-/// that name; else it is numbered.
+/// Mesh of the parts, outermost first. A part that is its entire axis takes that name, as does the ep part of dp and
+/// the rest of dp. Other parts are numbered.
 fn named(parts: &[Part]) -> Mesh {
     let mut mesh = Mesh { name: "mesh".to_string(), ..Mesh::default() };
     let alike = |is: &dyn Fn(&Part) -> bool| parts.iter().filter(|part| is(part)).count();
@@ -94,7 +94,7 @@ fn named(parts: &[Part]) -> Mesh {
         };
         mesh.axes.push(Axis { name, size: part.size });
     }
-    // Major to minor as tokens lie: sequences, then parts of them.
+    // Major to minor in the order of tokens: sequences first, then parts of a sequence.
     let axes_of = |is: &dyn Fn(&Part) -> bool| -> Axes {
         let ids = || parts.iter().enumerate().filter(|(_, part)| is(part));
         let of = |axis: &'static str| ids().filter(move |(_, part)| part.axis == axis);
@@ -111,7 +111,7 @@ fn named(parts: &[Part]) -> Mesh {
     mesh
 }
 
-/// The sizes of the parts of an axis, innermost first, when `inner` devices lie inside it.
+/// Sizes of the parts of an axis, innermost first, with `inner` devices inside the axis.
 fn split(name: &str, degree: u64, inner: u64, levels: &[u64]) -> Result<Vec<u64>, PlanError> {
     let mut sizes = Vec::new();
     let (mut rest, mut inner) = (degree, inner);
@@ -136,7 +136,7 @@ fn split(name: &str, degree: u64, inner: u64, levels: &[u64]) -> Result<Vec<u64>
     Ok(sizes)
 }
 
-/// The sizes, innermost first, with one of them split in two where the innermost ranks of a group of this size end.
+/// Sizes, innermost first, with one size split at the boundary of the innermost group of `group` ranks.
 fn with_group(sizes: &[u64], group: u64) -> Vec<u64> {
     let (mut cut, mut inner) = (Vec::new(), 1);
     for &size in sizes {
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use cost::CPU;
 
-    /// The mesh as its line in a text says it.
+    /// The mesh as a line of the text form.
     fn line(layout: &Layout, levels: &[u64]) -> String {
         let mesh = on_levels(layout, levels).unwrap();
         let axes: Vec<String> = mesh.axes.values().map(|axis| format!("{}={}", axis.name, axis.size)).collect();

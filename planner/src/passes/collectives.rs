@@ -1,10 +1,11 @@
-//! `collectives`: makes each reshard the cheapest sequence of collectives, and combines those of `U` into buckets.
+//! `collectives`: replaces each reshard by its cheapest sequence of collectives, and combines those of `U` into
+//! buckets.
 //!
-//! A way uses no axes but those of its two layouts: to cut a tensor over others, so as to reduce less of it, and to gather it
-//! again would part what shares a bucket.
+//! A reshard path uses only the axes of its two shardings. Slicing over other axes would shrink a reduction, but the
+//! extra gather would split values that share a bucket.
 
 use crate::PlanError;
-use crate::reshard::{Site, Step, Ways};
+use crate::reshard::{ReshardCache, Site, Step};
 use cost::Cluster;
 use ir::goal::Goal;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Span, Stmt};
@@ -14,11 +15,11 @@ use ir::ops::{Collective, Op};
 use ir::types::{PartialKind, Type};
 
 pub(crate) fn run(model: &mut Model, goal: &Goal, cluster: &Cluster) -> Result<(), PlanError> {
-    run_by(&Ways::default(), model, goal, cluster)
+    run_by(&ReshardCache::default(), model, goal, cluster)
 }
 
-/// The same by ways that other models on the cluster have taken.
-pub(crate) fn run_by(known: &Ways, model: &mut Model, goal: &Goal, cluster: &Cluster) -> Result<(), PlanError> {
+/// Runs the pass with a cache of reshard paths on the same cluster.
+pub(crate) fn run_by(known: &ReshardCache, model: &mut Model, goal: &Goal, cluster: &Cluster) -> Result<(), PlanError> {
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let site = Site { mesh: &mesh, dims: &dims, cluster };
     let mut ways = Found { site, known, found: Vec::new() };
@@ -32,7 +33,7 @@ pub(crate) fn run_by(known: &Ways, model: &mut Model, goal: &Goal, cluster: &Clu
     Ok(())
 }
 
-/// The changes of layout that a model marks, each once.
+/// Distinct reshards of a model, as pairs of types.
 pub fn marked(model: &Model) -> Vec<[Type; 2]> {
     let mut changes: Vec<[Type; 2]> = Vec::new();
     for block in model.blocks.values() {
@@ -47,14 +48,14 @@ pub fn marked(model: &Model) -> Vec<[Type; 2]> {
     changes
 }
 
-/// The ways that these changes of layout become.
+/// Reshard paths of these pairs of types.
 ///
 /// # Errors
-/// One has no way.
+/// A pair has no reshard path.
 pub fn ways(
     changes: impl Iterator<Item = [Type; 2]>,
     site: &Site<'_>,
-    known: &Ways,
+    known: &ReshardCache,
 ) -> Result<Vec<Vec<Collective>>, PlanError> {
     let way = |[from, to]: [Type; 2]| {
         let steps = known.cheapest(site, &from, &to).map_err(|why| fault(why.to_string()))?;
@@ -67,10 +68,10 @@ fn fault(why: String) -> PlanError {
     PlanError::Fault { pass: "collectives", why }
 }
 
-/// The ways that have been found, from one type to another: the sections of a block ask for the same ones.
+/// Reshard paths by pair of types, since the sections of a block need the same paths.
 struct Found<'a> {
     site: Site<'a>,
-    known: &'a Ways,
+    known: &'a ReshardCache,
     found: Vec<(Type, Type, Vec<Step>)>,
 }
 
@@ -86,7 +87,7 @@ impl Found<'_> {
     }
 }
 
-/// Whether the types are equal and their dims have the same names.
+/// Returns whether the types are equal and their dims have the same names.
 fn is_alike(a: &Type, b: &Type) -> bool {
     a == b && a.dims.iter().zip(&b.dims).all(|(a, b)| a.name == b.name)
 }
@@ -101,7 +102,7 @@ fn lower_section(ways: &mut Found<'_>, block: &mut Block, kind: SectionKind) -> 
     Ok(())
 }
 
-/// The steps of one reshard. Where two ways begin alike, the second goes on from what the first has made.
+/// Emits the steps of one reshard. If two paths share a prefix, the second path continues from the first path's value.
 fn lower(ways: &mut Found<'_>, block: &mut Block, before: &[Stmt], stmt: &Stmt) -> Result<Vec<Stmt>, String> {
     let (from, to) = (stmt.operands[0], stmt.results[0]);
     let way = ways.way(block.ty(from), block.ty(to))?;
@@ -127,7 +128,7 @@ fn lower(ways: &mut Found<'_>, block: &mut Block, before: &[Stmt], stmt: &Stmt) 
     Ok(stmts)
 }
 
-/// What the same step has made of the value in this section, unless either is stored to.
+/// Result of the same step on the value earlier in this section, unless either value is stored to.
 fn made_before(block: &Block, before: &[Stmt], op: &Op, value: Value) -> Option<Value> {
     let same = |stmt: &&Stmt| stmt.op == *op && stmt.operands == [value];
     let made = before.iter().find(same)?.results[0];
@@ -135,8 +136,8 @@ fn made_before(block: &Block, before: &[Stmt], op: &Op, value: Value) -> Option<
     (!stored(value) && !stored(made)).then_some(made)
 }
 
-/// Collectives of `U` that do the same over the same axes become buckets of at most `limit` bytes: the payments of the
-/// gradients at its beginning, and the gathers of updated parameters, which nothing in `U` reads, at its end.
+/// Combines equal collectives of `U` over the same axes into buckets of at most `limit` bytes. It combines the gradient
+/// reductions at the start, and the gathers of updated parameters at the end, which nothing in `U` reads.
 fn combine(block: &mut Block, mesh: &Mesh, limit: u64) {
     let moves = |stmt: &Stmt| matches!(&stmt.op, Op::Collective(c) if c.communicates());
     let mut rest = std::mem::take(&mut block[SectionKind::U].stmts);

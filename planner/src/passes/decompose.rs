@@ -1,5 +1,5 @@
-//! `expand`: puts graphs of smaller ops in the place of made ops, and of ops whose `!` dim is sharded (softmax,
-//! cross-entropy and norms over a sharded vocabulary or hidden dim).
+//! `decompose`: replaces composite ops by graphs of simpler ops. Ops whose `!` dim is sharded are replaced too:
+//! softmax, cross-entropy and norms over a sharded vocabulary or hidden dim.
 
 use crate::PlanError;
 use crate::assign::is_expandable;
@@ -25,10 +25,10 @@ pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanEr
     Ok(())
 }
 
-/// Expands the statements of a section that must be.
+/// Decomposes the statements of a section that require it.
 ///
 /// # Errors
-/// An op has no expansion.
+/// An op has no decomposition.
 pub(crate) fn expand_section(site: &Site<'_>, block: &mut Block, kind: SectionKind) -> Result<(), String> {
     let uses = count_uses(block);
     for stmt in std::mem::take(&mut block[kind].stmts) {
@@ -38,7 +38,7 @@ pub(crate) fn expand_section(site: &Site<'_>, block: &mut Block, kind: SectionKi
     Ok(())
 }
 
-/// A made op, or one whose operand is sharded on a `!` letter that the planner left in place.
+/// Returns whether the op is composite, or has an operand sharded on a `!` factor.
 fn must_expand(block: &Block, stmt: &Stmt) -> Result<bool, String> {
     if !is_expandable(&stmt.op) {
         return Ok(false);
@@ -47,17 +47,17 @@ fn must_expand(block: &Block, stmt: &Stmt) -> Result<bool, String> {
     let types = |values: &[Value]| values.iter().map(|&v| block.ty(v)).collect::<Vec<&Type>>();
     let (operands, results) = (types(&stmt.operands), types(&stmt.results));
     let cut = |tensor: &TensorLetters, ty: &Type| {
-        let whole = |letters: &DimLetters| letters.iter().any(|&letter| instance.letters[letter].marked_whole);
-        tensor.iter().zip(&ty.dims).any(|(letters, dim)| whole(letters) && !dim.axes.is_empty())
+        let whole = |factors: &DimLetters| factors.iter().any(|&factor| instance.letters[factor].marked_whole);
+        tensor.iter().zip(&ty.dims).any(|(factors, dim)| whole(factors) && !dim.axes.is_empty())
     };
-    // A result that keeps the letter decides; without one the operands do.
+    // A result with the factor decides; without one the operands decide.
     let kept = instance.results.iter().zip(&results).any(|(tensor, ty)| cut(tensor, ty));
     let reads = || instance.operands.iter().zip(&operands).any(|(tensor, ty)| cut(tensor, ty));
     let keeps_letter = instance.results.iter().flatten().flatten().any(|&l| instance.letters[l].marked_whole);
     Ok(kept || (!keeps_letter && reads()))
 }
 
-/// Decides the graph that takes the place of a statement; `uses` counts what the whole block reads, the statement included.
+/// Decides the graph that replaces a statement; `uses` counts all reads of the block, the statement's own included.
 fn expand(
     site: &Site<'_>,
     block: &mut Block,

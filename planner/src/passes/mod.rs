@@ -1,4 +1,4 @@
-//! One pass, one file.
+//! Compiler passes, one per file.
 
 pub(crate) mod annotate;
 pub(crate) mod build_mesh;

@@ -1,9 +1,9 @@
-//! `propagate`: carries shardings along the rules, first in all directions through all forwards until nothing changes
-//! ([`crate::spread`]), then block by block in the order of the calls, through all sections.
+//! `propagate`: propagates shardings along the rules. It first spreads axes in all directions through all forwards
+//! until nothing changes ([`crate::spread`]), then decides block by block in call order, through all sections.
 //!
-//! Afterwards every type is closed, and every statement's results are what its rule gives for some layout of its operands.
-//! A result that is pinned to something else (a block boundary, a file's own words, an argument that is stored to) gets a
-//! `reshard` of its own; operands that lie otherwise are the pass `reshard`'s work.
+//! Afterwards every type is closed, and every statement's results follow from its rule for some sharding of its
+//! operands. A result pinned to another type (a block boundary, a stated type, a stored argument) gets its own
+//! `reshard`. The pass `reshard` handles operands with another sharding.
 
 use crate::PlanError;
 use crate::passes::annotate;
@@ -47,10 +47,10 @@ fn propagate(model: &mut Model) -> Result<(), String> {
     finish(&site, model)
 }
 
-/// Decides what is done once a step, when the gradients are decided.
+/// Decides the once-per-step section, after the gradients are decided.
 ///
 /// # Errors
-/// An op's rule does not fit its tensors: a fault.
+/// An op's rule does not fit its tensors, which is an internal error.
 pub(crate) fn finish(site: &Site<'_>, model: &mut Model) -> Result<(), String> {
     join_partial_gradients(model);
     for block in model.blocks.values_mut() {
@@ -82,7 +82,7 @@ fn plan_block(
     plan_backward(site, block, id, ports)
 }
 
-/// Results leave the block in the boundary's type; what the boundary left open follows the first producer.
+/// Reshards results to the boundary's type; parts that the boundary leaves open follow the first producer.
 fn return_values(block: &mut Block, id: BlockId, ports: &mut Ports) {
     for (place, result) in value_results(&block.results).into_iter().enumerate() {
         let value = block[SectionKind::F].ret[result];
@@ -97,7 +97,7 @@ fn return_values(block: &mut Block, id: BlockId, ports: &mut Ports) {
     }
 }
 
-/// `stated` where it is closed, else what is natural and free, at least what is stated.
+/// `stated` where closed; elsewhere the natural axes that are free, with at least the stated axes.
 fn fill(stated: &Type, natural: &Type) -> Type {
     let mut ty = stated.clone();
     for (place, dim) in natural.dims.iter().enumerate() {
@@ -133,7 +133,7 @@ fn plan_backward(site: &Site<'_>, block: &mut Block, id: BlockId, ports: &Ports)
     site.decide(block, SectionKind::W, &Hints::default())
 }
 
-/// The value in the wanted type: itself, or the result of a reshard at the end of the section.
+/// The value in the wanted type: the value itself, or the result of a reshard at the end of the section.
 fn moved_to(block: &mut Block, kind: SectionKind, value: Value, wanted: &Type) -> Value {
     if block.ty(value) == wanted {
         return value;
@@ -144,7 +144,7 @@ fn moved_to(block: &mut Block, kind: SectionKind, value: Value, wanted: &Type) -
     moved
 }
 
-/// A parameter of several blocks has one gradient: where one of them owes more, all do.
+/// Gives the gradients of a parameter shared by several blocks the union of their partial axes.
 fn join_partial_gradients(model: &mut Model) {
     let mut unreduced: FxHashMap<ParamInstance, Axes> = FxHashMap::default();
     let bindings = gradient_bindings(model);
@@ -199,7 +199,7 @@ fn partial_gradient(block: &mut Block, gradient: Value, axes: &Axes) {
     stmts.splice(place + 1..place + 1, [reshard_stmt(moved, fresh), add]);
 }
 
-/// `U` begins by paying the gradients, each into the layout of its parameter's state.
+/// Starts `U` with the reduction of each gradient, into the sharding of its parameter's state.
 fn pay_gradients(block: &mut Block) {
     let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
     let mut reduced = Vec::new();
@@ -223,7 +223,7 @@ fn pay_gradients(block: &mut Block) {
     block[SectionKind::U].stmts.splice(0..0, reduced);
 }
 
-/// The sums that blocks give to the step graph owe the same, so that they add up and are paid once.
+/// Makes the sums that blocks pass to the step graph partial over the same axes, so that their total is reduced once.
 fn plan_step(site: &Site<'_>, model: &mut Model) -> Result<(), String> {
     let returns = |block: &Block| block[SectionKind::U].ret.first().map(|&value| block.ty(value).partial_axes());
     let unreduced = model.blocks.values().filter_map(returns).fold(Axes::none(), |all, axes| all.union(&axes)).sorted();

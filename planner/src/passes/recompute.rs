@@ -1,8 +1,8 @@
-//! `recompute`: has the backward of layers make again what the layout says, instead of keeping it (`ir::recompute`).
+//! `recompute`: recomputes the configured values in the backward instead of saving them (`ir::recompute`).
 //!
-//! What is asked of a block a second time changes nothing, so that any dump goes on. Of the layers of which the first on each
-//! stage are computed again (`full:2`) there are two variants from here on; which runs are on which stage is known once the
-//! model is cut, and until then the first ones of the model are called again.
+//! The pass is idempotent, so any dump can continue. If only the first layers of each stage are recomputed (`full:2`),
+//! a layer has two variants from here on. Stage assignment later decides which calls use which variant; until then the
+//! model's first calls recompute.
 
 use crate::PlanError;
 use cost::Cluster;
@@ -42,7 +42,7 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
     Ok(())
 }
 
-/// The runs of layers, all slices of one counted once.
+/// Number of layer instances, with all slices of one instance counted once.
 fn layers_of(model: &Model) -> u32 {
     let layers = model.calls.iter().filter(|call| is_layer(&model.blocks[call.block]) && call.slice.unwrap_or(0) == 0);
     layers.map(|call| call.instances()).sum()
@@ -53,7 +53,7 @@ fn full(block: &mut Block) {
     recompute(block, &all);
 }
 
-/// What is not kept of modules and values of these names. Core attention is left out: its kernel keeps neither scores nor
+/// Unsaved values of the named modules and values. Core attention is excluded: its kernel saves neither scores nor
 /// softmax.
 fn selected(block: &Block, dims: &Dims, names: &[String], goal: &Goal) -> BTreeSet<usize> {
     let mut again: BTreeSet<usize> = BTreeSet::new();
@@ -68,7 +68,7 @@ fn selected(block: &Block, dims: &Dims, names: &[String], goal: &Goal) -> BTreeS
     again
 }
 
-/// Whether a product will be a sum over ranks: one over a dim that a rule cuts in parameters.
+/// Returns whether a product will be a partial sum: it contracts a dim that a rule shards in parameters.
 fn is_summed(block: &Block, dims: &Dims, place: usize, goal: &Goal) -> bool {
     let stmt = &block[SectionKind::F].stmts[place];
     if !matches!(stmt.op, Op::Kernel(KernelOp::Einsum(_))) {

@@ -1,9 +1,10 @@
-//! `reshard`: inserts a reshard where an op needs an operand in another layout than it lies.
+//! `reshard`: inserts a reshard where an op needs an operand in another sharding.
 //!
-//! One reshard serves all readers in the same section; what I has gathered serves W too (it runs right after, or the value
-//! crosses). What F has paid or cut serves the backward, for it is no larger than what it was made of; what F has gathered
-//! is not kept: W gathers again (Korthikanti et al. 2022, section 4.2.2). What only repeats something smaller, or is a view of
-//! something, is not moved but made anew: that is moved, which is less, or serves others too.
+//! One reshard serves all readers in a section. A value that I gathered also serves W, which runs right after I or
+//! receives the value as saved for W. A value that F reduced or sliced is reused by the backward, since it is no larger
+//! than its source. A value that F gathered is not saved: W gathers again (Korthikanti et al. 2022, section 4.2.2). A
+//! broadcast or view is recomputed instead of moved: its source is resharded, which is smaller or is shared with other
+//! users.
 
 use crate::PlanError;
 use crate::sections::{count_uses, operand_for, reshard_stmt, wanted_types};
@@ -33,8 +34,8 @@ pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanEr
     Ok(())
 }
 
-/// Takes out values that nothing reads now that they are made in another layout, the last first, for it may be all that reads
-/// the one before; what was made first instead takes the name.
+/// Removes values that nothing reads once they are recomputed in another sharding. Removal runs from last to first,
+/// since a removed value may be the only reader of an earlier one. The recomputed value takes over the name.
 fn drop_unread(block: &mut Block, anew: &[(Value, Value)]) {
     if anew.is_empty() {
         return;
@@ -56,22 +57,22 @@ fn drop_unread(block: &mut Block, anew: &[(Value, Value)]) {
     }
 }
 
-/// What has been resharded so far.
+/// Reshards done so far.
 #[derive(Default)]
 pub(crate) struct Moved {
-    /// (value, in which layout, result).
+    /// Triples of value, sharding and resharded value.
     there: Vec<(Value, Type, Value)>,
-    /// (value, result) where the result was not moved but made like the value.
+    /// Pairs of value and recomputed value.
     anew: Vec<(Value, Value)>,
 }
 
 impl Moved {
-    /// What the backward shall not find: what is larger than what it was made of.
+    /// Forgets gathered values, which are larger than their source and are not saved for the backward.
     pub(crate) fn drop_gathered(&mut self, block: &Block, mesh: &Mesh) {
         self.there.retain(|(from, to, _)| to.local_bytes(mesh) <= block.ty(*from).local_bytes(mesh));
     }
 
-    /// The type of a value; of one that owes, that in which it is paid already.
+    /// Type of a value; for a partial value, the type that it was already reduced to.
     fn lies<'t>(&'t self, block: &'t Block, value: Value) -> &'t Type {
         let ty = block.ty(value);
         let is_reduced = |(from, to, _): &&(Value, Type, Value)| *from == value && to.partial.is_none();
@@ -79,19 +80,19 @@ impl Moved {
         reduced.map_or(ty, |(_, to, _)| to)
     }
 
-    /// What a value has been moved to, or made as, in a layout.
+    /// Resharded or recomputed form of a value in the given type.
     fn result(&self, value: Value, ty: &Type) -> Option<Value> {
         let (_, _, result) = self.there.iter().find(|(from, to, _)| *from == value && to == ty)?;
         Some(*result)
     }
 
-    /// A store changes what an argument holds.
+    /// Forgets reshards of an argument that the statement stores to.
     pub(crate) fn forget_stored(&mut self, stmt: &Stmt) {
         self.there.retain(|(value, _, _)| !stmt.results.contains(value));
     }
 }
 
-/// Marks the changes of layout that the statements of a section need.
+/// Inserts the reshards that the statements of a section need.
 ///
 /// # Errors
 /// An op's rule does not fit its tensors.
@@ -117,8 +118,8 @@ pub(crate) fn reshard_section(
     Ok(())
 }
 
-/// Where a value that must be moved only repeats a smaller one, or is a view: moves that, and makes the value anew. Not in U,
-/// where what it was made of may have been stored to since.
+/// Recomputes a broadcast or view from its resharded source, instead of resharding the value. `U` is excluded, since it
+/// may have stored to the source.
 fn make_anew(
     mesh: &Mesh,
     block: &mut Block,
@@ -146,7 +147,7 @@ fn make_anew(
     Ok(())
 }
 
-/// The value in a layout: itself, what it has been moved to before, or the result of a reshard.
+/// The value in the given type: the value itself, an earlier reshard of it, or a new reshard.
 pub(crate) fn in_layout(block: &mut Block, kind: SectionKind, value: Value, ty: Type, moved: &mut Moved) -> Value {
     if *block.ty(value) == ty {
         return value;

@@ -1,4 +1,4 @@
-//! `shard`: with `--shard auto`, decides all that seeds leave open by its cost; else it does nothing.
+//! `shard`: with `--shard auto`, decides by cost every dim that `annotate` leaves open; otherwise a no-op.
 
 use crate::PlanError;
 use crate::passes::annotate;
@@ -12,7 +12,7 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, cluster: &Cluster, watch: &mut
         && !model.is_settled()
         && shard::decide(model, goal, cluster, watch)?.is_none()
     {
-        // Nothing is to be decided by cost: `propagate` carries on what is stated.
+        // No cost-based decision: `propagate` propagates the stated shardings.
         annotate::close(model, goal)?;
     }
     Ok(())

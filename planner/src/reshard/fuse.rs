@@ -1,5 +1,5 @@
-//! Changes of sharding over many axes as changes over few: axes that stand side by side before and afterwards move as one, and
-//! what stays at the front of an evenly sharded dim only makes it smaller.
+//! Axis fusion: a reshard over many axes as a reshard over few. Axes that are adjacent before and after become one
+//! axis. Axes that stay at the front of an evenly sharded dim are removed, and the dim becomes smaller.
 
 use super::{Site, Step};
 use ir::ids::AxisId;
@@ -7,33 +7,34 @@ use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
 use ir::types::{Partial, Type};
 
-/// The most axes over which all sequences of collectives are searched: their orders grow as factorials.
+/// Largest number of axes for which all sequences of collectives are searched; the number of axis orders grows as a
+/// factorial.
 pub(super) const MOST: usize = 4;
 
-/// The same without spare ones.
+/// Limit for axes of the two shardings alone, without spare axes.
 pub(super) const MOST_USED: usize = 5;
 
-/// The same of fused axes, without spare ones.
+/// Limit for fused axes, without spare axes.
 pub(super) const MOST_FUSED: usize = 7;
 
-/// A change of sharding on a mesh of fused axes.
+/// A reshard on a mesh of fused axes.
 pub(super) struct Fused {
-    /// The fused axes.
+    /// Mesh of the fused axes.
     pub(super) mesh: Mesh,
-    /// The tensor before and afterwards.
+    /// Types before and after, on the fused mesh.
     pub(super) ends: [Type; 2],
-    /// The axes of which each is made.
+    /// Original axes of each fused axis.
     parts: Vec<Axes>,
-    /// What stays at the front of each dim.
+    /// Axes that stay at the front of each dim.
     fronts: Vec<Axes>,
 }
 
-/// Where an axis stands in a type, and how far from the front of a sequence.
+/// Position of an axis in a type.
 #[derive(Clone, Copy, PartialEq)]
 enum Spot {
     Whole,
     Partial,
-    /// The dim, or the rank for the storage, and the place there.
+    /// The dim (or the rank, for the storage), and the position in its axis list.
     At(usize, usize),
 }
 
@@ -48,7 +49,7 @@ impl Spot {
         spots.next().map_or(Spot::Whole, |(list, at)| Spot::At(list, at))
     }
 
-    /// Whether an axis here directly follows one at the other spot.
+    /// Returns whether an axis at this position directly follows an axis at `other`.
     fn follows(self, other: Spot) -> bool {
         match (other, self) {
             (Spot::At(list, at), Spot::At(next, place)) => list == next && place == at + 1,
@@ -58,7 +59,7 @@ impl Spot {
 }
 
 impl Fused {
-    /// The change from one type to another with as few axes as it can be told with.
+    /// Fuses the axes of a reshard into the fewest axes that express it.
     pub(super) fn of(site: &Site<'_>, from: &Type, to: &Type) -> Fused {
         let fronts: Vec<Axes> = from.dims.iter().zip(&to.dims).map(|(old, new)| front(site, old, &new.axes)).collect();
         let stays = fronts.iter().fold(Axes::none(), |all, front| all.union(front));
@@ -68,7 +69,8 @@ impl Fused {
             |next: AxisId, axis: AxisId| spots(next).iter().zip(spots(axis)).all(|(next, spot)| next.follows(spot));
         let mut parts: Vec<Axes> = Vec::new();
         let mut left = moving.clone();
-        // A chain begins with an axis that follows none; axes that stand nowhere in order follow each other both ways.
+        // A chain begins with an axis that follows no other axis. Unordered axes (replicated or partial) follow each
+        // other both ways.
         while let Some(first) = left.iter().copied().find(|&axis| {
             left.iter().all(|&other| other == axis || !follows(axis, other) || (follows(other, axis) && axis < other))
         }) {
@@ -88,7 +90,7 @@ impl Fused {
         Fused { mesh, ends, parts, fronts }
     }
 
-    /// The steps of the tensor itself, from those of the fused one; none where it cannot be sharded so on the way.
+    /// Steps on the original mesh for steps on the fused mesh; `None` if an intermediate sharding is not allowed.
     pub(super) fn steps(&self, site: &Site<'_>, from: &Type, fused: Vec<Step>) -> Option<Vec<Step>> {
         let mut steps: Vec<Step> = Vec::with_capacity(fused.len());
         for step in fused {
@@ -121,7 +123,7 @@ impl Fused {
     }
 }
 
-/// What both sequences of a dim begin with, if it shards the dim evenly.
+/// Longest common prefix of a dim's axis lists that shards the dim evenly.
 fn front(site: &Site<'_>, dim: &ir::types::Dim, after: &Axes) -> Axes {
     let mut front = dim.axes.common_prefix(after);
     while !site.mesh.is_even(dim.size, &front) {
@@ -130,7 +132,7 @@ fn front(site: &Site<'_>, dim: &ir::types::Dim, after: &Axes) -> Axes {
     front
 }
 
-/// A type on the fused axes, without what stays at the front of its dims.
+/// Type on the fused axes, without the front axes of each dim.
 fn on_parts(site: &Site<'_>, ty: &Type, parts: &[Axes], fronts: &[Axes]) -> Type {
     let fused = |axes: &Axes| -> Axes {
         let first = |axis: &AxisId| parts.iter().position(|part| part.as_slice().first() == Some(axis));
@@ -149,8 +151,8 @@ fn on_parts(site: &Site<'_>, ty: &Type, parts: &[Axes], fronts: &[Axes]) -> Type
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reshard::layout::{Layout, Place};
-    use crate::reshard::{cheapest, plain};
+    use crate::reshard::sharding::{Place, Sharding};
+    use crate::reshard::{cheapest, naive};
     use cost::CPU;
     use ir::types::{DType, Dims};
 
@@ -163,7 +165,7 @@ mod tests {
         let ty = Type::of(DType::F32, &[256, 256, 256]);
         let axes: Vec<AxisId> = mesh.tensor_axes().iter().collect();
         let lying = |places: [Place; 8]| {
-            let whole = Layout::whole(&ty);
+            let whole = Sharding::whole(&ty);
             axes.iter().zip(places).fold(whole, |layout, (&axis, place)| layout.with(axis, place)).on(&ty)
         };
         let [a, b, c] = [0, 1, 2].map(Place::Dim);
@@ -179,7 +181,7 @@ mod tests {
             let steps = cheapest(&site, &from, &to, &Axes::none()).unwrap();
             assert_eq!(steps.last().unwrap().ty, to);
             let seconds = |steps: &[Step]| steps.iter().map(|step| step.seconds).sum::<f64>();
-            assert!(seconds(&steps) <= seconds(&plain(&site, &from, &to).unwrap()), "{from:?} {to:?}");
+            assert!(seconds(&steps) <= seconds(&naive(&site, &from, &to).unwrap()), "{from:?} {to:?}");
             assert!(steps.len() <= 4, "{steps:?}");
         }
     }

@@ -1,7 +1,7 @@
-//! The layouts of one tensor as the nodes of a graph, in numbers: what a search over many of them reads instead of types.
+//! Graph of the shardings of one tensor. Nodes are interned numbers instead of types, for searches over many shardings.
 
-use super::layout::Layout;
 use super::lists::{self, List, Lists, Set};
+use super::sharding::Sharding;
 use super::{SLICE, STEP, Site};
 use cost::{Link, Pattern, pieces};
 use ir::mesh::Axes;
@@ -11,14 +11,14 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// A layout in numbers.
+/// Interned sharding.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub(super) struct Form {
-    /// The sequence of each dim, and last that of the storage.
+    /// Axis list of each dim; the last entry is that of the storage.
     pub(super) lists: SmallVec<[List; 8]>,
-    /// Over which something is owed.
+    /// Axes that the tensor is partial over.
     pub(super) unreduced: Set,
-    /// Whether that is a maximum.
+    /// True if the partial is a maximum.
     pub(super) max: bool,
 }
 
@@ -28,8 +28,8 @@ impl Clone for Form {
     }
 }
 
-/// What one collective does, but for its axes: they are in the forms before and after it. Dims by number; that of the
-/// storage is the rank.
+/// Kind of a collective, without its axes, which follow from the shardings before and after. Dims are numbers; the
+/// storage has the rank as its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Change {
     Gather(usize),
@@ -42,49 +42,50 @@ pub(super) enum Change {
     Unshard(usize),
 }
 
-/// What a sequence makes of a dim.
+/// Effect of an axis list on a dim.
 #[derive(Clone, Copy)]
 struct Cut {
-    /// The most elements of a shard.
+    /// Elements of the largest shard.
     bound: u64,
     even: bool,
     allowed: bool,
 }
 
-/// Into how many shards each dim is cut.
+/// Number of shards of each dim.
 type Shards = SmallVec<[u64; 8]>;
 
-/// The graph of a tensor.
+/// Sharding graph of a tensor.
 pub(super) struct Graph<'a> {
-    /// Where it lies.
+    /// Mesh, dims and cluster.
     pub(super) site: Site<'a>,
-    /// Whole, closed.
+    /// Unsharded, closed type of the tensor.
     tensor: Type,
-    /// The sequences of axes that have occurred.
+    /// Interned axis lists.
     pub(super) lists: Lists,
-    /// Per sequence and dim.
+    /// Effects per axis list and dim.
     cuts: Vec<Cut>,
-    /// Per axis: the level that joins the ranks along it and any of the axes inside it.
+    /// Per axis: the link level that joins the ranks along the axis and along the axes inside it.
     links: Vec<&'a Link>,
     renamings: FxHashMap<(Shards, Set), Rc<[List]>>,
     pieces: FxHashMap<(usize, List, List), u64>,
-    /// Dims of which one is as good as another, ascending.
+    /// Interchangeable dims, ascending.
     alike: Vec<usize>,
-    /// The sequences of the dims that a search is for, if it has many axes.
+    /// Axis lists of the search target's dims, if the search has many axes.
     aim: Vec<List>,
 }
 
-/// The most dims that a permute is looked for to, where they need not have as many shards each.
+/// Largest number of permute targets for which all are tried, rather than only those that preserve the shard count of
+/// each dim.
 const MOST_RENAMINGS: u64 = 128;
 
-/// In how many ways so many axes stand on so many dims, if all do.
+/// Number of ordered arrangements of `axes` axes on `dims` dims, with every axis used.
 fn arrangements(axes: u32, dims: u32) -> u64 {
     let dims = u64::from(dims);
     (0..u64::from(axes)).try_fold(1u64, |all, axis| all.checked_mul(dims + axis)).unwrap_or(u64::MAX)
 }
 
 impl<'a> Graph<'a> {
-    /// That of a tensor, however it lies.
+    /// Graph of a tensor's shardings; the type's own sharding is ignored.
     pub(super) fn new(site: Site<'a>, ty: &Type) -> Graph<'a> {
         let links = site.mesh.axes.keys().map(|axis| site.cluster.link(site.mesh, &Axes::one(axis))).collect();
         let (cuts, renamings, pieces, alike, aim) = Default::default();
@@ -94,8 +95,8 @@ impl<'a> Graph<'a> {
         graph
     }
 
-    /// For a search from one form to another over these axes. Dims that neither cuts, and that all axes together cut evenly,
-    /// can change places in any way between the two. Of permutes to be tried, those that lead to the target are not left out.
+    /// Prepares a search between two shardings over these axes. Dims that neither sharding shards, and that all axes
+    /// together divide evenly, are interchangeable on the path. Permutes that lead to the target are always tried.
     pub(super) fn set_ends(&mut self, from: &Form, to: &Form, axes: Set) {
         let all = lists::axes(axes);
         let Graph { site, tensor, .. } = self;
@@ -107,44 +108,44 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Whether another dim that is not cut yet would do as well, and comes first.
+    /// Returns whether an earlier interchangeable dim is also unsharded, so that this dim need not be tried.
     pub(super) fn is_spare(&self, form: &Form, dim: usize) -> bool {
         let mut open = self.alike.iter().filter(|&&dim| form.lists[dim] == List::NONE);
         self.alike.contains(&dim) && open.next().is_some_and(|&first| first < dim)
     }
 
-    /// The number of dims; also the place of the storage in [`Form::lists`].
+    /// Number of dims; also the index of the storage in [`Form::lists`].
     pub(super) fn rank(&self) -> usize {
         self.tensor.rank()
     }
 
-    /// The form of a layout.
+    /// Interned form of a sharding.
     pub(super) fn form(&mut self, dims: &[&Axes], storage: &Axes, unreduced: &Axes, max: bool) -> Form {
         let lists = dims.iter().copied().chain([storage]).map(|axes| self.lists.list(axes)).collect();
         self.cut();
         Form { lists, unreduced: lists::set(unreduced), max }
     }
 
-    /// The form in which a type lies.
+    /// Interned sharding of a type.
     pub(super) fn form_of(&mut self, ty: &Type) -> Form {
         let max = ty.partial.as_ref().is_some_and(|partial| partial.kind == PartialKind::Max);
         let dims: Vec<&Axes> = ty.dims.iter().map(|dim| &dim.axes).collect();
         self.form(&dims, &ty.storage, &ty.partial_axes(), max)
     }
 
-    /// The layout of a form.
-    pub(super) fn layout(&self, form: &Form) -> Layout {
+    /// Sharding of an interned form.
+    pub(super) fn layout(&self, form: &Form) -> Sharding {
         let mut dims: Vec<Axes> = form.lists.iter().map(|&list| self.lists[list].axes.clone()).collect();
         let storage = dims.pop().unwrap_or_default();
-        Layout { dims, storage, unreduced: lists::axes(form.unreduced) }
+        Sharding { dims, storage, unreduced: lists::axes(form.unreduced) }
     }
 
-    /// The axes that stand on dims and storage.
+    /// Axes that shard dims or storage.
     pub(super) fn cut_by(&self, form: &Form) -> Set {
         form.lists.iter().fold(0, |set, &list| set | self.lists[list].set)
     }
 
-    /// The collective that makes one form of another.
+    /// Collective that produces one form from another.
     pub(super) fn collective(&self, change: Change, before: &Form, after: &Form) -> Collective {
         let dim = |place| (place < self.rank()).then_some(place);
         let tail = |more: &Form, less: &Form, place: usize| -> Axes {
@@ -164,14 +165,14 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The most bytes that a rank holds.
+    /// Bytes of the largest shard.
     pub(super) fn bytes(&self, form: &Form) -> u64 {
         let bounds = form.lists[..self.rank()].iter().enumerate().map(|(dim, &list)| self.cut_of(dim, list).bound);
         let elements: u64 = bounds.product();
         elements.div_ceil(self.lists[form.lists[self.rank()]].size) * self.tensor.dtype.bytes()
     }
 
-    /// The weight of a change over these axes, as [`Step::weight`](super::Step::weight) of its collective.
+    /// Weight of a collective over these axes, equal to [`Step::weight`](super::Step::weight).
     pub(super) fn weight(&self, change: Change, pattern: Pattern, over: Set, before: u64, after: u64) -> f64 {
         match change {
             Change::AllSlice(_) => SLICE,
@@ -184,7 +185,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Whether the tensor may lie so on the mesh: as [`Site`] says of types.
+    /// Returns whether the mesh allows the sharding, by the same rule as [`Site`] for types.
     pub(super) fn holds(&self, form: &Form) -> bool {
         form.lists[..self.rank()].iter().enumerate().all(|(dim, &list)| self.cut_of(dim, list).allowed)
     }
@@ -193,7 +194,7 @@ impl<'a> Graph<'a> {
         self.cuts[list.index() * self.rank() + dim]
     }
 
-    /// Looks at what the sequences that have come since make of the dims.
+    /// Computes the effects of newly interned axis lists on the dims.
     pub(super) fn cut(&mut self) {
         let Some(known) = self.cuts.len().checked_div(self.rank()) else { return };
         for list in self.lists.since(known) {
@@ -206,8 +207,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The dims that one permute over usable axes leads to, one after the other: all that cut the tensor into as many shards,
-    /// or where those are too many, those that cut each dim into as many.
+    /// Permute targets over usable axes, as concatenated axis lists of all dims. These are all targets with the same
+    /// total number of shards or, if there are too many, those with the same number of shards per dim.
     pub(super) fn renamings(&mut self, form: &Form, usable: Set) -> Rc<[List]> {
         let shards: Shards = form.lists[..self.rank()].iter().map(|&list| self.lists[list].size).collect();
         if arrangements(usable.count_ones(), self.rank() as u32) <= MOST_RENAMINGS {
@@ -220,7 +221,7 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// The dims of the target, each with more axes at the minor end to be gathered afterwards, that one permute leads to.
+    /// Permute targets that extend the search target's dims by minor axes, which a later gather removes.
     pub(super) fn aims(&mut self, form: &Form, usable: Set) -> Vec<List> {
         let (rank, aim) = (self.rank(), self.aim.clone());
         let set = aim.iter().fold(0, |set, &list| set | self.lists[list].set);
@@ -236,7 +237,7 @@ impl<'a> Graph<'a> {
         joined
     }
 
-    /// The sequences of free axes on all dims that together cut into so many shards.
+    /// Concatenated axis lists of all dims that use free axes and make `shards` shards in total.
     fn spreads(&mut self, shards: u64, free: Set) -> Rc<[List]> {
         self.cached((Shards::from_slice(&[shards]), free), |graph, shards, all| {
             for _ in 0..graph.rank() {
@@ -262,7 +263,7 @@ impl<'a> Graph<'a> {
         renamings
     }
 
-    /// The sequences of some dims, each with one more of free axes, if the number of its shards fits those before.
+    /// Extends partial lists of dims by one more dim; `fits` checks its shard count against the earlier dims.
     fn longer(&mut self, all: &[(Set, Vec<List>)], fits: impl Fn(u64, u64) -> bool) -> Vec<(Set, Vec<List>)> {
         let mut longer = Vec::new();
         for (free, dims) in all {
@@ -275,7 +276,7 @@ impl<'a> Graph<'a> {
         longer
     }
 
-    /// From how many pieces a part comes where dims are cut otherwise.
+    /// Number of pieces that a shard is assembled from after a permute.
     pub(super) fn pieces(&mut self, before: &[List], after: &[List]) -> u64 {
         let mut all = 1;
         for (dim, (&old, &new)) in before.iter().zip(after).enumerate() {

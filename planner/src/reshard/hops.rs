@@ -1,45 +1,46 @@
-//! Seconds from one sharding to another on meshes of many axes, where the graph of all shardings is too large to search: one
-//! natural path is priced, in time that grows with the axes and dims alone.
+//! Reshard time on meshes with many axes, where the graph of all shardings is too large to search. One natural path is
+//! costed, in time that depends only on the number of axes and dims.
 //!
-//! The path undoes the storage, slices, reduces, exchanges, gathers and stores again, each kind of change once for all axes
-//! that change alike. Where axes would have to give way inside of others, a permute comes on top.
+//! The path gathers the storage, slices, reduces, exchanges, gathers, and shards the storage again. Each kind of
+//! collective runs once for all axes that change alike. If axes would have to move inside other axes, one permute is
+//! added.
 
 use super::STEP;
-use super::layout::{Layout, Place};
+use super::sharding::{Place, Sharding};
 use cost::{Cluster, Link, Pattern};
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::types::Type;
 
-/// What a path is priced by.
+/// Cost of natural paths on a cluster.
 pub(crate) struct Fare<'a> {
     mesh: &'a Mesh,
-    /// Per axis.
+    /// Link of each axis.
     links: Vec<Link>,
     memory_bandwidth: f64,
-    /// Where costs are a lower bound.
+    /// Set if the costs are a lower bound.
     least: Option<Least>,
 }
 
-/// Costs over some axes that are nowhere above their part of those of any path.
+/// Parameters of costs over some axes that never exceed those axes' part of any path.
 #[derive(Clone, Copy)]
 pub(crate) struct Least {
-    /// Devices along the other axes, which are taken to shard every tensor evenly.
+    /// Number of devices along the other axes, which are assumed to shard every tensor evenly.
     pub(crate) others: f64,
-    /// Of an all-to-all this part counts.
+    /// Fraction of an all-to-all that is counted.
     pub(crate) exchange: f64,
-    /// Of a message that may serve all axes at once, and gathers nothing, this part counts.
+    /// Fraction counted of a message that may serve all axes at once and gathers nothing.
     pub(crate) message: f64,
 }
 
 impl<'a> Fare<'a> {
-    /// The costs of collectives on a cluster.
+    /// Costs of collectives on a cluster.
     pub(crate) fn new(mesh: &'a Mesh, cluster: &Cluster) -> Fare<'a> {
         let links = mesh.axes.keys().map(|axis| cluster.link(mesh, &Axes::one(axis)).clone()).collect();
         Fare { mesh, links, memory_bandwidth: cluster.device.memory_bandwidth, least: None }
     }
 
-    /// Costs that are nowhere above those of any path: every byte goes over the fastest link, copies are free.
+    /// Costs that are a lower bound on any path: every byte uses the fastest link, and copies are free.
     pub(crate) fn least(mesh: &'a Mesh, cluster: &Cluster, least: Least) -> Fare<'a> {
         let fastest = cluster.links.iter().map(|link| link.bandwidth).fold(f64::MIN_POSITIVE, f64::max);
         let latency = cluster.links.iter().map(|link| link.latency).fold(f64::INFINITY, f64::min);
@@ -48,7 +49,7 @@ impl<'a> Fare<'a> {
     }
 
     /// Seconds from one sharding of a tensor to another.
-    pub(crate) fn seconds(&self, ty: &Type, from: &Layout, to: &Layout) -> f64 {
+    pub(crate) fn seconds(&self, ty: &Type, from: &Sharding, to: &Sharding) -> f64 {
         if from == to {
             return 0.0;
         }
@@ -56,8 +57,8 @@ impl<'a> Fare<'a> {
         Path::new(self, ty, from, to).seconds().min(renamed)
     }
 
-    /// One permute, where only the names of the axes change.
-    fn renaming(&self, ty: &Type, from: &Layout, to: &Layout) -> f64 {
+    /// Cost of one permute, if only the axis names change.
+    fn renaming(&self, ty: &Type, from: &Sharding, to: &Sharding) -> f64 {
         let size = |axes: &Axes| self.mesh.size(axes);
         let same = from.dims.iter().zip(&to.dims).all(|(old, new)| size(old) == size(new));
         if !same || from.unreduced != to.unreduced || !from.storage.is_empty() || !to.storage.is_empty() {
@@ -73,14 +74,14 @@ impl<'a> Fare<'a> {
         let Some(outermost) = over.iter().min() else { return 0.0 };
         let (link, n) = (&self.links[outermost.as_u32() as usize], self.mesh.size(over));
         if pattern == Pattern::Local {
-            // Nobody waits for another.
+            // No rank waits for another.
             return if self.least.is_none() { STEP } else { 0.0 };
         }
         let traffic = pattern.traffic(link, n, before, after);
         let Some(least) = self.least else { return traffic.seconds_on(link, self.memory_bandwidth) + STEP };
         let moved = (1.0 - 1.0 / n as f64) * before as f64 * least.exchange;
         let wire = if pattern == Pattern::Exchange { moved } else { traffic.wire };
-        // Each axis of a reduction halves its messages by itself; other changes may be one permute of all axes.
+        // Each axis of a reduction halves its own messages; other collectives may be one permute of all axes.
         let messages = match pattern {
             Pattern::Sum => (n as f64).log2() + least.message,
             Pattern::Round if after <= before => (n as f64).log2(),
@@ -90,24 +91,24 @@ impl<'a> Fare<'a> {
     }
 }
 
-/// A path while it is walked.
+/// State of a path while it is traversed.
 struct Path<'p, 'a> {
     fare: &'p Fare<'a>,
     ty: &'p Type,
-    to: &'p Layout,
-    /// Where each axis is, and where it is to be.
+    to: &'p Sharding,
+    /// Current and target use of each axis.
     axes: Vec<(AxisId, Place, Place)>,
-    /// Into how many shards each dim is cut so far.
+    /// Current number of shards of each dim.
     shards: Vec<u64>,
-    /// Into how many parts the local elements.
+    /// Current number of flat shards.
     stored: u64,
     seconds: f64,
-    /// Whether axes that go stand inside of those that stay.
+    /// True if axes to be removed are inside axes that stay.
     is_mixed: bool,
 }
 
 impl<'p, 'a> Path<'p, 'a> {
-    fn new(fare: &'p Fare<'a>, ty: &'p Type, from: &'p Layout, to: &'p Layout) -> Path<'p, 'a> {
+    fn new(fare: &'p Fare<'a>, ty: &'p Type, from: &'p Sharding, to: &'p Sharding) -> Path<'p, 'a> {
         let axes = fare.mesh.tensor_axes();
         let axes = axes.iter().map(|axis| (axis, from.place(axis), to.place(axis))).collect();
         let shards = from.dims.iter().map(|axes| fare.mesh.size(axes)).collect();
@@ -142,7 +143,7 @@ impl<'p, 'a> Path<'p, 'a> {
         self.seconds
     }
 
-    /// What is stored is gathered, unless it only comes to be stored over more axes.
+    /// Gathers the storage, unless the target only adds storage axes.
     fn unstore(&mut self) {
         let on_dim = |place: &Place| matches!(place, Place::Dim(_));
         let dims_stay = self.axes.iter().all(|(_, from, to)| from == to || !(on_dim(from) || on_dim(to)));
@@ -157,7 +158,7 @@ impl<'p, 'a> Path<'p, 'a> {
         }
     }
 
-    /// Axes that go from one dim to another, those of each two dims together; one permute where they stand in the way.
+    /// Exchanges axes between dims, one all-to-all per pair of dims; uses one permute if other axes block the exchange.
     fn exchange(&mut self) {
         if self.is_mixed {
             let over = self.over(|from, to| from != to || matches!(from, Place::Dim(_)));
@@ -184,8 +185,8 @@ impl<'p, 'a> Path<'p, 'a> {
         self.axes.iter().filter(|(_, from, to)| changes(*from, *to)).map(|(axis, ..)| *axis).collect()
     }
 
-    /// Takes one collective that brings all of these axes to where they are to be; gathered ones that are to be elsewhere are
-    /// whole first.
+    /// Applies one collective that brings all these axes to their target; gathered axes with another target are
+    /// replicated first.
     fn go(&mut self, pattern: Pattern, over: &Axes) {
         if over.is_empty() {
             return;
@@ -215,7 +216,7 @@ impl<'p, 'a> Path<'p, 'a> {
         self.seconds += self.fare.price(pattern, over, before, self.bytes());
     }
 
-    /// The most bytes that a rank has so far.
+    /// Bytes of the largest shard so far.
     fn bytes(&self) -> u64 {
         let elements: u64 =
             self.ty.dims.iter().zip(&self.shards).map(|(dim, shards)| dim.size.div_ceil(*shards)).product();

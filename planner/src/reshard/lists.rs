@@ -1,4 +1,4 @@
-//! Sequences of axes, each made once and known by its number: a trie (Fredkin 1960).
+//! Interned axis sequences: a trie (Fredkin 1960).
 
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
@@ -6,37 +6,37 @@ use rustc_hash::FxHashMap;
 use std::ops::Index;
 use std::rc::Rc;
 
-/// The number of a sequence.
+/// Id of an axis sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct List(u32);
 
 impl List {
-    /// The empty one.
+    /// Empty sequence.
     pub(super) const NONE: List = List(0);
 
-    /// The sequences are numbered from 0 on.
+    /// Index of the sequence, counted from 0.
     pub(super) fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Some axes in no order: a bit for each, by its number in the mesh.
+/// Unordered set of axes: a bit per axis, by its number in the mesh.
 pub(super) type Set = u64;
 
-/// The most axes of a mesh that a [`Set`] can tell apart.
+/// Largest number of mesh axes that a [`Set`] can represent.
 pub(super) const MOST: usize = Set::BITS as usize;
 
-/// The set of the axes.
+/// Set of these axes.
 pub(super) fn set(axes: &Axes) -> Set {
     axes.iter().fold(0, |set, axis| set | bit(axis))
 }
 
-/// The axes of a set, in mesh order.
+/// Axes of a set, in mesh order.
 pub(super) fn axes(set: Set) -> Axes {
     (0..MOST as u32).filter(|axis| set >> axis & 1 == 1).map(AxisId::from_u32).collect()
 }
 
-/// The sets of some of the axes, as numbers ascending.
+/// Nonempty subsets, in ascending numeric order.
 pub(super) fn subsets(all: Set) -> impl Iterator<Item = Set> {
     let mut next = 0;
     std::iter::from_fn(move || {
@@ -49,22 +49,22 @@ fn bit(axis: AxisId) -> Set {
     1 << axis.as_u32()
 }
 
-/// What is known of a sequence.
+/// Properties of an axis sequence.
 pub(super) struct Sequence {
-    /// Its axes, major to minor.
+    /// Axes, major to minor.
     pub(super) axes: Axes,
-    /// The same in no order.
+    /// Axes as a set.
     pub(super) set: Set,
-    /// Into how many shards it cuts.
+    /// Number of shards that the sequence makes.
     pub(super) size: u64,
     shorter: List,
 }
 
-/// All sequences of the axes of a mesh that have been asked for.
+/// Interner of the axis sequences of a mesh.
 pub(super) struct Lists {
     sizes: Vec<u64>,
     all: Vec<Sequence>,
-    /// Per sequence and axis: the one with that axis more, if it has been asked for.
+    /// Per sequence and axis: the sequence extended by that axis, if interned.
     longer: Vec<Option<List>>,
     orders: FxHashMap<Set, Rc<[List]>>,
 }
@@ -78,34 +78,34 @@ impl Index<List> for Lists {
 }
 
 impl Lists {
-    /// The empty one alone.
+    /// Interner with the empty sequence only.
     pub(super) fn new(mesh: &Mesh) -> Lists {
         let sizes: Vec<u64> = mesh.axes.values().map(|axis| axis.size).collect();
         let none = Sequence { axes: Axes::none(), set: 0, size: 1, shorter: List::NONE };
         Lists { longer: vec![None; sizes.len()], all: vec![none], sizes, orders: FxHashMap::default() }
     }
 
-    /// How many there are by now.
+    /// Number of interned sequences.
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// The one of a number.
+    /// Sequence with this index.
     pub(super) fn at(&self, index: usize) -> &Sequence {
         &self.all[index]
     }
 
-    /// Those that have come after the first so many.
+    /// Sequences interned after the first `first`.
     pub(super) fn since(&self, first: usize) -> &[Sequence] {
         &self.all[first..]
     }
 
-    /// The number of a sequence.
+    /// Id of a sequence; interns the sequence if new.
     pub(super) fn list(&mut self, axes: &Axes) -> List {
         axes.iter().fold(List::NONE, |list, axis| self.longer(list, axis))
     }
 
-    /// A sequence, and after it the axes of another from a place on.
+    /// Appends to a sequence the axes of another from position `start`.
     pub(super) fn joined(&mut self, mut list: List, other: List, start: usize) -> List {
         for place in start..self[other].axes.len() {
             let axis = self[other].axes.as_slice()[place];
@@ -129,7 +129,7 @@ impl Lists {
         new
     }
 
-    /// The first axes of a sequence.
+    /// First `len` axes of a sequence.
     pub(super) fn prefix(&self, mut list: List, len: usize) -> List {
         for _ in len..self[list].axes.len() {
             list = self[list].shorter;
@@ -137,20 +137,20 @@ impl Lists {
         list
     }
 
-    /// The axes of both behind those with which both start.
+    /// Axes of both sequences after their common prefix.
     pub(super) fn ends(&self, one: List, other: List) -> Set {
         let (one, other) = (&self[one], &self[other]);
         let both = one.axes.iter().zip(other.axes.iter()).take_while(|(a, b)| a == b);
         (one.set | other.set) & !both.fold(0, |set, (axis, _)| set | bit(axis))
     }
 
-    /// Into how many shards the axes cut.
+    /// Product of the axis sizes: the number of shards.
     pub(super) fn size(&self, set: Set) -> u64 {
         let sizes = self.sizes.iter().enumerate();
         sizes.filter(|(axis, _)| set >> axis & 1 == 1).map(|(_, size)| size).product()
     }
 
-    /// The choices of some of the axes in all orders, shorter ones first.
+    /// All ordered selections from a set, shorter ones first.
     pub(super) fn orders(&mut self, set: Set) -> Rc<[List]> {
         if let Some(known) = self.orders.get(&set) {
             return Rc::clone(known);

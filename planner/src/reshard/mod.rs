@@ -1,56 +1,57 @@
-//! Between any two layouts of a tensor: the cheapest sequence of collectives ([`cheapest`]), and the plain one that makes
-//! the tensor whole and cuts it again ([`plain`]). What tensors of many sizes take is found once for all ([`Ways`]).
+//! Reshards between any two shardings of a tensor: the cheapest sequence of collectives ([`cheapest`]), and the naive
+//! path that gathers the tensor and slices it again ([`naive`]). [`ReshardCache`] shares paths among tensors of many
+//! sizes.
 
+#[cfg(test)]
+mod brute_force;
+mod cache;
 mod fuse;
 mod graph;
 pub(crate) mod hops;
-pub(crate) mod layout;
 mod lists;
 mod moves;
-mod plain;
+mod naive;
 mod search;
-#[cfg(test)]
-mod slow;
+pub(crate) mod sharding;
 pub(crate) mod table;
-mod ways;
 
-pub use plain::plain;
+pub use cache::ReshardCache;
+pub use naive::naive;
 pub use search::cheapest;
-pub use ways::Ways;
 
 use cost::{Cluster, Traffic};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
 use ir::types::{Dim, Dims, Type};
 
-/// Where a tensor lies: what a change of its layout is priced and checked against.
+/// Mesh, dims and cluster against which a reshard is checked and costed.
 #[derive(Clone, Copy)]
 pub struct Site<'a> {
     /// The mesh.
     pub mesh: &'a Mesh,
-    /// The named dims: which of them are exact.
+    /// Named dims, which say which dims are indivisible.
     pub dims: &'a Dims,
-    /// What joins the devices.
+    /// Cluster whose links join the devices.
     pub cluster: &'a Cluster,
 }
 
-/// One collective on the way.
+/// One collective of a reshard path.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Step {
-    /// What is done.
+    /// The collective.
     pub change: Collective,
-    /// The type that the tensor has after it.
+    /// Type of the tensor after the step.
     pub ty: Type,
-    /// What it asks of a rank.
+    /// Traffic of one rank.
     pub traffic: Traffic,
-    /// Seconds of it on the site's cluster.
+    /// Time on the site's cluster, in seconds.
     pub seconds: f64,
 }
 
 impl Step {
-    /// The weight in a search for the least: seconds that ranks wait for each other, and a nanosecond for the step itself, which
-    /// is less than any message takes. A local slice weighs a picosecond however large it is: consecutive slices are one step,
-    /// and bytes that are sliced off early need not be sent.
+    /// Weight of the step in the shortest-path search, in seconds. The weight is the time that ranks wait for each
+    /// other, plus a nanosecond per step, which is less than any message takes. A local slice of any size weighs a
+    /// picosecond: consecutive slices are one step, and bytes sliced off early need not be sent.
     pub fn weight(&self) -> f64 {
         match &self.change {
             Collective::AllSlice { .. } => SLICE,
@@ -63,24 +64,24 @@ impl Step {
 const STEP: f64 = 1e-9;
 const SLICE: f64 = 1e-12;
 
-/// What is equal to a picosecond is equal: sums of the same terms in another order are.
+/// Rounds to picoseconds, so that sums of the same terms in another order compare equal.
 fn picoseconds(seconds: f64) -> u64 {
     (seconds * 1e12).round() as u64
 }
 
-/// No sequence of collectives makes one type from the other: the sizes differ, or a maximum would have to be owed that is
-/// not owed yet.
+/// Error if no sequence of collectives produces one type from the other. Either the sizes differ, or the target is an
+/// unreduced maximum over axes that the source is not partial over.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no way leads from {from} to {to}")]
+#[error("no reshard path from {from} to {to}")]
 pub struct NoWay {
-    /// The type that is there.
+    /// The source type.
     pub from: String,
-    /// The type that is wanted.
+    /// The target type.
     pub to: String,
 }
 
 impl Site<'_> {
-    /// The step of a change, if the tensor may lie so on the mesh afterwards.
+    /// Step of a collective, if the mesh allows the resulting type.
     fn step(&self, change: Collective, operand: &Type) -> Option<Step> {
         let ty = change.result_type(operand).ok().filter(|ty| self.holds(ty))?;
         change.check_sizes(self.mesh, operand).ok()?;
@@ -93,7 +94,8 @@ impl Site<'_> {
         ty.dims.iter().all(|dim| self.allows(dim, &dim.axes))
     }
 
-    /// No dim has more shards than elements, an exact one even shards, one of unknown size none.
+    /// Returns whether the axes can shard the dim: at most as many shards as elements, even shards if the dim is indivisible,
+    /// no axes if its size is dynamic.
     fn allows(&self, dim: &Dim, axes: &Axes) -> bool {
         let indivisible = dim.name.is_some_and(|name| self.dims[name].indivisible);
         let counted = dim.count.is_some() && !axes.is_empty();

@@ -1,4 +1,4 @@
-//! All that one collective can do to a tensor.
+//! Successors of a sharding by one collective.
 
 use super::graph::{Change, Form, Graph};
 use super::lists::{List, Set, subsets};
@@ -6,10 +6,10 @@ use cost::Pattern;
 use smallvec::SmallVec;
 
 impl Graph<'_> {
-    /// Shows the forms that one collective over the given axes makes of a form and that may stand on a cheapest way, and its
-    /// weight, in a fixed order. Of debts that only one rank has to give for, those over the axes of `claims` are made: a search
-    /// for a target claims what that owes, and no more. It would have to be paid, and all that can be done in between can be
-    /// done without it.
+    /// Passes to `show` each sharding that one collective over the given axes produces and that may be on a cheapest
+    /// path, with its weight. The order is fixed. Axes in `claims` may become partial: a search for a target claims
+    /// exactly the target's partial axes. Any other new partial axis would have to be reduced again, and the path would
+    /// be no cheaper.
     pub(super) fn moves(
         &mut self,
         axes: Set,
@@ -36,17 +36,17 @@ impl Graph<'_> {
 
 struct Moves<'g, 'a, S> {
     graph: &'g mut Graph<'a>,
-    /// Those of a rank.
+    /// Bytes per rank of the current sharding.
     bytes: u64,
-    /// That from which the moves go; changed while one is shown.
+    /// Sharding from which the moves start; modified while one successor is shown.
     form: Form,
-    /// The dims and the storage that may change: while something is stored, only it.
+    /// Dims and storage that may change; only the storage if the tensor is flat-sharded.
     places: std::ops::Range<usize>,
     show: &'g mut S,
 }
 
 impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
-    /// Shows what has been made of the form, if it may be.
+    /// Shows the modified sharding if the mesh allows it.
     fn made(&mut self, change: Change, pattern: Pattern, over: Set) {
         let Moves { graph, bytes, form, show, .. } = self;
         if graph.holds(form) {
@@ -55,14 +55,14 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
         }
     }
 
-    /// Shows the form with another sequence in one place.
+    /// Shows the sharding with another axis list in one position.
     fn replaced(&mut self, place: usize, list: List, change: Change, pattern: Pattern, over: Set) {
         let old = std::mem::replace(&mut self.form.lists[place], list);
         self.made(change, pattern, over);
         self.form.lists[place] = old;
     }
 
-    /// The dims and the storage that axes may be put on.
+    /// Dims and storage that may get more axes.
     fn targets(&self) -> SmallVec<[usize; 8]> {
         self.places.clone().filter(|&place| !self.graph.is_spare(&self.form, place)).collect()
     }
@@ -122,14 +122,14 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
         }
     }
 
-    /// A sequence without its end behind the axes that are kept, and the end.
+    /// Splits a list after its first `kept` axes: returns the prefix, and the set of the remaining axes.
     fn minor_end(&self, list: List, kept: usize) -> (List, Set) {
         let lists = &self.graph.lists;
         let shorter = lists.prefix(list, kept);
         (shorter, lists[list].set & !lists[shorter].set)
     }
 
-    /// Other axes on the dims that cut the tensor into as many shards.
+    /// Permutes: other axes on the dims with the same total number of shards.
     fn renamings(&mut self, axes: Set) {
         let rank = self.graph.rank();
         if rank == 0 || self.places.start > 0 {
@@ -160,7 +160,8 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
         }
     }
 
-    /// A rank's own part of a dim among zeros is its part of a sum. Paid at once, that leads from a dim to the storage.
+    /// Makes a dim partial: each rank pads its shard with zeros. With an immediate reduce-scatter this moves axes from
+    /// a dim to the storage.
     fn unshards(&mut self, axes: Set) {
         let (unreduced, max) = (self.form.unreduced, self.form.max);
         for place in if max { 0..0 } else { self.places.start..self.graph.rank() } {
@@ -176,7 +177,7 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
         self.set_unreduced(unreduced, max);
     }
 
-    /// A sum cannot be owed beside a maximum.
+    /// A partial maximum cannot also be a partial sum.
     fn partials(&mut self, claims: Set) {
         let (unreduced, max) = (self.form.unreduced, self.form.max);
         for over in subsets(if max { 0 } else { claims }) {

@@ -1,9 +1,9 @@
-//! Uniform-cost search (A*, Hart, Nilsson and Raphael 1968) over the layouts of a tensor.
+//! A* search (Hart, Nilsson and Raphael 1968) over the shardings of a tensor.
 
 use super::fuse::{self, Fused};
 use super::graph::{Change, Form, Graph};
 use super::lists::{self, List, Set};
-use super::plain::plain;
+use super::naive::naive;
 use super::{NoWay, SLICE, STEP, Site, Step, picoseconds};
 use cost::Link;
 use ir::mesh::Axes;
@@ -13,16 +13,16 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The sequence of collectives from one layout to another in which ranks wait least for each other: of least
-/// [weight](Step::weight), and of several the first in the fixed order of moves. Consecutive slices are one step. It uses the
-/// axes of both layouts, and of those that neither has the `spare` ones: it may cut the tensor over them on the way, so
-/// that less is moved. Over more than a few axes those that stand side by side before and afterwards move as one; where they
-/// are still too many, or the mesh has more than 64, it is the plain way.
+/// Cheapest sequence of collectives between two shardings: the sequence of least [weight](Step::weight), and among
+/// equals the first in the fixed order of moves. Consecutive slices are one step. The path uses the axes of both
+/// shardings and the `spare` axes. Slicing over spare axes on the path can reduce the bytes moved. With more than a few
+/// axes, axes that are adjacent before and after are fused. If too many axes remain, or the mesh has more than 64 axes,
+/// the result is the naive path.
 ///
 /// # Errors
-/// There is no way.
+/// No sequence of collectives produces `to` from `from`.
 pub fn cheapest(site: &Site<'_>, from: &Type, to: &Type, spare: &Axes) -> Result<Vec<Step>, NoWay> {
-    let known = plain(site, from, to)?;
+    let known = naive(site, from, to)?;
     if site.mesh.axes.len() > lists::MOST {
         return Ok(known);
     }
@@ -40,13 +40,13 @@ pub fn cheapest(site: &Site<'_>, from: &Type, to: &Type, spare: &Axes) -> Result
     }
     let (small, [from_fused, to_fused]) = (Site { mesh: &fused.mesh, ..*site }, &fused.ends);
     let axes = from_fused.used_axes().union(&to_fused.used_axes());
-    let found = searched(&small, from_fused, to_fused, &axes, &plain(&small, from_fused, to_fused)?)?;
+    let found = searched(&small, from_fused, to_fused, &axes, &naive(&small, from_fused, to_fused)?)?;
     let steps = fused.steps(site, from, found);
     let seconds = |steps: &[Step]| steps.iter().map(Step::weight).sum::<f64>();
     Ok(steps.filter(|steps| seconds(steps) <= seconds(&known)).unwrap_or(known))
 }
 
-/// The best of all sequences over these axes; `known` is one.
+/// Cheapest sequence over these axes; `known` is an upper bound.
 fn searched(site: &Site<'_>, from: &Type, to: &Type, axes: &Axes, known: &[Step]) -> Result<Vec<Step>, NoWay> {
     let mut graph = Graph::new(*site, from);
     // The search goes dim by dim where the naive path has one slice.
@@ -63,7 +63,7 @@ fn searched(site: &Site<'_>, from: &Type, to: &Type, axes: &Axes, known: &[Step]
     Ok(steps)
 }
 
-/// The same steps with consecutive slices of dims as one.
+/// Merges consecutive slices of dims into one step.
 fn merged(way: Vec<Collective>) -> Vec<Collective> {
     let mut all: Vec<Collective> = Vec::new();
     for change in way {
@@ -83,7 +83,7 @@ fn merged(way: Vec<Collective>) -> Vec<Collective> {
     all
 }
 
-/// What the search holds to be the least weight of a way.
+/// The search's lower bound on the weight of a path.
 #[cfg(test)]
 pub(super) fn estimate(site: &Site<'_>, from: &Type, to: &Type, axes: &Axes) -> f64 {
     let mut graph = Graph::new(*site, from);
@@ -95,45 +95,45 @@ pub(super) fn estimate(site: &Site<'_>, from: &Type, to: &Type, axes: &Axes) -> 
 struct Search {
     axes: Set,
     to: Form,
-    /// Picoseconds of a way that is known: none that is dearer matters.
+    /// Weight of a known path in picoseconds; more expensive nodes are pruned.
     most: u64,
     nodes: Vec<Node>,
     known: FxHashMap<Form, usize>,
-    /// Picoseconds so far and at least to come, and node; least first.
+    /// Priority queue of weight so far plus lower bound, in picoseconds, and node; least first.
     open: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Of the whole tensor.
+    /// Bytes of the unsharded tensor.
     bytes: f64,
-    /// Seconds on the fastest link, and the shortest latency.
+    /// Seconds per byte on the fastest link, and the shortest latency in seconds.
     per_byte: f64,
     latency: f64,
-    /// The share of the tensor that a rank has in the end.
+    /// Fraction of the tensor that a rank has in the target sharding.
     end: f64,
-    /// Per sequence and place.
+    /// Needs per axis list and dim.
     needs: Vec<Need>,
 }
 
-/// A layout that has been reached, and the last step of the best way to it.
+/// A reached sharding, and the last step of the best known path to it.
 struct Node {
     form: Form,
     so_far: f64,
     to_come: f64,
-    /// Whether the steps from here have been followed, at this weight.
+    /// True if the node has been expanded at this weight.
     followed: bool,
     last: Option<(usize, Change)>,
 }
 
-/// What a dim or the storage needs where c times as many shards are to become fewer: an all-gather or an all-to-all of its
-/// own, which gets (1 - 1/c) of what a rank holds in log2 c messages.
+/// Cost of reducing a dim's (or the storage's) shard count by a factor c. A separate all-gather or all-to-all receives
+/// (1 - 1/c) of a rank's final bytes in log2 c messages.
 struct Need {
     /// 1 - 1/c, or 0.
     fewer: f64,
     messages: f64,
-    /// A message where axes of several ranks must give way to others, even if the number of shards is right: 1, or 0.
+    /// One message (1) if axes with several ranks must be replaced although the shard count is right, else 0.
     some: f64,
 }
 
 impl Search {
-    /// A search for the form of a type, over these axes, in at most so many seconds.
+    /// Search for the sharding of `to` over these axes, with an upper bound of `most` seconds.
     fn new(graph: &mut Graph<'_>, axes: Set, to: &Type, most: f64) -> Search {
         let Site { mesh, cluster, .. } = graph.site;
         let least_of = |of: fn(&Link) -> f64| cluster.links.iter().map(of).fold(f64::INFINITY, f64::min);
@@ -152,7 +152,7 @@ impl Search {
         }
     }
 
-    /// The cheapest way from a form.
+    /// Cheapest path from a form.
     fn way(mut self, graph: &mut Graph<'_>, from: &Form) -> Option<Vec<Collective>> {
         if let Some(step) = self.direct(graph, from) {
             return Some(vec![step]);
@@ -174,7 +174,7 @@ impl Search {
         None
     }
 
-    /// The one step that leads to the target, where it takes no more than any way must.
+    /// The single step to the target, if its weight equals the lower bound of every path.
     fn direct(&mut self, graph: &mut Graph<'_>, from: &Form) -> Option<Collective> {
         let least = picoseconds(self.remaining(graph, from));
         let mut best: Option<(u64, Collective)> = None;
@@ -190,7 +190,7 @@ impl Search {
         best.filter(|(weight, _)| *weight <= least).map(|(_, step)| step)
     }
 
-    /// Notes that a form has been reached with this weight, unless that is too much or no news.
+    /// Records a path to a form, unless the weight exceeds the upper bound or improves nothing.
     fn reach(&mut self, graph: &Graph<'_>, form: &Form, so_far: f64, last: Option<(usize, Change)>) {
         let weight = picoseconds(so_far);
         if weight > self.most {
@@ -229,16 +229,19 @@ impl Search {
         steps
     }
 
-    /// A weight that every way from here to the target has at least.
+    /// Admissible lower bound on the weight of every path from `form` to the target.
     ///
-    /// In shares of the tensor, with n ranks along the axes that are due: a rank holds m now and t in the end. A payment
-    /// over n' of them gets (1 - 1/n') of what the rank holds then, which is at least m, cut over all axes that neither cut
-    /// the tensor now nor are still due. Of k such other ranks all payments get (1 - 1/n) m/k together; the gathers then get
-    /// what is missing from m/(k n), and an all-reduce is no better. Payments have log2 n messages, gathers log2 of the
-    /// factor by which they make the share grow. What the dims need counts instead where it is more ([`Need`]): all of it
-    /// together, and at least a message where the axes alone differ. A permute gets a whole share and does for all dims what
-    /// is due, in as many messages as it has pieces: no fewer than log2 of what they need. A sum over c ranks that is to be made lets the share grow
-    /// by c for nothing, in any dim: the gathers make up for a c-th of t, and dims may need nothing.
+    /// All quantities are fractions of the tensor, and n is the number of ranks along the axes to be reduced. A rank
+    /// holds m now and t in the end. A reduction over n' of the n ranks receives (1 - 1/n') of the rank's shard at that
+    /// time. That shard is at least m divided by k, the number of ranks along axes that neither shard the tensor now
+    /// nor are still to be reduced. All reductions together receive at least (1 - 1/n) m/k.
+    /// The gathers then receive the part of t that is missing from m/(k n); an all-reduce is no better. Reductions take
+    /// log2 n messages. Gathers take log2 of the factor by which they enlarge the shard.
+    /// The need of the dims replaces these terms if it is larger ([`Need`]): all of it together, and at least one
+    /// message if only the axes differ. A permute receives a full shard and can serve all dims. Its message count is
+    /// its piece count, which is at least log2 of the dims' need.
+    /// Making the tensor partial over c ranks enlarges the shard by c at no cost, in any dim. In that case the gathers
+    /// supply only t/c, and the dims may need nothing.
     fn remaining(&mut self, graph: &Graph<'_>, form: &Form) -> f64 {
         if *form == self.to {
             return 0.0;
@@ -253,12 +256,12 @@ impl Search {
         let (fewer, messages) = if claimed == 0 { self.uncutting(graph, form) } else { (0.0, 0.0) };
         let wire = (1.0 - 1.0 / n) * least + (end - least / n).max(fewer.min(1.0) * now / others / n);
         let messages = n.log2() + (n * end / now).log2().max(messages);
-        // A little less, so that rounding does not make it too much.
+        // Scaled down slightly, so that rounding keeps the bound admissible.
         let seconds = (wire * self.bytes * self.per_byte + messages * self.latency) * (1.0 - 1e-12);
         seconds + if seconds > 0.0 { STEP } else { SLICE }
     }
 
-    /// What dims and storage need together: the sum of (1 - 1/c), and the messages.
+    /// Combined need of dims and storage: the sum of (1 - 1/c), and the number of messages.
     fn uncutting(&mut self, graph: &Graph<'_>, form: &Form) -> (f64, f64) {
         let mesh = graph.site.mesh;
         while self.needs.len() < graph.lists.len() * form.lists.len() {

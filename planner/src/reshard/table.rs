@@ -1,12 +1,13 @@
-//! Seconds between all layouts of one tensor, by shortest paths from one layout to all others (Dijkstra 1959).
+//! Table of reshard times between all shardings of one tensor, by single-source shortest paths (Dijkstra 1959).
 //!
-//! What [`cheapest`](super::cheapest) finds for one pair without spare axes, at the price of few: the same moves with the same
-//! weights. On meshes of more axes than a graph of all layouts can have, one natural path is priced instead ([`Fare`]).
+//! An entry equals the result of [`cheapest`](super::cheapest) without spare axes, with the same moves and weights, but
+//! one search serves all targets. If a mesh has too many axes for a graph of all shardings, one natural path is costed
+//! instead ([`Fare`]).
 
 use super::graph::{Form, Graph};
 use super::hops::Fare;
-use super::layout::Layout;
 use super::lists::{List, Set, set};
+use super::sharding::Sharding;
 use super::{Site, picoseconds};
 use ir::mesh::Axes;
 use ir::types::Type;
@@ -15,32 +16,32 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::rc::Rc;
 
-/// The layouts of a tensor that have been asked for or lie on a way, and what ways between them take.
+/// Shardings of a tensor that were queried or are on a path, and the reshard times between them.
 pub(crate) struct Table<'a> {
     graph: Graph<'a>,
     ty: Type,
-    /// By what a path is priced where the shortest is not searched.
+    /// Cost of the natural path, used instead of the shortest path if present.
     fare: Option<Rc<Fare<'a>>>,
-    /// Whether it may be stored on the way.
+    /// True if a path may use flat storage.
     stored: bool,
-    layouts: Vec<Layout>,
+    layouts: Vec<Sharding>,
     forms: Vec<Form>,
     places: FxHashMap<Form, u32>,
-    /// Per layout: those that one step leads to, and its weight.
+    /// Per sharding: successors and step weights.
     steps: HashMap<u32, Vec<(u32, f64)>>,
-    /// Per layout, and the axes that a way may use: seconds to each other.
+    /// Per sharding and set of allowed axes: seconds to every sharding.
     rows: HashMap<(u32, Set), Vec<f64>>,
 }
 
 impl<'a> Table<'a> {
-    /// The table of a tensor's type, which may be `stored` flat; by shortest paths if there is no `fare`.
+    /// Table for a tensor's type, which may be flat-sharded if `stored`; shortest paths are used if `fare` is `None`.
     pub(crate) fn new(site: Site<'a>, ty: &Type, stored: bool, fare: Option<Rc<Fare<'a>>>) -> Table<'a> {
         let (layouts, forms, places, steps, rows) = Default::default();
         Table { graph: Graph::new(site, ty), ty: ty.logical(), fare, stored, layouts, forms, places, steps, rows }
     }
 
-    /// The number of a layout.
-    pub(crate) fn place(&mut self, layout: &Layout) -> u32 {
+    /// Number of a sharding in the table.
+    pub(crate) fn place(&mut self, layout: &Sharding) -> u32 {
         let dims: Vec<&Axes> = layout.dims.iter().collect();
         let form = self.graph.form(&dims, &layout.storage, &layout.unreduced, false);
         self.place_of(&form)
@@ -57,17 +58,17 @@ impl<'a> Table<'a> {
         place
     }
 
-    /// The layout of a number.
-    pub(crate) fn layout(&self, place: u32) -> &Layout {
+    /// Sharding with this number.
+    pub(crate) fn layout(&self, place: u32) -> &Sharding {
         &self.layouts[place as usize]
     }
 
-    /// Bytes on a rank.
+    /// Bytes per rank of the sharding with this number.
     pub(crate) fn bytes(&self, place: u32) -> u64 {
         self.graph.bytes(&self.forms[place as usize])
     }
 
-    /// Seconds from one layout to another; infinite where no way leads.
+    /// Seconds from one sharding to another; infinite if no path exists.
     pub(crate) fn seconds(&mut self, from: u32, to: u32) -> f64 {
         if from == to {
             return 0.0;
@@ -113,7 +114,7 @@ impl<'a> Table<'a> {
         row
     }
 
-    /// Finds the steps from a layout, once.
+    /// Computes the successors of a sharding, once.
     fn follow(&mut self, place: u32) {
         if self.steps.contains_key(&place) {
             return;
@@ -134,7 +135,7 @@ impl<'a> Table<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reshard::layout::Place;
+    use crate::reshard::sharding::Place;
     use crate::reshard::{Step, cheapest};
     use cost::CPU;
     use ir::mesh::Mesh;
@@ -148,9 +149,9 @@ mod tests {
         let mut table = Table::new(site, &ty, true, None);
         let axis = |name: &str| mesh.lookup(name).unwrap().as_slice()[0];
         let places = [Place::Whole, Place::Dim(0), Place::Dim(1), Place::Partial, Place::Stored];
-        let layouts: Vec<Layout> = places
+        let layouts: Vec<Sharding> = places
             .iter()
-            .flat_map(|&x| places.map(|y| Layout::whole(&ty).with(axis("x"), x).with(axis("y"), y)))
+            .flat_map(|&x| places.map(|y| Sharding::whole(&ty).with(axis("x"), x).with(axis("y"), y)))
             .collect();
         for from in &layouts {
             for to in &layouts {

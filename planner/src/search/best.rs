@@ -1,10 +1,11 @@
-//! The best layouts so far, one of each kind.
+//! Best configurations found so far, one per kind.
 
 use super::{Family, Level, Price};
 use ir::goal::{Layout, Recompute};
 use std::cmp::Ordering;
 
-/// What makes two layouts more than twins: degrees, micro-batch, ZeRO stage, schedule, and what kind of recomputation.
+/// Kind of a configuration: degrees, micro-batch, ZeRO stage, schedule, and kind of recomputation. Configurations of
+/// one kind are near-duplicates.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Kind {
     degrees: [u64; 7],
@@ -13,34 +14,34 @@ pub struct Kind {
     recompute: u8,
 }
 
-/// A priced layout.
+/// A configuration with its cost.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ranked {
-    /// The layout.
+    /// The configuration.
     pub layout: Layout,
-    /// What it takes.
+    /// Its cost.
     pub price: Price,
 }
 
-/// Runners-up that take more than this many times what the best takes are none.
+/// Largest ratio of an alternative's objective to the best objective.
 const SPREAD: f64 = 1.5;
 
-/// The best layouts, of each kind one: no more than are wanted.
+/// The best configurations, at most one per kind and at most the wanted number.
 pub(super) struct Best {
     by_memory: bool,
     wanted: usize,
-    /// The best first.
+    /// Entries, best first.
     list: Vec<(Kind, Ranked)>,
 }
 
 impl Kind {
-    /// The kind of a layout.
+    /// Kind of a configuration.
     pub fn of(layout: &Layout) -> Kind {
         let (schedule, recompute) = (layout.schedule.clone(), recomputed(layout));
         Kind { degrees: degrees(layout), zero: layout.zero, schedule, recompute }
     }
 
-    /// Whether a layout is of this kind.
+    /// Returns whether a configuration is of this kind.
     fn is_of(&self, layout: &Layout) -> bool {
         let alike = self.zero == layout.zero && self.recompute == recomputed(layout);
         alike && self.degrees == degrees(layout) && self.schedule == layout.schedule
@@ -55,7 +56,7 @@ fn degrees(layout: &Layout) -> [u64; 7] {
 fn recomputed(layout: &Layout) -> u8 {
     match layout.recompute {
         Recompute::None => 0,
-        // Of modules and of the values that memory asks for.
+        // Recomputation of modules and of values chosen for the memory budget.
         Recompute::Selective(_) | Recompute::Auto => 1,
         Recompute::Full(_) => 2,
     }
@@ -66,12 +67,12 @@ impl Best {
         Best { by_memory, wanted: wanted.max(1), list: Vec::new() }
     }
 
-    /// What is to be small: seconds, or whole bytes, of which sums in another order have as many.
+    /// Objective value: seconds, or bytes rounded to whole bytes, so that sums in another order compare equal.
     fn value(&self, seconds: f64, bytes: f64) -> f64 {
         if self.by_memory { bytes.round() } else { seconds }
     }
 
-    /// By what is to be small; of equals one that leaves the host alone comes first, then what is less of the other.
+    /// Orders by the objective; ties prefer no host offload, then the lower value of the other metric.
     fn compare(&self, a: &Ranked, b: &Ranked) -> Ordering {
         let key = |ranked: &Ranked| {
             let Price { seconds, bytes, .. } = ranked.price;
@@ -82,7 +83,7 @@ impl Best {
         a0.total_cmp(&b0).then_with(host).then(a1.total_cmp(&b1)).then_with(|| a.price.text.cmp(&b.price.text))
     }
 
-    /// The value above which nothing is of use.
+    /// Objective value above which a configuration is not useful.
     pub(super) fn threshold(&self) -> f64 {
         let value =
             |at: usize| self.list.get(at).map(|(_, ranked)| self.value(ranked.price.seconds, ranked.price.bytes));
@@ -90,21 +91,23 @@ impl Best {
         value(self.wanted - 1).unwrap_or(f64::INFINITY).min(spread)
     }
 
-    /// The value above which a family is of no use because there is a better layout of the kind that all of it are.
+    /// Objective value above which a family is not useful, because all its configurations are of one kind and a better
+    /// one of that kind is known.
     pub(super) fn threshold_of(&self, family: &Family) -> f64 {
         let is_one_kind = matches!(family.level, Level::One | Level::Layers);
         let same = self.list.iter().find(|(kind, _)| is_one_kind && kind.is_of(&family.layout));
         same.map_or(f64::INFINITY, |(_, ranked)| self.value(ranked.price.seconds, ranked.price.bytes))
     }
 
-    /// The layout that all of a family must beat: the one of the only kind that the family has, or the last that is wanted.
+    /// Configuration that every member of a family must beat: the entry of the family's only kind, else the last wanted
+    /// entry.
     pub(super) fn rival(&self, family: &Family) -> Option<&Ranked> {
         let is_one_kind = matches!(family.level, Level::One | Level::Layers);
         let same = self.list.iter().find(|(kind, _)| is_one_kind && kind.is_of(&family.layout));
         same.or(self.list.get(self.wanted - 1)).map(|(_, ranked)| ranked)
     }
 
-    /// Takes a layout in if it is of use.
+    /// Inserts a configuration if it is useful.
     pub(super) fn offer(&mut self, ranked: Ranked) {
         let kind = Kind::of(&ranked.layout);
         match self.list.iter().position(|(other, _)| *other == kind) {
@@ -123,12 +126,12 @@ impl Best {
         self.list = list;
     }
 
-    /// The best first.
+    /// Entries, best first.
     pub(super) fn ranked(self) -> Vec<Ranked> {
         self.list.into_iter().map(|(_, ranked)| ranked).collect()
     }
 
-    /// The best of all.
+    /// The best entry.
     pub(super) fn first(&self) -> Option<&Ranked> {
         self.list.first().map(|(_, ranked)| ranked)
     }

@@ -1,11 +1,12 @@
-//! Branch and bound, what promises most first.
+//! Best-first branch and bound.
 //!
-//! Families wait in a heap. A round takes as many as [`ROUND`] of the best (at first more, or fewer), whatever the number of
-//! threads, cuts each into parts and bounds these, or prices it if it is a single layout; then what was found is noted in the
-//! order of the round. So answer and counts do not depend on threads. A family is dropped when its bound is above the worst
-//! layout that is still wanted, or above the memory that there is; with neither, every layout is priced.
+//! Open families are in a heap. A round takes up to [`ROUND`] of the best families, a number that differs at the start
+//! but never depends on the thread count. Each family is either split into parts, which are bounded, or costed if it is
+//! a single configuration. The results are merged in the order of the round, so answer and counts do not depend on
+//! threads. A family is pruned if its bound exceeds the worst wanted configuration, or the memory budget. Without a
+//! bound to compare with, every configuration is costed.
 //!
-//! Some layouts are gone through first (`region`): they are few, and what is found among them rules out most of the rest.
+//! A few configurations are searched first (`region`), since their results prune most of the rest.
 
 use super::best::{Best, Ranked};
 use super::cores::each;
@@ -15,72 +16,71 @@ use super::{Bound, Family, Level, Limits, Oracle, Price};
 use ir::goal::Layout;
 use std::collections::BinaryHeap;
 
-/// Families of a round.
+/// Number of families per round.
 const ROUND: usize = 64;
 
-/// Families of a round that have no bound yet: what is found of some rules out none of the others, so that cores need not wait
-/// for each other.
+/// Number of families per round before they have bounds. None of them can prune another, so cores need not synchronise.
 const FIRST_ROUND: usize = 4096;
 
-/// Families of a round while no layout is known that fits: nothing is ruled out until one is.
+/// Number of families per round until a feasible configuration is known; nothing is pruned before.
 const DIVE: usize = 16;
 
-/// The bound of a family that has not been looked at.
+/// Bound of a family that has not been evaluated.
 const UNKNOWN: f64 = f64::NEG_INFINITY;
 
-/// Bounds are sums in another order than prices: they count as this much less.
+/// Relative tolerance on bounds, which sum the terms of a price in another order.
 const ROUNDING: f64 = 1e-9;
 
-/// A layout with fewer bytes by less than this has as many when they are rounded.
+/// Byte difference below which two byte counts round to the same whole number.
 const NEARLY_HALF: f64 = 0.499;
 
-/// What is looked for.
+/// Search task.
 pub struct Task<'a> {
-    /// How many layouts are wanted.
+    /// Number of configurations wanted.
     pub wanted: usize,
-    /// Bytes that a device has; none: any layout will do.
+    /// Memory budget per device in bytes; `None` for no limit.
     pub memory: Option<f64>,
-    /// Whether the least memory is wanted, and not the least time.
+    /// True if the objective is memory rather than time.
     pub by_memory: bool,
-    /// Whether nothing is ruled out by a bound.
+    /// True if pruning is disabled, so that every configuration is costed.
     pub exhaustive: bool,
-    /// What is known already: seconds, or bytes where these are to be small, above which nothing is of use.
+    /// Known upper bound on the objective (seconds, or bytes), above which no configuration is useful.
     pub below: f64,
-    /// The share by which another layout must be better than those that are found to be looked for.
+    /// Relative improvement that another configuration must promise to be searched.
     pub gap: f64,
-    /// A layout around which alone is looked, and around what is found there as long as that is better; none: everywhere.
+    /// Centre of a local search, which repeats around each better result; `None` searches everything.
     pub around: Option<Layout>,
-    /// Told after each round.
+    /// Callback after each round.
     pub progress: &'a mut dyn FnMut(Progress),
 }
 
-/// What is known so far.
+/// Progress of the search.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress {
-    /// Layouts priced.
+    /// Number of configurations costed.
     pub candidates: u64,
-    /// Families that wait.
+    /// Number of open families.
     pub open: usize,
-    /// The best value so far.
+    /// Best objective value so far.
     pub best: Option<f64>,
 }
 
-/// What was found.
+/// Search result.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
-    /// The best layouts, the best first.
+    /// Best configurations, best first.
     pub best: Vec<Ranked>,
-    /// Layouts priced.
+    /// Number of configurations costed.
     pub candidates: u64,
-    /// Whether nothing is left that could be better.
+    /// True if the search is complete: nothing better remains.
     pub finished: bool,
 }
 
-/// A family that waits: the least guess first, then the deepest, then the oldest.
+/// Open family, ordered by the least guess, then the deepest level, then the oldest.
 struct Waiting {
-    /// On what is to be small.
+    /// Lower bound on the objective.
     bound: f64,
-    /// The bound, with what it is likely to grow by.
+    /// Bound scaled by its expected growth at lower levels.
     guess: f64,
     known: Bound,
     number: u64,
@@ -89,7 +89,7 @@ struct Waiting {
 
 impl Waiting {
     fn new(bound: f64, known: Bound, number: u64, family: Family) -> Waiting {
-        // The less is decided, the further is the best of a family from its bound: so a layout to compare with is found early.
+        // Bounds of higher levels are looser. Scaling by level finds an incumbent early.
         let grows = match family.level {
             Level::Devices | Level::Degrees | Level::Axes | Level::Ways | Level::Batch => 1.15,
             Level::Pipeline => 1.02,
@@ -120,26 +120,26 @@ impl Ord for Waiting {
     }
 }
 
-/// What a round goes by.
+/// State that a round uses.
 #[derive(Clone, Copy)]
 struct Look<'a> {
     best: &'a Best,
     memory: Option<f64>,
     by_memory: bool,
     exhaustive: bool,
-    /// The value above which nothing is of use.
+    /// Objective value above which a family is not useful.
     threshold: f64,
-    /// Whether no layout is known that fits, though the usual ones have been gone through: perhaps none does.
+    /// True if no feasible configuration is known after the usual ones were searched, so that possibly none exists.
     is_doubted: bool,
     stop: &'a (dyn Fn() -> bool + Send + Sync),
 }
 
-/// Finds the best layouts of the families of a space: first among the usual ones, then near the best that is known as long as
-/// there is a better one, then among all.
+/// Finds the best configurations of a space: first among the usual ones, then near the incumbent as long as it
+/// improves, then among all.
 pub fn search(space: &Space, roots: &[Family], oracle: &impl Oracle, mut task: Task<'_>) -> Outcome {
     let mut known = Known { best: Best::new(task.wanted, task.by_memory), candidates: 0 };
     let mut gone: Vec<Region> = Vec::new();
-    // What is known rules out as much as what would be found first.
+    // A known upper bound prunes as much as a search of the usual region would.
     let is_known = task.below.is_finite();
     let mut next = match &task.around {
         Some(centre) => Region::near(centre),
@@ -148,7 +148,7 @@ pub fn search(space: &Space, roots: &[Family], oracle: &impl Oracle, mut task: T
     };
     let skips_shown = task.by_memory && !task.exhaustive;
     loop {
-        // What has been priced is not priced again.
+        // Configurations costed in an earlier region are skipped.
         let is_new = |part: &Family| part.level < Level::One || !gone.iter().any(|region| region.holds(space, part));
         let is_needless = |part: &Family| skips_shown && space.shows(&part.layout);
         let is_next = |part: &Family| next.holds(space, part) && is_new(part) && !is_needless(part);
@@ -171,24 +171,24 @@ pub fn search(space: &Space, roots: &[Family], oracle: &impl Oracle, mut task: T
     }
 }
 
-/// What is known so far.
+/// Results so far.
 struct Known {
     best: Best,
     candidates: u64,
 }
 
-/// What a family is made of.
+/// Parts of a family.
 type Parts<'a> = dyn Fn(&Family) -> Vec<Family> + Sync + 'a;
 
-/// A way through some families.
+/// One search pass over some families.
 struct Pass<'a> {
     parts: &'a Parts<'a>,
-    /// Whether none went before.
+    /// True if this is the first pass.
     is_first: bool,
     stop: &'a (dyn Fn() -> bool + Send + Sync),
 }
 
-/// Goes through families until none is left that could be better; says whether it came so far.
+/// Processes families until none can be better; returns whether the pass is complete.
 fn go_through(
     families: Vec<Family>,
     pass: &Pass<'_>,
@@ -227,7 +227,7 @@ fn go_through(
         }
         let value = |ranked: &Ranked| if by_memory { ranked.price.bytes } else { ranked.price.seconds };
         (task.progress)(Progress { candidates: *candidates, open: heap.len(), best: best.first().map(value) });
-        // What was asked after the stop has no answer.
+        // Questions asked after the stop have no answer.
         if stop() {
             return false;
         }
@@ -235,7 +235,7 @@ fn go_through(
     !stop()
 }
 
-/// The next families whose bound is not above the threshold: so many at most, or of those that have none [`FIRST_ROUND`].
+/// Next families within the threshold: at most `most`, or [`FIRST_ROUND`] of those without a bound.
 fn round(heap: &mut BinaryHeap<Waiting>, most: usize, threshold: f64) -> Vec<Waiting> {
     let are_new = heap.peek().is_some_and(|next| next.bound == UNKNOWN);
     let most = if are_new { FIRST_ROUND } else { most };
@@ -250,23 +250,23 @@ fn round(heap: &mut BinaryHeap<Waiting>, most: usize, threshold: f64) -> Vec<Wai
     round
 }
 
-/// What a round asks.
+/// Evaluation of a family.
 struct Question {
     family: Family,
-    /// What is known of a larger family.
+    /// Bounds inherited from a larger family.
     known: Bound,
-    /// Whether a price is asked for, not a bound.
+    /// True to compute the cost rather than a bound.
     is_priced: bool,
 }
 
 enum Answer {
-    /// On what is to be small, and all that is known.
+    /// Lower bound on the objective, and the bounds on both metrics.
     Bound(f64, Bound),
     Price(Price),
 }
 
 impl Look<'_> {
-    /// What is asked of a family that waits.
+    /// Evaluations for an open family.
     fn questions(&self, parts: &Parts<'_>, waiting: &Waiting) -> Vec<Question> {
         let Waiting { family, known, bound, .. } = waiting;
         let known = *known;
@@ -279,8 +279,8 @@ impl Look<'_> {
         parts(family).into_iter().map(|family| Question { family, known, is_priced: false }).collect()
     }
 
-    /// What is answered to each. Prices take longest: no core is to begin one when the others are through, nor two those of the
-    /// same pipeline, which would wait for each other's.
+    /// Evaluates each question. Costs take longest: they are distributed so that no core starts one when the others are
+    /// done, and no two cores evaluate the same pipeline, for which they would wait on each other.
     fn answers(&self, oracle: &impl Oracle, asked: &[&Question]) -> Vec<Option<Answer>> {
         let mut order: Vec<usize> = (0..asked.len()).collect();
         order.sort_by_key(|&at| {
@@ -296,7 +296,7 @@ impl Look<'_> {
         answers
     }
 
-    /// The price, or the bound of a family that can be, that has room and that may be of use.
+    /// Cost of a configuration, or bound of a family that is valid, fits the memory budget and may be useful.
     fn answer(&self, oracle: &impl Oracle, Question { family, known, is_priced }: &Question) -> Option<Answer> {
         let limits = if self.by_memory {
             Limits { seconds: f64::INFINITY, bytes: None }
@@ -307,7 +307,7 @@ impl Look<'_> {
             return oracle.price(&family.layout, limits).map(Answer::Price);
         }
         let Bound { seconds, bytes } = oracle.bound(family, *known, limits)?;
-        // What holds for a family holds for its parts.
+        // Bounds of a family hold for its parts.
         let found = Bound { seconds: seconds.max(known.seconds), bytes: bytes.max(known.bytes) };
         let bound = (if self.by_memory { found.bytes } else { found.seconds }) * (1.0 - ROUNDING);
         let fits = has_room(found.bytes, self.memory);
@@ -317,14 +317,16 @@ impl Look<'_> {
         (self.exhaustive || is_of_use() && !is_ruled_out()).then_some(Answer::Bound(bound, found))
     }
 
-    /// Whether none of a family has room, where it is doubted that any layout has: bounds on time say little of memory.
+    /// Returns whether no member of a family fits, checked only while feasibility is in doubt; time bounds say little about
+    /// memory.
     fn has_no_room(&self, oracle: &impl Oracle, family: &Family, known: Bound) -> bool {
         let limits = Limits { seconds: f64::INFINITY, bytes: None };
         let least = || oracle.bound(family, known, limits).map(|bound| bound.bytes);
         self.is_doubted && least().is_none_or(|bytes| !has_room(bytes, self.memory))
     }
 
-    /// Whether none of a family, which needs as much memory as the layout that it must beat, is better by what falls next.
+    /// Returns whether no member of a family can win on the tie-break metric, if its memory equals that of the configuration to
+    /// beat.
     fn is_beaten(&self, oracle: &impl Oracle, family: &Family, found: Bound) -> bool {
         let Some(rival) = self.best.rival(family).filter(|_| self.by_memory) else { return false };
         let Price { seconds, bytes, .. } = rival.price;
@@ -341,7 +343,7 @@ impl Look<'_> {
     }
 }
 
-/// Whether a bound of so many bytes leaves room in the memory that there is, if it counts.
+/// Returns whether a lower bound of `bytes` fits the memory budget, if there is one.
 pub fn has_room(bytes: f64, memory: Option<f64>) -> bool {
     memory.is_none_or(|memory| bytes * (1.0 - ROUNDING) <= memory)
 }

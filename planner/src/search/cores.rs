@@ -1,18 +1,18 @@
-//! Work for all cores.
+//! Parallel map over all cores.
 
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 use std::sync::LazyLock;
 
-/// Whether the system gives threads: under a limit it may not.
+/// True if the system can create threads; a process limit may prevent it.
 static HAS_THREADS: LazyLock<bool> = LazyLock::new(|| {
     let built = ThreadPoolBuilder::new().build_global();
-    // Someone else may have built the pool, which is no error of the system.
+    // A pool built elsewhere is not a system error.
     built.err().is_none_or(|why| std::error::Error::source(&why).is_none())
 });
 
-/// What a function gives for each of some items, in their order. Neighbours have much in common that two cores would wait for
-/// each other to work out: a core goes through a stretch of them, and helps another from the far end of that one's.
+/// Maps a function over items, in order. Each core processes a contiguous stretch, because neighbours share
+/// intermediate results that two cores would wait on. An idle core steals from the far end of another stretch.
 pub fn each<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
     if !*HAS_THREADS {
         return items.iter().map(of).collect();

@@ -1,4 +1,4 @@
-//! How many layouts a space has, without making them.
+//! Number of configurations of a space, without enumerating them.
 
 use super::cores::each;
 use super::space::Space;
@@ -7,20 +7,20 @@ use ir::goal::Recompute;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
-/// Families of degrees that are counted; of larger spaces it is known that they have more.
+/// Largest number of degree families to count; for larger spaces the count is a lower bound.
 const COUNTED: usize = 1 << 17;
 
-/// How many layouts a space has.
+/// Size of a space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counted {
-    /// Layouts.
+    /// Number of configurations.
     pub layouts: u64,
-    /// Whether these are all.
+    /// True if the number is exact rather than a lower bound.
     pub is_all: bool,
 }
 
-/// The layouts of a space with these roots, as far as they are counted until `stop`. Degrees and micro-batches are gone through;
-/// all below is counted.
+/// Counts the configurations below these roots until `stop`. Degrees and micro-batches are enumerated; the levels below
+/// are counted.
 pub fn count(space: &Space, roots: &[Family], stop: &(dyn Fn() -> bool + Sync)) -> Counted {
     let listed = Listed::of(space, roots, stop);
     let ranks: BTreeSet<u64> = listed.families.iter().map(|family| family.layout.pp).collect();
@@ -30,17 +30,17 @@ pub fn count(space: &Space, roots: &[Family], stop: &(dyn Fn() -> bool + Sync)) 
     Counted { layouts, is_all: listed.is_all && !stop() }
 }
 
-/// Families of all degrees.
+/// Families with all degrees decided.
 struct Listed<'a> {
     families: Vec<Cow<'a, Family>>,
     is_all: bool,
 }
 
 impl<'a> Listed<'a> {
-    /// Those that some are made of: as many as are counted, or all.
+    /// Enumerates the families below `roots`, up to [`COUNTED`].
     fn of(space: &Space, roots: &'a [Family], stop: &(dyn Fn() -> bool + Sync)) -> Listed<'a> {
         let mut listed = Listed { families: Vec::new(), is_all: true };
-        // The last is the next: as many families wait as halves of the devices, or degrees of one number of them.
+        // Depth-first: the stack holds at most the halves of the device range and the degrees of one device count.
         let mut open: Vec<Cow<'a, Family>> = roots.iter().rev().map(Cow::Borrowed).collect();
         while let Some(family) = open.pop() {
             if listed.families.len() >= COUNTED || stop() {
@@ -58,7 +58,7 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// Those with as many pipeline ranks.
+/// Number of configurations among families with equal pipeline degree.
 fn of_ranks<'a>(
     space: &Space,
     families: impl Iterator<Item = &'a Cow<'a, Family>>,
@@ -83,14 +83,14 @@ fn of_ranks<'a>(
     sum
 }
 
-/// Pipelines of so many ranks and micro-batches, each times the ways to compute again.
+/// Number of pipelines with `pp` ranks and `microbatches` micro-batches, times the recompute options.
 fn recomputed(space: &Space, pp: u64, microbatches: u64) -> u64 {
     let orders = space.orders_of(pp, microbatches);
     let of = |order: &super::Order| {
         let starts = space.starts(order.stages).len() as u64;
         let longest = space.layers[0].div_ceil((pp * u64::from(order.vp.unwrap_or(1))).max(1));
         let ways = match (space.pin.has("recompute"), &space.pin.layout.recompute) {
-            // None, parts of layers, and each number of layers or all.
+            // No recomputation, parts of layers, and each number of layers (or all layers).
             (false, _) | (true, Recompute::Auto) => {
                 let [parts, whole, some] = space.choices.recompute;
                 1 + u64::from(parts) + if some { longest } else { u64::from(whole) }

@@ -1,7 +1,7 @@
-//! Divisors.
+//! Divisors of a number.
 
-/// All divisors of a number, ascending; of 0 there are none. Prime factors are divided out as they are found: it takes as long as
-/// there are numbers up to the square root of what is left.
+/// All divisors of a number, ascending; none for 0. Trial division removes prime factors as it finds them, in time up
+/// to the square root of the remaining cofactor.
 pub fn divisors(number: u64) -> Vec<u64> {
     if number == 0 {
         return Vec::new();

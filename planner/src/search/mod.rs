@@ -1,8 +1,8 @@
-//! Which layout: branch and bound over sets of layouts, exact by the costs of an oracle.
+//! Configuration search: branch and bound over sets of configurations, exact under an oracle's costs.
 //!
-//! The way of the data: a [`Space`] says what a model, a job and pins leave to choose. It is cut level by level into
-//! [`Family`]s (`space`), the best bound first (`branch`); what is left is priced, and the best layouts of each kind are
-//! kept (`best`). The oracle knows the costs; nothing here does.
+//! Data flow: a [`Space`] holds the choices that a model, a job and pins leave open. The space is split level by level
+//! into [`Family`]s (`space`), the nodes of the search tree, and searched best bound first (`branch`). Single
+//! configurations are costed, and the best ones of each kind are retained (`best`). Only the oracle knows costs.
 
 mod best;
 mod branch;
@@ -22,44 +22,45 @@ pub use space::{Choices, Order, Orders, Pin, Space, Stop};
 use ir::goal::Layout;
 use std::sync::Arc;
 
-/// How far a family's layouts are decided; each level decides what those before it have.
+/// Decision level of a family; each level adds a decision to those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
-    /// Nothing but between which numbers of devices it uses.
+    /// Only a range of device counts is decided.
     Devices,
-    /// Degrees without those of experts: dp, tp, cp and pp.
+    /// Degrees dp, tp, cp and pp, without those of experts.
     Degrees,
-    /// All degrees: ep and etp too.
+    /// All degrees, including ep and etp.
     Axes,
-    /// How ranks share a sequence: sequence parallelism, kind of context parallelism, overlap of tensor-parallel communication.
+    /// Sequence parallelism, kind of context parallelism, overlap of tensor-parallel communication.
     Ways,
-    /// Micro-batch.
+    /// Micro-batch size.
     Batch,
-    /// Order, stages per rank, and where they begin.
+    /// Action order, stages per rank, and stage boundaries.
     Pipeline,
-    /// ZeRO stage, the ranks that shard, overlap of data-parallel communication.
+    /// ZeRO stage, size of the sharding group, overlap of data-parallel communication.
     Shards,
-    /// Which of its order's schedules.
+    /// Schedule among those with the action order.
     Schedule,
-    /// Offload.
+    /// Activation offload.
     Host,
-    /// Some layers of each stage are computed again as a whole: how many is open.
+    /// Some layers of each stage are recomputed entirely, but their number is open.
     Layers,
-    /// Everything: a single layout.
+    /// Everything: a single configuration.
     One,
 }
 
-/// The layouts that agree with one in all that is decided. What is open stands in it as nothing else is faster with: no
-/// recomputation, no offload, overlap as the stack has it.
+/// Set of configurations that agree on all decided options: a node of the search tree. Undecided options have the value
+/// that is fastest: no recomputation, no offload, the stack's overlap.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Family {
-    /// The layout.
+    /// Representative configuration.
     pub layout: Layout,
-    /// What of it is decided.
+    /// Decided options.
     pub level: Level,
-    /// The least and the most devices of its layouts.
+    /// Least and largest number of devices.
     pub devices: [u64; 2],
-    /// Its order's schedules, once the pipeline is decided; until one is chosen the first stands in the layout.
+    /// Schedules with the family's action order, once the pipeline is decided; the configuration names the first until
+    /// one is chosen.
     pub schedules: Schedules,
 }
 
@@ -67,47 +68,47 @@ pub struct Family {
 pub type Schedules = Arc<[&'static str]>;
 
 impl Family {
-    /// A part of this one.
+    /// Part of this family.
     fn part(&self, layout: Layout, level: Level) -> Family {
         Family { layout, level, devices: self.devices, schedules: Arc::clone(&self.schedules) }
     }
 }
 
-/// What no layout of a family goes below.
+/// Lower bounds on all configurations of a family.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bound {
-    /// Seconds of a step.
+    /// Step time in seconds.
     pub seconds: f64,
-    /// Bytes of the fullest device.
+    /// Peak device memory in bytes.
     pub bytes: f64,
 }
 
-/// What is of no use.
+/// Limits above which a configuration is not useful.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Limits {
-    /// Seconds of a step above which a layout is of none; a bound with more need not be the best that is known.
+    /// Step time limit in seconds; a bound above it need not be tightened.
     pub seconds: f64,
-    /// Bytes of a device above which a layout is of none; none where the least memory is looked for: then a bound says nothing
-    /// of seconds.
+    /// Device memory limit in bytes; `None` if memory is the objective, where a bound says nothing of seconds.
     pub bytes: Option<f64>,
 }
 
-/// What a layout takes.
+/// Cost of a configuration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Price {
-    /// Seconds of a step.
+    /// Step time in seconds.
     pub seconds: f64,
-    /// Bytes of the fullest device.
+    /// Peak device memory in bytes.
     pub bytes: f64,
-    /// The layout as it is written, with the values that `recompute=auto` makes again: equals fall by it.
+    /// Configuration as text, with the values that `recompute=auto` recomputes; breaks ties.
     pub text: String,
 }
 
-/// What knows the costs.
+/// Source of costs and lower bounds.
 pub trait Oracle: Sync {
-    /// What no layout of a family goes below that is of use; `None`: none of them can be. `known` is so of a larger family.
+    /// Lower bounds on the useful configurations of a family; `None` if no member is valid. `known` bounds a larger
+    /// family.
     fn bound(&self, family: &Family, known: Bound, limits: Limits) -> Option<Bound>;
 
-    /// What a layout takes; `None`: it cannot be, or is known to be of no use.
+    /// Cost of a configuration; `None` if it is invalid or known not to be useful.
     fn price(&self, layout: &Layout, limits: Limits) -> Option<Price>;
 }

@@ -1,30 +1,30 @@
-//! Parts of a space that are gone through before the rest: what is found there rules out most of it.
+//! Neighbourhoods of the space that are searched first, since their results prune most of the rest.
 
 use super::space::Space;
 use super::{Family, Level};
 use ir::goal::{Layout, Recompute};
 
-/// Orders of one forward and one backward in turn: backwards whole or split, one stage on a rank or several.
+/// 1F1B schedules: backward whole or split, with one stage or several stages per rank.
 const SCHEDULES: [&str; 4] = ["1f1b", "zb-h1", "interleaved-1f1b", "interleaved-zb"];
 
-/// Some layouts. A family of which some are among them has nothing decided that they do not have.
+/// Region of a space. It holds a family if it holds all decided options of the family.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Region {
-    /// Those that most runs have.
+    /// Configurations that most runs use.
     Usual,
-    /// Those that differ from one in a single choice, by whatever means both fit.
+    /// Configurations that differ from one in a single choice, with any memory-saving options.
     Near(Layout),
-    /// All.
+    /// All configurations.
     All,
 }
 
 impl Region {
-    /// The one around a layout.
+    /// Neighbourhood of a configuration.
     pub(super) fn near(layout: &Layout) -> Region {
         Region::Near(Layout { recompute: Recompute::None, offload: false, ..layout.clone() })
     }
 
-    /// Whether all that is decided of a family is as these layouts have it.
+    /// Returns whether the region holds all decided options of a family.
     pub(super) fn holds(&self, space: &Space, family: &Family) -> bool {
         match self {
             Region::Usual => is_usual(space, family),
@@ -34,9 +34,9 @@ impl Region {
     }
 }
 
-/// Whether all that is decided of a family is usual or pinned: layers shared within a node, one sequence a micro-batch, whole
-/// sequences, whole experts, ZeRO-1, 1F1B on equal stages, nothing made again or whole layers or the values that memory asks
-/// for, all else as the stack has it.
+/// Returns whether all decided options of a family are usual or pinned. Usual means: tensor parallelism within a node, one
+/// sequence per micro-batch, unsliced sequences, unsharded experts, ZeRO-1, 1F1B on equal stages. Recomputation is off,
+/// of whole layers or of values chosen for the memory budget. Everything else follows the stack.
 fn is_usual(space: &Space, family: &Family) -> bool {
     let (layout, level) = (&family.layout, family.level);
     let zero = space.usual_zero(layout);
@@ -58,8 +58,8 @@ fn is_usual(space: &Space, family: &Family) -> bool {
     usual.into_iter().all(|(key, is_usual)| is_usual || space.pin.has(key))
 }
 
-/// Whether no more than one choice that is decided of a family is another than a layout's. What is made again or moved to the
-/// host follows from the room that there is, and so counts for none; nor does dp, which is what other degrees leave.
+/// Returns whether a family differs from a configuration in at most one decided choice. Recomputation and offload follow from
+/// the memory budget and do not count; nor does dp, which follows from the other degrees.
 fn is_near(centre: &Layout, Family { layout, level, schedules, .. }: &Family) -> bool {
     let by = |decided: Level, is_same: bool| *level >= decided && !is_same;
     let shards = |it: &Layout| (it.zero, it.shard, it.dp_overlap);
@@ -115,7 +115,7 @@ mod tests {
         }
     }
 
-    /// The layouts that families are made of, those left out that a region does not hold.
+    /// Configurations below these families, without those outside the region.
     fn layouts(space: &Space, region: &Region, families: Vec<Family>) -> Vec<Layout> {
         let of = |family: Family| match family.level {
             _ if !region.holds(space, &family) => Vec::new(),
@@ -125,7 +125,7 @@ mod tests {
         families.into_iter().flat_map(of).collect()
     }
 
-    /// Where their number is open the same layouts come out, of each number of devices.
+    /// An open device count yields the same configurations as each fixed device count.
     #[test]
     fn layouts_are_listed_by_halves_of_the_devices() {
         let all = |devices| layouts(&Space { devices, ..space() }, &Region::All, Space { devices, ..space() }.roots());
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// The schedule of this name, for good.
+    /// Interned schedule name.
     fn named(name: &str) -> &'static str {
         let known = ["1f1b", "zb-h1", "interleaved-1f1b"];
         known.into_iter().find(|known| *known == name).unwrap()

@@ -1,4 +1,4 @@
-//! The space of layouts: what there is to choose at each level.
+//! Configuration space: the choices at each level.
 
 use super::cores::each;
 use super::divisors::divisors;
@@ -6,41 +6,40 @@ use super::{Family, Level, Schedules};
 use ir::goal::{CpKind, Layout, Recompute};
 use std::sync::Arc;
 
-/// A way to run a pipeline: schedules that differ only in the order of their actions, and their stages per rank; none: as the
-/// schedule has it by itself.
+/// Pipeline order: schedules that differ only in the order of their actions, with their stages per rank.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Order {
-    /// The schedules; first the one that keeps least.
+    /// Schedules; the first one saves the fewest activations.
     pub schedules: Schedules,
-    /// Stages per rank, as a layout says it.
+    /// Stages per rank as written in a configuration; `None` uses the schedule's own number.
     pub vp: Option<u32>,
     /// Stages per rank.
     pub chunks: u32,
-    /// Stages in all.
+    /// Total number of stages.
     pub stages: u64,
 }
 
-/// What of a layout may be chosen.
+/// Supported choices.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Choices {
-    /// Whether tp, cp, pp, ep and etp may be more than 1.
+    /// True if tp, cp, pp, ep and etp may exceed 1.
     pub degrees: [bool; 5],
-    /// Whether tensor-parallel ranks may share sequences.
+    /// True if sequence parallelism is supported.
     pub sp: bool,
-    /// Kinds of context parallelism.
+    /// Supported kinds of context parallelism.
     pub cp_kinds: Vec<CpKind>,
-    /// ZeRO stages where there are several data-parallel ranks, ascending.
+    /// ZeRO stages with several data-parallel ranks, ascending.
     pub zero: Vec<u8>,
-    /// Whether groups of data-parallel ranks may shard.
+    /// True if ZeRO may shard within groups of data-parallel ranks.
     pub shard: bool,
-    /// Whether stages may begin where the layout says.
+    /// True if a configuration may set the stage boundaries.
     pub stages: bool,
-    /// Whether parts of layers may be recomputed, all layers, and some layers of each stage.
+    /// True if parts of layers, all layers, and some layers of each stage may be recomputed.
     pub recompute: [bool; 3],
 }
 
 impl Default for Choices {
-    /// All.
+    /// All choices.
     fn default() -> Choices {
         Choices {
             degrees: [true; 5],
@@ -54,77 +53,78 @@ impl Default for Choices {
     }
 }
 
-/// What a layout must have.
+/// Pinned options.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Pin {
-    /// The values.
+    /// Values of the pinned options.
     pub layout: Layout,
-    /// The keys that are given; all others are open.
+    /// Keys of the pinned options; all others are open.
     pub keys: Vec<String>,
 }
 
-/// The orders of so many ranks and micro-batches.
+/// Orders for a number of ranks and a number of micro-batches.
 pub type Orders = Box<dyn Fn(u64, u64) -> Arc<[Order]> + Send + Sync>;
 
-/// Whether to stop and answer with what there is.
+/// Returns whether to stop and return the current result.
 pub type Stop = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// Degrees that are listed at once with those of experts; where there are more, experts are shared out family by family.
+/// Largest number of degrees that are listed together with expert degrees; above it expert degrees are split per
+/// family.
 const LISTED: usize = 1 << 17;
 
-/// Numbers of devices whose degrees are listed at once.
+/// Number of device counts whose degrees are listed at once.
 const FEW: u64 = 16;
 
-/// What a model and a job leave to choose.
+/// Choices that a model and a job leave open.
 pub struct Space {
-    /// The least and the most devices that there may be.
+    /// Least and largest number of devices.
     pub devices: [u64; 2],
     /// Sequences per step.
     pub global_batch: u64,
-    /// Sizes of dims that tp cuts, and whether each must be cut evenly.
+    /// Sizes of dims that tp shards, and whether each is indivisible.
     pub tensor: Vec<(u64, bool)>,
-    /// Heads of keys: Ulysses cuts them over cp beside tp.
+    /// Number of key heads; Ulysses shards them over cp in addition to tp.
     pub heads: u64,
-    /// Tokens of a sequence.
+    /// Tokens per sequence.
     pub tokens: u64,
-    /// Experts of a layer, and the size between the matrices of one; none: the model has none.
+    /// Number of experts per layer, and the hidden size of one expert; `None` for a dense model.
     pub experts: Option<[u64; 2]>,
-    /// Layers, and runs before the first of them.
+    /// Number of layers, and of block instances before the first layer.
     pub layers: [u64; 2],
-    /// Devices of a node.
+    /// Devices per node.
     pub node: u64,
-    /// Whether what forwards keep is offloaded, where that is not pinned.
+    /// True if saved activations are offloaded, unless pinned.
     pub offload: bool,
-    /// Whether the stack hides tensor-parallel and data-parallel communication: only then it can be told not to.
+    /// True if the stack overlaps tensor-parallel and data-parallel communication; only then is there a choice.
     pub hides: [bool; 2],
-    /// The micro-batch of a model that states its own.
+    /// Micro-batch size stated by the model.
     pub batch: Option<u64>,
-    /// Slices that an order cuts a sequence into at most.
+    /// Largest number of sequence slices of any order.
     pub slices: u32,
-    /// How pipelines can be run.
+    /// Pipeline orders.
     pub orders: Orders,
-    /// What may be chosen where it is not pinned.
+    /// Supported choices for options that are not pinned.
     pub choices: Choices,
-    /// What must be.
+    /// Pinned options.
     pub pin: Pin,
-    /// Asked while families are listed, counted and searched: what was listed up to a stop is not all.
+    /// Stop condition, checked while families are listed, counted and searched; a stopped listing is incomplete.
     pub stop: Stop,
 }
 
 impl Pin {
-    /// Whether a key is given.
+    /// Returns whether a key is pinned.
     pub fn has(&self, key: &str) -> bool {
         self.keys.iter().any(|given| given == key)
     }
 
-    /// The given value, or those that are open.
+    /// The pinned value, or the open values.
     pub fn or<T: Clone>(&self, key: &str, given: &T, open: Vec<T>) -> Vec<T> {
         if self.has(key) { vec![given.clone()] } else { open }
     }
 }
 
 impl Space {
-    /// The families that a search begins with: degrees, or, where the number of devices is open, all of it.
+    /// Root families of the search: degrees or, for an open device count, the entire space.
     pub fn roots(&self) -> Vec<Family> {
         let [least, most] = self.devices;
         if least == most {
@@ -135,7 +135,7 @@ impl Space {
         if least > most { Vec::new() } else { vec![of([least, most])] }
     }
 
-    /// More devices than the largest degrees share.
+    /// Number of devices above the largest useful degrees.
     fn most_devices(&self) -> u64 {
         let given = &self.pin.layout;
         let of = |key: &str, pinned: u64, most: u64| if self.pin.has(key) { pinned } else { most };
@@ -146,7 +146,7 @@ impl Space {
         dp.saturating_mul(tp).saturating_mul(pp).saturating_mul(cp)
     }
 
-    /// The two halves of some numbers of devices; of a few the degrees.
+    /// The two halves of a range of device counts; for a small range, the degrees.
     fn halves(&self, [least, most]: [u64; 2]) -> Vec<Family> {
         if most - least < FEW {
             return (least..=most).flat_map(|devices| self.degrees_on(devices)).collect();
@@ -156,7 +156,7 @@ impl Space {
         vec![half([least, middle]), half([middle + 1, most])]
     }
 
-    /// The families of degrees of so many devices: with the degrees of experts, where these are not too many.
+    /// Degree families for a number of devices, including expert degrees if there are not too many.
     pub(super) fn degrees_on(&self, devices: u64) -> Vec<Family> {
         let tps = self.degrees(0, "tp", self.pin.layout.tp, devices);
         let some: Vec<Vec<Layout>> = each(&tps, |&tp| self.shares_of(devices, tp));
@@ -168,20 +168,21 @@ impl Space {
         }
         let all = |layouts: &Vec<Layout>| -> Vec<Family> {
             let mut families: Vec<Family> = layouts.iter().flat_map(|layout| self.with_experts(layout)).collect();
-            // Blocks see nothing of pp and dp: those that differ in these alone follow each other, so that one core asks for all.
+            // Blocks do not depend on pp and dp. Configurations that differ only in these are adjacent, so that one
+            // core evaluates all of them.
             families.sort_by_key(|Family { layout, .. }| (layout.cp, layout.ep, layout.etp));
             families
         };
         some.iter().flat_map(all).collect()
     }
 
-    /// A family of which no more than degrees are decided.
+    /// Family with only degrees decided.
     fn family(&self, layout: Layout, level: Level) -> Family {
         let devices = [layout.devices(); 2];
         Family { layout, level, devices, schedules: Arc::from([]) }
     }
 
-    /// The degrees of so many devices with one of tp that can be, experts aside.
+    /// Degrees, without expert degrees, for a number of devices and a tp degree.
     fn shares_of(&self, devices: u64, tp: u64) -> Vec<Layout> {
         let mut shares = Vec::new();
         let divides =
@@ -208,12 +209,12 @@ impl Space {
         shares
     }
 
-    /// The values that a degree may have on so many ranks.
+    /// Possible values of a degree for a number of ranks.
     fn degrees(&self, place: usize, key: &str, given: u64, ranks: u64) -> Vec<u64> {
         self.pin.or(key, &given, if self.choices.degrees[place] { divisors(ranks) } else { vec![1] })
     }
 
-    /// The ZeRO stage that most runs have.
+    /// ZeRO stage that most runs use.
     pub(super) fn usual_zero(&self, layout: &Layout) -> u8 {
         let stages = &self.choices.zero;
         match layout.dp * layout.cp {
@@ -223,7 +224,7 @@ impl Space {
         }
     }
 
-    /// A layout of which nothing but the pins is decided.
+    /// Configuration with only the pins decided.
     fn start(&self) -> Layout {
         let mut layout = self.pin.layout.clone();
         layout.recompute = Recompute::None;
@@ -233,12 +234,12 @@ impl Space {
         layout
     }
 
-    /// The families of degrees with those of experts.
+    /// Extends degree families by expert degrees.
     fn with_experts(&self, layout: &Layout) -> impl Iterator<Item = Family> + use<'_> {
         self.experts_of(layout).map(|layout| self.family(layout, Level::Axes))
     }
 
-    /// The layout with the degrees of experts.
+    /// Extends a configuration by expert degrees.
     fn experts_of(&self, layout: &Layout) -> impl Iterator<Item = Layout> + use<> {
         let Layout { dp, tp, cp, .. } = *layout;
         let ranks = if self.experts.is_some() { dp * cp * tp } else { 1 };
@@ -256,7 +257,7 @@ impl Space {
             .filter(|layout| layout.fold().is_ok())
     }
 
-    /// What a family is made of, one level further; empty for a single layout.
+    /// Parts of a family, one level deeper; empty for a single configuration.
     pub fn parts(&self, family: &Family) -> Vec<Family> {
         match family.level {
             Level::Devices => self.halves(family.devices),
@@ -278,7 +279,7 @@ impl Space {
         self.sizes(&family.layout).map(with).collect()
     }
 
-    /// Sizes that micro-batches may have.
+    /// Possible micro-batch sizes.
     pub fn sizes(&self, layout: &Layout) -> impl Iterator<Item = u64> + use<> {
         let local = self.global_batch / layout.dp;
         let open = match self.batch {
@@ -289,7 +290,7 @@ impl Space {
         sizes.into_iter().filter(move |mbs| local.is_multiple_of(*mbs))
     }
 
-    /// The layout in each way that ranks can share a sequence.
+    /// Configurations with each option of the level [`Level::Ways`].
     pub fn ways(&self, layout: &Layout) -> Vec<Layout> {
         let given = &self.pin.layout;
         let sps = self.pin.or(
@@ -309,7 +310,7 @@ impl Space {
         ways
     }
 
-    /// The kinds of context parallelism that a layout may have.
+    /// Possible kinds of context parallelism.
     fn context(&self, layout: &Layout) -> Vec<CpKind> {
         if layout.cp == 1 {
             return vec![CpKind::default()];
@@ -319,7 +320,7 @@ impl Space {
         kinds.copied().collect()
     }
 
-    /// With each ZeRO stage, each number of ranks that shard, and each overlap.
+    /// Parts with each ZeRO stage, sharding group size and overlap.
     pub fn shards(&self, family: &Family) -> Vec<Family> {
         let layout = &family.layout;
         let replicas = layout.dp * layout.cp;
@@ -346,7 +347,7 @@ impl Space {
         families
     }
 
-    /// The orders of a layout's pipeline that its pins allow.
+    /// Pipeline orders that the pins allow.
     pub(super) fn orders_of(&self, pp: u64, microbatches: u64) -> Vec<Order> {
         let given = &self.pin.layout;
         let is_allowed = |order: &&Order| {
@@ -372,8 +373,9 @@ impl Space {
         families
     }
 
-    /// Where stages may begin: as the cost model cuts them; and all as long but the first and the last, which have one or two
-    /// layers less, as those of Llama 3 405B (Dubey et al. 2024, section 3.3.2).
+    /// Candidate stage boundaries. The empty list is the cost model's own partition. The others have equal stages
+    /// except the first and the last, which have one or two layers fewer, as in Llama 3 405B (Dubey et al. 2024,
+    /// section 3.3.2).
     pub(super) fn starts(&self, stages: u64) -> Vec<Vec<u32>> {
         if self.pin.has("stages") {
             return vec![self.pin.layout.stages.clone()];
@@ -386,7 +388,7 @@ impl Space {
         for (first, last) in [(1, 1), (0, 1), (1, 0), (0, 2), (1, 2), (2, 1), (2, 0), (2, 2)] {
             let whole = layers + first + last;
             let each = whole / stages;
-            // With two stages a layer less on both is none less.
+            // With two stages, one layer fewer on both is an even split.
             let uneven = stages > 2 || (stages == 2 && first != last);
             if uneven && whole.is_multiple_of(stages) && each + before > first.max(last) {
                 let start = |stage: u64| (before + stage * each - first) as u32;
@@ -396,7 +398,7 @@ impl Space {
         all
     }
 
-    /// Whether what forwards keep waits in the host's memory.
+    /// Options for activation offload.
     pub fn hosts(&self) -> Vec<bool> {
         self.pin.or("offload", &self.pin.layout.offload, vec![self.offload])
     }
@@ -406,19 +408,20 @@ impl Space {
         self.hosts().into_iter().map(|offload| family.part(with(offload), Level::Host)).collect()
     }
 
-    /// Overlap of a kind of communication: as the stack has it, or, where it hides what there is, not.
+    /// Options for the overlap of a kind of communication: the stack's default and, if the stack overlaps it, no
+    /// overlap.
     fn overlaps(&self, key: &str, given: Option<bool>, hides: bool) -> Vec<Option<bool>> {
         self.pin.or(key, &given, if hides { vec![None, Some(false)] } else { vec![None] })
     }
 
-    /// Whether a layout shows communication that the stack would hide, unless it is pinned to: that takes no less memory, and no
-    /// less time.
+    /// Returns whether a configuration disables an overlap that the stack has, although no pin asks for it. Disabling saves
+    /// neither memory nor time.
     pub(super) fn shows(&self, layout: &Layout) -> bool {
         let is_shown = |key: &str, overlap: Option<bool>| overlap == Some(false) && !self.pin.has(key);
         is_shown("tp_overlap", layout.tp_overlap) || is_shown("dp_overlap", layout.dp_overlap)
     }
 
-    /// Layers of the longest stage where all are as long as can be.
+    /// Layers of the longest stage, if the stages are as equal as possible.
     pub fn longest(&self, layout: &Layout) -> u64 {
         let chunks = u64::from(layout.vp.unwrap_or(1));
         self.layers[0].div_ceil(layout.pp * chunks)
@@ -427,8 +430,8 @@ impl Space {
     fn recomputations(&self, family: &Family) -> Vec<Family> {
         let with = |recompute, level| family.part(Layout { recompute, ..family.layout.clone() }, level);
         match (self.pin.has("recompute"), &self.pin.layout.recompute) {
-            // The values that are made again follow from the memory: the oracle prices the fastest that fit, where none does
-            // not. What modules make again is among them.
+            // `recompute=auto` follows from the memory budget: the oracle costs the fastest set of values that fits, or
+            // none. The set includes all values that module recomputation would select.
             (false, _) | (true, Recompute::Auto) => {
                 let [parts, whole, some] = self.choices.recompute;
                 let mut families = vec![with(Recompute::None, Level::One)];

@@ -1,4 +1,4 @@
-//! From choices back to types: what each statement reads and gives is written down, with a reshard where the two differ.
+//! Writes the chosen shardings back into the types, with a reshard where a statement reads another sharding.
 
 use super::graph::{DECIDED, Lying, Meaning, boundary};
 use super::params::Classes;
@@ -7,14 +7,14 @@ use crate::passes::annotate;
 use crate::passes::propagate;
 use crate::passes::reshard::{Moved, in_layout};
 use crate::ports::{Ports, passed, value_results};
-use crate::reshard::layout::Layout;
+use crate::reshard::sharding::Sharding;
 use crate::sections::{Site, settle};
 use ir::graph::{ArgKind, Block, Model, SectionKind};
 use ir::ids::{BlockId, Value};
 use ir::mesh::{Axes, Mesh};
 use ir::types::Type;
 
-/// What was chosen, by what it means.
+/// The chosen alternatives, with their meaning.
 pub(super) struct Chosen<'a> {
     pub(super) meaning: &'a Meaning,
     pub(super) ports: &'a Ports,
@@ -23,7 +23,7 @@ pub(super) struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    fn lying(&self, what: Lying) -> Option<&Layout> {
+    fn lying(&self, what: Lying) -> Option<&Sharding> {
         self.meaning.lying.get(&what).map(|(node, layouts)| &layouts[self.choice[*node]])
     }
 
@@ -35,7 +35,7 @@ impl Chosen<'_> {
     /// Writes the shardings of a model.
     ///
     /// # Errors
-    /// An op's rule does not fit its tensors: a fault.
+    /// An op's rule does not fit its tensors, which is an internal error.
     pub(super) fn write(&self, model: &mut Model) -> Result<(), String> {
         self.write_params(model);
         let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
@@ -45,7 +45,7 @@ impl Chosen<'_> {
         propagate::finish(&Site { mesh: &mesh, dims: &dims }, model)
     }
 
-    /// Parameters, states, inputs, and the arguments for which they are passed.
+    /// Writes parameters, states, inputs, and the arguments that receive them.
     fn write_params(&self, model: &mut Model) {
         for (id, param) in model.params.iter_mut() {
             let kept = self.meaning.params.get(&self.classes.class(id));
@@ -110,7 +110,7 @@ impl Chosen<'_> {
                 let wanted = layout.on(block.ty(*operand));
                 *operand = in_layout(block, kind, *operand, wanted, moved);
             }
-            let natural = |(&value, layout): (&Value, &Layout)| layout.on(block.ty(value));
+            let natural = |(&value, layout): (&Value, &Sharding)| layout.on(block.ty(value));
             let naturals: Vec<Type> = stmt.results.iter().zip(&strategy.results).map(natural).collect();
             for (&value, natural) in stmt.results.iter().zip(&naturals) {
                 if !stmt.accumulate {
@@ -124,7 +124,7 @@ impl Chosen<'_> {
         }
     }
 
-    /// What a section returns is moved to its boundary.
+    /// Reshards the values that a section returns to their boundary types.
     fn write_returned(&self, block: &mut Block, id: BlockId, kind: SectionKind, moved: &mut Moved) {
         for (at, what) in boundary(self.ports, id, block, kind) {
             let value = block[kind].ret[at];

@@ -1,9 +1,10 @@
-//! A lower bound on what any choice costs, where the axes are too many to be decided at once.
+//! Lower bound on the cost of any choice, for meshes with too many axes to decide at once.
 //!
-//! The axes fall into groups, and each group has a problem of its own in which the others shard every tensor and all compute
-//! evenly, for nothing. An equal part of the compute counts in each of them, and so does what its own axes communicate. A
-//! collective over axes of several groups moves at least what they move one by one of tensors that all others shard: of an
-//! all-to-all that holds for a part ([`exchange`]), and of messages for those of reductions. So the least costs of the groups add up to no more than any choice.
+//! The axes are partitioned into groups, and each group has its own relaxed problem. In that problem the other axes
+//! shard every tensor and all compute evenly, at no cost. Each group is charged an equal part of the compute, and the
+//! communication of its own axes. A collective over axes of several groups moves at least the sum of its parts, each on
+//! tensors that all other axes shard. For all-to-alls and for the messages of reductions this holds up to a factor
+//! ([`exchange`]). The minimum costs of the groups therefore sum to at most the cost of any choice.
 
 use super::Task;
 use super::prices::{Prices, Shares};
@@ -15,10 +16,10 @@ use ir::mesh::{Axes, Mesh};
 use ir::types::{Partial, Type};
 use solver::assign::Budget;
 
-/// No choice costs less; `None` where there was no time for it. Each group is decided within a budget.
+/// Lower bound in seconds; `None` if time ran out. Each group is solved within a budget.
 ///
 /// # Errors
-/// An op's rule does not fit its tensors: a fault.
+/// An op's rule does not fit its tensors, which is an internal error.
 pub(super) fn bound(task: &Task<'_>, site: Site<'_>, at_once: usize, budget: &Budget) -> Result<Option<f64>, String> {
     let (mesh, all) = (site.mesh, site.mesh.tensor_axes());
     let groups: Vec<Axes> = all.as_slice().chunks(at_once).map(|group| group.iter().copied().collect()).collect();
@@ -37,15 +38,15 @@ pub(super) fn bound(task: &Task<'_>, site: Site<'_>, at_once: usize, budget: &Bu
     Ok(Some(sum))
 }
 
-/// The part of an all-to-all over some axes that all its parts over groups of them have together at least: over n ranks it
-/// moves 1 - 1/n of what a rank holds.
+/// Fraction of an all-to-all that its parts over groups of axes have at least. Over n ranks an all-to-all moves 1 - 1/n
+/// of a rank's bytes.
 fn exchange(mesh: &Mesh, all: &Axes, groups: &[Axes]) -> f64 {
     let moved = |axes: &Axes| 1.0 - 1.0 / mesh.size(axes) as f64;
     let parts: f64 = groups.iter().map(moved).sum();
     (moved(all) / parts.max(f64::MIN_POSITIVE)).min(1.0)
 }
 
-/// A model of which only the axes of a group shard anything.
+/// Model in which only the axes of a group shard any tensor.
 fn on_group(model: &Model, group: &Axes) -> Model {
     let mut model = model.clone();
     let params = model.params.values_mut().map(|param| &mut param.ty);

@@ -1,38 +1,38 @@
-//! From where a value lies to where its readers need it. What several statements of one pass, forward or backward, read may
-//! be moved once for all of them.
+//! Reshards from a value's sharding to its readers' shardings. If several statements of one pass (forward or backward)
+//! read the value, one resharded copy may serve all.
 
 use super::graph::Builder;
 use super::problem::Node;
-use crate::reshard::layout::Place;
+use crate::reshard::sharding::Place;
 use ir::graph::SectionKind;
 use ir::ids::{BlockId, Value};
 use std::collections::HashMap;
 
-/// Where a value lies.
+/// Sharding choices of a value.
 pub(super) struct Home {
-    /// Whose choice it is.
+    /// Node whose choice decides the sharding.
     pub(super) node: Node,
-    /// The table of its layouts.
+    /// Index of the value's sharding table.
     pub(super) tensor: usize,
-    /// The layout of each choice.
+    /// Sharding number of each choice.
     pub(super) layouts: Vec<u32>,
-    /// A parameter's gathered copy is there for one statement.
+    /// True if the value is a parameter; a gathered copy of a parameter lives for one statement.
     pub(super) is_param: bool,
 }
 
-/// A statement, or a boundary, that needs a value.
+/// Statement or boundary that reads a value.
 pub(super) struct Reader {
-    /// Whose choice it is.
+    /// Node whose choice decides the required sharding.
     pub(super) node: Node,
-    /// The layout that each choice needs.
+    /// Required sharding number of each choice.
     pub(super) wants: Vec<u32>,
-    /// In which section.
+    /// Section of the reader.
     pub(super) kind: SectionKind,
-    /// When.
+    /// Tick of the reader.
     pub(super) tick: u32,
 }
 
-/// Adds the changes of layout between the values of a block and their readers.
+/// Adds the reshards between the values of a block and their readers.
 pub(super) fn connect(
     builder: &mut Builder<'_, '_>,
     id: BlockId,
@@ -58,13 +58,13 @@ pub(super) fn connect(
     }
 }
 
-/// A reader takes the value from where it lies.
+/// Adds the cost of resharding a value for one reader.
 pub(super) fn join(builder: &mut Builder<'_, '_>, weight: f64, home: &Home, reader: Node, wants: &[u32]) {
     let seconds = builder.prices.between(home.tensor, &home.layouts, wants);
     builder.problem.join(home.node, reader, |i, j| weight * seconds[i * wants.len() + j]);
 }
 
-/// Readers take the value from where it lies, or from a copy in one other layout.
+/// Adds the cost of resharding a value for several readers, directly or through one shared copy.
 fn shared(builder: &mut Builder<'_, '_>, weight: f64, home: &Home, readers: &[Reader]) {
     let pairs = pairs(builder, home, readers);
     let node = builder.problem.node(vec![0.0; pairs.len()]);
@@ -90,8 +90,8 @@ fn shared(builder: &mut Builder<'_, '_>, weight: f64, home: &Home, readers: &[Re
     }
 }
 
-/// The pairs of a home and a second layout that some reader may want: one axis, or several from one place to another, stand
-/// elsewhere, or some are whole instead.
+/// Pairs of a value's sharding and a second sharding that a reader may require. The second differs in the use of one
+/// axis, of several axes with equal use, or has some axes replicated.
 fn pairs(builder: &mut Builder<'_, '_>, home: &Home, readers: &[Reader]) -> Vec<(u32, u32)> {
     let distinct = |all: &[u32]| {
         let mut all = all.to_vec();

@@ -1,5 +1,5 @@
-//! The problem of a model: a node for each statement of F, I and W, for each value that passes between blocks and its
-//! cotangent, for each class of parameters, and for each second layout of a value that several statements read.
+//! Assignment problem of a model. It has a node for each statement of F, I and W, for each value passed between blocks
+//! and its cotangent, for each parameter class, and for each second sharding of a value with several readers.
 
 use super::copies::{Home, Reader};
 use super::params::{self, Class, Classes, Kept};
@@ -10,39 +10,39 @@ use super::turns::{Before, Turn};
 use super::weights::Weights;
 use super::{Task, copies, lies};
 use crate::ports::{Ports, passed, value_results};
-use crate::reshard::layout::Layout;
+use crate::reshard::sharding::Sharding;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
 use ir::ids::{BlockId, Value};
 use ir::mesh::Axes;
 use ir::types::Type;
 use std::collections::HashMap;
 
-/// What lies somewhere by itself, not as a statement's strategy says.
+/// Value whose sharding is a node of its own, rather than part of a statement's strategy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Lying {
-    /// A value that passes between blocks.
+    /// Value passed between blocks.
     Port(usize),
-    /// Its cotangent.
+    /// Cotangent of a value passed between blocks.
     Cotangent(usize),
-    /// A value that the file pins, or a scalar of the run.
+    /// Value that the file pins, or a runtime scalar.
     Stated(BlockId, Value),
 }
 
-/// What the choices of each node mean.
+/// Meaning of each node's choices.
 #[derive(Default)]
 pub(super) struct Meaning {
     /// Strategies of statements.
     pub(super) stmts: HashMap<(BlockId, SectionKind, usize), (Node, Vec<Strategy>)>,
-    /// Layouts.
-    pub(super) lying: HashMap<Lying, (Node, Vec<Layout>)>,
-    /// Ways to keep a class of parameters.
+    /// Shardings of values.
+    pub(super) lying: HashMap<Lying, (Node, Vec<Sharding>)>,
+    /// Storage options of parameter classes.
     pub(super) params: HashMap<usize, (Node, Vec<Kept>)>,
 }
 
-/// The sections that are decided together. What is done once a step follows from them.
+/// Sections that are decided together; the once-per-step section follows from them.
 pub(super) const DECIDED: [SectionKind; 3] = [SectionKind::F, SectionKind::I, SectionKind::W];
 
-/// A problem as it grows.
+/// Builder of the assignment problem.
 pub(super) struct Builder<'a, 'p> {
     pub(super) model: &'a Model,
     pub(super) ports: &'a Ports,
@@ -53,7 +53,7 @@ pub(super) struct Builder<'a, 'p> {
     pub(super) meaning: Meaning,
     turn: &'a Turn,
     before: Option<&'a Before>,
-    /// The tick of each statement.
+    /// Tick of each statement.
     ticks: HashMap<(BlockId, SectionKind, usize), u32>,
     last: u32,
 }
@@ -85,7 +85,7 @@ impl<'a, 'p> Builder<'a, 'p> {
         builder
     }
 
-    /// What an argument states holds for all that passes there.
+    /// Applies an argument's stated sharding to all values passed to it.
     fn stated_ports(&mut self) {
         for (id, block) in &self.model.blocks {
             for (place, (value, _)) in passed(block).into_iter().enumerate() {
@@ -96,7 +96,7 @@ impl<'a, 'p> Builder<'a, 'p> {
         }
     }
 
-    /// Ticks count the statements of the forward, block by block, and then those of the backward, last block first.
+    /// Numbers the statements: the forward block by block, then the backward from the last block to the first.
     fn count_ticks(&mut self) {
         let mut order: Vec<BlockId> = Vec::new();
         for id in self.model.calls.iter().map(|call| call.block).chain(self.model.blocks.keys()) {
@@ -112,7 +112,7 @@ impl<'a, 'p> Builder<'a, 'p> {
                     self.ticks.insert((id, kind, place), self.last);
                     self.last += 1;
                 }
-                // What a section returns is there until all of it is done.
+                // Values that a section returns live until the section ends.
                 self.ticks.insert((id, kind, usize::MAX), self.last);
             }
         }
@@ -122,7 +122,7 @@ impl<'a, 'p> Builder<'a, 'p> {
         self.ticks.get(&(id, kind, place)).copied().unwrap_or(self.last)
     }
 
-    /// Adds the nodes of parameters and what they cost by themselves.
+    /// Adds the nodes of parameters and their own costs.
     pub(super) fn params(&mut self, zero: &Axes) {
         let found: Vec<(usize, Class)> = params::classes(self.model, self.classes);
         for (number, class) in &found {
@@ -136,10 +136,10 @@ impl<'a, 'p> Builder<'a, 'p> {
         }
     }
 
-    /// Adds a block: its statements, and the changes of layout between them.
+    /// Adds a block: its statements, and the reshards between them.
     ///
     /// # Errors
-    /// An op's rule does not fit its tensors: a fault.
+    /// An op's rule does not fit its tensors, which is an internal error.
     pub(super) fn block(&mut self, id: BlockId) -> Result<(), String> {
         let mut homes: HashMap<Value, Home> = HashMap::new();
         let mut readers: Vec<(Value, Reader)> = Vec::new();
@@ -156,7 +156,7 @@ impl<'a, 'p> Builder<'a, 'p> {
         Ok(())
     }
 
-    /// The nodes of what a block is given.
+    /// Adds the nodes of a block's arguments.
     fn arguments(&mut self, id: BlockId, block: &Block, homes: &mut HashMap<Value, Home>) {
         for (place, (value, _)) in passed(block).into_iter().enumerate() {
             let home = self.lying(Lying::Port(self.ports.of_argument(id, place)), block.ty(value));
@@ -166,7 +166,7 @@ impl<'a, 'p> Builder<'a, 'p> {
             let class = self.classes.passed(self.model, id, param).map(|param| self.classes.class(param));
             let home = match class.and_then(|class| self.meaning.params.get(&class)) {
                 Some((node, ways)) => {
-                    let layouts: Vec<Layout> = ways.iter().map(|way| way.layout.clone()).collect();
+                    let layouts: Vec<Sharding> = ways.iter().map(|way| way.layout.clone()).collect();
                     self.home(*node, block.ty(param), &layouts, true)
                 }
                 None => self.lying(Lying::Stated(id, param), &block.ty(param).closed()),
@@ -189,7 +189,7 @@ impl<'a, 'p> Builder<'a, 'p> {
         }
     }
 
-    /// The node of something that lies by itself, and its layouts in the block at hand.
+    /// Node of a value with its own sharding, and its shardings in this block.
     fn lying(&mut self, what: Lying, ty: &Type) -> Home {
         let (mesh, dims) = (self.prices.site.mesh, self.prices.site.dims);
         let (problem, turn) = (&mut self.problem, self.turn);
@@ -202,7 +202,7 @@ impl<'a, 'p> Builder<'a, 'p> {
         self.home(node, ty, &layouts, false)
     }
 
-    fn home(&mut self, node: Node, ty: &Type, layouts: &[Layout], is_param: bool) -> Home {
+    fn home(&mut self, node: Node, ty: &Type, layouts: &[Sharding], is_param: bool) -> Home {
         let tensor = self.prices.tensor(ty, is_param);
         let table = self.prices.table(tensor);
         Home { node, tensor, layouts: layouts.iter().map(|layout| table.place(layout)).collect(), is_param }
@@ -230,7 +230,7 @@ impl<'a, 'p> Builder<'a, 'p> {
             readers.push((value, Reader { node, wants, kind, tick }));
         }
         for (at, &value) in stmt.results.iter().enumerate() {
-            let natural: Vec<Layout> = found.iter().map(|strategy| strategy.results[at].clone()).collect();
+            let natural: Vec<Sharding> = found.iter().map(|strategy| strategy.results[at].clone()).collect();
             if stmt.accumulate {
                 self.gradient(id, value, node, &natural);
                 continue;
@@ -244,13 +244,13 @@ impl<'a, 'p> Builder<'a, 'p> {
         Ok(())
     }
 
-    /// A result that the file pins is moved there as soon as it is made.
+    /// Reshards a pinned result right after it is computed.
     fn pinned(&mut self, id: BlockId, value: Value, own: Home) -> Home {
         let ty = self.model.blocks[id].ty(value);
         let home = match ty.dims.iter().any(|dim| dim.open) {
             true => self.lying(Lying::Stated(id, value), ty),
             false => {
-                let layouts = vec![Layout::of(ty)];
+                let layouts = vec![Sharding::of(ty)];
                 let node = self.problem.node(vec![0.0]);
                 self.meaning.lying.insert(Lying::Stated(id, value), (node, layouts.clone()));
                 self.home(node, ty, &layouts, false)
@@ -260,8 +260,8 @@ impl<'a, 'p> Builder<'a, 'p> {
         home
     }
 
-    /// What W makes is moved to where its parameter lies, and paid once a step.
-    fn gradient(&mut self, id: BlockId, value: Value, node: Node, natural: &[Layout]) {
+    /// Reshards a gradient of W to its parameter's sharding; the once-per-step reduction is added.
+    fn gradient(&mut self, id: BlockId, value: Value, node: Node, natural: &[Sharding]) {
         let block = &self.model.blocks[id];
         let owner = block.owner_of(value).and_then(|param| self.classes.passed(self.model, id, param));
         let Some((param, ways)) = owner.and_then(|param| self.meaning.params.get(&self.classes.class(param))) else {
@@ -270,9 +270,9 @@ impl<'a, 'p> Builder<'a, 'p> {
         let (step, once) = (self.weights.step(id), self.weights.runs(id));
         let (ty, prices) = (block.ty(value), &mut *self.prices);
         let (kinds, of_strategy) = distinct(natural);
-        let mut reduced = |natural: &Layout, kept: &Kept| {
+        let mut reduced = |natural: &Sharding, kept: &Kept| {
             let unreduced = natural.unreduced.without(&kept.layout.used());
-            let added = Layout { unreduced, ..kept.layout.clone() };
+            let added = Sharding { unreduced, ..kept.layout.clone() };
             step * prices.way(ty, natural, &added) + once * prices.way(ty, &added, &kept.updated())
         };
         let pairs = kinds.iter().flat_map(|&natural| ways.iter().map(move |kept| (natural, kept)));
@@ -280,7 +280,7 @@ impl<'a, 'p> Builder<'a, 'p> {
         self.problem.join(node, *param, |strategy, way| table[of_strategy[strategy] * ways.len() + way]);
     }
 
-    /// What a block returns lies where its boundary says.
+    /// Reshards a returned value to its boundary's sharding.
     fn returned(
         &mut self,
         id: BlockId,
@@ -301,7 +301,7 @@ impl<'a, 'p> Builder<'a, 'p> {
         }
     }
 
-    /// What a statement makes is held until it is read for the last time; what the backward reads, by each run.
+    /// A result lives until its last read; results that the backward reads are saved by each block instance.
     fn hold_results(&mut self, id: BlockId, kind: SectionKind, place: usize, node: Node, found: &[Strategy]) {
         let (block, mesh) = (&self.model.blocks[id], self.prices.site.mesh);
         let stmt = &block[kind].stmts[place];
@@ -316,7 +316,7 @@ impl<'a, 'p> Builder<'a, 'p> {
         }
     }
 
-    /// When a value is read for the last time, and whether that is in the backward of what the forward has made.
+    /// Tick of a value's last read, and whether the backward reads a value of the forward.
     fn last_read(&self, id: BlockId, value: Value, made: SectionKind) -> Option<(u32, bool)> {
         let block = &self.model.blocks[id];
         let reads = |stmt: &Stmt| stmt.operands.contains(&value);
@@ -327,7 +327,7 @@ impl<'a, 'p> Builder<'a, 'p> {
         })
     }
 
-    /// The same of what a block is given.
+    /// Adds the lifetimes of a block's arguments, by the same rule.
     fn hold_passed(&mut self, id: BlockId, block: &Block, homes: &HashMap<Value, Home>, readers: &[(Value, Reader)]) {
         let cotangents = block[SectionKind::I].args.iter().map(|&value| (value, SectionKind::I));
         for (value, made) in passed(block).into_iter().map(|(value, _)| (value, SectionKind::F)).chain(cotangents) {
@@ -342,9 +342,9 @@ impl<'a, 'p> Builder<'a, 'p> {
     }
 }
 
-/// The different ones of some layouts, and which of these each is.
-fn distinct(layouts: &[Layout]) -> (Vec<&Layout>, Vec<usize>) {
-    let mut known: HashMap<&Layout, usize> = HashMap::new();
+/// Deduplicates shardings: returns the distinct ones, and the index of each input among them.
+fn distinct(layouts: &[Sharding]) -> (Vec<&Sharding>, Vec<usize>) {
+    let mut known: HashMap<&Sharding, usize> = HashMap::new();
     let mut kinds = Vec::new();
     let number = |layout| {
         *known.entry(layout).or_insert_with(|| {
@@ -356,12 +356,12 @@ fn distinct(layouts: &[Layout]) -> (Vec<&Layout>, Vec<usize>) {
     (kinds, of_each)
 }
 
-/// Whether a file states anything about where a value lies.
+/// Returns whether the file states any part of a value's sharding.
 fn is_pinned(ty: &Type) -> bool {
     ty.dims.iter().any(|dim| !dim.open)
 }
 
-/// What a section of a block returns to others: the places, and where that lies.
+/// Values that a section returns to other blocks: their positions and sharding nodes.
 pub(super) fn boundary(ports: &Ports, id: BlockId, block: &Block, kind: SectionKind) -> Vec<(usize, Lying)> {
     match kind {
         SectionKind::F => {
@@ -373,7 +373,7 @@ pub(super) fn boundary(ports: &Ports, id: BlockId, block: &Block, kind: SectionK
             let place = |arg| passed.iter().position(|&value| value == arg);
             let cotangent = |place| Lying::Cotangent(ports.of_argument(id, place));
             let args = block.differentiable_args().enumerate();
-            // Of a block that no loss depends on, `I` returns nothing.
+            // If no loss depends on the block, `I` returns nothing.
             let returned = args.take(block[kind].ret.len());
             returned.filter_map(|(at, arg)| place(arg).map(|place| (at, cotangent(place)))).collect()
         }

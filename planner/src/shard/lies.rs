@@ -1,15 +1,15 @@
-//! Where a tensor may lie when nothing is owed on it.
+//! Possible shardings of a fully reduced tensor.
 
 use super::turns::Turn;
-use crate::reshard::layout::{Layout, Place};
+use crate::reshard::sharding::{Place, Sharding};
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::types::{Dims, Type};
 
-/// All layouts of a tensor that hold what its type states, in a turn and given where its axes were before: a dim that is not
-/// open has the axes that stand there. In dims that are cut over several axes these stand in mesh order.
-pub(super) fn layouts(mesh: &Mesh, dims: &Dims, ty: &Type, turn: &Turn, before: Option<&Layout>) -> Vec<Layout> {
-    let stated = Layout { unreduced: Axes::none(), ..Layout::of(ty) };
+/// All shardings of a tensor that satisfy its stated type, in a turn, given the previous use of its axes. A closed dim
+/// has exactly its stated axes. A dim sharded over several axes lists them in mesh order.
+pub(super) fn layouts(mesh: &Mesh, dims: &Dims, ty: &Type, turn: &Turn, before: Option<&Sharding>) -> Vec<Sharding> {
+    let stated = Sharding { unreduced: Axes::none(), ..Sharding::of(ty) };
     let free = mesh.tensor_axes().without(&stated.used());
     let is_open = |place: Place| matches!(place, Place::Dim(dim) if ty.dims[dim].open);
     let was = |axis| before.map_or(Place::Whole, |before| before.place(axis));
@@ -26,27 +26,28 @@ pub(super) fn layouts(mesh: &Mesh, dims: &Dims, ty: &Type, turn: &Turn, before: 
         let next = |known: &Vec<(AxisId, Place)>| places.iter().map(|&place| cut(known, place)).collect::<Vec<_>>();
         found = found.iter().flat_map(next).filter(legal).collect();
     }
-    let mut layouts: Vec<Layout> = found.iter().map(|places| on_places(&stated, places)).collect();
+    let mut layouts: Vec<Sharding> = found.iter().map(|places| on_places(&stated, places)).collect();
     layouts.extend(before.filter(|before| !layouts.contains(before) && holds(before, ty)).cloned());
     if layouts.is_empty() { vec![stated] } else { layouts }
 }
 
-/// Axes at their places, in mesh order behind what is stated.
-fn on_places(stated: &Layout, places: &[(AxisId, Place)]) -> Layout {
+/// Adds axes at their positions, in mesh order after the stated axes.
+fn on_places(stated: &Sharding, places: &[(AxisId, Place)]) -> Sharding {
     let mut places = places.to_vec();
     places.sort_by_key(|(axis, _)| *axis);
     places.iter().fold(stated.clone(), |layout, &(axis, place)| layout.with(axis, place))
 }
 
-/// Whether a layout is as the type states where it is not open.
-fn holds(layout: &Layout, ty: &Type) -> bool {
+/// Returns whether a sharding matches the type's closed dims.
+fn holds(layout: &Sharding, ty: &Type) -> bool {
     let stated =
         |(axes, dim): (&Axes, &ir::types::Dim)| if dim.open { dim.axes.is_prefix_of(axes) } else { *axes == dim.axes };
     layout.unreduced.is_empty() && layout.storage == ty.storage && layout.dims.iter().zip(&ty.dims).all(stated)
 }
 
-/// No dim has more shards than elements, an exact one even shards, one of unknown size none.
-fn is_legal(mesh: &Mesh, dims: &Dims, ty: &Type, layout: &Layout) -> bool {
+/// Returns whether the mesh allows the sharding: no dim has more shards than elements, indivisible dims are split evenly, and
+/// dynamic dims are not sharded.
+fn is_legal(mesh: &Mesh, dims: &Dims, ty: &Type, layout: &Sharding) -> bool {
     ty.dims.iter().zip(&layout.dims).all(|(dim, axes)| {
         let indivisible = dim.name.is_some_and(|name| dims[name].indivisible);
         let counted = dim.count.is_some() && !axes.is_empty();

@@ -1,10 +1,12 @@
-//! Decides all shardings of a model by their cost, with no rule of thumb: the strategies of all statements, the layouts of
-//! what passes between blocks, and where parameters and their states lie are one assignment problem, as in Alpa (Zheng et
-//! al. 2022, section 4), over forward and backward together. What a repeated block gives lies as what it takes.
+//! Cost-based sharding of an entire model. The strategies of all statements, the shardings of values passed between
+//! blocks, and the placement of parameters and states form one assignment problem, as in Alpa (Zheng et al. 2022,
+//! section 4). The problem covers forward and backward together. A repeated block returns values in the sharding in
+//! which it takes them.
 //!
-//! Seconds are those of ops on local shapes, times the runs of their block, and of the cheapest ways between layouts. A value
-//! that the backward reads is held by every run of its block; parameters, gradients and states are held all the time.
-//! Meshes of many axes are decided in turns (`search`), with a bound from smaller problems (`bound`).
+//! The objective is the time of ops on local shapes, times the executions of their block, plus the time of the cheapest
+//! reshards. Every execution of a block saves the values that the backward reads. Parameters, gradients and states
+//! occupy memory throughout the step. Meshes with many axes are decided in turns (`search`), with a lower bound from
+//! smaller problems (`bound`).
 
 mod apply;
 mod bound;
@@ -43,35 +45,35 @@ use std::rc::Rc;
 use turns::{Before, Turn};
 use weights::Weights;
 
-/// What deciding the shardings of a model came to.
+/// Result of the cost-based sharding of a model.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Decided {
-    /// Seconds of a step by the costs that were added up.
+    /// Time of a step under the cost model, in seconds.
     pub seconds: f64,
-    /// No choice takes less; 0 where there was no time to find a bound.
+    /// Lower bound on the time of any choice, in seconds; 0 if time ran out before a bound was found.
     pub bound: f64,
-    /// Whether the two are proved to be equal.
+    /// True if `seconds` is proved to equal `bound`.
     pub is_proved: bool,
-    /// The most bytes that a device holds.
+    /// Peak memory of a device, in bytes.
     pub peak: u64,
-    /// Statements, boundaries, parameters and copies that were decided.
+    /// Number of decided nodes: statements, boundaries, parameters and copies.
     pub nodes: usize,
 }
 
 impl Decided {
-    /// How far the seconds may be above the least, relative to them.
+    /// Relative optimality gap: upper limit on the excess of `seconds` over the optimum.
     pub fn gap(&self) -> f64 {
         if self.is_proved { 0.0 } else { (self.seconds - self.bound) / self.seconds.max(f64::MIN_POSITIVE) }
     }
 }
 
-/// Told of the best choice so far, whose bound is not known yet, and of the answer.
+/// Callback that receives the best choice so far, without a bound, and finally the answer.
 pub type Watch<'a> = dyn FnMut(&Decided) + 'a;
 
-/// Decides what a differentiated model with a mesh leaves open, and writes it; `None` where there is nothing to decide.
+/// Decides and writes the open shardings of a differentiated model with a mesh; `None` if nothing is open.
 ///
 /// # Errors
-/// No choice fits into the memory, or a fault.
+/// No choice fits the memory budget, or an internal error.
 pub fn decide(
     model: &mut Model,
     goal: &Goal,
@@ -105,33 +107,33 @@ pub fn decide(
     Ok(Some(decided))
 }
 
-/// Rounding of a proof, relative to the seconds.
+/// Relative rounding tolerance of an optimality proof.
 const PROVED: f64 = 1e-8;
 
-/// What is decided of a model.
+/// Problem instance: a model and its step.
 #[derive(Clone, Copy)]
 struct Task<'a> {
     model: &'a Model,
     ports: &'a Ports,
     classes: &'a Classes,
     microbatches: u32,
-    /// Over which states must be stored.
+    /// Axes over which states must be stored.
     zero: &'a Axes,
 }
 
-/// An answer, and what its choices mean.
+/// Solution, with the meaning of its choices.
 #[derive(Clone)]
 struct Found {
     solution: Solution,
     meaning: Rc<Meaning>,
     peak: u64,
     nodes: usize,
-    /// Pairs of choices in the tables of the problem.
+    /// Number of pairs of choices in the problem's tables.
     pairs: usize,
 }
 
 impl Found {
-    /// What the axes do, for later turns; nothing where there is no answer.
+    /// Use of all axes, as a start for later turns; empty without a solution.
     fn before(&self) -> Before {
         let (meaning, choice) = (&self.meaning, &self.solution.choice);
         if choice.is_empty() {
@@ -168,13 +170,13 @@ impl Task<'_> {
     }
 }
 
-/// Whether the file states changes of layout: then it also states the rest of what they serve.
+/// Returns whether the file contains reshards; such a file also states all shardings around them.
 fn has_changes(model: &Model) -> bool {
     let stmts = model.blocks.values().flat_map(|block| DECIDED.map(|kind| &block[kind].stmts));
     stmts.flatten().any(|stmt| matches!(stmt.op, Op::Reshard | Op::Collective(_)))
 }
 
-/// The best choices, and the most bytes that they hold at once.
+/// Solves a problem; returns the best choices and their peak bytes.
 fn solve(problem: &Problem, budget: &Budget) -> (Solution, u64) {
     let mut assignment = Assignment::new();
     let nodes: Vec<_> = problem.costs.iter().map(|costs| assignment.node(costs.clone())).collect();

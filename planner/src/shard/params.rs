@@ -1,11 +1,11 @@
-//! Parameters: where each lies, and where its optimizer state does (Rajbhandari et al. 2020: ZeRO). Parameters that calls pass
-//! to one argument of a block lie alike.
+//! Sharding of parameters and of their optimizer states (ZeRO, Rajbhandari et al. 2020). Parameters that calls pass to
+//! one argument of a block have equal shardings.
 
 use super::lies;
 use super::prices::Prices;
 use super::turns::Turn;
 use super::weights::Weights;
-use crate::reshard::layout::Layout;
+use crate::reshard::sharding::Sharding;
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
 use ir::ids::{BlockId, ParamId, Value};
@@ -14,23 +14,23 @@ use ir::recompute;
 use ir::types::Type;
 use petgraph::unionfind::UnionFind;
 
-/// A way to keep a parameter.
+/// Storage option of a parameter.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Kept {
-    /// Where it lies, and its gradient with it.
-    pub(crate) layout: Layout,
-    /// Over which its states are stored.
+    /// Sharding of the parameter and its gradient.
+    pub(crate) layout: Sharding,
+    /// Axes over which its states are stored.
     pub(crate) states: Axes,
 }
 
 impl Kept {
-    /// Where its states lie, and its gradient when it is paid.
-    pub(super) fn updated(&self) -> Layout {
-        Layout { storage: self.states.clone(), ..self.layout.clone() }
+    /// Sharding of its states, and of its reduced gradient.
+    pub(super) fn updated(&self) -> Sharding {
+        Sharding { storage: self.states.clone(), ..self.layout.clone() }
     }
 }
 
-/// Which parameters lie alike.
+/// Equivalence classes of parameters with equal shardings.
 pub(super) struct Classes(UnionFind<usize>);
 
 impl Classes {
@@ -47,12 +47,12 @@ impl Classes {
         Classes(union)
     }
 
-    /// The class of a parameter.
+    /// Class of a parameter.
     pub(super) fn class(&self, param: ParamId) -> usize {
         self.0.find(param.index())
     }
 
-    /// The parameter that the calls of a block pass for an argument.
+    /// Parameter that the calls of a block pass for an argument.
     pub(super) fn passed(&self, model: &Model, block: BlockId, value: Value) -> Option<ParamId> {
         let place = model.blocks[block].args_of(ArgKind::Param).position(|param| param == value)?;
         calls_of(model, block).next()?.get(place).map(|&(param, _)| param)
@@ -63,13 +63,13 @@ fn calls_of(model: &Model, block: BlockId) -> impl Iterator<Item = Vec<(ParamId,
     recompute::calls_of(model, block).map(|call| model.call_params(call, 0))
 }
 
-/// What is known of a class of parameters.
+/// Properties of a parameter class.
 pub(super) struct Class {
-    /// The first one's type.
+    /// Type of the first member.
     pub(super) ty: Type,
-    /// How many tensors there are of it.
+    /// Number of member tensors.
     pub(super) instances: u64,
-    /// The blocks that take it, and the argument there.
+    /// Blocks that take a member, with the argument.
     pub(super) taken: Vec<(BlockId, Value)>,
 }
 
@@ -97,8 +97,8 @@ pub(super) fn classes(model: &Model, classes: &Classes) -> Vec<(usize, Class)> {
     found
 }
 
-/// The ways to keep a class in a turn, given how it was kept before: its own layouts, and for each its states stored over any
-/// of the axes that are left; over `zero` where these are.
+/// Storage options of a class in a turn, given its previous option. Each of the parameter's shardings is combined with
+/// states stored over any of the unused axes; over `zero` where those are unused.
 pub(super) fn ways(
     prices: &Prices<'_>,
     model: &Model,
@@ -114,7 +114,7 @@ pub(super) fn ways(
     for layout in lies::layouts(mesh, dims, &class.ty, turn, before.map(|before| &before.layout)) {
         let left = mesh.tensor_axes().without(&layout.used());
         if let Some(states) = &stated {
-            // A unit of axes may be more than the file states.
+            // A unit of axes may contain more axes than the file states.
             if states.iter().all(|axis| left.contains(axis)) {
                 found.push(Kept { layout, states: states.clone() });
             }
@@ -132,7 +132,7 @@ pub(super) fn ways(
     found
 }
 
-/// The axes over which states may be stored: as before where they stay, of each unit all that are left or none.
+/// Possible storage axes of states: the previous axes where fixed, and all or none of the unused axes of each unit.
 fn stored(left: &Axes, turn: &Turn, before: Option<&Kept>, has_states: bool) -> Vec<Axes> {
     let stays = before.map_or_else(Axes::none, |before| before.states.intersection(&turn.fixed).intersection(left));
     if !has_states {
@@ -147,7 +147,7 @@ fn stored(left: &Axes, turn: &Turn, before: Option<&Kept>, has_states: bool) -> 
     (0..1usize << units.len()).map(chosen).collect()
 }
 
-/// What the file states of the storage of states.
+/// Storage of states as stated in the file.
 fn stated_storage(model: &Model, class: &Class) -> Option<Axes> {
     let mut stated = class.taken.iter().flat_map(|&(id, param)| {
         let block = &model.blocks[id];
@@ -156,12 +156,12 @@ fn stated_storage(model: &Model, class: &Class) -> Option<Axes> {
     stated.find(|storage| !storage.is_empty())
 }
 
-/// The states of a parameter.
+/// States of a parameter.
 fn states(block: &Block, param: Value) -> impl Iterator<Item = Value> + '_ {
     block.args_of(ArgKind::State).filter(move |&state| block.owner_of(state) == Some(param))
 }
 
-/// Seconds of a step that the update of a class takes, its new values' gathering included.
+/// Seconds per step of the update of a class, including the gather of the new values.
 pub(super) fn seconds(prices: &mut Prices<'_>, model: &Model, class: &Class, weights: &Weights, kept: &Kept) -> f64 {
     let updated = kept.updated();
     let mut seconds = 0.0;
@@ -172,7 +172,7 @@ pub(super) fn seconds(prices: &mut Prices<'_>, model: &Model, class: &Class, wei
             let on = |values: &[Value]| -> Vec<Type> {
                 let place = |&value: &Value| -> Type {
                     let ty = block.ty(value);
-                    if ty.sizes() == class.ty.sizes() { updated.on(ty) } else { Layout::whole(ty).on(ty) }
+                    if ty.sizes() == class.ty.sizes() { updated.on(ty) } else { Sharding::whole(ty).on(ty) }
                 };
                 values.iter().map(place).collect()
             };
@@ -186,13 +186,13 @@ pub(super) fn seconds(prices: &mut Prices<'_>, model: &Model, class: &Class, wei
     seconds
 }
 
-/// Whether a statement of `U` works on the parameter, its gradient or its states.
+/// Returns whether a statement of `U` uses the parameter, its gradient or its states.
 fn is_of(block: &Block, stmt: &Stmt, param: Value) -> bool {
     let mut values = stmt.operands.iter().chain(&stmt.results);
     values.any(|&value| value == param || block.owner_of(value) == Some(param))
 }
 
-/// Bytes on a rank that a class takes from step to step: parameters, gradients and states.
+/// Persistent bytes per rank of a class: parameters, gradients and states.
 pub(super) fn bytes(prices: &Prices<'_>, model: &Model, class: &Class, weights: &Weights, kept: &Kept) -> u64 {
     let mesh = prices.site.mesh;
     let mut one = kept.layout.bytes(&class.ty, mesh);
@@ -201,7 +201,7 @@ pub(super) fn bytes(prices: &Prices<'_>, model: &Model, class: &Class, weights: 
         block.gradient_of(param).map(|gradient| kept.layout.bytes(block.ty(gradient), mesh))
     });
     one += gradient.unwrap_or(0);
-    // Each block that takes a parameter names its states, which are there once.
+    // Each block that takes a parameter names its states, which exist once.
     let of_block = |&(id, param): &(BlockId, Value)| -> u64 {
         let block = &model.blocks[id];
         states(block, param).map(|state| kept.updated().bytes(block.ty(state), mesh)).sum()

@@ -1,9 +1,9 @@
-//! Seconds of ops and of changes of layout, each asked for once.
+//! Costs of ops and reshards, in seconds, each computed once.
 
 use crate::passes::decompose::expand_section;
 use crate::passes::reshard::{Moved, reshard_section};
 use crate::reshard::hops::{Fare, Least};
-use crate::reshard::layout::Layout;
+use crate::reshard::sharding::Sharding;
 use crate::reshard::table::Table;
 use crate::reshard::{Site, cheapest};
 use crate::sections;
@@ -17,54 +17,54 @@ use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// What tells the ways of two tensors apart: element type, per dim its size and whether it must be cut evenly or not at all,
-/// and whether it may be stored.
+/// Tensor properties that determine reshard costs: dtype, per dim its size and whether it is indivisible or cannot be
+/// sharded, and whether flat storage is allowed.
 type Key = (DType, Vec<(u64, bool, bool)>, bool);
 
-/// The prices on a mesh.
+/// Cost tables on a mesh.
 pub(super) struct Prices<'a> {
-    /// Where tensors lie.
+    /// Mesh, dims and cluster.
     pub(super) site: Site<'a>,
     tables: Vec<Table<'a>>,
     known: HashMap<Key, usize>,
-    /// By what changes of layout are priced on many axes.
+    /// Cost of reshards on meshes with many axes.
     fare: Option<Rc<Fare<'a>>>,
-    /// The parts of the costs that count in a lower bound.
+    /// Fractions of the costs that count in a lower bound.
     shares: Option<Shares>,
 }
 
-/// What some of the axes are asked for where the others are taken to shard everything evenly.
+/// Share of some axes in the costs, if the other axes are assumed to shard every tensor evenly.
 #[derive(Clone, Copy)]
 pub(super) struct Shares {
-    /// What changes of sharding cost.
+    /// Cost parameters of reshards.
     pub(super) least: Least,
-    /// The part of the compute that these axes answer for.
+    /// Fraction of the compute that these axes are charged.
     pub(super) compute: f64,
 }
 
-/// The most axes on which all layouts of a tensor are searched.
+/// Largest number of axes for which all shardings of a tensor are searched.
 const SEARCHED: usize = 3;
 
 impl<'a> Prices<'a> {
-    /// No price yet.
+    /// Empty cost tables.
     pub(super) fn new(site: Site<'a>) -> Prices<'a> {
         let many = site.mesh.tensor_axes().len() > SEARCHED;
         let fare = many.then(|| Rc::new(Fare::new(site.mesh, site.cluster)));
         Prices { site, tables: Vec::new(), known: HashMap::new(), fare, shares: None }
     }
 
-    /// Prices that add up, over groups of axes, to no more than what any choice costs.
+    /// Costs whose sum over groups of axes is at most the cost of any choice.
     pub(super) fn relaxed(site: Site<'a>, shares: Shares) -> Prices<'a> {
         let fare = Some(Rc::new(Fare::least(site.mesh, site.cluster, shares.least)));
         Prices { fare, shares: Some(shares), ..Prices::new(site) }
     }
 
-    /// Whether these are prices of a lower bound.
+    /// Returns whether these are the costs of a lower bound.
     pub(super) fn is_relaxed(&self) -> bool {
         self.shares.is_some()
     }
 
-    /// The table of all tensors like this one; those `stored` may lie flat.
+    /// Index of the table for all tensors like this one; with `stored`, they may be flat-sharded.
     pub(super) fn tensor(&mut self, ty: &Type, stored: bool) -> usize {
         let indivisible = |name| self.site.dims[name].indivisible;
         let dims = ty.dims.iter().map(|dim| (dim.size, dim.name.is_some_and(indivisible), dim.count.is_some()));
@@ -75,12 +75,12 @@ impl<'a> Prices<'a> {
         })
     }
 
-    /// The table of a number.
+    /// Table with this index.
     pub(super) fn table(&mut self, tensor: usize) -> &mut Table<'a> {
         &mut self.tables[tensor]
     }
 
-    /// Seconds of an op on what a rank has of tensors that lie so.
+    /// Seconds of an op on the local shards of its tensors.
     pub(super) fn op(&self, def: &dyn OpDef, operands: &[Type], results: &[Type], accumulate: bool) -> f64 {
         let local = |types: &[Type]| types.iter().map(|ty| local_type(ty, self.site.mesh)).collect::<Vec<_>>();
         let (operands, results) = (local(operands), local(results));
@@ -91,7 +91,7 @@ impl<'a> Prices<'a> {
         (added + own) * self.shares.map_or(1.0, |shares| shares.compute / shares.least.others)
     }
 
-    /// Seconds from each of some layouts of a tensor, by number, to each of others, row by row.
+    /// Seconds from each sharding of `from` to each of `to`, row by row.
     pub(super) fn between(&mut self, tensor: usize, from: &[u32], to: &[u32]) -> Vec<f64> {
         let table = &mut self.tables[tensor];
         let mut known: FxHashMap<(u32, u32), f64> = FxHashMap::default();
@@ -99,10 +99,10 @@ impl<'a> Prices<'a> {
         pairs.map(|pair| *known.entry(pair).or_insert_with(|| table.seconds(pair.0, pair.1))).collect()
     }
 
-    /// Seconds of the graph that takes the place of a statement whose tensors lie so.
+    /// Seconds of the decomposition that replaces a statement with these shardings.
     ///
     /// # Errors
-    /// It has none, or none that works so.
+    /// The op has no decomposition, or no decomposition with these shardings.
     pub(super) fn expanded(&self, stmt: &Stmt, operands: &[Type], results: &[Type]) -> Result<f64, String> {
         if self.is_relaxed() {
             return Ok(0.0);
@@ -130,8 +130,8 @@ impl<'a> Prices<'a> {
         Ok(seconds)
     }
 
-    /// Seconds from one layout of a tensor to another.
-    pub(super) fn way(&mut self, ty: &Type, from: &Layout, to: &Layout) -> f64 {
+    /// Seconds from one sharding of a tensor to another.
+    pub(super) fn way(&mut self, ty: &Type, from: &Sharding, to: &Sharding) -> f64 {
         let tensor = self.tensor(ty, true);
         let table = self.table(tensor);
         let (from, to) = (table.place(from), table.place(to));

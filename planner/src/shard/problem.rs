@@ -1,43 +1,43 @@
-//! The assignment problem as it grows: choices with costs, pairs with costs, and what is held when.
+//! Assignment problem under construction: costs of choices and of pairs, and memory lifetimes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A node's place in [`Problem::costs`].
+/// Index of a node in [`Problem::costs`].
 pub(crate) type Node = usize;
 
-/// What choices hold over some ticks.
+/// Memory of a node's choices over an interval of ticks.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
-    /// Whose choices.
+    /// Node whose choice determines the bytes.
     pub(crate) node: Node,
-    /// From this tick to before that one.
+    /// Half-open interval of ticks.
     pub(crate) when: Range<u32>,
     /// Bytes, per choice.
     pub(crate) bytes: Vec<u64>,
 }
 
-/// `min` of the costs of nodes and pairs, with at most `limit` bytes held at every tick.
+/// Minimisation of the costs of nodes and pairs, with at most `limit` bytes live at every tick.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Problem {
     /// Seconds, per node and choice.
     pub(crate) costs: Vec<Vec<f64>>,
-    /// Seconds of pairs, `table[i * len(b) + j]`; infinite: forbidden.
+    /// Seconds of pairs, `table[i * len(b) + j]`; an infinite cost forbids the pair.
     pub(crate) edges: BTreeMap<(Node, Node), Vec<f64>>,
-    /// What is held.
+    /// Memory lifetimes.
     pub(crate) loads: Vec<Load>,
-    /// Bytes of a device.
+    /// Memory budget of a device, in bytes.
     pub(crate) limit: u64,
 }
 
 impl Problem {
-    /// A node with these choices.
+    /// Adds a node with these choice costs.
     pub(super) fn node(&mut self, costs: Vec<f64>) -> Node {
         self.costs.push(costs);
         self.costs.len() - 1
     }
 
-    /// Adds to the costs of the pairs of two nodes, or, where they are one, to its own.
+    /// Adds to the pair costs of two nodes or, if both are one node, to its own costs.
     pub(super) fn join(&mut self, a: Node, b: Node, mut cost: impl FnMut(usize, usize) -> f64) {
         if a == b {
             for (choice, own) in self.costs[a].iter_mut().enumerate() {
@@ -54,7 +54,7 @@ impl Problem {
         }
     }
 
-    /// States what a node's choices hold.
+    /// Adds the memory lifetime of a node's choices.
     pub(super) fn hold(&mut self, node: Node, when: Range<u32>, bytes: Vec<u64>) {
         if bytes.iter().any(|&bytes| bytes > 0) {
             self.loads.push(Load { node, when, bytes });

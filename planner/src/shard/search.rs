@@ -1,11 +1,12 @@
-//! Which axes are decided when: all at once where that is small enough; else first all of them in two units, then, from the best
-//! of these and from the answer of the rules, pairs and triples of axes while the others stay.
+//! Turn order of the cost-based sharding. All axes are decided at once if the problem is small enough. Otherwise the
+//! search first decides all axes as two units. It then improves the best of these, and the result of the rules, by
+//! pairs and triples of axes with the others fixed.
 
 use super::sizes::pairs;
 use super::turns::{Before, Turn};
 use super::{Decided, Found, Task, Watch};
 use crate::reshard::Site;
-use crate::reshard::layout::Place;
+use crate::reshard::sharding::Place;
 use crate::shard::bound::bound;
 use crate::shard::prices::Prices;
 use core::time::Duration;
@@ -14,52 +15,53 @@ use ir::mesh::{Axes, Mesh};
 use solver::Status;
 use solver::assign::{Budget, Deadline};
 
-/// The most pairs of choices in the tables of one problem: some hundred megabytes with what the solver copies.
+/// Largest number of pairs of choices in the tables of one problem: a few hundred megabytes, including the solver's
+/// copies.
 pub(super) const PAIRS: f64 = 6e6;
 
-/// As many times more may be taken where there are no more than two axes: turns would decide one at a time.
+/// Factor on [`PAIRS`] for meshes with at most two axes, where turns could only decide one axis at a time.
 const TWO: f64 = 4.0;
 
-/// Steps of the solver for all axes at once, for each turn, for each group of the bound, and for all turns.
+/// Solver steps for all axes at once, for each turn, for each group of the bound, and for all turns.
 const AT_ONCE: u64 = 1_000_000_000;
 const TURN: u64 = 200_000_000;
 const GROUP: u64 = 100_000_000;
 const ALL: u64 = 2_500_000_000;
 
-/// Steps that count for each pair of choices while a problem is built.
+/// Steps charged per pair of choices while a problem is built.
 const BUILT: u64 = 30;
 
-/// Less time than this is no use to a turn.
+/// Shortest remaining time in which a turn is started.
 const LAST: Duration = Duration::from_millis(50);
 
-/// Rounds of turns from one start, and the starts from which there are turns.
+/// Rounds of turns from one start, and the number of starts with turns.
 const ROUNDS: usize = 6;
 const STARTS: usize = 2;
 
-/// The relative gain below which a turn counts as none.
+/// Relative gain below which a turn counts as no improvement.
 const GAIN: f64 = 1e-6;
 
-/// The search for the best choice on a mesh.
+/// Search for the best choice on a mesh.
 pub(super) struct Search<'a, 't> {
     pub(super) task: &'t Task<'a>,
     pub(super) prices: Prices<'a>,
     pub(super) limit: u64,
-    /// When it must be over.
+    /// Deadline of the search.
     pub(super) end: Deadline,
-    /// Told of what is known after each problem.
+    /// Callback that receives the state after each problem.
     pub(super) watch: &'t mut Watch<'t>,
     pub(super) best: Option<Found>,
-    /// Steps of the solver so far, in place of time.
+    /// Solver steps so far; replaces wall time.
     pub(super) spent: u64,
-    /// The most pairs of choices of one problem.
+    /// Largest number of pairs of choices per problem.
     pub(super) most: f64,
 }
 
 impl<'a> Search<'a, '_> {
-    /// The best choice that is found, and a bound on all.
+    /// Returns the best choice found and a lower bound on all choices.
     ///
     /// # Errors
-    /// An op's rule does not fit its tensors: a fault.
+    /// An op's rule does not fit its tensors, which is an internal error.
     pub(super) fn run(mut self, rules: Option<Before>) -> Result<(Option<Found>, f64), String> {
         let all = self.mesh().tensor_axes();
         let singles: Vec<Axes> = all.iter().map(Axes::one).collect();
@@ -96,12 +98,12 @@ impl<'a> Search<'a, '_> {
         let stay = Turn::of(Vec::new(), all);
         let mut starts: Vec<Found> = self.best.iter().cloned().collect();
         for before in [rules, Some(Before::default())].into_iter().flatten() {
-            // The rules may lead to what no strategy does.
+            // The rules may lead to a sharding that no strategy has.
             if let Ok(Some(found)) = self.solve(&stay, Some(&before), u64::MAX, TURN) {
                 starts.push(found);
             }
         }
-        // Turns of fewer axes do not better what all have been searched for.
+        // Turns over fewer axes cannot improve a search over all axes.
         let is_searched = all.len() <= 2 && self.best.is_some();
         if is_searched || pairs(self.task.model, 1) > self.most {
             starts.iter().for_each(|start| self.consider(start));
@@ -122,7 +124,7 @@ impl<'a> Search<'a, '_> {
         Ok(())
     }
 
-    /// Betters a choice by turns until none does.
+    /// Improves a choice by turns until no turn improves it.
     fn refine(&mut self, mut at: Found, all: &Axes, singles: &[Axes], two: bool) -> Result<(), String> {
         let three = pairs(self.task.model, 3) <= self.most;
         for _ in 0..ROUNDS {
@@ -132,7 +134,7 @@ impl<'a> Search<'a, '_> {
                 if self.is_over() {
                     return Ok(());
                 }
-                // Where it is still too much, every turn is to take a part away.
+                // While memory is above the limit, every turn must remove a tenth.
                 let limit = self.limit.max(at.peak - at.peak / 10);
                 let found = self.solve(&Turn::of(units, all), Some(&at.before()), limit, TURN)?;
                 if let Some(found) = found.filter(|found| self.is_better(found, &at)) {
@@ -148,7 +150,7 @@ impl<'a> Search<'a, '_> {
     }
 
     fn solve(&mut self, turn: &Turn, before: Option<&Before>, limit: u64, work: u64) -> Result<Option<Found>, String> {
-        // Where nothing is to be decided there is an answer however late it is.
+        // A turn without open axes has an answer at any time.
         let budget =
             if turn.units.is_empty() { Budget { work: Some(work), ..Budget::default() } } else { self.budget(work) };
         let found = self.task.solve(&mut self.prices, turn, before, limit, &budget)?;
@@ -158,7 +160,7 @@ impl<'a> Search<'a, '_> {
         Ok(found)
     }
 
-    /// What a problem may take of what is left.
+    /// Budget of a problem within the remaining time.
     fn budget(&self, work: u64) -> Budget {
         match self.end.left() {
             None => Budget { work: Some(work), ..Budget::default() },
@@ -173,7 +175,7 @@ impl<'a> Search<'a, '_> {
         self.end.left().map_or(self.spent > ALL, |left| left < LAST)
     }
 
-    /// The bytes beyond the limit, then the seconds.
+    /// Rank of a solution: bytes above the limit, then seconds.
     fn rank(&self, found: &Found) -> (u64, f64) {
         (found.peak.max(self.limit), found.solution.cost)
     }
@@ -183,7 +185,7 @@ impl<'a> Search<'a, '_> {
         !found.solution.choice.is_empty() && (bytes < most || (bytes == most && seconds < least - GAIN * least.abs()))
     }
 
-    /// Keeps what is better than the best.
+    /// Replaces the incumbent if the solution is better.
     fn consider(&mut self, found: &Found) {
         let is_first = self.best.is_none() && !found.solution.choice.is_empty();
         if is_first || self.best.as_ref().is_some_and(|best| self.is_better(found, best)) {
@@ -196,15 +198,15 @@ impl<'a> Search<'a, '_> {
     }
 }
 
-/// All axes as one unit, and as two at each place in mesh order.
+/// All axes as one unit, and as two units split at each position in mesh order.
 fn coarse(all: &Axes) -> Vec<Vec<Axes>> {
     let part = |axes: &[AxisId]| -> Axes { axes.iter().copied().collect() };
     let two = |place: usize| vec![part(&all.as_slice()[..place]), part(&all.as_slice()[place..])];
     std::iter::once(vec![all.clone()]).chain((1..all.len()).map(two)).collect()
 }
 
-/// The units of each turn from a choice. Axes of one size that do the same everywhere are a class, of which one stands for
-/// all: turns of single axes, of classes as units, and of halves of a class.
+/// Units of each turn from a choice. Axes of one size with equal use everywhere form a class, and one axis represents
+/// the class. Turns use single axes, classes as units, and halves of a class.
 fn moves(mesh: &Mesh, before: &Before, singles: &[Axes], most: usize) -> Vec<Vec<Axes>> {
     let classes = classes(mesh, before, singles);
     let mut found: Vec<Vec<Axes>> = Vec::new();
@@ -230,7 +232,7 @@ fn moves(mesh: &Mesh, before: &Before, singles: &[Axes], most: usize) -> Vec<Vec
         }
     }
     if most >= 3 {
-        // Up to three of a class, and of three classes one each.
+        // Up to three axes of one class, and one axis each of three classes.
         let firsts: Vec<(usize, AxisId)> = classes
             .iter()
             .enumerate()
@@ -264,7 +266,7 @@ fn classes(mesh: &Mesh, before: &Before, singles: &[Axes]) -> Vec<Vec<AxisId>> {
     found.into_iter().map(|(_, _, class)| class).collect()
 }
 
-/// What an axis does everywhere, as numbers in a fixed order.
+/// Use of an axis at every statement, as numbers in a fixed order.
 fn does(before: &Before, axis: AxisId) -> Vec<usize> {
     let at = |place: Place| match place {
         Place::Whole => 0,
@@ -276,8 +278,8 @@ fn does(before: &Before, axis: AxisId) -> Vec<usize> {
     stmts.sort_by_key(|(key, _)| **key);
     let of_stmts = stmts.into_iter().map(|(_, assignment)| {
         let passes = assignment.passing.as_ref().is_some_and(|passing| passing.partial.axes.contains(axis));
-        let letter = assignment.letters.iter().position(|axes| axes.contains(axis));
-        if passes { 1 } else { letter.map_or(0, |letter| 2 + letter) }
+        let factor = assignment.factors.iter().position(|axes| axes.contains(axis));
+        if passes { 1 } else { factor.map_or(0, |factor| 2 + factor) }
     });
     let mut lying: Vec<_> = before.lying.iter().collect();
     lying.sort_by_key(|(key, _)| **key);

@@ -1,4 +1,4 @@
-//! The answer of the rules as a start: what `propagate` makes of the same model, read back from its types.
+//! Start of the search: the result of `propagate` on the same model, inferred from its types.
 
 use super::graph::{DECIDED, Lying, boundary};
 use super::params::{Classes, Kept};
@@ -7,7 +7,7 @@ use crate::assign::{Assignment, Operand};
 use crate::passes::{annotate, propagate};
 use crate::ports::{Ports, passed, value_results};
 use crate::recover::recover;
-use crate::reshard::layout::Layout;
+use crate::reshard::sharding::Sharding;
 use crate::sections::instance_of;
 use cost::Cluster;
 use ir::goal::Goal;
@@ -16,7 +16,7 @@ use ir::ids::BlockId;
 use ir::mesh::Axes;
 use ir::types::Type;
 
-/// What all axes do where nothing is decided by cost; `None` where the rules do not fit the model.
+/// Use of all axes under rule-based propagation; `None` if the rules do not fit the model.
 pub(super) fn propagated(
     model: &Model,
     goal: &Goal,
@@ -46,7 +46,7 @@ pub(super) fn propagated(
     Some(before)
 }
 
-/// Where values that pass between blocks, and their cotangents, lie.
+/// Shardings of values passed between blocks, and of their cotangents.
 fn boundaries(before: &mut Before, ports: &Ports, id: BlockId, block: &Block) {
     for (place, (value, _)) in passed(block).into_iter().enumerate() {
         before.lying.insert(Lying::Port(ports.of_argument(id, place)), plain(block.ty(value)));
@@ -64,9 +64,9 @@ fn boundaries(before: &mut Before, ports: &Ports, id: BlockId, block: &Block) {
     }
 }
 
-/// The layout of a type, whole as far as it is partial or stored.
-fn plain(ty: &Type) -> Layout {
-    Layout { storage: Axes::none(), unreduced: Axes::none(), ..Layout::of(ty) }
+/// Sharding of a type's dims alone, without partial and storage axes.
+fn plain(ty: &Type) -> Sharding {
+    Sharding { storage: Axes::none(), unreduced: Axes::none(), ..Sharding::of(ty) }
 }
 
 fn assignment(model: &Model, block: &Block, stmt: &Stmt) -> Option<Assignment> {

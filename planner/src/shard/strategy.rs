@@ -1,11 +1,11 @@
-//! The ways to run a statement on a mesh: each axis cuts a letter of the op's rule, or passes on a sum that operands owe, or
-//! does nothing. Axes of one unit do the same.
+//! Strategies of a statement on a mesh. Each axis shards a factor of the op's rule, passes a partial sum of the
+//! operands through, or is unused. All axes of a unit have the same use.
 
 use super::prices::Prices;
 use super::turns::Turn;
 use crate::assign::{Assignment, Passing, is_expandable};
-use crate::choose::indivisible_letters;
-use crate::reshard::layout::Layout;
+use crate::choose::indivisible_factors;
+use crate::reshard::sharding::Sharding;
 use crate::sections::instance_of;
 use ir::graph::{Block, Stmt};
 use ir::mesh::{Axes, Mesh};
@@ -13,23 +13,23 @@ use ir::ops::{Op, OpDef};
 use ir::rule::Instance;
 use ir::types::{Dims, Partial, PartialKind, Type};
 
-/// One way to run a statement.
+/// Strategy of a statement.
 #[derive(Clone, Debug)]
 pub(crate) struct Strategy {
-    /// How each operand must lie.
-    pub(crate) operands: Vec<Layout>,
-    /// How each result lies.
-    pub(crate) results: Vec<Layout>,
-    /// Seconds on one rank.
+    /// Required sharding of each operand.
+    pub(crate) operands: Vec<Sharding>,
+    /// Sharding of each result.
+    pub(crate) results: Vec<Sharding>,
+    /// Time on one rank, in seconds.
     pub(crate) seconds: f64,
-    /// What each axis does.
+    /// Use of each axis.
     pub(crate) assignment: Assignment,
 }
 
-/// The ways to run a statement in a turn, given what its axes did before.
+/// Strategies of a statement in a turn, given the previous use of its axes.
 ///
 /// # Errors
-/// The op's rule does not fit its tensors: a fault.
+/// The op's rule does not fit its tensors, which is an internal error.
 pub(super) fn strategies(
     prices: &Prices<'_>,
     block: &Block,
@@ -37,8 +37,8 @@ pub(super) fn strategies(
     turn: &Turn,
     before: Option<&Assignment>,
 ) -> Result<Vec<Strategy>, String> {
-    let instance = instance_of(block, stmt)?.ok_or("a layout change has no rule")?;
-    let def = stmt.op.def().ok_or("a layout change has no rule")?;
+    let instance = instance_of(block, stmt)?.ok_or("a collective has no rule")?;
+    let def = stmt.op.def().ok_or("a collective has no rule")?;
     let (mesh, dims) = (prices.site.mesh, prices.site.dims);
     let types = |values: &[_]| values.iter().map(|&value| block.ty(value)).collect::<Vec<&Type>>();
     let (operands, results) = (types(&stmt.operands), types(&stmt.results));
@@ -49,7 +49,7 @@ pub(super) fn strategies(
         let result = |(at, ty): (usize, &&Type)| assignment.result_type(&instance, at, ty).closed();
         let reads: Vec<Type> = operands.iter().enumerate().map(operand).collect();
         let gives: Vec<Type> = results.iter().enumerate().map(result).collect();
-        let layouts = |types: &[Type]| types.iter().map(Layout::of).collect::<Vec<Layout>>();
+        let layouts = |types: &[Type]| types.iter().map(Sharding::of).collect::<Vec<Sharding>>();
         if !reads.iter().chain(&gives).all(|ty| may_lie(mesh, dims, ty)) {
             continue;
         }
@@ -61,10 +61,10 @@ pub(super) fn strategies(
         let (operands, results) = (layouts(&reads), layouts(&gives));
         found.extend(seconds.map(|seconds| Strategy { operands, results, seconds, assignment }));
     }
-    if found.is_empty() { Err(format!("`{}` cannot be run in any way", def.name())) } else { Ok(found) }
+    if found.is_empty() { Err(format!("`{}` has no legal sharding", def.name())) } else { Ok(found) }
 }
 
-/// Whether a tensor may lie so: a maximum is never owed between statements here.
+/// Returns whether the mesh allows the type; no value between statements is an unreduced maximum here.
 fn may_lie(mesh: &Mesh, dims: &Dims, ty: &Type) -> bool {
     let holds = |dim: &ir::types::Dim| {
         let indivisible = dim.name.is_some_and(|name| dims[name].indivisible);
@@ -74,27 +74,27 @@ fn may_lie(mesh: &Mesh, dims: &Dims, ty: &Type) -> bool {
     ty.dims.iter().all(holds) && ty.partial.as_ref().is_none_or(sum)
 }
 
-/// Whether the op is put together of smaller ones: it is made of others, or cut where it must be whole.
+/// Returns whether the op must be decomposed: it is composite, or sharded on a `!` factor.
 fn must_expand(op: &Op, instance: &Instance, assignment: &Assignment) -> bool {
-    let cut = instance.letters.iter().zip(&assignment.letters);
-    matches!(op, Op::Made(_)) || cut.into_iter().any(|(letter, axes)| letter.marked_whole && !axes.is_empty())
+    let cut = instance.letters.iter().zip(&assignment.factors);
+    matches!(op, Op::Made(_)) || cut.into_iter().any(|(factor, axes)| factor.marked_whole && !axes.is_empty())
 }
 
-/// What decides how a statement's letters may be cut.
+/// Constraints on the sharding of a statement's factors.
 struct Rules<'a> {
     mesh: &'a Mesh,
     instance: &'a Instance,
     indivisible: Vec<bool>,
-    /// Which letters may be cut.
+    /// True if each factor may be sharded.
     free: Vec<bool>,
-    /// Whether inner letters of a dim may be cut before outer ones.
+    /// True if inner factors of a dim may be sharded before outer factors.
     is_relaxed: bool,
 }
 
-/// What the axes do that have been looked at.
+/// Uses of the axes assigned so far.
 #[derive(Clone)]
 struct Prefix {
-    letters: Vec<Axes>,
+    factors: Vec<Axes>,
     passing: Axes,
 }
 
@@ -104,18 +104,18 @@ impl<'a> Rules<'a> {
             .chain(instance.results.iter().zip(results))
             .flat_map(|(tensor, ty)| tensor.iter().zip(&ty.dims))
             .filter(|(_, dim)| dim.count.is_some())
-            .flat_map(|(letters, _)| letters.clone())
+            .flat_map(|(factors, _)| factors.clone())
             .collect();
-        let may = |(at, letter): (usize, &ir::rule::Letter)| {
-            (!letter.whole || (letter.marked_whole && is_expandable(op))) && !counted.contains(&at)
+        let may = |(at, factor): (usize, &ir::rule::Letter)| {
+            (!factor.whole || (factor.marked_whole && is_expandable(op))) && !counted.contains(&at)
         };
         let free = instance.letters.iter().enumerate().map(may).collect();
-        let indivisible = indivisible_letters(instance, prices.site.dims, operands, results);
+        let indivisible = indivisible_factors(instance, prices.site.dims, operands, results);
         Rules { mesh: prices.site.mesh, instance, indivisible, free, is_relaxed: prices.is_relaxed() }
     }
 
-    /// All assignments of a turn: without a passing sum first, then for each group of operands that may owe one together; and
-    /// that from before, if it is none of them.
+    /// All assignments of a turn. Those without a pass-through partial sum come first, then those for each group of
+    /// operands that may be partial together. The previous assignment is added if it is not among them.
     fn assignments(
         &self,
         def: &dyn OpDef,
@@ -124,13 +124,13 @@ impl<'a> Rules<'a> {
         before: Option<&Assignment>,
     ) -> Vec<Assignment> {
         let stays = |axes: &Axes| axes.intersection(&turn.fixed);
-        let letters = match before {
-            Some(before) => before.letters.iter().map(stays).collect(),
+        let factors = match before {
+            Some(before) => before.factors.iter().map(stays).collect(),
             None => vec![Axes::none(); self.instance.letters.len()],
         };
         let passes = before.and_then(|before| before.passing.as_ref());
         let passing = passes.map_or_else(Axes::none, |passing| stays(&passing.partial.axes));
-        let start = Prefix { letters, passing };
+        let start = Prefix { factors, passing };
         let mut found = Vec::new();
         if start.passing.is_empty() {
             self.extend(&turn.units, &start, None, &mut found);
@@ -147,23 +147,23 @@ impl<'a> Rules<'a> {
 
     fn extend(&self, units: &[Axes], so_far: &Prefix, group: Option<&Vec<usize>>, found: &mut Vec<Assignment>) {
         let Some((unit, rest)) = units.split_first() else {
-            let holds = || self.is_relaxed || self.instance.compounds_hold(&so_far.letters, self.mesh);
+            let holds = || self.is_relaxed || self.instance.compounds_hold(&so_far.factors, self.mesh);
             if group.is_none() == so_far.passing.is_empty() && holds() {
                 let partial = Partial { kind: PartialKind::Sum, axes: so_far.passing.clone() };
                 let passing = group.map(|group| Passing { operands: group.clone(), partial });
-                found.push(Assignment { letters: so_far.letters.clone(), passing, storage: Axes::none() });
+                found.push(Assignment { factors: so_far.factors.clone(), passing, storage: Axes::none() });
             }
             return;
         };
         self.extend(rest, so_far, group, found);
-        for letter in 0..so_far.letters.len() {
-            let longer = so_far.letters[letter].union(unit).sorted();
-            let size = self.instance.letters[letter].size;
+        for factor in 0..so_far.factors.len() {
+            let longer = so_far.factors[factor].union(unit).sorted();
+            let size = self.instance.letters[factor].size;
             let fits =
-                self.mesh.size(&longer) <= size && (!self.indivisible[letter] || self.mesh.is_even(size, &longer));
-            if self.free[letter] && fits {
+                self.mesh.size(&longer) <= size && (!self.indivisible[factor] || self.mesh.is_even(size, &longer));
+            if self.free[factor] && fits {
                 let mut next = so_far.clone();
-                next.letters[letter] = longer;
+                next.factors[factor] = longer;
                 self.extend(rest, &next, group, found);
             }
         }

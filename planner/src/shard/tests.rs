@@ -1,4 +1,4 @@
-//! Small problems against all choices, priced by the same costs.
+//! Small problems compared with exhaustive search under the same costs.
 
 use super::*;
 use cost::CPU;
@@ -8,7 +8,7 @@ use ir::mesh::Mesh;
 use ir::optimizer::Optimizer;
 use solver::Status;
 
-/// A chain with a branch, of sizes that make now the one and now the other cut cheap.
+/// A chain with a branch, with sizes that favour one sharding or the other.
 fn chain(b: u64, h: u64, f: u64, mesh: &Mesh) -> Model {
     let text = format!(
         "dims [b={b}, h={h}, f={f}]\nparam %w: f32[h, f]\nmodel @m(%x: input f32[b, h]) {{\n call @net(%x; %w)\n}}\n\
@@ -26,7 +26,7 @@ fn chain(b: u64, h: u64, f: u64, mesh: &Mesh) -> Model {
     model
 }
 
-/// The problem of a model.
+/// Assignment problem of a model.
 fn problem(model: &Model, microbatches: u32) -> Problem {
     let (ports, classes) = (Ports::new(model), Classes::of(model));
     let site = Site { mesh: &model.mesh, dims: &model.dims, cluster: &CPU };
@@ -43,7 +43,7 @@ fn problem(model: &Model, microbatches: u32) -> Problem {
     builder.problem
 }
 
-/// The least cost of all choices that fit, by depth first search without bounds but that costs are not negative.
+/// Minimum cost of all feasible choices, by depth-first search pruned only by nonnegative costs.
 fn least(problem: &Problem) -> f64 {
     fn follow(problem: &Problem, chosen: &mut Vec<usize>, so_far: f64, least: &mut f64) {
         let node = chosen.len();
@@ -103,11 +103,11 @@ fn what_is_chosen_is_written_down() {
     assert!(decided.is_proved && decided.bound <= decided.seconds, "{decided:?}");
     assert!(model.is_settled());
     let block = model.blocks.values().next().unwrap();
-    assert_eq!(block.ty(block.find("y").unwrap()).dims[0].axes, mesh.tensor_axes(), "the batch is cut");
-    assert!(model.params.values().all(|param| param.ty.sharded_axes().is_empty()), "the weight is whole");
+    assert_eq!(block.ty(block.find("y").unwrap()).dims[0].axes, mesh.tensor_axes(), "the batch is sharded");
+    assert!(model.params.values().all(|param| param.ty.sharded_axes().is_empty()), "the weight is unsharded");
 }
 
-/// An einsum whose operands shard its contracted letters in conflict, and whose result is open.
+/// An einsum whose operands shard its contracted factors in conflict, and whose result is open.
 fn conflict(rng: &mut u64, axes: usize) -> Model {
     let mut draw = |below: u64| {
         *rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,38 +1,38 @@
-//! What is decided at once: some axes, alone or several as one, while the others stay as they were chosen last.
+//! Turns: some axes are decided, singly or as units, while the others stay fixed.
 
 use super::graph::Lying;
 use super::params::Kept;
 use crate::assign::Assignment;
-use crate::reshard::layout::Layout;
+use crate::reshard::sharding::Sharding;
 use ir::graph::SectionKind;
 use ir::ids::BlockId;
 use ir::mesh::Axes;
 use std::collections::HashMap;
 
-/// The axes that are decided together.
+/// Axes that are decided together.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Turn {
-    /// Those that are decided; the axes of a unit do the same everywhere.
+    /// Decided axes; all axes of a unit have the same use.
     pub(super) units: Vec<Axes>,
-    /// Those that stay as they were.
+    /// Axes with fixed use.
     pub(super) fixed: Axes,
 }
 
 impl Turn {
-    /// Decides these units of a mesh's axes.
+    /// Turn that decides these units of a mesh's axes.
     pub(super) fn of(units: Vec<Axes>, all: &Axes) -> Turn {
         let decided = units.iter().fold(Axes::none(), |decided, unit| decided.union(unit));
         Turn { units, fixed: all.without(&decided) }
     }
 }
 
-/// What all axes do, as it was chosen last.
+/// Use of all axes in the previous solution.
 #[derive(Clone, Default)]
 pub(super) struct Before {
-    /// At each statement.
+    /// Assignment of each statement.
     pub(super) stmts: HashMap<(BlockId, SectionKind, usize), Assignment>,
-    /// What lies by itself.
-    pub(super) lying: HashMap<Lying, Layout>,
-    /// Parameters.
+    /// Shardings of values with their own node.
+    pub(super) lying: HashMap<Lying, Sharding>,
+    /// Storage options of parameters.
     pub(super) params: HashMap<usize, Kept>,
 }

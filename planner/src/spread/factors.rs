@@ -1,4 +1,4 @@
-//! One step: the tensors of a statement agree on axes for each factor of its rule, and take over what they lack.
+//! Propagation step of one statement: its tensors agree on axes for each factor of its rule and adopt the missing ones.
 
 use super::graph::Tensor;
 use crate::assign::split;
@@ -6,25 +6,25 @@ use ir::mesh::{Axes, Mesh};
 use ir::rule::{Instance, TensorLetters, holds};
 use std::cmp::Reverse;
 
-/// Who speaks when.
+/// Propagation round, which selects the factors that propagate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Round {
-    /// Ops all of whose tensors have all factors.
+    /// Ops in which every tensor has every factor.
     Same,
-    /// Factors of any op that its results keep; what an op repeats is heard only from its results.
+    /// Factors that all results of an op have. A broadcast factor propagates only from results.
     Kept,
     /// All factors.
     All,
 }
 
 impl Round {
-    /// The rounds in order.
+    /// All rounds, in order.
     pub(super) const ALL: [Round; 3] = [Round::Same, Round::Kept, Round::All];
 }
 
-/// A statement or a boundary, as a rule over tensors.
+/// Statement or block boundary, as a rule over tensors.
 pub(super) struct Step {
-    /// Operands, then results.
+    /// Tensor indices: operands, then results.
     pub(super) tensors: Vec<usize>,
     instance: Instance,
     indivisible: Vec<bool>,
@@ -33,20 +33,20 @@ pub(super) struct Step {
     repeats: bool,
 }
 
-/// How strongly a tensor is heard: a parameter before others, then the larger.
+/// Precedence of a tensor: parameters first, then the larger tensor.
 type Weight = (bool, u64);
 
-/// What the tensors of a step want for a factor.
+/// Agreed axes of a factor.
 struct Agreement {
     factor: usize,
     axes: Axes,
     tied: bool,
-    /// The weight and place of the tensor that wants it.
+    /// Weight and position of the tensor that proposes the axes.
     source: (Reverse<Weight>, usize),
 }
 
 impl Step {
-    /// A step over tensors: operands, then results. Its op may be expanded, or a view.
+    /// Creates a step over tensors (operands, then results). Its op may be decomposable, or a view.
     pub(super) fn new(
         instance: Instance,
         tensors: Vec<usize>,
@@ -59,13 +59,13 @@ impl Step {
         let [operand] = instance.operands.as_slice() else {
             return Step { tensors, indivisible, expandable, same_factors, repeats: false, instance };
         };
-        // A view repeats nothing: a factor that a reshape adds has one element.
+        // A view broadcasts nothing: a factor that a reshape adds has one element.
         let is_new = |&factor: &usize| !holds(operand, factor);
         let repeats = !is_view && instance.results.iter().flatten().flatten().any(is_new);
         Step { tensors, indivisible, expandable, same_factors, repeats, instance }
     }
 
-    /// Lets the tensors agree; gives those that changed.
+    /// Runs the step and returns the tensors that changed.
     pub(super) fn run(&self, mesh: &Mesh, tensors: &mut [Tensor], round: Round) -> Vec<usize> {
         let speaks = (0..self.instance.letters.len()).any(|factor| self.speaks(factor, round));
         if !speaks || self.sharded(tensors) == 0 {
@@ -77,29 +77,29 @@ impl Step {
         let count = self.instance.operands.len();
         let hears_results = round == Round::Kept && self.repeats;
         let mut changed = Vec::new();
-        for (place, letters) in self.sides().enumerate().skip(count).filter(|_| !hears_results) {
+        for (place, dim_factors) in self.sides().enumerate().skip(count).filter(|_| !hears_results) {
             let result = &mut tensors[self.tensors[place]];
-            if self.take_over(mesh, letters, result, &agreed) {
+            if self.take_over(mesh, dim_factors, result, &agreed) {
                 changed.push(self.tensors[place]);
             }
-            self.limit(mesh, letters, result, &mut agreed);
+            self.limit(mesh, dim_factors, result, &mut agreed);
         }
-        for (place, letters) in self.sides().enumerate().take(count) {
-            if self.take_over(mesh, letters, &mut tensors[self.tensors[place]], &agreed) {
+        for (place, dim_factors) in self.sides().enumerate().take(count) {
+            if self.take_over(mesh, dim_factors, &mut tensors[self.tensors[place]], &agreed) {
                 changed.push(self.tensors[place]);
             }
         }
         changed
     }
 
-    /// Where an open dim of a result lacks axes that its other dims have, the operands do without them too: the statement
-    /// cannot compute so, and they would be moved.
-    fn limit(&self, mesh: &Mesh, letters: &TensorLetters, result: &Tensor, agreed: &mut [Agreement]) {
-        let shares = self.shares(mesh, letters, result);
+    /// Drops axes from the operands that a result cannot adopt, because other dims of the result already have the axes.
+    /// The statement could not compute with those axes, and the operands would be resharded.
+    fn limit(&self, mesh: &Mesh, dim_factors: &TensorLetters, result: &Tensor, agreed: &mut [Agreement]) {
+        let shares = self.shares(mesh, dim_factors, result);
         let used = result.ty.sharded_axes();
         for Agreement { factor, axes, .. } in agreed {
             let (Some(share), Some(place)) =
-                (&shares[*factor], letters.iter().position(|factors| factors.contains(factor)))
+                (&shares[*factor], dim_factors.iter().position(|factors| factors.contains(factor)))
             else {
                 continue;
             };
@@ -110,21 +110,23 @@ impl Step {
         }
     }
 
-    /// Marks the open dims of results on which equals want different axes.
+    /// Marks the open dims of results for which equally weighted tensors propose different axes.
     pub(super) fn mark_ties(&self, mesh: &Mesh, tensors: &[Tensor], tied: &mut [Vec<bool>]) {
         if self.sharded(tensors) < 2 {
             return;
         }
         for agreement in self.agreements(mesh, tensors, Round::All).filter(|agreement| agreement.tied) {
-            for (letters, &tensor) in self.instance.results.iter().zip(&self.tensors[self.instance.operands.len()..]) {
-                for (place, factors) in letters.iter().enumerate() {
+            for (dim_factors, &tensor) in
+                self.instance.results.iter().zip(&self.tensors[self.instance.operands.len()..])
+            {
+                for (place, factors) in dim_factors.iter().enumerate() {
                     tied[tensor][place] |= factors.contains(&agreement.factor) && tensors[tensor].ty.dims[place].open;
                 }
             }
         }
     }
 
-    /// How many of its tensors have axes.
+    /// Number of the step's tensors that have axes.
     fn sharded(&self, tensors: &[Tensor]) -> usize {
         let is_sharded = |&&id: &&usize| tensors[id].ty.dims.iter().any(|dim| !dim.axes.is_empty());
         self.tensors.iter().filter(is_sharded).count()
@@ -140,27 +142,30 @@ impl Step {
         tensors: &'s [Tensor],
         round: Round,
     ) -> impl Iterator<Item = Agreement> + 's {
-        let shares: Vec<Vec<Option<Axes>>> =
-            self.sides().zip(&self.tensors).map(|(letters, &id)| self.shares(mesh, letters, &tensors[id])).collect();
+        let shares: Vec<Vec<Option<Axes>>> = self
+            .sides()
+            .zip(&self.tensors)
+            .map(|(dim_factors, &id)| self.shares(mesh, dim_factors, &tensors[id]))
+            .collect();
         let factors = (0..self.instance.letters.len()).filter(move |&factor| self.speaks(factor, round));
         factors.filter_map(move |factor| self.agreement(tensors, &shares, factor, round))
     }
 
-    /// Whether axes spread along a factor in a round.
+    /// Returns whether axes propagate along a factor in a round.
     fn speaks(&self, factor: usize, round: Round) -> bool {
-        let letter = &self.instance.letters[factor];
+        let spec = &self.instance.letters[factor];
         let is_kept = self.instance.results.iter().all(|tensor| holds(tensor, factor));
         match round {
-            Round::Same => self.same_factors && !letter.whole,
-            Round::Kept => is_kept && !letter.whole,
-            Round::All => !letter.whole || (letter.marked_whole && self.expandable),
+            Round::Same => self.same_factors && !spec.whole,
+            Round::Kept => is_kept && !spec.whole,
+            Round::All => !spec.whole || (spec.marked_whole && self.expandable),
         }
     }
 
-    /// The axes of each factor that a tensor has.
-    fn shares(&self, mesh: &Mesh, letters: &TensorLetters, tensor: &Tensor) -> Vec<Option<Axes>> {
+    /// Axes of each factor of a tensor.
+    fn shares(&self, mesh: &Mesh, dim_factors: &TensorLetters, tensor: &Tensor) -> Vec<Option<Axes>> {
         let mut shares = vec![None; self.instance.letters.len()];
-        for (factors, dim) in letters.iter().zip(&tensor.ty.dims) {
+        for (factors, dim) in dim_factors.iter().zip(&tensor.ty.dims) {
             factors.iter().for_each(|&factor| shares[factor] = Some(Axes::none()));
             for (factor, axes) in split(mesh, &self.instance, factors, &dim.axes) {
                 shares[factor] = Some(axes);
@@ -197,23 +202,24 @@ impl Step {
         Some(Agreement { factor, axes, tied, source })
     }
 
-    /// Lengthens the axes of a tensor's open dims as far as they are free and fit; says whether any were.
-    fn take_over(&self, mesh: &Mesh, letters: &TensorLetters, tensor: &mut Tensor, agreed: &[Agreement]) -> bool {
-        let shares = self.shares(mesh, letters, tensor);
+    /// Extends the axes of a tensor's open dims by free axes that fit; returns whether any dim changed.
+    fn take_over(&self, mesh: &Mesh, dim_factors: &TensorLetters, tensor: &mut Tensor, agreed: &[Agreement]) -> bool {
+        let shares = self.shares(mesh, dim_factors, tensor);
         let mut now: Vec<Axes> = shares.iter().map(|axes| axes.clone().unwrap_or_default()).collect();
         let mut changed = false;
         for Agreement { factor, axes, .. } in agreed {
-            let Some(place) = letters.iter().position(|factors| factors.contains(factor)) else { continue };
+            let Some(place) = dim_factors.iter().position(|factors| factors.contains(factor)) else { continue };
             let dim = &tensor.ty.dims[place];
-            // Axes that no factor has are those of a dim that the rule cannot share out.
-            let is_shared_out = dim.axes.iter().all(|axis| letters[place].iter().any(|&own| now[own].contains(axis)));
+            // Axes without a factor belong to a dim that the rule cannot split among its factors.
+            let is_shared_out =
+                dim.axes.iter().all(|axis| dim_factors[place].iter().any(|&own| now[own].contains(axis)));
             if !dim.open || dim.count.is_some() || !is_shared_out || !now[*factor].is_prefix_of(axes) {
                 continue;
             }
             for axis in axes.iter().skip(now[*factor].len()) {
                 let before = tensor.ty.dims[place].axes.clone();
                 now[*factor].push(axis);
-                let joined = self.instance.dim_axes(&vec![letters[place].clone()], &now).remove(0);
+                let joined = self.instance.dim_axes(&vec![dim_factors[place].clone()], &now).remove(0);
                 if tensor.ty.sharded_axes().union(&tensor.reserved).contains(axis)
                     || !before.is_prefix_of(&joined)
                     || !self.fits(mesh, *factor, &now)

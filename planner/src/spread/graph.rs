@@ -1,8 +1,8 @@
-//! The tensors among which axes spread, and the statements that join them.
+//! Graph of tensors and of the statements that join them, for propagation.
 
 use super::factors::Step;
 use crate::assign::{instantiate, is_expandable};
-use crate::choose::indivisible_letters;
+use crate::choose::indivisible_factors;
 use crate::ports::{Ports, passed, value_results};
 use crate::sections::Site;
 use ir::entity::EntityRef;
@@ -15,13 +15,13 @@ use ir::types::Type;
 use petgraph::unionfind::UnionFind;
 use rustc_hash::FxHashMap;
 
-/// A tensor, or several that must be sharded alike.
+/// Tensor, or several tensors that must have equal shardings.
 pub(super) struct Tensor {
-    /// Its type so far.
+    /// Current type.
     pub(super) ty: Type,
-    /// Whether it is a parameter.
+    /// True if the tensor is a parameter.
     pub(super) param: bool,
-    /// Axes over which what belongs to a parameter is stored: none of its dims gets them.
+    /// Storage axes of the parameter's gradient and states; no dim of the tensor gets these axes.
     pub(super) reserved: Axes,
 }
 
@@ -30,9 +30,9 @@ pub(super) struct Tensor {
 pub(super) struct Graph {
     /// All tensors.
     pub(super) tensors: Vec<Tensor>,
-    /// Statements and block boundaries, in the order of the calls.
+    /// Statements and block boundaries, in call order.
     pub(super) steps: Vec<Step>,
-    /// The steps that touch each tensor.
+    /// Steps that touch each tensor.
     pub(super) read_by: Vec<Vec<usize>>,
     values: FxHashMap<(BlockId, Value), usize>,
     ports: FxHashMap<usize, usize>,
@@ -65,17 +65,17 @@ impl Graph {
         Ok(graph)
     }
 
-    /// The tensor of a value of a forward.
+    /// Tensor of a forward value.
     pub(super) fn of_value(&self, id: BlockId, value: Value) -> Option<usize> {
         self.values.get(&(id, value)).copied()
     }
 
-    /// The tensor at a block boundary.
+    /// Tensor at a block boundary.
     pub(super) fn of_port(&self, port: usize) -> Option<usize> {
         self.ports.get(&port).copied()
     }
 
-    /// The tensor of a declared parameter.
+    /// Tensor of a declared parameter.
     pub(super) fn of_param(&self, param: ParamId) -> Option<usize> {
         self.params.get(param.index()).copied()
     }
@@ -85,7 +85,7 @@ impl Graph {
         self.tensors.len() - 1
     }
 
-    /// Parameters that calls pass to one argument of a block are sharded alike.
+    /// Joins parameters that calls pass to one argument of a block.
     fn add_params(&mut self, model: &Model) {
         let mut union = UnionFind::<usize>::new(model.params.len());
         let mut passed: FxHashMap<(BlockId, usize), usize> = FxHashMap::default();
@@ -132,7 +132,7 @@ impl Graph {
         }
     }
 
-    /// The tensor at a boundary; nothing is stated of it at first.
+    /// Tensor at a boundary, initially without any stated axes.
     fn at_port(&mut self, port: usize, like: &Type) -> usize {
         if let Some(&tensor) = self.ports.get(&port) {
             return tensor;
@@ -164,7 +164,7 @@ impl Graph {
         Ok(())
     }
 
-    /// A boundary or a reshard: both sides are the same tensor.
+    /// Adds a boundary or a reshard, whose two sides get equal axes.
     fn join(&mut self, from: usize, to: usize, ty: &Type) -> Result<(), String> {
         let instance = Rule::parse("* -> *").and_then(|rule| rule.instantiate(&[ty], &[ty]))?;
         let indivisible = vec![false; instance.letters.len()];
@@ -182,13 +182,13 @@ impl Graph {
         let types = |values: &[Value]| values.iter().map(|&value| block.ty(value)).collect::<Vec<&Type>>();
         let (operands, results) = (types(&stmt.operands), types(&stmt.results));
         let instance: Instance = instantiate(def, &operands, &results)?;
-        let indivisible = indivisible_letters(&instance, site.dims, &operands, &results);
+        let indivisible = indivisible_factors(&instance, site.dims, &operands, &results);
         self.steps.push(Step::new(instance, tensors, indivisible, [is_expandable(&stmt.op), stmt.op.is_view()]));
         Ok(())
     }
 }
 
-/// Takes over what another mention of a tensor states: the first word on a dim counts.
+/// Adopts the axes stated by another occurrence of a tensor; the first statement on a dim wins.
 fn state(ty: &mut Type, stated: &Type) {
     if ty.storage.is_empty() {
         ty.storage = stated.storage.without(&ty.sharded_axes());

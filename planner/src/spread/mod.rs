@@ -1,10 +1,11 @@
-//! Spreads axes through the forwards of a model before any statement is decided: from operands to results, back, and among
-//! operands, block to block, until nothing changes. So two pinned tensors are enough.
+//! Sharding propagation through the forwards of a model, before any statement is decided. Axes spread from operands to
+//! results, back, among operands and across blocks until nothing changes. Two pinned tensors are therefore enough.
 //!
-//! Only open dims get axes, and an axis that is there stays. Rounds say who speaks first (as in Shardy): ops that keep every
-//! factor, then the kept factors of all ops, then contracted ones. Within an op, where two factors want one axis, the
-//! parameter's goes first, then that of the larger tensor, then the earlier. Where tensors want one factor sharded in
-//! different ways, the parameter or the larger tensor is followed; equals leave what their lists of axes have in common.
+//! Only open dims get axes, and no axis is removed. Rounds set the precedence (as in Shardy): first ops in which every
+//! tensor has every factor, then factors of the results of all ops, then contracted factors. If two factors of an op
+//! compete for one axis, the parameter's factor wins, then the larger tensor's, then the earlier one. If tensors
+//! propose different shardings of one factor, the parameter or the larger tensor wins. Equally weighted tensors get the
+//! common prefix of their axis lists.
 
 mod factors;
 mod graph;
@@ -18,16 +19,16 @@ use ir::ids::{BlockId, Value};
 use ir::types::Type;
 use std::collections::BTreeSet;
 
-/// What is known of the tensors of a model's forwards once axes have spread.
+/// Result of propagation over the forwards of a model.
 pub(crate) struct Spread {
     graph: Graph,
     tied: Vec<Vec<bool>>,
 }
 
-/// Spreads what the types of a model state.
+/// Propagates the stated types of a model.
 ///
 /// # Errors
-/// An op's rule does not fit its tensors: a fault.
+/// An op's rule does not fit its tensors, which is an internal error.
 pub(crate) fn spread(site: &Site<'_>, model: &Model, ports: &Ports) -> Result<Spread, String> {
     let mut graph = Graph::new(site, model, ports)?;
     for round in Round::ALL {
@@ -47,7 +48,7 @@ pub(crate) fn spread(site: &Site<'_>, model: &Model, ports: &Ports) -> Result<Sp
 }
 
 impl Spread {
-    /// What was found for the values that a block's forward makes.
+    /// Hints for the values that a block's forward computes.
     pub(crate) fn hints(&self, id: BlockId, block: &Block) -> Hints {
         let made = block[SectionKind::F].stmts.iter().flat_map(|stmt| &stmt.results);
         made.filter_map(|&value| Some((value, self.hint(self.graph.of_value(id, value)?)))).collect()
@@ -58,7 +59,7 @@ impl Spread {
         Hint { axes, found: true, tied: self.tied[tensor].clone() }
     }
 
-    /// States what was found at the block boundaries. A dim that nothing reached stays open.
+    /// Pins the propagated axes at block boundaries. A dim without propagated axes stays open.
     pub(crate) fn state_ports(&self, model: &Model, ports: &mut Ports) {
         for (id, block) in &model.blocks {
             for place in 0..passed(block).len() {
@@ -78,7 +79,7 @@ impl Spread {
         self.graph.of_port(port).map(|tensor| self.graph.tensors[tensor].ty.clone())
     }
 
-    /// Closes what the model declares: what it leaves open is as found.
+    /// Closes the model's declared types with the propagated axes.
     pub(crate) fn declare(&self, model: &mut Model, ports: &Ports) {
         for (id, param) in model.params.iter_mut() {
             param.ty = closed(&param.ty, self.graph.of_param(id).map(|tensor| &self.graph.tensors[tensor].ty));
@@ -89,13 +90,13 @@ impl Spread {
         }
     }
 
-    /// The type of an argument that no call passes a tensor for.
+    /// Type of an argument that no call passes a tensor for.
     pub(crate) fn argument(&self, id: BlockId, value: Value) -> Option<&Type> {
         self.graph.of_value(id, value).map(|tensor| &self.graph.tensors[tensor].ty)
     }
 }
 
-/// A declared type with its open dims as found.
+/// Declared type with its open dims closed by the propagated axes.
 fn closed(declared: &Type, found: Option<&Type>) -> Type {
     let mut ty = declared.closed();
     for (place, dim) in found.into_iter().flat_map(|found| &found.dims).enumerate() {

@@ -78,7 +78,7 @@ impl Alias {
     }
 }
 
-/// Whether a statement is a collective that exchanges shards of one dim for those of another.
+/// Returns whether a statement is a collective that exchanges shards of one dim for those of another.
 pub(super) fn is_exchange(block: &Block, mesh: &Mesh, stmt: &Stmt) -> bool {
     matches!(&stmt.op, Op::Collective(collective) if collective.exchanges(block.ty(stmt.operands[0]), mesh))
 }

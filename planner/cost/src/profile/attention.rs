@@ -15,7 +15,7 @@ use ir::types::Dim;
 pub(super) struct Attention {
     pub(super) shape: AttentionShape,
     pub(super) causal: bool,
-    /// Whether weights are dropped.
+    /// True if weights are dropped.
     pub(super) dropout: bool,
     pub(super) backward: bool,
 }

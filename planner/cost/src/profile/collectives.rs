@@ -176,7 +176,7 @@ impl Site<'_> {
         }
     }
 
-    /// Whether a statement is a collective between the ranks that share layers.
+    /// Returns whether a statement is a collective between the ranks that share layers.
     pub(super) fn is_tensor_parallel(&self, stmt: &Stmt) -> bool {
         matches!(&stmt.op, Op::Collective(collective) if self.axis(stmt, collective) == Axis::Tp)
     }

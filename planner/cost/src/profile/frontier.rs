@@ -1,4 +1,4 @@
-//! The best choices of values to be made again, over all kinds of layers of a model.
+//! Pareto frontier of recomputation over all kinds of layers of a model.
 
 use super::module_sets;
 use super::site::Site;
@@ -11,59 +11,60 @@ use ir::graph::{Block, Model};
 use ir::ids::BlockId;
 use ir::recompute::{is_layer, is_module, of_value};
 
-/// Values of a model's layers to be made again.
+/// Recomputation frontier of a model's layers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Frontier {
     /// Kinds of layers.
     pub kinds: Vec<Kind>,
     names: Vec<Names>,
-    /// Where a choice is of all layers at once: what a run of each block takes at least under it, and under all that keep less.
+    /// For choices over all layers at once: per block, the least seconds of each choice and of all choices that save
+    /// less.
     sets: Vec<(BlockId, Vec<f64>)>,
-    /// The best choices for all kinds together, from the fewest seconds to the fewest bytes.
+    /// Pareto-optimal choices for all kinds together, from the fewest seconds to the fewest bytes.
     pub best: Vec<Again>,
 }
 
-/// A choice of values, such that no others keep less and take less time.
+/// Pareto-optimal recomputation choice.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Again {
-    /// The place of each kind's choice among its best.
+    /// Index of each kind's choice in its list.
     pub choices: Vec<usize>,
-    /// Bytes that layers keep from the forward to the backward.
+    /// Saved activations of the layers, in bytes.
     pub bytes: f64,
-    /// Seconds that it takes to make them.
+    /// Recomputation time, in seconds.
     pub seconds: f64,
-    /// Seconds that these, and all choices that keep less, take at least.
+    /// Lower bound in seconds on this choice and on all choices that save fewer bytes.
     pub least: f64,
 }
 
-/// A kind of layers, and its best choices, from the fewest seconds to the fewest bytes.
+/// A kind of layers with its Pareto-optimal choices, from the fewest seconds to the fewest bytes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kind {
     /// The block.
     pub block: BlockId,
-    /// How many runs of it there are.
+    /// Number of block instances.
     pub runs: f64,
-    /// Bytes that a layer keeps from the forward to the backward under each choice.
+    /// Saved activations of a layer in bytes, per choice.
     pub bytes: Vec<f64>,
-    /// Seconds that it takes to make the rest again.
+    /// Recomputation time in seconds, per choice.
     pub seconds: Vec<f64>,
-    /// Seconds that it takes at least under this choice, and under all that keep less.
+    /// Lower bound in seconds on this choice and on all choices that save fewer bytes.
     pub least: Vec<f64>,
 }
 
-/// What a kind of layers has its choices by.
+/// Values and choices of a kind of layers.
 #[derive(Clone, PartialEq, Debug)]
 struct Names {
     block: String,
     /// All values of its forward.
     values: Vec<String>,
-    /// The values of each choice.
+    /// Recomputed values of each choice.
     choices: Vec<Vec<String>>,
 }
 
-/// The best choices for so many runs of each block of a planned model, per micro-batch; blocks that are no layers count for
-/// nothing. The layout's own recomputation does not matter. Where the stack recomputes no single values, choices are sets of its
-/// modules.
+/// Recomputation frontier for the given number of instances of each block of a planned model, per micro-batch. Blocks
+/// that are not layers are ignored, as is the configuration's own recomputation. If the stack cannot recompute single
+/// values, choices are sets of its modules.
 pub fn frontier(model: &Model, runs: &[f64], layout: &Layout, machine: &Machine<'_>) -> Frontier {
     if let Some(modules) = machine.stack.supports.modules() {
         return module_sets::frontier(model, runs, layout, machine, &modules);
@@ -82,7 +83,7 @@ pub fn frontier(model: &Model, runs: &[f64], layout: &Layout, machine: &Machine<
     frontier
 }
 
-/// Choices with one of another kind, which has so many runs.
+/// Combines choices with those of another kind, which has `runs` instances.
 fn with(best: &[Again], chosen: &[Chosen], runs: f64) -> Vec<Again> {
     let mut pairs = Vec::with_capacity(best.len() * chosen.len());
     for (before, again) in best.iter().enumerate() {
@@ -104,13 +105,13 @@ fn values(block: &Block) -> Vec<String> {
 }
 
 impl Frontier {
-    /// Of no layers.
+    /// Frontier without layers.
     pub(super) fn none() -> Frontier {
         let nothing = Again { choices: Vec::new(), bytes: 0.0, seconds: 0.0, least: 0.0 };
         Frontier { kinds: Vec::new(), names: Vec::new(), sets: Vec::new(), best: vec![nothing] }
     }
 
-    /// Of choices for all layers at once, by their names.
+    /// Frontier of named choices for all layers at once.
     pub(super) fn of_sets(
         kind: Kind,
         choices: Vec<Vec<String>>,
@@ -121,13 +122,13 @@ impl Frontier {
         Frontier { kinds: vec![kind], names: vec![names], sets, best }
     }
 
-    /// Whether a choice is of all layers at once.
+    /// Returns whether choices cover all layers at once.
     pub fn is_of_sets(&self) -> bool {
         !self.sets.is_empty()
     }
 
-    /// Seconds that a run of a block makes values again at least under a choice of each kind, and where it keeps less; none if it
-    /// has no choice.
+    /// Lower bound in seconds on a block instance's recomputation under a choice per kind, and under choices that save
+    /// fewer bytes; 0 without choices.
     pub fn least(&self, choices: &[usize], block: usize) -> f64 {
         if self.is_of_sets() {
             return self.sets.iter().filter(|(of, _)| of.index() == block).map(|(_, least)| least[choices[0]]).sum();
@@ -136,8 +137,8 @@ impl Frontier {
         own.map(|(kind, &choice)| kind.least[choice]).sum()
     }
 
-    /// The names that a layout has after `selective:` for a choice of each kind, in the order of the forward: alone where all
-    /// kinds that have the value make it again and it is no module's, else with the block's.
+    /// Names after `selective:` for a choice per kind, in forward order. A name is unqualified if all kinds with the
+    /// value recompute it and the value is not a module's; otherwise it is qualified by block.
     pub fn names(&self, choices: &[usize]) -> Vec<String> {
         let chosen = |kind: usize| &self.names[kind].choices[choices[kind]];
         if self.is_of_sets() {

@@ -62,7 +62,7 @@ impl Fusion {
         }
     }
 
-    /// Whether two neighbours are one kernel.
+    /// Returns whether two neighbours are one kernel.
     pub(super) fn joins(&self, a: Role, b: Role) -> bool {
         use Role::{Activation, Bias, Dropout, Gate, Norm, Sum};
         let both = |roles: &[Role]| roles.contains(&a) && roles.contains(&b);

@@ -134,12 +134,12 @@ impl Keep {
         if is_row_sum(site, maker, value) { 0.0 } else { site.kept_bytes(value) }
     }
 
-    /// Whether a value is kept.
+    /// Returns whether a value is kept.
     pub(super) fn has(&self, value: Value) -> bool {
         self.values.contains(value)
     }
 
-    /// Whether the statement of F at a place runs again.
+    /// Returns whether the statement of F at a place runs again.
     pub(super) fn runs(&self, place: usize) -> bool {
         self.again.contains(&place)
     }

@@ -71,17 +71,17 @@ impl<'a> Local<'a> {
         }
     }
 
-    /// Whether a dim has a name.
+    /// Returns whether a dim has a name.
     pub(super) fn is_named(&self, dim: &Dim, name: &str) -> bool {
         dim.name.is_some_and(|id| self.model.dims[id].name == name)
     }
 
-    /// Whether some dim of a value has a name.
+    /// Returns whether some dim of a value has a name.
     pub(super) fn has_dim(&self, value: Value, name: &str) -> bool {
         self.dims(value).iter().any(|dim| self.is_named(dim, name))
     }
 
-    /// Whether a rank has a part of a value's dim with a name.
+    /// Returns whether a rank has a part of a value's dim with a name.
     pub(super) fn is_cut(&self, value: Value, name: &str) -> bool {
         self.dims(value).iter().any(|dim| self.is_named(dim, name) && self.size(dim) < self.logical_size(dim))
     }

@@ -1,8 +1,8 @@
-//! What one run of a planned block costs on one rank, section by section, on a machine.
+//! Cost of one instance of a planned block on one rank, section by section.
 //!
-//! A section's statements become kernels: products (joined where the stack joins them), attention, groups of pointwise ops,
-//! and collectives, of which the stack hides a part. What is kept follows from what I and W read of F, from the stack's own
-//! list of saved tensors, and from what the layout computes again.
+//! A section's statements become kernels: products (fused where the stack fuses them), attention, groups of pointwise
+//! ops, and collectives, some of which the stack overlaps. Saved activations follow from the values of F that I and W
+//! read, from the stack's own list of saved tensors, and from the configured recomputation.
 
 mod alias;
 mod attention;
@@ -32,27 +32,27 @@ use keep::{Keep, held_for_w, summed};
 use section::{cost_of, spare};
 use site::Site;
 
-/// Seconds by what they go to.
+/// Seconds by category.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Seconds {
     /// Matrix products.
     pub gemm: f64,
     /// Attention.
     pub attention: f64,
-    /// Kernels that move bytes.
+    /// Memory-bound kernels.
     pub memory_bound: f64,
-    /// Tensor-parallel communication that nothing hides.
+    /// Exposed tensor-parallel communication.
     pub tp: f64,
-    /// Context-parallel communication that nothing hides.
+    /// Exposed context-parallel communication.
     pub cp: f64,
-    /// Expert-parallel communication that nothing hides.
+    /// Exposed expert-parallel communication.
     pub ep: f64,
-    /// What the device waits for launches: kernels times the CPU's seconds for one, beyond the sum of the others. The
-    /// backward's stands with the input gradient.
+    /// Device time spent waiting for kernel launches: kernels times CPU seconds per launch, beyond the sum of the
+    /// others. The backward's wait is counted with the input gradient.
     pub launch: f64,
 }
 
-/// What one run of a block costs on one rank, per micro-batch.
+/// Cost of one block instance on one rank, per micro-batch.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Profile {
     /// The block's name.
@@ -63,67 +63,67 @@ pub struct Profile {
     pub i: Seconds,
     /// The weight gradient.
     pub w: Seconds,
-    /// What is computed again before the input gradient.
+    /// Recomputation before the input gradient.
     pub again: Seconds,
-    /// Seconds of all three, where nothing is computed again or moved to the host: what stages are balanced by.
+    /// Seconds of F, I and W without recomputation or offload, used to balance stages.
     pub work: f64,
-    /// Bytes kept from the forward to the backward on the device.
+    /// Saved activations on the device, in bytes.
     pub kept: f64,
-    /// Of these, logits and what the loss keeps.
+    /// Part of `kept` for logits and for the loss, in bytes.
     pub logits: f64,
-    /// Bytes that the weight gradient reads of what the forward and the input gradient leave it, on the device or in the host's
-    /// memory.
+    /// Bytes that the weight gradient reads of saved values and of the input gradient's values, on the device or on the
+    /// host.
     pub held_for_w: f64,
-    /// Bytes kept in the host's memory; 0 without `offload`.
+    /// Saved activations in host memory, in bytes; 0 without `offload`.
     pub offloaded: f64,
-    /// Seconds by which the device works longer than its CPU, forward and backward; below 0, `launch` is what it waits.
+    /// Device seconds minus CPU seconds, forward and backward; if negative, `launch` is the wait.
     pub spare: [f64; 2],
-    /// Ranks that tensor-parallel collectives join, each as often as it is joined, forward and backward.
+    /// Ranks of tensor-parallel collectives, summed over collectives, forward and backward.
     pub peers: [f64; 2],
-    /// The most bytes of inner values at once, what is made again among them.
+    /// Peak bytes of temporary values, including recomputed ones.
     pub transient: f64,
-    /// Bytes of the largest tensor that the forward gives to a sum over tp.
+    /// Bytes of the largest input of a reduction over tp in the forward.
     pub summed: f64,
-    /// How many such sums the forward has.
+    /// Number of reductions over tp in the forward.
     pub sums: f64,
-    /// Elements of parameters on one rank, before ZeRO: those that all data-parallel ranks hold.
+    /// Parameter elements on one rank before ZeRO, without experts, replicated on all data-parallel ranks.
     pub dense: f64,
-    /// The same of experts, which only the ranks outside ep share.
+    /// Parameter elements of experts, replicated only on ranks outside ep.
     pub experts: f64,
-    /// Bytes that it passes on to the next block.
+    /// Bytes passed to the next block.
     pub boundary: f64,
-    /// FLOPs of the model's own products and attention forward, whole tensors of one micro-batch of one data-parallel rank;
-    /// causal attention halved.
+    /// Forward FLOPs of the model's products and attention, on unsharded tensors of one micro-batch of one
+    /// data-parallel rank; causal attention counts half.
     pub flops: f64,
-    /// The same with attention whole.
+    /// Same as `flops`, with full attention.
     pub flops_noncausal: f64,
-    /// FLOPs of what is computed again, counted as `flops`.
+    /// FLOPs of recomputation, counted as in `flops`.
     pub again_flops: f64,
-    /// The same with attention whole.
+    /// Same as `again_flops`, with full attention.
     pub again_flops_noncausal: f64,
-    /// FLOPs that kernels execute, forward and backward, with what is computed again: of products, and of attention, whose flash
-    /// kernels skip what a causal mask hides and compute scores again in the backward.
+    /// FLOPs executed by kernels in forward and backward, including recomputation: of products, and of attention. Flash
+    /// kernels skip masked blocks and recompute scores in the backward.
     pub executed: [f64; 2],
 }
 
 impl Seconds {
-    /// All of it.
+    /// Sum of all categories.
     pub fn total(&self) -> f64 {
         self.gemm + self.attention + self.memory_bound + self.tp + self.cp + self.ep + self.launch
     }
 }
 
 impl Profile {
-    /// Seconds that the CPU launches kernels, forward and backward.
+    /// CPU seconds of kernel launches, forward and backward.
     pub fn launches(&self) -> [f64; 2] {
         let device = |parts: &[Seconds]| parts.iter().map(|part| part.total() - part.launch).sum::<f64>();
         [device(&[self.f]) - self.spare[0], device(&[self.i, self.w, self.again]) - self.spare[1]]
     }
 }
 
-/// The profile of a block of a planned model under a layout's recomputation. The model's mesh has the axes below pp without
-/// data parallelism proper: ep, cp and tp; its batch is that of one micro-batch of the ranks of one ep group.
-/// `Recompute::Auto` counts as none, and `Recompute::Full` as all of the block, however many blocks it says.
+/// Profile of a block of a planned model under a configuration's recomputation. The model's mesh has the axes below pp
+/// without pure data parallelism: ep, cp and tp. Its batch is one micro-batch of the ranks of one ep group.
+/// `Recompute::Auto` counts as none, and `Recompute::Full` as the entire block for any number of layers.
 pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<'_>) -> Profile {
     let site = Site::new(model, block, layout, machine);
     let [f, i, w] =
@@ -173,8 +173,8 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
     }
 }
 
-/// The single values of a block that a layout makes again by their names, in the order of the forward; none of a block that is
-/// no layer.
+/// Names of the block's values that a configuration recomputes, in forward order; empty for a block that is not a
+/// layer.
 pub fn made_again(model: &Model, block: &Block, layout: &Layout, machine: &Machine<'_>) -> Vec<MadeAgain> {
     match &layout.recompute {
         Recompute::Selective(names) if is_layer(block) => {
@@ -184,20 +184,19 @@ pub fn made_again(model: &Model, block: &Block, layout: &Layout, machine: &Machi
     }
 }
 
-/// Seconds that bytes to or from the host's memory take beyond the compute beside which they are copied (Rajbhandari et al.
-/// 2020, section 6.1: P_a+cpu).
+/// Seconds of host copies that exceed the concurrent compute (Rajbhandari et al. 2020, section 6.1: P_a+cpu).
 fn waits_for_copies(bytes: f64, beside: f64, machine: &Machine<'_>) -> f64 {
     let bandwidth = machine.cluster.device.host_bandwidth;
     if bytes > 0.0 && bandwidth > 0.0 { (bytes / bandwidth - beside).max(0.0) } else { 0.0 }
 }
 
-/// The values that a block passes to the next one.
+/// Values that a block passes to the next block.
 fn passed_on(block: &Block) -> impl Iterator<Item = Value> + '_ {
     let results = block.results.iter().zip(&block[SectionKind::F].ret);
     results.filter(|(kind, _)| **kind == ResultKind::Value).map(|(_, &value)| value)
 }
 
-/// Elements of parameters on one rank, without and with a dim of experts.
+/// Parameter elements on one rank, without and with an expert dim.
 fn parameters(site: &Site<'_>) -> [f64; 2] {
     let mut elements = [0.0; 2];
     for param in site.block().args_of(ArgKind::Param) {
@@ -210,13 +209,13 @@ fn parameters(site: &Site<'_>) -> [f64; 2] {
 struct Flops {
     causal: f64,
     whole: f64,
-    /// Of products alone.
+    /// FLOPs of products.
     products: f64,
-    /// That kernels of attention execute: forward, and backward for such a forward.
+    /// FLOPs executed by attention kernels: forward, and backward of such a forward.
     attention: [f64; 2],
 }
 
-/// FLOPs of products and attention on whole tensors, for one of the data-parallel ranks that the mesh has.
+/// FLOPs of products and attention on unsharded tensors, for one of the mesh's data-parallel ranks.
 fn flops(site: &Site<'_>, stmts: &[&Stmt]) -> Flops {
     let mut flops = Flops::default();
     for stmt in stmts {
@@ -245,7 +244,7 @@ fn flops(site: &Site<'_>, stmts: &[&Stmt]) -> Flops {
     }
 }
 
-/// FLOPs that kernels execute for a forward, its backward, which has two products for each, and for what is computed again.
+/// FLOPs executed by kernels for a forward, its backward (two products per forward product), and recomputation.
 fn executed(own: &Flops, again: &Flops) -> [f64; 2] {
     let [forward, backward] = own.attention;
     [3.0 * own.products + again.products, forward + backward + again.attention[0]]

@@ -166,14 +166,14 @@ impl Product {
         f64::from(u8::from(matches!(self.format, Format::F8 | Format::F4) && !self.accumulate))
     }
 
-    /// Whether another product with one operand in common goes beside this one.
+    /// Returns whether another product with one operand in common goes beside this one.
     fn takes(&self, role: Option<Joint>, operands: &[Value; 2], shape: &Shape) -> bool {
         let beside = |shape: &Shape, common: usize| (shape.batch, shape.k, if common == 0 { shape.m } else { shape.n });
         let common = (0..2).find(|&at| self.operands[at] == operands[at]);
         self.role == role && common.is_some_and(|at| beside(&self.shape, at) == beside(shape, at))
     }
 
-    /// Whether it reads a value.
+    /// Returns whether it reads a value.
     pub(super) fn reads(&self, value: Value) -> bool {
         self.operands.contains(&value)
     }

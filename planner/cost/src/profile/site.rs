@@ -70,12 +70,12 @@ impl<'a> Site<'a> {
         self.local.bytes(self.alias.there.get(&value).copied().unwrap_or(value))
     }
 
-    /// Whether a value is an activation rather than a vector of parameters, positions or row sums.
+    /// Returns whether a value is an activation rather than a vector of parameters, positions or row sums.
     pub(super) fn is_large(&self, value: Value) -> bool {
         self.block().ty(value).dtype.is_float() && self.local.dims(value).len() > 2
     }
 
-    /// Whether the stack hides a kind of communication.
+    /// Returns whether the stack hides a kind of communication.
     pub(super) fn hides(&self, kind: &str) -> bool {
         self.machine.stack.hides(kind)
     }

@@ -119,7 +119,7 @@ pub(super) fn frontier(site: &Site<'_>) -> Vec<Chosen> {
     all
 }
 
-/// Whether a value is kept from the forward: parameters and inputs are there anyway.
+/// Returns whether a value is kept from the forward: parameters and inputs are there anyway.
 fn may_be_kept(site: &Site<'_>, value: Value) -> bool {
     matches!(site.block().arg_kind(value), None | Some(ArgKind::Value))
 }

@@ -1,4 +1,4 @@
-//! Branch and bound: presolve, bound, drop what is too dear for a better assignment, then try the choices of a node.
+//! Branch and bound: presolve, bound, prune by reduced cost, then branch on the choices of a node.
 
 use super::bucket::eliminate;
 use super::clock::Clock;
@@ -8,27 +8,27 @@ use super::net::{Infeasible, Net};
 use super::presolve::presolve;
 use super::shared::Shared;
 
-/// A search for assignments that cost less than the best one by more than `margin`, relative to it.
+/// Search for assignments that improve on the incumbent by more than the relative `margin`.
 pub(crate) struct Branch<'c> {
-    /// What there is to spend.
+    /// Remaining budget.
     pub(crate) clock: &'c mut Clock,
-    /// What was found.
+    /// Incumbent, shared between searches.
     pub(crate) shared: &'c Shared,
-    /// The relative gain below which no assignment is looked for.
+    /// Relative gap below which no assignment is searched.
     pub(crate) margin: f64,
-    /// The cost from which on assignments are of no use.
+    /// Cost at and above which assignments are useless.
     pub(crate) ceiling: f64,
-    /// Rounds of ascent at the first node, and at the others.
+    /// Rounds of dual ascent at the root and at other nodes.
     pub(crate) rounds: [usize; 2],
-    /// Entries of the tables that are left to come back to.
+    /// Table entries of the nodes on the backtracking stack.
     pub(crate) held: usize,
 }
 
-/// The most entries to come back to: half a gigabyte. With more the search only goes down.
+/// Largest number of table entries for backtracking: half a gigabyte. Above it the search only dives.
 const HELD: usize = 64_000_000;
 
 impl Branch<'_> {
-    /// Only assignments that cost less are of use.
+    /// Cost below which an assignment is an improvement.
     fn cut(&self) -> f64 {
         let cost = self.shared.cost();
         let better = if cost.is_finite() { cost - self.margin * cost.abs() } else { cost };
@@ -39,8 +39,8 @@ impl Branch<'_> {
         self.shared.finished() || self.clock.over()
     }
 
-    /// Searches a net of which a bound is `known`. The answer is a bound: no assignment of the net costs less, or less
-    /// than the best of all.
+    /// Searches a net with a `known` lower bound. Returns a lower bound on the net's assignments, or on improvements of
+    /// the incumbent.
     pub(crate) fn search(&mut self, mut net: Net, mut known: f64, root: bool) -> f64 {
         let mut open = f64::INFINITY;
         loop {
@@ -73,7 +73,7 @@ impl Branch<'_> {
         }
     }
 
-    /// Bounds a net and moves its costs as the bound has them, so that later bounds begin there.
+    /// Bounds a net and shifts its costs accordingly, so that later bounds start from there.
     pub(crate) fn root(&mut self, net: &mut Net) -> Reduced {
         let mut dual = Dual::new(net);
         dual.ascend(self.rounds[0], self.cut(), self.clock);
@@ -85,8 +85,8 @@ impl Branch<'_> {
         reduced
     }
 
-    /// Drops from a net what no better assignment has, until that ends. The answer is a bound, with what is known of
-    /// the net if there is time, and anything left to search in it.
+    /// Prunes a net until nothing changes. Returns a lower bound and, if time allows and the net is not empty, its
+    /// reduced costs.
     pub(crate) fn shrink(
         &mut self,
         net: &mut Net,
@@ -131,7 +131,7 @@ impl Branch<'_> {
     }
 }
 
-/// Moves costs in a net as the bound has them, which changes the cost of no assignment.
+/// Shifts costs in a net according to the bound; no assignment changes its cost.
 fn move_costs(net: &mut Net, reduced: &mut Reduced) {
     net.cost = std::mem::take(&mut reduced.cost);
     net.price.clone_from(&reduced.price);
@@ -140,8 +140,8 @@ fn move_costs(net: &mut Net, reduced: &mut Reduced) {
     }
 }
 
-/// Moves costs, and drops choices and forbids pairs that cost `room` or more above the bound. Says whether it dropped
-/// enough to look again.
+/// Shifts costs, and prunes choices and pairs whose reduced cost is at least `room`. Returns whether another round is
+/// worthwhile.
 fn drop_dear(net: &mut Net, reduced: &mut Reduced, room: f64) -> Result<bool, Infeasible> {
     move_costs(net, reduced);
     let (mut pairs, mut all) = (0, 0);
@@ -164,10 +164,10 @@ fn drop_dear(net: &mut Net, reduced: &mut Reduced, room: f64) -> Result<bool, In
     Ok((before - choices) * SHARE > before || pairs * SHARE > all)
 }
 
-/// A look again is worth while when one of so many choices or pairs went.
+/// Another round is worthwhile if at least one in this many choices or pairs was pruned.
 const SHARE: usize = 50;
 
-/// Forbids the pairs of an edge that cost too much above the bound, with all that their nodes' other edges add.
+/// Prunes the pairs of an edge by reduced cost, including what their nodes' other edges add.
 fn forbid_dear(net: &mut Net, reduced: &Reduced, number: usize, room: f64) -> usize {
     let edge = &mut net.edges[number];
     if !edge.alive() {

@@ -1,4 +1,4 @@
-//! Elimination node by node (Dechter 1999): exact where there is no limit and every table on the way is small.
+//! Bucket elimination, node by node (Dechter 1999): exact if there is no limit and all intermediate tables are small.
 
 use std::collections::BTreeSet;
 

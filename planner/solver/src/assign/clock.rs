@@ -65,7 +65,7 @@ impl Clock {
         self.done
     }
 
-    /// Whether nothing is left.
+    /// Returns whether nothing is left.
     pub(crate) fn over(&self) -> bool {
         self.work.is_some_and(|all| self.done >= all) || self.deadline.is_some_and(|end| Instant::now() >= end)
     }

@@ -1,37 +1,39 @@
-//! Lower bounds: costs are moved between nodes and edges so that the sum of their least ones grows (sequential
-//! reweighted message passing, Kolmogorov 2015), while the limit is priced (Lagrangian relaxation).
+//! Lower bounds by soft arc consistency: cost shifting between nodes and edges raises the sum of their minima
+//! (sequential reweighted message passing, Kolmogorov 2015). The memory limit has Lagrange multipliers (Lagrangian
+//! relaxation).
 //!
-//! With `m` what edges give to their ends and `p >= 0` the price of use at each time, no assignment costs less than
+//! With `m` the costs shifted from edges to their ends, and `p >= 0` the multiplier of use at each time, every
+//! assignment costs at least
 //! `constant + Σ_v min (cost + p·use + Σ_e m) + Σ_e min (table - m - m) - p·room`.
 
 use super::clock::Clock;
 use super::net::Net;
 
-/// The pace at which an ascent ends.
+/// Relative progress below which an ascent ends.
 const SLOWEST: f64 = 1e-5;
 
-/// A bound of a net and what it is made of.
+/// A lower bound of a net, with its messages and multipliers.
 pub(crate) struct Dual<'n> {
     net: &'n Net,
     nodes: Vec<usize>,
-    /// What an edge gives to its ends, `a` first.
+    /// Costs shifted from an edge to its ends, `a` first.
     message: Vec<[Vec<f64>; 2]>,
-    /// Cost of each choice of a node, with what it uses at its price.
+    /// Cost of each choice of a node, including use times multiplier.
     priced: Vec<Vec<f64>>,
     price: Vec<f64>,
-    /// The way the prices moved last.
+    /// Direction of the last multiplier step.
     drift: Vec<f64>,
-    /// The best bound so far, and its messages and prices.
+    /// Best bound so far; its messages and multipliers are stored.
     pub(crate) bound: f64,
-    /// Share of the distance to the target that a step is meant to go.
+    /// Fraction of the distance to the target that a step aims at.
     pub(crate) pace: f64,
-    /// Steps of a round.
+    /// Solver steps per round.
     effort: u64,
     best: (Vec<[Vec<f64>; 2]>, Vec<f64>),
 }
 
 impl<'n> Dual<'n> {
-    /// Begins with the net's own prices and no messages.
+    /// Starts with the net's multipliers and no messages.
     pub(crate) fn new(net: &'n Net) -> Dual<'n> {
         let none = |edge: &super::net::Edge| {
             if edge.alive() {
@@ -57,7 +59,7 @@ impl<'n> Dual<'n> {
         dual
     }
 
-    /// Adds what choices use, at its price, to what they cost.
+    /// Recomputes costs of choices with the current multipliers.
     fn reprice(&mut self) {
         let sums = prefix(&self.price);
         for &node in &self.nodes {
@@ -74,7 +76,7 @@ impl<'n> Dual<'n> {
         }
     }
 
-    /// A node's costs with what its edges give it.
+    /// Costs of a node including its messages.
     fn reduced(&self, node: usize) -> Vec<f64> {
         let mut sum = self.priced[node].clone();
         for &edge in &self.net.near[node] {
@@ -84,7 +86,7 @@ impl<'n> Dual<'n> {
         sum
     }
 
-    /// Sends costs along the order of the nodes, or against it.
+    /// Passes messages along the node order, or against it.
     fn pass(&mut self, forward: bool) {
         let count = self.nodes.len();
         for place in 0..count {
@@ -109,7 +111,7 @@ impl<'n> Dual<'n> {
         }
     }
 
-    /// Takes all that an edge can give to a node.
+    /// Shifts as much cost as possible from an edge to a node.
     fn receive(&mut self, edge: usize, node: usize) {
         let [to_a, to_b] = &mut self.message[edge];
         let edge = &self.net.edges[edge];
@@ -124,7 +126,7 @@ impl<'n> Dual<'n> {
         }
     }
 
-    /// The bound as it stands, and the cheapest choice of each node.
+    /// Current bound, and the cheapest choice of each node.
     fn value(&self) -> (f64, Vec<usize>) {
         let paid: f64 = self.price.iter().zip(&self.net.room).map(|(price, &room)| price * room as f64).sum();
         let mut bound = self.net.constant - paid;
@@ -144,7 +146,7 @@ impl<'n> Dual<'n> {
         (bound, cheapest)
     }
 
-    /// Ascends for a number of rounds; `target` is the cost of an assignment, infinite where none is known.
+    /// Ascends for a number of rounds; `target` is the cost of an assignment, infinite if none is known.
     pub(crate) fn ascend(&mut self, rounds: usize, target: f64, clock: &mut Clock) {
         let mut stale = 0;
         for _ in 0..rounds {
@@ -175,7 +177,7 @@ impl<'n> Dual<'n> {
         }
     }
 
-    /// What the best bound says of the net.
+    /// Reduced costs under the best bound.
     pub(crate) fn reduced_costs(mut self) -> Reduced {
         self.settle();
         let net = self.net;
@@ -204,7 +206,7 @@ impl<'n> Dual<'n> {
         Reduced { bound: self.bound, above, alone, cost, table, price: self.price }
     }
 
-    /// Takes back the messages and prices of the best bound.
+    /// Restores the messages and multipliers of the best bound.
     fn settle(&mut self) {
         self.message.clone_from(&self.best.0);
         self.price.clone_from(&self.best.1);
@@ -212,7 +214,7 @@ impl<'n> Dual<'n> {
         self.reprice();
     }
 
-    /// A cost that assignments may well have, for want of one: a tenth of the way from the best to the mean choices.
+    /// Substitute target if no assignment is known: a tenth of the way from the least to the mean costs.
     fn hope(&self) -> f64 {
         let spread = |&node: &usize| {
             let costs = &self.priced[node];
@@ -222,7 +224,7 @@ impl<'n> Dual<'n> {
         self.bound + 0.1 * self.nodes.iter().map(spread).sum::<f64>() + 0.01 * self.bound.abs()
     }
 
-    /// Moves prices by a Polyak step towards `gain`, along the excess of the cheapest choices over the room.
+    /// Moves multipliers by a Polyak step towards `gain`, along the excess of the cheapest choices' use over the limit.
     fn move_prices(&mut self, cheapest: &[usize], gain: f64) {
         let mut excess = vec![0.0; self.price.len() + 1];
         for &node in &self.nodes {
@@ -252,19 +254,19 @@ impl<'n> Dual<'n> {
     }
 }
 
-/// What the best bound says.
+/// Reduced costs under the best bound.
 pub(crate) struct Reduced {
-    /// No assignment costs less.
+    /// Lower bound on the cost of every assignment.
     pub(crate) bound: f64,
-    /// What a choice of a node costs at least above the bound.
+    /// Reduced cost of each choice of a node above the bound.
     pub(crate) above: Vec<Vec<f64>>,
-    /// The same of the node alone, without its edges.
+    /// Reduced cost of the node alone, without its edges.
     pub(crate) alone: Vec<Vec<f64>>,
-    /// Costs of choices with what edges gave them; without the price of use.
+    /// Costs of choices with their messages, without multipliers.
     pub(crate) cost: Vec<Vec<f64>>,
-    /// Tables without what they gave.
+    /// Edge tables without the shifted costs.
     pub(crate) table: Vec<Vec<f64>>,
-    /// Prices of use.
+    /// Lagrange multipliers of use.
     pub(crate) price: Vec<f64>,
 }
 

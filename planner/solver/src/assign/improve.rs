@@ -1,5 +1,5 @@
-//! Large-neighbourhood search (Shaw 1998): most nodes keep their choices, and the rest is solved again, by the same
-//! branch and bound. Parts grow while they are solved to the end and shrink when not.
+//! Large-neighbourhood search (Shaw 1998): most nodes retain their choices, and the same branch and bound solves the
+//! rest again. Neighbourhoods grow after a complete solve and shrink otherwise.
 
 use std::thread;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::polish::polish;
 use super::random::Random;
 use super::shared::{Best, Shared};
 
-/// Between two looks whether there is an assignment to better.
+/// Interval between checks for an incumbent.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The most steps that a part is worth; the least; and for how many parts there should be enough in between.
@@ -29,8 +29,7 @@ const FIRST: f64 = 15.0;
 const MORE: f64 = 1.03;
 const LESS: f64 = 0.93;
 
-/// Betters the best assignment of `core`, once there is one, until the clock ends it. `above` says what choices cost
-/// over the bound.
+/// Improves the incumbent of `core`, once there is one, until the clock stops. `above` has the choices' reduced costs.
 pub(crate) fn improve(core: &Net, above: &[Vec<f64>], shared: &Shared, clock: &mut Clock, margin: f64, seed: u64) {
     let mut random = Random::new(seed);
     let nodes: Vec<usize> = core.nodes().collect();
@@ -66,7 +65,7 @@ pub(crate) fn improve(core: &Net, above: &[Vec<f64>], shared: &Shared, clock: &m
     }
 }
 
-/// Marks `size` nodes: around one whose choice is dear, or live at a time at which use is dear, or some of both.
+/// Marks `size` nodes: around a node with an expensive choice, or live at a time of expensive use, or a mixture.
 fn part(
     core: &Net,
     nodes: &[usize],
@@ -103,7 +102,7 @@ fn part(
     free
 }
 
-/// Marks up to `most` nodes around a node. Says how many.
+/// Marks up to `most` nodes around a node. Returns their number.
 fn grow(core: &Net, free: &mut [bool], first: usize, most: usize, random: &mut Random) -> usize {
     let mut rim = vec![first];
     let mut count = 0;

@@ -1,10 +1,10 @@
-//! The assignment problem: one choice for every node, at the least sum of costs by node and by pair of nodes, so that at
-//! every time what the chosen ones use stays within a limit. This is the problem of the ASPLOS 2025 contest on
-//! intra-operator parallelism, where nodes are ops, choices shardings, pairs layout changes, and use is memory.
+//! The assignment problem: one choice per node, minimising the sum of node costs and pair costs, with the use of the
+//! chosen ones within a limit at every time. This is the problem of the ASPLOS 2025 contest on intra-operator
+//! parallelism: nodes are ops, choices shardings, pairs reshards, and use is memory.
 //!
-//! [`Assignment`] states a problem and [`Assignment::solve`] answers it. `net` is a problem that can shrink; `presolve`
-//! takes from it what cannot matter; `dual` bounds the rest from below; `branch` searches it, to the end if the budget
-//! allows; `improve` betters an assignment part by part; `search` says what comes when.
+//! [`Assignment`] is a problem and [`Assignment::solve`] solves it. `net` is a reducible problem, `presolve` removes
+//! irrelevant parts, and `dual` computes lower bounds. `branch` searches exhaustively if the budget allows, `improve`
+//! runs large-neighbourhood search, and `search` orders these steps.
 
 mod branch;
 mod bucket;

@@ -71,7 +71,7 @@ impl Edge {
         self.a + self.b - node
     }
 
-    /// Whether it is part of the net.
+    /// Returns whether it is part of the net.
     pub(crate) fn alive(&self) -> bool {
         !self.table.is_empty()
     }
@@ -315,7 +315,7 @@ impl Net {
             .collect()
     }
 
-    /// Whether choices are within the room at all times.
+    /// Returns whether choices are within the room at all times.
     pub(crate) fn fits(&self, choice: &[usize]) -> bool {
         self.left(choice).iter().all(|&left| left >= 0)
     }

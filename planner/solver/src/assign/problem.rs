@@ -166,7 +166,7 @@ impl Assignment {
         u64::try_from(most).unwrap_or(u64::MAX)
     }
 
-    /// Whether an assignment takes nothing forbidden and stays within the limit.
+    /// Returns whether an assignment takes nothing forbidden and stays within the limit.
     pub fn allows(&self, choice: &[usize]) -> bool {
         self.cost(choice).is_finite() && self.limit.is_none_or(|limit| self.peak(choice) <= limit)
     }

@@ -57,7 +57,7 @@ impl Shared {
         self.done.store(true, Ordering::Relaxed);
     }
 
-    /// Whether searches are to end.
+    /// Returns whether searches are to end.
     pub(crate) fn finished(&self) -> bool {
         self.done.load(Ordering::Relaxed)
     }

@@ -9,7 +9,7 @@ pub(crate) struct Shape {
     pub(crate) edges: f64,
     /// Share of pairs that are forbidden.
     pub(crate) forbidden: f64,
-    /// Whether there is a limit.
+    /// True if there is a limit.
     pub(crate) limited: bool,
     /// Loads of a node at most.
     pub(crate) loads: u64,

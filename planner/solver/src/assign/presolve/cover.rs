@@ -115,7 +115,7 @@ fn uncovered(room: &[i64], profiles: &[Profile]) -> Vec<usize> {
     kept
 }
 
-/// Whether nothing uses more at `time` than at `other`. What does use more is asked earlier the next time.
+/// Returns whether nothing uses more at `time` than at `other`. What does use more is asked earlier the next time.
 fn covers(order: &mut [&Profile], other: usize, time: usize, effort: &mut usize) -> bool {
     let more = order.iter().position(|profile| {
         let (here, there) = (profile.at[time], profile.at[other]);

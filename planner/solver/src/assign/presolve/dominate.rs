@@ -6,7 +6,7 @@ use crate::assign::net::{Infeasible, Net};
 /// The most steps that a node is worth.
 const EFFORT: usize = 30_000_000;
 
-/// Whether `better` uses no more than `worse` at any time.
+/// Returns whether `better` uses no more than `worse` at any time.
 fn lighter(net: &Net, node: usize, better: usize, worse: usize) -> bool {
     net.loads[node].iter().all(|load| load.amount[better] <= load.amount[worse])
 }

@@ -1,16 +1,17 @@
-//! The plain way: pay, gather all, cut. It exists wherever a way exists, and nobody would take it.
+//! Naive reshard path: reduce, all-gather, slice. It exists wherever any path exists, and serves as a baseline.
 
 use super::{NoWay, Site, Step};
 use ir::mesh::Axes;
 use ir::ops::Collective;
 use ir::types::Type;
 
-/// Makes the tensor whole on every rank and takes the wanted part of it: storage is gathered, what the target does not owe
-/// is paid, each dim is gathered, then all is cut, and what the target owes beyond is claimed. What is right already stays.
+/// Gathers the full tensor on every rank and slices it. The path (1) gathers the storage, (2) reduces the axes that the
+/// target is not partial over, (3) gathers each dim, (4) slices, and (5) makes the tensor partial over the target's
+/// remaining axes. Dims whose axes already match are not changed.
 ///
 /// # Errors
-/// There is no way.
-pub fn plain(site: &Site<'_>, from: &Type, to: &Type) -> Result<Vec<Step>, NoWay> {
+/// No sequence of collectives produces `to` from `from`.
+pub fn naive(site: &Site<'_>, from: &Type, to: &Type) -> Result<Vec<Step>, NoWay> {
     let mut steps: Vec<Step> = Vec::new();
     let mut step = |change: Collective| -> Option<()> {
         let operand = steps.last().map_or(from, |step| &step.ty);
@@ -42,7 +43,7 @@ fn changes(from: &Type, to: &Type) -> Vec<Collective> {
     changes
 }
 
-/// The axes whose debt must be paid on any way.
+/// Partial axes that every path must reduce.
 fn due(from: &Type, to: &Type) -> Axes {
     let kind = |ty: &Type| ty.partial.as_ref().map(|partial| partial.kind);
     if kind(from) == kind(to) { from.partial_axes().without(&to.partial_axes()) } else { from.partial_axes() }

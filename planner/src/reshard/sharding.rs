@@ -1,46 +1,46 @@
-//! How a tensor lies, apart from what tensor it is.
+//! Sharding of a tensor, without its dtype and sizes.
 
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::types::{PartialKind, Type};
 
-/// The axes of each dim, of the storage, and of the sum that is owed.
+/// Axes of each dim, of the storage, and of the partial sum.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Layout {
-    /// Per dim, major to minor.
+pub(crate) struct Sharding {
+    /// Axes per dim, major to minor.
     pub(crate) dims: Vec<Axes>,
-    /// Over which the local elements are cut into runs.
+    /// Axes that split the local elements into flat shards.
     pub(crate) storage: Axes,
-    /// In mesh order.
+    /// Axes that the tensor is partial over, in mesh order.
     pub(crate) unreduced: Axes,
 }
 
-/// Where an axis stands on a tensor.
+/// Use of an axis by a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
-    /// Nowhere: each of its ranks has the same.
+    /// Replicated: all ranks along the axis have equal data.
     Whole,
-    /// On a dim.
+    /// Shards this dim.
     Dim(usize),
-    /// On the storage.
+    /// Shards the flat storage.
     Stored,
-    /// Each of its ranks has a part of a sum.
+    /// Each rank along the axis has one term of a sum.
     Partial,
 }
 
-impl Layout {
-    /// That of a type; a maximum that is owed counts as a sum.
-    pub(crate) fn of(ty: &Type) -> Layout {
+impl Sharding {
+    /// Sharding of a type; an unreduced maximum counts as a sum.
+    pub(crate) fn of(ty: &Type) -> Sharding {
         let dims = ty.dims.iter().map(|dim| dim.axes.clone()).collect();
-        Layout { dims, storage: ty.storage.clone(), unreduced: ty.partial_axes() }
+        Sharding { dims, storage: ty.storage.clone(), unreduced: ty.partial_axes() }
     }
 
-    /// Whole on all ranks.
-    pub(crate) fn whole(ty: &Type) -> Layout {
-        Layout { dims: vec![Axes::none(); ty.rank()], storage: Axes::none(), unreduced: Axes::none() }
+    /// Fully replicated sharding.
+    pub(crate) fn whole(ty: &Type) -> Sharding {
+        Sharding { dims: vec![Axes::none(); ty.rank()], storage: Axes::none(), unreduced: Axes::none() }
     }
 
-    /// The type of a tensor that lies so, closed.
+    /// Closed type of a tensor with this sharding.
     pub(crate) fn on(&self, ty: &Type) -> Type {
         let mut ty =
             Type { storage: self.storage.clone(), ..ty.closed() }.partial_over(PartialKind::Sum, &self.unreduced);
@@ -50,7 +50,7 @@ impl Layout {
         ty
     }
 
-    /// Where an axis stands.
+    /// Use of an axis.
     pub(crate) fn place(&self, axis: AxisId) -> Place {
         if self.storage.contains(axis) {
             return Place::Stored;
@@ -61,8 +61,8 @@ impl Layout {
         self.dims.iter().position(|axes| axes.contains(axis)).map_or(Place::Whole, Place::Dim)
     }
 
-    /// The same with one more axis, which stood nowhere.
-    pub(crate) fn with(&self, axis: AxisId, place: Place) -> Layout {
+    /// Sharding with one more axis, which was unused.
+    pub(crate) fn with(&self, axis: AxisId, place: Place) -> Sharding {
         let mut layout = self.clone();
         match place {
             Place::Whole => {}
@@ -73,12 +73,12 @@ impl Layout {
         layout
     }
 
-    /// The axes that stand somewhere.
+    /// Axes that are not replicated.
     pub(crate) fn used(&self) -> Axes {
         self.dims.iter().fold(self.storage.union(&self.unreduced), |all, axes| all.union(axes))
     }
 
-    /// The most bytes that a rank holds of a tensor that lies so.
+    /// Bytes of the largest shard of a tensor with this sharding.
     pub(crate) fn bytes(&self, ty: &Type, mesh: &Mesh) -> u64 {
         self.on(ty).local_bytes(mesh)
     }

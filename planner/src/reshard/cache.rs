@@ -1,4 +1,4 @@
-//! The cheapest ways of tensors of many sizes, each found once for many.
+//! Cache of cheapest reshard paths, shared among tensors of many sizes.
 
 use super::{NoWay, Site, Step, cheapest};
 use ir::ids::AxisId;
@@ -10,67 +10,68 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Ways that have been found on one cluster, for many threads.
+/// Thread-safe cache of reshard paths on one cluster.
 ///
-/// Where all cuts that can be are even, but for those of dims that have one size, each step of a way, by the one algorithm or
-/// the other, takes seconds that grow evenly with the bytes of the tensor. A way that takes least for fewer bytes and for more
-/// does so for all between: how much longer another takes grows evenly too, and is nowhere negative if it is not so at the ends.
+/// If every split is even (dims of fixed size excepted), the cost of a path is affine in the tensor's bytes, for either
+/// algorithm of a step. A path that is optimal at both ends of an interval of sizes is optimal inside the interval: its
+/// cost difference to any other path is affine, and nonnegative at both ends. The cache therefore answers all sizes
+/// between two known sizes with one path.
 #[derive(Debug, Default)]
-pub struct Ways {
+pub struct ReshardCache {
     known: Mutex<FxHashMap<Question, Known>>,
 }
 
-/// By the bytes of the tensor.
-type Known = BTreeMap<u64, Arc<Way>>;
+/// Paths by the tensor's bytes.
+type Known = BTreeMap<u64, Arc<Path>>;
 
-/// What is asked for a way, but for the sizes of dims that are cut evenly.
+/// Cache key: a reshard without the sizes of evenly split dims.
 #[derive(PartialEq, Eq, Hash, Debug)]
 struct Question {
-    /// The axes of both layouts: their sizes, and the bandwidth and the latency of their links.
+    /// Axes of both shardings: size, and the bits of link bandwidth and latency.
     axes: Vec<(AxisId, u64, [u64; 2])>,
     dtype: DType,
-    /// The axes of each dim, and of the storage, before and after.
+    /// Axes of each dim, and of the storage, before and after.
     dims: Vec<[Axes; 2]>,
     cuts: Vec<Cuts>,
     partials: [Option<Partial>; 2],
 }
 
-/// Into how many parts a dim can be cut.
+/// Shard counts that a dim allows.
 #[derive(PartialEq, Eq, Hash, Debug)]
 enum Cuts {
-    /// Evenly into all of these that it has elements for: a bit for each number that there is.
+    /// Every shard count up to the dim's size is even: a bit per possible shard count.
     Even(u64),
-    /// Not so: it has this size, and may be uneven or not.
+    /// Some shard count is uneven: the dim's size, and whether the dim is indivisible.
     Sized(u64, bool),
 }
 
-/// What is done, and in how many messages, which tells by which algorithm.
+/// Collectives of a path with their message counts, which identify the algorithm of each step.
 #[derive(PartialEq, Debug)]
-struct Way(Vec<(Collective, f64)>);
+struct Path(Vec<(Collective, f64)>);
 
-impl Ways {
-    /// As [`cheapest`], without spare axes.
+impl ReshardCache {
+    /// Returns the result of [`cheapest`] without spare axes.
     ///
     /// # Errors
-    /// There is no way.
+    /// No sequence of collectives produces `to` from `from`.
     pub fn cheapest(&self, site: &Site<'_>, from: &Type, to: &Type) -> Result<Vec<Step>, NoWay> {
         let find = || cheapest(site, from, to, &Axes::none());
         let Some(question) = Question::of(site, from, to) else { return find() };
         let bytes = from.bytes();
-        if let Some(way) = self.between(&question, bytes)
-            && let Some(steps) = way.steps(site, from)
+        if let Some(path) = self.between(&question, bytes)
+            && let Some(steps) = path.steps(site, from)
         {
             return Ok(steps);
         }
         let steps = find()?;
-        let way = Way(steps.iter().map(|step| (step.change.clone(), step.traffic.messages)).collect());
+        let path = Path(steps.iter().map(|step| (step.change.clone(), step.traffic.messages)).collect());
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.entry(question).or_default().insert(bytes, Arc::new(way));
+        known.entry(question).or_default().insert(bytes, Arc::new(path));
         Ok(steps)
     }
 
-    /// The way that is known for as many bytes, or for fewer and for more.
-    fn between(&self, question: &Question, bytes: u64) -> Option<Arc<Way>> {
+    /// Path known for exactly `bytes`, or for both a smaller and a larger size.
+    fn between(&self, question: &Question, bytes: u64) -> Option<Arc<Path>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get(question)?;
         let (_, fewer) = known.range(..=bytes).next_back()?;
@@ -81,7 +82,7 @@ impl Ways {
 }
 
 impl Question {
-    /// None where a size is not known, or parts of the storage would not be even.
+    /// Cache key of a reshard; `None` if a size is dynamic or flat shards would be uneven.
     fn of(site: &Site<'_>, from: &Type, to: &Type) -> Option<Question> {
         let used = from.used_axes().union(&to.used_axes());
         let parts = products(used.iter().map(|axis| site.mesh.axes[axis].size))?;
@@ -106,7 +107,7 @@ impl Question {
     }
 }
 
-/// The products of some of these, ascending, if they are not too many to be told apart by bits.
+/// Products of all subsets of the sizes, ascending; `None` if 64 bits cannot number the products.
 fn products(sizes: impl Iterator<Item = u64>) -> Option<Vec<u64>> {
     let mut products = BTreeSet::from([1]);
     for size in sizes {
@@ -117,7 +118,7 @@ fn products(sizes: impl Iterator<Item = u64>) -> Option<Vec<u64>> {
 }
 
 impl Cuts {
-    /// Into these numbers of parts; none of a dim of unknown size.
+    /// Shard counts of a dim among `parts`; `None` if its size is dynamic.
     fn of(dim: &Dim, parts: &[u64], site: &Site<'_>) -> Option<Cuts> {
         let fit = parts.partition_point(|&parts| parts <= dim.size);
         let is_even = parts[..fit].iter().all(|&parts| dim.size.is_multiple_of(parts));
@@ -127,8 +128,8 @@ impl Cuts {
     }
 }
 
-impl Way {
-    /// Its steps from a type; none if it does not lead on from there.
+impl Path {
+    /// Steps of the path from a type; `None` if a step does not apply.
     fn steps(&self, site: &Site<'_>, from: &Type) -> Option<Vec<Step>> {
         let mut steps: Vec<Step> = Vec::with_capacity(self.0.len());
         for (change, _) in &self.0 {

@@ -1,16 +1,15 @@
-//! What the searches find, against shortest paths over types by every collective that can be said.
+//! Tests of the searches against shortest paths over types, with every possible collective.
 
-use super::layout::{Layout, Place};
 use super::search::estimate;
+use super::sharding::{Place, Sharding};
 use super::table::Table;
-use super::{Site, Step, Ways, cheapest};
+use super::{ReshardCache, Site, Step, cheapest};
 use cost::{CPU, Cluster, Link};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
 use ir::types::{DType, Dim, DimName, Dims, PartialKind, Type};
 
-/// Each type that collectives make of the first one, and the least weight of a way to it: the nearest that is not done
-/// yet is followed, until all are (Dijkstra 1959).
+/// Least weight of a path from `from` to each reachable type (Dijkstra 1959).
 fn distances(site: &Site<'_>, from: &Type) -> Vec<(Type, f64)> {
     let changes = changes(site.mesh, from);
     let mut found: Vec<(Type, f64)> = vec![(from.clone(), 0.0)];
@@ -35,7 +34,7 @@ fn distances(site: &Site<'_>, from: &Type) -> Vec<(Type, f64)> {
 
 type Change = Box<dyn Fn(&Type) -> Collective>;
 
-/// Every collective over every sequence of axes; those that an operand does not permit are not told apart.
+/// Every collective over every axis sequence, including those that an operand does not permit.
 fn changes(mesh: &Mesh, ty: &Type) -> Vec<Change> {
     let mut lists = vec![Axes::none()];
     for place in 0.. {
@@ -87,14 +86,14 @@ impl Random {
         all[self.below(all.len())]
     }
 
-    /// A mesh of so many axes.
+    /// A mesh with `axes` axes.
     fn mesh(&mut self, axes: usize) -> Mesh {
         let names = &["x", "y", "z", "w", "v"][..axes];
         let axes: Vec<(&str, u64)> = names.iter().map(|&name| (name, self.of(&[2, 2, 3, 4]))).collect();
         Mesh::new("m", &axes)
     }
 
-    /// A whole tensor of so many dims, some of them exact.
+    /// An unsharded tensor with `rank` dims, some of them indivisible.
     fn tensor(&mut self, dims: &mut Dims, rank: usize) -> Type {
         let mut dim = |_| {
             let (size, indivisible) = (self.of(&[5, 12, 16, 64, 1024]), self.below(3) == 0);
@@ -105,8 +104,8 @@ impl Random {
         Type::new(DType::BF16, shape)
     }
 
-    /// A layout that a tensor may have.
-    fn layout(&mut self, site: &Site<'_>, ty: &Type) -> Layout {
+    /// A sharding that the mesh allows for the tensor.
+    fn layout(&mut self, site: &Site<'_>, ty: &Type) -> Sharding {
         loop {
             let layout = self.anywhere(ty, site.mesh.tensor_axes());
             if site.holds(&layout.on(ty)) {
@@ -115,9 +114,9 @@ impl Random {
         }
     }
 
-    /// The axes in any order, each anywhere.
-    fn anywhere(&mut self, ty: &Type, mut rest: Axes) -> Layout {
-        let mut layout = Layout::whole(ty);
+    /// Assigns the axes in random order, each to a random use.
+    fn anywhere(&mut self, ty: &Type, mut rest: Axes) -> Sharding {
+        let mut layout = Sharding::whole(ty);
         while !rest.is_empty() {
             let axis = self.of(rest.as_slice());
             rest = rest.without(&Axes::one(axis));
@@ -133,13 +132,13 @@ impl Random {
     }
 }
 
-/// Bytes decide between some ways, messages between others.
+/// Clusters on which bytes decide between some paths, and message counts between others.
 fn clusters() -> [Cluster; 2] {
     let slow = vec![Link { joins: 2, ..Link::plain(1e7, 1e-6) }, Link::plain(1e6, 2e-6)];
     [CPU.clone(), Cluster { links: slow, ..CPU.clone() }]
 }
 
-/// Slices that are one step weigh some picoseconds less than one after the other.
+/// Returns whether two weights agree; merged slices weigh a few picoseconds less than separate slices.
 fn is_equal(found: f64, wanted: f64) -> bool {
     found == wanted || (found - wanted).abs() <= 5e-12
 }
@@ -202,23 +201,23 @@ fn an_axis_of_one_rank_asks_for_no_message() {
     let mut from = ty.partial_over(PartialKind::Sum, &axes[0]);
     from.dims[0].axes = axes[1].clone();
     let to = ty.partial_over(PartialKind::Sum, &mesh.tensor_axes());
-    let way = cheapest(&site, &from, &to, &Axes::none()).expect("the plain one");
+    let way = cheapest(&site, &from, &to, &Axes::none()).expect("the naive path");
     assert_eq!(way.iter().map(|step| step.traffic.messages).sum::<f64>(), 0.0);
 }
 
-/// Where cuts are even; elsewhere each size is asked for by itself.
+/// Even splits; with uneven splits each size has its own entry.
 #[test]
 fn what_fewer_and_more_bytes_take_takes_least_between() {
     takes_least_between(48, 17);
 }
 
-/// Also where dims that have one size are cut unevenly.
+/// Uneven splits of dims of fixed size.
 #[test]
 fn what_fewer_and_more_bytes_take_takes_least_between_uneven_cuts() {
     takes_least_between(1, 8);
 }
 
-/// With so many times the sizes of all dims but the first, which has so many powers of two.
+/// Multiplies the sizes of all dims but the first by `others`, and the first by a random power of two below `2^powers`.
 fn takes_least_between(others: u64, powers: usize) {
     let mut random = Random(13);
     for (axes, rank) in [(2, 2), (2, 3), (3, 1), (3, 2), (3, 3), (4, 2)] {
@@ -226,12 +225,12 @@ fn takes_least_between(others: u64, powers: usize) {
             let (mesh, mut dims) = (random.mesh(axes), Dims::new());
             let ty = random.tensor(&mut dims, rank);
             let site = Site { mesh: &mesh, dims: &dims, cluster: &cluster };
-            let ways = Ways::default();
+            let ways = ReshardCache::default();
             for _ in 0..10 {
                 let (from, to) = (random.layout(&site, &ty), random.layout(&site, &ty));
                 for _ in 0..20 {
                     let times = 1 << random.below(powers);
-                    let sized = |layout: &Layout| {
+                    let sized = |layout: &Sharding| {
                         let mut ty = layout.on(&ty);
                         ty.dims.iter_mut().take(1).for_each(|dim| dim.size *= 48 * times);
                         ty.dims.iter_mut().skip(1).for_each(|dim| dim.size *= others);
