@@ -1,15 +1,15 @@
-//! Where the tensors of a program lie: every rank has one arena, and every tensor a fixed place in it.
+//! Buffer assignment of a program: every rank has one arena, and every tensor a fixed offset in it.
 //!
-//! What lives from step to step (parameters, optimizer states, gradient sums) has a place of its own, as has what one
-//! instruction of a row hands to a later one. The inner values of a body lie in its *frame*: what it keeps for a later
-//! section in the *slot* of its bundle, all else in the *scratch* of the run; both are laid out once per body, and each run
-//! says where its slot and its scratch begin. A scratch may lie where a slot or a result of its run will be, if no two values
-//! are there at the same instruction of the body; not so that of a started run. All numbers are bytes; places are multiples of [`ALIGNMENT`]. Sizes are the
-//! bounds of local shapes, so that one arena serves all ranks of a class.
+//! Model states (parameters, optimizer states, gradient sums) have dedicated places, and so have tensors that one
+//! instruction of a row passes to a later one. The *frame* of a body assigns its inner values: saved tensors to the *slot* of
+//! the bundle, all others to the *scratch* of the run. Both are assigned once per body, and each run states the offsets of
+//! its slot and scratch. The scratch of a run may overlap its slot or results if no two values overlap at the same
+//! instruction of the body. The scratch of a started run may not. All numbers are bytes; places are multiples of
+//! [`ALIGNMENT`]. Sizes are the bounds of local shapes, so one arena serves all ranks of a class.
 //!
 //! ```text
 //! frame  := 'frame' 'slot' int 'scratch' int (%id ('row' | 'slot' '+' int | 'scratch' '+' int | '=' %id)),*     at the end of a body
-//! memory := 'memory' int (%id ('[' int ']' ('.' id)?)? id? int),* (';' (id int),*)?    after a class's `holds`: its arena, what is held from step to step, scalars
+//! memory := 'memory' int (%id ('[' int ']' ('.' id)?)? id? int),* (';' (id int),*)?    after a class's `params`: its arena, model states, scalars
 //! at     := 'at' int,*                                                    at the end of an instruction of a row
 //! ```
 
@@ -19,32 +19,32 @@ use std::collections::BTreeMap;
 /// Places are multiples of this many bytes: a cache line, and the width of the widest vector.
 pub const ALIGNMENT: u64 = 64;
 
-/// Where a value that a body makes lies.
+/// The place of a value that a body computes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// It is a result: where the row says.
+    /// A result: its place is stated in the row.
     Row,
-    /// So many bytes into the slot of the bundle.
+    /// An offset in the slot of the bundle.
     Slot(u64),
-    /// So many bytes into the scratch of the run.
+    /// An offset in the scratch of the run.
     Scratch(u64),
-    /// On another value, which may come later: one is a view of the other or is written on it when it dies.
+    /// The place of another value, which may be defined later: one is a view of the other or overwrites it when it dies.
     Same(Value),
 }
 
-/// Where the values of a body lie.
+/// The buffer assignment of a body.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Frame {
-    /// Bytes of the slot of a bundle: what is kept and is neither an argument nor a result.
+    /// Bytes of the slot of a bundle: saved values that are neither arguments nor results.
     pub slot: u64,
     /// Bytes of the scratch.
     pub scratch: u64,
-    /// All values that the body makes but what it stores in a parameter, a state or a gradient. A gradient sum that a wait
-    /// adds to stands here too: with the place of what is added.
+    /// The places of all values that the body computes, except stores into parameters, states and gradients. A gradient sum
+    /// that a wait adds to is included, with the place of the addend.
     pub places: BTreeMap<Value, Place>,
 }
 
-/// What a held tensor is.
+/// The role of a model-state tensor.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Role {
     /// The parameter.
@@ -60,11 +60,11 @@ pub enum Role {
 pub struct Held {
     /// The parameter that it belongs to.
     pub param: ParamId,
-    /// Which element, where it is declared as an array.
+    /// The element of a parameter array.
     pub instance: u32,
-    /// What it is.
+    /// Its role.
     pub role: Role,
-    /// Where it lies.
+    /// Its offset in the arena.
     pub at: u64,
 }
 
@@ -73,14 +73,14 @@ pub struct Held {
 pub struct Arena {
     /// Its size.
     pub bytes: u64,
-    /// What lives from step to step. In a program that is run beside another on the same ranks (an evaluation) all that the
-    /// other holds, at the same places.
+    /// Model states. A program that runs on the same ranks as another (an evaluation) has all model states of the other,
+    /// at the same places.
     pub held: Vec<Held>,
-    /// Scalars that bodies read by name, `lr` and `step` among them, and what the step graph returns (a copy of its result).
+    /// Scalars that bodies read by name, including `lr` and `step`, and copies of the results of the step graph.
     pub scalars: BTreeMap<String, u64>,
-    /// For each instruction of the row, where the tensors lie that it brings to life: the register of a feed, a seed, a
-    /// receive (from its start on) or an addition or, at its start, a sum (its old place, or a fresh one where others hold
-    /// the old); of a run the results (one that is an argument lies where that lies), then the slot if it keeps anything (any
-    /// place if that is empty), then its scratch if it has any.
+    /// Per instruction of the row, the places of the tensors that it defines. For a feed, a `loss_grad`, an addition or a
+    /// receive (from its start on), that of the register. For a sum, at its start, the old place, or a fresh one if others
+    /// hold the old. For a run: those of the results (a result that is an argument has the place of the argument), then the
+    /// slot if it saves anything (any place if the slot is empty), then the scratch if it has any.
     pub at: Vec<Vec<u64>>,
 }

@@ -1,23 +1,24 @@
-//! What a planned model costs, as numbers alone, and what a step of it would take. Plain data that crosses the floors.
+//! Costs of a planned model and a predicted step. Plain data that crosses the layers of the workspace.
 
 use serde::{Deserialize, Serialize};
 
-/// All that stages, schedules and predictions need to know of a model on a mesh.
+/// The costs of a model on a mesh, as stage partitioning, scheduling and prediction need them.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ModelCosts {
     /// Micro-batches of a step.
     pub microbatches: u32,
-    /// The runs of blocks in the order of the model, those of a call together.
+    /// The block instances in the order of the model, grouped by call.
     pub calls: Vec<CallCosts>,
     /// Each distinct block once.
     pub blocks: Vec<BlockCosts>,
-    /// Parameters that several runs bind.
+    /// Parameters that several block instances bind.
     pub shared: Vec<SharedCosts>,
-    /// Seconds of the step graph: the norm and what follows from it.
+    /// Seconds of the step graph: the gradient norm and the clip factor.
     pub norm: f64,
-    /// The most bytes that a rank may hold; `None`: no limit.
+    /// The memory budget of a rank, in bytes; `None`: no limit.
     pub limit: Option<u64>,
-    /// Slices of a sequence that are runs of their own; those of one run follow each other. 0 where sequences are whole.
+    /// The number of sequence slices per block instance; slices of one instance are consecutive. 0 if sequences are not
+    /// sliced.
     #[serde(default)]
     pub slices: u32,
 }
@@ -25,47 +26,47 @@ pub struct ModelCosts {
 /// A call of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CallCosts {
-    /// Its place among the blocks.
+    /// The index of its block.
     pub block: usize,
-    /// How often it runs.
+    /// The number of instances.
     pub instances: u32,
 }
 
-/// Seconds of a section on one rank. Nothing is hidden behind anything: a rank takes the sum.
+/// Seconds of a section on one rank, without overlap: the section takes the sum.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Lanes {
-    /// Of kernels.
+    /// Seconds of kernels.
     pub compute: f64,
-    /// Of layout changes.
+    /// Seconds of collectives.
     pub wire: f64,
 }
 
 impl Lanes {
-    /// One after the other.
+    /// The sum, in seconds.
     pub fn total(&self) -> f64 {
         self.compute + self.wire
     }
 }
 
-/// Bytes that live from step to step.
+/// Model states: bytes that live from step to step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Held {
     /// Parameters.
     pub parameters: u64,
     /// Their gradients.
     pub gradients: u64,
-    /// Their optimizer states, which only the rank has that updates them.
+    /// Their optimizer states, on the rank that updates them only.
     pub states: u64,
 }
 
 impl Held {
-    /// All of it.
+    /// The sum, in bytes.
     pub fn total(&self) -> u64 {
         self.parameters + self.gradients + self.states
     }
 }
 
-/// What one run of a block costs on one rank: per micro-batch where it says nothing else.
+/// Cost of one block instance on one rank, per micro-batch unless a field says otherwise.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct BlockCosts {
     /// Its name.
@@ -76,63 +77,63 @@ pub struct BlockCosts {
     pub i: Lanes,
     /// The weight gradient.
     pub w: Lanes,
-    /// Seconds once a step in which parameters are gathered from the ranks that updated parts of them.
+    /// Seconds once a step to gather parameters from the ranks that updated shards of them.
     pub gather: f64,
-    /// Seconds once a step in which gradients are summed.
+    /// Seconds once a step to reduce gradients.
     pub reduce: f64,
-    /// Seconds once a step of all else that updates parameters.
+    /// Seconds once a step for the rest of the parameter update.
     pub update: f64,
-    /// Bytes kept from F until I has run, or W where only W reads them.
+    /// Saved activations, in bytes: from F until I has run, or until W if only W reads them.
     pub kept: u64,
-    /// Of `kept` and what I adds, the bytes held from I until W has run.
+    /// The bytes of `kept`, and of values that I adds, that are live from I until W has run.
     pub crossing: u64,
-    /// The most bytes of inner values at once, in any of its sections.
+    /// Peak bytes of inner values, over its sections.
     pub transient: u64,
-    /// What its parameters hold that no other run binds.
+    /// Model states of the parameters that no other instance binds.
     pub held: Held,
-    /// Seconds once a step in which two pipeline ranks that both hold `held` sum its gradients and one gives the other its
-    /// parameters.
+    /// Seconds once a step in which two pipeline ranks with copies of `held` sum its gradients and one sends the other the
+    /// updated parameters.
     pub copy: f64,
-    /// Bytes that it passes on to the next block.
+    /// Bytes that it passes to the next block.
     pub boundary: u64,
-    /// Seconds in which these come to another pipeline rank.
+    /// Seconds to send these to another pipeline rank.
     pub hop: f64,
 }
 
-/// Parameters that several runs bind: each of their ranks holds them, and their gradients, once.
+/// Parameters that several block instances bind: each of their ranks has one copy of them and of their gradients.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct SharedCosts {
-    /// What they hold.
+    /// Their model states.
     pub held: Held,
-    /// Seconds once a step in which two pipeline ranks sum their gradients and one gives the other the parameters.
+    /// Seconds once a step in which two pipeline ranks sum the gradients and one sends the other the updated parameters.
     pub copy: f64,
-    /// The runs that bind them, counted over all calls and their instances.
+    /// The block instances that bind them, counted over all calls and their instances.
     pub runs: Vec<usize>,
-    /// The run that updates them.
+    /// The block instance that updates them.
     pub updated_by: usize,
 }
 
 impl ModelCosts {
-    /// The runs that are slices of one.
+    /// The number of slices per instance.
     pub fn run_slices(&self) -> usize {
         self.slices.max(1) as usize
     }
 
-    /// What each run of a block costs, in the order of the model.
+    /// The cost of each block instance, in the order of the model.
     pub fn runs(&self) -> impl Iterator<Item = &BlockCosts> {
         self.calls.iter().flat_map(|call| (0..call.instances).map(|_| &self.blocks[call.block]))
     }
 }
 
-/// What a step would take under a layout.
+/// A predicted step of a parallel configuration.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Step {
-    /// Seconds from its begin to its end.
+    /// Step time in seconds.
     pub seconds: f64,
-    /// Bytes of each pipeline rank when it holds most.
+    /// Peak bytes of each pipeline rank.
     pub bytes: Vec<u64>,
-    /// The first run of each stage.
+    /// The first block instance of each stage.
     pub cut: Vec<usize>,
-    /// What its time goes to, and what binds.
+    /// The breakdown of its time, and the binding constraints.
     pub why: String,
 }

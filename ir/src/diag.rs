@@ -1,60 +1,60 @@
-//! Diagnostics: a code, what is wrong in the user's words, where, since when, and what to do. All are collected, none stops
-//! the search for the next.
+//! Diagnostics: a code, a message, its location, the origin of the conflict, and a help. Checks collect all diagnostics and do
+//! not stop at the first.
 //!
 //! ```text
-//! error[MW0209]: `silu` needs the whole sum, but `%5` still owes one over {tp}
+//! error[MW0209]: `silu` needs a reduced operand, but `%5` is a partial sum over {tp}
 //!   --> mlp.ir:7:3
 //!    7 |   %6: bf16[b{dp}, s, h] = silu(%5)
 //!      |   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 //!      = since %5: bf16[b{dp}, s, h]+{tp} = einsum(%4, %w2, ..), line 6
-//!      = help: pay it first: all_reduce(%5, over={tp})
+//!      = help: reduce it first: all_reduce(%5, over={tp})
 //! ```
 
 use crate::catalogue::Code;
 use crate::graph::Span;
 use std::fmt::{self, Write as _};
 
-/// An error of a library call that the catalogue explains. Its `Display` says what is wrong and where.
+/// An error of a library call, with a code of the catalogue. Its `Display` is the message with the location.
 pub trait Coded: fmt::Display {
-    /// The code under which it is explained; `None` for a fault of ours, which no input explains.
+    /// The error code; `None` for an internal error, which no input causes.
     fn code(&self) -> Option<Code>;
 
-    /// What to do about it.
+    /// The help.
     fn help(&self) -> Option<String>;
 }
 
-/// A line beside a diagnostic: what made it so.
+/// A note of a diagnostic: the origin of the conflict.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Note {
-    /// Where that stands; without text if the graph was built.
+    /// Its location; empty if the graph was built in memory.
     pub span: Span,
-    /// What it says.
+    /// The text.
     pub text: String,
 }
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Diagnostic {
     /// Its code: see the catalogue.
     pub code: Code,
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// Where; empty if the graph was built.
+    /// The location; empty if the graph was built in memory.
     pub span: Span,
-    /// The part of the place that is marked, as a word of its text: `%x`. All of it where this is empty or not found.
+    /// The marked word of the location, such as `%x`. The entire location if this is empty or not found.
     pub focus: String,
-    /// What stands under the caret.
+    /// The text under the caret.
     pub label: String,
-    /// The statement as text, shown where there is no source.
+    /// The statement as text, shown if there is no source.
     pub subject: String,
-    /// Since when.
+    /// The origins of the conflict.
     pub notes: Vec<Note>,
-    /// What to do; the cure of the catalogue if nothing better is known.
+    /// The help; `None`: that of the catalogue.
     pub help: Option<String>,
 }
 
 impl Diagnostic {
-    /// A diagnostic without a place yet.
+    /// A diagnostic without a location.
     pub fn new(code: Code, message: impl Into<String>) -> Diagnostic {
         Diagnostic {
             code,
@@ -68,38 +68,38 @@ impl Diagnostic {
         }
     }
 
-    /// Where it is.
+    /// Sets the location.
     pub fn at(self, span: Span) -> Diagnostic {
         Diagnostic { span, ..self }
     }
 
-    /// Marks only this word of the place.
+    /// Marks only this word of the location.
     pub fn focus(self, focus: impl Into<String>) -> Diagnostic {
         Diagnostic { focus: focus.into(), ..self }
     }
 
-    /// What stands under the caret.
+    /// Sets the text under the caret.
     pub fn label(self, label: impl Into<String>) -> Diagnostic {
         Diagnostic { label: label.into(), ..self }
     }
 
-    /// The statement as text, for graphs that no text stands behind.
+    /// Sets the statement as text, for graphs built in memory.
     pub fn subject(self, subject: impl Into<String>) -> Diagnostic {
         Diagnostic { subject: subject.into(), ..self }
     }
 
-    /// What made it so, and where.
+    /// Adds a note on the origin of the conflict.
     pub fn since(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
         self.notes.push(Note { span, text: text.into() });
         self
     }
 
-    /// What to do.
+    /// Sets the help.
     pub fn help(self, help: impl Into<String>) -> Diagnostic {
         Diagnostic { help: Some(help.into()), ..self }
     }
 
-    /// The diagnostic with the lines of the source it is about.
+    /// The diagnostic with its lines of the source.
     pub fn render(&self, file: &str, source: &str) -> String {
         let mut out = format!("error[{}]: {}\n", self.code, clipped(&self.message));
         let place = place(source, narrow(source, self.span, &self.focus));
@@ -127,13 +127,13 @@ impl Diagnostic {
     }
 }
 
-/// A cure of the catalogue, which is a sentence, as a help line, which is none.
+/// A help of the catalogue, which is a sentence, as a help line without capital and full stop.
 fn as_help(cure: &str) -> String {
     let mut chars = cure.trim_end_matches('.').chars();
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
-/// Without the source: the statement stands for its place.
+/// Prints without the source; the statement replaces the location.
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.render("", ""))
@@ -152,10 +152,10 @@ impl Coded for Diagnostic {
     }
 }
 
-/// No line of a message is longer than this many characters; a message quotes what a user wrote, however long that is.
+/// The longest line of a message, in characters; a message may quote user input of any length.
 const LONGEST: usize = 1000;
 
-/// The text with what is too long left out of its lines.
+/// The text with its long lines truncated.
 fn clipped(text: &str) -> String {
     let line = |line: &str| match line.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{} ..", &line[..end]),
@@ -164,22 +164,22 @@ fn clipped(text: &str) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// A place in a source, for people.
+/// A location in a source, for display.
 struct Place {
     line: usize,
     column: usize,
-    /// The line, or of a long one what stands around the place.
+    /// The line, or for a long line the part around the location.
     text: String,
-    /// As wide as what stands before the place, tabs kept.
+    /// Blanks as wide as the text before the location, with its tabs.
     indent: String,
     width: usize,
 }
 
-/// The most characters of a line that are shown before and after the start of a place.
+/// The number of characters of a line shown before and after the start of a location.
 const BEFORE: usize = 120;
 const AFTER: usize = 160;
 
-/// The first place in the span where the word stands by itself.
+/// The first occurrence of the word in the span as a separate token.
 fn narrow(source: &str, span: Span, word: &str) -> Span {
     let text = source.get(span.start as usize..span.end as usize).unwrap_or("");
     let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.');
@@ -214,7 +214,7 @@ fn place(source: &str, span: Span) -> Option<Place> {
     })
 }
 
-/// All that is wrong, in the order in which it was found; of very much the first, and how much more there is.
+/// A list of diagnostics, in the order of discovery: the first `MOST_KEPT`, and the number of others.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Diagnostics(pub Vec<Diagnostic>, usize);
 
@@ -228,20 +228,20 @@ impl Diagnostics {
         }
     }
 
-    /// Whether what is added is counted and no more.
+    /// True if further diagnostics are only counted.
     pub fn is_full(&self) -> bool {
         self.0.len() == MOST_KEPT
     }
 
-    /// Whether nothing is wrong.
+    /// True if there are no diagnostics.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// `value` if nothing is wrong, else all that is, in the order of the text.
+    /// `value` if there are no diagnostics, else all of them, in the order of the text.
     ///
     /// # Errors
-    /// Something is wrong.
+    /// There are diagnostics.
     pub fn into_result<T>(mut self, value: T) -> Result<T, Diagnostics> {
         if self.is_empty() {
             return Ok(value);
@@ -250,7 +250,7 @@ impl Diagnostics {
         Err(self)
     }
 
-    /// The report, with the lines of the source: of very many, the first and how many there are.
+    /// The report, with the lines of the source: the first `MOST_SHOWN` diagnostics and the number of others.
     pub fn render(&self, file: &str, source: &str) -> String {
         let shown = self.0.iter().take(MOST_SHOWN).map(|diagnostic| diagnostic.render(file, source));
         let mut report = shown.collect::<Vec<_>>().join("\n");
@@ -262,10 +262,10 @@ impl Diagnostics {
     }
 }
 
-/// More than anyone reads in one go.
+/// The number of diagnostics shown in one report.
 const MOST_SHOWN: usize = 50;
 
-/// Those that are kept: more than are shown, since they are shown in the order of the text.
+/// The number of diagnostics stored: more than are shown, because the report sorts them in the order of the text.
 const MOST_KEPT: usize = 1000;
 
 impl Coded for Diagnostics {
@@ -285,7 +285,7 @@ impl From<Diagnostic> for Diagnostics {
     }
 }
 
-/// Without the source: statements stand for their places.
+/// Prints without the source; statements replace locations.
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.render("", ""))
@@ -294,10 +294,10 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
-/// No name of ours is longer, in characters.
+/// The longest known name, in characters.
 const LONGEST_NAME: usize = 60;
 
-/// The nearest of some names, if one is near enough to be a slip of the hand.
+/// The nearest of some names, if it is near enough to be a typing error.
 pub fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let limit = name.chars().count() / 3;
     if limit > LONGEST_NAME / 3 {

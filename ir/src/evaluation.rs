@@ -1,10 +1,10 @@
-//! The model that an evaluation runs: its forwards without what only training does.
+//! The model of an evaluation: the forward sections without training-only ops.
 
 use crate::graph::{Model, SectionKind};
 use crate::ops::OpDef;
 
-/// The model with each op of its forwards as it is in an evaluation ([`OpDef::in_evaluation`]): dropout keeps every element.
-/// Values, types and statements are those of the model, so that a plan of it holds. Backward sections stay as they are.
+/// The model with each forward op replaced by its evaluation form ([`OpDef::in_evaluation`]): dropout retains every element.
+/// Values, types and statements do not change, so a plan of the model stays valid. Backward sections do not change.
 #[must_use]
 pub fn evaluation(model: &Model) -> Model {
     let mut model = model.clone();

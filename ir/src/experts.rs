@@ -1,13 +1,13 @@
-//! Where experts lie: the parts of tp, cp and dp that the expert-parallel degrees take.
+//! Placement of experts: the parts of tp, cp and dp that the expert-parallel degrees use.
 //!
-//! The ranks below pp are shared out a second time, innermost first: `etp` neighbours share an expert, `ep` such groups hold
-//! different experts, and what is left holds copies (Megatron-Core's parallel folding, Liu et al. 2025, section 3.2). So with
-//! etp = tp and without cp experts lie within dp, `dp=[edp,ep]`; where etp < tp they spread over tp before dp.
+//! The ranks below pp are factored a second time, innermost first: `etp` neighbours share an expert, `ep` such groups hold
+//! different experts, and the remaining ranks hold copies (Megatron-Core's parallel folding, Liu et al. 2025, section 3.2).
+//! With etp = tp and without cp, experts are sharded within dp, `dp=[edp,ep]`; if etp < tp, over tp before dp.
 
 use crate::goal::Layout;
 use std::fmt;
 
-/// What a part of an axis is to experts.
+/// The role of a part of an axis for experts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// Its ranks share an expert.
@@ -21,7 +21,7 @@ pub enum Role {
 /// An axis and its parts with their sizes, innermost first.
 pub type Folded = (&'static str, Vec<(Role, u64)>);
 
-/// `ep` and `etp` cannot be cut out of the axes.
+/// Error: the axes have no parts of sizes `ep` and `etp`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unfolded {
     /// Data parallel degree.
@@ -34,14 +34,14 @@ pub struct Unfolded {
     pub ep: u64,
     /// Tensor parallel degree within experts.
     pub etp: u64,
-    /// What is in the way.
+    /// The reason.
     pub why: String,
 }
 
 impl fmt::Display for Unfolded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Unfolded { dp, cp, tp, ep, etp, why } = self;
-        write!(f, "ep={ep} and etp={etp} cannot be cut out of dp={dp}, cp={cp}, tp={tp}: {why}")
+        write!(f, "ep={ep} and etp={etp} do not fit in dp={dp}, cp={cp}, tp={tp}: {why}")
     }
 }
 
@@ -51,7 +51,7 @@ impl Layout {
     /// The parts of dp, cp and tp with their sizes, each axis innermost part first, parts of size 1 left out.
     ///
     /// # Errors
-    /// The degrees are no products of such parts.
+    /// The degrees are not products of such parts.
     pub fn fold(&self) -> Result<[Folded; 3], Unfolded> {
         let mut left = [(Role::Shares, self.etp), (Role::Differs, self.ep)];
         let mut cut = |axis, degree| Ok((axis, self.cut(axis, degree, &mut left)?));
@@ -84,12 +84,13 @@ impl Layout {
         Unfolded { dp, cp, tp, ep, etp, why }
     }
 
-    /// Whether experts are cut, or lie on axes that cut attention: not whole ones over data-parallel ranks alone.
+    /// True if experts are sharded, or are placed on axes that shard attention. False for unsharded experts that differ only
+    /// between data-parallel ranks.
     pub fn has_folded_experts(&self) -> bool {
         self.etp > 1 || (self.ep > 1 && self.tp * self.cp > 1)
     }
 
-    /// The layout of the ranks that work on one block together: without pp, without ZeRO, and of dp the part that holds
+    /// The configuration of the ranks that compute one block together: no pp, no ZeRO, and only the part of dp that holds
     /// different experts. Its micro-batch is that of these ranks.
     ///
     /// # Errors

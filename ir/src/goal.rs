@@ -1,10 +1,10 @@
-//! What is wanted of a compilation: the layout and the rules that seed it. Plain data that crosses the floors.
+//! Compile options: the parallel configuration and the annotation rules. Plain data that crosses the layers of the workspace.
 
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// Where a seed rule applies.
+/// The tensors that an annotation rule applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AnnotationTarget {
@@ -16,24 +16,24 @@ pub enum AnnotationTarget {
     Values,
 }
 
-/// `tp: g, f, v`: an axis shards every dim of one of the names.
+/// An annotation rule, `tp: g, f, v`: the axis shards every dim with one of the names.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AnnotationRule {
     /// The axis or group.
     pub axis: String,
     /// The names of the dims.
     pub dims: Vec<String>,
-    /// On which tensors.
+    /// The tensors that it applies to.
     pub on: AnnotationTarget,
 }
 
-/// How attention sees the keys and values of other context-parallel ranks.
+/// The context-parallel algorithm: access to the keys and values of other ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CpKind {
-    /// They go round, a block at a time (Liu et al. 2023).
+    /// Ring attention: blocks are passed from rank to rank (Liu et al. 2023).
     Ring,
-    /// They are gathered before attention (Dubey et al. 2024, section 3.3.2).
+    /// All-gather before attention (Dubey et al. 2024, section 3.3.2).
     #[default]
     AllGather,
     /// Sequence shards become shards of heads and back (Jacobs et al. 2023).
@@ -55,18 +55,18 @@ impl CpKind {
     }
 }
 
-/// What is computed again in the backward instead of being kept.
+/// The values that the backward recomputes instead of saving them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Recompute {
     /// Nothing.
     #[default]
     None,
-    /// All of a layer but its input: of every layer, or of so many on each stage.
+    /// All values of a layer except its input: in every layer, or in the first `n` layers of each stage.
     Full(Option<u32>),
     /// Parts of a layer, by the names of its modules and of single values; none named: the core of attention (Korthikanti et
     /// al. 2022).
     Selective(Vec<String>),
-    /// As little as fits.
+    /// The least recomputation that fits in memory.
     Auto,
 }
 
@@ -87,7 +87,7 @@ impl std::str::FromStr for Recompute {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Recompute, String> {
-        let wrong = || format!("`{text}` is none of none, full, full:N, selective, selective:NAME+NAME, auto");
+        let wrong = || format!("`{text}` must be one of none, full, full:N, selective, selective:NAME+NAME, auto");
         match text.split_once(':') {
             None => match text {
                 "none" => Ok(Recompute::None),
@@ -117,7 +117,7 @@ impl<'de> Deserialize<'de> for Recompute {
     }
 }
 
-/// How many devices share each parallelism, and what else is decided by hand.
+/// A parallel configuration: the parallel degrees, and the other options that a user can set.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Layout {
@@ -127,45 +127,45 @@ pub struct Layout {
     pub tp: u64,
     /// Pipeline parallel degree: ranks, each with `vp` stages.
     pub pp: u64,
-    /// Context parallel degree: every sequence is cut in so many parts.
+    /// Context parallel degree: the number of shards of every sequence.
     pub cp: u64,
     /// Expert parallel degree: a group over dp, cp and tp, whose ranks hold different experts.
     pub ep: u64,
     /// Tensor parallel degree within experts.
     pub etp: u64,
-    /// How attention works across context-parallel ranks.
+    /// The context-parallel algorithm of attention.
     pub cp_kind: CpKind,
     /// Sequence parallelism: the residual stream is sharded over tp along the sequence.
     pub sp: bool,
     /// ZeRO stage: 0; 1 for sharded optimizer state, 2 for gradients too, 3 for parameters too.
     pub zero: u8,
-    /// Ranks among which ZeRO shards; left out: all data-parallel ones.
+    /// The size of a ZeRO group; default: all data-parallel ranks.
     pub shard: Option<u64>,
-    /// What is computed again.
+    /// The recomputed values.
     pub recompute: Recompute,
-    /// Whether what a forward keeps waits in the host's memory.
+    /// True to offload saved activations to host memory.
     pub offload: bool,
-    /// Whether tensor-parallel communication hides behind matmuls; left out: as the stack has it.
+    /// True to overlap tensor-parallel communication with matmuls; default: that of the stack.
     pub tp_overlap: Option<bool>,
-    /// Whether data-parallel communication hides behind the backward; left out: as the stack has it.
+    /// True to overlap data-parallel communication with the backward; default: that of the stack.
     pub dp_overlap: Option<bool>,
     /// Sequences per micro-batch and data-parallel rank.
     pub mbs: u64,
     /// The pipeline schedule.
     pub schedule: String,
-    /// Stages per pipeline rank; left out: as the schedule has it by itself.
+    /// Stages per pipeline rank; default: that of the schedule.
     pub vp: Option<u32>,
-    /// Micro-batches that go through one stage of a rank before its next one; left out: as the schedule has it by itself.
+    /// Micro-batches that go through one stage of a rank before its next one; default: that of the schedule.
     pub group: Option<u32>,
-    /// Slices of a sequence that run one by one, in schedules that have them; left out: as the schedule has it by itself.
+    /// Sequence slices, in schedules that support them; default: that of the schedule.
     pub slices: Option<u32>,
     /// Rank order, outermost first.
     pub order: Arc<[String]>,
-    /// The first block run of each stage but the first; empty: balanced by cost.
+    /// The first block instance of each stage but the first; empty: balanced by cost.
     pub stages: Vec<u32>,
 }
 
-/// The order that layouts have by themselves, which are many: they share it.
+/// The default rank order, shared by all configurations to save memory.
 fn default_order() -> Arc<[String]> {
     static ORDER: LazyLock<Arc<[String]>> = LazyLock::new(|| Layout::AXES.map(str::to_string).into());
     Arc::clone(&ORDER)
@@ -202,10 +202,10 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// The axes that a layout has, in the rank order that it has unless told otherwise.
+    /// The axes of a configuration, in the default rank order.
     pub const AXES: [&str; 4] = ["pp", "dp", "cp", "tp"];
 
-    /// The devices that it takes.
+    /// The number of devices.
     pub fn devices(&self) -> u64 {
         self.dp * self.tp * self.pp * self.cp
     }
@@ -223,9 +223,10 @@ impl Layout {
         }
     }
 
-    /// The rules of this layout on a transformer: batch over dp, sequences over cp, heads, feed-forward and vocabulary over
-    /// tp (Shoeybi et al. 2019), and with `sp` the sequence between the matmuls too (Korthikanti et al. 2022); experts over
-    /// ep, and their feed-forward over etp. Where several rules shard a dim, the first is major.
+    /// The annotation rules of this configuration for a transformer: batch over dp, sequences over cp, heads, feed-forward
+    /// and vocabulary over tp (Shoeybi et al. 2019), and with `sp` the sequence between the matmuls too (Korthikanti et
+    /// al. 2022); experts over ep, and their feed-forward over etp. If several rules shard a dim, the axis of the first is
+    /// major.
     pub fn seed_rules(&self) -> Vec<AnnotationRule> {
         let rule = |axis: &str, dims: &[&str], on| AnnotationRule {
             axis: axis.to_string(),
@@ -255,49 +256,49 @@ impl Layout {
 /// Gradients are reduced in buckets of at most this many bytes: the `bucket_cap_mb=25` of common trainers.
 pub const BUCKET_BYTES: u64 = 25 << 20;
 
-/// What is wanted.
+/// The options of a compilation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Goal {
-    /// The layout.
+    /// The parallel configuration.
     pub layout: Layout,
-    /// What seeds the shardings.
+    /// The annotation rules from which sharding propagation starts.
     pub rules: Vec<AnnotationRule>,
-    /// The number of devices within each link level, innermost first: axes are split so that each lies in one level.
+    /// The number of devices within each link level, innermost first: axes are split so that each is within one level.
     pub levels: Vec<u64>,
     /// The most bytes of a gradient bucket.
     pub bucket_bytes: u64,
-    /// What decides the shardings that neither the file nor a rule states.
+    /// The method that chooses the shardings that neither the file nor a rule states.
     #[serde(default)]
     pub sharding: Sharding,
 }
 
-/// What decides how tensors are sharded.
+/// A method that chooses shardings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sharding {
-    /// What the seeds lead to along the rules of the ops.
+    /// Propagation of the annotations along the sharding rules of the ops.
     #[default]
     Rules,
-    /// The least seconds of a step within a device's memory.
+    /// The shortest step whose memory fits on a device.
     Auto {
-        /// Bytes of a device; left out: what the cluster's devices have.
+        /// The memory budget of a device, in bytes; default: the memory of the cluster's devices.
         memory: Option<u64>,
-        /// Micro-batches of a step: gradients are exchanged once for all of them.
+        /// Micro-batches of a step; gradients are reduced once a step.
         microbatches: u32,
-        /// How long the search may take; left out: a fixed amount of work.
+        /// The time limit of the search; default: a fixed amount of work.
         #[serde(default)]
         deadline: Option<Duration>,
     },
 }
 
 impl Goal {
-    /// The goal of a layout with its own rules, on one link level.
+    /// The options of a configuration with its own annotation rules, on one link level.
     pub fn of(layout: Layout) -> Goal {
         let rules = layout.seed_rules();
         Goal { layout, rules, levels: Vec::new(), bucket_bytes: BUCKET_BYTES, sharding: Sharding::Rules }
     }
 
-    /// The goal that seeds nothing: all that a file leaves open is decided by cost.
+    /// Options without annotations: the cost model decides all open shardings.
     pub fn auto(layout: Layout, memory: Option<u64>, microbatches: u32) -> Goal {
         Goal {
             rules: Vec::new(),

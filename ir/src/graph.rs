@@ -1,8 +1,8 @@
-//! Level 1, *what* (and after planning *where*): a model is straight-line SSA of calls of blocks.
+//! Level 1: a model as straight-line SSA of block calls, with shardings after planning.
 //!
 //! A distinct block is stored once and called as often as it repeats. Differentiation gives it four sections: `F` forward,
-//! `I` the gradient of its inputs, `W` the gradient of its parameters, `U` what is done once a step after the last
-//! micro-batch. A value of one section that a later one reads is what crosses, and what is kept.
+//! `I` the gradient of its inputs, `W` the gradient of its parameters, `U` the update, once a step after the
+//! last micro-batch. A value of one section that a later one reads must be saved.
 
 use crate::ids::{BlockId, ModelValue, ParamId, Value};
 use crate::mesh::{Axes, Mesh};
@@ -11,12 +11,12 @@ use crate::types::{Dims, Type};
 use cranelift_entity::PrimaryMap;
 use std::ops::{Index, IndexMut, Range};
 
-/// A place in the source text, in bytes. Built graphs have none.
+/// A range of the source text, in bytes; empty for graphs built in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Span {
     /// First byte.
     pub start: u32,
-    /// One past the last byte; equal to `start` where there is no text.
+    /// One past the last byte; equal to `start` if there is no text.
     pub end: u32,
 }
 
@@ -32,17 +32,17 @@ pub struct ValueData {
 /// One statement: results, op, operands.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stmt {
-    /// What it defines.
+    /// The results.
     pub results: Vec<Value>,
     /// `+=`: the first micro-batch stores, the others add.
     pub accumulate: bool,
-    /// What it does.
+    /// The operation.
     pub op: Op,
-    /// What it reads.
+    /// The operands.
     pub operands: Vec<Value>,
-    /// Comment lines that stand before it, without `//`.
+    /// Comment lines before it, without `//`.
     pub comments: Vec<String>,
-    /// Where it stands in the text.
+    /// Its location in the text.
     pub span: Span,
 }
 
@@ -69,25 +69,25 @@ impl SectionKind {
 pub struct Section {
     /// `I`'s cotangents, in the order of the block's results that have one. Empty for the others (`F` reads the block's).
     pub args: Vec<Value>,
-    /// What is done, in order.
+    /// The statements, in order.
     pub stmts: Vec<Stmt>,
-    /// What it gives. `F`: the block's results. `I`: the cotangents of its float value arguments, in order. `U`: what the
-    /// step graph sums over all instances. `W`: nothing; its `+=` results are the gradients.
+    /// The returned values. `F`: the block's results. `I`: the cotangents of its float value arguments, in order. `U`: the
+    /// scalars that the step graph sums over all instances. `W`: nothing; its `+=` results are the gradients.
     pub ret: Vec<Value>,
 }
 
-/// How an argument is supplied.
+/// The kind of an argument: its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ArgKind {
     /// A value passed from call to call.
     Value,
-    /// Fed per micro-batch on every stage that uses it; never passed down the pipe.
+    /// Fed per micro-batch on every stage that uses it; never sent between stages.
     Input,
-    /// A constant, or an implicit scalar of the run: `lr`, `step`, `seed`, or what the step graph returns, by name.
+    /// A constant, or an implicit scalar of the run: `lr`, `step`, `seed`, or a result of the step graph, by name.
     Const,
     /// A parameter.
     Param,
-    /// Kept from step to step and saved in checkpoints. `%w.m` is a state of the parameter `%w`.
+    /// Persistent between steps and written to checkpoints. `%w.m` is a state of the parameter `%w`.
     State,
 }
 
@@ -96,11 +96,11 @@ pub enum ArgKind {
 pub struct Arg {
     /// The value inside the block.
     pub value: Value,
-    /// How it is supplied.
+    /// Its kind.
     pub kind: ArgKind,
 }
 
-/// What becomes of a result of a block.
+/// The use of a block result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ResultKind {
     /// Passed to later calls.
@@ -128,7 +128,7 @@ pub struct Block {
     pub sections: [Section; 4],
     /// Comment lines before it.
     pub comments: Vec<String>,
-    /// Where its head stands in the text.
+    /// The location of its head in the text.
     pub span: Span,
 }
 
@@ -211,12 +211,12 @@ impl Block {
     }
 }
 
-/// How a parameter's first numbers are made. They are keyed by (seed, name, logical index).
+/// The initializer of a parameter. Its random numbers are keyed by (seed, name, logical index).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Init {
     /// Normal with mean 0 and this standard deviation.
     Normal(f64),
-    /// All the same.
+    /// All elements equal.
     Constant(f64),
 }
 
@@ -231,18 +231,18 @@ pub struct Param {
     pub count: Option<u32>,
     /// The type of one instance.
     pub ty: Type,
-    /// Its first numbers.
+    /// Its initializer.
     pub init: Init,
-    /// Whether weight decay applies.
+    /// True if weight decay applies.
     pub decay: bool,
     /// Comment lines before it.
     pub comments: Vec<String>,
-    /// Where it stands in the text.
+    /// Its location in the text.
     pub span: Span,
 }
 
 impl Param {
-    /// The global name of an instance: `emb`, `layer.3.w1`. Checkpoints and initial numbers go by it.
+    /// The global name of an instance: `emb`, `layer.3.w1`. Checkpoints and initializers are keyed by it.
     pub fn instance_name(&self, instance: u32) -> String {
         match (&self.field, self.count) {
             (Some(field), Some(_)) => format!("{}.{instance}.{field}", self.name),
@@ -252,13 +252,13 @@ impl Param {
         }
     }
 
-    /// How many instances there are.
+    /// The number of instances.
     pub fn instances(&self) -> u32 {
         self.count.unwrap_or(1)
     }
 }
 
-/// `unit @layer.0 = [%w1, %w2]`: parameters laid end to end and stored as one.
+/// `unit @layer.0 = [%w1, %w2]`: an FSDP unit, parameters concatenated into one flat parameter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unit {
     /// Its name.
@@ -278,7 +278,7 @@ pub struct ModelInput {
     pub ty: Type,
 }
 
-/// Which instance of a parameter array a call passes.
+/// The instance of a parameter array that a call passes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ParamIndex {
     /// Not an array: `%emb`.
@@ -294,7 +294,7 @@ pub enum ParamIndex {
 pub struct ParamRef {
     /// The name of the parameter or of the array.
     pub name: String,
-    /// Which instance.
+    /// The instance.
     pub index: ParamIndex,
 }
 
@@ -314,27 +314,27 @@ pub struct Call {
     pub results: Vec<ModelValue>,
     /// The block.
     pub block: BlockId,
-    /// How often.
+    /// The repeat, if any.
     pub repeat: Option<Repeat>,
     /// The value and input arguments.
     pub args: Vec<ModelValue>,
     /// The constants and parameters.
     pub params: Vec<ParamRef>,
-    /// For which slice of the sequence it runs, where models run slices.
+    /// The slice of the sequence, if the model runs sequence slices.
     pub slice: Option<u32>,
     /// Comment lines before it.
     pub comments: Vec<String>,
-    /// Where it stands in the text.
+    /// Its location in the text.
     pub span: Span,
 }
 
 impl Call {
-    /// How often the block runs.
+    /// The number of instances of the block.
     pub fn instances(&self) -> u32 {
         self.repeat.as_ref().map_or(1, |repeat| repeat.range.end.saturating_sub(repeat.range.start))
     }
 
-    /// The repeat's variable at the n-th run of the block.
+    /// The repeat's variable at the n-th instance of the block.
     pub fn index(&self, instance: u32) -> u32 {
         self.repeat.as_ref().map_or(0, |repeat| repeat.range.start + instance)
     }
@@ -355,7 +355,7 @@ pub struct Model {
     pub name: String,
     /// The mesh; without axes where none is given.
     pub mesh: Mesh,
-    /// Whether the file has a `mesh` line. Without one all shardings are open.
+    /// True if the file has a `mesh` line. Without one all shardings are open.
     pub has_mesh: bool,
     /// Named dims.
     pub dims: Dims,
@@ -371,7 +371,7 @@ pub struct Model {
     pub calls: Vec<Call>,
     /// The distinct blocks.
     pub blocks: PrimaryMap<BlockId, Block>,
-    /// Once a step, after all micro-batches; after differentiation.
+    /// The step graph, which differentiation adds; it runs once a step, after all micro-batches.
     pub step: Option<Step>,
     /// Comment lines before the model.
     pub comments: Vec<String>,
@@ -383,7 +383,7 @@ pub struct Model {
 pub type ParamInstance = (ParamId, u32);
 
 impl Model {
-    /// The parameters that a reference stands for at the n-th run of its call, in declared order.
+    /// The parameters of a reference at the n-th instance of its call, in declared order.
     pub fn resolve(&self, reference: &ParamRef, call: &Call, instance: u32) -> Vec<ParamInstance> {
         let index = match reference.index {
             ParamIndex::Whole => 0,
@@ -403,23 +403,23 @@ impl Model {
         self.params.values().map(|param| param.ty.elements() * u64::from(param.instances())).sum()
     }
 
-    /// Into how many slices its sequences are cut; 1 where they are whole.
+    /// The number of slices of a sequence; 1 if sequences are not sliced.
     pub fn slices(&self) -> u32 {
         self.calls.iter().filter_map(|call| call.slice).max().map_or(1, |last| last.saturating_add(1))
     }
 
-    /// Whether the model has been differentiated.
+    /// True if the model has been differentiated.
     pub fn is_differentiated(&self) -> bool {
         self.step.is_some()
     }
 
-    /// Whether no dim of any value is open: the shardings are decided.
+    /// True if no dim of any value is open: all shardings are fully specified.
     pub fn is_settled(&self) -> bool {
         let blocks = self.blocks.values().chain(self.step.as_ref().map(|step| &step.graph));
         !blocks.flat_map(|block| block.values.values()).flat_map(|data| &data.ty.dims).any(|dim| dim.open)
     }
 
-    /// The axes under a name, or the whole mesh's missing answer.
+    /// The mesh axes of a name: an axis or a group; `None` if the mesh has neither.
     pub fn axes(&self, name: &str) -> Option<Axes> {
         self.mesh.lookup(name)
     }

@@ -1,19 +1,19 @@
-//! What a section reads, and what is therefore kept for it.
+//! The values that each section reads, and so the activations that earlier sections save.
 
 use crate::graph::{ArgKind, Block, SectionKind, Stmt};
 use crate::ids::Value;
 use cranelift_entity::EntitySet;
 
-/// What the bundles of a block hold. `I` passes on what `W` reads, so that what only `I` reads is freed after it.
+/// The saved values of a block. `I` saves what `W` reads, so that values that only `I` reads are freed after it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Kept {
-    /// Kept by F: what I or W reads of F's values and arguments.
+    /// Saved by F: the values and arguments of F that I or W reads.
     pub forward: Vec<Value>,
-    /// Kept by I: what W reads of F's and I's.
+    /// Saved by I: the values of F and I that W reads.
     pub input: Vec<Value>,
 }
 
-/// The bundles of a block.
+/// The saved values of a block.
 pub fn kept(block: &Block) -> Kept {
     let forward = set(forward_args(block).chain(results(&block[SectionKind::F].stmts)));
     let input_section = &block[SectionKind::I];
@@ -32,12 +32,12 @@ pub fn forward_args(block: &Block) -> impl Iterator<Item = Value> + '_ {
     block.args.iter().filter(|arg| matches!(arg.kind, ArgKind::Value | ArgKind::Input)).map(|arg| arg.value)
 }
 
-/// What statements define.
+/// The results of statements.
 pub fn results<'a>(stmts: impl IntoIterator<Item = &'a Stmt>) -> impl Iterator<Item = Value> {
     stmts.into_iter().flat_map(|stmt| stmt.results.iter().copied())
 }
 
-/// What statements and a return read, each once, in order.
+/// The values that statements and a return read, each once, in order.
 pub fn reads<'a>(stmts: impl IntoIterator<Item = &'a Stmt>, ret: &[Value]) -> Vec<Value> {
     let operands = stmts.into_iter().flat_map(|stmt| stmt.operands.iter().copied());
     unique(operands.chain(ret.iter().copied())).collect()
@@ -52,7 +52,7 @@ pub fn set(values: impl Iterator<Item = Value>) -> EntitySet<Value> {
     set
 }
 
-/// Each value once, in order of its first.
+/// The values without duplicates, in order of their first occurrence.
 pub fn unique(values: impl Iterator<Item = Value>) -> impl Iterator<Item = Value> {
     let mut seen = EntitySet::new();
     values.filter(move |&value| seen.insert(value))

@@ -1,25 +1,25 @@
-//! The languages of Meshwright: four levels, four types, one text form. Decides nothing.
+//! The intermediate representation: four levels, four types, one text form. It makes no planning decisions.
 //!
 //! | level | type | says |
 //! |---|---|---|
-//! | 1 | [`graph::Model`] | what is computed, and after planning where each tensor lives |
-//! | 2 | [`staged::Staged`] | in which parts, with the costs of each F, I and W |
-//! | 3 | [`schedule::Schedule`] | when: a row of actions per pipeline rank |
-//! | 4 | [`program::Program`] | for each class of ranks, what to do |
+//! | 1 | [`graph::Model`] | the computation, and after planning the sharding of each tensor |
+//! | 2 | [`staged::Staged`] | the pipeline stages, with the costs of each F, I and W |
+//! | 3 | [`schedule::Schedule`] | the schedule: a row of actions per pipeline rank |
+//! | 4 | [`program::Program`] | the instruction stream of each class of ranks |
 //!
 //! **Level 1** is straight-line SSA of calls of blocks. A block's value has one logical meaning, the same on every mesh; a
-//! [`types::Type`] says beside it which mesh axes shard which dim (`b{dp}`), what reduction is still pending (`+{tp}`) and
-//! over which axes the elements are stored flat (`/{dp}`). A change of layout is a statement of its own
-//! ([`ops::Collective`]), so the collectives of a step are read off the text. What an op needs of its operands' layouts
-//! stands in its [`rule`]. [`mod@differentiate`] adds the sections I (gradient of inputs), W (gradient of parameters) and U
-//! (once a step) to each block's F.
+//! [`types::Type`] adds the mesh axes of each dim (`b{dp}`), the axes that the value is partial over (`+{tp}`) and the
+//! flat-shard axes (`/{dp}`). A reshard is an explicit statement ([`ops::Collective`]), so the text shows all collectives
+//! of a step. The [`rule`] of an op states the shardings that it accepts. [`mod@differentiate`] adds the sections I
+//! (gradient of inputs), W (gradient of parameters) and U (once a step) to each block's F.
 //!
-//! **Level 2** cuts the list of calls into stages. **Level 3** is plain rows: `0F0 0F1 0B0 ..`. **Level 4** holds only
-//! kernels and transfers: a section becomes a body, a rank's row calls bodies and moves values between stages.
+//! **Level 2** partitions the list of calls into stages. **Level 3** is a row of actions per rank: `0F0 0F1 0B0 ..`.
+//! **Level 4** has only kernels and transfers: a section becomes a body, and the row of a rank calls bodies and sends values
+//! between stages.
 //!
 //! Every level prints and parses back byte for byte ([`text`]), and has a checker that shares no code with its producer
-//! ([`verify`]). All that can be wrong with a text has a code in the [`catalogue`]. The meaning of a model is what the
-//! reference evaluator of the runtime computes from it; every compiled program equals that.
+//! ([`verify`]). Every error in a text has a code in the [`catalogue`]. The meaning of a model is the result that the
+//! reference evaluator of the runtime computes from it; every compiled program computes the same values.
 
 pub mod arena;
 pub mod catalogue;

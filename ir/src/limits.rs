@@ -1,5 +1,5 @@
-//! How large a compilation may be. Each bound lies far above what is trained today, and low enough that no count overflows
-//! and no list outgrows memory: who exceeds one has made a slip of the hand, and is told.
+//! Upper bounds on the sizes of a compilation. Each bound is far above the largest published models, and low enough that no
+//! size computation overflows and no list exceeds memory. Larger values are rejected as typing errors.
 
 /// Devices of a mesh. The largest published runs use some 10^5.
 pub const DEVICES: u64 = 1 << 20;
@@ -10,14 +10,14 @@ pub const SEQUENCES: u64 = 1 << 32;
 /// Elements of a tensor. The largest parameter of Llama 3.1 405B has 2^31; bytes of many tensors still add up in 64 bits.
 pub const ELEMENTS: u64 = 1 << 48;
 
-/// Elements of a parameter array, and runs of blocks in a model. Cutting takes time stages x runs^2; Llama 3.1 405B has
-/// 128 runs.
+/// Elements of a parameter array, and block instances of a model. Partitioning into stages takes time stages x runs^2;
+/// Llama 3.1 405B has 128 runs.
 pub const RUNS: u32 = 1 << 10;
 
-/// Runs of blocks times micro-batches of a step: the length of all rows of a program together.
+/// Block instances times micro-batches of a step: the total length of the rows of a program.
 pub const ACTIONS: u64 = 1 << 16;
 
-/// Words, signs and comments of a text, a comment counted as some. The program of 2^16 actions has half as many; the lists
+/// Tokens and comments of a text; a comment counts as several tokens. The program of 2^16 actions has half as many; the lists
 /// of a parser stay below 1 GiB.
 pub const TOKENS: usize = 1 << 25;
 

@@ -1,6 +1,6 @@
-//! The mesh: atomic axes in rank order, named groups of them, and where on it a rank stands.
+//! The device mesh: atomic axes in rank order, named groups of axes, and the coordinates of ranks.
 //!
-//! Rank order is mesh order, innermost axis last. Blocks of a dim are nested ceilings, major axis first: the local bound is
+//! Rank order is mesh order, innermost axis last. Shards of a dim are nested ceilings, major axis first: the local bound is
 //! the ceiling of the parent's bound, and the count of a shard is `clamp(parent count - i * bound, 0, bound)`.
 
 use crate::ids::AxisId;
@@ -22,17 +22,17 @@ impl Axes {
         Axes(SmallVec::from_slice(&[axis]))
     }
 
-    /// Whether `self` is the start of `other`.
+    /// True if `other` starts with `self`.
     pub fn is_prefix_of(&self, other: &Axes) -> bool {
         other.0.starts_with(&self.0)
     }
 
-    /// The longest list that both start with.
+    /// The longest common prefix.
     pub fn common_prefix(&self, other: &Axes) -> Axes {
         self.iter().zip(other.iter()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
     }
 
-    /// `self` without the axes of `other`, order kept.
+    /// `self` without the axes of `other`, in the order of `self`.
     pub fn without(&self, other: &Axes) -> Axes {
         self.iter().filter(|a| !other.contains(*a)).collect()
     }
@@ -47,19 +47,19 @@ impl Axes {
         self.iter().filter(|a| other.contains(*a)).collect()
     }
 
-    /// Whether no axis is in both.
+    /// True if no axis is in both.
     pub fn is_disjoint(&self, other: &Axes) -> bool {
         self.iter().all(|a| !other.contains(a))
     }
 
-    /// The same axes in mesh order: how sets (debts, `over`) are kept.
+    /// The same axes in mesh order, the canonical order of sets such as `over` and partial axes.
     pub fn sorted(&self) -> Axes {
         let mut axes = self.clone();
         axes.0.sort();
         axes
     }
 
-    /// Whether the axis is in the list.
+    /// True if the list contains the axis.
     pub fn contains(&self, axis: AxisId) -> bool {
         self.0.contains(&axis)
     }
@@ -79,17 +79,17 @@ impl Axes {
         self.0.push(axis);
     }
 
-    /// Takes away the axis at the minor end.
+    /// Removes the axis at the minor end.
     pub fn pop(&mut self) -> Option<AxisId> {
         self.0.pop()
     }
 
-    /// How many axes.
+    /// The number of axes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no axes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -104,16 +104,16 @@ impl FromIterator<AxisId> for Axes {
 /// An atomic axis.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Axis {
-    /// Its name, as `$name` and `{name}` say it.
+    /// Its name in `$name` and `{name}`.
     pub name: String,
-    /// How many coordinates it has.
+    /// The number of coordinates.
     pub size: u64,
 }
 
 /// A named run of axes: `dp=[edp,ep]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// Its name, which may stand wherever an axis may.
+    /// Its name, valid wherever the name of an axis is.
     pub name: String,
     /// Its axes, major to minor.
     pub axes: Axes,
@@ -130,7 +130,7 @@ pub struct Mesh {
     pub groups: Vec<Group>,
 }
 
-/// The pipeline axis, which never stands on a dim.
+/// The name of the pipeline axis, which never shards a dim.
 pub const PIPELINE: &str = "pp";
 
 impl Mesh {
@@ -140,7 +140,7 @@ impl Mesh {
         Mesh { name: name.to_string(), axes, groups: Vec::new() }
     }
 
-    /// The axes that a name stands for: an atomic axis or a group.
+    /// The axes of a name: one atomic axis, or those of a group.
     pub fn lookup(&self, name: &str) -> Option<Axes> {
         let atomic = self.axes.iter().find(|(_, axis)| axis.name == name).map(|(id, _)| Axes::one(id));
         atomic.or_else(|| self.groups.iter().find(|group| group.name == name).map(|group| group.axes.clone()))
@@ -156,12 +156,12 @@ impl Mesh {
         self.axes.keys().filter(|&id| Some(id) != self.pipeline()).collect()
     }
 
-    /// How many coordinates the axes span together.
+    /// The product of the sizes of the axes.
     pub fn size(&self, axes: &Axes) -> u64 {
         axes.iter().map(|axis| self.axes[axis].size).product()
     }
 
-    /// How many devices there are.
+    /// The number of devices.
     pub fn devices(&self) -> u64 {
         self.axes.values().map(|axis| axis.size).product()
     }
@@ -177,12 +177,12 @@ impl Mesh {
         coordinates
     }
 
-    /// The rank that stands at the coordinates.
+    /// The rank at the coordinates.
     pub fn rank(&self, coordinates: &[u64]) -> u64 {
         self.axes.iter().fold(0, |rank, (axis, data)| rank * data.size + coordinates[axis.index()])
     }
 
-    /// The place of the coordinates within the axes, counted major to minor.
+    /// The linear index of the coordinates along the axes, major to minor.
     pub fn index_along(&self, axes: &Axes, coordinates: &[u64]) -> u64 {
         axes.iter().fold(0, |index, axis| index * self.axes[axis].size + coordinates[axis.index()])
     }
@@ -207,7 +207,7 @@ impl Mesh {
         axes.iter().fold(size, |bound, axis| bound.div_ceil(self.axes[axis].size))
     }
 
-    /// Where the shard of a dim begins and how many elements it has, for a rank at the coordinates.
+    /// The offset and number of elements of the shard of a dim on the rank at the coordinates.
     pub fn extent(&self, size: u64, axes: &Axes, coordinates: &[u64]) -> Extent {
         let whole = (Extent { origin: 0, count: size }, size);
         let (extent, _) = axes.iter().fold(whole, |(parent, parent_bound), axis| {
@@ -232,7 +232,7 @@ impl Mesh {
         shards
     }
 
-    /// Whether the axes split a dim of this size without a remainder.
+    /// True if the axes shard a dim of this size evenly.
     pub fn is_even(&self, size: u64, axes: &Axes) -> bool {
         size.is_multiple_of(self.size(axes))
     }
@@ -243,7 +243,7 @@ impl Mesh {
 pub struct Extent {
     /// The first element.
     pub origin: u64,
-    /// How many.
+    /// The number of elements.
     pub count: u64,
 }
 

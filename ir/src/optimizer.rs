@@ -1,4 +1,4 @@
-//! Which update rule trains the parameters, as a user states it: `{"name": "adamw", "beta2": 0.95, "clip": 1.0}`.
+//! The optimizer, as a user states it: `{"name": "adamw", "beta2": 0.95, "clip": 1.0}`.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ pub struct Optimizer {
     /// The rule.
     #[serde(flatten)]
     pub kind: OptimizerKind,
-    /// The largest global gradient norm that is left alone; `None`: gradients are never clipped. 1 by default.
+    /// The largest global gradient norm that is not clipped; `None`: gradients are never clipped. 1 by default.
     #[serde(default = "default_clip")]
     pub clip: Option<f64>,
 }
@@ -34,7 +34,7 @@ pub enum OptimizerKind {
     },
     /// Stochastic gradient descent.
     Sgd {
-        /// Decay of the velocity; 0 keeps none.
+        /// Decay of the velocity; 0: no velocity.
         #[serde(default)]
         momentum: f64,
         /// For parameters declared with `decay=true`.

@@ -1,8 +1,8 @@
-//! Level 4, *for each class of ranks, what to do*: bodies, rows and classes.
+//! Level 4: the program of each class of ranks, made of bodies and instruction streams (rows).
 //!
-//! A body is a straight line of kernels and transfers with local shapes, one per block and section; it is SPMD: what
-//! depends on the rank follows from mesh coordinates. A row calls bodies with an instance and a micro-batch. A class is a
-//! run of pipeline ranks with equal rows; all ranks below pp of one pipeline rank run the same row.
+//! A body is a straight-line list of kernels and collectives with local shapes, one per block and section. A body is SPMD:
+//! rank-dependent values are functions of mesh coordinates. A row calls bodies with an instance and a micro-batch. A class is
+//! a range of pipeline ranks with equal rows; all ranks below pp of one pipeline rank run the same row.
 //!
 //! ```text
 //! program @train microbatches=1 {
@@ -13,7 +13,7 @@
 //!     free %6
 //!   }
 //!   class 0..1 {
-//!     holds %emb, %layer[0], %layer[1]
+//!     params %emb, %layer[0], %layer[1]
 //!     %tok:0 = feed %tok microbatch=0
 //!     %x.0:0 = run @embed.F call=0 instance=0 microbatch=0 (%tok:0) save %embed.0.F:0
 //!     %t0 = start send(%x.0:0, peer=$pp+1, tag=0)
@@ -25,12 +25,12 @@
 //!
 //! ```text
 //! program := 'program' @id 'microbatches' '=' int '{' body* class* '}'
-//! body    := 'body' @id '(' (%id ':' type),* (';' (%id ':' source type),*)? ')' ('->' '(' %id,* ')')? ('keep' '(' %id,* ')')? '{' step* frame? '}'
-//! source  := 'kept' | 'param' | 'state' | 'grad' | 'scalar'
+//! body    := 'body' @id '(' (%id ':' type),* (';' (%id ':' source type),*)? ')' ('->' '(' %id,* ')')? ('save' '(' %id,* ')')? '{' step* frame? '}'
+//! source  := 'saved' | 'param' | 'state' | 'grad' | 'scalar'
 //! step    := stmt | %token '=' 'start' collective '(' %id,* (',' id '=' attr)* ')' | (%id ':' type),* '=' 'wait' %token | 'free' %id,*
-//! class   := 'class' int '..' int '{' ('holds' held,*)? memory? (instr at?)* '}'      held := %id ('[' int ']' ('.' id)?)?
-//! instr   := %reg '=' 'feed' %id 'microbatch' '=' int | %reg '=' 'seed' | %reg '+=' %reg | 'out' id %reg | 'free' %reg,*
-//!          | (%reg,* '=')? 'run' @id 'call' '=' int 'instance' '=' int ('microbatch' '=' int)? 'first'? '(' %reg,* (';' %reg,*)? ')' ('keep' %reg)?
+//! class   := 'class' int '..' int '{' ('params' held,*)? memory? (instr at?)* '}'      held := %id ('[' int ']' ('.' id)?)?
+//! instr   := %reg '=' 'feed' %id 'microbatch' '=' int | %reg '=' 'loss_grad' | %reg '+=' %reg | 'out' id %reg | 'free' %reg,*
+//!          | (%reg,* '=')? 'run' @id 'call' '=' int 'instance' '=' int ('microbatch' '=' int)? 'first'? '(' %reg,* (';' %reg,*)? ')' ('save' %reg)?
 //!          | %token '=' 'start' transfer | (%reg '=')? 'wait' %token
 //!          | %token (',' %reg)* '=' 'start' 'run' .. as above
 //! transfer := 'send' '(' %reg ',' peer ')' | 'recv' '(' peer ')' ':' type | 'sum' '(' %reg ',' ranks ')'
@@ -40,22 +40,22 @@
 //!
 //! `frame`, `memory` and `at` are those of [`crate::arena`]; a program has them everywhere or nowhere.
 //!
-//! A body's name ends in `.` and the letter of its part; before it stands its block. In a body a sharded dim shows the bound
-//! of a rank's part. A type follows from what makes a register: the model's input, a scalar f32 (`seed`), the body's result,
-//! or what a receive states. After `;` stand the bundles that a run reads; behind `keep` the one that it makes. `%layer[3]`
-//! among what a class holds is all fields of the array's element.
+//! A body's name is its block, `.` and the letter of its part. In a body a sharded dim shows its local bound. The source of a
+//! register determines its type: the model's input, a scalar f32 (`loss_grad`), the body's result, or the stated type of a
+//! receive. The saved-tensor bundles that a run reads follow `;`; the bundle that it makes follows `save`. In `params`,
+//! `%layer[3]` means all fields of the array's element.
 //!
-//! A register of a row holds a tensor, or a bundle: what a section keeps for the later ones of the same instance and
-//! micro-batch. `I` reads `F`'s bundle and passes on in its own what `W` reads, so that each bundle has one reader; `B`, which
-//! is I and W in one, reads `F`'s and makes none.
+//! A register of a row holds a tensor or a *bundle*: the tensors that a section saves for later sections of the same instance
+//! and micro-batch. `I` reads `F`'s bundle and saves in its own bundle the tensors that `W` reads, so each bundle has one
+//! reader. `B`, which is I and W in one, reads `F`'s bundle and makes none.
 //!
 //! Registers and bundles share buffers: a result may be an argument, a bundle may hold one, a send leaves its register as
-//! it is. A buffer lives until the last holder is freed; who changes a register in place (`Add`, `Sum`) takes a fresh buffer
-//! where others hold the old one. A body frees what it computed and does not give away, never its arguments.
+//! it is. A buffer lives until its last holder is freed. An in-place update of a register (`Add`, `Sum`) takes a fresh buffer
+//! if others hold the old one. A body frees the values that it computed and does not return or save, never its arguments.
 //!
-//! A run that is started goes on beside the row; its results, its bundle and what it stores are there after its wait, and
-//! what it reads is not changed before. Started runs go one after the other and wait for nobody's row: their layout changes
-//! meet those of the same started run on the other ranks of the class, whatever the rows do meanwhile.
+//! A started run executes concurrently with the row. Its results, its bundle and its stores are visible after its wait, and
+//! the row does not change its operands before. Started runs execute one after the other, independently of the row. Their
+//! collectives match those of the same started run on the other ranks of the class.
 //!
 //! `Start` never blocks. The wait of a receive blocks until the send has started, that of a send until the receive has, that
 //! of a sum until all members have.
@@ -69,7 +69,7 @@ use crate::types::Type;
 use cranelift_entity::PrimaryMap;
 use std::ops::Range;
 
-/// Which part of the step a body is.
+/// The part of the step that a body computes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum BodyKind {
     /// Forward of a block.
@@ -78,13 +78,13 @@ pub enum BodyKind {
     I,
     /// Weight gradient of a block.
     W,
-    /// I and W in one: what W computes hides the layout changes of I.
+    /// I and W in one: the computation of W hides the collectives of I.
     B,
-    /// The part of `U` that does not wait for the step graph: reductions and the block's share of the norm.
+    /// The part of `U` before the step graph: reductions and the block's share of the norm.
     R,
     /// The step graph.
     N,
-    /// The part of `U` that does.
+    /// The part of `U` after the step graph.
     U,
 }
 
@@ -101,12 +101,12 @@ impl BodyKind {
         }
     }
 
-    /// Whether it runs once per micro-batch.
+    /// True if it runs once per micro-batch.
     pub fn per_microbatch(self) -> bool {
         matches!(self, BodyKind::F | BodyKind::I | BodyKind::W | BodyKind::B)
     }
 
-    /// Whether it adds to the gradients of parameters.
+    /// True if it adds to the gradients of parameters.
     pub fn accumulates(self) -> bool {
         self.sections().contains(&SectionKind::W)
     }
@@ -125,12 +125,12 @@ impl BodyKind {
     }
 }
 
-/// How a body gets a value that it does not compute.
+/// The source of a body argument.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Source {
-    /// From the row, in order.
+    /// An argument of the row's call, in order.
     Row,
-    /// From the bundle of an earlier section of the same instance and micro-batch (or, in `U`, of `R`).
+    /// A saved tensor of an earlier section of the same instance and micro-batch (in `U`, of `R`).
     Saved,
     /// The parameter that the call binds.
     Param,
@@ -148,7 +148,7 @@ pub enum Source {
 pub struct BodyArg {
     /// The value.
     pub value: Value,
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
 }
 
@@ -157,66 +157,66 @@ pub struct BodyArg {
 pub enum BodyInstr {
     /// Runs a kernel (`stmt.op` is a kernel op).
     Compute(Stmt),
-    /// Starts a layout change; several operands are a bucket.
+    /// Starts a collective; several operands form a bucket.
     Start {
-        /// What the wait names.
+        /// The token of its wait.
         token: Token,
-        /// What moves.
+        /// The collective.
         collective: Collective,
         /// The tensors.
         operands: Vec<Value>,
     },
-    /// Waits for it; the results are there.
+    /// Waits for a collective; its results are ready.
     Wait {
-        /// Of which start.
+        /// The token of its start.
         token: Token,
         /// One per operand. In `W` and `B`, one that is a gradient accumulator is added to.
         results: Vec<Value>,
     },
-    /// The values are not read again.
+    /// Frees values: their last uses.
     Free(Vec<Value>),
 }
 
-/// What a block's section compiles to.
+/// The code of one section of a block.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Body {
     /// `layer.F`.
     pub name: String,
     /// The block; `None` for the step graph.
     pub block: Option<BlockId>,
-    /// Which part.
+    /// The part of the step.
     pub kind: BodyKind,
     /// Values with their sharded types; local shapes follow from the mesh. Ids are those of the block.
     pub values: PrimaryMap<Value, ValueData>,
-    /// What it is given.
+    /// Its arguments.
     pub args: Vec<BodyArg>,
-    /// What it does.
+    /// Its instructions.
     pub instrs: Vec<BodyInstr>,
-    /// What it gives to the row.
+    /// The values that it returns to the row.
     pub results: Vec<Value>,
-    /// What it puts in a bundle for later sections.
+    /// The values that it saves for later sections.
     pub keeps: Vec<Value>,
-    /// Where its values lie, once memory is planned.
+    /// The buffer assignment of its values, after the pass `assign_buffers`.
     pub frame: Option<Frame>,
 }
 
-/// What moves between ranks at the row level.
+/// A transfer between pipeline ranks.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Transfer {
-    /// To the same place of another pipeline rank.
+    /// Sends to the rank with the same coordinates below pp of another pipeline rank.
     Send {
         /// The pipeline coordinate of the receiver.
         peer: Expr,
         /// Matches the receiver's.
         tag: u32,
     },
-    /// From the same place of another pipeline rank.
+    /// Receives from the rank with the same coordinates below pp of another pipeline rank.
     Recv {
         /// The pipeline coordinate of the sender.
         peer: Expr,
         /// Matches the sender's.
         tag: u32,
-        /// What comes.
+        /// The type of the received tensor.
         ty: Type,
     },
     /// Sums a register over the pipeline ranks listed, in place.
@@ -251,32 +251,32 @@ pub enum Transfer {
 pub enum Instr {
     /// Puts a model input of a micro-batch in a register.
     Feed {
-        /// Where.
+        /// The defined register.
         out: Reg,
-        /// Which input.
+        /// The input.
         input: ModelValue,
-        /// Of which micro-batch.
+        /// The micro-batch.
         microbatch: u32,
     },
-    /// The cotangent of the losses: loss_scale / valid tokens, the same for all.
+    /// The cotangent of every loss: loss_scale / valid tokens.
     LossGrad {
-        /// Where.
+        /// The defined register.
         out: Reg,
     },
     /// Calls a body.
     Run {
-        /// The run is started and goes on beside the row; what its wait names.
+        /// For an asynchronous run, the token of its wait.
         token: Option<Token>,
-        /// Which.
+        /// The body.
         body: BodyId,
-        /// For which call of the model.
+        /// The call of the model.
         call: usize,
-        /// For which of its instances, from 0.
+        /// The instance of the call, from 0.
         instance: u32,
-        /// For which micro-batch; none in R, N and U.
+        /// The micro-batch; none in R, N and U.
         microbatch: Option<u32>,
-        /// The first `W` or `B` of this call and instance in the step: it stores instead of adding, except into an accumulator that
-        /// an earlier run of the row has stored (a parameter bound twice).
+        /// The first `W` or `B` of this call and instance in the step: it stores instead of adding, except into an
+        /// accumulator that an earlier run of the row has stored (a parameter bound twice).
         first: bool,
         /// The body's row arguments.
         args: Vec<Reg>,
@@ -284,40 +284,40 @@ pub enum Instr {
         bundles: Vec<Reg>,
         /// The body's results.
         results: Vec<Reg>,
-        /// The bundle that it makes, if it keeps anything.
+        /// The bundle that it makes, if it saves anything.
         keep: Option<Reg>,
     },
     /// Starts a transfer.
     Start {
-        /// What the wait names.
+        /// The token of its wait.
         token: Token,
-        /// What moves.
+        /// The transfer.
         transfer: Transfer,
         /// The register that is sent or summed.
         operand: Option<Reg>,
     },
     /// Waits for a transfer.
     Wait {
-        /// Of which start.
+        /// The token of its start.
         token: Token,
-        /// Where a receive puts it.
+        /// The register of a received tensor.
         result: Option<Reg>,
     },
     /// `into += from`: cotangents at their producer, sums over instances and micro-batches.
     Add {
         /// The sum.
         into: Reg,
-        /// What is added.
+        /// The addend.
         from: Reg,
     },
     /// Gives a value to the caller of the run: `loss`, or what the step graph returns, by name.
     Out {
         /// Its name.
         name: String,
-        /// Where it lies.
+        /// The register that holds it.
         reg: Reg,
     },
-    /// The registers are not read again.
+    /// Frees registers: their last uses.
     Free(Vec<Reg>),
 }
 
@@ -333,19 +333,19 @@ pub struct RegData {
 /// Pipeline ranks with equal rows.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Class {
-    /// Which.
+    /// The pipeline ranks.
     pub ranks: Range<u32>,
     /// The registers of its row.
     pub regs: PrimaryMap<Reg, RegData>,
     /// The row.
     pub instrs: Vec<Instr>,
-    /// The parameter instances that its ranks hold.
+    /// The parameter instances on its ranks.
     pub params: Vec<(ParamId, u32)>,
-    /// Where its tensors lie, once memory is planned.
+    /// The buffer assignment of its tensors, after the pass `assign_buffers`.
     pub arena: Option<Arena>,
 }
 
-/// What all ranks do in one step.
+/// The programs of all ranks for one step.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Program {
     /// Its name.
@@ -359,7 +359,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Whether it says where its tensors lie.
+    /// True if it has a buffer assignment.
     pub fn has_places(&self) -> bool {
         self.classes.iter().all(|class| class.arena.is_some()) && self.bodies.values().all(|body| body.frame.is_some())
     }

@@ -1,5 +1,5 @@
-//! Gives the values of a block the ids that they have when its text is read back: in order of definition, and no id for a
-//! value that nothing defines. Later passes then do the same on a model and on its text.
+//! Renumbers the values of a block as if its text were read back: in order of definition, without ids for undefined values.
+//! Later passes then give the same result on a model and on its text.
 
 use crate::entity::{EntityRef, SecondaryMap};
 use crate::graph::{Block, ValueData};

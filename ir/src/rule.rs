@@ -1,9 +1,11 @@
-//! Sharding rules: einsum-like strings that say which dims of an op's tensors are the same letter.
+//! Sharding rules: einsum-like strings that assign a *factor* to each dim of an op's tensors. Dims with the same factor have
+//! the same axes. Shardy calls this an `OpShardingRule`.
 //!
-//! `"*m k+, k+ n -> *m n"`: a matmul. `+` (or `+max`): sharding the letter leaves a sum (a maximum) pending on every result
-//! that lacks it. `!`: the letter must stay whole. `*x`: a run of dims. `(i j)`: one dim made of two, `i=2` with its size. A number: a dim of
-//! fixed size that no axis splits. An unmarked letter that a result lacks must stay whole; a letter that an operand lacks
-//! means that the operand is replicated there; letters of results only are free.
+//! `"*m k+, k+ n -> *m n"`: a matmul. `+` (or `+max`): sharding the factor leaves a partial sum (maximum) on every result
+//! that lacks it. `!`: the factor needs replication. `*x`: a run of dims. `(i j)`: a compound dim, a product of two factors;
+//! `i=2` states a size. A number: a dim of fixed size that cannot be sharded. An unmarked factor that a result lacks needs
+//! replication. An operand is replicated over the axes of a factor that it lacks. A factor of results alone may be sharded
+//! freely.
 
 use crate::mesh::{Axes, Mesh};
 use crate::types::{Partial, PartialKind, Type};
@@ -19,7 +21,7 @@ struct Mark {
 enum Term {
     Letter(String, Mark),
     Run(String, Mark),
-    /// Each with its size, if it is stated, else 0.
+    /// Each factor with its stated size, or 0.
     Compound(Vec<(String, u64)>),
     Fixed(u64),
 }
@@ -31,37 +33,37 @@ pub struct Rule {
     results: Vec<Vec<Term>>,
 }
 
-/// One letter of a rule for the tensors at hand.
+/// A factor of a rule, instantiated for concrete tensors.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Letter {
-    /// Its name; letters of a run are numbered: `m.0`, `m.1`.
+    /// Its name; factors of a run are numbered: `m.0`, `m.1`.
     pub name: String,
     /// Its size.
     pub size: u64,
-    /// What sharding it leaves on the results that lack it.
+    /// The reduction that sharding it leaves pending on results that lack it.
     pub partial: Option<PartialKind>,
-    /// No axis may split it.
+    /// It needs replication: no axis may shard it.
     pub whole: bool,
-    /// It is whole because of a `!` or a fixed size, not because a result lacks it.
+    /// It needs replication because of a `!` or a fixed size, not because a result lacks it.
     pub marked_whole: bool,
 }
 
-/// The letters of a dim: one, more in a compound.
+/// The factors of a dim: one, or several for a compound dim.
 pub type DimLetters = SmallVec<[usize; 2]>;
 
-/// The letters of each dim of one tensor.
+/// The factors of each dim of one tensor.
 pub type TensorLetters = Vec<DimLetters>;
 
-/// A rule instantiated for the tensors at hand.
+/// A rule, instantiated for concrete tensors.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Instance {
-    /// All letters, in order of appearance.
+    /// All factors, in order of appearance.
     pub letters: Vec<Letter>,
     /// Per operand.
     pub operands: Vec<TensorLetters>,
     /// Per result.
     pub results: Vec<TensorLetters>,
-    /// All tensors are the same run, or scalars: the op works on any storage (equal on all).
+    /// All tensors are the same run of dims, or scalars: the op accepts flat shards that are equal on all tensors.
     pub pointwise: bool,
 }
 
@@ -69,7 +71,7 @@ impl Rule {
     /// Parses a rule string.
     ///
     /// # Errors
-    /// What is wrong with the string.
+    /// The string is malformed; the message says where.
     pub fn parse(text: &str) -> Result<Rule, String> {
         let (operands, results) = text.split_once("->").ok_or_else(|| format!("rule `{text}` has no `->`"))?;
         let side = |side: &str| -> Result<Vec<Vec<Term>>, String> { side.split(',').map(parse_tensor).collect() };
@@ -77,10 +79,10 @@ impl Rule {
         Ok(Rule { operands, results: side(results)? })
     }
 
-    /// The rule for these operands and results (their dims' sizes count, not their shardings).
+    /// The rule for these operands and results. It depends on the sizes of the dims, not on their shardings.
     ///
     /// # Errors
-    /// Ranks or sizes that do not fit the rule.
+    /// The ranks or sizes do not match the rule.
     pub fn instantiate(&self, operands: &[&Type], results: &[&Type]) -> Result<Instance, String> {
         if (operands.len(), results.len()) != (self.operands.len(), self.results.len()) {
             return Err(format!(
@@ -209,7 +211,7 @@ impl Instance {
         self.mark(index, size, mark)
     }
 
-    /// The letter of a run at a place.
+    /// The factor of a run of dims at an index.
     fn letter_of_run(&mut self, run: &str, place: usize, size: u64, mark: Mark) -> Result<usize, String> {
         let place_of = |letter: &Letter| letter.name.strip_prefix(run)?.strip_prefix('.')?.parse().ok();
         let found = self.letters.iter().position(|letter| place_of(letter) == Some(place));
@@ -222,15 +224,15 @@ impl Instance {
         self.letters.len() - 1
     }
 
-    /// A letter once more, of this size.
+    /// Records another use of a factor, with this size and mark.
     fn mark(&mut self, index: usize, size: u64, mark: Mark) -> Result<usize, String> {
         let letter = &mut self.letters[index];
-        // Size 0 is a part of a compound that is not known yet.
+        // Size 0: a factor of a compound dim whose size is not known yet.
         if letter.size == 0 {
             letter.size = size;
         }
         if letter.size != size && size != 0 {
-            return Err(format!("`{}` is {} in one place and {size} in another", letter.name, letter.size));
+            return Err(format!("`{}` has size {} in one dim and {size} in another", letter.name, letter.size));
         }
         letter.partial = letter.partial.or(mark.partial);
         letter.whole |= mark.whole;
@@ -251,7 +253,7 @@ impl Instance {
         Ok(letters)
     }
 
-    /// An unmarked letter of an operand that some result lacks must be whole.
+    /// Marks unmarked factors of operands that some result lacks: they need replication.
     fn close(&mut self) {
         for index in 0..self.letters.len() {
             let read = self.operands.iter().any(|tensor| holds(tensor, index));
@@ -261,13 +263,13 @@ impl Instance {
         }
     }
 
-    /// The axes of each dim of a tensor when the letters are sharded so.
+    /// The axes of each dim of a tensor, given the axes of each factor.
     pub fn dim_axes(&self, tensor: &TensorLetters, axes: &[Axes]) -> Vec<Axes> {
         let join = |letters: &DimLetters| letters.iter().fold(Axes::none(), |all, &letter| all.union(&axes[letter]));
         tensor.iter().map(join).collect()
     }
 
-    /// The debts that sharding the letters so leaves on a result.
+    /// The pending reduction of a result, given the axes of each factor.
     pub fn partial(&self, result: usize, axes: &[Axes]) -> Option<Partial> {
         let mut partial: Option<Partial> = None;
         for (index, letter) in self.letters.iter().enumerate() {
@@ -280,8 +282,8 @@ impl Instance {
         partial
     }
 
-    /// Whether the letters of a compound may be sharded so (LANGUAGE law of `(i j)`): the axes on every letter but the
-    /// last divide it exactly, and a letter is sharded only where each shard holds one index of those before it.
+    /// True if compound dims may have these axes (the law of `(i j)` in LANGUAGE). The axes of every factor but the last
+    /// divide it evenly. A factor is sharded only if each shard of the factors before it holds one index.
     pub fn compounds_hold(&self, axes: &[Axes], mesh: &Mesh) -> bool {
         self.operands.iter().chain(&self.results).flatten().filter(|letters| letters.len() > 1).all(|letters| {
             letters.windows(2).all(|pair| {
@@ -293,7 +295,7 @@ impl Instance {
     }
 }
 
-/// Whether the tensor has the letter.
+/// True if a dim of the tensor has the factor.
 pub fn holds(tensor: &TensorLetters, letter: usize) -> bool {
     tensor.iter().any(|letters| letters.contains(&letter))
 }
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contracted_letter_leaves_a_sum() {
+    fn a_contracted_factor_leaves_a_sum() {
         let matmul = instance("*m k+, k+ n -> *m n", &[&[2, 3, 4], &[4, 5]], &[&[2, 3, 5]]).unwrap();
         let k = matmul.letters.iter().position(|l| l.name == "k").unwrap();
         let mut axes = vec![Axes::none(); matmul.letters.len()];
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unmarked_letter_that_a_result_lacks_is_whole() {
+    fn an_unmarked_factor_that_a_result_lacks_needs_replication() {
         let slice = instance("*m i! -> *m j!", &[&[2, 3]], &[&[2, 1]]).unwrap();
         assert!(slice.letters.iter().filter(|l| l.whole).count() == 2);
         let pick = instance("*m i -> *m", &[&[2, 3]], &[&[2]]).unwrap();

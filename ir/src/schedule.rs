@@ -1,4 +1,4 @@
-//! Level 3, *when*: a row of actions per pipeline rank.
+//! Level 3, the schedule: a row of actions per pipeline rank.
 //!
 //! ```text
 //! schedule @1f1b {
@@ -12,7 +12,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What an action does. The letters are those of the zero-bubble papers, with B as I and W in one.
+/// The kind of an action. The letters are those of the zero-bubble papers, with B as I and W in one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
     /// Forward.
@@ -33,7 +33,7 @@ pub enum Kind {
     N,
     /// Update parameters.
     U,
-    /// Offload kept activations to the host.
+    /// Offload saved activations to the host.
     O,
     /// Load offloaded activations back.
     L,
@@ -65,22 +65,22 @@ impl Kind {
         Self::ALL.iter().find(|(_, c)| *c == letter).map(|(kind, _)| *kind)
     }
 
-    /// Whether the action belongs to one micro-batch.
+    /// True if the action belongs to one micro-batch.
     pub fn per_microbatch(self) -> bool {
         matches!(self, Kind::F | Kind::I | Kind::W | Kind::B | Kind::O | Kind::L)
     }
 }
 
-/// One thing to do: `2F3:1`.
+/// One unit of work: `2F3:1`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Item {
-    /// What.
+    /// The kind.
     pub kind: Kind,
-    /// On which stage; `None` on rows whose action concerns all stages of the rank (`R`, `N`, `U`).
+    /// The stage; `None` on rows whose action concerns all stages of the rank (`R`, `N`, `U`).
     pub stage: Option<u32>,
-    /// For which micro-batch.
+    /// The micro-batch.
     pub microbatch: Option<u32>,
-    /// For which slice of the micro-batch's sequence.
+    /// The slice of the micro-batch's sequences.
     pub slice: Option<u32>,
 }
 
@@ -112,13 +112,13 @@ impl fmt::Display for Item {
     }
 }
 
-/// A text that is no [`Item`] or [`Action`].
+/// Error: the text is not an [`Item`] or [`Action`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoAction;
 
 impl fmt::Display for NoAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no action: stage, letter and micro-batch, such as 2F3")
+        f.write_str("not an action; expected stage, letter and micro-batch, such as 2F3")
     }
 }
 
@@ -193,7 +193,7 @@ impl fmt::Display for Action {
 pub struct Schedule {
     /// Its kind, as `--kind` names it: `gpipe`, `1f1b`.
     pub name: String,
-    /// `rows[r]` is what pipeline rank `r` does, in order.
+    /// `rows[r]`: the actions of pipeline rank `r`, in order.
     pub rows: Vec<Vec<Action>>,
 }
 

@@ -1,4 +1,4 @@
-//! Level 2, *in which parts*: the call list cut into stages, with the costs and memory of each stage's F, I and W.
+//! Level 2: the call list partitioned into stages, with the costs and memory of each stage's F, I and W.
 //!
 //! ```text
 //! staged @llama {
@@ -12,16 +12,16 @@
 
 use std::ops::Range;
 
-/// A run of instances of one call on a stage.
+/// A range of instances of one call on a stage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// The place of the call in the model.
+    /// The index of the call in the model.
     pub call: usize,
-    /// Which of its instances, from 0.
+    /// The range of its instances, from 0.
     pub instances: Range<u32>,
 }
 
-/// What a stage costs per micro-batch on one device, and holds.
+/// Cost of a stage per micro-batch on one device, and its memory.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct StageCost {
     /// Seconds of the forward.
@@ -30,9 +30,9 @@ pub struct StageCost {
     pub i: f64,
     /// Seconds of the weight gradient.
     pub w: f64,
-    /// Bytes kept from F until I has run, or W where only W reads them.
+    /// Saved activations, in bytes: from F until I has run, or until W if only W reads them.
     pub kept: u64,
-    /// Of `kept` and what I adds, the bytes held from I until W has run.
+    /// The bytes of `kept`, and of values that I adds, that are live from I until W has run.
     pub crossing: u64,
     /// Bytes of parameters, gradients and optimizer state.
     pub state: u64,
@@ -43,15 +43,15 @@ pub struct StageCost {
 pub struct Stage {
     /// The pipeline ranks that hold it: one, or those of its copies. The first updates its parameters.
     pub ranks: Vec<u32>,
-    /// Its parts in order.
+    /// Its calls in order.
     pub parts: Vec<Part>,
     /// Its costs.
     pub cost: StageCost,
 }
 
 impl Stage {
-    /// The rank that runs it for a micro-batch of a step of so many: they are dealt out in order, each rank an equal run of
-    /// them but for the last, whose run may be shorter.
+    /// The rank that runs a micro-batch, given the number of micro-batches of a step. Each rank runs a contiguous range of
+    /// equal length; that of the last rank may be shorter.
     pub fn rank(&self, microbatch: u32, microbatches: u32) -> u32 {
         let run = microbatches.div_ceil(self.ranks.len() as u32).max(1);
         self.ranks[((microbatch / run) as usize).min(self.ranks.len() - 1)]

@@ -1,10 +1,10 @@
-//! Types: what a tensor is, how big, where it lives, and what is owed on it.
+//! Tensor types: element type, sizes, sharding, memory space and pending reduction.
 //!
 //! `bf16[b{dp}, s, f{tp}]+{cp}` is a bf16 tensor whose `b` is sharded over `dp` and `f` over `tp`, replicated elsewhere,
-//! on which a sum over `cp` is pending. `f32[h, f{tp}]/{dp}` is stored flat: its local elements are cut into equal runs
-//! over `dp`. The legend of dim names: b batch, s sequence, t key sequence, h hidden, g key-value heads, r query heads per
-//! key-value head, d head size, f feed-forward, v vocabulary; of experts q routing groups, t tokens of a group, e experts,
-//! c tokens that an expert takes, m its feed-forward net.
+//! and partial over `cp`: a sum is pending. `f32[h, f{tp}]/{dp}` is a flat shard: its local elements, in row-major order,
+//! are split into equal ranges over `dp`. The legend of dim names: b batch, s sequence, t key sequence, h hidden, g
+//! key-value heads, r query heads per key-value head, d head size, f feed-forward, v vocabulary; of experts q routing
+//! groups, t tokens of a group, e experts, c tokens that an expert takes, m its feed-forward net.
 
 use crate::ids::{DimId, Value};
 use crate::mesh::{Axes, Mesh};
@@ -57,7 +57,7 @@ impl DType {
         }
     }
 
-    /// Whether gradients flow through it.
+    /// True for element types that gradients flow through.
     pub fn is_float(self) -> bool {
         self != DType::I32
     }
@@ -68,9 +68,9 @@ impl DType {
 pub struct DimName {
     /// Its name.
     pub name: String,
-    /// Its size, or its bound where the size is known only to the run.
+    /// Its size, or the bound of a dynamic size.
     pub size: u64,
-    /// Must be divided evenly by whatever shards it (heads, experts).
+    /// The product of its axes must divide its size (heads, experts).
     pub indivisible: bool,
     /// Declared with `<=`.
     pub bounded: bool,
@@ -84,13 +84,13 @@ pub type Dims = PrimaryMap<DimId, DimName>;
 pub struct Dim {
     /// The global size, or its bound.
     pub size: u64,
-    /// Its name in the `dims` table. Dims are equal by size; the name is for readers and for seed rules.
+    /// Its name in the `dims` table. Equality ignores the name; messages and annotation rules use it.
     pub name: Option<DimId>,
     /// The axes that shard it, major to minor.
     pub axes: Axes,
-    /// At least `axes`; the planner may add more: `{dp,?}`.
+    /// Open dim `{dp,?}`: the planner may add axes after `axes`.
     pub open: bool,
-    /// The i32 value with the sizes that only the run knows: `c<=64(%n)`.
+    /// The i32 value that holds a dynamic size: `c<=64(%n)`.
     pub count: Option<Value>,
 }
 
@@ -112,7 +112,7 @@ impl PartialEq for Dim {
     }
 }
 
-/// What kind of reduction is pending.
+/// The kind of a pending reduction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PartialKind {
     /// A sum: `+{tp}`.
@@ -121,16 +121,16 @@ pub enum PartialKind {
     Max,
 }
 
-/// A reduction that is still owed over some axes (kept in mesh order).
+/// A pending reduction over mesh axes, which are stored in mesh order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Partial {
-    /// Sum or maximum; one kind at a time.
+    /// Sum or maximum.
     pub kind: PartialKind,
-    /// Over these axes; never empty.
+    /// The axes to reduce over; never empty.
     pub axes: Axes,
 }
 
-/// In which memory a tensor lies.
+/// The memory space of a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Space {
     /// The device's own; not printed.
@@ -143,20 +143,21 @@ pub enum Space {
 /// The type of a tensor.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Type {
-    /// Of its elements. With a debt it is the wire type: partial sums add in f32 and round once per hop.
+    /// Element type. For a partial tensor, the type sent over the network; partial sums accumulate in f32 and are rounded
+    /// once per hop.
     pub dtype: DType,
     /// Its dims, slowest first.
     pub dims: Vec<Dim>,
-    /// Storage axes: the local elements, row-major, cut into equal runs, the last padded.
+    /// Flat-shard axes: they split the local elements, row-major, into equal ranges, the last padded.
     pub storage: Axes,
-    /// What is owed.
+    /// The pending reduction; `None` for a reduced tensor.
     pub partial: Option<Partial>,
-    /// Where it lies.
+    /// The memory that holds it.
     pub space: Space,
 }
 
 impl Type {
-    /// A tensor of these dims, nothing owed, on the device.
+    /// A reduced tensor of these dims on the device.
     pub fn new(dtype: DType, dims: Vec<Dim>) -> Type {
         Type { dtype, dims, storage: Axes::none(), partial: None, space: Space::Device }
     }
@@ -181,17 +182,17 @@ impl Type {
         self.dims.iter().map(|dim| dim.size).collect()
     }
 
-    /// The number of elements of the whole tensor.
+    /// The number of elements of the unsharded tensor.
     pub fn elements(&self) -> u64 {
         self.dims.iter().map(|dim| dim.size).product()
     }
 
-    /// Bytes of the whole tensor.
+    /// Bytes of the unsharded tensor.
     pub fn bytes(&self) -> u64 {
         self.elements() * self.dtype.bytes()
     }
 
-    /// The same tensor unsharded, closed and with nothing owed: what it means.
+    /// The logical type: unsharded, closed and reduced.
     pub fn logical(&self) -> Type {
         let dims = self.dims.iter().map(|dim| Dim { axes: Axes::none(), open: false, ..dim.clone() }).collect();
         Type { storage: Axes::none(), partial: None, dims, ..self.clone() }
@@ -203,62 +204,62 @@ impl Type {
         Type { dims, ..self.clone() }
     }
 
-    /// The same type under the dim names of another.
+    /// The same type with the dim names of another.
     pub fn named_as(&self, other: &Type) -> Type {
         let dims = self.dims.iter().zip(&other.dims).map(|(dim, own)| Dim { name: own.name, ..dim.clone() }).collect();
         Type { dims, ..self.clone() }
     }
 
-    /// Whether both mean the same tensor: element type and sizes.
+    /// True if both types have the same element type and sizes.
     pub fn same_tensor(&self, other: &Type) -> bool {
         self.dtype == other.dtype
             && self.rank() == other.rank()
             && self.dims.iter().zip(&other.dims).all(|(a, b)| a.size == b.size && a.count == b.count)
     }
 
-    /// The axes on dims and storage, in mesh order.
+    /// The axes of the dims and the flat-shard axes, in mesh order.
     pub fn sharded_axes(&self) -> Axes {
         self.dims.iter().fold(self.storage.clone(), |all, dim| all.union(&dim.axes)).sorted()
     }
 
-    /// The axes on dims and storage and of the debt, in mesh order.
+    /// The sharded axes and the axes that the tensor is partial over, in mesh order.
     pub fn used_axes(&self) -> Axes {
         self.sharded_axes().union(&self.partial_axes()).sorted()
     }
 
-    /// The axes of the debt; none where nothing is owed.
+    /// The axes that the tensor is partial over; none for a reduced tensor.
     pub fn partial_axes(&self) -> Axes {
         self.partial.as_ref().map_or_else(Axes::none, |partial| partial.axes.clone())
     }
 
-    /// The same type with another debt; an empty list of axes means none.
+    /// The same type, partial over `axes`; reduced if `axes` is empty.
     pub fn partial_over(&self, kind: PartialKind, axes: &Axes) -> Type {
         let partial = (!axes.is_empty()).then(|| Partial { kind, axes: axes.sorted() });
         Type { partial, ..self.clone() }
     }
 
-    /// The local bounds of the dims on a mesh (before storage cuts them).
+    /// The largest local size of each dim on a mesh, before flat sharding.
     pub fn local_bounds(&self, mesh: &Mesh) -> Vec<u64> {
         self.dims.iter().map(|dim| mesh.bound(dim.size, &dim.axes)).collect()
     }
 
-    /// The most elements that a rank holds.
+    /// The largest number of elements on any rank.
     pub fn local_elements(&self, mesh: &Mesh) -> u64 {
         let elements: u64 = self.local_bounds(mesh).iter().product();
         mesh.bound(elements, &self.storage)
     }
 
-    /// The most bytes that a rank holds.
+    /// The largest number of bytes on any rank.
     pub fn local_bytes(&self, mesh: &Mesh) -> u64 {
         self.local_elements(mesh) * self.dtype.bytes()
     }
 
-    /// The elements per dim that the rank at the coordinates holds (before storage cuts them).
+    /// The local size of each dim on the rank at the coordinates, before flat sharding.
     pub fn local_sizes(&self, mesh: &Mesh, coordinates: &[u64]) -> Vec<u64> {
         self.dims.iter().map(|dim| mesh.extent(dim.size, &dim.axes, coordinates).count).collect()
     }
 
-    /// Where the local part begins in each dim for the rank at the coordinates.
+    /// The offset of the local shard in each dim for the rank at the coordinates.
     pub fn local_origin(&self, mesh: &Mesh, coordinates: &[u64]) -> Vec<u64> {
         self.dims.iter().map(|dim| mesh.extent(dim.size, &dim.axes, coordinates).origin).collect()
     }

@@ -216,13 +216,13 @@ fn what_cannot_be_differentiated_is_named() {
     let error = differentiate(steep, &Optimizer::default()).unwrap_err().to_string();
     assert_eq!(error, "block @f: `%z = at_most(%y)`: `at_most` has no gradient");
     let again = differentiate(trained("tiny-llama", DType::F32), &Optimizer::default()).unwrap_err();
-    assert_eq!(again.to_string(), "the model is differentiated already");
+    assert_eq!(again.to_string(), "the model is already differentiated");
     let taken = one_block(|b| {
         let y = b.block.find("y").unwrap();
         b.named("lr", Unary(UnaryKind::Neg), &[y]).map(|_| ())
     });
     let error = differentiate(taken, &Optimizer::default()).unwrap_err().to_string();
-    assert_eq!(error, "block @f: `%lr` is a name that training uses; give the value another");
+    assert_eq!(error, "block @f: `%lr` is a reserved name of training; rename the value");
 }
 
 #[test]

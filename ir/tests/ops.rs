@@ -74,7 +74,7 @@ fn elementwise() -> Vec<Case> {
         BinaryKind::ReluSquaredGrad,
     ];
     let x = f(&[2, 3]);
-    let binary = kinds.map(|kind| case(Binary::of(kind), &[&x, &x], &[&x], (1, f(&[3]), "spread")));
+    let binary = kinds.map(|kind| case(Binary::of(kind), &[&x, &x], &[&x], (1, f(&[3]), "broadcast")));
     let spread = Binary::spread(BinaryKind::Mul, "a b, b -> a b").unwrap();
     let spread = case(spread, &[&f(&[2, 3]), &f(&[3])], &[&f(&[2, 3])], (1, f(&[4]), "`b` is 3"));
     unary.into_iter().chain(binary).chain([spread]).collect()

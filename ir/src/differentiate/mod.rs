@@ -1,10 +1,10 @@
-//! From a model's forward blocks to training: `F` gains `I`, `W` and `U`, and the model its step graph.
+//! Differentiation: adds the sections `I`, `W` and `U` to the forward blocks of a model, and the step graph.
 //!
 //! Each distinct block is differentiated once, on logical tensors, however often it is called. `reverse` walks `F`
-//! backwards and yields one list of statements; `sections` deals it out to `I` and `W`; `update` adds what is done once
-//! a step. Gradients are accumulated per (block, parameter): a parameter passed to several calls (a tied embedding) has a
-//! gradient in each of their blocks, which whoever runs the model adds up per parameter instance before `U`. Its update is
-//! stated once, in the block of the first call that binds it and has a gradient for it: the owner.
+//! backwards and yields one list of statements; `sections` distributes it over `I` and `W`; `update` adds the parameter
+//! update, once a step. Gradients are accumulated per (block, parameter): a parameter passed to several calls (a tied
+//! embedding) has a gradient in each of their blocks; the program sums them per parameter instance before `U`. Its update
+//! is in one block, the owner: that of the first call that binds it and has a gradient for it.
 
 mod reverse;
 mod sections;
@@ -18,16 +18,16 @@ use crate::optimizer::Optimizer;
 use crate::renumber::renumber;
 use std::fmt;
 
-/// Why a model has no gradient.
+/// Error: a model cannot be differentiated.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DifferentiateError {
-    /// The name of the block without `@`; empty where no block is at fault.
+    /// The name of the block without `@`; empty if no block causes the error.
     pub block: String,
-    /// The statement at fault.
+    /// The statement that causes the error.
     pub statement: Option<String>,
-    /// Where it (or the block) stands in the text.
+    /// The location of the statement or block in the text.
     pub span: Span,
-    /// What is wrong.
+    /// The message.
     pub message: String,
 }
 
@@ -96,7 +96,7 @@ pub fn differentiate(mut model: Model, optimizer: &Optimizer) -> Result<Model, D
     Ok(model)
 }
 
-/// Adds to every block its gradient sections alone: what a micro-batch computes, without what is done once a step.
+/// Adds to every block its gradient sections alone: the work of a micro-batch, without the parameter update.
 ///
 /// # Errors
 /// The model is differentiated already, or an op on the way has no gradient.
@@ -110,7 +110,7 @@ fn derive(model: &mut Model) -> Result<(), DifferentiateError> {
     let derived = [SectionKind::I, SectionKind::W, SectionKind::U];
     let done = |block: &Block| derived.iter().any(|&kind| block[kind] != Default::default());
     if model.is_differentiated() || model.blocks.values().any(done) {
-        return Err(DifferentiateError::in_model("the model is differentiated already".to_string()));
+        return Err(DifferentiateError::in_model("the model is already differentiated".to_string()));
     }
     for block in model.blocks.values_mut() {
         let backward = reverse::backward(block)?;
@@ -128,7 +128,7 @@ fn finish(model: &mut Model) {
     }
 }
 
-/// On a mesh, the shardings of what differentiation has made are the planner's to decide.
+/// On a mesh, opens the dims of all new values: the planner decides their shardings.
 fn open_made(block: &mut Block) {
     let given: Vec<Value> = block.args.iter().map(|arg| arg.value).collect();
     for kind in [SectionKind::I, SectionKind::W, SectionKind::U] {
@@ -138,10 +138,10 @@ fn open_made(block: &mut Block) {
     }
 }
 
-/// A name that others go by, if no value has it.
+/// A reserved name, if no value has it.
 fn free(block: &Block, name: String) -> Result<String, String> {
     match block.find(&name) {
-        Some(_) => Err(format!("`%{name}` is a name that training uses; give the value another")),
+        Some(_) => Err(format!("`%{name}` is a reserved name of training; rename the value")),
         None => Ok(name),
     }
 }

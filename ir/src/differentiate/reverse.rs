@@ -1,4 +1,4 @@
-//! The reverse walk: each statement of `F`, last to first, hands the cotangents of its results on to its operands.
+//! The reverse walk: each statement of `F`, last to first, propagates the cotangents of its results to its operands.
 
 use super::DifferentiateError;
 use crate::entity::{EntitySet, SecondaryMap};
@@ -6,11 +6,11 @@ use crate::graph::{ArgKind, Block, SectionKind, Stmt};
 use crate::ids::Value;
 use crate::ops::{Binary, BinaryKind, Builder, Cotangents, Unary, UnaryKind};
 
-/// What the walk yields. The statements are one list; nothing is dropped or dealt out yet.
+/// The result of the walk: one list of statements, before dead ones are dropped and the rest is distributed over sections.
 pub(super) struct Backward {
-    /// The cotangents of the block's differentiable results, in order: fed.
+    /// The cotangents of the block's differentiable results, in order: the arguments.
     pub given: Vec<Value>,
-    /// In an order in which they can run.
+    /// The statements, in an executable order.
     pub stmts: Vec<Stmt>,
     /// The cotangents of the block's differentiable arguments, in order.
     pub args: Vec<Value>,
@@ -21,7 +21,7 @@ pub(super) struct Backward {
 /// Walks a block's `F` backwards.
 ///
 /// # Errors
-/// An op on the way from a differentiable argument or parameter to a differentiable result has no gradient.
+/// An op on the path from a differentiable argument or parameter to a differentiable result has no gradient.
 pub(super) fn backward(block: &mut Block) -> Result<Backward, DifferentiateError> {
     let active = active(block);
     let forward = block[SectionKind::F].stmts.clone();
@@ -50,12 +50,12 @@ fn active(block: &Block) -> EntitySet<Value> {
 
 struct Walk<'a> {
     builder: Builder<'a>,
-    /// What each use of a value adds to its cotangent.
+    /// The contribution of each use of a value to its cotangent.
     parts: SecondaryMap<Value, Vec<Value>>,
 }
 
 impl Walk<'_> {
-    /// Makes the cotangents that come from outside.
+    /// Creates the cotangents of the block results.
     fn feed(&mut self) -> Vec<Value> {
         let results: Vec<Value> = self.builder.block.differentiable_results().map(|(_, value)| value).collect();
         let mut given = Vec::new();
@@ -78,7 +78,7 @@ impl Walk<'_> {
         if given.iter().all(Option::is_none) {
             return Ok(());
         }
-        let def = stmt.op.def().ok_or("layouts are decided after differentiation, not before")?;
+        let def = stmt.op.def().ok_or("reshards are inserted after differentiation, not before")?;
         let call = Cotangents { operands: &stmt.operands, results: &stmt.results, given: &given, needed: &needed };
         let cotangents = def.gradient(&mut self.builder, &call)?;
         for ((&operand, cotangent), needed) in stmt.operands.iter().zip(cotangents).zip(needed) {
@@ -90,7 +90,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The whole cotangent of a value, named after it: `%x.d`. `None` is zero.
+    /// The total cotangent of a value, named `%x.d` after it. `None` is zero.
     fn total(&mut self, value: Value) -> Result<Option<Value>, String> {
         let Some(sum) = self.sum(value)? else { return Ok(None) };
         let made_here = self.builder.block.value_name(sum).parse::<u32>().is_ok();
@@ -114,7 +114,7 @@ impl Walk<'_> {
         self.builder.block.find(&name).is_none().then_some(name)
     }
 
-    /// The cotangents of the arguments; of one that nothing depends on, zeros.
+    /// The cotangents of the arguments; zeros for an unused argument.
     fn arguments(&mut self) -> Result<Vec<Value>, String> {
         let args: Vec<Value> = self.builder.block.differentiable_args().collect();
         let mut cotangents = Vec::new();

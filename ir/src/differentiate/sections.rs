@@ -1,5 +1,5 @@
-//! Deals the backward statements out: to `I` what the cotangents of the arguments need, to `W` what only gradients of
-//! parameters need, to neither what nobody needs.
+//! Distributes the backward statements: `I` gets those that the cotangents of the arguments need, `W` those that only
+//! gradients of parameters need. Dead statements are dropped.
 
 use super::free;
 use super::reverse::Backward;
@@ -10,7 +10,7 @@ use crate::ops::{OpDef, Unary, UnaryKind};
 use crate::recompute::do_again;
 use crate::types::{DType, Type};
 
-/// Fills `I` and `W`. The order of the statements is kept.
+/// Fills `I` and `W` in the order of the statements.
 ///
 /// # Errors
 /// The name of a gradient is taken.
@@ -38,7 +38,7 @@ pub(super) fn split(block: &mut Block, backward: Backward) -> Result<(), String>
     Ok(())
 }
 
-/// Which statements some of the ends depend on.
+/// The statements that some of the ends depend on.
 fn reaching(stmts: &[Stmt], ends: impl Iterator<Item = Value>) -> Vec<bool> {
     let mut wanted = EntitySet::new();
     wanted.extend(ends);
@@ -53,7 +53,7 @@ fn reaching(stmts: &[Stmt], ends: impl Iterator<Item = Value>) -> Vec<bool> {
 }
 
 /// Makes `%w.grad: f32[..] += ..` of the statement in `W` that yields the gradient of `%w`. Where it cannot be that
-/// statement, because it stands in `I` or the value has other uses, a statement that adds the value is appended.
+/// statement, because it is in `I` or the value has other uses, a statement that adds the value is appended.
 fn accumulate(
     block: &mut Block,
     weights: &mut Vec<Stmt>,

@@ -1,5 +1,5 @@
-//! What is done once a step: each block's `U`, which sums squared gradients and updates the parameters that the block owns,
-//! and the step graph, which makes the norm and the clip factor of those sums.
+//! The parameter update, once a step: each block's `U`, which sums squared gradients and updates the parameters that the
+//! block owns, and the step graph, which computes the norm and the clip factor from those sums.
 
 use super::{DifferentiateError, free};
 use crate::entity::SecondaryMap;
@@ -12,12 +12,12 @@ use crate::optimizer::{Optimizer, OptimizerKind};
 use crate::types::{DType, Type};
 use std::collections::HashSet;
 
-/// What the calls of a block say about one of its parameter arguments.
+/// The binding of a parameter argument of a block, from the calls of the block.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Binding {
     /// The argument.
     param: Value,
-    /// The block updates it. Of a parameter that several calls pass, the first one's block does.
+    /// True if the block updates it. If several calls pass a parameter, the block of the first one updates it.
     owned: bool,
     /// Weight decay applies.
     decay: bool,
@@ -106,7 +106,7 @@ impl Scalars {
     }
 }
 
-/// Adds an argument behind those of its kind: values and inputs, constants, parameters, states.
+/// Adds an argument after those of its kind: values and inputs, constants, parameters, states.
 fn add_arg(block: &mut Block, name: String, kind: ArgKind, ty: Type) -> Result<Value, String> {
     let rank = |kind: ArgKind| match kind {
         ArgKind::Value | ArgKind::Input => 0,

@@ -14,18 +14,18 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// What one micro-batch holds, over all data-parallel ranks.
+/// The size of one micro-batch, over all data-parallel ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Batch {
     /// Sequences.
     pub batch: u64,
     /// Tokens per sequence.
     pub seq: u64,
-    /// Of parameters and activations; the loss and its scalars are f32.
+    /// Element type of parameters and activations; the loss and its scalars are f32.
     pub dtype: DType,
 }
 
-/// What is wrong with a configuration.
+/// An error in a configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConfigError {
     /// It is no JSON object.
@@ -39,7 +39,7 @@ pub enum ConfigError {
     Invalid {
         /// Its name.
         field: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// Fields that are right alone do not go together.
@@ -63,7 +63,7 @@ pub enum ConfigError {
         /// Tokens of the window.
         window: u64,
     },
-    /// Sizes that make a tensor or a depth beyond all bounds.
+    /// A tensor or depth above [`crate::limits`].
     TooLarge(String),
     /// A `model_type` without a builder.
     UnknownFamily(String),
@@ -71,7 +71,7 @@ pub enum ConfigError {
     Unsupported {
         /// The name of the field.
         field: String,
-        /// What is not supported, and what is.
+        /// The unsupported value, and the supported ones.
         why: String,
     },
 }
@@ -128,7 +128,7 @@ impl Coded for ConfigError {
             }
             ConfigError::BeyondWindow { window, .. } => {
                 return Some(format!(
-                    "use sequences of at most {window} tokens, or set `sliding_window` to null for whole attention"
+                    "use sequences of at most {window} tokens, or set `sliding_window` to null for full attention"
                 ));
             }
             ConfigError::TooLarge(_) => "make the sizes of the model, of a micro-batch or of a sequence smaller",
@@ -161,8 +161,8 @@ impl ModelConfig {
         }
     }
 
-    /// The same with the tokens of a sequence in so many routing groups, if it has experts, does not say otherwise, and they
-    /// divide: ranks that cut a sequence then route what they have.
+    /// The configuration with the tokens of a sequence in `n` routing groups, if it has experts, does not state another group
+    /// size, and `n` divides the sequence. Ranks that shard the sequence then route their own tokens.
     #[must_use]
     pub fn routed_in(&self, groups: u64, seq: u64) -> ModelConfig {
         let mut config = self.clone();
@@ -241,7 +241,7 @@ impl Fields {
         Ok((Fields { family, stated }, unknown))
     }
 
-    /// Whether a key is there, be it `null`.
+    /// True if a key is present, even as `null`.
     pub(super) fn states(&self, key: &str) -> bool {
         self.stated.contains_key(key)
     }

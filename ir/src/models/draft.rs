@@ -1,4 +1,4 @@
-//! What the builders share: a model that grows by parameters and blocks whose dims are named by letters.
+//! Shared code of the model builders: a model under construction, whose dims have one-letter names.
 
 use super::config::Batch;
 use crate::entity::EntityRef;
@@ -17,7 +17,7 @@ pub(super) struct Weight {
     pub name: &'static str,
     /// Letters of named dims, or sizes: `"h g r d"`, `"1024 h"`.
     pub dims: String,
-    /// Its first numbers.
+    /// Its initializer.
     pub init: Init,
 }
 
@@ -32,7 +32,8 @@ impl Weight {
         Weight { name, dims: dims.to_string(), init: Init::Constant(value) }
     }
 
-    /// Weight decay shrinks matrices; gains and biases are left alone, as in the training of GPT-3 and its successors.
+    /// True for matrices: weight decay applies to them, but not to gains and biases, as in the training of GPT-3 and its
+    /// successors.
     fn decay(&self) -> bool {
         matches!(self.init, Init::Normal(_))
     }
@@ -46,7 +47,7 @@ pub(super) struct Draft {
 
 impl Draft {
     /// A model with its named dims, `b` and `s` first, and its four inputs. Heads and experts are
-    /// `exact`: none is ever cut.
+    /// `indivisible`: shards must have the same number of them.
     pub(super) fn new(name: &str, batch: &Batch, dims: &[(&str, u64)]) -> Draft {
         let mut model = Model { name: name.to_string(), ..Model::default() };
         for &(name, size) in [("b", batch.batch), ("s", batch.seq)].iter().chain(dims) {
@@ -72,7 +73,7 @@ impl Draft {
         Type::new(self.dtype, dims_of(&self.model.dims, letters))
     }
 
-    /// Declares parameters that stand alone.
+    /// Declares single parameters.
     pub(super) fn declare(&mut self, weights: &[Weight]) {
         for weight in weights {
             self.param(weight.name, None, None, weight);
@@ -102,7 +103,7 @@ impl Draft {
     /// Adds a block. `args` are its values and inputs; `body` builds `F` and gives the results.
     ///
     /// # Errors
-    /// What an op has against its operands.
+    /// An op does not accept its operands.
     pub(super) fn block(
         &mut self,
         name: &str,
@@ -176,7 +177,7 @@ impl Body<'_> {
     /// Appends a statement; its results take the names, in order.
     ///
     /// # Errors
-    /// What the op has against its operands, or an operand that is not there.
+    /// The op does not accept its operands, or an operand does not exist.
     pub(super) fn op(&mut self, names: &[&str], op: impl Into<Op>, operands: &[&str]) -> Result<(), String> {
         let operands = operands.iter().map(|name| self.value(name)).collect::<Result<Vec<_>, _>>()?;
         let results = self.builder.op(op, &operands)?;

@@ -1,5 +1,5 @@
-//! Mixture of experts in place of a feed-forward net: a router, experts of which each token takes some, and perhaps one that
-//! all tokens take. Lepikhin et al. 2020 (GShard), Jiang et al. 2024 (Mixtral), Dai et al. 2024 (DeepSeekMoE).
+//! MoE layers in place of a feed-forward net: a router, routed experts, and optionally a shared expert of all tokens.
+//! Lepikhin et al. 2020 (GShard), Jiang et al. 2024 (Mixtral), Dai et al. 2024 (DeepSeekMoE).
 
 use super::config::{ConfigError, invalid, positive};
 use super::draft::{Body, Weight};
@@ -17,13 +17,13 @@ const LEAST_SUM: f64 = 1e-20;
 /// The experts of a layer.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Experts {
-    /// How many a token can be sent to.
+    /// The number of routed experts.
     pub experts: u64,
-    /// How many it is sent to.
+    /// The number of experts per token.
     pub chosen: u64,
     /// Size between the matrices of an expert.
     pub feed_forward: u64,
-    /// The same of the expert that all tokens take; 0: there is none.
+    /// Size between the matrices of the shared expert; 0: there is none.
     pub shared: u64,
     /// A number between 0 and 1 for each token scales what the shared expert gives (Qwen2-MoE).
     pub shared_gate: bool,
@@ -37,12 +37,12 @@ pub struct Experts {
     pub limit: Option<GroupLimit>,
     /// The weights of a token's experts are made to add up to 1.
     pub renormalise: bool,
-    /// What weights are multiplied by.
+    /// The factor that multiplies the weights.
     pub scale: f64,
-    /// How many tokens an expert takes, over how many it would if all were chosen alike; what comes after is dropped. None:
-    /// all that come.
+    /// Capacity factor: the maximum number of tokens per expert, relative to uniform routing; further tokens are dropped.
+    /// None: no limit.
     pub capacity: Option<f64>,
-    /// Tokens of a routing group, each dealt out by itself; none: those of a sequence.
+    /// Tokens of a routing group, which is routed independently; none: those of a sequence.
     pub group: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ impl Experts {
         }
     }
 
-    /// Refuses sizes that cannot be.
+    /// Checks the sizes.
     pub(super) fn check(&self, layers: u32) -> Result<(), ConfigError> {
         positive("moe_intermediate_size", self.feed_forward)?;
         positive("num_experts", self.experts)?;
@@ -84,8 +84,8 @@ impl Experts {
         positive("routing_group", self.group.unwrap_or(1))
     }
 
-    /// The dims of a model of sequences of so many tokens: q routing groups of a sequence, t tokens of a group, e experts, c
-    /// tokens that one takes, n experts again as the router has them, m between an expert's matrices, u between the shared
+    /// The dims of a model with sequences of `seq` tokens: q routing groups of a sequence, t tokens of a group, e experts, c
+    /// tokens that one takes, n the experts of the router, m between an expert's matrices, u between the shared
     /// one's.
     pub(super) fn dims(&self, seq: u64) -> Result<Vec<(&'static str, u64)>, ConfigError> {
         let group = self.group.unwrap_or(seq).min(seq);
@@ -94,7 +94,7 @@ impl Experts {
             return Err(ConfigError::Contradiction(why));
         }
         let alike = (self.chosen * group) as f64 / self.experts as f64;
-        // A token goes to an expert at most once, so that no more come than there are tokens in the group.
+        // A token chooses an expert at most once, so the capacity is at most the number of tokens in the group.
         let capacity = self.capacity.map_or(group, |factor| ((factor * alike).ceil() as u64).clamp(1, group));
         let mut dims = vec![
             ("q", seq / group),

@@ -20,8 +20,8 @@ pub(super) fn build(is_gated: bool, b: &mut Body<'_>) -> Result<(), String> {
     b.op(&["fd"], Einsum::new("b s f, f h -> b s h")?, &["fs", "down"])
 }
 
-/// A gated net on `x` with the letters `rows` before the last, and those that the matrices have too in front; `between` are
-/// the letters of the stream and of what lies between the matrices. The names are those of the values, in order.
+/// A gated net on `x`. `rows` are the leading dims of `x`; the matrices may share leading dims with it. `between` are the dims
+/// of the stream and between the matrices. The names are those of the values, in order.
 pub(super) fn gated(
     b: &mut Body<'_>,
     x: &str,

@@ -14,7 +14,7 @@ use serde::Serialize;
 pub struct Gpt2Config {
     /// Size of the vocabulary.
     pub vocabulary: u64,
-    /// How many positions the table has: the longest sequence. None: as many as a sequence has.
+    /// The number of positions of the table: the longest sequence. None: the length of the sequence.
     pub positions: Option<u64>,
     /// Size of the residual stream.
     pub hidden: u64,
@@ -28,7 +28,7 @@ pub struct Gpt2Config {
     pub norm_eps: f64,
     /// GELU with the error function (`gelu`) instead of the tanh form (`gelu_new`).
     pub exact_gelu: bool,
-    /// The norm stands behind each sum, not before each branch.
+    /// Post-norm: the norm follows each sum instead of preceding each branch.
     pub post_norm: bool,
     /// Probability that a weight of the attention is dropped.
     pub attention_dropout: f64,
@@ -173,7 +173,7 @@ fn blocks(config: &Gpt2Config, batch: &Batch) -> Result<Model, String> {
 }
 
 /// Matrices that write to the residual stream start smaller by `sqrt(2 layers)`: 2 layers of them add up there, and so its
-/// variance does not grow with depth (Radford et al. 2019, section 2.3). A norm behind each sum makes that needless.
+/// variance does not grow with depth (Radford et al. 2019, section 2.3). A norm after each sum makes this unnecessary.
 fn layer_weights(config: &Gpt2Config) -> Vec<Weight> {
     let sums = if config.post_norm { 1.0 } else { 2.0 * f64::from(config.layers) };
     let residual = config.deviation / sums.sqrt();
@@ -197,7 +197,7 @@ fn layer_weights(config: &Gpt2Config) -> Vec<Weight> {
     ]
 }
 
-/// The final norm where norms come first, and the matrix.
+/// The final norm of pre-norm models, and the matrix.
 fn head_weights(config: &Gpt2Config) -> Vec<Weight> {
     let mut weights = Vec::new();
     if !config.post_norm {
@@ -217,7 +217,8 @@ fn norm(config: &Gpt2Config) -> LayerNorm {
     LayerNorm { eps: config.norm_eps }
 }
 
-/// `sum = x + f(norm(x))`, or with `post_norm` `sum = norm(x + f(x))`. `f` gets the name of its operand and gives its result's.
+/// `sum = x + f(norm(x))`, or with `post_norm` `sum = norm(x + f(x))`. `f` gets the name of its operand and gives its
+/// result's.
 fn branch(
     config: &Gpt2Config,
     b: &mut Body<'_>,

@@ -35,15 +35,15 @@ pub struct LlamaConfig {
     pub norm_eps: f64,
     /// Base of the rotary frequencies.
     pub rope_theta: f64,
-    /// How they are lowered for a longer context.
+    /// Their scaling for a longer context.
     pub rope_scaling: Option<Scaling>,
-    /// What attention scores are multiplied by beside the inverse root of the head size (YaRN).
+    /// The factor of attention scores in addition to the inverse root of the head size (YaRN).
     pub score_factor: f64,
-    /// What of them comes from the turned part of latent attention is multiplied by this, too (YaRN); 1 without that.
+    /// The factor of the scores of the rotary part of latent attention (YaRN); 1 without YaRN.
     pub turned_factor: f64,
     /// Tokens that attention looks back over in some layer; sequences must not be longer. None: all.
     pub window: Option<u64>,
-    /// The token that fills up sequences: its row of the embedding learns nothing from where it stands.
+    /// The padding token: its positions add no gradient to the embedding.
     pub pad: Option<u64>,
     /// The head's matrix is the embedding table.
     pub tied: bool,
@@ -65,13 +65,13 @@ impl LlamaConfig {
         Rope { theta: self.rope_theta, scaling: self.rope_scaling, inverse: false }
     }
 
-    /// What attention scores are multiplied by.
+    /// The factor of attention scores.
     pub(super) fn score_scale(&self) -> f64 {
         let head = self.latent.as_ref().map_or(self.head, |latent| latent.plain + latent.turned);
         self.score_factor / (head as f64).sqrt()
     }
 
-    /// How many layers have a feed-forward net, and how many have experts.
+    /// The number of layers with a feed-forward net, and of layers with experts.
     fn kinds(&self) -> [u32; 2] {
         let dense = self.experts.as_ref().map_or(self.layers, |experts| experts.dense_layers);
         [dense, self.layers - dense]
@@ -110,7 +110,7 @@ impl LlamaConfig {
         self.rope_scaling.map_or(Ok(()), |scaling| scaling.check()).map_err(|why| invalid("rope_scaling", why))
     }
 
-    /// Names and sizes of the dims beside b and s.
+    /// Names and sizes of the dims other than b and s.
     fn dims(&self, seq: u64) -> Result<Vec<(&'static str, u64)>, ConfigError> {
         let mut dims = vec![("h", self.hidden), ("g", self.kv_heads), ("r", self.heads / self.kv_heads)];
         match &self.latent {
@@ -148,7 +148,7 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, String> {
     draft.call("x", embed, None, &["tok"], &["emb"]);
     let mut last = "x";
     let [dense, sparse] = config.kinds();
-    // Where there are no experts, a layer is a layer.
+    // Without experts, the dense block is named `layer`.
     let (first, middle) = if config.experts.is_some() { ("dense", "z") } else { ("layer", "y") };
     let kinds = [(first, middle, dense, None), ("layer", "y", sparse, config.experts.as_ref())];
     for (name, result, count, experts) in kinds {

@@ -1,9 +1,9 @@
 //! Model families: from a published `config.json` to a [`Model`](crate::graph::Model).
 //!
-//! `config` reads and checks the configuration by the table of keys in `keys`, one builder file a family states the blocks, of parts in files of their own,
-//! `presets` holds published configurations by name. All families have the blocks `embed`, `layer` and `head`, and where only
-//! later layers have experts a block `dense` before `layer`; and the inputs `%tok`, `%lab` (labels,
-//! negative: ignored), `%pos` (position in its document) and `%seg` (document), each i32[b, s].
+//! `config` reads and checks the configuration by the table of keys in `keys`. One builder file per family constructs the
+//! blocks, from parts in separate files. `presets` holds published configurations by name. All families have the blocks
+//! `embed`, `layer` and `head`, and where only later layers have experts a block `dense` before `layer`; and the inputs
+//! `%tok`, `%lab` (labels, negative: ignored), `%pos` (position in its document) and `%seg` (document), each i32[b, s].
 
 mod attention;
 mod config;

@@ -50,7 +50,7 @@ pub(super) fn read(fields: &Fields, unknown: &mut Vec<String>) -> Result<LlamaCo
     Ok(config)
 }
 
-/// Whether the feed-forward net has a gate. In the class it always has; `relu2` without one is Nemotron's.
+/// True if the feed-forward net has a gate. In the class it always has one; `relu2` without one is Nemotron's.
 fn gate(fields: &Fields) -> Result<bool, ConfigError> {
     if fields.family != "llama" {
         return Ok(true);
@@ -66,7 +66,7 @@ fn gate(fields: &Fields) -> Result<bool, ConfigError> {
     }
 }
 
-/// The token that fills up sequences; a negative one counts from the end of the vocabulary.
+/// The padding token; a negative one counts from the end of the vocabulary.
 fn pad(fields: &Fields) -> Result<Option<u64>, ConfigError> {
     let Some(stated) = fields.optional::<i64>("pad_token_id")? else { return Ok(None) };
     let vocabulary: u64 = fields.get("vocab_size")?;
@@ -167,8 +167,8 @@ fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError>
     Ok(Some(Experts { capacity, group, ..plain }))
 }
 
-/// How many layers of a Qwen have no experts, which must be the first ones: those that `mlp_only_layers` names, and all but
-/// each one of `decoder_sparse_step`.
+/// The number of layers of a Qwen without experts, which must be the first ones: those that `mlp_only_layers` names, and
+/// all but each one of `decoder_sparse_step`.
 fn dense_in_front(fields: &Fields, layers: u32) -> Result<u32, ConfigError> {
     let (step, experts): (u64, u64) = (fields.get("decoder_sparse_step")?, fields.get("num_experts")?);
     positive("decoder_sparse_step", step)?;
@@ -191,7 +191,7 @@ fn dense_in_front(fields: &Fields, layers: u32) -> Result<u32, ConfigError> {
     Ok(front)
 }
 
-/// What DeepSeek's experts have beside those of `plain`.
+/// DeepSeek's options of experts in addition to those of `plain`.
 fn deepseek(fields: &Fields, plain: Experts) -> Result<Experts, ConfigError> {
     let third = fields.family == "deepseek_v3";
     let group = |by| -> Result<Option<GroupLimit>, ConfigError> {
@@ -224,7 +224,7 @@ fn deepseek(fields: &Fields, plain: Experts) -> Result<Experts, ConfigError> {
     })
 }
 
-/// Whether a token finds its experts in the groups that are open to it.
+/// Checks that the groups open to a token have enough experts.
 fn check_limit(limit: &GroupLimit, experts: &Experts) -> Result<(), ConfigError> {
     let GroupLimit { groups, from, by } = *limit;
     positive("n_group", groups)?;

@@ -5,15 +5,15 @@ use super::config::{ConfigError, Fields, invalid, unsupported};
 use super::keys::ROPE;
 use crate::ops::Scaling;
 
-/// How queries and keys turn.
+/// The rotary embedding of queries and keys.
 pub(super) struct Rotary {
     /// The base of the frequencies.
     pub(super) theta: f64,
-    /// How they are scaled.
+    /// Their scaling.
     pub(super) scaling: Option<Scaling>,
-    /// What all scores are multiplied by.
+    /// The factor of all attention scores.
     pub(super) score_factor: f64,
-    /// What the scores of the turned part alone are multiplied by.
+    /// The factor of the scores of the rotary part alone.
     pub(super) turned_factor: f64,
 }
 
@@ -87,7 +87,7 @@ fn scaling(field: &'static str, fields: &Fields, rope: &Fields) -> Result<Option
     }
 }
 
-/// How much larger what has more positions is made, by so much.
+/// The YaRN `mscale` of a scaling factor, with the coefficient `by`.
 fn grown(factor: f64, by: f64) -> f64 {
     if factor <= 1.0 { 1.0 } else { 0.1 * by * factor.ln() + 1.0 }
 }
@@ -97,8 +97,8 @@ fn stated(rope: &Fields, key: &'static str) -> Result<Option<f64>, ConfigError> 
     Ok(rope.optional(key)?.filter(|number| *number != 0.0))
 }
 
-/// What YaRN multiplies the scores of what turns by, as `_compute_yarn_parameters` in `transformers` does: queries and keys
-/// have a factor each.
+/// The YaRN factor of the scores of the rotary part, as in `_compute_yarn_parameters` of `transformers`: queries and keys
+/// have one factor each.
 fn turned(rope: &Fields, factor: f64) -> Result<f64, ConfigError> {
     let on_each = match (rope.optional("attention_factor")?, stated(rope, "mscale")?, stated(rope, "mscale_all_dim")?) {
         (Some(given), ..) => given,
@@ -108,7 +108,7 @@ fn turned(rope: &Fields, factor: f64) -> Result<f64, ConfigError> {
     Ok(on_each * on_each)
 }
 
-/// What latent attention multiplies all scores by, as `yarn_apply_mscale` in `transformers` does for any kind of scaling.
+/// The factor of all scores in latent attention, as in `yarn_apply_mscale` of `transformers`, for any kind of scaling.
 fn all_dims(rope: &Fields, factor: f64) -> Result<f64, ConfigError> {
     let by = stated(rope, "mscale_all_dim")?.map_or(1.0, |by| grown(factor, by));
     Ok(by * by)

@@ -4,7 +4,7 @@
 //! `p=0.1, path="layer.o"` weights are dropped as [`Dropout`] drops elements: weight `[b, s, g, r, t]` by its coordinates,
 //! b being the global sample.
 //!
-//! With `origin=64, whole=128` the queries are a slice of the sequence, and the keys all up to its end.
+//! With `origin=64, whole=128` the queries are a slice of a sequence of 128 positions, and the keys end where the slice ends.
 
 use super::{Attr, Attrs, Builder, Cotangents, Dropout, Op, OpDef, Piece, Shapes, operands};
 use crate::ids::Value;
@@ -12,20 +12,20 @@ use crate::types::{DType, Dim, Type};
 
 /// `-> out [b, s, g, r, c], lse f32[b, s, g, r]`: softmax over the visible keys of `scale q k`, times v; lse is the natural
 /// log of the sum of exponentials. A key is visible iff the segments are equal and (not causal or `kpos <= qpos`). A query
-/// that sees no key gives 0 and `-inf`. Dropout is of the softmax: lse does not know of it.
+/// that sees no key gives 0 and `-inf`. Dropout applies to the softmax; lse ignores it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Attention {
-    /// What scores are multiplied by.
+    /// The factor that multiplies the scores.
     pub scale: f64,
-    /// Whether keys after the query are hidden.
+    /// True if a query sees no later keys.
     pub causal: bool,
     /// Dropout of the softmax, if any; its place is that of the queries.
     pub dropout: Option<Dropout>,
-    /// Which slice of the sequence the queries are; `None`: the whole.
+    /// The slice of the sequence that the queries are; `None`: the entire sequence.
     pub piece: Option<Piece>,
 }
 
-/// The letters of the operands that both ops have.
+/// The rule of the operands that both ops have.
 struct Heads {
     dtype: DType,
     queries: Vec<Dim>,
@@ -131,7 +131,7 @@ impl OpDef for Attention {
         Ok(cotangents)
     }
 
-    /// Keys and what goes with them, as long as later ones are hidden.
+    /// Keys, values and their indices, if the attention is causal.
     fn sees_before(&self) -> &'static [usize] {
         if self.causal { &[1, 2, 4, 6] } else { &[] }
     }
@@ -195,13 +195,14 @@ impl OpDef for AttentionGrad {
         Ok(vec![q.logical(), k.logical(), v.logical()])
     }
 
-    /// The letters of the forward: dk and dv owe sums over s and r.
+    /// The factors of the forward: dk and dv are partial sums over s and r.
     fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
         let queries = "b s+ g r+ c!, b s+ g r+, b s+ g r+ c!, b s+, b t!, b s+, b t!";
         format!("b s+ g r+ d!, b t! g d!, b t! g c!, {queries} -> b s g r d!, b t! g d!, b t! g c!")
     }
 
-    /// Five products: scores again, dq and dk by d, dv and the scores' cotangents by c: 2.5 times the forward where d = c.
+    /// Five products: recomputed scores, dq and dk by d, dv and the scores' cotangents by c: 2.5 times the forward where d
+    /// = c.
     fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
         let (pairs, d, c) = pairs_and_heads(self.causal, self.piece, operands[0], operands[1], operands[2]);
         pairs.saturating_mul(2 * (3 * d + 2 * c))

@@ -32,12 +32,12 @@ impl Attr {
     }
 }
 
-/// The attributes of one statement; an op takes what it knows, what is left is an error.
+/// The attributes of one statement; an op removes those that it knows, and any other is an error.
 #[derive(Clone, Debug, Default)]
 pub struct Attrs(pub Vec<(String, Attr)>);
 
 impl Attrs {
-    /// Takes the attribute of the name out.
+    /// Removes and returns the attribute of this name.
     pub fn take(&mut self, name: &str) -> Option<Attr> {
         let place = self.0.iter().position(|(n, _)| n == name)?;
         Some(self.0.remove(place).1)
@@ -103,7 +103,7 @@ impl Attrs {
     pub fn optional_int(&mut self, name: &str) -> Result<Option<u64>, String> {
         match self.take(name) {
             Some(Attr::Expr(Expr::Int(value))) if value >= 0 => Ok(Some(value as u64)),
-            Some(_) => Err(format!("`{name}` must be a whole number")),
+            Some(_) => Err(format!("`{name}` must be an integer")),
             None => Ok(None),
         }
     }

@@ -1,4 +1,4 @@
-//! `clip_factor(%norm, max=1)`: what gradients are multiplied by so that their global norm is at most `max`:
+//! `clip_factor(%norm, max=1)`: the factor that bounds the global gradient norm by `max`:
 //! `min(1, max / (norm + 1e-6))`, as in Pascanu et al. 2013 with the epsilon of common trainers.
 
 use super::{Attr, Attrs, Builder, OpDef, Shapes, Unary, UnaryKind};
@@ -11,7 +11,7 @@ const EPSILON: f64 = 1e-6;
 /// The clip factor of a norm.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ClipFactor {
-    /// The largest norm that is left alone.
+    /// The largest norm that is not clipped.
     pub max: f64,
 }
 

@@ -1,38 +1,38 @@
-//! Layout changes: what moves data between ranks, and the two that each rank does alone: `shard` drops some of the data,
-//! `owe` makes a pending sum.
+//! Resharding ops: the collectives, and two local ops. `all_slice` takes the local part of a tensor; `to_partial` turns a
+//! replicated or sharded tensor into a partial sum.
 //!
-//! A collective adds or removes axes at the minor end of a dim; only a permute puts them in another order. `over` is in the
-//! order of the dim, major to minor; without `dim` it is about storage: `f32[h, f]/{dp}`. A tensor in storage keeps the
-//! sharding of its dims, since its runs are cut from what the dims leave. Several operands are a bucket: one transfer, each
-//! tensor on its own.
+//! A collective adds or removes axes at the minor end of a dim; only a permute reorders them. `over` is in the
+//! order of the dim, major to minor; without `dim` it lists flat-shard axes: `f32[h, f]/{dp}`. The dims of a flat shard keep
+//! their sharding, since its ranges split the local tensor. Several operands form a bucket: one transfer, in which each
+//! tensor stays separate.
 
 use super::{Attr, Attrs};
 use crate::mesh::{Axes, Mesh};
 use crate::types::{Dim, PartialKind, Type};
 
-/// A change of layout. The tensor stays the same.
+/// A reshard: it changes the sharding of a tensor, not its logical value.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Collective {
-    /// Takes axes off the minor end of a dim (or off the storage).
+    /// Removes axes from the minor end of a dim (or flat-shard axes).
     AllGather {
         /// The dim; `None` is the storage.
         dim: Option<usize>,
-        /// The axes that go.
+        /// The removed axes.
         over: Axes,
     },
-    /// Pays a debt and puts its axes on the minor end of a dim (or on the storage).
+    /// Reduces a partial tensor and adds the reduced axes at the minor end of a dim (or as flat-shard axes).
     ReduceScatter {
         /// The dim; `None` is the storage.
         dim: Option<usize>,
-        /// The axes that are paid.
+        /// The axes to reduce over.
         over: Axes,
     },
-    /// Pays a debt.
+    /// Reduces a partial tensor.
     AllReduce {
-        /// The axes that are paid.
+        /// The axes to reduce over.
         over: Axes,
     },
-    /// Takes axes off the minor end of one dim and puts them on that of another.
+    /// Moves axes from the minor end of one dim to the minor end of another.
     AllToAll {
         /// The dim that loses the axes.
         from: usize,
@@ -41,28 +41,28 @@ pub enum Collective {
         /// The axes that move.
         over: Axes,
     },
-    /// Hands blocks from rank to rank: other axes, or the same in another order, cut the tensor into as many shards as
-    /// before. Where each dim has as many shards as before and all are even, each rank's new block comes whole from one rank,
-    /// and each rank sends one; elsewhere it comes in pieces from the few that have them.
+    /// Moves shards between ranks: other axes, or the same in another order, split the tensor into the same number of shards.
+    /// If every dim keeps its number of shards and all shards are even, each rank sends one shard to one rank. Otherwise a
+    /// rank receives pieces of its shard from the ranks that hold them.
     Permute {
         /// The axes of each dim afterwards.
         dims: Vec<Axes>,
-        /// The axes along which blocks move, in mesh order: those from the first on that differs, before and afterwards.
+        /// The axes along which shards move, in mesh order: those after the common prefix of a dim, before and afterwards.
         over: Axes,
     },
-    /// Keeps the rank's own part: puts axes on the minor end of dims (or on the storage). Moves nothing.
+    /// Takes the rank's own part: adds axes at the minor end of dims (or as flat-shard axes). It communicates nothing.
     AllSlice {
-        /// The axes that each dim gains, up to the last dim that gains some; no dim at all is the storage.
+        /// The axes that each dim gains, up to the last dim that gains some; empty for a flat shard.
         dims: Vec<Axes>,
-        /// The axes that come, dim after dim.
+        /// The added axes, dim after dim.
         over: Axes,
     },
-    /// Makes a pending sum without moving anything: keeps the value on the first rank along the axes and zero on the others,
-    /// or takes axes off the minor end of a dim, where each rank has its own part and zero for those of the others.
+    /// Makes a tensor a partial sum without communication. The first rank along the axes has the value, the others zero. With
+    /// `dim` the axes are removed from the minor end of the dim: each rank has its own part, and zero elsewhere.
     ToPartial {
-        /// The dim that loses the axes; `None` where they are not on the tensor.
+        /// The dim that loses the axes; `None` if they do not shard the tensor.
         dim: Option<usize>,
-        /// The axes that will be owed.
+        /// The axes that the result is partial over.
         over: Axes,
     },
 }
@@ -72,8 +72,8 @@ impl Collective {
     pub const NAMES: [&'static str; 7] =
         ["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "collective_permute", "all_slice", "to_partial"];
 
-    /// Whether it moves shards of a tensor from one dim to another: as an all-to-all, or as a permute that changes how many
-    /// shards a dim has.
+    /// True if it moves shards from one dim to another: an all-to-all, or a permute that changes the number of shards of a
+    /// dim.
     pub fn exchanges(&self, operand: &Type, mesh: &Mesh) -> bool {
         let changes = |(before, after): (&Dim, &Axes)| mesh.size(&before.axes) != mesh.size(after);
         match self {
@@ -89,14 +89,14 @@ impl Collective {
         Collective::Permute { dims, over }
     }
 
-    /// The local slice of one dim, or of the storage.
+    /// An `all_slice` of one dim, or of the flat tensor.
     pub fn all_slice(dim: Option<usize>, over: Axes) -> Collective {
         let mut dims = vec![Axes::none(); dim.map_or(0, |dim| dim + 1)];
         dims.iter_mut().last().into_iter().for_each(|last| *last = over.clone());
         Collective::AllSlice { dims, over }
     }
 
-    /// The local slice of several dims at once: the axes that each gains.
+    /// An `all_slice` of several dims at once, given the axes that each gains.
     pub fn slice(mut dims: Vec<Axes>) -> Collective {
         let len = dims.iter().rposition(|axes| !axes.is_empty()).map_or(0, |last| last + 1);
         dims.truncate(len);
@@ -129,7 +129,7 @@ impl Collective {
         }
     }
 
-    /// Whether ranks must meet for it.
+    /// True if it communicates between ranks.
     pub fn communicates(&self) -> bool {
         !matches!(self, Collective::AllSlice { .. } | Collective::ToPartial { .. })
     }
@@ -186,8 +186,8 @@ impl Collective {
     /// The type of the result of one operand.
     ///
     /// # Errors
-    /// The operand has not what the change takes away (axes at the minor end, or the debt), an axis would stand twice in
-    /// the result, or the tensor is in storage and its dims would change.
+    /// The operand lacks the axes that are removed or reduced, an axis would appear twice in the result, or the dims of a
+    /// flat shard would change.
     pub fn result_type(&self, operand: &Type) -> Result<Type, String> {
         let mut ty = operand.clone();
         match self {
@@ -210,15 +210,15 @@ impl Collective {
         }
         let stored = !(operand.storage.is_empty() && ty.storage.is_empty());
         if stored && ty.dims.iter().zip(&operand.dims).any(|(a, b)| a.axes != b.axes) {
-            return Err("a tensor in storage cannot change the sharding of its dims".to_string());
+            return Err("the sharding of the dims of a flat shard cannot change".to_string());
         }
         Ok(ty)
     }
 
-    /// Whether the sizes of the axes permit the change of an operand that [`Collective::result_type`] takes.
+    /// Checks the sizes of the axes for an operand that [`Collective::result_type`] accepts.
     ///
     /// # Errors
-    /// A permute would cut the tensor into more or fewer shards.
+    /// A permute would change the number of shards of the tensor.
     pub fn check_sizes(&self, mesh: &Mesh, operand: &Type) -> Result<(), String> {
         let Collective::Permute { dims, .. } = self else { return Ok(()) };
         let before: u64 = operand.dims.iter().map(|dim| mesh.size(&dim.axes)).product();
@@ -226,7 +226,7 @@ impl Collective {
         if before == after || dims.len() != operand.rank() {
             return Ok(());
         }
-        Err(format!("the tensor is cut into {before} shards, and would be into {after}"))
+        Err(format!("the tensor has {before} shards, and would have {after}"))
     }
 }
 
@@ -253,7 +253,7 @@ fn take_axes(axes: &mut Axes, over: &Axes) -> Result<(), String> {
 
 fn put_axes(ty: &mut Type, dim: Option<usize>, over: &Axes) -> Result<(), String> {
     if !over.is_disjoint(&ty.used_axes()) {
-        return Err("the tensor already has one of the axes".to_string());
+        return Err("the tensor already uses one of the axes".to_string());
     }
     let axes = place(ty, dim)?;
     *axes = axes.union(over);
@@ -273,9 +273,9 @@ fn all_of(dims: &[Axes]) -> Axes {
 }
 
 fn pay(ty: &mut Type, over: &Axes) -> Result<(), String> {
-    let Some(partial) = ty.partial.clone() else { return Err("nothing is owed".to_string()) };
+    let Some(partial) = ty.partial.clone() else { return Err("the operand is not partial".to_string()) };
     if over.iter().any(|axis| !partial.axes.contains(axis)) {
-        return Err("not all of the axes are owed".to_string());
+        return Err("the operand is not partial over all of the axes".to_string());
     }
     *ty = ty.partial_over(partial.kind, &partial.axes.without(over));
     Ok(())
@@ -283,10 +283,10 @@ fn pay(ty: &mut Type, over: &Axes) -> Result<(), String> {
 
 fn owe(ty: &mut Type, over: &Axes) -> Result<(), String> {
     if ty.partial.as_ref().is_some_and(|partial| partial.kind == PartialKind::Max) {
-        return Err("a maximum is pending; a sum cannot be owed beside it".to_string());
+        return Err("the operand is a partial maximum; it cannot become a partial sum too".to_string());
     }
     if !over.is_disjoint(&ty.used_axes()) {
-        return Err("the tensor already has one of the axes".to_string());
+        return Err("the tensor already uses one of the axes".to_string());
     }
     *ty = ty.partial_over(PartialKind::Sum, &ty.partial_axes().union(over));
     Ok(())
@@ -294,17 +294,16 @@ fn owe(ty: &mut Type, over: &Axes) -> Result<(), String> {
 
 fn permute(ty: &mut Type, dims: &[Axes], over: &Axes) -> Result<(), String> {
     if dims.len() != ty.rank() {
-        return Err(format!("it states the axes of {} dims; the rank is {}", dims.len(), ty.rank()));
+        return Err(format!("`dims` lists axes for {} dims; the rank is {}", dims.len(), ty.rank()));
     }
     if moving_axes(ty, dims) != *over {
-        return Err(
-            "`over` must be the axes from the first that differs on, before and after, in mesh order".to_string()
-        );
+        return Err("`over` must list the axes after the common prefix of each dim, before and after, in mesh order"
+            .to_string());
     }
     let mut taken = ty.storage.union(&ty.partial_axes());
     for (dim, axes) in ty.dims.iter_mut().zip(dims) {
         if !axes.is_disjoint(&taken) {
-            return Err("an axis would stand twice in the type".to_string());
+            return Err("an axis would appear twice in the type".to_string());
         }
         taken = taken.union(axes);
         dim.axes = axes.clone();
@@ -312,8 +311,8 @@ fn permute(ty: &mut Type, dims: &[Axes], over: &Axes) -> Result<(), String> {
     Ok(())
 }
 
-/// The axes that some dim has otherwise than the target, from the first that differs on, in mesh order. Below a major axis
-/// that moves all others move too: blocks are nested.
+/// The axes after the common prefix of each dim and its target, in mesh order. If a major axis moves, all axes below it move
+/// too, because shards are nested.
 fn moving_axes(operand: &Type, dims: &[Axes]) -> Axes {
     let ends = operand.dims.iter().zip(dims).flat_map(|(dim, axes)| {
         let kept = dim.axes.common_prefix(axes);

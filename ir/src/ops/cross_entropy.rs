@@ -71,8 +71,8 @@ impl OpDef for CrossEntropy {
     }
 }
 
-/// `cross_entropy_grad(%logits, %labels, %lse, %dloss)`: `(exp(logits - lse) - [label]) dloss`, 0 in ignored rows. Any part of
-/// the vocabulary with the lse of the whole.
+/// `cross_entropy_grad(%logits, %labels, %lse, %dloss)`: `(exp(logits - lse) - [label]) dloss`, 0 in ignored rows. A shard of
+/// the vocabulary uses the lse of the full vocabulary.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CrossEntropyGrad;
 

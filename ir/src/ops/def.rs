@@ -1,4 +1,4 @@
-//! What every op states about itself. Each default is the safe one.
+//! The properties that every op declares. Each default is the conservative one.
 
 use super::{Attr, Op, Piece};
 use crate::graph::{Block, Span, Stmt};
@@ -14,7 +14,7 @@ pub struct Shapes<'a> {
     pub results: &'a [Type],
 }
 
-/// What `gradient` is asked for.
+/// The request that `gradient` answers.
 pub struct Cotangents<'a> {
     /// The operands of the statement.
     pub operands: &'a [Value],
@@ -22,11 +22,11 @@ pub struct Cotangents<'a> {
     pub results: &'a [Value],
     /// The cotangent of each result; `None` is zero.
     pub given: &'a [Option<Value>],
-    /// Which operands' cotangents are wanted.
+    /// Per operand, true if its cotangent is needed.
     pub needed: &'a [bool],
 }
 
-/// The facts of an op.
+/// The definition of an op.
 pub trait OpDef: Debug {
     /// Its name in the text form.
     fn name(&self) -> &'static str;
@@ -39,19 +39,20 @@ pub trait OpDef: Debug {
     /// The logical types of the results.
     ///
     /// # Errors
-    /// Operands that do not fit, in the user's words.
+    /// The op does not accept the operands; the message says why.
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String>;
 
     /// The sharding rule for tensors of these shapes: see [`crate::rule`].
     fn rule(&self, operands: &[&Type], results: &[&Type]) -> String;
 
-    /// The groups of operands in which the op is linear: each group may owe a sum together, one group at a time.
+    /// The groups of operands in which the op is jointly linear. All operands of one group may be partial together, and no
+    /// others.
     fn linear(&self, operands: usize) -> Vec<Vec<usize>> {
         let _ = operands;
         Vec::new()
     }
 
-    /// Whether the result is the sum of the operands.
+    /// True if the result is the sum of the operands.
     fn is_sum(&self) -> bool {
         false
     }
@@ -76,50 +77,50 @@ pub trait OpDef: Debug {
         operands.iter().chain(results).map(|ty| ty.bytes()).sum()
     }
 
-    /// Whether the result is the operand's bytes in their order: it may lie on them, and nothing is done.
+    /// True if the result has the bytes of the operand in their order, so that both may share a buffer without a copy.
     fn is_view(&self) -> bool {
         false
     }
 
-    /// The operands of as many bytes as the one result that it may lie exactly on: element i of the result depends on no
-    /// other element of theirs.
+    /// The operands whose buffer the result may overwrite. They have the same number of bytes as the result, and element i of
+    /// the result depends only on their element i.
     fn in_place(&self) -> &'static [usize] {
         &[]
     }
 
-    /// The operands whose elements the op changes into its results, one per result; none if its results are all new.
+    /// The operands that the op updates in place, one per result; none if all results are new.
     fn updates(&self) -> &'static [usize] {
         &[]
     }
 
-    /// The operands of whose whole dim no result sees what lies behind it in the sequence: of these the rows up to the end of
-    /// a slice are enough for the slice's results.
+    /// Operands used causally: result position `t` reads only positions `<= t`. A sequence slice needs only a prefix of them.
     fn sees_before(&self) -> &'static [usize] {
         &[]
     }
 
-    /// The op on a slice of the sequence, where what it does depends on the place in the whole; `None` where it does not.
+    /// The op on a slice of the sequence, if it depends on the position in the sequence; otherwise `None`.
     fn on_piece(&self, piece: Piece) -> Option<Op> {
         let _ = piece;
         None
     }
 
-    /// The op that stands for this one where a model is evaluated, not trained; `None`: the same.
+    /// The op that replaces this one in an evaluation; `None`: the same op.
     fn in_evaluation(&self) -> Option<Op> {
         None
     }
 
-    /// Whether backward sections do the op again rather than keep its result: it is a copy of operands that are held anyway.
+    /// True if backward sections recompute the op instead of saving its result, which is a copy of operands that are live
+    /// anyway.
     fn is_done_again(&self) -> bool {
         false
     }
 
-    /// Whether the op may be cut along a `!` letter, and is then expanded.
+    /// True if the op may be sharded along a `!` factor; it is then decomposed.
     fn expands_when_cut(&self) -> bool {
         false
     }
 
-    /// The op as a graph of smaller ones, used for `made` ops and where a `!` dim is sharded. Gives the results.
+    /// Emits the op as a graph of smaller ops and returns the results. Composite ops use it, and ops with a sharded `!` dim.
     fn expand(&self, builder: &mut Builder<'_>, operands: &[Value]) -> Option<Result<Vec<Value>, String>> {
         let _ = (builder, operands);
         None
@@ -148,7 +149,7 @@ impl<'a> Builder<'a> {
     /// Appends a statement whose results take the next free numbers.
     ///
     /// # Errors
-    /// The operands do not fit the op.
+    /// The op does not accept the operands.
     pub fn op(&mut self, op: impl Into<Op>, operands: &[Value]) -> Result<Vec<Value>, String> {
         let op = op.into();
         let types: Vec<&Type> = operands.iter().map(|&v| self.block.ty(v)).collect();
@@ -170,7 +171,7 @@ impl<'a> Builder<'a> {
     /// The same for an op with one result.
     ///
     /// # Errors
-    /// The operands do not fit the op, or it does not have one result.
+    /// The op does not accept the operands, or it does not have exactly one result.
     pub fn one(&mut self, op: impl Into<Op>, operands: &[Value]) -> Result<Value, String> {
         match self.op(op, operands)?.as_slice() {
             [value] => Ok(*value),
@@ -181,7 +182,7 @@ impl<'a> Builder<'a> {
     /// The same, and names the result.
     ///
     /// # Errors
-    /// The operands do not fit the op, or it does not have one result.
+    /// The op does not accept the operands, or it does not have exactly one result.
     pub fn named(&mut self, name: &str, op: impl Into<Op>, operands: &[Value]) -> Result<Value, String> {
         let value = self.one(op, operands)?;
         self.block.values[value].name = name.to_string();

@@ -1,16 +1,16 @@
 //! `dispatch(%x, %index)` to the experts and `combine(%y, %index, %weights)` back, within routing groups.
 //!
-//! A group is a fixed number t of consecutive tokens of a sequence, so that what is computed depends on no layout. Each expert
-//! takes at most c tokens of a group: the choices of a group are dealt to their experts by token, those of a token by choice,
-//! and what comes to a full expert is dropped (Lepikhin et al. 2020, GShard, algorithm 1). Both ops deal alike.
+//! A group is a fixed number t of consecutive tokens of a sequence, so the result does not depend on the sharding. Each expert
+//! takes at most c tokens of a group. Choices are assigned to experts in the order of tokens, then of choices; a choice of a
+//! full expert is dropped (Lepikhin et al. 2020, GShard, algorithm 1). Both ops use the same assignment.
 
 use super::{Attrs, Builder, Cotangents, OpDef, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{DType, Dim, Type};
 
 /// `(x [*g, t, h], index i32[*g, t, k], weights [*g, t, k]) -> [*g, e, c, h], count i32[*g, e]`: the tokens of each expert,
-/// times their weights where these are given, and zeros where it has fewer than c; and how many chose it, the dropped ones
-/// too. The stated result type gives e and c.
+/// times their weights if given, padded with zeros to c; and the number of choices of each expert, including dropped ones.
+/// The stated result type gives e and c.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Dispatch {
     /// The dim e, logical.
@@ -46,12 +46,12 @@ fn choices(index: &Type, weights: Option<&Type>, dtype: DType) -> Result<Vec<Dim
     Ok(tokens.to_vec())
 }
 
-/// Two operands and a third that may be left out.
+/// Two operands and an optional third.
 fn with_weights<'a>(operands: &[&'a Type], names: &str) -> Result<(&'a Type, &'a Type, Option<&'a Type>), String> {
     match *operands {
         [first, index] => Ok((first, index, None)),
         [first, index, weights] => Ok((first, index, Some(weights))),
-        _ => Err(format!("takes {names} and perhaps weights, not {} operands", operands.len())),
+        _ => Err(format!("takes {names} and optionally weights, not {} operands", operands.len())),
     }
 }
 
@@ -103,9 +103,9 @@ impl OpDef for Dispatch {
     }
 }
 
-/// `(y [*g, e, c, h], index i32[*g, t, k], weights [*g, t, k]) -> [*g, t, h]`: of each token the sum over its choices of
-/// what the expert made of it, times the weight where it is given; a dropped choice counts 0. On a rank with a part of e,
-/// the choices of others count 0, so that the sum over ranks is right.
+/// `(y [*g, e, c, h], index i32[*g, t, k], weights [*g, t, k]) -> [*g, t, h]`: for each token, the sum over
+/// its choices of the expert's result, times the weight if given; a dropped choice counts 0. On a rank with a shard of e, the
+/// choices of other experts count 0, so the result is a partial sum.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Combine;
 

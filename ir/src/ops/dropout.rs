@@ -4,16 +4,17 @@ use super::{Attr, Attrs, Builder, Cotangents, Op, OpDef, Piece, Shapes, operands
 use crate::ids::Value;
 use crate::types::Type;
 
-/// Keeps an element iff `uniform(seed, step, path, global sample, logical coordinates) >= p`, scaled by `1 / (1 - p)`
+/// Retains an element iff `uniform(seed, step, path, global sample, logical coordinates) >= p`, scaled by `1 / (1 - p)`
 /// (Srivastava et al. 2014). Dim 0 is the batch: the global sample of row i is `micro-batch * size(dim 0) + i`. The same op
 /// on the cotangent is the gradient.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Dropout {
     /// The probability of a zero, `0 <= p < 1`.
     pub p: f64,
-    /// Tells this op from the others that draw: stable under changes of the program.
+    /// Identifies this random op; stable under changes of the program.
     pub path: String,
-    /// Which slice of the sequence the operand is, whose logical coordinates are those in the whole; `None`: the whole.
+    /// The slice of the sequence that the operand is; `None`: the entire sequence. Logical coordinates are those in the entire
+    /// sequence.
     pub piece: Option<Piece>,
 }
 
@@ -25,7 +26,7 @@ impl Dropout {
         Ok(Dropout { p: attrs.float("p")?, path: attrs.string("path")?, piece: Piece::parse(attrs)? })
     }
 
-    /// Refuses what is no probability below 1.
+    /// Checks that `p` is a probability below 1.
     pub(super) fn check(&self) -> Result<(), String> {
         if !(0.0..1.0).contains(&self.p) {
             return Err(format!("`p` must be at least 0 and below 1, not {}", self.p));
@@ -60,7 +61,7 @@ impl OpDef for Dropout {
         Ok(vec![x.logical()])
     }
 
-    /// Not `* -> *`: the numbers go by coordinates, which a cut of the storage does not keep.
+    /// Not `* -> *`: random numbers depend on coordinates, which a flat shard does not preserve.
     fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
         "b *m -> b *m".to_string()
     }
@@ -77,7 +78,7 @@ impl OpDef for Dropout {
         Some(Dropout { piece: Some(piece), ..self.clone() }.into())
     }
 
-    /// Keeps every element.
+    /// Retains every element.
     fn in_evaluation(&self) -> Option<Op> {
         Some(Dropout { p: 0.0, ..self.clone() }.into())
     }

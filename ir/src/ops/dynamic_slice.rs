@@ -1,5 +1,5 @@
-//! `dynamic_slice(%x, %start, dim=1, length=4)`: a range of one dim that begins where the run says, and `dynamic_pad`, which
-//! puts it back among zeros. A start that leaves no room for the range is the nearest that does.
+//! `dynamic_slice(%x, %start, dim=1, length=4)`: a range of one dim from a start known at run time, and
+//! `dynamic_pad`, which puts the range back among zeros. A start out of bounds is clamped to the nearest valid one.
 
 use super::slice::{cut_dim, letters, resized};
 use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
@@ -9,9 +9,9 @@ use crate::types::{DType, Dim, Type};
 /// `(x [*m, n, *h], start i32[]) -> [*m, length, *h]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DynamicSlice {
-    /// Which dim.
+    /// The dim.
     pub dim: usize,
-    /// How many, at least one.
+    /// The number of elements, at least 1.
     pub length: u64,
 }
 
@@ -79,7 +79,7 @@ impl OpDef for DynamicSlice {
 /// of [`DynamicSlice`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct DynamicPad {
-    /// Which dim.
+    /// The dim.
     pub dim: usize,
     /// The dim n, logical.
     pub whole: Dim,

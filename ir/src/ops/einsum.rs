@@ -1,5 +1,5 @@
 //! `einsum(%x, %w, eq="b s h, h g r d -> b s g r d")`: the contraction. Matmul, batched matmul and their gradients are
-//! instances. One operand or two; a letter that the result lacks is summed.
+//! instances. One operand or two; a factor that the result lacks is summed.
 
 use super::{Attr, Attrs, Builder, Cotangents, Equation, OpDef, Shapes};
 use crate::ids::Value;
@@ -8,7 +8,7 @@ use crate::types::Type;
 /// A contraction of one or two operands.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Einsum {
-    /// Which dims are the same, and which are summed.
+    /// The factors of the dims; those that the result lacks are summed.
     pub equation: Equation,
 }
 
@@ -19,7 +19,7 @@ impl Einsum {
     /// From an equation as text.
     ///
     /// # Errors
-    /// The text is no equation of one or two operands, or its result has a letter that no operand has.
+    /// The text is not an equation of one or two operands, or its result has a factor that no operand has.
     pub fn new(text: &str) -> Result<Einsum, String> {
         let equation = Equation::parse(text)?;
         if equation.operands.len() > 2 {
@@ -69,8 +69,8 @@ impl OpDef for Einsum {
         (0..operands).map(|operand| vec![operand]).collect()
     }
 
-    /// For `y = einsum(a, b)`: `da = einsum(dy, b)` and `db = einsum(a, dy)`, the same letters turned round; a letter of
-    /// one operand only that is summed comes back by broadcast.
+    /// For `y = einsum(a, b)`: `da = einsum(dy, b)` and `db = einsum(a, dy)`, the transposed equations. A summed
+    /// factor of one operand alone is restored by broadcast.
     fn gradient(&self, builder: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let Some(dy) = call.given[0] else { return Ok(vec![None; call.operands.len()]) };
         let mut cotangents = Vec::new();
@@ -92,7 +92,7 @@ impl OpDef for Einsum {
         Ok(cotangents)
     }
 
-    /// Two per multiply-add over all letters.
+    /// Two per multiply-add, over the product of all factors.
     fn flops(&self, operands: &[&Type], results: &[&Type]) -> u64 {
         let summed = self.equation.operands.iter().flatten().filter(|letter| !self.equation.result.contains(letter));
         let mut letters: Vec<&String> = summed.collect();

@@ -7,7 +7,7 @@ use crate::ids::Value;
 use crate::ops::Reduce;
 use crate::types::{DType, Type};
 
-/// Which function of one operand.
+/// A function of one operand.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum UnaryKind {
     /// `-x`
@@ -93,7 +93,7 @@ impl Unary {
         }))
     }
 
-    /// Whether `f(a + b) = f(a) + f(b)`.
+    /// True if `f(a + b) = f(a) + f(b)`.
     fn is_linear(&self) -> bool {
         matches!(self.0, UnaryKind::Neg | UnaryKind::Scale(_) | UnaryKind::Cast(_))
     }
@@ -198,7 +198,7 @@ impl OpDef for Unary {
     }
 }
 
-/// Which function of two operands.
+/// A function of two operands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BinaryKind {
     /// `a + b`
@@ -226,9 +226,9 @@ pub enum BinaryKind {
 /// An elementwise function of two operands.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Binary {
-    /// Which.
+    /// The function.
     pub kind: BinaryKind,
-    /// How an operand with fewer dims is spread; `None`: both have the same dims.
+    /// The equation that broadcasts an operand with fewer dims; `None`: both have the same dims.
     pub equation: Option<Equation>,
 }
 
@@ -265,15 +265,15 @@ impl Binary {
         Binary { kind, equation: None }
     }
 
-    /// On operands that an equation spreads.
+    /// On operands that an equation broadcasts.
     ///
     /// # Errors
-    /// The text is no equation of two operands, or it sums or makes a letter.
+    /// The text is not an equation of two operands, or the factors of its result are not those of the operands.
     pub fn spread(kind: BinaryKind, text: &str) -> Result<Binary, String> {
         let equation = Equation::parse(text)?;
         let summed = equation.operands.iter().flatten().any(|letter| !equation.result.contains(letter));
         if equation.operands.len() != 2 || summed || equation.free_letters().next().is_some() {
-            return Err(format!("`{text}` must have two operands, and its result just their letters"));
+            return Err(format!("`{text}` must have two operands, and its result exactly their factors"));
         }
         Ok(Binary { kind, equation: Some(equation) })
     }
@@ -286,7 +286,7 @@ impl Binary {
         }
     }
 
-    /// The cotangent of one operand from one of the result's shape: summed over the letters that the operand lacks.
+    /// The cotangent of one operand from one of the result's shape: summed over the factors that the operand lacks.
     fn gather(&self, b: &mut Builder<'_>, operand: usize, full: Value) -> Result<Value, String> {
         match &self.equation {
             Some(eq) if eq.operands[operand] != eq.result => {
@@ -332,7 +332,9 @@ impl OpDef for Binary {
         let dims = match &self.equation {
             Some(equation) => equation.result_dims(operands, &[])?,
             None if a.sizes() == b.sizes() => a.logical().dims,
-            None => return Err(format!("its operands are {:?} and {:?}; spread one with `eq`", a.sizes(), b.sizes())),
+            None => {
+                return Err(format!("its operands are {:?} and {:?}; broadcast one with `eq`", a.sizes(), b.sizes()));
+            }
         };
         Ok(vec![Type::new(a.dtype, dims)])
     }
@@ -361,7 +363,7 @@ impl OpDef for Binary {
         }
     }
 
-    /// Only where nothing is spread.
+    /// Only without broadcasting.
     fn in_place(&self) -> &'static [usize] {
         if self.equation.is_none() { &[0, 1] } else { &[] }
     }

@@ -4,11 +4,11 @@ use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{DType, Dim, Type};
 
-/// `(ids i32[*m], table [v, h]) -> y [*m, h]`: the row of each id. On a rank with a part of `v`, ids outside of it give
-/// zeros, so that the sum over ranks is right.
+/// `(ids i32[*m], table [v, h]) -> y [*m, h]`: the row of each id. On a rank with a shard of `v`, ids outside of it give
+/// zeros, so the result is a partial sum.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Embedding {
-    /// An id that fills up sequences: its row learns nothing from where it stands.
+    /// The padding id: its positions add no gradient to the table.
     pub pad: Option<u64>,
 }
 
@@ -60,13 +60,13 @@ impl OpDef for Embedding {
     }
 }
 
-/// `embedding_grad(%ids, %dy, pad=0)`: `(ids i32[*m], dy [*m, h]) -> [v, h]`, at each row the sum of the dy of its ids. The stated
-/// result type gives v.
+/// `embedding_grad(%ids, %dy, pad=0)`: `(ids i32[*m], dy [*m, h]) -> [v, h]`, at each row the sum of the dy of its ids.
+/// The stated result type gives v.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EmbeddingGrad {
     /// The first dim of the table, logical.
     pub rows: Dim,
-    /// The id that is left out.
+    /// The padding id, which is skipped.
     pub pad: Option<u64>,
 }
 

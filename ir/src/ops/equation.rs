@@ -1,14 +1,14 @@
-//! Equations over dims: `"b s h, h g -> b s g"`. The one way in which einsum, reduce, broadcast, permute and broadcasting
-//! elementwise ops say which dims are the same.
+//! Equations over dims: `"b s h, h g -> b s g"`. Einsum, reduce, broadcast, permute and broadcasting elementwise ops name the
+//! factor of each dim in this form.
 
 use crate::types::{Dim, Type};
 
 /// A parsed equation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Equation {
-    /// The letters of each operand.
+    /// The factors of each operand.
     pub operands: Vec<Vec<String>>,
-    /// The letters of the result.
+    /// The factors of the result.
     pub result: Vec<String>,
 }
 
@@ -16,7 +16,7 @@ impl Equation {
     /// Parses an equation.
     ///
     /// # Errors
-    /// There is no `->`, a letter is no name, or a tensor has a letter twice.
+    /// There is no `->`, a factor is not a name, or a tensor has a factor twice.
     pub fn parse(text: &str) -> Result<Equation, String> {
         let (operands, result) = text.split_once("->").ok_or_else(|| format!("`{text}` has no `->`"))?;
         let letters = |side: &str| -> Vec<String> {
@@ -25,10 +25,12 @@ impl Equation {
         let equation = Equation { operands: operands.split(',').map(letters).collect(), result: letters(result) };
         for tensor in equation.operands.iter().chain([&equation.result]) {
             if let Some(wrong) = tensor.iter().find(|letter| !is_name(letter)) {
-                return Err(format!("`{wrong}` in `{text}` is no letter: letters are names, parted by blanks"));
+                return Err(format!(
+                    "`{wrong}` in `{text}` is not a valid dim name; dim names are separated by spaces"
+                ));
             }
             if let Some(twice) = tensor.iter().enumerate().find(|(i, letter)| tensor[..*i].contains(letter)) {
-                return Err(format!("`{}` stands twice in one tensor of `{text}`", twice.1));
+                return Err(format!("`{}` appears twice in one tensor of `{text}`", twice.1));
             }
         }
         Ok(equation)
@@ -40,7 +42,7 @@ impl Equation {
         format!("{} -> {}", operands.join(", "), print_letters(&self.result))
     }
 
-    /// The sharding rule: letters that the result lacks leave a debt marked `mark` (`+`, `+max`).
+    /// The sharding rule: factors that the result lacks get the mark `mark` (`+`, `+max`).
     pub fn rule(&self, mark: &str) -> String {
         let print = |letters: &Vec<String>| {
             let marked = |letter: &String| {
@@ -52,7 +54,7 @@ impl Equation {
         format!("{} -> {}", operands.join(", "), print_letters(&self.result))
     }
 
-    /// The dim of a letter among the operands, logical.
+    /// The logical dim of a factor in the operands.
     pub fn dim(&self, letter: &str, operands: &[&Type]) -> Option<Dim> {
         let found =
             self.operands.iter().zip(operands).find_map(|(letters, ty)| {
@@ -61,10 +63,10 @@ impl Equation {
         found.map(|dim| Dim { axes: crate::mesh::Axes::none(), open: false, ..dim.clone() })
     }
 
-    /// Checks ranks and sizes, and gives the dims of the result. Letters of the result only come from `free`.
+    /// Checks ranks and sizes, and returns the dims of the result. Factors of the result alone get their dims from `free`.
     ///
     /// # Errors
-    /// Which operand or letter does not fit.
+    /// The rank of an operand or the size of a factor does not match.
     pub fn result_dims(&self, operands: &[&Type], free: &[Dim]) -> Result<Vec<Dim>, String> {
         if operands.len() != self.operands.len() {
             return Err(format!("`{}` has {} operands, not {}", self.print(), self.operands.len(), operands.len()));
@@ -89,7 +91,7 @@ impl Equation {
         self.result.iter().map(dim).collect()
     }
 
-    /// The letters of the result that no operand has.
+    /// The factors of the result that no operand has.
     pub fn free_letters(&self) -> impl Iterator<Item = &String> + '_ {
         self.result.iter().filter(|letter| !self.operands.iter().any(|letters| letters.contains(letter)))
     }

@@ -1,7 +1,7 @@
 //! The ops: one file each (or each family), stated once. `ops!` is the one list.
 //!
-//! `kernel` ops make [`KernelOp`], all that level 4 can hold; `made` ops are graphs of other ops, put in their place by the
-//! pass `expand`; [`Collective`]s move data between ranks.
+//! `kernel` ops make [`KernelOp`], the only ops that level 4 has. `made` ops are composite: the pass `decompose` replaces them
+//! by graphs of other ops. A [`Collective`] moves data between ranks.
 
 mod attention;
 mod attr;
@@ -68,11 +68,11 @@ use crate::types::Type;
 
 macro_rules! ops {
     (kernel: $($kernel:ident),* $(,)?; made: $($made:ident),* $(,)?;) => {
-        /// An op that has a kernel: all that level 4 can hold.
+        /// An op that has a kernel; level 4 has no other ops.
         #[derive(Clone, PartialEq, Debug)]
         pub enum KernelOp { $(#[doc = concat!("See [`", stringify!($kernel), "`].")] $kernel($kernel)),* }
 
-        /// An op that is a graph of others; the pass `expand` puts the graph in its place.
+        /// A composite op; the pass `decompose` replaces it by a graph of other ops.
         #[derive(Clone, PartialEq, Debug)]
         pub enum CompositeOp { $(#[doc = concat!("See [`", stringify!($made), "`].")] $made($made)),* }
 
@@ -124,21 +124,21 @@ ops! {
     made: ClipFactor;
 }
 
-/// What a statement does.
+/// The operation of a statement.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Op {
-    /// Has a kernel.
+    /// An op with a kernel.
     Kernel(KernelOp),
-    /// A graph of other ops.
+    /// A composite op: a graph of other ops.
     Made(CompositeOp),
     /// Moves or regroups data between ranks.
     Collective(Collective),
-    /// From the operand's layout to the stated one; the pass `collectives` puts collectives in its place.
+    /// From the operand's sharding to the stated one; the pass `collectives` replaces it by collectives.
     Reshard,
 }
 
 impl Op {
-    /// The op of a name with its attributes; takes out of `attrs` what it uses.
+    /// Parses an op from its name and attributes; removes from `attrs` those that it uses.
     ///
     /// # Errors
     /// An unknown name, a missing or ill-typed attribute.
@@ -152,7 +152,7 @@ impl Op {
         parse_listed(name, attrs, shapes).unwrap_or_else(|| Err(format!("there is no op `{name}`")))
     }
 
-    /// The facts of the op; `None` for layout changes, whose meaning is that of [`Collective`].
+    /// The definition of the op; `None` for reshards, which [`Collective`] defines.
     pub fn def(&self) -> Option<&dyn OpDef> {
         match self {
             Op::Kernel(op) => Some(op.def()),
@@ -161,7 +161,7 @@ impl Op {
         }
     }
 
-    /// Whether the op shows its operand's bytes in their order: [`OpDef::is_view`].
+    /// True if the result is a view of the operand: [`OpDef::is_view`].
     pub fn is_view(&self) -> bool {
         self.def().is_some_and(|def| def.is_view())
     }
@@ -186,10 +186,10 @@ impl Op {
         }
     }
 
-    /// The logical types of the results. Layout changes keep the tensor.
+    /// The logical types of the results. A reshard keeps the logical type.
     ///
     /// # Errors
-    /// Operands that do not fit.
+    /// The op does not accept the operands.
     pub fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         match self.def() {
             Some(def) => def.infer(operands),

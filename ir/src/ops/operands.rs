@@ -2,7 +2,7 @@
 
 use crate::types::{DType, Dim, Type};
 
-/// The operands, if there are as many as `names` lists.
+/// The operands as an array, if their number is that of `names`.
 pub(super) fn take<'a, const N: usize>(operands: &[&'a Type], names: &str) -> Result<[&'a Type; N], String> {
     operands.try_into().map_err(|_| format!("takes {N} operands ({names}), not {}", operands.len()))
 }

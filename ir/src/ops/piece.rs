@@ -1,18 +1,18 @@
-//! A slice of a sequence, for ops that go by the place of an element in the whole of it.
+//! A slice of a sequence, for ops that depend on the position of an element in the entire sequence.
 
 use super::{Attr, Attrs};
 
-/// Rows `origin..` of a sequence of `whole`, as many as the operand has. The sequence is dim 1.
+/// The rows of the operand as a range, from `origin` on, of a sequence of `whole` rows. The sequence is dim 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// The first row.
     pub origin: u64,
-    /// The rows of the whole sequence.
+    /// The number of rows of the entire sequence.
     pub whole: u64,
 }
 
 impl Piece {
-    /// `origin=64, whole=128`; nothing where the operand is the whole sequence.
+    /// `origin=64, whole=128`; empty if the operand is the entire sequence.
     pub(super) fn attrs(piece: Option<Piece>) -> Vec<(&'static str, Attr)> {
         let attrs = |piece: Piece| [("origin", Attr::int(piece.origin)), ("whole", Attr::int(piece.whole))];
         piece.map_or_else(Vec::new, |piece| attrs(piece).to_vec())
@@ -24,7 +24,7 @@ impl Piece {
         Ok(Some(Piece { origin, whole: attrs.int("whole")? }))
     }
 
-    /// Refuses rows beyond the whole.
+    /// Checks that the rows are within the sequence.
     pub(super) fn check(piece: Option<Piece>, rows: u64) -> Result<(), String> {
         let Some(Piece { origin, whole }) = piece else { return Ok(()) };
         match origin.checked_add(rows) {

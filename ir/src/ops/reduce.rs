@@ -1,4 +1,4 @@
-//! `reduce_sum(%x, eq="b s h -> h")`, `reduce_max`: over the letters that the result lacks; and `broadcast`, its transpose.
+//! `reduce_sum(%x, eq="b s h -> h")`, `reduce_max`: over the factors that the result lacks; and `broadcast`, its transpose.
 
 use super::{Attr, Attrs, Builder, Cotangents, Equation, OpDef, Shapes};
 use crate::ids::Value;
@@ -9,7 +9,7 @@ use crate::types::{Dim, PartialKind, Type};
 pub struct Reduce {
     /// Sum or maximum.
     pub kind: PartialKind,
-    /// One operand; the letters that the result lacks are reduced. The result keeps the operand's order.
+    /// One operand; the factors that the result lacks are reduced. The order of the others does not change.
     pub equation: Equation,
 }
 
@@ -25,12 +25,14 @@ impl Reduce {
     /// From an equation as text.
     ///
     /// # Errors
-    /// The text is no equation of one operand whose letters the result keeps in order.
+    /// The text is not an equation of one operand, some of whose factors are the result in the same order.
     pub fn new(kind: PartialKind, text: &str) -> Result<Reduce, String> {
         let equation = Equation::parse(text)?;
         let kept: Vec<_> = equation.operands[0].iter().filter(|l| equation.result.contains(l)).cloned().collect();
         if equation.operands.len() != 1 || kept != equation.result {
-            return Err(format!("`{text}` must have one operand, and its result some of the letters in their order"));
+            return Err(format!(
+                "`{text}` must have one operand, and its result some of the factors in the same order"
+            ));
         }
         Ok(Reduce { kind, equation })
     }
@@ -85,7 +87,7 @@ impl OpDef for Reduce {
 /// Repeats a tensor along new dims: `broadcast(%x, eq="b s -> b s h")`. The stated result type gives their sizes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Broadcast {
-    /// One operand; the result keeps its letters in order and adds some.
+    /// One operand; the result has its factors in the same order, and new ones.
     pub equation: Equation,
     /// The added dims, in order.
     pub free: Vec<Dim>,
@@ -100,7 +102,7 @@ impl Broadcast {
         let equation = Equation::parse(&text)?;
         let kept: Vec<_> = equation.result.iter().filter(|l| equation.operands[0].contains(l)).cloned().collect();
         if equation.operands.len() != 1 || kept != equation.operands[0] {
-            return Err(format!("`{text}` must have one operand, and its result all of the letters in their order"));
+            return Err(format!("`{text}` must have one operand, and its result all of the factors in the same order"));
         }
         let result = shapes.results.first().ok_or("has no result")?;
         if result.rank() != equation.result.len() {

@@ -1,24 +1,24 @@
-//! Which dims of a tensor and of its reshape hold the same elements, as a sharding rule.
+//! The sharding rule of a reshape: the dims of a tensor and of its reshape that have the same elements.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Neighbouring dims of two shapes that hold the same elements, and as few as do.
+/// A minimal group of adjacent dims of two shapes that have the same elements.
 pub(super) struct Group {
-    /// Of the first shape.
+    /// The dims of the first shape.
     pub(super) from: Range<usize>,
-    /// Of the second one.
+    /// The dims of the second shape.
     pub(super) to: Range<usize>,
 }
 
 impl Group {
-    /// Whether it is the same dim in both.
+    /// True if it is the same dim in both.
     pub(super) fn is_one_dim(&self) -> bool {
         (self.from.len(), self.to.len()) == (1, 1)
     }
 }
 
-/// The groups of two shapes with as many elements, in order. A dim of one that the other shape lacks is a group alone.
+/// The groups of two shapes with equal numbers of elements, in order. A dim of size 1 that the other shape lacks is a group.
 pub(super) fn groups(from: &[u64], to: &[u64]) -> Vec<Group> {
     let (mut i, mut j, mut groups) = (0, 0, Vec::new());
     while i < from.len() || j < to.len() {
@@ -34,7 +34,7 @@ pub(super) fn groups(from: &[u64], to: &[u64]) -> Vec<Group> {
     groups
 }
 
-/// Where the dims end that have as many elements, from two dims with their sizes on.
+/// The ends of the shortest ranges of dims with equal products, from two given dims on.
 fn ends(from: &[u64], to: &[u64], (mut i, mut x): (usize, u128), (mut j, mut y): (usize, u128)) -> (usize, usize) {
     while x != y {
         if x < y && i + 1 < from.len() {
@@ -50,8 +50,8 @@ fn ends(from: &[u64], to: &[u64], (mut i, mut x): (usize, u128), (mut j, mut y):
     (i + 1, j + 1)
 }
 
-/// The sharding rule of a reshape: `m0 i0 i1 n0 -> m0 (i0 i1) n0`. Dims that stay are m before the first that changes, n
-/// behind it. A group whose dims have no common factors stays whole.
+/// The sharding rule of a reshape: `m0 i0 i1 n0 -> m0 (i0 i1) n0`. Unchanged dims are m before the first change and n
+/// after it. A group whose sizes have no common factors needs replication.
 pub(super) fn rule(from: &[u64], to: &[u64]) -> String {
     let mut letters = Letters::default();
     let [mut left, mut right] = [Vec::new(), Vec::new()];
@@ -64,7 +64,7 @@ pub(super) fn rule(from: &[u64], to: &[u64]) -> String {
     format!("{left} -> {right}")
 }
 
-/// How many letters of each kind there are.
+/// The number of rule factors of each kind.
 #[derive(Default)]
 struct Letters {
     before: usize,
@@ -94,7 +94,7 @@ impl Letters {
         }
     }
 
-    /// The dims of both sides as products of factors, each a letter. A letter that is no dim by itself states its size.
+    /// The dims of both sides as products of rule factors. A factor that is not a dim by itself states its size.
     fn changed(&mut self, from: &[u64], to: &[u64], factors: &[u64]) -> [Vec<String>; 2] {
         let names: Vec<String> = factors.iter().map(|_| number("i", &mut self.changed)).collect();
         let sides = [from, to].map(|side| parts(side, factors));
@@ -117,7 +117,7 @@ fn number(letter: &str, count: &mut usize) -> String {
     format!("{letter}{}", *count - 1)
 }
 
-/// The sizes of the factors of which the dims of both sides are products, if there are such.
+/// The sizes of the factors whose products are the dims of both sides, if they exist.
 fn factors(from: &[u64], to: &[u64]) -> Option<Vec<u64>> {
     let bounds = |sizes: &[u64]| -> Vec<u64> {
         sizes.iter().scan(1u64, |product, size| product.checked_mul(*size).inspect(|next| *product = *next)).collect()
@@ -131,7 +131,7 @@ fn factors(from: &[u64], to: &[u64]) -> Option<Vec<u64>> {
     ends.into_iter().map(factor).collect()
 }
 
-/// Which factors each dim is made of.
+/// The factors of each dim.
 fn parts(sizes: &[u64], factors: &[u64]) -> Vec<Range<usize>> {
     let mut next = 0;
     let part = |&size: &u64| {

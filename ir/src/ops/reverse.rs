@@ -8,7 +8,7 @@ use crate::types::Type;
 /// Element i of the dim is the operand's element `n - 1 - i`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reverse {
-    /// Which dim.
+    /// The dim.
     pub dim: usize,
 }
 

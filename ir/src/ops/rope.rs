@@ -15,25 +15,25 @@ use std::f64::consts::TAU;
 pub struct Rope {
     /// The base of the frequencies.
     pub theta: f64,
-    /// How the frequencies are lowered for a longer context.
+    /// The scaling of the frequencies for a longer context.
     pub scaling: Option<Scaling>,
     /// Turns the other way: the transpose, hence the gradient.
     pub inverse: bool,
 }
 
-/// How rotary frequencies are lowered so that a model reaches further than it was first trained for; the kinds and formulas
-/// of `modeling_rope_utils.py` in Hugging Face's `transformers`.
+/// A scaling of rotary frequencies for contexts longer than that of the first training; the kinds and formulas are those of
+/// `modeling_rope_utils.py` in Hugging Face's `transformers`.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub enum Scaling {
-    /// All alike (Chen et al. 2023).
+    /// All frequencies by one factor (Chen et al. 2023).
     Linear {
-        /// What frequencies are divided by; at least 1.
+        /// The divisor of all frequencies; at least 1.
         factor: f64,
     },
-    /// By wavelength, in tokens: those above `context / low` as in `Linear`, those below `context / high` not at all, and those
-    /// between in part (Llama 3.1).
+    /// By wavelength, in tokens: those above `context / low` as in `Linear`, those below `context / high` not at all, and
+    /// those between in part (Llama 3.1).
     Llama3 {
-        /// What low frequencies are divided by; at least 1.
+        /// The divisor of low frequencies; at least 1.
         factor: f64,
         /// Turns within `context` up to which a frequency is low; above 0.
         low: f64,
@@ -43,9 +43,9 @@ pub enum Scaling {
         context: u64,
     },
     /// As `Llama3`, but in between the part goes by the number of the pair, not by its turns (Peng et al. 2023, YaRN, section
-    /// 3.2). What that does to attention scores is not the op's.
+    /// 3.2). Its scaling of attention scores is not part of this op.
     Yarn {
-        /// What low frequencies are divided by; at least 1.
+        /// The divisor of low frequencies; at least 1.
         factor: f64,
         /// Turns within `context` up to which a frequency is low; above 0.
         low: f64,
@@ -53,7 +53,7 @@ pub enum Scaling {
         high: f64,
         /// Tokens of the context before scaling.
         context: u64,
-        /// The bounds stay between pairs; else they are rounded outwards to whole pairs.
+        /// True: the bounds may be between pairs. False: they are rounded outwards to integer pairs.
         fractional: bool,
     },
 }
@@ -76,7 +76,7 @@ impl Scaling {
         }
     }
 
-    /// What low frequencies are divided by.
+    /// The divisor of low frequencies.
     pub fn factor(&self) -> f64 {
         let (Scaling::Linear { factor } | Scaling::Llama3 { factor, .. } | Scaling::Yarn { factor, .. }) = *self;
         factor
@@ -97,10 +97,10 @@ impl Scaling {
         }
     }
 
-    /// Whether its numbers give frequencies.
+    /// Checks that the parameters are in range.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// A parameter is out of range.
     pub fn check(&self) -> Result<(), String> {
         let factor = self.factor();
         if !factor.is_finite() || factor < 1.0 {
@@ -124,14 +124,14 @@ impl Scaling {
         match *self {
             Scaling::Linear { factor } => frequency / factor,
             Scaling::Yarn { factor, low, high, context, fractional } => {
-                // The pair that makes so many turns, if pairs were dense.
+                // The real-valued index of the pair with this number of turns.
                 let pair = |turns: f64| d as f64 * (context as f64 / (turns * TAU)).ln() / (2.0 * theta.ln());
                 let [mut first, mut last] = [pair(high), pair(low)];
                 if !fractional {
                     (first, last) = (first.floor(), last.ceil());
                 }
                 (first, last) = (first.max(0.0), last.min(d as f64 - 1.0));
-                // Where no pair makes a whole turn the last bound comes first, and no frequency is lowered.
+                // If no pair completes a turn, the last bound comes first, and no frequency is lowered.
                 let between = if first == last { 0.001 } else { last - first };
                 let lowered = ((i as f64 - first) / between).clamp(0.0, 1.0);
                 lowered * frequency / factor + (1.0 - lowered) * frequency
@@ -155,7 +155,7 @@ impl Rope {
         Ok(Rope { theta, scaling, inverse: attrs.flag("inverse")? })
     }
 
-    /// By how many radians per token each of the `d/2` pairs of a head of size `d` turns: `theta^(-2i/d)`, scaled.
+    /// The scaled frequencies `theta^(-2i/d)` of the `d/2` pairs of a head of size `d`, in radians per token.
     pub fn frequencies(&self, d: usize) -> Vec<f64> {
         let plain = (0..d / 2).map(|i| self.theta.powf(-2.0 * i as f64 / d as f64));
         let scaled = |(i, frequency)| self.scaling.map_or(frequency, |s| s.apply(frequency, i, d, self.theta));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     /// Wavelengths are 2 pi times 1, 10, 100 and 1000 tokens; the bounds are 250 and 1000 tokens. The third is between: in
-    /// 1000 tokens it makes 5 / pi turns, of which (5 / pi - 1) / 3 = 0.197183143660 is kept, and an eighth of the rest.
+    /// 1000 tokens it makes 5 / pi turns, of which (5 / pi - 1) / 3 = 0.197183143660 is unscaled, and the rest divided by 8.
     #[test]
     fn long_waves_are_lengthened_and_short_ones_kept() {
         let plain = Rope { theta: 1e4, scaling: None, inverse: false };
@@ -247,8 +247,8 @@ mod tests {
         assert_frequencies(&op, 128, &[high.as_slice(), &between, &low].concat());
     }
 
-    /// Of a context of 4096 tokens pair i makes 4096 / (2 pi 100^(i / 4)) turns: 32 at i = 2.62, 1 at 5.63. So pair 2 is the
-    /// last that is kept, of pair 4 half is lowered, pair 6 is the first that is lowered whole.
+    /// In a context of 4096 tokens, pair i makes 4096 / (2 pi 100^(i / 4)) turns: 32 at i = 2.62, 1 at 5.63. So pair 2 is the
+    /// last unscaled pair, pair 4 is scaled by half, and pair 6 is the first fully scaled pair.
     #[test]
     fn yarn_lowers_by_the_number_of_the_pair() {
         let scaling = |context, fractional| {

@@ -1,4 +1,4 @@
-//! Statements over the last dim: what the expansions of softmax, cross-entropy and the norms are made of.
+//! Builders of statements over the last dim, for the decompositions of softmax, cross-entropy and the norms.
 
 use super::{Binary, BinaryKind, Builder, Reduce, Unary, UnaryKind};
 use crate::ids::Value;

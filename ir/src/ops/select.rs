@@ -4,7 +4,7 @@ use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{DType, Type};
 
-/// Which comparison.
+/// A comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CompareKind {
     /// `a < b`
@@ -50,7 +50,7 @@ impl OpDef for Compare {
 /// a where the mask is 0.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Select {
-    /// Whether a is taken where the mask is 0.
+    /// True: select a where the mask is 0.
     pub not: bool,
 }
 
@@ -76,7 +76,7 @@ impl OpDef for Select {
         let (mask, a, b) = match *operands {
             [mask, a] => (mask, a, None),
             [mask, a, b] => (mask, a, Some(b)),
-            _ => return Err(format!("takes mask, a and perhaps b, not {} operands", operands.len())),
+            _ => return Err(format!("takes mask, a and optionally b, not {} operands", operands.len())),
         };
         let dtype = operands::float("a", a)?;
         operands::expect("mask", mask, DType::I32, &a.dims)?;

@@ -8,7 +8,7 @@ use crate::types::{Dim, Type};
 /// Another order of the dims: `permute(%x, eq="b s h -> s b h")`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Permute {
-    /// One operand; the result has its letters in another order.
+    /// One operand; the result has its factors in another order.
     pub equation: Equation,
 }
 
@@ -19,12 +19,12 @@ impl Permute {
     /// From an equation as text.
     ///
     /// # Errors
-    /// The text is no equation of one operand whose letters the result has all.
+    /// The text is not an equation of one operand whose factors the result has, all of them.
     pub fn new(text: &str) -> Result<Permute, String> {
         let equation = Equation::parse(text)?;
         let kept = equation.operands[0].iter().all(|letter| equation.result.contains(letter));
         if equation.operands.len() != 1 || !kept || equation.result.len() != equation.operands[0].len() {
-            return Err(format!("`{text}` must have one operand, and its result the same letters"));
+            return Err(format!("`{text}` must have one operand, and its result the same factors"));
         }
         Ok(Permute { equation })
     }
@@ -96,14 +96,14 @@ impl OpDef for Reshape {
         let (from, to) = (x.sizes(), Type::new(x.dtype, self.dims.clone()).sizes());
         let elements = |sizes: &[u64]| sizes.iter().try_fold(1u64, |all, &size| all.checked_mul(size));
         if elements(&from).is_none() || elements(&from) != elements(&to) {
-            return Err(format!("{from:?} and {to:?} have not the same number of elements"));
+            return Err(format!("{from:?} and {to:?} differ in their number of elements"));
         }
         let is_counted = |dims: &[Dim]| dims.iter().any(|dim| dim.count.is_some());
         let changes = |group: &&Group| !group.is_one_dim();
         let groups = groups(&from, &to);
         let mut changed = groups.iter().filter(changes);
         if changed.any(|group| is_counted(&x.dims[group.from.clone()]) || is_counted(&self.dims[group.to.clone()])) {
-            return Err("a dim whose size only the run knows can be neither merged nor split".to_string());
+            return Err("a dynamic dim can be neither merged nor split".to_string());
         }
         Ok(vec![Type::new(x.dtype, self.dims.clone())])
     }

@@ -1,20 +1,20 @@
-//! `slice`, `pad` and `concat`: parts of a tensor along one dim, which stays whole on every rank.
+//! `slice`, `pad` and `concat`: parts of a tensor along one dim, which must be unsharded.
 
 use super::{Attr, Attrs, Builder, Cotangents, Op, OpDef, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{Dim, Type};
 
-/// The letters of a tensor of this rank with one letter at `dim`: `m0 i0! m2`.
+/// The factors of a tensor of this rank, with a `!` factor at `dim`: `m0 i0! m2`.
 pub(super) fn letters(rank: usize, dim: usize, cut: &str) -> String {
     let letter = |place| if place == dim { format!("{cut}!") } else { format!("m{place}") };
     (0..rank).map(letter).collect::<Vec<_>>().join(" ")
 }
 
-/// The dim of an operand that is cut or joined.
+/// The dim of an operand that is sliced or concatenated.
 pub(super) fn cut_dim(x: &Type, dim: usize) -> Result<&Dim, String> {
     match x.dims.get(dim) {
         None => Err(format!("there is no dim {dim}; the rank is {}", x.rank())),
-        Some(cut) if cut.count.is_some() => Err(format!("the size of dim {dim} is known only to the run")),
+        Some(cut) if cut.count.is_some() => Err(format!("dim {dim} is dynamic")),
         Some(cut) => Ok(cut),
     }
 }
@@ -37,11 +37,11 @@ pub(super) fn cotangent(b: &mut Builder<'_>, op: impl Into<Op>, dy: Value, x: Va
 /// A range of one dim: `slice(%x, dim=1, start=0, length=64)`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Slice {
-    /// Which dim.
+    /// The dim.
     pub dim: usize,
     /// The first index.
     pub start: u64,
-    /// How many, at least one.
+    /// The number of elements, at least 1.
     pub length: u64,
 }
 
@@ -104,11 +104,11 @@ impl OpDef for Slice {
 /// Zeros before and after one dim: `pad(%x, dim=1, before=0, after=64)`. The transpose of [`Slice`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Pad {
-    /// Which dim.
+    /// The dim.
     pub dim: usize,
-    /// How many zeros before it.
+    /// The number of zeros before the dim.
     pub before: u64,
-    /// How many after it.
+    /// The number of zeros after the dim.
     pub after: u64,
 }
 
@@ -161,7 +161,7 @@ impl OpDef for Pad {
 /// Tensors one after the other along a dim: `concat(%x, %y, dim=1)`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Concat {
-    /// Which dim.
+    /// The dim.
     pub dim: usize,
 }
 

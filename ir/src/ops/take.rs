@@ -9,7 +9,7 @@ use crate::types::{DType, Dim, Type};
 pub struct Selected {
     /// The dim.
     pub dim: usize,
-    /// Each index of these dims has a list of indices of its own.
+    /// The number of leading batch dims: each of their indices has its own list of indices.
     pub batch: usize,
 }
 
@@ -28,17 +28,17 @@ impl Selected {
         let Selected { dim, batch } = self;
         operands::expect("index", index, DType::I32, &index.dims)?;
         if dim >= rank || batch > dim {
-            return Err(format!("there is no dim {dim} behind {batch} shared dims; the rank is {rank}"));
+            return Err(format!("there is no dim {dim} after {batch} shared dims; the rank is {rank}"));
         }
         match index.dims.get(..batch) {
             Some(shared) if shared.iter().zip(&x.dims).all(|(a, b)| a.size == b.size) => {
                 Ok(index.logical().dims.split_off(batch))
             }
-            _ => Err(format!("`index` {:?} has not the first {batch} dims of {:?}", index.sizes(), x.sizes())),
+            _ => Err(format!("`index` {:?} must start with the first {batch} dims of {:?}", index.sizes(), x.sizes())),
         }
     }
 
-    /// The letters of the whole tensor, of the index, and of what is selected: `b m n h`, `b k` and `b m k h`.
+    /// The factors of the tensor, of the index, and of the selected entries: `b m n h`, `b k` and `b m k h`.
     fn letters(self, rank: usize, picks: usize, n: &str, k: &str) -> [String; 3] {
         let run = |letter: &str, count: usize, mark: &str| -> Vec<String> {
             (0..count).map(|place| format!("{letter}{place}{mark}")).collect()
@@ -51,10 +51,10 @@ impl Selected {
 }
 
 /// `(x [*b, *m, n, *h], index i32[*b, *k]) -> [*b, *m, *k, *h]`: the entries of n at the indices, zeros where an index is
-/// outside. On a rank with a part of n the indices of other parts give zeros, so that the sum over ranks is right.
+/// outside. On a rank with a shard of n, indices of other shards give zeros, so the result is a partial sum.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Take {
-    /// Where n stands.
+    /// The position of n.
     pub at: Selected,
 }
 
@@ -111,11 +111,11 @@ impl OpDef for Take {
     }
 }
 
-/// `(y [*b, *m, *k, *h], index i32[*b, *k]) -> [*b, *m, n, *h]`: at each index of n the sum of what has this index; what has
-/// an index outside is left out. The stated result type gives n. The transpose of [`Take`].
+/// `(y [*b, *m, *k, *h], index i32[*b, *k]) -> [*b, *m, n, *h]`: at each index of n, the sum of the entries with this index;
+/// entries with an index out of range are skipped. The stated result type gives n. The transpose of [`Take`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct ScatterAdd {
-    /// Where n stands.
+    /// The position of n.
     pub at: Selected,
     /// The dim n, logical.
     pub whole: Dim,
@@ -149,7 +149,7 @@ impl OpDef for ScatterAdd {
         let picks = self.at.picks(&y, (y.rank() + 1 + batch).saturating_sub(index.rank()), index)?;
         let end = dim + picks.len();
         if y.dims[dim..end].iter().zip(&picks).any(|(a, b)| a.size != b.size) {
-            return Err(format!("`y` {:?} has not the indices {:?} at dim {dim}", y.sizes(), index.sizes()));
+            return Err(format!("`y` {:?} must have the indices {:?} at dim {dim}", y.sizes(), index.sizes()));
         }
         let whole = std::slice::from_ref(&self.whole);
         Ok(vec![Type::new(dtype, [&y.dims[..dim], whole, &y.dims[end..]].concat())])

@@ -7,20 +7,20 @@ use crate::types::{DType, Dim, Type};
 /// Group-limited routing: only some groups of consecutive experts are open to a token (DeepSeek-V2, section 2.2.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct GroupLimit {
-    /// How many groups there are; they divide the experts.
+    /// The number of groups; it divides the number of experts.
     pub groups: u64,
-    /// How many of them are open to a token: those of the highest score.
+    /// The number of groups open to a token: those with the highest scores.
     pub from: u64,
-    /// The score of a group is the sum of its so many highest scores: 1 in DeepSeek-V2, 2 in DeepSeek-V3.
+    /// `n`: the score of a group is the sum of its `n` highest scores. 1 in DeepSeek-V2, 2 in DeepSeek-V3.
     pub by: u64,
 }
 
 /// `(scores [*m, e], bias [e]) -> values [*m, k], index i32[*m, k]`: the k highest of `scores + bias` of each row, highest
-/// first, of equal ones the one in front. The values are scores without the bias, which only chooses (DeepSeek-V3, equation
+/// first, ties by lower index. The values are scores without the bias, which only chooses (DeepSeek-V3, equation
 /// 16): it has no gradient. It may be left out.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TopK {
-    /// How many are chosen.
+    /// The number of chosen experts.
     pub k: u64,
     /// From which groups, if not from all.
     pub limit: Option<GroupLimit>,
@@ -69,7 +69,7 @@ impl OpDef for TopK {
         let (scores, bias) = match operands {
             [scores] => (scores.logical(), None),
             [scores, bias] => (scores.logical(), Some(bias)),
-            _ => return Err(format!("takes scores and perhaps a bias, not {} operands", operands.len())),
+            _ => return Err(format!("takes scores and optionally a bias, not {} operands", operands.len())),
         };
         let dtype = operands::float("scores", &scores)?;
         let (rows, experts) = operands::rows_and_last("scores", &scores)?;

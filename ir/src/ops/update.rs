@@ -1,10 +1,10 @@
 //! Once a step: `sum_squares`, and the updates `adamw` and `sgd`, which are all f32. Tensors are the same run of dims, so each
-//! works on any storage.
+//! accepts flat shards.
 
 use super::{Attr, Attrs, OpDef, Shapes, operands};
 use crate::types::{DType, Type};
 
-/// Checks an operand list of tensors with the sizes of the first, then scalars; all f32. Gives the tensor's type.
+/// Checks an operand list of tensors with the sizes of the first, then scalars; all f32. Returns the tensor's type.
 fn run_and_scalars(operands: &[&Type], tensors: &[&str], scalars: &[&str]) -> Result<Type, String> {
     let names = [tensors, scalars].concat();
     if operands.len() != names.len() {
@@ -116,7 +116,7 @@ impl OpDef for AdamW {
 /// `g' = clip g + weight_decay w`: `m = momentum m + g'`, `w = w - lr m`; without momentum `w = w - lr g'`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sgd {
-    /// Decay of the velocity; 0 keeps none.
+    /// Decay of the velocity; 0: no velocity.
     pub momentum: f64,
     /// Weight decay, added to the gradient.
     pub weight_decay: f64,
@@ -130,7 +130,7 @@ impl Sgd {
         Ok(Sgd { momentum: attrs.float("momentum")?, weight_decay: attrs.float("weight_decay")? })
     }
 
-    /// Whether it keeps a velocity.
+    /// True if it has a velocity state.
     pub fn has_momentum(&self) -> bool {
         self.momentum != 0.0
     }

@@ -1,4 +1,4 @@
-//! What cross-entropy is made of where its vocabulary is sharded: `sum_exp`, `pick` and `token_loss`.
+//! The ops that cross-entropy decomposes into if its vocabulary is sharded: `sum_exp`, `pick` and `token_loss`.
 
 use super::{Attrs, OpDef, Shapes, operands};
 use crate::types::{DType, Type};

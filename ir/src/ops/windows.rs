@@ -1,4 +1,4 @@
-//! `windows(%x, dim=1, size=3)`: the overlapping windows of a dim, and `fold`, which adds them up again. A convolution is an
+//! `windows(%x, dim=1, size=3)`: the overlapping windows of a dim, and `fold`, which sums them back. A convolution is an
 //! einsum over the windows of a padded tensor, a pooling a reduction of them, and windows of one element are a strided slice.
 
 use super::slice::{cotangent, cut_dim};
@@ -6,16 +6,16 @@ use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{Dim, Type};
 
-/// Which windows of a dim.
+/// The windows of a dim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// Which dim.
+    /// The dim.
     pub dim: usize,
     /// The elements of a window.
     pub size: u64,
-    /// How far the next window begins behind this one.
+    /// The distance between the starts of successive windows.
     pub stride: u64,
-    /// How far its elements stand apart.
+    /// The distance between elements of a window.
     pub dilation: u64,
 }
 
@@ -40,18 +40,18 @@ impl Frame {
             .collect()
     }
 
-    /// How many windows a dim of `n` has.
+    /// The number of windows of a dim of size `n`.
     fn count(self, n: u64) -> Result<u64, String> {
         let Frame { size, stride, dilation, .. } = self;
         if size == 0 || stride == 0 || dilation == 0 {
-            return Err("`size`, `stride` and `dilation` are at least 1".to_string());
+            return Err("`size`, `stride` and `dilation` must be at least 1".to_string());
         }
         let rest = (size - 1).checked_mul(dilation).and_then(|reach| n.checked_sub(reach + 1));
         let rest = rest.ok_or_else(|| format!("no window of {size}, {dilation} apart, fits a dim of {n}"))?;
         Ok(rest / stride + 1)
     }
 
-    /// The letters of the dim and of its windows among those of the other dims.
+    /// The factors of the dim and of its windows, among those of the other dims.
     fn letters(self, rank: usize) -> [String; 2] {
         let line = |middle: &str| {
             let letter = |place| if place == self.dim { middle.to_string() } else { format!("m{place}") };
@@ -64,7 +64,7 @@ impl Frame {
 /// `(x [*m, n, *h]) -> [*m, o, k, *h]`: element `(o, k)` is that at `o stride + k dilation`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Windows {
-    /// Which.
+    /// The windows.
     pub frame: Frame,
 }
 
@@ -120,7 +120,7 @@ impl OpDef for Windows {
 /// gives n. The transpose of [`Windows`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fold {
-    /// Which windows.
+    /// The windows.
     pub frame: Frame,
     /// The dim n, logical.
     pub whole: Dim,
@@ -153,7 +153,7 @@ impl OpDef for Fold {
         let count = self.frame.count(self.whole.size)?;
         match (y.dims.get(dim), y.dims.get(dim + 1)) {
             (Some(o), Some(k)) if o.size == count && k.size == size => {}
-            _ => return Err(format!("`y` {:?} has not {count} windows of {size} at dim {dim}", y.sizes())),
+            _ => return Err(format!("`y` {:?} must have {count} windows of {size} at dim {dim}", y.sizes())),
         }
         let mut dims = y.logical().dims;
         dims.splice(dim..=dim + 1, [self.whole.clone()]);

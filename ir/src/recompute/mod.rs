@@ -1,9 +1,10 @@
-//! Recomputation: what the forward made and the backward reads is made again there instead of being kept (Chen et al. 2016,
-//! "Training Deep Nets with Sublinear Memory Cost").
+//! Recomputation: the backward recomputes forward values that it reads instead of saving them (Chen et al. 2016, "Training
+//! Deep Nets with Sublinear Memory Cost").
 //!
-//! It is a copy of statements of `F` in `I`, or in `W` what only `W` reads. What the copies read, and is not made again
-//! itself, is kept instead of their results. Before placement, so that shardings, collectives, costs and memory of the
-//! copies follow as those of any statement do. Dropout draws by logical coordinates, so that its copy drops the same.
+//! Statements of `F` are copied into `I`, or into `W` if only `W` reads their results. The inputs of the copies are saved
+//! instead of their results, unless they are recomputed too. The pass runs before sharding, so the copies get shardings,
+//! collectives, costs and memory like any statement. Dropout depends on logical coordinates, so its copy drops the same
+//! elements.
 
 use crate::graph::{ArgKind, Block, ResultKind, SectionKind, Stmt};
 use crate::ids::Value;
@@ -17,18 +18,18 @@ pub use modules::{MODULES, of_module};
 pub use names::{UnknownName, check_names, is_module, of_value};
 pub use variants::{add_variants, call_variants, calls_of, layers_again, variants_of};
 
-/// What follows the name of a value, or of a block of which a kept variant stays, that is made again.
+/// The suffix of a recomputed value, and of the recomputed variant of a block.
 pub const AGAIN: &str = ".again";
 
-/// Whether a block is one of the layers between embedding and head: only they are computed again.
+/// True if a block is a layer between embedding and head; only layers are recomputed.
 pub fn is_layer(block: &Block) -> bool {
     block.args_of(ArgKind::Value).next().is_some()
         && block.results.contains(&ResultKind::Value)
         && !block.results.contains(&ResultKind::Loss)
 }
 
-/// Has the backward of a block make again the results of some statements of `F`, by place. Of a block whose backward reads
-/// none of them nothing changes.
+/// Makes the backward of a block recompute the results of some statements of `F`, given by index. A block whose backward
+/// reads none of them does not change.
 pub fn recompute(block: &mut Block, again: &BTreeSet<usize>) {
     let mut inputs = std::mem::take(&mut block[SectionKind::I].stmts);
     let mut weights = std::mem::take(&mut block[SectionKind::W].stmts);
@@ -45,8 +46,8 @@ fn replace(stmts: &mut [Stmt], made: &HashMap<Value, Value>) {
     operands.for_each(|operand| *operand = made.get(operand).copied().unwrap_or(*operand));
 }
 
-/// Puts copies of those statements of `F` whose results a section reads before their first readers there, and gives what has
-/// become of each result. Copies are named after what they are copies of, with a suffix; without one they have numbers.
+/// Copies those statements of `F` whose results a section reads to before their first readers in the section, and returns the
+/// copy of each result. A copy has the name of its original with a suffix; without a suffix it is numbered.
 pub(crate) fn do_again(
     block: &mut Block,
     stmts: &mut Vec<Stmt>,

@@ -1,4 +1,4 @@
-//! What selective recomputation computes again, by the names of modules.
+//! The modules of selective recomputation.
 
 use crate::graph::{Block, SectionKind, Stmt};
 use crate::ids::Value;
@@ -6,8 +6,8 @@ use crate::ops::{BinaryKind, Collective, KernelOp, Op, UnaryKind};
 use crate::types::Dims;
 use std::collections::BTreeSet;
 
-/// The names that `recompute=selective:..` may have, those of Megatron-Core's `--recompute-modules` among them, and what each
-/// does not keep.
+/// The names that `recompute=selective:..` may have, those of Megatron-Core's `--recompute-modules` among them, and the
+/// values that each recomputes.
 pub const MODULES: [(&str, &str); 8] = [
     ("core_attn", "scores and softmax of attention; flash attention keeps none anyway"),
     ("op", "all but the results of attention, of sums over tp and of every second product, as torchtitan has it"),
@@ -19,7 +19,7 @@ pub const MODULES: [(&str, &str); 8] = [
     ("mla_up_proj", "queries, keys and values made from their compressed forms"),
 ];
 
-/// The statements of `F`, by place, whose results a module does not keep. Those of `core_attn` are inside of one op.
+/// The statements of `F`, by index, whose results a module recomputes. Those of `core_attn` are inside one op.
 pub fn of_module(block: &Block, dims: &Dims, module: &str) -> BTreeSet<usize> {
     let site = Site { block, dims };
     match module {
@@ -54,13 +54,13 @@ impl Site<'_> {
         self.block.ty(value).dims.iter().any(|dim| dim.name.is_some_and(|id| self.dims[id].name == name))
     }
 
-    /// Whether a statement reads or makes a tensor with one of the dims.
+    /// True if a statement reads or computes a tensor with one of the dims.
     fn touches(&self, stmt: &Stmt, dims: &[&str]) -> bool {
         let mut values = stmt.operands.iter().chain(&stmt.results);
         values.any(|&value| dims.iter().any(|dim| self.has_dim(value, dim)))
     }
 
-    /// All of F but attention, sums over tp, and every second product, the first one kept.
+    /// All of F except attention, sums over tp, and every second product; the first product is saved.
     fn between_products(&self) -> BTreeSet<usize> {
         let mut products = 0;
         let stmts = self.stmts().iter().enumerate();
@@ -75,8 +75,8 @@ impl Site<'_> {
         dropped.map(|(at, _)| at).collect()
     }
 
-    /// All between the compressed forms and attention: what makes its queries, keys and values, back to the norms; nothing where
-    /// no product has made what they are made from.
+    /// All statements between the compressed forms and attention: those that compute its queries, keys and values, back to the
+    /// norms. Empty if no product computes their inputs.
     fn up_projections(&self) -> BTreeSet<usize> {
         let attention = self.stmts().iter().find(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_))));
         let mut wanted: Vec<Value> = attention.map_or(Vec::new(), |stmt| stmt.operands[..3].to_vec());
@@ -93,7 +93,7 @@ impl Site<'_> {
         if is_compressed { found } else { BTreeSet::new() }
     }
 
-    /// Whether a product has made a value, which may have been moved, cut and brought to a norm since.
+    /// True if a product computes a value, possibly followed by moves, slices and norms.
     fn is_of_product(&self, value: Value) -> bool {
         let maker = self.stmts().iter().find(|stmt| stmt.results.contains(&value));
         maker.is_some_and(|stmt| match (&stmt.op, stmt.operands.first()) {

@@ -8,21 +8,21 @@ use crate::graph::{Block, Model, SectionKind};
 use crate::ops::Op;
 use std::fmt;
 
-/// A name after `selective:` that is neither a module nor a value that the forward of a layer makes.
+/// Error: a name after `selective:` is neither a module nor a value of the forward of a layer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownName {
     name: String,
-    /// Names that would do, by what they are of.
+    /// The valid names, by group.
     known: Vec<(String, Vec<String>)>,
 }
 
-/// Whether a name is that of a module.
+/// True if a name is that of a module.
 pub fn is_module(name: &str) -> bool {
     MODULES.iter().any(|(module, _)| *module == name)
 }
 
-/// The statement of `F`, by place, that makes the value of a name: `n` of any block, `layer.n` of the block `layer` or of its
-/// slices. What changes a layout has no name that stays.
+/// The index of the statement of `F` that computes a named value: `n` of any block, `layer.n` of the block `layer` or of its
+/// slices. Reshards have no stable names.
 pub fn of_value(block: &Block, name: &str) -> Option<usize> {
     let of = |name: &str| {
         block[SectionKind::F].stmts.iter().position(|stmt| {
@@ -34,16 +34,16 @@ pub fn of_value(block: &Block, name: &str) -> Option<usize> {
     of(name).or_else(within)
 }
 
-/// Whether a block has this name, or is a slice of the one that had.
+/// True if a block has this name, or is a slice of the block with this name.
 fn is_of(block: &Block, name: &str) -> bool {
     let slice = |rest: &str| rest.strip_prefix('.').is_some_and(|number| number.parse::<u32>().is_ok());
     block.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || slice(rest))
 }
 
-/// Whether all that is named is a module, or a value of the forward of some layer.
+/// Checks that every name is that of a module, or of a value of the forward of some layer.
 ///
 /// # Errors
-/// A name is neither.
+/// A name is that of neither.
 pub fn check_names(model: &Model, recompute: &Recompute) -> Result<(), UnknownName> {
     let Recompute::Selective(names) = recompute else { return Ok(()) };
     let layers = || model.blocks.values().filter(|block| is_layer(block));

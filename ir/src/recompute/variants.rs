@@ -1,10 +1,10 @@
-//! Layers of which the first on each stage are computed again and the others kept: two variants of one block.
+//! Recomputation of the first layers of each stage only: two variants of one block.
 
 use super::{AGAIN, is_layer};
 use crate::graph::{Block, Call, Model, Repeat};
 use crate::ids::{BlockId, ModelValue};
 
-/// Adds to each layer's block a variant of its own, for the caller to change; nothing calls them yet.
+/// Adds a variant of each layer's block, for the caller to change; no call uses it yet.
 pub fn add_variants(model: &mut Model) -> Vec<BlockId> {
     let layers: Vec<BlockId> = model.blocks.keys().filter(|&id| is_layer(&model.blocks[id])).collect();
     let variant = |id: &BlockId| {
@@ -15,7 +15,7 @@ pub fn add_variants(model: &mut Model) -> Vec<BlockId> {
     layers.iter().map(variant).collect()
 }
 
-/// How many layers are called as the variant that is computed again; `None` where there are no variants.
+/// The number of layers that call the recomputed variant; `None` if there are no variants.
 pub fn layers_again(model: &Model) -> Option<u32> {
     model.blocks.values().any(|block| block.name.ends_with(AGAIN)).then(|| {
         let calls = model.calls.iter().filter(|call| call.slice.unwrap_or(0) == 0);
@@ -23,8 +23,8 @@ pub fn layers_again(model: &Model) -> Option<u32> {
     })
 }
 
-/// Calls the first so many layers of each stage as the variants that are computed again, the others as the blocks themselves.
-/// A stage begins at a run of a block, counted over all calls and their instances.
+/// Makes the first `n` layers of each stage call the recomputed variants, and the others the original blocks. A stage begins
+/// at a block instance, counted over all calls and their instances.
 pub fn call_variants(model: &mut Model, layers: u32, starts: &[usize]) {
     let (mut run, mut of_stage) = (0, 0);
     for call in std::mem::take(&mut model.calls) {
@@ -45,7 +45,7 @@ pub fn call_variants(model: &mut Model, layers: u32, starts: &[usize]) {
     }
 }
 
-/// The calls of a block, and of its variant where it has one: all of them may come to call either when stages are known.
+/// The calls of a block and of its variant, if any; once stages are known, each may call either.
 pub fn calls_of(model: &Model, id: BlockId) -> impl Iterator<Item = &Call> + '_ {
     let blocks = variants_of(model, id).unwrap_or([id; 2]);
     model.calls.iter().filter(move |call| blocks.contains(&call.block))
@@ -59,7 +59,7 @@ pub fn variants_of(model: &Model, id: BlockId) -> Option<[BlockId; 2]> {
     Some([find(kept)?, find(&format!("{kept}{AGAIN}"))?])
 }
 
-/// A call as calls of blocks for so many of its runs each: what the repeat carries is passed from one to the next.
+/// Splits a call into calls of blocks with a number of instances each; the carried values pass from one call to the next.
 fn split(model: &mut Model, call: &Call, parts: &[(BlockId, u32)]) -> Vec<Call> {
     let (mut calls, mut done): (Vec<Call>, u32) = (Vec::new(), 0);
     for (place, &(block, runs)) in parts.iter().enumerate() {
@@ -80,7 +80,7 @@ fn split(model: &mut Model, call: &Call, parts: &[(BlockId, u32)]) -> Vec<Call> 
     calls
 }
 
-/// A new value of the model: what a repeat carries before a run of its block.
+/// A new value of the model: the carried value of a repeat before an instance of its block.
 fn between(model: &mut Model, value: ModelValue, index: u32) -> ModelValue {
     let mut name = format!("{}.before.{index}", model.values[value]);
     while model.values.values().any(|known| *known == name) {

@@ -1,4 +1,4 @@
-//! Which dim of each value of a block runs along the sequence, and what each operand must be on a slice.
+//! The sequence dim of each value of a block, and the rows of each operand that a slice needs.
 
 use super::Cut;
 use crate::graph::{ArgKind, Block, ResultKind, SectionKind, Stmt};
@@ -8,37 +8,37 @@ use crate::rule::{Instance, Rule, holds};
 use crate::types::{PartialKind, Type};
 use std::collections::{HashMap, HashSet};
 
-/// What an operand is on a slice.
+/// The part of an operand that a slice needs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Part {
-    /// As it is: it does not run along the sequence.
+    /// The entire operand, which has no sequence dim.
     Same,
     /// The rows of the slice.
     Rows,
-    /// The rows of the slice and of all before it.
+    /// The rows of the slice and of all earlier slices.
     UpTo,
 }
 
-/// How a block's forward runs along the sequence.
+/// The sequence analysis of a block's forward.
 #[derive(Default)]
 pub(super) struct Along {
-    /// The dim of the values that run along it.
+    /// The sequence dim of each value that has one.
     pub(super) dim: HashMap<Value, usize>,
-    /// Per statement of `F`, what each operand is.
+    /// Per statement of `F`, the part of each operand.
     pub(super) parts: Vec<Vec<Part>>,
-    /// What each slice passes on to later ones, in the order of their first use.
+    /// The values that each slice passes to later slices, in the order of their first use.
     pub(super) passed: Vec<Value>,
-    /// Those that each slice has only its own rows of; the others are whole.
+    /// The values of which each slice has only its own rows; it has all rows of the others.
     sliced: HashSet<Value>,
     /// Sums over the sequence.
     sums: HashSet<Value>,
 }
 
 impl Along {
-    /// How a block runs along the sequence that is cut.
+    /// Analyses a block for a sliced sequence.
     ///
     /// # Errors
-    /// What of the block needs more than the rows up to a slice's end.
+    /// A statement of the block needs rows after the end of a slice.
     pub(super) fn of(block: &Block, cut: &Cut) -> Result<Along, String> {
         let mut along = Along::default();
         for arg in &block.args {
@@ -65,7 +65,7 @@ impl Along {
         Ok(along)
     }
 
-    /// Whether each slice has only its own rows of a value.
+    /// True if each slice has only its own rows of a value.
     pub(super) fn is_sliced(&self, value: Value) -> bool {
         self.sliced.contains(&value)
     }
@@ -93,7 +93,7 @@ impl Along {
                     self.passed.push(operand);
                 }
             } else {
-                return Err("needs the whole sequence".to_string());
+                return Err("needs the entire sequence".to_string());
             }
         }
         self.made(stmt, &instance, cut)?;
@@ -101,7 +101,7 @@ impl Along {
         Ok(parts)
     }
 
-    /// What the results are along the sequence, where one letter of the operands is.
+    /// The sequence dims of the results, given the factor of the operands that is the sequence.
     fn made(&mut self, stmt: &Stmt, instance: &Instance, cut: Option<usize>) -> Result<(), String> {
         self.sliced.extend(&stmt.results);
         let Some(letter) = cut else { return Ok(()) };
@@ -114,13 +114,13 @@ impl Along {
             } else if instance.letters[letter].partial == Some(PartialKind::Sum) {
                 self.sums.insert(result);
             } else {
-                return Err("gives what only the whole sequence determines".to_string());
+                return Err("has a result that only the entire sequence determines".to_string());
             }
         }
         Ok(())
     }
 
-    /// A sum over the sequence has a part on each slice, and so only ops may use it that are linear in it.
+    /// A sum over the sequence is partial on each slice, so only linear ops may use it.
     fn summed(&mut self, stmt: &Stmt, def: &dyn OpDef, parts: &[Part]) -> Result<(), String> {
         let sums: Vec<usize> =
             (0..stmt.operands.len()).filter(|&place| self.sums.contains(&stmt.operands[place])).collect();
@@ -134,7 +134,7 @@ impl Along {
         Ok(())
     }
 
-    /// Values are passed on slice by slice; what is added up over micro-batches must be a sum over slices too.
+    /// Values are passed slice by slice; results that accumulate over micro-batches must be sums over slices too.
     fn results(&self, block: &Block) -> Result<(), String> {
         for (kind, value) in block.results.iter().zip(&block[SectionKind::F].ret) {
             let name = block.value_name(*value);

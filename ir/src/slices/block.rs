@@ -8,11 +8,11 @@ use crate::ops::{Attrs, Concat, Op, Piece, Shapes, Slice};
 use crate::types::Type;
 use std::collections::HashMap;
 
-/// The block for a slice, from 0: it takes what earlier slices pass on behind its own values, and gives what it passes on
-/// behind its own results.
+/// The block for a slice, from 0: values from earlier slices follow its own value arguments, and values for later slices
+/// follow its own results.
 ///
 /// # Errors
-/// An op does not run on so many rows.
+/// An op does not support the rows of a slice.
 pub(super) fn sliced(block: &Block, along: &Along, cut: &Cut, slice: u32) -> Result<Block, String> {
     let mut writer = Writer::new(block, along, cut, slice);
     writer.args();
@@ -37,11 +37,11 @@ struct Writer<'a> {
     slice: u32,
     made: Block,
     stmts: Vec<Stmt>,
-    /// What a value of the block has become.
+    /// The new value of each value of the block.
     value: HashMap<Value, Value>,
-    /// Of what earlier slices pass on, theirs in order.
+    /// Per passed value, those of the earlier slices in order.
     earlier: HashMap<Value, Vec<Value>>,
-    /// Rows that have been taken or joined.
+    /// The results of slices and concatenations of rows.
     taken: HashMap<(Value, Part), Value>,
 }
 
@@ -62,7 +62,7 @@ impl Writer<'_> {
             for &passed in &self.along.passed {
                 let name = self.free(format!("{}.{slice}", self.block.value_name(passed)));
                 let mut ty = self.ty(passed);
-                // Unnamed, so that no seed rule for what passes from layer to layer is for these.
+                // Unnamed, so that no annotation rule for values between layers applies.
                 ty.dims[self.along.dim[&passed]].name = None;
                 let value = self.made.add_value(&name, ty);
                 self.made.args.push(Arg { value, kind: ArgKind::Value });
@@ -78,7 +78,7 @@ impl Writer<'_> {
         self.value.insert(arg.value, value);
     }
 
-    /// The type of what a value becomes.
+    /// The type of the new value of a value.
     fn ty(&self, value: Value) -> Type {
         let ty = self.block.ty(value);
         if !self.along.is_sliced(value) {
@@ -92,7 +92,7 @@ impl Writer<'_> {
         ty
     }
 
-    /// The name, or the next like it that no value of the block has.
+    /// The name, or a numbered form that no value of the block has.
     fn free(&self, mut name: String) -> String {
         while self.block.find(&name).is_some() || self.made.find(&name).is_some() {
             name.push('_');
@@ -121,7 +121,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The op for the shapes of a slice, at its place in the sequence.
+    /// The op for the shapes of a slice, at its position in the sequence.
     fn op(&self, op: &Op, operands: &[Value], results: &[Type]) -> Result<Op, String> {
         let operands: Vec<&Type> = operands.iter().map(|&value| self.made.ty(value)).collect();
         let attrs = op.attrs().into_iter().map(|(name, attr)| (name.to_string(), attr)).collect();
@@ -162,7 +162,7 @@ impl Writer<'_> {
         taken
     }
 
-    /// Appends what takes rows of a value: `%pos.s` are those of the slice, `%k.t` those up to its end.
+    /// Appends a statement that takes rows of a value: `%pos.s` are those of the slice, `%k.t` those up to its end.
     fn rows(&mut self, value: Value, part: Part, length: u64, op: Op, operands: Vec<Value>) -> Value {
         let mut ty = self.block.ty(value).clone();
         let dim = &mut ty.dims[self.along.dim[&value]];

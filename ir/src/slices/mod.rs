@@ -1,20 +1,20 @@
-//! From whole sequences to slices of them, which run one after the other (Li et al. 2021, TeraPipe; Sun et al. 2024, Seq1F1B).
+//! Sequence slices, which run one after the other (Li et al. 2021, TeraPipe; Sun et al. 2024, Seq1F1B).
 //!
-//! The sequence is the dim named `s`, which is cut evenly; its size becomes that of a slice. Every block becomes one for each
-//! slice, every run of a block one call for each slice:
+//! The sequence is the dim named `s`, which is split evenly; its size becomes that of a slice. Every block becomes one block
+//! per slice, and every block instance one call per slice:
 //!
 //! ```text
 //! block @layer.1(%x: f32[b, s, h], %pos: input i32[b, t], .., %k.0: f32[b, 16, g, d], %v.0: ..; ..) -> (%y, %k, %v) {
 //!   %k.t: f32[b, 32, g, d] = concat(%k.0, %k, dim=1)
 //! ```
 //!
-//! Inputs stay whole, and each block takes its rows of them. What an op reads beyond its slice (the keys and values of causal
-//! attention: [`crate::ops::OpDef::sees_before`]) the blocks of earlier slices pass on as values like any other, so that
-//! differentiation, planning and all that follows know nothing of slices: the cotangent of a key is the sum of what its own
-//! slice and all later ones give back, which therefore run first in the backward.
+//! Inputs keep the entire sequence, and each block takes its rows. An op may read operands of earlier slices: the keys and
+//! values of causal attention, [`crate::ops::OpDef::sees_before`]. The blocks of those slices pass them on as ordinary values,
+//! so later passes need no knowledge of slices. The cotangent of a key is the sum of the contributions of its own slice and
+//! all later slices, which therefore run first in the backward.
 //!
-//! Slices mean what the whole sequence does as long as attention sees nothing behind a query: of equal segments later rows
-//! must have later positions.
+//! Slices compute the same values as the entire sequence if attention is causal in the order of rows: within a segment,
+//! later rows must have later positions.
 
 mod along;
 mod block;
@@ -29,23 +29,23 @@ use cranelift_entity::PrimaryMap;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Why the sequences of a model cannot be run in slices.
+/// Error: the sequences of a model cannot be sliced.
 #[derive(Clone, PartialEq, Debug)]
 pub enum SliceError {
     /// No dim is the sequence.
     NoSequence,
     /// The slices would differ in length.
     Uneven {
-        /// How many slices are asked for.
+        /// The requested number of slices.
         slices: u32,
         /// The length of a sequence.
         size: u64,
     },
-    /// A block mixes the places of a sequence.
+    /// A block mixes the positions of a sequence.
     Block {
         /// The block.
         block: String,
-        /// What stands against it.
+        /// The reason.
         why: String,
     },
 }
@@ -54,7 +54,7 @@ impl fmt::Display for SliceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SliceError::NoSequence => {
-                f.write_str("no dim of the model is named `s`: there is no sequence to cut into slices")
+                f.write_str("no dim of the model is named `s`: there is no sequence to split into slices")
             }
             SliceError::Uneven { slices, size } => {
                 write!(f, "slices of a sequence are equal, but {slices} of them do not divide one of {size}")
@@ -80,17 +80,17 @@ impl Coded for SliceError {
                     (1..=*size.min(&64)).filter(|d| size.is_multiple_of(*d)).map(|d| d.to_string()).collect();
                 Some(format!("numbers of slices that divide it: {}", divisors.join(", ")))
             }
-            _ => Some("schedules of whole sequences run it: meshwright schedules".to_string()),
+            _ => Some("use a schedule without sequence slices: meshwright schedules".to_string()),
         }
     }
 }
 
-/// How the sequence is cut.
+/// The split of the sequence.
 #[derive(Clone, Copy)]
 struct Cut {
     /// The dim named `s`.
     dim: DimId,
-    /// What the whole sequence is named, if a name is free.
+    /// The new dim name of the entire sequence, if a name is free.
     whole: Option<DimId>,
     /// Its size.
     size: u64,
@@ -100,7 +100,7 @@ struct Cut {
 }
 
 impl Cut {
-    /// The type of what stays whole.
+    /// The type of a value with the entire sequence.
     fn whole(&self, ty: &Type) -> Type {
         let mut ty = ty.clone();
         ty.dims.iter_mut().filter(|dim| dim.name == Some(self.dim)).for_each(|dim| dim.name = self.whole);
@@ -108,10 +108,11 @@ impl Cut {
     }
 }
 
-/// The model whose sequences are run in so many slices.
+/// Returns the model with its sequences split into `count` slices.
 ///
 /// # Errors
-/// There is no sequence, it is not a multiple of the slices, or an op needs more than the rows up to a slice's end.
+/// There is no sequence, its length is not a multiple of the number of slices, or an op needs rows after the end of a
+/// slice.
 pub fn slice(model: &Model, slices: u32) -> Result<Model, SliceError> {
     let dim = model.dims.iter().find(|(_, dim)| dim.name == "s").map(|(id, _)| id).ok_or(SliceError::NoSequence)?;
     let size = model.dims[dim].size;
@@ -145,7 +146,7 @@ pub fn slice(model: &Model, slices: u32) -> Result<Model, SliceError> {
     Ok(calls.sliced)
 }
 
-/// The blocks that one has become, in the order of slices, and the names of what each passes to later ones.
+/// The slice blocks of one block, in order, and the names of the values that each passes to later slices.
 struct SlicedBlock {
     ids: Vec<BlockId>,
     passed: Vec<String>,
@@ -154,7 +155,7 @@ struct SlicedBlock {
 struct Calls<'a> {
     model: &'a Model,
     sliced: Model,
-    /// What a value has become: an input itself, anything else a value for each slice.
+    /// The new values of a value: an input itself, or one value per slice.
     known: HashMap<ModelValue, Vec<ModelValue>>,
     blocks: &'a HashMap<BlockId, SlicedBlock>,
 }
@@ -174,7 +175,7 @@ impl Calls<'_> {
         values.get(slice).or(values.first()).copied()
     }
 
-    /// One call of every slice for each run, in the order of runs. What the repeat carried is passed from call to call.
+    /// One call per slice for each instance, in the order of instances. Carried values of a repeat pass from call to call.
     fn call(&mut self, call: &Call) {
         let block = &self.model.blocks[call.block];
         let sliced = &self.blocks[&call.block];
@@ -212,7 +213,7 @@ impl Calls<'_> {
         }
     }
 
-    /// A new value of the model. Two blocks may pass on values of one name: the second has its block's before it.
+    /// A new value of the model. If two blocks pass values of one name, the second gets the name of its block as prefix.
     fn value(&mut self, mut name: String, block: &str) -> ModelValue {
         while self.sliced.values.values().any(|known| *known == name) {
             name = format!("{block}.{name}");

@@ -68,7 +68,7 @@ fn slices_of_a_run_follow_each_other() {
     let wrong = |change: fn(&mut Model)| {
         let mut model = model.clone();
         change(&mut model);
-        verify(&model).unwrap_err().0.iter().any(|found| found.message.contains("slices of a run"))
+        verify(&model).unwrap_err().0.iter().any(|found| found.message.contains("slices of a block instance"))
     };
     assert!(wrong(|model| model.calls[1].slice = None));
     assert!(wrong(|model| model.calls[1].slice = Some(0)));
@@ -99,8 +99,8 @@ fn one_block(statement: &str, result: &str) -> Model {
 #[test]
 fn what_mixes_places_of_a_sequence_is_refused() {
     for (statement, result, why) in [
-        ("%y: f32[b, s] = softmax(%x)", "accum f32[b, s]", "needs the whole sequence"),
-        ("%y: f32[b] = reduce_max(%x, eq=\"b s -> b\")", "accum f32[b]", "only the whole sequence determines"),
+        ("%y: f32[b, s] = softmax(%x)", "accum f32[b, s]", "needs the entire sequence"),
+        ("%y: f32[b] = reduce_max(%x, eq=\"b s -> b\")", "accum f32[b]", "only the entire sequence determines"),
         ("%y: f32[8] = reshape(%x)", "accum f32[8]", "merges the sequence"),
         ("%y: f32[b, s] = exp(%x)", "accum f32[b, s]", "`%y` is no sum over the sequence"),
         (

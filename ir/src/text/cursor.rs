@@ -1,4 +1,4 @@
-//! The parser's hand on the tokens: look, take, expect, and say what was expected.
+//! Token cursor of the parser: lookahead, consuming, and diagnostics for unexpected tokens.
 
 use super::lex::{Kind, Token, Tokens, lex};
 use super::retired::renamed;
@@ -11,23 +11,23 @@ use cranelift_entity::PrimaryMap;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// Parsing failed; why is already among the diagnostics.
+/// Error: parsing failed; the diagnostics already have the reason.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failed;
 
-/// What a parsing function gives.
+/// The result of a parsing function.
 pub(super) type Parsed<T> = Result<T, Failed>;
 
-/// The values of the block or body at hand.
+/// The values of the current block or body.
 #[derive(Default)]
 pub(super) struct Scope {
     pub(super) values: PrimaryMap<Value, crate::graph::ValueData>,
     pub(super) names: HashMap<String, Value>,
     /// Values that exist under a name before it is defined: those of the block that a body comes from.
     pub(super) reserved: HashMap<String, Value>,
-    /// Where each was defined.
+    /// The definition of each value.
     pub(super) places: HashMap<Value, Span>,
-    /// Names whose statement failed: what reads them is not reported again.
+    /// Names whose statement failed; their readers are not reported.
     pub(super) poisoned: HashSet<String>,
     /// Arguments that a statement may store into, once.
     pub(super) storable: HashSet<Value>,
@@ -40,7 +40,7 @@ impl Scope {
     }
 }
 
-/// What has been read so far, by name: looking through the model for each would take quadratic time.
+/// The names read so far; a search of the model for each would take quadratic time.
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) dims: HashMap<String, DimId>,
@@ -55,18 +55,18 @@ pub(super) struct Parser<'s> {
     source: &'s str,
     tokens: Tokens<'s>,
     at: usize,
-    /// Where the item at hand ends.
+    /// The end of the current item.
     end: usize,
     pub(super) diags: Diagnostics,
-    /// What has been read so far.
+    /// The names read so far.
     pub(super) model: Model,
     pub(super) known: Known,
     pub(super) scope: Scope,
-    /// Comments that stand where none are kept: they move to the head of the file.
+    /// Comments in positions without an owner: they move to the head of the file.
     pub(super) loose_comments: Vec<String>,
     /// Names of blocks and bodies whose text failed.
     pub(super) failed_names: HashSet<String>,
-    /// Operators and parentheses of the expression at hand.
+    /// The number of operators and parentheses of the current expression.
     pub(super) operators: u32,
 }
 
@@ -99,7 +99,7 @@ impl<'s> Parser<'s> {
         self.tokens.all[token].span(self.source)
     }
 
-    /// The comments behind the last item.
+    /// The comments after the last item.
     pub(super) fn trailing_comments(&mut self) -> Vec<String> {
         self.tokens.comments.remove(&(self.tokens.all.len() - 1)).unwrap_or_default()
     }
@@ -109,22 +109,22 @@ impl<'s> Parser<'s> {
         (self.at, self.end) = (range.start, range.end);
     }
 
-    /// The place among the tokens.
+    /// The index of the current token.
     pub(super) fn place(&self) -> usize {
         self.at
     }
 
-    /// Whether the tokens at hand are used up.
+    /// True if no tokens are left.
     pub(super) fn done(&self) -> bool {
         self.at >= self.end
     }
 
-    /// The token at hand and those after it.
+    /// The current token and those after it.
     pub(super) fn ahead(&self, by: usize) -> Option<&Token<'s>> {
         self.tokens.all.get(self.at + by).filter(|_| self.at + by < self.end)
     }
 
-    /// The place of the token at hand, or the end of the last.
+    /// The span of the current token, or the end of the last.
     pub(super) fn span(&self) -> Span {
         match self.ahead(0) {
             Some(token) => token.span(self.source),
@@ -142,7 +142,7 @@ impl<'s> Parser<'s> {
         Span { start: start.start, end: end.max(start.end) }
     }
 
-    /// Takes the token at hand; its comments, if nobody took them, become loose.
+    /// Consumes the current token; its comments, unless already taken, become loose.
     pub(super) fn bump(&mut self) -> &'s str {
         let comments = self.take_comments();
         self.loose_comments.extend(comments);
@@ -151,7 +151,7 @@ impl<'s> Parser<'s> {
         text
     }
 
-    /// The comments before the token at hand.
+    /// The comments before the current token.
     pub(super) fn take_comments(&mut self) -> Vec<String> {
         if self.done() || self.tokens.comments.is_empty() {
             return Vec::new();
@@ -159,22 +159,22 @@ impl<'s> Parser<'s> {
         self.tokens.comments.remove(&self.at).unwrap_or_default()
     }
 
-    /// Whether the token at hand is of this kind.
+    /// True if the current token is of this kind.
     pub(super) fn at_kind(&self, kind: Kind) -> bool {
         self.ahead(0).is_some_and(|token| token.kind == kind)
     }
 
-    /// Whether this punctuation or word stands here.
+    /// True if the current token is this punctuation or word.
     pub(super) fn at(&self, text: &str) -> bool {
         self.ahead_is(0, text)
     }
 
-    /// Whether this punctuation or word stands some tokens on.
+    /// True if the token at this distance is this punctuation or word.
     pub(super) fn ahead_is(&self, by: usize, text: &str) -> bool {
         self.ahead(by).is_some_and(|token| matches!(token.kind, Kind::Punct | Kind::Ident) && token.text == text)
     }
 
-    /// Takes the punctuation or word if it stands here.
+    /// Consumes the punctuation or word if it is the current token.
     pub(super) fn eat(&mut self, text: &str) -> bool {
         let found = self.at(text);
         if found {
@@ -183,24 +183,24 @@ impl<'s> Parser<'s> {
         found
     }
 
-    /// Takes the punctuation or word that must stand here.
+    /// Consumes the punctuation or word, which must be the current token.
     pub(super) fn expect(&mut self, text: &str) -> Parsed<()> {
         if self.eat(text) { Ok(()) } else { Err(self.expected(&format!("`{text}`"))) }
     }
 
-    /// Takes a token of a kind that must stand here.
+    /// Consumes a token, which must be of this kind.
     pub(super) fn take(&mut self, kind: Kind, what: &str) -> Parsed<&'s str> {
         if self.at_kind(kind) { Ok(self.bump()) } else { Err(self.expected(what)) }
     }
 
-    /// Takes a whole number.
+    /// Consumes an integer.
     pub(super) fn int<T: std::str::FromStr>(&mut self, what: &str) -> Parsed<T> {
         let span = self.span();
         let text = self.take(Kind::Int, what)?;
         text.parse().map_err(|_| self.fail(Code::BadNumber, span, format!("`{text}` does not fit {what}")))
     }
 
-    /// Takes a number, whole or not.
+    /// Consumes an integer or float.
     pub(super) fn float(&mut self, what: &str) -> Parsed<f64> {
         let sign = if self.eat("-") { -1.0 } else { 1.0 };
         if !self.at_kind(Kind::Int) && !self.at_kind(Kind::Float) {
@@ -213,14 +213,14 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// `word=int`
+    /// `word=int`.
     pub(super) fn field<T: std::str::FromStr>(&mut self, word: &str) -> Parsed<T> {
         self.expect(word)?;
         self.expect("=")?;
-        self.int("a whole number")
+        self.int("an integer")
     }
 
-    /// Things between commas up to, and with, a closing mark. A comma may stand before it.
+    /// A comma-separated list up to and including a closing mark; a trailing comma is allowed.
     pub(super) fn list<T>(&mut self, close: &str, mut one: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         let mut all = Vec::new();
         loop {
@@ -234,7 +234,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Values between commas, perhaps none: `%a, %b`.
+    /// A comma-separated list of values, possibly empty: `%a, %b`.
     pub(super) fn values(&mut self) -> Parsed<Vec<(&'s str, Span)>> {
         let mut all = Vec::new();
         while self.at_kind(Kind::Value) {
@@ -247,7 +247,7 @@ impl<'s> Parser<'s> {
         Ok(all)
     }
 
-    /// Goes on at the next line of the item that begins a statement or ends the braces.
+    /// Skips to the next line of the item that begins a statement or closes the braces.
     pub(super) fn skip_line(&mut self) {
         while let Some(token) = self.ahead(0) {
             let begins = matches!(token.kind, Kind::Value | Kind::Ident) || token.text == "}";
@@ -269,7 +269,7 @@ impl<'s> Parser<'s> {
         Failed
     }
 
-    /// Reports that something else was expected here.
+    /// Reports an unexpected token.
     pub(super) fn expected(&mut self, what: &str) -> Failed {
         let found = match self.ahead(0) {
             Some(token) if token.kind == Kind::Str => "a string".to_string(),
@@ -284,16 +284,16 @@ impl<'s> Parser<'s> {
         self.report(diagnostic)
     }
 
-    /// Reports an unknown name with the nearest or all of the known ones.
+    /// Reports an unknown name, with the nearest known name or all known names.
     pub(super) fn unknown(&mut self, code: Code, span: Span, message: String, name: &str, known: &[String]) -> Failed {
-        // A long list of names is not compared with each of a million that nobody is told of.
+        // Diagnostics that are not shown skip the comparison with a long list of names.
         if self.diags.is_full() {
             return self.fail(code, span, message);
         }
         let known = || match nearest(name, known.iter().map(String::as_str)) {
             Some(near) => format!("did you mean `{near}`?"),
-            None if known.is_empty() => "there are none".to_string(),
-            None => format!("there are {}", known.join(", ")),
+            None if known.is_empty() => "none are defined".to_string(),
+            None => format!("valid names: {}", known.join(", ")),
         };
         let help = renamed(name).unwrap_or_else(known);
         self.report(Diagnostic::new(code, message).at(span).help(help))

@@ -1,4 +1,4 @@
-//! Tokens. A comment belongs to the token that follows it; one that stands behind something, to the first of its line.
+//! Tokens. A comment belongs to the token that follows it; a comment at the end of a line, to the first token of the line.
 //!
 //! A text of brackets has a token for each byte, so a token is small, and there are at most [`TOKENS`] of them.
 
@@ -8,7 +8,7 @@ use crate::graph::Span;
 use crate::limits::TOKENS;
 use std::collections::HashMap;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// `layer`
@@ -39,14 +39,14 @@ pub(super) struct Token<'s> {
     pub(super) kind: Kind,
     /// Without sigil or quotes.
     pub(super) text: &'s str,
-    /// Nothing stands before it on its line.
+    /// It is the first token of its line.
     pub(super) first: bool,
-    /// It stands at the very start of its line.
+    /// It begins in column 1.
     pub(super) flush: bool,
 }
 
 impl Token<'_> {
-    /// Its place in the source that it was read from, with sigil or quotes.
+    /// Its span in the source, with sigil or quotes.
     pub(super) fn span(&self, source: &str) -> Span {
         let start = self.text.as_ptr().addr() - source.as_ptr().addr();
         let (before, behind) = match self.kind {
@@ -74,9 +74,9 @@ struct Lexer<'s> {
     source: &'s str,
     at: usize,
     tokens: Tokens<'s>,
-    /// Those that no token has yet.
+    /// Comments without a token yet.
     comments: Vec<String>,
-    /// How many tokens and comments there are.
+    /// The number of tokens and comments.
     count: usize,
     line_start: usize,
     /// The first token of the line, if it has one yet.
@@ -84,7 +84,7 @@ struct Lexer<'s> {
     diags: Diagnostics,
 }
 
-/// The tokens of a source and what is no token. Of a source with too many there are none.
+/// The tokens of a source and its lexical errors. A source with too many tokens gives none.
 pub(super) fn lex(source: &str) -> (Tokens<'_>, Diagnostics) {
     let (tokens, diags) = (Tokens::default(), Diagnostics::default());
     let mut lexer = Lexer { source, at: 0, tokens, comments: Vec::new(), count: 0, line_start: 0, first: None, diags };
@@ -92,7 +92,7 @@ pub(super) fn lex(source: &str) -> (Tokens<'_>, Diagnostics) {
         lexer.step();
     }
     if lexer.at < source.len() {
-        let message = format!("a text has at most {TOKENS} words, signs and comments");
+        let message = format!("a text has at most {TOKENS} tokens and comments");
         lexer.diags = Diagnostic::new(Code::TooLarge, message)
             .at(Span { start: lexer.at as u32, end: lexer.at as u32 + 1 })
             .into();
@@ -156,7 +156,7 @@ impl<'s> Lexer<'s> {
             Some(first) => self.tokens.comments.entry(first).or_default().push(text),
             None => self.comments.push(text),
         }
-        // It takes as much memory as some tokens.
+        // A comment counts as several tokens, since it takes as much memory.
         self.count += 4;
     }
 
@@ -165,7 +165,7 @@ impl<'s> Lexer<'s> {
         match line[1..].find('"') {
             Some(length) => self.push(Kind::Str, self.at + length + 2, &line[1..1 + length]),
             None => {
-                let message = "this string has no end on its line";
+                let message = "this string is not closed on its line";
                 self.wrong(Code::UnterminatedString, line.len(), message.to_string());
             }
         }
@@ -224,7 +224,7 @@ impl<'s> Lexer<'s> {
         } else if SHORT.contains(c) {
             self.take(Kind::Punct, 1);
         } else {
-            self.wrong(Code::UnexpectedCharacter, c.len_utf8(), format!("`{c}` means nothing here"));
+            self.wrong(Code::UnexpectedCharacter, c.len_utf8(), format!("unexpected character `{c}`"));
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Canonical means: items in the order mesh, dims, param, unit, model, blocks, step, staged, schedule, program; a run of
 //! axes that equals a group prints as the group, the longest first; dims keep their names; floats print shortest; `=` is
-//! aligned within a block; comments are kept (those that stand where nothing keeps them move to the head of the file).
+//! aligned within a block; comments are preserved (those in positions without an owner move to the head of the file).
 
 mod cursor;
 mod lex;
@@ -29,7 +29,7 @@ use crate::program::Program;
 use crate::schedule::Schedule;
 use crate::staged::Staged;
 
-/// What a file holds: level 1, and what has been made of it.
+/// The content of a file: level 1, and the levels derived from it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct File {
     /// Level 1; without calls if the file holds only blocks.
@@ -48,10 +48,10 @@ impl From<Model> for File {
     }
 }
 
-/// Parses a file. It reports all that is wrong with it in one go.
+/// Parses a file and reports all errors together.
 ///
 /// # Errors
-/// The text does not follow the grammar, or names what there is not.
+/// The text does not follow the grammar, or uses undefined names.
 pub fn parse(source: &str) -> Result<File, Diagnostics> {
     parse_file::parse(source)
 }

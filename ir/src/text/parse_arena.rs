@@ -1,4 +1,4 @@
-//! Level 4: places in memory. The grammar stands in [`crate::arena`].
+//! Level 4: buffer assignment. The grammar is in [`crate::arena`].
 
 use super::cursor::{Parsed, Parser};
 use super::lex::Kind;
@@ -52,7 +52,7 @@ impl Parser<'_> {
         self.expect("memory")?;
         let bytes = self.int("bytes")?;
         let mut held = Vec::new();
-        // A held tensor is named as in `%emb 0`, a register as in `%x = ..`: what follows the name tells them apart.
+        // A model-state tensor is written `%emb 0`, a register `%x = ..`: the token after the name distinguishes them.
         let register = |p: &Self| ["=", "+=", ","].into_iter().any(|next| p.ahead_is(1, next));
         while self.at_kind(Kind::Value) && !register(self) {
             let (param, instance) = self.held_one()?;

@@ -16,7 +16,7 @@ pub(super) const ARG_KINDS: [(ArgKind, &str); 4] =
 pub(super) const RESULT_KINDS: [(ResultKind, &str); 3] =
     [(ResultKind::Loss, "loss"), (ResultKind::Accum, "accum"), (ResultKind::Metric, "metric")];
 
-/// A result as the head states it.
+/// A result as stated in the head.
 type StatedResult = (ResultKind, Type, Span);
 
 impl Parser<'_> {
@@ -30,7 +30,7 @@ impl Parser<'_> {
         let name = self.take(Kind::At, "the block's name")?;
         self.scope = Scope::default();
         if self.known.blocks.contains_key(name) {
-            return Err(self.fail(Code::Redefinition, name_span, format!("there is a block `@{name}` already")));
+            return Err(self.fail(Code::Redefinition, name_span, format!("block `@{name}` is already defined")));
         }
         self.failed_names.insert(name.to_string());
         let mut block = Block { name: name.to_string(), comments, ..Block::default() };
@@ -58,7 +58,7 @@ impl Parser<'_> {
         while !self.eat(")") {
             let (span, kind, value) = self.arg()?;
             if late == matches!(kind, ArgKind::Value | ArgKind::Input) {
-                let message = "values and inputs stand before `;`, constants, parameters and states after it";
+                let message = "values and inputs come before `;`; constants, parameters and states after it";
                 return Err(self.fail(Code::MisplacedArgument, span, message));
             }
             args.push(Arg { value, kind });
@@ -125,7 +125,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Statements up to `return` or what cannot begin one. Goes on after a statement that fails, and fails at the end.
+    /// Statements up to `return` or a token that cannot begin one. It continues after a failed statement, and fails at the
+    /// end.
     fn section(&mut self, must_return: bool) -> Parsed<Section> {
         let mut section = Section::default();
         let mut failed = false;
@@ -146,11 +147,11 @@ impl Parser<'_> {
                 }
             }
         }
-        // The block is given up, but what follows is still looked at.
+        // The block has failed; its remaining sections are still checked.
         if failed { self.failing_rest() } else { Ok(section) }
     }
 
-    /// Looks at the rest of a block that has failed, only for what else is wrong with it.
+    /// Parses the rest of a failed block, only for its diagnostics.
     fn failing_rest(&mut self) -> Parsed<Section> {
         while !self.done() && !self.at("}") {
             if self.at("I") && self.ahead_is(1, "(") {
@@ -167,7 +168,7 @@ impl Parser<'_> {
             } else if self.eat("return") {
                 self.values()?;
             } else if self.at_kind(Kind::Value) {
-                // Its diagnostics are all that is wanted.
+                // Only its diagnostics are needed.
                 let _ = self.stmt();
             } else {
                 self.bump();
@@ -176,7 +177,7 @@ impl Parser<'_> {
         Err(Failed)
     }
 
-    /// The head's results must be what `F` returns.
+    /// Checks that `F` returns the results of the head.
     fn check_returns(&mut self, returned: &[Value], stated: &[StatedResult]) -> Parsed<()> {
         let span = self.since(self.span());
         if returned.len() != stated.len() {

@@ -13,7 +13,7 @@ use crate::staged::Staged;
 use crate::types::DimName;
 use std::ops::Range;
 
-/// The items in the order in which they are read: each needs those before it. Beside each, whether there is at most one.
+/// The items in the order in which they are read: each needs those before it. With each, true if a file has at most one.
 const ITEMS: [(&str, bool); 10] = [
     ("mesh", true),
     ("dims", true),
@@ -27,7 +27,7 @@ const ITEMS: [(&str, bool); 10] = [
     ("program", true),
 ];
 
-/// Something that begins like an item and is none.
+/// Text that begins like an item but is not one.
 const STRANGER: &str = "";
 
 #[derive(Default)]
@@ -54,9 +54,9 @@ pub(super) fn parse(source: &str) -> Result<File, Diagnostics> {
             parser.enter(range);
             let span = parser.span();
             if single && number > 0 {
-                parser.fail(Code::DuplicateItem, span, format!("there is a `{keyword}` already"));
+                parser.fail(Code::DuplicateItem, span, format!("a second `{keyword}`; a file has at most one"));
             } else {
-                // Why an item fails is among the diagnostics.
+                // The diagnostics already have the reason.
                 let _ = parser.item(keyword, &mut later);
             }
         }
@@ -82,7 +82,7 @@ impl Parser<'_> {
                 depth = 0;
             } else if token.flush && depth == 0 && token.kind != Kind::End {
                 strangers.push(place);
-                // Of one after the other, one stands for all.
+                // Successive unknown items are reported once.
                 if starts.last().is_none_or(|(word, _)| *word != STRANGER) {
                     starts.push((STRANGER, place));
                 }
@@ -100,7 +100,7 @@ impl Parser<'_> {
         let words: Vec<String> = ITEMS.iter().map(|(word, _)| word.to_string()).collect();
         for place in strangers {
             let (span, text) = (self.span_of(place), self.tokens()[place].text);
-            self.unknown(Code::UnknownItem, span, format!("a file has no `{text}`"), text, &words);
+            self.unknown(Code::UnknownItem, span, format!("unknown item `{text}`"), text, &words);
         }
         let ends: Vec<usize> = starts.iter().skip(1).map(|(_, place)| *place).chain([end]).collect();
         starts.into_iter().zip(ends).map(|((word, start), end)| (word, start..end)).collect()
@@ -121,7 +121,7 @@ impl Parser<'_> {
         }
     }
 
-    /// An item ends here.
+    /// Checks that the item ends here.
     pub(super) fn no_more(&mut self) -> Parsed<()> {
         if self.done() { Ok(()) } else { Err(self.expected("the end of the item")) }
     }
@@ -158,7 +158,7 @@ impl Parser<'_> {
 
     fn fresh_axis(&mut self, name: &str, span: crate::graph::Span) -> Parsed<()> {
         match self.model.mesh.lookup(name) {
-            Some(_) => Err(self.fail(Code::BadMesh, span, format!("the mesh has `{name}` already"))),
+            Some(_) => Err(self.fail(Code::BadMesh, span, format!("the mesh already has `{name}`"))),
             None => Ok(()),
         }
     }
@@ -176,7 +176,7 @@ impl Parser<'_> {
             let member = p.take(Kind::Ident, "an axis")?;
             let found = p.axes_named(member, span)?;
             if !found.is_disjoint(&axes) {
-                return Err(p.fail(Code::AxisTwice, span, format!("`{name}` has `{member}` twice")));
+                return Err(p.fail(Code::AxisTwice, span, format!("group `{name}` has `{member}` twice")));
             }
             axes = axes.union(&found);
             Ok(())
@@ -196,7 +196,7 @@ impl Parser<'_> {
             let span = p.span();
             let name = p.take(Kind::Ident, "a dim")?;
             if p.known.dims.contains_key(name) {
-                return Err(p.fail(Code::Redefinition, span, format!("there is a dim `{name}` already")));
+                return Err(p.fail(Code::Redefinition, span, format!("dim `{name}` is already defined")));
             }
             let indivisible = p.eat("indivisible");
             let bounded = p.eat("<=");
@@ -205,7 +205,7 @@ impl Parser<'_> {
             }
             let size: u64 = p.int("a size")?;
             if size == 0 {
-                return Err(p.fail(Code::BadNumber, span, format!("`{name}` is empty")));
+                return Err(p.fail(Code::BadNumber, span, format!("the size of `{name}` must be at least 1")));
             }
             let id = p.model.dims.push(DimName { name: name.to_string(), size, indivisible, bounded });
             p.known.dims.insert(name.to_string(), id);

@@ -6,7 +6,7 @@ use crate::catalogue::Code;
 use crate::graph::{ArgKind, Call, Init, ModelInput, Param, ParamIndex, ParamRef, Repeat, Span};
 use crate::ids::{BlockId, ModelValue};
 
-/// What a call says about how often it runs.
+/// The repeat of a call.
 type Head<'a> = Option<&'a Repeat>;
 
 impl<'s> Parser<'s> {
@@ -27,7 +27,7 @@ impl<'s> Parser<'s> {
         let known = &self.known.params;
         if known.contains(&(name.clone(), None)) || known.contains(&(name.clone(), field.clone())) {
             let span = self.since(start);
-            return Err(self.fail(Code::Redefinition, span, format!("there is a parameter `%{name}` already")));
+            return Err(self.fail(Code::Redefinition, span, format!("parameter `%{name}` is already defined")));
         }
         self.expect(":")?;
         let ty = self.ty()?;
@@ -53,7 +53,7 @@ impl<'s> Parser<'s> {
             "decay" => return Err(self.expected("`true` or `false`")),
             _ => {
                 let known = ["init".to_string(), "decay".to_string()];
-                let message = format!("a parameter has no `{name}`");
+                let message = format!("a parameter has no attribute `{name}`");
                 return Err(self.unknown(Code::UnknownAttribute, span, message, name, &known));
             }
         }
@@ -110,7 +110,7 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// The values of a call that failed still exist, so that what reads them is not reported.
+    /// Defines the values of a failed call, so that their readers are not reported.
     fn recover_call(&mut self, from: usize) {
         if self.place() == from {
             self.bump();
@@ -126,7 +126,7 @@ impl<'s> Parser<'s> {
 
     fn define_model_value(&mut self, name: &str, span: Span) -> Parsed<ModelValue> {
         if self.known.values.contains_key(name) {
-            return Err(self.fail(Code::Redefinition, span, format!("`%{name}` is defined already")));
+            return Err(self.fail(Code::Redefinition, span, format!("`%{name}` is already defined")));
         }
         let value = self.model.values.push(name.to_string());
         self.known.values.insert(name.to_string(), value);
@@ -229,9 +229,19 @@ impl<'s> Parser<'s> {
             Some(repeat) if repeat.variable == name => Ok(()),
             Some(repeat) => {
                 let known = [repeat.variable.clone()];
-                Err(self.unknown(Code::UndefinedValue, span, format!("`{name}` counts nothing here"), name, &known))
+                Err(self.unknown(
+                    Code::UndefinedValue,
+                    span,
+                    format!("`{name}` is not the variable of this repeat"),
+                    name,
+                    &known,
+                ))
             }
-            None => Err(self.fail(Code::UndefinedValue, span, format!("`{name}` counts nothing: this is no `repeat`"))),
+            None => Err(self.fail(
+                Code::UndefinedValue,
+                span,
+                format!("`{name}` is not defined: the call is not a `repeat`"),
+            )),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Level 4: bodies. The grammar stands in [`crate::program`].
+//! Level 4: bodies. The grammar is in [`crate::program`].
 
 use super::cursor::{Failed, Parsed, Parser, Scope};
 use super::lex::Kind;
@@ -113,7 +113,7 @@ impl Parser<'_> {
             self.expect(":")?;
             let source = SOURCES.into_iter().find(|(_, word)| self.eat(word)).map_or(Source::Row, |(source, _)| source);
             if late == (source == Source::Row) {
-                return Err(self.fail(Code::MisplacedArgument, span, "what the row gives stands before `;`"));
+                return Err(self.fail(Code::MisplacedArgument, span, "arguments from the row come before `;`"));
             }
             let ty = self.ty()?;
             let value = self.define(name, span, ty)?;
@@ -127,7 +127,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `(%a, %b)`, which are defined further down: the place of their names.
+    /// `(%a, %b)`, which are defined later: the positions of their names.
     fn body_values(&mut self) -> Parsed<Vec<usize>> {
         self.expect("(")?;
         self.list(")", |p| {
@@ -183,9 +183,11 @@ impl Parser<'_> {
         let span = self.span();
         match self.application(&[])? {
             (Op::Collective(collective), operands) => Ok(BodyInstr::Start { token, collective, operands }),
-            (op, _) => {
-                Err(self.fail(Code::BadBody, span, format!("`{}` moves nothing; only transfers start", op.name())))
-            }
+            (op, _) => Err(self.fail(
+                Code::BadBody,
+                span,
+                format!("`{}` is not a transfer; only transfers can be started", op.name()),
+            )),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Level 4: the rows of classes. The grammar stands in [`crate::program`].
+//! Level 4: the rows of classes. The grammar is in [`crate::program`].
 
 use super::cursor::{Failed, Parsed, Parser};
 use super::lex::Kind;
@@ -11,7 +11,7 @@ use crate::types::{DType, Type};
 use cranelift_entity::PrimaryMap;
 use std::collections::HashMap;
 
-/// The registers of a row so far, and what transfers bring.
+/// The registers of a row so far, and the result types of transfers.
 struct Row {
     regs: PrimaryMap<Reg, RegData>,
     names: HashMap<String, Reg>,
@@ -22,7 +22,7 @@ struct Row {
 type Names<'s> = Vec<(&'s str, Span)>;
 
 impl<'s> Parser<'s> {
-    /// `class 0..2 { holds .. instructions }`
+    /// `class 0..2 { params .. instructions }`
     pub(super) fn class(&mut self, program: &Program) -> Parsed<Class> {
         self.expect("class")?;
         let ranks = self.range()?;
@@ -73,7 +73,7 @@ impl<'s> Parser<'s> {
         });
         let found: Vec<(ParamId, u32)> = chosen.map(|(id, _)| (id, instance)).collect();
         if found.is_empty() {
-            return Err(self.fail(Code::UnknownParam, span, format!("there is no such parameter as `%{name}`")));
+            return Err(self.fail(Code::UnknownParam, span, format!("there is no parameter `%{name}`")));
         }
         Ok(found)
     }
@@ -135,7 +135,7 @@ impl<'s> Parser<'s> {
         let input = self.model_value(name, span)?;
         let ty = self.model.inputs.iter().find(|known| known.value == input).map(|known| known.ty.clone());
         if ty.is_none() {
-            return Err(self.fail(Code::UndefinedValue, span, format!("`%{name}` is no input of the model")));
+            return Err(self.fail(Code::UndefinedValue, span, format!("`%{name}` is not an input of the model")));
         }
         let microbatch = self.field("microbatch")?;
         Ok(Instr::Feed { out: self.new_reg(row, names, ty)?, input, microbatch })
@@ -264,7 +264,7 @@ impl<'s> Parser<'s> {
         }
         let ty = row.coming.remove(&token);
         if ty.is_none() {
-            return Err(self.fail(Code::BadBody, names[0].1, "this transfer brings nothing"));
+            return Err(self.fail(Code::BadBody, names[0].1, "this transfer has no result"));
         }
         Ok(Instr::Wait { token, result: Some(self.new_reg(row, names, ty)?) })
     }
@@ -307,7 +307,7 @@ impl<'s> Parser<'s> {
             return Err(Failed);
         };
         if row.names.contains_key(name) {
-            return Err(self.fail(Code::Redefinition, span, format!("the register `%{name}` exists already")));
+            return Err(self.fail(Code::Redefinition, span, format!("register `%{name}` is already defined")));
         }
         let reg = row.regs.push(RegData { name: name.to_string(), ty });
         row.names.insert(name.to_string(), reg);

@@ -6,7 +6,7 @@ use crate::catalogue::Code;
 use crate::schedule::{Action, Item, Kind, Schedule};
 use crate::staged::{Part, Stage, StageCost, Staged};
 
-/// Where the next part may begin: a call and its instance.
+/// The earliest start of the next part: a call and its instance.
 type Next = (usize, u32);
 
 impl Parser<'_> {
@@ -56,7 +56,7 @@ impl Parser<'_> {
         if number == want {
             return Ok(());
         }
-        Err(self.fail(Code::UnexpectedToken, span, format!("this is {what} {want}, not {number}")))
+        Err(self.fail(Code::UnexpectedToken, span, format!("expected {what} {want}, found {number}")))
     }
 
     fn cost(&mut self, cost: &mut StageCost) -> Parsed<()> {
@@ -72,7 +72,7 @@ impl Parser<'_> {
             "state" => cost.state = self.int("bytes")?,
             _ => {
                 let known = ["f", "i", "w", "saved", "saved_for_w", "state"].map(str::to_string);
-                let message = format!("a stage has no `{name}`");
+                let message = format!("a stage has no attribute `{name}`");
                 return Err(self.unknown(Code::UnknownAttribute, span, message, name, &known));
             }
         }
@@ -142,7 +142,7 @@ impl Parser<'_> {
         let text = self.bump();
         let Ok(mut item) = text.parse::<Item>() else {
             let letters: Vec<String> = Kind::ALL.iter().map(|(_, letter)| letter.to_string()).collect();
-            return Err(self.unknown(Code::BadAction, span, format!("`{text}` is no action"), text, &letters));
+            return Err(self.unknown(Code::BadAction, span, format!("`{text}` is not an action"), text, &letters));
         };
         if self.eat(":") {
             item.slice = Some(self.int("a slice")?);

@@ -9,10 +9,10 @@ use crate::ids::Value;
 use crate::ops::{Attr, Attrs, Collective, Op, Shapes, names};
 use crate::types::Type;
 
-/// A result as it is stated: name, place, type.
+/// A stated result: name, span, type.
 pub(super) type Stated<'s> = (&'s str, Span, Type);
 
-/// An op as it is written, before it is known.
+/// An op as written, before it is resolved.
 struct Written<'s> {
     name: &'s str,
     name_span: Span,
@@ -48,10 +48,10 @@ impl<'s> Parser<'s> {
                 return Ok(value);
             }
             let first = self.scope.places.get(&value).copied().unwrap_or_default();
-            let message = format!("`%{name}` is defined already");
+            let message = format!("`%{name}` is already defined");
             let diag =
                 Diagnostic::new(Code::Redefinition, message).at(span).since(first, format!("%{name} is first defined"));
-            return Err(self.report(diag.help("every value is defined once: give this one another name")));
+            return Err(self.report(diag.help("each value is defined once; rename this one")));
         }
         let value = match self.scope.reserved.get(name) {
             Some(&value) => {
@@ -71,11 +71,11 @@ impl<'s> Parser<'s> {
         }
         let data = &self.scope.values[value];
         let (name, want, got) = (data.name.clone(), self.print_type(&data.ty), self.print_type(ty));
-        let message = format!("`%{name}` is stored back as {got}, but it is {want}");
+        let message = format!("the store to `%{name}` has type {got}, but it has type {want}");
         Err(self.fail(Code::ResultType, span, message))
     }
 
-    /// One statement. If it fails, what it would have defined is poisoned and the next line is at hand.
+    /// One statement. If it fails, its results are poisoned and parsing continues at the next line.
     pub(super) fn stmt(&mut self) -> Parsed<Stmt> {
         let comments = self.take_comments();
         let place = self.place();
@@ -94,7 +94,7 @@ impl<'s> Parser<'s> {
         Ok(Stmt { results, accumulate, op, operands, comments, span: self.since(start) })
     }
 
-    /// Poisons what the lines from a place on would have defined, up to where parsing can go on.
+    /// Poisons the results of the skipped lines, up to the token where parsing continues.
     pub(super) fn recover(&mut self, from: usize) {
         if self.place() == from && !self.done() {
             self.bump();
@@ -169,7 +169,7 @@ impl<'s> Parser<'s> {
             return Err(self.unknown(Code::UnknownOp, span, format!("there is no op `{name}`"), name, &known));
         }
         if written.operands.is_empty() {
-            return Err(self.fail(Code::OperandCount, written.span, format!("`{name}` without operands")));
+            return Err(self.fail(Code::OperandCount, written.span, format!("`{name}` needs operands")));
         }
         let operands: Vec<&Type> = written.operands.iter().map(|&value| self.scope.ty(value)).collect();
         let mut attrs = Attrs(written.attrs.clone());
@@ -180,10 +180,10 @@ impl<'s> Parser<'s> {
         if let Some((left, _)) = attrs.0.first() {
             let place = written.attrs.iter().position(|(name, _)| name == left).unwrap_or(0);
             let knows: Vec<&str> = op.attrs().into_iter().map(|(name, _)| name).collect();
-            let knows = if knows.is_empty() { "no attributes".to_string() } else { knows.join(", ") };
+            let knows = if knows.is_empty() { "none".to_string() } else { knows.join(", ") };
             let message = format!("`{name}` has no attribute `{left}`");
             let diag = Diagnostic::new(Code::UnknownAttribute, message).at(written.attr_spans[place]);
-            return Err(self.report(diag.help(format!("`{name}` knows {knows}"))));
+            return Err(self.report(diag.help(format!("attributes of `{name}`: {knows}"))));
         }
         Ok(op)
     }

@@ -53,7 +53,11 @@ impl Parser<'_> {
         let span = self.span();
         match self.bump() {
             "host" => Ok(Space::Host),
-            name => Err(self.fail(Code::UnexpectedToken, span, format!("there is no memory `@{name}`, only `@host`"))),
+            name => Err(self.fail(
+                Code::UnexpectedToken,
+                span,
+                format!("unknown memory `@{name}`; the only one is `@host`"),
+            )),
         }
     }
 
@@ -89,7 +93,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `(%n)`: the sizes that only the run knows.
+    /// `(%n)`: the value of a dynamic size.
     fn count(&mut self) -> Parsed<Value> {
         let span = self.span();
         let name = self.take(Kind::Value, "the value with the counts")?;
@@ -97,16 +101,20 @@ impl Parser<'_> {
         self.lookup(name, span)
     }
 
-    /// A stated bound is that of the whole dim (counted) or of its shards.
+    /// Checks a stated bound: that of the full dim (dynamic) or of its shards.
     fn check_bound(&mut self, dim: &Dim, span: Span, bound: u64) -> Parsed<()> {
         let local = self.model.mesh.bound(dim.size, &dim.axes);
         if bound == local || (dim.count.is_some() && bound == dim.size) {
             return Ok(());
         }
-        Err(self.fail(Code::WrongBound, span, format!("{} elements sharded so have the bound {local}", dim.size)))
+        Err(self.fail(
+            Code::WrongBound,
+            span,
+            format!("{} elements with this sharding have the bound {local}", dim.size),
+        ))
     }
 
-    /// `{dp,tp}`, `{dp,?}`: the axes, and whether more may come.
+    /// `{dp,tp}`, `{dp,?}`: the axes, and true if the dim is open.
     pub(super) fn axes(&mut self) -> Parsed<(Axes, bool)> {
         self.expect("{")?;
         let (mut axes, mut open) = (Axes::none(), false);
@@ -119,7 +127,7 @@ impl Parser<'_> {
             let name = p.take(Kind::Ident, "an axis")?;
             let found = p.axes_named(name, span)?;
             if !found.is_disjoint(&axes) {
-                return Err(p.fail(Code::AxisTwice, span, format!("`{name}` stands twice in these braces")));
+                return Err(p.fail(Code::AxisTwice, span, format!("`{name}` appears twice in these braces")));
             }
             axes = axes.union(&found);
             Ok(())
@@ -132,12 +140,12 @@ impl Parser<'_> {
         let (axes, open) = self.axes()?;
         if open || axes.is_empty() {
             let span = self.since(start);
-            return Err(self.fail(Code::UnexpectedToken, span, "here the axes must be named"));
+            return Err(self.fail(Code::UnexpectedToken, span, "`?` is not allowed here; name the axes"));
         }
         Ok(axes)
     }
 
-    /// The axes that a name stands for.
+    /// The axes of a name: an axis or a group.
     pub(super) fn axes_named(&mut self, name: &str, span: Span) -> Parsed<Axes> {
         if let Some(axes) = self.model.mesh.lookup(name) {
             return Ok(axes);

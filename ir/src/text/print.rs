@@ -11,7 +11,7 @@ use cranelift_entity::PrimaryMap;
 /// The values that a statement names.
 pub(super) type Values = PrimaryMap<Value, ValueData>;
 
-/// Prints parts of a model in its own words.
+/// Prints parts of a model with its names.
 #[derive(Clone, Copy)]
 pub struct Printer<'a> {
     pub(super) mesh: &'a Mesh,
@@ -26,7 +26,7 @@ impl<'a> Printer<'a> {
         Printer { mesh: &model.mesh, dims: &model.dims, local: false }
     }
 
-    /// The same as in a program: sharded dims show their local bound.
+    /// A printer for programs: sharded dims show their local bound.
     pub fn local(self) -> Printer<'a> {
         Printer { local: true, ..self }
     }
@@ -57,7 +57,7 @@ impl<'a> Printer<'a> {
         format!("{{{}}}", self.axis_names(axes))
     }
 
-    /// `bf16[b{dp}, s, h]+{tp}`. `values` names the counts of dims that only the run knows.
+    /// `bf16[b{dp}, s, h]+{tp}`. `values` names the values of dynamic sizes.
     pub fn ty(&self, ty: &Type, values: &Values) -> String {
         let dims: Vec<String> = ty.dims.iter().map(|dim| self.dim(dim, values)).collect();
         let mut text = format!("{}[{}]", ty.dtype.name(), dims.join(", "));
@@ -128,7 +128,7 @@ impl<'a> Printer<'a> {
 }
 
 impl Parser<'_> {
-    /// A type in the words of the file, for messages.
+    /// A type as text, for messages.
     pub(super) fn print_type(&self, ty: &Type) -> String {
         Printer::new(&self.model).ty(ty, &self.scope.values)
     }
@@ -152,7 +152,7 @@ pub(super) fn print_comments(comments: &[String], indent: &str) -> String {
 /// The widest line before a list is broken.
 const WIDTH: usize = 120;
 
-/// `head` + items between commas + `tail`; if that is too wide, the items stand on lines of their own, filled up.
+/// `head` + items between commas + `tail`; if that is too wide, the items go on separate, filled lines.
 pub(super) fn wrap(head: &str, items: &[String], tail: &str, indent: &str) -> String {
     let line = format!("{head}{}{tail}", join(items));
     if line.chars().count() <= WIDTH || items.is_empty() {

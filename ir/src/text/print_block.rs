@@ -65,7 +65,7 @@ impl Printer<'_> {
         join_args(first, block.args.iter().filter(|arg| !early(arg)).map(print).collect())
     }
 
-    /// How wide the left sides of a block are, those that are very wide aside.
+    /// The width of the left sides of a block, ignoring very wide ones.
     fn align(&self, block: &Block) -> usize {
         let stmts = block.sections.iter().flat_map(|section| &section.stmts);
         let widths = stmts.map(|stmt| self.stated(&stmt.results, &block.values).chars().count());

@@ -1,4 +1,4 @@
-//! Printing of whole files, item by item.
+//! Printing of files, item by item.
 
 use super::File;
 use super::print::{Printer, join_args, print_comments, print_float, wrap};

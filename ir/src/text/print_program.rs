@@ -1,4 +1,4 @@
-//! Printing of programs. The grammar stands in [`crate::program`].
+//! Printing of programs. The grammar is in [`crate::program`].
 
 use super::parse_program::SOURCES;
 use super::print::{Printer, join_args, print_values, wrap};

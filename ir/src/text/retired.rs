@@ -1,6 +1,6 @@
-//! Words of texts that an older version wrote, for messages: no text with one of them is read.
+//! Keywords of older versions of the text form, for messages. The parser rejects them.
 
-/// Each with the word that took its place.
+/// Each keyword with its replacement.
 const RETIRED: [(&str, &str); 8] = [
     ("keep", "save"),
     ("kept", "saved"),
@@ -12,7 +12,7 @@ const RETIRED: [(&str, &str); 8] = [
     ("owe", "to_partial"),
 ];
 
-/// A help that names the word in the place of a retired one.
+/// A help that names the replacement of a retired keyword.
 pub(super) fn renamed(word: &str) -> Option<String> {
     let (_, now) = RETIRED.iter().find(|(retired, _)| *retired == word)?;
     Some(format!("`{word}` is now `{now}`"))

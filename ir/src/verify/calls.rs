@@ -1,13 +1,13 @@
 //! Checks the calls of a model. Invariants:
 //!
-//! 1. A value is an input of the model or what one call gives; a call reads what stands before it.
+//! 1. A value is an input of the model or a result of one call; a call reads only earlier values.
 //! 2. A call passes one value for each value and input of its block, of the same tensor, then one constant or parameter for
-//!    each constant and parameter, of the same tensor. States and implicit scalars are not passed. What a block calls an
-//!    input is an input of the model.
-//! 3. It names as many results as the block has values. What a repeat carries comes back as it went.
+//!    each constant and parameter, of the same tensor. States and implicit scalars are not passed. An input
+//!    of a block must be an input of the model.
+//! 3. A call names one result per value result of the block. The carried values of a repeat keep their types.
 //! 4. Every instance of a parameter that a call names exists; a repeat runs at least once.
 //! 5. The members of a unit are instances of parameters.
-//! 6. Where a call is of a slice of the sequence, all are: those of one run follow each other, from slice 0 to the last.
+//! 6. If one call runs a sequence slice, all do: the slices of one block instance follow each other, from slice 0 to the last.
 
 use crate::catalogue::Code;
 use crate::diag::{Diagnostic, Diagnostics};
@@ -17,7 +17,7 @@ use crate::text::Printer;
 use crate::types::Type;
 use std::collections::HashMap;
 
-/// A tensor that a call passes: what to call it, and its type.
+/// A tensor that a call passes: its name for messages, and its type.
 type Passed<'a> = (String, &'a Type);
 
 /// Checks all calls and units.
@@ -47,7 +47,8 @@ fn slices(model: &Model, found: &mut Diagnostics) {
     let incomplete =
         model.calls.last().filter(|call| call.slice.map(|last| last.saturating_add(1)) != Some(model.slices()));
     if let Some((call, wanted)) = wrong.or(incomplete.map(|call| (call, model.slices() - 1))) {
-        let message = format!("slices of a run follow each other, each in one run: this must be `slice={wanted}`");
+        let message =
+            format!("the slices of a block instance must follow each other, one call each: expected `slice={wanted}`");
         let subject = format!("call @{}", model.blocks[call.block].name);
         found.push(Diagnostic::new(Code::CallMismatch, message).at(call.span).subject(subject));
     }
@@ -58,13 +59,13 @@ fn units(model: &Model, found: &mut Diagnostics) {
     let names: std::collections::HashSet<String> = all.collect();
     for unit in &model.units {
         for member in unit.members.iter().filter(|member| !names.contains(*member)) {
-            let message = format!("unit `@{}` has `%{member}`, which is no parameter", unit.name);
+            let message = format!("unit `@{}` has `%{member}`, which is not a parameter", unit.name);
             found.push(Diagnostic::new(Code::UnknownParam, message).subject(format!("unit @{}", unit.name)));
         }
     }
 }
 
-/// The constants that no call passes: scalars of the run, and what the step graph returns.
+/// True for the constants that no call passes: scalars of the run, and results of the step graph.
 fn is_implicit(model: &Model, name: &str) -> bool {
     let returned = model.step.iter().flat_map(|step| {
         let graph = &step.graph;
@@ -117,7 +118,7 @@ impl<'a> Checker<'a, '_> {
             let is_input = self.model.inputs.iter().any(|input| input.value == passed);
             if kind == ArgKind::Input && !is_input {
                 let arg = self.block.value_name(arg);
-                let message = format!("`%{arg}` is an input, but `%{name}` is no input of the model");
+                let message = format!("`%{arg}` is an input, but `%{name}` is not an input of the model");
                 self.report(Code::CallMismatch, message);
             }
             self.same_tensor(&(format!("`%{name}`"), ty), arg);
@@ -156,7 +157,7 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    /// The tensors that a reference stands for; checks that every instance of them exists.
+    /// The tensors of a parameter reference; checks that every instance exists.
     fn resolve(&mut self, reference: &ParamRef) -> Vec<Passed<'a>> {
         let model = self.model;
         let name = &reference.name;
@@ -180,14 +181,14 @@ impl<'a> Checker<'a, '_> {
                 (Some(last), Some(count)) => {
                     self.report(Code::BadRepeat, format!("`%{name}[{last}]` does not exist: `%{name}` has {count}"));
                 }
-                (None, Some(_)) => self.report(Code::CallMismatch, format!("`%{name}` is an array; say which")),
-                (Some(_), None) => self.report(Code::CallMismatch, format!("`%{name}` is no array")),
+                (None, Some(_)) => self.report(Code::CallMismatch, format!("`%{name}` is an array; give an index")),
+                (Some(_), None) => self.report(Code::CallMismatch, format!("`%{name}` is not an array")),
             }
         }
         params.into_iter().map(|param| (format!("`%{}`", param.instance_name(0)), &param.ty)).collect()
     }
 
-    /// The values that the call gives with their types.
+    /// The results of the call with their types.
     fn results(&mut self) -> Vec<(ModelValue, &'a Type)> {
         let block = self.block;
         let forward = &block[crate::graph::SectionKind::F].ret;
@@ -195,14 +196,17 @@ impl<'a> Checker<'a, '_> {
         let types: Vec<&Type> = values.map(|(_, &value)| block.ty(value)).collect();
         if types.len() != self.call.results.len() {
             let named = self.call.results.len();
-            let message = format!("`@{}` gives {} values, {named} are named", block.name, types.len());
+            let message = format!("`@{}` has {} value results, {named} are named", block.name, types.len());
             self.report(Code::CallMismatch, message);
         }
         if self.call.instances() > 1 {
             for (place, ty) in types.iter().enumerate() {
                 match self.early().get(place) {
                     Some(&(arg, _)) => self.same_tensor(&(format!("result {place}, which is carried,"), ty), arg),
-                    None => self.report(Code::CallMismatch, "a repeat carries its results as arguments".to_string()),
+                    None => self.report(
+                        Code::CallMismatch,
+                        "the results of a repeat must match its first arguments".to_string(),
+                    ),
                 }
             }
         }

@@ -1,17 +1,16 @@
 //! Checks the blocks and the step graph of a model, apart from shardings. Invariants:
 //!
-//! 1. A name stands for one value of a block. A value is defined once, by an argument or a statement; only `U` stores into
+//! 1. A name refers to one value of a block. A value is defined once, by an argument or a statement; only `U` stores into
 //!    parameters and states, and into each once.
-//! 2. What is read has been defined before: by an argument, an earlier statement, or an earlier section.
-//! 3. A statement's results are as many, and have the element types and sizes, as its op gives. An accumulated gradient is
-//!    f32 whatever its op gives.
-//! 4. Values and inputs stand before constants, parameters and states. A state belongs to a parameter by name.
+//! 2. A value is defined before it is read: by an argument, an earlier statement, or an earlier section.
+//! 3. The number, element types and sizes of a statement's results are those that its op gives. An accumulated gradient is
+//!    always f32.
+//! 4. Values and inputs come before constants, parameters and states. A state belongs to a parameter by name.
 //! 5. `F` returns one value a result; a loss is a float scalar.
 //! 6. `I` takes the cotangents of the differentiable results and returns those of the differentiable arguments.
-//! 7. `+=` stands in `W` only, its result is the gradient of a parameter. `W` has neither arguments nor results. Of earlier
-//!    sections `U`, which runs once a step, reads nothing but what `+=` has added up.
-//! 8. `U` returns f32 scalars, as many as the step graph takes, unless it does nothing. The step graph takes and returns
-//!    scalars.
+//! 7. `+=` is allowed in `W` only; its result is the gradient of a parameter. `W` has neither arguments nor results.
+//!    `U`, which runs once a step, reads only accumulated gradients from earlier sections.
+//! 8. `U` returns one f32 scalar per argument of the step graph, unless it is empty. The step graph takes and returns scalars.
 
 use crate::catalogue::Code;
 use crate::diag::{Diagnostic, Diagnostics};
@@ -47,10 +46,10 @@ struct Checker<'a> {
     block: &'a Block,
     printer: Printer<'a>,
     found: &'a mut Diagnostics,
-    /// What may be read, and the statement that made it so.
+    /// The values defined so far, each with the statement that defines it.
     defined: HashMap<Value, Span>,
     stored: HashSet<Value>,
-    /// What every micro-batch has of its own: arguments, and results of the statements before `U` that do not accumulate.
+    /// The values that differ between micro-batches: arguments, and results of the statements before `U` without `+=`.
     passing: HashSet<Value>,
 }
 
@@ -99,13 +98,13 @@ impl<'a> Checker<'a> {
     fn args(&mut self) {
         let early = |kind: ArgKind| matches!(kind, ArgKind::Value | ArgKind::Input);
         if self.block.args.windows(2).any(|pair| !early(pair[0].kind) && early(pair[1].kind)) {
-            let message = "values and inputs stand before constants, parameters and states".to_string();
+            let message = "values and inputs must come before constants, parameters and states".to_string();
             self.at_head(Code::MisplacedArgument, message);
         }
         for state in self.block.args_of(ArgKind::State).collect::<Vec<_>>() {
             let owner = self.block.owner_of(state).and_then(|owner| self.block.arg_kind(owner));
             if owner != Some(ArgKind::Param) {
-                let message = format!("{} is the state of no parameter; name it `%w.m`", self.name(state));
+                let message = format!("{} is not the state of a parameter; name it `%w.m`", self.name(state));
                 self.at_head(Code::MisplacedArgument, message);
             }
         }
@@ -155,7 +154,7 @@ impl<'a> Checker<'a> {
     fn read(&mut self, stmt: &Stmt, kind: SectionKind) {
         for &operand in &stmt.operands {
             if kind == SectionKind::U && self.passing.contains(&operand) {
-                let message = format!("`U` reads {}, which every micro-batch has of its own", self.name(operand));
+                let message = format!("`U` reads {}, which differs between micro-batches", self.name(operand));
                 self.at_value(stmt, Some(operand), Code::BadAccumulation, message);
             }
             if !self.defined.contains_key(&operand) {
@@ -169,7 +168,7 @@ impl<'a> Checker<'a> {
         let block = self.block;
         let name = stmt.op.name();
         if stmt.operands.is_empty() {
-            return self.at_stmt(stmt, Code::OperandCount, format!("`{name}` without operands"));
+            return self.at_stmt(stmt, Code::OperandCount, format!("`{name}` needs operands"));
         }
         let operands: Vec<&Type> = stmt.operands.iter().map(|&value| block.ty(value)).collect();
         let inferred = match stmt.op.infer(&operands) {
@@ -205,12 +204,13 @@ impl<'a> Checker<'a> {
             let owner = block.value_name(result).strip_suffix(GRADIENT).and_then(|owner| block.find(owner));
             let param = owner.filter(|&owner| block.arg_kind(owner) == Some(ArgKind::Param));
             let Some(param) = param else {
-                let message = format!("{} is the gradient of no parameter; name it `%w{GRADIENT}`", self.name(result));
+                let message =
+                    format!("{} is not the gradient of a parameter; name it `%w{GRADIENT}`", self.name(result));
                 self.at_value(stmt, Some(result), Code::BadAccumulation, message);
                 continue;
             };
             if block.ty(result).sizes() != block.ty(param).sizes() {
-                let message = format!("{} has other sizes than {}", self.name(result), self.name(param));
+                let message = format!("the sizes of {} differ from those of {}", self.name(result), self.name(param));
                 self.at_value(stmt, Some(result), Code::BadAccumulation, message);
             }
         }
@@ -226,7 +226,7 @@ impl<'a> Checker<'a> {
         for (kind, &value) in block.results.iter().zip(ret) {
             let ty = block.ty(value);
             if *kind == ResultKind::Loss && (ty.rank() > 0 || !ty.dtype.is_float()) {
-                let message = format!("the loss {} is no float scalar but {}", self.name(value), self.ty(ty));
+                let message = format!("the loss {} must be a float scalar, it is {}", self.name(value), self.ty(ty));
                 self.at_head(Code::ReturnMismatch, message);
             }
         }

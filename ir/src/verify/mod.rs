@@ -1,4 +1,4 @@
-//! Checkers of every level. Each shares no code with what makes its level, and reports all it finds.
+//! Verifiers of every level. A verifier shares no code with the producer of its level, and reports all errors.
 
 mod calls;
 mod graph;
@@ -11,7 +11,7 @@ use crate::diag::Diagnostics;
 use crate::graph::Model;
 use crate::ops::Op;
 
-/// Checks a model at any stage, whoever made it: its blocks, its calls, and that every type can lie on the mesh.
+/// Checks a model after any pass: its blocks, its calls, and that every type is valid on the mesh.
 ///
 /// # Errors
 /// All that is wrong with it.
@@ -19,8 +19,8 @@ pub fn verify(model: &Model) -> Result<(), Diagnostics> {
     well_formed(model).into_result(())
 }
 
-/// Checks a model that someone has written: besides [`verify`], what it states of layouts and no pass repairs. These are
-/// its collectives and, where nothing is left open, the layouts at which blocks meet.
+/// Checks a model that a user has written. In addition to [`verify`], it checks the shardings that no pass can repair: those
+/// of collectives and, if no dim is open, those where blocks meet.
 ///
 /// # Errors
 /// All that is wrong with it.
@@ -35,14 +35,14 @@ pub fn verify_stated(model: &Model) -> Result<(), Diagnostics> {
     found.into_result(())
 }
 
-/// Checks a model whose layout changes are in place (after the pass `reshard`): besides [`verify`], that every statement
-/// without open dims obeys its op's sharding rule, and that layouts agree where blocks meet.
+/// Checks a model with explicit collectives (after the pass `reshard`). In addition to [`verify`], every statement without
+/// open dims obeys its op's sharding rule, and shardings agree where blocks meet.
 ///
 /// # Errors
 /// All that is wrong with it.
 pub fn verify_planned(model: &Model) -> Result<(), Diagnostics> {
     let mut found = well_formed(model);
-    // A layout of a graph that is wrong says nothing more.
+    // The shardings of an invalid graph would only give follow-up errors.
     if found.is_empty() && model.has_mesh {
         sharding::check_boundaries(model, &mut found);
         rules::check(model, &mut found, |_| true);
@@ -50,10 +50,10 @@ pub fn verify_planned(model: &Model) -> Result<(), Diagnostics> {
     found.into_result(())
 }
 
-/// Checks that a model can be counted, before anything does.
+/// Checks that no size of a model overflows, before any other pass computes with sizes.
 ///
 /// # Errors
-/// All that is too large.
+/// The model has a size above its limit; all such sizes are reported.
 pub(crate) fn verify_sizes(model: &Model) -> Result<(), Diagnostics> {
     let mut found = Diagnostics::default();
     sizes::check(model, &mut found);

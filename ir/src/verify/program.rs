@@ -1,46 +1,46 @@
-//! The checker of programs. It shares no code with what makes them, and reports all it finds.
+//! The program verifier. It shares no code with code generation, and reports all violations.
 //!
-//! A program is right for its model when
+//! A program is correct for its model if these invariants hold:
 //!
-//! | name | must hold |
+//! | name | invariant |
 //! |---|---|
-//! | `classes` | the classes cover the pipeline ranks once, in order, and hold the parameters that their runs bind |
+//! | `classes` | the classes cover the pipeline ranks once, in order, and list the parameters that their runs bind |
 //! | `undefined` | a register, value or token is defined before it is read |
-//! | `redefined` | it is defined once; only `U` stores into a parameter or state, only `W` and `B` into a gradient |
-//! | `read-after-free` | it is not read after it is freed |
-//! | `double-free` | it is freed once |
-//! | `leak` | at the end of a row or body nothing is left that has not been freed or given away |
-//! | `in-flight` | what a transfer, layout change or started run reads is neither freed nor changed before its wait, and what it gives or changes is not read |
+//! | `redefined` | each is defined once; only `U` stores into a parameter or state, only `W` and `B` into a gradient |
+//! | `read-after-free` | no register or value is read after it is freed |
+//! | `double-free` | each is freed once |
+//! | `leak` | at the end of a row or body every register or value has been freed or returned |
+//! | `in-flight` | the operands of a transfer, collective or started run are neither freed nor changed before its wait, and its results are not read before its wait |
 //! | `token` | each start has one wait, after it |
-//! | `statement` | a body does what its block says, and stores each gradient, parameter and state once |
-//! | `signature` | a run passes what its body takes and takes what it gives, of the same types |
-//! | `shape` | the tensors of a statement are those that its op makes |
-//! | `layout` | a letter of an op's rule is sharded alike on all tensors, and not at all where it must be whole |
-//! | `missing-collective` | what a statement owes stands in its type, and only linear ops take a pending sum; an update takes none; a gradient with several holders is summed over them before `R` |
-//! | `collective-type` | a layout change takes what it says and gives what it says, over axes below pp |
-//! | `peer` | a transfer names ranks that there are, its own among them for sums |
+//! | `statement` | a body has the statements of its block, and stores each gradient, parameter and state once |
+//! | `signature` | the arguments and results of a run match those of its body in number and type |
+//! | `shape` | the results of a statement have the shapes that its op gives |
+//! | `layout` | a factor of an op's rule has the same axes on all tensors, and none if it needs replication |
+//! | `missing-collective` | the type of a result states the axes that it is partial over, and only linear ops take a partial operand; an update takes none; a gradient on several ranks is summed over them before `R` |
+//! | `collective-type` | the operand and result types of a collective agree, over axes below pp |
+//! | `peer` | a transfer names existing ranks, a sum its own rank too |
 //! | `unmatched-message` | each send has its receive |
-//! | `message-order` | the tags of a pair of ranks come in the same order on both sides |
-//! | `message-type` | with the same type |
+//! | `message-order` | the tags of a pair of ranks have the same order on both sides |
+//! | `message-type` | a send and its receive have the same type |
 //! | `collective-order` | the members of a group start the same sums of the same bytes in the same order |
-//! | `deadlock` | rows, messages and sums can be run to the end, even if sends wait for their receives |
-//! | `wrong-microbatch` | all that a run reads is of its micro-batch |
-//! | `wrong-value` | a forward reads what the model says |
+//! | `deadlock` | all rows can run to the end, even if sends wait for their receives |
+//! | `wrong-microbatch` | all operands of a run belong to its micro-batch |
+//! | `wrong-value` | a forward reads the values that the model specifies |
 //! | `wrong-cotangent` | an input gradient reads the sum over all readers of the result |
 //! | `added-twice` | a sum has each part once |
-//! | `wrong-bundle` | bundles are made by the same call and instance, and hold what the body reads of them |
+//! | `wrong-bundle` | bundles come from the same call and instance, and hold the saved values that the body reads |
 //! | `missing-run`, `duplicate-run` | each section runs once per instance and micro-batch, alone or in `B`; R and U once per instance |
 //! | `first` | the first W or B of an instance, and no other, is marked |
 //! | `step-order` | R, and sums over holders, after the last W or B that adds to a gradient; N after the wait of each R, U after N, no micro-batch after U |
 //! | `norm` | the step graph reads the sums over all instances |
-//! | `loss` | the loss is given out, and is the sum over all micro-batches |
-//! | `stale-parameter` | who holds a parameter that another rank updates gets it after the update |
+//! | `loss` | the loss is an output, and is the sum over all micro-batches |
+//! | `stale-parameter` | a rank with a copy of a parameter that another rank updates receives it after the update |
 //! | `arena` | every tensor has a place, of its size, in the arena of its class |
-//! | `held` | what lives from step to step has one place |
-//! | `overlap` | nothing is written where another lies that is still to be read, and nothing read after it was |
-//! | `memory` | no rank holds more than the limit |
+//! | `held` | each model-state tensor has one place |
+//! | `overlap` | no tensor is written over another that is still to be read |
+//! | `memory` | no rank exceeds the limit |
 //!
-//! Members of a group below pp run one row, so that their layout changes match by construction.
+//! All ranks below pp of a pipeline rank run one row, so their collectives match by construction.
 
 mod arena;
 mod bodies;
@@ -66,13 +66,13 @@ use std::fmt;
 pub struct Violation {
     /// The name of the invariant.
     pub name: &'static str,
-    /// In which class; `None` in a body.
+    /// The class; `None` in a body.
     pub class: Option<usize>,
-    /// In which body, if it lies there.
+    /// The body, if the violation is in one.
     pub body: Option<BodyId>,
-    /// The place in the row or body; `None` for what is missing.
+    /// The position in the row or body; `None` for a missing instruction.
     pub position: Option<usize>,
-    /// What is wrong.
+    /// The message.
     pub text: String,
 }
 
@@ -116,8 +116,8 @@ fn class_of(program: &Program, rank: u32) -> Option<(usize, &Class)> {
     program.classes.iter().enumerate().find(|(_, class)| class.ranks.contains(&rank))
 }
 
-/// Checks all invariants; `limit` is in bytes per rank. Rows are only traced where registers, bodies and meetings are sound,
-/// and places are only looked at where all else is right.
+/// Checks all invariants; `limit` is in bytes per rank. Rows are traced only if registers, bodies and transfers are valid,
+/// and places are checked only if all other invariants hold.
 ///
 /// # Errors
 /// Everything that is wrong.
@@ -157,7 +157,7 @@ pub fn check(model: &Model, program: &Program, limit: Option<u64>) -> Result<(),
     if found.is_empty() { Ok(()) } else { Err(found) }
 }
 
-/// Checks only where the tensors of a program lie that is otherwise known to be right; `limit` is in bytes per rank.
+/// Checks only the buffer assignment of a program, whose other invariants must hold; `limit` is in bytes per rank.
 ///
 /// # Errors
 /// Everything that is wrong.

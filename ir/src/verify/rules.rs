@@ -1,13 +1,14 @@
 //! Checks every statement against its op's sharding rule. Invariants, for statements none of whose dims is open:
 //!
-//! 1. A letter has the same axes wherever it stands alone; a compound dim has those of its letters in order, and may have
-//!    them (each shard of an inner letter lies within one index of the outer).
-//! 2. An axis stands on one letter at most. A letter that must be whole has none.
-//! 3. Tensors are stored flat only where the rule is pointwise, and then all alike.
-//! 4. Operands owe sums only where the op is linear in them together, all the same axes, and other axes than the letters'.
-//! 5. A result owes what its operands owe, and what the letters it lacks leave; no more and no less. A pointwise reduction
-//!    also leaves the storage axes.
-//! 6. A collective's results are what the collective makes of its operands.
+//! 1. A factor has the same axes in every dim that it forms alone. A compound dim has the axes of its factors in order, and
+//!    each shard of an inner factor is within one index of the outer factor.
+//! 2. An axis shards at most one factor. A factor that needs replication has no axes.
+//! 3. Flat shards are allowed only if the rule is pointwise, and then all tensors have the same flat-shard axes.
+//! 4. Operands are partial only if the op is jointly linear in them. All are partial over the same axes, and no factor has
+//!    one of these axes.
+//! 5. A result is partial over the axes of its partial operands and of the marked factors that it lacks, and over no others.
+//!    The result of a pointwise reduction is also partial over the flat-shard axes.
+//! 6. A collective's results have the types that the collective gives for its operands.
 
 use crate::catalogue::Code;
 use crate::diag::{Diagnostic, Diagnostics};
@@ -22,7 +23,7 @@ use crate::types::{Partial, PartialKind, Type};
 use super::sharding::is_closed;
 use std::collections::HashMap;
 
-/// Checks the statements that are chosen.
+/// Checks the statements for which `chosen` is true.
 pub(super) fn check(model: &Model, found: &mut Diagnostics, chosen: fn(&Stmt) -> bool) {
     for block in model.blocks.values().chain(model.step.iter().map(|step| &step.graph)) {
         let mut origins: HashMap<Value, &Stmt> = HashMap::new();
@@ -36,7 +37,7 @@ pub(super) fn check(model: &Model, found: &mut Diagnostics, chosen: fn(&Stmt) ->
     }
 }
 
-/// What is wrong with a statement, and the operand that it comes from.
+/// An error of a statement, with the operand that causes it.
 struct Wrong {
     code: Code,
     message: String,
@@ -73,7 +74,7 @@ impl<'a> Checker<'a> {
         self.block.value_name(value)
     }
 
-    /// The diagnostic, with the statement that made the operand what it is.
+    /// The diagnostic, with the statement that defines the operand.
     fn place(&self, wrong: Wrong, origins: &HashMap<Value, &Stmt>) -> Diagnostic {
         let subject = self.printer().stmt(self.stmt, &self.block.values);
         let mut diag = Diagnostic::new(wrong.code, wrong.message).at(self.stmt.span).subject(subject);
@@ -114,7 +115,7 @@ impl<'a> Checker<'a> {
     fn collective(&self, collective: &Collective, operands: &[&Type], results: &[&Type]) -> Result<(), Wrong> {
         let name = collective.name();
         if collective.over().is_empty() {
-            return Err(Wrong::new(Code::BadCollective, format!("`{name}` over no axes")));
+            return Err(Wrong::new(Code::BadCollective, format!("`{name}` has no axes")));
         }
         for (place, (operand, result)) in operands.iter().zip(results).enumerate() {
             let value = self.stmt.operands[place];
@@ -124,7 +125,7 @@ impl<'a> Checker<'a> {
             if want != **result {
                 let print = |ty: &Type| self.printer().ty(ty, &self.block.values);
                 let (got, want) = (print(result), print(&want));
-                return Err(from(format!("`{name}` makes `%{}` into {want}, not {got}", self.name(value))));
+                return Err(from(format!("`{name}` of `%{}` gives {want}, not {got}", self.name(value))));
             }
         }
         Ok(())
@@ -144,7 +145,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// The axes of each letter (invariants 1 and 2).
+    /// The axes of each factor (invariants 1 and 2).
     fn letters(&self, ruled: &Ruled<'_>) -> Result<Vec<Axes>, Wrong> {
         let Ruled { instance, operands, results, .. } = ruled;
         let places = || instance.operands.iter().chain(&instance.results).zip(operands.iter().chain(results));
@@ -168,11 +169,15 @@ impl<'a> Checker<'a> {
         for (dim, sharded) in places().flat_map(|(letters, ty)| letters.iter().zip(&ty.dims)) {
             let joined: Axes = dim.iter().flat_map(|&letter| axes[letter].iter()).collect();
             if joined != sharded.axes {
-                return Err(wrong(format!("`{op}`: a joined dim is sharded otherwise than its parts are, in order")));
+                return Err(wrong(format!(
+                    "`{op}`: the axes of a compound dim are not those of its factors, in order"
+                )));
             }
         }
         if !instance.compounds_hold(&axes, &self.model.mesh) {
-            return Err(wrong(format!("`{op}`: a joined dim cannot be sharded so: shards would cut across its parts")));
+            return Err(wrong(format!(
+                "`{op}`: a shard of a compound dim would span several indices of an outer factor"
+            )));
         }
         self.distinct(ruled, &axes)?;
         Ok(axes)
@@ -184,7 +189,7 @@ impl<'a> Checker<'a> {
         for (index, letter) in letters.iter().enumerate() {
             if letter.whole && !axes[index].is_empty() {
                 let sharded = self.printer().axes(&axes[index]);
-                let message = format!("`{op}`: `{}` must be whole, it is sharded over {sharded}", letter.name);
+                let message = format!("`{op}`: `{}` needs replication, but it is sharded over {sharded}", letter.name);
                 let help = format!("gather it first: all_gather(.., over={sharded})");
                 return Err(Wrong { help: Some(help), ..Wrong::new(Code::RuleViolated, message) });
             }
@@ -196,25 +201,25 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// The storage axes that all tensors have (invariant 3).
+    /// The flat-shard axes of all tensors (invariant 3).
     fn storage(&self, ruled: &Ruled<'_>) -> Result<Axes, Wrong> {
         let all = || ruled.operands.iter().chain(&ruled.results);
         let flat = all().any(|ty| !ty.storage.is_empty() && (!ruled.instance.pointwise || ty.rank() == 0));
         if flat {
-            let message = format!("`{}` cannot work on tensors that are stored flat", ruled.def.name());
+            let message = format!("`{}` does not accept flat shards", ruled.def.name());
             let help = Some("gather them first: all_gather(.., over={..}) without `dim`".to_string());
             return Err(Wrong { help, ..Wrong::new(Code::BadStorage, message) });
         }
         let tensors: Vec<_> = all().filter(|ty| !ruled.instance.pointwise || ty.rank() > 0).collect();
         let storage = tensors.first().map_or_else(Axes::none, |ty| ty.storage.clone());
         if tensors.iter().any(|ty| ty.storage != storage) {
-            let message = format!("`{}`: its tensors are stored in different ways", ruled.def.name());
+            let message = format!("`{}`: its tensors have different flat-shard axes", ruled.def.name());
             return Err(Wrong::new(Code::BadStorage, message));
         }
         Ok(storage)
     }
 
-    /// The axes of the sums that pass through (invariant 4).
+    /// The axes that the operands, and so the results, are partial over (invariant 4).
     fn passed(&self, ruled: &Ruled<'_>, axes: &[Axes]) -> Result<Axes, Wrong> {
         let partials: Vec<Option<&Partial>> = ruled.operands.iter().map(|ty| ty.partial.as_ref()).collect();
         let unreduced: Vec<usize> = (0..partials.len()).filter(|&place| partials[place].is_some()).collect();
@@ -225,30 +230,32 @@ impl<'a> Checker<'a> {
         let sum = self.printer().axes(&partial.axes);
         let refuse = |message: String| Wrong {
             operand: Some(value),
-            help: Some(format!("pay it first: all_reduce(%{name}, over={sum})")),
+            help: Some(format!("reduce it first: all_reduce(%{name}, over={sum})")),
             ..Wrong::new(Code::PendingSum, message)
         };
         let op = ruled.def.name();
         if partial.kind == PartialKind::Max {
-            return Err(refuse(format!("`{op}` needs the whole maximum, but `%{name}` still owes one over {sum}")));
+            return Err(refuse(format!(
+                "`{op}` needs a reduced operand, but `%{name}` is a partial maximum over {sum}"
+            )));
         }
         let linear = ruled.def.linear(partials.len());
         if !linear
             .iter()
             .any(|group| group.iter().all(|place| unreduced.contains(place)) && group.len() == unreduced.len())
         {
-            return Err(refuse(format!("`{op}` needs the whole sum, but `%{name}` still owes one over {sum}")));
+            return Err(refuse(format!("`{op}` needs a reduced operand, but `%{name}` is a partial sum over {sum}")));
         }
         if unreduced.iter().any(|&place| partials[place] != Some(partial)) {
-            return Err(refuse(format!("the operands of `{op}` owe different sums")));
+            return Err(refuse(format!("the operands of `{op}` are partial over different axes")));
         }
         if axes.iter().any(|letter| !letter.is_disjoint(&partial.axes)) {
-            return Err(refuse(format!("`%{name}` owes a sum over {sum}, over which `{op}` is sharded too")));
+            return Err(refuse(format!("`%{name}` is partial over {sum}, which also shards `{op}`")));
         }
         Ok(partial.axes.clone())
     }
 
-    /// What a result owes is what it states (invariant 5).
+    /// Checks that a result states its pending reduction (invariant 5).
     fn unreduced(
         &self,
         ruled: &Ruled<'_>,
@@ -269,15 +276,19 @@ impl<'a> Checker<'a> {
         }
         let kind = kinds.first().copied().unwrap_or(PartialKind::Sum);
         if kinds.iter().any(|&other| other != kind) || (kind == PartialKind::Max && !passed.is_empty()) {
-            let message = format!("`{}` would leave a sum and a maximum on one result", ruled.def.name());
+            let message =
+                format!("`{}` would give a result that is both a partial sum and a partial maximum", ruled.def.name());
             return Err(Wrong::new(Code::PendingSum, message));
         }
         let want = ruled.results[result].partial_over(kind, &left);
         if want.partial != ruled.results[result].partial {
             let print = |ty: &Type| self.printer().ty(ty, &self.block.values);
             let name = self.name(self.stmt.results[result]);
-            let message =
-                format!("`%{name}` owes something else: it is {}, not {}", print(&want), print(ruled.results[result]));
+            let message = format!(
+                "`%{name}` has another pending reduction: it is {}, not {}",
+                print(&want),
+                print(ruled.results[result])
+            );
             return Err(Wrong::new(Code::PendingSum, message));
         }
         Ok(())

@@ -1,10 +1,10 @@
-//! Checks that every type can lie on the mesh, and that layouts agree where blocks meet. Invariants:
+//! Checks that every type is valid on the mesh, and that shardings agree where blocks meet. Invariants:
 //!
-//! 1. Axes exist, and a tensor uses each at most once: on a dim, on its storage, or for a debt.
-//! 2. The pipeline axis stands on no tensor.
-//! 3. The axes of an exact dim divide it; no dim has more shards than elements; a dim of unknown size is whole.
-//! 4. What a call passes is laid out as the block takes it, parameters and the cotangents that come back included; what a
-//!    repeat carries comes back as it went.
+//! 1. Axes exist, and a type uses each at most once: on a dim, as a flat-shard axis, or as an axis that it is partial over.
+//! 2. The pipeline axis shards no tensor.
+//! 3. The axes of an indivisible dim divide it; no dim has more shards than elements; a dynamic dim is unsharded.
+//! 4. The arguments of a call have the shardings that the block declares. So do its parameters and the cotangents that it
+//!    returns. The carried values of a repeat have the same sharding as arguments and as results.
 
 use crate::catalogue::Code;
 use crate::diag::{Diagnostic, Diagnostics};
@@ -15,7 +15,7 @@ use crate::types::{Dim, Type};
 use cranelift_entity::EntityRef;
 use std::collections::{HashMap, HashSet};
 
-/// Whether nothing about a type is left to the planner.
+/// True if the planner has nothing to decide about a type.
 pub(super) fn is_closed(ty: &Type) -> bool {
     ty.dims.iter().all(|dim| !dim.open)
 }
@@ -48,7 +48,7 @@ fn places(block: &Block) -> HashMap<Value, Span> {
     stmts.flat_map(|stmt| stmt.results.iter().map(|&result| (result, stmt.span))).collect()
 }
 
-/// Where a type stands: the statement or head, the value's name, and the type as text.
+/// The source of a type: the statement or head, the name of the value, and the type as text.
 type Stated<'a> = (Span, &'a str, &'a str);
 
 fn check_type(model: &Model, ty: &Type, (span, name, text): Stated<'_>, found: &mut Diagnostics) {
@@ -60,20 +60,25 @@ fn check_type(model: &Model, ty: &Type, (span, name, text): Stated<'_>, found: &
     let partial = ty.partial_axes();
     let all: Vec<_> = on_dims.clone().chain(ty.storage.iter()).chain(partial.iter()).collect();
     if all.iter().any(|axis| axis.index() >= model.mesh.axes.len()) {
-        return report(Code::UnknownAxis, "an axis is not on the mesh".to_string());
+        return report(Code::UnknownAxis, "the mesh does not have this axis".to_string());
     }
     let dim_axes: HashSet<_> = on_dims.collect();
     let mut seen = HashSet::new();
     for axis in all {
         let name = &model.mesh.axes[axis].name;
         if Some(axis) == model.mesh.pipeline() {
-            report(Code::PipelineOnDim, format!("`{name}` divides calls into stages; it shards no tensor"));
+            report(
+                Code::PipelineOnDim,
+                format!("axis `{name}` partitions layers into stages and cannot shard a tensor"),
+            );
         }
         if !seen.insert(axis) {
             let stored = dim_axes.contains(&axis) && ty.storage.contains(axis);
             match stored {
-                true => report(Code::StorageOverlap, format!("`{name}` is on a dim and on the storage")),
-                false => report(Code::AxisTwice, format!("`{name}` stands twice in one type")),
+                true => {
+                    report(Code::StorageOverlap, format!("axis `{name}` shards a dim and is a flat-shard axis too"))
+                }
+                false => report(Code::AxisTwice, format!("axis `{name}` is used twice in this type")),
             }
         }
     }
@@ -90,7 +95,7 @@ fn check_dim(model: &Model, dim: &Dim) -> Result<(), (Code, String)> {
     let data = dim.name.map(|name| &model.dims[name]);
     let name = data.map_or_else(|| dim.size.to_string(), |data| format!("{}={}", data.name, dim.size));
     if dim.count.is_some() && !dim.axes.is_empty() {
-        return Err((Code::CountedSharded, format!("`{name}` has a size that only the run knows; it stays whole")));
+        return Err((Code::CountedSharded, format!("dynamic dim `{name}` cannot be sharded")));
     }
     if shards > dim.size {
         return Err((Code::AxesAboveDim, format!("{axes} has {shards} shards, more than the elements of `{name}`")));
@@ -98,20 +103,20 @@ fn check_dim(model: &Model, dim: &Dim) -> Result<(), (Code, String)> {
     if data.is_some_and(|data| data.indivisible) && !dim.size.is_multiple_of(shards) {
         return Err((
             Code::UnevenIndivisible,
-            format!("{axes} has {shards} shards, which do not divide `{name}` (exact)"),
+            format!("{axes} has {shards} shards, which do not divide the indivisible dim `{name}`"),
         ));
     }
     Ok(())
 }
 
-/// What a call leaves for later ones: the type of a value, and the type that its cotangent must have.
+/// A result of a call, for later calls: the type of the value, and the required type of its cotangent.
 #[derive(Clone, Copy)]
 struct Left<'a> {
     ty: &'a Type,
     cotangent: Option<&'a Type>,
 }
 
-/// Checks where blocks meet. The calls must fit their blocks.
+/// Checks the shardings where blocks meet. The calls must match their blocks.
 pub(super) fn check_boundaries(model: &Model, found: &mut Diagnostics) {
     let inputs = model.inputs.iter().map(|input| (input.value, Left { ty: &input.ty, cotangent: None }));
     let mut known: HashMap<ModelValue, Left<'_>> = inputs.collect();
@@ -134,9 +139,9 @@ pub(super) fn check_boundaries(model: &Model, found: &mut Diagnostics) {
         let left = left(block);
         if call.instances() > 1 {
             for (left, (arg, cotangent)) in left.iter().zip(&taken) {
-                meet("what the repeat carries", left.ty, arg);
+                meet("the carried value of the repeat", left.ty, arg);
                 if let (Some(wanted), Some(given)) = (left.cotangent, cotangent) {
-                    meet("the cotangent of what the repeat carries", given, wanted);
+                    meet("the cotangent of the carried value of the repeat", given, wanted);
                 }
             }
         }
@@ -144,7 +149,7 @@ pub(super) fn check_boundaries(model: &Model, found: &mut Diagnostics) {
     }
 }
 
-/// What a block takes: the type of each value and input, and that of the cotangent that it returns for it.
+/// The inputs of a block: the type of each value and input, and of the cotangent that the block returns for it.
 fn taken(block: &Block) -> Vec<(&Type, Option<&Type>)> {
     let cotangents: HashMap<Value, Value> =
         block.differentiable_args().zip(block[SectionKind::I].ret.iter().copied()).collect();
@@ -152,7 +157,7 @@ fn taken(block: &Block) -> Vec<(&Type, Option<&Type>)> {
     early.map(|arg| (block.ty(arg.value), cotangents.get(&arg.value).map(|&value| block.ty(value)))).collect()
 }
 
-/// What a block leaves: its values, and the cotangents that it takes for them.
+/// The outputs of a block: the type of each value, and of the cotangent that the block takes for it.
 fn left(block: &Block) -> Vec<Left<'_>> {
     let indices = block.differentiable_results().map(|(index, _)| index);
     let cotangents: HashMap<usize, Value> = indices.zip(block[SectionKind::I].args.iter().copied()).collect();
@@ -172,7 +177,7 @@ fn meet(model: &Model, call: &Call, what: &str, given: &Type, wanted: &Type, fou
     let block = &model.blocks[call.block];
     let printer = Printer::new(model);
     let (given, wanted) = (printer.ty(given, &block.values), printer.ty(wanted, &block.values));
-    let message = format!("{what} comes as {given} where {wanted} is taken");
+    let message = format!("{what} has type {given}, but {wanted} is required");
     let subject = format!("call @{}", block.name);
     found.push(Diagnostic::new(Code::BoundaryLayout, message).at(call.span).subject(subject));
 }

@@ -1,8 +1,8 @@
-//! Checks that a model can be counted (see [`crate::limits`]), before anything counts it. Invariants:
+//! Checks the sizes of a model against [`crate::limits`], before any other pass computes with them. Invariants:
 //!
-//! 1. The mesh has at most as many devices as are ever used.
-//! 2. No tensor has more elements than can be added up.
-//! 3. No parameter array, and not the model, has more elements or runs than are planned.
+//! 1. The mesh has at most [`crate::limits::DEVICES`] devices.
+//! 2. A tensor has at most [`crate::limits::ELEMENTS`] elements.
+//! 3. A parameter array has at most [`crate::limits::RUNS`] elements, and a model at most that number of block instances.
 
 use crate::catalogue::Code;
 use crate::diag::{Diagnostic, Diagnostics};
@@ -10,7 +10,7 @@ use crate::graph::{Model, Span};
 use crate::limits;
 use crate::types::Type;
 
-/// Checks the mesh, all types, and how often blocks run.
+/// Checks the mesh, all types, and the number of block instances.
 pub(super) fn check(model: &Model, found: &mut Diagnostics) {
     let mut report = |span: Span, subject: String, message: String| {
         found.push(Diagnostic::new(Code::TooLarge, message).at(span).focus(subject.clone()).subject(subject));

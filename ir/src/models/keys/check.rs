@@ -1,5 +1,5 @@
-//! Holds the keys of a file against the table: aliases become the names that are read, and what would change numbers in
-//! silence is refused.
+//! Checks the keys of a file against the table: aliases become the canonical names, and a key that would change numbers
+//! without being supported is rejected.
 
 use super::{Done, FAMILIES, KEYS, Key, key};
 use crate::diag::nearest;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 /// The keys of a file of a family under the names that are read, and the keys that no family has.
 ///
 /// # Errors
-/// A key has a value that is not supported, another family's meaning, or two names; or it is a slip of the hand.
+/// A key has a value that is not supported, another family's meaning, or two names; or it is a typing error.
 pub(in crate::models) fn check(
     family: &'static str,
     file: &Map<String, Value>,
@@ -53,8 +53,8 @@ fn only(row: &'static Key, name: &str, value: &Value) -> Result<(), ConfigError>
     Err(ConfigError::Unsupported { field: name.to_string(), why })
 }
 
-/// Whether a key is one of other families. The class of this one does not read it, so that a value which would say something
-/// is refused.
+/// True if a key belongs to other families only. The class of this family does not read it, so values with an effect are
+/// rejected.
 fn foreign(family: &str, name: &str, value: &Value) -> Result<bool, ConfigError> {
     let rows = || KEYS.iter().filter(|row| row.names.contains(&name));
     if rows().next().is_none() {
@@ -73,7 +73,7 @@ fn foreign(family: &str, name: &str, value: &Value) -> Result<bool, ConfigError>
     Err(ConfigError::Unsupported { field: name.to_string(), why })
 }
 
-/// Refuses a key that is nearly one that is read: its value would be lost.
+/// Rejects a key that resembles a supported one, whose value would be lost.
 fn slip(family: &str, name: &str, file: &Map<String, Value>) -> Result<(), ConfigError> {
     let tells = |row: &&Key| row.families.contains(&family) && row.done != Done::Nothing;
     let names = KEYS.iter().filter(tells).flat_map(|row| row.names).copied();
@@ -86,7 +86,7 @@ fn slip(family: &str, name: &str, file: &Map<String, Value>) -> Result<(), Confi
     }
 }
 
-/// Whether two values are the same; 1 and 1.0 are.
+/// True if two values are equal; 1 equals 1.0.
 fn same(a: &Value, b: &Value) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => a == b,

@@ -1,4 +1,4 @@
-//! The keys that a `config.json` can have, by family: what each is when it is absent, and what is done about it.
+//! The keys that a `config.json` can have, by family: the value of an absent key, and the handling of a stated one.
 
 mod check;
 mod table;
@@ -35,12 +35,12 @@ pub const FAMILIES: [Family; 10] = [
 /// The keys inside `rope_parameters` and `rope_scaling` are listed under this name.
 pub const ROPE: &str = "rope";
 
-/// What is done about a key.
+/// The handling of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Done {
     /// It is read.
     Read,
-    /// Another value than that of its absence is refused, since it would change numbers.
+    /// Only its default is accepted, since another value would change numbers.
     Only,
     /// It changes no number of a training run.
     Nothing,
@@ -58,14 +58,14 @@ pub struct Key {
     /// The JSON value that an absent key stands for; empty where the family has none: it must be stated, or follows from
     /// other keys.
     pub default: &'static str,
-    /// What is done about them.
+    /// Their handling.
     pub done: Done,
-    /// What they say, or why nothing or only one value is supported.
+    /// Their meaning, or the reason why no or only one value is supported.
     pub about: &'static str,
 }
 
 impl Key {
-    /// What an absent key stands for.
+    /// The value of an absent key.
     pub fn absent(&self) -> Option<Value> {
         serde_json::from_str(self.default).ok()
     }

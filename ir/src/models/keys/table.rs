@@ -40,7 +40,7 @@ const fn alias(names: Names, families: Names, of: &'static str) -> Key {
     Key { names, families, default: "", done: Done::Alias(of), about: "another name" }
 }
 
-/// What is done about each key. A key that is not here changes nothing in the classes either.
+/// The handling of each key. The classes ignore keys that are not listed here.
 pub const KEYS: &[Key] = &[
     read(&["model_type"], ALL, "", "the family"),
     read(&["vocab_size"], &["llama", "mistral", "mixtral"], "32000", VOCABULARY),

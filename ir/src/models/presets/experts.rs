@@ -1,4 +1,4 @@
-//! Mixtures of experts. None of them was published with a capacity: experts take what comes.
+//! MoE models. None of them was published with a capacity factor: no tokens are dropped.
 
 use super::Preset;
 use super::llama::LLAMA3_8B;

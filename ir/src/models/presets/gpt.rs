@@ -3,8 +3,8 @@
 use super::Preset;
 use crate::models::{Gpt2Config, ModelConfig};
 
-/// What the GPT-2 models share: `config.json` of openai-community/gpt2 on the Hugging Face hub. That file states dropout of
-/// 0.1 everywhere; here it is off.
+/// The common fields of the GPT-2 models: `config.json` of openai-community/gpt2 on the Hugging Face hub. That file states
+/// dropout of 0.1 everywhere; here it is off.
 pub(super) const GPT2: Gpt2Config = Gpt2Config {
     vocabulary: 50_257,
     positions: Some(1024),
@@ -47,8 +47,8 @@ const fn padded(name: &'static str, about: &'static str, sizes: [u64; 3]) -> Pre
     sized(name, about, 2048, 51_200, sizes)
 }
 
-/// Of llm-foundry: the vocabulary of its yamls in `scripts/train/yamls/pretrain`. Its biases are small beside the rest, and
-/// its positions are learned, or ALiBi, which this family has not.
+/// A model of llm-foundry: the vocabulary of its yamls in `scripts/train/yamls/pretrain`. Its biases are small compared
+/// with the rest, and its positions are learned, or ALiBi, which this family has not.
 const fn mpt(name: &'static str, about: &'static str, sizes: [u64; 3]) -> Preset {
     sized(name, about, 2048, 50_368, sizes)
 }

@@ -4,7 +4,7 @@ use super::Preset;
 use crate::models::{LlamaConfig, ModelConfig};
 use crate::ops::Scaling;
 
-/// What the Llama 3 models share: `config.json` of meta-llama/Meta-Llama-3-8B.
+/// The common fields of the Llama 3 models: `config.json` of meta-llama/Meta-Llama-3-8B.
 pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
     vocabulary: 128_256,
     hidden: 4096,
@@ -32,7 +32,7 @@ pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
 /// The same sizes as `config.json` of meta-llama/Meta-Llama-3-70B has them.
 const LLAMA3_70B: LlamaConfig = LlamaConfig { hidden: 8192, feed_forward: 28_672, layers: 80, heads: 64, ..LLAMA3_8B };
 
-/// How the Llama 3.1 models reach further: `config.json` of meta-llama/Llama-3.1-8B.
+/// The RoPE scaling of the Llama 3.1 models: `config.json` of meta-llama/Llama-3.1-8B.
 const LONG: Option<Scaling> = Some(Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 8192 });
 
 /// `config.json` of meta-llama/Llama-2-7b-hf.
@@ -50,7 +50,7 @@ const LLAMA32_1B: LlamaConfig = LlamaConfig {
     ..LLAMA3_8B
 };
 
-/// `scripts/scaling_benchmarks.py` of huggingface/nanotron: as many key heads as query heads, tied where the feed-forward net
+/// `scripts/scaling_benchmarks.py` of huggingface/nanotron: one key head per query head, tied where the feed-forward net
 /// is below 10,000.
 const PLAYBOOK_8B: LlamaConfig = LlamaConfig { vocabulary: 131_072, kv_heads: 32, rope_theta: 10_000.0, ..LLAMA3_8B };
 

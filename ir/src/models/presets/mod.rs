@@ -1,4 +1,4 @@
-//! Published configurations by name, and small ones to try things on.
+//! Published configurations by name, and small ones for tests.
 
 mod experts;
 mod gpt;
@@ -11,7 +11,7 @@ use super::config::ModelConfig;
 /// A configuration under a name.
 #[derive(Clone, Debug)]
 pub struct Preset {
-    /// What a user types.
+    /// The name on the command line.
     pub name: &'static str,
     /// One line on it.
     pub about: &'static str,

@@ -1,10 +1,10 @@
-//! Places in memory: `arena`, `overlap`, `held`.
+//! Buffer assignment: `arena`, `overlap`, `held`.
 //!
-//! `content` looks at bodies by themselves: who lies on whose bytes, and whether they are still what a reader wants.
-//! `lives` lays a run of a body out in the arena and looks at every instruction of it. `row` walks the row of a class and
-//! knows at each instruction which bytes are whose; `held` is what lives there from step to step.
+//! `content` checks bodies alone: which values share bytes, and that a reader finds the bytes of its operand. `lives` places a
+//! run of a body in the arena and checks each of its instructions. `row` walks the row of a class and tracks the owner of
+//! each byte; `held` checks the model states.
 //!
-//! It shares no code with what lays programs out, and knows nothing of how it does it.
+//! It shares no code with the pass that assigns buffers, and does not depend on its algorithm.
 
 mod content;
 mod held;
@@ -20,8 +20,7 @@ use crate::program::Program;
 use cranelift_entity::PrimaryMap;
 use places::Places;
 
-/// Checks a program that says where its tensors lie, or says it for a part of them. Rows are only walked where the frames
-/// of bodies are whole.
+/// Checks a program with a complete or partial buffer assignment. Rows are walked only if the frames of bodies are valid.
 pub(super) fn check(model: &Model, program: &Program, found: &mut Vec<Violation>) {
     let frames = program.bodies.values().filter(|body| body.frame.is_some()).count();
     let arenas = program.classes.iter().filter(|class| class.arena.is_some()).count();
@@ -29,7 +28,7 @@ pub(super) fn check(model: &Model, program: &Program, found: &mut Vec<Violation>
         return;
     }
     if !program.has_places() {
-        let text = "only a part of the program says where its tensors lie".to_string();
+        let text = "only a part of the program has a buffer assignment".to_string();
         return found.push(Violation::missing("arena", text));
     }
     let before = found.len();
@@ -46,7 +45,7 @@ pub(super) fn check(model: &Model, program: &Program, found: &mut Vec<Violation>
     }
 }
 
-/// Where a tensor lies.
+/// The bytes of a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Bytes {
     at: u64,

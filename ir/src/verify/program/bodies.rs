@@ -1,5 +1,5 @@
 //! Values of bodies: `undefined`, `redefined`, `read-after-free`, `double-free`, `leak`, `in-flight`, `token`, and the types
-//! of layout changes: `collective-type`.
+//! of collectives: `collective-type`.
 
 use super::{Violation, partials};
 use crate::graph::Model;
@@ -17,7 +17,7 @@ struct State<'a> {
     flying: HashMap<Token, Flight<'a>>,
 }
 
-/// A layout change under way: what, of what, and what its wait gives.
+/// A collective in flight: the collective, its operands, and the results of its wait.
 type Flight<'a> = (&'a Collective, &'a [Value], &'a [Value]);
 
 pub(super) fn check(model: &Model, id: BodyId, body: &Body, found: &mut Vec<Violation>) {
@@ -53,7 +53,7 @@ pub(super) fn check(model: &Model, id: BodyId, body: &Body, found: &mut Vec<Viol
                 let flight = state.flying.remove(token);
                 results.iter().for_each(|&value| state.define(value, false, &mut say));
                 match flight {
-                    None => say("token", format!("{token} is not under way")),
+                    None => say("token", format!("{token} is not in flight")),
                     Some((collective, operands, _)) => {
                         layout_change(&model.mesh, body, (collective, operands), results, &mut say);
                     }
@@ -72,7 +72,7 @@ pub(super) fn check(model: &Model, id: BodyId, body: &Body, found: &mut Vec<Viol
         }
     }
     if !state.flying.is_empty() {
-        say("token", "a layout change is never waited for".to_string());
+        say("token", "a collective has no wait".to_string());
     }
 }
 
@@ -104,24 +104,24 @@ impl State<'_> {
 
     fn free(&mut self, value: Value, say: &mut impl FnMut(&'static str, String)) {
         if self.sources.contains_key(&value) || !self.defined.contains(&value) {
-            say("undefined", format!("{} is not the body's to free", self.name(value)));
+            say("undefined", format!("{} does not belong to the body, which cannot free it", self.name(value)));
         } else if !self.freed.insert(value) {
             say("double-free", format!("{} has been freed", self.name(value)));
         }
         self.busy(value, true, say);
     }
 
-    /// Whether a layout change under way forbids to read the value, or to change it.
+    /// True if a collective in flight forbids reading or changing the value.
     fn busy(&self, value: Value, changed: bool, say: &mut impl FnMut(&'static str, String)) {
         let busy =
             |(_, operands, results): &Flight<'_>| results.contains(&value) || changed && operands.contains(&value);
         if self.flying.values().any(busy) {
-            say("in-flight", format!("{} is still in a layout change", self.name(value)));
+            say("in-flight", format!("{} is used by a collective in flight", self.name(value)));
         }
     }
 }
 
-/// What the wait of a token gives.
+/// The results of the wait of a token.
 fn results_of(body: &Body, wanted: Token) -> &[Value] {
     let waited = |instr: &&BodyInstr| matches!(instr, BodyInstr::Wait { token, .. } if *token == wanted);
     match body.instrs.iter().find(waited) {

@@ -1,4 +1,4 @@
-//! Parameters, gradients, states and scalars, while runs and transfers that touch them are under way: `in-flight`.
+//! Parameters, gradients, states and scalars, while runs and transfers that use them are in flight: `in-flight`.
 
 use super::Violation;
 use crate::graph::{ArgKind, Model, ParamInstance};
@@ -6,7 +6,7 @@ use crate::ids::{Token, Value};
 use crate::program::{Body, BodyInstr, BodyKind, Instr, Program, Source, Transfer};
 use std::collections::{BTreeSet, HashMap};
 
-/// What a rank holds from run to run.
+/// A tensor that persists on a rank between runs.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Held<'a> {
     /// A tensor of a parameter, by the suffix of its name: none for itself, `.grad`, `.m`.
@@ -39,7 +39,7 @@ pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut 
         };
         let changed = uses.changes.iter().filter(|held| flies(held, true));
         for held in changed.chain(uses.reads.iter().filter(|held| flies(held, false))) {
-            let text = format!("{} is in use by what has started and is not waited for", held.name(model));
+            let text = format!("{} is used by an operation in flight", held.name(model));
             found.push(Violation::in_row("in-flight", index, at, text));
         }
         flying.extend(token.map(|token| (token, uses)));
@@ -66,7 +66,7 @@ fn moved(transfer: &Transfer) -> Uses<'static> {
     Uses { changes: held.into_iter().collect(), ..Uses::default() }
 }
 
-/// What a run reads and changes of what its rank holds; the step graph leaves what it returns.
+/// The persistent tensors that a run reads and changes; the step graph stores its results.
 fn run<'a>(model: &'a Model, program: &'a Program, instr: &Instr) -> Uses<'a> {
     let mut uses = Uses::default();
     let Instr::Run { body, call, instance, .. } = instr else { return uses };

@@ -1,4 +1,4 @@
-//! Where ranks meet: `peer`, `unmatched-message`, `message-order`, `message-type`, `collective-order`, `deadlock`.
+//! Communication between ranks: `peer`, `unmatched-message`, `message-order`, `message-type`, `collective-order`, `deadlock`.
 
 use super::{Violation, class_of, pipeline_ranks};
 use crate::expr::Expr;
@@ -10,14 +10,14 @@ use petgraph::algo::{kosaraju_scc, toposort};
 use petgraph::graph::{DiGraph, NodeIndex};
 use std::collections::{BTreeMap, HashMap};
 
-/// A place in the row of a rank.
+/// A position in the row of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct At {
     pub(super) rank: u32,
     pub(super) position: usize,
 }
 
-/// An order in which all instructions of all ranks can be run, and what each transfer meets.
+/// An order in which all instructions of all ranks can run, and the peers of each transfer.
 #[derive(Default)]
 pub(super) struct Order {
     pub(super) sequence: Vec<At>,
@@ -33,14 +33,14 @@ struct Half<'a> {
     ty: Option<&'a Type>,
 }
 
-/// Where a sum starts, and what is summed.
+/// The start of a sum, and its operand.
 type Sum = (At, String);
 
 #[derive(Default)]
 struct Posts<'a> {
     sends: BTreeMap<(u32, u32), Vec<Half<'a>>>,
     receives: BTreeMap<(u32, u32), Vec<Half<'a>>>,
-    /// Per group and member: what is done, in order.
+    /// Per group and member, the sums in order.
     sums: BTreeMap<Vec<u32>, BTreeMap<u32, Vec<Sum>>>,
     waits: HashMap<(u32, Token), At>,
     starts: HashMap<At, Token>,
@@ -106,7 +106,7 @@ fn collect<'a>(model: &Model, program: &'a Program, rank: u32, posts: &mut Posts
             }
         };
         if known.is_none() {
-            found.push(violation(program, "peer", at, "there is no such peer".to_string()));
+            found.push(violation(program, "peer", at, "the peer does not exist".to_string()));
         }
     }
 }
@@ -159,7 +159,7 @@ fn match_sums(program: &Program, posts: &Posts<'_>, order: &mut Order, found: &m
             let there: Vec<_> = ranks.iter().filter_map(|rank| list(rank).get(place)).collect();
             let (at, first) = (there[0].0, &there[0].1);
             if there.len() < ranks.len() || there.iter().any(|(_, what)| what != first) {
-                let text = format!("the ranks {ranks:?} do not all start `{first}` as number {place}");
+                let text = format!("the ranks {ranks:?} do not all start `{first}` as sum number {place}");
                 found.push(violation(program, "collective-order", at, text));
                 break;
             }
@@ -169,8 +169,8 @@ fn match_sums(program: &Program, posts: &Posts<'_>, order: &mut Order, found: &m
     }
 }
 
-/// Rows in order; a wait after the starts of all that it meets. A started run meets no other pipeline rank; on the
-/// ranks of its own it meets itself, after the runs that started before it: so its wait needs nothing but starts before it.
+/// The dependencies: rows in order, and each wait after the starts of all its peers. A started run communicates with no other
+/// pipeline rank. Within its own, it runs after the runs that started before it, so its wait depends only on earlier starts.
 fn sort(
     program: &Program,
     ranks: u32,

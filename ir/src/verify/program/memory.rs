@@ -1,4 +1,4 @@
-//! Bytes per rank: buffers live until the last register, bundle or body that holds them lets go. `memory`.
+//! Bytes per rank: a buffer lives until the last register, bundle or body that holds it frees it. `memory`.
 
 use super::{Violation, class_of, pipeline_ranks};
 use crate::arena::Place;
@@ -8,9 +8,9 @@ use crate::program::{Body, BodyInstr, Class, Instr, Program, Source, Transfer};
 use crate::types::Type;
 use std::collections::{HashMap, HashSet};
 
-/// The most bytes that each pipeline rank holds at once: parameters, gradients, states and tensors at their local bounds.
-/// Where frames say that values lie on others, they count once. An arena is at least as big: places are aligned, what a
-/// transfer brings has its place before it comes, and some bytes lie between others.
+/// Peak bytes of each pipeline rank: parameters, gradients, states and tensors at their local bounds.
+/// Values that share bytes by their frames count once. An arena is at least this large: places are aligned, the result of a
+/// transfer has its place from the start on, and there is fragmentation.
 pub fn peak_bytes(model: &Model, program: &Program) -> Vec<u64> {
     (0..pipeline_ranks(model)).map(|rank| peak(model, program, rank).0).collect()
 }
@@ -25,13 +25,13 @@ pub(super) fn check(model: &Model, program: &Program, limit: u64) -> Vec<Violati
     (0..pipeline_ranks(model)).filter_map(over).collect()
 }
 
-/// The most bytes, and where in the row.
+/// The peak bytes, and their position in the row.
 fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
     let Some((_, class)) = class_of(program, rank) else { return (0, 0) };
     let now = state_bytes(model, program, class);
     let mut heap = Heap { now, most: now, ..Heap::default() };
     let mut regs = Held::new();
-    // What receives bring and started runs hold, until their waits.
+    // Buffers of receives and started runs, until their waits.
     let mut flying: HashMap<Token, Vec<usize>> = HashMap::new();
     let mut place = 0;
     for (position, instr) in class.instrs.iter().enumerate() {
@@ -83,7 +83,7 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
     (heap.most, place)
 }
 
-/// The buffers of a register: its one tensor, or a bundle's by the values of their block.
+/// The buffers of a register: that of its tensor, or those of a bundle by block value.
 type Held = HashMap<Reg, HashMap<Option<Value>, usize>>;
 
 #[derive(Default)]
@@ -116,7 +116,7 @@ impl Heap {
         }
     }
 
-    /// Runs a body; gives what it still holds at its end.
+    /// Runs a body; returns the buffers that are live at its end.
     fn run(&mut self, model: &Model, body: &Body, args: &[Reg], bundles: &[Reg], regs: &Held) -> HashMap<Value, usize> {
         let rows = body.args.iter().filter(|arg| arg.source == Source::Row).zip(args);
         let mut env: HashMap<Value, usize> = rows.map(|(arg, reg)| (arg.value, regs[reg][&None])).collect();
@@ -151,7 +151,7 @@ impl Heap {
     }
 }
 
-/// The value on whose bytes a value lies: itself, unless the frame says otherwise.
+/// The value whose bytes a value uses: itself, unless the frame states another.
 fn root(body: &Body, value: Value) -> Value {
     let on = |value: &Value| match body.frame.as_ref().and_then(|frame| frame.places.get(value)) {
         Some(Place::Same(other)) => Some(*other),

@@ -1,10 +1,10 @@
-//! What a tensor of a row stands for, and what the model says that runs must read.
+//! The symbolic origin of each tensor of a row, and the origins that the model requires runs to read.
 
 use crate::graph::{ArgKind, Model, ResultKind, SectionKind};
 use crate::ids::ModelValue;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A run of a block: (call, instance).
+/// A block instance: (call, instance).
 pub(super) type RunId = (usize, u32);
 
 /// A part of a sum.
@@ -20,18 +20,18 @@ pub(super) enum Atom {
         result: usize,
         microbatch: u32,
     },
-    /// What a run gives back for one of its arguments (counted among values and inputs).
+    /// The cotangent that a run returns for one of its arguments (counted among values and inputs).
     Cotangent {
         run: RunId,
         arg: usize,
         microbatch: u32,
     },
-    /// What R of a run returns.
+    /// A result of R of a run.
     Returned {
         run: RunId,
         place: usize,
     },
-    /// What the step graph returns.
+    /// A result of the step graph.
     Step {
         place: usize,
     },
@@ -57,12 +57,12 @@ enum Origin {
     Result(RunId, usize),
 }
 
-/// Who reads what, by the calls of the model.
+/// The readers of each value, by the calls of the model.
 #[derive(Default)]
 pub(super) struct Reads {
     /// Per run, the origins of its arguments.
     args: BTreeMap<RunId, Vec<Origin>>,
-    /// Per result, the (run, argument) that give back a cotangent.
+    /// Per result, the (run, argument) pairs that return a cotangent.
     readers: BTreeMap<(RunId, usize), Vec<(RunId, usize)>>,
 }
 
@@ -98,7 +98,7 @@ impl Reads {
         reads
     }
 
-    /// What F of a run reads.
+    /// The operands of F of a run.
     pub(super) fn forward(&self, run: RunId, microbatch: u32) -> Vec<Parts> {
         let atom = |origin: &Origin| match *origin {
             Origin::Input(input) => Atom::Input { input, microbatch },
@@ -107,7 +107,7 @@ impl Reads {
         self.args.get(&run).into_iter().flatten().map(|origin| Parts::from([atom(origin)])).collect()
     }
 
-    /// What I of a run reads.
+    /// The operands of I of a run.
     pub(super) fn backward(&self, model: &Model, run: RunId, microbatch: u32) -> Vec<Parts> {
         let block = &model.blocks[model.calls[run.0].block];
         let parts = |(result, _)| {
@@ -141,13 +141,13 @@ pub(super) fn runs(model: &Model) -> Vec<RunId> {
     model.calls.iter().enumerate().flat_map(of_call).collect()
 }
 
-/// All that the step graph's sum must have.
+/// All parts that the sum of the step graph must have.
 pub(super) fn returned(model: &Model, place: usize) -> Parts {
     let returns = |run: &RunId| !model.blocks[model.calls[run.0].block][SectionKind::U].ret.is_empty();
     runs(model).into_iter().filter(returns).map(|run| Atom::Returned { run, place }).collect()
 }
 
-/// All that the loss of a step must have.
+/// All parts that the loss of a step must have.
 pub(super) fn losses(model: &Model, microbatches: u32) -> Parts {
     let mut parts = Parts::new();
     for run in runs(model) {

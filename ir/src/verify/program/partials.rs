@@ -1,4 +1,4 @@
-//! Shapes, layouts and pending reductions of one statement, by its op's rule: `shape`, `layout`, `missing-collective`.
+//! Shapes, shardings and pending reductions of one statement, by its op's rule: `shape`, `layout`, `missing-collective`.
 
 use crate::graph::Stmt;
 use crate::mesh::Axes;
@@ -8,7 +8,7 @@ use crate::types::{DType, Partial, PartialKind, Type};
 
 type Fault = (&'static str, String);
 
-/// The first fault of a statement.
+/// The first violation of a statement.
 pub(super) fn check(body: &Body, stmt: &Stmt) -> Option<Fault> {
     let types = |values: &[_]| values.iter().map(|&v| &body.values[v].ty).collect::<Vec<&Type>>();
     check_types(stmt, &types(&stmt.operands), &types(&stmt.results)).err().map(|(what, text)| {
@@ -20,7 +20,7 @@ pub(super) fn check(body: &Body, stmt: &Stmt) -> Option<Fault> {
 fn check_types(stmt: &Stmt, operands: &[&Type], results: &[&Type]) -> Result<(), Fault> {
     let Some(op) = stmt.op.def() else { return Ok(()) };
     let inferred = op.infer(operands).map_err(|why| ("shape", why))?;
-    // A gradient is accumulated in f32, whatever the op computes in.
+    // A gradient is accumulated in f32, whatever the element type of the op.
     let summed = |ty: &Type| if stmt.accumulate { Type { dtype: DType::F32, ..ty.clone() } } else { ty.clone() };
     if inferred.len() != results.len() || !inferred.iter().zip(results).all(|(a, b)| summed(a).same_tensor(b)) {
         return Err(("shape", "the results are not those of the op".to_string()));
@@ -34,7 +34,7 @@ fn check_types(stmt: &Stmt, operands: &[&Type], results: &[&Type]) -> Result<(),
         let over_storage = stored_sum(&instance, place, operands);
         let unreduced = [made, over_storage, incoming.clone()].into_iter().flatten().try_fold(None, join)?;
         if unreduced != result.partial {
-            let text = "what is pending on the result does not stand in its type".to_string();
+            let text = "the type of the result does not state its pending reduction".to_string();
             return Err(("missing-collective", text));
         }
     }
@@ -44,12 +44,12 @@ fn check_types(stmt: &Stmt, operands: &[&Type], results: &[&Type]) -> Result<(),
 fn join(sum: Option<Partial>, partial: Partial) -> Result<Option<Partial>, Fault> {
     let Some(sum) = sum else { return Ok(Some(partial)) };
     if sum.kind != partial.kind {
-        return Err(("missing-collective", "a sum and a maximum are pending at once".to_string()));
+        return Err(("missing-collective", "the result is both a partial sum and a partial maximum".to_string()));
     }
     Ok(Some(Partial { kind: sum.kind, axes: sum.axes.union(&partial.axes).sorted() }))
 }
 
-/// The axes of each letter, equal wherever it stands on a dim of its own.
+/// The axes of each factor, equal in all dims that it forms alone.
 fn letter_axes(instance: &Instance, operands: &[&Type], results: &[&Type]) -> Result<Vec<Axes>, Fault> {
     let mut axes: Vec<Option<Axes>> = vec![None; instance.letters.len()];
     let tensors = instance.operands.iter().zip(operands).chain(instance.results.iter().zip(results));
@@ -59,17 +59,17 @@ fn letter_axes(instance: &Instance, operands: &[&Type], results: &[&Type]) -> Re
             let known = axes[letter].get_or_insert_with(|| dim.axes.clone());
             let facts = &instance.letters[letter];
             if *known != dim.axes {
-                return Err(("layout", format!("`{}` is sharded in two ways", facts.name)));
+                return Err(("layout", format!("`{}` has different axes on different tensors", facts.name)));
             }
             if facts.whole && !dim.axes.is_empty() {
-                return Err(("layout", format!("`{}` must be whole", facts.name)));
+                return Err(("layout", format!("`{}` needs replication", facts.name)));
             }
         }
     }
     Ok(axes.into_iter().map(Option::unwrap_or_default).collect())
 }
 
-/// What the operands owe: all of one linear group the same, all others nothing.
+/// The axes that the operands are partial over: equal within one linear group, none for all others.
 fn incoming(linear: &[Vec<usize>], operands: &[&Type]) -> Result<Option<Partial>, Fault> {
     let unreduced: Vec<usize> = (0..operands.len()).filter(|&i| operands[i].partial.is_some()).collect();
     let Some(&first) = unreduced.first() else { return Ok(None) };
@@ -79,10 +79,10 @@ fn incoming(linear: &[Vec<usize>], operands: &[&Type]) -> Result<Option<Partial>
     if sum && equal && linear.contains(&unreduced) {
         return Ok(partial);
     }
-    Err(("missing-collective", "an operand is still pending where the op is not linear".to_string()))
+    Err(("missing-collective", "the op is not linear in a partial operand".to_string()))
 }
 
-/// A reduction of a stored tensor leaves its sum pending over the storage axes too.
+/// The result of reducing a flat shard is partial over the flat-shard axes too.
 fn stored_sum(instance: &Instance, result: usize, operands: &[&Type]) -> Option<Partial> {
     let reduced = |letters: &TensorLetters| {
         let lacking = letters.iter().flatten().find(|l| !crate::rule::holds(&instance.results[result], **l));

@@ -5,7 +5,7 @@ use crate::ids::{Reg, Token};
 use crate::program::{Class, Instr, Transfer};
 use std::collections::{HashMap, HashSet};
 
-/// What an instruction does to registers.
+/// The effects of an instruction on registers.
 #[derive(Default)]
 struct Touches {
     reads: Vec<Reg>,
@@ -45,7 +45,7 @@ struct State {
     started: HashSet<Token>,
 }
 
-/// A transfer or run that has started and is not waited for.
+/// A transfer or run in flight.
 struct Flight {
     reads: Vec<Reg>,
     changes: Vec<Reg>,
@@ -75,7 +75,7 @@ pub(super) fn check(index: usize, class: &Class, found: &mut Vec<Violation>) {
         };
         let written = touched.changes.iter().chain(&touched.frees).filter(|reg| flies(reg, true));
         for &reg in written.chain(touched.reads.iter().filter(|reg| flies(reg, false))) {
-            say("in-flight", format!("{} is still in a transfer or a started run", name(reg)));
+            say("in-flight", format!("{} is used by a transfer or run in flight", name(reg)));
         }
         for &reg in &touched.defines {
             if class.regs.get(reg).is_none() {
@@ -91,7 +91,7 @@ pub(super) fn check(index: usize, class: &Class, found: &mut Vec<Violation>) {
         found.push(Violation::in_row("leak", index, class.instrs.len(), format!("{} is never freed", name(reg))));
     }
     for token in state.flying.keys() {
-        found.push(Violation::in_row("token", index, class.instrs.len(), format!("nothing waits for {token}")));
+        found.push(Violation::in_row("token", index, class.instrs.len(), format!("{token} has no wait")));
     }
 }
 
@@ -107,9 +107,9 @@ fn tokens(instr: &Instr, touched: Touches, state: &mut State, say: &mut impl FnM
         }
         Instr::Run { token: Some(token), .. } => state.start(*token, touched, true, say),
         Instr::Wait { token, result } => match state.flying.remove(token) {
-            None => say("token", format!("{token} is not under way")),
+            None => say("token", format!("{token} is not in flight")),
             Some(flight) if flight.is_run && result.is_some() => {
-                say("token", format!("the wait for the run {token} gives nothing"));
+                say("token", format!("the wait for the run {token} has no result"));
             }
             Some(_) => {}
         },

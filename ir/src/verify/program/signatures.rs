@@ -1,4 +1,4 @@
-//! What rows pass and take: `signature`, `classes`.
+//! Arguments and results of rows: `signature`, `classes`.
 
 use super::Violation;
 use crate::graph::{ArgKind, Model, ParamInstance};
@@ -15,15 +15,15 @@ pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut 
         let fault = match instr {
             Instr::Feed { out, input, .. } => {
                 let declared = model.inputs.iter().find(|i| i.value == *input).map(|i| &i.ty);
-                (declared.is_none() || ty(*out) != declared).then(|| "an input is fed as what it is not".to_string())
+                (declared.is_none() || ty(*out) != declared)
+                    .then(|| "the type of a feed is not that of its input".to_string())
             }
             Instr::LossGrad { out } => {
                 let scalar = |ty: &Type| ty.rank() == 0 && ty.dtype == DType::F32 && ty.partial.is_none();
                 (!ty(*out).is_some_and(scalar)).then(|| "the cotangent of a loss is an f32 scalar".to_string())
             }
-            Instr::Add { into, from } => {
-                (ty(*into).is_none() || ty(*into) != ty(*from)).then(|| "two types are added".to_string())
-            }
+            Instr::Add { into, from } => (ty(*into).is_none() || ty(*into) != ty(*from))
+                .then(|| "an addition has two different types".to_string()),
             Instr::Start { transfer: Transfer::Recv { ty: sent, .. }, token, .. } => {
                 let result = class.instrs.iter().find_map(|other| match other {
                     Instr::Wait { token: waited, result } if waited == token => *result,
@@ -34,7 +34,7 @@ pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut 
             }
             Instr::Out { reg, .. } => {
                 let reduced = ty(*reg).is_some_and(|ty| ty.partial.is_none());
-                (!reduced).then(|| "a value is given out that still owes".to_string())
+                (!reduced).then(|| "an output is partial".to_string())
             }
             Instr::Run { .. } => run(model, program, class, instr),
             Instr::Start { .. } | Instr::Wait { .. } | Instr::Free(_) => None,
@@ -45,7 +45,9 @@ pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut 
             && program.bodies.get(*body).is_some_and(|body| body.block.is_some())
         {
             let lacking = model.call_params(call, *instance).into_iter().find(|param| !held.contains(param));
-            let text = |(param, instance)| format!("%{} is not held", model.params[param].instance_name(instance));
+            let text = |(param, instance)| {
+                format!("%{} is not among the parameters of the class", model.params[param].instance_name(instance))
+            };
             found.extend(lacking.map(|param| Violation::in_row("classes", index, at, text(param))));
         }
     }
@@ -63,10 +65,10 @@ fn run(model: &Model, program: &Program, class: &Class, instr: &Instr) -> Option
     }
     let row: Vec<Value> = body.args.iter().filter(|arg| arg.source == Source::Row).map(|arg| arg.value).collect();
     if !same_types(body, &row, class, args) {
-        return Some(format!("`@{}` takes other arguments", body.name));
+        return Some(format!("the arguments do not match `@{}`", body.name));
     }
     if !same_types(body, &body.results, class, results) {
-        return Some(format!("`@{}` gives other results", body.name));
+        return Some(format!("the results do not match `@{}`", body.name));
     }
     let is_bundle = |reg: &Reg| class.regs.get(*reg).is_some_and(|data| data.ty.is_none());
     if keep.is_some() == body.keeps.is_empty() || !bundles.iter().chain(keep).all(is_bundle) {
@@ -78,7 +80,8 @@ fn run(model: &Model, program: &Program, class: &Class, instr: &Instr) -> Option
         let kind = block.and_then(|block| block.arg_kind(arg.value));
         kinds.iter().all(|&(source, wanted)| arg.source != source || kind == Some(wanted))
     };
-    (!body.args.iter().all(agrees)).then(|| format!("`@{}` takes from the run what the block does not", body.name))
+    (!body.args.iter().all(agrees))
+        .then(|| format!("`@{}` takes arguments from the row that its block does not have", body.name))
 }
 
 fn same_types(body: &Body, values: &[Value], class: &Class, regs: &[Reg]) -> bool {

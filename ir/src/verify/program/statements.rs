@@ -29,7 +29,7 @@ pub(super) fn check(model: &Model, program: &Program, found: &mut Vec<Violation>
     }
 }
 
-/// The sections that a body is of; none for one that only pays what a total owes.
+/// The sections of a body; none for a body that only reduces a partial total.
 fn sections<'m>(model: &'m Model, body: &Body) -> Vec<&'m Section> {
     if let Some(block) = body.block {
         let block = model.blocks.get(block);
@@ -40,7 +40,8 @@ fn sections<'m>(model: &'m Model, body: &Body) -> Vec<&'m Section> {
     step.map(|step| &step.graph[SectionKind::F]).into_iter().collect()
 }
 
-/// All that a body does and returns is its sections'; what the first of them returns, unless it is W or U.
+/// Checks that the statements of a body are those of its sections, and its results those of the first section, unless that
+/// is W or U.
 fn known(id: BodyId, body: &Body, sections: &[&Section], found: &mut Vec<Violation>) {
     let mut started: HashMap<Token, (&Collective, &[Value])> = HashMap::new();
     let says = |wanted: &dyn Fn(&Stmt) -> bool| sections.iter().flat_map(|section| &section.stmts).any(wanted);
@@ -58,7 +59,7 @@ fn known(id: BodyId, body: &Body, sections: &[&Section], found: &mut Vec<Violati
             BodyInstr::Free(_) => true,
         };
         if !known {
-            let text = format!("`@{}` does what its block does not say", body.name);
+            let text = format!("`@{}` has a statement that its block does not have", body.name);
             found.push(Violation::in_body("statement", id, at, text));
         }
     }
@@ -69,13 +70,13 @@ fn known(id: BodyId, body: &Body, sections: &[&Section], found: &mut Vec<Violati
     }
 }
 
-/// Whether two statements are the same, wherever they stand in a text.
+/// True if two statements are equal, apart from their source locations.
 fn same(one: &Stmt, other: &Stmt) -> bool {
     let parts = |stmt: &Stmt| (stmt.results.clone(), stmt.accumulate, stmt.operands.clone());
     parts(one) == parts(other) && one.op == other.op
 }
 
-/// What a section stores in gradients, parameters and states, the bodies that share it store once.
+/// Checks that the bodies of a section store each of its gradients, parameters and states once.
 fn stored(block: &Block, kind: SectionKind, bodies: &[&Body], found: &mut Vec<Violation>) {
     let made: Vec<Value> = bodies.iter().flat_map(|body| results(body)).collect();
     let stores = |stmt: &&Stmt| stmt.accumulate || stmt.results.iter().any(|&v| block.arg_kind(v).is_some());

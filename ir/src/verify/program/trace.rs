@@ -1,4 +1,4 @@
-//! The rows of all ranks run on symbols: what is computed from what, how often, and when.
+//! Symbolic execution of the rows of all ranks: the origin, number and order of all computations.
 
 use super::meetings::{At, Order};
 use super::origin::{Atom, Parts, Reads, RunId, cotangent_places, losses, returned, runs};
@@ -8,7 +8,7 @@ use crate::ids::{BodyId, Reg, Token};
 use crate::program::{Body, BodyInstr, BodyKind, Instr, Program, Source, Transfer};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// A bundle: who made it, and for which micro-batch.
+/// A bundle: the run that made it, and its micro-batch.
 #[derive(Clone, Copy)]
 struct Bundle {
     body: BodyId,
@@ -20,7 +20,7 @@ struct Bundle {
 struct Rank {
     tensors: HashMap<Reg, Parts>,
     bundles: HashMap<Reg, Bundle>,
-    /// What a started transfer began with.
+    /// The position of the start of each transfer in flight.
     starts: HashMap<Token, At>,
     /// Started runs of R that have not been waited for.
     reducing: HashSet<Token>,
@@ -122,7 +122,7 @@ impl Trace<'_> {
 
     fn join(&mut self, mut sum: Parts, more: Parts) -> Parts {
         if !sum.is_disjoint(&more) {
-            self.say("added-twice", "a part is added to a sum that has it");
+            self.say("added-twice", "a sum gets the same part twice");
         }
         sum.extend(more);
         sum
@@ -163,7 +163,7 @@ impl Trace<'_> {
             }
             Transfer::SumGradient { param, instance, .. } => {
                 if !rank.summed.insert((param, instance)) {
-                    self.say("added-twice", &format!("the gradient of {param}.{instance} is summed once more"));
+                    self.say("added-twice", &format!("the gradient of {param}.{instance} is summed twice"));
                 }
             }
             Transfer::ShareParam { param, instance, from, .. } => {
@@ -257,12 +257,12 @@ impl Trace<'_> {
             if parts.iter().any(|atom| atom.microbatch().is_some_and(|mb| mb != microbatch)) {
                 self.say("wrong-microbatch", &format!("argument {place} is not of micro-batch {microbatch}"));
             } else {
-                self.say(name, &format!("argument {place} is not what the model says"));
+                self.say(name, &format!("argument {place} is not the value that the model specifies"));
             }
         }
     }
 
-    /// The step graph; a body of layout changes alone passes on what it is given.
+    /// The step graph; a body of collectives alone passes its arguments on.
     fn norm(&mut self, body: &Body, given: Vec<Parts>) -> Vec<Parts> {
         if !body.instrs.iter().any(|instr| matches!(instr, BodyInstr::Compute(_))) {
             return given;
@@ -272,7 +272,7 @@ impl Trace<'_> {
         }
         self.rank().normed = true;
         if !self.rank().reducing.is_empty() {
-            self.say("step-order", "N runs before R has been waited for");
+            self.say("step-order", "N runs before the wait of R");
         }
         (0..body.results.len()).map(|place| Parts::from([Atom::Step { place }])).collect()
     }
@@ -310,10 +310,10 @@ impl Trace<'_> {
                     self.say("step-order", "a micro-batch runs after U");
                 }
                 if settled {
-                    self.say("step-order", "a micro-batch adds to a gradient after R, or after its sum over holders");
+                    self.say("step-order", "a micro-batch adds to a gradient after R, or after its sum over ranks");
                 }
                 if !marked {
-                    self.say("first", "the mark `first` must stand on the first W of the instance alone");
+                    self.say("first", "exactly the first W of the instance must have the mark `first`");
                 }
             }
             BodyKind::R => {
@@ -334,18 +334,21 @@ impl Trace<'_> {
         }
     }
 
-    /// Gradients that R reads are summed over all ranks that hold one.
+    /// Checks that gradients that R reads are summed over all ranks with a copy.
     fn holders_summed(&mut self, read: &[ParamInstance]) {
         for &(param, instance) in read {
             let holders = self.holders.have_gradient.get(&(param, instance)).map_or(0, BTreeSet::len);
             if holders > 1 && !self.rank().summed.contains(&(param, instance)) {
                 let name = self.model.params[param].instance_name(instance);
-                self.say("missing-collective", &format!("the gradient of %{name} is not summed over its holders"));
+                self.say(
+                    "missing-collective",
+                    &format!("the gradient of %{name} is not summed over the ranks with a copy"),
+                );
             }
         }
     }
 
-    /// What must have run by the end.
+    /// Checks that all required runs have happened.
     fn end(&mut self) {
         let kinds: BTreeSet<BodyKind> = self.program.bodies.values().map(|body| body.kind).collect();
         let trains = kinds.iter().any(|kind| !matches!(kind, BodyKind::F | BodyKind::N));
@@ -367,7 +370,7 @@ impl Trace<'_> {
         let gives = |instr: &Instr| matches!(instr, Instr::Out { name, .. } if name == "loss");
         let given = self.program.classes.iter().flat_map(|class| &class.instrs).any(gives);
         if !given && !losses(self.model, 1).is_empty() {
-            self.found.push(Violation::missing("loss", "no rank gives out the loss".to_string()));
+            self.found.push(Violation::missing("loss", "no rank outputs the loss".to_string()));
         }
         let updated: Vec<(u32, ParamInstance)> =
             (0..).zip(&self.ranks).flat_map(|(r, s)| s.updated.iter().map(move |&p| (r, p))).collect();
@@ -376,7 +379,9 @@ impl Trace<'_> {
                 let fresh = rank == owner || self.ranks[rank as usize].shared.contains(&param);
                 if !fresh {
                     let name = self.model.params[param.0].instance_name(param.1);
-                    let text = format!("rank {rank} holds %{name}, which rank {owner} updates, and does not get it");
+                    let text = format!(
+                        "rank {rank} has a copy of %{name}, which rank {owner} updates, but does not receive the update"
+                    );
                     self.found.push(Violation::missing("stale-parameter", text));
                 }
             }

@@ -1,5 +1,5 @@
-//! Whether bytes are still what a reader wants: `overlap`. Whatever is written on bytes makes all other values on them
-//! stale, but for views, which are the same content.
+//! Checks that a reader finds the bytes of its operand: `overlap`. A write makes all other values on the same bytes stale,
+//! except views, which have the same content.
 
 use super::places::Places;
 use crate::graph::Stmt;
@@ -11,12 +11,12 @@ use std::collections::HashMap;
 
 struct Contents<'a> {
     places: &'a Places<'a>,
-    /// What the bytes of a root hold: a number that each writing draws anew. 0 is what an argument brings.
+    /// The content of the bytes of a root: each write assigns a new number. 0 is the content of an argument.
     now: SecondaryMap<Value, u32>,
-    /// What each value is.
+    /// The content number of each value.
     of: SecondaryMap<Value, u32>,
     last: u32,
-    /// Roots that layout changes under way read.
+    /// Roots that collectives in flight read.
     flying: HashMap<Token, Vec<Value>>,
     faults: Vec<String>,
 }
@@ -51,17 +51,17 @@ impl Contents<'_> {
 
     fn read(&mut self, value: Value) {
         if self.of[value] != self.now[self.root(value)] {
-            self.faults.push(format!("%{} is read, but its bytes have been written on", self.places.name(value)));
+            self.faults.push(format!("%{} is read, but its bytes have been overwritten", self.places.name(value)));
         }
     }
 
     fn write(&mut self, value: Value) {
         let root = self.root(value);
         if self.flying.values().flatten().any(|&other| other == root) {
-            self.faults.push(format!("%{} is written on what a layout change reads", self.places.name(value)));
+            self.faults.push(format!("%{} overwrites an operand of a collective in flight", self.places.name(value)));
         }
         if self.places.source[root].is_some() && root != value {
-            self.faults.push(format!("%{} is written on an argument", self.places.name(value)));
+            self.faults.push(format!("%{} overwrites an argument", self.places.name(value)));
         }
         self.last += 1;
         self.now[root] = self.last;
@@ -83,18 +83,18 @@ impl Contents<'_> {
             let on = |&(place, operand): &(usize, &Value)| self.root(*operand) == root && !allowed(place);
             if let Some((_, &operand)) = stmt.operands.iter().enumerate().find(on) {
                 let (result, operand) = (self.places.name(result), self.places.name(operand));
-                self.faults.push(format!("%{result} is written on %{operand}, which `{}` still reads", op.name()));
+                self.faults.push(format!("%{result} overwrites %{operand}, which `{}` still reads", op.name()));
             }
             self.write(result);
         }
     }
 
-    /// Results come in from the start on, while the operands are still read.
+    /// Results are written from the start on, while the operands are still read.
     fn start(&mut self, token: Token, operands: &[Value], results: &[Value]) {
         operands.iter().for_each(|&value| self.read(value));
         self.flying.insert(token, operands.iter().map(|&value| self.root(value)).collect());
         results.iter().for_each(|&value| {
-            // What is added to a gradient sum has a place of its own until the wait.
+            // The addend of a gradient sum has its own place until the wait.
             if !self.places.staged.contains(&value) {
                 self.write(value);
             }

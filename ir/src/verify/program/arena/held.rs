@@ -1,4 +1,4 @@
-//! What a class holds from step to step: `held`, and `arena` for scalars.
+//! Model states of a class: `held`, and `arena` for scalars.
 
 use crate::arena::{Arena, Role};
 use crate::graph::{ArgKind, Model};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub(super) struct Sizes(HashMap<(ParamId, Role), u64>);
 
 impl Sizes {
-    /// As the blocks that bind the parameters declare them.
+    /// The types that the blocks that bind the parameters declare.
     pub(super) fn of(model: &Model) -> Sizes {
         let mut sizes = HashMap::new();
         let mut most = |param: ParamId, role: Role, bytes: u64| {
@@ -46,7 +46,7 @@ fn suffix(name: &str) -> String {
 
 type Needed = BTreeSet<(ParamId, u32, Role)>;
 
-/// Checks that everything has one place.
+/// Checks that each tensor has exactly one place.
 pub(super) fn check(model: &Model, program: &Program, index: usize, arena: &Arena, found: &mut Vec<Violation>) {
     let class = &program.classes[index];
     let mut say = |name, text| {
@@ -77,7 +77,7 @@ pub(super) fn describe(model: &Model, (param, instance, role): &(ParamId, u32, R
     }
 }
 
-/// What the runs of a row bind, and the scalars that they read.
+/// The model states that the runs of a row bind, and the scalars that they read.
 fn needed(model: &Model, program: &Program, class: &Class) -> (Needed, BTreeSet<String>) {
     let mut needed: Needed = class.params.iter().map(|&(param, instance)| (param, instance, Role::Param)).collect();
     let mut scalars = BTreeSet::new();

@@ -7,7 +7,7 @@ use crate::ids::Value;
 use crate::program::BodyInstr;
 use std::collections::HashMap;
 
-/// Where a run lies: its results, its slot and its scratch.
+/// The places of a run: its results, its slot and its scratch.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Site {
     /// Per result of the body.
@@ -17,7 +17,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// The same, as seen from its lowest place: two runs with equal ones are alike.
+    /// The places relative to the lowest one; runs with equal relative places need only one check.
     pub(super) fn relative(&self) -> Site {
         let all = self.rows.iter().chain([&self.slot, &self.scratch]);
         let base = all.min().copied().unwrap_or(0);
@@ -25,7 +25,7 @@ impl Site {
         Site { rows, slot: self.slot - base, scratch: self.scratch - base }
     }
 
-    /// Where a value that the body makes lies; `None` if it lies on an argument.
+    /// The bytes of a value that the body computes; `None` if it shares those of an argument.
     pub(super) fn bytes(&self, places: &Places<'_>, value: Value) -> Option<Bytes> {
         let root = places.root[value].unwrap_or(value);
         let at = match places.frame.places.get(&root)? {
@@ -38,7 +38,7 @@ impl Site {
     }
 }
 
-/// What lives: by root, its bytes and how many values of it are there.
+/// The live roots: their bytes and the number of live values.
 struct Living<'a> {
     places: &'a Places<'a>,
     site: &'a Site,
@@ -47,7 +47,7 @@ struct Living<'a> {
     at: usize,
 }
 
-/// All pairs of values that lie on each other at the same time, with the instruction of the body.
+/// All pairs of values that overlap at the same time, with the instruction of the body.
 pub(super) fn check(places: &Places<'_>, site: &Site) -> Vec<(usize, String)> {
     let mut living = Living { places, site, roots: HashMap::new(), faults: Vec::new(), at: 0 };
     for (at, instr) in places.body.instrs.iter().enumerate() {
@@ -75,7 +75,7 @@ impl Living<'_> {
         }
         for (other, _) in self.roots.iter().filter(|(_, (theirs, _))| theirs.meets(bytes)) {
             let (value, other) = (self.places.name(value), self.places.name(*other));
-            self.faults.push((self.at, format!("%{value} is written where %{other} lies")));
+            self.faults.push((self.at, format!("%{value} overwrites %{other}")));
         }
         self.roots.insert(root, (bytes, 1));
     }

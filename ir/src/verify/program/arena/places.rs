@@ -1,4 +1,4 @@
-//! A body with the places of its values, if all have one: `arena`.
+//! A body with the places of its values, if all have a place: `arena`.
 
 use crate::arena::{ALIGNMENT, Frame, Place};
 use crate::graph::Model;
@@ -12,18 +12,18 @@ use std::collections::HashSet;
 pub(super) struct Places<'a> {
     pub(super) body: &'a Body,
     pub(super) frame: &'a Frame,
-    /// The value on whose bytes each value lies: itself, unless its place is that of another.
+    /// The value whose bytes each value uses: itself, unless its place is that of another.
     pub(super) root: SecondaryMap<Value, Option<Value>>,
     /// Bytes of each value.
     pub(super) size: SecondaryMap<Value, u64>,
-    /// How each argument comes.
+    /// The source of each argument.
     pub(super) source: SecondaryMap<Value, Option<Source>>,
     /// Gradient sums that a wait adds to.
     pub(super) staged: HashSet<Value>,
 }
 
 impl<'a> Places<'a> {
-    /// Looks at each place by itself.
+    /// Checks each place alone.
     pub(super) fn of(model: &Model, id: BodyId, body: &'a Body, found: &mut Vec<Violation>) -> Places<'a> {
         static NONE: Frame = Frame { slot: 0, scratch: 0, places: std::collections::BTreeMap::new() };
         let frame = body.frame.as_ref().unwrap_or(&NONE);
@@ -55,7 +55,7 @@ impl<'a> Places<'a> {
         made.retain(placed);
         let mut say = |text| found.push(Violation::in_body("arena", id, body.instrs.len(), text));
         for &value in frame.places.keys().filter(|value| !made.contains(value)) {
-            say(format!("%{} has a place, but the body does not make it", body.values[value].name));
+            say(format!("%{} has a place, but the body does not compute it", body.values[value].name));
         }
         for &value in &made {
             if let Some(text) = places.fault(value) {
@@ -72,33 +72,37 @@ impl<'a> Places<'a> {
             if let (Some(root), None) = (places.root[value], places.source[value])
                 && matches!(frame.places.get(&root), Some(Place::Scratch(_)))
             {
-                say(format!("%{} is kept, but lies in the scratch", body.values[value].name));
+                say(format!("%{} is saved, but its place is in the scratch", body.values[value].name));
             }
         }
         places
     }
 
-    /// What is wrong with the place of a value that the body makes.
+    /// The error of the place of a value that the body computes, if any.
     fn fault(&self, value: Value) -> Option<String> {
         let Some(place) = self.frame.places.get(&value) else { return Some("has no place".to_string()) };
         let is_result = self.body.results.contains(&value);
         if is_result != (*place == Place::Row) {
-            return Some(if is_result { "is a result, but lies elsewhere" } else { "is no result" }.to_string());
+            return Some(
+                if is_result { "is a result, but has a place in the frame" } else { "is not a result" }.to_string(),
+            );
         }
         let within = |at: u64, whole: u64, what: &str| {
             let fits = at.checked_add(self.size[value]).is_some_and(|end| end <= whole);
             let aligned = at.is_multiple_of(ALIGNMENT);
             let ends = || format!("ends outside the {what} of {whole} bytes");
-            (!fits).then(ends).or_else(|| (!aligned).then(|| format!("begins at {at}, no multiple of {ALIGNMENT}")))
+            (!fits)
+                .then(ends)
+                .or_else(|| (!aligned).then(|| format!("begins at {at}, which is not a multiple of {ALIGNMENT}")))
         };
         match *place {
             Place::Row => None,
             Place::Slot(at) => within(at, self.frame.slot, "slot"),
             Place::Scratch(at) => within(at, self.frame.scratch, "scratch"),
             Place::Same(_) => match self.resolve(value) {
-                None => Some("lies on what has no place".to_string()),
+                None => Some("has the place of a value without a place".to_string()),
                 Some(root) if self.size[root] != self.size[value] => {
-                    Some("lies on a tensor of another size".to_string())
+                    Some("has the place of a tensor of another size".to_string())
                 }
                 Some(_) => None,
             },
@@ -124,7 +128,7 @@ impl<'a> Places<'a> {
         &self.body.values[value].name
     }
 
-    /// Per instruction that starts a layout change, what comes of it.
+    /// Per instruction that starts a collective, its results.
     pub(super) fn results_of(&self, start: usize) -> &'a [Value] {
         let BodyInstr::Start { token, .. } = &self.body.instrs[start] else { return &[] };
         let of = |instr: &'a BodyInstr| match instr {

@@ -1,4 +1,4 @@
-//! The row of a class in its arena: which bytes are whose at each instruction. `arena`, `overlap`.
+//! The row of a class in its arena: the owner of each byte at each instruction. `arena`, `overlap`.
 
 use super::Bytes;
 use super::held::{self, Sizes};
@@ -14,10 +14,10 @@ use crate::verify::program::Violation;
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 use std::collections::{HashMap, HashSet};
 
-/// The tensors of a register: its one, or a bundle's by their values. What lives from step to step is not among them.
+/// The tensors of a register: one, or those of a bundle by value. Model states are not included.
 type Holding = Vec<(Option<Value>, usize)>;
 
-/// What is under way.
+/// The operations in flight.
 #[derive(Default)]
 struct Flight {
     holds: Vec<usize>,
@@ -33,7 +33,7 @@ struct Walk<'a> {
     tensors: Tensors<'a>,
     registers: SecondaryMap<Reg, Option<Holding>>,
     flights: HashMap<Token, Flight>,
-    /// Runs that have been looked at instruction by instruction, as seen from their lowest place.
+    /// Runs that have been checked instruction by instruction, with places relative to the lowest one.
     known: HashSet<(BodyId, Site)>,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn check(
         if arena.at[at].len() == wanted {
             walk.step(instr, &arena.at[at]);
         } else {
-            let text = format!("states {} places, and needs {wanted}", arena.at[at].len());
+            let text = format!("states {} places, but needs {wanted}", arena.at[at].len());
             walk.tensors.faults.push(("arena", text));
         }
         found.extend(walk.tensors.faults.drain(..).map(|(name, text)| Violation::in_row(name, index, at, text)));
@@ -78,7 +78,7 @@ pub(super) fn check(
 }
 
 impl Walk<'_> {
-    /// What lives from step to step is there from the beginning.
+    /// Model states are live from the beginning.
     fn hold(&mut self, arena: &Arena) {
         for (index, held) in arena.held.iter().enumerate() {
             let size = self.sizes.get(held.param, &held.role).unwrap_or(0);
@@ -89,7 +89,7 @@ impl Walk<'_> {
         }
     }
 
-    /// How many places an instruction states.
+    /// The number of places that an instruction states.
     fn wanted(&self, instr: &Instr) -> usize {
         match instr {
             Instr::Feed { .. } | Instr::LossGrad { .. } | Instr::Add { .. } => 1,
@@ -142,12 +142,13 @@ impl Walk<'_> {
         }
     }
 
-    /// Where a sum lies: in its register's old place, which nobody else may hold, or in a fresh one.
+    /// The place of a sum: that of its register, if no other register holds it, or a fresh one.
     fn sum(&mut self, into: Reg, at: u64) -> usize {
         match self.tensor(into).filter(|&old| self.tensors.place(old) == at) {
             Some(old) => {
                 if self.tensors.is_shared(old) {
-                    let text = format!("%{} is added to in place, but others hold it", self.class.regs[into].name);
+                    let text =
+                        format!("%{} is updated in place, but other registers hold it", self.class.regs[into].name);
                     self.tensors.faults.push(("overlap", text));
                 }
                 old
@@ -156,7 +157,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Lets a register hold another tensor, or the one that it holds.
+    /// Assigns a tensor to a register, which may already hold it.
     fn replace(&mut self, reg: Reg, tensor: usize) {
         self.tensors.hold(tensor);
         self.free(reg);
@@ -209,7 +210,7 @@ impl Walk<'_> {
                 (true, None) => {}
                 (true, Some(&tensor)) if self.tensors.place(tensor) == site.rows[nth] => {}
                 (true, Some(_)) => {
-                    let text = format!("%{} does not lie where the argument lies that it is", places.name(value));
+                    let text = format!("%{} is an argument, but has another place", places.name(value));
                     self.tensors.faults.push(("arena", text));
                 }
                 (false, _) => {
@@ -246,7 +247,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The tensors of a body's arguments; what lives from step to step is not among them.
+    /// The tensors of a body's arguments, without model states.
     fn given(&self, places: &Places<'_>, args: &[Reg], bundles: &[Reg]) -> HashMap<Value, usize> {
         let mut rows = args.iter();
         let kept = |value: Value| {
@@ -265,7 +266,7 @@ impl Walk<'_> {
         found
     }
 
-    /// Where a run lies nothing else does, and at no instruction of it two of its own values.
+    /// Checks that the places of a run overlap no other tensor, and that its values do not overlap at any instruction.
     fn clear(&mut self, body: BodyId, site: &Site) {
         let places = &self.bodies[body];
         let frame = places.frame;

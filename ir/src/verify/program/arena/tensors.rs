@@ -1,4 +1,4 @@
-//! The tensors that are there, and their bytes.
+//! The live tensors and their bytes.
 
 use super::Bytes;
 use super::held::describe;
@@ -10,17 +10,17 @@ use crate::program::Class;
 use cranelift_entity::PrimaryMap;
 use std::collections::BTreeMap;
 
-/// Whose bytes they are.
+/// The owner of some bytes.
 #[derive(Clone, Copy)]
 pub(super) enum Owner {
-    /// So many-th of what the class holds.
+    /// A model-state tensor of the class, by index.
     Held(usize),
-    /// So many-th scalar.
+    /// A scalar, by index.
     Scalar(usize),
     Register(Reg),
     /// A value of a bundle.
     Kept(Reg, BodyId, Value),
-    /// What a transfer brings.
+    /// The result of a transfer.
     Arriving(Token),
     /// The scratch of a started run.
     Scratch(BodyId),
@@ -29,7 +29,7 @@ pub(super) enum Owner {
 struct Tensor {
     bytes: Bytes,
     owner: Owner,
-    /// Registers, bundles and things under way.
+    /// The number of registers, bundles and operations in flight that hold it.
     holders: u32,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Tensors<'a> {
     arena: &'a Arena,
     bodies: &'a PrimaryMap<BodyId, Places<'a>>,
     all: Vec<Tensor>,
-    /// Those that are there, by where they begin; they do not meet.
+    /// The live tensors by offset; they do not overlap.
     living: BTreeMap<u64, usize>,
     pub(super) faults: Vec<(&'static str, String)>,
 }
@@ -54,12 +54,12 @@ impl<'a> Tensors<'a> {
         Tensors { model, class, arena, bodies, all: Vec::new(), living: BTreeMap::new(), faults: Vec::new() }
     }
 
-    /// A tensor that nobody holds yet.
+    /// Adds a tensor without holders.
     pub(super) fn add(&mut self, bytes: Bytes, owner: Owner) -> usize {
         let id = self.all.len();
         self.all.push(Tensor { bytes, owner, holders: 0 });
         if !bytes.at.is_multiple_of(ALIGNMENT) {
-            let text = format!("{} begins at {}, no multiple of {ALIGNMENT}", self.name(owner), bytes.at);
+            let text = format!("{} begins at {}, which is not a multiple of {ALIGNMENT}", self.name(owner), bytes.at);
             self.faults.push(("arena", text));
         }
         if self.clear(bytes, |tensors| tensors.name(owner)) {
@@ -68,7 +68,7 @@ impl<'a> Tensors<'a> {
         id
     }
 
-    /// Complains if the bytes are not in the arena, or some of them are another's.
+    /// Reports bytes outside the arena, and bytes of another live tensor.
     pub(super) fn clear(&mut self, bytes: Bytes, name: impl Fn(&Self) -> String) -> bool {
         if bytes.end() > self.arena.bytes {
             let name = name(self);
@@ -77,7 +77,7 @@ impl<'a> Tensors<'a> {
         }
         let before = self.living.range(..bytes.end()).next_back().map(|(_, &other)| &self.all[other]);
         if let Some(other) = before.filter(|other| other.bytes.meets(bytes)) {
-            let text = format!("{} is written where {} lies", name(self), self.name(other.owner));
+            let text = format!("{} overwrites {}", name(self), self.name(other.owner));
             self.faults.push(("overlap", text));
             return false;
         }
@@ -117,7 +117,7 @@ impl<'a> Tensors<'a> {
             }
             Owner::Register(reg) => register(reg),
             Owner::Kept(reg, body, value) => format!("%{} of {}", self.bodies[body].name(value), register(reg)),
-            Owner::Arriving(token) => format!("what {token} brings"),
+            Owner::Arriving(token) => format!("the result of {token}"),
             Owner::Scratch(body) => format!("the scratch of @{}", self.bodies[body].body.name),
         }
     }

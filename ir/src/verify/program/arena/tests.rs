@@ -51,7 +51,7 @@ fn found(text: &str) -> Vec<String> {
     found.err().unwrap_or_default().iter().map(ToString::to_string).collect()
 }
 
-/// What is found, what stands in the program, and what is put there instead.
+/// The expected violation, a text of the program, and its replacement.
 const BROKEN: &[(&str, &str, &str)] = &[
     ("arena", "memory 1408", "memory 1344"),
     ("arena", "microbatch=0 at 256", "microbatch=0 at 260"),
@@ -78,7 +78,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("overlap", "+= %y:1 at 640", "+= %y:1 at 384"),
     // Two values that are there at once.
     ("overlap", "%3 = %2", "%3 slot+0"),
-    // On what is kept.
+    // On a saved value.
     ("overlap", "%2 scratch+0, %3 = %2", "%2 = %1, %3 = %1"),
     // On an argument.
     ("overlap", "%3 = %2", "%3 = %x"),
