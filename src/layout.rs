@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(parse_any(&print(&layout)).unwrap(), layout);
         for (text, part) in [
             ("cp_kind=rings", "one of ring, allgather, ulysses"),
-            ("recompute=some", "none of none, full"),
+            ("recompute=some", "one of none, full"),
             ("zero=4", "stages 0 to 3"),
             ("offload=1", "true or false"),
             ("shard=0", "1 or more"),

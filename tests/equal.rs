@@ -73,7 +73,7 @@ fn sharded(case: &generate::Case) -> Result<(Model, File, bool), String> {
     let tight = 20 * case.model.parameter_count();
     match within(Some(tight)) {
         Ok((meaning, file)) => Ok((meaning, file, true)),
-        Err(why) if why.contains("no sharding holds") => within(None).map(|(meaning, file)| (meaning, file, false)),
+        Err(why) if why.contains("every sharding needs") => within(None).map(|(meaning, file)| (meaning, file, false)),
         Err(why) => Err(why),
     }
 }
