@@ -1,27 +1,27 @@
-//! The house stays in order: who imports whom, one name for one thing, small files and functions, documents that name
+//! The workspace stays in order: which crate imports which, one name for one thing, small files and functions, documents that name
 //! nothing that is gone. Every message says what to do.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A crate: its name, its folder, and the crates of the house that it may import.
-struct Floor {
+/// A crate: its name, its folder, and the crates of the workspace that it may import.
+struct Layer {
     name: &'static str,
     folder: &'static str,
     imports: &'static [&'static str],
 }
 
 /// The import table. planner, scheduler and runtime never import each other; the root package joins them.
-const FLOORS: &[Floor] = &[
-    Floor { name: "ir", folder: "ir", imports: &[] },
-    Floor { name: "kernels", folder: "kernels", imports: &[] },
-    Floor { name: "cost", folder: "planner/cost", imports: &["ir"] },
-    Floor { name: "solver", folder: "planner/solver", imports: &[] },
-    Floor { name: "planner", folder: "planner", imports: &["ir", "cost", "solver"] },
-    Floor { name: "scheduler", folder: "scheduler", imports: &["ir", "cost", "solver"] },
-    Floor { name: "runtime", folder: "runtime", imports: &["ir", "kernels", "cost"] },
-    Floor { name: "meshwright", folder: ".", imports: &["ir", "cost", "planner", "scheduler", "runtime"] },
+const LAYERS: &[Layer] = &[
+    Layer { name: "ir", folder: "ir", imports: &[] },
+    Layer { name: "kernels", folder: "kernels", imports: &[] },
+    Layer { name: "cost", folder: "planner/cost", imports: &["ir"] },
+    Layer { name: "solver", folder: "planner/solver", imports: &[] },
+    Layer { name: "planner", folder: "planner", imports: &["ir", "cost", "solver"] },
+    Layer { name: "scheduler", folder: "scheduler", imports: &["ir", "cost", "solver"] },
+    Layer { name: "runtime", folder: "runtime", imports: &["ir", "kernels", "cost"] },
+    Layer { name: "meshwright", folder: ".", imports: &["ir", "cost", "planner", "scheduler", "runtime"] },
 ];
 
 /// Words that the files under a path must not have, and why.
@@ -34,6 +34,27 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
     ("runtime/src", &["std::net"], "all devices are threads of one process"),
     ("ir/src/verify", &["crate::differentiate", "crate::models"], "checkers share no code with producers"),
     ("scheduler/src/check.rs", &["crate::simulate", "crate::emit"], "checkers share no code with producers"),
+];
+
+/// Words that users do not read any more, and what took their places: the terms of `docs/glossary.md`.
+const RETIRED: &[(&str, &str)] = &[
+    ("debt", "partial"),
+    ("debts", "partial sums"),
+    ("owe", "to be partial over"),
+    ("owes", "is partial over"),
+    ("owed", "unreduced"),
+    ("made again", "recomputed"),
+    ("yardstick", "baseline"),
+    ("fault of ours", "internal error"),
+    ("plainly", "naive"),
+    ("way out", "fix"),
+    ("ways out", "fixes"),
+    ("clash", "conflict"),
+    ("clashes", "conflicts"),
+    ("runners-up", "alternatives"),
+    ("verb", "subcommand"),
+    ("verbs", "subcommands"),
+    ("so many", "a number with a name"),
 ];
 
 /// The most lines of a file, of a function, and of the median source file.
@@ -102,18 +123,18 @@ fn none_of(complaints: Vec<String>) {
 }
 
 #[test]
-fn crates_import_only_the_floors_below_them() {
+fn crates_import_only_the_layers_below_them() {
     let mut complaints = Vec::new();
-    for floor in FLOORS {
-        let path = Path::new(floor.folder).join("Cargo.toml");
+    for layer in LAYERS {
+        let path = Path::new(layer.folder).join("Cargo.toml");
         let manifest = fs::read_to_string(root().join(&path)).expect("every crate has a manifest");
         for dependency in dependencies(&manifest) {
-            let known = FLOORS.iter().any(|floor| floor.name == dependency);
-            if known && !floor.imports.contains(&dependency) {
+            let known = LAYERS.iter().any(|layer| layer.name == dependency);
+            if known && !layer.imports.contains(&dependency) {
                 complaints.push(format!(
                     "{}: `{}` must not depend on `{dependency}`: pass what it needs in from src/pipeline.rs",
                     path.display(),
-                    floor.name
+                    layer.name
                 ));
             }
         }
@@ -136,15 +157,15 @@ fn dependencies(manifest: &str) -> Vec<&str> {
 }
 
 #[test]
-fn source_files_use_only_the_floors_below_them() {
+fn source_files_use_only_the_layers_below_them() {
     let mut complaints = Vec::new();
     for source in sources() {
-        let floor = floor_of(&source.path);
+        let layer = layer_of(&source.path);
         for (number, line) in source.text.lines().enumerate() {
             let Some(used) = used_crate(line) else { continue };
-            let known = FLOORS.iter().any(|floor| floor.name == used);
-            if known && used != floor.name && !floor.imports.contains(&used) {
-                complaints.push(format!("{}:{}: `{}` must not use `{used}`", source.path, number + 1, floor.name));
+            let known = LAYERS.iter().any(|layer| layer.name == used);
+            if known && used != layer.name && !layer.imports.contains(&used) {
+                complaints.push(format!("{}:{}: `{}` must not use `{used}`", source.path, number + 1, layer.name));
             }
         }
     }
@@ -152,9 +173,9 @@ fn source_files_use_only_the_floors_below_them() {
 }
 
 /// The crate whose folder holds the path: the deepest one.
-fn floor_of(path: &str) -> &'static Floor {
-    let holds = |floor: &&Floor| floor.folder == "." || Path::new(path).starts_with(floor.folder);
-    FLOORS.iter().filter(holds).max_by_key(|floor| floor.folder.len()).expect("the root holds all")
+fn layer_of(path: &str) -> &'static Layer {
+    let holds = |layer: &&Layer| layer.folder == "." || Path::new(path).starts_with(layer.folder);
+    LAYERS.iter().filter(holds).max_by_key(|layer| layer.folder.len()).expect("the root holds all")
 }
 
 /// `ir` of `pub use ir::..` and of `use meshwright_ir::..`.
@@ -353,6 +374,47 @@ fn documents_name_only_what_is_there() {
         }
     }
     none_of(complaints);
+}
+
+#[test]
+fn users_read_the_words_of_the_glossary() {
+    let documents = documents().into_iter().filter(|path| path.ends_with(".md") && path != "docs/benchmarks.md");
+    let read = |path: String| (fs::read_to_string(root().join(&path)).expect("a document"), path);
+    let shown = sources().into_iter().filter(|it| it.is_under("src/cli") || it.path == "ir/src/catalogue.rs");
+    let texts = documents.map(read).chain(shown.map(|source| (printed(&source.text), source.path)));
+    let mut complaints = Vec::new();
+    for (text, path) in texts {
+        for (number, line) in text.lines().enumerate() {
+            let words =
+                format!(" {} ", line.replace(|it: char| !it.is_alphanumeric() && it != '-', " ").to_lowercase());
+            let found = RETIRED.iter().filter(|(word, _)| words.contains(&format!(" {word} ")));
+            complaints.extend(found.map(|(word, now)| format!("{path}:{}: `{word}` is now: {now}", number + 1)));
+        }
+    }
+    none_of(complaints);
+}
+
+/// What a source file of the command line shows: its strings, and the comments from which help texts are made; as many lines.
+fn printed(text: &str) -> String {
+    let mut inside = false;
+    let line = |line: &str| -> String {
+        if !inside && line.trim_start().starts_with("///") {
+            return line.to_string();
+        }
+        let mut shown = String::new();
+        let mut escaped = false;
+        for letter in line.chars() {
+            if letter == '"' && !escaped {
+                inside = !inside;
+                shown.push(' ');
+            } else if inside {
+                shown.push(letter);
+            }
+            escaped = letter == '\\' && !escaped;
+        }
+        shown
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[test]

@@ -136,8 +136,8 @@ impl Compared {
     }
 }
 
-/// Costs that hold for all stages, of stages that are `share` times as large. Those of single stages stay: a list of them
-/// is for so many stages only.
+/// Scales costs that hold for all stages to stages that are `share` times as large. Costs listed by stage stay as they are, since
+/// a list fits one number of stages only.
 fn scale(costs: &mut CostsFile, share: f64) {
     if costs.mem_f.is_none() && costs.mem_i.is_none() && costs.mem_w.is_none() {
         costs.mem_f = Some(PerStage::All(1.0));

@@ -71,7 +71,7 @@ const TIE: &str = "within prediction error: benchmark both if the difference mat
 /// Characters up to which an item of a layout stands whole in a table.
 const LONG_ITEM: usize = 24;
 
-/// The runners-up by what they have otherwise.
+/// The alternatives by their differences.
 fn runners_up(report: &EstimateReport) -> String {
     let row = |other: &Alternative| {
         let lost = other.lost.as_ref();
@@ -141,7 +141,7 @@ fn beyond(report: &EstimateReport, search: &Search) -> String {
     )
 }
 
-/// The clash and the ways out; or how far a search came that was not finished.
+/// The conflict and its fixes; or how far a search came that was not finished.
 pub(super) fn infeasible(answer: &Infeasible) -> String {
     let Infeasible { inputs, clash, ways_out, .. } = answer;
     if !answer.is_known() {

@@ -155,7 +155,12 @@ pub const KEYS: &[Key] = &[
     read(&["first_k_dense_replace"], V2, "0", "layers in front without experts"),
     read(&["first_k_dense_replace"], V3, "3", "layers in front without experts"),
     only(&["moe_layer_freq"], DEEPSEEK, "1", "the class does not read it"),
-    read(&["decoder_sparse_step"], QWEN_MOE, "1", "every so many layers has experts; those without must come first"),
+    read(
+        &["decoder_sparse_step"],
+        QWEN_MOE,
+        "1",
+        "one layer in this number has experts; those without must come first",
+    ),
     read(&["mlp_only_layers"], QWEN_MOE, "null", "layers without experts; they must come first"),
     read(&["q_lora_rank"], DEEPSEEK, "1536", "size of the vector that queries come from; null: none"),
     read(&["kv_lora_rank"], DEEPSEEK, "512", "size of the vector that keys and values come from"),
