@@ -8,6 +8,7 @@ use super::table::table;
 use super::{Answer, TableFormat, json};
 use crate::error::Error;
 use crate::estimate::{EstimateReport, EstimateRequest, Estimator, Line, MadeAgain, StageMemory, estimate_all};
+use crate::explain::part_name;
 use crate::files::read_text;
 use crate::layout;
 use clap::Args;
@@ -236,9 +237,7 @@ fn dropped(expected: Option<f64>) -> String {
 /// Where the step goes, the most first.
 fn times(report: &EstimateReport) -> String {
     let predicted = &report.predicted;
-    // Beside the schedule's bubble, this is what one rank waits, the last to end.
-    let shown = |name: &'static str| if name == "bubble" { "waiting" } else { name };
-    let mut shares = predicted.time_s.by_name().map(|(name, seconds)| (shown(name), seconds)).to_vec();
+    let mut shares = predicted.time_s.by_name().map(|(name, seconds)| (part_name(name), seconds)).to_vec();
     shares.sort_by(|a, b| b.1.total_cmp(&a.1));
     let rows: Vec<_> = shares
         .into_iter()

@@ -11,8 +11,8 @@ pub(super) struct Change {
     pub(super) by: f64,
 }
 
-/// A part of a step in words.
-pub(super) fn part_name(part: &str) -> &'static str {
+/// The name of a part of a step, by its field in a report.
+pub fn part_name(part: &str) -> &'static str {
     match part {
         "gemm" => "matmuls",
         "attention" => "attention",

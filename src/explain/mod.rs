@@ -22,6 +22,7 @@ mod wishes;
 
 pub use annotated::{annotated, annotated_closest};
 pub use brief::{brief, differences};
+pub use compare::part_name;
 pub use page::{page, page_of_clash};
 pub use plan_file::{SCHEMA_OF_A_PLAN, read_plan, request_of};
 pub use why_not::{WhyNot, why_not};
