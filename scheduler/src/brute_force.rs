@@ -1,4 +1,4 @@
-//! The best of all orders of a small pipeline, by trying them: what bounds and limits are tested against.
+//! Exhaustive search over all orders of a small pipeline. Tests compare bounds and limits with its optimum.
 
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;

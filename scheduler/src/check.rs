@@ -1,11 +1,11 @@
-//! The checker of schedules. It shares no code with the makers or with the simulator, and reports all it finds.
+//! Schedule checker. It shares no code with the schedule generators or with the simulator, and reports every violation.
 //!
-//! A schedule of S stages, m micro-batches (and q slices each, if it is sliced) is right when
+//! A schedule of S stages, m micro-batches (and q slices each, if it is sliced) is valid when
 //! 1. every stage has for every micro-batch and slice exactly one F, and either one B or one I and one W;
-//! 2. each of them stands on the rank that holds the stage;
-//! 3. the rows can be run in the order given: a rank waits at an action until what it needs has arrived, and goes on
-//!    after a send without waiting for the receiver. That is so iff row order and messages together have no cycle;
-//! 4. no rank ever holds more than its memory limit;
+//! 2. each of these actions is on the rank that has the stage;
+//! 3. the rows can be executed in the given order: a rank blocks at an action until its inputs have arrived, and a send does
+//!    not wait for its receiver. This holds iff row order and messages together have no cycle;
+//! 4. no rank ever exceeds its memory limit;
 //! 5. each row ends R N U, and has no other R, N or U.
 
 use crate::costs::StageCosts;

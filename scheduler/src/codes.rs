@@ -1,4 +1,4 @@
-//! The codes of all errors of this crate: one row of the catalogue each, and what to do.
+//! Error codes of this crate: one catalogue entry per code, with its help.
 
 use crate::check::{Law, Violation};
 use crate::costs::CostsError;

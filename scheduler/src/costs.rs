@@ -1,4 +1,4 @@
-//! What each stage takes: seconds and memory as plain numbers. All a schedule needs to know of a model.
+//! Costs of each stage: seconds and memory as plain numbers. A schedule needs nothing else of a model.
 
 use ir::schedule::{Action, Item, Kind};
 use serde::{Deserialize, Serialize};

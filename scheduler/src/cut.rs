@@ -1,4 +1,4 @@
-//! In which parts: the runs of blocks cut into consecutive stages, each stage with its costs.
+//! Partition of the block instances into consecutive stages, with the costs of each stage.
 
 use crate::costs::StageCosts;
 use crate::emit::runs_of;

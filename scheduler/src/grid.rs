@@ -7,9 +7,9 @@
 //!         = critical path   . waits for another rank
 //! ```
 //!
-//! The shortest F is one cell, as wide as the longest label and a blank. `-` goes on with an action, `=` with one of the
-//! critical path; the characters of idle time say why. The stage is left out where each rank has one. What does not fit
-//! the width goes on in a next block of lines.
+//! The shortest F is one cell, as wide as the longest label and a blank. `-` continues an action, `=` one of the critical
+//! path. The characters of idle time give its reason. The stage is omitted if each rank has one. Time beyond the width
+//! continues in a next block of lines.
 
 mod glyph;
 mod scale;

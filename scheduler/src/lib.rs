@@ -1,4 +1,4 @@
-//! When: stages, schedules, per-rank programs.
+//! Pipeline scheduling: partitions a model into stages, generates schedules, and lowers them to per-rank programs.
 
 mod block;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The least memory with which a pipeline can be run at all.
+//! Smallest memory limit under which a pipeline has any valid order.
 
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;

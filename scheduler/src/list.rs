@@ -1,9 +1,9 @@
-//! List scheduling of a chain or a V under a memory limit: at each moment each free rank runs something that has arrived and
-//! fits.
+//! List scheduling of a chain or a V under a memory limit. At each time, every free rank starts an action that has arrived
+//! and fits.
 //!
-//! In a V an F of the first chunk runs only if an F of the second fits beside those that have none yet. So no rank fills up
-//! with forwards that cannot come back: once the older ones are through, the oldest micro-batch left can always go on, and
-//! every limit that holds one forward of each stage will do.
+//! In a V, an F of the first chunk runs only if an F of the second also fits, in addition to those reserved for earlier
+//! first-chunk F. So no rank fills up with forwards whose backwards cannot run. Once the older micro-batches are done, the
+//! oldest one left can always proceed. Therefore every limit that admits one forward of each stage suffices.
 
 mod mail;
 mod rank;

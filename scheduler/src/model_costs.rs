@@ -1,4 +1,4 @@
-//! The costs of a planned model, block by block, for a cluster.
+//! Costs of a planned model on a cluster, block by block.
 
 use crate::emit::runs_of;
 use cost::{Cluster, seconds_of_message, seconds_of_section, seconds_of_stmt, seconds_of_sum};

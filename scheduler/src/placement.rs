@@ -1,4 +1,4 @@
-//! How the stages of a pipeline lie on its ranks: all that a schedule's rule depends on beside the costs.
+//! Placement of a pipeline's stages on its ranks. A schedule's rule depends on it and on the costs alone.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

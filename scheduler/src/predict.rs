@@ -1,9 +1,11 @@
-//! Seconds and bytes of a step from costs alone: cut, schedule and simulation on numbers; no program is needed.
+//! Seconds and bytes of a step from costs alone: partition, schedule and simulation on numbers, without a program.
 //!
-//! A stage's section takes the sum of its statements, layout changes included: nothing is hidden behind anything. A hop takes
-//! as long as what a block passes on. The update (R, N, U) follows the last backward of the rank for which both together end
-//! last. A rank holds parameters, gradients and states, what its forwards have kept when that is most, what its largest block
-//! needs inside, and two buffers for each message of its stages: one in use, one under way.
+//! A stage's section takes the sum of its statements, reshards included: no overlap is assumed. A hop takes as long as the
+//! transfer of a block's outputs. The update (R, N, U) follows the last backward of the rank for which both together end
+//! last.
+//!
+//! The bytes of a rank are the sum of: parameters, gradients and states; the peak of its forwards' saved activations; the
+//! scratch of its largest block; and two buffers for each message of its stages, one in use and one in flight.
 
 use crate::costs::StageCosts;
 use crate::cut::Room;

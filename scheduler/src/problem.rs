@@ -1,4 +1,4 @@
-//! What is asked of a schedule: the pipeline and its costs, what is to be small, and how long to search.
+//! Input of a schedule search: the pipeline and its costs, the objective, and the time limit.
 
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;

@@ -1,4 +1,4 @@
-//! The verb `schedule`: a request in, a report and a timeline out.
+//! Subcommand `schedule`: takes a request, returns a report and a timeline.
 
 use crate::check::{Law, Violation, check_pipeline};
 use crate::costs::{CostsError, CostsFile, StageCosts};

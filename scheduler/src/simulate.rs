@@ -1,13 +1,13 @@
-//! The one simulator: when each action of any schedule runs, and what it waited for.
+//! The simulator of all schedules: the time of each action, and the input that it waited for.
 //!
-//! A rank runs its row in order. An action starts when the rank is free and all it needs has arrived:
+//! A rank runs its row in order. An action starts when the rank is free and all its inputs have arrived:
 //! - F of stage s needs F of s-1;
 //! - I or B of s needs its own F, and I or B of s+1;
 //! - W needs its own I;
 //! - slice k needs, on the same stage, F of slice k-1 for F and I or B of slice k+1 for I and B.
 //!
-//! What comes from another rank arrives the hop's [`StageCosts::comm`] after its end; sends do not hold up the sender
-//! ([`can_run`] tells whether an order can be run where they do).
+//! A result arrives on another rank the hop's [`StageCosts::comm`] after its end. Sends do not block the sender ([`can_run`]
+//! tells whether an order can run where they do).
 //! R, N, U, G, D, O and L take no time and no memory here.
 
 mod deadlock;

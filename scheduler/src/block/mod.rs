@@ -1,8 +1,9 @@
 //! Building blocks of V pipelines with two chunks (Qi et al., Pipeline Parallelism with Controllable Memory,
-//! arXiv 2405.15362): the slots of one micro-batch's passes, repeated every [`PERIOD`] slots, then pressed together.
+//! arXiv 2405.15362). A building block is the slots of one micro-batch's passes. The block is repeated every [`PERIOD`]
+//! slots, then squeezed.
 //!
-//! A row has a slot for each unit of time; passes of a kind run in the order of their micro-batches, so that the slots say
-//! all. Rank r holds stage r (chunk 0) and stage 2p-1-r (chunk 1).
+//! A row has a slot for each unit of time. Passes of one kind run in micro-batch order, so the slots determine the schedule.
+//! Rank r has stage r (chunk 0) and stage 2p-1-r (chunk 1).
 
 mod reorder;
 mod squeeze;

@@ -1,5 +1,5 @@
-//! Warm-up and cool-down of V-Half and V-Min: passes outside of the stable phase move to earlier free slots, as long as the
-//! peak memory stays.
+//! Warm-up and cool-down of V-Half and V-Min. Passes outside the stable phase move to earlier free slots if the peak memory
+//! does not rise.
 
 use super::{PERIOD, Pass, Row, relabel_weights, repeat, squeeze};
 use Pass::*;

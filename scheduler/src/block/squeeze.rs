@@ -1,4 +1,4 @@
-//! Rows in time: when each pass ends if it starts as soon as its rank is free and what it needs is there.
+//! End times of the passes of rows. Each pass starts as soon as its rank is free and its inputs have arrived.
 
 use super::{PERIOD, Pass, Row};
 

@@ -1,4 +1,4 @@
-//! Schedules with one thing wrong, and what the checker says of each.
+//! Schedules with one defect each, and the violations that the checker reports.
 
 use super::*;
 use crate::placement::Placement;

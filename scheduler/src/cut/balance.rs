@@ -1,10 +1,13 @@
-//! Where to cut, by numbers alone: the slowest rank as fast as can be, then the slowest stage; first of all, if there is a
-//! limit of memory, within it.
+//! Partition into stages by numbers alone. The objective is lexicographic: bytes above the memory limit (if there is one),
+//! then the slowest rank, then the slowest stage.
 //!
-//! Where every rank holds one stage and has room for it that is exact. Else a cut into equal shares is improved run by run, and a search through
-//! all cuts looks for a better one until none is left, or [`STEPS`] have been made. A stage of the first cut is at most a run
-//! over its share of the whole, so no rank takes longer than in the best cut by more than the heaviest run for each of its
-//! stages; in small pipelines the search ends, and the cut is the best.
+//! If every rank has one stage and the result fits the memory limit, the partition is exact. Otherwise a partition into
+//! equal shares is improved one block instance at a time. A search through all partitions then looks for a better one. The
+//! search ends when none is left or after [`STEPS`] steps.
+//!
+//! A stage of the first partition exceeds its share of the total by at most one block instance. So no rank is slower than in
+//! the best partition by more than the heaviest instance for each of its stages. In small pipelines the search completes,
+//! and the partition is optimal.
 
 /// Steps after which the search takes what it has.
 const STEPS: usize = 4_000;

@@ -1,4 +1,4 @@
-//! What is said above a picture.
+//! Summary figures above a picture.
 
 use super::axis::figure;
 use crate::report::{ScheduleReport, Status};

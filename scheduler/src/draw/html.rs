@@ -1,4 +1,4 @@
-//! Pictures as one page: zoom, pan, and whatever the pointer rests on is explained. It loads nothing from anywhere.
+//! Pictures as one HTML page with zoom, pan and a tooltip for every element. The page loads no external resource.
 
 use super::page::{filled, page};
 use super::{Bar, Picture, Row, ink};

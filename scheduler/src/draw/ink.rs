@@ -1,4 +1,4 @@
-//! Colours: those of the zero-bubble papers and of PyTorch, and a hatching for whoever does not see them.
+//! Colours: those of the zero-bubble papers and of PyTorch, with hatching for readers who cannot tell colours apart.
 
 use super::Hue;
 

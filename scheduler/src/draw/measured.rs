@@ -1,7 +1,7 @@
-//! A picture of what was measured: a trace in Chrome's format that `train --trace` or `schedule --format trace` wrote.
+//! Pictures of measured traces in Chrome's format, as `train --trace` or `schedule --format trace` writes them.
 //!
-//! Of each pipeline rank one process is taken, the first. What counts are its runs of blocks, named `layer.F`, or actions
-//! named `2F3`; runs of the same section and micro-batch that follow each other are one bar.
+//! One process of each pipeline rank is drawn, the first. The events drawn are block instances, named `layer.F`, or actions,
+//! named `2F3`. Consecutive block instances of the same section and micro-batch form one bar.
 
 use super::trace::microseconds_of;
 use super::{Bar, Hue, Picture, Row};

@@ -1,6 +1,7 @@
-//! Pictures of timelines: SVG to print, a page to look around in, a trace for Perfetto.
+//! Pictures of timelines: SVG for print, an interactive HTML page, and a trace for Perfetto.
 //!
-//! A [`Picture`] is what all of them show: a row of bars per rank, why the rank idles between them, and what it holds.
+//! A [`Picture`] is their common input: a row of bars per rank, the reasons for idle time between them, and the rank's
+//! memory.
 
 pub(crate) mod axis;
 mod figures;

@@ -1,4 +1,4 @@
-//! Pages of HTML that load nothing from anywhere.
+//! HTML pages that load no external resource.
 
 const SHELL: &str = include_str!("html/shell.html");
 

@@ -1,4 +1,4 @@
-//! Pictures: what is in them, and the text of each form.
+//! Contents of pictures, and the text of each format.
 
 use super::*;
 use crate::costs::{CostsFile, PerStage};

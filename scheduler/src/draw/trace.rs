@@ -1,5 +1,5 @@
-//! A timeline as Chrome's trace event format, which Perfetto (ui.perfetto.dev) opens: a rank is a process with a thread of
-//! actions and a counter of what it holds; a message is a flow from the action that makes it to the one that needs it.
+//! A timeline in Chrome's trace event format, which Perfetto (ui.perfetto.dev) opens. A rank is a process with a thread of
+//! actions and a memory counter. A message is a flow from the action that produces it to the action that consumes it.
 //!
 //! Source: "Trace Event Format", Duca and Sinclair, 2016. Times are in microseconds.
 

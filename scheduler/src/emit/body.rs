@@ -1,4 +1,4 @@
-//! Sections of blocks as bodies.
+//! Code generation for sections of blocks: one body per section.
 
 use super::EmitError;
 use super::overlap::{Step, overlap};

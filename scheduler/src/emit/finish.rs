@@ -1,4 +1,4 @@
-//! The end of a step: N and U.
+//! Code generation for the end of a step: N and U.
 
 use super::row::{Invoke, Key, Row};
 use super::{Bodies, EmitError};

@@ -1,4 +1,4 @@
-//! The call list flattened into runs of blocks, and the values that flow between them.
+//! The call list flattened into block instances, and the values that flow between them.
 
 use super::{Bodies, EmitError};
 use ir::graph::{Block, Call, Model, ParamInstance, ResultKind};

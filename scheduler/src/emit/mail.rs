@@ -1,4 +1,4 @@
-//! What ranks send each other, in which order, and until when a send may be under way.
+//! Point-to-point messages between ranks: their order, and the point by which each send must have completed.
 
 use super::flow::{Flow, Origin};
 use super::row::Key;

@@ -1,4 +1,4 @@
-//! The actions of a micro-batch: F, I, W and B.
+//! Code generation for the actions of a micro-batch: F, I, W and B.
 
 use super::flow::{Flow, Origin};
 use super::row::{Invoke, Key, Row};

@@ -1,4 +1,4 @@
-//! For each rank, what to do: bodies of blocks, and rows that call them in the order of a schedule.
+//! Code generation for each rank: bodies of blocks, and instruction streams that call them in schedule order.
 
 mod body;
 mod finish;

@@ -1,11 +1,14 @@
-//! The order of a body's statements: layout changes go on while what does not wait for them is computed.
+//! Order of a body's statements: reshards overlap with computation that does not depend on them.
 //!
-//! List scheduling on two lanes. One computes, one statement at a time; the other carries out the layout changes that have
-//! started, in order. A layout change starts as soon as its operands are there, though never before another over the same
-//! axes that stands earlier in the text: all ranks of a group meet for the same things in the same order. Of what can be
-//! computed without waiting, the statement goes first after which most is still to be done until the last layout change that
-//! needs it (Jackson's rule: largest tail first). Statements that no layout change needs keep their order among themselves and
-//! fill the time in which all others would wait.
+//! The algorithm is list scheduling on two streams. One stream computes, one statement at a time. The other executes the
+//! reshards that have started, in order.
+//!
+//! A reshard starts as soon as its operands are available, but never before an earlier reshard of the text over the same
+//! axes. Thus all ranks of a group execute their collectives in the same order.
+//!
+//! Among the statements that are ready, the one with the longest remaining work before the last reshard that needs it goes
+//! first (Jackson's rule: largest tail first). Statements that no reshard needs keep their relative order, and fill the time
+//! in which all others would wait.
 
 use cost::{Cluster, seconds_of_stmt};
 use ir::graph::{Block, Stmt};

@@ -1,5 +1,5 @@
-//! R while a row is written: each reduction starts when the last gradient that it reads is there, and goes on beside the
-//! backwards that are left.
+//! R in an instruction stream. Each reduction starts when the last gradient that it reads is available, and overlaps with
+//! the remaining backwards.
 
 use super::Bodies;
 use super::flow::{Flow, Holders};

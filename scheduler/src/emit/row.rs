@@ -1,4 +1,5 @@
-//! The row of one rank while it is written: its registers, who still reads them, and what is under way.
+//! Builder of one rank's instruction stream: its registers, their remaining readers, and asynchronous instructions in
+//! flight.
 
 use super::flow::{Flow, Holders};
 use super::mail::{Mail, Message, start_of_receive};

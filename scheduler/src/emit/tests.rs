@@ -1,4 +1,4 @@
-//! What emit makes, and what the program checker finds when it is broken.
+//! Generated programs, and the errors that the program checker finds in broken ones.
 
 mod broken;
 mod sharded;

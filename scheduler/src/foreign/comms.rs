@@ -1,5 +1,5 @@
-//! The messages of a foreign schedule: each has one sender and one receiver, stands where it can be sent and used, and
-//! both ends have them in the same order, since NCCL and gloo match messages by order.
+//! Messages of an imported schedule. Each message has one sender and one receiver, and appears where it can be sent and
+//! used. Both ends list messages in the same order, since NCCL and gloo match messages by order.
 
 use super::ReadError;
 use super::csv::{Cell, Placed};

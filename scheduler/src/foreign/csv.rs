@@ -5,9 +5,11 @@
 //! 1F0,1B0,1F1,1B1
 //! ```
 //!
-//! `2F3` is stage 2, micro-batch 3; `2I3` and `2W3` are the two halves of `2B3`; `(0F3;7B1)OVERLAP_F_B` is a pair; an empty
-//! cell is a step in which the rank idles. What `_dump_csv` writes as `compute_comms` has messages (`0SEND_F1`, `1RECV_F1`,
-//! `1SEND_B1`, `0RECV_B1`) and care for parameters and buffers (`0UNSHARD`, `0REDUCE_GRAD`, `0WAIT_SEND_F1`) between them.
+//! `2F3` is stage 2, micro-batch 3; `2I3` and `2W3` are the two halves of `2B3`; `(0F3;7B1)OVERLAP_F_B` is a pair. An empty
+//! cell is a step in which the rank idles.
+//!
+//! The output of `_dump_csv` as `compute_comms` also has messages (`0SEND_F1`, `1RECV_F1`, `1SEND_B1`, `0RECV_B1`) and
+//! parameter and buffer actions (`0UNSHARD`, `0REDUCE_GRAD`, `0WAIT_SEND_F1`) between them.
 //! Source: `_Action` and `_load_csv` of torch/distributed/pipelining/schedules.py, PyTorch 2.9 and 2.15.
 
 use super::comms::{self, Message};

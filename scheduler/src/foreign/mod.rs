@@ -1,4 +1,4 @@
-//! Schedules that were made elsewhere: read, checked like our own, timed at any costs.
+//! Imported schedules of other tools: parsed, checked like those of this crate, and timed under any costs.
 
 mod comms;
 mod csv;

@@ -1,4 +1,4 @@
-//! The rows of a report that `schedule --format json` wrote.
+//! Rows of a report that `schedule --format json` wrote.
 
 use super::{Foreign, ReadError};
 use crate::schedules::ended;

@@ -1,4 +1,4 @@
-//! Which rank runs which stage of a foreign schedule: read off its rows.
+//! Stage placement of an imported schedule, inferred from its rows.
 
 use crate::placement::{Pipeline, Placement};
 use ir::schedule::{Action, Item, Schedule};

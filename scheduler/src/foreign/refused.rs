@@ -1,4 +1,4 @@
-//! A foreign schedule that is wrong, drawn as far as it can be run.
+//! Drawing of an invalid imported schedule, up to the point where it blocks.
 
 use crate::check::{Law, Violation};
 use crate::costs::StageCosts;

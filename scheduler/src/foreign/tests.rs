@@ -1,4 +1,4 @@
-//! Foreign schedules: timed like our own, placed by what stands in them, refused with the place.
+//! Imported schedules: their times, their inferred placement, and the positions that rejections name.
 
 use super::*;
 use crate::report::{ScheduleRequest, report};

@@ -1,4 +1,4 @@
-//! A rank's line, character by character.
+//! One rank's line, character by character.
 
 use super::scale::Scale;
 use crate::simulate::{Reason, Slot, Timeline};

@@ -1,4 +1,4 @@
-//! How time becomes columns.
+//! Mapping from time to columns.
 
 use super::glyph::label;
 use crate::draw::axis;

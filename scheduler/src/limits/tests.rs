@@ -1,4 +1,4 @@
-//! The least limit against all orders of small pipelines.
+//! The smallest limit, compared with all orders of small pipelines.
 
 use super::*;
 use crate::brute_force::{Goal, best};

@@ -1,4 +1,4 @@
-//! What ranks send each other: when the results that each sort of work needs arrive.
+//! Messages between ranks: arrival times of the inputs of each sort of work.
 
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;

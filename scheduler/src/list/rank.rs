@@ -1,4 +1,4 @@
-//! A rank: what it can run, and what it has run.
+//! State of one rank: the work that it can start, and the work that it has run.
 
 use super::{Order, ROUNDING, Row};
 use crate::costs::StageCosts;

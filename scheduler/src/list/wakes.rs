@@ -1,4 +1,4 @@
-//! Which rank is to be looked at next.
+//! Priority queue of ranks by wake-up time.
 
 /// A time for each rank, and the earliest of them: a tree each of whose nodes holds the earlier of its two children.
 pub(super) struct Wakes {

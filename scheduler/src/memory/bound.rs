@@ -1,4 +1,4 @@
-//! The moment at which most is there. No arena can be smaller than that.
+//! Lower bound on the arena size: the maximum, over time, of the live bytes.
 
 use super::frame::Piece;
 use super::needs::{Needs, Use};

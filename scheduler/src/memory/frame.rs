@@ -1,4 +1,5 @@
-//! The frame of a body: what it gives lies where the row says, what it keeps in the slot, all else in the scratch.
+//! Frame of a body. Results are placed where the instruction stream says, saved activations in the slot, all other values in
+//! scratch.
 
 use super::bound::Moment;
 use super::interval::{Interval, aligned, pack};

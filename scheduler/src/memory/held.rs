@@ -1,4 +1,4 @@
-//! What lives from step to step: parameters, gradient sums and optimizer states, and the scalars that bodies read by name.
+//! Values that live across steps: parameters, gradient sums, optimizer states, and the scalars that bodies read by name.
 
 use super::interval::aligned;
 use ir::arena::{ALIGNMENT, Arena, Held, Role};

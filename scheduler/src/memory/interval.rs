@@ -1,5 +1,5 @@
-//! Packing of intervals: bytes that are needed for some time, each at one offset. The least extent is NP-hard to find (it is
-//! dynamic storage allocation, Garey and Johnson 1979, SR2); first fit over a few orders is within some percent of it.
+//! Packing of intervals: each needs bytes for some time, at one offset. Finding the smallest extent is NP-hard (dynamic
+//! storage allocation, Garey and Johnson 1979, SR2). First fit over a few orders is within some percent of it.
 
 use ir::arena::ALIGNMENT;
 

@@ -1,4 +1,4 @@
-//! When the values of a body are there, in places of its instructions.
+//! Live ranges of a body's values, in positions of its instructions.
 
 use ir::ids::{Token, Value};
 use ir::program::{Body, BodyInstr, Source};

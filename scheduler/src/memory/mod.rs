@@ -1,4 +1,4 @@
-//! Where every tensor lies: one arena per rank, and in it a fixed place for each.
+//! Buffer assignment: one arena per rank, and in it a fixed offset for each tensor.
 
 mod bound;
 mod frame;

@@ -1,4 +1,4 @@
-//! What a row needs: blocks of bytes, each of parts that live until their last holder lets go.
+//! Memory needs of an instruction stream: blocks of bytes, each of parts that live until their last holder releases them.
 
 use std::ops::Range;
 

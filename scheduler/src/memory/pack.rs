@@ -1,10 +1,13 @@
-//! Places for the blocks of a row, and for the scratch of its runs.
+//! Offsets for the blocks of an instruction stream, and for the scratch of its body calls.
 //!
-//! Blocks are placed tier by tier, within a tier as the row brings them to life, each at the lowest place that is free for as
-//! long as it lives. What lives long, or is there when most is, goes first: so it lies together from the bottom up, and what
-//! lives short lies above it or in what it leaves (ZeRO, Rajbhandari et al. 2020, section 6.3, M_D: long-lived tensors are
-//! kept apart from short-lived ones, lest holes remain that nothing fits). The order that takes least is kept. Scratch,
-//! which lives shortest, is placed last, at the top of the arena if that is free.
+//! Blocks are placed tier by tier, and within a tier in order of birth. Each block gets the lowest offset that is free for
+//! its whole lifetime.
+//!
+//! Blocks that live long, or that are live at the peak, go first, so they are contiguous from the bottom up. Short-lived
+//! blocks go above them or into their gaps (ZeRO, Rajbhandari et al. 2020, section 6.3, M_D: long-lived tensors are
+//! separated from short-lived ones to avoid fragmentation). The order with the smallest arena wins.
+//!
+//! Scratch has the shortest lifetime and is placed last, at the top of the arena if that is free.
 
 use super::bound::{Moment, moments};
 use super::needs::{At, Needs};

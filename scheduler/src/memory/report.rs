@@ -1,4 +1,4 @@
-//! What the arena of each class holds when it is fullest.
+//! Contents of the arena of each class at its peak.
 
 use super::bound::{Moment, moments};
 use super::frame::Layout;

@@ -1,4 +1,4 @@
-//! A row from its first instruction to its last: what each brings to life, and who holds it.
+//! Walk of an instruction stream from first to last: the values that each instruction creates, and their holders.
 
 use super::frame::{Given, Layout};
 use super::interval::aligned;

@@ -1,5 +1,5 @@
-//! Places for the scratch of runs. A run's scratch may lie where its results and its slot will be, as long as no two values
-//! are there at the same instruction of the body.
+//! Offsets for the scratch of body calls. Scratch may overlap the call's results and its slot, as long as no two overlapping
+//! values are live at the same instruction of the body.
 
 use super::frame::{Layout, Piece};
 use super::needs::Needs;

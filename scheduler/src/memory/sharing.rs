@@ -1,7 +1,7 @@
-//! Which values of a body lie on the same bytes: views, updates, and results of elementwise ops on an operand that dies.
+//! Values of a body that share bytes: views, updates, and results of elementwise ops on an operand that dies.
 //!
-//! No op is known by name: each says of itself what it may do (`OpDef::is_view`, `updates`, `in_place`). Bytes never change
-//! under a value that is still to be read, and what a body is given is written only where the body stores it.
+//! No op is known by name: each op declares its permissions (`OpDef::is_view`, `updates`, `in_place`). Bytes never change
+//! under a value that still has readers. A body writes to its inputs only where it stores them.
 
 use super::liveness::{FOREVER, Life, Lives};
 use ir::entity::SecondaryMap;

@@ -1,4 +1,4 @@
-//! Where emitted programs lie, and what the checker of places says of it.
+//! Buffer assignment of generated programs, and the errors of its checker.
 
 use super::*;
 use crate::costs::StageCosts;

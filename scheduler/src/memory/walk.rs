@@ -1,4 +1,4 @@
-//! A row that is walked through while blocks get their places.
+//! State of a walk through an instruction stream while blocks get their offsets.
 
 use super::needs::Needs;
 

@@ -1,4 +1,4 @@
-//! A bound that knows of the memory limits: the smallest target whose windows are not empty.
+//! Lower bound that takes the memory limits into account: the smallest target whose windows are not empty.
 
 use super::Instance;
 use super::shop::Shop;

@@ -1,4 +1,4 @@
-//! What an engine is given, and what it gives.
+//! Input and output of an engine.
 
 use super::Instance;
 use crate::placement::Pipeline;

@@ -1,14 +1,14 @@
-//! The engine of the zero-bubble paper: a mixed program with a 0/1 variable per pair of operations whose order is open
-//! (Qi et al. 2024, "Zero bubble pipeline parallelism", appendix G), for small problems.
+//! Engine of the zero-bubble paper for small problems: a mixed-integer program with a 0/1 variable per pair of operations
+//! whose order is undecided (Qi et al. 2024, "Zero bubble pipeline parallelism", appendix G).
 //!
 //! Beyond the paper:
-//! - what must go before what in every order as good as the best one known is found first ([`Windows`]): such pairs need
-//!   no variable, and earliest start and latest end make each big M as small as it can be;
-//! - the kinds of a stage go in the order of the micro-batches, so that no two orders differ by names alone;
-//! - what stands behind an operation on its rank must still fit before the end, what stands before it behind the rank's
-//!   earliest start;
-//! - the search starts from the best order known, and what is read from an answer are its 0/1 variables, never its times:
-//!   those are rounded, and sorting by them can make an order worse than the answer.
+//! - precedences that hold in every order as good as the incumbent are found first ([`Windows`]): such pairs need no
+//!   variable, and earliest start and latest end make each big M as small as possible;
+//! - the kinds of a stage follow micro-batch order, so no two orders differ by names alone;
+//! - the operations after an operation on its rank must still fit before the end, those before it after the rank's earliest
+//!   start;
+//! - the search starts from the incumbent, and an answer is read from its 0/1 variables, never from its times: times are
+//!   rounded, and sorting by them can make an order worse than the answer.
 
 use super::shop::{Origin, Shop};
 use super::windows::Windows;

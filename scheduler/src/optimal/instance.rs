@@ -1,4 +1,4 @@
-//! A problem as a job shop: operations on ranks, each after others, with what they hold.
+//! A problem as a job shop: operations on ranks, their precedences, and their memory.
 
 use crate::placement::Pipeline;
 use crate::problem::{Backward, Problem};

@@ -1,10 +1,11 @@
-//! List scheduling: quick orders for any placement and limit, for the search to start from.
+//! List scheduling: quick initial orders for the search, for any placement and memory limit.
 //!
-//! Each rank does what can start first; among equals I before F before W. An F of a micro-batch that is new to the rank
-//! starts only if there is room for all its F there beside those of the micro-batches that have begun. So every
-//! micro-batch that has begun can go on to its end, and no rank waits for room for ever (Dijkstra's banker).
+//! Each rank runs the operation that can start first; ties prefer I, then F, then W. An F of a micro-batch that is new to
+//! the rank starts only under a reservation. All F of that micro-batch on the rank must fit in addition to those of the
+//! micro-batches that have begun. So every micro-batch that has begun can finish, and no rank waits for memory forever
+//! (Dijkstra's banker).
 //!
-//! Where an F and a backward are quicker as an overlapped pair, a rank may wait some time for the later of the two.
+//! If an F and a backward are faster as an overlapped pair, a rank may wait some time for the later of the two.
 
 use super::{Instance, Step};
 use crate::problem::is_over;

@@ -1,13 +1,15 @@
-//! The best order there is, as far as it can be found and proved: warm start, bounds, and engines that improve on both.
+//! Search for the best order, with proof where possible: warm start, bounds, and engines that improve both.
 //!
-//! Backwards: `Fused` runs each as a B, `Split` as I and W. `Auto` may choose for each: without `fb` that is `Split`,
-//! since I and at once W take a B's place and the neighbour gets its gradient earlier; with `fb`, B in overlapped pairs
-//! too. List scheduling and the constraint engine place pairs wherever `fb` is less than the two one after the other; the
-//! periodic and the mixed programs know none and leave such problems to them.
+//! Backwards: `Fused` runs each as a B, `Split` as I and W. `Auto` may choose for each backward. Without `fb`, `Auto` means
+//! `Split`, since I followed at once by W replaces a B and the neighbour gets its gradient earlier. With `fb`, `Auto` also
+//! allows B in overlapped pairs.
 //!
-//! Each stage takes the micro-batches in turn, and an order runs as soon as it can. The makespan is the least of all
-//! orders then. A span could at times be less if a rank took a later micro-batch first and so started later; that is not
-//! looked for.
+//! List scheduling and the constraint engine place pairs wherever `fb` is less than the sum of the two. The periodic and the
+//! mixed-integer programs do not model pairs and leave such problems to them.
+//!
+//! Each stage takes the micro-batches in turn, and every action runs as early as its order allows. The makespan is then the
+//! smallest of all orders. A span could sometimes be smaller if a rank took a later micro-batch first and so started later;
+//! such orders are not searched.
 
 mod bound;
 mod engine;

@@ -1,9 +1,9 @@
-//! Overlapped pairs as pieces, so that what holds for operations one after another holds for them too.
+//! Overlapped pairs as pieces, so that results for sequential operations also hold for pairs.
 //!
-//! A pair that starts at s keeps its rank busy from s to s + fb. It is cut into a piece of its F, from s on, one of its B
-//! (or I), some `offset` behind s, and one of the W right behind that of the I; together they are no longer than fb, and no
-//! piece is longer than its operation by itself. So pieces never lie upon each other, in a pair or not, and what is proved
-//! of operations as long as their pieces is true of all orders. Only the results of a pair come later than its pieces end.
+//! A pair that starts at s keeps its rank busy from s to s + fb. It is split into a piece of its F, from s on, one of its B
+//! (or I), some `offset` behind s, and one of the W right behind that of the I. Together the pieces are no longer than fb,
+//! and no piece is longer than its operation alone. So pieces never overlap, in a pair or not. Every result proved for
+//! operations of the pieces' lengths holds for all orders. Only the results of a pair arrive after its pieces end.
 
 use super::shop::Shop;
 

@@ -1,4 +1,4 @@
-//! An instance in whole numbers: what can be proved about it must not depend on rounding.
+//! An instance in integers, so that proofs do not depend on rounding.
 
 use super::units::Unit;
 use super::{Instance, Operation, Step};

@@ -1,4 +1,4 @@
-//! Where the search starts: the best schedule of the rules and of list scheduling, and one that always fits.
+//! Warm start of the search: the best schedule of the rules and of list scheduling, and one that always fits.
 
 use super::{Incumbent, Infeasible, Instance, list};
 use crate::limits::{first_below, least_limit};

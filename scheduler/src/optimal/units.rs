@@ -1,4 +1,4 @@
-//! Whole numbers for real ones.
+//! Conversion of real numbers to integers.
 
 /// What numbers are counted in.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,15 +1,15 @@
-//! What must be so in every order whose value stays within a target: precedences and time windows.
+//! Precedences and time windows that hold in every order whose value is within a target.
 //!
 //! Rules, applied until nothing changes (Carlier and Pinson 1989, "An algorithm for solving the job-shop problem"):
-//! - a precedence moves the earliest start of what follows and the latest end of what goes before;
-//! - all that goes before an operation on its rank needs its time there, one after another, from their earliest starts
-//!   on; the same backwards from the latest ends;
+//! - a precedence moves the earliest start of the successor and the latest end of the predecessor;
+//! - all predecessors of an operation on its rank need their time there, sequentially, from their earliest starts on; the
+//!   same backwards from the latest ends;
 //! - of two operations of a rank, a goes first if b and then a do not fit between b's earliest start and a's latest end;
-//! - an F fits the memory limit only behind those I and W without which there is not enough room for it, even if all
-//!   others that can go before it do.
+//! - an F fits the memory limit only after the I and W without which its memory is not free, even if all others that can
+//!   precede it do.
 //!
-//! An overlapped pair is taken as pieces of its operations one after another (see [`Pieces`]): starts, ends and precedences
-//! here are those of pieces.
+//! An overlapped pair is taken as pieces of its operations in sequence (see [`Pieces`]): starts, ends and precedences here
+//! are those of pieces.
 
 use super::pieces::Pieces;
 use super::shop::{Origin, Shop};

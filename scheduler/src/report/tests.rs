@@ -1,4 +1,4 @@
-//! Reports against closed forms, and requests that are refused.
+//! Reports against closed forms, and requests that are rejected.
 
 use super::*;
 

@@ -1,13 +1,14 @@
-//! A lower bound of the time of any order on a placement: proves a schedule optimal when it meets the bound.
+//! Lower bound on the time of any order on a placement. A schedule that meets the bound is optimal.
 //!
 //! Each rank is a machine by itself. An action on it has a *head*, seconds that must pass before it starts, and a *tail*,
-//! seconds that must follow its end; both come from the ways of the micro-batches through the other ranks. What one
-//! machine needs at least for such jobs, if it may interrupt them, is known (Jackson's preemptive schedule, see
-//! `one_rank.rs`), and no order of the pipeline takes less.
+//! seconds that must follow its end. Both come from the routes of the micro-batches through the other ranks. The minimum
+//! time of one machine for such jobs with preemption is known (Jackson's preemptive schedule, see `one_rank.rs`). No order
+//! of the pipeline takes less.
 //!
-//! Heads and tails count. Before the j-th I of a stage starts, j micro-batches have been through every rank before it:
-//! its head is the largest of, over sets G of actions that a rank does for each micro-batch on the way there,
-//! `way to G + j x (seconds of G) + way from G`. Tails likewise, with the W of G where nothing need follow them.
+//! Heads and tails depend on the micro-batch count. Before the j-th I of a stage starts, j micro-batches have passed every
+//! earlier rank of the route. The head is the maximum over sets G of actions that a rank performs for each micro-batch on
+//! the route: `way to G + j x (seconds of G) + way from G`. Tails are analogous, with the W of G where no action need follow
+//! them.
 
 mod one_rank;
 mod rounding;

@@ -1,4 +1,4 @@
-//! The schedule that is searched for: see [`crate::optimal`].
+//! The schedule found by search: see [`crate::optimal`].
 
 use crate::costs::StageCosts;
 use crate::optimal::solve;

@@ -1,4 +1,4 @@
-//! Whether a schedule can be made for a pipeline, and what its backwards are, without making it.
+//! Properties of a schedule kind, known without generating rows: whether it supports a pipeline, and how its backwards run.
 
 use super::ScheduleKind;
 use crate::placement::Pipeline;

@@ -1,4 +1,4 @@
-//! A schedule that cannot go on, shown in its own rows.
+//! A deadlocked schedule, shown in its own rows.
 
 use ir::schedule::{Action, Item};
 use std::fmt;

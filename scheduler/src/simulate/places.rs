@@ -1,4 +1,4 @@
-//! Where each F and each I or B stands in the rows: the index that dependencies are found by.
+//! Index of the positions of each F and each I or B in the rows. The simulator finds dependencies by it.
 
 use super::SimulateError;
 use ir::schedule::{Action, Item, Kind, Schedule};

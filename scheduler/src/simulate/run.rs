@@ -1,4 +1,4 @@
-//! A wiring under costs: when each action runs, what it waits for, what the ranks hold.
+//! Simulation of a dependency graph under costs: times, wait reasons and memory.
 
 use super::timeline::{Idle, Reason};
 use super::wiring::{Link, NONE, Wired, Wiring};

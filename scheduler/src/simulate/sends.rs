@@ -1,4 +1,4 @@
-//! Whether an order can be run by ranks whose sends wait for their receivers.
+//! Feasibility of an order if sends block until the receiver is ready.
 
 use super::deadlock::{Blocked, Deadlock, On, Stand};
 use super::places::{Need, Places};

@@ -1,4 +1,4 @@
-//! What a simulation tells: times, bubble, memory, gaps and their reasons, the critical path.
+//! Results of a simulation: times, bubble, memory, gaps and their reasons, the critical path.
 
 use super::{Place, Run};
 use ir::schedule::{Action, Schedule};

@@ -1,4 +1,4 @@
-//! How a schedule is wired: each rank goes on for as long as what it needs has been made.
+//! Construction of a schedule's dependency graph. Each rank advances as long as its inputs have been produced.
 
 use super::SimulateError;
 use super::deadlock::{Blocked, Deadlock, On, Stand};

@@ -1,4 +1,4 @@
-//! What of a simulation is the same whatever actions take.
+//! Dependency graph of a schedule, independent of the costs of its actions.
 
 use super::SimulateError;
 use super::wire::Wirer;

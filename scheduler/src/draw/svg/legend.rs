@@ -1,4 +1,4 @@
-//! What the colours and marks of a page mean: only those that occur.
+//! Legend of a page's colours and marks. It has only those that occur.
 
 use super::super::{Hue, Picture, ink};
 use super::pen::Pen;

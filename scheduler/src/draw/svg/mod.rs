@@ -1,7 +1,7 @@
 //! Pictures as SVG: one file, no scripts, readable on paper without colour.
 //!
-//! Under each rank's bars lies what the rank holds over time, with its limit. Pictures that are drawn together stand one
-//! above the other on one time axis.
+//! Under each rank's bars is the rank's memory over time, with its limit. Pictures drawn together are stacked on one time
+//! axis.
 
 mod legend;
 mod pen;

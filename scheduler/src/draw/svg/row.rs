@@ -1,4 +1,4 @@
-//! A rank: its bars, its idle time, what it holds.
+//! One rank: its bars, its idle time and its memory.
 
 use super::super::axis::figure;
 use super::super::{Bar, Hue, Picture, Row, ink};

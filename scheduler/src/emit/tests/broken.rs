@@ -1,4 +1,4 @@
-//! Programs broken in one place each; the checker names what is wrong.
+//! Programs with one defect each. The checker names the defect.
 
 use super::*;
 use ir::ids::Reg;

@@ -1,4 +1,4 @@
-//! CSV in both directions, and what is refused of it.
+//! CSV export and import, and the inputs that the import rejects.
 
 use super::*;
 use crate::costs::StageCosts;

@@ -1,4 +1,4 @@
-//! The exact engine: constraint programming with conflict learning, a target at a time.
+//! Exact engine: constraint programming with conflict learning, one target at a time.
 
 mod model;
 

@@ -1,4 +1,4 @@
-//! One question to the constraint solver: is there an order whose value is at most a target?
+//! One query to the constraint solver: is there an order whose value is at most a target?
 
 use super::super::pieces::Pieces;
 use super::super::shop::{Origin, Shop};

@@ -1,4 +1,4 @@
-//! The mixed program against known optima.
+//! The mixed-integer program against known optima.
 
 use super::*;
 use crate::costs::StageCosts;

@@ -1,5 +1,5 @@
-//! Completion that may depart from the pattern's order: where the next operation of a rank has not arrived, one of those
-//! close behind it runs.
+//! Completion that may depart from the pattern's order. If the next operation of a rank has not arrived, one of those close
+//! behind it runs.
 
 use super::fill::{Filled, Gaps};
 use super::shape::Shape;

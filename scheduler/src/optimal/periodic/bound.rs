@@ -1,4 +1,4 @@
-//! What memory costs a chain: a lower bound for all orders, in closed form.
+//! Lower bound on the cost of the memory limit in a chain, for all orders, in closed form.
 
 use crate::costs::StageCosts;
 use crate::placement::{Pipeline, Placement};

@@ -1,4 +1,4 @@
-//! From the order of F and I on each rank to whole rows: every W goes where the rank would wait, or where memory needs it.
+//! Whole rows from the order of F and I on each rank. Every W goes where the rank would idle, or where memory requires it.
 
 use super::pattern::Pattern;
 use super::shape::Shape;

@@ -1,6 +1,6 @@
-//! Patterns by modulo scheduling: streams one after another, each class at the earliest place that leaves room for the
+//! Patterns by modulo scheduling: one stream after another, each class at the earliest position that leaves space for the
 //! others (Rau 1994, "Iterative modulo scheduling", without the iterations). In a chain with one micro-batch per period
-//! every lag is then the smallest there is for that period, since a rank's lag depends on those below it only.
+//! every lag is then minimal for that period, since a rank's lag depends only on those below it.
 
 use super::pattern::{Pattern, ROUNDING};
 use super::shape::Shape;

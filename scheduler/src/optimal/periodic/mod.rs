@@ -1,10 +1,11 @@
-//! Many micro-batches: the best repeating pattern first, then its warm-up and cool-down.
+//! Search for many micro-batches: the best repeating pattern first, then its warm-up and cool-down.
 //!
-//! The pattern says for one period when each class (a kind of a stage) runs; finding it does not depend on the number of
-//! micro-batches m. Modulo scheduling places the classes for shorter and shorter periods; where memory or placement keep
-//! the period above the load of the busiest rank and the pattern is small, a mixed program finds the shortest or proves
-//! it. A local search then completes it: how many F come early, and how long W may be put off, with the whole schedule
-//! timed for each try.
+//! The pattern gives for one period the time of each class (a kind of a stage). Finding the pattern does not depend on the
+//! number of micro-batches m. Modulo scheduling places the classes for shorter and shorter periods.
+//!
+//! Memory or placement may keep the period above the load of the busiest rank. If the pattern is small, a mixed-integer
+//! program then finds the shortest period or proves optimality. A local search completes the pattern: how many F come early,
+//! and how long W may be delayed. Each candidate is timed as a whole schedule.
 
 mod ahead;
 mod bound;

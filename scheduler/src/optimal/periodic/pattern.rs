@@ -1,4 +1,4 @@
-//! A pattern: when each class runs, modulo the period.
+//! A pattern: the time of each class, modulo the period.
 
 use super::shape::Shape;
 use ir::schedule::Kind;

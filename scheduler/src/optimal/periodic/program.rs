@@ -1,4 +1,4 @@
-//! The best pattern as a mixed program whose size does not depend on the number of micro-batches.
+//! The best pattern as a mixed-integer program whose size does not depend on the number of micro-batches.
 
 use super::pattern::Pattern;
 use super::shape::Shape;

@@ -1,4 +1,4 @@
-//! Completes a pattern: warm-up and cool-down, by local search over what the pattern leaves open.
+//! Completion of a pattern: warm-up and cool-down, by local search over the decisions that the pattern leaves open.
 
 use super::ahead::run_ahead;
 use super::fill::{Filled, Gaps, fill, unroll};

@@ -1,4 +1,4 @@
-//! A period of a pipeline: the streams of micro-batches that go through it, and what each stream does.
+//! Shape of a period: the streams of micro-batches that pass through it, and the work of each stream.
 
 use crate::optimal::Instance;
 use crate::placement::{Pipeline, Placement};

@@ -1,4 +1,4 @@
-//! The least time of one machine for jobs with heads and tails.
+//! Minimum time of one machine for jobs with heads and tails.
 
 use std::collections::BinaryHeap;
 

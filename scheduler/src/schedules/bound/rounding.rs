@@ -1,4 +1,4 @@
-//! How far sums of costs may be off by rounding.
+//! Rounding error of sums of costs.
 
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;

@@ -1,4 +1,4 @@
-//! The bound against the best of all orders of small pipelines.
+//! The bound against the optimum over all orders of small pipelines.
 
 use super::*;
 use crate::brute_force::{Goal, best};

@@ -1,4 +1,4 @@
-//! The way of a micro-batch through the stages and back, and what it says of when its steps can be.
+//! Route of a micro-batch through the stages and back, and the bounds on the times of its steps.
 
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;

@@ -1,4 +1,4 @@
-//! Kinds with one stage per rank.
+//! Schedule kinds with one stage per rank.
 
 use super::*;
 

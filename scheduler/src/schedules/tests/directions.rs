@@ -1,4 +1,4 @@
-//! Kinds whose micro-batches cross: two chains, Vs and waves.
+//! Schedule kinds whose micro-batches cross: two chains, Vs and waves.
 
 use super::*;
 

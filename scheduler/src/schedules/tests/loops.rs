@@ -1,4 +1,4 @@
-//! Kinds with chunks in a loop.
+//! Schedule kinds with chunks in a loop.
 
 use super::*;
 

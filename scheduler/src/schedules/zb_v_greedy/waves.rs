@@ -1,4 +1,4 @@
-//! ZB-V in waves: forwards run up until every rank has its share in flight, then each round runs an I and an F on each rank.
+//! ZB-V in waves: forwards run until every rank has its share in flight, then each round runs an I and an F on each rank.
 
 use super::V;
 use crate::block::{PERIOD, Pass, Row};

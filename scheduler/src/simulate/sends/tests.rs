@@ -1,4 +1,4 @@
-//! Orders under sends that wait, against the cycles of a graph.
+//! Orders under blocking sends, compared with the cycles of a graph.
 
 use super::*;
 use crate::placement::{Pipeline, Placement};
