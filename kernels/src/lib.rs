@@ -1,12 +1,12 @@
-//! Compute on plain slices.
+//! Compute kernels on plain slices.
 //!
-//! A kernel here is a function: slices in, slices out, and the sizes it needs. It knows no graph, no device and no
-//! sharding. Tensors are dense and row-major; where a kernel works on a part of a larger tensor (a vocabulary shard,
-//! a range of the sequence), the part's `origin` or the positions of its elements come as arguments.
+//! A kernel is a function of input slices, output slices and sizes. It knows no graph, no device and no sharding. Tensors
+//! are dense and row-major. A kernel that works on a shard of a larger tensor (of the vocabulary or of the sequence) takes
+//! the shard's `origin` or its elements' positions as arguments.
 //!
-//! A caller's mistake in sizes panics, and each function says when. Sizes may be zero everywhere.
+//! A size mismatch by the caller panics; each function documents its condition. Every size may be zero.
 //!
-//! [`cuda`] has the same kernels for GPUs as text and descriptors; who runs them is elsewhere.
+//! [`cuda`] describes the same kernels for GPUs as text and descriptors; the runtime launches them.
 
 pub mod cpu;
 pub mod cuda;

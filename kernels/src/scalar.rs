@@ -1,7 +1,7 @@
-//! Scalar programs: what a fused elementwise kernel computes for each element of its result.
+//! Scalar programs: the computation of a fused elementwise kernel for each element of its result.
 //!
-//! A program reads one element of each input, applies functions of one and two numbers in f32, and gives one number. A copy
-//! that only rearranges is the program without steps.
+//! A program reads one element of each input, applies unary and binary functions in f32, and returns one number. A program
+//! without steps is a copy that only rearranges elements.
 
 use crate::cpu::Par;
 use crate::cpu::elementwise;

@@ -1,4 +1,4 @@
-//! A rank's memory on the host: one block, in which the program gives every tensor its place.
+//! Host memory of one rank: one block, in which the program assigns every tensor its offset.
 
 use crate::backend::Span;
 use crate::memory;

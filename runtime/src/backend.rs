@@ -1,5 +1,5 @@
-//! What a device must be able to do: keep an arena, prepare a kernel for the shapes of a rank once, and launch it many
-//! times on places of the arena.
+//! Device interface: reserve an arena, prepare a kernel once for a rank's shapes, and launch it many times on spans of the
+//! arena.
 
 use ir::mesh::Mesh;
 use ir::ops::KernelOp;

@@ -1,4 +1,4 @@
-//! The codes of all errors of this crate: one row of the catalogue each, and what to do.
+//! Error codes of this crate: one catalogue entry each, with the fix.
 
 use crate::backends::cuda;
 use crate::checkpoint;

@@ -1,4 +1,4 @@
-//! Threads: which processor core a rank's runs on, and whether there are as many as are wanted.
+//! Threads: assignment of a rank's thread to a processor core, and a check that the system grants enough threads.
 
 use std::thread::{Builder, scope};
 

@@ -1,5 +1,5 @@
-//! Files by name. What is read is a regular file, and no more of it than a limit; what is written has its name when all of
-//! it is there.
+//! Files by name. Reads accept regular files only and enforce a size limit. Writes are atomic: a file gets its name when
+//! its content is complete.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};

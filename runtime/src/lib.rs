@@ -1,4 +1,5 @@
-//! Does it: backends, communicators, training.
+//! Executes compiled per-rank programs: device backends, communicators, training data, checkpoints, traces, and the
+//! reference evaluator.
 
 pub mod arena;
 pub mod backend;

@@ -1,4 +1,4 @@
-//! What happens where the system gives no more memory: a message with a code and an end, rather than an abort.
+//! Out-of-memory handling: the process ends with a message and an error code instead of an abort.
 
 use ir::catalogue::Code;
 use std::alloc::{GlobalAlloc, Layout};

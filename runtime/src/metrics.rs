@@ -1,5 +1,5 @@
-//! `metrics.jsonl`: a header, then a record per step and per evaluation, one line each. A number that is not finite is
-//! written as null.
+//! `metrics.jsonl`: a header, then one line for each record: one per step and one per evaluation. A number that is not
+//! finite is written as null.
 
 use crate::files;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
-//! What a rank keeps from step to step: its shards of parameters, of their optimizer states, and of gradient sums.
+//! Persistent tensors of a rank: its shards of parameters, of their optimizer states, and of gradient sums.
 //!
-//! First numbers go by name and logical index, so that any sharding starts from the same ones: element `i` of a parameter
+//! Initial values depend on name and logical index, so every sharding starts from the same ones. Element `i` of a parameter
 //! is `std normal(key, i)` where the key is the FNV-1a hash of the seed and the instance name. States start at zero, except
 //! a `master`, which starts as its parameter.
 

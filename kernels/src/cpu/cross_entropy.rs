@@ -1,8 +1,8 @@
-//! Cross-entropy of rows of logits against labels, whole or in the pieces that a sharded vocabulary needs.
+//! Cross-entropy of rows of logits against labels, in one kernel or in the pieces that a sharded vocabulary needs.
 //!
-//! `logits` has a row of `v` elements for each label. A negative label is ignored: its row adds no loss and no gradient.
-//! Where the row is a shard of a larger vocabulary, `origin` is the shard's first index, and a label outside the shard
-//! picks nothing.
+//! `logits` has a row of `v` elements for each label. A negative label is ignored: its row adds no loss and no gradient. If
+//! the row is a shard of a larger vocabulary, `origin` is the shard's first index, and a label outside the shard selects no
+//! logit.
 
 use super::math::{exp, ln};
 use super::par::{Par, Rows};

@@ -1,9 +1,9 @@
-//! Random numbers that depend on where they are used, not on who draws them.
+//! Random numbers indexed by the element that uses them, not by the thread or rank that draws them.
 //!
 //! Each number is a pure function of a key and a counter: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random
-//! numbers: as easy as 1, 2, 3", SC 2011). Counter `c` takes word `c mod 4` of the block of which `c / 4` is the lower
-//! half of the 128-bit counter, the upper half being 0. With an element's linear index in the whole tensor as the
-//! counter, any sharding draws the same numbers.
+//! numbers: as easy as 1, 2, 3", SC 2011). Counter `c` selects word `c mod 4` of a block. The lower half of that block's
+//! 128-bit counter is `c / 4`, the upper half is 0. The counter is an element's linear index in the global tensor, so every
+//! sharding draws the same numbers.
 
 use super::nd::{Dims, row_major, walk};
 use super::par::{Par, Rows};

@@ -1,6 +1,6 @@
-//! Contraction of two tensors: every matrix product there is.
+//! Contraction of two tensors, which covers every matrix product.
 //!
-//! A contraction is planned once for its letters and sizes. Each letter has a part in it:
+//! A contraction is planned once for its index labels and sizes. Each index label has one role:
 //!
 //! | in `a` | in `b` | in `out` | part |
 //! |---|---|---|---|
@@ -10,9 +10,9 @@
 //! | yes | yes | | `k`, contracted |
 //! | one of them | | | summed before the product |
 //!
-//! Letters of one part that run on into one another in memory become one dimension with one stride, so that transposed
-//! and strided operands are multiplied as they are. Letters that do not, but leave a large dimension, are looped over.
-//! What remains is copied into scratch memory in an order that does run on.
+//! Labels of one role that are contiguous in memory are merged into one dimension with one stride, so transposed and
+//! strided operands are multiplied in place. Labels that cannot be merged, but leave a large dimension, become loops. Every
+//! other operand is copied into scratch memory in a contiguous order.
 
 use super::elementwise::{Binary, Strided, add_assign, broadcast_binary};
 use super::matrix::{Loops, Matrices};

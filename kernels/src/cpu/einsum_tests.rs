@@ -1,4 +1,4 @@
-//! Contractions against nested loops in f64.
+//! Tests of contractions against nested loops in f64.
 
 use super::super::testing::{assert_close, doubles, integers, normals};
 use super::*;

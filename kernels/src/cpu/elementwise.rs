@@ -1,6 +1,6 @@
-//! Element-wise functions of one and two tensors.
+//! Elementwise functions of one and two tensors.
 //!
-//! An operand may be [`Source::Own`]: then the result takes its place, with the same bits as elsewhere.
+//! An operand may be [`Source::Own`]: then the result overwrites the operand, with the same bits as out of place.
 
 use super::math::{exp, ln, normal_cdf, sigmoid};
 use super::nd::{merge, row_major, span, walk};

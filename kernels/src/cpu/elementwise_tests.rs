@@ -1,4 +1,4 @@
-//! Element-wise kernels against f64.
+//! Tests of elementwise kernels against f64.
 
 use super::super::testing::{assert_close, doubles, normals};
 use super::*;

@@ -1,4 +1,4 @@
-//! Rows of a table by index.
+//! Embedding: rows of a table by index.
 
 use super::par::{Par, Rows};
 use super::reduce::add_rows;

@@ -1,7 +1,7 @@
-//! Tokens to experts and back, within routing groups.
+//! Dispatch of tokens to experts and combination of the results, within routing groups.
 //!
-//! A group's choices are dealt to the experts in their order: by token, and those of a token by choice. An expert takes
-//! `capacity` of them, what comes after is dropped. Where the rank has a part of the experts, `origin` is its first.
+//! A group's choices are assigned to the experts in order: by token, and within a token by choice. An expert accepts
+//! `capacity` choices and drops later ones. If the rank has a shard of the experts, `origin` is the shard's first expert.
 
 use super::par::{Par, Rows};
 use super::simd::{simd, sum2};

@@ -1,4 +1,4 @@
-//! Matrices, and matrix products that are repeated.
+//! Strided matrices, and batched matrix products.
 
 use std::ops::Range;
 

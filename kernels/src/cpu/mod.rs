@@ -1,11 +1,11 @@
-//! Kernels for the processor this program runs on.
+//! Kernels for the host processor.
 //!
-//! Every kernel is one portable Rust function, compiled three times: for AVX-512, for AVX2, and for the target's
-//! baseline; the best one that the processor has is taken at run time. Products and sums are never contracted, so
-//! element-wise kernels give the same bits on all three. Matrix products (`gemm`) have a micro-kernel for each.
+//! Every kernel is one portable Rust function, compiled three times: for AVX-512, for AVX2, and for the target's baseline.
+//! The best version that the processor supports is selected at run time. Products and sums are never contracted, so
+//! elementwise kernels return the same bits on all three. Matrix products (`gemm`) have a micro-kernel for each.
 //!
-//! [`Par`] says how many threads a kernel may use. Results do not depend on it. Nothing is allocated once scratch memory
-//! and helper threads are there.
+//! [`Par`] is the number of threads a kernel may use; results do not depend on it. Kernels allocate nothing once scratch
+//! memory and helper threads exist.
 
 pub mod attention;
 pub mod cross_entropy;

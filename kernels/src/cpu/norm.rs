@@ -1,6 +1,6 @@
 //! Root-mean-square and layer normalisation of rows.
 //!
-//! A row has `gamma.len()` elements, and there are as many rows as statistics (`rstd`).
+//! A row has `gamma.len()` elements; the number of rows is the number of statistics (`rstd.len()`).
 
 use super::par::{Par, Rows};
 use super::simd::{simd, sum, sum2};

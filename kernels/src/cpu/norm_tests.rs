@@ -1,4 +1,4 @@
-//! Norms and their gradients against f64.
+//! Tests of norms and their gradients against f64.
 
 use super::super::testing::{assert_close, doubles, normals};
 use super::*;

@@ -1,4 +1,4 @@
-//! How many threads a kernel may use, and how work is split among them.
+//! Number of threads a kernel may use, and the division of work among them.
 
 use std::ops::Range;
 

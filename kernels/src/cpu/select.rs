@@ -1,4 +1,4 @@
-//! Comparisons and choices, element by element.
+//! Elementwise comparisons and selections.
 
 /// 1 where `holds`, else 0.
 ///

@@ -1,4 +1,4 @@
-//! Compiling one function for several instruction sets, and folds that vectorise.
+//! Compilation of one function for several instruction sets, and folds that vectorise.
 
 /// Defines functions that are compiled for AVX-512, for AVX2 and for the target's baseline, and that pick at run time.
 ///

@@ -1,4 +1,4 @@
-//! Operands that may be the result.
+//! Operands that may share memory with the result.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Entries of one dim by index, and their sums at the indices.
+//! Gather of entries of one dim by index, and scatter-add at the indices.
 
 use super::par::{Par, Rows};
 use super::reduce::add_rows;

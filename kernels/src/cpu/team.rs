@@ -1,8 +1,8 @@
 //! Helper threads.
 //!
-//! A thread that asks for help has helpers of its own: they are started when first needed, wait for its next request, and
-//! end with it. So a thread meets the same helpers in the same places every time, and once they are there a request
-//! allocates nothing.
+//! Each thread that requests help has its own helpers. They start at first use, wait for the thread's next request, and end
+//! with the thread. A thread therefore meets the same helpers in the same order every time, and a request allocates nothing
+//! once its helpers exist.
 
 use std::any::Any;
 use std::cell::{RefCell, UnsafeCell};

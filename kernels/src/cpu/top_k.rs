@@ -1,4 +1,4 @@
-//! The highest of each row.
+//! The `k` highest elements of each row.
 
 use super::par::{Par, Rows};
 use std::cmp::Ordering;

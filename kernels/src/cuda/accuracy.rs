@@ -1,10 +1,11 @@
-//! How far a generated kernel may be from the processor's, for each function.
+//! Error bounds of generated kernels relative to the CPU kernels, for each function.
 //!
-//! Sums, products, quotients and roots are rounded alike on both, so all that is made of them agrees to the bit. The rest
-//! differs by what the two sides' `exp`, `log` and normal distribution are off: at most 2e-7 (1.7 units) for the processor's
-//! (`kernels::cpu`), and 1, 1 and 5 units for CUDA's (CUDA C++ Programming Guide, "Mathematical Functions", maximum ulp
-//! error of `expf`, `logf`, `normcdff`), plus half a unit for each rounding after it on each side. Derivatives cancel:
-//! `1 - sigmoid(x)` is off by a unit of 1 and is multiplied by up to |x|, so theirs hold for |x| up to 8.
+//! Both sides round sums, products, quotients and roots alike, so every function of these alone agrees to the bit. Other
+//! functions differ by the errors of each side's `exp`, `log` and normal distribution. These are at most 2e-7 (1.7 units)
+//! on the processor (`kernels::cpu`). On CUDA they are 1, 1 and 5 units (CUDA C++ Programming Guide, "Mathematical
+//! Functions", maximum ulp error of `expf`, `logf`, `normcdff`). Each later rounding adds half a unit on each side.
+//! Derivatives cancel: `1 - sigmoid(x)` has an error of a unit of 1 and is multiplied by up to |x|, so bounds of
+//! derivatives apply for |x| up to 8.
 
 use crate::scalar::{Binary, Element, Unary};
 

@@ -1,11 +1,11 @@
-//! Elementwise kernels, as CUDA C generated from a scalar program: one that writes its results, one that adds them.
+//! Elementwise kernels, generated as CUDA C from a scalar program: one version writes its results, one accumulates.
 //!
-//! `elementwise(in0, in1, .., out, n)` writes `n` elements, `elementwise_add` adds to them. Four neighbours are read and written
-//! at once where all pointers are aligned for it, which a kernel finds out by itself; the rest goes one by one. The grid may
-//! have any size: each thread strides by the whole of it.
+//! `elementwise(in0, in1, .., out, n)` writes `n` elements; `elementwise_add` adds to them. A kernel checks the alignment
+//! of all pointers and, if they permit it, reads and writes four neighbouring elements at once. It processes the remaining
+//! elements one by one. The grid may have any size: each thread strides by the size of the grid.
 //!
-//! The result may lie in the place of any input that is read by [`Access::Same`], because a thread reads all inputs of an
-//! element before it writes it.
+//! The result may overwrite any input that is read by [`Access::Same`], because a thread reads all inputs of an element
+//! before it writes the element.
 
 use crate::scalar::{Access, Binary, Element, Input, Program, Step, Strides, Unary, Value};
 use std::fmt::{self, Write};

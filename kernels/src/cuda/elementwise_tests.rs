@@ -1,4 +1,4 @@
-//! The text of the generated kernel. That it computes what it should is tested in `tests/cuda_text.rs`.
+//! Tests of the generated kernel's text. `tests/cuda_text.rs` tests that the kernel computes the right result.
 
 use super::*;
 

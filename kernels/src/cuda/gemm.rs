@@ -1,10 +1,10 @@
-//! A contraction in the terms of cuBLASLt: `D = op(A) op(B)` on column-major matrices, perhaps a batch of them at one stride.
+//! Lowering of a contraction to cuBLASLt: `D = op(A) op(B)` on column-major matrices, optionally a batch at one stride.
 //!
-//! The letters fall into parts as in [`crate::cpu::einsum`]: batch, `m` (rows of the result), `n` (its columns) and `k`
-//! (contracted). Letters of a part that run on into one another in memory are one dimension. A row-major matrix is a
-//! column-major one transposed, so a row-major result `C = A B` is asked for as `C' = B' A'`, with the operands swapped; and an
-//! operand that does not lie as wanted is read transposed. What has no unit stride at all is first copied into an order that
-//! has ([`Contraction::pack`]), and so is a result ([`Contraction::unpack`]).
+//! Index labels have the roles of [`crate::cpu::einsum`]: batch, `m` (rows of the result), `n` (its columns) and `k`
+//! (contracted). Labels of one role that are contiguous in memory form one dimension. A row-major matrix is a column-major
+//! one transposed, so a row-major result `C = A B` is requested as `C' = B' A'`, with the operands swapped. An operand in
+//! the other order is read transposed. An operand without unit stride is first copied into an order that has one
+//! ([`Contraction::pack`]), and so is a result ([`Contraction::unpack`]).
 
 use crate::scalar::{Access, Strides};
 

@@ -1,4 +1,4 @@
-//! What cuBLASLt would compute with the descriptors, evaluated by their definition, against the contraction by its own.
+//! Tests of the descriptors, evaluated by cuBLASLt's definition, against the definition of the contraction.
 
 use super::*;
 use crate::cpu::testing::{assert_close, doubles, integers, normals};

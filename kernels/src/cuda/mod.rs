@@ -1,5 +1,5 @@
-//! Kernels for NVIDIA GPUs, as far as they can be made without one: the CUDA C text of elementwise kernels, and contractions
-//! in the terms of cuBLASLt. Nothing here calls CUDA.
+//! Kernels for NVIDIA GPUs, to the extent that they need no GPU: the CUDA C text of elementwise kernels, and contractions
+//! as cuBLASLt descriptors. This module never calls CUDA.
 
 pub mod accuracy;
 pub mod elementwise;

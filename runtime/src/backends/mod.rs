@@ -1,4 +1,4 @@
-//! The devices that programs run on.
+//! Devices that execute programs.
 
 pub mod cpu;
 pub mod cuda;

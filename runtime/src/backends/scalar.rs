@@ -1,4 +1,4 @@
-//! What the kernels call the elementwise ops of the IR.
+//! Mapping of the IR's elementwise ops to the kernels' functions.
 
 use ir::ops::{BinaryKind, UnaryKind};
 use kernels::scalar::{Binary, Unary};

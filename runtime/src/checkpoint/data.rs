@@ -1,5 +1,5 @@
-//! Data files: shards in the format `safetensors` (a length, a JSON header with names, shapes and places, then the
-//! elements, little-endian), written and read piece by piece, so that no file needs to be in memory.
+//! Data files: shards in the `safetensors` format (a length, a JSON header with names, shapes and offsets, then the
+//! elements, little-endian). Files are written and read in chunks, so no file has to fit in memory.
 
 use super::manifest::DataFile;
 use crate::files;

@@ -1,4 +1,4 @@
-//! Who writes what: every distinct part once, by one of the ranks that hold it.
+//! Assignment of writers: every distinct shard is written once, by one of the ranks that hold it.
 
 use super::shard::Shard;
 use crate::state::{Role, Slot};

@@ -1,4 +1,4 @@
-//! Why a checkpoint cannot be written or read.
+//! Errors of writing and reading checkpoints.
 
 use crate::exec;
 use std::path::PathBuf;

@@ -1,7 +1,8 @@
-//! Folders: where the checkpoints of a run lie, how a new one takes its place at once, and which ones go.
+//! Checkpoint folders of a run: their location, the atomic publication of a new one, and the removal of old ones.
 //!
 //! A checkpoint is `step-00000120` in the run's folder. It is written as `step-00000120.partial` and renamed when all of it
-//! is on the disk; what goes is renamed first. So a folder without that ending is whole, whenever the process was killed.
+//! is on the disk. A checkpoint to be removed is renamed first. A folder without that ending is therefore complete,
+//! whenever the process was killed.
 
 use super::manifest::MANIFEST;
 use std::fs::{self, File};

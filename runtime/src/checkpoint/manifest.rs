@@ -1,5 +1,5 @@
-//! `manifest.json`: what a checkpoint holds. Everything in it is logical: tensors by global name, their shards by offset
-//! and shape, no rank and no mesh. Beside it lies `manifest.crc32` with its checksum.
+//! `manifest.json`: the contents of a checkpoint. Every entry is logical: tensors by global name, shards by offset and
+//! shape, no rank and no mesh. `manifest.crc32` in the same folder has its checksum.
 
 use super::data::checksum;
 use super::error::{Difference, Error};

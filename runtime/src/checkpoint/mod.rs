@@ -1,4 +1,4 @@
-//! Checkpoints: all that a run needs to go on, in a folder of logical tensors.
+//! Checkpoints: the complete state from which a run resumes, in a folder of logical tensors.
 //!
 //! ```text
 //! out/step-00000120/
@@ -7,12 +7,12 @@
 //!     data-0000.safetensors   shards, one file for each rank that writes
 //! ```
 //!
-//! Nothing in it goes by rank or mesh: a shard says where it lies in its tensor, so that a checkpoint of one layout loads
-//! under any other. Random numbers are pure functions of a seed and a logical index, so that the seed, the step and the
-//! count of consumed samples are all the state besides tensors.
+//! No entry depends on a rank or a mesh. A shard records its offset in its tensor, so a checkpoint of one configuration
+//! loads under any other. Random numbers are pure functions of a seed and a logical index. The seed, the step and the
+//! number of consumed samples are therefore all the state besides tensors.
 //!
-//! [`save`] deals the distinct shards out to the ranks that hold them and lets all write at once. [`Checkpoint::load`] lets
-//! every rank read the shards that meet its own part.
+//! [`save`] assigns the distinct shards to ranks that hold them and lets all ranks write at once. [`Checkpoint::load`] lets
+//! every rank read the shards that intersect its own part.
 
 mod data;
 mod deal;

@@ -1,4 +1,5 @@
-//! Reading: files are checked whole before anything is loaded; then every rank reads what meets its own part.
+//! Reading: files are fully verified before any tensor is loaded; then every rank reads the shards that intersect its own
+//! part.
 
 use super::data::{Reader, fault};
 use super::deal::{Held, held};

@@ -1,9 +1,9 @@
-//! Shards: boxes of a tensor, the only thing that a checkpoint knows of how tensors were cut.
+//! Shards: boxes of a tensor, a checkpoint's only record of how tensors were sharded.
 //!
-//! A rank's part is a box of the tensor, of which storage axes (ZeRO) may leave a run of the row-major elements. A run
-//! that begins and ends within rows is a few boxes too: the rest of its first row, the whole rows, the start of its last
-//! one, and the same again within those rows; for n dims at most 2n - 1 boxes. So that one rule reads and writes
-//! everything, and any cut can be read under any other.
+//! A rank's part is a box of the tensor. Flat-shard axes (ZeRO) may reduce it to a contiguous range of the box's row-major
+//! elements. A range that begins and ends within rows is also a union of boxes: the rest of its first row, the full rows,
+//! and the start of its last row. The same split applies again within those rows; for n dims it gives at most 2n - 1 boxes.
+//! One rule therefore reads and writes everything, and a checkpoint of any sharding can be read under any other.
 
 use crate::comm::Region;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! A place for tests to write in.
+//! Temporary folder for tests.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Writing: all ranks at once under a partial name, then the manifest, then the name.
+//! Writing: all ranks write at once under a temporary name, then the manifest is written, then the folder is renamed.
 
 use super::data::{Entry, write};
 use super::deal::{Held, deal, held};

@@ -1,4 +1,4 @@
-//! Carrying out an exchange: what one rank reads of its peers, and makes of it.
+//! Execution of an exchange: the data that one rank reads from its peers, and their combination.
 
 use super::exchange::{Exchange, Move, TensorPlan};
 use crate::arena::Arena;

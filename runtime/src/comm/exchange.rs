@@ -1,8 +1,8 @@
-//! What a layout change moves: for each rank, which region of which peer's tensor goes where in its own.
+//! Data movement of a collective: for each rank, the regions of its peers' tensors and their destinations in its own.
 //!
-//! A pure function of types, mesh and rank. Every layout change is the same thing: the rank's new part is cut into what
-//! it shares with each peer's old part; where a reduction is paid, all peers cover the new part and are combined in the
-//! order of the group, which is the same on every rank.
+//! An exchange is a pure function of types, mesh and rank. Every collective has the same form: the rank's new part is
+//! divided into its intersections with each peer's old part. In a reduction, every peer covers the new part; the peers are
+//! combined in group order, which is equal on every rank.
 
 use super::region::{Region, row_major};
 use ir::mesh::{Axes, Mesh};

@@ -1,9 +1,9 @@
-//! A group of ranks that exchange: who has said where its tensors lie, who has made its own, who has read the others'.
+//! A group of ranks that exchange data, with one arrival counter per stage: published, made, read.
 //!
-//! Exchanges of a group are numbered, by each member for itself and by all alike. Number `n` uses round `n` modulo the
-//! number of rounds, of which there are as many as a member ever has under way; who begins `n` is over with the exchange
-//! that had the round before, and that means that all are done with reading. Counts only rise, so that who looks late is
-//! not confused by a round that is in use again.
+//! Exchanges of a group are numbered; each member counts for itself, and all members agree. Exchange `n` uses round `n`
+//! modulo the number of rounds, which is the largest number of exchanges a member has in flight. A member that begins
+//! exchange `n` has completed the exchange that used the round before, so all members have finished reading. Counters only
+//! increase, so a late reader is not confused by a reused round.
 
 use crate::backend::Span;
 use std::cell::UnsafeCell;

@@ -1,4 +1,4 @@
-//! Messages from one rank to another: both say where the tensor lies, and who comes second copies it.
+//! Messages from one rank to another: both ends register their buffer, and the second to arrive copies.
 
 use super::watch::locked;
 use crate::arena::Arena;

@@ -1,8 +1,8 @@
-//! Communicators: how ranks move data to each other.
+//! Communicators: data movement between ranks.
 //!
-//! What moves is worked out at load, as a pure function of types and coordinates ([`Exchange`]); a communicator carries
-//! it out, from places of the ranks' arenas to others. [`threads`] joins ranks that are threads of one process and copies
-//! nothing twice.
+//! The data movement is computed at load time, as a pure function of types and coordinates ([`Exchange`]). A communicator
+//! executes it between spans of the ranks' arenas. [`threads`] connects ranks that are threads of one process and copies no
+//! element twice.
 
 mod carry;
 mod exchange;

@@ -1,4 +1,5 @@
-//! Which part of a tensor a rank holds: a box of the whole, of which storage axes may leave a run of its elements.
+//! A rank's part of a tensor: a box of the global tensor, which flat-shard axes may reduce to a contiguous range of its
+//! elements.
 
 use ir::mesh::{Extent, Mesh};
 use ir::types::{PartialKind, Type};

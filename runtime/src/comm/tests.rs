@@ -1,4 +1,4 @@
-//! Collectives between threads against their definition: a logical tensor, cut by extents.
+//! Tests of collectives between threads against their definition: a logical tensor, sharded by extents.
 
 use super::threads::{Fabric, Threads};
 use super::*;

@@ -1,6 +1,6 @@
-//! Ranks as threads of one process. A collective copies nothing but what it must: each rank says where its tensors lie,
-//! each reads what it needs straight from its peers' arenas into its own results, and no exchange is over before all have
-//! read. A tensor that is sent is copied once, from arena to arena.
+//! Ranks as threads of one process, with the fewest possible copies. In a collective each rank publishes its buffers, and
+//! each rank reads from its peers' arenas directly into its own results. No exchange completes before all ranks have read.
+//! A message is copied once, from arena to arena.
 
 use super::carry::Peer;
 use super::group::{Group, Seat, Stage};

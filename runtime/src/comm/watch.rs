@@ -1,9 +1,9 @@
-//! Sleeping and waking, and what follows from it: when every thread sleeps until another one does something, nobody ever
-//! will, and all are told at once.
+//! Parking and notification of threads, and deadlock detection: if every thread is parked on another one, all of them get
+//! an error at once.
 //!
-//! A thread goes to sleep in this order: it lies down, looks once more whether what it waits for is there, is no longer
-//! counted as awake, sleeps. Who makes something true wakes those that it concerns afterwards, and counts them as awake
-//! again before they are. So the count is never too small, and no waking is lost.
+//! Parking: (1) mark the thread as parking; (2) re-check the condition; (3) decrement `awake`; (4) park. Notifying: (1)
+//! make the condition true; (2) increment `awake` for each waiter; (3) unpark it. `awake` therefore never under-counts and
+//! no wake-up is lost.
 
 use super::{Awaited, Stopped};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};

@@ -1,4 +1,4 @@
-//! What a table of byte pairs knows about the text: a model that learns must get below it.
+//! Bigram baseline: the loss of a table of byte pairs, which a model that learns must undercut.
 
 use super::{END_OF_DOCUMENT, Part};
 

@@ -1,5 +1,4 @@
-//! Training text: files to tokens ([`text`]), tokens to batches ([`sampler`]), and a yardstick for the loss
-//! ([`bigram`]).
+//! Training text: files to tokens ([`text`]), tokens to batches ([`sampler`]), and a baseline for the loss ([`bigram`]).
 //!
 //! ```text
 //! files -> documents -> chunks -> { training part, held-out part } -> windows of seq + 1 tokens -> batches

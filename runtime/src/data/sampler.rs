@@ -1,5 +1,5 @@
-//! Tokens to batches. Sample `i` of a run is a pure function of (data, sequence length, seed, `i`), so the number of
-//! consumed samples is all the state there is and a resumed run goes on exactly.
+//! Tokens to batches. Sample `i` of a run is a pure function of (data, sequence length, seed, `i`). The number of consumed
+//! samples is therefore the complete state, and a resumed run continues exactly.
 
 use super::{DataError, Part, mix};
 

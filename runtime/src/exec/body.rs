@@ -1,4 +1,4 @@
-//! Bodies made ready for one rank: kernels with their shapes, layout changes with their blocks.
+//! Bodies compiled for one rank: kernels with their shapes, collectives with their blocks.
 
 use super::sheet::{Call, Code, Step};
 use crate::backend::{Backend, Site, updated};

@@ -1,5 +1,5 @@
-//! What threads have noted, as a trace: numbers of sheets become what stands in the program, and what ranks did together
-//! is put together.
+//! Converts the threads' event buffers to a trace: sheet numbers become program locations, and events that several ranks
+//! share are joined.
 
 use super::machine::Memory;
 use super::sheet::{Action, Sheet, Step};

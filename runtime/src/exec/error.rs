@@ -1,4 +1,4 @@
-//! Why a program does not load or run.
+//! Errors of loading and running a program.
 
 use crate::comm::Stopped;
 

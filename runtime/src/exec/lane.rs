@@ -1,7 +1,7 @@
-//! What goes on beside a row: exchanges that have begun, and runs that were started, one after the other.
+//! Asynchronous work of a rank: in-flight exchanges and asynchronously started bodies, the bodies one after the other.
 //!
-//! Nothing here ever waits for one thing while another could go on. Where cores are free a thread does it while the row
-//! computes; else the row does it itself while it waits.
+//! A lane never blocks on one item while another can progress. It runs on a second thread if cores are free; otherwise the
+//! main thread advances it while that thread waits.
 
 use super::play::{Carried, Carrier, Hands, Play};
 use super::sheet::Sheet;

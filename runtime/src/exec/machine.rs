@@ -1,4 +1,4 @@
-//! All ranks of a program as threads of this process, and what a caller can ask of them.
+//! All ranks of a program as threads of this process, and the operations that a caller can request.
 
 use super::Error;
 use super::decode::decode;

@@ -1,5 +1,5 @@
-//! A place for one message at a time between two threads. Unlike a channel it takes no memory, not even by a thread that
-//! waits there for the first time.
+//! A one-message slot between two threads. Unlike a channel it allocates nothing, not even when a thread waits on it for
+//! the first time.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 

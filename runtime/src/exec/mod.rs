@@ -1,10 +1,10 @@
-//! Runs programs: for each device a thread with its own arena, kernels and end of the communicator, and where cores are
-//! free another one, its lane, for what goes on beside the row.
+//! Executes programs. Each device has a main thread with its own arena, kernels and communicator endpoint, and, if cores
+//! are free, a second thread: its lane, which runs the async stream.
 //!
-//! At load, every instruction of every row is translated once for the rank that runs it (`row`, `body`, `run`): each
-//! tensor that it touches has then its fixed place in the arena (`places`), and all of it stands in a `sheet`. A step
-//! walks the sheet: `worker` does the row's actions, `play` the steps of bodies, `lane` what was started. It allocates
-//! nothing. [`Machine`] holds the threads.
+//! At load, every instruction of every instruction stream is translated once for its rank (`row`, `body`, `run`). Each
+//! tensor then has a fixed offset in the arena (`places`), and the translation is stored in a `sheet`. A step walks the
+//! sheet: `worker` executes the instruction stream's actions, `play` the steps of bodies, `lane` the started ones. A step
+//! allocates nothing. [`Machine`] owns the threads.
 
 mod body;
 mod decode;

@@ -1,4 +1,5 @@
-//! Where registers, bundles and the values of a run lie: the offsets that the program states, walked along a row.
+//! Locations of registers, bundles and the values of a body invocation: the program's offsets, traversed along an
+//! instruction stream.
 
 use super::body::Operand;
 use ir::arena::{Arena, Place, Role};

@@ -1,4 +1,4 @@
-//! A run of a body that is being carried out: it stops where it must wait and goes on from there.
+//! A body invocation in progress: it stops where it must wait and later resumes there.
 
 use super::row::Kernels;
 use super::sheet::{Call, Run, Sheet, Step};

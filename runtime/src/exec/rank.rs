@@ -1,4 +1,4 @@
-//! A rank's thread: it is told what to do, and answers.
+//! A rank's thread, which executes commands and sends answers.
 
 use super::lane::reason;
 use super::machine::StepInput;

@@ -1,4 +1,4 @@
-//! Rows made ready for one rank: every register, kept tensor, peer and group looked up once.
+//! Instruction streams compiled for one rank: every register, persistent tensor, peer and group is resolved once.
 
 use super::body::{self, Operand};
 use super::places::Places;

@@ -1,4 +1,4 @@
-//! Runs of bodies made ready: where each value of a body lies, and what the run changes.
+//! Body invocations compiled: the location of each value of a body, and the tensors that the invocation updates.
 
 use super::body::Operand;
 use super::places::Frame;

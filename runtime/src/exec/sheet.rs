@@ -1,4 +1,4 @@
-//! What a rank does in a step, made ready. Nothing in a sheet changes, so that the rank's threads share it.
+//! Compiled step of a rank. A sheet is immutable, so the rank's threads share it.
 
 use crate::backend::Span;
 use crate::comm::{Communicator, Exchange, Hand, Piece};

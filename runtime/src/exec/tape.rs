@@ -1,4 +1,5 @@
-//! What a thread of a rank notes of a step: which step of which run, from when to when. The room for it is taken at load.
+//! Event buffer of one thread of a rank: each entry is a step of a body invocation with its start and end. Its memory is
+//! allocated at load.
 
 use super::sheet::Sheet;
 use crate::comm::Communicator;

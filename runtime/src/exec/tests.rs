@@ -1,4 +1,4 @@
-//! A tiny model by hand, `loss = sum (x w)^2` over several micro-batches, on meshes of one to eight devices, against the
+//! Tests of a tiny model, `loss = sum (x w)^2` over several micro-batches, on meshes of one to eight devices, against the
 //! formulas: `dw = 2 x^T (x w) / tokens`, `w -= lr clip dw`.
 
 mod places;

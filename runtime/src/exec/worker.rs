@@ -1,4 +1,4 @@
-//! One rank at work: it runs rows, as a straight line of actions on places of its arena.
+//! Worker of one rank: it executes instruction streams as straight lines of actions on spans of its arena.
 
 use super::lane::Beside;
 use super::machine::{Input, StepInput};

@@ -1,4 +1,4 @@
-//! Causal attention by size of a head and length.
+//! Measurement of causal attention by head size and sequence length.
 
 use super::{AttentionTime, seconds, turns};
 use kernels::cpu::Par;

@@ -1,4 +1,4 @@
-//! What threads give to each other: sums over ranks and messages.
+//! Measurement of communication between threads: sums over ranks and messages.
 
 use super::{Sum, quartile};
 use crate::backend::{Backend, Span};

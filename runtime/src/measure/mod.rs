@@ -1,8 +1,8 @@
-//! What this machine does per second: its kernels and its communicator, timed one by one on the threads that runs use.
+//! Measured rates of this machine: its kernels and its communicator, timed one by one on the threads that runs use.
 //!
-//! Kernels are timed on all cores at once, since the devices of a run share what cores share. Calls are short, and of each
-//! kernel the lower quartile counts: what other programs take of a core does not, as long as they leave it a quarter of the
-//! time.
+//! Kernels are timed on all cores at once, since the devices of a run share the caches and memory bandwidth that cores
+//! share. Calls are short, and each kernel's rate is the lower quartile of its times. Load from other programs therefore
+//! does not affect a rate as long as a core is free for a quarter of the time.
 
 mod attention;
 mod collectives;

@@ -1,4 +1,4 @@
-//! Kernels that move bytes.
+//! Measurement of memory-bound kernels.
 
 use super::{seconds, turns};
 use kernels::cpu::Par;

@@ -1,4 +1,4 @@
-//! Matrix products in the shapes of small models' layers.
+//! Measurement of matrix products in the shapes of small models' layers.
 
 use super::{Product, seconds, turns};
 use kernels::cpu::Par;

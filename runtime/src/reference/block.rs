@@ -1,4 +1,4 @@
-//! One run of a block: its sections in order, every value kept.
+//! One instance of a block: its sections in order, with every value saved.
 
 use super::ops::{Context, evaluate};
 use super::real::Real;

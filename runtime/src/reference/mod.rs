@@ -1,11 +1,10 @@
-//! What the IR means: an evaluator of unsharded graphs, in naive loops over dense arrays, in f32 or f64.
+//! Semantics of the IR: an evaluator of unsharded graphs, in naive loops over dense arrays, in f32 or f64.
 //!
-//! Every compiled program is compared with it, so it shares no code with the kernels and knows no ranks: shardings on
-//! types are not looked at, layout changes give their operands, a debt is already paid. Element types below f32 are
-//! evaluated in [`Real`] without rounding.
+//! Tests compare every compiled program with this evaluator, so it shares no code with the kernels and knows no ranks. It
+//! ignores shardings on types: collectives return their operands, and a partial value is already reduced. Element types
+//! below f32 are evaluated in [`Real`] without rounding.
 //!
-//! [`random`] and [`ops`] state the definitions, [`block`] runs the sections of a block, [`model`] the
-//! training step.
+//! [`random`] and [`ops`] contain the definitions, [`block`] runs the sections of a block, [`model`] the training step.
 
 pub mod block;
 pub mod model;

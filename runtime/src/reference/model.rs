@@ -1,4 +1,4 @@
-//! The whole training step of a differentiated model, one micro-batch after the other.
+//! The full training step of a differentiated model, one micro-batch after the other.
 //!
 //! ```text
 //! for each micro-batch:  F of every run in order;  I and W of every run in reverse, gradients added per parameter
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The cotangent of every loss is `1 / valid tokens` of all micro-batches together. A parameter that several calls bind has
-//! one gradient, the sum. Parameters and states go by the name of their instance: `layer.3.w1`, `layer.3.w1.m`.
+//! one gradient, the sum. Parameters and states are identified by the name of their instance: `layer.3.w1`, `layer.3.w1.m`.
 
 use super::block::Run;
 use super::ops::Context;

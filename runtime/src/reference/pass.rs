@@ -1,4 +1,4 @@
-//! Forward and backward of one micro-batch through all calls.
+//! Forward and backward pass of one micro-batch through all calls.
 
 use super::block::Run;
 use super::model::{MicroBatch, Reference, not_bound};

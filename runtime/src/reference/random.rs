@@ -1,4 +1,4 @@
-//! Random numbers as a pure function of a key and a counter, so that neither sharding nor order changes them.
+//! Random numbers as a pure function of a key and a counter, so that they depend on neither sharding nor order.
 //!
 //! The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 //! Number `c` of a key is word `c mod 4` of the block whose 128-bit counter is `c / 4`. A key is the FNV-1a 64-bit hash
@@ -9,10 +9,10 @@
 //! | first numbers of a parameter | seed, 8 bytes little endian; instance name | linear logical index of the element |
 //! | dropout | seed, step, index, 8 bytes each little endian; path | linear logical index within the step's batch |
 //!
-//! The step counts from 1. The index is the repeat's variable of the run of the block (0 outside a repeat), so that layers
-//! differ. In dropout, dim 0 of the tensor is the batch dim, and row `i` of micro-batch `m` is row `m size(dim 0) + i` of
-//! the step's batch; so the counter is `m elements + index within the micro-batch`. Dropout in attention is that of the
-//! softmax as a tensor `[b, s, g, r, t]`.
+//! The step counts from 1. The index is the repeat variable of the block's instance (0 outside a repeat), so layers differ.
+//! In dropout, dim 0 of the tensor is the batch dim. Row `i` of micro-batch `m` is row `m size(dim 0) + i` of the step's
+//! batch, so the counter is `m elements + index within the micro-batch`. Dropout in attention is that of the softmax as a
+//! tensor `[b, s, g, r, t]`.
 
 /// The key of a parameter's first numbers.
 pub fn parameter_key(seed: u64, name: &str) -> [u32; 2] {

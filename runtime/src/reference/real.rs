@@ -1,4 +1,4 @@
-//! The numbers that the reference computes with.
+//! Number types of the reference evaluator.
 
 use std::fmt::Debug;
 use std::iter::Sum;

@@ -1,4 +1,4 @@
-//! Plain dense arrays, row-major.
+//! Dense row-major arrays.
 
 use super::real::Real;
 

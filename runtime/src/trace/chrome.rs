@@ -1,7 +1,7 @@
-//! Traces as Chrome's trace event format, which Perfetto (ui.perfetto.dev) opens.
+//! Traces in Chrome's trace event format, which Perfetto (ui.perfetto.dev) opens.
 //!
-//! A rank is a process, a lane a thread; events are complete (`X`) with times in microseconds, flows are pairs of `s` and
-//! `f` that are bound to the events around them. Source: "Trace Event Format", Duca and Sinclair, 2016.
+//! A rank is a process, a lane a thread. Events are complete (`X`) with times in microseconds; flows are pairs of `s` and
+//! `f` that are bound to the enclosing events. Source: "Trace Event Format", Duca and Sinclair, 2016.
 
 use super::{Event, Flow, Place, Trace, Track};
 use crate::files;

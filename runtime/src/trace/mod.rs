@@ -1,8 +1,9 @@
-//! What happened when in a step, measured or predicted: the same type, so that both lie side by side.
+//! Timeline of a step, measured or predicted: both have the same type, so that they can be compared directly.
 //!
-//! A track is what one rank does in one lane: the row, what was started and goes on beside it, one communicator for each
-//! set of axes and hand, messages out and in. Events are named as the program says it, `layer.F %q = einsum`; that of a
-//! body's run holds those of its steps. Flows join the two ends of a message and the members of a sum over stages.
+//! A track contains one rank's events in one lane: the instruction stream, the async stream, one communicator for each set
+//! of axes and starting thread, outgoing and incoming messages. Events have the program's names, `layer.F %q = einsum`; the
+//! event of a body invocation encloses those of its steps. Flows join the two ends of a message and the members of a sum
+//! over stages.
 
 mod chrome;
 mod profile;

@@ -1,4 +1,4 @@
-//! Traces of many steps added up: which kernels the time goes to, and how near they come to what the machine can do.
+//! Aggregated traces of many steps: the time per kernel, and each kernel's fraction of the machine's peak.
 
 use super::{Kind, Trace, shares};
 use serde::Serialize;

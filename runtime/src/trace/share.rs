@@ -1,4 +1,4 @@
-//! Where the time of a step goes on each rank: computing, communication that nothing hides, waiting for others.
+//! Time shares of a step on each rank: computation, exposed communication, and waiting for others.
 
 use super::{Event, Kind, Lane, Place, Trace};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What stands in the program, as events name it, with its FLOPs and bytes on one rank.
+//! Program locations, as events name them, with their FLOPs and bytes on one rank.
 
 use cost::local_type;
 use ir::graph::{Model, Stmt};

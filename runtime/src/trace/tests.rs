@@ -1,4 +1,4 @@
-//! What is written is read back as it was.
+//! Tests that traces survive a write and a read unchanged.
 
 use super::chrome::write_to;
 use super::*;

@@ -1,4 +1,4 @@
-//! Backward: probabilities again from the log-sum-exp, then four products per block.
+//! Backward pass: recomputes the probabilities from the log-sum-exp, then does four products per block.
 
 use super::super::gemm::{column_products, multiply};
 use super::super::math::exp;

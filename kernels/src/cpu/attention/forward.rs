@@ -1,4 +1,4 @@
-//! Forward: the online softmax.
+//! Forward pass: the online softmax.
 
 use super::super::gemm::multiply;
 use super::super::math::{exp, ln};

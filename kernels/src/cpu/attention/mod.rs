@@ -1,10 +1,11 @@
-//! Attention by blocks, which never holds the matrix of scores.
+//! Blockwise attention, which never materialises the matrix of scores.
 //!
-//! Forward is the online softmax of Dao, Fu, Ermon, Rudra and Ré, "FlashAttention" (2022); backward recomputes the
-//! probabilities from the saved log-sum-exp. A block of queries is transposed once and meets the keys block by block.
-//! Scores stand with keys down and queries across, so that all statistics of the softmax go side by side in vector
-//! lanes. Blocks of keys that no query sees are skipped, and those that every query sees are not masked. Dropout draws the
-//! factors of a block of weights again in backward; the product of a result and its gradient is what it is without.
+//! The forward pass is the online softmax of Dao, Fu, Ermon, Rudra and Ré, "FlashAttention" (2022). The backward pass
+//! recomputes the probabilities from the saved log-sum-exp. A block of queries is transposed once and visits the keys block
+//! by block. Scores are stored with keys down and queries across, so the softmax statistics of all queries are computed in
+//! parallel vector lanes. Blocks of keys that no query attends to are skipped; blocks that every query attends to are not
+//! masked. With dropout, the backward pass draws the factors of each block of weights again. The product of a result and
+//! its gradient is the same as without dropout.
 //!
 //! | tensor | shape | |
 //! |---|---|---|

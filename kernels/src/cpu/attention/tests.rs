@@ -1,4 +1,4 @@
-//! Attention and its gradients against the definition in f64.
+//! Tests of attention and its gradients against the definition in f64.
 
 use super::super::dropout::uniform;
 use super::super::testing::{assert_close, doubles, integers, normals};

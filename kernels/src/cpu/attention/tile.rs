@@ -1,4 +1,4 @@
-//! One block of queries against one block of keys.
+//! Scores and products of one block of queries and one block of keys.
 
 use std::ops::Range;
 

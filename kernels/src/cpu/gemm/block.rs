@@ -1,4 +1,4 @@
-//! The product of all rows with a block of the right operand.
+//! Product of all rows with one block of the right operand.
 
 use super::level::Level;
 use super::pack::Unpacked;

@@ -1,4 +1,4 @@
-//! The micro-kernels of each instruction set, and their choice at run time.
+//! Micro-kernels of each instruction set, and their selection at run time.
 
 use super::pack::{Unpacked, pack, transpose};
 use super::tile::{Tile, column_products, compute};

@@ -1,12 +1,13 @@
 //! Matrix products.
 //!
-//! The result goes tile by tile, a tile being as large as the registers allow (`tile`), for AVX-512, AVX2 or whatever
-//! there is (`level`). Blocks keep in the caches what is read again, as in Goto and van de Geijn, "Anatomy of
-//! high-performance matrix multiplication" (2008): a block of the right operand is brought into the order of the tiles
-//! (`pack`) and stays in the L2 cache, while a panel of rows of the left one stays in the L1 cache. The left operand is
-//! read where it lies: a tile wants single elements of it, which no order makes cheaper.
+//! The result is computed tile by tile, each tile as large as the registers allow (`tile`), for AVX-512, AVX2 or the
+//! baseline (`level`). Blocking retains reused data in the caches, as in Goto and van de Geijn, "Anatomy of
+//! high-performance matrix multiplication" (2008). A block of the right operand is packed into the order of the tiles
+//! (`pack`) and stays in the L2 cache. A panel of rows of the left operand stays in the L1 cache. The left operand is read
+//! in place: a tile needs single elements of it, and no packed order makes these reads cheaper.
 //!
-//! The order in which the terms of an element are added depends on `k` alone: neither on the other sizes nor on threads.
+//! The order in which an element's terms are added depends on `k` alone: neither on the other sizes nor on the number of
+//! threads.
 
 mod block;
 mod level;

@@ -1,4 +1,4 @@
-//! Packing: a block of the right operand in the order in which the micro-kernel reads it.
+//! Packing: copies a block of the right operand into the order in which the micro-kernel reads it.
 
 use super::vector::Vector;
 

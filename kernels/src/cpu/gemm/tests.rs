@@ -1,4 +1,4 @@
-//! Products of every instruction set, in every layout, against sums in f64.
+//! Tests of products for every instruction set and memory layout, against sums in f64.
 
 use super::super::testing::{assert_close, doubles, normals};
 use super::*;

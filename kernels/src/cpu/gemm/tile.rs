@@ -1,4 +1,4 @@
-//! The micro-kernel: a tile of the result that stays in registers while `k` goes by.
+//! Micro-kernel: a tile of the result that stays in registers during the loop over `k`.
 
 use super::vector::Vector;
 

@@ -1,4 +1,4 @@
-//! The vectors that the micro-kernels compute with: one type per instruction set.
+//! Vector types of the micro-kernels, one per instruction set.
 
 /// A row of neighbouring floats.
 ///

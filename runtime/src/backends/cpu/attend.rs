@@ -1,4 +1,4 @@
-//! Attention and the rotation of its queries and keys.
+//! Attention and the rotary embedding of its queries and keys.
 
 use super::pointwise::dropout_key;
 use super::{Call, Run};

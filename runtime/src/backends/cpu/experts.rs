@@ -1,4 +1,4 @@
-//! Mixture of experts: choosing, sending, bringing back.
+//! Mixture of experts: routing, dispatch and combine.
 
 use super::rows::last;
 use super::{Call, Run, Tally};

@@ -1,5 +1,5 @@
-//! The processor that this program runs on. [`prepare`](Backend::prepare) is one match on the op; each arm works out the
-//! local shapes and gives a closure that calls the kernel.
+//! CPU backend. [`prepare`](Backend::prepare) is one match on the op; each arm computes the local shapes and returns a
+//! closure that calls the kernel.
 
 mod attend;
 mod contract;

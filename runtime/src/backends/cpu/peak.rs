@@ -1,4 +1,4 @@
-//! What this machine can do: the best of some large matrix products and additions on all threads that a run uses.
+//! Peak rates of this machine: the best of several large matrix products and additions on all threads that a run uses.
 
 use crate::cores::check_threads;
 use crate::trace::Peak;

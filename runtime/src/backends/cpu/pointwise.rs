@@ -1,4 +1,4 @@
-//! Elementwise ops. Those that spread nothing run on any storage, by length alone.
+//! Elementwise ops. Ops that do not broadcast run on any storage, by length alone.
 
 use super::Run;
 use super::sizes::strides_in;

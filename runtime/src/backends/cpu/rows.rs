@@ -1,4 +1,4 @@
-//! Norms and softmax: what goes row by row over the last dim.
+//! Norms and softmax: ops on rows along the last dim.
 
 use super::Run;
 use crate::backend::Site;

@@ -1,4 +1,4 @@
-//! What numbers of the run select: entries by index, ranges, elements by a mask.
+//! Ops selected by run-time values: entries by index, ranges, elements by a mask.
 
 use super::Run;
 use super::sizes::row_major;

@@ -1,4 +1,4 @@
-//! What experts were asked for, counted while a program runs.
+//! Counts of the experts' routing choices, updated while a program runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

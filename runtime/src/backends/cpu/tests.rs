@@ -1,4 +1,5 @@
-//! Every kernel op, whole and with each shardable letter of its rule cut in three, against the reference evaluator.
+//! Tests of every kernel op against the reference evaluator, unsharded and with each shardable factor of its rule split in
+//! three.
 
 use super::Cpu;
 use crate::arena::as_floats;

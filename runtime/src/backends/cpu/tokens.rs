@@ -1,4 +1,4 @@
-//! Tables of the vocabulary: embedding and the loss, whole or the rank's part of the vocabulary.
+//! Ops on vocabulary tables: embedding and the loss, on the full vocabulary or on the rank's shard of it.
 
 use super::Run;
 use super::rows::last;

@@ -1,4 +1,5 @@
-//! Parameter updates and the norm's share. They run on any storage. Updated tensors come as results, filled.
+//! Parameter updates and the rank's share of the gradient norm, on any storage. The results hold the updated tensors' old
+//! values.
 
 use super::Run;
 use ir::ops::{AdamW, Sgd};

@@ -1,4 +1,4 @@
-//! A rank's GPU: its memory, its lanes, and the kernels of its ops.
+//! A rank's GPU: its memory, its streams, and the kernels of its ops.
 
 use super::Error;
 use super::device::Device;

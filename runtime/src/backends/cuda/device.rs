@@ -1,4 +1,4 @@
-//! A GPU: its context, what it is, and the kernels compiled for it.
+//! A GPU: its context, its properties, and the kernels compiled for it.
 
 use super::error::{Error, Tried, status};
 use super::library::Library;

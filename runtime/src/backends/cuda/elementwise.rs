@@ -1,4 +1,4 @@
-//! Generated elementwise kernels, ready to launch.
+//! Generated elementwise kernels, compiled and ready to launch.
 
 use super::device::Device;
 use super::error::{Error, Tried};

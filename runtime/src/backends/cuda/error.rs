@@ -1,4 +1,4 @@
-//! What can go wrong on a GPU, or before there is one.
+//! Errors of a GPU, or of the search for one.
 
 use super::library::Library;
 use cudarc::cublaslt::result::CublasError;

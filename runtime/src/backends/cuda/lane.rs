@@ -1,5 +1,5 @@
-//! Lanes and events: work on one lane runs in the order in which it was given; work on different lanes at the same time, unless
-//! an event says otherwise.
+//! Streams and events. Work on one stream runs in launch order; work on different streams runs concurrently, unless an
+//! event orders it.
 
 use super::device::Device;
 use super::error::{Error, Tried};

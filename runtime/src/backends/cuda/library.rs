@@ -1,4 +1,4 @@
-//! The shared libraries of CUDA. None is needed to build or to start; each is looked for when it is first used.
+//! CUDA's shared libraries. The program builds and starts without them; each library is loaded at first use.
 
 use cudarc::{cublaslt, driver, nvrtc};
 

@@ -1,7 +1,7 @@
 //! Matrix products by cuBLASLt.
 //!
-//! In f32 every product is a product of 24-bit mantissas: TF32 is used only where it is asked for. The library picks an
-//! algorithm for a shape and the alignment of its matrices once; it is kept.
+//! In f32 every product is a product of 24-bit mantissas: TF32 is used only on request. The library picks an algorithm once
+//! per shape and alignment of its matrices; the choice is cached.
 
 use super::device::Device;
 use super::error::{Error, Tried};

@@ -1,4 +1,4 @@
-//! Memory of the device and of the host, each taken in one piece.
+//! Device memory and pinned host memory, each allocated in one block.
 
 use super::device::Device;
 use super::error::{Error, Tried};

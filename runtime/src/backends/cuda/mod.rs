@@ -1,7 +1,7 @@
 //! NVIDIA GPUs.
 //!
-//! The libraries of CUDA are loaded when they are first used: the program builds and runs without them, and says what is
-//! missing ([`Error::Missing`]).
+//! CUDA's libraries are loaded at first use: the program builds and runs without them, and reports a missing library as
+//! [`Error::Missing`].
 
 mod backend;
 pub mod check;

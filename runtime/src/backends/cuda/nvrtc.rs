@@ -1,4 +1,4 @@
-//! Compiling CUDA C at run time, to machine code of one architecture. Needs no driver and no GPU.
+//! Run-time compilation of CUDA C to machine code of one architecture. The compiler needs no driver and no GPU.
 
 use super::error::Error;
 use super::library::Library;

@@ -1,4 +1,4 @@
-//! What a GPU can do at most, from its clocks and units.
+//! Peak rates of a GPU, from its clocks and units.
 
 use serde::Serialize;
 

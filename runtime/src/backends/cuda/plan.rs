@@ -1,4 +1,4 @@
-//! What a GPU does for an op on a rank's sizes, as data: made and tested without a GPU.
+//! GPU launch plan of an op on a rank's sizes, as data: built and tested without a GPU.
 
 use crate::backend::Site;
 use crate::backends::scalar;

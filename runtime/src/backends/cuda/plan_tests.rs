@@ -1,4 +1,4 @@
-//! Plans, evaluated on this processor, against the reference evaluator.
+//! Tests of launch plans, evaluated on the CPU, against the reference evaluator.
 
 use super::*;
 use crate::reference::{Array, Context, Tensor as Dense, ops::evaluate};

@@ -1,5 +1,5 @@
-//! Copies between the host's memory and the device's through two pinned buffers: while the device works on one, the host
-//! works on the other.
+//! Copies between host and device through two pinned buffers: the device processes one buffer while the host processes the
+//! other.
 
 use super::device::Device;
 use super::error::Error;

@@ -1,5 +1,5 @@
-//! The ranks' clocks. Of all ranks that can go on, the one whose clock is earliest does its next instruction, so that what
-//! meets, meets in the order of time.
+//! Clocks of the ranks. The runnable rank with the earliest clock executes its next instruction, so messages and
+//! collectives match in time order.
 
 use super::meet::{Meetings, Moved};
 use super::price::{self, Cost, Priced, Step};

@@ -1,4 +1,4 @@
-//! Who meets whom: the two ends of messages, and the members of sums.
+//! Matching of communication: the two ends of messages, and the members of sums.
 
 use super::price::Cost;
 use crate::trace::Place;

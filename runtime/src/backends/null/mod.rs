@@ -1,11 +1,16 @@
-//! A backend that computes nothing: it steps through an emitted program with the cost model and moves clocks.
+//! Simulator: steps through an emitted program with the cost model and advances clocks, without computing.
 //!
-//! Ranks that differ only below pp run the same row on equal bounds, so that one stands for all of a pipeline rank, and a
-//! cluster may be of any size. The row computes one kernel at a time. Layout changes go on by themselves, one after the
-//! other on each communicator: a set of axes and who starts them. Started runs go one after the other beside the row, on
-//! communicators of their own; the row makes room for what they compute. A message moves when both ends have started and the sender's way out and the
-//! receiver's way in are free; a sum over stages when all members have started. A wait lasts until what it waits for is
-//! over.
+//! Ranks that differ only below pp execute the same instruction stream on equal bounds. One simulated rank therefore
+//! represents a whole pipeline rank, and a cluster may have any size. The timing rules are:
+//!
+//! - The instruction stream computes one kernel at a time.
+//! - Collectives run asynchronously, one after the other on each communicator: a set of axes and the thread that starts
+//!   them.
+//! - Started bodies run one after the other on the async stream, with communicators of their own. The instruction stream
+//!   pauses while a started body computes.
+//! - A message moves when both ends have started, and the sender's outgoing and the receiver's incoming link are free.
+//! - A sum over stages moves when all members have started.
+//! - A wait ends when its request completes.
 
 mod clock;
 mod meet;

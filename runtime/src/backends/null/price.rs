@@ -1,4 +1,4 @@
-//! Seconds and sites of all that stands in a program, each worked out once.
+//! Seconds and trace sites of every instruction in a program, each computed once.
 
 use crate::trace::{Site, body_sites, instr_site, moved_by};
 use cost::{Cluster, seconds_of_change, seconds_of_message, seconds_of_stmt, seconds_of_sum};

@@ -1,4 +1,4 @@
-//! A program whose ranks wait for each other.
+//! Report of a deadlock: a program whose ranks wait for each other.
 
 use std::fmt;
 

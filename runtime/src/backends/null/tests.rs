@@ -1,4 +1,4 @@
-//! Programs on clocks, against sums and simulations that do not know them.
+//! Tests of simulated programs against independent sums and simulations.
 
 use super::*;
 use crate::trace::{Kind, Lane, shares};

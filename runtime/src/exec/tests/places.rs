@@ -1,4 +1,4 @@
-//! The plainest memory plan: every tensor has bytes that no other has.
+//! The naive buffer assignment: no two tensors share bytes.
 
 use ir::arena::{ALIGNMENT, Arena, Frame, Held, Place, Role};
 use ir::graph::Model;

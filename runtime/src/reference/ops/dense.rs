@@ -1,4 +1,4 @@
-//! Contractions, reductions and changes of shape: all walks over a box with a stride per array.
+//! Contractions, reductions and shape changes: each is a walk over a box with a stride per array.
 
 use crate::reference::real::Real;
 use crate::reference::tensor::{Tensor, strides, walk};

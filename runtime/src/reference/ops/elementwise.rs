@@ -1,4 +1,4 @@
-//! Functions of one element, of two, and of a norm.
+//! Functions of one element, of two elements, and of a norm.
 
 use super::dense::places;
 use crate::reference::real::Real;

@@ -1,4 +1,4 @@
-//! Mixture of experts: which experts a token chooses, what comes to each, and back.
+//! Mixture of experts: a token's choice of experts, dispatch and combine.
 
 use crate::reference::real::Real;
 use crate::reference::tensor::Tensor;

@@ -1,4 +1,4 @@
-//! What each op means: one arm an op, each a call of the function that states the definition.
+//! Definition of each op: one match arm per op, which calls the function with the definition.
 
 mod attention;
 mod dense;

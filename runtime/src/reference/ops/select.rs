@@ -1,4 +1,4 @@
-//! What selects: order, windows, indices, masks. Each element of a result is found by its indices in all dims.
+//! Selection ops: order, windows, indices, masks. Each element of a result is found by its indices in all dims.
 
 use crate::reference::real::Real;
 use crate::reference::tensor::{Array, Tensor};

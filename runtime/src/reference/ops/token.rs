@@ -1,4 +1,4 @@
-//! Embedding and cross-entropy: what token numbers select. A number outside the vocabulary selects nothing, and a
+//! Embedding and cross-entropy, indexed by token numbers. A token number outside the vocabulary selects no entry, and a
 //! negative label is ignored.
 
 use super::norm::log_sum_exp;

@@ -1,4 +1,4 @@
-//! Dropout, the norm's share, and the optimizers.
+//! Dropout, the share of the gradient norm, and the optimizers.
 
 use super::Context;
 use crate::reference::random;

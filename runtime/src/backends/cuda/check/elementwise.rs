@@ -1,5 +1,5 @@
-//! Generated elementwise kernels: all functions in both element types, on sizes with and without whole vectors, with and
-//! without alignment, adding or not, in place.
+//! Checks of generated elementwise kernels: all functions in both element types, with and without full vectors, alignment,
+//! accumulation and in-place results.
 
 use super::{Bench, Found, Row, row};
 use crate::backends::cuda::elementwise::Elementwise;

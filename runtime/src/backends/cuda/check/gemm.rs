@@ -1,10 +1,11 @@
-//! Matrix products by cuBLASLt, against this processor's.
+//! Checks of cuBLASLt matrix products against the CPU's.
 //!
-//! The error of an element is taken relative to the sum of its terms' magnitudes, `|A| |B|`. With rounding to nearest in both
-//! computations it is at most `2 lambda sqrt(k) u`, `u` = 2^-24, but for a chance of 2 k exp(-lambda^2 / 2), here some 1e-14
-//! per term (Higham and Mary 2019, A new approach to probabilistic rounding error analysis, theorem 2.4). Tensor cores cut sums
-//! off instead (Fasi, Higham, Mikaitis and Pranesh 2021, Numerical behavior of NVIDIA tensor cores), which adds up: there it is
-//! at most `k 2^-23` more, the products of bf16 being exact. TF32 reads 11 bits of each operand: 2^-9 more.
+//! The error of an element is relative to the sum of its terms' magnitudes, `|A| |B|`. If both computations round to
+//! nearest, the error is at most `2 lambda sqrt(k) u`, `u` = 2^-24, except with probability 2 k exp(-lambda^2 / 2). That
+//! probability is about 1e-14 per term here (Higham and Mary 2019, A new approach to probabilistic rounding error analysis,
+//! theorem 2.4). Tensor cores truncate sums instead (Fasi, Higham, Mikaitis and Pranesh 2021, Numerical behavior of NVIDIA
+//! tensor cores), and truncation errors accumulate. They add at most `k 2^-23`, since products of bf16 are exact. TF32
+//! reads 11 bits of each operand, which adds 2^-9.
 
 use super::elementwise::{bytes, floats};
 use super::{Bench, Found, Row, row};

@@ -1,4 +1,4 @@
-//! Copies: that they bring what was sent, and how fast.
+//! Checks of copies: correctness and bandwidth.
 
 use super::{Bench, Found, Row, row};
 use crate::backends::cuda::error::Error;

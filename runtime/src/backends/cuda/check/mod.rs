@@ -1,6 +1,6 @@
-//! Runs what there is for GPUs on one of them, against this processor: results, speed, order between lanes, leaks.
+//! Checks the GPU code on one device against the CPU: results, speed, order between streams, leaks.
 //!
-//! Errors are relative, as each check says, and each has a bound that is derived, not measured. Rates are the best of several
+//! Errors are relative, as each check documents, and each bound is derived, not measured. Rates are the best of several
 //! timings by the device's clock.
 
 mod elementwise;

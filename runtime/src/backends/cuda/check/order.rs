@@ -1,4 +1,4 @@
-//! Order between lanes, and leaks.
+//! Checks of the order between streams, and of leaks.
 
 use super::{Bench, Found, Row, row};
 use crate::backends::cuda::elementwise::Elementwise;
