@@ -1,4 +1,4 @@
-//! What of a layout a stack does not support.
+//! Parts of a configuration that a stack does not support.
 
 use crate::error::Error;
 use crate::layout;

@@ -1,4 +1,4 @@
-//! From a user's wish to a compilation: the model is opened for its batch, and what goes wrong gets its code.
+//! From a user's request to a compilation: opens the model for its batch, and gives each error its code.
 
 use crate::debug::Debug;
 use crate::error::Error;

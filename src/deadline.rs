@@ -1,4 +1,4 @@
-//! Until when an answer is wanted.
+//! Deadline of an answer.
 
 use crate::error::Error;
 use ir::catalogue::Code;

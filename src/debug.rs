@@ -1,6 +1,6 @@
-//! `MESHWRIGHT_DEBUG=1..4`: one ladder of what the compiler says on standard error; each level includes those below.
+//! `MESHWRIGHT_DEBUG=1..4`: debug output of the compiler on standard error; each level includes those below.
 //!
-//! | level | says |
+//! | level | output |
 //! |---|---|
 //! | 1 | the stages and the schedule |
 //! | 2 | the seconds of each pass |

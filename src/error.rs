@@ -1,4 +1,4 @@
-//! What can go wrong, for all subcommands: the message that is printed and the status with which the process ends.
+//! Errors of all subcommands: the printed message and the exit status of the process.
 
 use ir::catalogue::Code;
 use ir::diag::{Coded, Diagnostic, Diagnostics};

@@ -1,4 +1,4 @@
-//! Text files of the user's, read and written whole.
+//! Reading and writing whole text files of the user.
 
 use crate::error::Error;
 use runtime::files;

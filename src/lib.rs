@@ -1,7 +1,7 @@
 //! Meshwright compiles the definition of a model into a program for many devices, and runs it.
 //!
-//! [`pipeline::compile`] tells the whole story: a model goes in, a program for every rank comes out. [`train::train`] runs
-//! it on text. The command line ([`cli`]) is a thin shell over these.
+//! [`pipeline::compile`] is the whole compiler: it takes a model and returns a program for every rank. [`train::train`] runs
+//! the program on text. The command line ([`cli`]) is a thin layer over these two functions.
 
 pub mod accuracy;
 mod beyond;

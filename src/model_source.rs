@@ -1,4 +1,4 @@
-//! What MODEL on the command line may be: a preset, a `config.json` or the folder it lies in, or a `.ir` file.
+//! Forms of MODEL on the command line: a preset, a `config.json` or its folder, or a `.ir` file.
 
 use crate::error::Error;
 use crate::files::{read_settings, read_text};

@@ -1,4 +1,4 @@
-//! Numbers for people.
+//! Numbers formatted for people.
 
 /// `950`, `12.3k`, `2.4M`, `8.03B`: three digits and a power of a thousand.
 pub(crate) fn count(n: f64) -> String {

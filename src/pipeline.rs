@@ -1,7 +1,7 @@
-//! The whole story: a model goes in, a program for every rank comes out.
+//! The whole compiler: takes a model and returns a program for every rank.
 //!
-//! Level to level, each with its own type and text: `Model` (what, then where), `Staged` (in which parts), `Schedule`
-//! (when), `Program` (for each class of ranks, what to do). A file that already stands at a level goes on from there.
+//! Levels, each with its own type and text: `Model` (operations, then shardings), `Staged` (partition into stages),
+//! `Schedule` (order), `Program` (instructions of each class of ranks). A file at any level resumes from that level.
 
 use cost::{CPU, Cluster, Routing};
 use ir::catalogue::Code;

@@ -1,5 +1,5 @@
-//! What a step of a compiled model would take on a cluster: by the costs of its stages, and by a run of its program on
-//! clocks.
+//! Predicted step time of a compiled model on a cluster: from the costs of its stages, and from a simulated run of its
+//! program.
 
 use crate::error::Error;
 use cost::{Cluster, model_flops};

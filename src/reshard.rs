@@ -1,4 +1,4 @@
-//! One change of layout: the cheapest sequence of collectives between two layouts of a tensor, and what the plain way costs.
+//! A reshard: the cheapest sequence of collectives between two shardings of a tensor, and the cost of the naive path.
 
 use crate::error::Error;
 use cost::{CPU, Cluster};

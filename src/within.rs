@@ -1,5 +1,6 @@
-//! A program within the memory that `--memory` promises. The search for shardings counts what lives long; what an arena holds
-//! beyond that is known when it is laid out. Then the search gets less by as much, until the arenas fit.
+//! Compilation within the memory budget of `--memory`. The search for shardings counts long-lived values. The rest of an
+//! arena is known only after buffer assignment. The search is then repeated with a budget smaller by this rest, until the
+//! arenas fit.
 
 use crate::pipeline::{self, CompileError, CompileRequest, Observer};
 use cost::Cluster;

@@ -1,4 +1,4 @@
-//! Errors on runs that a fit has not seen.
+//! Prediction errors on runs that a fit has not seen.
 
 use super::fit::refit;
 use super::runs::Run;

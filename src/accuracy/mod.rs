@@ -1,9 +1,12 @@
-//! How near predictions come to measured runs, and the constants of a stack that bring them nearest.
+//! Accuracy of predictions against measured runs, and the fit of a stack's constants.
 //!
-//! The way of the data: a file of runs is read, in the user's form or in that of published collections (`runs`,
-//! `published`); the estimator predicts each (`score`); errors are summed up by source (`summary`), layouts of one job are
-//! compared by rank (`ranks`); a stack's fitted constants are searched within their intervals (`fit`), and judged on runs
-//! that the fit has not seen (`folds`); the tables are a document (`report`).
+//! Data flow:
+//! 1. `runs` and `published` read a file of runs, in the user's form or in that of published collections.
+//! 2. The estimator predicts each run (`score`).
+//! 3. `summary` summarises errors by source, and `ranks` compares the configurations of one job by rank.
+//! 4. `fit` searches a stack's fitted constants within their intervals, and `folds` judges them on runs that the fit has not
+//!   seen.
+//! 5. `report` writes the tables as a document.
 
 mod fit;
 mod folds;

@@ -1,6 +1,6 @@
-//! Records of published collections: which cluster, stack, number formats and layout each means.
+//! Records of published collections, mapped to cluster, stack, number formats and configuration.
 //!
-//! The one place where that is decided.
+//! No other module decides this mapping.
 
 use super::runs::{Line, MemoryKind};
 use serde_json::{Map, Value, json};

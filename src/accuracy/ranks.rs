@@ -1,4 +1,4 @@
-//! Choosing by prediction: layouts of one job, by what they were predicted and by what they reached.
+//! Quality of choosing by prediction: the configurations of one job, ranked by predicted and by measured speed.
 
 use super::fit::FAR;
 use super::score::Scored;

@@ -1,4 +1,4 @@
-//! The tables of accuracy as a document.
+//! The accuracy tables as a document.
 
 use super::folds::Fold;
 use super::ranks::{RankSet, RankTotal, rank_sets, total};

@@ -1,4 +1,4 @@
-//! Measured runs, one JSON object a line.
+//! Measured runs, one JSON object per line.
 
 use super::published;
 use crate::error::Error;

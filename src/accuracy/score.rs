@@ -1,4 +1,4 @@
-//! Runs, predicted.
+//! Predictions of measured runs.
 
 use super::runs::{MemoryKind, Run};
 use crate::error::Error;

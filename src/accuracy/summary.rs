@@ -1,4 +1,4 @@
-//! Errors of many runs in a few figures.
+//! Summary statistics of the errors of a set of runs.
 
 use super::score::Scored;
 

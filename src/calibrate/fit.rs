@@ -1,4 +1,4 @@
-//! Figures of the cost model that reproduce what was timed: each formula of `planner/cost` solved for its constants.
+//! Cost-model constants that reproduce the measured times: each formula of `planner/cost` solved for its constants.
 
 use runtime::measure::Measured;
 

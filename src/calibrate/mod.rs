@@ -1,4 +1,4 @@
-//! The cluster file of this machine: what [`runtime::measure`] has timed, as figures of a device and a link.
+//! Cluster file of this machine: the times from [`runtime::measure`] as constants of a device and a link.
 
 mod fit;
 

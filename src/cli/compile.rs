@@ -1,4 +1,4 @@
-//! `meshwright compile`: a model, or a dump of any level, to what each rank does.
+//! `meshwright compile`: compiles a model, or a dump of any level, to the instructions of each rank.
 
 use super::dump::Dump;
 use super::layout::LayoutFlags;

@@ -1,4 +1,4 @@
-//! What `meshwright schedule` draws: a schedule of ours or of a file, and what it is compared with.
+//! Drawings of `meshwright schedule`: a built-in schedule or one from a file, and the schedules it is compared with.
 
 use super::progress::SearchWatch;
 use crate::error::Error;

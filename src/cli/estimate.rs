@@ -1,4 +1,4 @@
-//! `meshwright estimate`: what a step of a model would take on a cluster, without one.
+//! `meshwright estimate`: predicted step time of a model on a cluster, without the cluster.
 
 use super::job::{AFTER_STACK, JobFlags};
 use super::number::{bytes, count, percent, share, short, with_unit};

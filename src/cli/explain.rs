@@ -1,4 +1,4 @@
-//! `meshwright explain PLAN.json`: why a plan is as it is, and why it is not another.
+//! `meshwright explain PLAN.json`: explains why a plan was chosen, and why another was not.
 
 use super::number::finite;
 use super::plan::{PlanFormat, printed};

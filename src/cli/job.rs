@@ -1,4 +1,4 @@
-//! The flags of a job that is predicted: a model and a batch, the hardware, the software and the number formats.
+//! Flags of an estimated job: a model and a batch, the hardware, the software and the number formats.
 
 use clap::Args;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! `meshwright models --keys`: what is done about each key of a `config.json`.
+//! `meshwright models --keys`: the treatment of each key of a `config.json`.
 
 use super::TableFormat;
 use super::table::table;

@@ -1,4 +1,4 @@
-//! The options that say how a model is laid out on devices, the same for every subcommand that compiles one.
+//! Options for the parallel configuration of a model, shared by all subcommands that compile one.
 
 use clap::Args;
 use serde::Serialize;

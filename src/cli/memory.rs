@@ -1,4 +1,4 @@
-//! The table of what each rank's memory holds.
+//! Table of each rank's memory by category.
 
 use super::number::bytes;
 use super::table::table;

@@ -1,5 +1,5 @@
-//! The command line: a thin shell over the library. A subcommand is a file; it gives its answer as text, or an error with the
-//! status that the process ends with.
+//! The command line: a thin layer over the library. Each subcommand is a file; it returns its answer as text, or an error
+//! with the exit status of the process.
 
 mod calibrate;
 mod clusters;

@@ -1,4 +1,4 @@
-//! `meshwright plan`: the best layout of a model on a cluster.
+//! `meshwright plan`: finds the best configuration of a model on a cluster.
 
 use super::job::{AFTER_STACK, JobFlags};
 use super::number::{count, finite};

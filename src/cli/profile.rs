@@ -1,4 +1,4 @@
-//! Where the time of a run went, as `train --profile` prints it.
+//! Breakdown of a training run's time, as `train --profile` prints it.
 
 use super::number::{count, percent, short};
 use super::prediction;

@@ -1,5 +1,5 @@
-//! What a person sees of a training run: a head, a bar that moves (plain lines where there is no terminal), validations;
-//! and of a search.
+//! Progress display of a training run and of a search. A run shows a head, a progress bar (plain lines if there is no
+//! terminal) and validations.
 
 use super::number::{count, seconds, share};
 use super::signals::Signals;

@@ -1,4 +1,4 @@
-//! From a file and flags to a request: both are maps from field to value, and the flags win.
+//! Builds a request from a file and flags: both are maps from field to value, and flags override the file.
 
 use crate::error::Error;
 use crate::files::read_settings;

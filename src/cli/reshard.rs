@@ -1,4 +1,4 @@
-//! `meshwright reshard`: from one layout of a tensor to another.
+//! `meshwright reshard`: reshards a tensor from one sharding to another.
 
 use super::TableFormat;
 use super::number::{count, time};

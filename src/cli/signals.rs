@@ -1,4 +1,4 @@
-//! Signals that end a process: while a run trains the first asks for its end and the second is it.
+//! Signals that end a process: during training the first signal asks the run to stop, and the second kills it.
 
 use crate::train::Signal;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The blocks of a model on one rank: planned once for all layouts that share the axes below pp, priced once for all that
-//! share what a block sees of the layout.
+//! The blocks of a model on one rank. Configurations that share the axes below pp share one plan; configurations that share
+//! every field a block depends on share its cost.
 
 use super::resize::{Unplanned, together};
 use super::stages::plus;

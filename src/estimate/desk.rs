@@ -1,4 +1,4 @@
-//! A request for many layouts: its names are found once, and no report is made.
+//! Evaluation of many configurations of one request: names are resolved once, and no report is made.
 
 use super::blocks::{Blocks, Which};
 use super::estimator::{Estimator, Job, Staged, Stepped};

@@ -1,4 +1,4 @@
-//! One request after the other, and what they share.
+//! Estimates of single requests, and the caches that requests share.
 
 use super::blocks::{Blocks, Outline, Planned, Which, check, plan};
 use super::desk::Known;

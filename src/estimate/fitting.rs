@@ -1,4 +1,5 @@
-//! What it costs at least to fit: layers that compute again what they could keep, or have it wait in the host's memory.
+//! Lower bound on the time it costs to fit in memory: layers recompute values they could save, or offload them to host
+//! memory.
 
 use super::blocks::Blocks;
 use super::path::Path;

@@ -1,4 +1,4 @@
-//! What no layout of a family goes below: the same step and memory with a flow that no order beats.
+//! Lower bounds of a search node: the same step and memory model, with a pipeline timeline that no order beats.
 
 use super::blocks::{Blocks, Span};
 use super::estimator::{Job, Staged};

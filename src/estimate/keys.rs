@@ -1,4 +1,5 @@
-//! What parts of a prediction depend on, so that what is known of one layout serves all that agree in it.
+//! Cache keys: the fields that parts of a prediction depend on, so that configurations that agree in these fields share a
+//! result.
 
 use super::resize::together;
 use crate::error::Error;

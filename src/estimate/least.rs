@@ -1,4 +1,5 @@
-//! Bytes that no layout of a family goes below, where the least memory is looked for, or it is doubted that any layout fits.
+//! Lower bounds on the bytes of a search node. They serve searches for the least memory, and checks that any configuration
+//! fits.
 
 use super::blocks::Blocks;
 use super::floor::{Open, flow_of};

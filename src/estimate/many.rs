@@ -1,4 +1,4 @@
-//! Many layouts at once, on all cores.
+//! Batch evaluation of many configurations on all cores.
 
 use super::estimator::Estimator;
 use super::report::EstimateReport;

@@ -1,4 +1,4 @@
-//! What is worked out and kept, for many threads.
+//! Concurrent memo tables.
 
 use rustc_hash::FxHashMap;
 use std::hash::Hash;

@@ -1,4 +1,4 @@
-//! What each pipeline rank holds when it holds most.
+//! Peak memory of each pipeline rank.
 
 use super::least::communicators;
 use super::ordered::Ordered;

@@ -1,9 +1,14 @@
-//! Step time and memory of a layout, predicted: no program is made, and no device is needed.
+//! Predicted step time and memory of a configuration. No program is made, and no device is needed.
 //!
-//! The way of the data: a request names a model, a cluster, a stack and a layout (`request`); the layout is made to fit the
-//! devices (`place`); the model's blocks are planned on the axes below pp and priced (`blocks`); stages are cut (`stages`),
-//! ordered and simulated (`pipeline`); what data-parallel ranks exchange is added by numbers (`replicas`), as is memory
-//! (`memory`); all of it together is a step (`step`) and a [`EstimateReport`]. An [`Estimator`] keeps what layouts share.
+//! Data flow:
+//! 1. A request names a model, a cluster, a stack and a configuration (`request`).
+//! 2. `place` fits the configuration to the devices.
+//! 3. `blocks` plans the model's blocks on the axes below pp and estimates their cost.
+//! 4. `stages` partitions the model into stages; `pipeline` orders and simulates them.
+//! 5. `replicas` adds the communication of data-parallel ranks analytically; `memory` does so for memory.
+//! 6. `step` combines these into a step and an [`EstimateReport`].
+//!
+//! An [`Estimator`] caches results that configurations share.
 
 mod auto;
 mod blocks;

@@ -1,4 +1,4 @@
-//! Orders of micro-batches, wired to be simulated; those that no cost moves are worked out once.
+//! Orders of micro-batches, compiled to dependency graphs for simulation; orders independent of costs are computed once.
 
 use super::path::Path;
 use super::pipeline::{Rank, Runs};

@@ -1,4 +1,4 @@
-//! Stages in their order: what the time (`step`) and the memory (`memory`) of a step follow from.
+//! Ordered stages: the input of the time (`step`) and the memory (`memory`) of a step.
 
 use super::pipeline::Flow;
 use super::replicas::Replicas;

@@ -1,5 +1,5 @@
-//! The chain of actions that a step's end follows from. Under other times the same order takes at least as long as this chain
-//! does under them.
+//! Critical path: the chain of actions that determines a step's end. Under other times, the same order takes at least as long
+//! as this chain takes under those times.
 
 use ir::schedule::{Action, Kind};
 use scheduler::simulate::Run;

@@ -1,4 +1,4 @@
-//! The stages in the order of the layout's schedule, simulated.
+//! Simulation of the stages in the order of the configuration's schedule.
 
 use super::order::Orders;
 use super::path::Path;

@@ -1,4 +1,4 @@
-//! How a layout lies on devices: degrees that fill them, and who talks to whom.
+//! Placement of a configuration on devices: degrees that fill the devices, and the replica groups of each collective.
 
 use crate::error::Error;
 use crate::layout;

@@ -1,4 +1,4 @@
-//! Number formats by name: what each tensor of a run is made of.
+//! Number formats by name: the element types of the tensors of a training run.
 
 use crate::error::Error;
 use cost::{Format, Recipe, Stack};

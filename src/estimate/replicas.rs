@@ -1,4 +1,5 @@
-//! What data-parallel ranks exchange: gradients, and under ZeRO shards of parameters; what of it nothing hides.
+//! Communication of data-parallel ranks: gradients, and under ZeRO shards of parameters; and the part that no computation
+//! hides.
 //! Rajbhandari et al. 2020 (ZeRO); Zhao et al. 2023 (FSDP).
 
 use super::place::{expert_replicas, replicas, sharded};

@@ -1,4 +1,4 @@
-//! What is asked for.
+//! Request of an estimate.
 
 use super::recipe;
 use crate::error::Error;

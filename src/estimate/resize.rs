@@ -1,6 +1,8 @@
-//! A planned model in other sizes. The passes decide by which axes there are and what they divide, and by no size, until changes
-//! of layout are marked: two layouts that agree in these have the same statements, and one plan serves both so far. What is
-//! cheapest between two layouts goes by sizes: sizes whose changes go the same ways share the whole plan.
+//! A planned model in other sizes.
+//!
+//! Until reshards are marked, the passes decide by the axes and by the dims these axes divide, not by sizes. Two
+//! configurations that agree in axes and divisibility have the same statements up to this point, so one plan serves both. The
+//! cheapest reshard path depends on sizes. Sizes whose reshards take the same paths share the whole plan.
 
 use super::blocks::{Outline, Planned};
 use super::memo::Memo;

@@ -1,4 +1,4 @@
-//! What the statements of a planned model depend on, but for what its changes of layout become.
+//! Shape class: everything that the statements of a planned model depend on, except the paths of its reshards.
 
 use super::resize::DimSizes;
 use ir::entity::EntityRef;

@@ -1,4 +1,4 @@
-//! A model's runs cut into stages, and what each stage costs for one micro-batch.
+//! Partition of a model's block instances into stages, and the cost of each stage for one micro-batch.
 
 use super::blocks::{Blocks, Span};
 use super::replicas::{Exchange, Replicas, Row};

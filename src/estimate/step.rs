@@ -1,5 +1,5 @@
-//! From the parts to a step: the last rank whose gradients are summed, the update that follows, and what each second of it
-//! goes to.
+//! From the parts to a step: the last rank to reduce its gradients, the optimizer update after it, and a breakdown of the
+//! step's seconds.
 
 use super::ordered::Ordered;
 use super::pipeline::Rank;

@@ -1,4 +1,4 @@
-//! The single values that are made again so that a layout fits: `recompute=auto`.
+//! Selection of the single values to recompute so that a configuration fits: `recompute=auto`.
 
 use super::blocks::Outline;
 use super::estimator::{Job, Staged};

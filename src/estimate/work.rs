@@ -1,5 +1,5 @@
-//! What no layout with some degrees goes below, known before any model is planned for them: the work over the peak rate, and
-//! the states over the ranks that hold them.
+//! Lower bounds from some degrees alone, known before any model is planned for them: FLOPs / peak, and model states / ranks
+//! that hold them.
 
 use super::blocks::Blocks;
 use super::floor::Floor;

@@ -1,4 +1,4 @@
-//! A plan as the model's text: every tensor with the sharding that the layout gives it, and the collectives that follow.
+//! A plan as the model's text: every tensor with its sharding under the configuration, and the collectives this implies.
 
 use super::brief::differences;
 use crate::compiling::{Compiling, compile_source};

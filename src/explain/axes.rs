@@ -1,4 +1,4 @@
-//! What each part of the layout costs and saves.
+//! Costs and savings of each part of the configuration.
 
 use super::brief::{differences, said};
 use super::compare::{ALIKE, misfit, pace};

@@ -1,4 +1,4 @@
-//! The limits that a layout touches.
+//! Binding limits of a configuration.
 
 use super::brief::differences;
 use super::compare::{device_gib, parts};

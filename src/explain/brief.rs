@@ -1,4 +1,4 @@
-//! Layouts in few words.
+//! Short text forms of configurations.
 
 use crate::layout::{keys, parse_any};
 use ir::goal::{Layout, Recompute};

@@ -1,4 +1,4 @@
-//! Two predictions of one job, in words.
+//! Comparison of two predictions of one job, as text.
 
 use crate::estimate::{EstimateReport, Memory, Predicted, StageMemory};
 use crate::number::{gib, share, time};

@@ -1,4 +1,4 @@
-//! Nothing fits: which constraints clash, and what would make something fit.
+//! Infeasible requests: the constraints that conflict, and the changes that would make some configuration fit.
 
 use super::brief::brief;
 use super::compare::device_gib;

@@ -1,4 +1,4 @@
-//! Whether anything fits, without a search: the layouts that need least are predicted.
+//! Feasibility check without a search: it predicts the configurations that need least memory.
 
 use super::brief::holds;
 use super::pool::Pool;

@@ -1,4 +1,4 @@
-//! Why the runners-up lost.
+//! Reasons why the alternatives lost.
 
 use super::compare::{memory, pace, seconds};
 use crate::estimate::{EstimateReport, Predicted};

@@ -1,9 +1,12 @@
-//! Why a layout is the best: what each part of it costs and saves, why others lost, what binds, what more would buy; and
-//! where nothing fits, what clashes and what would help.
+//! Explanations of a plan: the cost and saving of each part of the configuration, why alternatives lost, which limits bind,
+//! and what-if changes. For infeasible requests, the constraints that conflict and the changes that would help.
 //!
-//! The way of the data: layouts near the best one (`near`) are predicted (`pool`); a pair of predictions becomes words
-//! (`compare`); from these come the notes on each part (`axes`), the reasons of the runners-up (`losses`), limits (`binds`)
-//! and wishes (`wishes`). Where nothing fits, constraints are dropped until something does (`infeasible`, `least`).
+//! Data flow:
+//! 1. `near` makes configurations near the best one, and `pool` predicts them.
+//! 2. `compare` turns a pair of predictions into text.
+//! 3. From this text come the notes on each part (`axes`), the reasons of the alternatives (`losses`), limits (`binds`) and
+//!   what-if changes (`wishes`).
+//! 4. If nothing fits, `infeasible` and `least` drop constraints until some configuration fits.
 
 mod annotated;
 mod axes;

@@ -1,4 +1,4 @@
-//! Layouts near another: each changes one choice, and what must follow from it.
+//! Configurations near another one: each changes one choice, and the choices that must change with it.
 
 use super::brief::differences;
 use ir::goal::{CpKind, Layout, Recompute};

@@ -1,4 +1,4 @@
-//! Plans in files.
+//! Reading plan files.
 
 use crate::error::Error;
 use crate::estimate::{Comm, EstimateReport, Predicted, SCHEMA, StageMemory};

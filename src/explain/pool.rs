@@ -1,4 +1,4 @@
-//! Predictions of layouts near the best one.
+//! Cache of predictions of configurations near the best one.
 
 use super::axes::KEYS;
 use super::brief::{holds, said};

@@ -1,4 +1,4 @@
-//! Why a plan is not another: the best layout with what is asked for, against the plan.
+//! Answer to `--why-not`: the best configuration with the given pins, compared with the plan.
 
 use super::Find;
 use super::brief::{brief, differences};

@@ -1,7 +1,7 @@
-//! What more memory or a faster network would buy.
+//! What-if changes: the gain from more memory or a faster network.
 //!
-//! The answer is the best of what is known, the layouts that were found and those near the best one, and so a gain that is had
-//! at least: of these what is made again is chosen anew, another search is not made.
+//! The answer is the best of the known configurations, those found and those near the best one, so it is a lower bound on the
+//! gain. Their recomputation is chosen again, but no new search is made.
 
 use super::brief::{brief, holds};
 use super::compare::device_gib;

@@ -1,4 +1,4 @@
-//! Searches beside a plan: the best layout with another choice, and what lies beyond the stack.
+//! Searches in addition to a plan's: the best configuration with another choice, and configurations beyond the stack.
 
 use super::large::Large;
 use super::oracle::Costs;

@@ -1,4 +1,4 @@
-//! What the search gives.
+//! Results of the search.
 
 use super::large::Large;
 use super::oracle::Costs;

@@ -1,10 +1,12 @@
-//! What is true of micro-batches of all sizes: seconds of those as large as can be.
+//! Lower bounds for micro-batches of all sizes, from the seconds of the largest ones.
 //!
-//! A micro-batch of n times as many sequences takes at most n times as long, since waves of tiles, the share of a link's
-//! bandwidth and launches are so. Not so the ways between layouts of tokens and of experts that cut attention's axes: each size
-//! has its own, found by simpler formulas than these costs. Where they are others, or not asked for, a larger one is counted a
-//! little less, and no more is said than some times what is true of whole experts on each rank. (A test holds all of this
-//! against prices.)
+//! Time per sequence does not increase with micro-batch size, since tile waves, link efficiency and launch overhead all
+//! improve. The largest micro-batch therefore bounds all others.
+//!
+//! The exception is resharding between token and expert shardings with folded experts. The reshard path depends on size, and
+//! is chosen with simpler formulas than the costs used here. If the paths differ, or are not compared, the bound is
+//! multiplied by a safety factor (`OTHER_WAYS`). It is also capped at a multiple of the bound with unsharded experts on each
+//! rank (`MOST_WAYS`). (A test compares all of these bounds with estimated costs.)
 
 use crate::estimate::{Desk, Floor, Once};
 use ir::goal::{CpKind, Layout};

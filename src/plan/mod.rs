@@ -1,8 +1,10 @@
 //! The best layout for a model on a cluster, and why it is.
 //!
-//! The way of the data: a request names a model, a cluster, a batch and pins (`request`); the search over layouts
-//! ([`planner::search`]) asks the cost model of [`crate::estimate`] (`oracle`) and gives the best and the runners-up
-//! (`found`), also of those with another choice (`explore`); [`crate::explain`] says why each lost, what binds, and what more of it would buy (`report`).
+//! Data flow:
+//! 1. A request names a model, a cluster, a batch and pins (`request`).
+//! 2. The search over configurations ([`planner::search`]) asks the cost model of [`crate::estimate`] (`oracle`).
+//! 3. It gives the best configuration and the alternatives (`found`), also those with another choice (`explore`).
+//! 4. [`crate::explain`] gives the reasons of losses, the limits that bind, and what-if changes (`report`).
 
 mod explore;
 mod found;

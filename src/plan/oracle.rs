@@ -1,4 +1,4 @@
-//! The cost model as the search asks it.
+//! Cost oracle of the search.
 
 use super::large::Large;
 use crate::estimate::{Ask, Desk, Floor, Means, Undecided, Work};

@@ -1,4 +1,4 @@
-//! What a plan says beside the prediction of its layout: how it was found, the runners-up, and why.
+//! Report of a plan, in addition to the prediction of its configuration: how it was found, the alternatives, and the reasons.
 
 use super::request::Objective;
 use crate::estimate::{EstimateReport, EstimateRequest, Predicted};

@@ -1,4 +1,4 @@
-//! What is asked of a plan.
+//! Request of a plan.
 
 use crate::estimate::EstimateRequest;
 use serde::{Deserialize, Serialize};

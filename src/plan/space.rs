@@ -1,4 +1,4 @@
-//! What a request leaves to choose.
+//! Search space of a request: the options its pins leave open.
 
 use super::request::PlanRequest;
 use crate::beyond::check_pins;

@@ -1,4 +1,4 @@
-//! What computes: the processor, or a GPU.
+//! Selection of the compute backend: CPU or GPU.
 
 use crate::error::Error;
 use ir::catalogue::Code;

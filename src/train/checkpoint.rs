@@ -1,4 +1,4 @@
-//! Checkpoints of a training run: which one it goes on from, and what must be as it was then.
+//! Checkpoints of a training run: the checkpoint to resume from, and the settings that must not have changed since.
 
 use super::outputs::go_on;
 use super::request::TrainRequest;

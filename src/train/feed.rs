@@ -1,4 +1,4 @@
-//! What the model's inputs are fed: tokens, labels, positions and segments of one micro-batch after the other.
+//! Feeds of the model's inputs: tokens, labels, positions and segments, one micro-batch after another.
 
 use crate::error::Error;
 use ir::catalogue::Code;

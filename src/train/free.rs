@@ -1,4 +1,4 @@
-//! How much memory the process may still take: of the machine, and under the limits on it.
+//! Memory that the process may still allocate, of the machine and under the limits on the process.
 
 use std::fs;
 use std::path::{Path, PathBuf};

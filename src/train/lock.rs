@@ -1,4 +1,4 @@
-//! One run at a time in a folder.
+//! Lock file: one training run at a time in a folder.
 
 use super::outputs::at_start;
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! What a run is measured by, where that is asked for: the trace of a step, and all steps added up.
+//! Optional measurements of a training run: the trace of a step, and totals over all steps.
 
 use super::outputs::unwritable;
 use super::report::ProfileReport;

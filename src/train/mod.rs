@@ -1,4 +1,4 @@
-//! Training: text to micro-batches, micro-batches to the machine, what comes back to `metrics.jsonl`.
+//! Training: reads text into micro-batches, runs them on the executor, and records results in `metrics.jsonl`.
 //!
 //! ```text
 //! request -> data, model -> compile -> machine;   per step: fill -> step -> record;   now and then: save, evaluate

@@ -1,4 +1,4 @@
-//! What a run writes beside checkpoints: `run.toml` and `metrics.jsonl`; and why it cannot.
+//! Output files of a training run besides checkpoints, `run.toml` and `metrics.jsonl`, and errors in writing them.
 
 use super::checkpoint::is_in;
 use super::request::TrainRequest;

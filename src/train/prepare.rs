@@ -1,4 +1,4 @@
-//! From a request to a compiled model, before any data is touched.
+//! From a request to a compiled model, before any data is read.
 
 use super::backend::check_device;
 use super::feed::Feed;

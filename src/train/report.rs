@@ -1,4 +1,4 @@
-//! What a training run tells while it runs and when it has ended.
+//! Progress and final reports of a training run.
 
 use ir::goal::Layout;
 use runtime::metrics::{EvalRecord, StepRecord};

@@ -1,4 +1,4 @@
-//! What a training run is asked to do; the same fields stand in `run.toml`.
+//! Request of a training run; `run.toml` has the same fields.
 
 use super::backend::BACKENDS;
 use crate::error::Error;

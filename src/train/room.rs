@@ -1,4 +1,4 @@
-//! Whether a run fits into the machine, before it takes the memory.
+//! Memory check of a training run, before it allocates.
 
 use super::free::{free_addresses, free_memory};
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! The page of a request for which nothing fits: the clash, what the layout that needs least holds, and the ways out.
+//! Page of an infeasible request: the conflict, the memory of the configuration that needs least, and the relaxations.
 
 use super::{STYLE, bars, tables};
 use crate::error::Error;

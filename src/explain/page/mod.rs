@@ -1,5 +1,5 @@
-//! A plan as one page: time and memory drawn, runners-up plotted, the schedule in time, and why. It loads nothing from
-//! anywhere and needs no script; what the pointer rests on says what it is.
+//! A plan as one HTML page: time and memory as bars, alternatives as a scatter plot, the schedule as a timeline, and
+//! explanations. The page loads no external resource and needs no script; hovering over an element shows its description.
 
 mod bars;
 mod infeasible;

@@ -1,4 +1,4 @@
-//! The plan among its runners-up: time against memory.
+//! Scatter plot of the plan and its alternatives: time against memory.
 
 use super::bars::drawing;
 use crate::estimate::{EstimateReport, Predicted};

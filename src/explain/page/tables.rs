@@ -1,4 +1,4 @@
-//! What is said in words, as tables.
+//! Explanations as tables.
 
 use crate::estimate::EstimateReport;
 use crate::explain::brief::differences;
