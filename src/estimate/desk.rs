@@ -25,11 +25,11 @@ use scheduler::schedules::ScheduleKind;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A model and a batch on a cluster; layouts are asked for.
+/// Evaluation context: a model and a batch on a cluster, queried for many configurations.
 pub(crate) struct Desk<'e> {
     estimator: &'e Estimator,
     request: EstimateRequest,
-    /// By the cores of each device, where devices share them.
+    /// Clusters by the cores of each device, if devices share cores.
     clusters: HashMap<u64, Cluster>,
     cluster: Arc<Cluster>,
     stack: Arc<Stack>,
@@ -38,39 +38,40 @@ pub(crate) struct Desk<'e> {
     known: Arc<Known>,
 }
 
-/// What is worked out of a request, whatever its pins and however many devices it may have.
+/// Cache of the results of a request, independent of its pins and of the number of devices.
 #[derive(Default)]
 pub(super) struct Known {
     blocks: Once<BlockKey, Result<Arc<Blocks>, Error>>,
-    /// Those without experts alone, where experts are whole.
+    /// Blocks without experts only, for unsharded experts.
     others: Once<BlockKey, Result<Arc<Blocks>, Error>>,
-    /// However layers are computed again.
+    /// First block instances of the stages, independent of how layers are recomputed.
     cuts: Memo<(BlockKey, u32, u32, Placement), Vec<usize>>,
-    /// What may be made again, by the runs of each block.
+    /// Choices of values to recompute, by the number of instances of each block.
     choices: Once<(BlockKey, Vec<u64>), Frontier>,
-    /// By what a pipeline sees of a layout.
+    /// Ordered stages, by the fields of a configuration that a pipeline depends on.
     flows: Once<(Layout, u64), Staged>,
-    /// Of blocks that keep all: how they can keep less.
+    /// For blocks that save everything: the options to save less.
     ways: Once<BlockKey, Ways>,
-    /// Of the same: what may be made again in a run of each.
+    /// For the same blocks: the values that one instance of each may recompute.
     each: Once<BlockKey, Vec<Vec<Again>>>,
-    /// Of the same: the values that are best made again if the rest waits in the host's memory.
+    /// For the same blocks: the values to recompute in the fastest choice if the rest is offloaded to host memory.
     hosted: Once<BlockKey, Vec<String>>,
-    /// What no pipeline goes below.
+    /// Lower bounds over all pipelines.
     means: Memo<MeanKey, Floor>,
 }
 
-/// What a bound on a family is asked for.
+/// Quantity requested from the lower bound of a search node.
 pub(crate) enum Ask {
-    /// Seconds, of layouts that fit in the memory there is, which they may do by these means, and whose order may be decided.
-    /// More than `enough` seconds need not be all that can be said.
+    /// Lower bound on step time, in seconds, for configurations that fit in the budget `room`, given the options `means` for
+    /// saving memory. If `is_ordered`, the order may be decided. The computation may stop as soon as the bound exceeds
+    /// `enough`.
     Seconds { enough: f64, room: f64, means: Means, is_ordered: bool },
-    /// Seconds and bytes of the layout itself.
+    /// Lower bounds on the seconds and bytes of the configuration itself.
     Bytes,
 }
 
 impl<'e> Desk<'e> {
-    /// The desk of a request, on any number of devices from the least to the most.
+    /// Makes the desk of a request, for any number of devices from the first to the second of `devices`.
     ///
     /// # Errors
     /// A name is not known, or a size is 0.
@@ -93,7 +94,7 @@ impl<'e> Desk<'e> {
         &self.source
     }
 
-    /// Whether devices can offload: to a host whose memory is known.
+    /// Returns `true` if devices can offload: the host and its memory are known, and the stack supports offloading.
     pub(crate) fn offloads(&self) -> bool {
         let has_host = self.cluster.device.host_bandwidth > 0.0 && self.cluster.host.is_some();
         has_host && self.stack.supports.offload != Some(false)
@@ -104,7 +105,7 @@ impl<'e> Desk<'e> {
         &self.stack
     }
 
-    /// So many devices of the cluster, as the stack uses them.
+    /// The machine with this number of devices of the cluster, as the stack uses them.
     pub(crate) fn machine(&self, devices: u64) -> Machine<'_> {
         let cluster = self.clusters.get(&self.cluster.cores_each(devices)).unwrap_or(&self.cluster);
         Machine { cluster, stack: &self.stack, recipe: &self.recipe }
@@ -124,12 +125,12 @@ impl<'e> Desk<'e> {
         }
     }
 
-    /// The stage of ZeRO under which a layout's micro-batches run.
+    /// ZeRO stage under which a configuration's micro-batches run.
     pub(crate) fn zero(&self, layout: &Layout) -> u8 {
         Replicas::new(layout, self.microbatches(layout), &self.machine(layout.devices())).zero
     }
 
-    /// What blocks cost under a layout. A plan that fails does so once.
+    /// Costs of the blocks under a configuration. A plan that fails is tried only once.
     fn blocks(&self, job: &Job<'_>) -> Result<(BlockKey, Arc<Blocks>), Error> {
         let key = BlockKey::of(&job.layout, &job.machine)?;
         let make = || Ok::<_, Error>(self.among(&key).map_or_else(|| self.priced(job), Ok).map(Arc::new));
@@ -137,21 +138,21 @@ impl<'e> Desk<'e> {
         known.map(|blocks| (key, blocks))
     }
 
-    /// What blocks that keep all cost, if that is known from where whole layers are computed again.
+    /// Costs of blocks that save everything, if a cached result with whole-layer recomputation contains them.
     fn among(&self, key: &BlockKey) -> Option<Blocks> {
         let whole = self.known.blocks.known(&key.with_whole_layers()?)?;
         let Blocks { outline, profiles, .. } = &**whole.as_ref().as_ref().ok()?;
         Some(Blocks { outline: Arc::clone(outline), profiles: profiles.clone(), again: None })
     }
 
-    /// Prices the blocks.
+    /// Estimates the costs of the blocks.
     fn priced(&self, job: &Job<'_>) -> Result<Blocks, Error> {
         let others = self.others(job)?;
         self.estimator.priced_by_shape(job, others.as_deref().map_or(Which::All, Which::Experts))
     }
 
-    /// The blocks without experts, priced, where they see nothing of how experts share out ranks: in a model that is built, but
-    /// where they exchange parts; there finer axes may find another way.
+    /// Costs of the blocks without experts, if these do not depend on how experts are sharded over ranks. This holds in a
+    /// built model, unless these blocks exchange parts: there, finer axes may allow another reshard path.
     fn others(&self, job: &Job<'_>) -> Result<Option<Arc<Blocks>>, Error> {
         if !job.source.is_built() || !job.layout.has_folded_experts() {
             return Ok(None);
@@ -163,7 +164,7 @@ impl<'e> Desk<'e> {
         Ok((!others.profiles.iter().any(exchanges)).then_some(others))
     }
 
-    /// Whether the blocks whose changes of layout go by sizes have the same statements in these layouts.
+    /// Returns `true` if the blocks whose reshards depend on sizes have the same statements in both configurations.
     ///
     /// # Errors
     /// As [`Desk::price`].
@@ -176,7 +177,7 @@ impl<'e> Desk<'e> {
         Ok(Arc::ptr_eq(&plan(one)?, &plan(other)?))
     }
 
-    /// The first run of each stage; worked out once where it is not all the same.
+    /// First block instance of each stage; cached unless all stages have equally many layers.
     fn starts(&self, job: &Job<'_>, key: BlockKey, blocks: &Blocks, pipeline: &Pipeline) -> Result<Vec<usize>, Error> {
         let layout = &job.layout;
         let by = self.stack.facts.cut;
@@ -188,7 +189,7 @@ impl<'e> Desk<'e> {
         Ok(self.known.cuts.get(&key, || starts(blocks, layout, by, pipeline))?.to_vec())
     }
 
-    /// Seconds of a step under a layout, and bytes of the fullest device.
+    /// Seconds of a step under a configuration, and bytes of the peak-memory device.
     ///
     /// # Errors
     /// The layout does not fit the model, its schedule does not suit it, or the host's memory does not hold what is offloaded.
@@ -210,9 +211,9 @@ impl<'e> Desk<'e> {
         Ok(Stepped { blocks, staged, step, memory })
     }
 
-    /// With the fastest choice of single values to be made again that fits, where a layout does not fit without; nothing where
-    /// it does, or none fits, or it would take more than `enough` seconds. What is moved to the host always may be less: there
-    /// the fastest choice of all.
+    /// The configuration with the fastest choice of values to recompute that fits in memory. Returns `None` if the
+    /// configuration fits without recomputation, if no choice fits, or if it would take more than `enough` seconds. With
+    /// offloading, recomputing can always reduce the copies, so the result is the fastest choice of all.
     ///
     /// # Errors
     /// As [`Desk::price`].
@@ -238,14 +239,14 @@ impl<'e> Desk<'e> {
         fitting(&choices, none.floor().bytes, room, under, is_too_slow)
     }
 
-    /// The best choices of values for so many runs of each block.
+    /// Best choices of values to recompute, for `runs` instances of each block.
     fn choices(&self, job: &Job<'_>, runs: &[f64]) -> Result<Arc<Frontier>, Error> {
         let key = (BlockKey::of(&job.layout, &job.machine)?, runs.iter().map(|runs| runs.to_bits()).collect());
         self.known.choices.get(&key, || self.estimator.in_shape(job, Part::All, |model, _| choices(job, model, runs)))
     }
 
-    /// With the fastest choice of values to be recomputed where the rest is offloaded, and the host's memory holds it; nothing
-    /// where it is none.
+    /// The configuration with the fastest choice of values to recompute while the rest is offloaded, if host memory holds the
+    /// rest. Returns `None` if recomputing nothing is fastest.
     fn hosted(&self, layout: &Layout) -> Result<Option<(Layout, Floor)>, Error> {
         let job = self.job(Layout { recompute: Recompute::None, offload: false, ..layout.clone() });
         let (key, all) = self.blocks(&job)?;
@@ -296,8 +297,9 @@ impl<'e> Desk<'e> {
         })
     }
 
-    /// What no pipeline goes below of a layout that is as fast as one, but may do as much as there is to save memory. No order
-    /// cuts a sequence into more slices than so many. Without `room`, which is always the same, nothing is said of seconds.
+    /// Lower bound over all pipelines of configurations at least as fast as `fast`, with memory options left open. `slices`
+    /// is the largest number of sequence slices of any order. If `room` (always the same value) is `None`, only the memory
+    /// bound is computed.
     ///
     /// # Errors
     /// As [`Desk::price`].
@@ -310,8 +312,8 @@ impl<'e> Desk<'e> {
         self.known.means.get(&MeanKey::of(fast, self.zero(fast), slices), of).map(|floor| *floor)
     }
 
-    /// Bytes that no pipeline goes below, with however many micro-batches, of layouts that differ in how states are sharded, and
-    /// keep no less than a small one.
+    /// Lower bound on bytes over all pipelines and all numbers of micro-batches. The configurations shard their states as one
+    /// of `shards`, and save no less than `small`.
     ///
     /// # Errors
     /// As [`Desk::price`].
@@ -319,15 +321,15 @@ impl<'e> Desk<'e> {
         let small = self.blocks(&self.job(small.clone()))?.1;
         let mut least = f64::INFINITY;
         for layout in shards {
-            // With one micro-batch every stage of ZeRO is as asked for.
+            // With one micro-batch every ZeRO stage is the requested one.
             let job = Job { microbatches: 1, ..self.job(layout.clone()) };
             least = least.min(Open::of(&job, &self.blocks(&job)?.1).least_of_any(&small));
         }
         Ok(least)
     }
 
-    /// Bytes that no layout goes below which has the stages of a fast one, keeps no less than a small one, and shards its states
-    /// as one of some does.
+    /// Lower bound on bytes over configurations that have the stages of `fast`, save no less than `small`, and shard their
+    /// states as one of `shards`.
     ///
     /// # Errors
     /// As [`Desk::price`].
@@ -340,7 +342,7 @@ impl<'e> Desk<'e> {
         Ok(Open::of(&job, &blocks).least_bytes(&small, &starts, (kind, &pipeline), shards))
     }
 
-    /// What no pipeline goes below of layouts whose micro-batches take a share of what this large one does.
+    /// Lower bound over all pipelines, for configurations whose micro-batches take a share of the work of this large one.
     ///
     /// # Errors
     /// As [`Desk::price`].
@@ -356,7 +358,7 @@ impl<'e> Desk<'e> {
         Ok(fast.iter().map(of).collect())
     }
 
-    /// Seconds of the work of a layout's stages and of the way through them, in a schedule of its order.
+    /// Seconds of the work of a configuration's stages and of the critical path through them, in a schedule of its order.
     ///
     /// # Errors
     /// As [`Desk::price`].
@@ -368,8 +370,8 @@ impl<'e> Desk<'e> {
         Ok(Open::of(&job, &blocks).rough(&starts, kind, &pipeline))
     }
 
-    /// What no layout goes below that is as fast as this one, but may do more than that to save memory: what is computed again,
-    /// or waits for the host, moves no stage.
+    /// Lower bound over configurations at least as fast as `fast`, with memory options left open: recomputation and
+    /// offloading do not change the stages.
     ///
     /// # Errors
     /// As [`Desk::price`].
@@ -379,7 +381,7 @@ impl<'e> Desk<'e> {
         let (kind, pipeline) = pipeline_of(fast, job.microbatches).map_err(CompileError::from)?;
         let starts = self.starts(&job, key.clone(), &blocks, &pipeline)?;
         let open = Open::of(&job, &blocks);
-        // Where all is kept, that is known from before the shards were decided.
+        // If everything is saved, the bound is known from before the shards were decided.
         if let Ask::Seconds { enough, .. } = ask
             && fast.recompute != Recompute::None
         {
@@ -398,7 +400,7 @@ impl<'e> Desk<'e> {
             && staged.seconds <= *enough
             && kind.has_fixed_order()
         {
-            // The same with nothing computed again or moved: what is known of one serves all.
+            // The same without recomputation or offloading: one cached result serves all.
             let plain = self.job(Layout { offload: false, recompute: Recompute::None, ..fast.clone() });
             let (key, blocks) = self.blocks(&plain)?;
             order = Some(self.staged(&plain, key, &blocks, kind, &pipeline)?);
@@ -423,7 +425,7 @@ impl<'e> Desk<'e> {
         }
     }
 
-    /// How blocks that keep all can keep less.
+    /// Options of blocks that save everything to save less.
     fn ways(&self, job: &Job<'_>, key: BlockKey, all: &Blocks) -> Result<Arc<Ways>, Error> {
         self.known.ways.get(&key, || {
             let layout = Layout { recompute: Recompute::Full(None), ..job.layout.clone() };
@@ -433,12 +435,13 @@ impl<'e> Desk<'e> {
         })
     }
 
-    /// What may be made again in a run of each block.
+    /// Values that an instance of each block may recompute.
     fn choices_of_each(&self, job: &Job<'_>, key: &BlockKey) -> Result<Arc<Vec<Vec<Again>>>, Error> {
         self.known.each.get(key, || self.estimator.in_shape(job, Part::All, |model, _| choices_of_each(job, model)))
     }
 
-    /// Seconds below which no step is if blocks take as long as in this layout without a pipeline, whatever pipeline it has.
+    /// Lower bound on step time, in seconds, over all pipelines, if blocks take as long as in this configuration without a
+    /// pipeline.
     ///
     /// # Errors
     /// As [`Desk::price`].
@@ -449,7 +452,7 @@ impl<'e> Desk<'e> {
         Ok(work_of(&blocks, passes, &job.machine) * job.machine.stragglers(layout.devices()))
     }
 
-    /// The work of a sequence and the parameters.
+    /// Work of a sequence, and the parameters.
     ///
     /// # Errors
     /// The model cannot be planned for one device.
@@ -464,14 +467,14 @@ impl<'e> Desk<'e> {
     }
 }
 
-/// A cluster whose devices share cores, as any number of devices from the least to the most share them.
+/// The cluster for each number of cores per device, if its devices share cores, for all numbers of devices in the range.
 fn dealt(cluster: &Cluster, [least, most]: [u64; 2]) -> HashMap<u64, Cluster> {
     let mut clusters = HashMap::new();
     let mut devices = least;
     while let Some(cores) = cluster.cores.filter(|_| devices <= most) {
         let each = cluster.cores_each(devices);
         clusters.entry(each).or_insert_with(|| cluster.dealt(devices));
-        // The next that leaves each device fewer.
+        // The next number of devices that leaves each device fewer cores.
         devices = if each > 1 { cores / each + 1 } else { most + 1 };
     }
     clusters

@@ -10,32 +10,32 @@ use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
 use smallvec::SmallVec;
 
-/// What a family of layouts may do to fit.
+/// Options of a search node for saving memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Means {
-    /// Whether nothing or parts of layers may be computed again.
+    /// `true` if nothing or parts of layers may be recomputed.
     pub(crate) parts: bool,
-    /// How many layers of each stage may be computed again as a whole; all, if it has fewer.
+    /// Numbers of layers of each stage that may be recomputed as a whole; a stage with fewer layers recomputes all of them.
     pub(crate) whole: Vec<u32>,
-    /// Whether what is kept lies with the host: what of it is open.
+    /// Open values of offloading: saved activations stay on the device (`false`) or are offloaded (`true`).
     pub(crate) hosts: Vec<bool>,
 }
 
 impl Means {
-    /// Those of a family in which all is decided.
+    /// Options of a search node in which everything is decided.
     pub(crate) const NONE: Means = Means { parts: false, whole: Vec::new(), hosts: Vec::new() };
 
-    /// Whether nothing is open.
+    /// Returns `true` if no option is open.
     pub(super) fn are_none(&self) -> bool {
         self.hosts.is_empty()
     }
 }
 
-/// A run of a block: seconds of its forward and of its backward beyond those where it keeps all on the device, bytes that it
-/// keeps there, and seconds that come to the one or the other.
+/// Cost of one block instance relative to saving all its activations on the device: extra forward seconds, extra backward
+/// seconds, bytes saved on the device, and extra seconds of either pass.
 pub(super) type Run = [f64; 4];
 
-/// Some of what a block keeps, to be made again: bytes, and the seconds that it takes.
+/// Saved values of a block to recompute: bytes, and the seconds of recomputing them.
 #[derive(Clone, Copy, Debug)]
 struct Saving {
     block: usize,
@@ -43,26 +43,27 @@ struct Saving {
     seconds: f64,
 }
 
-/// The ways in which the runs of a model can keep less.
+/// Options of a model's block instances to save less.
 #[derive(Debug)]
 pub(super) struct Ways {
-    /// By values that are made again, the least seconds for a byte first: what no choice of values is better than.
+    /// Recomputed values, fewest seconds per byte first: a lower bound on all choices of values.
     savings: Vec<Saving>,
-    /// The same of each kind of layers.
+    /// The same for each kind of layer.
     kinds: Vec<Vec<Saving>>,
-    /// A run of each block with the host that takes no longer in either pass, nor in both, than by any choice of values.
+    /// Lower bound on an instance of each block with offloading: no choice of values takes less in either pass or in both.
     hosted: Vec<Run>,
-    /// A run of each block that is computed again as a whole, kept on the device, and with the host.
+    /// An instance of each block that is recomputed as a whole: saved on the device, and offloaded.
     whole: [Vec<Run>; 2],
-    /// The same with nothing computed again.
+    /// The same without recomputation.
     none: [Vec<Run>; 2],
-    /// Whether layers that are computed again take no less in either pass, and keep no more.
+    /// `true` if recomputed layers take no less in either pass, and save no more.
     ascends: [bool; 2],
 }
 
 impl Ways {
-    /// Those of blocks that keep all, by the choices of values of each, and by what they are computed again as a whole.
-    /// `waits`: whether what a run waits for the host follows from its profile, as it does but where attention sees documents.
+    /// Options of blocks that save everything, from the choices of values of each block and the costs of recomputing it as a
+    /// whole. `waits`: the seconds an instance waits for the host follow from its profile, as they do unless attention is
+    /// masked by documents.
     pub(super) fn of(all: &Blocks, choices: &[Vec<Again>], whole: &Blocks, machine: &Machine<'_>, waits: bool) -> Ways {
         let way = |profiles: &[Profile], is_hosted: bool| -> Vec<Run> {
             let of = |(profile, all): (&Profile, &Profile)| {
@@ -98,14 +99,14 @@ impl Ways {
         Ways { savings, kinds, hosted, whole, none, ascends }
     }
 
-    /// Bytes that a stage keeps less after all savings of all kinds of layers but one.
+    /// Bytes that a stage saves less after all savings of all kinds of layers except `kind`.
     fn all_but(&self, kind: usize, runs: &[Count]) -> f64 {
         let others = self.kinds.iter().enumerate().filter(|(other, _)| *other != kind);
         others.map(|(_, savings)| after(savings, runs, savings.len() as f64)[1]).sum()
     }
 }
 
-/// Seconds that a micro-batch takes more on a stage, and bytes that it keeps less, after each of some savings.
+/// Extra seconds of a micro-batch on a stage, and reduction of its saved bytes, after each of some savings.
 struct Saved(Vec<[f64; 2]>);
 
 impl Saved {
@@ -119,7 +120,7 @@ impl Saved {
         Saved([[0.0; 2]].into_iter().chain(savings.iter().map(after)).collect())
     }
 
-    /// After so many of them, and a part of the next.
+    /// Values after `share` savings, the last one taken in part.
     fn after(&self, share: f64) -> [f64; 2] {
         let (whole, part) = (share as usize, share.fract());
         let before = self.0[whole];
@@ -128,12 +129,12 @@ impl Saved {
     }
 }
 
-/// The same after so many of some savings.
+/// The same after the first `share` of `savings`.
 fn after(savings: &[Saving], runs: &[Count], share: f64) -> [f64; 2] {
     Saved::of(savings, runs).after(share)
 }
 
-/// The lower hull of a block's choices, from all kept on.
+/// Lower hull of a block's choices, starting from saving everything.
 fn savings(block: usize, all: &Blocks, choices: &[Again]) -> Vec<Saving> {
     let mut hull: Vec<[f64; 2]> = vec![[all.profiles[block].kept, 0.0]];
     for choice in choices.iter().filter(|choice| choice.bytes < all.profiles[block].kept) {
@@ -150,7 +151,7 @@ fn savings(block: usize, all: &Blocks, choices: &[Again]) -> Vec<Saving> {
     pairs.map(|pair| Saving { block, bytes: pair[0][0] - pair[1][0], seconds: pair[1][1] - pair[0][1] }).collect()
 }
 
-/// A run of a block that keeps all, if it makes some values again in so many seconds and has the rest wait in the host's memory.
+/// Cost of a block instance that recomputes some values in `again` seconds and offloads the rest to host memory.
 pub(super) fn hosted(all: &Profile, [rest, again]: [f64; 2], machine: &Machine<'_>) -> Run {
     let [forward, backward] = passes(all);
     let copy = rest / machine.cluster.device.host_bandwidth;
@@ -162,36 +163,36 @@ fn passes(profile: &Profile) -> [f64; 2] {
     [profile.f.total(), profile.again.total() + profile.i.total() + profile.w.total()]
 }
 
-/// Seconds that the passes of a run wait for copies of what it keeps: to the host, and back.
+/// Seconds that the passes of a block instance wait for copies of its saved activations: to the host, and back.
 fn waits_for_host(profile: &Profile, machine: &Machine<'_>) -> [f64; 2] {
     let copy = profile.kept / machine.cluster.device.host_bandwidth;
     passes(profile).map(|beside| (copy - beside).max(0.0))
 }
 
-/// A pipeline whose stages keep all, to be asked what it takes if they keep less.
+/// A pipeline whose stages save everything, queried for its time if the stages save less.
 pub(super) struct Fitting<'a> {
     pub(super) pipeline: (&'a ScheduleKind, &'a Pipeline),
-    /// The runs of each stage.
+    /// Block instances of each stage.
     pub(super) counts: Vec<Vec<Count>>,
-    /// Bytes that each stage keeps.
+    /// Bytes that each stage saves.
     pub(super) kept: Vec<f64>,
-    /// What no order beats.
+    /// Lower bounds of each rank over all orders.
     pub(super) ranks: Vec<Least>,
-    /// Seconds in which each rank's gradients are summed after its last backward.
+    /// Seconds of the reduction of each rank's gradients after its last backward.
     pub(super) reduce: Vec<f64>,
-    /// What the end follows from in an order that no cost moves, and its seconds.
+    /// Critical path of an order that does not depend on costs, and its seconds.
     pub(super) path: Option<(&'a Path, f64)>,
-    /// How long what is kept is kept.
+    /// Lower bounds on how long activations stay saved.
     pub(super) returns: Returns,
-    /// Bytes of each rank's device at least, and of what its forwards keep there.
+    /// Lower bound on the bytes of each rank's device, and of those the bytes its forwards save.
     pub(super) device: Vec<[f64; 2]>,
-    /// What the allocator takes for each byte.
+    /// Bytes the allocator reserves for each byte.
     pub(super) reserve: f64,
 }
 
 impl Fitting<'_> {
-    /// Seconds until all gradients are summed at least, by those means with which every device has `room` bytes or more;
-    /// infinite where there are none.
+    /// Lower bound on the seconds until all gradients are reduced, over those options with which every device has a budget of
+    /// `room` bytes; infinite if there are none.
     pub(super) fn seconds(&self, ways: &Ways, means: &Means, room: f64) -> f64 {
         let of_host = |&hosted: &bool| {
             let parts = match (means.parts, hosted) {
@@ -202,7 +203,7 @@ impl Fitting<'_> {
             let whole = |most: &u32| self.under(|runs| whole_layers(runs, ways, hosted, *most), room);
             let mut some = &means.whole[..];
             if ways.ascends[usize::from(hosted)] {
-                // The fewest that fit take least.
+                // The fewest layers that fit take least time.
                 let fewest = some.partition_point(|most| whole(most).is_none());
                 some = &some[fewest..some.len().min(fewest + 1)];
             }
@@ -211,8 +212,9 @@ impl Fitting<'_> {
         means.hosts.iter().map(of_host).fold(f64::INFINITY, f64::min)
     }
 
-    /// Seconds until all gradients are summed at least, where values are made again: on each rank as few as it must. Layers of
-    /// one kind all make the same again: as many as the rank that must most, even where those of all other kinds make all again.
+    /// Lower bound on the seconds until all gradients are reduced, if values are recomputed. Each rank recomputes as few as
+    /// it must. All layers of one kind recompute the same values: those the neediest rank must recompute even if all other
+    /// kinds recompute everything.
     fn by_values(&self, ways: &Ways, room: f64) -> f64 {
         let (mut end, mut most) = (0.0_f64, vec![0.0_f64; ways.kinds.len()]);
         for ((rank, least, summed), [device, kept]) in self.all_ranks().zip(&self.device) {
@@ -237,8 +239,8 @@ impl Fitting<'_> {
         all.fold(end, f64::max).max(chain)
     }
 
-    /// How many of some savings, and what part of the next, a rank needs beside the `rest` that it saves to keep no more than so
-    /// many bytes; none: all are too few.
+    /// Number of savings, the last one in part, that a rank needs in addition to the `rest` that it already saves, so that it
+    /// holds no more than the given bytes. Returns `None` if all of them are too few.
     fn share(
         &self,
         (rank, least): (u32, &Least),
@@ -271,26 +273,26 @@ impl Fitting<'_> {
         Some(low)
     }
 
-    /// The ranks by number, each with the time when gradients are summed at the earliest.
+    /// Ranks by number, each with the earliest time at which its gradients are reduced.
     fn all_ranks(&self) -> impl Iterator<Item = (u32, &Least, f64)> {
         let summed = |((rank, least), own): ((u32, _), &f64)| (rank, least, Least::summed(least, *own, self.reduce[0]));
         (0..).zip(&self.ranks).zip(&self.reduce).map(summed)
     }
 
-    /// Seconds of a rank whose stages take so many more for a micro-batch.
+    /// Extra seconds of a rank whose stages take `stage` more seconds for a micro-batch.
     fn more(&self, least: &Least, stage: impl Fn(&[Count]) -> f64) -> f64 {
         least.longer(|at| stage(&self.counts[at]))
     }
 
-    /// Seconds until all gradients are summed at least, if stages take so many seconds more for a micro-batch and keep so many
-    /// bytes, and every device has room.
+    /// Lower bound on the seconds until all gradients are reduced, if stages take the extra seconds and save the bytes that
+    /// `stage` returns. Returns `None` if some device exceeds its budget.
     fn under(&self, stage: impl Fn(&[Count]) -> Run, room: f64) -> Option<f64> {
         let stages: SmallVec<[Run; 16]> = self.counts.iter().map(|runs| stage(runs)).collect();
         let kept: SmallVec<[f64; 16]> = stages.iter().map(|[_, _, kept, _]| *kept).collect();
         let more = |runs: &[f64; 3], [forward, backward, _, either]: &Run| {
             runs[0] * forward + runs[1] * backward + runs[0].min(runs[1]) * either
         };
-        // What takes less time makes the way through other stages shorter.
+        // A pass that takes less time shortens the path through other stages.
         let shorter = stages.iter().map(|[forward, backward, ..]| forward.min(0.0) + backward.min(0.0)).sum::<f64>();
         let mut end = 0.0_f64;
         for ((rank, least, summed), [device, before]) in self.all_ranks().zip(&self.device) {
@@ -307,23 +309,23 @@ impl Fitting<'_> {
     }
 }
 
-/// How finely the part of a saving is worked out that is needed.
+/// Number of bisection steps for the part of a saving that is needed.
 const HALVINGS: usize = 8;
 
-/// Sums in another order count as this much less.
+/// Relative tolerance for sums in another order.
 pub(super) const ROUNDING: f64 = 1e-9;
 
-/// The sum over all runs of a stage.
+/// Sum over all block instances of a stage.
 pub(super) fn sum(runs: &[Count], of: impl Fn(&Count) -> f64) -> f64 {
     runs.iter().map(|run| run.times * of(run)).sum()
 }
 
-/// A stage whose runs are all as a way has them.
+/// Cost of a stage whose block instances all use one option.
 fn sum_of(runs: &[Count], way: &[Run]) -> Run {
     [0, 1, 2, 3].map(|at| sum(runs, |run| way[run.block][at]))
 }
 
-/// A stage of whose layers so many are computed again, if it has as many: they save as much as any can, and cost as little.
+/// Lower bound on a stage that recomputes up to `most` of its layers: those that save as much and cost as little as any.
 fn whole_layers(runs: &[Count], ways: &Ways, hosted: bool, most: u32) -> Run {
     let (none, whole) = (&ways.none[usize::from(hosted)], &ways.whole[usize::from(hosted)]);
     let layers = || runs.iter().filter(|run| run.are_layers);

@@ -16,7 +16,7 @@ use planner::search::has_room;
 use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
 
-/// Seconds of a step and bytes of the fullest device.
+/// Seconds of a step and bytes of the peak-memory device.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Floor {
     /// Seconds.
@@ -25,7 +25,7 @@ pub(crate) struct Floor {
     pub(crate) bytes: f64,
 }
 
-/// A model's blocks under a layout where of all that is open what takes least time is chosen.
+/// A model's blocks under a configuration in which every open option takes its fastest value.
 pub(super) struct Open<'a> {
     pub(super) layout: &'a Layout,
     pub(super) machine: &'a Machine<'a>,
@@ -33,7 +33,7 @@ pub(super) struct Open<'a> {
     pub(super) fast: &'a Blocks,
 }
 
-/// Stages in an order that no other beats.
+/// Stages in an order that no other order beats.
 pub(super) struct Stages<'a> {
     /// Seconds of the step.
     pub(super) seconds: f64,
@@ -45,22 +45,22 @@ pub(super) struct Stages<'a> {
     replicas: Replicas<'a>,
 }
 
-/// Stages that keep all, to be asked what they take if they make some of it again.
+/// Stages that save everything, prepared for bounds with recomputation.
 pub(super) struct Longer {
-    /// What no order beats on each rank.
+    /// Lower bounds of each rank over all orders.
     ranks: Vec<Least>,
-    /// The runs of each stage.
+    /// Block instances of each stage.
     counts: Vec<Vec<Count>>,
-    /// What follows the last backwards.
+    /// Lower bounds on the time after the last backwards.
     after: LeastAfter,
-    /// Seconds that a step takes besides.
+    /// Fixed seconds of a step.
     fixed: f64,
-    /// By how much slower than others the slowest of the devices is.
+    /// Slowdown factor of the slowest device.
     stragglers: f64,
 }
 
 impl Longer {
-    /// Seconds of a step at least, if the backward of a run of each block takes so many more.
+    /// Lower bound on the seconds of a step, if the backward of an instance of block `b` takes `more(b)` extra seconds.
     pub(super) fn seconds(&self, more: impl Fn(usize) -> f64) -> f64 {
         let stages: Vec<f64> = self.counts.iter().map(|runs| sum(runs, |run| more(run.block))).collect();
         let LeastAfter { reduce, update } = &self.after;
@@ -71,7 +71,7 @@ impl Longer {
 }
 
 impl Stages<'_> {
-    /// Bytes of the fullest device.
+    /// Bytes of the peak-memory device.
     pub(super) fn bytes(&self) -> f64 {
         self.device.iter().copied().fold(0.0, f64::max)
     }
@@ -84,11 +84,14 @@ impl<'a> Open<'a> {
         Open { layout, machine, microbatches: *microbatches, fast }
     }
 
-    /// Of any pipeline: the mean rank, or the one with most layers. Some rank works as long as the mean or longer, and the
-    /// update of some rank is of as many elements as the mean or more; cutting a model into stages never hides more of what
-    /// ZeRO gathers and scatters, and ranks do not exchange less in the mean than all of them as one, each with its share.
-    /// Where they wait is not counted, but that a micro-batch, in so many slices at most, goes through all of them, nor is
-    /// what is kept. Where there is no `room` for the rest, nothing is said of seconds.
+    /// Lower bound over all pipelines, from the average rank or from the rank with most layers.
+    ///
+    /// - Some rank works at least as long as the average, and some rank's update has at least the average number of elements.
+    /// - A partition into stages never hides more of ZeRO's gathers and scatters.
+    /// - Ranks communicate on average no less than all of them as one rank, each with its share.
+    ///
+    /// Idle time is not counted, except that a micro-batch, in at most `slices` slices, goes through all ranks. Saved
+    /// activations are not counted. If the rest exceeds `room`, or `room` is `None`, no bound on seconds is given.
     pub(super) fn mean(&self, slices: u32, room: Option<f64>) -> Floor {
         let (layout, pp) = (self.layout, self.layout.pp as f64);
         let replicas = Replicas::new(layout, self.microbatches, self.machine);
@@ -111,28 +114,30 @@ impl<'a> Open<'a> {
         Floor { seconds: path * self.machine.stragglers(layout.devices()), bytes }
     }
 
-    /// Elements of the mean rank: dense ones and those of experts.
+    /// Elements of the average rank: dense ones and those of experts.
     pub(super) fn mean_elements(&self) -> [f64; 2] {
         let all = &memory_loads(self.fast, &[0])[0];
         [all.dense, all.experts].map(|elements| elements / self.layout.pp as f64)
     }
 
-    /// Bytes of the mean rank, which has so many elements, and keeps what `small` blocks do.
+    /// Bytes of the average rank, which has `elements` elements and saves the activations of the `small` blocks.
     pub(super) fn mean_bytes(&self, elements: [f64; 2], small: Option<&Blocks>, replicas: &Replicas<'_>) -> f64 {
         let states = states(elements, replicas);
         let facts = &self.machine.stack.facts;
         let kept = small.map_or(0.0, kept_by_whole) / self.layout.pp as f64;
-        // Some rank has the block with most inner values.
+        // Some rank has the block with the largest inner values.
         let inner = self.fast.profiles.iter().map(|profile| profile.transient).fold(0.0, f64::max);
-        // A step's only backward may put gradients in the place of what it finds.
+        // A step's only backward may reuse the memory of the saved activations for gradients.
         let replaced = if facts.frees_gradients && self.microbatches < 2 { kept.min(states.gradients) } else { 0.0 };
         (states.total() + kept - replaced).max(inner) * facts.reserve + facts.context
     }
 
-    /// Seconds until a micro-batch is through that takes so many for its forward, input and weight gradients. Whole it goes
-    /// forward and back. In q slices, which a chain of p ranks takes whole backwards of, each rank's m micro-batches wait
-    /// for the first slice to come through the ranks before it, and the last one goes back through them: with shares of the
-    /// work that let all end at once the step takes S/(q (1 - (1 - 1/(q m))^p)) of the seconds S of a micro-batch.
+    /// Seconds until a micro-batch is through, whose forward, input and weight gradients take the times in `whole`. An
+    /// unsliced micro-batch goes forward and back.
+    ///
+    /// With q slices, a chain of p ranks goes through whole backwards. Each rank's m micro-batches wait for the first slice
+    /// to come through the ranks before it, and the last one goes back through them. With shares of the work that let all
+    /// ranks end at once, the step takes S/(q (1 - (1 - 1/(q m))^p)), where S is the seconds of a micro-batch.
     fn through(&self, whole: [f64; 3], slices: u32) -> f64 {
         let [forward, i, w] = whole;
         let once = forward + i;
@@ -144,8 +149,8 @@ impl<'a> Open<'a> {
         once.min((once + w) / (slices * (1.0 - rest)))
     }
 
-    /// Seconds of the rank with most layers, which are whole: n on p ranks are n/p, rounded up, on one of them, or 2n/p on a pair
-    /// of ranks that two chains share.
+    /// Seconds of the rank with most layers, since layers are indivisible. Of n layers on p ranks, some rank has n/p, rounded
+    /// up. If two chains share ranks, some pair of ranks has 2n/p.
     fn fullest(&self) -> f64 {
         let layers = self.fast.outline.layers.len() as u64;
         let most = (2 * layers).div_ceil(self.layout.pp) as f64 / 2.0;
@@ -154,19 +159,20 @@ impl<'a> Open<'a> {
         if layers > 0 { f64::from(self.microbatches) * most * least } else { 0.0 }
     }
 
-    /// Seconds of a forward, an input gradient and a weight gradient of one of these runs.
+    /// Seconds of a forward, an input gradient and a weight gradient of one of these block instances.
     fn seconds(&self, span: &Span) -> [f64; 3] {
         let profile = &self.fast.profiles[span.block];
         [profile.f, profile.i, profile.w].map(|part| part.total())
     }
 
-    /// Seconds of the stages that begin so, in a schedule, without messages, gathers and what follows the last backward.
+    /// Seconds of the stages that begin at `starts`, in a schedule, without messages, gathers and the work after the last
+    /// backward.
     pub(super) fn rough(&self, starts: &[usize], kind: &ScheduleKind, pipeline: &Pipeline) -> f64 {
         let ranks = self.least_of_ranks(starts, kind, pipeline);
         ranks.iter().map(Least::end).fold(0.0, f64::max) * self.machine.stragglers(self.layout.devices())
     }
 
-    /// Stages that keep all, to be asked what they take if they make values again.
+    /// Stages that save everything, prepared for bounds with values to recompute.
     pub(super) fn longer(&self, staged: &Staged, kind: &ScheduleKind, pipeline: &Pipeline) -> Longer {
         let (starts, replicas) = (staged.starts(), Replicas::new(self.layout, self.microbatches, self.machine));
         Longer {
@@ -178,14 +184,14 @@ impl<'a> Open<'a> {
         }
     }
 
-    /// What no order beats on each rank, likewise.
+    /// Lower bounds of each rank over all orders, likewise.
     fn least_of_ranks(&self, starts: &[usize], kind: &ScheduleKind, pipeline: &Pipeline) -> Vec<Least> {
         let seconds = seconds(self.fast, self.layout, starts);
         least_of_ranks(&seconds, &vec![0.0; seconds.len()], kind, pipeline)
     }
 
-    /// The stages that begin so, in a schedule, where each rank ends as early as any order lets it, and holds as little as any
-    /// that ends within so many seconds; if none does, nothing is said of what it holds.
+    /// The stages that begin at `starts`, in a schedule. Each rank ends as early as any order allows, and holds as little as
+    /// in any order that ends within `within` seconds. If no order does, `device` is empty.
     pub(super) fn staged(
         &self,
         starts: &[usize],
@@ -202,8 +208,8 @@ impl<'a> Open<'a> {
         Stages { seconds, device, loads, hops, flow, replicas }
     }
 
-    /// Seconds of the step of these stages if the chain of actions is in their order that the end of some layout follows from
-    /// in the same order.
+    /// Raises the seconds of these stages to the critical path of a simulated configuration, if the stages run in that
+    /// configuration's order.
     pub(super) fn along(&self, staged: &mut Stages<'_>, path: &Path) {
         let seconds: Vec<[f64; 3]> = staged.loads.iter().map(Load::seconds).collect();
         let end = path.seconds(&seconds, &staged.hops);
@@ -214,7 +220,7 @@ impl<'a> Open<'a> {
         }
     }
 
-    /// Stages of the layout in their order.
+    /// Stages of the configuration in their order.
     fn ordered<'o>(&'o self, flow: &'o Flow, loads: &'o [Load], replicas: &'o Replicas<'o>) -> Ordered<'o> {
         Ordered { layout: self.layout, replicas, loads, flow }
     }
@@ -224,8 +230,9 @@ impl<'a> Open<'a> {
         stages.iter().map(|stage| stage.device * super::memory::GIB).collect()
     }
 
-    /// Seconds of a step at least, if by some means every device has room and it ends within so many seconds; in an order that no
-    /// cost moves with the chain that its end follows from where all is kept.
+    /// Lower bound on the seconds of a step in which, by some memory option, every device fits in its budget and which ends
+    /// in time. If the order does not depend on costs, the bound includes the critical path of the order that saves
+    /// everything.
     pub(super) fn fitted(
         &self,
         staged: &Stages<'_>,
@@ -236,11 +243,11 @@ impl<'a> Open<'a> {
         (room, within): (f64, f64),
     ) -> f64 {
         let ranks = self.least_of_ranks(starts, kind, pipeline);
-        // What hides gathers and scatters takes longer with what is computed again.
+        // Compute that hides gathers and scatters takes longer with recomputation.
         let alone: Vec<[f64; 3]> = staged.loads.iter().map(|load| load.with_shards([0.0; 2])).collect();
         let path = path.map(|path| (path, path.seconds(&alone, &staged.hops)));
         let returns = Returns::of(&alone, &vec![0.0; alone.len()], kind, pipeline, within);
-        // Nor is it said how far the CPU is ahead.
+        // The lead of the CPU over the device is not known either.
         let loads: Vec<Load> = staged.loads.iter().map(|load| Load { summed: [0.0; 2], ..load.clone() }).collect();
         let device = self.device(&staged.flow, &loads, &staged.replicas);
         let counts = counts(self.fast, starts);
@@ -255,19 +262,19 @@ impl<'a> Open<'a> {
     }
 }
 
-/// Stages in an order that no other beats.
+/// Stages in an order that no other order beats.
 pub(super) fn flow_of(loads: &[Load], hops: &[f64], pipeline: (&ScheduleKind, &Pipeline), within: f64) -> Flow {
     let kept: Vec<f64> = loads.iter().map(|load| load.kept).collect();
     least(&loads.iter().map(Load::seconds).collect::<Vec<_>>(), &kept, hops, pipeline, within)
 }
 
-/// Bytes that all runs keep if all layers are computed again that can be.
+/// Bytes that all block instances save if all layers that can be are recomputed.
 fn kept_by_whole(blocks: &Blocks) -> f64 {
     let profiles = blocks.again.as_ref().unwrap_or(&blocks.profiles);
     blocks.outline.spans.iter().map(|span| span.runs.len() as f64 * profiles[span.block].kept).sum()
 }
 
-/// Seconds of a rank that runs all blocks so many times, and what each step costs besides.
+/// Seconds of a rank that executes all blocks `times` times, plus the fixed cost of each step.
 pub(super) fn work_of(blocks: &Blocks, times: f64, machine: &Machine<'_>) -> f64 {
     let of = |profile: &cost::Profile| profile.f.total() + profile.i.total() + profile.w.total();
     blocks.sum(of) * times + machine.fixed()

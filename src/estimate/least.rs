@@ -13,7 +13,8 @@ use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
 
 impl Open<'_> {
-    /// Of any pipeline: the mean rank, or the one with most layers, where blocks keep as little as `small` ones.
+    /// Lower bound over all pipelines: the average rank, or the rank with most layers, if blocks save as little as `small`
+    /// ones.
     pub(super) fn least_of_any(&self, small: &Blocks) -> f64 {
         let replicas = Replicas::new(self.layout, self.microbatches, self.machine);
         let mean = self.mean_bytes(self.mean_elements(), Some(small), &replicas);
@@ -21,8 +22,8 @@ impl Open<'_> {
         layers.map(|(block, runs)| self.with_most(block, runs, small, &replicas)).fold(mean, f64::max)
     }
 
-    /// Of the rank with most layers of one kind: n on p ranks are n/p, rounded up, on one of them. Up to the first backward of
-    /// the last stage it keeps all of them for a micro-batch.
+    /// Bytes of the rank with most layers of one kind. Of n layers on p ranks, some rank has n/p, rounded up. Until the first
+    /// backward of the last stage, this rank saves all of them for a micro-batch.
     fn with_most(&self, block: usize, runs: u64, small: &Blocks, replicas: &Replicas<'_>) -> f64 {
         let facts = &self.machine.stack.facts;
         let fast = &self.fast.profiles[block];
@@ -30,7 +31,7 @@ impl Open<'_> {
         let layers = runs.div_ceil(self.layout.pp) as f64;
         let states = states([fast.dense, fast.experts].map(|elements| layers * elements), replicas);
         let kept = layers * small.kept;
-        // A step's only backward may put gradients in the place of what it finds.
+        // A step's only backward may reuse the memory of the saved activations for gradients.
         let replaced = if facts.frees_gradients && self.microbatches < 2 { kept.min(states.gradients) } else { 0.0 };
         let one = Inner { transient: small.transient.min(fast.transient), elements: fast.dense + fast.experts };
         let inner = within(one, Inner::default(), 0.0, 0.0, gathers(replicas), self.machine.recipe);
@@ -39,8 +40,8 @@ impl Open<'_> {
         needed * facts.reserve + facts.context + communicators(self.layout, self.machine)
     }
 
-    /// Of the stages that begin so, in a schedule, where blocks keep as little as `small` ones and states are sharded in the way
-    /// of these layouts that leaves least.
+    /// Lower bound for the stages that begin at `starts`, in a schedule. Blocks save as little as `small` ones, and states
+    /// are sharded as in whichever of `shards` leaves least.
     pub(super) fn least_bytes(
         &self,
         small: &Blocks,
@@ -50,9 +51,10 @@ impl Open<'_> {
     ) -> f64 {
         let mut loads = memory_loads(small, starts);
         for (small, fast) in loads.iter_mut().zip(memory_loads(self.fast, starts)) {
-            // What is computed again is among the inner values: there are at least as many of them as where nothing is.
+            // Recomputed values are among the inner values, so there are at least as many inner values as without
+            // recomputation.
             small.transient[0] = small.transient[0].min(fast.transient[0]);
-            // Nor is it said how far the CPU is ahead.
+            // The lead of the CPU over the device is not known either.
             small.summed = [0.0; 2];
         }
         let flow = flow_of(&loads, &vec![0.0; loads.len()], (kind, pipeline), f64::INFINITY);
@@ -64,12 +66,12 @@ impl Open<'_> {
     }
 }
 
-/// The ZeRO stage by which parameters are gathered for a block at least: what a forward leaves whole is none of it.
+/// ZeRO stage by which a block's parameters are gathered at least. Parameters that a forward leaves gathered do not count.
 pub(super) fn gathers(replicas: &Replicas<'_>) -> u8 {
     if replicas.machine.stack.facts.keeps_gathered { replicas.zero.min(2) } else { replicas.zero }
 }
 
-/// Bytes of the communicators of a layout.
+/// Bytes of the communicators of a configuration.
 pub(super) fn communicators(layout: &Layout, machine: &Machine<'_>) -> f64 {
     let Layout { dp, tp, pp, cp, ep, .. } = *layout;
     let axes = [dp * cp, tp, pp, cp, ep].into_iter().filter(|&ranks| ranks > 1).count() as f64;

@@ -13,37 +13,40 @@ use ir::goal::{CpKind, Layout};
 use planner::search::{Space, divisors};
 use std::convert::Infallible;
 
-/// Tokens of a micro-batch that no device has room for, and that no size of a tensor is beyond limits with.
+/// Tokens of a micro-batch that exceeds every device's memory, while no tensor size exceeds its limits.
 const MOST_TOKENS: u64 = 1 << 28;
 
-/// Experts that may each have a place for every one of these tokens, whatever a model's hidden size.
+/// Number of experts that may each have a slot for every one of these tokens, whatever a model's hidden size.
 const FEW_EXPERTS: u64 = 8;
 
-/// What is said at least of large micro-batches whose experts lie on attention's axes, whole or cut. Of 13,500 layouts of five
-/// mixtures, drawn at random, none with whole experts takes less than 0.977 of what large micro-batches take, and none with cut
-/// ones less than 0.88, but where it takes three times as long as with whole experts on each rank.
+/// Safety factor for the large-micro-batch bound with folded experts: `[unsharded, sharded]`. **Empirical, not proved:** over
+/// 13,500 random configurations of five MoE models the smallest observed ratio was 0.977 (unsharded) and 0.88 (sharded). The
+/// sharded ratio ignores configurations three times slower than with unsharded experts on each rank.
 const OTHER_WAYS: [f64; 2] = [0.95, 0.85];
 
-/// And at most, as a multiple of what they take with whole experts on each rank.
+/// Cap of the large-micro-batch bound, as a multiple of the time with unsharded experts on each rank.
 const MOST_WAYS: f64 = 2.0;
 
-/// What is said at least of experts on some ranks by what experts on fewer take: rows that go to other nodes may go on larger
-/// groups faster than on smaller ones.
+/// Safety factor for bounding experts on some ranks by experts on fewer ranks: larger groups may send rows to other nodes
+/// faster than smaller groups.
 const FEWER_RANKS: f64 = 0.95;
 
-/// What is said at least of ranks that share a layer or a sequence by what fewer of them take, with whole experts. (Of the
-/// degrees of twelve models on 64 and 512 devices of five clusters none takes less than 0.983 of what fewer do.)
+/// Safety factor for bounding ranks that share a layer or a sequence by fewer such ranks, with unsharded experts.
+/// **Empirical, not proved:** of the degrees of twelve models on 64 and 512 devices of five clusters none takes less than
+/// 0.983 of the time of fewer ranks.
 const FEWER_TOGETHER: f64 = 0.95;
 
-/// If experts on one rank each, cut into a few parts, take so many times what whole ones do, those in more parts or on more ranks
-/// take as many times that as follows. (Of the degrees of three mixtures none takes less than 1.64 times.)
+/// Threshold and factor for experts sharded too finely. If experts on one rank each, sharded into a few parts, take
+/// `TOO_SMALL` times as long as unsharded ones, more parts or ranks take at least `TIMES_TOO_SMALL` times as long.
+/// **Empirical, not proved:** of the degrees of three MoE models none takes less than 1.64 times.
 const TOO_SMALL: f64 = 2.0 * OTHER_WAYS[1];
 const TIMES_TOO_SMALL: f64 = 1.64 * OTHER_WAYS[1];
 
-/// What a still larger micro-batch could save of its last, partly filled wave of tiles: at this size there are 10^4 waves.
+/// Share that a still larger micro-batch could save in its last, partly filled wave of tiles: at this size there are 10^4
+/// waves.
 const LAST_WAVE: f64 = 1e-3;
 
-/// Large micro-batches of the layouts of a space.
+/// Lower bounds from large micro-batches of the configurations of a space.
 pub(super) struct Large<'a> {
     desk: &'a Desk<'a>,
     space: &'a Space,
@@ -51,24 +54,24 @@ pub(super) struct Large<'a> {
     batches: Vec<u64>,
     ways: Once<Way, Work>,
     degrees: Once<Degrees, f64>,
-    /// By what fewer ranks take.
+    /// Lower bounds from fewer ranks.
     fewer: Once<[u64; 3], f64>,
-    /// Whether micro-batches have the ways between layouts that large ones do.
+    /// `true` for micro-batches whose reshard paths are those of large ones.
     alike: Once<(Way, u64), bool>,
 }
 
-/// Ranks that hold other tokens, tp, cp, ep and etp: whether the former are data-parallel or stages makes no difference.
+/// Ranks that hold other tokens, tp, cp, ep and etp. Data-parallel ranks and stages count alike among the first.
 type Degrees = [u64; 5];
 
-/// Degrees, and how ranks share a sequence.
+/// Degrees, and the options for sharing a sequence among ranks.
 type Way = (Degrees, bool, CpKind, Option<bool>);
 
 /// The work of a step in large micro-batches.
 #[derive(Clone, Copy, Debug)]
 struct Work {
-    /// Seconds of it.
+    /// Seconds of the work.
     seconds: f64,
-    /// What part of them is true of all sizes.
+    /// Share of the seconds that is a lower bound for all sizes.
     share: f64,
 }
 
@@ -87,10 +90,12 @@ impl<'a> Large<'a> {
         Large { desk, space, batches, ways, degrees, fewer, alike }
     }
 
-    /// Seconds of the work of all layouts with these degrees at least; more than `enough` need not be all that can be said. In
-    /// large micro-batches it never helps to cut layers or sequences, to exchange rows, nor to cut an expert: whole experts are
-    /// asked first, on each rank, of ever more ranks that share a layer; then on ever more of them, then whether they are cut too
-    /// small.
+    /// Lower bound on the seconds of work of all configurations with these degrees. The computation may stop as soon as the
+    /// bound exceeds `enough`.
+    ///
+    /// In large micro-batches it never helps to shard layers or sequences, to exchange rows, or to shard an expert. Unsharded
+    /// experts on each rank are evaluated first, for increasing numbers of ranks that share a layer. Next come unsharded
+    /// experts on increasing numbers of ranks, then experts sharded too finely.
     pub(super) fn of_degrees(&self, layout: &Layout, enough: f64) -> f64 {
         let with = |ep, etp| self.with(&Layout { ep, etp, ..layout.clone() });
         let fewer = self.of_fewer(layout, enough);
@@ -113,7 +118,7 @@ impl<'a> Large<'a> {
         if seconds > enough { seconds } else { seconds.max(with(layout.ep, layout.etp)) }
     }
 
-    /// What whole experts take at least by what they take where fewer ranks share a layer or a sequence.
+    /// Lower bound for unsharded experts, from configurations in which fewer ranks share a layer or a sequence.
     fn of_fewer(&self, layout: &Layout, enough: f64) -> f64 {
         let Layout { dp, tp, cp, pp, .. } = *layout;
         let pin = &self.space.pin;
@@ -134,11 +139,11 @@ impl<'a> Large<'a> {
         *seconds
     }
 
-    /// Seconds of the work of layouts with just these degrees, in the way of sharing a sequence that takes least.
+    /// Seconds of work of configurations with exactly these degrees, with the fastest option for sharing a sequence.
     fn with(&self, layout: &Layout) -> f64 {
         let of = || {
             let ways = self.space.ways(layout);
-            // What a stack can hide takes no longer than what it is told not to hide.
+            // With overlap, a stack takes no longer than if told not to overlap.
             let hidden = ways.iter().filter(|way| way.tp_overlap == ways[0].tp_overlap);
             Ok::<_, Infallible>(hidden.map(|way| self.of_way(way)).fold(f64::INFINITY, f64::min))
         };
@@ -146,14 +151,14 @@ impl<'a> Large<'a> {
         *seconds
     }
 
-    /// Seconds of the work of layouts that share a sequence in one way.
+    /// Seconds of work of configurations with one option for sharing a sequence.
     pub(super) fn of_way(&self, layout: &Layout) -> f64 {
         let Work { seconds, share } = self.work(layout);
         seconds * share
     }
 
-    /// What a figure of layouts, by a large micro-batch and the part of it that is said to be true of theirs, says at least. What
-    /// rules none of them out need not be all that can be said.
+    /// Lower bound `of` a configuration, from a large micro-batch and the share of its work that holds for the
+    /// configuration's size. A bound that rules nothing out need not be the tightest.
     pub(super) fn least(
         &self,
         layout: &Layout,
@@ -170,7 +175,7 @@ impl<'a> Large<'a> {
         Some(if is_ruled_out(all) && self.has_ways_of(layout, &large) { all } else { some })
     }
 
-    /// Whether a micro-batch takes the ways between layouts that a larger one does.
+    /// Returns `true` if a micro-batch takes the same reshard paths as the larger one.
     fn has_ways_of(&self, layout: &Layout, large: &Layout) -> bool {
         let of = || {
             let own = Layout { mbs: layout.mbs, ..large.clone() };
@@ -191,7 +196,7 @@ impl<'a> Large<'a> {
         *work
     }
 
-    /// What part of these seconds is true of all sizes.
+    /// Share of these seconds that is a lower bound for all sizes.
     fn share(&self, layout: &Layout, seconds: f64) -> f64 {
         if !layout.has_folded_experts() {
             return 1.0 - LAST_WAVE;
@@ -201,13 +206,14 @@ impl<'a> Large<'a> {
         f64::min(OTHER_WAYS[usize::from(layout.etp > 1)], whole * MOST_WAYS / seconds)
     }
 
-    /// Seconds of all work of a layout in large micro-batches; 0 if it cannot be planned.
+    /// Seconds of all work of a configuration in large micro-batches; 0 if it cannot be planned.
     fn seconds(&self, layout: &Layout) -> f64 {
         self.desk.work_of(self.large(layout)).unwrap_or(0.0)
     }
 
-    /// On one pipeline rank, with micro-batches as large as can be: of as many sequences as there are devices, or a multiple of
-    /// it, where there is room, so that all degrees divide them. Nothing is offloaded: that only takes longer.
+    /// The configuration on one pipeline rank with the largest micro-batches. If the limit allows, their number of sequences
+    /// is a multiple of the number of devices, so that all degrees divide it. Nothing is offloaded, since that only takes
+    /// longer.
     fn large(&self, layout: &Layout) -> Layout {
         let all = self.space.experts.map_or(1, |[experts, _]| experts.div_ceil(FEW_EXPERTS));
         let experts = layout.ep.saturating_mul(layout.etp).max(all);

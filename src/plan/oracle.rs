@@ -6,7 +6,7 @@ use crate::layout;
 use ir::goal::{Layout, Recompute};
 use planner::search::{Bound, Family, Level, Limits, Oracle, Price, Space, has_room};
 
-/// Prices and bounds of the layouts of a space.
+/// Costs and lower bounds of the configurations of a space.
 pub(super) struct Costs<'a> {
     pub(super) desk: &'a Desk<'a>,
     pub(super) work: Work,
@@ -15,7 +15,8 @@ pub(super) struct Costs<'a> {
 }
 
 impl Oracle for Costs<'_> {
-    /// Of degrees alone, the work over the peak; from the micro-batch on the model is planned.
+    /// Lower bound of a search node. For degrees alone it is FLOPs / peak; from the micro-batch level on, the model is
+    /// planned.
     fn bound(&self, family: &Family, known: Bound, limits: Limits) -> Option<Bound> {
         let known = Floor { seconds: known.seconds, bytes: known.bytes };
         let Some(room) = limits.bytes else {
@@ -54,8 +55,8 @@ impl Oracle for Costs<'_> {
 }
 
 impl Costs<'_> {
-    /// A layout that none of a family is faster than. What is computed again is not moved to the host: only where that is
-    /// decided does offload cost what it does.
+    /// A configuration that none of a search node's is faster than. Recomputed values are not offloaded: offloading has its
+    /// cost only once it is decided.
     fn fastest(&self, family: &Family) -> Layout {
         let mut layout = family.layout.clone();
         if family.level < Level::One || layout.recompute == Recompute::Auto {
@@ -65,7 +66,7 @@ impl Costs<'_> {
         layout
     }
 
-    /// What a family's layouts may do to fit.
+    /// Options of a node's configurations for saving memory.
     fn means(&self, family: &Family) -> Means {
         let (space, layout) = (self.space, &family.layout);
         if family.level == Level::One {
@@ -85,7 +86,8 @@ impl Costs<'_> {
         Means { parts, whole, hosts }
     }
 
-    /// Bytes that no layout of a family goes below. Of degrees alone, the states; from the micro-batch on the model is planned.
+    /// Lower bound on the bytes of a search node. For degrees alone it counts the states; from the micro-batch level on, the
+    /// model is planned.
     fn least_bytes(&self, family: &Family, known: f64) -> Option<f64> {
         let (fast, small) = (self.fastest(family), self.smallest(family));
         let of_shards = |shards: &[Layout]| self.desk.least_bytes(&fast, &small, shards).ok();
@@ -93,7 +95,7 @@ impl Costs<'_> {
         match family.level {
             Level::Devices | Level::Degrees | Level::Axes => Some(self.of_degrees(family, limits).bytes),
             Level::Ways => {
-                // More sequences a micro-batch take no less: those that take least are planned for all.
+                // Larger micro-batches need no less memory: the smallest is planned for all.
                 let mbs = self.space.sizes(&family.layout).min()?;
                 let few = Family { layout: Layout { mbs, ..family.layout.clone() }, ..family.clone() };
                 self.least_of_any(&few).map(|least| least.max(known))
@@ -113,13 +115,13 @@ impl Costs<'_> {
         }
     }
 
-    /// Bytes that none of a family goes below in any pipeline, and with any number of micro-batches.
+    /// Lower bound on the bytes of a search node over all pipelines and all numbers of micro-batches.
     fn least_of_any(&self, family: &Family) -> Option<f64> {
         let shards = self.shards(family).into_iter().map(|part| self.fastest(&part));
         self.desk.least_of_any(&self.smallest(family), &shards.collect::<Vec<_>>()).ok()
     }
 
-    /// The work over the peak. Where memory counts, no micro-batch has more sequences than there is room for.
+    /// FLOPs / peak. If memory counts, no micro-batch has more sequences than fit in the memory budget.
     fn of_degrees(&self, family: &Family, limits: Limits) -> Floor {
         let (layout, sequences) = (&family.layout, self.space.global_batch);
         if family.level == Level::Devices {
@@ -136,15 +138,15 @@ impl Costs<'_> {
         let microbatches = u32::try_from(local.div_ceil(most)).unwrap_or(u32::MAX);
         let open = Undecided { zero, microbatches, mbs };
         if family.level == Level::Degrees && self.space.experts.is_some() {
-            // No rank holds less of the experts than if all ranks cut each of them.
+            // No rank holds less of the experts than if all ranks shard each expert.
             let cut = Layout { ep: 1, etp: layout.dp * layout.cp * layout.tp, ..layout.clone() };
             return self.work.floor(&cut, open, sequences, &machine);
         }
         self.work.floor(layout, open, sequences, &machine)
     }
 
-    /// Whether large micro-batches say something: of a model that states none, with ranks in the usual order, where it makes no
-    /// difference whether stages or data-parallel ranks lie around a block's ranks.
+    /// Returns `true` if large micro-batches give a bound. The model must state no micro-batch, and the ranks must have the
+    /// usual order. It must also make no difference whether stages or data-parallel ranks are placed around a block's ranks.
     fn has_large(&self) -> bool {
         self.space.batch.is_none() && !self.space.pin.has("order")
     }
@@ -153,7 +155,8 @@ impl Costs<'_> {
         floor.seconds > limits.seconds || !has_room(floor.bytes, limits.bytes)
     }
 
-    /// Of a family that is nothing but degrees: the work over the peak; if that does not rule it out, that of large micro-batches.
+    /// Lower bound of a node with degrees alone: FLOPs / peak and, if that does not rule it out, the bound of large
+    /// micro-batches.
     fn of_axes(&self, family: &Family, limits: Limits) -> Floor {
         let floor = self.of_degrees(family, limits);
         if self.is_ruled_out(floor, limits) || !self.has_large() {
@@ -163,13 +166,13 @@ impl Costs<'_> {
         Floor { seconds: seconds.max(floor.seconds), ..floor }
     }
 
-    /// Of a family whose ranks share a sequence in one way: the work of large micro-batches.
+    /// Lower bound of a node with one option for sharing a sequence: the work of large micro-batches.
     fn of_way(&self, layout: &Layout) -> f64 {
         if self.has_large() { self.large.of_way(layout) } else { 0.0 }
     }
 
-    /// Of a family whose pipeline is open: the work over the peak; if that does not rule it out, that of large micro-batches with
-    /// each way to shard states; then that of its own micro-batch.
+    /// Lower bound of a node whose pipeline is open. It tries FLOPs / peak, then large micro-batches with each option for
+    /// sharding states, then the node's own micro-batch. Each is evaluated only if the one before does not rule the node out.
     fn of_blocks(&self, family: &Family, limits: Limits) -> Option<Floor> {
         let layout = &family.layout;
         let floor = self.of_degrees(family, limits);
@@ -183,7 +186,7 @@ impl Costs<'_> {
                 let means = self.desk.means_of_large(&fast, (large, share), self.space.slices, limits.bytes);
                 least(means.ok()?, limits)
             };
-            // A large micro-batch that cannot be planned says nothing.
+            // A large micro-batch that cannot be planned gives no bound.
             let mean = self.large.least(layout, of, |mean| self.is_ruled_out(mean, limits));
             if let Some(mean) = mean.filter(|mean| self.is_ruled_out(*mean, limits)) {
                 return Some(mean);
@@ -192,8 +195,8 @@ impl Costs<'_> {
         least(shards.into_iter().filter_map(|part| self.mean(&part, limits)), limits)
     }
 
-    /// The ways to shard states that the mean rank sees a difference between. What a stack hides takes no longer than what it is
-    /// told not to hide.
+    /// Options for sharding states that change the cost of the average rank. With overlap, a stack takes no longer than if
+    /// told not to overlap.
     fn shards(&self, family: &Family) -> Vec<Family> {
         let all = self.space.shards(family);
         let hides = all.first().and_then(|first| first.layout.dp_overlap);
@@ -207,12 +210,12 @@ impl Costs<'_> {
         all.into_iter().filter(is_new).collect()
     }
 
-    /// Of the mean rank; what is kept does not count.
+    /// Lower bound from the average rank; saved activations do not count.
     fn mean(&self, family: &Family, limits: Limits) -> Option<Floor> {
         self.desk.mean(&self.fastest(family), self.space.slices, limits.bytes).ok()
     }
 
-    /// Of a family's layouts the one that keeps least: all that is not decided yet is computed again, or lies with the host.
+    /// The node's configuration that saves least: undecided options recompute everything, or offload it.
     fn smallest(&self, family: &Family) -> Layout {
         let mut layout = family.layout.clone();
         if family.level == Level::One {
@@ -232,7 +235,7 @@ impl Costs<'_> {
     }
 }
 
-/// What none of some families goes below: seconds of those that there is room for, if there are any.
+/// Lower bound over several nodes: seconds of those within the memory budget, if there are any.
 fn least(floors: impl IntoIterator<Item = Floor>, limits: Limits) -> Option<Floor> {
     let both = |a: Floor, b: Floor| {
         let seconds = match (has_room(a.bytes, limits.bytes), has_room(b.bytes, limits.bytes)) {
