@@ -5,7 +5,7 @@
 //! 2. The estimator predicts each run (`score`).
 //! 3. `summary` summarises errors by source, and `ranks` compares the configurations of one job by rank.
 //! 4. `fit` searches a stack's fitted constants within their intervals, and `folds` judges them on runs that the fit has not
-//!   seen.
+//!    seen.
 //! 5. `report` writes the tables as a document.
 
 mod fit;

@@ -5,7 +5,7 @@
 //! 1. `near` makes configurations near the best one, and `pool` predicts them.
 //! 2. `compare` turns a pair of predictions into text.
 //! 3. From this text come the notes on each part (`axes`), the reasons of the alternatives (`losses`), limits (`binds`) and
-//!   what-if changes (`wishes`).
+//!    what-if changes (`wishes`).
 //! 4. If nothing fits, `infeasible` and `least` drop constraints until some configuration fits.
 
 mod annotated;
