@@ -5,9 +5,9 @@
 //! already.
 
 use meshwright::calibrate::cluster;
-use meshwright::estimate::{EstimateReport, EstimateRequest, Estimator};
-use meshwright::files::write_text;
-use meshwright::layout;
+use meshwright::compiler::layout;
+use meshwright::compiler::text_files::write_text;
+use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator};
 use meshwright::train::{Progress, RunHeader, TrainRequest, free_memory, train};
 use runtime::measure::measure;
 use runtime::metrics::{EvalRecord, StepRecord};

@@ -2,9 +2,9 @@
 //!
 //! `cargo bench --bench plans` prints the tables of docs/plans.md and of docs/benchmarks.md, section Planning.
 
-use meshwright::estimate::{EstimateReport, Estimator};
-use meshwright::layout;
-use meshwright::plan::{PlanRequest, find};
+use meshwright::autotune::plan::{PlanRequest, find};
+use meshwright::compiler::layout;
+use meshwright::estimator::{EstimateReport, Estimator};
 use std::time::Instant;
 
 /// The program's own.
@@ -105,7 +105,7 @@ fn published() {
         let estimator = Estimator::new();
         let request = (run.request)();
         let theirs =
-            meshwright::estimate::EstimateRequest { gpus: Some(request.gpus), ..request.under(run.layout.into()) };
+            meshwright::estimator::EstimateRequest { gpus: Some(request.gpus), ..request.under(run.layout.into()) };
         let theirs = estimator.estimate(&theirs).ok();
         let fitted = best(&estimator, &PlanRequest { pin: run.degrees.into(), top: 1, ..request.clone() });
         let found = find(&estimator, &PlanRequest { top: 20, deadline: Some(MOST_SECONDS), ..request }, &|_| {}).ok();

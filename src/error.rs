@@ -1,41 +1,18 @@
-//! Errors of all subcommands: the printed message and the exit status of the process.
+//! Errors of the command line: those of requests, of training runs, and of the command itself.
 
 use ir::catalogue::Code;
-use ir::diag::{Coded, Diagnostic, Diagnostics};
+use ir::diag::Diagnostic;
 use std::fmt;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::Path;
 
 /// Why a subcommand has no answer.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Error {
-    /// A file of the user's is wrong, in places.
-    Diagnostics {
-        /// The file's name.
-        file: String,
-        /// Its text.
-        source: String,
-        /// All that is wrong with it.
-        diagnostics: Diagnostics,
-    },
-    /// What was asked for is wrong or cannot be had.
-    Input {
-        /// Its code.
-        code: Code,
-        /// What is wrong.
-        message: String,
-        /// What to do.
-        help: Option<String>,
-    },
+    /// A request is wrong, or this program is.
+    Request(compiler::error::Error),
     /// The command line is not understood.
     Usage(String),
-    /// An internal error.
-    Fault {
-        /// The pass or part that broke its word.
-        pass: String,
-        /// What it met.
-        why: String,
-    },
     /// A run failed. It may be started again.
     Failed {
         /// Its code.
@@ -70,36 +47,24 @@ pub enum Error {
 impl Error {
     /// An error of the input without a help line.
     pub fn input(code: Code, message: impl Into<String>) -> Error {
-        Error::Input { code, message: message.into(), help: None }
+        compiler::error::Error::input(code, message).into()
     }
 
     /// An internal error.
     pub fn fault(pass: impl Into<String>, why: impl fmt::Display) -> Error {
-        Error::Fault { pass: pass.into(), why: why.to_string() }
+        compiler::error::Error::fault(pass, why).into()
     }
 
     /// A file or folder that cannot be read or written: `cannot write out/run.toml: no space left`.
     pub fn file(what: &str, path: &Path, source: &io::Error) -> Error {
-        let help = match source.kind() {
-            ErrorKind::AlreadyExists | ErrorKind::NotADirectory => "a file is in the way: name a folder, or move it",
-            ErrorKind::IsADirectory => "that is a folder: name a file",
-            ErrorKind::InvalidData => "give a UTF-8 text file",
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free disk space, or choose another path",
-            ErrorKind::Unsupported | ErrorKind::WouldBlock => {
-                "name a file; where `-` is accepted, it means standard input"
-            }
-            ErrorKind::FileTooLarge if what == "read" => "make the file smaller, or name another file",
-            ErrorKind::FileTooLarge => "raise the limit on the size of files (ulimit -f), or choose another path",
-            _ => "check the path and its permissions",
-        };
-        Error::input(Code::FileUnreadable, format!("cannot {what} {}: {source}", path.display())).help(help)
+        compiler::error::Error::file(what, path, source).into()
     }
 
     /// The same error of the input with what to do about it.
     #[must_use]
-    pub fn help(self, cure: impl Into<String>) -> Error {
+    pub fn help(self, help: impl Into<String>) -> Error {
         match self {
-            Error::Input { code, message, .. } => Error::Input { code, message, help: Some(cure.into()) },
+            Error::Request(error) => error.help(help).into(),
             other => other,
         }
     }
@@ -108,7 +73,7 @@ impl Error {
     #[must_use]
     pub fn within(self, place: &str) -> Error {
         match self {
-            Error::Input { code, message, help } => Error::Input { code, message: format!("{place}: {message}"), help },
+            Error::Request(error) => error.within(place).into(),
             other => other,
         }
     }
@@ -116,39 +81,20 @@ impl Error {
     /// The code under which it is explained; `None` for an internal error.
     pub fn code(&self) -> Option<Code> {
         match self {
-            Error::Diagnostics { diagnostics, .. } => diagnostics.code(),
-            Error::Input { code, .. }
-            | Error::Failed { code, .. }
-            | Error::Ended { code, .. }
-            | Error::Hopeless { code, .. } => Some(*code),
+            Error::Request(error) => error.code(),
+            Error::Failed { code, .. } | Error::Ended { code, .. } | Error::Hopeless { code, .. } => Some(*code),
             Error::Usage(_) => Some(Code::BadUsage),
-            Error::Fault { .. } => None,
         }
     }
 
     /// What is wrong, in one line, without code and help.
     pub fn message(&self) -> String {
         match self {
-            Error::Input { message, .. }
-            | Error::Failed { message, .. }
-            | Error::Ended { message, .. }
-            | Error::Hopeless { message, .. } => message.clone(),
+            Error::Request(error) => error.message(),
+            Error::Failed { message, .. } | Error::Ended { message, .. } | Error::Hopeless { message, .. } => {
+                message.clone()
+            }
             Error::Usage(message) => message.clone(),
-            Error::Fault { pass, why } => format!("internal error in {pass}: {why}"),
-            Error::Diagnostics { .. } => self.to_string().lines().next().unwrap_or_default().to_string(),
-        }
-    }
-
-    /// The status with which the process ends.
-    pub fn status(&self) -> u8 {
-        match self {
-            Error::Diagnostics { .. } | Error::Input { .. } => 1,
-            Error::Usage(_) => 2,
-            Error::Fault { .. } => 3,
-            Error::Failed { .. } => 5,
-            // As a shell reports a process that the signal has ended.
-            Error::Ended { signal, .. } => 128 + signal,
-            Error::Hopeless { .. } => 6,
         }
     }
 }
@@ -156,51 +102,53 @@ impl Error {
 /// The whole message, ending in a newline.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Diagnostics { file, source, diagnostics } => f.write_str(&diagnostics.render(file, source)),
-            Error::Input { code, message, help } => coded(f, *code, message, help.as_deref()),
-            Error::Usage(message) => coded(
-                f,
-                Code::BadUsage,
-                message,
-                Some("meshwright --help lists the subcommands, and SUBCOMMAND --help their options"),
-            ),
-            Error::Fault { pass, why } => writeln!(
-                f,
-                "error: internal error in {pass}: {why}\n      = help: this is a bug in meshwright; please report it with \
-                 the command and the input"
-            ),
+        let (code, message, help) = match self {
+            Error::Request(error) => return error.fmt(f),
+            Error::Usage(message) => {
+                let help = "meshwright --help lists the subcommands, and SUBCOMMAND --help their options";
+                (Code::BadUsage, message, help)
+            }
             Error::Failed { code, message, help }
             | Error::Ended { code, message, help, .. }
-            | Error::Hopeless { code, message, help } => coded(f, *code, message, Some(help)),
-        }
+            | Error::Hopeless { code, message, help } => (*code, message, help.as_str()),
+        };
+        write!(f, "{}", Diagnostic::new(code, message).help(help))
     }
-}
-
-fn coded(f: &mut fmt::Formatter<'_>, code: Code, message: &str, help: Option<&str>) -> fmt::Result {
-    let diagnostic = Diagnostic::new(code, message);
-    let diagnostic = match help {
-        Some(help) => diagnostic.help(help),
-        None => diagnostic,
-    };
-    write!(f, "{diagnostic}")
 }
 
 impl std::error::Error for Error {}
 
-/// What a library call refuses is the input's fault, unless it has no code.
-impl<E: Coded> From<E> for Error {
-    fn from(error: E) -> Error {
-        let message = error.to_string();
-        match error.code() {
-            Some(code) => Error::Input { code, message, help: error.help() },
-            None => Error::Fault { pass: module::<E>(), why: message },
-        }
+impl From<compiler::error::Error> for Error {
+    fn from(error: compiler::error::Error) -> Error {
+        Error::Request(error)
     }
 }
 
-/// The module of an error: `scheduler::report`.
-fn module<E>() -> String {
-    let name = std::any::type_name::<E>();
-    name.rsplit_once("::").map_or(name, |(module, _)| module).to_string()
+/// What a library call refuses is the input's fault, unless it has no code.
+macro_rules! from_coded {
+    ($($error:ty),+ $(,)?) => {
+        $(impl From<$error> for Error {
+            fn from(error: $error) -> Error {
+                compiler::error::Error::from(error).into()
+            }
+        })+
+    };
 }
+
+from_coded![
+    compiler::pipeline::CompileError,
+    cost::PresetError,
+    ir::diag::Diagnostics,
+    ir::models::ConfigError,
+    planner::PlanError,
+    runtime::checkpoint::Error,
+    runtime::data::DataError,
+    runtime::exec::Error,
+    scheduler::check::Violation,
+    scheduler::costs::CostsError,
+    scheduler::draw::MeasuredError,
+    scheduler::foreign::ForeignError,
+    scheduler::foreign::ReadError,
+    scheduler::report::Error,
+    scheduler::schedules::UnknownSchedule,
+];

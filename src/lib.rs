@@ -4,23 +4,11 @@
 //! the program on text. The command line ([`cli`]) is a thin layer over these two functions.
 
 pub mod accuracy;
-mod beyond;
 pub mod calibrate;
 pub mod cli;
-pub mod compiling;
-pub mod deadline;
-pub mod debug;
 pub mod error;
-pub mod estimate;
-pub mod explain;
-pub mod files;
-pub mod layout;
-pub mod machine_source;
-pub mod model_source;
-mod number;
-pub mod pipeline;
-pub mod plan;
 pub mod predicting;
 pub mod reshard;
 pub mod train;
-mod within;
+
+pub use {autotune, compiler, cost, estimator, ir, planner, runtime, scheduler};

@@ -1,7 +1,7 @@
 //! Predicted step time of a compiled model on a cluster: from the costs of its stages, and from a simulated run of its
 //! program.
 
-use crate::error::Error;
+use compiler::error::Error;
 use cost::{Cluster, model_flops};
 use ir::text::File;
 use ir::types::DType;

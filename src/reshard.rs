@@ -1,6 +1,6 @@
 //! A reshard: the cheapest sequence of collectives between two shardings of a tensor, and the cost of the naive path.
 
-use crate::error::Error;
+use compiler::error::Error;
 use cost::{CPU, Cluster};
 use ir::catalogue::Code;
 use ir::graph::{Block, Model, Span, Stmt};

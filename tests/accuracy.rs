@@ -1,8 +1,12 @@
 //! Published runs, predicted: errors stay where they are. `tests/accuracy/runs.jsonl` has the facts; `docs/accuracy.md` is
 //! made from the same runs by `meshwright calibrate --from tests/accuracy/runs.jsonl --report docs/accuracy.md`.
 
+use cost::Stack;
 use meshwright::accuracy::{Summary, by_source, memory_by_source, rank_sets, read, score, total};
-use meshwright::estimate::Estimator;
+use meshwright::autotune::explain::TIE;
+use meshwright::compiler::layout::parse_any;
+use meshwright::estimator::{EstimateRequest, Estimator, beyond};
+use std::collections::BTreeMap;
 
 /// Sources, and the most that the median and the 90th percentile of their errors in time may be.
 const TIME: [(&str, f64, f64); 14] = [
@@ -49,5 +53,43 @@ fn hold(found: &[Summary], bounds: &[(&str, f64, f64)]) {
     for (source, median, p90) in bounds {
         let summary = found.iter().find(|summary| summary.name == *source).unwrap();
         assert!(summary.median <= *median && summary.p90 <= *p90, "{summary:?}");
+    }
+}
+
+/// What [`TIE`] says of published runs.
+#[test]
+fn predictions_hardly_order_what_is_called_a_tie() {
+    let runs = read(include_str!("accuracy/runs.jsonl")).unwrap();
+    let scored = score(&Estimator::new(), &runs);
+    let mut jobs: BTreeMap<String, Vec<[f64; 2]>> = BTreeMap::new();
+    for row in &scored {
+        let Some(ratio) = row.ratio() else { continue };
+        let EstimateRequest { gpus, global_batch, seq, precision, .. } = &row.run.request;
+        let job = format!("{} {} {gpus:?} {global_batch} {seq} {precision}", row.run.source, row.run.model);
+        jobs.entry(job).or_default().push([row.run.step_time_s, row.run.step_time_s * ratio].map(f64::ln));
+    }
+    let pairs =
+        jobs.values().flat_map(|rows| (1..rows.len()).flat_map(move |a| (0..a).map(move |b| (rows[a], rows[b]))));
+    let (mut near, mut far) = ([0.0; 2], [0.0; 2]);
+    for (a, b) in pairs {
+        let [measured, predicted] = [0, 1].map(|figure| a[figure] - b[figure]);
+        let side = if predicted.abs() < TIE { &mut near } else { &mut far };
+        side[0] += 1.0;
+        side[1] += f64::from(u8::from(measured * predicted > 0.0));
+    }
+    assert!(near[0] > 1000.0 && near[1] / near[0] < 2.0 / 3.0, "{near:?}");
+    assert!(far[0] > 1000.0 && far[1] / far[0] > 3.0 / 4.0, "{far:?}");
+}
+
+/// The published runs are within the stacks that they ran on.
+#[test]
+fn what_was_run_is_supported() {
+    let runs = read(include_str!("accuracy/runs.jsonl")).unwrap();
+    for run in runs {
+        let request = &run.request;
+        let mut layout = parse_any(&request.layout).unwrap();
+        layout.dp = request.gpus.unwrap() / layout.devices().max(1);
+        let stack = Stack::find(&request.stack).unwrap();
+        assert_eq!(beyond(&layout, &stack), Vec::<String>::new(), "{} on {}", run.id, stack.name);
     }
 }

@@ -2,10 +2,10 @@
 //! same order it leads to the same later dumps.
 
 use ir::text::{File, parse, print};
-use meshwright::compiling::{Compiling, compile_source};
-use meshwright::error::Error;
-use meshwright::model_source::ModelSource;
-use meshwright::pipeline::passes;
+use meshwright::compiler::compile::{Compiling, compile_source};
+use meshwright::compiler::error::Error;
+use meshwright::compiler::model_source::ModelSource;
+use meshwright::compiler::pipeline::passes;
 use std::path::Path;
 
 /// One device, then each parallelism.

@@ -1,8 +1,8 @@
 //! How well arenas are filled: on every mesh at most a twentieth more than the most that is there at once.
 
 use ir::catalogue::Code;
-use meshwright::compiling::{Compiling, compile_source};
-use meshwright::model_source::ModelSource;
+use meshwright::compiler::compile::{Compiling, compile_source};
+use meshwright::compiler::model_source::ModelSource;
 use scheduler::memory::report;
 use std::path::Path;
 

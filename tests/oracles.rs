@@ -1,7 +1,7 @@
 //! What the papers' tables say, from the same code that predicts steps: no figure here was fitted.
 
 use cost::{Group, Machine, Recipe, Stack, Talk};
-use meshwright::estimate::{EstimateReport, EstimateRequest, Estimator, ModelStates, recipe};
+use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator, ModelStates, recipe};
 use std::path::PathBuf;
 
 /// The number formats of a precision on a stack.

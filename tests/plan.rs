@@ -1,7 +1,7 @@
 //! Plans: as good as trying all layouts, within the pins, the same each time, and clear where there is none.
 
-use meshwright::estimate::Estimator;
-use meshwright::plan::{Found, Objective, PlanRequest, find};
+use meshwright::autotune::plan::{Found, Objective, PlanRequest, find};
+use meshwright::estimator::Estimator;
 
 fn request(model: &str, cluster: &str, gpus: u64, global_batch: u64, pin: &str) -> PlanRequest {
     let seq = if model == "tiny-gpt2" { 256 } else { 512 };
@@ -16,7 +16,7 @@ fn plan(estimator: &Estimator, request: &PlanRequest) -> Found {
 
 /// What does not depend on the clock.
 fn answer(found: &Found) -> (Vec<(String, f64)>, Option<String>, u64) {
-    let text = |layout| meshwright::layout::print(layout);
+    let text = |layout| meshwright::compiler::layout::print(layout);
     let best = found.best.iter().map(|report| (text(&report.layout), report.predicted.step_time_s)).collect();
     (best, found.closest.as_ref().map(|report| text(&report.layout)), found.search.space)
 }
@@ -91,7 +91,7 @@ fn pins_hold_and_all_devices_are_used() {
     ] {
         let found = plan(&estimator, &request("tiny-llama", "h100", 8, 32, pin));
         for report in &found.best {
-            let text = meshwright::layout::print(&report.layout);
+            let text = meshwright::compiler::layout::print(&report.layout);
             assert!(text.contains(holds), "{pin}: {text}");
             assert_eq!(report.layout.devices(), 8, "{text}");
         }
@@ -186,7 +186,7 @@ fn the_number_of_devices_may_be_open() {
 }
 
 fn text(found: &Found) -> String {
-    meshwright::layout::print(&found.best[0].layout)
+    meshwright::compiler::layout::print(&found.best[0].layout)
 }
 
 /// Within the stack unless what lies beyond is asked for: its schedules, modules and ZeRO stages.

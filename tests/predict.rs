@@ -3,9 +3,9 @@
 
 use cost::{CPU, Cluster, Link};
 use ir::text::File;
-use meshwright::compiling::{Compiling, compile_source};
-use meshwright::layout;
-use meshwright::model_source::ModelSource;
+use meshwright::compiler::compile::{Compiling, compile_source};
+use meshwright::compiler::layout;
+use meshwright::compiler::model_source::ModelSource;
 use meshwright::predicting::{StepPrediction, predict, write_trace};
 use meshwright::train::{self, Quiet, TrainRequest, train};
 use runtime::trace::{Kind, Lane, Trace};

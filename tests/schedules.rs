@@ -17,7 +17,7 @@ use meshes::compare::differences;
 use meshes::record::{Record, sgd};
 use meshes::trained::{alone, trained};
 use meshes::training::{self, Recipe, model, models, request};
-use meshwright::pipeline::compile;
+use meshwright::compiler::pipeline::compile;
 use placed::placed;
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::SCHEDULES;

@@ -12,11 +12,11 @@ use meshes::compare::differences;
 use meshes::record::{Record, sgd};
 use meshes::trained::{alone, trained_on};
 use meshes::training::{Recipe, models};
-use meshwright::compiling::{Compiling, compile_source};
-use meshwright::estimate::Estimator;
-use meshwright::layout::{missing, print};
-use meshwright::model_source::ModelSource;
-use meshwright::plan::{PlanRequest, find};
+use meshwright::autotune::plan::{PlanRequest, find};
+use meshwright::compiler::compile::{Compiling, compile_source};
+use meshwright::compiler::layout::{missing, print};
+use meshwright::compiler::model_source::ModelSource;
+use meshwright::estimator::Estimator;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -185,7 +185,7 @@ fn published_layouts_run() {
         ("mixtral-8x7b", "pp=2,ep=8,zero=1", 64, 256),
         ("llama3-8b", "zero=3", 64, 256),
     ] {
-        let mut layout = meshwright::layout::parse_any(layout).expect("a layout");
+        let mut layout = meshwright::compiler::layout::parse_any(layout).expect("a layout");
         layout.dp = gpus / (layout.tp * layout.pp * layout.cp);
         verified(model, &layout, global_batch);
         trained.of_kind(model, &layout);

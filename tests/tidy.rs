@@ -12,16 +12,33 @@ struct Layer {
     imports: &'static [&'static str],
 }
 
-/// The import table. planner, scheduler and runtime never import each other; the root package joins them.
+/// The import table. planner, scheduler and runtime never import each other; the compiler joins the first two, and the root
+/// package all of them.
 const LAYERS: &[Layer] = &[
+    Layer { name: "support", folder: "ir/support", imports: &[] },
     Layer { name: "ir", folder: "ir", imports: &[] },
     Layer { name: "kernels", folder: "kernels", imports: &[] },
     Layer { name: "cost", folder: "planner/cost", imports: &["ir"] },
     Layer { name: "solver", folder: "planner/solver", imports: &[] },
     Layer { name: "planner", folder: "planner", imports: &["ir", "cost", "solver"] },
     Layer { name: "scheduler", folder: "scheduler", imports: &["ir", "cost", "solver"] },
-    Layer { name: "runtime", folder: "runtime", imports: &["ir", "kernels", "cost"] },
-    Layer { name: "meshwright", folder: ".", imports: &["ir", "cost", "planner", "scheduler", "runtime"] },
+    Layer { name: "compiler", folder: "planner/compiler", imports: &["support", "ir", "cost", "planner", "scheduler"] },
+    Layer {
+        name: "estimator",
+        folder: "planner/estimator",
+        imports: &["support", "ir", "cost", "planner", "scheduler", "compiler"],
+    },
+    Layer {
+        name: "autotune",
+        folder: "planner/autotune",
+        imports: &["support", "ir", "cost", "planner", "scheduler", "compiler", "estimator"],
+    },
+    Layer { name: "runtime", folder: "runtime", imports: &["support", "ir", "kernels", "cost"] },
+    Layer {
+        name: "meshwright",
+        folder: ".",
+        imports: &["support", "ir", "cost", "planner", "scheduler", "compiler", "estimator", "autotune", "runtime"],
+    },
 ];
 
 /// Words that the files under a path must not have, and why.
@@ -211,7 +228,7 @@ fn every_pass_has_cases() {
         let mut files = fs::read_dir(root().join("tests/cases").join(name)).into_iter().flatten().flatten();
         files.any(|file| file.path().extension().is_some_and(|extension| extension == "ir"))
     };
-    let passes = meshwright::pipeline::passes().into_iter().map(|pass| pass.name);
+    let passes = meshwright::compiler::pipeline::passes().into_iter().map(|pass| pass.name);
     none_of(passes.filter(|pass| !has_cases(pass)).map(|pass| format!("tests/cases/{pass}: add a case")).collect());
 }
 

@@ -13,9 +13,7 @@ mod pending;
 mod ports;
 mod recover;
 pub mod reshard;
-pub mod search;
 mod sections;
-pub mod shard;
 mod spread;
 mod sums;
 
@@ -23,3 +21,4 @@ pub use heads::check_heads;
 pub use pass::{Observer, PASSES, Pass, PlanError, finish, plan, plan_watched};
 pub use passes::build_mesh::mesh;
 pub use passes::collectives::{marked, ways};
+pub use passes::shard;

@@ -2,7 +2,6 @@
 
 use crate::passes::{annotate, build_mesh, collectives, decompose, propagate, recompute, reshard, shard};
 use crate::reshard::ReshardCache;
-use crate::shard::Watch;
 use cost::Cluster;
 use ir::catalogue::Code;
 use ir::diag::Coded;
@@ -12,6 +11,7 @@ use ir::graph::Model;
 use ir::limits;
 use ir::recompute::UnknownName;
 use ir::renumber::renumber;
+use shard::Watch;
 
 /// Error that stops planning.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

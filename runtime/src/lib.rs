@@ -10,7 +10,6 @@ pub mod comm;
 mod cores;
 pub mod data;
 pub mod exec;
-pub mod files;
 pub mod learning_rate;
 pub mod measure;
 pub mod memory;

@@ -1,11 +1,11 @@
 //! `metrics.jsonl`: a header, then one line for each record: one per step and one per evaluation. A number that is not
 //! finite is written as null.
 
-use crate::files;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use support::files;
 
 /// Name and version of the record format.
 pub const SCHEMA: &str = "meshwright.metrics/1";

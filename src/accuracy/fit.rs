@@ -3,8 +3,8 @@
 use super::runs::Run;
 use super::score::{Scored, score};
 use super::summary::quantile;
-use crate::estimate::Estimator;
 use cost::{Constant, Stack};
+use estimator::Estimator;
 use std::collections::BTreeMap;
 
 /// A stack brought near to runs.

@@ -4,8 +4,8 @@ use super::fit::refit;
 use super::runs::Run;
 use super::score::{Scored, score};
 use super::summary::{Summary, summary};
-use crate::estimate::Estimator;
 use cost::Stack;
+use estimator::Estimator;
 
 /// What is left out, part by part, and the errors on all that was.
 #[derive(Clone, PartialEq, Debug)]

@@ -1,8 +1,8 @@
 //! Measured runs, one JSON object per line.
 
 use super::published;
-use crate::error::Error;
-use crate::estimate::EstimateRequest;
+use compiler::error::Error;
+use estimator::EstimateRequest;
 use ir::catalogue::Code;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,8 +1,8 @@
 //! Predictions of measured runs.
 
 use super::runs::{MemoryKind, Run};
-use crate::error::Error;
-use crate::estimate::{EstimateReport, EstimateRequest, Estimator, estimate_all};
+use compiler::error::Error;
+use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_all};
 
 /// A run and what was predicted of it.
 #[derive(Clone, PartialEq, Debug)]

@@ -1,8 +1,8 @@
 //! Figures that a machine which keeps to the formulas would give, fitted and read back.
 
 use super::*;
-use crate::estimate::{EstimateRequest, Estimator};
 use cost::{AttentionShape, Format, Group, Machine, Recipe, Stack, Talk};
+use estimator::{EstimateRequest, Estimator};
 use runtime::measure::{AttentionTime, Product, Sum};
 
 /// A machine that keeps to the formulas.
@@ -88,7 +88,7 @@ fn devices_wait_for_the_cores_that_they_share() {
     let step = |cores: Option<u64>, layout: &str| {
         let path = folder.join(format!("{}.toml", cores.unwrap_or(0)));
         let cluster = Cluster { cores, ..cluster(&ideal(), 1 << 32) };
-        crate::files::write_text(&path, &toml::to_string(&cluster).unwrap()).unwrap();
+        compiler::text_files::write_text(&path, &toml::to_string(&cluster).unwrap()).unwrap();
         let request = EstimateRequest {
             model: "tiny-llama".into(),
             cluster: path.to_string_lossy().into_owned(),

@@ -4,11 +4,11 @@ use super::measuring;
 use super::table::table;
 use crate::accuracy::{self, Fit, Run, Scored, Summary};
 use crate::error::Error;
-use crate::estimate::Estimator;
-use crate::files::{read_text, write_text};
-use crate::machine_source;
 use clap::Args;
+use compiler::machine_source;
+use compiler::text_files::{read_text, write_text};
 use cost::Stack;
+use estimator::Estimator;
 use ir::catalogue::Code;
 use std::path::{Path, PathBuf};
 

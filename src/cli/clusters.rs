@@ -1,14 +1,14 @@
 //! `meshwright clusters`: the table of presets, and the file of one.
 
 use super::TableFormat;
-use super::number::{bytes, with_unit};
 use super::table::table;
 use super::toml_text;
 use crate::error::Error;
-use crate::machine_source;
 use clap::Args;
+use compiler::machine_source;
 use cost::{CLUSTERS, Cluster};
 use serde_json::json;
+use support::units::{bytes, with_unit};
 
 /// List the preset clusters, or print the file of one
 ///

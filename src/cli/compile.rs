@@ -3,16 +3,15 @@
 use super::dump::Dump;
 use super::layout::LayoutFlags;
 use super::memory::memory_table;
-use super::number::{bytes_of, short};
 use super::progress::SearchWatch;
 use super::request::asked;
 use super::{TableFormat, prediction};
-use crate::compiling::{Compiling, compile_source_watched};
 use crate::error::Error;
-use crate::model_source::ModelSource;
-use crate::pipeline;
 use crate::predicting::{predict, write_trace};
 use clap::Args;
+use compiler::compile::{Compiling, compile_source_watched};
+use compiler::model_source::ModelSource;
+use compiler::pipeline;
 use cost::CPU;
 use ir::catalogue::Code;
 use ir::diag::nearest;
@@ -21,6 +20,7 @@ use planner::shard::Decided;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
+use support::units::{bytes_of, short};
 
 /// Compile a model for a mesh and print its IR
 ///

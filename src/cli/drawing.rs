@@ -2,7 +2,7 @@
 
 use super::progress::SearchWatch;
 use crate::error::Error;
-use crate::files::read_text;
+use compiler::text_files::read_text;
 use ir::catalogue::Code;
 use ir::schedule::Schedule;
 use scheduler::costs::{CostsFile, PerStage, StageCosts};

@@ -1,12 +1,12 @@
 //! `compile --dump`: a folder that gets a numbered file for each pass, all of them or none.
 
 use crate::error::Error;
-use crate::pipeline;
+use compiler::pipeline;
 use ir::text;
-use runtime::files::{self, Draft};
 use std::fs;
 use std::io;
 use std::path::Path;
+use support::files::{self, Draft};
 
 /// Files on their way into a folder.
 pub(super) struct Dump<'a> {
@@ -82,6 +82,7 @@ impl Dump<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::status;
     use super::*;
 
     fn listed(folder: &Path) -> Vec<String> {
@@ -104,7 +105,7 @@ mod tests {
         dump.text("a".into(), "2");
         dump.text("none/b".into(), "2");
         dump.text("c".into(), "2");
-        assert_eq!(dump.finish().unwrap_err().status(), 1);
+        assert_eq!(status::of_error(&dump.finish().unwrap_err()), 1);
         assert_eq!((listed(&folder), fs::read_to_string(folder.join("a")).unwrap()), (vec!["a".into()], "1".into()));
         fs::create_dir(folder.join("b")).unwrap();
         let mut dump = Dump::create(&folder).unwrap();

@@ -1,21 +1,23 @@
 //! `meshwright estimate`: predicted step time of a model on a cluster, without the cluster.
 
 use super::job::{AFTER_STACK, JobFlags};
-use super::number::{bytes, count, percent, share, short, with_unit};
 use super::progress::SearchWatch;
 use super::request::asked;
+use super::status;
 use super::table::table;
 use super::{Answer, TableFormat, json};
 use crate::error::Error;
-use crate::estimate::{EstimateReport, EstimateRequest, Estimator, Line, MadeAgain, StageMemory, estimate_all};
-use crate::explain::part_name;
-use crate::files::read_text;
-use crate::layout;
+use autotune::explain::part_name;
 use clap::Args;
+use compiler::error::Error as RequestError;
+use compiler::layout;
+use compiler::text_files::read_text;
+use estimator::{EstimateReport, EstimateRequest, Estimator, Line, MadeAgain, SCHEMA, StageMemory, estimate_all};
 use ir::catalogue::Code;
 use serde::Serialize;
 use serde_json::json;
 use std::path::PathBuf;
+use support::units::{bytes, count, percent, share, short, with_unit};
 
 /// Predict step time and memory of a layout on a cluster
 ///
@@ -93,7 +95,7 @@ fn many(base: &EstimateRequest, lines: &str, format: TableFormat) -> Result<Answ
     let mut answers = estimate_all(&Estimator::new(), &whole, &told).into_iter();
     watch.over();
     let answers = requests.into_iter().map(|request| request.and_then(|_| answers.next().unwrap_or_else(unanswered)));
-    let answers: Vec<(&str, Result<EstimateReport, Error>)> = lines.into_iter().zip(answers).collect();
+    let answers: Vec<(&str, Result<EstimateReport, RequestError>)> = lines.into_iter().zip(answers).collect();
     let wrong = numbers.iter().zip(&answers).filter(|(_, (_, answer))| answer.as_ref().is_err_and(is_no_layout));
     let wrong: Vec<String> = wrong.map(|(number, _)| number.to_string()).collect();
     let shown = wrong[..wrong.len().min(MOST_SHOWN)].join(", ");
@@ -106,16 +108,16 @@ fn many(base: &EstimateRequest, lines: &str, format: TableFormat) -> Result<Answ
         more => format!("lines that are not a layout: {shown} and {more} more"),
     };
     let complaint = Error::input(Code::RequestUnreadable, message).help("the answer gives the reason for each line");
-    Ok(Answer { text, status: complaint.status(), complaint: Some(complaint) })
+    Ok(Answer { text, status: status::of_error(&complaint), complaint: Some(complaint) })
 }
 
 /// Whether a line could not be read, rather than what it asks be refused.
-fn is_no_layout(error: &Error) -> bool {
+fn is_no_layout(error: &RequestError) -> bool {
     matches!(error.code(), Some(Code::RequestUnreadable | Code::BadOption))
 }
 
 /// A line for each answer.
-fn json_lines(answers: Vec<(&str, Result<EstimateReport, Error>)>) -> Result<String, Error> {
+fn json_lines(answers: Vec<(&str, Result<EstimateReport, RequestError>)>) -> Result<String, Error> {
     let mut text = String::new();
     for (line, answer) in answers {
         let line = match answer {
@@ -128,17 +130,17 @@ fn json_lines(answers: Vec<(&str, Result<EstimateReport, Error>)>) -> Result<Str
     Ok(text)
 }
 
-fn unanswered() -> Result<EstimateReport, Error> {
-    Err(Error::fault("estimate", "a line has no answer"))
+fn unanswered() -> Result<EstimateReport, RequestError> {
+    Err(RequestError::fault("estimate", "a line has no answer"))
 }
 
-fn refusal(line: &str, error: &Error) -> serde_json::Value {
+fn refusal(line: &str, error: &RequestError) -> serde_json::Value {
     let code = error.code().map(|code| code.to_string());
-    json!({"schema": "meshwright.plan/1", "status": "error", "line": line, "code": code, "error": error.to_string().trim_end()})
+    json!({"schema": SCHEMA, "status": "error", "line": line, "code": code, "error": error.to_string().trim_end()})
 }
 
 /// The fastest first, what does not fit after what does; then what was refused.
-fn ranking(answers: Vec<(&str, Result<EstimateReport, Error>)>) -> String {
+fn ranking(answers: Vec<(&str, Result<EstimateReport, RequestError>)>) -> String {
     let (mut reports, mut refused, mut more) = (Vec::new(), String::new(), 0);
     for (at, (line, answer)) in answers.into_iter().enumerate() {
         match answer {

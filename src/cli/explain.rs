@@ -1,17 +1,18 @@
 //! `meshwright explain PLAN.json`: explains why a plan was chosen, and why another was not.
 
-use super::number::finite;
 use super::plan::{PlanFormat, printed};
 use super::request::asked;
 use super::{Answer, json, plan_text};
-use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::estimate::{EstimateReport, Estimator};
-use crate::explain::{self, Planned, read_plan, request_of};
-use crate::plan::{self, Found, PlanRequest};
+use autotune::explain::{self, Planned, read_plan, request_of};
+use autotune::plan::PlanReport;
+use autotune::plan::{self, Found, PlanRequest};
 use clap::Args;
+use compiler::deadline::Deadline;
+use estimator::Estimator;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use support::units::finite;
 
 /// Explain a plan: its choices, the alternatives, the binding constraints, and what more memory or bandwidth would save
 #[derive(Args)]
@@ -81,20 +82,20 @@ impl Explain {
 }
 
 /// The search without anybody who watches it.
-fn find(estimator: &Estimator, request: &PlanRequest) -> Result<Found, Error> {
+fn find(estimator: &Estimator, request: &PlanRequest) -> Result<Found, compiler::error::Error> {
     plan::find(estimator, request, &|_| ())
 }
 
 /// The plan with its explanation: a layout that was given, by `estimate`, is explained against those near it.
-fn explained(estimator: &Estimator, plan: EstimateReport, deadline: Deadline) -> Result<EstimateReport, Error> {
+fn explained(estimator: &Estimator, plan: PlanReport, deadline: Deadline) -> Result<PlanReport, Error> {
     if plan.why.is_some() {
         return Ok(plan);
     }
     let request = request_of(&plan);
     let searched = plan.search.clone();
-    let found = Found { best: vec![plan], deadline, ..Found::default() };
+    let found = Found { best: vec![plan.chosen], deadline, ..Found::default() };
     match explain::plan(estimator, &request, found)? {
-        Planned::Best(best) => Ok(EstimateReport { search: searched, ..*best }),
+        Planned::Best(best) => Ok(PlanReport { search: searched, ..*best }),
         Planned::Infeasible(_) => Err(Error::fault("explain", "a layout that was given is lost")),
     }
 }

@@ -1,6 +1,5 @@
 //! `meshwright gpu-check`: what there is for GPUs, run on one against this processor.
 
-use super::number::with_unit;
 use super::table::table;
 use super::{Answer, TableFormat};
 use crate::error::Error;
@@ -9,6 +8,7 @@ use clap::Args;
 use runtime::backends::cuda::check::{Report, Row, check};
 use runtime::backends::cuda::device::Properties;
 use std::fmt::Write;
+use support::units::with_unit;
 
 /// Run all kernels on a GPU and compare the results with the CPU's
 ///

@@ -39,7 +39,7 @@ pub(super) struct JobFlags {
     #[arg(long, value_name = "TOKENS", value_delimiter = ',')]
     lengths: Option<Vec<u64>>,
     /// Share of device memory to leave free [default: 0.05]
-    #[arg(long, value_name = "SHARE", value_parser = crate::number::finite)]
+    #[arg(long, value_name = "SHARE", value_parser = support::units::finite)]
     memory_margin: Option<f64>,
     /// Allow layouts with features that the stack does not support (see `meshwright stacks NAME`)
     #[arg(long)]

@@ -1,16 +1,16 @@
 //! `meshwright calibrate` without runs: this machine as a cluster.
 
-use super::number::{short, with_unit};
 use super::table::table;
 use crate::calibrate::cluster;
 use crate::error::Error;
-use crate::files::{check_writable, write_text};
 use crate::train::free_memory;
+use compiler::text_files::{check_writable, write_text};
 use cost::Cluster;
 use ir::catalogue::Code;
 use runtime::measure::{Measured, measure};
 use std::io::Write;
 use std::path::Path;
+use support::units::{short, with_unit};
 
 /// Bytes of a device where the system does not tell what is free: those of the preset `cpu`.
 const MEMORY: u64 = 4 << 30;

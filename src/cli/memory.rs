@@ -1,9 +1,9 @@
 //! Table of each rank's memory by category.
 
-use super::number::bytes;
 use super::table::table;
 use ir::text::File;
 use scheduler::memory::{ClassReport, report};
+use support::units::bytes;
 
 /// A row per class of ranks: its arena, the bound below it, and what is there when it is fullest. Nothing for a file without
 /// places.

@@ -29,14 +29,14 @@ mod schedules;
 mod schema;
 mod signals;
 mod stacks;
+mod status;
 mod table;
 mod toml_text;
 mod train;
 
 use crate::error::Error;
-use crate::files::write_text;
-use crate::number;
 use clap::{Parser, Subcommand, ValueEnum};
+use compiler::text_files::write_text;
 use std::io::{ErrorKind, Write};
 use std::panic;
 use std::path::Path;
@@ -155,7 +155,7 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // Nobody is left to tell where standard error is closed.
             let _ = write!(std::io::stderr().lock(), "{error}");
-            ExitCode::from(error.status())
+            ExitCode::from(status::of_error(&error))
         }
     }
 }
@@ -229,7 +229,7 @@ mod tests {
     fn a_panic_is_an_internal_error() {
         let error = guarded(|| -> Result<(), Error> { panic!("lost the thread") }).unwrap_err();
         let _ = panic::take_hook();
-        assert_eq!(error.status(), 3);
+        assert_eq!(status::of_error(&error), 3);
         assert!(error.to_string().contains("lost the thread"), "{error}");
     }
 }

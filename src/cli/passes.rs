@@ -3,8 +3,8 @@
 use super::TableFormat;
 use super::table::table;
 use crate::error::Error;
-use crate::pipeline;
 use clap::Args;
+use compiler::pipeline;
 use serde_json::json;
 
 /// List the passes from a model to its program, in order

@@ -1,19 +1,21 @@
 //! `meshwright plan`: finds the best configuration of a model on a cluster.
 
 use super::job::{AFTER_STACK, JobFlags};
-use super::number::{count, finite};
 use super::progress::SearchWatch;
 use super::request::asked;
+use super::status;
 use super::{Answer, NOTHING_FITS, json, plan_text};
 use crate::error::Error;
-use crate::estimate::{EstimateReport, Estimator};
-use crate::explain::{self, Planned};
-use crate::plan::{Infeasible, PlanRequest, Search, find};
+use autotune::explain::{self, Planned};
+use autotune::plan::PlanReport;
+use autotune::plan::{Infeasible, PlanRequest, Search, find};
 use clap::{Args, ValueEnum};
+use estimator::Estimator;
 use ir::catalogue::Code;
 use serde::Serialize;
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
+use support::units::{count, finite};
 
 /// Find the best layout for a model on a cluster
 ///
@@ -114,7 +116,7 @@ impl Plan {
                     PlanFormat::Ir => explain::annotated_closest(&answer)?,
                     PlanFormat::Html => explain::page_of_clash(&estimator, &answer)?,
                 };
-                let status = if answer.is_known() { NOTHING_FITS } else { complaint.status() };
+                let status = if answer.is_known() { NOTHING_FITS } else { status::of_error(&complaint) };
                 Answer { text, status, complaint: Some(complaint) }
             }
         };
@@ -123,12 +125,12 @@ impl Plan {
 }
 
 /// A plan as it is asked for.
-pub(super) fn printed(format: PlanFormat, estimator: &Estimator, plan: &EstimateReport) -> Result<String, Error> {
+pub(super) fn printed(format: PlanFormat, estimator: &Estimator, plan: &PlanReport) -> Result<String, Error> {
     match format {
         PlanFormat::Table => Ok(plan_text::plan(plan)),
         PlanFormat::Json => json(plan),
-        PlanFormat::Ir => explain::annotated(plan),
-        PlanFormat::Html => explain::page(estimator, plan),
+        PlanFormat::Ir => Ok(explain::annotated(&plan.chosen)?),
+        PlanFormat::Html => Ok(explain::page(estimator, plan)?),
     }
 }
 

@@ -2,11 +2,10 @@
 
 use super::estimate;
 use super::table::table;
-use crate::estimate::EstimateReport;
-use crate::explain::{WhyNot, brief, differences};
-use crate::layout;
-use crate::number::{count, gib, seconds, share, tenths, time};
-use crate::plan::{Alternative, Infeasible, Search, Why};
+use autotune::explain::{WhyNot, brief, differences};
+use autotune::plan::{Alternative, Infeasible, PlanReport, Search, Why};
+use compiler::layout;
+use support::units::{count, gib, seconds, share, tenths, time};
 
 /// Columns of a choice.
 const LABEL: usize = 15;
@@ -15,12 +14,12 @@ const LABEL: usize = 15;
 const WIDTH: usize = 100;
 
 /// A plan: what `estimate` says of its layout, and why it is this one.
-pub(super) fn plan(report: &EstimateReport) -> String {
-    format!("{}\n{}", estimate::text(report), explanation(report))
+pub(super) fn plan(report: &PlanReport) -> String {
+    format!("{}\n{}", estimate::text(&report.chosen), explanation(report))
 }
 
 /// Why the layout is the best, without its figures.
-pub(super) fn explanation(report: &EstimateReport) -> String {
+pub(super) fn explanation(report: &PlanReport) -> String {
     let mut parts = Vec::new();
     match &report.why {
         Some(why) => {
@@ -72,7 +71,7 @@ const TIE: &str = "within prediction error: benchmark both if the difference mat
 const LONG_ITEM: usize = 24;
 
 /// The alternatives by their differences.
-fn runners_up(report: &EstimateReport) -> String {
+fn runners_up(report: &PlanReport) -> String {
     let row = |other: &Alternative| {
         let lost = other.lost.as_ref();
         let slower =
@@ -81,7 +80,7 @@ fn runners_up(report: &EstimateReport) -> String {
             time(other.predicted.step_time_s),
             slower,
             gib(other.predicted.fullest().device),
-            shortened(&differences(&report.layout, &other.layout)),
+            shortened(&differences(&report.chosen.layout, &other.layout)),
             lost.map_or_else(String::new, |lost| lost.because.clone()),
         ]
     };
@@ -104,7 +103,7 @@ fn shortened(layout: &str) -> String {
 }
 
 fn wishes(why: &Why) -> String {
-    let row = |wish: &crate::plan::Wish| {
+    let row = |wish: &autotune::plan::Wish| {
         let saved = if wish.gain > 0.0 { share(wish.gain) } else { "nothing".to_string() };
         [wish.given.clone(), time(wish.step_time_s), saved, wish.layout.clone()]
     };
@@ -132,9 +131,10 @@ fn search(search: &Search) -> String {
 }
 
 /// What a layout that the stack does not support would save.
-fn beyond(report: &EstimateReport, search: &Search) -> String {
+fn beyond(report: &PlanReport, search: &Search) -> String {
     let Some(other) = &search.beyond else { return String::new() };
-    let (stack, otherwise) = (&report.inputs.stack, shortened(&differences(&report.layout, &other.layout)));
+    let (stack, otherwise) =
+        (&report.chosen.inputs.stack, shortened(&differences(&report.chosen.layout, &other.layout)));
     format!(
         "beyond    {otherwise} would save {}, but {stack} does not support it (--beyond-stack)\n",
         share(other.gain)
@@ -160,7 +160,7 @@ pub(super) fn infeasible(answer: &Infeasible) -> String {
     if ways_out.is_empty() {
         return text + "No single change makes it fit.\n";
     }
-    let row = |way: &crate::plan::WayOut| [way.change.clone(), time(way.step_time_s), way.layout.clone()];
+    let row = |way: &autotune::plan::WayOut| [way.change.clone(), time(way.step_time_s), way.layout.clone()];
     text + &table(["FIX", "STEP", "CONFIG"], &ways_out.iter().map(row).collect::<Vec<_>>())
 }
 
@@ -176,8 +176,8 @@ fn unknown(answer: &Infeasible) -> String {
 }
 
 /// The answer to `--why-not`.
-pub(super) fn why_not(plan: &EstimateReport, answer: &WhyNot) -> String {
-    let mut text = format!("plan      {}: {}\n", brief(&plan.layout), time(plan.predicted.step_time_s));
+pub(super) fn why_not(plan: &PlanReport, answer: &WhyNot) -> String {
+    let mut text = format!("plan      {}: {}\n", brief(&plan.chosen.layout), time(plan.chosen.predicted.step_time_s));
     let found = match (&answer.layout, &answer.predicted) {
         (Some(layout), Some(predicted)) => format!("{layout}: {}", time(predicted.step_time_s)),
         _ => "no layout".to_string(),
@@ -193,8 +193,8 @@ pub(super) fn why_not(plan: &EstimateReport, answer: &WhyNot) -> String {
         told.map(|(what, by)| [what.to_string(), format!("{}{}", if *by < 0.0 { '-' } else { '+' }, unit(by.abs()))])
             .collect::<Vec<_>>()
     };
-    let seconds = changes(time, &answer.seconds, plan.predicted.step_time_s);
-    let memory = changes(gib, &answer.gib, plan.predicted.fullest().device);
+    let seconds = changes(time, &answer.seconds, plan.chosen.predicted.step_time_s);
+    let memory = changes(gib, &answer.gib, plan.chosen.predicted.fullest().device);
     for (head, rows) in [("STEP TIME CHANGE", seconds), ("MEMORY CHANGE ON THE WORST RANK", memory)] {
         if !rows.is_empty() {
             text += &format!("\n{}", table([head, ""], &rows));

@@ -1,11 +1,11 @@
 //! A predicted step, as subcommands print it.
 
 use super::TableFormat;
-use super::number::{count, percent, short};
 use super::table::table;
 use crate::error::Error;
 use crate::predicting::StepPrediction;
 use std::collections::BTreeMap;
+use support::units::{count, percent, short};
 
 /// The answer as text.
 pub(super) fn print(step: &StepPrediction, format: TableFormat) -> Result<String, Error> {

@@ -1,10 +1,10 @@
 //! Breakdown of a training run's time, as `train --profile` prints it.
 
-use super::number::{count, percent, short};
 use super::prediction;
 use super::table::table;
 use crate::train::ProfileReport;
 use runtime::trace::KernelTime;
+use support::units::{count, percent, short};
 
 /// The most kernels that are listed one by one.
 const LISTED: usize = 16;

@@ -1,16 +1,16 @@
 //! Progress display of a training run and of a search. A run shows a head, a progress bar (plain lines if there is no
 //! terminal) and validations.
 
-use super::number::{count, seconds, share};
 use super::signals::Signals;
-use crate::debug::Debug;
 use crate::train::{Progress, Routed, RunHeader, Signal};
+use compiler::debug::Debug;
 use indicatif::{ProgressBar, ProgressStyle};
 use ir::goal::Recompute;
 use runtime::metrics::{EvalRecord, StepRecord};
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
+use support::units::{count, seconds, share};
 
 /// Lines come at least so far apart where there is no bar.
 const LINE_EVERY: Duration = Duration::from_secs(5);

@@ -1,7 +1,7 @@
 //! Builds a request from a file and flags: both are maps from field to value, and flags override the file.
 
 use crate::error::Error;
-use crate::files::read_settings;
+use compiler::text_files::read_settings;
 use ir::catalogue::Code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

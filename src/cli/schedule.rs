@@ -1,12 +1,11 @@
 //! `meshwright schedule`: one pipeline schedule, timed and drawn.
 
 use super::drawing::{self, Compared, Drawn};
-use super::number::finite;
 use super::request::{Fields, from_json, resolve};
 use super::{Answer, NOTHING_FITS};
 use crate::error::Error;
-use crate::files::read_text;
 use clap::{Args, ValueEnum};
+use compiler::text_files::read_text;
 use ir::catalogue::Code;
 use scheduler::costs::{CostsFile, PerStage};
 use scheduler::draw::{html, precise, svg, trace};
@@ -14,6 +13,7 @@ use scheduler::foreign::write_csv;
 use scheduler::report::{ScheduleReport, ScheduleRequest};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use support::units::finite;
 
 /// Simulate and draw one pipeline schedule, with its bubble and the memory of each rank
 ///

@@ -1,7 +1,7 @@
 //! `meshwright schema plan`: the form of a file, as a JSON schema.
 
 use crate::error::Error;
-use crate::explain::SCHEMA_OF_A_PLAN;
+use autotune::explain::SCHEMA_OF_A_PLAN;
 use clap::{Args, ValueEnum};
 
 /// Print the JSON schema of a file written by meshwright

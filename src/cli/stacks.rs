@@ -4,8 +4,8 @@ use super::TableFormat;
 use super::table::table;
 use super::toml_text;
 use crate::error::Error;
-use crate::machine_source;
 use clap::Args;
+use compiler::machine_source;
 use cost::{STACKS, Stack};
 use serde_json::json;
 

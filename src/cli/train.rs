@@ -1,20 +1,20 @@
 //! `meshwright train`: trains a model on text.
 
 use super::layout::LayoutFlags;
-use super::number::{count, finite, seconds, share};
 use super::progress::Watch;
 use super::request::{Fields, from_json, from_toml, resolve};
 use super::{TableFormat, prediction, profile};
 use crate::error::Error;
-use crate::estimate::EstimateReport;
-use crate::explain::read_plan;
-use crate::layout;
 use crate::predicting::write_trace;
 use crate::train::{TrainReport, TrainRequest, predict, train};
+use autotune::explain::read_plan;
 use clap::Args;
+use compiler::layout;
+use estimator::EstimateReport;
 use runtime::checkpoint::run_of;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use support::units::{count, finite, seconds, share};
 
 /// Train a model on text, on virtual devices: one thread each, in this process
 ///
@@ -179,10 +179,11 @@ fn of_run(resume: &str, out: Option<&Path>) -> Result<Fields, Error> {
 /// What a plan says of a run. Its layout must be one that can be run, unless another one is given. Number formats are not
 /// taken from it: this version trains in f32.
 fn of_plan(path: &Path, has_mesh: bool) -> Result<Fields, Error> {
-    let EstimateReport { inputs, layout, .. } = read_plan(path)?;
+    let EstimateReport { inputs, layout, .. } = read_plan(path)?.chosen;
     let mesh = layout::print(&layout);
     if !has_mesh {
-        let refused = |error: Error| error.within(&format!("{} cannot be run as it is", path.display()));
+        let refused =
+            |error: compiler::error::Error| error.within(&format!("{} cannot be run as it is", path.display()));
         layout::parse(&mesh).map_err(refused)?;
     }
     let mut fields = Fields::new();

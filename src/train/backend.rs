@@ -65,9 +65,9 @@ fn quoted(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compiling::{compile, open};
-    use crate::model_source::ModelSource;
-    use crate::pipeline::CompileRequest;
+    use compiler::compile::{compile, open};
+    use compiler::model_source::ModelSource;
+    use compiler::pipeline::CompileRequest;
     use ir::goal::{Goal, Layout};
     use ir::optimizer::Optimizer;
     use ir::types::DType;

@@ -4,7 +4,7 @@ use super::outputs::go_on;
 use super::request::TrainRequest;
 use super::run::machine_error;
 use crate::error::Error;
-use crate::model_source::ModelSource;
+use compiler::model_source::ModelSource;
 use ir::catalogue::Code;
 use ir::diag::Coded;
 use runtime::checkpoint::{self, Checkpoint, list, run_of};

@@ -21,5 +21,5 @@ pub use backend::{check_ops, no_gpu};
 pub use free::free_memory;
 pub use prepare::predict;
 pub use report::{ProfileReport, Progress, Quiet, Routed, RunHeader, Signal, TrainReport};
-pub use request::{TrainRequest, check_precision, microbatches};
+pub use request::{TrainRequest, check_precision};
 pub use run::train;

@@ -2,12 +2,13 @@
 
 use super::backend::check_device;
 use super::feed::Feed;
-use super::request::{TrainRequest, microbatches};
-use crate::compiling::{compile, open};
+use super::request::TrainRequest;
 use crate::error::Error;
-use crate::model_source::ModelSource;
-use crate::pipeline::CompileRequest;
 use crate::predicting::{self, StepPrediction};
+use compiler::batch::microbatches;
+use compiler::compile::{compile, open};
+use compiler::model_source::ModelSource;
+use compiler::pipeline::CompileRequest;
 use cost::CPU;
 use ir::goal::{Goal, Layout};
 use ir::text::File;
@@ -54,5 +55,5 @@ pub(super) fn prepare(request: &TrainRequest) -> Result<Prepared, Error> {
 /// # Errors
 /// The request is wrong or cannot be had.
 pub fn predict(request: &TrainRequest) -> Result<(StepPrediction, Trace), Error> {
-    predicting::predict(&prepare(request)?.compiled, &CPU)
+    Ok(predicting::predict(&prepare(request)?.compiled, &CPU)?)
 }

@@ -2,7 +2,9 @@
 
 use super::backend::BACKENDS;
 use crate::error::Error;
-use crate::layout;
+use compiler::batch::ConfigOptions;
+use compiler::compile::DEFAULT_SEQ;
+use compiler::layout;
 use ir::catalogue::Code;
 use ir::goal::Layout;
 use ir::optimizer::{Optimizer, OptimizerKind};
@@ -102,7 +104,7 @@ impl Default for TrainRequest {
             data: ".".into(),
             valid_fraction: DEFAULT_VALID_FRACTION,
             steps: 400,
-            seq: 128,
+            seq: DEFAULT_SEQ,
             global_batch: 16,
             lr: 2e-3,
             min_lr: None,
@@ -133,19 +135,9 @@ impl TrainRequest {
     /// # Errors
     /// It cannot be.
     pub fn layout(&self) -> Result<Layout, Error> {
-        let mut layout = layout::parse(&self.mesh)?;
-        if let Some(mbs) = self.mbs {
-            layout.mbs = mbs;
-        } else if !layout::says(&self.mesh, "mbs") {
-            layout.mbs = default_mbs(self.global_batch, &layout);
-        }
-        layout.sp = self.sp.unwrap_or(layout.sp);
-        layout.zero = self.zero.unwrap_or(layout.zero);
-        if let Some(schedule) = &self.schedule {
-            layout.schedule.clone_from(schedule);
-        }
-        layout::check(&layout)?;
-        Ok(layout)
+        let (text, schedule) = (self.mesh.as_str(), self.schedule.as_deref());
+        let options = ConfigOptions { text, mbs: self.mbs, sp: self.sp, zero: self.zero, schedule };
+        Ok(options.resolve(|layout| default_mbs(self.global_batch, layout))?)
     }
 
     /// The request with nothing left open, as it is saved beside the results.
@@ -249,28 +241,6 @@ pub fn check_precision(precision: &str) -> Result<(), Error> {
     }
 }
 
-/// Micro-batches of a step, each of so many sequences over all data-parallel ranks.
-///
-/// # Errors
-/// The global batch does not split.
-pub fn microbatches(global_batch: u64, sequences: u64) -> Result<u32, Error> {
-    if global_batch > 0 && sequences > 0 && global_batch.is_multiple_of(sequences) {
-        let count = global_batch / sequences;
-        return u32::try_from(count).map_err(|_| {
-            let message = format!("a global batch of {global_batch} sequences is {count} micro-batches of {sequences}");
-            Error::input(Code::TooManyActions, message).help("a smaller --global-batch, or a larger --mbs")
-        });
-    }
-    let message = format!(
-        "a global batch of {global_batch} sequences does not split into micro-batches of {sequences}: dp x mbs"
-    );
-    let help = match global_batch.max(1).checked_next_multiple_of(sequences.max(1)) {
-        Some(next) => format!("--global-batch {next}, or another --mbs"),
-        None => "a smaller --global-batch".to_string(),
-    };
-    Err(Error::input(Code::BatchDoesNotDivide, message).help(help))
-}
-
 /// The largest split of a rank's sequences up to 8 that leaves each of several stages two micro-batches.
 fn default_mbs(global_batch: u64, layout: &Layout) -> u64 {
     let rank = global_batch / layout.dp;
@@ -294,15 +264,6 @@ mod tests {
         assert_eq!(resolved.resolved().unwrap(), resolved);
         let text = toml::to_string(&resolved).unwrap();
         assert_eq!(toml::from_str::<TrainRequest>(&text).unwrap(), resolved);
-    }
-
-    #[test]
-    fn the_batch_splits_or_says_what_would() {
-        assert_eq!(microbatches(12, 6).unwrap(), 2);
-        assert!(microbatches(8, 6).unwrap_err().to_string().contains("--global-batch 12"));
-        for wrong in [(0, 6), (6, 0), (u64::MAX, 1), (u64::MAX, 2)] {
-            assert!(microbatches(wrong.0, wrong.1).is_err(), "{wrong:?}");
-        }
     }
 
     #[test]

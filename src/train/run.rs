@@ -11,7 +11,7 @@ use super::report::{Progress, Routed, RunHeader, Signal, TrainReport};
 use super::request::TrainRequest;
 use super::room::{self, Room};
 use crate::error::Error;
-use crate::model_source::ModelSource;
+use compiler::model_source::ModelSource;
 use cost::{CPU, Routing};
 use ir::catalogue::Code;
 use ir::evaluation::evaluation;

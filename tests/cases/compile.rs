@@ -1,9 +1,9 @@
 //! The command `compile ARGS` of case files: what `meshwright compile` prints, without a process.
 
 use crate::driver::Case;
-use meshwright::compiling::{Compiling, compile_source};
-use meshwright::error::Error;
-use meshwright::model_source::ModelSource;
+use meshwright::compiler::compile::{Compiling, compile_source};
+use meshwright::compiler::error::Error;
+use meshwright::compiler::model_source::ModelSource;
 use std::str::FromStr;
 
 /// The program or dump, or the error message; `None` if the command is another.

@@ -7,7 +7,7 @@ use ir::goal::{Goal, Layout};
 use ir::graph::Model;
 use ir::optimizer::OptimizerKind;
 use ir::text::File;
-use meshwright::pipeline::{CompileRequest, compile};
+use meshwright::compiler::pipeline::{CompileRequest, compile};
 use runtime::exec::{Input, Inputs, Machine, Options, StepInput};
 use runtime::reference::{MicroBatch, Real, Reference, Tensor};
 use scheduler::cut::cut;

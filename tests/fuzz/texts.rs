@@ -7,9 +7,9 @@ use crate::random::Random;
 use crate::spoil::spoil;
 use ir::text::{File, parse, print};
 use ir::verify::verify_planned;
-use meshwright::compiling::{Compiling, compile_source};
-use meshwright::error::Error;
-use meshwright::model_source::ModelSource;
+use meshwright::compiler::compile::{Compiling, compile_source};
+use meshwright::compiler::error::Error;
+use meshwright::compiler::model_source::ModelSource;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 

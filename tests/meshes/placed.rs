@@ -5,7 +5,7 @@ use super::rows::schedule;
 use super::training::{Recipe, model, request};
 use cost::CPU;
 use ir::text::File;
-use meshwright::pipeline::{CompileRequest, compile};
+use meshwright::compiler::pipeline::{CompileRequest, compile};
 use scheduler::cut::cut;
 use scheduler::model_costs;
 use scheduler::placement::Pipeline;

@@ -8,8 +8,8 @@ use ir::models::{Batch, Gpt2Config, LlamaConfig, ModelConfig, preset};
 use ir::optimizer::Optimizer;
 use ir::text::File;
 use ir::types::DType;
-use meshwright::layout;
-use meshwright::pipeline::{CompileRequest, compile};
+use meshwright::compiler::layout;
+use meshwright::compiler::pipeline::{CompileRequest, compile};
 use runtime::data::VOCAB;
 use runtime::exec::{Input, StepInput};
 

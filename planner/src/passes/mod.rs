@@ -7,4 +7,4 @@ pub(crate) mod decompose;
 pub(crate) mod propagate;
 pub(crate) mod recompute;
 pub(crate) mod reshard;
-pub(crate) mod shard;
+pub mod shard;

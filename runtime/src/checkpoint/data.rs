@@ -2,13 +2,13 @@
 //! elements, little-endian). Files are written and read in chunks, so no file has to fit in memory.
 
 use super::manifest::DataFile;
-use crate::files;
 use crc32fast::Hasher;
 use safetensors::tensor::{Metadata, TensorInfo};
 use safetensors::{Dtype, SafeTensorError};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use support::files;
 
 /// Bytes of an element.
 const ELEMENT: usize = 4;

@@ -4,7 +4,6 @@
 use super::data::checksum;
 use super::error::{Difference, Error};
 use super::shard::Shard;
-use crate::files;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -12,6 +11,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Component, Path};
+use support::files;
 
 /// Name and version of the format.
 pub const SCHEMA: &str = "meshwright.checkpoint/1";

@@ -1,12 +1,13 @@
 //! Text files to a training part and a held-out part of byte tokens.
 
 use super::{DataError, END_OF_DOCUMENT, Part, Role, mix};
-use crate::{files, memory};
+use crate::memory;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use support::files;
 
 /// Share of the bytes that is held out when nothing else is asked for.
 pub const DEFAULT_VALID_FRACTION: f64 = 0.1;

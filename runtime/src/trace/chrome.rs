@@ -4,10 +4,10 @@
 //! `f` that are bound to the enclosing events. Source: "Trace Event Format", Duca and Sinclair, 2016.
 
 use super::{Event, Flow, Place, Trace, Track};
-use crate::files;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 use std::path::Path;
+use support::files;
 
 /// Writes a trace to a file, whole or not at all.
 ///

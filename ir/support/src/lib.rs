@@ -1,0 +1,6 @@
+//! What every layer may need of the system and no layer owns: files that are read with a limit and written atomically
+//! ([`files`]), a parallel map over all cores ([`parallel`]), and numbers as people read and write them ([`units`]).
+
+pub mod files;
+pub mod parallel;
+pub mod units;

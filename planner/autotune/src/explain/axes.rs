@@ -1,0 +1,197 @@
+//! Costs and savings of each part of the configuration.
+
+use super::brief::{differences, said};
+use super::compare::{ALIKE, misfit, pace};
+use super::pool::Pool;
+use crate::plan::AxisNote;
+use estimator::{EstimateReport, Predicted};
+use ir::goal::Layout;
+use support::units::{gib, share, time};
+
+/// A note for each choice of the layout against having less of it, and one against having more, where that can be.
+pub(super) fn axes(best: &EstimateReport, pool: &Pool) -> Vec<AxisNote> {
+    let mut notes = vec![rest(best)];
+    for key in KEYS {
+        let sides = [false, true].map(|more| pool.without(key, more));
+        for (more, other) in [false, true].into_iter().zip(sides) {
+            match other {
+                Some(other) => notes.push(note(key, best, other)),
+                None if !more && has(key, &best.layout) => notes.extend(alone(key, best, pool)),
+                None => {}
+            }
+        }
+    }
+    for note in notes.iter_mut().filter(|note| pool.is_pinned(note.choice.split('=').next().unwrap_or_default())) {
+        note.means = format!("pinned: {}", note.means);
+    }
+    notes
+}
+
+/// Choices in the order in which they are told.
+pub(super) const KEYS: [&str; 17] = [
+    "tp",
+    "sp",
+    "cp",
+    "cp_kind",
+    "pp",
+    "vp",
+    "schedule",
+    "stages",
+    "ep",
+    "etp",
+    "zero",
+    "shard",
+    "mbs",
+    "recompute",
+    "offload",
+    "tp_overlap",
+    "dp_overlap",
+];
+
+/// The degree that follows from the others.
+fn rest(best: &EstimateReport) -> AxisNote {
+    let Layout { dp, .. } = best.layout;
+    let each = of(best.inputs.global_batch / dp.max(1), "sequence");
+    AxisNote {
+        choice: said(&best.layout, "dp"),
+        against: String::new(),
+        saves_s: None,
+        costs_s: costs("zero", &best.predicted),
+        saves_gib: None,
+        means: match dp {
+            1 => "no data parallelism: the other degrees use all devices".into(),
+            _ => format!("{dp} data-parallel replicas of the model, each with {each} per step"),
+        },
+        says: String::new(),
+    }
+}
+
+/// Whether the layout has any of it.
+fn has(key: &str, layout: &Layout) -> bool {
+    match key {
+        "tp" => layout.tp > 1,
+        "cp" => layout.cp > 1,
+        "pp" => layout.pp > 1,
+        "ep" => layout.ep > 1,
+        "etp" => layout.etp > 1,
+        _ => false,
+    }
+}
+
+fn note(key: &str, best: &EstimateReport, other: &EstimateReport) -> AxisNote {
+    let (here, there) = (&best.predicted, &other.predicted);
+    let against = differences(&best.layout, &other.layout);
+    let saves_s = there.step_time_s - here.step_time_s;
+    let saves_gib = there.fullest().device - here.fullest().device;
+    let verdict = match (here.fits, there.fits) {
+        (_, false) => misfit(here, there),
+        (false, true) => format!("would fit, and is {}", pace(here, there)),
+        (true, true) => pace(here, there),
+    };
+    let memory = if there.fits { held(here, there) } else { String::new() };
+    AxisNote {
+        choice: said(&best.layout, key),
+        means: meaning(key, best),
+        says: format!("{verdict}{memory}"),
+        against,
+        saves_s: Some(saves_s),
+        costs_s: costs(key, here),
+        saves_gib: Some(saves_gib),
+    }
+}
+
+/// A part without which no layout is legal.
+fn alone(key: &str, best: &EstimateReport, pool: &Pool) -> Option<AxisNote> {
+    let (layout, error) = pool.refused(key, false)?;
+    let against = differences(&best.layout, layout);
+    Some(AxisNote {
+        choice: said(&best.layout, key),
+        means: meaning(key, best),
+        says: format!("impossible: {}", error.message()),
+        against,
+        saves_s: None,
+        costs_s: costs(key, &best.predicted),
+        saves_gib: None,
+    })
+}
+
+/// What the other holds more or less, where times alone do not decide.
+fn held(here: &Predicted, there: &Predicted) -> String {
+    let more = there.fullest().device - here.fullest().device;
+    // A tenth of a GiB is what is printed.
+    if (there.step_time_s / here.step_time_s - 1.0).abs() >= ALIKE || more.abs() < 0.1 {
+        return String::new();
+    }
+    format!(", using {} {} memory", gib(more.abs()), if more > 0.0 { "more" } else { "less" })
+}
+
+/// Seconds that the step spends on the choice.
+fn costs(key: &str, predicted: &Predicted) -> f64 {
+    let (comm, time) = (&predicted.exposed_comm_s, &predicted.time_s);
+    match key {
+        "tp" | "sp" | "tp_overlap" => comm.tp,
+        "cp" | "cp_kind" => comm.cp,
+        "ep" | "etp" => comm.ep,
+        "pp" | "vp" | "schedule" | "stages" => comm.pp,
+        "zero" | "shard" | "dp_overlap" => comm.dp,
+        "recompute" => time.recompute,
+        _ => 0.0,
+    }
+}
+
+/// What the choice means, and what it costs.
+fn meaning(key: &str, best: &EstimateReport) -> String {
+    let (layout, predicted) = (&best.layout, &best.predicted);
+    let spent = |seconds: f64, on: &str| {
+        let part = share(seconds / predicted.step_time_s);
+        if seconds > 0.0 { format!(" ({on} {}, {part} of the step)", time(seconds)) } else { String::new() }
+    };
+    let comm = &predicted.exposed_comm_s;
+    let Layout { tp, cp, pp, ep, etp, zero, mbs, .. } = *layout;
+    match key {
+        "tp" if tp == 1 => "matrices are not sharded".into(),
+        "tp" => format!("each matrix is sharded over {tp} devices{}", spent(comm.tp, "exposed communication")),
+        "sp" if layout.sp => "between matmuls, activations are sharded over tp along the sequence".into(),
+        "sp" => "between matmuls, activations are replicated over tp".into(),
+        "cp" if cp == 1 => "sequences are not sharded".into(),
+        "cp" => format!("each sequence is sharded over {cp} devices{}", spent(comm.cp, "exposed communication")),
+        "cp_kind" => "how cp ranks exchange keys and values".into(),
+        "pp" if pp == 1 => "every rank has all layers".into(),
+        "pp" => {
+            let bubble = spent(predicted.time_s.bubble + comm.pp, "waiting and pipeline communication");
+            format!("the layers are partitioned over {pp} pipeline ranks{bubble}")
+        }
+        "vp" => match layout.vp.unwrap_or(1) {
+            1 => "each rank has one model chunk".into(),
+            vp => format!("each rank has {vp} model chunks, so that the pipeline fills sooner"),
+        },
+        "schedule" => "the order of forward and backward passes".into(),
+        "stages" => "where the model is partitioned into stages".into(),
+        "ep" => format!("the experts are distributed over {ep} ranks{}", spent(comm.ep, "exposed communication")),
+        "etp" => format!("each expert is sharded over {etp} devices"),
+        "zero" => format!("{}{}", sharded(zero), spent(comm.dp, "exposed communication")),
+        "shard" => "parameters and states are sharded within groups of data-parallel ranks".into(),
+        "mbs" => {
+            format!("{} per micro-batch, {}", of(mbs, "sequence"), of(predicted.microbatches.into(), "micro-batch"))
+        }
+        "recompute" => format!("recomputed in the backward{}", spent(predicted.time_s.recompute, "which takes")),
+        "offload" => "activations are offloaded to host memory".into(),
+        _ => "whether communication overlaps with compute".into(),
+    }
+}
+
+/// What a ZeRO stage cuts.
+fn sharded(zero: u8) -> &'static str {
+    match zero {
+        0 => "optimizer states are replicated on every data-parallel rank",
+        1 => "optimizer states are sharded over the data-parallel ranks",
+        2 => "optimizer states and gradients are sharded over the data-parallel ranks",
+        _ => "parameters, gradients and optimizer states are sharded over the data-parallel ranks",
+    }
+}
+
+/// `1 sequence`, `3 micro-batches`.
+fn of(count: u64, what: &str) -> String {
+    let end = if what.ends_with("ch") { "es" } else { "s" };
+    format!("{count} {what}{}", if count == 1 { "" } else { end })
+}

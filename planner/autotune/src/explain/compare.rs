@@ -1,0 +1,139 @@
+//! Comparison of two predictions of one job, as text.
+
+use cost::Cluster;
+use estimator::{EstimateReport, Memory, Predicted, StageMemory};
+use support::units::{gib, share, time};
+
+/// What grew, in words, and by how much; what shrank is negative.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Change {
+    pub(super) what: &'static str,
+    pub(super) by: f64,
+}
+
+/// The name of a part of a step, by its field in a report.
+pub fn part_name(part: &str) -> &'static str {
+    match part {
+        "gemm" => "matmuls",
+        "attention" => "attention",
+        "memory_bound" => "memory-bound kernels",
+        "recompute" => "recomputation",
+        "tp" => "tensor-parallel communication",
+        "cp" => "context-parallel communication",
+        "ep" => "expert-parallel communication",
+        "dp" => "data-parallel communication",
+        "p2p" => "pipeline communication",
+        "bubble" => "waiting in the pipeline",
+        "optimizer" => "optimizer",
+        "launch" => "kernel launches",
+        "cores" => "waiting for a core",
+        _ => "fixed overhead and stragglers",
+    }
+}
+
+/// By how many seconds the parts of the step differ, the largest difference first.
+///
+/// The parts are those of the rank that ends last, which may be another in another layout: one that works more and waits less.
+/// So work and waiting of opposite sign are set off against each other.
+pub(super) fn seconds(from: &Predicted, to: &Predicted) -> Vec<Change> {
+    let pairs = from.time_s.by_name().into_iter().zip(to.time_s.by_name());
+    let mut changes: Vec<Change> =
+        pairs.map(|((part, from), (_, to))| Change { what: part_name(part), by: to - from }).collect();
+    let at = |part: &str| from.time_s.by_name().iter().position(|(name, _)| *name == part);
+    let work = ["gemm", "attention", "memory_bound", "recompute"];
+    if let Some(waiting) = at("bubble") {
+        for part in work.into_iter().filter_map(at) {
+            let (a, b) = (changes[part].by, changes[waiting].by);
+            if a * b < 0.0 {
+                let off = a.abs().min(b.abs());
+                changes[part].by -= off.copysign(a);
+                changes[waiting].by -= off.copysign(b);
+            }
+        }
+    }
+    changes.sort_by(|a, b| b.by.abs().total_cmp(&a.by.abs()));
+    changes
+}
+
+/// By how many GiB the parts of the worst rank's memory differ, the largest difference first.
+pub(super) fn memory(from: &Predicted, to: &Predicted) -> Vec<Change> {
+    let pairs = parts(from.fullest()).into_iter().zip(parts(to.fullest()));
+    let mut changes: Vec<Change> = pairs.map(|((what, from), (_, to))| Change { what, by: to - from }).collect();
+    changes.sort_by(|a, b| b.by.abs().total_cmp(&a.by.abs()));
+    changes
+}
+
+/// What a device holds, in GiB, in words.
+pub(super) fn parts(memory: StageMemory) -> [(&'static str, f64); 6] {
+    [
+        ("parameters", memory.parameters),
+        ("gradients", memory.gradients),
+        ("optimizer states", memory.optimizer),
+        ("activations", memory.activations),
+        ("logits", memory.logits),
+        ("buffers", memory.buffers),
+    ]
+}
+
+/// GiB of a device of the cluster.
+pub(super) fn device_gib(cluster: &Cluster) -> f64 {
+    cluster.device.memory as f64 / 1024.0_f64.powi(3)
+}
+
+/// Why the other layout does not fit: `would not fit: needs 93.1 GiB of 79.1 GiB per device (..)`.
+pub(super) fn misfit(best: &Predicted, other: &Predicted) -> String {
+    let (held, offloaded) = (other.fullest().device, other.offloaded());
+    let Memory { usable, host_capacity, .. } = other.memory_gib;
+    match host_capacity.filter(|capacity| held <= usable && offloaded > *capacity) {
+        Some(capacity) => {
+            format!(
+                "would not fit: {} offloaded per device, {} of host memory available",
+                gib(offloaded),
+                gib(capacity)
+            )
+        }
+        None => {
+            let grown = memory(best, other).into_iter().find(|change| change.by > 0.0);
+            let grown = grown.map_or_else(String::new, |change| format!(" ({} +{})", change.what, gib(change.by)));
+            format!("would not fit: needs {} of {} per device{grown}", gib(held), gib(usable))
+        }
+    }
+}
+
+/// How the other layout's time compares: `6.1 % slower: waiting in the pipeline +1.20 s, though recomputation -0.30 s`.
+pub(super) fn pace(best: &Predicted, other: &Predicted) -> String {
+    let slower = other.step_time_s / best.step_time_s - 1.0;
+    let sign = slower.signum();
+    let said = |change: &Change| {
+        let sign = if change.by < 0.0 { '-' } else { '+' };
+        format!("{} {sign}{}", change.what, time(change.by.abs()))
+    };
+    let changes = seconds(best, other);
+    let with = |grows: bool| changes.iter().find(|change| (change.by * sign > 0.0) == grows && change.by != 0.0);
+    let told = if slower.abs() < ALIKE { "equally fast".to_string() } else { told_share(slower) };
+    let reason =
+        with(true).filter(|_| slower.abs() >= ALIKE).map_or_else(String::new, |change| format!(": {}", said(change)));
+    // What goes the other way is told where it is a good part of the difference.
+    let difference = (other.step_time_s - best.step_time_s).abs();
+    let though = with(false).filter(|change| slower.abs() >= ALIKE && change.by.abs() > difference / 4.0);
+    let though = though.map_or_else(String::new, |change| format!(", though {}", said(change)));
+    format!("{told}{reason}{though}")
+}
+
+/// Relative differences of time below which two layouts are as fast for a reader: they print alike.
+pub(super) const ALIKE: f64 = 5e-4;
+
+fn told_share(slower: f64) -> String {
+    format!("{} {}", share(slower.abs()), if slower > 0.0 { "slower" } else { "faster" })
+}
+
+/// The order of preference: what fits before what does not; of the former the fastest, of the latter the smallest.
+pub(super) fn better<'a>(a: &'a EstimateReport, b: &'a EstimateReport) -> &'a EstimateReport {
+    let (x, y) = (&a.predicted, &b.predicted);
+    let first = match (x.fits, y.fits) {
+        (true, true) => x.step_time_s <= y.step_time_s,
+        (false, false) => x.fullest().device <= y.fullest().device,
+        (fits, _) => fits,
+    };
+    if first { a } else { b }
+}

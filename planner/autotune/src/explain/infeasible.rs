@@ -1,0 +1,258 @@
+//! Infeasible requests: the constraints that conflict, and the changes that would make some configuration fit.
+
+use super::brief::brief;
+use super::compare::device_gib;
+use super::least::{Stopped, climbed, fitting};
+use crate::plan::SCHEMA;
+use crate::plan::{Clash, Infeasible, PlanRequest, Search, WayOut};
+use compiler::deadline::Deadline;
+use compiler::error::Error;
+use compiler::layout::pins;
+use cost::Cluster;
+use estimator::{EstimateReport, Estimator};
+use ir::limits;
+use std::sync::Arc;
+use support::units::{gib, share};
+
+/// Doublings of the devices that are tried: 4096 times as many.
+const DOUBLINGS: u32 = 12;
+
+/// Steps from half as many devices to as many as are enough.
+const STEPS: u64 = 16;
+
+/// Something that was asked for.
+#[derive(Clone, PartialEq, Debug)]
+enum Constraint {
+    Pin(String),
+    Sequence,
+    Gpus,
+    Memory,
+}
+
+/// The layout that needs least memory of those that were looked at.
+pub(super) struct Closest {
+    /// It, if there is one.
+    pub(super) report: Option<EstimateReport>,
+    /// Whether no layout needs less.
+    pub(super) is_least: bool,
+}
+
+/// The clash and the ways out: of each weaker request the layouts that need least are predicted, no search is made. Where it is
+/// not known that nothing fits, nothing clashes.
+///
+/// # Errors
+/// The cluster is not known.
+pub(super) fn explain(
+    estimator: &Estimator,
+    request: &PlanRequest,
+    closest: Closest,
+    search: Search,
+    deadline: &Deadline,
+) -> Result<Infeasible, Error> {
+    let cluster = estimator.cluster(&request.cluster)?;
+    let trials = Trials { estimator, request, cluster, deadline };
+    let is_known = search.proved_optimal;
+    let clash = if is_known { trials.clash().unwrap_or_default() } else { Vec::new() };
+    let mut ways_out = Vec::new();
+    if is_known {
+        // What was found until the deadline holds without the rest.
+        let _ = trials.ways_out(&mut ways_out);
+    }
+    Ok(Infeasible {
+        schema: SCHEMA.to_string(),
+        tool_version: env!("CARGO_PKG_VERSION").to_string(),
+        status: if is_known { "infeasible" } else { "unknown" }.to_string(),
+        inputs: request.under(request.pin.clone()),
+        clash: clash.iter().map(|constraint| trials.told(constraint, &closest)).collect(),
+        ways_out,
+        closest_is_least: closest.is_least,
+        closest: closest.report.map(Box::new),
+        search,
+    })
+}
+
+/// Requests with fewer constraints.
+struct Trials<'a> {
+    estimator: &'a Estimator,
+    request: &'a PlanRequest,
+    cluster: Arc<Cluster>,
+    deadline: &'a Deadline,
+}
+
+/// A request for which something fits, with a layout that does.
+type Fit = (PlanRequest, EstimateReport);
+
+impl Trials<'_> {
+    /// A smallest set of constraints that clash: each is dropped in turn, and stays dropped where still nothing fits without
+    /// it. The memory is one of them in any case: without it all that is legal fits.
+    fn clash(&self) -> Result<Vec<Constraint>, Stopped> {
+        let pins = pins(&self.request.pin).into_iter().map(Constraint::Pin);
+        let (mut kept, mut dropped): (Vec<Constraint>, Vec<Constraint>) = (Vec::new(), Vec::new());
+        for constraint in pins.chain([Constraint::Sequence, Constraint::Gpus]) {
+            dropped.push(constraint.clone());
+            if self.first(self.without(&dropped))?.is_some() {
+                dropped.pop();
+                kept.push(constraint);
+            }
+        }
+        kept.push(Constraint::Memory);
+        Ok(kept)
+    }
+
+    /// The request without these constraints: with more and more devices, where their number is one of them.
+    fn without(&self, dropped: &[Constraint]) -> Vec<PlanRequest> {
+        let mut request = self.request.clone();
+        let kept = pins(&request.pin).into_iter().filter(|pin| !dropped.contains(&Constraint::Pin(pin.clone())));
+        request.pin = kept.collect::<Vec<_>>().join(",");
+        if dropped.contains(&Constraint::Sequence) {
+            request.seq = 1;
+        }
+        if dropped.contains(&Constraint::Gpus) { doubled(&request).collect() } else { vec![request] }
+    }
+
+    /// What would make something fit: pins that are dropped cost nothing and come first, then more devices, no margin, what the
+    /// stack does not support, larger devices, and last a shorter sequence, which is another job.
+    fn ways_out(&self, ways: &mut Vec<WayOut>) -> Result<(), Stopped> {
+        let pins = pins(&self.request.pin);
+        let without = |kept: Vec<&String>| {
+            let pin = kept.into_iter().cloned().collect::<Vec<_>>().join(",");
+            PlanRequest { pin, ..self.request.clone() }
+        };
+        for pin in &pins {
+            let one = without(pins.iter().filter(|other| *other != pin).collect());
+            ways.extend(self.way([one], |_| format!("without --pin {pin}"))?);
+        }
+        let unpinned = without(Vec::new());
+        if pins.len() > 1 && ways.is_empty() {
+            ways.extend(self.way([unpinned.clone()], |_| format!("without --pin {}", self.request.pin))?);
+        }
+        let fewest = self.fewest(self.request)?;
+        ways.extend(fewest.map(|found| self.told_way(found, |request| format!("--gpus {}", request.gpus))));
+        if ways.is_empty() && !pins.is_empty() {
+            let told = |request: &PlanRequest| format!("--gpus {} without --pin {}", request.gpus, self.request.pin);
+            ways.extend(self.fewest(&unpinned)?.map(|found| self.told_way(found, told)));
+        }
+        let PlanRequest { memory_margin, beyond_stack, .. } = *self.request;
+        if memory_margin > 0.0 {
+            let full = PlanRequest { memory_margin: 0.0, ..self.request.clone() };
+            ways.extend(self.way([full], |_| "--memory-margin 0".to_string())?);
+        }
+        if !beyond_stack {
+            let wide = PlanRequest { beyond_stack: true, ..self.request.clone() };
+            ways.extend(self.way([wide], |_| "--beyond-stack".to_string())?);
+        }
+        ways.extend(self.way(self.eased(self.larger())?, |request| format!("--cluster {}", request.cluster))?);
+        let halves = (1..=self.request.seq.ilog2()).map(|half| self.request.seq >> half);
+        let shorter = halves.map(|seq| PlanRequest { seq, ..self.request.clone() });
+        ways.extend(self.way(self.eased(shorter.collect())?, |request| format!("--seq {}", request.seq))?);
+        Ok(())
+    }
+
+    /// The first of these requests for which something fits, with a fast layout of it.
+    fn way(
+        &self,
+        requests: impl IntoIterator<Item = PlanRequest>,
+        told: impl Fn(&PlanRequest) -> String,
+    ) -> Result<Option<WayOut>, Stopped> {
+        Ok(self.first(requests)?.map(|found| self.told_way(found, told)))
+    }
+
+    /// A request for which something fits, with a fast layout of it.
+    fn told_way(&self, found: Fit, told: impl Fn(&PlanRequest) -> String) -> WayOut {
+        let (request, small) = found;
+        let report = climbed(self.estimator, &request, small, self.deadline);
+        let step_time_s = report.predicted.step_time_s;
+        WayOut { change: told(&request), layout: brief(&report.layout), step_time_s }
+    }
+
+    /// The request on the fewest devices on which something fits: twice as many and again, then fewer than those that are
+    /// enough, in sixteen steps at most.
+    fn fewest(&self, request: &PlanRequest) -> Result<Option<Fit>, Stopped> {
+        let Some((enough, fit)) = self.first(doubled(request))? else { return Ok(None) };
+        let (few, many) = (enough.gpus / 2, enough.gpus);
+        let step = (many - few).div_ceil(STEPS);
+        let fewer = (1..STEPS).map(|steps| few + steps * step).take_while(|gpus| *gpus < many);
+        Ok(self.first(fewer.map(|gpus| on(request, gpus)))?.or(Some((enough, fit))))
+    }
+
+    /// Requests each of which is easier than the one before; none of them where the last is still too hard.
+    fn eased(&self, requests: Vec<PlanRequest>) -> Result<Vec<PlanRequest>, Stopped> {
+        let Some(last) = requests.last() else { return Ok(requests) };
+        Ok(if fitting(self.estimator, last, self.deadline)?.is_some() { requests } else { Vec::new() })
+    }
+
+    /// The request on presets whose devices have more memory, the least first.
+    fn larger(&self) -> Vec<PlanRequest> {
+        let mut larger: Vec<Cluster> =
+            super::wishes::presets().filter(|other| other.device.memory > self.cluster.device.memory).collect();
+        larger.sort_by_key(|cluster| cluster.device.memory);
+        larger.into_iter().map(|cluster| PlanRequest { cluster: cluster.name, ..self.request.clone() }).collect()
+    }
+
+    /// The first of these requests for which something fits.
+    fn first(&self, requests: impl IntoIterator<Item = PlanRequest>) -> Result<Option<Fit>, Stopped> {
+        for request in requests {
+            if let Some(report) = fitting(self.estimator, &request, self.deadline)? {
+                return Ok(Some((request, report)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn told(&self, constraint: &Constraint, closest: &Closest) -> Clash {
+        let PlanRequest { gpus, seq, .. } = *self.request;
+        let own = device_gib(&self.cluster);
+        let (constraint, says) = match constraint {
+            Constraint::Pin(pin) => (format!("--pin {pin}"), "the request is feasible without this pin".to_string()),
+            Constraint::Sequence => {
+                (format!("--seq {seq}"), "activation memory grows with the sequence length".to_string())
+            }
+            Constraint::Gpus => (format!("--gpus {gpus}"), self.devices(closest.report.as_ref())),
+            Constraint::Memory => {
+                let margin = self.request.memory_margin;
+                let free = if margin > 0.0 {
+                    format!(", with {} left free (--memory-margin)", share(margin))
+                } else {
+                    String::new()
+                };
+                (format!("memory {}", gib(own)), least(closest, own) + &free)
+            }
+        };
+        Clash { constraint, says }
+    }
+
+    /// What the devices hold together, against what lives from step to step.
+    fn devices(&self, closest: Option<&EstimateReport>) -> String {
+        let all = device_gib(&self.cluster) * self.request.gpus as f64;
+        let states = closest.map(|report| {
+            let bytes = report.predicted.parameters as f64 * report.predicted.bytes_per_parameter;
+            let states = gib(bytes / 1024.0_f64.powi(3));
+            format!("; parameters, gradients and optimizer states alone need {states}, without any replication")
+        });
+        format!("the devices have {} in total{}", gib(all), states.unwrap_or_default())
+    }
+}
+
+/// What the layout that needs least holds.
+fn least(closest: &Closest, own: f64) -> String {
+    match &closest.report {
+        Some(report) => {
+            let memory = report.predicted.fullest().device;
+            let least =
+                if closest.is_least { "the smallest (to within 2 %)" } else { "the smallest of those evaluated" };
+            format!("{}, {least}, needs {} on a device of {}", brief(&report.layout), gib(memory), gib(own))
+        }
+        None => "the smallest layout is not known".to_string(),
+    }
+}
+
+/// The request with more and more devices.
+fn doubled(request: &PlanRequest) -> impl Iterator<Item = PlanRequest> {
+    let more = (1..=DOUBLINGS).filter_map(|doublings| request.gpus.checked_mul(1 << doublings));
+    more.take_while(|gpus| *gpus <= limits::DEVICES).map(|gpus| on(request, gpus))
+}
+
+/// The request on so many devices.
+fn on(request: &PlanRequest, gpus: u64) -> PlanRequest {
+    PlanRequest { gpus, max_gpus: request.max_gpus.map(|most| most.max(gpus)), ..request.clone() }
+}

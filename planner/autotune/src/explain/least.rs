@@ -1,0 +1,147 @@
+//! Feasibility check without a search: it predicts the configurations that need least memory.
+
+use super::brief::holds;
+use super::pool::Pool;
+use crate::plan::PlanRequest;
+use crate::search::divisors;
+use compiler::deadline::Deadline;
+use compiler::error::Error;
+use compiler::layout::{parse_any, pinned, print};
+use estimator::has_room;
+use estimator::{Desk, EstimateReport, EstimateRequest, Estimator, Undecided, estimate_until};
+use ir::goal::{CpKind, Layout, Recompute};
+use std::collections::HashSet;
+
+/// Sizes of groups of experts that are tried; a model without experts has none.
+const EXPERTS: [u64; 3] = [1, 8, 64];
+
+/// The deadline came before it was known whether anything fits.
+pub(super) struct Stopped;
+
+/// A fast layout of a request, if anything fits: of those that need least the fastest that is known at the deadline. For each
+/// parallel configuration that layout needs least which shards all states and recomputes all; where none of them fits, with what
+/// is left offloaded.
+pub(super) fn fitting(
+    estimator: &Estimator,
+    request: &PlanRequest,
+    deadline: &Deadline,
+) -> Result<Option<EstimateReport>, Stopped> {
+    for offload in [false, true] {
+        let asked = match smallest(estimator, request, offload, deadline) {
+            Ok(Some(asked)) => asked,
+            Ok(None) => return Err(Stopped),
+            Err(_) => return Ok(None),
+        };
+        let answers = estimate_until(estimator, &asked, deadline);
+        let is_whole = answers.iter().all(Option::is_some);
+        let fit = answers.into_iter().flatten().flatten().filter(|report| report.predicted.fits);
+        match fit.min_by(|a, b| time(a).total_cmp(&time(b))) {
+            Some(fit) => return Ok(Some(fit)),
+            None if !is_whole => return Err(Stopped),
+            None => {}
+        }
+    }
+    Ok(None)
+}
+
+/// A layout that fits on some number of devices of a request, if one is found until the deadline: more are likelier to do.
+pub(super) fn any(estimator: &Estimator, request: &PlanRequest, deadline: &Deadline) -> Option<EstimateReport> {
+    let [least, most] = request.devices();
+    let round = 1 << most.ilog2();
+    let mut tried: Vec<u64> = [round, most, least].into_iter().filter(|devices| *devices >= least).collect();
+    tried.dedup();
+    let on = |gpus| PlanRequest { gpus, max_gpus: None, ..request.clone() };
+    let small = tried.into_iter().find_map(|gpus| {
+        let request = on(gpus);
+        fitting(estimator, &request, deadline).ok().flatten().map(|small| (request, small))
+    });
+    small.map(|(request, small)| climbed(estimator, &request, small, deadline))
+}
+
+/// A layout reached from this one by single changes, each of which is faster; the last has no faster one near, or is the best at
+/// the deadline.
+pub(super) fn climbed(
+    estimator: &Estimator,
+    request: &PlanRequest,
+    from: EstimateReport,
+    deadline: &Deadline,
+) -> EstimateReport {
+    let Some(pool) = Pool::around(estimator, request, &from, &[], deadline) else { return from };
+    let faster = pool.reports().filter(|report| report.predicted.fits && time(report) < time(&from));
+    match faster.min_by(|a, b| time(a).total_cmp(&time(b))) {
+        Some(next) => climbed(estimator, request, next.clone(), deadline),
+        None => from,
+    }
+}
+
+fn time(report: &EstimateReport) -> f64 {
+    report.predicted.step_time_s
+}
+
+/// For each way to share out the devices, the layout that needs least, with what is pinned, within the stack: those whose states
+/// have room. None with offload where the cluster or the stack has none. Nothing if the deadline comes before all of them are
+/// listed.
+fn smallest(
+    estimator: &Estimator,
+    request: &PlanRequest,
+    offload: bool,
+    deadline: &Deadline,
+) -> Result<Option<Vec<EstimateRequest>>, Error> {
+    let devices = request.gpus;
+    let desk = Desk::new(estimator, request.under(String::new()), [devices; 2])?;
+    let (work, machine) = (desk.work()?, desk.machine(devices));
+    let supports = &desk.stack().supports;
+    if offload && !desk.offloads() {
+        return Ok(Some(Vec::new()));
+    }
+    let zero = (0..=3).rev().find(|stage| supports.zero(*stage)).unwrap_or(0);
+    let whole = supports.recomputes("full");
+    let cp_kind = [CpKind::AllGather, CpKind::Ring, CpKind::Ulysses].into_iter().find(|kind| supports.cp_kind(*kind));
+    let plain = |name: &&str| supports.schedule(name);
+    let schedule = ["1f1b", "gpipe"].into_iter().find(plain).unwrap_or("1f1b").to_string();
+    let device = &machine.cluster.device;
+    let fits = |layout: &Layout| {
+        let open = Undecided { zero: Some(layout.zero), microbatches: 1, mbs: layout.mbs };
+        let least = || work.floor(layout, open, request.global_batch, &machine).bytes;
+        layout.fold().is_ok() && has_room(least(), Some(device.memory as f64))
+    };
+    let (mut asked, mut known) = (Vec::new(), HashSet::new());
+    for [dp, tp, pp, cp] in shares(devices) {
+        if deadline.is_over() {
+            return Ok(None);
+        }
+        for ep in EXPERTS {
+            let free = Layout {
+                dp,
+                tp,
+                pp,
+                cp,
+                ep,
+                sp: tp > 1 && supports.sp != Some(false),
+                zero: if dp * cp > 1 { zero } else { 0 },
+                cp_kind: cp_kind.filter(|_| cp > 1).unwrap_or_default(),
+                schedule: schedule.clone(),
+                recompute: if whole { Recompute::Full(None) } else { Recompute::Auto },
+                offload,
+                ..Layout::default()
+            };
+            let layout = parse_any(&pinned(&print(&free), &request.pin))?;
+            let degrees = [("tp", tp), ("pp", pp), ("cp", cp), ("ep", ep)];
+            if !degrees.into_iter().all(|(key, degree)| degree == 1 || supports.degree(key)) {
+                continue;
+            }
+            let is_asked = layout.devices() == devices && holds(&layout, &request.pin) && fits(&layout);
+            if is_asked && known.insert(layout.clone()) {
+                asked.push(request.under(print(&layout)));
+            }
+        }
+    }
+    Ok(Some(asked))
+}
+
+/// The ways to share out devices among dp, tp, pp and cp.
+fn shares(devices: u64) -> Vec<[u64; 4]> {
+    let parts = |all: u64| divisors(all).into_iter().map(move |part| (part, all / part));
+    let ways = parts(devices).flat_map(|(tp, rest)| parts(rest).map(move |(pp, rest)| (tp, pp, rest)));
+    ways.flat_map(|(tp, pp, rest)| parts(rest).map(move |(cp, dp)| [dp, tp, pp, cp])).collect()
+}

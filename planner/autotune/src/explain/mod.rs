@@ -1,0 +1,106 @@
+//! Explanations of a plan: the cost and saving of each part of the configuration, why alternatives lost, which limits bind,
+//! and what-if changes. For infeasible requests, the constraints that conflict and the changes that would help.
+//!
+//! Data flow:
+//! 1. `near` makes configurations near the best one, and `pool` predicts them.
+//! 2. `compare` turns a pair of predictions into text.
+//! 3. From this text come the notes on each part (`axes`), the reasons of the alternatives (`losses`), limits (`binds`) and
+//!    what-if changes (`wishes`).
+//! 4. If nothing fits, `infeasible` and `least` drop constraints until some configuration fits.
+
+mod annotated;
+mod axes;
+mod binds;
+mod brief;
+mod compare;
+mod infeasible;
+mod least;
+mod losses;
+mod near;
+mod page;
+mod plan_file;
+mod pool;
+mod why_not;
+mod wishes;
+
+pub use annotated::{annotated, annotated_closest};
+pub use brief::{brief, differences};
+pub use compare::part_name;
+pub use losses::TIE;
+pub use page::{page, page_of_clash};
+pub use plan_file::{SCHEMA_OF_A_PLAN, read_plan, request_of};
+pub use why_not::{WhyNot, why_not};
+
+use crate::plan::{self, Explorer, Found, Infeasible, Objective, PlanReport, PlanRequest, Search, Why};
+use compiler::deadline::Deadline;
+use compiler::error::Error;
+use estimator::{EstimateReport, Estimator};
+use pool::Pool;
+use serde::Serialize;
+
+/// A search for the best layouts of a request: [`crate::plan::find`].
+pub type Find<'a> = dyn Fn(&Estimator, &PlanRequest) -> Result<Found, Error> + 'a;
+
+/// What a request to plan is answered with.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Planned {
+    /// The best layout, explained.
+    Best(Box<PlanReport>),
+    /// Nothing fits, or nothing that does was found until the deadline.
+    Infeasible(Box<Infeasible>),
+}
+
+/// What was found, explained: the best layout with each other choice, or where nothing fits those that need least of weaker
+/// requests. What the deadline leaves no time for is left out.
+///
+/// # Errors
+/// The cluster or the stack is not known.
+pub fn plan(estimator: &Estimator, request: &PlanRequest, found: Found) -> Result<Planned, Error> {
+    let Found { best, closest, closest_is_least, mut search, deadline } = found;
+    let mut ranked = best.into_iter();
+    // A search that was stopped before it found anything has not shown that nothing fits.
+    let stopped = || if search.proved_optimal { None } else { least::any(estimator, request, &deadline) };
+    let Some(best) = ranked.next().or_else(stopped) else {
+        let closest = infeasible::Closest { report: closest, is_least: closest_is_least };
+        let answer = infeasible::explain(estimator, request, closest, search, &deadline)?;
+        return Ok(Planned::Infeasible(Box::new(answer)));
+    };
+    let others: Vec<EstimateReport> = ranked.collect();
+    let residual = estimator.stack(&request.stack)?.residual;
+    let why = why(estimator, request, &best, &others, (&search, &deadline))?;
+    if search.proved_optimal && search.objective == Objective::Time {
+        search.beyond = plan::beyond(estimator, request, &best, deadline)?;
+    }
+    let alternatives = losses::losses(&best, others, residual, search.objective);
+    let chosen = EstimateReport { schema: plan::SCHEMA.to_string(), ..best };
+    Ok(Planned::Best(Box::new(PlanReport { chosen, alternatives, search: Some(search), why })))
+}
+
+/// Why a layout is the best that is known; nothing if the deadline comes before all of it is.
+fn why(
+    estimator: &Estimator,
+    request: &PlanRequest,
+    best: &EstimateReport,
+    others: &[EstimateReport],
+    (search, deadline): (&Search, &Deadline),
+) -> Result<Option<Why>, Error> {
+    let cluster = estimator.cluster(&request.cluster)?;
+    let Some(pool) = Pool::around(estimator, request, best, others, deadline) else { return Ok(None) };
+    let pool = pool.with_runners_up();
+    let pool = if search.proved_optimal && search.objective == Objective::Time {
+        let explorer = Explorer::new(estimator, request, best.mesh.devices, *deadline)?;
+        pool.inside(best).explored(&explorer, best)
+    } else {
+        pool
+    };
+    let wishes = wishes::wishes(estimator, request, &cluster, best, &pool, deadline);
+    Ok(wishes.map(|wishes| Why {
+        axes: axes::axes(best, &pool),
+        binds: binds::binds(best, &pool, &cluster, &wishes),
+        wishes,
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! Configurations near another one: each changes one choice, and the choices that must change with it.
+
+use super::brief::differences;
+use ir::goal::{CpKind, Layout, Recompute};
+
+/// A layout that differs in one choice.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Near {
+    /// The choice, by its key.
+    pub(super) key: &'static str,
+    /// Whether it has more of it, rather than less or none.
+    pub(super) more: bool,
+    /// The layout.
+    pub(super) layout: Layout,
+}
+
+/// The degrees between which factors can move.
+const DEGREES: [&str; 4] = ["dp", "tp", "cp", "pp"];
+
+/// All that is near. Not each of them is legal.
+pub(super) fn near(best: &Layout, global_batch: u64) -> Vec<Near> {
+    let mut all = Vec::new();
+    for key in ["tp", "cp", "pp"] {
+        for other in DEGREES.into_iter().filter(|other| *other != key) {
+            all.extend(moved(best, key, other).map(|layout| (key, false, layout)));
+            all.extend(moved(best, other, key).map(|layout| (key, true, layout)));
+        }
+    }
+    all.extend(within(best));
+    let mut near: Vec<Near> = Vec::new();
+    for (key, more, layout) in all {
+        let layout = repaired(layout, best, global_batch);
+        let new = Near { key, more, layout };
+        // What had to follow may have undone the choice.
+        let changed = differences(best, &new.layout).split(',').any(|item| item.split('=').next() == Some(key));
+        if changed && !near.contains(&new) {
+            near.push(new);
+        }
+    }
+    near
+}
+
+/// A factor of one degree given to another.
+fn moved(best: &Layout, from: &str, to: &str) -> Option<Layout> {
+    let mut layout = Layout { recompute: Recompute::Auto, ..best.clone() };
+    let factor = (2..=*degree(&mut layout, from)).find(|factor| degree(&mut layout, from).is_multiple_of(*factor))?;
+    *degree(&mut layout, from) /= factor;
+    *degree(&mut layout, to) *= factor;
+    Some(layout)
+}
+
+fn degree<'a>(layout: &'a mut Layout, key: &str) -> &'a mut u64 {
+    match key {
+        "tp" => &mut layout.tp,
+        "cp" => &mut layout.cp,
+        "pp" => &mut layout.pp,
+        _ => &mut layout.dp,
+    }
+}
+
+/// The same degrees, and another choice of the rest.
+fn within(best: &Layout) -> Vec<(&'static str, bool, Layout)> {
+    let again = || Layout { recompute: Recompute::Auto, ..best.clone() };
+    let mut all = Vec::new();
+    let mut with = |key, more, layout| all.push((key, more, layout));
+    if best.ep > 1 {
+        with("ep", false, Layout { ep: best.ep / 2, ..again() });
+        with("ep", true, Layout { ep: best.ep * 2, ..again() });
+    }
+    if best.etp > 1 {
+        with("etp", false, Layout { etp: best.etp / 2, ..again() });
+    }
+    if best.dp * best.cp > 1 {
+        for zero in (0..=3).filter(|zero| *zero != best.zero) {
+            with("zero", zero > best.zero, Layout { zero, shard: None, ..again() });
+        }
+    }
+    if best.shard.is_some() {
+        with("shard", true, Layout { shard: None, ..again() });
+    }
+    if best.mbs > 1 {
+        with("mbs", false, Layout { mbs: best.mbs / 2, ..again() });
+    }
+    with("mbs", true, Layout { mbs: best.mbs.saturating_mul(2), ..again() });
+    if best.tp > 1 {
+        with("sp", !best.sp, Layout { sp: !best.sp, ..again() });
+    }
+    if best.recompute != Recompute::None {
+        with("recompute", false, Layout { recompute: Recompute::None, ..best.clone() });
+    }
+    if best.offload {
+        with("offload", false, Layout { offload: false, ..again() });
+    }
+    for kind in [CpKind::Ring, CpKind::AllGather, CpKind::Ulysses]
+        .into_iter()
+        .filter(|kind| best.cp > 1 && *kind != best.cp_kind)
+    {
+        with("cp_kind", false, Layout { cp_kind: kind, ..again() });
+    }
+    if best.tp_overlap.is_some() {
+        with("tp_overlap", false, Layout { tp_overlap: None, ..again() });
+    }
+    if best.dp_overlap.is_some() {
+        with("dp_overlap", false, Layout { dp_overlap: None, ..again() });
+    }
+    if !best.stages.is_empty() {
+        with("stages", false, Layout { stages: Vec::new(), ..again() });
+    }
+    if best.order != Layout::default().order {
+        with("order", false, Layout { order: Layout::default().order, ..again() });
+    }
+    all.extend(schedules(best));
+    all
+}
+
+/// Other schedules of a pipeline: fewer or more stages on a rank, and plain 1F1B.
+fn schedules(best: &Layout) -> Vec<(&'static str, bool, Layout)> {
+    if best.pp < 2 {
+        return Vec::new();
+    }
+    let chunks = best.vp.unwrap_or(1);
+    let of = |schedule: &str, vp: Option<u32>| Layout {
+        schedule: schedule.to_string(),
+        vp,
+        group: None,
+        slices: None,
+        stages: Vec::new(),
+        recompute: Recompute::Auto,
+        ..best.clone()
+    };
+    let interleaved = |vp: u32| if vp > 1 { of("interleaved-1f1b", Some(vp)) } else { of("1f1b", None) };
+    let mut all = Vec::new();
+    if best.schedule == "interleaved-1f1b" {
+        all.push(("vp", false, interleaved(chunks / 2)));
+        all.push(("vp", true, interleaved(chunks * 2)));
+    } else if best.schedule == "1f1b" {
+        all.push(("vp", true, interleaved(2)));
+    } else {
+        all.push(("schedule", false, of("1f1b", None)));
+    }
+    all
+}
+
+/// What follows from a choice: a micro-batch that divides the batch, no sequence parallelism and no schedule where there is
+/// nothing to cut, groups that are made of what is there.
+fn repaired(layout: Layout, best: &Layout, global_batch: u64) -> Layout {
+    let mut layout = layout;
+    if layout.tp == 1 {
+        layout.sp = false;
+    } else if best.tp == 1 {
+        layout.sp = true;
+    }
+    if layout.pp != best.pp {
+        layout.stages = Vec::new();
+        (layout.group, layout.slices) = (None, None);
+        if layout.pp == 1 || best.pp == 1 {
+            (layout.schedule, layout.vp) = (Layout::default().schedule, None);
+        }
+    }
+    if layout.cp == 1 {
+        layout.cp_kind = Layout::default().cp_kind;
+    }
+    layout.mbs = common(layout.mbs, global_batch / layout.dp.max(1)).max(1);
+    layout.ep = common(layout.ep, layout.dp * layout.cp * layout.tp / layout.etp.max(1)).max(1);
+    let replicas = layout.dp * layout.cp;
+    layout.shard = layout.shard.filter(|shard| replicas.is_multiple_of(*shard));
+    layout.zero = if replicas == 1 { 0 } else { layout.zero };
+    layout
+}
+
+/// The greatest common divisor; 0 with 0 alone.
+fn common(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use compiler::layout::parse_any;
+
+    #[test]
+    fn each_is_of_as_many_devices_and_changes_its_own_choice() {
+        let best = parse_any("dp=4,tp=4,pp=2,sp=true,zero=1,mbs=2,recompute=full").unwrap();
+        let near = near(&best, 64);
+        assert!(near.iter().all(|near| near.layout.devices() == best.devices()));
+        for (key, more, is) in [
+            ("tp", false, "dp=8,tp=2"),
+            ("pp", false, "dp=8,pp=1"),
+            ("pp", true, "dp=2,pp=4"),
+            ("zero", false, "zero=0"),
+            ("vp", true, "vp=2"),
+            ("recompute", false, "recompute=none"),
+        ] {
+            let found = near.iter().filter(|near| near.key == key && near.more == more);
+            let texts: Vec<String> = found.map(|near| super::super::differences(&best, &near.layout)).collect();
+            let has = |text: &String| is.split(',').all(|part| text.split(',').any(|item| item == part));
+            assert!(texts.iter().any(has), "{key}: {texts:?}");
+        }
+    }
+
+    #[test]
+    fn what_follows_is_made_to_fit() {
+        let best = parse_any("dp=2,tp=2,sp=true,zero=1,mbs=4").unwrap();
+        let alone = near(&best, 8).into_iter().find(|near| near.key == "tp" && near.layout.dp == 4).unwrap();
+        assert_eq!((alone.layout.sp, alone.layout.mbs), (false, 2));
+        let one = near(&best, 8).into_iter().find(|near| near.layout.dp == 1 && near.layout.pp == 1).unwrap();
+        assert_eq!(one.layout.zero, 0, "{one:?}");
+    }
+}

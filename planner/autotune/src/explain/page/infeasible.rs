@@ -1,0 +1,45 @@
+//! Page of an infeasible request: the conflict, the memory of the configuration that needs least, and the relaxations.
+
+use super::{STYLE, bars, tables};
+use crate::explain::brief::brief;
+use crate::explain::compare::device_gib;
+use crate::plan::Infeasible;
+use compiler::error::Error;
+use estimator::Estimator;
+use scheduler::draw::{self, escaped, filled};
+
+const BODY: &str = include_str!("infeasible.html");
+
+/// The page of an answer that nothing fits, or that it is not known.
+///
+/// # Errors
+/// The cluster is not there any more.
+pub fn page_of_clash(estimator: &Estimator, answer: &Infeasible) -> Result<String, Error> {
+    let limit = device_gib(&*estimator.cluster(&answer.inputs.cluster)?);
+    let (model, cluster) = (&answer.inputs.model, &answer.inputs.cluster);
+    let (title, verdict) = match answer.is_known() {
+        true => (format!("{model} does not fit on {cluster}"), "No configuration satisfies the request."),
+        false => (
+            format!("Not known yet whether {model} fits on {cluster}"),
+            "The search was stopped by its deadline before it found a layout that fits.",
+        ),
+    };
+    let least = if answer.closest_is_least { "Smallest layout" } else { "Smallest layout of those evaluated" };
+    let closest = match &answer.closest {
+        Some(report) => {
+            format!("<p class=\"layout\">{}</p>\n{}", escaped(&brief(&report.layout)), bars::memory(report, limit))
+        }
+        None => "<p>Not known: the search was stopped by its deadline.</p>\n".to_string(),
+    };
+    let parts = [
+        ("title", escaped(&title)),
+        ("verdict", verdict.to_string()),
+        ("least", least.to_string()),
+        ("clash", tables::clash(answer)),
+        ("closest", closest),
+        ("ways", tables::ways_out(answer)),
+        ("search", tables::search(Some(&answer.search))),
+    ];
+    let parts = parts.each_ref().map(|(name, text)| (*name, text.as_str()));
+    Ok(draw::page(&title, STYLE, &filled(BODY, &parts)))
+}

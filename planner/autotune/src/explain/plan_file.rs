@@ -1,0 +1,111 @@
+//! Reading plan files.
+
+use crate::plan::SCHEMA;
+use crate::plan::{PlanReport, PlanRequest};
+use compiler::error::Error;
+use compiler::layout;
+use compiler::text_files::read_text;
+use estimator::{Comm, Predicted, StageMemory};
+use ir::catalogue::Code;
+use serde_json::Value;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+/// The JSON schema of a plan file.
+pub const SCHEMA_OF_A_PLAN: &str = include_str!("plan.schema.json");
+
+/// The plan of a file; `-` is standard input.
+///
+/// # Errors
+/// The file cannot be read, holds no plan, one of another version, or the answer that nothing fits.
+pub fn read_plan(path: &Path) -> Result<PlanReport, Error> {
+    let text = read_text(path)?;
+    let place = path.display().to_string();
+    let is_none = |why: String| {
+        Error::input(Code::NoPlan, format!("{place} is not a plan: {why}"))
+            .help("meshwright plan MODEL .. --format json -o FILE writes one")
+    };
+    let value: Value = serde_json::from_str(&text).map_err(|why| is_none(why.to_string()))?;
+    let schema = value.get("schema").and_then(Value::as_str).unwrap_or_default().to_string();
+    if schema.starts_with("meshwright.plan/") && schema != SCHEMA {
+        let version = value.get("tool_version").and_then(Value::as_str).unwrap_or("another version");
+        return Err(Error::input(
+            Code::PlanVersion,
+            format!("{place} has the schema {schema}; this version reads {SCHEMA}"),
+        )
+        .help(format!("plan again, or read it with meshwright {version}")));
+    }
+    if schema != SCHEMA && schema != estimator::SCHEMA {
+        return Err(is_none("it lacks `\"schema\": \"meshwright.plan/1\"`".to_string()));
+    }
+    match value.get("status").and_then(Value::as_str) {
+        Some("infeasible") => {
+            return Err(is_none("it says that nothing fits".to_string()).help("plan again with one of its `ways_out`"));
+        }
+        Some("unknown") => {
+            return Err(
+                is_none("its search found none before the deadline".to_string()).help("plan with a longer --deadline")
+            );
+        }
+        _ => {}
+    }
+    let plan: PlanReport = serde_json::from_value(value).map_err(|why| is_none(why.to_string()))?;
+    // What is drawn and compared counts on degrees that can be.
+    layout::parse_any(&layout::print(&plan.chosen.layout)).map_err(|why| is_none(why.message()))?;
+    let others = plan.alternatives.iter().map(|other| &other.predicted);
+    match std::iter::once(&plan.chosen.predicted).chain(others).find_map(absurd) {
+        Some(why) => Err(is_none(why)),
+        None => Ok(plan),
+    }
+}
+
+/// Seconds that a step can take: from a nanosecond to thirty years.
+const STEP: RangeInclusive<f64> = 1e-9..=1e9;
+
+/// GiB that a device can hold.
+const HELD: RangeInclusive<f64> = 0.0..=1e9;
+
+/// What of a prediction cannot be.
+fn absurd(predicted: &Predicted) -> Option<String> {
+    let Predicted { step_time_s, interval_s, ref time_s, ref exposed_comm_s, ref memory_gib, .. } = *predicted;
+    let wrong = |name: &str, value: f64, range: &RangeInclusive<f64>| {
+        let (low, high) = (range.start(), range.end());
+        (!range.contains(&value)).then(|| format!("`{name}` is {value:e}, not between {low:e} and {high:e}"))
+    };
+    let Comm { tp, cp, ep, dp, pp } = *exposed_comm_s;
+    // What is left over after the parts of a step may be below 0 by rounding.
+    let part = -1e-6 * step_time_s..=1e9;
+    let parts = time_s.by_name().into_iter().chain([("exposed_comm_s", tp + cp + ep + dp + pp)]);
+    let held = memory_gib.per_stage.iter().flat_map(|stage| {
+        let StageMemory { parameters, gradients, optimizer, activations, buffers, device, .. } = *stage;
+        [parameters, gradients, optimizer, activations, buffers, device]
+    });
+    wrong("step_time_s", step_time_s, &STEP)
+        .or_else(|| interval_s.into_iter().find_map(|seconds| wrong("interval_s", seconds, &STEP)))
+        .or_else(|| parts.into_iter().find_map(|(name, seconds)| wrong(name, seconds, &part)))
+        .or_else(|| held.chain([memory_gib.total]).find_map(|gib| wrong("memory_gib", gib, &HELD)))
+}
+
+/// The request that a plan answers.
+pub fn request_of(plan: &PlanReport) -> PlanRequest {
+    let inputs = plan.chosen.inputs.clone();
+    let search = plan.search.clone().unwrap_or_default();
+    PlanRequest {
+        model: inputs.model,
+        cluster: inputs.cluster,
+        stack: inputs.stack,
+        gpus: plan.chosen.mesh.devices,
+        seq: inputs.seq,
+        global_batch: inputs.global_batch,
+        precision: inputs.precision,
+        grad_dtype: inputs.grad_dtype,
+        master: inputs.master,
+        optimizer: inputs.optimizer,
+        lengths: inputs.lengths,
+        memory_margin: inputs.memory_margin,
+        beyond_stack: inputs.beyond_stack,
+        pin: search.pin,
+        objective: search.objective,
+        ..PlanRequest::default()
+    }
+}

@@ -1,0 +1,179 @@
+//! Explanations of small plans, over layouts that a plain loop tries.
+
+use super::{Planned, annotated_closest, brief, page_of_clash, plan, why_not};
+use crate::plan::{Found, Infeasible, PlanReport, PlanRequest, Search, find};
+use compiler::deadline::Deadline;
+use compiler::error::Error;
+use compiler::layout::{pinned, pins};
+use estimator::{EstimateReport, Estimator, estimate_all};
+use ir::catalogue::Code;
+use ir::goal::Recompute;
+
+/// All powers of two over dp, tp and pp, ZeRO 0, 1 and 3, with as little recomputation as fits.
+fn try_all(estimator: &Estimator, request: &PlanRequest) -> Result<Found, Error> {
+    let mut asked = Vec::new();
+    let powers = || (0..=request.gpus.ilog2()).map(|power| 1u64 << power);
+    for (tp, pp) in powers().flat_map(|tp| powers().map(move |pp| (tp, pp))).filter(|(tp, pp)| tp * pp <= request.gpus)
+    {
+        for zero in [0, 1, 3] {
+            let free =
+                format!("dp={},tp={tp},pp={pp},zero={zero},sp={},recompute=auto", request.gpus / tp / pp, tp > 1);
+            let free_pins = pins(&free);
+            if pins(&request.pin).iter().all(|pin| free_pins.contains(pin)) {
+                asked.push(request.under(free));
+            }
+        }
+    }
+    let mut all: Vec<EstimateReport> = estimate_all(estimator, &asked, &|_| ()).into_iter().flatten().collect();
+    all.sort_by(|a, b| a.predicted.step_time_s.total_cmp(&b.predicted.step_time_s));
+    let (best, not): (Vec<_>, Vec<_>) = all.into_iter().partition(|report| report.predicted.fits);
+    let closest = not.into_iter().min_by(|a, b| a.predicted.memory_gib.total.total_cmp(&b.predicted.memory_gib.total));
+    let search = Search { pin: request.pin.clone(), proved_optimal: best.is_empty(), ..Search::default() };
+    let best = best.into_iter().take(request.top).collect();
+    Ok(Found { best, closest, closest_is_least: true, search, ..Found::default() })
+}
+
+fn request(model: &str, gpus: u64, global_batch: u64) -> PlanRequest {
+    PlanRequest::new(model, "h100", gpus, 4096, global_batch)
+}
+
+fn planned(request: &PlanRequest) -> Planned {
+    let estimator = Estimator::new();
+    plan(&estimator, request, try_all(&estimator, request).unwrap()).unwrap()
+}
+
+fn best(request: &PlanRequest) -> PlanReport {
+    match planned(request) {
+        Planned::Best(best) => *best,
+        Planned::Infeasible(answer) => panic!("{answer:?}"),
+    }
+}
+
+fn infeasible(request: &PlanRequest) -> Infeasible {
+    match planned(request) {
+        Planned::Infeasible(answer) => *answer,
+        Planned::Best(best) => panic!("{best:?}"),
+    }
+}
+
+#[test]
+fn notes_are_what_another_prediction_says() {
+    let request = request("llama3-8b", 8, 64);
+    let best = best(&request);
+    let why = best.why.as_ref().unwrap();
+    let estimator = Estimator::new();
+    for key in ["tp", "pp", "zero", "mbs"] {
+        assert!(why.axes.iter().any(|note| note.choice.split('=').next() == Some(key)), "{key}: {why:?}");
+    }
+    for note in why.axes.iter().filter(|note| note.saves_s.is_some()) {
+        let layout = pinned(&brief(&best.chosen.layout), &note.against);
+        let other = estimator.estimate(&request.under(layout)).unwrap().predicted;
+        let slower = other.step_time_s - best.chosen.predicted.step_time_s;
+        assert!((slower - note.saves_s.unwrap()).abs() < 1e-9, "{note:?}");
+        assert_eq!(note.says.contains("would not fit"), !other.fits, "{note:?}");
+        assert_eq!(
+            other.fits && note.says.contains("slower"),
+            other.fits && slower > 5e-4 * best.chosen.predicted.step_time_s,
+            "{note:?}"
+        );
+    }
+}
+
+#[test]
+fn runners_up_lost_by_the_part_that_grew() {
+    let best = best(&request("llama3-8b", 8, 64));
+    assert!(best.alternatives.len() > 2);
+    for other in &best.alternatives {
+        let lost = other.lost.as_ref().unwrap();
+        assert!(lost.slower >= 0.0 && !lost.because.is_empty(), "{lost:?}");
+        let slower = other.predicted.step_time_s / best.chosen.predicted.step_time_s - 1.0;
+        assert_eq!(lost.slower, slower);
+    }
+    let wishes = &best.why.as_ref().unwrap().wishes;
+    assert!(
+        wishes.iter().any(|wish| wish.given.contains("fifth")) && wishes.iter().all(|wish| wish.gain >= 0.0),
+        "{wishes:?}"
+    );
+}
+
+#[test]
+fn a_pin_that_is_not_to_blame_is_not_blamed() {
+    // 70.6e9 parameters of 16 bytes are more than 8 devices of 79 GiB hold, whatever ZeRO cuts.
+    let answer = infeasible(&PlanRequest { pin: "zero=0".into(), ..request("llama3-70b", 8, 64) });
+    let clash: Vec<&str> = answer.clash.iter().map(|clash| clash.constraint.as_str()).collect();
+    assert_eq!(clash, ["--gpus 8", "memory 79.1 GiB"]);
+    let ways: Vec<&str> = answer.ways_out.iter().map(|way| way.change.as_str()).collect();
+    assert!(ways.contains(&"--gpus 16"), "{ways:?}");
+    assert_eq!(answer.status, "infeasible");
+}
+
+#[test]
+fn a_pin_that_is_to_blame_is_the_first_way_out() {
+    let answer = infeasible(&PlanRequest { pin: "tp=1,pp=1,zero=0".into(), ..request("llama3-8b", 8, 64) });
+    assert!(answer.clash.iter().any(|clash| clash.constraint.starts_with("--pin")), "{:?}", answer.clash);
+    assert!(answer.ways_out[0].change.starts_with("without --pin"), "{:?}", answer.ways_out);
+    // Each of the clash is needed: the way out without it fits.
+    for clash in answer.clash.iter().filter(|clash| clash.constraint.starts_with("--pin")) {
+        let without = format!("without {}", clash.constraint);
+        assert!(answer.ways_out.iter().any(|way| way.change == without), "{without}: {:?}", answer.ways_out);
+    }
+}
+
+#[test]
+fn a_way_out_takes_no_more_devices_than_it_must() {
+    let pin = "schedule=1f1b,offload=false,mbs=1,cp=1".to_string();
+    let asked = |gpus| PlanRequest { pin: pin.clone(), ..PlanRequest::new("llama3-8b", "v100", gpus, 2048, 60) };
+    let answer = infeasible(&asked(2));
+    let way = answer.ways_out.iter().find_map(|way| way.change.strip_prefix("--gpus ")).unwrap();
+    let enough: u64 = way.parse().unwrap();
+    assert!(!enough.is_power_of_two(), "{way}");
+    for gpus in 3..=enough {
+        let found = find(&Estimator::new(), &asked(gpus), &|_| {}).unwrap();
+        assert_eq!(found.best.is_empty(), gpus < enough, "on {gpus}");
+    }
+}
+
+/// With all else pinned, more memory buys that fewer values are made again.
+#[test]
+fn more_memory_lets_layers_keep_more() {
+    let pin = "dp=8,tp=1,pp=1,zero=3".into();
+    let best = best(&PlanRequest { pin, seq: 16384, beyond_stack: true, ..request("llama3-8b", 8, 8) });
+    assert!(matches!(best.chosen.layout.recompute, Recompute::Selective(_)), "{:?}", best.chosen.layout);
+    let wishes = &best.why.as_ref().unwrap().wishes;
+    let more = wishes.iter().find(|wish| wish.given.contains("a fifth more")).unwrap();
+    assert!(more.gain > 0.0 && more.layout.len() < brief(&best.chosen.layout).len(), "{more:?}");
+}
+
+#[test]
+fn that_nothing_fits_is_drawn_and_annotated() {
+    let answer = infeasible(&PlanRequest { pin: "tp=1".into(), ..request("llama3-70b", 8, 64) });
+    let closest = answer.closest.as_ref().unwrap();
+    let page = page_of_clash(&Estimator::new(), &answer).unwrap();
+    let told = answer.clash.iter().map(|clash| &clash.constraint).chain(answer.ways_out.iter().map(|way| &way.change));
+    for text in told.chain([&brief(&closest.layout).replace(',', ",<wbr>")]) {
+        assert!(page.contains(text.as_str()), "`{text}` is not in\n{page}");
+    }
+    assert!(page.contains("class=\"limit\"") && !page.contains("{{"), "{page}");
+    let text = annotated_closest(&answer).unwrap();
+    assert!(text.starts_with("// Nothing fits.") && text.contains("mesh @mesh"), "{text}");
+    let unknown = Infeasible { closest: None, ..answer };
+    assert!(page_of_clash(&Estimator::new(), &unknown).is_ok());
+    assert_eq!(annotated_closest(&unknown).unwrap_err().code(), Some(Code::NothingFits));
+}
+
+#[test]
+fn why_not_compares_with_the_best_that_has_it() {
+    let estimator = Estimator::new();
+    let best = best(&request("llama3-8b", 8, 64));
+    let slower = why_not(&estimator, &best, "pp=8", (&try_all, &Deadline::default())).unwrap();
+    assert_eq!((slower.verdict, slower.lost.is_some_and(|lost| lost.slower > 0.1)), ("slower", true));
+    let grown = slower.predicted.unwrap().step_time_s - best.chosen.predicted.step_time_s;
+    assert!((slower.seconds.iter().map(|(_, by)| by).sum::<f64>() - grown).abs() < 1e-9);
+    let own = format!("tp={}", best.chosen.layout.tp);
+    assert_eq!(why_not(&estimator, &best, &own, (&try_all, &Deadline::default())).unwrap().verdict, "same");
+    assert_eq!(
+        why_not(&estimator, &best, "tp=1,pp=1,zero=0", (&try_all, &Deadline::default())).unwrap().verdict,
+        "does not fit"
+    );
+    assert!(why_not(&estimator, &best, "tp=none", (&try_all, &Deadline::default())).is_err());
+}

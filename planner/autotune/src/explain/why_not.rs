@@ -1,0 +1,109 @@
+//! Answer to `--why-not`: the best configuration with the given pins, compared with the plan.
+
+use super::Find;
+use super::brief::{brief, differences};
+use super::compare::{ALIKE, memory, misfit, pace, seconds};
+use super::losses::loss;
+use super::plan_file::request_of;
+use crate::plan::{Loss, Objective, PlanReport, PlanRequest};
+use compiler::deadline::Deadline;
+use compiler::error::Error;
+use compiler::layout::pinned;
+use estimator::{EstimateReport, Estimator, Predicted};
+use serde::Serialize;
+use support::units::gib;
+
+/// The answer to `--why-not`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct WhyNot {
+    /// What was asked for.
+    pub asked: String,
+    /// `slower`, `same`, `does not fit`, `impossible`, or `unknown` where the search was stopped before it found any.
+    pub verdict: &'static str,
+    /// In words.
+    pub says: String,
+    /// The best layout that has it.
+    pub layout: Option<String>,
+    /// What its step takes.
+    pub predicted: Option<Predicted>,
+    /// Why it lost.
+    pub lost: Option<Loss>,
+    /// Seconds by which each part of the step differs from the plan's, the largest difference first.
+    pub seconds: Vec<(&'static str, f64)>,
+    /// GiB by which each part of the worst rank's memory differs from the plan's.
+    pub gib: Vec<(&'static str, f64)>,
+}
+
+/// The best layout that has these pins beside the plan's own, or the best that is known at the deadline, against the plan.
+///
+/// # Errors
+/// The pins are no layout, or the cluster or the stack of the plan is not known.
+pub fn why_not(
+    estimator: &Estimator,
+    report: &PlanReport,
+    pins: &str,
+    (find, deadline): (&Find<'_>, &Deadline),
+) -> Result<WhyNot, Error> {
+    compiler::layout::parse_any(pins)?;
+    let (plan, asked) = (&report.chosen, request_of(report));
+    let deadline = deadline.left().map(|left| left.max(f64::MIN_POSITIVE));
+    let request = PlanRequest { pin: pinned(&asked.pin, pins), top: 1, deadline, ..asked };
+    let answer = |verdict, says: String, other: Option<&EstimateReport>| WhyNot {
+        asked: pins.to_string(),
+        verdict,
+        says,
+        layout: other.map(|other| brief(&other.layout)),
+        predicted: other.map(|other| other.predicted.clone()),
+        lost: None,
+        seconds: other.map_or_else(Vec::new, |other| told(seconds(&plan.predicted, &other.predicted))),
+        gib: other.map_or_else(Vec::new, |other| told(memory(&plan.predicted, &other.predicted))),
+    };
+    let found = match find(estimator, &request) {
+        Ok(found) => found,
+        Err(error) => return Ok(answer("impossible", error.message(), None)),
+    };
+    let is_proved = found.search.proved_optimal;
+    let Some(other) = found.best.first() else {
+        let closest = found.closest.as_ref();
+        let told = |closest: &EstimateReport| {
+            let least = if found.closest_is_least {
+                "needs the least memory"
+            } else {
+                "needs the least memory of those evaluated"
+            };
+            let misfit = misfit(&plan.predicted, &closest.predicted);
+            format!("{} {least} and {misfit}", brief(&closest.layout))
+        };
+        let none = if is_proved { "nothing fits" } else { "nothing that fits was found before the deadline" };
+        let says = closest.map_or_else(|| none.to_string(), told);
+        return Ok(answer(if is_proved { "does not fit" } else { "unknown" }, says, closest));
+    };
+    let residual = estimator.stack(&request.stack)?.residual;
+    let changed = differences(&plan.layout, &other.layout);
+    let lost = loss(&plan.predicted, &other.predicted, residual, Objective::Time);
+    let more = other.predicted.fullest().device - plan.predicted.fullest().device;
+    let (verdict, says) = match lost.slower {
+        _ if changed.is_empty() => ("same", "the plan already has it".to_string()),
+        slower if slower.abs() < ALIKE => {
+            ("same", format!("{changed} is equally fast and uses {} memory per device", signed(more)))
+        }
+        _ => (
+            "slower",
+            format!(
+                "{changed} is {}; it uses {} memory per device",
+                pace(&plan.predicted, &other.predicted),
+                signed(more)
+            ),
+        ),
+    };
+    let until = if is_proved { "" } else { "; it is the best found before the deadline" };
+    Ok(WhyNot { lost: Some(lost), ..answer(verdict, says + until, Some(other)) })
+}
+
+fn told(changes: Vec<super::compare::Change>) -> Vec<(&'static str, f64)> {
+    changes.into_iter().filter(|change| change.by != 0.0).map(|change| (change.what, change.by)).collect()
+}
+
+fn signed(more: f64) -> String {
+    format!("{} {}", gib(more.abs()), if more < 0.0 { "less" } else { "more" })
+}

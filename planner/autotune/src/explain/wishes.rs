@@ -1,0 +1,92 @@
+//! What-if changes: the gain from more memory or a faster network.
+//!
+//! The answer is the best of the known configurations, those found and those near the best one, so it is a lower bound on the
+//! gain. Their recomputation is chosen again, but no new search is made.
+
+use super::brief::{brief, holds};
+use super::compare::device_gib;
+use super::pool::Pool;
+use crate::plan::{Objective, PlanRequest, Wish};
+use compiler::deadline::Deadline;
+use compiler::layout;
+use cost::{CLUSTERS, Cluster};
+use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_until};
+use ir::goal::{Layout, Recompute};
+use support::units::gib;
+
+/// A fifth more.
+const A_FIFTH: f64 = 1.2;
+
+/// The wishes of a request for time: a fifth more memory, the next larger device's, and twice the network. Nothing if the
+/// deadline comes before all of them are known.
+pub(super) fn wishes(
+    estimator: &Estimator,
+    request: &PlanRequest,
+    cluster: &Cluster,
+    best: &EstimateReport,
+    pool: &Pool,
+    deadline: &Deadline,
+) -> Option<Vec<Wish>> {
+    if request.objective != Objective::Time {
+        return Some(Vec::new());
+    }
+    // Of a layout that was given and not searched for, what is better without any wish counts for none.
+    let known = std::iter::once(best).chain(pool.reports()).filter(|report| report.predicted.fits);
+    let now = known.map(|report| report.predicted.step_time_s).reduce(f64::min).unwrap_or(best.predicted.step_time_s);
+    let on = |(estimator, cluster, given): (Estimator, String, String)| {
+        let layouts = std::iter::once(&best.layout).chain(pool.layouts());
+        let asked: Vec<EstimateRequest> = layouts
+            .flat_map(|layout| std::iter::once(layout.clone()).chain(anew(layout, &request.pin)))
+            .map(|layout| EstimateRequest { cluster: cluster.clone(), ..request.under(layout::print(&layout)) })
+            .collect();
+        let then = estimate_until(&estimator, &asked, deadline).into_iter().flatten().flatten();
+        let then = then.filter(|report| report.predicted.fits && holds(&report.layout, &request.pin));
+        let then = then.min_by(|a, b| a.predicted.step_time_s.total_cmp(&b.predicted.step_time_s))?;
+        let step_time_s = then.predicted.step_time_s;
+        Some(Wish { given, layout: brief(&then.layout), step_time_s, gain: 1.0 - step_time_s / now })
+    };
+    let own = device_gib(cluster);
+    let more = |memory: f64, why: &str| {
+        let larger = estimator.with_memory(&request.cluster, (memory * 1024.0_f64.powi(3)) as u64).ok()?;
+        Some((larger, request.cluster.clone(), format!("memory {}, {why}", gib(memory))))
+    };
+    let next = next_larger(A_FIFTH * own).and_then(|(memory, name)| more(memory, &format!("as on {name}")));
+    let (faster, given) = twice(cluster, best.mesh.devices);
+    let network = (estimator.with_cluster(faster.clone()), faster.name, given);
+    let wished = [more(A_FIFTH * own, "a fifth more"), next, Some(network)];
+    let wishes = wished.into_iter().flatten().filter_map(on).collect();
+    // The best of a part may be no better than what is known without the wish.
+    if deadline.is_over() { None } else { Some(wishes) }
+}
+
+/// A layout with what is made again chosen anew, as other memory may ask for.
+fn anew(layout: &Layout, pin: &str) -> Option<Layout> {
+    let is_open = layout.recompute != Recompute::None && !layout.offload && !layout::says(pin, "recompute");
+    is_open.then(|| Layout { recompute: Recompute::Auto, ..layout.clone() })
+}
+
+/// The clusters that are known.
+pub(super) fn presets() -> impl Iterator<Item = Cluster> {
+    CLUSTERS.iter().filter_map(|preset| Cluster::parse(preset.text).ok())
+}
+
+/// The memory of the device of a preset with the least that is more than so many GiB, and its name.
+fn next_larger(gib: f64) -> Option<(f64, String)> {
+    let more = presets().filter(|other| device_gib(other) > gib);
+    let next = more.min_by_key(|other| other.device.memory)?;
+    Some((device_gib(&next), next.device.name.clone()))
+}
+
+/// The cluster with twice the bandwidth between nodes, or between devices where these are all of a node; and what is faster.
+fn twice(cluster: &Cluster, devices: u64) -> (Cluster, String) {
+    let mut faster = cluster.clone();
+    faster.name = format!("{}, network x 2", cluster.name);
+    let inside = cluster.links.len() == 1 || devices <= cluster.links[0].joins;
+    let from = usize::from(!inside);
+    for link in &mut faster.links[from..] {
+        link.bandwidth *= 2.0;
+        link.pair = link.pair.map(|pair| 2.0 * pair);
+        link.switch = link.switch.map(|switch| 2.0 * switch);
+    }
+    (faster, format!("twice the bandwidth of {}", cluster.links[from].name))
+}

@@ -1,0 +1,92 @@
+//! Searches in addition to a plan's: the best configuration with another choice, and configurations beyond the stack.
+
+use super::large::Large;
+use super::oracle::Costs;
+use super::report::Beyond;
+use super::request::PlanRequest;
+use super::space::space;
+use crate::search::{self, Task};
+use compiler::deadline::Deadline;
+use compiler::error::Error;
+use compiler::layout;
+use cost::Supports;
+use estimator::{Desk, EstimateReport, EstimateRequest, Estimator, Work};
+use ir::goal::Layout;
+
+/// A gain from which on it is told that a better layout lies beyond the stack.
+const WORTH_TELLING: f64 = 0.005;
+
+/// The job of a plan, to be asked for layouts.
+pub struct Explorer<'a> {
+    estimator: &'a Estimator,
+    request: PlanRequest,
+    desk: Desk<'a>,
+    work: Work,
+    /// Until when it is to answer.
+    until: Deadline,
+}
+
+impl<'a> Explorer<'a> {
+    /// Of a request on as many devices as a plan has, until its deadline.
+    ///
+    /// # Errors
+    /// As [`find`](super::find).
+    pub fn new(
+        estimator: &'a Estimator,
+        request: &PlanRequest,
+        devices: u64,
+        until: Deadline,
+    ) -> Result<Explorer<'a>, Error> {
+        let request = PlanRequest { gpus: devices, max_gpus: None, ..request.clone() };
+        let desk = Desk::new(estimator, request.under(String::new()), [devices; 2])?;
+        let work = desk.work()?;
+        Ok(Explorer { estimator, request, desk, work, until })
+    }
+
+    /// The best layout with these pins beside the request's that takes less than so many seconds, of all or of those around one;
+    /// none where there is none, or none was found in time.
+    pub fn better(&self, pins: &str, offload: bool, below: f64, around: Option<Layout>) -> Option<EstimateReport> {
+        let pin = layout::pinned(&self.request.pin, pins);
+        let request = PlanRequest { pin, ..self.request.clone() };
+        let space = space(&request, &self.desk, self.until, offload).ok()?;
+        let roots = space.roots();
+        let oracle = Costs { desk: &self.desk, work: self.work, space: &space, large: Large::new(&self.desk, &space) };
+        let memory = Some(self.desk.machine(request.gpus).cluster.device.memory as f64);
+        let task = Task {
+            wanted: 1,
+            memory,
+            by_memory: false,
+            exhaustive: false,
+            below,
+            gap: 0.0,
+            around,
+            progress: &mut |_| (),
+        };
+        let found = search::search(&space, &roots, &oracle, task);
+        let best = found.best.first().filter(|best| best.price.seconds < below)?;
+        let asked = EstimateRequest { gpus: Some(request.gpus), ..request.under(best.price.text.clone()) };
+        self.estimator.estimate(&asked).ok()
+    }
+}
+
+/// The best layout of a plan's degrees and micro-batch that the stack does not support, if it is worth telling.
+pub fn beyond(
+    estimator: &Estimator,
+    request: &PlanRequest,
+    best: &EstimateReport,
+    until: Deadline,
+) -> Result<Option<Beyond>, Error> {
+    if request.beyond_stack || estimator.stack(&request.stack)?.supports == Supports::default() {
+        return Ok(None);
+    }
+    let wide = PlanRequest { beyond_stack: true, ..request.clone() };
+    let explorer = Explorer::new(estimator, &wide, best.mesh.devices, until)?;
+    let Layout { dp, tp, pp, cp, ep, etp, mbs, offload, .. } = best.layout;
+    let pins = format!("dp={dp},tp={tp},pp={pp},cp={cp},ep={ep},etp={etp},mbs={mbs}");
+    let seconds = best.predicted.step_time_s;
+    let other = explorer.better(&pins, offload, seconds * (1.0 - WORTH_TELLING), None);
+    Ok(other.map(|other| {
+        let step_time_s = other.predicted.step_time_s;
+        Beyond { layout: other.layout, step_time_s, gain: 1.0 - step_time_s / seconds }
+    }))
+}

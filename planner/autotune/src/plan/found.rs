@@ -1,0 +1,175 @@
+//! Results of the search.
+
+use super::large::Large;
+use super::oracle::Costs;
+use super::report::Search;
+use super::request::{Objective, PlanRequest};
+use super::space::{none_serves, space};
+use crate::search::{self, Counted, Outcome, Progress, Ranked, Task};
+use compiler::deadline::Deadline;
+use compiler::error::Error;
+use compiler::layout;
+use estimator::{Desk, EstimateReport, EstimateRequest, Estimator, Work, check_size};
+use ir::catalogue::Code;
+use ir::limits;
+use std::time::Instant;
+use support::parallel::each;
+
+/// What was found.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Found {
+    /// Layouts that fit, the best first; empty: nothing fits, if the search was finished.
+    pub best: Vec<EstimateReport>,
+    /// Where none was found that fits: the layout that needs least memory of those that were looked at.
+    pub closest: Option<EstimateReport>,
+    /// Whether no layout needs less than 98 % of its memory.
+    pub closest_is_least: bool,
+    /// How it was found.
+    pub search: Search,
+    /// Until when the whole answer is wanted.
+    pub deadline: Deadline,
+}
+
+/// The share of the time that the search may take: the rest is for what is said of what it finds.
+const SEARCH: f64 = 0.8;
+
+/// Where nothing fits, a layout that needs less than another by no more than this share need not be found: predictions of memory
+/// are 2 to 4 % off in the median (`docs/accuracy.md`).
+const CLOSE: f64 = 0.02;
+
+/// The share of that in which layouts are counted.
+const COUNT: f64 = 0.2;
+
+/// The best layouts of a request; `progress` is told of what is known so far.
+///
+/// # Errors
+/// A name is not known, a size lies out of its range, pins contradict each other, or no layout serves so many devices.
+pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Search) + Sync)) -> Result<Found, Error> {
+    check(request)?;
+    let (began, deadline) = (Instant::now(), Deadline::asked(request.deadline)?);
+    let until = deadline.share(SEARCH);
+    let desk = Desk::new(estimator, request.under(String::new()), request.devices())?;
+    let work = desk.work()?;
+    let scope = Scope { estimator, request, desk: &desk, work, began, deadline, until, progress };
+    // What is offloaded takes the host's memory and its links: only where nothing else fits.
+    if !desk.offloads() || layout::says(&request.pin, "offload") {
+        return scope.search(false, true);
+    }
+    let found = scope.search(false, false)?;
+    if !found.best.is_empty() || !found.search.proved_optimal {
+        return Ok(found);
+    }
+    // Where no host holds what any layout offloads, what needs least keeps all on the device.
+    scope.search(true, true).or_else(|_| scope.search(false, true))
+}
+
+/// What searches of one request share.
+struct Scope<'a> {
+    estimator: &'a Estimator,
+    request: &'a PlanRequest,
+    desk: &'a Desk<'a>,
+    work: Work,
+    began: Instant,
+    deadline: Deadline,
+    until: Deadline,
+    progress: &'a (dyn Fn(&Search) + Sync),
+}
+
+impl Scope<'_> {
+    /// The best layouts, with activations offloaded or not; where nothing fits, if that is asked for, the one that needs least.
+    fn search(&self, offload: bool, asks_least: bool) -> Result<Found, Error> {
+        let Scope { estimator, request, desk, work, began, deadline, until, progress } = *self;
+        let space = space(request, desk, until, offload)?;
+        let roots = space.roots();
+        let counting = until.share(COUNT);
+        let counted = search::count(&space, &roots, &|| counting.is_over());
+        if counted == (Counted { layouts: 0, is_all: true }) {
+            return Err(none_serves(request));
+        }
+        let oracle = Costs { desk, work, space: &space, large: Large::new(desk, &space) };
+        let so_far = |candidates: u64, proved_optimal: bool| Search {
+            space: counted.layouts,
+            has_more: !counted.is_all,
+            candidates,
+            pruned: counted.layouts.saturating_sub(candidates),
+            seconds: began.elapsed().as_secs_f64(),
+            proved_optimal,
+            deterministic: request.deadline.is_none(),
+            pin: request.pin.clone(),
+            objective: request.objective,
+            days: None,
+            beyond: None,
+        };
+        let memory = desk.machine(request.gpus).cluster.device.memory as f64;
+        let run = |wanted: usize, memory: Option<f64>, by_memory: bool, before: u64| {
+            let mut tell = |it: Progress| progress(&so_far(before + it.candidates, false));
+            let exhaustive = request.exhaustive && memory.is_some();
+            let (below, gap) = (f64::INFINITY, if memory.is_none() { CLOSE } else { 0.0 });
+            let task = Task { wanted, memory, by_memory, exhaustive, below, gap, around: None, progress: &mut tell };
+            search::search(&space, &roots, &oracle, task)
+        };
+        let Outcome { best, candidates, finished } =
+            run(request.top, Some(memory), request.objective == Objective::Memory, 0);
+        let report = |ranked: &Ranked| {
+            let gpus = Some(ranked.layout.devices());
+            estimator.estimate(&EstimateRequest { gpus, ..request.under(ranked.price.text.clone()) })
+        };
+        let mut found = Found { search: so_far(candidates, finished), deadline, ..Found::default() };
+        if best.is_empty() && finished && !asks_least {
+            return Ok(found);
+        }
+        if best.is_empty() {
+            let least = run(1, None, true, candidates);
+            if least.finished && least.best.is_empty() {
+                return Err(none_can_be(estimator, request));
+            }
+            found.closest = least.best.first().map(report).transpose()?;
+            found.closest_is_least = least.finished;
+            found.search = so_far(candidates + least.candidates, finished);
+            return Ok(found);
+        }
+        found.best = each(&best, report).into_iter().collect::<Result<_, _>>()?;
+        found.search.days = days(&found.best[0], request);
+        found.search.seconds = began.elapsed().as_secs_f64();
+        Ok(found)
+    }
+}
+
+/// Why no layout can be: what is said of the plainest one, or that none serves.
+fn none_can_be(estimator: &Estimator, request: &PlanRequest) -> Error {
+    let plain = EstimateRequest { gpus: Some(request.gpus), ..request.under(request.pin.clone()) };
+    estimator.estimate(&plain).err().unwrap_or_else(|| none_serves(request))
+}
+
+/// Days in which a layout has seen the tokens that are to be trained on.
+fn days(best: &EstimateReport, request: &PlanRequest) -> Option<f64> {
+    let speed = best.predicted.tokens_per_s_per_gpu * best.layout.devices() as f64;
+    request.tokens.map(|tokens| tokens / speed / 86400.0)
+}
+
+/// More tokens than are trained on.
+const MOST_TOKENS: f64 = 1e20;
+
+/// Whether numbers are in their range.
+fn check(request: &PlanRequest) -> Result<(), Error> {
+    let wrong = |message: String, help: &str| Err(Error::input(Code::BadOption, message).help(help));
+    check_size("gpus", request.gpus, limits::DEVICES)?;
+    if let Some(most) = request.max_gpus {
+        check_size("max-gpus", most, limits::DEVICES)?;
+        if most < request.gpus {
+            return wrong(
+                format!("--max-gpus {most} is less than --gpus {}", request.gpus),
+                "--max-gpus is the upper limit on devices",
+            );
+        }
+    }
+    if request.top == 0 {
+        return wrong("`--top` is 0".into(), "--top is the number of layouts to show, including the best");
+    }
+    match request.tokens.filter(|tokens| !(*tokens > 0.0 && *tokens <= MOST_TOKENS)) {
+        Some(tokens) => {
+            wrong(format!("`--tokens {tokens:e}` is out of range"), "--tokens must be above 0, and at most 1e20")
+        }
+        None => Ok(()),
+    }
+}

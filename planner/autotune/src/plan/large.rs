@@ -1,0 +1,228 @@
+//! Lower bounds for micro-batches of all sizes, from the seconds of the largest ones.
+//!
+//! Time per sequence does not increase with micro-batch size, since tile waves, link efficiency and launch overhead all
+//! improve. The largest micro-batch therefore bounds all others.
+//!
+//! The exception is resharding between token and expert shardings with folded experts. The reshard path depends on size, and
+//! is chosen with simpler formulas than the costs used here. If the paths differ, or are not compared, the bound is
+//! multiplied by a safety factor (`OTHER_WAYS`). It is also capped at a multiple of the bound with unsharded experts on each
+//! rank (`MOST_WAYS`). (A test compares all of these bounds with estimated costs.)
+
+use crate::search::{Space, divisors};
+use estimator::{Desk, Floor, Once};
+use ir::goal::{CpKind, Layout};
+use std::convert::Infallible;
+
+/// Tokens of a micro-batch that exceeds every device's memory, while no tensor size exceeds its limits.
+const MOST_TOKENS: u64 = 1 << 28;
+
+/// Number of experts that may each have a slot for every one of these tokens, whatever a model's hidden size.
+const FEW_EXPERTS: u64 = 8;
+
+/// Safety factor for the large-micro-batch bound with folded experts: `[unsharded, sharded]`. **Empirical, not proved:** over
+/// 13,500 random configurations of five MoE models the smallest observed ratio was 0.977 (unsharded) and 0.88 (sharded). The
+/// sharded ratio ignores configurations three times slower than with unsharded experts on each rank.
+const OTHER_WAYS: [f64; 2] = [0.95, 0.85];
+
+/// Cap of the large-micro-batch bound, as a multiple of the time with unsharded experts on each rank.
+const MOST_WAYS: f64 = 2.0;
+
+/// Safety factor for bounding experts on some ranks by experts on fewer ranks: larger groups may send rows to other nodes
+/// faster than smaller groups.
+const FEWER_RANKS: f64 = 0.95;
+
+/// Safety factor for bounding ranks that share a layer or a sequence by fewer such ranks, with unsharded experts.
+/// **Empirical, not proved:** of the degrees of twelve models on 64 and 512 devices of five clusters none takes less than
+/// 0.983 of the time of fewer ranks.
+const FEWER_TOGETHER: f64 = 0.95;
+
+/// Threshold and factor for experts sharded too finely. If experts on one rank each, sharded into a few parts, take
+/// `TOO_SMALL` times as long as unsharded ones, more parts or ranks take at least `TIMES_TOO_SMALL` times as long.
+/// **Empirical, not proved:** of the degrees of three MoE models none takes less than 1.64 times.
+const TOO_SMALL: f64 = 2.0 * OTHER_WAYS[1];
+const TIMES_TOO_SMALL: f64 = 1.64 * OTHER_WAYS[1];
+
+/// Share that a still larger micro-batch could save in its last, partly filled wave of tiles: at this size there are 10^4
+/// waves.
+const LAST_WAVE: f64 = 1e-3;
+
+/// Lower bounds from large micro-batches of the configurations of a space.
+pub(super) struct Large<'a> {
+    desk: &'a Desk<'a>,
+    space: &'a Space,
+    /// Divisors of the global batch, ascending.
+    batches: Vec<u64>,
+    ways: Once<Way, Work>,
+    degrees: Once<Degrees, f64>,
+    /// Lower bounds from fewer ranks.
+    fewer: Once<[u64; 3], f64>,
+    /// `true` for micro-batches whose reshard paths are those of large ones.
+    alike: Once<(Way, u64), bool>,
+}
+
+/// Ranks that hold other tokens, tp, cp, ep and etp. Data-parallel ranks and stages count alike among the first.
+type Degrees = [u64; 5];
+
+/// Degrees, and the options for sharing a sequence among ranks.
+type Way = (Degrees, bool, CpKind, Option<bool>);
+
+/// The work of a step in large micro-batches.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    /// Seconds of the work.
+    seconds: f64,
+    /// Share of the seconds that is a lower bound for all sizes.
+    share: f64,
+}
+
+fn degrees(layout: &Layout) -> Degrees {
+    [layout.dp * layout.pp, layout.tp, layout.cp, layout.ep, layout.etp]
+}
+
+fn way(layout: &Layout) -> Way {
+    (degrees(layout), layout.sp, layout.cp_kind, layout.tp_overlap)
+}
+
+impl<'a> Large<'a> {
+    pub(super) fn new(desk: &'a Desk<'a>, space: &'a Space) -> Large<'a> {
+        let batches = divisors(space.global_batch);
+        let (ways, degrees, fewer, alike) = Default::default();
+        Large { desk, space, batches, ways, degrees, fewer, alike }
+    }
+
+    /// Lower bound on the seconds of work of all configurations with these degrees. The computation may stop as soon as the
+    /// bound exceeds `enough`.
+    ///
+    /// In large micro-batches it never helps to shard layers or sequences, to exchange rows, or to shard an expert. Unsharded
+    /// experts on each rank are evaluated first, for increasing numbers of ranks that share a layer. Next come unsharded
+    /// experts on increasing numbers of ranks, then experts sharded too finely.
+    pub(super) fn of_degrees(&self, layout: &Layout, enough: f64) -> f64 {
+        let with = |ep, etp| self.with(&Layout { ep, etp, ..layout.clone() });
+        let fewer = self.of_fewer(layout, enough);
+        if fewer > enough {
+            return fewer;
+        }
+        let whole = with(1, 1);
+        let mut seconds = whole;
+        for ep in divisors(layout.ep) {
+            if seconds > enough || (self.space.stop)() {
+                return seconds;
+            }
+            let fewer = if ep < layout.ep { FEWER_RANKS } else { 1.0 };
+            seconds = seconds.max(fewer * with(ep, 1));
+        }
+        let is_too_small = |&etp: &u64| !(self.space.stop)() && with(1, etp) > TOO_SMALL * whole;
+        if seconds <= enough && divisors(layout.etp).iter().any(is_too_small) {
+            seconds = seconds.max(TIMES_TOO_SMALL * whole);
+        }
+        if seconds > enough { seconds } else { seconds.max(with(layout.ep, layout.etp)) }
+    }
+
+    /// Lower bound for unsharded experts, from configurations in which fewer ranks share a layer or a sequence.
+    fn of_fewer(&self, layout: &Layout, enough: f64) -> f64 {
+        let Layout { dp, tp, cp, pp, .. } = *layout;
+        let pin = &self.space.pin;
+        let climb = || {
+            let mut seconds = 0.0;
+            for less in pin.or("tp", &tp, divisors(tp)) {
+                for fewer in pin.or("cp", &cp, divisors(cp)) {
+                    if seconds <= enough && less * fewer < tp * cp && !(self.space.stop)() {
+                        let dp = dp * pp * (tp / less) * (cp / fewer);
+                        let layout = Layout { dp, pp: 1, tp: less, cp: fewer, ep: 1, etp: 1, ..layout.clone() };
+                        seconds = f64::max(seconds, FEWER_TOGETHER * self.with(&layout));
+                    }
+                }
+            }
+            Ok::<_, Infallible>(seconds)
+        };
+        let Ok(seconds) = self.fewer.get(&[dp * pp, tp, cp], climb);
+        *seconds
+    }
+
+    /// Seconds of work of configurations with exactly these degrees, with the fastest option for sharing a sequence.
+    fn with(&self, layout: &Layout) -> f64 {
+        let of = || {
+            let ways = self.space.ways(layout);
+            // With overlap, a stack takes no longer than if told not to overlap.
+            let hidden = ways.iter().filter(|way| way.tp_overlap == ways[0].tp_overlap);
+            Ok::<_, Infallible>(hidden.map(|way| self.of_way(way)).fold(f64::INFINITY, f64::min))
+        };
+        let Ok(seconds) = self.degrees.get(&degrees(layout), of);
+        *seconds
+    }
+
+    /// Seconds of work of configurations with one option for sharing a sequence.
+    pub(super) fn of_way(&self, layout: &Layout) -> f64 {
+        let Work { seconds, share } = self.work(layout);
+        seconds * share
+    }
+
+    /// Lower bound `of` a configuration, from a large micro-batch and the share of its work that holds for the
+    /// configuration's size. A bound that rules nothing out need not be the tightest.
+    pub(super) fn least(
+        &self,
+        layout: &Layout,
+        of: impl Fn(&Layout, f64) -> Option<Floor>,
+        is_ruled_out: impl Fn(Floor) -> bool,
+    ) -> Option<Floor> {
+        let large = self.large(layout);
+        let part = |share: f64| of(&large, share * layout.mbs as f64 / large.mbs as f64);
+        let some = part(self.work(layout).share)?;
+        if is_ruled_out(some) || !layout.has_folded_experts() {
+            return Some(some);
+        }
+        let all = part(1.0 - LAST_WAVE)?;
+        Some(if is_ruled_out(all) && self.has_ways_of(layout, &large) { all } else { some })
+    }
+
+    /// Returns `true` if a micro-batch takes the same reshard paths as the larger one.
+    fn has_ways_of(&self, layout: &Layout, large: &Layout) -> bool {
+        let of = || {
+            let own = Layout { mbs: layout.mbs, ..large.clone() };
+            Ok::<_, Infallible>(
+                own.mbs <= large.mbs && self.desk.have_same_statements(own, large.clone()).unwrap_or(false),
+            )
+        };
+        let Ok(has) = self.alike.get(&(way(layout), layout.mbs), of);
+        *has
+    }
+
+    fn work(&self, layout: &Layout) -> Work {
+        let of = || {
+            let seconds = self.seconds(layout);
+            Ok::<_, Infallible>(Work { seconds, share: self.share(layout, seconds) })
+        };
+        let Ok(work) = self.ways.get(&way(layout), of);
+        *work
+    }
+
+    /// Share of these seconds that is a lower bound for all sizes.
+    fn share(&self, layout: &Layout, seconds: f64) -> f64 {
+        if !layout.has_folded_experts() {
+            return 1.0 - LAST_WAVE;
+        }
+        let whole = self.space.ways(&Layout { ep: 1, etp: 1, ..layout.clone() });
+        let whole = whole.iter().map(|way| self.work(way).seconds).fold(f64::INFINITY, f64::min);
+        f64::min(OTHER_WAYS[usize::from(layout.etp > 1)], whole * MOST_WAYS / seconds)
+    }
+
+    /// Seconds of all work of a configuration in large micro-batches; 0 if it cannot be planned.
+    fn seconds(&self, layout: &Layout) -> f64 {
+        self.desk.work_of(self.large(layout)).unwrap_or(0.0)
+    }
+
+    /// The configuration on one pipeline rank with the largest micro-batches. If the limit allows, their number of sequences
+    /// is a multiple of the number of devices, so that all degrees divide it. Nothing is offloaded, since that only takes
+    /// longer.
+    fn large(&self, layout: &Layout) -> Layout {
+        let all = self.space.experts.map_or(1, |[experts, _]| experts.div_ceil(FEW_EXPERTS));
+        let experts = layout.ep.saturating_mul(layout.etp).max(all);
+        let most = MOST_TOKENS / self.space.tokens.saturating_mul(experts).max(1);
+        let all = layout.devices();
+        let mbs = match most / all {
+            0 => self.batches[self.batches.partition_point(|&batch| batch <= most).saturating_sub(1)],
+            times => times * all,
+        };
+        Layout { mbs, dp: layout.dp * layout.pp, pp: 1, offload: false, ..layout.clone() }
+    }
+}

@@ -1,0 +1,24 @@
+//! The best layout for a model on a cluster, and why it is.
+//!
+//! Data flow:
+//! 1. A request names a model, a cluster, a batch and pins (`request`).
+//! 2. The search over configurations ([`crate::search`]) asks the cost model of [`estimator`] (`oracle`).
+//! 3. It gives the best configuration and the alternatives (`found`), also those with another choice (`explore`).
+//! 4. [`crate::explain`] gives the reasons of losses, the limits that bind, and what-if changes (`report`).
+
+mod explore;
+mod found;
+mod large;
+mod oracle;
+mod report;
+mod request;
+mod space;
+#[cfg(test)]
+mod tests;
+
+pub use explore::{Explorer, beyond};
+pub use found::{Found, find};
+pub use report::{
+    Alternative, AxisNote, Beyond, Bind, Clash, Infeasible, Loss, PlanReport, SCHEMA, Search, WayOut, Why, Wish,
+};
+pub use request::{Objective, PlanRequest};

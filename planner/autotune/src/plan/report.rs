@@ -1,0 +1,191 @@
+//! Report of a plan, in addition to the prediction of its configuration: how it was found, the alternatives, and the reasons.
+
+use super::request::Objective;
+use estimator::{EstimateReport, EstimateRequest, Predicted};
+use ir::goal::Layout;
+use serde::{Deserialize, Serialize};
+
+/// Version of the form of a plan.
+pub const SCHEMA: &str = "meshwright.plan/1";
+
+/// A plan: the best configuration that was found, and why it is the best.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PlanReport {
+    /// Its prediction. In JSON its fields stand beside those below.
+    #[serde(flatten)]
+    pub chosen: EstimateReport,
+    /// Other configurations, best first; none where one configuration was given.
+    #[serde(default)]
+    pub alternatives: Vec<Alternative>,
+    /// How it was found; none where it was given.
+    #[serde(default)]
+    pub search: Option<Search>,
+    /// Why it is as it is; none where it was given, or no time was left.
+    #[serde(default)]
+    pub why: Option<Why>,
+}
+
+/// How the layout was found.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Search {
+    /// Layouts of the space before anything was ruled out.
+    pub space: u64,
+    /// Whether the space has more: it is too large, or the time was too short, to count them all.
+    #[serde(default)]
+    pub has_more: bool,
+    /// Layouts whose step was predicted.
+    pub candidates: u64,
+    /// Layouts ruled out by a bound on time or memory, or as copies of another.
+    pub pruned: u64,
+    /// Seconds on the clock.
+    pub seconds: f64,
+    /// Whether the search was finished: no layout of the space is better, by the cost model, or none fits.
+    pub proved_optimal: bool,
+    /// Whether the same request gives the same answer on every machine: not under a deadline.
+    pub deterministic: bool,
+    /// What the layout had to have.
+    pub pin: String,
+    /// What was to be small.
+    pub objective: Objective,
+    /// Days to train on the tokens asked for.
+    pub days: Option<f64>,
+    /// A faster layout of the same degrees and micro-batch that the stack does not support.
+    #[serde(default)]
+    pub beyond: Option<Beyond>,
+}
+
+/// A layout that the stack does not support.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Beyond {
+    /// The layout in full.
+    pub layout: Layout,
+    /// Seconds of its step.
+    pub step_time_s: f64,
+    /// The time that it saves, of the plan's.
+    pub gain: f64,
+}
+
+/// A layout that is not the best.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Alternative {
+    /// The layout in full.
+    pub layout: Layout,
+    /// What its step takes.
+    pub predicted: Predicted,
+    /// Why it lost; none until it is explained.
+    #[serde(default)]
+    pub lost: Option<Loss>,
+}
+
+/// Why a layout lost.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Loss {
+    /// Its time over the best one's, less 1.
+    pub slower: f64,
+    /// Whether the difference is within what predictions are good for.
+    pub tie: bool,
+    /// The one reason, in words: the part of the step that grew most, or the memory that is missing.
+    pub because: String,
+}
+
+/// Why the layout is as it is.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Why {
+    /// What each part of the layout costs and saves.
+    pub axes: Vec<AxisNote>,
+    /// What binds.
+    pub binds: Vec<Bind>,
+    /// What more of something would buy.
+    pub wishes: Vec<Wish>,
+}
+
+/// A part of the layout, against the layout without it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct AxisNote {
+    /// As the layout has it: `tp=8`.
+    pub choice: String,
+    /// The nearest layout without it, or with the next lower degree.
+    pub against: String,
+    /// Seconds that a step is longer without it; negative: shorter; none: no such layout exists.
+    pub saves_s: Option<f64>,
+    /// Seconds that the step spends on it: exposed communication of its axis, or what is computed again.
+    pub costs_s: f64,
+    /// GiB of the worst rank more without it.
+    pub saves_gib: Option<f64>,
+    /// What the choice means and costs, in words.
+    pub means: String,
+    /// How the other layout compares, in words.
+    pub says: String,
+}
+
+/// A limit that the layout touches.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Bind {
+    /// `memory`, `network`, `batch`, `layers`, `heads`, ..
+    pub limit: String,
+    /// In words, with figures.
+    pub says: String,
+}
+
+/// What more of something would buy: the best layout then.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Wish {
+    /// What is more: `memory 94.9 GiB, a fifth more`.
+    pub given: String,
+    /// The best layout then.
+    pub layout: String,
+    /// Seconds of its step.
+    pub step_time_s: f64,
+    /// The time saved, of that of the best known layout without it.
+    pub gain: f64,
+}
+
+/// Nothing fits, or nothing that does was found until the deadline.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Infeasible {
+    /// The version of the form.
+    pub schema: String,
+    /// The version of this program.
+    pub tool_version: String,
+    /// `infeasible`; `unknown` where the search was not finished.
+    pub status: String,
+    /// What was asked for.
+    pub inputs: EstimateRequest,
+    /// The layout that needs least memory of those that were looked at, if any was.
+    pub closest: Option<Box<EstimateReport>>,
+    /// Whether no layout needs less than 98 % of its memory.
+    pub closest_is_least: bool,
+    /// The smallest set of constraints that clash; empty where that is not known.
+    pub clash: Vec<Clash>,
+    /// What would make it fit, the cheapest first: all that was found until the deadline.
+    pub ways_out: Vec<WayOut>,
+    /// How it was searched.
+    pub search: Search,
+}
+
+/// A constraint of those that clash: without any one of them, something fits.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Clash {
+    /// `pin tp=4`, `memory 80 GiB`, `gpus 8`, ..
+    pub constraint: String,
+    /// In words.
+    pub says: String,
+}
+
+/// A change after which something fits.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct WayOut {
+    /// The change: `--gpus 16`, `without pin tp=1`, ..
+    pub change: String,
+    /// A fast layout then: reached by single changes from the one that needs least.
+    pub layout: String,
+    /// Seconds of its step.
+    pub step_time_s: f64,
+}
+
+impl Infeasible {
+    /// Whether it is known that nothing fits.
+    pub fn is_known(&self) -> bool {
+        self.search.proved_optimal
+    }
+}

@@ -1,0 +1,179 @@
+//! Search space of a request: the options its pins leave open.
+
+use super::request::PlanRequest;
+use crate::search::{Choices, Order, Orders, Pin, Schedules, Space};
+use compiler::deadline::Deadline;
+use compiler::error::Error;
+use compiler::layout;
+use cost::Supports;
+use estimator::check_pins;
+use estimator::{Desk, pinned};
+use ir::catalogue::Code;
+use ir::graph::Model;
+use ir::models::Batch;
+use ir::recompute::check_names;
+use ir::slices::slice;
+use ir::types::DType;
+use scheduler::placement::{Pipeline, Placement};
+use scheduler::schedules::{Chunks, SCHEDULES, ScheduleKind};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The most stages on a rank; more never were used, and each makes messages smaller.
+const MOST_CHUNKS: u32 = 16;
+
+/// Where one level of links joins all devices, there are no nodes.
+const LARGEST_NODE: u64 = 1 << 32;
+
+/// The space of a request, which is searched until a deadline, with all that forwards keep on the device or all of it offloaded,
+/// where that is not pinned.
+///
+/// # Errors
+/// The pins are no layout, or beyond the stack, or the model cannot be built.
+pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, until: Deadline, offload: bool) -> Result<Space, Error> {
+    let pin = pin(&request.pin)?;
+    let batch = Batch { batch: 1, seq: request.seq, dtype: DType::F32 };
+    let model = desk.source().model(&batch)?;
+    check_names(&model, &pin.layout.recompute)?;
+    check_pins(&request.pin, desk.stack())?;
+    let size = |name: &str| model.dims.values().find(|dim| dim.name == name).map(|dim| dim.size);
+    let cut = model.dims.values().filter(|dim| ["g", "f", "u", "v"].contains(&dim.name.as_str()));
+    let runs: u64 = model.calls.iter().map(|call| u64::from(call.instances())).sum();
+    let ends = u64::from(runs > 2);
+    let machine = desk.machine(request.gpus);
+    let schedule = pin.has("schedule").then(|| pin.layout.schedule.clone());
+    let slices = slice(&model, 2).is_ok();
+    let supports = desk.stack().supports.clone();
+    let choices = choices(&supports);
+    Ok(Space {
+        tensor: cut.map(|dim| (dim.size, dim.indivisible)).collect(),
+        heads: size("g").unwrap_or(1),
+        tokens: size("s").unwrap_or(request.seq),
+        experts: size("e").map(|number| [number, size("m").unwrap_or(1)]),
+        layers: [runs - 2 * ends, ends],
+        node: machine.cluster.links[0].joins.min(LARGEST_NODE),
+        offload,
+        hides: [desk.stack().hides("tp"), desk.stack().hides("dp")],
+        batch: desk.source().is_text().then(|| batch_of(&model)),
+        slices: most_slices(schedule.as_deref(), slices, &supports).max(pin.layout.slices.unwrap_or(1)),
+        orders: remembered(move |pp, microbatches| orders(pp, microbatches, (schedule.as_deref(), &supports), slices)),
+        choices,
+        global_batch: request.global_batch,
+        devices: request.devices(),
+        pin,
+        stop: Box::new(move || until.is_over()),
+    })
+}
+
+/// What a stack leaves to choose.
+fn choices(supports: &Supports) -> Choices {
+    let all = Choices::default();
+    let [parts, whole, some] =
+        [supports.recomputes_parts(), supports.recomputes("full"), supports.recomputes("full:n")];
+    Choices {
+        degrees: ["tp", "cp", "pp", "ep", "etp"].map(|key| supports.degree(key)),
+        sp: supports.sp != Some(false),
+        cp_kinds: all.cp_kinds.into_iter().filter(|kind| supports.cp_kind(*kind)).collect(),
+        zero: all.zero.into_iter().filter(|stage| supports.zero(*stage)).collect(),
+        shard: supports.shard != Some(false),
+        stages: supports.stages != Some(false),
+        recompute: [parts, whole, some],
+    }
+}
+
+/// By pipeline ranks and micro-batches.
+type Known = HashMap<(u64, u64), Arc<[Order]>>;
+
+/// Orders that are worked out once.
+fn remembered(orders: impl Fn(u64, u64) -> Vec<Order> + Send + Sync + 'static) -> Orders {
+    let known: Mutex<Known> = Mutex::default();
+    Box::new(move |pp, microbatches| {
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(known.entry((pp, microbatches)).or_insert_with(|| orders(pp, microbatches).into()))
+    })
+}
+
+/// The micro-batch that a text states.
+fn batch_of(model: &Model) -> u64 {
+    model.dims.values().find(|dim| dim.name == "b").map_or(1, |dim| dim.size)
+}
+
+/// What a text pins. 1F1B with several stages per rank is the interleaved one.
+fn pin(text: &str) -> Result<Pin, Error> {
+    let mut layout = pinned(text)?;
+    if layout.schedule == "1f1b" && layout.vp.is_some_and(|vp| vp > 1) {
+        layout.schedule = "interleaved-1f1b".to_string();
+    }
+    Ok(Pin { layout, keys: layout::keys(text)?.into_iter().map(str::to_string).collect() })
+}
+
+/// How a pipeline of so many ranks can be run. One rank has nothing to order: its micro-batches follow each other. A kind that
+/// searches for its order takes seconds for each layout and is in the space only where it is pinned. Slices of sequences run only
+/// in models whose blocks go through them in turn.
+fn orders(pp: u64, microbatches: u64, (schedule, supports): (Option<&str>, &Supports), slices: bool) -> Vec<Order> {
+    let (Ok(ranks), Ok(microbatches)) = (u32::try_from(pp), u32::try_from(microbatches)) else { return Vec::new() };
+    let known = SCHEDULES.iter().filter(|kind| match schedule {
+        Some(name) => kind.name == name,
+        None if ranks == 1 => kind.name == "1f1b",
+        None => !kind.searches() && supports.schedule(kind.name),
+    });
+    let mut orders: Vec<Order> = Vec::new();
+    let mut alike: Vec<(Option<u32>, Pipeline, bool)> = Vec::new();
+    for kind in known {
+        let choices: Vec<Option<u32>> = match kind.chunks {
+            Chunks::Just(_) => vec![None],
+            Chunks::From(least) => (least..=MOST_CHUNKS).map(Some).collect(),
+        };
+        for vp in choices {
+            let Ok(pipeline) = kind.pipeline(ranks, vp, microbatches) else { continue };
+            if !kind.suits(&pipeline) || (pipeline.slices > 1 && !slices) {
+                continue;
+            }
+            let class = (vp, pipeline, kind.has_whole_backwards());
+            match alike.iter().position(|other| *other == class) {
+                Some(at) => orders[at].schedules = with(&orders[at].schedules, kind, &pipeline),
+                None => {
+                    alike.push(class);
+                    let chunks = if pipeline.placement == Placement::Chain { 1 } else { pipeline.chunks };
+                    let schedules = Schedules::from([kind.name]);
+                    orders.push(Order { schedules, vp, chunks, stages: u64::from(pipeline.stages()) });
+                }
+            }
+        }
+    }
+    orders
+}
+
+/// The most slices that a schedule cuts sequences into by itself, where they can be.
+fn most_slices(schedule: Option<&str>, slices: bool, supports: &Supports) -> u32 {
+    let is_open = |kind: &ScheduleKind| schedule.map_or(supports.schedule(kind.name), |name| kind.name == name);
+    let known = SCHEDULES.iter().filter(|kind| slices && is_open(kind));
+    known.filter_map(|kind| kind.pipeline(1, None, 1).ok()).map(|pipeline| pipeline.slices).max().unwrap_or(1)
+}
+
+/// One more schedule of an order; those that keep least first. What keeps less than another does so on every rank.
+fn with(schedules: &Schedules, kind: &'static ScheduleKind, pipeline: &Pipeline) -> Schedules {
+    let of_all =
+        |kind: &ScheduleKind| (0..pipeline.ranks).map(|rank| u64::from(kind.keeps(rank, pipeline))).sum::<u64>();
+    let kept = |name: &str| SCHEDULES.iter().find(|kind| kind.name == name).map(of_all);
+    let mut names = [schedules, [kind.name].as_slice()].concat();
+    names.sort_by_key(|name| kept(name));
+    names.into()
+}
+
+/// Nothing serves a request.
+pub(super) fn none_serves(request: &PlanRequest) -> Error {
+    let pins = if request.pin.is_empty() { String::new() } else { format!(" with the pins {}", request.pin) };
+    let gpus = match request.max_gpus {
+        Some(most) => format!("{} to {most}", request.gpus),
+        None => request.gpus.to_string(),
+    };
+    let message = format!(
+        "no layout of {gpus} devices serves {}{pins} and a global batch of {}",
+        request.model, request.global_batch
+    );
+    Error::input(Code::NoLayout, message).help(
+        "dp x tp x cp x pp must equal the number of devices, dp x mbs must divide the batch, tp the heads, ep the \
+              experts: change --gpus, --global-batch or --pin",
+    )
+}

@@ -1,0 +1,215 @@
+//! Bounds, prices and the count of the space, against the estimator and against all layouts.
+
+use super::found::find;
+use super::large::Large;
+use super::oracle::Costs;
+use super::request::PlanRequest;
+use super::space::space;
+use crate::search::{Bound, Family, Level, Limits, Oracle, Space, count};
+use compiler::deadline::Deadline;
+use compiler::layout;
+use estimator::{Ask, Desk, EstimateRequest, Estimator, Floor, Means};
+use ir::goal::{CpKind, Layout, Recompute};
+
+/// Numbers that look random and are the same each time (Knuth's MMIX).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % most
+    }
+}
+
+fn request(model: &str, cluster: &str, gpus: u64, global_batch: u64, pin: &str) -> PlanRequest {
+    let seq = if model == "tiny-gpt2" { 256 } else { 512 };
+    PlanRequest { pin: pin.into(), ..PlanRequest::new(model, cluster, gpus, seq, global_batch) }
+}
+
+/// A way from degrees to a single layout, as the dice fall; none where it ends before.
+fn way(space: &Space, axes: &[Family], dice: &mut Dice) -> Option<Vec<Family>> {
+    let mut way = vec![axes[dice.below(axes.len())].clone()];
+    while way[way.len() - 1].level != Level::One {
+        let parts = space.parts(&way[way.len() - 1]);
+        if parts.is_empty() {
+            return None;
+        }
+        way.push(parts[dice.below(parts.len())].clone());
+    }
+    Some(way)
+}
+
+/// No layout takes less than any family that it is in, and costs what `estimate` says.
+#[test]
+fn bounds_are_bounds_and_prices_are_those_of_estimate() {
+    let requests = [
+        request("tiny-llama", "h100", 8, 64, ""),
+        request("tiny-moe", "h100", 8, 32, ""),
+        request("gpt2", "a100", 4, 24, ""),
+        request("llama3-8b", "h100", 16, 32, ""),
+        request("deepseek-v2-lite", "h800", 16, 64, ""),
+        request("mixtral-8x7b", "h100", 32, 64, ""),
+        PlanRequest { beyond_stack: true, ..request("llama3-8b", "h100", 16, 32, "") },
+        PlanRequest { beyond_stack: true, ..request("mixtral-8x7b", "h100", 32, 64, "") },
+        PlanRequest {
+            stack: "megatron-core-2026".into(),
+            ..request("deepseek-v2-lite", "h800", 16, 64, "offload=true")
+        },
+        PlanRequest { seq: 4096, ..request("deepseek-v2-lite", "h800", 64, 256, "") },
+        PlanRequest { seq: 4096, ..request("qwen3-30b-a3b", "h100", 32, 256, "") },
+        PlanRequest { seq: 4096, precision: "fp8-block".into(), ..request("deepseek-v3", "h800", 512, 3840, "") },
+        PlanRequest { seq: 1024, ..request("deepseek-v3", "b200", 512, 512, "") },
+        PlanRequest { stack: "nanotron-2024".into(), ..request("llama3-8b", "h100", 16, 64, "") },
+        PlanRequest { stack: "fsdp-eager".into(), ..request("tiny-llama", "h100", 6, 36, "") },
+        PlanRequest { seq: 16384, ..request("llama3-8b", "h100", 8, 32, "recompute=auto,cp=1") },
+        PlanRequest { seq: 16384, beyond_stack: true, ..request("llama3-8b", "h100", 8, 32, "recompute=auto,cp=1") },
+    ];
+    for request in requests {
+        let estimator = Estimator::new();
+        let desk = Desk::new(&estimator, request.under(String::new()), [request.gpus; 2]).unwrap();
+        let work = desk.work().unwrap();
+        let space = space(&request, &desk, Deadline::default(), false).unwrap();
+        let axes = space.roots();
+        let costs = Costs { desk: &desk, work, space: &space, large: Large::new(&desk, &space) };
+        let (mut dice, mut priced) = (Dice(7), 0);
+        for _ in 0..60 {
+            let Some(mut way) = way(&space, &axes, &mut dice) else { continue };
+            // Before its degrees are known, and those of its experts.
+            let first = way[0].clone();
+            let degrees = Layout { ep: 1, etp: 1, ..first.layout.clone() };
+            way.insert(0, Family { layout: degrees, level: Level::Degrees, ..first.clone() });
+            way.insert(0, Family { level: Level::Devices, devices: [1, request.gpus], ..first });
+            let one = &way[way.len() - 1].layout;
+            let told = |text: &str| {
+                estimator.estimate(&EstimateRequest { gpus: Some(request.gpus), ..request.under(text.to_string()) })
+            };
+            let unlimited = Limits { seconds: f64::INFINITY, bytes: None };
+            let Some(price) = costs.price(one, unlimited) else {
+                let text = layout::print(one);
+                assert!(one.recompute == Recompute::Auto || told(&text).is_err(), "{} {text}", request.model);
+                continue;
+            };
+            priced += 1;
+            // What is just of use is not given up.
+            assert_eq!(costs.price(one, Limits { seconds: price.seconds, ..unlimited }).as_ref(), Some(&price));
+            let text = &price.text;
+            let seconds = told(text).unwrap().predicted.step_time_s;
+            assert!((price.seconds / seconds - 1.0).abs() < 1e-9, "{} {text}: {price:?}, {seconds}", request.model);
+            let mut known = Bound { seconds: 0.0, bytes: 0.0 };
+            for family in &way {
+                let bound = |known, limits| {
+                    let none = || {
+                        panic!("{} {:?} {text} has no bound within {limits:?}: {price:?}", request.model, family.level)
+                    };
+                    costs.bound(family, known, limits).unwrap_or_else(none)
+                };
+                known = bound(known, unlimited);
+                // A device with just as much memory as the layout needs, and just its time, leave little to choose.
+                let room = Limits { seconds: price.seconds * (1.0 + 1e-9), bytes: Some(price.bytes) };
+                let fitting = bound(known, room);
+                let Bound { seconds, bytes } = known;
+                let at = format!("{} {:?} {text}: {known:?}, {fitting:?}, {price:?}", request.model, family.level);
+                assert!(seconds.max(fitting.seconds) <= price.seconds * (1.0 + 1e-9), "{at}");
+                assert!(bytes.max(fitting.bytes) <= price.bytes * (1.0 + 1e-9), "{at}");
+            }
+        }
+        assert!(priced > 30, "{} {priced}", request.model);
+    }
+}
+
+/// The least room and time that a layout fits in: where chains of stages end on the first rank, whose gradients are fewer than
+/// those of the last; and where values are made again together in less time than one after the other, for more hides what is
+/// sent beside it.
+#[test]
+fn a_layout_fits_where_it_fits() {
+    let chained = "dp=8,tp=2,pp=2,cp=2,ep=4,etp=4,sp=true,zero=1,mbs=2,schedule=looped-bfs,vp=14,cp_kind=ulysses,shard=4,\
+        recompute=full,tp_overlap=false,stages=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27";
+    let together = "dp=2,tp=2,pp=2,cp=4,ep=4,etp=4,sp=false,zero=0,mbs=128,schedule=zb-h1,stages=26,\
+        recompute=selective:a+q0+q1+q+o+p+x1+n+ex+eg+eu+ep";
+    let whole = Means { parts: false, whole: vec![u32::MAX], hosts: vec![false] };
+    let parts = Means { parts: true, whole: Vec::new(), hosts: vec![false] };
+    let cases = [("deepseek-v2-lite", "h800", 64, chained, whole), ("qwen3-30b-a3b", "h100", 32, together, parts)];
+    for (model, cluster, gpus, text, means) in cases {
+        let request = PlanRequest { seq: 4096, beyond_stack: true, ..request(model, cluster, gpus, 256, "") };
+        let estimator = Estimator::new();
+        let desk = Desk::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
+        let layout = layout::parse_any(text).unwrap();
+        let Floor { seconds, bytes } = desk.price(&layout).unwrap();
+        let ask = Ask::Seconds { enough: seconds * (1.0 + 1e-9), room: bytes, means, is_ordered: true };
+        let floor = desk.floor(&Layout { recompute: Recompute::None, ..layout }, &ask).unwrap();
+        assert!(floor.seconds <= seconds * (1.0 + 1e-9), "{model}: {floor:?} {seconds}");
+        assert!(floor.seconds > 0.95 * seconds, "{model}: {floor:?} {seconds}");
+    }
+}
+
+/// What is counted is what there is.
+#[test]
+fn a_space_has_as_many_layouts_as_are_counted() {
+    for (model, gpus, pin) in [("tiny-llama", 4, ""), ("tiny-moe", 4, "zero=1,mbs=1"), ("gpt2", 2, "recompute=auto")] {
+        let request = request(model, "h100", gpus, 8, pin);
+        let estimator = Estimator::new();
+        let desk = Desk::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
+        let space = space(&request, &desk, Deadline::default(), false).unwrap();
+        let mut layouts = 0;
+        let mut open = space.roots();
+        let counted = count(&space, &open, &|| false);
+        while let Some(family) = open.pop() {
+            layouts += u64::from(family.level == Level::One);
+            open.extend(space.parts(&family));
+        }
+        assert_eq!((layouts, counted.is_all), (counted.layouts, true), "{model}");
+    }
+}
+
+/// Norms made again are bytes that nothing waits for: MT-NLG 530B with the host's memory is faster so than with all of it moved.
+#[test]
+fn values_are_made_again_where_copies_to_the_host_are_waited_for() {
+    let request = PlanRequest {
+        stack: "megatron-2022".into(),
+        beyond_stack: true,
+        ..PlanRequest::new("megatron-530b", "a100", 2240, 2048, 1920)
+    };
+    let estimator = Estimator::new();
+    let desk = Desk::new(&estimator, request.under(String::new()), [request.gpus; 2]).unwrap();
+    let layout = |recompute: Recompute| Layout {
+        dp: 16,
+        tp: 4,
+        pp: 35,
+        sp: true,
+        zero: 1,
+        offload: true,
+        recompute,
+        ..Layout::default()
+    };
+    let (_, floor) = desk.fitting(&layout(Recompute::Auto), f64::INFINITY).unwrap().unwrap();
+    let seconds = |recompute: Recompute| desk.price(&layout(recompute)).unwrap().seconds;
+    assert!(floor.seconds < seconds(Recompute::None));
+    for module in ["layernorm", "mlp", "core_attn"] {
+        let modules = seconds(Recompute::Selective(vec![module.to_string()]));
+        assert!(floor.seconds <= modules * (1.0 + 1e-9), "{module}: {modules} {floor:?}");
+    }
+}
+
+/// A program cuts keys over cp by heads, of which it needs as many as there are ranks, beside those that tp has taken: where
+/// there are queries enough, but too few keys, nothing is planned or predicted.
+#[test]
+fn heads_that_no_program_cuts_are_not_planned() {
+    let estimator = Estimator::new();
+    for (degrees, can_be) in [("cp=4,tp=2", true), ("cp=8,tp=2", false), ("cp=16,tp=1", false)] {
+        let pin = format!("{degrees},pp=1,cp_kind=ulysses");
+        let request = request("mixtral-8x7b", "b200", 16, 16, &pin);
+        let found = find(&estimator, &request, &|_| {});
+        assert_eq!(found.is_ok_and(|found| !found.best.is_empty()), can_be, "{pin}");
+        let told = estimator.estimate(&EstimateRequest { gpus: Some(16), ..request.under(pin.clone()) });
+        assert_eq!(told.is_ok(), can_be, "{pin}");
+    }
+    let space = |pin: &str| {
+        let request = request("mixtral-8x7b", "b200", 16, 16, pin);
+        let desk = Desk::new(&estimator, request.under(String::new()), [16; 2]).unwrap();
+        let space = space(&request, &desk, Deadline::default(), false).unwrap();
+        let ways = |family: &Family| space.ways(&family.layout);
+        space.roots().iter().flat_map(ways).filter(|way| way.cp_kind == CpKind::Ulysses).count()
+    };
+    assert!(space("cp=8") > 0);
+    assert_eq!(space("cp=16"), 0);
+}

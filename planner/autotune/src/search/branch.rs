@@ -1,0 +1,342 @@
+//! Best-first branch and bound.
+//!
+//! Open families are in a heap. A round takes up to [`ROUND`] of the best families, a number that differs at the start
+//! but never depends on the thread count. Each family is either split into parts, which are bounded, or costed if it is
+//! a single configuration. The results are merged in the order of the round, so answer and counts do not depend on
+//! threads. A family is pruned if its bound exceeds the worst wanted configuration, or the memory budget. Without a
+//! bound to compare with, every configuration is costed.
+//!
+//! A few configurations are searched first (`region`), since their results prune most of the rest.
+
+use super::best::{Best, Ranked};
+use super::region::Region;
+use super::space::Space;
+use super::{Bound, Family, Level, Limits, Oracle, Price};
+use estimator::{ROUNDING, has_room};
+use ir::goal::Layout;
+use std::collections::BinaryHeap;
+use support::parallel::each;
+
+/// Number of families per round.
+const ROUND: usize = 64;
+
+/// Number of families per round before they have bounds. None of them can prune another, so cores need not synchronise.
+const FIRST_ROUND: usize = 4096;
+
+/// Number of families per round until a feasible configuration is known; nothing is pruned before.
+const DIVE: usize = 16;
+
+/// Bound of a family that has not been evaluated.
+const UNKNOWN: f64 = f64::NEG_INFINITY;
+
+/// Byte difference below which two byte counts round to the same whole number.
+const NEARLY_HALF: f64 = 0.499;
+
+/// Search task.
+pub struct Task<'a> {
+    /// Number of configurations wanted.
+    pub wanted: usize,
+    /// Memory budget per device in bytes; `None` for no limit.
+    pub memory: Option<f64>,
+    /// True if the objective is memory rather than time.
+    pub by_memory: bool,
+    /// True if pruning is disabled, so that every configuration is costed.
+    pub exhaustive: bool,
+    /// Known upper bound on the objective (seconds, or bytes), above which no configuration is useful.
+    pub below: f64,
+    /// Relative improvement that another configuration must promise to be searched.
+    pub gap: f64,
+    /// Centre of a local search, which repeats around each better result; `None` searches everything.
+    pub around: Option<Layout>,
+    /// Callback after each round.
+    pub progress: &'a mut dyn FnMut(Progress),
+}
+
+/// Progress of the search.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Progress {
+    /// Number of configurations costed.
+    pub candidates: u64,
+    /// Number of open families.
+    pub open: usize,
+    /// Best objective value so far.
+    pub best: Option<f64>,
+}
+
+/// Search result.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// Best configurations, best first.
+    pub best: Vec<Ranked>,
+    /// Number of configurations costed.
+    pub candidates: u64,
+    /// True if the search is complete: nothing better remains.
+    pub finished: bool,
+}
+
+/// Open family, ordered by the least guess, then the deepest level, then the oldest.
+struct Waiting {
+    /// Lower bound on the objective.
+    bound: f64,
+    /// Bound scaled by its expected growth at lower levels.
+    guess: f64,
+    known: Bound,
+    number: u64,
+    family: Family,
+}
+
+impl Waiting {
+    fn new(bound: f64, known: Bound, number: u64, family: Family) -> Waiting {
+        // Bounds of higher levels are looser. Scaling by level finds an incumbent early.
+        let grows = match family.level {
+            Level::Devices | Level::Degrees | Level::Axes | Level::Ways | Level::Batch => 1.15,
+            Level::Pipeline => 1.02,
+            _ => 1.0,
+        };
+        Waiting { bound, guess: bound * grows, known, number, family }
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Waiting) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Waiting {}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Waiting) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Waiting) -> std::cmp::Ordering {
+        let deeper = self.family.level.cmp(&other.family.level);
+        other.guess.total_cmp(&self.guess).then(deeper).then(other.number.cmp(&self.number))
+    }
+}
+
+/// State that a round uses.
+#[derive(Clone, Copy)]
+struct Look<'a> {
+    best: &'a Best,
+    memory: Option<f64>,
+    by_memory: bool,
+    exhaustive: bool,
+    /// Objective value above which a family is not useful.
+    threshold: f64,
+    /// True if no feasible configuration is known after the usual ones were searched, so that possibly none exists.
+    is_doubted: bool,
+    stop: &'a (dyn Fn() -> bool + Send + Sync),
+}
+
+/// Finds the best configurations of a space: first among the usual ones, then near the incumbent as long as it
+/// improves, then among all.
+pub fn search(space: &Space, roots: &[Family], oracle: &impl Oracle, mut task: Task<'_>) -> Outcome {
+    let mut known = Known { best: Best::new(task.wanted, task.by_memory), candidates: 0 };
+    let mut gone: Vec<Region> = Vec::new();
+    // A known upper bound prunes as much as a search of the usual region would.
+    let is_known = task.below.is_finite();
+    let mut next = match &task.around {
+        Some(centre) => Region::near(centre),
+        None if task.exhaustive || is_known => Region::All,
+        None => Region::Usual,
+    };
+    let skips_shown = task.by_memory && !task.exhaustive;
+    loop {
+        // Configurations costed in an earlier region are skipped.
+        let is_new = |part: &Family| part.level < Level::One || !gone.iter().any(|region| region.holds(space, part));
+        let is_needless = |part: &Family| skips_shown && space.shows(&part.layout);
+        let is_next = |part: &Family| next.holds(space, part) && is_new(part) && !is_needless(part);
+        let families = roots.iter().filter(|family| is_next(family)).cloned().collect();
+        let parts = |family: &Family| space.parts(family).into_iter().filter(is_next).collect();
+        let pass = Pass { parts: &parts, is_first: gone.is_empty(), stop: &*space.stop };
+        let finished = go_through(families, &pass, oracle, &mut task, &mut known);
+        let is_all = next == Region::All;
+        gone.push(next);
+        let near = known.best.first().map(|best| Region::near(&best.layout));
+        let rest = if task.around.is_some() { Region::Usual } else { Region::All };
+        let open = near.into_iter().chain([rest]).find(|region| !gone.contains(region));
+        match open.filter(|_| finished && !is_all) {
+            Some(region) => next = region,
+            None => {
+                let Known { best, candidates } = known;
+                return Outcome { best: best.ranked(), candidates, finished: finished && is_all };
+            }
+        }
+    }
+}
+
+/// Results so far.
+struct Known {
+    best: Best,
+    candidates: u64,
+}
+
+/// Parts of a family.
+type Parts<'a> = dyn Fn(&Family) -> Vec<Family> + Sync + 'a;
+
+/// One search pass over some families.
+struct Pass<'a> {
+    parts: &'a Parts<'a>,
+    /// True if this is the first pass.
+    is_first: bool,
+    stop: &'a (dyn Fn() -> bool + Send + Sync),
+}
+
+/// Processes families until none can be better; returns whether the pass is complete.
+fn go_through(
+    families: Vec<Family>,
+    pass: &Pass<'_>,
+    oracle: &impl Oracle,
+    task: &mut Task<'_>,
+    known: &mut Known,
+) -> bool {
+    let (mut heap, mut number) = (BinaryHeap::new(), 0);
+    let Pass { parts, is_first, stop } = *pass;
+    for family in families {
+        number += 1;
+        heap.push(Waiting::new(UNKNOWN, Bound { seconds: 0.0, bytes: 0.0 }, number, family));
+    }
+    let Task { memory, by_memory, exhaustive, below, gap, .. } = *task;
+    while !heap.is_empty() {
+        let Known { best, candidates } = known;
+        let threshold = if exhaustive { f64::INFINITY } else { (best.threshold() * (1.0 - gap)).min(below) };
+        let most = if exhaustive || threshold.is_finite() { ROUND } else { DIVE };
+        let round = round(&mut heap, most, threshold);
+        let is_doubted = memory.is_some() && !by_memory && !exhaustive && !is_first && best.first().is_none();
+        let look = Look { best, memory, by_memory, exhaustive, threshold, is_doubted, stop };
+        let asked: Vec<Vec<Question>> = each(&round, |waiting| look.questions(parts, waiting));
+        let answers = look.answers(oracle, &asked.iter().flatten().collect::<Vec<&Question>>());
+        for (Question { family, is_priced, .. }, answer) in asked.into_iter().flatten().zip(answers) {
+            *candidates += u64::from(is_priced);
+            match answer {
+                Some(Answer::Bound(bound, known)) => {
+                    number += 1;
+                    heap.push(Waiting::new(bound, known, number, family));
+                }
+                Some(Answer::Price(price)) if memory.is_none_or(|memory| price.bytes <= memory) => {
+                    best.offer(Ranked { layout: family.layout, price });
+                }
+                _ => {}
+            }
+        }
+        let value = |ranked: &Ranked| if by_memory { ranked.price.bytes } else { ranked.price.seconds };
+        (task.progress)(Progress { candidates: *candidates, open: heap.len(), best: best.first().map(value) });
+        // Questions asked after the stop have no answer.
+        if stop() {
+            return false;
+        }
+    }
+    !stop()
+}
+
+/// Next families within the threshold: at most `most`, or [`FIRST_ROUND`] of those without a bound.
+fn round(heap: &mut BinaryHeap<Waiting>, most: usize, threshold: f64) -> Vec<Waiting> {
+    let are_new = heap.peek().is_some_and(|next| next.bound == UNKNOWN);
+    let most = if are_new { FIRST_ROUND } else { most };
+    let mut round = Vec::new();
+    while round.len() < most
+        && let Some(next) = heap.pop()
+    {
+        if next.bound <= threshold {
+            round.push(next);
+        }
+    }
+    round
+}
+
+/// Evaluation of a family.
+struct Question {
+    family: Family,
+    /// Bounds inherited from a larger family.
+    known: Bound,
+    /// True to compute the cost rather than a bound.
+    is_priced: bool,
+}
+
+enum Answer {
+    /// Lower bound on the objective, and the bounds on both metrics.
+    Bound(f64, Bound),
+    Price(Price),
+}
+
+impl Look<'_> {
+    /// Evaluations for an open family.
+    fn questions(&self, parts: &Parts<'_>, waiting: &Waiting) -> Vec<Question> {
+        let Waiting { family, known, bound, .. } = waiting;
+        let known = *known;
+        if !self.exhaustive && self.best.threshold_of(family) < *bound {
+            return Vec::new();
+        }
+        if *bound == UNKNOWN || family.level == Level::One {
+            return vec![Question { family: family.clone(), known, is_priced: *bound != UNKNOWN }];
+        }
+        parts(family).into_iter().map(|family| Question { family, known, is_priced: false }).collect()
+    }
+
+    /// Evaluates each question. Costs take longest: they are distributed so that no core starts one when the others are
+    /// done, and no two cores evaluate the same pipeline, for which they would wait on each other.
+    fn answers(&self, oracle: &impl Oracle, asked: &[&Question]) -> Vec<Option<Answer>> {
+        let mut order: Vec<usize> = (0..asked.len()).collect();
+        order.sort_by_key(|&at| {
+            let Question { family: Family { layout, .. }, is_priced, .. } = asked[at];
+            let pipeline = (&layout.schedule, layout.pp, layout.mbs, &layout.stages);
+            (!is_priced, is_priced.then_some(pipeline))
+        });
+        let mut answers: Vec<Option<Answer>> = asked.iter().map(|_| None).collect();
+        let answer = |&at: &usize| if (self.stop)() { None } else { self.answer(oracle, asked[at]) };
+        for (&at, answer) in order.iter().zip(each(&order, answer)) {
+            answers[at] = answer;
+        }
+        answers
+    }
+
+    /// Cost of a configuration, or bound of a family that is valid, fits the memory budget and may be useful.
+    fn answer(&self, oracle: &impl Oracle, Question { family, known, is_priced }: &Question) -> Option<Answer> {
+        let limits = if self.by_memory {
+            Limits { seconds: f64::INFINITY, bytes: None }
+        } else {
+            Limits { seconds: self.threshold, bytes: self.memory }
+        };
+        if *is_priced {
+            return oracle.price(&family.layout, limits).map(Answer::Price);
+        }
+        let Bound { seconds, bytes } = oracle.bound(family, *known, limits)?;
+        // Bounds of a family hold for its parts.
+        let found = Bound { seconds: seconds.max(known.seconds), bytes: bytes.max(known.bytes) };
+        let bound = (if self.by_memory { found.bytes } else { found.seconds }) * (1.0 - ROUNDING);
+        let fits = has_room(found.bytes, self.memory);
+        let is_of_use =
+            || fits && bound.is_finite() && bound <= self.threshold && self.best.threshold_of(family) >= bound;
+        let is_ruled_out = || self.has_no_room(oracle, family, found) || self.is_beaten(oracle, family, found);
+        (self.exhaustive || is_of_use() && !is_ruled_out()).then_some(Answer::Bound(bound, found))
+    }
+
+    /// Returns whether no member of a family fits, checked only while feasibility is in doubt; time bounds say little about
+    /// memory.
+    fn has_no_room(&self, oracle: &impl Oracle, family: &Family, known: Bound) -> bool {
+        let limits = Limits { seconds: f64::INFINITY, bytes: None };
+        let least = || oracle.bound(family, known, limits).map(|bound| bound.bytes);
+        self.is_doubted && least().is_none_or(|bytes| !has_room(bytes, self.memory))
+    }
+
+    /// Returns whether no member of a family can win on the tie-break metric, if its memory equals that of the configuration to
+    /// beat.
+    fn is_beaten(&self, oracle: &impl Oracle, family: &Family, found: Bound) -> bool {
+        let Some(rival) = self.best.rival(family).filter(|_| self.by_memory) else { return false };
+        let Price { seconds, bytes, .. } = rival.price;
+        if found.bytes < bytes.round() - NEARLY_HALF {
+            return false;
+        }
+        let is_hosted = family.level >= Level::Host && family.layout.offload;
+        if is_hosted != rival.layout.offload {
+            return is_hosted;
+        }
+        let limits = Limits { seconds, bytes: Some(bytes.round() + 1.0) };
+        let bound = oracle.bound(family, Bound { seconds: 0.0, bytes: 0.0 }, limits);
+        bound.is_none_or(|bound| bound.seconds * (1.0 - ROUNDING) > seconds)
+    }
+}

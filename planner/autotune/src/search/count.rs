@@ -1,0 +1,103 @@
+//! Number of configurations of a space, without enumerating them.
+
+use super::space::Space;
+use super::{Family, Level};
+use ir::goal::Recompute;
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
+use support::parallel::each;
+
+/// Largest number of degree families to count; for larger spaces the count is a lower bound.
+const COUNTED: usize = 1 << 17;
+
+/// Size of a space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counted {
+    /// Number of configurations.
+    pub layouts: u64,
+    /// True if the number is exact rather than a lower bound.
+    pub is_all: bool,
+}
+
+/// Counts the configurations below these roots until `stop`. Degrees and micro-batches are enumerated; the levels below
+/// are counted.
+pub fn count(space: &Space, roots: &[Family], stop: &(dyn Fn() -> bool + Sync)) -> Counted {
+    let listed = Listed::of(space, roots, stop);
+    let ranks: BTreeSet<u64> = listed.families.iter().map(|family| family.layout.pp).collect();
+    let ranks: Vec<u64> = ranks.into_iter().collect();
+    let of = |&pp: &u64| of_ranks(space, listed.families.iter().filter(|family| family.layout.pp == pp), stop);
+    let layouts = each(&ranks, of).into_iter().fold(0, u64::saturating_add);
+    Counted { layouts, is_all: listed.is_all && !stop() }
+}
+
+/// Families with all degrees decided.
+struct Listed<'a> {
+    families: Vec<Cow<'a, Family>>,
+    is_all: bool,
+}
+
+impl<'a> Listed<'a> {
+    /// Enumerates the families below `roots`, up to [`COUNTED`].
+    fn of(space: &Space, roots: &'a [Family], stop: &(dyn Fn() -> bool + Sync)) -> Listed<'a> {
+        let mut listed = Listed { families: Vec::new(), is_all: true };
+        // Depth-first: the stack holds at most the halves of the device range and the degrees of one device count.
+        let mut open: Vec<Cow<'a, Family>> = roots.iter().rev().map(Cow::Borrowed).collect();
+        while let Some(family) = open.pop() {
+            if listed.families.len() >= COUNTED || stop() {
+                listed.is_all = false;
+                break;
+            }
+            match family.level {
+                Level::Devices | Level::Degrees => {
+                    open.extend(space.parts(&family).into_iter().rev().map(Cow::Owned));
+                }
+                _ => listed.families.push(family),
+            }
+        }
+        listed
+    }
+}
+
+/// Number of configurations among families with equal pipeline degree.
+fn of_ranks<'a>(
+    space: &Space,
+    families: impl Iterator<Item = &'a Cow<'a, Family>>,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> u64 {
+    let mut pipelines: HashMap<u64, u64> = HashMap::new();
+    let mut sum = 0u64;
+    for family in families {
+        let layout = &family.layout;
+        let shards = space.shards(family).len() as u64;
+        let ways = space.ways(layout).len() as u64;
+        for mbs in space.sizes(layout) {
+            if stop() {
+                return sum;
+            }
+            let microbatches = space.global_batch / (layout.dp * mbs);
+            let of = || recomputed(space, layout.pp, microbatches);
+            let below = *pipelines.entry(microbatches).or_insert_with(of);
+            sum = sum.saturating_add((ways * shards).saturating_mul(below));
+        }
+    }
+    sum
+}
+
+/// Number of pipelines with `pp` ranks and `microbatches` micro-batches, times the recompute options.
+fn recomputed(space: &Space, pp: u64, microbatches: u64) -> u64 {
+    let orders = space.orders_of(pp, microbatches);
+    let of = |order: &super::Order| {
+        let starts = space.starts(order.stages).len() as u64;
+        let longest = space.layers[0].div_ceil((pp * u64::from(order.vp.unwrap_or(1))).max(1));
+        let ways = match (space.pin.has("recompute"), &space.pin.layout.recompute) {
+            // No recomputation, parts of layers, and each number of layers (or all layers).
+            (false, _) | (true, Recompute::Auto) => {
+                let [parts, whole, some] = space.choices.recompute;
+                1 + u64::from(parts) + if some { longest } else { u64::from(whole) }
+            }
+            (true, _) => 1,
+        };
+        starts * ways * order.schedules.len() as u64
+    };
+    orders.iter().map(of).sum()
+}

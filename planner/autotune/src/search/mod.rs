@@ -1,0 +1,112 @@
+//! Configuration search: branch and bound over sets of configurations, exact under an oracle's costs.
+//!
+//! Data flow: a [`Space`] holds the choices that a model, a job and pins leave open. The space is split level by level
+//! into [`Family`]s (`space`), the nodes of the search tree, and searched best bound first (`branch`). Single
+//! configurations are costed, and the best ones of each kind are retained (`best`). Only the oracle knows costs.
+
+mod best;
+mod branch;
+mod count;
+mod divisors;
+mod region;
+mod space;
+
+pub use best::{Kind, Ranked};
+pub use branch::{Outcome, Progress, Task, search};
+pub use count::{Counted, count};
+pub use divisors::divisors;
+pub use space::{Choices, Order, Orders, Pin, Space, Stop};
+
+use ir::goal::Layout;
+use std::sync::Arc;
+
+/// Decision level of a family; each level adds a decision to those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    /// Only a range of device counts is decided.
+    Devices,
+    /// Degrees dp, tp, cp and pp, without those of experts.
+    Degrees,
+    /// All degrees, including ep and etp.
+    Axes,
+    /// Sequence parallelism, kind of context parallelism, overlap of tensor-parallel communication.
+    Ways,
+    /// Micro-batch size.
+    Batch,
+    /// Action order, stages per rank, and stage boundaries.
+    Pipeline,
+    /// ZeRO stage, size of the sharding group, overlap of data-parallel communication.
+    Shards,
+    /// Schedule among those with the action order.
+    Schedule,
+    /// Activation offload.
+    Host,
+    /// Some layers of each stage are recomputed entirely, but their number is open.
+    Layers,
+    /// Everything: a single configuration.
+    One,
+}
+
+/// Set of configurations that agree on all decided options: a node of the search tree. Undecided options have the value
+/// that is fastest: no recomputation, no offload, the stack's overlap.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Family {
+    /// Representative configuration.
+    pub layout: Layout,
+    /// Decided options.
+    pub level: Level,
+    /// Least and largest number of devices.
+    pub devices: [u64; 2],
+    /// Schedules with the family's action order, once the pipeline is decided; the configuration names the first until
+    /// one is chosen.
+    pub schedules: Schedules,
+}
+
+/// Names of schedules.
+pub type Schedules = Arc<[&'static str]>;
+
+impl Family {
+    /// Part of this family.
+    fn part(&self, layout: Layout, level: Level) -> Family {
+        Family { layout, level, devices: self.devices, schedules: Arc::clone(&self.schedules) }
+    }
+}
+
+/// Lower bounds on all configurations of a family.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Bound {
+    /// Step time in seconds.
+    pub seconds: f64,
+    /// Peak device memory in bytes.
+    pub bytes: f64,
+}
+
+/// Limits above which a configuration is not useful.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Limits {
+    /// Step time limit in seconds; a bound above it need not be tightened.
+    pub seconds: f64,
+    /// Device memory limit in bytes; `None` if memory is the objective, where a bound says nothing of seconds.
+    pub bytes: Option<f64>,
+}
+
+/// Cost of a configuration.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Price {
+    /// Step time in seconds.
+    pub seconds: f64,
+    /// Peak device memory in bytes.
+    pub bytes: f64,
+    /// Configuration as text, with the values that `recompute=auto` recomputes; breaks ties.
+    pub text: String,
+}
+
+/// Source of costs and lower bounds.
+pub trait Oracle: Sync {
+    /// Lower bounds on the useful configurations of a family; `None` if no member is valid. `known` bounds a larger
+    /// family.
+    fn bound(&self, family: &Family, known: Bound, limits: Limits) -> Option<Bound>;
+
+    /// Cost of a configuration; `None` if it is invalid or known not to be useful.
+    fn price(&self, layout: &Layout, limits: Limits) -> Option<Price>;
+}

@@ -1,0 +1,461 @@
+//! Configuration space: the choices at each level.
+
+use super::divisors::divisors;
+use super::{Family, Level, Schedules};
+use ir::goal::{CpKind, Layout, Recompute};
+use std::sync::Arc;
+use support::parallel::each;
+
+/// Pipeline order: schedules that differ only in the order of their actions, with their stages per rank.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Order {
+    /// Schedules; the first one saves the fewest activations.
+    pub schedules: Schedules,
+    /// Stages per rank as written in a configuration; `None` uses the schedule's own number.
+    pub vp: Option<u32>,
+    /// Stages per rank.
+    pub chunks: u32,
+    /// Total number of stages.
+    pub stages: u64,
+}
+
+/// Supported choices.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Choices {
+    /// True if tp, cp, pp, ep and etp may exceed 1.
+    pub degrees: [bool; 5],
+    /// True if sequence parallelism is supported.
+    pub sp: bool,
+    /// Supported kinds of context parallelism.
+    pub cp_kinds: Vec<CpKind>,
+    /// ZeRO stages with several data-parallel ranks, ascending.
+    pub zero: Vec<u8>,
+    /// True if ZeRO may shard within groups of data-parallel ranks.
+    pub shard: bool,
+    /// True if a configuration may set the stage boundaries.
+    pub stages: bool,
+    /// True if parts of layers, all layers, and some layers of each stage may be recomputed.
+    pub recompute: [bool; 3],
+}
+
+impl Default for Choices {
+    /// All choices.
+    fn default() -> Choices {
+        Choices {
+            degrees: [true; 5],
+            sp: true,
+            cp_kinds: vec![CpKind::AllGather, CpKind::Ring, CpKind::Ulysses],
+            zero: vec![0, 1, 2, 3],
+            shard: true,
+            stages: true,
+            recompute: [true; 3],
+        }
+    }
+}
+
+/// Pinned options.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Pin {
+    /// Values of the pinned options.
+    pub layout: Layout,
+    /// Keys of the pinned options; all others are open.
+    pub keys: Vec<String>,
+}
+
+/// Orders for a number of ranks and a number of micro-batches.
+pub type Orders = Box<dyn Fn(u64, u64) -> Arc<[Order]> + Send + Sync>;
+
+/// Returns whether to stop and return the current result.
+pub type Stop = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// Largest number of degrees that are listed together with expert degrees; above it expert degrees are split per
+/// family.
+const LISTED: usize = 1 << 17;
+
+/// Number of device counts whose degrees are listed at once.
+const FEW: u64 = 16;
+
+/// Choices that a model and a job leave open.
+pub struct Space {
+    /// Least and largest number of devices.
+    pub devices: [u64; 2],
+    /// Sequences per step.
+    pub global_batch: u64,
+    /// Sizes of dims that tp shards, and whether each is indivisible.
+    pub tensor: Vec<(u64, bool)>,
+    /// Number of key heads; Ulysses shards them over cp in addition to tp.
+    pub heads: u64,
+    /// Tokens per sequence.
+    pub tokens: u64,
+    /// Number of experts per layer, and the hidden size of one expert; `None` for a dense model.
+    pub experts: Option<[u64; 2]>,
+    /// Number of layers, and of block instances before the first layer.
+    pub layers: [u64; 2],
+    /// Devices per node.
+    pub node: u64,
+    /// True if saved activations are offloaded, unless pinned.
+    pub offload: bool,
+    /// True if the stack overlaps tensor-parallel and data-parallel communication; only then is there a choice.
+    pub hides: [bool; 2],
+    /// Micro-batch size stated by the model.
+    pub batch: Option<u64>,
+    /// Largest number of sequence slices of any order.
+    pub slices: u32,
+    /// Pipeline orders.
+    pub orders: Orders,
+    /// Supported choices for options that are not pinned.
+    pub choices: Choices,
+    /// Pinned options.
+    pub pin: Pin,
+    /// Stop condition, checked while families are listed, counted and searched; a stopped listing is incomplete.
+    pub stop: Stop,
+}
+
+impl Pin {
+    /// Returns whether a key is pinned.
+    pub fn has(&self, key: &str) -> bool {
+        self.keys.iter().any(|given| given == key)
+    }
+
+    /// The pinned value, or the open values.
+    pub fn or<T: Clone>(&self, key: &str, given: &T, open: Vec<T>) -> Vec<T> {
+        if self.has(key) { vec![given.clone()] } else { open }
+    }
+}
+
+impl Space {
+    /// Root families of the search: degrees or, for an open device count, the entire space.
+    pub fn roots(&self) -> Vec<Family> {
+        let [least, most] = self.devices;
+        if least == most {
+            return self.degrees_on(least);
+        }
+        let most = most.min(self.most_devices());
+        let of = |devices| Family { layout: self.start(), level: Level::Devices, devices, schedules: Arc::from([]) };
+        if least > most { Vec::new() } else { vec![of([least, most])] }
+    }
+
+    /// Number of devices above the largest useful degrees.
+    fn most_devices(&self) -> u64 {
+        let given = &self.pin.layout;
+        let of = |key: &str, pinned: u64, most: u64| if self.pin.has(key) { pinned } else { most };
+        let dp = of("dp", given.dp, self.global_batch);
+        let tp = of("tp", given.tp, self.tensor.iter().map(|(size, _)| *size).min().unwrap_or(u64::MAX));
+        let pp = of("pp", given.pp, self.layers[0].max(1));
+        let cp = of("cp", given.cp, self.tokens);
+        dp.saturating_mul(tp).saturating_mul(pp).saturating_mul(cp)
+    }
+
+    /// The two halves of a range of device counts; for a small range, the degrees.
+    fn halves(&self, [least, most]: [u64; 2]) -> Vec<Family> {
+        if most - least < FEW {
+            return (least..=most).flat_map(|devices| self.degrees_on(devices)).collect();
+        }
+        let middle = least + (most - least) / 2;
+        let half = |devices| Family { layout: self.start(), level: Level::Devices, devices, schedules: Arc::from([]) };
+        vec![half([least, middle]), half([middle + 1, most])]
+    }
+
+    /// Degree families for a number of devices, including expert degrees if there are not too many.
+    pub(super) fn degrees_on(&self, devices: u64) -> Vec<Family> {
+        let tps = self.degrees(0, "tp", self.pin.layout.tp, devices);
+        let some: Vec<Vec<Layout>> = each(&tps, |&tp| self.shares_of(devices, tp));
+        let pairs =
+            if self.experts.is_some() { self.experts_of(&Layout { dp: devices, ..self.start() }).count() } else { 1 };
+        if some.iter().map(Vec::len).sum::<usize>().saturating_mul(pairs) > LISTED {
+            let open = |layout| self.family(layout, Level::Degrees);
+            return some.into_iter().flatten().map(open).collect();
+        }
+        let all = |layouts: &Vec<Layout>| -> Vec<Family> {
+            let mut families: Vec<Family> = layouts.iter().flat_map(|layout| self.with_experts(layout)).collect();
+            // Blocks do not depend on pp and dp. Configurations that differ only in these are adjacent, so that one
+            // core evaluates all of them.
+            families.sort_by_key(|Family { layout, .. }| (layout.cp, layout.ep, layout.etp));
+            families
+        };
+        some.iter().flat_map(all).collect()
+    }
+
+    /// Family with only degrees decided.
+    fn family(&self, layout: Layout, level: Level) -> Family {
+        let devices = [layout.devices(); 2];
+        Family { layout, level, devices, schedules: Arc::from([]) }
+    }
+
+    /// Degrees, without expert degrees, for a number of devices and a tp degree.
+    fn shares_of(&self, devices: u64, tp: u64) -> Vec<Layout> {
+        let mut shares = Vec::new();
+        let divides =
+            |&(size, indivisible): &(u64, bool)| if indivisible { size.is_multiple_of(tp) } else { tp <= size };
+        if tp == 0 || !self.tensor.iter().all(divides) {
+            return shares;
+        }
+        let cps = self.degrees(1, "cp", self.pin.layout.cp, devices).into_iter();
+        let pps = self.degrees(2, "pp", self.pin.layout.pp, devices).into_iter();
+        let pps: Vec<u64> = pps.filter(|pp| *pp <= self.layers[0].max(1)).collect();
+        for cp in cps.filter(|cp| *cp <= self.tokens) {
+            if (self.stop)() {
+                return shares;
+            }
+            for &pp in &pps {
+                let Some(used) = tp.checked_mul(pp).and_then(|used| used.checked_mul(cp)) else { continue };
+                let dp = if devices.is_multiple_of(used) { devices / used } else { continue };
+                let is_pinned_so = !self.pin.has("dp") || self.pin.layout.dp == dp;
+                if self.global_batch.is_multiple_of(dp) && is_pinned_so {
+                    shares.push(Layout { tp, pp, cp, dp, ..self.start() });
+                }
+            }
+        }
+        shares
+    }
+
+    /// Possible values of a degree for a number of ranks.
+    fn degrees(&self, place: usize, key: &str, given: u64, ranks: u64) -> Vec<u64> {
+        self.pin.or(key, &given, if self.choices.degrees[place] { divisors(ranks) } else { vec![1] })
+    }
+
+    /// ZeRO stage that most runs use.
+    pub(super) fn usual_zero(&self, layout: &Layout) -> u8 {
+        let stages = &self.choices.zero;
+        match layout.dp * layout.cp {
+            1 => 0,
+            _ if stages.contains(&1) => 1,
+            _ => stages.last().copied().unwrap_or(0),
+        }
+    }
+
+    /// Configuration with only the pins decided.
+    fn start(&self) -> Layout {
+        let mut layout = self.pin.layout.clone();
+        layout.recompute = Recompute::None;
+        if !self.pin.has("offload") {
+            layout.offload = false;
+        }
+        layout
+    }
+
+    /// Extends degree families by expert degrees.
+    fn with_experts(&self, layout: &Layout) -> impl Iterator<Item = Family> + use<'_> {
+        self.experts_of(layout).map(|layout| self.family(layout, Level::Axes))
+    }
+
+    /// Extends a configuration by expert degrees.
+    fn experts_of(&self, layout: &Layout) -> impl Iterator<Item = Layout> + use<> {
+        let Layout { dp, tp, cp, .. } = *layout;
+        let ranks = if self.experts.is_some() { dp * cp * tp } else { 1 };
+        let [number, width] = self.experts.unwrap_or([1, 1]);
+        let eps = self.degrees(3, "ep", self.pin.layout.ep, ranks).into_iter();
+        let etps = self.degrees(4, "etp", self.pin.layout.etp, ranks).into_iter();
+        let etps: Vec<u64> = etps.filter(|etp| *etp <= width).collect();
+        let pairs = eps
+            .filter(move |ep| number.is_multiple_of(*ep))
+            .flat_map(move |ep| etps.clone().into_iter().map(move |etp| (ep, etp)));
+        let layout = layout.clone();
+        pairs
+            .filter(move |(ep, etp)| ep.checked_mul(*etp).is_some_and(|cut| ranks.is_multiple_of(cut)))
+            .map(move |(ep, etp)| Layout { ep, etp, ..layout.clone() })
+            .filter(|layout| layout.fold().is_ok())
+    }
+
+    /// Parts of a family, one level deeper; empty for a single configuration.
+    pub fn parts(&self, family: &Family) -> Vec<Family> {
+        match family.level {
+            Level::Devices => self.halves(family.devices),
+            Level::Degrees => self.with_experts(&family.layout).collect(),
+            Level::Axes => self.ways(&family.layout).into_iter().map(|way| family.part(way, Level::Ways)).collect(),
+            Level::Ways => self.batches(family),
+            Level::Batch => self.pipelines(family),
+            Level::Pipeline => self.shards(family),
+            Level::Shards => schedules(family),
+            Level::Schedule => self.with_hosts(family),
+            Level::Host => self.recomputations(family),
+            Level::Layers => self.layers_again(family),
+            Level::One => Vec::new(),
+        }
+    }
+
+    fn batches(&self, family: &Family) -> Vec<Family> {
+        let with = |mbs| family.part(Layout { mbs, ..family.layout.clone() }, Level::Batch);
+        self.sizes(&family.layout).map(with).collect()
+    }
+
+    /// Possible micro-batch sizes.
+    pub fn sizes(&self, layout: &Layout) -> impl Iterator<Item = u64> + use<> {
+        let local = self.global_batch / layout.dp;
+        let open = match self.batch {
+            Some(batch) => vec![batch],
+            None => divisors(local),
+        };
+        let sizes = self.pin.or("mbs", &self.pin.layout.mbs, open);
+        sizes.into_iter().filter(move |mbs| local.is_multiple_of(*mbs))
+    }
+
+    /// Configurations with each option of the level [`Level::Ways`].
+    pub fn ways(&self, layout: &Layout) -> Vec<Layout> {
+        let given = &self.pin.layout;
+        let sps = self.pin.or(
+            "sp",
+            &given.sp,
+            if layout.tp > 1 && self.choices.sp { vec![false, true] } else { vec![false] },
+        );
+        let kinds = self.pin.or("cp_kind", &given.cp_kind, self.context(layout));
+        let overlaps = self.overlaps("tp_overlap", given.tp_overlap, self.hides[0] && layout.tp > 1);
+        let mut ways = Vec::new();
+        for &sp in &sps {
+            for &cp_kind in &kinds {
+                let with = |&tp_overlap| Layout { sp, cp_kind, tp_overlap, ..layout.clone() };
+                ways.extend(overlaps.iter().map(with));
+            }
+        }
+        ways
+    }
+
+    /// Possible kinds of context parallelism.
+    fn context(&self, layout: &Layout) -> Vec<CpKind> {
+        if layout.cp == 1 {
+            return vec![CpKind::default()];
+        }
+        let by_heads = self.heads.is_multiple_of(layout.cp * layout.tp);
+        let kinds = self.choices.cp_kinds.iter().filter(|kind| by_heads || **kind != CpKind::Ulysses);
+        kinds.copied().collect()
+    }
+
+    /// Parts with each ZeRO stage, sharding group size and overlap.
+    pub fn shards(&self, family: &Family) -> Vec<Family> {
+        let layout = &family.layout;
+        let replicas = layout.dp * layout.cp;
+        let stages = if replicas > 1 { self.choices.zero.clone() } else { vec![0] };
+        let near = (self.node / layout.tp.min(self.node)).max(1);
+        let mut groups = vec![None];
+        if self.choices.shard && near > 1 && near < replicas && replicas.is_multiple_of(near) {
+            groups.push(Some(near));
+        }
+        let (zeros, groups) =
+            (self.pin.or("zero", &self.pin.layout.zero, stages), self.pin.or("shard", &self.pin.layout.shard, groups));
+        let overlaps = self.overlaps("dp_overlap", self.pin.layout.dp_overlap, self.hides[1] && replicas > 1);
+        let mut families = Vec::new();
+        for zero in zeros {
+            for &shard in &groups {
+                if (zero > 0 || shard.is_none() || self.pin.has("shard"))
+                    && shard.is_none_or(|s| replicas.is_multiple_of(s))
+                {
+                    let with = |&dp_overlap| Layout { zero, shard, dp_overlap, ..layout.clone() };
+                    families.extend(overlaps.iter().map(|overlap| family.part(with(overlap), Level::Shards)));
+                }
+            }
+        }
+        families
+    }
+
+    /// Pipeline orders that the pins allow.
+    pub(super) fn orders_of(&self, pp: u64, microbatches: u64) -> Vec<Order> {
+        let given = &self.pin.layout;
+        let is_allowed = |order: &&Order| {
+            (!self.pin.has("schedule") || order.schedules.contains(&given.schedule.as_str()))
+                && (!self.pin.has("vp") || given.vp == Some(order.chunks))
+                && order.stages <= (self.layers[0] + 2 * self.layers[1]).max(1)
+        };
+        (self.orders)(pp, microbatches).iter().filter(is_allowed).cloned().collect()
+    }
+
+    fn pipelines(&self, family: &Family) -> Vec<Family> {
+        let layout = &family.layout;
+        let microbatches = self.global_batch / (layout.dp * layout.mbs);
+        let mut families = Vec::new();
+        for order in self.orders_of(layout.pp, microbatches) {
+            for stages in self.starts(order.stages) {
+                let (schedule, vp) = (order.schedules[0].to_string(), order.vp);
+                let layout = Layout { schedule, vp, stages, ..layout.clone() };
+                let (level, devices, schedules) = (Level::Pipeline, family.devices, Arc::clone(&order.schedules));
+                families.push(Family { layout, level, devices, schedules });
+            }
+        }
+        families
+    }
+
+    /// Candidate stage boundaries. The empty list is the cost model's own partition. The others have equal stages
+    /// except the first and the last, which have one or two layers fewer, as in Llama 3 405B (Dubey et al. 2024,
+    /// section 3.3.2).
+    pub(super) fn starts(&self, stages: u64) -> Vec<Vec<u32>> {
+        if self.pin.has("stages") {
+            return vec![self.pin.layout.stages.clone()];
+        }
+        let [layers, before] = self.layers;
+        let mut all = vec![Vec::new()];
+        if !self.choices.stages {
+            return all;
+        }
+        for (first, last) in [(1, 1), (0, 1), (1, 0), (0, 2), (1, 2), (2, 1), (2, 0), (2, 2)] {
+            let whole = layers + first + last;
+            let each = whole / stages;
+            // With two stages, one layer fewer on both is an even split.
+            let uneven = stages > 2 || (stages == 2 && first != last);
+            if uneven && whole.is_multiple_of(stages) && each + before > first.max(last) {
+                let start = |stage: u64| (before + stage * each - first) as u32;
+                all.push((1..stages).map(start).collect());
+            }
+        }
+        all
+    }
+
+    /// Options for activation offload.
+    pub fn hosts(&self) -> Vec<bool> {
+        self.pin.or("offload", &self.pin.layout.offload, vec![self.offload])
+    }
+
+    fn with_hosts(&self, family: &Family) -> Vec<Family> {
+        let with = |offload| Layout { offload, ..family.layout.clone() };
+        self.hosts().into_iter().map(|offload| family.part(with(offload), Level::Host)).collect()
+    }
+
+    /// Options for the overlap of a kind of communication: the stack's default and, if the stack overlaps it, no
+    /// overlap.
+    fn overlaps(&self, key: &str, given: Option<bool>, hides: bool) -> Vec<Option<bool>> {
+        self.pin.or(key, &given, if hides { vec![None, Some(false)] } else { vec![None] })
+    }
+
+    /// Returns whether a configuration disables an overlap that the stack has, although no pin asks for it. Disabling saves
+    /// neither memory nor time.
+    pub(super) fn shows(&self, layout: &Layout) -> bool {
+        let is_shown = |key: &str, overlap: Option<bool>| overlap == Some(false) && !self.pin.has(key);
+        is_shown("tp_overlap", layout.tp_overlap) || is_shown("dp_overlap", layout.dp_overlap)
+    }
+
+    /// Layers of the longest stage, if the stages are as equal as possible.
+    pub fn longest(&self, layout: &Layout) -> u64 {
+        let chunks = u64::from(layout.vp.unwrap_or(1));
+        self.layers[0].div_ceil(layout.pp * chunks)
+    }
+
+    fn recomputations(&self, family: &Family) -> Vec<Family> {
+        let with = |recompute, level| family.part(Layout { recompute, ..family.layout.clone() }, level);
+        match (self.pin.has("recompute"), &self.pin.layout.recompute) {
+            // `recompute=auto` follows from the memory budget: the oracle costs the fastest set of values that fits, or
+            // none. The set includes all values that module recomputation would select.
+            (false, _) | (true, Recompute::Auto) => {
+                let [parts, whole, some] = self.choices.recompute;
+                let mut families = vec![with(Recompute::None, Level::One)];
+                families.extend(parts.then(|| with(Recompute::Auto, Level::One)));
+                families.extend(match (whole, some) {
+                    (_, true) => Some(with(Recompute::Full(Some(1)), Level::Layers)),
+                    (true, false) => Some(with(Recompute::Full(None), Level::One)),
+                    (false, false) => None,
+                });
+                families
+            }
+            (true, given) => vec![with(given.clone(), Level::One)],
+        }
+    }
+
+    fn layers_again(&self, family: &Family) -> Vec<Family> {
+        let some = (1..self.longest(&family.layout)).map(|layers| Recompute::Full(Some(layers as u32)));
+        some.chain([Recompute::Full(None)])
+            .map(|recompute| family.part(Layout { recompute, ..family.layout.clone() }, Level::One))
+            .collect()
+    }
+}
+
+fn schedules(family: &Family) -> Vec<Family> {
+    let of = |name: &&str| family.part(Layout { schedule: name.to_string(), ..family.layout.clone() }, Level::Schedule);
+    family.schedules.iter().map(of).collect()
+}

@@ -1,0 +1,80 @@
+//! Micro-batches of a step, and the options that stand beside a configuration's text.
+
+use crate::error::Error;
+use crate::layout;
+use ir::catalogue::Code;
+use ir::goal::Layout;
+
+/// Micro-batches of a step, each of `sequences` over all data-parallel ranks.
+///
+/// # Errors
+/// The global batch does not split.
+pub fn microbatches(global_batch: u64, sequences: u64) -> Result<u32, Error> {
+    if global_batch > 0 && sequences > 0 && global_batch.is_multiple_of(sequences) {
+        let count = global_batch / sequences;
+        return u32::try_from(count).map_err(|_| {
+            let message = format!("a global batch of {global_batch} sequences is {count} micro-batches of {sequences}");
+            Error::input(Code::TooManyActions, message).help("a smaller --global-batch, or a larger --mbs")
+        });
+    }
+    let message = format!(
+        "a global batch of {global_batch} sequences does not split into micro-batches of {sequences}: dp x mbs"
+    );
+    let help = match global_batch.max(1).checked_next_multiple_of(sequences.max(1)) {
+        Some(next) => format!("--global-batch {next}, or another --mbs"),
+        None => "a smaller --global-batch".to_string(),
+    };
+    Err(Error::input(Code::BatchDoesNotDivide, message).help(help))
+}
+
+/// A configuration's text and the options that override single keys of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ConfigOptions<'a> {
+    /// The configuration in the grammar of [`layout`].
+    pub text: &'a str,
+    /// Sequences per micro-batch and data-parallel rank.
+    pub mbs: Option<u64>,
+    /// Sequence parallelism.
+    pub sp: Option<bool>,
+    /// ZeRO stage.
+    pub zero: Option<u8>,
+    /// Pipeline schedule.
+    pub schedule: Option<&'a str>,
+}
+
+impl ConfigOptions<'_> {
+    /// The configuration that the options give. `default_mbs` decides the micro-batch size that neither the text nor the
+    /// options state.
+    ///
+    /// # Errors
+    /// The text is malformed, or its values conflict.
+    pub fn resolve(&self, default_mbs: impl FnOnce(&Layout) -> u64) -> Result<Layout, Error> {
+        let mut config = layout::parse(self.text)?;
+        if let Some(mbs) = self.mbs {
+            config.mbs = mbs;
+        } else if !layout::says(self.text, "mbs") {
+            config.mbs = default_mbs(&config);
+        }
+        config.sp = self.sp.unwrap_or(config.sp);
+        config.zero = self.zero.unwrap_or(config.zero);
+        if let Some(schedule) = self.schedule {
+            config.schedule = schedule.to_string();
+        }
+        layout::check(&config)?;
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_batch_splits_or_says_what_would() {
+        assert_eq!(microbatches(12, 6).unwrap(), 2);
+        assert!(microbatches(8, 6).unwrap_err().to_string().contains("--global-batch 12"));
+        for wrong in [(0, 6), (6, 0), (u64::MAX, 1), (u64::MAX, 2)] {
+            assert!(microbatches(wrong.0, wrong.1).is_err(), "{wrong:?}");
+        }
+    }
+}

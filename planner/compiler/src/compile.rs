@@ -1,0 +1,274 @@
+//! From a user's request to a compilation: opens the model for its batch, and gives each error its code.
+
+use crate::debug::Debug;
+use crate::error::Error;
+
+use crate::batch::{ConfigOptions, microbatches};
+use crate::model_source::ModelSource;
+use crate::pipeline::{self, CompileError, CompileRequest, Observer};
+use crate::within;
+use cost::CPU;
+use ir::catalogue::Code;
+use ir::diag::Diagnostic;
+use ir::goal::{Goal, Layout, Sharding};
+use ir::graph::Model;
+use ir::models::Batch;
+use ir::optimizer::Optimizer;
+use ir::schedule::Schedule;
+use ir::text::File;
+use ir::types::DType;
+use planner::PlanError;
+use planner::shard::Watch;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Tokens per sequence of a model that does not state its own, if none are asked for.
+pub const DEFAULT_SEQ: u64 = 128;
+
+/// What to compile. What is left out has its default.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Compiling {
+    /// A preset, a `config.json`, or a `.ir` file of any level.
+    pub model: String,
+    /// The layout in the grammar of [`layout`].
+    pub mesh: String,
+    /// Sequences per micro-batch and data-parallel rank; over what `mesh` says.
+    pub mbs: Option<u64>,
+    /// Sequence parallelism; over what `mesh` says.
+    pub sp: Option<bool>,
+    /// ZeRO stage; over what `mesh` says.
+    pub zero: Option<u8>,
+    /// Pipeline schedule; over what `mesh` says.
+    pub schedule: Option<String>,
+    /// Tokens per sequence, for a model that does not state its own.
+    pub seq: u64,
+    /// Sequences per step; if left out, two micro-batches per pipeline stage.
+    pub global_batch: Option<u64>,
+    /// The type of parameters and compute.
+    pub precision: String,
+    /// What decides the shardings that the file leaves open: `rules`, or `auto` for the least seconds of a step within the
+    /// memory of a device.
+    pub shard: String,
+    /// Bytes of a device under `auto`; if left out, what the cluster's devices have.
+    pub memory: Option<u64>,
+    /// Seconds that the search of `auto` may take; if left out, a fixed amount of work.
+    pub deadline: Option<f64>,
+}
+
+impl Default for Compiling {
+    fn default() -> Compiling {
+        Compiling {
+            model: String::new(),
+            mesh: String::new(),
+            mbs: None,
+            sp: None,
+            zero: None,
+            schedule: None,
+            seq: DEFAULT_SEQ,
+            global_batch: None,
+            precision: "f32".into(),
+            shard: "rules".into(),
+            memory: None,
+            deadline: None,
+        }
+    }
+}
+
+impl Compiling {
+    /// The layout: what `mesh` says, under the fields that stand alone; one sequence per micro-batch if nobody says it.
+    ///
+    /// # Errors
+    /// It cannot be.
+    pub fn layout(&self) -> Result<Layout, Error> {
+        let (text, schedule) = (self.mesh.as_str(), self.schedule.as_deref());
+        ConfigOptions { text, mbs: self.mbs, sp: self.sp, zero: self.zero, schedule }.resolve(|_| 1)
+    }
+}
+
+/// Compiles the model of a source as asked, with the default optimizer.
+///
+/// # Errors
+/// The model is wrong, or cannot be had so.
+pub fn compile_source(
+    source: &ModelSource,
+    order: &Compiling,
+    stop_after: Option<&str>,
+    observer: &mut Observer<'_>,
+) -> Result<File, Error> {
+    compile_source_watched(source, order, stop_after, (observer, &mut |_| {}))
+}
+
+/// The same, and `watch` is told how the search for shardings goes.
+///
+/// # Errors
+/// As [`compile_source`].
+pub fn compile_source_watched(
+    source: &ModelSource,
+    order: &Compiling,
+    stop_after: Option<&str>,
+    told: (&mut Observer<'_>, &mut Watch<'_>),
+) -> Result<File, Error> {
+    let dtype = dtype(&order.precision)?;
+    let layout = order.layout()?;
+    let file = open(source, &layout, order.seq, dtype)?;
+    let microbatches = order_microbatches(order, &file, &layout)?;
+    let request = CompileRequest {
+        microbatches,
+        goal: goal(order, layout, microbatches)?,
+        optimizer: Optimizer::default(),
+        stop_after: stop_after.map(str::to_string),
+    };
+    compile_watched(source, file, &request, told)
+}
+
+/// Checks that a text compiles as it stands: on one device, or on the mesh that it states.
+///
+/// # Errors
+/// As [`compile_source`].
+pub fn check_text(source: &ModelSource) -> Result<(), Error> {
+    let ModelSource::Text { file, .. } = source else { return Ok(()) };
+    let order = Compiling::default();
+    let layout = order.layout()?;
+    let microbatches = order_microbatches(&order, file, &layout)?;
+    let request = CompileRequest {
+        microbatches,
+        goal: goal(&order, layout, microbatches)?,
+        optimizer: Optimizer::default(),
+        stop_after: Some("codegen".to_string()),
+    };
+    let compiled = pipeline::compile(file.as_ref().clone(), &request, &CPU, &mut |_, _| ());
+    compiled.map(drop).map_err(|error| told(source, error))
+}
+
+/// What is wanted of the planner.
+fn goal(order: &Compiling, layout: Layout, microbatches: u32) -> Result<Goal, Error> {
+    match order.shard.as_str() {
+        "rules" if order.deadline.is_some() => {
+            let message = "`--deadline` requires --shard auto";
+            Err(Error::input(Code::ConflictingOptions, message).help("add --shard auto, or leave out --deadline"))
+        }
+        "rules" => Ok(Goal::of(layout)),
+        "auto" if layout.sp => {
+            let message = "`sp` conflicts with `--shard auto`, which chooses all shardings itself";
+            Err(Error::input(Code::ConflictingOptions, message).help("leave out one of the two"))
+        }
+        "auto" => {
+            let (memory, deadline) = (order.memory, order.deadline.map(deadline).transpose()?);
+            Ok(Goal { sharding: Sharding::Auto { memory, microbatches, deadline }, ..Goal::auto(layout, None, 1) })
+        }
+        other => {
+            Err(Error::input(Code::BadOption, format!("`--shard {other}`: it must be rules or auto"))
+                .help("--shard auto"))
+        }
+    }
+}
+
+fn deadline(seconds: f64) -> Result<Duration, Error> {
+    let wrong = || {
+        let message = format!("`--deadline {seconds}`: it must be a number of seconds above 0");
+        Error::input(Code::BadOption, message).help("--deadline 60")
+    };
+    Duration::try_from_secs_f64(seconds).ok().filter(|deadline| !deadline.is_zero()).ok_or_else(wrong)
+}
+
+/// The type of parameters and activations that a precision means. bf16 plans and prints; training refuses it.
+fn dtype(precision: &str) -> Result<DType, Error> {
+    match precision {
+        "f32" => Ok(DType::F32),
+        "bf16" => Ok(DType::BF16),
+        other => Err(Error::input(Code::PrecisionRefused, format!("precision `{other}` is not in this version"))
+            .help("--precision f32, or bf16 (with f32 master weights)")),
+    }
+}
+
+/// The model for the layout's micro-batches, at the level where its source stands.
+///
+/// # Errors
+/// The model cannot have this batch.
+pub fn open(source: &ModelSource, layout: &Layout, seq: u64, dtype: DType) -> Result<File, Error> {
+    match source {
+        ModelSource::Text { file, .. } => Ok(file.as_ref().clone()),
+        ModelSource::Config { .. } => {
+            let batch = Batch { batch: layout.dp.saturating_mul(layout.mbs), seq, dtype };
+            Ok(source.model(&batch)?.into())
+        }
+    }
+}
+
+/// Compiles an opened file; errors show the lines of its source.
+///
+/// # Errors
+/// The model is wrong, the request does not fit it, or a checker finds a fault of ours.
+pub fn compile(
+    source: &ModelSource,
+    file: File,
+    request: &CompileRequest,
+    observer: &mut Observer<'_>,
+) -> Result<File, Error> {
+    compile_watched(source, file, request, (observer, &mut |_| {}))
+}
+
+fn compile_watched(
+    source: &ModelSource,
+    file: File,
+    request: &CompileRequest,
+    (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
+) -> Result<File, Error> {
+    let mut debug = Debug::from_environment();
+    let mut observe = |pass: &'static str, file: &File| {
+        debug.pass(pass, file);
+        observer(pass, file);
+    };
+    within::compile(file, request, &CPU, (&mut observe, watch)).map_err(|error| told(source, error))
+}
+
+/// A schedule in the file says how many micro-batches there are; else the global batch does, over the sequences of one.
+fn order_microbatches(order: &Compiling, file: &File, layout: &Layout) -> Result<u32, Error> {
+    if let Some(schedule) = &file.schedule {
+        return Ok(microbatches_of(schedule));
+    }
+    let pipeline = file.model.mesh.pipeline().map_or(layout.pp, |axis| file.model.mesh.axes[axis].size);
+    let Some(global_batch) = order.global_batch else {
+        return Ok(u32::try_from(pipeline.saturating_mul(2)).unwrap_or(u32::MAX));
+    };
+    match sequences(&file.model) {
+        Some(batch) => microbatches(global_batch, batch),
+        None => Ok(1),
+    }
+}
+
+/// Sequences of a micro-batch, over all ranks: the first dim of the model's inputs.
+fn sequences(model: &Model) -> Option<u64> {
+    model.inputs.first()?.ty.dims.first().map(|dim| dim.size)
+}
+
+fn microbatches_of(schedule: &Schedule) -> u32 {
+    let items = schedule.rows.iter().flatten().flat_map(|action| action.items());
+    items.filter_map(|item| item.microbatch).max().unwrap_or(0).saturating_add(1)
+}
+
+/// What is wrong with a text is the user's to correct; with a model that was built here it is a fault of ours.
+fn told(source: &ModelSource, error: CompileError) -> Error {
+    let pass = match &error {
+        CompileError::Fault { pass, why } | CompileError::Plan(PlanError::Fault { pass, why }) => {
+            return Error::fault(*pass, why);
+        }
+        CompileError::Misplanned { pass, found } => return Error::fault(*pass, found),
+        CompileError::Differentiate(_) => "differentiate",
+        CompileError::Model(_) => "build",
+        CompileError::Emit(_) | CompileError::Program(_) => "codegen",
+        _ => return error.into(),
+    };
+    match (source, error) {
+        (ModelSource::Config { .. }, error) => Error::fault(pass, error),
+        (ModelSource::Text { from, source, .. }, CompileError::Model(diagnostics)) => {
+            Error::Diagnostics { file: from.clone(), source: source.clone(), diagnostics }
+        }
+        (ModelSource::Text { from, source, .. }, CompileError::Differentiate(why)) => {
+            let diagnostics = Diagnostic::from(why).into();
+            Error::Diagnostics { file: from.clone(), source: source.clone(), diagnostics }
+        }
+        (_, error) => error.into(),
+    }
+}

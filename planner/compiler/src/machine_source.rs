@@ -1,0 +1,61 @@
+//! Clusters and stacks by preset or by file.
+
+use crate::error::Error;
+use crate::text_files::read_settings;
+use cost::{Cluster, Stack, StackFile};
+use ir::catalogue::Code;
+use ir::diag::nearest;
+use scheduler::schedules::SCHEDULES;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The cluster of a name, or that of a TOML file.
+///
+/// # Errors
+/// There is none of this name, or the file cannot be read or used.
+pub fn cluster(name: &str) -> Result<Cluster, Error> {
+    if is_path(name) {
+        return Cluster::parse(&read_settings(Path::new(name))?).map_err(|why| Error::from(why).within(name));
+    }
+    Ok(Cluster::find(name)?)
+}
+
+/// The stack of a name, or that of a TOML file, which may begin from a preset or from a file whose path counts from its own
+/// folder.
+///
+/// # Errors
+/// There is none of this name, or a file cannot be read or used.
+pub fn stack(name: &str) -> Result<Stack, Error> {
+    let mut folder = PathBuf::new();
+    let mut open = |name: &str| -> Result<StackFile, Error> {
+        if !is_path(name) {
+            return Ok(StackFile::preset(name)?);
+        }
+        let path = folder.join(name);
+        let text = read_settings(&path)?;
+        folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        // However one path says it.
+        let place = fs::canonicalize(&path).unwrap_or(path);
+        Ok(StackFile { place: place.display().to_string(), text })
+    };
+    let file = open(name)?;
+    let stack = Stack::read(&file.text, &mut open).and_then(with_known_schedules);
+    stack.map_err(|why: Error| if is_path(name) { why.within(name) } else { why })
+}
+
+/// A stack all of whose schedules there are.
+fn with_known_schedules(stack: Stack) -> Result<Stack, Error> {
+    let known = || SCHEDULES.iter().map(|kind| kind.name);
+    let mut schedules = stack.supports.schedules.iter().flatten();
+    let Some(unknown) = schedules.find(|name| known().all(|kind| kind != name.as_str())) else { return Ok(stack) };
+    let help = match nearest(unknown, known()) {
+        Some(near) => format!("did you mean `{near}`? meshwright schedules lists them"),
+        None => format!("the schedules are {}", known().collect::<Vec<_>>().join(", ")),
+    };
+    Err(Error::input(Code::BadStack, format!("`supports.schedules` has `{unknown}`, which is not a schedule"))
+        .help(help))
+}
+
+fn is_path(name: &str) -> bool {
+    name.ends_with(".toml") || name.contains(['/', '\\'])
+}

@@ -1,0 +1,151 @@
+//! Forms of MODEL on the command line: a preset, a `config.json` or its folder, or a `.ir` file.
+
+use crate::error::Error;
+use crate::text_files::{read_settings, read_text};
+use ir::catalogue::Code;
+use ir::diag::nearest;
+use ir::graph::{Block, Model, Section, SectionKind};
+use ir::models::{Batch, ModelConfig, preset, presets, read_config};
+use ir::text;
+use ir::verify::verify_stated;
+use std::path::{Path, PathBuf};
+
+/// A model before its batch is known.
+pub enum ModelSource {
+    /// A configuration, for which blocks are built.
+    Config {
+        /// Where it came from: a preset's name or a path.
+        from: String,
+        /// The configuration.
+        config: Box<ModelConfig>,
+        /// Keys of its file that mean nothing.
+        unknown: Vec<String>,
+    },
+    /// A text in the language of the IR, with its own batch, at any level.
+    Text {
+        /// Its path.
+        from: String,
+        /// The text as it stands.
+        source: String,
+        /// What it says.
+        file: Box<text::File>,
+    },
+}
+
+impl ModelSource {
+    /// Finds the model that a name or path stands for; what begins with `{` is the text of a configuration itself.
+    ///
+    /// # Errors
+    /// There is none, or the file is wrong.
+    pub fn open(name: &str) -> Result<ModelSource, Error> {
+        if let Some(preset) = preset(name) {
+            let (from, config) = (name.to_string(), Box::new(preset.config.clone()));
+            return Ok(ModelSource::Config { from, config, unknown: Vec::new() });
+        }
+        if name.starts_with('{') {
+            let (config, unknown) = read_config(name)?;
+            return Ok(ModelSource::Config { from: "the configuration".into(), config: Box::new(config), unknown });
+        }
+        let path = file_of(name)?;
+        let from = path.display().to_string();
+        if path.extension().is_some_and(|extension| extension == "ir") {
+            let source = read_text(&path)?;
+            // Every subcommand opens a text here, so that none counts, plans or runs a model that the verifier refuses.
+            let checked = text::parse(&source).and_then(|file| verify_stated(&file.model).map(|()| file));
+            return match checked {
+                Ok(file) => Ok(ModelSource::Text { from, source, file: Box::new(file) }),
+                Err(diagnostics) => Err(Error::Diagnostics { file: from, source, diagnostics }),
+            };
+        }
+        let (config, unknown) = read_config(&read_settings(&path)?).map_err(|why| Error::from(why).within(&from))?;
+        Ok(ModelSource::Config { from, config: Box::new(config), unknown })
+    }
+
+    /// Whether it is a text of the user's.
+    pub fn is_text(&self) -> bool {
+        matches!(self, ModelSource::Text { .. })
+    }
+
+    /// The same with the tokens of a sequence in so many routing groups: see [`ModelConfig::routed_in`].
+    #[must_use]
+    pub fn routed_in(&self, groups: u64, seq: u64) -> ModelSource {
+        match self {
+            ModelSource::Config { from, config, unknown } => ModelSource::Config {
+                from: from.clone(),
+                config: Box::new(config.routed_in(groups, seq)),
+                unknown: unknown.clone(),
+            },
+            ModelSource::Text { from, source, file } => {
+                ModelSource::Text { from: from.clone(), source: source.clone(), file: file.clone() }
+            }
+        }
+    }
+
+    /// Checks that the mesh and the gradients are open, for those who decide both for one layout after another.
+    ///
+    /// # Errors
+    /// The text states its own mesh, or its own gradients.
+    pub fn check_open(&self) -> Result<(), Error> {
+        let ModelSource::Text { from, file, .. } = self else { return Ok(()) };
+        let refused = |what: String, help: &str| Err(Error::input(Code::ConflictingOptions, what).help(help));
+        if file.model.has_mesh {
+            let mesh = &file.model.mesh.name;
+            return refused(
+                format!("{from} defines its own mesh `@{mesh}`, but a prediction chooses the mesh"),
+                "leave out the `mesh` line and the axes of the types; `compile` takes the file as it is",
+            );
+        }
+        let sections = [SectionKind::I, SectionKind::W, SectionKind::U];
+        let states = |block: &Block| sections.iter().any(|&kind| block[kind] != Section::default());
+        if file.model.is_differentiated() || file.model.blocks.values().any(states) {
+            return refused(
+                format!("{from} defines its own gradients, but a prediction derives them"),
+                "leave out the sections I, W and U and the `step`; `compile` takes the file as it is",
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether its blocks are built from a configuration.
+    pub fn is_built(&self) -> bool {
+        matches!(self, ModelSource::Config { .. })
+    }
+
+    /// The model at level 1. A text has the batch that it states.
+    ///
+    /// # Errors
+    /// The configuration cannot have this batch.
+    pub fn model(&self, batch: &Batch) -> Result<Model, Error> {
+        match self {
+            ModelSource::Config { from, config, .. } => {
+                config.build(batch).map_err(|why| Error::from(why).within(from))
+            }
+            ModelSource::Text { file, .. } => Ok(file.model.clone()),
+        }
+    }
+}
+
+/// The file that a path means: itself, or the `config.json` in it.
+fn file_of(name: &str) -> Result<PathBuf, Error> {
+    let path = Path::new(name);
+    if path.is_dir() {
+        let inside = path.join("config.json");
+        return if inside.is_file() {
+            Ok(inside)
+        } else {
+            Err(Error::input(Code::UnknownModel, format!("the folder {name} has no config.json"))
+                .help("name a folder as `transformers` saves it, a config.json, a .ir file or a preset"))
+        };
+    }
+    if path.exists() { Ok(path.to_path_buf()) } else { Err(unknown(name)) }
+}
+
+fn unknown(name: &str) -> Error {
+    let is_path = name.contains(['/', '\\']) || name.ends_with(".ir") || name.ends_with(".json");
+    let message = if is_path { format!("there is no file {name}") } else { format!("there is no model `{name}`") };
+    let help = match nearest(name, presets().map(|preset| preset.name)) {
+        Some(near) => format!("did you mean `{near}`? meshwright models lists the presets"),
+        None => "meshwright models lists the presets".to_string(),
+    };
+    Error::input(Code::UnknownModel, message).help(help)
+}

@@ -1,0 +1,142 @@
+//! Parts of a configuration that a stack does not support.
+
+use compiler::error::Error;
+use compiler::layout;
+use cost::{STACKS, Stack};
+use ir::catalogue::Code;
+use ir::goal::Layout;
+
+/// The items of a layout that a stack does not support, as they are written: `schedule=zb-v`. What changes nothing, as the
+/// schedule where there is one stage, is none of them.
+pub fn beyond(layout: &Layout, stack: &Stack) -> Vec<String> {
+    let supports = &stack.supports;
+    let Layout {
+        dp,
+        tp,
+        pp,
+        cp,
+        ep,
+        etp,
+        ref schedule,
+        ref recompute,
+        zero,
+        cp_kind,
+        sp,
+        shard,
+        ref stages,
+        offload,
+        ..
+    } = *layout;
+    let mut items = Vec::new();
+    let mut lacks = |item: String, is_there: bool, has: bool| items.extend((is_there && !has).then_some(item));
+    for (key, degree) in [("tp", tp), ("pp", pp), ("cp", cp), ("ep", ep), ("etp", etp)] {
+        lacks(format!("{key}={degree}"), degree > 1, supports.degree(key));
+    }
+    let replicas = dp * cp;
+    lacks(format!("schedule={schedule}"), pp > 1 && supports.degree("pp"), supports.schedule(schedule));
+    lacks("sp=true".to_string(), tp > 1 && sp, supports.sp != Some(false));
+    lacks(format!("zero={zero}"), replicas > 1, supports.zero(zero));
+    lacks(format!("cp_kind={}", cp_kind.name()), cp > 1 && supports.degree("cp"), supports.cp_kind(cp_kind));
+    let groups = shard.filter(|&shard| zero > 0 && shard < replicas);
+    lacks(format!("shard={}", shard.unwrap_or(0)), groups.is_some(), supports.shard != Some(false));
+    lacks("stages".to_string(), !stages.is_empty(), supports.stages != Some(false));
+    lacks("offload=true".to_string(), offload, supports.offload != Some(false));
+    lacks(format!("recompute={recompute}"), true, supports.lacks(recompute).is_empty());
+    items
+}
+
+/// Refuses pins of what a stack does not support.
+///
+/// # Errors
+/// A pin is beyond the stack, or the pins are no layout.
+pub fn check_pins(pins: &str, stack: &Stack) -> Result<(), Error> {
+    let keys = layout::keys(pins)?;
+    // Degrees that are open may be more than 1.
+    let open = ["dp", "tp", "pp", "cp"].into_iter().filter(|key| !keys.contains(key));
+    let open: Vec<String> = open.map(|key| format!("{key}=2")).collect();
+    let pinned = layout::parse_any(&layout::pinned(&open.join(","), pins))?;
+    let items = beyond(&pinned, stack);
+    let Some(item) = items.iter().find(|item| keys.iter().any(|key| item.split('=').next() == Some(key))) else {
+        return Ok(());
+    };
+    let key = item.split('=').next().unwrap_or_default();
+    // A stack without pipelines lacks no schedule, and has none.
+    let needs =
+        [("schedule", "pp"), ("cp_kind", "cp")].into_iter().find(|(of, _)| *of == key).map(|(_, degree)| degree);
+    let has = |other: &Stack| {
+        !beyond(&pinned, other).contains(item) && needs.is_none_or(|degree| other.supports.degree(degree))
+    };
+    let others = STACKS.iter().filter_map(|preset| Stack::find(preset.name).ok());
+    let others: Vec<String> = others.filter(has).map(|other| other.name).collect();
+    let have = match others.as_slice() {
+        [] => "no preset stack supports it".to_string(),
+        some => format!("the stacks {} support it", some.join(", ")),
+    };
+    let message = format!("`{item}` is pinned, but {} does not support it{}", stack.name, supported(key, stack));
+    Err(Error::input(Code::BeyondStack, message).help(format!("{have}; --beyond-stack plans with it anyway")))
+}
+
+/// What a stack has instead.
+fn supported(key: &str, stack: &Stack) -> String {
+    let supports = &stack.supports;
+    let words = match key {
+        "schedule" => supports.schedules.clone(),
+        "recompute" => supports.recompute.clone(),
+        "cp_kind" => supports.cp_kind.clone(),
+        "zero" => supports.zero.as_ref().map(|stages| stages.iter().map(u8::to_string).collect()),
+        _ => None,
+    };
+    words.filter(|words| !words.is_empty()).map_or_else(String::new, |words| format!(": it has {}", words.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use compiler::layout::{missing, parse_any};
+    use ir::recompute::MODULES;
+    use scheduler::schedules::SCHEDULES;
+
+    fn lacks(stack: &str, layout: &str) -> Vec<String> {
+        beyond(&parse_any(layout).unwrap(), &Stack::find(stack).unwrap())
+    }
+
+    #[test]
+    fn what_a_stack_lacks_is_told_item_by_item() {
+        let text = "dp=2,tp=2,pp=2,schedule=zb-v,recompute=selective:q0,zero=1";
+        assert_eq!(lacks("megatron-core-2025", text), ["schedule=zb-v", "recompute=selective:q0"]);
+        assert_eq!(lacks("megatron-core-2025", "dp=8,schedule=zb-v,zero=3"), Vec::<String>::new());
+        assert_eq!(lacks("foundry-2023", "tp=2,zero=3,dp=2"), ["tp=2"]);
+        assert_eq!(lacks("nanotron-2024", "dp=2,zero=2"), ["zero=2"]);
+        assert_eq!(lacks("megatron-core-2025", "pp=2,offload=true"), ["offload=true"]);
+    }
+
+    #[test]
+    fn a_pin_is_refused_with_where_it_is_supported() {
+        let stack = Stack::find("megatron-core-2025").unwrap();
+        let said = |pins: &str| check_pins(pins, &stack).map_err(|error| error.to_string());
+        let message = said("schedule=zb-v").unwrap_err();
+        assert!(message.contains("1f1b, interleaved-1f1b") && message.contains("meshwright-threads"), "{message}");
+        assert!(message.contains("--beyond-stack") && !message.contains("foundry-2023"), "{message}");
+        assert_eq!(said("pp=1,schedule=zb-v,zero=2,recompute=selective:mlp"), Ok(()));
+        assert!(check_pins("zero=1", &Stack::find("foundry-2023").unwrap()).is_err());
+    }
+
+    /// `meshwright-threads` has what `train` runs, and nothing else.
+    #[test]
+    fn the_stack_of_train_is_what_train_runs() {
+        let stack = Stack::find("meshwright-threads").unwrap();
+        for text in [
+            "cp=2,cp_kind=ring",
+            "offload=true",
+            "cp=2,cp_kind=ulysses",
+            "dp=2,zero=3,recompute=full:2",
+            "dp=4,zero=2,shard=2,recompute=selective:q0+mlp",
+            "tp=2,pp=2,stages=3",
+        ] {
+            let layout = parse_any(text).unwrap();
+            assert_eq!(beyond(&layout, &stack).is_empty(), missing(&layout).is_empty(), "{text}");
+        }
+        assert!(SCHEDULES.iter().all(|kind| stack.supports.schedule(kind.name)));
+        assert!(MODULES.iter().all(|(module, _)| stack.supports.recomputes(module)));
+    }
+}

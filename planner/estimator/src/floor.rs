@@ -1,0 +1,281 @@
+//! Lower bounds of a search node: the same step and memory model, with a pipeline timeline that no order beats.
+
+use super::blocks::{Blocks, Span};
+use super::budget::has_room;
+use super::estimator::{Job, Staged};
+use super::fitting::{Fitting, Means, ROUNDING, Ways, sum};
+use super::memory::states;
+use super::ordered::Ordered;
+use super::path::Path;
+use super::pipeline::{Flow, Least, Returns, least, least_of_ranks};
+use super::replicas::Replicas;
+use super::stages::{Count, Load, counts, loads, memory_loads, run_loads, seconds};
+use super::step::LeastAfter;
+use cost::Machine;
+use ir::goal::Layout;
+use scheduler::placement::Pipeline;
+use scheduler::schedules::ScheduleKind;
+
+/// Seconds of a step and bytes of the peak-memory device.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Floor {
+    /// Seconds.
+    pub seconds: f64,
+    /// Bytes.
+    pub bytes: f64,
+}
+
+/// A model's blocks under a configuration in which every open option takes its fastest value.
+pub(super) struct Open<'a> {
+    pub(super) layout: &'a Layout,
+    pub(super) machine: &'a Machine<'a>,
+    pub(super) microbatches: u32,
+    pub(super) fast: &'a Blocks,
+}
+
+/// Stages in an order that no other order beats.
+pub(super) struct Stages<'a> {
+    /// Seconds of the step.
+    pub(super) seconds: f64,
+    /// Bytes of each rank's device.
+    pub(super) device: Vec<f64>,
+    loads: Vec<Load>,
+    hops: Vec<f64>,
+    flow: Flow,
+    replicas: Replicas<'a>,
+}
+
+/// Stages that save everything, prepared for bounds with recomputation.
+pub(super) struct Longer {
+    /// Lower bounds of each rank over all orders.
+    ranks: Vec<Least>,
+    /// Block instances of each stage.
+    counts: Vec<Vec<Count>>,
+    /// Lower bounds on the time after the last backwards.
+    after: LeastAfter,
+    /// Fixed seconds of a step.
+    fixed: f64,
+    /// Slowdown factor of the slowest device.
+    stragglers: f64,
+}
+
+impl Longer {
+    /// Lower bound on the seconds of a step, if the backward of an instance of block `b` takes `more(b)` extra seconds.
+    pub(super) fn seconds(&self, more: impl Fn(usize) -> f64) -> f64 {
+        let stages: Vec<f64> = self.counts.iter().map(|runs| sum(runs, |run| more(run.block))).collect();
+        let LeastAfter { reduce, update } = &self.after;
+        let summed = |(least, own): (&Least, &f64)| least.summed(*own, reduce[0]) + least.longer(|at| stages[at]);
+        let summed = self.ranks.iter().zip(reduce).map(summed).fold(0.0, f64::max);
+        (summed + update + self.fixed) * self.stragglers * (1.0 - ROUNDING)
+    }
+}
+
+impl Stages<'_> {
+    /// Bytes of the peak-memory device.
+    pub(super) fn bytes(&self) -> f64 {
+        self.device.iter().copied().fold(0.0, f64::max)
+    }
+}
+
+impl<'a> Open<'a> {
+    /// The blocks of a job.
+    pub(super) fn of(job: &'a Job<'_>, fast: &'a Blocks) -> Open<'a> {
+        let Job { layout, machine, microbatches, .. } = job;
+        Open { layout, machine, microbatches: *microbatches, fast }
+    }
+
+    /// Lower bound over all pipelines, from the average rank or from the rank with most layers.
+    ///
+    /// - Some rank works at least as long as the average, and some rank's update has at least the average number of elements.
+    /// - A partition into stages never hides more of ZeRO's gathers and scatters.
+    /// - Ranks communicate on average no less than all of them as one rank, each with its share.
+    ///
+    /// Idle time is not counted, except that a micro-batch, in at most `slices` slices, goes through all ranks. Saved
+    /// activations are not counted. If the rest exceeds `room`, or `room` is `None`, no bound on seconds is given.
+    pub(super) fn mean(&self, slices: u32, room: Option<f64>) -> Floor {
+        let (layout, pp) = (self.layout, self.layout.pp as f64);
+        let replicas = Replicas::new(layout, self.microbatches, self.machine);
+        let elements = self.mean_elements();
+        let bytes = self.mean_bytes(elements, None, &replicas);
+        if !has_room(bytes, room) {
+            return Floor { seconds: 0.0, bytes };
+        }
+        let load = run_loads(self.fast, layout, &replicas);
+        let microbatches = f64::from(self.microbatches);
+        let whole = load.seconds();
+        let [forward, i, w] = whole.map(|seconds| seconds / pp);
+        let work = microbatches * (forward + i + w);
+        let [dense, experts] = replicas.parts();
+        let local =
+            if layout.zero > 0 { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
+        let exchange = replicas.least_exchange(elements, forward, i + w);
+        let summed = (work + exchange.reduce).max(self.fullest()).max(self.through(whole, slices));
+        let path = summed + super::step::optimizer(local, self.machine) + exchange.gather + self.machine.fixed();
+        Floor { seconds: path * self.machine.stragglers(layout.devices()), bytes }
+    }
+
+    /// Elements of the average rank: dense ones and those of experts.
+    pub(super) fn mean_elements(&self) -> [f64; 2] {
+        let all = &memory_loads(self.fast, &[0])[0];
+        [all.dense, all.experts].map(|elements| elements / self.layout.pp as f64)
+    }
+
+    /// Bytes of the average rank, which has `elements` elements and saves the activations of the `small` blocks.
+    pub(super) fn mean_bytes(&self, elements: [f64; 2], small: Option<&Blocks>, replicas: &Replicas<'_>) -> f64 {
+        let states = states(elements, replicas);
+        let facts = &self.machine.stack.facts;
+        let kept = small.map_or(0.0, kept_by_whole) / self.layout.pp as f64;
+        // Some rank has the block with the largest inner values.
+        let inner = self.fast.profiles.iter().map(|profile| profile.transient).fold(0.0, f64::max);
+        // A step's only backward may reuse the memory of the saved activations for gradients.
+        let replaced = if facts.frees_gradients && self.microbatches < 2 { kept.min(states.gradients) } else { 0.0 };
+        (states.total() + kept - replaced).max(inner) * facts.reserve + facts.context
+    }
+
+    /// Seconds until a micro-batch is through, whose forward, input and weight gradients take the times in `whole`. An
+    /// unsliced micro-batch goes forward and back.
+    ///
+    /// With q slices, a chain of p ranks goes through whole backwards. Each rank's m micro-batches wait for the first slice
+    /// to come through the ranks before it, and the last one goes back through them. With shares of the work that let all
+    /// ranks end at once, the step takes S/(q (1 - (1 - 1/(q m))^p)), where S is the seconds of a micro-batch.
+    fn through(&self, whole: [f64; 3], slices: u32) -> f64 {
+        let [forward, i, w] = whole;
+        let once = forward + i;
+        if slices < 2 {
+            return once;
+        }
+        let (slices, microbatches) = (f64::from(slices), f64::from(self.microbatches));
+        let rest = (1.0 - 1.0 / (slices * microbatches)).powf(self.layout.pp as f64);
+        once.min((once + w) / (slices * (1.0 - rest)))
+    }
+
+    /// Seconds of the rank with most layers, since layers are indivisible. Of n layers on p ranks, some rank has n/p, rounded
+    /// up. If two chains share ranks, some pair of ranks has 2n/p.
+    fn fullest(&self) -> f64 {
+        let layers = self.fast.outline.layers.len() as u64;
+        let most = (2 * layers).div_ceil(self.layout.pp) as f64 / 2.0;
+        let spans = self.fast.outline.spans.iter().filter(|span| span.are_layers);
+        let least = spans.map(|span| self.seconds(span).iter().sum()).fold(f64::INFINITY, f64::min);
+        if layers > 0 { f64::from(self.microbatches) * most * least } else { 0.0 }
+    }
+
+    /// Seconds of a forward, an input gradient and a weight gradient of one of these block instances.
+    fn seconds(&self, span: &Span) -> [f64; 3] {
+        let profile = &self.fast.profiles[span.block];
+        [profile.f, profile.i, profile.w].map(|part| part.total())
+    }
+
+    /// Seconds of the stages that begin at `starts`, in a schedule, without messages, gathers and the work after the last
+    /// backward.
+    pub(super) fn rough(&self, starts: &[usize], kind: &ScheduleKind, pipeline: &Pipeline) -> f64 {
+        let ranks = self.least_of_ranks(starts, kind, pipeline);
+        ranks.iter().map(Least::end).fold(0.0, f64::max) * self.machine.stragglers(self.layout.devices())
+    }
+
+    /// Stages that save everything, prepared for bounds with values to recompute.
+    pub(super) fn longer(&self, staged: &Staged, kind: &ScheduleKind, pipeline: &Pipeline) -> Longer {
+        let (starts, replicas) = (staged.starts(), Replicas::new(self.layout, self.microbatches, self.machine));
+        Longer {
+            ranks: self.least_of_ranks(&starts, kind, pipeline),
+            counts: counts(self.fast, &starts),
+            after: self.ordered(&staged.flow, &staged.loads, &replicas).least_after(),
+            fixed: self.machine.fixed(),
+            stragglers: self.machine.stragglers(self.layout.devices()),
+        }
+    }
+
+    /// Lower bounds of each rank over all orders, likewise.
+    fn least_of_ranks(&self, starts: &[usize], kind: &ScheduleKind, pipeline: &Pipeline) -> Vec<Least> {
+        let seconds = seconds(self.fast, self.layout, starts);
+        least_of_ranks(&seconds, &vec![0.0; seconds.len()], kind, pipeline)
+    }
+
+    /// The stages that begin at `starts`, in a schedule. Each rank ends as early as any order allows, and holds as little as
+    /// in any order that ends within `within` seconds. If no order does, `device` is empty.
+    pub(super) fn staged(
+        &self,
+        starts: &[usize],
+        (kind, pipeline): (&ScheduleKind, &Pipeline),
+        hops: impl Fn(&mut [Load]) -> Vec<f64>,
+        within: f64,
+    ) -> Stages<'a> {
+        let replicas = Replicas::new(self.layout, self.microbatches, self.machine);
+        let mut loads = loads(self.fast, self.layout, starts, &replicas);
+        let hops = hops(&mut loads);
+        let flow = flow_of(&loads, &hops, (kind, pipeline), within);
+        let seconds = self.ordered(&flow, &loads, &replicas).step(0.0).seconds;
+        let device = if seconds > within { Vec::new() } else { self.device(&flow, &loads, &replicas) };
+        Stages { seconds, device, loads, hops, flow, replicas }
+    }
+
+    /// Raises the seconds of these stages to the critical path of a simulated configuration, if the stages run in that
+    /// configuration's order.
+    pub(super) fn along(&self, staged: &mut Stages<'_>, path: &Path) {
+        let seconds: Vec<[f64; 3]> = staged.loads.iter().map(Load::seconds).collect();
+        let end = path.seconds(&seconds, &staged.hops);
+        let rank = &mut staged.flow.ranks[path.rank];
+        if end > rank.end {
+            rank.wait_until(end);
+            staged.seconds = self.ordered(&staged.flow, &staged.loads, &staged.replicas).step(0.0).seconds;
+        }
+    }
+
+    /// Stages of the configuration in their order.
+    fn ordered<'o>(&'o self, flow: &'o Flow, loads: &'o [Load], replicas: &'o Replicas<'o>) -> Ordered<'o> {
+        Ordered { layout: self.layout, replicas, loads, flow }
+    }
+
+    fn device(&self, flow: &Flow, loads: &[Load], replicas: &Replicas<'_>) -> Vec<f64> {
+        let stages = self.ordered(flow, loads, replicas).memory();
+        stages.iter().map(|stage| stage.device * super::memory::GIB).collect()
+    }
+
+    /// Lower bound on the seconds of a step in which, by some memory option, every device fits in its budget and which ends
+    /// in time. If the order does not depend on costs, the bound includes the critical path of the order that saves
+    /// everything.
+    pub(super) fn fitted(
+        &self,
+        staged: &Stages<'_>,
+        starts: &[usize],
+        (kind, pipeline): (&ScheduleKind, &Pipeline),
+        path: Option<&Path>,
+        (ways, means): (&Ways, &Means),
+        (room, within): (f64, f64),
+    ) -> f64 {
+        let ranks = self.least_of_ranks(starts, kind, pipeline);
+        // Compute that hides gathers and scatters takes longer with recomputation.
+        let alone: Vec<[f64; 3]> = staged.loads.iter().map(|load| load.with_shards([0.0; 2])).collect();
+        let path = path.map(|path| (path, path.seconds(&alone, &staged.hops)));
+        let returns = Returns::of(&alone, &vec![0.0; alone.len()], kind, pipeline, within);
+        // The lead of the CPU over the device is not known either.
+        let loads: Vec<Load> = staged.loads.iter().map(|load| Load { summed: [0.0; 2], ..load.clone() }).collect();
+        let device = self.device(&staged.flow, &loads, &staged.replicas);
+        let counts = counts(self.fast, starts);
+        let kept = counts.iter().map(|runs| sum(runs, |run| self.fast.profiles[run.block].kept)).collect();
+        let device = device.iter().zip(&staged.flow.ranks).map(|(device, rank)| [*device, rank.kept]).collect();
+        let reserve = self.machine.stack.facts.reserve;
+        let LeastAfter { reduce, update } = self.ordered(&staged.flow, &staged.loads, &staged.replicas).least_after();
+        let fitting =
+            Fitting { pipeline: (kind, pipeline), counts, kept, ranks, reduce, path, returns, device, reserve };
+        (fitting.seconds(ways, means, room) + update + self.machine.fixed())
+            * self.machine.stragglers(self.layout.devices())
+    }
+}
+
+/// Stages in an order that no other order beats.
+pub(super) fn flow_of(loads: &[Load], hops: &[f64], pipeline: (&ScheduleKind, &Pipeline), within: f64) -> Flow {
+    let kept: Vec<f64> = loads.iter().map(|load| load.kept).collect();
+    least(&loads.iter().map(Load::seconds).collect::<Vec<_>>(), &kept, hops, pipeline, within)
+}
+
+/// Bytes that all block instances save if all layers that can be are recomputed.
+fn kept_by_whole(blocks: &Blocks) -> f64 {
+    let profiles = blocks.again.as_ref().unwrap_or(&blocks.profiles);
+    blocks.outline.spans.iter().map(|span| span.runs.len() as f64 * profiles[span.block].kept).sum()
+}
+
+/// Seconds of a rank that executes all blocks `times` times, plus the fixed cost of each step.
+pub(super) fn work_of(blocks: &Blocks, times: f64, machine: &Machine<'_>) -> f64 {
+    let of = |profile: &cost::Profile| profile.f.total() + profile.i.total() + profile.w.total();
+    blocks.sum(of) * times + machine.fixed()
+}

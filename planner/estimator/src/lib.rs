@@ -1,0 +1,59 @@
+//! Predicted step time and memory of a configuration. No program is made, and no device is needed.
+//!
+//! Data flow:
+//! 1. A request names a model, a cluster, a stack and a configuration (`request`).
+//! 2. `place` fits the configuration to the devices.
+//! 3. `blocks` plans the model's blocks on the axes below pp and estimates their cost.
+//! 4. `stages` partitions the model into stages; `pipeline` orders and simulates them.
+//! 5. `replicas` adds the communication of data-parallel ranks analytically; `memory` does so for memory.
+//! 6. `step` combines these into a step and an [`EstimateReport`].
+//!
+//! An [`Estimator`] caches results that configurations share.
+
+mod auto;
+mod beyond;
+mod blocks;
+mod budget;
+mod desk;
+mod estimator;
+mod fitting;
+mod floor;
+mod keys;
+mod least;
+mod many;
+mod memo;
+mod memory;
+mod order;
+mod ordered;
+mod path;
+mod pipeline;
+mod place;
+mod recipe;
+mod replicas;
+mod report;
+mod request;
+mod resize;
+mod shape;
+mod stages;
+mod step;
+mod tensors;
+mod work;
+
+pub use beyond::{beyond, check_pins};
+pub use budget::{ROUNDING, has_room};
+pub use desk::{Ask, Desk};
+pub use estimator::Estimator;
+pub use fitting::Means;
+pub use floor::Floor;
+pub use many::estimate_until;
+pub use many::{Line, estimate_all};
+pub use memo::Once;
+pub use memory::ModelStates;
+pub use place::pinned;
+pub use recipe::recipe;
+pub use report::{
+    Comm, EstimateReport, MadeAgain, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport, TimeShares,
+};
+pub use request::check_size;
+pub use request::{EstimateRequest, MEMORY_MARGIN};
+pub use work::{Undecided, Work};

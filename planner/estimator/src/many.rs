@@ -1,0 +1,92 @@
+//! Batch evaluation of many configurations on all cores.
+
+use super::estimator::Estimator;
+use super::report::EstimateReport;
+use super::request::EstimateRequest;
+use compiler::deadline::Deadline;
+use compiler::error::Error;
+use ir::catalogue::Code;
+use serde::Deserialize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use support::parallel::each;
+
+/// A line of `--layouts`: a layout, or an object with a layout and what differs from the rest of the request.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Line {
+    /// The layout.
+    pub layout: String,
+    /// Another model.
+    pub model: Option<String>,
+    /// Other hardware.
+    pub cluster: Option<String>,
+    /// Other software.
+    pub stack: Option<String>,
+    /// As many devices.
+    pub gpus: Option<u64>,
+    /// Tokens per sequence.
+    pub seq: Option<u64>,
+    /// Sequences per step.
+    pub global_batch: Option<u64>,
+    /// Number formats.
+    pub precision: Option<String>,
+}
+
+impl Line {
+    /// A line of a file: an object or a text of JSON, or a bare layout.
+    ///
+    /// # Errors
+    /// It is JSON of another form.
+    pub fn parse(text: &str) -> Result<Line, Error> {
+        let text = text.trim();
+        let of = |layout: String| Line { layout, ..Line::default() };
+        let read = match text.as_bytes().first() {
+            Some(b'{') => serde_json::from_str(text),
+            Some(b'"') => serde_json::from_str(text).map(of),
+            _ => Ok(of(text.to_string())),
+        };
+        read.map_err(|why| {
+            Error::input(Code::RequestUnreadable, format!("`{text}`: {why}"))
+                .help("a line is a layout, or {\"layout\": .., \"model\": .., \"gpus\": ..}")
+        })
+    }
+
+    /// The request with what the line says.
+    pub fn over(self, base: &EstimateRequest) -> EstimateRequest {
+        let base = base.clone();
+        EstimateRequest {
+            layout: self.layout,
+            model: self.model.unwrap_or(base.model),
+            cluster: self.cluster.unwrap_or(base.cluster),
+            stack: self.stack.unwrap_or(base.stack),
+            gpus: self.gpus.or(base.gpus),
+            seq: self.seq.unwrap_or(base.seq),
+            global_batch: self.global_batch.unwrap_or(base.global_batch),
+            precision: self.precision.unwrap_or(base.precision),
+            ..base
+        }
+    }
+}
+
+/// Predicts all requests, in their order; `done` is told of how many there are answers.
+pub fn estimate_all(
+    estimator: &Estimator,
+    requests: &[EstimateRequest],
+    done: &(dyn Fn(usize) + Sync),
+) -> Vec<Result<EstimateReport, Error>> {
+    let finished = AtomicUsize::new(0);
+    each(requests, |request| {
+        let answer = estimator.estimate(request);
+        done(finished.fetch_add(1, Ordering::Relaxed) + 1);
+        answer
+    })
+}
+
+/// Predicts all requests, in their order, until a deadline: of those that it leaves no time for there is nothing.
+pub fn estimate_until(
+    estimator: &Estimator,
+    requests: &[EstimateRequest],
+    deadline: &Deadline,
+) -> Vec<Option<Result<EstimateReport, Error>>> {
+    each(requests, |request| (!deadline.is_over()).then(|| estimator.estimate(request)))
+}

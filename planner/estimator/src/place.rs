@@ -1,0 +1,155 @@
+//! Placement of a configuration on devices: degrees that fill the devices, and the replica groups of each collective.
+
+use compiler::error::Error;
+use compiler::layout;
+use cost::Group;
+use ir::catalogue::Code;
+use ir::goal::Layout;
+use ir::slices::SliceError;
+use scheduler::schedules;
+
+/// The layout of a text on so many devices: dp is derived where it is not given, and more than one stage per rank makes
+/// 1F1B the interleaved one (Narayanan et al. 2021).
+///
+/// # Errors
+/// The text is no layout, or its degrees do not go together.
+pub(super) fn layout_on(text: &str, gpus: Option<u64>) -> Result<Layout, Error> {
+    let mut layout = layout::parse_any(text)?;
+    if let Some(gpus) = gpus {
+        let others = layout.tp * layout.pp * layout.cp;
+        if !layout::says(text, "dp") && gpus.is_multiple_of(others) {
+            layout.dp = gpus / others;
+        }
+        if layout.devices() != gpus {
+            let Layout { dp, tp, pp, cp, .. } = layout;
+            return Err(impossible(format!(
+                "dp={dp} x tp={tp} x pp={pp} x cp={cp} is {} devices, not {gpus}",
+                layout.devices()
+            ))
+            .help("leave out dp to derive it, or choose degrees whose product is --gpus"));
+        }
+    }
+    if layout.schedule == "1f1b" && layout.vp.is_some_and(|vp| vp > 1) {
+        layout.schedule = "interleaved-1f1b".to_string();
+    }
+    schedules::find(&layout.schedule)?;
+    check_groups(&layout)?;
+    Ok(layout)
+}
+
+/// The layout of pins, which need not be whole: nothing is derived.
+///
+/// # Errors
+/// The text is no layout, or names what there is not.
+pub fn pinned(text: &str) -> Result<Layout, Error> {
+    let layout = layout::parse_any(text)?;
+    schedules::find(&layout.schedule)?;
+    Ok(layout)
+}
+
+/// Groups over several axes must be made of whole ones.
+fn check_groups(layout: &Layout) -> Result<(), Error> {
+    let Layout { dp, tp, cp, ep, etp, shard, .. } = *layout;
+    if !(dp * cp * tp).is_multiple_of(ep.saturating_mul(etp)) {
+        return Err(impossible(format!("ep={ep} x etp={etp} does not divide dp={dp} x cp={cp} x tp={tp}"))
+            .help("ep x etp must divide dp x cp x tp"));
+    }
+    let replicas = dp * cp;
+    match shard {
+        Some(shard) if !replicas.is_multiple_of(shard) => {
+            Err(impossible(format!("shard={shard} does not divide dp={dp} x cp={cp}"))
+                .help("ZeRO shards over data-parallel ranks: choose a divisor of their number"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Slices of a sequence are equal.
+pub(super) fn check_slices(seq: u64, slices: u32) -> Result<(), Error> {
+    if seq.is_multiple_of(slices.max(1).into()) { Ok(()) } else { Err(SliceError::Uneven { slices, size: seq }.into()) }
+}
+
+/// A layout that no framework could run.
+pub(super) fn impossible(message: String) -> Error {
+    Error::input(Code::ImpossibleLayout, message)
+}
+
+/// How far apart neighbours on an axis are, in ranks.
+pub(super) fn stride(layout: &Layout, axis: &str) -> u64 {
+    let inner = layout.order.iter().skip_while(|name| *name != axis).skip(1);
+    inner.filter_map(|name| layout.degree(name)).product()
+}
+
+/// The ranks that hold the same dense parameters: those of dp and cp.
+pub(super) fn replicas(layout: &Layout) -> Group {
+    Group { ranks: layout.dp * layout.cp, stride: least_stride(layout, &["dp", "cp"]) }
+}
+
+/// The ranks that hold the same experts: all below pp, but for ep and etp, which lie innermost (Liu et al. 2025, MoE
+/// parallel folding).
+pub(super) fn expert_replicas(layout: &Layout) -> Group {
+    let inner = layout.ep * layout.etp;
+    Group {
+        ranks: layout.dp * layout.cp * layout.tp / inner,
+        stride: inner * least_stride(layout, &["dp", "cp", "tp"]),
+    }
+}
+
+/// The distance of neighbours in a group over several axes.
+fn least_stride(layout: &Layout, axes: &[&str]) -> u64 {
+    let there = axes.iter().filter(|axis| layout.degree(axis).is_some_and(|degree| degree > 1));
+    there.map(|axis| stride(layout, axis)).min().unwrap_or(1)
+}
+
+/// Of a group, those among whom ZeRO shards, and those of the same shard.
+pub(super) fn sharded(group: Group, shard: Option<u64>) -> (Group, Group) {
+    let ranks = shard.map_or(group.ranks, |shard| shard.min(group.ranks));
+    (Group { ranks, ..group }, Group { ranks: group.ranks.div_ceil(ranks), stride: group.stride * ranks })
+}
+
+/// Neighbours of a pipeline.
+pub(super) fn neighbours(layout: &Layout) -> Group {
+    Group { ranks: 2, stride: stride(layout, "pp") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dp_is_what_is_left() {
+        let layout = layout_on("tp=4,pp=2,cp=2", Some(64)).unwrap();
+        assert_eq!((layout.dp, layout.devices()), (4, 64));
+        assert_eq!(replicas(&layout), Group { ranks: 8, stride: 4 });
+        assert_eq!(neighbours(&layout), Group { ranks: 2, stride: 32 });
+        assert_eq!(layout_on("dp=3", None).unwrap().devices(), 3);
+    }
+
+    #[test]
+    fn experts_lie_over_what_they_are_given() {
+        let layout = layout_on("dp=4,tp=2,ep=8", None).unwrap();
+        assert_eq!(expert_replicas(&layout), Group { ranks: 1, stride: 8 });
+        let layout = layout_on("dp=8,tp=2,ep=4,etp=2", None).unwrap();
+        assert_eq!(expert_replicas(&layout), Group { ranks: 2, stride: 8 });
+    }
+
+    #[test]
+    fn shards_lie_inside() {
+        let (inner, outer) = sharded(Group { ranks: 32, stride: 2 }, Some(8));
+        assert_eq!((inner, outer), (Group { ranks: 8, stride: 2 }, Group { ranks: 4, stride: 16 }));
+    }
+
+    #[test]
+    fn products_that_cannot_be_are_refused() {
+        let message = |text: &str, gpus| layout_on(text, gpus).unwrap_err().to_string();
+        for (text, gpus, part) in [
+            ("tp=3", Some(8), "3 devices, not 8"),
+            ("dp=2,tp=2", Some(8), "4 devices, not 8"),
+            ("dp=2,ep=4", None, "does not divide dp=2"),
+            ("dp=8,shard=3", None, "shard=3 does not divide"),
+            ("schedule=1f2b", None, "no schedule `1f2b`"),
+        ] {
+            assert!(message(text, gpus).contains(part), "{text}: {}", message(text, gpus));
+        }
+    }
+}

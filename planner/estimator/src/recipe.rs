@@ -1,0 +1,102 @@
+//! Number formats by name: the element types of the tensors of a training run.
+
+use compiler::error::Error;
+use cost::{Format, Recipe, Stack};
+use ir::catalogue::Code;
+use ir::diag::nearest;
+
+/// The recipes: name, the operands of matrix products, bytes of a parameter as kernels read it, of a gradient unless the
+/// stack says otherwise, of the master copy.
+///
+/// Mixed precision keeps f32 master weights and moments (Micikevicius et al. 2018); fp8 recipes change the products alone
+/// and keep parameters in bf16 (DeepSeek-V3, section 3.3; Transformer Engine).
+const RECIPES: [(&str, Format, f64, f64, f64); 9] = [
+    ("bf16", Format::Half, 2.0, 4.0, 4.0),
+    ("fp16", Format::Half, 2.0, 4.0, 4.0),
+    ("fp8-tensor", Format::F8, 2.0, 4.0, 4.0),
+    ("fp8-row", Format::F8, 2.0, 4.0, 4.0),
+    ("fp8-block", Format::F8, 2.0, 4.0, 4.0),
+    ("mxfp8", Format::F8, 2.0, 4.0, 4.0),
+    ("mxfp4", Format::F4, 2.0, 4.0, 4.0),
+    ("nvfp4", Format::F4, 2.0, 4.0, 4.0),
+    ("f32", Format::F32, 4.0, 4.0, 0.0),
+];
+
+/// The optimizers: name and bytes of the states of a parameter; moments in bf16 as DeepSeek-V3 has them (section 3.3.2).
+const OPTIMIZERS: [(&str, f64); 4] = [("adamw", 8.0), (NARROW, 4.0), ("momentum", 4.0), ("sgd", 0.0)];
+
+/// The optimizer with 16-bit states.
+const NARROW: &str = "adamw-bf16";
+
+/// The recipe of a precision, with what the stack and the user say of gradients and the master copy.
+///
+/// # Errors
+/// A name is not known.
+pub fn recipe(
+    precision: &str,
+    grad_dtype: Option<&str>,
+    master: Option<&str>,
+    optimizer: &str,
+    stack: &Stack,
+) -> Result<Recipe, Error> {
+    let row = RECIPES.iter().find(|row| row.0 == precision);
+    let row = row.ok_or_else(|| unknown("--precision", precision, &RECIPES.map(|row| row.0)))?;
+    let &(name, products, parameter, gradient, default_master) = row;
+    let states = OPTIMIZERS.iter().find(|row| row.0 == optimizer).map(|row| row.1);
+    let states = states.ok_or_else(|| unknown("--optimizer", optimizer, &OPTIMIZERS.map(|row| row.0)))?;
+    let half = parameter < 4.0;
+    let aware = half && name != "fp16" && stack.facts.precision_aware && optimizer == NARROW;
+    let pure = half && stack.facts.pure;
+    let stated = |bytes: f64| if half && bytes > 0.0 { bytes } else { gradient };
+    let given = grad_dtype.map(|name| bytes_of("--grad-dtype", name)).transpose()?;
+    Ok(Recipe {
+        name: name.to_string(),
+        products,
+        blocks: matches!(name, "fp8-row" | "fp8-block" | "mxfp8" | "mxfp4" | "nvfp4"),
+        parameter,
+        gradient: given.unwrap_or(stated(stack.facts.gradient_bytes)),
+        wire: given.unwrap_or(stated(stack.facts.wire_bytes)),
+        master: match master {
+            None if pure => 0.0,
+            None if aware => default_master - parameter,
+            None => default_master,
+            Some("none") => 0.0,
+            Some(name) => bytes_of("--master", name)?,
+        },
+        states: if pure { states * parameter / 4.0 } else { states },
+        widened: if aware { 2.0 * states } else { 0.0 },
+        activation: parameter,
+    })
+}
+
+fn bytes_of(option: &str, dtype: &str) -> Result<f64, Error> {
+    match dtype {
+        "f32" | "fp32" => Ok(4.0),
+        "bf16" | "fp16" => Ok(2.0),
+        _ => Err(unknown(option, dtype, &["f32", "bf16", "fp16"])),
+    }
+}
+
+fn unknown(option: &str, name: &str, known: &[&str]) -> Error {
+    let near = nearest(name, known.iter().copied()).map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+    Error::input(Code::PrecisionRefused, format!("`{option} {name}` is unknown"))
+        .help(format!("{near}{option} is one of {}", known.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A master copy of which bf16 has half, and two moments that are f32 while they change.
+    #[test]
+    fn narrow_states_are_as_the_stack_has_them() {
+        let of = |stack: &str, precision: &str| {
+            let stack = Stack::find(stack).unwrap();
+            let recipe = recipe(precision, None, None, NARROW, &stack).unwrap();
+            (recipe.master, recipe.states, recipe.widened)
+        };
+        assert_eq!(of("megatron-core-2025", "bf16"), (2.0, 4.0, 8.0));
+        assert_eq!(of("nemo", "bf16"), (4.0, 4.0, 0.0));
+        assert_eq!(of("megatron-core-2025", "f32"), (0.0, 4.0, 0.0));
+    }
+}

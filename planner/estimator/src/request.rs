@@ -1,0 +1,164 @@
+//! Request of an estimate.
+
+use super::recipe;
+use compiler::error::Error;
+use cost::{Recipe, Stack, Supports};
+use ir::catalogue::Code;
+use ir::limits;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A model under a layout on a cluster. What is left out has its default.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EstimateRequest {
+    /// A preset, a `config.json`, or a `.ir` file.
+    pub model: String,
+    /// The hardware: a preset, or a TOML file.
+    pub cluster: String,
+    /// The software: a preset, or a TOML file.
+    pub stack: String,
+    /// Devices; left out: those of the layout.
+    pub gpus: Option<u64>,
+    /// Tokens per sequence.
+    pub seq: u64,
+    /// Sequences per step, all ranks together.
+    pub global_batch: u64,
+    /// Number formats: see [`recipe`](super::recipe()).
+    pub precision: String,
+    /// Type of accumulated gradients and of those on the wire; left out: as the stack has it.
+    pub grad_dtype: Option<String>,
+    /// Type of the master copy of parameters, or `none`; left out: f32 where parameters are not.
+    pub master: Option<String>,
+    /// `adamw`, `adamw-bf16`, `momentum` or `sgd`.
+    pub optimizer: String,
+    /// The layout in the grammar of [`compiler::layout`].
+    pub layout: String,
+    /// Lengths of the documents of a sequence, in tokens: attention stays within each. Empty: one document.
+    pub lengths: Vec<u64>,
+    /// The share of a device's memory that stays free: see [`MEMORY_MARGIN`].
+    pub memory_margin: f64,
+    /// Whether what the stack does not support is meant.
+    pub beyond_stack: bool,
+}
+
+/// The share of a device's memory that is left free where nothing is said: predictions of memory are 2 to 4 % off in the median
+/// (`docs/accuracy.md`), and a process that runs out of it ends.
+pub const MEMORY_MARGIN: f64 = 0.05;
+
+impl Default for EstimateRequest {
+    fn default() -> EstimateRequest {
+        EstimateRequest {
+            model: String::new(),
+            cluster: "h100".into(),
+            stack: "megatron-core-2025".into(),
+            gpus: None,
+            seq: 0,
+            global_batch: 0,
+            precision: "bf16".into(),
+            grad_dtype: None,
+            master: None,
+            optimizer: "adamw".into(),
+            layout: String::new(),
+            lengths: Vec::new(),
+            memory_margin: MEMORY_MARGIN,
+            beyond_stack: false,
+        }
+    }
+}
+
+impl EstimateRequest {
+    /// Whether sizes that nothing can be said without are there, and within what can be counted.
+    ///
+    /// # Errors
+    /// One of them is 0 or too large.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        check_size("seq", self.seq, limits::ELEMENTS)?;
+        check_size("global-batch", self.global_batch, limits::SEQUENCES)?;
+        check_size("gpus", self.gpus.unwrap_or(1), limits::DEVICES)?;
+        if !(0.0..1.0).contains(&self.memory_margin) {
+            let message = format!("`--memory-margin` is {}, not a share from 0 up to 1", self.memory_margin);
+            return Err(Error::input(Code::BadOption, message).help("give a share: 0.05 leaves 5 % of a device free"));
+        }
+        let wrong = |message: String| {
+            Err(Error::input(Code::BadOption, message)
+                .help(format!("give the tokens of each document, from 1 to --seq {}", self.seq)))
+        };
+        match self.lengths.iter().find(|&&length| length == 0 || length > self.seq) {
+            Some(0) => wrong("`--lengths` has a document of 0 tokens".to_string()),
+            Some(length) => {
+                wrong(format!("`--lengths` has a document of {length} tokens in sequences of {}", self.seq))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The stack, which supports all where that is meant.
+    pub(super) fn allowed(&self, stack: Arc<Stack>) -> Arc<Stack> {
+        if self.beyond_stack {
+            Arc::new(Stack { supports: Supports::default(), ..Stack::clone(&stack) })
+        } else {
+            stack
+        }
+    }
+
+    /// The number formats on a stack.
+    ///
+    /// # Errors
+    /// A name is not known.
+    pub(super) fn recipe(&self, stack: &Stack) -> Result<Recipe, Error> {
+        let (grad, master) = (self.grad_dtype.as_deref(), self.master.as_deref());
+        recipe::recipe(&self.precision, grad, master, &self.optimizer, stack)
+    }
+
+    /// Pairs of query and key that are looked at under the documents' masks, relative to one causal document: a document of
+    /// n tokens has n (n + 1) / 2 of them.
+    pub(super) fn attention_share(&self) -> f64 {
+        let pairs = |n: f64| n * (n + 1.0) / 2.0;
+        let (seq, lengths) = (self.seq as f64, || self.lengths.iter().map(|&length| length as f64));
+        let tokens: f64 = lengths().sum();
+        if tokens == 0.0 { 1.0 } else { lengths().map(pairs).sum::<f64>() / (tokens / seq * pairs(seq)) }
+    }
+}
+
+/// Whether a size that an option states is at least 1 and not above a limit.
+///
+/// # Errors
+/// It is not.
+pub fn check_size(option: &str, size: u64, most: u64) -> Result<(), Error> {
+    let told = match size {
+        0 => "0 or missing".to_string(),
+        _ if size > most => format!("{size}, more than {most}"),
+        _ => return Ok(()),
+    };
+    Err(Error::input(Code::BadOption, format!("`--{option}` is {told}"))
+        .help(format!("--{option} takes a whole number from 1 to {most}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_have_fewer_pairs_than_a_sequence() {
+        let share = |lengths: &[u64]| {
+            EstimateRequest { seq: 100, lengths: lengths.to_vec(), ..EstimateRequest::default() }.attention_share()
+        };
+        assert_eq!([share(&[]), share(&[100]), share(&[100; 3])], [1.0, 1.0, 1.0]);
+        // Two halves: 2 x 50 x 51 of 100 x 101.
+        assert!((share(&[50, 50]) - 5100.0 / 10100.0).abs() < 1e-12);
+        assert!(share(&[10; 10]) < share(&[50, 50]));
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_counted_are_refused() {
+        let base = EstimateRequest { seq: 100, global_batch: 8, ..EstimateRequest::default() };
+        let said = |request: EstimateRequest| request.check().unwrap_err().to_string();
+        assert!(base.check().is_ok());
+        assert!(said(EstimateRequest { global_batch: 1 << 63, ..base.clone() }).contains("--global-batch"));
+        assert!(said(EstimateRequest { seq: u64::MAX, ..base.clone() }).contains("--seq"));
+        assert!(said(EstimateRequest { gpus: Some(u64::MAX), ..base.clone() }).contains("--gpus"));
+        assert!(said(EstimateRequest { lengths: vec![u64::MAX, 2], ..base.clone() }).contains("in sequences of 100"));
+        assert!(said(EstimateRequest { lengths: vec![0], ..base }).contains("of 0 tokens"));
+    }
+}

@@ -1,0 +1,278 @@
+//! A planned model in other sizes.
+//!
+//! Until reshards are marked, the passes decide by the axes and by the dims these axes divide, not by sizes. Two
+//! configurations that agree in axes and divisibility have the same statements up to this point, so one plan serves both. The
+//! cheapest reshard path depends on sizes. Sizes whose reshards take the same paths share the whole plan.
+
+use super::blocks::{Outline, Planned};
+use super::memo::Memo;
+use super::place::impossible;
+use super::shape::Shape;
+use compiler::error::Error;
+use compiler::model_source::ModelSource;
+use compiler::pipeline::{CompileError, lower_blocks, mark_blocks, mark_experts, ways_of_blocks};
+use ir::entity::SecondaryMap;
+use ir::goal::Layout;
+use ir::graph::Model;
+use ir::ids::DimId;
+use ir::mesh::Mesh;
+use ir::models::Batch;
+use ir::ops::Collective;
+use ir::types::{DType, DimName, Dims, Type};
+use planner::reshard::ReshardCache;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What of a model is planned.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Part {
+    /// All blocks.
+    All,
+    /// Those with experts, where these take axes that attention has.
+    Experts,
+}
+
+/// The sizes of a layout: of the mesh, and of the dims that depend on it.
+#[derive(Debug)]
+pub(super) struct Sizes {
+    mesh: Mesh,
+    dims: Arc<DimSizes>,
+}
+
+/// The sizes of named dims.
+pub(super) type DimSizes = BTreeMap<String, u64>;
+
+impl Sizes {
+    /// Those of the axes below pp, for a model of these dims.
+    ///
+    /// # Errors
+    /// The degrees do not go together.
+    pub(super) fn of(layout: &Layout, dims: Arc<DimSizes>) -> Result<Sizes, Error> {
+        let mesh = planner::mesh(layout).map_err(CompileError::from)?;
+        Ok(Sizes { mesh, dims })
+    }
+
+    /// What statements depend on under this layout, of a model that is built or any.
+    pub(super) fn shape(&self, layout: &Layout, is_built: bool) -> Shape {
+        Shape::of(layout, &self.mesh, &self.dims, is_built)
+    }
+
+    /// Those of named dims, of a planned model of the same shape.
+    fn of_dims(&self, dims: &Dims) -> SecondaryMap<DimId, Option<u64>> {
+        let size = |dim: &DimName| self.dims.get(&dim.name).copied();
+        dims.iter().map(|(id, dim)| (id, size(dim))).collect()
+    }
+
+    /// Gives a planned model of the same shape these sizes.
+    fn give(&self, model: &mut Model) {
+        let of = self.of_dims(&model.dims);
+        for (id, dim) in &mut model.dims {
+            dim.size = of[id].unwrap_or(dim.size);
+        }
+        let values = model.blocks.values_mut().flat_map(|block| block.values.values_mut());
+        values.for_each(|value| resize(&mut value.ty, &of));
+        model.params.values_mut().for_each(|param| resize(&mut param.ty, &of));
+        model.mesh.clone_from(&self.mesh);
+    }
+}
+
+fn resize(ty: &mut Type, to: &SecondaryMap<DimId, Option<u64>>) {
+    for dim in &mut ty.dims {
+        dim.size = dim.name.and_then(|name| to[name]).unwrap_or(dim.size);
+    }
+}
+
+/// A planned model that stands for all of its shape.
+#[derive(Debug)]
+pub(super) struct Template {
+    /// Planned up to its changes of layout.
+    model: Model,
+    /// The changes of layout that are marked, each once.
+    marked: Vec<[Type; 2]>,
+    /// The whole plans, by the ways that the marked changes go.
+    plans: Memo<Vec<Vec<Collective>>, Plan>,
+}
+
+/// A model planned to the end, in any sizes in which its changes of layout go the same ways.
+#[derive(Debug)]
+pub(super) struct Plan {
+    planned: Planned,
+    /// Copies, whatever sizes they have now.
+    copies: Mutex<Vec<Model>>,
+}
+
+impl Template {
+    /// Of a part of a model that has the sizes of a layout, planned as far as all of its shape agree.
+    ///
+    /// # Errors
+    /// The model cannot have this batch, or the layout does not fit it.
+    pub(super) fn of(
+        source: &ModelSource,
+        layout: &Layout,
+        unplanned: Unplanned,
+        part: Part,
+    ) -> Result<Template, Error> {
+        let model = unplanned.model(source)?;
+        let model = match part {
+            Part::Experts => mark_experts(model, layout)?,
+            Part::All => mark_blocks(model, layout)?,
+        };
+        Ok(Template { marked: planner::marked(&model), model, plans: Memo::default() })
+    }
+
+    /// The whole plan in these sizes; changes of layout go by ways that others have taken.
+    ///
+    /// # Errors
+    /// A change of layout has no way: a fault of the planner.
+    pub(super) fn plan(&self, layout: &Layout, sizes: &Sizes, ways: &ReshardCache) -> Result<Arc<Plan>, Error> {
+        let marked = self.ways(sizes, ways)?;
+        self.plans.get(&marked, || {
+            let mut model = self.model.clone();
+            sizes.give(&mut model);
+            let model = lower_blocks(model, layout, ways)?;
+            Ok(Plan { planned: Planned { outline: Arc::new(Outline::of(&model)), model }, copies: Mutex::default() })
+        })
+    }
+
+    /// The ways of the marked changes in these sizes.
+    fn ways(&self, sizes: &Sizes, known: &ReshardCache) -> Result<Vec<Vec<Collective>>, Error> {
+        let of = sizes.of_dims(&self.model.dims);
+        let in_sizes = |change: &[Type; 2]| {
+            let mut change = change.clone();
+            change.iter_mut().for_each(|ty| resize(ty, &of));
+            change
+        };
+        let marked = self.marked.iter().map(in_sizes);
+        Ok(ways_of_blocks(marked, &sizes.mesh, &self.model.dims, known)?)
+    }
+}
+
+impl Plan {
+    /// What is done with the model in some sizes.
+    pub(super) fn in_sizes<T>(&self, sizes: &Sizes, then: impl FnOnce(&Model, &Arc<Outline>) -> T) -> T {
+        let copies = || self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let copy = copies().pop();
+        let mut model = copy.unwrap_or_else(|| self.planned.model.clone());
+        sizes.give(&mut model);
+        // Nothing but the parts of shared parameters is another in other sizes.
+        let outline = match self.planned.outline.tied.is_empty() {
+            true => Arc::clone(&self.planned.outline),
+            false => Arc::new(Outline::of(&model)),
+        };
+        let result = then(&model, &outline);
+        copies().push(model);
+        result
+    }
+}
+
+fn sizes(dims: &Dims) -> DimSizes {
+    dims.values().map(|dim| (dim.name.clone(), dim.size)).collect()
+}
+
+/// What a model depends on, before it is planned, of a layout without pp of ranks that work together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Unplanned {
+    batch: u64,
+    seq: u64,
+    /// The ranks that share a sequence, each of which routes its tokens by itself.
+    cuts: u64,
+    dtype: DType,
+}
+
+impl Unplanned {
+    pub(super) fn of(together: &Layout, seq: u64, dtype: DType) -> Unplanned {
+        let cuts = together.cp * if together.sp { together.tp } else { 1 };
+        Unplanned { batch: together.dp.saturating_mul(together.mbs), seq, cuts, dtype }
+    }
+
+    /// The model of one micro-batch of all of them.
+    ///
+    /// # Errors
+    /// The model cannot have this batch.
+    pub(super) fn model(&self, source: &ModelSource) -> Result<Model, Error> {
+        let Unplanned { batch, seq, cuts, dtype } = *self;
+        source.routed_in(cuts, seq).model(&Batch { batch, seq, dtype })
+    }
+
+    /// The sizes of its dims.
+    ///
+    /// # Errors
+    /// As [`Unplanned::model`].
+    pub(super) fn dims(&self, source: &ModelSource) -> Result<DimSizes, Error> {
+        Ok(sizes(&self.model(source)?.dims))
+    }
+}
+
+/// The axes below pp of a layout.
+///
+/// # Errors
+/// Its experts cannot be shared out.
+pub(super) fn together(layout: &Layout) -> Result<Layout, Error> {
+    layout.together().map_err(|why| impossible(why.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Desk, EstimateRequest, Estimator};
+    use compiler::layout;
+    use ir::goal::{CpKind, Layout, Recompute};
+
+    /// Experts shared in all ways, in shapes that are met in another size first, with all that a block sees of a layout: prices
+    /// are those of a plan of their own.
+    #[test]
+    fn a_plan_in_other_sizes_costs_what_its_own_plan_does() {
+        for (model, gpus) in [("deepseek-v2-lite", 64), ("tiny-moe", 24), ("mixtral-8x7b", 32)] {
+            let estimator = Estimator::new();
+            let (name, cluster) = (model.to_string(), "h800".to_string());
+            let job =
+                EstimateRequest { model: name, cluster, seq: 512, global_batch: 192, ..EstimateRequest::default() };
+            let request = |layout: String| EstimateRequest { gpus: Some(gpus), layout, ..job.clone() };
+            let desk = Desk::new(&estimator, request(String::new()), [gpus; 2]).unwrap();
+            let mut priced = 0;
+            for at in 0..600_u64 {
+                let pick = |from: &[u64], step: u64| from[(at * 7919 / step % from.len() as u64) as usize];
+                let (tp, cp) = (pick(&[1, 2, 4], 1), pick(&[1, 2, 3, 4], 3));
+                let (ep, etp) = (pick(&[1, 2, 4, 8], 5), pick(&[1, 2, 3, 4, 8], 7));
+                let (mbs, sp) = (pick(&[1, 2, 3], 11), pick(&[0, 1], 13) == 1 && tp > 1);
+                let (offload, cp_kind) = (pick(&[0, 1], 17) == 1, pick(&[0, 1], 19));
+                let recompute = match pick(&[0, 1, 2], 23) {
+                    0 => Recompute::None,
+                    1 => Recompute::Full(None),
+                    _ => Recompute::Selective(["mlp", "layernorm"].map(str::to_string).to_vec()),
+                };
+                if !gpus.is_multiple_of(tp * cp) {
+                    continue;
+                }
+                let cp_kind = [CpKind::AllGather, CpKind::Ring][cp_kind as usize];
+                let ways = Layout { sp, offload, cp_kind, recompute, ..Layout::default() };
+                let layout = Layout { dp: gpus / tp / cp, tp, cp, ep, etp, mbs, ..ways };
+                let text = layout::print(&layout);
+                let Ok(told) = estimator.estimate(&request(text.clone())) else { continue };
+                let (ours, own) = (desk.price(&layout).unwrap().seconds, told.predicted.step_time_s);
+                assert!((ours / own - 1.0).abs() < 1e-9, "{model} {text}: {ours}, {own}");
+                priced += 1;
+            }
+            assert!(priced > 60, "{model} {priced}");
+        }
+    }
+
+    /// A dense layer exchanges parts of its sequences over tp: on the finer axes that experts leave it finds another way.
+    #[test]
+    fn blocks_that_exchange_parts_are_planned_with_the_axes_of_experts() {
+        let estimator = Estimator::new();
+        let layout = "dp=1,tp=128,pp=2,cp=2,ep=8,sp=true,mbs=15,cp_kind=ring";
+        let request = EstimateRequest {
+            model: "deepseek-v3".to_string(),
+            cluster: "h800".to_string(),
+            gpus: Some(512),
+            seq: 4096,
+            global_batch: 3840,
+            layout: layout.to_string(),
+            ..EstimateRequest::default()
+        };
+        let told = estimator.estimate(&request).unwrap().predicted.step_time_s;
+        let desk = Desk::new(&estimator, request, [512; 2]).unwrap();
+        let ours = desk.price(&layout::parse_any(layout).unwrap()).unwrap().seconds;
+        assert!((ours / told - 1.0).abs() < 1e-9, "{ours}, {told}");
+    }
+}

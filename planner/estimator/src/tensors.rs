@@ -1,0 +1,382 @@
+//! Selection of the single values to recompute so that a configuration fits: `recompute=auto`.
+
+use super::blocks::Outline;
+use super::estimator::{Job, Staged};
+use super::memory::GIB;
+use super::report::StageMemory;
+use compiler::error::Error;
+use cost::{Again, Frontier, Kind, frontier};
+use ir::goal::Recompute;
+use ir::graph::Model;
+
+/// How many runs of each block, layers alone, lie on pipeline ranks that hold more GiB than there is `room` for, in bytes. One kind
+/// alone counts once, since its choices do not depend on how many there are.
+pub(super) fn crowded(
+    staged: &Staged,
+    memory: &[StageMemory],
+    held: impl Fn(&StageMemory) -> f64,
+    outline: &Outline,
+    room: f64,
+) -> Vec<f64> {
+    let mut runs = vec![0.0; outline.tensors.len()];
+    let ranks = staged.flow.ranks.iter().zip(memory).filter(|(_, memory)| held(memory) * GIB > room);
+    for (stage, _) in ranks.flat_map(|(rank, _)| &rank.stages) {
+        let layers = staged.loads[*stage].runs.clone().filter(|run| outline.layers.contains(run));
+        layers.for_each(|run| runs[outline.runs[run]] += 1.0);
+    }
+    if runs.iter().filter(|runs| **runs > 0.0).count() == 1 {
+        runs.iter_mut().for_each(|runs| *runs = f64::min(*runs, 1.0));
+    }
+    runs
+}
+
+/// The best choices of values for so many runs of each block.
+pub(super) fn choices(job: &Job<'_>, model: &Model, runs: &[f64]) -> Frontier {
+    frontier(model, runs, &job.layout, &job.machine)
+}
+
+/// The best choices of values for a run of each block alone; none for those that are no layers.
+pub(super) fn choices_of_each(job: &Job<'_>, model: &Model) -> Vec<Vec<Again>> {
+    let of = |block: usize| {
+        let alone: Vec<f64> = (0..model.blocks.len()).map(|at| f64::from(u8::from(at == block))).collect();
+        let mut best = choices(job, model, &alone).best;
+        best.retain(|again| !again.choices.is_empty());
+        best
+    };
+    (0..model.blocks.len()).map(of).collect()
+}
+
+/// The names of the values of a choice for each kind of layers, of which each takes least by what `seconds` says of a block's
+/// choice; `each` are the choices of the blocks alone.
+pub(super) fn fastest(
+    job: &Job<'_>,
+    model: &Model,
+    each: &[Vec<Again>],
+    seconds: impl Fn(usize, &Again) -> f64,
+) -> Vec<String> {
+    let runs: Vec<f64> = each.iter().map(|choices| f64::from(u8::from(!choices.is_empty()))).collect();
+    let of = |(block, choices): (usize, &Vec<Again>)| {
+        let least = choices.iter().min_by(|a, b| seconds(block, a).total_cmp(&seconds(block, b)))?;
+        Some(least.choices[0])
+    };
+    let chosen: Vec<usize> = each.iter().enumerate().filter_map(of).collect();
+    let all = choices(job, model, &runs);
+    // What is best for one kind of layers alone is no set of all.
+    if all.is_of_sets() { Vec::new() } else { all.names(&chosen) }
+}
+
+/// A layout with a choice of values, and the bytes of its fullest device.
+#[derive(Clone)]
+pub(super) struct Tried<T> {
+    pub(super) of: T,
+    pub(super) bytes: f64,
+}
+
+/// The kind of most layers.
+fn commonest(kinds: &[Kind]) -> usize {
+    (0..kinds.len()).max_by(|&a, &b| kinds[a].runs.total_cmp(&kinds[b].runs)).unwrap_or(0)
+}
+
+/// Choices with another one of a kind.
+fn with(choices: &[usize], kind: usize, at: usize) -> Vec<usize> {
+    let mut choices = choices.to_vec();
+    choices[kind] = at;
+    choices
+}
+
+/// What was tried, and the choice of each kind of layers.
+type Chosen<T> = (Tried<T>, Vec<usize>);
+
+/// What a choice of each kind of layers takes.
+type Under<'a, T> = dyn FnMut(&[usize]) -> Result<Tried<T>, Error> + 'a;
+
+/// Choices that are tried, one for each kind of layers.
+struct Trial<'a, T> {
+    /// What devices have room for.
+    room: f64,
+    under: &'a mut Under<'a, T>,
+    /// Whether a choice, and all that make no less again, are of no use.
+    is_too_slow: &'a dyn Fn(&[usize]) -> bool,
+}
+
+/// The fastest choice of values with which devices have `room`, where so many bytes are held with none; nothing if none fits, or
+/// none that does is of use.
+///
+/// # Errors
+/// A choice cannot be priced.
+pub(super) fn fitting<T: Clone>(
+    frontier: &Frontier,
+    none: f64,
+    room: f64,
+    mut under: impl FnMut(Recompute) -> Result<Tried<T>, Error>,
+    is_too_slow: impl Fn(&[usize]) -> bool,
+) -> Result<Option<T>, Error> {
+    let mut under = |choices: &[usize]| under(Recompute::Selective(frontier.names(choices)));
+    let mut trial = Trial { room, under: &mut under, is_too_slow: &is_too_slow };
+    Ok(trial.fitting(&frontier.kinds, &frontier.best, none)?.map(|best| best.of))
+}
+
+impl<T: Clone> Trial<'_, T> {
+    /// The fastest choice, of kinds with these best choices, alone and together.
+    fn fitting(&mut self, kinds: &[Kind], best: &[Again], none: f64) -> Result<Option<Tried<T>>, Error> {
+        let Some(least) = best.last().filter(|_| best.len() > 1) else { return Ok(None) };
+        let (kind, zero) = (commonest(kinds), vec![0; kinds.len()]);
+        // Where the first choice of the commonest kind takes too long, it makes none again, whatever the others do.
+        let makes_none = kinds.len() > 1 && least.choices[kind] > 0 && (self.is_too_slow)(&with(&zero, kind, 1));
+        if makes_none && (self.under)(&with(&least.choices, kind, 0))?.bytes > self.room {
+            return Ok(None);
+        }
+        let last = (self.under)(&least.choices)?;
+        if last.bytes > self.room {
+            return Ok(None);
+        }
+        let mut from = zero;
+        if kinds.len() > 1 && !makes_none {
+            let Some(at) = self.commonest(kinds, &least.choices, none, &last)? else { return Ok(None) };
+            from[kind] = at;
+        }
+        let Some((found, choices)) = self.together(best, none, last, &from)? else { return Ok(None) };
+        if kinds.len() > 1 { self.each(kinds, found, choices, &from) } else { Ok(Some(found)) }
+    }
+
+    /// The first choice of the kind of most layers that fits where all others keep least: what it does not do with less, it does
+    /// not do.
+    fn commonest(
+        &mut self,
+        kinds: &[Kind],
+        least: &[usize],
+        none: f64,
+        last: &Tried<T>,
+    ) -> Result<Option<usize>, Error> {
+        let kind = commonest(kinds);
+        if least[kind] == 0 {
+            return Ok(Some(0));
+        }
+        let kept = &kinds[kind].bytes[..=least[kind]];
+        // All others keep least already.
+        let frees = |kind: usize| kinds[kind].runs * (kinds[kind].bytes[0] - kinds[kind].bytes[least[kind]]);
+        let share = frees(kind) / (0..kinds.len()).map(frees).sum::<f64>();
+        let held = last.bytes + (none - last.bytes) * share;
+        let under = |trial: &mut Self, at: usize| (trial.under)(&with(least, kind, at));
+        let is_too_slow = |trial: &Self, at: usize| (trial.is_too_slow)(&with(&vec![0; kinds.len()], kind, at));
+        let Some((_, at)) = self.first(kept, held, last.clone(), under, is_too_slow)? else { return Ok(None) };
+        // That nothing fits where this kind makes none again is not known.
+        let is_free = at == 1 && (self.under)(&with(least, kind, 0))?.bytes <= self.room;
+        Ok(Some(if is_free { 0 } else { at }))
+    }
+
+    /// The first of the best choices for all kinds of layers that fits, and the choice of each kind, from some on.
+    fn together(
+        &mut self,
+        best: &[Again],
+        none: f64,
+        last: Tried<T>,
+        from: &[usize],
+    ) -> Result<Option<Chosen<T>>, Error> {
+        let is_before = |again: &Again| again.choices.iter().zip(from).any(|(own, from)| own < from);
+        let begin = best.iter().rposition(is_before).unwrap_or(0);
+        let kept: Vec<f64> = best.iter().map(|again| again.bytes).collect();
+        let share = (kept[begin] - kept[kept.len() - 1]) / (kept[0] - kept[kept.len() - 1]);
+        let held = last.bytes + (none - last.bytes) * share;
+        let under = |trial: &mut Self, at: usize| (trial.under)(&best[begin + at].choices);
+        // Of several kinds each may yet come to make less again than together.
+        let is_too_slow = |trial: &Self, at: usize| match best[begin + at].choices.as_slice() {
+            alone @ [_] => (trial.is_too_slow)(alone),
+            _ => false,
+        };
+        let found = self.first(&kept[begin..], held, last, under, is_too_slow)?;
+        Ok(found.map(|(found, at)| (found, best[begin + at].choices.clone())))
+    }
+
+    /// Kinds of layers that lie on other ranks may have room left: of each the fastest choice, from some on, with which all still
+    /// fits.
+    fn each(
+        &mut self,
+        kinds: &[Kind],
+        mut best: Tried<T>,
+        mut choices: Vec<usize>,
+        from: &[usize],
+    ) -> Result<Option<Tried<T>>, Error> {
+        for (kind, &begin) in from.iter().enumerate() {
+            if choices[kind] <= begin {
+                continue;
+            }
+            let first = (self.under)(&with(&choices, kind, begin))?;
+            let found = if first.bytes <= self.room {
+                Some((first, begin))
+            } else {
+                // Those that come later may make less again.
+                let least = [&choices[..kind], &from[kind..]].concat();
+                let under = |trial: &mut Self, at: usize| (trial.under)(&with(&choices, kind, begin + at));
+                let is_too_slow = |trial: &Self, at: usize| (trial.is_too_slow)(&with(&least, kind, begin + at));
+                let found =
+                    self.first(&kinds[kind].bytes[begin..=choices[kind]], first.bytes, best, under, is_too_slow)?;
+                found.map(|(tried, at)| (tried, begin + at))
+            };
+            let Some((tried, at)) = found else { return Ok(None) };
+            (best, choices[kind]) = (tried, at);
+        }
+        Ok(Some(best))
+    }
+
+    /// The first that fits of some choices that keep ever less, of which the first holds so many bytes and does not, and the last
+    /// does. What devices hold grows with what layers keep, nearly in proportion: that tells which one to try next. Where it has
+    /// erred to one side more than once, the next is twice as far from there each time.
+    fn first(
+        &mut self,
+        kept: &[f64],
+        mut held: f64,
+        last: Tried<T>,
+        under: impl Fn(&mut Self, usize) -> Result<Tried<T>, Error>,
+        is_too_slow: impl Fn(&Self, usize) -> bool,
+    ) -> Result<Option<(Tried<T>, usize)>, Error> {
+        let (mut found, mut small, mut large, mut side) = (last, kept.len() - 1, 0, 0_i32);
+        loop {
+            if is_too_slow(self, large + 1) {
+                return Ok(None);
+            }
+            if small - large < 2 {
+                return Ok(Some((found, small)));
+            }
+            let more = (self.room - found.bytes) / (held - found.bytes) * (kept[large] - kept[small]);
+            let told = kept.partition_point(|&bytes| bytes > kept[small] + more);
+            let far = 1 << side.unsigned_abs().saturating_sub(1);
+            let next = if side > 0 { told.min(small.saturating_sub(far)) } else { told.max(large + far) };
+            let next = next.clamp(large + 1, small - 1);
+            let tried = under(self, next)?;
+            if tried.bytes <= self.room {
+                (found, small, side) = (tried, next, side.max(0) + 1);
+            } else {
+                (held, large, side) = (tried.bytes, next, side.min(0) - 1);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ir::entity::EntityRef;
+    use ir::ids::BlockId;
+
+    /// A choice of so many seconds.
+    fn again(choices: Vec<usize>, bytes: f64, seconds: usize) -> Again {
+        Again { choices, bytes, seconds: seconds as f64, least: seconds as f64 }
+    }
+
+    fn choices(bytes: &[f64]) -> Vec<Again> {
+        let of = |(at, &bytes): (usize, &f64)| again(vec![at], bytes, at);
+        bytes.iter().enumerate().map(of).collect()
+    }
+
+    /// A trial in a room, of choices that hold so much, and how many tries it took.
+    fn trial<T>(
+        room: f64,
+        held: impl Fn(&[usize]) -> f64,
+        is_too_slow: impl Fn(&[usize]) -> bool,
+        then: impl FnOnce(&mut Trial<'_, Vec<usize>>) -> Result<T, Error>,
+    ) -> (T, usize) {
+        let mut tries = 0;
+        let mut under = |choices: &[usize]| {
+            tries += 1;
+            Ok(Tried { of: choices.to_vec(), bytes: held(choices) })
+        };
+        let found = then(&mut Trial { room, under: &mut under, is_too_slow: &is_too_slow }).unwrap();
+        (found, tries)
+    }
+
+    /// A kind of layers.
+    fn kind(at: usize, runs: f64, bytes: Vec<f64>) -> Kind {
+        let seconds: Vec<f64> = (0..bytes.len()).map(|at| at as f64).collect();
+        Kind { block: BlockId::new(at), runs, bytes, least: seconds.clone(), seconds }
+    }
+
+    /// Held: 40 and three times what is kept. The first choice that fits is found, in few steps; nothing where it is too slow.
+    #[test]
+    fn the_fastest_that_fits_is_found() {
+        let kept: Vec<f64> = (0..100).map(|at| 1000.0 - f64::from(at * at) / 10.0).collect();
+        let held = |at: usize| 40.0 + 3.0 * kept[at];
+        let kinds = [kind(0, 1.0, kept.clone())];
+        for room in [held(99), held(98), held(50) + 1.0, held(1), held(0) - 1.0] {
+            let wanted = (1..100).find(|&at| held(at) <= room);
+            for enough in [99, wanted.unwrap(), wanted.unwrap() - 1] {
+                let of = |choices: &[usize]| held(choices[0]);
+                let is_too_slow = |choices: &[usize]| choices[0] > enough;
+                let find = |trial: &mut Trial<'_, Vec<usize>>| trial.fitting(&kinds, &choices(&kept), held(0));
+                let (found, tries) = trial(room, of, is_too_slow, find);
+                let found = found.map(|tried| tried.of[0]);
+                assert_eq!(found, wanted.filter(|&wanted| wanted <= enough));
+                assert!(tries <= 4, "{tries}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_may_fit() {
+        let none = |kept: &[f64], held: f64, room: f64| {
+            let kinds = [kind(0, 1.0, kept.to_vec())];
+            trial(room, |_| 9.0, |_| false, |trial| trial.fitting(&kinds, &choices(kept), held)).0.is_none()
+        };
+        assert!(none(&[3.0, 2.0], 10.0, 8.0));
+        assert!(none(&[3.0], 10.0, 9.5));
+    }
+
+    /// Two kinds on two ranks, each with what it keeps: both come as far as their own rank has room.
+    #[test]
+    fn each_kind_takes_the_room_of_its_rank() {
+        let held = |choices: &[usize]| f64::max(100.0 - choices[0] as f64, 60.0 - 2.0 * choices[1] as f64);
+        let kinds = [1.0, 2.0].map(|each| kind(0, each, (0..21).map(|at| 100.0 - each * f64::from(at)).collect()));
+        let both: Vec<Again> = (0..21).map(|at| again(vec![at; 2], 300.0 - 3.0 * at as f64, at)).collect();
+        let each = |is_too_slow: &dyn Fn(&[usize]) -> bool| {
+            let find = |trial: &mut Trial<'_, Vec<usize>>| trial.fitting(&kinds, &both, held(&[0, 0]));
+            trial(85.0, held, is_too_slow, find).0.map(|best| best.of)
+        };
+        assert_eq!(each(&|_| false), Some(vec![15, 0]));
+        assert_eq!(each(&|choices| choices[0] > 15), Some(vec![15, 0]));
+        assert_eq!(each(&|choices| choices[0] > 10), None);
+    }
+
+    /// The commonest kind may have no choice: it always makes none again.
+    #[test]
+    fn a_kind_may_have_no_choice() {
+        let kinds = [kind(0, 9.0, vec![5.0]), kind(1, 1.0, vec![40.0, 30.0, 20.0])];
+        let both: Vec<Again> = (0..3).map(|at| again(vec![0, at], 45.0 - 10.0 * at as f64, at)).collect();
+        let held = |choices: &[usize]| 50.0 - 10.0 * choices[1] as f64;
+        let is_too_slow = |choices: &[usize]| choices.iter().zip(&kinds).any(|(&at, kind)| kind.seconds[at] > 2.0);
+        let (found, _) = trial(40.0, held, is_too_slow, |trial| trial.fitting(&kinds, &both, 50.0));
+        assert_eq!(found.map(|found| found.of), Some(vec![0, 1]));
+    }
+
+    /// The commonest kind may have no time to make any again: then the other one makes room.
+    #[test]
+    fn the_commonest_kind_may_make_none_again() {
+        let kinds = [kind(0, 1.0, vec![40.0, 30.0, 20.0]), kind(1, 9.0, vec![5.0, 4.0, 3.0])];
+        let held = |choices: &[usize]| 50.0 - 10.0 * choices[0] as f64 - choices[1] as f64;
+        let both: Vec<Again> = (0..3).map(|at| again(vec![at; 2], held(&[at; 2]), at)).collect();
+        let is_too_slow = |choices: &[usize]| choices[1] > 0;
+        let find = |room: f64| trial(room, held, is_too_slow, |trial| trial.fitting(&kinds, &both, 50.0)).0;
+        assert_eq!(find(40.0).map(|found| found.of), Some(vec![1, 0]));
+        assert!(find(29.0).is_none());
+    }
+
+    /// The commoner of two kinds on the same ranks is held to what it must do at least, and given up where that is too slow.
+    #[test]
+    fn the_commonest_kind_is_given_up_first() {
+        let kinds = [
+            kind(0, 2.0, (0..11).map(|at| 20.0 - f64::from(at)).collect()),
+            kind(1, 9.0, (0..21).map(|at| 200.0 - f64::from(at)).collect()),
+        ];
+        let held = |choices: &[usize]| 220.0 - 2.0 * choices[0] as f64 - 9.0 * choices[1] as f64;
+        let both: Vec<Again> = (0..21).map(|at| again(vec![at / 2, at], held(&[at / 2, at]), at)).collect();
+        let find = |enough: usize| {
+            let is_too_slow = |choices: &[usize]| choices[1] > enough;
+            trial(100.0, held, is_too_slow, |trial| trial.fitting(&kinds, &both, held(&[0, 0])))
+        };
+        let (found, tries) = find(20);
+        let found = found.unwrap().of;
+        assert!(held(&found) <= 100.0 && held(&with(&found, 0, found[0] - 1)) > 100.0, "{found:?}");
+        assert!(tries <= 12, "{tries}");
+        let (found, tries) = find(10);
+        assert!(found.is_none() && tries <= 3, "{tries}");
+    }
+}

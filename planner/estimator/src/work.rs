@@ -1,0 +1,139 @@
+//! Lower bounds from some degrees alone, known before any model is planned for them: FLOPs / peak, and model states / ranks
+//! that hold them.
+
+use super::blocks::Blocks;
+use super::floor::Floor;
+use super::least::{communicators, gathers};
+use super::memory::{Inner, states, within};
+use super::replicas::Replicas;
+use cost::{Format, Machine, Recipe};
+use ir::goal::Layout;
+
+/// The work of a sequence and the parameters of a model, which no layout changes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Work {
+    /// FLOPs of a sequence's products, forward and backward.
+    products: f64,
+    /// Of its attention.
+    attention: f64,
+    /// Parameters that are no experts', and the experts'.
+    elements: [f64; 2],
+    /// Bytes of the inner values of a sequence in the end of the model that has most.
+    inner: f64,
+    /// Of the layers that are alike those with most parameters: how many there are.
+    layers: u64,
+    /// Parameters of one of these: those that are no experts', and the experts'.
+    layer: [f64; 2],
+}
+
+/// What degrees leave open of a layout.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Undecided {
+    /// The ZeRO stage, if it is pinned.
+    pub zero: Option<u8>,
+    /// Micro-batches of a step: no layout has fewer.
+    pub microbatches: u32,
+    /// Sequences of a micro-batch: no layout has fewer.
+    pub mbs: u64,
+}
+
+/// Ranks that share a sequence cut its inner values into as many parts at most; of a part this much is counted.
+const SHARED_INNER: f64 = 0.5;
+
+impl Work {
+    /// Of a model planned for one device.
+    pub(super) fn of(blocks: &Blocks, sequences: u64) -> Work {
+        let (causal, whole) = (blocks.sum(|it| it.flops), blocks.sum(|it| it.flops_noncausal));
+        let shared: f64 = blocks.outline.tied.iter().map(|tied| tied.elements * (tied.runs.len() - 1) as f64).sum();
+        let attention = whole - causal;
+        let ends = blocks.outline.spans.iter().filter(|span| !span.are_layers);
+        let elements = |block: usize| [blocks.profiles[block].dense, blocks.profiles[block].experts];
+        let all = |&(block, runs): &(usize, u64)| runs as f64 * elements(block).iter().sum::<f64>();
+        let most = blocks.outline.layers_by_block().into_iter().max_by(|a, b| all(a).total_cmp(&all(b)));
+        let (layers, layer) = most.map_or((0, [0.0; 2]), |(block, runs)| (runs, elements(block)));
+        Work {
+            products: 3.0 * (causal - attention) / sequences as f64,
+            attention: 3.0 * attention / sequences as f64,
+            elements: [blocks.sum(|it| it.dense) - shared, blocks.sum(|it| it.experts)],
+            inner: ends.map(|end| blocks.profiles[end.block].transient).fold(0.0, f64::max) / sequences as f64,
+            layers,
+            layer,
+        }
+    }
+
+    /// Bytes of the inner values of a micro-batch of one sequence on a rank at least.
+    fn inner(&self, layout: &Layout) -> f64 {
+        self.inner * SHARED_INNER / (layout.tp * layout.cp) as f64
+    }
+
+    /// The most sequences of a micro-batch whose inner values have so much room.
+    pub fn most_sequences(&self, layout: &Layout, room: f64) -> u64 {
+        (room / self.inner(layout).max(1.0)) as u64
+    }
+
+    /// Of all layouts with these degrees: all devices at their full rate all the time, and the states of the mean rank, the
+    /// inner values of a micro-batch, or what the rank with most layers holds. With one micro-batch every stage of ZeRO is as
+    /// asked for.
+    pub fn floor(&self, layout: &Layout, open: Undecided, sequences: u64, machine: &Machine<'_>) -> Floor {
+        let devices = layout.devices();
+        let seconds = self.seconds(devices, sequences, machine) * machine.stragglers(devices);
+        let under = |zero: u8| Layout { zero, ..layout.clone() };
+        let mean = {
+            let layout = under(open.zero.unwrap_or(3));
+            let replicas = Replicas::new(&layout, open.microbatches, machine);
+            states(on_a_rank(self.elements, &layout).map(|all| all / layout.pp as f64), &replicas).total()
+        };
+        // While micro-batches accumulate, stacks may run ZeRO-2 and 3 as ZeRO-1.
+        let inner = self.inner(layout) * open.mbs as f64;
+        let stages = open.zero.map_or(0..=3, |zero| zero.min(1)..=zero);
+        let fullest = stages.map(|zero| self.fullest(&under(zero), open.microbatches, inner, machine));
+        let fullest = fullest.fold(f64::INFINITY, f64::min);
+        let facts = &machine.stack.facts;
+        let held = mean.max(inner).max(fullest);
+        Floor { seconds, bytes: held * facts.reserve + facts.context + communicators(layout, machine) }
+    }
+
+    /// Of all layouts on so many devices, from the fewest to the most: each state is held once at least.
+    pub fn of_devices(&self, [fewest, most]: [u64; 2], sequences: u64, machine: &Machine<'_>) -> Floor {
+        let seconds = self.seconds(most, sequences, machine) * machine.stragglers(fewest);
+        let layout = Layout { dp: most, zero: 3, ..Layout::default() };
+        let replicas = Replicas::new(&layout, 1, machine);
+        let elements = self.elements.iter().sum::<f64>();
+        let facts = &machine.stack.facts;
+        Floor { seconds, bytes: states([elements, 0.0], &replicas).total() * facts.reserve + facts.context }
+    }
+
+    /// Seconds of a step in which so many devices work at their full rate all the time.
+    fn seconds(&self, devices: u64, sequences: u64, machine: &Machine<'_>) -> f64 {
+        let device = &machine.cluster.device;
+        let Recipe { products, .. } = *machine.recipe;
+        let rate = device.sustained(products).max(device.sustained(Format::Half)).max(device.sustained(Format::F32));
+        let peak = device.flops_bf16.max(device.flops_f32);
+        let seconds = self.products / (rate * machine.stack.fitted.matmul.value) + self.attention / peak;
+        seconds * sequences as f64 / devices as f64 + machine.fixed()
+    }
+
+    /// Bytes of the rank with most layers: n on p ranks are n/p, rounded up, on one of them. It holds their states, and what
+    /// ZeRO gathers and sums of one. A single rank holds all states, and the inner values of the ends.
+    fn fullest(&self, layout: &Layout, microbatches: u32, inner: f64, machine: &Machine<'_>) -> f64 {
+        if self.layers == 0 {
+            return 0.0;
+        }
+        let replicas = Replicas::new(layout, microbatches, machine);
+        let layer = on_a_rank(self.layer, layout);
+        let one = Inner { transient: 0.0, elements: layer.iter().sum() };
+        let whole = within(one, Inner::default(), 0.0, 0.0, gathers(&replicas), machine.recipe);
+        let (held, beside) = if layout.pp > 1 {
+            let layers = self.layers.div_ceil(layout.pp) as f64;
+            (layer.map(|elements| layers * elements), whole)
+        } else {
+            (on_a_rank(self.elements, layout), whole.max(inner))
+        };
+        states(held, &replicas).total() + beside + machine.stack.facts.workspace
+    }
+}
+
+/// What a rank has of some parameters, which no pipeline cuts, before ZeRO does.
+fn on_a_rank([dense, experts]: [f64; 2], layout: &Layout) -> [f64; 2] {
+    [dense / layout.tp as f64, experts / (layout.ep * layout.etp) as f64]
+}
