@@ -1,11 +1,11 @@
-//! How near `estimate` comes on the machine that it runs on: measures the machine, then trains the example under 20 layouts
+//! How near `estimate` comes on the machine that it runs on: measures the machine, then trains the example under 20 configurations
 //! of 8 virtual devices and compares the median step of each with the prediction.
 //!
 //! `cargo bench --bench calibration` prints the table of docs/benchmarks.md; `-- FILE.toml` takes a cluster that is measured
 //! already.
 
 use meshwright::calibrate::cluster;
-use meshwright::compiler::layout;
+use meshwright::compiler::parallel;
 use meshwright::compiler::text_files::write_text;
 use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator};
 use meshwright::train::{Progress, RunHeader, TrainRequest, free_memory, train};
@@ -62,7 +62,7 @@ fn main() {
     let path = given.map_or_else(calibrated, PathBuf::from);
     let estimator = Estimator::new();
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get()) as f64;
-    println!("| layout | predicted | measured | predicted / measured | processor | predicted / processor |");
+    println!("| configuration | predicted | measured | predicted / measured | processor | predicted / processor |");
     println!("|---|---|---|---|---|---|");
     let mut errors = [Vec::new(), Vec::new()];
     for text in LAYOUTS {
@@ -98,7 +98,7 @@ fn predicted(estimator: &Estimator, cluster: &Path, text: &str) -> EstimateRepor
         seq: defaults.seq,
         global_batch: defaults.global_batch,
         precision: "f32".into(),
-        layout: text.into(),
+        parallel: text.into(),
         ..EstimateRequest::default()
     };
     estimator.estimate(&request).unwrap_or_else(|why| panic!("{text}: {why}"))
@@ -106,9 +106,9 @@ fn predicted(estimator: &Estimator, cluster: &Path, text: &str) -> EstimateRepor
 
 /// Median seconds of a step, and the processor's seconds of one: these count on a machine that has other work too.
 fn measured(text: &str) -> [f64; 2] {
-    assert_eq!(layout::parse(text).map(|layout| layout.devices()), Ok(8), "{text}");
+    assert_eq!(parallel::parse(text).map(|parallel| parallel.devices()), Ok(8), "{text}");
     let request = TrainRequest {
-        mesh: text.into(),
+        parallel: text.into(),
         data: Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
         valid_fraction: 0.002,
         steps: STEPS,

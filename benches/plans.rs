@@ -1,9 +1,9 @@
-//! Plans against layouts that were published, and against the playbook's procedure; and what planning takes.
+//! Plans against configurations that were published, and against the playbook's procedure; and what planning takes.
 //!
 //! `cargo bench --bench plans` prints the tables of docs/plans.md and of docs/benchmarks.md, section Planning.
 
 use meshwright::autotune::plan::{PlanRequest, find};
-use meshwright::compiler::layout;
+use meshwright::compiler::parallel;
 use meshwright::estimator::{EstimateReport, Estimator};
 use std::time::Instant;
 
@@ -14,12 +14,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Seconds after which the best so far will do.
 const MOST_SECONDS: f64 = 60.0;
 
-/// A training run that was published: what it is, where, and the degrees that the layout had; then all that is known of it.
+/// A training run that was published: what it is, where, and the degrees that the configuration had; then all that is known of it.
 struct Published {
     name: &'static str,
     request: fn() -> PlanRequest,
     degrees: &'static str,
-    layout: &'static str,
+    parallel: &'static str,
 }
 
 fn on(stack: &str, precision: &str, request: PlanRequest) -> PlanRequest {
@@ -33,37 +33,37 @@ const PUBLISHED: &[Published] = &[
         name: "Llama 3 405B, 8,192 H100",
         request: || PlanRequest::new("llama3.1-405b", "h100", 8192, 8192, 2048),
         degrees: "tp=8,cp=1,pp=16",
-        layout: "tp=8,cp=1,pp=16,vp=8,sp=true,zero=1,mbs=1",
+        parallel: "tp=8,cp=1,pp=16,vp=8,sp=true,zero=1,mbs=1",
     },
     Published {
         name: "Llama 3 405B, 16,384 H100",
         request: || PlanRequest::new("llama3.1-405b", "h100", 16384, 8192, 2048),
         degrees: "tp=8,cp=1,pp=16",
-        layout: "tp=8,cp=1,pp=16,vp=8,sp=true,zero=1,mbs=1",
+        parallel: "tp=8,cp=1,pp=16,vp=8,sp=true,zero=1,mbs=1",
     },
     Published {
         name: "Llama 3 405B, 131,072 tokens, 16,384 H100",
         request: || PlanRequest::new("llama3.1-405b", "h100", 16384, 131_072, 128),
         degrees: "tp=8,cp=16,pp=16",
-        layout: "tp=8,cp=16,pp=16,vp=8,sp=true,zero=1,mbs=1",
+        parallel: "tp=8,cp=16,pp=16,vp=8,sp=true,zero=1,mbs=1",
     },
     Published {
         name: "DeepSeek-V3, 2,048 H800",
         request: || on("megatron-core-2025", "fp8-block", PlanRequest::new("deepseek-v3", "h800", 2048, 4096, 15360)),
         degrees: "tp=1,cp=1,pp=16,ep=64",
-        layout: "tp=1,pp=16,ep=64,zero=1,mbs=1,schedule=dualpipe,recompute=selective:layernorm+mla_up_proj",
+        parallel: "tp=1,pp=16,ep=64,zero=1,mbs=1,schedule=dualpipe,recompute=selective:layernorm+mla_up_proj",
     },
     Published {
         name: "GPT-3 175B, 768 A100",
         request: || on("megatron-2022", "fp16", PlanRequest::new("gpt3-175b", "a100", 768, 2048, 1536)),
         degrees: "tp=8,pp=12",
-        layout: "tp=8,pp=12,mbs=1,recompute=full",
+        parallel: "tp=8,pp=12,mbs=1,recompute=full",
     },
     Published {
         name: "MT-NLG 530B, 2,240 A100",
         request: || on("megatron-2022", "fp16", PlanRequest::new("megatron-530b", "a100", 2240, 2048, 1920)),
         degrees: "tp=8,pp=35",
-        layout: "tp=8,pp=35,vp=3,mbs=1,recompute=full",
+        parallel: "tp=8,pp=35,vp=3,mbs=1,recompute=full",
     },
 ];
 
@@ -91,21 +91,21 @@ fn step(report: Option<&EstimateReport>) -> String {
 
 /// What differs from defaults.
 fn short(report: &EstimateReport) -> String {
-    let text = layout::print(&report.layout);
-    let usual = ["cp=1", "order=pp", "sp=false"];
+    let text = parallel::print(&report.parallel);
+    let usual = ["cp=1", "rank_order=pp", "sp=false"];
     text.split(',').filter(|item| item.contains('=') && !usual.contains(item)).collect::<Vec<_>>().join(",")
 }
 
 fn published() {
     println!(
-        "| run | as published | published degrees, the rest free | ours | layouts of other kinds before it | ours |"
+        "| run | as published | published degrees, the rest free | ours | configurations of other kinds before it | ours |"
     );
     println!("|---|---|---|---|---|---|");
     for run in PUBLISHED {
         let estimator = Estimator::new();
         let request = (run.request)();
         let theirs =
-            meshwright::estimator::EstimateRequest { gpus: Some(request.gpus), ..request.under(run.layout.into()) };
+            meshwright::estimator::EstimateRequest { gpus: Some(request.gpus), ..request.under(run.parallel.into()) };
         let theirs = estimator.estimate(&theirs).ok();
         let fitted = best(&estimator, &PlanRequest { pin: run.degrees.into(), top: 1, ..request.clone() });
         let found = find(&estimator, &PlanRequest { top: 20, deadline: Some(MOST_SECONDS), ..request }, &|_| {}).ok();
@@ -160,7 +160,7 @@ fn playbook() {
 }
 
 fn times() {
-    println!("\n| request | layouts | predicted | seconds | proved |");
+    println!("\n| request | configurations | predicted | seconds | proved |");
     println!("|---|---|---|---|---|");
     let of = [
         ("llama3-8b", "h100", 8, 8192, 64, ""),

@@ -48,7 +48,7 @@ fn main() {
 /// A turn of a mesh.
 fn measured(mesh: &str) -> ProfileReport {
     let request = TrainRequest {
-        mesh: mesh.into(),
+        parallel: mesh.into(),
         data: env!("CARGO_MANIFEST_DIR").into(),
         valid_fraction: 0.002,
         steps: STEPS,

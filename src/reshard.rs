@@ -20,9 +20,9 @@ pub struct ReshardRequest {
     pub shape: String,
     /// Its element type.
     pub dtype: String,
-    /// The layout that is there: the axes of each dim, then `/{..}` storage and `+{..}` or `max{..}` what is owed.
+    /// The sharding that is there: the axes of each dim, then `/{..}` storage and `+{..}` or `max{..}` what is owed.
     pub from: String,
-    /// The layout that is wanted.
+    /// The sharding that is wanted.
     pub to: String,
 }
 
@@ -70,7 +70,7 @@ pub struct StepReport {
 /// Finds the way.
 ///
 /// # Errors
-/// A layout that cannot be on this mesh, or that nothing leads to.
+/// A sharding that cannot be on this mesh, or that nothing leads to.
 pub fn reshard(request: &ReshardRequest) -> Result<ReshardReport, Error> {
     let (model, from, to) = read(request)?;
     let cluster: &Cluster = &CPU;
@@ -130,7 +130,7 @@ const MOST_BYTES: u64 = 1 << 50;
 fn read(request: &ReshardRequest) -> Result<(Model, Type, Type), Error> {
     let shape: Vec<u64> =
         request.shape.split(',').map(str::trim).filter(|size| !size.is_empty()).map(size).collect::<Result<_, _>>()?;
-    let typed = |flag: &str, layout: &str| typed(&request.dtype, &shape, flag, layout);
+    let typed = |flag: &str, sharding: &str| typed(&request.dtype, &shape, flag, sharding);
     let (from, to) = (typed("--from", &request.from)?, typed("--to", &request.to)?);
     let source = format!(
         "mesh @m = [{}]\nblock @reshard(\n  %from: {from},\n  %to: {to}\n) {{\n  return\n}}\n",
@@ -163,9 +163,9 @@ fn size(text: &str) -> Result<u64, Error> {
 }
 
 /// `f32[16{x}, 16]+{y}` of `{x},{}+{y}`.
-fn typed(dtype: &str, shape: &[u64], flag: &str, layout: &str) -> Result<String, Error> {
+fn typed(dtype: &str, shape: &[u64], flag: &str, sharding: &str) -> Result<String, Error> {
     let (mut dims, mut depth, mut rest) = (vec![String::new()], 0, "");
-    for (at, c) in layout.char_indices() {
+    for (at, c) in sharding.char_indices() {
         match c {
             '{' => depth += 1,
             '}' => depth -= 1,
@@ -174,7 +174,7 @@ fn typed(dtype: &str, shape: &[u64], flag: &str, layout: &str) -> Result<String,
         match c {
             ',' if depth == 0 => dims.push(String::new()),
             '/' | '+' | 'm' if depth == 0 => {
-                rest = &layout[at..];
+                rest = &sharding[at..];
                 break;
             }
             c if c.is_whitespace() => {}
@@ -187,7 +187,7 @@ fn typed(dtype: &str, shape: &[u64], flag: &str, layout: &str) -> Result<String,
     let braces = |dim: &String| dim.is_empty() || (dim.starts_with('{') && dim.ends_with('}'));
     if dims.len() != shape.len() || !dims.iter().all(braces) {
         return Err(bad(format!(
-            "`{flag} {layout}` does not give the axes in braces for each of {} dims",
+            "`{flag} {sharding}` does not give the axes in braces for each of {} dims",
             shape.len()
         )));
     }

@@ -4,7 +4,7 @@
 use cost::Stack;
 use meshwright::accuracy::{Summary, by_source, memory_by_source, rank_sets, read, score, total};
 use meshwright::autotune::explain::TIE;
-use meshwright::compiler::layout::parse_any;
+use meshwright::compiler::parallel::parse_any;
 use meshwright::estimator::{EstimateRequest, Estimator, beyond};
 use std::collections::BTreeMap;
 
@@ -87,9 +87,9 @@ fn what_was_run_is_supported() {
     let runs = read(include_str!("accuracy/runs.jsonl")).unwrap();
     for run in runs {
         let request = &run.request;
-        let mut layout = parse_any(&request.layout).unwrap();
-        layout.dp = request.gpus.unwrap() / layout.devices().max(1);
+        let mut parallel = parse_any(&request.parallel).unwrap();
+        parallel.dp = request.gpus.unwrap() / parallel.devices().max(1);
         let stack = Stack::find(&request.stack).unwrap();
-        assert_eq!(beyond(&layout, &stack), Vec::<String>::new(), "{} on {}", run.id, stack.name);
+        assert_eq!(beyond(&parallel, &stack), Vec::<String>::new(), "{} on {}", run.id, stack.name);
     }
 }

@@ -50,7 +50,7 @@ fn every_code_can_arise() {
 #[test]
 fn every_explanation_is_whole() {
     for entry in CATALOGUE {
-        let sentences = [entry.explanation, entry.cure];
+        let sentences = [entry.explanation, entry.help];
         assert!(sentences.iter().all(|text| text.len() > 10 && text.ends_with(['.', '?'])), "{}", entry.code);
         assert!(!entry.title.is_empty() && !entry.title.ends_with('.'), "{}", entry.code);
     }

@@ -1,11 +1,11 @@
-//! Checkpoints: what one layout saves any other loads to the bit, a resumed run is the unbroken one, and nothing damaged is
+//! Checkpoints: what one configuration saves any other loads to the bit, a resumed run is the unbroken one, and nothing damaged is
 //! ever used.
 
+#[path = "checkpoints/configurations.rs"]
+mod configs;
 #[cfg(unix)]
 #[path = "checkpoints/faults.rs"]
 mod faults;
-#[path = "checkpoints/layouts.rs"]
-mod layouts;
 #[path = "checkpoints/runs.rs"]
 mod runs;
 
@@ -17,7 +17,7 @@ const CONFIG: &str = r#"{"model_type": "gpt2", "vocab_size": 257, "n_positions":
     "n_head": 4, "n_inner": 50, "embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1}"#;
 
 const TRAIN: &str = "train config.json --data text.txt --seq 16 --global-batch 8 --lr 0.01 --warmup 2 --steps 6 \
-    --eval-every 2 --eval-batches 1 --save-every 2 --mesh dp=2,tp=2,pp=2,zero=1";
+    --eval-every 2 --eval-batches 1 --save-every 2 --parallel dp=2,tp=2,pp=2,zero=1";
 
 /// A run of six steps in `a` that kept all its checkpoints, and the same in `b` as if it had been killed behind step 5.
 fn broken_run() -> Folder {
@@ -55,11 +55,11 @@ fn a_resumed_run_is_the_unbroken_one() {
 }
 
 #[test]
-fn a_run_goes_on_under_another_layout() {
+fn a_run_goes_on_under_another_configuration() {
     let folder = broken_run();
     let want = folder.json("train --resume a --format json");
     for (out, mesh) in [("c", "dp=1"), ("d", "dp=4,zero=1"), ("e", "tp=4,sp=true"), ("f", "pp=4,schedule=gpipe")] {
-        let got = folder.json(&format!("train --resume a/step-00000004 --out {out} --mesh {mesh} --format json"));
+        let got = folder.json(&format!("train --resume a/step-00000004 --out {out} --parallel {mesh} --format json"));
         let (got, want) = (got["valid_loss"].as_f64().unwrap(), want["valid_loss"].as_f64().unwrap());
         assert!((got - want).abs() < 1e-3 * want, "{mesh}: {got} is not {want}");
         assert_eq!(losses(&folder.read(&format!("{out}/metrics.jsonl")))[0].0, 4);

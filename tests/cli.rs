@@ -76,12 +76,12 @@ fn schedules_are_drawn() {
 }
 
 #[test]
-fn ways_between_layouts_are_told() {
+fn ways_between_configurations_are_told() {
     cases("reshard");
 }
 
 #[test]
-fn layouts_are_predicted() {
+fn configurations_are_predicted() {
     cases("estimate");
 }
 
@@ -144,7 +144,7 @@ const TINY: &str =
 fn train_writes_metrics_and_a_config_that_gives_the_same_run() {
     let folder = Folder::new();
     folder.write("text.txt", &some_text());
-    let report = folder.json(&format!("{TINY} --mesh dp=2,tp=2,pp=2 --zero 1 --sp --out a --format json"));
+    let report = folder.json(&format!("{TINY} --parallel dp=2,tp=2,pp=2 --zero 1 --sp --out a --format json"));
     assert_eq!((&report["devices"], &report["microbatches"]), (&8.into(), &4.into()));
     assert!(report["valid_loss"].as_f64().unwrap() < 6.0, "{report}");
 
@@ -164,11 +164,11 @@ fn train_writes_metrics_and_a_config_that_gives_the_same_run() {
 }
 
 #[test]
-fn the_layout_changes_the_speed_and_not_the_loss() {
+fn the_configuration_changes_the_speed_and_not_the_loss() {
     let folder = Folder::new();
     folder.write("text.txt", &some_text());
     let loss = |mesh: &str| {
-        let report = folder.json(&format!("{TINY} --mesh {mesh} --lr 0.01 --warmup 0 --format json"));
+        let report = folder.json(&format!("{TINY} --parallel {mesh} --lr 0.01 --warmup 0 --format json"));
         report["valid_loss"].as_f64().unwrap()
     };
     let one = loss("dp=1");
@@ -182,7 +182,7 @@ fn the_layout_changes_the_speed_and_not_the_loss() {
 fn train_prints_its_plan_its_progress_and_its_result() {
     let folder = Folder::new();
     folder.write("text.txt", &some_text());
-    let text = folder.answer(&format!("{TINY} --mesh pp=2"));
+    let text = folder.answer(&format!("{TINY} --parallel pp=2"));
     for part in ["model     tiny-gpt2", "stage 1: ", "baseline  ", "step 3/3", "validation loss", "baseline   ", "out"]
     {
         assert!(text.contains(part), "no `{part}` in\n{text}");
@@ -204,7 +204,7 @@ fn a_loss_that_is_no_number_ends_the_run_for_good() {
 fn a_dump_goes_on_from_where_it_stands() {
     let folder = Folder::new();
     let batch = "--seq 16 --global-batch 8";
-    folder.answer(&format!("compile tiny-llama --mesh dp=2,tp=2,pp=2 {batch} --dump all"));
+    folder.answer(&format!("compile tiny-llama --parallel dp=2,tp=2,pp=2 {batch} --dump all"));
     let mut names: Vec<String> =
         fs::read_dir(folder.0.join("all")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -217,7 +217,7 @@ fn a_dump_goes_on_from_where_it_stands() {
         let again = folder.answer(&format!("compile all/{name} {batch}"));
         assert!(again == folder.read(&format!("all/{last}")), "{name} ends elsewhere");
     }
-    let stopped = folder.answer(&format!("compile tiny-llama --mesh dp=2,tp=2,pp=2 {batch} --stop-after annotate"));
+    let stopped = folder.answer(&format!("compile tiny-llama --parallel dp=2,tp=2,pp=2 {batch} --stop-after annotate"));
     assert_eq!(stopped, folder.read(&format!("all/{}", names[3])));
 }
 
@@ -251,7 +251,7 @@ fn schedule_answers_in_json() {
 #[test]
 fn a_step_in_a_trace_stands_below_its_schedule() {
     let folder = Folder::new();
-    folder.answer("compile tiny-llama --mesh pp=2 --global-batch 4 --predict --trace step.json");
+    folder.answer("compile tiny-llama --parallel pp=2 --global-batch 4 --predict --trace step.json");
     let asked = "schedule --stages 2 --microbatches 4 --kind 1f1b --f 0.002 --i 0.002 --w 0.002";
     for (format, start) in [("svg", "<svg "), ("html", "<!doctype html>")] {
         let both = folder.answer(&format!("{asked} --compare step.json --format {format}"));
@@ -278,7 +278,7 @@ fn tables_list_what_there_is() {
         let rows = folder.json(&format!("{verb} --format json"));
         assert!(rows.as_array().unwrap().iter().any(|row| row["name"] == name), "{rows}");
     }
-    assert!(folder.answer("--explain MW0204").contains("indivisible"));
+    assert!(folder.answer("error MW0204").contains("indivisible"));
 }
 
 #[test]
@@ -309,20 +309,19 @@ fn a_stack_may_begin_from_another() {
 #[test]
 fn codes_are_listed_and_explained() {
     let folder = Folder::new();
-    let list = folder.answer("--explain");
-    assert_eq!(list, folder.answer("--explain list"));
+    let list = folder.answer("error");
     assert_eq!(list.lines().count(), 1 + CATALOGUE.len());
-    let rows = folder.json("--explain --format json");
+    let rows = folder.json("error --format json");
     assert_eq!(rows.as_array().unwrap().len(), CATALOGUE.len());
     for entry in CATALOGUE {
         let code = entry.code.to_string();
-        let text = folder.answer(&format!("--explain {code}"));
-        for part in [entry.title, entry.explanation, entry.arises(), entry.example.lines().next().unwrap(), entry.cure]
+        let text = folder.answer(&format!("error {code}"));
+        for part in [entry.title, entry.explanation, entry.arises(), entry.example.lines().next().unwrap(), entry.help]
         {
             assert!(text.contains(part), "{code} lacks `{part}`:\n{text}");
         }
     }
-    assert_eq!(folder.json("--explain mw204 --format json")["code"], "MW0204");
+    assert_eq!(folder.json("error mw204 --format json")["code"], "MW0204");
 }
 
 /// Files that hold no text, as models, requests, configurations and costs.
@@ -356,7 +355,7 @@ fn arguments_that_are_no_text_are_refused() {
         (&["compile"][..], "MW0808"),
         (&["train", "tiny-gpt2", "--data"], "MW0805"),
         (&["train", "tiny-gpt2", "--out"], "MW0805"),
-        (&["--explain"], "MW0808"),
+        (&["error"], "MW0808"),
     ] {
         let output = folder.command(args).arg(wrong).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();

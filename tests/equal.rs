@@ -16,7 +16,7 @@ mod run;
 mod sliced;
 
 use cost::{CPU, Cluster};
-use ir::goal::{Goal, Layout};
+use ir::goal::{Goal, ParallelConfig};
 use ir::graph::{Model, SectionKind};
 use ir::text::File;
 
@@ -64,9 +64,9 @@ fn cluster(seed: u64) -> Cluster {
 
 /// A case sharded by cost, in so little memory that parameters must be cut if they can be; gives whether that was possible.
 fn sharded(case: &generate::Case) -> Result<(Model, File, bool), String> {
-    let layout = Layout { zero: case.zero, ..Layout::default() };
+    let parallel = ParallelConfig { zero: case.zero, ..ParallelConfig::default() };
     let within = |memory| {
-        let goal = Goal::auto(layout.clone(), memory, case.pipeline.microbatches);
+        let goal = Goal::auto(parallel.clone(), memory, case.pipeline.microbatches);
         run::compiled_to(case, goal, &cluster(case.seed))
     };
     // Parameters and gradients in f32 and half of what AdamW has; of the rest as much as that.

@@ -1,17 +1,17 @@
-//! Predictions of layouts as a whole: parts sum to the whole, and what a change of layout must do, it does.
+//! Predictions of configurations as a whole: parts sum to the whole, and what a change of configuration must do, it does.
 
 use ir::recompute::MODULES;
 use meshwright::compiler::error::Error;
 use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator, Line, estimate_all};
 
-fn request(layout: &str) -> EstimateRequest {
+fn request(parallel: &str) -> EstimateRequest {
     EstimateRequest {
         model: "llama3-8b".into(),
         cluster: "h100".into(),
         gpus: Some(16),
         seq: 4096,
         global_batch: 64,
-        layout: layout.into(),
+        parallel: parallel.into(),
         ..EstimateRequest::default()
     }
 }
@@ -33,8 +33,8 @@ const LAYOUTS: [&str; 14] = [
     "tp=2,recompute=auto,mbs=4",
 ];
 
-fn estimate(estimator: &Estimator, layout: &str) -> EstimateReport {
-    estimator.estimate(&request(layout)).unwrap_or_else(|error| panic!("{layout}: {error}"))
+fn estimate(estimator: &Estimator, parallel: &str) -> EstimateReport {
+    estimator.estimate(&request(parallel)).unwrap_or_else(|error| panic!("{parallel}: {error}"))
 }
 
 fn near(a: f64, b: f64) -> bool {
@@ -44,41 +44,41 @@ fn near(a: f64, b: f64) -> bool {
 #[test]
 fn parts_sum_to_the_whole() {
     let estimator = Estimator::new();
-    for layout in LAYOUTS {
-        let predicted = estimate(&estimator, layout).predicted;
-        assert!(near(predicted.time_s.total(), predicted.step_time_s), "{layout}: {predicted:?}");
+    for parallel in LAYOUTS {
+        let predicted = estimate(&estimator, parallel).predicted;
+        assert!(near(predicted.time_s.total(), predicted.step_time_s), "{parallel}: {predicted:?}");
         for (name, seconds) in predicted.time_s.by_name() {
-            assert!(seconds >= 0.0, "{layout}: {name} takes {seconds} s");
+            assert!(seconds >= 0.0, "{parallel}: {name} takes {seconds} s");
         }
         let speed = 64.0 * 4096.0 / predicted.step_time_s / 16.0;
-        assert!(near(predicted.tokens_per_s_per_gpu, speed), "{layout}");
+        assert!(near(predicted.tokens_per_s_per_gpu, speed), "{parallel}");
         let [low, high] = predicted.interval_s;
-        assert!(low < predicted.step_time_s && predicted.step_time_s < high, "{layout}");
-        assert!(predicted.mfu < predicted.mfu_noncausal && predicted.mfu < predicted.hfu, "{layout}");
+        assert!(low < predicted.step_time_s && predicted.step_time_s < high, "{parallel}");
+        assert!(predicted.mfu < predicted.mfu_noncausal && predicted.mfu < predicted.hfu, "{parallel}");
         for stage in &predicted.memory_gib.per_stage {
             let parts = stage.parameters + stage.gradients + stage.optimizer + stage.activations + stage.logits;
-            assert!(near(parts + stage.buffers, stage.allocated), "{layout}: {stage:?}");
-            assert!(stage.allocated <= stage.reserved && stage.reserved < stage.device, "{layout}: {stage:?}");
+            assert!(near(parts + stage.buffers, stage.allocated), "{parallel}: {stage:?}");
+            assert!(stage.allocated <= stage.reserved && stage.reserved < stage.device, "{parallel}: {stage:?}");
         }
     }
 }
 
 #[test]
-fn flops_do_not_depend_on_the_layout() {
+fn flops_do_not_depend_on_the_configuration() {
     let estimator = Estimator::new();
-    let all = LAYOUTS.map(|layout| estimate(&estimator, layout).predicted.flops_per_token);
+    let all = LAYOUTS.map(|parallel| estimate(&estimator, parallel).predicted.flops_per_token);
     // 6 FLOPs of each parameter in a product, and causal attention: 3 x 4 s h / 2 of each layer.
     let products = 8.03e9 - 128_256.0 * 4096.0;
     let theirs = 6.0 * products + 32.0 * 6.0 * 4096.0 * 4096.0;
-    for (layout, ours) in LAYOUTS.iter().zip(all) {
-        assert!((ours / theirs - 1.0).abs() < 0.01, "{layout}: {ours:e}, {theirs:e}");
+    for (parallel, ours) in LAYOUTS.iter().zip(all) {
+        assert!((ours / theirs - 1.0).abs() < 0.01, "{parallel}: {ours:e}, {theirs:e}");
     }
 }
 
 #[test]
 fn what_saves_memory_does() {
     let estimator = Estimator::new();
-    let total = |layout: &str| estimate(&estimator, layout).predicted.memory_gib.total;
+    let total = |parallel: &str| estimate(&estimator, parallel).predicted.memory_gib.total;
     for (less, more) in [
         ("zero=1", "zero=0"),
         ("zero=2", "zero=1"),
@@ -106,12 +106,12 @@ fn automatic_recomputation_does_no_more_than_it_must() {
     assert_eq!(none.predicted.fits, none.predicted.step_time_s == auto.predicted.step_time_s);
 }
 
-/// Where a layout does not fit without, values that are chosen by memory are no slower than any one or two modules that fit,
+/// Where a configuration does not fit without, values that are chosen by memory are no slower than any one or two modules that fit,
 /// nor than whole layers.
 #[test]
 fn values_by_memory_are_as_fast_as_any_modules() {
-    let job = |model: &str, cluster: &str, stack: &str, gpus: u64, seq: u64, global_batch: u64, layout: &str| {
-        let [model, cluster, stack, layout] = [model, cluster, stack, layout].map(str::to_string);
+    let job = |model: &str, cluster: &str, stack: &str, gpus: u64, seq: u64, global_batch: u64, parallel: &str| {
+        let [model, cluster, stack, parallel] = [model, cluster, stack, parallel].map(str::to_string);
         let beyond_stack = true;
         EstimateRequest {
             model,
@@ -120,7 +120,7 @@ fn values_by_memory_are_as_fast_as_any_modules() {
             gpus: Some(gpus),
             seq,
             global_batch,
-            layout,
+            parallel,
             beyond_stack,
             ..request("")
         }
@@ -140,15 +140,15 @@ fn values_by_memory_are_as_fast_as_any_modules() {
     let estimator = Estimator::new();
     for job in jobs {
         let under = |recompute: &str| {
-            let layout = format!("{},recompute={recompute}", job.layout);
-            estimator.estimate(&EstimateRequest { layout, ..job.clone() }).unwrap_or_else(|error| panic!("{error}"))
+            let parallel = format!("{},recompute={recompute}", job.parallel);
+            estimator.estimate(&EstimateRequest { parallel, ..job.clone() }).unwrap_or_else(|error| panic!("{error}"))
         };
         let (auto, title) = (under("auto"), format!("{} {}", job.model, job.stack));
         assert!(auto.predicted.fits && !under("none").predicted.fits, "{title}");
-        assert!(!auto.made_again.is_empty() && auto.layout.recompute.to_string().contains(':'), "{title}");
+        assert!(!auto.recomputed.is_empty() && auto.parallel.recompute.to_string().contains(':'), "{title}");
         for other in others.iter().map(|other| under(other)).filter(|other| other.predicted.fits) {
             let times = [&auto, &other].map(|report| report.predicted.step_time_s);
-            assert!(times[0] <= times[1] * (1.0 + 1e-3), "{title} {}: {times:?}", other.layout.recompute);
+            assert!(times[0] <= times[1] * (1.0 + 1e-3), "{title} {}: {times:?}", other.parallel.recompute);
         }
     }
 }
@@ -165,29 +165,29 @@ fn documents_of_their_own_leave_less_attention() {
 }
 
 #[test]
-fn many_layouts_are_answered_in_their_order() {
+fn many_configurations_are_answered_in_their_order() {
     let requests: Vec<EstimateRequest> =
-        LAYOUTS.iter().map(|layout| request(layout)).chain([request("tp=3")]).collect();
+        LAYOUTS.iter().map(|parallel| request(parallel)).chain([request("tp=3")]).collect();
     let answers = estimate_all(&Estimator::new(), &requests, &|_| ());
     let alone = Estimator::new();
     for (request, answer) in requests.iter().zip(&answers) {
         match answer {
-            Ok(report) => assert_eq!(report, &alone.estimate(request).unwrap(), "{}", request.layout),
-            Err(error) => assert!(error.to_string().contains("3 devices, not 16"), "{}: {error}", request.layout),
+            Ok(report) => assert_eq!(report, &alone.estimate(request).unwrap(), "{}", request.parallel),
+            Err(error) => assert!(error.to_string().contains("3 devices, not 16"), "{}: {error}", request.parallel),
         }
     }
     assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 1);
 }
 
 #[test]
-fn lines_of_a_file_are_layouts_or_requests() {
+fn lines_of_a_file_are_configurations_or_requests() {
     let base = request("");
     let over = |line: &str| Line::parse(line).unwrap().over(&base);
-    assert_eq!(over("tp=8,pp=2").layout, "tp=8,pp=2");
-    assert_eq!(over("\"tp=8\"").layout, "tp=8");
-    let line = over(r#"{"layout": "tp=4", "model": "llama3-70b", "gpus": 64, "seq": 8192}"#);
+    assert_eq!(over("tp=8,pp=2").parallel, "tp=8,pp=2");
+    assert_eq!(over("\"tp=8\"").parallel, "tp=8");
+    let line = over(r#"{"parallel": "tp=4", "model": "llama3-70b", "gpus": 64, "seq": 8192}"#);
     assert_eq!((line.model.as_str(), line.gpus, line.seq, line.global_batch), ("llama3-70b", Some(64), 8192, 64));
-    assert!(Line::parse(r#"{"layouts": "tp=4"}"#).is_err());
+    assert!(Line::parse(r#"{"configurations": "tp=4"}"#).is_err());
 }
 
 #[test]
@@ -195,13 +195,13 @@ fn what_cannot_be_is_refused_with_the_reason() {
     let estimator = Estimator::new();
     let base = request("tp=2");
     let refused = |request: &EstimateRequest| match estimator.estimate(request) {
-        Ok(report) => panic!("{} is no layout, but takes {} s", request.layout, report.predicted.step_time_s),
+        Ok(report) => panic!("{} is no configuration, but takes {} s", request.parallel, report.predicted.step_time_s),
         Err(error) => {
             assert!(matches!(error, Error::Input { .. }), "{error}");
             error.to_string()
         }
     };
-    for (layout, part) in [
+    for (parallel, part) in [
         ("tp=3", "3 devices, not 16"),
         ("dp=16,ep=32", "does not divide"),
         ("tp=16", "does not divide dim `g`"),
@@ -213,8 +213,8 @@ fn what_cannot_be_is_refused_with_the_reason() {
         ("pp=2,stages=40", "ascend within"),
         ("pp=2,schedule=seq1f1b,slices=3", "3 of them do not divide one of 4096"),
     ] {
-        let told = refused(&request(layout));
-        assert!(told.contains(part), "{layout}: {told}");
+        let told = refused(&request(parallel));
+        assert!(told.contains(part), "{parallel}: {told}");
     }
     for (request, part) in [
         (EstimateRequest { model: "llama3-8".into(), ..base.clone() }, "did you mean `llama3-8b`"),
@@ -236,8 +236,8 @@ fn what_cannot_be_is_refused_with_the_reason() {
 #[test]
 fn hardware_flops_are_those_that_are_executed() {
     let estimator = Estimator::new();
-    let executed = |layout: &str, stack: &str| {
-        let request = EstimateRequest { stack: stack.into(), ..request(layout) };
+    let executed = |parallel: &str, stack: &str| {
+        let request = EstimateRequest { stack: stack.into(), ..request(parallel) };
         let predicted = estimator.estimate(&request).unwrap().predicted;
         predicted.hfu / predicted.mfu * predicted.flops_per_token
     };

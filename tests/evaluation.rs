@@ -34,7 +34,7 @@ impl Folder {
     fn request(&self, rate: f64, mesh: &str) -> TrainRequest {
         TrainRequest {
             model: self.0.join(format!("{rate}.json")).display().to_string(),
-            mesh: mesh.into(),
+            parallel: mesh.into(),
             data: self.0.join("text.txt"),
             out: self.0.join("out"),
             seq: 16,
@@ -80,7 +80,7 @@ impl Progress for Losses {
 
 fn losses(request: &TrainRequest) -> (TrainReport, Losses) {
     let mut losses = Losses::default();
-    let report = train(request, &mut losses).unwrap_or_else(|why| panic!("{}: {why}", request.mesh));
+    let report = train(request, &mut losses).unwrap_or_else(|why| panic!("{}: {why}", request.parallel));
     (report, losses)
 }
 

@@ -98,7 +98,7 @@ fn a_router_may_be_sure() {
     }
 }
 
-/// One test per mesh: its name, the layout, and the sequences of a micro-batch over all ranks.
+/// One test per mesh: its name, the configuration, and the sequences of a micro-batch over all ranks.
 macro_rules! meshes {
     ($($name:ident $mesh:literal $sequences:literal;)*) => {$(
         #[test]

@@ -84,7 +84,7 @@ static PLAN: LazyLock<EstimateReport> = LazyLock::new(|| {
 });
 
 static STAGED: LazyLock<File> = LazyLock::new(|| {
-    let order = Compiling { model: "tiny-llama".into(), mesh: "pp=2".into(), seq: 16, ..Compiling::default() };
+    let order = Compiling { model: "tiny-llama".into(), parallel: "pp=2".into(), seq: 16, ..Compiling::default() };
     compile_source(&ModelSource::open("tiny-llama").unwrap(), &order, Some("partition"), &mut |_, _| {}).unwrap()
 });
 

@@ -43,9 +43,9 @@ fn gpt2() {
     all_levels("tiny-gpt2", &SEQUENCE_LAYOUTS);
 }
 
-fn all_levels(model: &str, layouts: &[&str]) {
-    for &mesh in layouts {
-        let order = Compiling { model: model.into(), mesh: mesh.into(), seq: 16, ..Compiling::default() };
+fn all_levels(model: &str, configs: &[&str]) {
+    for &mesh in configs {
+        let order = Compiling { model: model.into(), parallel: mesh.into(), seq: 16, ..Compiling::default() };
         let compiled = ModelSource::open(model).and_then(|source| compile(&source, &order));
         let compiled = compiled.unwrap_or_else(|error| panic!("{model} on `{mesh}`: {error}"));
         let reached: Vec<&str> = compiled.dumps.iter().map(|dump| dump.pass).collect();
@@ -54,11 +54,11 @@ fn all_levels(model: &str, layouts: &[&str]) {
         let all: Vec<&str> = passes().iter().map(|pass| pass.name).filter(runs).collect();
         assert_eq!(reached, all, "{model} on `{mesh}`: the passes that are told of");
         let seeded = all.iter().position(|&pass| pass == "annotate").expect("a pass");
-        let schedule = Some(order.layout().expect("a layout").schedule);
-        let bare = Compiling { mesh: String::new(), schedule, ..order.clone() };
+        let schedule = Some(order.parallel().expect("a configuration").schedule);
+        let bare = Compiling { parallel: String::new(), schedule, ..order.clone() };
         for level in 0..compiled.dumps.len() {
             goes_on(&compiled, level, &order).unwrap_or_else(|why| panic!("{model} on `{mesh}`: {why}"));
-            // From `seed` on the file says all that the layout has said.
+            // From `seed` on the file says all that the configuration has said.
             if level >= seeded {
                 goes_on(&compiled, level, &bare).unwrap_or_else(|why| panic!("{model} without `{mesh}`: {why}"));
             }

@@ -12,7 +12,7 @@ const WASTE: f64 = 0.05;
 /// Compiles (every checker looks at the program, its places among all) and gives the classes that waste too much.
 fn wasteful(model: &str, mesh: &str) -> Vec<String> {
     let source = ModelSource::open(model).unwrap_or_else(|why| panic!("{model}: {why}"));
-    let order = Compiling { model: model.to_string(), mesh: mesh.to_string(), ..Compiling::default() };
+    let order = Compiling { model: model.to_string(), parallel: mesh.to_string(), ..Compiling::default() };
     let file =
         compile_source(&source, &order, None, &mut |_, _| {}).unwrap_or_else(|why| panic!("{model} {mesh}: {why}"));
     let classes = report(&file.model, file.program.as_ref().expect("a program"));
@@ -29,9 +29,9 @@ fn waste_little(model: &str, meshes: &[&str]) {
 #[test]
 fn the_example_wastes_little() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/example.ir");
-    let layouts = ["dp=1", "dp=4", "tp=4", "dp=2,tp=2", "dp=4,zero=1", "pp=2", "dp=2,tp=2,pp=2", "dp=2,pp=2,zero=1"];
-    let gpipe = layouts.map(|mesh| format!("{mesh},schedule=gpipe"));
-    let meshes: Vec<&str> = layouts.into_iter().chain(gpipe.iter().map(String::as_str)).collect();
+    let configs = ["dp=1", "dp=4", "tp=4", "dp=2,tp=2", "dp=4,zero=1", "pp=2", "dp=2,tp=2,pp=2", "dp=2,pp=2,zero=1"];
+    let gpipe = configs.map(|mesh| format!("{mesh},schedule=gpipe"));
+    let meshes: Vec<&str> = configs.into_iter().chain(gpipe.iter().map(String::as_str)).collect();
     waste_little(&path.to_string_lossy(), &meshes);
 }
 
@@ -57,11 +57,11 @@ fn small_models_waste_little() {
 fn by_cost(model: &str, mesh: &str, memory: Option<u64>) -> Option<u64> {
     let source = ModelSource::open(model).expect("a preset");
     let (mesh, shard) = (mesh.to_string(), "auto".to_string());
-    let order = Compiling { mesh, shard, memory, seq: 64, ..Compiling::default() };
+    let order = Compiling { parallel: mesh, shard, memory, seq: 64, ..Compiling::default() };
     let file = match compile_source(&source, &order, None, &mut |_, _| {}) {
         Ok(file) => file,
         Err(why) => {
-            assert_eq!(why.code(), Some(Code::NoRoom), "{model} {mesh}: {why}", mesh = order.mesh);
+            assert_eq!(why.code(), Some(Code::NoRoom), "{model} {mesh}: {why}", mesh = order.parallel);
             return None;
         }
     };
@@ -87,7 +87,7 @@ fn the_memory_that_is_stated_holds_for_arenas() {
 /// The bytes of the largest arena, and of what the first stage keeps of a micro-batch and holds from step to step.
 fn bytes(mesh: &str) -> [u64; 3] {
     let source = ModelSource::open("tiny-llama").expect("a preset");
-    let order = Compiling { mesh: mesh.to_string(), global_batch: Some(16), ..Compiling::default() };
+    let order = Compiling { parallel: mesh.to_string(), global_batch: Some(16), ..Compiling::default() };
     let file = compile_source(&source, &order, None, &mut |_, _| {}).unwrap_or_else(|why| panic!("{mesh}: {why}"));
     let stage = file.staged.as_ref().expect("stages").stages[0].cost;
     let classes = report(&file.model, file.program.as_ref().expect("a program"));

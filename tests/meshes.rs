@@ -141,7 +141,7 @@ fn what_is_computed_again_is_the_same() {
     }
 }
 
-/// One test per mesh: its name, the layout, and the sequences of a micro-batch over all ranks.
+/// One test per mesh: its name, the configuration, and the sequences of a micro-batch over all ranks.
 macro_rules! meshes {
     ($($name:ident $mesh:literal $sequences:literal;)*) => {$(
         #[test]

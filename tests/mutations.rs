@@ -14,7 +14,7 @@
 //! | a `W` is left out | all | - | missing-run |
 //! | an `R` starts before the last `W` of its parameters | not run | - | in-flight, step-order |
 //! | nothing waits for an `R` | not run | - | in-flight, token |
-//! | a layout change's operand is freed before its wait | not run | - | in-flight |
+//! | a configuration change's operand is freed before its wait | not run | - | in-flight |
 //! | `first` is missing | load: refused | - | first |
 //! | `first` is there twice | nothing | - | first |
 //! | a send is left out | stuck | - | unmatched-message |

@@ -95,7 +95,7 @@ impl Config {
         Config(path)
     }
 
-    fn estimate(&self, [cluster, stack]: [&str; 2], batch: u64, layout: &str) -> EstimateReport {
+    fn estimate(&self, [cluster, stack]: [&str; 2], batch: u64, parallel: &str) -> EstimateReport {
         let request = EstimateRequest {
             model: self.0.display().to_string(),
             cluster: cluster.into(),
@@ -104,7 +104,7 @@ impl Config {
             global_batch: batch,
             precision: "fp16".into(),
             grad_dtype: Some("fp16".into()),
-            layout: layout.into(),
+            parallel: parallel.into(),
             ..EstimateRequest::default()
         };
         Estimator::new().estimate(&request).unwrap()
@@ -122,8 +122,8 @@ impl Drop for Config {
 #[test]
 fn checkpoints_cut_among_tensor_parallel_ranks_are_as_small_as_zero_r_says() {
     let model = Config::gpt("100b", 125, 8192, 64);
-    let elements = |layout: &str| {
-        let report = model.estimate(["v100-dgx2", "megatron-2022"], 32, layout);
+    let elements = |parallel: &str| {
+        let report = model.estimate(["v100-dgx2", "megatron-2022"], 32, parallel);
         report.predicted.memory_gib.per_stage[0].activations * 1024.0_f64.powi(3) / 2.0 / 1e9
     };
     let whole = elements("tp=16,mbs=32,recompute=full");
@@ -145,14 +145,14 @@ fn megatron_scales_on_v100_as_it_did() {
         ("8.3b", 72, 3072, 32, "tp=8,dp=64", 512, 76.0),
     ];
     let mut first = None;
-    for (name, layers, hidden, heads, layout, batch, theirs) in rows {
+    for (name, layers, hidden, heads, parallel, batch, theirs) in rows {
         let model = Config::gpt(name, layers, hidden, heads);
-        let layout = format!("{layout},mbs=8,recompute=full");
-        let report = model.estimate(["v100-dgx2", "megatron-2019"], batch, &layout).predicted;
+        let parallel = format!("{parallel},mbs=8,recompute=full");
+        let report = model.estimate(["v100-dgx2", "megatron-2019"], batch, &parallel).predicted;
         let first = *first.get_or_insert(report.mfu);
         assert!((125.0 * first * 4.0 / 3.0 / 39.0 - 1.0).abs() < 0.05, "{first}");
         let ours = 100.0 * report.mfu / first;
-        assert!((ours - theirs).abs() <= 4.0, "{name} {layout}: {ours:.1} %, not {theirs} %");
+        assert!((ours - theirs).abs() <= 4.0, "{name} {parallel}: {ours:.1} %, not {theirs} %");
     }
 }
 

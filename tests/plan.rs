@@ -1,4 +1,4 @@
-//! Plans: as good as trying all layouts, within the pins, the same each time, and clear where there is none.
+//! Plans: as good as trying all configurations, within the pins, the same each time, and clear where there is none.
 
 use meshwright::autotune::plan::{Found, Objective, PlanRequest, find};
 use meshwright::estimator::Estimator;
@@ -16,9 +16,9 @@ fn plan(estimator: &Estimator, request: &PlanRequest) -> Found {
 
 /// What does not depend on the clock.
 fn answer(found: &Found) -> (Vec<(String, f64)>, Option<String>, u64) {
-    let text = |layout| meshwright::compiler::layout::print(layout);
-    let best = found.best.iter().map(|report| (text(&report.layout), report.predicted.step_time_s)).collect();
-    (best, found.closest.as_ref().map(|report| text(&report.layout)), found.search.space)
+    let text = |parallel| meshwright::compiler::parallel::print(parallel);
+    let best = found.best.iter().map(|report| (text(&report.parallel), report.predicted.step_time_s)).collect();
+    (best, found.closest.as_ref().map(|report| text(&report.parallel)), found.search.space)
 }
 
 /// Pins that leave each level open in turn.
@@ -91,13 +91,13 @@ fn pins_hold_and_all_devices_are_used() {
     ] {
         let found = plan(&estimator, &request("tiny-llama", "h100", 8, 32, pin));
         for report in &found.best {
-            let text = meshwright::compiler::layout::print(&report.layout);
+            let text = meshwright::compiler::parallel::print(&report.parallel);
             assert!(text.contains(holds), "{pin}: {text}");
-            assert_eq!(report.layout.devices(), 8, "{text}");
+            assert_eq!(report.parallel.devices(), 8, "{text}");
         }
     }
     let fewer = PlanRequest { max_gpus: Some(8), ..request("tiny-llama", "h100", 5, 32, "mbs=1,pp=1") };
-    assert_eq!(plan(&estimator, &fewer).best[0].layout.devices(), 8);
+    assert_eq!(plan(&estimator, &fewer).best[0].parallel.devices(), 8);
 }
 
 #[test]
@@ -123,9 +123,9 @@ fn what_does_not_fit_is_told_with_what_needs_least() {
 fn what_cannot_be_is_refused() {
     let refused = |request: PlanRequest| find(&Estimator::new(), &request, &|_| {}).unwrap_err().to_string();
     for (gpus, pin, part) in [
-        (7, "cp=1", "no layout of 7 devices serves"),
+        (7, "cp=1", "no configuration of 7 devices serves"),
         (8, "tp=8,pp=2", "with the pins tp=8,pp=2"),
-        (8, "tp=3", "no layout"),
+        (8, "tp=3", "no configuration"),
         (8, "tpp=3", "there is no `tpp`"),
         (8, "schedule=1f2b", "no schedule `1f2b`"),
         (0, "", "--gpus"),
@@ -186,7 +186,7 @@ fn the_number_of_devices_may_be_open() {
 }
 
 fn text(found: &Found) -> String {
-    meshwright::compiler::layout::print(&found.best[0].layout)
+    meshwright::compiler::parallel::print(&found.best[0].parallel)
 }
 
 /// Within the stack unless what lies beyond is asked for: its schedules, modules and ZeRO stages.
@@ -224,13 +224,13 @@ fn activations_are_offloaded_where_nothing_else_fits() {
         plan(&estimator, &PlanRequest { stack: "megatron-core-2026".into(), seq, ..request })
     };
     let roomy = on(64, "tp=8,mbs=1,cp=1", 8192, 64);
-    assert!(roomy.best.iter().all(|report| !report.layout.offload && report.predicted.offloaded() == 0.0));
+    assert!(roomy.best.iter().all(|report| !report.parallel.offload && report.predicted.offloaded() == 0.0));
     let crowded = on(32, "tp=4,pp=1,cp=1,mbs=1,recompute=full", 131_072, 64);
-    for report in crowded.best.iter().filter(|report| report.layout.offload) {
+    for report in crowded.best.iter().filter(|report| report.parallel.offload) {
         let memory = &report.predicted.memory_gib;
         assert!(report.predicted.offloaded() <= memory.host_capacity.unwrap(), "{report:?}");
     }
-    assert!(crowded.best.iter().any(|report| report.layout.offload), "{:?}", crowded.closest);
+    assert!(crowded.best.iter().any(|report| report.parallel.offload), "{:?}", crowded.closest);
     // Nobody has as much memory beside a device as this keeps.
     let pin = "dp=8,tp=1,pp=8,cp=1,mbs=8,offload=true,recompute=none,schedule=1f1b,zero=1";
     let request = PlanRequest { seq: 8192, ..request("llama3-70b", "h100", 64, 512, pin) };

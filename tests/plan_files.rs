@@ -53,7 +53,7 @@ fn plans_have_the_form_that_is_printed() {
     let schema: Value = serde_json::from_str(&folder.answer("schema plan")).unwrap();
     let plan: Value = serde_json::from_str(&folder.answer(&format!("{TINY} --format json"))).unwrap();
     assert_eq!(complaints(&schema, &plan), Vec::<String>::new());
-    let estimate = TINY.replace("plan", "estimate").replace("--gpus 4", "--layout dp=2,pp=2 --format json");
+    let estimate = TINY.replace("plan", "estimate").replace("--gpus 4", "--parallel dp=2,pp=2 --format json");
     let estimate: Value = serde_json::from_str(&folder.answer(&estimate)).unwrap();
     assert_eq!(complaints(&schema, &estimate), Vec::<String>::new());
     let nothing = folder.run(&format!("{TOO_LARGE} --format json"));
@@ -63,10 +63,10 @@ fn plans_have_the_form_that_is_printed() {
     // What is not so is found out.
     for (place, value) in [
         ("/predicted/step_time_s", Value::from("long")),
-        ("/layout/zero", Value::from(4)),
-        ("/layout/cp_kind", Value::from("rings")),
-        ("/schema", Value::from("meshwright.plan/2")),
-        ("/why/axes/0", Value::from(1)),
+        ("/parallel/zero", Value::from(4)),
+        ("/parallel/cp_kind", Value::from("rings")),
+        ("/schema", Value::from("meshwright.plan/3")),
+        ("/why/choices/0", Value::from(1)),
         ("/search", Value::from("no")),
     ] {
         let mut wrong = plan.clone();
@@ -155,6 +155,6 @@ fn a_plan_is_run() {
         assert!(options.contains(part), "{part}\n{options}");
     }
     // Flags win.
-    folder.answer("train --plan as-it-is.json --mesh dp=2 --seq 16 --data text.txt --steps 1 --out other");
+    folder.answer("train --plan as-it-is.json --parallel dp=2 --seq 16 --data text.txt --steps 1 --out other");
     assert!(folder.read("other/run.toml").contains("seq = 16"));
 }

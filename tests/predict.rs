@@ -4,8 +4,8 @@
 use cost::{CPU, Cluster, Link};
 use ir::text::File;
 use meshwright::compiler::compile::{Compiling, compile_source};
-use meshwright::compiler::layout;
 use meshwright::compiler::model_source::ModelSource;
+use meshwright::compiler::parallel;
 use meshwright::predicting::{StepPrediction, predict, write_trace};
 use meshwright::train::{self, Quiet, TrainRequest, train};
 use runtime::trace::{Kind, Lane, Trace};
@@ -24,7 +24,7 @@ static NEAR: LazyLock<Cluster> =
 
 fn compiled(model: &str, mesh: &str) -> File {
     let source = ModelSource::open(model).unwrap();
-    let order = Compiling { model: model.into(), mesh: mesh.into(), ..Compiling::default() };
+    let order = Compiling { model: model.into(), parallel: mesh.into(), ..Compiling::default() };
     compile_source(&source, &order, None, &mut |_, _| {}).unwrap()
 }
 
@@ -67,7 +67,7 @@ fn a_pipeline_on_links_that_cost_nothing_takes_what_its_stages_say() {
 /// fewer than two at a time.
 const BYTES: std::ops::Range<f64> = 0.75..1.15;
 
-/// The prediction from costs alone, the run of the program on clocks, and the arena: one layout, one answer.
+/// The prediction from costs alone, the run of the program on clocks, and the arena: one configuration, one answer.
 #[test]
 fn every_kind_is_predicted_from_costs_alone() {
     let of_kind =
@@ -75,11 +75,11 @@ fn every_kind_is_predicted_from_costs_alone() {
     let again = ["full", "selective:mlp"].map(|again| format!("pp=2,dp=2,zero=3,recompute={again}"));
     for mesh in SCHEDULES.iter().flat_map(of_kind).chain(again) {
         let source = ModelSource::open("tiny-llama").unwrap();
-        let order = Compiling { model: "tiny-llama".into(), mesh: mesh.clone(), ..Compiling::default() };
+        let order = Compiling { model: "tiny-llama".into(), parallel: mesh.clone(), ..Compiling::default() };
         let file = compile_source(&source, &order, None, &mut |_, _| {}).unwrap();
         let program = file.program.as_ref().unwrap();
         let costs = model_costs(&file.model, &CPU, program.microbatches);
-        let step = scheduler::predict::predict(&costs, &layout::parse(&mesh).unwrap()).unwrap();
+        let step = scheduler::predict::predict(&costs, &parallel::parse(&mesh).unwrap()).unwrap();
         let (prediction, _) = predict(&file, &CPU).unwrap();
         assert!((step.seconds / prediction.schedule_s - 1.0).abs() < 1e-9, "{mesh}: {step:?}, {prediction:?}");
         assert!((0.75..1.1).contains(&prediction.ratio), "{mesh}: {step:?}, {prediction:?}");
@@ -92,7 +92,7 @@ fn every_kind_is_predicted_from_costs_alone() {
     }
 }
 
-/// The program hides layout changes behind kernels, the stages' costs add them up: it may be faster, by at most all
+/// The program hides configuration changes behind kernels, the stages' costs add them up: it may be faster, by at most all
 /// communication, and slower only by what waits in between: messages are not free of each other on one way out.
 #[test]
 fn with_communication_the_program_hides_some_of_it() {
@@ -175,7 +175,7 @@ fn a_measured_step_has_the_names_and_lanes_of_the_predicted_one() {
     let text = folder.join("text.txt");
     fs::write(&text, "What happens when is written down, and read back as it was. ".repeat(400)).unwrap();
     let request = TrainRequest {
-        mesh: "dp=2,tp=2,pp=2".into(),
+        parallel: "dp=2,tp=2,pp=2".into(),
         data: text,
         steps: 2,
         seq: 16,
@@ -186,7 +186,7 @@ fn a_measured_step_has_the_names_and_lanes_of_the_predicted_one() {
         ..TrainRequest::default()
     };
     let report = train(&request, &mut Quiet).unwrap();
-    let (step, trace) = train::predict(&TrainRequest { backend: "null".into(), ..request.clone() }).unwrap();
+    let (step, trace) = train::predict(&request).unwrap();
     write_trace(&trace, &folder.join("predicted.json")).unwrap();
     let [measured, predicted] = ["measured.json", "predicted.json"].map(|name| lanes(&folder.join(name)));
     let metrics = fs::read_to_string(folder.join("out/metrics.jsonl")).unwrap();

@@ -1,23 +1,23 @@
-//! Between all pairs of layouts of a matrix: the way that the planner finds gives every rank what the definition says, and
+//! Between all pairs of shardings of a matrix: the way that the planner finds gives every rank what the definition says, and
 //! takes no longer than the best of all sequences of collectives.
 //!
 //! Of the mesh of three axes a sample of the pairs is taken; `cargo test --test reshard -- --ignored` takes them all.
 
 #[path = "reshard/execute.rs"]
 mod execute;
-#[path = "reshard/layouts.rs"]
-mod layouts;
 #[path = "reshard/sequences.rs"]
 mod sequences;
+#[path = "reshard/shardings.rs"]
+mod shardings;
 #[path = "reshard/shardy.rs"]
 mod shardy;
 
 use cost::{CPU, Cluster, Link};
 use ir::mesh::{Axes, Mesh};
 use ir::types::{DType, Dim, DimName, Dims, PartialKind, Type};
-use layouts::layouts;
 use planner::reshard::{NoWay, Site, Step, cheapest, naive};
 use sequences::Sequences;
+use shardings::shardings;
 use std::sync::LazyLock;
 
 /// Here bytes decide, on the processor's own cluster the number of messages does; pairs of neighbours are joined better.
@@ -34,24 +34,24 @@ fn mesh(sizes: &[u64]) -> Mesh {
     Mesh::new("m", &axes)
 }
 
-/// Every `stride`-th pair of layouts.
-fn pairs(layouts: &[Type], stride: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..layouts.len() * layouts.len()).step_by(stride).map(|pair| (pair / layouts.len(), pair % layouts.len()))
+/// Every `stride`-th pair of shardings.
+fn pairs(shardings: &[Type], stride: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..shardings.len() * shardings.len()).step_by(stride).map(|pair| (pair / shardings.len(), pair % shardings.len()))
 }
 
-/// Checks pairs of layouts on a mesh: the costs against all sequences on both clusters, and what the ranks get.
+/// Checks pairs of shardings on a mesh: the costs against all sequences on both clusters, and what the ranks get.
 fn check(sizes: &[u64], kinds: &[PartialKind], stride: usize) {
     let (mesh, dims) = (mesh(sizes), Dims::default());
     for shape in SIZES {
-        let layouts = layouts(&mesh, &shape, kinds);
+        let shardings = shardings(&mesh, &shape, kinds);
         for cluster in [&*CPU, &*SLOW] {
             let site = Site { mesh: &mesh, dims: &dims, cluster };
-            let sequences = Sequences::new(&site, &layouts);
+            let sequences = Sequences::new(&site, &shardings);
             let mut ways = Vec::new();
-            for (from, to) in pairs(&layouts, stride) {
-                let way = cheapest(&site, &layouts[from], &layouts[to], &mesh.tensor_axes());
-                same_cost(&way, sequences.best(from, to), (&layouts[from], &layouts[to]));
-                ways.extend(way.map(|steps| (layouts[from].clone(), layouts[to].clone(), steps)));
+            for (from, to) in pairs(&shardings, stride) {
+                let way = cheapest(&site, &shardings[from], &shardings[to], &mesh.tensor_axes());
+                same_cost(&way, sequences.best(from, to), (&shardings[from], &shardings[to]));
+                ways.extend(way.map(|steps| (shardings[from].clone(), shardings[to].clone(), steps)));
             }
             execute::check(&mesh, &ways);
         }
@@ -136,9 +136,9 @@ fn the_plain_way_never_sends_less_where_bandwidth_decides() {
     for sizes in [&[2, 4][..], &[2, 2, 2]] {
         let mesh = mesh(sizes);
         let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
-        let layouts = layouts(&mesh, &[1 << 13, 1 << 14], &[PartialKind::Sum]);
-        for (from, to) in pairs(&layouts, if sizes.len() == 2 { 1 } else { 97 }) {
-            let (from, to) = (&layouts[from], &layouts[to]);
+        let shardings = shardings(&mesh, &[1 << 13, 1 << 14], &[PartialKind::Sum]);
+        for (from, to) in pairs(&shardings, if sizes.len() == 2 { 1 } else { 97 }) {
+            let (from, to) = (&shardings[from], &shardings[to]);
             let best = cheapest(&site, from, to, &mesh.tensor_axes()).expect("a way");
             let naive = naive(&site, from, to).expect("sums can always be owed");
             assert!(bytes(&best) <= bytes(&naive), "from {from:?} to {to:?}: {best:?}");
@@ -161,10 +161,10 @@ fn a_slice_of_several_dims_is_one_step_and_sends_nothing() {
 fn the_plain_way_arrives_too_and_is_never_faster() {
     let (mesh, dims) = (mesh(&[2, 4]), Dims::default());
     let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
-    let layouts = layouts(&mesh, &[5, 7], &[PartialKind::Sum]);
+    let shardings = shardings(&mesh, &[5, 7], &[PartialKind::Sum]);
     let mut ways = Vec::new();
-    for (from, to) in pairs(&layouts, 3) {
-        let (from, to) = (layouts[from].clone(), layouts[to].clone());
+    for (from, to) in pairs(&shardings, 3) {
+        let (from, to) = (shardings[from].clone(), shardings[to].clone());
         let steps = naive(&site, &from, &to).expect("sums can always be owed");
         let best = cheapest(&site, &from, &to, &Axes::none()).expect("a way");
         let cost = |steps: &[Step]| steps.iter().map(Step::weight).sum::<f64>();

@@ -98,7 +98,7 @@ fn any_order_in_any_placement_trains() {
 
 #[test]
 fn any_placement_trains_beside_other_axes() {
-    let meshes = ["pp=2,dp=2,tp=2,sp=true,zero=1", "pp=2,tp=2,order=tp,dp,pp", "pp=3,dp=2"];
+    let meshes = ["pp=2,dp=2,tp=2,sp=true,zero=1", "pp=2,tp=2,rank_order=tp,dp,pp", "pp=3,dp=2"];
     for (mesh, ranks) in meshes.into_iter().zip([2, 2, 3]) {
         for placement in [Placement::Loop, Placement::V, Placement::Bidirectional] {
             let pipeline = Pipeline::new(placement, ranks, MICROBATCHES);

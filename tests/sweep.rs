@@ -1,10 +1,10 @@
-//! What is planned, runs: the model is compiled under the plan's layout and verified, and a small model of its kind trains
-//! under a small layout of its kind as it does on one device.
+//! What is planned, runs: the model is compiled under the plan's configuration and verified, and a small model of its kind trains
+//! under a small configuration of its kind as it does on one device.
 
 #[path = "meshes/mod.rs"]
 mod meshes;
 
-use ir::goal::{CpKind, Layout, Recompute};
+use ir::goal::{CpKind, ParallelConfig, Recompute};
 use ir::models::{Batch, Experts, LlamaConfig, ModelConfig, preset};
 use ir::recompute::check_names;
 use ir::types::DType;
@@ -14,8 +14,8 @@ use meshes::trained::{alone, trained_on};
 use meshes::training::{Recipe, models};
 use meshwright::autotune::plan::{PlanRequest, find};
 use meshwright::compiler::compile::{Compiling, compile_source};
-use meshwright::compiler::layout::{missing, print};
 use meshwright::compiler::model_source::ModelSource;
+use meshwright::compiler::parallel::{missing, print};
 use meshwright::estimator::Estimator;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -51,48 +51,48 @@ const MODELS: [(&str, [u64; 3]); 20] = [
 ];
 const CLUSTERS: [&str; 4] = ["a100-80gb", "h100", "h800", "b200"];
 
-/// The layout with what is like it in the place of what cannot be compiled: another way of the same numbers.
-fn runnable(layout: &Layout) -> Layout {
-    let mut layout = Layout { offload: false, stages: Vec::new(), ..layout.clone() };
-    if layout.cp_kind == CpKind::Ring {
-        layout.cp_kind = CpKind::AllGather;
+/// The configuration with what is like it in the place of what cannot be compiled: another way of the same numbers.
+fn runnable(parallel: &ParallelConfig) -> ParallelConfig {
+    let mut parallel = ParallelConfig { offload: false, stages: Vec::new(), ..parallel.clone() };
+    if parallel.cp_kind == CpKind::Ring {
+        parallel.cp_kind = CpKind::AllGather;
     }
-    if !missing(&layout).is_empty() {
-        layout.shard = None;
+    if !missing(&parallel).is_empty() {
+        parallel.shard = None;
     }
-    assert_eq!(missing(&layout), [], "{layout:?}");
-    layout
+    assert_eq!(missing(&parallel), [], "{parallel:?}");
+    parallel
 }
 
-/// The same kind of layout on at most 16 devices.
-fn small(layout: &Layout) -> Layout {
+/// The same kind of configuration on at most 16 devices.
+fn small(parallel: &ParallelConfig) -> ParallelConfig {
     let two = |degree: u64| degree.min(2);
-    let Layout { dp, tp, pp, cp, .. } = *layout;
+    let ParallelConfig { dp, tp, pp, cp, .. } = *parallel;
     let (dp, tp, pp, cp) = (two(dp), two(tp), two(pp), two(cp));
-    let ep = two(layout.ep).min(dp * cp * tp);
-    let recompute = match &layout.recompute {
+    let ep = two(parallel.ep).min(dp * cp * tp);
+    let recompute = match &parallel.recompute {
         Recompute::Full(Some(_)) => Recompute::Full(Some(1)),
         other => other.clone(),
     };
-    Layout {
+    ParallelConfig {
         dp,
         tp,
         pp,
         cp,
         ep,
-        etp: two(layout.etp).min(dp * cp * tp / ep),
-        sp: layout.sp && tp > 1,
+        etp: two(parallel.etp).min(dp * cp * tp / ep),
+        sp: parallel.sp && tp > 1,
         shard: None,
         recompute,
         mbs: SEQUENCES / dp,
-        vp: layout.vp.map(|vp| vp.min(2)),
+        vp: parallel.vp.map(|vp| vp.min(2)),
         group: None,
-        slices: layout.slices.map(|slices| slices.min(2)),
-        ..layout.clone()
+        slices: parallel.slices.map(|slices| slices.min(2)),
+        ..parallel.clone()
     }
 }
 
-/// What a small model can make again of what a layout names.
+/// What a small model can make again of what a configuration names.
 fn known(config: &ModelConfig, recompute: &Recompute) -> Recompute {
     let Recompute::Selective(names) = recompute else { return recompute.clone() };
     let model = config.build(&Batch { batch: SEQUENCES, seq: 16, dtype: DType::F32 }).expect("a model");
@@ -115,7 +115,7 @@ fn kind(name: &str) -> Recipe {
     Recipe { config, optimizer: sgd(), lr: 0.05, steps: STEPS }
 }
 
-/// What has been trained, by kind of model and layout: one stands for all of its kind.
+/// What has been trained, by kind of model and configuration: one stands for all of its kind.
 #[derive(Default)]
 struct Trained {
     alone: BTreeMap<String, Record>,
@@ -123,11 +123,11 @@ struct Trained {
 }
 
 impl Trained {
-    /// Trains a small model of its kind under a small layout of its kind, and on one device.
-    fn of_kind(&mut self, model: &str, layout: &Layout) {
+    /// Trains a small model of its kind under a small configuration of its kind, and on one device.
+    fn of_kind(&mut self, model: &str, parallel: &ParallelConfig) {
         let recipe = kind(model);
-        let small = small(&runnable(layout));
-        let mesh = print(&Layout { recompute: known(&recipe.config, &small.recompute), ..small });
+        let small = small(&runnable(parallel));
+        let mesh = print(&ParallelConfig { recompute: known(&recipe.config, &small.recompute), ..small });
         let family = format!("{:?}", recipe.config);
         if !self.done.insert(format!("{family} {mesh}")) {
             return;
@@ -139,11 +139,11 @@ impl Trained {
     }
 }
 
-/// Compiles the model under the layout as far as all collectives stand, and verifies it.
-fn verified(model: &str, layout: &Layout, global_batch: u64) {
+/// Compiles the model under the configuration as far as all collectives stand, and verifies it.
+fn verified(model: &str, parallel: &ParallelConfig, global_batch: u64) {
     let order = Compiling {
         model: model.into(),
-        mesh: print(&runnable(layout)),
+        parallel: print(&runnable(parallel)),
         seq: SEQ,
         global_batch: Some(global_batch),
         precision: "bf16".into(),
@@ -151,8 +151,8 @@ fn verified(model: &str, layout: &Layout, global_batch: u64) {
     };
     let source = ModelSource::open(model).expect("a preset");
     let file = compile_source(&source, &order, Some("collectives"), &mut |_, _| {});
-    let file = file.unwrap_or_else(|why| panic!("{model} under {}: {why}", order.mesh));
-    ir::verify::verify_planned(&file.model).unwrap_or_else(|why| panic!("{model} under {}: {why:?}", order.mesh));
+    let file = file.unwrap_or_else(|why| panic!("{model} under {}: {why}", order.parallel));
+    ir::verify::verify_planned(&file.model).unwrap_or_else(|why| panic!("{model} under {}: {why:?}", order.parallel));
 }
 
 /// Plans a model, and tries what was planned; whether anything fits.
@@ -161,8 +161,8 @@ fn planned_runs(estimator: &Estimator, model: &str, cluster: &str, gpus: u64, tr
     let found = find(estimator, &request, &|_| {}).unwrap_or_else(|error| panic!("{request:?}: {error}"));
     let Some(best) = found.best.first() else { return false };
     assert!(found.search.proved_optimal, "{request:?}");
-    verified(model, &best.layout, request.global_batch);
-    trained.of_kind(model, &best.layout);
+    verified(model, &best.parallel, request.global_batch);
+    trained.of_kind(model, &best.parallel);
     true
 }
 
@@ -174,21 +174,21 @@ fn plans_of_small_models_run() {
     }
 }
 
-/// Layouts of published runs, whatever the search thinks of them.
+/// Configurations of published runs, whatever the search thinks of them.
 #[test]
-fn published_layouts_run() {
+fn published_configurations_run() {
     let mut trained = Trained::default();
-    for (model, layout, gpus, global_batch) in [
+    for (model, parallel, gpus, global_batch) in [
         ("llama3.1-405b", "tp=8,pp=16,sp=true,zero=1,schedule=interleaved-1f1b,vp=7", 8192, 2048),
         ("llama3-70b", "tp=8,pp=4,sp=true,recompute=full:2", 256, 512),
         ("deepseek-v3", "pp=16,ep=64,zero=1,schedule=1f1b", 2048, 3840),
         ("mixtral-8x7b", "pp=2,ep=8,zero=1", 64, 256),
         ("llama3-8b", "zero=3", 64, 256),
     ] {
-        let mut layout = meshwright::compiler::layout::parse_any(layout).expect("a layout");
-        layout.dp = gpus / (layout.tp * layout.pp * layout.cp);
-        verified(model, &layout, global_batch);
-        trained.of_kind(model, &layout);
+        let mut parallel = meshwright::compiler::parallel::parse_any(parallel).expect("a configuration");
+        parallel.dp = gpus / (parallel.tp * parallel.pp * parallel.cp);
+        verified(model, &parallel, global_batch);
+        trained.of_kind(model, &parallel);
     }
 }
 
@@ -211,5 +211,5 @@ fn plans_of_a_sweep_run() {
         }
     }
     assert!(fit >= 200, "{fit} plans, {not} where nothing fits");
-    assert!(trained.done.len() >= 20, "{} kinds of layouts", trained.done.len());
+    assert!(trained.done.len() >= 20, "{} kinds of configurations", trained.done.len());
 }

@@ -1,4 +1,4 @@
-//! Models of `transformers` on five layouts: losses, gradients and updates are those of PyTorch.
+//! Models of `transformers` on five configurations: losses, gradients and updates are those of PyTorch.
 //!
 //! `tests/transformers/compare.py` makes the cases and runs this test on them.
 
@@ -9,7 +9,7 @@ use ir::models::{Batch, from_config};
 use ir::optimizer::Optimizer;
 use ir::text::File;
 use ir::types::DType;
-use meshwright::compiler::layout;
+use meshwright::compiler::parallel;
 use meshwright::compiler::pipeline::{CompileRequest, compile};
 use runtime::exec::{Input, Machine, Options, StepInput};
 use runtime::state::Whole;
@@ -40,7 +40,7 @@ struct Case {
     optimizer: Optimizer,
     losses: Vec<f64>,
     norms: Vec<f64>,
-    layouts: Vec<String>,
+    configs: Vec<String>,
 }
 
 /// The tensors of a case, by kind and name.
@@ -62,15 +62,15 @@ fn models_are_those_of_transformers() {
         let name = path.file_name().unwrap().display().to_string();
         let case: Case = serde_json::from_str(&read(path, "case.json")).expect("a case");
         let stored = Stored::read(path);
-        for layout in &case.layouts {
+        for parallel in &case.configs {
             runs += 1;
-            match run(path, &case, &stored, layout) {
+            match run(path, &case, &stored, parallel) {
                 Ok(off) => {
                     for (worst, off) in worst.iter_mut().zip(off) {
                         *worst = worst.max(off);
                     }
                 }
-                Err(why) => wrong.push(format!("{name} on `{layout}`: {why}")),
+                Err(why) => wrong.push(format!("{name} on `{parallel}`: {why}")),
             }
         }
     }
@@ -108,8 +108,8 @@ impl Stored {
 }
 
 /// How far a run is off: losses, norms, gradients, parameters.
-fn run(path: &Path, case: &Case, stored: &Stored, layout: &str) -> Result<[f64; 4], String> {
-    let file = compiled(&read(path, "config.json"), case, layout)?;
+fn run(path: &Path, case: &Case, stored: &Stored, parallel: &str) -> Result<[f64; 4], String> {
+    let file = compiled(&read(path, "config.json"), case, parallel)?;
     let mut program = file.program.clone().ok_or("no program")?;
     memory(&file.model, &mut program, None);
     let mut machine = Machine::load(&file.model, &program, &Options::default()).map_err(|why| why.to_string())?;
@@ -140,12 +140,12 @@ fn run(path: &Path, case: &Case, stored: &Stored, layout: &str) -> Result<[f64; 
     Ok(off)
 }
 
-fn compiled(config: &str, case: &Case, layout: &str) -> Result<File, String> {
+fn compiled(config: &str, case: &Case, parallel: &str) -> Result<File, String> {
     let config = from_config(config).map_err(|why| why.to_string())?;
     let batch = Batch { batch: MICRO, seq: case.seq, dtype: DType::F32 };
     let model = config.build(&batch).map_err(|why| why.to_string())?;
     let request = CompileRequest {
-        goal: Goal::of(layout::parse(layout).map_err(|why| why.to_string())?),
+        goal: Goal::of(parallel::parse(parallel).map_err(|why| why.to_string())?),
         optimizer: case.optimizer.clone(),
         microbatches: (case.sequences / MICRO) as u32,
         stop_after: None,

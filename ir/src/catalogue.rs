@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// An entry of the error index, which `--explain` prints.
+/// An entry of the error index, which `meshwright error` prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// The code.
@@ -19,11 +19,11 @@ pub struct Entry {
     /// An input that gives the diagnostic.
     pub example: &'static str,
     /// How to fix it.
-    pub cure: &'static str,
+    pub help: &'static str,
 }
 
 macro_rules! catalogue {
-    ($($number:literal $name:ident $title:literal: $explanation:literal; $example:literal; $cure:literal;)*) => {
+    ($($number:literal $name:ident $title:literal: $explanation:literal; $example:literal; $help:literal;)*) => {
         /// The code of a diagnostic: `MW0209`.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Code { $(#[doc = concat!("`MW", stringify!($number), "`: ", $title, ".")] $name),* }
@@ -35,7 +35,7 @@ macro_rules! catalogue {
             title: $title,
             explanation: $explanation,
             example: $example,
-            cure: $cure,
+            help: $help,
         }),*];
     };
 }
@@ -183,7 +183,7 @@ catalogue! {
         "Use the axis either on the dim or in `/{..}`.";
     204 UnevenIndivisible "axis product does not divide an indivisible dim":
         "Heads and experts are not split: the size of a dim marked `indivisible` must be a multiple of the product of its axes. All other dims may have uneven shards.";
-        "meshwright compile tiny-llama --mesh tp=3";
+        "meshwright compile tiny-llama --parallel tp=3";
         "Choose a degree that divides the dim.";
     205 AxesAboveDim "more shards than elements":
         "The product of the axes on a dim exceeds its size, so some devices would have an empty shard.";
@@ -211,7 +211,7 @@ catalogue! {
         "Name a dim and axes that the operand has, and state the type that the collective gives.";
     211 UnknownAnnotatedDim "annotation rule names an unknown dim":
         "An annotation rule such as `tp: g, f, v` assigns axes to dims of the `dims` table. Sharding propagation starts from these annotations.";
-        "meshwright compile model.ir --mesh dp=2\ndims [n=8, c=16]";
+        "meshwright compile model.ir --parallel dp=2\ndims [n=8, c=16]";
         "Name the dims as the built models do: b, s, g, f, v.";
     212 BadMesh "invalid mesh":
         "Axis and group names must be distinct, an axis has at least one device, and a group at least one axis.";
@@ -251,7 +251,7 @@ catalogue! {
         "Correct the name or the path; meshwright models lists the presets.";
     401 ImpossibleLayout "parallel degrees do not match the devices":
         "dp x tp x pp x cp must equal the number of devices. ep x etp, and the size of a ZeRO group, must divide the number of devices of a pipeline stage.";
-        "meshwright estimate tiny-llama --cluster h100 --gpus 8 --seq 128 --global-batch 8 --layout tp=3";
+        "meshwright estimate tiny-llama --cluster h100 --gpus 8 --seq 128 --global-batch 8 --parallel tp=3";
         "Choose degrees whose product is the number of devices, or leave out dp to have it derived.";
     402 ImpossibleDegrees "incompatible parallel degrees":
         "A mesh on links of several levels (devices of a node, nodes of a rack) fills each level with complete axes: an axis may span levels, but it cannot end inside one. Experts use parts of tp, cp and dp, the innermost ranks first: etp ranks share an expert, ep groups hold different experts, and each part divides the rest of its axis.";
@@ -259,7 +259,7 @@ catalogue! {
         "Choose degrees that fill complete levels of the network; let ep x etp divide dp x cp x tp.";
     403 BatchDoesNotDivide "indivisible batch":
         "The global batch equals data-parallel degree x micro-batch size x number of micro-batches, all integers.";
-        "meshwright compile tiny-llama --mesh dp=2,mbs=3 --global-batch 8";
+        "meshwright compile tiny-llama --parallel dp=2,mbs=3 --global-batch 8";
         "Change the global batch or the micro-batch size.";
     404 NoLayout "no valid configuration":
         "A configuration uses all devices: dp x tp x cp x pp equals their number. tp divides the heads, ep the experts, and dp x micro-batch the global batch. A pipeline has at most one stage per layer. Every --pin must hold too.";
@@ -267,7 +267,7 @@ catalogue! {
         "Change --gpus (or give --max-gpus), the global batch, or the pins.";
     405 TooManyStages "more stages than block instances":
         "Every stage needs at least one block instance.";
-        "meshwright compile tiny-llama --mesh pp=64";
+        "meshwright compile tiny-llama --parallel pp=64";
         "Use fewer stages.";
     406 EmptyModel "empty model":
         "The calls in the item `model` are partitioned into pipeline stages. The file has no such item: it is empty, or contains only blocks.";
@@ -287,7 +287,7 @@ catalogue! {
         "Pin a supported feature, choose a stack that supports it, or add --beyond-stack to ignore the limits of the stack.";
     410 NoRoom "no sharding fits in the memory budget":
         "With --shard auto the planner chooses shardings for which parameters, gradients, optimizer state and saved activations fit in device memory. Every sharding over these axes exceeds it.";
-        "meshwright compile tiny-llama --mesh dp=2 --shard auto --memory 1MB";
+        "meshwright compile tiny-llama --parallel dp=2 --shard auto --memory 1MB";
         "Use more devices, smaller micro-batches, or devices with more memory.";
     501 Deadlock "deadlock between ranks":
         "The ranks reach a state in which none can proceed: each waits for a later action of another.";
@@ -426,20 +426,20 @@ catalogue! {
         "meshwright compile tiny-llama --stop-after reshart";
         "Correct the name; meshwright passes lists them.";
     803 ConflictingOptions "conflicting options":
-        "Two inputs set the same property, such as a file with a mesh and --mesh.";
-        "meshwright compile two.ir --mesh tp=2\nmesh @two = [dp=2]";
+        "Two inputs set the same property, such as a file with a mesh and --parallel.";
+        "meshwright compile two.ir --parallel tp=2\nmesh @two = [dp=2]";
         "Omit one of the two.";
     804 UnknownCode "unknown error code":
-        "`--explain` takes a code such as MW0209.";
-        "meshwright --explain MW9999";
-        "Copy the code from the message; meshwright --explain lists all.";
+        "`meshwright error` takes a code such as MW0209.";
+        "meshwright error MW9999";
+        "Copy the code from the message; meshwright error lists all.";
     805 BadOption "invalid option value":
         "The value does not have the form that the option's help shows, or is out of range.";
-        "meshwright compile tiny-llama --mesh tp";
+        "meshwright compile tiny-llama --parallel tp";
         "Give the option a value of the form and range that its help shows.";
     806 NotInThisVersion "not supported in this version":
         "The option is valid, but this version does not implement it. It is rejected instead of being ignored silently.";
-        "meshwright train tiny-llama --mesh dp=2,cp=2,cp_kind=ring";
+        "meshwright train tiny-llama --parallel dp=2,cp=2,cp_kind=ring";
         "Omit it, or use a value that the message names.";
     807 RequestUnreadable "unreadable request":
         "The fields of a JSON request, or of a run.toml, are the long options of the subcommand, with `_` for `-`, each with a value of its type. Other fields are rejected.";
@@ -470,8 +470,8 @@ catalogue! {
         "meshwright explain notes.json";
         "Generate a plan with meshwright plan MODEL .. --format json -o FILE.";
     831 PlanVersion "unsupported plan version":
-        "The schema of plan files has a version, `meshwright.plan/1`. A field may have another meaning in another version, so other versions are rejected.";
-        "{\"schema\": \"meshwright.plan/2\", \"tool_version\": \"9.0.0\"}";
+        "The schema of plan files has a version, `meshwright.plan/2`. A field may have another meaning in another version, so other versions are rejected.";
+        "{\"schema\": \"meshwright.plan/3\", \"tool_version\": \"9.0.0\"}";
         "Regenerate the plan with this version, or read it with the version that wrote it.";
 }
 
@@ -518,7 +518,7 @@ impl fmt::Display for Entry {
         for line in self.example.lines() {
             writeln!(f, "    {line}")?;
         }
-        writeln!(f, "\n{}", self.cure)
+        writeln!(f, "\n{}", self.help)
     }
 }
 

@@ -121,15 +121,15 @@ impl Diagnostic {
                 self::place(source, note.span).map_or_else(String::new, |place| format!(", line {}", place.line));
             let _ = writeln!(out, "      = since {}{line}", note.text);
         }
-        let help = self.help.clone().unwrap_or_else(|| as_help(self.code.entry().cure));
+        let help = self.help.clone().unwrap_or_else(|| as_help(self.code.entry().help));
         let _ = writeln!(out, "      = help: {help}");
         out
     }
 }
 
 /// A help of the catalogue, which is a sentence, as a help line without capital and full stop.
-fn as_help(cure: &str) -> String {
-    let mut chars = cure.trim_end_matches('.').chars();
+fn as_help(text: &str) -> String {
+    let mut chars = text.trim_end_matches('.').chars();
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 

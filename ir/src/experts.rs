@@ -4,7 +4,7 @@
 //! different experts, and the remaining ranks hold copies (Megatron-Core's parallel folding, Liu et al. 2025, section 3.2).
 //! With etp = tp and without cp, experts are sharded within dp, `dp=[edp,ep]`; if etp < tp, over tp before dp.
 
-use crate::goal::Layout;
+use crate::goal::ParallelConfig;
 use std::fmt;
 
 /// The role of a part of an axis for experts.
@@ -47,7 +47,7 @@ impl fmt::Display for Unfolded {
 
 impl std::error::Error for Unfolded {}
 
-impl Layout {
+impl ParallelConfig {
     /// The parts of dp, cp and tp with their sizes, each axis innermost part first, parts of size 1 left out.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl Layout {
     }
 
     fn unfolded(&self, why: String) -> Unfolded {
-        let Layout { dp, cp, tp, ep, etp, .. } = *self;
+        let ParallelConfig { dp, cp, tp, ep, etp, .. } = *self;
         Unfolded { dp, cp, tp, ep, etp, why }
     }
 
@@ -94,12 +94,21 @@ impl Layout {
     /// different experts. Its micro-batch is that of these ranks.
     ///
     /// # Errors
-    /// As [`Layout::fold`].
-    pub fn together(&self) -> Result<Layout, Unfolded> {
+    /// As [`ParallelConfig::fold`].
+    pub fn together(&self) -> Result<ParallelConfig, Unfolded> {
         let folded = self.fold()?;
         let within = folded.iter().filter(|(axis, _)| *axis == "dp").flat_map(|(_, parts)| parts);
         let dp = within.filter(|(role, _)| *role != Role::Copies).map(|(_, size)| size).product();
-        Ok(Layout { dp, pp: 1, zero: 0, shard: None, stages: Vec::new(), vp: None, group: None, ..self.clone() })
+        Ok(ParallelConfig {
+            dp,
+            pp: 1,
+            zero: 0,
+            shard: None,
+            stages: Vec::new(),
+            vp: None,
+            group: None,
+            ..self.clone()
+        })
     }
 }
 
@@ -108,12 +117,12 @@ mod tests {
     use super::*;
 
     fn fold(dp: u64, cp: u64, tp: u64, ep: u64, etp: u64) -> Result<String, Unfolded> {
-        let layout = Layout { dp, cp, tp, ep, etp, ..Layout::default() };
+        let parallel = ParallelConfig { dp, cp, tp, ep, etp, ..ParallelConfig::default() };
         let text = |(axis, parts): &Folded| {
             let parts: Vec<String> = parts.iter().rev().map(|(role, size)| format!("{role:?} {size}")).collect();
             format!("{axis}=[{}]", parts.join(", "))
         };
-        layout.fold().map(|folded| folded.iter().rev().map(text).collect::<Vec<_>>().join(" "))
+        parallel.fold().map(|folded| folded.iter().rev().map(text).collect::<Vec<_>>().join(" "))
     }
 
     #[test]
@@ -136,9 +145,9 @@ mod tests {
 
     #[test]
     fn of_data_parallelism_only_different_experts_work_together() {
-        let layout = Layout { dp: 64, tp: 2, pp: 4, ep: 8, zero: 1, ..Layout::default() };
-        let together = layout.together().unwrap();
+        let parallel = ParallelConfig { dp: 64, tp: 2, pp: 4, ep: 8, zero: 1, ..ParallelConfig::default() };
+        let together = parallel.together().unwrap();
         assert_eq!((together.dp, together.tp, together.pp, together.zero), (4, 2, 1, 0));
-        assert_eq!(Layout { ep: 1, ..layout }.together().unwrap().dp, 1);
+        assert_eq!(ParallelConfig { ep: 1, ..parallel }.together().unwrap().dp, 1);
     }
 }

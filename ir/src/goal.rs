@@ -120,7 +120,7 @@ impl<'de> Deserialize<'de> for Recompute {
 /// A parallel configuration: the parallel degrees, and the other options that a user can set.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Layout {
+pub struct ParallelConfig {
     /// Data parallel degree.
     pub dp: u64,
     /// Tensor parallel degree.
@@ -160,22 +160,22 @@ pub struct Layout {
     /// Sequence slices, in schedules that support them; default: that of the schedule.
     pub slices: Option<u32>,
     /// Rank order, outermost first.
-    pub order: Arc<[String]>,
+    pub rank_order: Arc<[String]>,
     /// The first block instance of each stage but the first; empty: balanced by cost.
     pub stages: Vec<u32>,
 }
 
 /// The default rank order, shared by all configurations to save memory.
 fn default_order() -> Arc<[String]> {
-    static ORDER: LazyLock<Arc<[String]>> = LazyLock::new(|| Layout::AXES.map(str::to_string).into());
+    static ORDER: LazyLock<Arc<[String]>> = LazyLock::new(|| ParallelConfig::AXES.map(str::to_string).into());
     Arc::clone(&ORDER)
 }
 
-impl Default for Layout {
-    fn default() -> Layout {
-        let order = default_order();
+impl Default for ParallelConfig {
+    fn default() -> ParallelConfig {
+        let rank_order = default_order();
         let schedule = "1f1b".to_string();
-        Layout {
+        ParallelConfig {
             dp: 1,
             tp: 1,
             pp: 1,
@@ -195,13 +195,13 @@ impl Default for Layout {
             vp: None,
             group: None,
             slices: None,
-            order,
+            rank_order,
             stages: Vec::new(),
         }
     }
 }
 
-impl Layout {
+impl ParallelConfig {
     /// The axes of a configuration, in the default rank order.
     pub const AXES: [&str; 4] = ["pp", "dp", "cp", "tp"];
 
@@ -260,7 +260,7 @@ pub const BUCKET_BYTES: u64 = 25 << 20;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Goal {
     /// The parallel configuration.
-    pub layout: Layout,
+    pub parallel: ParallelConfig,
     /// The annotation rules from which sharding propagation starts.
     pub rules: Vec<AnnotationRule>,
     /// The number of devices within each link level, innermost first: axes are split so that each is within one level.
@@ -293,17 +293,17 @@ pub enum Sharding {
 
 impl Goal {
     /// The options of a configuration with its own annotation rules, on one link level.
-    pub fn of(layout: Layout) -> Goal {
-        let rules = layout.seed_rules();
-        Goal { layout, rules, levels: Vec::new(), bucket_bytes: BUCKET_BYTES, sharding: Sharding::Rules }
+    pub fn of(parallel: ParallelConfig) -> Goal {
+        let rules = parallel.seed_rules();
+        Goal { parallel, rules, levels: Vec::new(), bucket_bytes: BUCKET_BYTES, sharding: Sharding::Rules }
     }
 
     /// Options without annotations: the cost model decides all open shardings.
-    pub fn auto(layout: Layout, memory: Option<u64>, microbatches: u32) -> Goal {
+    pub fn auto(parallel: ParallelConfig, memory: Option<u64>, microbatches: u32) -> Goal {
         Goal {
             rules: Vec::new(),
             sharding: Sharding::Auto { memory, microbatches, deadline: None },
-            ..Goal::of(layout)
+            ..Goal::of(parallel)
         }
     }
 }

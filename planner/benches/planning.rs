@@ -1,10 +1,10 @@
-//! How long it takes to plan the blocks of a model for one layout, as `estimate` does it.
+//! How long it takes to plan the blocks of a model for one configuration, as `estimate` does it.
 //!
-//! `cargo bench -p meshwright-planner` prints a line for each model and layout: the median of many calls.
+//! `cargo bench -p meshwright-planner` prints a line for each model and configuration: the median of many calls.
 
 use cost::CPU;
 use ir::differentiate::gradients;
-use ir::goal::{Goal, Layout};
+use ir::goal::{Goal, ParallelConfig};
 use ir::models::{Batch, preset};
 use ir::types::DType;
 use std::hint::black_box;
@@ -26,8 +26,8 @@ const ROUNDS: usize = 50;
 
 fn main() {
     for (name, [dp, cp, tp, ep]) in CASES {
-        let layout = Layout { dp, cp, tp, ep, sp: tp > 1, ..Layout::default() };
-        let mut seconds: Vec<f64> = (0..ROUNDS).map(|_| planned(name, &layout)).collect();
+        let parallel = ParallelConfig { dp, cp, tp, ep, sp: tp > 1, ..ParallelConfig::default() };
+        let mut seconds: Vec<f64> = (0..ROUNDS).map(|_| planned(name, &parallel)).collect();
         let first = seconds[0];
         seconds.sort_by(f64::total_cmp);
         let (median, first) = (seconds[ROUNDS / 2] * 1e3, first * 1e3);
@@ -36,11 +36,11 @@ fn main() {
 }
 
 /// Seconds of one call.
-fn planned(name: &str, layout: &Layout) -> f64 {
+fn planned(name: &str, parallel: &ParallelConfig) -> f64 {
     let config = &preset(name).expect("a preset").config;
-    let batch = Batch { batch: layout.dp * layout.mbs, seq: 1024, dtype: DType::BF16 };
+    let batch = Batch { batch: parallel.dp * parallel.mbs, seq: 1024, dtype: DType::BF16 };
     let model = config.build(&batch).expect("a model");
-    let goal = Goal::of(layout.clone());
+    let goal = Goal::of(parallel.clone());
     let clock = Instant::now();
     let model = gradients(black_box(model)).expect("gradients");
     black_box(meshwright_planner::plan(model, &goal, &CPU, None, &mut |_, _| {}).expect("a plan"));

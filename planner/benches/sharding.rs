@@ -4,7 +4,7 @@
 
 use cost::Cluster;
 use ir::differentiate::differentiate;
-use ir::goal::{Goal, Layout};
+use ir::goal::{Goal, ParallelConfig};
 use ir::models::{Batch, preset};
 use ir::optimizer::Optimizer;
 use ir::types::DType;
@@ -26,7 +26,7 @@ fn main() {
         let batch = Batch { batch, seq: 4096, dtype: DType::F32 };
         let model = preset(name).expect("a preset").config.build(&batch).expect("a model");
         let model = differentiate(model, &Optimizer::default()).expect("a gradient");
-        let goal = Goal::auto(Layout { dp, tp, cp, ..Layout::default() }, Some(u64::MAX), 1);
+        let goal = Goal::auto(ParallelConfig { dp, tp, cp, ..ParallelConfig::default() }, Some(u64::MAX), 1);
         let mut model = plan(model, &goal, &cluster, Some("annotate"), &mut |_, _| {}).expect("a mesh");
         let clock = Instant::now();
         let decided =

@@ -5,7 +5,7 @@
 //! The reshards between the two become all-to-alls.
 
 use crate::PlanError;
-use ir::goal::{AnnotationTarget, CpKind, Goal, Layout};
+use ir::goal::{AnnotationTarget, CpKind, Goal, ParallelConfig};
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::mesh::Axes;
 use ir::ops::{KernelOp, Op};
@@ -20,7 +20,7 @@ const HEADS: usize = 2;
 /// # Errors
 /// The model has too few heads.
 pub(crate) fn attend_by_heads(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
-    if goal.layout.cp <= 1 || goal.layout.cp_kind != CpKind::Ulysses {
+    if goal.parallel.cp <= 1 || goal.parallel.cp_kind != CpKind::Ulysses {
         return Ok(());
     }
     let lookup = |name: &str| model.mesh.lookup(name).unwrap_or_default();
@@ -49,8 +49,8 @@ pub(crate) fn attend_by_heads(model: &mut Model, goal: &Goal) -> Result<(), Plan
 ///
 /// # Errors
 /// The model has too few heads.
-pub fn check_heads(dims: &Dims, layout: &Layout) -> Result<(), PlanError> {
-    let Layout { tp, cp, cp_kind, .. } = *layout;
+pub fn check_heads(dims: &Dims, parallel: &ParallelConfig) -> Result<(), PlanError> {
+    let ParallelConfig { tp, cp, cp_kind, .. } = *parallel;
     let cut = dims.values().filter(|_| cp > 1 && cp_kind == CpKind::Ulysses).find(|dim| dim.name == "g");
     let too_few = cut.filter(|dim| !dim.size.is_multiple_of(tp * cp));
     too_few.map_or(Ok(()), |dim| Err(uneven([tp, cp], dim.name.clone(), dim.size)))

@@ -117,7 +117,7 @@ impl Coded for PlanError {
 
     fn help(&self) -> Option<String> {
         match self {
-            PlanError::OwnMesh { .. } => Some("leave out --mesh, or the file's `mesh` line".to_string()),
+            PlanError::OwnMesh { .. } => Some("leave out --parallel, or the file's `mesh` line".to_string()),
             PlanError::UnknownAxis { .. } => Some("use an axis of the mesh".to_string()),
             PlanError::UnknownDim { .. } => Some(
                 "omit the degree that shards it, or use the dim names of built models: b, s, g, f, u, v; for experts e, m"

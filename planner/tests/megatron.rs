@@ -2,7 +2,7 @@
 
 use cost::CPU;
 use ir::differentiate::differentiate;
-use ir::goal::{Goal, Layout, Recompute};
+use ir::goal::{Goal, ParallelConfig, Recompute};
 use ir::graph::{ArgKind, Block, Model, SectionKind};
 use ir::ids::Value;
 use ir::models::{Batch, preset};
@@ -11,15 +11,15 @@ use ir::optimizer::Optimizer;
 use ir::types::DType;
 use std::collections::{BTreeMap, HashMap};
 
-fn planned(layout: Layout) -> Model {
-    planned_preset("tiny-llama", layout)
+fn planned(parallel: ParallelConfig) -> Model {
+    planned_preset("tiny-llama", parallel)
 }
 
-fn planned_preset(name: &str, layout: Layout) -> Model {
+fn planned_preset(name: &str, parallel: ParallelConfig) -> Model {
     let batch = Batch { batch: 4, seq: 64, dtype: DType::F32 };
     let model = preset(name).expect("a preset").config.build(&batch).expect("a model");
     let model = differentiate(model, &Optimizer::default()).expect("a gradient");
-    meshwright_planner::plan(model, &Goal::of(layout), &CPU, None, &mut |_, _| {}).expect("a plan")
+    meshwright_planner::plan(model, &Goal::of(parallel), &CPU, None, &mut |_, _| {}).expect("a plan")
 }
 
 fn block<'m>(model: &'m Model, name: &str) -> &'m Block {
@@ -46,7 +46,7 @@ fn counts(expected: &[(&str, usize)]) -> BTreeMap<String, usize> {
 
 #[test]
 fn tensor_parallel_layer_has_two_all_reduces_each_way() {
-    let model = planned(Layout { dp: 2, tp: 2, ..Layout::default() });
+    let model = planned(ParallelConfig { dp: 2, tp: 2, ..ParallelConfig::default() });
     assert_eq!(collectives(&model, "layer", SectionKind::F), counts(&[("all_reduce tp", 2)]));
     assert_eq!(collectives(&model, "layer", SectionKind::I), counts(&[("all_reduce tp", 2)]));
     assert_eq!(collectives(&model, "layer", SectionKind::W), counts(&[]));
@@ -54,7 +54,7 @@ fn tensor_parallel_layer_has_two_all_reduces_each_way() {
 
 #[test]
 fn sequence_parallel_layer_gathers_and_scatters() {
-    let model = planned(Layout { dp: 2, tp: 2, sp: true, ..Layout::default() });
+    let model = planned(ParallelConfig { dp: 2, tp: 2, sp: true, ..ParallelConfig::default() });
     let both = counts(&[("all_gather tp", 2), ("reduce_scatter tp", 2)]);
     assert_eq!(collectives(&model, "layer", SectionKind::F), both);
     assert_eq!(collectives(&model, "layer", SectionKind::I), both);
@@ -64,9 +64,9 @@ fn sequence_parallel_layer_gathers_and_scatters() {
 
 #[test]
 fn gradients_are_reduced_in_buckets_after_the_last_microbatch() {
-    let model = planned(Layout { dp: 2, tp: 2, ..Layout::default() });
+    let model = planned(ParallelConfig { dp: 2, tp: 2, ..ParallelConfig::default() });
     assert_eq!(collectives(&model, "layer", SectionKind::U), counts(&[("all_reduce dp", 1)]));
-    let model = planned(Layout { dp: 2, tp: 2, sp: true, ..Layout::default() });
+    let model = planned(ParallelConfig { dp: 2, tp: 2, sp: true, ..ParallelConfig::default() });
     // The norms' gradients are partial over tp too.
     let apart = counts(&[("all_reduce dp", 1), ("all_reduce dp,tp", 1)]);
     assert_eq!(collectives(&model, "layer", SectionKind::U), apart);
@@ -74,7 +74,7 @@ fn gradients_are_reduced_in_buckets_after_the_last_microbatch() {
 
 #[test]
 fn zero_1_scatters_gradients_and_gathers_parameters() {
-    let model = planned(Layout { dp: 4, zero: 1, ..Layout::default() });
+    let model = planned(ParallelConfig { dp: 4, zero: 1, ..ParallelConfig::default() });
     let found = collectives(&model, "layer", SectionKind::U);
     assert_eq!(found.get("reduce_scatter dp"), Some(&1), "{found:?}");
     assert_eq!(found.get("all_gather dp"), Some(&1), "{found:?}");
@@ -83,7 +83,7 @@ fn zero_1_scatters_gradients_and_gathers_parameters() {
 
 #[test]
 fn the_vocabulary_parallel_loss_never_gathers_logits() {
-    let model = planned(Layout { dp: 2, tp: 2, ..Layout::default() });
+    let model = planned(ParallelConfig { dp: 2, tp: 2, ..ParallelConfig::default() });
     for kind in [SectionKind::F, SectionKind::I, SectionKind::W] {
         let found = collectives(&model, "head", kind);
         assert!(found.keys().all(|name| !name.starts_with("all_gather")), "{kind:?}: {found:?}");
@@ -94,7 +94,7 @@ fn the_vocabulary_parallel_loss_never_gathers_logits() {
 
 #[test]
 fn context_parallel_layer_gathers_keys_and_values() {
-    let model = planned(Layout { cp: 2, ..Layout::default() });
+    let model = planned(ParallelConfig { cp: 2, ..ParallelConfig::default() });
     // Keys, values, and the positions and segments that belong to them.
     assert_eq!(collectives(&model, "layer", SectionKind::F), counts(&[("all_gather cp", 4)]));
     let both = counts(&[("all_gather cp", 4), ("reduce_scatter cp", 2)]);
@@ -110,7 +110,7 @@ fn context_parallel_layer_gathers_keys_and_values() {
 
 #[test]
 fn context_and_sequence_parallelism_cut_the_sequence_together() {
-    let model = planned(Layout { cp: 2, tp: 2, sp: true, ..Layout::default() });
+    let model = planned(ParallelConfig { cp: 2, tp: 2, sp: true, ..ParallelConfig::default() });
     let gathered = counts(&[("all_gather cp", 4), ("all_gather tp", 2), ("reduce_scatter tp", 2)]);
     assert_eq!(collectives(&model, "layer", SectionKind::F), gathered);
     let stream = &block(&model, "layer").args[0];
@@ -120,12 +120,12 @@ fn context_and_sequence_parallelism_cut_the_sequence_together() {
 
 #[test]
 fn expert_parallel_layer_exchanges_tokens_twice_each_way() {
-    for (layout, axis) in [
-        (Layout { dp: 2, ep: 2, ..Layout::default() }, "all_to_all dp"),
-        (Layout { dp: 4, ep: 2, ..Layout::default() }, "all_to_all ep"),
-        (Layout { dp: 2, cp: 2, tp: 2, ep: 2, etp: 2, ..Layout::default() }, "all_to_all cp"),
+    for (parallel, axis) in [
+        (ParallelConfig { dp: 2, ep: 2, ..ParallelConfig::default() }, "all_to_all dp"),
+        (ParallelConfig { dp: 4, ep: 2, ..ParallelConfig::default() }, "all_to_all ep"),
+        (ParallelConfig { dp: 2, cp: 2, tp: 2, ep: 2, etp: 2, ..ParallelConfig::default() }, "all_to_all cp"),
     ] {
-        let model = planned_preset("tiny-moe", layout);
+        let model = planned_preset("tiny-moe", parallel);
         let exchanges = |kind| {
             let all = collectives(&model, "layer", kind);
             all.into_iter().filter(|(name, _)| name.starts_with("all_to_all")).collect::<BTreeMap<_, _>>()
@@ -140,7 +140,7 @@ fn expert_parallel_layer_exchanges_tokens_twice_each_way() {
 /// once.
 #[test]
 fn latent_attention_gathers_what_is_small_and_scatters_each_sum_once() {
-    let model = planned_preset("deepseek-v2-lite", Layout { tp: 2, sp: true, ..Layout::default() });
+    let model = planned_preset("deepseek-v2-lite", ParallelConfig { tp: 2, sp: true, ..ParallelConfig::default() });
     // Tokens, latent keys and values, and the key for the heads; tokens for the feed-forward net.
     assert_eq!(collectives(&model, "dense", SectionKind::F), counts(&[("all_gather tp", 4), ("reduce_scatter tp", 2)]));
     assert_eq!(collectives(&model, "dense", SectionKind::I), counts(&[("all_gather tp", 2), ("reduce_scatter tp", 4)]));
@@ -150,13 +150,14 @@ fn latent_attention_gathers_what_is_small_and_scatters_each_sum_once() {
 /// the choices and their weights.
 #[test]
 fn tokens_are_gathered_once_for_all_experts() {
-    let model = planned_preset("deepseek-v2-lite", Layout { tp: 2, ep: 2, sp: true, ..Layout::default() });
+    let model =
+        planned_preset("deepseek-v2-lite", ParallelConfig { tp: 2, ep: 2, sp: true, ..ParallelConfig::default() });
     assert_eq!(collectives(&model, "layer", SectionKind::F), counts(&[("all_gather tp", 6), ("reduce_scatter tp", 2)]));
 }
 
 #[test]
 fn gradients_of_experts_are_summed_over_their_copies_only() {
-    let model = planned_preset("tiny-moe", Layout { dp: 4, tp: 2, ep: 2, etp: 2, ..Layout::default() });
+    let model = planned_preset("tiny-moe", ParallelConfig { dp: 4, tp: 2, ep: 2, etp: 2, ..ParallelConfig::default() });
     let layer = block(&model, "layer");
     let unreduced = |name: &str| {
         let gradient = layer.find(name).expect("a gradient");
@@ -169,18 +170,18 @@ fn gradients_of_experts_are_summed_over_their_copies_only() {
 
 #[test]
 fn each_sum_is_paid_once() {
-    let sequence = Layout { tp: 2, sp: true, ..Layout::default() };
-    let layouts = [
-        Layout { dp: 2, tp: 2, ..Layout::default() },
+    let sequence = ParallelConfig { tp: 2, sp: true, ..ParallelConfig::default() };
+    let configs = [
+        ParallelConfig { dp: 2, tp: 2, ..ParallelConfig::default() },
         sequence.clone(),
-        Layout { cp: 2, ..sequence.clone() },
-        Layout { dp: 2, zero: 2, ..sequence.clone() },
-        Layout { tp: 4, recompute: Recompute::Full(None), ..sequence },
+        ParallelConfig { cp: 2, ..sequence.clone() },
+        ParallelConfig { dp: 2, zero: 2, ..sequence.clone() },
+        ParallelConfig { tp: 4, recompute: Recompute::Full(None), ..sequence },
     ];
-    for (name, layout) in
-        ["tiny-gpt2", "tiny-llama", "tiny-moe"].iter().flat_map(|name| layouts.iter().map(move |l| (name, l)))
+    for (name, parallel) in
+        ["tiny-gpt2", "tiny-llama", "tiny-moe"].iter().flat_map(|name| configs.iter().map(move |l| (name, l)))
     {
-        let model = planned_preset(name, layout.clone());
+        let model = planned_preset(name, parallel.clone());
         for block in model.blocks.values() {
             let sections = [SectionKind::F, SectionKind::I, SectionKind::W];
             let stmts = sections.iter().flat_map(|&kind| &block[kind].stmts);
@@ -191,8 +192,8 @@ fn each_sum_is_paid_once() {
                     *payments.entry(from).or_insert(0) += 1;
                 }
             }
-            assert!(!payments.is_empty() || block.name == "embed", "{name} {layout:?}: {}", block.name);
-            assert!(payments.values().all(|&count| count == 1), "{name} {layout:?}: {}: {payments:?}", block.name);
+            assert!(!payments.is_empty() || block.name == "embed", "{name} {parallel:?}: {}", block.name);
+            assert!(payments.values().all(|&count| count == 1), "{name} {parallel:?}: {}: {payments:?}", block.name);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use cost::{Cluster, Format, Machine, Profile, Recipe, Stack, profile};
 use ir::differentiate::differentiate;
-use ir::goal::{CpKind, Goal, Layout, Recompute};
+use ir::goal::{CpKind, Goal, ParallelConfig, Recompute};
 use ir::graph::Model;
 use ir::models::{Batch, from_config, preset};
 use ir::optimizer::Optimizer;
@@ -14,50 +14,50 @@ const GPT3: &str = r#"{"model_type": "gpt2", "vocab_size": 51200, "n_positions":
 
 const BATCH: Batch = Batch { batch: 1, seq: 2048, dtype: DType::BF16 };
 
-fn planned(model: Model, layout: &Layout) -> Model {
+fn planned(model: Model, parallel: &ParallelConfig) -> Model {
     let model = differentiate(model, &Optimizer::default()).expect("a gradient");
-    meshwright_planner::plan(model, &Goal::of(layout.clone()), &cost::CPU, None, &mut |_, _| {}).expect("a plan")
+    meshwright_planner::plan(model, &Goal::of(parallel.clone()), &cost::CPU, None, &mut |_, _| {}).expect("a plan")
 }
 
-fn gpt3(layout: &Layout) -> Model {
+fn gpt3(parallel: &ParallelConfig) -> Model {
     let config = from_config(GPT3).expect("a configuration");
-    planned(config.build(&BATCH).expect("a model"), layout)
+    planned(config.build(&BATCH).expect("a model"), parallel)
 }
 
-fn llama(layout: &Layout) -> Model {
-    planned(preset("llama2-7b").expect("a preset").config.build(&BATCH).expect("a model"), layout)
+fn llama(parallel: &ParallelConfig) -> Model {
+    planned(preset("llama2-7b").expect("a preset").config.build(&BATCH).expect("a model"), parallel)
 }
 
 fn bf16() -> Recipe {
     Recipe::bf16()
 }
 
-fn of_block(model: &Model, name: &str, layout: &Layout, stack: &Stack) -> Profile {
-    in_format(model, name, layout, stack, &bf16())
+fn of_block(model: &Model, name: &str, parallel: &ParallelConfig, stack: &Stack) -> Profile {
+    in_format(model, name, parallel, stack, &bf16())
 }
 
-fn in_format(model: &Model, name: &str, layout: &Layout, stack: &Stack, recipe: &Recipe) -> Profile {
+fn in_format(model: &Model, name: &str, parallel: &ParallelConfig, stack: &Stack, recipe: &Recipe) -> Profile {
     static A100: std::sync::LazyLock<Cluster> =
         std::sync::LazyLock::new(|| Cluster::find("a100-80gb").expect("a preset"));
     let machine = Machine { cluster: &A100, stack, recipe };
     let block = model.blocks.values().find(|block| block.name == name).expect("the block");
-    profile(model, block, layout, &machine)
+    profile(model, block, parallel, &machine)
 }
 
 fn found(stack: &str) -> Stack {
     Stack::find(stack).expect("a preset")
 }
 
-fn layer(model: &Model, layout: &Layout, stack: &str) -> Profile {
-    of_block(model, "layer", layout, &found(stack))
+fn layer(model: &Model, parallel: &ParallelConfig, stack: &str) -> Profile {
+    of_block(model, "layer", parallel, &found(stack))
 }
 
-fn parallel(tp: u64, sp: bool) -> Layout {
-    Layout { tp, sp, ..Layout::default() }
+fn parallel(tp: u64, sp: bool) -> ParallelConfig {
+    ParallelConfig { tp, sp, ..ParallelConfig::default() }
 }
 
-fn recomputing(layout: &Layout, mode: &str) -> Layout {
-    Layout { recompute: mode.parse().expect("a mode"), ..layout.clone() }
+fn recomputing(parallel: &ParallelConfig, mode: &str) -> ParallelConfig {
+    ParallelConfig { recompute: mode.parse().expect("a mode"), ..parallel.clone() }
 }
 
 #[track_caller]
@@ -71,8 +71,8 @@ fn activation_memory_is_that_of_the_paper() {
     let (s, h, a) = (2048.0, 12288.0, 96.0);
     let scores = 5.0 * a * s / h;
     let check = |t: f64, sp: bool, mode: &str, wanted: f64| {
-        let layout = recomputing(&parallel(t as u64, sp), mode);
-        close(layer(&gpt3(&layout), &layout, "megatron-2022").kept / (s * h), wanted, 0.02);
+        let parallel = recomputing(&parallel(t as u64, sp), mode);
+        close(layer(&gpt3(&parallel), &parallel, "megatron-2022").kept / (s * h), wanted, 0.02);
     };
     check(1.0, false, "none", 34.0 + scores);
     check(8.0, false, "none", 10.0 + 24.0 / 8.0 + scores / 8.0);
@@ -129,11 +129,11 @@ fn what_is_recomputed_is_paid_in_seconds_and_saved_in_bytes() {
 #[test]
 fn a_checkpoint_that_ends_early_leaves_out_the_last_product() {
     let plain = parallel(2, true);
-    let (model, layout) = (llama(&plain), recomputing(&plain, "full"));
+    let (model, parallel) = (llama(&plain), recomputing(&plain, "full"));
     let again = |stops_early: bool| {
         let mut stack = found("fsdp-eager");
         stack.facts.stops_early = stops_early;
-        of_block(&model, "layer", &layout, &stack)
+        of_block(&model, "layer", &parallel, &stack)
     };
     let (whole, early) = (again(false), again(true));
     let products = 2.0 * 2048.0 * (4.0 * 4096.0 + 3.0 * 11008.0) * 4096.0;
@@ -149,8 +149,8 @@ fn a_checkpoint_that_ends_early_leaves_out_the_last_product() {
 #[test]
 fn tensor_parallelism_divides_products_and_parameters() {
     let of = |tp, sp| {
-        let layout = Layout { tp_overlap: Some(false), ..parallel(tp, sp) };
-        layer(&llama(&layout), &layout, "megatron-core-2025")
+        let parallel = ParallelConfig { tp_overlap: Some(false), ..parallel(tp, sp) };
+        layer(&llama(&parallel), &parallel, "megatron-core-2025")
     };
     let (whole, part) = (of(1, false), of(4, true));
     for (whole, part) in [(whole.f, part.f), (whole.i, part.i), (whole.w, part.w)] {
@@ -167,8 +167,8 @@ fn tensor_parallelism_divides_products_and_parameters() {
 /// Six FLOPs a weight and token, of which two are the forward's.
 #[test]
 fn flops_are_those_of_the_model() {
-    let layout = parallel(2, false);
-    let of = layer(&llama(&layout), &layout, "megatron-core-2025");
+    let parallel = parallel(2, false);
+    let of = layer(&llama(&parallel), &parallel, "megatron-core-2025");
     let (tokens, hidden) = (2048.0, 4096.0);
     let norms = 2.0 * hidden;
     let weights = 2.0 * of.dense - norms;
@@ -181,9 +181,9 @@ fn flops_are_those_of_the_model() {
 /// sum again what the norm's input has summed.
 #[test]
 fn a_layer_has_ten_collectives() {
-    let layout = Layout { tp_overlap: Some(false), ..parallel(8, true) };
-    for model in [llama(&layout), gpt3(&layout)] {
-        let of = layer(&model, &layout, "megatron-core-2025");
+    let parallel = ParallelConfig { tp_overlap: Some(false), ..parallel(8, true) };
+    for model in [llama(&parallel), gpt3(&parallel)] {
+        let of = layer(&model, &parallel, "megatron-core-2025");
         let gather = of.w.tp / 2.0;
         close(of.f.tp, 4.0 * gather, 0.001);
         close(of.i.tp, 4.0 * gather, 0.001);
@@ -194,7 +194,8 @@ fn a_layer_has_ten_collectives() {
 fn hidden_communication_is_not_waited_for() {
     let plain = parallel(8, true);
     let model = llama(&plain);
-    let with = |overlap| layer(&model, &Layout { tp_overlap: Some(overlap), ..plain.clone() }, "megatron-core-2025");
+    let with =
+        |overlap| layer(&model, &ParallelConfig { tp_overlap: Some(overlap), ..plain.clone() }, "megatron-core-2025");
     let (shown, hidden) = (with(false), with(true));
     for (shown, hidden) in [(shown.f, hidden.f), (shown.i, hidden.i), (shown.w, hidden.w)] {
         assert!(hidden.tp < shown.tp, "{hidden:?} {shown:?}");
@@ -207,8 +208,8 @@ fn hidden_communication_is_not_waited_for() {
 fn context_parallelism_divides_tokens_and_exchanges_keys() {
     let of = |cp, cp_kind| {
         // However attention works, it is priced beside a plan that gathers.
-        let planned = llama(&Layout { cp, ..Layout::default() });
-        layer(&planned, &Layout { cp, cp_kind, ..Layout::default() }, "nanotron-2024")
+        let planned = llama(&ParallelConfig { cp, ..ParallelConfig::default() });
+        layer(&planned, &ParallelConfig { cp, cp_kind, ..ParallelConfig::default() }, "nanotron-2024")
     };
     let alone = of(1, CpKind::AllGather);
     let [ring, gathered, heads] = [CpKind::Ring, CpKind::AllGather, CpKind::Ulysses].map(|kind| of(4, kind));
@@ -228,12 +229,12 @@ fn context_parallelism_divides_tokens_and_exchanges_keys() {
 #[test]
 fn expert_parallelism_exchanges_tokens_and_divides_experts() {
     let of = |ep| {
-        let layout = Layout { dp: ep, ep, ..Layout::default() };
+        let parallel = ParallelConfig { dp: ep, ep, ..ParallelConfig::default() };
         let batch = Batch { batch: ep, ..BATCH };
         let config = &preset("mixtral-8x7b").expect("a preset").config;
         let mut stack = Stack::find("megatron-core-2025").expect("a preset");
         stack.facts.hides.clear();
-        of_block(&planned(config.build(&batch).expect("a model"), &layout), "layer", &layout, &stack)
+        of_block(&planned(config.build(&batch).expect("a model"), &parallel), "layer", &parallel, &stack)
     };
     let (alone, four, eight) = (of(1), of(4), of(8));
     assert_eq!((alone.f.ep, alone.i.ep), (0.0, 0.0));
@@ -257,12 +258,12 @@ fn expert_parallelism_exchanges_tokens_and_divides_experts() {
 fn experts_that_weigh_inside_keep_no_results() {
     let config = &preset("mixtral-8x7b").expect("a preset").config;
     for ep in [1, 4] {
-        let layout = Layout { dp: ep, ep, ..Layout::default() };
-        let model = planned(config.build(&Batch { batch: ep, ..BATCH }).expect("a model"), &layout);
+        let parallel = ParallelConfig { dp: ep, ep, ..ParallelConfig::default() };
+        let model = planned(config.build(&Batch { batch: ep, ..BATCH }).expect("a model"), &parallel);
         let with = |weighs_inside: bool| {
             let mut stack = found("megatron-core-2025");
             stack.facts.weighs_inside = weighs_inside;
-            of_block(&model, "layer", &layout, &stack)
+            of_block(&model, "layer", &parallel, &stack)
         };
         let (inside, outside) = (with(true), with(false));
         close(outside.kept - inside.kept, 2.0 * 2048.0 * 4096.0 * 2.0, 1e-6);
@@ -276,15 +277,15 @@ fn experts_that_weigh_inside_keep_no_results() {
 #[test]
 fn ranks_that_cut_sequences_route_their_own_tokens() {
     let config = |parts| preset("qwen3-30b-a3b").expect("a preset").config.routed_in(parts, 2048);
-    let of = |layout: Layout, parts| {
+    let of = |parallel: ParallelConfig, parts| {
         let mut stack = Stack::find("megatron-core-2025").expect("a preset");
         stack.facts.hides.clear();
-        let model = planned(config(parts).build(&Batch { batch: layout.dp, ..BATCH }).expect("a model"), &layout);
-        of_block(&model, "layer", &layout, &stack)
+        let model = planned(config(parts).build(&Batch { batch: parallel.dp, ..BATCH }).expect("a model"), &parallel);
+        of_block(&model, "layer", &parallel, &stack)
     };
-    let whole = |ep| of(Layout { dp: ep, ep, ..Layout::default() }, 1);
-    let folded = of(Layout { dp: 4, tp: 2, sp: true, ep: 8, ..Layout::default() }, 2);
-    let shared = of(Layout { dp: 4, tp: 2, sp: true, ep: 4, etp: 2, ..Layout::default() }, 2);
+    let whole = |ep| of(ParallelConfig { dp: ep, ep, ..ParallelConfig::default() }, 1);
+    let folded = of(ParallelConfig { dp: 4, tp: 2, sp: true, ep: 8, ..ParallelConfig::default() }, 2);
+    let shared = of(ParallelConfig { dp: 4, tp: 2, sp: true, ep: 4, etp: 2, ..ParallelConfig::default() }, 2);
     for (cut, whole) in [(&folded, whole(8)), (&shared, whole(4))] {
         close(cut.kept, whole.kept / 2.0, 0.3);
         close(cut.f.ep, whole.f.ep / 2.0, 0.2);
@@ -300,8 +301,8 @@ fn ranks_that_cut_sequences_route_their_own_tokens() {
 #[test]
 fn a_layer_gives_two_tensors_to_sums() {
     let of = |tp| {
-        let layout = parallel(tp, tp > 1);
-        let profile = layer(&llama(&layout), &layout, "nanotron-2024");
+        let parallel = parallel(tp, tp > 1);
+        let profile = layer(&llama(&parallel), &parallel, "nanotron-2024");
         (profile.sums, profile.summed)
     };
     assert_eq!([of(1), of(8)], [(0.0, 0.0), (2.0, 2048.0 * 4096.0 * 2.0)]);
@@ -310,12 +311,12 @@ fn a_layer_gives_two_tensors_to_sums() {
 /// A fused softmax writes its cotangent on the one that it gets: one tensor of scores less.
 #[test]
 fn a_fused_softmax_is_in_place() {
-    let layout = parallel(8, true);
-    let model = gpt3(&layout);
+    let parallel = parallel(8, true);
+    let model = gpt3(&parallel);
     let with = |is_fused: bool| {
         let mut stack = found("megatron-2022");
         stack.facts.fused.retain(|group| is_fused || group != "softmax");
-        of_block(&model, "layer", &layout, &stack).transient
+        of_block(&model, "layer", &parallel, &stack).transient
     };
     let scores = 2.0 * 12.0 * 2048.0 * 2048.0;
     let more = with(false) - with(true);
@@ -324,7 +325,7 @@ fn a_fused_softmax_is_in_place() {
 
 #[test]
 fn modules_of_experts_are_recomputed_by_name() {
-    let plain = Layout { dp: 8, ep: 8, ..Layout::default() };
+    let plain = ParallelConfig { dp: 8, ep: 8, ..ParallelConfig::default() };
     let config = &preset("deepseek-v3").expect("a preset").config;
     let model = planned(config.build(&Batch { batch: 8, ..BATCH }).expect("a model"), &plain);
     let with = |mode: &str| layer(&model, &recomputing(&plain, mode), "megatron-core-2025");
@@ -340,12 +341,12 @@ fn modules_of_experts_are_recomputed_by_name() {
 
 #[test]
 fn stacks_that_fuse_move_less_and_keep_less() {
-    let layout = parallel(1, false);
-    let model = llama(&layout);
+    let parallel = parallel(1, false);
+    let model = llama(&parallel);
     let [eager, fused] = ["fsdp-eager", "fsdp-compile"].map(|stack| {
         let stack = Stack::find(stack).expect("a preset");
         let fitted = Stack::find("fsdp-eager").expect("a preset").fitted;
-        of_block(&model, "layer", &layout, &Stack { fitted, ..stack })
+        of_block(&model, "layer", &parallel, &Stack { fitted, ..stack })
     });
     assert!(fused.f.memory_bound < 0.7 * eager.f.memory_bound);
     assert!(fused.i.memory_bound < eager.i.memory_bound);
@@ -356,12 +357,12 @@ fn stacks_that_fuse_move_less_and_keep_less() {
 /// pieces.
 #[test]
 fn joined_products_do_the_same_in_less_time() {
-    let layout = parallel(8, true);
-    let model = llama(&layout);
+    let parallel = parallel(8, true);
+    let model = llama(&parallel);
     let with = |fused: &[&str]| {
         let mut stack = Stack::find("nanotron-2024").expect("a preset");
         stack.facts.fused = fused.iter().map(|group| group.to_string()).collect();
-        of_block(&model, "layer", &layout, &stack)
+        of_block(&model, "layer", &parallel, &stack)
     };
     let (apart, joined) = (with(&["norm", "rope"]), with(&["norm", "rope", "qkv", "gate_up"]));
     for (apart, joined) in [(apart.f, joined.f), (apart.i, joined.i), (apart.w, joined.w)] {
@@ -374,11 +375,11 @@ fn joined_products_do_the_same_in_less_time() {
 /// stacks keep all in 16.
 #[test]
 fn what_only_products_read_is_kept_quantised() {
-    let layout = parallel(1, false);
-    let model = llama(&layout);
+    let parallel = parallel(1, false);
+    let model = llama(&parallel);
     let eight = Recipe { name: "fp8-block".to_string(), products: Format::F8, ..bf16() };
     let saves = |stack: &str| {
-        let kept = |recipe: &Recipe| in_format(&model, "layer", &layout, &found(stack), recipe).kept;
+        let kept = |recipe: &Recipe| in_format(&model, "layer", &parallel, &found(stack), recipe).kept;
         kept(&bf16()) - kept(&eight)
     };
     close(saves("megatron-core-2025"), 2048.0 * (2.0 * 4096.0 + 11008.0), 0.001);
@@ -390,10 +391,10 @@ fn what_only_products_read_is_kept_quantised() {
 /// made.
 #[test]
 fn per_op_recomputation_keeps_what_its_list_names() {
-    let layout = recomputing(&parallel(1, false), "selective:op");
-    let model = llama(&layout);
+    let parallel = recomputing(&parallel(1, false), "selective:op");
+    let model = llama(&parallel);
     let four = Recipe { name: "nvfp4".to_string(), products: Format::F4, ..bf16() };
-    let kept = |stack: &str, recipe: &Recipe| in_format(&model, "layer", &layout, &found(stack), recipe).kept;
+    let kept = |stack: &str, recipe: &Recipe| in_format(&model, "layer", &parallel, &found(stack), recipe).kept;
     let (tokens, h, f) = (2048.0, 4096.0, 11008.0);
     let (stream, sums) = (2.0 * tokens * h, 4.0 * tokens * 32.0);
     close(kept("fsdp-compile", &bf16()), 4.0 * stream + 2.0 * tokens * f + sums, 0.001);
@@ -407,9 +408,9 @@ fn per_op_recomputation_keeps_what_its_list_names() {
 #[test]
 fn a_loss_has_copies_of_its_logits() {
     let inner = |tp: u64, stack: &str| {
-        let layout = parallel(tp, tp > 1);
+        let parallel = parallel(tp, tp > 1);
         let logits = 2048.0 * 32000.0 / tp as f64;
-        of_block(&llama(&layout), "head", &layout, &found(stack)).transient / logits
+        of_block(&llama(&parallel), "head", &parallel, &found(stack)).transient / logits
     };
     close(inner(1, "fsdp-compile-2024"), 2.0 + 6.0, 0.05);
     close(inner(2, "fsdp-compile-2024"), 2.0 + 6.0 + 4.0, 0.1);
@@ -418,35 +419,35 @@ fn a_loss_has_copies_of_its_logits() {
 
 #[test]
 fn logits_are_kept_by_the_head_alone() {
-    let layout = parallel(2, true);
-    let model = llama(&layout);
+    let parallel = parallel(2, true);
+    let model = llama(&parallel);
     let stack = |name| Stack::find(name).expect("a preset");
-    let half = |stack: &Stack| of_block(&model, "head", &layout, stack);
+    let half = |stack: &Stack| of_block(&model, "head", &parallel, stack);
     let (tokens, vocabulary) = (2048.0, 32000.0);
     close(half(&stack("megatron-core-2025")).logits, 2.0 * tokens * vocabulary / 2.0, 0.001);
     close(half(&stack("nanotron-2024")).logits, 4.0 * tokens * vocabulary / 2.0, 0.001);
-    assert_eq!(layer(&model, &layout, "nanotron-2024").logits, 0.0);
+    assert_eq!(layer(&model, &parallel, "nanotron-2024").logits, 0.0);
 }
 
 #[test]
 fn launches_count_where_kernels_are_short() {
-    let layout = Layout::default();
+    let parallel = ParallelConfig::default();
     let small = Batch { seq: 128, ..BATCH };
-    let model = planned(preset("gpt2").expect("a preset").config.build(&small).expect("a model"), &layout);
-    let eager = layer(&model, &layout, "fsdp-eager").f;
+    let model = planned(preset("gpt2").expect("a preset").config.build(&small).expect("a model"), &parallel);
+    let eager = layer(&model, &parallel, "fsdp-eager").f;
     assert!(eager.launch > eager.total() / 2.0, "{eager:?}");
-    assert_eq!(layer(&model, &layout, "megatron-core-2025").f.launch, 0.0, "graphs are replayed");
+    assert_eq!(layer(&model, &parallel, "megatron-core-2025").f.launch, 0.0, "graphs are replayed");
 }
 
 /// A checkpoint around each of two norms, one around all of the layer, none around a module that it lacks.
 #[test]
 fn what_is_computed_again_takes_time_of_the_cpu() {
-    let layout = Layout::default();
-    let model = llama(&layout);
+    let parallel = ParallelConfig::default();
+    let model = llama(&parallel);
     let spare = |mode: &str, checkpoint: f64| {
         let mut stack = Stack::find("fsdp-eager").expect("a preset");
         stack.facts.checkpoint = checkpoint;
-        of_block(&model, "layer", &recomputing(&layout, mode), &stack).spare[1]
+        of_block(&model, "layer", &recomputing(&parallel, mode), &stack).spare[1]
     };
     let launch = Stack::find("fsdp-eager").expect("a preset").fitted.launch_us.value * 1e-6;
     for (mode, checkpoints) in [("none", 0.0), ("full", 1.0), ("selective:layernorm", 2.0), ("selective:mlp+moe", 1.0)]
@@ -458,7 +459,7 @@ fn what_is_computed_again_takes_time_of_the_cpu() {
 
 #[test]
 fn what_is_kept_may_wait_in_the_host() {
-    let layout = Layout { offload: true, recompute: Recompute::Full(None), ..parallel(1, false) };
-    let away = layer(&llama(&layout), &layout, "megatron-core-2025");
+    let parallel = ParallelConfig { offload: true, recompute: Recompute::Full(None), ..parallel(1, false) };
+    let away = layer(&llama(&parallel), &parallel, "megatron-core-2025");
     assert_eq!((away.kept, away.offloaded), (0.0, away.boundary));
 }

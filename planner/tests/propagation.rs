@@ -2,7 +2,7 @@
 //! `Shardy NAME: %x [{a}, {}], ..` says how its test shards values, a line `Here: ..` how we do where that differs, and why.
 
 use cost::CPU;
-use ir::goal::{Goal, Layout};
+use ir::goal::{Goal, ParallelConfig};
 use ir::graph::{Block, Model};
 use ir::mesh::Axes;
 use std::fs;
@@ -41,8 +41,13 @@ fn shardys_cases_are_sharded_as_shardy_does() {
 fn planned(text: &str) -> Model {
     let (input, _) = text.split_once("\n----\n").unwrap_or((text, ""));
     let file = ir::text::parse(input).unwrap_or_else(|why| panic!("{}", why.render("case", input)));
-    let planned =
-        meshwright_planner::plan(file.model, &Goal::of(Layout::default()), &CPU, Some("propagate"), &mut |_, _| {});
+    let planned = meshwright_planner::plan(
+        file.model,
+        &Goal::of(ParallelConfig::default()),
+        &CPU,
+        Some("propagate"),
+        &mut |_, _| {},
+    );
     planned.unwrap_or_else(|why| panic!("{why}"))
 }
 

@@ -2,7 +2,7 @@
 
 use cost::{CPU, Cluster};
 use ir::differentiate::differentiate;
-use ir::goal::{Goal, Layout};
+use ir::goal::{Goal, ParallelConfig};
 use ir::graph::{Block, Model, SectionKind};
 use ir::ids::Value;
 use ir::models::{Batch, ModelConfig, preset};
@@ -16,20 +16,20 @@ use std::collections::BTreeMap;
 const H100: &str = "h100-dgx-ndr";
 
 /// A model on a mesh, with all that is not stated open.
-fn opened(name: &str, batch: u64, seq: u64, layout: &Layout) -> Model {
+fn opened(name: &str, batch: u64, seq: u64, parallel: &ParallelConfig) -> Model {
     let model = preset(name).expect("a preset").config.build(&Batch { batch, seq, dtype: DType::F32 });
-    on_mesh(model.expect("a model"), layout)
+    on_mesh(model.expect("a model"), parallel)
 }
 
-fn on_mesh(model: Model, layout: &Layout) -> Model {
+fn on_mesh(model: Model, parallel: &ParallelConfig) -> Model {
     let model = differentiate(model, &Optimizer::default()).expect("a gradient");
-    let goal = Goal::auto(layout.clone(), None, 1);
+    let goal = Goal::auto(parallel.clone(), None, 1);
     meshwright_planner::plan(model, &goal, &CPU, Some("annotate"), &mut |_, _| {}).expect("a mesh")
 }
 
 /// The model with its shardings decided within a device's memory, and all collectives. The verifiers accept it.
 fn sharded(mut model: Model, cluster: &Cluster, memory: u64, microbatches: u32) -> (Model, Decided) {
-    let goal = Goal::auto(Layout::default(), Some(memory), microbatches);
+    let goal = Goal::auto(ParallelConfig::default(), Some(memory), microbatches);
     let decided = decide(&mut model, &goal, cluster, &mut |_| {}).expect("shardings").expect("something to decide");
     assert!(decided.is_proved && decided.bound <= decided.seconds && decided.peak <= memory, "{decided:?}");
     verify::verify(&model).expect("what is done once a step is not laid out yet, all else is");
@@ -79,8 +79,8 @@ fn pin_whole(model: &mut Model, block: &str, value: &str) {
 #[test]
 fn few_tokens_and_large_matrices_are_split_by_column_and_row() {
     let h100 = Cluster::find(H100).unwrap();
-    let layout = Layout { tp: 8, ..Layout::default() };
-    let (model, free) = sharded(opened("llama3-8b", 1, 512, &layout), &h100, u64::MAX, 4);
+    let parallel = ParallelConfig { tp: 8, ..ParallelConfig::default() };
+    let (model, free) = sharded(opened("llama3-8b", 1, 512, &parallel), &h100, u64::MAX, 4);
     let layer = block(&model, "layer");
     assert!(is_column_row(&model, layer));
     // An all-reduce in two halves, norms and sums between them on a part of the sequence (Korthikanti et al. 2022).
@@ -91,7 +91,7 @@ fn few_tokens_and_large_matrices_are_split_by_column_and_row() {
     assert_eq!(cut(&model, layer, "x"), "");
 
     // Stated shardings are constraints: the stream is unsharded, so each pass has two all-reduces.
-    let mut stated = opened("llama3-8b", 1, 512, &layout);
+    let mut stated = opened("llama3-8b", 1, 512, &parallel);
     pin_whole(&mut stated, "layer", "x");
     let (model, pinned) = sharded(stated, &h100, u64::MAX, 4);
     let layer = block(&model, "layer");
@@ -104,8 +104,8 @@ fn few_tokens_and_large_matrices_are_split_by_column_and_row() {
 
 #[test]
 fn many_tokens_and_small_matrices_are_split_by_batch() {
-    let layout = Layout { dp: 4, ..Layout::default() };
-    let (model, _) = sharded(opened("tiny-llama", 32, 256, &layout), &CPU, u64::MAX, 4);
+    let parallel = ParallelConfig { dp: 4, ..ParallelConfig::default() };
+    let (model, _) = sharded(opened("tiny-llama", 32, 256, &parallel), &CPU, u64::MAX, 4);
     let layer = block(&model, "layer");
     assert_eq!(cut(&model, layer, "x"), "b");
     assert!(model.params.values().all(|param| param.ty.sharded_axes().is_empty()), "parameters are whole");
@@ -118,8 +118,8 @@ fn many_tokens_and_small_matrices_are_split_by_batch() {
 
 #[test]
 fn in_little_memory_parameters_are_cut_and_gathered() {
-    let layout = Layout { dp: 4, ..Layout::default() };
-    let opened = || opened("tiny-llama", 16, 256, &layout);
+    let parallel = ParallelConfig { dp: 4, ..ParallelConfig::default() };
+    let opened = || opened("tiny-llama", 16, 256, &parallel);
     let (_, free) = sharded(opened(), &CPU, u64::MAX, 4);
     // 3.2M parameters and gradients of 4 bytes are on every device; three quarters of them need not be.
     let (model, tight) = sharded(opened(), &CPU, free.peak - 14_000_000, 4);
@@ -135,7 +135,7 @@ fn in_little_memory_parameters_are_cut_and_gathered() {
 
 #[test]
 fn experts_are_shared_out_and_tokens_exchanged() {
-    let layout = Layout { dp: 8, ..Layout::default() };
+    let parallel = ParallelConfig { dp: 8, ..ParallelConfig::default() };
     let h100 = Cluster::find(H100).unwrap();
     let ModelConfig::Llama(mut config) = preset("mixtral-8x7b").expect("a preset").config.clone() else {
         panic!("a Llama")
@@ -143,7 +143,7 @@ fn experts_are_shared_out_and_tokens_exchanged() {
     // With places for all tokens that may come, an exchange would move as much as a gather of the tokens.
     config.experts.as_mut().expect("experts").capacity = Some(1.25);
     let model = ModelConfig::Llama(config).build(&Batch { batch: 8, seq: 1024, dtype: DType::F32 }).expect("a model");
-    let (model, _) = sharded(on_mesh(model, &layout), &h100, u64::MAX, 4);
+    let (model, _) = sharded(on_mesh(model, &parallel), &h100, u64::MAX, 4);
     let layer = block(&model, "layer");
     assert_eq!(cut(&model, layer, "expert_up"), "e");
     for kind in [SectionKind::F, SectionKind::I] {
@@ -180,7 +180,7 @@ block @net(
 #[test]
 fn any_model_is_sharded() {
     let model = ir::text::parse(BRANCHES).expect("a model").model;
-    let whole = on_mesh(model.clone(), &Layout { dp: 2, tp: 4, ..Layout::default() });
+    let whole = on_mesh(model.clone(), &ParallelConfig { dp: 2, tp: 4, ..ParallelConfig::default() });
     let (model, decided) = sharded(whole, &CPU, u64::MAX, 1);
     let net = block(&model, "net");
     assert!(!cut(&model, net, "u").is_empty() && !cut(&model, net, "q").is_empty(), "{decided:?}");

@@ -1,9 +1,9 @@
 //! Recomputation of single values: the predicted cost of a choice equals the cost of a block under it, and no choice of
 //! modules is better.
 
-use cost::{Again, Cluster, Frontier, Machine, Profile, Recipe, Stack, frontier, made_again, profile};
+use cost::{Again, Cluster, Frontier, Machine, Profile, Recipe, Stack, frontier, profile, recomputed};
 use ir::differentiate::differentiate;
-use ir::goal::{Goal, Layout, Recompute};
+use ir::goal::{Goal, ParallelConfig, Recompute};
 use ir::graph::Model;
 use ir::models::{Batch, preset};
 use ir::optimizer::Optimizer;
@@ -13,16 +13,16 @@ use ir::types::DType;
 /// Tokens of each data-parallel rank: so many that no device waits for its CPU.
 const TOKENS: u64 = 16384;
 
-fn planned(name: &str, layout: &Layout) -> Model {
+fn planned(name: &str, parallel: &ParallelConfig) -> Model {
     let seq = if name == "gpt2" { 1024 } else { TOKENS };
-    let batch = Batch { batch: layout.together().expect("shares").dp * TOKENS / seq, seq, dtype: DType::BF16 };
+    let batch = Batch { batch: parallel.together().expect("shares").dp * TOKENS / seq, seq, dtype: DType::BF16 };
     let model = preset(name).expect("a preset").config.build(&batch).expect("a model");
     let model = differentiate(model, &Optimizer::default()).expect("a gradient");
-    let goal = Goal::of(layout.together().expect("shares"));
+    let goal = Goal::of(parallel.together().expect("shares"));
     meshwright_planner::plan(model, &goal, &cost::CPU, None, &mut |_, _| {}).expect("a plan")
 }
 
-/// Models of one kind of layers and of two, layouts with collectives in layers and without, stacks that fuse and that do not.
+/// Models of one kind of layers and of two, configurations with collectives in layers and without, stacks that fuse and that do not.
 const JOBS: [(&str, &str, &str); 8] = [
     ("llama3-8b", "", "megatron-core-2025"),
     ("llama3-8b", "tp=4,sp=true", "megatron-core-2025"),
@@ -34,18 +34,18 @@ const JOBS: [(&str, &str, &str); 8] = [
     ("deepseek-v2-lite", "tp=2,sp=true", "nanotron-2024"),
 ];
 
-fn layout(text: &str) -> Layout {
-    let mut layout = Layout::default();
+fn parallel(text: &str) -> ParallelConfig {
+    let mut parallel = ParallelConfig::default();
     for (key, value) in text.split(',').filter_map(|item| item.split_once('=')) {
         match key {
-            "sp" => layout.sp = value == "true",
-            "dp" => layout.dp = value.parse().expect("a degree"),
-            "ep" => layout.ep = value.parse().expect("a degree"),
-            "cp" => layout.cp = value.parse().expect("a degree"),
-            _ => layout.tp = value.parse().expect("a degree"),
+            "sp" => parallel.sp = value == "true",
+            "dp" => parallel.dp = value.parse().expect("a degree"),
+            "ep" => parallel.ep = value.parse().expect("a degree"),
+            "cp" => parallel.cp = value.parse().expect("a degree"),
+            _ => parallel.tp = value.parse().expect("a degree"),
         }
     }
-    layout
+    parallel
 }
 
 /// A stack that recomputes any value.
@@ -61,18 +61,18 @@ fn of_job(
     then: impl Fn(&Frontier, &dyn Fn(&Recompute) -> [f64; 2], &str, &Model),
 ) {
     let (cluster, stack) = (Cluster::find("h100").expect("a preset"), of_values(stack));
-    let (recipe, layout) = (Recipe::bf16(), layout(text));
+    let (recipe, parallel) = (Recipe::bf16(), parallel(text));
     let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
-    let planned = planned(model, &layout);
+    let planned = planned(model, &parallel);
     let runs = vec![1.0; planned.blocks.len()];
     let under = |recompute: &Recompute| {
-        let layout = Layout { recompute: recompute.clone(), ..layout.clone() };
+        let parallel = ParallelConfig { recompute: recompute.clone(), ..parallel.clone() };
         let layers = planned.blocks.values().filter(|block| is_layer(block));
-        let profiles: Vec<Profile> = layers.map(|block| profile(&planned, block, &layout, &machine)).collect();
+        let profiles: Vec<Profile> = layers.map(|block| profile(&planned, block, &parallel, &machine)).collect();
         let backward = |it: &Profile| it.again.total() + it.i.total() + it.w.total();
         [profiles.iter().map(|it| it.kept).sum(), profiles.iter().map(backward).sum()]
     };
-    then(&frontier(&planned, &runs, &layout, &machine), &under, &format!("{model} {text} {}", stack.name), &planned);
+    then(&frontier(&planned, &runs, &parallel, &machine), &under, &format!("{model} {text} {}", stack.name), &planned);
 }
 
 fn selective(names: &[String]) -> Recompute {
@@ -132,11 +132,11 @@ fn cheap_values_are_made_again_first() {
     of_job(JOBS[0], |frontier, _, title, planned| {
         let first: Vec<String> = frontier.best.iter().take(4).flat_map(|it| frontier.names(&it.choices)).collect();
         assert!(first.iter().all(|name| ["a", "n", "fp", "q", "k"].contains(&name.as_str())), "{title}: {first:?}");
-        let layout = Layout { recompute: selective(&["n".into(), "fp".into()]), ..Layout::default() };
+        let parallel = ParallelConfig { recompute: selective(&["n".into(), "fp".into()]), ..ParallelConfig::default() };
         let (cluster, stack) = (Cluster::find("h100").expect("a preset"), of_values(JOBS[0].2));
         let machine = Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
         let block = planned.blocks.values().find(|block| block.name == "layer").expect("a layer");
-        let made = made_again(planned, block, &layout, &machine);
+        let made = recomputed(planned, block, &parallel, &machine);
         let figures: Vec<(&str, f64)> = made.iter().map(|it| (it.name.as_str(), it.bytes)).collect();
         // 4096 and 14336 numbers of a token in 2 bytes; the norm's reciprocal deviation in 4.
         let tokens = TOKENS as f64;

@@ -24,7 +24,7 @@ impl Coded for CutError {
     fn help(&self) -> Option<String> {
         Some(match self {
             CutError::Empty => "write a model with a call: model @m(%x: input f32[b]) { call @block(%x) }".to_string(),
-            CutError::TooMany { runs, .. } => format!("use at most {runs} stages: --mesh pp={runs}"),
+            CutError::TooMany { runs, .. } => format!("use at most {runs} stages: --parallel pp={runs}"),
             CutError::Starts { .. } => "stages=a,b gives the first block run of each stage but the first".to_string(),
         })
     }

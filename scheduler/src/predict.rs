@@ -15,7 +15,7 @@ use crate::placement::Pipeline;
 use crate::schedules::{self, ScheduleKind, UnknownSchedule};
 use crate::simulate::{SimulateError, Timeline, simulate};
 use ir::costs::{BlockCosts, ModelCosts, Step};
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 use ir::schedule::{Kind, Schedule};
 use ir::staged::Staged;
 use std::collections::{BTreeSet, HashMap};
@@ -24,7 +24,7 @@ use std::ops::Range;
 /// Why nothing can be said.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PredictError {
-    /// There is no schedule of the layout's name.
+    /// There is no schedule of the configuration's name.
     #[error(transparent)]
     UnknownSchedule(#[from] UnknownSchedule),
     /// The schedule cannot be made.
@@ -41,31 +41,34 @@ pub enum PredictError {
 /// The ranks of each stage and, where there is a limit, what each stage has in flight.
 type CutKey = (Vec<Vec<u32>>, Option<Vec<u64>>);
 
-/// What a step of a model would take under layouts that differ in their pipeline; each cut and each layout is worked out once.
+/// What a step of a model would take under configurations that differ in their pipeline; each cut and each configuration is worked out once.
 #[derive(Debug)]
 pub struct Predictor<'a> {
     costs: &'a ModelCosts,
     cuts: HashMap<CutKey, Vec<usize>>,
-    steps: HashMap<Layout, Step>,
+    steps: HashMap<ParallelConfig, Step>,
 }
 
-/// What a step would take under one layout.
+/// What a step would take under one configuration.
 ///
 /// # Errors
-/// The layout's schedule is not there, or does not suit it, or the model is too short for its stages.
-pub fn predict(costs: &ModelCosts, layout: &Layout) -> Result<Step, PredictError> {
-    Predictor::new(costs).predict(layout)
+/// The configuration's schedule is not there, or does not suit it, or the model is too short for its stages.
+pub fn predict(costs: &ModelCosts, parallel: &ParallelConfig) -> Result<Step, PredictError> {
+    Predictor::new(costs).predict(parallel)
 }
 
-/// The schedule of a layout, and its pipeline.
+/// The schedule of a configuration, and its pipeline.
 ///
 /// # Errors
 /// There is none of the name, or it has not so many stages on a rank.
-pub fn pipeline_of(layout: &Layout, microbatches: u32) -> Result<(&'static ScheduleKind, Pipeline), PredictError> {
-    let kind = schedules::find(&layout.schedule)?;
-    let ranks = u32::try_from(layout.pp).unwrap_or(u32::MAX);
-    let pipeline = kind.pipeline(ranks, layout.vp, microbatches);
-    let chosen = pipeline.and_then(|pipeline| kind.choose(pipeline, layout.group, layout.slices));
+pub fn pipeline_of(
+    parallel: &ParallelConfig,
+    microbatches: u32,
+) -> Result<(&'static ScheduleKind, Pipeline), PredictError> {
+    let kind = schedules::find(&parallel.schedule)?;
+    let ranks = u32::try_from(parallel.pp).unwrap_or(u32::MAX);
+    let pipeline = kind.pipeline(ranks, parallel.vp, microbatches);
+    let chosen = pipeline.and_then(|pipeline| kind.choose(pipeline, parallel.group, parallel.slices));
     let pipeline = chosen.map_err(|why| PredictError::Schedule(format!("`{}`: {why}", kind.name)))?;
     Ok((kind, pipeline))
 }
@@ -86,33 +89,33 @@ impl Predictor<'_> {
         Predictor { costs, cuts: HashMap::new(), steps: HashMap::new() }
     }
 
-    /// What a step would take under a layout.
+    /// What a step would take under a configuration.
     ///
     /// # Errors
     /// As [`predict`].
-    pub fn predict(&mut self, layout: &Layout) -> Result<Step, PredictError> {
-        if let Some(step) = self.steps.get(layout) {
+    pub fn predict(&mut self, parallel: &ParallelConfig) -> Result<Step, PredictError> {
+        if let Some(step) = self.steps.get(parallel) {
             return Ok(step.clone());
         }
-        let (kind, pipeline) = pipeline_of(layout, self.costs.microbatches)?;
-        let starts = self.starts(layout, kind, &pipeline)?;
+        let (kind, pipeline) = pipeline_of(parallel, self.costs.microbatches)?;
+        let starts = self.starts(parallel, kind, &pipeline)?;
         let part = |runs: &Range<usize>| stage_cost(self.costs, runs);
         let stages: Vec<_> = stage_runs(&starts, self.costs.runs().count()).iter().map(part).collect();
         let costs = of_slice(stage_costs(&stages, hops(&starts, self.costs)), pipeline.slices);
         let schedule = kind.make(&costs, &pipeline).map_err(PredictError::Schedule)?;
         let step = Stages { costs: self.costs, starts, owners: pipeline.owners() }.step(&schedule, &costs)?;
-        self.steps.insert(layout.clone(), step.clone());
+        self.steps.insert(parallel.clone(), step.clone());
         Ok(step)
     }
 
     fn starts(
         &mut self,
-        layout: &Layout,
+        parallel: &ParallelConfig,
         kind: &ScheduleKind,
         pipeline: &Pipeline,
     ) -> Result<Vec<usize>, PredictError> {
-        if !layout.stages.is_empty() {
-            let starts = starts_named(&layout.stages, self.costs);
+        if !parallel.stages.is_empty() {
+            let starts = starts_named(&parallel.stages, self.costs);
             check_starts(&starts, pipeline, self.costs)?;
             return Ok(starts);
         }
@@ -275,17 +278,17 @@ mod tests {
         ModelCosts { microbatches: 4, calls, blocks: vec![light, heavy], norm: 1.0, limit, ..ModelCosts::default() }
     }
 
-    fn layout(schedule: &str, stages: &[u32]) -> Layout {
-        Layout { pp: 2, schedule: schedule.to_string(), stages: stages.to_vec(), ..Layout::default() }
+    fn parallel(schedule: &str, stages: &[u32]) -> ParallelConfig {
+        ParallelConfig { pp: 2, schedule: schedule.to_string(), stages: stages.to_vec(), ..ParallelConfig::default() }
     }
 
     #[test]
     fn a_step_is_its_schedule_its_update_and_the_norm() {
-        let step = predict(&costs(None), &layout("gpipe", &[])).unwrap();
+        let step = predict(&costs(None), &parallel("gpipe", &[])).unwrap();
         // 4 micro-batches and a bubble of one, 12 seconds each; four blocks are updated.
         assert_eq!((step.seconds, step.cut), (5.0 * 12.0 + 2.0 + 1.0, vec![0, 4]));
         assert_eq!(step.bytes, [40 + 16, 100 + 16]);
-        let given = predict(&costs(None), &layout("gpipe", &[6])).unwrap();
+        let given = predict(&costs(None), &parallel("gpipe", &[6])).unwrap();
         assert_eq!((given.cut, given.bytes), (vec![0, 6], vec![60 + 24, 80 + 8]));
         assert!(given.seconds > step.seconds);
     }
@@ -293,14 +296,14 @@ mod tests {
     #[test]
     fn the_fastest_cut_within_the_limit_is_taken() {
         for (limit, cut) in [(116, 4), (115, 5), (102, 5), (101, 6)] {
-            let step = predict(&costs(Some(limit)), &layout("gpipe", &[])).unwrap();
+            let step = predict(&costs(Some(limit)), &parallel("gpipe", &[])).unwrap();
             assert_eq!(step.cut, [0, cut], "{limit}: {step:?}");
             assert!(step.bytes.iter().all(|&bytes| bytes <= limit), "{limit}: {step:?}");
         }
-        let step = predict(&costs(Some(50)), &layout("gpipe", &[])).unwrap();
+        let step = predict(&costs(Some(50)), &parallel("gpipe", &[])).unwrap();
         assert!(step.why.ends_with("more than the limit"), "{step:?}");
         // With fewer micro-batches in flight the first rank keeps less.
-        let step = predict(&costs(Some(100)), &layout("1f1b", &[])).unwrap();
+        let step = predict(&costs(Some(100)), &parallel("1f1b", &[])).unwrap();
         assert!(step.bytes.iter().all(|&bytes| bytes <= 100), "{step:?}");
     }
 
@@ -308,8 +311,8 @@ mod tests {
     fn what_was_worked_out_is_not_worked_out_again() {
         let costs = costs(None);
         let mut predictor = Predictor::new(&costs);
-        let layouts = [layout("gpipe", &[]), layout("1f1b", &[]), layout("gpipe", &[])];
-        let steps = layouts.map(|layout| predictor.predict(&layout).unwrap());
+        let configs = [parallel("gpipe", &[]), parallel("1f1b", &[]), parallel("gpipe", &[])];
+        let steps = configs.map(|parallel| predictor.predict(&parallel).unwrap());
         assert_eq!(steps[0], steps[2]);
         assert_eq!((predictor.cuts.len(), predictor.steps.len()), (1, 2));
     }
@@ -317,10 +320,13 @@ mod tests {
     #[test]
     fn what_cannot_be_is_said() {
         let costs = costs(None);
-        let error = |layout: &Layout| predict(&costs, layout).unwrap_err();
-        assert!(matches!(error(&layout("nothing", &[])), PredictError::UnknownSchedule(_)));
-        assert!(matches!(error(&Layout { vp: Some(3), ..layout("1f1b", &[]) }), PredictError::Schedule(_)));
-        assert!(matches!(error(&layout("1f1b", &[9])), PredictError::Cut(CutError::Starts { .. })));
-        assert!(matches!(error(&Layout { pp: 9, ..layout("1f1b", &[]) }), PredictError::Cut(CutError::TooMany { .. })));
+        let error = |parallel: &ParallelConfig| predict(&costs, parallel).unwrap_err();
+        assert!(matches!(error(&parallel("nothing", &[])), PredictError::UnknownSchedule(_)));
+        assert!(matches!(error(&ParallelConfig { vp: Some(3), ..parallel("1f1b", &[]) }), PredictError::Schedule(_)));
+        assert!(matches!(error(&parallel("1f1b", &[9])), PredictError::Cut(CutError::Starts { .. })));
+        assert!(matches!(
+            error(&ParallelConfig { pp: 9, ..parallel("1f1b", &[]) }),
+            PredictError::Cut(CutError::TooMany { .. })
+        ));
     }
 }

@@ -50,7 +50,7 @@ const PRECISIONS: [(&str, &str); 6] = [
     ("nvfp4", "nvfp4"),
 ];
 
-/// A record as a run; `None` where it does not state its layout fully, prints no time, or is no pretraining.
+/// A record as a run; `None` where it does not state its configuration fully, prints no time, or is no pretraining.
 pub(super) fn line(record: &Value) -> Option<Line> {
     let text = |key: &str| record.get(key).and_then(Value::as_str);
     let whole = |key: &str| record.get(key).and_then(Value::as_u64);
@@ -109,7 +109,7 @@ pub(super) fn line(record: &Value) -> Option<Line> {
         // Its recipe keeps gradients and moments in bf16 (moonlight_16b.py).
         optimizer: text("model").filter(|model| model.starts_with("moonlight")).map(|_| "adamw-bf16".into()),
         precision: of(&PRECISIONS, text("precision")?)?.into(),
-        layout: layout(record)?,
+        parallel: parallel(record)?,
         step_time_s: printed(record, "step_time_s"),
         tokens_per_s_per_gpu: printed(record, "tokens_per_s_per_gpu"),
         memory_gib: printed(record, "mem_gb").map(|figure| figure / unit(source)),
@@ -149,8 +149,8 @@ fn dropout(source: &str) -> f64 {
     if source.starts_with("BigScience") { 0.1 } else { 0.0 }
 }
 
-/// The layout in the grammar of `--layout`.
-fn layout(record: &Value) -> Option<String> {
+/// The configuration in the grammar of `--parallel`.
+fn parallel(record: &Value) -> Option<String> {
     let whole = |key: &str| record.get(key).and_then(Value::as_u64);
     let degree = |key: &str| whole(key).unwrap_or(1);
     let text = |key: &str| record.get(key).and_then(Value::as_str);
@@ -293,7 +293,7 @@ mod tests {
     fn a_record_is_a_run() {
         let line = line(&record()).unwrap();
         assert_eq!((line.cluster.as_str(), line.stack.as_str()), ("h100-96gb", "fsdp-compile"));
-        assert_eq!(line.layout, "mbs=16,tp=8,sp=true,zero=3,recompute=full,tp_overlap=true");
+        assert_eq!(line.parallel, "mbs=16,tp=8,sp=true,zero=3,recompute=full,tp_overlap=true");
         assert_eq!((line.step_time_s, line.tokens_per_s_per_gpu), (None, Some(800.0)));
         assert_eq!(line.precision, "fp8-tensor");
     }
@@ -338,13 +338,13 @@ mod tests {
 
     #[test]
     fn interleaved_stages_that_a_record_leaves_out_are_known() {
-        let layout = |id: &str| {
+        let parallel = |id: &str| {
             let mut record = record();
             (record["id"], record["pp"]) = (json!(id), json!(8));
-            line(&record).unwrap().layout
+            line(&record).unwrap().parallel
         };
-        assert!(layout("megatron-sp/175B/full").contains(",pp=8,sp=true,zero=3,vp=3"));
-        assert!(!layout("megatron-sp/1T/full").contains("vp="));
+        assert!(parallel("megatron-sp/175B/full").contains(",pp=8,sp=true,zero=3,vp=3"));
+        assert!(!parallel("megatron-sp/1T/full").contains("vp="));
     }
 
     #[test]

@@ -4,13 +4,13 @@ use super::fit::FAR;
 use super::score::Scored;
 use std::collections::BTreeMap;
 
-/// The layouts of one job.
+/// The configurations of one job.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RankSet {
     /// The job.
     pub name: String,
     /// How many.
-    pub layouts: usize,
+    pub configs: usize,
     /// Share of the best throughput that is lost with the best of the three that are predicted fastest.
     pub regret: f64,
     /// The same with the recipe: least tp x pp, then least pp, then the largest micro-batch.
@@ -20,22 +20,22 @@ pub struct RankSet {
     /// The same if all were predicted as they were measured but those that are far off: by more than what a run can be that went
     /// as the model knows.
     pub reach: f64,
-    /// The layout that is farthest from its place.
+    /// The configuration that is farthest from its place.
     pub farthest: Misplaced,
 }
 
-/// A layout and its places among those of its job, the fastest first.
+/// A configuration and its places among those of its job, the fastest first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Misplaced {
-    /// The layout.
-    pub layout: String,
+    /// The configuration.
+    pub parallel: String,
     /// By what was measured, from 1.
     pub measured: usize,
     /// By what was predicted, from 1.
     pub predicted: usize,
 }
 
-/// The sets of at least three layouts of the same job: source, model, devices, batch, sequence and number formats.
+/// The sets of at least three configurations of the same job: source, model, devices, batch, sequence and number formats.
 pub fn rank_sets(scored: &[Scored<'_>]) -> Vec<RankSet> {
     let mut jobs: BTreeMap<String, Vec<&Scored<'_>>> = BTreeMap::new();
     for row in scored.iter().filter(|row| row.ratio().is_some() && !row.run.apart) {
@@ -55,10 +55,10 @@ pub fn rank_sets(scored: &[Scored<'_>]) -> Vec<RankSet> {
 }
 
 fn rank_set(name: String, rows: &[&Scored<'_>]) -> Option<RankSet> {
-    let mut layouts: Vec<&str> = rows.iter().map(|row| row.run.request.layout.as_str()).collect();
-    layouts.sort_unstable();
-    layouts.dedup();
-    if layouts.len() < 3 {
+    let mut configs: Vec<&str> = rows.iter().map(|row| row.run.request.parallel.as_str()).collect();
+    configs.sort_unstable();
+    configs.dedup();
+    if configs.len() < 3 {
         return None;
     }
     let measured: Vec<f64> = rows.iter().map(|row| row.run.step_time_s).collect();
@@ -73,16 +73,16 @@ fn rank_set(name: String, rows: &[&Scored<'_>]) -> Option<RankSet> {
     let off = |row: &usize| (by_measure[*row] - by_model[*row]).abs();
     let farthest = (0..rows.len()).max_by(|a, b| off(a).total_cmp(&off(b)))?;
     let place = |ranks: &[f64]| ranks[farthest] as usize + 1;
-    let plain = (0..rows.len()).min_by_key(|row| by_recipe(&rows[*row].run.request.layout))?;
+    let plain = (0..rows.len()).min_by_key(|row| by_recipe(&rows[*row].run.request.parallel))?;
     Some(RankSet {
         name,
-        layouts: layouts.len(),
+        configs: configs.len(),
         regret: 1.0 - best / chosen,
         recipe: 1.0 - best / measured[plain],
         spearman: correlation(&by_model, &by_measure),
         reach: correlation(&ranks(&known), &by_measure),
         farthest: Misplaced {
-            layout: rows[farthest].run.request.layout.clone(),
+            parallel: rows[farthest].run.request.parallel.clone(),
             measured: place(&by_measure),
             predicted: place(&by_model),
         },
@@ -90,9 +90,9 @@ fn rank_set(name: String, rows: &[&Scored<'_>]) -> Option<RankSet> {
 }
 
 /// What the recipe takes the least of.
-fn by_recipe(layout: &str) -> (u64, u64, std::cmp::Reverse<u64>) {
+fn by_recipe(parallel: &str) -> (u64, u64, std::cmp::Reverse<u64>) {
     let degree = |key: &str| {
-        let value = layout.split(',').find_map(|item| item.strip_prefix(key)?.strip_prefix('='));
+        let value = parallel.split(',').find_map(|item| item.strip_prefix(key)?.strip_prefix('='));
         value.and_then(|value| value.parse::<u64>().ok()).unwrap_or(1)
     };
     (degree("tp") * degree("pp"), degree("pp"), std::cmp::Reverse(degree("mbs")))

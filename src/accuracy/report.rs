@@ -57,19 +57,19 @@ fn choices(scored: &[Scored<'_>]) -> String {
     }
     let mut text = String::from(
         "\n## Choosing\n\nLayouts of one job. `lost` is the share of the best throughput that is lost by running the three \
-         layouts that are\npredicted fastest and keeping the best; `recipe` the same for the one layout of \"least tp x pp, \
+         configurations that are\npredicted fastest and keeping the best; `recipe` the same for the one configuration of \"least tp x pp, \
          then least pp, then largest\nmicro-batch\". `reach` is Spearman's correlation if all runs were predicted as they \
-         were measured but those that are off by\nmore than e^0.35: runs of one layout differ by as much, and no layout says \
-         which are slow.\n\n| job | layouts | lost | recipe | Spearman | reach | farthest from its place |\n\
+         were measured but those that are off by\nmore than e^0.35: runs of one configuration differ by as much, and no configuration says \
+         which are slow.\n\n| job | configurations | lost | recipe | Spearman | reach | farthest from its place |\n\
          |---|---|---|---|---|---|---|\n",
     );
     for set in &sets {
         let (lost, recipe) = (percent(set.regret), percent(set.recipe));
-        let RankSet { name, layouts, spearman, reach, farthest, .. } = set;
+        let RankSet { name, configs, spearman, reach, farthest, .. } = set;
         let _ = writeln!(
             text,
-            "| {name} | {layouts} | {lost} | {recipe} | {spearman:.2} | {reach:.2} | {}: {}., predicted {}. |",
-            farthest.layout, farthest.measured, farthest.predicted
+            "| {name} | {configs} | {lost} | {recipe} | {spearman:.2} | {reach:.2} | {}: {}., predicted {}. |",
+            farthest.parallel, farthest.measured, farthest.predicted
         );
     }
     let mean = total(&sets);

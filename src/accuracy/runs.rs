@@ -63,7 +63,8 @@ pub(super) struct Line {
     /// As `--optimizer` has it; `adamw` where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<String>,
-    pub layout: String,
+    #[serde(alias = "layout")]
+    pub parallel: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time_s: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,7 +76,7 @@ pub(super) struct Line {
 }
 
 /// Reads a file of runs. A line is a run; or `{"models": {NAME: CONFIG, ..}}`, names for configurations that later lines
-/// use; or a record of a published collection, of which those are taken that state their layout and print a time.
+/// use; or a record of a published collection, of which those are taken that state their configuration and print a time.
 ///
 /// # Errors
 /// A line is no JSON, has a key that is not known, or lacks what a prediction needs.
@@ -85,7 +86,7 @@ pub fn read(text: &str) -> Result<Vec<Run>, Error> {
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let wrong = |why: serde_json::Error| {
             Error::input(Code::BadOption, format!("line {}: {why}", number + 1)).help(
-                "a run has model, cluster, stack, gpus, seq, global_batch, precision, layout, and step_time_s or \
+                "a run has model, cluster, stack, gpus, seq, global_batch, precision, configuration, and step_time_s or \
                  tokens_per_s_per_gpu; optional are id, source, apart, optimizer, memory_gib and memory",
             )
         };
@@ -130,7 +131,7 @@ pub fn write(runs: &[Run]) -> Result<String, Error> {
             global_batch: request.global_batch,
             precision: request.precision.clone(),
             optimizer: Some(request.optimizer.clone()).filter(|optimizer| *optimizer != standard.optimizer),
-            layout: request.layout.clone(),
+            parallel: request.parallel.clone(),
             step_time_s: Some((run.step_time_s * 1e6).round() / 1e6),
             tokens_per_s_per_gpu: None,
             memory_gib: run.memory.map(|memory| memory.0),
@@ -182,7 +183,7 @@ fn run(line: Line, models: &BTreeMap<String, Value>, number: usize) -> Result<Ru
             global_batch: line.global_batch,
             precision: line.precision,
             optimizer: line.optimizer.unwrap_or(standard.optimizer.clone()),
-            layout: line.layout,
+            parallel: line.parallel,
             // It ran: what is left free says nothing.
             memory_margin: 0.0,
             ..standard
@@ -197,7 +198,7 @@ mod tests {
     use super::*;
 
     const RUN: &str = r#"{"model":"llama3-8b","cluster":"h100","stack":"nemo","gpus":8,"seq":8192,"global_batch":16,
-        "precision":"bf16","layout":"tp=2","tokens_per_s_per_gpu":8192.0}"#;
+        "precision":"bf16","configuration":"tp=2","tokens_per_s_per_gpu":8192.0}"#;
 
     #[test]
     fn a_rate_is_a_time() {

@@ -85,7 +85,7 @@ fn the_file_is_read_as_it_was_written() {
 fn devices_wait_for_the_cores_that_they_share() {
     let folder = std::env::temp_dir().join(format!("meshwright-calibrate-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let step = |cores: Option<u64>, layout: &str| {
+    let step = |cores: Option<u64>, parallel: &str| {
         let path = folder.join(format!("{}.toml", cores.unwrap_or(0)));
         let cluster = Cluster { cores, ..cluster(&ideal(), 1 << 32) };
         compiler::text_files::write_text(&path, &toml::to_string(&cluster).unwrap()).unwrap();
@@ -96,12 +96,12 @@ fn devices_wait_for_the_cores_that_they_share() {
             seq: 128,
             global_batch: 16,
             precision: "f32".into(),
-            layout: layout.into(),
+            parallel: parallel.into(),
             ..EstimateRequest::default()
         };
         let predicted = Estimator::new().estimate(&request).unwrap().predicted;
         let (sum, step) = (predicted.time_s.total(), predicted.step_time_s);
-        assert!((sum / step - 1.0).abs() < 1e-9, "{layout}: the parts are {sum} of {step}");
+        assert!((sum / step - 1.0).abs() < 1e-9, "{parallel}: the parts are {sum} of {step}");
         step
     };
     let [own, eight, two] = [None, Some(8), Some(2)].map(|cores| step(cores, "dp=8,mbs=2"));

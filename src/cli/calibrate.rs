@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// written as a cluster file for `estimate --cluster FILE --stack meshwright-threads`. Measure on an idle machine.
 ///
 /// With --from, each line of the file is a run: {"model": .., "cluster": .., "stack": .., "gpus": .., "seq": ..,
-/// "global_batch": .., "precision": .., "layout": .., "step_time_s": ..}. The constants of the stack are
+/// "global_batch": .., "precision": .., "parallel": .., "step_time_s": ..}. The constants of the stack are
 /// fitted within their intervals.
 #[derive(Args)]
 #[command(after_help = "\
@@ -160,7 +160,7 @@ fn listed(scored: &[Scored<'_>]) -> String {
         let why = row.prediction.as_ref().err().map(ToString::to_string).unwrap_or_default();
         [
             row.run.id.clone(),
-            row.run.request.layout.clone(),
+            row.run.request.parallel.clone(),
             format!("{:.4}", row.run.step_time_s),
             ratio(row.ratio()),
             ratio(row.memory_ratio()),
@@ -168,5 +168,5 @@ fn listed(scored: &[Scored<'_>]) -> String {
         ]
     };
     let rows: Vec<_> = scored.iter().map(row).collect();
-    table(["RUN", "LAYOUT", "SECONDS", "PREDICTED/MEASURED", "MEMORY", ""], &rows)
+    table(["RUN", "CONFIG", "SECONDS", "PREDICTED/MEASURED", "MEMORY", ""], &rows)
 }

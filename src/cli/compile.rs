@@ -1,8 +1,8 @@
 //! `meshwright compile`: compiles a model, or a dump of any level, to the instructions of each rank.
 
 use super::dump::Dump;
-use super::layout::LayoutFlags;
 use super::memory::memory_table;
+use super::parallel::ParallelFlags;
 use super::progress::SearchWatch;
 use super::request::asked;
 use super::{TableFormat, prediction};
@@ -32,11 +32,11 @@ use support::units::{bytes_of, short};
     allow_negative_numbers = true,
     after_help = "\
 Examples:
-  meshwright compile tiny-llama --mesh dp=2,tp=2
-  meshwright compile gpt2 --mesh tp=4 --stop-after collectives
-  meshwright compile docs/example.ir --mesh dp=2,tp=2 --shard auto --memory 64kB
-  meshwright compile llama3-8b --mesh tp=8,pp=4 --seq 8192 --global-batch 64 --dump llama
-  meshwright compile llama3-405b --mesh tp=8,pp=16,dp=128 --seq 8192 --precision bf16 --predict
+  meshwright compile tiny-llama --parallel dp=2,tp=2
+  meshwright compile gpt2 --parallel tp=4 --stop-after collectives
+  meshwright compile docs/example.ir --parallel dp=2,tp=2 --shard auto --memory 64kB
+  meshwright compile llama3-8b --parallel tp=8,pp=4 --seq 8192 --global-batch 64 --dump llama
+  meshwright compile llama3-405b --parallel tp=8,pp=16,dp=128 --seq 8192 --precision bf16 --predict
   meshwright compile llama/07-collectives.ir --global-batch 64"
 )]
 pub(super) struct Compile {
@@ -68,7 +68,7 @@ struct Flags {
     model: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]
-    layout: LayoutFlags,
+    parallel: ParallelFlags,
     /// Tokens per sequence; a .ir file states its own [default: 128]
     #[arg(long, value_name = "TOKENS")]
     seq: Option<u64>,

@@ -1,6 +1,7 @@
 //! `meshwright estimate`: predicted step time of a model on a cluster, without the cluster.
 
 use super::job::{AFTER_STACK, JobFlags};
+use super::parallel::{help, long_help};
 use super::progress::SearchWatch;
 use super::request::asked;
 use super::status;
@@ -10,33 +11,33 @@ use crate::error::Error;
 use autotune::explain::part_name;
 use clap::Args;
 use compiler::error::Error as RequestError;
-use compiler::layout;
+use compiler::parallel;
 use compiler::text_files::read_text;
-use estimator::{EstimateReport, EstimateRequest, Estimator, Line, MadeAgain, SCHEMA, StageMemory, estimate_all};
+use estimator::{EstimateReport, EstimateRequest, Estimator, Line, Recomputed, SCHEMA, StageMemory, estimate_all};
 use ir::catalogue::Code;
 use serde::Serialize;
 use serde_json::json;
 use std::path::PathBuf;
 use support::units::{bytes, count, percent, share, short, with_unit};
 
-/// Predict step time and memory of a layout on a cluster
+/// Predict step time and memory of a configuration on a cluster
 ///
 /// Nothing is executed: the cost model estimates the kernels and collectives of one rank, and the schedule is simulated.
-/// Layouts that do not fit into memory are predicted too.
+/// Configurations that do not fit into memory are predicted too.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  meshwright estimate llama3-8b --cluster h100 --gpus 8 --seq 8192 --global-batch 128 --layout tp=2,zero=1,sp=true
+  meshwright estimate llama3-8b --cluster h100 --gpus 8 --seq 8192 --global-batch 128 --parallel tp=2,zero=1,sp=true
   meshwright estimate llama3.1-405b --cluster h100 --gpus 1024 --seq 8192 --global-batch 512 \\
-      --layout tp=8,pp=16,vp=8,sp=true,zero=1 --format json
-  meshwright estimate llama3-8b --cluster a100-80gb --gpus 64 --seq 4096 --global-batch 256 --layouts layouts.jsonl")]
+      --parallel tp=8,pp=16,vp=8,sp=true,zero=1 --format json
+  meshwright estimate llama3-8b --cluster a100-80gb --gpus 64 --seq 4096 --global-batch 256 --configs configs.jsonl")]
 pub(super) struct Estimate {
     #[command(flatten)]
     flags: Flags,
-    /// Predict each line of this file instead (`-`: standard input): a layout, or {\"layout\": .., \"model\": .., \"gpus\": ..}
-    #[arg(long, value_name = "FILE", conflicts_with = "layout")]
-    layouts: Option<PathBuf>,
-    /// Output format; with --layouts, `json` prints one line per layout
+    /// Predict each line of this file instead (`-`: standard input): a configuration, or {\"parallel\": .., \"model\": .., \"gpus\": ..}
+    #[arg(long, value_name = "FILE", conflicts_with = "parallel")]
+    configs: Option<PathBuf>,
+    /// Output format; with --configs, `json` prints one line per configuration
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
     /// Read the options from a JSON file (`-`: standard input); flags override it
@@ -44,26 +45,27 @@ pub(super) struct Estimate {
     request: Option<PathBuf>,
 }
 
+/// The configuration of a request that names none.
+const DEFAULT: &str = "all devices in dp";
+
 #[derive(Args, Serialize)]
 struct Flags {
     #[command(flatten)]
     #[serde(flatten)]
     job: JobFlags,
-    /// Number of devices; dp follows from it if left out [default: those of the layout]
+    /// Number of devices; dp follows from it if left out [default: those of the configuration]
     #[arg(long, value_name = "N", display_order = AFTER_STACK)]
     gpus: Option<u64>,
-    /// Layout: any of dp, tp, pp, cp, ep, etp, vp, mbs, zero, shard, recompute, sp, schedule, group, slices, cp_kind, order,
-    /// stages, offload, tp_overlap, dp_overlap [default: all devices in dp]
-    #[arg(long, value_name = "LAYOUT")]
-    layout: Option<String>,
+    #[arg(long, value_name = "CONFIG", help = help("Parallel configuration", DEFAULT), long_help = long_help("Parallel configuration", DEFAULT))]
+    parallel: Option<String>,
 }
 
 impl Estimate {
     pub(super) fn run(self) -> Result<Answer, Error> {
-        let is_named = self.flags.job.model.is_some() || self.layouts.is_some();
+        let is_named = self.flags.job.model.is_some() || self.configs.is_some();
         let missing = (!is_named).then_some("`estimate` needs a MODEL");
         let request: EstimateRequest = asked(self.request.as_deref(), missing, &self.flags)?;
-        match &self.layouts {
+        match &self.configs {
             Some(path) => many(&request, &read_text(path)?, self.format),
             None => {
                 let report = Estimator::new().estimate(&request)?;
@@ -79,24 +81,24 @@ const MOST_LINES: usize = 1 << 16;
 /// The most refused lines of which a table tells why.
 const MOST_SHOWN: usize = 50;
 
-/// The answers to all lines of a file that are not blank. A layout that is refused is an answer; a line that is no layout is
+/// The answers to all lines of a file that are not blank. A configuration that is refused is an answer; a line that is no configuration is
 /// answered too, and then complained of.
 fn many(base: &EstimateRequest, lines: &str, format: TableFormat) -> Result<Answer, Error> {
     let (numbers, lines): (Vec<usize>, Vec<&str>) =
         (1..).zip(lines.lines()).filter(|(_, line)| !line.trim().is_empty()).take(MOST_LINES + 1).unzip();
     if lines.len() > MOST_LINES {
-        let message = format!("the file has more than {MOST_LINES} layouts");
+        let message = format!("the file has more than {MOST_LINES} configurations");
         return Err(Error::input(Code::RequestUnreadable, message).help("split it into several files"));
     }
     let requests: Vec<_> = lines.iter().map(|line| Line::parse(line).map(|line| line.over(base))).collect();
     let whole: Vec<EstimateRequest> = requests.iter().filter_map(|request| request.as_ref().ok().cloned()).collect();
     let watch = SearchWatch::new();
-    let told = |done| watch.line(format_args!("{done} of {} layouts predicted", whole.len()));
+    let told = |done| watch.line(format_args!("{done} of {} configurations predicted", whole.len()));
     let mut answers = estimate_all(&Estimator::new(), &whole, &told).into_iter();
     watch.over();
     let answers = requests.into_iter().map(|request| request.and_then(|_| answers.next().unwrap_or_else(unanswered)));
     let answers: Vec<(&str, Result<EstimateReport, RequestError>)> = lines.into_iter().zip(answers).collect();
-    let wrong = numbers.iter().zip(&answers).filter(|(_, (_, answer))| answer.as_ref().is_err_and(is_no_layout));
+    let wrong = numbers.iter().zip(&answers).filter(|(_, (_, answer))| answer.as_ref().is_err_and(is_no_config));
     let wrong: Vec<String> = wrong.map(|(number, _)| number.to_string()).collect();
     let shown = wrong[..wrong.len().min(MOST_SHOWN)].join(", ");
     let text = if format == TableFormat::Table { ranking(answers) } else { json_lines(answers)? };
@@ -104,15 +106,15 @@ fn many(base: &EstimateRequest, lines: &str, format: TableFormat) -> Result<Answ
         return Ok(Answer::done(text));
     }
     let message = match wrong.len().saturating_sub(MOST_SHOWN) {
-        0 => format!("lines that are not a layout: {shown}"),
-        more => format!("lines that are not a layout: {shown} and {more} more"),
+        0 => format!("lines that are not a configuration: {shown}"),
+        more => format!("lines that are not a configuration: {shown} and {more} more"),
     };
     let complaint = Error::input(Code::RequestUnreadable, message).help("the answer gives the reason for each line");
     Ok(Answer { text, status: status::of_error(&complaint), complaint: Some(complaint) })
 }
 
 /// Whether a line could not be read, rather than what it asks be refused.
-fn is_no_layout(error: &RequestError) -> bool {
+fn is_no_config(error: &RequestError) -> bool {
     matches!(error.code(), Some(Code::RequestUnreadable | Code::BadOption))
 }
 
@@ -166,21 +168,21 @@ fn ranking(answers: Vec<(&str, Result<EstimateReport, RequestError>)>) -> String
                 percent(predicted.mfu).trim().to_string(),
                 format!("{:.1}", predicted.fullest().device),
                 if predicted.fits { "yes" } else { "no" }.to_string(),
-                report.inputs.layout.clone(),
+                report.inputs.parallel.clone(),
             ]
         })
         .collect();
-    table(["STEP", "TOKENS/S/GPU", "MFU", "GIB", "FITS", "LAYOUT"], &rows) + &refused
+    table(["STEP", "TOKENS/S/GPU", "MFU", "GIB", "FITS", "CONFIG"], &rows) + &refused
 }
 
-/// The prediction of a layout as a text.
+/// The prediction of a configuration as a text.
 pub(super) fn text(report: &EstimateReport) -> String {
-    let EstimateReport { inputs, predicted, layout, .. } = report;
+    let EstimateReport { inputs, predicted, parallel, .. } = report;
     let [low, high] = predicted.interval_s.map(short);
     let text = format!(
         "model     {}, {} parameters, {:.0} bytes each\n\
          cluster   {}, {} devices, stack {}, {}\n\
-         layout    {}\n\
+         config    {}\n\
          step      {} (80 % interval {low} to {high}), {} tokens/s per device\n\
          mfu       {} of {}, hfu {}, bubble {}\n\n",
         inputs.model,
@@ -190,7 +192,7 @@ pub(super) fn text(report: &EstimateReport) -> String {
         report.mesh.devices,
         inputs.stack,
         inputs.precision,
-        layout::print(layout),
+        parallel::print(parallel),
         short(predicted.step_time_s),
         count(predicted.tokens_per_s_per_gpu),
         percent(predicted.mfu).trim(),
@@ -198,10 +200,10 @@ pub(super) fn text(report: &EstimateReport) -> String {
         percent(predicted.hfu).trim(),
         percent(predicted.bubble).trim(),
     );
-    text + &beyond(report) + &dropped(predicted.dropped) + &times(report) + "\n" + &made_again(report) + &memory(report)
+    text + &beyond(report) + &dropped(predicted.dropped) + &times(report) + "\n" + &recomputed(report) + &memory(report)
 }
 
-/// What of the layout the stack does not support, unless that is meant.
+/// What of the configuration the stack does not support, unless that is meant.
 fn beyond(report: &EstimateReport) -> String {
     if report.beyond_stack.is_empty() {
         return String::new();
@@ -213,15 +215,15 @@ fn beyond(report: &EstimateReport) -> String {
 }
 
 /// What layers make again by the names of values; nothing where they do not.
-fn made_again(report: &EstimateReport) -> String {
-    if report.made_again.is_empty() {
+fn recomputed(report: &EstimateReport) -> String {
+    if report.recomputed.is_empty() {
         return String::new();
     }
-    let row = |again: &MadeAgain| {
-        let kept = if again.bytes > 0.0 { bytes(again.bytes as u64) } else { "(shared)".to_string() };
+    let row = |again: &Recomputed| {
+        let kept = if again.bytes_saved > 0.0 { bytes(again.bytes_saved as u64) } else { "(shared)".to_string() };
         [again.value.clone(), again.layer.clone(), kept, short(again.time_s)]
     };
-    let rows: Vec<_> = report.made_again.iter().map(row).collect();
+    let rows: Vec<_> = report.recomputed.iter().map(row).collect();
     table(["RECOMPUTED", "LAYER", "SAVED", "COST"], &rows) + "\n"
 }
 

@@ -42,7 +42,7 @@ struct Flags {
     /// Plan file of `plan --format json` or `estimate --format json` (`-`: standard input)
     plan: Option<PathBuf>,
     /// Compare the plan with the best configuration that also has these pins
-    #[arg(long, value_name = "LAYOUT")]
+    #[arg(long, value_name = "CONFIG")]
     why_not: Option<String>,
     /// Stop after this many seconds and return what is known
     #[arg(long, value_name = "S", value_parser = finite)]
@@ -86,7 +86,7 @@ fn find(estimator: &Estimator, request: &PlanRequest) -> Result<Found, compiler:
     plan::find(estimator, request, &|_| ())
 }
 
-/// The plan with its explanation: a layout that was given, by `estimate`, is explained against those near it.
+/// The plan with its explanation: a configuration that was given, by `estimate`, is explained against those near it.
 fn explained(estimator: &Estimator, plan: PlanReport, deadline: Deadline) -> Result<PlanReport, Error> {
     if plan.why.is_some() {
         return Ok(plan);
@@ -96,6 +96,6 @@ fn explained(estimator: &Estimator, plan: PlanReport, deadline: Deadline) -> Res
     let found = Found { best: vec![plan.chosen], deadline, ..Found::default() };
     match explain::plan(estimator, &request, found)? {
         Planned::Best(best) => Ok(PlanReport { search: searched, ..*best }),
-        Planned::Infeasible(_) => Err(Error::fault("explain", "a layout that was given is lost")),
+        Planned::Infeasible(_) => Err(Error::fault("explain", "a configuration that was given is lost")),
     }
 }

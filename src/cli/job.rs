@@ -41,7 +41,7 @@ pub(super) struct JobFlags {
     /// Share of device memory to leave free [default: 0.05]
     #[arg(long, value_name = "SHARE", value_parser = support::units::finite)]
     memory_margin: Option<f64>,
-    /// Allow layouts with features that the stack does not support (see `meshwright stacks NAME`)
+    /// Allow configurations with features that the stack does not support (see `meshwright stacks NAME`)
     #[arg(long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     beyond_stack: bool,

@@ -3,19 +3,19 @@
 
 mod calibrate;
 mod clusters;
-mod codes;
 mod compile;
 mod drawing;
 mod dump;
+mod error_code;
 mod estimate;
 mod explain;
 mod gpu_check;
 mod job;
 mod keys;
-mod layout;
 mod measuring;
 mod memory;
 mod models;
+mod parallel;
 mod passes;
 mod plan;
 mod plan_text;
@@ -35,6 +35,7 @@ mod toml_text;
 mod train;
 
 use crate::error::Error;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand, ValueEnum};
 use compiler::text_files::write_text;
 use std::io::{ErrorKind, Write};
@@ -45,41 +46,51 @@ use std::sync::{Mutex, PoisonError};
 
 /// Compile a model definition into a program for many devices, and run it
 #[derive(Parser)]
-#[command(name = "meshwright", version, arg_required_else_help = true, args_conflicts_with_subcommands = true)]
+#[command(name = "meshwright", version, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
-  meshwright train tiny-llama --data .                         train a small model on the text files here
-  meshwright train tiny-llama --data . --mesh dp=2,tp=2,pp=2   the same on eight virtual devices
-  meshwright compile gpt2 --mesh dp=2,tp=2 --dump ir           write the IR after every pass
-  meshwright compile gpt2 --mesh dp=2,tp=2 --predict           predict the step time
-  meshwright plan llama3-8b --gpus 64 --seq 8192 --global-batch 128   find the best layout on 64 H100
-  meshwright estimate llama3-8b --gpus 8 --seq 8192 --global-batch 64 --layout tp=2,zero=1   predict time and memory on 8 H100
-  meshwright schedule --stages 4 --microbatches 8 --kind 1f1b  draw a pipeline schedule
+  meshwright plan llama3-8b --gpus 64 --seq 8192 --global-batch 128    find the best configuration on 64 H100
+  meshwright estimate llama3-8b --gpus 8 --seq 8192 --global-batch 64 --parallel tp=2,zero=1    predict time and memory
+  meshwright schedule --stages 4 --microbatches 8 --kind 1f1b          draw a pipeline schedule
+  meshwright compile gpt2 --parallel dp=2,tp=2 --dump ir               write the IR after every pass
+  meshwright train tiny-llama --data . --parallel dp=2,tp=2,pp=2       train on eight virtual devices
+  meshwright error MW0204                                              explain an error code
 
-Exit status: 0 success, 1 invalid input, 2 usage error, 3 internal error, 4 memory limit exceeded or no layout fits,
+Exit status: 0 success, 1 invalid input, 2 usage error, 3 internal error, 4 memory limit exceeded or no configuration fits,
 5 run failed or search stopped, may be restarted, 6 run failed, must not be restarted unchanged; 129, 130, 143: ended by
 SIGHUP, SIGINT or SIGTERM.")]
 struct Cli {
-    /// Explain an error code; without one, list all codes
-    #[arg(long, value_name = "CODE", num_args = 0..=1, default_missing_value = codes::LIST)]
-    explain: Option<String>,
-    /// Output format of the explanation
-    #[arg(long, value_enum, default_value_t, requires = "explain")]
-    format: TableFormat,
     #[command(subcommand)]
-    verb: Option<Verb>,
+    command: Command,
 }
 
-#[derive(Subcommand)]
-enum Verb {
+/// The subcommands: a row makes a variant, and its arm in [`Command::run`].
+macro_rules! subcommands {
+    ($($name:ident($command:ty)),+ $(,)?) => {
+        #[derive(Subcommand)]
+        enum Command {
+            $($name($command)),+
+        }
+
+        impl Command {
+            fn run(self) -> Result<Answer, Error> {
+                match self {
+                    $(Command::$name(command) => command.run().map(Into::into)),+
+                }
+            }
+        }
+    };
+}
+
+subcommands! {
     Plan(Box<plan::Plan>),
-    Train(Box<train::Train>),
-    Calibrate(calibrate::Calibrate),
-    Compile(compile::Compile),
     Estimate(Box<estimate::Estimate>),
     Explain(explain::Explain),
     Schedule(schedule::Schedule),
     Reshard(reshard::Reshard),
+    Compile(compile::Compile),
+    Train(Box<train::Train>),
+    Calibrate(calibrate::Calibrate),
     GpuCheck(gpu_check::GpuCheck),
     Schedules(schedules::Schedules),
     Models(models::Models),
@@ -87,6 +98,7 @@ enum Verb {
     Stacks(stacks::Stacks),
     Passes(passes::Passes),
     Schema(schema::Schema),
+    Error(error_code::ErrorCode),
 }
 
 /// How a table is printed.
@@ -97,30 +109,6 @@ enum TableFormat {
     Table,
     /// JSON
     Json,
-}
-
-impl Cli {
-    fn run(self) -> Result<Answer, Error> {
-        match (self.explain, self.verb) {
-            (Some(code), _) => codes::run(&code, self.format).map(Answer::done),
-            (None, Some(Verb::Plan(verb))) => verb.run(),
-            (None, Some(Verb::Train(verb))) => verb.run().map(Answer::done),
-            (None, Some(Verb::Calibrate(verb))) => verb.run().map(Answer::done),
-            (None, Some(Verb::Compile(verb))) => verb.run().map(Answer::done),
-            (None, Some(Verb::Estimate(verb))) => verb.run(),
-            (None, Some(Verb::Explain(verb))) => verb.run(),
-            (None, Some(Verb::Schedule(verb))) => verb.run(),
-            (None, Some(Verb::Reshard(verb))) => verb.run().map(Answer::done),
-            (None, Some(Verb::GpuCheck(verb))) => verb.run(),
-            (None, Some(Verb::Schedules(verb))) => verb.run().map(Answer::done),
-            (None, Some(Verb::Models(verb))) => verb.run().map(Answer::done),
-            (None, Some(Verb::Clusters(verb))) => verb.run().map(Answer::done),
-            (None, Some(Verb::Stacks(verb))) => verb.run().map(Answer::done),
-            (None, Some(Verb::Passes(verb))) => verb.run().map(Answer::done),
-            (None, Some(Verb::Schema(verb))) => verb.run().map(Answer::done),
-            (None, None) => Err(Error::Usage("no subcommand is given".into())),
-        }
-    }
 }
 
 /// The exit status where what is asked for does not fit into memory.
@@ -147,6 +135,12 @@ impl Answer {
     }
 }
 
+impl From<String> for Answer {
+    fn from(text: String) -> Answer {
+        Answer::done(text)
+    }
+}
+
 /// Runs the command line of this process and gives the status that it ends with.
 pub fn main() -> ExitCode {
     signals::hear_file_limit();
@@ -168,7 +162,7 @@ fn answer() -> Result<u8, Error> {
         // Help and version are answers. Clap prints them in color where the terminal has it.
         Err(told) => told.exit(),
     };
-    let answer = cli.run()?;
+    let answer = cli.command.run()?;
     match std::io::stdout().lock().write_all(answer.text.as_bytes()) {
         // Who closes the pipe early has seen enough.
         Err(why) if why.kind() != ErrorKind::BrokenPipe => {
@@ -185,8 +179,25 @@ fn answer() -> Result<u8, Error> {
 /// What clap says where nothing is asked for: the help.
 const MISSING: clap::error::ErrorKind = clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 
+/// Flags by the names that they had, and what has their place.
+const RENAMED_FLAGS: [(&str, &str); 4] = [
+    ("--mesh", "--parallel"),
+    ("--layout", "--parallel"),
+    ("--layouts", "--configs"),
+    ("--explain", "the subcommand `error`: meshwright error [CODE]"),
+];
+
 /// What clap says is wrong, without its label and its last line, which our own help repeats.
 fn usage(told: &clap::Error) -> String {
+    if let (clap::error::ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) =
+        (told.kind(), told.get(ContextKind::InvalidArg))
+        && let Some((old, now)) = RENAMED_FLAGS.iter().find(|(old, _)| flag == old)
+    {
+        return format!(
+            "`{old}` is now {}",
+            if now.starts_with("--") { format!("`{now}`") } else { (*now).to_string() }
+        );
+    }
     let text = told.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     text.split("\n\nFor more information").next().unwrap_or(text).trim_end().to_string()

@@ -1,6 +1,7 @@
 //! `meshwright plan`: finds the best configuration of a model on a cluster.
 
 use super::job::{AFTER_STACK, JobFlags};
+use super::parallel::{help, long_help};
 use super::progress::SearchWatch;
 use super::request::asked;
 use super::status;
@@ -17,7 +18,7 @@ use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use support::units::{count, finite};
 
-/// Find the best layout for a model on a cluster
+/// Find the best configuration for a model on a cluster
 ///
 /// Branch and bound over all parallel degrees, schedules, ZeRO stages, micro-batch sizes and recompute choices, on the cost
 /// model of `estimate`. The answer says whether it is proved optimal. Schedules that need a search of their own (`optimal`,
@@ -50,7 +51,7 @@ pub(super) enum PlanFormat {
     Table,
     /// JSON with all figures; a plan as `meshwright.plan/1`
     Json,
-    /// IR of the model with the layout's shardings and collectives
+    /// IR of the model with the configuration's shardings and collectives
     Ir,
     /// Web page with charts
     Html,
@@ -67,11 +68,9 @@ struct Flags {
     /// Upper limit if more devices help
     #[arg(long, value_name = "N", display_order = AFTER_STACK)]
     max_gpus: Option<u64>,
-    /// Options that the layout must have: any of dp, tp, pp, cp, ep, etp, vp, mbs, zero, shard, recompute, sp, schedule, group,
-    /// slices, cp_kind, order, stages, offload, tp_overlap, dp_overlap
-    #[arg(long, value_name = "LAYOUT")]
+    #[arg(long, value_name = "CONFIG", help = help("Options that the configuration must have", "none"), long_help = long_help("Options that the configuration must have", "none"))]
     pin: Option<String>,
-    /// Number of layouts to show, no two alike in degrees, schedule, ZeRO, micro-batch and recomputation [default: 5]
+    /// Number of configurations to show, no two alike in degrees, schedule, ZeRO, micro-batch and recomputation [default: 5]
     #[arg(long, value_name = "K")]
     top: Option<usize>,
     /// Objective to minimise [default: time]
@@ -80,7 +79,7 @@ struct Flags {
     /// Stop after this many seconds and return the best configuration found
     #[arg(long, value_name = "S", value_parser = finite)]
     deadline: Option<f64>,
-    /// Predict every layout without pruning: slow, to check the search
+    /// Predict every configuration without pruning: slow, to check the search
     #[arg(long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     exhaustive: bool,
@@ -136,7 +135,7 @@ pub(super) fn printed(format: PlanFormat, estimator: &Estimator, plan: &PlanRepo
 
 /// How far a search is.
 fn told(search: &Search) -> String {
-    format!("{} of {} layouts predicted", count(search.candidates as f64), count(search.space as f64))
+    format!("{} of {} configurations predicted", count(search.candidates as f64), count(search.space as f64))
 }
 
 /// What is said beside the answer that nothing fits, or that it is not known.
@@ -148,15 +147,15 @@ fn complaint(answer: &Infeasible) -> Error {
         let looked = count(answer.search.candidates as f64);
         return Error::Failed {
             code: Code::NotFinished,
-            message: format!("not known yet whether any layout fits: {looked} predicted{least}"),
+            message: format!("not known yet whether any configuration fits: {looked} predicted{least}"),
             help: "a longer --deadline, or none, finishes the search; --pin narrows it".to_string(),
         };
     }
     let which = if answer.closest_is_least { "the smallest" } else { "the smallest of those evaluated" };
     let least = needs.map_or_else(String::new, |needs| format!("; {which} needs {needs}"));
-    let help = match answer.ways_out.first() {
+    let help = match answer.relaxations.first() {
         Some(way) => format!("the cheapest fix: {}", way.change),
         None => "use more devices (--gpus), fewer pins, or a smaller batch or sequence".to_string(),
     };
-    Error::input(Code::NothingFits, format!("no layout fits{least}")).help(help)
+    Error::input(Code::NothingFits, format!("no configuration fits{least}")).help(help)
 }

@@ -4,7 +4,7 @@ use super::estimate;
 use super::table::table;
 use autotune::explain::{WhyNot, brief, differences};
 use autotune::plan::{Alternative, Infeasible, PlanReport, Search, Why};
-use compiler::layout;
+use compiler::parallel;
 use support::units::{count, gib, seconds, share, tenths, time};
 
 /// Columns of a choice.
@@ -13,85 +13,86 @@ const LABEL: usize = 15;
 /// Columns of running text.
 const WIDTH: usize = 100;
 
-/// A plan: what `estimate` says of its layout, and why it is this one.
+/// A plan: what `estimate` says of its configuration, and why it is this one.
 pub(super) fn plan(report: &PlanReport) -> String {
     format!("{}\n{}", estimate::text(&report.chosen), explanation(report))
 }
 
-/// Why the layout is the best, without its figures.
+/// Why the configuration is the best, without its figures.
 pub(super) fn explanation(report: &PlanReport) -> String {
     let mut parts = Vec::new();
     match &report.why {
         Some(why) => {
-            parts.push(axes(why));
-            parts.push(binds(why));
+            parts.push(choices(why));
+            parts.push(constraints(why));
         }
-        None => {
-            parts.push("WHY THIS LAYOUT: no time was left before the deadline to compare it with others\n".to_string())
-        }
+        None => parts.push(
+            "WHY THIS CONFIGURATION: no time was left before the deadline to compare it with others\n".to_string(),
+        ),
     }
     if !report.alternatives.is_empty() {
         parts.push(runners_up(report));
     }
-    if let Some(why) = report.why.as_ref().filter(|why| !why.wishes.is_empty()) {
-        parts.push(wishes(why));
+    if let Some(why) = report.why.as_ref().filter(|why| !why.what_if.is_empty()) {
+        parts.push(what_ifs(why));
     }
     parts.extend(report.search.as_ref().map(|found| search(found) + &beyond(report, found)));
     parts.join("\n")
 }
 
 /// Each choice, and below it how others compare.
-fn axes(why: &Why) -> String {
-    let mut text = "WHY THIS LAYOUT\n".to_string();
+fn choices(why: &Why) -> String {
+    let mut text = "WHY THIS CONFIGURATION\n".to_string();
     let mut told = "";
-    for note in &why.axes {
+    for note in &why.choices {
         if note.choice != told {
             // A long choice has a line of its own.
             let long = note.choice.len() >= LABEL;
             text += &if long { format!("  {}\n", note.choice) } else { String::new() };
-            text += &hung(&format!("{:<LABEL$}", if long { "" } else { &note.choice }), &note.means);
+            text += &hung(&format!("{:<LABEL$}", if long { "" } else { &note.choice }), &note.meaning);
             told = &note.choice;
         }
-        if !note.says.is_empty() {
-            text += &hung(&format!("{:17}", ""), &format!("{}: {}", shortened(&note.against), note.says));
+        if !note.comparison.is_empty() {
+            text += &hung(&format!("{:17}", ""), &format!("{}: {}", shortened(&note.against), note.comparison));
         }
     }
     text
 }
 
-fn binds(why: &Why) -> String {
-    let binds = why.binds.iter().map(|bind| hung(&format!("{:<15}", bind.limit), &bind.says));
-    "BINDING CONSTRAINTS\n".to_string() + &binds.collect::<String>()
+fn constraints(why: &Why) -> String {
+    let constraints = why.constraints.iter().map(|bind| hung(&format!("{:<15}", bind.limit), &bind.message));
+    "BINDING CONSTRAINTS\n".to_string() + &constraints.collect::<String>()
 }
 
 /// What is said of a difference that predictions cannot tell.
 const TIE: &str = "within prediction error: benchmark both if the difference matters";
 
-/// Characters up to which an item of a layout stands whole in a table.
+/// Characters up to which an item of a configuration stands whole in a table.
 const LONG_ITEM: usize = 24;
 
 /// The alternatives by their differences.
 fn runners_up(report: &PlanReport) -> String {
     let row = |other: &Alternative| {
-        let lost = other.lost.as_ref();
-        let slower =
-            lost.map_or_else(String::new, |lost| format!("{}{}", if lost.tie { "~" } else { "" }, share(lost.slower)));
+        let difference = other.difference.as_ref();
+        let slower = difference.map_or_else(String::new, |difference| {
+            format!("{}{}", if difference.tie { "~" } else { "" }, share(difference.slower))
+        });
         [
             time(other.predicted.step_time_s),
             slower,
             gib(other.predicted.fullest().device),
-            shortened(&differences(&report.chosen.layout, &other.layout)),
-            lost.map_or_else(String::new, |lost| lost.because.clone()),
+            shortened(&differences(&report.chosen.parallel, &other.parallel)),
+            difference.map_or_else(String::new, |difference| difference.reason.clone()),
         ]
     };
     let rows: Vec<_> = report.alternatives.iter().map(row).collect();
-    let tie = report.alternatives.iter().filter_map(|other| other.lost.as_ref()).any(|lost| lost.tie);
+    let tie = report.alternatives.iter().filter_map(|other| other.difference.as_ref()).any(|difference| difference.tie);
     let note = if tie { format!("~ {TIE}\n") } else { String::new() };
     table(["ALTERNATIVES", "SLOWER", "MEMORY", "DIFFERENCE", "WHY"], &rows) + &note
 }
 
-/// The items of a layout, long lists by their ends: `stages=2,4,..,126`, `recompute=selective:a+q0+..+fp`.
-fn shortened(layout: &str) -> String {
+/// The items of a configuration, long lists by their ends: `stages=2,4,..,126`, `recompute=selective:a+q0+..+fp`.
+fn shortened(parallel: &str) -> String {
     let short = |item: String| {
         let list = if item.contains('+') { "+" } else { "," };
         match item.split(list).collect::<Vec<_>>().as_slice() {
@@ -99,30 +100,31 @@ fn shortened(layout: &str) -> String {
             _ => item,
         }
     };
-    layout::pins(layout).into_iter().map(short).collect::<Vec<_>>().join(",")
+    parallel::pins(parallel).into_iter().map(short).collect::<Vec<_>>().join(",")
 }
 
-fn wishes(why: &Why) -> String {
-    let row = |wish: &autotune::plan::Wish| {
-        let saved = if wish.gain > 0.0 { share(wish.gain) } else { "nothing".to_string() };
-        [wish.given.clone(), time(wish.step_time_s), saved, wish.layout.clone()]
+fn what_ifs(why: &Why) -> String {
+    let row = |what_if: &autotune::plan::WhatIf| {
+        let saved = if what_if.gain > 0.0 { share(what_if.gain) } else { "nothing".to_string() };
+        [what_if.condition.clone(), time(what_if.step_time_s), saved, what_if.parallel.clone()]
     };
-    table(["IF", "STEP", "SAVES", "BEST CONFIG FOUND"], &why.wishes.iter().map(row).collect::<Vec<_>>())
+    table(["IF", "STEP", "SAVES", "BEST CONFIG FOUND"], &why.what_if.iter().map(row).collect::<Vec<_>>())
 }
 
-/// How the layout was found.
+/// How the configuration was found.
 fn search(search: &Search) -> String {
-    let Search { space, has_more, candidates, pruned, seconds: took, proved_optimal, ref pin, days, .. } = *search;
-    let verdict = match (proved_optimal, pin.is_empty()) {
-        (true, true) => "optimal under this cost model".to_string(),
-        (true, false) => format!("optimal with {pin} under this cost model"),
-        (false, _) => "stopped by the deadline".to_string(),
+    let Search { space, has_more, candidates, pruned, seconds: took, optimal_under, ref pin, days, .. } = *search;
+    let verdict = match (optimal_under, pin.is_empty()) {
+        (Some(basis), true) => format!("optimal under {}", basis.text()),
+        (Some(basis), false) => format!("optimal with {pin} under {}", basis.text()),
+        (None, _) => "stopped by the deadline".to_string(),
     };
     let days = days.map_or_else(String::new, |days| format!("\ndays      {} for the requested tokens", tenths(days)));
     // What an unfinished search has not predicted was not ruled out.
-    let rest = if proved_optimal { format!(", {} pruned by bounds", count(pruned as f64)) } else { String::new() };
+    let rest =
+        if optimal_under.is_some() { format!(", {} pruned by bounds", count(pruned as f64)) } else { String::new() };
     format!(
-        "search    {}{} layouts: {} predicted{rest}, in {}; {verdict}{days}\n",
+        "search    {}{} configurations: {} predicted{rest}, in {}; {verdict}{days}\n",
         if has_more { "more than " } else { "" },
         count(space as f64),
         count(candidates as f64),
@@ -130,11 +132,11 @@ fn search(search: &Search) -> String {
     )
 }
 
-/// What a layout that the stack does not support would save.
+/// What a configuration that the stack does not support would save.
 fn beyond(report: &PlanReport, search: &Search) -> String {
     let Some(other) = &search.beyond else { return String::new() };
     let (stack, otherwise) =
-        (&report.chosen.inputs.stack, shortened(&differences(&report.chosen.layout, &other.layout)));
+        (&report.chosen.inputs.stack, shortened(&differences(&report.chosen.parallel, &other.parallel)));
     format!(
         "beyond    {otherwise} would save {}, but {stack} does not support it (--beyond-stack)\n",
         share(other.gain)
@@ -143,25 +145,27 @@ fn beyond(report: &PlanReport, search: &Search) -> String {
 
 /// The conflict and its fixes; or how far a search came that was not finished.
 pub(super) fn infeasible(answer: &Infeasible) -> String {
-    let Infeasible { inputs, clash, ways_out, .. } = answer;
+    let Infeasible { inputs, conflict, relaxations, .. } = answer;
     if !answer.is_known() {
         return unknown(answer);
     }
     let mut text =
         format!("{} does not fit on {}: no configuration satisfies the request\n\n", inputs.model, inputs.cluster);
-    if clash.is_empty() {
+    if conflict.is_empty() {
         text += "CONFLICT: not determined before the deadline\n\n";
     } else {
         text += "CONFLICT: dropping any one of these makes the request feasible\n";
-        let width = clash.iter().map(|clash| clash.constraint.len() + 2).fold(17, usize::max);
-        text.extend(clash.iter().map(|clash| hung(&format!("{:<width$}", clash.constraint), &clash.says)));
+        let width = conflict.iter().map(|conflict| conflict.constraint.len() + 2).fold(17, usize::max);
+        text.extend(
+            conflict.iter().map(|conflict| hung(&format!("{:<width$}", conflict.constraint), &conflict.message)),
+        );
         text.push('\n');
     }
-    if ways_out.is_empty() {
+    if relaxations.is_empty() {
         return text + "No single change makes it fit.\n";
     }
-    let row = |way: &autotune::plan::WayOut| [way.change.clone(), time(way.step_time_s), way.layout.clone()];
-    text + &table(["FIX", "STEP", "CONFIG"], &ways_out.iter().map(row).collect::<Vec<_>>())
+    let row = |way: &autotune::plan::Relaxation| [way.change.clone(), time(way.step_time_s), way.parallel.clone()];
+    text + &table(["FIX", "STEP", "CONFIG"], &relaxations.iter().map(row).collect::<Vec<_>>())
 }
 
 /// How far a search came that found nothing that fits until its deadline.
@@ -170,21 +174,21 @@ fn unknown(answer: &Infeasible) -> String {
     let mut text = format!("not known yet whether {} fits on {}\n\n", inputs.model, inputs.cluster);
     if let Some(closest) = closest {
         let needs = gib(closest.predicted.fullest().device);
-        text += &format!("closest   {}: {needs} on its worst rank\n", brief(&closest.layout));
+        text += &format!("closest   {}: {needs} on its worst rank\n", brief(&closest.parallel));
     }
     text + &search(found)
 }
 
 /// The answer to `--why-not`.
 pub(super) fn why_not(plan: &PlanReport, answer: &WhyNot) -> String {
-    let mut text = format!("plan      {}: {}\n", brief(&plan.chosen.layout), time(plan.chosen.predicted.step_time_s));
-    let found = match (&answer.layout, &answer.predicted) {
-        (Some(layout), Some(predicted)) => format!("{layout}: {}", time(predicted.step_time_s)),
-        _ => "no layout".to_string(),
+    let mut text = format!("plan      {}: {}\n", brief(&plan.chosen.parallel), time(plan.chosen.predicted.step_time_s));
+    let found = match (&answer.parallel, &answer.predicted) {
+        (Some(parallel), Some(predicted)) => format!("{parallel}: {}", time(predicted.step_time_s)),
+        _ => "no configuration".to_string(),
     };
     text += &format!("{:<9} {found}\n", answer.asked);
-    text += &hung(&format!("{:<9} ", answer.verdict), &answer.says);
-    if answer.lost.as_ref().is_some_and(|lost| lost.tie) && answer.verdict == "slower" {
+    text += &hung(&format!("{:<9} ", answer.verdict), &answer.message);
+    if answer.difference.as_ref().is_some_and(|difference| difference.tie) && answer.verdict == "slower" {
         text += &format!("          {TIE}\n");
     }
     let changes = |unit: fn(f64) -> String, changes: &[(&'static str, f64)], whole: f64| {

@@ -203,7 +203,7 @@ fn routing(routed: &Routed) -> String {
 }
 
 fn head(run: &RunHeader) -> Vec<String> {
-    let layout = &run.layout;
+    let parallel = &run.parallel;
     let devices = if run.devices == 1 { "1 device".to_string() } else { format!("{} devices", run.devices) };
     let mut lines = vec![
         format!("model     {}, {} parameters", run.model, count(run.parameters as f64)),
@@ -212,18 +212,18 @@ fn head(run: &RunHeader) -> Vec<String> {
             if run.mesh.is_empty() { "none" } else { &run.mesh }
         ),
         format!(
-            "layout    micro-batches of {} per rank, sequence parallel {}, ZeRO {}{}",
-            layout.mbs,
-            if layout.sp { "on" } else { "off" },
-            layout.zero,
-            match &layout.recompute {
+            "config    micro-batches of {} per rank, sequence parallel {}, ZeRO {}{}",
+            parallel.mbs,
+            if parallel.sp { "on" } else { "off" },
+            parallel.zero,
+            match &parallel.recompute {
                 Recompute::None => String::new(),
                 again => format!(", recompute {again}"),
             }
         ),
     ];
     if run.stages.len() > 1 {
-        lines.push(format!("schedule  {}, {} micro-batches", layout.schedule, run.microbatches));
+        lines.push(format!("schedule  {}, {} micro-batches", parallel.schedule, run.microbatches));
         let stages = run.stages.iter().enumerate();
         lines.extend(stages.map(|(stage, blocks)| format!("  stage {stage}: {blocks}")));
     }

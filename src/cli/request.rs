@@ -16,7 +16,7 @@ pub(super) fn from_json<R: DeserializeOwned>(path: &Path) -> Result<Fields, Erro
     let text = read_settings(path)?;
     let malformed = |why: serde_json::Error| malformed(path, &why.to_string());
     serde_json::from_str::<R>(&text).map_err(malformed)?;
-    serde_json::from_str(&text).map_err(malformed)
+    serde_json::from_str(&text).map(renamed).map_err(malformed)
 }
 
 /// The fields of a `run.toml`. They must be those of `R`.
@@ -28,8 +28,19 @@ pub(super) fn from_toml<R: DeserializeOwned>(path: &Path) -> Result<Fields, Erro
     // TOML has `nan` and `inf`, which no field may be.
     match fields.iter().find(|(_, value)| value.is_null()) {
         Some((name, _)) => Err(self::malformed(path, &format!("`{name}` must be a finite number"))),
-        None => Ok(fields),
+        None => Ok(renamed(fields)),
     }
+}
+
+/// The fields under the names that they have now: requests of earlier versions call the configuration `mesh` or `layout`,
+/// and its `rank_order` `order`.
+fn renamed(mut fields: Fields) -> Fields {
+    for old in ["mesh", "layout"] {
+        if let Some(Value::String(text)) = fields.remove(old) {
+            fields.insert("parallel".into(), text.replace(",order=", ",rank_order=").into());
+        }
+    }
+    fields
 }
 
 /// The request of a subcommand: the flags over the fields of a JSON file. Without a file, what is `missing` among the flags is

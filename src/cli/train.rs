@@ -1,6 +1,6 @@
 //! `meshwright train`: trains a model on text.
 
-use super::layout::LayoutFlags;
+use super::parallel::ParallelFlags;
 use super::progress::Watch;
 use super::request::{Fields, from_json, from_toml, resolve};
 use super::{TableFormat, prediction, profile};
@@ -9,7 +9,7 @@ use crate::predicting::write_trace;
 use crate::train::{TrainReport, TrainRequest, predict, train};
 use autotune::explain::read_plan;
 use clap::Args;
-use compiler::layout;
+use compiler::parallel;
 use estimator::EstimateReport;
 use runtime::checkpoint::run_of;
 use serde::Serialize;
@@ -27,15 +27,15 @@ use support::units::{count, finite, seconds, share};
     after_help = "\
 Examples:
   meshwright train tiny-llama --data .
-  meshwright train tiny-llama --data notes/ --mesh dp=2,tp=2,pp=2 --steps 200 --global-batch 32
-  meshwright train path/to/config.json --data book.txt --mesh tp=2 --sp --seq 256 --lr 1e-3 --out runs/1
-  meshwright train tiny-llama --data . --steps 20 --mesh tp=2 --profile --trace step.json
-  meshwright train tiny-llama --mesh dp=2,tp=2,pp=2 --backend null
+  meshwright train tiny-llama --data notes/ --parallel dp=2,tp=2,pp=2 --steps 200 --global-batch 32
+  meshwright train path/to/config.json --data book.txt --parallel tp=2 --sp --seq 256 --lr 1e-3 --out runs/1
+  meshwright train tiny-llama --data . --steps 20 --parallel tp=2 --profile --trace step.json
+  meshwright train tiny-llama --parallel dp=2,tp=2,pp=2 --simulate
   meshwright train --config runs/1/run.toml --seed 1 --out runs/2
   meshwright train tiny-llama --data book.txt --save-every 50 --out runs/3
   meshwright plan tiny-llama --cluster cpu --stack meshwright-threads --precision f32 --gpus 8 --seq 128 \\
       --global-batch 16 --pin recompute=none --format json -o plan.json && meshwright train --plan plan.json
-  meshwright train --resume runs/3 --mesh dp=2,tp=2 --steps 800"
+  meshwright train --resume runs/3 --parallel dp=2,tp=2 --steps 800"
 )]
 pub(super) struct Train {
     #[command(flatten)]
@@ -46,9 +46,12 @@ pub(super) struct Train {
     /// Read the options from a JSON file (`-`: standard input); flags override it
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
-    /// Run a plan of `meshwright plan --format json`: its model, layout, sequence length and global batch; flags override it
+    /// Run a plan of `meshwright plan --format json`: its model, configuration, sequence length and global batch; flags override it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "request", "resume"])]
     plan: Option<PathBuf>,
+    /// Predict a step instead of training: simulate the program of every rank on clocks, by the cost model
+    #[arg(long)]
+    simulate: bool,
     /// Output format; with json, progress goes to standard error
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
@@ -60,7 +63,7 @@ struct Flags {
     model: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]
-    layout: LayoutFlags,
+    parallel: ParallelFlags,
     /// Text file, or folder of text files [default: .]
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
@@ -100,7 +103,7 @@ struct Flags {
     /// Type of parameters and compute: f32 [default: f32]
     #[arg(long, value_name = "TYPE")]
     precision: Option<String>,
-    /// Backend: cpu, cuda (NVIDIA GPU), or null (only predict the step time by the cost model) [default: cpu]
+    /// Backend: cpu, or cuda (NVIDIA GPU) [default: cpu]
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
     /// Steps between validations; 0: only at the end [default: 100]
@@ -121,10 +124,10 @@ struct Flags {
     /// Resume from a checkpoint, or from the newest one in a run's folder [default without PATH: --out]
     ///
     /// Other options come from that run (its run.toml, unless --config or --request is given); flags override them. These may
-    /// change: the layout, --steps, learning rate, --weight-decay, --clip, --eval-*, --final-eval-batches, --save-every,
+    /// change: the configuration, --steps, learning rate, --weight-decay, --clip, --eval-*, --final-eval-batches, --save-every,
     /// --keep-last and --out. These may not, which is checked: the model, the text, --valid-fraction, --seq, --global-batch,
-    /// --optimizer, --precision and --seed. On the same layout a resumed run is bit-identical to an uninterrupted one;
-    /// on another layout it is equal up to rounding. Later checkpoints in that folder are deleted once the next one is saved
+    /// --optimizer, --precision and --seed. On the same configuration a resumed run is bit-identical to an uninterrupted one;
+    /// on another configuration it is equal up to rounding. Later checkpoints in that folder are deleted once the next one is saved
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "")]
     resume: Option<String>,
     /// Output folder of run.toml, metrics.jsonl and checkpoints [default: out]
@@ -148,13 +151,13 @@ impl Train {
             (Some(path), _) => from_toml::<TrainRequest>(path)?,
             (None, Some(path)) => from_json::<TrainRequest>(path)?,
             (None, None) => match (&self.plan, &self.flags.resume) {
-                (Some(path), _) => of_plan(path, self.flags.layout.mesh.is_some())?,
+                (Some(path), _) => of_plan(path, self.flags.parallel.parallel.is_some())?,
                 (None, Some(path)) => of_run(path, self.flags.out.as_deref())?,
                 (None, None) => Fields::new(),
             },
         };
         let request: TrainRequest = resolve(fields, &self.flags)?;
-        if request.backend == "null" {
+        if self.simulate {
             let (step, trace) = predict(&request)?;
             request.trace.iter().try_for_each(|path| write_trace(&trace, path))?;
             return prediction::print(&step, self.format);
@@ -176,19 +179,19 @@ fn of_run(resume: &str, out: Option<&Path>) -> Result<Fields, Error> {
     Ok(fields)
 }
 
-/// What a plan says of a run. Its layout must be one that can be run, unless another one is given. Number formats are not
+/// What a plan says of a run. Its configuration must be one that can be run, unless another one is given. Number formats are not
 /// taken from it: this version trains in f32.
-fn of_plan(path: &Path, has_mesh: bool) -> Result<Fields, Error> {
-    let EstimateReport { inputs, layout, .. } = read_plan(path)?.chosen;
-    let mesh = layout::print(&layout);
-    if !has_mesh {
+fn of_plan(path: &Path, has_config: bool) -> Result<Fields, Error> {
+    let EstimateReport { inputs, parallel, .. } = read_plan(path)?.chosen;
+    let text = parallel::print(&parallel);
+    if !has_config {
         let refused =
             |error: compiler::error::Error| error.within(&format!("{} cannot be run as it is", path.display()));
-        layout::parse(&mesh).map_err(refused)?;
+        parallel::parse(&text).map_err(refused)?;
     }
     let mut fields = Fields::new();
     fields.insert("model".into(), inputs.model.into());
-    fields.insert("mesh".into(), mesh.into());
+    fields.insert("parallel".into(), text.into());
     fields.insert("seq".into(), inputs.seq.into());
     fields.insert("global_batch".into(), inputs.global_batch.into());
     Ok(fields)

@@ -8,7 +8,7 @@ use runtime::backends::cuda::device::Device;
 use runtime::backends::cuda::{self, plan};
 
 /// The names of the backends.
-pub(super) const BACKENDS: [&str; 3] = ["cpu", "cuda", "null"];
+pub(super) const BACKENDS: [&str; 2] = ["cpu", "cuda"];
 
 /// Whether the backend of a name can be used here.
 ///
@@ -68,16 +68,16 @@ mod tests {
     use compiler::compile::{compile, open};
     use compiler::model_source::ModelSource;
     use compiler::pipeline::CompileRequest;
-    use ir::goal::{Goal, Layout};
+    use ir::goal::{Goal, ParallelConfig};
     use ir::optimizer::Optimizer;
     use ir::types::DType;
 
     #[test]
     fn ops_that_a_gpu_lacks_are_named_before_anything_runs() {
-        let (source, layout) = (ModelSource::open("tiny-gpt2").unwrap(), Layout::default());
-        let file = open(&source, &layout, 16, DType::F32).unwrap();
+        let (source, parallel) = (ModelSource::open("tiny-gpt2").unwrap(), ParallelConfig::default());
+        let file = open(&source, &parallel, 16, DType::F32).unwrap();
         let order = CompileRequest {
-            goal: Goal::of(layout),
+            goal: Goal::of(parallel),
             optimizer: Optimizer::default(),
             microbatches: 1,
             stop_after: None,

@@ -10,7 +10,7 @@ use compiler::compile::{compile, open};
 use compiler::model_source::ModelSource;
 use compiler::pipeline::CompileRequest;
 use cost::CPU;
-use ir::goal::{Goal, Layout};
+use ir::goal::{Goal, ParallelConfig};
 use ir::text::File;
 use ir::types::DType;
 use runtime::trace::Trace;
@@ -20,7 +20,7 @@ pub(super) struct Prepared {
     /// With nothing left open.
     pub(super) request: TrainRequest,
     pub(super) source: ModelSource,
-    pub(super) layout: Layout,
+    pub(super) parallel: ParallelConfig,
     /// At the level of programs.
     pub(super) compiled: File,
     pub(super) feed: Feed,
@@ -34,20 +34,20 @@ pub(super) struct Prepared {
 pub(super) fn prepare(request: &TrainRequest) -> Result<Prepared, Error> {
     let mut request = request.resolved()?;
     check_device(&request.backend)?;
-    let layout = request.layout()?;
+    let parallel = request.parallel()?;
     let source = ModelSource::open(&request.model)?;
-    let file = open(&source, &layout, request.seq, DType::F32)?;
+    let file = open(&source, &parallel, request.seq, DType::F32)?;
     let feed = Feed::of(&file.model)?;
     request.seq = feed.seq;
     let microbatches = microbatches(request.global_batch, feed.sequences)?;
     let order = CompileRequest {
-        goal: Goal::of(layout.clone()),
+        goal: Goal::of(parallel.clone()),
         optimizer: request.optimizer()?,
         microbatches,
         stop_after: None,
     };
     let compiled = compile(&source, file, &order, &mut |_, _| {})?;
-    Ok(Prepared { request, source, layout, compiled, feed, microbatches })
+    Ok(Prepared { request, source, parallel, compiled, feed, microbatches })
 }
 
 /// What a step of a training run would take, without data and without running it; and the step in time.

@@ -1,6 +1,6 @@
 //! Progress and final reports of a training run.
 
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 use runtime::metrics::{EvalRecord, StepRecord};
 use runtime::trace::{KernelTime, Peak};
 use serde::Serialize;
@@ -91,7 +91,7 @@ pub struct RunHeader {
     /// The axes of the mesh in rank order, innermost last: `pp=2 dp=2 tp=2`.
     pub mesh: String,
     /// Who holds what, as asked for.
-    pub layout: Layout,
+    pub parallel: ParallelConfig,
     /// The blocks of each pipeline stage: `embed, layer[0..3]`.
     pub stages: Vec<String>,
     /// Micro-batches of a step.

@@ -4,9 +4,9 @@ use super::backend::BACKENDS;
 use crate::error::Error;
 use compiler::batch::ConfigOptions;
 use compiler::compile::DEFAULT_SEQ;
-use compiler::layout;
+use compiler::parallel;
 use ir::catalogue::Code;
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 use ir::optimizer::{Optimizer, OptimizerKind};
 use runtime::data::text::DEFAULT_VALID_FRACTION;
 use runtime::learning_rate::LearningRate;
@@ -19,8 +19,9 @@ use std::path::PathBuf;
 pub struct TrainRequest {
     /// A preset, a `config.json`, or a `.ir` file.
     pub model: String,
-    /// The layout in the grammar of [`layout`].
-    pub mesh: String,
+    /// The configuration in the grammar of [`parallel`].
+    #[serde(alias = "mesh")]
+    pub parallel: String,
     /// Sequences per micro-batch and data-parallel rank; over what `mesh` says. If neither says it: at most 8, as many as
     /// leave two micro-batches per pipeline stage.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,7 +97,7 @@ impl Default for TrainRequest {
     fn default() -> TrainRequest {
         TrainRequest {
             model: "tiny-llama".into(),
-            mesh: "dp=1".into(),
+            parallel: "dp=1".into(),
             mbs: None,
             sp: None,
             zero: None,
@@ -130,14 +131,14 @@ impl Default for TrainRequest {
 }
 
 impl TrainRequest {
-    /// The layout: what `mesh` says, under the fields that stand alone.
+    /// The configuration: what `mesh` says, under the fields that stand alone.
     ///
     /// # Errors
     /// It cannot be.
-    pub fn layout(&self) -> Result<Layout, Error> {
-        let (text, schedule) = (self.mesh.as_str(), self.schedule.as_deref());
+    pub fn parallel(&self) -> Result<ParallelConfig, Error> {
+        let (text, schedule) = (self.parallel.as_str(), self.schedule.as_deref());
         let options = ConfigOptions { text, mbs: self.mbs, sp: self.sp, zero: self.zero, schedule };
-        Ok(options.resolve(|layout| default_mbs(self.global_batch, layout))?)
+        Ok(options.resolve(|parallel| default_mbs(self.global_batch, parallel))?)
     }
 
     /// The request with nothing left open, as it is saved beside the results.
@@ -145,9 +146,10 @@ impl TrainRequest {
     /// # Errors
     /// A field has a value that cannot be.
     pub fn resolved(&self) -> Result<TrainRequest, Error> {
-        let mesh = layout::print(&self.layout()?);
+        let parallel = parallel::print(&self.parallel()?);
         let min_lr = Some(self.min_lr.unwrap_or(self.lr / 10.0));
-        let request = TrainRequest { mesh, mbs: None, sp: None, zero: None, schedule: None, min_lr, ..self.clone() };
+        let request =
+            TrainRequest { parallel, mbs: None, sp: None, zero: None, schedule: None, min_lr, ..self.clone() };
         request.check()?;
         Ok(request)
     }
@@ -225,7 +227,10 @@ fn check_backend(backend: &str) -> Result<(), Error> {
     if BACKENDS.contains(&backend) {
         return Ok(());
     }
-    let help = "cpu runs every device as a thread of this process, cuda needs a GPU, null only predicts a step";
+    let help = match backend {
+        "null" => "`--backend null` is now `--simulate`",
+        _ => "cpu runs every device as a thread of this process, cuda needs a GPU; --simulate only predicts a step",
+    };
     Err(option(format!("there is no backend `{backend}`")).help(help))
 }
 
@@ -242,9 +247,9 @@ pub fn check_precision(precision: &str) -> Result<(), Error> {
 }
 
 /// The largest split of a rank's sequences up to 8 that leaves each of several stages two micro-batches.
-fn default_mbs(global_batch: u64, layout: &Layout) -> u64 {
-    let rank = global_batch / layout.dp;
-    let fills = |mbs: &u64| layout.pp == 1 || rank / mbs >= 2 * layout.pp;
+fn default_mbs(global_batch: u64, parallel: &ParallelConfig) -> u64 {
+    let rank = global_batch / parallel.dp;
+    let fills = |mbs: &u64| parallel.pp == 1 || rank / mbs >= 2 * parallel.pp;
     (1..=8).rev().filter(|mbs| rank.is_multiple_of(*mbs)).find(fills).unwrap_or(1)
 }
 
@@ -260,7 +265,7 @@ mod tests {
     fn a_resolved_request_resolves_to_itself() {
         let request = TrainRequest { mbs: Some(2), zero: Some(1), ..TrainRequest::default() };
         let resolved = request.resolved().unwrap();
-        assert_eq!(resolved.layout().unwrap(), Layout { mbs: 2, zero: 1, ..Layout::default() });
+        assert_eq!(resolved.parallel().unwrap(), ParallelConfig { mbs: 2, zero: 1, ..ParallelConfig::default() });
         assert_eq!(resolved.resolved().unwrap(), resolved);
         let text = toml::to_string(&resolved).unwrap();
         assert_eq!(toml::from_str::<TrainRequest>(&text).unwrap(), resolved);
@@ -268,7 +273,8 @@ mod tests {
 
     #[test]
     fn micro_batches_fill_the_pipeline_unless_told() {
-        let mbs = |mesh: &str| TrainRequest { mesh: mesh.into(), ..TrainRequest::default() }.layout().unwrap().mbs;
+        let mbs =
+            |mesh: &str| TrainRequest { parallel: mesh.into(), ..TrainRequest::default() }.parallel().unwrap().mbs;
         assert_eq!(["dp=1", "dp=2,pp=2", "pp=8", "dp=16", "mbs=3"].map(mbs), [8, 2, 1, 1, 3]);
     }
 

@@ -15,7 +15,7 @@ use compiler::model_source::ModelSource;
 use cost::{CPU, Routing};
 use ir::catalogue::Code;
 use ir::evaluation::evaluation;
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 use ir::graph::{Call, Model};
 use ir::program::Program;
 use ir::staged::{Stage, Staged};
@@ -47,7 +47,7 @@ const SCHEMA: &str = "meshwright.train/1";
 /// The request is wrong or cannot be had, a rank failed, the loss stopped being a number, or a checkpoint cannot be read or
 /// written.
 pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
-    let Prepared { request, source, layout, compiled, feed, microbatches } = prepare(request)?;
+    let Prepared { request, source, parallel, compiled, feed, microbatches } = prepare(request)?;
     let room = check(&compiled, &request)?;
     let data = TextData::load(&request.data, request.valid_fraction, room.left)?;
     let samplers = Samplers {
@@ -61,7 +61,7 @@ pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<Trai
     let room = room.arenas.saturating_add(room.left.saturating_sub(data.bytes()));
     let (mut machine, measure) = load(&compiled, &request, microbatches, room)?;
     from.iter().try_for_each(|from| from.load(&mut machine)).map_err(refused)?;
-    let mut header = header(&request, layout, &compiled, &data, &feed, microbatches);
+    let mut header = header(&request, parallel, &compiled, &data, &feed, microbatches);
     header.done = from.as_ref().map_or(0, |from| from.manifest.position.step);
     if let ModelSource::Config { unknown, .. } = source {
         header.unknown_keys = unknown;
@@ -303,7 +303,7 @@ fn forward_only(model: &Model, staged: &Staged, training: &Program, microbatches
 
 fn header(
     request: &TrainRequest,
-    layout: Layout,
+    parallel: ParallelConfig,
     compiled: &File,
     data: &TextData,
     feed: &Feed,
@@ -319,7 +319,7 @@ fn header(
         unknown_keys: Vec::new(),
         devices: model.mesh.devices(),
         mesh: axes.join(" "),
-        layout,
+        parallel,
         stages,
         microbatches,
         global_batch: request.global_batch,

@@ -19,7 +19,7 @@ pub(crate) fn answer(case: &Case<'_>) -> Option<String> {
     while let Some(flag) = words.next() {
         let value = words.next().unwrap_or_else(|| panic!("{}: `{flag}` needs a value", case.file));
         match flag {
-            "--mesh" => order.mesh = value.to_string(),
+            "--parallel" => order.parallel = value.to_string(),
             "--stop-after" => stop_after = Some(value),
             "--sp" => order.sp = Some(read(case, flag, value)),
             "--zero" => order.zero = Some(read(case, flag, value)),

@@ -3,7 +3,7 @@
 use cost::CPU;
 use ir::catalogue::Code;
 use ir::diag::Coded;
-use ir::goal::{Goal, Layout};
+use ir::goal::{Goal, ParallelConfig};
 use ir::graph::SectionKind;
 use ir::schedule::Schedule;
 use ir::staged::Staged;
@@ -116,8 +116,8 @@ fn bad_storage() -> Option<Code> {
 }
 
 fn impossible_degrees() -> Option<Code> {
-    let layout = Layout { dp: 2, tp: 6, ..Layout::default() };
-    let goal = Goal { levels: vec![4], ..Goal::of(layout) };
+    let parallel = ParallelConfig { dp: 2, tp: 6, ..ParallelConfig::default() };
+    let goal = Goal { levels: vec![4], ..Goal::of(parallel) };
     planner::plan(example_file().model, &goal, &CPU, None, &mut |_, _| {}).unwrap_err().code()
 }
 
@@ -147,7 +147,8 @@ fn not_finite() -> Option<Code> {
 
 #[cfg(target_os = "linux")]
 fn too_little_memory() -> Option<Code> {
-    let request = TrainRequest { model: "llama2-7b".into(), mesh: "dp=512".into(), global_batch: 512, ..training() };
+    let request =
+        TrainRequest { model: "llama2-7b".into(), parallel: "dp=512".into(), global_batch: 512, ..training() };
     train(&request, &mut Quiet).unwrap_err().code()
 }
 

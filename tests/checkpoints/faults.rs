@@ -168,7 +168,7 @@ fn what_is_no_file_is_refused_at_once() {
         "train --plan",
         "compile",
         "estimate llama3-8b --gpus 8 --seq 64 \
-         --global-batch 8 --layouts",
+         --global-batch 8 --configs",
         "plan llama3-8b --gpus 8 --seq 64 --global-batch 8 --cluster",
         "stacks",
         "explain",
@@ -256,7 +256,7 @@ fn limits_of_the_process_are_seen_before_the_run() {
     assert_eq!(status, Some(1), "{message}");
     assert!(message.contains("error[MW0710]: the run needs "), "{message}");
     // Arenas of 256 MB; what threads take beside them counts too.
-    let many = TRAIN.replace("--global-batch 4", "--global-batch 1024 --mesh dp=1024");
+    let many = TRAIN.replace("--global-batch 4", "--global-batch 1024 --parallel dp=1024");
     let (status, message) = run(&folder, "ulimit -v 6000000", &format!("{many} --out a"));
     assert_eq!(status, Some(1), "{message}");
     assert!(message.contains("for its devices (1024)"), "{message}");

@@ -3,7 +3,7 @@
 use super::generate::Case;
 use super::random::Random;
 use cost::{CPU, Cluster};
-use ir::goal::{Goal, Layout};
+use ir::goal::{Goal, ParallelConfig};
 use ir::graph::Model;
 use ir::optimizer::OptimizerKind;
 use ir::text::File;
@@ -22,7 +22,7 @@ const LEARNING_RATE: f64 = 1e-2;
 pub(crate) fn compiled(case: &Case) -> Result<(Model, File), String> {
     compiled_to(
         case,
-        Goal::of(Layout { zero: case.zero, recompute: case.recompute.clone(), ..Layout::default() }),
+        Goal::of(ParallelConfig { zero: case.zero, recompute: case.recompute.clone(), ..ParallelConfig::default() }),
         &CPU,
     )
 }

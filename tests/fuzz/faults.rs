@@ -78,7 +78,7 @@ fn unbroken(home: &Path, mesh: &str) -> Unbroken {
 fn command(mesh: &str, resumes: bool) -> Vec<String> {
     let options = "--data text.txt --seq 8 --global-batch 4 --steps 16 --eval-every 8 --eval-batches 1 --save-every 2";
     let resume = if resumes { "--resume" } else { "" };
-    words(&format!("train config.json {options} --mesh {mesh} --trace trace.json {resume}"))
+    words(&format!("train config.json {options} --parallel {mesh} --trace trace.json {resume}"))
 }
 
 /// Some faults one after the other, and at last a run without.

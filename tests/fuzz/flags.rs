@@ -141,8 +141,8 @@ fn value(random: &mut Random, flag: &Flag, takes: &str) -> String {
         return random.pick(&flag.possible).clone();
     }
     match (flag.name.as_str(), takes) {
-        (_, "LAYOUT") if flag.name == "--from" || flag.name == "--to" => sharding(random),
-        (_, "LAYOUT") => layout(random),
+        (_, "CONFIG") if flag.name == "--from" || flag.name == "--to" => sharding(random),
+        (_, "CONFIG") => parallel(random),
         ("--cluster", _) => (*random.pick(&["h100", "cpu", "a100-80gb", "b200", "text.txt"])).into(),
         ("--stack", _) => {
             (*random.pick(&["megatron-core-2025", "meshwright-threads", "fsdp-eager", "text.txt"])).into()
@@ -152,8 +152,8 @@ fn value(random: &mut Random, flag: &Flag, takes: &str) -> String {
         ("--optimizer", _) => (*random.pick(&["adamw", "sgd", "momentum", "adamw-bf16"])).into(),
         ("--stop-after", _) => (*random.pick(&PASSES)).into(),
         ("--shard", _) => (*random.pick(&["auto", "rules"])).into(),
-        ("--backend", _) => (*random.pick(&["cpu", "null", "cuda"])).into(),
-        ("--mesh", _) => (*random.pick(&["x=2,y=4", "a=2,b=2,c=2", "x=3", "x=1", "x=8,y=8"])).into(),
+        ("--backend", _) => (*random.pick(&["cpu", "cuda"])).into(),
+        ("--parallel", _) => (*random.pick(&["x=2,y=4", "a=2,b=2,c=2", "x=3", "x=1", "x=8,y=8"])).into(),
         ("--lengths" | "--shape" | "--memory-limit", _) => {
             (0..random.between(1, 3)).map(|_| number(random)).collect::<Vec<_>>().join(",")
         }
@@ -183,7 +183,7 @@ const ABSURD: [&str; 16] = [
     "--",
     ",,=",
 ];
-/// Keys of a layout whose values are numbers.
+/// Keys of a configuration whose values are numbers.
 const LAYOUT_KEYS: [&str; 12] = ["dp", "tp", "pp", "cp", "ep", "etp", "vp", "mbs", "zero", "shard", "group", "slices"];
 const SCHEDULES: [&str; 10] =
     ["gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-auto", "zb-v", "v-auto", "chimera", "dualpipe", "optimal"];
@@ -202,7 +202,7 @@ fn number(random: &mut Random) -> String {
     }
 }
 
-fn layout(random: &mut Random) -> String {
+fn parallel(random: &mut Random) -> String {
     let item = |random: &mut Random| match random.below(8) {
         0 => format!("schedule={}", random.pick(&SCHEDULES)),
         1 => format!(

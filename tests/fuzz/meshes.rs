@@ -63,12 +63,12 @@ fn mesh(random: &mut Random) -> String {
 
 fn compared(folder: &Path, mesh: &str) -> Result<String, String> {
     let train = "train config.json --data text.txt --seq 12 --global-batch 24 --steps 2 --eval-batches 1";
-    let one = run(folder, &words(&format!("{train} --mesh mbs=1 --out one")));
+    let one = run(folder, &words(&format!("{train} --parallel mbs=1 --out one")));
     one.judged()?;
     if one.code() != Some(0) {
         return Err(format!("one device: {}", one.stderr));
     }
-    let many = run(folder, &words(&format!("{train} --mesh {mesh} --out many")));
+    let many = run(folder, &words(&format!("{train} --parallel {mesh} --out many")));
     many.judged()?;
     if many.code() != Some(0) {
         return Ok(format!("refused: {}", many.error_code()));

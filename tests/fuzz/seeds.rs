@@ -70,11 +70,11 @@ pub(crate) fn all() -> Vec<Seed> {
 
 fn configs() -> Vec<Seed> {
     let commands = [
-        "compile config.json --seq 8 --mesh dp=2,tp=2,pp=2",
-        "compile config.json --seq 8 --mesh dp=2,tp=2 --shard auto --stop-after collectives",
-        &format!("estimate config.json {JOB} --layout tp=2,pp=2"),
+        "compile config.json --seq 8 --parallel dp=2,tp=2,pp=2",
+        "compile config.json --seq 8 --parallel dp=2,tp=2 --shard auto --stop-after collectives",
+        &format!("estimate config.json {JOB} --parallel tp=2,pp=2"),
         &format!("plan config.json {JOB} --deadline 2"),
-        &format!("train config.json {TRAIN} --mesh dp=2"),
+        &format!("train config.json {TRAIN} --parallel dp=2"),
     ];
     models::all().iter().map(|model| Seed::one("config", "config.json", model.to_string(), &commands)).collect()
 }
@@ -84,8 +84,8 @@ fn levels(folder: &Path) -> Vec<Seed> {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/example.ir");
     fs::copy(&example, folder.join("model.ir")).unwrap();
     let whole = [
-        "compile model.ir --mesh dp=2,tp=2,pp=2",
-        "compile model.ir --mesh dp=2,tp=2 --shard auto",
+        "compile model.ir --parallel dp=2,tp=2,pp=2",
+        "compile model.ir --parallel dp=2,tp=2 --shard auto",
         &format!("estimate model.ir {JOB}"),
         &format!("plan model.ir {JOB} --deadline 2"),
     ];
@@ -93,7 +93,7 @@ fn levels(folder: &Path) -> Vec<Seed> {
     for pass in
         ["differentiate", "annotate", "propagate", "collectives", "partition", "schedule", "codegen", "assign_buffers"]
     {
-        let text = answer(folder, &format!("compile model.ir --mesh dp=2,tp=2,pp=2 --stop-after {pass}"));
+        let text = answer(folder, &format!("compile model.ir --parallel dp=2,tp=2,pp=2 --stop-after {pass}"));
         seeds.push(Seed::one("ir", "model.ir", text, &["compile model.ir", whole[2], whole[3]]));
     }
     seeds
@@ -104,7 +104,7 @@ fn machines(folder: &Path) -> Vec<Seed> {
         let text = answer(folder, &format!("clusters {name}"));
         let commands = [
             "clusters cluster.toml",
-            &format!("estimate tiny-llama --cluster cluster.toml {JOB} --layout tp=2"),
+            &format!("estimate tiny-llama --cluster cluster.toml {JOB} --parallel tp=2"),
             &format!("plan tiny-llama --cluster cluster.toml {JOB} --deadline 2"),
         ];
         Seed::one("cluster", "cluster.toml", text, &commands)
@@ -113,7 +113,7 @@ fn machines(folder: &Path) -> Vec<Seed> {
         let text = answer(folder, &format!("stacks {name}"));
         let commands = [
             "stacks stack.toml",
-            &format!("estimate tiny-llama --stack stack.toml {JOB} --layout tp=2"),
+            &format!("estimate tiny-llama --stack stack.toml {JOB} --parallel tp=2"),
             &format!("plan tiny-llama --stack stack.toml {JOB} --deadline 2"),
         ];
         Seed::one("stack", "stack.toml", text, &commands)
@@ -122,14 +122,14 @@ fn machines(folder: &Path) -> Vec<Seed> {
 }
 
 fn plans(folder: &Path) -> Vec<Seed> {
-    let layouts =
-        "tp=2,pp=2\n{\"layout\": \"dp=8\", \"model\": \"tiny-gpt2\", \"gpus\": 8}\ndp=4,tp=2,zero=1,sp=true\n";
+    let configs =
+        "tp=2,pp=2\n{\"parallel\": \"dp=8\", \"model\": \"tiny-gpt2\", \"gpus\": 8}\ndp=4,tp=2,zero=1,sp=true\n";
     let runs: String = [("tp=2,zero=1", 1.1), ("tp=4,pp=2", 1.3)].map(run_line).concat();
     let ask =
         "plan tiny-llama --cluster cpu --stack meshwright-threads --precision f32 --gpus 4 --seq 8 --global-batch 2";
     let plan = answer(folder, &format!("{ask} --pin recompute=none,offload=false --format json"));
     vec![
-        Seed::one("layouts", "layouts", layouts, &[&format!("estimate tiny-llama {JOB} --layouts layouts")]),
+        Seed::one("configs", "configs", configs, &[&format!("estimate tiny-llama {JOB} --configs configurations")]),
         Seed::one(
             "runs",
             "runs.jsonl",
@@ -151,9 +151,9 @@ fn plans(folder: &Path) -> Vec<Seed> {
 }
 
 /// A measured run as `calibrate --from` reads it.
-fn run_line((layout, seconds): (&str, f64)) -> String {
+fn run_line((parallel, seconds): (&str, f64)) -> String {
     let run = json!({"model": "tiny-llama", "cluster": "h100", "stack": "megatron-core-2025", "gpus": 8, "seq": 64,
-        "global_batch": 16, "precision": "bf16", "layout": layout, "step_time_s": seconds});
+        "global_batch": 16, "precision": "bf16", "parallel": parallel, "step_time_s": seconds});
     format!("{run}\n")
 }
 
@@ -163,7 +163,7 @@ fn requests() -> Vec<Seed> {
     plan["deadline"] = json!(2.0);
     plan["pin"] = json!("tp=2");
     let mut estimate = job;
-    estimate["layout"] = json!("tp=2,pp=2");
+    estimate["parallel"] = json!("tp=2,pp=2");
     let compile = json!({"model": "tiny-llama", "mesh": "dp=2,tp=2", "seq": 8, "shard": "rules"});
     let schedule = json!({"stages": 4, "microbatches": 8, "kind": "1f1b"});
     let train =
@@ -211,7 +211,7 @@ fn schedules(folder: &Path) -> Vec<Seed> {
 /// Options of a run, its data, and what it left.
 fn trainings(folder: &Path) -> Vec<Seed> {
     fs::write(folder.join("config.json"), models::all()[0].to_string()).unwrap();
-    answer(folder, &format!("train config.json {TRAIN} --mesh dp=2,zero=1 --save-every 1 --keep-last 2 --out run"));
+    answer(folder, &format!("train config.json {TRAIN} --parallel dp=2,zero=1 --save-every 1 --keep-last 2 --out run"));
     let options = fs::read(folder.join("run/run.toml")).unwrap();
     let mut files = BTreeMap::from([("config.json".to_string(), fs::read(folder.join("config.json")).unwrap())]);
     read_below(folder, "run", &mut files);

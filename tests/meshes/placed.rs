@@ -10,7 +10,7 @@ use scheduler::cut::cut;
 use scheduler::model_costs;
 use scheduler::placement::Pipeline;
 
-/// The model for a layout, its stages those of the pipeline.
+/// The model for a configuration, its stages those of the pipeline.
 pub(crate) fn placed(recipe: &Recipe, mesh: &str, sequences: u64, pipeline: &Pipeline, seed: u64) -> File {
     let request = request(recipe, mesh, sequences);
     let early = CompileRequest { stop_after: Some("collectives".to_string()), ..request.clone() };

@@ -8,7 +8,7 @@ use ir::models::{Batch, Gpt2Config, LlamaConfig, ModelConfig, preset};
 use ir::optimizer::Optimizer;
 use ir::text::File;
 use ir::types::DType;
-use meshwright::compiler::layout;
+use meshwright::compiler::parallel;
 use meshwright::compiler::pipeline::{CompileRequest, compile};
 use runtime::data::VOCAB;
 use runtime::exec::{Input, StepInput};
@@ -68,16 +68,16 @@ pub(crate) fn model(recipe: &Recipe, sequences: u64) -> Model {
     recipe.config.build(&Batch { batch: sequences, seq: SEQ, dtype: DType::F32 }).expect("a model")
 }
 
-/// The model compiled for a layout, with micro-batches of so many sequences over all ranks.
+/// The model compiled for a configuration, with micro-batches of so many sequences over all ranks.
 pub(crate) fn compiled(recipe: &Recipe, mesh: &str, sequences: u64) -> File {
     let compiled = compile(model(recipe, sequences).into(), &request(recipe, mesh, sequences), &CPU, &mut |_, _| {});
     compiled.unwrap_or_else(|why| panic!("{mesh}: {why}"))
 }
 
-/// What is asked of the compiler for a layout, with micro-batches of so many sequences over all ranks.
+/// What is asked of the compiler for a configuration, with micro-batches of so many sequences over all ranks.
 pub(crate) fn request(recipe: &Recipe, mesh: &str, sequences: u64) -> CompileRequest {
     CompileRequest {
-        goal: Goal::of(layout::parse(mesh).expect("a layout")),
+        goal: Goal::of(parallel::parse(mesh).expect("a configuration")),
         optimizer: recipe.optimizer.clone(),
         microbatches: steps(1, sequences)[0].len() as u32,
         stop_after: None,

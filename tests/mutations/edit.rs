@@ -12,11 +12,11 @@ pub(crate) fn block<'m>(model: &'m mut Model, name: &str) -> &'m mut Block {
     model.blocks.values_mut().find(|block| block.name == name).expect("the block")
 }
 
-/// Puts a copy in the place of the first layout change of its kind in a section: the rank's own part passes for the whole.
+/// Puts a copy in the place of the first configuration change of its kind in a section: the rank's own part passes for the whole.
 pub(crate) fn skip(block: &mut Block, section: SectionKind, wanted: impl Fn(&Collective) -> bool) {
     let stmts = &mut block[section].stmts;
     let is_wanted = |stmt: &Stmt| matches!(&stmt.op, Op::Collective(collective) if wanted(collective));
-    let at = stmts.iter().position(is_wanted).expect("the layout change");
+    let at = stmts.iter().position(is_wanted).expect("the configuration change");
     let change = stmts[at].clone();
     let copy = |(&result, &operand): (&Value, &Value)| {
         let op = Op::Kernel(KernelOp::Unary(Unary(UnaryKind::Scale(1.0))));
@@ -146,7 +146,7 @@ pub(crate) fn forget_reduction(class: &mut Class) {
     class.instrs.remove(at);
 }
 
-/// Frees what the first layout change of a body reads as soon as it has started.
+/// Frees what the first configuration change of a body reads as soon as it has started.
 pub(crate) fn free_early(program: &mut Program, body: &str) {
     let body = program.bodies.values_mut().find(|other| other.name == body).expect("the body");
     let at = body.instrs.iter().position(|instr| matches!(instr, BodyInstr::Start { .. })).expect("a start");

@@ -1,4 +1,4 @@
-//! The least cost of all sequences of collectives, found by trying every collective on every layout.
+//! The least cost of all sequences of collectives, found by trying every collective on every sharding.
 
 use cost::Traffic;
 use ir::mesh::Axes;
@@ -6,7 +6,7 @@ use ir::ops::Collective;
 use ir::types::Type;
 use planner::reshard::Site;
 
-/// The least cost between any two layouts.
+/// The least cost between any two shardings.
 pub(crate) struct Sequences(Vec<Vec<f64>>);
 
 /// The cost of a change: seconds that ranks wait for each other, and a nanosecond for each step but a local slice, which
@@ -20,12 +20,12 @@ pub(crate) fn cost_of(change: &Collective, seconds: f64) -> f64 {
 }
 
 impl Sequences {
-    /// Of sequences through these layouts, of any length: the least cost of those of one step more, until none is cheaper.
-    pub(crate) fn new(site: &Site<'_>, layouts: &[Type]) -> Sequences {
-        let changes = changes(site, layouts);
-        let edges: Vec<Vec<(usize, f64)>> = layouts.iter().map(|ty| edges(site, layouts, &changes, ty)).collect();
+    /// Of sequences through these shardings, of any length: the least cost of those of one step more, until none is cheaper.
+    pub(crate) fn new(site: &Site<'_>, shardings: &[Type]) -> Sequences {
+        let changes = changes(site, shardings);
+        let edges: Vec<Vec<(usize, f64)>> = shardings.iter().map(|ty| edges(site, shardings, &changes, ty)).collect();
         let from = |start: usize| {
-            let mut least = vec![f64::INFINITY; layouts.len()];
+            let mut least = vec![f64::INFINITY; shardings.len()];
             least[start] = 0.0;
             loop {
                 let before = least.clone();
@@ -37,17 +37,17 @@ impl Sequences {
                 }
             }
         };
-        Sequences((0..layouts.len()).map(from).collect())
+        Sequences((0..shardings.len()).map(from).collect())
     }
 
-    /// The least cost from one layout to another; infinite where no sequence leads there.
+    /// The least cost from one sharding to another; infinite where no sequence leads there.
     pub(crate) fn best(&self, from: usize, to: usize) -> f64 {
         self.0[from][to]
     }
 }
 
 /// Every collective that can be said of a matrix on the mesh.
-fn changes(site: &Site<'_>, layouts: &[Type]) -> Vec<Collective> {
+fn changes(site: &Site<'_>, shardings: &[Type]) -> Vec<Collective> {
     let mut lists = vec![Axes::none()];
     for list in (1..=site.mesh.axes.len()).flat_map(|len| lists_of(site, len)) {
         lists.push(list);
@@ -64,7 +64,7 @@ fn changes(site: &Site<'_>, layouts: &[Type]) -> Vec<Collective> {
         all.extend([(0, 1), (1, 0)].map(|(from, to)| Collective::AllToAll { from, to, over: over.clone() }));
     }
     let mut dims: Vec<Vec<Axes>> = Vec::new();
-    for ty in layouts {
+    for ty in shardings {
         let axes = ty.dims.iter().map(|dim| dim.axes.clone()).collect();
         if !dims.contains(&axes) {
             dims.push(axes);
@@ -89,11 +89,11 @@ fn lists_of(site: &Site<'_>, len: usize) -> Vec<Axes> {
     lists
 }
 
-fn edges(site: &Site<'_>, layouts: &[Type], changes: &[Collective], ty: &Type) -> Vec<(usize, f64)> {
+fn edges(site: &Site<'_>, shardings: &[Type], changes: &[Collective], ty: &Type) -> Vec<(usize, f64)> {
     let edge = |change: &Collective| {
         change.check_sizes(site.mesh, ty).ok()?;
         let result = change.result_type(ty).ok()?;
-        let to = layouts.iter().position(|layout| *layout == result)?;
+        let to = shardings.iter().position(|sharding| *sharding == result)?;
         let traffic = Traffic::of(site.cluster, site.mesh, change, ty, &result);
         Some((to, cost_of(change, traffic.seconds(site.cluster, site.mesh, change.over()))))
     };

@@ -59,17 +59,17 @@ fn read(line: &str, powers: usize, merge: bool) -> Option<(Case, [Type; 2], Mesh
     let axes: Vec<(&str, u64)> = axes.split(',').map(|axis| axis.split_once('=').expect("x=2")).map(sized).collect();
     let mesh = Mesh::new("m", &axes);
     let steps: Vec<(&str, &str)> = steps.iter().map(|step| step.split_once(' ').expect("a step")).collect();
-    let layouts: Vec<&str> = [*from].into_iter().chain(steps.iter().map(|step| step.1)).collect();
-    let types: Vec<Type> = layouts.iter().map(|layout| ty(&mesh, &shape, layout)).collect();
-    let ends = [layouts[0], layouts[layouts.len() - 1]];
+    let shardings: Vec<&str> = [*from].into_iter().chain(steps.iter().map(|step| step.1)).collect();
+    let types: Vec<Type> = shardings.iter().map(|sharding| ty(&mesh, &shape, sharding)).collect();
+    let ends = [shardings[0], shardings[shardings.len() - 1]];
     let (whole, ends) = if merge {
         let all = wholes(&axes);
         let whole = Mesh::new("m", &all.iter().map(|(name, size, _)| (name.as_str(), *size)).collect::<Vec<_>>());
-        let [from, to] = ends.map(|layout| merged(layout, &all));
+        let [from, to] = ends.map(|sharding| merged(sharding, &all));
         let ends = [ty(&whole, &shape, &from?), ty(&whole, &shape, &to?)];
         (whole, ends)
     } else {
-        (mesh.clone(), ends.map(|layout| ty(&mesh, &shape, layout)))
+        (mesh.clone(), ends.map(|sharding| ty(&mesh, &shape, sharding)))
     };
     let steps = steps.into_iter().map(|(step, _)| step.to_string()).collect();
     Some((Case { name: (*name).to_string(), mesh, types, steps }, ends, whole))
@@ -96,21 +96,21 @@ fn wholes(axes: &[(&str, u64)]) -> Vec<(String, u64, String)> {
 }
 
 /// A sharding by the axes instead of their parts; none where a part stands alone.
-fn merged(layout: &str, all: &[(String, u64, String)]) -> Option<String> {
-    let merged = all.iter().fold(layout.to_string(), |layout, (name, _, parts)| layout.replace(parts, name));
+fn merged(sharding: &str, all: &[(String, u64, String)]) -> Option<String> {
+    let merged = all.iter().fold(sharding.to_string(), |sharding, (name, _, parts)| sharding.replace(parts, name));
     (!merged.contains(|c: char| c.is_ascii_digit())).then_some(merged)
 }
 
 /// `{x},{}+{y}` of a tensor.
-fn ty(mesh: &Mesh, shape: &[u64], layout: &str) -> Type {
-    let (dims, pending) = layout.split_once('+').unwrap_or((layout, "{}"));
+fn ty(mesh: &Mesh, shape: &[u64], sharding: &str) -> Type {
+    let (dims, pending) = sharding.split_once('+').unwrap_or((sharding, "{}"));
     let axes = |list: &str| -> Axes {
         let names = list.trim_matches(['{', '}', ',']).split(',').filter(|name| !name.is_empty());
         names.fold(Axes::none(), |all, name| all.union(&mesh.lookup(name).expect("an axis")))
     };
     let mut ty = Type::of(DType::F32, shape);
     let dims: Vec<&str> = dims.split_inclusive('}').collect();
-    assert_eq!(dims.len(), shape.len(), "{layout}");
+    assert_eq!(dims.len(), shape.len(), "{sharding}");
     ty.dims.iter_mut().zip(dims).for_each(|(dim, list)| dim.axes = axes(list));
     ty.partial_over(PartialKind::Sum, &axes(pending))
 }

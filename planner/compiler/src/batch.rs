@@ -1,9 +1,9 @@
 //! Micro-batches of a step, and the options that stand beside a configuration's text.
 
 use crate::error::Error;
-use crate::layout;
+use crate::parallel;
 use ir::catalogue::Code;
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 
 /// Micro-batches of a step, each of `sequences` over all data-parallel ranks.
 ///
@@ -30,7 +30,7 @@ pub fn microbatches(global_batch: u64, sequences: u64) -> Result<u32, Error> {
 /// A configuration's text and the options that override single keys of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConfigOptions<'a> {
-    /// The configuration in the grammar of [`layout`].
+    /// The configuration in the grammar of [`parallel`].
     pub text: &'a str,
     /// Sequences per micro-batch and data-parallel rank.
     pub mbs: Option<u64>,
@@ -48,11 +48,11 @@ impl ConfigOptions<'_> {
     ///
     /// # Errors
     /// The text is malformed, or its values conflict.
-    pub fn resolve(&self, default_mbs: impl FnOnce(&Layout) -> u64) -> Result<Layout, Error> {
-        let mut config = layout::parse(self.text)?;
+    pub fn resolve(&self, default_mbs: impl FnOnce(&ParallelConfig) -> u64) -> Result<ParallelConfig, Error> {
+        let mut config = parallel::parse(self.text)?;
         if let Some(mbs) = self.mbs {
             config.mbs = mbs;
-        } else if !layout::says(self.text, "mbs") {
+        } else if !parallel::says(self.text, "mbs") {
             config.mbs = default_mbs(&config);
         }
         config.sp = self.sp.unwrap_or(config.sp);
@@ -60,7 +60,7 @@ impl ConfigOptions<'_> {
         if let Some(schedule) = self.schedule {
             config.schedule = schedule.to_string();
         }
-        layout::check(&config)?;
+        parallel::check(&config)?;
         Ok(config)
     }
 }

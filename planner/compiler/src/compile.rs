@@ -10,7 +10,7 @@ use crate::within;
 use cost::CPU;
 use ir::catalogue::Code;
 use ir::diag::Diagnostic;
-use ir::goal::{Goal, Layout, Sharding};
+use ir::goal::{Goal, ParallelConfig, Sharding};
 use ir::graph::Model;
 use ir::models::Batch;
 use ir::optimizer::Optimizer;
@@ -31,15 +31,16 @@ pub const DEFAULT_SEQ: u64 = 128;
 pub struct Compiling {
     /// A preset, a `config.json`, or a `.ir` file of any level.
     pub model: String,
-    /// The layout in the grammar of [`layout`].
-    pub mesh: String,
-    /// Sequences per micro-batch and data-parallel rank; over what `mesh` says.
+    /// The configuration in the grammar of [`parallel`].
+    #[serde(alias = "mesh")]
+    pub parallel: String,
+    /// Sequences per micro-batch and data-parallel rank; overrides `parallel`.
     pub mbs: Option<u64>,
-    /// Sequence parallelism; over what `mesh` says.
+    /// Sequence parallelism; overrides `parallel`.
     pub sp: Option<bool>,
-    /// ZeRO stage; over what `mesh` says.
+    /// ZeRO stage; overrides `parallel`.
     pub zero: Option<u8>,
-    /// Pipeline schedule; over what `mesh` says.
+    /// Pipeline schedule; overrides `parallel`.
     pub schedule: Option<String>,
     /// Tokens per sequence, for a model that does not state its own.
     pub seq: u64,
@@ -60,7 +61,7 @@ impl Default for Compiling {
     fn default() -> Compiling {
         Compiling {
             model: String::new(),
-            mesh: String::new(),
+            parallel: String::new(),
             mbs: None,
             sp: None,
             zero: None,
@@ -76,12 +77,12 @@ impl Default for Compiling {
 }
 
 impl Compiling {
-    /// The layout: what `mesh` says, under the fields that stand alone; one sequence per micro-batch if nobody says it.
+    /// The configuration: the text, under the fields that stand alone; one sequence per micro-batch if nobody says it.
     ///
     /// # Errors
     /// It cannot be.
-    pub fn layout(&self) -> Result<Layout, Error> {
-        let (text, schedule) = (self.mesh.as_str(), self.schedule.as_deref());
+    pub fn parallel(&self) -> Result<ParallelConfig, Error> {
+        let (text, schedule) = (self.parallel.as_str(), self.schedule.as_deref());
         ConfigOptions { text, mbs: self.mbs, sp: self.sp, zero: self.zero, schedule }.resolve(|_| 1)
     }
 }
@@ -110,12 +111,12 @@ pub fn compile_source_watched(
     told: (&mut Observer<'_>, &mut Watch<'_>),
 ) -> Result<File, Error> {
     let dtype = dtype(&order.precision)?;
-    let layout = order.layout()?;
-    let file = open(source, &layout, order.seq, dtype)?;
-    let microbatches = order_microbatches(order, &file, &layout)?;
+    let parallel = order.parallel()?;
+    let file = open(source, &parallel, order.seq, dtype)?;
+    let microbatches = order_microbatches(order, &file, &parallel)?;
     let request = CompileRequest {
         microbatches,
-        goal: goal(order, layout, microbatches)?,
+        goal: goal(order, parallel, microbatches)?,
         optimizer: Optimizer::default(),
         stop_after: stop_after.map(str::to_string),
     };
@@ -129,11 +130,11 @@ pub fn compile_source_watched(
 pub fn check_text(source: &ModelSource) -> Result<(), Error> {
     let ModelSource::Text { file, .. } = source else { return Ok(()) };
     let order = Compiling::default();
-    let layout = order.layout()?;
-    let microbatches = order_microbatches(&order, file, &layout)?;
+    let parallel = order.parallel()?;
+    let microbatches = order_microbatches(&order, file, &parallel)?;
     let request = CompileRequest {
         microbatches,
-        goal: goal(&order, layout, microbatches)?,
+        goal: goal(&order, parallel, microbatches)?,
         optimizer: Optimizer::default(),
         stop_after: Some("codegen".to_string()),
     };
@@ -142,20 +143,20 @@ pub fn check_text(source: &ModelSource) -> Result<(), Error> {
 }
 
 /// What is wanted of the planner.
-fn goal(order: &Compiling, layout: Layout, microbatches: u32) -> Result<Goal, Error> {
+fn goal(order: &Compiling, parallel: ParallelConfig, microbatches: u32) -> Result<Goal, Error> {
     match order.shard.as_str() {
         "rules" if order.deadline.is_some() => {
             let message = "`--deadline` requires --shard auto";
             Err(Error::input(Code::ConflictingOptions, message).help("add --shard auto, or leave out --deadline"))
         }
-        "rules" => Ok(Goal::of(layout)),
-        "auto" if layout.sp => {
+        "rules" => Ok(Goal::of(parallel)),
+        "auto" if parallel.sp => {
             let message = "`sp` conflicts with `--shard auto`, which chooses all shardings itself";
             Err(Error::input(Code::ConflictingOptions, message).help("leave out one of the two"))
         }
         "auto" => {
             let (memory, deadline) = (order.memory, order.deadline.map(deadline).transpose()?);
-            Ok(Goal { sharding: Sharding::Auto { memory, microbatches, deadline }, ..Goal::auto(layout, None, 1) })
+            Ok(Goal { sharding: Sharding::Auto { memory, microbatches, deadline }, ..Goal::auto(parallel, None, 1) })
         }
         other => {
             Err(Error::input(Code::BadOption, format!("`--shard {other}`: it must be rules or auto"))
@@ -182,15 +183,15 @@ fn dtype(precision: &str) -> Result<DType, Error> {
     }
 }
 
-/// The model for the layout's micro-batches, at the level where its source stands.
+/// The model for the configuration's micro-batches, at the level where its source stands.
 ///
 /// # Errors
 /// The model cannot have this batch.
-pub fn open(source: &ModelSource, layout: &Layout, seq: u64, dtype: DType) -> Result<File, Error> {
+pub fn open(source: &ModelSource, parallel: &ParallelConfig, seq: u64, dtype: DType) -> Result<File, Error> {
     match source {
         ModelSource::Text { file, .. } => Ok(file.as_ref().clone()),
         ModelSource::Config { .. } => {
-            let batch = Batch { batch: layout.dp.saturating_mul(layout.mbs), seq, dtype };
+            let batch = Batch { batch: parallel.dp.saturating_mul(parallel.mbs), seq, dtype };
             Ok(source.model(&batch)?.into())
         }
     }
@@ -224,11 +225,11 @@ fn compile_watched(
 }
 
 /// A schedule in the file says how many micro-batches there are; else the global batch does, over the sequences of one.
-fn order_microbatches(order: &Compiling, file: &File, layout: &Layout) -> Result<u32, Error> {
+fn order_microbatches(order: &Compiling, file: &File, parallel: &ParallelConfig) -> Result<u32, Error> {
     if let Some(schedule) = &file.schedule {
         return Ok(microbatches_of(schedule));
     }
-    let pipeline = file.model.mesh.pipeline().map_or(layout.pp, |axis| file.model.mesh.axes[axis].size);
+    let pipeline = file.model.mesh.pipeline().map_or(parallel.pp, |axis| file.model.mesh.axes[axis].size);
     let Some(global_batch) = order.global_batch else {
         return Ok(u32::try_from(pipeline.saturating_mul(2)).unwrap_or(u32::MAX));
     };

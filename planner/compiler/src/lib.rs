@@ -2,7 +2,7 @@
 //!
 //! [`model_source::ModelSource`] opens a preset, a `config.json` or a `.ir` file. [`compile::compile_source`] compiles it as
 //! a [`compile::Compiling`] request asks. [`pipeline::compile`] runs the passes themselves; [`pipeline::passes`] lists them.
-//! A configuration is written in the grammar of [`layout`]. All functions here return [`error::Error`], which has a code, a
+//! A configuration is written in the grammar of [`parallel`]. All functions here return [`error::Error`], which has a code, a
 //! message and what to do.
 
 pub mod batch;
@@ -10,9 +10,9 @@ pub mod compile;
 pub mod deadline;
 pub mod debug;
 pub mod error;
-pub mod layout;
 pub mod machine_source;
 pub mod model_source;
+pub mod parallel;
 pub mod pipeline;
 pub mod text_files;
 mod within;

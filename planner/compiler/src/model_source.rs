@@ -81,7 +81,7 @@ impl ModelSource {
         }
     }
 
-    /// Checks that the mesh and the gradients are open, for those who decide both for one layout after another.
+    /// Checks that the mesh and the gradients are open, for those who decide both for one configuration after another.
     ///
     /// # Errors
     /// The text states its own mesh, or its own gradients.

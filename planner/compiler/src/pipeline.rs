@@ -8,7 +8,7 @@ use ir::catalogue::Code;
 use ir::costs::ModelCosts;
 use ir::diag::{Coded, Diagnostics};
 use ir::differentiate::{DifferentiateError, differentiate, gradients};
-use ir::goal::{AnnotationRule, AnnotationTarget, CpKind, Goal, Layout, Recompute};
+use ir::goal::{AnnotationRule, AnnotationTarget, CpKind, Goal, ParallelConfig, Recompute};
 use ir::graph::{Model, Section, SectionKind};
 use ir::limits;
 use ir::mesh::Mesh;
@@ -34,7 +34,7 @@ use scheduler::schedules::{self, UnknownSchedule};
 /// How a model is to be compiled.
 #[derive(Clone, Debug)]
 pub struct CompileRequest {
-    /// The layout and the rules that seed it.
+    /// The configuration and the rules that seed it.
     pub goal: Goal,
     /// What updates the parameters.
     pub optimizer: Optimizer,
@@ -56,13 +56,13 @@ pub enum CompileError {
     /// It has no gradient.
     #[error(transparent)]
     Differentiate(#[from] DifferentiateError),
-    /// The layout does not fit it.
+    /// The configuration does not fit it.
     #[error(transparent)]
     Plan(#[from] planner::PlanError),
     /// It cannot be cut into so many stages.
     #[error(transparent)]
     Cut(#[from] CutError),
-    /// There is no schedule of the layout's name.
+    /// There is no schedule of the configuration's name.
     #[error(transparent)]
     UnknownSchedule(#[from] UnknownSchedule),
     /// The schedule cannot be made.
@@ -221,7 +221,7 @@ pub fn compile_watched(
     (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
 ) -> Result<File, CompileError> {
     let stop = |pass: &str| request.stop_after.as_deref() == Some(pass);
-    schedules::find(&request.goal.layout.schedule)?;
+    schedules::find(&request.goal.parallel.schedule)?;
     verify::verify_stated(&file.model).map_err(CompileError::Model)?;
     let stated = file.model.has_mesh && file.model.is_settled();
     if file.schedule.is_none() && !file.model.is_differentiated() {
@@ -241,7 +241,7 @@ pub fn compile_watched(
     let stop_after = request.stop_after.as_deref();
     let told = (&mut *observer, watch);
     file.model = plan(file.model, &request.goal, cluster, stop_after, told).map_err(|error| match error {
-        // Where the file states all layouts, the passes could only repair what can be repaired.
+        // Where the file states all configurations, the passes could only repair what can be repaired.
         CompileError::Misplanned { found, .. } if stated => CompileError::Model(found),
         error => error,
     })?;
@@ -292,29 +292,29 @@ pub fn compile_watched(
     Ok(file)
 }
 
-/// What one micro-batch asks of the ranks that work on a block together ([`Layout::together`]): the sections F, I and W of
-/// every distinct block, sharded, without what is done once a step. For those who price layouts: no checker runs. The model's
-/// batch is that of these ranks, `layout.mbs` for each of their data-parallel part.
+/// What one micro-batch asks of the ranks that work on a block together ([`ParallelConfig::together`]): the sections F, I and W of
+/// every distinct block, sharded, without what is done once a step. For those who price configurations: no checker runs. The model's
+/// batch is that of these ranks, `parallel.mbs` for each of their data-parallel part.
 ///
 /// # Errors
-/// The model has no gradient, or the layout does not fit it.
-pub fn plan_blocks(model: Model, layout: &Layout) -> Result<Model, CompileError> {
-    lower_blocks(mark_blocks(model, layout)?, layout, &ReshardCache::default())
+/// The model has no gradient, or the configuration does not fit it.
+pub fn plan_blocks(model: Model, parallel: &ParallelConfig) -> Result<Model, CompileError> {
+    lower_blocks(mark_blocks(model, parallel)?, parallel, &ReshardCache::default())
 }
 
-/// The same as far as changes of layout are marked and not yet made collectives: until then sizes decide nothing but what
+/// The same as far as changes of configuration are marked and not yet made collectives: until then sizes decide nothing but what
 /// divides.
-pub fn mark_blocks(model: Model, layout: &Layout) -> Result<Model, CompileError> {
-    mark(model, &goal_of_blocks(layout)?)
+pub fn mark_blocks(model: Model, parallel: &ParallelConfig) -> Result<Model, CompileError> {
+    mark(model, &goal_of_blocks(parallel)?)
 }
 
 /// The same of the blocks with experts alone; of the others the arguments are left. What these would tell the next blocks is
 /// stated: what blocks pass on is shared out among data-parallel ranks as the model's inputs are.
-pub fn mark_experts(mut model: Model, layout: &Layout) -> Result<Model, CompileError> {
+pub fn mark_experts(mut model: Model, parallel: &ParallelConfig) -> Result<Model, CompileError> {
     for block in model.blocks.values_mut().filter(|block| Routing::of(block).is_none()) {
         (block.results, block.sections) = Default::default();
     }
-    let mut goal = goal_of_blocks(layout)?;
+    let mut goal = goal_of_blocks(parallel)?;
     goal.rules.push(AnnotationRule {
         axis: "dp".to_string(),
         dims: vec!["b".to_string()],
@@ -331,12 +331,12 @@ fn mark(model: Model, goal: &Goal) -> Result<Model, CompileError> {
     Ok(planner::plan(model, goal, &CPU, Some(MARKED), &mut |_, _| {})?)
 }
 
-/// The rest of [`plan_blocks`], by ways between layouts that other models have taken.
-pub fn lower_blocks(marked: Model, layout: &Layout, ways: &ReshardCache) -> Result<Model, CompileError> {
-    Ok(planner::finish(marked, &goal_of_blocks(layout)?, &CPU, ways)?)
+/// The rest of [`plan_blocks`], by ways between configurations that other models have taken.
+pub fn lower_blocks(marked: Model, parallel: &ParallelConfig, ways: &ReshardCache) -> Result<Model, CompileError> {
+    Ok(planner::finish(marked, &goal_of_blocks(parallel)?, &CPU, ways)?)
 }
 
-/// The ways that [`lower_blocks`] takes between layouts.
+/// The ways that [`lower_blocks`] takes between configurations.
 pub fn ways_of_blocks(
     changes: impl Iterator<Item = [Type; 2]>,
     mesh: &Mesh,
@@ -346,13 +346,13 @@ pub fn ways_of_blocks(
     Ok(planner::ways(changes, &Site { mesh, dims, cluster: &CPU }, known)?)
 }
 
-/// The pass that marks changes of layout.
+/// The pass that marks changes of configuration.
 const MARKED: &str = "reshard";
 
 /// What is computed again and how attention communicates is priced beside the planned model.
-fn goal_of_blocks(layout: &Layout) -> Result<Goal, CompileError> {
-    let together = layout.together().map_err(planner::PlanError::from)?;
-    Ok(Goal::of(Layout { recompute: Recompute::None, cp_kind: CpKind::AllGather, ..together }))
+fn goal_of_blocks(parallel: &ParallelConfig) -> Result<Goal, CompileError> {
+    let together = parallel.together().map_err(planner::PlanError::from)?;
+    Ok(Goal::of(ParallelConfig { recompute: Recompute::None, cp_kind: CpKind::AllGather, ..together }))
 }
 
 /// What the checker of programs finds is the pass's fault.
@@ -360,7 +360,7 @@ fn found_by(pass: &'static str, checked: Result<(), Vec<Violation>>) -> Result<(
     checked.map_err(|found| CompileError::Fault { pass, why: lines(&found) })
 }
 
-/// The model in the slices that the layout's schedule runs, unless it is in slices already.
+/// The model in the slices that the configuration's schedule runs, unless it is in slices already.
 fn in_slices(model: Model, request: &CompileRequest, observer: &mut Observer<'_>) -> Result<Model, CompileError> {
     let (_, pipeline) = pipeline_of(&on_mesh(&model, request), request.microbatches)?;
     if pipeline.slices == 1 || model.slices() > 1 {
@@ -419,7 +419,7 @@ fn cut_model(
     cluster: &Cluster,
 ) -> Result<Staged, CompileError> {
     let (_, pipeline) = pipeline_of(&on_mesh(model, request), request.microbatches)?;
-    let starts = &request.goal.layout.stages;
+    let starts = &request.goal.parallel.stages;
     let staged = match starts.is_empty() {
         true => cut(model, &pipeline, costs)?,
         false => cut_at(model, &starts_named(starts, costs), &pipeline, costs)?,
@@ -432,10 +432,10 @@ fn cut_model(
     Ok(cut_at(model, &starts, &pipeline, costs)?)
 }
 
-/// The layout with as many pipeline ranks as the model's mesh has, which it may bring itself.
-fn on_mesh(model: &Model, request: &CompileRequest) -> Layout {
+/// The configuration with as many pipeline ranks as the model's mesh has, which it may bring itself.
+fn on_mesh(model: &Model, request: &CompileRequest) -> ParallelConfig {
     let pp = model.mesh.pipeline().map_or(1, |axis| model.mesh.axes[axis].size);
-    Layout { pp, ..request.goal.layout.clone() }
+    ParallelConfig { pp, ..request.goal.parallel.clone() }
 }
 
 fn schedule(

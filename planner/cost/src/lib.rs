@@ -23,7 +23,7 @@ pub use flops::model_flops;
 pub use machine::{Format, Machine, Recipe};
 pub use presets::{CLUSTERS, Preset, PresetError, STACKS};
 pub use price::{local_type, seconds_of, seconds_of_change, seconds_of_section, seconds_of_stmt};
-pub use profile::{Again, Frontier, Kind, MadeAgain, Profile, SAVED, Seconds, frontier, made_again, profile};
+pub use profile::{Again, Frontier, Kind, Profile, Recomputed, SAVED, Seconds, frontier, profile, recomputed};
 pub use routing::Routing;
 pub use stack::{Constant, Cut, Facts, Fitted, Stack};
 pub use stack_file::StackFile;

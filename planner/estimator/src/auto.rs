@@ -6,16 +6,16 @@ use super::floor::Floor;
 use super::report::EstimateReport;
 use super::tensors::{Tried, choices, crowded, fitting};
 use compiler::error::Error;
-use ir::goal::{Layout, Recompute};
+use ir::goal::{ParallelConfig, Recompute};
 
 impl Estimator {
     /// Under none, or the fastest recomputation that fits: of single values, of so many layers, or of all; if nothing fits,
     /// under all.
     pub(super) fn least(&self, mut job: Job<'_>) -> Result<EstimateReport, Error> {
-        if job.layout.offload {
+        if job.parallel.offload {
             return self.least_beside_host(job);
         }
-        job.layout.recompute = Recompute::None;
+        job.parallel.recompute = Recompute::None;
         let (none, planned) = (self.stepped(&job)?, self.planned(&job, &job.blocks_key()?)?);
         let room = job.machine.cluster.device.memory as f64;
         let held = none.floor().bytes;
@@ -36,12 +36,13 @@ impl Estimator {
         Ok(job.report(&planned, stepped))
     }
 
-    /// The same of a layout that offloads: values are recomputed where that takes less time than waiting for their copies, and as
+    /// The same of a configuration that offloads: values are recomputed where that takes less time than waiting for their copies, and as
     /// the host's memory asks for.
     fn least_beside_host(&self, mut job: Job<'_>) -> Result<EstimateReport, Error> {
-        let desk = Desk::new(self, job.request.clone(), [job.layout.devices(); 2])?;
-        let chosen = desk.fitting(&Layout { recompute: Recompute::Auto, ..job.layout.clone() }, f64::INFINITY)?;
-        let chosen = chosen.map(|(layout, _)| layout.recompute);
+        let desk = Desk::new(self, job.request.clone(), [job.parallel.devices(); 2])?;
+        let chosen =
+            desk.fitting(&ParallelConfig { recompute: Recompute::Auto, ..job.parallel.clone() }, f64::INFINITY)?;
+        let chosen = chosen.map(|(parallel, _)| parallel.recompute);
         let mut best: Option<(f64, Recompute)> = None;
         for recompute in [Some(Recompute::None), chosen, Some(Recompute::Full(None))].into_iter().flatten() {
             let stepped = self.under(&mut job, &recompute)?;

@@ -1,16 +1,16 @@
 //! Parts of a configuration that a stack does not support.
 
 use compiler::error::Error;
-use compiler::layout;
+use compiler::parallel;
 use cost::{STACKS, Stack};
 use ir::catalogue::Code;
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 
-/// The items of a layout that a stack does not support, as they are written: `schedule=zb-v`. What changes nothing, as the
+/// The items of a configuration that a stack does not support, as they are written: `schedule=zb-v`. What changes nothing, as the
 /// schedule where there is one stage, is none of them.
-pub fn beyond(layout: &Layout, stack: &Stack) -> Vec<String> {
+pub fn beyond(parallel: &ParallelConfig, stack: &Stack) -> Vec<String> {
     let supports = &stack.supports;
-    let Layout {
+    let ParallelConfig {
         dp,
         tp,
         pp,
@@ -26,7 +26,7 @@ pub fn beyond(layout: &Layout, stack: &Stack) -> Vec<String> {
         ref stages,
         offload,
         ..
-    } = *layout;
+    } = *parallel;
     let mut items = Vec::new();
     let mut lacks = |item: String, is_there: bool, has: bool| items.extend((is_there && !has).then_some(item));
     for (key, degree) in [("tp", tp), ("pp", pp), ("cp", cp), ("ep", ep), ("etp", etp)] {
@@ -48,13 +48,13 @@ pub fn beyond(layout: &Layout, stack: &Stack) -> Vec<String> {
 /// Refuses pins of what a stack does not support.
 ///
 /// # Errors
-/// A pin is beyond the stack, or the pins are no layout.
+/// A pin is beyond the stack, or the pins are no configuration.
 pub fn check_pins(pins: &str, stack: &Stack) -> Result<(), Error> {
-    let keys = layout::keys(pins)?;
+    let keys = parallel::keys(pins)?;
     // Degrees that are open may be more than 1.
     let open = ["dp", "tp", "pp", "cp"].into_iter().filter(|key| !keys.contains(key));
     let open: Vec<String> = open.map(|key| format!("{key}=2")).collect();
-    let pinned = layout::parse_any(&layout::pinned(&open.join(","), pins))?;
+    let pinned = parallel::parse_any(&parallel::pinned(&open.join(","), pins))?;
     let items = beyond(&pinned, stack);
     let Some(item) = items.iter().find(|item| keys.iter().any(|key| item.split('=').next() == Some(key))) else {
         return Ok(());
@@ -92,12 +92,12 @@ fn supported(key: &str, stack: &Stack) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use compiler::layout::{missing, parse_any};
+    use compiler::parallel::{missing, parse_any};
     use ir::recompute::MODULES;
     use scheduler::schedules::SCHEDULES;
 
-    fn lacks(stack: &str, layout: &str) -> Vec<String> {
-        beyond(&parse_any(layout).unwrap(), &Stack::find(stack).unwrap())
+    fn lacks(stack: &str, parallel: &str) -> Vec<String> {
+        beyond(&parse_any(parallel).unwrap(), &Stack::find(stack).unwrap())
     }
 
     #[test]
@@ -133,8 +133,8 @@ mod tests {
             "dp=4,zero=2,shard=2,recompute=selective:q0+mlp",
             "tp=2,pp=2,stages=3",
         ] {
-            let layout = parse_any(text).unwrap();
-            assert_eq!(beyond(&layout, &stack).is_empty(), missing(&layout).is_empty(), "{text}");
+            let parallel = parse_any(text).unwrap();
+            assert_eq!(beyond(&parallel, &stack).is_empty(), missing(&parallel).is_empty(), "{text}");
         }
         assert!(SCHEDULES.iter().all(|kind| stack.supports.schedule(kind.name)));
         assert!(MODULES.iter().all(|(module, _)| stack.supports.recomputes(module)));

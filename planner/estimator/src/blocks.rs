@@ -8,7 +8,7 @@ use compiler::model_source::ModelSource;
 use compiler::pipeline::{CompileError, plan_blocks};
 use cost::{Machine, Profile, Routing, Seconds, Stack, profile};
 use ir::entity::EntityRef;
-use ir::goal::{Layout, Recompute};
+use ir::goal::{ParallelConfig, Recompute};
 use ir::graph::{ArgKind, Block, Model, ParamInstance};
 use ir::ids::{BlockId, Value};
 use ir::recompute::check_names;
@@ -71,18 +71,18 @@ pub(super) struct Tied {
     pub(super) elements: f64,
 }
 
-/// What the runs of a model cost on one rank of a layout.
+/// What the runs of a model cost on one rank of a configuration.
 #[derive(Debug)]
 pub(super) struct Blocks {
     /// The runs.
     pub(super) outline: Arc<Outline>,
     /// Of each distinct block.
     pub(super) profiles: Vec<Profile>,
-    /// The same where all of a layer is computed again, if the layout has layers of both kinds.
+    /// The same where all of a layer is computed again, if the configuration has layers of both kinds.
     pub(super) again: Option<Vec<Profile>>,
 }
 
-/// Launches of a small micro-batch for each of a large one at least: its ways between layouts may have fewer. (Of 21,000 layouts
+/// Launches of a small micro-batch for each of a large one at least: its ways between configurations may have fewer. (Of 21,000 configurations
 /// of nine models, drawn at random, none has fewer than 0.918, and without experts on attention's axes all have as many.)
 const LAUNCHED: f64 = 0.85;
 
@@ -100,20 +100,20 @@ pub(super) enum Which<'a> {
 /// Plans a model on the axes below pp. A `.ir` file has the batch that it states.
 ///
 /// # Errors
-/// The model cannot have this batch, or the layout does not fit it.
-pub(super) fn plan(source: &ModelSource, layout: &Layout, seq: u64, dtype: DType) -> Result<Planned, Error> {
-    let model = Unplanned::of(&together(layout)?, seq, dtype).model(source)?;
-    let model = plan_blocks(model, layout)?;
+/// The model cannot have this batch, or the configuration does not fit it.
+pub(super) fn plan(source: &ModelSource, parallel: &ParallelConfig, seq: u64, dtype: DType) -> Result<Planned, Error> {
+    let model = Unplanned::of(&together(parallel)?, seq, dtype).model(source)?;
+    let model = plan_blocks(model, parallel)?;
     Ok(Planned { outline: Arc::new(Outline::of(&model)), model })
 }
 
-/// Whether a planned model has what its layout asks for beside the plan: values to be made again, and heads to be cut.
+/// Whether a planned model has what its configuration asks for beside the plan: values to be made again, and heads to be cut.
 ///
 /// # Errors
 /// It has not.
-pub(super) fn check(model: &Model, layout: &Layout) -> Result<(), Error> {
-    check_names(model, &layout.recompute)?;
-    Ok(planner::check_heads(&model.dims, layout).map_err(CompileError::from)?)
+pub(super) fn check(model: &Model, parallel: &ParallelConfig) -> Result<(), Error> {
+    check_names(model, &parallel.recompute)?;
+    Ok(planner::check_heads(&model.dims, parallel).map_err(CompileError::from)?)
 }
 
 impl Planned {
@@ -213,27 +213,27 @@ impl Blocks {
         Blocks { outline: Arc::clone(&self.outline), profiles, again: None }
     }
 
-    /// Prices such blocks of a planned model under a layout; attention looks at `share` of the pairs that one causal document
+    /// Prices such blocks of a planned model under a configuration; attention looks at `share` of the pairs that one causal document
     /// has.
     pub(super) fn of(
         model: &Model,
         outline: &Arc<Outline>,
-        layout: &Layout,
+        parallel: &ParallelConfig,
         machine: &Machine<'_>,
         share: f64,
         which: Which<'_>,
     ) -> Blocks {
         let under = |recompute: Recompute, known: &dyn Fn(&Blocks) -> &[Profile]| -> Vec<Profile> {
-            let layout = Layout { recompute, ..layout.clone() };
+            let parallel = ParallelConfig { recompute, ..parallel.clone() };
             let of = |(id, block): (BlockId, &Block)| match (which, Routing::of(block)) {
                 (Which::Others, Some(_)) => Profile::default(),
                 (Which::Experts(others), None) => known(others)[id.index()].clone(),
-                _ => masked(profile(model, block, &layout, machine), share),
+                _ => masked(profile(model, block, &parallel, machine), share),
             };
             model.blocks.iter().map(of).collect()
         };
         let again = || under(Recompute::Full(None), &|others| others.again.as_deref().unwrap_or_default());
-        let (recompute, again) = match &layout.recompute {
+        let (recompute, again) = match &parallel.recompute {
             // The ends of the model are no layers.
             Recompute::Full(_) => (Recompute::None, Some(again())),
             other => (other.clone(), None),

@@ -18,7 +18,7 @@ use compiler::model_source::ModelSource;
 use compiler::pipeline::CompileError;
 use cost::{Again, Cluster, Frontier, Machine, Profile, Recipe, Stack};
 use ir::catalogue::Code;
-use ir::goal::{Layout, Recompute};
+use ir::goal::{ParallelConfig, Recompute};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::predict::pipeline_of;
 use scheduler::schedules::ScheduleKind;
@@ -49,7 +49,7 @@ pub(super) struct Known {
     /// Choices of values to recompute, by the number of instances of each block.
     choices: Once<(BlockKey, Vec<u64>), Frontier>,
     /// Ordered stages, by the fields of a configuration that a pipeline depends on.
-    flows: Once<(Layout, u64), Staged>,
+    flows: Once<(ParallelConfig, u64), Staged>,
     /// For blocks that save everything: the options to save less.
     ways: Once<BlockKey, Ways>,
     /// For the same blocks: the values that one instance of each may recompute.
@@ -116,28 +116,28 @@ impl<'e> Desk<'e> {
         Machine { cluster, stack: &self.stack, recipe: &self.recipe }
     }
 
-    fn microbatches(&self, layout: &Layout) -> u32 {
-        u32::try_from(self.request.global_batch / (layout.dp * layout.mbs)).unwrap_or(u32::MAX)
+    fn microbatches(&self, parallel: &ParallelConfig) -> u32 {
+        u32::try_from(self.request.global_batch / (parallel.dp * parallel.mbs)).unwrap_or(u32::MAX)
     }
 
-    fn job(&self, layout: Layout) -> Job<'_> {
+    fn job(&self, parallel: ParallelConfig) -> Job<'_> {
         Job {
             request: &self.request,
-            machine: self.machine(layout.devices()),
+            machine: self.machine(parallel.devices()),
             source: &self.source,
-            microbatches: self.microbatches(&layout),
-            layout,
+            microbatches: self.microbatches(&parallel),
+            parallel,
         }
     }
 
     /// ZeRO stage under which a configuration's micro-batches run.
-    pub fn zero(&self, layout: &Layout) -> u8 {
-        Replicas::new(layout, self.microbatches(layout), &self.machine(layout.devices())).zero
+    pub fn zero(&self, parallel: &ParallelConfig) -> u8 {
+        Replicas::new(parallel, self.microbatches(parallel), &self.machine(parallel.devices())).zero
     }
 
     /// Costs of the blocks under a configuration. A plan that fails is tried only once.
     fn blocks(&self, job: &Job<'_>) -> Result<(BlockKey, Arc<Blocks>), Error> {
-        let key = BlockKey::of(&job.layout, &job.machine)?;
+        let key = BlockKey::of(&job.parallel, &job.machine)?;
         let make = || Ok::<_, Error>(self.among(&key).map_or_else(|| self.priced(job), Ok).map(Arc::new));
         let known = Result::clone(&*self.known.blocks.get(&key, make)?);
         known.map(|blocks| (key, blocks))
@@ -159,12 +159,12 @@ impl<'e> Desk<'e> {
     /// Costs of the blocks without experts, if these do not depend on how experts are sharded over ranks. This holds in a
     /// built model, unless these blocks exchange parts: there, finer axes may allow another reshard path.
     fn others(&self, job: &Job<'_>) -> Result<Option<Arc<Blocks>>, Error> {
-        if !job.source.is_built() || !job.layout.has_folded_experts() {
+        if !job.source.is_built() || !job.parallel.has_folded_experts() {
             return Ok(None);
         }
-        let whole = self.job(Layout { ep: 1, etp: 1, ..job.layout.clone() });
+        let whole = self.job(ParallelConfig { ep: 1, etp: 1, ..job.parallel.clone() });
         let make = || Ok::<_, Error>(self.estimator.priced_by_shape(&whole, Which::Others).map(Arc::new));
-        let others = Result::clone(&*self.known.others.get(&BlockKey::of(&whole.layout, &whole.machine)?, make)?)?;
+        let others = Result::clone(&*self.known.others.get(&BlockKey::of(&whole.parallel, &whole.machine)?, make)?)?;
         let exchanges = |of: &Profile| of.f.ep + of.i.ep + of.w.ep > 0.0;
         Ok((!others.profiles.iter().any(exchanges)).then_some(others))
     }
@@ -173,9 +173,9 @@ impl<'e> Desk<'e> {
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub fn have_same_statements(&self, one: Layout, other: Layout) -> Result<bool, Error> {
-        let plan = |layout: Layout| {
-            let job = self.job(layout);
+    pub fn have_same_statements(&self, one: ParallelConfig, other: ParallelConfig) -> Result<bool, Error> {
+        let plan = |parallel: ParallelConfig| {
+            let job = self.job(parallel);
             let part = if self.others(&job)?.is_some() { Part::Experts } else { Part::All };
             Ok::<_, Error>(self.estimator.planned_by_shape(&job, part)?.0)
         };
@@ -184,22 +184,22 @@ impl<'e> Desk<'e> {
 
     /// First block instance of each stage; cached unless all stages have equally many layers.
     fn starts(&self, job: &Job<'_>, key: BlockKey, blocks: &Blocks, pipeline: &Pipeline) -> Result<Vec<usize>, Error> {
-        let layout = &job.layout;
+        let parallel = &job.parallel;
         let by = self.stack.facts.cut;
-        if !layout.stages.is_empty() || is_even(blocks, layout, by, pipeline.stages()) {
-            return starts(blocks, layout, by, pipeline);
+        if !parallel.stages.is_empty() || is_even(blocks, parallel, by, pipeline.stages()) {
+            return starts(blocks, parallel, by, pipeline);
         }
         let key = key.keeping_all();
         let key = (key, pipeline.ranks, pipeline.chunks, pipeline.placement);
-        Ok(self.known.cuts.get(&key, || starts(blocks, layout, by, pipeline))?.to_vec())
+        Ok(self.known.cuts.get(&key, || starts(blocks, parallel, by, pipeline))?.to_vec())
     }
 
     /// Seconds of a step under a configuration, and bytes of the peak-memory device.
     ///
     /// # Errors
-    /// The layout does not fit the model, its schedule does not suit it, or the host's memory does not hold what is offloaded.
-    pub fn price(&self, layout: &Layout) -> Result<Floor, Error> {
-        let job = self.job(layout.clone());
+    /// The configuration does not fit the model, its schedule does not suit it, or the host's memory does not hold what is offloaded.
+    pub fn price(&self, parallel: &ParallelConfig) -> Result<Floor, Error> {
+        let job = self.job(parallel.clone());
         let stepped = self.stepped(&job)?;
         if stepped.fits_host(job.machine.cluster) {
             return Ok(stepped.floor());
@@ -210,7 +210,7 @@ impl<'e> Desk<'e> {
 
     fn stepped(&self, job: &Job<'_>) -> Result<Stepped, Error> {
         let (key, blocks) = self.blocks(job)?;
-        let (kind, pipeline) = pipeline_of(&job.layout, job.microbatches).map_err(CompileError::from)?;
+        let (kind, pipeline) = pipeline_of(&job.parallel, job.microbatches).map_err(CompileError::from)?;
         let staged = self.staged(job, key, &blocks, kind, &pipeline)?;
         let (step, memory) = job.step(&blocks, &staged);
         Ok(Stepped { blocks, staged, step, memory })
@@ -222,23 +222,23 @@ impl<'e> Desk<'e> {
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub fn fitting(&self, layout: &Layout, enough: f64) -> Result<Option<(Layout, Floor)>, Error> {
-        if layout.offload {
-            return self.hosted(layout);
+    pub fn fitting(&self, parallel: &ParallelConfig, enough: f64) -> Result<Option<(ParallelConfig, Floor)>, Error> {
+        if parallel.offload {
+            return self.hosted(parallel);
         }
-        let mut job = self.job(Layout { recompute: Recompute::None, ..layout.clone() });
+        let mut job = self.job(ParallelConfig { recompute: Recompute::None, ..parallel.clone() });
         let (none, room) = (self.stepped(&job)?, job.machine.cluster.device.memory as f64);
         if none.floor().bytes <= room {
             return Ok(None);
         }
         let runs = crowded(&none.staged, &none.memory, |rank| rank.device, &none.blocks.outline, room);
         let choices = self.choices(&job, &runs)?;
-        let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
+        let (kind, pipeline) = pipeline_of(parallel, job.microbatches).map_err(CompileError::from)?;
         let longer = Open::of(&job, &none.blocks).longer(&none.staged, kind, &pipeline);
         let under = |recompute: Recompute| {
-            job.layout.recompute = recompute;
+            job.parallel.recompute = recompute;
             let floor = self.stepped(&job)?.floor();
-            Ok(Tried { bytes: floor.bytes, of: (job.layout.clone(), floor) })
+            Ok(Tried { bytes: floor.bytes, of: (job.parallel.clone(), floor) })
         };
         let is_too_slow = |chosen: &[usize]| longer.seconds(|block| choices.least(chosen, block)) > enough;
         fitting(&choices, none.floor().bytes, room, under, is_too_slow)
@@ -246,14 +246,14 @@ impl<'e> Desk<'e> {
 
     /// Best choices of values to recompute, for `runs` instances of each block.
     fn choices(&self, job: &Job<'_>, runs: &[f64]) -> Result<Arc<Frontier>, Error> {
-        let key = (BlockKey::of(&job.layout, &job.machine)?, runs.iter().map(|runs| runs.to_bits()).collect());
+        let key = (BlockKey::of(&job.parallel, &job.machine)?, runs.iter().map(|runs| runs.to_bits()).collect());
         self.known.choices.get(&key, || self.estimator.in_shape(job, Part::All, |model, _| choices(job, model, runs)))
     }
 
     /// The configuration with the fastest choice of values to recompute while the rest is offloaded, if host memory holds the
     /// rest. Returns `None` if recomputing nothing is fastest.
-    fn hosted(&self, layout: &Layout) -> Result<Option<(Layout, Floor)>, Error> {
-        let job = self.job(Layout { recompute: Recompute::None, offload: false, ..layout.clone() });
+    fn hosted(&self, parallel: &ParallelConfig) -> Result<Option<(ParallelConfig, Floor)>, Error> {
+        let job = self.job(ParallelConfig { recompute: Recompute::None, offload: false, ..parallel.clone() });
         let (key, all) = self.blocks(&job)?;
         let names = self.known.hosted.get(&key, || {
             let each = self.choices_of_each(&job, &key)?;
@@ -262,16 +262,16 @@ impl<'e> Desk<'e> {
             };
             self.estimator.in_shape(&job, Part::All, |model, _| fastest(&job, model, &each, seconds))
         })?;
-        let mut job = self.job(Layout { recompute: Recompute::None, ..layout.clone() });
+        let mut job = self.job(ParallelConfig { recompute: Recompute::None, ..parallel.clone() });
         let mut under = |recompute: Recompute| {
-            job.layout.recompute = recompute;
+            job.parallel.recompute = recompute;
             let stepped = self.stepped(&job)?;
             Ok::<_, Error>((
-                Tried { bytes: fullest_host(&stepped.memory), of: (job.layout.clone(), stepped.floor()) },
+                Tried { bytes: fullest_host(&stepped.memory), of: (job.parallel.clone(), stepped.floor()) },
                 stepped,
             ))
         };
-        let room = self.machine(layout.devices()).cluster.host_memory().unwrap_or(f64::INFINITY);
+        let room = self.machine(parallel.devices()).cluster.host_memory().unwrap_or(f64::INFINITY);
         if !names.is_empty() {
             let fastest = under(Recompute::Selective(names.to_vec()))?.0;
             if fastest.bytes <= room {
@@ -296,7 +296,7 @@ impl<'e> Desk<'e> {
         kind: &ScheduleKind,
         pipeline: &Pipeline,
     ) -> Result<Arc<Staged>, Error> {
-        self.known.flows.get(&(job.pipeline_layout(), key.rate), || {
+        self.known.flows.get(&(job.pipeline_config(), key.rate), || {
             let starts = self.starts(job, key, blocks, pipeline)?;
             job.staged(blocks, &starts, (kind, pipeline), self.estimator.orders())
         })
@@ -308,7 +308,7 @@ impl<'e> Desk<'e> {
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub fn mean(&self, fast: &Layout, slices: u32, room: Option<f64>) -> Result<Floor, Error> {
+    pub fn mean(&self, fast: &ParallelConfig, slices: u32, room: Option<f64>) -> Result<Floor, Error> {
         let of = || {
             let job = self.job(fast.clone());
             let blocks = self.blocks(&job)?.1;
@@ -322,12 +322,12 @@ impl<'e> Desk<'e> {
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub fn least_of_any(&self, small: &Layout, shards: &[Layout]) -> Result<f64, Error> {
+    pub fn least_of_any(&self, small: &ParallelConfig, shards: &[ParallelConfig]) -> Result<f64, Error> {
         let small = self.blocks(&self.job(small.clone()))?.1;
         let mut least = f64::INFINITY;
-        for layout in shards {
+        for parallel in shards {
             // With one micro-batch every ZeRO stage is the requested one.
-            let job = Job { microbatches: 1, ..self.job(layout.clone()) };
+            let job = Job { microbatches: 1, ..self.job(parallel.clone()) };
             least = least.min(Open::of(&job, &self.blocks(&job)?.1).least_of_any(&small));
         }
         Ok(least)
@@ -338,7 +338,12 @@ impl<'e> Desk<'e> {
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub fn least_bytes(&self, fast: &Layout, small: &Layout, shards: &[Layout]) -> Result<f64, Error> {
+    pub fn least_bytes(
+        &self,
+        fast: &ParallelConfig,
+        small: &ParallelConfig,
+        shards: &[ParallelConfig],
+    ) -> Result<f64, Error> {
         let job = self.job(fast.clone());
         let (key, blocks) = self.blocks(&job)?;
         let (kind, pipeline) = pipeline_of(fast, job.microbatches).map_err(CompileError::from)?;
@@ -353,13 +358,13 @@ impl<'e> Desk<'e> {
     /// As [`Desk::price`].
     pub fn means_of_large(
         &self,
-        fast: &[Layout],
-        (large, share): (&Layout, f64),
+        fast: &[ParallelConfig],
+        (large, share): (&ParallelConfig, f64),
         slices: u32,
         room: Option<f64>,
     ) -> Result<Vec<Floor>, Error> {
         let blocks = self.blocks(&self.job(large.clone()))?.1.part(share);
-        let of = |layout: &Layout| Open::of(&self.job(layout.clone()), &blocks).mean(slices, room);
+        let of = |parallel: &ParallelConfig| Open::of(&self.job(parallel.clone()), &blocks).mean(slices, room);
         Ok(fast.iter().map(of).collect())
     }
 
@@ -367,10 +372,10 @@ impl<'e> Desk<'e> {
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub fn rough(&self, layout: &Layout) -> Result<f64, Error> {
-        let job = self.job(layout.clone());
+    pub fn rough(&self, parallel: &ParallelConfig) -> Result<f64, Error> {
+        let job = self.job(parallel.clone());
         let (key, blocks) = self.blocks(&job)?;
-        let (kind, pipeline) = pipeline_of(layout, job.microbatches).map_err(CompileError::from)?;
+        let (kind, pipeline) = pipeline_of(parallel, job.microbatches).map_err(CompileError::from)?;
         let starts = self.starts(&job, key, &blocks, &pipeline)?;
         Ok(Open::of(&job, &blocks).rough(&starts, kind, &pipeline))
     }
@@ -380,7 +385,7 @@ impl<'e> Desk<'e> {
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub fn floor(&self, fast: &Layout, ask: &Ask) -> Result<Floor, Error> {
+    pub fn floor(&self, fast: &ParallelConfig, ask: &Ask) -> Result<Floor, Error> {
         let job = self.job(fast.clone());
         let (key, blocks) = self.blocks(&job)?;
         let (kind, pipeline) = pipeline_of(fast, job.microbatches).map_err(CompileError::from)?;
@@ -406,7 +411,7 @@ impl<'e> Desk<'e> {
             && kind.has_fixed_order()
         {
             // The same without recomputation or offloading: one cached result serves all.
-            let plain = self.job(Layout { offload: false, recompute: Recompute::None, ..fast.clone() });
+            let plain = self.job(ParallelConfig { offload: false, recompute: Recompute::None, ..fast.clone() });
             let (key, blocks) = self.blocks(&plain)?;
             order = Some(self.staged(&plain, key, &blocks, kind, &pipeline)?);
         }
@@ -433,8 +438,8 @@ impl<'e> Desk<'e> {
     /// Options of blocks that save everything to save less.
     fn ways(&self, job: &Job<'_>, key: BlockKey, all: &Blocks) -> Result<Arc<Ways>, Error> {
         self.known.ways.get(&key, || {
-            let layout = Layout { recompute: Recompute::Full(None), ..job.layout.clone() };
-            let whole = self.blocks(&self.job(layout))?.1;
+            let parallel = ParallelConfig { recompute: Recompute::Full(None), ..job.parallel.clone() };
+            let whole = self.blocks(&self.job(parallel))?.1;
             let parts = self.choices_of_each(job, &key)?;
             Ok(Ways::of(all, &parts, &whole, &job.machine, self.request.lengths.is_empty()))
         })
@@ -450,11 +455,11 @@ impl<'e> Desk<'e> {
     ///
     /// # Errors
     /// As [`Desk::price`].
-    pub fn work_of(&self, layout: Layout) -> Result<f64, Error> {
-        let job = self.job(layout);
-        let (layout, blocks) = (&job.layout, self.blocks(&job)?.1);
-        let passes = self.request.global_batch as f64 / (layout.dp * layout.mbs) as f64;
-        Ok(work_of(&blocks, passes, &job.machine) * job.machine.stragglers(layout.devices()))
+    pub fn work_of(&self, parallel: ParallelConfig) -> Result<f64, Error> {
+        let job = self.job(parallel);
+        let (parallel, blocks) = (&job.parallel, self.blocks(&job)?.1);
+        let passes = self.request.global_batch as f64 / (parallel.dp * parallel.mbs) as f64;
+        Ok(work_of(&blocks, passes, &job.machine) * job.machine.stragglers(parallel.devices()))
     }
 
     /// Work of a sequence, and the parameters.
@@ -468,7 +473,7 @@ impl<'e> Desk<'e> {
                 file.model.dims.values().find(|dim| dim.name == "b").map_or(1, |dim| dim.size)
             }
         };
-        Ok(Work::of(&self.estimator.priced_by_shape(&self.job(Layout::default()), Which::All)?, batch))
+        Ok(Work::of(&self.estimator.priced_by_shape(&self.job(ParallelConfig::default()), Which::All)?, batch))
     }
 }
 

@@ -10,9 +10,9 @@ use super::order::Orders;
 use super::ordered::Ordered;
 use super::path::Path;
 use super::pipeline::{Flow, drawn_costs, flow};
-use super::place::{check_slices, impossible, layout_on, neighbours};
+use super::place::{check_slices, config_on, impossible, neighbours};
 use super::replicas::Replicas;
-use super::report::{Comm, EstimateReport, MadeAgain, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport};
+use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, Recomputed, SCHEMA, StageMemory, StageReport};
 use super::request::EstimateRequest;
 use super::resize::{DimSizes, Part, Plan, Sizes, Template, Unplanned};
 use super::shape::Shape;
@@ -25,8 +25,8 @@ use compiler::error::Error;
 use compiler::machine_source;
 use compiler::model_source::ModelSource;
 use compiler::pipeline::CompileError;
-use cost::{Cluster, Format, Machine, Recipe, Stack, Talk, made_again};
-use ir::goal::{Layout, Recompute};
+use cost::{Cluster, Format, Machine, Recipe, Stack, Talk, recomputed};
+use ir::goal::{ParallelConfig, Recompute};
 use ir::graph::{Block, Model};
 use ir::types::DType;
 use planner::reshard::ReshardCache;
@@ -36,14 +36,14 @@ use scheduler::report::ScheduleRequest;
 use scheduler::schedules::ScheduleKind;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Predicts steps. What layouts have in common is worked out once: keep it for many, and share it among threads.
+/// Predicts steps. What configurations have in common is worked out once: keep it for many, and share it among threads.
 #[derive(Default)]
 pub struct Estimator {
     plans: Arc<Plans>,
     prices: Arc<Prices>,
     clusters: Memo<String, Cluster>,
     stacks: Arc<Memo<String, Stack>>,
-    /// What desks have worked out of the last request for many layouts.
+    /// What desks have worked out of the last request for many configurations.
     last: Mutex<Option<(EstimateRequest, Arc<Known>)>>,
 }
 
@@ -89,7 +89,7 @@ impl Staged {
     }
 }
 
-/// A layout's step and memory, and what they follow from.
+/// A configuration's step and memory, and what they follow from.
 pub(super) struct Stepped {
     pub(super) blocks: Arc<Blocks>,
     pub(super) staged: Arc<Staged>,
@@ -115,7 +115,7 @@ pub(super) type Named = (Arc<Cluster>, Arc<Stack>, Arc<ModelSource>);
 /// A request whose names are found.
 pub(super) struct Job<'a> {
     pub(super) request: &'a EstimateRequest,
-    pub(super) layout: Layout,
+    pub(super) parallel: ParallelConfig,
     pub(super) machine: Machine<'a>,
     pub(super) source: &'a ModelSource,
     pub(super) microbatches: u32,
@@ -179,12 +179,12 @@ impl Estimator {
     }
 
     /// What a step of the request takes. With `recompute=auto`, under the fastest recomputation that fits, which the report's
-    /// layout names.
+    /// configuration names.
     ///
     /// # Errors
-    /// A name is not known, or the layout fits neither the devices nor the model.
+    /// A name is not known, or the configuration fits neither the devices nor the model.
     pub fn estimate(&self, request: &EstimateRequest) -> Result<EstimateReport, Error> {
-        self.with_job(request, |job| match job.layout.recompute {
+        self.with_job(request, |job| match job.parallel.recompute {
             Recompute::Auto => self.least(job),
             _ => self.predict(&job),
         })
@@ -197,7 +197,7 @@ impl Estimator {
     /// As [`estimate`](Estimator::estimate).
     pub fn schedule(&self, request: &EstimateRequest, most: u32) -> Result<ScheduleRequest, Error> {
         self.with_job(request, |job| {
-            let Layout { pp, vp, group, slices, ref schedule, .. } = job.layout;
+            let ParallelConfig { pp, vp, group, slices, ref schedule, .. } = job.parallel;
             let Stepped { staged, .. } = self.stepped(&job)?;
             Ok(ScheduleRequest {
                 kind: schedule.clone(),
@@ -219,14 +219,14 @@ impl Estimator {
         then: impl FnOnce(Job<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         request.check()?;
-        let layout = layout_on(&request.layout, request.gpus)?;
+        let parallel = config_on(&request.parallel, request.gpus)?;
         let (cluster, stack, source) = self.named(request)?;
         let stack = request.allowed(stack);
         let recipe = request.recipe(&stack)?;
-        let microbatches = microbatches(request.global_batch, layout.dp.saturating_mul(layout.mbs))?;
-        let cluster = cluster.dealt(layout.devices()).with_margin(request.memory_margin);
+        let microbatches = microbatches(request.global_batch, parallel.dp.saturating_mul(parallel.mbs))?;
+        let cluster = cluster.dealt(parallel.devices()).with_margin(request.memory_margin);
         let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
-        then(Job { request, layout, machine, source: &source, microbatches })
+        then(Job { request, parallel, machine, source: &source, microbatches })
     }
 
     /// What the names of a request stand for.
@@ -244,42 +244,42 @@ impl Estimator {
 
     /// The step of a job under a recomputation, which it keeps.
     pub(super) fn under(&self, job: &mut Job<'_>, recompute: &Recompute) -> Result<Stepped, Error> {
-        job.layout.recompute.clone_from(recompute);
+        job.parallel.recompute.clone_from(recompute);
         self.stepped(job)
     }
 
-    /// The model on the layout's axes below pp.
+    /// The model on the configuration's axes below pp.
     pub(super) fn planned(&self, job: &Job<'_>, key: &BlocksKey) -> Result<Arc<Planned>, Error> {
-        let Job { request, layout, source, .. } = job;
-        self.plans.planned.get(&key.plan, || plan(source, layout, request.seq, key.plan.dtype()))
+        let Job { request, parallel, source, .. } = job;
+        self.plans.planned.get(&key.plan, || plan(source, parallel, request.seq, key.plan.dtype()))
     }
 
-    /// The model's blocks on the layout's axes below pp, and what they cost.
+    /// The model's blocks on the configuration's axes below pp, and what they cost.
     fn priced(&self, job: &Job<'_>, key: &BlocksKey) -> Result<Arc<Blocks>, Error> {
-        let Job { request, layout, machine, .. } = job;
+        let Job { request, parallel, machine, .. } = job;
         self.prices.blocks.get(key, || {
             let planned = self.planned(job, key)?;
-            check(&planned.model, layout)?;
+            check(&planned.model, parallel)?;
             let share = request.attention_share();
-            Ok(Blocks::of(&planned.model, &planned.outline, layout, machine, share, Which::All))
+            Ok(Blocks::of(&planned.model, &planned.outline, parallel, machine, share, Which::All))
         })
     }
 
-    /// As [`Estimator::priced`] of such blocks, by a plan of another layout where one of the same shape is known. Nothing is
+    /// As [`Estimator::priced`] of such blocks, by a plan of another configuration where one of the same shape is known. Nothing is
     /// kept.
     pub(super) fn priced_by_shape(&self, job: &Job<'_>, which: Which<'_>) -> Result<Blocks, Error> {
-        let Job { request, layout, machine, .. } = job;
+        let Job { request, parallel, machine, .. } = job;
         let part = if let Which::Experts(_) = which { Part::Experts } else { Part::All };
         self.in_shape(job, part, |model, outline| {
             // What the blocks with experts do not have others may have, which have been asked.
             if part == Part::All {
-                check(model, layout)?;
+                check(model, parallel)?;
             }
-            Ok(Blocks::of(model, outline, layout, machine, request.attention_share(), which))
+            Ok(Blocks::of(model, outline, parallel, machine, request.attention_share(), which))
         })?
     }
 
-    /// What is done with a part of the model on the layout's axes below pp, by a plan of another layout where one of the same
+    /// What is done with a part of the model on the configuration's axes below pp, by a plan of another configuration where one of the same
     /// shape is known.
     pub(super) fn in_shape<T>(
         &self,
@@ -291,17 +291,17 @@ impl Estimator {
         Ok(plan.in_sizes(&sizes, then))
     }
 
-    /// That plan, which two layouts share if they have the same statements, changes of layout among them; and the sizes.
+    /// That plan, which two configurations share if they have the same statements, changes of configuration among them; and the sizes.
     pub(super) fn planned_by_shape(&self, job: &Job<'_>, part: Part) -> Result<(Arc<Plan>, Sizes), Error> {
         let key = job.blocks_key()?;
-        let Job { request, layout, .. } = job;
+        let Job { request, parallel, .. } = job;
         let dtype = key.plan.dtype();
-        let unplanned = Unplanned::of(&key.plan.layout, request.seq, dtype);
+        let unplanned = Unplanned::of(&key.plan.parallel, request.seq, dtype);
         let dims = self.plans.dims.get(&(request.model.clone(), unplanned), || unplanned.dims(job.source))?;
-        let sizes = Sizes::of(&key.plan.layout, dims)?;
-        let shape = (request.model.clone(), dtype, sizes.shape(layout, job.source.is_built()), part);
-        let make = || Template::of(job.source, layout, unplanned, part);
-        let plan = self.plans.shapes.get(&shape, make)?.plan(layout, &sizes, &self.plans.ways)?;
+        let sizes = Sizes::of(&key.plan.parallel, dims)?;
+        let shape = (request.model.clone(), dtype, sizes.shape(parallel, job.source.is_built()), part);
+        let make = || Template::of(job.source, parallel, unplanned, part);
+        let plan = self.plans.shapes.get(&shape, make)?.plan(parallel, &sizes, &self.plans.ways)?;
         Ok((plan, sizes))
     }
 
@@ -313,10 +313,10 @@ impl Estimator {
         blocks: &Blocks,
         pipeline: &Pipeline,
     ) -> Result<Arc<Vec<usize>>, Error> {
-        let Layout { pp, vp, schedule, stages, .. } = &job.layout;
+        let ParallelConfig { pp, vp, schedule, stages, .. } = &job.parallel;
         let cut = (key.clone(), *pp, *vp, schedule.clone(), stages.clone());
         let by = job.machine.stack.facts.cut;
-        self.prices.cuts.get(&cut, || starts(blocks, &job.layout, by, pipeline))
+        self.prices.cuts.get(&cut, || starts(blocks, &job.parallel, by, pipeline))
     }
 
     /// The orders that it keeps.
@@ -328,9 +328,9 @@ impl Estimator {
     pub(super) fn stepped(&self, job: &Job<'_>) -> Result<Stepped, Error> {
         let key = job.blocks_key()?;
         let blocks = self.priced(job, &key)?;
-        let key = FlowKey { blocks: key, layout: job.pipeline_layout(), microbatches: job.microbatches };
+        let key = FlowKey { blocks: key, parallel: job.pipeline_config(), microbatches: job.microbatches };
         let staged = self.prices.flows.get(&key, || {
-            let (kind, pipeline) = pipeline_of(&job.layout, job.microbatches).map_err(CompileError::from)?;
+            let (kind, pipeline) = pipeline_of(&job.parallel, job.microbatches).map_err(CompileError::from)?;
             check_slices(job.request.seq, pipeline.slices)?;
             let starts = self.starts(job, &key.blocks, &blocks, &pipeline)?;
             job.staged(&blocks, &starts, (kind, &pipeline), self.orders())
@@ -355,7 +355,7 @@ impl Job<'_> {
         orders: &Orders,
     ) -> Result<Staged, Error> {
         let mut loads =
-            loads(blocks, &self.layout, starts, &Replicas::new(&self.layout, self.microbatches, &self.machine));
+            loads(blocks, &self.parallel, starts, &Replicas::new(&self.parallel, self.microbatches, &self.machine));
         let hops = self.hops(&mut loads, pipeline);
         let flow = flow(&loads, &hops, kind, pipeline, orders)?;
         Ok(Staged { loads, hops, flow })
@@ -363,27 +363,27 @@ impl Job<'_> {
 
     /// The step of stages in their order, and the memory of each pipeline rank.
     pub(super) fn step(&self, blocks: &Blocks, staged: &Staged) -> (Step, Vec<StageMemory>) {
-        let Job { layout, machine, .. } = self;
-        let replicas = Replicas::new(layout, self.microbatches, machine);
+        let Job { parallel, machine, .. } = self;
+        let replicas = Replicas::new(parallel, self.microbatches, machine);
         let Staged { loads, flow, .. } = staged;
-        let ordered = Ordered { layout, replicas: &replicas, loads, flow };
+        let ordered = Ordered { parallel, replicas: &replicas, loads, flow };
         (ordered.step(self.tied(blocks, loads)), ordered.memory())
     }
 
     pub(super) fn blocks_key(&self) -> Result<BlocksKey, Error> {
-        let Layout { tp_overlap, cp_kind, offload, ref recompute, .. } = self.layout;
-        let together = self.layout.together().map_err(|why| impossible(why.to_string()))?;
-        let Layout { dp, tp, cp, ep, etp, sp, mbs, order, .. } = together;
-        let below = Layout { dp, tp, cp, ep, etp, sp, mbs, order, ..Layout::default() };
+        let ParallelConfig { tp_overlap, cp_kind, offload, ref recompute, .. } = self.parallel;
+        let together = self.parallel.together().map_err(|why| impossible(why.to_string()))?;
+        let ParallelConfig { dp, tp, cp, ep, etp, sp, mbs, rank_order, .. } = together;
+        let below = ParallelConfig { dp, tp, cp, ep, etp, sp, mbs, rank_order, ..ParallelConfig::default() };
         let recompute = of_profiles(recompute);
         let request = self.request;
         let word = |word: &Option<String>| word.clone().unwrap_or_default();
         Ok(BlocksKey {
-            spread: spreads(&self.layout, dp),
-            layout: Layout { tp_overlap, cp_kind, offload, recompute, ..below.clone() },
+            spread: spreads(&self.parallel, dp),
+            parallel: ParallelConfig { tp_overlap, cp_kind, offload, recompute, ..below.clone() },
             plan: PlanKey {
                 model: request.model.clone(),
-                layout: below,
+                parallel: below,
                 seq: request.seq,
                 half: self.machine.recipe.parameter < 4.0,
             },
@@ -401,12 +401,12 @@ impl Job<'_> {
     }
 
     /// What the pipeline depends on: on ZeRO only from stage 2 on, where each micro-batch waits for data-parallel ranks.
-    pub(super) fn pipeline_layout(&self) -> Layout {
-        let layout = self.layout.clone();
-        if Replicas::new(&layout, self.microbatches, &self.machine).zero < 2 {
-            Layout { zero: 0, shard: None, dp_overlap: None, ..layout }
+    pub(super) fn pipeline_config(&self) -> ParallelConfig {
+        let parallel = self.parallel.clone();
+        if Replicas::new(&parallel, self.microbatches, &self.machine).zero < 2 {
+            ParallelConfig { zero: 0, shard: None, dp_overlap: None, ..parallel }
         } else {
-            layout
+            parallel
         }
     }
 
@@ -416,7 +416,7 @@ impl Job<'_> {
         let facts = &self.machine.stack.facts;
         let goes_on = self.machine.stack.hides("p2p") && pipeline.stages() > pipeline.ranks;
         let shown = if goes_on { 1.0 - self.machine.stack.fitted.overlap.value } else { 1.0 };
-        let neighbours = neighbours(&self.layout);
+        let neighbours = neighbours(&self.parallel);
         // Most stages send as much.
         let mut last = (f64::NAN, 0.0);
         let send = |load: &Load| {
@@ -443,19 +443,23 @@ impl Job<'_> {
             let stage = |run: &usize| loads.iter().position(|load| load.runs.contains(run));
             tied.runs.iter().map(stage).any(|at| at != stage(&tied.runs[0]))
         });
-        if self.layout.pp < 2 { 0.0 } else { tied(apart.map(|tied| tied.elements).sum(), &self.layout, &self.machine) }
+        if self.parallel.pp < 2 {
+            0.0
+        } else {
+            tied(apart.map(|tied| tied.elements).sum(), &self.parallel, &self.machine)
+        }
     }
 
     pub(super) fn report(&self, planned: &Planned, stepped: Stepped) -> EstimateReport {
-        let Job { request, layout, machine, .. } = self;
+        let Job { request, parallel, machine, .. } = self;
         let Stepped { blocks, staged, step, memory: per_stage } = stepped;
         let Recipe { products, parameter, gradient, master, states, .. } = machine.recipe;
         let device = &machine.cluster.device;
         let peak = device.peak(*products).or(device.peak(Format::Half)).unwrap_or(device.flops_f32);
         let microbatches = f64::from(self.microbatches);
-        let batches = microbatches * layout.dp as f64;
+        let batches = microbatches * parallel.dp as f64;
         let work = Work::of(&blocks, &staged.loads);
-        let rate = |flops: f64| flops * batches / (step.seconds * layout.devices() as f64 * peak);
+        let rate = |flops: f64| flops * batches / (step.seconds * parallel.devices() as f64 * peak);
         let tokens = request.global_batch as f64 * request.seq as f64;
         let [low, high] = machine.stack.residual.map(|log| step.seconds * log.exp());
         let shares = step.shares;
@@ -468,15 +472,15 @@ impl Job<'_> {
             tool_version: env!("CARGO_PKG_VERSION").to_string(),
             status: "ok".to_string(),
             inputs: (*request).clone(),
-            mesh: mesh(layout),
-            layout: layout.clone(),
-            beyond_stack: beyond(layout, machine.stack),
-            made_again: self.made_again(planned),
+            mesh: mesh(parallel),
+            parallel: parallel.clone(),
+            beyond_stack: beyond(parallel, machine.stack),
+            recomputed: self.recomputed(planned),
             stages: staged.loads.iter().map(|load| self.stage(&blocks, load)).collect(),
             predicted: Predicted {
                 step_time_s: step.seconds,
                 interval_s: [low, high],
-                tokens_per_s_per_gpu: tokens / (step.seconds * layout.devices() as f64),
+                tokens_per_s_per_gpu: tokens / (step.seconds * parallel.devices() as f64),
                 mfu: rate(work.causal),
                 mfu_noncausal: rate(work.whole),
                 hfu: rate(work.executed),
@@ -503,12 +507,17 @@ impl Job<'_> {
     }
 
     /// What each kind of layer makes again by the names of values.
-    fn made_again(&self, planned: &Planned) -> Vec<MadeAgain> {
+    fn recomputed(&self, planned: &Planned) -> Vec<Recomputed> {
         let model = &planned.model;
         let of = |block: &Block| {
-            let values = made_again(model, block, &self.layout, &self.machine).into_iter();
+            let values = recomputed(model, block, &self.parallel, &self.machine).into_iter();
             let name = block.name.clone();
-            values.map(move |it| MadeAgain { layer: name.clone(), value: it.name, bytes: it.bytes, time_s: it.seconds })
+            values.map(move |it| Recomputed {
+                layer: name.clone(),
+                value: it.name,
+                bytes_saved: it.bytes,
+                time_s: it.seconds,
+            })
         };
         model.blocks.values().flat_map(of).collect()
     }
@@ -518,15 +527,15 @@ impl Job<'_> {
         StageReport {
             first: name(load.runs.start),
             last: name(load.runs.end.saturating_sub(1)),
-            variant: self.layout.recompute.to_string(),
+            variant: self.parallel.recompute.to_string(),
             whole: load.whole,
         }
     }
 }
 
-fn mesh(layout: &Layout) -> Mesh {
-    let Layout { pp, dp, cp, tp, ep, etp, ref order, .. } = *layout;
-    Mesh { devices: layout.devices(), order: order.to_vec(), pp, dp, cp, tp, ep, etp }
+fn mesh(parallel: &ParallelConfig) -> Mesh {
+    let ParallelConfig { pp, dp, cp, tp, ep, etp, ref rank_order, .. } = *parallel;
+    Mesh { devices: parallel.devices(), rank_order: rank_order.to_vec(), pp, dp, cp, tp, ep, etp }
 }
 
 /// FLOPs of a micro-batch of one data-parallel rank: forward once and backward twice.

@@ -12,7 +12,7 @@ use super::replicas::Replicas;
 use super::stages::{Count, Load, counts, loads, memory_loads, run_loads, seconds};
 use super::step::LeastAfter;
 use cost::Machine;
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
 
@@ -27,7 +27,7 @@ pub struct Floor {
 
 /// A model's blocks under a configuration in which every open option takes its fastest value.
 pub(super) struct Open<'a> {
-    pub(super) layout: &'a Layout,
+    pub(super) parallel: &'a ParallelConfig,
     pub(super) machine: &'a Machine<'a>,
     pub(super) microbatches: u32,
     pub(super) fast: &'a Blocks,
@@ -80,8 +80,8 @@ impl Stages<'_> {
 impl<'a> Open<'a> {
     /// The blocks of a job.
     pub(super) fn of(job: &'a Job<'_>, fast: &'a Blocks) -> Open<'a> {
-        let Job { layout, machine, microbatches, .. } = job;
-        Open { layout, machine, microbatches: *microbatches, fast }
+        let Job { parallel, machine, microbatches, .. } = job;
+        Open { parallel, machine, microbatches: *microbatches, fast }
     }
 
     /// Lower bound over all pipelines, from the average rank or from the rank with most layers.
@@ -93,38 +93,38 @@ impl<'a> Open<'a> {
     /// Idle time is not counted, except that a micro-batch, in at most `slices` slices, goes through all ranks. Saved
     /// activations are not counted. If the rest exceeds `room`, or `room` is `None`, no bound on seconds is given.
     pub(super) fn mean(&self, slices: u32, room: Option<f64>) -> Floor {
-        let (layout, pp) = (self.layout, self.layout.pp as f64);
-        let replicas = Replicas::new(layout, self.microbatches, self.machine);
+        let (parallel, pp) = (self.parallel, self.parallel.pp as f64);
+        let replicas = Replicas::new(parallel, self.microbatches, self.machine);
         let elements = self.mean_elements();
         let bytes = self.mean_bytes(elements, None, &replicas);
         if !has_room(bytes, room) {
             return Floor { seconds: 0.0, bytes };
         }
-        let load = run_loads(self.fast, layout, &replicas);
+        let load = run_loads(self.fast, parallel, &replicas);
         let microbatches = f64::from(self.microbatches);
         let whole = load.seconds();
         let [forward, i, w] = whole.map(|seconds| seconds / pp);
         let work = microbatches * (forward + i + w);
         let [dense, experts] = replicas.parts();
         let local =
-            if layout.zero > 0 { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
+            if parallel.zero > 0 { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
         let exchange = replicas.least_exchange(elements, forward, i + w);
         let summed = (work + exchange.reduce).max(self.fullest()).max(self.through(whole, slices));
         let path = summed + super::step::optimizer(local, self.machine) + exchange.gather + self.machine.fixed();
-        Floor { seconds: path * self.machine.stragglers(layout.devices()), bytes }
+        Floor { seconds: path * self.machine.stragglers(parallel.devices()), bytes }
     }
 
     /// Elements of the average rank: dense ones and those of experts.
     pub(super) fn mean_elements(&self) -> [f64; 2] {
         let all = &memory_loads(self.fast, &[0])[0];
-        [all.dense, all.experts].map(|elements| elements / self.layout.pp as f64)
+        [all.dense, all.experts].map(|elements| elements / self.parallel.pp as f64)
     }
 
     /// Bytes of the average rank, which has `elements` elements and saves the activations of the `small` blocks.
     pub(super) fn mean_bytes(&self, elements: [f64; 2], small: Option<&Blocks>, replicas: &Replicas<'_>) -> f64 {
         let states = states(elements, replicas);
         let facts = &self.machine.stack.facts;
-        let kept = small.map_or(0.0, kept_by_whole) / self.layout.pp as f64;
+        let kept = small.map_or(0.0, kept_by_whole) / self.parallel.pp as f64;
         // Some rank has the block with the largest inner values.
         let inner = self.fast.profiles.iter().map(|profile| profile.transient).fold(0.0, f64::max);
         // A step's only backward may reuse the memory of the saved activations for gradients.
@@ -145,7 +145,7 @@ impl<'a> Open<'a> {
             return once;
         }
         let (slices, microbatches) = (f64::from(slices), f64::from(self.microbatches));
-        let rest = (1.0 - 1.0 / (slices * microbatches)).powf(self.layout.pp as f64);
+        let rest = (1.0 - 1.0 / (slices * microbatches)).powf(self.parallel.pp as f64);
         once.min((once + w) / (slices * (1.0 - rest)))
     }
 
@@ -153,7 +153,7 @@ impl<'a> Open<'a> {
     /// up. If two chains share ranks, some pair of ranks has 2n/p.
     fn fullest(&self) -> f64 {
         let layers = self.fast.outline.layers.len() as u64;
-        let most = (2 * layers).div_ceil(self.layout.pp) as f64 / 2.0;
+        let most = (2 * layers).div_ceil(self.parallel.pp) as f64 / 2.0;
         let spans = self.fast.outline.spans.iter().filter(|span| span.are_layers);
         let least = spans.map(|span| self.seconds(span).iter().sum()).fold(f64::INFINITY, f64::min);
         if layers > 0 { f64::from(self.microbatches) * most * least } else { 0.0 }
@@ -169,24 +169,24 @@ impl<'a> Open<'a> {
     /// backward.
     pub(super) fn rough(&self, starts: &[usize], kind: &ScheduleKind, pipeline: &Pipeline) -> f64 {
         let ranks = self.least_of_ranks(starts, kind, pipeline);
-        ranks.iter().map(Least::end).fold(0.0, f64::max) * self.machine.stragglers(self.layout.devices())
+        ranks.iter().map(Least::end).fold(0.0, f64::max) * self.machine.stragglers(self.parallel.devices())
     }
 
     /// Stages that save everything, prepared for bounds with values to recompute.
     pub(super) fn longer(&self, staged: &Staged, kind: &ScheduleKind, pipeline: &Pipeline) -> Longer {
-        let (starts, replicas) = (staged.starts(), Replicas::new(self.layout, self.microbatches, self.machine));
+        let (starts, replicas) = (staged.starts(), Replicas::new(self.parallel, self.microbatches, self.machine));
         Longer {
             ranks: self.least_of_ranks(&starts, kind, pipeline),
             counts: counts(self.fast, &starts),
             after: self.ordered(&staged.flow, &staged.loads, &replicas).least_after(),
             fixed: self.machine.fixed(),
-            stragglers: self.machine.stragglers(self.layout.devices()),
+            stragglers: self.machine.stragglers(self.parallel.devices()),
         }
     }
 
     /// Lower bounds of each rank over all orders, likewise.
     fn least_of_ranks(&self, starts: &[usize], kind: &ScheduleKind, pipeline: &Pipeline) -> Vec<Least> {
-        let seconds = seconds(self.fast, self.layout, starts);
+        let seconds = seconds(self.fast, self.parallel, starts);
         least_of_ranks(&seconds, &vec![0.0; seconds.len()], kind, pipeline)
     }
 
@@ -199,8 +199,8 @@ impl<'a> Open<'a> {
         hops: impl Fn(&mut [Load]) -> Vec<f64>,
         within: f64,
     ) -> Stages<'a> {
-        let replicas = Replicas::new(self.layout, self.microbatches, self.machine);
-        let mut loads = loads(self.fast, self.layout, starts, &replicas);
+        let replicas = Replicas::new(self.parallel, self.microbatches, self.machine);
+        let mut loads = loads(self.fast, self.parallel, starts, &replicas);
         let hops = hops(&mut loads);
         let flow = flow_of(&loads, &hops, (kind, pipeline), within);
         let seconds = self.ordered(&flow, &loads, &replicas).step(0.0).seconds;
@@ -222,7 +222,7 @@ impl<'a> Open<'a> {
 
     /// Stages of the configuration in their order.
     fn ordered<'o>(&'o self, flow: &'o Flow, loads: &'o [Load], replicas: &'o Replicas<'o>) -> Ordered<'o> {
-        Ordered { layout: self.layout, replicas, loads, flow }
+        Ordered { parallel: self.parallel, replicas, loads, flow }
     }
 
     fn device(&self, flow: &Flow, loads: &[Load], replicas: &Replicas<'_>) -> Vec<f64> {
@@ -258,7 +258,7 @@ impl<'a> Open<'a> {
         let fitting =
             Fitting { pipeline: (kind, pipeline), counts, kept, ranks, reduce, path, returns, device, reserve };
         (fitting.seconds(ways, means, room) + update + self.machine.fixed())
-            * self.machine.stragglers(self.layout.devices())
+            * self.machine.stragglers(self.parallel.devices())
     }
 }
 

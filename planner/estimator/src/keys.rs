@@ -4,12 +4,12 @@
 use super::resize::together;
 use compiler::error::Error;
 use cost::{Machine, spread};
-use ir::goal::{CpKind, Layout, Recompute};
+use ir::goal::{CpKind, ParallelConfig, Recompute};
 use ir::types::DType;
 
 /// How far apart the ranks lie that work on a block together, of which so many are data-parallel.
-pub(super) fn spreads(layout: &Layout, together: u64) -> [u64; 3] {
-    ["tp", "cp", "dp"].map(|axis| spread(layout, axis, together))
+pub(super) fn spreads(parallel: &ParallelConfig, together: u64) -> [u64; 3] {
+    ["tp", "cp", "dp"].map(|axis| spread(parallel, axis, together))
 }
 
 /// What profiles depend on of what is computed again: they are the same however many layers are.
@@ -20,7 +20,7 @@ pub(super) fn of_profiles(recompute: &Recompute) -> Recompute {
     }
 }
 
-/// What a block sees of a layout.
+/// What a block sees of a configuration.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct BlockKey {
     degrees: [u64; 6],
@@ -35,16 +35,16 @@ pub(super) struct BlockKey {
 }
 
 impl BlockKey {
-    /// That of a layout.
+    /// That of a configuration.
     ///
     /// # Errors
     /// Its experts cannot be shared out.
-    pub(super) fn of(layout: &Layout, machine: &Machine<'_>) -> Result<BlockKey, Error> {
-        let Layout { tp, cp, ep, etp, mbs, sp, cp_kind, offload, tp_overlap, .. } = *layout;
-        let dp = if ep * etp == 1 { 1 } else { together(layout)?.dp };
-        let recompute = of_profiles(&layout.recompute);
+    pub(super) fn of(parallel: &ParallelConfig, machine: &Machine<'_>) -> Result<BlockKey, Error> {
+        let ParallelConfig { tp, cp, ep, etp, mbs, sp, cp_kind, offload, tp_overlap, .. } = *parallel;
+        let dp = if ep * etp == 1 { 1 } else { together(parallel)?.dp };
+        let recompute = of_profiles(&parallel.recompute);
         let rate = machine.cluster.device.flops_f32.to_bits();
-        let (degrees, spread) = ([dp, tp, cp, ep, etp, mbs], spreads(layout, dp));
+        let (degrees, spread) = ([dp, tp, cp, ep, etp, mbs], spreads(parallel, dp));
         Ok(BlockKey { degrees, spread, sp, cp_kind, offload, tp_overlap, recompute, rate })
     }
 
@@ -60,7 +60,7 @@ impl BlockKey {
     }
 }
 
-/// What the mean rank sees of a layout: nothing of its pipeline's order, so that what is known of one serves all.
+/// What the mean rank sees of a configuration: nothing of its pipeline's order, so that what is known of one serves all.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct MeanKey {
     degrees: [u64; 7],
@@ -76,11 +76,13 @@ pub(super) struct MeanKey {
 }
 
 impl MeanKey {
-    /// That of a layout whose micro-batches run under a stage of ZeRO, in orders that cut a sequence into at most so many slices.
-    pub(super) fn of(layout: &Layout, zero: u8, slices: u32) -> MeanKey {
-        let Layout { dp, tp, pp, cp, ep, etp, mbs, shard, sp, cp_kind, offload, tp_overlap, dp_overlap, .. } = *layout;
+    /// That of a configuration whose micro-batches run under a stage of ZeRO, in orders that cut a sequence into at most so many slices.
+    pub(super) fn of(parallel: &ParallelConfig, zero: u8, slices: u32) -> MeanKey {
+        let ParallelConfig {
+            dp, tp, pp, cp, ep, etp, mbs, shard, sp, cp_kind, offload, tp_overlap, dp_overlap, ..
+        } = *parallel;
         let (degrees, overlaps) = ([dp, tp, pp, cp, ep, etp, mbs], [tp_overlap, dp_overlap]);
-        MeanKey { degrees, zero, shard, sp, cp_kind, offload, overlaps, recompute: layout.recompute.clone(), slices }
+        MeanKey { degrees, zero, shard, sp, cp_kind, offload, overlaps, recompute: parallel.recompute.clone(), slices }
     }
 }
 
@@ -89,7 +91,7 @@ impl MeanKey {
 pub(super) struct PlanKey {
     pub(super) model: String,
     /// The axes below pp, and nothing else.
-    pub(super) layout: Layout,
+    pub(super) parallel: ParallelConfig,
     pub(super) seq: u64,
     pub(super) half: bool,
 }
@@ -105,8 +107,8 @@ impl PlanKey {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct BlocksKey {
     pub(super) plan: PlanKey,
-    /// The layout as a block sees it.
-    pub(super) layout: Layout,
+    /// The configuration as a block sees it.
+    pub(super) parallel: ParallelConfig,
     /// How much further apart its ranks lie.
     pub(super) spread: [u64; 3],
     pub(super) cluster: String,
@@ -125,40 +127,40 @@ pub(super) type CutKey = (BlocksKey, u64, Option<u32>, String, Vec<u32>);
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct FlowKey {
     pub(super) blocks: BlocksKey,
-    /// The layout as a pipeline sees it.
-    pub(super) layout: Layout,
+    /// The configuration as a pipeline sees it.
+    pub(super) parallel: ParallelConfig,
     pub(super) microbatches: u32,
 }
 
 #[cfg(test)]
 mod tests {
     use crate::{Desk, EstimateRequest, Estimator};
-    use compiler::layout;
+    use compiler::parallel;
 
     /// With dp inside tp, neighbours on tp are further apart the more data-parallel ranks there are: on one node or on several.
     #[test]
-    fn layouts_whose_ranks_are_spread_otherwise_share_no_prices() {
-        let layouts = ["dp=8,tp=2", "dp=2,tp=2,pp=4", "dp=2,cp=2,tp=2,pp=2", "dp=1,tp=2,pp=8"];
-        let order = ",order=cp,tp,dp,pp";
-        let request = |layout: &str, gpus| EstimateRequest {
+    fn configurations_whose_ranks_are_spread_otherwise_share_no_prices() {
+        let configs = ["dp=8,tp=2", "dp=2,tp=2,pp=4", "dp=2,cp=2,tp=2,pp=2", "dp=1,tp=2,pp=8"];
+        let order = ",rank_order=cp,tp,dp,pp";
+        let request = |parallel: &str, gpus| EstimateRequest {
             model: "gpt2".into(),
             cluster: "h100".into(),
             seq: 1024,
             global_batch: 16,
             gpus: Some(gpus),
-            layout: format!("{layout}{order}"),
+            parallel: format!("{parallel}{order}"),
             ..EstimateRequest::default()
         };
-        let requests = layouts.map(|layout| request(layout, 16)).into_iter().chain([request("dp=2,tp=2", 4)]);
+        let requests = configs.map(|parallel| request(parallel, 16)).into_iter().chain([request("dp=2,tp=2", 4)]);
         let shared = Estimator::new();
         let desk = Desk::new(&shared, request("", 16), [16; 2]).unwrap();
         for request in requests {
             let seconds = |of: &Estimator| of.estimate(&request).unwrap().predicted.step_time_s;
             let alone = seconds(&Estimator::new());
-            assert_eq!(seconds(&shared), alone, "{}", request.layout);
-            let layout = layout::parse(&request.layout).unwrap();
-            let priced = desk.price(&layout).unwrap().seconds;
-            assert!((priced / alone - 1.0).abs() < 1e-9, "{}: {priced}, {alone}", request.layout);
+            assert_eq!(seconds(&shared), alone, "{}", request.parallel);
+            let parallel = parallel::parse(&request.parallel).unwrap();
+            let priced = desk.price(&parallel).unwrap().seconds;
+            assert!((priced / alone - 1.0).abs() < 1e-9, "{}: {priced}, {alone}", request.parallel);
         }
     }
 }

@@ -8,7 +8,7 @@ use super::ordered::Ordered;
 use super::replicas::Replicas;
 use super::stages::memory_loads;
 use cost::{Machine, Profile};
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
 
@@ -16,7 +16,7 @@ impl Open<'_> {
     /// Lower bound over all pipelines: the average rank, or the rank with most layers, if blocks save as little as `small`
     /// ones.
     pub(super) fn least_of_any(&self, small: &Blocks) -> f64 {
-        let replicas = Replicas::new(self.layout, self.microbatches, self.machine);
+        let replicas = Replicas::new(self.parallel, self.microbatches, self.machine);
         let mean = self.mean_bytes(self.mean_elements(), Some(small), &replicas);
         let layers = self.fast.outline.layers_by_block().into_iter();
         layers.map(|(block, runs)| self.with_most(block, runs, small, &replicas)).fold(mean, f64::max)
@@ -28,16 +28,16 @@ impl Open<'_> {
         let facts = &self.machine.stack.facts;
         let fast = &self.fast.profiles[block];
         let small: &Profile = &small.again.as_ref().unwrap_or(&small.profiles)[block];
-        let layers = runs.div_ceil(self.layout.pp) as f64;
+        let layers = runs.div_ceil(self.parallel.pp) as f64;
         let states = states([fast.dense, fast.experts].map(|elements| layers * elements), replicas);
         let kept = layers * small.kept;
         // A step's only backward may reuse the memory of the saved activations for gradients.
         let replaced = if facts.frees_gradients && self.microbatches < 2 { kept.min(states.gradients) } else { 0.0 };
         let one = Inner { transient: small.transient.min(fast.transient), elements: fast.dense + fast.experts };
         let inner = within(one, Inner::default(), 0.0, 0.0, gathers(replicas), self.machine.recipe);
-        let messages = if self.layout.pp > 1 { 4.0 * fast.boundary } else { 0.0 };
+        let messages = if self.parallel.pp > 1 { 4.0 * fast.boundary } else { 0.0 };
         let needed = states.total() + kept - replaced + inner + messages + facts.workspace;
-        needed * facts.reserve + facts.context + communicators(self.layout, self.machine)
+        needed * facts.reserve + facts.context + communicators(self.parallel, self.machine)
     }
 
     /// Lower bound for the stages that begin at `starts`, in a schedule. Blocks save as little as `small` ones, and states
@@ -47,7 +47,7 @@ impl Open<'_> {
         small: &Blocks,
         starts: &[usize],
         (kind, pipeline): (&ScheduleKind, &Pipeline),
-        shards: &[Layout],
+        shards: &[ParallelConfig],
     ) -> f64 {
         let mut loads = memory_loads(small, starts);
         for (small, fast) in loads.iter_mut().zip(memory_loads(self.fast, starts)) {
@@ -58,9 +58,9 @@ impl Open<'_> {
             small.summed = [0.0; 2];
         }
         let flow = flow_of(&loads, &vec![0.0; loads.len()], (kind, pipeline), f64::INFINITY);
-        let of = |layout: &Layout| {
-            let replicas = Replicas::new(layout, self.microbatches, self.machine);
-            fullest_device(&Ordered { layout, replicas: &replicas, loads: &loads, flow: &flow }.memory())
+        let of = |parallel: &ParallelConfig| {
+            let replicas = Replicas::new(parallel, self.microbatches, self.machine);
+            fullest_device(&Ordered { parallel, replicas: &replicas, loads: &loads, flow: &flow }.memory())
         };
         shards.iter().map(of).fold(f64::INFINITY, f64::min)
     }
@@ -72,8 +72,8 @@ pub(super) fn gathers(replicas: &Replicas<'_>) -> u8 {
 }
 
 /// Bytes of the communicators of a configuration.
-pub(super) fn communicators(layout: &Layout, machine: &Machine<'_>) -> f64 {
-    let Layout { dp, tp, pp, cp, ep, .. } = *layout;
+pub(super) fn communicators(parallel: &ParallelConfig, machine: &Machine<'_>) -> f64 {
+    let ParallelConfig { dp, tp, pp, cp, ep, .. } = *parallel;
     let axes = [dp * cp, tp, pp, cp, ep].into_iter().filter(|&ranks| ranks > 1).count() as f64;
     let facts = &machine.stack.facts;
     (axes + facts.communicators) * facts.communicator

@@ -52,7 +52,7 @@ pub use memory::ModelStates;
 pub use place::pinned;
 pub use recipe::recipe;
 pub use report::{
-    Comm, EstimateReport, MadeAgain, Memory, Mesh, Predicted, SCHEMA, StageMemory, StageReport, TimeShares,
+    Comm, EstimateReport, Memory, Mesh, Predicted, Recomputed, SCHEMA, StageMemory, StageReport, TimeShares,
 };
 pub use request::check_size;
 pub use request::{EstimateRequest, MEMORY_MARGIN};

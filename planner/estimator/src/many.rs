@@ -10,12 +10,13 @@ use serde::Deserialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use support::parallel::each;
 
-/// A line of `--layouts`: a layout, or an object with a layout and what differs from the rest of the request.
+/// A line of `--configs`: a configuration, or an object with a configuration and what differs from the rest of the request.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
-    /// The layout.
-    pub layout: String,
+    /// The configuration.
+    #[serde(alias = "layout")]
+    pub parallel: String,
     /// Another model.
     pub model: Option<String>,
     /// Other hardware.
@@ -33,13 +34,13 @@ pub struct Line {
 }
 
 impl Line {
-    /// A line of a file: an object or a text of JSON, or a bare layout.
+    /// A line of a file: an object or a text of JSON, or a bare configuration.
     ///
     /// # Errors
     /// It is JSON of another form.
     pub fn parse(text: &str) -> Result<Line, Error> {
         let text = text.trim();
-        let of = |layout: String| Line { layout, ..Line::default() };
+        let of = |parallel: String| Line { parallel, ..Line::default() };
         let read = match text.as_bytes().first() {
             Some(b'{') => serde_json::from_str(text),
             Some(b'"') => serde_json::from_str(text).map(of),
@@ -47,7 +48,7 @@ impl Line {
         };
         read.map_err(|why| {
             Error::input(Code::RequestUnreadable, format!("`{text}`: {why}"))
-                .help("a line is a layout, or {\"layout\": .., \"model\": .., \"gpus\": ..}")
+                .help("a line is a configuration, or {\"parallel\": .., \"model\": .., \"gpus\": ..}")
         })
     }
 
@@ -55,7 +56,7 @@ impl Line {
     pub fn over(self, base: &EstimateRequest) -> EstimateRequest {
         let base = base.clone();
         EstimateRequest {
-            layout: self.layout,
+            parallel: self.parallel,
             model: self.model.unwrap_or(base.model),
             cluster: self.cluster.unwrap_or(base.cluster),
             stack: self.stack.unwrap_or(base.stack),

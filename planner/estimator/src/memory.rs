@@ -7,7 +7,7 @@ use super::replicas::Replicas;
 use super::report::StageMemory;
 use super::stages::Load;
 use cost::{Cluster, Format, Machine, Recipe};
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 
 /// Bytes of a GiB.
 pub(super) const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
@@ -85,13 +85,13 @@ impl Ordered<'_> {
     }
 
     fn memory_of(&self, rank: &Rank) -> StageMemory {
-        let Ordered { layout, replicas, loads, .. } = *self;
+        let Ordered { parallel, replicas, loads, .. } = *self;
         let machine = replicas.machine;
         let facts = &machine.stack.facts;
         let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
         let elements = [own().map(|load| load.dense).sum::<f64>(), own().map(|load| load.experts).sum()];
         let mut states = states(elements, replicas);
-        let whole = Whole::of(elements, layout, replicas);
+        let whole = Whole::of(elements, parallel, replicas);
         let logits = own().map(|load| load.logits).sum::<f64>();
         let gathers = if whole.gathered > 0.0 { 2 } else { replicas.zero };
         let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), logits, gathers, machine);
@@ -103,7 +103,7 @@ impl Ordered<'_> {
             // What the only backward makes takes the place of what the forward left.
             states.gradients = (states.gradients - activations - logits - whole.gathered).max(0.0);
         }
-        let before = facts.context + communicators(layout, machine);
+        let before = facts.context + communicators(parallel, machine);
         let before_update = states.total() + activations + logits + buffers;
         let needed = before_update.max(states.total() + updating(elements, replicas, machine.recipe));
         let buffers = buffers + needed - before_update;
@@ -140,12 +140,12 @@ struct Whole {
 }
 
 impl Whole {
-    fn of(elements: [f64; 2], layout: &Layout, replicas: &Replicas<'_>) -> Whole {
+    fn of(elements: [f64; 2], parallel: &ParallelConfig, replicas: &Replicas<'_>) -> Whole {
         let (recipe, facts) = (replicas.machine.recipe, &replicas.machine.stack.facts);
         let is_narrow = matches!(recipe.products, Format::F8 | Format::F4);
         let quantised = if is_narrow { facts.quantised_experts * recipe.products.bytes() * elements[1] } else { 0.0 };
         let mut whole = Whole { copies: quantised, ..Whole::default() };
-        if layout.zero < 3 || facts.casts_gathered {
+        if parallel.zero < 3 || facts.casts_gathered {
             return whole;
         }
         // What no other rank holds is not cut.
@@ -275,8 +275,8 @@ mod tests {
         let recipe = Recipe { widened: 8.0, ..Recipe::bf16() };
         let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
         let bytes = |zero| {
-            let layout = Layout { dp: 8, ep: 8, zero, ..Layout::default() };
-            updating([4e9, 1e9], &Replicas::new(&layout, 1, &machine), &recipe)
+            let parallel = ParallelConfig { dp: 8, ep: 8, zero, ..ParallelConfig::default() };
+            updating([4e9, 1e9], &Replicas::new(&parallel, 1, &machine), &recipe)
         };
         assert_eq!([bytes(0), bytes(1)], [32e9, 8e9]);
     }
@@ -287,10 +287,10 @@ mod tests {
     fn whole_parameters_lie_beside_their_parts() {
         let (cluster, stack) = (Cluster::find("gb200-nvl72").unwrap(), Stack::find("automodel-2026").unwrap());
         let bytes = |ep, microbatches, products| {
-            let layout = Layout { dp: 32, ep, zero: 3, ..Layout::default() };
+            let parallel = ParallelConfig { dp: 32, ep, zero: 3, ..ParallelConfig::default() };
             let recipe = Recipe { products, gradient: 2.0, ..Recipe::bf16() };
             let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
-            let whole = Whole::of([32e9, 2e9], &layout, &Replicas::new(&layout, microbatches, &machine));
+            let whole = Whole::of([32e9, 2e9], &parallel, &Replicas::new(&parallel, microbatches, &machine));
             [whole.gathered, whole.copies, whole.wide]
         };
         assert_eq!(bytes(16, 4, Format::Half), [0.0, 2.0 * (1e9 + 1e9), 2.0 * 32e9]);
@@ -303,14 +303,14 @@ mod tests {
         let (cluster, stack) = (Cluster::find("gb200-nvl72").unwrap(), Stack::find("automodel-2026").unwrap());
         let recipe = Recipe { gradient: 2.0, ..Recipe::bf16() };
         let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
-        let (layout, loads) = (Layout::default(), [Load { dense: 1e9, ..Load::default() }]);
+        let (parallel, loads) = (ParallelConfig::default(), [Load { dense: 1e9, ..Load::default() }]);
         let gradients = |forwards: f64, kept: f64| {
             let rank = Rank { stages: smallvec![(0, [forwards; 3])], kept, in_flight: 1.0, ..Rank::default() };
             let (replicas, flow) = (
-                Replicas::new(&layout, forwards as u32, &machine),
+                Replicas::new(&parallel, forwards as u32, &machine),
                 Flow { ranks: vec![rank], bubble: 0.0, path: None },
             );
-            let ordered = Ordered { layout: &layout, replicas: &replicas, loads: &loads, flow: &flow };
+            let ordered = Ordered { parallel: &parallel, replicas: &replicas, loads: &loads, flow: &flow };
             (ordered.memory()[0].gradients * GIB).round()
         };
         assert_eq!([gradients(1.0, 0.5e9), gradients(1.0, 3e9), gradients(2.0, 0.5e9)], [1.5e9, 0.0, 2e9]);

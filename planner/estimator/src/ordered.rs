@@ -3,13 +3,13 @@
 use super::pipeline::Flow;
 use super::replicas::Replicas;
 use super::stages::Load;
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 
 /// Stages in the order in which their ranks run them.
 #[derive(Clone, Copy)]
 pub(super) struct Ordered<'a> {
-    /// The layout.
-    pub(super) layout: &'a Layout,
+    /// The configuration.
+    pub(super) parallel: &'a ParallelConfig,
     /// The data-parallel ranks.
     pub(super) replicas: &'a Replicas<'a>,
     /// The stages.

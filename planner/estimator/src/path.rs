@@ -78,7 +78,7 @@ impl Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ir::goal::Layout;
+    use ir::goal::ParallelConfig;
     use scheduler::costs::StageCosts;
     use scheduler::predict::pipeline_of;
     use scheduler::simulate::Wiring;
@@ -87,13 +87,13 @@ mod tests {
     #[test]
     fn a_chain_is_as_long_as_its_step_and_no_longer_than_another() {
         for schedule in ["1f1b", "gpipe", "zb-h1", "interleaved-1f1b", "interleaved-zb", "dualpipe", "zb-v"] {
-            let layout = Layout {
+            let parallel = ParallelConfig {
                 pp: 4,
                 vp: schedule.starts_with("inter").then_some(2),
                 schedule: schedule.into(),
-                ..Layout::default()
+                ..ParallelConfig::default()
             };
-            let (kind, pipeline) = pipeline_of(&layout, 12).unwrap();
+            let (kind, pipeline) = pipeline_of(&parallel, 12).unwrap();
             let stages = pipeline.stages() as usize;
             let costs = |slow: usize| {
                 let mut costs = StageCosts::uniform(stages as u32, 1.0, 1.3, 0.8, 0.1);

@@ -412,7 +412,7 @@ impl Rank {
 mod tests {
     use super::*;
     use cost::Seconds;
-    use ir::goal::Layout;
+    use ir::goal::ParallelConfig;
     use scheduler::predict::pipeline_of;
 
     /// Four stages of which the last is slower.
@@ -428,9 +428,9 @@ mod tests {
     fn many_microbatches_are_as_if_all_had_been_simulated() {
         for schedule in ["1f1b", "gpipe", "zb-h1", "interleaved-1f1b", "dualpipe"] {
             let chunks = if schedule.starts_with("interleaved") { 2 } else { 1 };
-            let layout = Layout { pp: 4 / chunks, schedule: schedule.into(), ..Layout::default() };
+            let parallel = ParallelConfig { pp: 4 / chunks, schedule: schedule.into(), ..ParallelConfig::default() };
             for microbatches in [1502, 2048] {
-                let (kind, pipeline) = pipeline_of(&layout, microbatches).unwrap();
+                let (kind, pipeline) = pipeline_of(&parallel, microbatches).unwrap();
                 let ours = flow(&loads(), &[0.1; 3], kind, &pipeline, &Orders::default()).unwrap();
                 let all = Flow::of(ranks(&loads(), &[0.1; 3], kind, &pipeline, &Orders::default()).unwrap().0);
                 for (ours, all) in ours.ranks.iter().zip(&all.ranks) {
@@ -460,8 +460,8 @@ mod tests {
         // GPT-3 175B on 12 ranks: groups of 12 micro-batches, of which the last is smaller.
         let cases = kinds.map(|kind| (kind, 640)).chain([(("interleaved-zb", 12, Some(8)), 64)]);
         for ((schedule, pp, vp), microbatches) in cases {
-            let layout = Layout { pp, vp, schedule: schedule.into(), ..Layout::default() };
-            let (kind, pipeline) = pipeline_of(&layout, microbatches).unwrap();
+            let parallel = ParallelConfig { pp, vp, schedule: schedule.into(), ..ParallelConfig::default() };
+            let (kind, pipeline) = pipeline_of(&parallel, microbatches).unwrap();
             let loads: Vec<Load> = (0..pipeline.stages() as usize).map(load).collect();
             let hops = vec![0.01; loads.len() - 1];
             let ours = flow(&loads, &hops, kind, &pipeline, &Orders::default()).unwrap();
@@ -482,9 +482,9 @@ mod tests {
         let folded = ["zb-v-greedy", "zb-v", "v-half", "v-min", "1f1b-v", "dualpipe-v"].map(|kind| (kind, 8, None));
         let wide = ["hanayo", "interleaved-zb", "looped-bfs"].map(|kind| (kind, 4, Some(4)));
         for (schedule, pp, vp) in deep.into_iter().chain(folded).chain(wide) {
-            let layout = Layout { pp, vp, schedule: schedule.into(), ..Layout::default() };
+            let parallel = ParallelConfig { pp, vp, schedule: schedule.into(), ..ParallelConfig::default() };
             for hop in [0.1, 1.0] {
-                let (kind, pipeline) = pipeline_of(&layout, 3000).unwrap();
+                let (kind, pipeline) = pipeline_of(&parallel, 3000).unwrap();
                 let ours = flow(&loads, &[hop; 15], kind, &pipeline, &Orders::default()).unwrap();
                 let all = Flow::of(ranks(&loads, &[hop; 15], kind, &pipeline, &Orders::default()).unwrap().0);
                 for (ours, all) in ours.ranks.iter().zip(&all.ranks) {

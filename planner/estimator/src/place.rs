@@ -1,55 +1,55 @@
 //! Placement of a configuration on devices: degrees that fill the devices, and the replica groups of each collective.
 
 use compiler::error::Error;
-use compiler::layout;
+use compiler::parallel;
 use cost::Group;
 use ir::catalogue::Code;
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 use ir::slices::SliceError;
 use scheduler::schedules;
 
-/// The layout of a text on so many devices: dp is derived where it is not given, and more than one stage per rank makes
+/// The configuration of a text on so many devices: dp is derived where it is not given, and more than one stage per rank makes
 /// 1F1B the interleaved one (Narayanan et al. 2021).
 ///
 /// # Errors
-/// The text is no layout, or its degrees do not go together.
-pub(super) fn layout_on(text: &str, gpus: Option<u64>) -> Result<Layout, Error> {
-    let mut layout = layout::parse_any(text)?;
+/// The text is no configuration, or its degrees do not go together.
+pub(super) fn config_on(text: &str, gpus: Option<u64>) -> Result<ParallelConfig, Error> {
+    let mut parallel = parallel::parse_any(text)?;
     if let Some(gpus) = gpus {
-        let others = layout.tp * layout.pp * layout.cp;
-        if !layout::says(text, "dp") && gpus.is_multiple_of(others) {
-            layout.dp = gpus / others;
+        let others = parallel.tp * parallel.pp * parallel.cp;
+        if !parallel::says(text, "dp") && gpus.is_multiple_of(others) {
+            parallel.dp = gpus / others;
         }
-        if layout.devices() != gpus {
-            let Layout { dp, tp, pp, cp, .. } = layout;
+        if parallel.devices() != gpus {
+            let ParallelConfig { dp, tp, pp, cp, .. } = parallel;
             return Err(impossible(format!(
                 "dp={dp} x tp={tp} x pp={pp} x cp={cp} is {} devices, not {gpus}",
-                layout.devices()
+                parallel.devices()
             ))
             .help("leave out dp to derive it, or choose degrees whose product is --gpus"));
         }
     }
-    if layout.schedule == "1f1b" && layout.vp.is_some_and(|vp| vp > 1) {
-        layout.schedule = "interleaved-1f1b".to_string();
+    if parallel.schedule == "1f1b" && parallel.vp.is_some_and(|vp| vp > 1) {
+        parallel.schedule = "interleaved-1f1b".to_string();
     }
-    schedules::find(&layout.schedule)?;
-    check_groups(&layout)?;
-    Ok(layout)
+    schedules::find(&parallel.schedule)?;
+    check_groups(&parallel)?;
+    Ok(parallel)
 }
 
-/// The layout of pins, which need not be whole: nothing is derived.
+/// The configuration of pins, which need not be whole: nothing is derived.
 ///
 /// # Errors
-/// The text is no layout, or names what there is not.
-pub fn pinned(text: &str) -> Result<Layout, Error> {
-    let layout = layout::parse_any(text)?;
-    schedules::find(&layout.schedule)?;
-    Ok(layout)
+/// The text is no configuration, or names what there is not.
+pub fn pinned(text: &str) -> Result<ParallelConfig, Error> {
+    let parallel = parallel::parse_any(text)?;
+    schedules::find(&parallel.schedule)?;
+    Ok(parallel)
 }
 
 /// Groups over several axes must be made of whole ones.
-fn check_groups(layout: &Layout) -> Result<(), Error> {
-    let Layout { dp, tp, cp, ep, etp, shard, .. } = *layout;
+fn check_groups(parallel: &ParallelConfig) -> Result<(), Error> {
+    let ParallelConfig { dp, tp, cp, ep, etp, shard, .. } = *parallel;
     if !(dp * cp * tp).is_multiple_of(ep.saturating_mul(etp)) {
         return Err(impossible(format!("ep={ep} x etp={etp} does not divide dp={dp} x cp={cp} x tp={tp}"))
             .help("ep x etp must divide dp x cp x tp"));
@@ -69,36 +69,36 @@ pub(super) fn check_slices(seq: u64, slices: u32) -> Result<(), Error> {
     if seq.is_multiple_of(slices.max(1).into()) { Ok(()) } else { Err(SliceError::Uneven { slices, size: seq }.into()) }
 }
 
-/// A layout that no framework could run.
+/// A configuration that no framework could run.
 pub(super) fn impossible(message: String) -> Error {
     Error::input(Code::ImpossibleLayout, message)
 }
 
 /// How far apart neighbours on an axis are, in ranks.
-pub(super) fn stride(layout: &Layout, axis: &str) -> u64 {
-    let inner = layout.order.iter().skip_while(|name| *name != axis).skip(1);
-    inner.filter_map(|name| layout.degree(name)).product()
+pub(super) fn stride(parallel: &ParallelConfig, axis: &str) -> u64 {
+    let inner = parallel.rank_order.iter().skip_while(|name| *name != axis).skip(1);
+    inner.filter_map(|name| parallel.degree(name)).product()
 }
 
 /// The ranks that hold the same dense parameters: those of dp and cp.
-pub(super) fn replicas(layout: &Layout) -> Group {
-    Group { ranks: layout.dp * layout.cp, stride: least_stride(layout, &["dp", "cp"]) }
+pub(super) fn replicas(parallel: &ParallelConfig) -> Group {
+    Group { ranks: parallel.dp * parallel.cp, stride: least_stride(parallel, &["dp", "cp"]) }
 }
 
 /// The ranks that hold the same experts: all below pp, but for ep and etp, which lie innermost (Liu et al. 2025, MoE
 /// parallel folding).
-pub(super) fn expert_replicas(layout: &Layout) -> Group {
-    let inner = layout.ep * layout.etp;
+pub(super) fn expert_replicas(parallel: &ParallelConfig) -> Group {
+    let inner = parallel.ep * parallel.etp;
     Group {
-        ranks: layout.dp * layout.cp * layout.tp / inner,
-        stride: inner * least_stride(layout, &["dp", "cp", "tp"]),
+        ranks: parallel.dp * parallel.cp * parallel.tp / inner,
+        stride: inner * least_stride(parallel, &["dp", "cp", "tp"]),
     }
 }
 
 /// The distance of neighbours in a group over several axes.
-fn least_stride(layout: &Layout, axes: &[&str]) -> u64 {
-    let there = axes.iter().filter(|axis| layout.degree(axis).is_some_and(|degree| degree > 1));
-    there.map(|axis| stride(layout, axis)).min().unwrap_or(1)
+fn least_stride(parallel: &ParallelConfig, axes: &[&str]) -> u64 {
+    let there = axes.iter().filter(|axis| parallel.degree(axis).is_some_and(|degree| degree > 1));
+    there.map(|axis| stride(parallel, axis)).min().unwrap_or(1)
 }
 
 /// Of a group, those among whom ZeRO shards, and those of the same shard.
@@ -108,8 +108,8 @@ pub(super) fn sharded(group: Group, shard: Option<u64>) -> (Group, Group) {
 }
 
 /// Neighbours of a pipeline.
-pub(super) fn neighbours(layout: &Layout) -> Group {
-    Group { ranks: 2, stride: stride(layout, "pp") }
+pub(super) fn neighbours(parallel: &ParallelConfig) -> Group {
+    Group { ranks: 2, stride: stride(parallel, "pp") }
 }
 
 #[cfg(test)]
@@ -118,19 +118,19 @@ mod tests {
 
     #[test]
     fn dp_is_what_is_left() {
-        let layout = layout_on("tp=4,pp=2,cp=2", Some(64)).unwrap();
-        assert_eq!((layout.dp, layout.devices()), (4, 64));
-        assert_eq!(replicas(&layout), Group { ranks: 8, stride: 4 });
-        assert_eq!(neighbours(&layout), Group { ranks: 2, stride: 32 });
-        assert_eq!(layout_on("dp=3", None).unwrap().devices(), 3);
+        let parallel = config_on("tp=4,pp=2,cp=2", Some(64)).unwrap();
+        assert_eq!((parallel.dp, parallel.devices()), (4, 64));
+        assert_eq!(replicas(&parallel), Group { ranks: 8, stride: 4 });
+        assert_eq!(neighbours(&parallel), Group { ranks: 2, stride: 32 });
+        assert_eq!(config_on("dp=3", None).unwrap().devices(), 3);
     }
 
     #[test]
     fn experts_lie_over_what_they_are_given() {
-        let layout = layout_on("dp=4,tp=2,ep=8", None).unwrap();
-        assert_eq!(expert_replicas(&layout), Group { ranks: 1, stride: 8 });
-        let layout = layout_on("dp=8,tp=2,ep=4,etp=2", None).unwrap();
-        assert_eq!(expert_replicas(&layout), Group { ranks: 2, stride: 8 });
+        let parallel = config_on("dp=4,tp=2,ep=8", None).unwrap();
+        assert_eq!(expert_replicas(&parallel), Group { ranks: 1, stride: 8 });
+        let parallel = config_on("dp=8,tp=2,ep=4,etp=2", None).unwrap();
+        assert_eq!(expert_replicas(&parallel), Group { ranks: 2, stride: 8 });
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn products_that_cannot_be_are_refused() {
-        let message = |text: &str, gpus| layout_on(text, gpus).unwrap_err().to_string();
+        let message = |text: &str, gpus| config_on(text, gpus).unwrap_err().to_string();
         for (text, gpus, part) in [
             ("tp=3", Some(8), "3 devices, not 8"),
             ("dp=2,tp=2", Some(8), "4 devices, not 8"),

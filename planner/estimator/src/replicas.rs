@@ -4,7 +4,7 @@
 
 use super::place::{expert_replicas, replicas, sharded};
 use cost::{Group, Machine, Profile, Talk};
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 use smallvec::SmallVec;
 
 /// The ranks that hold the same parameters, and what they talk about.
@@ -47,12 +47,12 @@ impl Row<'_> {
 }
 
 impl<'a> Replicas<'a> {
-    pub(super) fn new(layout: &Layout, microbatches: u32, machine: &'a Machine<'a>) -> Replicas<'a> {
-        let hides = layout.dp_overlap.unwrap_or(machine.stack.hides("dp"));
-        let groups = [replicas(layout), expert_replicas(layout)].map(|group| sharded(group, layout.shard));
+    pub(super) fn new(parallel: &ParallelConfig, microbatches: u32, machine: &'a Machine<'a>) -> Replicas<'a> {
+        let hides = parallel.dp_overlap.unwrap_or(machine.stack.hides("dp"));
+        let groups = [replicas(parallel), expert_replicas(parallel)].map(|group| sharded(group, parallel.shard));
         let facts = &machine.stack.facts;
-        let stays_whole = microbatches > 1 && (facts.accumulates_whole || facts.pipelines_whole && layout.pp > 1);
-        let zero = if stays_whole { layout.zero.min(1) } else { layout.zero };
+        let stays_whole = microbatches > 1 && (facts.accumulates_whole || facts.pipelines_whole && parallel.pp > 1);
+        let zero = if stays_whole { parallel.zero.min(1) } else { parallel.zero };
         Replicas { machine, zero, hides, groups }
     }
 
@@ -183,8 +183,8 @@ mod tests {
     fn exchange(stack: &Stack, zero: u8, tensors: usize) -> Exchange {
         let cluster = Cluster::find("h100-p5-efa").unwrap();
         let machine = Machine { cluster: &cluster, stack, recipe: &Recipe::bf16() };
-        let layout = Layout { dp: 64, zero, ..Layout::default() };
-        Replicas::new(&layout, 1, &machine).exchange([1e9, 0.0], tensors, 1.0, 10.0)
+        let parallel = ParallelConfig { dp: 64, zero, ..ParallelConfig::default() };
+        Replicas::new(&parallel, 1, &machine).exchange([1e9, 0.0], tensors, 1.0, 10.0)
     }
 
     #[test]

@@ -1,15 +1,15 @@
-//! The answer: `meshwright.estimate/1`.
+//! The answer: `meshwright.estimate/2`.
 
 use super::request::EstimateRequest;
 use serde::{Deserialize, Serialize};
 
 /// Version of the form of an estimate.
-pub const SCHEMA: &str = "meshwright.estimate/1";
+pub const SCHEMA: &str = "meshwright.estimate/2";
 
 /// A predicted step.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct EstimateReport {
-    /// `meshwright.estimate/1`.
+    /// `meshwright.estimate/2`.
     pub schema: String,
     /// The version of this program.
     pub tool_version: String,
@@ -19,14 +19,14 @@ pub struct EstimateReport {
     pub inputs: EstimateRequest,
     /// The devices.
     pub mesh: Mesh,
-    /// The layout in full.
-    pub layout: ir::goal::Layout,
-    /// What of the layout the stack does not support: `schedule=zb-v`.
+    /// The configuration in full.
+    pub parallel: ir::goal::ParallelConfig,
+    /// What of the configuration the stack does not support: `schedule=zb-v`.
     #[serde(default)]
     pub beyond_stack: Vec<String>,
     /// What layers make again by the names of values, in the order of the forward.
     #[serde(default)]
-    pub made_again: Vec<MadeAgain>,
+    pub recomputed: Vec<Recomputed>,
     /// The stages in the order of the model.
     pub stages: Vec<StageReport>,
     /// What a step takes.
@@ -39,7 +39,7 @@ pub struct Mesh {
     /// All of them.
     pub devices: u64,
     /// The axes, outermost first.
-    pub order: Vec<String>,
+    pub rank_order: Vec<String>,
     /// Pipeline ranks.
     pub pp: u64,
     /// Data-parallel ranks.
@@ -56,13 +56,13 @@ pub struct Mesh {
 
 /// A value that the backward of a layer makes again instead of it being kept; of one micro-batch on one rank.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct MadeAgain {
+pub struct Recomputed {
     /// The layer's block.
     pub layer: String,
     /// The value.
     pub value: String,
     /// Bytes that are not kept for it; 0: only others need it.
-    pub bytes: f64,
+    pub bytes_saved: f64,
     /// Seconds of making it by itself.
     pub time_s: f64,
 }

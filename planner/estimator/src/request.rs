@@ -8,7 +8,7 @@ use ir::limits;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// A model under a layout on a cluster. What is left out has its default.
+/// A model under a configuration on a cluster. What is left out has its default.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EstimateRequest {
@@ -18,7 +18,7 @@ pub struct EstimateRequest {
     pub cluster: String,
     /// The software: a preset, or a TOML file.
     pub stack: String,
-    /// Devices; left out: those of the layout.
+    /// Devices; left out: those of the configuration.
     pub gpus: Option<u64>,
     /// Tokens per sequence.
     pub seq: u64,
@@ -32,8 +32,9 @@ pub struct EstimateRequest {
     pub master: Option<String>,
     /// `adamw`, `adamw-bf16`, `momentum` or `sgd`.
     pub optimizer: String,
-    /// The layout in the grammar of [`compiler::layout`].
-    pub layout: String,
+    /// The configuration in the grammar of [`compiler::parallel`].
+    #[serde(alias = "layout")]
+    pub parallel: String,
     /// Lengths of the documents of a sequence, in tokens: attention stays within each. Empty: one document.
     pub lengths: Vec<u64>,
     /// The share of a device's memory that stays free: see [`MEMORY_MARGIN`].
@@ -59,7 +60,7 @@ impl Default for EstimateRequest {
             grad_dtype: None,
             master: None,
             optimizer: "adamw".into(),
-            layout: String::new(),
+            parallel: String::new(),
             lengths: Vec::new(),
             memory_margin: MEMORY_MARGIN,
             beyond_stack: false,

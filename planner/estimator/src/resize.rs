@@ -12,7 +12,7 @@ use compiler::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::pipeline::{CompileError, lower_blocks, mark_blocks, mark_experts, ways_of_blocks};
 use ir::entity::SecondaryMap;
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 use ir::graph::Model;
 use ir::ids::DimId;
 use ir::mesh::Mesh;
@@ -32,7 +32,7 @@ pub(super) enum Part {
     Experts,
 }
 
-/// The sizes of a layout: of the mesh, and of the dims that depend on it.
+/// The sizes of a configuration: of the mesh, and of the dims that depend on it.
 #[derive(Debug)]
 pub(super) struct Sizes {
     mesh: Mesh,
@@ -47,14 +47,14 @@ impl Sizes {
     ///
     /// # Errors
     /// The degrees do not go together.
-    pub(super) fn of(layout: &Layout, dims: Arc<DimSizes>) -> Result<Sizes, Error> {
-        let mesh = planner::mesh(layout).map_err(CompileError::from)?;
+    pub(super) fn of(parallel: &ParallelConfig, dims: Arc<DimSizes>) -> Result<Sizes, Error> {
+        let mesh = planner::mesh(parallel).map_err(CompileError::from)?;
         Ok(Sizes { mesh, dims })
     }
 
-    /// What statements depend on under this layout, of a model that is built or any.
-    pub(super) fn shape(&self, layout: &Layout, is_built: bool) -> Shape {
-        Shape::of(layout, &self.mesh, &self.dims, is_built)
+    /// What statements depend on under this configuration, of a model that is built or any.
+    pub(super) fn shape(&self, parallel: &ParallelConfig, is_built: bool) -> Shape {
+        Shape::of(parallel, &self.mesh, &self.dims, is_built)
     }
 
     /// Those of named dims, of a planned model of the same shape.
@@ -85,15 +85,15 @@ fn resize(ty: &mut Type, to: &SecondaryMap<DimId, Option<u64>>) {
 /// A planned model that stands for all of its shape.
 #[derive(Debug)]
 pub(super) struct Template {
-    /// Planned up to its changes of layout.
+    /// Planned up to its changes of configuration.
     model: Model,
-    /// The changes of layout that are marked, each once.
+    /// The changes of configuration that are marked, each once.
     marked: Vec<[Type; 2]>,
     /// The whole plans, by the ways that the marked changes go.
     plans: Memo<Vec<Vec<Collective>>, Plan>,
 }
 
-/// A model planned to the end, in any sizes in which its changes of layout go the same ways.
+/// A model planned to the end, in any sizes in which its changes of configuration go the same ways.
 #[derive(Debug)]
 pub(super) struct Plan {
     planned: Planned,
@@ -102,34 +102,39 @@ pub(super) struct Plan {
 }
 
 impl Template {
-    /// Of a part of a model that has the sizes of a layout, planned as far as all of its shape agree.
+    /// Of a part of a model that has the sizes of a configuration, planned as far as all of its shape agree.
     ///
     /// # Errors
-    /// The model cannot have this batch, or the layout does not fit it.
+    /// The model cannot have this batch, or the configuration does not fit it.
     pub(super) fn of(
         source: &ModelSource,
-        layout: &Layout,
+        parallel: &ParallelConfig,
         unplanned: Unplanned,
         part: Part,
     ) -> Result<Template, Error> {
         let model = unplanned.model(source)?;
         let model = match part {
-            Part::Experts => mark_experts(model, layout)?,
-            Part::All => mark_blocks(model, layout)?,
+            Part::Experts => mark_experts(model, parallel)?,
+            Part::All => mark_blocks(model, parallel)?,
         };
         Ok(Template { marked: planner::marked(&model), model, plans: Memo::default() })
     }
 
-    /// The whole plan in these sizes; changes of layout go by ways that others have taken.
+    /// The whole plan in these sizes; changes of configuration go by ways that others have taken.
     ///
     /// # Errors
-    /// A change of layout has no way: a fault of the planner.
-    pub(super) fn plan(&self, layout: &Layout, sizes: &Sizes, ways: &ReshardCache) -> Result<Arc<Plan>, Error> {
+    /// A change of configuration has no way: a fault of the planner.
+    pub(super) fn plan(
+        &self,
+        parallel: &ParallelConfig,
+        sizes: &Sizes,
+        ways: &ReshardCache,
+    ) -> Result<Arc<Plan>, Error> {
         let marked = self.ways(sizes, ways)?;
         self.plans.get(&marked, || {
             let mut model = self.model.clone();
             sizes.give(&mut model);
-            let model = lower_blocks(model, layout, ways)?;
+            let model = lower_blocks(model, parallel, ways)?;
             Ok(Plan { planned: Planned { outline: Arc::new(Outline::of(&model)), model }, copies: Mutex::default() })
         })
     }
@@ -169,7 +174,7 @@ fn sizes(dims: &Dims) -> DimSizes {
     dims.values().map(|dim| (dim.name.clone(), dim.size)).collect()
 }
 
-/// What a model depends on, before it is planned, of a layout without pp of ranks that work together.
+/// What a model depends on, before it is planned, of a configuration without pp of ranks that work together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Unplanned {
     batch: u64,
@@ -180,7 +185,7 @@ pub(super) struct Unplanned {
 }
 
 impl Unplanned {
-    pub(super) fn of(together: &Layout, seq: u64, dtype: DType) -> Unplanned {
+    pub(super) fn of(together: &ParallelConfig, seq: u64, dtype: DType) -> Unplanned {
         let cuts = together.cp * if together.sp { together.tp } else { 1 };
         Unplanned { batch: together.dp.saturating_mul(together.mbs), seq, cuts, dtype }
     }
@@ -203,21 +208,21 @@ impl Unplanned {
     }
 }
 
-/// The axes below pp of a layout.
+/// The axes below pp of a configuration.
 ///
 /// # Errors
 /// Its experts cannot be shared out.
-pub(super) fn together(layout: &Layout) -> Result<Layout, Error> {
-    layout.together().map_err(|why| impossible(why.to_string()))
+pub(super) fn together(parallel: &ParallelConfig) -> Result<ParallelConfig, Error> {
+    parallel.together().map_err(|why| impossible(why.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use crate::{Desk, EstimateRequest, Estimator};
-    use compiler::layout;
-    use ir::goal::{CpKind, Layout, Recompute};
+    use compiler::parallel;
+    use ir::goal::{CpKind, ParallelConfig, Recompute};
 
-    /// Experts shared in all ways, in shapes that are met in another size first, with all that a block sees of a layout: prices
+    /// Experts shared in all ways, in shapes that are met in another size first, with all that a block sees of a configuration: prices
     /// are those of a plan of their own.
     #[test]
     fn a_plan_in_other_sizes_costs_what_its_own_plan_does() {
@@ -226,7 +231,7 @@ mod tests {
             let (name, cluster) = (model.to_string(), "h800".to_string());
             let job =
                 EstimateRequest { model: name, cluster, seq: 512, global_batch: 192, ..EstimateRequest::default() };
-            let request = |layout: String| EstimateRequest { gpus: Some(gpus), layout, ..job.clone() };
+            let request = |parallel: String| EstimateRequest { gpus: Some(gpus), parallel, ..job.clone() };
             let desk = Desk::new(&estimator, request(String::new()), [gpus; 2]).unwrap();
             let mut priced = 0;
             for at in 0..600_u64 {
@@ -244,11 +249,11 @@ mod tests {
                     continue;
                 }
                 let cp_kind = [CpKind::AllGather, CpKind::Ring][cp_kind as usize];
-                let ways = Layout { sp, offload, cp_kind, recompute, ..Layout::default() };
-                let layout = Layout { dp: gpus / tp / cp, tp, cp, ep, etp, mbs, ..ways };
-                let text = layout::print(&layout);
+                let ways = ParallelConfig { sp, offload, cp_kind, recompute, ..ParallelConfig::default() };
+                let parallel = ParallelConfig { dp: gpus / tp / cp, tp, cp, ep, etp, mbs, ..ways };
+                let text = parallel::print(&parallel);
                 let Ok(told) = estimator.estimate(&request(text.clone())) else { continue };
-                let (ours, own) = (desk.price(&layout).unwrap().seconds, told.predicted.step_time_s);
+                let (ours, own) = (desk.price(&parallel).unwrap().seconds, told.predicted.step_time_s);
                 assert!((ours / own - 1.0).abs() < 1e-9, "{model} {text}: {ours}, {own}");
                 priced += 1;
             }
@@ -260,19 +265,19 @@ mod tests {
     #[test]
     fn blocks_that_exchange_parts_are_planned_with_the_axes_of_experts() {
         let estimator = Estimator::new();
-        let layout = "dp=1,tp=128,pp=2,cp=2,ep=8,sp=true,mbs=15,cp_kind=ring";
+        let parallel = "dp=1,tp=128,pp=2,cp=2,ep=8,sp=true,mbs=15,cp_kind=ring";
         let request = EstimateRequest {
             model: "deepseek-v3".to_string(),
             cluster: "h800".to_string(),
             gpus: Some(512),
             seq: 4096,
             global_batch: 3840,
-            layout: layout.to_string(),
+            parallel: parallel.to_string(),
             ..EstimateRequest::default()
         };
         let told = estimator.estimate(&request).unwrap().predicted.step_time_s;
         let desk = Desk::new(&estimator, request, [512; 2]).unwrap();
-        let ours = desk.price(&layout::parse_any(layout).unwrap()).unwrap().seconds;
+        let ours = desk.price(&parallel::parse_any(parallel).unwrap()).unwrap().seconds;
         assert!((ours / told - 1.0).abs() < 1e-9, "{ours}, {told}");
     }
 }

@@ -2,11 +2,11 @@
 
 use super::resize::DimSizes;
 use ir::entity::EntityRef;
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 use ir::mesh::{Axes, Group, Mesh};
 use std::collections::BTreeMap;
 
-/// What layouts and sizes agree in that have the same statements until changes of layout are marked.
+/// What configurations and sizes agree in that have the same statements until changes of configuration are marked.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Shape {
     /// The axes of the mesh.
@@ -18,14 +18,14 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// That of a layout on its mesh, for dims of these sizes: those of a model that is built, or of any.
-    pub(super) fn of(layout: &Layout, mesh: &Mesh, dims: &DimSizes, is_built: bool) -> Shape {
+    /// That of a configuration on its mesh, for dims of these sizes: those of a model that is built, or of any.
+    pub(super) fn of(parallel: &ParallelConfig, mesh: &Mesh, dims: &DimSizes, is_built: bool) -> Shape {
         let places = |group: &Group| group.axes.iter().map(|axis| axis.index()).collect();
         Shape {
             axes: mesh.axes.values().map(|axis| axis.name.clone()).collect(),
             groups: mesh.groups.iter().map(|group| (group.name.clone(), places(group))).collect(),
-            sp: layout.sp,
-            answers: if is_built { of_marks(layout, mesh, dims) } else { of_all(mesh, dims) },
+            sp: parallel.sp,
+            answers: if is_built { of_marks(parallel, mesh, dims) } else { of_all(mesh, dims) },
         }
     }
 }
@@ -41,14 +41,14 @@ fn of_all(mesh: &Mesh, dims: &DimSizes) -> Vec<(String, Vec<bool>)> {
     dims.iter().map(of).collect()
 }
 
-/// What is asked until changes of layout are marked, in a model that is built. Rules put axes on dims, and statements carry them
+/// What is asked until changes of configuration are marked, in a model that is built. Rules put axes on dims, and statements carry them
 /// from a dim to the same dim, or from sequences to the groups that these are split into and their tokens (`reshape`); to no
 /// other. What is asked is of axes that follow each other there, or of none: whether they cut a dim evenly, into no more parts
 /// than it has elements, or into just as many, where what is left goes to the dim within it. A sum that is owed is dealt out
 /// to experts before it is paid if these have no more places than there are tokens.
-fn of_marks(layout: &Layout, mesh: &Mesh, dims: &DimSizes) -> Vec<(String, Vec<bool>)> {
+fn of_marks(parallel: &ParallelConfig, mesh: &Mesh, dims: &DimSizes) -> Vec<(String, Vec<bool>)> {
     let mut cut: BTreeMap<String, Axes> = BTreeMap::new();
-    for rule in layout.seed_rules() {
+    for rule in parallel.seed_rules() {
         let axes = mesh.lookup(&rule.axis).unwrap_or_default();
         for dim in rule.dims {
             let all = cut.entry(dim).or_default();

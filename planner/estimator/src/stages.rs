@@ -5,7 +5,7 @@ use super::replicas::{Exchange, Replicas, Row};
 use compiler::error::Error;
 use cost::{Cut, Machine, Profile, Seconds};
 use ir::costs::{BlockCosts, CallCosts, Lanes, ModelCosts};
-use ir::goal::{Layout, Recompute};
+use ir::goal::{ParallelConfig, Recompute};
 use scheduler::cut::{CutError, balanced, check_starts, stage_runs};
 use scheduler::placement::{Pipeline, Placement};
 use std::ops::Range;
@@ -88,15 +88,20 @@ pub(super) fn plus(sum: Seconds, more: &Seconds, times: f64) -> Seconds {
     }
 }
 
-/// The first run of each stage: as the layout has it; else by parameters where the stack does so; else as many layers on each
+/// The first run of each stage: as the configuration has it; else by parameters where the stack does so; else as many layers on each
 /// stage, if they divide; else balanced by time, at best in a chain: what is computed again moves no layer.
 ///
 /// # Errors
-/// The layout's starts do not fit the model, or it has fewer runs than stages.
-pub(super) fn starts(blocks: &Blocks, layout: &Layout, cut: Cut, pipeline: &Pipeline) -> Result<Vec<usize>, Error> {
+/// The configuration's starts do not fit the model, or it has fewer runs than stages.
+pub(super) fn starts(
+    blocks: &Blocks,
+    parallel: &ParallelConfig,
+    cut: Cut,
+    pipeline: &Pipeline,
+) -> Result<Vec<usize>, Error> {
     let stages = pipeline.stages() as usize;
-    if !layout.stages.is_empty() {
-        let starts: Vec<usize> = [0].into_iter().chain(layout.stages.iter().map(|&start| start as usize)).collect();
+    if !parallel.stages.is_empty() {
+        let starts: Vec<usize> = [0].into_iter().chain(parallel.stages.iter().map(|&start| start as usize)).collect();
         check_starts(&starts, pipeline, &costs(blocks))?;
         return Ok(starts);
     }
@@ -107,7 +112,7 @@ pub(super) fn starts(blocks: &Blocks, layout: &Layout, cut: Cut, pipeline: &Pipe
             |run| if run < blocks.outline.layers.start { 0.0 } else { profile(run).dense + profile(run).experts };
         return by_shares(&(0..blocks.outline.runs.len()).map(weight).collect::<Vec<f64>>(), stages);
     }
-    if is_even(blocks, layout, cut, pipeline.stages()) {
+    if is_even(blocks, parallel, cut, pipeline.stages()) {
         let each = blocks.outline.layers.len() / stages;
         return Ok((0..stages)
             .map(|stage| if stage == 0 { 0 } else { blocks.outline.layers.start + stage * each })
@@ -148,18 +153,23 @@ fn costs(blocks: &Blocks) -> ModelCosts {
 }
 
 /// What each stage costs.
-pub(super) fn loads(blocks: &Blocks, layout: &Layout, starts: &[usize], replicas: &Replicas<'_>) -> Vec<Load> {
+pub(super) fn loads(
+    blocks: &Blocks,
+    parallel: &ParallelConfig,
+    starts: &[usize],
+    replicas: &Replicas<'_>,
+) -> Vec<Load> {
     let exchanges = replicas.exchanges(&blocks.profiles);
     let of = |runs: Range<usize>| {
         let stays = runs.len() == 1;
-        load(blocks, runs, layout, (replicas, &exchanges), stays)
+        load(blocks, runs, parallel, (replicas, &exchanges), stays)
     };
     stage_runs(starts, blocks.outline.runs.len()).into_iter().map(of).collect()
 }
 
 /// Seconds of F, I and W of each stage, with nothing gathered, scattered or sent.
-pub(super) fn seconds(blocks: &Blocks, layout: &Layout, starts: &[usize]) -> Vec<[f64; 3]> {
-    let most = most(layout);
+pub(super) fn seconds(blocks: &Blocks, parallel: &ParallelConfig, starts: &[usize]) -> Vec<[f64; 3]> {
+    let most = most(parallel);
     let of = |runs: Range<usize>| {
         pieces(blocks, runs, most).fold([0.0; 3], |[f, i, w], Piece { profile, times, .. }| {
             let times = times as f64;
@@ -171,10 +181,10 @@ pub(super) fn seconds(blocks: &Blocks, layout: &Layout, starts: &[usize]) -> Vec
 }
 
 /// What all of a model costs at least, as if it were one stage. Where there are several, each may be of one run.
-pub(super) fn run_loads(blocks: &Blocks, layout: &Layout, replicas: &Replicas<'_>) -> Load {
+pub(super) fn run_loads(blocks: &Blocks, parallel: &ParallelConfig, replicas: &Replicas<'_>) -> Load {
     let (runs, exchanges) = (0..blocks.outline.runs.len(), replicas.exchanges(&blocks.profiles));
-    let stays = runs.len() == 1 || layout.pp > 1;
-    load(blocks, runs, layout, (replicas, &exchanges), stays)
+    let stays = runs.len() == 1 || parallel.pp > 1;
+    load(blocks, runs, parallel, (replicas, &exchanges), stays)
 }
 
 /// Runs of one block on a stage.
@@ -205,33 +215,33 @@ pub(super) fn memory_loads(blocks: &Blocks, starts: &[usize]) -> Vec<Load> {
 }
 
 /// The most layers of a stage that are computed again as a whole.
-fn most(layout: &Layout) -> usize {
-    match layout.recompute {
+fn most(parallel: &ParallelConfig) -> usize {
+    match parallel.recompute {
         Recompute::Full(Some(layers)) => layers as usize,
         _ => usize::MAX,
     }
 }
 
 /// Whether all stages have as many layers.
-pub(super) fn is_even(blocks: &Blocks, layout: &Layout, cut: Cut, stages: u32) -> bool {
+pub(super) fn is_even(blocks: &Blocks, parallel: &ParallelConfig, cut: Cut, stages: u32) -> bool {
     let layers = blocks.outline.layers.len();
     let divides = layers > 0 && stages > 0 && layers.is_multiple_of(stages as usize);
-    cut == Cut::Time && layout.stages.is_empty() && divides
+    cut == Cut::Time && parallel.stages.is_empty() && divides
 }
 
 fn load(
     blocks: &Blocks,
     runs: Range<usize>,
-    layout: &Layout,
+    parallel: &ParallelConfig,
     (replicas, exchanges): (&Replicas<'_>, &[Exchange]),
     stays: bool,
 ) -> Load {
-    let most = most(layout);
+    let most = most(parallel);
     let pieces = || pieces(blocks, runs.clone(), most);
     let row = |Piece { profile, times, block, .. }| Row { profile, times, talk: exchanges[block] };
     let shards = replicas.shards(pieces().map(row), stays);
     let mut load = Load { shards, ..sum(blocks, runs.clone(), most) };
-    let peer = peer(layout, replicas.machine);
+    let peer = peer(parallel, replicas.machine);
     if peer > 0.0 {
         pieces().for_each(|piece| load.wait(&piece, peer));
     }
@@ -239,9 +249,9 @@ fn load(
 }
 
 /// Seconds of the CPU for each rank that a tensor-parallel collective joins.
-fn peer(layout: &Layout, machine: &Machine<'_>) -> f64 {
-    let is_on_nodes = machine.cluster.links[0].joins < layout.devices();
-    if layout.pp > 1 && is_on_nodes { machine.stack.facts.peer } else { 0.0 }
+fn peer(parallel: &ParallelConfig, machine: &Machine<'_>) -> f64 {
+    let is_on_nodes = machine.cluster.links[0].joins < parallel.devices();
+    if parallel.pp > 1 && is_on_nodes { machine.stack.facts.peer } else { 0.0 }
 }
 
 /// Runs of a stage that follow each other and cost the same.
@@ -359,7 +369,7 @@ mod tests {
     fn peers_cost_in_pipelines_over_nodes_alone() {
         let (cluster, stack) = (Cluster::find("h100-p5-efa").unwrap(), Stack::find("nanotron-2024").unwrap());
         let machine = Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
-        let of = |dp, pp| peer(&Layout { dp, pp, tp: 2, ..Layout::default() }, &machine);
+        let of = |dp, pp| peer(&ParallelConfig { dp, pp, tp: 2, ..ParallelConfig::default() }, &machine);
         assert_eq!([of(2, 2), of(8, 1), of(4, 2)], [0.0, 0.0, stack.facts.peer]);
     }
 }

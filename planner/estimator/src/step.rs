@@ -7,7 +7,7 @@ use super::replicas::{Exchange, Replicas};
 use super::report::TimeShares;
 use super::stages::{Load, plus};
 use cost::{Group, Machine, Seconds, Talk};
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 
 /// A step in time.
 #[derive(Clone, PartialEq, Debug)]
@@ -23,15 +23,15 @@ impl Ordered<'_> {
     /// update; after it each updates what it holds, and the slowest ends the step. Devices differ, and all wait for the slowest;
     /// and where they share cores, they wait for these.
     pub(super) fn step(&self, tied: f64) -> Step {
-        let Ordered { layout, replicas: Replicas { machine, .. }, loads, flow } = *self;
+        let Ordered { parallel, replicas: Replicas { machine, .. }, loads, flow } = *self;
         let after = self.after(flow.ranks.iter().map(|rank| Own::of(rank, loads)));
         let ends = || flow.ranks.iter().zip(&after).map(|(rank, after)| rank.end + after.exchange.reduce);
         let (last, summed) = ends().enumerate().fold((0, 0.0), |most, at| if at.1 > most.1 { at } else { most });
         let updated = after.iter().map(After::update).fold(0.0, f64::max);
         let work = summed + tied + updated;
         let fixed = machine.fixed();
-        let path = (work + fixed) * machine.stragglers(layout.devices());
-        let each = (layout.devices() / layout.pp.max(1)) as f64;
+        let path = (work + fixed) * machine.stragglers(parallel.devices());
+        let each = (parallel.devices() / parallel.pp.max(1)) as f64;
         let all =
             flow.ranks.iter().zip(&after).map(|(rank, after)| each * (rank.busy() + rank.messages + after.work()));
         // However many devices work at once, a core does the work of one at a time.
@@ -57,7 +57,7 @@ impl Ordered<'_> {
         let mut last: Option<(Own, After)> = None;
         let of = |own: Own| match last {
             Some((same, after)) if same == own => after,
-            _ => last.insert((own, After::of(own, self.layout, self.replicas))).1,
+            _ => last.insert((own, After::of(own, self.parallel, self.replicas))).1,
         };
         ranks.map(of).collect()
     }
@@ -107,10 +107,10 @@ struct After {
 }
 
 impl After {
-    fn of(own: Own, layout: &Layout, replicas: &Replicas<'_>) -> After {
+    fn of(own: Own, parallel: &ParallelConfig, replicas: &Replicas<'_>) -> After {
         let Own { elements, tensors, beside: [forward, backward] } = own;
         let [dense, experts] = replicas.parts();
-        let cut = layout.zero > 0;
+        let cut = parallel.zero > 0;
         let local = if cut { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
         After {
             exchange: replicas.exchange(elements, tensors, forward, backward),
@@ -138,8 +138,8 @@ pub(super) fn optimizer(elements: f64, machine: &Machine<'_>) -> f64 {
 }
 
 /// Seconds in which the first and the last stage sum the gradients of parameters that both hold.
-pub(super) fn tied(elements: f64, layout: &Layout, machine: &Machine<'_>) -> f64 {
-    let stride = super::place::stride(layout, "pp") * (layout.pp - 1);
+pub(super) fn tied(elements: f64, parallel: &ParallelConfig, machine: &Machine<'_>) -> f64 {
+    let stride = super::place::stride(parallel, "pp") * (parallel.pp - 1);
     machine.talk(Talk::AllReduce, elements * machine.recipe.wire, Group { ranks: 2, stride })
 }
 

@@ -32,7 +32,7 @@ pub(super) fn crowded(
 
 /// The best choices of values for so many runs of each block.
 pub(super) fn choices(job: &Job<'_>, model: &Model, runs: &[f64]) -> Frontier {
-    frontier(model, runs, &job.layout, &job.machine)
+    frontier(model, runs, &job.parallel, &job.machine)
 }
 
 /// The best choices of values for a run of each block alone; none for those that are no layers.
@@ -65,7 +65,7 @@ pub(super) fn fastest(
     if all.is_of_sets() { Vec::new() } else { all.names(&chosen) }
 }
 
-/// A layout with a choice of values, and the bytes of its fullest device.
+/// A configuration with a choice of values, and the bytes of its fullest device.
 #[derive(Clone)]
 pub(super) struct Tried<T> {
     pub(super) of: T,

@@ -7,9 +7,9 @@ use super::least::{communicators, gathers};
 use super::memory::{Inner, states, within};
 use super::replicas::Replicas;
 use cost::{Format, Machine, Recipe};
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 
-/// The work of a sequence and the parameters of a model, which no layout changes.
+/// The work of a sequence and the parameters of a model, which no configuration changes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Work {
     /// FLOPs of a sequence's products, forward and backward.
@@ -26,14 +26,14 @@ pub struct Work {
     layer: [f64; 2],
 }
 
-/// What degrees leave open of a layout.
+/// What degrees leave open of a configuration.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Undecided {
     /// The ZeRO stage, if it is pinned.
     pub zero: Option<u8>,
-    /// Micro-batches of a step: no layout has fewer.
+    /// Micro-batches of a step: no configuration has fewer.
     pub microbatches: u32,
-    /// Sequences of a micro-batch: no layout has fewer.
+    /// Sequences of a micro-batch: no configuration has fewer.
     pub mbs: u64,
 }
 
@@ -62,42 +62,42 @@ impl Work {
     }
 
     /// Bytes of the inner values of a micro-batch of one sequence on a rank at least.
-    fn inner(&self, layout: &Layout) -> f64 {
-        self.inner * SHARED_INNER / (layout.tp * layout.cp) as f64
+    fn inner(&self, parallel: &ParallelConfig) -> f64 {
+        self.inner * SHARED_INNER / (parallel.tp * parallel.cp) as f64
     }
 
     /// The most sequences of a micro-batch whose inner values have so much room.
-    pub fn most_sequences(&self, layout: &Layout, room: f64) -> u64 {
-        (room / self.inner(layout).max(1.0)) as u64
+    pub fn most_sequences(&self, parallel: &ParallelConfig, room: f64) -> u64 {
+        (room / self.inner(parallel).max(1.0)) as u64
     }
 
-    /// Of all layouts with these degrees: all devices at their full rate all the time, and the states of the mean rank, the
+    /// Of all configurations with these degrees: all devices at their full rate all the time, and the states of the mean rank, the
     /// inner values of a micro-batch, or what the rank with most layers holds. With one micro-batch every stage of ZeRO is as
     /// asked for.
-    pub fn floor(&self, layout: &Layout, open: Undecided, sequences: u64, machine: &Machine<'_>) -> Floor {
-        let devices = layout.devices();
+    pub fn floor(&self, parallel: &ParallelConfig, open: Undecided, sequences: u64, machine: &Machine<'_>) -> Floor {
+        let devices = parallel.devices();
         let seconds = self.seconds(devices, sequences, machine) * machine.stragglers(devices);
-        let under = |zero: u8| Layout { zero, ..layout.clone() };
+        let under = |zero: u8| ParallelConfig { zero, ..parallel.clone() };
         let mean = {
-            let layout = under(open.zero.unwrap_or(3));
-            let replicas = Replicas::new(&layout, open.microbatches, machine);
-            states(on_a_rank(self.elements, &layout).map(|all| all / layout.pp as f64), &replicas).total()
+            let parallel = under(open.zero.unwrap_or(3));
+            let replicas = Replicas::new(&parallel, open.microbatches, machine);
+            states(on_a_rank(self.elements, &parallel).map(|all| all / parallel.pp as f64), &replicas).total()
         };
         // While micro-batches accumulate, stacks may run ZeRO-2 and 3 as ZeRO-1.
-        let inner = self.inner(layout) * open.mbs as f64;
+        let inner = self.inner(parallel) * open.mbs as f64;
         let stages = open.zero.map_or(0..=3, |zero| zero.min(1)..=zero);
         let fullest = stages.map(|zero| self.fullest(&under(zero), open.microbatches, inner, machine));
         let fullest = fullest.fold(f64::INFINITY, f64::min);
         let facts = &machine.stack.facts;
         let held = mean.max(inner).max(fullest);
-        Floor { seconds, bytes: held * facts.reserve + facts.context + communicators(layout, machine) }
+        Floor { seconds, bytes: held * facts.reserve + facts.context + communicators(parallel, machine) }
     }
 
-    /// Of all layouts on so many devices, from the fewest to the most: each state is held once at least.
+    /// Of all configurations on so many devices, from the fewest to the most: each state is held once at least.
     pub fn of_devices(&self, [fewest, most]: [u64; 2], sequences: u64, machine: &Machine<'_>) -> Floor {
         let seconds = self.seconds(most, sequences, machine) * machine.stragglers(fewest);
-        let layout = Layout { dp: most, zero: 3, ..Layout::default() };
-        let replicas = Replicas::new(&layout, 1, machine);
+        let parallel = ParallelConfig { dp: most, zero: 3, ..ParallelConfig::default() };
+        let replicas = Replicas::new(&parallel, 1, machine);
         let elements = self.elements.iter().sum::<f64>();
         let facts = &machine.stack.facts;
         Floor { seconds, bytes: states([elements, 0.0], &replicas).total() * facts.reserve + facts.context }
@@ -115,25 +115,25 @@ impl Work {
 
     /// Bytes of the rank with most layers: n on p ranks are n/p, rounded up, on one of them. It holds their states, and what
     /// ZeRO gathers and sums of one. A single rank holds all states, and the inner values of the ends.
-    fn fullest(&self, layout: &Layout, microbatches: u32, inner: f64, machine: &Machine<'_>) -> f64 {
+    fn fullest(&self, parallel: &ParallelConfig, microbatches: u32, inner: f64, machine: &Machine<'_>) -> f64 {
         if self.layers == 0 {
             return 0.0;
         }
-        let replicas = Replicas::new(layout, microbatches, machine);
-        let layer = on_a_rank(self.layer, layout);
+        let replicas = Replicas::new(parallel, microbatches, machine);
+        let layer = on_a_rank(self.layer, parallel);
         let one = Inner { transient: 0.0, elements: layer.iter().sum() };
         let whole = within(one, Inner::default(), 0.0, 0.0, gathers(&replicas), machine.recipe);
-        let (held, beside) = if layout.pp > 1 {
-            let layers = self.layers.div_ceil(layout.pp) as f64;
+        let (held, beside) = if parallel.pp > 1 {
+            let layers = self.layers.div_ceil(parallel.pp) as f64;
             (layer.map(|elements| layers * elements), whole)
         } else {
-            (on_a_rank(self.elements, layout), whole.max(inner))
+            (on_a_rank(self.elements, parallel), whole.max(inner))
         };
         states(held, &replicas).total() + beside + machine.stack.facts.workspace
     }
 }
 
 /// What a rank has of some parameters, which no pipeline cuts, before ZeRO does.
-fn on_a_rank([dense, experts]: [f64; 2], layout: &Layout) -> [f64; 2] {
-    [dense / layout.tp as f64, experts / (layout.ep * layout.etp) as f64]
+fn on_a_rank([dense, experts]: [f64; 2], parallel: &ParallelConfig) -> [f64; 2] {
+    [dense / parallel.tp as f64, experts / (parallel.ep * parallel.etp) as f64]
 }

@@ -20,7 +20,7 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
     if model.is_settled() {
         return Ok(());
     }
-    if goal.layout.devices() > 1 {
+    if goal.parallel.devices() > 1 {
         seed_rules(model, goal)?;
     }
     if let Sharding::Auto { .. } = goal.sharding {
@@ -33,9 +33,9 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
 /// Closes the declared parameters and inputs, and the values that follow them, as the rules leave them.
 pub(crate) fn close(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
     let group = zero_group(&model.mesh, goal);
-    let stored = |from: u8| if goal.layout.zero >= from { group.clone() } else { Axes::none() };
+    let stored = |from: u8| if goal.parallel.zero >= from { group.clone() } else { Axes::none() };
     // Dims that no rule names stay unsharded; `propagate` decides the open dims of a file with its own mesh.
-    if goal.layout.devices() > 1 || model.mesh.tensor_axes().is_empty() {
+    if goal.parallel.devices() > 1 || model.mesh.tensor_axes().is_empty() {
         model.params.values_mut().for_each(|param| param.ty = param.ty.closed());
         model.inputs.iter_mut().for_each(|input| input.ty = input.ty.closed());
     }
@@ -57,7 +57,7 @@ pub(crate) fn bind(model: &mut Model, zero: impl Fn(BlockId, Value) -> Axes) {
 /// Axes over which ZeRO shards: all of dp and cp, or the innermost dp axes that form a group.
 fn zero_group(mesh: &Mesh, goal: &Goal) -> Axes {
     let axes = |name| mesh.lookup(name).unwrap_or_default();
-    let Some(shard) = goal.layout.shard.filter(|&shard| shard < goal.layout.dp * goal.layout.cp) else {
+    let Some(shard) = goal.parallel.shard.filter(|&shard| shard < goal.parallel.dp * goal.parallel.cp) else {
         return axes("dp").union(&axes("cp"));
     };
     let dp: Vec<_> = axes("dp").iter().collect();
@@ -69,7 +69,7 @@ fn seed_rules(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
     let rules = goal
         .rules
         .iter()
-        .filter(|rule| goal.layout.degree(&rule.axis).is_none_or(|degree| degree > 1))
+        .filter(|rule| goal.parallel.degree(&rule.axis).is_none_or(|degree| degree > 1))
         .map(|rule| check_rule(model, rule))
         .collect::<Result<Vec<_>, _>>()?;
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());

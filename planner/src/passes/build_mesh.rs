@@ -9,18 +9,18 @@ use crate::PlanError;
 use cost::Cluster;
 use ir::entity::EntityRef;
 use ir::experts::Role;
-use ir::goal::{Goal, Layout};
+use ir::goal::{Goal, ParallelConfig};
 use ir::graph::Model;
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Axis, Group, Mesh, PIPELINE};
 
 pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), PlanError> {
-    let wanted = on_levels(&goal.layout, &goal.levels)?;
+    let wanted = on_levels(&goal.parallel, &goal.levels)?;
     if !model.has_mesh {
         model.mesh = wanted;
         model.has_mesh = true;
         open(model);
-    } else if goal.layout.devices() > 1 && (&wanted.axes, &wanted.groups) != (&model.mesh.axes, &model.mesh.groups) {
+    } else if goal.parallel.devices() > 1 && (&wanted.axes, &wanted.groups) != (&model.mesh.axes, &model.mesh.groups) {
         return Err(PlanError::OwnMesh { mesh: model.mesh.name.clone() });
     }
     Ok(())
@@ -28,7 +28,7 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
 
 /// Error for a name in the rank order that is no axis of a configuration.
 fn unknown(name: &str) -> PlanError {
-    PlanError::UnknownAxis { name: name.to_string(), known: Layout::AXES.join(", ") }
+    PlanError::UnknownAxis { name: name.to_string(), known: ParallelConfig::AXES.join(", ") }
 }
 
 /// Opens all shardings of a file without a mesh line.
@@ -51,25 +51,25 @@ struct Part {
 ///
 /// # Errors
 /// The expert degrees do not fit, or the rank order names an unknown axis.
-pub fn mesh(layout: &Layout) -> Result<Mesh, PlanError> {
-    on_levels(layout, &[])
+pub fn mesh(parallel: &ParallelConfig) -> Result<Mesh, PlanError> {
+    on_levels(parallel, &[])
 }
 
 /// Builds the mesh on links whose levels have `levels` devices, innermost first.
-fn on_levels(layout: &Layout, levels: &[u64]) -> Result<Mesh, PlanError> {
-    let (folded, mut inner) = (layout.fold()?, 1);
+fn on_levels(parallel: &ParallelConfig, levels: &[u64]) -> Result<Mesh, PlanError> {
+    let (folded, mut inner) = (parallel.fold()?, 1);
     let mut parts: Vec<Part> = Vec::new();
-    for name in layout.order.iter().rev() {
-        let axis = *Layout::AXES.iter().find(|axis| *axis == name).ok_or_else(|| unknown(name))?;
+    for name in parallel.rank_order.iter().rev() {
+        let axis = *ParallelConfig::AXES.iter().find(|axis| *axis == name).ok_or_else(|| unknown(name))?;
         if axis == PIPELINE {
             // The axis stays atomic: stages communicate with neighbours only, whatever links are between them.
-            parts.extend((layout.pp > 1).then_some(Part { axis, role: Role::Copies, size: layout.pp }));
-            inner *= layout.pp;
+            parts.extend((parallel.pp > 1).then_some(Part { axis, role: Role::Copies, size: parallel.pp }));
+            inner *= parallel.pp;
         }
         for &(role, degree) in folded.iter().filter(|(folded, _)| *folded == axis).flat_map(|(_, parts)| parts) {
             let mut sizes = split(axis, degree, inner, levels)?;
-            if axis == "dp" && layout.zero > 0 {
-                sizes = layout.shard.map_or(sizes.clone(), |shard| with_group(&sizes, shard));
+            if axis == "dp" && parallel.zero > 0 {
+                sizes = parallel.shard.map_or(sizes.clone(), |shard| with_group(&sizes, shard));
             }
             parts.extend(sizes.into_iter().map(|size| Part { axis, role, size }));
             inner *= degree;
@@ -98,11 +98,11 @@ fn named(parts: &[Part]) -> Mesh {
     let axes_of = |is: &dyn Fn(&Part) -> bool| -> Axes {
         let ids = || parts.iter().enumerate().filter(|(_, part)| is(part));
         let of = |axis: &'static str| ids().filter(move |(_, part)| part.axis == axis);
-        Layout::AXES.into_iter().flat_map(of).map(|(place, _)| AxisId::new(place)).collect()
+        ParallelConfig::AXES.into_iter().flat_map(of).map(|(place, _)| AxisId::new(place)).collect()
     };
     let expert =
         [("ep", axes_of(&|part| part.role == Role::Differs)), ("etp", axes_of(&|part| part.role == Role::Shares))];
-    let groups = Layout::AXES.map(|name| (name, axes_of(&|part| part.axis == name))).into_iter().chain(expert);
+    let groups = ParallelConfig::AXES.map(|name| (name, axes_of(&|part| part.axis == name))).into_iter().chain(expert);
     for (name, axes) in groups {
         if !axes.is_empty() && mesh.axes.values().all(|axis| axis.name != name) {
             mesh.groups.push(Group { name: name.to_string(), axes });
@@ -154,8 +154,8 @@ mod tests {
     use cost::CPU;
 
     /// The mesh as a line of the text form.
-    fn line(layout: &Layout, levels: &[u64]) -> String {
-        let mesh = on_levels(layout, levels).unwrap();
+    fn line(parallel: &ParallelConfig, levels: &[u64]) -> String {
+        let mesh = on_levels(parallel, levels).unwrap();
         let axes: Vec<String> = mesh.axes.values().map(|axis| format!("{}={}", axis.name, axis.size)).collect();
         let names = |axes: &Axes| axes.iter().map(|axis| mesh.axes[axis].name.clone()).collect::<Vec<_>>().join(",");
         let groups = mesh.groups.iter().map(|group| format!(" {}=[{}]", group.name, names(&group.axes)));
@@ -164,41 +164,42 @@ mod tests {
 
     #[test]
     fn an_axis_over_two_levels_is_split() {
-        let layout = Layout { pp: 4, dp: 2, tp: 16, ..Layout::default() };
-        assert_eq!(line(&layout, &[8]), "pp=4 dp=2 tp1=2 tp0=8 tp=[tp1,tp0]");
+        let parallel = ParallelConfig { pp: 4, dp: 2, tp: 16, ..ParallelConfig::default() };
+        assert_eq!(line(&parallel, &[8]), "pp=4 dp=2 tp1=2 tp0=8 tp=[tp1,tp0]");
     }
 
     #[test]
     fn a_group_of_zero_is_the_innermost_part_of_dp() {
-        let layout = |shard| Layout { dp: 16, tp: 2, zero: 3, shard: Some(shard), ..Layout::default() };
-        assert_eq!(line(&layout(4), &[]), "dp1=4 dp0=4 tp=2 dp=[dp1,dp0]");
-        assert_eq!(line(&layout(2), &[8]), "dp2=4 dp1=2 dp0=2 tp=2 dp=[dp2,dp1,dp0]");
-        assert_eq!(line(&layout(16), &[]), "dp=16 tp=2");
+        let parallel =
+            |shard| ParallelConfig { dp: 16, tp: 2, zero: 3, shard: Some(shard), ..ParallelConfig::default() };
+        assert_eq!(line(&parallel(4), &[]), "dp1=4 dp0=4 tp=2 dp=[dp1,dp0]");
+        assert_eq!(line(&parallel(2), &[8]), "dp2=4 dp1=2 dp0=2 tp=2 dp=[dp2,dp1,dp0]");
+        assert_eq!(line(&parallel(16), &[]), "dp=16 tp=2");
     }
 
     #[test]
     fn experts_take_parts_of_axes() {
-        let layout = |dp, cp, tp, ep, etp| Layout { dp, cp, tp, ep, etp, ..Layout::default() };
-        assert_eq!(line(&layout(8, 1, 2, 4, 2), &[]), "edp=2 ep=4 tp=2 dp=[edp,ep] etp=[tp]");
-        assert_eq!(line(&layout(4, 1, 2, 8, 1), &[]), "dp=4 tp=2 ep=[dp,tp]");
-        assert_eq!(line(&layout(4, 1, 2, 4, 1), &[]), "edp=2 dp0=2 tp=2 dp=[edp,dp0] ep=[dp0,tp]");
-        assert_eq!(line(&layout(2, 2, 4, 4, 2), &[]), "dp=2 cp=2 tp1=2 tp0=2 tp=[tp1,tp0] ep=[cp,tp1] etp=[tp0]");
-        assert_eq!(line(&layout(16, 1, 1, 16, 1), &[8]), "dp1=2 dp0=8 dp=[dp1,dp0] ep=[dp1,dp0]");
+        let parallel = |dp, cp, tp, ep, etp| ParallelConfig { dp, cp, tp, ep, etp, ..ParallelConfig::default() };
+        assert_eq!(line(&parallel(8, 1, 2, 4, 2), &[]), "edp=2 ep=4 tp=2 dp=[edp,ep] etp=[tp]");
+        assert_eq!(line(&parallel(4, 1, 2, 8, 1), &[]), "dp=4 tp=2 ep=[dp,tp]");
+        assert_eq!(line(&parallel(4, 1, 2, 4, 1), &[]), "edp=2 dp0=2 tp=2 dp=[edp,dp0] ep=[dp0,tp]");
+        assert_eq!(line(&parallel(2, 2, 4, 4, 2), &[]), "dp=2 cp=2 tp1=2 tp0=2 tp=[tp1,tp0] ep=[cp,tp1] etp=[tp0]");
+        assert_eq!(line(&parallel(16, 1, 1, 16, 1), &[8]), "dp1=2 dp0=8 dp=[dp1,dp0] ep=[dp1,dp0]");
     }
 
     #[test]
     fn a_rank_order_with_a_stranger_is_told_which_axes_there_are() {
-        let order = ["pp", "dp", "xp"].map(str::to_string).into();
-        let goal = Goal::of(Layout { order, ..Layout::default() });
+        let rank_order = ["pp", "dp", "xp"].map(str::to_string).into();
+        let goal = Goal::of(ParallelConfig { rank_order, ..ParallelConfig::default() });
         let error = run(&mut Model::default(), &goal, &CPU).unwrap_err();
         assert_eq!(error.to_string(), "there is no axis `xp`; the mesh has pp, dp, cp, tp");
     }
 
     #[test]
     fn an_axis_that_straddles_a_level_is_refused() {
-        let layout = |dp, tp| Layout { dp, tp, ..Layout::default() };
-        assert!(on_levels(&layout(2, 6), &[4]).is_err());
-        assert!(on_levels(&layout(3, 4), &[8]).is_err());
-        assert_eq!(on_levels(&layout(4, 4), &[8]).unwrap().axes.len(), 3);
+        let parallel = |dp, tp| ParallelConfig { dp, tp, ..ParallelConfig::default() };
+        assert!(on_levels(&parallel(2, 6), &[4]).is_err());
+        assert!(on_levels(&parallel(3, 4), &[8]).is_err());
+        assert_eq!(on_levels(&parallel(4, 4), &[8]).unwrap().axes.len(), 3);
     }
 }

@@ -20,8 +20,8 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
     if model.is_settled() && model.has_mesh {
         return Ok(());
     }
-    check_names(model, &goal.layout.recompute)?;
-    match &goal.layout.recompute {
+    check_names(model, &goal.parallel.recompute)?;
+    match &goal.parallel.recompute {
         Recompute::None | Recompute::Auto | Recompute::Full(Some(0)) => {}
         Recompute::Full(Some(layers)) if *layers < layers_of(model) => {
             if layers_again(model).is_none() {
@@ -76,7 +76,7 @@ fn is_summed(block: &Block, dims: &Dims, place: usize, goal: &Goal) -> bool {
     }
     let is_cut = |name: &String| {
         let rules = goal.rules.iter().filter(|rule| rule.dims.contains(name));
-        rules.filter_map(|rule| goal.layout.degree(&rule.axis)).any(|degree| degree > 1)
+        rules.filter_map(|rule| goal.parallel.degree(&rule.axis)).any(|degree| degree > 1)
     };
     let cut =
         |value: Value| block.ty(value).dims.iter().filter_map(|dim| dim.name).filter(|&id| is_cut(&dims[id].name));

@@ -106,7 +106,7 @@ pub(crate) fn reshard_section(
         if let Some(wanted) = wanted_types(mesh, block, &stmt, &|value| moved.lies(block, value))? {
             for (place, ty) in wanted.into_iter().enumerate() {
                 make_anew(mesh, block, kind, stmt.operands[place], &ty, moved)?;
-                stmt.operands[place] = in_layout(block, kind, stmt.operands[place], ty, moved);
+                stmt.operands[place] = in_sharding(block, kind, stmt.operands[place], ty, moved);
             }
         }
         if stmt.op == Op::Reshard {
@@ -139,7 +139,7 @@ fn make_anew(
     let Some(wanted) = operand_for(mesh, block, maker, ty)? else { return Ok(()) };
     let maker = maker.clone();
     make_anew(mesh, block, kind, operand, &wanted, moved)?;
-    let operands = vec![in_layout(block, kind, operand, wanted, moved)];
+    let operands = vec![in_sharding(block, kind, operand, wanted, moved)];
     let result = block.add_value("", ty.clone());
     block[kind].stmts.push(Stmt { results: vec![result], operands, ..maker });
     moved.there.push((value, ty.clone(), result));
@@ -148,7 +148,7 @@ fn make_anew(
 }
 
 /// The value in the given type: the value itself, an earlier reshard of it, or a new reshard.
-pub(crate) fn in_layout(block: &mut Block, kind: SectionKind, value: Value, ty: Type, moved: &mut Moved) -> Value {
+pub(crate) fn in_sharding(block: &mut Block, kind: SectionKind, value: Value, ty: Type, moved: &mut Moved) -> Value {
     if *block.ty(value) == ty {
         return value;
     }

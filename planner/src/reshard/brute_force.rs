@@ -105,18 +105,18 @@ impl Random {
     }
 
     /// A sharding that the mesh allows for the tensor.
-    fn layout(&mut self, site: &Site<'_>, ty: &Type) -> Sharding {
+    fn sharding(&mut self, site: &Site<'_>, ty: &Type) -> Sharding {
         loop {
-            let layout = self.anywhere(ty, site.mesh.tensor_axes());
-            if site.holds(&layout.on(ty)) {
-                return layout;
+            let sharding = self.anywhere(ty, site.mesh.tensor_axes());
+            if site.holds(&sharding.on(ty)) {
+                return sharding;
             }
         }
     }
 
     /// Assigns the axes in random order, each to a random use.
     fn anywhere(&mut self, ty: &Type, mut rest: Axes) -> Sharding {
-        let mut layout = Sharding::whole(ty);
+        let mut sharding = Sharding::whole(ty);
         while !rest.is_empty() {
             let axis = self.of(rest.as_slice());
             rest = rest.without(&Axes::one(axis));
@@ -126,9 +126,9 @@ impl Random {
                 2 | 3 => Place::Partial,
                 place => Place::Dim(place - 4),
             };
-            layout = layout.with(axis, place);
+            sharding = sharding.with(axis, place);
         }
-        layout
+        sharding
     }
 }
 
@@ -152,7 +152,7 @@ fn no_sequence_of_collectives_is_cheaper_and_no_estimate_too_high() {
             let ty = random.tensor(&mut dims, rank);
             let site = Site { mesh: &mesh, dims: &dims, cluster: &cluster };
             let kind = random.of(&[PartialKind::Sum, PartialKind::Sum, PartialKind::Max]);
-            let from = random.layout(&site, &ty).on(&ty);
+            let from = random.sharding(&site, &ty).on(&ty);
             let from = from.partial_over(kind, &from.partial_axes());
             let distances = distances(&site, &from);
             for _ in 0..40 {
@@ -176,9 +176,9 @@ fn what_a_table_says_is_what_the_cheapest_way_takes() {
         for cluster in clusters() {
             let site = Site { mesh: &mesh, dims: &dims, cluster: &cluster };
             let mut table = Table::new(site, &ty, true, None);
-            let from = random.layout(&site, &ty);
+            let from = random.sharding(&site, &ty);
             for _ in 0..40 {
-                let to = random.layout(&site, &ty);
+                let to = random.sharding(&site, &ty);
                 let ends = (table.place(&from), table.place(&to));
                 let wanted = table.seconds(ends.0, ends.1);
                 let way = cheapest(&site, &from.on(&ty), &to.on(&ty), &Axes::none());
@@ -227,11 +227,11 @@ fn takes_least_between(others: u64, powers: usize) {
             let site = Site { mesh: &mesh, dims: &dims, cluster: &cluster };
             let ways = ReshardCache::default();
             for _ in 0..10 {
-                let (from, to) = (random.layout(&site, &ty), random.layout(&site, &ty));
+                let (from, to) = (random.sharding(&site, &ty), random.sharding(&site, &ty));
                 for _ in 0..20 {
                     let times = 1 << random.below(powers);
-                    let sized = |layout: &Sharding| {
-                        let mut ty = layout.on(&ty);
+                    let sized = |sharding: &Sharding| {
+                        let mut ty = sharding.on(&ty);
                         ty.dims.iter_mut().take(1).for_each(|dim| dim.size *= 48 * times);
                         ty.dims.iter_mut().skip(1).for_each(|dim| dim.size *= others);
                         ty

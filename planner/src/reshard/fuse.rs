@@ -166,7 +166,7 @@ mod tests {
         let axes: Vec<AxisId> = mesh.tensor_axes().iter().collect();
         let lying = |places: [Place; 8]| {
             let whole = Sharding::whole(&ty);
-            axes.iter().zip(places).fold(whole, |layout, (&axis, place)| layout.with(axis, place)).on(&ty)
+            axes.iter().zip(places).fold(whole, |sharding, (&axis, place)| sharding.with(axis, place)).on(&ty)
         };
         let [a, b, c] = [0, 1, 2].map(Place::Dim);
         let (whole, unreduced) = (Place::Whole, Place::Partial);

@@ -134,7 +134,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Sharding of an interned form.
-    pub(super) fn layout(&self, form: &Form) -> Sharding {
+    pub(super) fn sharding(&self, form: &Form) -> Sharding {
         let mut dims: Vec<Axes> = form.lists.iter().map(|&list| self.lists[list].axes.clone()).collect();
         let storage = dims.pop().unwrap_or_default();
         Sharding { dims, storage, unreduced: lists::axes(form.unreduced) }
@@ -156,7 +156,7 @@ impl<'a> Graph<'a> {
             Change::Scatter(place) => Collective::ReduceScatter { dim: dim(place), over: tail(after, before, place) },
             Change::Reduce => Collective::AllReduce { over: lists::axes(before.unreduced & !after.unreduced) },
             Change::Exchange(from, to) => Collective::AllToAll { from, to, over: tail(before, after, from) },
-            Change::Permute => Collective::permute(&self.layout(before).on(&self.tensor), self.layout(after).dims),
+            Change::Permute => Collective::permute(&self.sharding(before).on(&self.tensor), self.sharding(after).dims),
             Change::AllSlice(place) => Collective::all_slice(dim(place), tail(after, before, place)),
             Change::ToPartial => {
                 Collective::ToPartial { dim: None, over: lists::axes(after.unreduced & !before.unreduced) }

@@ -63,14 +63,14 @@ impl Sharding {
 
     /// Sharding with one more axis, which was unused.
     pub(crate) fn with(&self, axis: AxisId, place: Place) -> Sharding {
-        let mut layout = self.clone();
+        let mut sharding = self.clone();
         match place {
             Place::Whole => {}
-            Place::Dim(dim) => layout.dims[dim].push(axis),
-            Place::Stored => layout.storage.push(axis),
-            Place::Partial => layout.unreduced = layout.unreduced.union(&Axes::one(axis)).sorted(),
+            Place::Dim(dim) => sharding.dims[dim].push(axis),
+            Place::Stored => sharding.storage.push(axis),
+            Place::Partial => sharding.unreduced = sharding.unreduced.union(&Axes::one(axis)).sorted(),
         }
-        layout
+        sharding
     }
 
     /// Axes that are not replicated.

@@ -24,7 +24,7 @@ pub(crate) struct Table<'a> {
     fare: Option<Rc<Fare<'a>>>,
     /// True if a path may use flat storage.
     stored: bool,
-    layouts: Vec<Sharding>,
+    shardings: Vec<Sharding>,
     forms: Vec<Form>,
     places: FxHashMap<Form, u32>,
     /// Per sharding: successors and step weights.
@@ -36,14 +36,14 @@ pub(crate) struct Table<'a> {
 impl<'a> Table<'a> {
     /// Table for a tensor's type, which may be flat-sharded if `stored`; shortest paths are used if `fare` is `None`.
     pub(crate) fn new(site: Site<'a>, ty: &Type, stored: bool, fare: Option<Rc<Fare<'a>>>) -> Table<'a> {
-        let (layouts, forms, places, steps, rows) = Default::default();
-        Table { graph: Graph::new(site, ty), ty: ty.logical(), fare, stored, layouts, forms, places, steps, rows }
+        let (shardings, forms, places, steps, rows) = Default::default();
+        Table { graph: Graph::new(site, ty), ty: ty.logical(), fare, stored, shardings, forms, places, steps, rows }
     }
 
     /// Number of a sharding in the table.
-    pub(crate) fn place(&mut self, layout: &Sharding) -> u32 {
-        let dims: Vec<&Axes> = layout.dims.iter().collect();
-        let form = self.graph.form(&dims, &layout.storage, &layout.unreduced, false);
+    pub(crate) fn place(&mut self, sharding: &Sharding) -> u32 {
+        let dims: Vec<&Axes> = sharding.dims.iter().collect();
+        let form = self.graph.form(&dims, &sharding.storage, &sharding.unreduced, false);
         self.place_of(&form)
     }
 
@@ -51,16 +51,16 @@ impl<'a> Table<'a> {
         if let Some(&place) = self.places.get(form) {
             return place;
         }
-        let place = self.layouts.len() as u32;
-        self.layouts.push(self.graph.layout(form));
+        let place = self.shardings.len() as u32;
+        self.shardings.push(self.graph.sharding(form));
         self.forms.push(form.clone());
         self.places.insert(form.clone(), place);
         place
     }
 
     /// Sharding with this number.
-    pub(crate) fn layout(&self, place: u32) -> &Sharding {
-        &self.layouts[place as usize]
+    pub(crate) fn sharding(&self, place: u32) -> &Sharding {
+        &self.shardings[place as usize]
     }
 
     /// Bytes per rank of the sharding with this number.
@@ -74,7 +74,7 @@ impl<'a> Table<'a> {
             return 0.0;
         }
         if let Some(fare) = &self.fare {
-            return fare.seconds(&self.ty, self.layout(from), self.layout(to));
+            return fare.seconds(&self.ty, self.sharding(from), self.sharding(to));
         }
         let key = (from, self.used(from) | self.used(to));
         if !self.rows.contains_key(&key) {
@@ -90,7 +90,7 @@ impl<'a> Table<'a> {
     }
 
     fn row(&mut self, from: u32, axes: Set) -> Vec<f64> {
-        let mut row = vec![f64::INFINITY; self.layouts.len()];
+        let mut row = vec![f64::INFINITY; self.shardings.len()];
         let mut open = BinaryHeap::from([Reverse((0, from))]);
         row[from as usize] = 0.0;
         while let Some(Reverse((at, place))) = open.pop() {
@@ -99,7 +99,7 @@ impl<'a> Table<'a> {
                 continue;
             }
             self.follow(place);
-            row.resize(self.layouts.len(), f64::INFINITY);
+            row.resize(self.shardings.len(), f64::INFINITY);
             for &(next, step) in &self.steps[&place] {
                 let weight = so_far + step;
                 if self.used(next) & !axes != 0 {
@@ -149,12 +149,12 @@ mod tests {
         let mut table = Table::new(site, &ty, true, None);
         let axis = |name: &str| mesh.lookup(name).unwrap().as_slice()[0];
         let places = [Place::Whole, Place::Dim(0), Place::Dim(1), Place::Partial, Place::Stored];
-        let layouts: Vec<Sharding> = places
+        let shardings: Vec<Sharding> = places
             .iter()
             .flat_map(|&x| places.map(|y| Sharding::whole(&ty).with(axis("x"), x).with(axis("y"), y)))
             .collect();
-        for from in &layouts {
-            for to in &layouts {
+        for from in &shardings {
+            for to in &shardings {
                 let ends = (table.place(from), table.place(to));
                 let seconds = table.seconds(ends.0, ends.1);
                 let way = cheapest(&site, &from.on(&ty), &to.on(&ty), &Axes::none());

@@ -4,24 +4,24 @@ use super::brief::differences;
 use crate::plan::Infeasible;
 use compiler::compile::{Compiling, compile_source};
 use compiler::error::Error;
-use compiler::layout;
 use compiler::model_source::ModelSource;
+use compiler::parallel;
 use estimator::EstimateReport;
 use ir::catalogue::Code;
-use ir::goal::{CpKind, Layout, Recompute};
+use ir::goal::{CpKind, ParallelConfig, Recompute};
 use ir::text;
 use support::units::gib;
 
-/// What `compile` prints after the planner's last pass. What the layout says beyond shardings stands in a comment: it is
+/// What `compile` prints after the planner's last pass. What the configuration says beyond shardings stands in a comment: it is
 /// priced, not compiled.
 ///
 /// # Errors
 /// The model is not there any more, or cannot be planned so.
 pub fn annotated(plan: &EstimateReport) -> Result<String, Error> {
-    let sharded = shardings(&plan.layout);
+    let sharded = shardings(&plan.parallel);
     let order = Compiling {
         model: plan.inputs.model.clone(),
-        mesh: layout::print(&sharded),
+        parallel: parallel::print(&sharded),
         seq: plan.inputs.seq,
         global_batch: Some(plan.inputs.global_batch),
         precision: if plan.inputs.precision == "f32" { "f32" } else { "bf16" }.to_string(),
@@ -29,41 +29,45 @@ pub fn annotated(plan: &EstimateReport) -> Result<String, Error> {
     };
     let last = planner::PASSES.last().map(|pass| pass.name);
     let file = compile_source(&ModelSource::open(&order.model)?, &order, last, &mut |_, _| ())?;
-    let beyond = differences(&sharded, &plan.layout);
+    let beyond = differences(&sharded, &plan.parallel);
     let note = if beyond.is_empty() { String::new() } else { format!("// Beyond the shardings: {beyond}\n") };
     Ok(note + &text::print(&file))
 }
 
-/// The layout that needs least of a request for which nothing fits, as [`annotated`] gives a plan; its head says so.
+/// The configuration that needs least of a request for which nothing fits, as [`annotated`] gives a plan; its head says so.
 ///
 /// # Errors
-/// No such layout is known, the model is not there any more, or cannot be planned so.
+/// No such configuration is known, the model is not there any more, or cannot be planned so.
 pub fn annotated_closest(answer: &Infeasible) -> Result<String, Error> {
     let Some(closest) = &answer.closest else {
-        let help = "see --format table; a longer --deadline finds the smallest layout";
+        let help = "see --format table; a longer --deadline finds the smallest configuration";
         if answer.is_known() {
-            let message = "no layout fits, and the smallest is not known";
+            let message = "no configuration fits, and the smallest is not known";
             return Err(Error::input(Code::NothingFits, message).help(help));
         }
-        let message = "no layout was found before the deadline".to_string();
+        let message = "no configuration was found before the deadline".to_string();
         return Err(Error::NotFinished { message, help: help.to_string() });
     };
     let needs = gib(closest.predicted.fullest().device);
     let fits = if answer.is_known() { "Nothing fits." } else { "It is not known yet whether anything fits." };
-    let least = if answer.closest_is_least { "the smallest layout" } else { "the smallest layout of those evaluated" };
+    let least = if answer.closest_is_least {
+        "the smallest configuration"
+    } else {
+        "the smallest configuration of those evaluated"
+    };
     Ok(format!("// {fits} This is {least}: {needs} on its worst rank.\n") + &annotated(closest)?)
 }
 
-/// The layout without what shards no tensor of the model's text, or is not in this version's compiler.
-fn shardings(layout: &Layout) -> Layout {
-    Layout {
+/// The configuration without what shards no tensor of the model's text, or is not in this version's compiler.
+fn shardings(parallel: &ParallelConfig) -> ParallelConfig {
+    ParallelConfig {
         cp_kind: CpKind::default(),
-        zero: layout.zero.min(1),
+        zero: parallel.zero.min(1),
         shard: None,
         recompute: Recompute::None,
         offload: false,
         tp_overlap: None,
         dp_overlap: None,
-        ..layout.clone()
+        ..parallel.clone()
     }
 }

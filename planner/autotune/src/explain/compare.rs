@@ -33,7 +33,7 @@ pub fn part_name(part: &str) -> &'static str {
 
 /// By how many seconds the parts of the step differ, the largest difference first.
 ///
-/// The parts are those of the rank that ends last, which may be another in another layout: one that works more and waits less.
+/// The parts are those of the rank that ends last, which may be another in another configuration: one that works more and waits less.
 /// So work and waiting of opposite sign are set off against each other.
 pub(super) fn seconds(from: &Predicted, to: &Predicted) -> Vec<Change> {
     let pairs = from.time_s.by_name().into_iter().zip(to.time_s.by_name());
@@ -80,7 +80,7 @@ pub(super) fn device_gib(cluster: &Cluster) -> f64 {
     cluster.device.memory as f64 / 1024.0_f64.powi(3)
 }
 
-/// Why the other layout does not fit: `would not fit: needs 93.1 GiB of 79.1 GiB per device (..)`.
+/// Why the other configuration does not fit: `would not fit: needs 93.1 GiB of 79.1 GiB per device (..)`.
 pub(super) fn misfit(best: &Predicted, other: &Predicted) -> String {
     let (held, offloaded) = (other.fullest().device, other.offloaded());
     let Memory { usable, host_capacity, .. } = other.memory_gib;
@@ -100,7 +100,7 @@ pub(super) fn misfit(best: &Predicted, other: &Predicted) -> String {
     }
 }
 
-/// How the other layout's time compares: `6.1 % slower: waiting in the pipeline +1.20 s, though recomputation -0.30 s`.
+/// How the other configuration's time compares: `6.1 % slower: waiting in the pipeline +1.20 s, though recomputation -0.30 s`.
 pub(super) fn pace(best: &Predicted, other: &Predicted) -> String {
     let slower = other.step_time_s / best.step_time_s - 1.0;
     let sign = slower.signum();
@@ -120,7 +120,7 @@ pub(super) fn pace(best: &Predicted, other: &Predicted) -> String {
     format!("{told}{reason}{though}")
 }
 
-/// Relative differences of time below which two layouts are as fast for a reader: they print alike.
+/// Relative differences of time below which two configurations are as fast for a reader: they print alike.
 pub(super) const ALIKE: f64 = 5e-4;
 
 fn told_share(slower: f64) -> String {

@@ -4,10 +4,10 @@ use super::brief::brief;
 use super::compare::device_gib;
 use super::least::{Stopped, climbed, fitting};
 use crate::plan::SCHEMA;
-use crate::plan::{Clash, Infeasible, PlanRequest, Search, WayOut};
+use crate::plan::{Conflict, Infeasible, PlanRequest, Relaxation, Search};
 use compiler::deadline::Deadline;
 use compiler::error::Error;
-use compiler::layout::pins;
+use compiler::parallel::pins;
 use cost::Cluster;
 use estimator::{EstimateReport, Estimator};
 use ir::limits;
@@ -29,15 +29,15 @@ enum Constraint {
     Memory,
 }
 
-/// The layout that needs least memory of those that were looked at.
+/// The configuration that needs least memory of those that were looked at.
 pub(super) struct Closest {
     /// It, if there is one.
     pub(super) report: Option<EstimateReport>,
-    /// Whether no layout needs less.
+    /// Whether no configuration needs less.
     pub(super) is_least: bool,
 }
 
-/// The clash and the ways out: of each weaker request the layouts that need least are predicted, no search is made. Where it is
+/// The clash and the ways out: of each weaker request the configurations that need least are predicted, no search is made. Where it is
 /// not known that nothing fits, nothing clashes.
 ///
 /// # Errors
@@ -52,19 +52,19 @@ pub(super) fn explain(
     let cluster = estimator.cluster(&request.cluster)?;
     let trials = Trials { estimator, request, cluster, deadline };
     let is_known = search.proved_optimal;
-    let clash = if is_known { trials.clash().unwrap_or_default() } else { Vec::new() };
-    let mut ways_out = Vec::new();
+    let conflict = if is_known { trials.conflict().unwrap_or_default() } else { Vec::new() };
+    let mut relaxations = Vec::new();
     if is_known {
         // What was found until the deadline holds without the rest.
-        let _ = trials.ways_out(&mut ways_out);
+        let _ = trials.relaxations(&mut relaxations);
     }
     Ok(Infeasible {
         schema: SCHEMA.to_string(),
         tool_version: env!("CARGO_PKG_VERSION").to_string(),
         status: if is_known { "infeasible" } else { "unknown" }.to_string(),
         inputs: request.under(request.pin.clone()),
-        clash: clash.iter().map(|constraint| trials.told(constraint, &closest)).collect(),
-        ways_out,
+        conflict: conflict.iter().map(|constraint| trials.told(constraint, &closest)).collect(),
+        relaxations,
         closest_is_least: closest.is_least,
         closest: closest.report.map(Box::new),
         search,
@@ -79,13 +79,13 @@ struct Trials<'a> {
     deadline: &'a Deadline,
 }
 
-/// A request for which something fits, with a layout that does.
+/// A request for which something fits, with a configuration that does.
 type Fit = (PlanRequest, EstimateReport);
 
 impl Trials<'_> {
     /// A smallest set of constraints that clash: each is dropped in turn, and stays dropped where still nothing fits without
     /// it. The memory is one of them in any case: without it all that is legal fits.
-    fn clash(&self) -> Result<Vec<Constraint>, Stopped> {
+    fn conflict(&self) -> Result<Vec<Constraint>, Stopped> {
         let pins = pins(&self.request.pin).into_iter().map(Constraint::Pin);
         let (mut kept, mut dropped): (Vec<Constraint>, Vec<Constraint>) = (Vec::new(), Vec::new());
         for constraint in pins.chain([Constraint::Sequence, Constraint::Gpus]) {
@@ -112,7 +112,7 @@ impl Trials<'_> {
 
     /// What would make something fit: pins that are dropped cost nothing and come first, then more devices, no margin, what the
     /// stack does not support, larger devices, and last a shorter sequence, which is another job.
-    fn ways_out(&self, ways: &mut Vec<WayOut>) -> Result<(), Stopped> {
+    fn relaxations(&self, ways: &mut Vec<Relaxation>) -> Result<(), Stopped> {
         let pins = pins(&self.request.pin);
         let without = |kept: Vec<&String>| {
             let pin = kept.into_iter().cloned().collect::<Vec<_>>().join(",");
@@ -148,21 +148,21 @@ impl Trials<'_> {
         Ok(())
     }
 
-    /// The first of these requests for which something fits, with a fast layout of it.
+    /// The first of these requests for which something fits, with a fast configuration of it.
     fn way(
         &self,
         requests: impl IntoIterator<Item = PlanRequest>,
         told: impl Fn(&PlanRequest) -> String,
-    ) -> Result<Option<WayOut>, Stopped> {
+    ) -> Result<Option<Relaxation>, Stopped> {
         Ok(self.first(requests)?.map(|found| self.told_way(found, told)))
     }
 
-    /// A request for which something fits, with a fast layout of it.
-    fn told_way(&self, found: Fit, told: impl Fn(&PlanRequest) -> String) -> WayOut {
+    /// A request for which something fits, with a fast configuration of it.
+    fn told_way(&self, found: Fit, told: impl Fn(&PlanRequest) -> String) -> Relaxation {
         let (request, small) = found;
         let report = climbed(self.estimator, &request, small, self.deadline);
         let step_time_s = report.predicted.step_time_s;
-        WayOut { change: told(&request), layout: brief(&report.layout), step_time_s }
+        Relaxation { change: told(&request), parallel: brief(&report.parallel), step_time_s }
     }
 
     /// The request on the fewest devices on which something fits: twice as many and again, then fewer than those that are
@@ -184,7 +184,7 @@ impl Trials<'_> {
     /// The request on presets whose devices have more memory, the least first.
     fn larger(&self) -> Vec<PlanRequest> {
         let mut larger: Vec<Cluster> =
-            super::wishes::presets().filter(|other| other.device.memory > self.cluster.device.memory).collect();
+            super::what_if::presets().filter(|other| other.device.memory > self.cluster.device.memory).collect();
         larger.sort_by_key(|cluster| cluster.device.memory);
         larger.into_iter().map(|cluster| PlanRequest { cluster: cluster.name, ..self.request.clone() }).collect()
     }
@@ -199,10 +199,10 @@ impl Trials<'_> {
         Ok(None)
     }
 
-    fn told(&self, constraint: &Constraint, closest: &Closest) -> Clash {
+    fn told(&self, constraint: &Constraint, closest: &Closest) -> Conflict {
         let PlanRequest { gpus, seq, .. } = *self.request;
         let own = device_gib(&self.cluster);
-        let (constraint, says) = match constraint {
+        let (constraint, message) = match constraint {
             Constraint::Pin(pin) => (format!("--pin {pin}"), "the request is feasible without this pin".to_string()),
             Constraint::Sequence => {
                 (format!("--seq {seq}"), "activation memory grows with the sequence length".to_string())
@@ -218,7 +218,7 @@ impl Trials<'_> {
                 (format!("memory {}", gib(own)), least(closest, own) + &free)
             }
         };
-        Clash { constraint, says }
+        Conflict { constraint, message }
     }
 
     /// What the devices hold together, against what lives from step to step.
@@ -233,16 +233,16 @@ impl Trials<'_> {
     }
 }
 
-/// What the layout that needs least holds.
+/// What the configuration that needs least holds.
 fn least(closest: &Closest, own: f64) -> String {
     match &closest.report {
         Some(report) => {
             let memory = report.predicted.fullest().device;
             let least =
                 if closest.is_least { "the smallest (to within 2 %)" } else { "the smallest of those evaluated" };
-            format!("{}, {least}, needs {} on a device of {}", brief(&report.layout), gib(memory), gib(own))
+            format!("{}, {least}, needs {} on a device of {}", brief(&report.parallel), gib(memory), gib(own))
         }
-        None => "the smallest layout is not known".to_string(),
+        None => "the smallest configuration is not known".to_string(),
     }
 }
 

@@ -6,10 +6,10 @@ use crate::plan::PlanRequest;
 use crate::search::divisors;
 use compiler::deadline::Deadline;
 use compiler::error::Error;
-use compiler::layout::{parse_any, pinned, print};
+use compiler::parallel::{parse_any, pinned, print};
 use estimator::has_room;
 use estimator::{Desk, EstimateReport, EstimateRequest, Estimator, Undecided, estimate_until};
-use ir::goal::{CpKind, Layout, Recompute};
+use ir::goal::{CpKind, ParallelConfig, Recompute};
 use std::collections::HashSet;
 
 /// Sizes of groups of experts that are tried; a model without experts has none.
@@ -18,8 +18,8 @@ const EXPERTS: [u64; 3] = [1, 8, 64];
 /// The deadline came before it was known whether anything fits.
 pub(super) struct Stopped;
 
-/// A fast layout of a request, if anything fits: of those that need least the fastest that is known at the deadline. For each
-/// parallel configuration that layout needs least which shards all states and recomputes all; where none of them fits, with what
+/// A fast configuration of a request, if anything fits: of those that need least the fastest that is known at the deadline. For each
+/// parallel configuration that configuration needs least which shards all states and recomputes all; where none of them fits, with what
 /// is left offloaded.
 pub(super) fn fitting(
     estimator: &Estimator,
@@ -44,7 +44,7 @@ pub(super) fn fitting(
     Ok(None)
 }
 
-/// A layout that fits on some number of devices of a request, if one is found until the deadline: more are likelier to do.
+/// A configuration that fits on some number of devices of a request, if one is found until the deadline: more are likelier to do.
 pub(super) fn any(estimator: &Estimator, request: &PlanRequest, deadline: &Deadline) -> Option<EstimateReport> {
     let [least, most] = request.devices();
     let round = 1 << most.ilog2();
@@ -58,7 +58,7 @@ pub(super) fn any(estimator: &Estimator, request: &PlanRequest, deadline: &Deadl
     small.map(|(request, small)| climbed(estimator, &request, small, deadline))
 }
 
-/// A layout reached from this one by single changes, each of which is faster; the last has no faster one near, or is the best at
+/// A configuration reached from this one by single changes, each of which is faster; the last has no faster one near, or is the best at
 /// the deadline.
 pub(super) fn climbed(
     estimator: &Estimator,
@@ -78,7 +78,7 @@ fn time(report: &EstimateReport) -> f64 {
     report.predicted.step_time_s
 }
 
-/// For each way to share out the devices, the layout that needs least, with what is pinned, within the stack: those whose states
+/// For each way to share out the devices, the configuration that needs least, with what is pinned, within the stack: those whose states
 /// have room. None with offload where the cluster or the stack has none. Nothing if the deadline comes before all of them are
 /// listed.
 fn smallest(
@@ -100,10 +100,10 @@ fn smallest(
     let plain = |name: &&str| supports.schedule(name);
     let schedule = ["1f1b", "gpipe"].into_iter().find(plain).unwrap_or("1f1b").to_string();
     let device = &machine.cluster.device;
-    let fits = |layout: &Layout| {
-        let open = Undecided { zero: Some(layout.zero), microbatches: 1, mbs: layout.mbs };
-        let least = || work.floor(layout, open, request.global_batch, &machine).bytes;
-        layout.fold().is_ok() && has_room(least(), Some(device.memory as f64))
+    let fits = |parallel: &ParallelConfig| {
+        let open = Undecided { zero: Some(parallel.zero), microbatches: 1, mbs: parallel.mbs };
+        let least = || work.floor(parallel, open, request.global_batch, &machine).bytes;
+        parallel.fold().is_ok() && has_room(least(), Some(device.memory as f64))
     };
     let (mut asked, mut known) = (Vec::new(), HashSet::new());
     for [dp, tp, pp, cp] in shares(devices) {
@@ -111,7 +111,7 @@ fn smallest(
             return Ok(None);
         }
         for ep in EXPERTS {
-            let free = Layout {
+            let free = ParallelConfig {
                 dp,
                 tp,
                 pp,
@@ -123,16 +123,16 @@ fn smallest(
                 schedule: schedule.clone(),
                 recompute: if whole { Recompute::Full(None) } else { Recompute::Auto },
                 offload,
-                ..Layout::default()
+                ..ParallelConfig::default()
             };
-            let layout = parse_any(&pinned(&print(&free), &request.pin))?;
+            let parallel = parse_any(&pinned(&print(&free), &request.pin))?;
             let degrees = [("tp", tp), ("pp", pp), ("cp", cp), ("ep", ep)];
             if !degrees.into_iter().all(|(key, degree)| degree == 1 || supports.degree(key)) {
                 continue;
             }
-            let is_asked = layout.devices() == devices && holds(&layout, &request.pin) && fits(&layout);
-            if is_asked && known.insert(layout.clone()) {
-                asked.push(request.under(print(&layout)));
+            let is_asked = parallel.devices() == devices && holds(&parallel, &request.pin) && fits(&parallel);
+            if is_asked && known.insert(parallel.clone()) {
+                asked.push(request.under(print(&parallel)));
             }
         }
     }

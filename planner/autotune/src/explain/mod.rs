@@ -4,29 +4,29 @@
 //! Data flow:
 //! 1. `near` makes configurations near the best one, and `pool` predicts them.
 //! 2. `compare` turns a pair of predictions into text.
-//! 3. From this text come the notes on each part (`axes`), the reasons of the alternatives (`losses`), limits (`binds`) and
-//!    what-if changes (`wishes`).
+//! 3. From this text come the notes on each part (`axes`), the reasons of the alternatives (`losses`), limits (`constraints`) and
+//!    what-if changes (`what_ifs`).
 //! 4. If nothing fits, `infeasible` and `least` drop constraints until some configuration fits.
 
 mod annotated;
-mod axes;
-mod binds;
 mod brief;
+mod choices;
 mod compare;
+mod constraints;
+mod difference;
 mod infeasible;
 mod least;
-mod losses;
 mod near;
 mod page;
 mod plan_file;
 mod pool;
+mod what_if;
 mod why_not;
-mod wishes;
 
 pub use annotated::{annotated, annotated_closest};
 pub use brief::{brief, differences};
 pub use compare::part_name;
-pub use losses::TIE;
+pub use difference::TIE;
 pub use page::{page, page_of_clash};
 pub use plan_file::{SCHEMA_OF_A_PLAN, read_plan, request_of};
 pub use why_not::{WhyNot, why_not};
@@ -38,20 +38,20 @@ use estimator::{EstimateReport, Estimator};
 use pool::Pool;
 use serde::Serialize;
 
-/// A search for the best layouts of a request: [`crate::plan::find`].
+/// A search for the best configurations of a request: [`crate::plan::find`].
 pub type Find<'a> = dyn Fn(&Estimator, &PlanRequest) -> Result<Found, Error> + 'a;
 
 /// What a request to plan is answered with.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Planned {
-    /// The best layout, explained.
+    /// The best configuration, explained.
     Best(Box<PlanReport>),
     /// Nothing fits, or nothing that does was found until the deadline.
     Infeasible(Box<Infeasible>),
 }
 
-/// What was found, explained: the best layout with each other choice, or where nothing fits those that need least of weaker
+/// What was found, explained: the best configuration with each other choice, or where nothing fits those that need least of weaker
 /// requests. What the deadline leaves no time for is left out.
 ///
 /// # Errors
@@ -72,12 +72,12 @@ pub fn plan(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resul
     if search.proved_optimal && search.objective == Objective::Time {
         search.beyond = plan::beyond(estimator, request, &best, deadline)?;
     }
-    let alternatives = losses::losses(&best, others, residual, search.objective);
+    let alternatives = difference::alternatives(&best, others, residual, search.objective);
     let chosen = EstimateReport { schema: plan::SCHEMA.to_string(), ..best };
     Ok(Planned::Best(Box::new(PlanReport { chosen, alternatives, search: Some(search), why })))
 }
 
-/// Why a layout is the best that is known; nothing if the deadline comes before all of it is.
+/// Why a configuration is the best that is known; nothing if the deadline comes before all of it is.
 fn why(
     estimator: &Estimator,
     request: &PlanRequest,
@@ -94,11 +94,11 @@ fn why(
     } else {
         pool
     };
-    let wishes = wishes::wishes(estimator, request, &cluster, best, &pool, deadline);
-    Ok(wishes.map(|wishes| Why {
-        axes: axes::axes(best, &pool),
-        binds: binds::binds(best, &pool, &cluster, &wishes),
-        wishes,
+    let what_ifs = what_if::what_ifs(estimator, request, &cluster, best, &pool, deadline);
+    Ok(what_ifs.map(|what_ifs| Why {
+        choices: choices::choices(best, &pool),
+        constraints: constraints::constraints(best, &pool, &cluster, &what_ifs),
+        what_if: what_ifs,
     }))
 }
 

@@ -1,38 +1,38 @@
 //! Configurations near another one: each changes one choice, and the choices that must change with it.
 
 use super::brief::differences;
-use ir::goal::{CpKind, Layout, Recompute};
+use ir::goal::{CpKind, ParallelConfig, Recompute};
 
-/// A layout that differs in one choice.
+/// A configuration that differs in one choice.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Near {
     /// The choice, by its key.
     pub(super) key: &'static str,
     /// Whether it has more of it, rather than less or none.
     pub(super) more: bool,
-    /// The layout.
-    pub(super) layout: Layout,
+    /// The configuration.
+    pub(super) parallel: ParallelConfig,
 }
 
 /// The degrees between which factors can move.
 const DEGREES: [&str; 4] = ["dp", "tp", "cp", "pp"];
 
 /// All that is near. Not each of them is legal.
-pub(super) fn near(best: &Layout, global_batch: u64) -> Vec<Near> {
+pub(super) fn near(best: &ParallelConfig, global_batch: u64) -> Vec<Near> {
     let mut all = Vec::new();
     for key in ["tp", "cp", "pp"] {
         for other in DEGREES.into_iter().filter(|other| *other != key) {
-            all.extend(moved(best, key, other).map(|layout| (key, false, layout)));
-            all.extend(moved(best, other, key).map(|layout| (key, true, layout)));
+            all.extend(moved(best, key, other).map(|parallel| (key, false, parallel)));
+            all.extend(moved(best, other, key).map(|parallel| (key, true, parallel)));
         }
     }
     all.extend(within(best));
     let mut near: Vec<Near> = Vec::new();
-    for (key, more, layout) in all {
-        let layout = repaired(layout, best, global_batch);
-        let new = Near { key, more, layout };
+    for (key, more, parallel) in all {
+        let parallel = repaired(parallel, best, global_batch);
+        let new = Near { key, more, parallel };
         // What had to follow may have undone the choice.
-        let changed = differences(best, &new.layout).split(',').any(|item| item.split('=').next() == Some(key));
+        let changed = differences(best, &new.parallel).split(',').any(|item| item.split('=').next() == Some(key));
         if changed && !near.contains(&new) {
             near.push(new);
         }
@@ -41,85 +41,86 @@ pub(super) fn near(best: &Layout, global_batch: u64) -> Vec<Near> {
 }
 
 /// A factor of one degree given to another.
-fn moved(best: &Layout, from: &str, to: &str) -> Option<Layout> {
-    let mut layout = Layout { recompute: Recompute::Auto, ..best.clone() };
-    let factor = (2..=*degree(&mut layout, from)).find(|factor| degree(&mut layout, from).is_multiple_of(*factor))?;
-    *degree(&mut layout, from) /= factor;
-    *degree(&mut layout, to) *= factor;
-    Some(layout)
+fn moved(best: &ParallelConfig, from: &str, to: &str) -> Option<ParallelConfig> {
+    let mut parallel = ParallelConfig { recompute: Recompute::Auto, ..best.clone() };
+    let factor =
+        (2..=*degree(&mut parallel, from)).find(|factor| degree(&mut parallel, from).is_multiple_of(*factor))?;
+    *degree(&mut parallel, from) /= factor;
+    *degree(&mut parallel, to) *= factor;
+    Some(parallel)
 }
 
-fn degree<'a>(layout: &'a mut Layout, key: &str) -> &'a mut u64 {
+fn degree<'a>(parallel: &'a mut ParallelConfig, key: &str) -> &'a mut u64 {
     match key {
-        "tp" => &mut layout.tp,
-        "cp" => &mut layout.cp,
-        "pp" => &mut layout.pp,
-        _ => &mut layout.dp,
+        "tp" => &mut parallel.tp,
+        "cp" => &mut parallel.cp,
+        "pp" => &mut parallel.pp,
+        _ => &mut parallel.dp,
     }
 }
 
 /// The same degrees, and another choice of the rest.
-fn within(best: &Layout) -> Vec<(&'static str, bool, Layout)> {
-    let again = || Layout { recompute: Recompute::Auto, ..best.clone() };
+fn within(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)> {
+    let again = || ParallelConfig { recompute: Recompute::Auto, ..best.clone() };
     let mut all = Vec::new();
-    let mut with = |key, more, layout| all.push((key, more, layout));
+    let mut with = |key, more, parallel| all.push((key, more, parallel));
     if best.ep > 1 {
-        with("ep", false, Layout { ep: best.ep / 2, ..again() });
-        with("ep", true, Layout { ep: best.ep * 2, ..again() });
+        with("ep", false, ParallelConfig { ep: best.ep / 2, ..again() });
+        with("ep", true, ParallelConfig { ep: best.ep * 2, ..again() });
     }
     if best.etp > 1 {
-        with("etp", false, Layout { etp: best.etp / 2, ..again() });
+        with("etp", false, ParallelConfig { etp: best.etp / 2, ..again() });
     }
     if best.dp * best.cp > 1 {
         for zero in (0..=3).filter(|zero| *zero != best.zero) {
-            with("zero", zero > best.zero, Layout { zero, shard: None, ..again() });
+            with("zero", zero > best.zero, ParallelConfig { zero, shard: None, ..again() });
         }
     }
     if best.shard.is_some() {
-        with("shard", true, Layout { shard: None, ..again() });
+        with("shard", true, ParallelConfig { shard: None, ..again() });
     }
     if best.mbs > 1 {
-        with("mbs", false, Layout { mbs: best.mbs / 2, ..again() });
+        with("mbs", false, ParallelConfig { mbs: best.mbs / 2, ..again() });
     }
-    with("mbs", true, Layout { mbs: best.mbs.saturating_mul(2), ..again() });
+    with("mbs", true, ParallelConfig { mbs: best.mbs.saturating_mul(2), ..again() });
     if best.tp > 1 {
-        with("sp", !best.sp, Layout { sp: !best.sp, ..again() });
+        with("sp", !best.sp, ParallelConfig { sp: !best.sp, ..again() });
     }
     if best.recompute != Recompute::None {
-        with("recompute", false, Layout { recompute: Recompute::None, ..best.clone() });
+        with("recompute", false, ParallelConfig { recompute: Recompute::None, ..best.clone() });
     }
     if best.offload {
-        with("offload", false, Layout { offload: false, ..again() });
+        with("offload", false, ParallelConfig { offload: false, ..again() });
     }
     for kind in [CpKind::Ring, CpKind::AllGather, CpKind::Ulysses]
         .into_iter()
         .filter(|kind| best.cp > 1 && *kind != best.cp_kind)
     {
-        with("cp_kind", false, Layout { cp_kind: kind, ..again() });
+        with("cp_kind", false, ParallelConfig { cp_kind: kind, ..again() });
     }
     if best.tp_overlap.is_some() {
-        with("tp_overlap", false, Layout { tp_overlap: None, ..again() });
+        with("tp_overlap", false, ParallelConfig { tp_overlap: None, ..again() });
     }
     if best.dp_overlap.is_some() {
-        with("dp_overlap", false, Layout { dp_overlap: None, ..again() });
+        with("dp_overlap", false, ParallelConfig { dp_overlap: None, ..again() });
     }
     if !best.stages.is_empty() {
-        with("stages", false, Layout { stages: Vec::new(), ..again() });
+        with("stages", false, ParallelConfig { stages: Vec::new(), ..again() });
     }
-    if best.order != Layout::default().order {
-        with("order", false, Layout { order: Layout::default().order, ..again() });
+    if best.rank_order != ParallelConfig::default().rank_order {
+        with("rank_order", false, ParallelConfig { rank_order: ParallelConfig::default().rank_order, ..again() });
     }
     all.extend(schedules(best));
     all
 }
 
 /// Other schedules of a pipeline: fewer or more stages on a rank, and plain 1F1B.
-fn schedules(best: &Layout) -> Vec<(&'static str, bool, Layout)> {
+fn schedules(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)> {
     if best.pp < 2 {
         return Vec::new();
     }
     let chunks = best.vp.unwrap_or(1);
-    let of = |schedule: &str, vp: Option<u32>| Layout {
+    let of = |schedule: &str, vp: Option<u32>| ParallelConfig {
         schedule: schedule.to_string(),
         vp,
         group: None,
@@ -143,29 +144,29 @@ fn schedules(best: &Layout) -> Vec<(&'static str, bool, Layout)> {
 
 /// What follows from a choice: a micro-batch that divides the batch, no sequence parallelism and no schedule where there is
 /// nothing to cut, groups that are made of what is there.
-fn repaired(layout: Layout, best: &Layout, global_batch: u64) -> Layout {
-    let mut layout = layout;
-    if layout.tp == 1 {
-        layout.sp = false;
+fn repaired(parallel: ParallelConfig, best: &ParallelConfig, global_batch: u64) -> ParallelConfig {
+    let mut parallel = parallel;
+    if parallel.tp == 1 {
+        parallel.sp = false;
     } else if best.tp == 1 {
-        layout.sp = true;
+        parallel.sp = true;
     }
-    if layout.pp != best.pp {
-        layout.stages = Vec::new();
-        (layout.group, layout.slices) = (None, None);
-        if layout.pp == 1 || best.pp == 1 {
-            (layout.schedule, layout.vp) = (Layout::default().schedule, None);
+    if parallel.pp != best.pp {
+        parallel.stages = Vec::new();
+        (parallel.group, parallel.slices) = (None, None);
+        if parallel.pp == 1 || best.pp == 1 {
+            (parallel.schedule, parallel.vp) = (ParallelConfig::default().schedule, None);
         }
     }
-    if layout.cp == 1 {
-        layout.cp_kind = Layout::default().cp_kind;
+    if parallel.cp == 1 {
+        parallel.cp_kind = ParallelConfig::default().cp_kind;
     }
-    layout.mbs = common(layout.mbs, global_batch / layout.dp.max(1)).max(1);
-    layout.ep = common(layout.ep, layout.dp * layout.cp * layout.tp / layout.etp.max(1)).max(1);
-    let replicas = layout.dp * layout.cp;
-    layout.shard = layout.shard.filter(|shard| replicas.is_multiple_of(*shard));
-    layout.zero = if replicas == 1 { 0 } else { layout.zero };
-    layout
+    parallel.mbs = common(parallel.mbs, global_batch / parallel.dp.max(1)).max(1);
+    parallel.ep = common(parallel.ep, parallel.dp * parallel.cp * parallel.tp / parallel.etp.max(1)).max(1);
+    let replicas = parallel.dp * parallel.cp;
+    parallel.shard = parallel.shard.filter(|shard| replicas.is_multiple_of(*shard));
+    parallel.zero = if replicas == 1 { 0 } else { parallel.zero };
+    parallel
 }
 
 /// The greatest common divisor; 0 with 0 alone.
@@ -176,13 +177,13 @@ fn common(a: u64, b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use compiler::layout::parse_any;
+    use compiler::parallel::parse_any;
 
     #[test]
     fn each_is_of_as_many_devices_and_changes_its_own_choice() {
         let best = parse_any("dp=4,tp=4,pp=2,sp=true,zero=1,mbs=2,recompute=full").unwrap();
         let near = near(&best, 64);
-        assert!(near.iter().all(|near| near.layout.devices() == best.devices()));
+        assert!(near.iter().all(|near| near.parallel.devices() == best.devices()));
         for (key, more, is) in [
             ("tp", false, "dp=8,tp=2"),
             ("pp", false, "dp=8,pp=1"),
@@ -192,7 +193,7 @@ mod tests {
             ("recompute", false, "recompute=none"),
         ] {
             let found = near.iter().filter(|near| near.key == key && near.more == more);
-            let texts: Vec<String> = found.map(|near| super::super::differences(&best, &near.layout)).collect();
+            let texts: Vec<String> = found.map(|near| super::super::differences(&best, &near.parallel)).collect();
             let has = |text: &String| is.split(',').all(|part| text.split(',').any(|item| item == part));
             assert!(texts.iter().any(has), "{key}: {texts:?}");
         }
@@ -201,9 +202,9 @@ mod tests {
     #[test]
     fn what_follows_is_made_to_fit() {
         let best = parse_any("dp=2,tp=2,sp=true,zero=1,mbs=4").unwrap();
-        let alone = near(&best, 8).into_iter().find(|near| near.key == "tp" && near.layout.dp == 4).unwrap();
-        assert_eq!((alone.layout.sp, alone.layout.mbs), (false, 2));
-        let one = near(&best, 8).into_iter().find(|near| near.layout.dp == 1 && near.layout.pp == 1).unwrap();
-        assert_eq!(one.layout.zero, 0, "{one:?}");
+        let alone = near(&best, 8).into_iter().find(|near| near.key == "tp" && near.parallel.dp == 4).unwrap();
+        assert_eq!((alone.parallel.sp, alone.parallel.mbs), (false, 2));
+        let one = near(&best, 8).into_iter().find(|near| near.parallel.dp == 1 && near.parallel.pp == 1).unwrap();
+        assert_eq!(one.parallel.zero, 0, "{one:?}");
     }
 }

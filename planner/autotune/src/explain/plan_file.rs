@@ -3,7 +3,7 @@
 use crate::plan::SCHEMA;
 use crate::plan::{PlanReport, PlanRequest};
 use compiler::error::Error;
-use compiler::layout;
+use compiler::parallel;
 use compiler::text_files::read_text;
 use estimator::{Comm, Predicted, StageMemory};
 use ir::catalogue::Code;
@@ -27,7 +27,7 @@ pub fn read_plan(path: &Path) -> Result<PlanReport, Error> {
     };
     let value: Value = serde_json::from_str(&text).map_err(|why| is_none(why.to_string()))?;
     let schema = value.get("schema").and_then(Value::as_str).unwrap_or_default().to_string();
-    if schema.starts_with("meshwright.plan/") && schema != SCHEMA {
+    if schema.starts_with("meshwright.") && schema != SCHEMA {
         let version = value.get("tool_version").and_then(Value::as_str).unwrap_or("another version");
         return Err(Error::input(
             Code::PlanVersion,
@@ -36,11 +36,13 @@ pub fn read_plan(path: &Path) -> Result<PlanReport, Error> {
         .help(format!("plan again, or read it with meshwright {version}")));
     }
     if schema != SCHEMA && schema != estimator::SCHEMA {
-        return Err(is_none("it lacks `\"schema\": \"meshwright.plan/1\"`".to_string()));
+        return Err(is_none("it lacks `\"schema\": \"meshwright.plan/2\"`".to_string()));
     }
     match value.get("status").and_then(Value::as_str) {
         Some("infeasible") => {
-            return Err(is_none("it says that nothing fits".to_string()).help("plan again with one of its `ways_out`"));
+            return Err(
+                is_none("it says that nothing fits".to_string()).help("plan again with one of its `relaxations`")
+            );
         }
         Some("unknown") => {
             return Err(
@@ -51,7 +53,7 @@ pub fn read_plan(path: &Path) -> Result<PlanReport, Error> {
     }
     let plan: PlanReport = serde_json::from_value(value).map_err(|why| is_none(why.to_string()))?;
     // What is drawn and compared counts on degrees that can be.
-    layout::parse_any(&layout::print(&plan.chosen.layout)).map_err(|why| is_none(why.message()))?;
+    parallel::parse_any(&parallel::print(&plan.chosen.parallel)).map_err(|why| is_none(why.message()))?;
     let others = plan.alternatives.iter().map(|other| &other.predicted);
     match std::iter::once(&plan.chosen.predicted).chain(others).find_map(absurd) {
         Some(why) => Err(is_none(why)),

@@ -1,10 +1,10 @@
-//! Explanations of small plans, over layouts that a plain loop tries.
+//! Explanations of small plans, over configurations that a plain loop tries.
 
 use super::{Planned, annotated_closest, brief, page_of_clash, plan, why_not};
 use crate::plan::{Found, Infeasible, PlanReport, PlanRequest, Search, find};
 use compiler::deadline::Deadline;
 use compiler::error::Error;
-use compiler::layout::{pinned, pins};
+use compiler::parallel::{pinned, pins};
 use estimator::{EstimateReport, Estimator, estimate_all};
 use ir::catalogue::Code;
 use ir::goal::Recompute;
@@ -63,16 +63,16 @@ fn notes_are_what_another_prediction_says() {
     let why = best.why.as_ref().unwrap();
     let estimator = Estimator::new();
     for key in ["tp", "pp", "zero", "mbs"] {
-        assert!(why.axes.iter().any(|note| note.choice.split('=').next() == Some(key)), "{key}: {why:?}");
+        assert!(why.choices.iter().any(|note| note.choice.split('=').next() == Some(key)), "{key}: {why:?}");
     }
-    for note in why.axes.iter().filter(|note| note.saves_s.is_some()) {
-        let layout = pinned(&brief(&best.chosen.layout), &note.against);
-        let other = estimator.estimate(&request.under(layout)).unwrap().predicted;
+    for note in why.choices.iter().filter(|note| note.saves_s.is_some()) {
+        let parallel = pinned(&brief(&best.chosen.parallel), &note.against);
+        let other = estimator.estimate(&request.under(parallel)).unwrap().predicted;
         let slower = other.step_time_s - best.chosen.predicted.step_time_s;
         assert!((slower - note.saves_s.unwrap()).abs() < 1e-9, "{note:?}");
-        assert_eq!(note.says.contains("would not fit"), !other.fits, "{note:?}");
+        assert_eq!(note.comparison.contains("would not fit"), !other.fits, "{note:?}");
         assert_eq!(
-            other.fits && note.says.contains("slower"),
+            other.fits && note.comparison.contains("slower"),
             other.fits && slower > 5e-4 * best.chosen.predicted.step_time_s,
             "{note:?}"
         );
@@ -84,15 +84,16 @@ fn runners_up_lost_by_the_part_that_grew() {
     let best = best(&request("llama3-8b", 8, 64));
     assert!(best.alternatives.len() > 2);
     for other in &best.alternatives {
-        let lost = other.lost.as_ref().unwrap();
-        assert!(lost.slower >= 0.0 && !lost.because.is_empty(), "{lost:?}");
+        let difference = other.difference.as_ref().unwrap();
+        assert!(difference.slower >= 0.0 && !difference.reason.is_empty(), "{difference:?}");
         let slower = other.predicted.step_time_s / best.chosen.predicted.step_time_s - 1.0;
-        assert_eq!(lost.slower, slower);
+        assert_eq!(difference.slower, slower);
     }
-    let wishes = &best.why.as_ref().unwrap().wishes;
+    let what_ifs = &best.why.as_ref().unwrap().what_if;
     assert!(
-        wishes.iter().any(|wish| wish.given.contains("fifth")) && wishes.iter().all(|wish| wish.gain >= 0.0),
-        "{wishes:?}"
+        what_ifs.iter().any(|what_if| what_if.condition.contains("fifth"))
+            && what_ifs.iter().all(|what_if| what_if.gain >= 0.0),
+        "{what_ifs:?}"
     );
 }
 
@@ -100,9 +101,9 @@ fn runners_up_lost_by_the_part_that_grew() {
 fn a_pin_that_is_not_to_blame_is_not_blamed() {
     // 70.6e9 parameters of 16 bytes are more than 8 devices of 79 GiB hold, whatever ZeRO cuts.
     let answer = infeasible(&PlanRequest { pin: "zero=0".into(), ..request("llama3-70b", 8, 64) });
-    let clash: Vec<&str> = answer.clash.iter().map(|clash| clash.constraint.as_str()).collect();
-    assert_eq!(clash, ["--gpus 8", "memory 79.1 GiB"]);
-    let ways: Vec<&str> = answer.ways_out.iter().map(|way| way.change.as_str()).collect();
+    let conflict: Vec<&str> = answer.conflict.iter().map(|conflict| conflict.constraint.as_str()).collect();
+    assert_eq!(conflict, ["--gpus 8", "memory 79.1 GiB"]);
+    let ways: Vec<&str> = answer.relaxations.iter().map(|way| way.change.as_str()).collect();
     assert!(ways.contains(&"--gpus 16"), "{ways:?}");
     assert_eq!(answer.status, "infeasible");
 }
@@ -110,12 +111,12 @@ fn a_pin_that_is_not_to_blame_is_not_blamed() {
 #[test]
 fn a_pin_that_is_to_blame_is_the_first_way_out() {
     let answer = infeasible(&PlanRequest { pin: "tp=1,pp=1,zero=0".into(), ..request("llama3-8b", 8, 64) });
-    assert!(answer.clash.iter().any(|clash| clash.constraint.starts_with("--pin")), "{:?}", answer.clash);
-    assert!(answer.ways_out[0].change.starts_with("without --pin"), "{:?}", answer.ways_out);
+    assert!(answer.conflict.iter().any(|conflict| conflict.constraint.starts_with("--pin")), "{:?}", answer.conflict);
+    assert!(answer.relaxations[0].change.starts_with("without --pin"), "{:?}", answer.relaxations);
     // Each of the clash is needed: the way out without it fits.
-    for clash in answer.clash.iter().filter(|clash| clash.constraint.starts_with("--pin")) {
-        let without = format!("without {}", clash.constraint);
-        assert!(answer.ways_out.iter().any(|way| way.change == without), "{without}: {:?}", answer.ways_out);
+    for conflict in answer.conflict.iter().filter(|conflict| conflict.constraint.starts_with("--pin")) {
+        let without = format!("without {}", conflict.constraint);
+        assert!(answer.relaxations.iter().any(|way| way.change == without), "{without}: {:?}", answer.relaxations);
     }
 }
 
@@ -124,7 +125,7 @@ fn a_way_out_takes_no_more_devices_than_it_must() {
     let pin = "schedule=1f1b,offload=false,mbs=1,cp=1".to_string();
     let asked = |gpus| PlanRequest { pin: pin.clone(), ..PlanRequest::new("llama3-8b", "v100", gpus, 2048, 60) };
     let answer = infeasible(&asked(2));
-    let way = answer.ways_out.iter().find_map(|way| way.change.strip_prefix("--gpus ")).unwrap();
+    let way = answer.relaxations.iter().find_map(|way| way.change.strip_prefix("--gpus ")).unwrap();
     let enough: u64 = way.parse().unwrap();
     assert!(!enough.is_power_of_two(), "{way}");
     for gpus in 3..=enough {
@@ -138,10 +139,10 @@ fn a_way_out_takes_no_more_devices_than_it_must() {
 fn more_memory_lets_layers_keep_more() {
     let pin = "dp=8,tp=1,pp=1,zero=3".into();
     let best = best(&PlanRequest { pin, seq: 16384, beyond_stack: true, ..request("llama3-8b", 8, 8) });
-    assert!(matches!(best.chosen.layout.recompute, Recompute::Selective(_)), "{:?}", best.chosen.layout);
-    let wishes = &best.why.as_ref().unwrap().wishes;
-    let more = wishes.iter().find(|wish| wish.given.contains("a fifth more")).unwrap();
-    assert!(more.gain > 0.0 && more.layout.len() < brief(&best.chosen.layout).len(), "{more:?}");
+    assert!(matches!(best.chosen.parallel.recompute, Recompute::Selective(_)), "{:?}", best.chosen.parallel);
+    let what_ifs = &best.why.as_ref().unwrap().what_if;
+    let more = what_ifs.iter().find(|what_if| what_if.condition.contains("a fifth more")).unwrap();
+    assert!(more.gain > 0.0 && more.parallel.len() < brief(&best.chosen.parallel).len(), "{more:?}");
 }
 
 #[test]
@@ -149,8 +150,12 @@ fn that_nothing_fits_is_drawn_and_annotated() {
     let answer = infeasible(&PlanRequest { pin: "tp=1".into(), ..request("llama3-70b", 8, 64) });
     let closest = answer.closest.as_ref().unwrap();
     let page = page_of_clash(&Estimator::new(), &answer).unwrap();
-    let told = answer.clash.iter().map(|clash| &clash.constraint).chain(answer.ways_out.iter().map(|way| &way.change));
-    for text in told.chain([&brief(&closest.layout).replace(',', ",<wbr>")]) {
+    let told = answer
+        .conflict
+        .iter()
+        .map(|conflict| &conflict.constraint)
+        .chain(answer.relaxations.iter().map(|way| &way.change));
+    for text in told.chain([&brief(&closest.parallel).replace(',', ",<wbr>")]) {
         assert!(page.contains(text.as_str()), "`{text}` is not in\n{page}");
     }
     assert!(page.contains("class=\"limit\"") && !page.contains("{{"), "{page}");
@@ -166,10 +171,10 @@ fn why_not_compares_with_the_best_that_has_it() {
     let estimator = Estimator::new();
     let best = best(&request("llama3-8b", 8, 64));
     let slower = why_not(&estimator, &best, "pp=8", (&try_all, &Deadline::default())).unwrap();
-    assert_eq!((slower.verdict, slower.lost.is_some_and(|lost| lost.slower > 0.1)), ("slower", true));
+    assert_eq!((slower.verdict, slower.difference.is_some_and(|difference| difference.slower > 0.1)), ("slower", true));
     let grown = slower.predicted.unwrap().step_time_s - best.chosen.predicted.step_time_s;
     assert!((slower.seconds.iter().map(|(_, by)| by).sum::<f64>() - grown).abs() < 1e-9);
-    let own = format!("tp={}", best.chosen.layout.tp);
+    let own = format!("tp={}", best.chosen.parallel.tp);
     assert_eq!(why_not(&estimator, &best, &own, (&try_all, &Deadline::default())).unwrap().verdict, "same");
     assert_eq!(
         why_not(&estimator, &best, "tp=1,pp=1,zero=0", (&try_all, &Deadline::default())).unwrap().verdict,

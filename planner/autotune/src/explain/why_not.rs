@@ -3,12 +3,12 @@
 use super::Find;
 use super::brief::{brief, differences};
 use super::compare::{ALIKE, memory, misfit, pace, seconds};
-use super::losses::loss;
+use super::difference::difference_of;
 use super::plan_file::request_of;
-use crate::plan::{Loss, Objective, PlanReport, PlanRequest};
+use crate::plan::{Difference, Objective, PlanReport, PlanRequest};
 use compiler::deadline::Deadline;
 use compiler::error::Error;
-use compiler::layout::pinned;
+use compiler::parallel::pinned;
 use estimator::{EstimateReport, Estimator, Predicted};
 use serde::Serialize;
 use support::units::gib;
@@ -21,40 +21,40 @@ pub struct WhyNot {
     /// `slower`, `same`, `does not fit`, `impossible`, or `unknown` where the search was stopped before it found any.
     pub verdict: &'static str,
     /// In words.
-    pub says: String,
-    /// The best layout that has it.
-    pub layout: Option<String>,
+    pub message: String,
+    /// The best configuration that has it.
+    pub parallel: Option<String>,
     /// What its step takes.
     pub predicted: Option<Predicted>,
     /// Why it lost.
-    pub lost: Option<Loss>,
+    pub difference: Option<Difference>,
     /// Seconds by which each part of the step differs from the plan's, the largest difference first.
     pub seconds: Vec<(&'static str, f64)>,
     /// GiB by which each part of the worst rank's memory differs from the plan's.
     pub gib: Vec<(&'static str, f64)>,
 }
 
-/// The best layout that has these pins beside the plan's own, or the best that is known at the deadline, against the plan.
+/// The best configuration that has these pins beside the plan's own, or the best that is known at the deadline, against the plan.
 ///
 /// # Errors
-/// The pins are no layout, or the cluster or the stack of the plan is not known.
+/// The pins are no configuration, or the cluster or the stack of the plan is not known.
 pub fn why_not(
     estimator: &Estimator,
     report: &PlanReport,
     pins: &str,
     (find, deadline): (&Find<'_>, &Deadline),
 ) -> Result<WhyNot, Error> {
-    compiler::layout::parse_any(pins)?;
+    compiler::parallel::parse_any(pins)?;
     let (plan, asked) = (&report.chosen, request_of(report));
     let deadline = deadline.left().map(|left| left.max(f64::MIN_POSITIVE));
     let request = PlanRequest { pin: pinned(&asked.pin, pins), top: 1, deadline, ..asked };
-    let answer = |verdict, says: String, other: Option<&EstimateReport>| WhyNot {
+    let answer = |verdict, message: String, other: Option<&EstimateReport>| WhyNot {
         asked: pins.to_string(),
         verdict,
-        says,
-        layout: other.map(|other| brief(&other.layout)),
+        message,
+        parallel: other.map(|other| brief(&other.parallel)),
         predicted: other.map(|other| other.predicted.clone()),
-        lost: None,
+        difference: None,
         seconds: other.map_or_else(Vec::new, |other| told(seconds(&plan.predicted, &other.predicted))),
         gib: other.map_or_else(Vec::new, |other| told(memory(&plan.predicted, &other.predicted))),
     };
@@ -72,17 +72,17 @@ pub fn why_not(
                 "needs the least memory of those evaluated"
             };
             let misfit = misfit(&plan.predicted, &closest.predicted);
-            format!("{} {least} and {misfit}", brief(&closest.layout))
+            format!("{} {least} and {misfit}", brief(&closest.parallel))
         };
         let none = if is_proved { "nothing fits" } else { "nothing that fits was found before the deadline" };
-        let says = closest.map_or_else(|| none.to_string(), told);
-        return Ok(answer(if is_proved { "does not fit" } else { "unknown" }, says, closest));
+        let message = closest.map_or_else(|| none.to_string(), told);
+        return Ok(answer(if is_proved { "does not fit" } else { "unknown" }, message, closest));
     };
     let residual = estimator.stack(&request.stack)?.residual;
-    let changed = differences(&plan.layout, &other.layout);
-    let lost = loss(&plan.predicted, &other.predicted, residual, Objective::Time);
+    let changed = differences(&plan.parallel, &other.parallel);
+    let difference = difference_of(&plan.predicted, &other.predicted, residual, Objective::Time);
     let more = other.predicted.fullest().device - plan.predicted.fullest().device;
-    let (verdict, says) = match lost.slower {
+    let (verdict, message) = match difference.slower {
         _ if changed.is_empty() => ("same", "the plan already has it".to_string()),
         slower if slower.abs() < ALIKE => {
             ("same", format!("{changed} is equally fast and uses {} memory per device", signed(more)))
@@ -97,7 +97,7 @@ pub fn why_not(
         ),
     };
     let until = if is_proved { "" } else { "; it is the best found before the deadline" };
-    Ok(WhyNot { lost: Some(lost), ..answer(verdict, says + until, Some(other)) })
+    Ok(WhyNot { difference: Some(difference), ..answer(verdict, message + until, Some(other)) })
 }
 
 fn told(changes: Vec<super::compare::Change>) -> Vec<(&'static str, f64)> {

@@ -8,15 +8,15 @@ use super::space::space;
 use crate::search::{self, Task};
 use compiler::deadline::Deadline;
 use compiler::error::Error;
-use compiler::layout;
+use compiler::parallel;
 use cost::Supports;
 use estimator::{Desk, EstimateReport, EstimateRequest, Estimator, Work};
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 
-/// A gain from which on it is told that a better layout lies beyond the stack.
+/// A gain from which on it is told that a better configuration lies beyond the stack.
 const WORTH_TELLING: f64 = 0.005;
 
-/// The job of a plan, to be asked for layouts.
+/// The job of a plan, to be asked for configurations.
 pub struct Explorer<'a> {
     estimator: &'a Estimator,
     request: PlanRequest,
@@ -43,10 +43,16 @@ impl<'a> Explorer<'a> {
         Ok(Explorer { estimator, request, desk, work, until })
     }
 
-    /// The best layout with these pins beside the request's that takes less than so many seconds, of all or of those around one;
+    /// The best configuration with these pins beside the request's that takes less than so many seconds, of all or of those around one;
     /// none where there is none, or none was found in time.
-    pub fn better(&self, pins: &str, offload: bool, below: f64, around: Option<Layout>) -> Option<EstimateReport> {
-        let pin = layout::pinned(&self.request.pin, pins);
+    pub fn better(
+        &self,
+        pins: &str,
+        offload: bool,
+        below: f64,
+        around: Option<ParallelConfig>,
+    ) -> Option<EstimateReport> {
+        let pin = parallel::pinned(&self.request.pin, pins);
         let request = PlanRequest { pin, ..self.request.clone() };
         let space = space(&request, &self.desk, self.until, offload).ok()?;
         let roots = space.roots();
@@ -69,7 +75,7 @@ impl<'a> Explorer<'a> {
     }
 }
 
-/// The best layout of a plan's degrees and micro-batch that the stack does not support, if it is worth telling.
+/// The best configuration of a plan's degrees and micro-batch that the stack does not support, if it is worth telling.
 pub fn beyond(
     estimator: &Estimator,
     request: &PlanRequest,
@@ -81,12 +87,12 @@ pub fn beyond(
     }
     let wide = PlanRequest { beyond_stack: true, ..request.clone() };
     let explorer = Explorer::new(estimator, &wide, best.mesh.devices, until)?;
-    let Layout { dp, tp, pp, cp, ep, etp, mbs, offload, .. } = best.layout;
+    let ParallelConfig { dp, tp, pp, cp, ep, etp, mbs, offload, .. } = best.parallel;
     let pins = format!("dp={dp},tp={tp},pp={pp},cp={cp},ep={ep},etp={etp},mbs={mbs}");
     let seconds = best.predicted.step_time_s;
     let other = explorer.better(&pins, offload, seconds * (1.0 - WORTH_TELLING), None);
     Ok(other.map(|other| {
         let step_time_s = other.predicted.step_time_s;
-        Beyond { layout: other.layout, step_time_s, gain: 1.0 - step_time_s / seconds }
+        Beyond { parallel: other.parallel, step_time_s, gain: 1.0 - step_time_s / seconds }
     }))
 }

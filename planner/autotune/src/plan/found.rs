@@ -2,13 +2,13 @@
 
 use super::large::Large;
 use super::oracle::Costs;
-use super::report::Search;
+use super::report::{Basis, Search};
 use super::request::{Objective, PlanRequest};
 use super::space::{none_serves, space};
 use crate::search::{self, Counted, Outcome, Progress, Ranked, Task};
 use compiler::deadline::Deadline;
 use compiler::error::Error;
-use compiler::layout;
+use compiler::parallel;
 use estimator::{Desk, EstimateReport, EstimateRequest, Estimator, Work, check_size};
 use ir::catalogue::Code;
 use ir::limits;
@@ -18,11 +18,11 @@ use support::parallel::each;
 /// What was found.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Found {
-    /// Layouts that fit, the best first; empty: nothing fits, if the search was finished.
+    /// Configurations that fit, the best first; empty: nothing fits, if the search was finished.
     pub best: Vec<EstimateReport>,
-    /// Where none was found that fits: the layout that needs least memory of those that were looked at.
+    /// Where none was found that fits: the configuration that needs least memory of those that were looked at.
     pub closest: Option<EstimateReport>,
-    /// Whether no layout needs less than 98 % of its memory.
+    /// Whether no configuration needs less than 98 % of its memory.
     pub closest_is_least: bool,
     /// How it was found.
     pub search: Search,
@@ -33,17 +33,17 @@ pub struct Found {
 /// The share of the time that the search may take: the rest is for what is said of what it finds.
 const SEARCH: f64 = 0.8;
 
-/// Where nothing fits, a layout that needs less than another by no more than this share need not be found: predictions of memory
+/// Where nothing fits, a configuration that needs less than another by no more than this share need not be found: predictions of memory
 /// are 2 to 4 % off in the median (`docs/accuracy.md`).
 const CLOSE: f64 = 0.02;
 
-/// The share of that in which layouts are counted.
+/// The share of that in which configurations are counted.
 const COUNT: f64 = 0.2;
 
-/// The best layouts of a request; `progress` is told of what is known so far.
+/// The best configurations of a request; `progress` is told of what is known so far.
 ///
 /// # Errors
-/// A name is not known, a size lies out of its range, pins contradict each other, or no layout serves so many devices.
+/// A name is not known, a size lies out of its range, pins contradict each other, or no configuration serves so many devices.
 pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Search) + Sync)) -> Result<Found, Error> {
     check(request)?;
     let (began, deadline) = (Instant::now(), Deadline::asked(request.deadline)?);
@@ -52,14 +52,14 @@ pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Se
     let work = desk.work()?;
     let scope = Scope { estimator, request, desk: &desk, work, began, deadline, until, progress };
     // What is offloaded takes the host's memory and its links: only where nothing else fits.
-    if !desk.offloads() || layout::says(&request.pin, "offload") {
+    if !desk.offloads() || parallel::says(&request.pin, "offload") {
         return scope.search(false, true);
     }
     let found = scope.search(false, false)?;
     if !found.best.is_empty() || !found.search.proved_optimal {
         return Ok(found);
     }
-    // Where no host holds what any layout offloads, what needs least keeps all on the device.
+    // Where no host holds what any configuration offloads, what needs least keeps all on the device.
     scope.search(true, true).or_else(|_| scope.search(false, true))
 }
 
@@ -76,24 +76,29 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// The best layouts, with activations offloaded or not; where nothing fits, if that is asked for, the one that needs least.
+    /// The best configurations, with activations offloaded or not; where nothing fits, if that is asked for, the one that needs least.
     fn search(&self, offload: bool, asks_least: bool) -> Result<Found, Error> {
         let Scope { estimator, request, desk, work, began, deadline, until, progress } = *self;
         let space = space(request, desk, until, offload)?;
         let roots = space.roots();
         let counting = until.share(COUNT);
         let counted = search::count(&space, &roots, &|| counting.is_over());
-        if counted == (Counted { layouts: 0, is_all: true }) {
+        if counted == (Counted { configs: 0, is_all: true }) {
             return Err(none_serves(request));
         }
         let oracle = Costs { desk, work, space: &space, large: Large::new(desk, &space) };
         let so_far = |candidates: u64, proved_optimal: bool| Search {
-            space: counted.layouts,
+            space: counted.configs,
             has_more: !counted.is_all,
             candidates,
-            pruned: counted.layouts.saturating_sub(candidates),
+            pruned: counted.configs.saturating_sub(candidates),
             seconds: began.elapsed().as_secs_f64(),
             proved_optimal,
+            optimal_under: proved_optimal.then_some(if request.exhaustive {
+                Basis::CostModel
+            } else {
+                Basis::SampledBounds
+            }),
             deterministic: request.deadline.is_none(),
             pin: request.pin.clone(),
             objective: request.objective,
@@ -111,7 +116,7 @@ impl Scope<'_> {
         let Outcome { best, candidates, finished } =
             run(request.top, Some(memory), request.objective == Objective::Memory, 0);
         let report = |ranked: &Ranked| {
-            let gpus = Some(ranked.layout.devices());
+            let gpus = Some(ranked.parallel.devices());
             estimator.estimate(&EstimateRequest { gpus, ..request.under(ranked.price.text.clone()) })
         };
         let mut found = Found { search: so_far(candidates, finished), deadline, ..Found::default() };
@@ -135,15 +140,15 @@ impl Scope<'_> {
     }
 }
 
-/// Why no layout can be: what is said of the plainest one, or that none serves.
+/// Why no configuration can be: what is said of the plainest one, or that none serves.
 fn none_can_be(estimator: &Estimator, request: &PlanRequest) -> Error {
     let plain = EstimateRequest { gpus: Some(request.gpus), ..request.under(request.pin.clone()) };
     estimator.estimate(&plain).err().unwrap_or_else(|| none_serves(request))
 }
 
-/// Days in which a layout has seen the tokens that are to be trained on.
+/// Days in which a configuration has seen the tokens that are to be trained on.
 fn days(best: &EstimateReport, request: &PlanRequest) -> Option<f64> {
-    let speed = best.predicted.tokens_per_s_per_gpu * best.layout.devices() as f64;
+    let speed = best.predicted.tokens_per_s_per_gpu * best.parallel.devices() as f64;
     request.tokens.map(|tokens| tokens / speed / 86400.0)
 }
 
@@ -164,7 +169,7 @@ fn check(request: &PlanRequest) -> Result<(), Error> {
         }
     }
     if request.top == 0 {
-        return wrong("`--top` is 0".into(), "--top is the number of layouts to show, including the best");
+        return wrong("`--top` is 0".into(), "--top is the number of configurations to show, including the best");
     }
     match request.tokens.filter(|tokens| !(*tokens > 0.0 && *tokens <= MOST_TOKENS)) {
         Some(tokens) => {

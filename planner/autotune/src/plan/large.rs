@@ -10,7 +10,7 @@
 
 use crate::search::{Space, divisors};
 use estimator::{Desk, Floor, Once};
-use ir::goal::{CpKind, Layout};
+use ir::goal::{CpKind, ParallelConfig};
 use std::convert::Infallible;
 
 /// Tokens of a micro-batch that exceeds every device's memory, while no tensor size exceeds its limits.
@@ -75,12 +75,12 @@ struct Work {
     share: f64,
 }
 
-fn degrees(layout: &Layout) -> Degrees {
-    [layout.dp * layout.pp, layout.tp, layout.cp, layout.ep, layout.etp]
+fn degrees(parallel: &ParallelConfig) -> Degrees {
+    [parallel.dp * parallel.pp, parallel.tp, parallel.cp, parallel.ep, parallel.etp]
 }
 
-fn way(layout: &Layout) -> Way {
-    (degrees(layout), layout.sp, layout.cp_kind, layout.tp_overlap)
+fn way(parallel: &ParallelConfig) -> Way {
+    (degrees(parallel), parallel.sp, parallel.cp_kind, parallel.tp_overlap)
 }
 
 impl<'a> Large<'a> {
@@ -96,31 +96,31 @@ impl<'a> Large<'a> {
     /// In large micro-batches it never helps to shard layers or sequences, to exchange rows, or to shard an expert. Unsharded
     /// experts on each rank are evaluated first, for increasing numbers of ranks that share a layer. Next come unsharded
     /// experts on increasing numbers of ranks, then experts sharded too finely.
-    pub(super) fn of_degrees(&self, layout: &Layout, enough: f64) -> f64 {
-        let with = |ep, etp| self.with(&Layout { ep, etp, ..layout.clone() });
-        let fewer = self.of_fewer(layout, enough);
+    pub(super) fn of_degrees(&self, parallel: &ParallelConfig, enough: f64) -> f64 {
+        let with = |ep, etp| self.with(&ParallelConfig { ep, etp, ..parallel.clone() });
+        let fewer = self.of_fewer(parallel, enough);
         if fewer > enough {
             return fewer;
         }
         let whole = with(1, 1);
         let mut seconds = whole;
-        for ep in divisors(layout.ep) {
+        for ep in divisors(parallel.ep) {
             if seconds > enough || (self.space.stop)() {
                 return seconds;
             }
-            let fewer = if ep < layout.ep { FEWER_RANKS } else { 1.0 };
+            let fewer = if ep < parallel.ep { FEWER_RANKS } else { 1.0 };
             seconds = seconds.max(fewer * with(ep, 1));
         }
         let is_too_small = |&etp: &u64| !(self.space.stop)() && with(1, etp) > TOO_SMALL * whole;
-        if seconds <= enough && divisors(layout.etp).iter().any(is_too_small) {
+        if seconds <= enough && divisors(parallel.etp).iter().any(is_too_small) {
             seconds = seconds.max(TIMES_TOO_SMALL * whole);
         }
-        if seconds > enough { seconds } else { seconds.max(with(layout.ep, layout.etp)) }
+        if seconds > enough { seconds } else { seconds.max(with(parallel.ep, parallel.etp)) }
     }
 
     /// Lower bound for unsharded experts, from configurations in which fewer ranks share a layer or a sequence.
-    fn of_fewer(&self, layout: &Layout, enough: f64) -> f64 {
-        let Layout { dp, tp, cp, pp, .. } = *layout;
+    fn of_fewer(&self, parallel: &ParallelConfig, enough: f64) -> f64 {
+        let ParallelConfig { dp, tp, cp, pp, .. } = *parallel;
         let pin = &self.space.pin;
         let climb = || {
             let mut seconds = 0.0;
@@ -128,8 +128,9 @@ impl<'a> Large<'a> {
                 for fewer in pin.or("cp", &cp, divisors(cp)) {
                     if seconds <= enough && less * fewer < tp * cp && !(self.space.stop)() {
                         let dp = dp * pp * (tp / less) * (cp / fewer);
-                        let layout = Layout { dp, pp: 1, tp: less, cp: fewer, ep: 1, etp: 1, ..layout.clone() };
-                        seconds = f64::max(seconds, FEWER_TOGETHER * self.with(&layout));
+                        let parallel =
+                            ParallelConfig { dp, pp: 1, tp: less, cp: fewer, ep: 1, etp: 1, ..parallel.clone() };
+                        seconds = f64::max(seconds, FEWER_TOGETHER * self.with(&parallel));
                     }
                 }
             }
@@ -140,20 +141,20 @@ impl<'a> Large<'a> {
     }
 
     /// Seconds of work of configurations with exactly these degrees, with the fastest option for sharing a sequence.
-    fn with(&self, layout: &Layout) -> f64 {
+    fn with(&self, parallel: &ParallelConfig) -> f64 {
         let of = || {
-            let ways = self.space.ways(layout);
+            let ways = self.space.ways(parallel);
             // With overlap, a stack takes no longer than if told not to overlap.
             let hidden = ways.iter().filter(|way| way.tp_overlap == ways[0].tp_overlap);
             Ok::<_, Infallible>(hidden.map(|way| self.of_way(way)).fold(f64::INFINITY, f64::min))
         };
-        let Ok(seconds) = self.degrees.get(&degrees(layout), of);
+        let Ok(seconds) = self.degrees.get(&degrees(parallel), of);
         *seconds
     }
 
     /// Seconds of work of configurations with one option for sharing a sequence.
-    pub(super) fn of_way(&self, layout: &Layout) -> f64 {
-        let Work { seconds, share } = self.work(layout);
+    pub(super) fn of_way(&self, parallel: &ParallelConfig) -> f64 {
+        let Work { seconds, share } = self.work(parallel);
         seconds * share
     }
 
@@ -161,68 +162,68 @@ impl<'a> Large<'a> {
     /// configuration's size. A bound that rules nothing out need not be the tightest.
     pub(super) fn least(
         &self,
-        layout: &Layout,
-        of: impl Fn(&Layout, f64) -> Option<Floor>,
+        parallel: &ParallelConfig,
+        of: impl Fn(&ParallelConfig, f64) -> Option<Floor>,
         is_ruled_out: impl Fn(Floor) -> bool,
     ) -> Option<Floor> {
-        let large = self.large(layout);
-        let part = |share: f64| of(&large, share * layout.mbs as f64 / large.mbs as f64);
-        let some = part(self.work(layout).share)?;
-        if is_ruled_out(some) || !layout.has_folded_experts() {
+        let large = self.large(parallel);
+        let part = |share: f64| of(&large, share * parallel.mbs as f64 / large.mbs as f64);
+        let some = part(self.work(parallel).share)?;
+        if is_ruled_out(some) || !parallel.has_folded_experts() {
             return Some(some);
         }
         let all = part(1.0 - LAST_WAVE)?;
-        Some(if is_ruled_out(all) && self.has_ways_of(layout, &large) { all } else { some })
+        Some(if is_ruled_out(all) && self.has_ways_of(parallel, &large) { all } else { some })
     }
 
     /// Returns `true` if a micro-batch takes the same reshard paths as the larger one.
-    fn has_ways_of(&self, layout: &Layout, large: &Layout) -> bool {
+    fn has_ways_of(&self, parallel: &ParallelConfig, large: &ParallelConfig) -> bool {
         let of = || {
-            let own = Layout { mbs: layout.mbs, ..large.clone() };
+            let own = ParallelConfig { mbs: parallel.mbs, ..large.clone() };
             Ok::<_, Infallible>(
                 own.mbs <= large.mbs && self.desk.have_same_statements(own, large.clone()).unwrap_or(false),
             )
         };
-        let Ok(has) = self.alike.get(&(way(layout), layout.mbs), of);
+        let Ok(has) = self.alike.get(&(way(parallel), parallel.mbs), of);
         *has
     }
 
-    fn work(&self, layout: &Layout) -> Work {
+    fn work(&self, parallel: &ParallelConfig) -> Work {
         let of = || {
-            let seconds = self.seconds(layout);
-            Ok::<_, Infallible>(Work { seconds, share: self.share(layout, seconds) })
+            let seconds = self.seconds(parallel);
+            Ok::<_, Infallible>(Work { seconds, share: self.share(parallel, seconds) })
         };
-        let Ok(work) = self.ways.get(&way(layout), of);
+        let Ok(work) = self.ways.get(&way(parallel), of);
         *work
     }
 
     /// Share of these seconds that is a lower bound for all sizes.
-    fn share(&self, layout: &Layout, seconds: f64) -> f64 {
-        if !layout.has_folded_experts() {
+    fn share(&self, parallel: &ParallelConfig, seconds: f64) -> f64 {
+        if !parallel.has_folded_experts() {
             return 1.0 - LAST_WAVE;
         }
-        let whole = self.space.ways(&Layout { ep: 1, etp: 1, ..layout.clone() });
+        let whole = self.space.ways(&ParallelConfig { ep: 1, etp: 1, ..parallel.clone() });
         let whole = whole.iter().map(|way| self.work(way).seconds).fold(f64::INFINITY, f64::min);
-        f64::min(OTHER_WAYS[usize::from(layout.etp > 1)], whole * MOST_WAYS / seconds)
+        f64::min(OTHER_WAYS[usize::from(parallel.etp > 1)], whole * MOST_WAYS / seconds)
     }
 
     /// Seconds of all work of a configuration in large micro-batches; 0 if it cannot be planned.
-    fn seconds(&self, layout: &Layout) -> f64 {
-        self.desk.work_of(self.large(layout)).unwrap_or(0.0)
+    fn seconds(&self, parallel: &ParallelConfig) -> f64 {
+        self.desk.work_of(self.large(parallel)).unwrap_or(0.0)
     }
 
     /// The configuration on one pipeline rank with the largest micro-batches. If the limit allows, their number of sequences
     /// is a multiple of the number of devices, so that all degrees divide it. Nothing is offloaded, since that only takes
     /// longer.
-    fn large(&self, layout: &Layout) -> Layout {
+    fn large(&self, parallel: &ParallelConfig) -> ParallelConfig {
         let all = self.space.experts.map_or(1, |[experts, _]| experts.div_ceil(FEW_EXPERTS));
-        let experts = layout.ep.saturating_mul(layout.etp).max(all);
+        let experts = parallel.ep.saturating_mul(parallel.etp).max(all);
         let most = MOST_TOKENS / self.space.tokens.saturating_mul(experts).max(1);
-        let all = layout.devices();
+        let all = parallel.devices();
         let mbs = match most / all {
             0 => self.batches[self.batches.partition_point(|&batch| batch <= most).saturating_sub(1)],
             times => times * all,
         };
-        Layout { mbs, dp: layout.dp * layout.pp, pp: 1, offload: false, ..layout.clone() }
+        ParallelConfig { mbs, dp: parallel.dp * parallel.pp, pp: 1, offload: false, ..parallel.clone() }
     }
 }

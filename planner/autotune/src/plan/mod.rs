@@ -1,4 +1,4 @@
-//! The best layout for a model on a cluster, and why it is.
+//! The best configuration for a model on a cluster, and why it is.
 //!
 //! Data flow:
 //! 1. A request names a model, a cluster, a batch and pins (`request`).
@@ -19,6 +19,7 @@ mod tests;
 pub use explore::{Explorer, beyond};
 pub use found::{Found, find};
 pub use report::{
-    Alternative, AxisNote, Beyond, Bind, Clash, Infeasible, Loss, PlanReport, SCHEMA, Search, WayOut, Why, Wish,
+    Alternative, Basis, Beyond, BindingConstraint, ChoiceNote, Conflict, Difference, Infeasible, PlanReport,
+    Relaxation, SCHEMA, Search, WhatIf, Why,
 };
 pub use request::{Objective, PlanRequest};

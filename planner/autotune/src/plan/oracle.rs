@@ -2,9 +2,9 @@
 
 use super::large::Large;
 use crate::search::{Bound, Family, Level, Limits, Oracle, Price, Space};
-use compiler::layout;
+use compiler::parallel;
 use estimator::{Ask, Desk, Floor, Means, Undecided, Work, has_room};
-use ir::goal::{Layout, Recompute};
+use ir::goal::{ParallelConfig, Recompute};
 
 /// Costs and lower bounds of the configurations of a space.
 pub(super) struct Costs<'a> {
@@ -29,7 +29,7 @@ impl Oracle for Costs<'_> {
         let floor = match family.level {
             Level::Devices | Level::Degrees => self.of_degrees(family, limits),
             Level::Axes => self.of_axes(family, limits),
-            Level::Ways => Floor { seconds: self.of_way(&family.layout), ..known },
+            Level::Ways => Floor { seconds: self.of_way(&family.parallel), ..known },
             Level::Batch => self.of_blocks(family, limits)?,
             Level::Pipeline => Floor { seconds: self.desk.rough(&self.fastest(family)).ok()?, ..known },
             Level::Shards => {
@@ -45,37 +45,37 @@ impl Oracle for Costs<'_> {
         Some(Bound { seconds: floor.seconds, bytes: floor.bytes })
     }
 
-    fn price(&self, layout: &Layout, limits: Limits) -> Option<Price> {
-        let (layout, Floor { seconds, bytes }) = match layout.recompute {
-            Recompute::Auto => self.desk.fitting(layout, limits.seconds).ok()??,
-            _ => (layout.clone(), self.desk.price(layout).ok()?),
+    fn price(&self, parallel: &ParallelConfig, limits: Limits) -> Option<Price> {
+        let (parallel, Floor { seconds, bytes }) = match parallel.recompute {
+            Recompute::Auto => self.desk.fitting(parallel, limits.seconds).ok()??,
+            _ => (parallel.clone(), self.desk.price(parallel).ok()?),
         };
-        Some(Price { seconds, bytes, text: layout::print(&layout) })
+        Some(Price { seconds, bytes, text: parallel::print(&parallel) })
     }
 }
 
 impl Costs<'_> {
     /// A configuration that none of a search node's is faster than. Recomputed values are not offloaded: offloading has its
     /// cost only once it is decided.
-    fn fastest(&self, family: &Family) -> Layout {
-        let mut layout = family.layout.clone();
-        if family.level < Level::One || layout.recompute == Recompute::Auto {
-            layout.offload = false;
-            layout.recompute = Recompute::None;
+    fn fastest(&self, family: &Family) -> ParallelConfig {
+        let mut parallel = family.parallel.clone();
+        if family.level < Level::One || parallel.recompute == Recompute::Auto {
+            parallel.offload = false;
+            parallel.recompute = Recompute::None;
         }
-        layout
+        parallel
     }
 
     /// Options of a node's configurations for saving memory.
     fn means(&self, family: &Family) -> Means {
-        let (space, layout) = (self.space, &family.layout);
+        let (space, parallel) = (self.space, &family.parallel);
         if family.level == Level::One {
-            let parts = layout.recompute == Recompute::Auto;
-            return if parts { Means { parts, whole: Vec::new(), hosts: vec![layout.offload] } } else { Means::NONE };
+            let parts = parallel.recompute == Recompute::Auto;
+            return if parts { Means { parts, whole: Vec::new(), hosts: vec![parallel.offload] } } else { Means::NONE };
         }
-        let hosts = if family.level < Level::Host { space.hosts() } else { vec![layout.offload] };
-        let some = || (1..space.longest(layout) as u32).chain([u32::MAX]).collect();
-        let (parts, whole) = match (&space.pin.layout.recompute, space.choices.recompute) {
+        let hosts = if family.level < Level::Host { space.hosts() } else { vec![parallel.offload] };
+        let some = || (1..space.longest(parallel) as u32).chain([u32::MAX]).collect();
+        let (parts, whole) = match (&space.pin.parallel.recompute, space.choices.recompute) {
             _ if family.level == Level::Layers => (false, some()),
             (Recompute::Full(layers), _) if space.pin.has("recompute") => (false, vec![layers.unwrap_or(u32::MAX)]),
             (Recompute::None | Recompute::Selective(_), _) if space.pin.has("recompute") => (true, Vec::new()),
@@ -90,23 +90,23 @@ impl Costs<'_> {
     /// model is planned.
     fn least_bytes(&self, family: &Family, known: f64) -> Option<f64> {
         let (fast, small) = (self.fastest(family), self.smallest(family));
-        let of_shards = |shards: &[Layout]| self.desk.least_bytes(&fast, &small, shards).ok();
+        let of_shards = |shards: &[ParallelConfig]| self.desk.least_bytes(&fast, &small, shards).ok();
         let limits = Limits { seconds: f64::INFINITY, bytes: None };
         match family.level {
             Level::Devices | Level::Degrees | Level::Axes => Some(self.of_degrees(family, limits).bytes),
             Level::Ways => {
                 // Larger micro-batches need no less memory: the smallest is planned for all.
-                let mbs = self.space.sizes(&family.layout).min()?;
-                let few = Family { layout: Layout { mbs, ..family.layout.clone() }, ..family.clone() };
+                let mbs = self.space.sizes(&family.parallel).min()?;
+                let few = Family { parallel: ParallelConfig { mbs, ..family.parallel.clone() }, ..family.clone() };
                 self.least_of_any(&few).map(|least| least.max(known))
             }
             Level::Batch => Some(self.of_degrees(family, limits).bytes.max(known)),
             Level::Pipeline => {
-                let shards = self.shards(family).into_iter().map(|part| part.layout);
+                let shards = self.shards(family).into_iter().map(|part| part.parallel);
                 of_shards(&shards.collect::<Vec<_>>())
             }
             // Values are chosen to fit on the device, or not at all.
-            Level::One if family.layout.recompute == Recompute::Auto && !family.layout.offload => {
+            Level::One if family.parallel.recompute == Recompute::Auto && !family.parallel.offload => {
                 let room = self.desk.machine(fast.devices()).cluster.device.memory as f64;
                 of_shards(std::slice::from_ref(&fast)).filter(|bytes| has_room(*bytes, Some(room)))
             }
@@ -123,32 +123,32 @@ impl Costs<'_> {
 
     /// FLOPs / peak. If memory counts, no micro-batch has more sequences than fit in the memory budget.
     fn of_degrees(&self, family: &Family, limits: Limits) -> Floor {
-        let (layout, sequences) = (&family.layout, self.space.global_batch);
+        let (parallel, sequences) = (&family.parallel, self.space.global_batch);
         if family.level == Level::Devices {
             return self.work.of_devices(family.devices, sequences, &self.desk.machine(family.devices[0]));
         }
-        let local = sequences / layout.dp;
-        let machine = self.desk.machine(layout.devices());
-        let zero = self.space.pin.has("zero").then_some(layout.zero);
+        let local = sequences / parallel.dp;
+        let machine = self.desk.machine(parallel.devices());
+        let zero = self.space.pin.has("zero").then_some(parallel.zero);
         let (most, mbs) = match limits.bytes {
-            _ if family.level == Level::Batch => (layout.mbs, layout.mbs),
-            Some(room) => (self.work.most_sequences(layout, room).clamp(1, local), 1),
+            _ if family.level == Level::Batch => (parallel.mbs, parallel.mbs),
+            Some(room) => (self.work.most_sequences(parallel, room).clamp(1, local), 1),
             None => (local, 1),
         };
         let microbatches = u32::try_from(local.div_ceil(most)).unwrap_or(u32::MAX);
         let open = Undecided { zero, microbatches, mbs };
         if family.level == Level::Degrees && self.space.experts.is_some() {
             // No rank holds less of the experts than if all ranks shard each expert.
-            let cut = Layout { ep: 1, etp: layout.dp * layout.cp * layout.tp, ..layout.clone() };
+            let cut = ParallelConfig { ep: 1, etp: parallel.dp * parallel.cp * parallel.tp, ..parallel.clone() };
             return self.work.floor(&cut, open, sequences, &machine);
         }
-        self.work.floor(layout, open, sequences, &machine)
+        self.work.floor(parallel, open, sequences, &machine)
     }
 
     /// Returns `true` if large micro-batches give a bound. The model must state no micro-batch, and the ranks must have the
     /// usual order. It must also make no difference whether stages or data-parallel ranks are placed around a block's ranks.
     fn has_large(&self) -> bool {
-        self.space.batch.is_none() && !self.space.pin.has("order")
+        self.space.batch.is_none() && !self.space.pin.has("rank_order")
     }
 
     fn is_ruled_out(&self, floor: Floor, limits: Limits) -> bool {
@@ -162,32 +162,32 @@ impl Costs<'_> {
         if self.is_ruled_out(floor, limits) || !self.has_large() {
             return floor;
         }
-        let seconds = self.large.of_degrees(&family.layout, limits.seconds);
+        let seconds = self.large.of_degrees(&family.parallel, limits.seconds);
         Floor { seconds: seconds.max(floor.seconds), ..floor }
     }
 
     /// Lower bound of a node with one option for sharing a sequence: the work of large micro-batches.
-    fn of_way(&self, layout: &Layout) -> f64 {
-        if self.has_large() { self.large.of_way(layout) } else { 0.0 }
+    fn of_way(&self, parallel: &ParallelConfig) -> f64 {
+        if self.has_large() { self.large.of_way(parallel) } else { 0.0 }
     }
 
     /// Lower bound of a node whose pipeline is open. It tries FLOPs / peak, then large micro-batches with each option for
     /// sharding states, then the node's own micro-batch. Each is evaluated only if the one before does not rule the node out.
     fn of_blocks(&self, family: &Family, limits: Limits) -> Option<Floor> {
-        let layout = &family.layout;
+        let parallel = &family.parallel;
         let floor = self.of_degrees(family, limits);
         if self.is_ruled_out(floor, limits) {
             return Some(floor);
         }
         let shards = self.shards(family);
         if self.has_large() {
-            let fast: Vec<Layout> = shards.iter().map(|part| self.fastest(part)).collect();
-            let of = |large: &Layout, share| {
+            let fast: Vec<ParallelConfig> = shards.iter().map(|part| self.fastest(part)).collect();
+            let of = |large: &ParallelConfig, share| {
                 let means = self.desk.means_of_large(&fast, (large, share), self.space.slices, limits.bytes);
                 least(means.ok()?, limits)
             };
             // A large micro-batch that cannot be planned gives no bound.
-            let mean = self.large.least(layout, of, |mean| self.is_ruled_out(mean, limits));
+            let mean = self.large.least(parallel, of, |mean| self.is_ruled_out(mean, limits));
             if let Some(mean) = mean.filter(|mean| self.is_ruled_out(*mean, limits)) {
                 return Some(mean);
             }
@@ -199,11 +199,11 @@ impl Costs<'_> {
     /// told not to overlap.
     fn shards(&self, family: &Family) -> Vec<Family> {
         let all = self.space.shards(family);
-        let hides = all.first().and_then(|first| first.layout.dp_overlap);
+        let hides = all.first().and_then(|first| first.parallel.dp_overlap);
         let mut seen = Vec::new();
         let is_new = |part: &Family| {
-            let way = (self.desk.zero(&part.layout), part.layout.shard);
-            let is_new = part.layout.dp_overlap == hides && !seen.contains(&way);
+            let way = (self.desk.zero(&part.parallel), part.parallel.shard);
+            let is_new = part.parallel.dp_overlap == hides && !seen.contains(&way);
             seen.push(way);
             is_new
         };
@@ -216,22 +216,22 @@ impl Costs<'_> {
     }
 
     /// The node's configuration that saves least: undecided options recompute everything, or offload it.
-    fn smallest(&self, family: &Family) -> Layout {
-        let mut layout = family.layout.clone();
+    fn smallest(&self, family: &Family) -> ParallelConfig {
+        let mut parallel = family.parallel.clone();
         if family.level == Level::One {
-            if layout.recompute == Recompute::Auto {
-                layout.recompute = Recompute::Full(None);
+            if parallel.recompute == Recompute::Auto {
+                parallel.recompute = Recompute::Full(None);
             }
-            return layout;
+            return parallel;
         }
         let pin = &self.space.pin;
         if family.level < Level::Host && self.space.offload && !pin.has("offload") {
-            layout.offload = true;
+            parallel.offload = true;
         }
-        let given = &pin.layout.recompute;
+        let given = &pin.parallel.recompute;
         let is_given = pin.has("recompute") && *given != Recompute::Auto;
-        layout.recompute = if is_given { given.clone() } else { Recompute::Full(None) };
-        layout
+        parallel.recompute = if is_given { given.clone() } else { Recompute::Full(None) };
+        parallel
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::request::Objective;
 use estimator::{EstimateReport, EstimateRequest, Predicted};
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 use serde::{Deserialize, Serialize};
 
 /// Version of the form of a plan.
-pub const SCHEMA: &str = "meshwright.plan/1";
+pub const SCHEMA: &str = "meshwright.plan/2";
 
 /// A plan: the best configuration that was found, and why it is the best.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -25,118 +25,143 @@ pub struct PlanReport {
     pub why: Option<Why>,
 }
 
-/// How the layout was found.
+/// How the configuration was found.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Search {
-    /// Layouts of the space before anything was ruled out.
+    /// Configurations of the space before anything was ruled out.
     pub space: u64,
     /// Whether the space has more: it is too large, or the time was too short, to count them all.
     #[serde(default)]
     pub has_more: bool,
-    /// Layouts whose step was predicted.
+    /// Configurations whose step was predicted.
     pub candidates: u64,
-    /// Layouts ruled out by a bound on time or memory, or as copies of another.
+    /// Configurations ruled out by a bound on time or memory, or as copies of another.
     pub pruned: u64,
     /// Seconds on the clock.
     pub seconds: f64,
-    /// Whether the search was finished: no layout of the space is better, by the cost model, or none fits.
+    /// Whether the search was finished: no configuration of the space is better, under `optimal_under`, or none fits.
     pub proved_optimal: bool,
+    /// What the proof rests on; none where the search was not finished.
+    #[serde(default)]
+    pub optimal_under: Option<Basis>,
     /// Whether the same request gives the same answer on every machine: not under a deadline.
     pub deterministic: bool,
-    /// What the layout had to have.
+    /// What the configuration had to have.
     pub pin: String,
     /// What was to be small.
     pub objective: Objective,
     /// Days to train on the tokens asked for.
     pub days: Option<f64>,
-    /// A faster layout of the same degrees and micro-batch that the stack does not support.
+    /// A faster configuration of the same degrees and micro-batch that the stack does not support.
     #[serde(default)]
     pub beyond: Option<Beyond>,
 }
 
-/// A layout that the stack does not support.
+/// What the proof of a search rests on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Basis {
+    /// The cost model alone: every configuration was predicted.
+    #[serde(rename = "cost model")]
+    CostModel,
+    /// Bounds whose constants were sampled from random configurations: `docs/plans.md` lists them.
+    #[serde(rename = "sampled bounds")]
+    SampledBounds,
+}
+
+impl Basis {
+    /// As the report prints it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Basis::CostModel => "this cost model",
+            Basis::SampledBounds => "this cost model and sampled bounds",
+        }
+    }
+}
+
+/// A configuration that the stack does not support.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Beyond {
-    /// The layout in full.
-    pub layout: Layout,
+    /// The configuration in full.
+    pub parallel: ParallelConfig,
     /// Seconds of its step.
     pub step_time_s: f64,
     /// The time that it saves, of the plan's.
     pub gain: f64,
 }
 
-/// A layout that is not the best.
+/// A configuration that is not the best.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Alternative {
-    /// The layout in full.
-    pub layout: Layout,
+    /// The configuration in full.
+    pub parallel: ParallelConfig,
     /// What its step takes.
     pub predicted: Predicted,
     /// Why it lost; none until it is explained.
     #[serde(default)]
-    pub lost: Option<Loss>,
+    pub difference: Option<Difference>,
 }
 
-/// Why a layout lost.
+/// Why a configuration lost.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Loss {
+pub struct Difference {
     /// Its time over the best one's, less 1.
     pub slower: f64,
     /// Whether the difference is within what predictions are good for.
     pub tie: bool,
     /// The one reason, in words: the part of the step that grew most, or the memory that is missing.
-    pub because: String,
+    pub reason: String,
 }
 
-/// Why the layout is as it is.
+/// Why the configuration is as it is.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Why {
-    /// What each part of the layout costs and saves.
-    pub axes: Vec<AxisNote>,
+    /// What each part of the configuration costs and saves.
+    pub choices: Vec<ChoiceNote>,
     /// What binds.
-    pub binds: Vec<Bind>,
+    pub constraints: Vec<BindingConstraint>,
     /// What more of something would buy.
-    pub wishes: Vec<Wish>,
+    pub what_if: Vec<WhatIf>,
 }
 
-/// A part of the layout, against the layout without it.
+/// A part of the configuration, against the configuration without it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct AxisNote {
-    /// As the layout has it: `tp=8`.
+pub struct ChoiceNote {
+    /// As the configuration has it: `tp=8`.
     pub choice: String,
-    /// The nearest layout without it, or with the next lower degree.
+    /// The nearest configuration without it, or with the next lower degree.
     pub against: String,
-    /// Seconds that a step is longer without it; negative: shorter; none: no such layout exists.
+    /// Seconds that a step is longer without it; negative: shorter; none: no such configuration exists.
     pub saves_s: Option<f64>,
     /// Seconds that the step spends on it: exposed communication of its axis, or what is computed again.
     pub costs_s: f64,
     /// GiB of the worst rank more without it.
     pub saves_gib: Option<f64>,
     /// What the choice means and costs, in words.
-    pub means: String,
-    /// How the other layout compares, in words.
-    pub says: String,
+    pub meaning: String,
+    /// How the other configuration compares, in words.
+    pub comparison: String,
 }
 
-/// A limit that the layout touches.
+/// A limit that the configuration touches.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Bind {
+pub struct BindingConstraint {
     /// `memory`, `network`, `batch`, `layers`, `heads`, ..
     pub limit: String,
     /// In words, with figures.
-    pub says: String,
+    pub message: String,
 }
 
-/// What more of something would buy: the best layout then.
+/// What more of something would buy: the best configuration then.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Wish {
+pub struct WhatIf {
     /// What is more: `memory 94.9 GiB, a fifth more`.
-    pub given: String,
-    /// The best layout then.
-    pub layout: String,
+    #[serde(rename = "if")]
+    pub condition: String,
+    /// The best configuration then.
+    pub parallel: String,
     /// Seconds of its step.
     pub step_time_s: f64,
-    /// The time saved, of that of the best known layout without it.
+    /// The time saved, of that of the best known configuration without it.
     pub gain: f64,
 }
 
@@ -151,34 +176,34 @@ pub struct Infeasible {
     pub status: String,
     /// What was asked for.
     pub inputs: EstimateRequest,
-    /// The layout that needs least memory of those that were looked at, if any was.
+    /// The configuration that needs least memory of those that were looked at, if any was.
     pub closest: Option<Box<EstimateReport>>,
-    /// Whether no layout needs less than 98 % of its memory.
+    /// Whether no configuration needs less than 98 % of its memory.
     pub closest_is_least: bool,
     /// The smallest set of constraints that clash; empty where that is not known.
-    pub clash: Vec<Clash>,
+    pub conflict: Vec<Conflict>,
     /// What would make it fit, the cheapest first: all that was found until the deadline.
-    pub ways_out: Vec<WayOut>,
+    pub relaxations: Vec<Relaxation>,
     /// How it was searched.
     pub search: Search,
 }
 
 /// A constraint of those that clash: without any one of them, something fits.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Clash {
+pub struct Conflict {
     /// `pin tp=4`, `memory 80 GiB`, `gpus 8`, ..
     pub constraint: String,
     /// In words.
-    pub says: String,
+    pub message: String,
 }
 
 /// A change after which something fits.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct WayOut {
+pub struct Relaxation {
     /// The change: `--gpus 16`, `without pin tp=1`, ..
     pub change: String,
-    /// A fast layout then: reached by single changes from the one that needs least.
-    pub layout: String,
+    /// A fast configuration then: reached by single changes from the one that needs least.
+    pub parallel: String,
     /// Seconds of its step.
     pub step_time_s: f64,
 }

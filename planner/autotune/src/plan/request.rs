@@ -42,21 +42,21 @@ pub struct PlanRequest {
     pub optimizer: String,
     /// Lengths of the documents of a sequence, in tokens. Empty: one document.
     pub lengths: Vec<u64>,
-    /// What the layout must have, in the grammar of [`compiler::layout`].
+    /// What the configuration must have, in the grammar of [`compiler::parallel`].
     pub pin: String,
-    /// How many layouts are wanted, the best one included.
+    /// How many configurations are wanted, the best one included.
     pub top: usize,
     /// What is to be small.
     pub objective: Objective,
     /// Seconds within which there is an answer, with what is known by then: it depends on the machine.
     pub deadline: Option<f64>,
-    /// Every layout is predicted, none is ruled out by a bound.
+    /// Every configuration is predicted, none is ruled out by a bound.
     pub exhaustive: bool,
     /// Tokens to train on in all: the plan says how many days.
     pub tokens: Option<f64>,
     /// The share of a device's memory that stays free.
     pub memory_margin: f64,
-    /// Whether layouts may have what the stack does not support.
+    /// Whether configurations may have what the stack does not support.
     pub beyond_stack: bool,
 }
 
@@ -101,8 +101,8 @@ impl PlanRequest {
         [self.gpus, self.max_gpus.unwrap_or(self.gpus)]
     }
 
-    /// The same job under a layout, to be predicted.
-    pub fn under(&self, layout: String) -> EstimateRequest {
+    /// The same job under a configuration, to be predicted.
+    pub fn under(&self, parallel: String) -> EstimateRequest {
         EstimateRequest {
             model: self.model.clone(),
             cluster: self.cluster.clone(),
@@ -114,7 +114,7 @@ impl PlanRequest {
             grad_dtype: self.grad_dtype.clone(),
             master: self.master.clone(),
             optimizer: self.optimizer.clone(),
-            layout,
+            parallel,
             lengths: self.lengths.clone(),
             memory_margin: self.memory_margin,
             beyond_stack: self.beyond_stack,

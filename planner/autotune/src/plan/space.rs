@@ -4,7 +4,7 @@ use super::request::PlanRequest;
 use crate::search::{Choices, Order, Orders, Pin, Schedules, Space};
 use compiler::deadline::Deadline;
 use compiler::error::Error;
-use compiler::layout;
+use compiler::parallel;
 use cost::Supports;
 use estimator::check_pins;
 use estimator::{Desk, pinned};
@@ -29,19 +29,19 @@ const LARGEST_NODE: u64 = 1 << 32;
 /// where that is not pinned.
 ///
 /// # Errors
-/// The pins are no layout, or beyond the stack, or the model cannot be built.
+/// The pins are no configuration, or beyond the stack, or the model cannot be built.
 pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, until: Deadline, offload: bool) -> Result<Space, Error> {
     let pin = pin(&request.pin)?;
     let batch = Batch { batch: 1, seq: request.seq, dtype: DType::F32 };
     let model = desk.source().model(&batch)?;
-    check_names(&model, &pin.layout.recompute)?;
+    check_names(&model, &pin.parallel.recompute)?;
     check_pins(&request.pin, desk.stack())?;
     let size = |name: &str| model.dims.values().find(|dim| dim.name == name).map(|dim| dim.size);
     let cut = model.dims.values().filter(|dim| ["g", "f", "u", "v"].contains(&dim.name.as_str()));
     let runs: u64 = model.calls.iter().map(|call| u64::from(call.instances())).sum();
     let ends = u64::from(runs > 2);
     let machine = desk.machine(request.gpus);
-    let schedule = pin.has("schedule").then(|| pin.layout.schedule.clone());
+    let schedule = pin.has("schedule").then(|| pin.parallel.schedule.clone());
     let slices = slice(&model, 2).is_ok();
     let supports = desk.stack().supports.clone();
     let choices = choices(&supports);
@@ -55,7 +55,7 @@ pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, until: Deadline, off
         offload,
         hides: [desk.stack().hides("tp"), desk.stack().hides("dp")],
         batch: desk.source().is_text().then(|| batch_of(&model)),
-        slices: most_slices(schedule.as_deref(), slices, &supports).max(pin.layout.slices.unwrap_or(1)),
+        slices: most_slices(schedule.as_deref(), slices, &supports).max(pin.parallel.slices.unwrap_or(1)),
         orders: remembered(move |pp, microbatches| orders(pp, microbatches, (schedule.as_deref(), &supports), slices)),
         choices,
         global_batch: request.global_batch,
@@ -100,15 +100,15 @@ fn batch_of(model: &Model) -> u64 {
 
 /// What a text pins. 1F1B with several stages per rank is the interleaved one.
 fn pin(text: &str) -> Result<Pin, Error> {
-    let mut layout = pinned(text)?;
-    if layout.schedule == "1f1b" && layout.vp.is_some_and(|vp| vp > 1) {
-        layout.schedule = "interleaved-1f1b".to_string();
+    let mut parallel = pinned(text)?;
+    if parallel.schedule == "1f1b" && parallel.vp.is_some_and(|vp| vp > 1) {
+        parallel.schedule = "interleaved-1f1b".to_string();
     }
-    Ok(Pin { layout, keys: layout::keys(text)?.into_iter().map(str::to_string).collect() })
+    Ok(Pin { parallel, keys: parallel::keys(text)?.into_iter().map(str::to_string).collect() })
 }
 
 /// How a pipeline of so many ranks can be run. One rank has nothing to order: its micro-batches follow each other. A kind that
-/// searches for its order takes seconds for each layout and is in the space only where it is pinned. Slices of sequences run only
+/// searches for its order takes seconds for each configuration and is in the space only where it is pinned. Slices of sequences run only
 /// in models whose blocks go through them in turn.
 fn orders(pp: u64, microbatches: u64, (schedule, supports): (Option<&str>, &Supports), slices: bool) -> Vec<Order> {
     let (Ok(ranks), Ok(microbatches)) = (u32::try_from(pp), u32::try_from(microbatches)) else { return Vec::new() };
@@ -169,7 +169,7 @@ pub(super) fn none_serves(request: &PlanRequest) -> Error {
         None => request.gpus.to_string(),
     };
     let message = format!(
-        "no layout of {gpus} devices serves {}{pins} and a global batch of {}",
+        "no configuration of {gpus} devices serves {}{pins} and a global batch of {}",
         request.model, request.global_batch
     );
     Error::input(Code::NoLayout, message).help(

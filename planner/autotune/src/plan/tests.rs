@@ -1,4 +1,4 @@
-//! Bounds, prices and the count of the space, against the estimator and against all layouts.
+//! Bounds, prices and the count of the space, against the estimator and against all configurations.
 
 use super::found::find;
 use super::large::Large;
@@ -7,9 +7,9 @@ use super::request::PlanRequest;
 use super::space::space;
 use crate::search::{Bound, Family, Level, Limits, Oracle, Space, count};
 use compiler::deadline::Deadline;
-use compiler::layout;
+use compiler::parallel;
 use estimator::{Ask, Desk, EstimateRequest, Estimator, Floor, Means};
-use ir::goal::{CpKind, Layout, Recompute};
+use ir::goal::{CpKind, ParallelConfig, Recompute};
 
 /// Numbers that look random and are the same each time (Knuth's MMIX).
 struct Dice(u64);
@@ -26,7 +26,7 @@ fn request(model: &str, cluster: &str, gpus: u64, global_batch: u64, pin: &str) 
     PlanRequest { pin: pin.into(), ..PlanRequest::new(model, cluster, gpus, seq, global_batch) }
 }
 
-/// A way from degrees to a single layout, as the dice fall; none where it ends before.
+/// A way from degrees to a single configuration, as the dice fall; none where it ends before.
 fn way(space: &Space, axes: &[Family], dice: &mut Dice) -> Option<Vec<Family>> {
     let mut way = vec![axes[dice.below(axes.len())].clone()];
     while way[way.len() - 1].level != Level::One {
@@ -39,7 +39,7 @@ fn way(space: &Space, axes: &[Family], dice: &mut Dice) -> Option<Vec<Family>> {
     Some(way)
 }
 
-/// No layout takes less than any family that it is in, and costs what `estimate` says.
+/// No configuration takes less than any family that it is in, and costs what `estimate` says.
 #[test]
 fn bounds_are_bounds_and_prices_are_those_of_estimate() {
     let requests = [
@@ -76,16 +76,16 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
             let Some(mut way) = way(&space, &axes, &mut dice) else { continue };
             // Before its degrees are known, and those of its experts.
             let first = way[0].clone();
-            let degrees = Layout { ep: 1, etp: 1, ..first.layout.clone() };
-            way.insert(0, Family { layout: degrees, level: Level::Degrees, ..first.clone() });
+            let degrees = ParallelConfig { ep: 1, etp: 1, ..first.parallel.clone() };
+            way.insert(0, Family { parallel: degrees, level: Level::Degrees, ..first.clone() });
             way.insert(0, Family { level: Level::Devices, devices: [1, request.gpus], ..first });
-            let one = &way[way.len() - 1].layout;
+            let one = &way[way.len() - 1].parallel;
             let told = |text: &str| {
                 estimator.estimate(&EstimateRequest { gpus: Some(request.gpus), ..request.under(text.to_string()) })
             };
             let unlimited = Limits { seconds: f64::INFINITY, bytes: None };
             let Some(price) = costs.price(one, unlimited) else {
-                let text = layout::print(one);
+                let text = parallel::print(one);
                 assert!(one.recompute == Recompute::Auto || told(&text).is_err(), "{} {text}", request.model);
                 continue;
             };
@@ -104,7 +104,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
                     costs.bound(family, known, limits).unwrap_or_else(none)
                 };
                 known = bound(known, unlimited);
-                // A device with just as much memory as the layout needs, and just its time, leave little to choose.
+                // A device with just as much memory as the configuration needs, and just its time, leave little to choose.
                 let room = Limits { seconds: price.seconds * (1.0 + 1e-9), bytes: Some(price.bytes) };
                 let fitting = bound(known, room);
                 let Bound { seconds, bytes } = known;
@@ -117,11 +117,11 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
     }
 }
 
-/// The least room and time that a layout fits in: where chains of stages end on the first rank, whose gradients are fewer than
+/// The least room and time that a configuration fits in: where chains of stages end on the first rank, whose gradients are fewer than
 /// those of the last; and where values are made again together in less time than one after the other, for more hides what is
 /// sent beside it.
 #[test]
-fn a_layout_fits_where_it_fits() {
+fn a_configuration_fits_where_it_fits() {
     let chained = "dp=8,tp=2,pp=2,cp=2,ep=4,etp=4,sp=true,zero=1,mbs=2,schedule=looped-bfs,vp=14,cp_kind=ulysses,shard=4,\
         recompute=full,tp_overlap=false,stages=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27";
     let together = "dp=2,tp=2,pp=2,cp=4,ep=4,etp=4,sp=false,zero=0,mbs=128,schedule=zb-h1,stages=26,\
@@ -133,10 +133,10 @@ fn a_layout_fits_where_it_fits() {
         let request = PlanRequest { seq: 4096, beyond_stack: true, ..request(model, cluster, gpus, 256, "") };
         let estimator = Estimator::new();
         let desk = Desk::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
-        let layout = layout::parse_any(text).unwrap();
-        let Floor { seconds, bytes } = desk.price(&layout).unwrap();
+        let parallel = parallel::parse_any(text).unwrap();
+        let Floor { seconds, bytes } = desk.price(&parallel).unwrap();
         let ask = Ask::Seconds { enough: seconds * (1.0 + 1e-9), room: bytes, means, is_ordered: true };
-        let floor = desk.floor(&Layout { recompute: Recompute::None, ..layout }, &ask).unwrap();
+        let floor = desk.floor(&ParallelConfig { recompute: Recompute::None, ..parallel }, &ask).unwrap();
         assert!(floor.seconds <= seconds * (1.0 + 1e-9), "{model}: {floor:?} {seconds}");
         assert!(floor.seconds > 0.95 * seconds, "{model}: {floor:?} {seconds}");
     }
@@ -144,20 +144,20 @@ fn a_layout_fits_where_it_fits() {
 
 /// What is counted is what there is.
 #[test]
-fn a_space_has_as_many_layouts_as_are_counted() {
+fn a_space_has_as_many_configurations_as_are_counted() {
     for (model, gpus, pin) in [("tiny-llama", 4, ""), ("tiny-moe", 4, "zero=1,mbs=1"), ("gpt2", 2, "recompute=auto")] {
         let request = request(model, "h100", gpus, 8, pin);
         let estimator = Estimator::new();
         let desk = Desk::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
         let space = space(&request, &desk, Deadline::default(), false).unwrap();
-        let mut layouts = 0;
+        let mut configs = 0;
         let mut open = space.roots();
         let counted = count(&space, &open, &|| false);
         while let Some(family) = open.pop() {
-            layouts += u64::from(family.level == Level::One);
+            configs += u64::from(family.level == Level::One);
             open.extend(space.parts(&family));
         }
-        assert_eq!((layouts, counted.is_all), (counted.layouts, true), "{model}");
+        assert_eq!((configs, counted.is_all), (counted.configs, true), "{model}");
     }
 }
 
@@ -171,7 +171,7 @@ fn values_are_made_again_where_copies_to_the_host_are_waited_for() {
     };
     let estimator = Estimator::new();
     let desk = Desk::new(&estimator, request.under(String::new()), [request.gpus; 2]).unwrap();
-    let layout = |recompute: Recompute| Layout {
+    let parallel = |recompute: Recompute| ParallelConfig {
         dp: 16,
         tp: 4,
         pp: 35,
@@ -179,10 +179,10 @@ fn values_are_made_again_where_copies_to_the_host_are_waited_for() {
         zero: 1,
         offload: true,
         recompute,
-        ..Layout::default()
+        ..ParallelConfig::default()
     };
-    let (_, floor) = desk.fitting(&layout(Recompute::Auto), f64::INFINITY).unwrap().unwrap();
-    let seconds = |recompute: Recompute| desk.price(&layout(recompute)).unwrap().seconds;
+    let (_, floor) = desk.fitting(&parallel(Recompute::Auto), f64::INFINITY).unwrap().unwrap();
+    let seconds = |recompute: Recompute| desk.price(&parallel(recompute)).unwrap().seconds;
     assert!(floor.seconds < seconds(Recompute::None));
     for module in ["layernorm", "mlp", "core_attn"] {
         let modules = seconds(Recompute::Selective(vec![module.to_string()]));
@@ -207,7 +207,7 @@ fn heads_that_no_program_cuts_are_not_planned() {
         let request = request("mixtral-8x7b", "b200", 16, 16, pin);
         let desk = Desk::new(&estimator, request.under(String::new()), [16; 2]).unwrap();
         let space = space(&request, &desk, Deadline::default(), false).unwrap();
-        let ways = |family: &Family| space.ways(&family.layout);
+        let ways = |family: &Family| space.ways(&family.parallel);
         space.roots().iter().flat_map(ways).filter(|way| way.cp_kind == CpKind::Ulysses).count()
     };
     assert!(space("cp=8") > 0);

@@ -1,7 +1,7 @@
 //! Best configurations found so far, one per kind.
 
 use super::{Family, Level, Price};
-use ir::goal::{Layout, Recompute};
+use ir::goal::{ParallelConfig, Recompute};
 use std::cmp::Ordering;
 
 /// Kind of a configuration: degrees, micro-batch, ZeRO stage, schedule, and kind of recomputation. Configurations of
@@ -18,7 +18,7 @@ pub struct Kind {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ranked {
     /// The configuration.
-    pub layout: Layout,
+    pub parallel: ParallelConfig,
     /// Its cost.
     pub price: Price,
 }
@@ -36,25 +36,25 @@ pub(super) struct Best {
 
 impl Kind {
     /// Kind of a configuration.
-    pub fn of(layout: &Layout) -> Kind {
-        let (schedule, recompute) = (layout.schedule.clone(), recomputed(layout));
-        Kind { degrees: degrees(layout), zero: layout.zero, schedule, recompute }
+    pub fn of(parallel: &ParallelConfig) -> Kind {
+        let (schedule, recompute) = (parallel.schedule.clone(), recomputed(parallel));
+        Kind { degrees: degrees(parallel), zero: parallel.zero, schedule, recompute }
     }
 
     /// Returns whether a configuration is of this kind.
-    fn is_of(&self, layout: &Layout) -> bool {
-        let alike = self.zero == layout.zero && self.recompute == recomputed(layout);
-        alike && self.degrees == degrees(layout) && self.schedule == layout.schedule
+    fn is_of(&self, parallel: &ParallelConfig) -> bool {
+        let alike = self.zero == parallel.zero && self.recompute == recomputed(parallel);
+        alike && self.degrees == degrees(parallel) && self.schedule == parallel.schedule
     }
 }
 
-fn degrees(layout: &Layout) -> [u64; 7] {
-    let Layout { dp, tp, cp, pp, ep, etp, mbs, .. } = *layout;
+fn degrees(parallel: &ParallelConfig) -> [u64; 7] {
+    let ParallelConfig { dp, tp, cp, pp, ep, etp, mbs, .. } = *parallel;
     [dp, tp, cp, pp, ep, etp, mbs]
 }
 
-fn recomputed(layout: &Layout) -> u8 {
-    match layout.recompute {
+fn recomputed(parallel: &ParallelConfig) -> u8 {
+    match parallel.recompute {
         Recompute::None => 0,
         // Recomputation of modules and of values chosen for the memory budget.
         Recompute::Selective(_) | Recompute::Auto => 1,
@@ -79,7 +79,7 @@ impl Best {
             if self.by_memory { [bytes.round(), seconds] } else { [seconds, bytes] }
         };
         let ([a0, a1], [b0, b1]) = (key(a), key(b));
-        let host = || a.layout.offload.cmp(&b.layout.offload);
+        let host = || a.parallel.offload.cmp(&b.parallel.offload);
         a0.total_cmp(&b0).then_with(host).then(a1.total_cmp(&b1)).then_with(|| a.price.text.cmp(&b.price.text))
     }
 
@@ -95,7 +95,7 @@ impl Best {
     /// one of that kind is known.
     pub(super) fn threshold_of(&self, family: &Family) -> f64 {
         let is_one_kind = matches!(family.level, Level::One | Level::Layers);
-        let same = self.list.iter().find(|(kind, _)| is_one_kind && kind.is_of(&family.layout));
+        let same = self.list.iter().find(|(kind, _)| is_one_kind && kind.is_of(&family.parallel));
         same.map_or(f64::INFINITY, |(_, ranked)| self.value(ranked.price.seconds, ranked.price.bytes))
     }
 
@@ -103,13 +103,13 @@ impl Best {
     /// entry.
     pub(super) fn rival(&self, family: &Family) -> Option<&Ranked> {
         let is_one_kind = matches!(family.level, Level::One | Level::Layers);
-        let same = self.list.iter().find(|(kind, _)| is_one_kind && kind.is_of(&family.layout));
+        let same = self.list.iter().find(|(kind, _)| is_one_kind && kind.is_of(&family.parallel));
         same.or(self.list.get(self.wanted - 1)).map(|(_, ranked)| ranked)
     }
 
     /// Inserts a configuration if it is useful.
     pub(super) fn offer(&mut self, ranked: Ranked) {
-        let kind = Kind::of(&ranked.layout);
+        let kind = Kind::of(&ranked.parallel);
         match self.list.iter().position(|(other, _)| *other == kind) {
             Some(at) if self.compare(&ranked, &self.list[at].1).is_lt() => {
                 self.list.remove(at);
@@ -144,13 +144,13 @@ mod tests {
     #[test]
     fn of_equals_the_one_that_leaves_the_host_alone_is_best() {
         let ranked = |offload: bool, seconds: f64, bytes: f64| Ranked {
-            layout: Layout { offload, ..Layout::default() },
+            parallel: ParallelConfig { offload, ..ParallelConfig::default() },
             price: Price { seconds, bytes, text: format!("offload={offload}") },
         };
         let first = |by_memory: bool, offered: [Ranked; 2]| {
             let mut best = Best::new(1, by_memory);
             offered.into_iter().for_each(|ranked| best.offer(ranked));
-            best.first().is_some_and(|best| best.layout.offload)
+            best.first().is_some_and(|best| best.parallel.offload)
         };
         assert!(!first(false, [ranked(true, 1.0, 1.0), ranked(false, 1.0, 2.0)]));
         assert!(!first(true, [ranked(true, 1.0, 2.0), ranked(false, 2.0, 2.0)]));

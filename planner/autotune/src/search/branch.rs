@@ -13,7 +13,7 @@ use super::region::Region;
 use super::space::Space;
 use super::{Bound, Family, Level, Limits, Oracle, Price};
 use estimator::{ROUNDING, has_room};
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 use std::collections::BinaryHeap;
 use support::parallel::each;
 
@@ -47,7 +47,7 @@ pub struct Task<'a> {
     /// Relative improvement that another configuration must promise to be searched.
     pub gap: f64,
     /// Centre of a local search, which repeats around each better result; `None` searches everything.
-    pub around: Option<Layout>,
+    pub around: Option<ParallelConfig>,
     /// Callback after each round.
     pub progress: &'a mut dyn FnMut(Progress),
 }
@@ -148,7 +148,7 @@ pub fn search(space: &Space, roots: &[Family], oracle: &impl Oracle, mut task: T
     loop {
         // Configurations costed in an earlier region are skipped.
         let is_new = |part: &Family| part.level < Level::One || !gone.iter().any(|region| region.holds(space, part));
-        let is_needless = |part: &Family| skips_shown && space.shows(&part.layout);
+        let is_needless = |part: &Family| skips_shown && space.shows(&part.parallel);
         let is_next = |part: &Family| next.holds(space, part) && is_new(part) && !is_needless(part);
         let families = roots.iter().filter(|family| is_next(family)).cloned().collect();
         let parts = |family: &Family| space.parts(family).into_iter().filter(is_next).collect();
@@ -156,7 +156,7 @@ pub fn search(space: &Space, roots: &[Family], oracle: &impl Oracle, mut task: T
         let finished = go_through(families, &pass, oracle, &mut task, &mut known);
         let is_all = next == Region::All;
         gone.push(next);
-        let near = known.best.first().map(|best| Region::near(&best.layout));
+        let near = known.best.first().map(|best| Region::near(&best.parallel));
         let rest = if task.around.is_some() { Region::Usual } else { Region::All };
         let open = near.into_iter().chain([rest]).find(|region| !gone.contains(region));
         match open.filter(|_| finished && !is_all) {
@@ -218,7 +218,7 @@ fn go_through(
                     heap.push(Waiting::new(bound, known, number, family));
                 }
                 Some(Answer::Price(price)) if memory.is_none_or(|memory| price.bytes <= memory) => {
-                    best.offer(Ranked { layout: family.layout, price });
+                    best.offer(Ranked { parallel: family.parallel, price });
                 }
                 _ => {}
             }
@@ -282,8 +282,8 @@ impl Look<'_> {
     fn answers(&self, oracle: &impl Oracle, asked: &[&Question]) -> Vec<Option<Answer>> {
         let mut order: Vec<usize> = (0..asked.len()).collect();
         order.sort_by_key(|&at| {
-            let Question { family: Family { layout, .. }, is_priced, .. } = asked[at];
-            let pipeline = (&layout.schedule, layout.pp, layout.mbs, &layout.stages);
+            let Question { family: Family { parallel, .. }, is_priced, .. } = asked[at];
+            let pipeline = (&parallel.schedule, parallel.pp, parallel.mbs, &parallel.stages);
             (!is_priced, is_priced.then_some(pipeline))
         });
         let mut answers: Vec<Option<Answer>> = asked.iter().map(|_| None).collect();
@@ -302,7 +302,7 @@ impl Look<'_> {
             Limits { seconds: self.threshold, bytes: self.memory }
         };
         if *is_priced {
-            return oracle.price(&family.layout, limits).map(Answer::Price);
+            return oracle.price(&family.parallel, limits).map(Answer::Price);
         }
         let Bound { seconds, bytes } = oracle.bound(family, *known, limits)?;
         // Bounds of a family hold for its parts.
@@ -331,8 +331,8 @@ impl Look<'_> {
         if found.bytes < bytes.round() - NEARLY_HALF {
             return false;
         }
-        let is_hosted = family.level >= Level::Host && family.layout.offload;
-        if is_hosted != rival.layout.offload {
+        let is_hosted = family.level >= Level::Host && family.parallel.offload;
+        if is_hosted != rival.parallel.offload {
             return is_hosted;
         }
         let limits = Limits { seconds, bytes: Some(bytes.round() + 1.0) };

@@ -14,7 +14,7 @@ const COUNTED: usize = 1 << 17;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counted {
     /// Number of configurations.
-    pub layouts: u64,
+    pub configs: u64,
     /// True if the number is exact rather than a lower bound.
     pub is_all: bool,
 }
@@ -23,11 +23,11 @@ pub struct Counted {
 /// are counted.
 pub fn count(space: &Space, roots: &[Family], stop: &(dyn Fn() -> bool + Sync)) -> Counted {
     let listed = Listed::of(space, roots, stop);
-    let ranks: BTreeSet<u64> = listed.families.iter().map(|family| family.layout.pp).collect();
+    let ranks: BTreeSet<u64> = listed.families.iter().map(|family| family.parallel.pp).collect();
     let ranks: Vec<u64> = ranks.into_iter().collect();
-    let of = |&pp: &u64| of_ranks(space, listed.families.iter().filter(|family| family.layout.pp == pp), stop);
-    let layouts = each(&ranks, of).into_iter().fold(0, u64::saturating_add);
-    Counted { layouts, is_all: listed.is_all && !stop() }
+    let of = |&pp: &u64| of_ranks(space, listed.families.iter().filter(|family| family.parallel.pp == pp), stop);
+    let configs = each(&ranks, of).into_iter().fold(0, u64::saturating_add);
+    Counted { configs, is_all: listed.is_all && !stop() }
 }
 
 /// Families with all degrees decided.
@@ -67,15 +67,15 @@ fn of_ranks<'a>(
     let mut pipelines: HashMap<u64, u64> = HashMap::new();
     let mut sum = 0u64;
     for family in families {
-        let layout = &family.layout;
+        let parallel = &family.parallel;
         let shards = space.shards(family).len() as u64;
-        let ways = space.ways(layout).len() as u64;
-        for mbs in space.sizes(layout) {
+        let ways = space.ways(parallel).len() as u64;
+        for mbs in space.sizes(parallel) {
             if stop() {
                 return sum;
             }
-            let microbatches = space.global_batch / (layout.dp * mbs);
-            let of = || recomputed(space, layout.pp, microbatches);
+            let microbatches = space.global_batch / (parallel.dp * mbs);
+            let of = || recomputed(space, parallel.pp, microbatches);
             let below = *pipelines.entry(microbatches).or_insert_with(of);
             sum = sum.saturating_add((ways * shards).saturating_mul(below));
         }
@@ -89,7 +89,7 @@ fn recomputed(space: &Space, pp: u64, microbatches: u64) -> u64 {
     let of = |order: &super::Order| {
         let starts = space.starts(order.stages).len() as u64;
         let longest = space.layers[0].div_ceil((pp * u64::from(order.vp.unwrap_or(1))).max(1));
-        let ways = match (space.pin.has("recompute"), &space.pin.layout.recompute) {
+        let ways = match (space.pin.has("recompute"), &space.pin.parallel.recompute) {
             // No recomputation, parts of layers, and each number of layers (or all layers).
             (false, _) | (true, Recompute::Auto) => {
                 let [parts, whole, some] = space.choices.recompute;

@@ -17,7 +17,7 @@ pub use count::{Counted, count};
 pub use divisors::divisors;
 pub use space::{Choices, Order, Orders, Pin, Space, Stop};
 
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 use std::sync::Arc;
 
 /// Decision level of a family; each level adds a decision to those before it.
@@ -52,7 +52,7 @@ pub enum Level {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Family {
     /// Representative configuration.
-    pub layout: Layout,
+    pub parallel: ParallelConfig,
     /// Decided options.
     pub level: Level,
     /// Least and largest number of devices.
@@ -67,8 +67,8 @@ pub type Schedules = Arc<[&'static str]>;
 
 impl Family {
     /// Part of this family.
-    fn part(&self, layout: Layout, level: Level) -> Family {
-        Family { layout, level, devices: self.devices, schedules: Arc::clone(&self.schedules) }
+    fn part(&self, parallel: ParallelConfig, level: Level) -> Family {
+        Family { parallel, level, devices: self.devices, schedules: Arc::clone(&self.schedules) }
     }
 }
 
@@ -108,5 +108,5 @@ pub trait Oracle: Sync {
     fn bound(&self, family: &Family, known: Bound, limits: Limits) -> Option<Bound>;
 
     /// Cost of a configuration; `None` if it is invalid or known not to be useful.
-    fn price(&self, layout: &Layout, limits: Limits) -> Option<Price>;
+    fn price(&self, parallel: &ParallelConfig, limits: Limits) -> Option<Price>;
 }

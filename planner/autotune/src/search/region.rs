@@ -2,7 +2,7 @@
 
 use super::space::Space;
 use super::{Family, Level};
-use ir::goal::{Layout, Recompute};
+use ir::goal::{ParallelConfig, Recompute};
 
 /// 1F1B schedules: backward whole or split, with one stage or several stages per rank.
 const SCHEDULES: [&str; 4] = ["1f1b", "zb-h1", "interleaved-1f1b", "interleaved-zb"];
@@ -13,15 +13,15 @@ pub(super) enum Region {
     /// Configurations that most runs use.
     Usual,
     /// Configurations that differ from one in a single choice, with any memory-saving options.
-    Near(Layout),
+    Near(ParallelConfig),
     /// All configurations.
     All,
 }
 
 impl Region {
     /// Neighbourhood of a configuration.
-    pub(super) fn near(layout: &Layout) -> Region {
-        Region::Near(Layout { recompute: Recompute::None, offload: false, ..layout.clone() })
+    pub(super) fn near(parallel: &ParallelConfig) -> Region {
+        Region::Near(ParallelConfig { recompute: Recompute::None, offload: false, ..parallel.clone() })
     }
 
     /// Returns whether the region holds all decided options of a family.
@@ -38,44 +38,45 @@ impl Region {
 /// sequence per micro-batch, unsliced sequences, unsharded experts, ZeRO-1, 1F1B on equal stages. Recomputation is off,
 /// of whole layers or of values chosen for the memory budget. Everything else follows the stack.
 fn is_usual(space: &Space, family: &Family) -> bool {
-    let (layout, level) = (&family.layout, family.level);
-    let zero = space.usual_zero(layout);
+    let (parallel, level) = (&family.parallel, family.level);
+    let zero = space.usual_zero(parallel);
     let order = || family.schedules.iter().any(|name| SCHEDULES.contains(name));
     let usual = [
-        ("tp", layout.tp <= space.node),
-        ("cp", layout.cp == 1),
-        ("etp", layout.etp == 1),
-        ("mbs", level < Level::Batch || layout.mbs == space.batch.unwrap_or(1)),
-        ("zero", level < Level::Shards || layout.zero == zero),
-        ("shard", layout.shard.is_none()),
+        ("tp", parallel.tp <= space.node),
+        ("cp", parallel.cp == 1),
+        ("etp", parallel.etp == 1),
+        ("mbs", level < Level::Batch || parallel.mbs == space.batch.unwrap_or(1)),
+        ("zero", level < Level::Shards || parallel.zero == zero),
+        ("shard", parallel.shard.is_none()),
         ("schedule", level < Level::Pipeline || order()),
-        ("schedule", level < Level::Schedule || SCHEDULES.contains(&layout.schedule.as_str())),
-        ("stages", layout.stages.is_empty()),
-        ("tp_overlap", layout.tp_overlap.is_none()),
-        ("dp_overlap", layout.dp_overlap.is_none()),
-        ("recompute", !matches!(layout.recompute, Recompute::Selective(_))),
+        ("schedule", level < Level::Schedule || SCHEDULES.contains(&parallel.schedule.as_str())),
+        ("stages", parallel.stages.is_empty()),
+        ("tp_overlap", parallel.tp_overlap.is_none()),
+        ("dp_overlap", parallel.dp_overlap.is_none()),
+        ("recompute", !matches!(parallel.recompute, Recompute::Selective(_))),
     ];
     usual.into_iter().all(|(key, is_usual)| is_usual || space.pin.has(key))
 }
 
 /// Returns whether a family differs from a configuration in at most one decided choice. Recomputation and offload follow from
 /// the memory budget and do not count; nor does dp, which follows from the other degrees.
-fn is_near(centre: &Layout, Family { layout, level, schedules, .. }: &Family) -> bool {
+fn is_near(centre: &ParallelConfig, Family { parallel, level, schedules, .. }: &Family) -> bool {
     let by = |decided: Level, is_same: bool| *level >= decided && !is_same;
-    let shards = |it: &Layout| (it.zero, it.shard, it.dp_overlap);
-    let order =
-        || schedules.contains(&centre.schedule.as_str()) && (layout.vp, &layout.stages) == (centre.vp, &centre.stages);
+    let shards = |it: &ParallelConfig| (it.zero, it.shard, it.dp_overlap);
+    let order = || {
+        schedules.contains(&centre.schedule.as_str()) && (parallel.vp, &parallel.stages) == (centre.vp, &centre.stages)
+    };
     let others = [
-        by(Level::Degrees, layout.tp == centre.tp)
-            || by(Level::Ways, (layout.sp, layout.tp_overlap) == (centre.sp, centre.tp_overlap)),
-        by(Level::Degrees, layout.cp == centre.cp) || by(Level::Ways, layout.cp_kind == centre.cp_kind),
-        by(Level::Axes, layout.ep == centre.ep),
-        by(Level::Axes, layout.etp == centre.etp),
-        by(Level::Batch, layout.mbs == centre.mbs),
-        by(Level::Degrees, layout.pp == centre.pp)
+        by(Level::Degrees, parallel.tp == centre.tp)
+            || by(Level::Ways, (parallel.sp, parallel.tp_overlap) == (centre.sp, centre.tp_overlap)),
+        by(Level::Degrees, parallel.cp == centre.cp) || by(Level::Ways, parallel.cp_kind == centre.cp_kind),
+        by(Level::Axes, parallel.ep == centre.ep),
+        by(Level::Axes, parallel.etp == centre.etp),
+        by(Level::Batch, parallel.mbs == centre.mbs),
+        by(Level::Degrees, parallel.pp == centre.pp)
             || by(Level::Pipeline, order())
-            || by(Level::Schedule, layout.schedule == centre.schedule),
-        by(Level::Shards, shards(layout) == shards(centre)),
+            || by(Level::Schedule, parallel.schedule == centre.schedule),
+        by(Level::Shards, shards(parallel) == shards(centre)),
     ];
     others.into_iter().filter(|is_other| *is_other).count() < 2
 }
@@ -116,38 +117,39 @@ mod tests {
     }
 
     /// Configurations below these families, without those outside the region.
-    fn layouts(space: &Space, region: &Region, families: Vec<Family>) -> Vec<Layout> {
+    fn configs(space: &Space, region: &Region, families: Vec<Family>) -> Vec<ParallelConfig> {
         let of = |family: Family| match family.level {
             _ if !region.holds(space, &family) => Vec::new(),
-            Level::One => vec![family.layout],
-            _ => layouts(space, region, space.parts(&family)),
+            Level::One => vec![family.parallel],
+            _ => configs(space, region, space.parts(&family)),
         };
         families.into_iter().flat_map(of).collect()
     }
 
     /// An open device count yields the same configurations as each fixed device count.
     #[test]
-    fn layouts_are_listed_by_halves_of_the_devices() {
-        let all = |devices| layouts(&Space { devices, ..space() }, &Region::All, Space { devices, ..space() }.roots());
-        let each: Vec<Layout> = (1..=6).flat_map(|devices| all([devices; 2])).collect();
+    fn configurations_are_listed_by_halves_of_the_devices() {
+        let all = |devices| configs(&Space { devices, ..space() }, &Region::All, Space { devices, ..space() }.roots());
+        let each: Vec<ParallelConfig> = (1..=6).flat_map(|devices| all([devices; 2])).collect();
         assert!(each.len() > 1000 && all([1, 6]) == each);
     }
 
     #[test]
-    fn a_family_is_left_out_only_with_all_its_layouts() {
+    fn a_family_is_left_out_only_with_all_its_configurations() {
         let space = space();
-        let all = layouts(&space, &Region::All, space.roots());
-        let one = |layout: &Layout| Family {
-            layout: layout.clone(),
+        let all = configs(&space, &Region::All, space.roots());
+        let one = |parallel: &ParallelConfig| Family {
+            parallel: parallel.clone(),
             level: Level::One,
             devices: space.devices,
-            schedules: [named(&layout.schedule)].into(),
+            schedules: [named(&parallel.schedule)].into(),
         };
         let centres = all.iter().step_by(all.len() / 20).map(Region::near);
         for region in centres.chain([Region::Usual]) {
-            let within: Vec<&Layout> = all.iter().filter(|layout| region.holds(&space, &one(layout))).collect();
+            let within: Vec<&ParallelConfig> =
+                all.iter().filter(|parallel| region.holds(&space, &one(parallel))).collect();
             assert!(within.len() > 1 && within.len() < all.len() / 2, "{region:?} has {}", within.len());
-            assert_eq!(layouts(&space, &region, space.roots()).iter().collect::<Vec<_>>(), within, "{region:?}");
+            assert_eq!(configs(&space, &region, space.roots()).iter().collect::<Vec<_>>(), within, "{region:?}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::divisors::divisors;
 use super::{Family, Level, Schedules};
-use ir::goal::{CpKind, Layout, Recompute};
+use ir::goal::{CpKind, ParallelConfig, Recompute};
 use std::sync::Arc;
 use support::parallel::each;
 
@@ -57,7 +57,7 @@ impl Default for Choices {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Pin {
     /// Values of the pinned options.
-    pub layout: Layout,
+    pub parallel: ParallelConfig,
     /// Keys of the pinned options; all others are open.
     pub keys: Vec<String>,
 }
@@ -131,13 +131,13 @@ impl Space {
             return self.degrees_on(least);
         }
         let most = most.min(self.most_devices());
-        let of = |devices| Family { layout: self.start(), level: Level::Devices, devices, schedules: Arc::from([]) };
+        let of = |devices| Family { parallel: self.start(), level: Level::Devices, devices, schedules: Arc::from([]) };
         if least > most { Vec::new() } else { vec![of([least, most])] }
     }
 
     /// Number of devices above the largest useful degrees.
     fn most_devices(&self) -> u64 {
-        let given = &self.pin.layout;
+        let given = &self.pin.parallel;
         let of = |key: &str, pinned: u64, most: u64| if self.pin.has(key) { pinned } else { most };
         let dp = of("dp", given.dp, self.global_batch);
         let tp = of("tp", given.tp, self.tensor.iter().map(|(size, _)| *size).min().unwrap_or(u64::MAX));
@@ -152,46 +152,50 @@ impl Space {
             return (least..=most).flat_map(|devices| self.degrees_on(devices)).collect();
         }
         let middle = least + (most - least) / 2;
-        let half = |devices| Family { layout: self.start(), level: Level::Devices, devices, schedules: Arc::from([]) };
+        let half =
+            |devices| Family { parallel: self.start(), level: Level::Devices, devices, schedules: Arc::from([]) };
         vec![half([least, middle]), half([middle + 1, most])]
     }
 
     /// Degree families for a number of devices, including expert degrees if there are not too many.
     pub(super) fn degrees_on(&self, devices: u64) -> Vec<Family> {
-        let tps = self.degrees(0, "tp", self.pin.layout.tp, devices);
-        let some: Vec<Vec<Layout>> = each(&tps, |&tp| self.shares_of(devices, tp));
-        let pairs =
-            if self.experts.is_some() { self.experts_of(&Layout { dp: devices, ..self.start() }).count() } else { 1 };
+        let tps = self.degrees(0, "tp", self.pin.parallel.tp, devices);
+        let some: Vec<Vec<ParallelConfig>> = each(&tps, |&tp| self.shares_of(devices, tp));
+        let pairs = if self.experts.is_some() {
+            self.experts_of(&ParallelConfig { dp: devices, ..self.start() }).count()
+        } else {
+            1
+        };
         if some.iter().map(Vec::len).sum::<usize>().saturating_mul(pairs) > LISTED {
-            let open = |layout| self.family(layout, Level::Degrees);
+            let open = |parallel| self.family(parallel, Level::Degrees);
             return some.into_iter().flatten().map(open).collect();
         }
-        let all = |layouts: &Vec<Layout>| -> Vec<Family> {
-            let mut families: Vec<Family> = layouts.iter().flat_map(|layout| self.with_experts(layout)).collect();
+        let all = |configs: &Vec<ParallelConfig>| -> Vec<Family> {
+            let mut families: Vec<Family> = configs.iter().flat_map(|parallel| self.with_experts(parallel)).collect();
             // Blocks do not depend on pp and dp. Configurations that differ only in these are adjacent, so that one
             // core evaluates all of them.
-            families.sort_by_key(|Family { layout, .. }| (layout.cp, layout.ep, layout.etp));
+            families.sort_by_key(|Family { parallel, .. }| (parallel.cp, parallel.ep, parallel.etp));
             families
         };
         some.iter().flat_map(all).collect()
     }
 
     /// Family with only degrees decided.
-    fn family(&self, layout: Layout, level: Level) -> Family {
-        let devices = [layout.devices(); 2];
-        Family { layout, level, devices, schedules: Arc::from([]) }
+    fn family(&self, parallel: ParallelConfig, level: Level) -> Family {
+        let devices = [parallel.devices(); 2];
+        Family { parallel, level, devices, schedules: Arc::from([]) }
     }
 
     /// Degrees, without expert degrees, for a number of devices and a tp degree.
-    fn shares_of(&self, devices: u64, tp: u64) -> Vec<Layout> {
+    fn shares_of(&self, devices: u64, tp: u64) -> Vec<ParallelConfig> {
         let mut shares = Vec::new();
         let divides =
             |&(size, indivisible): &(u64, bool)| if indivisible { size.is_multiple_of(tp) } else { tp <= size };
         if tp == 0 || !self.tensor.iter().all(divides) {
             return shares;
         }
-        let cps = self.degrees(1, "cp", self.pin.layout.cp, devices).into_iter();
-        let pps = self.degrees(2, "pp", self.pin.layout.pp, devices).into_iter();
+        let cps = self.degrees(1, "cp", self.pin.parallel.cp, devices).into_iter();
+        let pps = self.degrees(2, "pp", self.pin.parallel.pp, devices).into_iter();
         let pps: Vec<u64> = pps.filter(|pp| *pp <= self.layers[0].max(1)).collect();
         for cp in cps.filter(|cp| *cp <= self.tokens) {
             if (self.stop)() {
@@ -200,9 +204,9 @@ impl Space {
             for &pp in &pps {
                 let Some(used) = tp.checked_mul(pp).and_then(|used| used.checked_mul(cp)) else { continue };
                 let dp = if devices.is_multiple_of(used) { devices / used } else { continue };
-                let is_pinned_so = !self.pin.has("dp") || self.pin.layout.dp == dp;
+                let is_pinned_so = !self.pin.has("dp") || self.pin.parallel.dp == dp;
                 if self.global_batch.is_multiple_of(dp) && is_pinned_so {
-                    shares.push(Layout { tp, pp, cp, dp, ..self.start() });
+                    shares.push(ParallelConfig { tp, pp, cp, dp, ..self.start() });
                 }
             }
         }
@@ -215,9 +219,9 @@ impl Space {
     }
 
     /// ZeRO stage that most runs use.
-    pub(super) fn usual_zero(&self, layout: &Layout) -> u8 {
+    pub(super) fn usual_zero(&self, parallel: &ParallelConfig) -> u8 {
         let stages = &self.choices.zero;
-        match layout.dp * layout.cp {
+        match parallel.dp * parallel.cp {
             1 => 0,
             _ if stages.contains(&1) => 1,
             _ => stages.last().copied().unwrap_or(0),
@@ -225,44 +229,44 @@ impl Space {
     }
 
     /// Configuration with only the pins decided.
-    fn start(&self) -> Layout {
-        let mut layout = self.pin.layout.clone();
-        layout.recompute = Recompute::None;
+    fn start(&self) -> ParallelConfig {
+        let mut parallel = self.pin.parallel.clone();
+        parallel.recompute = Recompute::None;
         if !self.pin.has("offload") {
-            layout.offload = false;
+            parallel.offload = false;
         }
-        layout
+        parallel
     }
 
     /// Extends degree families by expert degrees.
-    fn with_experts(&self, layout: &Layout) -> impl Iterator<Item = Family> + use<'_> {
-        self.experts_of(layout).map(|layout| self.family(layout, Level::Axes))
+    fn with_experts(&self, parallel: &ParallelConfig) -> impl Iterator<Item = Family> + use<'_> {
+        self.experts_of(parallel).map(|parallel| self.family(parallel, Level::Axes))
     }
 
     /// Extends a configuration by expert degrees.
-    fn experts_of(&self, layout: &Layout) -> impl Iterator<Item = Layout> + use<> {
-        let Layout { dp, tp, cp, .. } = *layout;
+    fn experts_of(&self, parallel: &ParallelConfig) -> impl Iterator<Item = ParallelConfig> + use<> {
+        let ParallelConfig { dp, tp, cp, .. } = *parallel;
         let ranks = if self.experts.is_some() { dp * cp * tp } else { 1 };
         let [number, width] = self.experts.unwrap_or([1, 1]);
-        let eps = self.degrees(3, "ep", self.pin.layout.ep, ranks).into_iter();
-        let etps = self.degrees(4, "etp", self.pin.layout.etp, ranks).into_iter();
+        let eps = self.degrees(3, "ep", self.pin.parallel.ep, ranks).into_iter();
+        let etps = self.degrees(4, "etp", self.pin.parallel.etp, ranks).into_iter();
         let etps: Vec<u64> = etps.filter(|etp| *etp <= width).collect();
         let pairs = eps
             .filter(move |ep| number.is_multiple_of(*ep))
             .flat_map(move |ep| etps.clone().into_iter().map(move |etp| (ep, etp)));
-        let layout = layout.clone();
+        let parallel = parallel.clone();
         pairs
             .filter(move |(ep, etp)| ep.checked_mul(*etp).is_some_and(|cut| ranks.is_multiple_of(cut)))
-            .map(move |(ep, etp)| Layout { ep, etp, ..layout.clone() })
-            .filter(|layout| layout.fold().is_ok())
+            .map(move |(ep, etp)| ParallelConfig { ep, etp, ..parallel.clone() })
+            .filter(|parallel| parallel.fold().is_ok())
     }
 
     /// Parts of a family, one level deeper; empty for a single configuration.
     pub fn parts(&self, family: &Family) -> Vec<Family> {
         match family.level {
             Level::Devices => self.halves(family.devices),
-            Level::Degrees => self.with_experts(&family.layout).collect(),
-            Level::Axes => self.ways(&family.layout).into_iter().map(|way| family.part(way, Level::Ways)).collect(),
+            Level::Degrees => self.with_experts(&family.parallel).collect(),
+            Level::Axes => self.ways(&family.parallel).into_iter().map(|way| family.part(way, Level::Ways)).collect(),
             Level::Ways => self.batches(family),
             Level::Batch => self.pipelines(family),
             Level::Pipeline => self.shards(family),
@@ -275,35 +279,35 @@ impl Space {
     }
 
     fn batches(&self, family: &Family) -> Vec<Family> {
-        let with = |mbs| family.part(Layout { mbs, ..family.layout.clone() }, Level::Batch);
-        self.sizes(&family.layout).map(with).collect()
+        let with = |mbs| family.part(ParallelConfig { mbs, ..family.parallel.clone() }, Level::Batch);
+        self.sizes(&family.parallel).map(with).collect()
     }
 
     /// Possible micro-batch sizes.
-    pub fn sizes(&self, layout: &Layout) -> impl Iterator<Item = u64> + use<> {
-        let local = self.global_batch / layout.dp;
+    pub fn sizes(&self, parallel: &ParallelConfig) -> impl Iterator<Item = u64> + use<> {
+        let local = self.global_batch / parallel.dp;
         let open = match self.batch {
             Some(batch) => vec![batch],
             None => divisors(local),
         };
-        let sizes = self.pin.or("mbs", &self.pin.layout.mbs, open);
+        let sizes = self.pin.or("mbs", &self.pin.parallel.mbs, open);
         sizes.into_iter().filter(move |mbs| local.is_multiple_of(*mbs))
     }
 
     /// Configurations with each option of the level [`Level::Ways`].
-    pub fn ways(&self, layout: &Layout) -> Vec<Layout> {
-        let given = &self.pin.layout;
+    pub fn ways(&self, parallel: &ParallelConfig) -> Vec<ParallelConfig> {
+        let given = &self.pin.parallel;
         let sps = self.pin.or(
             "sp",
             &given.sp,
-            if layout.tp > 1 && self.choices.sp { vec![false, true] } else { vec![false] },
+            if parallel.tp > 1 && self.choices.sp { vec![false, true] } else { vec![false] },
         );
-        let kinds = self.pin.or("cp_kind", &given.cp_kind, self.context(layout));
-        let overlaps = self.overlaps("tp_overlap", given.tp_overlap, self.hides[0] && layout.tp > 1);
+        let kinds = self.pin.or("cp_kind", &given.cp_kind, self.context(parallel));
+        let overlaps = self.overlaps("tp_overlap", given.tp_overlap, self.hides[0] && parallel.tp > 1);
         let mut ways = Vec::new();
         for &sp in &sps {
             for &cp_kind in &kinds {
-                let with = |&tp_overlap| Layout { sp, cp_kind, tp_overlap, ..layout.clone() };
+                let with = |&tp_overlap| ParallelConfig { sp, cp_kind, tp_overlap, ..parallel.clone() };
                 ways.extend(overlaps.iter().map(with));
             }
         }
@@ -311,35 +315,37 @@ impl Space {
     }
 
     /// Possible kinds of context parallelism.
-    fn context(&self, layout: &Layout) -> Vec<CpKind> {
-        if layout.cp == 1 {
+    fn context(&self, parallel: &ParallelConfig) -> Vec<CpKind> {
+        if parallel.cp == 1 {
             return vec![CpKind::default()];
         }
-        let by_heads = self.heads.is_multiple_of(layout.cp * layout.tp);
+        let by_heads = self.heads.is_multiple_of(parallel.cp * parallel.tp);
         let kinds = self.choices.cp_kinds.iter().filter(|kind| by_heads || **kind != CpKind::Ulysses);
         kinds.copied().collect()
     }
 
     /// Parts with each ZeRO stage, sharding group size and overlap.
     pub fn shards(&self, family: &Family) -> Vec<Family> {
-        let layout = &family.layout;
-        let replicas = layout.dp * layout.cp;
+        let parallel = &family.parallel;
+        let replicas = parallel.dp * parallel.cp;
         let stages = if replicas > 1 { self.choices.zero.clone() } else { vec![0] };
-        let near = (self.node / layout.tp.min(self.node)).max(1);
+        let near = (self.node / parallel.tp.min(self.node)).max(1);
         let mut groups = vec![None];
         if self.choices.shard && near > 1 && near < replicas && replicas.is_multiple_of(near) {
             groups.push(Some(near));
         }
-        let (zeros, groups) =
-            (self.pin.or("zero", &self.pin.layout.zero, stages), self.pin.or("shard", &self.pin.layout.shard, groups));
-        let overlaps = self.overlaps("dp_overlap", self.pin.layout.dp_overlap, self.hides[1] && replicas > 1);
+        let (zeros, groups) = (
+            self.pin.or("zero", &self.pin.parallel.zero, stages),
+            self.pin.or("shard", &self.pin.parallel.shard, groups),
+        );
+        let overlaps = self.overlaps("dp_overlap", self.pin.parallel.dp_overlap, self.hides[1] && replicas > 1);
         let mut families = Vec::new();
         for zero in zeros {
             for &shard in &groups {
                 if (zero > 0 || shard.is_none() || self.pin.has("shard"))
                     && shard.is_none_or(|s| replicas.is_multiple_of(s))
                 {
-                    let with = |&dp_overlap| Layout { zero, shard, dp_overlap, ..layout.clone() };
+                    let with = |&dp_overlap| ParallelConfig { zero, shard, dp_overlap, ..parallel.clone() };
                     families.extend(overlaps.iter().map(|overlap| family.part(with(overlap), Level::Shards)));
                 }
             }
@@ -349,7 +355,7 @@ impl Space {
 
     /// Pipeline orders that the pins allow.
     pub(super) fn orders_of(&self, pp: u64, microbatches: u64) -> Vec<Order> {
-        let given = &self.pin.layout;
+        let given = &self.pin.parallel;
         let is_allowed = |order: &&Order| {
             (!self.pin.has("schedule") || order.schedules.contains(&given.schedule.as_str()))
                 && (!self.pin.has("vp") || given.vp == Some(order.chunks))
@@ -359,15 +365,15 @@ impl Space {
     }
 
     fn pipelines(&self, family: &Family) -> Vec<Family> {
-        let layout = &family.layout;
-        let microbatches = self.global_batch / (layout.dp * layout.mbs);
+        let parallel = &family.parallel;
+        let microbatches = self.global_batch / (parallel.dp * parallel.mbs);
         let mut families = Vec::new();
-        for order in self.orders_of(layout.pp, microbatches) {
+        for order in self.orders_of(parallel.pp, microbatches) {
             for stages in self.starts(order.stages) {
                 let (schedule, vp) = (order.schedules[0].to_string(), order.vp);
-                let layout = Layout { schedule, vp, stages, ..layout.clone() };
+                let parallel = ParallelConfig { schedule, vp, stages, ..parallel.clone() };
                 let (level, devices, schedules) = (Level::Pipeline, family.devices, Arc::clone(&order.schedules));
-                families.push(Family { layout, level, devices, schedules });
+                families.push(Family { parallel, level, devices, schedules });
             }
         }
         families
@@ -378,7 +384,7 @@ impl Space {
     /// section 3.3.2).
     pub(super) fn starts(&self, stages: u64) -> Vec<Vec<u32>> {
         if self.pin.has("stages") {
-            return vec![self.pin.layout.stages.clone()];
+            return vec![self.pin.parallel.stages.clone()];
         }
         let [layers, before] = self.layers;
         let mut all = vec![Vec::new()];
@@ -400,11 +406,11 @@ impl Space {
 
     /// Options for activation offload.
     pub fn hosts(&self) -> Vec<bool> {
-        self.pin.or("offload", &self.pin.layout.offload, vec![self.offload])
+        self.pin.or("offload", &self.pin.parallel.offload, vec![self.offload])
     }
 
     fn with_hosts(&self, family: &Family) -> Vec<Family> {
-        let with = |offload| Layout { offload, ..family.layout.clone() };
+        let with = |offload| ParallelConfig { offload, ..family.parallel.clone() };
         self.hosts().into_iter().map(|offload| family.part(with(offload), Level::Host)).collect()
     }
 
@@ -416,20 +422,20 @@ impl Space {
 
     /// Returns whether a configuration disables an overlap that the stack has, although no pin asks for it. Disabling saves
     /// neither memory nor time.
-    pub(super) fn shows(&self, layout: &Layout) -> bool {
+    pub(super) fn shows(&self, parallel: &ParallelConfig) -> bool {
         let is_shown = |key: &str, overlap: Option<bool>| overlap == Some(false) && !self.pin.has(key);
-        is_shown("tp_overlap", layout.tp_overlap) || is_shown("dp_overlap", layout.dp_overlap)
+        is_shown("tp_overlap", parallel.tp_overlap) || is_shown("dp_overlap", parallel.dp_overlap)
     }
 
     /// Layers of the longest stage, if the stages are as equal as possible.
-    pub fn longest(&self, layout: &Layout) -> u64 {
-        let chunks = u64::from(layout.vp.unwrap_or(1));
-        self.layers[0].div_ceil(layout.pp * chunks)
+    pub fn longest(&self, parallel: &ParallelConfig) -> u64 {
+        let chunks = u64::from(parallel.vp.unwrap_or(1));
+        self.layers[0].div_ceil(parallel.pp * chunks)
     }
 
     fn recomputations(&self, family: &Family) -> Vec<Family> {
-        let with = |recompute, level| family.part(Layout { recompute, ..family.layout.clone() }, level);
-        match (self.pin.has("recompute"), &self.pin.layout.recompute) {
+        let with = |recompute, level| family.part(ParallelConfig { recompute, ..family.parallel.clone() }, level);
+        match (self.pin.has("recompute"), &self.pin.parallel.recompute) {
             // `recompute=auto` follows from the memory budget: the oracle costs the fastest set of values that fits, or
             // none. The set includes all values that module recomputation would select.
             (false, _) | (true, Recompute::Auto) => {
@@ -448,14 +454,16 @@ impl Space {
     }
 
     fn layers_again(&self, family: &Family) -> Vec<Family> {
-        let some = (1..self.longest(&family.layout)).map(|layers| Recompute::Full(Some(layers as u32)));
+        let some = (1..self.longest(&family.parallel)).map(|layers| Recompute::Full(Some(layers as u32)));
         some.chain([Recompute::Full(None)])
-            .map(|recompute| family.part(Layout { recompute, ..family.layout.clone() }, Level::One))
+            .map(|recompute| family.part(ParallelConfig { recompute, ..family.parallel.clone() }, Level::One))
             .collect()
     }
 }
 
 fn schedules(family: &Family) -> Vec<Family> {
-    let of = |name: &&str| family.part(Layout { schedule: name.to_string(), ..family.layout.clone() }, Level::Schedule);
+    let of = |name: &&str| {
+        family.part(ParallelConfig { schedule: name.to_string(), ..family.parallel.clone() }, Level::Schedule)
+    };
     family.schedules.iter().map(of).collect()
 }

@@ -100,7 +100,7 @@ pub(super) fn weighed(block: &Block) -> EntitySet<Value> {
     weighed
 }
 
-/// The change of layout of a value in a section.
+/// The change of configuration of a value in a section.
 fn change(block: &Block, section: SectionKind, value: Value) -> Option<(&Stmt, &Collective)> {
     block[section].stmts.iter().find_map(|stmt| match &stmt.op {
         Op::Collective(collective) if stmt.operands[0] == value && collective.communicates() => {
@@ -110,7 +110,7 @@ fn change(block: &Block, section: SectionKind, value: Value) -> Option<(&Stmt, &
     })
 }
 
-/// The changes of layout of a value, one after the other.
+/// The changes of configuration of a value, one after the other.
 fn chain(block: &Block, section: SectionKind, mut value: Value) -> Vec<(&Stmt, &Collective)> {
     let mut chain = Vec::new();
     while let Some((stmt, collective)) = change(block, section, value) {

@@ -93,7 +93,7 @@ impl<'a> Local<'a> {
     }
 }
 
-/// The axis of the layout that an axis of the mesh is part of: `tp` of `tp0`, `dp` of `ep` and `edp`.
+/// The axis of the configuration that an axis of the mesh is part of: `tp` of `tp0`, `dp` of `ep` and `edp`.
 pub(super) fn base(name: &str) -> &str {
     match name.trim_end_matches(|c: char| c.is_ascii_digit()) {
         "ep" | "edp" => "dp",

@@ -21,10 +21,10 @@ mod tensors;
 
 pub use frontier::{Again, Frontier, Kind, frontier};
 pub use keep::SAVED;
-pub use tensors::MadeAgain;
+pub use tensors::Recomputed;
 
 use crate::machine::Machine;
-use ir::goal::{Layout, Recompute};
+use ir::goal::{ParallelConfig, Recompute};
 use ir::graph::{ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::recompute::is_layer;
@@ -124,21 +124,21 @@ impl Profile {
 /// Profile of a block of a planned model under a configuration's recomputation. The model's mesh has the axes below pp
 /// without pure data parallelism: ep, cp and tp. Its batch is one micro-batch of the ranks of one ep group.
 /// `Recompute::Auto` counts as none, and `Recompute::Full` as the entire block for any number of layers.
-pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<'_>) -> Profile {
-    let site = Site::new(model, block, layout, machine);
+pub fn profile(model: &Model, block: &Block, parallel: &ParallelConfig, machine: &Machine<'_>) -> Profile {
+    let site = Site::new(model, block, parallel, machine);
     let [f, i, w] =
         [SectionKind::F, SectionKind::I, SectionKind::W].map(|kind| cost_of(&site, kind, &site.stmts(kind)));
-    let keep = Keep::under(&site, &layout.recompute);
+    let keep = Keep::under(&site, &parallel.recompute);
     let again = keep.again(&site);
     let mut again_cost = cost_of(&site, SectionKind::F, &again);
-    let calls = modules::parts(&site, &layout.recompute) * machine.stack.facts.checkpoint;
+    let calls = modules::parts(&site, &parallel.recompute) * machine.stack.facts.checkpoint;
     again_cost.host += calls * machine.launch(site.has_experts);
     let summed = summed(&site);
     let flops = flops(&site, &site.stmts(SectionKind::F));
     let again_flops = self::flops(&site, &again);
     let [dense, experts] = parameters(&site);
     let boundary = passed_on(block).map(|value| site.local.bytes(value)).sum();
-    let (kept, offloaded) = if layout.offload { (0.0, keep.bytes) } else { (keep.bytes, 0.0) };
+    let (kept, offloaded) = if parallel.offload { (0.0, keep.bytes) } else { (keep.bytes, 0.0) };
     let spare = [spare(&[f]), spare(&[again_cost, i, w])];
     let mut forward = Seconds { launch: (-spare[0]).max(0.0), ..f.device };
     let mut backward = Seconds { launch: (-spare[1]).max(0.0), ..i.device };
@@ -175,10 +175,10 @@ pub fn profile(model: &Model, block: &Block, layout: &Layout, machine: &Machine<
 
 /// Names of the block's values that a configuration recomputes, in forward order; empty for a block that is not a
 /// layer.
-pub fn made_again(model: &Model, block: &Block, layout: &Layout, machine: &Machine<'_>) -> Vec<MadeAgain> {
-    match &layout.recompute {
+pub fn recomputed(model: &Model, block: &Block, parallel: &ParallelConfig, machine: &Machine<'_>) -> Vec<Recomputed> {
+    match &parallel.recompute {
         Recompute::Selective(names) if is_layer(block) => {
-            tensors::made_again(&Site::new(model, block, layout, machine), names)
+            tensors::recomputed(&Site::new(model, block, parallel, machine), names)
         }
         _ => Vec::new(),
     }

@@ -7,7 +7,7 @@ use super::site::Site;
 use super::tensors::Prices;
 use crate::machine::Machine;
 use ir::entity::EntityRef;
-use ir::goal::{Layout, Recompute};
+use ir::goal::{ParallelConfig, Recompute};
 use ir::graph::Model;
 use ir::ids::BlockId;
 use ir::recompute::is_layer;
@@ -29,13 +29,13 @@ struct Layers {
 pub(super) fn frontier(
     model: &Model,
     runs: &[f64],
-    layout: &Layout,
+    parallel: &ParallelConfig,
     machine: &Machine<'_>,
     modules: &[&str],
 ) -> Frontier {
     let blocks = model.blocks.iter().filter(|(id, block)| is_layer(block) && runs[id.index()] > 0.0);
     let layers: Vec<Layers> = blocks
-        .map(|(id, block)| Layers::of(id, runs[id.index()], &Site::new(model, block, layout, machine), modules))
+        .map(|(id, block)| Layers::of(id, runs[id.index()], &Site::new(model, block, parallel, machine), modules))
         .collect();
     if layers.is_empty() {
         return Frontier::none();

@@ -5,7 +5,7 @@ use super::fusion::{Fusion, Role, role};
 use super::local::Local;
 use crate::machine::Machine;
 use ir::entity::EntitySet;
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 use ir::graph::{Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::keep::kept;
@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 pub(super) struct Site<'a> {
     pub(super) local: Local<'a>,
-    pub(super) layout: &'a Layout,
+    pub(super) parallel: &'a ParallelConfig,
     pub(super) machine: &'a Machine<'a>,
     pub(super) fusion: Fusion,
     /// What I and W read of F.
@@ -30,12 +30,17 @@ pub(super) struct Site<'a> {
 }
 
 impl<'a> Site<'a> {
-    pub(super) fn new(model: &'a Model, block: &'a Block, layout: &'a Layout, machine: &'a Machine<'a>) -> Site<'a> {
+    pub(super) fn new(
+        model: &'a Model,
+        block: &'a Block,
+        parallel: &'a ParallelConfig,
+        machine: &'a Machine<'a>,
+    ) -> Site<'a> {
         let fusion = Fusion::of(machine.stack);
         let is_attention = |stmt: &Stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_)));
         let mut site = Site {
             local: Local::new(model, block, machine.recipe, machine.stack.facts.pads_experts),
-            layout,
+            parallel,
             machine,
             fusion,
             later: kept(block).forward,

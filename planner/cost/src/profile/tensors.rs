@@ -63,7 +63,7 @@ pub(super) fn parts(site: &Site<'_>) -> Vec<Part> {
     parts
 }
 
-/// The name by which a layout can say a value: none for what a pass has numbered.
+/// The name by which a configuration can say a value: none for what a pass has numbered.
 fn name<'a>(site: &Site<'a>, value: Value) -> Option<&'a str> {
     Some(site.block().value_name(value)).filter(|name| name.parse::<u32>().is_err())
 }
@@ -210,7 +210,7 @@ fn clusters(site: &Site<'_>, parts: &[Part], seconds: &dyn Fn(&[usize]) -> f64) 
 
 /// A value that is made again, in one run of a block.
 #[derive(Clone, PartialEq, Debug)]
-pub struct MadeAgain {
+pub struct Recomputed {
     /// Its name.
     pub name: String,
     /// Bytes of it, and of what its statement makes beside it, that are not kept.
@@ -219,8 +219,8 @@ pub struct MadeAgain {
     pub seconds: f64,
 }
 
-/// What a layout makes again by the names of values, in the order of the forward.
-pub(super) fn made_again(site: &Site<'_>, names: &[String]) -> Vec<MadeAgain> {
+/// What a configuration makes again by the names of values, in the order of the forward.
+pub(super) fn recomputed(site: &Site<'_>, names: &[String]) -> Vec<Recomputed> {
     let keep = Keep::of_dropped(site, dropped(site, names));
     let prices = Prices::of(site);
     let stmts = &site.block()[SectionKind::F].stmts;
@@ -232,7 +232,7 @@ pub(super) fn made_again(site: &Site<'_>, names: &[String]) -> Vec<MadeAgain> {
             let values = stmt.results.iter().filter(|&&value| whole.has(value));
             values.map(|&value| Keep::of_value(site, Some(stmt), value)).sum::<f64>() + site.beside(stmt)
         };
-        Some(MadeAgain {
+        Some(Recomputed {
             name: name.to_string(),
             bytes: part.stmts.iter().map(|&at| saved(&stmts[at])).sum(),
             seconds: prices.seconds(&part.stmts.iter().copied().collect()),

@@ -5,7 +5,7 @@ use super::params::Classes;
 use super::strategy::Strategy;
 use crate::passes::annotate;
 use crate::passes::propagate;
-use crate::passes::reshard::{Moved, in_layout};
+use crate::passes::reshard::{Moved, in_sharding};
 use crate::ports::{Ports, passed, value_results};
 use crate::reshard::sharding::Sharding;
 use crate::sections::{Site, settle};
@@ -24,7 +24,7 @@ pub(super) struct Chosen<'a> {
 
 impl Chosen<'_> {
     fn lying(&self, what: Lying) -> Option<&Sharding> {
-        self.meaning.lying.get(&what).map(|(node, layouts)| &layouts[self.choice[*node]])
+        self.meaning.lying.get(&what).map(|(node, shardings)| &shardings[self.choice[*node]])
     }
 
     fn strategy(&self, id: BlockId, kind: SectionKind, place: usize) -> &Strategy {
@@ -49,12 +49,12 @@ impl Chosen<'_> {
     fn write_params(&self, model: &mut Model) {
         for (id, param) in model.params.iter_mut() {
             let kept = self.meaning.params.get(&self.classes.class(id));
-            let layout = kept.map(|(node, ways)| &ways[self.choice[*node]].layout);
-            param.ty = layout.map_or_else(|| param.ty.closed(), |layout| layout.on(&param.ty));
+            let sharding = kept.map(|(node, ways)| &ways[self.choice[*node]].sharding);
+            param.ty = sharding.map_or_else(|| param.ty.closed(), |sharding| sharding.on(&param.ty));
         }
         for input in &mut model.inputs {
-            let layout = self.ports.of_value(input.value).and_then(|port| self.lying(Lying::Port(port)));
-            input.ty = layout.map_or_else(|| input.ty.closed(), |layout| layout.on(&input.ty));
+            let sharding = self.ports.of_value(input.value).and_then(|port| self.lying(Lying::Port(port)));
+            input.ty = sharding.map_or_else(|| input.ty.closed(), |sharding| sharding.on(&input.ty));
         }
         let states: Vec<(BlockId, Value, Axes)> = model
             .blocks
@@ -98,24 +98,24 @@ impl Chosen<'_> {
     }
 
     fn put(&self, block: &mut Block, value: Value, what: Lying) {
-        if let Some(layout) = self.lying(what) {
-            block.values[value].ty = layout.on(block.ty(value));
+        if let Some(sharding) = self.lying(what) {
+            block.values[value].ty = sharding.on(block.ty(value));
         }
     }
 
     fn write_section(&self, block: &mut Block, id: BlockId, kind: SectionKind, moved: &mut Moved) {
         for (place, mut stmt) in std::mem::take(&mut block[kind].stmts).into_iter().enumerate() {
             let strategy = self.strategy(id, kind, place);
-            for (operand, layout) in stmt.operands.iter_mut().zip(&strategy.operands) {
-                let wanted = layout.on(block.ty(*operand));
-                *operand = in_layout(block, kind, *operand, wanted, moved);
+            for (operand, sharding) in stmt.operands.iter_mut().zip(&strategy.operands) {
+                let wanted = sharding.on(block.ty(*operand));
+                *operand = in_sharding(block, kind, *operand, wanted, moved);
             }
-            let natural = |(&value, layout): (&Value, &Sharding)| layout.on(block.ty(value));
+            let natural = |(&value, sharding): (&Value, &Sharding)| sharding.on(block.ty(value));
             let naturals: Vec<Type> = stmt.results.iter().zip(&strategy.results).map(natural).collect();
             for (&value, natural) in stmt.results.iter().zip(&naturals) {
                 if !stmt.accumulate {
                     let pinned = self.lying(Lying::Stated(id, value));
-                    block.values[value].ty = pinned.map_or_else(|| natural.clone(), |layout| layout.on(natural));
+                    block.values[value].ty = pinned.map_or_else(|| natural.clone(), |sharding| sharding.on(natural));
                 }
             }
             moved.forget_stored(&stmt);
@@ -128,9 +128,9 @@ impl Chosen<'_> {
     fn write_returned(&self, block: &mut Block, id: BlockId, kind: SectionKind, moved: &mut Moved) {
         for (at, what) in boundary(self.ports, id, block, kind) {
             let value = block[kind].ret[at];
-            if let Some(layout) = self.lying(what) {
-                let wanted = layout.on(block.ty(value));
-                block[kind].ret[at] = in_layout(block, kind, value, wanted, moved);
+            if let Some(sharding) = self.lying(what) {
+                let wanted = sharding.on(block.ty(value));
+                block[kind].ret[at] = in_sharding(block, kind, value, wanted, moved);
             }
         }
     }

@@ -15,7 +15,7 @@ pub(super) struct Home {
     /// Index of the value's sharding table.
     pub(super) tensor: usize,
     /// Sharding number of each choice.
-    pub(super) layouts: Vec<u32>,
+    pub(super) shardings: Vec<u32>,
     /// True if the value is a parameter; a gathered copy of a parameter lives for one statement.
     pub(super) is_param: bool,
 }
@@ -60,7 +60,7 @@ pub(super) fn connect(
 
 /// Adds the cost of resharding a value for one reader.
 pub(super) fn join(builder: &mut Builder<'_, '_>, weight: f64, home: &Home, reader: Node, wants: &[u32]) {
-    let seconds = builder.prices.between(home.tensor, &home.layouts, wants);
+    let seconds = builder.prices.between(home.tensor, &home.shardings, wants);
     builder.problem.join(home.node, reader, |i, j| weight * seconds[i * wants.len() + j]);
 }
 
@@ -71,7 +71,7 @@ fn shared(builder: &mut Builder<'_, '_>, weight: f64, home: &Home, readers: &[Re
     let moved: Vec<f64> =
         pairs.iter().map(|&(from, copy)| builder.prices.between(home.tensor, &[from], &[copy])[0]).collect();
     builder.problem.join(home.node, node, |i, j| match pairs[j] {
-        (from, _) if from != home.layouts[i] => f64::INFINITY,
+        (from, _) if from != home.shardings[i] => f64::INFINITY,
         _ => weight * moved[j],
     });
     let froms: Vec<u32> = pairs.iter().map(|&(from, _)| from).collect();
@@ -99,12 +99,12 @@ fn pairs(builder: &mut Builder<'_, '_>, home: &Home, readers: &[Reader]) -> Vec<
         all.dedup();
         all
     };
-    let homes = distinct(&home.layouts);
+    let homes = distinct(&home.shardings);
     let wanted = distinct(&readers.iter().flat_map(|reader| reader.wants.iter().copied()).collect::<Vec<_>>());
     let axes = builder.prices.site.mesh.tensor_axes();
     let table = builder.prices.table(home.tensor);
     let is_near = |from: u32, to: u32| {
-        let places = axes.iter().map(|axis| (table.layout(from).place(axis), table.layout(to).place(axis)));
+        let places = axes.iter().map(|axis| (table.sharding(from).place(axis), table.sharding(to).place(axis)));
         let differ: Vec<(Place, Place)> = places.filter(|(a, b)| a != b).collect();
         let is_one = differ.windows(2).all(|two| two[0] == two[1]);
         !differ.is_empty() && (is_one || differ.iter().all(|(_, to)| *to == Place::Whole))

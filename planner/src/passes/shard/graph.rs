@@ -166,8 +166,8 @@ impl<'a, 'p> Builder<'a, 'p> {
             let class = self.classes.passed(self.model, id, param).map(|param| self.classes.class(param));
             let home = match class.and_then(|class| self.meaning.params.get(&class)) {
                 Some((node, ways)) => {
-                    let layouts: Vec<Sharding> = ways.iter().map(|way| way.layout.clone()).collect();
-                    self.home(*node, block.ty(param), &layouts, true)
+                    let shardings: Vec<Sharding> = ways.iter().map(|way| way.sharding.clone()).collect();
+                    self.home(*node, block.ty(param), &shardings, true)
                 }
                 None => self.lying(Lying::Stated(id, param), &block.ty(param).closed()),
             };
@@ -194,18 +194,18 @@ impl<'a, 'p> Builder<'a, 'p> {
         let (mesh, dims) = (self.prices.site.mesh, self.prices.site.dims);
         let (problem, turn) = (&mut self.problem, self.turn);
         let before = self.before.and_then(|before| before.lying.get(&what));
-        let (node, layouts) = self.meaning.lying.entry(what).or_insert_with(|| {
-            let layouts = lies::layouts(mesh, dims, ty, turn, before);
-            (problem.node(vec![0.0; layouts.len()]), layouts)
+        let (node, shardings) = self.meaning.lying.entry(what).or_insert_with(|| {
+            let shardings = lies::shardings(mesh, dims, ty, turn, before);
+            (problem.node(vec![0.0; shardings.len()]), shardings)
         });
-        let (node, layouts) = (*node, layouts.clone());
-        self.home(node, ty, &layouts, false)
+        let (node, shardings) = (*node, shardings.clone());
+        self.home(node, ty, &shardings, false)
     }
 
-    fn home(&mut self, node: Node, ty: &Type, layouts: &[Sharding], is_param: bool) -> Home {
+    fn home(&mut self, node: Node, ty: &Type, shardings: &[Sharding], is_param: bool) -> Home {
         let tensor = self.prices.tensor(ty, is_param);
         let table = self.prices.table(tensor);
-        Home { node, tensor, layouts: layouts.iter().map(|layout| table.place(layout)).collect(), is_param }
+        Home { node, tensor, shardings: shardings.iter().map(|sharding| table.place(sharding)).collect(), is_param }
     }
 
     fn statement(
@@ -250,13 +250,13 @@ impl<'a, 'p> Builder<'a, 'p> {
         let home = match ty.dims.iter().any(|dim| dim.open) {
             true => self.lying(Lying::Stated(id, value), ty),
             false => {
-                let layouts = vec![Sharding::of(ty)];
+                let shardings = vec![Sharding::of(ty)];
                 let node = self.problem.node(vec![0.0]);
-                self.meaning.lying.insert(Lying::Stated(id, value), (node, layouts.clone()));
-                self.home(node, ty, &layouts, false)
+                self.meaning.lying.insert(Lying::Stated(id, value), (node, shardings.clone()));
+                self.home(node, ty, &shardings, false)
             }
         };
-        copies::join(self, self.weights.step(id), &own, home.node, &home.layouts);
+        copies::join(self, self.weights.step(id), &own, home.node, &home.shardings);
         home
     }
 
@@ -271,8 +271,8 @@ impl<'a, 'p> Builder<'a, 'p> {
         let (ty, prices) = (block.ty(value), &mut *self.prices);
         let (kinds, of_strategy) = distinct(natural);
         let mut reduced = |natural: &Sharding, kept: &Kept| {
-            let unreduced = natural.unreduced.without(&kept.layout.used());
-            let added = Sharding { unreduced, ..kept.layout.clone() };
+            let unreduced = natural.unreduced.without(&kept.sharding.used());
+            let added = Sharding { unreduced, ..kept.sharding.clone() };
             step * prices.way(ty, natural, &added) + once * prices.way(ty, &added, &kept.updated())
         };
         let pairs = kinds.iter().flat_map(|&natural| ways.iter().map(move |kept| (natural, kept)));
@@ -293,9 +293,9 @@ impl<'a, 'p> Builder<'a, 'p> {
                 let value = block[kind].ret[at];
                 let Some(home) = homes.get(&value) else { continue };
                 self.lying(what, block.ty(value));
-                let (node, layouts) = &self.meaning.lying[&what];
+                let (node, shardings) = &self.meaning.lying[&what];
                 let table = self.prices.table(home.tensor);
-                let wants = layouts.iter().map(|layout| table.place(layout)).collect();
+                let wants = shardings.iter().map(|sharding| table.place(sharding)).collect();
                 readers.push((value, Reader { node: *node, wants, kind, tick: self.tick(id, kind, usize::MAX) }));
             }
         }
@@ -336,23 +336,23 @@ impl<'a, 'p> Builder<'a, 'p> {
             let held = if is_kept { self.weights.kept(id) } else { 1 };
             let home = &homes[&value];
             let table = self.prices.table(home.tensor);
-            let bytes = home.layouts.iter().map(|&layout| held * table.bytes(layout)).collect();
+            let bytes = home.shardings.iter().map(|&sharding| held * table.bytes(sharding)).collect();
             self.problem.hold(home.node, first.unwrap_or(last)..last + 1, bytes);
         }
     }
 }
 
 /// Deduplicates shardings: returns the distinct ones, and the index of each input among them.
-fn distinct(layouts: &[Sharding]) -> (Vec<&Sharding>, Vec<usize>) {
+fn distinct(shardings: &[Sharding]) -> (Vec<&Sharding>, Vec<usize>) {
     let mut known: HashMap<&Sharding, usize> = HashMap::new();
     let mut kinds = Vec::new();
-    let number = |layout| {
-        *known.entry(layout).or_insert_with(|| {
-            kinds.push(layout);
+    let number = |sharding| {
+        *known.entry(sharding).or_insert_with(|| {
+            kinds.push(sharding);
             kinds.len() - 1
         })
     };
-    let of_each = layouts.iter().map(number).collect();
+    let of_each = shardings.iter().map(number).collect();
     (kinds, of_each)
 }
 

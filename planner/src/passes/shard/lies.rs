@@ -8,7 +8,7 @@ use ir::types::{Dims, Type};
 
 /// All shardings of a tensor that satisfy its stated type, in a turn, given the previous use of its axes. A closed dim
 /// has exactly its stated axes. A dim sharded over several axes lists them in mesh order.
-pub(super) fn layouts(mesh: &Mesh, dims: &Dims, ty: &Type, turn: &Turn, before: Option<&Sharding>) -> Vec<Sharding> {
+pub(super) fn shardings(mesh: &Mesh, dims: &Dims, ty: &Type, turn: &Turn, before: Option<&Sharding>) -> Vec<Sharding> {
     let stated = Sharding { unreduced: Axes::none(), ..Sharding::of(ty) };
     let free = mesh.tensor_axes().without(&stated.used());
     let is_open = |place: Place| matches!(place, Place::Dim(dim) if ty.dims[dim].open);
@@ -26,29 +26,29 @@ pub(super) fn layouts(mesh: &Mesh, dims: &Dims, ty: &Type, turn: &Turn, before: 
         let next = |known: &Vec<(AxisId, Place)>| places.iter().map(|&place| cut(known, place)).collect::<Vec<_>>();
         found = found.iter().flat_map(next).filter(legal).collect();
     }
-    let mut layouts: Vec<Sharding> = found.iter().map(|places| on_places(&stated, places)).collect();
-    layouts.extend(before.filter(|before| !layouts.contains(before) && holds(before, ty)).cloned());
-    if layouts.is_empty() { vec![stated] } else { layouts }
+    let mut shardings: Vec<Sharding> = found.iter().map(|places| on_places(&stated, places)).collect();
+    shardings.extend(before.filter(|before| !shardings.contains(before) && holds(before, ty)).cloned());
+    if shardings.is_empty() { vec![stated] } else { shardings }
 }
 
 /// Adds axes at their positions, in mesh order after the stated axes.
 fn on_places(stated: &Sharding, places: &[(AxisId, Place)]) -> Sharding {
     let mut places = places.to_vec();
     places.sort_by_key(|(axis, _)| *axis);
-    places.iter().fold(stated.clone(), |layout, &(axis, place)| layout.with(axis, place))
+    places.iter().fold(stated.clone(), |sharding, &(axis, place)| sharding.with(axis, place))
 }
 
 /// Returns whether a sharding matches the type's closed dims.
-fn holds(layout: &Sharding, ty: &Type) -> bool {
+fn holds(sharding: &Sharding, ty: &Type) -> bool {
     let stated =
         |(axes, dim): (&Axes, &ir::types::Dim)| if dim.open { dim.axes.is_prefix_of(axes) } else { *axes == dim.axes };
-    layout.unreduced.is_empty() && layout.storage == ty.storage && layout.dims.iter().zip(&ty.dims).all(stated)
+    sharding.unreduced.is_empty() && sharding.storage == ty.storage && sharding.dims.iter().zip(&ty.dims).all(stated)
 }
 
 /// Returns whether the mesh allows the sharding: no dim has more shards than elements, indivisible dims are split evenly, and
 /// dynamic dims are not sharded.
-fn is_legal(mesh: &Mesh, dims: &Dims, ty: &Type, layout: &Sharding) -> bool {
-    ty.dims.iter().zip(&layout.dims).all(|(dim, axes)| {
+fn is_legal(mesh: &Mesh, dims: &Dims, ty: &Type, sharding: &Sharding) -> bool {
+    ty.dims.iter().zip(&sharding.dims).all(|(dim, axes)| {
         let indivisible = dim.name.is_some_and(|name| dims[name].indivisible);
         let counted = dim.count.is_some() && !axes.is_empty();
         mesh.size(axes) <= dim.size && !counted && (!indivisible || mesh.is_even(dim.size, axes))

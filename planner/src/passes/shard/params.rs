@@ -18,7 +18,7 @@ use petgraph::unionfind::UnionFind;
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Kept {
     /// Sharding of the parameter and its gradient.
-    pub(crate) layout: Sharding,
+    pub(crate) sharding: Sharding,
     /// Axes over which its states are stored.
     pub(crate) states: Axes,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Kept {
 impl Kept {
     /// Sharding of its states, and of its reduced gradient.
     pub(super) fn updated(&self) -> Sharding {
-        Sharding { storage: self.states.clone(), ..self.layout.clone() }
+        Sharding { storage: self.states.clone(), ..self.sharding.clone() }
     }
 }
 
@@ -111,18 +111,18 @@ pub(super) fn ways(
     let stated = stated_storage(model, class);
     let has_states = class.taken.iter().any(|&(id, param)| states(&model.blocks[id], param).next().is_some());
     let mut found = Vec::new();
-    for layout in lies::layouts(mesh, dims, &class.ty, turn, before.map(|before| &before.layout)) {
-        let left = mesh.tensor_axes().without(&layout.used());
+    for sharding in lies::shardings(mesh, dims, &class.ty, turn, before.map(|before| &before.sharding)) {
+        let left = mesh.tensor_axes().without(&sharding.used());
         if let Some(states) = &stated {
             // A unit of axes may contain more axes than the file states.
             if states.iter().all(|axis| left.contains(axis)) {
-                found.push(Kept { layout, states: states.clone() });
+                found.push(Kept { sharding, states: states.clone() });
             }
             continue;
         }
         let forced: Axes = zero.iter().filter(|&axis| has_states && left.contains(axis)).collect();
         for states in stored(&left, turn, before, has_states) {
-            let kept = Kept { layout: layout.clone(), states: states.union(&forced).sorted() };
+            let kept = Kept { sharding: sharding.clone(), states: states.union(&forced).sorted() };
             if !found.contains(&kept) {
                 found.push(kept);
             }
@@ -179,7 +179,7 @@ pub(super) fn seconds(prices: &mut Prices<'_>, model: &Model, class: &Class, wei
             let def = stmt.op.def();
             seconds += runs * def.map_or(0.0, |def| prices.op(def, &on(&stmt.operands), &on(&stmt.results), false));
             if stmt.results.contains(&param) {
-                seconds += runs * prices.way(&class.ty, &updated, &kept.layout);
+                seconds += runs * prices.way(&class.ty, &updated, &kept.sharding);
             }
         }
     }
@@ -195,10 +195,10 @@ fn is_of(block: &Block, stmt: &Stmt, param: Value) -> bool {
 /// Persistent bytes per rank of a class: parameters, gradients and states.
 pub(super) fn bytes(prices: &Prices<'_>, model: &Model, class: &Class, weights: &Weights, kept: &Kept) -> u64 {
     let mesh = prices.site.mesh;
-    let mut one = kept.layout.bytes(&class.ty, mesh);
+    let mut one = kept.sharding.bytes(&class.ty, mesh);
     let gradient = class.taken.iter().find_map(|&(id, param)| {
         let block = &model.blocks[id];
-        block.gradient_of(param).map(|gradient| kept.layout.bytes(block.ty(gradient), mesh))
+        block.gradient_of(param).map(|gradient| kept.sharding.bytes(block.ty(gradient), mesh))
     });
     one += gradient.unwrap_or(0);
     // Each block that takes a parameter names its states, which exist once.

@@ -283,10 +283,10 @@ fn does(before: &Before, axis: AxisId) -> Vec<usize> {
     });
     let mut lying: Vec<_> = before.lying.iter().collect();
     lying.sort_by_key(|(key, _)| **key);
-    let of_lying = lying.into_iter().map(|(_, layout)| at(layout.place(axis)));
+    let of_lying = lying.into_iter().map(|(_, sharding)| at(sharding.place(axis)));
     let mut params: Vec<_> = before.params.iter().collect();
     params.sort_by_key(|(key, _)| **key);
     let of_params =
-        params.into_iter().map(|(_, kept)| 2 * at(kept.layout.place(axis)) + usize::from(kept.states.contains(axis)));
+        params.into_iter().map(|(_, kept)| 2 * at(kept.sharding.place(axis)) + usize::from(kept.states.contains(axis)));
     of_stmts.chain(of_lying).chain(of_params).collect()
 }

@@ -23,7 +23,7 @@ pub(super) fn propagated(
     cluster: &Cluster,
     (ports, classes): (&Ports, &Classes),
 ) -> Option<Before> {
-    let (mut planned, rules) = (model.clone(), Goal::of(goal.layout.clone()));
+    let (mut planned, rules) = (model.clone(), Goal::of(goal.parallel.clone()));
     annotate::run(&mut planned, &rules, cluster).ok()?;
     propagate::run(&mut planned, &rules, cluster).ok()?;
     let mut before = Before::default();
@@ -40,7 +40,7 @@ pub(super) fn propagated(
             let Some(class) = classes.passed(model, id, param).map(|param| classes.class(param)) else { continue };
             let state = block.args_of(ArgKind::State).find(|&state| block.owner_of(state) == Some(param));
             let states = state.map_or_else(Axes::none, |state| types.ty(state).storage.sorted());
-            before.params.entry(class).or_insert_with(|| Kept { layout: plain(types.ty(param)), states });
+            before.params.entry(class).or_insert_with(|| Kept { sharding: plain(types.ty(param)), states });
         }
     }
     Some(before)

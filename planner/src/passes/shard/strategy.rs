@@ -49,7 +49,7 @@ pub(super) fn strategies(
         let result = |(at, ty): (usize, &&Type)| assignment.result_type(&instance, at, ty).closed();
         let reads: Vec<Type> = operands.iter().enumerate().map(operand).collect();
         let gives: Vec<Type> = results.iter().enumerate().map(result).collect();
-        let layouts = |types: &[Type]| types.iter().map(Sharding::of).collect::<Vec<Sharding>>();
+        let shardings = |types: &[Type]| types.iter().map(Sharding::of).collect::<Vec<Sharding>>();
         if !reads.iter().chain(&gives).all(|ty| may_lie(mesh, dims, ty)) {
             continue;
         }
@@ -58,7 +58,7 @@ pub(super) fn strategies(
         } else {
             Some(prices.op(def, &reads, &gives, stmt.accumulate))
         };
-        let (operands, results) = (layouts(&reads), layouts(&gives));
+        let (operands, results) = (shardings(&reads), shardings(&gives));
         found.extend(seconds.map(|seconds| Strategy { operands, results, seconds, assignment }));
     }
     if found.is_empty() { Err(format!("`{}` has no legal sharding", def.name())) } else { Ok(found) }

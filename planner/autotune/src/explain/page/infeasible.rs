@@ -21,13 +21,14 @@ pub fn page_of_clash(estimator: &Estimator, answer: &Infeasible) -> Result<Strin
         true => (format!("{model} does not fit on {cluster}"), "No configuration satisfies the request."),
         false => (
             format!("Not known yet whether {model} fits on {cluster}"),
-            "The search was stopped by its deadline before it found a layout that fits.",
+            "The search was stopped by its deadline before it found a configuration that fits.",
         ),
     };
-    let least = if answer.closest_is_least { "Smallest layout" } else { "Smallest layout of those evaluated" };
+    let least =
+        if answer.closest_is_least { "Smallest configuration" } else { "Smallest configuration of those evaluated" };
     let closest = match &answer.closest {
         Some(report) => {
-            format!("<p class=\"layout\">{}</p>\n{}", escaped(&brief(&report.layout)), bars::memory(report, limit))
+            format!("<p class=\"parallel\">{}</p>\n{}", escaped(&brief(&report.parallel)), bars::memory(report, limit))
         }
         None => "<p>Not known: the search was stopped by its deadline.</p>\n".to_string(),
     };
@@ -35,9 +36,9 @@ pub fn page_of_clash(estimator: &Estimator, answer: &Infeasible) -> Result<Strin
         ("title", escaped(&title)),
         ("verdict", verdict.to_string()),
         ("least", least.to_string()),
-        ("clash", tables::clash(answer)),
+        ("clash", tables::conflict(answer)),
         ("closest", closest),
-        ("ways", tables::ways_out(answer)),
+        ("ways", tables::relaxations(answer)),
         ("search", tables::search(Some(&answer.search))),
     ];
     let parts = parts.each_ref().map(|(name, text)| (*name, text.as_str()));

@@ -12,7 +12,7 @@ use super::brief::brief;
 use super::compare::device_gib;
 use crate::plan::PlanReport;
 use compiler::error::Error;
-use compiler::layout;
+use compiler::parallel;
 use estimator::{EstimateReport, EstimateRequest, Estimator};
 use scheduler::draw::{self, Picture, escaped, filled, svg};
 use scheduler::report::report_telling;
@@ -35,7 +35,7 @@ pub fn page(estimator: &Estimator, report: &PlanReport) -> Result<String, Error>
     let title = format!("{} on {} x {}", plan.inputs.model, plan.mesh.devices, plan.inputs.cluster);
     let parts = [
         ("title", escaped(&title)),
-        ("layout", escaped(&brief(&plan.layout))),
+        ("parallel", escaped(&brief(&plan.parallel))),
         ("facts", facts(plan)),
         ("tiles", tiles(report, limit)),
         ("time", bars::time(plan)),
@@ -43,8 +43,8 @@ pub fn page(estimator: &Estimator, report: &PlanReport) -> Result<String, Error>
         ("runners", scatter::runners_up(report, limit)),
         ("alternatives", tables::alternatives(report)),
         ("why", tables::why(report)),
-        ("binds", tables::binds(report)),
-        ("wishes", tables::wishes(report)),
+        ("binds", tables::constraints(report)),
+        ("wishes", tables::what_ifs(report)),
         ("timeline", timeline(estimator, plan)?),
         ("search", tables::search(report.search.as_ref())),
     ];
@@ -101,13 +101,13 @@ fn tiles(report: &PlanReport, limit: f64) -> String {
 /// The schedule in time; of a long step its first micro-batches. Nothing where there is no pipeline.
 fn timeline(estimator: &Estimator, plan: &EstimateReport) -> Result<String, Error> {
     let stages = plan.stages.len() as u64;
-    if plan.layout.pp < 2 {
+    if plan.parallel.pp < 2 {
         return Ok("<p>There is one stage: every rank runs its micro-batches one after the other.</p>".to_string());
     }
     // Rounds of as many micro-batches as ranks: interleaved schedules take no others.
-    let rounds = (BARS / (2 * stages * plan.layout.pp)).max(1);
-    let most = u32::try_from(rounds * plan.layout.pp).unwrap_or(u32::MAX);
-    let asked = EstimateRequest { layout: layout::print(&plan.layout), gpus: None, ..plan.inputs.clone() };
+    let rounds = (BARS / (2 * stages * plan.parallel.pp)).max(1);
+    let most = u32::try_from(rounds * plan.parallel.pp).unwrap_or(u32::MAX);
+    let asked = EstimateRequest { parallel: parallel::print(&plan.parallel), gpus: None, ..plan.inputs.clone() };
     let request = estimator.schedule(&asked, most)?;
     let (report, drawn) = report_telling(&request, &|_| ())?;
     let picture = Picture::of(&report, &drawn, &request.costs.resolve(stages as u32, request.stages)?);

@@ -18,11 +18,11 @@ const PLAN: &str = "P";
 /// A point on the plot.
 struct Point {
     name: String,
-    says: String,
+    message: String,
     at: [f64; 2],
 }
 
-/// The best layout and the others, numbered as in the table.
+/// The best configuration and the others, numbered as in the table.
 pub(super) fn runners_up(report: &PlanReport, limit: f64) -> String {
     let plan = &report.chosen;
     if report.alternatives.is_empty() {
@@ -32,10 +32,11 @@ pub(super) fn runners_up(report: &PlanReport, limit: f64) -> String {
     let told = |what: &str, predicted: &Predicted| {
         format!("{what}: {}, {} per device", time(predicted.step_time_s), gib(predicted.fullest().device))
     };
-    let best = Point { name: PLAN.into(), says: told(&brief(&plan.layout), &plan.predicted), at: at(&plan.predicted) };
+    let best =
+        Point { name: PLAN.into(), message: told(&brief(&plan.parallel), &plan.predicted), at: at(&plan.predicted) };
     let others = report.alternatives.iter().enumerate().map(|(place, other)| Point {
         name: (place + 1).to_string(),
-        says: told(&differences(&plan.layout, &other.layout), &other.predicted),
+        message: told(&differences(&plan.parallel, &other.parallel), &other.predicted),
         at: at(&other.predicted),
     });
     let points: Vec<Point> = std::iter::once(best).chain(others).collect();
@@ -79,7 +80,7 @@ pub(super) fn runners_up(report: &PlanReport, limit: f64) -> String {
         let class = if point.name == PLAN { "best" } else { "other" };
         format!(
             "<g class=\"{class}\"><title>{}</title><circle cx=\"{px:.1}\" cy=\"{py:.1}\" r=\"9\"/><text class=\"on\" x=\"{px:.1}\" y=\"{:.1}\">{}</text></g>\n",
-            escaped(&point.says),
+            escaped(&point.message),
             py + 4.0,
             point.name
         )

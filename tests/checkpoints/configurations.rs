@@ -1,4 +1,4 @@
-//! What one layout saves any other loads: parameters and optimizer states, to the bit.
+//! What one configuration saves any other loads: parameters and optimizer states, to the bit.
 
 use super::runs::Folder;
 use cost::CPU;
@@ -6,7 +6,7 @@ use ir::goal::Goal;
 use ir::models::{Batch, Gpt2Config, LlamaConfig, ModelConfig, preset};
 use ir::optimizer::Optimizer;
 use ir::types::DType;
-use meshwright::compiler::layout;
+use meshwright::compiler::parallel;
 use meshwright::compiler::pipeline::{CompileRequest, compile};
 use runtime::checkpoint::{Checkpoint, Position, Save, save};
 use runtime::exec::{Input, Machine, Options, StepInput};
@@ -39,11 +39,11 @@ fn models() -> [ModelConfig; 2] {
     })
 }
 
-/// A machine for a layout, whose parameters come from the seed.
+/// A machine for a configuration, whose parameters come from the seed.
 fn machine(config: &ModelConfig, mesh: &str, seed: u64) -> (Machine, StepInput) {
     let batch = Batch { batch: SEQUENCES, seq: SEQ, dtype: DType::F32 };
     let request = CompileRequest {
-        goal: Goal::of(layout::parse(mesh).expect("a layout")),
+        goal: Goal::of(parallel::parse(mesh).expect("a configuration")),
         optimizer: Optimizer::default(),
         microbatches: 4,
         stop_after: None,
@@ -68,7 +68,7 @@ fn bits(machine: &mut Machine) -> Bits {
     machine.export_state().expect("no rank failed").into_iter().map(|(name, whole)| (name, bits(whole.data))).collect()
 }
 
-/// Trains two steps under a layout and saves.
+/// Trains two steps under a configuration and saves.
 fn saved(config: &ModelConfig, mesh: &str, folder: &Folder) -> (Checkpoint, Bits) {
     let (mut machine, step) = machine(config, mesh, 1);
     for number in 1..=2 {
@@ -83,7 +83,7 @@ fn saved(config: &ModelConfig, mesh: &str, folder: &Folder) -> (Checkpoint, Bits
     (checkpoint, bits(&mut machine))
 }
 
-/// Saves under one layout and loads under others, into machines that began from another seed.
+/// Saves under one configuration and loads under others, into machines that began from another seed.
 fn loads_under(mesh: &str, others: &[&str]) {
     for config in models() {
         let folder = Folder::new();
@@ -119,7 +119,7 @@ fn three_axes_to_any() {
 fn sharded_states_to_any() {
     loads_under(
         "dp=2,tp=2,pp=2,zero=1",
-        &["", "dp=4", "tp=4", "pp=4", "dp=3,zero=1", "dp=2,tp=3,zero=1,order=tp,pp,dp"],
+        &["", "dp=4", "tp=4", "pp=4", "dp=3,zero=1", "dp=2,tp=3,zero=1,rank_order=tp,pp,dp"],
     );
 }
 

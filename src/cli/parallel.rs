@@ -1,15 +1,14 @@
 //! Options for the parallel configuration of a model, shared by all subcommands that compile one.
 
 use clap::Args;
+use compiler::parallel::{KEYS, names};
 use serde::Serialize;
 
-/// The layout, whole or by parts.
+/// The configuration, whole or by parts.
 #[derive(Args, Serialize)]
-pub(super) struct LayoutFlags {
-    /// Layout: any of dp, tp, pp, cp, ep, etp, vp, sp, zero, shard, mbs, recompute, cp_kind, schedule, group, slices,
-    /// order, stages [default: one device]
-    #[arg(long, value_name = "LAYOUT")]
-    pub(super) mesh: Option<String>,
+pub(super) struct ParallelFlags {
+    #[arg(long, value_name = "CONFIG", help = help("Parallel configuration", "one device"), long_help = long_help("Parallel configuration", "one device"))]
+    pub(super) parallel: Option<String>,
     /// Sequences per micro-batch and data-parallel rank [default: 1; `train` takes up to 8]
     #[arg(long, value_name = "N")]
     mbs: Option<u64>,
@@ -22,4 +21,15 @@ pub(super) struct LayoutFlags {
     /// Pipeline schedule: see `meshwright schedules` [default: 1f1b]
     #[arg(long, value_name = "KIND")]
     schedule: Option<String>,
+}
+
+/// One line of help for an option that takes a configuration.
+pub(super) fn help(what: &str, default: &str) -> String {
+    format!("{what}: any of {} [default: {default}]", names())
+}
+
+/// The same with a line for each key.
+pub(super) fn long_help(what: &str, default: &str) -> String {
+    let keys: Vec<String> = KEYS.iter().map(|key| format!("  {:<12}{}", key.name, key.about)).collect();
+    format!("{what}, such as dp=2,tp=4,zero=1 [default: {default}]. Keys:\n{}", keys.join("\n"))
 }

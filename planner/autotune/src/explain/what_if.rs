@@ -6,12 +6,12 @@
 use super::brief::{brief, holds};
 use super::compare::device_gib;
 use super::pool::Pool;
-use crate::plan::{Objective, PlanRequest, Wish};
+use crate::plan::{Objective, PlanRequest, WhatIf};
 use compiler::deadline::Deadline;
-use compiler::layout;
+use compiler::parallel;
 use cost::{CLUSTERS, Cluster};
 use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_until};
-use ir::goal::{Layout, Recompute};
+use ir::goal::{ParallelConfig, Recompute};
 use support::units::gib;
 
 /// A fifth more.
@@ -19,31 +19,31 @@ const A_FIFTH: f64 = 1.2;
 
 /// The wishes of a request for time: a fifth more memory, the next larger device's, and twice the network. Nothing if the
 /// deadline comes before all of them are known.
-pub(super) fn wishes(
+pub(super) fn what_ifs(
     estimator: &Estimator,
     request: &PlanRequest,
     cluster: &Cluster,
     best: &EstimateReport,
     pool: &Pool,
     deadline: &Deadline,
-) -> Option<Vec<Wish>> {
+) -> Option<Vec<WhatIf>> {
     if request.objective != Objective::Time {
         return Some(Vec::new());
     }
-    // Of a layout that was given and not searched for, what is better without any wish counts for none.
+    // Of a configuration that was given and not searched for, what is better without any wish counts for none.
     let known = std::iter::once(best).chain(pool.reports()).filter(|report| report.predicted.fits);
     let now = known.map(|report| report.predicted.step_time_s).reduce(f64::min).unwrap_or(best.predicted.step_time_s);
     let on = |(estimator, cluster, given): (Estimator, String, String)| {
-        let layouts = std::iter::once(&best.layout).chain(pool.layouts());
-        let asked: Vec<EstimateRequest> = layouts
-            .flat_map(|layout| std::iter::once(layout.clone()).chain(anew(layout, &request.pin)))
-            .map(|layout| EstimateRequest { cluster: cluster.clone(), ..request.under(layout::print(&layout)) })
+        let configs = std::iter::once(&best.parallel).chain(pool.configs());
+        let asked: Vec<EstimateRequest> = configs
+            .flat_map(|parallel| std::iter::once(parallel.clone()).chain(anew(parallel, &request.pin)))
+            .map(|parallel| EstimateRequest { cluster: cluster.clone(), ..request.under(parallel::print(&parallel)) })
             .collect();
         let then = estimate_until(&estimator, &asked, deadline).into_iter().flatten().flatten();
-        let then = then.filter(|report| report.predicted.fits && holds(&report.layout, &request.pin));
+        let then = then.filter(|report| report.predicted.fits && holds(&report.parallel, &request.pin));
         let then = then.min_by(|a, b| a.predicted.step_time_s.total_cmp(&b.predicted.step_time_s))?;
         let step_time_s = then.predicted.step_time_s;
-        Some(Wish { given, layout: brief(&then.layout), step_time_s, gain: 1.0 - step_time_s / now })
+        Some(WhatIf { condition: given, parallel: brief(&then.parallel), step_time_s, gain: 1.0 - step_time_s / now })
     };
     let own = device_gib(cluster);
     let more = |memory: f64, why: &str| {
@@ -53,16 +53,16 @@ pub(super) fn wishes(
     let next = next_larger(A_FIFTH * own).and_then(|(memory, name)| more(memory, &format!("as on {name}")));
     let (faster, given) = twice(cluster, best.mesh.devices);
     let network = (estimator.with_cluster(faster.clone()), faster.name, given);
-    let wished = [more(A_FIFTH * own, "a fifth more"), next, Some(network)];
-    let wishes = wished.into_iter().flatten().filter_map(on).collect();
+    let changed_requests = [more(A_FIFTH * own, "a fifth more"), next, Some(network)];
+    let what_ifs = changed_requests.into_iter().flatten().filter_map(on).collect();
     // The best of a part may be no better than what is known without the wish.
-    if deadline.is_over() { None } else { Some(wishes) }
+    if deadline.is_over() { None } else { Some(what_ifs) }
 }
 
-/// A layout with what is made again chosen anew, as other memory may ask for.
-fn anew(layout: &Layout, pin: &str) -> Option<Layout> {
-    let is_open = layout.recompute != Recompute::None && !layout.offload && !layout::says(pin, "recompute");
-    is_open.then(|| Layout { recompute: Recompute::Auto, ..layout.clone() })
+/// A configuration with what is made again chosen anew, as other memory may ask for.
+fn anew(parallel: &ParallelConfig, pin: &str) -> Option<ParallelConfig> {
+    let is_open = parallel.recompute != Recompute::None && !parallel.offload && !parallel::says(pin, "recompute");
+    is_open.then(|| ParallelConfig { recompute: Recompute::Auto, ..parallel.clone() })
 }
 
 /// The clusters that are known.

@@ -1,11 +1,11 @@
-//! All layouts of a tensor on a mesh.
+//! All shardings of a tensor on a mesh.
 
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::types::{DType, PartialKind, Type};
 
 /// Every way to lie: each axis on a dim, on the storage, owed or unused, in all orders. No dim has more shards than elements.
-pub(crate) fn layouts(mesh: &Mesh, shape: &[u64], kinds: &[PartialKind]) -> Vec<Type> {
+pub(crate) fn shardings(mesh: &Mesh, shape: &[u64], kinds: &[PartialKind]) -> Vec<Type> {
     let mut all = Vec::new();
     for &kind in kinds {
         let mut some = vec![Type::of(DType::F32, shape)];

@@ -2,47 +2,56 @@
 
 use super::brief::differences;
 use super::compare::{device_gib, parts};
-use super::losses::TIE;
+use super::difference::TIE;
 use super::pool::Pool;
-use crate::plan::{Bind, Wish};
+use crate::plan::{BindingConstraint, WhatIf};
 use cost::Cluster;
 use estimator::EstimateReport;
 use ir::catalogue::Code;
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 use support::units::{gib, share, time};
 
 /// Micro-batches per stage from which on a pipeline's bubble is small (Huang et al. 2019, section 2.3).
 const MICROBATCHES_PER_STAGE: u64 = 4;
 
 /// What binds, or comes near it.
-pub(super) fn binds(best: &EstimateReport, pool: &Pool, cluster: &Cluster, wishes: &[Wish]) -> Vec<Bind> {
-    let mut binds = vec![memory(best, cluster, wishes)];
-    binds.extend(network(best, cluster));
-    binds.extend(batch(best));
+pub(super) fn constraints(
+    best: &EstimateReport,
+    pool: &Pool,
+    cluster: &Cluster,
+    what_ifs: &[WhatIf],
+) -> Vec<BindingConstraint> {
+    let mut constraints = vec![memory(best, cluster, what_ifs)];
+    constraints.extend(network(best, cluster));
+    constraints.extend(batch(best));
     for key in ["tp", "cp", "pp", "ep"] {
-        let Some((layout, error)) = pool.refused(key, true) else { continue };
+        let Some((parallel, error)) = pool.refused(key, true) else { continue };
         // Nothing is legal whatever is computed again.
-        let layout = Layout { recompute: best.layout.recompute.clone(), ..layout.clone() };
+        let parallel = ParallelConfig { recompute: best.parallel.recompute.clone(), ..parallel.clone() };
         let limit = match error.code() {
             Some(Code::UnevenIndivisible) => "heads",
             Some(Code::BatchDoesNotDivide) => "batch",
             _ => key,
         };
-        binds.push(Bind {
+        constraints.push(BindingConstraint {
             limit: limit.into(),
-            says: format!("{} is impossible: {}", differences(&best.layout, &layout), error.message()),
+            message: format!("{} is impossible: {}", differences(&best.parallel, &parallel), error.message()),
         });
     }
-    binds
+    constraints
 }
 
 /// How full the fullest device is, of what, and whether more would help.
-fn memory(best: &EstimateReport, cluster: &Cluster, wishes: &[Wish]) -> Bind {
+fn memory(best: &EstimateReport, cluster: &Cluster, what_ifs: &[WhatIf]) -> BindingConstraint {
     let memory = best.predicted.fullest();
     let mut held = parts(memory);
     held.sort_by(|a, b| b.1.total_cmp(&a.1));
     let held: Vec<String> = held.iter().take(3).map(|(what, size)| format!("{what} {}", gib(*size))).collect();
-    let gain = wishes.iter().filter(|wish| wish.given.starts_with("memory")).map(|wish| wish.gain).fold(0.0, f64::max);
+    let gain = what_ifs
+        .iter()
+        .filter(|what_if| what_if.condition.starts_with("memory"))
+        .map(|what_if| what_if.gain)
+        .fold(0.0, f64::max);
     let more = if gain > 0.0 {
         format!("more memory would save up to {}", share(gain))
     } else {
@@ -52,9 +61,9 @@ fn memory(best: &EstimateReport, cluster: &Cluster, wishes: &[Wish]) -> Bind {
     let rank = best.predicted.memory_gib.worst_rank;
     let all = device_gib(cluster);
     let full = share(memory.device / all);
-    Bind {
+    BindingConstraint {
         limit: "memory".into(),
-        says: format!(
+        message: format!(
             "pipeline rank {rank} uses {} of {} ({full}), mostly {}; {more}",
             gib(memory.device),
             gib(all),
@@ -64,12 +73,12 @@ fn memory(best: &EstimateReport, cluster: &Cluster, wishes: &[Wish]) -> Bind {
 }
 
 /// Tensor parallelism that fills the innermost level of the network.
-fn network(best: &EstimateReport, cluster: &Cluster) -> Option<Bind> {
+fn network(best: &EstimateReport, cluster: &Cluster) -> Option<BindingConstraint> {
     let [inner, outer, ..] = &cluster.links[..] else { return None };
-    let tp = best.layout.tp;
-    (tp == inner.joins).then(|| Bind {
+    let tp = best.parallel.tp;
+    (tp == inner.joins).then(|| BindingConstraint {
         limit: "network".into(),
-        says: format!(
+        message: format!(
             "tp={tp} uses all {} devices connected by {}; a larger tp would communicate over {}",
             inner.joins, inner.name, outer.name
         ),
@@ -77,23 +86,23 @@ fn network(best: &EstimateReport, cluster: &Cluster) -> Option<Bind> {
 }
 
 /// Too few micro-batches for the stages, or none to share out.
-fn batch(best: &EstimateReport) -> Option<Bind> {
-    let (layout, predicted) = (&best.layout, &best.predicted);
-    let (microbatches, stages) = (u64::from(predicted.microbatches), layout.pp);
+fn batch(best: &EstimateReport) -> Option<BindingConstraint> {
+    let (parallel, predicted) = (&best.parallel, &best.predicted);
+    let (microbatches, stages) = (u64::from(predicted.microbatches), parallel.pp);
     let batch = best.inputs.global_batch;
     // What waits less than predictions can tell binds nothing.
     let waits = predicted.time_s.bubble / predicted.step_time_s > TIE;
-    let says = if stages > 1 && microbatches < MICROBATCHES_PER_STAGE * stages && waits {
+    let message = if stages > 1 && microbatches < MICROBATCHES_PER_STAGE * stages && waits {
         format!(
             "{batch} sequences make {microbatches} micro-batches for {stages} pipeline ranks: waiting takes {}, {} of the step; \
              a larger global batch would reduce it",
             time(predicted.time_s.bubble),
             share(predicted.time_s.bubble / predicted.step_time_s)
         )
-    } else if microbatches == 1 && layout.mbs == 1 && layout.dp > 1 {
-        format!("each of {} data-parallel ranks has one of the {batch} sequences: dp cannot grow", layout.dp)
+    } else if microbatches == 1 && parallel.mbs == 1 && parallel.dp > 1 {
+        format!("each of {} data-parallel ranks has one of the {batch} sequences: dp cannot grow", parallel.dp)
     } else {
         return None;
     };
-    Some(Bind { limit: "batch".into(), says })
+    Some(BindingConstraint { limit: "batch".into(), message })
 }

@@ -3,26 +3,26 @@
 use super::brief::{differences, said};
 use super::compare::{ALIKE, misfit, pace};
 use super::pool::Pool;
-use crate::plan::AxisNote;
+use crate::plan::ChoiceNote;
 use estimator::{EstimateReport, Predicted};
-use ir::goal::Layout;
+use ir::goal::ParallelConfig;
 use support::units::{gib, share, time};
 
-/// A note for each choice of the layout against having less of it, and one against having more, where that can be.
-pub(super) fn axes(best: &EstimateReport, pool: &Pool) -> Vec<AxisNote> {
+/// A note for each choice of the configuration against having less of it, and one against having more, where that can be.
+pub(super) fn choices(best: &EstimateReport, pool: &Pool) -> Vec<ChoiceNote> {
     let mut notes = vec![rest(best)];
     for key in KEYS {
         let sides = [false, true].map(|more| pool.without(key, more));
         for (more, other) in [false, true].into_iter().zip(sides) {
             match other {
                 Some(other) => notes.push(note(key, best, other)),
-                None if !more && has(key, &best.layout) => notes.extend(alone(key, best, pool)),
+                None if !more && has(key, &best.parallel) => notes.extend(alone(key, best, pool)),
                 None => {}
             }
         }
     }
     for note in notes.iter_mut().filter(|note| pool.is_pinned(note.choice.split('=').next().unwrap_or_default())) {
-        note.means = format!("pinned: {}", note.means);
+        note.meaning = format!("pinned: {}", note.meaning);
     }
     notes
 }
@@ -49,38 +49,38 @@ pub(super) const KEYS: [&str; 17] = [
 ];
 
 /// The degree that follows from the others.
-fn rest(best: &EstimateReport) -> AxisNote {
-    let Layout { dp, .. } = best.layout;
+fn rest(best: &EstimateReport) -> ChoiceNote {
+    let ParallelConfig { dp, .. } = best.parallel;
     let each = of(best.inputs.global_batch / dp.max(1), "sequence");
-    AxisNote {
-        choice: said(&best.layout, "dp"),
+    ChoiceNote {
+        choice: said(&best.parallel, "dp"),
         against: String::new(),
         saves_s: None,
         costs_s: costs("zero", &best.predicted),
         saves_gib: None,
-        means: match dp {
+        meaning: match dp {
             1 => "no data parallelism: the other degrees use all devices".into(),
             _ => format!("{dp} data-parallel replicas of the model, each with {each} per step"),
         },
-        says: String::new(),
+        comparison: String::new(),
     }
 }
 
-/// Whether the layout has any of it.
-fn has(key: &str, layout: &Layout) -> bool {
+/// Whether the configuration has any of it.
+fn has(key: &str, parallel: &ParallelConfig) -> bool {
     match key {
-        "tp" => layout.tp > 1,
-        "cp" => layout.cp > 1,
-        "pp" => layout.pp > 1,
-        "ep" => layout.ep > 1,
-        "etp" => layout.etp > 1,
+        "tp" => parallel.tp > 1,
+        "cp" => parallel.cp > 1,
+        "pp" => parallel.pp > 1,
+        "ep" => parallel.ep > 1,
+        "etp" => parallel.etp > 1,
         _ => false,
     }
 }
 
-fn note(key: &str, best: &EstimateReport, other: &EstimateReport) -> AxisNote {
+fn note(key: &str, best: &EstimateReport, other: &EstimateReport) -> ChoiceNote {
     let (here, there) = (&best.predicted, &other.predicted);
-    let against = differences(&best.layout, &other.layout);
+    let against = differences(&best.parallel, &other.parallel);
     let saves_s = there.step_time_s - here.step_time_s;
     let saves_gib = there.fullest().device - here.fullest().device;
     let verdict = match (here.fits, there.fits) {
@@ -88,11 +88,11 @@ fn note(key: &str, best: &EstimateReport, other: &EstimateReport) -> AxisNote {
         (false, true) => format!("would fit, and is {}", pace(here, there)),
         (true, true) => pace(here, there),
     };
-    let memory = if there.fits { held(here, there) } else { String::new() };
-    AxisNote {
-        choice: said(&best.layout, key),
-        means: meaning(key, best),
-        says: format!("{verdict}{memory}"),
+    let memory = if there.fits { memory_change(here, there) } else { String::new() };
+    ChoiceNote {
+        choice: said(&best.parallel, key),
+        meaning: meaning(key, best),
+        comparison: format!("{verdict}{memory}"),
         against,
         saves_s: Some(saves_s),
         costs_s: costs(key, here),
@@ -100,14 +100,14 @@ fn note(key: &str, best: &EstimateReport, other: &EstimateReport) -> AxisNote {
     }
 }
 
-/// A part without which no layout is legal.
-fn alone(key: &str, best: &EstimateReport, pool: &Pool) -> Option<AxisNote> {
-    let (layout, error) = pool.refused(key, false)?;
-    let against = differences(&best.layout, layout);
-    Some(AxisNote {
-        choice: said(&best.layout, key),
-        means: meaning(key, best),
-        says: format!("impossible: {}", error.message()),
+/// A part without which no configuration is legal.
+fn alone(key: &str, best: &EstimateReport, pool: &Pool) -> Option<ChoiceNote> {
+    let (parallel, error) = pool.refused(key, false)?;
+    let against = differences(&best.parallel, parallel);
+    Some(ChoiceNote {
+        choice: said(&best.parallel, key),
+        meaning: meaning(key, best),
+        comparison: format!("impossible: {}", error.message()),
         against,
         saves_s: None,
         costs_s: costs(key, &best.predicted),
@@ -116,7 +116,7 @@ fn alone(key: &str, best: &EstimateReport, pool: &Pool) -> Option<AxisNote> {
 }
 
 /// What the other holds more or less, where times alone do not decide.
-fn held(here: &Predicted, there: &Predicted) -> String {
+fn memory_change(here: &Predicted, there: &Predicted) -> String {
     let more = there.fullest().device - here.fullest().device;
     // A tenth of a GiB is what is printed.
     if (there.step_time_s / here.step_time_s - 1.0).abs() >= ALIKE || more.abs() < 0.1 {
@@ -141,17 +141,17 @@ fn costs(key: &str, predicted: &Predicted) -> f64 {
 
 /// What the choice means, and what it costs.
 fn meaning(key: &str, best: &EstimateReport) -> String {
-    let (layout, predicted) = (&best.layout, &best.predicted);
+    let (parallel, predicted) = (&best.parallel, &best.predicted);
     let spent = |seconds: f64, on: &str| {
         let part = share(seconds / predicted.step_time_s);
         if seconds > 0.0 { format!(" ({on} {}, {part} of the step)", time(seconds)) } else { String::new() }
     };
     let comm = &predicted.exposed_comm_s;
-    let Layout { tp, cp, pp, ep, etp, zero, mbs, .. } = *layout;
+    let ParallelConfig { tp, cp, pp, ep, etp, zero, mbs, .. } = *parallel;
     match key {
         "tp" if tp == 1 => "matrices are not sharded".into(),
         "tp" => format!("each matrix is sharded over {tp} devices{}", spent(comm.tp, "exposed communication")),
-        "sp" if layout.sp => "between matmuls, activations are sharded over tp along the sequence".into(),
+        "sp" if parallel.sp => "between matmuls, activations are sharded over tp along the sequence".into(),
         "sp" => "between matmuls, activations are replicated over tp".into(),
         "cp" if cp == 1 => "sequences are not sharded".into(),
         "cp" => format!("each sequence is sharded over {cp} devices{}", spent(comm.cp, "exposed communication")),
@@ -161,7 +161,7 @@ fn meaning(key: &str, best: &EstimateReport) -> String {
             let bubble = spent(predicted.time_s.bubble + comm.pp, "waiting and pipeline communication");
             format!("the layers are partitioned over {pp} pipeline ranks{bubble}")
         }
-        "vp" => match layout.vp.unwrap_or(1) {
+        "vp" => match parallel.vp.unwrap_or(1) {
             1 => "each rank has one model chunk".into(),
             vp => format!("each rank has {vp} model chunks, so that the pipeline fills sooner"),
         },

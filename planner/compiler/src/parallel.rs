@@ -1,0 +1,305 @@
+//! The grammar of `--parallel` and `--pin`: `dp=2,tp=2,pp=2,sp=true,zero=1,mbs=4,schedule=1f1b,vp=1,rank_order=pp,dp,tp`.
+//!
+//! Items are separated by commas; an item without `=` continues the list before it. Degrees left out are 1. [`parse`] reads
+//! what can be compiled and run, [`parse_any`] all that can be predicted. The keys are rows of [`KEYS`].
+
+mod keys;
+
+pub use keys::{KEYS, Key, find};
+
+use crate::error::Error;
+use ir::catalogue::Code;
+use ir::diag::nearest;
+use ir::goal::{CpKind, ParallelConfig, Recompute};
+use ir::limits;
+use scheduler::schedules;
+
+/// Reads a configuration that can be compiled; the empty text is one device.
+///
+/// # Errors
+/// An unknown key, a value that cannot be, a key given twice, or what this version cannot do.
+pub fn parse(text: &str) -> Result<ParallelConfig, Error> {
+    let parallel = parse_any(text)?;
+    check(&parallel)?;
+    Ok(parallel)
+}
+
+/// Reads a configuration of the whole grammar, whether or not this version can run it; the empty text is one device.
+///
+/// # Errors
+/// An unknown key, a value that cannot be, or a key given twice.
+pub fn parse_any(text: &str) -> Result<ParallelConfig, Error> {
+    let mut parallel = ParallelConfig::default();
+    let mut seen: Vec<&str> = Vec::new();
+    for (key, values) in items(text)? {
+        if seen.contains(&key) {
+            return Err(wrong(format!("`{key}` is given twice in `{text}`")));
+        }
+        seen.push(key);
+        set(&mut parallel, key, &values)?;
+    }
+    check_degrees(&parallel)?;
+    Ok(parallel)
+}
+
+/// Whether the text itself says something of the key.
+pub fn says(text: &str, key: &str) -> bool {
+    items(text).is_ok_and(|items| items.iter().any(|(name, _)| *name == key))
+}
+
+/// The items of a text, each as `key=value`; none of a text that is no configuration.
+pub fn pins(text: &str) -> Vec<String> {
+    let items = items(text).unwrap_or_default();
+    items.into_iter().map(|(key, values)| format!("{key}={}", values.join(","))).collect()
+}
+
+/// Two texts as one; where both name a key, the second one's value holds.
+pub fn pinned(base: &str, over: &str) -> String {
+    let key = |item: &str| item.split('=').next().unwrap_or_default().to_string();
+    let base = pins(base).into_iter().filter(|item| !says(over, &key(item)));
+    base.chain(pins(over)).collect::<Vec<_>>().join(",")
+}
+
+/// The keys that the text itself says, in its order.
+///
+/// # Errors
+/// The text is no configuration.
+pub fn keys(text: &str) -> Result<Vec<&str>, Error> {
+    Ok(items(text)?.into_iter().map(|(key, _)| key).collect())
+}
+
+/// The configuration in full, as [`parse_any`] reads it back.
+pub fn print(parallel: &ParallelConfig) -> String {
+    let printed = KEYS.iter().filter(|key| (key.is_printed)(parallel));
+    printed.map(|key| format!("{}={}", key.name, (key.text)(parallel))).collect::<Vec<_>>().join(",")
+}
+
+/// The names of all keys, for help texts.
+pub fn names() -> String {
+    KEYS.iter().map(|key| key.name).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether the configuration can be compiled: nothing that is [`missing`], degrees that can be.
+///
+/// # Errors
+/// It cannot.
+pub fn check(parallel: &ParallelConfig) -> Result<(), Error> {
+    if let Some(Missing { said, what, instead }) = missing(parallel).first() {
+        let message = format!("`{said}` ({what}) is not in this version");
+        return Err(Error::input(Code::NotInThisVersion, message).help(*instead));
+    }
+    if let Some(shard) =
+        parallel.shard.filter(|&shard| parallel.zero > 0 && !(parallel.dp * parallel.cp).is_multiple_of(shard))
+    {
+        return Err(wrong(format!("`shard={shard}` does not divide dp x cp = {}", parallel.dp * parallel.cp)));
+    }
+    check_degrees(parallel)
+}
+
+/// A part of a configuration that can be predicted, but not compiled and run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Missing {
+    /// The item: `cp_kind=ring`.
+    pub said: String,
+    /// What it means.
+    pub what: &'static str,
+    /// What to do.
+    pub instead: &'static str,
+}
+
+/// What of a configuration this version cannot compile and run. `tp_overlap` and `dp_overlap` are not among it: they say how the
+/// software that is predicted works; a program here does beside its communication all that does not wait for it.
+pub fn missing(parallel: &ParallelConfig) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    let mut lacks =
+        |said: String, what: &'static str, instead: &'static str| missing.push(Missing { said, what, instead });
+    if parallel.cp > 1 && parallel.cp_kind == CpKind::Ring {
+        let instead = "cp_kind=allgather or cp_kind=ulysses: the numbers are the same";
+        lacks("cp_kind=ring".to_string(), "ring context parallelism", instead);
+    }
+    if parallel.recompute == Recompute::Auto {
+        let instead = "name what to recompute: recompute=none, selective:NAME+NAME, full or full:N";
+        lacks("recompute=auto".to_string(), "recomputation chosen by device memory", instead);
+    }
+    if parallel.offload {
+        let instead = "leave it out; recompute=full needs the least activation memory";
+        lacks("offload=true".to_string(), "activation offload to the host", instead);
+    }
+    let in_groups = parallel.shard.filter(|&shard| parallel.zero > 0 && shard != parallel.dp * parallel.cp);
+    if let Some(shard) = in_groups.filter(|_| parallel.cp > 1 || parallel.ep > 1) {
+        let instead = "leave it out: ZeRO then shards among all dp x cp ranks";
+        lacks(format!("shard={shard}"), "ZeRO within groups, together with context or expert parallelism", instead);
+    }
+    missing
+}
+
+/// Whether the numbers of a configuration can be, by themselves.
+fn check_degrees(parallel: &ParallelConfig) -> Result<(), Error> {
+    let optional = [
+        ("vp", parallel.vp.map(u64::from)),
+        ("group", parallel.group.map(u64::from)),
+        ("slices", parallel.slices.map(u64::from)),
+        ("shard", parallel.shard),
+    ];
+    let optional = optional.map(|(key, value)| (key, value.unwrap_or(1)));
+    let ParallelConfig { dp, tp, pp, cp, ep, etp, mbs, .. } = *parallel;
+    let degrees = [("dp", dp), ("tp", tp), ("pp", pp), ("cp", cp), ("ep", ep), ("etp", etp), ("mbs", mbs)];
+    for (key, value) in degrees.into_iter().chain(optional) {
+        if value == 0 {
+            return Err(wrong(format!("`{key}` is 0, but must be 1 or more")));
+        }
+    }
+    for (product, degrees) in [("dp x tp x pp x cp", vec![dp, tp, pp, cp]), ("ep x etp", vec![ep, etp])] {
+        let devices = degrees.into_iter().try_fold(1u64, u64::checked_mul);
+        if devices.is_none_or(|devices| devices > limits::DEVICES) {
+            return Err(wrong(format!("{product} is more than {} devices", limits::DEVICES)));
+        }
+    }
+    if parallel.zero > 3 {
+        return Err(wrong(format!("`zero={}`: there are ZeRO stages 0 to 3", parallel.zero)));
+    }
+    let mut order: Vec<&str> = parallel.rank_order.iter().map(String::as_str).collect();
+    order.sort_unstable();
+    if !order.contains(&"cp") && parallel.cp == 1 {
+        order.insert(0, "cp");
+    }
+    if order != ["cp", "dp", "pp", "tp"] {
+        return Err(wrong(format!(
+            "`rank_order={}` does not name each of pp, dp, cp and tp once",
+            parallel.rank_order.join(",")
+        )));
+    }
+    check_starts(parallel)
+}
+
+/// As many starts as stages but the first. A schedule that there is not, or not so, is refused where it is made.
+fn check_starts(parallel: &ParallelConfig) -> Result<(), Error> {
+    let kind = schedules::find(&parallel.schedule).ok().filter(|_| !parallel.stages.is_empty());
+    let pipeline = kind.and_then(|kind| kind.pipeline(parallel.pp as u32, parallel.vp, 1).ok());
+    let Some(starts) = pipeline.map(|pipeline| pipeline.stages() as usize - 1) else { return Ok(()) };
+    if parallel.stages.len() == starts {
+        return Ok(());
+    }
+    let vp = parallel.vp.map_or_else(String::new, |vp| format!(",vp={vp}"));
+    Err(wrong(format!(
+        "`stages` lists the first block of each stage but the first: {starts} of them for pp={}{vp},schedule={}, not {}",
+        parallel.pp,
+        parallel.schedule,
+        parallel.stages.len()
+    )))
+}
+
+/// The items as key and values, in the order of the text.
+fn items(text: &str) -> Result<Vec<(&str, Vec<&str>)>, Error> {
+    let mut items: Vec<(&str, Vec<&str>)> = Vec::new();
+    let text = text.trim();
+    for item in text.strip_suffix(',').unwrap_or(text).split(',').map(str::trim).filter(|_| !text.is_empty()) {
+        if item.is_empty() {
+            return Err(wrong(format!("an item of `{text}` is empty")));
+        }
+        match (item.split_once('='), items.last_mut()) {
+            (Some((key, value)), _) => items.push((key.trim(), vec![value.trim()])),
+            (None, Some((_, values))) => values.push(item),
+            (None, None) => return Err(wrong(format!("`{item}` in `{text}` is not of the form key=value"))),
+        }
+    }
+    Ok(items)
+}
+
+fn set(parallel: &mut ParallelConfig, name: &str, values: &[&str]) -> Result<(), Error> {
+    let key = find(name).ok_or_else(|| unknown(name))?;
+    if !key.is_list && values.len() > 1 {
+        return Err(wrong(format!("`{}` after `{name}={}` is not of the form key=value", values[1], values[0])));
+    }
+    (key.read)(parallel, values)
+}
+
+/// Keys by the names that they had, and by those that they have.
+const RENAMED: [(&str, &str); 1] = [("order", "rank_order")];
+
+fn unknown(key: &str) -> Error {
+    let renamed = RENAMED.iter().find(|(old, _)| *old == key);
+    let help = match (renamed, nearest(key, KEYS.iter().map(|key| key.name))) {
+        (Some((old, now)), _) => format!("`{old}` is now `{now}`"),
+        (None, Some(near)) => format!("did you mean `{near}`?"),
+        (None, None) => format!("the keys of a configuration are {}", names()),
+    };
+    wrong(format!("there is no `{key}` in a configuration")).help(help)
+}
+
+fn wrong(message: String) -> Error {
+    Error::input(Code::BadOption, message).help("for example dp=2,tp=2,pp=2")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_comes_back() {
+        let parallel =
+            parse("tp=2, pp=3, vp=1, group=4, slices=3, rank_order=pp,tp,dp, sp=true, stages=2,5, zero=1").unwrap();
+        assert_eq!((parallel.dp, parallel.tp, parallel.pp, parallel.sp, parallel.zero), (1, 2, 3, true, 1));
+        assert_eq!((parallel.vp, parallel.group, parallel.slices), (Some(1), Some(4), Some(3)));
+        assert_eq!((parallel.rank_order.join(" "), parallel.stages.clone()), ("pp tp dp".to_string(), vec![2, 5]));
+        assert_eq!(parse(&print(&parallel)).unwrap(), parallel);
+        assert_eq!(parse("").unwrap(), ParallelConfig::default());
+    }
+
+    #[test]
+    fn what_can_only_be_predicted_comes_back_too() {
+        let text = "dp=8,tp=2,cp=2,ep=8,etp=2,cp_kind=ring,shard=8,zero=3,recompute=selective:mlp+norm,offload=true,\
+                    tp_overlap=true,dp_overlap=false";
+        let parallel = parse_any(text).unwrap();
+        assert_eq!((parallel.ep, parallel.cp_kind, parallel.shard), (8, CpKind::Ring, Some(8)));
+        assert_eq!((parallel.tp_overlap, parallel.dp_overlap), (Some(true), Some(false)));
+        assert_eq!(parse_any(&print(&parallel)).unwrap(), parallel);
+        for (text, part) in [
+            ("cp_kind=rings", "one of ring, allgather, ulysses"),
+            ("recompute=some", "one of none, full"),
+            ("zero=4", "stages 0 to 3"),
+            ("offload=1", "true or false"),
+            ("shard=0", "1 or more"),
+            ("rank_order=pp,tp,dp", "`order` is now `rank_order`"),
+            ("recompte=full", "did you mean `recompute`"),
+        ] {
+            let message = parse_any(text).unwrap_err().to_string();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn pins_over_pins() {
+        assert_eq!(pins("tp=2,rank_order=pp,tp,dp"), ["tp=2", "rank_order=pp,tp,dp"]);
+        assert_eq!(pinned("tp=2,pp=4", "tp=8,zero=1"), "pp=4,tp=8,zero=1");
+        assert_eq!(pinned("", ""), "");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let message = |text| parse(text).unwrap_err().to_string();
+        for (text, part) in [
+            ("dp=2,dp=2", "given twice"),
+            ("tp", "key=value"),
+            ("tp=2,3", "`3` after `tp=2`"),
+            ("tp=-1", "whole number"),
+            (",,", "is empty"),
+            ("dp=2,,tp=2", "is empty"),
+            ("tp=0", "1 or more"),
+            ("vp=0", "1 or more"),
+            ("rank_order=pp,dp", "each of pp, dp, cp and tp once"),
+            ("pp=2,stages=1,2", "1 of them for pp=2"),
+            ("cp=2,cp_kind=ring", "ring context parallelism"),
+            ("cp=2,rank_order=pp,dp,tp", "each of pp, dp, cp and tp once"),
+            ("ep=0", "1 or more"),
+            ("offload=true", "activation offload to the host"),
+            ("recompute=auto", "chosen by device memory"),
+            ("dp=4,cp=2,zero=1,shard=2", "ZeRO within groups"),
+            ("dp=4,zero=1,shard=3", "does not divide"),
+            ("schedul=gpipe", "did you mean `schedule`"),
+            ("dp=1000000,tp=1000000,pp=100000000", "devices"),
+        ] {
+            assert!(message(text).contains(part), "{text}: {}", message(text));
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The table of a configuration's keys. Parser, printer, help and comparisons are made from it: a new key is a field of
+//! [`ParallelConfig`] and a row here.
+
+use super::wrong;
+use crate::error::Error;
+use ir::goal::{CpKind, ParallelConfig};
+use std::fmt::Display;
+use std::str::FromStr;
+
+/// A key of a configuration.
+pub struct Key {
+    /// Its name in the text: that of the field.
+    pub name: &'static str,
+    /// What it decides, in one line.
+    pub about: &'static str,
+    /// Whether its value is a list, whose items commas separate.
+    pub is_list: bool,
+    /// Whether the printed form has it.
+    pub is_printed: fn(&ParallelConfig) -> bool,
+    /// Reads its value.
+    pub read: fn(&mut ParallelConfig, &[&str]) -> Result<(), Error>,
+    /// Its value as text; a word where the schedule or the stack decides it.
+    pub text: fn(&ParallelConfig) -> String,
+}
+
+/// A row: a key of one value.
+macro_rules! key {
+    ($field:ident, $about:literal, printed: $printed:expr, read: $read:expr, text: $text:expr) => {
+        Key {
+            name: stringify!($field),
+            about: $about,
+            is_list: false,
+            is_printed: $printed,
+            read: |config, values| {
+                config.$field = $read(stringify!($field), values[0])?;
+                Ok(())
+            },
+            text: |config| $text(&config.$field),
+        }
+    };
+    // A number that is always printed.
+    ($field:ident, $about:literal, always) => {
+        key!($field, $about, printed: |_| true, read: value, text: ToString::to_string)
+    };
+    // A number that is printed where it is above 1.
+    ($field:ident, $about:literal, above_one) => {
+        key!($field, $about, printed: |config| config.$field > 1, read: value, text: ToString::to_string)
+    };
+    // A value that may be left to something else, which has a word.
+    ($field:ident, $about:literal, else $word:literal) => {
+        key!($field, $about, printed: |config| config.$field.is_some(), read: some, text: |value| or($word, value))
+    };
+    // A value that is printed where it is not the default.
+    ($field:ident, $about:literal, changed: $read:expr) => {
+        key!($field, $about, printed: |config| config.$field != ParallelConfig::default().$field, read: $read,
+             text: ToString::to_string)
+    };
+}
+
+/// A row: a key whose value is a list.
+macro_rules! list {
+    ($field:ident, $about:literal, printed: $printed:expr) => {
+        Key {
+            name: stringify!($field),
+            about: $about,
+            is_list: true,
+            is_printed: $printed,
+            read: |config, values| {
+                config.$field = values.iter().map(|item| value(stringify!($field), item)).collect::<Result<_, _>>()?;
+                Ok(())
+            },
+            text: |config| config.$field.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+        }
+    };
+}
+
+/// All keys, in the order of the printed form.
+pub const KEYS: &[Key] = &[
+    key!(dp, "data parallelism: ranks with other sequences", always),
+    key!(tp, "tensor parallelism: ranks that share each layer", always),
+    key!(pp, "pipeline parallelism: ranks with other layers", always),
+    key!(cp, "context parallelism: ranks that share each sequence", above_one),
+    key!(ep, "expert parallelism: ranks with other experts, of those of dp, cp and tp", above_one),
+    key!(etp, "tensor parallelism within experts", above_one),
+    key!(sp, "sequence parallelism: shard the residual stream over tp; true or false", printed: |_| true, read: truth,
+         text: ToString::to_string),
+    key!(zero, "ZeRO stage: 0, 1 (optimizer states sharded), 2 (gradients too), 3 (parameters too)", always),
+    key!(mbs, "sequences per micro-batch and data-parallel rank", always),
+    key!(schedule, "pipeline schedule: see `meshwright schedules`", printed: |_| true, read: value, text: Clone::clone),
+    list!(rank_order, "axes of the ranks, outermost first: pp,dp,cp,tp", printed: |_| true),
+    key!(vp, "stages per pipeline rank", else "1"),
+    key!(group, "micro-batches that go through one stage of a rank before its next stage", else "1"),
+    key!(slices, "slices of each sequence, for schedules that have them", else "1"),
+    key!(cp_kind, "how attention gets keys and values under cp: allgather, ring or ulysses",
+         printed: |config| config.cp_kind != CpKind::default(), read: cp_kind, text: |kind: &CpKind| kind.name().to_string()),
+    key!(shard, "ranks in a ZeRO group", else "all"),
+    key!(recompute, "what the backward recomputes: none, full, full:N, selective, selective:NAME+NAME or auto",
+         changed: |_, text: &str| text.parse().map_err(|why| wrong(format!("`recompute`: {why}")))),
+    key!(offload, "saved activations wait in host memory; true or false", changed: truth),
+    key!(tp_overlap, "tensor-parallel communication overlaps matmuls; true or false", else "default"),
+    key!(dp_overlap, "data-parallel communication overlaps the backward; true or false", else "default"),
+    list!(stages, "the first block of each stage but the first", printed: |config| !config.stages.is_empty()),
+];
+
+/// The key of a name.
+pub fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// A value that a configuration may have.
+trait Value: FromStr {
+    /// What its text must be.
+    const MUST: &'static str;
+}
+
+impl Value for u64 {
+    const MUST: &'static str = "is not a whole number in its range";
+}
+impl Value for u32 {
+    const MUST: &'static str = u64::MUST;
+}
+impl Value for u8 {
+    const MUST: &'static str = u64::MUST;
+}
+impl Value for bool {
+    const MUST: &'static str = "must be true or false";
+}
+impl Value for String {
+    const MUST: &'static str = "is no name";
+}
+
+fn value<T: Value>(key: &str, text: &str) -> Result<T, Error> {
+    text.parse().map_err(|_| wrong(format!("`{key}={text}` {}", T::MUST)))
+}
+
+fn truth(key: &str, text: &str) -> Result<bool, Error> {
+    value(key, text)
+}
+
+fn some<T: Value>(key: &str, text: &str) -> Result<Option<T>, Error> {
+    value(key, text).map(Some)
+}
+
+fn or<T: Display>(word: &str, value: &Option<T>) -> String {
+    value.as_ref().map_or_else(|| word.to_string(), ToString::to_string)
+}
+
+fn cp_kind(key: &str, text: &str) -> Result<CpKind, Error> {
+    CpKind::ALL.iter().find(|(name, _)| *name == text).map(|(_, kind)| *kind).ok_or_else(|| {
+        let names = CpKind::ALL.map(|(name, _)| name).join(", ");
+        wrong(format!("`{key}={text}`: it must be one of {names}"))
+    })
+}
