@@ -18,7 +18,7 @@ struct Shown<'a> {
 fn documents_show_what_is_printed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut wrong = String::new();
-    for document in ["README.md", "ARCHITECTURE.md", "docs/config-keys.md"] {
+    for document in ["README.md", "ARCHITECTURE.md", "docs/config-keys.md", "docs/schedules.md"] {
         let text = fs::read_to_string(root.join(document)).expect("the document is there");
         let commands = commands(&text);
         assert!(!commands.is_empty(), "{document} shows no command");

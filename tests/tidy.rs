@@ -441,9 +441,9 @@ fn the_architecture_fits_its_pages() {
     assert!(lines <= ARCHITECTURE_LINES, "ARCHITECTURE.md: {lines} lines are too many; keep what a newcomer needs");
 }
 
-/// README.md, ARCHITECTURE.md and what lies in docs.
+/// README.md, ARCHITECTURE.md, CONTRIBUTING.md and the documents in docs.
 fn documents() -> Vec<String> {
-    let mut documents = vec!["README.md".to_string(), "ARCHITECTURE.md".to_string()];
+    let mut documents = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(str::to_string).to_vec();
     let docs = fs::read_dir(root().join("docs")).expect("there is a folder docs").flatten();
     let names = docs.map(|entry| entry.file_name().to_string_lossy().into_owned());
     documents.extend(names.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}")));
