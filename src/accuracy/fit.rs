@@ -7,39 +7,39 @@ use cost::{Constant, Stack};
 use estimator::Estimator;
 use std::collections::BTreeMap;
 
-/// A stack brought near to runs.
+/// Result of a fit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fit {
-    /// With its constants and its residuals.
+    /// The stack with the fitted constants and its residuals.
     pub stack: Stack,
-    /// Mean of |ln(predicted / measured)| over the runs, each at most 0.35.
+    /// Mean of |ln(predicted / measured)| over the runs, each capped at 0.35.
     pub error: f64,
-    /// Runs that were predicted.
+    /// Number of predicted runs.
     pub rows: usize,
-    /// Constants at an end of their interval: the model misses something that they stand in for.
+    /// Constants at an end of their interval. The cost model then lacks something that the constant compensates for.
     pub at_end: Vec<&'static str>,
 }
 
-/// Beyond it a run says no more: it went wrong in a way that the model does not know.
+/// Cap of |ln(predicted / measured)| of one run. A larger error has a cause that the cost model does not know.
 pub(super) const FAR: f64 = 0.35;
 
-/// The first step of the search, and the one after which it ends, as shares of the intervals.
+/// First and last step of the search, as shares of the interval.
 const STEPS: [f64; 2] = [0.2, 0.004];
 
-/// The same from values that are near already.
+/// First and last step of a search that starts from fitted values, as shares of the interval.
 const NEAR: [f64; 2] = [0.05, 0.02];
 
-/// Nearer to an end of its interval than this share of it, a constant is at the end.
+/// Share of its interval within which a constant counts as being at an end.
 const END: f64 = 0.005;
 
-/// Searches the constants of a stack for the least error over runs on it: one constant after the other, up and down by a
-/// step that shrinks when nothing is gained (Hooke and Jeeves 1961, pattern search). Sources weigh by the square root of
-/// their runs. The same runs give the same constants.
+/// Fits the constants of a stack to runs on it by pattern search (Hooke and Jeeves 1961). The search moves one constant
+/// after the other up and down by a step, and halves the step when no move reduces the error. The weight of a source is
+/// the square root of its number of runs. Equal runs give equal constants.
 pub fn fit(estimator: &Estimator, stack: &Stack, runs: &[&Run]) -> Fit {
     search(estimator, stack, runs, STEPS)
 }
 
-/// The same for other runs of a stack that is fitted: a search nearby.
+/// Fits the constants of an already fitted stack to other runs, by a search near its values.
 pub(super) fn refit(estimator: &Estimator, stack: &Stack, runs: &[&Run]) -> Stack {
     search(estimator, stack, runs, NEAR).stack
 }
@@ -60,7 +60,7 @@ fn search(estimator: &Estimator, stack: &Stack, runs: &[&Run], [mut step, last]:
             }
         }
         if error < before.1 {
-            // What helped once may help again.
+            // Pattern move: repeat the last improvement.
             let further = ahead(&before.0, &best);
             let found = error_of(&scored(estimator, &further, runs));
             if found < error {
@@ -81,7 +81,7 @@ fn scored<'a>(estimator: &Estimator, stack: &Stack, runs: &[&'a Run]) -> Vec<Sco
     score(&estimator.with_stack(stack.clone()), runs.iter().copied())
 }
 
-/// Mean of the capped errors, sources by the square root of their runs.
+/// Mean of the capped errors over sources, each weighted by the square root of its number of runs.
 fn error_of(scored: &[Scored<'_>]) -> f64 {
     let mut sources: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     for row in scored {
@@ -93,7 +93,7 @@ fn error_of(scored: &[Scored<'_>]) -> f64 {
     sources.values().map(|(sum, count)| sum / count.sqrt()).sum::<f64>() / weight.max(1.0)
 }
 
-/// The stack with one constant moved by a share of its interval, within it.
+/// Returns the stack with one constant moved by a share of its interval, within the interval.
 fn moved(stack: &Stack, constant: usize, share: f64) -> Stack {
     let mut stack = stack.clone();
     let (_, it) = &mut stack.fitted.by_name()[constant];
@@ -101,7 +101,7 @@ fn moved(stack: &Stack, constant: usize, share: f64) -> Stack {
     stack
 }
 
-/// As far beyond the second as that is from the first.
+/// Extrapolates from the first stack through the second by the distance between them.
 fn ahead(first: &Stack, second: &Stack) -> Stack {
     let (mut from, mut stack) = (first.clone(), second.clone());
     for ((_, to), (_, from)) in stack.fitted.by_name().into_iter().zip(from.fitted.by_name()) {
@@ -110,7 +110,8 @@ fn ahead(first: &Stack, second: &Stack) -> Stack {
     stack
 }
 
-/// In the interval, and in steps of about a thousandth of it, so that it prints short. One without an interval is not fitted.
+/// Clamps a value to its interval and rounds to about a thousandth of it, so that it prints in few digits. A constant
+/// without an interval keeps its value.
 fn within(constant: &Constant, value: f64) -> f64 {
     if constant.low >= constant.high {
         return constant.value;

@@ -7,18 +7,18 @@ use super::summary::{Summary, summary};
 use cost::Stack;
 use estimator::Estimator;
 
-/// What is left out, part by part, and the errors on all that was.
+/// Prediction errors of one kind of cross-validation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fold {
-    /// `by model`, `more than 8 devices`, `by source`.
+    /// Kind of the parts that are left out: `by model`, `more than 8 devices` or `by source`.
     pub name: &'static str,
-    /// Errors on the parts, each predicted with constants that were fitted to the rest.
+    /// Errors on all parts, each predicted with constants that were fitted to the other runs.
     pub summary: Summary,
 }
 
-/// Leaves out, for all stacks together: each model; all runs on more than 8 devices; each source, whose stack takes its
-/// constants from its other sources, or, where there are none, the means of all other stacks' constants. Runs that stand
-/// apart are in neither part.
+/// Cross-validates all stacks together, in three ways. The parts left out are each model, all runs on more than 8
+/// devices, and each source. A stack takes its constants from its remaining runs; a stack without remaining runs takes
+/// the mean of the other stacks' constants. Runs that are reported apart are neither fitted nor predicted.
 pub fn folds(estimator: &Estimator, stacks: &[Stack], runs: &[Run]) -> Vec<Fold> {
     let (mut models, mut devices, mut sources) = (Vec::new(), Vec::new(), Vec::new());
     for stack in stacks {
@@ -48,7 +48,7 @@ fn names<'a>(runs: &[&'a Run], of: fn(&Run) -> &String) -> Vec<&'a str> {
     names
 }
 
-/// A stack with the means of the others' constants.
+/// Returns the stack with the means of the other stacks' constants, within its own intervals.
 fn mean(stack: &Stack, stacks: &[Stack]) -> Stack {
     let mut made = stack.clone();
     let mut others: Vec<Stack> = stacks.iter().filter(|other| other.name != stack.name).cloned().collect();

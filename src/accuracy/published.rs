@@ -5,7 +5,7 @@
 use super::runs::{Line, MemoryKind};
 use serde_json::{Map, Value, json};
 
-/// Sources and the stack that each ran. `fsdp` stands for the one with or without a compiler, as the record says.
+/// Sources and the stack of each. `fsdp` is replaced by the stack with or without a compiler, as the record states.
 const STACKS: [(&str, &str); 14] = [
     ("HF Ultra-Scale Playbook", "nanotron-2024"),
     ("llm-foundry", "foundry-2023"),
@@ -23,7 +23,7 @@ const STACKS: [(&str, &str); 14] = [
     ("arXiv 2205.05198", "megatron-2022"),
 ];
 
-/// Devices, by how their names begin, and the cluster that has them; the first that fits counts.
+/// Prefixes of device names, and the cluster that has the device. The first match counts.
 const CLUSTERS: [(&str, &str); 13] = [
     ("V100", "v100-dgx2"),
     ("A100-SXM-40GB", "a100-40gb"),
@@ -40,7 +40,7 @@ const CLUSTERS: [(&str, &str); 13] = [
     ("MI325X", "mi300x"),
 ];
 
-/// Names of number formats: the source's and ours.
+/// Names of precision recipes in the sources and here.
 const PRECISIONS: [(&str, &str); 6] = [
     ("bf16", "bf16"),
     ("fp16", "fp16"),
@@ -50,7 +50,8 @@ const PRECISIONS: [(&str, &str); 6] = [
     ("nvfp4", "nvfp4"),
 ];
 
-/// A record as a run; `None` where it does not state its configuration fully, prints no time, or is no pretraining.
+/// Converts a record to a run. Returns `None` if the record does not state its full configuration, has no time, or is
+/// not pretraining.
 pub(super) fn line(record: &Value) -> Option<Line> {
     let text = |key: &str| record.get(key).and_then(Value::as_str);
     let whole = |key: &str| record.get(key).and_then(Value::as_u64);
@@ -59,7 +60,7 @@ pub(super) fn line(record: &Value) -> Option<Line> {
     }
     let source = text("source_group")?;
     let stack = of(&STACKS, source)?;
-    // torchtitan compiles in all that it has published since 2025.
+    // torchtitan: all records published since 2025 are compiled.
     let said = record.pointer("/overlap/torch.compile").and_then(Value::as_bool);
     let is_late = text("date").is_some_and(|date| date >= "2025");
     let compiled = said.unwrap_or(source == "torchtitan" && is_late);
@@ -122,14 +123,14 @@ fn of(table: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
     table.iter().find(|(known, _)| *known == name).map(|it| it.1)
 }
 
-/// A measured figure, unless it was computed from others.
+/// Returns a measured figure, or `None` if the source computed it from others.
 fn printed(record: &Value, key: &str) -> Option<f64> {
     let derived = record.get("derived").and_then(Value::as_array)?;
     let value = record.get("measured")?.get(key)?.as_f64()?;
     (!derived.iter().any(|it| it.as_str() == Some(key))).then_some(value)
 }
 
-/// Which figure of memory a source prints.
+/// Returns the kind of memory figure that a source prints.
 fn memory(source: &str) -> MemoryKind {
     match source {
         "HF Ultra-Scale Playbook" => MemoryKind::FirstStage,
@@ -139,12 +140,13 @@ fn memory(source: &str) -> MemoryKind {
     }
 }
 
-/// How many of a source's units are a GiB: Megatron-Bridge divides by 1e9 (report_memory of training/utils/train_utils.py).
+/// Units of a source's memory figures per GiB. Megatron-Bridge divides by 1e9 (report_memory of
+/// training/utils/train_utils.py).
 fn unit(source: &str) -> f64 {
     if source.starts_with("Megatron-Bridge") { 1.073_741_824 } else { 1.0 }
 }
 
-/// Dropout of models of GPT's kind. BigScience's script leaves Megatron-LM's default.
+/// Dropout probability of GPT models. BigScience's script leaves Megatron-LM's default.
 fn dropout(source: &str) -> f64 {
     if source.starts_with("BigScience") { 0.1 } else { 0.0 }
 }
@@ -159,7 +161,8 @@ fn parallel(record: &Value) -> Option<String> {
     let dispatches = record.pointer("/overlap/kernels").and_then(Value::as_str).is_some_and(|it| it.contains("DeepEP"));
     for key in ["tp", "pp", "cp", "ep", "etp"] {
         let degree = match key {
-            // Its dispatcher needs ranks to dispatch to: where the table leaves them out, recipes have all that hold a copy.
+            // The dispatcher needs expert-parallel ranks. If the table omits them, recipes use all ranks that hold a
+            // copy.
             "ep" if dispatches && degree(key) == 1 => degree("dp"),
             _ => degree(key),
         };
@@ -178,7 +181,8 @@ fn parallel(record: &Value) -> Option<String> {
         items.push(format!("shard={}", degree("gpus_per_node")));
     }
     let chunks = match text("id") {
-        // Its section 6 runs 175B and 530B with three interleaved stages on a rank, which the record leaves out of the former.
+        // Section 6 of the paper runs 175B and 530B with three interleaved stages per rank. The record omits that for
+        // 175B.
         Some(id) if id.starts_with("megatron-sp/175B/") => 3,
         _ => degree("vp"),
     };
@@ -186,15 +190,15 @@ fn parallel(record: &Value) -> Option<String> {
         items.push(format!("vp={chunks}"));
     }
     let layers = record.pointer("/model_config/layers").and_then(Value::as_u64)?;
-    // What training configurations have where nothing is said: torchtitan's save some ops; Pax repeats the layers of all but
-    // the smallest model, which saves the products of weights alone.
+    // Defaults of the published training configurations. torchtitan saves the results of some ops. Pax repeats the
+    // layers of all but the smallest model, which saves only the products with weights.
     let unsaid = match text("source_group") {
         Some("torchtitan") => "selective:op",
         Some("JAX-Toolbox") if zero > 0 => "selective:core_attn",
         _ => "none",
     };
     let said = match text("recompute") {
-        // Read off a later recipe: without checkpoints it would need 202 GiB of the 80 that a device has.
+        // Taken from a later recipe. Without recomputation the run would need 202 GiB of the 80 GiB of a device.
         Some("none") if text("id") == Some("automodel/pretrain/DeepSeek_V3_671B/n1024") => "full",
         said => said.unwrap_or(unsaid),
     };
@@ -205,7 +209,7 @@ fn parallel(record: &Value) -> Option<String> {
     Some(items.join(","))
 }
 
-/// Recomputation in the grammar; what the source does not state fully is not known.
+/// Returns the recomputation in the grammar of `--layout`, or `None` if the source does not state it fully.
 fn recompute(said: &str, layers: u64) -> Option<Option<String>> {
     Some(match said {
         "none" => None,
@@ -218,7 +222,7 @@ fn recompute(said: &str, layers: u64) -> Option<Option<String>> {
     })
 }
 
-/// The model as the `config.json` of a family that has its shape.
+/// Returns the model as a `config.json` of a family with the same shapes.
 fn config(shape: &Value, name: &str, seq: u64, dropout: f64) -> Option<Value> {
     let whole = |key: &str| shape.get(key).and_then(Value::as_u64);
     let flag = |key: &str| shape.get(key).and_then(Value::as_bool);
@@ -226,7 +230,7 @@ fn config(shape: &Value, name: &str, seq: u64, dropout: f64) -> Option<Value> {
     let (kv_heads, ffn) = (whole("kv_heads").unwrap_or(heads), whole("ffn")?);
     let tied = flag("tied_embeddings").unwrap_or(false);
     if flag("gated_mlp") == Some(false) && whole("experts").is_none() {
-        // A table of positions of the length of the sequence, as these models have it.
+        // The position table has the length of the sequence.
         return (kv_heads == heads && hidden == heads * whole("head_dim").unwrap_or(hidden / heads)).then(|| {
             json!({"model_type": "gpt2", "name": name, "n_embd": hidden, "n_layer": layers, "n_head": heads,
                    "n_inner": ffn, "n_positions": seq, "vocab_size": whole("vocab"), "tie_word_embeddings": tied,
@@ -245,7 +249,7 @@ fn config(shape: &Value, name: &str, seq: u64, dropout: f64) -> Option<Value> {
     Some(config)
 }
 
-/// What a mixture of experts adds to the configuration.
+/// Adds the keys of an MoE model to the configuration.
 fn with_experts(shape: &Value, experts: u64) -> Option<Map<String, Value>> {
     let whole = |key: &str| shape.get(key).and_then(Value::as_u64);
     let (topk, ffn) = (whole("topk")?, whole("moe_ffn").or(whole("ffn"))?);

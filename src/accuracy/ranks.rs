@@ -4,21 +4,22 @@ use super::fit::FAR;
 use super::score::Scored;
 use std::collections::BTreeMap;
 
-/// The configurations of one job.
+/// Ranking quality over the configurations of one job.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RankSet {
-    /// The job.
+    /// Name of the job.
     pub name: String,
     /// How many.
     pub configs: usize,
     /// Share of the best throughput that is lost with the best of the three that are predicted fastest.
     pub regret: f64,
-    /// The same with the recipe: least tp x pp, then least pp, then the largest micro-batch.
+    /// Share of the best throughput that is lost by the recipe: least tp x pp, then least pp, then the largest
+    /// micro-batch.
     pub recipe: f64,
     /// Spearman's rank correlation of predicted and measured step time.
     pub spearman: f64,
-    /// The same if all were predicted as they were measured but those that are far off: by more than what a run can be that went
-    /// as the model knows.
+    /// Spearman's correlation of an ideal predictor. It predicts every run exactly, except runs whose measurement
+    /// deviates from the prediction by more than a factor of e^0.35 = 1.42.
     pub reach: f64,
     /// The configuration that is farthest from its place.
     pub farthest: Misplaced,
@@ -31,11 +32,12 @@ pub struct Misplaced {
     pub parallel: String,
     /// By what was measured, from 1.
     pub measured: usize,
-    /// By what was predicted, from 1.
+    /// Place by predicted step time, from 1.
     pub predicted: usize,
 }
 
-/// The sets of at least three configurations of the same job: source, model, devices, batch, sequence and number formats.
+/// Groups runs into jobs with at least three configurations. Runs of one job agree in source, model, devices, batch,
+/// sequence length and precision.
 pub fn rank_sets(scored: &[Scored<'_>]) -> Vec<RankSet> {
     let mut jobs: BTreeMap<String, Vec<&Scored<'_>>> = BTreeMap::new();
     for row in scored.iter().filter(|row| row.ratio().is_some() && !row.run.apart) {
@@ -98,7 +100,7 @@ fn by_recipe(parallel: &str) -> (u64, u64, std::cmp::Reverse<u64>) {
     (degree("tp") * degree("pp"), degree("pp"), std::cmp::Reverse(degree("mbs")))
 }
 
-/// The place of each in order; equal ones share the mean of theirs.
+/// Returns the rank of each value; equal values share the mean of their ranks.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let place = |value: &f64| {
         let below = values.iter().filter(|other| *other < value).count();
@@ -108,7 +110,7 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     values.iter().map(place).collect()
 }
 
-/// Pearson's correlation; 0 where one of them does not vary.
+/// Pearson's correlation, or 0 if one of the two does not vary.
 fn correlation(a: &[f64], b: &[f64]) -> f64 {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
     let (mean_a, mean_b) = (mean(a), mean(b));
@@ -118,20 +120,20 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
     if scale > 0.0 { product(a, mean_a, b, mean_b) / scale } else { 0.0 }
 }
 
-/// Means over sets: regret, the recipe's, and Spearman's correlation.
+/// Means over jobs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RankTotal {
     /// Mean share of throughput lost by choosing with predictions.
     pub regret: f64,
-    /// By the recipe.
+    /// Mean share of throughput lost by choosing with the recipe.
     pub recipe: f64,
-    /// Mean correlation.
+    /// Mean of Spearman's correlation.
     pub spearman: f64,
-    /// What it could be.
+    /// Mean of Spearman's correlation of an ideal predictor.
     pub reach: f64,
 }
 
-/// The means over sets; zeros of none.
+/// Returns the means over jobs, or zeros if there are none.
 pub fn total(sets: &[RankSet]) -> RankTotal {
     let mean = |of: fn(&RankSet) -> f64| sets.iter().map(of).sum::<f64>() / sets.len().max(1) as f64;
     RankTotal {

@@ -8,41 +8,41 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A run and what was measured of it.
+/// A training run and its measurements.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Run {
-    /// Its name, for messages.
+    /// Name of the run, for messages.
     pub id: String,
-    /// Who published it; errors are summed up by it.
+    /// Publisher of the run. Errors are summarised by source.
     pub source: String,
-    /// Whether it is reported apart: neither fitted, nor in totals, nor in choices.
+    /// True if the run is reported apart: it is not fitted, and not in totals or rankings.
     pub apart: bool,
-    /// The model's name, for messages and for leaving models out.
+    /// Name of the model, for messages and for cross-validation by model.
     pub model: String,
-    /// What ran.
+    /// The request that predicts the run.
     pub request: EstimateRequest,
-    /// Seconds of a step.
+    /// Measured step time, in seconds.
     pub step_time_s: f64,
-    /// Memory of a device in GiB, and which figure it is.
+    /// Measured memory of a device in GiB, and the kind of figure.
     pub memory: Option<(f64, MemoryKind)>,
 }
 
-/// Which figure of memory a source prints.
+/// Kinds of memory figures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryKind {
-    /// The most that tensors took, at the worst rank.
+    /// Peak of allocated tensors, on the worst rank.
     Allocated,
-    /// The most that the allocator held, on the ranks of the first pipeline stage.
+    /// Peak of memory reserved by the allocator, on the ranks of the first pipeline stage.
     FirstStage,
-    /// The most that the allocator held, at the worst rank.
+    /// Peak of memory reserved by the allocator, on the worst rank.
     #[default]
     Reserved,
-    /// What the driver shows, at the worst rank: with contexts and communicators.
+    /// Memory shown by the driver, on the worst rank, with contexts and communicators.
     Device,
 }
 
-/// A run as a line says it.
+/// A run as one line of the file.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Line {
@@ -60,7 +60,7 @@ pub(super) struct Line {
     pub seq: u64,
     pub global_batch: u64,
     pub precision: String,
-    /// As `--optimizer` has it; `adamw` where nothing is said.
+    /// Optimizer in the form of `--optimizer`; default: `adamw`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<String>,
     #[serde(alias = "layout")]
@@ -75,11 +75,12 @@ pub(super) struct Line {
     pub memory: MemoryKind,
 }
 
-/// Reads a file of runs. A line is a run; or `{"models": {NAME: CONFIG, ..}}`, names for configurations that later lines
-/// use; or a record of a published collection, of which those are taken that state their configuration and print a time.
+/// Reads a file of runs. A line has one of three forms: a run; `{"models": {NAME: CONFIG, ..}}`, names for
+/// configurations that later lines use; or a record of a published collection. Records are skipped if they do not state
+/// their configuration or a time.
 ///
 /// # Errors
-/// A line is no JSON, has a key that is not known, or lacks what a prediction needs.
+/// A line is not JSON, has an unknown key, or lacks a field that a prediction needs.
 pub fn read(text: &str) -> Result<Vec<Run>, Error> {
     let mut models = BTreeMap::new();
     let mut runs = Vec::new();
@@ -102,10 +103,10 @@ pub fn read(text: &str) -> Result<Vec<Run>, Error> {
     Ok(runs)
 }
 
-/// The runs as a file of the user's form, each configuration once.
+/// Prints runs as a file of the user's form, with each configuration once.
 ///
 /// # Errors
-/// None that a file of runs can have.
+/// A run cannot be written as JSON, which is an internal error.
 pub fn write(runs: &[Run]) -> Result<String, Error> {
     let fault = |why| Error::fault("runs", why);
     let (mut names, mut models) = (BTreeMap::new(), BTreeMap::new());

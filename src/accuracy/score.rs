@@ -4,27 +4,27 @@ use super::runs::{MemoryKind, Run};
 use compiler::error::Error;
 use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_all};
 
-/// A run and what was predicted of it.
+/// A run and its prediction.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scored<'a> {
     /// The run.
     pub run: &'a Run,
-    /// The prediction, or why there is none.
+    /// The prediction, or the error that refused it.
     pub prediction: Result<Prediction, Error>,
 }
 
-/// What a prediction says of what is measured.
+/// Predicted values of the measured figures.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Prediction {
-    /// Seconds of a step.
+    /// Predicted step time, in seconds.
     pub step_time_s: f64,
-    /// Seconds that a tenth, and nine tenths, of runs stay below.
+    /// 10th and 90th percentile of the step time, in seconds.
     pub interval_s: [f64; 2],
-    /// The figure of memory that the source prints, in GiB; allocated where it prints none.
+    /// Predicted memory in GiB, of the kind that the source prints; allocated memory if the source prints none.
     pub memory_gib: f64,
 }
 
-/// Predicts all runs on all cores, in their order.
+/// Predicts all runs, using all cores, and returns them in order.
 pub fn score<'a>(estimator: &Estimator, runs: impl IntoIterator<Item = &'a Run>) -> Vec<Scored<'a>> {
     let runs: Vec<&Run> = runs.into_iter().collect();
     let requests: Vec<EstimateRequest> = runs.iter().map(|run| run.request.clone()).collect();
@@ -62,7 +62,7 @@ impl Scored<'_> {
         self.prediction.as_ref().ok().map(|prediction| prediction.memory_gib / gib)
     }
 
-    /// Whether the measured time lies in the predicted interval.
+    /// Returns whether the measured time is within the predicted interval.
     pub fn inside(&self) -> Option<bool> {
         let [low, high] = self.prediction.as_ref().ok()?.interval_s;
         Some((low..=high).contains(&self.run.step_time_s))

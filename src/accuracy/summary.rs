@@ -5,15 +5,15 @@ use super::score::Scored;
 /// The errors of a group of runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Summary {
-    /// Whose.
+    /// Name of the group.
     pub name: String,
-    /// Runs that were predicted.
+    /// Number of predicted runs.
     pub rows: usize,
-    /// Runs that were refused.
+    /// Number of refused runs.
     pub refused: usize,
     /// Median of |predicted / measured - 1|.
     pub median: f64,
-    /// What nine tenths of them stay below.
+    /// 90th percentile of |predicted / measured - 1|.
     pub p90: f64,
     /// Median of predicted / measured.
     pub bias: f64,
@@ -21,7 +21,7 @@ pub struct Summary {
     pub inside: f64,
 }
 
-/// The value below which a share of them lies, between neighbours on a line; 0 of none.
+/// Returns the quantile of values at a share, with linear interpolation between neighbours; 0 of no values.
 pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -31,14 +31,14 @@ pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
     if rest == 0.0 { at(below) } else { at(below) * (1.0 - rest) + at(below + 1.0) * rest }
 }
 
-/// The errors in time of a group.
+/// Summarises the errors in step time of a group.
 pub fn summary(name: &str, scored: &[&Scored<'_>]) -> Summary {
     let ratios: Vec<f64> = scored.iter().filter_map(|row| row.ratio()).collect();
     let inside = scored.iter().filter(|row| row.inside() == Some(true)).count();
     of_ratios(name, &ratios, scored.len() - ratios.len(), inside)
 }
 
-/// The errors in memory of a group, of the runs that have it.
+/// Summarises the errors in memory of the runs of a group that have a memory figure.
 fn memory(name: &str, scored: &[&Scored<'_>]) -> Summary {
     let printed: Vec<_> = scored.iter().filter(|row| row.run.memory.is_some()).collect();
     let ratios: Vec<f64> = printed.iter().filter_map(|row| row.memory_ratio()).collect();
@@ -58,12 +58,12 @@ fn of_ratios(name: &str, ratios: &[f64], refused: usize, inside: usize) -> Summa
     }
 }
 
-/// Errors in time by source, in alphabetical order.
+/// Returns the errors in step time by source, in alphabetical order.
 pub fn by_source(scored: &[Scored<'_>]) -> Vec<Summary> {
     grouped(scored).iter().map(|(name, rows)| summary(name, rows)).collect()
 }
 
-/// Errors in memory by source, in alphabetical order, of the sources that print it.
+/// Returns the errors in memory by source, in alphabetical order. Sources without memory figures are left out.
 pub fn memory_by_source(scored: &[Scored<'_>]) -> Vec<Summary> {
     let all = grouped(scored);
     let of = all.iter().map(|(name, rows)| memory(name, rows));

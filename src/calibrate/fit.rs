@@ -2,19 +2,21 @@
 
 use runtime::measure::Measured;
 
-/// Products take `2 m n (k + depth) / rate` seconds.
+/// Constants of matrix products: a product takes `2 m n (k + depth) / rate` seconds.
 pub(super) struct Products {
     pub(super) rate: f64,
     pub(super) depth: f64,
 }
 
-/// Attention takes its operations over `peak x share(head) x l / (l + half)`, l the keys that a query looks at.
+/// Constants of attention: it runs at `peak x share(head) x l / (l + half)` FLOP/s, where l is the number of keys per
+/// query.
 pub(super) struct Attention {
     pub(super) shares: Vec<[f64; 2]>,
     pub(super) half: f64,
 }
 
-/// A sum over n ranks of b bytes takes each `start + 2 (n - 1) (latency + b/n / (bandwidth x share(b/n)))`.
+/// Constants of an all-reduce. One of b bytes over n ranks takes
+/// `start + 2 (n - 1) (latency + b/n / (bandwidth x share(b/n)))` seconds on each rank.
 pub(super) struct Sums {
     pub(super) start: f64,
     pub(super) latency: f64,
@@ -22,13 +24,13 @@ pub(super) struct Sums {
     pub(super) shares: Vec<[f64; 2]>,
 }
 
-/// `at_zero + slope x`, with neither below zero.
+/// The line `at_zero + slope x`, with both constants at least zero.
 pub(super) struct Line {
     pub(super) at_zero: f64,
     pub(super) slope: f64,
 }
 
-/// The line through points of positive y with the least sum of squared relative errors.
+/// Fits a line to points of positive y by least squares of relative errors.
 pub(super) fn line(points: impl Iterator<Item = (f64, f64)>) -> Line {
     let (mut a, mut b, mut c, mut d, mut e) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for (x, y) in points {
@@ -46,7 +48,7 @@ pub(super) fn line(points: impl Iterator<Item = (f64, f64)>) -> Line {
     }
 }
 
-/// The rate of endless products, and the depth that each costs besides.
+/// Fits the rate of products, in FLOP/s, and the extra depth that each product costs.
 pub(super) fn products(measured: &Measured) -> Products {
     let per_element = measured.products.iter().map(|one| {
         let elements = 2.0 * (one.m * one.n) as f64;
@@ -56,9 +58,9 @@ pub(super) fn products(measured: &Measured) -> Products {
     Products { rate: 1.0 / slope, depth: at_zero / slope }
 }
 
-/// Shares of the peak by head, and the half length: the median of what the lengths of each head say.
+/// Fits the share of the peak for each head size, and the half length: the median over head sizes.
 pub(super) fn attention(measured: &Measured, peak: f64, backward: bool) -> Attention {
-    // Seconds at the peak over seconds, as a line over 1 / l: `1/share + half/share / l`.
+    // Time at the peak over measured time is a line over 1 / l: `1/share + half/share / l`.
     let mut heads: Vec<usize> = measured.attention.iter().map(|time| time.head).collect();
     heads.dedup();
     let lines: Vec<(f64, Line)> = heads
@@ -69,7 +71,7 @@ pub(super) fn attention(measured: &Measured, peak: f64, backward: bool) -> Atten
                 let looked_at = (time.length as f64 + 1.0) / 2.0;
                 let pairs = (time.heads * time.length) as f64 * looked_at;
                 let flops = pairs * time.head as f64 * if backward { 10.0 } else { 4.0 };
-                // As the model has it, blocks of 128 rows fill the one part of a core but for half a block.
+                // The cost model's efficiency of n blocks of 128 rows is n / (n + 1/2).
                 let blocks = (time.heads * time.length.div_ceil(128)) as f64;
                 (1.0 / looked_at, time.seconds[usize::from(backward)] * peak / flops * blocks / (blocks + 0.5))
             });
@@ -82,7 +84,8 @@ pub(super) fn attention(measured: &Measured, peak: f64, backward: bool) -> Atten
     Attention { shares: shares.collect(), half: halves[halves.len() / 2] }
 }
 
-/// What a rank's core does for a sum: where there are more ranks than cores, these take turns.
+/// Fits the constants of an all-reduce to the work of a rank's core. If there are more ranks than cores, the ranks take
+/// turns.
 pub(super) fn sums(measured: &Measured) -> Sums {
     let work = |ranks: u64, seconds: f64| seconds * (measured.cores.min(ranks)) as f64 / ranks as f64;
     let least = measured.sums.iter().map(|sum| sum.bytes).min().unwrap_or(0);
@@ -92,7 +95,7 @@ pub(super) fn sums(measured: &Measured) -> Sums {
     let mut sizes: Vec<u64> = measured.sums.iter().map(|sum| sum.bytes).filter(|&bytes| bytes > least).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    // Of each size, the rate by the part that a rank passes on.
+    // For each size: the rate by the bytes that a rank passes on.
     let rate = |bytes: u64| {
         let rates = measured.sums.iter().filter(|sum| sum.bytes == bytes).map(|sum| {
             let fixed = meeting.at_zero + hops(sum.ranks) * meeting.slope;

@@ -7,7 +7,7 @@ use fit::{attention, line, products, sums};
 use runtime::measure::Measured;
 use std::collections::BTreeMap;
 
-/// The cluster whose devices are threads on the cores that were measured, with so many bytes of memory each.
+/// Builds the cluster whose devices are threads on the measured cores, each with `memory` bytes.
 pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
     let product = products(measured);
     let best =
@@ -23,7 +23,7 @@ pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
         device: Device {
             name: "one core".into(),
             flops_f32: rounded(peak),
-            // Kernels widen what is narrower.
+            // Kernels widen narrower types to f32.
             flops_bf16: rounded(peak),
             flops_f8: None,
             flops_f4: None,
@@ -55,10 +55,11 @@ fn attention_of(measured: &Measured, peak: f64) -> Attention {
     }
 }
 
-/// The memory between the cores. Seconds are those of a core's work, since cores and not links are what ranks wait for.
+/// Builds the link of the memory between cores. Times are those of a core's work, since ranks wait for cores, not for
+/// links.
 fn link(measured: &Measured) -> Link {
     let sums = sums(measured);
-    // One of two threads copies while the other waits: the seconds of a message are those of one core.
+    // Of two threads one copies while the other waits. A message therefore takes the time of one core.
     let message = line(measured.messages.iter().map(|&(bytes, seconds)| (bytes as f64, seconds)));
     Link {
         name: "memory".into(),
@@ -69,7 +70,7 @@ fn link(measured: &Measured) -> Link {
     }
 }
 
-/// To four digits: more are not measured.
+/// Rounds to four digits, the precision of the measurement.
 fn rounded(figure: f64) -> f64 {
     format!("{figure:.3e}").parse().unwrap_or(figure)
 }

@@ -1,11 +1,11 @@
-//! Figures that a machine which keeps to the formulas would give, fitted and read back.
+//! Measurements computed from the formulas of the cost model, fitted and compared with the constants.
 
 use super::*;
 use cost::{AttentionShape, Format, Group, Machine, Recipe, Stack, Talk};
 use estimator::{EstimateRequest, Estimator};
 use runtime::measure::{AttentionTime, Product, Sum};
 
-/// A machine that keeps to the formulas.
+/// Measurements that follow the formulas exactly.
 fn ideal() -> Measured {
     let product =
         |[m, n, k]: [usize; 3]| Product { m, n, k, seconds: 1e-6 + 2.0 * (m * n) as f64 * (k as f64 + 20.0) / 200e9 };
@@ -17,7 +17,7 @@ fn ideal() -> Measured {
         };
         AttentionTime { heads, length, head, seconds: [at(4.0), at(10.0)] }
     };
-    // Two cores for all ranks.
+    // All ranks share two cores.
     let sum = |ranks: u64, bytes: u64| {
         let hops = 2.0 * (ranks as f64 - 1.0);
         let own = 5e-6 + hops * (1e-6 + bytes as f64 / ranks as f64 / 10e9);
@@ -107,7 +107,7 @@ fn devices_wait_for_the_cores_that_they_share() {
     let [own, eight, two] = [None, Some(8), Some(2)].map(|cores| step(cores, "dp=8,mbs=2"));
     assert_eq!(own, eight);
     assert!((3.9..=4.1).contains(&(two / own)), "eight devices on two cores take {two}, on eight {own}");
-    // One device has both cores, but for what kernels cost to start.
+    // One device has both cores, except for the start of kernels.
     let [one, both] = [Some(1), Some(2)].map(|cores| step(cores, "dp=1,mbs=8"));
     assert!((0.5..0.6).contains(&(both / one)), "{both} on two cores, {one} on one");
     std::fs::remove_dir_all(&folder).unwrap();

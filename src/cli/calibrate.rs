@@ -1,4 +1,4 @@
-//! `meshwright calibrate`: figures from measurements: of this machine, or of runs.
+//! `meshwright calibrate`: constants fitted to measurements of this machine, or to training runs.
 
 use super::measuring;
 use super::table::table;
@@ -76,7 +76,7 @@ impl Calibrate {
         Ok(if self.list { listed(&scored) } else { summed_up(&accuracy::by_source(&scored)) })
     }
 
-    /// What only runs can answer is asked of runs.
+    /// Refuses options that require `--from`.
     fn needs_no_runs(&self) -> Result<(), Error> {
         let given = [
             ("--stack", self.stack.is_some()),
@@ -96,7 +96,7 @@ impl Calibrate {
     }
 }
 
-/// The stacks of the runs, in the order in which they come.
+/// Returns the stacks of the runs, in order of first appearance.
 fn stacks(runs: &[Run]) -> Result<Vec<Stack>, Error> {
     let mut stacks: Vec<Stack> = Vec::new();
     for run in runs {

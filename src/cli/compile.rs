@@ -107,7 +107,7 @@ impl Compile {
         watch.over();
         let memory = compiled.as_ref().ok().and_then(memory_table);
         memory.iter().for_each(|table| dump.iter_mut().for_each(|dump| dump.write_memory(table)));
-        // Where a pass fails, those before it are what one wants to see.
+        // If a pass fails, the dumps of earlier passes are still written.
         let written = dump.map(Dump::finish).transpose();
         let (file, written) = (compiled?, written?);
         if self.predict {
@@ -118,20 +118,20 @@ impl Compile {
         if let Some(decided) = decided {
             let _ = writeln!(std::io::stderr().lock(), "{}", sharded(&decided));
         }
-        // It goes beside the answer, which stays text in the language of the IR.
+        // The table goes to standard error, so that standard output stays IR text.
         let _ = memory.map(|table| write!(std::io::stderr().lock(), "{table}"));
         Ok(written.unwrap_or_else(|| text::print(&file)))
     }
 }
 
-/// What the search for shardings came to.
+/// Formats the result of the search for shardings.
 fn sharded(decided: &Decided) -> String {
     let (least, gap) = (short(decided.bound), 100.0 * decided.gap());
     let proof = if decided.is_proved { "optimal".to_string() } else { format!("gap {gap:.1} %, lower bound {least}") };
     format!("shardings  {} per step (sum of costs), {proof}", short(decided.seconds))
 }
 
-/// Passes by the names that they had, and by those that they have.
+/// Old and new names of passes.
 const RENAMED_PASSES: [(&str, &str); 6] = [
     ("refine", "build_mesh"),
     ("seed", "annotate"),
@@ -141,7 +141,7 @@ const RENAMED_PASSES: [(&str, &str); 6] = [
     ("memory", "assign_buffers"),
 ];
 
-/// The pass of a name.
+/// Resolves the name of a pass.
 fn known_pass(name: &str) -> Result<&'static str, Error> {
     let passes = pipeline::passes();
     let names = || passes.iter().map(|pass| pass.name);

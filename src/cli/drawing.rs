@@ -15,18 +15,18 @@ use scheduler::simulate::Timeline;
 use std::io::IsTerminal;
 use std::path::Path;
 
-/// A schedule in time, with what it was timed by.
+/// A simulated schedule with the costs that it was simulated with.
 pub(super) struct Drawn {
     pub(super) report: ScheduleReport,
     pub(super) timeline: Timeline,
     costs: StageCosts,
-    /// What it is called above a picture.
+    /// Title above the drawing.
     name: String,
-    /// What was seen in its file.
+    /// Notes about the file that it was read from.
     notes: Vec<String>,
 }
 
-/// What another schedule is compared with.
+/// The schedule that another one is compared with.
 pub(super) enum Compared {
     Schedule(Box<Drawn>),
     Trace(Picture),
@@ -71,7 +71,7 @@ impl Drawn {
         Picture::of(&named, &self.timeline, &self.costs)
     }
 
-    /// The rows that were timed.
+    /// Returns the simulated rows.
     pub(super) fn schedule(&self) -> Schedule {
         let rows = self.timeline.rows.iter().map(|row| row.iter().map(|slot| slot.action).collect());
         Schedule { name: self.report.kind.clone(), rows: rows.collect() }
@@ -79,7 +79,7 @@ impl Drawn {
 }
 
 impl Compared {
-    /// A kind by its name, or else a file.
+    /// Finds a kind by its name, or reads a file.
     pub(super) fn find(what: &str, request: &ScheduleRequest, first: &Drawn) -> Result<Compared, Error> {
         let path = Path::new(what);
         match find(what) {
@@ -97,7 +97,8 @@ impl Compared {
         }
     }
 
-    /// The same model and micro-batches under another kind. Where that has more or fewer stages, each takes less or more.
+    /// Simulates the same model and micro-batches under another kind. If the other kind has a different number of
+    /// stages, the costs of a stage are scaled.
     fn kind(name: &str, request: &ScheduleRequest, first: &Drawn) -> Result<Compared, Error> {
         let (ranks, microbatches) = (first.report.stages, first.report.microbatches);
         let mut request = ScheduleRequest {
@@ -151,7 +152,7 @@ fn scale(costs: &mut CostsFile, share: f64) {
     costs.fb = costs.fb.map(|fb| fb * share);
 }
 
-/// Whether a text is a trace in Chrome's format.
+/// Returns whether a text is a trace in Chrome's format.
 fn is_trace(text: &str) -> bool {
     text.trim_start().starts_with('{') && text.contains("\"traceEvents\"")
 }
@@ -161,7 +162,7 @@ fn stages(timeline: &Timeline) -> u32 {
     items.filter_map(|item| item.stage).max().map_or(0, |last| last + 1)
 }
 
-/// The grid of a schedule with its figures, and that of what it is compared with below it.
+/// Formats the grid and figures of a schedule, and below them those of the compared schedule.
 pub(super) fn grids(drawn: &Drawn, compared: Option<Compared>, to_screen: bool) -> Result<String, Error> {
     let first = grid_of(drawn, to_screen);
     match compared {
@@ -171,7 +172,7 @@ pub(super) fn grids(drawn: &Drawn, compared: Option<Compared>, to_screen: bool) 
     }
 }
 
-/// Columns where nothing else is known.
+/// Width in columns if the terminal's is unknown.
 const WIDTH: usize = 120;
 
 fn grid_of(drawn: &Drawn, to_screen: bool) -> String {

@@ -8,20 +8,20 @@ use std::io;
 use std::path::Path;
 use support::files::{self, Draft};
 
-/// Files on their way into a folder.
+/// Writer of a dump; the files reach the folder together.
 pub(super) struct Dump<'a> {
     folder: &'a Path,
-    /// Where they are written first.
+    /// Temporary folder of the files.
     draft: Draft,
     names: Vec<String>,
     failed: Option<Error>,
 }
 
 impl Dump<'_> {
-    /// Gets ready for a folder, which may be there with other files.
+    /// Prepares a dump into a folder, which may exist and have other files.
     ///
     /// # Errors
-    /// Nothing can be written there.
+    /// The folder cannot be created or written.
     pub(super) fn create(folder: &Path) -> Result<Dump<'_>, Error> {
         let refused = |why| Error::file("create", folder, &why);
         let place = match fs::metadata(folder) {
@@ -33,19 +33,19 @@ impl Dump<'_> {
         Ok(Dump { folder, draft, names: Vec::new(), failed: None })
     }
 
-    /// Writes what a pass has made. The number is the pass's place among all, so that a dump that goes on from a file
-    /// gives its files the same names.
+    /// Writes the output of a pass. The number is the place of the pass among all, so that a dump that continues from a
+    /// file gives the same names.
     pub(super) fn write(&mut self, pass: &str, file: &text::File) {
         let place = pipeline::passes().iter().position(|row| row.name == pass).unwrap_or(0);
         self.text(format!("{:02}-{pass}.ir", place + 1), &text::print(file));
     }
 
-    /// Writes the table of memory.
+    /// Writes the memory table.
     pub(super) fn write_memory(&mut self, table: &str) {
         self.text("memory.txt".into(), table);
     }
 
-    /// After the first file that fails nothing more is written.
+    /// Writes a file. After the first failure it writes nothing more.
     fn text(&mut self, name: String, text: &str) {
         if self.failed.is_some() {
             return;
@@ -56,16 +56,16 @@ impl Dump<'_> {
         }
     }
 
-    /// Puts all files in their places and lists them.
+    /// Moves all files into the folder and lists them.
     ///
     /// # Errors
-    /// One could not be written; then none of them is there.
+    /// A file could not be written; the folder then has none of them.
     pub(super) fn finish(self) -> Result<String, Error> {
         let Dump { folder, draft, names, failed } = self;
         failed.map_or(Ok(()), Err)?;
         let refused = |why| Error::file("write", folder, &why);
         match folder.exists() {
-            // The draft beside it becomes the folder, at once.
+            // The temporary folder is renamed to the folder, atomically.
             false => fs::rename(draft.keep(), folder).map_err(refused)?,
             true => {
                 let in_the_way = names.iter().map(|name| folder.join(name)).find(|path| path.is_dir());
@@ -100,7 +100,7 @@ mod tests {
         dump.text("a".into(), "1");
         assert!(!folder.exists());
         assert_eq!(dump.finish().unwrap(), format!("{}\n", folder.join("a").display()));
-        // A file that cannot be written keeps those before and after it back, and an older dump as it is.
+        // A file that cannot be written must keep all others back, and leave an older dump unchanged.
         let mut dump = Dump::create(&folder).unwrap();
         dump.text("a".into(), "2");
         dump.text("none/b".into(), "2");

@@ -75,14 +75,14 @@ impl Estimate {
     }
 }
 
-/// The most lines of a file: an answer takes some kilobytes.
+/// Limit on the lines of a file; each answer takes some kilobytes.
 const MOST_LINES: usize = 1 << 16;
 
-/// The most refused lines of which a table tells why.
+/// Limit on the refused lines whose reasons a table lists.
 const MOST_SHOWN: usize = 50;
 
-/// The answers to all lines of a file that are not blank. A configuration that is refused is an answer; a line that is no configuration is
-/// answered too, and then complained of.
+/// Answers all nonblank lines of a file. A refused configuration is an answer. A line that cannot be parsed gets an
+/// answer too, and an error at the end.
 fn many(base: &EstimateRequest, lines: &str, format: TableFormat) -> Result<Answer, Error> {
     let (numbers, lines): (Vec<usize>, Vec<&str>) =
         (1..).zip(lines.lines()).filter(|(_, line)| !line.trim().is_empty()).take(MOST_LINES + 1).unzip();
@@ -175,7 +175,7 @@ fn ranking(answers: Vec<(&str, Result<EstimateReport, RequestError>)>) -> String
     table(["STEP", "TOKENS/S/GPU", "MFU", "GIB", "FITS", "CONFIG"], &rows) + &refused
 }
 
-/// The prediction of a configuration as a text.
+/// Formats the prediction of a configuration.
 pub(super) fn text(report: &EstimateReport) -> String {
     let EstimateReport { inputs, predicted, parallel, .. } = report;
     let [low, high] = predicted.interval_s.map(short);
@@ -203,7 +203,7 @@ pub(super) fn text(report: &EstimateReport) -> String {
     text + &beyond(report) + &dropped(predicted.dropped) + &times(report) + "\n" + &recomputed(report) + &memory(report)
 }
 
-/// What of the configuration the stack does not support, unless that is meant.
+/// Notes the options that the stack does not support, unless `--beyond-stack` is given.
 fn beyond(report: &EstimateReport) -> String {
     if report.beyond_stack.is_empty() {
         return String::new();
@@ -227,7 +227,7 @@ fn recomputed(report: &EstimateReport) -> String {
     table(["RECOMPUTED", "LAYER", "SAVED", "COST"], &rows) + "\n"
 }
 
-/// What experts have no place for.
+/// Line on the expected share of dropped tokens.
 fn dropped(expected: Option<f64>) -> String {
     let said = match expected {
         None => return String::new(),
@@ -238,7 +238,7 @@ fn dropped(expected: Option<f64>) -> String {
     format!("expected token drop  {said}\n\n")
 }
 
-/// Where the step goes, the most first.
+/// Table of the parts of the step, largest first.
 fn times(report: &EstimateReport) -> String {
     let predicted = &report.predicted;
     let mut shares = predicted.time_s.by_name().map(|(name, seconds)| (part_name(name), seconds)).to_vec();
@@ -251,7 +251,7 @@ fn times(report: &EstimateReport) -> String {
     table(["WHERE THE STEP GOES", "TIME", "SHARE"], &rows)
 }
 
-/// GiB of each pipeline rank.
+/// Table of the memory of each pipeline rank, in GiB.
 fn memory(report: &EstimateReport) -> String {
     let memory = &report.predicted.memory_gib;
     let gib = |gib: f64| format!("{gib:.2}");
@@ -285,7 +285,7 @@ fn memory(report: &EstimateReport) -> String {
     table(head, &rows) + &format!("\nGiB; {}\n{}", verdict(report), offloaded(report))
 }
 
-/// Whether the fullest device has room, and what the margin makes of it.
+/// Line on whether the peak-memory device fits, and on the margin.
 fn verdict(report: &EstimateReport) -> String {
     let (memory, held) = (&report.predicted.memory_gib, report.predicted.fullest().device);
     let free = share(report.inputs.memory_margin);
@@ -302,7 +302,7 @@ fn verdict(report: &EstimateReport) -> String {
     format!("a device has {capacity:.2}{of}: {fits}")
 }
 
-/// What waits in the host's memory; nothing where nothing is offloaded.
+/// Line on offloaded activations; empty if nothing is offloaded.
 fn offloaded(report: &EstimateReport) -> String {
     let (held, capacity) = (report.predicted.offloaded(), report.predicted.memory_gib.host_capacity);
     let of = match capacity {

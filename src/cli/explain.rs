@@ -49,7 +49,7 @@ struct Flags {
     deadline: Option<f64>,
 }
 
-/// What to explain.
+/// Request of an explanation.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Request {

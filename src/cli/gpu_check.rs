@@ -1,4 +1,4 @@
-//! `meshwright gpu-check`: what there is for GPUs, run on one against this processor.
+//! `meshwright gpu-check`: runs the GPU kernels and compares them with those of this processor.
 
 use super::table::table;
 use super::{Answer, TableFormat};

@@ -3,7 +3,8 @@
 use clap::Args;
 use serde::Serialize;
 
-/// Where the devices stand in the help, which are not asked for alike: behind the second flag of a job.
+/// Position of the devices in the help: after the second flag of a job. `plan` and `estimate` describe them
+/// differently.
 pub(super) const AFTER_STACK: usize = 2;
 
 /// Flags that `plan` and `estimate` have alike.

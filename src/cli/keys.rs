@@ -6,7 +6,7 @@ use crate::error::Error;
 use ir::models::{Done, FAMILIES, KEYS, Key, ROPE};
 use serde_json::{Map, Value, json};
 
-/// One line for each key and default, or all by family and name.
+/// Prints one line per key and default, or all keys by family as JSON.
 pub(super) fn print(format: TableFormat) -> Result<String, Error> {
     match format {
         TableFormat::Table => {
@@ -28,7 +28,7 @@ fn row(name: &str, key: &Key) -> [String; 4] {
     [name.to_string(), families(key), absent.to_string(), done]
 }
 
-/// The families of a key, in few words.
+/// Formats the families of a key.
 fn families(key: &Key) -> String {
     let others: Vec<&str> =
         FAMILIES.iter().map(|family| family.name).filter(|name| !key.families.contains(name)).collect();

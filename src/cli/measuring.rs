@@ -12,10 +12,10 @@ use std::io::Write;
 use std::path::Path;
 use support::units::{short, with_unit};
 
-/// Bytes of a device where the system does not tell what is free: those of the preset `cpu`.
+/// Memory of a device in bytes if the system does not report free memory: that of the preset `cpu`.
 const MEMORY: u64 = 4 << 30;
 
-/// Measures, writes the cluster where that is asked for, and tells what was found.
+/// Measures this machine, writes the cluster file if requested, and prints the figures.
 pub(super) fn run(output: Option<&Path>) -> Result<String, Error> {
     output.map_or(Ok(()), check_writable)?;
     let mut tell = |what: &str| {
@@ -41,7 +41,7 @@ pub(super) fn run(output: Option<&Path>) -> Result<String, Error> {
     ))
 }
 
-/// What was timed, and the figures of the cluster.
+/// Tables of the timings and of the cluster's figures.
 fn told(measured: &Measured, cluster: &Cluster) -> String {
     let mut rows = Vec::new();
     let mut row =

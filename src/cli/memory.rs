@@ -5,8 +5,8 @@ use ir::text::File;
 use scheduler::memory::{ClassReport, report};
 use support::units::bytes;
 
-/// A row per class of ranks: its arena, the bound below it, and what is there when it is fullest. Nothing for a file without
-/// places.
+/// Table with a row per class of ranks: its arena, the lower bound, and the categories at the peak. `None` for a
+/// program without buffer assignment.
 pub(super) fn memory_table(file: &File) -> Option<String> {
     let program = file.program.as_ref().filter(|program| program.has_places())?;
     let head = [

@@ -114,11 +114,11 @@ enum TableFormat {
 /// The exit status where what is asked for does not fit into memory.
 const NOTHING_FITS: u8 = 4;
 
-/// What a subcommand prints, and the status that the process ends with.
+/// Output of a subcommand, and the exit status of the process.
 struct Answer {
     text: String,
     status: u8,
-    /// What is said of it on standard error.
+    /// Error that is printed to standard error after the text.
     complaint: Option<Error>,
 }
 
@@ -127,7 +127,7 @@ impl Answer {
         Answer { text, status: 0, complaint: None }
     }
 
-    /// The answer with its text in the file that is asked for, if one is.
+    /// Writes the text to the output file, if one is given, and returns the rest.
     fn put(self, output: Option<&Path>) -> Result<Answer, Error> {
         let Some(path) = output else { return Ok(self) };
         write_text(path, &self.text)?;
@@ -147,14 +147,14 @@ pub fn main() -> ExitCode {
     match guarded(answer) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            // Nobody is left to tell where standard error is closed.
+            // A closed standard error cannot be reported anywhere.
             let _ = write!(std::io::stderr().lock(), "{error}");
             ExitCode::from(status::of_error(&error))
         }
     }
 }
 
-/// Reads the command line, does what it says and prints the answer.
+/// Parses the command line, runs the subcommand and prints its answer.
 fn answer() -> Result<u8, Error> {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -164,7 +164,7 @@ fn answer() -> Result<u8, Error> {
     };
     let answer = cli.command.run()?;
     match std::io::stdout().lock().write_all(answer.text.as_bytes()) {
-        // Who closes the pipe early has seen enough.
+        // A reader that closes the pipe early is no error.
         Err(why) if why.kind() != ErrorKind::BrokenPipe => {
             return Err(Error::file("write", Path::new("standard output"), &why));
         }
@@ -176,7 +176,7 @@ fn answer() -> Result<u8, Error> {
     Ok(answer.status)
 }
 
-/// What clap says where nothing is asked for: the help.
+/// The kind of clap's error for an empty command line, which prints the help.
 const MISSING: clap::error::ErrorKind = clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 
 /// Flags by the names that they had, and what has their place.

@@ -101,7 +101,7 @@ impl Plan {
     pub(super) fn run(self) -> Result<Answer, Error> {
         let missing = self.flags.job.model.is_none().then_some("`plan` needs a MODEL");
         let request: PlanRequest = asked(self.request.as_deref(), missing, &self.flags)?;
-        // The process ends with the answer: what has been worked out is not given back piece by piece.
+        // The process ends after the answer, so that freeing the search's memory would only take time.
         let (estimator, watch) = (ManuallyDrop::new(Estimator::new()), SearchWatch::new());
         let found = find(&estimator, &request, &|search| watch.line(told(search)));
         watch.over();
@@ -133,12 +133,12 @@ pub(super) fn printed(format: PlanFormat, estimator: &Estimator, plan: &PlanRepo
     }
 }
 
-/// How far a search is.
+/// Formats the progress of a search.
 fn told(search: &Search) -> String {
     format!("{} of {} configurations predicted", count(search.candidates as f64), count(search.space as f64))
 }
 
-/// What is said beside the answer that nothing fits, or that it is not known.
+/// Error printed with the answer if nothing fits, or if the search was stopped.
 fn complaint(answer: &Infeasible) -> Error {
     let closest = answer.closest.as_ref();
     let needs = closest.map(|closest| format!("{:.1} GiB", closest.predicted.fullest().device));

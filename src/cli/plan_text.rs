@@ -7,10 +7,10 @@ use autotune::plan::{Alternative, Infeasible, PlanReport, Search, Why};
 use compiler::parallel;
 use support::units::{count, gib, seconds, share, tenths, time};
 
-/// Columns of a choice.
+/// Width of a choice, in columns.
 const LABEL: usize = 15;
 
-/// Columns of running text.
+/// Width of running text, in columns.
 const WIDTH: usize = 100;
 
 /// A plan: what `estimate` says of its configuration, and why it is this one.
@@ -64,7 +64,7 @@ fn constraints(why: &Why) -> String {
     "BINDING CONSTRAINTS\n".to_string() + &constraints.collect::<String>()
 }
 
-/// What is said of a difference that predictions cannot tell.
+/// Note on differences within the prediction error.
 const TIE: &str = "within prediction error: benchmark both if the difference matters";
 
 /// Characters up to which an item of a configuration stands whole in a table.
@@ -111,7 +111,7 @@ fn what_ifs(why: &Why) -> String {
     table(["IF", "STEP", "SAVES", "BEST CONFIG FOUND"], &why.what_if.iter().map(row).collect::<Vec<_>>())
 }
 
-/// How the configuration was found.
+/// Line on how the search found the configuration.
 fn search(search: &Search) -> String {
     let Search { space, has_more, candidates, pruned, seconds: took, optimal_under, ref pin, days, .. } = *search;
     let verdict = match (optimal_under, pin.is_empty()) {
@@ -143,7 +143,7 @@ fn beyond(report: &PlanReport, search: &Search) -> String {
     )
 }
 
-/// The conflict and its fixes; or how far a search came that was not finished.
+/// Formats the conflict and its fixes, or the progress of an unfinished search.
 pub(super) fn infeasible(answer: &Infeasible) -> String {
     let Infeasible { inputs, conflict, relaxations, .. } = answer;
     if !answer.is_known() {
@@ -168,7 +168,7 @@ pub(super) fn infeasible(answer: &Infeasible) -> String {
     text + &table(["FIX", "STEP", "CONFIG"], &relaxations.iter().map(row).collect::<Vec<_>>())
 }
 
-/// How far a search came that found nothing that fits until its deadline.
+/// Formats the progress of a search that found nothing that fits before its deadline.
 fn unknown(answer: &Infeasible) -> String {
     let Infeasible { inputs, closest, search: found, .. } = answer;
     let mut text = format!("not known yet whether {} fits on {}\n\n", inputs.model, inputs.cluster);
@@ -192,7 +192,7 @@ pub(super) fn why_not(plan: &PlanReport, answer: &WhyNot) -> String {
         text += &format!("          {TIE}\n");
     }
     let changes = |unit: fn(f64) -> String, changes: &[(&'static str, f64)], whole: f64| {
-        // What is less than a thousandth of the plan's figure is not told.
+        // Differences below a thousandth of the plan's figure are left out.
         let told = changes.iter().filter(|(_, by)| by.abs() > 1e-3 * whole);
         told.map(|(what, by)| [what.to_string(), format!("{}{}", if *by < 0.0 { '-' } else { '+' }, unit(by.abs()))])
             .collect::<Vec<_>>()
@@ -207,7 +207,7 @@ pub(super) fn why_not(plan: &PlanReport, answer: &WhyNot) -> String {
     text
 }
 
-/// A text behind its label, wrapped under where it begins.
+/// Formats a label and a text that is wrapped below its own start.
 fn hung(label: &str, text: &str) -> String {
     let indent = label.chars().count() + 2;
     let mut lines = vec![format!("  {label}")];

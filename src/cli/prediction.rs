@@ -1,4 +1,4 @@
-//! A predicted step, as subcommands print it.
+//! Text and JSON of a predicted step.
 
 use super::TableFormat;
 use super::table::table;
@@ -7,7 +7,7 @@ use crate::predicting::StepPrediction;
 use std::collections::BTreeMap;
 use support::units::{count, percent, short};
 
-/// The answer as text.
+/// Formats the prediction.
 pub(super) fn print(step: &StepPrediction, format: TableFormat) -> Result<String, Error> {
     if format == TableFormat::Json { super::json(step) } else { Ok(text(step)) }
 }
@@ -30,7 +30,7 @@ fn text(step: &StepPrediction) -> String {
     text + &shares("where the step goes", &step.shares)
 }
 
-/// A table of shares, the largest first; what rounds to nothing is left out.
+/// Table of shares, largest first. Shares that round to 0 are left out.
 pub(super) fn shares(of_what: &str, shares: &BTreeMap<String, f64>) -> String {
     let mut shares: Vec<_> = shares.iter().map(|(name, share)| (name, percent(*share), *share)).collect();
     shares.retain(|(_, percent, _)| percent.trim() != "0.0 %");

@@ -6,13 +6,13 @@ use crate::train::ProfileReport;
 use runtime::trace::KernelTime;
 use support::units::{count, percent, short};
 
-/// The most kernels that are listed one by one.
+/// Limit on the kernels that are listed one by one.
 const LISTED: usize = 16;
 
-/// The most operands whose shapes are shown.
+/// Limit on the operands whose shapes are shown.
 const OPERANDS: usize = 3;
 
-/// Two tables: where the step goes, and the kernels that take longest.
+/// Formats two tables: the parts of the step, and the kernels that take longest.
 pub(super) fn text(profile: &ProfileReport) -> String {
     let ProfileReport { steps, step_s, ranks, peak, model_flops_per_s, .. } = profile;
     let mut text = format!(
@@ -50,7 +50,7 @@ fn kernel_row(profile: &ProfileReport, kernel: &KernelTime) -> [String; 8] {
     ]
 }
 
-/// Of the first operands.
+/// Formats the shapes of the first operands.
 fn shapes(all: &str) -> String {
     match all.match_indices(", ").nth(OPERANDS - 1) {
         Some((end, _)) => format!("{}, ..", &all[..end]),
@@ -65,7 +65,7 @@ fn rest_row(profile: &ProfileReport, rest: &[KernelTime]) -> [String; 8] {
     [name, none(), count(calls as f64), time, share(profile, seconds), none(), none(), none()]
 }
 
-/// Of the time of all ranks.
+/// Formats a share of the time of all ranks.
 fn share(profile: &ProfileReport, seconds: f64) -> String {
     percent(seconds / (profile.step_s * profile.steps as f64 * profile.ranks as f64))
 }

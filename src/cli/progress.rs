@@ -12,42 +12,42 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 use support::units::{count, seconds, share};
 
-/// Lines come at least so far apart where there is no bar.
+/// Shortest time between two lines if there is no progress bar.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// A run on the terminal.
+/// Progress display of a training run.
 pub(super) struct Watch {
     out: Box<dyn Write>,
     bar: Option<ProgressBar>,
     steps: u64,
-    /// Steps done before.
+    /// Steps done before the run was resumed.
     done: u64,
     started: Instant,
     last_line: Option<Instant>,
     bigram: Option<f64>,
-    /// Time of validations, which says nothing of the time that steps take.
+    /// Time of validations, which is not part of the time of steps.
     evaluation: Duration,
     validation: Option<Validation>,
-    /// Watched from the first step on: before it, a signal ends the process, and nothing is lost.
+    /// Signals are watched from the first step on. Before it a signal ends the process, and nothing is lost.
     signals: Option<Signals>,
 }
 
-/// A validation that goes on.
+/// State of a running validation.
 struct Validation {
     began: Instant,
     batches: u64,
-    /// On a terminal, after the last step.
+    /// True on a terminal, after the last step.
     bar: Option<ProgressBar>,
 }
 
-/// A bar on standard error, if that is a terminal.
+/// Progress bar on standard error, if that is a terminal.
 fn bar(length: u64, template: &str) -> Option<ProgressBar> {
     let style = ProgressStyle::with_template(template).ok().filter(|_| std::io::stderr().is_terminal());
     style.map(|style| ProgressBar::new(length).with_style(style))
 }
 
 impl Watch {
-    /// Tells of the run on standard output, or with `quiet_stdout` on standard error.
+    /// Displays the run on standard output, or with `quiet_stdout` on standard error.
     pub(super) fn new(quiet_stdout: bool) -> Watch {
         let out: Box<dyn Write> = if quiet_stdout { Box::new(std::io::stderr()) } else { Box::new(std::io::stdout()) };
         Watch {
@@ -64,7 +64,7 @@ impl Watch {
         }
     }
 
-    /// A line above the bar.
+    /// Prints a line above the bar.
     fn line(&mut self, text: &str) {
         let out = &mut self.out;
         // A closed pipe does not stop the run.
@@ -81,15 +81,15 @@ impl Watch {
     }
 }
 
-/// A search, or a list of things to predict, on the terminal: what it says last, beside the time it takes; with
-/// `MESHWRIGHT_DEBUG` all that it says.
+/// Progress display of a search or of a list of predictions: the last message and the elapsed time. With
+/// `MESHWRIGHT_DEBUG` it shows all messages.
 pub(super) struct SearchWatch {
     debug: Debug,
     spinner: Option<ProgressBar>,
 }
 
 impl SearchWatch {
-    /// Shown where standard error is a terminal.
+    /// Creates the display, which is visible only if standard error is a terminal.
     pub(super) fn new() -> SearchWatch {
         let style = ProgressStyle::with_template("{elapsed:>4}  {msg}").ok();
         let terminal = std::io::stderr().is_terminal();
@@ -97,7 +97,7 @@ impl SearchWatch {
         SearchWatch { debug: Debug::from_environment(), spinner }
     }
 
-    /// Told how the search goes. Nothing is made of it where nobody reads.
+    /// Shows a message of the search. The message is formatted only if it is shown.
     pub(super) fn line(&self, told: impl Display) {
         self.debug.search(&told);
         if let Some(spinner) = &self.spinner {
@@ -106,7 +106,7 @@ impl SearchWatch {
         }
     }
 
-    /// The search is over.
+    /// Ends the display.
     pub(super) fn over(&self) {
         if let Some(spinner) = &self.spinner {
             spinner.finish_and_clear();
@@ -144,7 +144,7 @@ impl Progress for Watch {
     }
 
     fn evaluating(&mut self, batches: u64) {
-        // After the last step there is no bar of the steps.
+        // The bar of the steps is gone after the last step.
         let template = "{bar:24} validation {pos}/{len}  {msg}";
         let bar = if self.bar.is_none() { bar(batches, template) } else { None };
         self.validation = Some(Validation { began: Instant::now(), batches, bar });
@@ -189,7 +189,7 @@ impl Progress for Watch {
     }
 }
 
-/// How tokens find their experts, and whether any can be dropped.
+/// Formats the routing of tokens to experts, and whether tokens can be dropped.
 fn routing(routed: &Routed) -> String {
     let Routed { experts, chosen, group, capacity, expected, .. } = *routed;
     let dropped = if capacity >= group {

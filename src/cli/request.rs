@@ -11,7 +11,7 @@ use std::path::Path;
 /// Fields by name.
 pub(super) type Fields = Map<String, Value>;
 
-/// The fields of a JSON request; `-` is standard input. They must be those of `R`.
+/// Reads the fields of a JSON request (`-`: standard input), which must be fields of `R`.
 pub(super) fn from_json<R: DeserializeOwned>(path: &Path) -> Result<Fields, Error> {
     let text = read_settings(path)?;
     let malformed = |why: serde_json::Error| malformed(path, &why.to_string());
@@ -19,13 +19,13 @@ pub(super) fn from_json<R: DeserializeOwned>(path: &Path) -> Result<Fields, Erro
     serde_json::from_str(&text).map(renamed).map_err(malformed)
 }
 
-/// The fields of a `run.toml`. They must be those of `R`.
+/// Reads the fields of a `run.toml`, which must be fields of `R`.
 pub(super) fn from_toml<R: DeserializeOwned>(path: &Path) -> Result<Fields, Error> {
     let text = read_settings(path)?;
     let malformed = |why: toml::de::Error| malformed(path, &why.to_string());
     toml::from_str::<R>(&text).map_err(malformed)?;
     let fields: Fields = toml::from_str(&text).map_err(malformed)?;
-    // TOML has `nan` and `inf`, which no field may be.
+    // TOML allows `nan` and `inf`; no field does.
     match fields.iter().find(|(_, value)| value.is_null()) {
         Some((name, _)) => Err(self::malformed(path, &format!("`{name}` must be a finite number"))),
         None => Ok(renamed(fields)),
@@ -58,7 +58,7 @@ pub(super) fn asked<R: DeserializeOwned>(
     resolve(fields, flags)
 }
 
-/// The request of the fields under the flags; a flag that is not given is null and leaves its field alone.
+/// Overrides fields by flags and reads the request. A flag that is not given is null and keeps the field.
 pub(super) fn resolve<R: DeserializeOwned>(mut fields: Fields, flags: &impl Serialize) -> Result<R, Error> {
     let flags = serde_json::to_value(flags).map_err(|_| {
         Error::input(Code::BadOption, "a path on the command line is not UTF-8 text")

@@ -177,7 +177,7 @@ impl Schedule {
     }
 }
 
-/// Said beside an answer that breaks the memory limit.
+/// Error printed with an answer that exceeds the memory limit.
 fn over_limit(first: &str, answer: &ScheduleReport) -> Error {
     let most = |numbers: &[f64]| numbers.iter().copied().fold(0.0, f64::max);
     let own = format!("this order needs --memory-limit {}", precise(most(&answer.peak_memory)));
@@ -188,7 +188,7 @@ fn over_limit(first: &str, answer: &ScheduleReport) -> Error {
     Error::input(Code::MemoryLimit, first).help(format!("{own}{}", least.collect::<String>()))
 }
 
-/// Without a request the three numbers that make a schedule must be given.
+/// Checks that the required flags are given, if there is no request file.
 fn required(flags: &Flags) -> Result<Fields, Error> {
     let given = [
         ("stages", flags.stages.is_some()),
@@ -202,7 +202,7 @@ fn required(flags: &Flags) -> Result<Fields, Error> {
 }
 
 impl Costs {
-    /// A costs file takes the place of what stands there; flags win over it.
+    /// Applies the costs: a costs file replaces those of the request, and flags override the file.
     fn apply(&self, costs: &mut CostsFile) -> Result<(), Error> {
         if let Some(path) = &self.costs {
             *costs = read(path)?;

@@ -4,15 +4,15 @@ use crate::train::Signal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What has been asked for since the watch began.
+/// State of the signal watch.
 pub(super) struct Signals {
-    /// The number of the first signal; 0 where there was none.
+    /// Number of the first signal, or 0 if there was none.
     seen: Arc<AtomicUsize>,
 }
 
 impl Signals {
-    /// Begins to watch, and to say on standard error that a signal was heard. A signal that the process was started to
-    /// ignore, as `nohup` does, stays ignored. One that cannot be watched ends the process at once, as it would anyway.
+    /// Starts the watch, which reports a signal on standard error. A signal that the process was started to ignore, as
+    /// `nohup` does, stays ignored. A signal that cannot be watched ends the process at once.
     pub(super) fn watch() -> Signals {
         let seen = Arc::new(AtomicUsize::new(0));
         #[cfg(unix)]
@@ -20,14 +20,14 @@ impl Signals {
         Signals { seen }
     }
 
-    /// The first signal since.
+    /// Returns the first signal since the watch began.
     pub(super) fn seen(&self) -> Option<Signal> {
         let number = self.seen.load(Ordering::Relaxed);
         Signal::ALL.into_iter().find(|signal| usize::from(signal.number()) == number)
     }
 }
 
-/// A write beyond the limit on the size of files becomes an error that is told, where the signal would end the process.
+/// Makes a write beyond the file-size limit return an error; by default the signal would end the process.
 pub(super) fn hear_file_limit() {
     #[cfg(unix)]
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
@@ -45,7 +45,8 @@ mod unix {
         let numbers = Signal::ALL.map(Signal::number).into_iter().filter(|number| ignored >> (number - 1) & 1 == 0);
         let numbers: Vec<i32> = numbers.map(i32::from).collect();
         let armed = Arc::new(AtomicBool::new(false));
-        // Handlers of a signal run in this order: the first signal only arms what the second one then meets.
+        // Handlers of a signal run in this order. The first signal only arms the handler that the second signal
+        // triggers.
         let arm = |number: i32| -> io::Result<()> {
             flag::register_conditional_shutdown(number, 128 + number, armed.clone())?;
             flag::register_usize(number, seen.clone(), number as usize)?;
@@ -63,11 +64,12 @@ mod unix {
                 );
             }
         };
-        // Without a thread nothing is said until the step has ended.
+        // If the thread cannot start, the signal is reported after the step.
         let _ = std::thread::Builder::new().name("signals".into()).spawn(tell);
     }
 
-    /// The signals that the process was started to ignore, a bit each, where the system tells (`man 5 proc_pid_status`).
+    /// Signals that the process was started to ignore, one bit each, if the system reports them
+    /// (`man 5 proc_pid_status`).
     fn ignored() -> u64 {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

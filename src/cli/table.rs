@@ -1,6 +1,6 @@
 //! Aligned columns.
 
-/// A head line and rows, each column as wide as its widest cell; the last one ends where it ends.
+/// Formats a header and rows. Each column has the width of its widest cell; the last column is not padded.
 pub(super) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let mut widths = head.map(str::len);
     for row in rows {

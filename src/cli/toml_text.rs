@@ -1,12 +1,12 @@
-//! A value as TOML, with no number longer than it must be.
+//! TOML text of a value, with short numbers.
 
 use crate::error::Error;
 use serde::Serialize;
 
-/// The longest number that is spelled out: 17 digits, a sign, a point and some zeros.
+/// Longest number that is written without an exponent: 17 digits, a sign, a point and some zeros.
 const LONG: usize = 24;
 
-/// The TOML of a value. TOML's writer spells 1e-150 out in 150 digits: such numbers get their power of ten.
+/// Returns the TOML of a value. The TOML writer prints 1e-150 with 150 digits; such numbers get an exponent here.
 pub(super) fn text(verb: &'static str, value: &impl Serialize) -> Result<String, Error> {
     let written = toml::to_string(value).map_err(|why| Error::fault(verb, why))?;
     let shorter = |piece: &str| {

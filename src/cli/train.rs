@@ -168,7 +168,7 @@ impl Train {
     }
 }
 
-/// The options of the run that is to go on, in the folder where it lies now.
+/// Reads the options of the run to resume, from its current folder.
 fn of_run(resume: &str, out: Option<&Path>) -> Result<Fields, Error> {
     let default = TrainRequest::default().out;
     let path = if resume.is_empty() { out.unwrap_or(&default) } else { Path::new(resume) };

@@ -10,10 +10,10 @@ use runtime::backends::cuda::{self, plan};
 /// The names of the backends.
 pub(super) const BACKENDS: [&str; 2] = ["cpu", "cuda"];
 
-/// Whether the backend of a name can be used here.
+/// Checks that the named backend can be used on this machine.
 ///
 /// # Errors
-/// There is no GPU, or a library is missing.
+/// The machine has no usable GPU, or a library is missing.
 pub(super) fn check_device(backend: &str) -> Result<(), Error> {
     match backend {
         "cuda" => Device::open(0).map(drop).map_err(|why| no_gpu(&why)),
@@ -21,7 +21,7 @@ pub(super) fn check_device(backend: &str) -> Result<(), Error> {
     }
 }
 
-/// Why there is no GPU, and what to do.
+/// Returns the error for a missing GPU or library, with its fix.
 pub fn no_gpu(why: &cuda::Error) -> Error {
     Error::input(Code::NoGpu, format!("no GPU can be used: {why}")).help(
         "install the NVIDIA driver and, of the CUDA 13 toolkit, NVRTC and cuBLASLt; LD_LIBRARY_PATH says where else to look. \
@@ -29,10 +29,10 @@ pub fn no_gpu(why: &cuda::Error) -> Error {
     )
 }
 
-/// Whether the backend has a kernel for each op of a program.
+/// Checks that the backend has a kernel for each op of a program.
 ///
 /// # Errors
-/// Which it lacks.
+/// The backend lacks a kernel; the message lists the ops.
 pub fn check_ops(backend: &str, program: &Program) -> Result<(), Error> {
     if backend != "cuda" {
         return Ok(());
@@ -57,7 +57,7 @@ pub fn check_ops(backend: &str, program: &Program) -> Result<(), Error> {
         .help(format!("it has {}; --backend cpu has all ops", quoted(&plan::ops()))))
 }
 
-/// Names with marks and commas.
+/// Formats names in backticks, separated by commas.
 fn quoted(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-/// What must be the same in a run that goes on, with the seed. A model that is a text of the user's may change its batch
-/// and mesh: of it, parameters are compared when they are loaded.
+/// Returns the options that a resumed run must not change, apart from the seed. A model given as `.ir` text may change
+/// its batch and mesh; its parameters are compared when they are loaded.
 pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &TextData) -> Value {
     let model = match source {
         ModelSource::Config { config, .. } => json!(config),
@@ -35,10 +35,11 @@ pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &TextDat
     })
 }
 
-/// The checkpoint that a run goes on from, compared with the run and read through; none if it starts at the first step.
+/// Finds the checkpoint to resume from, compares its options with the run's and verifies its files. Returns `None` for
+/// a run that is not resumed.
 ///
 /// # Errors
-/// It is missing, damaged or of another run; or another run has checkpoints where this one would put its own.
+/// The checkpoint is missing, damaged or of another run, or the output folder has checkpoints of another run.
 pub(super) fn find(request: &TrainRequest, fixed: &Value) -> Result<Option<Checkpoint>, Error> {
     let Some(path) = &request.resume else { return alone(&request.out).map(|()| None) };
     let path = if path.as_os_str().is_empty() { &request.out } else { path };
@@ -64,13 +65,13 @@ pub(super) fn find(request: &TrainRequest, fixed: &Value) -> Result<Option<Check
     Ok(Some(checkpoint))
 }
 
-/// Whether a checkpoint is one of the run in this folder.
+/// Returns whether a checkpoint is in the folder of this run.
 pub(super) fn is_in(checkpoint: &Checkpoint, out: &Path) -> bool {
     let place = |path: &Path| fs::canonicalize(path).ok();
     place(out).is_some() && place(&run_of(&checkpoint.path)) == place(out)
 }
 
-/// Refuses a folder that holds checkpoints.
+/// Refuses an output folder that has checkpoints.
 fn alone(out: &Path) -> Result<(), Error> {
     match list(out).map_err(|why| Error::file("read", out, &why))?.pop() {
         None => Ok(()),
@@ -82,7 +83,7 @@ fn alone(out: &Path) -> Result<(), Error> {
     }
 }
 
-/// The error of a checkpoint as a user meets it, with what to do.
+/// Converts a checkpoint error to an error with code and fix.
 pub(super) fn refused(error: checkpoint::Error) -> Error {
     let message = error.to_string();
     let Some(code) = error.code() else { return Error::fault("checkpoint", message) };

@@ -9,10 +9,10 @@ use runtime::data::VOCAB;
 use runtime::data::sampler::{Batch, Sampler};
 use runtime::exec::{Input, Inputs, StepInput};
 
-/// A field of a batch.
+/// Accessor of one field of a [`Batch`].
 type Field = fn(&Batch) -> &[i32];
 
-/// How the fields of a [`Batch`] are called in a model.
+/// Input names of a model, and the field of a [`Batch`] that each gets.
 const FIELDS: [(&str, Field); 4] = [
     ("tok", |batch| &batch.tokens),
     ("lab", |batch| &batch.labels),
@@ -20,15 +20,15 @@ const FIELDS: [(&str, Field); 4] = [
     ("seg", |batch| &batch.segments),
 ];
 
-/// The name of the vocabulary dim in built models.
+/// Name of the vocabulary dim in built models.
 const VOCABULARY: &str = "v";
 
-/// The inputs of a model that reads text.
+/// Inputs of a model that reads text.
 pub(super) struct Feed {
     inputs: Vec<(ModelValue, Field)>,
-    /// Sequences of a micro-batch, over all ranks.
+    /// Sequences per micro-batch, over all ranks.
     pub(super) sequences: u64,
-    /// Tokens of a sequence.
+    /// Tokens per sequence.
     pub(super) seq: u64,
 }
 
@@ -36,7 +36,7 @@ impl Feed {
     /// Reads the model's inputs.
     ///
     /// # Errors
-    /// It has others than text gives, or a vocabulary that is too small.
+    /// The model has inputs that text does not give, or its vocabulary is too small.
     pub(super) fn of(model: &Model) -> Result<Feed, Error> {
         let shape = model.inputs.first().map(|input| input.ty.dims.iter().map(|dim| dim.size).collect::<Vec<_>>());
         let Some([sequences, seq]) = shape.as_deref() else {
@@ -61,7 +61,8 @@ impl Feed {
         }
     }
 
-    /// A step's input: micro-batches from sample `first` on. Samples from `end` on are fed, but count for nothing.
+    /// Builds the input of a step: micro-batches from sample `first` on. Samples from `end` on are fed, but their
+    /// labels are ignored.
     pub(super) fn step(&self, sampler: &Sampler<'_>, first: u64, microbatches: u32, end: u64) -> StepInput {
         let mut batch = Batch::default();
         let mut valid_tokens = 0;

@@ -1,21 +1,22 @@
-//! Memory that the process may still allocate, of the machine and under the limits on the process.
+//! Memory that the process may still allocate: free memory of the machine, less the limits on the process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The bytes that the process may still take, where the system tells: by what the machine has, by its cgroups, and by its
-/// own limits.
+/// Returns the bytes that the process may still allocate, or `None` if the system does not report any figure. The least
+/// of the machine's free memory, the cgroups' limits and the process's limits counts.
 pub fn free_memory() -> Option<u64> {
     let system = System { root: PathBuf::from("/") };
     [system.available(), system.cgroups(), system.limits().map(|[data, _]| data)].into_iter().flatten().min()
 }
 
-/// The addresses that the process may still use: those of memory that it never touches count.
+/// Returns the bytes of address space that the process may still reserve. Reserved memory counts even if it is never
+/// touched.
 pub(super) fn free_addresses() -> Option<u64> {
     System { root: PathBuf::from("/") }.limits().map(|[_, addresses]| addresses)
 }
 
-/// The files in which Linux tells.
+/// Root of the files in which Linux reports memory and limits.
 struct System {
     root: PathBuf,
 }
@@ -25,12 +26,12 @@ impl System {
         fs::read_to_string(self.root.join(path)).ok()
     }
 
-    /// Memory that a new process could have (`man 5 proc_meminfo`).
+    /// Bytes available to a new process (`man 5 proc_meminfo`).
     fn available(&self) -> Option<u64> {
         kilobytes(&self.read("proc/meminfo")?, "MemAvailable:")
     }
 
-    /// What the process may still take under RLIMIT_DATA and RLIMIT_AS.
+    /// Bytes that the process may still allocate under RLIMIT_DATA and RLIMIT_AS.
     fn limits(&self) -> Option<[u64; 2]> {
         let (limits, status) = (self.read("proc/self/limits")?, self.read("proc/self/status")?);
         let free = |limit: &str, used: &str| {
@@ -41,7 +42,7 @@ impl System {
         Some([free("Max data size", "VmData:"), free("Max address space", "VmSize:")])
     }
 
-    /// What the process's cgroups leave it, of either version; none where they set no limit.
+    /// Bytes that the process's cgroups leave, for versions 1 and 2; `None` if they set no limit.
     fn cgroups(&self) -> Option<u64> {
         let own = self.read("proc/self/cgroup")?;
         let free = own.lines().filter_map(|line| {
@@ -58,8 +59,8 @@ impl System {
         free.min()
     }
 
-    /// The least that a group and those around it leave. In a container the path may be that outside of it: then only the
-    /// root is there.
+    /// Least bytes that a cgroup and its ancestors leave. In a container the path may be the one outside of it; then
+    /// only the root exists.
     fn cgroup(&self, mount: &str, path: &str, names: &Names) -> Option<u64> {
         let path = Path::new(path.trim_start_matches('/'));
         let folders = path.ancestors().map(|group| Path::new(mount).join(group));
@@ -70,7 +71,7 @@ impl System {
         let number = |name| self.read(folder.join(name))?.trim().parse::<u64>().ok();
         let (limit, used) = (number(names.limit)?, number(names.used)?);
         let stat = self.read(folder.join("memory.stat")).unwrap_or_default();
-        // Pages of files go when memory is wanted.
+        // The kernel drops file pages when memory is needed.
         let cached = names.cached.map(|name| {
             let value = stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
             value.unwrap_or(0)
@@ -79,7 +80,7 @@ impl System {
     }
 }
 
-/// The files of a version of cgroups, and the lines of `memory.stat`.
+/// File names of a cgroup version, and the keys of `memory.stat`.
 struct Names {
     limit: &'static str,
     used: &'static str,
@@ -94,7 +95,7 @@ const VERSION_1: Names = Names {
     cached: ["total_inactive_file ", "total_active_file "],
 };
 
-/// The bytes behind a name, where the unit is KiB.
+/// Returns the value after a name in bytes; the file states KiB.
 fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
@@ -104,7 +105,7 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A system of these files.
+    /// A system root with these files.
     fn system(name: &str, files: &[(&str, &str)]) -> System {
         let root = std::env::temp_dir().join(format!("meshwright-free-{name}-{}", std::process::id()));
         for (path, text) in files {

@@ -8,20 +8,20 @@ use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 use support::files;
 
-/// The file by which runs know of each other; it holds the number of the process that has it.
+/// Name of the lock file, which has the process id of its owner.
 const NAME: &str = "run.lock";
 
-/// Keeps other runs out of a folder until it is dropped. The system lets go of it when the process ends, however it ends, so
-/// that what a killed run has left keeps nobody out.
+/// Keeps other runs out of a folder until it is dropped. The system releases the lock when the process ends for any
+/// reason. The file of a killed run therefore blocks no other run.
 pub(super) struct Lock {
     _held: File,
 }
 
 impl Lock {
-    /// Makes the folder, if need be, and keeps others out.
+    /// Creates the folder if it is missing, and locks it.
     ///
     /// # Errors
-    /// Another run has it, or the system refuses.
+    /// Another run has the lock, or the folder cannot be created or locked.
     pub(super) fn take(out: &Path) -> Result<Lock, Error> {
         fs::create_dir_all(out).map_err(|why| at_start("create", out, &why))?;
         let path = out.join(NAME);
@@ -30,7 +30,7 @@ impl Lock {
         match file.try_lock() {
             Ok(()) => write_own(&mut file).map_err(refused)?,
             Err(TryLockError::WouldBlock) => return Err(taken(out, &mut file)),
-            // Some file systems have no locks: there the user sees to it.
+            // Some file systems have no locks; the run then goes on without one.
             Err(TryLockError::Error(why)) if why.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(why)) => return Err(refused(why)),
         }
@@ -68,7 +68,7 @@ mod tests {
         assert!(matches!(told, Error::Request(_)), "{told}");
         assert!(told.to_string().contains(&format!("process {}", std::process::id())), "{told}");
         drop(first);
-        // What a run that was killed has left: a number, and no lock.
+        // A killed run leaves a process id, but no lock.
         fs::write(out.join(NAME), "4194305, and more than a number is long\n").unwrap();
         drop(Lock::take(&out).unwrap());
         assert_eq!(fs::read_to_string(out.join(NAME)).unwrap(), format!("{}\n", std::process::id()));

@@ -13,26 +13,26 @@ use runtime::exec::Machine;
 use runtime::trace::{self, Peak, Profile, Trace};
 use std::path::{Path, PathBuf};
 
-/// The measurements of a run.
+/// Measurements of a run.
 pub(super) struct Measure {
     model: Model,
     program: Program,
-    /// FLOPs of a step.
+    /// Model FLOPs of a step.
     flops: f64,
-    /// With `--profile`.
+    /// Totals of `--profile`.
     profile: Option<(Profile, Peak)>,
-    /// The step of `--trace`, and where it goes.
+    /// Step and output file of `--trace`.
     trace: Option<(u64, PathBuf)>,
-    /// The trace of that step, until it is written.
+    /// Trace of that step, until it is written.
     unwritten: Option<Trace>,
-    /// Threads that compute at once.
+    /// Number of threads that compute at the same time.
     threads: usize,
-    /// The next step is the first of several, and warms up.
+    /// True if the next step is the first of several, which is a warm-up and not measured.
     cold: bool,
 }
 
 impl Measure {
-    /// Gets ready, if anything is to be measured: with `--profile`, the machine first.
+    /// Prepares the measurements, or returns `None` if none is requested. `--profile` measures the machine first.
     ///
     /// # Errors
     /// The machine cannot be measured.
@@ -57,7 +57,7 @@ impl Measure {
         Ok(Some(Measure { model, program, flops, profile, trace, unwritten: None, threads, cold }))
     }
 
-    /// Takes a step that has just been done.
+    /// Records a step that has just ended.
     pub(super) fn step(&mut self, step: u64, machine: &Machine) {
         let wanted = self.trace.as_ref().is_some_and(|(wanted, _)| *wanted == step);
         let cold = std::mem::take(&mut self.cold);
@@ -70,10 +70,10 @@ impl Measure {
         self.unwritten = wanted.then_some(trace).or(self.unwritten.take());
     }
 
-    /// Writes the trace, if there is one that is not written.
+    /// Writes the trace, if one is recorded and not yet written.
     ///
     /// # Errors
-    /// It cannot be written; the next call tries again.
+    /// The file cannot be written; the next call retries.
     pub(super) fn write(&mut self, out: &Path) -> Result<(), Error> {
         let (Some(trace), Some((_, path))) = (&self.unwritten, &self.trace) else { return Ok(()) };
         trace::write(trace, path).map_err(|why| unwritable("write", path, out, &why))?;
@@ -81,12 +81,12 @@ impl Measure {
         Ok(())
     }
 
-    /// Model FLOPs utilisation of a step of so many seconds; none without a measured peak.
+    /// Model FLOPs utilisation of a step, from its seconds; `None` without a measured peak.
     pub(super) fn mfu(&self, seconds: f64) -> Option<f64> {
         self.profile.as_ref().map(|(_, peak)| self.flops / (seconds * peak.flops))
     }
 
-    /// What has been measured; none if no step was.
+    /// Returns the profile, or `None` if no step was measured.
     pub(super) fn report(&self) -> Option<ProfileReport> {
         let (profile, peak) = self.profile.as_ref().filter(|(profile, _)| profile.steps > 0)?;
         let step_s = profile.seconds / profile.steps as f64;

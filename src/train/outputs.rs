@@ -10,10 +10,10 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use support::files;
 
-/// The output folder with `run.toml`, and the open `metrics.jsonl`, which goes on where the run does.
+/// Writes `run.toml` into the output folder and opens `metrics.jsonl`, after the records up to the resumed step.
 ///
 /// # Errors
-/// They cannot be written.
+/// A file cannot be written.
 pub(super) fn outputs(request: &TrainRequest, params: u64, from: Option<&Checkpoint>) -> Result<MetricsWriter, Error> {
     let out = &request.out;
     let from = from.filter(|from| is_in(from, out)).map(|from| from.manifest.position.step);
@@ -29,7 +29,7 @@ pub(super) fn outputs(request: &TrainRequest, params: u64, from: Option<&Checkpo
         None => MetricsWriter::create(&path, &header),
     };
     let metrics = metrics.map_err(|why| at_start("write", &path, &why))?;
-    // At once in its place: a resumed run takes its options from it.
+    // Written atomically: a resumed run takes its options from this file.
     let path = out.join("run.toml");
     let written = files::replace(&path, |out| out.write_all(config.as_bytes()));
     written.map_err(|why| at_start("write", &path, &why))?;
@@ -40,7 +40,7 @@ pub(super) fn metrics_path(out: &Path) -> PathBuf {
     out.join("metrics.jsonl")
 }
 
-/// An output that cannot be written before the first step: the input is wrong where it names a place that cannot be had.
+/// Error for an output that cannot be written before the first step. The input is wrong if it names an impossible path.
 pub(super) fn at_start(what: &str, path: &Path, why: &io::Error) -> Error {
     match why.kind() {
         ErrorKind::NotFound
@@ -54,13 +54,14 @@ pub(super) fn at_start(what: &str, path: &Path, why: &io::Error) -> Error {
     }
 }
 
-/// An output of a run that cannot be written: when that is mended, the run goes on from its last checkpoint.
+/// Error for an output that cannot be written during the run. The run can be resumed from its last checkpoint once the
+/// cause is removed.
 pub(super) fn unwritable(what: &str, path: &Path, out: &Path, why: &io::Error) -> Error {
     let message = format!("cannot {what} {}: {why}", path.display());
     Error::Failed { code: Code::FileUnreadable, message, help: format!("{}, then {}", mended(why), go_on(out)) }
 }
 
-/// What makes it possible to write again.
+/// Returns the fix for a failed write.
 fn mended(why: &io::Error) -> &'static str {
     match why.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free disk space",
@@ -70,7 +71,7 @@ fn mended(why: &io::Error) -> &'static str {
     }
 }
 
-/// How a run goes on: from its newest checkpoint, if it has one.
+/// Returns the command that resumes the run from its newest checkpoint, or restarts it if there is none.
 pub(super) fn go_on(out: &Path) -> String {
     match list(out).ok().and_then(|mut all| all.pop()) {
         Some((step, _)) => format!("meshwright train --resume {} resumes after step {step}", quoted(out)),
@@ -78,14 +79,14 @@ pub(super) fn go_on(out: &Path) -> String {
     }
 }
 
-/// A path as a shell takes it.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo), with its published offset and prime.
+/// FNV-1a hash of 64 bits (Fowler, Noll, Vo), with its published offset and prime.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }

@@ -15,9 +15,9 @@ use ir::text::File;
 use ir::types::DType;
 use runtime::trace::Trace;
 
-/// A request with its model.
+/// A request with its compiled model.
 pub(super) struct Prepared {
-    /// With nothing left open.
+    /// The request with all defaults resolved.
     pub(super) request: TrainRequest,
     pub(super) source: ModelSource,
     pub(super) parallel: ParallelConfig,
@@ -27,10 +27,10 @@ pub(super) struct Prepared {
     pub(super) microbatches: u32,
 }
 
-/// Compiles the model that is to be trained.
+/// Resolves the request and compiles its model.
 ///
 /// # Errors
-/// The request is wrong or cannot be had.
+/// The request is invalid, or this version cannot run it.
 pub(super) fn prepare(request: &TrainRequest) -> Result<Prepared, Error> {
     let mut request = request.resolved()?;
     check_device(&request.backend)?;
@@ -50,10 +50,11 @@ pub(super) fn prepare(request: &TrainRequest) -> Result<Prepared, Error> {
     Ok(Prepared { request, source, parallel, compiled, feed, microbatches })
 }
 
-/// What a step of a training run would take, without data and without running it; and the step in time.
+/// Predicts a step of a training run, without data and without running it. Returns the prediction and the trace of the
+/// step.
 ///
 /// # Errors
-/// The request is wrong or cannot be had.
+/// The request is invalid, or this version cannot run it.
 pub fn predict(request: &TrainRequest) -> Result<(StepPrediction, Trace), Error> {
     Ok(predicting::predict(&prepare(request)?.compiled, &CPU)?)
 }

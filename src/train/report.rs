@@ -7,44 +7,44 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Told of a run as it goes.
+/// Observer of a training run.
 pub trait Progress {
-    /// All is compiled and loaded; the first step is next.
+    /// Called before the first step, when the model is compiled and loaded.
     fn started(&mut self, run: &RunHeader);
-    /// A step is done.
+    /// Called after each step.
     fn step(&mut self, step: &StepRecord);
-    /// A validation begins, of so many batches.
+    /// Called before a validation, with its number of batches.
     fn evaluating(&mut self, batches: u64);
-    /// So many of its batches are done.
+    /// Called after each batch of a validation, with the number of batches done.
     fn batch_evaluated(&mut self, done: u64) {
         let _ = done;
     }
-    /// A validation is done.
+    /// Called after a validation.
     fn evaluated(&mut self, eval: &EvalRecord);
-    /// Something that a user should know has been seen; the run goes on.
+    /// Called with a note for the user; the run continues.
     fn noted(&mut self, _note: &str) {}
-    /// Whether the run is asked to end before its last step; it then saves a checkpoint.
+    /// Returns the signal that asks the run to end early, if any. The run then saves a checkpoint.
     fn asked_to_end(&self) -> Option<Signal> {
         None
     }
 }
 
-/// A signal that asks a run to end.
+/// Signal that asks a run to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signal {
-    /// The terminal is gone.
+    /// SIGHUP: the terminal was closed.
     Hangup,
-    /// Ctrl-C.
+    /// SIGINT: Ctrl-C.
     Interrupt,
-    /// What `kill` sends, and schedulers of jobs.
+    /// SIGTERM: sent by `kill` and by job schedulers.
     Terminate,
 }
 
 impl Signal {
-    /// All of them.
+    /// All signals that end a run.
     pub const ALL: [Signal; 3] = [Signal::Hangup, Signal::Interrupt, Signal::Terminate];
 
-    /// Its number, the same on all Unix systems.
+    /// Signal number, which is the same on all Unix systems.
     pub fn number(self) -> u8 {
         match self {
             Signal::Hangup => 1,
@@ -53,7 +53,7 @@ impl Signal {
         }
     }
 
-    /// Its name.
+    /// Signal name.
     pub fn name(self) -> &'static str {
         match self {
             Signal::Hangup => "SIGHUP",
@@ -63,7 +63,7 @@ impl Signal {
     }
 }
 
-/// Progress that nobody watches.
+/// Observer that ignores all events.
 pub struct Quiet;
 
 impl Progress for Quiet {
@@ -73,20 +73,20 @@ impl Progress for Quiet {
     fn evaluated(&mut self, _: &EvalRecord) {}
 }
 
-/// What a run is, known before its first step.
+/// Description of a run, known before its first step.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RunHeader {
-    /// The model, as asked for.
+    /// The model of the request.
     pub model: String,
-    /// Its parameters.
+    /// Number of parameters.
     pub parameters: u64,
-    /// How it deals tokens out to experts; none of a model without them.
+    /// Routing of tokens to experts; `None` for a model without experts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routing: Option<Routed>,
-    /// Keys of its `config.json` that mean nothing to any family.
+    /// Keys of the `config.json` that no family has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_keys: Vec<String>,
-    /// Virtual devices, each a thread.
+    /// Number of virtual devices, one thread each.
     pub devices: u64,
     /// The axes of the mesh in rank order, innermost last: `pp=2 dp=2 tp=2`.
     pub mesh: String,
@@ -94,111 +94,110 @@ pub struct RunHeader {
     pub parallel: ParallelConfig,
     /// The blocks of each pipeline stage: `embed, layer[0..3]`.
     pub stages: Vec<String>,
-    /// Micro-batches of a step.
+    /// Micro-batches per step.
     pub microbatches: u32,
-    /// Sequences of a step.
+    /// Sequences per step.
     pub global_batch: u64,
     /// Tokens per sequence.
     pub seq: u64,
-    /// Steps.
+    /// Number of steps of the run.
     pub steps: u64,
-    /// Steps that were done before: those of the checkpoint that the run goes on from.
+    /// Steps of the checkpoint from which the run is resumed.
     pub done: u64,
-    /// That checkpoint.
+    /// The checkpoint from which the run is resumed.
     pub resumed: Option<PathBuf>,
-    /// Where the text came from.
+    /// Path of the text.
     pub data: PathBuf,
-    /// Text files.
+    /// Number of text files.
     pub documents: u64,
-    /// Tokens to learn from.
+    /// Number of training tokens.
     pub train_tokens: u64,
-    /// Tokens held out.
+    /// Number of held-out tokens.
     pub valid_tokens: u64,
-    /// Cross-entropy of a held-out byte given the one before it, in nats, under counts of the training part.
+    /// Baseline: cross-entropy of a held-out byte given the byte before it, in nats, by counts of the training part.
     pub bigram_entropy: Option<f64>,
 }
 
 impl RunHeader {
-    /// Tokens of a step.
+    /// Tokens per step.
     pub fn tokens_per_step(&self) -> u64 {
         self.global_batch * self.seq
     }
 }
 
-/// How tokens are dealt out to experts.
+/// Routing of tokens to experts.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Routed {
-    /// Experts of a layer.
+    /// Number of experts of a layer.
     pub experts: u64,
-    /// Experts that a token chooses.
+    /// Number of experts per token.
     pub chosen: u64,
-    /// Tokens that are dealt out together.
+    /// Tokens that are routed together.
     pub group: u64,
-    /// Tokens of a group that an expert takes; choices beyond it are dropped.
+    /// Capacity: tokens of a group that an expert takes. Further choices of this expert are dropped.
     pub capacity: u64,
-    /// The share of choices that is dropped where all experts are chosen alike.
+    /// Expected share of dropped choices under uniform routing.
     pub expected: f64,
-    /// Choices of a step, of all layers.
+    /// Number of choices per step, over all layers.
     pub choices: u64,
 }
 
-/// How a run ended: `train --format json`.
+/// Result of a run, printed by `train --format json`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct TrainReport {
-    /// `meshwright.train/1`.
+    /// Name and version of the schema: `meshwright.train/1`.
     pub schema: &'static str,
-    /// What ran.
+    /// Description of the run.
     #[serde(flatten)]
     pub run: RunHeader,
-    /// Mean over the valid labels of the last steps (a tenth of them, at least one), in nats per token; none if a run that
-    /// went on did none of them and has no record of them.
+    /// Training loss in nats per token: mean over the valid labels of the last tenth of the steps, at least one. `None`
+    /// if a resumed run did none of these steps and has no record of them.
     pub train_loss: Option<f64>,
-    /// The share of choices of experts in these steps that were dropped because the expert was full; none of a model without
-    /// experts.
+    /// Share of expert choices dropped in these steps because the expert was full; `None` for a model without experts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped: Option<f64>,
-    /// How many choices of experts were dropped since the run was resumed, and of how many.
+    /// Number of dropped expert choices since the run was resumed, and the number of choices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped_choices: Option<[u64; 2]>,
-    /// Mean over the valid labels of the held-out part, in nats per token. An end of document is a token like any other; a
-    /// label across the border of a chunk is ignored.
+    /// Validation loss in nats per token: mean over the valid labels of the held-out part. The end of a document is a
+    /// token like any other. A label across the border of a chunk is ignored.
     pub valid_loss: f64,
-    /// The share of the held-out part that `valid_loss` was measured on.
+    /// Share of the held-out part on which `valid_loss` was measured.
     pub valid_share: f64,
-    /// `bigram_entropy - valid_loss`: what the model knows beyond pairs of bytes.
+    /// Gain over the baseline: `bigram_entropy - valid_loss`.
     pub below_bigram: Option<f64>,
-    /// Tokens trained on, since the run was resumed.
+    /// Number of tokens trained on since the run was resumed.
     pub tokens: u64,
     /// Tokens per second of training, without validation and checkpoints.
     pub tokens_per_s: f64,
     /// Seconds from the first step to the end of the last validation.
     pub seconds: f64,
-    /// The last checkpoint that was saved.
+    /// Path of the last saved checkpoint.
     pub checkpoint: Option<PathBuf>,
-    /// Where the outputs lie.
+    /// Folder of the outputs.
     pub out: PathBuf,
-    /// Where the time went, if that was asked for.
+    /// The profile, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileReport>,
 }
 
-/// Where the time of a run went.
+/// Profile of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct ProfileReport {
-    /// Steps that were measured: all but the first, which warms up.
+    /// Number of measured steps: all but the first, which is a warm-up.
     pub steps: u64,
-    /// Seconds of a step, from the first order to the last answer of the devices.
+    /// Seconds per step, from the first command to the devices to their last answer.
     pub step_s: f64,
-    /// Ranks.
+    /// Number of ranks.
     pub ranks: u64,
-    /// How many of them compute at once: no more than there are cores.
+    /// Number of ranks that compute at the same time, at most the number of cores.
     pub at_once: u64,
-    /// What the machine can do, measured just before the run.
+    /// Peak rates of the machine, measured before the run.
     pub peak: Peak,
     /// Matrix products and attention FLOPs of the model, per second of a step.
     pub model_flops_per_s: f64,
     /// Shares of the ranks' time: kernels by kind, communication by axes, waiting, idle. They sum to 1.
     pub shares: BTreeMap<String, f64>,
-    /// By op and shapes, the longest first.
+    /// Kernels by op and shapes, longest first.
     pub kernels: Vec<KernelTime>,
 }

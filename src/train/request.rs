@@ -13,7 +13,7 @@ use runtime::learning_rate::LearningRate;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// A training run. What is left out has its default.
+/// A training run. Every missing field has its default.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainRequest {
@@ -26,74 +26,74 @@ pub struct TrainRequest {
     /// leave two micro-batches per pipeline stage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mbs: Option<u64>,
-    /// Sequence parallelism; over what `mesh` says.
+    /// Sequence parallelism; overrides `mesh`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sp: Option<bool>,
-    /// ZeRO stage; over what `mesh` says.
+    /// ZeRO stage; overrides `mesh`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zero: Option<u8>,
-    /// Pipeline schedule; over what `mesh` says.
+    /// Pipeline schedule; overrides `mesh`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
-    /// A text file, or a folder of them.
+    /// Path of a text file, or of a folder of text files.
     pub data: PathBuf,
-    /// The share of the bytes that is held out.
+    /// Share of the bytes that is held out.
     pub valid_fraction: f64,
-    /// Optimizer steps.
+    /// Number of optimizer steps.
     pub steps: u64,
     /// Tokens per sequence.
     pub seq: u64,
     /// Sequences per step.
     pub global_batch: u64,
-    /// The learning rate after warm-up.
+    /// Learning rate after warm-up.
     pub lr: f64,
-    /// The learning rate at the end; a tenth of `lr` if left out.
+    /// Learning rate at the end; default: a tenth of `lr`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_lr: Option<f64>,
     /// Steps of linear warm-up.
     pub warmup: u64,
-    /// The update rule: `adamw` or `sgd`.
+    /// Update rule: `adamw` or `sgd`.
     pub optimizer: String,
-    /// Decay of the parameters that are declared to decay.
+    /// Weight decay of the parameters that are declared to decay.
     pub weight_decay: f64,
-    /// The bound of the gradient norm; 0: none.
+    /// Bound of the gradient norm; 0 for none.
     pub clip: f64,
-    /// What initial parameters and the order of the data are drawn from.
+    /// Seed of the initial parameters and of the data order.
     pub seed: u64,
-    /// The type of parameters and compute.
+    /// Type of parameters and compute.
     pub precision: String,
-    /// What computes.
+    /// Name of the backend.
     pub backend: String,
-    /// Steps from one validation to the next; 0: only at the end.
+    /// Steps between validations; 0 for only one at the end.
     pub eval_every: u64,
-    /// Batches of a validation between steps, each as large as a step's.
+    /// Batches of a validation between steps, each of the global batch size.
     pub eval_batches: u64,
-    /// At most so many batches of the validation at the end, spread over the held-out part; 0: all of it.
+    /// Largest number of batches of the final validation, spread over the held-out part; 0 for all of it.
     pub final_eval_batches: u64,
-    /// Steps from one checkpoint to the next, and one after the last step; 0: none.
+    /// Steps between checkpoints, with one after the last step; 0 for none.
     pub save_every: u64,
-    /// Checkpoints that stay: the newest ones.
+    /// Number of newest checkpoints to keep.
     pub keep_last: u64,
-    /// What to go on from: a checkpoint's folder, or a run's for its newest one; empty: `out`. It is no part of a run's
-    /// description, and so not written to `run.toml`.
+    /// Checkpoint to resume from: its folder, or a run's folder for its newest one; empty for `out`. The field does not
+    /// describe the run, and is not written to `run.toml`.
     #[serde(skip_serializing)]
     pub resume: Option<PathBuf>,
-    /// Where `run.toml`, `metrics.jsonl` and checkpoints go.
+    /// Folder of `run.toml`, `metrics.jsonl` and checkpoints.
     pub out: PathBuf,
-    /// Measure where the time goes: by op, by kernel and by what is waited for. This and the next two are no part of a run's
-    /// description either.
+    /// True to profile the run by op, by kernel and by wait reason. This and the next two fields are not written to
+    /// `run.toml` either.
     #[serde(skip_serializing)]
     pub profile: bool,
-    /// A file for one step in time, for ui.perfetto.dev.
+    /// Output file of the trace of one step, for ui.perfetto.dev.
     #[serde(skip_serializing)]
     pub trace: Option<PathBuf>,
-    /// Which step `trace` shows; the last if left out.
+    /// Step that `trace` records; default: the last.
     #[serde(skip_serializing)]
     pub trace_step: Option<u64>,
 }
 
 impl Default for TrainRequest {
-    /// The example of the README: a small Llama on the text at hand, minutes on two cores.
+    /// The example of the README: a small Llama on local text, which trains in minutes on two cores.
     fn default() -> TrainRequest {
         TrainRequest {
             model: "tiny-llama".into(),
@@ -141,10 +141,10 @@ impl TrainRequest {
         Ok(options.resolve(|parallel| default_mbs(self.global_batch, parallel))?)
     }
 
-    /// The request with nothing left open, as it is saved beside the results.
+    /// Returns the request with all defaults resolved, as `run.toml` records it.
     ///
     /// # Errors
-    /// A field has a value that cannot be.
+    /// A field has a value out of its range.
     pub fn resolved(&self) -> Result<TrainRequest, Error> {
         let parallel = parallel::print(&self.parallel()?);
         let min_lr = Some(self.min_lr.unwrap_or(self.lr / 10.0));
@@ -154,16 +154,16 @@ impl TrainRequest {
         Ok(request)
     }
 
-    /// The learning rate of each step.
+    /// Returns the learning-rate schedule.
     pub fn learning_rate(&self) -> LearningRate {
         let floor = self.min_lr.unwrap_or(self.lr / 10.0);
         LearningRate { peak: self.lr, warmup_steps: self.warmup, total_steps: self.steps, floor }
     }
 
-    /// The update rule. Its other settings are those of [`Optimizer::default`].
+    /// Returns the optimizer. Its other settings are those of [`Optimizer::default`].
     ///
     /// # Errors
-    /// There is no such rule.
+    /// The update rule is unknown.
     pub fn optimizer(&self) -> Result<Optimizer, Error> {
         let clip = (self.clip > 0.0).then_some(self.clip);
         let mut optimizer = match self.optimizer.as_str() {
@@ -179,7 +179,7 @@ impl TrainRequest {
         Ok(Optimizer { clip, ..optimizer })
     }
 
-    /// Whether the trace can be had: better said before the run than at its end.
+    /// Checks that the trace can be recorded, before the run rather than at its end.
     fn check_trace(&self) -> Result<(), Error> {
         if let Some(step) = self.trace_step.filter(|step| !(1..=self.steps).contains(step)) {
             return Err(option(format!("`trace_step` is {step}, but the steps are 1 to {}", self.steps)));
@@ -222,7 +222,7 @@ impl TrainRequest {
     }
 }
 
-/// Whether there is such a backend.
+/// Checks that the backend exists.
 fn check_backend(backend: &str) -> Result<(), Error> {
     if BACKENDS.contains(&backend) {
         return Ok(());
@@ -234,10 +234,10 @@ fn check_backend(backend: &str) -> Result<(), Error> {
     Err(option(format!("there is no backend `{backend}`")).help(help))
 }
 
-/// Whether the type of parameters and compute is one that there is.
+/// Checks that the type of parameters and compute is supported.
 ///
 /// # Errors
-/// bf16 and the like are not in this version.
+/// The type is not f32, the only type of this version.
 pub fn check_precision(precision: &str) -> Result<(), Error> {
     match precision {
         "f32" => Ok(()),

@@ -6,30 +6,30 @@ use ir::catalogue::Code;
 use ir::graph::Model;
 use ir::program::{Class, Program};
 
-/// Devices are threads of one process; far fewer than this already keep all cores of a machine busy.
+/// Limit on virtual devices. They are threads of one process, and far fewer keep all cores of a machine busy.
 const MOST_DEVICES: u64 = 1024;
 
-/// Bytes of a rank beside its arena and its instructions: its thread's stack, what the allocator keeps for a thread, and
-/// what kernels work in. Measured on meshes of 8 to 1024 devices: 4 to 9 MB.
+/// Bytes of a rank besides its arena and its instructions: the thread's stack, the allocator's caches and the workspace
+/// of kernels. Empirical: 4 to 9 MB on meshes of 8 to 1024 devices.
 const RANK: u64 = 6 << 20;
 
-/// Bytes of addresses that a thread's stack reserves.
+/// Bytes of address space that a thread's stack reserves.
 const STACK: u64 = 2 << 20;
 
-/// Bytes that the process may take.
+/// Memory budget of the process, in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Room {
-    /// For the arenas of all ranks.
+    /// Bytes of the arenas of all ranks.
     pub(super) arenas: u64,
-    /// Beside all that ranks take for certain.
+    /// Bytes left when all ranks have their arenas and stacks.
     pub(super) left: u64,
 }
 
-/// Refuses a program whose ranks together need more memory than the process may take, where the system tells. What is left
-/// is for the text.
+/// Refuses a program whose ranks need more memory than the process may allocate, if the system reports a limit. The
+/// rest is for the text.
 ///
 /// # Errors
-/// It does not fit, or there are more devices than threads make sense.
+/// The ranks exceed the free memory, or the mesh has more than `MOST_DEVICES` devices.
 pub(super) fn check(model: &Model, program: &Program) -> Result<Room, Error> {
     let devices = model.mesh.devices();
     if devices > MOST_DEVICES {
@@ -41,7 +41,7 @@ pub(super) fn check(model: &Model, program: &Program) -> Result<Room, Error> {
     let of_class = |class: &Class| arena(class).saturating_mul(class.ranks.len() as u64 * (devices / stages));
     let arenas = program.classes.iter().map(of_class).fold(0, u64::saturating_add);
     let needed = arenas.saturating_add(devices * RANK);
-    // A rank has a thread or two.
+    // Each rank has at most two threads.
     let addresses = needed.saturating_add(2 * devices * STACK);
     let (free, room) = (free_memory().unwrap_or(u64::MAX), free_addresses().unwrap_or(u64::MAX));
     if needed > free || addresses > room {

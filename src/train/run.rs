@@ -37,14 +37,14 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// The schema of a [`TrainReport`].
+/// Name and version of the schema of a [`TrainReport`].
 const SCHEMA: &str = "meshwright.train/1";
 
-/// Trains a model as asked: reads the text, compiles the model, runs all steps and validations, writes `run.toml`,
+/// Trains a model. Reads the text, compiles the model, runs all steps and validations, and writes `run.toml`,
 /// `metrics.jsonl` and checkpoints.
 ///
 /// # Errors
-/// The request is wrong or cannot be had, a rank failed, the loss stopped being a number, or a checkpoint cannot be read or
+/// The request is invalid or not supported, a rank failed, the loss is not finite, or a checkpoint cannot be read or
 /// written.
 pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
     let Prepared { request, source, parallel, compiled, feed, microbatches } = prepare(request)?;
@@ -73,18 +73,18 @@ pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<Trai
     let mut run =
         Run { request, feed, samplers, machine, measure, metrics, microbatches, header, fixed, samples, saved };
     let report = run.go(progress)?;
-    // Whatever the steps and the checkpoints were worth is on the disk.
+    // All steps and checkpoints are on disk, so that a failed trace loses nothing else.
     run.measure.as_mut().map_or(Ok(()), |measure| measure.write(&run.request.out))?;
     Ok(report)
 }
 
-/// Where samples come from.
+/// Sources of samples.
 struct Samplers<'a> {
     train: Sampler<'a>,
     valid: Sampler<'a>,
 }
 
-/// A run that is ready.
+/// A loaded run.
 struct Run<'a> {
     request: TrainRequest,
     feed: Feed,
@@ -94,11 +94,11 @@ struct Run<'a> {
     metrics: MetricsWriter,
     microbatches: u32,
     header: RunHeader,
-    /// What checkpoints say of the options.
+    /// Options that checkpoints record, and that a resumed run must not change.
     fixed: Value,
-    /// Samples consumed.
+    /// Number of samples consumed.
     samples: u64,
-    /// The last checkpoint in the run's folder, with its step.
+    /// Step and path of the last checkpoint in the run's folder.
     saved: Option<(u64, PathBuf)>,
 }
 
@@ -154,7 +154,7 @@ impl Run<'_> {
         })
     }
 
-    /// One step and its record. A loss that is no number is recorded before the run ends.
+    /// Runs one step and records it. A non-finite loss is recorded before the run ends.
     fn step(&mut self, step: u64) -> Result<StepRecord, Error> {
         let clock = Instant::now();
         let lr = self.request.learning_rate().at(step - 1);
@@ -189,7 +189,7 @@ impl Run<'_> {
         Ok(record)
     }
 
-    /// Saves a checkpoint, behind the records of all its steps.
+    /// Saves a checkpoint, after the records of all its steps are on disk.
     fn save(&mut self, step: u64) -> Result<(), Error> {
         let out = &self.request.out;
         self.metrics.sync().map_err(|why| self.no_metrics(&why))?;
@@ -207,7 +207,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Ends the run behind a step, with a checkpoint, if it is asked to.
+    /// Ends the run after a step with a checkpoint, if a signal asked for it.
     fn heed(&mut self, step: u64, progress: &dyn Progress) -> Result<(), Error> {
         let Some(signal) = progress.asked_to_end() else { return Ok(()) };
         if self.saved.as_ref().is_none_or(|(saved, _)| *saved != step) {
@@ -216,7 +216,7 @@ impl Run<'_> {
         Err(ended(signal, step, &self.request))
     }
 
-    /// Writes the trace, if it is there. One that cannot be written costs no step: the end of the run tries again.
+    /// Writes the trace, if one is recorded. A failed write does not end the run; the end of the run retries.
     fn write_trace(&mut self, progress: &mut dyn Progress) {
         let Some(measure) = &mut self.measure else { return };
         if let Err(why) = measure.write(&self.request.out) {
@@ -228,8 +228,8 @@ impl Run<'_> {
         unwritable("write", &metrics_path(&self.request.out), &self.request.out, why)
     }
 
-    /// The mean loss over valid held-out labels, and the share of the held-out part that it is over: as many batches as the
-    /// request has between steps and after the last, spread over the part.
+    /// Validates. Returns the mean loss over valid held-out labels, and the share of the held-out part that was read.
+    /// The request sets the number of batches, between steps and after the last one; they are spread over the part.
     fn evaluate(&mut self, step: u64, progress: &mut dyn Progress) -> Result<(f64, f64), Error> {
         let batch = u64::from(self.microbatches) * self.feed.sequences;
         let windows = self.samplers.valid.windows();
@@ -263,7 +263,7 @@ impl Run<'_> {
     }
 }
 
-/// Whether the machine has room for what was compiled, and the backend its ops. Gives the bytes that are left.
+/// Checks that the program fits into memory and that the backend has its ops. Returns the memory budget.
 fn check(compiled: &File, request: &TrainRequest) -> Result<Room, Error> {
     let program = compiled.program.as_ref().ok_or_else(|| Error::fault("compile", "there is no program"))?;
     let room = room::check(&compiled.model, program)?;
@@ -271,8 +271,8 @@ fn check(compiled: &File, request: &TrainRequest) -> Result<Room, Error> {
     Ok(room)
 }
 
-/// The machine for a compiled file, with its forward-only program beside it, and what it is measured by. The cores are dealt
-/// out evenly to devices.
+/// Loads the executor of a compiled file, with the program of an evaluation, and the measurements. Devices share the
+/// cores evenly.
 fn load(
     compiled: &File,
     request: &TrainRequest,
@@ -292,7 +292,8 @@ fn load(
     Ok((Machine::load(&compiled.model, program, &options).map_err(machine_error)?, measure))
 }
 
-/// What evaluates: the forwards of a training program without dropout, checked as that one was.
+/// Generates the program of an evaluation: the forwards of the training program without dropout. The same checker runs
+/// on it.
 fn forward_only(model: &Model, staged: &Staged, training: &Program, microbatches: u32) -> Result<Program, Error> {
     let fault = |why: &dyn Display| Error::fault("codegen", why);
     let mut forward = emit_forward(model, staged, microbatches, &CPU).map_err(|why| fault(&why))?;
@@ -335,10 +336,10 @@ fn header(
     }
 }
 
-/// How a model deals out the tokens of a step, of which there are so many, if it has experts.
+/// Returns the routing of a model with experts, for the tokens of a step.
 fn routed(model: &Model, tokens: u64) -> Option<Routed> {
     let of = |call: &Call| Routing::of(&model.blocks[call.block]).map(|routing| (routing, u64::from(call.instances())));
-    // The slices of a sequence are calls of their own.
+    // Each slice of a sequence has a call of its own; count the first.
     let mut layers = model.calls.iter().filter(|call| call.slice.is_none_or(|slice| slice == 0)).filter_map(of);
     let (routing, first) = layers.next()?;
     let count = first + layers.map(|(_, count)| count).sum::<u64>();
@@ -347,7 +348,7 @@ fn routed(model: &Model, tokens: u64) -> Option<Routed> {
     Some(Routed { experts, chosen, group, capacity, expected: routing.dropped(), choices })
 }
 
-/// The blocks of each stage: `embed, layer[0..3]`. Those of all slices of a sequence are one.
+/// Returns the blocks of each stage: `embed, layer[0..3]`. The slices of a sequence count as one block.
 fn stage_blocks(model: &Model, staged: &Staged) -> Vec<String> {
     staged.stages.iter().map(|stage| blocks(model, stage)).collect()
 }
@@ -377,7 +378,7 @@ fn blocks(model: &Model, stage: &Stage) -> String {
     blocks.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// The mean, if there is one.
+/// Returns the mean, or `None` of no numbers.
 fn mean(numbers: &[f64]) -> Option<f64> {
     (!numbers.is_empty()).then(|| numbers.iter().sum::<f64>() / numbers.len() as f64)
 }
@@ -386,7 +387,7 @@ fn no_loss() -> Error {
     Error::input(Code::NotATextModel, "the model has no loss").help("mark a result of its last block as `loss`")
 }
 
-/// The error of a machine as a user meets it.
+/// Converts an executor error to an error with code and fix.
 pub(super) fn machine_error(error: exec::Error) -> Error {
     match error {
         exec::Error::Stopped(stopped) => Error::Failed {
@@ -400,7 +401,7 @@ pub(super) fn machine_error(error: exec::Error) -> Error {
     }
 }
 
-/// The end of a run that a signal asked for.
+/// Error that ends a run on a signal.
 fn ended(signal: Signal, step: u64, request: &TrainRequest) -> Error {
     Error::Ended {
         code: Code::RunEnded,
