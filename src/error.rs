@@ -146,9 +146,9 @@ from_coded![
     runtime::exec::Error,
     scheduler::check::Violation,
     scheduler::costs::CostsError,
-    scheduler::draw::MeasuredError,
-    scheduler::foreign::ForeignError,
-    scheduler::foreign::ReadError,
-    scheduler::report::Error,
+    view::draw::MeasuredError,
+    view::interop::ForeignError,
+    view::interop::ReadError,
+    view::report::Error,
     scheduler::schedules::UnknownSchedule,
 ];

@@ -13,11 +13,11 @@ use proptest::prelude::*;
 use runtime::checkpoint::{Manifest, Position};
 use runtime::metrics::{Header, MetricsWriter, StepRecord, losses};
 use scheduler::costs::{CostsFile, PerStage};
-use scheduler::report::{ScheduleRequest, report};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
+use view::report::{ScheduleRequest, report};
 
 /// Any finite number: subnormal, zero of both signs, of any size, and what an f32 is as an f64.
 fn number() -> impl Strategy<Value = f64> {

@@ -1,9 +1,9 @@
 //! How well arenas are filled: on every mesh at most a twentieth more than the most that is there at once.
 
+use codegen::buffers::report;
 use ir::catalogue::Code;
 use meshwright::compiler::compile::{Compiling, compile_source};
 use meshwright::compiler::model_source::ModelSource;
-use scheduler::memory::report;
 use std::path::Path;
 
 /// The most that an arena may be bigger than what is in it when it is fullest.

@@ -30,7 +30,7 @@
 //! | a result and a slot have each other's place | - | - | overlap |
 //! | an arena is 64 bytes too small | - | - | arena |
 //! | a gradient has the place of its parameter | - | - | overlap |
-//! | a schedule has I before F | no program: `emit` refuses | - | `scheduler::check`: Order |
+//! | a schedule has I before F | no program: `lower` refuses | - | `scheduler::check`: Order |
 //!
 //! What differs at the first step differs in the loss of the second: so `all` is loss, norm, gradient and parameter. The
 //! number of tokens is an input of a run, which no checker sees. The machine itself stores the first part of a gradient's
@@ -51,6 +51,7 @@ mod text;
 #[path = "meshes/training.rs"]
 mod training;
 
+use codegen::CodegenError;
 use cost::CPU;
 use edit::{
     block, drop_first_add, drop_first_copy, drop_first_gradient, drop_last_send, forget_reduction, free_early,
@@ -66,7 +67,6 @@ use ir::schedule::{Action, Item, Kind};
 use right::{Right, checked, planned};
 use scheduler::check::Law;
 use scheduler::cut::costs_of;
-use scheduler::emit::EmitError;
 use scheduler::model_costs;
 
 const TENSOR: &str = "dp=2,tp=2";
@@ -83,7 +83,7 @@ fn breaks_a_sum(mesh: &str, change: impl FnOnce(&mut Model), differs: &[&str]) {
     let mut model = right.file.model.clone();
     change(&mut model);
     assert_eq!(planned(&model), [Code::PendingSum]);
-    let program = right.emitted(&model).expect("emit takes types as they are");
+    let program = right.emitted(&model).expect("lowering takes types as they are");
     assert_eq!(checked(&model, &program), ["missing-collective"]);
     assert_eq!(right.run(&model, &program, &right.inputs), differs);
 }
@@ -374,5 +374,5 @@ fn a_schedule_with_a_backward_before_its_forward() {
     let costs = costs_of(right.file.staged.as_ref().expect("stages"), &model_costs(&right.file.model, &CPU, 4));
     let found = scheduler::check::check(schedule, &costs, 4, |stage, _| stage);
     assert!(!found.is_empty() && found.iter().all(|violation| violation.law == Law::Order), "{found:?}");
-    assert!(matches!(right.emitted(&right.file.model), Err(EmitError::Early { needs: 'F', .. })));
+    assert!(matches!(right.emitted(&right.file.model), Err(CodegenError::Early { needs: 'F', .. })));
 }

@@ -1,6 +1,7 @@
 //! The two predictions of a step held together: that of the stages' costs and that of the emitted program on clocks; and
 //! the predicted step beside the measured one.
 
+use codegen::buffers::report;
 use cost::{CPU, Cluster, Link};
 use ir::text::File;
 use meshwright::compiler::compile::{Compiling, compile_source};
@@ -9,7 +10,6 @@ use meshwright::compiler::parallel;
 use meshwright::predicting::{StepPrediction, predict, write_trace};
 use meshwright::train::{self, Quiet, TrainRequest, train};
 use runtime::trace::{Kind, Lane, Trace};
-use scheduler::memory::report;
 use scheduler::model_costs;
 use scheduler::schedules::{SCHEDULES, ScheduleKind};
 use serde_json::Value;

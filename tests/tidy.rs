@@ -22,22 +22,40 @@ const LAYERS: &[Layer] = &[
     Layer { name: "solver", folder: "planner/solver", imports: &[] },
     Layer { name: "planner", folder: "planner", imports: &["ir", "cost", "solver"] },
     Layer { name: "scheduler", folder: "scheduler", imports: &["ir", "cost", "solver"] },
-    Layer { name: "compiler", folder: "planner/compiler", imports: &["support", "ir", "cost", "planner", "scheduler"] },
+    Layer { name: "codegen", folder: "scheduler/codegen", imports: &["ir", "cost", "scheduler"] },
+    Layer { name: "view", folder: "scheduler/view", imports: &["ir", "scheduler"] },
+    Layer {
+        name: "compiler",
+        folder: "planner/compiler",
+        imports: &["support", "ir", "cost", "planner", "scheduler", "codegen"],
+    },
     Layer {
         name: "estimator",
         folder: "planner/estimator",
-        imports: &["support", "ir", "cost", "planner", "scheduler", "compiler"],
+        imports: &["support", "ir", "cost", "planner", "scheduler", "compiler", "view"],
     },
     Layer {
         name: "autotune",
         folder: "planner/autotune",
-        imports: &["support", "ir", "cost", "planner", "scheduler", "compiler", "estimator"],
+        imports: &["support", "ir", "cost", "planner", "scheduler", "compiler", "estimator", "view"],
     },
     Layer { name: "runtime", folder: "runtime", imports: &["support", "ir", "kernels", "cost"] },
     Layer {
         name: "meshwright",
         folder: ".",
-        imports: &["support", "ir", "cost", "planner", "scheduler", "compiler", "estimator", "autotune", "runtime"],
+        imports: &[
+            "support",
+            "ir",
+            "cost",
+            "planner",
+            "scheduler",
+            "codegen",
+            "view",
+            "compiler",
+            "estimator",
+            "autotune",
+            "runtime",
+        ],
     },
 ];
 
@@ -48,9 +66,15 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
     ("planner/src", &["std::fs", "std::net", "std::env", "std::time"], "planning depends on its input alone"),
     ("planner/cost/src", &["std::fs", "std::net", "std::env"], "costs depend on their input alone"),
     ("scheduler/src", &["std::fs", "std::net", "std::env"], "scheduling depends on its input alone"),
+    (
+        "scheduler/codegen/src",
+        &["std::fs", "std::net", "std::env", "std::time"],
+        "programs depend on their input alone",
+    ),
+    ("scheduler/view/src", &["std::fs", "std::net", "std::env"], "files are read and written in `src/`"),
     ("runtime/src", &["std::net"], "all devices are threads of one process"),
     ("ir/src/verify", &["crate::differentiate", "crate::models"], "checkers share no code with producers"),
-    ("scheduler/src/check.rs", &["crate::simulate", "crate::emit"], "checkers share no code with producers"),
+    ("scheduler/src/check.rs", &["crate::simulate", "crate::schedules"], "checkers share no code with producers"),
 ];
 
 /// Words that users do not read any more, and what took their places: the terms of `docs/glossary.md`.

@@ -2,6 +2,7 @@
 //!
 //! `tests/transformers/compare.py` makes the cases and runs this test on them.
 
+use codegen::buffers::assign_buffers;
 use cost::CPU;
 use ir::goal::Goal;
 use ir::graph::Model;
@@ -14,7 +15,6 @@ use meshwright::compiler::pipeline::{CompileRequest, compile};
 use runtime::exec::{Input, Machine, Options, StepInput};
 use runtime::state::Whole;
 use safetensors::SafeTensors;
-use scheduler::memory::memory;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -111,7 +111,7 @@ impl Stored {
 fn run(path: &Path, case: &Case, stored: &Stored, parallel: &str) -> Result<[f64; 4], String> {
     let file = compiled(&read(path, "config.json"), case, parallel)?;
     let mut program = file.program.clone().ok_or("no program")?;
-    memory(&file.model, &mut program, None);
+    assign_buffers(&file.model, &mut program, None);
     let mut machine = Machine::load(&file.model, &program, &Options::default()).map_err(|why| why.to_string())?;
     let before = stored.kind("before/");
     let own = machine.export_params().map_err(|why| why.to_string())?;

@@ -9,7 +9,7 @@
 //! 5. each row ends R N U, and has no other R, N or U.
 
 use crate::costs::StageCosts;
-use crate::draw::precise;
+use crate::decimal::precise;
 use crate::placement::Pipeline;
 use ir::schedule::{Action, Item, Kind, Schedule};
 use petgraph::algo::kosaraju_scc;

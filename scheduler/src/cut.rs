@@ -1,7 +1,6 @@
 //! Partition of the block instances into consecutive stages, with the costs of each stage.
 
 use crate::costs::StageCosts;
-use crate::emit::runs_of;
 use crate::placement::Pipeline;
 use ir::costs::{BlockCosts, ModelCosts};
 use ir::graph::Model;
@@ -190,6 +189,11 @@ fn weights(costs: &ModelCosts) -> Vec<u128> {
     let all: f64 = costs.runs().map(seconds).sum();
     let scale = (2f64.powi(60) / all).min(1e12);
     costs.runs().map(|block| (seconds(block) * scale).round() as u128).collect()
+}
+
+/// The block instances of a model in call order: (call, instance).
+pub(crate) fn runs_of(model: &Model) -> impl Iterator<Item = (usize, u32)> + '_ {
+    model.calls.iter().enumerate().flat_map(|(index, call)| (0..call.instances()).map(move |i| (index, i)))
 }
 
 fn staged(model: &Model, starts: &[usize], pipeline: &Pipeline, costs: &ModelCosts) -> Staged {

@@ -1,4 +1,8 @@
-//! Pipeline scheduling: partitions a model into stages, generates schedules, and lowers them to per-rank programs.
+//! Pipeline scheduling: stages, the order of actions on each rank, and the times that follow.
+//!
+//! The crate takes the costs of a planned model and gives a [`Staged`](ir::staged::Staged) model and a
+//! [`Schedule`](ir::schedule::Schedule). The module [`schedules`] has the known rules, [`optimal`] a search for the best order.
+//! The module [`simulate`] times an order, [`check`] finds what is wrong with one. Start reading at [`schedules`] and [`costs`].
 
 mod block;
 #[cfg(test)]
@@ -7,19 +11,14 @@ pub mod check;
 mod codes;
 pub mod costs;
 pub mod cut;
-pub mod draw;
-pub mod emit;
-pub mod foreign;
-pub mod grid;
+pub mod decimal;
 pub mod limits;
 mod list;
-pub mod memory;
 mod model_costs;
 pub mod optimal;
 pub mod placement;
 pub mod predict;
 pub mod problem;
-pub mod report;
 pub mod schedules;
 pub mod simulate;
 

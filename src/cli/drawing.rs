@@ -6,14 +6,15 @@ use compiler::text_files::read_text;
 use ir::catalogue::Code;
 use ir::schedule::Schedule;
 use scheduler::costs::{CostsFile, PerStage, StageCosts};
-use scheduler::draw::{Picture, measured, precise, verdict};
-use scheduler::foreign::{Foreign, read_csv, read_report, report_foreign};
-use scheduler::grid::grid;
-use scheduler::report::{ScheduleReport, ScheduleRequest, report_telling};
+use scheduler::decimal::precise;
 use scheduler::schedules::find;
 use scheduler::simulate::Timeline;
 use std::io::IsTerminal;
 use std::path::Path;
+use view::draw::{Picture, measured, verdict};
+use view::grid::grid;
+use view::interop::{Foreign, read_csv, read_report, report_foreign};
+use view::report::{ScheduleReport, ScheduleRequest, report_telling};
 
 /// A simulated schedule with the costs that it was simulated with.
 pub(super) struct Drawn {

@@ -8,12 +8,13 @@ use clap::{Args, ValueEnum};
 use compiler::text_files::read_text;
 use ir::catalogue::Code;
 use scheduler::costs::{CostsFile, PerStage};
-use scheduler::draw::{html, precise, svg, trace};
-use scheduler::foreign::write_csv;
-use scheduler::report::{ScheduleReport, ScheduleRequest};
+use scheduler::decimal::precise;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use support::units::finite;
+use view::draw::{html, svg, trace};
+use view::interop::write_csv;
+use view::report::{ScheduleReport, ScheduleRequest};
 
 /// Simulate and draw one pipeline schedule, with its bubble and the memory of each rank
 ///

@@ -11,6 +11,8 @@ use super::report::{Progress, Routed, RunHeader, Signal, TrainReport};
 use super::request::TrainRequest;
 use super::room::{self, Room};
 use crate::error::Error;
+use codegen::buffers::assign_buffers;
+use codegen::lower_forward;
 use compiler::model_source::ModelSource;
 use cost::{CPU, Routing};
 use ir::catalogue::Code;
@@ -28,8 +30,6 @@ use runtime::data::text::TextData;
 use runtime::exec::{self, Machine, Options, StepOutput};
 use runtime::memory::run_has_begun;
 use runtime::metrics::{EvalRecord, MetricsWriter, StepRecord, losses};
-use scheduler::emit::emit_forward;
-use scheduler::memory::memory;
 use serde_json::Value;
 use std::fmt::Display;
 use std::io;
@@ -296,8 +296,8 @@ fn load(
 /// on it.
 fn forward_only(model: &Model, staged: &Staged, training: &Program, microbatches: u32) -> Result<Program, Error> {
     let fault = |why: &dyn Display| Error::fault("codegen", why);
-    let mut forward = emit_forward(model, staged, microbatches, &CPU).map_err(|why| fault(&why))?;
-    memory(model, &mut forward, Some(training));
+    let mut forward = lower_forward(model, staged, microbatches, &CPU).map_err(|why| fault(&why))?;
+    assign_buffers(model, &mut forward, Some(training));
     let found = verify::program::check(&evaluation(model), &forward, None).err();
     found.and_then(|found| found.into_iter().next()).map_or(Ok(forward), |first| Err(fault(&first)))
 }

@@ -125,7 +125,7 @@ fn not_planned() -> Option<Code> {
     let staged = Staged { name: "m".into(), stages: Vec::new() };
     let schedule = Schedule { name: "1f1b".into(), rows: Vec::new() };
     let model = example_file().model;
-    scheduler::emit::emit(&model, &staged, &schedule, 1, &CPU).unwrap_err().code()
+    codegen::lower(&model, &staged, &schedule, 1, &CPU).unwrap_err().code()
 }
 
 /// Trains on this folder of tests.

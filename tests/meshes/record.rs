@@ -1,11 +1,11 @@
 //! Programs trained for some steps, and what is written down of it.
 
 use super::training::SEED;
+use codegen::buffers::assign_buffers;
 use ir::graph::Model;
 use ir::optimizer::{Optimizer, OptimizerKind};
 use ir::program::Program;
 use runtime::exec::{Machine, Options, StepInput};
-use scheduler::memory::memory;
 use std::collections::BTreeMap;
 
 /// Tensors by the instance name of their parameter.
@@ -38,7 +38,7 @@ pub(crate) fn sgd() -> Optimizer {
 pub(crate) fn train(model: &Model, program: &Program, inputs: Vec<StepInput>) -> Result<Record, String> {
     let options = Options { seed: SEED, ..Options::default() };
     let mut program = program.clone();
-    memory(model, &mut program, None);
+    assign_buffers(model, &mut program, None);
     let mut machine = Machine::load(model, &program, &options).map_err(|why| why.to_string())?;
     let mut record = Record::default();
     for input in inputs {

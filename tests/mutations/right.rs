@@ -3,6 +3,7 @@
 use crate::compare::differences;
 use crate::record::{Record, sgd, train};
 use crate::training::{Recipe, compiled, inputs, models};
+use codegen::{CodegenError, lower};
 use cost::CPU;
 use ir::catalogue::Code;
 use ir::graph::Model;
@@ -10,7 +11,6 @@ use ir::program::Program;
 use ir::text::File;
 use ir::verify;
 use runtime::exec::StepInput;
-use scheduler::emit::{EmitError, emit};
 use scheduler::schedules::split_backward;
 use std::collections::BTreeSet;
 
@@ -40,9 +40,9 @@ impl Right {
     }
 
     /// The program of a changed model, or of another schedule.
-    pub(crate) fn emitted(&self, model: &Model) -> Result<Program, EmitError> {
+    pub(crate) fn emitted(&self, model: &Model) -> Result<Program, CodegenError> {
         let (Some(staged), Some(schedule)) = (&self.file.staged, &self.file.schedule) else { panic!("no schedule") };
-        emit(model, staged, schedule, self.program().microbatches, &CPU)
+        lower(model, staged, schedule, self.program().microbatches, &CPU)
     }
 
     /// Runs I and W apart from here on.

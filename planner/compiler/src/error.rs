@@ -147,7 +147,7 @@ impl<E: Coded> From<E> for Error {
     }
 }
 
-/// The module of an error: `scheduler::report`.
+/// The module of an error: `view::report`.
 pub fn module<E>() -> String {
     let name = std::any::type_name::<E>();
     name.rsplit_once("::").map_or(name, |(module, _)| module).to_string()

@@ -3,6 +3,8 @@
 //! Levels, each with its own type and text: `Model` (operations, then shardings), `Staged` (partition into stages),
 //! `Schedule` (order), `Program` (instructions of each class of ranks). A file at any level resumes from that level.
 
+use codegen::buffers::assign_buffers;
+use codegen::{CodegenError, lower};
 use cost::{CPU, Cluster, Routing};
 use ir::catalogue::Code;
 use ir::costs::ModelCosts;
@@ -25,8 +27,6 @@ use planner::reshard::{ReshardCache, Site};
 use planner::shard::Watch;
 use scheduler::check;
 use scheduler::cut::{CutError, costs_of, cut, cut_at, starts_named, starts_of};
-use scheduler::emit::{EmitError, emit};
-use scheduler::memory::memory;
 use scheduler::model_costs;
 use scheduler::predict::{PredictError, pipeline_of};
 use scheduler::schedules::{self, UnknownSchedule};
@@ -89,7 +89,7 @@ pub enum CompileError {
     Rows(Vec<check::Violation>),
     /// No program can be made.
     #[error(transparent)]
-    Emit(#[from] EmitError),
+    Emit(#[from] CodegenError),
     /// The program that the file brings is wrong.
     #[error("invalid program: {}", lines(.0))]
     Program(Vec<Violation>),
@@ -278,14 +278,14 @@ pub fn compile_watched(
             file.program = Some(given);
         }
         None => {
-            let program = emit(&file.model, &staged, &schedule, request.microbatches, cluster)?;
+            let program = lower(&file.model, &staged, &schedule, request.microbatches, cluster)?;
             found_by("codegen", verify::program::check(&file.model, &program, None))?;
             file.program = Some(program);
             observer("codegen", &file);
         }
     }
     if let Some(program) = file.program.as_mut().filter(|program| !stop("codegen") && !program.has_places()) {
-        memory(&file.model, program, None);
+        assign_buffers(&file.model, program, None);
         found_by("assign_buffers", verify::program::check_places(&file.model, program, None))?;
         observer("assign_buffers", &file);
     }

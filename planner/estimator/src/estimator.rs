@@ -32,9 +32,9 @@ use ir::types::DType;
 use planner::reshard::ReshardCache;
 use scheduler::placement::Pipeline;
 use scheduler::predict::pipeline_of;
-use scheduler::report::ScheduleRequest;
 use scheduler::schedules::ScheduleKind;
 use std::sync::{Arc, Mutex, PoisonError};
+use view::report::ScheduleRequest;
 
 /// Predicts steps. What configurations have in common is worked out once: keep it for many, and share it among threads.
 #[derive(Default)]

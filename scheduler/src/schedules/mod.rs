@@ -210,7 +210,7 @@ fn row_of(stage: u32, actions: impl IntoIterator<Item = (Kind, u32)>) -> Vec<Act
 }
 
 /// A row with what ends a step: reduce, norm, update.
-pub(crate) fn ended(work: impl IntoIterator<Item = Action>) -> Vec<Action> {
+pub fn ended(work: impl IntoIterator<Item = Action>) -> Vec<Action> {
     work.into_iter().chain([Kind::R, Kind::N, Kind::U].map(|kind| Action::One(Item::step(kind)))).collect()
 }
 

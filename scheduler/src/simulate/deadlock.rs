@@ -78,7 +78,7 @@ impl Stand {
     }
 
     /// What it waits for, in words.
-    pub(crate) fn wait(&self) -> String {
+    pub fn wait(&self) -> String {
         match &self.blocked {
             None => "done".into(),
             Some(Blocked { on: On::Receipt(item), other, .. }) => {

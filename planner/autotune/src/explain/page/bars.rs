@@ -2,8 +2,8 @@
 
 use crate::explain::compare::{part_name, parts};
 use estimator::EstimateReport;
-use scheduler::draw::escaped;
 use support::units::{gib, percent, time as seconds};
+use view::draw::escaped;
 
 /// Pixels of the widest bar.
 const WIDTH: f64 = 560.0;

@@ -6,7 +6,7 @@ use crate::explain::compare::device_gib;
 use crate::plan::Infeasible;
 use compiler::error::Error;
 use estimator::Estimator;
-use scheduler::draw::{self, escaped, filled};
+use view::draw::{self, escaped, filled};
 
 const BODY: &str = include_str!("infeasible.html");
 

@@ -14,9 +14,9 @@ use crate::plan::PlanReport;
 use compiler::error::Error;
 use compiler::parallel;
 use estimator::{EstimateReport, EstimateRequest, Estimator};
-use scheduler::draw::{self, Picture, escaped, filled, svg};
-use scheduler::report::report_telling;
 use support::units::{count, gib, percent, tenths, time};
+use view::draw::{self, Picture, escaped, filled, svg};
+use view::report::report_telling;
 
 const BODY: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");

@@ -4,8 +4,8 @@ use super::bars::drawing;
 use crate::explain::brief::{brief, differences};
 use crate::plan::PlanReport;
 use estimator::Predicted;
-use scheduler::draw::escaped;
 use support::units::{gib, share, time};
+use view::draw::escaped;
 
 /// Pixels of the plot, and around it.
 const SIZE: [f64; 2] = [760.0, 300.0];

@@ -3,8 +3,8 @@
 use crate::explain::brief::differences;
 use crate::plan::PlanReport;
 use crate::plan::{Basis, Infeasible, Search};
-use scheduler::draw::escaped;
 use support::units::{count, gib, share, time};
+use view::draw::escaped;
 
 /// The runners-up, numbered as in the plot.
 pub(super) fn alternatives(plan: &PlanReport) -> String {

@@ -1,0 +1,303 @@
+//! Code generation for sections of blocks: one body per section.
+
+use super::CodegenError;
+use super::overlap::{Step, overlap};
+use cost::Cluster;
+use ir::entity::PrimaryMap;
+use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt, ValueData};
+use ir::ids::{BlockId, BodyId, Token, Value};
+use ir::keep::{forward_args, kept, reads, results, unique};
+use ir::mesh::{Axes, Mesh};
+use ir::ops::{Collective, Op};
+use ir::program::{Body, BodyArg, BodyInstr, BodyKind, Source};
+use ir::schedule::{Action, Kind};
+use ir::types::{PartialKind, Type};
+use std::collections::{HashMap, HashSet};
+
+/// The bodies of one block; none where there is nothing to do.
+#[derive(Debug, Default)]
+pub(super) struct BlockBodies {
+    pub(super) of: HashMap<BodyKind, BodyId>,
+    /// Parameters that have a gradient.
+    pub(super) gradients: HashSet<Value>,
+    /// Arguments that `U` stores into.
+    pub(super) stores: HashSet<Value>,
+}
+
+/// All bodies of a program while it is made.
+#[derive(Debug, Default)]
+pub(super) struct Bodies {
+    pub(super) all: PrimaryMap<BodyId, Body>,
+    pub(super) blocks: HashMap<BlockId, BlockBodies>,
+    pub(super) step: Option<BodyId>,
+}
+
+/// A section, or a part of one, on its way to a body.
+struct Part<'a> {
+    kind: BodyKind,
+    stmts: Vec<&'a Stmt>,
+    /// From the row.
+    args: Vec<Value>,
+    results: Vec<Value>,
+    keeps: Vec<Value>,
+}
+
+/// How the rows of a schedule run I and W.
+#[derive(Clone, Copy)]
+pub(super) struct Backward {
+    /// Some as B.
+    in_one: bool,
+    /// Some alone.
+    alone: bool,
+}
+
+impl Backward {
+    pub(super) fn of(rows: &[Vec<Action>]) -> Backward {
+        let has = |kinds: &[Kind]| rows.iter().flatten().flat_map(Action::items).any(|item| kinds.contains(&item.kind));
+        Backward { in_one: has(&[Kind::B]), alone: has(&[Kind::I, Kind::W]) }
+    }
+}
+
+/// What bodies are made for.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    cluster: &'a Cluster,
+    mesh: &'a Mesh,
+}
+
+impl Bodies {
+    /// Bodies of all sections, and of the step graph. I and W of a block that has both are one body, B, or two, or both, as
+    /// the schedule runs them.
+    pub(super) fn training(model: &Model, cluster: &Cluster, backward: Backward) -> Result<Bodies, CodegenError> {
+        let target = Target { cluster, mesh: &model.mesh };
+        let mut bodies = Bodies::default();
+        for (id, block) in &model.blocks {
+            let parts = parts(model, block)?.into_iter();
+            let made = parts.map(|part| body(target, &block.name, Some(id), block, part));
+            let mut made = made.collect::<Result<Vec<Body>, CodegenError>>()?;
+            made.retain(|b| !(b.instrs.is_empty() && b.results.is_empty() && b.keeps.is_empty() && b.args.is_empty()));
+            let both = [BodyKind::I, BodyKind::W].iter().all(|kind| made.iter().any(|body| body.kind == *kind));
+            made.retain(|body| match body.kind {
+                BodyKind::I | BodyKind::W => !both || backward.alone,
+                BodyKind::B => both && backward.in_one,
+                _ => true,
+            });
+            let of = made.into_iter().map(|body| (body.kind, bodies.all.push(body))).collect();
+            let mut of_block = BlockBodies { of, ..BlockBodies::default() };
+            of_block.gradients =
+                block.args_of(ArgKind::Param).filter(|&param| block.gradient_of(param).is_some()).collect();
+            of_block.stores = results(&block[SectionKind::U].stmts).filter(|&v| block.arg_kind(v).is_some()).collect();
+            bodies.blocks.insert(id, of_block);
+        }
+        let step = &model.step.as_ref().ok_or(CodegenError::NotDifferentiated)?.graph;
+        let section = &step[SectionKind::F];
+        let args = step.args.iter().map(|arg| arg.value).collect();
+        let stmts = section.stmts.iter().collect();
+        let part = Part { kind: BodyKind::N, stmts, args, results: section.ret.clone(), keeps: Vec::new() };
+        bodies.step = Some(bodies.all.push(body(target, "step", None, step, part)?));
+        Ok(bodies)
+    }
+
+    /// Bodies of the forward alone, which keep nothing.
+    pub(super) fn forward(model: &Model, cluster: &Cluster) -> Result<Bodies, CodegenError> {
+        let target = Target { cluster, mesh: &model.mesh };
+        let mut bodies = Bodies::default();
+        for (id, block) in &model.blocks {
+            let forward = body(target, &block.name, Some(id), block, forward_part(block, Vec::new()))?;
+            let of = HashMap::from([(BodyKind::F, bodies.all.push(forward))]);
+            bodies.blocks.insert(id, BlockBodies { of, ..BlockBodies::default() });
+        }
+        Ok(bodies)
+    }
+
+    /// The body of a block's section.
+    pub(super) fn get(&self, block: BlockId, kind: BodyKind) -> Option<BodyId> {
+        self.blocks.get(&block)?.of.get(&kind).copied()
+    }
+
+    /// A body that pays the sum pending on a total.
+    pub(super) fn paying(&mut self, name: &str, ty: &Type) -> BodyId {
+        let found = self.all.iter().find(|(_, b)| b.name == format!("{name}.N") && b.values[b.args[0].value].ty == *ty);
+        if let Some((id, _)) = found {
+            return id;
+        }
+        let over = ty.partial_axes();
+        let mut values = PrimaryMap::new();
+        let unreduced: Value = values.push(ValueData { name: name.to_string(), ty: ty.clone() });
+        let reduced =
+            values.push(ValueData { name: "sum".to_string(), ty: ty.partial_over(PartialKind::Sum, &Axes::none()) });
+        let token = Token::from_u32(0);
+        self.all.push(Body {
+            name: format!("{name}.N"),
+            block: None,
+            kind: BodyKind::N,
+            values,
+            args: vec![BodyArg { value: unreduced, source: Source::Row }],
+            instrs: vec![
+                BodyInstr::Start { token, collective: Collective::AllReduce { over }, operands: vec![unreduced] },
+                BodyInstr::Wait { token, results: vec![reduced] },
+            ],
+            results: vec![reduced],
+            keeps: Vec::new(),
+            frame: None,
+        })
+    }
+}
+
+fn forward_part(block: &Block, keeps: Vec<Value>) -> Part<'_> {
+    let section = &block[SectionKind::F];
+    let (args, results) = (forward_args(block).collect(), section.ret.clone());
+    Part { kind: BodyKind::F, stmts: section.stmts.iter().collect(), args, results, keeps }
+}
+
+fn parts<'a>(model: &Model, block: &'a Block) -> Result<Vec<Part<'a>>, CodegenError> {
+    let kept = kept(block);
+    let (input, weight) = (&block[SectionKind::I], &block[SectionKind::W]);
+    let (early, late) = split_update(model, block)?;
+    let made_early: HashSet<Value> = results(early.iter().copied()).collect();
+    let carried = reads(late.iter().copied(), &[]).into_iter().filter(|v| made_early.contains(v)).collect();
+    let part = |kind, stmts, args: &[Value], results: &[Value], keeps| Part {
+        kind,
+        stmts,
+        args: args.to_vec(),
+        results: results.to_vec(),
+        keeps,
+    };
+    Ok(vec![
+        forward_part(block, kept.forward),
+        part(BodyKind::I, input.stmts.iter().collect(), &input.args, &input.ret, kept.input),
+        part(BodyKind::W, weight.stmts.iter().collect(), &[], &[], Vec::new()),
+        part(BodyKind::B, input.stmts.iter().chain(&weight.stmts).collect(), &input.args, &input.ret, Vec::new()),
+        part(BodyKind::R, early, &[], &block[SectionKind::U].ret, carried),
+        part(BodyKind::U, late, &[], &[], Vec::new()),
+    ])
+}
+
+type Split<'a> = (Vec<&'a Stmt>, Vec<&'a Stmt>);
+
+/// `U` in two: what neither stores nor depends on a scalar of the run, and the rest. Parts of parameters that only the rest
+/// reads are cut out there, one after the other: here all of them would be kept until then.
+fn split_update<'a>(model: &Model, block: &'a Block) -> Result<Split<'a>, CodegenError> {
+    let section = &block[SectionKind::U];
+    let mut late: HashSet<Value> = block.args_of(ArgKind::Const).collect();
+    let is_early = |stmt: &&Stmt| {
+        let waits = stmt.operands.iter().any(|value| late.contains(value));
+        let stores = stmt.results.iter().any(|&value| block.arg_kind(value).is_some());
+        if waits || stores {
+            late.extend(&stmt.results);
+        }
+        !(waits || stores)
+    };
+    let early: Vec<&Stmt> = section.stmts.iter().filter(is_early).collect();
+    let read_early = reads(early.iter().copied(), &section.ret);
+    let is_part = |stmt: &Stmt| {
+        matches!(&stmt.op, Op::Collective(change) if !change.communicates())
+            && stmt.operands.iter().all(|&value| block.arg_kind(value).is_some())
+            && !stmt.results.iter().any(|value| read_early.contains(value))
+    };
+    let stays = |stmt: &&Stmt| early.iter().any(|other| std::ptr::eq(*other, *stmt)) && !is_part(stmt);
+    let split: Split<'_> = section.stmts.iter().partition(stays);
+    if section.ret.iter().any(|value| late.contains(value)) {
+        return Err(CodegenError::Circular { block: block.name.clone() });
+    }
+    for scalar in block.args_of(ArgKind::Const) {
+        let name = block.value_name(scalar);
+        let step = model.step.as_ref().map(|step| &step.graph);
+        let returned = step.is_some_and(|g| g[SectionKind::F].ret.iter().any(|&v| g.value_name(v) == name));
+        if !(returned || ["lr", "step"].contains(&name)) {
+            return Err(CodegenError::Scalar { block: block.name.clone(), name: name.to_string() });
+        }
+    }
+    Ok(split)
+}
+
+fn body(
+    target: Target<'_>,
+    name: &str,
+    id: Option<BlockId>,
+    block: &Block,
+    part: Part<'_>,
+) -> Result<Body, CodegenError> {
+    let args = arguments(block, &part);
+    let instrs = instructions(target, block, &part)?;
+    Ok(Body {
+        name: format!("{name}.{}", part.kind.letter()),
+        block: id,
+        kind: part.kind,
+        values: block.values.clone(),
+        args,
+        instrs,
+        results: part.results,
+        keeps: part.keeps,
+        frame: None,
+    })
+}
+
+/// The row's arguments, then what comes from elsewhere in order of first use.
+fn arguments(block: &Block, part: &Part<'_>) -> Vec<BodyArg> {
+    let gradients: HashSet<Value> =
+        block[SectionKind::W].stmts.iter().filter(|s| s.accumulate).flat_map(|s| s.results.iter().copied()).collect();
+    let source = |value| match block.arg_kind(value) {
+        Some(ArgKind::Param) => Source::Param,
+        Some(ArgKind::State) => Source::State,
+        Some(ArgKind::Const) => Source::Scalar,
+        _ if gradients.contains(&value) => Source::Gradient,
+        _ => Source::Saved,
+    };
+    let made: HashSet<Value> = results(part.stmts.iter().copied()).collect();
+    let own: HashSet<Value> = part.args.iter().copied().collect();
+    let touched = part.stmts.iter().flat_map(|stmt| stmt.operands.iter().chain(&stmt.results)).copied();
+    let touched = touched.chain(part.results.iter().chain(&part.keeps).copied());
+    let outside = unique(touched).filter(|v| {
+        let stored = block.arg_kind(*v).is_some() || gradients.contains(v);
+        !own.contains(v) && (stored || !made.contains(v))
+    });
+    let from_row = part.args.iter().map(|&value| BodyArg { value, source: Source::Row });
+    from_row.chain(outside.map(|value| BodyArg { value, source: source(value) })).collect()
+}
+
+fn instructions(target: Target<'_>, block: &Block, part: &Part<'_>) -> Result<Vec<BodyInstr>, CodegenError> {
+    let is_left = |stmt: &&&Stmt| matches!(stmt.op, Op::Made(_) | Op::Reshard);
+    if let Some(stmt) = part.stmts.iter().find(is_left) {
+        return Err(CodegenError::NotPlanned { block: block.name.clone(), op: stmt.op.name() });
+    }
+    let given_away: HashSet<Value> = part.results.iter().chain(&part.keeps).copied().collect();
+    let own: HashSet<Value> = (part.stmts.iter().filter(|stmt| !stmt.accumulate))
+        .flat_map(|stmt| stmt.results.iter().copied())
+        .filter(|&value| block.arg_kind(value).is_none() && !given_away.contains(&value))
+        .collect();
+    let steps = overlap(target.cluster, target.mesh, block, &part.stmts);
+    // What a layout change reads is needed until its wait.
+    let touched = |step: Step| {
+        let stmt = match step {
+            Step::Compute(at) | Step::Wait(at) => Some(part.stmts[at]),
+            Step::Start(_) => None,
+        };
+        unique(stmt.into_iter().flat_map(|stmt| stmt.operands.iter().chain(&stmt.results)).copied())
+    };
+    let mut last: HashMap<Value, usize> = HashMap::new();
+    for (at, &step) in steps.iter().enumerate() {
+        last.extend(touched(step).map(|value| (value, at)));
+    }
+    let mut instrs = Vec::new();
+    for (at, &step) in steps.iter().enumerate() {
+        instrs.push(instruction(step, &part.stmts));
+        let dead: Vec<Value> = touched(step).filter(|value| own.contains(value) && last[value] == at).collect();
+        if !dead.is_empty() {
+            instrs.push(BodyInstr::Free(dead));
+        }
+    }
+    Ok(instrs)
+}
+
+fn instruction(step: Step, stmts: &[&Stmt]) -> BodyInstr {
+    let (Step::Compute(at) | Step::Start(at) | Step::Wait(at)) = step;
+    let (stmt, token) = (stmts[at], Token::from_u32(at as u32));
+    match (step, &stmt.op) {
+        (Step::Start(_), Op::Collective(collective)) => {
+            BodyInstr::Start { token, collective: collective.clone(), operands: stmt.operands.clone() }
+        }
+        (Step::Wait(_), _) => BodyInstr::Wait { token, results: stmt.results.clone() },
+        _ => BodyInstr::Compute(stmt.clone()),
+    }
+}

@@ -1,0 +1,73 @@
+//! Code generation for the end of a step: N and U.
+
+use super::row::{Invoke, Key, Row};
+use super::{Bodies, CodegenError};
+use ir::graph::SectionKind;
+use ir::program::{BodyKind, Instr, Transfer};
+use std::collections::BTreeMap;
+
+/// Which ranks take part in the sums at the end of a step.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    /// Those with a total of the name.
+    pub(super) totals: BTreeMap<String, Vec<u32>>,
+    /// Those whose R returns sums for the step graph.
+    pub(super) squares: Vec<u32>,
+}
+
+impl Row<'_> {
+    /// The runs whose parameters this rank updates.
+    fn own_runs(&self) -> Vec<usize> {
+        (0..self.flow.runs.len()).filter(|&run| self.flow.runs[run].ranks[0] == self.rank).collect()
+    }
+
+    /// N: the sums over all instances, then the step graph on every rank that updates.
+    pub(super) fn norm(&mut self, bodies: &mut Bodies, members: &Members) -> Result<(), CodegenError> {
+        self.give_totals(bodies, &members.totals);
+        self.reduced();
+        let (Some(body), Some(step)) = (bodies.step, &self.model.step) else { return Ok(()) };
+        let section = &step.graph[SectionKind::F];
+        let args = std::mem::take(&mut self.squares);
+        if args.is_empty() && !step.graph.args.is_empty() {
+            return Ok(());
+        }
+        for (&reg, arg) in args.iter().zip(&step.graph.args) {
+            if self.regs[reg].ty.as_ref() != Some(step.graph.ty(arg.value)) {
+                return Err(CodegenError::Boundary { run: "step".to_string(), what: "the type of an argument" });
+            }
+            self.sum(reg, &members.squares);
+        }
+        let mut results = Vec::new();
+        for &value in &section.ret {
+            results.push(self.reg(step.graph.value_name(value).to_string(), Some(step.graph.ty(value))));
+        }
+        self.run(body, Invoke { args: args.clone(), results: results.clone(), ..Invoke::default() });
+        for (&value, &reg) in section.ret.iter().zip(&results) {
+            self.instrs.push(Instr::Out { name: step.graph.value_name(value).to_string(), reg });
+        }
+        args.into_iter().chain(results).for_each(|reg| self.release(reg));
+        self.free();
+        Ok(())
+    }
+
+    /// U: every block updates what it owns; then owners give shared parameters to the other holders.
+    pub(super) fn update(&mut self, bodies: &Bodies) -> Result<(), CodegenError> {
+        let holders = self.holders;
+        for index in self.own_runs() {
+            let run = &self.flow.runs[index];
+            let Some(body) = bodies.get(run.block, BodyKind::U) else { continue };
+            let bundle = self.bundle(Key::Reduced(index), bodies, run.block, BodyKind::R)?;
+            let (call, instance, bundles) = (run.call, run.instance, bundle.into_iter().collect());
+            self.run(body, Invoke { call, instance, bundles, ..Invoke::default() });
+            bundle.into_iter().for_each(|reg| self.release(reg));
+            self.free();
+        }
+        for (&(param, instance), &from) in &holders.owner {
+            let ranks = holders.of((param, instance));
+            if ranks.len() > 1 && ranks.contains(&self.rank) {
+                self.transfer(Transfer::ShareParam { param, instance, from, ranks }, None);
+            }
+        }
+        Ok(())
+    }
+}

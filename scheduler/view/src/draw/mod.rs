@@ -1,0 +1,231 @@
+//! Pictures of timelines: SVG for print, an interactive HTML page, and a trace for Perfetto.
+//!
+//! A [`Picture`] is their common input: a row of bars per rank, the reasons for idle time between them, and the rank's
+//! memory.
+
+pub(crate) mod axis;
+mod figures;
+mod html;
+mod ink;
+mod measured;
+mod page;
+mod svg;
+mod trace;
+
+pub use figures::verdict;
+pub use html::html;
+pub use measured::{MeasuredError, measured};
+pub use page::{escaped, filled, page};
+pub use svg::svg;
+pub use trace::trace;
+
+use crate::report::ScheduleReport;
+use ir::schedule::{Action, Item, Kind};
+use scheduler::costs::StageCosts;
+use scheduler::simulate::{Reason, Slot, Timeline};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A timeline with all that is drawn of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Picture {
+    /// What it is: `1f1b: 4 ranks, 8 micro-batches`.
+    pub title: String,
+    /// Its figures: makespan, bound, bubble.
+    pub facts: String,
+    /// The unit of times.
+    pub unit: String,
+    /// The end of the last bar.
+    pub makespan: f64,
+    /// One for each rank.
+    pub rows: Vec<Row>,
+}
+
+/// What a rank does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// `rank 3`.
+    pub name: String,
+    /// In the order of time.
+    pub bars: Vec<Bar>,
+    /// The most that it holds; `None` where memory is not known.
+    pub peak: Option<f64>,
+    /// The most that it may hold.
+    pub limit: Option<f64>,
+}
+
+/// An action in time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bar {
+    /// What it is drawn as.
+    pub hue: Hue,
+    /// `2F3`, `(0F3|7B1)`.
+    pub name: String,
+    /// What stands on it: one text, or those of a pair.
+    pub texts: Vec<String>,
+    /// From when.
+    pub start: f64,
+    /// Until when.
+    pub end: f64,
+    /// Which of the rank's stages, as a share of all: 0 is the first, 1 the last. In two chains 0 goes down, 1 up.
+    pub shade: f64,
+    /// Whether it is on the critical path.
+    pub critical: bool,
+    /// Why the rank was idle before it.
+    pub gap: Option<Gap>,
+    /// What the rank holds while it runs, and after it.
+    pub held: Option<[f64; 2]>,
+}
+
+/// The colour and the hatching of a bar.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Hue {
+    /// Forward.
+    F,
+    /// Gradient of the inputs.
+    I,
+    /// Gradient of the weights.
+    W,
+    /// I and W in one.
+    B,
+    /// An overlapped pair.
+    P,
+    /// Anything else.
+    X,
+}
+
+/// Idle time before a bar.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gap {
+    /// When the rank had become free.
+    pub since: f64,
+    /// When what it waited for was made, if that came later: from then on the message is under way.
+    pub made: f64,
+    /// `dependency`, `latency` or `memory`.
+    pub reason: &'static str,
+    /// What it waited for: row and bar.
+    pub on: [usize; 2],
+}
+
+impl Picture {
+    /// Of a schedule of ours; the costs are those that the timeline was made with.
+    pub fn of(report: &ScheduleReport, timeline: &Timeline, costs: &StageCosts) -> Picture {
+        let chunks = Chunks::of(timeline);
+        let critical: BTreeSet<(u32, u32)> =
+            timeline.critical_path().iter().map(|place| (place.rank, place.position)).collect();
+        let row = |(rank, slots): (usize, &Vec<Slot>)| {
+            let mut held = 0.0;
+            let bar = |(position, slot): (usize, &Slot)| {
+                let (takes, frees) = costs.memory(&slot.action);
+                let during = held + takes;
+                held = during - frees;
+                Bar {
+                    critical: critical.contains(&(rank as u32, position as u32)),
+                    held: Some([during, held]),
+                    ..bar(timeline, &chunks, rank, slot)
+                }
+            };
+            // What ends a step takes no time here. It stands behind all bars, so that places stay what they are.
+            let bars = slots.iter().enumerate().map(bar).filter(|bar| bar.hue != Hue::X).collect();
+            let limit = costs.limit.as_ref().and_then(|limits| limits.get(rank)).copied();
+            Row { name: format!("rank {rank}"), bars, peak: Some(timeline.peak_memory[rank]), limit }
+        };
+        Picture {
+            title: figures::title(report),
+            facts: figures::facts(report),
+            unit: report.unit.clone(),
+            makespan: timeline.makespan,
+            rows: timeline.rows.iter().enumerate().map(row).collect(),
+        }
+    }
+
+    /// The most memory that any rank holds or may hold; 0 where none is known.
+    pub(crate) fn most_memory(&self) -> f64 {
+        self.rows.iter().flat_map(|row| [row.peak, row.limit]).flatten().fold(0.0, f64::max)
+    }
+
+    /// The hues that occur.
+    pub(crate) fn hues(&self) -> BTreeSet<Hue> {
+        self.rows.iter().flat_map(|row| &row.bars).map(|bar| bar.hue).collect()
+    }
+}
+
+fn bar(timeline: &Timeline, chunks: &Chunks, rank: usize, slot: &Slot) -> Bar {
+    let hue = match slot.action {
+        Action::Pair(..) => Hue::P,
+        Action::One(item) => Hue::of(item.kind),
+    };
+    let text = |item: Item| if chunks.one { Item { stage: None, ..item } } else { item };
+    let first = slot.action.items().next().and_then(|item| item.stage);
+    let gap = slot.waited_on.map(|wait| Gap {
+        since: wait.since,
+        made: timeline.slot(wait.place).end.max(wait.since),
+        reason: match wait.reason {
+            Reason::Dependency => "dependency",
+            Reason::Latency => "latency",
+            Reason::Memory => "memory",
+        },
+        on: [wait.place.rank as usize, wait.place.position as usize],
+    });
+    Bar {
+        hue,
+        name: slot.action.to_string(),
+        texts: slot.action.items().map(|item| text(item).to_string()).collect(),
+        start: slot.start,
+        end: slot.end,
+        shade: first.map_or(0.0, |stage| chunks.shade(rank, stage)),
+        critical: false,
+        gap,
+        held: None,
+    }
+}
+
+impl Hue {
+    fn of(kind: Kind) -> Hue {
+        match kind {
+            Kind::F => Hue::F,
+            Kind::I => Hue::I,
+            Kind::W => Hue::W,
+            Kind::B => Hue::B,
+            _ => Hue::X,
+        }
+    }
+}
+
+/// The stages of each rank.
+struct Chunks {
+    of_rank: Vec<Vec<u32>>,
+    /// Whether each rank has one stage.
+    one: bool,
+    /// Whether stages stand on two ranks, one for each direction.
+    two_ways: bool,
+}
+
+impl Chunks {
+    fn of(timeline: &Timeline) -> Chunks {
+        let mut ranks: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
+        let mut of_rank = vec![BTreeSet::new(); timeline.rows.len()];
+        for (rank, row) in timeline.rows.iter().enumerate() {
+            for stage in row.iter().flat_map(|slot| slot.action.items()).filter_map(|item| item.stage) {
+                of_rank[rank].insert(stage);
+                ranks.entry(stage).or_default().insert(rank);
+            }
+        }
+        Chunks {
+            one: of_rank.iter().all(|stages| stages.len() <= 1),
+            of_rank: of_rank.into_iter().map(|stages| stages.into_iter().collect()).collect(),
+            two_ways: ranks.values().any(|ranks| ranks.len() > 1),
+        }
+    }
+
+    fn shade(&self, rank: usize, stage: u32) -> f64 {
+        let stages = &self.of_rank[rank];
+        if self.two_ways {
+            return if stage as usize == rank { 0.0 } else { 1.0 };
+        }
+        let at = stages.iter().position(|&other| other == stage).unwrap_or(0);
+        at as f64 / (stages.len().max(2) - 1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! Rows of a report that `schedule --format json` wrote.
+
+use super::{Foreign, ReadError};
+use ir::schedule::{Action, Schedule};
+use scheduler::schedules::ended;
+use serde::Deserialize;
+
+/// What is read of a report.
+#[derive(Deserialize)]
+struct Ordered {
+    kind: String,
+    order: Vec<Vec<String>>,
+}
+
+/// Reads the `kind` and the `order` of a report.
+///
+/// # Errors
+/// The text is no such JSON, or a word of the order is no action.
+pub fn read_report(text: &str) -> Result<Foreign, ReadError> {
+    let report: Ordered = serde_json::from_str(text).map_err(|why| ReadError::Report(why.to_string()))?;
+    let mut rows = Vec::with_capacity(report.order.len());
+    for (rank, words) in report.order.iter().enumerate() {
+        let mut row = Vec::with_capacity(words.len());
+        for (at, word) in words.iter().enumerate() {
+            let whole = |action: &Action| action.items().all(|i| i.stage.is_some() && i.microbatch.is_some());
+            row.push(word.parse().ok().filter(whole).ok_or_else(|| {
+                ReadError::Report(format!("order[{rank}][{at}]: `{word}` is no action such as 2F0 or (0F3|7B1)"))
+            })?);
+        }
+        rows.push(ended(row));
+    }
+    if report.order.iter().all(Vec::is_empty) {
+        return Err(ReadError::Empty);
+    }
+    Ok(Foreign { schedule: Schedule { name: report.kind, rows }, notes: Vec::new() })
+}

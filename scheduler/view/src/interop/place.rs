@@ -1,0 +1,101 @@
+//! Stage placement of an imported schedule, inferred from its rows.
+
+use ir::schedule::{Action, Item, Schedule};
+use scheduler::placement::{Pipeline, Placement};
+
+/// The most stages times micro-batches: as many as are made here.
+const MOST_CELLS: u64 = 1 << 20;
+
+/// How a schedule lies on its ranks.
+pub(super) struct Laid {
+    ranks: u32,
+    microbatches: u32,
+    slices: u32,
+    /// By stage: the rank on which it stands first.
+    first: Vec<u32>,
+    /// The placement, if it is one that has a name.
+    known: Option<Pipeline>,
+}
+
+impl Laid {
+    /// Reads a schedule; the error says which number cannot be.
+    pub(super) fn of(schedule: &Schedule) -> Result<Laid, String> {
+        let ranks = schedule.rows.len() as u32;
+        let (mut stages, mut microbatches, mut slices, mut items) = (0_u64, 0_u64, 1_u64, 0_u64);
+        for item in schedule.rows.iter().flatten().flat_map(Action::items) {
+            stages = stages.max(item.stage.map_or(0, |stage| u64::from(stage) + 1));
+            microbatches = microbatches.max(item.microbatch.map_or(0, |microbatch| u64::from(microbatch) + 1));
+            slices = slices.max(item.slice.map_or(1, |slice| u64::from(slice) + 1));
+            items += 1;
+        }
+        let cells = stages.saturating_mul(microbatches).saturating_mul(slices);
+        if cells > MOST_CELLS || cells > items {
+            return Err(format!(
+                "it names stages up to {}, micro-batches up to {} and slices up to {}, more than its {items} actions can be",
+                stages.saturating_sub(1),
+                microbatches.saturating_sub(1),
+                slices - 1
+            ));
+        }
+        let mut first = vec![None; stages as usize];
+        for (rank, item) in worked(schedule) {
+            if let Some(stage) = item.stage {
+                first[stage as usize].get_or_insert(rank);
+            }
+        }
+        let first = first.into_iter().map(|rank| rank.unwrap_or(0)).collect();
+        let mut laid = Laid { ranks, microbatches: microbatches as u32, slices: slices as u32, first, known: None };
+        laid.known = Placement::ALL.into_iter().find_map(|placement| laid.matches(placement, schedule));
+        Ok(laid)
+    }
+
+    fn matches(&self, placement: Placement, schedule: &Schedule) -> Option<Pipeline> {
+        let chunks = match placement {
+            Placement::Chain => 1,
+            Placement::Bidirectional => 2,
+            Placement::Loop | Placement::V => self.stages().div_ceil(self.ranks),
+        };
+        let pipeline =
+            Pipeline { chunks, slices: self.slices, ..Pipeline::new(placement, self.ranks, self.microbatches) };
+        let fits = |(rank, item): (u32, Item)| match (item.stage, item.microbatch) {
+            (Some(stage), Some(microbatch)) => pipeline.rank(stage, microbatch) == rank,
+            _ => true,
+        };
+        (pipeline.stages() == self.stages() && worked(schedule).all(fits)).then_some(pipeline)
+    }
+
+    /// The pipeline, if its placement has a name.
+    pub(super) fn pipeline(&self) -> Option<&Pipeline> {
+        self.known.as_ref()
+    }
+
+    pub(super) fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    pub(super) fn stages(&self) -> u32 {
+        self.first.len() as u32
+    }
+
+    pub(super) fn microbatches(&self) -> u32 {
+        self.microbatches
+    }
+
+    /// The most stages on a rank.
+    pub(super) fn chunks(&self) -> u32 {
+        let on = |rank: u32| self.first.iter().filter(|&&first| first == rank).count() as u32;
+        self.known.map_or_else(|| (0..self.ranks).map(on).max().unwrap_or(1), |pipeline| pipeline.chunks)
+    }
+
+    /// The rank that should run a stage for a micro-batch.
+    pub(super) fn rank(&self, stage: u32, microbatch: u32) -> u32 {
+        self.known.map_or_else(|| self.first[stage as usize], |pipeline| pipeline.rank(stage, microbatch))
+    }
+}
+
+/// What belongs to a stage, with its rank.
+fn worked(schedule: &Schedule) -> impl Iterator<Item = (u32, Item)> {
+    let rows = schedule.rows.iter().enumerate();
+    rows.flat_map(|(rank, row)| row.iter().flat_map(Action::items).map(move |item| (rank as u32, item)))
+        .filter(|(_, item)| item.stage.is_some())
+}

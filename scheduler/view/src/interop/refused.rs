@@ -1,0 +1,90 @@
+//! Drawing of an invalid imported schedule, up to the point where it blocks.
+
+use crate::grid::broken_grid;
+use ir::schedule::{Action, Schedule};
+use scheduler::check::{Law, Violation};
+use scheduler::costs::StageCosts;
+use scheduler::simulate::{Deadlock, SimulateError, Stand, simulate};
+use std::fmt;
+
+/// What is wrong with a schedule, and where it comes to a stand.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub struct Refused {
+    /// All that the checker found; empty if the numbers alone are wrong.
+    pub violations: Vec<Violation>,
+    /// What is wrong with the numbers.
+    why: String,
+    /// The rows up to where they stand, and a mark there.
+    drawn: String,
+}
+
+/// Columns of the drawing: what a terminal has.
+const WIDTH: usize = 100;
+
+/// How many violations are told before they are counted.
+const TOLD: usize = 4;
+
+impl Refused {
+    pub(super) fn plain(why: String) -> Refused {
+        Refused { violations: Vec::new(), why, drawn: String::new() }
+    }
+
+    pub(super) fn drawn(schedule: &Schedule, costs: &StageCosts, violations: Vec<Violation>) -> Refused {
+        let drawn = draw(schedule, costs, &violations).unwrap_or_default();
+        Refused { violations, why: String::new(), drawn }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)?;
+        for (number, violation) in self.violations.iter().take(TOLD).enumerate() {
+            let blank = if number > 0 { "\n  " } else { "" };
+            write!(f, "{blank}{violation}")?;
+        }
+        let rest = self.violations.len().saturating_sub(TOLD);
+        if rest > 0 {
+            write!(f, "\n  and {rest} more")?;
+        }
+        match self.drawn.trim_end() {
+            "" => Ok(()),
+            drawn => write!(f, "\n\n{drawn}\n"),
+        }
+    }
+}
+
+/// The rows as far as they run. What is refused at a position ends its row there; then whoever waits ends too.
+fn draw(schedule: &Schedule, costs: &StageCosts, violations: &[Violation]) -> Option<String> {
+    let mut rows = schedule.clone();
+    let mut marks: Vec<Option<String>> = vec![None; rows.rows.len()];
+    let at_place = |v: &&Violation| v.law != Law::Order && v.law != Law::StepEnd;
+    for violation in violations.iter().filter(at_place) {
+        let position = violation.position.filter(|&position| position < rows.rows[violation.rank].len());
+        if let Some(position) = position {
+            rows.rows[violation.rank].truncate(position);
+            marks[violation.rank] = Some(violation.text.clone());
+        } else if violation.position.is_none() {
+            marks[violation.rank].get_or_insert_with(|| violation.text.clone());
+        }
+    }
+    let timeline = match simulate(&rows, costs) {
+        Err(SimulateError::Deadlock(Deadlock { ranks })) => {
+            for (mark, stand) in marks.iter_mut().zip(&ranks) {
+                *mark = waits(stand).or(mark.take());
+            }
+            rows.rows = ranks.into_iter().map(|stand| stand.done).collect();
+            simulate(&rows, costs)
+        }
+        other => other,
+    };
+    Some(broken_grid(&timeline.ok()?, WIDTH, &marks))
+}
+
+fn waits(stand: &Stand) -> Option<String> {
+    let blocked = stand.blocked.as_ref().filter(|blocked| !is_end(&blocked.at))?;
+    Some(format!("{} {}", blocked.at, stand.wait()))
+}
+
+fn is_end(action: &Action) -> bool {
+    action.items().all(|item| item.stage.is_none())
+}
