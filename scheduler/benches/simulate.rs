@@ -5,8 +5,9 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use meshwright_scheduler::actions::split_backward;
 use meshwright_scheduler::costs::StageCosts;
-use meshwright_scheduler::schedules::{find, split_backward};
+use meshwright_scheduler::schedules::find;
 use meshwright_scheduler::simulate::{Wiring, simulate};
 
 /// The program's own.

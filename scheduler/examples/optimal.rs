@@ -7,9 +7,9 @@
 //! as `mem_limit_chunks`, `mem_weighted` or `mem_model` with `mem_limit`, `objective_kind`, `objective`, `proven_bound`.
 
 use meshwright_scheduler::costs::StageCosts;
-use meshwright_scheduler::optimal::solve;
 use meshwright_scheduler::placement::{Pipeline, Placement};
 use meshwright_scheduler::problem::{Backward, Objective, Problem};
+use meshwright_scheduler::schedules::solve;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 

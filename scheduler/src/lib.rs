@@ -4,7 +4,9 @@
 //! [`Schedule`](ir::schedule::Schedule). The module [`schedules`] has the known rules, [`optimal`] a search for the best order.
 //! The module [`simulate`] times an order, [`check`] finds what is wrong with one. Start reading at [`schedules`] and [`costs`].
 
+pub mod actions;
 mod block;
+pub mod bound;
 #[cfg(test)]
 mod brute_force;
 pub mod check;

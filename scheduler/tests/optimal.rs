@@ -2,9 +2,10 @@
 
 use meshwright_scheduler::check::check;
 use meshwright_scheduler::costs::StageCosts;
-use meshwright_scheduler::optimal::{Answer, solve};
+use meshwright_scheduler::optimal::Answer;
 use meshwright_scheduler::placement::{Pipeline, Placement};
 use meshwright_scheduler::problem::{Backward, Objective, Problem};
+use meshwright_scheduler::schedules::solve;
 
 /// F, and B or I and W, of a stage and a micro-batch: 0, 1, 2.
 type Job = (usize, usize, usize);

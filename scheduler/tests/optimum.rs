@@ -5,9 +5,9 @@
 
 use meshwright_scheduler::check::check_pipeline;
 use meshwright_scheduler::costs::CostsFile;
-use meshwright_scheduler::optimal::solve;
 use meshwright_scheduler::placement::{Pipeline, Placement};
 use meshwright_scheduler::problem::{Backward, Objective, Problem};
+use meshwright_scheduler::schedules::solve;
 use serde::Deserialize;
 
 #[derive(Deserialize)]

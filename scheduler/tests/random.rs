@@ -1,12 +1,13 @@
 //! Random pipelines, costs and limits: every kind that makes an order makes a right one, and all figures agree.
 
 use ir::schedule::{Action, Item, Kind, Schedule};
+use meshwright_scheduler::actions::split_backward;
+use meshwright_scheduler::bound::{Bound, lower_bound};
 use meshwright_scheduler::check::{Law, check_pipeline};
 use meshwright_scheduler::costs::StageCosts;
 use meshwright_scheduler::limits::{first_below, least_limit};
 use meshwright_scheduler::placement::{Pipeline, Placement};
-use meshwright_scheduler::schedules::bound::{Bound, lower_bound};
-use meshwright_scheduler::schedules::{Chunks, SCHEDULES, split_backward};
+use meshwright_scheduler::schedules::{Chunks, SCHEDULES};
 use meshwright_scheduler::simulate::{Timeline, simulate};
 
 /// A random number generator that is always the same (Knuth, MMIX).

@@ -87,7 +87,7 @@ pub fn read(text: &str) -> Result<Vec<Run>, Error> {
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let wrong = |why: serde_json::Error| {
             Error::input(Code::BadOption, format!("line {}: {why}", number + 1)).help(
-                "a run has model, cluster, stack, gpus, seq, global_batch, precision, configuration, and step_time_s or \
+                "a run has model, cluster, stack, gpus, seq, global_batch, precision, parallel, and step_time_s or \
                  tokens_per_s_per_gpu; optional are id, source, apart, optimizer, memory_gib and memory",
             )
         };
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     const RUN: &str = r#"{"model":"llama3-8b","cluster":"h100","stack":"nemo","gpus":8,"seq":8192,"global_batch":16,
-        "precision":"bf16","configuration":"tp=2","tokens_per_s_per_gpu":8192.0}"#;
+        "precision":"bf16","parallel":"tp=2","tokens_per_s_per_gpu":8192.0}"#;
 
     #[test]
     fn a_rate_is_a_time() {

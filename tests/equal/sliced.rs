@@ -6,9 +6,10 @@ use ir::graph::{ArgKind, Model};
 use ir::ids::Value;
 use ir::slices::slice;
 use ir::types::DimName;
+use scheduler::actions::split_backward;
 use scheduler::costs::StageCosts;
 use scheduler::placement::{Pipeline, Placement};
-use scheduler::schedules::{self, split_backward};
+use scheduler::schedules;
 
 /// Makes the case of a seed.
 pub(crate) fn generate(seed: u64) -> Case {

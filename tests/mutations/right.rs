@@ -11,7 +11,7 @@ use ir::program::Program;
 use ir::text::File;
 use ir::verify;
 use runtime::exec::StepInput;
-use scheduler::schedules::split_backward;
+use scheduler::actions::split_backward;
 use std::collections::BTreeSet;
 
 /// The small GPT-2 compiled for a mesh, and two steps of it.

@@ -159,8 +159,7 @@ impl Returns {
             for stage in (1..seconds.len()).rev() {
                 let [f, i, w] = seconds[stage];
                 let hop = if pipeline.ranks > 1 { hops[stage - 1] } else { 0.0 };
-                returns[stage - 1] =
-                    returns[stage] + f + i + if kind.has_whole_backwards() { w } else { 0.0 } + 2.0 * hop;
+                returns[stage - 1] = returns[stage] + f + i + if !kind.splits_backward { w } else { 0.0 } + 2.0 * hop;
             }
         }
         Returns { seconds: returns, within }
@@ -214,7 +213,7 @@ pub(super) fn least_of_ranks(
     pipeline: &Pipeline,
 ) -> Vec<Least> {
     let slices = f64::from(pipeline.slices);
-    let is_whole = kind.has_whole_backwards();
+    let is_whole = !kind.splits_backward;
     // Seconds of the way of a slice through all stages before each, forward and backward.
     let mut ways = vec![[0.0; 2]; seconds.len()];
     for stage in 1..seconds.len() {
@@ -247,7 +246,7 @@ pub(super) fn least_kept(
     (returns, more): (&Returns, f64),
 ) -> f64 {
     let each = || stages.iter().map(|(stage, _)| kept[*stage] / f64::from(pipeline.slices));
-    let all = f64::from(kind.keeps(rank, pipeline)) * each().fold(f64::INFINITY, f64::min);
+    let all = f64::from(kind.min_in_flight(rank, pipeline)) * each().fold(f64::INFINITY, f64::min);
     each().fold(all, f64::max).max(returns.kept(stages, kept, more))
 }
 

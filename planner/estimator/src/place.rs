@@ -29,9 +29,7 @@ pub(super) fn config_on(text: &str, gpus: Option<u64>) -> Result<ParallelConfig,
             .help("leave out dp to derive it, or choose degrees whose product is --gpus"));
         }
     }
-    if parallel.schedule == "1f1b" && parallel.vp.is_some_and(|vp| vp > 1) {
-        parallel.schedule = "interleaved-1f1b".to_string();
-    }
+    parallel.schedule = schedules::with_chunks(&parallel.schedule, parallel.vp).to_string();
     schedules::find(&parallel.schedule)?;
     check_groups(&parallel)?;
     Ok(parallel)

@@ -166,7 +166,7 @@ pub(crate) fn schedule(name: &str, rows: &[Row], fused: bool) -> Schedule {
             };
             Some(Action::One(Item::new(kind, pass.stage(rank, ranks) as u32, microbatch)))
         };
-        crate::schedules::ended(row.iter().flatten().filter_map(&mut action).collect::<Vec<_>>())
+        crate::actions::with_step_end(row.iter().flatten().filter_map(&mut action).collect::<Vec<_>>())
     };
     Schedule { name: name.into(), rows: rows.iter().enumerate().map(actions).collect() }
 }

@@ -1,8 +1,9 @@
 //! Schedules with one defect each, and the violations that the checker reports.
 
 use super::*;
+use crate::actions::with_step_end;
 use crate::placement::Placement;
-use crate::schedules::{ended, find};
+use crate::schedules::find;
 
 fn costs() -> StageCosts {
     StageCosts::uniform(2, 1.0, 1.0, 1.0, 0.0)
@@ -146,7 +147,7 @@ fn all_is_reported_at_once() {
 fn of_pipeline(pipeline: Pipeline, limit: Option<f64>, lines: &[&str]) -> Vec<(Law, String)> {
     let mut costs = StageCosts::uniform(pipeline.stages(), 1.0, 1.0, 1.0, 0.0);
     costs.limit = limit.map(|limit| vec![limit; pipeline.ranks as usize]);
-    let rows = lines.iter().map(|line| ended(line.split_whitespace().map(action))).collect();
+    let rows = lines.iter().map(|line| with_step_end(line.split_whitespace().map(action))).collect();
     let schedule = Schedule { name: "test".into(), rows };
     check_pipeline(&schedule, &costs, &pipeline).into_iter().map(|v| (v.law, v.to_string())).collect()
 }

@@ -3,8 +3,8 @@
 use super::Instance;
 use super::shop::Shop;
 use super::windows::Windows;
+use crate::bound::{lower_bound_within, meets, rounding};
 use crate::problem::{Backward, Objective, Problem};
-use crate::schedules::bound::{lower_bound_within, meets, rounding};
 use std::time::Instant;
 
 /// The most operations for which windows are made: a fraction of a second.

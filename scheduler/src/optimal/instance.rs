@@ -1,8 +1,8 @@
 //! A problem as a job shop: operations on ranks, their precedences, and their memory.
 
+use crate::actions::with_step_end;
 use crate::placement::Pipeline;
 use crate::problem::{Backward, Problem};
-use crate::schedules::ended;
 use ir::schedule::{Action, Item, Kind, Schedule};
 
 /// Something that a rank does without a break.
@@ -136,7 +136,10 @@ impl Instance {
             Step::One(index) => Action::One(item(None, index)),
             Step::Pair(forward, backward) => Action::Pair(item(None, forward), item(Some(Kind::B), backward)),
         };
-        Schedule { name: "optimal".into(), rows: orders.iter().map(|order| ended(order.iter().map(action))).collect() }
+        Schedule {
+            name: "optimal".into(),
+            rows: orders.iter().map(|order| with_step_end(order.iter().map(action))).collect(),
+        }
     }
 }
 

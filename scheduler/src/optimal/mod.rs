@@ -28,8 +28,8 @@ pub use engine::{Budget, Engine, Found, Incumbent, Task};
 pub use instance::{Instance, Operation, Step};
 pub use periodic::Periodic;
 
+use crate::bound::meets;
 use crate::problem::Problem;
-use crate::schedules::bound::meets;
 use crate::simulate::{Timeline, simulate};
 use ir::schedule::Schedule;
 use shop::Shop;
@@ -86,13 +86,17 @@ const WORK_WITH_PAIRS: u64 = 300_000;
 
 /// Finds an order of the smallest objective that holds the memory limits, and a bound for all orders.
 ///
-/// The answer is never worse than the best schedule that a rule makes for this placement.
+/// The answer is never worse than the best of `starts`, named orders that are taken while there is time.
 ///
 /// # Errors
 /// No order holds the limits.
-pub fn solve(problem: &Problem, log: &(dyn Fn(&str) + Sync)) -> Result<Answer, Infeasible> {
+pub fn solve(
+    problem: &Problem,
+    starts: &mut dyn Iterator<Item = (&'static str, Schedule)>,
+    log: &(dyn Fn(&str) + Sync),
+) -> Result<Answer, Infeasible> {
     let instance = Instance::new(problem);
-    let mut best = start::best(problem, &instance, log)?;
+    let mut best = start::best(problem, &instance, starts, log)?;
     let mut bound = bound::of(problem, Some(&instance), best.value);
     let tolerance = if Shop::new(problem, &instance, best.value).exact { EXACT } else { ROUNDED };
     let work = if instance.pair.is_some() { WORK_WITH_PAIRS } else { WORK };

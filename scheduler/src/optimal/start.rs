@@ -2,11 +2,10 @@
 
 use super::{Incumbent, Infeasible, Instance, list};
 use crate::limits::{first_below, least_limit};
-use crate::problem::{Backward, Patience, Problem};
-use crate::schedules::{SCHEDULES, split_backward};
+use crate::problem::{Problem, is_over};
 use ir::schedule::{Kind, Schedule};
 
-/// The best of all rules for this placement, of list scheduling, and of one micro-batch after the other; of those that there
+/// The best of the given orders, of list scheduling, and of one micro-batch after the other; of those that there
 /// is time for, and of one at least.
 ///
 /// # Errors
@@ -15,20 +14,10 @@ use ir::schedule::{Kind, Schedule};
 pub(super) fn best(
     problem: &Problem,
     instance: &Instance,
+    starts: &mut dyn Iterator<Item = (&'static str, Schedule)>,
     log: &(dyn Fn(&str) + Sync),
 ) -> Result<Incumbent, Infeasible> {
-    let patience = Patience { deadline: problem.deadline, log };
-    let by_rule = SCHEDULES.iter().filter_map(|kind| {
-        let pipeline = problem.pipeline;
-        let fits = kind.pipeline(pipeline.ranks, Some(pipeline.chunks), pipeline.microbatches).ok()?;
-        let made = (kind.name != super::KIND && fits.placement == pipeline.placement)
-            .then(|| kind.make_within(problem.costs, pipeline, &patience).ok())??;
-        let schedule = if problem.backward == Backward::Fused { made } else { split_backward(made) };
-        let allowed = schedule.rows.iter().flatten().flat_map(|action| action.items()).all(|item| {
-            problem.backward == Backward::Auto || (item.kind == Kind::B) == (problem.backward == Backward::Fused)
-        });
-        allowed.then(|| Incumbent::of(schedule, problem, kind.name))?
-    });
+    let by_rule = starts.filter_map(|(name, schedule)| Incumbent::of(schedule, problem, name));
     let mut best: Option<Incumbent> = None;
     let listed = list::orders(instance, problem.deadline).filter_map(|order| Incumbent::of(order, problem, "list"));
     for found in by_rule.chain(listed).chain(Incumbent::of(one_by_one(instance), problem, "one by one")) {
@@ -36,7 +25,7 @@ pub(super) fn best(
             log(&format!("value {} by {}", found.value, found.by));
             best = Some(found);
         }
-        if best.is_some() && patience.is_over() {
+        if best.is_some() && is_over(problem.deadline) {
             break;
         }
     }

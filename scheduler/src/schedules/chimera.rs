@@ -1,6 +1,6 @@
 //! The schedule Chimera: its timeline and its rows.
 
-use super::ended;
+use crate::actions::with_step_end;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::{Action, Item, Kind, Schedule};
@@ -19,8 +19,6 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 /// ```
 pub(super) fn chimera(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
-    even("ranks", ranks)?;
-    even("micro-batches", microbatches)?;
     let (per_unit, per_direction) = (ranks / 2, microbatches / 2);
     let rows = (0..ranks)
         .map(|rank| {
@@ -32,14 +30,20 @@ pub(super) fn chimera(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, S
                 slots.push((unit, 2 * j + 2 * ranks - 1 - stage, Item::new(Kind::B, stage, microbatch)));
             }
             slots.sort_by_key(|&(unit, slot, _)| (unit, slot));
-            ended(slots.into_iter().map(|(.., item)| Action::One(item)))
+            with_step_end(slots.into_iter().map(|(.., item)| Action::One(item)))
         })
         .collect();
     Ok(Schedule { name: "chimera".into(), rows })
 }
 
+/// Both directions have whole ranks and micro-batches.
+pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), String> {
+    even("ranks", pipeline.ranks)?;
+    even("micro-batches", pipeline.microbatches)
+}
+
 /// Two directions want an even number of what they share.
-pub(super) fn even(what: &str, number: u32) -> Result<(), String> {
+fn even(what: &str, number: u32) -> Result<(), String> {
     if number.is_multiple_of(2) {
         Ok(())
     } else {

@@ -1,7 +1,7 @@
 //! The schedule DualPipe: its timeline and its rows, which those of DualPipeV follow.
 
-use super::chimera::even;
-use super::ended;
+use super::{chimera, dualpipe_v};
+use crate::actions::with_step_end;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::{Action, Item, Kind, Schedule};
@@ -31,9 +31,6 @@ use std::collections::VecDeque;
 /// ```
 pub(super) fn dualpipe(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
-    even("ranks", ranks)?;
-    even("micro-batches", microbatches)?;
-    enough(ranks, 2 * ranks, microbatches)?;
     let half = microbatches / 2;
     let rows = (0..ranks)
         .map(|rank| {
@@ -42,10 +39,16 @@ pub(super) fn dualpipe(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, 
                 let up = phase != upper;
                 Item::new(kind, if up { ranks - 1 - rank } else { rank }, if up { half + k } else { k })
             });
-            ended(steps.row())
+            with_step_end(steps.row())
         })
         .collect();
     Ok(Schedule { name: "dualpipe".into(), rows })
+}
+
+/// Both directions have whole ranks and micro-batches, and reach their steady state.
+pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), String> {
+    chimera::accepts(pipeline)?;
+    dualpipe_v::accepts(pipeline)
 }
 
 /// The row of one rank needs so many micro-batches to reach its steady state.

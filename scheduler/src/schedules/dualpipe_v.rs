@@ -1,7 +1,7 @@
 //! The schedule DualPipeV: its timeline and its rows.
 
 use super::dualpipe::{Steps, enough};
-use super::ended;
+use crate::actions::with_step_end;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::{Item, Schedule};
@@ -23,14 +23,18 @@ use ir::schedule::{Item, Schedule};
 /// ```
 pub(super) fn dualpipe_v(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
-    enough(ranks, 2 * ranks, microbatches)?;
     let rows = (0..ranks)
         .map(|rank| {
             let stages = [rank, 2 * ranks - 1 - rank];
             let steps =
                 Steps::new(ranks, rank, microbatches, |kind, phase, k| Item::new(kind, stages[phase as usize], k));
-            ended(steps.row())
+            with_step_end(steps.row())
         })
         .collect();
     Ok(Schedule { name: "dualpipe-v".into(), rows })
+}
+
+/// Rows reach their steady state.
+pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), String> {
+    enough(pipeline.ranks, 2 * pipeline.ranks, pipeline.microbatches)
 }

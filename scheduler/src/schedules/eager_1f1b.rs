@@ -20,3 +20,8 @@ pub(super) fn eager_1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule
     let rows = (0..ranks).map(|rank| alternating(rank, 2 * (ranks - 1 - rank), microbatches)).collect();
     Ok(Schedule { name: "eager-1f1b".into(), rows })
 }
+
+/// Forwards ahead of the first backward.
+pub(super) fn in_flight(rank: u32, pipeline: &Pipeline) -> u32 {
+    (2 * (pipeline.ranks - rank) - 1).min(pipeline.microbatches)
+}

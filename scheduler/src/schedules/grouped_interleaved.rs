@@ -1,6 +1,6 @@
 //! The schedule grouped interleaved: its timeline and its rows.
 
-use super::ended;
+use crate::actions::with_step_end;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::{Action, Item, Kind, Schedule};
@@ -36,7 +36,7 @@ pub(super) fn grouped_interleaved(_: &StageCosts, pipeline: &Pipeline) -> Result
                 slots.push((back + 1, Item::new(Kind::W, stage(chunks - 1 - turn), microbatch)));
             }
             slots.sort_by_key(|&(slot, _)| slot);
-            ended(slots.into_iter().map(|(_, item)| Action::One(item)))
+            with_step_end(slots.into_iter().map(|(_, item)| Action::One(item)))
         })
         .collect();
     Ok(Schedule { name: "grouped-interleaved".into(), rows })

@@ -1,6 +1,6 @@
 //! The schedule Hanayo: its timeline and its rows.
 
-use super::ended;
+use crate::actions::with_step_end;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::{Action, Item, Kind, Schedule};
@@ -20,11 +20,7 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 /// rank 1  ... 1F0 2F0 1F1 2F1 1F2 2B0---- 1B0---- 2B1---- 1B1---- 2F2 ............... 2B2---- 1B2---- .......
 /// ```
 pub(super) fn hanayo(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
-    let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
-    if !chunks.is_multiple_of(2) {
-        let (less, more) = (chunks - 1, chunks + 1);
-        return Err(format!("a wave is 2 chunks per rank: {less} or {more} chunks would do, not {chunks}"));
-    }
+    let Pipeline { ranks, microbatches, .. } = *pipeline;
     let stages = pipeline.stages();
     let mut rows = vec![Vec::new(); ranks as usize];
     let mut free_at = vec![0; ranks as usize];
@@ -48,7 +44,17 @@ pub(super) fn hanayo(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, St
             }
         }
     }
-    Ok(Schedule { name: "hanayo".into(), rows: rows.into_iter().map(ended).collect() })
+    Ok(Schedule { name: "hanayo".into(), rows: rows.into_iter().map(with_step_end).collect() })
+}
+
+/// Chunks make whole waves.
+pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), String> {
+    let chunks = pipeline.chunks;
+    if !chunks.is_multiple_of(2) {
+        let (less, more) = (chunks - 1, chunks + 1);
+        return Err(format!("a wave is 2 chunks per rank: {less} or {more} chunks would do, not {chunks}"));
+    }
+    Ok(())
 }
 
 /// A micro-batch on its way through all stages and back.

@@ -1,6 +1,6 @@
 //! The schedule interleaved 1F1B: its timeline, its rows, and the depth-first order that others share.
 
-use super::ended;
+use crate::actions::with_step_end;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::{Action, Item, Kind, Schedule};
@@ -30,7 +30,7 @@ pub(super) fn interleaved_1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Sc
             let (warm_up, rest) = forwards.split_at(ahead.min(forwards.len()));
             let (steady, cool_down) = backwards.split_at(rest.len());
             let steady = rest.iter().zip(steady).flat_map(|(f, b)| [f, b]);
-            ended(warm_up.iter().chain(steady).chain(cool_down).copied())
+            with_step_end(warm_up.iter().chain(steady).chain(cool_down).copied())
         })
         .collect();
     Ok(Schedule { name: "interleaved-1f1b".into(), rows })
@@ -65,4 +65,11 @@ pub(super) fn depth_first(pipeline: &Pipeline, groups: &[Range<u32>], rank: u32,
     let turns =
         groups.iter().flat_map(|group| (0..chunks).map(move |turn| (chunk(turn) * ranks + rank, group.clone())));
     turns.flat_map(|(stage, group)| group.map(move |j| Action::One(Item::new(kind, stage, j)))).collect()
+}
+
+/// Forwards ahead of the first backward. Groups have at least as many micro-batches as there are ranks, or all.
+pub(super) fn in_flight(rank: u32, pipeline: &Pipeline) -> u32 {
+    let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
+    let behind = ranks - rank;
+    (2 * behind - 1 + (chunks - 1) * ranks.min(microbatches)).min(microbatches.saturating_mul(chunks))
 }

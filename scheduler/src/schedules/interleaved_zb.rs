@@ -1,7 +1,7 @@
 //! The schedule interleaved ZB: its timeline and its rows.
 
-use super::ended;
 use super::interleaved_1f1b::{depth_first, groups};
+use crate::actions::with_step_end;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::{Kind, Schedule};
@@ -29,8 +29,15 @@ pub(super) fn interleaved_zb(_: &StageCosts, pipeline: &Pipeline) -> Result<Sche
                 rest.get(k).copied().into_iter().chain([i[k]]).chain(w)
             });
             let last = &w[w.len() - late..];
-            ended(warm_up.iter().copied().chain(steady).chain(last.iter().copied()))
+            with_step_end(warm_up.iter().copied().chain(steady).chain(last.iter().copied()))
         })
         .collect();
     Ok(Schedule { name: "interleaved-zb".into(), rows })
+}
+
+/// Forwards ahead of the first backward. Groups have at least as many micro-batches as there are ranks, or all.
+pub(super) fn in_flight(rank: u32, pipeline: &Pipeline) -> u32 {
+    let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
+    let behind = ranks - rank;
+    (behind + (chunks - 1) * ranks.min(microbatches)).min(microbatches.saturating_mul(chunks))
 }

@@ -1,6 +1,6 @@
 //! The schedule looped BFS: its timeline and its rows.
 
-use super::ended;
+use crate::actions::with_step_end;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::{Action, Item, Kind, Schedule};
@@ -21,6 +21,6 @@ pub(super) fn looped_bfs(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule
             move |chunk| (0..microbatches).map(move |j| Action::One(Item::new(kind, chunk * ranks + rank, j)));
         (0..chunks).flat_map(of_chunk)
     };
-    let rows = (0..ranks).map(|rank| ended(all(Kind::F, rank).chain(all(Kind::B, rank).rev()))).collect();
+    let rows = (0..ranks).map(|rank| with_step_end(all(Kind::F, rank).chain(all(Kind::B, rank).rev()))).collect();
     Ok(Schedule { name: "looped-bfs".into(), rows })
 }

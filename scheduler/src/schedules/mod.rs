@@ -4,7 +4,6 @@
 //! slices; f, i, w = seconds of F, I, W of one stage and slice, fb of an overlapped pair; c = seconds of a hop. Memory
 //! counts forward activations of one stage and slice.
 
-pub mod bound;
 mod chimera;
 mod dualpipe;
 mod dualpipe_v;
@@ -19,7 +18,6 @@ mod one_f_one_b;
 mod one_f_one_b_v;
 mod optimal;
 mod seq1f1b;
-mod suits;
 mod table;
 mod v_auto;
 mod v_half;
@@ -30,9 +28,11 @@ mod zb_h2;
 mod zb_v;
 mod zb_v_greedy;
 
+use crate::actions::{split_backward, with_step_end};
 use crate::costs::StageCosts;
+use crate::optimal::{Answer, Infeasible};
 use crate::placement::{Pipeline, Placement};
-use crate::problem::Patience;
+use crate::problem::{Backward, Patience, Problem};
 use ir::schedule::{Action, Item, Kind, Schedule};
 pub use table::SCHEDULES;
 
@@ -55,7 +55,35 @@ pub struct ScheduleKind {
     pub chunks: Chunks,
     /// What else may be chosen.
     pub choice: Choice,
+    /// True if the order has I and W of their own, so that an input gradient is sent before the weight gradient is done.
+    pub splits_backward: bool,
+    /// What the order depends on.
+    pub order: OrderBasis,
+    /// Constraint on a pipeline that has the kind's own groups; the error says what would do.
+    accepts: fn(&Pipeline) -> Result<(), String>,
+    /// Lower bound on the forward activations of one stage and slice that a rank holds at once.
+    min_in_flight: fn(u32, &Pipeline) -> u32,
+    /// The kind that the name means with several stages per rank, if that is another one.
+    pub interleaved_as: Option<&'static str>,
+    /// True if most training runs use it: a search of layouts begins with these.
+    pub is_common: bool,
     make: Make,
+}
+
+/// What the order of a kind depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OrderBasis {
+    /// The pipeline alone, not the costs.
+    Fixed {
+        /// True if every round of p micro-batches is ordered as the round before it.
+        repeats: bool,
+    },
+    /// The costs, by a rule.
+    ByCosts,
+    /// The costs, by a search through many orders: seconds on 32 ranks.
+    Searched,
+    /// The costs, by the search of [`crate::optimal`], on any placement; it starts from the orders of the other kinds.
+    Solved,
 }
 
 /// What makes the rows of a kind.
@@ -100,6 +128,39 @@ pub fn find(name: &str) -> Result<&'static ScheduleKind, UnknownSchedule> {
     SCHEDULES.iter().find(|kind| kind.name == name).ok_or_else(|| UnknownSchedule(name.to_string()))
 }
 
+/// The kind that a name means with `chunks` stages per rank: 1F1B with several is the interleaved one (Narayanan et al. 2021).
+pub fn with_chunks(name: &str, chunks: Option<u32>) -> &str {
+    let interleaved = || find(name).ok().and_then(|kind| kind.interleaved_as);
+    if chunks.is_some_and(|chunks| chunks > 1) { interleaved().unwrap_or(name) } else { name }
+}
+
+/// Searches for the best order, with the orders of all other kinds as warm starts.
+///
+/// # Errors
+/// No order holds the memory limits.
+pub fn solve(problem: &Problem, log: &(dyn Fn(&str) + Sync)) -> Result<Answer, Infeasible> {
+    crate::optimal::solve(problem, &mut warm_starts(problem, log), log)
+}
+
+/// The orders of all kinds with this placement and the backwards that are asked for, made when they are taken.
+fn warm_starts<'a>(
+    problem: &'a Problem<'a>,
+    log: &'a (dyn Fn(&str) + Sync),
+) -> impl Iterator<Item = (&'static str, Schedule)> + 'a {
+    let patience = Patience { deadline: problem.deadline, log };
+    SCHEDULES.iter().filter(|kind| kind.order != OrderBasis::Solved).filter_map(move |kind| {
+        let pipeline = problem.pipeline;
+        let fits = kind.pipeline(pipeline.ranks, Some(pipeline.chunks), pipeline.microbatches).ok()?;
+        let made = (fits.placement == pipeline.placement)
+            .then(|| kind.make_within(problem.costs, pipeline, &patience).ok())??;
+        let schedule = if problem.backward == Backward::Fused { made } else { split_backward(made) };
+        let allowed = schedule.rows.iter().flatten().flat_map(|action| action.items()).all(|item| {
+            problem.backward == Backward::Auto || (item.kind == Kind::B) == (problem.backward == Backward::Fused)
+        });
+        allowed.then_some((kind.name, schedule))
+    })
+}
+
 impl ScheduleKind {
     /// The pipeline that this kind runs, with so many chunks or, at `None`, as many as it has by itself.
     ///
@@ -140,7 +201,32 @@ impl ScheduleKind {
 
     /// Whether its stages may lie so: the search takes any placement, its own is what it takes by itself.
     pub fn lies(&self, placement: Placement) -> bool {
-        placement == self.placement || self.name == crate::optimal::KIND
+        placement == self.placement || self.order == OrderBasis::Solved
+    }
+
+    /// Whether the order is the same whatever actions take.
+    pub fn has_fixed_order(&self) -> bool {
+        matches!(self.order, OrderBasis::Fixed { .. })
+    }
+
+    /// Whether every round of as many micro-batches as there are ranks is ordered as the one before it.
+    pub fn repeats_rounds(&self) -> bool {
+        self.order == OrderBasis::Fixed { repeats: true }
+    }
+
+    /// Whether it tries many orders: on 32 ranks for seconds.
+    pub fn searches(&self) -> bool {
+        matches!(self.order, OrderBasis::Searched | OrderBasis::Solved)
+    }
+
+    /// Whether the kind's constraint holds for a pipeline with its own groups.
+    pub fn accepts(&self, pipeline: &Pipeline) -> bool {
+        (self.accepts)(pipeline).is_ok()
+    }
+
+    /// Lower bound on the forward activations of one stage and slice that a rank holds at once.
+    pub fn min_in_flight(&self, rank: u32, pipeline: &Pipeline) -> u32 {
+        (self.min_in_flight)(rank, pipeline)
     }
 
     /// The rows for a pipeline of this kind; the error says which constraint fails.
@@ -168,6 +254,7 @@ impl ScheduleKind {
         if costs.stages() != stages {
             return Err(format!("a {} on {ranks} ranks has {stages} stages, not {}", self.placement, costs.stages()));
         }
+        (self.accepts)(pipeline)?;
         match self.make {
             Make::Rule(make) => make(costs, pipeline),
             Make::Search(make) => make(costs, pipeline, patience),
@@ -185,33 +272,9 @@ fn kinds(choice: Choice) -> String {
     format!("{} {verb} them", names.join(", "))
 }
 
-/// Every B as I and at once W. The neighbour gets its gradient after I, so with split costs this is never slower.
-/// A B in an overlapped pair stays whole.
-pub fn split_backward(mut schedule: Schedule) -> Schedule {
-    for row in &mut schedule.rows {
-        *row = row.iter().flat_map(split_action).collect();
-    }
-    schedule
-}
-
-fn split_action(action: &Action) -> impl Iterator<Item = Action> + use<> {
-    let (first, second) = match *action {
-        Action::One(item) if item.kind == Kind::B => {
-            (Action::One(Item { kind: Kind::I, ..item }), Some(Action::One(Item { kind: Kind::W, ..item })))
-        }
-        other => (other, None),
-    };
-    std::iter::once(first).chain(second)
-}
-
 /// A row of single actions of one stage, with what ends a step.
 fn row_of(stage: u32, actions: impl IntoIterator<Item = (Kind, u32)>) -> Vec<Action> {
-    ended(actions.into_iter().map(|(kind, microbatch)| Action::One(Item::new(kind, stage, microbatch))))
-}
-
-/// A row with what ends a step: reduce, norm, update.
-pub fn ended(work: impl IntoIterator<Item = Action>) -> Vec<Action> {
-    work.into_iter().chain([Kind::R, Kind::N, Kind::U].map(|kind| Action::One(Item::step(kind)))).collect()
+    with_step_end(actions.into_iter().map(|(kind, microbatch)| Action::One(Item::new(kind, stage, microbatch))))
 }
 
 #[cfg(test)]

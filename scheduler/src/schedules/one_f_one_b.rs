@@ -29,3 +29,8 @@ pub(super) fn alternating(stage: u32, warm: u32, microbatches: u32) -> Vec<Actio
     let cool_down = (microbatches - warm..microbatches).map(|j| (Kind::B, j));
     row_of(stage, warm_up.chain(steady).chain(cool_down))
 }
+
+/// Forwards ahead of the first backward.
+pub(super) fn in_flight(rank: u32, pipeline: &Pipeline) -> u32 {
+    (pipeline.ranks - rank).min(pipeline.microbatches)
+}

@@ -1,7 +1,7 @@
 //! The schedule found by search: see [`crate::optimal`].
 
+use super::solve;
 use crate::costs::StageCosts;
-use crate::optimal::solve;
 use crate::placement::Pipeline;
 use crate::problem::{Backward, Objective, Problem};
 use ir::schedule::Schedule;

@@ -1,6 +1,6 @@
 //! The schedule Seq1F1B: its timeline and its rows.
 
-use super::ended;
+use crate::actions::with_step_end;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::{Action, Item, Kind, Schedule};
@@ -26,7 +26,7 @@ pub(super) fn seq1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, S
             let b = |k: u32| item(Kind::B, k / slices, slices - 1 - k % slices);
             let warm = (ranks - 1 - rank + slices - 1).min(all);
             let steady = (warm..all).flat_map(|k| [f(k), b(k - warm)]);
-            ended((0..warm).map(f).chain(steady).chain((all - warm..all).map(b)))
+            with_step_end((0..warm).map(f).chain(steady).chain((all - warm..all).map(b)))
         })
         .collect();
     Ok(Schedule { name: "seq1f1b".into(), rows })

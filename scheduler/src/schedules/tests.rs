@@ -3,8 +3,10 @@
 mod chains;
 mod directions;
 mod loops;
+mod properties;
 
 use super::*;
+use crate::bound::lower_bound;
 use crate::check::check;
 use crate::simulate::{Timeline, simulate};
 
@@ -137,7 +139,7 @@ fn the_bound_proves_1f1b_optimal_among_fused_orders_and_never_exceeds_a_rule() {
             for fiw in COSTS.into_iter().filter(|_| case.make().is_ok()) {
                 for comm in [0.0, 2.0] {
                     let time = case.time(fiw, comm);
-                    let lower = |fused| bound::lower_bound(&case.costs(fiw, comm), &case.pipeline, fused);
+                    let lower = |fused| lower_bound(&case.costs(fiw, comm), &case.pipeline, fused);
                     let (fused, split) = (lower(true), lower(false));
                     assert!(split.makespan <= fused.makespan && split.makespan <= time.makespan, "{name} p={p} m={m}");
                     assert!(split.span <= time.span, "{name} p={p} m={m}");

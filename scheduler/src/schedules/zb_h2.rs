@@ -17,12 +17,18 @@ use ir::schedule::Schedule;
 /// ```
 pub(super) fn zb_h2(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
+    let rows = (0..ranks).map(|rank| put_off(rank, 2 * (ranks - 1 - rank), 2 * rank, microbatches)).collect();
+    Ok(Schedule { name: "zb-h2".into(), rows })
+}
+
+/// Rows reach their steady state.
+pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), String> {
+    let Pipeline { ranks, microbatches, .. } = *pipeline;
     let least = 2 * ranks - 1;
     if microbatches < least {
         return Err(format!(
             "{ranks} ranks need {least} micro-batches or more, not {microbatches}; zb-h1 takes any number"
         ));
     }
-    let rows = (0..ranks).map(|rank| put_off(rank, 2 * (ranks - 1 - rank), 2 * rank, microbatches)).collect();
-    Ok(Schedule { name: "zb-h2".into(), rows })
+    Ok(())
 }

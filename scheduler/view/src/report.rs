@@ -1,6 +1,8 @@
 //! Subcommand `schedule`: takes a request, returns a report and a timeline.
 
 use ir::schedule::{Action, Kind, Schedule};
+use scheduler::actions::split_backward;
+use scheduler::bound::{Bound, lower_bound_within, meets};
 use scheduler::check::{Law, Violation, check_pipeline};
 use scheduler::costs::{CostsError, CostsFile, StageCosts};
 use scheduler::decimal::precise;
@@ -8,8 +10,7 @@ use scheduler::limits::{first_below, least_limit};
 use scheduler::optimal::{self, Answer};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::problem::{Backward, Objective, Patience, Problem};
-use scheduler::schedules::bound::{Bound, lower_bound_within, meets};
-use scheduler::schedules::{ScheduleKind, UnknownSchedule, find, split_backward};
+use scheduler::schedules::{OrderBasis, ScheduleKind, UnknownSchedule, find, solve};
 use scheduler::simulate::{Sends, SimulateError, Timeline, can_run, simulate};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -335,8 +336,8 @@ fn make(
     problem: &Problem,
     log: &(dyn Fn(&str) + Sync),
 ) -> Result<Made, Error> {
-    if kind.name == optimal::KIND {
-        return Ok(match optimal::solve(problem, log) {
+    if kind.order == OrderBasis::Solved {
+        return Ok(match solve(problem, log) {
             Ok(Answer { schedule, bound, engine, optimal, deterministic, .. }) => {
                 Made { schedule, engine, bound: Some(bound), optimal, deterministic }
             }

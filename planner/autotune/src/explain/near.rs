@@ -2,6 +2,7 @@
 
 use super::brief::differences;
 use ir::goal::{CpKind, ParallelConfig, Recompute};
+use scheduler::schedules;
 
 /// A configuration that differs in one choice.
 #[derive(Clone, PartialEq, Debug)]
@@ -110,12 +111,12 @@ fn within(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)> {
     if best.rank_order != ParallelConfig::default().rank_order {
         with("rank_order", false, ParallelConfig { rank_order: ParallelConfig::default().rank_order, ..again() });
     }
-    all.extend(schedules(best));
+    all.extend(pipelines(best));
     all
 }
 
 /// Other schedules of a pipeline: fewer or more stages on a rank, and plain 1F1B.
-fn schedules(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)> {
+fn pipelines(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)> {
     if best.pp < 2 {
         return Vec::new();
     }
@@ -129,15 +130,16 @@ fn schedules(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)>
         recompute: Recompute::Auto,
         ..best.clone()
     };
-    let interleaved = |vp: u32| if vp > 1 { of("interleaved-1f1b", Some(vp)) } else { of("1f1b", None) };
+    let plain = ParallelConfig::default().schedule;
+    let with_chunks = |vp: u32| of(schedules::with_chunks(&plain, Some(vp)), (vp > 1).then_some(vp));
     let mut all = Vec::new();
-    if best.schedule == "interleaved-1f1b" {
-        all.push(("vp", false, interleaved(chunks / 2)));
-        all.push(("vp", true, interleaved(chunks * 2)));
-    } else if best.schedule == "1f1b" {
-        all.push(("vp", true, interleaved(2)));
+    if best.schedule == plain {
+        all.push(("vp", true, with_chunks(2)));
+    } else if best.schedule == schedules::with_chunks(&plain, Some(2)) {
+        all.push(("vp", false, with_chunks(chunks / 2)));
+        all.push(("vp", true, with_chunks(chunks * 2)));
     } else {
-        all.push(("schedule", false, of("1f1b", None)));
+        all.push(("schedule", false, with_chunks(1)));
     }
     all
 }

@@ -9,13 +9,14 @@ use cost::Supports;
 use estimator::check_pins;
 use estimator::{Desk, pinned};
 use ir::catalogue::Code;
+use ir::goal::ParallelConfig;
 use ir::graph::Model;
 use ir::models::Batch;
 use ir::recompute::check_names;
 use ir::slices::slice;
 use ir::types::DType;
 use scheduler::placement::{Pipeline, Placement};
-use scheduler::schedules::{Chunks, SCHEDULES, ScheduleKind};
+use scheduler::schedules::{self, Chunks, SCHEDULES, ScheduleKind};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -57,6 +58,7 @@ pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, until: Deadline, off
         batch: desk.source().is_text().then(|| batch_of(&model)),
         slices: most_slices(schedule.as_deref(), slices, &supports).max(pin.parallel.slices.unwrap_or(1)),
         orders: remembered(move |pp, microbatches| orders(pp, microbatches, (schedule.as_deref(), &supports), slices)),
+        common_schedules: SCHEDULES.iter().filter(|kind| kind.is_common).map(|kind| kind.name).collect(),
         choices,
         global_batch: request.global_batch,
         devices: request.devices(),
@@ -101,9 +103,7 @@ fn batch_of(model: &Model) -> u64 {
 /// What a text pins. 1F1B with several stages per rank is the interleaved one.
 fn pin(text: &str) -> Result<Pin, Error> {
     let mut parallel = pinned(text)?;
-    if parallel.schedule == "1f1b" && parallel.vp.is_some_and(|vp| vp > 1) {
-        parallel.schedule = "interleaved-1f1b".to_string();
-    }
+    parallel.schedule = schedules::with_chunks(&parallel.schedule, parallel.vp).to_string();
     Ok(Pin { parallel, keys: parallel::keys(text)?.into_iter().map(str::to_string).collect() })
 }
 
@@ -114,7 +114,7 @@ fn orders(pp: u64, microbatches: u64, (schedule, supports): (Option<&str>, &Supp
     let (Ok(ranks), Ok(microbatches)) = (u32::try_from(pp), u32::try_from(microbatches)) else { return Vec::new() };
     let known = SCHEDULES.iter().filter(|kind| match schedule {
         Some(name) => kind.name == name,
-        None if ranks == 1 => kind.name == "1f1b",
+        None if ranks == 1 => kind.name == ParallelConfig::default().schedule,
         None => !kind.searches() && supports.schedule(kind.name),
     });
     let mut orders: Vec<Order> = Vec::new();
@@ -126,10 +126,10 @@ fn orders(pp: u64, microbatches: u64, (schedule, supports): (Option<&str>, &Supp
         };
         for vp in choices {
             let Ok(pipeline) = kind.pipeline(ranks, vp, microbatches) else { continue };
-            if !kind.suits(&pipeline) || (pipeline.slices > 1 && !slices) {
+            if !kind.accepts(&pipeline) || (pipeline.slices > 1 && !slices) {
                 continue;
             }
-            let class = (vp, pipeline, kind.has_whole_backwards());
+            let class = (vp, pipeline, !kind.splits_backward);
             match alike.iter().position(|other| *other == class) {
                 Some(at) => orders[at].schedules = with(&orders[at].schedules, kind, &pipeline),
                 None => {
@@ -153,8 +153,9 @@ fn most_slices(schedule: Option<&str>, slices: bool, supports: &Supports) -> u32
 
 /// One more schedule of an order; those that keep least first. What keeps less than another does so on every rank.
 fn with(schedules: &Schedules, kind: &'static ScheduleKind, pipeline: &Pipeline) -> Schedules {
-    let of_all =
-        |kind: &ScheduleKind| (0..pipeline.ranks).map(|rank| u64::from(kind.keeps(rank, pipeline))).sum::<u64>();
+    let of_all = |kind: &ScheduleKind| {
+        (0..pipeline.ranks).map(|rank| u64::from(kind.min_in_flight(rank, pipeline))).sum::<u64>()
+    };
     let kept = |name: &str| SCHEDULES.iter().find(|kind| kind.name == name).map(of_all);
     let mut names = [schedules, [kind.name].as_slice()].concat();
     names.sort_by_key(|name| kept(name));

@@ -4,9 +4,6 @@ use super::space::Space;
 use super::{Family, Level};
 use ir::goal::{ParallelConfig, Recompute};
 
-/// 1F1B schedules: backward whole or split, with one stage or several stages per rank.
-const SCHEDULES: [&str; 4] = ["1f1b", "zb-h1", "interleaved-1f1b", "interleaved-zb"];
-
 /// Region of a space. It holds a family if it holds all decided options of the family.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Region {
@@ -35,12 +32,12 @@ impl Region {
 }
 
 /// Returns whether all decided options of a family are usual or pinned. Usual means: tensor parallelism within a node, one
-/// sequence per micro-batch, unsliced sequences, unsharded experts, ZeRO-1, 1F1B on equal stages. Recomputation is off,
+/// sequence per micro-batch, unsliced sequences, unsharded experts, ZeRO-1, a common schedule on equal stages. Recomputation is off,
 /// of whole layers or of values chosen for the memory budget. Everything else follows the stack.
 fn is_usual(space: &Space, family: &Family) -> bool {
     let (parallel, level) = (&family.parallel, family.level);
     let zero = space.usual_zero(parallel);
-    let order = || family.schedules.iter().any(|name| SCHEDULES.contains(name));
+    let order = || family.schedules.iter().any(|name| space.common_schedules.contains(name));
     let usual = [
         ("tp", parallel.tp <= space.node),
         ("cp", parallel.cp == 1),
@@ -49,7 +46,7 @@ fn is_usual(space: &Space, family: &Family) -> bool {
         ("zero", level < Level::Shards || parallel.zero == zero),
         ("shard", parallel.shard.is_none()),
         ("schedule", level < Level::Pipeline || order()),
-        ("schedule", level < Level::Schedule || SCHEDULES.contains(&parallel.schedule.as_str())),
+        ("schedule", level < Level::Schedule || space.common_schedules.contains(&parallel.schedule.as_str())),
         ("stages", parallel.stages.is_empty()),
         ("tp_overlap", parallel.tp_overlap.is_none()),
         ("dp_overlap", parallel.dp_overlap.is_none()),
@@ -110,6 +107,7 @@ mod tests {
                 1 => [order(&["1f1b"], None, 1)].into(),
                 _ => [order(&["zb-h1", "1f1b"], None, pp), order(&["interleaved-1f1b"], Some(2), 2 * pp)].into(),
             }),
+            common_schedules: vec!["1f1b", "zb-h1", "interleaved-1f1b", "interleaved-zb"],
             choices: Choices::default(),
             pin: Pin::default(),
             stop: Box::new(|| false),

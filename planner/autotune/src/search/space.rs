@@ -103,6 +103,8 @@ pub struct Space {
     pub slices: u32,
     /// Pipeline orders.
     pub orders: Orders,
+    /// Schedules that most runs use.
+    pub common_schedules: Vec<&'static str>,
     /// Supported choices for options that are not pinned.
     pub choices: Choices,
     /// Pinned options.

@@ -82,7 +82,7 @@ fn crossed(from: &Slot, to: &Slot, seconds: &[f64]) -> usize {
 fn a_run_tells_what_a_timeline_tells() {
     for kind in SCHEDULES.iter().filter(|kind| !kind.searches()) {
         let orders = Orders::default();
-        for pipeline in pipelines(kind).iter().filter(|pipeline| kind.suits(pipeline)) {
+        for pipeline in pipelines(kind).iter().filter(|pipeline| kind.accepts(pipeline)) {
             let (number, slices) = (pipeline.stages() as usize, f64::from(pipeline.slices));
             for (slow, hop) in [(0, 0.0), (number / 2, 0.1), (number - 1, 0.25), (number, 1.5)] {
                 let (loads, hops) = stages(number, slow, hop);

@@ -14,11 +14,12 @@ use ir::schedule::Schedule;
 use ir::staged::Staged;
 use ir::types::DType;
 use ir::verify::program::{check, check_places};
+use scheduler::actions::split_backward;
 use scheduler::costs::StageCosts;
 use scheduler::cut::cut;
 use scheduler::model_costs;
 use scheduler::placement::{Pipeline, Placement};
-use scheduler::schedules::{self, split_backward};
+use scheduler::schedules;
 
 /// A small preset in stages.
 fn staged(name: &str, ranks: u64) -> (Model, Staged) {

@@ -16,10 +16,11 @@ use ir::program::{Instr, Transfer};
 use ir::text::File;
 use ir::types::DType;
 use ir::verify::program::{check, peak_bytes};
+use scheduler::actions::split_backward;
 use scheduler::costs::StageCosts;
 use scheduler::cut::{CutError, cut, cut_at};
 use scheduler::placement::{Pipeline, Placement};
-use scheduler::schedules::{self, split_backward};
+use scheduler::schedules;
 
 /// A small preset on so many pipeline ranks, ready to emit.
 fn model(name: &str, ranks: u64) -> Model {

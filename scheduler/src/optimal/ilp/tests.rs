@@ -6,11 +6,11 @@ use crate::optimal::{Budget, bound, start};
 use crate::placement::{Pipeline, Placement};
 use crate::problem::{Backward, Objective, Problem};
 
-/// The value and the bound that the engine gives, from the best order that a rule makes.
+/// The value and the bound that the engine gives, from an order of list scheduling.
 fn solved(costs: &StageCosts, pipeline: &Pipeline, objective: Objective) -> (f64, f64) {
     let problem = Problem { costs, pipeline, objective, backward: Backward::Split, deadline: None };
     let instance = Instance::new(&problem);
-    let best = start::best(&problem, &instance, &|_| {}).unwrap();
+    let best = start::best(&problem, &instance, &mut std::iter::empty(), &|_| {}).unwrap();
     let bound = bound::of(&problem, Some(&instance), best.value);
     let budget = Budget { work: 1_000_000, deadline: None };
     let task = Task {

@@ -1,12 +1,12 @@
 //! Repeating patterns against published figures and bounds.
 
 use super::*;
+use crate::bound::lower_bound;
 use crate::check::check;
 use crate::costs::StageCosts;
 use crate::optimal::{Budget, Instance};
 use crate::placement::{Pipeline, Placement};
 use crate::problem::{Backward, Objective, Problem};
-use crate::schedules::bound::lower_bound;
 use crate::simulate::simulate;
 use solver::Limits;
 

@@ -1,8 +1,9 @@
 //! Orders under blocking sends, compared with the cycles of a graph.
 
 use super::*;
+use crate::actions::{split_backward, with_step_end};
 use crate::placement::{Pipeline, Placement};
-use crate::schedules::{ended, find, split_backward};
+use crate::schedules::find;
 use crate::simulate::tests::rows;
 use ir::schedule::{Action, Item, Kind};
 use petgraph::algo::is_cyclic_directed;
@@ -94,7 +95,7 @@ fn random_order(pipeline: &Pipeline, seed: u64) -> Schedule {
         let cells: Vec<(u32, u32)> =
             (0..stages).flat_map(|s| (0..m).map(move |j| (s, j))).filter(|&(s, j)| ready(s, j)).collect();
         if cells.is_empty() {
-            return Schedule { name: "random".into(), rows: work.into_iter().map(ended).collect() };
+            return Schedule { name: "random".into(), rows: work.into_iter().map(with_step_end).collect() };
         }
         let (s, j) = cells[roll(cells.len())];
         let kind = if at(s, j) == 0 { Kind::F } else { Kind::B };

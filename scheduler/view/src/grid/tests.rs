@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::interop::{read_csv, report_foreign};
+use scheduler::actions::split_backward;
 use scheduler::costs::StageCosts;
 use scheduler::problem::Objective;
-use scheduler::schedules::{find, split_backward};
+use scheduler::schedules::find;
 use scheduler::simulate::simulate;
 
 fn timeline(kind: &str, costs: &StageCosts, m: u32, split: bool) -> Timeline {

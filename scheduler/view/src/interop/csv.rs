@@ -15,7 +15,7 @@
 use super::comms::{self, Message};
 use super::{Foreign, ReadError};
 use ir::schedule::{Action, Item, Kind, Schedule};
-use scheduler::schedules::ended;
+use scheduler::actions::with_step_end;
 use std::collections::BTreeMap;
 
 /// How torch marks two actions that run overlapped.
@@ -94,7 +94,7 @@ pub fn read_csv(text: &str) -> Result<Foreign, ReadError> {
         Cell::Compute(action) => Some(action),
         Cell::Message(_) | Cell::Care(_) => None,
     };
-    let rows = rows.iter().map(|row| ended(row.iter().filter_map(compute))).collect();
+    let rows = rows.iter().map(|row| with_step_end(row.iter().filter_map(compute))).collect();
     Ok(Foreign { schedule: Schedule { name: "foreign".into(), rows }, notes })
 }
 

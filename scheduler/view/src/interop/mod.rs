@@ -13,10 +13,10 @@ pub use refused::Refused;
 use crate::report::{ScheduleReport, Status};
 use ir::schedule::{Action, Schedule};
 use place::Laid;
+use scheduler::bound::{Bound, lower_bound, meets};
 use scheduler::check::{Law, Violation, check};
 use scheduler::costs::{CostsError, CostsFile, StageCosts};
 use scheduler::problem::Objective;
-use scheduler::schedules::bound::{Bound, lower_bound, meets};
 use scheduler::simulate::{Timeline, simulate};
 use std::time::Instant;
 

@@ -2,7 +2,7 @@
 
 use super::{Foreign, ReadError};
 use ir::schedule::{Action, Schedule};
-use scheduler::schedules::ended;
+use scheduler::actions::with_step_end;
 use serde::Deserialize;
 
 /// What is read of a report.
@@ -27,7 +27,7 @@ pub fn read_report(text: &str) -> Result<Foreign, ReadError> {
                 ReadError::Report(format!("order[{rank}][{at}]: `{word}` is no action such as 2F0 or (0F3|7B1)"))
             })?);
         }
-        rows.push(ended(row));
+        rows.push(with_step_end(row));
     }
     if report.order.iter().all(Vec::is_empty) {
         return Err(ReadError::Empty);

@@ -1,8 +1,9 @@
 //! CSV export and import, and the inputs that the import rejects.
 
 use super::*;
+use scheduler::actions::split_backward;
 use scheduler::costs::StageCosts;
-use scheduler::schedules::{SCHEDULES, find, split_backward};
+use scheduler::schedules::{SCHEDULES, find};
 
 fn made(kind: &str, ranks: u32, microbatches: u32, split: bool) -> Schedule {
     let kind = find(kind).unwrap();

@@ -1,0 +1,48 @@
+//! The fields of each row against the orders that the kind makes.
+
+use super::super::{OrderBasis, SCHEDULES};
+use crate::costs::StageCosts;
+use crate::placement::Pipeline;
+use crate::simulate::simulate;
+use ir::schedule::Kind;
+
+/// Costs that are the same on all stages, and costs that are nowhere the same.
+fn others(pipeline: &Pipeline) -> [StageCosts; 2] {
+    let even = StageCosts::uniform(pipeline.stages(), 1.0, 0.7, 2.5, 0.0);
+    let mut uneven = StageCosts { fb: Some(1.1), ..even.clone() };
+    let fields = [&mut uneven.f, &mut uneven.i, &mut uneven.w, &mut uneven.comm, &mut uneven.mem_i, &mut uneven.mem_w];
+    for (number, field) in (1..).zip(fields) {
+        for (stage, figure) in (1..).zip(field) {
+            *figure = f64::from((stage * 7 + number * 3) % 11) / 5.0;
+        }
+    }
+    uneven.mem_f = uneven.mem_i.iter().zip(&uneven.mem_w).map(|(i, w)| i + w).collect();
+    [even, uneven]
+}
+
+#[test]
+fn what_is_accepted_can_be_made_and_has_the_properties_of_its_row() {
+    for kind in SCHEDULES.iter().filter(|kind| kind.order != OrderBasis::Solved) {
+        for (ranks, chunks) in [(1, None), (2, None), (3, None), (4, None), (2, Some(3)), (3, Some(4))] {
+            for microbatches in [1, 2, 3, 4, 5, 8, 9] {
+                let Ok(pipeline) = kind.pipeline(ranks, chunks, microbatches) else { continue };
+                let costs = StageCosts::uniform(pipeline.stages(), 1.0, 1.5, 0.5, 0.1);
+                let made = kind.make(&costs, &pipeline);
+                assert_eq!(made.is_ok(), kind.accepts(&pipeline), "{} {pipeline:?}", kind.name);
+                let Ok(schedule) = made else { continue };
+                for other in others(&pipeline) {
+                    let same = kind.make(&other, &pipeline).unwrap().rows == schedule.rows;
+                    assert!(same || !kind.has_fixed_order(), "{} {pipeline:?}", kind.name);
+                }
+                let timeline = simulate(&schedule, &costs).unwrap();
+                for (rank, peak) in timeline.peak_memory.iter().enumerate() {
+                    let kept = f64::from(kind.min_in_flight(rank as u32, &pipeline)) / f64::from(pipeline.slices);
+                    assert!(kept <= *peak, "{} {pipeline:?} {rank}: {kept} {peak}", kind.name);
+                }
+                let items = schedule.rows.iter().flatten().flat_map(|action| action.items());
+                let whole = items.into_iter().all(|item| !matches!(item.kind, Kind::I | Kind::W));
+                assert!(whole || kind.splits_backward, "{} {pipeline:?}", kind.name);
+            }
+        }
+    }
+}
