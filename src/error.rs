@@ -147,7 +147,7 @@ from_coded![
     scheduler::check::Violation,
     scheduler::costs::CostsError,
     view::draw::MeasuredError,
-    view::interop::ForeignError,
+    view::interop::ImportError,
     view::interop::ReadError,
     view::report::Error,
     scheduler::schedules::UnknownSchedule,

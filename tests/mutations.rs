@@ -65,9 +65,9 @@ use ir::ops::Collective;
 use ir::program::{BodyKind, Instr, Program};
 use ir::schedule::{Action, Item, Kind};
 use right::{Right, checked, planned};
-use scheduler::check::Law;
-use scheduler::cut::costs_of;
+use scheduler::check::Invariant;
 use scheduler::model_costs;
+use scheduler::partition::costs_of;
 
 const TENSOR: &str = "dp=2,tp=2";
 /// All forwards come before all backwards, so that many bundles are there at once.
@@ -373,6 +373,6 @@ fn a_schedule_with_a_backward_before_its_forward() {
     row.swap(forward, backward);
     let costs = costs_of(right.file.staged.as_ref().expect("stages"), &model_costs(&right.file.model, &CPU, 4));
     let found = scheduler::check::check(schedule, &costs, 4, |stage, _| stage);
-    assert!(!found.is_empty() && found.iter().all(|violation| violation.law == Law::Order), "{found:?}");
+    assert!(!found.is_empty() && found.iter().all(|violation| violation.invariant == Invariant::Order), "{found:?}");
     assert!(matches!(right.emitted(&right.file.model), Err(CodegenError::Early { needs: 'F', .. })));
 }

@@ -8,7 +8,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use meshwright_scheduler::actions::split_backward;
 use meshwright_scheduler::costs::StageCosts;
 use meshwright_scheduler::schedules::find;
-use meshwright_scheduler::simulate::{Wiring, simulate};
+use meshwright_scheduler::simulate::{DependencyGraph, simulate};
 
 /// The program's own.
 #[global_allocator]
@@ -26,7 +26,7 @@ fn pipelines(criterion: &mut Criterion) {
         group.bench_function(format!("{ranks} ranks x {microbatches} micro-batches"), |bench| {
             bench.iter(|| simulate(black_box(&schedule), &costs).unwrap().makespan);
         });
-        let wiring = Wiring::of(&schedule, costs.f.len()).unwrap();
+        let wiring = DependencyGraph::of(&schedule, costs.f.len()).unwrap();
         group.bench_function(format!("wired: {ranks} ranks x {microbatches} micro-batches"), |bench| {
             bench.iter(|| black_box(&wiring).run(&costs).makespan());
         });

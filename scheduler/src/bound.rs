@@ -7,12 +7,12 @@
 //!
 //! Heads and tails depend on the micro-batch count. Before the j-th I of a stage starts, j micro-batches have passed every
 //! earlier rank of the route. The head is the maximum over sets G of actions that a rank performs for each micro-batch on
-//! the route: `way to G + j x (seconds of G) + way from G`. Tails are analogous, with the W of G where no action need follow
-//! them.
+//! the route: `route to G + j x (seconds of G) + route from G`. Tails are analogous, with the W of G where no action need
+//! follow them.
 
 mod one_rank;
 mod rounding;
-mod way;
+mod route;
 
 pub use rounding::{meets, rounding};
 
@@ -20,8 +20,8 @@ use crate::costs::StageCosts;
 use crate::placement::{Pipeline, Placement};
 use crate::problem::is_over;
 use one_rank::{Job, least_end};
+use route::{CriticalRoute, PairShares};
 use std::time::Instant;
-use way::{Shares, Way};
 
 /// No order of the actions takes less.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -51,15 +51,15 @@ pub fn lower_bound(costs: &StageCosts, pipeline: &Pipeline, fused: bool) -> Boun
 
 /// The same. In a long pipeline, or until a deadline, not all ranks are looked at: the bound is then lower, and holds.
 pub fn lower_bound_within(costs: &StageCosts, pipeline: &Pipeline, fused: bool, deadline: Option<Instant>) -> Bound {
-    let shares: Vec<Shares> = (0..pipeline.ranks).map(|rank| Shares::of(costs, pipeline, rank)).collect();
-    let way = |(first, units)| Way::of(costs, pipeline, fused, &shares, first, units);
-    let ways: Vec<Way> = directions(pipeline).map(way).collect();
+    let shares: Vec<PairShares> = (0..pipeline.ranks).map(|rank| PairShares::of(costs, pipeline, rank)).collect();
+    let route = |(first, units)| CriticalRoute::of(costs, pipeline, fused, &shares, first, units);
+    let routes: Vec<CriticalRoute> = directions(pipeline).map(route).collect();
     let mut bound = Bound { makespan: 0.0, span: 0.0 };
     for (nth, rank) in looked_at(costs, pipeline).into_iter().enumerate() {
         if nth >= LEAST_RANKS && is_over(deadline) {
             break;
         }
-        let least = |whole| least_end(ways.iter().flat_map(|way| jobs(way, rank, whole)).collect());
+        let least = |whole| least_end(routes.iter().flat_map(|route| jobs(route, rank, whole)).collect());
         bound.makespan = bound.makespan.max(least(true));
         bound.span = bound.span.max(least(false));
     }
@@ -90,24 +90,24 @@ fn looked_at(costs: &StageCosts, pipeline: &Pipeline) -> Vec<u32> {
     chosen
 }
 
-/// What a rank does for one direction: within the whole way, or within the part between its own first and last step.
-fn jobs(way: &Way, rank: u32, whole: bool) -> Vec<Job> {
-    let own = way.steps_of(rank);
+/// What a rank does for one direction: within the whole route, or within the part between its own first and last step.
+fn jobs(route: &CriticalRoute, rank: u32, whole: bool) -> Vec<Job> {
+    let own = route.steps_of(rank);
     let (Some(&first), Some(&last)) = (own.first(), own.last()) else { return Vec::new() };
-    let part = if whole { way.whole() } else { way.between(first, last) };
-    let mut jobs = Vec::with_capacity(3 * own.len() * way.units as usize);
+    let part = if whole { route.whole() } else { route.between(first, last) };
+    let mut jobs = Vec::with_capacity(3 * own.len() * route.units as usize);
     for &at in own {
-        let step = way.steps[at];
+        let step = route.steps[at];
         let (heads, tails) = (part.before_start(at), part.after(at));
-        jobs.extend((0..way.units).map(|done| Job {
+        jobs.extend((0..route.units).map(|done| Job {
             head: heads.at(done + 1),
             seconds: step.share,
-            tail: tails.at(way.units - done),
+            tail: tails.at(route.units - done),
         }));
         if let Some(weights) = step.weights {
             let heads = if weights.in_pair { heads } else { part.before_end(at) };
             let job = |done| Job { head: heads.at(done + 1), seconds: weights.share, tail: 0.0 };
-            jobs.extend((0..way.units).map(job));
+            jobs.extend((0..route.units).map(job));
         }
     }
     jobs

@@ -20,8 +20,8 @@ use std::fmt;
 /// Something wrong with a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Violation {
-    /// Which law is broken.
-    pub law: Law,
+    /// Which invariant is broken.
+    pub invariant: Invariant,
     /// On which rank.
     pub rank: usize,
     /// Where in its row; `None` for what is missing.
@@ -30,9 +30,9 @@ pub struct Violation {
     pub text: String,
 }
 
-/// The laws of a schedule.
+/// The invariants of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Law {
+pub enum Invariant {
     /// An item names a stage, micro-batch or slice that there is not.
     Range,
     /// Something that must run does not.
@@ -141,7 +141,7 @@ fn standing(
         } else {
             let slices = last_slice.map_or(String::new(), |last| format!(" of {} slices", last + 1));
             let text = format!("{item} is none of {stages} stages x {microbatches} micro-batches{slices}");
-            found.push(Violation { law: Law::Range, rank, position: Some(at), text });
+            found.push(Violation { invariant: Invariant::Range, rank, position: Some(at), text });
         }
     }
     standing
@@ -149,7 +149,7 @@ fn standing(
 
 /// Laws 1 and 2 for one stage, micro-batch and slice.
 fn complete(of: impl Fn(Kind) -> Item, owner: usize, standing: &Standing, found: &mut Vec<Violation>) {
-    let missing = |text| Violation { law: Law::Missing, rank: owner, position: None, text };
+    let missing = |text| Violation { invariant: Invariant::Missing, rank: owner, position: None, text };
     let places = |kind| standing.get(&of(kind)).map_or(&[][..], Vec::as_slice);
     let has = |kind| !places(kind).is_empty();
     if !has(Kind::F) {
@@ -163,22 +163,25 @@ fn complete(of: impl Fn(Kind) -> Item, owner: usize, standing: &Standing, found:
     }
     for kind in [Kind::F, Kind::B, Kind::I, Kind::W] {
         for (nth, &(rank, at)) in places(kind).iter().enumerate() {
-            let mut push = |law, text| found.push(Violation { law, rank, position: Some(at), text });
+            let mut push = |invariant, text| found.push(Violation { invariant, rank, position: Some(at), text });
             if nth > 0 {
                 let (first_rank, first_at) = places(kind)[0];
-                push(Law::Duplicate, format!("{} ran already on rank {first_rank}, position {first_at}", of(kind)));
+                push(
+                    Invariant::Duplicate,
+                    format!("{} ran already on rank {first_rank}, position {first_at}", of(kind)),
+                );
             }
             if rank != owner {
-                push(Law::Rank, format!("{} runs here, but its stage is on rank {owner}", of(kind)));
+                push(Invariant::Rank, format!("{} runs here, but its stage is on rank {owner}", of(kind)));
             }
             if has(Kind::B) && matches!(kind, Kind::I | Kind::W) {
-                push(Law::Duplicate, format!("{} is part of {}, which runs too", of(kind), of(Kind::B)));
+                push(Invariant::Duplicate, format!("{} is part of {}, which runs too", of(kind), of(Kind::B)));
             }
         }
     }
 }
 
-/// Law 3: the strongly connected parts of the graph of rows and messages are single actions.
+/// Invariant 3: the strongly connected parts of the graph of rows and messages are single actions.
 fn order(schedule: &Schedule, standing: &Standing, found: &mut Vec<Violation>) {
     let mut graph: DiGraph<At, Item> = DiGraph::new();
     let nodes: Vec<Vec<NodeIndex>> = (schedule.rows.iter().enumerate())
@@ -240,12 +243,12 @@ fn stuck(schedule: &Schedule, standing: &Standing, mut cycle: Vec<At>, found: &m
                 None => format!("of rank {from}"),
             };
             let text = format!("deadlock: {action} waits for {need} {since}");
-            found.push(Violation { law: Law::Order, rank, position: Some(at), text });
+            found.push(Violation { invariant: Invariant::Order, rank, position: Some(at), text });
         }
     }
 }
 
-/// Law 4, reported where the limit is first passed.
+/// Invariant 4, reported where the limit is first passed.
 fn memory(rank: usize, row: &[Action], costs: &StageCosts, found: &mut Vec<Violation>) {
     let Some(&limit) = costs.limit.as_ref().and_then(|limit| limit.get(rank)) else { return };
     let kept = |item: &Item, takes: bool| match (item.kind, item.stage.map(|stage| stage as usize)) {
@@ -262,25 +265,25 @@ fn memory(rank: usize, row: &[Action], costs: &StageCosts, found: &mut Vec<Viola
         if held > limit + 1e-9 * limit {
             let (held, limit) = (precise(held), precise(limit));
             let text = format!("{action} brings the memory held to {held}, over the limit of {limit}");
-            found.push(Violation { law: Law::Memory, rank, position: Some(at), text });
+            found.push(Violation { invariant: Invariant::Memory, rank, position: Some(at), text });
             return;
         }
         held += action.items().map(|item| kept(&item, false)).sum::<f64>();
     }
 }
 
-/// Law 5.
+/// Invariant 5.
 fn step_end(rank: usize, row: &[Action], found: &mut Vec<Violation>) {
     let end = [Kind::R, Kind::N, Kind::U].map(|kind| Action::One(Item::step(kind)));
     if !row.ends_with(&end) {
         let text = "the row does not end R N U".into();
-        found.push(Violation { law: Law::StepEnd, rank, position: None, text });
+        found.push(Violation { invariant: Invariant::StepEnd, rank, position: None, text });
     }
     let work = row.strip_suffix(&end).unwrap_or(row);
     for (at, action) in work.iter().enumerate() {
         if action.items().any(|item| matches!(item.kind, Kind::R | Kind::N | Kind::U)) {
             let text = format!("{action} stands before the end of the row");
-            found.push(Violation { law: Law::StepEnd, rank, position: Some(at), text });
+            found.push(Violation { invariant: Invariant::StepEnd, rank, position: Some(at), text });
         }
     }
 }

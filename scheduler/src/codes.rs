@@ -1,48 +1,54 @@
 //! Error codes of this crate: one catalogue entry per code, with its help.
 
-use crate::check::{Law, Violation};
+use crate::check::{Invariant, Violation};
 use crate::costs::CostsError;
-use crate::cut::CutError;
+use crate::partition::PartitionError;
 use crate::schedules::{SCHEDULES, UnknownSchedule};
 use crate::simulate::SimulateError;
 use ir::catalogue::Code;
 use ir::diag::{Coded, nearest};
 
-impl Coded for CutError {
+impl Coded for PartitionError {
     fn code(&self) -> Option<Code> {
         Some(match self {
-            CutError::Empty => Code::EmptyModel,
-            CutError::TooMany { .. } => Code::TooManyStages,
-            CutError::Starts { .. } => Code::BadOption,
+            PartitionError::Empty => Code::EmptyModel,
+            PartitionError::TooMany { .. } => Code::TooManyStages,
+            PartitionError::Starts { .. } => Code::BadOption,
         })
     }
 
     fn help(&self) -> Option<String> {
         Some(match self {
-            CutError::Empty => "write a model with a call: model @m(%x: input f32[b]) { call @block(%x) }".to_string(),
-            CutError::TooMany { runs, .. } => format!("use at most {runs} stages: --parallel pp={runs}"),
-            CutError::Starts { .. } => "stages=a,b gives the first block run of each stage but the first".to_string(),
+            PartitionError::Empty => {
+                "write a model with a call: model @m(%x: input f32[b]) { call @block(%x) }".to_string()
+            }
+            PartitionError::TooMany { runs, .. } => format!("use at most {runs} stages: --parallel pp={runs}"),
+            PartitionError::Starts { .. } => {
+                "stages=a,b gives the first block run of each stage but the first".to_string()
+            }
         })
     }
 }
 
 impl Coded for Violation {
     fn code(&self) -> Option<Code> {
-        Some(match self.law {
-            Law::Range | Law::Missing | Law::Duplicate | Law::Rank => Code::MissingAction,
-            Law::Order => Code::Deadlock,
-            Law::Memory => Code::MemoryLimit,
-            Law::StepEnd => Code::OrderViolated,
+        Some(match self.invariant {
+            Invariant::Range | Invariant::Missing | Invariant::Duplicate | Invariant::Rank => Code::MissingAction,
+            Invariant::Order => Code::Deadlock,
+            Invariant::Memory => Code::MemoryLimit,
+            Invariant::StepEnd => Code::OrderViolated,
         })
     }
 
     fn help(&self) -> Option<String> {
-        let help = match self.law {
-            Law::Range | Law::Missing | Law::Duplicate => "each stage does F and B, or F, I and W, once a micro-batch",
-            Law::Rank => "move the action to the row of the rank that holds its stage",
-            Law::Order => "move the action that the others wait for to the front",
-            Law::Memory => "choose a schedule that holds less, or raise the limit",
-            Law::StepEnd => "end each row with R N U, and do nothing behind them",
+        let help = match self.invariant {
+            Invariant::Range | Invariant::Missing | Invariant::Duplicate => {
+                "each stage does F and B, or F, I and W, once a micro-batch"
+            }
+            Invariant::Rank => "move the action to the row of the rank that holds its stage",
+            Invariant::Order => "move the action that the others wait for to the front",
+            Invariant::Memory => "choose a schedule that holds less, or raise the limit",
+            Invariant::StepEnd => "end each row with R N U, and do nothing behind them",
         };
         Some(help.to_string())
     }

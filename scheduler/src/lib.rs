@@ -2,7 +2,8 @@
 //!
 //! The crate takes the costs of a planned model and gives a [`Staged`](ir::staged::Staged) model and a
 //! [`Schedule`](ir::schedule::Schedule). The module [`schedules`] has the known rules, [`optimal`] a search for the best order.
-//! The module [`simulate`] times an order, [`check`] finds what is wrong with one. Start reading at [`schedules`] and [`costs`].
+//! The module [`simulate`] times an order, [`check`] finds what is wrong with one. Start reading at [`schedules`] and
+//! [`costs`].
 
 pub mod actions;
 mod block;
@@ -12,12 +13,12 @@ mod brute_force;
 pub mod check;
 mod codes;
 pub mod costs;
-pub mod cut;
 pub mod decimal;
 pub mod limits;
 mod list;
 mod model_costs;
 pub mod optimal;
+pub mod partition;
 pub mod placement;
 pub mod predict;
 pub mod problem;

@@ -5,20 +5,20 @@
 //! first-chunk F. So no rank fills up with forwards whose backwards cannot run. Once the older micro-batches are done, the
 //! oldest one left can always proceed. Therefore every limit that admits one forward of each stage suffices.
 
-mod mail;
+mod messages;
 mod rank;
 mod wakes;
 
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::Kind;
-use mail::Mail;
+use messages::Messages;
 use rank::Rank;
 use wakes::Wakes;
 
 /// What a rank prefers.
 #[derive(Clone, Copy)]
-struct Order {
+struct PriorityRule {
     /// No W that would hold up an F or I that is on its way.
     patient: bool,
     /// F before I.
@@ -27,13 +27,13 @@ struct Order {
     eager: bool,
 }
 
-impl Order {
+impl PriorityRule {
     /// All that make a difference in a pipeline.
-    fn all(pipeline: &Pipeline) -> impl Iterator<Item = Order> + use<> {
+    fn all(pipeline: &Pipeline) -> impl Iterator<Item = PriorityRule> + use<> {
         let both = [true, false];
         let eager = if pipeline.chunks > 1 { &[true, false][..] } else { &[false] };
         let pairs = both.into_iter().flat_map(move |patient| both.map(|forward| (patient, forward)));
-        pairs.flat_map(|(patient, forward)| eager.iter().map(move |&eager| Order { patient, forward, eager }))
+        pairs.flat_map(|(patient, forward)| eager.iter().map(move |&eager| PriorityRule { patient, forward, eager }))
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn lists(
     mut least: f64,
     epsilon: f64,
 ) -> impl Iterator<Item = Listed> + use<> {
-    let mut orders: Vec<(usize, Order)> = Order::all(pipeline).enumerate().collect();
+    let mut orders: Vec<(usize, PriorityRule)> = PriorityRule::all(pipeline).enumerate().collect();
     orders.sort_by_key(|(_, order)| (order.eager, order.forward, order.patient)); // the best are mostly among the first
     let mut found: Vec<Option<Listed>> = orders.iter().map(|_| None).collect();
     for (at, order) in orders {
@@ -74,17 +74,17 @@ pub(crate) fn lists(
 struct List<const N: usize> {
     patient: bool,
     ranks: Vec<Rank<N>>,
-    mail: Mail<N>,
+    messages: Messages<N>,
     wakes: Wakes,
 }
 
 impl<const N: usize> List<N> {
-    fn new(costs: &StageCosts, pipeline: &Pipeline, limit: &[f64], order: Order) -> List<N> {
+    fn new(costs: &StageCosts, pipeline: &Pipeline, limit: &[f64], order: PriorityRule) -> List<N> {
         let rank = |rank: u32| Rank::new(costs, pipeline, limit[rank as usize], order, rank);
         let mut ranks: Vec<Rank<N>> = (0..pipeline.ranks).map(rank).collect();
-        let mail = Mail::new(costs, pipeline, &rank::sorts(order));
-        ranks.iter_mut().enumerate().for_each(|(at, rank)| rank.arrives = mail.first(at));
-        List { patient: order.patient, ranks, mail, wakes: Wakes::new(pipeline.ranks as usize) }
+        let messages = Messages::new(costs, pipeline, &rank::sorts(order));
+        ranks.iter_mut().enumerate().for_each(|(at, rank)| rank.arrives = messages.first(at));
+        List { patient: order.patient, ranks, messages, wakes: Wakes::new(pipeline.ranks as usize) }
     }
 
     /// `None` once the span is known to be more than enough.
@@ -121,9 +121,9 @@ impl<const N: usize> List<N> {
         let here = &mut self.ranks[rank];
         let nth = here.started[sort];
         here.start(sort, time);
-        here.arrives[sort] = self.mail.arrival(rank, sort, nth + 1);
+        here.arrives[sort] = self.messages.arrival(rank, sort, nth + 1);
         self.wakes.set(rank, here.now);
-        let Some((other, sort, arrival)) = self.mail.send(rank, sort, nth, here.now) else { return };
+        let Some((other, sort, arrival)) = self.messages.send(rank, sort, nth, here.now) else { return };
         let there = &mut self.ranks[other];
         there.arrives[sort] = there.arrives[sort].min(arrival);
         if other != rank && there.now <= time {
@@ -155,7 +155,7 @@ mod tests {
                     lists(&costs, &pipeline, &limit, least, epsilon).map(|listed| listed.span).collect()
                 };
                 let all = spans(f64::INFINITY, f64::INFINITY);
-                assert_eq!(all.len(), Order::all(&pipeline).count());
+                assert_eq!(all.len(), PriorityRule::all(&pipeline).count());
                 let least = all.iter().copied().fold(f64::INFINITY, f64::min);
                 let near = |spans: Vec<f64>| spans.into_iter().filter(|span| *span <= least).collect::<Vec<f64>>();
                 assert_eq!(near(spans(f64::INFINITY, 1e-9)), near(all), "{placement} on {ranks}");

@@ -1,6 +1,6 @@
 //! Costs of a planned model on a cluster, block by block.
 
-use crate::cut::runs_of;
+use crate::partition::runs_of;
 use cost::{Cluster, seconds_of_message, seconds_of_section, seconds_of_stmt, seconds_of_sum};
 use ir::costs::{BlockCosts, CallCosts, Held, Lanes, ModelCosts, SharedCosts};
 use ir::entity::EntityRef;

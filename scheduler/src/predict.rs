@@ -8,9 +8,9 @@
 //! scratch of its largest block; and two buffers for each message of its stages, one in use and one in flight.
 
 use crate::costs::StageCosts;
-use crate::cut::Room;
-use crate::cut::{CutError, balanced, check_starts, costs_of, hops, of_slice, stage_cost, stage_costs};
-use crate::cut::{stage_runs, starts_named, starts_of};
+use crate::partition::MemoryBudget;
+use crate::partition::{PartitionError, balanced, check_starts, costs_of, hops, of_slice, stage_cost, stage_costs};
+use crate::partition::{stage_runs, starts_named, starts_of};
 use crate::placement::Pipeline;
 use crate::schedules::{self, ScheduleKind, UnknownSchedule};
 use crate::simulate::{SimulateError, Timeline, simulate};
@@ -30,22 +30,22 @@ pub enum PredictError {
     /// The schedule cannot be made.
     #[error("{0}")]
     Schedule(String),
-    /// The model cannot be cut so.
+    /// The model cannot be partitioned so.
     #[error(transparent)]
-    Cut(#[from] CutError),
+    Partition(#[from] PartitionError),
     /// The schedule cannot be run.
     #[error(transparent)]
     Simulate(#[from] SimulateError),
 }
 
 /// The ranks of each stage and, where there is a limit, what each stage has in flight.
-type CutKey = (Vec<Vec<u32>>, Option<Vec<u64>>);
+type PartitionKey = (Vec<Vec<u32>>, Option<Vec<u64>>);
 
 /// What a step of a model would take under configurations that differ in their pipeline; each cut and each configuration is worked out once.
 #[derive(Debug)]
 pub struct Predictor<'a> {
     costs: &'a ModelCosts,
-    cuts: HashMap<CutKey, Vec<usize>>,
+    cuts: HashMap<PartitionKey, Vec<usize>>,
     steps: HashMap<ParallelConfig, Step>,
 }
 
@@ -132,7 +132,12 @@ impl Predictor<'_> {
 
 /// The room of each rank for stages, in the order that the schedule has where all stages cost the same. Parameters that
 /// several runs bind count at each of them.
-fn room(costs: &ModelCosts, limit: u64, kind: &ScheduleKind, pipeline: &Pipeline) -> Result<Room, PredictError> {
+fn room(
+    costs: &ModelCosts,
+    limit: u64,
+    kind: &ScheduleKind,
+    pipeline: &Pipeline,
+) -> Result<MemoryBudget, PredictError> {
     let even = StageCosts::uniform(pipeline.stages(), 1.0, 1.0, 1.0, 0.0);
     let schedule = kind.make(&even, pipeline).map_err(PredictError::Schedule)?;
     let slices = costs.run_slices();
@@ -146,7 +151,7 @@ fn room(costs: &ModelCosts, limit: u64, kind: &ScheduleKind, pipeline: &Pipeline
         binders.into_iter().for_each(|run| held[run] += shared.held.total());
     }
     let inside = costs.runs().map(|block| block.transient + 4 * block.boundary).max().unwrap_or(0);
-    Ok(Room {
+    Ok(MemoryBudget {
         held,
         kept: of_runs(|block| block.kept),
         in_flight: in_flight(&schedule, pipeline),
@@ -323,10 +328,10 @@ mod tests {
         let error = |parallel: &ParallelConfig| predict(&costs, parallel).unwrap_err();
         assert!(matches!(error(&parallel("nothing", &[])), PredictError::UnknownSchedule(_)));
         assert!(matches!(error(&ParallelConfig { vp: Some(3), ..parallel("1f1b", &[]) }), PredictError::Schedule(_)));
-        assert!(matches!(error(&parallel("1f1b", &[9])), PredictError::Cut(CutError::Starts { .. })));
+        assert!(matches!(error(&parallel("1f1b", &[9])), PredictError::Partition(PartitionError::Starts { .. })));
         assert!(matches!(
             error(&ParallelConfig { pp: 9, ..parallel("1f1b", &[]) }),
-            PredictError::Cut(CutError::TooMany { .. })
+            PredictError::Partition(PartitionError::TooMany { .. })
         ));
     }
 }

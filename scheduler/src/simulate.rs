@@ -10,20 +10,20 @@
 //! tells whether an order can run where they do).
 //! R, N, U, G, D, O and L take no time and no memory here.
 
+mod build;
 mod deadlock;
-mod places;
+mod graph;
+mod positions;
 mod run;
 mod sends;
 mod timeline;
-mod wire;
-mod wiring;
 
-pub use deadlock::{Blocked, Deadlock, On, Stand};
-pub use places::Place;
-pub use run::Run;
+pub use deadlock::{Blocked, Deadlock, StalledRank, WaitsFor};
+pub use graph::DependencyGraph;
+pub use positions::ActionPosition;
+pub use run::Simulation;
 pub use sends::{Sends, can_run};
 pub use timeline::{Idle, Reason, Slot, Timeline, Wait};
-pub use wiring::Wiring;
 
 use crate::costs::StageCosts;
 use ir::schedule::{Item, Schedule};
@@ -65,9 +65,9 @@ pub enum SimulateError {
 /// Time linear in the number of actions, as long as few ranks wait on the same one.
 ///
 /// # Errors
-/// Of [`Wiring::of`].
+/// Of [`DependencyGraph::of`].
 pub fn simulate(schedule: &Schedule, costs: &StageCosts) -> Result<Timeline, SimulateError> {
-    Ok(Timeline::of(schedule, &Wiring::of(schedule, costs.f.len())?.run(costs)))
+    Ok(Timeline::of(schedule, &DependencyGraph::of(schedule, costs.f.len())?.run(costs)))
 }
 
 #[cfg(test)]

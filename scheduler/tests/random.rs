@@ -3,7 +3,7 @@
 use ir::schedule::{Action, Item, Kind, Schedule};
 use meshwright_scheduler::actions::split_backward;
 use meshwright_scheduler::bound::{Bound, lower_bound};
-use meshwright_scheduler::check::{Law, check_pipeline};
+use meshwright_scheduler::check::{Invariant, check_pipeline};
 use meshwright_scheduler::costs::StageCosts;
 use meshwright_scheduler::limits::{first_below, least_limit};
 use meshwright_scheduler::placement::{Pipeline, Placement};
@@ -94,7 +94,7 @@ fn limits_are_exact(costs: &StageCosts, pipeline: &Pipeline, least: &[f64]) {
     assert_eq!(simulate(&one_by_one, costs).unwrap().peak_memory, least);
     if let Some(rank) = first_below(least, costs.limit.as_deref()) {
         let broken = check_pipeline(&one_by_one, costs, pipeline);
-        assert!(broken.iter().any(|violation| violation.law == Law::Memory && violation.rank == rank));
+        assert!(broken.iter().any(|violation| violation.invariant == Invariant::Memory && violation.rank == rank));
     }
 }
 
@@ -127,7 +127,7 @@ struct Known<'a> {
 /// The checker finds nothing but broken limits; figures agree with a recount.
 fn right(schedule: &Schedule, &Known { costs, pipeline, least, bound }: &Known, told: &str) {
     let violations = check_pipeline(schedule, costs, pipeline);
-    assert!(violations.iter().all(|violation| violation.law == Law::Memory), "{told}: {violations:?}");
+    assert!(violations.iter().all(|violation| violation.invariant == Invariant::Memory), "{told}: {violations:?}");
     let time = simulate(schedule, costs).unwrap_or_else(|why| panic!("{told}: {why}"));
     let fits = |(peak, limit): (&f64, &f64)| *peak <= limit * (1.0 + 1e-9);
     let within = costs.limit.as_ref().is_none_or(|limit| time.peak_memory.iter().zip(limit).all(fits));

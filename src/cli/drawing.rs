@@ -13,7 +13,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use view::draw::{Picture, measured, verdict};
 use view::grid::grid;
-use view::interop::{Foreign, read_csv, read_report, report_foreign};
+use view::interop::{ImportedSchedule, read_csv, read_report, report_imported};
 use view::report::{ScheduleReport, ScheduleRequest, report_telling};
 
 /// A simulated schedule with the costs that it was simulated with.
@@ -55,9 +55,9 @@ impl Drawn {
     fn from_text(path: &Path, text: &str, request: &ScheduleRequest) -> Result<Drawn, Error> {
         let within = |error: Error| error.within(&path.display().to_string());
         let read = if text.trim_start().starts_with('{') { read_report(text) } else { read_csv(text) };
-        let Foreign { schedule, notes } = read.map_err(|why| within(why.into()))?;
+        let ImportedSchedule { schedule, notes } = read.map_err(|why| within(why.into()))?;
         let (report, timeline) =
-            report_foreign(&schedule, &request.costs, request.objective).map_err(|why| within(why.into()))?;
+            report_imported(&schedule, &request.costs, request.objective).map_err(|why| within(why.into()))?;
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         Ok(Drawn { notes, ..Drawn::new(report, timeline, &request.costs, name)? })
     }

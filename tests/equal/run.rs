@@ -10,8 +10,8 @@ use ir::text::File;
 use meshwright::compiler::pipeline::{CompileRequest, compile};
 use runtime::exec::{Input, Inputs, Machine, Options, StepInput};
 use runtime::reference::{MicroBatch, Real, Reference, Tensor};
-use scheduler::cut::cut;
 use scheduler::model_costs;
+use scheduler::partition::partition;
 use std::collections::BTreeMap;
 
 /// What the compiled program may differ by, relative to max(the tensor's norm, 1e-3 of the largest norm of all).
@@ -39,7 +39,7 @@ pub(crate) fn compiled_to(case: &Case, goal: Goal, cluster: &Cluster) -> Result<
     };
     let planned = compile(case.model.clone().into(), &request, cluster, &mut |_, _| {}).map_err(|e| e.to_string())?;
     let staged =
-        cut(&planned.model, &case.pipeline, &model_costs(&planned.model, &CPU, 1)).map_err(|e| e.to_string())?;
+        partition(&planned.model, &case.pipeline, &model_costs(&planned.model, &CPU, 1)).map_err(|e| e.to_string())?;
     request.stop_after = None;
     let given = File { staged: Some(staged), schedule: Some(case.schedule.clone()), ..planned };
     let file = compile(given, &request, &CPU, &mut |_, _| {}).map_err(|e| e.to_string())?;

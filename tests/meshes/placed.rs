@@ -6,8 +6,8 @@ use super::training::{Recipe, model, request};
 use cost::CPU;
 use ir::text::File;
 use meshwright::compiler::pipeline::{CompileRequest, compile};
-use scheduler::cut::cut;
 use scheduler::model_costs;
+use scheduler::partition::partition;
 use scheduler::placement::Pipeline;
 
 /// The model for a configuration, its stages those of the pipeline.
@@ -18,7 +18,7 @@ pub(crate) fn placed(recipe: &Recipe, mesh: &str, sequences: u64, pipeline: &Pip
         compile(file, request, &CPU, &mut |_, _| {}).unwrap_or_else(|why| panic!("{mesh}, {pipeline:?}: {why}"))
     };
     let planned = run(model(recipe, sequences).into(), &early);
-    let staged = cut(&planned.model, pipeline, &model_costs(&planned.model, &CPU, 1)).expect("stages");
+    let staged = partition(&planned.model, pipeline, &model_costs(&planned.model, &CPU, 1)).expect("stages");
     let schedule = schedule(&mut Random::new(seed), pipeline);
     run(File { staged: Some(staged), schedule: Some(schedule), ..planned }, &request)
 }

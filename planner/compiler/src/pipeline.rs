@@ -26,8 +26,8 @@ use ir::verify::{self, program::Violation};
 use planner::reshard::{ReshardCache, Site};
 use planner::shard::Watch;
 use scheduler::check;
-use scheduler::cut::{CutError, costs_of, cut, cut_at, starts_named, starts_of};
 use scheduler::model_costs;
+use scheduler::partition::{PartitionError, costs_of, partition, partition_at, starts_named, starts_of};
 use scheduler::predict::{PredictError, pipeline_of};
 use scheduler::schedules::{self, UnknownSchedule};
 
@@ -61,7 +61,7 @@ pub enum CompileError {
     Plan(#[from] planner::PlanError),
     /// It cannot be cut into so many stages.
     #[error(transparent)]
-    Cut(#[from] CutError),
+    Cut(#[from] PartitionError),
     /// There is no schedule of the configuration's name.
     #[error(transparent)]
     UnknownSchedule(#[from] UnknownSchedule),
@@ -115,7 +115,7 @@ impl From<PredictError> for CompileError {
     fn from(error: PredictError) -> CompileError {
         match error {
             PredictError::UnknownSchedule(unknown) => unknown.into(),
-            PredictError::Cut(error) => error.into(),
+            PredictError::Partition(error) => error.into(),
             PredictError::Schedule(why) => CompileError::Schedule(why),
             PredictError::Simulate(error) => CompileError::Schedule(error.to_string()),
         }
@@ -421,15 +421,15 @@ fn cut_model(
     let (_, pipeline) = pipeline_of(&on_mesh(model, request), request.microbatches)?;
     let starts = &request.goal.parallel.stages;
     let staged = match starts.is_empty() {
-        true => cut(model, &pipeline, costs)?,
-        false => cut_at(model, &starts_named(starts, costs), &pipeline, costs)?,
+        true => partition(model, &pipeline, costs)?,
+        false => partition_at(model, &starts_named(starts, costs), &pipeline, costs)?,
     };
     let Some(layers) = layers_again(model) else { return Ok(staged) };
     let starts = starts_of(&staged);
     call_variants(model, layers, &starts);
     checked("partition", model)?;
     *costs = model_costs(model, cluster, request.microbatches);
-    Ok(cut_at(model, &starts, &pipeline, costs)?)
+    Ok(partition_at(model, &starts, &pipeline, costs)?)
 }
 
 /// The configuration with as many pipeline ranks as the model's mesh has, which it may bring itself.

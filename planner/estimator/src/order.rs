@@ -8,7 +8,7 @@ use ir::schedule::{Action, Item, Kind};
 use scheduler::costs::StageCosts;
 use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
-use scheduler::simulate::Wiring;
+use scheduler::simulate::DependencyGraph;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -68,7 +68,7 @@ impl Known {
 
 /// An order, and what each rank does in it whatever actions take.
 pub(super) struct Order {
-    wiring: Wiring,
+    wiring: DependencyGraph,
     lanes: Vec<Lane>,
 }
 
@@ -84,7 +84,7 @@ impl Order {
     fn of(kind: &ScheduleKind, pipeline: &Pipeline, costs: &StageCosts) -> Result<Order, Error> {
         let schedule = kind.make(costs, pipeline).map_err(CompileError::Schedule)?;
         let stages = costs.f.len();
-        let wiring = Wiring::of(&schedule, stages).map_err(|why| CompileError::Schedule(why.to_string()))?;
+        let wiring = DependencyGraph::of(&schedule, stages).map_err(|why| CompileError::Schedule(why.to_string()))?;
         let mut tallies = vec![Tally::new(stages); wiring.ranks()];
         for (rank, action) in wiring.actions() {
             tallies[rank].add(action, 1.0 / f64::from(pipeline.slices));

@@ -2,7 +2,7 @@
 //! as this chain takes under those times.
 
 use ir::schedule::{Action, Kind};
-use scheduler::simulate::Run;
+use scheduler::simulate::Simulation;
 
 /// The chain, as how often each stage runs on it.
 #[derive(Clone, PartialEq, Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Path {
 impl Path {
     /// The chain that ends last in a simulation of so many stages with these seconds between them, whose actions are of a
     /// slice of a sequence each.
-    pub(super) fn of(run: &Run<'_>, stages: usize, hops: &[f64], slices: f64) -> Path {
+    pub(super) fn of(run: &Simulation<'_>, stages: usize, hops: &[f64], slices: f64) -> Path {
         let times = 1.0 / slices;
         let mut path = Path {
             rank: run.critical_path().next().map_or(0, |last| run.action(last).0),
@@ -81,7 +81,7 @@ mod tests {
     use ir::goal::ParallelConfig;
     use scheduler::costs::StageCosts;
     use scheduler::predict::pipeline_of;
-    use scheduler::simulate::Wiring;
+    use scheduler::simulate::DependencyGraph;
 
     /// Of each schedule whose order no cost moves: its chain takes as long as the step, and under other times no longer than it.
     #[test]
@@ -104,7 +104,7 @@ mod tests {
             let each = |costs: &StageCosts| -> Vec<[f64; 3]> {
                 (0..stages).map(|stage| [costs.f[stage], costs.i[stage], costs.w[stage]]).collect()
             };
-            let wiring = Wiring::of(&kind.make(&costs(0), &pipeline).unwrap(), stages).unwrap();
+            let wiring = DependencyGraph::of(&kind.make(&costs(0), &pipeline).unwrap(), stages).unwrap();
             for slow in 0..stages {
                 let path = Path::of(&wiring.run(&costs(slow)), stages, &costs(slow).comm, 1.0);
                 for other in 0..stages {

@@ -6,7 +6,7 @@ use compiler::error::Error;
 use cost::{Cut, Machine, Profile, Seconds};
 use ir::costs::{BlockCosts, CallCosts, Lanes, ModelCosts};
 use ir::goal::{ParallelConfig, Recompute};
-use scheduler::cut::{CutError, balanced, check_starts, stage_runs};
+use scheduler::partition::{PartitionError, balanced, check_starts, stage_runs};
 use scheduler::placement::{Pipeline, Placement};
 use std::ops::Range;
 
@@ -139,7 +139,7 @@ fn by_shares(weights: &[f64], stages: usize) -> Result<Vec<usize>, Error> {
     if starts.len() == stages {
         return Ok(starts);
     }
-    Err(CutError::TooMany { stages: u32::try_from(stages).unwrap_or(u32::MAX), runs }.into())
+    Err(PartitionError::TooMany { stages: u32::try_from(stages).unwrap_or(u32::MAX), runs }.into())
 }
 
 /// The profiles as costs that can be cut.

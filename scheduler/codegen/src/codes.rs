@@ -9,7 +9,9 @@ impl Coded for CodegenError {
         Some(match self {
             CodegenError::NotDifferentiated | CodegenError::NotPlanned { .. } => Code::NotPlanned,
             CodegenError::Stages | CodegenError::Copies { .. } => Code::BadStages,
-            CodegenError::Item { .. } | CodegenError::Early { .. } | CodegenError::Mail { .. } => Code::OrderViolated,
+            CodegenError::Item { .. } | CodegenError::Early { .. } | CodegenError::MissingMessage { .. } => {
+                Code::OrderViolated
+            }
             CodegenError::Boundary { .. }
             | CodegenError::Unused { .. }
             | CodegenError::UpdatedTwice { .. }
@@ -23,7 +25,7 @@ impl Coded for CodegenError {
             CodegenError::NotDifferentiated | CodegenError::NotPlanned { .. } => "compile the model from level 1",
             CodegenError::Copies { .. } => "take more micro-batches, or a schedule of one chain",
             CodegenError::Stages => "cut the model again: leave out the `staged` item, or correct it",
-            CodegenError::Item { .. } | CodegenError::Early { .. } | CodegenError::Mail { .. } => {
+            CodegenError::Item { .. } | CodegenError::Early { .. } | CodegenError::MissingMessage { .. } => {
                 "correct the rows, or leave the `schedule` item out"
             }
             CodegenError::Unused { .. } => "make its calls depend on the loss, or take them out",

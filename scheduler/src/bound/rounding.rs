@@ -3,7 +3,7 @@
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 
-/// The largest relative error of a sum of these costs along a way through a pipeline; 0 where no sum is rounded.
+/// The largest relative error of a sum of these costs along a route through a pipeline; 0 where no sum is rounded.
 ///
 /// A sum of n numbers that are not negative is off by n units of the last place at most. Nothing is rounded if all costs are
 /// multiples of one power of two, and their sum over all actions is less than 2^53 of it.

@@ -1,6 +1,6 @@
 //! State of one rank: the work that it can start, and the work that it has run.
 
-use super::{Order, ROUNDING, Row};
+use super::{PriorityRule, ROUNDING, Row};
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::Kind;
@@ -43,7 +43,7 @@ pub(super) struct Rank<const N: usize> {
 }
 
 impl<const N: usize> Rank<N> {
-    pub(super) fn new(costs: &StageCosts, pipeline: &Pipeline, limit: f64, order: Order, rank: u32) -> Rank<N> {
+    pub(super) fn new(costs: &StageCosts, pipeline: &Pipeline, limit: f64, order: PriorityRule, rank: u32) -> Rank<N> {
         let own: Vec<usize> = pipeline.stages_of(rank, 0).map(|stage| stage as usize).collect();
         let microbatches = pipeline.microbatches as usize;
         let sorts = sorts::<N>(order);
@@ -166,7 +166,7 @@ impl<const N: usize> Rank<N> {
 }
 
 /// Kind and chunk of each sort of work.
-pub(super) fn sorts<const N: usize>(order: Order) -> [(Kind, usize); N] {
+pub(super) fn sorts<const N: usize>(order: PriorityRule) -> [(Kind, usize); N] {
     let chunks = N / 2;
     std::array::from_fn(|sort| match (order.forward, sort < chunks) {
         (true, true) => (Kind::F, chunks - 1 - sort),

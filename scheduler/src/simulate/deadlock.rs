@@ -7,12 +7,12 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deadlock {
     /// One per rank.
-    pub ranks: Vec<Stand>,
+    pub ranks: Vec<StalledRank>,
 }
 
 /// Where one rank stands.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stand {
+pub struct StalledRank {
     /// What it has done.
     pub done: Vec<Action>,
     /// What holds it up; `None` if its row is done.
@@ -25,14 +25,14 @@ pub struct Blocked {
     /// The action that cannot start, or whose result cannot be sent.
     pub at: Action,
     /// What it waits for.
-    pub on: On,
+    pub on: WaitsFor,
     /// The rank that it waits for, and where that rank stands; `None` if there is none.
     pub other: Option<(usize, Action)>,
 }
 
 /// What a rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum On {
+pub enum WaitsFor {
     /// The result of an item.
     Result(Item),
     /// That another rank receives the result of an item.
@@ -48,8 +48,8 @@ impl fmt::Display for Deadlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let done: usize = self.ranks.iter().map(|stand| stand.done.len()).sum();
         write!(f, "no rank can go on after {done} actions")?;
-        let rows: Vec<String> = self.ranks.iter().map(Stand::row).collect();
-        let waits: Vec<String> = self.ranks.iter().map(Stand::wait).collect();
+        let rows: Vec<String> = self.ranks.iter().map(StalledRank::row).collect();
+        let waits: Vec<String> = self.ranks.iter().map(StalledRank::wait).collect();
         let width = |texts: &[String]| texts.iter().map(String::len).max().unwrap_or(0);
         let (rank_width, row_width) = ((rows.len().max(1) - 1).to_string().len(), width(&rows));
         for (rank, stand) in self.ranks.iter().enumerate() {
@@ -66,7 +66,7 @@ impl fmt::Display for Deadlock {
     }
 }
 
-impl Stand {
+impl StalledRank {
     fn row(&self) -> String {
         let hidden = self.done.len().saturating_sub(SHOWN);
         let mut words: Vec<String> = self.done[hidden..].iter().map(Action::to_string).collect();
@@ -81,14 +81,14 @@ impl Stand {
     pub fn wait(&self) -> String {
         match &self.blocked {
             None => "done".into(),
-            Some(Blocked { on: On::Receipt(item), other, .. }) => {
+            Some(Blocked { on: WaitsFor::Receipt(item), other, .. }) => {
                 let rank = other.map_or_else(String::new, |(rank, _)| format!(" to rank {rank}"));
                 format!("sends {item}{rank}")
             }
-            Some(Blocked { on: On::Result(item), other: Some((rank, _)), .. }) => {
+            Some(Blocked { on: WaitsFor::Result(item), other: Some((rank, _)), .. }) => {
                 format!("waits for {item} of rank {rank}")
             }
-            Some(Blocked { on: On::Result(item), other: None, .. }) => {
+            Some(Blocked { on: WaitsFor::Result(item), other: None, .. }) => {
                 format!("waits for {item}, which stands in no row")
             }
         }

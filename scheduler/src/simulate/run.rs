@@ -1,14 +1,14 @@
 //! Simulation of a dependency graph under costs: times, wait reasons and memory.
 
+use super::graph::{ActionNode, DependencyGraph, Edge, NONE};
 use super::timeline::{Idle, Reason};
-use super::wiring::{Link, NONE, Wired, Wiring};
 use crate::costs::StageCosts;
 use ir::schedule::Action;
 
-/// The times of a wiring's actions under some costs.
+/// The times of a graph's actions under some costs.
 #[derive(Debug)]
-pub struct Run<'a> {
-    wiring: &'a Wiring,
+pub struct Simulation<'a> {
+    graph: &'a DependencyGraph,
     times: Vec<Times>,
     /// End of the last action of each rank.
     pub ends: Vec<f64>,
@@ -27,9 +27,9 @@ pub(super) struct Times {
     pub(super) reason: Option<Reason>,
 }
 
-impl Wiring {
+impl DependencyGraph {
     /// Runs the actions under costs of as many stages.
-    pub fn run(&self, costs: &StageCosts) -> Run<'_> {
+    pub fn run(&self, costs: &StageCosts) -> Simulation<'_> {
         let hops = self.hops(costs);
         let (mut times, ends) = self.times(costs, &hops);
         let memory: Vec<(f64, f64)> = self.sorts.iter().map(|sort| costs.memory(sort)).collect();
@@ -37,10 +37,10 @@ impl Wiring {
             self.blame_memory(&mut times, (&hops, &memory), limits);
         }
         let peak_memory = self.peak_memory(&memory);
-        Run { wiring: self, times, ends, peak_memory }
+        Simulation { graph: self, times, ends, peak_memory }
     }
 
-    /// Seconds of each [`Link::hop`].
+    /// Seconds of each [`Edge::hop`].
     fn hops(&self, costs: &StageCosts) -> Vec<f64> {
         let hops = (0..self.stages).map(|hop| costs.comm.get(hop).copied().unwrap_or(0.0));
         std::iter::once(0.0).chain(hops).collect()
@@ -51,20 +51,20 @@ impl Wiring {
         let seconds: Vec<f64> = self.sorts.iter().map(|sort| costs.seconds(sort)).collect();
         let mut times: Vec<Times> = Vec::with_capacity(self.actions.len());
         let mut last = vec![(NONE, 0.0_f64); self.ranks]; // of each rank: its last action, and when that ends
-        let mut links_start = 0;
-        for (at, wired) in self.actions.iter().enumerate() {
-            let last = &mut last[wired.rank as usize];
+        let mut edges_start = 0;
+        for (at, node) in self.actions.iter().enumerate() {
+            let last = &mut last[node.rank as usize];
             let (mut after, free) = *last;
             let mut start = free;
-            for link in &self.links[links_start..wired.links_end as usize] {
-                let arrival = link.arrival(&times, hops);
+            for edge in &self.edges[edges_start..node.edges_end as usize] {
+                let arrival = edge.arrival(&times, hops);
                 if arrival > start {
-                    (start, after) = (arrival, link.from);
+                    (start, after) = (arrival, edge.from);
                 }
             }
-            links_start = wired.links_end as usize;
+            edges_start = node.edges_end as usize;
             let reason = (start > free).then(|| Reason::of_wait(times[after as usize].end, free));
-            let end = start + seconds[wired.sort as usize];
+            let end = start + seconds[node.sort as usize];
             times.push(Times { start, end, after, reason });
             *last = (at as u32, end);
         }
@@ -81,7 +81,7 @@ impl Wiring {
     /// Tells of each action its rank, and what that holds while it runs.
     fn hold(&self, memory: &[(f64, f64)], mut tell: impl FnMut(usize, f64)) {
         let mut held = vec![0.0; self.ranks];
-        for Wired { rank, sort, .. } in &self.actions {
+        for ActionNode { rank, sort, .. } in &self.actions {
             let (held, (takes, frees)) = (&mut held[*rank as usize], memory[*sort as usize]);
             tell(*rank as usize, *held + takes);
             *held += takes - frees;
@@ -93,12 +93,12 @@ impl Wiring {
         let mut held = Vec::with_capacity(times.len());
         self.hold(memory, |_, with| held.push(with));
         let mut next_f: Vec<Option<(f64, f64)>> = vec![None; self.ranks]; // when it arrived, what it takes
-        for (at, wired) in self.actions.iter().enumerate().rev() {
-            let rank = wired.rank as usize;
+        for (at, node) in self.actions.iter().enumerate().rev() {
+            let rank = node.rank as usize;
             let Some(limit) = limits.get(rank) else { continue };
-            let (takes, _) = memory[wired.sort as usize];
+            let (takes, _) = memory[node.sort as usize];
             if takes > 0.0 {
-                let arrivals = self.links(at).iter().map(|link| link.arrival(times, hops));
+                let arrivals = self.edges(at).iter().map(|edge| edge.arrival(times, hops));
                 next_f[rank] = Some((arrivals.fold(0.0, f64::max), takes));
             } else if times[at].reason.is_some()
                 && next_f[rank].is_some_and(|(arrived, takes)| {
@@ -111,17 +111,17 @@ impl Wiring {
     }
 }
 
-impl Link {
+impl Edge {
     /// When what it brings is there.
     fn arrival(&self, times: &[Times], hops: &[f64]) -> f64 {
         times[self.from as usize].end + hops[self.hop as usize]
     }
 }
 
-impl Run<'_> {
+impl Simulation<'_> {
     /// The ranks and times of all actions.
     pub(super) fn timed(&self) -> impl ExactSizeIterator<Item = (usize, &Times)> {
-        self.wiring.actions.iter().map(|wired| wired.rank as usize).zip(&self.times)
+        self.graph.actions.iter().map(|node| node.rank as usize).zip(&self.times)
     }
 
     /// End of the last action, from time 0.
@@ -131,8 +131,8 @@ impl Run<'_> {
 
     /// Where the idle seconds of each rank go, as [`Timeline::idle`](super::Timeline::idle) tells.
     pub fn idle(&self) -> Vec<Idle> {
-        let mut idle = vec![Idle::default(); self.wiring.ranks];
-        let mut free = vec![0.0; self.wiring.ranks];
+        let mut idle = vec![Idle::default(); self.graph.ranks];
+        let mut free = vec![0.0; self.graph.ranks];
         for (rank, times) in self.timed() {
             if let Some(reason) = times.reason {
                 idle[rank].add(reason, free[rank], self.times[times.after as usize].end, times.start);
@@ -149,20 +149,20 @@ impl Run<'_> {
     pub fn critical_path(&self) -> impl Iterator<Item = usize> {
         let makespan = self.makespan();
         let ends_last = (0..self.times.len()).filter(|&at| self.times[at].end >= makespan);
-        let last = ends_last.min_by_key(|&at| (self.wiring.actions[at].rank, at));
+        let last = ends_last.min_by_key(|&at| (self.graph.actions[at].rank, at));
         std::iter::successors(last, |&at| Some(self.times[at].after).filter(|&at| at != NONE).map(|at| at as usize))
     }
 
     /// The rank of an action, and what it does, for whichever micro-batch.
     pub fn action(&self, at: usize) -> (usize, &Action) {
-        self.wiring.action(at)
+        self.graph.action(at)
     }
 
     /// The hops by which the last thing that an action waited for came: of a pair there may be two, of others there is one;
     /// none if it waited for nothing.
     pub fn hops(&self, at: usize) -> impl Iterator<Item = usize> {
         let Times { after, reason, .. } = self.times[at];
-        let links = if reason.is_some() { self.wiring.links(at) } else { &[] };
-        links.iter().filter(move |link| link.from == after).filter_map(|link| (link.hop as usize).checked_sub(1))
+        let edges = if reason.is_some() { self.graph.edges(at) } else { &[] };
+        edges.iter().filter(move |edge| edge.from == after).filter_map(|edge| (edge.hop as usize).checked_sub(1))
     }
 }

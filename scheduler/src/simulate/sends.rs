@@ -1,8 +1,8 @@
 //! Feasibility of an order if sends block until the receiver is ready.
 
-use super::deadlock::{Blocked, Deadlock, On, Stand};
-use super::places::{Need, Places};
-use super::{SimulateError, Wiring};
+use super::deadlock::{Blocked, Deadlock, StalledRank, WaitsFor};
+use super::positions::{ActionIndex, Need};
+use super::{DependencyGraph, SimulateError};
 use crate::costs::StageCosts;
 use ir::schedule::{Item, Schedule};
 use serde::{Deserialize, Serialize};
@@ -37,16 +37,16 @@ impl fmt::Display for Sends {
 /// Whether the rows can be run to their ends in the order given; how long messages take does not matter.
 ///
 /// # Errors
-/// As of [`Wiring::of`]; with a [`Deadlock`] where ranks stand that send to each other.
+/// As of [`DependencyGraph::of`]; with a [`Deadlock`] where ranks stand that send to each other.
 pub fn can_run(schedule: &Schedule, costs: &StageCosts, sends: Sends) -> Result<(), SimulateError> {
-    Wiring::of(schedule, costs.f.len())?;
+    DependencyGraph::of(schedule, costs.f.len())?;
     if sends == Sends::Async {
         return Ok(());
     }
-    let places = Places::of(schedule, costs.f.len())?;
+    let places = ActionIndex::of(schedule, costs.f.len())?;
     let scripts = (0..schedule.rows.len()).map(|rank| script(schedule, &places, rank, sends)).collect();
     let mut run =
-        Run { schedule, scripts, next: vec![0; schedule.rows.len()], started: vec![[false; 2]; places.len()] };
+        BlockingRun { schedule, scripts, next: vec![0; schedule.rows.len()], started: vec![[false; 2]; places.len()] };
     run.run_on();
     if run.scripts.iter().zip(&run.next).all(|(script, &next)| next == script.len()) {
         Ok(())
@@ -73,7 +73,7 @@ struct End {
 type Batch = Vec<End>;
 
 /// What a rank receives and sends, in order.
-fn script(schedule: &Schedule, places: &Places, rank: usize, sends: Sends) -> Vec<Batch> {
+fn script(schedule: &Schedule, places: &ActionIndex, rank: usize, sends: Sends) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
     let mut pending = Batch::new();
     for (at, action) in schedule.rows[rank].iter().enumerate() {
@@ -106,7 +106,7 @@ fn batches_of(ends: Batch, sends: Sends) -> Vec<Batch> {
     }
 }
 
-struct Run<'a> {
+struct BlockingRun<'a> {
     schedule: &'a Schedule,
     scripts: Vec<Vec<Batch>>,
     /// The batch that each rank stands at.
@@ -115,7 +115,7 @@ struct Run<'a> {
     started: Vec<[bool; 2]>,
 }
 
-impl Run<'_> {
+impl BlockingRun<'_> {
     fn run_on(&mut self) {
         let mut ready: Vec<usize> = (0..self.scripts.len()).collect();
         while let Some(rank) = ready.pop() {
@@ -148,11 +148,11 @@ impl Run<'_> {
     fn deadlock(&self) -> Deadlock {
         let stand = |rank: usize| {
             let row = &self.schedule.rows[rank];
-            let Some(end) = self.waits_for(rank) else { return Stand { done: row.clone(), blocked: None } };
-            let on = if end.receives { On::Result(end.item) } else { On::Receipt(end.item) };
+            let Some(end) = self.waits_for(rank) else { return StalledRank { done: row.clone(), blocked: None } };
+            let on = if end.receives { WaitsFor::Result(end.item) } else { WaitsFor::Receipt(end.item) };
             let stands_at = |rank: usize| Some(self.schedule.rows[rank][self.waits_for(rank)?.at]);
             let other = stands_at(end.other).map(|action| (end.other, action));
-            Stand { done: row[..end.at].to_vec(), blocked: Some(Blocked { at: row[end.at], on, other }) }
+            StalledRank { done: row[..end.at].to_vec(), blocked: Some(Blocked { at: row[end.at], on, other }) }
         };
         Deadlock { ranks: (0..self.scripts.len()).map(stand).collect() }
     }

@@ -61,7 +61,10 @@ fn a_message_on_its_way_is_latency() {
     let costs = StageCosts::uniform(2, 1.0, 1.0, 1.0, 3.0);
     let time = simulate(&rows(&["0F0 0F1 0B0 0B1", "1F0 1F1 1B0 1B1"]), &costs).unwrap();
     let wait = time.rows[0][2].waited_on.unwrap();
-    assert_eq!((wait.since, wait.reason, wait.place), (2.0, Reason::Dependency, Place { rank: 1, position: 2 }));
+    assert_eq!(
+        (wait.since, wait.reason, wait.place),
+        (2.0, Reason::Dependency, ActionPosition { rank: 1, position: 2 })
+    );
     let late =
         simulate(&rows(&["0F0 0F1 0F2 0F3 0F4 0F5 0F6 0B0", "1F0 1B0 1F1 1F2 1F3 1F4"]), &costs).unwrap().rows[0][7];
     assert_eq!((late.start, late.waited_on.map(|wait| wait.reason)), (10.0, Some(Reason::Latency)));

@@ -1,6 +1,6 @@
 //! Results of a simulation: times, bubble, memory, gaps and their reasons, the critical path.
 
-use super::{Place, Run};
+use super::{ActionPosition, Simulation};
 use ir::schedule::{Action, Schedule};
 
 /// A schedule in time.
@@ -37,7 +37,7 @@ pub struct Wait {
     /// When the rank had become free.
     pub since: f64,
     /// What arrived last.
-    pub place: Place,
+    pub place: ActionPosition,
     /// What would have to change to close the gap.
     pub reason: Reason,
 }
@@ -88,12 +88,12 @@ impl Idle {
 
 impl Timeline {
     /// That of a schedule's run.
-    pub(super) fn of(schedule: &Schedule, run: &Run<'_>) -> Timeline {
+    pub(super) fn of(schedule: &Schedule, run: &Simulation<'_>) -> Timeline {
         let mut rows: Vec<Vec<Slot>> = schedule.rows.iter().map(|row| Vec::with_capacity(row.len())).collect();
-        let mut places: Vec<Place> = Vec::with_capacity(run.timed().len());
+        let mut places: Vec<ActionPosition> = Vec::with_capacity(run.timed().len());
         for (rank, times) in run.timed() {
             let row = &mut rows[rank];
-            let place = Place { rank: rank as u32, position: row.len() as u32 };
+            let place = ActionPosition { rank: rank as u32, position: row.len() as u32 };
             let since = row.last().map_or(0.0, |slot| slot.end);
             let waited_on = times.reason.map(|reason| Wait { since, place: places[times.after as usize], reason });
             let action = schedule.rows[rank][row.len()];
@@ -138,21 +138,21 @@ impl Timeline {
 
     /// The chain of actions that sets the makespan, first to last: each starts when the one before it ends, or when the
     /// message of the one before it arrives.
-    pub fn critical_path(&self) -> Vec<Place> {
-        let place = |rank: usize, position: usize| Place { rank: rank as u32, position: position as u32 };
+    pub fn critical_path(&self) -> Vec<ActionPosition> {
+        let place = |rank: usize, position: usize| ActionPosition { rank: rank as u32, position: position as u32 };
         let ends_last = |row: &Vec<Slot>| row.iter().position(|slot| slot.end >= self.makespan);
         let last = self.rows.iter().enumerate().find_map(|(rank, row)| Some(place(rank, ends_last(row)?)));
-        let before = |at: &Place| match self.slot(*at).waited_on {
+        let before = |at: &ActionPosition| match self.slot(*at).waited_on {
             Some(wait) => Some(wait.place),
-            None => Some(Place { position: at.position.checked_sub(1)?, ..*at }),
+            None => Some(ActionPosition { position: at.position.checked_sub(1)?, ..*at }),
         };
-        let mut path: Vec<Place> = std::iter::successors(last, before).collect();
+        let mut path: Vec<ActionPosition> = std::iter::successors(last, before).collect();
         path.reverse();
         path
     }
 
     /// The action at a place.
-    pub fn slot(&self, place: Place) -> &Slot {
+    pub fn slot(&self, place: ActionPosition) -> &Slot {
         &self.rows[place.rank as usize][place.position as usize]
     }
 }

@@ -1,7 +1,7 @@
 //! Error codes of this crate: one catalogue entry per code, with its help.
 
 use crate::draw::MeasuredError;
-use crate::interop::{ForeignError, ReadError, Refused};
+use crate::interop::{ImportError, InvalidSchedule, ReadError};
 use crate::report::Error;
 use ir::catalogue::Code;
 use ir::diag::Coded;
@@ -25,7 +25,7 @@ impl Coded for ReadError {
     }
 }
 
-impl Coded for Refused {
+impl Coded for InvalidSchedule {
     fn code(&self) -> Option<Code> {
         self.violations.first().map_or(Some(Code::MissingAction), Coded::code)
     }
@@ -36,18 +36,18 @@ impl Coded for Refused {
     }
 }
 
-impl Coded for ForeignError {
+impl Coded for ImportError {
     fn code(&self) -> Option<Code> {
         match self {
-            ForeignError::Refused(refused) => refused.code(),
-            ForeignError::Costs(costs) => costs.code(),
+            ImportError::InvalidSchedule(refused) => refused.code(),
+            ImportError::Costs(costs) => costs.code(),
         }
     }
 
     fn help(&self) -> Option<String> {
         match self {
-            ForeignError::Refused(refused) => refused.help(),
-            ForeignError::Costs(costs) => costs.help(),
+            ImportError::InvalidSchedule(refused) => refused.help(),
+            ImportError::Costs(costs) => costs.help(),
         }
     }
 }

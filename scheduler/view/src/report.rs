@@ -3,7 +3,7 @@
 use ir::schedule::{Action, Kind, Schedule};
 use scheduler::actions::split_backward;
 use scheduler::bound::{Bound, lower_bound_within, meets};
-use scheduler::check::{Law, Violation, check_pipeline};
+use scheduler::check::{Invariant, Violation, check_pipeline};
 use scheduler::costs::{CostsError, CostsFile, StageCosts};
 use scheduler::decimal::precise;
 use scheduler::limits::{first_below, least_limit};
@@ -391,7 +391,7 @@ fn check_rows(
     costs: &StageCosts,
 ) -> Result<Vec<Violation>, Error> {
     let violations = check_pipeline(schedule, costs, pipeline);
-    let (memory, wrong): (Vec<_>, Vec<_>) = violations.into_iter().partition(|v| v.law == Law::Memory);
+    let (memory, wrong): (Vec<_>, Vec<_>) = violations.into_iter().partition(|v| v.invariant == Invariant::Memory);
     if wrong.is_empty() { Ok(memory) } else { Err(Error::Wrong { kind: kind.name, violations: wrong }) }
 }
 

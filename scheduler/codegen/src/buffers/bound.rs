@@ -1,8 +1,8 @@
 //! Lower bound on the arena size: the maximum, over time, of the live bytes.
 
 use super::frame::Piece;
-use super::needs::{Needs, Use};
-use super::row::Layouts;
+use super::instructions::FrameLayouts;
+use super::needs::{BufferUse, Needs};
 use ir::program::{Class, Instr};
 
 /// Bytes of a row that are there at once.
@@ -32,11 +32,11 @@ impl Moment {
         begin.map(at).max_by_key(Moment::bytes).unwrap_or_default()
     }
 
-    fn of(&mut self, usage: Use) -> &mut u64 {
+    fn of(&mut self, usage: BufferUse) -> &mut u64 {
         match usage {
-            Use::Boundary => &mut self.boundary,
-            Use::Kept => &mut self.kept,
-            Use::Scratch => &mut self.scratch,
+            BufferUse::Boundary => &mut self.boundary,
+            BufferUse::Kept => &mut self.kept,
+            BufferUse::Scratch => &mut self.scratch,
         }
     }
 
@@ -50,7 +50,7 @@ impl Moment {
 }
 
 /// What is there at each instruction of a row; while a body runs, when it needs most.
-pub(super) fn moments(needs: &Needs, layouts: &Layouts, class: &Class) -> Vec<Moment> {
+pub(super) fn moments(needs: &Needs, layouts: &FrameLayouts, class: &Class) -> Vec<Moment> {
     let mut ends: Vec<Vec<usize>> = vec![Vec::new(); class.instrs.len() + 1];
     needs.parts.iter().enumerate().for_each(|(part, data)| ends[data.end].push(part));
     let mut now = Moment::default();

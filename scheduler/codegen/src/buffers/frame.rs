@@ -33,7 +33,7 @@ pub(super) enum Given {
 
 /// A body with its frame.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(super) struct FrameLayout {
     pub(super) frame: Frame,
     /// Per result.
     pub(super) results: Vec<Given>,
@@ -47,8 +47,8 @@ pub(super) struct Layout {
     pub(super) fullest: Moment,
 }
 
-impl Layout {
-    pub(super) fn new(model: &Model, body: &Body) -> Layout {
+impl FrameLayout {
+    pub(super) fn new(model: &Model, body: &Body) -> FrameLayout {
         let lives = Lives::new(body);
         let classes = classes(model, body, &lives);
         let bytes = |value: Value| aligned(body.values[value].ty.local_bytes(&model.mesh));
@@ -81,7 +81,7 @@ impl Layout {
         let (results, keeps) = (given(&body.results), given(&body.keeps));
         let frame = Frame { slot, scratch, places: laid.places };
         let fullest = Moment::within(&laid.rows, &laid.slot, &laid.inner);
-        Layout { frame, results, keeps, rows: laid.rows, slot: laid.slot, scratch: laid.inner, fullest }
+        FrameLayout { frame, results, keeps, rows: laid.rows, slot: laid.slot, scratch: laid.inner, fullest }
     }
 }
 

@@ -2,28 +2,28 @@
 
 mod bound;
 mod frame;
-mod held;
+mod instructions;
 mod interval;
 mod liveness;
 mod needs;
 mod pack;
 mod report;
-mod row;
+mod resident;
 mod scratch;
 mod sharing;
 mod walk;
 
-use frame::Layout;
+use frame::FrameLayout;
+use instructions::FrameLayouts;
 use ir::arena::Arena;
 use ir::graph::Model;
 use ir::program::{Class, Program};
 pub use report::{ClassReport, report};
-use row::Layouts;
 
 /// Fills the frames of all bodies and the arenas of all classes. A program that shares its ranks with another that is run
 /// before or after it (an evaluation beside training) finds what is held from step to step where the other has it.
 pub fn assign_buffers(model: &Model, program: &mut Program, beside: Option<&Program>) {
-    let layouts: Layouts = program.bodies.values().map(|body| Layout::new(model, body)).collect();
+    let layouts: FrameLayouts = program.bodies.values().map(|body| FrameLayout::new(model, body)).collect();
     let arenas: Vec<Arena> =
         program.classes.iter().map(|class| arena(model, program, beside, &layouts, class)).collect();
     for (class, arena) in program.classes.iter_mut().zip(arenas) {
@@ -34,17 +34,17 @@ pub fn assign_buffers(model: &Model, program: &mut Program, beside: Option<&Prog
     }
 }
 
-fn arena(model: &Model, program: &Program, beside: Option<&Program>, layouts: &Layouts, class: &Class) -> Arena {
+fn arena(model: &Model, program: &Program, beside: Option<&Program>, layouts: &FrameLayouts, class: &Class) -> Arena {
     let other = beside.and_then(|program| {
         let same = program.classes.iter().find(|other| other.ranks.contains(&class.ranks.start))?;
-        Some((held::catalogue(model, program, same), same.arena.as_ref()?))
+        Some((resident::resident_tensors(model, program, same), same.arena.as_ref()?))
     });
     let (held, end) = match &other {
-        Some((theirs, arena)) => held::same_as(arena, theirs),
-        None => held::lay(&held::catalogue(model, program, class)),
+        Some((theirs, arena)) => resident::same_as(arena, theirs),
+        None => resident::lay(&resident::resident_tensors(model, program, class)),
     };
-    let (scalars, end) = held::scalars(model, program, class, end);
-    let needs = row::needs(model, program, layouts, class);
+    let (scalars, end) = resident::scalars(model, program, class, end);
+    let needs = instructions::needs(model, program, layouts, class);
     let packed = pack::pack(&needs, layouts, class, end);
     let place = |place: u64| end + place;
     let at = packed.at.into_iter().map(|at| at.into_iter().map(place).collect()).collect();

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// What a block is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Use {
+pub(super) enum BufferUse {
     /// A register.
     Boundary,
     /// The slot of a bundle.
@@ -15,8 +15,8 @@ pub(super) enum Use {
 
 /// Bytes that are placed as one.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Block {
-    pub(super) usage: Use,
+pub(super) struct Buffer {
+    pub(super) usage: BufferUse,
     /// The instruction from which on it is there.
     pub(super) start: usize,
     /// It is made in the course of a run that the row waits for, not at once.
@@ -28,7 +28,7 @@ pub(super) struct Block {
 
 /// A part of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Part {
+pub(super) struct BufferPart {
     pub(super) block: usize,
     pub(super) offset: u64,
     pub(super) size: u64,
@@ -41,9 +41,9 @@ pub(super) struct Part {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum At {
     /// That of a part.
-    Part(usize),
+    BufferPart(usize),
     /// That of a block.
-    Block(usize),
+    Buffer(usize),
     /// That of the scratch of a run that the row waits for.
     Scratch,
     /// Nothing lies there.
@@ -53,26 +53,32 @@ pub(super) enum At {
 /// What a row needs.
 #[derive(Default, Debug)]
 pub(super) struct Needs {
-    pub(super) blocks: Vec<Block>,
-    pub(super) parts: Vec<Part>,
+    pub(super) blocks: Vec<Buffer>,
+    pub(super) parts: Vec<BufferPart>,
     /// Per instruction, the places that it states.
     pub(super) at: Vec<Vec<At>>,
 }
 
 impl Needs {
     /// A block of parts of these offsets and sizes, that nobody holds yet.
-    pub(super) fn block(&mut self, usage: Use, start: usize, within: bool, pieces: &[(u64, u64)]) -> Range<usize> {
+    pub(super) fn block(
+        &mut self,
+        usage: BufferUse,
+        start: usize,
+        within: bool,
+        pieces: &[(u64, u64)],
+    ) -> Range<usize> {
         let (block, first) = (self.blocks.len(), self.parts.len());
-        let part = |&(offset, size): &(u64, u64)| Part { block, offset, size, end: usize::MAX, holders: 0 };
+        let part = |&(offset, size): &(u64, u64)| BufferPart { block, offset, size, end: usize::MAX, holders: 0 };
         self.parts.extend(pieces.iter().map(part));
         let size = pieces.iter().map(|(offset, size)| offset + size).max().unwrap_or(0);
         let parts = first..self.parts.len();
-        self.blocks.push(Block { usage, start, within, size, parts: parts.clone() });
+        self.blocks.push(Buffer { usage, start, within, size, parts: parts.clone() });
         parts
     }
 
     /// The instruction at which the last part of a block is gone.
-    pub(super) fn end(&self, block: &Block) -> usize {
+    pub(super) fn end(&self, block: &Buffer) -> usize {
         self.parts[block.parts.clone()].iter().map(|part| part.end).max().unwrap_or(block.start)
     }
 

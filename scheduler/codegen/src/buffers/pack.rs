@@ -10,8 +10,8 @@
 //! Scratch has the shortest lifetime and is placed last, at the top of the arena if that is free.
 
 use super::bound::{Moment, moments};
+use super::instructions::FrameLayouts;
 use super::needs::{At, Needs};
-use super::row::Layouts;
 use super::scratch::Scratches;
 use super::walk::{Placed, Walk, merged};
 use ir::program::Class;
@@ -34,9 +34,9 @@ struct Facts {
 }
 
 /// The tier of a block: the greatest come first.
-type Order = fn(&Facts) -> u64;
+type PackOrder = fn(&Facts) -> u64;
 
-const ORDERS: [Order; 5] = [
+const ORDERS: [PackOrder; 5] = [
     |facts| u64::from(facts.life.ilog2()),
     |facts| facts.beside,
     |_| 0,
@@ -48,7 +48,7 @@ const ORDERS: [Order; 5] = [
 const ENOUGH: u64 = 200;
 
 /// Places for the blocks of a row that stands above `held` bytes of the arena.
-pub(super) fn pack(needs: &Needs, layouts: &Layouts, class: &Class, held: u64) -> Packed {
+pub(super) fn pack(needs: &Needs, layouts: &FrameLayouts, class: &Class, held: u64) -> Packed {
     let moments: Vec<u64> = moments(needs, layouts, class).iter().map(Moment::bytes).collect();
     let bound = moments.iter().max().copied().unwrap_or(0);
     let enough = bound + (held + bound) / ENOUGH;
@@ -66,8 +66,8 @@ pub(super) fn pack(needs: &Needs, layouts: &Layouts, class: &Class, held: u64) -
     }
     let (bytes, places, scratches) = best.unwrap_or_default();
     let place = |now: usize, at: &At| match *at {
-        At::Part(part) => places[needs.parts[part].block] + needs.parts[part].offset,
-        At::Block(block) => places[block],
+        At::BufferPart(part) => places[needs.parts[part].block] + needs.parts[part].offset,
+        At::Buffer(block) => places[block],
         At::Scratch => scratches.at[now],
         At::Nowhere => 0,
     };
@@ -77,7 +77,7 @@ pub(super) fn pack(needs: &Needs, layouts: &Layouts, class: &Class, held: u64) -
 
 fn facts(needs: &Needs, moments: &[u64]) -> Vec<Facts> {
     let most = Most::of(moments);
-    let of = |block: &super::needs::Block| {
+    let of = |block: &super::needs::Buffer| {
         let end = needs.end(block);
         let life = (end - block.start).max(1) as u64;
         Facts { size: block.size, life, beside: most.within(block.start, end) }

@@ -1,9 +1,9 @@
 //! Contents of the arena of each class at its peak.
 
 use super::bound::{Moment, moments};
-use super::frame::Layout;
-use super::held::{self, Catalogue};
-use super::row::{self, Layouts};
+use super::frame::FrameLayout;
+use super::instructions::{self, FrameLayouts};
+use super::resident::{self, ResidentTensors};
 use ir::arena::{ALIGNMENT, Role};
 use ir::graph::Model;
 use ir::program::{Class, Program};
@@ -38,13 +38,13 @@ pub struct ClassReport {
 
 /// The memory of each class of a program; 0 for arenas that have not been laid out.
 pub fn report(model: &Model, program: &Program) -> Vec<ClassReport> {
-    let layouts: Layouts = program.bodies.values().map(|body| Layout::new(model, body)).collect();
+    let layouts: FrameLayouts = program.bodies.values().map(|body| FrameLayout::new(model, body)).collect();
     program.classes.iter().map(|class| class_report(model, program, &layouts, class)).collect()
 }
 
-fn class_report(model: &Model, program: &Program, layouts: &Layouts, class: &Class) -> ClassReport {
-    let catalogue = held::catalogue(model, program, class);
-    let needs = row::needs(model, program, layouts, class);
+fn class_report(model: &Model, program: &Program, layouts: &FrameLayouts, class: &Class) -> ClassReport {
+    let catalogue = resident::resident_tensors(model, program, class);
+    let needs = instructions::needs(model, program, layouts, class);
     let fullest = moments(&needs, layouts, class).into_iter().max_by_key(Moment::bytes);
     let Moment { kept, boundary, scratch } = fullest.unwrap_or_default();
     let of = |wanted: fn(&Role) -> bool| held_bytes(&catalogue, wanted);
@@ -60,6 +60,6 @@ fn class_report(model: &Model, program: &Program, layouts: &Layouts, class: &Cla
     ClassReport { first_rank, ranks, arena, bound, waste, parameters, gradients, states, kept, boundary, scratch }
 }
 
-fn held_bytes(catalogue: &Catalogue, wanted: fn(&Role) -> bool) -> u64 {
+fn held_bytes(catalogue: &ResidentTensors, wanted: fn(&Role) -> bool) -> u64 {
     catalogue.iter().filter(|((role, _), _)| wanted(role)).map(|(_, bytes)| bytes).sum()
 }

@@ -1,9 +1,9 @@
 //! Offsets for the scratch of body calls. Scratch may overlap the call's results and its slot, as long as no two overlapping
 //! values are live at the same instruction of the body.
 
-use super::frame::{Layout, Piece};
+use super::frame::{FrameLayout, Piece};
+use super::instructions::FrameLayouts;
 use super::needs::Needs;
-use super::row::Layouts;
 use super::walk::{Placed, Walk};
 use ir::ids::BodyId;
 use ir::program::{Class, Instr};
@@ -41,7 +41,13 @@ struct Choice {
 
 impl Scratches {
     /// The lowest place of each says how big the arena must be; then each goes to its top if it can.
-    pub(super) fn find(needs: &Needs, layouts: &Layouts, class: &Class, places: &[u64], parts: &[Placed]) -> Scratches {
+    pub(super) fn find(
+        needs: &Needs,
+        layouts: &FrameLayouts,
+        class: &Class,
+        places: &[u64],
+        parts: &[Placed],
+    ) -> Scratches {
         let mut known: HashMap<(BodyId, Vec<i64>), Rc<[Forbidden]>> = HashMap::new();
         let mut walk = Walk::through(parts);
         let mut choices = Vec::new();
@@ -92,7 +98,7 @@ fn own_places(needs: &Needs, now: usize, places: &[u64]) -> Vec<Option<u64>> {
 }
 
 /// Where the scratch must not begin, seen from the place that `own` is seen from.
-fn forbidden(layout: &Layout, own: &[i64]) -> Rc<[Forbidden]> {
+fn forbidden(layout: &FrameLayout, own: &[i64]) -> Rc<[Forbidden]> {
     let rows = layout.rows.iter().zip(own).map(|(row, &at)| (*row, at));
     let slot_at = own.last().copied().unwrap_or(0);
     let slot = layout.slot.iter().map(|piece| (*piece, slot_at + piece.offset as i64));

@@ -16,8 +16,8 @@ use ir::types::DType;
 use ir::verify::program::{check, check_places};
 use scheduler::actions::split_backward;
 use scheduler::costs::StageCosts;
-use scheduler::cut::cut;
 use scheduler::model_costs;
+use scheduler::partition::partition;
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules;
 
@@ -27,7 +27,8 @@ fn staged(name: &str, ranks: u64) -> (Model, Staged) {
     let built = preset(name).unwrap().config.build(&batch).unwrap();
     let mut model = differentiate(built, &Optimizer { clip: None, ..Optimizer::default() }).unwrap();
     model.mesh = Mesh::new("m", &[("pp", ranks)]);
-    let staged = cut(&model, &Pipeline::new(Placement::Chain, ranks as u32, 1), &model_costs(&model, &CPU, 1)).unwrap();
+    let staged =
+        partition(&model, &Pipeline::new(Placement::Chain, ranks as u32, 1), &model_costs(&model, &CPU, 1)).unwrap();
     (model, staged)
 }
 
@@ -86,7 +87,7 @@ fn a_started_run_keeps_its_bytes_until_its_wait() {
     let (model, staged) = staged("tiny-llama", 1);
     let mut program = lower(&model, &staged, &schedule("1f1b", 1, 2), 2, &CPU).unwrap();
     let has_scratch = |instr: &Instr| match instr {
-        Instr::Run { body, keep: Some(_), .. } => Layout::new(&model, &program.bodies[*body]).frame.scratch > 0,
+        Instr::Run { body, keep: Some(_), .. } => FrameLayout::new(&model, &program.bodies[*body]).frame.scratch > 0,
         _ => false,
     };
     let at = program.classes[0].instrs.iter().position(has_scratch).expect("a run with a slot and scratch");
@@ -108,7 +109,7 @@ fn frame(stmts: &str, gives: &str) -> (Frame, impl Fn(&str) -> Place + use<>) {
     );
     let file = ir::text::parse(&text).unwrap_or_else(|why| panic!("{}", why.render("body", &text)));
     let body = file.program.unwrap().bodies.into_iter().next().map(|(_, body)| body).unwrap();
-    let frame = Layout::new(&file.model, &body).frame;
+    let frame = FrameLayout::new(&file.model, &body).frame;
     let places = frame.places.clone();
     let place = move |name: &str| {
         let value = body.values.iter().find(|(_, data)| data.name == name).map(|(value, _)| value).unwrap();

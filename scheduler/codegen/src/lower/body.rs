@@ -1,7 +1,7 @@
 //! Code generation for sections of blocks: one body per section.
 
 use super::CodegenError;
-use super::overlap::{Step, overlap};
+use super::overlap::{OverlapStep, overlap};
 use cost::Cluster;
 use ir::entity::PrimaryMap;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt, ValueData};
@@ -33,7 +33,7 @@ pub(super) struct Bodies {
 }
 
 /// A section, or a part of one, on its way to a body.
-struct Part<'a> {
+struct SectionPart<'a> {
     kind: BodyKind,
     stmts: Vec<&'a Stmt>,
     /// From the row.
@@ -93,7 +93,7 @@ impl Bodies {
         let section = &step[SectionKind::F];
         let args = step.args.iter().map(|arg| arg.value).collect();
         let stmts = section.stmts.iter().collect();
-        let part = Part { kind: BodyKind::N, stmts, args, results: section.ret.clone(), keeps: Vec::new() };
+        let part = SectionPart { kind: BodyKind::N, stmts, args, results: section.ret.clone(), keeps: Vec::new() };
         bodies.step = Some(bodies.all.push(body(target, "step", None, step, part)?));
         Ok(bodies)
     }
@@ -144,19 +144,19 @@ impl Bodies {
     }
 }
 
-fn forward_part(block: &Block, keeps: Vec<Value>) -> Part<'_> {
+fn forward_part(block: &Block, keeps: Vec<Value>) -> SectionPart<'_> {
     let section = &block[SectionKind::F];
     let (args, results) = (forward_args(block).collect(), section.ret.clone());
-    Part { kind: BodyKind::F, stmts: section.stmts.iter().collect(), args, results, keeps }
+    SectionPart { kind: BodyKind::F, stmts: section.stmts.iter().collect(), args, results, keeps }
 }
 
-fn parts<'a>(model: &Model, block: &'a Block) -> Result<Vec<Part<'a>>, CodegenError> {
+fn parts<'a>(model: &Model, block: &'a Block) -> Result<Vec<SectionPart<'a>>, CodegenError> {
     let kept = kept(block);
     let (input, weight) = (&block[SectionKind::I], &block[SectionKind::W]);
     let (early, late) = split_update(model, block)?;
     let made_early: HashSet<Value> = results(early.iter().copied()).collect();
     let carried = reads(late.iter().copied(), &[]).into_iter().filter(|v| made_early.contains(v)).collect();
-    let part = |kind, stmts, args: &[Value], results: &[Value], keeps| Part {
+    let part = |kind, stmts, args: &[Value], results: &[Value], keeps| SectionPart {
         kind,
         stmts,
         args: args.to_vec(),
@@ -216,7 +216,7 @@ fn body(
     name: &str,
     id: Option<BlockId>,
     block: &Block,
-    part: Part<'_>,
+    part: SectionPart<'_>,
 ) -> Result<Body, CodegenError> {
     let args = arguments(block, &part);
     let instrs = instructions(target, block, &part)?;
@@ -234,7 +234,7 @@ fn body(
 }
 
 /// The row's arguments, then what comes from elsewhere in order of first use.
-fn arguments(block: &Block, part: &Part<'_>) -> Vec<BodyArg> {
+fn arguments(block: &Block, part: &SectionPart<'_>) -> Vec<BodyArg> {
     let gradients: HashSet<Value> =
         block[SectionKind::W].stmts.iter().filter(|s| s.accumulate).flat_map(|s| s.results.iter().copied()).collect();
     let source = |value| match block.arg_kind(value) {
@@ -256,7 +256,7 @@ fn arguments(block: &Block, part: &Part<'_>) -> Vec<BodyArg> {
     from_row.chain(outside.map(|value| BodyArg { value, source: source(value) })).collect()
 }
 
-fn instructions(target: Target<'_>, block: &Block, part: &Part<'_>) -> Result<Vec<BodyInstr>, CodegenError> {
+fn instructions(target: Target<'_>, block: &Block, part: &SectionPart<'_>) -> Result<Vec<BodyInstr>, CodegenError> {
     let is_left = |stmt: &&&Stmt| matches!(stmt.op, Op::Made(_) | Op::Reshard);
     if let Some(stmt) = part.stmts.iter().find(is_left) {
         return Err(CodegenError::NotPlanned { block: block.name.clone(), op: stmt.op.name() });
@@ -268,10 +268,10 @@ fn instructions(target: Target<'_>, block: &Block, part: &Part<'_>) -> Result<Ve
         .collect();
     let steps = overlap(target.cluster, target.mesh, block, &part.stmts);
     // What a layout change reads is needed until its wait.
-    let touched = |step: Step| {
+    let touched = |step: OverlapStep| {
         let stmt = match step {
-            Step::Compute(at) | Step::Wait(at) => Some(part.stmts[at]),
-            Step::Start(_) => None,
+            OverlapStep::Compute(at) | OverlapStep::Wait(at) => Some(part.stmts[at]),
+            OverlapStep::Start(_) => None,
         };
         unique(stmt.into_iter().flat_map(|stmt| stmt.operands.iter().chain(&stmt.results)).copied())
     };
@@ -290,14 +290,14 @@ fn instructions(target: Target<'_>, block: &Block, part: &Part<'_>) -> Result<Ve
     Ok(instrs)
 }
 
-fn instruction(step: Step, stmts: &[&Stmt]) -> BodyInstr {
-    let (Step::Compute(at) | Step::Start(at) | Step::Wait(at)) = step;
+fn instruction(step: OverlapStep, stmts: &[&Stmt]) -> BodyInstr {
+    let (OverlapStep::Compute(at) | OverlapStep::Start(at) | OverlapStep::Wait(at)) = step;
     let (stmt, token) = (stmts[at], Token::from_u32(at as u32));
     match (step, &stmt.op) {
-        (Step::Start(_), Op::Collective(collective)) => {
+        (OverlapStep::Start(_), Op::Collective(collective)) => {
             BodyInstr::Start { token, collective: collective.clone(), operands: stmt.operands.clone() }
         }
-        (Step::Wait(_), _) => BodyInstr::Wait { token, results: stmt.results.clone() },
+        (OverlapStep::Wait(_), _) => BodyInstr::Wait { token, results: stmt.results.clone() },
         _ => BodyInstr::Compute(stmt.clone()),
     }
 }

@@ -1,6 +1,6 @@
 //! Code generation for the end of a step: N and U.
 
-use super::row::{Invoke, Key, Row};
+use super::stream::{Invocation, StreamBuilder, ValueKey};
 use super::{Bodies, CodegenError};
 use ir::graph::SectionKind;
 use ir::program::{BodyKind, Instr, Transfer};
@@ -15,7 +15,7 @@ pub(super) struct Members {
     pub(super) squares: Vec<u32>,
 }
 
-impl Row<'_> {
+impl StreamBuilder<'_> {
     /// The runs whose parameters this rank updates.
     fn own_runs(&self) -> Vec<usize> {
         (0..self.flow.runs.len()).filter(|&run| self.flow.runs[run].ranks[0] == self.rank).collect()
@@ -41,7 +41,7 @@ impl Row<'_> {
         for &value in &section.ret {
             results.push(self.reg(step.graph.value_name(value).to_string(), Some(step.graph.ty(value))));
         }
-        self.run(body, Invoke { args: args.clone(), results: results.clone(), ..Invoke::default() });
+        self.run(body, Invocation { args: args.clone(), results: results.clone(), ..Invocation::default() });
         for (&value, &reg) in section.ret.iter().zip(&results) {
             self.instrs.push(Instr::Out { name: step.graph.value_name(value).to_string(), reg });
         }
@@ -56,9 +56,9 @@ impl Row<'_> {
         for index in self.own_runs() {
             let run = &self.flow.runs[index];
             let Some(body) = bodies.get(run.block, BodyKind::U) else { continue };
-            let bundle = self.bundle(Key::Reduced(index), bodies, run.block, BodyKind::R)?;
+            let bundle = self.bundle(ValueKey::Reduced(index), bodies, run.block, BodyKind::R)?;
             let (call, instance, bundles) = (run.call, run.instance, bundle.into_iter().collect());
-            self.run(body, Invoke { call, instance, bundles, ..Invoke::default() });
+            self.run(body, Invocation { call, instance, bundles, ..Invocation::default() });
             bundle.into_iter().for_each(|reg| self.release(reg));
             self.free();
         }

@@ -20,7 +20,7 @@ pub(super) enum Origin {
 
 /// One run of a block.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct BlockInstance {
     pub(super) call: usize,
     pub(super) instance: u32,
     pub(super) block: BlockId,
@@ -51,7 +51,7 @@ pub(super) struct Made {
 }
 
 /// A differentiable argument of a run.
-pub(super) struct Slot {
+pub(super) struct DifferentiableArg {
     pub(super) origin: Origin,
     /// Which of the value's cotangents it gives.
     pub(super) index: usize,
@@ -63,7 +63,7 @@ type Placed = ((usize, u32), usize);
 /// All runs and values of a model, on their ranks.
 #[derive(Debug)]
 pub(super) struct Flow<'a> {
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<BlockInstance>,
     pub(super) made: Vec<Made>,
     /// The runs of each stage.
     pub(super) stages: Vec<std::ops::Range<usize>>,
@@ -113,7 +113,7 @@ impl<'a> Flow<'a> {
             let args = args.ok_or_else(|| CodegenError::Boundary { run: name.clone(), what: "an argument" })?;
             let params = model.call_params(call, instance);
             let ranks = staged.stages[stage].ranks.clone();
-            let run = Run {
+            let run = BlockInstance {
                 call: call_index,
                 instance,
                 block: call.block,
@@ -147,7 +147,7 @@ impl<'a> Flow<'a> {
         Ok(placed)
     }
 
-    fn add_run(&mut self, model: &Model, block: &Block, mut run: Run) -> Result<Vec<usize>, CodegenError> {
+    fn add_run(&mut self, model: &Model, block: &Block, mut run: BlockInstance) -> Result<Vec<usize>, CodegenError> {
         let index = self.runs.len();
         let differentiable: Vec<Value> = block.differentiable_args().collect();
         for (value, origin) in forward_args(block).zip(&run.args) {
@@ -193,7 +193,7 @@ impl<'a> Flow<'a> {
     }
 
     /// The differentiable arguments of a run, in the order of `I`'s results.
-    pub(super) fn slots(&self, model: &Model, run: usize) -> Vec<Slot> {
+    pub(super) fn slots(&self, model: &Model, run: usize) -> Vec<DifferentiableArg> {
         let block = &model.blocks[self.runs[run].block];
         let args: Vec<Value> = forward_args(block).collect();
         let slot = |(place, value)| {
@@ -202,7 +202,7 @@ impl<'a> Flow<'a> {
                 Origin::Input(_) => 0,
                 Origin::Made(made) => self.made[made].cotangents.iter().position(|&c| c == (run, place))?,
             };
-            Some(Slot { origin, index })
+            Some(DifferentiableArg { origin, index })
         };
         block.differentiable_args().enumerate().filter_map(slot).collect()
     }

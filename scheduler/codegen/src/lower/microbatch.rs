@@ -1,7 +1,7 @@
 //! Code generation for the actions of a micro-batch: F, I, W and B.
 
 use super::flow::{Flow, Origin};
-use super::row::{Invoke, Key, Row};
+use super::stream::{Invocation, StreamBuilder, ValueKey};
 use super::{Bodies, CodegenError};
 use ir::graph::{Model, ResultKind, SectionKind};
 use ir::ids::{ModelValue, Reg};
@@ -18,7 +18,7 @@ pub(super) fn cotangent_type<'a>(model: &'a Model, flow: &Flow<'_>, made: usize,
     block.ty(block[SectionKind::I].ret[place])
 }
 
-impl Row<'_> {
+impl StreamBuilder<'_> {
     /// F of the runs of an item, in call order.
     pub(super) fn forward(&mut self, bodies: &Bodies, runs: &[usize], mb: u32) -> Result<(), CodegenError> {
         let mut feeds: HashMap<ModelValue, (Option<Reg>, usize)> = HashMap::new();
@@ -46,7 +46,7 @@ impl Row<'_> {
         let mut args = Vec::new();
         for (value, origin) in forward_args(block).zip(&run.args) {
             args.push(match *origin {
-                Origin::Made(made) => self.fetch(Key::Value(made, mb), self.flow.maker(made, mb))?,
+                Origin::Made(made) => self.fetch(ValueKey::Value(made, mb), self.flow.maker(made, mb))?,
                 Origin::Input(input) => match feeds.get(&input) {
                     Some(&(Some(reg), _)) => reg,
                     _ => {
@@ -72,9 +72,9 @@ impl Row<'_> {
         let given = (args.clone(), results.clone());
         self.run(
             body,
-            Invoke { call, instance, microbatch, args: given.0, results: given.1, keep, ..Invoke::default() },
+            Invocation { call, instance, microbatch, args: given.0, results: given.1, keep, ..Invocation::default() },
         );
-        self.held.extend(keep.map(|reg| (Key::Forward(index, mb), reg)));
+        self.held.extend(keep.map(|reg| (ValueKey::Forward(index, mb), reg)));
         for (origin, reg) in run.args.iter().zip(args) {
             self.read(*origin, reg, mb, feeds);
         }
@@ -88,13 +88,13 @@ impl Row<'_> {
     fn read(&mut self, origin: Origin, reg: Reg, mb: u32, feeds: &mut HashMap<ModelValue, (Option<Reg>, usize)>) {
         let left = match origin {
             Origin::Input(input) => feeds.get_mut(&input).map(|(_, left)| left),
-            Origin::Made(made) => self.readers_left.get_mut(&Key::Value(made, mb)),
+            Origin::Made(made) => self.readers_left.get_mut(&ValueKey::Value(made, mb)),
         };
         let Some(left) = left else { return };
         *left -= 1;
         if *left == 0 {
             if let Origin::Made(made) = origin {
-                self.held.remove(&Key::Value(made, mb));
+                self.held.remove(&ValueKey::Value(made, mb));
             }
             self.release(reg);
         }
@@ -107,7 +107,7 @@ impl Row<'_> {
             self.total(&name, reg);
             return Ok(());
         };
-        let key = Key::Value(made, mb);
+        let key = ValueKey::Value(made, mb);
         for to in self.flow.readers(made, mb) {
             self.send(to, key, reg)?;
         }
@@ -166,7 +166,7 @@ impl Row<'_> {
                 }
             });
         }
-        let bundle = self.bundle(Key::Forward(index, mb), bodies, run.block, BodyKind::F)?;
+        let bundle = self.bundle(ValueKey::Forward(index, mb), bodies, run.block, BodyKind::F)?;
         let slots = self.flow.slots(self.model, index);
         let mut results = Vec::new();
         for (slot, &value) in slots.iter().zip(&section.ret) {
@@ -181,7 +181,7 @@ impl Row<'_> {
         let first = part.accumulates() && self.accumulated.insert(index);
         self.run(
             body,
-            Invoke {
+            Invocation {
                 call: run.call,
                 instance: run.instance,
                 microbatch: Some(mb),
@@ -192,14 +192,14 @@ impl Row<'_> {
                 keep,
             },
         );
-        self.held.extend(keep.map(|reg| (Key::Input(index, mb), reg)));
+        self.held.extend(keep.map(|reg| (ValueKey::Input(index, mb), reg)));
         args.into_iter().chain(bundle).for_each(|reg| self.release(reg));
         for (slot, reg) in slots.iter().zip(results) {
             let Origin::Made(made) = slot.origin else {
                 self.release(reg);
                 continue;
             };
-            let key = Key::Cotangent(made, slot.index, mb);
+            let key = ValueKey::Cotangent(made, slot.index, mb);
             let to = self.flow.maker(made, mb);
             if to == self.rank {
                 self.held.insert(key, reg);
@@ -220,7 +220,7 @@ impl Row<'_> {
             if cotangent_type(self.model, self.flow, made, index) != ty {
                 return Err(CodegenError::Boundary { run: value.name.clone(), what: "the type of a cotangent" });
             }
-            let key = Key::Cotangent(made, index, mb);
+            let key = ValueKey::Cotangent(made, index, mb);
             let reg = self.fetch(key, self.flow.rank(run, mb))?;
             self.held.remove(&key);
             match sum {
@@ -235,10 +235,10 @@ impl Row<'_> {
     fn weight_gradient(&mut self, bodies: &Bodies, index: usize, mb: u32) -> Result<(), CodegenError> {
         let run = &self.flow.runs[index];
         let Some(body) = bodies.get(run.block, BodyKind::W) else { return Ok(()) };
-        let bundle = self.bundle(Key::Input(index, mb), bodies, run.block, BodyKind::I)?;
+        let bundle = self.bundle(ValueKey::Input(index, mb), bodies, run.block, BodyKind::I)?;
         let first = self.accumulated.insert(index);
         let (call, instance, bundles) = (run.call, run.instance, bundle.into_iter().collect());
-        self.run(body, Invoke { call, instance, microbatch: Some(mb), first, bundles, ..Invoke::default() });
+        self.run(body, Invocation { call, instance, microbatch: Some(mb), first, bundles, ..Invocation::default() });
         bundle.into_iter().for_each(|reg| self.release(reg));
         Ok(())
     }
@@ -246,7 +246,7 @@ impl Row<'_> {
     /// The bundle that an earlier section of the run has left, if its body keeps anything.
     pub(super) fn bundle(
         &mut self,
-        key: Key,
+        key: ValueKey,
         bodies: &Bodies,
         block: ir::ids::BlockId,
         maker: BodyKind,

@@ -3,11 +3,11 @@
 mod body;
 mod finish;
 mod flow;
-mod mail;
 mod microbatch;
 mod overlap;
+mod p2p;
 mod reduce;
-mod row;
+mod stream;
 
 use body::{Backward, Bodies};
 use cost::Cluster;
@@ -18,9 +18,9 @@ use ir::graph::{Model, SectionKind};
 use ir::program::{BodyKind, Class, Program};
 use ir::schedule::{Action, Item, Kind, Schedule};
 use ir::staged::Staged;
-use mail::Mail;
+use p2p::Messages;
 use reduce::Reductions;
-use row::Row;
+use stream::StreamBuilder;
 
 /// Why no program can be made.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -75,7 +75,7 @@ pub enum CodegenError {
     },
     /// Something that a rank needs is never sent to it.
     #[error("rank {to} needs what rank {from} never sends, or has already used up")]
-    Mail {
+    MissingMessage {
         /// Who should send.
         from: u32,
         /// Who waits.
@@ -172,8 +172,14 @@ fn program(
     let flow = Flow::new(model, staged, microbatches)?;
     check_items(&flow, rows, microbatches)?;
     let holders = Holders::new(model, &flow, &bodies)?;
-    let mail = Mail::new(model, &flow, rows);
-    let plan = Plan { model, flow: &flow, holders: &holders, members: members(model, &flow, &bodies), mail: &mail };
+    let messages = Messages::new(model, &flow, rows);
+    let plan = ProgramContext {
+        model,
+        flow: &flow,
+        holders: &holders,
+        members: members(model, &flow, &bodies),
+        messages: &messages,
+    };
     let mut classes: Vec<Class> = Vec::new();
     for (rank, actions) in rows.iter().enumerate() {
         let class = plan.class(rank as u32, actions, &mut bodies)?;
@@ -235,31 +241,31 @@ fn members(model: &Model, flow: &Flow<'_>, bodies: &Bodies) -> Members {
 }
 
 /// All that the rows of a program share.
-struct Plan<'a> {
+struct ProgramContext<'a> {
     model: &'a Model,
     flow: &'a Flow<'a>,
     holders: &'a Holders,
     members: Members,
-    mail: &'a Mail,
+    messages: &'a Messages,
 }
 
-impl Plan<'_> {
+impl ProgramContext<'_> {
     fn class(&self, rank: u32, actions: &[Action], bodies: &mut Bodies) -> Result<Class, CodegenError> {
         let reductions = Reductions::new(self.model, self.flow, self.holders, bodies, (rank, actions));
-        let mut row = Row::new(self.model, self.flow, self.holders, self.mail, rank, reductions);
+        let mut stream = StreamBuilder::new(self.model, self.flow, self.holders, self.messages, rank, reductions);
         for item in actions.iter().flat_map(Action::items) {
             match (item.kind, item.stage, item.microbatch) {
-                (Kind::F, Some(_), Some(mb)) => row.forward(bodies, &self.flow.runs_of(&item), mb)?,
-                (kind, Some(_), Some(mb)) => row.backward(bodies, kind, &self.flow.runs_of(&item), mb)?,
-                (Kind::R, ..) => row.reduce(bodies),
-                (Kind::N, ..) => row.norm(bodies, &self.members)?,
-                _ => row.update(bodies)?,
+                (Kind::F, Some(_), Some(mb)) => stream.forward(bodies, &self.flow.runs_of(&item), mb)?,
+                (kind, Some(_), Some(mb)) => stream.backward(bodies, kind, &self.flow.runs_of(&item), mb)?,
+                (Kind::R, ..) => stream.reduce(bodies),
+                (Kind::N, ..) => stream.norm(bodies, &self.members)?,
+                _ => stream.update(bodies)?,
             }
-            row.end_action();
+            stream.end_action();
         }
-        let instrs = row.end();
+        let instrs = stream.end();
         let params = self.holders.by_rank.get(&rank).map_or_else(Vec::new, |params| params.iter().copied().collect());
-        Ok(Class { ranks: rank..rank + 1, regs: row.regs, instrs, params, arena: None })
+        Ok(Class { ranks: rank..rank + 1, regs: stream.regs, instrs, params, arena: None })
     }
 }
 

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 
 /// What is done with a statement, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Step {
+pub(super) enum OverlapStep {
     /// Runs its kernel.
     Compute(usize),
     /// Starts its layout change.
@@ -43,7 +43,7 @@ struct Item {
 }
 
 /// The order of statements of a block on a mesh. Each layout change is waited for before its first use, or at the end.
-pub(super) fn overlap(cluster: &Cluster, mesh: &Mesh, block: &Block, stmts: &[&Stmt]) -> Vec<Step> {
+pub(super) fn overlap(cluster: &Cluster, mesh: &Mesh, block: &Block, stmts: &[&Stmt]) -> Vec<OverlapStep> {
     let mut list = List::new(items(cluster, mesh, block, stmts));
     while list.todo() {
         list.start();
@@ -112,7 +112,7 @@ impl Uses {
 /// The order so far.
 struct List {
     items: Vec<Item>,
-    steps: Vec<Step>,
+    steps: Vec<OverlapStep>,
     /// When what has been computed, or has started, is over.
     ends: Vec<Option<f64>>,
     waited: Vec<bool>,
@@ -169,7 +169,7 @@ impl List {
             self.wait(self.items[at].needs[place]);
         }
         let Item { seconds, moves, is_change, .. } = self.items[at];
-        self.steps.push(if is_change { Step::Start(at) } else { Step::Compute(at) });
+        self.steps.push(if is_change { OverlapStep::Start(at) } else { OverlapStep::Compute(at) });
         if moves {
             self.moving = self.moving.max(self.computing) + seconds;
         } else {
@@ -184,7 +184,7 @@ impl List {
     /// Waits for a layout change, unless that has been done.
     fn wait(&mut self, at: usize) {
         if self.items[at].is_change && !std::mem::replace(&mut self.waited[at], true) {
-            self.steps.push(Step::Wait(at));
+            self.steps.push(OverlapStep::Wait(at));
         }
     }
 }

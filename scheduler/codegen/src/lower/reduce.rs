@@ -3,7 +3,7 @@
 
 use super::Bodies;
 use super::flow::{Flow, Holders};
-use super::row::{Invoke, Key, Row};
+use super::stream::{Invocation, StreamBuilder, ValueKey};
 use ir::graph::{ArgKind, Model, ParamInstance, SectionKind};
 use ir::ids::{Reg, Token, Value};
 use ir::program::{BodyKind, Instr, Source, Transfer};
@@ -75,7 +75,7 @@ fn reduced(model: &Model, flow: &Flow<'_>, bodies: &Bodies, run: usize) -> Optio
     Some(bound(model, flow, run, |value| owners.contains(&value)))
 }
 
-impl Row<'_> {
+impl StreamBuilder<'_> {
     /// A run's W or B has added to its gradients. What waited for no other starts: sums over holders in their order, and R of
     /// runs whose gradients this rank holds alone. Those of others are summed first, and not before the row has to wait.
     pub(super) fn gradients_added(&mut self, bodies: &Bodies, run: usize) {
@@ -154,9 +154,9 @@ impl Row<'_> {
         }
         let keeps = !bodies.all[body].keeps.is_empty();
         let keep = keeps.then(|| self.reg(format!("{}.R", run.name), None));
-        self.held.extend(keep.map(|reg| (Key::Reduced(index), reg)));
+        self.held.extend(keep.map(|reg| (ValueKey::Reduced(index), reg)));
         let (call, instance, given) = (run.call, run.instance, results.clone());
-        let token = self.start_run(body, Invoke { call, instance, results: given, keep, ..Invoke::default() });
+        let token = self.start_run(body, Invocation { call, instance, results: given, keep, ..Invocation::default() });
         self.reductions.started.insert(index, (token, results));
     }
 }

@@ -18,7 +18,7 @@ use ir::types::DType;
 use ir::verify::program::{check, peak_bytes};
 use scheduler::actions::split_backward;
 use scheduler::costs::StageCosts;
-use scheduler::cut::{CutError, cut, cut_at};
+use scheduler::partition::{PartitionError, partition, partition_at};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules;
 
@@ -48,7 +48,7 @@ fn schedule(kind: &str, ranks: u32, microbatches: u32) -> Schedule {
 
 fn emitted(name: &str, kind: &str, ranks: u32, microbatches: u32) -> (Model, Program) {
     let model = model(name, u64::from(ranks));
-    let staged = cut(&model, &chain(ranks), &costs(&model)).unwrap();
+    let staged = partition(&model, &chain(ranks), &costs(&model)).unwrap();
     let program = lower(&model, &staged, &schedule(kind, ranks, microbatches), microbatches, &CPU).unwrap();
     (model, program)
 }
@@ -66,7 +66,7 @@ fn programs_of_every_schedule_hold_all_invariants() {
 #[test]
 fn backwards_may_be_split() {
     let model = model("tiny-gpt2", 2);
-    let staged = cut(&model, &chain(2), &costs(&model)).unwrap();
+    let staged = partition(&model, &chain(2), &costs(&model)).unwrap();
     let kinds = |schedule: &Schedule| {
         let program = lower(&model, &staged, schedule, 3, &CPU).unwrap();
         assert_eq!(check(&model, &program, None), Ok(()));
@@ -83,7 +83,7 @@ fn backwards_may_be_split() {
 fn values_may_skip_ranks() {
     let mut model = broken::shared();
     model.mesh = Mesh::new("m", &[("pp", 4)]);
-    let staged = cut(&model, &chain(4), &costs(&model)).unwrap();
+    let staged = partition(&model, &chain(4), &costs(&model)).unwrap();
     for (kind, microbatches) in [("gpipe", 1), ("gpipe", 7), ("1f1b", 1), ("1f1b", 9)] {
         let program = lower(&model, &staged, &schedule(kind, 4, microbatches), microbatches, &CPU).unwrap();
         assert_eq!(check(&model, &program, None), Ok(()), "{kind} {microbatches}");
@@ -150,7 +150,8 @@ fn messages_are_under_way_while_an_action_computes() {
 fn registers_have_names_of_their_own_that_parse_back() {
     let model = broken::shared();
     let program =
-        lower(&model, &cut(&model, &chain(1), &costs(&model)).unwrap(), &schedule("1f1b", 1, 2), 2, &CPU).unwrap();
+        lower(&model, &partition(&model, &chain(1), &costs(&model)).unwrap(), &schedule("1f1b", 1, 2), 2, &CPU)
+            .unwrap();
     let file = File { model, program: Some(program), ..File::default() };
     let text = ir::text::print(&file);
     assert!(text.contains("%x.d:0.2"), "two readers of a value give two cotangents");
@@ -160,7 +161,7 @@ fn registers_have_names_of_their_own_that_parse_back() {
 #[test]
 fn an_evaluation_runs_forwards_and_keeps_nothing() {
     let model = model("tiny-llama", 2);
-    let program = lower_forward(&model, &cut(&model, &chain(2), &costs(&model)).unwrap(), 3, &CPU).unwrap();
+    let program = lower_forward(&model, &partition(&model, &chain(2), &costs(&model)).unwrap(), 3, &CPU).unwrap();
     assert_eq!(check(&model, &program, None), Ok(()));
     assert!(program.bodies.values().all(|body| body.keeps.is_empty()));
 }
@@ -191,10 +192,10 @@ fn a_tied_parameter_is_summed_before_and_shared_after() {
 fn stages_balance_and_have_costs() {
     let model = model("tiny-llama", 2);
     let runs = runs_of(&model).count();
-    let staged = cut(&model, &chain(2), &costs(&model)).unwrap();
+    let staged = partition(&model, &chain(2), &costs(&model)).unwrap();
     let seconds: Vec<f64> = staged.stages.iter().map(|stage| stage.cost.f + stage.cost.i + stage.cost.w).collect();
     for at in 1..runs {
-        let other = cut_at(&model, &[0, at], &chain(2), &costs(&model)).unwrap();
+        let other = partition_at(&model, &[0, at], &chain(2), &costs(&model)).unwrap();
         let longest = other.stages.iter().map(|stage| stage.cost.f + stage.cost.i + stage.cost.w).fold(0.0, f64::max);
         assert!(longest >= seconds[0].max(seconds[1]) * (1.0 - 1e-9));
     }
@@ -209,14 +210,14 @@ fn what_does_not_fit_is_said() {
     let model = model("tiny-llama", 2);
     let runs = runs_of(&model).count();
     assert_eq!(
-        cut(&model, &chain(runs as u32 + 1), &costs(&model)),
-        Err(CutError::TooMany { stages: runs as u32 + 1, runs })
+        partition(&model, &chain(runs as u32 + 1), &costs(&model)),
+        Err(PartitionError::TooMany { stages: runs as u32 + 1, runs })
     );
     assert_eq!(
-        cut_at(&model, &[1], &chain(1), &costs(&model)),
-        Err(CutError::Starts { starts: vec![1], stages: 1, runs })
+        partition_at(&model, &[1], &chain(1), &costs(&model)),
+        Err(PartitionError::Starts { starts: vec![1], stages: 1, runs })
     );
-    let staged = cut(&model, &chain(2), &costs(&model)).unwrap();
+    let staged = partition(&model, &chain(2), &costs(&model)).unwrap();
     assert_eq!(lower(&model, &staged, &schedule("1f1b", 3, 2), 2, &CPU).unwrap_err(), CodegenError::Stages);
     let mut swapped = schedule("1f1b", 2, 2);
     swapped.rows.reverse();

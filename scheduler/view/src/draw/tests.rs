@@ -1,7 +1,7 @@
 //! Contents of pictures, and the text of each format.
 
 use super::*;
-use crate::interop::{read_csv, report_foreign};
+use crate::interop::{read_csv, report_imported};
 use crate::report::{ScheduleRequest, report};
 use scheduler::costs::{CostsFile, PerStage};
 use scheduler::problem::Objective;
@@ -43,7 +43,7 @@ fn shades_tell_stages_and_directions() {
     let shades = |csv: &str| {
         let costs = CostsFile::default();
         let schedule = read_csv(csv).unwrap().schedule;
-        let (report, timeline) = report_foreign(&schedule, &costs, Objective::Makespan).unwrap();
+        let (report, timeline) = report_imported(&schedule, &costs, Objective::Makespan).unwrap();
         let stages = csv.matches("F0").count() as u32;
         let picture = Picture::of(&report, &timeline, &costs.resolve(stages, 2).unwrap());
         picture

@@ -35,8 +35,8 @@ impl Ink {
 /// What fills time, and what the legend says of it.
 const CRITICAL: (char, &str) = ('=', "critical path");
 const DEPENDENCY: (char, &str) = ('.', "waits for another rank");
-const LATENCY: (char, &str) = ('~', "message on its way");
-const MEMORY: (char, &str) = ('#', "kept out by the memory limit");
+const LATENCY: (char, &str) = ('~', "in flight");
+const MEMORY: (char, &str) = ('#', "blocked by the memory limit");
 const RED: Ink = Ink { code: 31, bold: false };
 
 /// A line that grows with time.

@@ -1,7 +1,7 @@
 //! Grids as text.
 
 use super::*;
-use crate::interop::{read_csv, report_foreign};
+use crate::interop::{read_csv, report_imported};
 use scheduler::actions::split_backward;
 use scheduler::costs::StageCosts;
 use scheduler::problem::Objective;
@@ -34,7 +34,7 @@ fn idle_time_says_why() {
 rank 0  F0=F1 ########### B0====F2=B1--- ......~~ B2====
 rank 1  ...~~ F0=B0====F1 B1--- ...~~ F2=B2====........
 time    0              5              10             15
-        = critical path   . waits for another rank   ~ message on its way   # kept out by the memory limit
+        = critical path   . waits for another rank   ~ in flight   # blocked by the memory limit
 ";
     assert_eq!(grid(&timeline("1f1b", &costs, 3, false), 120, false), golden);
 }
@@ -73,7 +73,7 @@ fn pairs_are_drawn_at_their_own_length() {
     let schedule =
         read_csv("0F0,1F0,(0F1;1B0)OVERLAP_F_B,1F1,(0F2;0B0)OVERLAP_F_B,1B1,0B1,1F2,1B2,0B2").unwrap().schedule;
     let (_, timeline) =
-        report_foreign(&schedule, &scheduler::costs::CostsFile::default(), Objective::Makespan).unwrap();
+        report_imported(&schedule, &scheduler::costs::CostsFile::default(), Objective::Makespan).unwrap();
     let text = grid(&timeline, 200, false);
     assert!(text.starts_with("rank 0  0F0=1F0=(0F1|1B0)===1F1="), "{text}");
 }

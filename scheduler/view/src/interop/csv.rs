@@ -13,7 +13,7 @@
 //! Source: `_Action` and `_load_csv` of torch/distributed/pipelining/schedules.py, PyTorch 2.9 and 2.15.
 
 use super::comms::{self, Message};
-use super::{Foreign, ReadError};
+use super::{ImportedSchedule, ReadError};
 use ir::schedule::{Action, Item, Kind, Schedule};
 use scheduler::actions::with_step_end;
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ pub fn write_csv(schedule: &Schedule) -> Result<String, ReadError> {
 ///
 /// # Errors
 /// A cell is no action, or a message does not fit.
-pub fn read_csv(text: &str) -> Result<Foreign, ReadError> {
+pub fn read_csv(text: &str) -> Result<ImportedSchedule, ReadError> {
     let mut rows = Vec::new();
     for (number, line) in text.trim_end().lines().enumerate() {
         rows.push(read_line(number + 1, line)?);
@@ -95,7 +95,7 @@ pub fn read_csv(text: &str) -> Result<Foreign, ReadError> {
         Cell::Message(_) | Cell::Care(_) => None,
     };
     let rows = rows.iter().map(|row| with_step_end(row.iter().filter_map(compute))).collect();
-    Ok(Foreign { schedule: Schedule { name: "foreign".into(), rows }, notes })
+    Ok(ImportedSchedule { schedule: Schedule { name: "foreign".into(), rows }, notes })
 }
 
 fn read_line(line: usize, text: &str) -> Result<Vec<Placed>, ReadError> {

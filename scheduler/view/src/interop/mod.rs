@@ -8,13 +8,13 @@ mod refused;
 
 pub use csv::{read_csv, write_csv};
 pub use order::read_report;
-pub use refused::Refused;
+pub use refused::InvalidSchedule;
 
 use crate::report::{ScheduleReport, Status};
 use ir::schedule::{Action, Schedule};
-use place::Laid;
+use place::InferredPlacement;
 use scheduler::bound::{Bound, lower_bound, meets};
-use scheduler::check::{Law, Violation, check};
+use scheduler::check::{Invariant, Violation, check};
 use scheduler::costs::{CostsError, CostsFile, StageCosts};
 use scheduler::problem::Objective;
 use scheduler::simulate::{Timeline, simulate};
@@ -22,7 +22,7 @@ use std::time::Instant;
 
 /// A schedule as a file has it.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Foreign {
+pub struct ImportedSchedule {
     /// Its rows, each with what ends a step.
     pub schedule: Schedule,
     /// What was seen in the file beside the rows.
@@ -69,10 +69,10 @@ pub enum ReadError {
 
 /// Why a schedule that was read has no timeline.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-pub enum ForeignError {
+pub enum ImportError {
     /// It is wrong.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    InvalidSchedule(#[from] InvalidSchedule),
     /// The costs do not fit it.
     #[error(transparent)]
     Costs(#[from] CostsError),
@@ -82,20 +82,20 @@ pub enum ForeignError {
 ///
 /// # Errors
 /// It cannot be run, does something twice or never, or the costs are not for its stages.
-pub fn report_foreign(
+pub fn report_imported(
     foreign: &Schedule,
     costs: &CostsFile,
     objective: Objective,
-) -> Result<(ScheduleReport, Timeline), ForeignError> {
+) -> Result<(ScheduleReport, Timeline), ImportError> {
     let clock = Instant::now();
-    let laid = Laid::of(foreign).map_err(Refused::plain)?;
+    let laid = InferredPlacement::of(foreign).map_err(InvalidSchedule::plain)?;
     let costs = costs.resolve(laid.stages(), laid.ranks())?;
     let violations = check(foreign, &costs, laid.microbatches(), |stage, microbatch| laid.rank(stage, microbatch));
-    let (memory, wrong): (Vec<_>, Vec<_>) = violations.into_iter().partition(|v| v.law == Law::Memory);
+    let (memory, wrong): (Vec<_>, Vec<_>) = violations.into_iter().partition(|v| v.invariant == Invariant::Memory);
     if !wrong.is_empty() {
-        return Err(Refused::drawn(foreign, &costs, wrong).into());
+        return Err(InvalidSchedule::drawn(foreign, &costs, wrong).into());
     }
-    let timeline = simulate(foreign, &costs).map_err(|why| Refused::plain(why.to_string()))?;
+    let timeline = simulate(foreign, &costs).map_err(|why| InvalidSchedule::plain(why.to_string()))?;
     let bound = bound(&laid, &costs, foreign);
     let (reached, lower_bound) = match objective {
         Objective::Makespan => (timeline.makespan, bound.makespan),
@@ -136,7 +136,7 @@ fn printed(row: &[Action]) -> Vec<String> {
 }
 
 /// What no order takes less than: of a known placement by its heads, loads and tails, of any other the load of a rank.
-fn bound(laid: &Laid, costs: &StageCosts, schedule: &Schedule) -> Bound {
+fn bound(laid: &InferredPlacement, costs: &StageCosts, schedule: &Schedule) -> Bound {
     if let Some(pipeline) = laid.pipeline() {
         return lower_bound(costs, pipeline, false);
     }

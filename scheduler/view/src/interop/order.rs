@@ -1,6 +1,6 @@
 //! Rows of a report that `schedule --format json` wrote.
 
-use super::{Foreign, ReadError};
+use super::{ImportedSchedule, ReadError};
 use ir::schedule::{Action, Schedule};
 use scheduler::actions::with_step_end;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ struct Ordered {
 ///
 /// # Errors
 /// The text is no such JSON, or a word of the order is no action.
-pub fn read_report(text: &str) -> Result<Foreign, ReadError> {
+pub fn read_report(text: &str) -> Result<ImportedSchedule, ReadError> {
     let report: Ordered = serde_json::from_str(text).map_err(|why| ReadError::Report(why.to_string()))?;
     let mut rows = Vec::with_capacity(report.order.len());
     for (rank, words) in report.order.iter().enumerate() {
@@ -32,5 +32,5 @@ pub fn read_report(text: &str) -> Result<Foreign, ReadError> {
     if report.order.iter().all(Vec::is_empty) {
         return Err(ReadError::Empty);
     }
-    Ok(Foreign { schedule: Schedule { name: report.kind, rows }, notes: Vec::new() })
+    Ok(ImportedSchedule { schedule: Schedule { name: report.kind, rows }, notes: Vec::new() })
 }

@@ -7,7 +7,7 @@ use scheduler::placement::{Pipeline, Placement};
 const MOST_CELLS: u64 = 1 << 20;
 
 /// How a schedule lies on its ranks.
-pub(super) struct Laid {
+pub(super) struct InferredPlacement {
     ranks: u32,
     microbatches: u32,
     slices: u32,
@@ -17,9 +17,9 @@ pub(super) struct Laid {
     known: Option<Pipeline>,
 }
 
-impl Laid {
+impl InferredPlacement {
     /// Reads a schedule; the error says which number cannot be.
-    pub(super) fn of(schedule: &Schedule) -> Result<Laid, String> {
+    pub(super) fn of(schedule: &Schedule) -> Result<InferredPlacement, String> {
         let ranks = schedule.rows.len() as u32;
         let (mut stages, mut microbatches, mut slices, mut items) = (0_u64, 0_u64, 1_u64, 0_u64);
         for item in schedule.rows.iter().flatten().flat_map(Action::items) {
@@ -44,7 +44,8 @@ impl Laid {
             }
         }
         let first = first.into_iter().map(|rank| rank.unwrap_or(0)).collect();
-        let mut laid = Laid { ranks, microbatches: microbatches as u32, slices: slices as u32, first, known: None };
+        let mut laid =
+            InferredPlacement { ranks, microbatches: microbatches as u32, slices: slices as u32, first, known: None };
         laid.known = Placement::ALL.into_iter().find_map(|placement| laid.matches(placement, schedule));
         Ok(laid)
     }

@@ -2,14 +2,14 @@
 
 use crate::grid::broken_grid;
 use ir::schedule::{Action, Schedule};
-use scheduler::check::{Law, Violation};
+use scheduler::check::{Invariant, Violation};
 use scheduler::costs::StageCosts;
-use scheduler::simulate::{Deadlock, SimulateError, Stand, simulate};
+use scheduler::simulate::{Deadlock, SimulateError, StalledRank, simulate};
 use std::fmt;
 
 /// What is wrong with a schedule, and where it comes to a stand.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-pub struct Refused {
+pub struct InvalidSchedule {
     /// All that the checker found; empty if the numbers alone are wrong.
     pub violations: Vec<Violation>,
     /// What is wrong with the numbers.
@@ -24,18 +24,18 @@ const WIDTH: usize = 100;
 /// How many violations are told before they are counted.
 const TOLD: usize = 4;
 
-impl Refused {
-    pub(super) fn plain(why: String) -> Refused {
-        Refused { violations: Vec::new(), why, drawn: String::new() }
+impl InvalidSchedule {
+    pub(super) fn plain(why: String) -> InvalidSchedule {
+        InvalidSchedule { violations: Vec::new(), why, drawn: String::new() }
     }
 
-    pub(super) fn drawn(schedule: &Schedule, costs: &StageCosts, violations: Vec<Violation>) -> Refused {
+    pub(super) fn drawn(schedule: &Schedule, costs: &StageCosts, violations: Vec<Violation>) -> InvalidSchedule {
         let drawn = draw(schedule, costs, &violations).unwrap_or_default();
-        Refused { violations, why: String::new(), drawn }
+        InvalidSchedule { violations, why: String::new(), drawn }
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for InvalidSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)?;
         for (number, violation) in self.violations.iter().take(TOLD).enumerate() {
@@ -57,7 +57,7 @@ impl fmt::Display for Refused {
 fn draw(schedule: &Schedule, costs: &StageCosts, violations: &[Violation]) -> Option<String> {
     let mut rows = schedule.clone();
     let mut marks: Vec<Option<String>> = vec![None; rows.rows.len()];
-    let at_place = |v: &&Violation| v.law != Law::Order && v.law != Law::StepEnd;
+    let at_place = |v: &&Violation| v.invariant != Invariant::Order && v.invariant != Invariant::StepEnd;
     for violation in violations.iter().filter(at_place) {
         let position = violation.position.filter(|&position| position < rows.rows[violation.rank].len());
         if let Some(position) = position {
@@ -80,7 +80,7 @@ fn draw(schedule: &Schedule, costs: &StageCosts, violations: &[Violation]) -> Op
     Some(broken_grid(&timeline.ok()?, WIDTH, &marks))
 }
 
-fn waits(stand: &Stand) -> Option<String> {
+fn waits(stand: &StalledRank) -> Option<String> {
     let blocked = stand.blocked.as_ref().filter(|blocked| !is_end(&blocked.at))?;
     Some(format!("{} {}", blocked.at, stand.wait()))
 }

@@ -3,8 +3,8 @@
 use super::*;
 use crate::report::{ScheduleRequest, report};
 
-fn timed(csv: &str) -> Result<(ScheduleReport, Timeline), ForeignError> {
-    report_foreign(&read_csv(csv).unwrap().schedule, &CostsFile::default(), Objective::Makespan)
+fn timed(csv: &str) -> Result<(ScheduleReport, Timeline), ImportError> {
+    report_imported(&read_csv(csv).unwrap().schedule, &CostsFile::default(), Objective::Makespan)
 }
 
 fn refused(csv: &str) -> String {
@@ -25,14 +25,14 @@ fn a_schedule_of_ours_comes_back_with_its_figures() {
         assert_eq!(theirs, same);
         let json = serde_json::to_string(&ours).unwrap();
         let from_json = read_report(&json).unwrap().schedule;
-        assert_eq!(report_foreign(&from_json, &CostsFile::default(), Objective::Makespan).unwrap().1, timeline);
+        assert_eq!(report_imported(&from_json, &CostsFile::default(), Objective::Makespan).unwrap().1, timeline);
     }
 }
 
 #[test]
 fn placements_are_read_off_the_rows() {
     let told = |csv: &str| {
-        let laid = Laid::of(&read_csv(csv).unwrap().schedule).unwrap();
+        let laid = InferredPlacement::of(&read_csv(csv).unwrap().schedule).unwrap();
         (laid.pipeline().map(|pipeline| pipeline.placement.to_string()), laid.chunks())
     };
     assert_eq!(told("0F0,0B0\n1F0,1B0"), (Some("chain".into()), 1));
@@ -96,7 +96,7 @@ fn a_stage_on_two_ranks_and_numbers_out_of_range_are_refused() {
 fn the_memory_limit_is_no_reason_to_refuse() {
     let costs = CostsFile { limit: Some(scheduler::costs::PerStage::All(1.0)), ..CostsFile::default() };
     let schedule = read_csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1").unwrap().schedule;
-    let (report, _) = report_foreign(&schedule, &costs, Objective::Span).unwrap();
+    let (report, _) = report_imported(&schedule, &costs, Objective::Span).unwrap();
     assert_eq!((report.status, report.over_limit.len()), (Status::Infeasible, 1));
 }
 

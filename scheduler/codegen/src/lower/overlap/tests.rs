@@ -13,10 +13,10 @@ fn order(text: &str, section: SectionKind) -> String {
     let block = model.blocks.values().next().expect("a block");
     let stmts: Vec<&Stmt> = block[section].stmts.iter().collect();
     let name = |at: usize| block.value_name(stmts[at].results[0]);
-    let show = |step: &Step| match *step {
-        Step::Compute(at) => name(at).to_string(),
-        Step::Start(at) => format!(">{}", name(at)),
-        Step::Wait(at) => format!("<{}", name(at)),
+    let show = |step: &OverlapStep| match *step {
+        OverlapStep::Compute(at) => name(at).to_string(),
+        OverlapStep::Start(at) => format!(">{}", name(at)),
+        OverlapStep::Wait(at) => format!("<{}", name(at)),
     };
     let steps = overlap(&CPU, &model.mesh, block, &stmts);
     steps.iter().map(show).collect::<Vec<_>>().join(" ")

@@ -22,7 +22,8 @@ fn broken(change: impl FnOnce(&mut Program)) -> Vec<&'static str> {
 /// The same, with I and W apart.
 fn split(change: impl FnOnce(&mut Program)) -> Vec<&'static str> {
     let model = model("tiny-gpt2", 2);
-    let (staged, schedule) = (cut(&model, &chain(2), &costs(&model)).unwrap(), split_backward(schedule("1f1b", 2, 3)));
+    let (staged, schedule) =
+        (partition(&model, &chain(2), &costs(&model)).unwrap(), split_backward(schedule("1f1b", 2, 3)));
     let mut program = lower(&model, &staged, &schedule, 3, &CPU).unwrap();
     change(&mut program);
     names(&model, &program)
@@ -163,7 +164,7 @@ fn every_section_runs_once_and_in_order() {
 #[test]
 fn cotangents_are_those_of_all_readers() {
     let model = shared();
-    let staged = cut(&model, &chain(1), &costs(&model)).unwrap();
+    let staged = partition(&model, &chain(1), &costs(&model)).unwrap();
     let right = lower(&model, &staged, &schedule("1f1b", 1, 1), 1, &CPU).unwrap();
     assert_eq!(check(&model, &right, None), Ok(()));
     // Losses are added up too; cotangents are those with dims.

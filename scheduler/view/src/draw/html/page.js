@@ -358,8 +358,8 @@ function legend() {
   }
   if (data.pictures.some((picture) => picture.rows.some((row) => row.bars.some((bar) => bar[CRITICAL])))) key("linear-gradient(transparent 65%, var(--mark) 65%)", "critical path");
   if (reasons.has("dependency")) key("var(--idle)", "waits for another rank");
-  if (late) key("radial-gradient(circle at 2px 2px, rgb(90,90,150) 1px, transparent 1.2px) 0 0 / 4px 4px", "message on its way");
-  if (reasons.has("memory")) key("repeating-linear-gradient(45deg, rgba(194,24,91,.8) 0 1px, transparent 1px 4px)", "kept out by the memory limit");
+  if (late) key("radial-gradient(circle at 2px 2px, rgb(90,90,150) 1px, transparent 1.2px) 0 0 / 4px 4px", "in flight");
+  if (reasons.has("memory")) key("repeating-linear-gradient(45deg, rgba(194,24,91,.8) 0 1px, transparent 1px 4px)", "blocked by the memory limit");
 }
 
 legend();

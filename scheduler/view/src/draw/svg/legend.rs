@@ -9,7 +9,7 @@ const SAMPLE: [f64; 2] = [26.0, 14.0];
 const LETTER: f64 = 6.8;
 const LINE: f64 = 22.0;
 
-enum Key {
+enum LegendKey {
     Bar(Hue),
     Shade(f64),
     Idle(&'static str),
@@ -26,11 +26,11 @@ pub(super) fn draw(pen: &mut Pen, frame: &Frame, pictures: &[Picture], top: f64)
         }
         let middle = y + 0.5 * SAMPLE[1];
         match key {
-            Key::Bar(hue) => pen.bar(hue, 0.0, [x, y], SAMPLE, text),
-            Key::Shade(shade) => pen.bar(Hue::F, shade, [x, y], SAMPLE, text),
-            Key::Idle(class) => pen.rect(class, [x, y], SAMPLE),
-            Key::Line("critical") => pen.rect("critical", [x, middle - 1.5], [SAMPLE[0], 3.0]),
-            Key::Line(class) => pen.line(class, [x, middle], [x + SAMPLE[0], middle]),
+            LegendKey::Bar(hue) => pen.bar(hue, 0.0, [x, y], SAMPLE, text),
+            LegendKey::Shade(shade) => pen.bar(Hue::F, shade, [x, y], SAMPLE, text),
+            LegendKey::Idle(class) => pen.rect(class, [x, y], SAMPLE),
+            LegendKey::Line("critical") => pen.rect("critical", [x, middle - 1.5], [SAMPLE[0], 3.0]),
+            LegendKey::Line(class) => pen.line(class, [x, middle], [x + SAMPLE[0], middle]),
         }
         pen.text(x + SAMPLE[0] + 6.0, y + 11.0, "key", text);
         x += width;
@@ -38,26 +38,26 @@ pub(super) fn draw(pen: &mut Pen, frame: &Frame, pictures: &[Picture], top: f64)
     y + LINE + 4.0
 }
 
-fn keys(pictures: &[Picture]) -> Vec<(Key, &'static str)> {
+fn keys(pictures: &[Picture]) -> Vec<(LegendKey, &'static str)> {
     let rows = || pictures.iter().flat_map(|picture| &picture.rows);
     let bars = || rows().flat_map(|row| &row.bars);
     let gaps = |reason: &str| bars().filter_map(|bar| bar.gap.as_ref()).any(|gap| gap.reason == reason);
     let under_way =
         |bar: &super::super::Bar| bar.gap.as_ref().is_some_and(|gap| gap.reason != "memory" && gap.made < bar.start);
-    let mut keys: Vec<(Key, &'static str)> = ink::ALL
+    let mut keys: Vec<(LegendKey, &'static str)> = ink::ALL
         .into_iter()
         .filter(|hue| pictures.iter().any(|picture| picture.hues().contains(hue)))
-        .map(|hue| (Key::Bar(hue), ink::meaning(hue)))
+        .map(|hue| (LegendKey::Bar(hue), ink::meaning(hue)))
         .collect();
     let known = [
-        (Key::Shade(0.0), "dark: a rank's first stage, or the way down", bars().any(|bar| bar.shade > 0.0)),
-        (Key::Shade(1.0), "light: its last, or the way up", bars().any(|bar| bar.shade > 0.0)),
-        (Key::Idle("idle"), "waits for another rank", gaps("dependency")),
-        (Key::Idle("latency"), "message on its way", bars().any(under_way)),
-        (Key::Idle("memory"), "kept out by the memory limit", gaps("memory")),
-        (Key::Line("critical"), "critical path", bars().any(|bar| bar.critical)),
-        (Key::Line("curve"), "memory held", rows().any(|row| row.peak.is_some())),
-        (Key::Line("limit"), "memory limit", rows().any(|row| row.limit.is_some())),
+        (LegendKey::Shade(0.0), "dark: a rank's first stage, or the way down", bars().any(|bar| bar.shade > 0.0)),
+        (LegendKey::Shade(1.0), "light: its last, or the way up", bars().any(|bar| bar.shade > 0.0)),
+        (LegendKey::Idle("idle"), "waits for another rank", gaps("dependency")),
+        (LegendKey::Idle("latency"), "in flight", bars().any(under_way)),
+        (LegendKey::Idle("memory"), "blocked by the memory limit", gaps("memory")),
+        (LegendKey::Line("critical"), "critical path", bars().any(|bar| bar.critical)),
+        (LegendKey::Line("curve"), "memory held", rows().any(|row| row.peak.is_some())),
+        (LegendKey::Line("limit"), "memory limit", rows().any(|row| row.limit.is_some())),
     ];
     keys.extend(known.into_iter().filter(|(_, _, occurs)| *occurs).map(|(key, text, _)| (key, text)));
     keys

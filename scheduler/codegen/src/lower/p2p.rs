@@ -1,7 +1,7 @@
 //! Point-to-point messages between ranks: their order, and the point by which each send must have completed.
 
 use super::flow::{Flow, Origin};
-use super::row::Key;
+use super::stream::ValueKey;
 use ir::graph::Model;
 use ir::schedule::{Action, Item, Kind};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -11,20 +11,20 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 pub(super) struct Message {
     pub(super) from: u32,
     pub(super) to: u32,
-    pub(super) what: Key,
+    pub(super) what: ValueKey,
 }
 
 /// All messages.
 #[derive(Debug, Default)]
-pub(super) struct Mail {
+pub(super) struct Messages {
     /// Per pair of ranks in the order in which they are sent. The tag of a message is its place.
     sent: BTreeMap<(u32, u32), Vec<Message>>,
-    posts: HashMap<Message, Post>,
+    sends: HashMap<Message, ScheduledSend>,
 }
 
 /// A message on its way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Post {
+pub(super) struct ScheduledSend {
     /// Its place among those of its pair of ranks.
     pub(super) tag: u32,
     /// The sender's last action that begins, in an order of all actions, before that with which the receive starts: only
@@ -32,31 +32,31 @@ pub(super) struct Post {
     pub(super) due: usize,
 }
 
-impl Mail {
-    /// The mail of rows of items.
-    pub(super) fn new(model: &Model, flow: &Flow, rows: &[Vec<Action>]) -> Mail {
+impl Messages {
+    /// The messages of rows of items.
+    pub(super) fn new(model: &Model, flow: &Flow, rows: &[Vec<Action>]) -> Messages {
         let rows: Vec<Vec<Item>> = rows.iter().map(|row| row.iter().flat_map(Action::items).collect()).collect();
-        let mut mail = Mail::default();
+        let mut all = Messages::default();
         let (mut sends, mut needs) = (Vec::new(), Vec::new());
         for (rank, row) in (0..).zip(&rows) {
             sends.push(row.iter().map(|item| sent_by(model, flow, rank, item)).collect::<Vec<_>>());
             needs.push(row.iter().map(|item| needed_by(flow, rank, item)).collect::<Vec<_>>());
         }
         for message in sends.iter().flatten().flatten() {
-            mail.sent.entry((message.from, message.to)).or_default().push(*message);
+            all.sent.entry((message.from, message.to)).or_default().push(*message);
         }
         let rounds = rounds(&sends, &needs);
-        for ((from, to), messages) in &mail.sent {
+        for ((from, to), messages) in &all.sent {
             let mut opened = usize::MAX;
             let needed = first_needs(&needs[*to as usize]);
             for (tag, message) in messages.iter().enumerate().rev() {
                 opened = opened.min(needed.get(message).copied().unwrap_or(usize::MAX));
                 let begins = rounds[*to as usize].get(start_of_receive(opened)).copied().unwrap_or(usize::MAX);
                 let due = rounds[*from as usize].partition_point(|&round| round < begins).saturating_sub(1);
-                mail.posts.insert(*message, Post { tag: tag as u32, due });
+                all.sends.insert(*message, ScheduledSend { tag: tag as u32, due });
             }
         }
-        mail
+        all
     }
 
     /// The messages from one rank to another in the order in which they are sent.
@@ -65,8 +65,8 @@ impl Mail {
     }
 
     /// The message as it is sent, if it is.
-    pub(super) fn post(&self, message: &Message) -> Option<Post> {
-        self.posts.get(message).copied()
+    pub(super) fn send(&self, message: &Message) -> Option<ScheduledSend> {
+        self.sends.get(message).copied()
     }
 }
 
@@ -84,7 +84,7 @@ fn sent_by(model: &Model, flow: &Flow, rank: u32, item: &Item) -> Vec<Message> {
         Kind::F => {
             for &made in runs.flat_map(|run| flow.runs[run].results.iter().flatten()) {
                 let readers = flow.readers(made, mb).into_iter();
-                messages.extend(readers.map(|to| Message { from: rank, to, what: Key::Value(made, mb) }));
+                messages.extend(readers.map(|to| Message { from: rank, to, what: ValueKey::Value(made, mb) }));
             }
         }
         Kind::I | Kind::B => {
@@ -92,7 +92,7 @@ fn sent_by(model: &Model, flow: &Flow, rank: u32, item: &Item) -> Vec<Message> {
                 if let Origin::Made(made) = slot.origin
                     && flow.maker(made, mb) != rank
                 {
-                    let what = Key::Cotangent(made, slot.index, mb);
+                    let what = ValueKey::Cotangent(made, slot.index, mb);
                     messages.push(Message { from: rank, to: flow.maker(made, mb), what });
                 }
             }
@@ -112,14 +112,14 @@ fn needed_by(flow: &Flow, rank: u32, item: &Item) -> Vec<Message> {
         Kind::F => {
             for origin in runs.flat_map(|run| &flow.runs[run].args) {
                 if let Origin::Made(made) = *origin {
-                    need(flow.maker(made, mb), Key::Value(made, mb));
+                    need(flow.maker(made, mb), ValueKey::Value(made, mb));
                 }
             }
         }
         Kind::I | Kind::B => {
             for &made in runs.flat_map(|run| flow.runs[run].results.iter().flatten()) {
                 for (index, &(reader, _)) in flow.made[made].cotangents.iter().enumerate() {
-                    need(flow.rank(reader, mb), Key::Cotangent(made, index, mb));
+                    need(flow.rank(reader, mb), ValueKey::Cotangent(made, index, mb));
                 }
             }
         }

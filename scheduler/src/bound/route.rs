@@ -5,17 +5,17 @@ use crate::placement::Pipeline;
 use std::ops::Range;
 
 /// The steps of each micro-batch of one direction: F of every stage, then I of every stage back.
-pub(super) struct Way {
-    pub(super) steps: Vec<Step>,
-    /// How many micro-batches, or slices of them, go this way.
+pub(super) struct CriticalRoute {
+    pub(super) steps: Vec<RouteStep>,
+    /// How many micro-batches, or slices of them, take this route.
     pub(super) units: u32,
     /// For each rank its steps, ascending.
     by_rank: Vec<Vec<usize>>,
 }
 
-/// A step of the way.
+/// A step of the route.
 #[derive(Clone, Copy)]
-pub(super) struct Step {
+pub(super) struct RouteStep {
     /// When it starts at the earliest.
     start: f64,
     /// When it ends at the earliest.
@@ -37,15 +37,15 @@ pub(super) struct Weights {
 
 /// The seconds of an overlapped pair that are reckoned for its F and for its B.
 #[derive(Clone, Copy)]
-pub(super) struct Shares {
+pub(super) struct PairShares {
     f: f64,
     b: f64,
 }
 
-impl Shares {
+impl PairShares {
     /// Of the ways to share out a pair, the one that makes most work of the actions of a rank.
-    pub(super) fn of(costs: &StageCosts, pipeline: &Pipeline, rank: u32) -> Shares {
-        let Some(fb) = costs.fb else { return Shares { f: f64::INFINITY, b: f64::INFINITY } };
+    pub(super) fn of(costs: &StageCosts, pipeline: &Pipeline, rank: u32) -> PairShares {
+        let Some(fb) = costs.fb else { return PairShares { f: f64::INFINITY, b: f64::INFINITY } };
         let last = pipeline.microbatches.saturating_sub(1);
         let stages: Vec<usize> =
             [0, last].iter().flat_map(|&mb| pipeline.stages_of(rank, mb)).map(|s| s as usize).collect();
@@ -53,20 +53,20 @@ impl Shares {
         let work = |f: f64| stages.iter().map(|&s| costs.f[s].min(f) + b(s).min(fb - f)).sum::<f64>();
         let corners = stages.iter().flat_map(|&s| [costs.f[s], fb - b(s)]).map(|f| f.clamp(0.0, fb));
         let f = corners.max_by(|x, y| work(*x).total_cmp(&work(*y))).unwrap_or(fb / 2.0);
-        Shares { f, b: fb - f }
+        PairShares { f, b: fb - f }
     }
 }
 
-impl Way {
-    /// The way of micro-batch `first` and its like; `shares` has those of each rank.
+impl CriticalRoute {
+    /// The route of micro-batch `first` and its like; `shares` has those of each rank.
     pub(super) fn of(
         costs: &StageCosts,
         pipeline: &Pipeline,
         fused: bool,
-        shares: &[Shares],
+        shares: &[PairShares],
         first: u32,
         units: u32,
-    ) -> Way {
+    ) -> CriticalRoute {
         let pair = costs.fb.unwrap_or(f64::INFINITY);
         let rank = |stage: usize| pipeline.rank(stage as u32, first) as usize;
         let forward = |s: usize| {
@@ -80,16 +80,17 @@ impl Way {
             (s, seconds.min(pair), share, Some(weights).filter(|_| !fused))
         };
         let stages = costs.f.len();
-        let mut way = Way { steps: Vec::with_capacity(2 * stages), units, by_rank: vec![Vec::new(); shares.len()] };
+        let mut route =
+            CriticalRoute { steps: Vec::with_capacity(2 * stages), units, by_rank: vec![Vec::new(); shares.len()] };
         let mut before: Option<(usize, f64)> = None;
         for (stage, seconds, share, weights) in (0..stages).map(forward).chain((0..stages).rev().map(backward)) {
             let hop = |from: usize| if rank(from) == rank(stage) { 0.0 } else { costs.comm[from.min(stage)] };
             let start = before.map_or(0.0, |(from, end)| end + hop(from));
-            way.by_rank[rank(stage)].push(way.steps.len());
-            way.steps.push(Step { start, end: start + seconds, share, weights });
+            route.by_rank[rank(stage)].push(route.steps.len());
+            route.steps.push(RouteStep { start, end: start + seconds, share, weights });
             before = Some((stage, start + seconds));
         }
-        way
+        route
     }
 
     /// The steps of a rank, ascending.
@@ -98,27 +99,27 @@ impl Way {
     }
 
     /// All of it, until nothing is left to do.
-    pub(super) fn whole(&self) -> Part<'_> {
-        Part { way: self, steps: 0..self.steps.len(), whole: true }
+    pub(super) fn whole(&self) -> Subroute<'_> {
+        Subroute { route: self, steps: 0..self.steps.len(), whole: true }
     }
 
     /// The part from a step to another.
-    pub(super) fn between(&self, first: usize, last: usize) -> Part<'_> {
-        Part { way: self, steps: first..last + 1, whole: false }
+    pub(super) fn between(&self, first: usize, last: usize) -> Subroute<'_> {
+        Subroute { route: self, steps: first..last + 1, whole: false }
     }
 }
 
-/// Steps of a way, looked at as if there were no others.
-pub(super) struct Part<'a> {
-    way: &'a Way,
+/// Steps of a route, looked at as if there were no others.
+pub(super) struct Subroute<'a> {
+    route: &'a CriticalRoute,
     steps: Range<usize>,
     /// Whether the W of any rank must be over at the end, not just those of the rank of the last step.
     whole: bool,
 }
 
-impl Part<'_> {
-    fn step(&self, at: usize) -> &Step {
-        &self.way.steps[at]
+impl Subroute<'_> {
+    fn step(&self, at: usize) -> &RouteStep {
+        &self.route.steps[at]
     }
 
     /// For each rank, its steps in a range.
@@ -127,7 +128,7 @@ impl Part<'_> {
             let first = steps.partition_point(|&at| at < range.start);
             first..steps.partition_point(|&at| at < range.end)
         };
-        self.way.by_rank.iter().map(move |steps| &steps[inside(steps)]).filter(|steps| !steps.is_empty())
+        self.route.by_rank.iter().map(move |steps| &steps[inside(steps)]).filter(|steps| !steps.is_empty())
     }
 
     /// Seconds before the n-th start of a step.
@@ -140,7 +141,8 @@ impl Part<'_> {
         self.before(self.steps.start..at + 1, self.step(at).end)
     }
 
-    /// Seconds before a time of the way, by what the steps of each rank in a range take: all from one of them on, or it alone.
+    /// Seconds before a time of the route, by what the steps of each rank in a range take: all from one of them on, or it
+    /// alone.
     fn before(&self, range: Range<usize>, time: f64) -> Envelope {
         let origin = self.step(self.steps.start).start;
         let mut lines = vec![(time - origin, 0.0)];
@@ -154,7 +156,7 @@ impl Part<'_> {
                 lines.push((step.start - origin + time - step.end, step.share));
             }
         }
-        Envelope::of(lines, self.way.units)
+        Envelope::of(lines, self.route.units)
     }
 
     /// Seconds after the end of a step of which n have not ended yet, it among them.
@@ -177,7 +179,7 @@ impl Part<'_> {
                 }
             }
         }
-        Envelope::of(lines, self.way.units)
+        Envelope::of(lines, self.route.units)
     }
 }
 

@@ -1,40 +1,40 @@
 //! Construction of a schedule's dependency graph. Each rank advances as long as its inputs have been produced.
 
 use super::SimulateError;
-use super::deadlock::{Blocked, Deadlock, On, Stand};
-use super::places::{Need, Places};
-use super::wiring::{Link, NONE, Wired, Wiring};
+use super::deadlock::{Blocked, Deadlock, StalledRank, WaitsFor};
+use super::graph::{ActionNode, DependencyGraph, Edge, NONE};
+use super::positions::{ActionIndex, Need};
 use ir::schedule::{Action, Item, Kind, Schedule};
 use std::collections::HashMap;
 
-/// A wiring in the making.
-pub(super) struct Wirer<'a> {
+/// A dependency graph in the making.
+pub(super) struct GraphBuilder<'a> {
     schedule: &'a Schedule,
-    places: Places,
-    /// How much of each row stands in the wiring.
+    places: ActionIndex,
+    /// Number of actions of each row that are in the graph.
     done: Vec<usize>,
-    /// The action that makes each result, [`NONE`] before it stands in the wiring.
+    /// The action that makes each result, [`NONE`] before it is in the graph.
     made: Vec<u32>,
     sorts: Sorts,
-    wiring: Wiring,
+    graph: DependencyGraph,
 }
 
-impl<'a> Wirer<'a> {
-    pub(super) fn new(schedule: &'a Schedule, stages: usize) -> Result<Wirer<'a>, SimulateError> {
-        let places = Places::of(schedule, stages)?;
+impl<'a> GraphBuilder<'a> {
+    pub(super) fn new(schedule: &'a Schedule, stages: usize) -> Result<GraphBuilder<'a>, SimulateError> {
+        let places = ActionIndex::of(schedule, stages)?;
         let (ranks, actions) = (schedule.rows.len(), schedule.rows.iter().map(Vec::len).sum());
-        let wiring = Wiring {
+        let graph = DependencyGraph {
             ranks,
             stages,
             actions: Vec::with_capacity(actions),
-            links: Vec::with_capacity(actions),
+            edges: Vec::with_capacity(actions),
             sorts: Vec::new(),
         };
         let (done, made) = (vec![0; ranks], vec![NONE; places.len()]);
-        Ok(Wirer { schedule, places, done, made, sorts: Sorts::new(stages), wiring })
+        Ok(GraphBuilder { schedule, places, done, made, sorts: Sorts::new(stages), graph })
     }
 
-    pub(super) fn wire(mut self) -> Result<Wiring, SimulateError> {
+    pub(super) fn build(mut self) -> Result<DependencyGraph, SimulateError> {
         let ranks = self.done.len();
         let mut needs: Vec<Option<Need>> = vec![None; ranks];
         let mut waiting: Vec<Vec<(usize, usize)>> = vec![Vec::new(); ranks]; // per producing rank: (position, who waits)
@@ -55,51 +55,51 @@ impl<'a> Wirer<'a> {
         if needs.iter().any(Option::is_some) {
             return Err(self.deadlock(&needs).into());
         }
-        self.wiring.links.shrink_to_fit();
-        Ok(self.wiring)
+        self.graph.edges.shrink_to_fit();
+        Ok(self.graph)
     }
 
-    /// Wires the actions of a rank until its row ends or it needs what has not been made yet.
+    /// Adds the actions of a rank until its row ends or it needs what has not been made yet.
     fn advance(&mut self, rank: usize) -> Option<Need> {
         let schedule = self.schedule;
         for action in &schedule.rows[rank][self.done[rank]..] {
-            let (links, at) = (self.wiring.links.len(), self.wiring.actions.len() as u32);
+            let (edges, at) = (self.graph.edges.len(), self.graph.actions.len() as u32);
             let makes = |item: &Item| Some((self.places.made_by(*item)?, hop(item)));
             let (makes, is_forward) = match action {
                 Action::One(item) => ([makes(item), None], item.kind == Kind::F),
                 Action::Pair(a, b) => ([makes(a), makes(b)], a.kind == Kind::F || b.kind == Kind::F),
             };
             for (made, hop) in makes.into_iter().flatten() {
-                if let Some(need) = self.link(rank as u32, made, hop, is_forward) {
-                    self.wiring.links.truncate(links);
+                if let Some(need) = self.add_edges(rank as u32, made, hop, is_forward) {
+                    self.graph.edges.truncate(edges);
                     return Some(need);
                 }
             }
             for (made, _) in makes.into_iter().flatten() {
                 self.made[self.places.number(made)] = at;
             }
-            let sort = self.sorts.of(action, &mut self.wiring.sorts);
-            let links_end = self.wiring.links.len() as u32;
-            self.wiring.actions.push(Wired { rank: rank as u32, sort, links_end });
+            let sort = self.sorts.of(action, &mut self.graph.sorts);
+            let edges_end = self.graph.edges.len() as u32;
+            self.graph.actions.push(ActionNode { rank: rank as u32, sort, edges_end });
             self.done[rank] += 1;
         }
         None
     }
 
-    /// Links what makes this to what it needs, up to the first that has not been made; that, if there is one.
+    /// Adds edges from what makes this to what it needs, up to the first that has not been made; that, if there is one.
     ///
     /// What is made on its own rank is there when the rank is free, and holds up nothing. It is kept for forwards, of which
     /// is asked when they could have run.
-    fn link(&mut self, rank: u32, made: Need, hop: u32, is_forward: bool) -> Option<Need> {
+    fn add_edges(&mut self, rank: u32, made: Need, hop: u32, is_forward: bool) -> Option<Need> {
         for need in self.places.needs(made).into_iter().flatten() {
             let from = self.made[self.places.number(need)];
             if from == NONE {
                 return Some(need);
             }
-            if self.wiring.actions[from as usize].rank != rank {
-                self.wiring.links.push(Link { from, hop });
+            if self.graph.actions[from as usize].rank != rank {
+                self.graph.edges.push(Edge { from, hop });
             } else if is_forward {
-                self.wiring.links.push(Link { from, hop: 0 });
+                self.graph.edges.push(Edge { from, hop: 0 });
             }
         }
         None
@@ -114,15 +114,17 @@ impl<'a> Wirer<'a> {
             let makes = |item: &Item| self.places.made_by(*item) == Some(need);
             let item = action.and_then(|action| action.items().find(makes));
             let other = place.and_then(|place| Some((place.rank as usize, next(place.rank as usize)?)));
-            Some(Blocked { at: next(rank)?, on: On::Result(item.unwrap_or(self.places.maker(need))), other })
+            Some(Blocked { at: next(rank)?, on: WaitsFor::Result(item.unwrap_or(self.places.maker(need))), other })
         };
-        let stand =
-            |rank: usize| Stand { done: self.schedule.rows[rank][..self.done[rank]].to_vec(), blocked: blocked(rank) };
+        let stand = |rank: usize| StalledRank {
+            done: self.schedule.rows[rank][..self.done[rank]].to_vec(),
+            blocked: blocked(rank),
+        };
         Deadlock { ranks: (0..self.done.len()).map(stand).collect() }
     }
 }
 
-/// The [`Link::hop`] by which what comes from another rank reaches an item: to F from the stage before, else from the one
+/// The [`Edge::hop`] by which what comes from another rank reaches an item: to F from the stage before, else from the one
 /// after.
 fn hop(item: &Item) -> u32 {
     item.stage.map_or(0, |stage| if item.kind == Kind::F { stage } else { stage + 1 })

@@ -5,7 +5,7 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 
 /// A position in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct ActionPosition {
     /// The rank.
     pub rank: u32,
     /// The index of the action in the rank's row.
@@ -38,17 +38,17 @@ impl Pass {
 }
 
 /// The index: places by (pass, stage, micro-batch, slice).
-pub(super) struct Places {
+pub(super) struct ActionIndex {
     microbatches: usize,
     slices: usize,
     /// Of each pass.
     cells: usize,
-    by_number: Vec<Option<Place>>,
+    by_number: Vec<Option<ActionPosition>>,
 }
 
-impl Places {
+impl ActionIndex {
     /// Indexes a schedule of so many stages.
-    pub(super) fn of(schedule: &Schedule, stages: usize) -> Result<Places, SimulateError> {
+    pub(super) fn of(schedule: &Schedule, stages: usize) -> Result<ActionIndex, SimulateError> {
         let (mut count, mut extent) = (0, [0, 0, 1]);
         schedule.rows.iter().flatten().flat_map(Action::items).for_each(|item| {
             count += 1;
@@ -62,10 +62,10 @@ impl Places {
             return Err(SimulateError::Incomplete { stages: named, microbatches, slices, items: count });
         };
         let by_number = vec![None; 3 * cells];
-        let mut places = Places { microbatches, slices, cells, by_number };
+        let mut places = ActionIndex { microbatches, slices, cells, by_number };
         for (rank, row) in schedule.rows.iter().enumerate() {
             for (position, action) in row.iter().enumerate() {
-                let place = Place { rank: rank as u32, position: position as u32 };
+                let place = ActionPosition { rank: rank as u32, position: position as u32 };
                 action.items().try_for_each(|item| {
                     let wrong = |why| SimulateError::Item { rank, position, item, why };
                     places.add(item, place, stages).map_err(wrong)
@@ -75,7 +75,7 @@ impl Places {
         Ok(places)
     }
 
-    fn add(&mut self, item: Item, place: Place, stages: usize) -> Result<(), &'static str> {
+    fn add(&mut self, item: Item, place: ActionPosition, stages: usize) -> Result<(), &'static str> {
         if item.stage.is_some_and(|stage| stage as usize >= stages) {
             return Err("names a stage that has no costs");
         }
@@ -90,7 +90,7 @@ impl Places {
     }
 
     /// Where what is needed is made; `None` if it stands in no row.
-    pub(super) fn find(&self, need: Need) -> Option<Place> {
+    pub(super) fn find(&self, need: Need) -> Option<ActionPosition> {
         self.by_number[self.number(need)]
     }
 
@@ -104,7 +104,7 @@ impl Places {
         (self.microbatches * self.slices) as u32
     }
 
-    /// The number of a result, below [`Places::len`].
+    /// The number of a result, below [`ActionIndex::len`].
     pub(super) fn number(&self, Need { pass, cell }: Need) -> usize {
         pass as usize * self.cells + cell as usize
     }

@@ -12,9 +12,9 @@
 /// Steps after which the search takes what it has.
 const STEPS: usize = 4_000;
 
-/// The memory that ranks have for stages.
+/// Memory budget of the ranks.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Room {
+pub struct MemoryBudget {
     /// Bytes of each run that live from step to step.
     pub held: Vec<u64>,
     /// Bytes that each run keeps of a micro-batch between its forward and its backward.
@@ -26,19 +26,19 @@ pub struct Room {
 }
 
 /// The first run of each stage; `on[s]` are the ranks that share the micro-batches of stage s evenly, of so many in all.
-pub(super) fn starts(weights: &[u128], on: &[Vec<u32>], ranks: u32, room: Option<&Room>) -> Vec<usize> {
+pub(super) fn starts(weights: &[u128], on: &[Vec<u32>], ranks: u32, budget: Option<&MemoryBudget>) -> Vec<usize> {
     let mut alone: Vec<u32> = on.iter().filter(|ranks| ranks.len() == 1).map(|ranks| ranks[0]).collect();
     alone.sort_unstable();
     alone.dedup();
     if alone.len() == on.len() {
         let starts = chain(weights, on.len());
-        if Search::new(weights, on, ranks, room).score(&starts).0 == 0 {
+        if Search::new(weights, on, ranks, budget).score(&starts).0 == 0 {
             return starts;
         }
     }
-    let mut search = Search::new(weights, on, ranks, room);
+    let mut search = Search::new(weights, on, ranks, budget);
     search.improve();
-    search.all(&mut vec![0], &mut vec![Load::default(); ranks as usize], Closed::default());
+    search.all(&mut vec![0], &mut vec![RankLoad::default(); ranks as usize], Closed::default());
     search.best
 }
 
@@ -47,7 +47,7 @@ type Score = (u64, u128, u128, u128);
 
 /// What a rank has of the stages so far.
 #[derive(Clone, Copy, Default)]
-struct Load {
+struct RankLoad {
     bytes: u64,
     /// In halves of weights.
     weight: u128,
@@ -69,7 +69,7 @@ struct Closed {
 struct Search<'a> {
     /// Weight of the runs before each.
     before: Vec<u128>,
-    room: Option<&'a Room>,
+    budget: Option<&'a MemoryBudget>,
     on: &'a [Vec<u32>],
     ranks: usize,
     best: Vec<usize>,
@@ -78,8 +78,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Begins with shares as equal as single cuts can make them.
-    fn new<'a>(weights: &[u128], on: &'a [Vec<u32>], ranks: u32, room: Option<&'a Room>) -> Search<'a> {
+    /// Begins with shares as equal as single splits can make them.
+    fn new<'a>(weights: &[u128], on: &'a [Vec<u32>], ranks: u32, budget: Option<&'a MemoryBudget>) -> Search<'a> {
         let before = sums(weights);
         let (runs, stages) = (weights.len(), on.len());
         let mut best = vec![0];
@@ -87,7 +87,7 @@ impl Search<'_> {
             let share = before.partition_point(|&sum| sum * (stages as u128) < before[runs] * stage as u128);
             best.push(share.clamp(best[stage - 1] + 1, runs - (stages - stage)));
         }
-        let mut search = Search { before, room, on, ranks: ranks as usize, best, score: (0, 0, 0, 0), steps: 0 };
+        let mut search = Search { before, budget, on, ranks: ranks as usize, best, score: (0, 0, 0, 0), steps: 0 };
         search.score = search.score(&search.best);
         search
     }
@@ -97,37 +97,37 @@ impl Search<'_> {
     }
 
     /// What a stage of these runs adds to each of its ranks.
-    fn part(&self, stage: usize, from: usize, to: usize) -> Load {
-        let bytes = self.room.map_or(0, |room| {
+    fn part(&self, stage: usize, from: usize, to: usize) -> RankLoad {
+        let bytes = self.budget.map_or(0, |budget| {
             let of = |bytes: &[u64]| bytes[from..to].iter().sum::<u64>();
-            of(&room.held) + of(&room.kept) * room.in_flight[stage]
+            of(&budget.held) + of(&budget.kept) * budget.in_flight[stage]
         });
-        Load { bytes, weight: 2 * self.weight(from, to) / self.on[stage].len() as u128 }
+        RankLoad { bytes, weight: 2 * self.weight(from, to) / self.on[stage].len() as u128 }
     }
 
-    fn put(&self, loads: &mut [Load], stage: usize, part: Load) {
+    fn put(&self, loads: &mut [RankLoad], stage: usize, part: RankLoad) {
         for &rank in &self.on[stage] {
             let load = &mut loads[rank as usize];
-            *load = Load { bytes: load.bytes + part.bytes, weight: load.weight + part.weight };
+            *load = RankLoad { bytes: load.bytes + part.bytes, weight: load.weight + part.weight };
         }
     }
 
     /// Takes away what was [put](Search::put).
-    fn take(&self, loads: &mut [Load], stage: usize, part: Load) {
+    fn take(&self, loads: &mut [RankLoad], stage: usize, part: RankLoad) {
         for &rank in &self.on[stage] {
             let load = &mut loads[rank as usize];
-            *load = Load { bytes: load.bytes - part.bytes, weight: load.weight - part.weight };
+            *load = RankLoad { bytes: load.bytes - part.bytes, weight: load.weight - part.weight };
         }
     }
 
     /// Bytes above the limit.
-    fn above(&self, load: &Load) -> u64 {
-        self.room.map_or(0, |room| load.bytes.saturating_sub(room.limit))
+    fn above(&self, load: &RankLoad) -> u64 {
+        self.budget.map_or(0, |budget| load.bytes.saturating_sub(budget.limit))
     }
 
     fn score(&self, starts: &[usize]) -> Score {
         let stages = super::stage_runs(starts, self.before.len() - 1);
-        let mut loads = vec![Load::default(); self.ranks];
+        let mut loads = vec![RankLoad::default(); self.ranks];
         for (stage, runs) in stages.iter().enumerate() {
             self.put(&mut loads, stage, self.part(stage, runs.start, runs.end));
         }
@@ -164,7 +164,13 @@ impl Search<'_> {
     }
 
     /// The others and a stage of these runs, which has been put on its ranks as this part of their loads.
-    fn closed(&self, others: Closed, loads: &[Load], (stage, from, to): (usize, usize, usize), part: Load) -> Closed {
+    fn closed(
+        &self,
+        others: Closed,
+        loads: &[RankLoad],
+        (stage, from, to): (usize, usize, usize),
+        part: RankLoad,
+    ) -> Closed {
         let on = &self.on[stage];
         let own = on.iter().map(|&rank| loads[rank as usize]);
         Closed {
@@ -176,7 +182,7 @@ impl Search<'_> {
     }
 
     /// All cuts that go on from `starts`, whose last stage is still open; `loads` and `others` are of the closed ones.
-    fn all(&mut self, starts: &mut Vec<usize>, loads: &mut [Load], others: Closed) {
+    fn all(&mut self, starts: &mut Vec<usize>, loads: &mut [RankLoad], others: Closed) {
         let (stage, from, runs) = (starts.len() - 1, starts[starts.len() - 1], self.before.len() - 1);
         let last = stage + 1 == self.on.len();
         let ends = if last { runs..=runs } else { from + 1..=runs - (self.on.len() - stage - 1) };
@@ -203,8 +209,8 @@ impl Search<'_> {
         }
     }
 
-    /// Whether the runs that are left fit on all ranks together, if none may be slower than the best cut's slowest; so far
-    /// none is, or there are fewer bytes above the limit.
+    /// Whether the runs that are left fit on all ranks together, if none may be slower than the slowest of the best partition;
+    /// so far none is, or there are fewer bytes above the limit.
     fn may_hold(&self, closed: &Closed, end: usize) -> bool {
         let all = self.score.1 * self.ranks as u128;
         closed.above < self.score.0 || closed.loads + 2 * self.weight(end, self.before.len() - 1) <= all
@@ -346,16 +352,16 @@ mod tests {
     }
 
     /// The most bytes above the limit.
-    fn above(pipeline: &Pipeline, room: &Room, starts: &[usize]) -> u64 {
+    fn above(pipeline: &Pipeline, budget: &MemoryBudget, starts: &[usize]) -> u64 {
         let mut bytes = vec![0; pipeline.ranks as usize];
         for (stage, owners) in pipeline.owners().iter().enumerate() {
-            let end = starts.get(stage + 1).copied().unwrap_or(room.held.len());
+            let end = starts.get(stage + 1).copied().unwrap_or(budget.held.len());
             for run in starts[stage]..end {
-                let of_run = room.held[run] + room.in_flight[stage] * room.kept[run];
+                let of_run = budget.held[run] + budget.in_flight[stage] * budget.kept[run];
                 owners.iter().for_each(|&rank| bytes[rank as usize] += of_run);
             }
         }
-        bytes.into_iter().max().unwrap().saturating_sub(room.limit)
+        bytes.into_iter().max().unwrap().saturating_sub(budget.limit)
     }
 
     #[test]
@@ -369,18 +375,18 @@ mod tests {
                     let runs = stages + 3;
                     let mut some = |count: usize| (0..count).map(|_| 1 + random(&mut state) as u64).collect::<Vec<_>>();
                     let weights: Vec<u128> = some(runs).into_iter().map(u128::from).collect();
-                    let room = Room { held: some(runs), kept: some(runs), in_flight: some(stages), limit };
+                    let budget = MemoryBudget { held: some(runs), kept: some(runs), in_flight: some(stages), limit };
                     let score =
-                        |starts: &[usize]| (above(&pipeline, &room, starts), slowest(&pipeline, &weights, starts));
+                        |starts: &[usize]| (above(&pipeline, &budget, starts), slowest(&pipeline, &weights, starts));
                     let best = every(0, stages, runs).iter().map(|starts| score(starts)).min().unwrap();
-                    let ours = starts(&weights, &pipeline.owners(), ranks, Some(&room));
-                    assert_eq!(score(&ours), best, "{pipeline:?}, {weights:?}, {room:?}: {ours:?}");
+                    let ours = starts(&weights, &pipeline.owners(), ranks, Some(&budget));
+                    assert_eq!(score(&ours), best, "{pipeline:?}, {weights:?}, {budget:?}: {ours:?}");
                     let free = starts(&weights, &pipeline.owners(), ranks, None);
-                    bound += usize::from(best.0 == 0 && above(&pipeline, &room, &free) > 0);
+                    bound += usize::from(best.0 == 0 && above(&pipeline, &budget, &free) > 0);
                 }
             }
         }
-        assert!(bound > 0, "no limit kept out the fastest cut");
+        assert!(bound > 0, "no limit kept out the fastest partition");
     }
 
     /// Equal layers between a light embedding and a heavy head: the rank of the head has fewer of them.

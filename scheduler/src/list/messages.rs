@@ -5,27 +5,27 @@ use crate::placement::Pipeline;
 use ir::schedule::Kind;
 
 /// Arrivals at the `N` sorts of work of each rank, micro-batch after micro-batch.
-pub(super) struct Mail<const N: usize> {
+pub(super) struct Messages<const N: usize> {
     /// By rank, sort and micro-batch; infinite where it is not known, and at the end.
     arrivals: Vec<f64>,
     /// One more than the micro-batches.
     length: usize,
     /// Where the results of each rank's work go.
-    ways: Vec<[Option<Way>; N]>,
+    channels: Vec<[Option<Channel>; N]>,
 }
 
-/// The way of a result to the work that needs it.
+/// The channel of a result to the work that needs it.
 #[derive(Clone, Copy)]
-struct Way {
+struct Channel {
     rank: usize,
     sort: usize,
     /// Seconds until it has arrived.
     hop: f64,
 }
 
-impl<const N: usize> Mail<N> {
+impl<const N: usize> Messages<N> {
     /// Nothing sent; the first stage has all that its F need. `sorts` are kind and chunk.
-    pub(super) fn new(costs: &StageCosts, pipeline: &Pipeline, sorts: &[(Kind, usize); N]) -> Mail<N> {
+    pub(super) fn new(costs: &StageCosts, pipeline: &Pipeline, sorts: &[(Kind, usize); N]) -> Messages<N> {
         let (stages, ranks) = (pipeline.stages() as usize, pipeline.ranks as usize);
         let rank_of: Vec<usize> = (0..pipeline.stages()).map(|stage| pipeline.rank(stage, 0) as usize).collect();
         // An I needs its own F too, but what the next stage sends has needed it before.
@@ -34,15 +34,15 @@ impl<const N: usize> Mail<N> {
             Kind::F => Some((Kind::I, stage)),
             _ => Some((Kind::I, stage.checked_sub(1)?)),
         };
-        let mut ways = vec![[None; N]; ranks];
+        let mut channels = vec![[None; N]; ranks];
         for stage in 0..stages {
             for (sort, &(kind, _)) in sorts.iter().enumerate().filter(|(_, sort)| sort.1 == stage / ranks) {
-                let way = taker(kind, stage).and_then(|(kind, other)| {
+                let channel = taker(kind, stage).and_then(|(kind, other)| {
                     let (rank, chunk) = (rank_of[other], other / ranks);
                     let hop = if rank == rank_of[stage] { 0.0 } else { costs.comm[stage.min(other)] };
-                    Some(Way { rank, sort: sorts.iter().position(|sort| *sort == (kind, chunk))?, hop })
+                    Some(Channel { rank, sort: sorts.iter().position(|sort| *sort == (kind, chunk))?, hop })
                 });
-                ways[rank_of[stage]][sort] = way;
+                channels[rank_of[stage]][sort] = channel;
             }
         }
         let length = pipeline.microbatches as usize + 1;
@@ -50,7 +50,7 @@ impl<const N: usize> Mail<N> {
         if let Some(source) = sorts.iter().position(|sort| *sort == (Kind::F, 0)) {
             arrivals[source * length..][..length - 1].fill(0.0);
         }
-        Mail { arrivals, length, ways }
+        Messages { arrivals, length, channels }
     }
 
     /// Arrivals for the first of each sort of work of a rank.
@@ -67,7 +67,7 @@ impl<const N: usize> Mail<N> {
     /// Sends the result of one that ends at a time: to which rank and sort, and when it arrives.
     #[inline]
     pub(super) fn send(&mut self, rank: usize, sort: usize, nth: usize, end: f64) -> Option<(usize, usize, f64)> {
-        let Way { rank, sort, hop } = self.ways[rank][sort]?;
+        let Channel { rank, sort, hop } = self.channels[rank][sort]?;
         self.arrivals[(rank * N + sort) * self.length + nth] = end + hop;
         Some((rank, sort, end + hop))
     }

@@ -2,7 +2,7 @@
 //! flight.
 
 use super::flow::{Flow, Holders};
-use super::mail::{Mail, Message, start_of_receive};
+use super::p2p::{Message, Messages, start_of_receive};
 use super::reduce::Reductions;
 use super::{Bodies, CodegenError};
 use ir::entity::PrimaryMap;
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What a rank holds from one action to another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Key {
+pub(super) enum ValueKey {
     /// A value for a micro-batch.
     Value(usize, u32),
     /// One of a value's cotangents for a micro-batch.
@@ -29,7 +29,7 @@ pub(super) enum Key {
 }
 
 /// A send that has started.
-struct Flight {
+struct SendRequest {
     to: u32,
     /// The action after which the next send to the same rank may wait for it.
     due: usize,
@@ -39,7 +39,7 @@ struct Flight {
 
 /// A run of a body as the row calls it; what is left out is empty.
 #[derive(Default)]
-pub(super) struct Invoke {
+pub(super) struct Invocation {
     pub(super) call: usize,
     pub(super) instance: u32,
     pub(super) microbatch: Option<u32>,
@@ -50,16 +50,16 @@ pub(super) struct Invoke {
     pub(super) keep: Option<Reg>,
 }
 
-pub(super) struct Row<'a> {
+pub(super) struct StreamBuilder<'a> {
     pub(super) model: &'a Model,
     pub(super) flow: &'a Flow<'a>,
     pub(super) holders: &'a Holders,
     pub(super) rank: u32,
     pub(super) regs: PrimaryMap<Reg, RegData>,
     pub(super) instrs: Vec<Instr>,
-    pub(super) held: HashMap<Key, Reg>,
+    pub(super) held: HashMap<ValueKey, Reg>,
     /// Arguments of later forwards on this rank that read a value.
-    pub(super) readers_left: HashMap<Key, usize>,
+    pub(super) readers_left: HashMap<ValueKey, usize>,
     /// Runs whose W has run in this step.
     pub(super) accumulated: HashSet<usize>,
     /// The sums that the step graph reads.
@@ -67,10 +67,10 @@ pub(super) struct Row<'a> {
     /// Losses and the like, by name.
     pub(super) totals: Vec<(String, Reg)>,
     pub(super) reductions: Reductions,
-    mail: &'a Mail,
+    messages: &'a Messages,
     opened: HashMap<u32, usize>,
     names: HashSet<String>,
-    flights: Vec<Flight>,
+    requests: Vec<SendRequest>,
     /// Released while being sent.
     doomed: HashSet<Reg>,
     dead: Vec<Reg>,
@@ -82,21 +82,21 @@ pub(super) struct Row<'a> {
     early: Vec<(usize, Instr)>,
 }
 
-impl<'a> Row<'a> {
+impl<'a> StreamBuilder<'a> {
     pub(super) fn new(
         model: &'a Model,
         flow: &'a Flow<'a>,
         holders: &'a Holders,
-        mail: &'a Mail,
+        messages: &'a Messages,
         rank: u32,
         reductions: Reductions,
-    ) -> Row<'a> {
-        Row {
+    ) -> StreamBuilder<'a> {
+        StreamBuilder {
             model,
             flow,
             holders,
             rank,
-            mail,
+            messages,
             reductions,
             regs: PrimaryMap::new(),
             instrs: Vec::new(),
@@ -107,7 +107,7 @@ impl<'a> Row<'a> {
             totals: Vec::new(),
             opened: HashMap::new(),
             names: HashSet::new(),
-            flights: Vec::new(),
+            requests: Vec::new(),
             doomed: HashSet::new(),
             dead: Vec::new(),
             tokens: 0,
@@ -128,25 +128,25 @@ impl<'a> Row<'a> {
     }
 
     /// Runs a body.
-    pub(super) fn run(&mut self, body: BodyId, invoke: Invoke) {
+    pub(super) fn run(&mut self, body: BodyId, invoke: Invocation) {
         self.call(None, body, invoke);
     }
 
     /// Starts to run a body.
-    pub(super) fn start_run(&mut self, body: BodyId, invoke: Invoke) -> Token {
+    pub(super) fn start_run(&mut self, body: BodyId, invoke: Invocation) -> Token {
         let token = self.token();
         self.call(Some(token), body, invoke);
         token
     }
 
-    fn call(&mut self, token: Option<Token>, body: BodyId, invoke: Invoke) {
-        let Invoke { call, instance, microbatch, first, args, bundles, results, keep } = invoke;
+    fn call(&mut self, token: Option<Token>, body: BodyId, invoke: Invocation) {
+        let Invocation { call, instance, microbatch, first, args, bundles, results, keep } = invoke;
         self.instrs.push(Instr::Run { token, body, call, instance, microbatch, first, args, bundles, results, keep });
     }
 
     /// Nothing later reads the register.
     pub(super) fn release(&mut self, reg: Reg) {
-        if self.flights.iter().any(|flight| flight.reg == reg) {
+        if self.requests.iter().any(|request| request.reg == reg) {
             self.doomed.insert(reg);
         } else {
             self.dead.push(reg);
@@ -186,29 +186,29 @@ impl<'a> Row<'a> {
 
     /// Starts to send what a message says. The wait comes before the next send to the same rank in a later action, so that
     /// one action's sends are under way; those of more where the receive starts later.
-    pub(super) fn send(&mut self, to: u32, what: Key, reg: Reg) -> Result<(), CodegenError> {
+    pub(super) fn send(&mut self, to: u32, what: ValueKey, reg: Reg) -> Result<(), CodegenError> {
         let message = Message { from: self.rank, to, what };
-        let post = self.mail.post(&message).ok_or(CodegenError::Mail { from: self.rank, to })?;
+        let post = self.messages.send(&message).ok_or(CodegenError::MissingMessage { from: self.rank, to })?;
         let action = self.action;
-        self.land(|flight| flight.to == to && flight.due < action);
+        self.land(|request| request.to == to && request.due < action);
         let token = self.start(Transfer::Send { peer: self.peer(to)?, tag: post.tag }, Some(reg));
-        self.flights.push(Flight { to, due: post.due.max(action), token, reg });
+        self.requests.push(SendRequest { to, due: post.due.max(action), token, reg });
         Ok(())
     }
 
     /// The register of something that an earlier action left or that another rank sends. Messages of a rank are received
     /// in the order in which it sends them; those for later are held. A receive starts with the action before the one that
     /// needs it: one buffer more per direction, and what has been sent by then arrives while that action computes.
-    pub(super) fn fetch(&mut self, what: Key, from: u32) -> Result<Reg, CodegenError> {
+    pub(super) fn fetch(&mut self, what: ValueKey, from: u32) -> Result<Reg, CodegenError> {
         if let Some(&reg) = self.held.get(&what) {
             return Ok(reg);
         }
         let message = Message { from, to: self.rank, what };
         let opened = self.opened.get(&from).copied().unwrap_or(0);
-        let place = self.mail.post(&message).map(|post| post.tag as usize).filter(|&place| place >= opened);
-        let place = place.ok_or(CodegenError::Mail { from, to: self.rank })?;
-        let mail = self.mail;
-        for (tag, message) in mail.between(from, self.rank).iter().enumerate().take(place + 1).skip(opened) {
+        let place = self.messages.send(&message).map(|post| post.tag as usize).filter(|&place| place >= opened);
+        let place = place.ok_or(CodegenError::MissingMessage { from, to: self.rank })?;
+        let messages = self.messages;
+        for (tag, message) in messages.between(from, self.rank).iter().enumerate().take(place + 1).skip(opened) {
             self.receive(*message, tag as u32)?;
         }
         self.opened.insert(from, place + 1);
@@ -217,13 +217,13 @@ impl<'a> Row<'a> {
 
     fn receive(&mut self, message: Message, tag: u32) -> Result<(), CodegenError> {
         let (name, ty) = match message.what {
-            Key::Value(made, mb) => (format!("{}:{mb}", self.flow.made[made].name), &self.flow.made[made].ty),
-            Key::Cotangent(made, index, mb) => {
+            ValueKey::Value(made, mb) => (format!("{}:{mb}", self.flow.made[made].name), &self.flow.made[made].ty),
+            ValueKey::Cotangent(made, index, mb) => {
                 let ty = super::microbatch::cotangent_type(self.model, self.flow, made, index);
                 (format!("{}.d:{mb}", self.flow.made[made].name), ty)
             }
-            Key::Forward(..) | Key::Input(..) | Key::Reduced(..) => {
-                return Err(CodegenError::Mail { from: message.from, to: message.to });
+            ValueKey::Forward(..) | ValueKey::Input(..) | ValueKey::Reduced(..) => {
+                return Err(CodegenError::MissingMessage { from: message.from, to: message.to });
             }
         };
         let transfer = Transfer::Recv { peer: self.peer(message.from)?, tag, ty: ty.clone() };
@@ -231,7 +231,7 @@ impl<'a> Row<'a> {
         self.early.push((start_of_receive(self.action), Instr::Start { token, transfer, operand: None }));
         self.instrs.push(Instr::Wait { token, result: Some(reg) });
         self.held.insert(message.what, reg);
-        if let Key::Value(made, mb) = message.what {
+        if let ValueKey::Value(made, mb) = message.what {
             self.readers_left.insert(message.what, self.flow.local_uses(made, mb, self.rank));
         }
         Ok(())
@@ -269,15 +269,15 @@ impl<'a> Row<'a> {
         placed
     }
 
-    fn land(&mut self, lands: impl Fn(&Flight) -> bool) {
-        let (landed, flying): (Vec<Flight>, Vec<Flight>) =
-            std::mem::take(&mut self.flights).into_iter().partition(lands);
-        self.flights = flying;
-        for flight in landed {
-            self.instrs.push(Instr::Wait { token: flight.token, result: None });
-            let still = self.flights.iter().any(|other| other.reg == flight.reg);
-            if !still && self.doomed.remove(&flight.reg) {
-                self.dead.push(flight.reg);
+    fn land(&mut self, lands: impl Fn(&SendRequest) -> bool) {
+        let (landed, flying): (Vec<SendRequest>, Vec<SendRequest>) =
+            std::mem::take(&mut self.requests).into_iter().partition(lands);
+        self.requests = flying;
+        for request in landed {
+            self.instrs.push(Instr::Wait { token: request.token, result: None });
+            let still = self.requests.iter().any(|other| other.reg == request.reg);
+            if !still && self.doomed.remove(&request.reg) {
+                self.dead.push(request.reg);
             }
         }
         self.free();
@@ -322,7 +322,7 @@ impl<'a> Row<'a> {
         let body = bodies.paying(name, &ty);
         let results = bodies.all[body].results.clone();
         let result = self.reg(name.to_string(), Some(&bodies.all[body].values[results[0]].ty));
-        self.run(body, Invoke { args: vec![reg], results: vec![result], ..Invoke::default() });
+        self.run(body, Invocation { args: vec![reg], results: vec![result], ..Invocation::default() });
         self.release(reg);
         result
     }

@@ -9,12 +9,12 @@ use std::ops::Range;
 
 mod balance;
 
-pub use balance::Room;
+pub use balance::MemoryBudget;
 
-/// Why a model cannot be cut so.
+/// Why a model cannot be partitioned so.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum CutError {
-    /// There is nothing to cut.
+pub enum PartitionError {
+    /// There is nothing to partition.
     #[error("the model runs no block")]
     Empty,
     /// Every stage needs at least one run of a block.
@@ -37,40 +37,49 @@ pub enum CutError {
     },
 }
 
-/// Cuts the runs of blocks into the stages of a pipeline: the slowest rank (by F + I + W of its stages) is as fast as can be,
-/// then the slowest stage. Exact where a rank holds one stage; else as `balance.rs` says.
+/// Partitions the block instances into the stages of a pipeline: the slowest rank (by F + I + W of its stages) is as fast as
+/// can be, then the slowest stage. Exact where a rank holds one stage; else as `balance.rs` says.
 ///
 /// # Errors
 /// More stages than runs, or none of either.
-pub fn cut(model: &Model, pipeline: &Pipeline, costs: &ModelCosts) -> Result<Staged, CutError> {
+pub fn partition(model: &Model, pipeline: &Pipeline, costs: &ModelCosts) -> Result<Staged, PartitionError> {
     Ok(staged(model, &balanced(costs, pipeline, None)?, pipeline, costs))
 }
 
-/// Cuts at the given places: `starts[s]` is the first run of stage s, counted over all calls and their instances.
+/// Partitions at the given places: `starts[s]` is the first run of stage s, counted over all calls and their instances.
 ///
 /// # Errors
 /// Not one start for each stage; starts that do not begin with 0, do not ascend, or exceed the runs.
-pub fn cut_at(model: &Model, starts: &[usize], pipeline: &Pipeline, costs: &ModelCosts) -> Result<Staged, CutError> {
+pub fn partition_at(
+    model: &Model,
+    starts: &[usize],
+    pipeline: &Pipeline,
+    costs: &ModelCosts,
+) -> Result<Staged, PartitionError> {
     check_starts(starts, pipeline, costs)?;
     Ok(staged(model, starts, pipeline, costs))
 }
 
-/// The first run of each stage, by costs alone. If the fastest cut has no room on some rank, the fastest that has, or else the
-/// one that lacks least.
+/// The first run of each stage, by costs alone. If the fastest partition exceeds the memory budget of a rank, the fastest one
+/// within the budget, or else the one that exceeds it least.
 ///
 /// # Errors
 /// More stages than runs, or none of either.
-pub fn balanced(costs: &ModelCosts, pipeline: &Pipeline, room: Option<&Room>) -> Result<Vec<usize>, CutError> {
+pub fn balanced(
+    costs: &ModelCosts,
+    pipeline: &Pipeline,
+    budget: Option<&MemoryBudget>,
+) -> Result<Vec<usize>, PartitionError> {
     let slices = costs.run_slices();
     let weights: Vec<u128> = weights(costs).chunks(slices).map(|run| run.iter().sum()).collect();
     let (stages, runs) = (pipeline.stages(), weights.len());
     if runs == 0 {
-        return Err(CutError::Empty);
+        return Err(PartitionError::Empty);
     }
     if stages == 0 || stages as usize > runs {
-        return Err(CutError::TooMany { stages, runs });
+        return Err(PartitionError::TooMany { stages, runs });
     }
-    let starts = balance::starts(&weights, &pipeline.owners(), pipeline.ranks, room);
+    let starts = balance::starts(&weights, &pipeline.owners(), pipeline.ranks, budget);
     Ok(starts.into_iter().map(|start| start * slices).collect())
 }
 
@@ -82,18 +91,18 @@ pub fn starts_named(stages: &[u32], costs: &ModelCosts) -> Vec<usize> {
 /// Whether stages of a pipeline can start so.
 ///
 /// # Errors
-/// As [`cut_at`].
-pub fn check_starts(starts: &[usize], pipeline: &Pipeline, costs: &ModelCosts) -> Result<(), CutError> {
+/// As [`partition_at`].
+pub fn check_starts(starts: &[usize], pipeline: &Pipeline, costs: &ModelCosts) -> Result<(), PartitionError> {
     let (runs, slices) = (costs.runs().count(), costs.run_slices());
     if runs == 0 {
-        return Err(CutError::Empty);
+        return Err(PartitionError::Empty);
     }
     let ascending = starts.windows(2).all(|pair| pair[0] < pair[1]);
     let together = starts.iter().all(|start| start.is_multiple_of(slices));
     let fits = together && starts.len() == pipeline.stages() as usize && starts.first() == Some(&0);
     if !fits || !ascending || starts.last().is_some_and(|&last| last >= runs) {
         let starts = starts.iter().map(|start| start / slices).collect();
-        return Err(CutError::Starts { starts, stages: pipeline.stages(), runs: runs / slices });
+        return Err(PartitionError::Starts { starts, stages: pipeline.stages(), runs: runs / slices });
     }
     Ok(())
 }

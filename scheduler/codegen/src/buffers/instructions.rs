@@ -1,8 +1,8 @@
 //! Walk of an instruction stream from first to last: the values that each instruction creates, and their holders.
 
-use super::frame::{Given, Layout};
+use super::frame::{FrameLayout, Given};
 use super::interval::aligned;
-use super::needs::{At, Needs, Use};
+use super::needs::{At, BufferUse, Needs};
 use ir::entity::{PrimaryMap, SecondaryMap};
 use ir::graph::Model;
 use ir::ids::{BodyId, Reg, Token};
@@ -11,7 +11,7 @@ use ir::types::Type;
 use std::collections::HashMap;
 
 /// The frames of all bodies.
-pub(super) type Layouts = PrimaryMap<BodyId, Layout>;
+pub(super) type FrameLayouts = PrimaryMap<BodyId, FrameLayout>;
 
 /// What a register holds; a part that is `None` lives from step to step.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ enum Holding {
 
 /// What is under way.
 #[derive(Default)]
-struct Flight {
+struct Request {
     /// Held until it has landed.
     holds: Vec<usize>,
     /// The register that is summed.
@@ -37,10 +37,10 @@ type InBundle = Option<(usize, usize)>;
 struct Walk<'a> {
     model: &'a Model,
     program: &'a Program,
-    layouts: &'a Layouts,
+    layouts: &'a FrameLayouts,
     class: &'a Class,
     registers: SecondaryMap<Reg, Option<Holding>>,
-    flights: HashMap<Token, Flight>,
+    requests: HashMap<Token, Request>,
     /// Where the arguments of a body stand in the bundles that others have made.
     kept: HashMap<(BodyId, Vec<BodyId>), Vec<InBundle>>,
     needs: Needs,
@@ -48,14 +48,14 @@ struct Walk<'a> {
 }
 
 /// Walks the row of a class.
-pub(super) fn needs(model: &Model, program: &Program, layouts: &Layouts, class: &Class) -> Needs {
+pub(super) fn needs(model: &Model, program: &Program, layouts: &FrameLayouts, class: &Class) -> Needs {
     let mut walk = Walk {
         model,
         program,
         layouts,
         class,
         registers: SecondaryMap::new(),
-        flights: HashMap::new(),
+        requests: HashMap::new(),
         kept: HashMap::new(),
         needs: Needs::default(),
         now: 0,
@@ -75,7 +75,7 @@ impl Walk<'_> {
             Instr::Feed { out, .. } | Instr::LossGrad { out } => {
                 let part = self.fresh(*out);
                 self.put(*out, Some(part));
-                vec![At::Part(part)]
+                vec![At::BufferPart(part)]
             }
             Instr::Run { .. } => self.run(instr),
             Instr::Start { token, transfer, operand } => self.start(*token, transfer, *operand),
@@ -99,11 +99,11 @@ impl Walk<'_> {
     /// Bytes for a tensor of the register's type.
     fn fresh(&mut self, reg: Reg) -> usize {
         let bytes = self.class.regs[reg].ty.as_ref().map_or(0, |ty| self.bytes(ty));
-        self.whole(Use::Boundary, bytes)
+        self.whole(BufferUse::Boundary, bytes)
     }
 
     /// A block of one part.
-    fn whole(&mut self, usage: Use, bytes: u64) -> usize {
+    fn whole(&mut self, usage: BufferUse, bytes: u64) -> usize {
         self.needs.block(usage, self.now, false, &[(0, bytes)]).start
     }
 
@@ -137,7 +137,7 @@ impl Walk<'_> {
     fn add(&mut self, into: Reg) -> Vec<At> {
         let part = self.sum(into);
         self.replace(into, part);
-        vec![At::Part(part)]
+        vec![At::BufferPart(part)]
     }
 
     /// Lets a register hold another part, or the one that it holds.
@@ -148,35 +148,35 @@ impl Walk<'_> {
     }
 
     fn start(&mut self, token: Token, transfer: &Transfer, operand: Option<Reg>) -> Vec<At> {
-        let mut flight = Flight::default();
+        let mut request = Request::default();
         match transfer {
             Transfer::Recv { ty, .. } => {
                 let bytes = self.bytes(ty);
-                flight.result = Some(self.whole(Use::Boundary, bytes));
+                request.result = Some(self.whole(BufferUse::Boundary, bytes));
             }
             Transfer::Sum { .. } => {
-                flight.sum = operand;
-                flight.result = operand.map(|reg| self.sum(reg));
+                request.sum = operand;
+                request.result = operand.map(|reg| self.sum(reg));
             }
             Transfer::Send { .. } | Transfer::SumGradient { .. } | Transfer::ShareParam { .. } => {}
         }
-        let at = flight.result.map(At::Part).into_iter().collect();
-        flight.holds.extend(operand.and_then(|reg| self.tensor(reg)));
-        self.fly(token, flight);
+        let at = request.result.map(At::BufferPart).into_iter().collect();
+        request.holds.extend(operand.and_then(|reg| self.tensor(reg)));
+        self.fly(token, request);
         at
     }
 
-    fn fly(&mut self, token: Token, flight: Flight) {
-        flight.holds.iter().for_each(|&part| self.needs.hold(part));
-        self.flights.insert(token, flight);
+    fn fly(&mut self, token: Token, request: Request) {
+        request.holds.iter().for_each(|&part| self.needs.hold(part));
+        self.requests.insert(token, request);
     }
 
     fn land(&mut self, token: Token, result: Option<Reg>) {
-        let Some(flight) = self.flights.remove(&token) else { return };
-        if let (Some(reg), Some(part)) = (result.or(flight.sum), flight.result) {
+        let Some(request) = self.requests.remove(&token) else { return };
+        if let (Some(reg), Some(part)) = (result.or(request.sum), request.result) {
             self.replace(reg, part);
         }
-        flight.holds.into_iter().for_each(|part| self.needs.release(part, self.now));
+        request.holds.into_iter().for_each(|part| self.needs.release(part, self.now));
     }
 
     fn run(&mut self, instr: &Instr) -> Vec<At> {
@@ -185,9 +185,10 @@ impl Walk<'_> {
         let layout = &layouts[*body];
         let given = self.arguments(*body, args, bundles);
         let mut made = |usage, pieces: &[_]| self.needs.block(usage, self.now, within, pieces);
-        let rows: Vec<usize> = layout.rows.iter().map(|row| made(Use::Boundary, &[(0, row.size)]).start).collect();
+        let rows: Vec<usize> =
+            layout.rows.iter().map(|row| made(BufferUse::Boundary, &[(0, row.size)]).start).collect();
         let pieces: Vec<(u64, u64)> = layout.slot.iter().map(|piece| (piece.offset, piece.size)).collect();
-        let slot = made(Use::Kept, &pieces);
+        let slot = made(BufferUse::Kept, &pieces);
         let slot_block = self.needs.blocks.len() - 1;
         let part = |by: &Given| match *by {
             Given::Row(place) => Some(rows[place]),
@@ -198,25 +199,25 @@ impl Walk<'_> {
         let mut at = Vec::new();
         for (&reg, part) in results.iter().zip(layout.results.iter().map(part)) {
             self.put(reg, part);
-            at.push(part.map_or(At::Nowhere, At::Part));
+            at.push(part.map_or(At::Nowhere, At::BufferPart));
         }
         if let Some(reg) = *keep {
             kept.iter().flatten().for_each(|&part| self.needs.hold(part));
             self.registers[reg] = Some(Holding::Bundle(*body, kept));
-            at.push(if pieces.is_empty() { At::Nowhere } else { At::Block(slot_block) });
+            at.push(if pieces.is_empty() { At::Nowhere } else { At::Buffer(slot_block) });
         }
-        let mut flight = Flight::default();
+        let mut request = Request::default();
         if layout.frame.scratch > 0 {
             at.push(At::Scratch);
         }
         if let Some(token) = *token {
             if let Some(place @ At::Scratch) = at.last_mut() {
-                let scratch = self.whole(Use::Scratch, layout.frame.scratch);
-                *place = At::Part(scratch);
-                flight.holds.push(scratch);
+                let scratch = self.whole(BufferUse::Scratch, layout.frame.scratch);
+                *place = At::BufferPart(scratch);
+                request.holds.push(scratch);
             }
-            flight.holds.extend(given.into_iter().flatten().chain(rows).chain(slot));
-            self.fly(token, flight);
+            request.holds.extend(given.into_iter().flatten().chain(rows).chain(slot));
+            self.fly(token, request);
         }
         at
     }

@@ -8,11 +8,11 @@ use ir::program::{Body, BodyKind, Class, Instr, Program, Source};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// The bytes of each tensor that a class holds. Tensors of one role lie together: parameters, then gradients, then states.
-pub(super) type Catalogue = BTreeMap<(Role, ParamInstance), u64>;
+pub(super) type ResidentTensors = BTreeMap<(Role, ParamInstance), u64>;
 
 /// All that a class holds from step to step.
-pub(super) fn catalogue(model: &Model, program: &Program, class: &Class) -> Catalogue {
-    let mut held = Catalogue::new();
+pub(super) fn resident_tensors(model: &Model, program: &Program, class: &Class) -> ResidentTensors {
+    let mut held = ResidentTensors::new();
     let mut hold = |role: Role, owner: ParamInstance, bytes: u64| {
         let most = held.entry((role, owner)).or_default();
         *most = aligned(bytes).max(*most);
@@ -61,7 +61,7 @@ fn bindings(model: &Model, body: &Body) -> Vec<(usize, Role, Value)> {
 }
 
 /// One after the other, from the beginning of the arena. Gives where they end.
-pub(super) fn lay(catalogue: &Catalogue) -> (Vec<Held>, u64) {
+pub(super) fn lay(catalogue: &ResidentTensors) -> (Vec<Held>, u64) {
     let mut end = 0;
     let mut held = Vec::new();
     for ((role, (param, instance)), bytes) in catalogue {
@@ -72,7 +72,7 @@ pub(super) fn lay(catalogue: &Catalogue) -> (Vec<Held>, u64) {
 }
 
 /// The places of another program of the same ranks, and where they end.
-pub(super) fn same_as(arena: &Arena, catalogue: &Catalogue) -> (Vec<Held>, u64) {
+pub(super) fn same_as(arena: &Arena, catalogue: &ResidentTensors) -> (Vec<Held>, u64) {
     let end = |held: &Held| held.at + catalogue.get(&(held.role.clone(), (held.param, held.instance))).unwrap_or(&0);
     (arena.held.clone(), arena.held.iter().map(end).max().unwrap_or(0))
 }
