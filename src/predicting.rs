@@ -5,13 +5,13 @@ use compiler::error::Error;
 use cost::{Cluster, model_flops};
 use ir::text::File;
 use ir::types::DType;
-use runtime::backends::null;
-use runtime::trace::{self, Profile, Trace};
 use scheduler::model_costs;
 use scheduler::predict::predict_staged;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
+use support::files;
+use trace::{Profile, Trace};
 
 /// A step that has not been run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -53,7 +53,7 @@ pub fn predict(file: &File, cluster: &Cluster) -> Result<(StepPrediction, Trace)
     let costs = model_costs(model, cluster, program.microbatches);
     let stages = predict_staged(&costs, staged, schedule);
     let stages = stages.map_err(|why| Error::fault("predict", why))?;
-    let trace = null::step(model, program, cluster).map_err(|why| Error::fault("null", why))?;
+    let trace = simulator::step(model, program, cluster).map_err(|why| Error::fault("null", why))?;
     let reads = model.inputs.first().filter(|input| input.ty.dtype == DType::I32);
     let tokens = reads.map(|input| input.ty.elements() * u64::from(program.microbatches));
     let devices = model.mesh.devices();
@@ -86,5 +86,5 @@ fn shares(trace: &Trace) -> BTreeMap<String, f64> {
 /// # Errors
 /// The file cannot be written.
 pub fn write_trace(trace: &Trace, path: &Path) -> Result<(), Error> {
-    trace::write(trace, path).map_err(|why| Error::file("write", path, &why))
+    files::write(path, |out| trace::write(trace, out)).map_err(|why| Error::file("write", path, &why))
 }

@@ -9,7 +9,6 @@ use meshwright::compiler::model_source::ModelSource;
 use meshwright::compiler::parallel;
 use meshwright::predicting::{StepPrediction, predict, write_trace};
 use meshwright::train::{self, Quiet, TrainRequest, train};
-use runtime::trace::{Kind, Lane, Trace};
 use scheduler::model_costs;
 use scheduler::schedules::{SCHEDULES, ScheduleKind};
 use serde_json::Value;
@@ -17,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
+use trace::{Kind, Lane, Trace};
 
 /// Links that cost nothing.
 static NEAR: LazyLock<Cluster> =
@@ -33,14 +33,14 @@ fn predicted(model: &str, mesh: &str, cluster: &Cluster) -> (StepPrediction, Tra
 }
 
 fn kernels(trace: &Trace) -> f64 {
-    let works = |event: &&runtime::trace::Event| trace.site(event).kind.computes();
+    let works = |event: &&trace::Event| trace.site(event).kind.computes();
     let lanes = trace.tracks.iter().filter(|track| matches!(track.lane, Lane::Row | Lane::Beside));
     lanes.flat_map(|track| track.events.iter().filter(works)).map(|event| event.seconds).sum()
 }
 
 /// Seconds of the row's own copies and sums, which costs of stages leave out.
 fn between_runs(trace: &Trace) -> f64 {
-    let own = |event: &&runtime::trace::Event| event.run.is_none() && trace.site(event).kind == Kind::Memory;
+    let own = |event: &&trace::Event| event.run.is_none() && trace.site(event).kind == Kind::Memory;
     trace.tracks[0].events.iter().filter(own).map(|event| event.seconds).sum()
 }
 
@@ -216,4 +216,15 @@ fn a_measured_step_has_the_names_and_lanes_of_the_predicted_one() {
     assert!((0.9..1.0).contains(&(products as f64 / model)), "all but attention: {products} of {model}");
     let last: Value = serde_json::from_str(metrics.lines().nth(2).unwrap()).unwrap();
     assert!(last["mfu"].as_f64().is_some_and(|mfu| mfu > 0.0), "{last}");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_not_there() {
+    let nowhere = std::env::temp_dir().join("meshwright-no-such-folder").join("trace.json");
+    assert!(write_trace(&Trace::default(), &nowhere).is_err());
+    let path = std::env::temp_dir().join(format!("meshwright-trace-{}.json", std::process::id()));
+    write_trace(&Trace::default(), &path).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    assert!(serde_json::from_str::<Value>(&text).is_ok());
 }

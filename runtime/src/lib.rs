@@ -1,5 +1,5 @@
-//! Executes compiled per-rank programs: device backends, communicators, training data, checkpoints, traces, and the
-//! reference evaluator.
+//! Executes compiled per-rank programs: device backends, communicators, training data, checkpoints, and the reference
+//! evaluator.
 
 pub mod arena;
 pub mod backend;
@@ -16,4 +16,3 @@ pub mod memory;
 pub mod metrics;
 pub mod reference;
 pub mod state;
-pub mod trace;

@@ -3,8 +3,8 @@
 use super::prediction;
 use super::table::table;
 use crate::train::ProfileReport;
-use runtime::trace::KernelTime;
 use support::units::{count, percent, short};
+use trace::KernelTime;
 
 /// Limit on the kernels that are listed one by one.
 const LISTED: usize = 16;

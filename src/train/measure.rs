@@ -10,8 +10,9 @@ use ir::graph::Model;
 use ir::program::Program;
 use runtime::backends::cpu::peak;
 use runtime::exec::Machine;
-use runtime::trace::{self, Peak, Profile, Trace};
 use std::path::{Path, PathBuf};
+use support::files;
+use trace::{Peak, Profile, Trace};
 
 /// Measurements of a run.
 pub(super) struct Measure {
@@ -76,7 +77,7 @@ impl Measure {
     /// The file cannot be written; the next call retries.
     pub(super) fn write(&mut self, out: &Path) -> Result<(), Error> {
         let (Some(trace), Some((_, path))) = (&self.unwritten, &self.trace) else { return Ok(()) };
-        trace::write(trace, path).map_err(|why| unwritable("write", path, out, &why))?;
+        files::write(path, |out| trace::write(trace, out)).map_err(|why| unwritable("write", path, out, &why))?;
         self.unwritten = None;
         Ok(())
     }

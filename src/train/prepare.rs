@@ -13,7 +13,7 @@ use cost::CPU;
 use ir::goal::{Goal, ParallelConfig};
 use ir::text::File;
 use ir::types::DType;
-use runtime::trace::Trace;
+use trace::Trace;
 
 /// A request with its compiled model.
 pub(super) struct Prepared {

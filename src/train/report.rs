@@ -2,10 +2,10 @@
 
 use ir::goal::ParallelConfig;
 use runtime::metrics::{EvalRecord, StepRecord};
-use runtime::trace::{KernelTime, Peak};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use trace::{KernelTime, Peak};
 
 /// Observer of a training run.
 pub trait Progress {

@@ -2,6 +2,5 @@
 
 pub mod cpu;
 pub mod cuda;
-pub mod null;
 mod scalar;
 mod sizes;

@@ -6,13 +6,13 @@ use super::sheet::{Action, Sheet, Step};
 use super::tape::{Mark, What};
 use crate::comm::Hand;
 use crate::comm::threads::Threads;
-use crate::trace::{Event, Flow, Kind, Lane, Place, RunAt, Site, Trace, body_sites, instr_site};
 use ir::entity::SecondaryMap;
 use ir::graph::Model;
 use ir::ids::{BodyId, Token};
 use ir::program::{BodyInstr, Class, Instr, Program, Transfer};
 use std::collections::HashMap;
 use std::time::Instant;
+use trace::{Event, Flow, Kind, Lane, Place, RunAt, Site, Trace, body_sites, instr_site};
 
 /// The trace of the step that began then.
 pub(super) fn decode(model: &Model, program: &Program, memories: &[Memory], began: Instant) -> Trace {

@@ -16,7 +16,6 @@ use crate::comm::Stopped;
 use crate::comm::threads::{Fabric, Threads};
 use crate::memory;
 use crate::state::{Part, Role, State, Whole, gather};
-use crate::trace::Trace;
 use ir::arena::ALIGNMENT;
 use ir::graph::Model;
 use ir::ids::ModelValue;
@@ -27,6 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
+use trace::Trace;
 
 /// How a program is run.
 #[derive(Clone, Debug)]

@@ -1,12 +1,12 @@
 //! Peak rates of this machine: the best of several large matrix products and additions on all threads that a run uses.
 
 use crate::cores::check_threads;
-use crate::trace::Peak;
 use kernels::cpu::Par;
 use kernels::cpu::einsum::Einsum;
 use kernels::cpu::elementwise::{Binary, binary};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
+use trace::Peak;
 
 /// Rows and columns of the product: its three matrices fill 3 MiB, the packed blocks of which stay in cache.
 const PRODUCT: usize = 512;

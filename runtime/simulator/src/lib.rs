@@ -21,10 +21,10 @@ mod tests;
 
 pub use stuck::{Stuck, Waiting};
 
-use crate::trace::Trace;
 use cost::Cluster;
 use ir::graph::Model;
 use ir::program::Program;
+use trace::Trace;
 
 /// What a step of the program would take on a cluster, as a trace of one rank per pipeline rank.
 ///

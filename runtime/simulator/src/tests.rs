@@ -1,9 +1,9 @@
 //! Tests of simulated programs against independent sums and simulations.
 
 use super::*;
-use crate::trace::{Kind, Lane, shares};
 use cost::{CPU, Link};
 use ir::text::parse;
+use trace::{Kind, Lane, shares};
 
 /// One stage, two micro-batches; the first micro-batch waits for nothing.
 const TWO: &str = "\
@@ -85,7 +85,7 @@ fn a_cluster_without_distance_leaves_the_kernels() {
     );
     let file = parse(&text).unwrap_or_else(|found| panic!("{}", found.render("", &text)));
     let trace = step(&file.model, file.program.as_ref().unwrap(), &near).unwrap();
-    let kernels = |event: &&crate::trace::Event| trace.site(event).kind == Kind::Memory;
+    let kernels = |event: &&trace::Event| trace.site(event).kind == Kind::Memory;
     let all: f64 = trace.tracks.iter().flat_map(|track| track.events.iter().filter(kernels)).map(|e| e.seconds).sum();
     assert!((trace.seconds - all).abs() < 1e-15, "{} of {all}", trace.seconds);
 }

@@ -6,22 +6,12 @@
 use super::{Event, Flow, Place, Trace, Track};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
-use std::path::Path;
-use support::files;
 
-/// Writes a trace to a file, whole or not at all.
-///
-/// # Errors
-/// The file cannot be written.
-pub fn write(trace: &Trace, path: &Path) -> io::Result<()> {
-    files::write(path, |out| write_to(trace, out))
-}
-
-/// Writes the text of a trace, an event a line.
+/// Writes a trace as text, one event per line.
 ///
 /// # Errors
 /// Those of the writer.
-pub(super) fn write_to(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
+pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;
     let mut lines = Lines { out, first: true };
     for (number, track) in trace.tracks.iter().enumerate() {

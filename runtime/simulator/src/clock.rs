@@ -4,7 +4,6 @@
 use super::meet::{Meetings, Moved};
 use super::price::{self, Cost, Priced, Step};
 use super::stuck::{Stuck, Waiting};
-use crate::trace::{Event, Lane, Place, RunAt, Site, Trace};
 use cost::Cluster;
 use ir::entity::SecondaryMap;
 use ir::graph::Model;
@@ -12,6 +11,7 @@ use ir::ids::{BodyId, Token};
 use ir::program::{Class, Instr, Program, Transfer};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use trace::{Event, Lane, Place, RunAt, Site, Trace};
 
 /// All ranks, and what they have done so far.
 pub(super) struct Clocks<'a> {
@@ -184,7 +184,7 @@ impl<'a> Clocks<'a> {
         }
         self.meetings.moved(number, start, &places);
         for pair in places.windows(2) {
-            self.trace.flows.push(crate::trace::Flow { from: pair[0], to: pair[1] });
+            self.trace.flows.push(trace::Flow { from: pair[0], to: pair[1] });
         }
         for member in members {
             if self.ranks[member.rank].waits == Some(number) {

@@ -1,8 +1,8 @@
 //! Matching of communication: the two ends of messages, and the members of sums.
 
 use super::price::Cost;
-use crate::trace::Place;
 use std::collections::{HashMap, VecDeque};
+use trace::Place;
 
 /// From, to, tag.
 type Line = (i64, i64, u32);

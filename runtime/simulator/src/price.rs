@@ -1,12 +1,12 @@
 //! Seconds and trace sites of every instruction in a program, each computed once.
 
-use crate::trace::{Site, body_sites, instr_site, moved_by};
 use cost::{Cluster, seconds_of_change, seconds_of_message, seconds_of_stmt, seconds_of_sum};
 use ir::entity::SecondaryMap;
 use ir::graph::Model;
 use ir::ids::{BodyId, Reg, Token, Value};
 use ir::mesh::Axes;
 use ir::program::{Body, BodyInstr, Class, Instr, Program, Transfer};
+use trace::{Site, body_sites, instr_site, moved_by};
 
 /// A body with prices.
 #[derive(Clone, Default)]

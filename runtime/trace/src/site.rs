@@ -1,12 +1,11 @@
 //! Program locations, as events name them, with their FLOPs and bytes on one rank.
 
-use cost::local_type;
 use ir::graph::{Model, Stmt};
 use ir::ids::{Token, Value};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::KernelOp;
 use ir::program::{Body, BodyInstr, Class, Instr, Program, Transfer};
-use ir::types::Type;
+use ir::types::{Dim, Type};
 
 /// A place in the program.
 #[derive(Clone, PartialEq, Debug)]
@@ -128,7 +127,7 @@ pub fn moved_by(model: &Model, class: &Class, transfer: &Transfer, operand: Opti
 
 impl Site {
     /// The time in which a row makes room for the kernels of started runs.
-    pub(crate) fn beside() -> Site {
+    pub fn beside() -> Site {
         Site::plain("started runs compute".to_string(), "wait", Kind::Wait)
     }
 
@@ -152,6 +151,18 @@ fn kernel_site(mesh: &Mesh, body: &Body, stmt: &Stmt) -> Site {
     let name = format!("{} {} {sign} {}", body.name, names(body, &stmt.results), stmt.op.name());
     let shapes = shapes(mesh, stmt.operands.iter().map(|&v| &body.values[v].ty));
     Site { flops, bytes, shapes, ..Site::plain(name, stmt.op.name(), kind) }
+}
+
+/// Local type of a tensor on one rank: each dim has the size of its largest shard, and a flat-sharded tensor is one range.
+fn local_type(ty: &Type, mesh: &Mesh) -> Type {
+    if !ty.storage.is_empty() {
+        return Type::of(ty.dtype, &[ty.local_elements(mesh)]);
+    }
+    let mut local = ty.logical();
+    for (dim, bound) in local.dims.iter_mut().zip(ty.local_bounds(mesh)) {
+        *dim = Dim { size: bound, ..dim.clone() };
+    }
+    local
 }
 
 fn names(body: &Body, values: &[Value]) -> String {
